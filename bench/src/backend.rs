@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use fairway_lab_traffic::backend::{Options, Server, Spoken};
 
-/// All that a backend can speak, each at a port of its own.
+/// Backends for every protocol, each on its own port.
 pub(crate) struct Upstream([Server; 4]);
 
 impl Upstream {
@@ -20,12 +20,12 @@ impl Upstream {
         ]))
     }
 
-    /// Where this is spoken.
+    /// The address for a protocol.
     pub(crate) fn address(&self, spoken: Spoken) -> SocketAddr {
         self.0[spoken as usize].addresses()[0]
     }
 
-    /// Lets requests wait for their answers, or answers all that waited and those to come.
+    /// Holds responses back, or releases all that are held and later ones.
     pub(crate) fn hold(&self, is_held: bool) {
         self.0.iter().for_each(|server| server.hold(is_held));
     }
@@ -37,16 +37,16 @@ mod tests {
 
     use super::*;
     use crate::load::{Ask, Generator, Tally, has_fields, send};
-    use crate::scenario::{Load, named};
+    use crate::scenario::{Load, matching_scenarios};
 
     /// A short load as that of the scenario called `name`, straight to the backend.
-    fn asked(name: &str) -> Tally {
+    fn run_short_load(name: &str) -> Tally {
         let upstream = Upstream::start().unwrap();
         send(&ask(name, &upstream), Duration::from_millis(100)).unwrap()
     }
 
     fn ask(name: &str, upstream: &Upstream) -> Ask {
-        let mut scenario = named(&[name.to_owned()]).unwrap()[0];
+        let mut scenario = matching_scenarios(&[name.to_owned()]).unwrap()[0];
         scenario.tls = None;
         Ask { address: upstream.address(scenario.upstream), scenario, announces_length: true }
     }
@@ -61,7 +61,7 @@ mod tests {
             "udp-50",
             "udp-sessions",
         ] {
-            let tally = asked(name);
+            let tally = run_short_load(name);
             assert_eq!(tally.failed(), 0, "{name}: {:?}", tally.errors);
             assert!(tally.requests > 100, "{name}: {}", tally.requests);
         }

@@ -1,8 +1,8 @@
-//! What requests are answered with. Values only.
+//! The bodies of responses. Values only.
 
 use fairway_lab_traffic::call;
 
-/// How much a path answers with.
+/// The size of a path's response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Body {
@@ -10,9 +10,9 @@ pub(crate) enum Body {
     Megabyte,
     /// `ok` and the end of a line, at this path alone.
     Health,
-    /// A message of gRPC, in answer to a small one.
+    /// A gRPC message, in response to a small one.
     Message,
-    /// A datagram, which is its own answer.
+    /// A datagram that is echoed.
     Datagram,
 }
 

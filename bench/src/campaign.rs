@@ -1,5 +1,5 @@
-//! A run from beginning to end: finds the proxies, takes them through the scenarios, gathers the report. What cannot
-//! be found or started is named in the report, and the others are measured.
+//! A complete run: finds the proxies, takes them through the scenarios, gathers the report. Proxies that cannot be found or
+//! started are named in the report, and the others are measured.
 
 use std::collections::BTreeMap;
 
@@ -10,16 +10,16 @@ use tempfile::TempDir;
 
 use crate::backend::Upstream;
 use crate::measure::{self, Block, Effort};
-use crate::peers::{self, Binaries, Need, Wanted};
+use crate::peers::{self, Binaries, Need, PeerRelease};
 use crate::pinning::Placement;
 use crate::report::{Findings, Origin, Report, handshakes, lacks_pairs, summarise};
-use crate::running::Running;
-use crate::scenario::{Downstream, Edits, Forwarded, Load, Scenario, Tls};
+use crate::running::RunningProxy;
+use crate::scenario::{Downstream, Edits, ForwardedUnit, Load, Scenario, Tls};
 use crate::site::{Certificate, Site};
 
 pub(crate) struct Campaign {
     placement: Placement,
-    found: Vec<(Wanted, Executable)>,
+    found: Vec<(PeerRelease, Executable)>,
     backend: Upstream,
     certificate: Certificate,
     directory: TempDir,
@@ -34,7 +34,7 @@ impl Campaign {
         effort: Effort,
         placement: Placement,
     ) -> anyhow::Result<Self> {
-        let origin = Origin::here(Some(placement));
+        let origin = Origin::current(Some(placement));
         placement.as_generator()?;
         let mut campaign = Self {
             placement,
@@ -58,7 +58,7 @@ impl Campaign {
     fn find(&mut self, wanted: &[String], binaries: &Binaries) -> anyhow::Result<()> {
         let all = peers::ALL.map(|peer| peer.name.to_owned());
         let names = if wanted.is_empty() { &all[..] } else { wanted };
-        let mut wanted: Vec<Wanted> =
+        let mut wanted: Vec<PeerRelease> =
             names.iter().map(|name| peers::named(name)).collect::<anyhow::Result<_>>()?;
         // In the order of the report, and each once.
         wanted.sort_by_key(|one| peers::with_variants().position(|peer| peer.name == one.peer.name));
@@ -78,7 +78,7 @@ impl Campaign {
         Ok(())
     }
 
-    fn leave_out(&mut self, peer: &Wanted, why: &anyhow::Error) {
+    fn leave_out(&mut self, peer: &PeerRelease, why: &anyhow::Error) {
         eprintln!("{}: not measured: {why:#}", peer.name);
         self.report.absent.insert(peer.name.clone(), format!("{why:#}"));
     }
@@ -101,12 +101,13 @@ impl Campaign {
         let mut running = Vec::new();
         for (peer, binary) in &part {
             let started = self.start(&peer.name, peer, binary, scenario)?;
-            take(started, &peer.name, &mut running, &mut missing);
+            record_start(started, &peer.name, &mut running, &mut missing);
         }
-        if let (Some((other, difference)), Some((peer, binary))) = (compared(scenario), part.first()) {
+        if let (Some((other, difference)), Some((peer, binary))) = (baseline_scenario(scenario), part.first())
+        {
             let name = format!("{} {difference}", peer.name);
             let started = self.start(&name, peer, binary, &other)?;
-            take(started, &name, &mut running, &mut missing);
+            record_start(started, &name, &mut running, &mut missing);
         }
         let Some((base, _)) = running.first() else { return Ok(None) };
         let base = base.clone();
@@ -120,7 +121,7 @@ impl Campaign {
         Ok(Some(Findings { scenario, base, summary, memory, handshakes, blocks, missing }))
     }
 
-    /// One fresh proxy after the other.
+    /// Measures one fresh proxy after another.
     fn memory(&mut self, scenario: &Scenario) -> anyhow::Result<Option<Findings>> {
         let (part, mut missing) = self.taking_part(scenario);
         let mut memory = Vec::new();
@@ -139,8 +140,8 @@ impl Campaign {
         Ok(Some(Findings { scenario, base, summary, memory, handshakes, blocks, missing }))
     }
 
-    /// Who can be measured, and why the others cannot.
-    fn taking_part(&self, scenario: &Scenario) -> (Vec<(Wanted, Executable)>, BTreeMap<String, String>) {
+    /// The proxies that can be measured, and why the others cannot.
+    fn taking_part(&self, scenario: &Scenario) -> (Vec<(PeerRelease, Executable)>, BTreeMap<String, String>) {
         let mut missing = self.report.absent.clone();
         let mut part = Vec::new();
         for (one, binary) in &self.found {
@@ -152,14 +153,14 @@ impl Campaign {
         (part, missing)
     }
 
-    /// The inner error says why it does not start; an outer one ends the run.
+    /// The inner error is the reason for not starting; an outer error ends the run.
     fn start(
         &mut self,
         name: &str,
-        peer: &Wanted,
+        peer: &PeerRelease,
         binary: &Executable,
         scenario: &Scenario,
-    ) -> anyhow::Result<Result<Running, String>> {
+    ) -> anyhow::Result<Result<RunningProxy, String>> {
         let workers = self.placement.workers;
         let mut site = Site::prepare(self.directory.path(), name, &self.backend, scenario, workers)?;
         let command = match (peer.peer.prepare)(binary, &mut site, &self.certificate) {
@@ -171,7 +172,7 @@ impl Campaign {
         };
         let key = if is_usual(scenario) { name.to_owned() } else { format!("{name}, {}", scenario.name) };
         self.report.configurations.insert(key, site.written.iter().cloned().collect());
-        match Running::start(command, site, self.placement) {
+        match RunningProxy::start(command, site, self.placement) {
             Ok(running) => Ok(Ok(running)),
             Err(why) => {
                 crate::interrupt::check()?;
@@ -182,12 +183,12 @@ impl Campaign {
     }
 }
 
-/// What a scenario asks for that not every peer has.
+/// The features a scenario needs that not every peer has.
 fn needs(scenario: &Scenario) -> Vec<Need> {
     match scenario.forwarded {
-        Forwarded::Requests => {}
-        Forwarded::Connections => return vec![Need::Connections],
-        Forwarded::Datagrams => return vec![Need::Datagrams],
+        ForwardedUnit::Requests => {}
+        ForwardedUnit::Connections => return vec![Need::Connections],
+        ForwardedUnit::Datagrams => return vec![Need::Datagrams],
     }
     let needs = [
         (scenario.tls.is_some(), Need::Tls),
@@ -200,8 +201,8 @@ fn needs(scenario: &Scenario) -> Vec<Need> {
     needs.into_iter().filter(|(is_so, _)| *is_so).map(|(_, need)| need).collect()
 }
 
-/// What a protocol costs, or edits, is seen beside the same proxy without them.
-fn compared(scenario: &Scenario) -> Option<(Scenario, &'static str)> {
+/// The scenario against which the cost of a protocol or of edits is shown: the same proxy without them.
+fn baseline_scenario(scenario: &Scenario) -> Option<(Scenario, &'static str)> {
     if scenario.upstream == Spoken::H2c {
         return Some((Scenario { upstream: Spoken::Http1, ..*scenario }, "to HTTP/1"));
     }
@@ -225,10 +226,10 @@ fn is_usual(scenario: &Scenario) -> bool {
         && scenario.is_recommended()
 }
 
-fn take(
-    started: Result<Running, String>,
+fn record_start(
+    started: Result<RunningProxy, String>,
     name: &str,
-    running: &mut Vec<(String, Running)>,
+    running: &mut Vec<(String, RunningProxy)>,
     missing: &mut BTreeMap<String, String>,
 ) {
     match started {

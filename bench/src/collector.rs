@@ -1,4 +1,4 @@
-//! A collector of traces that takes what it gets: peers that trace send their spans here, over OTLP/HTTP, and have them accepted.
+//! A trace collector that accepts everything: peers that trace export their spans here over OTLP/HTTP.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -6,7 +6,7 @@ use std::thread;
 
 /// The largest message that is taken.
 const MAX_MESSAGE_BYTES: u64 = 16 * 1024 * 1024;
-/// All that it ever says: the message of an export without problems is empty.
+/// Its only response: an export without problems is an empty message.
 const ACCEPTED: &[u8] =
     b"HTTP/1.1 200 OK\r\nContent-Type: application/x-protobuf\r\nContent-Length: 0\r\n\r\n";
 
@@ -16,7 +16,7 @@ pub(crate) fn listen() -> io::Result<SocketAddr> {
     let address = listener.local_addr()?;
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            // A peer that breaks off is told nothing, and measured all the same.
+            // A peer that disconnects is still measured.
             thread::spawn(move || serve(&stream).ok());
         }
     });

@@ -1,5 +1,5 @@
-//! A service of extensions that lets everything pass as it is, as `ext_proc` and as `ext_authz`: what peers with extensions ask. It runs
-//! in this process, on the generator's CPU, so no peer pays for it.
+//! An extension service that passes everything unchanged, for `ext_proc` and `ext_authz`, used by peers with extensions. It
+//! runs in this process, on the generator's CPU, so it costs no peer anything.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -19,7 +19,7 @@ const MAX_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
 const WINDOW: u32 = 4 * 1024 * 1024;
 /// `CheckResponse` with the status 0 and an `OkHttpResponse` that changes nothing.
 const ALLOWED: &[u8] = &[0, 0, 0, 0, 4, 0x0a, 0, 0x1a, 0];
-/// The fields of `ProcessingRequest` that say which part of an exchange a message has.
+/// The fields of `ProcessingRequest` that give the part of an exchange that a message is about.
 const PHASES: std::ops::RangeInclusive<u64> = 2..=7;
 
 /// Listens until the process ends, on an address of loopback that it gives.
@@ -37,7 +37,7 @@ async fn accept(listener: TcpListener) -> io::Result<()> {
     loop {
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;
-        // A peer that breaks off is told nothing, and measured all the same.
+        // A peer that disconnects is still measured.
         tokio::spawn(async move { serve(stream).await.ok() });
     }
 }
@@ -53,7 +53,7 @@ async fn serve(stream: TcpStream) -> Result<(), h2::Error> {
     Ok(())
 }
 
-/// Answers each message of a call once it is there.
+/// Responds to each message of a call as it arrives.
 async fn answer(request: Request<RecvStream>, mut respond: SendResponse<Bytes>) -> Result<(), h2::Error> {
     let is_check = request.uri().path().ends_with("/Check");
     let mut head = Response::new(());
@@ -86,7 +86,7 @@ async fn answer(request: Request<RecvStream>, mut respond: SendResponse<Bytes>) 
     send.send_trailers(trailers)
 }
 
-/// Takes the first message off, if it is there whole.
+/// Takes the first message, if it is complete.
 fn next_message(received: &mut Vec<u8>) -> Option<Vec<u8>> {
     let (prefix, rest) = received.split_first_chunk::<PREFIX>()?;
     let length = u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]) as usize;
@@ -95,7 +95,7 @@ fn next_message(received: &mut Vec<u8>) -> Option<Vec<u8>> {
     Some(message)
 }
 
-/// The number of the field that says which part of an exchange a `ProcessingRequest` has.
+/// The field number of the part of an exchange that a `ProcessingRequest` is about.
 fn phase(mut message: &[u8]) -> Option<u8> {
     loop {
         let tag = varint(&mut message)?;
@@ -153,7 +153,8 @@ mod tests {
 
     #[test]
     fn a_phase_is_found_behind_other_fields() {
-        // request_headers alone; metadata_context (8) and observability_mode (10) before response_body (5); nothing; a broken length.
+        // request_headers alone; metadata_context (8) and observability_mode (10) before response_body (5); nothing; a
+        // broken length.
         assert_eq!(phase(&[0x12, 0]), Some(2));
         assert_eq!(phase(&[0x42, 2, 1, 1, 0x50, 1, 0x2a, 0]), Some(5));
         assert_eq!(phase(&[0x50, 1]), None);

@@ -1,12 +1,12 @@
-//! Ctrl-C and SIGTERM end a run in order: whatever waits looks here, fails, and what was started is ended on the way
-//! out. Never ends anything itself.
+//! Ctrl-C and SIGTERM end a run gracefully: everything that waits checks here and fails, and started processes are stopped
+//! on the way out. Stops nothing itself.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::signal::unix::{SignalKind, signal};
 
-static ASKED: AtomicBool = AtomicBool::new(false);
+static IS_INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// Starts to listen for the signals.
 pub(crate) fn watch() -> anyhow::Result<()> {
@@ -19,7 +19,7 @@ pub(crate) fn watch() -> anyhow::Result<()> {
                 return;
             };
             tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
-            ASKED.store(true, Ordering::Relaxed);
+            IS_INTERRUPTED.store(true, Ordering::Relaxed);
         });
     })?;
     Ok(())
@@ -27,11 +27,11 @@ pub(crate) fn watch() -> anyhow::Result<()> {
 
 /// An error once a signal came.
 pub(crate) fn check() -> anyhow::Result<()> {
-    anyhow::ensure!(!ASKED.load(Ordering::Relaxed), "interrupted");
+    anyhow::ensure!(!IS_INTERRUPTED.load(Ordering::Relaxed), "interrupted");
     Ok(())
 }
 
-/// Asks `done` every few milliseconds until it is true; says whether that happened within `limit`.
+/// Polls `done` every few milliseconds; returns whether it became true within `limit`.
 pub(crate) fn wait_until(limit: Duration, mut done: impl FnMut() -> bool) -> anyhow::Result<bool> {
     let begun = Instant::now();
     while begun.elapsed() < limit {

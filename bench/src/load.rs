@@ -1,6 +1,6 @@
-//! The load of a block: a closed loop of N connections on one thread, by the laboratory's generator, every answer checked
-//! for status and exact length. It begins and ends with nothing in flight, so that the CPU read before and after belongs
-//! to exactly the requests that were counted. Never reads a proxy's CPU.
+//! The load of a block: a closed loop of N connections on one thread, by the laboratory's generator, with the status and
+//! exact length of every response checked. It starts and ends with nothing in flight, so the CPU time read before and after
+//! belongs to exactly the counted requests.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -12,12 +12,12 @@ use fairway_lab_traffic::load::{Outcome, Plan, Protocol, Reuse, Stream, TlsPlan,
 use crate::body::Body;
 use crate::credential;
 use crate::interrupt::wait_until;
-use crate::scenario::{Downstream, Forwarded, HOST, Load, Scenario, Tls};
+use crate::scenario::{Downstream, ForwardedUnit, HOST, Load, Scenario, Tls};
 
-/// How long a connection, and an answer, may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Timeout of a connection, and of a response.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long the echo of a datagram may take: on loopback it comes at once or never.
+/// Timeout of a datagram's echo: on loopback it arrives at once or never.
 const LOST: Duration = Duration::from_millis(500);
 
 /// The group of the key exchange, which all peers have.
@@ -26,26 +26,26 @@ pub(crate) const GROUP: &str = "X25519";
 /// The fields of every request.
 pub(crate) const FIELDS: [(&str, &str); 2] = [("user-agent", "fairway-bench"), ("accept", "*/*")];
 
-/// What a browser says in addition where a page of another origin asks.
+/// The header that a browser adds to a cross-origin request.
 const ORIGIN: (&str, &str) = ("origin", "https://other.example");
 
-/// What is asked of the proxy.
+/// The load on the proxy.
 #[derive(Clone)]
 pub(crate) struct Ask {
     pub(crate) address: SocketAddr,
     pub(crate) scenario: Scenario,
-    /// Whether responses must say how long they are.
+    /// Whether responses must have a Content-Length.
     pub(crate) announces_length: bool,
 }
 
-/// What it came to.
+/// The results.
 pub(crate) struct Tally {
     pub(crate) requests: u64,
     /// By class, as the report names them.
     pub(crate) errors: BTreeMap<String, u64>,
     /// Connections that were open at the end.
     pub(crate) open: usize,
-    /// What the generator says.
+    /// The generator's results.
     pub(crate) outcome: Box<Outcome>,
 }
 
@@ -64,10 +64,10 @@ impl Generator {
         Ok(Self(Stream::open(plan(ask, window)?)?))
     }
 
-    /// Sends as planned; returns once so many requests wait for their answers.
+    /// Sends as planned; returns once this many requests are waiting for responses.
     pub(crate) fn send_and_wait_for(&mut self, in_flight: u64) -> anyhow::Result<bool> {
         self.0.begin();
-        wait_until(PATIENCE, || self.0.progress().in_flight >= in_flight)
+        wait_until(RESPONSE_TIMEOUT, || self.0.progress().in_flight >= in_flight)
     }
 
     /// Waits until nothing is in flight. The connections stay open.
@@ -93,14 +93,14 @@ impl Generator {
     }
 }
 
-/// A whole load, from the first connection to the last.
+/// A complete load, from the first connection to the last.
 pub(crate) fn send(ask: &Ask, window: Duration) -> anyhow::Result<Tally> {
     let mut generator = Generator::open(ask, window)?;
     generator.run()?;
     generator.end()
 }
 
-/// Whether answers have all of these fields; one request is sent for each.
+/// Whether responses have all of these headers; sends one request for each.
 pub(crate) fn has_fields(ask: &Ask, fields: &[(&str, &str)], window: Duration) -> anyhow::Result<bool> {
     for (name, value) in fields {
         let mut plan = plan(ask, window)?;
@@ -117,7 +117,8 @@ pub(crate) fn has_fields(ask: &Ask, fields: &[(&str, &str)], window: Duration) -
 fn plan(ask: &Ask, window: Duration) -> anyhow::Result<Plan> {
     let Scenario { tls, body, connections, downstream, .. } = ask.scenario;
     let scheme = if tls.is_some() { "https" } else { "http" };
-    let mut plan = Plan::at(&format!("{scheme}://{HOST}{}", ask.scenario.path()), vec![ask.address])?;
+    let mut plan =
+        Plan::for_addresses(&format!("{scheme}://{HOST}{}", ask.scenario.path()), vec![ask.address])?;
     let field = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let fields = FIELDS.into_iter().chain(ask.scenario.is_edited().then_some(ORIGIN));
     plan.request.headers = fields.map(|(name, value)| field(name, value)).collect();
@@ -125,7 +126,7 @@ fn plan(ask: &Ask, window: Duration) -> anyhow::Result<Plan> {
         plan.request.headers.push(field("authorization", &format!("Bearer {}", credential::token())));
     }
     plan.shape.connections = connections;
-    plan.bounds.timeout = PATIENCE;
+    plan.bounds.timeout = RESPONSE_TIMEOUT;
     plan.bounds.duration = Some(window);
     (plan.wire.reuse, plan.bounds.requests) = match ask.scenario.load {
         Load::KeepAlive => (Reuse::KeepAlive, None),
@@ -133,7 +134,7 @@ fn plan(ask: &Ask, window: Duration) -> anyhow::Result<Plan> {
         Load::Idle => (Reuse::OneAfterTheOther, Some(connections as u64)),
         Load::Waiting => (Reuse::KeepAlive, Some((connections * downstream.streams()) as u64)),
     };
-    if ask.scenario.forwarded == Forwarded::Datagrams {
+    if ask.scenario.forwarded == ForwardedUnit::Datagrams {
         plan.wire.protocol = Protocol::Datagrams;
         plan.request.body = vec![b'x'; body.bytes()].into();
         plan.bounds.timeout = LOST;
@@ -171,7 +172,7 @@ fn plan(ask: &Ask, window: Duration) -> anyhow::Result<Plan> {
     Ok(plan)
 }
 
-/// What went wrong, as the report has it.
+/// The errors, as in the report.
 fn name(class: Class) -> String {
     let name = match class {
         Class::ConnectRefused => "connection refused",

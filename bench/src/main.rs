@@ -1,8 +1,8 @@
-//! `fairway-bench`: how much CPU a proxy spends on a request, beside nginx, HAProxy, Envoy and a bare epoll floor.
+//! `fairway-bench`: the CPU time a proxy spends per request, compared with nginx, HAProxy, Envoy and a bare epoll floor.
 //!
-//! Owns the command line. `campaign` is a run from beginning to end; `peers` start proxies, `load` and `backend` are
-//! the two ends of the wire, `measure` alternates the blocks, `report` says what came out. Only loopback is ever used.
-//! What sends and what measures is the laboratory's.
+//! Owns the command line. `campaign` is a complete run; `peers` start proxies, `load` and `backend` are both ends of the
+//! wire, `measure` alternates the blocks, `report` writes the results. Uses loopback only. Load generation and measurement
+//! are the laboratory's.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -42,7 +42,7 @@ use crate::proofs::{
     RoutesArguments, ScaleArguments, SpreadArguments,
 };
 
-/// The paired benchmark: microseconds of a proxy's own CPU for each answered request.
+/// The paired benchmark: microseconds of the proxy's CPU time per answered request.
 #[derive(Parser)]
 #[command(version)]
 struct CommandLine {
@@ -56,21 +56,21 @@ enum Command {
     Run(RunArguments),
     /// Requests while endpoints go 5 -> 7 -> 5: no GET may fail, no POST may arrive twice.
     Churn(ChurnArguments),
-    /// How soon a changed file is served by every worker, and how many connections changes close.
+    /// Time until every worker serves a changed file, and how many connections changes close.
     Changes(ChangesArguments),
-    /// What thousands of Ingresses cost, and what a change in one of them costs.
+    /// The cost of thousands of Ingresses, and of a change in one of them.
     Scale(ScaleArguments),
-    /// What 100,000 routes cost, from a directory and from an API server, and what a change of one costs.
+    /// The cost of 100,000 routes, from a directory and from an API server, and of a change in one.
     Routes(RoutesArguments),
-    /// What `fairway check` takes for the manifests of thousands of Ingresses.
+    /// Time and memory of `fairway check` for the manifests of thousands of Ingresses.
     Check(CheckArguments),
-    /// What `fairway compare` takes for thousands of Ingresses, and whether it finds differences where there are none.
+    /// Time of `fairway compare` for thousands of Ingresses, and whether it reports differences where there are none.
     Compare(CompareArguments),
-    /// kill -9 of a backend in the middle of its answer: what clients see.
+    /// kill -9 of a backend in the middle of its response: what clients see.
     Kill(KillArguments),
-    /// Attackers of every kind: what they cost the proxy and its other clients, and how soon it recovers.
+    /// Attacks of every kind: the cost for the proxy and its other clients, and the time to recover.
     Floods(FloodsArguments),
-    /// A few long connections of HTTP/2: how many each worker has, and what it does.
+    /// A few long HTTP/2 connections: how many each worker has, and its load.
     Spread(SpreadArguments),
     /// List scenarios, peers and floods.
     List,
@@ -88,10 +88,10 @@ struct RunArguments {
     /// Blocks for each peer and scenario. From 15 on, up to half as many follow where a peer has fewer than 15 pairs.
     #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u16).range(1..=200))]
     blocks: u16,
-    /// Seconds of load in a block. What varies is the machine, from block to block: more blocks tell more than longer ones.
+    /// Seconds of load in a block. The machine varies from block to block, so more blocks help more than longer ones.
     #[arg(long, default_value_t = 1.0, value_parser = seconds)]
     seconds: f64,
-    /// A smoke test: two blocks of 0.3 s and 500 idle connections at most. Its figures mean little.
+    /// A smoke test: two blocks of 0.3 s and at most 500 idle connections. Its figures mean little.
     #[arg(long)]
     quick: bool,
     /// Which CPUs the proxies and the generator run on.
@@ -103,7 +103,7 @@ struct RunArguments {
     /// The Fairway to measure.
     #[arg(long, default_value = "target/release/fairway")]
     fairway: PathBuf,
-    /// Where the JSON goes.
+    /// Path of the JSON results.
     #[arg(long, default_value = "target/bench/cpu.json")]
     out: PathBuf,
 }
@@ -142,7 +142,7 @@ fn main() -> anyhow::Result<()> {
 }
 
 fn run(arguments: &RunArguments) -> anyhow::Result<()> {
-    let mut scenarios = scenario::named(&arguments.scenario)?;
+    let mut scenarios = scenario::matching_scenarios(&arguments.scenario)?;
     let mut effort = Effort { blocks: arguments.blocks.into(), seconds: arguments.seconds };
     if arguments.quick {
         effort = Effort { blocks: 2, seconds: 0.3 };

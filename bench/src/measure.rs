@@ -1,5 +1,5 @@
-//! The measurement itself: interleaved blocks of load and the CPU each proxy spent on its own, and the memory of idle
-//! connections. Owns the rule by which a block is discarded. Never prints results.
+//! The measurement: interleaved blocks of load with the CPU time of each proxy, and the memory of idle connections. Owns
+//! the rule for discarding a block. Prints no results.
 
 mod block;
 mod handshakes;

@@ -1,5 +1,5 @@
-//! The proxies that are compared. Each file under `peers/` knows one: how its configuration is written, how it is
-//! started with one worker, how it says its version. None of them measures anything.
+//! The compared proxies. Each file under `peers/` describes one: its configuration, how to start it with one worker, how to
+//! get its version. None of them measures.
 
 mod caddy;
 mod envoy;
@@ -18,7 +18,7 @@ use fairway_lab_measure::Release;
 
 pub(crate) use peer::{Binaries, Need, Peer};
 
-/// In the order of the report; the first that is there is what the others are divided by.
+/// In the order of the report; the first one available is the base of the ratios.
 pub(crate) const ALL: [&Peer; 7] = [
     &fairway::FAIRWAY,
     &floor::FLOOR,
@@ -29,7 +29,7 @@ pub(crate) const ALL: [&Peer; 7] = [
     &caddy::CADDY,
 ];
 
-/// Ways to run peers, for what a feature of theirs costs; measured only where they are named.
+/// Variants of peers that show the cost of a feature; measured only when named.
 pub(crate) const VARIANTS: [&Peer; 13] = [
     &fairway::WITHOUT_RECORDER,
     &fairway::TRACING_1,
@@ -55,8 +55,8 @@ pub(crate) fn with_variants() -> impl Iterator<Item = &'static Peer> {
 const PACKAGED: [&str; 3] = [nginx::NGINX.name, haproxy::HAPROXY.name, caddy::CADDY.name];
 
 /// A peer by its name, which may have the release after an `@`: `nginx@1.22`, `haproxy@system`.
-pub(crate) fn named(name: &str) -> anyhow::Result<Wanted> {
-    let (known, release) = Release::of(name)?;
+pub(crate) fn named(name: &str) -> anyhow::Result<PeerRelease> {
+    let (known, release) = Release::split_name(name)?;
     let peer = with_variants()
         .find(|peer| peer.name == known)
         .filter(|peer| release == Release::Current || PACKAGED.contains(&peer.name));
@@ -67,12 +67,12 @@ pub(crate) fn named(name: &str) -> anyhow::Result<Wanted> {
             PACKAGED.join(", ")
         )
     })?;
-    Ok(Wanted { name: name.to_owned(), peer, release })
+    Ok(PeerRelease { name: name.to_owned(), peer, release })
 }
 
 /// A peer in one of its releases.
 #[derive(Clone)]
-pub(crate) struct Wanted {
+pub(crate) struct PeerRelease {
     pub(crate) name: String,
     pub(crate) peer: &'static Peer,
     pub(crate) release: Release,

@@ -16,7 +16,7 @@ pub(crate) enum Pin {
     Off,
 }
 
-/// How each proxy is placed.
+/// The placement of each proxy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 pub(crate) struct Placement {
     pub(crate) pin: Pin,
@@ -25,7 +25,7 @@ pub(crate) struct Placement {
 }
 
 impl Placement {
-    /// What is possible of it here: apart needs a CPU more than there are workers.
+    /// The placement possible here: apart needs one CPU more than there are workers.
     pub(crate) fn possible(self) -> Self {
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let pin = match self.pin {
@@ -39,15 +39,15 @@ impl Placement {
 
     /// Moves this thread, and the threads it will start, to the generator's CPU.
     pub(crate) fn as_generator(self) -> anyhow::Result<()> {
-        self.to(if self.pin == Pin::Apart { self.workers..self.workers + 1 } else { 0..1 })
+        self.pin_to(if self.pin == Pin::Apart { self.workers..self.workers + 1 } else { 0..1 })
     }
 
     /// Moves this thread to the proxies' CPUs, so that a process started now inherits them.
     pub(crate) fn as_proxy(self) -> anyhow::Result<()> {
-        self.to(if self.pin == Pin::Apart { 0..self.workers } else { 0..1 })
+        self.pin_to(if self.pin == Pin::Apart { 0..self.workers } else { 0..1 })
     }
 
-    fn to(self, cpus: Range<usize>) -> anyhow::Result<()> {
+    fn pin_to(self, cpus: Range<usize>) -> anyhow::Result<()> {
         if self.pin == Pin::Off { Ok(()) } else { pin_thread(cpus) }
     }
 
@@ -57,7 +57,7 @@ impl Placement {
         if self.pin == Pin::Apart { round_trip_ns(self.workers, 0) } else { None }
     }
 
-    /// Where the two are, by what [`Placement::probe`] said.
+    /// The distance of the two CPUs, from the result of [`Placement::probe`].
     pub(crate) fn distance(self, round_trip_ns: Option<f64>) -> Distance {
         if self.pin == Pin::Together { Distance::OneCore } else { distance(round_trip_ns) }
     }

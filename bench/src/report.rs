@@ -1,4 +1,4 @@
-//! What a run found: the table that people read and the JSON that holds every block. Never measures.
+//! The results of a run: the table for people and the JSON with every block. Never measures.
 
 mod file;
 mod findings;

@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use fairway_lab_measure::{Program, Waited};
+use fairway_lab_measure::{ExitWait, Program};
 
 use crate::body::Body;
 use crate::interrupt;
@@ -13,10 +13,10 @@ use crate::scenario::{Load, Scenario};
 use crate::site::{ANSWER_FIELDS, Site};
 
 const READY_WITHIN: Duration = Duration::from_secs(20);
-/// How long one attempt may take to find out.
-const ATTEMPT: Duration = Duration::from_secs(5);
+/// Timeout of one readiness attempt.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
 
-pub(crate) struct Running {
+pub(crate) struct RunningProxy {
     pub(crate) site: Site,
     /// The process that was started and its descendants, once it is ready.
     pub(crate) processes: Vec<u32>,
@@ -24,8 +24,8 @@ pub(crate) struct Running {
     program: Program,
 }
 
-impl Running {
-    /// Starts `command` and waits until an answer comes back through it.
+impl RunningProxy {
+    /// Starts `command` and waits for a response through it.
     pub(crate) fn start(mut command: Command, site: Site, placement: Placement) -> anyhow::Result<Self> {
         placement.as_proxy()?;
         let started = Program::start(&mut command, site.directory.join("log"));
@@ -38,7 +38,7 @@ impl Running {
 
     fn await_answer(&mut self) -> anyhow::Result<()> {
         let Scenario { tls, body, .. } = self.site.scenario;
-        // The backend says how it is only where it is asked for that alone: the proxy must have edited the path.
+        // The backend serves its health check only at exactly that path, so the proxy must have edited the path.
         let is_edited = self.site.scenario.is_edited();
         let body = if is_edited { Body::Health } else { body };
         let fields: &[(&str, &str)] = if is_edited { &ANSWER_FIELDS } else { &[] };
@@ -49,18 +49,18 @@ impl Running {
         };
         let waited = self.program.wait_until(READY_WITHIN, || {
             interrupt::check()?;
-            let is_answered = send(&ask, ATTEMPT).is_ok_and(|tally| tally.requests == 1);
-            Ok(is_answered && has_fields(&ask, fields, ATTEMPT).unwrap_or(false))
+            let is_answered = send(&ask, ATTEMPT_TIMEOUT).is_ok_and(|tally| tally.requests == 1);
+            Ok(is_answered && has_fields(&ask, fields, ATTEMPT_TIMEOUT).unwrap_or(false))
         })?;
         anyhow::ensure!(
-            waited == Waited::Done,
+            waited == ExitWait::Done,
             "did not become ready; its last words: {}",
             self.last_words()
         );
         Ok(())
     }
 
-    /// Why it no longer runs; `None` while it does.
+    /// Why it stopped; `None` while it runs.
     pub(crate) fn obituary(&mut self) -> Option<String> {
         let how = self.program.ended()?;
         Some(format!("the proxy has ended ({how}): {}", self.last_words()))
@@ -72,7 +72,7 @@ impl Running {
 }
 
 /// A pause that a signal cuts short.
-pub(crate) fn settle(pause: Duration) -> anyhow::Result<()> {
+pub(crate) fn sleep_after_check(pause: Duration) -> anyhow::Result<()> {
     interrupt::check()?;
     std::thread::sleep(pause);
     Ok(())

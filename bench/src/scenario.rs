@@ -1,4 +1,4 @@
-//! The table of scenarios: what is sent, over what, on how many connections. Never measures.
+//! The table of scenarios: requests, protocols and connections. Never measures.
 
 use fairway_lab_measure::results::Settings;
 use fairway_lab_traffic::backend::Spoken;
@@ -19,11 +19,11 @@ pub(crate) enum Load {
     Resumed,
     /// Connections that stay idle after one request each; memory is measured instead of CPU.
     Idle,
-    /// Streams whose answers do not come until memory was measured.
+    /// Streams whose responses are held until memory has been measured.
     Waiting,
 }
 
-/// What clients speak.
+/// The protocol of clients.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Downstream {
@@ -58,10 +58,10 @@ pub(crate) enum Tls {
     V13,
 }
 
-/// What a proxy makes of what clients send.
+/// The unit that a proxy forwards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Forwarded {
+pub(crate) enum ForwardedUnit {
     /// Requests, each by itself.
     Requests,
     /// Connections, as they come: it sees no request in them.
@@ -70,24 +70,24 @@ pub(crate) enum Forwarded {
     Datagrams,
 }
 
-/// What a proxy does to requests and answers besides forwarding them.
+/// The edits a proxy makes to requests and responses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Edits {
     Nothing,
-    /// It takes [`PREFIX`] off the path, allows other origins to read the answer, and adds a field to it.
+    /// Strips [`PREFIX`] from the path, allows other origins to read the response, and adds a header to it.
     Usual,
-    /// It asks for a JSON Web Token, and tells the backend whose it is.
+    /// Requires a JSON Web Token and passes its subject to the backend.
     Token,
 }
 
-/// What clients ask for begins with it where the path is edited.
+/// The prefix of request paths if the path is edited.
 pub(crate) const PREFIX: &str = "/app";
 
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
-    /// What it is called in tables.
+    /// Its name in tables.
     pub(crate) title: &'static str,
     pub(crate) load: Load,
     pub(crate) tls: Option<Tls>,
@@ -95,7 +95,7 @@ pub(crate) struct Scenario {
     pub(crate) connections: usize,
     pub(crate) downstream: Downstream,
     pub(crate) upstream: Spoken,
-    pub(crate) forwarded: Forwarded,
+    pub(crate) forwarded: ForwardedUnit,
     pub(crate) edits: Edits,
     pub(crate) settings: Settings,
 }
@@ -113,7 +113,7 @@ impl Scenario {
 
     /// Whether a proxy sees no request.
     pub(crate) fn is_stream(&self) -> bool {
-        self.forwarded != Forwarded::Requests
+        self.forwarded != ForwardedUnit::Requests
     }
 
     /// Whether a proxy edits what it forwards.
@@ -121,12 +121,12 @@ impl Scenario {
         self.edits == Edits::Usual
     }
 
-    /// Whether a proxy asks for a token.
+    /// Whether a proxy requires a token.
     pub(crate) fn asks_for_token(&self) -> bool {
         self.edits == Edits::Token
     }
 
-    /// What clients ask for.
+    /// The path that clients request.
     pub(crate) fn path(&self) -> String {
         let prefix = if self.is_edited() { PREFIX } else { "" };
         format!("{prefix}{}", self.body.path())
@@ -155,13 +155,13 @@ impl Scenario {
             connections,
             downstream: Downstream::Http1,
             upstream: Spoken::Http1,
-            forwarded: Forwarded::Requests,
+            forwarded: ForwardedUnit::Requests,
             edits: Edits::Nothing,
             settings: Settings::Recommended,
         }
     }
 
-    /// TCP: what goes through the connections is HTTP/1, so that every answer is checked as in the other scenarios.
+    /// TCP: the connections carry HTTP/1, so every response is checked as in the other scenarios.
     const fn tcp(
         name: &'static str,
         title: &'static str,
@@ -169,13 +169,16 @@ impl Scenario {
         body: Body,
         connections: usize,
     ) -> Self {
-        Self { forwarded: Forwarded::Connections, ..Self::http1(name, title, load, None, body, connections) }
+        Self {
+            forwarded: ForwardedUnit::Connections,
+            ..Self::http1(name, title, load, None, body, connections)
+        }
     }
 
     /// Datagrams of 100 bytes, and their echoes.
     const fn udp(name: &'static str, title: &'static str, load: Load, sessions: usize) -> Self {
         Self {
-            forwarded: Forwarded::Datagrams,
+            forwarded: ForwardedUnit::Datagrams,
             upstream: Spoken::Datagrams,
             ..Self::http1(name, title, load, None, Body::Datagram, sessions)
         }
@@ -203,11 +206,11 @@ impl Scenario {
         }
     }
 
-    const fn over(self, upstream: Spoken) -> Self {
+    const fn with_upstream(self, upstream: Spoken) -> Self {
         Self { upstream, ..self }
     }
 
-    const fn edited(self) -> Self {
+    const fn with_edits(self) -> Self {
         Self { edits: Edits::Usual, ..self }
     }
 
@@ -215,11 +218,11 @@ impl Scenario {
         Self { edits: Edits::Token, ..self }
     }
 
-    const fn as_it_comes(self) -> Self {
+    const fn with_defaults(self) -> Self {
         Self { settings: Settings::Defaults, ..self }
     }
 
-    const fn measured(self, load: Load, tls: Option<Tls>) -> Self {
+    const fn with_load(self, load: Load, tls: Option<Tls>) -> Self {
         Self { load, tls, ..self }
     }
 }
@@ -233,21 +236,21 @@ pub(crate) const ALL: [Scenario; 34] = [
     Scenario::http1("tls13-resumed", "resumed TLS 1.3 handshake and one request", Load::Resumed, Some(Tls::V13), Body::Kilobyte, 50),
     Scenario::http1("http-1m", "1 MiB, plain", Load::KeepAlive, None, Body::Megabyte, 20),
     Scenario::http1("https-1m", "1 MiB, TLS 1.3", Load::KeepAlive, Some(Tls::V13), Body::Megabyte, 20),
-    Scenario::http1("edits-1k-50", "1 KiB, plain keep-alive, 50 connections, with CORS, a rewrite and one more field", Load::KeepAlive, None, Body::Kilobyte, 50).edited(),
+    Scenario::http1("edits-1k-50", "1 KiB, plain keep-alive, 50 connections, with CORS, a rewrite and one more field", Load::KeepAlive, None, Body::Kilobyte, 50).with_edits(),
     Scenario::http1("jwt-1k-50", "1 KiB, plain keep-alive, 50 connections, with a JSON Web Token (RS256) that comes again", Load::KeepAlive, None, Body::Kilobyte, 50).with_token(),
     Scenario::http2("h2-1k-50x1", "HTTP/2, 1 KiB, TLS 1.3, 50 connections with 1 stream", 50, 1),
     Scenario::http2("h2-1k-10x10", "HTTP/2, 1 KiB, TLS 1.3, 10 connections with 10 streams", 10, 10),
     Scenario::http2("h2-1k-10x100", "HTTP/2, 1 KiB, TLS 1.3, 10 connections with 100 streams", 10, 100),
-    Scenario::http2("h2c-upstream-1k-10x100", "HTTP/2 on both sides, 1 KiB, TLS 1.3, 10 connections with 100 streams", 10, 100).over(Spoken::H2c),
-    Scenario { body: Body::Message, ..Scenario::http2("grpc-10x10", "gRPC, unary calls, TLS 1.3, 10 connections with 10 streams", 10, 10).over(Spoken::Grpc) },
+    Scenario::http2("h2c-upstream-1k-10x100", "HTTP/2 on both sides, 1 KiB, TLS 1.3, 10 connections with 100 streams", 10, 100).with_upstream(Spoken::H2c),
+    Scenario { body: Body::Message, ..Scenario::http2("grpc-10x10", "gRPC, unary calls, TLS 1.3, 10 connections with 10 streams", 10, 10).with_upstream(Spoken::Grpc) },
     Scenario::http3("h3-1k-50x1", "HTTP/3, 1 KiB, 50 connections with 1 stream", Body::Kilobyte, 50, 1),
     Scenario::http3("h3-1k-10x10", "HTTP/3, 1 KiB, 10 connections with 10 streams", Body::Kilobyte, 10, 10),
     Scenario::http3("h3-1m", "HTTP/3, 1 MiB, for each MiB", Body::Megabyte, 20, 1),
     Scenario::http1("https12-1k-50", "1 KiB, TLS 1.2 keep-alive, 50 connections", Load::KeepAlive, Some(Tls::V12), Body::Kilobyte, 50),
     Scenario::http1("tls12-handshakes", "full TLS 1.2 handshake (RSA-2048) and one request", Load::Once, Some(Tls::V12), Body::Kilobyte, 50),
     Scenario::http1("https12-1m", "1 MiB, TLS 1.2", Load::KeepAlive, Some(Tls::V12), Body::Megabyte, 20),
-    Scenario::http1("defaults-http-1k-50", "1 KiB, plain keep-alive, 50 connections, every proxy as it comes", Load::KeepAlive, None, Body::Kilobyte, 50).as_it_comes(),
-    Scenario::http1("defaults-https-1k-50", "1 KiB, TLS 1.3 keep-alive, 50 connections, every proxy as it comes", Load::KeepAlive, Some(Tls::V13), Body::Kilobyte, 50).as_it_comes(),
+    Scenario::http1("defaults-http-1k-50", "1 KiB, plain keep-alive, 50 connections, every proxy as it comes", Load::KeepAlive, None, Body::Kilobyte, 50).with_defaults(),
+    Scenario::http1("defaults-https-1k-50", "1 KiB, TLS 1.3 keep-alive, 50 connections, every proxy as it comes", Load::KeepAlive, Some(Tls::V13), Body::Kilobyte, 50).with_defaults(),
     Scenario::tcp("tcp-1m", "TCP, 1 MiB over long connections, for each MiB", Load::KeepAlive, Body::Megabyte, 20),
     Scenario::tcp("tcp-1k-50", "TCP, 1 KiB over long connections, for each exchange", Load::KeepAlive, Body::Kilobyte, 50),
     Scenario::tcp("tcp-connections", "TCP, a connection for each 1 KiB, for each connection", Load::Once, Body::Kilobyte, 50),
@@ -255,15 +258,15 @@ pub(crate) const ALL: [Scenario; 34] = [
     Scenario::udp("udp-sessions", "UDP, a session for each 100 bytes and their echo, for each session", Load::Once, 50),
     Scenario::http1("idle-memory", "idle connections", Load::Idle, None, Body::Kilobyte, 5000),
     Scenario::http1("idle-memory-tls", "idle connections over TLS", Load::Idle, Some(Tls::V13), Body::Kilobyte, 5000),
-    Scenario::http2("idle-memory-h2", "idle connections of HTTP/2", 5000, 1).measured(Load::Idle, None),
-    Scenario::http2("idle-memory-h2-tls", "idle connections of HTTP/2 over TLS", 5000, 1).measured(Load::Idle, Some(Tls::V13)),
-    Scenario::http3("idle-memory-h3", "idle connections of HTTP/3", Body::Kilobyte, 5000, 1).measured(Load::Idle, Some(Tls::V13)),
-    Scenario::http2("waiting-streams", "streams that wait, HTTP/1 to the backend", 100, 100).measured(Load::Waiting, None),
-    Scenario::http2("waiting-streams-h2c", "streams that wait, HTTP/2 to the backend", 100, 100).measured(Load::Waiting, None).over(Spoken::H2c),
+    Scenario::http2("idle-memory-h2", "idle connections of HTTP/2", 5000, 1).with_load(Load::Idle, None),
+    Scenario::http2("idle-memory-h2-tls", "idle connections of HTTP/2 over TLS", 5000, 1).with_load(Load::Idle, Some(Tls::V13)),
+    Scenario::http3("idle-memory-h3", "idle connections of HTTP/3", Body::Kilobyte, 5000, 1).with_load(Load::Idle, Some(Tls::V13)),
+    Scenario::http2("waiting-streams", "streams that wait, HTTP/1 to the backend", 100, 100).with_load(Load::Waiting, None),
+    Scenario::http2("waiting-streams-h2c", "streams that wait, HTTP/2 to the backend", 100, 100).with_load(Load::Waiting, None).with_upstream(Spoken::H2c),
 ];
 
-/// The scenarios that one of the comma-separated names begins; all when there is none.
-pub(crate) fn named(names: &[String]) -> anyhow::Result<Vec<Scenario>> {
+/// The scenarios whose name starts with one of the comma-separated names; all if there are none.
+pub(crate) fn matching_scenarios(names: &[String]) -> anyhow::Result<Vec<Scenario>> {
     if names.is_empty() {
         return Ok(ALL.to_vec());
     }
@@ -294,11 +297,11 @@ mod tests {
     #[test]
     fn a_full_name_selects_itself_and_a_beginning_selects_all_that_begin_so() {
         let names = |asked: &str| -> Vec<&str> {
-            named(&[asked.to_owned()]).unwrap().iter().map(|scenario| scenario.name).collect()
+            matching_scenarios(&[asked.to_owned()]).unwrap().iter().map(|scenario| scenario.name).collect()
         };
         assert_eq!(names("idle-memory"), ["idle-memory"]);
         assert_eq!(names("http-1k"), ["http-1k-50", "http-1k-200"]);
         assert_eq!(names("h2-1k"), ["h2-1k-50x1", "h2-1k-10x10", "h2-1k-10x100"]);
-        assert!(named(&["http-2".to_owned()]).is_err());
+        assert!(matching_scenarios(&["http-2".to_owned()]).is_err());
     }
 }

@@ -1,5 +1,5 @@
-//! What every peer is given: a directory of its own, ports on loopback, the backend, and one certificate for all.
-//! Never starts anything.
+//! The environment of every peer: its own directory, loopback ports, the backend, and one shared certificate. Starts
+//! nothing.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::backend::Upstream;
 use crate::body::Body;
-use crate::scenario::{Downstream, Forwarded, Scenario};
+use crate::scenario::{Downstream, ForwardedUnit, Scenario};
 pub(crate) use crate::scenario::{HOST, PREFIX};
 use fairway_lab_traffic::backend::Spoken;
 use rcgen::{CertificateParams, KeyPair, PKCS_RSA_SHA256, RsaKeySize};
@@ -20,7 +20,7 @@ pub(crate) const IDLE_UPSTREAMS: usize = 1024;
 /// fill what a client may have.
 const DATAGRAMS_IDLE: u32 = 2;
 
-/// What every peer adds to answers where it edits them: what ingress-nginx adds for `enable-cors`, and one field more.
+/// The headers every peer adds to responses when it edits them: those of ingress-nginx for `enable-cors`, and one more.
 pub(crate) const ANSWER_FIELDS: [(&str, &str); 6] = [
     ("Access-Control-Allow-Origin", "*"),
     ("Access-Control-Allow-Credentials", "true"),
@@ -59,7 +59,7 @@ pub(crate) struct Site {
     pub(crate) backend: SocketAddr,
     /// Worker threads or processes.
     pub(crate) workers: usize,
-    /// Whether responses must say how long they are; not through a service that may change their bodies piece by piece.
+    /// Whether responses must have a Content-Length; not through a service that may change their bodies in pieces.
     pub(crate) announces_length: bool,
     /// The configuration as written, for the report.
     pub(crate) written: Vec<(String, String)>,
@@ -110,9 +110,9 @@ impl Site {
         self.scenario.body == Body::Megabyte
     }
 
-    /// Seconds after which every peer ends what is forwarded as it comes and moves nothing.
+    /// Idle timeout in seconds of every peer for TCP and UDP forwarding.
     pub(crate) fn stream_idle(&self) -> u32 {
-        if self.scenario.forwarded == Forwarded::Datagrams { DATAGRAMS_IDLE } else { CONNECTIONS_IDLE }
+        if self.scenario.forwarded == ForwardedUnit::Datagrams { DATAGRAMS_IDLE } else { CONNECTIONS_IDLE }
     }
 
     /// The protocols that ALPN may choose: what the scenario's clients offer.

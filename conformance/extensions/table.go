@@ -119,36 +119,51 @@ func (results *results) countFailures() tallies {
 	}, func(names []string) string { return names[0] + " " + names[1] })
 }
 
-// modesTable shows each pair of modes with each pair of protocols.
+// sum adds up the columns of rows.
+func (tallies tallies) sum(rows ...string) *tally {
+	sum := &tally{}
+	for _, row := range rows {
+		for _, one := range tallies[row] {
+			sum.Right += one.Right
+			sum.All += one.All
+		}
+	}
+	return sum
+}
+
+// hasDifferences tells whether a case was not as expected.
+func (tallies tallies) hasDifferences() bool {
+	sum := tallies.sum(slices.Collect(maps.Keys(tallies))...)
+	return sum.Right != sum.All
+}
+
+// modesTable shows each pair of modes, over all pairs of protocols, if a case was not as expected.
 func (results *results) modesTable(page *strings.Builder) {
 	counts := results.Modes
-	if len(counts) == 0 {
+	if !counts.hasDifferences() {
 		return
 	}
-	page.WriteString("\nBodies, byte for byte, heads, trailers and what the service saw; a cell is five forms of messages, each left as it is and changed.\n\n" +
-		"| request body | response body | h1-h1 | h1-h2 | h2-h1 | h2-h2 |\n| --- | --- | --- | --- | --- | --- |\n")
+	page.WriteString("\nCases of `modes` as expected, by the mode of the request body (rows) and of the response body (columns):\n\n| request |")
+	for _, response := range proxy.BodyModes {
+		fmt.Fprintf(page, " `%s` |", response)
+	}
+	page.WriteString("\n| --- |" + strings.Repeat(" --- |", len(proxy.BodyModes)) + "\n")
 	for _, request := range proxy.BodyModes {
+		fmt.Fprintf(page, "| `%s` |", request)
 		for _, response := range proxy.BodyModes {
-			row := "`" + request + "` | `" + response + "`"
-			if counts[row] == nil {
-				continue
-			}
-			fmt.Fprintf(page, "| %s |", row)
-			for _, pair := range []string{"h1-h1", "h1-h2", "h2-h1", "h2-h2"} {
-				fmt.Fprintf(page, " %s |", counts[row][pair])
-			}
-			page.WriteString("\n")
+			fmt.Fprintf(page, " %s |", counts.sum("`"+request+"` | `"+response+"`"))
 		}
+		page.WriteString("\n")
 	}
 }
 
-// failuresTable shows each failure with each failure mode.
+// failuresTable shows the failures of which a case was not as expected, with each failure mode.
 func (results *results) failuresTable(page *strings.Builder) {
 	counts := results.Failures
-	if len(counts) == 0 {
+	if !counts.hasDifferences() {
 		return
 	}
-	page.WriteString("\nA service that fails, at each of the six messages, with HTTP/1 and HTTP/2.\n\n| the service |")
+	page.WriteString("\nFailures of a service of which not every case was as expected, at each of the six messages, with HTTP/1 and HTTP/2:\n\n| the service |")
 	var columns []string
 	for _, mode := range failureModes {
 		columns = append(columns, mode+" closed", mode+" open")
@@ -158,7 +173,7 @@ func (results *results) failuresTable(page *strings.Builder) {
 	}
 	page.WriteString("\n| --- |" + strings.Repeat(" --- |", len(columns)) + "\n")
 	for _, kind := range failureKinds {
-		if counts[kind.name] == nil {
+		if sum := counts.sum(kind.name); sum.Right == sum.All {
 			continue
 		}
 		fmt.Fprintf(page, "| %s |", kind.name)
@@ -180,7 +195,7 @@ func (results *results) differencesTable(page *strings.Builder) {
 	if len(counts) == 0 {
 		return
 	}
-	fmt.Fprintf(page, "\nKnown differences of %s from what is expected here.\n\n| cases | what it does |\n| --- | --- |\n", results.Peer)
+	fmt.Fprintf(page, "\nKnown differences of %s from the expected results:\n\n| cases | what it does |\n| --- | --- |\n", results.Peer)
 	for _, why := range slices.Sorted(maps.Keys(counts)) {
 		fmt.Fprintf(page, "| %d | %s |\n", counts[why], why)
 	}

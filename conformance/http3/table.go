@@ -63,8 +63,12 @@ func tables(all []*results) string {
 	for _, one := range all {
 		one.floodsTable(&page)
 	}
-	for _, one := range all {
-		one.unexpectedTable(&page)
+	for index, one := range all {
+		if index == 0 {
+			one.unexpectedTable(&page)
+		} else if one.Unexpected > 0 {
+			fmt.Fprintf(&page, "\n[results-%[1]s.json](results-%[1]s.json) lists the unexpected results of %[1]s, with the rules.\n", one.Peer)
+		}
 	}
 	return page.String()
 }
@@ -109,7 +113,7 @@ func (results *results) floodsTable(page *strings.Builder) {
 	if len(results.Floods) == 0 {
 		return
 	}
-	fmt.Fprintf(page, "\nFloods of %s. Latencies are those of another client's requests, one after the other, while the flood lasts.\n\n", results.Peer)
+	fmt.Fprintf(page, "\nFloods of %s. Latencies are those of another client's sequential requests during the flood.\n\n", results.Peer)
 	row(page, "flood", "sent", "seconds", "memory, MiB: before, peak, after", "median, slowest, ms", "slowest new connection, ms", "the server")
 	row(page, "---", "---", "---", "---", "---", "---", "---")
 	for _, one := range results.Floods {
@@ -124,7 +128,7 @@ func (results *results) unexpectedTable(page *strings.Builder) {
 	if results.Unexpected == 0 {
 		return
 	}
-	fmt.Fprintf(page, "\nWhat %s does that is not expected here.\n\n", results.Peer)
+	fmt.Fprintf(page, "\nUnexpected results of %s:\n\n", results.Peer)
 	row(page, "where", "cases", "what is not as expected", "rules")
 	row(page, "---", "---", "---", "---")
 	type same struct{ area, what string }

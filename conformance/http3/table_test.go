@@ -20,7 +20,7 @@ func TestTablesShowEachPeerAndWhatIsUnexpected(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, page)
 		}
 	}
-	if strings.Contains(page, "What other does") {
+	if strings.Contains(page, "results of other") {
 		t.Error(page)
 	}
 }

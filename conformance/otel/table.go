@@ -47,7 +47,7 @@ func (results *results) table() string {
 	}
 	fmt.Fprintf(&page, "Measured at revision %s with %s; seed %d; %d problems.\n", results.Revision, strings.Join(measured, ", "), results.Seed, len(results.Problems))
 	if len(results.Trees) > 0 {
-		page.WriteString("\n| run | OTLP | requests | attempts | hedged | sampled | spans | begun here: sampled | likely | problems |\n" +
+		page.WriteString("\n| run | OTLP | requests | attempts | hedged | sampled | spans | new traces: sampled | expected | problems |\n" +
 			"| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n")
 	}
 	for _, run := range results.Trees {
@@ -56,7 +56,7 @@ func (results *results) table() string {
 			sum.Hedged, sum.Sampled, run.Received, run.Chance.Sampled, run.Chance.Requests, run.Chance.Low, run.Chance.High, run.Problems)
 	}
 	if len(results.Loss) > 0 {
-		page.WriteString("\n| collector killed | OTLP | p99, ms: before, killed, back | past Fairway | memory: before, killed, back | spans | sent | dropped | received |\n" +
+		page.WriteString("\n| collector killed | OTLP | p99, ms: before, killed, back | without Fairway | memory: before, killed, back | spans | sent | dropped | received |\n" +
 			"| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n")
 	}
 	for _, run := range results.Loss {
@@ -70,13 +70,13 @@ func (results *results) table() string {
 			strings.Join(past, ", "), strings.Join(memory, ", "), run.Made, run.Counted.Sent, run.Counted.Dropped, run.Received)
 	}
 	if len(results.Lies) > 0 {
-		page.WriteString("\n| collector that is wrong | OTLP | requests | failed | p99, ms | memory |\n| --- | --- | --- | --- | --- | --- |\n")
+		page.WriteString("\n| faulty collector | OTLP | requests | failed | p99, ms | memory |\n| --- | --- | --- | --- | --- | --- |\n")
 	}
 	for _, lie := range results.Lies {
 		fmt.Fprintf(&page, "| %s | %s | %d | %d | %.2f | %s |\n", lie.Name, lie.Protocol, lie.Requests, lie.Failed, lie.P99, mebibytes(lie.Memory))
 	}
 	if len(results.Signals) > 0 {
-		page.WriteString("\n| signals | requests | log records | with the trace of their span | metrics |\n| --- | --- | --- | --- | --- |\n")
+		page.WriteString("\n| signals | requests | log records | with their span's trace | metrics |\n| --- | --- | --- | --- | --- |\n")
 	}
 	for _, run := range results.Signals {
 		fmt.Fprintf(&page, "| %s | %d | %d | %d | %d |\n", run.Protocol, run.Requests, run.Logs, run.WithSpan, run.Metrics)

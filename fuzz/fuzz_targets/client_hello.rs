@@ -1,4 +1,4 @@
-//! Any bytes as the beginning of a TLS connection whose name decides where it goes. The checks are those of the tests of
+//! Any bytes as the start of a TLS connection that is routed by SNI. The checks are those of the tests of
 //! `fairway-proxy`, of which only this file is built here: the rest needs sockets.
 
 #![no_main]
@@ -11,10 +11,10 @@ mod hello;
 libfuzzer_sys::fuzz_target!(|input: &[u8]| checks::client_hello(input, |pieces| {
     let mut reader = hello::HelloReader::new();
     for piece in pieces {
-        match reader.take(piece) {
+        match reader.read(piece) {
             Ok(None) => {}
             Ok(Some(hello)) => return Ok(Some(hello.name.map(String::from))),
-            Err(hello::NoHello) => return Err(()),
+            Err(hello::NotClientHello) => return Err(()),
         }
     }
     Ok(None)

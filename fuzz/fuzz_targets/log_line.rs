@@ -8,4 +8,4 @@ mod checks;
 #[path = "../../crates/fairway-proxy/src/log/mod.rs"]
 mod log;
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| checks::log_line(input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| checks::check_fuzz_input(input));

@@ -1,4 +1,4 @@
-//! Any bytes as the headers of a trace. The checks are those of the tests of `fairway-proxy`, of which only these files are built here:
+//! Any bytes as trace headers. The checks are those of the tests of `fairway-proxy`, of which only these files are built here:
 //! the rest needs sockets.
 
 #![no_main]

@@ -1,9 +1,9 @@
-//! The floor: a forwarder on bare epoll, one thread, that parses nothing. What it spends per request is what the
-//! kernel and one loop cost whoever proxies, so Fairway is judged by its distance from it.
+//! The floor: a single-threaded forwarder on bare epoll that parses nothing. It shows what the kernel and one loop cost any
+//! proxy; Fairway is judged by its distance from it.
 //!
-//! Owns one upstream connection per downstream connection. Never looks at a byte: no routing, no limits, no time-outs,
-//! no headers. A keep-alive request costs two reads and two writes; an edge-triggered read that did not fill the
-//! buffer has drained the socket, so the read that would only say EAGAIN is left out.
+//! Owns one upstream connection per downstream connection and never inspects data: no routing, limits, timeouts or headers.
+//! A keep-alive request costs two reads and two writes: an edge-triggered read that did not fill the buffer has drained the
+//! socket, so the read that would only return EAGAIN is left out.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -21,10 +21,10 @@ const LISTENER: u64 = u64::MAX;
 /// A bare epoll forwarder that parses nothing: the floor of the benchmark.
 #[derive(Parser)]
 struct Arguments {
-    /// Where to accept.
+    /// The listening address.
     #[arg(long)]
     listen: SocketAddr,
-    /// Where every accepted connection is forwarded to.
+    /// The upstream address.
     #[arg(long)]
     upstream: SocketAddr,
 }
@@ -50,7 +50,7 @@ impl Pair {
         Ok(Self { sides: [downstream, upstream], held: [Vec::new(), Vec::new()] })
     }
 
-    /// Moves what side `from` has to the other side until it is drained or the other side takes no more.
+    /// Moves data from side `from` to the other side until it is drained or the other side would block.
     fn forward(&mut self, from: usize, buffer: &mut [u8]) -> io::Result<Flow> {
         while self.held[from].is_empty() {
             let read = match self.sides[from].read(buffer) {
@@ -69,7 +69,7 @@ impl Pair {
         Ok(Flow::Open)
     }
 
-    /// Side `to` takes bytes again: hands over what was held for it, then reads on.
+    /// Side `to` is writable again: writes what was held for it, then resumes reading.
     fn resume(&mut self, to: usize, buffer: &mut [u8]) -> io::Result<Flow> {
         let from = 1 - to;
         if self.held[from].is_empty() {

@@ -8,24 +8,24 @@ use fairway_lab_measure::{CpuTime, Distance, MachineTime, during};
 
 use super::handshakes::Handshakes;
 use crate::load::{Ask, Generator, Tally, send};
-use crate::running::{Running, settle};
+use crate::running::{RunningProxy, sleep_after_check};
 use crate::scenario::{Load, Scenario};
 
 /// Load before the clock starts: pools fill, caches and branch predictors warm.
 const WARM_UP: Duration = Duration::from_millis(300);
-/// After the last answer a proxy still tidies up; its CPU is read when it sleeps again.
-const SETTLE: Duration = Duration::from_millis(10);
+/// How long to wait after the last response, while the proxy still cleans up, before its CPU time is read.
+const SETTLE_TIME: Duration = Duration::from_millis(10);
 /// A block during which the hypervisor took more than this share of the machine is discarded.
 const STOLEN_AT_MOST: f64 = 0.02;
 
-/// How much is measured.
+/// The effort of a measurement.
 #[derive(Clone, Copy, serde::Serialize)]
 pub(crate) struct Effort {
     pub(crate) blocks: usize,
     pub(crate) seconds: f64,
 }
 
-/// From the send time in a closed loop, in microseconds.
+/// Latency from the send time in a closed loop, microseconds.
 #[derive(Clone, Copy, serde::Serialize)]
 pub(crate) struct Latency {
     pub(crate) p50: u64,
@@ -33,7 +33,7 @@ pub(crate) struct Latency {
     pub(crate) max: u64,
 }
 
-/// What else the machine did.
+/// Other activity of the machine.
 #[derive(Clone, Copy, serde::Serialize)]
 pub(crate) struct Around {
     /// The share of the machine that the hypervisor took.
@@ -53,40 +53,40 @@ pub(crate) struct Block {
     pub(crate) latency_us: Latency,
     #[serde(flatten)]
     pub(crate) around: Around,
-    /// How far apart the CPUs were, before and after.
+    /// The distance of the CPUs before and after.
     pub(crate) distance: Distance,
     pub(crate) distance_ns: [Option<f64>; 2],
-    /// Of all connections of the block; None without TLS.
+    /// The handshakes of the block's connections; `None` without TLS.
     pub(crate) handshakes: Option<Handshakes>,
-    /// Why this block does not count; `None` when it does.
+    /// Why this block is discarded; `None` if it counts.
     pub(crate) discarded: Option<String>,
 }
 
 impl Block {
-    /// Microseconds of the proxy's CPU per answered request.
+    /// Microseconds of the proxy's CPU time per answered request.
     pub(crate) fn cpu_us(&self) -> f64 {
         self.cpu.total_ns as f64 / 1000.0 / self.requests.max(1) as f64
     }
 
-    /// Answers per second.
+    /// Responses per second.
     pub(crate) fn rate(&self) -> f64 {
         self.requests as f64 / self.seconds.max(1e-9)
     }
 }
 
-/// What the second block of a peer in a round is called.
+/// The name of a peer's second block in a round.
 pub(crate) fn again(peer: &str) -> String {
     format!("{peer} again")
 }
 
-/// Measures every proxy in every round. The first of `proxies` comes a second time under the name `... again`: what
-/// the two differ by is the noise of the method.
+/// Measures every proxy in every round. The first of `proxies` runs again as `... again`: the difference between the two is
+/// the noise of the method.
 ///
-/// After the rounds that were asked for, up to half as many follow while `are_few` says so of the blocks. It may look at how many
-/// there are, never at what they say: stopping at a figure one likes would be a bias.
+/// After the requested rounds, up to half as many follow while `are_few` returns true. It may look at the number of blocks,
+/// never at their figures: stopping at a figure one likes would be a bias.
 pub(crate) fn blocks(
     scenario: &Scenario,
-    proxies: &mut [(String, Running)],
+    proxies: &mut [(String, RunningProxy)],
     effort: Effort,
     are_few: impl Fn(&[Block]) -> bool,
 ) -> anyhow::Result<Vec<Block>> {
@@ -111,7 +111,7 @@ pub(crate) fn blocks(
     Ok(blocks)
 }
 
-/// One block as it was measured, before it is judged.
+/// Measures one block, before it is checked.
 struct Measurement {
     tally: Tally,
     cpu: CpuTime,
@@ -124,17 +124,18 @@ struct Measurement {
 }
 
 impl Measurement {
-    fn take(scenario: &Scenario, proxy: &mut Running, effort: Effort) -> anyhow::Result<Self> {
+    fn take(scenario: &Scenario, proxy: &mut RunningProxy, effort: Effort) -> anyhow::Result<Self> {
         let before_ns = proxy.placement.probe();
         let ask = ask(scenario, proxy);
         send(&ask, WARM_UP)?;
         let mut generator = Generator::open(&ask, Duration::from_secs_f64(effort.seconds))?;
-        settle(SETTLE)?;
-        let own = || CpuTime::of(&[std::process::id()]);
-        let (cpu, generator_cpu, machine) = (CpuTime::of(&proxy.processes), own(), MachineTime::now());
+        sleep_after_check(SETTLE_TIME)?;
+        let own = || CpuTime::for_processes(&[std::process::id()]);
+        let (cpu, generator_cpu, machine) =
+            (CpuTime::for_processes(&proxy.processes), own(), MachineTime::now());
         generator.run()?;
-        settle(SETTLE)?;
-        let cpu = CpuTime::of(&proxy.processes).since(cpu);
+        sleep_after_check(SETTLE_TIME)?;
+        let cpu = CpuTime::for_processes(&proxy.processes).since(cpu);
         let generator_cpu = own().since(generator_cpu);
         let stolen = MachineTime::now().stolen_since(machine);
         let tally = generator.end()?;
@@ -148,7 +149,7 @@ impl Measurement {
         let discarded = self.verdict();
         let Self { tally, cpu, generator_cpu, stolen, distance, distance_ns, .. } = self;
         let (latency, seconds) = (&tally.outcome.latency, tally.outcome.load.seconds);
-        let handshakes = Handshakes::of(&tally.outcome);
+        let handshakes = Handshakes::from_outcome(&tally.outcome);
         Block {
             round,
             peer: peer.to_owned(),
@@ -180,8 +181,8 @@ impl Measurement {
         if failed > 0 || self.tally.requests == 0 {
             return Some(format!("{failed} requests failed, {} were answered", self.tally.requests));
         }
-        if let Some(why) =
-            Handshakes::of(&self.tally.outcome).and_then(|these| these.objection(self.are_to_resume))
+        if let Some(why) = Handshakes::from_outcome(&self.tally.outcome)
+            .and_then(|these| these.objection(self.are_to_resume))
         {
             return Some(why);
         }
@@ -192,11 +193,11 @@ impl Measurement {
     }
 }
 
-/// What a scenario's clients ask of a proxy.
-pub(super) fn ask(scenario: &Scenario, proxy: &Running) -> Ask {
+/// The load of a scenario's clients on a proxy.
+pub(super) fn ask(scenario: &Scenario, proxy: &RunningProxy) -> Ask {
     Ask {
         address: if scenario.tls.is_some() { proxy.site.https } else { proxy.site.http },
-        // One that is beside the others for the cost of a protocol is asked in another.
+        // A peer that shows the cost of a protocol gets a different load.
         scenario: Scenario { downstream: proxy.site.scenario.downstream, ..*scenario },
         announces_length: proxy.site.announces_length,
     }

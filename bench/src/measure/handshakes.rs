@@ -1,4 +1,4 @@
-//! What the TLS handshakes of a block were, and whether they were those that every peer has to do.
+//! The TLS handshakes of a block, and whether they are the ones every peer must do.
 
 use fairway_lab_measure::results::Tls;
 use fairway_lab_traffic::load::Outcome;
@@ -17,15 +17,15 @@ pub(crate) struct Handshakes {
 }
 
 impl Handshakes {
-    /// None without TLS.
-    pub(super) fn of(outcome: &Outcome) -> Option<Self> {
+    /// `None` without TLS.
+    pub(super) fn from_outcome(outcome: &Outcome) -> Option<Self> {
         let (counts, tls) = (&outcome.load.counts, outcome.load.tls.as_ref()?);
         let (full, resumed, tickets) = (counts.full_handshakes, counts.resumed_handshakes, counts.tickets);
         Some(Self { full, resumed, tickets, negotiated: tls.clone() })
     }
 
-    /// Why a block with them does not count, if all `are_to_resume` a session, or none. Servers refuse a ticket now and
-    /// then: a tenth may be full where they are to be resumed.
+    /// Why a block with these handshakes is discarded, if all or none `are_to_resume` a session. Servers refuse a ticket
+    /// occasionally: a tenth may be full where they should be resumed.
     pub(super) fn objection(&self, are_to_resume: bool) -> Option<String> {
         let all = self.full + self.resumed;
         if are_to_resume && self.full * 10 > all {
@@ -43,7 +43,7 @@ impl Handshakes {
         self.tickets as f64 / (self.full + self.resumed).max(1) as f64
     }
 
-    /// With those of another block of the same peer.
+    /// Adds the handshakes of another block of the same peer.
     pub(crate) fn and(mut self, more: &Self) -> Self {
         self.full += more.full;
         self.resumed += more.resumed;

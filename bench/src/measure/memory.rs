@@ -1,5 +1,6 @@
-//! What an idle connection costs, and a stream that waits for its answer: the growth of a fresh proxy's resident memory over thousands of connections that
-//! have each been answered once and then stay silent, or over thousands of streams on connections that are open already.
+//! The memory of an idle connection and of a waiting stream: the growth of a fresh proxy's resident memory over thousands
+//! of connections that got one response and then stay idle, or over thousands of streams on connections that are already
+//! open.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,21 +10,21 @@ use fairway_lab_measure::resident_bytes;
 use super::block::ask;
 use crate::backend::Upstream;
 use crate::load::{Ask, Generator, Tally, send};
-use crate::running::{Running, settle};
+use crate::running::{RunningProxy, sleep_after_check};
 use crate::scenario::{Downstream, Load, Scenario};
 
 /// Connections that come and go first, so that what a proxy allocates once is not counted per connection.
-const FIRST: usize = 50;
+const WARM_UP_CONNECTIONS: usize = 50;
 const FIRST_FOR: Duration = Duration::from_millis(500);
-/// All connections together take no longer.
-const LONGEST: Duration = Duration::from_secs(60);
-/// Allocators give freed memory back after a second or so.
-const SETTLE: Duration = Duration::from_secs(2);
+/// Timeout for opening all connections.
+const OPENING_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long to wait for allocators to return freed memory, which takes about a second.
+const SETTLE_TIME: Duration = Duration::from_secs(2);
 
 #[derive(serde::Serialize)]
 pub(crate) struct Memory {
     pub(crate) peer: String,
-    /// What each of them is.
+    /// The kind of connection or stream.
     pub(crate) each: &'static str,
     pub(crate) open: usize,
     pub(crate) errors: BTreeMap<String, u64>,
@@ -37,13 +38,13 @@ impl Memory {
     }
 }
 
-pub(crate) fn idle(scenario: &Scenario, name: &str, proxy: &Running) -> anyhow::Result<Memory> {
+pub(crate) fn idle(scenario: &Scenario, name: &str, proxy: &RunningProxy) -> anyhow::Result<Memory> {
     let all = ask(scenario, proxy);
     warm_up(&all)?;
     let before_bytes = resident_bytes(&proxy.processes);
-    let mut generator = Generator::open(&all, LONGEST)?;
+    let mut generator = Generator::open(&all, OPENING_TIMEOUT)?;
     generator.run()?;
-    settle(SETTLE)?;
+    sleep_after_check(SETTLE_TIME)?;
     let after_bytes = resident_bytes(&proxy.processes);
     let Tally { open, mut errors, .. } = generator.end()?;
     if open < scenario.connections {
@@ -55,22 +56,22 @@ pub(crate) fn idle(scenario: &Scenario, name: &str, proxy: &Running) -> anyhow::
     Ok(memory)
 }
 
-/// Streams whose requests are with the backend, which answers none of them before memory was read.
+/// Streams whose requests the backend holds until memory has been read.
 pub(crate) fn waiting(
     scenario: &Scenario,
     name: &str,
-    proxy: &Running,
+    proxy: &RunningProxy,
     backend: &Upstream,
 ) -> anyhow::Result<Memory> {
     let all = ask(scenario, proxy);
     warm_up(&all)?;
     let streams = scenario.connections * scenario.downstream.streams();
-    let mut generator = Generator::open(&all, LONGEST)?;
-    settle(SETTLE)?;
+    let mut generator = Generator::open(&all, OPENING_TIMEOUT)?;
+    sleep_after_check(SETTLE_TIME)?;
     let before_bytes = resident_bytes(&proxy.processes);
     backend.hold(true);
     let are_sent = generator.send_and_wait_for(streams as u64)?;
-    settle(SETTLE)?;
+    sleep_after_check(SETTLE_TIME)?;
     let after_bytes = resident_bytes(&proxy.processes);
     backend.hold(false);
     generator.finish()?;
@@ -92,11 +93,11 @@ pub(crate) fn waiting(
 
 /// Requests on connections that come and go.
 fn warm_up(all: &Ask) -> anyhow::Result<()> {
-    let mut scenario = Scenario { connections: FIRST, load: Load::KeepAlive, ..all.scenario };
+    let mut scenario = Scenario { connections: WARM_UP_CONNECTIONS, load: Load::KeepAlive, ..all.scenario };
     if scenario.is_http2() {
         // Streams that came before would leave behind what those that are measured use.
         scenario.downstream = Downstream::Http2 { streams: 1 };
     }
     send(&Ask { scenario, ..all.clone() }, FIRST_FOR)?;
-    settle(SETTLE)
+    sleep_after_check(SETTLE_TIME)
 }

@@ -49,7 +49,7 @@ fn configuration(site: &Site, chain: &Path, key: &Path) -> Value {
 fn server(site: &Site) -> Value {
     let mut server = json!({
         "listen": [site.http.to_string(), site.https.to_string()],
-        // Certificates are given; nothing is asked of an authority.
+        // Certificates are configured; ACME is off.
         "automatic_https": { "disable": true },
         "tls_connection_policies": [{}],
         "routes": [{ "match": [{ "host": [HOST] }], "handle": handlers(site) }],
@@ -91,7 +91,7 @@ fn forwarding(site: &Site) -> Value {
         proxy["transport"] = json!({
             "protocol": "http",
             "versions": if site.has_h2c_upstream() { vec!["h2c", "2"] } else { vec!["1.1"] },
-            // By default it asks for gzip on its own and unpacks it.
+            // By default Caddy adds Accept-Encoding: gzip and decompresses responses.
             "compression": false,
             "dial_timeout": "5s",
             // Its own 32 are fewer than what a scenario has on the way.

@@ -22,14 +22,14 @@ pub(super) const ENVOY: Peer = Peer {
     prepare,
 };
 
-/// With one trace of a hundred sampled.
+/// Samples one trace in a hundred.
 pub(super) const TRACING_1: Peer = Peer {
     name: "envoy-tracing-1",
     prepare: |binary, site, certificate| prepare_tracing(1.0, binary, site, certificate),
     ..ENVOY
 };
 
-/// With every trace sampled.
+/// Samples every trace.
 pub(super) const TRACING_100: Peer = Peer {
     name: "envoy-tracing-100",
     prepare: |binary, site, certificate| prepare_tracing(100.0, binary, site, certificate),
@@ -105,7 +105,7 @@ impl Traces {
     }
 }
 
-/// With what a variant changes in the static resources.
+/// Applies a variant's changes to the static resources.
 pub(super) fn prepare_with(
     change: impl FnOnce(&mut Value),
     binary: &Executable,
@@ -237,7 +237,7 @@ fn http_connections(name: &str, site: &Site) -> Value {
         "http_filters": filters.collect::<Vec<_>>(),
     });
     if site.scenario.is_recommended() {
-        // Where clients speak HTTP/3 nobody asks the plain port.
+        // With HTTP/3 clients the plain port is unused.
         connections["codec_type"] = json!(match site.scenario.downstream {
             Downstream::Http3 { .. } if name == "https" => "HTTP3",
             Downstream::Http2 { .. } => "HTTP2",
@@ -257,7 +257,7 @@ fn http_connections(name: &str, site: &Site) -> Value {
     connections
 }
 
-/// With its cache of verified tokens, which is off as it comes.
+/// With its cache of verified tokens, which is off by default.
 fn tokens() -> Value {
     let (claim, header) = credential::CLAIM_HEADER;
     json!({

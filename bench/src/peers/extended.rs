@@ -1,14 +1,14 @@
-//! What peers with extensions have a service do; Fairway and Envoy are configured for the same. Configures neither.
+//! The work that peers with extensions send to a service; Fairway and Envoy get the same configuration.
 
 use super::peer::{Need, ONLY_REQUESTS};
 
 /// The longest body that is held, in bytes: more than any scenario's.
 pub(super) const MAX_BUFFERED_BYTES: u32 = 4 * 1024 * 1024;
 
-/// How long the service may take for an answer, in milliseconds.
+/// Timeout of the service's response, milliseconds.
 pub(super) const TIMEOUT_MS: u32 = 1000;
 
-/// Where there are no peers with extensions.
+/// Scenarios without peers with extensions.
 pub(super) const PLAIN_REQUESTS_ALONE: [(Need, &str); 4] = [
     (Need::Connections, ONLY_REQUESTS),
     (Need::Datagrams, ONLY_REQUESTS),
@@ -16,14 +16,14 @@ pub(super) const PLAIN_REQUESTS_ALONE: [(Need, &str); 4] = [
     (Need::Edits, "extensions are compared without other edits"),
 ];
 
-/// What the service is asked.
+/// The requests to the service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Extended {
     /// `ext_proc` with the headers of requests and responses.
     Headers,
     /// The same, and both bodies piece by piece.
     Streamed,
-    /// The same, and both bodies as a whole.
+    /// The same, and both bodies complete.
     Buffered,
     /// `ext_authz`, without the body.
     Authorization,

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::peer::{Peer, first_line};
 use crate::collector;
 use crate::credential;
-use crate::scenario::{Forwarded, Load};
+use crate::scenario::{ForwardedUnit, Load};
 use crate::site::{ANSWER_FIELDS, Certificate, HOST, IDLE_UPSTREAMS, PREFIX, Site};
 
 pub(super) const FAIRWAY: Peer = Peer {
@@ -35,14 +35,14 @@ pub(super) const WITHOUT_RECORDER: Peer = Peer {
     ..FAIRWAY
 };
 
-/// With one trace of a hundred sampled.
+/// Samples one trace in a hundred.
 pub(super) const TRACING_1: Peer = Peer {
     name: "fairway-tracing-1",
     prepare: |binary, site, certificate| prepare_tracing("0.01", binary, site, certificate),
     ..FAIRWAY
 };
 
-/// With every trace sampled.
+/// Samples every trace.
 pub(super) const TRACING_100: Peer = Peer {
     name: "fairway-tracing-100",
     prepare: |binary, site, certificate| prepare_tracing("1", binary, site, certificate),
@@ -107,11 +107,11 @@ fn service_map(site: &Site) -> String {
     let (address, target, port) = (backend.ip(), backend.port(), http.port());
     let own = format!("\n  \"{port}\": bench/bench:7");
     let (tcp, udp, protocol) = match scenario.forwarded {
-        Forwarded::Datagrams => ("", own.as_str(), "UDP"),
+        ForwardedUnit::Datagrams => ("", own.as_str(), "UDP"),
         _ => (own.as_str(), "", "TCP"),
     };
     let idle = site.stream_idle();
-    // As nginx is told: a session is over with its answer where each datagram comes from another port.
+    // As for nginx: a session ends with its response if each datagram comes from another port.
     let responses = if scenario.load == Load::Once { 1 } else { 0 };
     format!(
         "apiVersion: v1
@@ -155,7 +155,7 @@ endpoints:
     )
 }
 
-/// The path, its type, and what is said about edits. The fields of CORS are what the annotation adds.
+/// The path, its type, and annotations for edits. The CORS headers are the annotation's defaults.
 fn edits(site: &Site) -> (String, &'static str, &'static str) {
     if !site.scenario.is_edited() {
         return ("/".to_owned(), "Prefix", "");
@@ -167,7 +167,7 @@ fn edits(site: &Site) -> (String, &'static str, &'static str) {
     (format!("{PREFIX}/(.*)"), "ImplementationSpecific", annotations)
 }
 
-/// The annotation that asks for a token, and the ConfigMap with the keys of its issuer.
+/// The annotation that requires a token, and the ConfigMap with the issuer's keys.
 fn tokens() -> (String, String) {
     let (claim, header) = credential::CLAIM_HEADER;
     let jwt = json!({ "issuers": [{

@@ -1,4 +1,4 @@
-//! The floor: the forwarder of `src/bin/floor.rs`, which is built beside this program.
+//! The floor: the forwarder of `src/bin/floor.rs`, built next to this program.
 
 use std::process::Command;
 

@@ -70,7 +70,7 @@ fn is_built_with(binary: &Executable, feature: &str) -> anyhow::Result<bool> {
     Ok(options.split_whitespace().any(|option| option == feature))
 }
 
-/// What is done besides forwarding. Fields are added, which costs it less than to set them.
+/// The edits. Headers are added, which costs HAProxy less than setting them.
 fn edits(site: &Site) -> String {
     if !site.scenario.is_edited() {
         return String::new();
@@ -81,7 +81,7 @@ fn edits(site: &Site) -> String {
     format!("  http-request replace-path {PREFIX}/(.*) /\\1\n{fields}")
 }
 
-/// What HAProxy needs to forward, with the time-outs of its own examples, without which it warns.
+/// The minimum HAProxy needs to forward, with the timeouts of its own examples, without which it warns.
 fn as_it_comes(site: &Site, certificate: &Path) -> String {
     let Site { http, https, backend, workers, .. } = site;
     let certificate = certificate.display();

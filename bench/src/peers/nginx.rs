@@ -7,7 +7,7 @@ use anyhow::Context;
 use fairway_lab_measure::Executable;
 
 use super::peer::{NO_TOKENS, Need, Peer, packaged};
-use crate::scenario::{Forwarded, Load, Tls};
+use crate::scenario::{ForwardedUnit, Load, Tls};
 use crate::site::{ANSWER_FIELDS, Certificate, HOST, IDLE_UPSTREAMS, PREFIX, Site};
 
 pub(super) const NGINX: Peer = Peer {
@@ -44,14 +44,14 @@ fn start(binary: &Executable, site: &mut Site, configuration: &str) -> anyhow::R
     Ok(command)
 }
 
-/// Connections or datagrams as they come. Where each datagram comes from another port, nginx is told that one answer is all.
+/// Forwards connections or datagrams. If each datagram comes from another port, nginx is configured to expect one response.
 fn stream(binary: &Executable, site: &Site) -> anyhow::Result<String> {
     let Site { directory, http, backend, workers, .. } = site;
     let (directory, module) = (directory.display(), stream_module(binary)?);
     let (idle, buffer) = (site.stream_idle(), site.stream_buffer());
     let (listen, of_datagrams) = match (site.scenario.forwarded, site.scenario.load) {
-        (Forwarded::Datagrams, Load::Once) => ("udp", "\n    proxy_responses 1;"),
-        (Forwarded::Datagrams, _) => ("udp", ""),
+        (ForwardedUnit::Datagrams, Load::Once) => ("udp", "\n    proxy_responses 1;"),
+        (ForwardedUnit::Datagrams, _) => ("udp", ""),
         _ => ("backlog=4096", ""),
     };
     Ok(format!(
@@ -74,7 +74,7 @@ stream {{
     ))
 }
 
-/// Debian has the module in a package of its own; elsewhere it is a part of the program.
+/// Debian has the module in a separate package; elsewhere it is built in.
 fn stream_module(binary: &Executable) -> anyhow::Result<String> {
     let options = options(binary)?;
     if !options.contains("--with-stream=dynamic") {
@@ -96,7 +96,7 @@ fn options(binary: &Executable) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&options.stderr).into_owned())
 }
 
-/// What nginx needs to forward, and nothing that changes how it does.
+/// The minimum nginx needs to forward.
 fn as_it_comes(site: &Site, chain: &Path, key: &Path) -> String {
     let Site { directory, http, https, backend, workers, .. } = site;
     let (directory, chain, key) = (directory.display(), chain.display(), key.display());
@@ -194,7 +194,7 @@ http {{
     )
 }
 
-/// The path of the location, and what is done there besides forwarding.
+/// The path of the location, and the edits there.
 fn edits(site: &Site) -> (String, String) {
     if !site.scenario.is_edited() {
         return ("/".to_owned(), String::new());
@@ -204,7 +204,7 @@ fn edits(site: &Site) -> (String, String) {
     (format!("{PREFIX}/"), format!("rewrite ^{PREFIX}/(.*) /$1 break;\n      {fields}"))
 }
 
-/// gRPC has directives of its own; they mean the same.
+/// gRPC has its own directives with the same meaning.
 fn location(site: &Site) -> String {
     let (kind, pass) = if site.is_grpc() {
         ("grpc", "grpc_pass grpc://backend;".to_owned())

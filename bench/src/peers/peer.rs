@@ -1,4 +1,4 @@
-//! What all peers have in common: how one is found, asked for its version, and prepared.
+//! The interface of peers: how one is found, its version read, and its configuration prepared.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,7 +7,7 @@ use fairway_lab_measure::{Executable, Release};
 
 use crate::site::{Certificate, Site};
 
-/// Where the binaries are that no package puts on the path.
+/// The folders of binaries that no package puts on the path.
 pub(crate) struct Binaries {
     pub(crate) fairway: PathBuf,
     pub(crate) floor: PathBuf,
@@ -16,17 +16,17 @@ pub(crate) struct Binaries {
     pub(crate) current: PathBuf,
 }
 
-/// One proxy. `prepare` writes what it reads and returns the command that runs it in the foreground.
+/// A proxy. `prepare` writes its configuration and returns the command that runs it in the foreground.
 pub(crate) struct Peer {
     pub(crate) name: &'static str,
-    /// What it has not, and how that is said where it has no row.
+    /// Features it lacks, and the reason shown instead of a row.
     pub(crate) without: &'static [(Need, &'static str)],
     pub(crate) find: fn(&Binaries, &Release) -> anyhow::Result<Executable>,
     pub(crate) version: fn(&Executable) -> anyhow::Result<String>,
     pub(crate) prepare: fn(&Executable, &mut Site, &Certificate) -> anyhow::Result<Command>,
 }
 
-/// What a scenario may ask for that not every peer has.
+/// A feature that a scenario may need and not every peer has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Need {
     Tls,
@@ -54,7 +54,7 @@ pub(super) const NO_TOKENS: &str = "tokens are compared with Envoy";
 pub(super) const ONLY_REQUESTS: &str = "TCP and UDP are compared with nginx and HAProxy";
 
 impl Peer {
-    /// Why it has no row where this is needed, if it has none.
+    /// Why it has no row where this feature is needed, if so.
     pub(crate) fn lacks(&self, needs: &[Need]) -> Option<&'static str> {
         self.without.iter().find(|(need, _)| needs.contains(need)).map(|(_, why)| *why)
     }
@@ -79,7 +79,7 @@ pub(super) fn packaged(binaries: &Binaries, release: &Release, name: &str) -> an
     release.find(&binaries.current, name, || of_system(name))
 }
 
-/// That of the system is on the path, or where Debian puts servers, which is not on every user's path.
+/// The system's program is on the path, or where Debian puts servers, which is not on every user's path.
 fn of_system(name: &str) -> anyhow::Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)

@@ -23,7 +23,7 @@ fn find(binaries: &Binaries, _: &Release) -> anyhow::Result<Executable> {
     Ok(Executable::of_system(program))
 }
 
-/// The numbers of a name, by which versions are ordered.
+/// The numbers in a name, for ordering versions.
 fn numbers(name: &str) -> Vec<u64> {
     name.split(|character: char| !character.is_ascii_digit()).filter_map(|part| part.parse().ok()).collect()
 }

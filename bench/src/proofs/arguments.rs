@@ -1,4 +1,4 @@
-//! The arguments of the proofs. Bounded: no figure can be asked for that a machine does not finish.
+//! The arguments of the proofs. They are bounded, so that any machine completes them.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use fairway_testkit::proof::routes::{Kind, Shape, Source};
 use fairway_testkit::proof::site::Scheme;
 
-/// Where everything comes from and goes to.
+/// Input and output paths.
 #[derive(Args, Debug)]
 pub(crate) struct Paths {
     /// The binary that is tried, as the proxy and as its backends.
@@ -21,13 +21,13 @@ pub(crate) struct Paths {
 
 #[derive(Args, Debug)]
 pub(crate) struct SpreadArguments {
-    /// Times that each number of connections is opened anew.
+    /// How often each number of connections is reopened.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1_000))]
     pub(crate) times: u16,
     /// Connections at a time, comma-separated.
     #[arg(long, value_delimiter = ',', default_values_t = [2, 4, 8], value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) connections: Vec<u16>,
-    /// How clients speak, comma-separated: one after the other.
+    /// Schemes of clients, comma-separated, run one after another.
     #[arg(long, value_delimiter = ',', value_parser = schemes(), default_values = ["plain", "tls"])]
     pub(crate) over: Vec<Scheme>,
     #[command(flatten)]
@@ -39,7 +39,7 @@ pub(crate) struct ChurnArguments {
     /// Requests in all.
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(100..=100_000_000))]
     pub(crate) requests: u64,
-    /// How clients speak, comma-separated: one after the other.
+    /// Schemes of clients, comma-separated, run one after another.
     #[arg(long, value_delimiter = ',', value_parser = schemes(), default_values = ["plain", "tls"])]
     pub(crate) over: Vec<Scheme>,
     /// Clients, each with one request at a time.
@@ -99,10 +99,10 @@ pub(crate) struct RoutesArguments {
     /// Changes of a route.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) changes: u32,
-    /// What the routes are, comma-separated: one after the other.
+    /// Kinds of routes, comma-separated, run one after another.
     #[arg(long, value_delimiter = ',', value_parser = kinds(), default_values = ["ingress", "httproute"])]
     pub(crate) kind: Vec<Kind>,
-    /// Where they come from, comma-separated: one after the other.
+    /// Sources of routes, comma-separated, run one after another.
     #[arg(long, value_delimiter = ',', value_parser = sources(), default_values = ["directory", "api"])]
     pub(crate) source: Vec<Source>,
     /// A smoke test: a fiftieth of it all, and ten changes.
@@ -113,7 +113,7 @@ pub(crate) struct RoutesArguments {
 }
 
 impl RoutesArguments {
-    /// How many routes, and how many changes of them.
+    /// The number of routes and of changes.
     pub(crate) fn effort(&self) -> (Shape, usize) {
         let part = |count: u32| (if self.quick { (count / 50).max(1) } else { count }) as usize;
         let shape =

@@ -1,4 +1,4 @@
-//! `fairway check` over many manifests: its time and its memory, against what is promised.
+//! `fairway check` over many manifests: its time and memory, compared with what is promised.
 
 use std::path::Path;
 
@@ -6,14 +6,14 @@ use fairway_testkit::proof::check::{Installation, Run};
 use serde::Serialize;
 
 use super::arguments::CheckArguments;
-use super::outcome::Outcome;
+use super::outcome::ProofReport;
 use crate::interrupt;
 
-/// A check of 10,000 Ingresses takes at most so many seconds.
-const SECONDS: f64 = 2.0;
-/// Its memory is at most so many mebibytes.
-const MEBIBYTES: f64 = 500.0;
-/// For this many Ingresses.
+/// Maximum time of a check of 10,000 Ingresses, seconds.
+const MAX_SECONDS: f64 = 2.0;
+/// Maximum memory of a check, MiB.
+const MAX_MEBIBYTES: f64 = 500.0;
+/// The number of Ingresses.
 const PROMISED_FOR: usize = 10_000;
 
 /// The forms of the command.
@@ -27,16 +27,16 @@ struct Form {
 }
 
 #[derive(Serialize)]
-struct Found {
+struct CheckFindings {
     ingresses: usize,
     forms: Vec<Form>,
 }
 
-/// What checking many objects costs.
+/// Runs the proof: the cost of checking many objects.
 pub(crate) fn check(arguments: &CheckArguments) -> anyhow::Result<()> {
     let binary = arguments.place.binary()?;
     eprintln!("writing {} manifests", arguments.ingresses);
-    let installation = Installation::of(arguments.ingresses as usize);
+    let installation = Installation::with_ingresses(arguments.ingresses as usize);
     let mut forms = Vec::new();
     for form in FORMS {
         forms.push(runs(&installation, &binary, form, arguments.runs)?);
@@ -44,8 +44,8 @@ pub(crate) fn check(arguments: &CheckArguments) -> anyhow::Result<()> {
     let rows: Vec<_> = forms.iter().flat_map(Form::rows).collect();
     let promised = installation.ingresses() <= PROMISED_FOR;
     let broken = forms.iter().filter(|_| promised).flat_map(Form::broken_promises).collect();
-    let found = Found { ingresses: installation.ingresses(), forms };
-    Outcome::new(&binary, found, broken)?.conclude(&rows, &arguments.place.file("check"))
+    let found = CheckFindings { ingresses: installation.ingresses(), forms };
+    ProofReport::new(&binary, found, broken)?.conclude(&rows, &arguments.place.file("check"))
 }
 
 fn runs(installation: &Installation, binary: &Path, form: &[&str], count: u8) -> anyhow::Result<Form> {
@@ -78,11 +78,15 @@ impl Form {
 
     fn broken_promises(&self) -> Vec<String> {
         let mut broken = Vec::new();
-        if self.slowest() > SECONDS {
-            broken.push(format!("check {} took {:.2} s, not {SECONDS} s", self.arguments, self.slowest()));
+        if self.slowest() > MAX_SECONDS {
+            broken.push(format!(
+                "check {} took {:.2} s, not {MAX_SECONDS} s",
+                self.arguments,
+                self.slowest()
+            ));
         }
-        if self.peak() > MEBIBYTES {
-            broken.push(format!("check {} took {:.0} MiB, not {MEBIBYTES}", self.arguments, self.peak()));
+        if self.peak() > MAX_MEBIBYTES {
+            broken.push(format!("check {} took {:.0} MiB, not {MAX_MEBIBYTES}", self.arguments, self.peak()));
         }
         broken
     }

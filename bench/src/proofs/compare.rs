@@ -1,17 +1,17 @@
-//! `fairway compare` of many Ingresses: its time, and what it reports where nothing differs, against what is promised.
+//! `fairway compare` of many Ingresses: its time, and its report where nothing differs, compared with what is promised.
 
-use fairway_testkit::proof::compare::{self as proof, Compared};
+use fairway_testkit::proof::compare::{self as proof, CompareFindings};
 
 use super::arguments::CompareArguments;
-use super::outcome::Outcome;
+use super::outcome::ProofReport;
 use super::run::to_the_end;
 
-/// A comparison takes at most so many seconds.
-const SECONDS: f64 = 120.0;
-/// For this many Ingresses.
+/// Maximum time of a comparison, seconds.
+const MAX_SECONDS: f64 = 120.0;
+/// The number of Ingresses.
 const PROMISED_FOR: usize = 1_000;
 
-/// What comparing two controllers takes that serve the same.
+/// Runs the proof: the time to compare two controllers that serve the same.
 pub(crate) fn compare(arguments: &CompareArguments) -> anyhow::Result<()> {
     let binary = arguments.place.binary()?;
     let ingresses = arguments.ingresses as usize;
@@ -24,16 +24,16 @@ pub(crate) fn compare(arguments: &CompareArguments) -> anyhow::Result<()> {
         ("time".to_owned(), format!("{:.1} s", found.seconds)),
     ];
     let broken = broken_promises(&found);
-    Outcome::new(&binary, found, broken)?.conclude(&rows, &arguments.place.file("compare"))
+    ProofReport::new(&binary, found, broken)?.conclude(&rows, &arguments.place.file("compare"))
 }
 
-fn broken_promises(found: &Compared) -> Vec<String> {
+fn broken_promises(found: &CompareFindings) -> Vec<String> {
     let mut broken = Vec::new();
     if found.differences > 0 {
         broken.push(format!("{} differences between two that serve the same", found.differences));
     }
-    if found.seconds > SECONDS && found.ingresses <= PROMISED_FOR {
-        broken.push(format!("comparing took {:.1} s, not {SECONDS} s", found.seconds));
+    if found.seconds > MAX_SECONDS && found.ingresses <= PROMISED_FOR {
+        broken.push(format!("comparing took {:.1} s, not {MAX_SECONDS} s", found.seconds));
     }
     broken
 }

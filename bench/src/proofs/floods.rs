@@ -1,13 +1,13 @@
-//! `fairway-bench floods`: one attack after the other, each against a proxy of its own, and a table of what they cost.
+//! `fairway-bench floods`: one attack after another, each against a separate proxy, and a table of their costs.
 
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use fairway_testkit::proof::floods::{Attacked, Effort, Flooded, Kind, run};
+use fairway_testkit::proof::floods::{AttackStats, Effort, FloodFindings, Kind, run};
 use serde::Serialize;
 
 use super::arguments::Paths;
-use super::outcome::Outcome;
+use super::outcome::ProofReport;
 use super::run::to_the_end;
 
 #[derive(Args, Debug)]
@@ -37,8 +37,8 @@ pub(crate) struct FloodsArguments {
     /// Seconds of flood, and of honest load, for each attack.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(2..=600))]
     seconds: u16,
-    /// Connections of attackers that hold connections; attacks that need more to exhaust something use
-    /// more, those with large answers at most 64, because the kernel's memory for sockets is that of the whole machine.
+    /// Connections of attackers that hold connections. Attacks that need more to exhaust a resource use more; those with
+    /// large responses use at most 64, because the kernel's socket memory is shared by the whole machine.
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u16).range(10..=20_000))]
     connections: u16,
     /// Requests of well-behaved clients per second.
@@ -65,10 +65,10 @@ fn cores(text: &str) -> Result<f64, String> {
 #[derive(Serialize)]
 struct Floods {
     effort: Effort,
-    floods: Vec<Flooded>,
+    floods: Vec<FloodFindings>,
 }
 
-/// One attack after the other.
+/// Runs one attack after another.
 pub(crate) fn floods(arguments: &FloodsArguments) -> anyhow::Result<()> {
     let binary = arguments.place.binary()?;
     let effort = Effort {
@@ -87,7 +87,8 @@ pub(crate) fn floods(arguments: &FloodsArguments) -> anyhow::Result<()> {
     let mut rows = vec![("attack".to_owned(), HEADER.join(" | "))];
     rows.extend(floods.iter().map(row));
     let broken = floods.iter().flat_map(|flood| [flood.wrongs(), flood.misses()].concat()).collect();
-    Outcome::new(&binary, Floods { effort, floods }, broken)?.conclude(&rows, &arguments.place.file("floods"))
+    ProofReport::new(&binary, Floods { effort, floods }, broken)?
+        .conclude(&rows, &arguments.place.file("floods"))
 }
 
 const HEADER: [&str; 8] = [
@@ -101,10 +102,10 @@ const HEADER: [&str; 8] = [
     "served again",
 ];
 
-fn row(flood: &Flooded) -> (String, String) {
-    let Flooded { kind, attacked, memory, quiet, flooded, honest, recovery, .. } = flood;
+fn row(flood: &FloodFindings) -> (String, String) {
+    let FloodFindings { kind, attacked, memory, quiet, flooded, honest, recovery, .. } = flood;
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-    // Honest clients that reach less of the CPU would make the comparison look worse than it is.
+    // Honest clients that use less CPU would make the comparison look worse than it is.
     let honest_p99 = honest.as_ref().map_or("-".to_owned(), |honest| {
         format!("{:.2} at {:.2} CPUs", honest.probed.latency.p99_ms, honest.cores)
     });
@@ -127,7 +128,7 @@ fn row(flood: &Flooded) -> (String, String) {
 }
 
 /// CPUs that the flood kept busy, and how many of them verified passwords where any did.
-fn cpus(attacked: &Attacked) -> String {
+fn cpus(attacked: &AttackStats) -> String {
     match attacked.verifying_cores() {
         verifying if verifying > 0.0 => format!("{:.2} ({verifying:.2} hashing)", attacked.cores()),
         _ => format!("{:.2}", attacked.cores()),
@@ -135,7 +136,7 @@ fn cpus(attacked: &Attacked) -> String {
 }
 
 /// CPU of the proxy for each second of the attackers', and without hashing where there was any.
-fn ratio(attacked: &Attacked) -> String {
+fn ratio(attacked: &AttackStats) -> String {
     let (ratio, rest) = (attacked.ratio(), attacked.ratio_without_verifying());
     match attacked.verifying_cpu_seconds > 0.0 {
         true => format!("{ratio:.1} ({rest:.1} without hashing)"),
@@ -149,7 +150,7 @@ mod tests {
 
     #[test]
     fn hashing_is_shown_apart_where_there_was_any() {
-        let mut attacked = Attacked {
+        let mut attacked = AttackStats {
             seconds: 10.0,
             connections: 128,
             opened: 128,

@@ -1,4 +1,4 @@
-//! What a proof found: a table on stdout, everything in a JSON file, and whether a promise was broken.
+//! The results of a proof: a table on stdout, everything in a JSON file, and whether a promise was broken.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,19 +12,19 @@ use crate::report::{self, Origin};
 
 /// A proof's findings with where they come from.
 #[derive(Serialize)]
-pub(crate) struct Outcome<F> {
+pub(crate) struct ProofReport<F> {
     origin: Origin,
     version: String,
     findings: F,
-    /// What was promised and is not so.
+    /// The promises that are broken.
     broken_promises: Vec<String>,
 }
 
-impl<F: Serialize> Outcome<F> {
+impl<F: Serialize> ProofReport<F> {
     /// The findings of `binary`, made here and now.
     pub(crate) fn new(binary: &Path, findings: F, broken_promises: Vec<String>) -> anyhow::Result<Self> {
         // Nothing is pinned: the kernel places the proxy, its backends and the clients.
-        let origin = Origin::here(None);
+        let origin = Origin::current(None);
         Ok(Self { origin, version: version(binary)?, findings, broken_promises })
     }
 
@@ -53,7 +53,7 @@ impl Paths {
         })
     }
 
-    /// Where the results of `command` go.
+    /// The path of the results of `command`.
     pub(crate) fn file(&self, command: &str) -> PathBuf {
         self.out.clone().unwrap_or_else(|| format!("target/bench/{command}.json").into())
     }

@@ -1,19 +1,20 @@
-//! What many routes cost, from a directory and from an API server, as a table. The proof is `fairway_testkit::proof::routes`.
+//! The cost of many routes, from a directory and from an API server, as a table. The proof is
+//! `fairway_testkit::proof::routes`.
 
 use fairway_testkit::proof::delays::Delays;
 use fairway_testkit::proof::routes::{Kind, Routes, Shape, Source, measure};
 
 use super::arguments::RoutesArguments;
-use super::outcome::Outcome;
+use super::outcome::ProofReport;
 use super::run::to_the_end;
 
-/// Ready within so many seconds.
+/// Maximum time until ready, seconds.
 const READY_SECONDS: f64 = 10.0;
 /// Routes, and the resident megabytes that they may have. Other numbers of routes are on the line through both.
 const RESIDENT_MB: [(f64, f64); 2] = [(5_000.0, 80.0), (100_000.0, 1_000.0)];
 /// Bytes of a MiB in millions.
 const MIB: f64 = 1.048_576;
-/// A change is adopted within so many milliseconds of its event, in 99 of 100 cases.
+/// Maximum p99 time from an event to its adoption, milliseconds.
 const ADOPTED_MS: f64 = 5.0;
 
 /// One form after the other.
@@ -31,7 +32,7 @@ pub(crate) fn routes(arguments: &RoutesArguments) -> anyhow::Result<()> {
     let mut rows = vec![(counts(shape), HEADER.join(" | "))];
     rows.extend(found.iter().map(row));
     let broken = found.iter().flat_map(broken).collect();
-    Outcome::new(&binary, found, broken)?.conclude(&rows, &arguments.place.file("routes"))
+    ProofReport::new(&binary, found, broken)?.conclude(&rows, &arguments.place.file("routes"))
 }
 
 const HEADER: [&str; 4] = [
@@ -57,7 +58,7 @@ fn row(found: &Routes) -> (String, String) {
     (format!("{:?} from {:?}", found.kind, found.source), cells.join(" | "))
 }
 
-/// How much may be resident.
+/// The limit of resident memory.
 fn resident_mib(routes: usize) -> f64 {
     let [(few, of_few), (many, of_many)] = RESIDENT_MB;
     (of_few + (of_many - of_few) * (routes as f64 - few) / (many - few)) / MIB

@@ -1,8 +1,8 @@
-//! Runs a proof to its end or to a signal, and says what came out. Dropping a proof ends every process it started.
+//! Runs a proof to its end or until a signal and prints the results. Dropping a proof stops every process it started.
 
 use std::time::Duration;
 
-use fairway_testkit::proof::churn::{Churn, Churned, Swing};
+use fairway_testkit::proof::churn::{Churn, ChurnFindings, Swing};
 use fairway_testkit::proof::delays::Delays;
 use fairway_testkit::proof::kill::{ClientView, Cut};
 use fairway_testkit::proof::routes::{self, Kind, Routes, Shape, Source};
@@ -12,15 +12,15 @@ use fairway_testkit::proof::{changes as change, kill as cut, steadiness};
 use serde::Serialize;
 
 use super::arguments::{ChangesArguments, ChurnArguments, KillArguments, ScaleArguments};
-use super::outcome::Outcome;
+use super::outcome::ProofReport;
 use crate::interrupt;
 
-/// A changed file is served on every worker within so many milliseconds, in 99 of 100 cases.
+/// Maximum p99 time until every worker serves a changed file, milliseconds.
 const VISIBLE_MS: f64 = 20.0;
-/// A change in one of 10,000 Ingresses is adopted within so many milliseconds of its event, in 99 of 100 cases.
+/// Maximum p99 time from the event of a change in one of 10,000 Ingresses to its adoption, milliseconds.
 const ADOPTED_MS: f64 = 5.0;
-const LOOK: Duration = Duration::from_millis(100);
-const SHOW: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 
 type Rows = Vec<(String, String)>;
 
@@ -45,12 +45,12 @@ pub(crate) fn churn(arguments: &ChurnArguments) -> anyhow::Result<()> {
         })?);
     }
     let rows = runs.iter().flat_map(churn_rows).collect::<Rows>();
-    let broken = runs.iter().flat_map(Churned::broken_promises).collect();
-    Outcome::new(&binary, runs, broken)?.conclude(&rows, &arguments.place.file("churn"))
+    let broken = runs.iter().flat_map(ChurnFindings::broken_promises).collect();
+    ProofReport::new(&binary, runs, broken)?.conclude(&rows, &arguments.place.file("churn"))
 }
 
-fn churn_rows(run: &Churned) -> Rows {
-    let Churned { tally, deliveries, swings, counted, seconds, .. } = run;
+fn churn_rows(run: &ChurnFindings) -> Rows {
+    let ChurnFindings { tally, deliveries, swings, counted, seconds, .. } = run;
     let row = |name: &str, value: String| (format!("{:?} {name}", run.scheme), value);
     vec![
         row("GET answered", tally.gets.answered.to_string()),
@@ -77,7 +77,7 @@ struct Changes {
     steadiness: Steadiness,
 }
 
-/// How soon changes are served, and what they close.
+/// Time until changes are served, and the connections they close.
 pub(crate) fn changes(arguments: &ChangesArguments) -> anyhow::Result<()> {
     let binary = arguments.place.binary()?;
     let (count, each) = (arguments.count as usize, arguments.of_each_kind as usize);
@@ -99,7 +99,7 @@ pub(crate) fn changes(arguments: &ChangesArguments) -> anyhow::Result<()> {
     if steadiness.closed + steadiness.wrong > 0 {
         broken.push(format!("{} connections closed, {} wrong answers", steadiness.closed, steadiness.wrong));
     }
-    Outcome::new(&binary, Changes { visible, steadiness }, broken)?
+    ProofReport::new(&binary, Changes { visible, steadiness }, broken)?
         .conclude(&rows, &arguments.place.file("changes"))
 }
 
@@ -110,7 +110,7 @@ struct Scale {
     found: Routes,
 }
 
-/// What many objects cost.
+/// The cost of many objects.
 pub(crate) fn scale(arguments: &ScaleArguments) -> anyhow::Result<()> {
     let binary = arguments.place.binary()?;
     let (ingresses, changes) = (arguments.ingresses as usize, arguments.changes as usize);
@@ -135,11 +135,11 @@ pub(crate) fn scale(arguments: &ScaleArguments) -> anyhow::Result<()> {
     let late = found.adoption.p99_ms > ADOPTED_MS;
     let broken = late
         .then(|| format!("adopted after {:.1} ms (p99), not within {ADOPTED_MS} ms", found.adoption.p99_ms));
-    Outcome::new(&binary, Scale { ingresses, found }, broken.into_iter().collect())?
+    ProofReport::new(&binary, Scale { ingresses, found }, broken.into_iter().collect())?
         .conclude(&rows, &arguments.place.file("scale"))
 }
 
-/// What clients see of a killed backend.
+/// How clients see a killed backend.
 pub(crate) fn kill(arguments: &KillArguments) -> anyhow::Result<()> {
     let binary = arguments.place.binary()?;
     let times = arguments.times.into();
@@ -148,7 +148,7 @@ pub(crate) fn kill(arguments: &KillArguments) -> anyhow::Result<()> {
     let rows: Rows = cuts.iter().map(cut_row).collect();
     let short: u64 = cuts.iter().filter_map(|cut| cut.seen.get(&ClientView::ShortSuccess)).sum();
     let broken = (short > 0).then(|| format!("{short} short successes")).into_iter().collect();
-    Outcome::new(&binary, cuts, broken)?.conclude(&rows, &arguments.place.file("kill"))
+    ProofReport::new(&binary, cuts, broken)?.conclude(&rows, &arguments.place.file("kill"))
 }
 
 fn cut_row(cut: &Cut) -> (String, String) {
@@ -160,7 +160,7 @@ fn in_words(delays: &Delays) -> String {
     format!("p50 {p50_ms:.2} ms, p99 {p99_ms:.2} ms, max {max_ms:.2} ms of {count}")
 }
 
-/// Runs `proof` and shows how far it is; a signal ends it early, and with it what it started.
+/// Runs `proof` and shows its progress; a signal ends it early, with all processes it started.
 pub(super) fn to_the_end<F: Future>(proof: F, shown: impl Fn() -> String) -> anyhow::Result<F::Output> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -168,10 +168,10 @@ pub(super) fn to_the_end<F: Future>(proof: F, shown: impl Fn() -> String) -> any
             let mut silent = Duration::ZERO;
             eprintln!("{}", shown());
             loop {
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
                 interrupt::check()?;
-                silent += LOOK;
-                if silent >= SHOW {
+                silent += POLL_INTERVAL;
+                if silent >= PROGRESS_INTERVAL {
                     eprintln!("{}", shown());
                     silent = Duration::ZERO;
                 }

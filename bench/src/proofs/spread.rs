@@ -1,12 +1,12 @@
-//! How connections of HTTP/2 are spread over the workers, as a table. The proof is `fairway_testkit::proof::spread`.
+//! How HTTP/2 connections are spread over the workers, as a table. The proof is `fairway_testkit::proof::spread`.
 
 use fairway_testkit::proof::spread::{self as proof, Spread, WORKERS};
 
 use super::arguments::SpreadArguments;
-use super::outcome::Outcome;
+use super::outcome::ProofReport;
 use super::run::to_the_end;
 
-/// One number of connections after the other.
+/// Runs one number of connections after another.
 pub(crate) fn spread(arguments: &SpreadArguments) -> anyhow::Result<()> {
     let binary = arguments.place.binary()?;
     let times = arguments.times.into();
@@ -21,7 +21,7 @@ pub(crate) fn spread(arguments: &SpreadArguments) -> anyhow::Result<()> {
     let mut rows = vec![("connections".to_owned(), HEADER.join(" | "))];
     rows.extend(found.iter().map(row));
     let broken = found.iter().filter_map(Spread::broken_promises).collect();
-    Outcome::new(&binary, found, broken)?.conclude(&rows, &arguments.place.file("spread"))
+    ProofReport::new(&binary, found, broken)?.conclude(&rows, &arguments.place.file("spread"))
 }
 
 const HEADER: [&str; 4] = [
@@ -32,10 +32,10 @@ const HEADER: [&str; 4] = [
 ];
 
 fn row(found: &Spread) -> (String, String) {
-    let of = |most: usize| found.times.iter().filter(|placed| placed.most() == most).count();
+    let of = |most: usize| found.times.iter().filter(|placed| placed.busiest_worker() == most).count();
     let seen = (found.share()..=found.connections).map(|most| (most, of(most)));
     let seen: Vec<_> = seen.filter(|(_, times)| *times > 0).collect();
-    let busiest = found.times.iter().map(proof::Placed::busiest);
+    let busiest = found.times.iter().map(proof::WorkerSpread::busiest);
     let mean = busiest.clone().sum::<f64>() / found.times.len().max(1) as f64;
     let cells = [
         seen.iter().map(|(most, times)| format!("{most}: {times}")).collect::<Vec<_>>().join(", "),

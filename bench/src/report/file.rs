@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Context;
 use serde::Serialize;
 
-/// Whether results can be written there: said before anything is measured.
+/// Checks before measuring that results can be written there.
 pub(crate) fn is_writable(path: &Path) -> anyhow::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::create_dir_all(folder)

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fairway_lab_measure::{Distance, Paired, ratios};
+use fairway_lab_measure::{Distance, PairedRatio, ratios};
 
 use super::origin::Origin;
 use crate::measure::{Block, Effort, Handshakes, Memory, again};
 use crate::scenario::Scenario;
 
-/// A whole run.
+/// A complete run.
 #[derive(serde::Serialize)]
 pub(crate) struct Report {
     pub(crate) origin: Origin,
@@ -16,7 +16,7 @@ pub(crate) struct Report {
     pub(crate) versions: BTreeMap<String, String>,
     /// Peers that could not be measured, and why.
     pub(crate) absent: BTreeMap<String, String>,
-    /// What was written for each peer; secrets are left out, `DIR` is its own directory.
+    /// The configuration of each peer, without secrets; `DIR` is its own directory.
     pub(crate) configurations: BTreeMap<String, BTreeMap<String, String>>,
     pub(crate) results: Vec<Findings>,
 }
@@ -36,11 +36,11 @@ pub(crate) struct Findings {
     pub(crate) missing: BTreeMap<String, String>,
 }
 
-/// One proxy in one scenario, over the blocks that count.
+/// One proxy in one scenario, over the valid blocks.
 #[derive(serde::Serialize)]
 pub(crate) struct Summary {
     pub(crate) peer: String,
-    /// Where the two CPUs were: what the kernel spends on a request depends on it more than on the proxy.
+    /// The distance of the two CPUs, on which the kernel's cost per request depends more than on the proxy.
     pub(crate) distance: Distance,
     pub(crate) user_us: f64,
     pub(crate) system_us: f64,
@@ -52,13 +52,13 @@ pub(crate) struct Summary {
     /// The share of one CPU that the proxy used.
     pub(crate) busy: f64,
     pub(crate) p50_us: u64,
-    /// None where a block has fewer than ten answers above it.
+    /// `None` if a block has fewer than ten responses above it.
     pub(crate) p99_us: Option<u64>,
     pub(crate) kept: usize,
     pub(crate) discarded: usize,
 }
 
-/// Answers per second.
+/// Responses per second.
 #[derive(serde::Serialize)]
 pub(crate) struct Speed {
     /// The mean of all blocks; another proxy's blocks ran at other times.
@@ -85,8 +85,8 @@ pub(crate) struct Ratio {
     pub(crate) enough: bool,
 }
 
-impl From<Paired> for Ratio {
-    fn from(paired: Paired) -> Self {
+impl From<PairedRatio> for Ratio {
+    fn from(paired: PairedRatio) -> Self {
         let (low, high) = paired.spread.interval;
         Self {
             median: paired.spread.median,
@@ -115,10 +115,12 @@ pub(crate) fn summarise(blocks: &[Block], base: &str) -> Vec<Summary> {
 pub(crate) fn lacks_pairs(blocks: &[Block], base: &str) -> bool {
     let peers: BTreeSet<&str> =
         blocks.iter().map(|block| &*block.peer).filter(|peer| *peer != base).collect();
-    peers.into_iter().any(|peer| !in_pairs(blocks, peer, base, Block::cpu_us).iter().any(Paired::are_enough))
+    peers
+        .into_iter()
+        .any(|peer| !in_pairs(blocks, peer, base, Block::cpu_us).iter().any(PairedRatio::are_enough))
 }
 
-/// What each peer's TLS handshakes were, in the blocks that count.
+/// The TLS handshakes of each peer in the valid blocks.
 pub(crate) fn handshakes(blocks: &[Block]) -> BTreeMap<String, Handshakes> {
     let mut all: BTreeMap<String, Handshakes> = BTreeMap::new();
     for block in blocks.iter().filter(|block| block.discarded.is_none()) {
@@ -169,12 +171,12 @@ fn summary(blocks: &[Block], peer: &str, base: &str, distance: Distance) -> Summ
     }
 }
 
-/// Fewer answers than this have fewer than ten above their 99th percentile.
+/// With fewer responses than this, fewer than ten are above the 99th percentile.
 const WITH_P99: u64 = 1000;
 
 /// Blocks of the peer between blocks of the base, in the order in which they ran. The base's second block of a round is the
 /// base, too, except for itself.
-fn in_pairs(blocks: &[Block], peer: &str, base: &str, figure: fn(&Block) -> f64) -> Vec<Paired> {
+fn in_pairs(blocks: &[Block], peer: &str, base: &str, figure: fn(&Block) -> f64) -> Vec<PairedRatio> {
     let again = again(base);
     let pick = |is_wanted: &dyn Fn(&str) -> bool| -> Vec<fairway_lab_measure::Block> {
         let numbered = blocks.iter().zip(0..);

@@ -1,4 +1,4 @@
-//! Where and of what a result was made: command, machine, kernel, revision. Never an absolute path of the machine.
+//! The origin of a result: command, machine, kernel, revision. Never contains an absolute path of the machine.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -22,7 +22,7 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    pub(crate) fn here(placement: Option<Placement>) -> Self {
+    pub(crate) fn current(placement: Option<Placement>) -> Self {
         let here = environment();
         let load_averages = here.facts.get("load averages at the beginning");
         Self {

@@ -4,7 +4,7 @@ use fairway_lab_measure::Distance;
 
 use super::findings::{Findings, Report, Summary};
 use crate::measure::{Handshakes, Memory};
-use crate::scenario::{Downstream, Forwarded};
+use crate::scenario::{Downstream, ForwardedUnit};
 
 pub(crate) fn print(report: &Report) {
     let origin = &report.origin;
@@ -25,7 +25,7 @@ fn print_findings(findings: &Findings) {
         Downstream::Http1 => String::new(),
         Downstream::Http2 { streams } | Downstream::Http3 { streams } => format!(" x {streams} streams"),
     };
-    let what = if scenario.forwarded == Forwarded::Datagrams { "sessions" } else { "connections" };
+    let what = if scenario.forwarded == ForwardedUnit::Datagrams { "sessions" } else { "connections" };
     println!("\n{} ({} {what}{streams})", scenario.name, scenario.connections);
     for rows in findings.summary.chunk_by(|one, next| one.distance == next.distance) {
         println!(

@@ -1,9 +1,9 @@
-//! The replicas of a fleet in a cluster and what each of them serves, asked through the API server with the caller's own
-//! credentials. Asks once; waiting is the caller's business.
+//! The replicas of a fleet and what each of them serves, queried through the API server with the caller's own credentials.
+//! Queries once; waiting is up to the caller.
 
 use std::fmt;
 
-use fairway_control::admin::Served;
+use fairway_control::admin::ServedConfig;
 use fairway_objects::kinds::{ApiResource, GATEWAY_KINDS};
 use fairway_objects::object::{ObjectKey, ObjectRef};
 use k8s_openapi::api::core::v1::Pod;
@@ -13,64 +13,64 @@ use kube::{Api, Client, ResourceExt};
 use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};
 
-/// Which pods are the fleet.
+/// Selects the pods of a fleet.
 #[derive(Clone, Debug)]
-pub struct Fleet {
+pub struct FleetSelector {
     /// Their namespace.
     pub namespace: String,
     /// Their labels.
     pub selector: String,
-    /// Where they answer probes (`--probe`).
+    /// Their probe port (`--probe`).
     pub port: u16,
 }
 
-/// A replica, and what it serves or why that is not known.
+/// A replica, and what it serves or why that is unknown.
 #[derive(Clone, Debug)]
 pub struct Replica {
     /// The name of its pod.
     pub name: String,
     /// What it serves.
-    pub served: Result<Served, String>,
+    pub served: Result<ServedConfig, String>,
 }
 
-/// An object that replicas are asked for.
+/// An object that replicas are asked about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum QueriedObject {
     /// An Ingress.
     Ingress(ObjectKey),
-    /// An object of the Gateway API or a policy, of a kind that has a status.
+    /// An object of the Gateway API or a policy, of a kind with a status.
     Object(ObjectRef),
 }
 
-/// An object as it is written now.
+/// The version of an object as it is stored now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Written {
+pub struct ObjectVersion {
     /// Its `metadata.uid`.
     pub uid: String,
     /// Its `metadata.resourceVersion`.
     pub resource_version: String,
-    /// Its `metadata.generation`: whoever writes its status leaves it as it is.
+    /// Its `metadata.generation`, which status updates do not change.
     pub generation: Option<i64>,
 }
 
-impl Asked {
-    /// The kinds of [`Asked::Object`]. Without conditions nothing is known of when an object serves.
+impl QueriedObject {
+    /// The kinds of [`QueriedObject::Object`]. Without conditions it is unknown when an object is served.
     pub fn kinds() -> impl Iterator<Item = &'static ApiResource> {
         GATEWAY_KINDS.iter().filter(|known| known.has_conditions)
     }
 
-    /// `KIND/NAMESPACE/NAME`, or `KIND/NAME` for what has no namespace; the kind in any case.
+    /// Parses `KIND/NAMESPACE/NAME`, or `KIND/NAME` for cluster-scoped kinds; the kind in any case.
     #[must_use]
-    pub fn object(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let (kind, name) = text.split_once('/')?;
         let known = Self::kinds().find(|known| known.name.eq_ignore_ascii_case(kind))?;
         let key = if known.is_namespaced { ObjectKey::parse(name)? } else { ObjectKey::new("", name) };
         Some(Self::Object(ObjectRef::new(known.kind, key)))
     }
 
-    /// The query of `/served` that asks for it.
+    /// The query string of `/served` for this object.
     #[must_use]
-    pub fn query(&self) -> String {
+    pub fn query_string(&self) -> String {
         match self {
             Self::Ingress(key) => format!("?ingress={key}"),
             Self::Object(object) => format!("?object={}/{}", object.kind.name(), object.key),
@@ -78,7 +78,7 @@ impl Asked {
     }
 }
 
-impl fmt::Display for Asked {
+impl fmt::Display for QueriedObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ingress(key) => write!(f, "Ingress {key}"),
@@ -87,7 +87,7 @@ impl fmt::Display for Asked {
     }
 }
 
-/// Why the fleet cannot be asked.
+/// Why the fleet cannot be queried.
 #[derive(Debug, thiserror::Error)]
 pub enum FleetError {
     /// The pods cannot be listed.
@@ -99,21 +99,21 @@ pub enum FleetError {
         selector: String,
         /// The namespace.
         namespace: String,
-        /// What the API server said.
+        /// The error of the API server.
         #[source]
         source: Box<kube::Error>,
     },
 }
 
-impl Fleet {
-    /// Asks every replica that is not about to end, for one object too, all at the same time.
+impl FleetSelector {
+    /// Queries all running replicas concurrently, optionally about one object.
     ///
     /// # Errors
-    /// The pods cannot be listed. A pod that has not answered by `until` is reported as such, and delays no other.
-    pub async fn ask(
+    /// The pods cannot be listed. A pod that does not answer by `until` is reported as such and delays no other.
+    pub async fn query_replicas(
         &self,
         client: &Client,
-        object: Option<&Asked>,
+        object: Option<&QueriedObject>,
         until: Instant,
     ) -> Result<Vec<Replica>, FleetError> {
         let pods = Api::<Pod>::namespaced(client.clone(), &self.namespace);
@@ -131,16 +131,21 @@ impl Fleet {
         Ok(futures_util::future::join_all(asked).await)
     }
 
-    async fn served(&self, client: &Client, pod: &str, object: Option<&Asked>) -> Result<Served, String> {
-        let query = object.map(Asked::query).unwrap_or_default();
+    async fn served(
+        &self,
+        client: &Client,
+        pod: &str,
+        object: Option<&QueriedObject>,
+    ) -> Result<ServedConfig, String> {
+        let query = object.map(QueriedObject::query_string).unwrap_or_default();
         let path = format!(
             "/api/v1/namespaces/{}/pods/http:{pod}:{}/proxy/served{query}",
             self.namespace, self.port
         );
         let request = http::Request::get(path).body(Vec::new()).map_err(|error| error.to_string())?;
-        client.request::<Served>(request).await.map_err(|error| match error {
+        client.request::<ServedConfig>(request).await.map_err(|error| match error {
             kube::Error::Api(status) if status.code == 403 => {
-                format!("may not be asked (needs: get pods/proxy): {}", status.message)
+                format!("may not be queried (needs: get pods/proxy): {}", status.message)
             }
             error => error.to_string(),
         })
@@ -152,8 +157,8 @@ fn is_live(pod: &Pod) -> bool {
     pod.metadata.deletion_timestamp.is_none() && !matches!(ended, Some("Succeeded" | "Failed"))
 }
 
-/// Whether an object read at `served` is the one written as `wanted` or a later one (Kubernetes API concepts, resource
-/// versions: since 1.35 they are decimal numbers that can be compared; before, only equality means something).
+/// Whether an object read at version `served` is at least as new as `wanted` (Kubernetes API concepts, resource versions: since
+/// 1.35 they are comparable decimal numbers; before, only equality is meaningful).
 #[must_use]
 pub fn is_at_least(served: &str, wanted: &str) -> bool {
     match (served.parse::<u128>(), wanted.parse::<u128>()) {
@@ -162,28 +167,31 @@ pub fn is_at_least(served: &str, wanted: &str) -> bool {
     }
 }
 
-/// An object as it is written now; `None` when there is none of this name.
+/// The stored version of an object; `None` if it does not exist.
 ///
 /// # Errors
-/// The API server does not say.
-pub async fn written(client: &Client, asked: &Asked) -> Result<Option<Written>, kube::Error> {
+/// The API server gives no answer.
+pub async fn fetch_version(
+    client: &Client,
+    asked: &QueriedObject,
+) -> Result<Option<ObjectVersion>, kube::Error> {
     let metadata = match asked {
-        Asked::Ingress(key) => {
+        QueriedObject::Ingress(key) => {
             let ingresses =
                 Api::<k8s_openapi::api::networking::v1::Ingress>::namespaced(client.clone(), &key.namespace);
             ingresses.get_metadata_opt(&key.name).await?.map(|found| found.metadata)
         }
-        Asked::Object(object) => metadata(client, object).await?,
+        QueriedObject::Object(object) => fetch_metadata(client, object).await?,
     };
-    Ok(metadata.map(|metadata| Written {
+    Ok(metadata.map(|metadata| ObjectVersion {
         uid: metadata.uid.unwrap_or_default(),
         resource_version: metadata.resource_version.unwrap_or_default(),
         generation: metadata.generation,
     }))
 }
 
-/// The metadata of an object of the Gateway API, in the first version that the server offers and that is read.
-async fn metadata(client: &Client, object: &ObjectRef) -> Result<Option<ObjectMeta>, kube::Error> {
+/// The metadata of an object of the Gateway API, in the first supported version that the server offers.
+async fn fetch_metadata(client: &Client, object: &ObjectRef) -> Result<Option<ObjectMeta>, kube::Error> {
     #[derive(Debug, Deserialize)]
     struct Object {
         metadata: ObjectMeta,
@@ -195,7 +203,7 @@ async fn metadata(client: &Client, object: &ObjectRef) -> Result<Option<ObjectMe
         let request = request.map_err(kube::Error::HttpError)?;
         match client.request::<Object>(request).await {
             Ok(found) => return Ok(Some(found.metadata)),
-            // The object is missing, or the version.
+            // The object or this version of its API is missing.
             Err(kube::Error::Api(status)) if status.code == 404 => {}
             Err(error) => return Err(error),
         }
@@ -209,15 +217,15 @@ mod tests {
 
     #[test]
     fn an_object_is_named_by_its_kind_in_any_case() {
-        let route = Asked::object("httproute/shop/web").unwrap();
+        let route = QueriedObject::parse("httproute/shop/web").unwrap();
         assert_eq!(
-            (route.to_string(), route.query()),
+            (route.to_string(), route.query_string()),
             ("HTTPRoute shop/web".to_owned(), "?object=HTTPRoute/shop/web".to_owned())
         );
-        let class = Asked::object("GatewayClass/fairway").unwrap();
-        assert_eq!(class.query(), "?object=GatewayClass/fairway");
+        let class = QueriedObject::parse("GatewayClass/fairway").unwrap();
+        assert_eq!(class.query_string(), "?object=GatewayClass/fairway");
         for wrong in ["web", "httproute/web", "pod/shop/web", "referencegrant/shop/web", "httproute/a/b/c"] {
-            assert_eq!(Asked::object(wrong), None, "{wrong}");
+            assert_eq!(QueriedObject::parse(wrong), None, "{wrong}");
         }
     }
 

@@ -1,9 +1,9 @@
-//! Everything that needs a cluster: what it has, and what it is told.
+//! Everything that talks to a cluster.
 //!
-//! [`source`] watches the objects and tells the pipeline of `fairway-control` what changed; [`status`] tells the cluster what became
-//! of its objects, and makes what Gateways need; [`webhook`] says whether a new object would do; [`fleet`] asks the other
-//! replicas with the credentials of a user, [`replicas`] those of the own fleet, and [`replica_count`] counts those that are ready and says where they are; [`pods`] finds and reaches the pods of a fleet from
-//! outside; [`zone_of`] says in which zone a node is.
+//! [`source`] watches objects and sends changes to the pipeline of `fairway-control`; [`status`] writes status and Events and
+//! creates what Gateways need; [`webhook`] reviews new objects; [`fleet`] queries other replicas with a user's credentials,
+//! [`replicas`] those of the own fleet; [`replica_count`] counts and locates the ready ones; [`pods`] finds and reaches the pods
+//! of a fleet from outside; [`zone_of`] reads a node's zone.
 
 pub mod fleet;
 pub mod pods;
@@ -21,7 +21,7 @@ pub use replica_count::{ReadyReplicas, follow_ready_replicas};
 pub use replicas::{OtherReplicas, Replicas};
 pub use source::Cluster;
 pub use status::{
-    NodeAddresses, PublishAddresses, Reporter, ReporterOptions, Standing, StatusMode, TicketDuties,
+    NodeAddresses, PublishAddresses, Reporter, ReporterOptions, ReporterState, StatusMode, TicketOptions,
 };
 pub use webhook::Webhook;
 pub use zone::{ZoneError, zone_of};

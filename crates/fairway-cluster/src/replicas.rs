@@ -1,11 +1,11 @@
-//! The other replicas of this fleet, for somebody who looks at this one: which there are, and what each of them serves. Asks only while
-//! somebody looks, and remembers what it was told for a moment.
+//! The other replicas of this fleet and what each serves, for the dashboard. Queries only while someone looks, and caches the
+//! responses briefly.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairway_control::admin::Served;
+use fairway_control::admin::ServedConfig;
 use fairway_objects::object::ObjectKey;
 use futures_util::future::join_all;
 use k8s_openapi::api::core::v1::Pod;
@@ -14,18 +14,18 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
 use crate::served;
-use crate::status::Fleet;
+use crate::status::OwnFleet;
 
-/// How long the API server has, and then all replicas together: a page waits for them.
-const PATIENCE: Duration = Duration::from_millis(500);
-/// For how long an answer is good enough.
-const KEPT: Duration = Duration::from_secs(5);
-/// Replicas that are asked.
-const MAX_ASKED: usize = 50;
-/// An answer without Gateways has some hundred bytes.
-const LARGEST: u64 = 64 << 10;
+/// Timeout for listing the pods, and then for all replicas together: a page is waiting.
+const QUERY_TIMEOUT: Duration = Duration::from_millis(500);
+/// How long a response is cached.
+const CACHE_TTL: Duration = Duration::from_secs(5);
+/// How many replicas are queried.
+const MAX_QUERIED_REPLICAS: usize = 50;
+/// A response without Gateways has a few hundred bytes.
+const MAX_RESPONSE_BYTES: u64 = 64 << 10;
 
-/// Asks the other replicas.
+/// Queries the other replicas.
 pub struct Replicas {
     own: ObjectKey,
     probe: Option<SocketAddr>,
@@ -34,73 +34,73 @@ pub struct Replicas {
 }
 
 struct State {
-    fleet: Fleet,
+    fleet: OwnFleet,
     last: Option<(Instant, Result<OtherReplicas, String>)>,
 }
 
-/// The other replicas.
+/// What is known of the other replicas.
 #[derive(Clone, Debug, Default)]
 pub struct OtherReplicas {
-    /// Those that were asked: their pods, and what they serve or why that is not known.
-    pub asked: Vec<(String, Result<Served, String>)>,
+    /// The queried pods, and what each serves or why that is unknown.
+    pub asked: Vec<(String, Result<ServedConfig, String>)>,
     /// How many more there are.
     pub unasked: usize,
 }
 
 impl Replicas {
-    /// The others of the fleet that the pod `own` is of. All answer at the port of `probe`; where there is none, they cannot be asked.
+    /// The other replicas of the fleet of the pod `own`. All answer on the port of `probe`; without one they cannot be queried.
     #[must_use]
     pub fn new(client: &Client, own: ObjectKey, probe: Option<SocketAddr>) -> Self {
         let lost = "the dashboard does not show the other replicas";
-        let fleet = Fleet::new(client, own.clone(), Arc::default()).losing(lost);
-        Self { own, probe, patience: PATIENCE, state: Mutex::new(State { fleet, last: None }) }
+        let fleet = OwnFleet::new(client, own.clone(), Arc::default()).with_consequence(lost);
+        Self { own, probe, patience: QUERY_TIMEOUT, state: Mutex::new(State { fleet, last: None }) }
     }
 
-    /// The name of the own pod.
+    /// The name of this pod.
     #[must_use]
-    pub fn own(&self) -> &str {
+    pub fn own_name(&self) -> &str {
         &self.own.name
     }
 
-    /// What the others serve now, or did a moment ago.
+    /// What the other replicas serve, at most [`CACHE_TTL`] old.
     ///
     /// # Errors
-    /// They are not known; says why.
+    /// The reason the replicas are unknown.
     pub async fn others(&self) -> Result<OtherReplicas, String> {
         let mut state = self.state.lock().await;
         if let Some((at, answer)) = &state.last
-            && at.elapsed() < KEPT
+            && at.elapsed() < CACHE_TTL
         {
             return answer.clone();
         }
-        let answer = self.ask(&mut state.fleet).await;
+        let answer = self.query_others(&mut state.fleet).await;
         state.last = Some((Instant::now(), answer.clone()));
         answer
     }
 
-    async fn ask(&self, fleet: &mut Fleet) -> Result<OtherReplicas, String> {
-        let pods = timeout(self.patience, fleet.pods()).await;
+    async fn query_others(&self, fleet: &mut OwnFleet) -> Result<OtherReplicas, String> {
+        let pods = timeout(self.patience, fleet.list_pods()).await;
         let pods = pods.map_err(|_| "the API server did not list the pods in time".to_owned())?;
         let pods = pods.map_err(|error| format!("the pods of the fleet cannot be listed: {error}"))?;
         let mut others: Vec<_> = pods.iter().filter(|pod| pod.name_any() != *self.own.name).collect();
-        let unasked = others.len().saturating_sub(MAX_ASKED);
-        others.truncate(MAX_ASKED);
+        let unasked = others.len().saturating_sub(MAX_QUERIED_REPLICAS);
+        others.truncate(MAX_QUERIED_REPLICAS);
         let asked = others.into_iter().map(async |pod| (pod.name_any(), self.served(pod).await));
         Ok(OtherReplicas { asked: join_all(asked).await, unasked })
     }
 
-    async fn served(&self, pod: &Pod) -> Result<Served, String> {
+    async fn served(&self, pod: &Pod) -> Result<ServedConfig, String> {
         let probe = self.probe.ok_or_else(|| "it cannot be asked without --probe".to_owned())?;
-        let ip = address(pod, probe.is_ipv4()).ok_or_else(|| "it has no address yet".to_owned())?;
-        let answer = served::ask(SocketAddr::new(ip, probe.port()), "", LARGEST);
+        let ip = pod_address(pod, probe.is_ipv4()).ok_or_else(|| "it has no address yet".to_owned())?;
+        let answer = served::fetch_served(SocketAddr::new(ip, probe.port()), "", MAX_RESPONSE_BYTES);
         let answer = timeout(self.patience, answer).await;
         let answer = answer.map_err(|_| format!("no answer within {} s", self.patience.as_secs_f64()))?;
         answer.map_err(|error| error.to_string())
     }
 }
 
-/// The address of a pod, of the family of the probe if it has one of that.
-pub(crate) fn address(pod: &Pod, is_ipv4: bool) -> Option<IpAddr> {
+/// The address of a pod, of the probe's address family if the pod has one.
+pub(crate) fn pod_address(pod: &Pod, is_ipv4: bool) -> Option<IpAddr> {
     let status = pod.status.as_ref()?;
     let all = status.pod_ips.iter().flatten().map(|it| it.ip.as_str()).chain(status.pod_ip.as_deref());
     let all: Vec<IpAddr> = all.filter_map(|ip| ip.parse().ok()).collect();
@@ -126,7 +126,7 @@ mod tests {
         })
     }
 
-    /// A replica that answers each question so; where it is.
+    /// A replica that gives this response to every request; returns its address.
     async fn replica(answer: &str) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, answer) = (listener.local_addr().unwrap(), answer.to_owned());
@@ -151,19 +151,19 @@ mod tests {
     fn replicas(server: &ApiServer, probe: Option<SocketAddr>) -> Replicas {
         let client = testing::client(server, Arc::default());
         let replicas = Replicas::new(&client, ObjectKey::new("edge", "fairway-0"), probe);
-        Replicas { patience: wait::PATIENCE, ..replicas }
+        Replicas { patience: wait::WAIT_TIMEOUT, ..replicas }
     }
 
-    /// What each says: its digest, or why it is not known.
-    fn said<'o>(others: &'o OtherReplicas) -> Vec<(&'o str, Result<&'o str, &'o str>)> {
-        let said = |(name, served): &'o (String, Result<Served, String>)| {
+    /// Each replica's digest, or the reason it is unknown.
+    fn digests_or_errors<'o>(others: &'o OtherReplicas) -> Vec<(&'o str, Result<&'o str, &'o str>)> {
+        let said = |(name, served): &'o (String, Result<ServedConfig, String>)| {
             (name.as_str(), served.as_ref().map(|it| it.digest.as_str()).map_err(String::as_str))
         };
         others.asked.iter().map(said).collect()
     }
 
     #[tokio::test]
-    async fn every_other_pod_of_the_fleet_is_asked_where_it_answers_probes() {
+    async fn every_other_pod_of_the_fleet_is_queried_on_its_probe_port() {
         let server = ApiServer::new();
         let probe = replica(&answer("0123")).await;
         for (name, ip) in [("fairway-0", "127.0.0.9"), ("fairway-1", "127.0.0.1"), ("fairway-2", "127.0.0.2")]
@@ -175,7 +175,7 @@ mod tests {
         server.put("pods", other);
         let replicas = replicas(&server, Some(probe));
         let others = replicas.others().await.unwrap();
-        let said = said(&others);
+        let said = digests_or_errors(&others);
         assert_eq!(said[0], ("fairway-1", Ok("0123")));
         assert!(matches!(said[1], ("fairway-2", Err(reason)) if reason.contains("refused")), "{said:?}");
         assert_eq!((said.len(), others.unasked), (2, 0));
@@ -185,27 +185,31 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_cannot_be_asked_says_why() {
+    async fn a_replica_that_cannot_be_queried_has_a_reason() {
         let server = ApiServer::new();
         for number in 0..60 {
             server.put("pods", pod(&format!("fairway-{number}"), "127.0.0.1"));
         }
         let others = replicas(&server, None).others().await.unwrap();
         assert_eq!((others.asked.len(), others.unasked), (50, 9));
-        assert!(said(&others).iter().all(|(_, said)| *said == Err("it cannot be asked without --probe")));
+        assert!(
+            digests_or_errors(&others)
+                .iter()
+                .all(|(_, said)| *said == Err("it cannot be asked without --probe"))
+        );
         let loading = replica("HTTP/1.0 503 Service Unavailable\r\n\r\nloading\n").await;
         let others = replicas(&server, Some(loading)).others().await.unwrap();
-        assert_eq!(said(&others)[0].1, Err("it has no configuration yet"));
+        assert_eq!(digests_or_errors(&others)[0].1, Err("it has no configuration yet"));
     }
 
     #[test]
-    fn a_pod_of_both_families_is_asked_at_that_of_the_probe() {
+    fn a_dual_stack_pod_is_queried_at_the_family_of_the_probe() {
         let pod = json!({
             "metadata": {}, "status": { "podIP": "10.0.0.2", "podIPs": [{ "ip": "10.0.0.2" }, { "ip": "fd00::2" }] },
         });
         let pod: Pod = serde_json::from_value(pod).unwrap();
-        assert_eq!(address(&pod, true).unwrap().to_string(), "10.0.0.2");
-        assert_eq!(address(&pod, false).unwrap().to_string(), "fd00::2");
-        assert_eq!(address(&Pod::default(), true), None);
+        assert_eq!(pod_address(&pod, true).unwrap().to_string(), "10.0.0.2");
+        assert_eq!(pod_address(&pod, false).unwrap().to_string(), "fd00::2");
+        assert_eq!(pod_address(&Pod::default(), true), None);
     }
 }

@@ -1,4 +1,4 @@
-//! A client of the testkit's API server that needs no socket, so that the time of a test may be virtual.
+//! A client for the testkit's API server that needs no socket, so that tests can use virtual time.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use fairway_testkit::api_server::{Answer, ApiServer, Page};
+use fairway_testkit::api_server::{ApiResponse, ApiServer, Page};
 use futures_util::stream;
 use http::{Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
@@ -16,7 +16,7 @@ use kube::Client;
 use kube::client::Body;
 use tower::BoxError;
 
-/// A client, whose requests get lost once it is cut off.
+/// A client whose requests get no response once `cut` is set.
 pub(crate) fn client(server: &ApiServer, cut: Arc<AtomicBool>) -> Client {
     let server = server.clone();
     let service = tower::service_fn(move |request: Request<Body>| {
@@ -39,12 +39,12 @@ async fn respond(
     let body = body.collect().await?.to_bytes();
     let uri = head.uri.path_and_query().unwrap().as_str();
     Ok(match server.request(head.method.as_str(), uri, &body).await? {
-        Answer::Page(Page { status, text }) => {
+        ApiResponse::Page(Page { status, text }) => {
             let mut response = Response::new(Full::new(Bytes::from(text)).boxed_unsync());
             *response.status_mut() = StatusCode::from_u16(status)?;
             response
         }
-        Answer::Watch(watch) => {
+        ApiResponse::Watch(watch) => {
             let lines = stream::unfold(watch, |mut watch| async move {
                 let line = watch.next().await?;
                 Some((Ok(Frame::data(Bytes::from(line))), watch))

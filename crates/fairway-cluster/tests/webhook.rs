@@ -1,4 +1,4 @@
-//! What the webhook answers, over HTTPS, and that judging leaves no trace.
+//! The webhook's responses over HTTPS, and that reviews have no side effects.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fairway_cluster::Webhook;
-use fairway_cluster::webhook::{Files, Reviews};
-use fairway_control::{Batch, Engine, Pipeline, Trial, Verdict};
+use fairway_cluster::webhook::{CertificateFiles, Reviews};
+use fairway_control::{ChangeBatch, Engine, Pipeline, Trial, Verdict};
 use fairway_objects::object::Object;
 use fairway_objects::options::Options;
 use fairway_objects::resources::Change;
@@ -23,8 +23,8 @@ use tokio_rustls::TlsConnector;
 
 const NOW: i64 = 1_800_000_000;
 
-/// How long anything may take before it counts as broken.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// After this time a test counts as failed.
+const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 fn class() -> Change {
     let object = json!({ "metadata": { "name": "fairway" }, "spec": { "controller": "fairway.dev/ingress-controller" } });
@@ -77,8 +77,8 @@ fn engine() -> Engine {
     engine
 }
 
-fn judge(engine: &Engine, ingress: &Value) -> Verdict {
-    Trial::of(engine).judge(parsed(ingress), NOW)
+fn review(engine: &Engine, ingress: &Value) -> Verdict {
+    Trial::new(engine).evaluate(parsed(ingress), NOW)
 }
 
 fn words(verdict: &Verdict) -> (Vec<String>, Vec<String>) {
@@ -89,66 +89,66 @@ fn words(verdict: &Verdict) -> (Vec<String>, Vec<String>) {
 }
 
 #[test]
-fn a_good_ingress_has_nothing_to_be_said_about() {
-    let verdict = judge(&engine(), &ingress("new", "new.test", "2026-02-01T00:00:00Z"));
+fn a_valid_ingress_has_no_diagnostics() {
+    let verdict = review(&engine(), &ingress("new", "new.test", "2026-02-01T00:00:00Z"));
     assert_eq!(verdict, Verdict::Ours { errors: vec![], warnings: vec![] });
 }
 
 #[test]
-fn what_another_ingress_has_already_is_an_error_of_the_younger() {
-    let (errors, _) = words(&judge(&engine(), &ingress("new", "old.test", "2026-02-01T00:00:00Z")));
+fn a_path_of_an_older_ingress_is_an_error() {
+    let (errors, _) = words(&review(&engine(), &ingress("new", "old.test", "2026-02-01T00:00:00Z")));
     assert_eq!(errors.len(), 1);
     assert!(errors[0].starts_with("error[conflict]: Ingress a/new "), "{errors:?}");
 }
 
 #[test]
-fn taking_from_a_younger_ingress_is_an_error_too() {
-    let (errors, _) = words(&judge(&engine(), &ingress("older", "old.test", "2025-01-01T00:00:00Z")));
+fn a_path_of_a_younger_ingress_is_an_error_too() {
+    let (errors, _) = words(&review(&engine(), &ingress("older", "old.test", "2025-01-01T00:00:00Z")));
     assert_eq!(errors.len(), 1);
     assert!(errors[0].starts_with("error[conflict]: Ingress a/old "), "{errors:?}");
 }
 
 #[test]
-fn a_reference_to_what_may_still_come_is_a_warning() {
+fn a_missing_reference_is_a_warning() {
     let mut new = ingress("new", "new.test", "2026-02-01T00:00:00Z");
     new["spec"]["tls"] = json!([{ "hosts": ["new.test"], "secretName": "later" }]);
     new["spec"]["rules"][0]["http"]["paths"][0]["backend"]["service"]["name"] = json!("later");
-    let (errors, warnings) = words(&judge(&engine(), &new));
+    let (errors, warnings) = words(&review(&engine(), &new));
     assert!(errors.is_empty(), "{errors:?}");
     assert_eq!(warnings.len(), 2, "{warnings:?}");
 }
 
 #[test]
-fn what_cannot_be_compiled_is_an_error() {
+fn a_compilation_failure_is_an_error() {
     let mut new = ingress("new", "new.test", "2026-02-01T00:00:00Z");
     new["metadata"]["annotations"] = json!({ "nginx.ingress.kubernetes.io/use-regex": "true" });
     new["spec"]["rules"][0]["http"]["paths"][0]["path"] = json!("/a(");
     new["spec"]["rules"][0]["http"]["paths"][0]["pathType"] = json!("ImplementationSpecific");
-    let (errors, _) = words(&judge(&engine(), &new));
+    let (errors, _) = words(&review(&engine(), &new));
     assert_eq!(errors.len(), 1, "{errors:?}");
 }
 
 #[test]
-fn what_was_wrong_before_does_not_hinder_another_change() {
+fn existing_problems_do_not_block_other_changes() {
     let mut engine = engine();
     let mut broken = ingress("broken", "old.test", "2026-02-01T00:00:00Z");
     engine.update(vec![set(&broken)], NOW);
     broken["metadata"]["labels"] = json!({ "team": "x" });
-    let (errors, warnings) = words(&judge(&engine, &broken));
+    let (errors, warnings) = words(&review(&engine, &broken));
     assert!(errors.is_empty(), "{errors:?}");
     assert!(warnings[0].starts_with("error[conflict]"), "{warnings:?}");
 }
 
 #[test]
-fn ingresses_of_others_are_not_judged() {
+fn ingresses_of_other_controllers_are_not_reviewed() {
     let mut other = ingress("new", "old.test", "2026-02-01T00:00:00Z");
     other["spec"]["ingressClassName"] = json!("someone-else");
-    assert_eq!(judge(&engine(), &other), Verdict::NotOurs);
+    assert_eq!(review(&engine(), &other), Verdict::NotOurs);
     other["spec"].as_object_mut().unwrap().remove("ingressClassName");
-    assert_eq!(judge(&engine(), &other), Verdict::NotOurs);
+    assert_eq!(review(&engine(), &other), Verdict::NotOurs);
 }
 
-/// Ingresses that touch hosts, backends, certificates and each other in many ways.
+/// Ingresses that affect hosts, backends, certificates and each other in many ways.
 fn variants() -> Vec<Value> {
     let mut all = Vec::new();
     for name in ["old", "new", "other"] {
@@ -176,7 +176,7 @@ fn secret(data: &Value) -> Change {
 }
 
 #[test]
-fn judging_leaves_the_engine_exactly_as_it_was_also_for_what_comes_later() {
+fn a_review_leaves_the_engine_unchanged() {
     let made = rcgen::generate_simple_self_signed(["new.test".to_owned()]).unwrap();
     let good = json!({
         "tls.crt": base64(made.cert.pem().as_bytes()), "tls.key": base64(made.signing_key.serialize_pem().as_bytes())
@@ -184,19 +184,19 @@ fn judging_leaves_the_engine_exactly_as_it_was_also_for_what_comes_later() {
     let mut with_tls = ingress("shows", "new.test", "2025-06-01T00:00:00Z");
     with_tls["spec"]["tls"] = json!([{ "hosts": ["new.test"], "secretName": "tls" }]);
     let (mut judging, mut plain) = (engine(), engine());
-    // The Secret breaks: its good certificate is remembered nowhere but in the engine.
+    // The Secret becomes invalid: only the engine remembers its valid certificate.
     for changes in [vec![secret(&good), set(&with_tls)], vec![secret(&json!({ "tls.crt": "" }))]] {
         judging.update(changes.clone(), NOW);
         plain.update(changes, NOW);
     }
     for (at, ingress) in variants().iter().enumerate() {
         let before = judging.current().unwrap().clone();
-        _ = judge(&judging, ingress);
+        _ = review(&judging, ingress);
         without_tls(&judging, &with_tls);
         let after = judging.current().unwrap();
         assert!(Arc::ptr_eq(&before.snapshot, &after.snapshot));
         assert_eq!(before.translation, after.translation);
-        // Now and then what was judged is stored indeed: the one that judged goes on like the one that did not.
+        // From time to time the reviewed object is stored: both engines must continue identically.
         if at % 5 == 0 {
             judging.update(vec![set(ingress)], NOW);
             plain.update(vec![set(ingress)], NOW);
@@ -207,11 +207,11 @@ fn judging_leaves_the_engine_exactly_as_it_was_also_for_what_comes_later() {
     }
 }
 
-/// Judges that the only Ingress which shows the certificate no longer does.
+/// Reviews that the only Ingress with the certificate no longer uses it.
 fn without_tls(engine: &Engine, with_tls: &Value) {
     let mut ingress = with_tls.clone();
     ingress["spec"].as_object_mut().unwrap().remove("tls");
-    _ = judge(engine, &ingress);
+    _ = review(engine, &ingress);
 }
 
 fn base64(bytes: &[u8]) -> String {
@@ -221,13 +221,13 @@ fn base64(bytes: &[u8]) -> String {
 type Stream = tokio_rustls::client::TlsStream<TcpStream>;
 type Client = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
-/// Nothing when the server closes without an answer.
+/// `None` if the server closes without a response.
 async fn exchange(stream: &mut Stream, head: &str, body: &[u8]) -> Option<(u16, String)> {
     let head = format!(
         "{head} HTTP/1.1\r\nhost: webhook.test\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
         body.len()
     );
-    // It may answer before it has read everything, and close.
+    // The server may respond and close before it has read everything.
     _ = stream.write_all(head.as_bytes()).await;
     _ = stream.write_all(body).await;
     let mut answer = Vec::new();
@@ -237,7 +237,7 @@ async fn exchange(stream: &mut Stream, head: &str, body: &[u8]) -> Option<(u16, 
     Some((status, answer.split_once("\r\n\r\n").unwrap().1.to_owned()))
 }
 
-/// A webhook that is served, with its certificate in a directory.
+/// A running webhook, with its certificate in a directory.
 struct Served {
     address: SocketAddr,
     dir: TempDir,
@@ -250,7 +250,7 @@ impl Served {
         Self::with(|_| None)
     }
 
-    /// With client certificates, where `client_ca` gives a file in the directory.
+    /// With client certificates if `client_ca` returns a file in the directory.
     fn with(client_ca: impl Fn(&Path) -> Option<PathBuf>) -> (Self, CertificateDer<'static>) {
         let dir = tempfile::tempdir().unwrap();
         let certificate = put_certificate(dir.path());
@@ -264,18 +264,19 @@ impl Served {
     }
 
     fn load(&self) {
-        let batch = Batch { changes: objects(), diagnostics: vec![], heard: Instant::now(), written: None };
+        let batch =
+            ChangeBatch { changes: objects(), diagnostics: vec![], heard: Instant::now(), written: None };
         self.pipeline.inlet().send(batch);
-        self.pipeline.wait_for_first(PATIENCE).unwrap();
+        self.pipeline.wait_for_first(TEST_TIMEOUT).unwrap();
     }
 
-    /// The status and the body of the answer to a request with this head and body; nothing when the handshake fails.
+    /// The status and body of the response to a request; `None` if the handshake fails.
     async fn ask(&self, root: &CertificateDer<'static>, head: &str, body: &[u8]) -> Option<(u16, String)> {
         let mut stream = self.connect(root, None).await?;
         exchange(&mut stream, head, body).await
     }
 
-    /// A connection, with this certificate of the client; nothing when the handshake fails.
+    /// A connection with this client certificate; `None` if the handshake fails.
     async fn connect(&self, root: &CertificateDer<'static>, client: Option<&Client>) -> Option<Stream> {
         let mut roots = RootCertStore::empty();
         roots.add(root.clone()).unwrap();
@@ -309,8 +310,8 @@ impl Served {
     }
 }
 
-fn files(dir: &Path, client_ca: Option<PathBuf>) -> Files {
-    Files { chain: dir.join("tls.crt"), key: dir.join("tls.key"), client_ca }
+fn files(dir: &Path, client_ca: Option<PathBuf>) -> CertificateFiles {
+    CertificateFiles { chain: dir.join("tls.crt"), key: dir.join("tls.key"), client_ca }
 }
 
 fn put_certificate(dir: &Path) -> CertificateDer<'static> {
@@ -321,7 +322,7 @@ fn put_certificate(dir: &Path) -> CertificateDer<'static> {
 }
 
 #[tokio::test]
-async fn reviews_are_answered_in_the_words_of_check() {
+async fn reviews_have_the_texts_of_check() {
     let (served, root) = Served::new();
     served.load();
     let good = served.review(&root, &ingress("new", "new.test", "2026-02-01T00:00:00Z")).await;
@@ -364,7 +365,7 @@ async fn reviews_are_answered_in_the_words_of_check() {
 }
 
 #[tokio::test]
-async fn before_a_configuration_is_read_everything_is_allowed_with_a_warning() {
+async fn without_a_configuration_everything_is_allowed_with_a_warning() {
     let (served, root) = Served::new();
     let answer = served.review(&root, &ingress("new", "old.test", "2026-02-01T00:00:00Z")).await;
     assert_eq!(answer["allowed"], true);
@@ -372,7 +373,7 @@ async fn before_a_configuration_is_read_everything_is_allowed_with_a_warning() {
 }
 
 #[tokio::test]
-async fn malformed_and_oversized_requests_are_refused_and_the_next_one_is_answered() {
+async fn malformed_and_oversized_requests_are_refused() {
     let (served, root) = Served::new();
     served.load();
     for body in ["", "{", "[]", r#"{"apiVersion":"v1","kind":"Pod","request":{}}"#] {
@@ -393,14 +394,14 @@ async fn malformed_and_oversized_requests_are_refused_and_the_next_one_is_answer
 }
 
 #[tokio::test]
-async fn a_new_certificate_is_shown_and_a_broken_one_is_not() {
+async fn a_new_certificate_is_used_unless_it_is_invalid() {
     let (served, root) = Served::new();
     served.load();
     let good = ingress("new", "new.test", "2026-02-01T00:00:00Z");
     served.review(&root, &good).await;
     fs::write(served.dir.path().join("tls.crt"), "broken").unwrap();
     let next = put_certificate(served.dir.path());
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TEST_TIMEOUT;
     while served.ask(&next, "GET /", b"").await.is_none() {
         assert!(Instant::now() < end, "the new certificate is not shown");
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -409,14 +410,17 @@ async fn a_new_certificate_is_shown_and_a_broken_one_is_not() {
 }
 
 #[test]
-fn files_that_hold_no_certificate_are_named() {
+fn files_without_a_certificate_are_named() {
     let dir = tempfile::tempdir().unwrap();
     put_certificate(dir.path());
     let (chain, key) = (dir.path().join("tls.crt"), dir.path().join("tls.key"));
     let address = "127.0.0.1:0".parse().unwrap();
     let bound = |chain: &Path, key: &Path, client_ca: Option<&Path>| {
-        let files =
-            Files { chain: chain.to_owned(), key: key.to_owned(), client_ca: client_ca.map(Path::to_owned) };
+        let files = CertificateFiles {
+            chain: chain.to_owned(),
+            key: key.to_owned(),
+            client_ca: client_ca.map(Path::to_owned),
+        };
         Webhook::bind(address, files)
     };
     let said = |chain: &Path, key: &Path| bound(chain, key, None).unwrap_err().to_string();
@@ -433,7 +437,7 @@ fn files_that_hold_no_certificate_are_named() {
     assert!(said(&chain, &key).contains("does not go with"), "{}", said(&chain, &key));
 }
 
-/// An authority, and a client's certificate of it.
+/// An authority, and a client certificate issued by it.
 fn client_of(name: &str) -> (String, Client) {
     let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -449,7 +453,7 @@ fn client_of(name: &str) -> (String, Client) {
 }
 
 #[tokio::test]
-async fn with_a_client_ca_only_its_clients_are_answered_and_a_new_ca_is_taken() {
+async fn a_client_ca_is_enforced_and_reloaded() {
     let (authority, client) = client_of("one");
     let (other_authority, stranger) = client_of("another");
     let put = |dir: &Path| {
@@ -465,7 +469,7 @@ async fn with_a_client_ca_only_its_clients_are_answered_and_a_new_ca_is_taken() 
     assert_eq!(status(None).await, None);
     assert_eq!(status(Some(&stranger)).await, None);
     fs::write(served.dir.path().join("ca.crt"), other_authority).unwrap();
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TEST_TIMEOUT;
     while status(Some(&stranger)).await.is_none() {
         assert!(Instant::now() < end, "the new authority is not taken");
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -474,14 +478,14 @@ async fn with_a_client_ca_only_its_clients_are_answered_and_a_new_ca_is_taken() 
 }
 
 #[tokio::test]
-async fn idle_connections_do_not_keep_the_api_server_out() {
+async fn idle_connections_do_not_block_the_api_server() {
     let (served, root) = Served::new();
     served.load();
     let mut idle = Vec::new();
     for _ in 0..4 {
         idle.push(served.connect(&root, None).await.unwrap());
     }
-    // They do not even begin the handshake. Sixteen at a time, each for its whole time, they would last for half a minute.
+    // They do not even start the handshake. Sixteen at a time, each until its timeout, they would last for half a minute.
     let mut silent = Vec::new();
     for _ in 0..110 {
         silent.push(TcpStream::connect(served.address).await.unwrap());

@@ -1,5 +1,5 @@
-//! Probes from an access log of ingress-nginx: its default format, or JSON with names that people give its variables. What has
-//! effects is not repeated: only GET, HEAD and OPTIONS.
+//! Probes from an access log of ingress-nginx, in its default format or JSON with common names for its variables. Only GET, HEAD
+//! and OPTIONS requests are repeated.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufRead, Read};
@@ -10,27 +10,27 @@ use fairway_routing::Snapshot;
 use serde_json::{Map, Value};
 
 use crate::address::Schemes;
-use crate::generate::{is_askable, name_of};
+use crate::generate::{is_valid_request, name_of};
 use crate::located::{is_of_object, located};
-use crate::probe::{Ask, Probe, Purpose, Scheme};
+use crate::probe::{Probe, ProbeKind, Purpose, Scheme};
 
-/// The longest line that is read.
-const LONGEST_LINE: u64 = 64 * 1024;
-/// Targets of one path on one host that are asked for; they differ in their queries.
-const QUERIES: usize = 3;
-/// Hosts that are asked for the target of a line without a host.
-const HOSTS: usize = 4;
+/// Maximum length of a line.
+const MAX_LINE_BYTES: u64 = 64 * 1024;
+/// Maximum number of targets with the same host and path but different queries.
+const MAX_QUERIES_PER_PATH: usize = 3;
+/// Maximum number of hosts that are probed for a line without a host.
+const MAX_HOSTS_PER_LINE: usize = 4;
 
-/// What a log gave.
+/// The probes from a log.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
     /// In the order of the lines.
     pub(crate) probes: Vec<Probe>,
-    /// Lines that gave none, by the reason.
+    /// Number of skipped lines by reason.
     pub(crate) skipped: BTreeMap<&'static str, usize>,
 }
 
-/// What a line says.
+/// A line of the log.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Line {
     method: String,
@@ -44,49 +44,49 @@ struct Line {
 /// Reads a log.
 ///
 /// # Errors
-/// Those of `log`.
+/// Reading `log` fails.
 pub(crate) fn read(mut log: impl BufRead, snapshot: &Snapshot, schemes: Schemes) -> io::Result<Log> {
     let mut reader =
-        Reader { snapshot, schemes, hosts: hosts(snapshot), asked: HashMap::new(), found: Log::default() };
+        Reader { snapshot, schemes, hosts: hosts(snapshot), targets: HashMap::new(), found: Log::default() };
     let mut line = Vec::new();
     loop {
         line.clear();
-        if log.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line)? == 0 {
+        if log.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line)? == 0 {
             return Ok(reader.found);
         }
         let text = String::from_utf8_lossy(&line);
-        if let Err(reason) = reader.take(text.trim()) {
+        if let Err(reason) = reader.read_line(text.trim()) {
             *reader.found.skipped.entry(reason).or_default() += 1;
         }
     }
 }
 
-/// A host that an upstream serves, and how it is asked.
-type Served = (Arc<str>, Scheme);
+/// A host that leads to an upstream, and the scheme to probe it with.
+type HostAndScheme = (Arc<str>, Scheme);
 type HostAndPath = (Arc<str>, String);
 
 struct Reader<'s> {
     snapshot: &'s Snapshot,
     schemes: Schemes,
-    /// By the names that ingress-nginx gives upstreams.
-    hosts: HashMap<String, Vec<Served>>,
-    /// By host and path, the targets.
-    asked: HashMap<HostAndPath, Vec<(Ask, String)>>,
+    /// The hosts by the name of their upstream in ingress-nginx.
+    hosts: HashMap<String, Vec<HostAndScheme>>,
+    /// The targets by host and path.
+    targets: HashMap<HostAndPath, Vec<(ProbeKind, String)>>,
     found: Log,
 }
 
 impl Reader<'_> {
-    fn take(&mut self, text: &str) -> Result<(), &'static str> {
+    fn read_line(&mut self, text: &str) -> Result<(), &'static str> {
         if text.is_empty() {
             return Err("empty line");
         }
         let line = Line::read(text).ok_or("not a line of an access log of ingress-nginx")?;
-        let ask = match line.method.as_str() {
-            "GET" => Ask::Get,
-            "HEAD" => Ask::Head,
-            "OPTIONS" => Ask::Options,
+        let kind = match line.method.as_str() {
+            "GET" => ProbeKind::Get,
+            "HEAD" => ProbeKind::Head,
+            "OPTIONS" => ProbeKind::Options,
             "" => return Err("no request was received"),
-            _ => return Err("another method than GET, HEAD and OPTIONS"),
+            _ => return Err("method other than GET, HEAD and OPTIONS"),
         };
         if line.status == Some(101) {
             return Err("a WebSocket");
@@ -94,13 +94,13 @@ impl Reader<'_> {
         if !line.target.starts_with('/') {
             return Err("no path");
         }
-        let hosts = self.hosts_of(&line, ask);
+        let hosts = self.hosts_of(&line, kind);
         if hosts.is_empty() {
-            return Err("no host of the objects serves it");
+            return Err("no host in the objects serves it");
         }
         let mut outcome = Err("the same as another line");
         for (host, scheme) in hosts {
-            match self.ask(&host, scheme, ask, &line.target) {
+            match self.add_probe(&host, scheme, kind, &line.target) {
                 Ok(()) => outcome = Ok(()),
                 Err(reason) if outcome.is_err() => outcome = Err(reason),
                 Err(_) => {}
@@ -109,28 +109,34 @@ impl Reader<'_> {
         outcome
     }
 
-    fn ask(&mut self, host: &Arc<str>, scheme: Scheme, ask: Ask, target: &str) -> Result<(), &'static str> {
-        let probe = Probe::request(scheme, host, ask, target, Purpose::AccessLog);
-        if !is_askable(&probe) {
-            return Err("no request can say it");
+    fn add_probe(
+        &mut self,
+        host: &Arc<str>,
+        scheme: Scheme,
+        kind: ProbeKind,
+        target: &str,
+    ) -> Result<(), &'static str> {
+        let probe = Probe::request(scheme, host, kind, target, Purpose::AccessLog);
+        if !is_valid_request(&probe) {
+            return Err("not a valid request");
         }
         let path = target.split('?').next().unwrap_or(target);
-        let asked = self.asked.entry((Arc::clone(host), path.to_owned())).or_default();
-        if asked.iter().any(|(other, known)| *other == ask && known == target) {
+        let known_targets = self.targets.entry((Arc::clone(host), path.to_owned())).or_default();
+        if known_targets.iter().any(|(other, known)| *other == kind && known == target) {
             return Err("the same as another line");
         }
-        if asked.iter().filter(|(other, _)| *other == ask).count() >= QUERIES {
-            return Err("another query of a path that is asked for three times");
+        if known_targets.iter().filter(|(other, _)| *other == kind).count() >= MAX_QUERIES_PER_PATH {
+            return Err("more than three queries of the same path");
         }
-        asked.push((ask, target.to_owned()));
+        known_targets.push((kind, target.to_owned()));
         self.found.probes.push(probe);
         Ok(())
     }
 
-    /// The hosts that a line may be about: the one it names, else those whose rule for the target leads to its upstream.
-    fn hosts_of(&self, line: &Line, ask: Ask) -> Vec<Served> {
+    /// The hosts of a line: the one it names, otherwise those whose rule for the target leads to its upstream.
+    fn hosts_of(&self, line: &Line, kind: ProbeKind) -> Vec<HostAndScheme> {
         let serves = |host: &Arc<str>, scheme| {
-            let probe = Probe::request(scheme, host, ask, &line.target, Purpose::AccessLog);
+            let probe = Probe::request(scheme, host, kind, &line.target, Purpose::AccessLog);
             located(self.snapshot, &probe)
         };
         if let Some(name) = &line.host {
@@ -148,23 +154,23 @@ impl Reader<'_> {
         let candidates = self.hosts.get(upstream).into_iter().flatten();
         let fitting = candidates
             .filter(|(host, scheme)| {
-                serves(host, *scheme).rule.is_some_and(|rule| upstream_of(rule) == *upstream)
+                serves(host, *scheme).rule.is_some_and(|rule| upstream_name(rule) == *upstream)
             })
             .map(|(host, scheme)| (Arc::clone(host), self.schemes.preferred(line.scheme.unwrap_or(*scheme))));
-        fitting.take(HOSTS).collect()
+        fitting.take(MAX_HOSTS_PER_LINE).collect()
     }
 }
 
-/// Which hosts lead to which upstream.
-fn hosts(snapshot: &Snapshot) -> HashMap<String, Vec<Served>> {
-    let mut hosts: HashMap<String, Vec<Served>> = HashMap::new();
+/// The hosts that lead to each upstream.
+fn hosts(snapshot: &Snapshot) -> HashMap<String, Vec<HostAndScheme>> {
+    let mut hosts: HashMap<String, Vec<HostAndScheme>> = HashMap::new();
     for host in snapshot.config().hosts.values().filter(|host| host.key.host != HostPattern::Any) {
         let scheme = if host.certificate.is_some() { Scheme::Https } else { Scheme::Http };
         let served = (name_of(&host.key.host), scheme);
         for rule in
             host.routes.iter().flat_map(|route| &route.rules).filter(|rule| !rule.labels.service.is_empty())
         {
-            let known = hosts.entry(upstream_of(rule)).or_default();
+            let known = hosts.entry(upstream_name(rule)).or_default();
             if !known.contains(&served) {
                 known.push(served.clone());
             }
@@ -174,7 +180,7 @@ fn hosts(snapshot: &Snapshot) -> HashMap<String, Vec<Served>> {
 }
 
 /// The name of a rule's upstream in ingress-nginx.
-fn upstream_of(rule: &Rule) -> String {
+fn upstream_name(rule: &Rule) -> String {
     let labels = &rule.labels;
     format!("{}-{}-{}", labels.namespace, labels.service, labels.service_port)
 }
@@ -182,14 +188,14 @@ fn upstream_of(rule: &Rule) -> String {
 impl Line {
     fn read(text: &str) -> Option<Self> {
         match serde_json::from_str(text) {
-            Ok(Value::Object(members)) => Self::of_json(&members),
-            _ => Self::of_text(text),
+            Ok(Value::Object(members)) => Self::parse_json(&members),
+            _ => Self::parse_text(text),
         }
     }
 
     /// `$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent"
     /// $request_length $request_time [$proxy_upstream_name] ...`. nginx writes a quote in a value as `\x22`.
-    fn of_text(text: &str) -> Option<Self> {
+    fn parse_text(text: &str) -> Option<Self> {
         let parts: Vec<&str> = text.split('"').collect();
         let [before, request, status, _, _, _, rest, ..] = *parts.as_slice() else { return None };
         if !before.contains('[') {
@@ -201,11 +207,11 @@ impl Line {
             upstream: upstream.filter(|name| !name.is_empty()).map(str::to_owned),
             ..Self::default()
         };
-        line.take_request(request);
+        line.parse_request(request);
         Some(line)
     }
 
-    fn of_json(members: &Map<String, Value>) -> Option<Self> {
+    fn parse_json(members: &Map<String, Value>) -> Option<Self> {
         let text = |names: &[&str]| {
             let values = names.iter().filter_map(|name| members.get(*name));
             values
@@ -228,7 +234,7 @@ impl Line {
             ..Self::default()
         };
         match text(&["request"]) {
-            Some(request) if request.contains(' ') => line.take_request(&request),
+            Some(request) if request.contains(' ') => line.parse_request(&request),
             _ => {
                 line.method = text(&["method", "request_method", "requestMethod"])?;
                 line.target = text(&["request_uri", "uri", "path", "requestUrl", "url"])?;
@@ -241,8 +247,8 @@ impl Line {
         Some(line)
     }
 
-    /// `GET /path HTTP/1.1`; what is no request leaves the method empty.
-    fn take_request(&mut self, request: &str) {
+    /// Parses `GET /path HTTP/1.1`. Leaves the method empty if it is not a request.
+    fn parse_request(&mut self, request: &str) {
         if let [method, target, version] = *request.split(' ').collect::<Vec<_>>()
             && version.starts_with("HTTP/")
         {
@@ -288,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_line_or_no_request_is_skipped_with_its_reason() {
+    fn invalid_lines_are_skipped_with_the_reason() {
         let snapshot = Snapshot::default();
         let log = format!(
             "\nhello\n{DEFAULT}\n{}\n{}\n{}\n{}\n{}\n",
@@ -302,9 +308,9 @@ mod tests {
         assert!(found.probes.is_empty());
         let wanted = [
             ("a WebSocket", 1),
-            ("another method than GET, HEAD and OPTIONS", 1),
+            ("method other than GET, HEAD and OPTIONS", 1),
             ("empty line", 1),
-            ("no host of the objects serves it", 1),
+            ("no host in the objects serves it", 1),
             ("no path", 1),
             ("no request was received", 1),
             ("not a line of an access log of ingress-nginx", 1 + 4),

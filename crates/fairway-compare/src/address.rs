@@ -1,4 +1,4 @@
-//! Where a controller is, as it is written on a command line. Resolves nothing.
+//! Parses the address of a controller from the command line. Does not resolve names.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -6,8 +6,8 @@ use std::str::FromStr;
 
 use crate::probe::Scheme;
 
-/// Ports where a TLS listener usually is: alone, one of them is hardly meant for plain requests.
-const OF_TLS: [u16; 2] = [443, 8443];
+/// Usual ports of TLS listeners. As the only port of an address, they are probably not meant for plain requests.
+const TLS_PORTS: [u16; 2] = [443, 8443];
 
 /// A host and the ports for plain requests and for TLS: `HOST`, `HOST:HTTP` or `HOST:HTTP:HTTPS`; IPv6 addresses in brackets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub struct Address {
     pub https: u16,
 }
 
-/// Which ports are asked.
+/// The ports to probe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Schemes {
     /// Both.
@@ -44,7 +44,7 @@ impl Address {
 }
 
 impl Schemes {
-    /// Whether this one is asked.
+    /// Whether this scheme is probed.
     #[must_use]
     pub fn has(self, scheme: Scheme) -> bool {
         match self {
@@ -54,7 +54,7 @@ impl Schemes {
         }
     }
 
-    /// `scheme` if it is asked, else the other one.
+    /// `scheme` if it is probed, otherwise the other one.
     #[must_use]
     pub(crate) fn preferred(self, scheme: Scheme) -> Scheme {
         match self {
@@ -64,7 +64,7 @@ impl Schemes {
         }
     }
 
-    /// Those that are asked.
+    /// The schemes that are probed.
     pub(crate) fn all(self) -> impl Iterator<Item = Scheme> {
         [Scheme::Http, Scheme::Https].into_iter().filter(move |scheme| self.has(*scheme))
     }
@@ -96,10 +96,10 @@ impl FromStr for Address {
         };
         match *ports {
             [] => Ok(Self { host: host.to_owned(), http: 80, https: 443 }),
-            [https] if OF_TLS.contains(&https) => {
+            [https] if TLS_PORTS.contains(&https) => {
                 let http = if https == 443 { 80 } else { 8080 };
                 Err(format!(
-                    "has {https} as its only port, which would be for plain requests: write HOST:{http}:{https}"
+                    "has {https} as its only port, which would be used for plain requests: write HOST:{http}:{https}"
                 ))
             }
             [http] => Ok(Self { host: host.to_owned(), http, https: 443 }),
@@ -112,7 +112,7 @@ impl FromStr for Address {
 fn port(text: &str) -> Result<u16, String> {
     match text.parse() {
         Ok(port) if port != 0 => Ok(port),
-        _ => Err(format!("has the port {text:?}, which is none")),
+        _ => Err(format!("has the port {text:?}, which is invalid")),
     }
 }
 
@@ -122,7 +122,7 @@ impl fmt::Display for Address {
         let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
         match (http, https) {
             (80, 443) => f.write_str(&host),
-            (http, 443) if !OF_TLS.contains(http) => write!(f, "{host}:{http}"),
+            (http, 443) if !TLS_PORTS.contains(http) => write!(f, "{host}:{http}"),
             (http, https) => write!(f, "{host}:{http}:{https}"),
         }
     }
@@ -149,14 +149,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_says_why() {
+    fn invalid_addresses_are_refused_with_the_reason() {
         for (text, part) in [
             ("http://a", "is a URL"),
             ("a/b", "is a URL"),
             ("", "has no host"),
             (":80", "has no host"),
-            ("a:x", "which is none"),
-            ("a:0", "which is none"),
+            ("a:x", "which is invalid"),
+            ("a:0", "which is invalid"),
             ("a:443", "write HOST:80:443"),
             ("a:8443", "write HOST:8080:8443"),
             ("a:1:2:3", "more than two ports"),
@@ -166,8 +166,8 @@ mod tests {
             ("[fd00::1]80", "between its bracket"),
             ("a b", "has no host"),
         ] {
-            let said = text.parse::<Address>().unwrap_err();
-            assert!(said.contains(part), "{text}: {said}");
+            let error = text.parse::<Address>().unwrap_err();
+            assert!(error.contains(part), "{text}: {error}");
         }
     }
 }

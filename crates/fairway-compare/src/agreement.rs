@@ -1,49 +1,49 @@
-//! Whether two configurations serve the same, without a request: each probe is looked up in both. Says what each does with it; what
-//! endpoints answer is nobody's business here.
+//! Compares two configurations without sending requests: looks each probe up in both and describes what each does with it.
+//! Responses of endpoints are not considered.
 
 use fairway_model::{
-    Action, AnswerReason, CertificateKey, Guard, HttpsRedirect, PathForm, PathRewrite, Redirect,
-    RedirectTarget, Reference, Rule, SessionKey, WeightedBackend,
+    Action, CertificateKey, FixedResponseReason, Guard, HttpsRedirect, PathForm, PathRewrite, Redirect,
+    RedirectTarget, ReferenceStatus, Rule, SessionKey, WeightedBackend,
 };
 use fairway_routing::{CompiledRule, Matched, Request, Snapshot};
 
 use crate::located::{self, ProbeFields};
 use crate::plan::Plan;
-use crate::probe::{Ask, Probe, Scheme};
+use crate::probe::{Probe, ProbeKind, Scheme};
 
-/// What came of looking probes up in two configurations.
+/// The result of looking probes up in two configurations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Agreement {
-    /// How many were looked up.
+    /// Number of probes.
     pub probes: usize,
-    /// Those that the two serve otherwise.
+    /// The probes that the two configurations handle differently.
     pub differing: Vec<Disagreement>,
 }
 
-/// A probe that two configurations serve otherwise.
+/// A probe that two configurations handle differently.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disagreement {
-    /// What is asked.
+    /// The probe.
     pub probe: Probe,
-    /// What the first one does.
+    /// What the first configuration does with it.
     pub from: String,
-    /// What the second one does.
+    /// What the second configuration does with it.
     pub to: String,
 }
 
-/// Looks each request up. Those over TLS count where `from` has a certificate for the host, since `to` need have no listener for
-/// others; those with the cookie of a session do not, since no configuration says where its endpoint is.
+/// Looks each request up in both configurations. Skips requests over TLS if `from` has no certificate for the host, because `to`
+/// may have no listener for it, and requests with a session cookie, because the configuration does not determine its endpoint.
 #[must_use]
 pub fn agreement(plan: &Plan, from: &Snapshot, to: &Snapshot) -> Agreement {
     let mut agreement = Agreement::default();
-    let sessions = sessions(from);
-    let counts = |probe: &&Probe| probe.ask != Ask::Handshake && !is_of_session(probe, &sessions);
+    let sessions = session_cookies(from);
+    let counts = |probe: &&Probe| probe.kind != ProbeKind::Handshake && !has_session_cookie(probe, &sessions);
     for probe in plan.probes.iter().filter(counts) {
         if probe.scheme == Scheme::Https && certificate(from, probe).is_none() {
             continue;
         }
         agreement.probes += 1;
-        let [before, after] = [from, to].map(|snapshot| served(snapshot, probe));
+        let [before, after] = [from, to].map(|snapshot| describe(snapshot, probe));
         if before != after {
             agreement.differing.push(Disagreement { probe: probe.clone(), from: before, to: after });
         }
@@ -51,8 +51,8 @@ pub fn agreement(plan: &Plan, from: &Snapshot, to: &Snapshot) -> Agreement {
     agreement
 }
 
-/// The names of the cookies that name an endpoint.
-fn sessions(snapshot: &Snapshot) -> Vec<&str> {
+/// The names of the session cookies.
+fn session_cookies(snapshot: &Snapshot) -> Vec<&str> {
     let all = snapshot.config().backends.values().filter_map(|backend| backend.session.as_ref());
     let names = all.filter_map(|session| match session {
         SessionKey::Cookie(cookie) => Some(&*cookie.name),
@@ -61,7 +61,7 @@ fn sessions(snapshot: &Snapshot) -> Vec<&str> {
     names.collect()
 }
 
-fn is_of_session(probe: &Probe, names: &[&str]) -> bool {
+fn has_session_cookie(probe: &Probe, names: &[&str]) -> bool {
     let cookies = probe.fields.iter().filter(|(name, _)| name == "cookie").map(|(_, value)| value);
     cookies.flat_map(|value| value.split("; ")).any(|pair| {
         let name = pair.split('=').next().unwrap_or_default();
@@ -74,16 +74,16 @@ fn certificate<'s>(snapshot: &'s Snapshot, probe: &Probe) -> Option<&'s Certific
     host.and_then(|host| host.certificate.as_ref()).or(snapshot.config().default_certificate.as_ref())
 }
 
-/// What becomes of a probe, in words.
-fn served(snapshot: &Snapshot, probe: &Probe) -> String {
+/// Describes what a configuration does with a probe.
+fn describe(snapshot: &Snapshot, probe: &Probe) -> String {
     let found = located::looked_up(snapshot, probe, |request, matched| match matched {
-        Matched::Rule { rule, prefix, .. } => of_rule(snapshot, probe, request, rule, prefix),
+        Matched::Rule { rule, prefix, .. } => describe_rule(snapshot, probe, request, rule, prefix),
         Matched::NoRule(_) | Matched::NoHost => "404".to_owned(),
     });
     found.unwrap_or_else(|| "no listener".to_owned())
 }
 
-fn of_rule(
+fn describe_rule(
     snapshot: &Snapshot,
     probe: &Probe,
     request: &Request<'_, ProbeFields<'_>>,
@@ -98,8 +98,8 @@ fn of_rule(
         return "closed".to_owned();
     }
     match &model.action {
-        Action::Answer(answer) => match answer.status {
-            _ if answer.reason == AnswerReason::Refused => "closed".to_owned(),
+        Action::FixedResponse(answer) => match answer.status {
+            _ if answer.reason == FixedResponseReason::Refused => "closed".to_owned(),
             500 | 503 => "closed".to_owned(),
             status => status.to_string(),
         },
@@ -110,12 +110,12 @@ fn of_rule(
     }
 }
 
-/// No share, or none that leads anywhere, is answered 500.
+/// Whether a rule has no valid backend, so that it returns 500.
 fn is_closed(shares: &[WeightedBackend]) -> bool {
-    shares.iter().all(|share| share.weight == 0 || share.reference == Reference::Invalid)
+    shares.iter().all(|share| share.weight == 0 || share.reference == ReferenceStatus::Invalid)
 }
 
-/// Whether a guard lets through some of those who ask; what of a route serves it must not serve others.
+/// Whether a guard allows only some clients. A route must not serve such a path to others.
 fn protects(guard: &Guard) -> bool {
     matches!(
         guard,
@@ -135,7 +135,7 @@ fn protects(guard: &Guard) -> bool {
     )
 }
 
-/// The Services with their parts of the requests.
+/// The Services with their shares of the requests.
 fn backends(snapshot: &Snapshot, shares: &[WeightedBackend]) -> String {
     let whole: u32 = shares.iter().map(|share| share.weight).sum();
     let mut named: Vec<String> = Vec::new();
@@ -150,7 +150,7 @@ fn backends(snapshot: &Snapshot, shares: &[WeightedBackend]) -> String {
     named.join(", ")
 }
 
-/// Path and query as endpoints see them, in the normalised form: whether a path is forwarded as it was received is no matter of
+/// Path and query as endpoints receive them, with the path normalised: whether a path is forwarded as received does not depend on
 /// its rule.
 fn target(
     request: &Request<'_, ProbeFields<'_>>,
@@ -174,17 +174,17 @@ fn target(
 fn redirected(probe: &Probe, rule: &Rule) -> Option<String> {
     rule.phases.guards.iter().find_map(|guard| match guard {
         Guard::HttpsRedirect(it) if probe.scheme == Scheme::Http => Some(to_https(probe, it)),
-        Guard::Redirect(it) => Some(elsewhere(probe, it)),
+        Guard::Redirect(it) => Some(redirect_text(probe, it)),
         _ => None,
     })
 }
 
 fn to_https(probe: &Probe, of: &HttpsRedirect) -> String {
-    Location { scheme: Scheme::Https.as_str(), ..Location::of(probe) }.redirect(of.status)
+    Location { scheme: Scheme::Https.as_str(), ..Location::from_probe(probe) }.redirect(of.status)
 }
 
-fn elsewhere(probe: &Probe, of: &Redirect) -> String {
-    let here = Location::of(probe);
+fn redirect_text(probe: &Probe, of: &Redirect) -> String {
+    let here = Location::from_probe(probe);
     match &of.target {
         RedirectTarget::Url(url) => {
             format!("{} to {}", of.status, url.trim_end_matches('/'))
@@ -204,7 +204,7 @@ fn elsewhere(probe: &Probe, of: &Redirect) -> String {
                 host: host.as_deref().unwrap_or(here.host),
                 port: port.filter(|_| !own),
                 path,
-                // A URL of an Ingress has no query of the request; the report says that routes keep it.
+                // A redirect URL of an Ingress drops the query; the report mentions that routes keep it.
                 query: if is_url { "" } else { here.query },
             };
             to.redirect(of.status)
@@ -212,19 +212,19 @@ fn elsewhere(probe: &Probe, of: &Redirect) -> String {
     }
 }
 
-/// Where a redirect leads.
+/// The target of a redirect.
 struct Location<'a> {
     scheme: &'a str,
     host: &'a str,
     port: Option<u16>,
     path: &'a str,
-    /// With its question mark.
+    /// Including the question mark.
     query: &'a str,
 }
 
 impl<'a> Location<'a> {
     /// The URL of a probe itself.
-    fn of(probe: &'a Probe) -> Self {
+    fn from_probe(probe: &'a Probe) -> Self {
         Self {
             scheme: probe.scheme.as_str(),
             host: &probe.host,
@@ -234,7 +234,7 @@ impl<'a> Location<'a> {
         }
     }
 
-    /// Without a slash at the end, which is the general difference between the redirects of ingress-nginx and of routes.
+    /// The redirect without a trailing slash, because redirects of ingress-nginx and of routes always differ in it.
     fn redirect(&self, status: u16) -> String {
         let Self { scheme, host, port, path, query } = self;
         let port = port.map(|port| format!(":{port}")).unwrap_or_default();
@@ -307,13 +307,13 @@ mod tests {
     }
 
     fn differing(from: &Snapshot, to: &Snapshot) -> Vec<(String, String)> {
-        let found = agreement(&Plan::of(from, Schemes::Http, 100), from, to);
+        let found = agreement(&Plan::from_snapshot(from, Schemes::Http, 100), from, to);
         assert!(found.probes > 3, "{found:?}");
         found.differing.into_iter().map(|it| (it.from, it.to)).collect()
     }
 
     #[test]
-    fn the_same_serves_the_same_and_another_service_or_path_does_not() {
+    fn equal_configurations_agree_and_another_service_or_path_differs() {
         let one = snapshot("/a", Phases::default(), "web");
         assert!(differing(&one, &snapshot("/a", Phases::default(), "web")).is_empty());
         let other = differing(&one, &snapshot("/a", Phases::default(), "other"));
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn what_protects_is_closed_and_an_open_path_is_not() {
+    fn a_protected_path_counts_as_closed_and_an_open_one_does_not() {
         let guarded = snapshot("/a", Guard::OverTls.into(), "web");
         let open = differing(&guarded, &snapshot("/a", Phases::default(), "web"));
         assert!(!open.is_empty() && open.iter().all(|(from, _)| from == "closed"), "{open:?}");

@@ -1,4 +1,4 @@
-//! What a probe saw, cut into parts that are compared one by one. Owns which parts there are and what is never compared.
+//! Splits a response into the parts that are compared, and defines which parts are never compared.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,9 +8,9 @@ use http::{HeaderMap, header};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use crate::probe::{Ask, Probe};
+use crate::probe::{Probe, ProbeKind};
 
-/// Fields that belong to one connection or one moment, or repeat how long the body is.
+/// Headers that belong to a connection or a point in time, or repeat the length of the body.
 const NOT_COMPARED: [&str; 7] = [
     "connection",
     "content-length",
@@ -21,85 +21,85 @@ const NOT_COMPARED: [&str; 7] = [
     "transfer-encoding",
 ];
 
-/// What stands for the body of an error or a redirect that a controller makes itself. Their texts differ and matter to nobody.
-const OWN_PAGE: &str = "a page of the controller itself";
+/// Replaces the body of errors and redirects that a controller generates itself. Differences in their text do not matter.
+const GENERATED_PAGE: &str = "the controller's own page";
 
-/// How what is said of an answer begins that did not come in time.
-pub(crate) const LATE: &str = "no answer within";
-/// What is said of a probe that was not sent because others were late.
-pub(crate) const NOT_ASKED: &str = "not asked: others on this host were not answered in time";
+/// The start of the text for a response that did not arrive in time.
+pub(crate) const LATE_PREFIX: &str = "no response within";
+/// The text for a probe that was not sent because others were late.
+pub(crate) const NOT_SENT: &str = "not sent: other probes of this host timed out";
 
-/// A part of an answer.
+/// A part of a response.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Part {
-    /// Whether there was an answer at all.
+    /// Whether there was a response.
     Exchange,
     /// The status.
     Status,
-    /// The certificate: its digest.
+    /// The digest of the certificate.
     Certificate,
     /// The names of the certificate.
     CertificateNames,
-    /// Whether the certificate is one that clients trust.
+    /// Whether clients trust the certificate.
     CertificateTrust,
-    /// All values of a field.
-    Field(String),
+    /// All values of a header.
+    Header(String),
     /// The value or an attribute of a cookie that is set.
     Cookie {
-        /// The cookie.
+        /// The name of the cookie.
         name: String,
-        /// The attribute in lower case; empty is the value.
+        /// The attribute in lower case; empty for the value.
         attribute: String,
     },
     /// The digest of the body.
     Body,
-    /// What an echo backend saw: `method`, `path`, `host` or `service`.
-    Seen(&'static str),
-    /// A field that an echo backend saw.
-    SeenField(String),
+    /// A property of the request that an echo backend received: `method`, `path`, `host` or `service`.
+    Received(&'static str),
+    /// A header that an echo backend received.
+    ReceivedHeader(String),
 }
 
-/// The parts of an answer with their values.
-pub(crate) type Answer = BTreeMap<Part, String>;
+/// The parts of a response with their values.
+pub(crate) type ResponseParts = BTreeMap<Part, String>;
 
-/// The body of an answer.
+/// The body of a response.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Body {
-    /// What it is compared by.
+    /// The digest that is compared.
     pub(crate) digest: String,
-    /// Its beginning.
+    /// The first bytes.
     pub(crate) start: Vec<u8>,
 }
 
 /// The parts of a response.
-pub(crate) fn answer(probe: &Probe, head: &Parts, body: &Body) -> Answer {
-    let mut parts = Answer::new();
+pub(crate) fn response_parts(probe: &Probe, head: &Parts, body: &Body) -> ResponseParts {
+    let mut parts = ResponseParts::new();
     parts.insert(Part::Exchange, "answered".to_owned());
     parts.insert(Part::Status, head.status.as_u16().to_string());
     for name in head.headers.keys().filter(|name| !NOT_COMPARED.contains(&name.as_str())) {
-        parts.insert(Part::Field(name.as_str().to_owned()), values(&head.headers, name.as_str()));
+        parts.insert(Part::Header(name.as_str().to_owned()), values(&head.headers, name.as_str()));
     }
     for cookie in head.headers.get_all(header::SET_COOKIE) {
         cookie_parts(&String::from_utf8_lossy(cookie.as_bytes()), &mut parts);
     }
-    let of_type = Part::Field("content-type".to_owned());
-    if let Some(seen) = seen(head, body) {
+    let of_type = Part::Header("content-type".to_owned());
+    if let Some(seen) = parse_echo(head, body) {
         parts.extend(seen);
-    } else if is_own_page(head, body) {
+    } else if is_generated_page(head, body) {
         parts.remove(&of_type);
-        parts.insert(Part::Body, OWN_PAGE.to_owned());
-    } else if probe.ask != Ask::Head {
+        parts.insert(Part::Body, GENERATED_PAGE.to_owned());
+    } else if probe.kind != ProbeKind::Head {
         parts.insert(Part::Body, body.digest.clone());
     } else if head.status.as_u16() >= 300 {
-        // Whose page it would be, an answer to HEAD does not say.
+        // A response to HEAD does not tell whether its page is generated by the controller.
         parts.remove(&of_type);
     }
     parts
 }
 
-/// What stands for an answer that did not come.
-pub(crate) fn without(failure: &str) -> Answer {
-    Answer::from([(Part::Exchange, failure.to_owned())])
+/// The parts for a probe without a response.
+pub(crate) fn failure_parts(failure: &str) -> ResponseParts {
+    ResponseParts::from([(Part::Exchange, failure.to_owned())])
 }
 
 fn values(fields: &HeaderMap, name: &str) -> String {
@@ -108,7 +108,7 @@ fn values(fields: &HeaderMap, name: &str) -> String {
 }
 
 /// RFC 6265 §5.2.
-fn cookie_parts(cookie: &str, parts: &mut Answer) {
+fn cookie_parts(cookie: &str, parts: &mut ResponseParts) {
     let mut pairs = cookie.split(';').map(|pair| pair.trim().split_once('=').unwrap_or((pair.trim(), "")));
     let Some((name, value)) = pairs.next() else { return };
     let mut put = |attribute: String, value: &str| {
@@ -120,8 +120,8 @@ fn cookie_parts(cookie: &str, parts: &mut Answer) {
     }
 }
 
-/// The request as `fairway echo`, or the echo server of the Gateway API's suite, saw it.
-fn seen(head: &Parts, body: &Body) -> Option<Answer> {
+/// The request as `fairway echo`, or the echo server of the Gateway API conformance suite, received it.
+fn parse_echo(head: &Parts, body: &Body) -> Option<ResponseParts> {
     let of_type = head.headers.get(header::CONTENT_TYPE)?.as_bytes();
     if !of_type.starts_with(b"application/json") {
         return None;
@@ -131,11 +131,11 @@ fn seen(head: &Parts, body: &Body) -> Option<Answer> {
     let fields = echo.get("headers")?.as_object()?;
     let (path, method, host) = (text("path")?, text("method")?, text("host")?);
     let service = text("service").unwrap_or_default();
-    let mut parts = Answer::from([
-        (Part::Seen("path"), path),
-        (Part::Seen("method"), method),
-        (Part::Seen("host"), host),
-        (Part::Seen("service"), service),
+    let mut parts = ResponseParts::from([
+        (Part::Received("path"), path),
+        (Part::Received("method"), method),
+        (Part::Received("host"), host),
+        (Part::Received("service"), service),
     ]);
     for (name, value) in fields {
         let name = name.to_ascii_lowercase();
@@ -149,13 +149,13 @@ fn seen(head: &Parts, body: &Body) -> Option<Answer> {
             Value::String(value) => value.clone(),
             other => other.to_string(),
         };
-        parts.insert(Part::SeenField(name), value);
+        parts.insert(Part::ReceivedHeader(name), value);
     }
     Some(parts)
 }
 
-/// nginx and Fairway make short pages that say the status.
-fn is_own_page(head: &Parts, body: &Body) -> bool {
+/// Whether a page is the short status page of nginx or Fairway.
+fn is_generated_page(head: &Parts, body: &Body) -> bool {
     let status = head.status.as_u16();
     if status < 300 || body.start.len() > 1024 {
         return false;
@@ -181,14 +181,14 @@ impl fmt::Display for Part {
             Self::Certificate => f.write_str("certificate"),
             Self::CertificateNames => f.write_str("names of the certificate"),
             Self::CertificateTrust => f.write_str("trust in the certificate"),
-            Self::Field(name) => write!(f, "header {name}"),
+            Self::Header(name) => write!(f, "header {name}"),
             Self::Cookie { name, attribute } if attribute.is_empty() => {
                 write!(f, "value of the cookie {name}")
             }
             Self::Cookie { name, attribute } => write!(f, "attribute {attribute} of the cookie {name}"),
             Self::Body => f.write_str("body"),
-            Self::Seen(what) => write!(f, "{what} that the backend saw"),
-            Self::SeenField(name) => write!(f, "header {name} that the backend saw"),
+            Self::Received(what) => write!(f, "{what} received by the backend"),
+            Self::ReceivedHeader(name) => write!(f, "header {name} received by the backend"),
         }
     }
 }
@@ -208,38 +208,50 @@ mod tests {
     use super::*;
     use crate::probe::{Purpose, Scheme};
 
-    fn of(ask: Ask, status: u16, fields: &[(&str, &str)], body: &str) -> Answer {
+    fn answer_to(kind: ProbeKind, status: u16, fields: &[(&str, &str)], body: &str) -> ResponseParts {
         let mut response = Response::builder().status(status);
         for (name, value) in fields {
             response = response.header(*name, *value);
         }
         let (head, ()) = response.body(()).unwrap().into_parts();
         let host: Arc<str> = "a.test".into();
-        let probe = Probe::request(Scheme::Http, &host, ask, "/", Purpose::Path);
-        answer(&probe, &head, &Body { digest: format!("digest of {body}"), start: body.as_bytes().to_vec() })
+        let probe = Probe::request(Scheme::Http, &host, kind, "/", Purpose::Path);
+        response_parts(
+            &probe,
+            &head,
+            &Body { digest: format!("digest of {body}"), start: body.as_bytes().to_vec() },
+        )
     }
 
     fn field(name: &str) -> Part {
-        Part::Field(name.to_owned())
+        Part::Header(name.to_owned())
     }
 
     #[test]
-    fn pages_of_the_controllers_are_alike_and_others_are_not() {
+    fn generated_pages_of_the_controllers_are_equal_and_others_are_not() {
         let nginx = "<html>\r\n<head><title>404 Not Found</title></head>\r\n<body>\r\n<center><h1>404 Not Found</h1></center>\r\n\
                      <hr><center>nginx</center>\r\n</body>\r\n</html>\r\n";
         let plain = [("content-type", "text/plain; charset=utf-8")];
-        let from = of(Ask::Get, 404, &[("content-type", "text/html")], nginx);
-        let to = of(Ask::Get, 404, &plain, "404 Not Found\n");
+        let from = answer_to(ProbeKind::Get, 404, &[("content-type", "text/html")], nginx);
+        let to = answer_to(ProbeKind::Get, 404, &plain, "404 Not Found\n");
         assert_eq!(from, to);
-        assert_eq!(from[&Part::Body], OWN_PAGE);
-        assert_ne!(of(Ask::Get, 404, &plain, "404 page not found\nhere"), to);
-        assert_ne!(of(Ask::Get, 200, &plain, "200 bottles\n")[&Part::Body], OWN_PAGE);
-        assert_eq!(of(Ask::Head, 404, &plain, ""), of(Ask::Head, 404, &[("content-type", "text/html")], ""));
+        assert_eq!(from[&Part::Body], GENERATED_PAGE);
+        assert_ne!(answer_to(ProbeKind::Get, 404, &plain, "404 page not found\nhere"), to);
+        assert_ne!(answer_to(ProbeKind::Get, 200, &plain, "200 bottles\n")[&Part::Body], GENERATED_PAGE);
+        assert_eq!(
+            answer_to(ProbeKind::Head, 404, &plain, ""),
+            answer_to(ProbeKind::Head, 404, &[("content-type", "text/html")], "")
+        );
     }
 
     #[test]
     fn a_cookie_is_its_value_and_its_attributes() {
-        let parts = of(Ask::Get, 200, &[("set-cookie", "route=abc|1; Path=/; HttpOnly; SameSite=Lax")], "");
+        let parts = answer_to(
+            ProbeKind::Get,
+            200,
+            &[("set-cookie", "route=abc|1; Path=/; HttpOnly; SameSite=Lax")],
+            "",
+        );
         let of = |attribute: &str| {
             let part = Part::Cookie { name: "route".to_owned(), attribute: attribute.to_owned() };
             parts.get(&part).map(String::as_str)
@@ -252,22 +264,27 @@ mod tests {
     }
 
     #[test]
-    fn an_echo_is_what_the_backend_saw_and_not_a_body() {
+    fn an_echo_is_compared_by_the_received_request_instead_of_its_body() {
         let echo = r#"{"path":"/a","host":"a.test","method":"GET","proto":"HTTP/1.1","headers":{"X-Real-Ip":["10.0.0.1"],
                        "Connection":["close"]},"service":"web","pod":"web-1"}"#;
-        let parts = of(Ask::Get, 200, &[("content-type", "application/json")], echo);
-        assert_eq!(parts[&Part::Seen("service")], "web");
-        assert_eq!(parts[&Part::SeenField("x-real-ip".to_owned())], "10.0.0.1");
+        let parts = answer_to(ProbeKind::Get, 200, &[("content-type", "application/json")], echo);
+        assert_eq!(parts[&Part::Received("service")], "web");
+        assert_eq!(parts[&Part::ReceivedHeader("x-real-ip".to_owned())], "10.0.0.1");
         assert!(!parts.contains_key(&Part::Body));
-        assert!(!parts.contains_key(&Part::SeenField("connection".to_owned())));
-        let other = of(Ask::Get, 200, &[("content-type", "application/json")], r#"{"path":"/a"}"#);
+        assert!(!parts.contains_key(&Part::ReceivedHeader("connection".to_owned())));
+        let other =
+            answer_to(ProbeKind::Get, 200, &[("content-type", "application/json")], r#"{"path":"/a"}"#);
         assert!(other.contains_key(&Part::Body));
     }
 
     #[test]
-    fn fields_of_the_moment_are_not_compared_and_several_values_are_one() {
-        let parts =
-            of(Ask::Get, 200, &[("date", "now"), ("vary", "a"), ("vary", "b"), ("content-length", "0")], "");
+    fn volatile_headers_are_not_compared_and_several_values_are_joined() {
+        let parts = answer_to(
+            ProbeKind::Get,
+            200,
+            &[("date", "now"), ("vary", "a"), ("vary", "b"), ("content-length", "0")],
+            "",
+        );
         assert_eq!(parts[&field("vary")], "a | b");
         assert!(!parts.contains_key(&field("date")) && !parts.contains_key(&field("content-length")));
     }

@@ -1,5 +1,5 @@
-//! One connection to a controller: HTTP/1.1, in the clear or over TLS with the probe's host as the name. A certificate is looked
-//! at and judged, and never ends a connection. Follows no redirect.
+//! An HTTP/1.1 connection to a controller, plain or over TLS with the probe's host as the server name. Certificates are recorded
+//! and verified, but an invalid one does not end the connection. Redirects are not followed.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -26,134 +26,138 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
-use crate::answer::{self, Answer, Body, Part};
-use crate::probe::{MARK, Probe};
+use crate::answer::{self, Body, Part, ResponseParts};
+use crate::probe::{PROBE_HEADER, Probe};
 
-/// So much of a body is compared; the connection ends with what is longer.
-const LARGEST_BODY: usize = 1024 * 1024;
-/// So much of it is kept to look at.
-const KEPT: usize = 64 * 1024;
+/// Maximum size of a body that is compared; a longer body closes the connection.
+const MAX_BODY_BYTES: usize = 1024 * 1024;
+/// Number of bytes of a body that are kept for inspection.
+const KEPT_BODY_BYTES: usize = 64 * 1024;
 
-/// So long may the end of an answer take on a connection that is used again.
-const READY: Duration = Duration::from_millis(200);
+/// How long to wait for the end of the previous response before a connection is reused.
+const REUSE_TIMEOUT: Duration = Duration::from_millis(200);
 
 const AGENT: &str = concat!("fairway-compare/", env!("CARGO_PKG_VERSION"));
 
-/// Why there was no answer. The same failure has the same words each time.
+/// Why there was no response. The same failure always has the same text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// No connection.
+    /// The connection failed.
     Connect(String),
-    /// No TLS on it.
+    /// The TLS handshake failed.
     Handshake(String),
-    /// What came is not HTTP.
+    /// The peer does not speak HTTP.
     NotHttp,
-    /// The connection ended without an answer.
+    /// The connection ended without a response.
     Closed,
-    /// No answer within the time.
+    /// There was no response within this time.
     Late(Duration),
 }
 
-/// How connections are made.
+/// Opens connections.
 pub(crate) struct Dialer {
     connector: TlsConnector,
-    judge: Option<Arc<WebPkiServerVerifier>>,
-    patience: Duration,
+    verifier: Option<Arc<WebPkiServerVerifier>>,
+    step_timeout: Duration,
 }
 
 /// An open connection.
 pub(crate) struct Connection {
     sender: SendRequest<Empty<Bytes>>,
-    /// Whether something came that nobody had asked for.
-    foreign: Arc<AtomicBool>,
-    /// Whether it has answered before.
+    /// Whether the peer sent data before a request.
+    sent_early: Arc<AtomicBool>,
+    /// Whether a response has been received on it.
     used: bool,
-    certificate: Option<Shown>,
+    certificate: Option<PresentedCertificate>,
 }
 
-/// A certificate that a controller showed.
+/// A certificate that a controller presented.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Shown {
+pub(crate) struct PresentedCertificate {
     pub(crate) digest: String,
     pub(crate) names: String,
-    /// `None` is a certificate that clients trust.
+    /// Why clients do not trust it; `None` if they do.
     pub(crate) flaw: Option<String>,
 }
 
 impl Dialer {
-    /// Connections that may take `patience` for each step; certificates are judged by `roots`.
-    pub(crate) fn new(patience: Duration, roots: Arc<RootCertStore>) -> Self {
+    /// Connections that may take `step_timeout` for each step; certificates are verified with `roots`.
+    pub(crate) fn new(step_timeout: Duration, roots: Arc<RootCertStore>) -> Self {
         let cryptography = Arc::new(provider::default_provider());
-        let judge =
+        let verifier =
             WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&cryptography)).build().ok();
         let mut config = ClientConfig::builder_with_provider(Arc::clone(&cryptography))
             .with_safe_default_protocol_versions()
-            .expect("the provider speaks the versions of rustls")
+            .expect("the provider supports the default TLS versions")
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Anyone(cryptography)))
+            .with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate(cryptography)))
             .with_no_client_auth();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        // A session that is resumed shows no certificate.
+        // A resumed session presents no certificate.
         config.resumption = Resumption::disabled();
-        Self { connector: TlsConnector::from(Arc::new(config)), judge, patience }
+        Self { connector: TlsConnector::from(Arc::new(config)), verifier, step_timeout }
     }
 
-    /// A connection in the clear.
+    /// Opens a plain connection.
     pub(crate) async fn plain(&self, address: SocketAddr) -> Result<Connection, Failure> {
         let socket = self.socket(address).await?;
-        self.over(TokioIo::new(socket), None).await
+        self.start_http(TokioIo::new(socket), None).await
     }
 
-    /// A connection with TLS for `host`.
+    /// Opens a TLS connection for `host`.
     pub(crate) async fn secure(&self, address: SocketAddr, host: &str) -> Result<Connection, Failure> {
         let refused = |error: &dyn fmt::Display| Failure::Handshake(error.to_string());
         let name = ServerName::try_from(host.to_owned()).map_err(|error| refused(&error))?;
         let socket = self.socket(address).await?;
-        let stream = match timeout(self.patience, self.connector.connect(name.clone(), socket)).await {
+        let stream = match timeout(self.step_timeout, self.connector.connect(name.clone(), socket)).await {
             Ok(stream) => stream.map_err(|error| refused(&error))?,
-            Err(_) => return Err(Failure::Late(self.patience)),
+            Err(_) => return Err(Failure::Late(self.step_timeout)),
         };
-        let shown = stream.get_ref().1.peer_certificates().map(|chain| self.judged(chain, &name));
-        self.over(TokioIo::new(stream), shown).await
+        let shown = stream.get_ref().1.peer_certificates().map(|chain| self.verify_chain(chain, &name));
+        self.start_http(TokioIo::new(stream), shown).await
     }
 
     async fn socket(&self, address: SocketAddr) -> Result<TcpStream, Failure> {
-        match timeout(self.patience, TcpStream::connect(address)).await {
+        match timeout(self.step_timeout, TcpStream::connect(address)).await {
             Ok(Ok(socket)) => {
-                // Without it, requests are only later.
+                // Without TCP_NODELAY, requests are only slower.
                 _ = socket.set_nodelay(true);
                 Ok(socket)
             }
             Ok(Err(error)) => Err(Failure::Connect(reason(&error))),
-            Err(_) => Err(Failure::Late(self.patience)),
+            Err(_) => Err(Failure::Late(self.step_timeout)),
         }
     }
 
-    async fn over<T>(&self, stream: T, certificate: Option<Shown>) -> Result<Connection, Failure>
+    async fn start_http<T>(
+        &self,
+        stream: T,
+        certificate: Option<PresentedCertificate>,
+    ) -> Result<Connection, Failure>
     where
         T: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
     {
         let (sender, connection) = http1::handshake(stream).await.map_err(|error| failure(&error))?;
         let foreign = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&foreign);
-        // It ends with its sender.
+        // The task ends with the sender.
         tokio::spawn(async move {
             let spoke_first = connection.await.is_err_and(|error| spoke_first(&error));
             flag.store(spoke_first, Ordering::Relaxed);
         });
-        Ok(Connection { sender, foreign, used: false, certificate })
+        Ok(Connection { sender, sent_early: foreign, used: false, certificate })
     }
 
-    fn judged(&self, chain: &[CertificateDer<'_>], name: &ServerName<'_>) -> Shown {
+    fn verify_chain(&self, chain: &[CertificateDer<'_>], name: &ServerName<'_>) -> PresentedCertificate {
         let Some((leaf, others)) = chain.split_first() else {
-            return Shown {
+            return PresentedCertificate {
                 digest: String::new(),
                 names: String::new(),
-                flaw: Some("none was shown".to_owned()),
+                flaw: Some("no certificate was presented".to_owned()),
             };
         };
         let verdict =
-            self.judge.as_ref().map(|it| it.verify_server_cert(leaf, others, name, &[], UnixTime::now()));
+            self.verifier.as_ref().map(|it| it.verify_server_cert(leaf, others, name, &[], UnixTime::now()));
         let flaw = match verdict {
             Some(Ok(_)) => None,
             Some(Err(error)) => Some(error.to_string()),
@@ -161,51 +165,57 @@ impl Dialer {
         };
         let mut context = Context::new(&SHA256);
         context.update(leaf);
-        Shown { digest: hexadecimal(context), names: names_of(leaf), flaw }
+        PresentedCertificate { digest: hexadecimal(context), names: names_of(leaf), flaw }
     }
 }
 
 impl Connection {
-    /// Itself, where another request can be sent on it.
+    /// The connection, if another request can be sent on it.
     pub(crate) async fn if_usable(mut self) -> Option<Self> {
-        // What is left of an answer that was given up may keep it from being ready.
-        let ready = timeout(READY, self.sender.ready()).await.is_ok_and(|ready| ready.is_ok());
+        // The rest of an abandoned response may keep it from becoming ready.
+        let ready = timeout(REUSE_TIMEOUT, self.sender.ready()).await.is_ok_and(|ready| ready.is_ok());
         ready.then_some(self)
     }
 
-    /// Whether it has answered before: what fails on it then may be its age.
+    /// Whether a response has been received on it; a failure may then be due to an idle timeout.
     pub(crate) fn is_used(&self) -> bool {
         self.used
     }
 
-    /// What the handshake showed.
-    pub(crate) fn certificate(&self) -> Option<&Shown> {
+    /// The certificate of the handshake.
+    pub(crate) fn certificate(&self) -> Option<&PresentedCertificate> {
         self.certificate.as_ref()
     }
 
-    /// Sends a request and reads its answer.
-    pub(crate) async fn ask(&mut self, probe: &Probe, patience: Duration) -> Result<Answer, Failure> {
+    /// Sends a request and reads the response.
+    pub(crate) async fn send(
+        &mut self,
+        probe: &Probe,
+        step_timeout: Duration,
+    ) -> Result<ResponseParts, Failure> {
         let Some(request) = request(probe) else { return Err(Failure::NotHttp) };
-        let response = match timeout(patience, self.sender.send_request(request)).await {
+        let response = match timeout(step_timeout, self.sender.send_request(request)).await {
             Ok(Ok(response)) => response,
-            Ok(Err(_)) if !self.used && self.foreign.load(Ordering::Relaxed) => return Err(Failure::NotHttp),
+            Ok(Err(_)) if !self.used && self.sent_early.load(Ordering::Relaxed) => {
+                return Err(Failure::NotHttp);
+            }
             Ok(Err(error)) => return Err(failure(&error)),
-            Err(_) => return Err(Failure::Late(patience)),
+            Err(_) => return Err(Failure::Late(step_timeout)),
         };
         self.used = true;
         let (head, body) = response.into_parts();
-        let body = timeout(patience, read(body)).await.unwrap_or_else(|_| Body {
-            digest: format!("not ended within {} s", patience.as_secs_f64()),
+        let body = timeout(step_timeout, read(body)).await.unwrap_or_else(|_| Body {
+            digest: format!("not ended within {} s", step_timeout.as_secs_f64()),
             start: Vec::new(),
         });
-        Ok(answer::answer(probe, &head, &body))
+        Ok(answer::response_parts(probe, &head, &body))
     }
 }
 
-/// The parts of a handshake.
-pub(crate) fn handshake(shown: Option<&Shown>) -> Answer {
-    let mut parts = Answer::from([(Part::Exchange, "answered".to_owned())]);
-    if let Some(Shown { digest, names, flaw }) = shown {
+/// The compared parts of a handshake.
+pub(crate) fn handshake(shown: Option<&PresentedCertificate>) -> ResponseParts {
+    let mut parts = ResponseParts::from([(Part::Exchange, "answered".to_owned())]);
+    if let Some(PresentedCertificate { digest, names, flaw }) = shown {
         let trust = if flaw.is_none() { "trusted" } else { "not trusted" };
         parts.insert(Part::Certificate, digest.clone());
         parts.insert(Part::CertificateNames, names.clone());
@@ -214,16 +224,16 @@ pub(crate) fn handshake(shown: Option<&Shown>) -> Answer {
     parts
 }
 
-/// `None` for what no request can say.
+/// Builds the request; `None` if it would be invalid.
 fn request(probe: &Probe) -> Option<Request<Empty<Bytes>>> {
     let target = Uri::builder().path_and_query(probe.target.as_str()).build().ok()?;
     let mut request = Request::builder()
-        .method(probe.ask.method()?)
+        .method(probe.kind.method()?)
         .uri(target)
         .header(HOST, &*probe.host)
         .header(USER_AGENT, AGENT)
         .header(ACCEPT, "*/*")
-        .header(MARK.0, MARK.1);
+        .header(PROBE_HEADER.0, PROBE_HEADER.1);
     for (name, value) in &probe.fields {
         request = request.header(name, value);
     }
@@ -236,15 +246,15 @@ async fn read(mut body: Incoming) -> Body {
     let ended = loop {
         let piece = match body.frame().await {
             None => break "",
-            Some(Err(_)) => break ", broken off",
+            Some(Err(_)) => break ", truncated",
             Some(Ok(frame)) => frame,
         };
         let Some(piece) = piece.data_ref() else { continue };
-        let piece = &piece[..piece.len().min(LARGEST_BODY - length)];
+        let piece = &piece[..piece.len().min(MAX_BODY_BYTES - length)];
         context.update(piece);
         length += piece.len();
-        start.extend_from_slice(&piece[..piece.len().min(KEPT.saturating_sub(start.len()))]);
-        if length == LARGEST_BODY {
+        start.extend_from_slice(&piece[..piece.len().min(KEPT_BODY_BYTES.saturating_sub(start.len()))]);
+        if length == MAX_BODY_BYTES {
             break " and more";
         }
     };
@@ -266,7 +276,7 @@ fn names_of(certificate: &[u8]) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// An error of the system without its number.
+/// The text of a system error without its number.
 fn reason(error: &io::Error) -> String {
     error.kind().to_string()
 }
@@ -275,7 +285,7 @@ fn failure(error: &hyper::Error) -> Failure {
     if error.is_parse() || spoke_first(error) { Failure::NotHttp } else { Failure::Closed }
 }
 
-/// Whether something came before it was asked for, as from servers of other protocols. hyper says so in words alone.
+/// Whether the peer sent data before a request, as servers of other protocols do. hyper reports this only in its message.
 fn spoke_first(error: &hyper::Error) -> bool {
     let mut error: Option<&dyn Error> = Some(error);
     while let Some(one) = error {
@@ -292,18 +302,18 @@ impl fmt::Display for Failure {
         match self {
             Self::Connect(why) => write!(f, "no connection: {why}"),
             Self::Handshake(why) => write!(f, "no TLS: {why}"),
-            Self::NotHttp => f.write_str("the answer is not HTTP/1.1"),
-            Self::Closed => f.write_str("the connection ended without an answer"),
-            Self::Late(patience) => write!(f, "{} {} s", answer::LATE, patience.as_secs_f64()),
+            Self::NotHttp => f.write_str("the response is not HTTP/1.1"),
+            Self::Closed => f.write_str("the connection ended without a response"),
+            Self::Late(step_timeout) => write!(f, "{} {} s", answer::LATE_PREFIX, step_timeout.as_secs_f64()),
         }
     }
 }
 
-/// Takes every certificate, but checks that the controller has its key.
+/// Accepts every certificate, but checks that the controller has its private key.
 #[derive(Debug)]
-struct Anyone(Arc<CryptoProvider>);
+struct AcceptAnyCertificate(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anyone {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _end_entity: &CertificateDer<'_>,

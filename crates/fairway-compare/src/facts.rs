@@ -1,4 +1,4 @@
-//! What is known of the objects that both controllers serve. Reads nothing: the caller did.
+//! The objects that both controllers serve, as the caller has read and translated them.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use fairway_objects::object::{Object, ObjectKey};
 use fairway_objects::resources::Change;
 use fairway_routing::Snapshot;
 
-/// The objects, and what Fairway makes of them.
+/// The objects and their translation.
 #[derive(Clone, Copy, Debug)]
 pub struct Objects<'o> {
-    /// The compiled configuration: it says which rule a probe belongs to.
+    /// The compiled configuration, which finds the rule of a probe.
     pub snapshot: &'o Snapshot,
     /// The translation, with the Ingresses of each host.
     pub translation: &'o Translation,
-    /// All that is said about the objects.
+    /// The diagnostics of all objects.
     pub diagnostics: &'o [Diagnostic],
     /// The annotations.
     pub annotated: &'o Annotated,
@@ -31,8 +31,8 @@ impl<'o> Objects<'o> {
         self.snapshot.config()
     }
 
-    /// What is said about an object of a kind.
-    pub(crate) fn said_about(&self, kind: &str, key: &ObjectKey) -> impl Iterator<Item = &'o Diagnostic> {
+    /// The diagnostics of an object.
+    pub(crate) fn diagnostics_of(&self, kind: &str, key: &ObjectKey) -> impl Iterator<Item = &'o Diagnostic> {
         let (kind, key) = (kind.to_owned(), key.clone());
         self.diagnostics.iter().filter(move |it| {
             *it.origin.kind == *kind && it.origin.namespace == key.namespace && it.origin.name == key.name
@@ -40,32 +40,32 @@ impl<'o> Objects<'o> {
     }
 }
 
-/// The Ingresses as they are written.
+/// The Ingresses with their annotations.
 #[derive(Clone, Debug, Default)]
 pub struct Annotated(BTreeMap<ObjectKey, Object>);
 
 impl Annotated {
-    /// Those among objects that were read.
+    /// The Ingresses among the objects that were read.
     #[must_use]
     pub fn among(changes: &[Change]) -> Self {
         let ingresses = changes.iter().filter_map(|change| match change {
             Change::Set(object @ Object::Ingress(ingress), _) => {
-                Some((ObjectKey::of(&ingress.metadata), object.clone()))
+                Some((ObjectKey::from_metadata(&ingress.metadata), object.clone()))
             }
             _ => None,
         });
         Self(ingresses.collect())
     }
 
-    /// The annotations of one.
-    pub(crate) fn of(&self, key: &ObjectKey) -> Option<&BTreeMap<String, String>> {
+    /// The annotations of an Ingress.
+    pub(crate) fn annotations_of(&self, key: &ObjectKey) -> Option<&BTreeMap<String, String>> {
         match self.0.get(key) {
             Some(Object::Ingress(ingress)) => ingress.metadata.annotations.as_ref(),
             _ => None,
         }
     }
 
-    /// Those that are otherwise in `later`, or in one of the two only. A written status changes nothing.
+    /// The Ingresses that differ in `later` or exist in only one of the two. Changes of the status are ignored.
     #[must_use]
     pub fn changed_until(&self, later: &Self) -> Vec<ObjectKey> {
         let gone_or_other = self

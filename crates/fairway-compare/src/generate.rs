@@ -1,48 +1,48 @@
-//! Probes from a configuration: for each rule its path, the end of its path type, CORS, and each header and cookie that it
-//! mentions. Sends nothing.
+//! Generates probes from a configuration: for each rule, its path, the boundaries of its path type, CORS, and each header and
+//! cookie that it mentions.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use fairway_model::{
-    Config, CorsOrigin, Guard, HostPattern, ListenerProtocol, Match, PathMatch, Rule, Step, VirtualHost,
+    Config, CorsOrigin, Guard, HostPattern, ListenerProtocol, Match, PathMatch, Rule, RuleStep, VirtualHost,
 };
 use http::uri::PathAndQuery;
 use http::{HeaderName, HeaderValue};
 
 use crate::address::Schemes;
 use crate::located::is_of_object;
-use crate::probe::{Ask, Probe, Purpose, Scheme};
-use crate::sample::{self, NOWHERE};
+use crate::probe::{Probe, ProbeKind, Purpose, Scheme};
+use crate::sample::{self, UNKNOWN_NAME};
 
 /// An origin that no object allows by name.
-const STRANGER: &str = "https://fairway-compare.invalid";
+const UNKNOWN_ORIGIN: &str = "https://fairway-compare.invalid";
 
-/// Probes without repetition.
+/// Probes without duplicates.
 #[derive(Debug, Default)]
 pub(crate) struct Collected {
-    /// In the order of the hosts.
+    /// The probes in the order of the hosts.
     pub(crate) probes: Vec<Probe>,
-    /// What no request can ask for.
-    pub(crate) unaskable: usize,
-    /// Whether any of them is there because an object asks for something.
+    /// Number of probes that cannot be sent as valid requests.
+    pub(crate) invalid: usize,
+    /// Whether any probe comes from a rule of an object.
     pub(crate) is_of_objects: bool,
     seen: HashSet<String>,
 }
 
-/// Where the probes of a rule go.
-struct Place<'h> {
+/// The host and schemes of a rule's probes.
+struct ProbeTarget<'h> {
     host: &'h VirtualHost,
     name: Arc<str>,
     schemes: Schemes,
-    /// With TLS where the host has a certificate.
+    /// The scheme for most probes: https if the host has a certificate.
     main: Scheme,
 }
 
-/// All probes that the configuration gives.
-pub(crate) fn collected(config: &Config, schemes: Schemes) -> Collected {
+/// Generates all probes of a configuration.
+pub(crate) fn collect_probes(config: &Config, schemes: Schemes) -> Collected {
     let mut all = Collected::default();
-    let mut tables: HashMap<&str, Served> = HashMap::new();
+    let mut tables: HashMap<&str, TableListeners> = HashMap::new();
     for listener in config.listeners.values() {
         for table in listener.tables() {
             let served = tables.entry(table).or_default();
@@ -53,28 +53,28 @@ pub(crate) fn collected(config: &Config, schemes: Schemes) -> Collected {
     let mut catches_all = false;
     for host in config.hosts.values() {
         let served = tables.get(&*host.key.table).copied().unwrap_or_default();
-        let Some(schemes) = served.of(schemes) else { continue };
+        let Some(schemes) = served.restrict_to(schemes) else { continue };
         catches_all |= host.key.host == HostPattern::Any;
         let rules = || host.routes.iter().flat_map(|route| &route.rules);
         all.is_of_objects |= rules().any(is_of_object);
         all.add_host(host, schemes, served.https && !served.http);
     }
     if !catches_all && !all.probes.is_empty() {
-        all.add_stranger(schemes);
+        all.add_unknown_host(schemes);
     }
     all
 }
 
-/// Which listeners a table has.
+/// The listeners of a table.
 #[derive(Clone, Copy, Debug, Default)]
-struct Served {
+struct TableListeners {
     http: bool,
     https: bool,
 }
 
-impl Served {
-    /// What of `schemes` can be asked.
-    fn of(self, schemes: Schemes) -> Option<Schemes> {
+impl TableListeners {
+    /// The schemes in `schemes` that have a listener.
+    fn restrict_to(self, schemes: Schemes) -> Option<Schemes> {
         match (self.http && schemes.has(Scheme::Http), self.https && schemes.has(Scheme::Https)) {
             (true, true) => Some(Schemes::Both),
             (true, false) => Some(Schemes::Http),
@@ -85,19 +85,20 @@ impl Served {
 }
 
 impl Collected {
-    /// Adds a probe that is not there yet.
+    /// Adds a probe unless it is a duplicate.
     pub(crate) fn add(&mut self, probe: Probe) {
-        if !is_askable(&probe) {
-            self.unaskable += 1;
-        } else if self.seen.insert(format!("{:?}", probe.question())) {
+        if !is_valid_request(&probe) {
+            self.invalid += 1;
+        } else if self.seen.insert(format!("{:?}", probe.dedup_key())) {
             self.probes.push(probe);
         }
     }
 
-    /// `has_tls`: whether clients reach it over TLS alone, with a certificate that is its listener's.
+    /// `has_tls`: whether the host is only reachable over TLS, with the certificate of its listener.
     fn add_host(&mut self, host: &VirtualHost, schemes: Schemes, has_tls: bool) {
         let wanted = if host.certificate.is_some() || has_tls { Scheme::Https } else { Scheme::Http };
-        let place = Place { host, name: name_of(&host.key.host), schemes, main: schemes.preferred(wanted) };
+        let place =
+            ProbeTarget { host, name: name_of(&host.key.host), schemes, main: schemes.preferred(wanted) };
         if schemes.has(Scheme::Https) {
             self.add(Probe::handshake(&place.name));
         }
@@ -105,16 +106,16 @@ impl Collected {
             for of in &rule.matches {
                 self.add_match(&place, rule, of);
             }
-            for of in denied(rule) {
+            for of in denied_matches(rule) {
                 self.add_denied(&place, rule, of);
             }
         }
-        self.add(place.request(Ask::Get, &format!("/{NOWHERE}-no-such-path"), Purpose::NoRule));
+        self.add(place.request(ProbeKind::Get, &format!("/{UNKNOWN_NAME}-no-such-path"), Purpose::NoRule));
     }
 
-    fn add_match(&mut self, place: &Place<'_>, rule: &Rule, of: &Match) {
+    fn add_match(&mut self, place: &ProbeTarget<'_>, rule: &Rule, of: &Match) {
         if !is_of_object(rule) {
-            return self.add(place.request(Ask::Get, "/", Purpose::NoRule));
+            return self.add(place.request(ProbeKind::Get, "/", Purpose::NoRule));
         }
         let paths = sample::paths(&of.path, place.host.path_form);
         let Some(first) = paths.first() else { return };
@@ -123,60 +124,69 @@ impl Collected {
             return self.add_method(place, method, of, &first);
         }
         if !of.query.is_empty() {
-            self.add(place.request(Ask::Get, without, Purpose::Query));
+            self.add(place.request(ProbeKind::Get, without, Purpose::Query));
         }
         if !(of.headers.is_empty() && of.cookies.is_empty()) {
             return self.add_conditions(place, of, &first);
         }
         for scheme in place.schemes.all() {
-            self.add(Probe::request(scheme, &place.name, Ask::Get, &first, Purpose::Path));
+            self.add(Probe::request(scheme, &place.name, ProbeKind::Get, &first, Purpose::Path));
         }
-        self.add(place.request(Ask::Head, &first, Purpose::Path));
+        self.add(place.request(ProbeKind::Head, &first, Purpose::Path));
         for path in &paths[1..] {
-            self.add(place.request(Ask::Get, &with_query(path, of), Purpose::PathType));
+            self.add(place.request(ProbeKind::Get, &with_query(path, of), Purpose::PathType));
         }
         self.add_cors(place, rule, &first);
         if rule.phases.steps().any(changes_the_target) {
             let sign = if first.contains('?') { '&' } else { '?' };
-            let target = format!("{first}{sign}{NOWHERE}=1");
+            let target = format!("{first}{sign}{UNKNOWN_NAME}=1");
             for scheme in place.schemes.all() {
-                self.add(Probe::request(scheme, &place.name, Ask::Get, &target, Purpose::Query));
+                self.add(Probe::request(scheme, &place.name, ProbeKind::Get, &target, Purpose::Query));
             }
         }
     }
 
-    /// With the method where it is one that only reads, and with another one.
-    fn add_method(&mut self, place: &Place<'_>, method: &str, of: &Match, target: &str) {
+    /// Adds probes with the method of a match, if it is safe, and with another method.
+    fn add_method(&mut self, place: &ProbeTarget<'_>, method: &str, of: &Match, target: &str) {
         let headers: Vec<_> =
             of.headers.iter().map(|it| (it.name.to_string(), sample::value(&it.value))).collect();
-        match [Ask::Get, Ask::Head, Ask::Options].into_iter().find(|ask| ask.method() == Some(method)) {
-            Some(ask) => self.add(place.request(ask, target, Purpose::Method).with(fields(&headers, &[]))),
-            None => self.unaskable += 1,
+        match [ProbeKind::Get, ProbeKind::Head, ProbeKind::Options]
+            .into_iter()
+            .find(|kind| kind.method() == Some(method))
+        {
+            Some(kind) => {
+                self.add(place.request(kind, target, Purpose::Method).with_headers(fields(&headers, &[])));
+            }
+            None => self.invalid += 1,
         }
-        let other = if method == "GET" { Ask::Options } else { Ask::Get };
-        self.add(place.request(other, target, Purpose::Method).with(fields(&headers, &[])));
+        let other = if method == "GET" { ProbeKind::Options } else { ProbeKind::Get };
+        self.add(place.request(other, target, Purpose::Method).with_headers(fields(&headers, &[])));
     }
 
-    /// With what the headers and cookies must be, and with something else in the place of each.
-    fn add_conditions(&mut self, place: &Place<'_>, of: &Match, target: &str) {
+    /// Adds probes with the required headers and cookies, and with another value for each.
+    fn add_conditions(&mut self, place: &ProbeTarget<'_>, of: &Match, target: &str) {
         let headers: Vec<_> =
             of.headers.iter().map(|it| (it.name.to_string(), sample::value(&it.value))).collect();
         let cookies: Vec<_> =
             of.cookies.iter().map(|it| (it.name.to_string(), sample::value(&it.value))).collect();
         let purpose = if headers.is_empty() { Purpose::Cookie } else { Purpose::Header };
-        self.add(place.request(Ask::Get, target, purpose).with(fields(&headers, &cookies)));
+        self.add(place.request(ProbeKind::Get, target, purpose).with_headers(fields(&headers, &cookies)));
         for at in 0..headers.len() {
             let other = with_other(&headers, at);
-            self.add(place.request(Ask::Get, target, Purpose::Header).with(fields(&other, &cookies)));
+            self.add(
+                place.request(ProbeKind::Get, target, Purpose::Header).with_headers(fields(&other, &cookies)),
+            );
         }
         for at in 0..cookies.len() {
             let other = with_other(&cookies, at);
-            self.add(place.request(Ask::Get, target, Purpose::Cookie).with(fields(&headers, &other)));
+            self.add(
+                place.request(ProbeKind::Get, target, Purpose::Cookie).with_headers(fields(&headers, &other)),
+            );
         }
     }
 
-    /// A request that the rule refuses: on its own path where the condition is on every path.
-    fn add_denied(&mut self, place: &Place<'_>, rule: &Rule, of: &Match) {
+    /// Adds a request that the rule refuses. If the condition matches every path, it uses the path of the rule.
+    fn add_denied(&mut self, place: &ProbeTarget<'_>, rule: &Rule, of: &Match) {
         let path = match (&of.path, rule.matches.first()) {
             (PathMatch::Prefix(path), Some(own)) if **path == *"/" => &own.path,
             (path, _) => path,
@@ -185,40 +195,40 @@ impl Collected {
         self.add_conditions(place, of, &with_query(&first, of));
     }
 
-    fn add_cors(&mut self, place: &Place<'_>, rule: &Rule, target: &str) {
+    fn add_cors(&mut self, place: &ProbeTarget<'_>, rule: &Rule, target: &str) {
         let cors = rule.phases.guards.iter().find_map(|guard| match guard {
             Guard::Preflight(cors) => Some(cors),
             _ => None,
         });
-        let mut origins = vec![STRANGER.to_owned()];
-        origins.extend(cors.iter().flat_map(|cors| &cors.origins).filter_map(allowed));
+        let mut origins = vec![UNKNOWN_ORIGIN.to_owned()];
+        origins.extend(cors.iter().flat_map(|cors| &cors.origins).filter_map(allowed_origin));
         origins.dedup();
         for origin in origins {
             let from = ("origin".to_owned(), origin);
             let method = ("access-control-request-method".to_owned(), "GET".to_owned());
-            let preflight = place.request(Ask::Options, target, Purpose::Cors);
-            self.add(preflight.with([from.clone(), method]));
+            let preflight = place.request(ProbeKind::Options, target, Purpose::Cors);
+            self.add(preflight.with_headers([from.clone(), method]));
             if cors.is_some() {
-                self.add(place.request(Ask::Get, target, Purpose::Cors).with([from]));
+                self.add(place.request(ProbeKind::Get, target, Purpose::Cors).with_headers([from]));
             }
         }
     }
 
-    /// A host that no object mentions.
-    fn add_stranger(&mut self, schemes: Schemes) {
+    /// Adds probes for a host that no object mentions.
+    fn add_unknown_host(&mut self, schemes: Schemes) {
         let name = name_of(&HostPattern::Any);
         if schemes.has(Scheme::Https) {
             self.add(Probe::handshake(&name));
         }
         for scheme in schemes.all() {
-            self.add(Probe::request(scheme, &name, Ask::Get, "/", Purpose::NoRule));
+            self.add(Probe::request(scheme, &name, ProbeKind::Get, "/", Purpose::NoRule));
         }
     }
 }
 
-impl Place<'_> {
-    fn request(&self, ask: Ask, target: &str, purpose: Purpose) -> Probe {
-        Probe::request(self.main, &self.name, ask, target, purpose)
+impl ProbeTarget<'_> {
+    fn request(&self, kind: ProbeKind, target: &str, purpose: Purpose) -> Probe {
+        Probe::request(self.main, &self.name, kind, target, purpose)
     }
 }
 
@@ -226,34 +236,34 @@ impl Place<'_> {
 pub(crate) fn name_of(host: &HostPattern) -> Arc<str> {
     match host {
         HostPattern::Exact(name) => Arc::clone(name),
-        HostPattern::Wildcard { suffix, .. } => format!("{NOWHERE}.{suffix}").into(),
-        HostPattern::Any => format!("{NOWHERE}.invalid").into(),
+        HostPattern::Wildcard { suffix, .. } => format!("{UNKNOWN_NAME}.{suffix}").into(),
+        HostPattern::Any => format!("{UNKNOWN_NAME}.invalid").into(),
     }
 }
 
-/// An origin that is allowed by name.
-fn allowed(origin: &CorsOrigin) -> Option<String> {
+/// An origin that matches an allowed one.
+fn allowed_origin(origin: &CorsOrigin) -> Option<String> {
     match origin {
         CorsOrigin::Any => None,
         CorsOrigin::Exact(origin) => Some(origin.to_string()),
         CorsOrigin::OneLabel { before, after } => {
             let before = if before.is_empty() { "https://" } else { &**before };
-            Some(format!("{before}{NOWHERE}{after}"))
+            Some(format!("{before}{UNKNOWN_NAME}{after}"))
         }
-        CorsOrigin::Wildcard { before, after } => Some(format!("{before}{NOWHERE}{after}")),
+        CorsOrigin::Wildcard { before, after } => Some(format!("{before}{UNKNOWN_NAME}{after}")),
     }
 }
 
-/// What the rule's own guards refuse.
-fn denied(rule: &Rule) -> impl Iterator<Item = &Match> {
+/// The matches that the rule's guards refuse.
+fn denied_matches(rule: &Rule) -> impl Iterator<Item = &Match> {
     rule.phases.guards.iter().flat_map(|guard| match guard {
         Guard::Deny(deny) => deny.when.as_slice(),
         _ => &[],
     })
 }
 
-fn changes_the_target(step: Step<'_>) -> bool {
-    matches!(step, Step::Guard(Guard::HttpsRedirect(_) | Guard::Redirect(_)) | Step::Path(_))
+fn changes_the_target(step: RuleStep<'_>) -> bool {
+    matches!(step, RuleStep::Guard(Guard::HttpsRedirect(_) | Guard::Redirect(_)) | RuleStep::Path(_))
 }
 
 fn with_query(path: &str, of: &Match) -> String {
@@ -267,7 +277,7 @@ fn with_query(path: &str, of: &Match) -> String {
 fn with_other(pairs: &[(String, String)], at: usize) -> Vec<(String, String)> {
     let mut other = pairs.to_vec();
     if let Some((_, value)) = other.get_mut(at) {
-        NOWHERE.clone_into(value);
+        UNKNOWN_NAME.clone_into(value);
     }
     other
 }
@@ -281,9 +291,9 @@ fn fields(headers: &[(String, String)], cookies: &[(String, String)]) -> Vec<(St
     fields
 }
 
-/// Whether a request can say it.
-pub(crate) fn is_askable(probe: &Probe) -> bool {
-    let target = probe.ask == Ask::Handshake
+/// Whether a probe can be sent as a valid request.
+pub(crate) fn is_valid_request(probe: &Probe) -> bool {
+    let target = probe.kind == ProbeKind::Handshake
         || (probe.target.starts_with('/') && PathAndQuery::try_from(probe.target.as_str()).is_ok());
     let field = |(name, value): &(String, String)| {
         HeaderName::from_bytes(name.as_bytes()).is_ok() && HeaderValue::from_str(value).is_ok()
@@ -294,8 +304,8 @@ pub(crate) fn is_askable(probe: &Probe) -> bool {
 #[cfg(test)]
 mod tests {
     use fairway_model::{
-        Action, Answer, AnswerReason, CertificateKey, Cors, CorsManner, FieldMatch, HostKey, Listener,
-        Origin, PathForm, Phases, Route, RuleLabels, RuleOrder, TextMatch,
+        Action, CertificateKey, Cors, CorsMode, FixedResponse, FixedResponseReason, HostKey, Listener,
+        NamedValueMatch, Origin, PathForm, Phases, Route, RuleLabels, RuleOrder, TextMatch,
     };
 
     use super::*;
@@ -305,7 +315,10 @@ mod tests {
             origin: Origin::object("Ingress", "a", "web").at("spec.rules[0]"),
             matches,
             phases: phases.kept(),
-            action: Action::Answer(Answer { status: 404, reason: AnswerReason::NoRoute }),
+            action: Action::FixedResponse(FixedResponse {
+                status: 404,
+                reason: FixedResponseReason::NoRoute,
+            }),
             policy: Arc::default(),
             labels: RuleLabels::default(),
         }
@@ -339,13 +352,14 @@ mod tests {
         config
     }
 
-    fn asked(config: &Config, schemes: Schemes) -> Vec<String> {
-        collected(config, schemes).probes.iter().map(Probe::to_string).collect()
+    fn probe_urls(config: &Config, schemes: Schemes) -> Vec<String> {
+        collect_probes(config, schemes).probes.iter().map(Probe::to_string).collect()
     }
 
     #[test]
-    fn a_plain_rule_gives_its_path_the_ends_of_its_type_and_a_preflight() {
-        let found = asked(&config(None, vec![rule(vec![prefix("/a")], Phases::default())]), Schemes::Both);
+    fn a_plain_rule_is_probed_on_its_path_its_boundaries_and_with_a_preflight() {
+        let found =
+            probe_urls(&config(None, vec![rule(vec![prefix("/a")], Phases::default())]), Schemes::Both);
         assert_eq!(
             found,
             [
@@ -366,56 +380,58 @@ mod tests {
     }
 
     #[test]
-    fn a_host_with_a_certificate_is_asked_over_tls_unless_only_plain_requests_are_wanted() {
+    fn a_host_with_a_certificate_is_probed_over_tls_unless_only_http_is_requested() {
         let config = config(Some("a/cert".into()), vec![rule(vec![prefix("/")], Phases::default())]);
-        let found = asked(&config, Schemes::Both);
+        let found = probe_urls(&config, Schemes::Both);
         assert!(found.contains(&"HEAD https://a.test/".to_owned()), "{found:?}");
-        let plain = asked(&config, Schemes::Http);
+        let plain = probe_urls(&config, Schemes::Http);
         assert!(!plain.is_empty() && plain.iter().all(|probe| probe.contains(" http://")), "{plain:?}");
-        let tls = asked(&config, Schemes::Https);
+        let tls = probe_urls(&config, Schemes::Https);
         assert!(tls.iter().all(|probe| !probe.contains(" http://")), "{tls:?}");
     }
 
     #[test]
-    fn methods_that_only_read_and_queries_are_asked_as_they_fit_and_otherwise() {
+    fn safe_methods_and_queries_are_probed_with_matching_and_other_values() {
         let of_method = |method: &str| Match { method: Some(method.into()), ..prefix("/m") };
         let by_query = Match {
-            query: vec![FieldMatch { name: "v".into(), value: TextMatch::Exact("2".into()) }],
+            query: vec![NamedValueMatch { name: "v".into(), value: TextMatch::Exact("2".into()) }],
             ..prefix("/q")
         };
         let rules = vec![rule(vec![of_method("HEAD"), of_method("POST"), by_query], Phases::default())];
         let config = config(None, rules);
-        let found = collected(&config, Schemes::Http);
-        assert_eq!((found.unaskable, found.is_of_objects), (1, true));
-        let asked: Vec<_> = found.probes.iter().map(Probe::to_string).collect();
+        let found = collect_probes(&config, Schemes::Http);
+        assert_eq!((found.invalid, found.is_of_objects), (1, true));
+        let probes: Vec<_> = found.probes.iter().map(Probe::to_string).collect();
         for wanted in
             ["HEAD http://a.test/m", "GET http://a.test/m", "GET http://a.test/q?v=2", "GET http://a.test/q"]
         {
-            assert!(asked.contains(&wanted.to_owned()), "{wanted}: {asked:?}");
+            assert!(probes.contains(&wanted.to_owned()), "{wanted}: {probes:?}");
         }
-        assert!(asked.iter().all(|probe| !probe.starts_with("POST")), "{asked:?}");
+        assert!(probes.iter().all(|probe| !probe.starts_with("POST")), "{probes:?}");
     }
 
     #[test]
-    fn a_table_is_asked_over_the_schemes_of_its_listeners() {
+    fn a_table_is_probed_over_the_schemes_of_its_listeners() {
         let mut config = config(None, vec![rule(vec![prefix("/")], Phases::default())]);
         config.listeners.remove("http");
-        let found = asked(&config, Schemes::Both);
+        let found = probe_urls(&config, Schemes::Both);
         assert!(found.iter().all(|probe| !probe.contains(" http://a.test")), "{found:?}");
         assert!(found.contains(&"GET https://a.test/".to_owned()), "{found:?}");
         config.listeners.clear();
-        assert_eq!(asked(&config, Schemes::Both), [""; 0]);
+        assert_eq!(probe_urls(&config, Schemes::Both), [""; 0]);
     }
 
     #[test]
-    fn headers_and_cookies_of_a_rule_are_sent_as_they_fit_and_otherwise() {
-        let condition =
-            |name: &str, value: &str| FieldMatch { name: name.into(), value: TextMatch::Exact(value.into()) };
+    fn headers_and_cookies_are_probed_with_matching_and_other_values() {
+        let condition = |name: &str, value: &str| NamedValueMatch {
+            name: name.into(),
+            value: TextMatch::Exact(value.into()),
+        };
         let by_header = Match { headers: vec![condition("x-canary", "always")], ..prefix("/") };
         let by_cookie = Match { cookies: vec![condition("beta", "yes")], ..prefix("/") };
         let by_query = Match { query: vec![condition("v", "2 3")], ..prefix("/q") };
         let rules = vec![rule(vec![by_header, by_cookie, by_query], Phases::default())];
-        let found = asked(&config(None, rules), Schemes::Http);
+        let found = probe_urls(&config(None, rules), Schemes::Http);
         for wanted in [
             "GET http://a.test/ (x-canary: always)",
             "GET http://a.test/ (x-canary: fairway-compare)",
@@ -428,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn allowed_origins_are_asked_with_and_what_is_asked_twice_is_sent_once() {
+    fn allowed_origins_are_probed_and_duplicate_probes_are_sent_once() {
         let cors = Cors {
             origins: vec![
                 CorsOrigin::Exact("https://shop.test".into()),
@@ -439,11 +455,11 @@ mod tests {
             expose: "".into(),
             credentials: false,
             max_age: 1,
-            manner: CorsManner::IngressNginx,
+            manner: CorsMode::IngressNginx,
         };
         let one = rule(vec![prefix("/"), prefix("/")], cors.into());
-        let found = asked(&config(None, vec![one]), Schemes::Http);
-        for origin in ["https://shop.test", "https://fairway-compare.b.test", STRANGER] {
+        let found = probe_urls(&config(None, vec![one]), Schemes::Http);
+        for origin in ["https://shop.test", "https://fairway-compare.b.test", UNKNOWN_ORIGIN] {
             assert!(found.contains(&format!("GET http://a.test/ (origin: {origin})")), "{found:#?}");
         }
         let mut once = found.clone();
@@ -453,11 +469,11 @@ mod tests {
     }
 
     #[test]
-    fn what_no_request_can_say_is_counted_and_not_asked() {
-        let odd = FieldMatch { name: "x-a".into(), value: TextMatch::Exact("a\nb".into()) };
+    fn probes_that_are_no_valid_requests_are_counted_and_not_sent() {
+        let odd = NamedValueMatch { name: "x-a".into(), value: TextMatch::Exact("a\nb".into()) };
         let rules = vec![rule(vec![Match { headers: vec![odd], ..prefix("/") }], Phases::default())];
-        let all = collected(&config(None, rules), Schemes::Http);
-        assert_eq!(all.unaskable, 1);
-        assert!(all.probes.iter().all(is_askable));
+        let all = collect_probes(&config(None, rules), Schemes::Http);
+        assert_eq!(all.invalid, 1);
+        assert!(all.probes.iter().all(is_valid_request));
     }
 }

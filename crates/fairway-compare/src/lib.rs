@@ -1,11 +1,11 @@
-//! Asks two ingress controllers the same questions and explains where their answers differ, by the objects that both serve.
+//! Sends the same requests to two ingress controllers and explains differing responses by the objects that both controllers serve.
 //!
-//! [`Plan`] has the probes, from the objects and from an access log. [`ask`] sends them to both sides. [`Report`] says which
-//! answers differ and which field of which object explains it. It reads no objects and prints nothing: the caller does.
+//! [`Plan`] generates probes from the objects and from an access log, [`send_probes`] sends them to both sides, and [`Report`] lists
+//! the differences with the field and object that explain each. The crate does not read objects or print anything; the caller does.
 //!
-//! What is asked is only read: GET, HEAD and OPTIONS without a body, and TLS handshakes. A redirect is never followed,
-//! each probe has a header that marks it, and what is sent and received passes through no code of the proxy. `agreement` looks probes
-//! up in two configurations instead: `fairway migrate gateway-api` proves with it that routes serve what Ingresses served.
+//! Probes only read: they are GET, HEAD and OPTIONS requests without a body, and TLS handshakes. Redirects are never followed, each
+//! request has a header that marks it, and the client shares no code with the proxy. `agreement` looks probes up in two
+//! configurations instead of sending them: `fairway migrate gateway-api` uses it to check that routes serve what Ingresses served.
 
 mod access_log;
 mod address;
@@ -33,9 +33,9 @@ pub use answer::Part;
 pub use explain::Cause;
 pub use facts::{Annotated, Objects};
 pub use plan::{Plan, Skipped};
-pub use probe::{Ask, MARK, Probe, Purpose, Scheme};
-pub use report::{Counts, Difference, Report};
-pub use session::{Findings, Pacing, Progress, ask};
-pub use show::{html, intention, text};
+pub use probe::{PROBE_HEADER, Probe, ProbeKind, Purpose, Scheme};
+pub use report::{Difference, ProbeCounts, Report};
+pub use session::{Findings, Pacing, Progress, send_probes};
+pub use show::{html, text, write_plan};
 pub use side::{Target, Unusable, system_roots};
 pub use stop::Stop;

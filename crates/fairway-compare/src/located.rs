@@ -1,17 +1,17 @@
-//! Which rule of the configuration serves a probe. Asks the compiled configuration, as the data plane does.
+//! Finds the rule that serves a probe, by the same lookup in the compiled configuration as the data plane.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use fairway_http::path;
 use fairway_model::{
-    Action, Answer, AnswerReason, HostPattern, Listener, ListenerProtocol, Rule, VirtualHost,
+    Action, FixedResponse, FixedResponseReason, HostPattern, Listener, ListenerProtocol, Rule, VirtualHost,
 };
 use fairway_routing::{Fields, Matched, Request, Snapshot, TableId};
 
-use crate::probe::{Ask, Probe, Scheme};
+use crate::probe::{Probe, ProbeKind, Scheme};
 
-/// What serves a probe.
+/// The host and rule that serve a probe.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Located<'s> {
     /// The host that covers its name.
@@ -20,9 +20,12 @@ pub(crate) struct Located<'s> {
     pub(crate) rule: Option<&'s Rule>,
 }
 
-/// Whether an object asks for the rule; else it is what is answered where no object says anything.
+/// Whether the rule comes from an object instead of being a built-in default.
 pub(crate) fn is_of_object(rule: &Rule) -> bool {
-    let no_route = matches!(rule.action, Action::Answer(Answer { reason: AnswerReason::NoRoute, .. }));
+    let no_route = matches!(
+        rule.action,
+        Action::FixedResponse(FixedResponse { reason: FixedResponseReason::NoRoute, .. })
+    );
     !(no_route && rule.origin.field.is_empty())
 }
 
@@ -34,9 +37,9 @@ impl Fields for ProbeFields<'_> {
     }
 }
 
-/// Finds what serves a probe.
+/// Finds the host and rule that serve a probe.
 pub(crate) fn located<'s>(snapshot: &'s Snapshot, probe: &Probe) -> Located<'s> {
-    if probe.ask == Ask::Handshake {
+    if probe.kind == ProbeKind::Handshake {
         let found = tables(snapshot, probe).into_iter().find_map(|table| snapshot.host(table, &probe.host));
         return Located { host: found.map(|host| &**host.model()), rule: None };
     }
@@ -48,8 +51,8 @@ pub(crate) fn located<'s>(snapshot: &'s Snapshot, probe: &Probe) -> Located<'s> 
     found.unwrap_or_default()
 }
 
-/// Looks a request up where a rule of an object serves it, else where it comes first; `None` where no listener takes it, or it
-/// cannot be read.
+/// Looks a request up in the table in which a rule of an object serves it, otherwise in the first one. `None` if no listener takes
+/// it or it is invalid.
 pub(crate) fn looked_up<'s, R>(
     snapshot: &'s Snapshot,
     probe: &Probe,
@@ -61,7 +64,7 @@ pub(crate) fn looked_up<'s, R>(
     path::decode(path.as_bytes(), &mut decoded).ok()?;
     let request = Request {
         host: &probe.host,
-        method: probe.ask.method().unwrap_or_default().as_bytes(),
+        method: probe.kind.method().unwrap_or_default().as_bytes(),
         normalised: &normalised,
         decoded: &decoded,
         query: query.as_bytes(),
@@ -77,8 +80,8 @@ pub(crate) fn looked_up<'s, R>(
     (at < found.len()).then(|| read(&request, found.swap_remove(at)))
 }
 
-/// The tables of the listeners that a probe may come to: one for each address, where the listener for the most specific name takes
-/// it. Gateways have addresses of their own beside that of Ingresses.
+/// The tables of the listeners that may receive a probe: one per address, where the listener with the most specific name takes it.
+/// Gateways have other addresses than Ingresses.
 fn tables(snapshot: &Snapshot, probe: &Probe) -> Vec<TableId> {
     let takes = |it: &&Arc<Listener>| match probe.scheme {
         Scheme::Http => it.protocol == ListenerProtocol::Http,
@@ -93,7 +96,7 @@ fn tables(snapshot: &Snapshot, probe: &Probe) -> Vec<TableId> {
         if !places.contains(&&*listener.bind) {
             places.push(&listener.bind);
             let passes_through = probe.scheme == Scheme::Https
-                && snapshot.passed_through(&listener.table, &probe.host).is_some();
+                && snapshot.passthrough_route(&listener.table, &probe.host).is_some();
             let ends_here = listener.protocol.is_http() && !passes_through;
             tables.extend(snapshot.table_of(listener).filter(|_| ends_here));
         }

@@ -1,35 +1,35 @@
-//! What one probe saw on one side, over several rounds: a part that is not the same each time says nothing, and is left out.
+//! The responses of one side to one probe over several rounds. Parts that change between rounds are ignored.
 
 use std::collections::BTreeSet;
 
-use crate::answer::{Answer, LATE, NOT_ASKED, Part};
+use crate::answer::{LATE_PREFIX, NOT_SENT, Part, ResponseParts};
 
-/// The answers of one side to one probe.
+/// The responses of one side to one probe.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Observed {
-    first: Answer,
+    first: ResponseParts,
     changing: BTreeSet<Part>,
     rounds: u32,
 }
 
 /// A part that differs between the sides.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Unequal {
+pub(crate) struct PartDifference {
     pub(crate) part: Part,
     pub(crate) from: Option<String>,
     pub(crate) to: Option<String>,
 }
 
 impl Observed {
-    /// Adds the answer of another round.
-    pub(crate) fn add(&mut self, answer: Answer) {
+    /// Adds the response of another round.
+    pub(crate) fn add(&mut self, answer: ResponseParts) {
         self.rounds += 1;
         if self.rounds == 1 {
             self.first = answer;
             return;
         }
-        // Whether it is late itself, or was not asked because others were, is the same silence.
-        if is_silence(&self.first) && is_silence(&answer) {
+        // A late response and a probe that was not sent because others were late count the same.
+        if is_missing_response(&self.first) && is_missing_response(&answer) {
             return;
         }
         let parts = self.first.keys().chain(answer.keys());
@@ -37,74 +37,76 @@ impl Observed {
         self.changing.extend(changed);
     }
 
-    /// Whether enough is known to tell what changes by itself.
+    /// Whether there were enough rounds to tell which parts change by themselves.
     pub(crate) fn is_complete(&self) -> bool {
         self.rounds >= 2
     }
 
-    /// Whether there was no answer in time, which says nothing about what it would be.
+    /// Whether there was no response in time, so that it cannot be compared.
     pub(crate) fn is_unanswered(&self) -> bool {
-        is_silence(&self.first)
+        is_missing_response(&self.first)
     }
 
-    /// Whether it answered in some rounds only, or failed in several ways: no part is then the same each time.
+    /// Whether there was a response only in some rounds, or there were different failures, so that it cannot be compared.
     pub(crate) fn is_unsteady(&self) -> bool {
         self.changing.contains(&Part::Exchange)
     }
 
-    /// What it says of a part.
-    pub(crate) fn of(&self, part: &Part) -> Option<&str> {
+    /// The value of a part.
+    pub(crate) fn value_of(&self, part: &Part) -> Option<&str> {
         self.first.get(part).map(String::as_str)
     }
 
-    /// The parts that change by themselves.
+    /// The parts that change between rounds.
     pub(crate) fn changing(&self) -> &BTreeSet<Part> {
         &self.changing
     }
 }
 
-/// Whether this stands for an answer that did not come in time.
-fn is_silence(answer: &Answer) -> bool {
-    answer.get(&Part::Exchange).is_some_and(|said| said == NOT_ASKED || said.starts_with(LATE))
+/// Whether these parts represent a missing response.
+fn is_missing_response(answer: &ResponseParts) -> bool {
+    answer.get(&Part::Exchange).is_some_and(|text| text == NOT_SENT || text.starts_with(LATE_PREFIX))
 }
 
-/// Whether nobody can say if the sides differ: both are silent, or one fails in some rounds only.
+/// Whether the sides cannot be compared: both did not respond, or one responded only in some rounds.
 pub(crate) fn is_unknown(from: &Observed, to: &Observed) -> bool {
     (from.is_unanswered() && to.is_unanswered()) || from.is_unsteady() || to.is_unsteady()
 }
 
-/// The parts that differ though each side is always the same.
-pub(crate) fn unequal(from: &Observed, to: &Observed) -> Vec<Unequal> {
+/// The parts that differ between the sides and are stable on each side.
+pub(crate) fn differing_parts(from: &Observed, to: &Observed) -> Vec<PartDifference> {
     let parts: BTreeSet<&Part> = from.first.keys().chain(to.first.keys()).collect();
     let steady =
         parts.into_iter().filter(|part| !from.changing.contains(part) && !to.changing.contains(part));
-    let other = steady.filter(|part| from.of(part) != to.of(part));
-    let text = |side: &Observed, part: &Part| side.of(part).map(str::to_owned);
-    other.map(|part| Unequal { part: part.clone(), from: text(from, part), to: text(to, part) }).collect()
+    let other = steady.filter(|part| from.value_of(part) != to.value_of(part));
+    let text = |side: &Observed, part: &Part| side.value_of(part).map(str::to_owned);
+    other
+        .map(|part| PartDifference { part: part.clone(), from: text(from, part), to: text(to, part) })
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn seen(rounds: &[&[(&str, &str)]]) -> Observed {
+    fn observe(rounds: &[&[(&str, &str)]]) -> Observed {
         let mut observed = Observed::default();
         for round in rounds {
             let parts =
-                round.iter().map(|(name, value)| (Part::Field((*name).to_owned()), (*value).to_owned()));
+                round.iter().map(|(name, value)| (Part::Header((*name).to_owned()), (*value).to_owned()));
             observed.add(parts.collect());
         }
         observed
     }
 
     fn names(from: &Observed, to: &Observed) -> Vec<String> {
-        unequal(from, to).into_iter().map(|it| it.part.to_string()).collect()
+        differing_parts(from, to).into_iter().map(|it| it.part.to_string()).collect()
     }
 
     #[test]
-    fn what_changes_by_itself_on_either_side_is_no_difference() {
-        let steady = seen(&[&[("a", "1"), ("b", "1")], &[("a", "1"), ("b", "1")]]);
-        let restless = seen(&[&[("a", "2"), ("b", "2")], &[("a", "2"), ("b", "3")]]);
+    fn parts_that_change_by_themselves_are_not_differences() {
+        let steady = observe(&[&[("a", "1"), ("b", "1")], &[("a", "1"), ("b", "1")]]);
+        let restless = observe(&[&[("a", "2"), ("b", "2")], &[("a", "2"), ("b", "3")]]);
         assert_eq!(names(&steady, &restless), ["header a"]);
         assert_eq!(names(&restless, &steady), ["header a"]);
         assert_eq!(names(&steady, &steady), [""; 0]);
@@ -112,34 +114,34 @@ mod tests {
 
     #[test]
     fn a_part_that_comes_and_goes_changes_by_itself() {
-        let one = seen(&[&[("a", "1")], &[]]);
-        let other = seen(&[&[], &[]]);
+        let one = observe(&[&[("a", "1")], &[]]);
+        let other = observe(&[&[], &[]]);
         assert_eq!(names(&one, &other), [""; 0]);
-        assert!(one.changing().contains(&Part::Field("a".to_owned())));
-        let always = seen(&[&[("a", "1")], &[("a", "1")]]);
+        assert!(one.changing().contains(&Part::Header("a".to_owned())));
+        let always = observe(&[&[("a", "1")], &[("a", "1")]]);
         assert_eq!(
-            unequal(&always, &other),
-            [Unequal { part: Part::Field("a".to_owned()), from: Some("1".to_owned()), to: None }]
+            differing_parts(&always, &other),
+            [PartDifference { part: Part::Header("a".to_owned()), from: Some("1".to_owned()), to: None }]
         );
     }
 
     #[test]
-    fn what_is_late_or_was_not_asked_is_no_answer() {
-        let said = |text: &str| {
+    fn late_and_unsent_probes_have_no_response() {
+        let is_missing = |text: &str| {
             let mut observed = Observed::default();
-            observed.add(crate::answer::without(text));
+            observed.add(crate::answer::failure_parts(text));
             observed.is_unanswered()
         };
         let late = crate::client::Failure::Late(std::time::Duration::from_secs(10));
-        assert!(said(&late.to_string()) && said(NOT_ASKED));
-        assert!(!said(&crate::client::Failure::Closed.to_string()) && !said("answered"));
+        assert!(is_missing(&late.to_string()) && is_missing(NOT_SENT));
+        assert!(!is_missing(&crate::client::Failure::Closed.to_string()) && !is_missing("answered"));
     }
 
     #[test]
-    fn a_side_that_answers_in_some_rounds_only_cannot_be_compared() {
-        let answered = || Answer::from([(Part::Exchange, "answered".to_owned())]);
-        let failed = || crate::answer::without(&crate::client::Failure::Closed.to_string());
-        let seen = |one: Answer, other: Answer| {
+    fn a_side_that_responds_only_in_some_rounds_cannot_be_compared() {
+        let answered = || ResponseParts::from([(Part::Exchange, "answered".to_owned())]);
+        let failed = || crate::answer::failure_parts(&crate::client::Failure::Closed.to_string());
+        let seen = |one: ResponseParts, other: ResponseParts| {
             let mut observed = Observed::default();
             observed.add(one);
             observed.add(other);
@@ -149,14 +151,14 @@ mod tests {
         for unsteady in [seen(answered(), failed()), seen(failed(), answered())] {
             assert!(is_unknown(&steady, &unsteady) && is_unknown(&unsteady, &steady));
         }
-        let late = seen(crate::answer::without(LATE), crate::answer::without(NOT_ASKED));
+        let late = seen(crate::answer::failure_parts(LATE_PREFIX), crate::answer::failure_parts(NOT_SENT));
         assert!(!is_unknown(&steady, &late) && !is_unknown(&steady, &seen(failed(), failed())));
         assert_eq!(names(&steady, &late), ["answer"]);
     }
 
     #[test]
     fn one_round_is_not_enough() {
-        assert!(!seen(&[&[]]).is_complete());
-        assert!(seen(&[&[], &[]]).is_complete());
+        assert!(!observe(&[&[]]).is_complete());
+        assert!(observe(&[&[], &[]]).is_complete());
     }
 }

@@ -1,4 +1,4 @@
-//! Everything that will be asked, before anything is. Sends nothing.
+//! The plan of a comparison: all probes, before any is sent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufRead};
@@ -9,62 +9,63 @@ use fairway_routing::Snapshot;
 use serde::Serialize;
 
 use crate::address::Schemes;
-use crate::probe::{Ask, Probe};
+use crate::probe::{Probe, ProbeKind};
 use crate::{access_log, generate};
 
-/// What will be asked.
+/// The probes of a comparison.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// In the order in which it is asked: host by host.
+    /// The probes in the order in which they are sent, host by host.
     pub probes: Vec<Probe>,
-    /// What will not be asked.
+    /// Probes that will not be sent.
     pub skipped: Vec<Skipped>,
-    /// Which ports are asked.
+    /// The ports to probe.
     pub schemes: Schemes,
-    /// Whether an object asks for any of what is served.
+    /// Whether any probe comes from a rule of an object.
     pub is_of_objects: bool,
-    most: usize,
+    max_probes: usize,
 }
 
-/// What is not asked, and why.
+/// Probes that are not sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Skipped {
-    /// A sentence's end: what and why.
+    /// The end of a sentence: which probes, and why.
     pub why: String,
-    /// How often.
+    /// The number of probes.
     pub count: usize,
 }
 
 impl Plan {
-    /// The probes of a configuration; at most `most`.
+    /// Generates the probes of a configuration, at most `most`.
     #[must_use]
-    pub fn of(snapshot: &Snapshot, schemes: Schemes, most: usize) -> Self {
-        let all = generate::collected(snapshot.config(), schemes);
+    pub fn from_snapshot(snapshot: &Snapshot, schemes: Schemes, most: usize) -> Self {
+        let all = generate::collect_probes(snapshot.config(), schemes);
         let is_of_objects = all.is_of_objects;
-        let mut plan = Self { probes: all.probes, skipped: Vec::new(), schemes, is_of_objects, most };
-        plan.skip("probes of the objects that no request can say", all.unaskable);
-        plan.bound();
+        let mut plan =
+            Self { probes: all.probes, skipped: Vec::new(), schemes, is_of_objects, max_probes: most };
+        plan.skip("generated probes that are not valid requests", all.invalid);
+        plan.truncate();
         plan
     }
 
     /// Adds the requests of an access log of ingress-nginx.
     ///
     /// # Errors
-    /// Those of `log`.
+    /// Reading `log` fails.
     pub fn add_log(&mut self, log: impl BufRead, snapshot: &Snapshot) -> io::Result<()> {
         let log = access_log::read(log, snapshot, self.schemes)?;
         let known: BTreeSet<String> =
-            self.probes.iter().map(|probe| format!("{:?}", probe.question())).collect();
-        let new = log.probes.into_iter().filter(|probe| !known.contains(&format!("{:?}", probe.question())));
+            self.probes.iter().map(|probe| format!("{:?}", probe.dedup_key())).collect();
+        let new = log.probes.into_iter().filter(|probe| !known.contains(&format!("{:?}", probe.dedup_key())));
         self.probes.extend(new);
         for (why, count) in log.skipped {
             self.skip(&format!("lines of the access log: {why}"), count);
         }
-        self.bound();
+        self.truncate();
         Ok(())
     }
 
-    /// How many probes each host gets.
+    /// The number of probes per host.
     #[must_use]
     pub fn hosts(&self) -> BTreeMap<&str, usize> {
         let mut hosts = BTreeMap::new();
@@ -74,23 +75,23 @@ impl Plan {
         hosts
     }
 
-    /// How many probes there are of each kind.
+    /// The number of probes per kind.
     #[must_use]
-    pub fn kinds(&self) -> BTreeMap<Ask, usize> {
+    pub fn kinds(&self) -> BTreeMap<ProbeKind, usize> {
         let mut kinds = BTreeMap::new();
         for probe in &self.probes {
-            *kinds.entry(probe.ask).or_default() += 1;
+            *kinds.entry(probe.kind).or_default() += 1;
         }
         kinds
     }
 
-    /// How long it takes at `rate` probes per second and side, if all is the same.
+    /// How long the comparison takes at `rate` probes per second and side, if there are no differences.
     #[must_use]
     pub fn duration(&self, rate: u32) -> Duration {
         Duration::from_secs_f64(2.0 * self.probes.len() as f64 / f64::from(rate.max(1)))
     }
 
-    /// A host that both sides should know.
+    /// A host that both sides should serve.
     pub(crate) fn first_host(&self) -> Option<Arc<str>> {
         self.probes.first().map(|probe| Arc::clone(&probe.host))
     }
@@ -101,9 +102,9 @@ impl Plan {
         }
     }
 
-    fn bound(&mut self) {
-        let beyond = self.probes.len().saturating_sub(self.most);
-        self.probes.truncate(self.most);
-        self.skip(&format!("probes beyond the first {} (--limit)", self.most), beyond);
+    fn truncate(&mut self) {
+        let beyond = self.probes.len().saturating_sub(self.max_probes);
+        self.probes.truncate(self.max_probes);
+        self.skip(&format!("probes beyond the first {} (--limit)", self.max_probes), beyond);
     }
 }

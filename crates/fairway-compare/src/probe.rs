@@ -1,27 +1,27 @@
-//! What is asked: one request without a body, or one TLS handshake. Owns what a probe is, never how it is sent.
+//! A probe: one request without a body, or one TLS handshake.
 
 use std::fmt;
 use std::sync::Arc;
 
 use serde::Serialize;
 
-/// The field of every request, so that logs and applications can tell probes from clients.
-pub const MARK: (&str, &str) = ("fairway-compare", "1");
+/// The header of every probe, so that logs and applications can distinguish probes from clients.
+pub const PROBE_HEADER: (&str, &str) = ("fairway-compare", "1");
 
-/// Whether it is sent over TLS.
+/// The scheme of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scheme {
-    /// In the clear.
+    /// Plain HTTP.
     Http,
-    /// Over TLS.
+    /// HTTPS.
     Https,
 }
 
-/// What is done.
+/// The kind of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
-pub enum Ask {
+pub enum ProbeKind {
     /// A TLS handshake for a name, and nothing else.
     Handshake,
     /// `GET`.
@@ -32,17 +32,17 @@ pub enum Ask {
     Options,
 }
 
-/// Why it is asked.
+/// The purpose of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Purpose {
-    /// Which certificate the name gets.
+    /// The certificate of the host.
     Certificate,
-    /// What the path of a rule answers.
+    /// The path of a rule.
     Path,
-    /// Where the path type ends: with a slash, below, next to it.
+    /// The boundary of the path type: with a trailing slash, below the path, next to it.
     PathType,
-    /// What becomes of a query where something is redirected or rewritten.
+    /// The query in a redirect or rewrite.
     Query,
     /// A CORS preflight, or a request with an origin.
     Cors,
@@ -58,48 +58,49 @@ pub enum Purpose {
     AccessLog,
 }
 
-/// One question.
+/// A probe.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Probe {
-    /// Whether it is sent over TLS.
+    /// The scheme.
     pub scheme: Scheme,
-    /// The `Host`, and the name of the handshake.
+    /// The `Host` header, and the server name of the handshake.
     pub host: Arc<str>,
-    /// What is done.
-    pub ask: Ask,
+    /// The kind.
+    #[serde(rename = "ask")]
+    pub kind: ProbeKind,
     /// Path and query; empty for a handshake.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub target: String,
-    /// Fields besides `Host`, the mark and what every client sends; names in lower case.
+    /// Headers in addition to `Host`, [`PROBE_HEADER`] and those of every client; names in lower case.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<(String, String)>,
-    /// Why it is asked.
+    /// The purpose.
     pub purpose: Purpose,
 }
 
 impl Probe {
-    /// A request without further fields.
+    /// A request without additional headers.
     #[must_use]
-    pub fn request(scheme: Scheme, host: &Arc<str>, ask: Ask, target: &str, purpose: Purpose) -> Self {
-        Self { scheme, host: Arc::clone(host), ask, target: target.to_owned(), fields: Vec::new(), purpose }
+    pub fn request(scheme: Scheme, host: &Arc<str>, kind: ProbeKind, target: &str, purpose: Purpose) -> Self {
+        Self { scheme, host: Arc::clone(host), kind, target: target.to_owned(), fields: Vec::new(), purpose }
     }
 
     /// A handshake.
     #[must_use]
     pub fn handshake(host: &Arc<str>) -> Self {
-        Self::request(Scheme::Https, host, Ask::Handshake, "", Purpose::Certificate)
+        Self::request(Scheme::Https, host, ProbeKind::Handshake, "", Purpose::Certificate)
     }
 
-    /// With these fields, too.
+    /// Adds these headers.
     #[must_use]
-    pub fn with(mut self, fields: impl IntoIterator<Item = (String, String)>) -> Self {
+    pub fn with_headers(mut self, fields: impl IntoIterator<Item = (String, String)>) -> Self {
         self.fields.extend(fields);
         self
     }
 
-    /// The same question, whatever it is asked for.
-    pub(crate) fn question(&self) -> (Scheme, Ask, &str, &str, &[(String, String)]) {
-        (self.scheme, self.ask, &self.host, &self.target, &self.fields)
+    /// The key for duplicates: everything except the purpose.
+    pub(crate) fn dedup_key(&self) -> (Scheme, ProbeKind, &str, &str, &[(String, String)]) {
+        (self.scheme, self.kind, &self.host, &self.target, &self.fields)
     }
 }
 
@@ -114,7 +115,7 @@ impl Scheme {
     }
 }
 
-impl Ask {
+impl ProbeKind {
     /// The method; `None` for a handshake.
     #[must_use]
     pub fn method(self) -> Option<&'static str> {
@@ -129,8 +130,8 @@ impl Ask {
 
 impl fmt::Display for Probe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { scheme, host, ask, target, fields, .. } = self;
-        let Some(method) = ask.method() else { return write!(f, "TLS handshake for {host}") };
+        let Self { scheme, host, kind, target, fields, .. } = self;
+        let Some(method) = kind.method() else { return write!(f, "TLS handshake for {host}") };
         write!(f, "{method} {}://{host}{target}", scheme.as_str())?;
         for (number, (name, value)) in fields.iter().enumerate() {
             write!(f, "{}{name}: {value}", if number == 0 { " (" } else { ", " })?;

@@ -1,5 +1,5 @@
-//! What was found: how many probes got the same answers, and for each difference the object and the field that explain it.
-//! Sends nothing, and shows nothing.
+//! The result of a comparison: how many probes got identical responses, and for each difference the object and field that explain
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,85 +9,85 @@ use fairway_objects::object::ObjectKey;
 use serde::Serialize;
 
 use crate::answer::Part;
-use crate::explain::{self, Asked, Cause};
+use crate::explain::{self, Cause, DifferenceContext};
 use crate::facts::Objects;
 use crate::located::{Located, located};
-use crate::observed::{Observed, Unequal, is_unknown, unequal};
+use crate::observed::{Observed, PartDifference, differing_parts, is_unknown};
 use crate::plan::{Plan, Skipped};
 use crate::probe::Probe;
 use crate::session::Findings;
 use crate::side::Target;
 
-/// Longer values are cut where they are shown.
-const LONGEST_VALUE: usize = 240;
+/// Maximum length of a displayed value; longer values are truncated.
+const MAX_VALUE_CHARS: usize = 240;
 
-/// The whole comparison.
+/// The result of a comparison.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// The one side.
+    /// The address of the first side.
     pub from: String,
-    /// The other.
+    /// The address of the second side.
     pub to: String,
-    /// Why not everything was asked; `None` where it was.
+    /// Why not all probes were compared; `None` if all were.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partial: Option<String>,
-    /// How many probes.
-    pub probes: Counts,
-    /// Each part that differs, in the order of the probes.
+    /// Numbers of probes.
+    pub probes: ProbeCounts,
+    /// The differing parts, in the order of the probes.
     pub differences: Vec<Difference>,
-    /// Parts that were left out because they change by themselves, with the number of probes.
+    /// Parts that were ignored because they change by themselves, with the number of probes.
     pub left_out: BTreeMap<String, usize>,
-    /// Objects that changed in the meantime.
+    /// Objects that changed during the comparison.
     pub changed: Vec<String>,
-    /// What else is worth knowing.
+    /// Other remarks.
     pub notes: Vec<String>,
-    /// What was not asked.
+    /// Probes that were not sent.
     pub skipped: Vec<Skipped>,
 }
 
-/// How many probes.
+/// Numbers of probes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Counts {
-    /// That were to be asked.
+pub struct ProbeCounts {
+    /// Planned probes.
     pub planned: usize,
-    /// That were answered often enough by both sides.
+    /// Probes with enough responses from both sides.
     pub compared: usize,
-    /// With the same answers.
+    /// Probes with identical responses.
     pub identical: usize,
-    /// With a difference.
+    /// Probes with a difference.
     pub different: usize,
-    /// That neither side answered in time, or that a side answered in some rounds only: whether the answers are the same is not
-    /// known.
+    /// Probes that cannot be compared, because neither side responded in time or one side responded only in some
+    /// rounds.
     pub unanswered: usize,
 }
 
-/// A part of the answers to a probe that differs.
+/// A part of the responses to a probe that differs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Difference {
     /// The probe.
     pub probe: Probe,
     /// The part.
     pub part: Part,
-    /// What the one side has; nothing where it has no such part.
+    /// The value of the first side; `None` if it has no such part.
     pub from: Option<String>,
-    /// What the other side has.
+    /// The value of the second side.
     pub to: Option<String>,
-    /// Parts that differ with it, because the answers are different ones altogether.
+    /// Other parts that also differ, because the responses are entirely different.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<Part>,
-    /// What explains it.
+    /// The explanation.
     pub cause: Cause,
-    /// Errors and warnings of translation about the same object.
+    /// Errors and warnings of the translation about the same object.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub said: Vec<String>,
-    /// Whether the object changed in the meantime.
+    /// Whether the object changed during the comparison.
     pub changed: bool,
 }
 
 impl Report {
-    /// Compares what was found. `changed` are Ingresses that changed in the meantime.
+    /// Builds the report. `changed` are the Ingresses that changed during the comparison.
     #[must_use]
-    pub fn of(
+    pub fn from_answers(
         plan: &Plan,
         findings: &Findings,
         objects: &Objects<'_>,
@@ -98,7 +98,7 @@ impl Report {
             from: targets[0].address.to_string(),
             to: targets[1].address.to_string(),
             partial: findings.partial.clone(),
-            probes: Counts { planned: plan.probes.len(), ..Counts::default() },
+            probes: ProbeCounts { planned: plan.probes.len(), ..ProbeCounts::default() },
             differences: Vec::new(),
             left_out: BTreeMap::new(),
             changed: changed.iter().map(|key| format!("Ingress {key}")).collect(),
@@ -122,17 +122,17 @@ impl Report {
         {
             let count = report.probes.unanswered;
             report.partial = Some(format!(
-                "{count} of the probes cannot be compared, because neither side answered in time or one answered only sometimes; \
+                "{count} of the probes cannot be compared, because neither side responded in time or one responded only sometimes; \
                  the first is {probe}"
             ));
         }
         for at in [0, 1] {
-            report.notes.extend(led_away(plan, findings, targets[at], at));
+            report.notes.extend(redirect_note(plan, findings, targets[at], at));
         }
         report
     }
 
-    /// Whether both sides gave the same answers, as far as they were asked.
+    /// Whether both sides gave identical responses to all compared probes.
     #[must_use]
     pub fn is_same(&self) -> bool {
         self.probes.different == 0
@@ -143,17 +143,14 @@ impl Report {
         for part in from.changing().union(to.changing()) {
             *self.left_out.entry(part.to_string()).or_default() += 1;
         }
-        let mut found = unequal(from, to);
+        let mut found = differing_parts(from, to);
         let here = if found.is_empty() { Located::default() } else { located(objects.snapshot, probe) };
         if is_limited(here, &found) {
-            *self
-                .left_out
-                .entry("all of an answer that a limit of requests refused".to_owned())
-                .or_default() += 1;
+            *self.left_out.entry("the whole response, refused by a rate limit".to_owned()).or_default() += 1;
             found.clear();
         }
         found.retain(|it| {
-            let excused = is_own(objects.config(), here, &it.part) || is_chance(here, &it.part);
+            let excused = is_generated(objects.config(), here, &it.part) || is_random(here, &it.part);
             if excused {
                 *self.left_out.entry(it.part.to_string()).or_default() += 1;
             }
@@ -170,14 +167,14 @@ impl Report {
             .flat_map(|it| [&it.from, &it.to])
             .filter_map(|status| status.as_ref()?.parse().ok())
             .collect();
-        for (one, also) in gathered(found) {
+        for (one, also) in group_differences(found) {
             let cause = explain::cause(
                 objects,
-                &Asked { probe, part: &one.part, statuses: &statuses, located: here },
+                &DifferenceContext { probe, part: &one.part, statuses: &statuses, located: here },
             );
             let changed = self.changed.contains(&cause.object);
-            let said = said(objects, &cause);
-            let [from, to] = [one.from, one.to].map(|value| value.map(shortened));
+            let said = related_diagnostics(objects, &cause);
+            let [from, to] = [one.from, one.to].map(|value| value.map(truncate_value));
             self.differences.push(Difference {
                 probe: probe.clone(),
                 part: one.part,
@@ -192,8 +189,8 @@ impl Report {
     }
 }
 
-/// With another status, or none, the whole answer is another one: that is one difference.
-fn gathered(mut found: Vec<Unequal>) -> Vec<(Unequal, Vec<Part>)> {
+/// Groups the differences of a probe. With another status, or without a response, the whole response is one difference.
+fn group_differences(mut found: Vec<PartDifference>) -> Vec<(PartDifference, Vec<Part>)> {
     let whole = found.iter().position(|it| matches!(it.part, Part::Exchange | Part::Status));
     match whole {
         Some(at) => {
@@ -204,28 +201,30 @@ fn gathered(mut found: Vec<Unequal>) -> Vec<(Unequal, Vec<Part>)> {
     }
 }
 
-/// What each controller makes of its own, so that it cannot be the same.
-fn is_own(config: &Config, here: Located<'_>, part: &Part) -> bool {
+/// Whether a part is generated by each controller itself, so that it cannot be identical.
+fn is_generated(config: &Config, here: Located<'_>, part: &Part) -> bool {
     match part {
         Part::Certificate | Part::CertificateNames => {
             let named =
                 here.host.and_then(|host| host.certificate.as_ref()).or(config.default_certificate.as_ref());
             named.is_none_or(|key| !config.certificates.contains_key(key))
         }
-        Part::Cookie { name, attribute } if attribute.is_empty() => sessions(config, here).contains(&**name),
+        Part::Cookie { name, attribute } if attribute.is_empty() => {
+            session_cookies(config, here).contains(&**name)
+        }
         _ => false,
     }
 }
 
-/// What depends on the backend that chance gives to a rule with several.
-fn is_chance(here: Located<'_>, part: &Part) -> bool {
+/// Whether a part depends on the randomly chosen backend of a rule with several.
+fn is_random(here: Located<'_>, part: &Part) -> bool {
     let Some(Action::Forward(backends)) = here.rule.map(|rule| &rule.action) else { return false };
     let shares = backends.iter().filter(|backend| backend.weight > 0).count();
-    shares > 1 && matches!(part, Part::Status | Part::Body | Part::Seen("service"))
+    shares > 1 && matches!(part, Part::Status | Part::Body | Part::Received("service"))
 }
 
-/// The cookies whose values name endpoints.
-fn sessions<'c>(config: &'c Config, here: Located<'_>) -> BTreeSet<&'c str> {
+/// The session cookies, whose values name endpoints.
+fn session_cookies<'c>(config: &'c Config, here: Located<'_>) -> BTreeSet<&'c str> {
     let backends = match here.rule.map(|rule| &rule.action) {
         Some(Action::Forward(backends)) => backends.as_slice(),
         _ => &[],
@@ -238,8 +237,8 @@ fn sessions<'c>(config: &'c Config, here: Located<'_>) -> BTreeSet<&'c str> {
     names.collect()
 }
 
-/// Whether one side refused what the other let through because of the rate of all probes.
-fn is_limited(here: Located<'_>, found: &[Unequal]) -> bool {
+/// Whether only one side refused the probe because of a rate limit.
+fn is_limited(here: Located<'_>, found: &[PartDifference]) -> bool {
     let Some(status) = found.iter().find(|it| it.part == Part::Status) else { return false };
     let guards = here.rule.iter().flat_map(|rule| &rule.phases.guards);
     let mut limits = guards.filter_map(|guard| match guard {
@@ -253,25 +252,25 @@ fn is_limited(here: Located<'_>, found: &[Unequal]) -> bool {
     })
 }
 
-/// Errors and warnings about the object that explains a difference.
-fn said(objects: &Objects<'_>, cause: &Cause) -> Vec<String> {
+/// The errors and warnings about the object that explains a difference.
+fn related_diagnostics(objects: &Objects<'_>, cause: &Cause) -> Vec<String> {
     let Some((kind, key)) = cause.object.split_once(' ') else { return Vec::new() };
     let Some(key) = ObjectKey::parse(key) else { return Vec::new() };
-    let all = objects.said_about(kind, &key).filter(|it| it.severity != Severity::Note);
+    let all = objects.diagnostics_of(kind, &key).filter(|it| it.severity != Severity::Note);
     all.filter(|it| *it.origin.field != *cause.field)
         .map(|it| format!("{}: {}; {}", it.origin.field, it.problem, it.consequence))
         .collect()
 }
 
-/// A sentence on a side that sends most clients somewhere else, and the other side does not.
-fn led_away(plan: &Plan, findings: &Findings, target: &Target, at: usize) -> Option<String> {
+/// A note on a side that redirects most probes to another host, if the other side does not.
+fn redirect_note(plan: &Plan, findings: &Findings, target: &Target, at: usize) -> Option<String> {
     let hosts = plan.hosts();
-    let location = Part::Field("location".to_owned());
+    let location = Part::Header("location".to_owned());
     let mut away: BTreeMap<String, usize> = BTreeMap::new();
     let mut answered = 0;
     for sides in &findings.observed {
-        answered += usize::from(sides[at].of(&Part::Status).is_some());
-        let [this, other] = [at, 1 - at].map(|side| sides[side].of(&location));
+        answered += usize::from(sides[at].value_of(&Part::Status).is_some());
+        let [this, other] = [at, 1 - at].map(|side| sides[side].value_of(&location));
         let Some(host) = this.filter(|_| this != other).and_then(host_of) else { continue };
         if !hosts.contains_key(host) {
             *away.entry(host.to_owned()).or_default() += 1;
@@ -292,8 +291,8 @@ fn host_of(url: &str) -> Option<&str> {
     rest.split(['/', ':', '?']).next()
 }
 
-fn shortened(value: String) -> String {
-    match value.char_indices().nth(LONGEST_VALUE) {
+fn truncate_value(value: String) -> String {
+    match value.char_indices().nth(MAX_VALUE_CHARS) {
         Some((at, _)) => format!("{}... ({} bytes)", &value[..at], value.len()),
         None => value,
     }
@@ -306,16 +305,17 @@ mod tests {
 
     use super::*;
     use crate::address::Schemes;
-    use crate::answer::{self, Answer};
+    use crate::answer::{self, ResponseParts};
     use crate::facts::Annotated;
-    use crate::probe::{Ask, Purpose, Scheme};
+    use crate::probe::{ProbeKind, Purpose, Scheme};
 
-    /// The report on one probe, by what the two sides said to it in each round.
-    fn report_on(sides: [&[Answer]; 2]) -> Report {
+    /// The report on one probe with these responses of the two sides in each round.
+    fn report_on(sides: [&[ResponseParts]; 2]) -> Report {
         let (snapshot, translation, annotated) =
             (Snapshot::default(), Translation::default(), Annotated::default());
-        let mut plan = Plan::of(&snapshot, Schemes::Http, 10);
-        plan.probes = vec![Probe::request(Scheme::Http, &"a.test".into(), Ask::Get, "/", Purpose::Path)];
+        let mut plan = Plan::from_snapshot(&snapshot, Schemes::Http, 10);
+        plan.probes =
+            vec![Probe::request(Scheme::Http, &"a.test".into(), ProbeKind::Get, "/", Purpose::Path)];
         let observed = sides.map(|rounds| {
             let mut observed = Observed::default();
             for answer in rounds {
@@ -333,19 +333,19 @@ mod tests {
             settings: None,
         };
         let target = Target { flag: "--from", address: "a.test".parse().unwrap() };
-        Report::of(&plan, &findings, &objects, [&target, &target], &[])
+        Report::from_answers(&plan, &findings, &objects, [&target, &target], &[])
     }
 
     #[test]
-    fn a_probe_that_a_side_answers_in_one_round_only_makes_the_report_partial() {
+    fn a_response_in_only_one_round_makes_the_report_partial() {
         let answered =
-            Answer::from([(Part::Exchange, "answered".to_owned()), (Part::Status, "200".to_owned())]);
+            ResponseParts::from([(Part::Exchange, "answered".to_owned()), (Part::Status, "200".to_owned())]);
         let steady = [answered.clone(), answered.clone()];
-        for failure in ["the connection ended without an answer", answer::LATE] {
-            let flaky = [answered.clone(), answer::without(failure)];
+        for failure in ["the connection ended without a response", answer::LATE_PREFIX] {
+            let flaky = [answered.clone(), answer::failure_parts(failure)];
             for sides in [[&steady, &flaky], [&flaky, &steady]] {
                 let report = report_on(sides.map(|side| &side[..]));
-                let Counts { compared, identical, unanswered, .. } = report.probes;
+                let ProbeCounts { compared, identical, unanswered, .. } = report.probes;
                 assert_eq!((compared, identical, unanswered), (0, 0, 1), "{failure}");
                 assert!(report.partial.unwrap().contains("GET http://a.test/"), "{failure}");
             }
@@ -354,18 +354,18 @@ mod tests {
         assert_eq!((report.probes.identical, report.partial), (1, None));
     }
 
-    fn other(part: Part) -> Unequal {
-        Unequal { part, from: Some("1".to_owned()), to: None }
+    fn other(part: Part) -> PartDifference {
+        PartDifference { part, from: Some("1".to_owned()), to: None }
     }
 
     #[test]
     fn another_status_is_one_difference_and_names_what_differs_with_it() {
-        let found = vec![other(Part::Status), other(Part::Field("location".to_owned())), other(Part::Body)];
-        let gathered = gathered(found);
-        assert_eq!(gathered.len(), 1);
-        assert_eq!(gathered[0].0.part, Part::Status);
-        assert_eq!(gathered[0].1, [Part::Field("location".to_owned()), Part::Body]);
-        let apart = super::gathered(vec![other(Part::Body), other(Part::Seen("path"))]);
+        let found = vec![other(Part::Status), other(Part::Header("location".to_owned())), other(Part::Body)];
+        let grouped = group_differences(found);
+        assert_eq!(grouped.len(), 1);
+        assert_eq!(grouped[0].0.part, Part::Status);
+        assert_eq!(grouped[0].1, [Part::Header("location".to_owned()), Part::Body]);
+        let apart = group_differences(vec![other(Part::Body), other(Part::Received("path"))]);
         assert_eq!(apart.len(), 2);
     }
 
@@ -373,7 +373,7 @@ mod tests {
     fn hosts_of_locations_and_long_values() {
         assert_eq!(host_of("https://a.test:8443/x"), Some("a.test"));
         assert_eq!(host_of("/x"), None);
-        assert_eq!(shortened("é".repeat(241)), format!("{}... (482 bytes)", "é".repeat(240)));
-        assert_eq!(shortened("short".to_owned()), "short");
+        assert_eq!(truncate_value("é".repeat(241)), format!("{}... (482 bytes)", "é".repeat(240)));
+        assert_eq!(truncate_value("short".to_owned()), "short");
     }
 }

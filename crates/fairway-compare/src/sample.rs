@@ -1,33 +1,33 @@
-//! Texts that a pattern or a condition describes, and paths as requests write them. A sample is a guess: whether it fits, the
-//! controllers say.
+//! Generates sample texts that match a pattern or condition, and paths in the form of requests. A sample is a guess: the
+//! controllers decide whether it matches.
 
 use fairway_model::{PathForm, PathMatch, TextMatch};
 use regex_syntax::ParserBuilder;
 use regex_syntax::hir::{Class, Hir, HirKind};
 
-/// What is added to a path or asked for where nothing is known to be.
-pub(crate) const NOWHERE: &str = "fairway-compare";
+/// The name for paths, hosts and values that should not exist.
+pub(crate) const UNKNOWN_NAME: &str = "fairway-compare";
 
-/// The longest sample of a pattern; what would be longer is cut.
-const LONGEST: usize = 512;
+/// Maximum size of a pattern's sample; longer ones are truncated.
+const MAX_SAMPLE_BYTES: usize = 512;
 
-/// Paths that lie on both sides of the end of a condition, in the form of requests. The first one fits it.
+/// Paths on both sides of the boundary of a condition, in the form of requests. The first one matches.
 pub(crate) fn paths(of: &PathMatch, form: PathForm) -> Vec<String> {
     let mut found: Vec<String> = match of {
         PathMatch::Exact(path) => vec![path.to_string(), with_slash(path)],
-        PathMatch::Prefix(path) if **path == *"/" => vec!["/".to_owned(), format!("/{NOWHERE}")],
+        PathMatch::Prefix(path) if **path == *"/" => vec!["/".to_owned(), format!("/{UNKNOWN_NAME}")],
         PathMatch::Prefix(path) if path.ends_with('/') => {
-            vec![path.to_string(), path.trim_end_matches('/').to_owned(), format!("{path}{NOWHERE}")]
+            vec![path.to_string(), path.trim_end_matches('/').to_owned(), format!("{path}{UNKNOWN_NAME}")]
         }
         PathMatch::Prefix(path) => {
             vec![
                 path.to_string(),
                 format!("{path}/"),
-                format!("{path}/{NOWHERE}"),
-                format!("{path}-{NOWHERE}"),
+                format!("{path}/{UNKNOWN_NAME}"),
+                format!("{path}-{UNKNOWN_NAME}"),
             ]
         }
-        PathMatch::Regex { pattern, .. } => [Amount::Most, Amount::Least]
+        PathMatch::Regex { pattern, .. } => [OptionalText::Most, OptionalText::Least]
             .into_iter()
             .map(|amount| rooted(pattern_sample(pattern, amount)))
             .collect(),
@@ -42,15 +42,15 @@ pub(crate) fn paths(of: &PathMatch, form: PathForm) -> Vec<String> {
     encoded
 }
 
-/// A value that a condition describes.
+/// A value that matches a condition.
 pub(crate) fn value(of: &TextMatch) -> String {
     match of {
         TextMatch::Exact(text) => text.to_string(),
-        TextMatch::Regex(pattern) => pattern_sample(pattern, Amount::Least),
+        TextMatch::Regex(pattern) => pattern_sample(pattern, OptionalText::Least),
     }
 }
 
-/// A part of a query, percent-encoded.
+/// Percent-encodes a part of a query.
 pub(crate) fn query_part(text: &str) -> String {
     percent_encoded(text, |byte| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte))
 }
@@ -66,12 +66,12 @@ fn rooted(path: String) -> String {
     if path.starts_with('/') { path } else { format!("/{path}") }
 }
 
-/// RFC 3986 §3.3: what a path has as it is.
+/// Percent-encodes a path, except for the characters that RFC 3986 §3.3 allows.
 fn encoded_path(path: &str, form: PathForm) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/".contains(&byte);
     match form {
         PathForm::Decoded => percent_encoded(path, plain),
-        // Escapes are part of what the rule says.
+        // The path of the rule already contains escapes.
         PathForm::Normalised => percent_encoded(path, |byte| plain(byte) || byte == b'%'),
     }
 }
@@ -88,17 +88,17 @@ fn percent_encoded(text: &str, plain: impl Fn(u8) -> bool) -> String {
     encoded
 }
 
-/// How much of what may be left out is there.
+/// How much optional text a sample contains.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Amount {
-    /// Everything, once.
+enum OptionalText {
+    /// All optional text, once.
     Most,
-    /// Nothing.
+    /// No optional text.
     Least,
 }
 
-/// A text that a pattern describes; of one that cannot be read, the text before its first sign.
-fn pattern_sample(pattern: &str, amount: Amount) -> String {
+/// A text that matches a pattern. For a pattern that cannot be parsed, the text before its first operator.
+fn pattern_sample(pattern: &str, amount: OptionalText) -> String {
     let parsed = ParserBuilder::new().unicode(false).utf8(false).build().parse(pattern);
     let mut sample = String::new();
     match parsed {
@@ -109,16 +109,16 @@ fn pattern_sample(pattern: &str, amount: Amount) -> String {
     sample
 }
 
-fn append(hir: &Hir, amount: Amount, out: &mut String) {
-    if out.len() > LONGEST {
+fn append(hir: &Hir, amount: OptionalText, out: &mut String) {
+    if out.len() > MAX_SAMPLE_BYTES {
         return;
     }
     match hir.kind() {
         HirKind::Empty | HirKind::Look(_) => {}
         HirKind::Literal(literal) => out.push_str(&String::from_utf8_lossy(&literal.0)),
-        HirKind::Class(class) => out.extend(member(class)),
+        HirKind::Class(class) => out.extend(class_char(class)),
         HirKind::Repetition(repetition) => {
-            let wanted = if amount == Amount::Most { 1 } else { 0 };
+            let wanted = if amount == OptionalText::Most { 1 } else { 0 };
             let most = repetition.max.unwrap_or(u32::MAX);
             for _ in 0..repetition.min.max(wanted).min(most).min(64) {
                 append(&repetition.sub, amount, out);
@@ -134,8 +134,8 @@ fn append(hir: &Hir, amount: Amount, out: &mut String) {
     }
 }
 
-/// A letter if the class has one, else its first printable character.
-fn member(class: &Class) -> Option<char> {
+/// A letter of the class, otherwise its first printable character.
+fn class_char(class: &Class) -> Option<char> {
     let has = |wanted: char| match class {
         Class::Unicode(class) => {
             class.ranges().iter().any(|range| (range.start()..=range.end()).contains(&wanted))
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_lie_on_both_sides_of_the_end_of_a_path_type() {
+    fn paths_lie_on_both_sides_of_the_boundary_of_a_path_type() {
         let found = |of: PathMatch| paths(&of, PathForm::Normalised);
         assert_eq!(found(PathMatch::Exact("/a".into())), ["/a", "/a/"]);
         assert_eq!(found(PathMatch::Exact("/a/".into())), ["/a/", "/a"]);
@@ -165,21 +165,22 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_gives_texts_that_it_describes() {
+    fn samples_match_their_pattern() {
         for (pattern, most, least) in [
             ("/api(/|$)(.*)", "/api/x", "/api/"),
             ("/v[0-9]+/(users|carts)", "/v1/users", "/v1/users"),
             (r"/a\.b/?", "/a.b/", "/a.b"),
             ("/a(?=b)", "/a", "/a"),
         ] {
-            let found = [Amount::Most, Amount::Least].map(|amount| pattern_sample(pattern, amount));
+            let found =
+                [OptionalText::Most, OptionalText::Least].map(|amount| pattern_sample(pattern, amount));
             assert_eq!(found, [most, least], "{pattern}");
         }
         assert_eq!(value(&TextMatch::Regex(".*(?:^(de|fr)).*".into())), "de");
     }
 
     #[test]
-    fn paths_are_written_as_requests_write_them() {
+    fn paths_are_percent_encoded() {
         assert_eq!(encoded_path("/a b%/ü", PathForm::Decoded), "/a%20b%25/%C3%BC");
         assert_eq!(encoded_path("/a%2Fb", PathForm::Normalised), "/a%2Fb");
         assert_eq!(query_part("a b&c"), "a%20b%26c");

@@ -1,5 +1,5 @@
-//! Sends the probes of a plan to both sides at the same time: each twice, and those that differ a few times more, so that what
-//! changes by itself is known. Explains nothing.
+//! Sends the probes of a plan to both sides at the same time: each twice, and those that differ a few more times to find parts that
+//! change by themselves.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,69 +9,69 @@ use futures_util::future::join_all;
 use rustls::RootCertStore;
 use tokio::time::{Instant, sleep_until};
 
-use crate::answer::{self, Answer};
-use crate::observed::{Observed, unequal};
+use crate::answer::{self, ResponseParts};
+use crate::observed::{Observed, differing_parts};
 use crate::plan::Plan;
 use crate::probe::Probe;
-use crate::side::{Manner, Open, Side, Target, Unusable};
+use crate::side::{OpenConnections, Side, SideOptions, Target, Unusable};
 use crate::stop::Stop;
 
-/// Probes of a host that share a connection.
-const GROUP: usize = 50;
-/// Probes between a first round and the second: if it is stopped, those before it are complete.
-const BATCH: usize = 1000;
-/// So many probes of a host in a row without an answer in time, and the others are not asked in this round.
-const LATE_OF_HOST: u32 = 3;
-/// Further rounds for probes that differ.
-const CONFIRMATIONS: usize = 4;
-/// So many probes that differ get further rounds.
-const MOST_CONFIRMED: usize = 1000;
+/// Maximum number of probes that share a connection.
+const MAX_GROUP_PROBES: usize = 50;
+/// Number of probes between their first and second round. If the comparison stops, earlier batches are complete.
+const BATCH_PROBES: usize = 1000;
+/// Number of consecutive late probes of a host after which its other probes are skipped in this round.
+const MAX_LATE_PER_HOST: u32 = 3;
+/// Number of additional rounds for probes that differ.
+const CONFIRMATION_ROUNDS: usize = 4;
+/// Maximum number of differing probes that get additional rounds.
+const MAX_CONFIRMED_PROBES: usize = 1000;
 
-/// How fast and how patiently.
+/// Rate, timeout and connections of a comparison.
 #[derive(Clone, Debug)]
 pub struct Pacing {
     /// Probes per second and side.
     pub rate: u32,
-    /// For each step of a probe.
-    pub patience: Duration,
-    /// From the beginning of a round to that of the next with the same probes. With more than a second, what shows the time
-    /// changes between them.
+    /// Timeout for each step of a probe.
+    pub step_timeout: Duration,
+    /// Minimum time between the starts of two rounds with the same probes. With more than a second, parts that contain the
+    /// time change between them.
     pub pause: Duration,
     /// Connections per side.
     pub connections: usize,
 }
 
-/// How far it is.
+/// The progress of a comparison.
 #[derive(Debug, Default)]
 pub struct Progress {
     sent: AtomicUsize,
     planned: AtomicUsize,
 }
 
-/// What was seen.
+/// The results of a comparison.
 #[derive(Debug)]
 pub struct Findings {
-    /// By probe of the plan, both sides.
+    /// The responses of both sides to each probe of the plan.
     pub(crate) observed: Vec<[Observed; 2]>,
     /// Why it ended early.
     pub(crate) partial: Option<String>,
-    /// What is worth knowing of a side.
+    /// Remarks on the sides.
     pub(crate) notes: Vec<String>,
 }
 
 impl Progress {
-    /// Probes sent, and probes to send, to both sides together. The second number grows when differences are asked for again.
+    /// Numbers of sent and planned probes, for both sides together. The planned number grows when differing probes are repeated.
     #[must_use]
-    pub fn now(&self) -> (usize, usize) {
+    pub fn counts(&self) -> (usize, usize) {
         (self.sent.load(Ordering::Relaxed), self.planned.load(Ordering::Relaxed))
     }
 }
 
-/// Asks both sides everything that is planned.
+/// Sends all planned probes to both sides.
 ///
 /// # Errors
-/// A side does not answer at all, or speaks something else.
-pub async fn ask(
+/// A side does not respond at all, or speaks another protocol.
+pub async fn send_probes(
     plan: &Plan,
     targets: [&Target; 2],
     pacing: &Pacing,
@@ -79,9 +79,10 @@ pub async fn ask(
     progress: &Progress,
     stop: &Stop,
 ) -> Result<Findings, Unusable> {
-    let manner = Manner { rate: pacing.rate, patience: pacing.patience, roots, stop: stop.clone() };
+    let side_options =
+        SideOptions { rate: pacing.rate, step_timeout: pacing.step_timeout, roots, stop: stop.clone() };
     let host = plan.first_host().unwrap_or_else(|| "localhost".into());
-    let open = |target| Side::open(target, &host, plan.schemes, &manner);
+    let open = |target| Side::open(target, &host, plan.schemes, &side_options);
     let (from, to) = tokio::join!(open(targets[0]), open(targets[1]));
     let mut session = Session {
         sides: [from?, to?],
@@ -99,10 +100,10 @@ pub async fn ask(
     }
     session.confirm(stop).await;
     let notes = session.sides.iter().filter_map(Side::untrusted).collect();
-    Ok(Findings { observed: session.observed, partial: stop.why().map(str::to_owned), notes })
+    Ok(Findings { observed: session.observed, partial: stop.reason().map(str::to_owned), notes })
 }
 
-/// Probes that one connection asks one after the other.
+/// Probes that are sent one after the other on one connection.
 type Group = Vec<usize>;
 
 struct Session<'p> {
@@ -116,13 +117,14 @@ struct Session<'p> {
 }
 
 impl Session<'_> {
-    /// One round with these probes, on both sides, no earlier than a pause after the last one began.
+    /// Sends these probes to both sides, at least a pause after the start of the previous round.
     async fn round(&mut self, batch: &[Group]) {
-        if self.sides[0].goes_on() {
+        if self.sides[0].may_continue() {
             sleep_until(self.next_round).await;
         }
         self.next_round = Instant::now() + self.pause;
-        let (from, to) = tokio::join!(self.asked(&self.sides[0], batch), self.asked(&self.sides[1], batch));
+        let (from, to) =
+            tokio::join!(self.ask_side(&self.sides[0], batch), self.ask_side(&self.sides[1], batch));
         for (at, answers) in [from, to].into_iter().enumerate() {
             for (probe, answer) in answers {
                 self.observed[probe][at].add(answer);
@@ -130,17 +132,19 @@ impl Session<'_> {
         }
     }
 
-    async fn asked(&self, side: &Side, batch: &[Group]) -> Vec<(usize, Answer)> {
+    async fn ask_side(&self, side: &Side, batch: &[Group]) -> Vec<(usize, ResponseParts)> {
         let (next, found) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
         let worker = || async {
-            let mut open = Open::default();
+            let mut open = OpenConnections::default();
             while let Some(group) = batch.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let mut late = 0;
                 for probe in group {
-                    let answer = if late >= LATE_OF_HOST {
-                        answer::without(answer::NOT_ASKED)
+                    let answer = if late >= MAX_LATE_PER_HOST {
+                        answer::failure_parts(answer::NOT_SENT)
                     } else {
-                        let Some(outcome) = side.ask(&mut open, &self.probes[*probe]).await else { return };
+                        let Some(outcome) = side.send_probe(&mut open, &self.probes[*probe]).await else {
+                            return;
+                        };
                         late = if outcome.is_late { late + 1 } else { 0 };
                         outcome.answer
                     };
@@ -153,17 +157,17 @@ impl Session<'_> {
         found.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks again what differs: chance and what passes do not differ each time.
+    /// Repeats the probes that differ, to exclude random and temporary differences.
     async fn confirm(&mut self, stop: &Stop) {
-        for round in 0..CONFIRMATIONS {
+        for round in 0..CONFIRMATION_ROUNDS {
             let differing = self.observed.iter().enumerate().filter(|(_, [from, to])| {
-                from.is_complete() && to.is_complete() && !unequal(from, to).is_empty()
+                from.is_complete() && to.is_complete() && !differing_parts(from, to).is_empty()
             });
-            let mut again: Vec<usize> = differing.map(|(at, _)| at).take(MOST_CONFIRMED).collect();
-            if again.is_empty() || stop.why().is_some() {
+            let mut again: Vec<usize> = differing.map(|(at, _)| at).take(MAX_CONFIRMED_PROBES).collect();
+            if again.is_empty() || stop.reason().is_some() {
                 return;
             }
-            // In another order, so that other endpoints of a backend have their turn.
+            // Change the order, so that other endpoints of a backend are selected.
             let length = again.len();
             again.rotate_left((round + 1) % length);
             self.progress.planned.fetch_add(2 * again.len(), Ordering::Relaxed);
@@ -173,12 +177,12 @@ impl Session<'_> {
     }
 }
 
-/// Groups of probes with the same host, in batches.
+/// Divides the probes into batches of groups with the same host.
 fn batches(probes: &[Probe]) -> Vec<Vec<Group>> {
     let mut batches: Vec<Vec<Group>> = Vec::new();
-    let mut size = BATCH;
+    let mut size = BATCH_PROBES;
     for group in groups(0..probes.len(), probes) {
-        if size >= BATCH {
+        if size >= BATCH_PROBES {
             batches.push(Vec::new());
             size = 0;
         }
@@ -194,7 +198,9 @@ fn groups(probes: impl Iterator<Item = usize>, all: &[Probe]) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for probe in probes {
         match groups.last_mut() {
-            Some(group) if group.len() < GROUP && all[group[0]].host == all[probe].host => group.push(probe),
+            Some(group) if group.len() < MAX_GROUP_PROBES && all[group[0]].host == all[probe].host => {
+                group.push(probe);
+            }
             _ => groups.push(vec![probe]),
         }
     }
@@ -204,30 +210,34 @@ fn groups(probes: impl Iterator<Item = usize>, all: &[Probe]) -> Vec<Group> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::probe::{Ask, Purpose, Scheme};
+    use crate::probe::{ProbeKind, Purpose, Scheme};
 
     fn probes(hosts: &[(&str, usize)]) -> Vec<Probe> {
         let of = |host: &str, number: usize| {
-            Probe::request(Scheme::Http, &host.into(), Ask::Get, &format!("/{number}"), Purpose::Path)
+            Probe::request(Scheme::Http, &host.into(), ProbeKind::Get, &format!("/{number}"), Purpose::Path)
         };
         hosts.iter().flat_map(|(host, count)| (0..*count).map(move |number| of(host, number))).collect()
     }
 
     #[test]
-    fn a_host_shares_connections_and_a_large_one_is_cut() {
-        let all = probes(&[("a.test", 3), ("b.test", GROUP + 1), ("a.test", 1)]);
+    fn probes_of_a_host_share_connections_up_to_the_group_size() {
+        let all = probes(&[("a.test", 3), ("b.test", MAX_GROUP_PROBES + 1), ("a.test", 1)]);
         let sizes: Vec<_> = groups(0..all.len(), &all).iter().map(Vec::len).collect();
-        assert_eq!(sizes, [3, GROUP, 1, 1]);
+        assert_eq!(sizes, [3, MAX_GROUP_PROBES, 1, 1]);
     }
 
     #[test]
-    fn batches_hold_every_probe_once_and_are_no_larger_than_a_group_more() {
-        let all = probes(&[("a.test", 2 * BATCH), ("b.test", 7)]);
+    fn batches_contain_every_probe_once_and_exceed_their_size_by_at_most_a_group() {
+        let all = probes(&[("a.test", 2 * BATCH_PROBES), ("b.test", 7)]);
         let batches = batches(&all);
         assert_eq!(batches.len(), 3);
         let mut seen: Vec<_> = batches.iter().flatten().flatten().copied().collect();
         seen.sort_unstable();
         assert_eq!(seen, (0..all.len()).collect::<Vec<_>>());
-        assert!(batches.iter().all(|batch| batch.iter().map(Vec::len).sum::<usize>() < BATCH + GROUP));
+        assert!(
+            batches
+                .iter()
+                .all(|batch| batch.iter().map(Vec::len).sum::<usize>() < BATCH_PROBES + MAX_GROUP_PROBES)
+        );
     }
 }

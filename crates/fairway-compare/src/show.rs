@@ -1,36 +1,36 @@
-//! A plan and a report for people: as text, and a report as one HTML page that needs nothing else.
+//! Prints a plan as text, and a report as text or as a self-contained HTML page.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
-use fairway_migrate::{STYLE, escaped};
+use fairway_migrate::{PAGE_STYLE, escape_html};
 
 use crate::explain::Cause;
 use crate::plan::Plan;
-use crate::probe::MARK;
+use crate::probe::PROBE_HEADER;
 use crate::report::{Difference, Report};
 use crate::session::Pacing;
 use crate::side::Target;
 
-/// Examples of each difference with the same cause.
+/// Number of examples per difference and cause.
 const EXAMPLES: usize = 3;
-/// Hosts that the plan names.
-const HOSTS: usize = 20;
+/// Number of hosts that a plan lists.
+const MAX_LISTED_HOSTS: usize = 20;
 
-/// Columns here hold text.
-const LEFT: &str = "th:not(:first-child){text-align:left}";
+/// Left-aligns the columns, which contain text.
+const LEFT_ALIGNED_STYLE: &str = "th:not(:first-child){text-align:left}";
 
-/// What would be sent.
+/// Writes what would be sent.
 ///
 /// # Errors
-/// Those of `out`.
-pub fn intention(
+/// Writing to `out` fails.
+pub fn write_plan(
     out: &mut impl Write,
     plan: &Plan,
     targets: [&Target; 2],
     pacing: &Pacing,
 ) -> io::Result<()> {
-    let kinds = plan.kinds().into_iter().map(|(ask, count)| match ask.method() {
+    let kinds = plan.kinds().into_iter().map(|(kind, count)| match kind.method() {
         Some(method) => format!("{count} {method}"),
         None => format!("{count} TLS handshakes"),
     });
@@ -42,31 +42,31 @@ pub fn intention(
     writeln!(
         out,
         "Each is sent twice, and those that differ up to four times more, at {} per second and side with at most {} connections: \
-         about {seconds} s. Requests have no body and the field {}: {}. Redirects are not followed.",
-        pacing.rate, pacing.connections, MARK.0, MARK.1
+         about {seconds} s. Requests have no body and the header {}: {}. Redirects are not followed.",
+        pacing.rate, pacing.connections, PROBE_HEADER.0, PROBE_HEADER.1
     )?;
     let hosts = plan.hosts();
     writeln!(out, "Hosts:")?;
-    for (host, count) in hosts.iter().take(HOSTS) {
+    for (host, count) in hosts.iter().take(MAX_LISTED_HOSTS) {
         writeln!(out, "  {host}: {count}")?;
     }
-    if hosts.len() > HOSTS {
-        writeln!(out, "  and {} more", hosts.len() - HOSTS)?;
+    if hosts.len() > MAX_LISTED_HOSTS {
+        writeln!(out, "  and {} more", hosts.len() - MAX_LISTED_HOSTS)?;
     }
     for skipped in &plan.skipped {
-        writeln!(out, "Not asked: {} {}", skipped.count, skipped.why)?;
+        writeln!(out, "Not sent: {} {}", skipped.count, skipped.why)?;
     }
     Ok(())
 }
 
-/// Differences of the same kind, for the same reason.
+/// Differences of the same kind and for the same reason.
 struct Group<'r> {
-    /// The causes; they name different objects.
+    /// The causes, which name different objects.
     causes: BTreeSet<&'r Cause>,
     all: Vec<&'r Difference>,
 }
 
-/// What differs, by its cause: those with the most probes first. Objects with the same differences are one group.
+/// Groups the differences by cause, those with the most probes first. Objects with the same differences form one group.
 fn groups(report: &Report) -> Vec<Group<'_>> {
     let mut by_cause: BTreeMap<&Cause, Vec<&Difference>> = BTreeMap::new();
     for difference in &report.differences {
@@ -86,7 +86,7 @@ fn groups(report: &Report) -> Vec<Group<'_>> {
 }
 
 impl<'r> Group<'r> {
-    /// By what differs and how, the probes.
+    /// The probes of each kind of difference.
     fn cases(&self) -> Vec<(String, Vec<&'r Difference>)> {
         let mut cases: BTreeMap<String, Vec<&Difference>> = BTreeMap::new();
         for difference in &self.all {
@@ -95,7 +95,7 @@ impl<'r> Group<'r> {
         cases.into_iter().collect()
     }
 
-    fn said(&self) -> BTreeSet<&'r str> {
+    fn diagnostics(&self) -> BTreeSet<&'r str> {
         self.all.iter().flat_map(|difference| &difference.said).map(String::as_str).collect()
     }
 
@@ -125,14 +125,14 @@ fn case(difference: &Difference) -> String {
         Some("") => "empty".to_owned(),
         Some(value) => value.to_owned(),
     };
-    let also = if difference.also.is_empty() { "" } else { " (and other parts of the answer)" };
+    let also = if difference.also.is_empty() { "" } else { " (and other parts of the response)" };
     format!("{}: {} -> {}{also}", difference.part, value(&difference.from), value(&difference.to))
 }
 
-/// One sentence.
+/// The totals as one sentence.
 fn summary(report: &Report) -> String {
     let counts = &report.probes;
-    let mut text = format!("{} of {} probes got identical answers", counts.identical, counts.compared);
+    let mut text = format!("{} of {} probes got identical responses", counts.identical, counts.compared);
     if counts.different > 0 {
         let causes = groups(report).len();
         let noun = if causes == 1 { "cause" } else { "causes" };
@@ -141,7 +141,7 @@ fn summary(report: &Report) -> String {
     text
 }
 
-/// What a reader must know before the rest.
+/// Warnings that come before the differences.
 fn warnings(report: &Report) -> Vec<String> {
     let mut all = Vec::new();
     if let Some(why) = &report.partial {
@@ -160,9 +160,8 @@ fn warnings(report: &Report) -> Vec<String> {
 
 fn left_out(report: &Report) -> Option<String> {
     let parts: Vec<_> = report.left_out.iter().map(|(part, count)| format!("{part} ({count})")).collect();
-    (!parts.is_empty()).then(|| {
-        format!("left out, because it changes by itself or is made anew each time: {}", parts.join(", "))
-    })
+    (!parts.is_empty())
+        .then(|| format!("excluded because it changes on its own or is random: {}", parts.join(", ")))
 }
 
 fn examples(all: &[&Difference]) -> String {
@@ -178,10 +177,10 @@ fn examples(all: &[&Difference]) -> String {
     }
 }
 
-/// Text for a terminal.
+/// Writes the report as text for a terminal.
 ///
 /// # Errors
-/// Those of `out`.
+/// Writing to `out` fails.
 pub fn text(out: &mut impl Write, report: &Report) -> io::Result<()> {
     for warning in warnings(report) {
         writeln!(out, "{warning}")?;
@@ -192,47 +191,47 @@ pub fn text(out: &mut impl Write, report: &Report) -> io::Result<()> {
         for (case, all) in group.cases() {
             writeln!(out, "  {case}\n    {}", examples(&all))?;
         }
-        for said in group.said() {
-            writeln!(out, "  see also {said}")?;
+        for diagnostic in group.diagnostics() {
+            writeln!(out, "  see also {diagnostic}")?;
         }
     }
     if let Some(left_out) = left_out(report) {
         writeln!(out, "{left_out}")?;
     }
     for skipped in &report.skipped {
-        writeln!(out, "not asked: {} {}", skipped.count, skipped.why)?;
+        writeln!(out, "not sent: {} {}", skipped.count, skipped.why)?;
     }
     writeln!(out, "{} ({} -> {})", summary(report), report.from, report.to)
 }
 
-/// One page.
+/// Writes the report as one HTML page.
 ///
 /// # Errors
-/// Those of `out`.
+/// Writing to `out` fails.
 pub fn html(out: &mut impl Write, report: &Report) -> io::Result<()> {
     let title = format!("{} compared with {}", report.to, report.from);
     writeln!(out, "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">")?;
     writeln!(out, "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">")?;
     writeln!(
         out,
-        "<title>{}</title>\n<style>{STYLE}{LEFT}</style>\n<h1>{}</h1>",
-        escaped(&title),
-        escaped(&title)
+        "<title>{}</title>\n<style>{PAGE_STYLE}{LEFT_ALIGNED_STYLE}</style>\n<h1>{}</h1>",
+        escape_html(&title),
+        escape_html(&title)
     )?;
-    writeln!(out, "<p>{}.</p>", escaped(&summary(report)))?;
+    writeln!(out, "<p>{}.</p>", escape_html(&summary(report)))?;
     for warning in warnings(report) {
-        writeln!(out, "<p><strong>{}</strong></p>", escaped(&warning))?;
+        writeln!(out, "<p><strong>{}</strong></p>", escape_html(&warning))?;
     }
     for group in groups(report) {
         html_group(out, report, &group)?;
     }
     if let Some(left_out) = left_out(report) {
-        writeln!(out, "<p>{}.</p>", escaped(&left_out))?;
+        writeln!(out, "<p>{}.</p>", escape_html(&left_out))?;
     }
     if !report.skipped.is_empty() {
-        writeln!(out, "<h2>Not asked</h2>\n<ul>")?;
+        writeln!(out, "<h2>Not sent</h2>\n<ul>")?;
         for skipped in &report.skipped {
-            writeln!(out, "<li>{} {}", skipped.count, escaped(&skipped.why))?;
+            writeln!(out, "<li>{} {}", skipped.count, escape_html(&skipped.why))?;
         }
         writeln!(out, "</ul>")?;
     }
@@ -245,26 +244,26 @@ fn html_group(out: &mut impl Write, report: &Report, group: &Group<'_>) -> io::R
     writeln!(
         out,
         "<details open><summary><span class=\"v differs\">{count}</span> <code>{}</code>{changed}</summary>\n<p>{}.</p>",
-        escaped(&group.place()),
-        escaped(group.why())
+        escape_html(&group.place()),
+        escape_html(group.why())
     )?;
-    let (from, to) = (escaped(&report.from), escaped(&report.to));
+    let (from, to) = (escape_html(&report.from), escape_html(&report.to));
     writeln!(out, "<div class=\"w\"><table>\n<tr><th>part<th>{from}<th>{to}<th>probes")?;
     for (_, all) in group.cases() {
         let Some(one) = all.first() else { continue };
-        let value = |value: &Option<String>| value.as_deref().map_or("none".to_owned(), escaped);
+        let value = |value: &Option<String>| value.as_deref().map_or("none".to_owned(), escape_html);
         writeln!(
             out,
             "<tr><td>{}<td><code>{}</code><td><code>{}</code><td>{}",
-            escaped(&one.part.to_string()),
+            escape_html(&one.part.to_string()),
             value(&one.from),
             value(&one.to),
-            escaped(&examples(&all))
+            escape_html(&examples(&all))
         )?;
     }
     writeln!(out, "</table></div>")?;
-    for said in group.said() {
-        writeln!(out, "<p>See also <code>{}</code></p>", escaped(said))?;
+    for diagnostic in group.diagnostics() {
+        writeln!(out, "<p>See also <code>{}</code></p>", escape_html(diagnostic))?;
     }
     writeln!(out, "</details>")
 }
@@ -273,13 +272,13 @@ fn html_group(out: &mut impl Write, report: &Report, group: &Group<'_>) -> io::R
 mod tests {
     use super::*;
     use crate::answer::Part;
-    use crate::probe::{Ask, Probe, Purpose, Scheme};
-    use crate::report::Counts;
+    use crate::probe::{Probe, ProbeKind, Purpose, Scheme};
+    use crate::report::ProbeCounts;
 
     fn difference(path: &str) -> Difference {
         let host = "a<b>.test".into();
         Difference {
-            probe: Probe::request(Scheme::Http, &host, Ask::Get, path, Purpose::Path),
+            probe: Probe::request(Scheme::Http, &host, ProbeKind::Get, path, Purpose::Path),
             part: Part::Status,
             from: Some("200".to_owned()),
             to: None,
@@ -299,7 +298,7 @@ mod tests {
             from: "one".to_owned(),
             to: "two".to_owned(),
             partial: Some("interrupted".to_owned()),
-            probes: Counts { planned: 9, compared: 8, identical: 3, different: 5, unanswered: 0 },
+            probes: ProbeCounts { planned: 9, compared: 8, identical: 3, different: 5, unanswered: 0 },
             differences: ["/1", "/2", "/3", "/4", "/5"].map(difference).into(),
             left_out: [("body".to_owned(), 2)].into(),
             changed: vec!["Ingress a/web".to_owned()],
@@ -318,16 +317,16 @@ mod tests {
              changed while comparing: Ingress a/web\n\
              Ingress a/web spec.rules[0] (it changed while comparing)\n  \
              because of <this>\n  \
-             status: 200 -> none (and other parts of the answer)\n    \
+             status: 200 -> none (and other parts of the response)\n    \
              GET http://a<b>.test/1; GET http://a<b>.test/2; GET http://a<b>.test/3; and 2 more\n  \
              see also warned\n\
-             left out, because it changes by itself or is made anew each time: body (2)\n\
-             3 of 8 probes got identical answers; 5 differ, with 1 cause (one -> two)\n"
+             excluded because it changes on its own or is random: body (2)\n\
+             3 of 8 probes got identical responses; 5 differ, with 1 cause (one -> two)\n"
         );
     }
 
     #[test]
-    fn the_page_escapes_what_objects_and_answers_say() {
+    fn the_page_escapes_text_of_objects_and_responses() {
         let mut out = Vec::new();
         html(&mut out, &report()).unwrap();
         let page = String::from_utf8(out).unwrap();

@@ -1,4 +1,4 @@
-//! One of the two controllers: how it is reached, how fast it is asked, and when it is given up. Compares nothing.
+//! One of the two controllers: its connections, the rate of the probes, and when to give up.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,161 +12,162 @@ use rustls_pki_types::pem::PemObject;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::address::{Address, Schemes};
-use crate::answer::{self, Answer};
-use crate::client::{self, Connection, Dialer, Failure, Shown};
-use crate::probe::{Ask, Probe, Purpose, Scheme};
+use crate::answer::{self, ResponseParts};
+use crate::client::{self, Connection, Dialer, Failure, PresentedCertificate};
+use crate::probe::{Probe, ProbeKind, Purpose, Scheme};
 use crate::stop::Stop;
 
-/// So many probes in a row without an answer in time, and a controller is given up, if a host that answered at first does not, too.
-const MOST_LATE: u32 = 10;
+/// Number of consecutive late probes after which a controller is given up, if a probe that was answered at first is late too.
+const MAX_LATE_PROBES: u32 = 10;
 
-/// A controller as the command line names it.
+/// A controller from the command line.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// The flag, for messages.
     pub flag: &'static str,
-    /// Where it is.
+    /// The address.
     pub address: Address,
 }
 
-/// A controller that cannot be compared with.
+/// Why a controller cannot be compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unusable(String);
 
-/// A controller that answered once.
+/// A controller that has responded.
 pub(crate) struct Side {
     target: Target,
     addresses: BTreeMap<Scheme, SocketAddr>,
-    /// Something that was answered at first.
-    answered: Option<Probe>,
+    /// A probe that was answered at first.
+    first_probe: Option<Probe>,
     dialer: Dialer,
-    patience: Duration,
+    step_timeout: Duration,
     pace: Pace,
     late: Mutex<u32>,
-    /// Names with a certificate that clients do not trust, and why.
+    /// Hosts with an untrusted certificate, and why it is not trusted.
     untrusted: Mutex<BTreeMap<Arc<str>, String>>,
     stop: Stop,
 }
 
-/// What became of a probe.
-pub(crate) struct Outcome {
-    pub(crate) answer: Answer,
-    /// Whether there was no answer in time.
+/// The outcome of a probe.
+pub(crate) struct ProbeOutcome {
+    pub(crate) answer: ResponseParts,
+    /// Whether there was no response in time.
     pub(crate) is_late: bool,
 }
 
-/// How a side is asked.
+/// The options for a side.
 #[derive(Clone, Debug)]
-pub(crate) struct Manner {
+pub(crate) struct SideOptions {
     pub(crate) rate: u32,
-    pub(crate) patience: Duration,
+    pub(crate) step_timeout: Duration,
     pub(crate) roots: Arc<RootCertStore>,
     pub(crate) stop: Stop,
 }
 
 /// Connections of one worker.
 #[derive(Default)]
-pub(crate) struct Open {
+pub(crate) struct OpenConnections {
     plain: Option<Connection>,
     secure: Option<(Arc<str>, Connection)>,
 }
 
 impl Side {
-    /// Resolves the address and makes sure that what is there speaks HTTP, and TLS, at once.
+    /// Resolves the address and checks that the peer speaks HTTP and TLS.
     ///
     /// # Errors
-    /// It does not.
+    /// The address cannot be resolved, or the peer does not.
     pub(crate) async fn open(
         target: &Target,
         first: &Arc<str>,
         schemes: Schemes,
-        manner: &Manner,
+        options: &SideOptions,
     ) -> Result<Self, Unusable> {
         let mut side = Self {
             target: target.clone(),
             addresses: BTreeMap::new(),
-            answered: None,
-            dialer: Dialer::new(manner.patience, Arc::clone(&manner.roots)),
-            patience: manner.patience,
-            pace: Pace::new(manner.rate),
+            first_probe: None,
+            dialer: Dialer::new(options.step_timeout, Arc::clone(&options.roots)),
+            step_timeout: options.step_timeout,
+            pace: Pace::new(options.rate),
             late: Mutex::new(0),
             untrusted: Mutex::default(),
-            stop: manner.stop.clone(),
+            stop: options.stop.clone(),
         };
-        // Of a name with several addresses, both ports are those of one machine.
-        let mut address = target.resolved(manner.patience).await?;
+        // If a name has several addresses, use the same one for both ports.
+        let mut address = target.resolved(options.step_timeout).await?;
         for scheme in schemes.all() {
             address.set_port(target.address.port(scheme));
             side.addresses.insert(scheme, address);
-            let probe = Probe::request(scheme, first, Ask::Get, "/", Purpose::Path);
-            if let Err(failure) = side.once(&mut Open::default(), &probe).await {
+            let probe = Probe::request(scheme, first, ProbeKind::Get, "/", Purpose::Path);
+            if let Err(failure) = side.try_send(&mut OpenConnections::default(), &probe).await {
                 return Err(target.unusable(scheme, &failure));
             }
-            side.answered = Some(probe);
+            side.first_probe = Some(probe);
         }
         Ok(side)
     }
 
-    /// Asks, after its turn has come; what fails is an answer, too. `None` when the comparison stops.
-    pub(crate) async fn ask(&self, open: &mut Open, probe: &Probe) -> Option<Outcome> {
-        let asked = async {
-            self.pace.turn().await;
-            let outcome = self.once(open, probe).await;
+    /// Sends a probe at the configured rate. A failure is an outcome too. `None` if the comparison stops.
+    pub(crate) async fn send_probe(&self, open: &mut OpenConnections, probe: &Probe) -> Option<ProbeOutcome> {
+        let probing = async {
+            self.pace.wait_turn().await;
+            let outcome = self.try_send(open, probe).await;
             let is_late = matches!(outcome, Err(Failure::Late(_)));
-            if self.has_enough_of(is_late) {
+            if self.count_late(is_late) {
                 self.give_up_unless_it_answers().await;
             }
-            let answer = outcome.unwrap_or_else(|failure| answer::without(&failure.to_string()));
-            Outcome { answer, is_late }
+            let answer = outcome.unwrap_or_else(|failure| answer::failure_parts(&failure.to_string()));
+            ProbeOutcome { answer, is_late }
         };
         tokio::select! {
             biased;
             () = self.stop.wait() => None,
-            outcome = asked => Some(outcome),
+            outcome = probing => Some(outcome),
         }
     }
 
-    /// Counts what is late in a row.
-    fn has_enough_of(&self, is_late: bool) -> bool {
+    /// Counts consecutive late probes. Returns whether there were too many.
+    fn count_late(&self, is_late: bool) -> bool {
         let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
         *late = if is_late { *late + 1 } else { 0 };
-        let enough = *late >= MOST_LATE;
+        let enough = *late >= MAX_LATE_PROBES;
         if enough {
             *late = 0;
         }
         enough
     }
 
-    /// Many backends may be slow, and the controller is not.
+    /// Late probes may be due to slow backends, so check the controller itself before giving up.
     async fn give_up_unless_it_answers(&self) {
-        let Some(probe) = &self.answered else { return };
-        if self.once(&mut Open::default(), probe).await.is_err() {
-            let (target, patience) = (&self.target, self.patience.as_secs_f64());
-            self.stop
-                .because(format!("{target} did not answer {MOST_LATE} probes in a row within {patience} s"));
+        let Some(probe) = &self.first_probe else { return };
+        if self.try_send(&mut OpenConnections::default(), probe).await.is_err() {
+            let (target, step_timeout) = (&self.target, self.step_timeout.as_secs_f64());
+            self.stop.because(format!(
+                "{target} did not respond to {MAX_LATE_PROBES} probes in a row within {step_timeout} s"
+            ));
         }
     }
 
-    /// Whether the comparison goes on.
-    pub(crate) fn goes_on(&self) -> bool {
-        self.stop.why().is_none()
+    /// Whether the comparison continues.
+    pub(crate) fn may_continue(&self) -> bool {
+        self.stop.reason().is_none()
     }
 
-    async fn once(&self, open: &mut Open, probe: &Probe) -> Result<Answer, Failure> {
+    async fn try_send(&self, open: &mut OpenConnections, probe: &Probe) -> Result<ResponseParts, Failure> {
         loop {
             let connection = self.connection(open, probe).await?;
-            if probe.ask == Ask::Handshake {
+            if probe.kind == ProbeKind::Handshake {
                 let shown = connection.certificate().cloned();
-                self.note(&probe.host, shown.as_ref());
+                self.record_certificate(&probe.host, shown.as_ref());
                 return Ok(client::handshake(shown.as_ref()));
             }
             let was_used = connection.is_used();
-            let outcome = connection.ask(probe, self.patience).await;
+            let outcome = connection.send(probe, self.step_timeout).await;
             match outcome {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => {
                     open.close(probe.scheme);
-                    // A kept connection may end just when it is used again (RFC 9112 §9.3.1).
+                    // The server may close an idle connection while it is being reused (RFC 9112 §9.3.1).
                     if !(was_used && failure == Failure::Closed) {
                         return Err(failure);
                     }
@@ -175,8 +176,12 @@ impl Side {
         }
     }
 
-    /// A connection for the probe: the one that is open, or a new one. A handshake is always a new one.
-    async fn connection<'o>(&self, open: &'o mut Open, probe: &Probe) -> Result<&'o mut Connection, Failure> {
+    /// A connection for the probe: the open one or a new one. A handshake always gets a new one.
+    async fn connection<'o>(
+        &self,
+        open: &'o mut OpenConnections,
+        probe: &Probe,
+    ) -> Result<&'o mut Connection, Failure> {
         let address =
             *self.addresses.get(&probe.scheme).ok_or_else(|| Failure::Connect("no address".to_owned()))?;
         match probe.scheme {
@@ -192,7 +197,7 @@ impl Side {
                 Ok(open.plain.insert(connection))
             }
             Scheme::Https => {
-                let fits = |host: &Arc<str>| *host == probe.host && probe.ask != Ask::Handshake;
+                let fits = |host: &Arc<str>| *host == probe.host && probe.kind != ProbeKind::Handshake;
                 let kept = match open.secure.take() {
                     Some((host, kept)) if fits(&host) => kept.if_usable().await,
                     _ => None,
@@ -206,14 +211,14 @@ impl Side {
         }
     }
 
-    fn note(&self, host: &Arc<str>, shown: Option<&Shown>) {
+    fn record_certificate(&self, host: &Arc<str>, shown: Option<&PresentedCertificate>) {
         if let Some(flaw) = shown.and_then(|shown| shown.flaw.clone()) {
             let mut untrusted = self.untrusted.lock().unwrap_or_else(PoisonError::into_inner);
             untrusted.insert(Arc::clone(host), flaw);
         }
     }
 
-    /// A sentence on certificates that clients do not trust; `None` where all are.
+    /// A note on untrusted certificates; `None` if all are trusted.
     pub(crate) fn untrusted(&self) -> Option<String> {
         let untrusted = self.untrusted.lock().unwrap_or_else(PoisonError::into_inner);
         let (host, flaw) = untrusted.first_key_value()?;
@@ -225,7 +230,7 @@ impl Side {
     }
 }
 
-impl Open {
+impl OpenConnections {
     fn close(&mut self, scheme: Scheme) {
         match scheme {
             Scheme::Http => self.plain = None,
@@ -235,10 +240,10 @@ impl Open {
 }
 
 impl Target {
-    /// The first of its addresses, without a port.
-    async fn resolved(&self, patience: Duration) -> Result<SocketAddr, Unusable> {
+    /// The first resolved address, without a port.
+    async fn resolved(&self, step_timeout: Duration) -> Result<SocketAddr, Unusable> {
         let place = (self.address.host.as_str(), 0);
-        let found = timeout(patience, tokio::net::lookup_host(place)).await;
+        let found = timeout(step_timeout, tokio::net::lookup_host(place)).await;
         let why = match found {
             Ok(Ok(mut addresses)) => match addresses.next() {
                 Some(address) => return Ok(address),
@@ -253,11 +258,11 @@ impl Target {
     fn unusable(&self, scheme: Scheme, failure: &Failure) -> Unusable {
         let (port, name) = (self.address.port(scheme), scheme.as_str());
         let hint = match failure {
-            Failure::Connect(_) => "; --only leaves one of the two ports out",
+            Failure::Connect(_) => "; --only skips one of the two ports",
             Failure::Handshake(_) | Failure::NotHttp => "; is this the port of an ingress controller?",
             Failure::Closed | Failure::Late(_) => "",
         };
-        Unusable(format!("{self}: port {port} cannot be asked with {name}: {failure}{hint}"))
+        Unusable(format!("{self}: port {port} cannot be probed with {name}: {failure}{hint}"))
     }
 }
 
@@ -275,7 +280,7 @@ impl fmt::Display for Unusable {
 
 impl std::error::Error for Unusable {}
 
-/// Turns, evenly spread: whoever is late makes no other one earlier.
+/// Spaces probes evenly. A delayed probe does not make later ones come faster.
 struct Pace {
     every: Duration,
     next: Mutex<Instant>,
@@ -286,7 +291,7 @@ impl Pace {
         Self { every: Duration::from_secs(1) / rate.max(1), next: Mutex::new(Instant::now()) }
     }
 
-    async fn turn(&self) {
+    async fn wait_turn(&self) {
         let at = {
             let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
             let at = (*next).max(Instant::now());
@@ -297,10 +302,10 @@ impl Pace {
     }
 }
 
-/// The authorities that clients trust: those of a PEM file, else those of the system.
+/// The trusted CA certificates: those of a PEM file, otherwise those of the system.
 ///
 /// # Errors
-/// The file holds none.
+/// The file contains none.
 pub fn system_roots(file: Option<&[u8]>) -> Result<RootCertStore, Unusable> {
     let mut roots = RootCertStore::empty();
     match file {
@@ -308,11 +313,11 @@ pub fn system_roots(file: Option<&[u8]>) -> Result<RootCertStore, Unusable> {
             let certificates = CertificateDer::pem_slice_iter(pem).filter_map(Result::ok);
             let (good, _) = roots.add_parsable_certificates(certificates);
             if good == 0 {
-                return Err(Unusable("holds no certificate of an authority in PEM".to_owned()));
+                return Err(Unusable("contains no CA certificate in PEM".to_owned()));
             }
         }
         None => {
-            // Without any, no certificate is trusted, on either side.
+            // Without system certificates, no certificate is trusted on either side.
             roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         }
     }
@@ -324,22 +329,22 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn turns_are_evenly_spread_and_never_come_together() {
+    async fn probes_are_spaced_evenly() {
         let pace = Pace::new(100);
         let began = Instant::now();
         for _ in 0..50 {
-            pace.turn().await;
+            pace.wait_turn().await;
         }
         assert!((490..=550).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
         tokio::time::sleep(Duration::from_secs(5)).await;
         let late = Instant::now();
-        pace.turn().await;
-        pace.turn().await;
+        pace.wait_turn().await;
+        pace.wait_turn().await;
         assert!(late.elapsed() >= Duration::from_millis(10), "{:?}", late.elapsed());
     }
 
     #[test]
-    fn a_file_without_authorities_is_refused() {
-        assert!(system_roots(Some(b"nothing")).unwrap_err().to_string().contains("no certificate"));
+    fn a_file_without_ca_certificates_is_refused() {
+        assert!(system_roots(Some(b"nothing")).unwrap_err().to_string().contains("no CA certificate"));
     }
 }

@@ -1,9 +1,9 @@
-//! Which annotations and settings decide a part of an answer: where to look first for the reason of a difference. A table, and
-//! no rule of translation.
+//! A table of the annotations and settings that affect each part of a response, which are the likeliest reasons for a
+//! difference.
 
 use crate::answer::Part;
 
-/// Annotations that send clients elsewhere. Names with a slash are whole; others get the prefix.
+/// Annotations for redirects. Names with a slash are complete; the others get the prefix.
 const REDIRECTS: &[&str] = &[
     "permanent-redirect",
     "permanent-redirect-code",
@@ -111,7 +111,7 @@ const REQUEST_FIELDS: &[&str] = &[
 ];
 const TRACES: &[&str] = &["enable-opentelemetry", "opentelemetry-trust-incoming-span"];
 
-/// Annotations that may decide the part, the likeliest first. `statuses` are those of the two answers.
+/// Annotations that may affect the part, the likeliest first. `statuses` are those of the two responses.
 pub(crate) fn annotations(part: &Part, statuses: &[u16]) -> Vec<&'static str> {
     let groups: Vec<&[&str]> = match part {
         Part::Exchange => vec![UPSTREAM],
@@ -120,21 +120,21 @@ pub(crate) fn annotations(part: &Part, statuses: &[u16]) -> Vec<&'static str> {
             if groups.is_empty() {
                 groups.extend([PATHS, REDIRECTS, UPSTREAM]);
             }
-            // Another backend has other statuses; the proxy's own redirects and refusals come before it.
+            // Redirects and refusals by the proxy are likelier than different statuses of another backend.
             if statuses.iter().all(|status| matches!(status, 200..=203 | 404 | 500..=599)) {
                 groups.push(CANARIES);
             }
             groups
         }
         Part::Certificate | Part::CertificateNames | Part::CertificateTrust => vec![&["server-alias"]],
-        Part::Field(name) => of_field(name),
+        Part::Header(name) => of_field(name),
         Part::Cookie { attribute, .. } => vec![of_cookie(attribute), SESSIONS],
         Part::Body => vec![BODIES, CANARIES, ANSWER_FIELDS],
-        Part::Seen("host") => vec![&["upstream-vhost"]],
-        Part::Seen("path") => vec![&["rewrite-target", "use-regex", "app-root"]],
-        Part::Seen("method") => vec![&["auth-method"]],
-        Part::Seen(_) => vec![CANARIES, &["default-backend", "custom-http-errors"]],
-        Part::SeenField(name) => of_seen_field(name),
+        Part::Received("host") => vec![&["upstream-vhost"]],
+        Part::Received("path") => vec![&["rewrite-target", "use-regex", "app-root"]],
+        Part::Received("method") => vec![&["auth-method"]],
+        Part::Received(_) => vec![CANARIES, &["default-backend", "custom-http-errors"]],
+        Part::ReceivedHeader(name) => of_seen_field(name),
     };
     let mut names: Vec<&str> = Vec::new();
     for name in groups.into_iter().flatten() {
@@ -165,7 +165,7 @@ fn of_status(status: u16) -> Option<&'static [&'static str]> {
 fn of_field(name: &str) -> Vec<&'static [&'static str]> {
     match name {
         "location" | "refresh" => vec![REDIRECTS, &["proxy-redirect-from", "proxy-redirect-to"]],
-        // Settings alone decide these.
+        // Only settings affect these.
         "strict-transport-security" | "server" => Vec::new(),
         "content-encoding" => vec![COMPRESSION],
         "www-authenticate" => vec![PASSWORDS],
@@ -176,7 +176,7 @@ fn of_field(name: &str) -> Vec<&'static [&'static str]> {
         "access-control-allow-credentials" => vec![&["cors-allow-credentials"], CORS],
         "access-control-expose-headers" => vec![&["cors-expose-headers"], CORS],
         "access-control-max-age" => vec![&["cors-max-age"], CORS],
-        // Whose answer it is, decides what it has.
+        // These depend on whether the backend or the controller responds.
         _ => vec![ANSWER_FIELDS, BODIES, CANARIES],
     }
 }
@@ -205,18 +205,18 @@ fn of_seen_field(name: &str) -> Vec<&'static [&'static str]> {
     }
 }
 
-/// Keys of the settings ConfigMap that may decide the part, the likeliest first.
+/// Keys of the settings ConfigMap that may affect the part, the likeliest first.
 pub(crate) fn settings(part: &Part, statuses: &[u16]) -> &'static [&'static str] {
     match part {
-        Part::Field(name) if name == "strict-transport-security" => {
+        Part::Header(name) if name == "strict-transport-security" => {
             &["hsts", "hsts-max-age", "hsts-include-subdomains", "hsts-preload"]
         }
-        Part::Field(name) if name == "location" => {
+        Part::Header(name) if name == "location" => {
             &["ssl-redirect", "force-ssl-redirect", "use-port-in-redirects"]
         }
-        Part::Field(name) if name == "server" => &["server-tokens"],
-        Part::Field(name) if name == "content-encoding" => &["use-gzip", "enable-brotli", "enable-zstd"],
-        Part::SeenField(name) if name.starts_with("x-forwarded-") || name == "x-real-ip" => &[
+        Part::Header(name) if name == "server" => &["server-tokens"],
+        Part::Header(name) if name == "content-encoding" => &["use-gzip", "enable-brotli", "enable-zstd"],
+        Part::ReceivedHeader(name) if name.starts_with("x-forwarded-") || name == "x-real-ip" => &[
             "use-forwarded-headers",
             "compute-full-forwarded-for",
             "forwarded-for-header",
@@ -224,14 +224,14 @@ pub(crate) fn settings(part: &Part, statuses: &[u16]) -> &'static [&'static str]
             "enable-real-ip",
             "use-proxy-protocol",
         ],
-        Part::SeenField(name) if name.contains('_') => {
+        Part::ReceivedHeader(name) if name.contains('_') => {
             &["enable-underscores-in-headers", "ignore-invalid-headers", "proxy-set-headers"]
         }
-        Part::SeenField(name) if name == "traceparent" || name == "tracestate" => {
+        Part::ReceivedHeader(name) if name == "traceparent" || name == "tracestate" => {
             &["enable-opentelemetry", "opentelemetry-trust-incoming-span", "proxy-set-headers"]
         }
-        Part::SeenField(_) => &["proxy-set-headers"],
-        Part::Seen("path") => &["forwarded-path"],
+        Part::ReceivedHeader(_) => &["proxy-set-headers"],
+        Part::Received("path") => &["forwarded-path"],
         Part::Status => match statuses {
             [300..=399, _] | [_, 300..=399] => &["ssl-redirect", "force-ssl-redirect", "http-redirect-code"],
             [403, _] | [_, 403] => &[
@@ -255,8 +255,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_nearest_to_the_part_comes_first() {
-        let field = |name: &str| annotations(&Part::Field(name.to_owned()), &[]);
+    fn the_likeliest_annotations_come_first() {
+        let field = |name: &str| annotations(&Part::Header(name.to_owned()), &[]);
         assert_eq!(field("access-control-max-age")[..2], ["cors-max-age", "enable-cors"]);
         assert_eq!(field("location")[0], "permanent-redirect");
         let cookie = |attribute: &str| {
@@ -267,7 +267,7 @@ mod tests {
         let status = |statuses: &[u16]| annotations(&Part::Status, statuses);
         assert_eq!(status(&[200, 401])[0], "auth-type");
         assert!(!status(&[200, 308]).contains(&"canary") && status(&[200, 404]).contains(&"canary"));
-        assert_eq!(settings(&Part::Field("strict-transport-security".to_owned()), &[])[0], "hsts");
+        assert_eq!(settings(&Part::Header("strict-transport-security".to_owned()), &[])[0], "hsts");
         assert_eq!(settings(&Part::Status, &[200, 308])[0], "ssl-redirect");
     }
 
@@ -281,16 +281,16 @@ mod tests {
             "access-control-allow-origin",
             "x-other",
         ];
-        let mut parts: Vec<_> = fields.map(|name| Part::Field(name.to_owned())).into();
+        let mut parts: Vec<_> = fields.map(|name| Part::Header(name.to_owned())).into();
         let seen =
             ["x-forwarded-prefix", "host", "connection", "authorization", "ssl-client-verify", "traceparent"];
-        parts.extend(seen.map(|name| Part::SeenField(name.to_owned())));
+        parts.extend(seen.map(|name| Part::ReceivedHeader(name.to_owned())));
         parts.extend(
             ["path", "domain", "samesite", "secure", "expires", "max-age"]
                 .map(|attribute| Part::Cookie { name: "a".to_owned(), attribute: attribute.to_owned() }),
         );
         parts.extend([Part::Exchange, Part::Body, Part::Certificate]);
-        parts.extend(["host", "path", "method", "service"].map(Part::Seen));
+        parts.extend(["host", "path", "method", "service"].map(Part::Received));
         let mut names: Vec<&str> = parts.iter().flat_map(|part| annotations(part, &[])).collect();
         for status in [200, 204, 308, 400, 401, 403, 404, 413, 421, 429, 500, 502] {
             names.extend(annotations(&Part::Status, &[status]));

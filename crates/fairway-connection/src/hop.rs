@@ -1,40 +1,41 @@
-//! What carries an exchange to an endpoint, by the protocol that is spoken there. The branch is the same for all of an
-//! endpoint's exchanges.
+//! A connection to an endpoint in any protocol. The branch is the same for all exchanges of an endpoint.
 
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use fairway_http::{Head, HeadLimits};
-use fairway_http2::Note;
+use fairway_http2::PeerEvent;
 use fairway_net::clock::Instant;
 use fairway_net::transport::Transport;
 use fairway_net::wire::{Wire, Workspace};
 
 use crate::h1::H1;
-use crate::h2::H2Up;
-use crate::sides::{BodyStep, Channel, Failure, HeadRead, Hop, Reply, RequestPlan, Share, Spoken, Upstream};
+use crate::h2::H2Upstream;
+use crate::sides::{
+    BodyStep, Channel, Failure, HeadRead, Hop, HopProtocol, RequestPlan, ResponseMeta, Share, Upstream,
+};
 
-/// A connection to an endpoint, or a part of one.
+/// A connection to an endpoint, or one exchange's part of it.
 pub enum AnyHop<S: Transport> {
-    /// A connection of HTTP/1.
+    /// An HTTP/1 connection.
     Http1(H1<S>),
-    /// A stream of HTTP/2.
-    Http2(H2Up<S>),
+    /// An HTTP/2 connection or stream.
+    Http2(H2Upstream<S>),
 }
 
 impl<S: Transport> AnyHop<S> {
-    /// Over a new stream. HTTP/2 is told at once how large heads may be, HTTP/1 with each.
-    pub fn new(stream: S, spoken: Spoken, workspace: &Rc<Workspace>, heads: HeadLimits) -> Self {
+    /// Over a new stream. HTTP/2 announces the head limits now, HTTP/1 applies them to each head.
+    pub fn new(stream: S, spoken: HopProtocol, workspace: &Rc<Workspace>, heads: HeadLimits) -> Self {
         let wire = Wire::new(stream);
         match spoken {
-            Spoken::Http1 => Self::Http1(H1::new(wire, Rc::clone(workspace))),
-            Spoken::Http2 => Self::Http2(H2Up::begin(wire, workspace, heads)),
+            HopProtocol::Http1 => Self::Http1(H1::new(wire, Rc::clone(workspace))),
+            HopProtocol::Http2 => Self::Http2(H2Upstream::new(wire, workspace, heads)),
         }
     }
 }
 
-/// The same of either.
+/// Calls the same method of either variant.
 macro_rules! either {
     ($hop:expr, $inner:ident => $what:expr) => {
         match $hop {
@@ -102,13 +103,13 @@ impl<S: Transport> Upstream for AnyHop<S> {
         either!(self, hop => hop.send_request(request, plan));
     }
 
-    fn poll_answer(
+    fn poll_response(
         &mut self,
         cx: &mut Context<'_>,
         answer: &mut Head,
         limits: &HeadLimits,
-    ) -> Poll<HeadRead<Reply>> {
-        either!(self, hop => hop.poll_answer(cx, answer, limits))
+    ) -> Poll<HeadRead<ResponseMeta>> {
+        either!(self, hop => hop.poll_response(cx, answer, limits))
     }
 
     fn received(&self) -> u64 {
@@ -119,60 +120,60 @@ impl<S: Transport> Upstream for AnyHop<S> {
         either!(self, hop => hop.is_reusable())
     }
 
-    fn owes_acknowledgement(&self) -> Option<Duration> {
-        either!(self, hop => hop.owes_acknowledgement())
+    fn unacknowledged_for(&self) -> Option<Duration> {
+        either!(self, hop => hop.unacknowledged_for())
     }
 
     fn last_written(&self) -> Option<Instant> {
         either!(self, hop => hop.last_written())
     }
 
-    fn watch_closely(&self) {
-        either!(self, hop => hop.watch_closely());
+    fn shorten_keepalive(&self) {
+        either!(self, hop => hop.shorten_keepalive());
     }
 }
 
 impl<S: Transport> Hop for AnyHop<S> {
-    fn is_quiet(&mut self) -> bool {
-        either!(self, hop => hop.is_quiet())
+    fn is_reusable_now(&mut self) -> bool {
+        either!(self, hop => hop.is_reusable_now())
     }
 
-    fn is_proven(&self) -> bool {
-        either!(self, hop => hop.is_proven())
+    fn is_safe_for_non_idempotent(&self) -> bool {
+        either!(self, hop => hop.is_safe_for_non_idempotent())
     }
 
-    fn rest(&mut self) {
-        either!(self, hop => hop.rest());
+    fn release_buffers(&mut self) {
+        either!(self, hop => hop.release_buffers());
     }
 
-    fn is_silent(&self, now: Instant) -> bool {
-        either!(self, hop => hop.is_silent(now))
+    fn needs_liveness_check(&self, now: Instant) -> bool {
+        either!(self, hop => hop.needs_liveness_check(now))
     }
 
-    fn poll_proven(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
-        either!(self, hop => hop.poll_proven(cx))
+    fn poll_alive(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        either!(self, hop => hop.poll_alive(cx))
     }
 
-    fn distrust(&mut self) {
-        either!(self, hop => hop.distrust());
+    fn mark_unresponsive(&mut self) {
+        either!(self, hop => hop.mark_unresponsive());
     }
 
     fn abandon(&mut self) {
         either!(self, hop => hop.abandon());
     }
 
-    fn tell(&mut self, told: impl Fn(Note) + 'static) {
-        either!(self, hop => hop.tell(told));
+    fn set_event_observer(&mut self, told: impl Fn(PeerEvent) + 'static) {
+        either!(self, hop => hop.set_event_observer(told));
     }
 
-    fn parts_lent(&self) -> usize {
-        either!(self, hop => hop.parts_lent())
+    fn shared_exchanges(&self) -> usize {
+        either!(self, hop => hop.shared_exchanges())
     }
 
-    fn share(&mut self) -> Share<Self> {
+    fn try_share(&mut self) -> Share<Self> {
         match self {
             Self::Http1(_) => Share::Whole,
-            Self::Http2(hop) => match hop.share() {
+            Self::Http2(hop) => match hop.try_share() {
                 Share::Part(part) => Share::Part(Self::Http2(part)),
                 Share::Whole | Share::Full => Share::Full,
             },

@@ -1,15 +1,16 @@
-//! Connections to clients and to endpoints: the two sides of an exchange, who serves them in each version of HTTP, and the pools
-//! that keep those to endpoints.
+//! Connections to clients and endpoints: the two sides of an exchange, their implementation in each version of HTTP,
+//! and the endpoint pools.
 //!
-//! [`sides`] is what an exchange knows: [`Downstream`](sides::Downstream) towards its client, [`Upstream`](sides::Upstream)
-//! towards an endpoint, and [`Hop`](sides::Hop), which a pool keeps. [`h1`] serves both sides over a connection of HTTP/1,
-//! [`h2`] over streams of HTTP/2; a [`hop`] to an endpoint is one of the two. [`h3`] serves clients over streams of HTTP/3. [`upstream`] has the endpoints of backends, their
-//! health and their pools.
+//! [`sides`] has the traits that an exchange uses: [`Downstream`](sides::Downstream) for its client,
+//! [`Upstream`](sides::Upstream) for an endpoint, and [`Hop`](sides::Hop) for pooled connections. [`h1`] implements
+//! both sides over an HTTP/1 connection, [`h2`] over HTTP/2 streams, [`h3`] the client's side over HTTP/3 streams;
+//! [`hop`] is an endpoint connection in either protocol. [`upstream`] has the endpoints of backends, their health and
+//! their pools.
 //!
-//! [`takebacks`] counts the requests that clients take back.
+//! [`takebacks`] counts the requests that clients cancel.
 //!
-//! Only `h1`, `h2` and `h3` import the codecs, and nothing here knows a route: limits and times are passed in. What a head
-//! says about its own hop is read by the hop and taken out of the head.
+//! Only `h1`, `h2` and `h3` import the codecs, and nothing here knows routes: limits and timeouts are passed in.
+//! Hop-by-hop fields are read and removed by the hop.
 
 pub mod h1;
 pub mod h2;

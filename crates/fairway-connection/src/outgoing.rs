@@ -1,5 +1,5 @@
-//! What leaves on one stream of HTTP/2 or HTTP/3, and has no room in frames yet. Knows the order of a message, its length and
-//! its end; never what comes, nor how a frame looks.
+//! The outgoing message of one HTTP/2 or HTTP/3 stream, as far as it has no room in frames. Knows the order, length and
+//! end of a message, but neither the receiving direction nor the frame format.
 
 use fairway_http::{BodySize, Version};
 use fairway_net::wire::{Backlog, Workspace};
@@ -7,16 +7,16 @@ use fairway_net::wire::{Backlog, Workspace};
 use crate::sides::Failure;
 use crate::trailers::Trailers;
 
-/// How far a message has left.
+/// How much of the message was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Departure {
-    /// The head that a body follows is still to come.
+enum SendState {
+    /// The head is still to be sent.
     Head,
-    /// Where its length is known, its last byte ends the stream.
+    /// The body. If its length is known, its last byte ends the stream.
     Body,
-    /// Trailers may follow its last byte.
+    /// The body, which trailers may follow.
     Trailed,
-    /// All of it was given to us; what waits in the outbox is its end.
+    /// The exchange has finished; the outbox holds the end.
     Closing,
     /// All of it is in frames.
     Ended,
@@ -24,95 +24,95 @@ enum Departure {
 
 /// What follows a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Follow {
-    /// A body; with its length, where that is known.
+pub(crate) enum Following {
+    /// A body, with its length if known.
     Body(Option<u64>),
     /// A body of this length, and perhaps trailers.
     Trailed(u64),
-    /// Nothing before both sides agreed on a tunnel.
+    /// Nothing until both sides agree on a tunnel.
     Tunnel,
 }
 
-/// What follows the head of a message that came in this version, or is Fairway's own. In HTTP/1 nothing follows a body whose
-/// length the head says (RFC 9112 §6.3); in HTTP/2 and HTTP/3 trailers may (RFC 9113 §8.1, RFC 9114 §4.1).
-pub(crate) fn follow(body: BodySize, from: Version) -> Follow {
+/// What follows the head of a message received in version `from`, or made by Fairway. HTTP/1 allows nothing after a
+/// body of known length (RFC 9112 §6.3); HTTP/2 and HTTP/3 allow trailers (RFC 9113 §8.1, RFC 9114 §4.1).
+pub(crate) fn following(body: BodySize, from: Version) -> Following {
     match body {
-        BodySize::None => Follow::Body(Some(0)),
-        BodySize::Exact(length) if from.has_streams() => Follow::Trailed(length),
-        BodySize::Exact(length) => Follow::Body(Some(length)),
-        BodySize::Unknown => Follow::Body(None),
+        BodySize::None => Following::Body(Some(0)),
+        BodySize::Exact(length) if from.has_streams() => Following::Trailed(length),
+        BodySize::Exact(length) => Following::Body(Some(length)),
+        BodySize::Unknown => Following::Body(None),
     }
 }
 
-/// The end of a codec that puts one stream into frames.
+/// Puts one stream into a codec's frames.
 pub(crate) trait Frames {
-    /// Puts data into frames, as far as there is room; gives how many bytes that were. `end` says that the stream ends behind all
-    /// of `data`, which may be empty then.
+    /// Puts data into frames as far as there is room. Returns the number of bytes. With `end`, the stream ends after
+    /// all of `data`, which may be empty.
     fn send_data(&mut self, data: &[u8], end: bool) -> usize;
 
     /// Ends the stream with trailers.
     fn send_trailers(&mut self, trailers: &Trailers);
 
-    /// Bytes of a body that there is room for.
+    /// Body bytes that fit now.
     fn room(&self) -> usize;
 
-    /// From now on the stream waits for room.
+    /// Makes the stream wait for room.
     fn await_room(&mut self);
 }
 
-/// What leaves on a stream, or room for one that is to come.
+/// The outgoing message of a stream, or an unused slot for one.
 pub(crate) struct Outgoing {
-    departure: Departure,
+    state: SendState,
     outbox: Backlog,
-    /// They follow what is in the outbox.
+    /// Sent after the outbox.
     trailers: Trailers,
-    /// Bytes of the body that are still to be given to us, where its head said how many.
-    left: Option<u64>,
-    /// Bytes of bodies and heads in frames.
+    /// Body bytes still expected from the exchange, if the head said how many.
+    body_left: Option<u64>,
+    /// Bytes of heads and bodies in frames.
     pub(crate) sent: u64,
 }
 
 impl Default for Outgoing {
     fn default() -> Self {
         Self {
-            departure: Departure::Ended,
+            state: SendState::Ended,
             outbox: Backlog::default(),
             trailers: Trailers::default(),
-            left: None,
+            body_left: None,
             sent: 0,
         }
     }
 }
 
 impl Outgoing {
-    /// A message is to leave.
-    pub(crate) fn begin(&mut self) {
-        (self.departure, self.left, self.sent) = (Departure::Head, None, 0);
+    /// Starts a message.
+    pub(crate) fn open(&mut self) {
+        (self.state, self.body_left, self.sent) = (SendState::Head, None, 0);
     }
 
-    /// A head was put into `bytes` bytes of frames.
-    pub(crate) fn head_left(&mut self, bytes: usize, follow: Follow) {
+    /// Records that a head was sent in `bytes` bytes of frames.
+    pub(crate) fn head_sent(&mut self, bytes: usize, follow: Following) {
         self.sent += bytes as u64;
-        (self.left, self.departure) = match follow {
-            Follow::Body(Some(0)) | Follow::Tunnel => (Some(0), Departure::Ended),
-            Follow::Body(length) => (length, Departure::Body),
-            Follow::Trailed(length) => (Some(length), Departure::Trailed),
+        (self.body_left, self.state) = match follow {
+            Following::Body(Some(0)) | Following::Tunnel => (Some(0), SendState::Ended),
+            Following::Body(length) => (length, SendState::Body),
+            Following::Trailed(length) => (Some(length), SendState::Trailed),
         };
     }
 
-    /// From now on bytes of a tunnel leave, until somebody ends them.
+    /// Switches to tunnel mode: bytes are sent until [`Self::finish`].
     pub(crate) fn open_tunnel(&mut self) {
-        (self.left, self.departure) = (None, Departure::Body);
+        (self.body_left, self.state) = (None, SendState::Body);
     }
 
-    /// Whether its head is still to come.
+    /// Whether the head was not sent yet.
     pub(crate) fn awaits_head(&self) -> bool {
-        self.departure == Departure::Head
+        self.state == SendState::Head
     }
 
     /// Whether all of it is in frames.
     pub(crate) fn has_ended(&self) -> bool {
-        self.departure == Departure::Ended
+        self.state == SendState::Ended
     }
 
     /// Bytes that have no room in frames.
@@ -120,23 +120,23 @@ impl Outgoing {
         self.outbox.pending().len()
     }
 
-    /// Whether bytes of a body are still to be given to us. Its end needs no room.
+    /// Whether more body data is expected from the exchange. The end of a body needs no room.
     pub(crate) fn has_more(&self) -> bool {
-        matches!(self.departure, Departure::Body | Departure::Trailed) && self.left != Some(0)
+        matches!(self.state, SendState::Body | SendState::Trailed) && self.body_left != Some(0)
     }
 
-    /// Takes a piece of a body.
+    /// Sends body data, or queues it.
     pub(crate) fn send_data(
         &mut self,
         data: &[u8],
         frames: &mut impl Frames,
         workspace: &Workspace,
     ) -> Result<(), Failure> {
-        if !matches!(self.departure, Departure::Body | Departure::Trailed) {
+        if !matches!(self.state, SendState::Body | SendState::Trailed) {
             return if data.is_empty() { Ok(()) } else { Err(Failure::Refused) };
         }
-        let end = self.departure == Departure::Body && self.left == Some(data.len() as u64);
-        self.left = match self.left.map(|left| left.checked_sub(data.len() as u64)) {
+        let end = self.state == SendState::Body && self.body_left == Some(data.len() as u64);
+        self.body_left = match self.body_left.map(|left| left.checked_sub(data.len() as u64)) {
             Some(None) => return Err(Failure::Refused),
             left => left.flatten(),
         };
@@ -147,26 +147,26 @@ impl Outgoing {
         let taken = frames.send_data(data, end);
         self.sent += taken as u64;
         if taken == data.len() && end {
-            self.departure = Departure::Ended;
+            self.state = SendState::Ended;
         }
         self.outbox.extend(&data[taken..], workspace);
         Ok(())
     }
 
-    /// Ends a body.
+    /// Ends the body.
     pub(crate) fn finish<'a>(
         &mut self,
         trailers: impl Iterator<Item = (&'a [u8], &'a [u8])>,
         frames: &mut impl Frames,
         workspace: &Workspace,
     ) -> Result<(), Failure> {
-        match self.departure {
-            Departure::Ended | Departure::Closing => Ok(()),
-            Departure::Head => Err(Failure::Closed),
-            // Less came than was announced: the peer must not take it for the whole.
-            _ if self.left.is_some_and(|left| left > 0) => Err(Failure::Closed),
-            Departure::Body | Departure::Trailed => {
-                self.departure = Departure::Closing;
+        match self.state {
+            SendState::Ended | SendState::Closing => Ok(()),
+            SendState::Head => Err(Failure::Closed),
+            // The body is shorter than announced: the peer must not take it for complete.
+            _ if self.body_left.is_some_and(|left| left > 0) => Err(Failure::Closed),
+            SendState::Body | SendState::Trailed => {
+                self.state = SendState::Closing;
                 self.trailers = Trailers::collect(trailers);
                 self.push(frames, workspace);
                 Ok(())
@@ -174,13 +174,13 @@ impl Outgoing {
         }
     }
 
-    /// Moves what waits into frames, as far as there is room; says whether nothing waits any more.
+    /// Moves queued data into frames as far as there is room. Returns whether nothing is queued any more.
     pub(crate) fn push(&mut self, frames: &mut impl Frames, workspace: &Workspace) -> bool {
-        let is_closing = self.departure == Departure::Closing;
-        let is_last = match self.departure {
-            Departure::Closing => self.trailers.is_empty(),
-            Departure::Body => self.left == Some(0),
-            Departure::Head | Departure::Trailed | Departure::Ended => false,
+        let is_closing = self.state == SendState::Closing;
+        let is_last = match self.state {
+            SendState::Closing => self.trailers.is_empty(),
+            SendState::Body => self.body_left == Some(0),
+            SendState::Head | SendState::Trailed | SendState::Ended => false,
         };
         if !self.outbox.is_empty() || (is_last && is_closing) {
             let pending = self.outbox.pending();
@@ -195,15 +195,15 @@ impl Outgoing {
             self.outbox.release(workspace);
         }
         if is_last {
-            self.departure = Departure::Ended;
+            self.state = SendState::Ended;
         } else if is_closing {
             frames.send_trailers(&self.trailers);
-            self.departure = Departure::Ended;
+            self.state = SendState::Ended;
         }
         true
     }
 
-    /// How many bytes of a body there is room for. Where there is none, the stream waits for it.
+    /// How many body bytes can be sent. Without room, the stream waits for it.
     pub(crate) fn room(&mut self, frames: &mut impl Frames, workspace: &Workspace) -> Option<usize> {
         if !self.push(frames, workspace) {
             return None;
@@ -216,9 +216,9 @@ impl Outgoing {
         Some(room.max(1))
     }
 
-    /// Nothing of it leaves any more.
+    /// Drops what was not sent.
     pub(crate) fn close(&mut self, workspace: &Workspace) {
-        (self.departure, self.sent) = (Departure::Ended, 0);
+        (self.state, self.sent) = (SendState::Ended, 0);
         self.outbox.consume(self.outbox.pending().len());
         self.outbox.release(workspace);
         self.trailers = Trailers::default();

@@ -1,5 +1,5 @@
-//! The two sides of an exchange, as the exchange sees them. One implementation per protocol serves a side; the exchange
-//! never knows which protocol it speaks with, nor whether it has a connection for itself.
+//! The two sides of an exchange. Each protocol implements them; the exchange does not know which protocol it uses, nor
+//! whether the connection is shared.
 
 use std::net::{IpAddr, SocketAddr};
 use std::task::{Context, Poll, ready};
@@ -7,38 +7,38 @@ use std::time::Duration;
 
 use fairway_http::grpc::NotBase64;
 use fairway_http::{BodySize, Head, HeadLimits, Malformed, Version};
-use fairway_http2::Note;
+use fairway_http2::PeerEvent;
 use fairway_net::clock::Instant;
 use fairway_net::wire::GATHER;
 
-/// How far the body came.
+/// The result of reading a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyStep {
-    /// Something was handed over; there is more.
+    /// Data was handed over; more may follow.
     More,
-    /// The body is whole.
+    /// The body is complete.
     End,
 }
 
-/// How a request of a shared connection was left.
+/// How a request on a shared connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Departed {
-    /// Its answer had begun.
-    Answered,
-    /// The client wanted none any more before it began.
-    TakenBack,
-    /// It was not answered, and that was not the client's wish.
-    GivenUp,
+pub enum RequestEnd {
+    /// The response had begun.
+    Responded,
+    /// The client cancelled it before the response began.
+    Canceled,
+    /// It ended without a response for another reason.
+    Abandoned,
 }
 
-/// Why a side cannot go on.
+/// Why a side cannot continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// It closed or reset the connection, or ended a body early.
+    /// The peer closed or reset the connection, or ended a body early.
     Closed,
-    /// What it sent breaks a rule.
+    /// The peer broke a rule.
     Malformed(Malformed),
-    /// The receiver of the data refused it: its own failure is kept elsewhere.
+    /// The receiver of the data refused it; its own failure is kept elsewhere.
     Refused,
 }
 
@@ -48,26 +48,26 @@ impl From<NotBase64> for Failure {
     }
 }
 
-/// How reading a head ended.
+/// The result of reading a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadRead<T> {
-    /// It is whole; what it says about its hop was taken out of it.
+    /// The head is complete; its hop-by-hop fields were removed.
     Whole(T),
-    /// The peer closed before its first byte.
+    /// The peer closed before the first byte.
     Closed,
-    /// The peer closed or reset within it.
+    /// The peer closed or reset within the head.
     Cut,
-    /// The network gave the peer up: it does not answer keep-alive (tcp(7)), or there is no way.
+    /// The peer is unreachable: it does not answer keep-alive probes (tcp(7)), or there is no route.
     Unreachable,
-    /// There is none: the peer was not asked, because it does not switch to the protocol that was wanted.
+    /// The request was not sent, because the peer does not support the wanted upgrade.
     NoUpgrade,
-    /// It breaks a rule.
+    /// The head breaks a rule.
     Malformed(Malformed),
 }
 
 impl<T> HeadRead<T> {
-    /// The same failure of a head that would have said something else.
-    pub fn without<U>(self) -> HeadRead<U> {
+    /// The same failure for another head type.
+    pub fn map_failure<U>(self) -> HeadRead<U> {
         match self {
             Self::Malformed(rule) => HeadRead::Malformed(rule),
             Self::Closed => HeadRead::Closed,
@@ -78,48 +78,53 @@ impl<T> HeadRead<T> {
     }
 }
 
-/// The protocol that a connection becomes.
+/// The protocol to switch to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Upgrade {
-    /// It stays what it is.
+    /// No switch.
     None,
     /// RFC 6455.
     WebSocket,
 }
 
-/// What a request's head says about its own hop.
+/// The hop-by-hop information of a request head.
 #[derive(Clone, Copy, Debug)]
-pub struct Arrival {
-    /// Its length as it came.
+pub struct RequestMeta {
+    /// Bytes of the head as received.
     pub head_bytes: u32,
-    /// How its body is delimited.
+    /// How the body is delimited.
     pub body: Result<BodySize, Malformed>,
-    /// Whether the client waits for a word before it sends the body (RFC 9110 §10.1.1).
+    /// Whether the client waits for 100 (Continue) before it sends the body (RFC 9110 §10.1.1).
     pub expects_continue: Result<bool, Malformed>,
-    /// What the client wishes.
+    /// Whether the client wants to keep the connection.
     pub persistence: Persistence,
-    /// What the client asks for.
+    /// The upgrade that the client asks for.
     pub upgrade: Upgrade,
 }
 
-/// What a response's head says about its own hop.
+/// The hop-by-hop information of a response head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reply {
-    /// How its body is delimited.
+pub struct ResponseMeta {
+    /// How the body is delimited.
     pub body: BodySize,
-    /// What the endpoint switched to, with 101.
+    /// The protocol that the endpoint switched to, with 101.
     pub upgrade: Upgrade,
 }
 
-/// Bodies in both directions, and what both sides have.
+/// What both sides have in common: bodies in both directions.
 pub trait Channel {
-    /// Hands what has arrived of the body to `sink`, some `most` bytes at a time. `End` may be repeated.
-    fn poll_body<F>(&mut self, cx: &mut Context<'_>, most: usize, sink: F) -> Poll<Result<BodyStep, Failure>>
+    /// Hands received body data to `sink`, about `max_bytes` bytes at a time. `End` may be repeated.
+    fn poll_body<F>(
+        &mut self,
+        cx: &mut Context<'_>,
+        max_bytes: usize,
+        sink: F,
+    ) -> Poll<Result<BodyStep, Failure>>
     where
         F: FnMut(&mut Context<'_>, &[u8]) -> Result<(), Failure>;
 
-    /// Ready with how many bytes can be sent now, at least 1. To be asked before they are read from elsewhere, so that
-    /// nothing piles up here that the peer does not take.
+    /// Ready with the number of bytes that can be sent now, at least 1. Call it before reading them from the other
+    /// side, so that data does not pile up faster than the peer takes it.
     fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, Failure>> {
         if self.queued() > GATHER {
             ready!(self.poll_flush(cx))?;
@@ -127,184 +132,186 @@ pub trait Channel {
         Poll::Ready(Ok(usize::MAX))
     }
 
-    /// Takes data of the body to send. Always takes all: what has no room is kept.
+    /// Sends body data. Always accepts all of it; what has no room is queued.
     fn send_data(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Result<(), Failure>;
 
-    /// Ends the body that is sent.
+    /// Ends the sent body.
     fn finish<'a>(&mut self, trailers: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Result<(), Failure>;
 
-    /// The trailers that came with the body, once it is whole.
+    /// The trailers received after the body, once it is complete.
     fn trailers(&self) -> impl Iterator<Item = (&[u8], &[u8])>;
 
-    /// Ready when all that was taken is sent.
+    /// Ready when everything accepted was sent.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>>;
 
-    /// Bytes that were taken and wait to be sent; more than any bound where they cannot be counted.
+    /// Queued bytes; larger than any limit where they cannot be counted.
     fn queued(&self) -> usize;
 
-    /// Grows with every byte that the peer's socket takes, also with those that left [`Channel::queued`] encrypted before.
+    /// Grows with every byte that the peer's socket takes, including those that TLS encrypted before and that
+    /// [`Channel::queued`] no longer counts.
     fn progress(&self) -> u64 {
         self.sent()
     }
 
-    /// Bytes that left since the connection was made.
+    /// Bytes sent since the connection was made.
     fn sent(&self) -> u64;
 
-    /// From now on both bodies are the bytes of a tunnel; each direction ends for itself.
+    /// Switches both directions to tunnel mode; each direction ends by itself.
     fn open_tunnel(&mut self);
 
-    /// Ends the direction that is sent, once all of it left. Only in a tunnel.
+    /// Ends the sending direction once everything was sent. Only in a tunnel.
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>>;
 }
 
-/// What becomes of the client's connection after the answer.
+/// What happens to the client connection after the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persistence {
     /// It waits for the next request.
     KeepAlive,
-    /// It is closed, and the client is told so.
+    /// It is closed, and the response says so.
     Close,
     /// It becomes a tunnel.
     Upgraded,
 }
 
-/// What an answer's head must fit to.
+/// What a response head must fit.
 #[derive(Clone, Copy, Debug)]
-pub struct AnswerPlan {
+pub struct ResponsePlan {
     /// The request's version.
     pub version: Version,
-    /// What becomes of the connection.
+    /// What happens to the connection.
     pub persistence: Persistence,
-    /// The body that follows. What an answer to HEAD would have had does not.
+    /// The body that follows. None for a response to HEAD.
     pub body: BodySize,
 }
 
-/// The client's side.
+/// The client's side of an exchange.
 pub trait Downstream: Channel {
-    /// The address at the other end of the connection, while the system knows it.
+    /// The peer's address, while the system knows it.
     fn peer(&self) -> Option<IpAddr>;
 
     /// Queues an interim response (1xx), which has no body.
     fn send_interim(&mut self, interim: &Head);
 
-    /// The response whose head follows comes from this endpoint.
+    /// Sets the endpoint that the next response head comes from.
     fn set_served_by(&mut self, _: SocketAddr) {}
 
-    /// Queues the final head, free of fields of one hop. Says what becomes of the connection: the body may leave no
-    /// choice.
-    fn send_head(&mut self, answer: &mut Head, plan: &AnswerPlan) -> Persistence;
+    /// Queues the final head, which has no hop-by-hop fields. Returns what happens to the connection: the body may
+    /// leave no choice.
+    fn send_head(&mut self, response: &mut Head, plan: &ResponsePlan) -> Persistence;
 
-    /// Bytes of the request's body that are still to come; `None` when nobody knows.
-    fn unread(&self) -> Option<u64>;
+    /// Bytes of the request body still to come; `None` if unknown.
+    fn unread_body(&self) -> Option<u64>;
 
-    /// Ready when the client has gone: it will take no answer. A client that has ended its direction counts as gone, as in
-    /// nginx; what it sent before it left does not hide it. To be asked while nothing is read from the client.
-    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()>;
+    /// Ready when the client is gone and will take no response. As in nginx, a client that has closed its sending
+    /// direction counts as gone, even if unread data precedes the end. Only call it while nothing is read from the
+    /// client.
+    fn poll_client_gone(&mut self, cx: &mut Context<'_>) -> Poll<()>;
 
-    /// Whether the client is known to have gone without asking the system: before any work is done for it.
-    fn is_gone(&self) -> bool {
+    /// Whether the client is known to be gone, without a system call. Checked before any work is done for it.
+    fn is_client_gone(&self) -> bool {
         false
     }
 
-    /// Whether the handshake of the connection is not complete: what came until now could be a copy (RFC 8470 §3).
-    fn is_early(&self) -> bool {
+    /// Whether the handshake is not complete, so that received data may be a replay (RFC 8470 §3).
+    fn is_early_data(&self) -> bool {
         false
     }
 
-    /// The client shall see a failure, not an end.
+    /// Ends with a failure that the client can see.
     fn abort(&mut self);
 }
 
-/// A request on its way to an endpoint.
+/// How to send a request to an endpoint.
 pub struct RequestPlan<'a> {
     /// Path and query.
     pub target: &'a [u8],
     /// The body that follows.
     pub body: BodySize,
-    /// What the endpoint is asked for.
+    /// The upgrade to ask for.
     pub upgrade: Upgrade,
-    /// Whether an endpoint of HTTP/1 is spoken to in HTTP/1.0, where that can say the request.
+    /// Whether to speak HTTP/1.0 to an HTTP/1 endpoint, if it can express the request.
     pub http10: bool,
-    /// What an endpoint of HTTP/1 is told of the connection.
+    /// The `Connection` value for an HTTP/1 endpoint.
     pub connection: Option<&'static [u8]>,
 }
 
-/// An endpoint's side.
+/// The endpoint's side of an exchange.
 pub trait Upstream: Channel {
-    /// Queues a request head, free of fields of one hop.
+    /// Queues a request head, which has no hop-by-hop fields.
     fn send_request(&mut self, request: &Head, plan: &RequestPlan<'_>);
 
-    /// Reads a response head, interim or final.
-    fn poll_answer(
+    /// Reads an interim or final response head.
+    fn poll_response(
         &mut self,
         cx: &mut Context<'_>,
-        answer: &mut Head,
+        response: &mut Head,
         limits: &HeadLimits,
-    ) -> Poll<HeadRead<Reply>>;
+    ) -> Poll<HeadRead<ResponseMeta>>;
 
-    /// Bytes that came from the endpoint since the connection was made: whether it was heard.
+    /// Bytes received since the connection was made.
     fn received(&self) -> u64;
 
-    /// Whether the exchange is over in the endpoint's direction, and leaves room for another one.
+    /// Whether the endpoint's response is complete and the connection can carry another exchange.
     fn is_reusable(&self) -> bool;
 
-    /// Where the endpoint's host has not acknowledged all of what was sent: how long nothing at all came from it.
-    fn owes_acknowledgement(&self) -> Option<Duration>;
+    /// If the endpoint's host has not acknowledged everything sent: how long nothing was received from it.
+    fn unacknowledged_for(&self) -> Option<Duration>;
 
-    /// When something was sent last, where other exchanges send on the same connection.
+    /// When something was last sent, for connections that are shared with other exchanges.
     fn last_written(&self) -> Option<Instant> {
         None
     }
 
-    /// The answer takes long: from now on an endpoint that vanishes is noticed sooner.
-    fn watch_closely(&self);
+    /// The response takes long: from now on, notice sooner if the endpoint vanishes.
+    fn shorten_keepalive(&self);
 }
 
-/// What a pool keeps and lends: a connection to an endpoint, or one exchange's part of a connection that carries several.
+/// A pooled connection to an endpoint, or one exchange's part of a shared one.
 pub trait Hop: Upstream + 'static {
-    /// Whether it can carry another exchange: it is as the last one left it. Costs no system call unless something
-    /// happened.
-    fn is_quiet(&mut self) -> bool;
+    /// Whether it can carry another exchange: nothing happened since the last one. Needs no system call unless the
+    /// socket has an event.
+    fn is_reusable_now(&mut self) -> bool;
 
-    /// Whether a request that may not be sent twice can go on it, however long ago it answered.
-    fn is_proven(&self) -> bool {
+    /// Whether a non-idempotent request can use it, however long ago its last response was.
+    fn is_safe_for_non_idempotent(&self) -> bool {
         false
     }
 
-    /// Gives the buffers back that hold nothing: it waits for its next exchange.
-    fn rest(&mut self);
+    /// Releases empty buffers while it waits for its next exchange.
+    fn release_buffers(&mut self);
 
-    /// Whether the endpoint has said nothing for so long that it is to be asked first whether it is there, and can be.
-    fn is_silent(&self, _now: Instant) -> bool {
+    /// Whether the endpoint was silent for so long that it should be checked first, and the protocol can do so.
+    fn needs_liveness_check(&self, _now: Instant) -> bool {
         false
     }
 
-    /// Asks. Ready with whether it is there; what was lent has carried nothing yet.
-    fn poll_proven(&mut self, _cx: &mut Context<'_>) -> Poll<bool> {
+    /// Checks whether the endpoint is alive. Ready with the result; no request was sent yet.
+    fn poll_alive(&mut self, _cx: &mut Context<'_>) -> Poll<bool> {
         Poll::Ready(true)
     }
 
-    /// It did not answer in time: no other exchange should use this.
-    fn distrust(&mut self) {}
+    /// The endpoint did not answer the check in time: no other exchange should use this connection.
+    fn mark_unresponsive(&mut self) {}
 
-    /// What is under way is given up: the endpoint shall see a failure, not an end, and no port of ours waits for stray
-    /// segments of it (TIME-WAIT). Of a connection that carries other exchanges, dropping what was lent is enough.
+    /// Abandons the current exchange: the endpoint sees a failure, not an end, and no local port stays in TIME-WAIT.
+    /// For a shared connection, dropping the part is enough.
     fn abandon(&mut self) {}
 
-    /// Who is told of what the endpoint does that is worth counting. HTTP/1 has nothing of the kind.
-    fn tell(&mut self, _told: impl Fn(Note) + 'static)
+    /// Sets the observer for protocol events worth counting. HTTP/1 has none.
+    fn set_event_observer(&mut self, _observer: impl Fn(PeerEvent) + 'static)
     where
         Self: Sized,
     {
     }
 
-    /// Exchanges that have a part of it; 0 where an exchange has all of it or none.
-    fn parts_lent(&self) -> usize {
+    /// The number of exchanges that share it; 0 if it is not shared.
+    fn shared_exchanges(&self) -> usize {
         0
     }
 
-    /// Room for an exchange beside those that are under way.
-    fn share(&mut self) -> Share<Self>
+    /// Makes room for one more exchange.
+    fn try_share(&mut self) -> Share<Self>
     where
         Self: Sized,
     {
@@ -312,16 +319,16 @@ pub trait Hop: Upstream + 'static {
     }
 }
 
-/// What is spoken over a connection to an endpoint.
+/// The protocol of an endpoint connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Spoken {
+pub enum HopProtocol {
     /// HTTP/1.1, one exchange at a time.
     Http1,
-    /// HTTP/2, many exchanges at once.
+    /// HTTP/2, many exchanges at a time.
     Http2,
 }
 
-/// What a pool may lend of a connection.
+/// What a pool can lend of a connection.
 pub enum Share<H> {
     /// The connection itself: it carries one exchange at a time.
     Whole,

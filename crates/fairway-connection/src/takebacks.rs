@@ -1,48 +1,48 @@
-//! How many requests clients of HTTP/2 take back before an answer began, and whether these are so many that it looks like a
-//! flood. Each worker has its own count; nothing is known of addresses, behind which there may be one client or thousands.
+//! How many requests HTTP/2 and HTTP/3 clients cancel before a response begins, and whether that looks like a flood.
+//! Counted per worker, not per address: one address may stand for one client or for thousands.
 
 use std::cell::Cell;
 
-use crate::sides::Departed;
+use crate::sides::RequestEnd;
 
-/// Fewer than this, in about a second, are everyday life: people who leave a page, calls whose time is over.
-const MANY: u32 = 64;
-/// One of so many is everyday life as well, however many there are.
-const SHARE: u32 = 8;
+/// Fewer cancellations than this, in about a second, are normal: users leave pages, calls time out.
+const MIN_CANCELED: u32 = 64;
+/// One cancellation in this many requests is normal too.
+const MIN_CANCELED_SHARE: u32 = 8;
 
-/// Of one worker. Both counts lose half of themselves each second.
+/// The counts of one worker, halved every second.
 #[derive(Default)]
-pub struct Takebacks {
-    answered: Cell<u32>,
-    taken_back: Cell<u32>,
-    /// Whether there were many at the last look.
-    were_many: Cell<bool>,
+pub struct CancellationRate {
+    responded: Cell<u32>,
+    canceled: Cell<u32>,
+    /// The result of the last check.
+    was_high: Cell<bool>,
 }
 
-impl Takebacks {
-    /// A request is over, or its client has left.
-    pub fn note(&self, departed: Departed) {
+impl CancellationRate {
+    /// Counts a request that ended.
+    pub fn record(&self, departed: RequestEnd) {
         let count = match departed {
-            Departed::Answered => &self.answered,
-            Departed::TakenBack => &self.taken_back,
-            Departed::GivenUp => return,
+            RequestEnd::Responded => &self.responded,
+            RequestEnd::Canceled => &self.canceled,
+            RequestEnd::Abandoned => return,
         };
         count.set(count.get().saturating_add(1));
     }
 
-    /// Whether so many were taken back lately that connections have to earn what they may ask for.
-    pub fn are_many(&self) -> bool {
-        let taken_back = self.taken_back.get();
-        taken_back >= MANY && taken_back >= self.answered.get() / SHARE
+    /// Whether so many were cancelled lately that connections must earn their streams.
+    pub fn is_high(&self) -> bool {
+        let taken_back = self.canceled.get();
+        taken_back >= MIN_CANCELED && taken_back >= self.responded.get() / MIN_CANCELED_SHARE
     }
 
-    /// Once a second. Says whether there are many, where that is new.
+    /// Call once a second. Returns whether the rate is high, if that changed.
     pub fn tick(&self) -> Option<bool> {
-        let are_many = self.are_many();
-        for count in [&self.answered, &self.taken_back] {
+        let are_many = self.is_high();
+        for count in [&self.responded, &self.canceled] {
             count.set(count.get() / 2);
         }
-        (self.were_many.replace(are_many) != are_many).then_some(are_many)
+        (self.was_high.replace(are_many) != are_many).then_some(are_many)
     }
 }
 
@@ -50,25 +50,25 @@ impl Takebacks {
 mod tests {
     use super::*;
 
-    fn some(takebacks: &Takebacks, answered: u32, taken_back: u32) -> bool {
-        (0..answered).for_each(|_| takebacks.note(Departed::Answered));
-        (0..taken_back).for_each(|_| takebacks.note(Departed::TakenBack));
-        takebacks.are_many()
+    fn record_counts(takebacks: &CancellationRate, answered: u32, taken_back: u32) -> bool {
+        (0..answered).for_each(|_| takebacks.record(RequestEnd::Responded));
+        (0..taken_back).for_each(|_| takebacks.record(RequestEnd::Canceled));
+        takebacks.is_high()
     }
 
     #[test]
     fn few_are_not_many_and_a_small_share_is_not_either() {
-        assert!(!some(&Takebacks::default(), 0, 63));
-        assert!(some(&Takebacks::default(), 0, 64));
-        assert!(some(&Takebacks::default(), 800, 100));
-        assert!(!some(&Takebacks::default(), 808, 100));
+        assert!(!record_counts(&CancellationRate::default(), 0, 63));
+        assert!(record_counts(&CancellationRate::default(), 0, 64));
+        assert!(record_counts(&CancellationRate::default(), 800, 100));
+        assert!(!record_counts(&CancellationRate::default(), 808, 100));
     }
 
     #[test]
     fn they_are_forgotten_by_half_each_second_and_each_change_is_told_once() {
-        let takebacks = Takebacks::default();
+        let takebacks = CancellationRate::default();
         assert_eq!(takebacks.tick(), None);
-        assert!(some(&takebacks, 0, 200));
+        assert!(record_counts(&takebacks, 0, 200));
         assert_eq!([takebacks.tick(), takebacks.tick()], [Some(true), None], "200 and 100");
         assert_eq!([takebacks.tick(), takebacks.tick()], [Some(false), None], "50 and 25");
     }

@@ -1,5 +1,5 @@
-//! Measures the webhook's judgement: the time to judge one Ingress against a configuration of 10,000, each with a Service
-//! and two endpoints. Prints figures, asserts nothing.
+//! Measures the webhook's review: the time to review one Ingress against a configuration of 10,000, each with a Service and two
+//! endpoints. Prints figures, asserts nothing.
 //!
 //! `cargo run --release -p fairway-control --example judge [INGRESSES [JUDGEMENTS]]`
 
@@ -44,16 +44,16 @@ fn main() -> Result<(), Box<dyn Error>> {
             let name = if path == 0 { count + number } else { host };
             let object = ingress(name, host, path)?;
             let from = Instant::now();
-            let verdict = Trial::of(&engine).judge(object, NOW);
+            let verdict = Trial::new(&engine).evaluate(object, NOW);
             times.push(from.elapsed());
             drop(verdict);
         }
         print(&mut out, what, &mut times)?;
     }
-    // What copies cost the engine: the first change after a copy was lent.
+    // The cost of copies for the engine: the first change after a copy was made.
     let mut times = Vec::new();
     for number in 0..judgements {
-        let lent = Trial::of(&engine);
+        let lent = Trial::new(&engine);
         let change = Change::Set(Object::Ingress(Arc::new(ingress(number, number, 2)?)), None);
         let from = Instant::now();
         engine.update(vec![change], NOW);

@@ -1,22 +1,22 @@
-//! Which objects a configuration differs in from the one before: few of them by name. Compares nothing.
+//! Which objects changed from one configuration to the next, a few of them by name.
 
 use fairway_objects::object::{Kind, ObjectRef};
 
 /// How many objects are named.
 const MAX_NAMES: usize = 8;
 
-/// The objects that a configuration differs in from the one before.
+/// The objects that changed since the previous configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChangedObjects {
-    /// Some of them, at most eight: those that people write come before endpoints.
+    /// At most eight of them: those that people write come before endpoints.
     pub named: Vec<ObjectRef>,
-    /// How many others there are.
+    /// How many others changed.
     pub more: usize,
 }
 
 impl ChangedObjects {
-    /// Of all that were told to have changed.
-    pub(crate) fn of(changed: &[ObjectRef]) -> Self {
+    /// From all changed objects.
+    pub(crate) fn from_changed(changed: &[ObjectRef]) -> Self {
         let is_minor =
             |object: &ObjectRef| matches!(object.kind, Kind::EndpointSlice | Kind::Pod | Kind::Resolved);
         let mut distinct: Vec<_> = changed.iter().map(|object| (is_minor(object), object)).collect();
@@ -39,10 +39,10 @@ mod tests {
         let slices = (0..9).map(|number| object(Kind::EndpointSlice, &format!("web-{number}")));
         let mut changed: Vec<_> = slices.collect();
         changed.extend([object(Kind::Ingress, "web"), object(Kind::Ingress, "web")]);
-        let changes = ChangedObjects::of(&changed);
+        let changes = ChangedObjects::from_changed(&changed);
         assert_eq!((changes.named.len(), changes.more), (8, 2));
         assert_eq!(changes.named[0], object(Kind::Ingress, "web"));
         assert_eq!(changes.named[1], object(Kind::EndpointSlice, "web-0"));
-        assert_eq!(ChangedObjects::of(&[]), ChangedObjects::default());
+        assert_eq!(ChangedObjects::from_changed(&[]), ChangedObjects::default());
     }
 }

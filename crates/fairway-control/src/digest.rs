@@ -1,10 +1,9 @@
-//! The name of a configuration by its content: equal on every replica that serves the same, whatever came in which
-//! order. Kept up to date at the cost of what changed; decides nothing.
+//! The digest of a configuration: equal on every replica that serves the same content, whatever the order of changes. Updated at
+//! a cost proportional to the change.
 //!
-//! Every entry (host, backend, certificate, listener, stream) is hashed by itself and the hashes are added, lane by lane, so that an entry
-//! can be taken out again. Everybody may see it, and who knows the rest of a configuration could try out what a secret in it is: what
-//! must not be shown is no part of it. Not meant to withstand somebody who searches for collisions: whoever can write entries serves
-//! traffic already.
+//! Every entry (host, backend, certificate, listener, stream) is hashed separately and the hashes are added lane by lane, so that
+//! an entry can be removed again. The digest is public, and whoever knows the rest of a configuration could guess a secret in it:
+//! secrets are therefore not hashed. It does not resist deliberate collisions: whoever can write entries serves traffic anyway.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -14,27 +13,27 @@ use fairway_model::{Certificate, Config, Listener, VirtualHost};
 use imbl::ordmap::DiffItem;
 use serde::{Serialize, Serializer};
 
-/// The content of a configuration, hashed: written as 32 hexadecimal digits.
+/// A digest of a configuration, printed as 32 hexadecimal digits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Digest([u64; 2]);
 
-/// The sum over all entries, kept up to date.
+/// The sum over all entries, updated incrementally.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Running {
+pub(crate) struct RunningDigest {
     entries: Digest,
-    /// Whether what must not be shown is part of it.
+    /// Whether secrets are hashed.
     whole: bool,
 }
 
-/// The digest of all that is written of a configuration, the values of headers included: for files that hold it, not to be shown.
+/// The digest of everything serialized of a configuration, header values included: for files that contain it, never published.
 #[must_use]
-pub(crate) fn of_config(config: &Config) -> Digest {
-    Running { whole: true, ..Running::default() }.update(&Config::default(), config)
+pub(crate) fn config_digest(config: &Config) -> Digest {
+    RunningDigest { whole: true, ..RunningDigest::default() }.update(&Config::default(), config)
 }
 
-/// The same of a configuration whose hosts are only known as they were written.
-pub(crate) fn of_config_and_hosts<'h>(config: &Config, hosts: impl Iterator<Item = &'h str>) -> Digest {
-    let mut whole = of_config(config);
+/// The same for a configuration whose hosts are known only in serialized form.
+pub(crate) fn config_and_hosts_digest<'h>(config: &Config, hosts: impl Iterator<Item = &'h str>) -> Digest {
+    let mut whole = config_digest(config);
     for host in hosts {
         let mut hashing = Hashing(Context::new(&SHA256));
         hashing.0.update(b"host");
@@ -44,21 +43,23 @@ pub(crate) fn of_config_and_hosts<'h>(config: &Config, hosts: impl Iterator<Item
     whole
 }
 
-impl Running {
-    /// The digest of `new`, when `old` was the last one (an empty one at first).
+impl RunningDigest {
+    /// The digest of `new`, after `old` was the last configuration (initially an empty one).
     pub(crate) fn update(&mut self, old: &Config, new: &Config) -> Digest {
-        let of_host = if self.whole { of_whole_host } else { of_shown_host };
-        self.follow(old.hosts.diff(&new.hosts), |host| of_host(host));
-        self.follow(old.backends.diff(&new.backends), |backend| of("backend", backend));
-        self.follow(old.certificates.diff(&new.certificates), |certificate| of_certificate(certificate));
-        self.follow(old.listeners.diff(&new.listeners), |listener| of_listener(listener));
-        self.follow(old.streams.diff(&new.streams), |stream| of("stream", stream));
+        let of_host = if self.whole { full_host_digest } else { public_host_digest };
+        self.update_entries(old.hosts.diff(&new.hosts), |host| of_host(host));
+        self.update_entries(old.backends.diff(&new.backends), |backend| entry_digest("backend", backend));
+        self.update_entries(old.certificates.diff(&new.certificates), |certificate| {
+            certificate_digest(certificate)
+        });
+        self.update_entries(old.listeners.diff(&new.listeners), |listener| listener_digest(listener));
+        self.update_entries(old.streams.diff(&new.streams), |stream| entry_digest("stream", stream));
         let mut whole = self.entries;
-        whole.add(of("rest", &(&new.default_certificate, &new.settings)));
+        whole.add(entry_digest("rest", &(&new.default_certificate, &new.settings)));
         whole
     }
 
-    fn follow<'a, K: 'a, V: 'a>(
+    fn update_entries<'a, K: 'a, V: 'a>(
         &mut self,
         difference: impl Iterator<Item = DiffItem<'a, 'a, K, V>>,
         hash: impl Fn(&V) -> Digest,
@@ -77,7 +78,7 @@ impl Running {
 }
 
 impl Digest {
-    /// As a number, of which a double loses nothing: equal for equal digests, and hardly ever for others.
+    /// As a number that fits a double exactly: equal for equal digests, and hardly ever for others.
     pub(crate) fn number(self) -> u64 {
         self.0[0] >> 12
     }
@@ -107,7 +108,7 @@ impl Serialize for Digest {
     }
 }
 
-/// Feeds what is written to the hash.
+/// Feeds serialized data to the hash.
 struct Hashing(Context);
 
 impl Write for Hashing {
@@ -121,33 +122,33 @@ impl Write for Hashing {
     }
 }
 
-fn of(kind: &str, value: &impl Serialize) -> Digest {
-    finish(hashed(kind, value))
+fn entry_digest(kind: &str, value: &impl Serialize) -> Digest {
+    finish(hash_entry(kind, value))
 }
 
-fn of_whole_host(host: &VirtualHost) -> Digest {
-    of("host", host)
+fn full_host_digest(host: &VirtualHost) -> Digest {
+    entry_digest("host", host)
 }
 
-fn of_shown_host(host: &VirtualHost) -> Digest {
-    host.without_secrets().map_or_else(|| of_whole_host(host), |shown| of_whole_host(&shown))
+fn public_host_digest(host: &VirtualHost) -> Digest {
+    host.without_secrets().map_or_else(|| full_host_digest(host), |shown| full_host_digest(&shown))
 }
 
-/// The chain is no part of what is written of a certificate; the key belongs to the chain.
-fn of_certificate(certificate: &Certificate) -> Digest {
-    let mut hashing = hashed("certificate", certificate);
+/// The chain is not serialized with a certificate; the key belongs to the chain.
+fn certificate_digest(certificate: &Certificate) -> Digest {
+    let mut hashing = hash_entry("certificate", certificate);
     for der in &certificate.chain {
         hashing.0.update(der);
     }
     finish(hashing)
 }
 
-/// Replicas that serve the same may be bound to different addresses, those of their nodes for example.
-fn of_listener(listener: &Listener) -> Digest {
-    of("listener", &Listener { bind: Vec::new(), ..listener.clone() })
+/// Replicas that serve the same may bind different addresses, for example those of their nodes.
+fn listener_digest(listener: &Listener) -> Digest {
+    entry_digest("listener", &Listener { bind: Vec::new(), ..listener.clone() })
 }
 
-fn hashed(kind: &str, value: &impl Serialize) -> Hashing {
+fn hash_entry(kind: &str, value: &impl Serialize) -> Hashing {
     let mut hashing = Hashing(Context::new(&SHA256));
     hashing.0.update(kind.as_bytes());
     serde_json::to_writer(&mut hashing, value).expect("the values of the model can be written as JSON");
@@ -195,23 +196,23 @@ mod tests {
     }
 
     #[test]
-    fn the_way_to_a_configuration_does_not_matter() {
+    fn the_order_of_changes_does_not_matter() {
         let steps = [
             config(&[("x", b"1")]),
             config(&[("x", b"2"), ("y", b"1")]),
             config(&[("y", b"1"), ("z", b"3")]),
         ];
-        let mut running = Running::default();
+        let mut running = RunningDigest::default();
         let mut last = Config::default();
         for step in steps {
             let stepwise = running.update(&last, &step);
-            assert_eq!(stepwise, of_config(&step));
+            assert_eq!(stepwise, config_digest(&step));
             last = step;
         }
     }
 
     #[test]
-    fn nobody_can_try_out_what_a_secret_is() {
+    fn a_secret_cannot_be_guessed_from_the_digest() {
         let with = |value: &str| {
             let field = HeaderField { name: "Authorization".into(), value: value.into() };
             let edit = HeaderEdit { set: vec![field], ..HeaderEdit::default() };
@@ -240,25 +241,25 @@ mod tests {
             };
             Config { hosts: [(host.key.clone(), Arc::new(host))].into_iter().collect(), ..Config::default() }
         };
-        let shown = |value| Running::default().update(&Config::default(), &with(value));
+        let shown = |value| RunningDigest::default().update(&Config::default(), &with(value));
         assert_eq!(shown("Basic one"), shown("Basic two"));
-        assert_ne!(of_config(&with("Basic one")), of_config(&with("Basic two")));
+        assert_ne!(config_digest(&with("Basic one")), config_digest(&with("Basic two")));
     }
 
     #[test]
-    fn where_a_listener_is_bound_does_not_matter_and_what_it_serves_does() {
+    fn the_table_of_a_listener_counts_and_its_addresses_do_not() {
         let with = |port: u16, table: &str| {
             let bind = vec![([127, 0, 0, 1], port).into()];
             let listener = Listener { bind, ..Listener::new("http", ListenerProtocol::Http, 80, table) };
             let listeners = [(listener.name.clone(), Arc::new(listener))].into_iter().collect();
-            of_config(&Config { listeners, ..Config::default() })
+            config_digest(&Config { listeners, ..Config::default() })
         };
         assert_eq!(with(80, "ingress"), with(8080, "ingress"));
         assert_ne!(with(80, "ingress"), with(80, "other"));
     }
 
     #[test]
-    fn what_a_listener_or_a_backend_says_of_its_traffic_is_content() {
+    fn traffic_settings_of_listeners_and_backends_count() {
         let with = |connections: Option<NonZeroU32>, in_flight: Option<NonZeroU32>| {
             let mut listener = Listener::new("http", ListenerProtocol::Http, 80, "ingress");
             listener.clients.connections = connections;
@@ -276,7 +277,7 @@ mod tests {
             let mut config = Config::default();
             config.listeners.insert(listener.name.clone(), Arc::new(listener));
             config.backends.insert(backend.key.clone(), Arc::new(backend));
-            of_config(&config)
+            config_digest(&config)
         };
         let one = Some(NonZeroU32::MIN);
         assert_eq!(with(one, one), with(one, one));
@@ -285,14 +286,14 @@ mod tests {
     }
 
     #[test]
-    fn every_content_has_its_own() {
+    fn different_contents_have_different_digests() {
         let mut settings = config(&[("x", b"1")]);
         settings.settings.downstream.requests_per_connection = 7;
         let all =
             [config(&[]), config(&[("x", b"1")]), config(&[("x", b"2")]), config(&[("y", b"1")]), settings];
         let digests: std::collections::HashSet<_> = all
             .iter()
-            .map(|config| Running::default().update(&Config::default(), config).to_string())
+            .map(|config| RunningDigest::default().update(&Config::default(), config).to_string())
             .collect();
         assert_eq!(digests.len(), all.len());
         assert!(digests.iter().all(|digest| digest.len() == 32));

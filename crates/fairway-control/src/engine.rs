@@ -1,4 +1,4 @@
-//! Changes in, snapshot out: objects -> translation -> snapshot, each step at the cost of what changed. No thread, no
+//! Changes in, snapshot out: objects -> translation -> snapshot, each step at a cost proportional to the change. No thread and no
 //! clock: the time is passed in.
 
 use std::sync::Arc;
@@ -12,29 +12,29 @@ use fairway_objects::resources::{Change, Resources};
 use fairway_routing::{Compiled, Problem, Snapshot, compile};
 
 use crate::changed::ChangedObjects;
-use crate::digest::{Digest, Running};
+use crate::digest::{Digest, RunningDigest};
 
-/// The objects as they are and what was made of them. A clone costs nothing.
+/// The current objects and what was made from them. Clones are cheap.
 #[derive(Clone, Debug)]
 pub struct Engine {
     resources: Resources,
     translator: Translator,
-    digests: Running,
-    current: Option<Outcome>,
+    digests: RunningDigest,
+    current: Option<EngineOutput>,
 }
 
-/// What was made of the objects. A clone costs nothing.
+/// The result of an update. Clones are cheap.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct EngineOutput {
     /// The translation.
     pub translation: Translation,
     /// The snapshot of its configuration.
     pub snapshot: Arc<Snapshot>,
-    /// The name of its configuration by its content: the same on every replica that serves the same.
+    /// The digest of its configuration, equal on every replica that serves the same.
     pub digest: Digest,
-    /// The objects that it differs in from the one before.
+    /// The objects that changed since the previous result.
     pub changed: ChangedObjects,
-    /// What of the configuration could not be compiled.
+    /// Parts of the configuration that could not be compiled.
     pub problems: Arc<[Diagnostic]>,
     /// How long the steps took.
     pub durations: Durations,
@@ -51,12 +51,12 @@ pub struct Durations {
     pub compile: Duration,
 }
 
-/// Whether an update led to another configuration.
+/// Whether an update changed the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// There is a new snapshot.
     NewSnapshot,
-    /// The configuration is as it was; diagnostics may differ.
+    /// The configuration is unchanged; diagnostics may differ.
     Unchanged,
 }
 
@@ -67,19 +67,19 @@ impl Engine {
         Self {
             resources: Resources::default(),
             translator: Translator::new(options),
-            digests: Running::default(),
+            digests: RunningDigest::default(),
             current: None,
         }
     }
 
-    /// Takes changes; `now` is in seconds since 1970. The first call always leads to a snapshot.
+    /// Applies changes; `now` is in seconds since 1970. The first call always creates a snapshot.
     pub fn update(&mut self, changes: Vec<Change>, now: i64) -> Effect {
         let started = Instant::now();
         let changed = self.resources.apply_all(changes);
         let translation = self.translator.update(&self.resources, &changed, now);
         let translated = Instant::now();
         if let Some(current) = &mut self.current
-            && same(&current.translation.config, &translation.config)
+            && is_same_config(&current.translation.config, &translation.config)
         {
             current.translation = translation;
             current.resources = self.resources.clone();
@@ -92,13 +92,13 @@ impl Engine {
         let Compiled { snapshot, problems } = compile(&translation.config, previous);
         let durations = Durations { translate: translated - started, compile: translated.elapsed() };
         let problems = problems.into_iter().map(diagnostic).collect();
-        let (resources, changed) = (self.resources.clone(), ChangedObjects::of(&changed));
+        let (resources, changed) = (self.resources.clone(), ChangedObjects::from_changed(&changed));
         self.current =
-            Some(Outcome { translation, snapshot, digest, changed, problems, durations, resources });
+            Some(EngineOutput { translation, snapshot, digest, changed, problems, durations, resources });
         Effect::NewSnapshot
     }
 
-    /// Begins with a configuration that an earlier process served, until the first update; without effect after that.
+    /// Starts with the configuration of an earlier process, until the first update; no effect after that.
     pub fn restore(&mut self, mut config: Config) {
         if self.current.is_some() {
             return;
@@ -111,26 +111,26 @@ impl Engine {
         let (durations, resources) = (Durations::default(), Resources::default());
         let changed = ChangedObjects::default();
         self.current =
-            Some(Outcome { translation, snapshot, digest, changed, problems, durations, resources });
+            Some(EngineOutput { translation, snapshot, digest, changed, problems, durations, resources });
     }
 
-    /// What was made of the objects; `None` before the first update.
+    /// The current result; `None` before the first update.
     #[must_use]
-    pub fn current(&self) -> Option<&Outcome> {
+    pub fn current(&self) -> Option<&EngineOutput> {
         self.current.as_ref()
     }
 }
 
-impl Outcome {
-    /// What was found by translating and compiling.
+impl EngineOutput {
+    /// The diagnostics of translation and compilation.
     #[must_use]
     pub fn diagnostics(&self) -> &Diagnostics {
         &self.translation.diagnostics
     }
 }
 
-/// Whether nothing differs, found by visiting only what the two do not share.
-fn same(a: &Config, b: &Config) -> bool {
+/// Whether two configurations are equal; visits only entries they do not share.
+fn is_same_config(a: &Config, b: &Config) -> bool {
     a.hosts.diff(&b.hosts).next().is_none()
         && a.backends.diff(&b.backends).next().is_none()
         && a.certificates.diff(&b.certificates).next().is_none()

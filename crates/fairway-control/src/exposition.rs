@@ -1,25 +1,25 @@
-//! Lines of the Prometheus text format. Knows no metric.
+//! Formats lines of the Prometheus text format.
 
 use std::fmt::{Display, Write};
 
-/// Says what a metric is.
+/// The `HELP` and `TYPE` lines of a metric.
 pub fn head(out: &mut String, name: &str, kind: &str, help: &str) {
     writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}").expect("writing to a String cannot fail");
 }
 
-/// The value of one series; `labels` are those between the braces, as text.
+/// A sample line; `labels` is the text between the braces.
 pub fn line(out: &mut String, name: &str, labels: &str, value: impl Display) {
     let (open, close) = if labels.is_empty() { ("", "") } else { ("{", "}") };
     writeln!(out, "{name}{open}{labels}{close} {value}").expect("writing to a String cannot fail");
 }
 
-/// The two, of a metric with one series.
+/// Both, for a metric with a single series.
 pub fn single(out: &mut String, name: &str, kind: &str, help: &str, labels: &str, value: impl Display) {
     head(out, name, kind, help);
     line(out, name, labels, value);
 }
 
-/// The value of a label.
+/// Escapes a label value.
 pub fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

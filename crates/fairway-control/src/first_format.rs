@@ -1,5 +1,5 @@
-//! Reads what versions before the phases of rules have kept: the filters of a rule stood in one list, whatever they act on. A filter
-//! that is not known, or that a share cannot have, makes the file unreadable: nothing of it is served by halves.
+//! Reads state files from before rules had phases, when the filters of a rule were one list. An unknown filter, or one that a
+//! backend share cannot have, makes the file unreadable: it is not served in part.
 
 use fairway_model::Config;
 use serde::Deserialize;
@@ -11,21 +11,24 @@ use crate::digest::{self, Digest};
 /// The file with its filters as phases, and the digest of its hosts as they were written.
 ///
 /// # Errors
-/// With what of it cannot be read.
-pub(crate) fn upgraded(bytes: &[u8]) -> Result<Value, String> {
+/// What cannot be read.
+pub(crate) fn upgrade_file(bytes: &[u8]) -> Result<Value, String> {
     let mut stored: Value = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
     let hosts = stored.pointer_mut("/config/hosts").and_then(Value::as_array_mut).ok_or("it has no hosts")?;
-    for rule in hosts.iter_mut().flat_map(|host| each(host, "routes")).flat_map(|route| each(route, "rules"))
+    for rule in hosts
+        .iter_mut()
+        .flat_map(|host| list_items(host, "routes"))
+        .flat_map(|route| list_items(route, "rules"))
     {
-        upgrade(rule)?;
+        upgrade_rule(rule)?;
     }
     Ok(stored)
 }
 
-/// The digest of a configuration whose hosts are those of `bytes`, in which they are written as they were hashed.
+/// The digest of a configuration whose hosts are those of `bytes`, in the serialized form that was hashed.
 ///
 /// # Errors
-/// With what of them cannot be read.
+/// What cannot be read.
 pub(crate) fn digest(mut config: Config, bytes: &[u8]) -> Result<Digest, String> {
     #[derive(Deserialize)]
     struct File<'f> {
@@ -39,29 +42,29 @@ pub(crate) fn digest(mut config: Config, bytes: &[u8]) -> Result<Digest, String>
     }
     let file: File<'_> = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
     config.hosts.clear();
-    Ok(digest::of_config_and_hosts(&config, file.config.hosts.iter().map(|host| host.get())))
+    Ok(digest::config_and_hosts_digest(&config, file.config.hosts.iter().map(|host| host.get())))
 }
 
-fn each<'v>(of: &'v mut Value, list: &str) -> impl Iterator<Item = &'v mut Value> {
+fn list_items<'v>(of: &'v mut Value, list: &str) -> impl Iterator<Item = &'v mut Value> {
     of.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten()
 }
 
-fn upgrade(rule: &mut Value) -> Result<(), String> {
+fn upgrade_rule(rule: &mut Value) -> Result<(), String> {
     let rule = rule.as_object_mut().ok_or("a rule is no object")?;
-    let phases = phases(taken(rule)?)?;
+    let phases = phases(take_filters(rule)?)?;
     rule.insert("phases".to_owned(), phases);
-    for share in rule.get_mut("action").into_iter().flat_map(|action| each(action, "Forward")) {
+    for share in rule.get_mut("action").into_iter().flat_map(|action| list_items(action, "Forward")) {
         let share = share.as_object_mut().ok_or("a share is no object")?;
-        let filters = taken(share)?;
+        let filters = take_filters(share)?;
         if !filters.is_empty() {
-            share.insert("filters".to_owned(), of_share(filters)?);
+            share.insert("filters".to_owned(), share_filters(filters)?);
         }
     }
     Ok(())
 }
 
-/// The filters of a rule or a share, by their names.
-fn taken(of: &mut Map<String, Value>) -> Result<Vec<(String, Value)>, String> {
+/// The filters of a rule or share, by name.
+fn take_filters(of: &mut Map<String, Value>) -> Result<Vec<(String, Value)>, String> {
     let filters = match of.remove("filters") {
         Some(Value::Array(filters)) => filters,
         None => Vec::new(),
@@ -111,13 +114,13 @@ fn phases(filters: Vec<(String, Value)>) -> Result<Value, String> {
             "AnswerHead" => phases["bounds"]["head"] = value,
             "AnswerRate" => phases["bounds"]["rate"] = value,
             "Unlogged" => phases["unlogged"] = json!(true),
-            _ => return Err(format!("a rule has the filter {name}, which is not known")),
+            _ => return Err(format!("a rule has the unknown filter {name}")),
         }
     }
     Ok(phases)
 }
 
-fn of_share(filters: Vec<(String, Value)>) -> Result<Value, String> {
+fn share_filters(filters: Vec<(String, Value)>) -> Result<Value, String> {
     let mut share = json!({});
     for (name, value) in filters {
         match &*name {
@@ -148,11 +151,11 @@ mod tests {
     fn rule_of(filters: &Value) -> Result<Value, String> {
         let share = json!({ "backend": "a", "weight": 1, "filters": filters });
         let mut rule = json!({ "filters": ["Unlogged"], "action": { "Forward": [share] } });
-        upgrade(&mut rule).map(|()| rule)
+        upgrade_rule(&mut rule).map(|()| rule)
     }
 
     #[test]
-    fn filters_of_a_backend_become_those_of_a_share_and_others_are_refused() {
+    fn filters_of_a_backend_become_share_filters_and_others_are_refused() {
         let edit = json!({ "remove": ["x-a"] });
         let filters = json!([
             { "RequestHeaders": edit },

@@ -1,4 +1,4 @@
-//! The way into the pipeline, for sources and for others that have something to ask of it. Decides nothing.
+//! The input side of the pipeline, for sources and other components.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant, SystemTime};
@@ -10,38 +10,38 @@ use tokio::sync::oneshot;
 
 use crate::trial::Trial;
 
-/// What a source tells.
+/// A report of a source.
 #[derive(Debug)]
-pub struct Batch {
-    /// What differs.
+pub struct ChangeBatch {
+    /// The changed objects.
     pub changes: Vec<Change>,
-    /// All that the source has to say now; replaces what it said before.
+    /// All current diagnostics of the source; they replace earlier ones.
     pub diagnostics: Vec<Diagnostic>,
-    /// When the source heard of it.
+    /// When the source received the first change.
     pub heard: Instant,
-    /// When the first of them was written to the cluster, where its object says so.
+    /// When the first change was written to the cluster, if the object says so.
     pub written: Option<SystemTime>,
 }
 
-/// The way in, for sources.
+/// Sends to the pipeline.
 #[derive(Clone, Debug)]
-pub struct Inlet(pub(crate) Sender<Input>);
+pub struct Inlet(pub(crate) Sender<PipelineInput>);
 
-/// The other end of an [`Inlet`].
+/// The receiving end of an [`Inlet`].
 #[derive(Debug)]
-pub struct Outlet(pub(crate) Receiver<Input>);
+pub struct Outlet(pub(crate) Receiver<PipelineInput>);
 
-/// An inlet with its other end.
+/// An inlet and its outlet.
 #[must_use]
 pub fn pipe() -> (Inlet, Outlet) {
     let (sender, receiver) = channel();
     (Inlet(sender), Outlet(receiver))
 }
 
-/// All that the pipeline can be sent.
+/// An input of the pipeline.
 #[derive(Debug)]
-pub(crate) enum Input {
-    Batch(Batch),
+pub(crate) enum PipelineInput {
+    Batch(ChangeBatch),
     Change(Change),
     Restore(Box<Config>),
     Lend(oneshot::Sender<Option<Trial>>),
@@ -49,41 +49,41 @@ pub(crate) enum Input {
 }
 
 impl Inlet {
-    /// Tells the pipeline; without effect once it has stopped.
-    pub fn send(&self, batch: Batch) {
-        _ = self.0.send(Input::Batch(batch));
+    /// Sends a batch; no effect once the pipeline has stopped.
+    pub fn send(&self, batch: ChangeBatch) {
+        _ = self.0.send(PipelineInput::Batch(batch));
     }
 
-    /// Tells the pipeline of one change.
-    pub fn change(&self, change: Change) {
-        _ = self.0.send(Input::Change(change));
+    /// Sends a single change.
+    pub fn send_change(&self, change: Change) {
+        _ = self.0.send(PipelineInput::Change(change));
     }
 
-    /// Serves this configuration of an earlier process until the source tells something; without effect after that.
+    /// Serves this configuration of an earlier process until the source reports; no effect after that.
     pub fn restore(&self, config: Config) {
-        _ = self.0.send(Input::Restore(Box::new(config)));
+        _ = self.0.send(PipelineInput::Restore(Box::new(config)));
     }
 
-    /// A copy of the configuration to judge objects with; `None` while none was read. What is done with it is not seen
-    /// here.
+    /// A copy of the configuration for reviewing objects; `None` before the first batch. The pipeline never sees what is done
+    /// with it.
     pub async fn trial(&self) -> Option<Trial> {
         let (reply, trial) = oneshot::channel();
-        self.0.send(Input::Lend(reply)).ok()?;
+        self.0.send(PipelineInput::Lend(reply)).ok()?;
         trial.await.ok().flatten()
     }
 }
 
 impl Outlet {
-    /// The next batch; `None` when none came in time.
+    /// The next batch; `None` after the timeout.
     #[must_use]
-    pub fn next(&self, timeout: Duration) -> Option<Batch> {
+    pub fn next(&self, timeout: Duration) -> Option<ChangeBatch> {
         match self.0.recv_timeout(timeout) {
-            Ok(Input::Batch(batch)) => Some(batch),
-            Ok(Input::Change(change)) => {
+            Ok(PipelineInput::Batch(batch)) => Some(batch),
+            Ok(PipelineInput::Change(change)) => {
                 let (changes, diagnostics) = (vec![change], Vec::new());
-                Some(Batch { changes, diagnostics, heard: Instant::now(), written: None })
+                Some(ChangeBatch { changes, diagnostics, heard: Instant::now(), written: None })
             }
-            Ok(Input::Restore(_) | Input::Lend(_) | Input::Stop) | Err(_) => None,
+            Ok(PipelineInput::Restore(_) | PipelineInput::Lend(_) | PipelineInput::Stop) | Err(_) => None,
         }
     }
 }

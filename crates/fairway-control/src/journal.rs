@@ -1,47 +1,47 @@
-//! Says each diagnostic once when it appears and once when it is gone.
+//! Logs each diagnostic once when it appears and once when it is solved.
 
 use std::collections::BTreeMap;
 
 use fairway_objects::diagnostic::{Diagnostic, Diagnostics, Severity};
 
-use crate::engine::Outcome;
+use crate::engine::EngineOutput;
 
-/// What was said already.
+/// The diagnostics that were logged.
 #[derive(Debug, Default)]
-pub(crate) struct Journal {
+pub(crate) struct DiagnosticsLog {
     source: BTreeMap<String, Diagnostic>,
     problems: BTreeMap<String, Diagnostic>,
     translated: Diagnostics,
 }
 
-impl Journal {
-    /// Compares what is known about files and the current outcome with what was said.
-    pub(crate) fn note(&mut self, source: &[Diagnostic], outcome: &Outcome) {
-        note_list(&mut self.source, source);
-        note_list(&mut self.problems, &outcome.problems);
+impl DiagnosticsLog {
+    /// Logs the difference to the previous diagnostics of the source and the outcome.
+    pub(crate) fn log_changes(&mut self, source: &[Diagnostic], outcome: &EngineOutput) {
+        log_list(&mut self.source, source);
+        log_list(&mut self.problems, &outcome.problems);
         let current = outcome.diagnostics();
         for scope in current.changed_since(&self.translated) {
-            let (before, now) = (self.translated.of(scope), current.of(scope));
-            now.iter().filter(|it| !before.contains(it)).for_each(appeared);
-            before.iter().filter(|it| !now.contains(it)).for_each(gone);
+            let (before, now) = (self.translated.group(scope), current.group(scope));
+            now.iter().filter(|it| !before.contains(it)).for_each(log_new);
+            before.iter().filter(|it| !now.contains(it)).for_each(log_solved);
         }
         self.translated = current.clone();
     }
 }
 
-fn note_list(said: &mut BTreeMap<String, Diagnostic>, now: &[Diagnostic]) {
+fn log_list(said: &mut BTreeMap<String, Diagnostic>, now: &[Diagnostic]) {
     let mut current = BTreeMap::new();
     for diagnostic in now {
         let text = diagnostic.to_string();
         if said.remove(&text).is_none() && !current.contains_key(&text) {
-            appeared(diagnostic);
+            log_new(diagnostic);
         }
         current.insert(text, diagnostic.clone());
     }
-    std::mem::replace(said, current).values().for_each(gone);
+    std::mem::replace(said, current).values().for_each(log_solved);
 }
 
-fn appeared(it: &Diagnostic) {
+fn log_new(it: &Diagnostic) {
     let Diagnostic { code, origin, problem, consequence, .. } = it;
     match it.severity {
         Severity::Error => tracing::error!(code, %origin, "{problem}; {consequence}"),
@@ -50,6 +50,6 @@ fn appeared(it: &Diagnostic) {
     }
 }
 
-fn gone(it: &Diagnostic) {
+fn log_solved(it: &Diagnostic) {
     tracing::info!(code = it.code, origin = %it.origin, "solved: {}", it.problem);
 }

@@ -1,11 +1,10 @@
 //! How configuration reaches the workers.
 //!
-//! A source (a cluster, which is a crate of its own, or [`directory`]) tells the [`pipeline`] what changed; its [`engine`]
-//! translates and compiles; the snapshot is handed to whoever publishes it, and replaced ones are kept until nobody uses
-//! them. [`trial`] says what an object would do, [`state`] keeps the last good configuration on disk, and [`admin`] answers
-//! questions about all this. Nothing here is on the path of a request, needs a client of Kubernetes, or knows the data plane: it
-//! sees only the snapshots go. What cannot be read never takes away what was read before, and the last reference to a replaced
-//! snapshot is dropped here, not on a worker.
+//! A source (a cluster, in its own crate, or [`directory`]) sends changes to the [`pipeline`]; its [`engine`] translates and
+//! compiles; each snapshot goes to a publisher, and replaced ones are kept until they are unused. [`trial`] reviews an object,
+//! [`state`] keeps the last good configuration on disk, and [`admin`] serves pages about all this. Nothing here is on the path of
+//! a request, needs a Kubernetes client, or knows the data plane. What cannot be read never removes what was read before, and the
+//! last reference to a replaced snapshot is dropped here, not on a worker.
 
 pub mod admin;
 mod changed;
@@ -29,8 +28,8 @@ pub mod trial;
 
 pub use changed::ChangedObjects;
 pub use digest::Digest;
-pub use engine::{Durations, Effect, Engine, Outcome};
-pub use inlet::{Batch, Inlet};
-pub use pipeline::{Freshness, Pipeline, Publication, Publish, View, Viewer};
+pub use engine::{Durations, Effect, Engine, EngineOutput};
+pub use inlet::{ChangeBatch, Inlet};
+pub use pipeline::{Freshness, Pipeline, Publication, PublishSnapshot, View, Viewer};
 pub use propagation::Propagation;
 pub use trial::{Trial, Verdict};

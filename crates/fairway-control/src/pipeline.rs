@@ -1,6 +1,6 @@
-//! The thread between the sources and the workers: takes changes, keeps the [`Engine`], publishes its snapshots.
+//! The thread between sources and workers: receives changes, runs the [`Engine`], publishes its snapshots.
 //!
-//! The first change of a burst is applied at once; its followers wait a moment so that they are applied together.
+//! The first change of a burst is applied at once; the following ones wait briefly so that they are applied together.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -16,33 +16,33 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{oneshot, watch};
 
 use crate::clock;
-use crate::engine::{Effect, Engine, Outcome};
-use crate::inlet::{Batch, Inlet, Input, pipe};
-use crate::journal::Journal;
+use crate::engine::{Effect, Engine, EngineOutput};
+use crate::inlet::{ChangeBatch, Inlet, PipelineInput, pipe};
+use crate::journal::DiagnosticsLog;
 use crate::resolve::Resolver;
 use crate::retired::Retired;
 use crate::trial::Trial;
 
-/// After a publication, further changes are gathered for so long.
-const GATHER: Duration = Duration::from_millis(2);
-/// How often replaced snapshots are looked at.
-const SWEEP: Duration = Duration::from_millis(500);
-/// How often everything is judged again because time has passed: certificates expire.
-const AGE: Duration = Duration::from_secs(60);
+/// How long changes are batched after a publication.
+const BATCH_WINDOW: Duration = Duration::from_millis(2);
+/// How often replaced snapshots are freed.
+const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
+/// How often everything is reevaluated because time has passed: certificates expire.
+const REEVALUATION_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Receives every snapshot to be served; must not block.
-pub type Publish = Box<dyn FnMut(Publication) + Send>;
+/// Receives every snapshot to serve; must not block.
+pub type PublishSnapshot = Box<dyn FnMut(Publication) + Send>;
 
-/// A snapshot to be served, and since when it is due.
+/// A snapshot to serve.
 #[derive(Clone, Debug)]
 pub struct Publication {
-    /// What was made of the objects.
-    pub outcome: Outcome,
-    /// When the source heard of the first change in it.
+    /// The engine's output.
+    pub outcome: EngineOutput,
+    /// When the source received the first change in it.
     pub heard: Instant,
-    /// When the first of its changes was written to the cluster, where its object says so.
+    /// When the first change was written to the cluster, if the object says so.
     pub written: Option<SystemTime>,
-    /// Where it is from.
+    /// Where it came from.
     pub freshness: Freshness,
 }
 
@@ -50,38 +50,38 @@ pub struct Publication {
 #[derive(Debug)]
 pub struct Pipeline {
     inlet: Inlet,
-    shared: Arc<Shared>,
+    shared: Arc<PipelineShared>,
 }
 
-/// What the pipeline has done so far.
+/// The current state of the pipeline.
 #[derive(Clone, Debug)]
 pub struct View {
-    /// What was made of the objects.
-    pub outcome: Outcome,
-    /// What the source has to say.
+    /// The engine's output.
+    pub outcome: EngineOutput,
+    /// The diagnostics of the source.
     pub source: Arc<[Diagnostic]>,
     /// When the current snapshot was published.
     pub published: SystemTime,
     /// From the source's event to the publication.
     pub delay: Duration,
-    /// Where the configuration is from.
+    /// Where the configuration came from.
     pub freshness: Freshness,
-    /// Snapshots that are kept for workers which have not adopted a newer one yet, the current one included.
+    /// Snapshots kept for workers that have not adopted a newer one, including the current one.
     pub kept: usize,
 }
 
-/// Where the current configuration is from.
+/// Where the current configuration came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Freshness {
-    /// From the source, as it was sent last.
+    /// From the source, as last sent.
     Current,
-    /// From an earlier process: the source has sent nothing yet.
+    /// From an earlier process: the source has not sent anything yet.
     Stale,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct PipelineShared {
     view: Mutex<Option<View>>,
     first: Condvar,
     /// Counts the updates.
@@ -89,47 +89,47 @@ struct Shared {
 }
 
 impl Pipeline {
-    /// Starts the thread. Nothing is published before the first batch came.
+    /// Starts the thread. Nothing is published before the first batch.
     ///
     /// # Errors
-    /// No thread can be started.
-    pub fn start(options: Options, publish: Publish) -> io::Result<Self> {
+    /// The thread cannot be started.
+    pub fn start(options: Options, publish: PublishSnapshot) -> io::Result<Self> {
         let (inlet, outlet) = pipe();
-        let shared = Arc::<Shared>::default();
-        let worker = Worker {
+        let shared = Arc::<PipelineShared>::default();
+        let worker = PipelineThread {
             engine: Engine::new(options),
             publish,
             shared: shared.clone(),
             source: Arc::default(),
-            journal: Journal::default(),
+            journal: DiagnosticsLog::default(),
             retired: Retired::default(),
             swept: Instant::now(),
-            resolver: Resolution::Unneeded(inlet.clone()),
+            resolver: ResolverState::NotStarted(inlet.clone()),
             freshness: Freshness::Current,
         };
         thread::Builder::new().name("fairway-control".into()).spawn(move || worker.run(&outlet.0))?;
         Ok(Self { inlet, shared })
     }
 
-    /// The way in.
+    /// The input side.
     #[must_use]
     pub fn inlet(&self) -> Inlet {
         self.inlet.clone()
     }
 
-    /// What was done so far; `None` before the first batch is through.
+    /// The current state; `None` before the first batch was applied.
     #[must_use]
     pub fn view(&self) -> Option<View> {
         self.shared.lock().clone()
     }
 
-    /// Another way to ask [`Pipeline::view`], for other threads.
+    /// A handle to [`Pipeline::view`] for other threads.
     #[must_use]
     pub fn viewer(&self) -> Viewer {
         Viewer(self.shared.clone())
     }
 
-    /// Waits until the first batch is through.
+    /// Waits until the first batch is applied.
     #[must_use]
     pub fn wait_for_first(&self, timeout: Duration) -> Option<View> {
         let waiting = |view: &mut Option<View>| view.is_none();
@@ -137,15 +137,15 @@ impl Pipeline {
         waited.unwrap_or_else(PoisonError::into_inner).0.clone()
     }
 
-    /// Ends the thread after what was sent before.
+    /// Ends the thread after the inputs that are already queued.
     pub fn stop(&self) {
-        _ = self.inlet.0.send(Input::Stop);
+        _ = self.inlet.0.send(PipelineInput::Stop);
     }
 }
 
-/// Shows what the pipeline has done.
+/// Reads the state of the pipeline.
 #[derive(Clone, Debug)]
-pub struct Viewer(Arc<Shared>);
+pub struct Viewer(Arc<PipelineShared>);
 
 impl Viewer {
     /// See [`Pipeline::view`].
@@ -154,29 +154,29 @@ impl Viewer {
         self.0.lock().clone()
     }
 
-    /// Changes with every update, so that nobody needs to ask again and again.
+    /// Changes with every update.
     #[must_use]
     pub fn updates(&self) -> watch::Receiver<u64> {
         self.0.updates.subscribe()
     }
 }
 
-/// For the tests of those who look.
+/// For tests of readers.
 #[doc(hidden)]
 impl Viewer {
-    /// One that shows nothing yet, without a pipeline.
+    /// A viewer without a pipeline and without a view.
     #[must_use]
     pub fn blank() -> Self {
         Self(Arc::default())
     }
 
-    /// Shows `outcome` from now on.
-    pub fn show(&self, outcome: Outcome) {
-        self.show_of(outcome, Arc::default());
+    /// Sets the view to `outcome`.
+    pub fn set_outcome(&self, outcome: EngineOutput) {
+        self.set_outcome_and_source(outcome, Arc::default());
     }
 
-    /// The same of a source that has something to say.
-    pub fn show_of(&self, outcome: Outcome, source: Arc<[Diagnostic]>) {
+    /// The same with diagnostics of the source.
+    pub fn set_outcome_and_source(&self, outcome: EngineOutput, source: Arc<[Diagnostic]>) {
         let (published, delay) = (SystemTime::now(), Duration::ZERO);
         let freshness = Freshness::Current;
         *self.0.lock() = Some(View { outcome, source, published, delay, freshness, kept: 1 });
@@ -185,40 +185,40 @@ impl Viewer {
 }
 
 impl View {
-    /// Everything there is to say: about files, objects and what could not be compiled.
+    /// All diagnostics: of files, of objects and of compilation.
     pub fn diagnostics(&self) -> impl Iterator<Item = &Diagnostic> {
         self.source.iter().chain(self.outcome.diagnostics().iter()).chain(self.outcome.problems.iter())
     }
 }
 
-impl Shared {
+impl PipelineShared {
     fn lock(&self) -> MutexGuard<'_, Option<View>> {
-        // Only whole values are ever put in, so that a panic elsewhere leaves a good one.
+        // Only complete values are stored, so a panic elsewhere leaves a valid one.
         self.view.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-struct Worker {
+struct PipelineThread {
     engine: Engine,
-    publish: Publish,
-    shared: Arc<Shared>,
+    publish: PublishSnapshot,
+    shared: Arc<PipelineShared>,
     source: Arc<[Diagnostic]>,
-    journal: Journal,
+    journal: DiagnosticsLog,
     retired: Retired<Snapshot>,
     swept: Instant,
-    resolver: Resolution,
+    resolver: ResolverState,
     freshness: Freshness,
 }
 
-/// The resolver is started by the first external name.
-enum Resolution {
-    Unneeded(Inlet),
+/// The resolver starts with the first external name.
+enum ResolverState {
+    NotStarted(Inlet),
     Running(Resolver),
 }
 
-/// What came since the last update.
+/// The inputs since the last update.
 #[derive(Default)]
-struct Gathered {
+struct PendingInputs {
     changes: Vec<Change>,
     source: Option<Vec<Diagnostic>>,
     heard: Option<Instant>,
@@ -228,10 +228,10 @@ struct Gathered {
     stop: bool,
 }
 
-impl Gathered {
-    fn take(&mut self, input: Input) {
+impl PendingInputs {
+    fn add(&mut self, input: PipelineInput) {
         match input {
-            Input::Batch(Batch { changes, diagnostics, heard, written }) => {
+            PipelineInput::Batch(ChangeBatch { changes, diagnostics, heard, written }) => {
                 self.changes.extend(changes);
                 self.source = Some(diagnostics);
                 self.heard.get_or_insert(heard);
@@ -240,28 +240,28 @@ impl Gathered {
                     (ours, theirs) => ours.or(theirs),
                 };
             }
-            Input::Change(change) => {
+            PipelineInput::Change(change) => {
                 self.changes.push(change);
                 self.heard.get_or_insert_with(Instant::now);
             }
-            Input::Restore(config) => self.restore = Some(config),
-            Input::Lend(reply) => self.lend.push(reply),
-            Input::Stop => self.stop = true,
+            PipelineInput::Restore(config) => self.restore = Some(config),
+            PipelineInput::Lend(reply) => self.lend.push(reply),
+            PipelineInput::Stop => self.stop = true,
         }
     }
 }
 
-impl Worker {
-    fn run(mut self, inputs: &Receiver<Input>) {
-        let mut gathered = Gathered::default();
+impl PipelineThread {
+    fn run(mut self, inputs: &Receiver<PipelineInput>) {
+        let mut gathered = PendingInputs::default();
         let (mut gather_until, mut judged) = (Instant::now(), Instant::now());
         while !gathered.stop {
-            match inputs.recv_timeout(SWEEP) {
-                Ok(input) => gathered.take(input),
+            match inputs.recv_timeout(SWEEP_INTERVAL) {
+                Ok(input) => gathered.add(input),
                 Err(RecvTimeoutError::Timeout) => {
                     self.sweep();
-                    // What an earlier process served is not judged by objects that were not read.
-                    if judged.elapsed() < AGE || !self.has_objects() {
+                    // A restored configuration is not reevaluated: its objects were not read.
+                    if judged.elapsed() < REEVALUATION_INTERVAL || !self.has_objects() {
                         continue;
                     }
                 }
@@ -269,17 +269,17 @@ impl Worker {
             }
             while let Ok(input) = inputs.recv_timeout(gather_until.saturating_duration_since(Instant::now()))
             {
-                gathered.take(input);
+                gathered.add(input);
             }
             let stop = gathered.stop;
-            self.take(std::mem::take(&mut gathered));
+            self.apply(std::mem::take(&mut gathered));
             gathered.stop = stop;
             judged = Instant::now();
-            // Changes that never rest must not keep what they replace.
-            if self.swept.elapsed() >= SWEEP {
+            // Continuous changes must not delay freeing replaced snapshots.
+            if self.swept.elapsed() >= SWEEP_INTERVAL {
                 self.sweep();
             }
-            gather_until = judged + GATHER;
+            gather_until = judged + BATCH_WINDOW;
         }
     }
 
@@ -287,18 +287,18 @@ impl Worker {
         self.engine.current().is_some() && self.freshness == Freshness::Current
     }
 
-    fn take(&mut self, mut gathered: Gathered) {
+    fn apply(&mut self, mut gathered: PendingInputs) {
         if let Some(config) = gathered.restore.take() {
             self.restore(*config);
         }
         let lend = std::mem::take(&mut gathered.lend);
-        // Before the source has sent something, there is nothing to make a configuration of.
+        // Before the source has sent anything, there is nothing to translate.
         if gathered.source.is_some() || self.has_objects() {
             self.update(gathered);
         }
         for reply in lend {
-            // Who no longer waits needs no copy.
-            _ = reply.send(self.has_objects().then(|| Trial::of(&self.engine)));
+            // The requester may be gone.
+            _ = reply.send(self.has_objects().then(|| Trial::new(&self.engine)));
         }
     }
 
@@ -310,17 +310,17 @@ impl Worker {
         self.freshness = Freshness::Stale;
         if let Some(outcome) = self.engine.current().cloned() {
             self.publish(&outcome, Instant::now(), None);
-            self.show(outcome, Effect::NewSnapshot, Duration::ZERO);
+            self.update_view(outcome, Effect::NewSnapshot, Duration::ZERO);
         }
     }
 
-    fn publish(&mut self, outcome: &Outcome, heard: Instant, written: Option<SystemTime>) {
+    fn publish(&mut self, outcome: &EngineOutput, heard: Instant, written: Option<SystemTime>) {
         let freshness = self.freshness;
         (self.publish)(Publication { outcome: outcome.clone(), heard, written, freshness });
         self.retired.retire(outcome.snapshot.clone());
     }
 
-    fn update(&mut self, gathered: Gathered) {
+    fn update(&mut self, gathered: PendingInputs) {
         self.freshness = Freshness::Current;
         let heard = gathered.heard.unwrap_or_else(Instant::now);
         if let Some(source) = gathered.source {
@@ -336,8 +336,8 @@ impl Worker {
             self.publish(&outcome, heard, gathered.written);
         }
         drop(before);
-        self.journal.note(&self.source, &outcome);
-        self.show(outcome, effect, heard.elapsed());
+        self.journal.log_changes(&self.source, &outcome);
+        self.update_view(outcome, effect, heard.elapsed());
     }
 
     /// Frees replaced snapshots that no worker holds any more.
@@ -349,7 +349,7 @@ impl Worker {
         }
     }
 
-    fn show(&self, outcome: Outcome, effect: Effect, delay: Duration) {
+    fn update_view(&self, outcome: EngineOutput, effect: Effect, delay: Duration) {
         let mut shared = self.shared.lock();
         let (published, delay) = match (&*shared, effect) {
             (Some(view), Effect::Unchanged) => (view.published, view.delay),
@@ -370,19 +370,19 @@ impl Worker {
         tracing::debug!(version, ?effect, ?delay, "configuration updated");
     }
 
-    fn resolve(&mut self, outcome: &Outcome) {
+    fn resolve(&mut self, outcome: &EngineOutput) {
         let names: Vec<_> = outcome.translation.external_names.iter().cloned().collect();
-        if let Resolution::Unneeded(inlet) = &self.resolver {
+        if let ResolverState::NotStarted(inlet) = &self.resolver {
             if names.is_empty() {
                 return;
             }
             match Resolver::start(inlet.clone()) {
-                Ok(resolver) => self.resolver = Resolution::Running(resolver),
+                Ok(resolver) => self.resolver = ResolverState::Running(resolver),
                 Err(error) => tracing::error!(%error, "external names cannot be resolved"),
             }
         }
-        if let Resolution::Running(resolver) = &self.resolver {
-            resolver.want(names);
+        if let ResolverState::Running(resolver) = &self.resolver {
+            resolver.set_names(names);
         }
     }
 }

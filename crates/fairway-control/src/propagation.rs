@@ -1,30 +1,29 @@
-//! How long changes take to every worker, as histograms. Fed by whoever knows when the last worker has adopted.
+//! How long changes take to reach every worker, as histograms. Fed by the component that knows when the last worker has adopted.
 
 use std::fmt::Write;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Upper bounds of the buckets in seconds; the last one is open.
-const BOUNDS: [f64; 13] = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0];
+/// Upper bounds of the buckets in seconds; a further bucket is unbounded.
+const BUCKET_BOUNDS: [f64; 13] = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0];
 
 /// From a change to its adoption by the last worker.
 #[derive(Debug, Default)]
 pub struct Propagation {
     /// From the watch event.
     heard: Mutex<Histogram>,
-    /// From the write to the cluster, where the object says when that was.
+    /// From the write to the cluster, if the object has its time.
     written: Mutex<Histogram>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Histogram {
-    buckets: [u64; BOUNDS.len() + 1],
+    buckets: [u64; BUCKET_BOUNDS.len() + 1],
     sum: f64,
 }
 
 impl Propagation {
-    /// A change has reached the last worker: so long after it was heard of and, where that is known, after it was
-    /// written.
+    /// A change has reached the last worker, this long after it was received and, if known, after it was written.
     pub fn observe(&self, heard: Duration, written: Option<Duration>) {
         observe(&self.heard, heard);
         if let Some(written) = written {
@@ -34,7 +33,7 @@ impl Propagation {
 
     /// Both in the Prometheus text format.
     #[must_use]
-    pub fn text(&self) -> String {
+    pub fn metrics_text(&self) -> String {
         let mut out = String::new();
         for (name, help, histogram) in [
             (
@@ -59,7 +58,7 @@ fn observe(histogram: &Mutex<Histogram>, took: Duration) {
     let seconds = took.as_secs_f64();
     // Both fields are plain numbers: a panic elsewhere leaves them usable.
     let mut histogram = histogram.lock().unwrap_or_else(PoisonError::into_inner);
-    let bucket = BOUNDS.iter().position(|bound| seconds <= *bound).unwrap_or(BOUNDS.len());
+    let bucket = BUCKET_BOUNDS.iter().position(|bound| seconds <= *bound).unwrap_or(BUCKET_BOUNDS.len());
     histogram.buckets[bucket] += 1;
     histogram.sum += seconds;
 }
@@ -68,11 +67,11 @@ impl Histogram {
     fn write(&self, name: &str, help: &str, out: &mut String) -> std::fmt::Result {
         writeln!(out, "# HELP {name} {help}\n# TYPE {name} histogram")?;
         let mut count = 0;
-        for (bucket, bound) in self.buckets.iter().zip(BOUNDS) {
+        for (bucket, bound) in self.buckets.iter().zip(BUCKET_BOUNDS) {
             count += bucket;
             writeln!(out, "{name}_bucket{{le=\"{bound}\"}} {count}")?;
         }
-        count += self.buckets[BOUNDS.len()];
+        count += self.buckets[BUCKET_BOUNDS.len()];
         writeln!(out, "{name}_bucket{{le=\"+Inf\"}} {count}")?;
         writeln!(out, "{name}_sum {}\n{name}_count {count}", self.sum)
     }
@@ -87,7 +86,7 @@ mod tests {
         let propagation = Propagation::default();
         propagation.observe(Duration::from_millis(3), None);
         propagation.observe(Duration::from_secs(60), Some(Duration::from_millis(1)));
-        let text = propagation.text();
+        let text = propagation.metrics_text();
         for line in [
             "fairway_config_propagation_seconds_bucket{le=\"0.002\"} 0",
             "fairway_config_propagation_seconds_bucket{le=\"0.005\"} 1",

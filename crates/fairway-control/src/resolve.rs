@@ -1,4 +1,4 @@
-//! Asks the system's resolver for the external names that Services refer to, on a thread of its own, again and again.
+//! Resolves the external names that Services refer to, periodically and on its own thread, with the system's resolver.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, ToSocketAddrs};
@@ -11,29 +11,29 @@ use fairway_objects::resources::Change;
 
 use crate::inlet::Inlet;
 
-/// How long an answer is believed. The system's resolver does not tell how long it may be.
-const BELIEVED: Duration = Duration::from_secs(10);
+/// How long a result is used. The system's resolver does not report a TTL.
+const RESOLVE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The way to the resolving thread.
+/// A handle to the resolving thread.
 #[derive(Debug)]
 pub(crate) struct Resolver {
     wanted: Sender<Vec<Arc<str>>>,
 }
 
 impl Resolver {
-    /// Starts the thread, which tells `inlet` what differs.
+    /// Starts the thread, which sends changes to `inlet`.
     ///
     /// # Errors
-    /// No thread can be started.
+    /// The thread cannot be started.
     pub(crate) fn start(inlet: Inlet) -> io::Result<Self> {
         let (wanted, names) = channel();
         thread::Builder::new().name("fairway-dns".into()).spawn(move || run(&names, &inlet))?;
         Ok(Self { wanted })
     }
 
-    /// From now on exactly these names are asked for.
-    pub(crate) fn want(&self, names: Vec<Arc<str>>) {
-        // The thread is gone only while the process ends.
+    /// Sets the names to resolve.
+    pub(crate) fn set_names(&self, names: Vec<Arc<str>>) {
+        // The thread is gone only during shutdown.
         _ = self.wanted.send(names);
     }
 }
@@ -41,7 +41,7 @@ impl Resolver {
 fn run(names: &Receiver<Vec<Arc<str>>>, inlet: &Inlet) {
     let mut wanted: Vec<Arc<str>> = Vec::new();
     let mut known = BTreeMap::<Arc<str>, Vec<IpAddr>>::new();
-    let mut next = Instant::now() + BELIEVED;
+    let mut next = Instant::now() + RESOLVE_INTERVAL;
     loop {
         match names.recv_timeout(next.saturating_duration_since(Instant::now())) {
             Ok(names) => {
@@ -50,22 +50,22 @@ fn run(names: &Receiver<Vec<Arc<str>>>, inlet: &Inlet) {
                 wanted.iter().filter(|name| !known.contains_key(*name)).cloned().collect::<Vec<_>>()
             }
             Err(RecvTimeoutError::Timeout) => {
-                next = Instant::now() + BELIEVED;
+                next = Instant::now() + RESOLVE_INTERVAL;
                 wanted.clone()
             }
             Err(RecvTimeoutError::Disconnected) => return,
         }
         .iter()
-        .for_each(|name| ask(name, &mut known, inlet));
+        .for_each(|name| resolve_name(name, &mut known, inlet));
     }
 }
 
-/// An error keeps the last addresses: a resolver that is down must not empty a backend.
-fn ask(name: &Arc<str>, known: &mut BTreeMap<Arc<str>, Vec<IpAddr>>, inlet: &Inlet) {
+/// An error keeps the last addresses: a failing resolver must not empty a backend.
+fn resolve_name(name: &Arc<str>, known: &mut BTreeMap<Arc<str>, Vec<IpAddr>>, inlet: &Inlet) {
     let mut addresses: Vec<IpAddr> = match (&**name, 0).to_socket_addrs() {
         Ok(addresses) => addresses.map(|address| address.ip()).collect(),
         Err(error) => {
-            tracing::warn!(%name, %error, "an external name cannot be resolved; what was known of it stays");
+            tracing::warn!(%name, %error, "an external name cannot be resolved; keeping its last addresses");
             return;
         }
     };
@@ -73,6 +73,6 @@ fn ask(name: &Arc<str>, known: &mut BTreeMap<Arc<str>, Vec<IpAddr>>, inlet: &Inl
     addresses.dedup();
     if known.get(name) != Some(&addresses) {
         known.insert(name.clone(), addresses.clone());
-        inlet.change(Change::Resolved { name: name.clone(), addresses });
+        inlet.send_change(Change::Resolved { name: name.clone(), addresses });
     }
 }

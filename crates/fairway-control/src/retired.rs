@@ -1,9 +1,9 @@
-//! Snapshots that were replaced, until no worker holds them: so that the last reference, and with it the work of freeing,
-//! never falls on a worker.
+//! Replaced snapshots, until no worker holds them, so that the last reference, and with it the work of freeing, never falls on a
+//! worker.
 
 use std::sync::Arc;
 
-/// What was replaced and may still be in use.
+/// Replaced values that may still be in use.
 #[derive(Debug)]
 pub(crate) struct Retired<T> {
     waiting: Vec<Arc<T>>,
@@ -21,7 +21,7 @@ impl<T> Retired<T> {
         self.waiting.push(replaced);
     }
 
-    /// Frees what nobody else holds. Nobody can get hold of it again: it is published no more.
+    /// Frees values without other holders. No new holder can appear: they are no longer published.
     pub(crate) fn sweep(&mut self) {
         self.waiting.retain(|snapshot| Arc::strong_count(snapshot) > 1);
     }
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frees_only_what_nobody_else_holds() {
+    fn frees_only_values_without_other_holders() {
         let mut retired = Retired::default();
         let (held, free) = (Arc::new(1), Arc::new(2));
         let worker = held.clone();

@@ -1,5 +1,5 @@
-//! The hashes of passwords and API keys and the secrets of clients of a configuration, which its serialised form never has: taken out
-//! to be kept beside it, and put back. Shows them to nobody else.
+//! The password and API key hashes and the client secrets of a configuration, which its serialized form omits: extracted to be
+//! stored next to it, and restored.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,26 +7,26 @@ use std::sync::Arc;
 use fairway_model::{ApiKeys, ClientSecret, Config, Guard, Rule, Users, VirtualHost};
 use serde::{Deserialize, Serialize};
 
-/// What guards compare credentials with, by the policy that has it.
+/// What guards compare credentials with, by policy.
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct GuardSecrets {
     /// Users and the hashes of their passwords.
     #[serde(default)]
-    passwords: BTreeMap<Arc<str>, Vec<Secret<Arc<str>>>>,
+    passwords: BTreeMap<Arc<str>, Vec<NamedSecret<Arc<str>>>>,
     /// Clients and the SHA-256 of their keys.
     #[serde(default)]
-    api_keys: BTreeMap<Arc<str>, Vec<Secret<[u8; 32]>>>,
-    /// What proves to providers that Fairway is their client.
+    api_keys: BTreeMap<Arc<str>, Vec<NamedSecret<[u8; 32]>>>,
+    /// What authenticates Fairway at identity providers.
     #[serde(default)]
     client_secrets: BTreeMap<Arc<str>, Arc<str>>,
 }
 
-/// A user or client, and what its credential is compared with.
-type Secret<T> = (Arc<str>, T);
+/// A user or client, and its credential's hash.
+type NamedSecret<T> = (Arc<str>, T);
 
 impl GuardSecrets {
-    /// Those of a configuration.
-    pub(crate) fn of(config: &Config) -> Self {
+    /// The secrets of a configuration.
+    pub(crate) fn from_config(config: &Config) -> Self {
         let mut all = Self::default();
         let rules = config.hosts.values().flat_map(|host| rules(host));
         for guard in rules.flat_map(|rule| &rule.phases.guards) {
@@ -47,7 +47,7 @@ impl GuardSecrets {
         all
     }
 
-    /// Puts them back. A guard of which nothing was kept lets nobody pass.
+    /// Restores the secrets. A guard without stored secrets lets no one pass.
     pub(crate) fn restore(&self, config: &mut Config) {
         let is_guarded = |host: &VirtualHost| rules(host).any(has_secrets);
         let guarded: Vec<_> = config

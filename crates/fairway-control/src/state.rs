@@ -1,8 +1,7 @@
-//! The last good configuration on disk: written behind the publications, read once at a start without an answer from
-//! the API. The file holds private keys and hashes of
-//! passwords, and is for its owner only.
+//! The last good configuration on disk: written after publications, read once if the API does not answer at start. The file
+//! contains private keys and password hashes, and only its owner may read it.
 //!
-//! A disk that is full or gone costs the memory of a restart and nothing else.
+//! A full or missing disk costs only the ability to restart without the API.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -20,84 +19,84 @@ use crate::secrets::GuardSecrets;
 use crate::{digest, first_format};
 
 /// The name of the file.
-const FILE: &str = "configuration.json";
-/// What the file is; another number is another program's. [`first_format`] reads files of the first one.
-const FORMAT: u32 = 2;
-/// The rest between two writes: under a storm of changes the disk sees few of them.
-const REST: Duration = Duration::from_secs(2);
+const FILE_NAME: &str = "configuration.json";
+/// The format version; other versions are not read. [`first_format`] reads files of version 1.
+const FORMAT_VERSION: u32 = 2;
+/// The minimum interval between writes: a storm of changes causes few of them.
+const MIN_WRITE_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Keeps the latest configuration on disk, on a thread of its own.
+/// Keeps the latest configuration on disk, on its own thread.
 #[derive(Clone, Debug)]
-pub struct Keeper(Arc<Shared>);
+pub struct StateWriter(Arc<WriterShared>);
 
 #[derive(Debug)]
-struct Shared {
+struct WriterShared {
     latest: Mutex<Option<Config>>,
     changed: Condvar,
 }
 
-/// What the file holds beside the configuration, which never tells keys.
+/// The file: the configuration, and the keys that its serialized form omits.
 #[derive(Serialize, Deserialize)]
-struct Stored {
+struct StoredConfig {
     format: u32,
-    /// Of the configuration as it is here. The file holds the secrets themselves; this tells damage, and is never shown.
+    /// The digest of the configuration as stored here, secrets included. It detects damage and is never published.
     digest: String,
     config: Config,
-    identities: Vec<Identity>,
+    identities: Vec<StoredCertificate>,
     #[serde(flatten)]
     secrets: GuardSecrets,
 }
 
-/// The first that is read of a file.
+/// The part that is read first.
 #[derive(Deserialize)]
 struct Format {
     format: u32,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Identity {
+struct StoredCertificate {
     certificate: CertificateKey,
     chain: Vec<Vec<u8>>,
     private_key: Vec<u8>,
 }
 
-/// Why a kept configuration cannot be served.
+/// Why a stored configuration cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("{0} cannot be read: {1}")]
     Unreadable(PathBuf, #[source] io::Error),
-    /// It is not what was written.
+    /// The content is not what was written.
     #[error("{0} is damaged or of another version ({1}); it is not served")]
     Damaged(PathBuf, String),
 }
 
-impl Keeper {
-    /// Starts the thread, once the directory is known to take a file.
+impl StateWriter {
+    /// Starts the thread, after checking that the directory is writable.
     ///
     /// # Errors
-    /// The directory cannot be made or written to, or no thread can be started.
+    /// The directory cannot be created or written, or the thread cannot be started.
     pub fn start(directory: &Path) -> io::Result<Self> {
         fs::create_dir_all(directory)?;
         let probe = directory.join(".probe");
-        private(&probe)?;
+        create_private_file(&probe)?;
         fs::remove_file(&probe)?;
-        let shared = Arc::new(Shared { latest: Mutex::new(None), changed: Condvar::new() });
+        let shared = Arc::new(WriterShared { latest: Mutex::new(None), changed: Condvar::new() });
         let (theirs, directory) = (shared.clone(), directory.to_path_buf());
         thread::Builder::new().name("fairway-state".into()).spawn(move || theirs.run(&directory))?;
         Ok(Self(shared))
     }
 
-    /// Keeps this configuration instead of the one before; returns at once.
-    pub fn keep(&self, config: Config) {
+    /// Stores this configuration in place of the previous one; returns at once.
+    pub fn store(&self, config: Config) {
         *self.0.lock() = Some(config);
         self.0.changed.notify_one();
     }
 }
 
-impl Shared {
+impl WriterShared {
     fn lock(&self) -> MutexGuard<'_, Option<Config>> {
-        // Only whole values are ever put in.
+        // Only complete values are stored.
         self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -114,35 +113,35 @@ impl Shared {
             if let Err(error) = write(directory, config) {
                 tracing::warn!(
                     directory = %directory.display(), %error,
-                    "--state-dir: the configuration cannot be kept; after a restart without the API an older one or none is served"
+                    "--state-dir: the configuration cannot be stored; after a restart without the API an older one or none is served"
                 );
             }
-            thread::sleep(REST);
+            thread::sleep(MIN_WRITE_INTERVAL);
         }
     }
 }
 
-/// Replaces the file as a whole: a reader sees the old one or the new one.
+/// Replaces the file atomically: a reader sees the old or the new one.
 fn write(directory: &Path, config: Config) -> io::Result<()> {
-    let digest = digest::of_config(&config).to_string();
-    let identities = config.certificates.values().map(|certificate| Identity {
+    let digest = digest::config_digest(&config).to_string();
+    let identities = config.certificates.values().map(|certificate| StoredCertificate {
         certificate: certificate.key.clone(),
         chain: certificate.chain.iter().map(|der| der.to_vec()).collect(),
         private_key: certificate.private_key.der().to_vec(),
     });
     let identities = identities.collect();
-    let secrets = GuardSecrets::of(&config);
-    let stored = Stored { format: FORMAT, digest, config, identities, secrets };
+    let secrets = GuardSecrets::from_config(&config);
+    let stored = StoredConfig { format: FORMAT_VERSION, digest, config, identities, secrets };
     let born = directory.join(".configuration.json.new");
-    let mut file = BufWriter::new(private(&born)?);
+    let mut file = BufWriter::new(create_private_file(&born)?);
     serde_json::to_writer(&mut file, &stored)?;
     file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
-    fs::rename(&born, directory.join(FILE))
+    fs::rename(&born, directory.join(FILE_NAME))
 }
 
-/// Makes an empty file that only its owner can read.
-fn private(path: &Path) -> io::Result<File> {
-    // One that was left behind may have been readable.
+/// Creates an empty file that only its owner can read.
+fn create_private_file(path: &Path) -> io::Result<File> {
+    // A leftover file may have been readable by others.
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -152,12 +151,12 @@ fn private(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// The configuration that was kept last; `None` when there is none.
+/// The stored configuration; `None` if there is none.
 ///
 /// # Errors
-/// It cannot be read, or is not what was written.
+/// The file cannot be read, or its content is not what was written.
 pub fn load(directory: &Path) -> Result<Option<Config>, StateError> {
-    let path = directory.join(FILE);
+    let path = directory.join(FILE_NAME);
     let bytes = match fs::read(&path) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -166,11 +165,11 @@ pub fn load(directory: &Path) -> Result<Option<Config>, StateError> {
     let damaged = |why: String| StateError::Damaged(path.clone(), why);
     let Format { format } = serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
     let stored = match format {
-        FORMAT => serde_json::from_slice(&bytes),
-        1 => serde_json::from_value(first_format::upgraded(&bytes).map_err(damaged)?),
+        FORMAT_VERSION => serde_json::from_slice(&bytes),
+        1 => serde_json::from_value(first_format::upgrade_file(&bytes).map_err(damaged)?),
         other => return Err(damaged(format!("format {other}"))),
     };
-    let stored: Stored = stored.map_err(|error| damaged(error.to_string()))?;
+    let stored: StoredConfig = stored.map_err(|error| damaged(error.to_string()))?;
     let mut config = stored.config;
     for identity in stored.identities {
         let Some(certificate) = config.certificates.get(&identity.certificate) else { continue };
@@ -185,7 +184,7 @@ pub fn load(directory: &Path) -> Result<Option<Config>, StateError> {
     stored.secrets.restore(&mut config);
     let digest = match format {
         1 => first_format::digest(config.clone(), &bytes).map_err(damaged)?,
-        _ => digest::of_config(&config),
+        _ => digest::config_digest(&config),
     };
     if digest.to_string() != stored.digest {
         return Err(damaged("its content has another digest".to_owned()));
@@ -198,9 +197,9 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use fairway_model::{
-        Action, Answer, AnswerReason, AnyGuard, ApiKeyAuth, ApiKeys, BasicAuth, Guard, HostKey, HostPattern,
-        Origin, PathForm, Phases, Route, Rule, RuleLabels, RuleOrder, SessionTickets, TicketSecret, Users,
-        VirtualHost,
+        Action, AnyGuard, ApiKeyAuth, ApiKeys, BasicAuth, FixedResponse, FixedResponseReason, Guard, HostKey,
+        HostPattern, Origin, PathForm, Phases, Route, Rule, RuleLabels, RuleOrder, SessionTickets,
+        TicketSecret, Users, VirtualHost,
     };
 
     use super::*;
@@ -247,7 +246,10 @@ mod tests {
             origin: Origin::default(),
             matches: Vec::new(),
             phases: Phases { guards, ..Phases::default() }.kept(),
-            action: Action::Answer(Answer { status: 404, reason: AnswerReason::NoRoute }),
+            action: Action::FixedResponse(FixedResponse {
+                status: 404,
+                reason: FixedResponseReason::NoRoute,
+            }),
             policy: Arc::default(),
             labels: RuleLabels::default(),
         };
@@ -265,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_kept_is_loaded_with_its_keys() {
+    fn a_stored_configuration_is_loaded_with_its_keys() {
         let directory = tempfile::tempdir().unwrap();
         assert!(load(directory.path()).unwrap().is_none());
         write(directory.path(), config()).unwrap();
@@ -273,13 +275,13 @@ mod tests {
     }
 
     #[test]
-    fn the_ticket_key_of_an_operator_is_not_kept() {
+    fn the_ticket_key_of_an_operator_is_not_stored() {
         let directory = tempfile::tempdir().unwrap();
         let mut with_key = config();
         let secret = TicketSecret::new(vec![77; 80]);
         with_key.settings.tickets = SessionTickets::Fixed { secret };
         write(directory.path(), with_key).unwrap();
-        let text = fs::read_to_string(directory.path().join(FILE)).unwrap();
+        let text = fs::read_to_string(directory.path().join(FILE_NAME)).unwrap();
         assert!(!text.contains("77,77") && !text.contains("MMMM"), "{text}");
         let mut without = config();
         without.settings.tickets = SessionTickets::Fixed { secret: TicketSecret::default() };
@@ -290,7 +292,7 @@ mod tests {
     fn only_the_owner_can_read_it() {
         let directory = tempfile::tempdir().unwrap();
         write(directory.path(), config()).unwrap();
-        let mode = fs::metadata(directory.path().join(FILE)).unwrap().permissions().mode();
+        let mode = fs::metadata(directory.path().join(FILE_NAME)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }
 
@@ -298,7 +300,7 @@ mod tests {
     fn a_damaged_file_is_refused_and_says_so() {
         let directory = tempfile::tempdir().unwrap();
         write(directory.path(), config()).unwrap();
-        let path = directory.path().join(FILE);
+        let path = directory.path().join(FILE_NAME);
         let text = fs::read_to_string(&path).unwrap();
         for damaged in [
             &text[..text.len() / 2],
@@ -311,32 +313,29 @@ mod tests {
         }
     }
 
-    /// What a version with each format has kept of the same manifests, which use nearly all that rules can do.
-    const KEPT: [&str; 2] =
+    /// What each format stored for the same manifests, which use nearly every feature of rules.
+    const STORED_FILES: [&str; 2] =
         [include_str!("../tests/kept/state-1.json"), include_str!("../tests/kept/state-2.json")];
 
     fn load_text(text: &str) -> Result<Option<Config>, StateError> {
         let directory = tempfile::tempdir().unwrap();
-        fs::write(directory.path().join(FILE), text).unwrap();
+        fs::write(directory.path().join(FILE_NAME), text).unwrap();
         load(directory.path())
     }
 
     #[test]
-    fn what_earlier_versions_have_kept_is_read_and_means_the_same() {
-        let [first, second] = KEPT.map(|text| load_text(text).unwrap().unwrap());
+    fn files_of_earlier_versions_are_read_with_the_same_meaning() {
+        let [first, second] = STORED_FILES.map(|text| load_text(text).unwrap().unwrap());
         assert!(first.hosts.len() > 60);
         assert_eq!(first, second);
     }
 
     #[test]
     fn a_file_of_the_first_format_is_served_as_a_whole_or_not_at_all() {
-        let [first, _] = KEPT;
+        let [first, _] = STORED_FILES;
         for (damaged, why) in [
             (first[..first.len() / 2].to_owned(), "EOF"),
-            (
-                first.replace("\"Unlogged\"", "\"Unheard\""),
-                "a rule has the filter Unheard, which is not known",
-            ),
+            (first.replace("\"Unlogged\"", "\"Unheard\""), "a rule has the unknown filter Unheard"),
             (first.replace("\"numerator\":1,", "\"numerator\":2,"), "another digest"),
             (first.replace("\"format\":1", "\"format\":2"), "another digest"),
             (first.replace("\"format\":1", "\"format\":3"), "format 3"),
@@ -348,10 +347,10 @@ mod tests {
     }
 
     #[test]
-    fn the_thread_keeps_the_latest() {
+    fn the_thread_stores_the_latest() {
         let directory = tempfile::tempdir().unwrap();
-        let keeper = Keeper::start(&directory.path().join("new")).unwrap();
-        keeper.keep(config());
+        let keeper = StateWriter::start(&directory.path().join("new")).unwrap();
+        keeper.store(config());
         let started = std::time::Instant::now();
         while !matches!(load(&directory.path().join("new")), Ok(Some(_))) {
             assert!(started.elapsed() < Duration::from_secs(20));

@@ -1,5 +1,4 @@
-//! What would become of an Ingress, tried on a copy of the engine. Nothing that is tried is ever seen by the engine that
-//! was copied: the two share what neither changes.
+//! Reviews an Ingress on a copy of the engine. The original never sees the result: the two share only what neither changes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,28 +8,27 @@ use fairway_objects::object::{Object, ObjectKey};
 use fairway_objects::resources::Change;
 use k8s_openapi::api::networking::v1::Ingress;
 
-use crate::engine::{Engine, Outcome};
+use crate::engine::{Engine, EngineOutput};
 
-/// What a reference leads to may be made after what refers to it: objects come in any order.
-const MAY_COME: &str = "missing-reference";
-/// Of an Ingress of another class nothing else is said.
-const CLASS: &str = "ingress-class";
+/// A reference may precede its target: objects come in any order.
+const MISSING_REFERENCE_CODE: &str = "missing-reference";
+/// The only diagnostic about an Ingress of another class.
+const INGRESS_CLASS_CODE: &str = "ingress-class";
 
 /// A copy of the engine.
 #[derive(Debug)]
 pub struct Trial(Engine);
 
-/// What would become of an object.
+/// The result of a review.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is another controller's.
+    /// The object belongs to another controller.
     NotOurs,
-    /// It would be served, as far as the diagnostics do not say otherwise.
+    /// It would be served, except as the diagnostics say.
     Ours {
-        /// Errors that it brings: in itself, or for others. What it refers to and does not exist is no such error, nor is
-        /// what was wrong with it before.
+        /// New errors in the object or in others. Neither missing references nor errors that existed before.
         errors: Vec<Diagnostic>,
-        /// All else that there is to say about it, and warnings that it brings for others.
+        /// All other diagnostics about it, and new warnings about other objects.
         warnings: Vec<Diagnostic>,
     },
 }
@@ -38,13 +36,13 @@ pub enum Verdict {
 impl Trial {
     /// A copy of `engine`.
     #[must_use]
-    pub fn of(engine: &Engine) -> Self {
+    pub fn new(engine: &Engine) -> Self {
         Self(engine.clone())
     }
 
-    /// What would become of `ingress` at `now`, in seconds since 1970.
+    /// Reviews `ingress` at `now`, in seconds since 1970.
     #[must_use]
-    pub fn judge(self, ingress: Ingress, now: i64) -> Verdict {
+    pub fn evaluate(self, ingress: Ingress, now: i64) -> Verdict {
         let Self(mut engine) = self;
         let before = engine.current().cloned();
         let object = Object::Ingress(Arc::new(ingress));
@@ -57,18 +55,23 @@ impl Trial {
     }
 }
 
-fn verdict(key: &ObjectKey, before: Option<&Outcome>, after: &Outcome) -> Verdict {
-    let own: Vec<_> = all(after).filter(|it| is_about(it, key)).collect();
+fn verdict(key: &ObjectKey, before: Option<&EngineOutput>, after: &EngineOutput) -> Verdict {
+    let own: Vec<_> = all_diagnostics(after).filter(|it| is_about(it, key)).collect();
     let served = after.translation.status.contains_key(key);
-    if !served && own.iter().all(|it| it.code == CLASS) {
+    if !served && own.iter().all(|it| it.code == INGRESS_CLASS_CODE) {
         return Verdict::NotOurs;
     }
-    let others = brought(before, after).into_iter().filter(|it| !is_about(it, key));
-    let old: BTreeSet<_> =
-        before.into_iter().flat_map(all).filter(|it| is_about(it, key)).map(ToString::to_string).collect();
+    let others = new_diagnostics(before, after).into_iter().filter(|it| !is_about(it, key));
+    let old: BTreeSet<_> = before
+        .into_iter()
+        .flat_map(all_diagnostics)
+        .filter(|it| is_about(it, key))
+        .map(ToString::to_string)
+        .collect();
     let (mut errors, mut warnings) = (Vec::new(), Vec::new());
     for it in own.into_iter().chain(others) {
-        let is_error = it.severity == fairway_objects::diagnostic::Severity::Error && it.code != MAY_COME;
+        let is_error =
+            it.severity == fairway_objects::diagnostic::Severity::Error && it.code != MISSING_REFERENCE_CODE;
         if is_error && !old.contains(&it.to_string()) {
             errors.push(it.clone());
         } else {
@@ -78,19 +81,19 @@ fn verdict(key: &ObjectKey, before: Option<&Outcome>, after: &Outcome) -> Verdic
     Verdict::Ours { errors, warnings }
 }
 
-/// The diagnostics that are there now and were not, found by visiting what differs.
-fn brought<'o>(before: Option<&'o Outcome>, after: &'o Outcome) -> Vec<&'o Diagnostic> {
-    let Some(before) = before else { return all(after).collect() };
+/// The diagnostics that are new, found by visiting only what differs.
+fn new_diagnostics<'o>(before: Option<&'o EngineOutput>, after: &'o EngineOutput) -> Vec<&'o Diagnostic> {
+    let Some(before) = before else { return all_diagnostics(after).collect() };
     let (old, new) = (before.diagnostics(), after.diagnostics());
     let translated = new.changed_since(old).flat_map(|scope| {
-        let old = old.of(scope);
-        new.of(scope).iter().filter(move |it| !old.contains(it))
+        let old = old.group(scope);
+        new.group(scope).iter().filter(move |it| !old.contains(it))
     });
     let compiled = after.problems.iter().filter(|it| !before.problems.contains(it));
     translated.chain(compiled).collect()
 }
 
-fn all(outcome: &Outcome) -> impl Iterator<Item = &Diagnostic> {
+fn all_diagnostics(outcome: &EngineOutput) -> impl Iterator<Item = &Diagnostic> {
     outcome.diagnostics().iter().chain(outcome.problems.iter())
 }
 

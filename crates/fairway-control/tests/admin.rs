@@ -1,4 +1,4 @@
-//! The admin server over sockets: clients that hold connections keep no probe out, and no page has a secret.
+//! The admin server over sockets: clients that hold connections cannot block probes, and no page contains a secret.
 
 use std::io::{ErrorKind, Read};
 use std::iter;
@@ -6,9 +6,11 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairway_control::admin::{Admin, Audience, Healthz, Identity, Pages, Pieces, Readiness, Scrapes};
-use fairway_control::directory::{Directory, News};
-use fairway_control::{Batch, Freshness, Pipeline};
+use fairway_control::admin::{
+    Admin, Audience, Healthz, Identity, Pages, Readiness, ScrapeLimits, TextChunks,
+};
+use fairway_control::directory::{DirectoryUpdate, WatchedDirectory};
+use fairway_control::{ChangeBatch, Freshness, Pipeline};
 use fairway_objects::object::ObjectKey;
 use fairway_objects::options::Options;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -17,21 +19,21 @@ use tokio::time::timeout;
 
 use crate::dashboard::dashboard;
 
-/// The kubelet's.
+/// The kubelet's address.
 const NODE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-/// Of a pod that attacks.
+/// The address of an attacking pod.
 const POD: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
-/// What ends a probe that is not answered. Shorter than the 50 s after which the server ends any connection by itself.
+/// Timeout of a probe. Shorter than the 50 s after which the server closes any connection.
 const HANGS: Duration = Duration::from_secs(30);
 
-/// The connections that the server has at a time.
+/// The server's connection limit.
 const PLACES: usize = 64;
 
-/// How often a probe is repeated during which the connections that others held have timed out: the machine was busy with something
-/// else, and the answer shows nothing.
+/// How often a probe is repeated if the held connections have timed out meanwhile: the machine was busy, and the response proves
+/// nothing.
 const TRIES: usize = 10;
 
-/// A server that is ready, and what its pages need to live. Its metrics are a text without an end.
+/// A ready server, and what its pages depend on. Its metrics are an endless text.
 fn server(audience: Audience) -> (SocketAddr, Pipeline) {
     let options = Options { configmap: Some(ObjectKey::new("edge", "fairway")), ..Options::default() };
     let pipeline = Pipeline::start(options, Box::new(drop)).unwrap();
@@ -43,8 +45,8 @@ fn server(audience: Audience) -> (SocketAddr, Pipeline) {
         bound: Box::new(|_| false),
         answer_replica: Box::new(|ask| (ask == b"a replica").then(|| b"lent".to_vec())),
         identity: Identity::new("c", "n", "p", "r"),
-        metrics: Box::new(|| Box::pin(async { Box::new(iter::repeat("a 1\n".repeat(1_000))) as Pieces })),
-        scrapes: Scrapes::default(),
+        metrics: Box::new(|| Box::pin(async { Box::new(iter::repeat("a 1\n".repeat(1_000))) as TextChunks })),
+        scrapes: ScrapeLimits::default(),
         dashboard: dashboard(),
     };
     let admin = Admin::bind(SocketAddr::new(NODE, 0)).unwrap();
@@ -59,7 +61,7 @@ async fn connect(from: IpAddr, to: SocketAddr) -> TcpStream {
     socket.connect(to).await.unwrap()
 }
 
-/// The first bytes of the answer to a request on a connection of its own.
+/// The first bytes of the response to a request on its own connection.
 async fn ask(from: IpAddr, to: SocketAddr, path: &str) -> String {
     let mut stream = connect(from, to).await;
     stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").as_bytes()).await.unwrap();
@@ -74,7 +76,7 @@ async fn is_answered(from: IpAddr, to: SocketAddr, path: &str) {
     assert!(answer.starts_with("HTTP/1.1 200 "), "{path}: {answer}");
 }
 
-/// Connections of the pod, each of which sends these bytes and then nothing. What waits for it is soon too much.
+/// Connections of the pod, each of which sends these bytes and then stops. The responses soon exceed its receive buffer.
 async fn hold(count: usize, to: SocketAddr, bytes: &str) -> Vec<TcpStream> {
     let mut held = Vec::new();
     for _ in 0..count {
@@ -88,9 +90,9 @@ async fn hold(count: usize, to: SocketAddr, bytes: &str) -> Vec<TcpStream> {
     held
 }
 
-/// Whether the server has not closed a connection, as far as can be seen: not behind an answer that is longer than what waits for it.
+/// Whether the server has not closed a connection, as far as can be seen: not after a response longer than the receive buffer.
 fn is_open(held: TcpStream) -> bool {
-    // The system knows at once, and the runtime only once it has looked.
+    // The kernel knows at once, and the runtime only after polling.
     let mut held = held.into_std().unwrap();
     let mut bytes = [0; 4096];
     for _ in 0..16 {
@@ -103,8 +105,8 @@ fn is_open(held: TcpStream) -> bool {
     true
 }
 
-/// Probes while other connections, each of which has sent these bytes, have all places: they still do when the answer comes, but for
-/// the one that gave way.
+/// Probes while other connections, each of which has sent these bytes, occupy all slots: they still do when the response arrives,
+/// except for the one that was closed.
 async fn is_answered_nevertheless(from: IpAddr, to: SocketAddr, path: &str, bytes: &str) {
     for _ in 0..TRIES {
         let held = hold(PLACES, to, bytes).await;
@@ -117,7 +119,7 @@ async fn is_answered_nevertheless(from: IpAddr, to: SocketAddr, path: &str, byte
 }
 
 #[tokio::test]
-async fn probes_are_answered_while_other_clients_hold_connections() {
+async fn probes_succeed_while_other_clients_hold_connections() {
     let (address, _pipeline) = server(Audience::Probes);
     for (what, bytes) in [
         ("send nothing", ""),
@@ -128,14 +130,14 @@ async fn probes_are_answered_while_other_clients_hold_connections() {
         println!("clients that {what}");
         for path in ["/healthz", "/readyz", "/metrics"] {
             is_answered_nevertheless(NODE, address, path, bytes).await;
-            // It may be the kubelet's own address, where the node hides those of pods.
+            // It may be the kubelet's own address, if the node masquerades pods.
             is_answered_nevertheless(POD, address, "/readyz", bytes).await;
         }
     }
 }
 
 #[tokio::test]
-async fn probes_are_answered_while_a_pod_connects_without_a_pause() {
+async fn probes_succeed_while_a_pod_connects_continuously() {
     let (address, _pipeline) = server(Audience::Probes);
     let flood = tokio::spawn(async move {
         loop {
@@ -149,7 +151,7 @@ async fn probes_are_answered_while_a_pod_connects_without_a_pause() {
     flood.abort();
 }
 
-/// The answer to a request that asks for a page by this name.
+/// The response to a request with this `Host`.
 async fn page(to: SocketAddr, host: &str, path: &str) -> String {
     let mut stream = connect(NODE, to).await;
     let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
@@ -160,7 +162,7 @@ async fn page(to: SocketAddr, host: &str, path: &str) -> String {
 }
 
 #[tokio::test]
-async fn web_sites_are_answered_nothing_and_probes_whatever_their_host() {
+async fn web_sites_are_refused_and_probes_accepted_with_any_host() {
     let (operators, _pipeline) = server(Audience::Operators);
     for path in ["/", "/config", "/served", "/healthz"] {
         let answer = page(operators, "evil.example:10254", path).await;
@@ -217,15 +219,15 @@ spec:
 "#;
 
 #[tokio::test]
-async fn the_page_of_the_configuration_has_no_secret_of_annotations_and_config_maps() {
+async fn the_configuration_page_has_no_secrets_of_annotations_and_config_maps() {
     let (address, pipeline) = server(Audience::Operators);
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("site.yaml"), SITE).unwrap();
     let inlet = pipeline.inlet();
-    let tell = move |News { changes, diagnostics, heard }| {
-        inlet.send(Batch { changes, diagnostics, heard, written: None });
+    let tell = move |DirectoryUpdate { changes, diagnostics, heard }| {
+        inlet.send(ChangeBatch { changes, diagnostics, heard, written: None });
     };
-    let _directory = Directory::start(directory.path(), tell).unwrap();
+    let _directory = WatchedDirectory::start(directory.path(), tell).unwrap();
     pipeline.wait_for_first(Duration::from_secs(10)).unwrap();
     let shown = page(address, "localhost", "/config").await;
     for name in ["X-Key", "Authorization", "auth.test", "<hidden>"] {
@@ -234,7 +236,7 @@ async fn the_page_of_the_configuration_has_no_secret_of_annotations_and_config_m
     assert!(!shown.contains("hunter2"), "{shown}");
 }
 
-/// All of the answer to a request with a body, on a connection of its own.
+/// The complete response to a request with a body, on its own connection.
 async fn post(to: SocketAddr, path: &str, length: usize, body: &[u8]) -> String {
     let mut stream = connect(POD, to).await;
     let head = format!("POST {path} HTTP/1.0\r\nHost: a\r\nContent-Length: {length}\r\n\r\n");
@@ -245,7 +247,7 @@ async fn post(to: SocketAddr, path: &str, length: usize, body: &[u8]) -> String 
 }
 
 #[tokio::test]
-async fn only_a_replica_is_answered_about_leases_and_only_where_probes_are() {
+async fn lease_requests_are_served_only_to_replicas_on_the_probe_port() {
     let (probe, _pipeline) = server(Audience::Probes);
     let answer = post(probe, "/leases", 9, b"a replica").await;
     assert!(answer.starts_with("HTTP/1.0 200") && answer.ends_with("\r\n\r\nlent"), "{answer}");

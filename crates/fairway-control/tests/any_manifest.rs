@@ -1,6 +1,6 @@
-//! Any text as manifests, all the way to what is served: nothing panics, the same text means the same, in whatever steps it
-//! is told, and an object that is right is served as it is alone, whatever stands beside it. `PROPTEST_CASES` makes it
-//! longer.
+//! Any text as manifests, all the way to the configuration: nothing panics, the result does not depend on the steps in which a
+//! text arrives, and a valid object is served as if it were alone, whatever surrounds it. `PROPTEST_CASES` sets the number of
+//! cases.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use proptest::sample::{Index, select};
 
 use crate::checks::{holds, manifest};
 
-/// Manifests of translation's own tests.
+/// Manifests of the translation's own tests.
 fn texts() -> Vec<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fairway-ingress/tests/golden");
     let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -21,7 +21,7 @@ fn texts() -> Vec<String> {
     texts
 }
 
-/// Values that somebody could write where others belong.
+/// Values that may appear in the wrong place.
 const VALUES: [&str; 30] = [
     "",
     "~",
@@ -57,15 +57,15 @@ const VALUES: [&str; 30] = [
 
 #[derive(Clone, Debug)]
 enum Edit {
-    /// Another value behind the colon of a line.
+    /// Another value after the colon of a line.
     Value(Index, &'static str),
-    /// A line is gone, doubled, or at another place.
+    /// A line removed, duplicated, or moved.
     Gone(Index),
     Doubled(Index),
     Moved(Index, Index),
-    /// Some bytes of a line.
+    /// Changed bytes in a line.
     Text(Index, Index, String),
-    /// Another depth.
+    /// Another indentation.
     Indented(Index, usize),
 }
 

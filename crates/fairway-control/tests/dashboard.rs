@@ -1,4 +1,4 @@
-//! The dashboard over sockets: every page shows what it is for, escaped and without secrets, and only to those who may see it.
+//! The dashboard over sockets: every page shows its content, escaped and without secrets, and only to its audience.
 
 use std::iter;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -7,21 +7,23 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use fairway_control::admin::dashboard::{
-    Answering, AskedRequest, ClientConnections, Connections, CostCount, Dashboard, FaultCount,
-    GenerationCost, Inspector, LiveEndpoint, Numbers, Others, RecordedRequests, Replica, Replicas, TimeBound,
-    UnboundAddress, Words,
+    ClientConnections, ConfigDescriber, Connections, CostCount, Dashboard, ExplainedRequest, FaultCount,
+    FleetReplicas, GenerationCost, Inspector, InspectorFuture, KnownReplicas, LiveEndpoint, Numbers,
+    RecordedRequests, Replica, TimeBound, UnboundAddress,
 };
-use fairway_control::admin::{Admin, Audience, Healthz, Identity, Pages, Pieces, Readiness, Scrapes, Served};
+use fairway_control::admin::{
+    Admin, Audience, Healthz, Identity, Pages, Readiness, ScrapeLimits, ServedConfig, TextChunks,
+};
 use fairway_control::generations::Generations;
-use fairway_control::{Engine, Freshness, Outcome, Publication, View, Viewer};
+use fairway_control::{Engine, EngineOutput, Freshness, Publication, View, Viewer};
 use fairway_model::{
-    Action, AnswerReason, Backend, BackendKey, Certificate, Config, HostKey, HostPattern, Issued, Match,
-    Origin, PathForm, PathMatch, Phases, Policy, PortProtocol, PrivateKey, Route, Rule, RuleLabels,
-    RuleOrder, Step, VirtualHost, WeightedBackend,
+    Action, Backend, BackendKey, Certificate, Config, FixedResponseReason, HostKey, HostPattern, Issuance,
+    Match, Origin, PathForm, PathMatch, Phases, Policy, PortProtocol, PrivateKey, Route, Rule, RuleLabels,
+    RuleOrder, RuleStep, VirtualHost, WeightedBackend,
 };
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
-use fairway_objects::options::{GatewayOptions, Options, Places, WithoutClass};
+use fairway_objects::options::{GatewayOptions, GatewayPlacement, Options, WithoutClass};
 use fairway_objects::resources::Change;
 use fairway_routing::MatchVerdict;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -31,36 +33,36 @@ use crate::checks::changes;
 
 const NOW: i64 = 1_767_225_600;
 
-/// Words that hide nothing: whatever they are given to say may be shown.
+/// Describes without hiding anything: all its inputs may be shown.
 struct PlainWords;
 
-impl Words for PlainWords {
-    fn matched(&self, of: &Match) -> String {
+impl ConfigDescriber for PlainWords {
+    fn describe_match(&self, of: &Match) -> String {
         format!("{of:?}")
     }
 
-    fn verdict(&self, of: &MatchVerdict) -> String {
+    fn describe_verdict(&self, of: &MatchVerdict) -> String {
         format!("{of:?}")
     }
 
-    fn step(&self, of: Step<'_>) -> String {
+    fn describe_step(&self, of: RuleStep<'_>) -> String {
         format!("{of:?}")
     }
 
-    fn policy(&self, of: &Policy) -> String {
+    fn describe_policy(&self, of: &Policy) -> String {
         format!("{of:?}")
     }
 
-    fn backend(&self, of: &Backend) -> String {
+    fn describe_backend(&self, of: &Backend) -> String {
         format!("{:?}, {:?}", of.protocol, of.balancing)
     }
 
-    fn reason(&self, of: AnswerReason) -> String {
+    fn describe_reason(&self, of: FixedResponseReason) -> String {
         format!("{of:?}")
     }
 
-    fn explain(&self, _: &View, request: &AskedRequest) -> Result<String, String> {
-        let AskedRequest { url, method, headers } = request;
+    fn explain(&self, _: &View, request: &ExplainedRequest) -> Result<String, String> {
+        let ExplainedRequest { url, method, headers } = request;
         match url.starts_with("http") {
             true => Ok(format!("{method} {url} explained with {headers:?}")),
             false => Err(format!("{url}: only http and https")),
@@ -68,7 +70,7 @@ impl Words for PlainWords {
     }
 }
 
-/// A dashboard of a data plane that counted these numbers.
+/// A dashboard of a data plane with these numbers.
 pub(crate) fn dashboard() -> Dashboard {
     let numbers = Numbers {
         requests: 4_711,
@@ -87,7 +89,7 @@ pub(crate) fn dashboard() -> Dashboard {
         .with_generations(generations(), Box::new(|| Box::pin(async { costs() })))
 }
 
-/// Two configurations: the second one is made of a change whose object has a name that must be escaped.
+/// Two configurations: the second one results from a change of an object whose name must be escaped.
 fn generations() -> Arc<Generations> {
     let generations = Generations::default();
     let class = Change::Remove(ObjectRef { kind: Kind::IngressClass, key: ObjectKey::new("", "none") });
@@ -99,13 +101,13 @@ fn generations() -> Arc<Generations> {
         outcome.changed.more = 3;
         let (outcome, heard) = (outcome.clone(), Instant::now());
         let freshness = Freshness::Current;
-        generations.note_publication(&Publication { outcome, heard, written: None, freshness });
+        generations.record_publication(&Publication { outcome, heard, written: None, freshness });
     }
-    generations.note_adoption(1);
+    generations.record_adoption(1);
     Arc::new(generations)
 }
 
-/// What the data plane counted of them.
+/// Their costs, as counted by the data plane.
 fn costs() -> Vec<GenerationCost> {
     let cost = |attribution, is_self_inflicted, count| CostCount {
         attribution,
@@ -122,7 +124,7 @@ fn costs() -> Vec<GenerationCost> {
 struct Busy;
 
 impl Inspector for Busy {
-    fn endpoints(&self, backends: Vec<BackendKey>, most: usize) -> Answering<Vec<LiveEndpoint>> {
+    fn endpoints(&self, backends: Vec<BackendKey>, most: usize) -> InspectorFuture<Vec<LiveEndpoint>> {
         assert!(backends.len() <= 20 && most <= 100, "{} backends, {most} endpoints", backends.len());
         let endpoint = |backend| LiveEndpoint {
             fails_checks: false,
@@ -145,7 +147,7 @@ impl Inspector for Busy {
         Box::pin(async { endpoints })
     }
 
-    fn connections(&self) -> Answering<Option<Connections>> {
+    fn connections(&self) -> InspectorFuture<Option<Connections>> {
         let clients = [("http", "HTTP/1", 5), ("http", "HTTP/2", 2)]
             .map(|(listener, speaks, count)| ClientConnections { listener: listener.into(), speaks, count });
         let unbound = UnboundAddress {
@@ -165,8 +167,8 @@ impl Inspector for Busy {
         Box::pin(async { Some(open) })
     }
 
-    fn replicas(&self) -> Answering<Replicas> {
-        let served = |digest: &str| Served {
+    fn replicas(&self) -> InspectorFuture<FleetReplicas> {
+        let served = |digest: &str| ServedConfig {
             digest: digest.to_owned(),
             version: 7,
             adopted: true,
@@ -177,12 +179,12 @@ impl Inspector for Busy {
         };
         let others = [("fairway-1", Ok(served("0123"))), ("fairway-2", Err("no answer <now>".to_owned()))];
         let replicas = others.map(|(name, served)| Replica { name: name.to_owned(), served });
-        let others = Others { own: "fairway-0".to_owned(), replicas: replicas.into(), unasked: 0 };
-        Box::pin(async { Replicas::Others(others) })
+        let others = KnownReplicas { own: "fairway-0".to_owned(), replicas: replicas.into(), unasked: 0 };
+        Box::pin(async { FleetReplicas::Others(others) })
     }
 }
 
-/// A data plane that remembers one request.
+/// A data plane that recorded one request.
 fn recorded() -> RecordedRequests {
     Arc::new(|query| {
         Box::pin(async move {
@@ -204,7 +206,7 @@ const REMEMBERED: &str = r#"{"exchanges":[{"number":"0-1","time":"2026-11-30T00:
 "failed_attempts":[{"endpoint":"10.0.0.1:80","reason":"upstream_closed","status":null,"after_us":900}],
 "upstream":{"endpoint":"10.0.0.1:80","status":null,"attempts":1,"hedged":false,"connect_us":0,"header_us":0,"response_us":900}}]}"#;
 
-/// A server for `audience` that shows what `viewer` does.
+/// A server for `audience` that shows the state of `viewer`.
 fn serve(viewer: Viewer, audience: Audience) -> SocketAddr {
     let pages = Pages {
         viewer,
@@ -214,8 +216,8 @@ fn serve(viewer: Viewer, audience: Audience) -> SocketAddr {
         bound: Box::new(|_| false),
         answer_replica: Box::new(|_| None),
         identity: Identity::new("c", "n", "p", "r"),
-        metrics: Box::new(|| Box::pin(async { Box::new(iter::empty()) as Pieces })),
-        scrapes: Scrapes::default(),
+        metrics: Box::new(|| Box::pin(async { Box::new(iter::empty()) as TextChunks })),
+        scrapes: ScrapeLimits::default(),
         dashboard: dashboard(),
     };
     let admin = Admin::bind(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0)).unwrap();
@@ -224,17 +226,19 @@ fn serve(viewer: Viewer, audience: Audience) -> SocketAddr {
     address
 }
 
-fn serve_outcome(outcome: Outcome) -> SocketAddr {
+fn serve_outcome(outcome: EngineOutput) -> SocketAddr {
     let viewer = Viewer::blank();
-    viewer.show(outcome);
+    viewer.set_outcome(outcome);
     serve(viewer, Audience::Operators)
 }
 
-/// What comes of manifests.
-fn of_manifests(text: &str) -> Outcome {
+/// The result of translating manifests.
+fn of_manifests(text: &str) -> EngineOutput {
     let configmap = Some(ObjectKey::new("edge", "fairway"));
-    let at =
-        GatewayOptions { places: Places::At(vec![Ipv4Addr::LOCALHOST.into()]), ..GatewayOptions::default() };
+    let at = GatewayOptions {
+        places: GatewayPlacement::At(vec![Ipv4Addr::LOCALHOST.into()]),
+        ..GatewayOptions::default()
+    };
     let options =
         Options { configmap, gateways: at, without_class: WithoutClass::Served, ..Options::default() };
     let mut engine = Engine::new(options);
@@ -242,14 +246,14 @@ fn of_manifests(text: &str) -> Outcome {
     engine.current().unwrap().clone()
 }
 
-/// What comes of a configuration that is kept.
-fn of_config(config: Config) -> Outcome {
+/// The result of restoring a configuration.
+fn of_config(config: Config) -> EngineOutput {
     let mut engine = Engine::new(Options::default());
     engine.restore(config);
     engine.current().unwrap().clone()
 }
 
-/// A host of Ingresses with a rule for a path, which an object of this name gave.
+/// A host of Ingresses with a rule for a path, defined by an object of this name.
 fn host(name: &str, path: &str, object: &str) -> Arc<VirtualHost> {
     let origin = Origin::object("Ingress", "shop", object);
     let rule = Rule {
@@ -272,7 +276,7 @@ fn host(name: &str, path: &str, object: &str) -> Arc<VirtualHost> {
     })
 }
 
-/// A certificate that expires in so many days.
+/// A certificate that expires in this many days.
 fn certificate(days: i64) -> Arc<Certificate> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     Arc::new(Certificate {
@@ -282,10 +286,10 @@ fn certificate(days: i64) -> Arc<Certificate> {
         private_key: PrivateKey::from_der(b"hunter2-of-the-key"),
         names: vec!["a.test".into()],
         not_after: i64::try_from(now).unwrap() + days * 86_400 + 60,
-        issued: Arc::new(Issued {
+        issued: Arc::new(Issuance {
             issuer_common_name: "Test CA".to_owned(),
             serial_number: "815".to_owned(),
-            ..Issued::default()
+            ..Issuance::default()
         }),
     })
 }
@@ -299,7 +303,7 @@ fn config(hosts: impl IntoIterator<Item = Arc<VirtualHost>>) -> Config {
     config
 }
 
-/// The whole response to a request with further lines in its head.
+/// The complete response to a request with additional header lines.
 async fn response(to: SocketAddr, path: &str, more: &str) -> String {
     let mut stream = TcpStream::connect(to).await.unwrap();
     let host = if more.starts_with("Host:") { "" } else { "Host: localhost\r\n" };
@@ -310,7 +314,7 @@ async fn response(to: SocketAddr, path: &str, more: &str) -> String {
     text
 }
 
-/// The same as people read it.
+/// The text of a page as displayed.
 async fn shown(to: SocketAddr, path: &str) -> String {
     let text = response(to, path, "").await;
     [("&#x2f;", "/"), ("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#x27;", "'"), ("&amp;", "&")]
@@ -391,7 +395,7 @@ spec:
   rules: [{backendRefs: [{name: web, port: 80}]}]
 "#;
 
-/// Pages of [`SITE`], and what is on them.
+/// Pages of [`SITE`], and texts on them.
 const PAGES: &[(&str, &[&str])] = &[
     (
         "/dashboard/",
@@ -487,7 +491,7 @@ const PAGES: &[(&str, &[&str])] = &[
 ];
 
 #[tokio::test]
-async fn every_page_shows_what_it_is_for_and_no_secret() {
+async fn every_page_shows_its_content_and_no_secret() {
     let address = serve_outcome(of_manifests(SITE));
     for (path, parts) in PAGES {
         let page = shown(address, path).await;
@@ -502,7 +506,7 @@ async fn every_page_shows_what_it_is_for_and_no_secret() {
 }
 
 #[tokio::test]
-async fn a_certificate_is_shown_with_who_uses_it_and_without_its_key() {
+async fn a_certificate_is_shown_with_its_users_and_without_its_key() {
     let address = serve_outcome(of_config(config([host("a.test", "/", "web")])));
     let page = shown(address, "/dashboard/certificates").await;
     for part in
@@ -519,7 +523,7 @@ async fn names_and_paths_of_objects_are_escaped() {
     let origin = Origin::object("Ingress", "shop", "<script>").at("<field>");
     let diagnostic = Diagnostic::new(Severity::Error, "wrong", origin).because("<script>is wrong", "<b>now");
     let viewer = Viewer::blank();
-    viewer.show_of(outcome, [diagnostic].into());
+    viewer.set_outcome_and_source(outcome, [diagnostic].into());
     let address = serve(viewer, Audience::Operators);
     for path in [
         "/dashboard/",
@@ -549,7 +553,7 @@ async fn names_and_paths_of_objects_are_escaped() {
 }
 
 #[tokio::test]
-async fn configurations_and_what_they_cost_are_json_too() {
+async fn configurations_and_their_costs_are_available_as_json() {
     let address = serve_outcome(of_manifests(SITE));
     let response = response(address, "/generations", "").await;
     let (head, body) = response.split_once("\r\n\r\n").unwrap();
@@ -668,7 +672,7 @@ async fn every_response_keeps_other_sites_out() {
 #[tokio::test]
 async fn probes_see_no_dashboard() {
     let viewer = Viewer::blank();
-    viewer.show(of_manifests(SITE));
+    viewer.set_outcome(of_manifests(SITE));
     let address = serve(viewer, Audience::Probes);
     for path in ["/", "/dashboard/", "/dashboard/hosts", "/dashboard/style.css", "/generations"] {
         assert!(response(address, path, "").await.starts_with("HTTP/1.1 404 "), "{path}");
@@ -676,7 +680,7 @@ async fn probes_see_no_dashboard() {
 }
 
 #[tokio::test]
-async fn before_anything_is_read_the_first_page_says_so_and_the_others_are_unavailable() {
+async fn without_a_configuration_only_the_first_page_is_available() {
     let address = serve(Viewer::blank(), Audience::Operators);
     let first = shown(address, "/dashboard/").await;
     assert!(first.starts_with("HTTP/1.1 200 ") && first.contains("Nothing has been read yet"), "{first}");
@@ -684,7 +688,7 @@ async fn before_anything_is_read_the_first_page_says_so_and_the_others_are_unava
     assert!(hosts.starts_with("HTTP/1.1 503 ") && hosts.contains("Nothing is served yet"), "{hosts}");
 }
 
-/// A stream of events, with the head of the response and its first event, or a refusal.
+/// An event stream, with the response head and its first event, or a refusal.
 async fn stream_of_events(to: SocketAddr) -> (TcpStream, String) {
     let mut stream = TcpStream::connect(to).await.unwrap();
     stream.write_all(b"GET /dashboard/events HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
@@ -699,7 +703,7 @@ async fn stream_of_events(to: SocketAddr) -> (TcpStream, String) {
 }
 
 #[tokio::test]
-async fn the_numbers_of_the_first_page_come_as_events_to_eight_at_a_time() {
+async fn events_update_the_first_page_for_eight_clients_at_a_time() {
     let address = serve_outcome(of_manifests(SITE));
     let mut streams = Vec::new();
     for _ in 0..8 {

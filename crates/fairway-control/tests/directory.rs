@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use fairway_control::directory::{Directory, News, Tree};
+use fairway_control::directory::{DirectoryUpdate, ManifestTree, WatchedDirectory};
 use fairway_objects::diagnostic::Diagnostic;
 use fairway_objects::object::Object;
 use fairway_objects::resources::Change;
@@ -16,18 +16,18 @@ use tempfile::TempDir;
 
 const LONG: Duration = Duration::from_secs(20);
 
-/// A watched directory and what a consumer knows of it.
-struct World {
+/// A watched directory and the consumer's state.
+struct DirectoryFixture {
     dir: TempDir,
-    told: Receiver<News>,
-    _directory: Directory,
+    told: Receiver<DirectoryUpdate>,
+    _directory: WatchedDirectory,
     /// The `spec.type` of every Service, by name.
     services: BTreeMap<String, String>,
     diagnostics: Vec<Diagnostic>,
     removals: usize,
 }
 
-impl World {
+impl DirectoryFixture {
     fn new(files: &[(&str, &str)]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         for (name, text) in files {
@@ -39,7 +39,7 @@ impl World {
     fn over(dir: TempDir) -> Self {
         let (tell, told) = channel();
         let tell = move |news| drop(tell.send(news));
-        let directory = Directory::start(&dir.path().join("conf"), tell).unwrap();
+        let directory = WatchedDirectory::start(&dir.path().join("conf"), tell).unwrap();
         let (services, diagnostics) = Default::default();
         let mut world = Self { dir, told, _directory: directory, services, diagnostics, removals: 0 };
         assert!(world.step(LONG), "the first news comes at once");
@@ -50,7 +50,7 @@ impl World {
         self.dir.path().join(name)
     }
 
-    /// Takes what is told once.
+    /// Handles one update.
     fn step(&mut self, timeout: Duration) -> bool {
         let Ok(news) = self.told.recv_timeout(timeout) else {
             return false;
@@ -72,7 +72,7 @@ impl World {
         true
     }
 
-    /// Takes news until the Services are these.
+    /// Handles updates until the Services are these.
     fn wait_for(&mut self, services: &[(&str, &str)]) {
         let wanted: BTreeMap<_, _> =
             services.iter().map(|(name, kind)| ((*name).to_owned(), (*kind).to_owned())).collect();
@@ -104,8 +104,8 @@ fn service(name: &str, kind: &str) -> String {
 }
 
 #[test]
-fn a_new_file_a_change_and_a_removal_are_seen() {
-    let mut world = World::new(&[("conf/a.yaml", &service("a", "One"))]);
+fn a_new_file_a_change_and_a_removal_are_detected() {
+    let mut world = DirectoryFixture::new(&[("conf/a.yaml", &service("a", "One"))]);
     world.wait_for(&[("a", "One")]);
     write(&world.path("conf/b.yml"), &service("b", "One"));
     world.wait_for(&[("a", "One"), ("b", "One")]);
@@ -116,7 +116,7 @@ fn a_new_file_a_change_and_a_removal_are_seen() {
 }
 
 #[test]
-fn many_new_files_give_what_they_give_one_by_one() {
+fn many_new_files_give_the_same_as_one_by_one() {
     let dir = tempfile::tempdir().unwrap();
     for number in 0..1200 {
         let (name, twice) = (format!("s{number:04}"), format!("s{:04}", number / 2));
@@ -124,7 +124,7 @@ fn many_new_files_give_what_they_give_one_by_one() {
         write(&dir.path().join(format!("{number:04}.yaml")), &text);
     }
     write(&dir.path().join("0099-broken.yaml"), "kind: [Service\n");
-    let (mut at_once, mut one_by_one) = (Tree::new(dir.path()), Tree::new(dir.path()));
+    let (mut at_once, mut one_by_one) = (ManifestTree::new(dir.path()), ManifestTree::new(dir.path()));
     let paths = one_by_one.walk().unwrap();
     let slowly: Vec<_> = paths.iter().flat_map(|path| one_by_one.read(std::slice::from_ref(path))).collect();
     assert_eq!(format!("{:?}", at_once.read_all().unwrap()), format!("{slowly:?}"));
@@ -134,7 +134,7 @@ fn many_new_files_give_what_they_give_one_by_one() {
 
 #[test]
 fn an_atomic_rename_is_one_change() {
-    let mut world = World::new(&[("conf/a.yaml", &service("a", "One"))]);
+    let mut world = DirectoryFixture::new(&[("conf/a.yaml", &service("a", "One"))]);
     write(&world.path("conf/.a.yaml.swp"), &service("x", "Hidden"));
     write(&world.path("conf/a.yaml.tmp"), &service("a", "Two"));
     fs::rename(world.path("conf/a.yaml.tmp"), world.path("conf/a.yaml")).unwrap();
@@ -143,9 +143,11 @@ fn an_atomic_rename_is_one_change() {
 }
 
 #[test]
-fn saving_by_moving_away_and_writing_anew_loses_nothing() {
-    let mut world =
-        World::new(&[("conf/a.yaml", &service("a", "One")), ("conf/z.yaml", &service("z", "One"))]);
+fn saving_by_moving_and_rewriting_loses_nothing() {
+    let mut world = DirectoryFixture::new(&[
+        ("conf/a.yaml", &service("a", "One")),
+        ("conf/z.yaml", &service("z", "One")),
+    ]);
     fs::rename(world.path("conf/a.yaml"), world.path("conf/a.yaml~")).unwrap();
     write(&world.path("conf/4913"), "");
     fs::remove_file(world.path("conf/4913")).unwrap();
@@ -161,7 +163,7 @@ fn saving_by_moving_away_and_writing_anew_loses_nothing() {
 #[test]
 fn a_file_that_is_being_written_is_read_when_it_is_complete() {
     let both = format!("{}{}", service("a", "One"), service("b", "One"));
-    let mut world = World::new(&[("conf/a.yaml", &both)]);
+    let mut world = DirectoryFixture::new(&[("conf/a.yaml", &both)]);
     let mut file = fs::File::create(world.path("conf/a.yaml")).unwrap();
     file.write_all(service("a", "Two").as_bytes()).unwrap();
     file.flush().unwrap();
@@ -174,7 +176,7 @@ fn a_file_that_is_being_written_is_read_when_it_is_complete() {
 #[test]
 fn a_document_that_does_not_parse_keeps_its_objects_and_its_neighbours_change() {
     let mut world =
-        World::new(&[("conf/a.yaml", &format!("{}{}", service("a", "One"), service("b", "One")))]);
+        DirectoryFixture::new(&[("conf/a.yaml", &format!("{}{}", service("a", "One"), service("b", "One")))]);
     let broken = format!("{}---\napiVersion: v1\nkind: [Service\n", service("b", "Two"));
     write(&world.path("conf/a.yaml"), &broken);
     world.wait_for(&[("a", "One"), ("b", "Two")]);
@@ -191,14 +193,14 @@ fn a_list_and_json_are_read() {
     let list = r#"{"apiVersion": "v1", "kind": "List", "items": [
         {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}, "spec": {"type": "One"}},
         {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "b"}, "spec": {"type": "Two"}}]}"#;
-    let mut world = World::new(&[("conf/deep/er/list.json", list)]);
+    let mut world = DirectoryFixture::new(&[("conf/deep/er/list.json", list)]);
     world.wait_for(&[("a", "One"), ("b", "Two")]);
 }
 
 #[test]
-fn the_first_file_by_name_owns_an_object_and_the_next_inherits_it() {
+fn the_first_file_by_name_owns_an_object_and_the_next_takes_over() {
     let files = [("conf/a.yaml", service("x", "First")), ("conf/b.yaml", service("x", "Second"))];
-    let mut world = World::new(&[(files[0].0, &files[0].1), (files[1].0, &files[1].1)]);
+    let mut world = DirectoryFixture::new(&[(files[0].0, &files[0].1), (files[1].0, &files[1].1)]);
     world.wait_for(&[("x", "First")]);
     world.wait_for_codes(&["duplicate-object"]);
     assert!(world.diagnostics[0].origin.source.as_ref().unwrap().file.ends_with("b.yaml"));
@@ -208,7 +210,7 @@ fn the_first_file_by_name_owns_an_object_and_the_next_inherits_it() {
     assert_eq!(world.removals, 0);
 }
 
-/// What became of Services: their types, and who is gone.
+/// Changes of Services: their types, and removals.
 fn of_services(changes: &[Change]) -> Vec<String> {
     let of = |change: &Change| match change {
         Change::Set(Object::Service(service), _) => {
@@ -221,15 +223,15 @@ fn of_services(changes: &[Change]) -> Vec<String> {
 }
 
 #[test]
-fn an_object_of_several_files_passes_to_the_next_whatever_becomes_of_the_first() {
+fn an_object_of_several_files_passes_to_the_next_file() {
     let dir = tempfile::tempdir().unwrap();
-    let mut tree = Tree::new(dir.path());
+    let mut tree = ManifestTree::new(dir.path());
     let path = |name: &str| dir.path().join(name);
     for (name, kind) in [("a.yaml", "A"), ("b.yaml", "B"), ("c.yaml", "C")] {
         write(&path(name), &service("x", kind));
     }
     assert_eq!(of_services(&tree.read_all().unwrap()), ["A"]);
-    let codes = |tree: &Tree| tree.diagnostics().iter().map(|it| it.code).collect::<Vec<_>>();
+    let codes = |tree: &ManifestTree| tree.diagnostics().iter().map(|it| it.code).collect::<Vec<_>>();
     let (twice, broken) = ("duplicate-object", "not-yaml");
     assert_eq!(codes(&tree), [twice, twice]);
     write(&path("a.yaml"), "kind: [Service\n");
@@ -260,7 +262,7 @@ fn a_mounted_volume_changes_as_a_whole() {
     symlink("..v1", conf.join("..data")).unwrap();
     symlink("..data/a.yaml", conf.join("a.yaml")).unwrap();
     symlink("..data/b.yaml", conf.join("b.yaml")).unwrap();
-    let mut world = World::over(dir);
+    let mut world = DirectoryFixture::over(dir);
     world.wait_for(&[("a", "One"), ("b", "One")]);
     write(&conf.join("..v2/a.yaml"), &service("a", "Two"));
     write(&conf.join("..v2/b.yaml"), &service("b", "Two"));
@@ -273,7 +275,7 @@ fn a_mounted_volume_changes_as_a_whole() {
 
 #[test]
 fn whole_directories_come_and_go() {
-    let mut world = World::new(&[("conf/a.yaml", &service("a", "One"))]);
+    let mut world = DirectoryFixture::new(&[("conf/a.yaml", &service("a", "One"))]);
     write(&world.path("conf/team/b.yaml"), &service("b", "One"));
     world.wait_for(&[("a", "One"), ("b", "One")]);
     write(&world.path("aside/c.yaml"), &service("c", "One"));
@@ -286,11 +288,11 @@ fn whole_directories_come_and_go() {
 }
 
 #[test]
-fn a_file_in_the_place_of_a_directory_ends_what_the_directory_gave() {
+fn a_file_in_place_of_a_subdirectory_removes_its_objects() {
     let dir = tempfile::tempdir().unwrap();
     write(&dir.path().join("a.yaml"), &service("a", "One"));
     write(&dir.path().join("team/b.yaml"), &service("b", "One"));
-    let mut tree = Tree::new(dir.path());
+    let mut tree = ManifestTree::new(dir.path());
     assert_eq!(tree.read_all().unwrap().len(), 2);
     fs::remove_dir_all(dir.path().join("team")).unwrap();
     write(&dir.path().join("team"), "");
@@ -301,11 +303,11 @@ fn a_file_in_the_place_of_a_directory_ends_what_the_directory_gave() {
 }
 
 #[test]
-fn a_file_in_the_place_of_the_directory_changes_nothing() {
+fn a_file_in_place_of_the_directory_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let (root, file) = (dir.path().join("conf"), dir.path().join("conf/a.yaml"));
     write(&file, &service("a", "One"));
-    let mut tree = Tree::new(&root);
+    let mut tree = ManifestTree::new(&root);
     assert_eq!(tree.read_all().unwrap().len(), 1);
     fs::remove_dir_all(&root).unwrap();
     write(&root, "");
@@ -321,7 +323,7 @@ fn policy(requests: &str) -> String {
     )
 }
 
-/// What became of the only policy.
+/// Changes of the only policy.
 fn fate(changes: &[Change]) -> Vec<&'static str> {
     let of = |change: &Change| match change {
         Change::Set(Object::SecurityPolicy(policy), _) if policy.spec.refused.is_some() => "refused",
@@ -333,9 +335,9 @@ fn fate(changes: &[Change]) -> Vec<&'static str> {
 }
 
 #[test]
-fn a_policy_that_was_never_read_is_refused_until_it_can_be_read() {
+fn an_unreadable_policy_is_refused_until_it_can_be_read() {
     let dir = tempfile::tempdir().unwrap();
-    let mut tree = Tree::new(dir.path());
+    let mut tree = ManifestTree::new(dir.path());
     let mut after = |text: &str| {
         write(&dir.path().join("policy.yaml"), text);
         fate(&tree.read(&[dir.path().join("policy.yaml")]))
@@ -348,9 +350,9 @@ fn a_policy_that_was_never_read_is_refused_until_it_can_be_read() {
 }
 
 #[test]
-fn a_policy_that_can_be_read_in_any_file_is_not_refused() {
+fn a_policy_that_is_readable_in_any_file_is_not_refused() {
     let dir = tempfile::tempdir().unwrap();
-    let mut tree = Tree::new(dir.path());
+    let mut tree = ManifestTree::new(dir.path());
     let mut after = |name: &str, text: &str| {
         write(&dir.path().join(name), text);
         fate(&tree.read(&[dir.path().join(name)]))
@@ -363,9 +365,11 @@ fn a_policy_that_can_be_read_in_any_file_is_not_refused() {
 }
 
 #[test]
-fn the_directory_may_be_replaced_and_what_was_known_stays_meanwhile() {
-    let mut world =
-        World::new(&[("conf/a.yaml", &service("a", "One")), ("next/a.yaml", &service("a", "Two"))]);
+fn objects_stay_while_the_directory_is_replaced() {
+    let mut world = DirectoryFixture::new(&[
+        ("conf/a.yaml", &service("a", "One")),
+        ("next/a.yaml", &service("a", "Two")),
+    ]);
     fs::rename(world.path("conf"), world.path("before")).unwrap();
     world.wait_for_codes(&["unreadable"]);
     world.wait_for(&[("a", "One")]);
@@ -378,8 +382,8 @@ fn the_directory_may_be_replaced_and_what_was_known_stays_meanwhile() {
 }
 
 #[test]
-fn what_is_no_text_keeps_what_the_file_gave() {
-    let mut world = World::new(&[("conf/a.yaml", &service("a", "One"))]);
+fn a_binary_file_keeps_the_objects_of_the_file() {
+    let mut world = DirectoryFixture::new(&[("conf/a.yaml", &service("a", "One"))]);
     fs::write(world.path("conf/a.yaml"), b"a: \xff\n").unwrap();
     world.wait_for_codes(&["unreadable"]);
     world.wait_for(&[("a", "One")]);
@@ -390,7 +394,7 @@ fn what_is_no_text_keeps_what_the_file_gave() {
 
 #[test]
 fn a_missing_directory_is_refused_at_the_start() {
-    let error = Directory::start(Path::new("no/such/directory"), drop).unwrap_err();
+    let error = WatchedDirectory::start(Path::new("no/such/directory"), drop).unwrap_err();
     assert!(error.to_string().contains("no/such/directory"), "{error}");
 }
 
@@ -400,7 +404,7 @@ fn a_link_to_a_file_of_procfs_is_not_read() {
     let dir = tempfile::tempdir().unwrap();
     symlink("/proc/version", dir.path().join("version.yaml")).unwrap();
     write(&dir.path().join("empty.yaml"), "");
-    let mut tree = Tree::new(dir.path());
+    let mut tree = ManifestTree::new(dir.path());
     assert!(tree.read_all().unwrap().is_empty());
     assert_eq!((tree.len(), tree.diagnostics()), (2, Vec::new()));
 }

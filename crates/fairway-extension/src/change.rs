@@ -1,5 +1,5 @@
-//! Changes of headers that a service asks for: which are allowed, and how they are applied to a head. Never knows which protocol
-//! asked.
+//! Header changes requested by a service: which are valid and allowed, and how they are applied to a head. Shared by both
+//! protocols.
 
 use fairway_http::bytes::{is_plain_name, is_token, is_value_byte, trimmed};
 use fairway_http::{Head, Known, hyphenated};
@@ -7,54 +7,54 @@ use fairway_http::{Head, Known, hyphenated};
 use crate::generated::header_value_option::HeaderAppendAction;
 use crate::generated::{HeaderValue, HeaderValueOption};
 
-/// The longest name or value of a header that a service may give, in bytes: what the published definitions allow.
-pub const MAX_HEADER_PART: usize = 16 * 1024;
+/// The maximum length of a header name or value from a service, in bytes, as in the published definitions.
+pub const MAX_NAME_OR_VALUE_BYTES: usize = 16 * 1024;
 
-/// The most changes of headers that one message may ask for.
+/// The maximum number of header changes in one message.
 pub const MAX_CHANGES: usize = 256;
 
-/// The most bytes that the names and values of one message may have together.
+/// The maximum total size of the names and values in one message, in bytes.
 pub const MAX_CHANGE_BYTES: usize = 64 * 1024;
 
-/// What becomes of a header.
+/// How a header changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeaderAction {
-    /// Another header of this name is added.
+    /// Adds another header of this name.
     Append,
-    /// It is added where there is none of this name.
+    /// Adds the header if there is none of this name.
     AddIfAbsent,
-    /// It replaces all headers of this name, or is added.
+    /// Replaces all headers of this name, or adds it.
     Overwrite,
-    /// It replaces all headers of this name where there are some.
+    /// Replaces all headers of this name, if there are any.
     OverwriteIfPresent,
-    /// All headers of this name are removed.
+    /// Removes all headers of this name.
     Remove,
 }
 
-/// A change of one header. Its name is a token in lower case, its value has no control character.
+/// A change of one header. The name is a token in lower case, the value has no control characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeaderChange {
     /// The name, in lower case.
     pub name: Box<str>,
     /// The value; empty for [`HeaderAction::Remove`].
     pub value: Box<[u8]>,
-    /// What becomes of the header.
+    /// How the header changes.
     pub action: HeaderAction,
 }
 
 impl HeaderChange {
-    /// The removal of a header.
+    /// Removes a header.
     pub(crate) fn remove(name: Box<str>) -> Self {
         HeaderChange { name, value: Box::default(), action: HeaderAction::Remove }
     }
 }
 
-/// A name or a value that cannot be one of a header, or more of them than the limits allow.
+/// A name or value that is invalid for a header, or more of them than the limits allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a name or a value that no header can have, or too many of them")]
+#[error("an invalid header name or value, or too many of them")]
 pub struct InvalidChange;
 
-/// Applies changes to a head in their order.
+/// Applies changes to a head, in order.
 pub fn apply(changes: &[HeaderChange], head: &mut Head) {
     for HeaderChange { name, value, action } in changes {
         let name = name.as_bytes();
@@ -69,26 +69,26 @@ pub fn apply(changes: &[HeaderChange], head: &mut Head) {
     }
 }
 
-/// Whether a name may never be changed: those of one hop, those that say where the message goes, and pseudo-headers. Names that
-/// programs read like one of them count as well.
+/// Whether a name must never be changed: hop-by-hop headers, headers that determine the target or length of a message, and
+/// pseudo-headers. Names that some programs treat as equal to one of them count as well.
 #[must_use]
 pub fn is_never_changed(name: &str) -> bool {
-    const NEVER: u64 = Known::HOP_BY_HOP | Known::Host.bit() | Known::ContentLength.bit();
-    name.starts_with(':') || known(name).bit() & NEVER != 0
+    const NEVER_CHANGED: u64 = Known::HOP_BY_HOP | Known::Host.bit() | Known::ContentLength.bit();
+    name.starts_with(':') || known_name(name).bit() & NEVER_CHANGED != 0
 }
 
-/// Which known name it is, or is read as.
-pub(crate) fn known(name: &str) -> Known {
-    match Known::of(name.as_bytes()) {
-        Known::Other if !is_plain_name(name.as_bytes()) => Known::of(&hyphenated(name.as_bytes())),
+/// The known name that it is or may be read as.
+pub(crate) fn known_name(name: &str) -> Known {
+    match Known::from_name(name.as_bytes()) {
+        Known::Other if !is_plain_name(name.as_bytes()) => Known::from_name(&hyphenated(name.as_bytes())),
         known => known,
     }
 }
 
-/// The name in lower case, of a header or, behind a colon, of a pseudo-header.
+/// Validates the name of a header or, after a colon, of a pseudo-header; returns it in lower case.
 pub(crate) fn read_name(name: &str) -> Result<Box<str>, InvalidChange> {
     let token = name.strip_prefix(':').unwrap_or(name);
-    let is_name = name.len() <= MAX_HEADER_PART && is_token(token.as_bytes());
+    let is_name = name.len() <= MAX_NAME_OR_VALUE_BYTES && is_token(token.as_bytes());
     is_name.then(|| name.to_ascii_lowercase().into()).ok_or(InvalidChange)
 }
 
@@ -99,17 +99,17 @@ fn read_value(header: HeaderValue) -> Result<Box<[u8]>, InvalidChange> {
         _ => header.value.into_bytes(),
     };
     let value = trimmed(&value);
-    let is_value = value.len() <= MAX_HEADER_PART && value.iter().all(|byte| is_value_byte(*byte));
+    let is_value = value.len() <= MAX_NAME_OR_VALUE_BYTES && value.iter().all(|byte| is_value_byte(*byte));
     is_value.then(|| value.into()).ok_or(InvalidChange)
 }
 
-/// What a service gives for a header; `None` without a header. `unsaid` is the action where it does not say one.
-pub(crate) fn read(
+/// Reads a header change; `None` if it contains no header. `unsaid` is the action where it gives none.
+pub(crate) fn read_change(
     option: HeaderValueOption,
     unsaid: HeaderAction,
 ) -> Result<Option<HeaderChange>, InvalidChange> {
     let said = HeaderAppendAction::try_from(option.append_action).map_err(|_| InvalidChange)?;
-    // "append_action" came after "append", and its default cannot be told from an absent one.
+    // "append_action" was introduced after "append", and its default is indistinguishable from an absent value.
     let action = match (said, option.append) {
         (HeaderAppendAction::AddIfAbsent, _) => HeaderAction::AddIfAbsent,
         (HeaderAppendAction::OverwriteIfExistsOrAdd, _) => HeaderAction::Overwrite,
@@ -123,18 +123,18 @@ pub(crate) fn read(
     Ok(Some(HeaderChange { name, value: read_value(header)?, action }))
 }
 
-/// The limits of one message, counted down.
-pub(crate) struct Allowance {
+/// The remaining limits of one message.
+pub(crate) struct ChangeLimits {
     changes: usize,
     bytes: usize,
 }
 
-impl Allowance {
+impl ChangeLimits {
     pub(crate) fn new() -> Self {
-        Allowance { changes: MAX_CHANGES, bytes: MAX_CHANGE_BYTES }
+        ChangeLimits { changes: MAX_CHANGES, bytes: MAX_CHANGE_BYTES }
     }
 
-    /// Takes a change of so many bytes.
+    /// Counts a change of this size.
     pub(crate) fn take(&mut self, bytes: usize) -> Result<(), InvalidChange> {
         self.changes = self.changes.checked_sub(1).ok_or(InvalidChange)?;
         self.bytes = self.bytes.checked_sub(bytes).ok_or(InvalidChange)?;

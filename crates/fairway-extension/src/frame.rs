@@ -1,34 +1,34 @@
-//! Length-prefixed messages (gRPC's PROTOCOL-HTTP2.md): a byte that says whether the message is compressed, its length in four bytes,
-//! and the message. Never knows what a message means.
+//! Length-prefixed messages (gRPC's PROTOCOL-HTTP2.md): a compression flag of one byte, a length of four bytes, and the message.
+//! Does not interpret messages.
 
 use prost::Message;
 
-/// The bytes before each message.
-pub const PREFIX: usize = 5;
+/// The size of the prefix of a message.
+pub const PREFIX_BYTES: usize = 5;
 
-/// A message with its prefix.
+/// Encodes a message with its prefix.
 ///
 /// # Panics
-/// When a message were 4 GiB large.
+/// The message is 4 GiB or larger.
 #[must_use]
 pub fn encode(message: &impl Message) -> Vec<u8> {
-    let mut framed = Vec::with_capacity(PREFIX + message.encoded_len());
-    framed.resize(PREFIX, 0);
+    let mut framed = Vec::with_capacity(PREFIX_BYTES + message.encoded_len());
+    framed.resize(PREFIX_BYTES, 0);
     message.encode_raw(&mut framed);
-    close(&mut framed);
+    set_length(&mut framed);
     framed
 }
 
-/// Writes the length into the prefix of a message that was written behind it.
-pub(crate) fn close(framed: &mut [u8]) {
-    let length = u32::try_from(framed.len() - PREFIX).expect("what is sent is far below 4 GiB");
-    framed[1..PREFIX].copy_from_slice(&length.to_be_bytes());
+/// Writes the length into the prefix, after the message was appended.
+pub(crate) fn set_length(framed: &mut [u8]) {
+    let length = u32::try_from(framed.len() - PREFIX_BYTES).expect("what is sent is far below 4 GiB");
+    framed[1..PREFIX_BYTES].copy_from_slice(&length.to_be_bytes());
 }
 
-/// Why bytes are no messages.
+/// Why bytes are not valid messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidFrame {
-    /// Nothing was agreed on that could compress it.
+    /// It is compressed, although no compression was negotiated.
     #[error("a compressed message, although no compression was offered")]
     Compressed,
     /// It is longer than the limit.
@@ -36,50 +36,50 @@ pub enum InvalidFrame {
     TooLong(u32),
 }
 
-/// Reads messages from bytes in any split.
+/// Reassembles messages from arbitrarily split bytes.
 #[derive(Debug)]
-pub struct Frames {
+pub struct FrameReader {
     limit: u32,
     held: Vec<u8>,
 }
 
-impl Frames {
-    /// A reader that refuses messages with more than `limit` bytes.
+impl FrameReader {
+    /// Refuses messages longer than `limit` bytes.
     #[must_use]
     pub fn new(limit: u32) -> Self {
-        Frames { limit, held: Vec::new() }
+        FrameReader { limit, held: Vec::new() }
     }
 
-    /// Takes bytes, and gives the messages that they complete to `take`, without their prefix, until it returns `false`.
+    /// Passes each complete message, without its prefix, to `take`, until it returns `false`.
     ///
     /// # Errors
-    /// When a message is compressed or too long; nothing more can be read then.
+    /// A message is compressed or too long; no further messages can be read.
     pub fn feed(
         &mut self,
         mut bytes: &[u8],
         mut take: impl FnMut(&[u8]) -> bool,
     ) -> Result<(), InvalidFrame> {
-        // What is held is less than one message, so each piece completes it or is held as well.
+        // The buffer holds less than one message, so each piece completes it or is buffered too.
         while !bytes.is_empty() {
             if self.held.is_empty() {
-                let Some(end) = self.end(bytes)?.filter(|end| *end <= bytes.len()) else {
+                let Some(end) = self.message_end(bytes)?.filter(|end| *end <= bytes.len()) else {
                     self.held.extend_from_slice(bytes);
                     return Ok(());
                 };
                 let (message, rest) = bytes.split_at(end);
                 bytes = rest;
-                if !take(&message[PREFIX..]) {
+                if !take(&message[PREFIX_BYTES..]) {
                     return Ok(());
                 }
                 continue;
             }
-            let wanted = self.end(&self.held)?.unwrap_or(PREFIX);
+            let wanted = self.message_end(&self.held)?.unwrap_or(PREFIX_BYTES);
             let missing = (wanted - self.held.len()).min(bytes.len());
             self.held.extend_from_slice(&bytes[..missing]);
             bytes = &bytes[missing..];
-            if self.end(&self.held)? == Some(self.held.len()) {
+            if self.message_end(&self.held)? == Some(self.held.len()) {
                 let message = std::mem::take(&mut self.held);
-                if !take(&message[PREFIX..]) {
+                if !take(&message[PREFIX_BYTES..]) {
                     return Ok(());
                 }
             }
@@ -87,29 +87,29 @@ impl Frames {
         Ok(())
     }
 
-    /// Whether nothing of an incomplete message is held.
+    /// Whether no part of an incomplete message is buffered.
     #[must_use]
     pub fn is_between_messages(&self) -> bool {
         self.held.is_empty()
     }
 
-    /// The bytes of an incomplete message that are held.
+    /// The buffered bytes of an incomplete message.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.held.len()
     }
 
-    /// Where the message that begins there ends; `None` while its prefix is not complete.
-    fn end(&self, bytes: &[u8]) -> Result<Option<usize>, InvalidFrame> {
+    /// The end of the message that starts at the beginning; `None` while its prefix is incomplete.
+    fn message_end(&self, bytes: &[u8]) -> Result<Option<usize>, InvalidFrame> {
         if bytes.first().is_some_and(|compressed| *compressed != 0) {
             return Err(InvalidFrame::Compressed);
         }
-        let Some((prefix, _)) = bytes.split_first_chunk::<PREFIX>() else { return Ok(None) };
+        let Some((prefix, _)) = bytes.split_first_chunk::<PREFIX_BYTES>() else { return Ok(None) };
         let length = u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]);
         if length > self.limit {
             return Err(InvalidFrame::TooLong(length));
         }
-        Ok(Some(PREFIX + length as usize))
+        Ok(Some(PREFIX_BYTES + length as usize))
     }
 }
 
@@ -121,16 +121,16 @@ mod tests {
 
     fn framed(messages: &[Vec<u8>]) -> Vec<u8> {
         let frame = |message: &Vec<u8>| {
-            let mut framed = vec![0; PREFIX];
+            let mut framed = vec![0; PREFIX_BYTES];
             framed.extend_from_slice(message);
-            close(&mut framed);
+            set_length(&mut framed);
             framed
         };
         messages.iter().flat_map(frame).collect()
     }
 
     fn read(pieces: &[&[u8]], limit: u32) -> Result<(Vec<Vec<u8>>, bool), InvalidFrame> {
-        let (mut frames, mut read) = (Frames::new(limit), Vec::new());
+        let (mut frames, mut read) = (FrameReader::new(limit), Vec::new());
         for piece in pieces {
             frames.feed(piece, |message| {
                 read.push(message.to_vec());
@@ -156,12 +156,12 @@ mod tests {
 
         #[test]
         fn any_bytes_hold_less_than_a_message(bytes in prop::collection::vec(0_u8..3, 0..60)) {
-            let mut frames = Frames::new(30);
+            let mut frames = FrameReader::new(30);
             for byte in bytes {
                 if frames.feed(&[byte], |_| true).is_err() {
                     break;
                 }
-                prop_assert!(frames.held_bytes() < PREFIX + 30);
+                prop_assert!(frames.held_bytes() < PREFIX_BYTES + 30);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The checks of `checks` with inputs that are made up, as the fuzz target runs them with inputs that it finds.
+//! Runs the checks of `checks` with generated inputs; the fuzz target runs them with inputs that it finds.
 
 use std::fs;
 use std::path::Path;
@@ -26,7 +26,7 @@ proptest! {
         checks::processing(&input);
     }
 
-    /// Mostly what is valid at that moment.
+    /// Mostly valid calls.
     #[test]
     fn calls_in_a_likely_order_keep_the_rules(
         setup in prop::array::uniform4(any::<u8>()),

@@ -1,10 +1,10 @@
-//! A service that fails, is late, or ends the stream: closed or open as configured, and no byte is lost.
+//! A service that fails, is late, or ends the stream: fail-closed or fail-open as configured, and no byte is lost.
 
 use std::time::Duration;
 
 use fairway_extension::generated;
 use fairway_extension::generated::ProcessingResponse;
-use fairway_extension::processing::{Failure, Side, Stop};
+use fairway_extension::processing::{Failure, Side, StopReason};
 use fairway_model::{BodyMode, Extension};
 
 use crate::support::*;
@@ -17,7 +17,7 @@ fn extension_with(body: BodyMode, failure_mode_allow: bool) -> Extension {
     extension
 }
 
-type Fail = (fn(&mut World), Failure);
+type Fail = (fn(&mut TestExchange), Failure);
 
 const FAILURES: [Fail; 6] = [
     (|world| world.closed(None), Failure::Unreachable),
@@ -47,8 +47,8 @@ const FAILURES: [Fail; 6] = [
 ];
 
 /// Fails at the head, at a piece, or at the trailers.
-fn fail_at(step: usize, side: Side, body: BodyMode, is_open: bool, fail: Fail) -> World {
-    let mut world = World::new(extension_with(body, is_open));
+fn fail_at(step: usize, side: Side, body: BodyMode, is_open: bool, fail: Fail) -> TestExchange {
+    let mut world = TestExchange::new(extension_with(body, is_open));
     world.head(side, true);
     world.write(side, "abc");
     if step > 0 {
@@ -74,11 +74,13 @@ fn fail_at(step: usize, side: Side, body: BodyMode, is_open: bool, fail: Fail) -
 }
 
 #[test]
-fn a_failure_ends_the_exchange_whenever_it_comes() {
+fn a_failure_ends_the_exchange_at_any_time() {
     for (side, body, step) in steps() {
         for fail in FAILURES {
             let world = fail_at(step, side, body, false, fail);
-            let Some(Stop::Failed(failure)) = world.stop else { panic!("{side:?} {body:?} {step}: no stop") };
+            let Some(StopReason::Failed(failure)) = world.stop else {
+                panic!("{side:?} {body:?} {step}: no stop")
+            };
             assert!(failure == fail.1 || fail.1 == Failure::Timeout, "{failure}");
             assert_eq!((world.processor.room(side), world.processor.is_finished()), (0, true));
             assert!(!world.is_awaited() && world.processor.held_bytes() == 0);
@@ -87,7 +89,7 @@ fn a_failure_ends_the_exchange_whenever_it_comes() {
 }
 
 #[test]
-fn a_failure_that_is_allowed_lets_everything_pass_as_it_came() {
+fn an_allowed_failure_forwards_everything_unchanged() {
     for (side, body, step) in steps() {
         for fail in FAILURES {
             let mut world = fail_at(step, side, body, true, fail);
@@ -116,26 +118,26 @@ fn steps() -> impl Iterator<Item = (Side, BodyMode, usize)> {
 }
 
 #[test]
-fn pieces_that_the_service_alone_has_cannot_be_left_out() {
-    let mut world = World::new(extension_with(BodyMode::FullDuplexStreamed, true));
+fn a_service_with_the_only_copy_of_a_piece_cannot_be_bypassed() {
+    let mut world = TestExchange::new(extension_with(BodyMode::FullDuplexStreamed, true));
     world.head(Side::Request, true);
     world.write(Side::Request, "abc");
     world.closed(None);
-    assert_eq!(world.stop, Some(Stop::Failed(Failure::Unreachable)));
-    let mut world = World::new(extension_with(BodyMode::FullDuplexStreamed, false));
+    assert_eq!(world.stop, Some(StopReason::Failed(Failure::Unreachable)));
+    let mut world = TestExchange::new(extension_with(BodyMode::FullDuplexStreamed, false));
     world.head(Side::Request, true);
     world.write(Side::Request, "abc");
     world.closed(Some(0));
-    assert_eq!(world.stop, Some(Stop::Failed(Failure::Status(0))));
+    assert_eq!(world.stop, Some(StopReason::Failed(Failure::Status(0))));
     // Nothing of the body was sent yet.
-    let mut world = World::new(extension_with(BodyMode::FullDuplexStreamed, true));
+    let mut world = TestExchange::new(extension_with(BodyMode::FullDuplexStreamed, true));
     world.head(Side::Request, true);
     world.closed(None);
     world.write(Side::Request, "abc");
     world.end(Side::Request, &[]);
     assert_eq!((world.stop.clone(), world.output(Side::Request).text().as_str()), (None, "abc"));
-    // Both ends of the body went by.
-    let mut world = World::new(extension_with(BodyMode::FullDuplexStreamed, true));
+    // Both ends of the body were forwarded.
+    let mut world = TestExchange::new(extension_with(BodyMode::FullDuplexStreamed, true));
     world.head(Side::Request, true);
     world.write(Side::Request, "abc");
     world.end(Side::Request, &[]);
@@ -146,26 +148,26 @@ fn pieces_that_the_service_alone_has_cannot_be_left_out() {
 }
 
 #[test]
-fn a_service_that_ends_the_stream_lets_everything_pass() {
+fn a_service_that_ends_the_stream_is_bypassed() {
     for (side, body, step) in steps() {
         let graceful: Fail = (|world| world.closed(Some(0)), Failure::Status(0));
         let world = fail_at(step, side, body, false, graceful);
         assert_eq!((world.stop.clone(), world.processor.failure()), (None, None), "{side:?} {body:?} {step}");
         assert!(world.processor.is_bypassed());
     }
-    // Halfway through a message it was not content.
-    let mut world = World::new(extension_with(BodyMode::None, false));
+    // In the middle of a message, ending the stream is a failure.
+    let mut world = TestExchange::new(extension_with(BodyMode::None, false));
     world.head(Side::Request, false);
     world.processor.receive(&[0, 0]);
     world.closed(Some(0));
-    assert_eq!(world.stop, Some(Stop::Failed(Failure::Malformed)));
+    assert_eq!(world.stop, Some(StopReason::Failed(Failure::Malformed)));
 }
 
 #[test]
-fn how_a_stream_ends_that_is_finished_does_not_matter() {
+fn the_end_of_a_finished_stream_does_not_matter() {
     let mut extension = extension();
     extension.request = phases(true, BodyMode::None, false);
-    let mut world = World::new(extension);
+    let mut world = TestExchange::new(extension);
     world.head(Side::Request, true);
     world.answer(to_headers(Side::Request, unchanged()));
     assert!(world.processor.is_finished());
@@ -177,23 +179,23 @@ fn how_a_stream_ends_that_is_finished_does_not_matter() {
 }
 
 #[test]
-fn a_body_above_the_bound_is_too_large_whoever_may_fail() {
+fn a_body_above_the_limit_is_too_large_in_any_failure_mode() {
     for side in SIDES {
         for is_open in [false, true] {
-            let mut world = World::new(extension_with(BodyMode::Buffered, is_open));
+            let mut world = TestExchange::new(extension_with(BodyMode::Buffered, is_open));
             world.head(side, true);
             world.answer(to_headers(side, unchanged()));
             world.write(side, &"x".repeat(100));
             assert!(world.stop.is_none());
             world.write(side, "x");
-            assert_eq!(world.stop, Some(Stop::Failed(Failure::TooLarge(side))));
+            assert_eq!(world.stop, Some(StopReason::Failed(Failure::TooLarge(side))));
         }
     }
 }
 
 #[test]
-fn a_service_may_ask_for_more_time_once_for_each_message() {
-    let mut world = World::new(extension_with(BodyMode::Streamed, false));
+fn a_service_may_extend_its_timeout_once_per_message() {
+    let mut world = TestExchange::new(extension_with(BodyMode::Streamed, false));
     let more = |millis: u32| {
         let nanos = i32::try_from(millis % 1000).unwrap() * 1_000_000;
         let duration = generated::Duration { seconds: i64::from(millis / 1000), nanos };
@@ -220,8 +222,8 @@ fn a_service_may_ask_for_more_time_once_for_each_message() {
 }
 
 #[test]
-fn a_service_that_cannot_be_heard_is_not_late() {
-    let mut world = World::new(extension_with(BodyMode::FullDuplexStreamed, false));
+fn a_service_that_cannot_be_received_from_is_not_late() {
+    let mut world = TestExchange::new(extension_with(BodyMode::FullDuplexStreamed, false));
     world.head(Side::Response, true);
     world.answer(to_headers(Side::Response, unchanged()));
     world.end(Side::Response, &[]);

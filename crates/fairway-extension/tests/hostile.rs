@@ -1,4 +1,4 @@
-//! Answers that break a rule.
+//! Responses that break a rule.
 
 use fairway_extension::generated::body_mutation::Mutation;
 use fairway_extension::generated::common_response::ResponseStatus;
@@ -6,30 +6,30 @@ use fairway_extension::generated::processing_response::Response;
 use fairway_extension::generated::{
     CommonResponse, GrpcStatus, HttpStatus, ImmediateResponse, ProcessingResponse,
 };
-use fairway_extension::processing::{self, Failure, Side, Stop};
+use fairway_extension::processing::{self, Failure, Side, StopReason};
 use fairway_model::BodyMode;
 
 use crate::support::*;
 
-/// A stream whose request's head is shown.
-fn asked(body: BodyMode) -> World {
+/// A stream whose request head was sent to the service.
+fn with_sent_head(body: BodyMode) -> TestExchange {
     let mut extension = extension();
     extension.request = phases(true, body, true);
     extension.response = phases(true, body, true);
-    let mut world = World::new(extension);
+    let mut world = TestExchange::new(extension);
     world.head(Side::Request, true);
     world
 }
 
-fn failed(world: &World) -> Option<Failure> {
+fn failed(world: &TestExchange) -> Option<Failure> {
     match world.stop {
-        Some(Stop::Failed(failure)) => Some(failure),
+        Some(StopReason::Failed(failure)) => Some(failure),
         _ => None,
     }
 }
 
 #[test]
-fn an_answer_to_another_phase_is_out_of_order() {
+fn a_response_to_another_phase_is_out_of_order() {
     let answers = [
         to_headers(Side::Response, unchanged()),
         to_body(Side::Request, unchanged()),
@@ -40,10 +40,10 @@ fn an_answer_to_another_phase_is_out_of_order() {
     ];
     for body in MODES {
         for answer in &answers {
-            let mut world = asked(body);
+            let mut world = with_sent_head(body);
             world.answer(answer.clone());
             assert_eq!(failed(&world), Some(Failure::OutOfOrder), "{body:?} {answer:?}");
-            let mut world = asked(body);
+            let mut world = with_sent_head(body);
             world.answer(to_headers(Side::Request, unchanged()));
             world.answer(to_headers(Side::Request, unchanged()));
             assert_eq!(failed(&world), Some(Failure::OutOfOrder), "a second answer");
@@ -52,8 +52,8 @@ fn an_answer_to_another_phase_is_out_of_order() {
 }
 
 #[test]
-fn a_second_answer_to_a_piece_is_out_of_order() {
-    let mut world = asked(BodyMode::Streamed);
+fn a_second_response_to_a_piece_is_out_of_order() {
+    let mut world = with_sent_head(BodyMode::Streamed);
     world.answer(to_headers(Side::Request, unchanged()));
     world.write(Side::Request, "abc");
     world.answer(to_body(Side::Request, unchanged()));
@@ -63,12 +63,12 @@ fn a_second_answer_to_a_piece_is_out_of_order() {
 
 #[test]
 fn a_full_duplex_service_cannot_end_a_body_before_its_sender() {
-    let mut world = asked(BodyMode::FullDuplexStreamed);
+    let mut world = with_sent_head(BodyMode::FullDuplexStreamed);
     world.answer(to_headers(Side::Request, unchanged()));
     world.write(Side::Request, "abc");
     world.answer(to_body(Side::Request, stream(b"abc", true)));
     assert_eq!(failed(&world), Some(Failure::OutOfOrder));
-    let mut world = asked(BodyMode::FullDuplexStreamed);
+    let mut world = with_sent_head(BodyMode::FullDuplexStreamed);
     world.answer(to_headers(Side::Request, unchanged()));
     world.end(Side::Request, &[("x-a", "1")]);
     world.answer(to_body(Side::Request, stream(b"abc", true)));
@@ -79,35 +79,35 @@ fn a_full_duplex_service_cannot_end_a_body_before_its_sender() {
 #[test]
 fn bodies_of_another_mode_are_malformed() {
     for mutation in [Mutation::Body(b"x".to_vec()), Mutation::ClearBody(true)] {
-        let mut world = asked(BodyMode::Buffered);
+        let mut world = with_sent_head(BodyMode::Buffered);
         world.answer(to_headers(Side::Request, body(mutation.clone())));
         assert_eq!(failed(&world), Some(Failure::Malformed), "a body in an answer to a head");
-        let mut world = asked(BodyMode::FullDuplexStreamed);
+        let mut world = with_sent_head(BodyMode::FullDuplexStreamed);
         world.answer(to_headers(Side::Request, unchanged()));
         world.answer(to_body(Side::Request, body(mutation)));
         assert_eq!(failed(&world), Some(Failure::Malformed), "a body in place of a piece");
     }
     for mode in [BodyMode::Streamed, BodyMode::Buffered, BodyMode::BufferedPartial] {
-        let mut world = asked(mode);
+        let mut world = with_sent_head(mode);
         world.answer(to_headers(Side::Request, unchanged()));
         world.write(Side::Request, "abc");
         world.end(Side::Request, &[]);
         world.answer(to_body(Side::Request, stream(b"x", true)));
         assert_eq!(failed(&world), Some(Failure::Malformed), "{mode:?}");
     }
-    let mut world = asked(BodyMode::None);
+    let mut world = with_sent_head(BodyMode::None);
     let status = ResponseStatus::ContinueAndReplace.into();
     world.answer(to_headers(Side::Request, CommonResponse { status, ..stream(b"x", true) }));
     assert_eq!(failed(&world), Some(Failure::Malformed));
-    let mut world = asked(BodyMode::None);
+    let mut world = with_sent_head(BodyMode::None);
     world.answer(to_headers(Side::Request, CommonResponse { status: 7, ..unchanged() }));
     assert_eq!(failed(&world), Some(Failure::Malformed), "a status that does not exist");
 }
 
 #[test]
-fn headers_that_cannot_be_are_malformed() {
+fn invalid_headers_are_malformed() {
     for pair in [("a b", "c"), ("a", "b\r\nc: d"), ("", "x"), (":status", "99")] {
-        let mut world = asked(BodyMode::None);
+        let mut world = with_sent_head(BodyMode::None);
         world.answer(to_headers(Side::Request, unchanged()));
         world.head(Side::Response, false);
         let header_mutation = set(&[pair]);
@@ -128,22 +128,22 @@ fn forbidden_changes_are_counted_or_an_error() {
         ("upgrade", "h2c"),
     ];
     let answer = || CommonResponse { header_mutation: set(&pairs), ..unchanged() };
-    let mut world = asked(BodyMode::None);
+    let mut world = with_sent_head(BodyMode::None);
     world.answer(to_headers(Side::Request, answer()));
     assert_eq!((failed(&world), world.processor.counts().refused), (None, 7));
     assert!(world.output(Side::Request).head.as_ref().unwrap().is_empty());
     let mut extension = extension();
     extension.request = phases(true, BodyMode::None, false);
     extension.mutation_rules.error_on_denied = true;
-    let mut world = World::new(extension);
+    let mut world = TestExchange::new(extension);
     world.head(Side::Request, true);
     world.answer(to_headers(Side::Request, answer()));
     assert_eq!((failed(&world), world.processor.counts().refused), (Some(Failure::NotAllowed), 1));
 }
 
 #[test]
-fn messages_above_the_limit_are_refused_by_their_prefix() {
-    let mut world = asked(BodyMode::None);
+fn messages_above_the_limit_are_rejected_by_their_prefix() {
+    let mut world = with_sent_head(BodyMode::None);
     world.processor.receive(&[0, 0, 0xa0, 0, 0]);
     world.drain();
     assert_eq!((failed(&world), world.processor.held_bytes()), (Some(Failure::Malformed), 0));
@@ -151,8 +151,8 @@ fn messages_above_the_limit_are_refused_by_their_prefix() {
 
 #[test]
 fn unknown_fields_are_ignored() {
-    let mut world = asked(BodyMode::None);
-    // An answer to the head (field 1), and fields 100 (a string) and 101 (a number) behind it.
+    let mut world = with_sent_head(BodyMode::None);
+    // A response to the head (field 1), followed by fields 100 (a string) and 101 (a number).
     let message = [0x0a, 0, 0xa2, 0x06, 2, b'h', b'i', 0xa8, 0x06, 7];
     world.processor.receive(&[&[0, 0, 0, 0, message.len() as u8][..], &message].concat());
     world.drain();
@@ -169,7 +169,7 @@ fn deeply_nested_metadata_is_malformed() {
     }
     let message = [&[0x42][..], &varint(message.len()), &message].concat();
     let length = u32::try_from(message.len()).unwrap().to_be_bytes();
-    let mut world = asked(BodyMode::None);
+    let mut world = with_sent_head(BodyMode::None);
     world.processor.receive(&[&[0][..], &length, &message].concat());
     world.drain();
     assert_eq!(failed(&world), Some(Failure::Malformed));
@@ -195,20 +195,20 @@ fn immediate(status: i32) -> ProcessingResponse {
 }
 
 #[test]
-fn an_immediate_response_takes_the_place_of_the_endpoints_until_that_went_on() {
-    let is_immediate = |world: &World| match &world.stop {
-        Some(Stop::Immediate(processing::ImmediateResponse { status, headers, body, grpc_status })) => {
+fn an_immediate_response_replaces_a_response_that_was_not_forwarded() {
+    let is_immediate = |world: &TestExchange| match &world.stop {
+        Some(StopReason::Immediate(processing::ImmediateResponse { status, headers, body, grpc_status })) => {
             assert_eq!((headers.len(), &body[..], *grpc_status), (2, &b"no"[..], Some(7)));
             Some(*status)
         }
         _ => None,
     };
     for body in MODES {
-        let mut world = asked(body);
+        let mut world = with_sent_head(body);
         world.write(Side::Request, "abc");
         world.answer(immediate(429));
         assert_eq!((is_immediate(&world), world.processor.held_bytes()), (Some(429), 0));
-        let mut world = asked(body);
+        let mut world = with_sent_head(body);
         world.answer(to_headers(Side::Request, unchanged()));
         world.answer(immediate(403));
         assert_eq!(
@@ -216,12 +216,12 @@ fn an_immediate_response_takes_the_place_of_the_endpoints_until_that_went_on() {
             Some(403),
             "nothing was asked, and the service decides all the same"
         );
-        let mut world = asked(body);
+        let mut world = with_sent_head(body);
         world.answer(to_headers(Side::Request, unchanged()));
         world.head(Side::Response, true);
         world.answer(immediate(0));
         assert_eq!(is_immediate(&world), Some(200));
-        let mut world = asked(body);
+        let mut world = with_sent_head(body);
         world.answer(to_headers(Side::Request, unchanged()));
         world.head(Side::Response, false);
         world.answer(to_headers(Side::Response, unchanged()));
@@ -229,7 +229,7 @@ fn an_immediate_response_takes_the_place_of_the_endpoints_until_that_went_on() {
         assert_eq!(failed(&world), Some(Failure::OutOfOrder));
     }
     for status in [-1, 100, 199, 600] {
-        let mut world = asked(BodyMode::None);
+        let mut world = with_sent_head(BodyMode::None);
         world.answer(immediate(status));
         assert_eq!(failed(&world), Some(Failure::Malformed), "{status}");
     }

@@ -1,31 +1,31 @@
-//! Whole exchanges with a service that keeps the protocol, in any order of events that a seed gives: what comes out is what went in,
-//! changed as the service changes it. With services that fail in between, it is that or a failure, never a part of it.
+//! Complete exchanges with a conforming service, with events in random order: the output is the input with the service's changes.
+//! If services fail in between, it is that or a failure, never a part of it.
 
 use std::collections::VecDeque;
 
 use fairway_extension::generated::body_mutation::Mutation;
 use fairway_extension::generated::processing_request::Request;
 use fairway_extension::generated::{CommonResponse, ProcessingRequest, ProcessingResponse};
-use fairway_extension::processing::{MAX_HELD, Side, Stop, Trailers};
+use fairway_extension::processing::{MAX_HELD_BYTES, Side, StopReason, Trailers};
 use fairway_extension::{frame, processing::Processor};
 use fairway_model::Extension;
 use prost::Message;
 
 use crate::support::*;
 
-/// Exchanges in each test.
+/// Exchanges per test.
 const EXCHANGES: u64 = 1000;
 
-/// The longest piece that a service sends back before it changes it, in bytes.
+/// The longest piece that a service sends back, before its change, in bytes.
 const MAX_PIECE: usize = 30_000;
 
 /// How a service changes bodies.
 #[derive(Clone, Copy, PartialEq)]
 enum Change {
     Nothing,
-    /// Each byte is another one.
+    /// Changes each byte.
     Flip,
-    /// Each byte comes twice.
+    /// Duplicates each byte.
     Double,
 }
 
@@ -39,7 +39,7 @@ impl Change {
     }
 }
 
-/// A service that answers everything, later.
+/// A service that responds to everything, with a delay.
 struct Service {
     change: Change,
     is_duplex: [bool; 2],
@@ -50,7 +50,7 @@ struct Service {
 
 impl Service {
     fn see(&mut self, message: &[u8]) {
-        let request = ProcessingRequest::decode(&message[frame::PREFIX..]).unwrap().request.unwrap();
+        let request = ProcessingRequest::decode(&message[frame::PREFIX_BYTES..]).unwrap().request.unwrap();
         let (side, body) = match request {
             Request::RequestHeaders(_) => return self.answer(to_headers(Side::Request, unchanged())),
             Request::ResponseHeaders(_) => return self.answer(to_headers(Side::Response, unchanged())),
@@ -91,7 +91,7 @@ impl Service {
         self.answer(to_trailers(side, None));
     }
 
-    /// Sends back some of what it has.
+    /// Sends back a part of what it has.
     fn stream(&mut self, side: Side, rng: &mut fastrand::Rng) {
         let (pieces, is_end) = &mut self.pieces[side as usize];
         let rest = pieces.split_off(rng.usize(..=pieces.len().min(MAX_PIECE)));
@@ -128,7 +128,7 @@ impl Sender {
         Sender { side, body, sent: 0, trailers, has_begun: false, has_ended: false }
     }
 
-    /// Does the next thing, if it can.
+    /// Performs the next step, if possible.
     fn step(&mut self, processor: &mut Processor, rng: &mut fastrand::Rng) -> bool {
         let has_body = !self.body.is_empty() || !self.trailers.is_empty();
         if !self.has_begun {
@@ -161,7 +161,7 @@ impl Sender {
         }
         let piece = &self.body[self.sent..][..rng.usize(1..=most)];
         self.sent += piece.len();
-        processor.write(self.side, piece);
+        processor.write_body(self.side, piece);
         true
     }
 }
@@ -171,7 +171,7 @@ struct Exchange {
     service: Service,
     senders: [Sender; 2],
     outputs: [Output; 2],
-    stop: Option<Stop>,
+    stop: Option<StopReason>,
     max_held: usize,
 }
 
@@ -190,12 +190,12 @@ impl Exchange {
         }
     }
 
-    /// One thing that anybody can do; whether there was one.
+    /// Performs one random step; returns whether there was one.
     fn step(&mut self, rng: &mut fastrand::Rng) -> bool {
         let first = rng.u8(..6);
         let done = (first..first + 6).any(|action| match action % 6 {
             0 => self.senders[0].step(&mut self.processor, rng),
-            // A response may begin while its request is still on its way.
+            // A response may start before its request is complete.
             1 => self.senders[0].has_begun && self.senders[1].step(&mut self.processor, rng),
             2 => self.processor.take_message().map(|message| self.service.see(&message)).is_some(),
             3 => self.serve(rng),
@@ -248,7 +248,7 @@ fn seeds() -> impl Iterator<Item = (u64, fastrand::Rng)> {
     (0..EXCHANGES).map(|seed| (seed, fastrand::Rng::with_seed(seed)))
 }
 
-/// What goes on of a body when the service changes all that it is shown.
+/// The expected body if the service changes everything that it gets.
 fn expected(sender: &Sender, extension: &Extension, change: Change) -> Vec<u8> {
     let phases = if sender.side == Side::Request { extension.request } else { extension.response };
     let shown = match phases.body {
@@ -265,7 +265,7 @@ fn expected(sender: &Sender, extension: &Extension, change: Change) -> Vec<u8> {
 }
 
 #[test]
-fn what_goes_on_is_what_came_as_the_service_changes_it() {
+fn the_output_is_the_input_with_the_changes_of_the_service() {
     for (seed, mut rng) in seeds() {
         let extension = random_extension(&mut rng);
         let change = [Change::Nothing, Change::Flip, Change::Double][rng.usize(..3)];
@@ -273,7 +273,7 @@ fn what_goes_on_is_what_came_as_the_service_changes_it() {
         while !exchange.is_over() {
             assert!(exchange.step(&mut rng), "seed {seed} hangs: {extension:?}");
         }
-        let bound = 12 * MAX_HELD + 4 * extension.max_buffered_body as usize + 16_384;
+        let bound = 12 * MAX_HELD_BYTES + 4 * extension.max_buffered_body as usize + 16_384;
         assert!(exchange.max_held <= bound, "seed {seed}: {} bytes are held", exchange.max_held);
         let is_too_large = |sender: &Sender| {
             let phases = if sender.side == Side::Request { extension.request } else { extension.response };
@@ -293,7 +293,7 @@ fn what_goes_on_is_what_came_as_the_service_changes_it() {
 }
 
 #[test]
-fn a_service_that_fails_at_any_time_tears_no_body() {
+fn a_service_that_fails_at_any_time_truncates_no_body() {
     let mut passed = 0;
     for (seed, mut rng) in seeds() {
         let mut extension = random_extension(&mut rng);

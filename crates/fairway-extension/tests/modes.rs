@@ -1,4 +1,4 @@
-//! Each mode with each answer that its service may give.
+//! Each mode with each possible response of the service.
 
 use fairway_extension::generated::body_mutation::Mutation;
 use fairway_extension::generated::common_response::ResponseStatus;
@@ -10,21 +10,21 @@ use fairway_model::{BodyMode, MutationRules};
 
 use crate::support::*;
 
-fn world(side: Side, headers: bool, body: BodyMode, trailers: bool) -> World {
+fn world(side: Side, headers: bool, body: BodyMode, trailers: bool) -> TestExchange {
     let mut extension = extension();
     match side {
         Side::Request => extension.request = phases(headers, body, trailers),
         Side::Response => extension.response = phases(headers, body, trailers),
     }
-    World::new(extension)
+    TestExchange::new(extension)
 }
 
-fn length(world: &World, side: Side) -> BodyLength {
+fn length(world: &TestExchange, side: Side) -> BodyLength {
     world.output(side).head.as_ref().unwrap().length
 }
 
 #[test]
-fn what_is_not_shown_goes_on_at_once() {
+fn parts_that_are_not_sent_are_forwarded_at_once() {
     for side in SIDES {
         let mut world = world(side, false, BodyMode::None, false);
         assert!(world.processor.is_finished());
@@ -40,7 +40,7 @@ fn what_is_not_shown_goes_on_at_once() {
 }
 
 #[test]
-fn a_head_waits_for_its_answer_and_is_changed_by_it() {
+fn a_head_waits_for_its_response_and_is_changed_by_it() {
     for side in SIDES {
         let mut world = world(side, true, BodyMode::None, false);
         world.head(side, true);
@@ -93,7 +93,7 @@ fn the_first_message_has_protocol_attributes_and_metadata() {
     extension.request = phases(true, BodyMode::Buffered, false);
     extension.response = phases(true, BodyMode::FullDuplexStreamed, true);
     extension.metadata = vec![("a.b".into(), r#"{"rules": ["1", 2, null, {"x": true}]}"#.into())];
-    let mut world = World::new(extension);
+    let mut world = TestExchange::new(extension);
     world.head(Side::Request, false);
     let first = world.shown.pop().unwrap();
     let protocol = first.protocol_config.unwrap();
@@ -108,7 +108,7 @@ fn the_first_message_has_protocol_attributes_and_metadata() {
 }
 
 #[test]
-fn streamed_pieces_go_on_as_answered_one_at_a_time() {
+fn streamed_pieces_are_forwarded_one_response_at_a_time() {
     for side in SIDES {
         let mut world = world(side, false, BodyMode::Streamed, false);
         world.head(side, true);
@@ -142,17 +142,17 @@ fn streamed_pieces_wait_with_back_pressure() {
     assert_eq!(world.processor.room(Side::Request), 0);
     world.answer(to_body(Side::Request, unchanged()));
     assert_eq!(world.processor.room(Side::Request), 16 * 1024);
-    // Until it was taken, what goes on counts as well.
+    // Forwarded data counts until it is taken.
     let mut world = self::world(Side::Request, false, BodyMode::None, false);
     world.head(Side::Request, true);
-    world.processor.write(Side::Request, piece.as_bytes());
+    world.processor.write_body(Side::Request, piece.as_bytes());
     assert_eq!(world.processor.room(Side::Request), 48 * 1024);
     world.drain();
     assert_eq!(world.processor.room(Side::Request), 64 * 1024);
 }
 
 #[test]
-fn a_buffered_body_is_shown_whole_and_its_answer_changes_the_head() {
+fn a_buffered_body_is_sent_whole_and_its_response_changes_the_head() {
     let cleared = body(Mutation::ClearBody(true));
     for side in SIDES {
         for (answer, text, expected) in [
@@ -185,7 +185,7 @@ fn a_buffered_body_is_shown_whole_and_its_answer_changes_the_head() {
 }
 
 #[test]
-fn a_partially_buffered_body_shows_its_beginning_and_lets_the_rest_pass() {
+fn a_partially_buffered_body_is_sent_up_to_the_limit() {
     for side in SIDES {
         let mut world = world(side, false, BodyMode::BufferedPartial, true);
         world.head(side, true);
@@ -204,7 +204,7 @@ fn a_partially_buffered_body_shows_its_beginning_and_lets_the_rest_pass() {
         world.shown();
         world.answer(to_trailers(side, set(&[("x-a", "2")])));
         assert_eq!(world.output(side).end, Some(trailers(&[("x-a", "2")])));
-        // One that fits is whole.
+        // A body that fits is complete.
         let mut world = self::world(side, false, BodyMode::BufferedPartial, false);
         world.head(side, true);
         world.write(side, "short");
@@ -258,7 +258,7 @@ fn trailers_end_a_full_duplex_body() {
 }
 
 #[test]
-fn trailers_are_shown_where_there_are_some_and_the_mode_says_so() {
+fn trailers_are_sent_if_present_and_configured() {
     for side in SIDES {
         for mode in [BodyMode::None, BodyMode::Streamed, BodyMode::Buffered, BodyMode::BufferedPartial] {
             let mut world = world(side, false, mode, true);
@@ -291,7 +291,7 @@ fn trailers_are_shown_where_there_are_some_and_the_mode_says_so() {
 }
 
 #[test]
-fn a_replaced_message_ends_and_what_still_comes_is_dropped() {
+fn a_replaced_message_ends_and_later_data_is_dropped() {
     for side in SIDES {
         for mode in MODES {
             let mut world = world(side, true, mode, true);
@@ -315,11 +315,11 @@ fn a_replaced_message_ends_and_what_still_comes_is_dropped() {
 }
 
 #[test]
-fn path_and_method_change_where_the_rules_allow_it() {
+fn path_and_method_change_if_the_rules_allow_it() {
     let mut extension = extension();
     extension.request = phases(true, BodyMode::None, false);
     extension.mutation_rules = MutationRules { allow_path_and_method: true, ..MutationRules::default() };
-    let mut world = World::new(extension);
+    let mut world = TestExchange::new(extension);
     world.head(Side::Request, false);
     let header_mutation = set(&[(":path", "/b"), (":method", "PUT"), (":authority", "x")]);
     world.answer(to_headers(Side::Request, CommonResponse { header_mutation, ..unchanged() }));
@@ -329,11 +329,11 @@ fn path_and_method_change_where_the_rules_allow_it() {
 }
 
 #[test]
-fn both_directions_may_be_under_way_at_once() {
+fn both_directions_may_be_active_at_once() {
     let mut extension = extension();
     extension.request = phases(true, BodyMode::Streamed, false);
     extension.response = phases(true, BodyMode::Streamed, false);
-    let mut world = World::new(extension);
+    let mut world = TestExchange::new(extension);
     world.head(Side::Request, true);
     world.answer(to_headers(Side::Request, unchanged()));
     world.write(Side::Request, "up");
@@ -360,7 +360,7 @@ fn a_picker_names_endpoints_in_the_metadata() {
         world.head(Side::Request, false);
         let dynamic_metadata = Some(metadata);
         world.answer(ProcessingResponse { dynamic_metadata, ..to_headers(Side::Request, unchanged()) });
-        world.processor.picked().map(str::to_owned)
+        world.processor.picked_endpoints().map(str::to_owned)
     };
     let name = "x-gateway-destination-endpoint";
     let plain = fields(name, text("192.0.2.1:80"));
@@ -372,14 +372,14 @@ fn a_picker_names_endpoints_in_the_metadata() {
 }
 
 #[test]
-fn only_a_picker_reads_which_endpoint_served_the_request() {
+fn only_a_picker_gets_the_endpoint_that_served_the_request() {
     use fairway_extension::generated::value::Kind;
     let served = |picks_endpoint: bool| {
         let mut extension = extension();
         extension.picks_endpoint = picks_endpoint;
         extension.metadata = vec![("tenant".into(), r#"{"model": "llama"}"#.into())];
         extension.response = phases(true, BodyMode::None, false);
-        let mut world = World::new(extension);
+        let mut world = TestExchange::new(extension);
         world.head(Side::Request, false);
         world.processor.set_served_by("[2001:db8::1]:8000".parse().unwrap());
         world.head(Side::Response, false);

@@ -1,4 +1,4 @@
-//! `mode_override`: what a service may change of the phases ahead.
+//! `mode_override`: which later phases a service may change.
 
 use fairway_extension::generated::processing_request::Request;
 use fairway_extension::generated::{ProcessingMode, ProcessingResponse};
@@ -10,10 +10,10 @@ use crate::support::*;
 const SEND: i32 = 1;
 const SKIP: i32 = 2;
 
-fn world(request: ProcessingPhases, response: ProcessingPhases, is_allowed: bool) -> World {
+fn world(request: ProcessingPhases, response: ProcessingPhases, is_allowed: bool) -> TestExchange {
     let mut extension = extension();
     (extension.request, extension.response, extension.allow_mode_override) = (request, response, is_allowed);
-    World::new(extension)
+    TestExchange::new(extension)
 }
 
 fn overridden(side: Side, mode: ProcessingMode) -> ProcessingResponse {
@@ -21,7 +21,7 @@ fn overridden(side: Side, mode: ProcessingMode) -> ProcessingResponse {
 }
 
 #[test]
-fn the_answer_to_the_requests_head_changes_what_is_ahead() {
+fn the_response_to_the_request_head_overrides_later_phases() {
     let heads = phases(true, BodyMode::None, false);
     let mode = ProcessingMode {
         request_header_mode: SKIP,
@@ -62,7 +62,7 @@ fn an_override_that_is_not_allowed_is_ignored() {
 }
 
 #[test]
-fn the_answer_to_the_responses_head_changes_the_rest_of_the_response_only() {
+fn the_response_to_the_response_head_overrides_only_its_later_phases() {
     let streamed = phases(true, BodyMode::Streamed, false);
     let mut world = world(streamed, streamed, true);
     world.head(Side::Request, true);
@@ -77,7 +77,7 @@ fn the_answer_to_the_responses_head_changes_the_rest_of_the_response_only() {
 }
 
 #[test]
-fn modes_that_do_not_exist_change_nothing() {
+fn unknown_modes_change_nothing() {
     let streamed = phases(true, BodyMode::Streamed, false);
     let mut world = world(streamed, streamed, true);
     world.head(Side::Request, true);
@@ -94,7 +94,7 @@ fn modes_that_do_not_exist_change_nothing() {
 }
 
 #[test]
-fn pieces_that_were_entrusted_to_the_service_stay_so() {
+fn pieces_handed_over_to_the_service_stay_there() {
     let duplex = phases(true, BodyMode::FullDuplexStreamed, true);
     let mut world = world(duplex, ProcessingPhases::default(), true);
     world.head(Side::Request, true);

@@ -1,45 +1,45 @@
-//! What the regular expressions of a host's routes may cost together: one request is compared with all of them whose literal
-//! start its path has. The budget is that of Ingresses (0010): routes are judged from the oldest, and what was admitted is
-//! never put out by a later one. Owns what a rule costs; never knows a listener.
+//! The shared cost budget for regular expressions in the routes of a host: a request is compared with every
+//! expression whose literal prefix its path has. The budget is that of Ingresses (0010). The oldest routes are
+//! admitted first, and a later route never displaces an earlier one.
 
 use std::sync::Arc;
 
-use fairway_model::{FieldMatch, Match, Origin, PathMatch, Route, Rule, TextMatch};
+use fairway_model::{Match, NamedValueMatch, Origin, PathMatch, Route, Rule, TextMatch};
 use fairway_pattern::budget::Budget;
 use fairway_pattern::{Anchor, Pattern};
 
 use crate::condition::Fault;
 
-/// What one match of a rule costs a request whose path begins so.
+/// Cost of one match of a rule, for requests whose path has its literal prefix.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Price {
-    /// The rule and the match of it, by their places.
-    rule: usize,
-    matching: usize,
-    /// The literal start of its path.
+pub(crate) struct MatchCost {
+    /// Index of the rule and of its match.
+    rule_index: usize,
+    match_index: usize,
+    /// Literal prefix of the path.
     start: Arc<[u8]>,
     steps: u64,
-    /// One of its regular expressions as it is compared.
+    /// One of its regular expressions, as compared.
     pattern: Arc<str>,
 }
 
-/// A match that a host cannot afford.
+/// A match that exceeds the budget of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Unaffordable {
+pub(crate) struct RejectedMatch {
     /// The rule.
     pub(crate) origin: Origin,
     pub(crate) fault: Fault,
 }
 
-/// What the rules cost; nothing where they have no regular expressions.
-pub(crate) fn prices(rules: &[Rule]) -> Arc<[Price]> {
+/// The costs of all matches; empty without regular expressions.
+pub(crate) fn match_costs(rules: &[Rule]) -> Arc<[MatchCost]> {
     let priced = rules.iter().enumerate().flat_map(|(rule, of)| {
-        of.matches.iter().enumerate().filter_map(move |(matching, it)| price(rule, matching, it))
+        of.matches.iter().enumerate().filter_map(move |(matching, it)| match_cost(rule, matching, it))
     });
     priced.collect()
 }
 
-fn price(rule: usize, matching: usize, of: &Match) -> Option<Price> {
+fn match_cost(rule: usize, matching: usize, rule_match: &Match) -> Option<MatchCost> {
     let (mut steps, mut pattern) = (0, None::<Arc<str>>);
     let mut add = |text: &Arc<str>, anchor, ignore_case| {
         let compiled = Pattern::shared(text, anchor, ignore_case).ok()?;
@@ -47,36 +47,36 @@ fn price(rule: usize, matching: usize, of: &Match) -> Option<Price> {
         pattern.get_or_insert_with(|| text.clone());
         Some(compiled.start().into())
     };
-    let start: Arc<[u8]> = match &of.path {
-        // The starts of patterns are in lower case, too.
+    let start: Arc<[u8]> = match &rule_match.path {
+        // Literal prefixes of patterns are in lower case, too.
         PathMatch::Exact(path) | PathMatch::Prefix(path) => path.to_ascii_lowercase().into_bytes().into(),
         PathMatch::Regex { pattern, ignore_case } => {
             add(pattern, Anchor::Start, *ignore_case).unwrap_or_default()
         }
     };
-    for FieldMatch { value, .. } in of.headers.iter().chain(&of.query) {
+    for NamedValueMatch { value, .. } in rule_match.headers.iter().chain(&rule_match.query) {
         if let TextMatch::Regex(text) = value {
             add(text, Anchor::Both, false);
         }
     }
-    pattern.map(|pattern| Price { rule, matching, start, steps, pattern })
+    pattern.map(|pattern| MatchCost { rule_index: rule, match_index: matching, start, steps, pattern })
 }
 
-/// The route with those matches that `budget` can still afford, and the others. The route itself where it affords all.
-pub(crate) fn afford(
+/// The route with the matches that fit into `budget`, and the rejected ones. Returns the same route if all fit.
+pub(crate) fn admit_route(
     route: &Arc<Route>,
-    prices: &[Price],
+    prices: &[MatchCost],
     budget: &mut Budget,
-) -> (Arc<Route>, Vec<Unaffordable>) {
+) -> (Arc<Route>, Vec<RejectedMatch>) {
     let namespace = &route.origin.namespace;
     let mut refused = Vec::new();
     let mut dropped = Vec::new();
     for price in prices {
         if let Err(exceeded) = budget.admit(namespace, &price.start, price.steps) {
             let problem = format!("the regular expression \"{}\" {exceeded}", price.pattern);
-            let origin = route.rules[price.rule].origin.clone();
-            refused.push(Unaffordable { origin, fault: Fault::new("UnsupportedValue", problem) });
-            dropped.push((price.rule, price.matching));
+            let origin = route.rules[price.rule_index].origin.clone();
+            refused.push(RejectedMatch { origin, fault: Fault::new("UnsupportedValue", problem) });
+            dropped.push((price.rule_index, price.match_index));
         }
     }
     if dropped.is_empty() {
@@ -118,7 +118,7 @@ mod tests {
 
     fn header(path: &str, pattern: &str) -> Match {
         let value = TextMatch::Regex(pattern.into());
-        let headers = vec![FieldMatch { name: "x".into(), value }];
+        let headers = vec![NamedValueMatch { name: "x".into(), value }];
         Match { path: PathMatch::Prefix(path.into()), headers, ..Match::default() }
     }
 
@@ -127,7 +127,7 @@ mod tests {
         let (mut budget, mut counts) = (Budget::default(), Vec::new());
         for name in 0..400 {
             let route = route("a", &name.to_string(), &[regex(&format!("(?:/x.*{name})$"))]);
-            let (left, refused) = afford(&route, &prices(&route.rules), &mut budget);
+            let (left, refused) = admit_route(&route, &match_costs(&route.rules), &mut budget);
             assert_eq!(left.rules.len() + refused.len(), 1);
             counts.push(refused.len());
         }
@@ -135,20 +135,20 @@ mod tests {
         assert!(counts.is_sorted(), "a later route has no more than an earlier one: {counts:?}");
         let other = route("b", "late", &[regex("(?:/x.*)$")]);
         assert!(
-            afford(&other, &prices(&other.rules), &mut budget).1.is_empty(),
+            admit_route(&other, &match_costs(&other.rules), &mut budget).1.is_empty(),
             "others have something left"
         );
     }
 
     #[test]
-    fn conditions_on_fields_count_for_requests_whose_path_they_are_asked_for() {
+    fn conditions_count_only_for_requests_with_their_path() {
         let mut budget = Budget::default();
         let greedy: Vec<_> = (0..300).map(|name| header("/a", &format!(".*{name}"))).collect();
         let greedy = route("a", "greedy", &greedy);
-        let (left, refused) = afford(&greedy, &prices(&greedy.rules), &mut budget);
+        let (left, refused) = admit_route(&greedy, &match_costs(&greedy.rules), &mut budget);
         assert!(!refused.is_empty() && left.rules.len() > 100, "{} of 300", left.rules.len());
         let elsewhere = route("a", "elsewhere", &[header("/b", ".*")]);
-        assert!(afford(&elsewhere, &prices(&elsewhere.rules), &mut budget).1.is_empty());
+        assert!(admit_route(&elsewhere, &match_costs(&elsewhere.rules), &mut budget).1.is_empty());
         let text = &refused[0].fault.message;
         assert!(text.contains("is one too many") && text.contains("left to its namespace"), "{text}");
         assert_eq!(&*refused[0].origin.name, "greedy");
@@ -158,7 +158,7 @@ mod tests {
     fn a_route_without_regular_expressions_is_the_same_object() {
         let path = PathMatch::Exact("/a".into());
         let plain = route("a", "plain", &[Match { path, ..Match::default() }]);
-        let (left, refused) = afford(&plain, &prices(&plain.rules), &mut Budget::default());
+        let (left, refused) = admit_route(&plain, &match_costs(&plain.rules), &mut Budget::default());
         assert!(Arc::ptr_eq(&left, &plain) && refused.is_empty());
     }
 }

@@ -1,5 +1,5 @@
-//! To which listeners a route is attached: its parents, and what listeners take (Gateway API `ParentReference`,
-//! `AllowedRoutes`). Owns no rule of a route.
+//! Attaches routes to listeners: parent references and the routes that listeners allow (Gateway API
+//! `ParentReference`, `AllowedRoutes`).
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -8,57 +8,57 @@ use fairway_model::HostPattern;
 use fairway_objects::gateway_api::ParentReference;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 use fairway_objects::resources::Resources;
-use fairway_objects::shared::Recent;
+use fairway_objects::shared::RecentValues;
 use imbl::OrdMap;
 
 use crate::condition::Fault;
 use crate::gateway::{Listener, Parent};
 use crate::hostname;
 use crate::listener::ListenerId;
-use crate::status::GROUP;
+use crate::status::GATEWAY_GROUP;
 
 thread_local! {
-    /// References to parents that were read last: most routes of a Gateway write the same.
-    static REFERENCES: RefCell<Recent<ParentReference>> = const { RefCell::new(Recent::new()) };
+    /// Recently read parent references: most routes of a Gateway have equal ones.
+    static RECENT_REFERENCES: RefCell<RecentValues<ParentReference>> = const { RefCell::new(RecentValues::new()) };
 }
 
 /// All Gateways and ListenerSets of this controller.
 pub(crate) type Parents = OrdMap<ObjectRef, Arc<Parent>>;
 
-/// A route at a listener.
+/// A route attached to a listener.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Attachment {
     pub(crate) listener: ListenerId,
     pub(crate) gateway: ObjectKey,
-    /// The route table of the listener; `None` where it is not served.
+    /// The route table of the listener; `None` if it is not served.
     pub(crate) table: Option<Arc<str>>,
     /// The host of the listener.
     pub(crate) host: HostPattern,
-    /// The hosts of the route there.
+    /// The route's hosts at the listener.
     pub(crate) hosts: Box<[HostPattern]>,
 }
 
 /// A route at one of its parents.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct AtParent {
-    /// As the route wrote it; routes that wrote the same share it.
+pub(crate) struct ParentAttachment {
+    /// As written in the route; shared by routes with equal references.
     pub(crate) reference: Arc<ParentReference>,
     pub(crate) gateway: ObjectKey,
-    /// Where it is attached, or why it is not.
+    /// The attachments, or why there are none.
     pub(crate) attached: Result<Vec<Attachment>, Fault>,
 }
 
-/// A route, as far as it is attached.
-pub(crate) struct Attaching<'a> {
+/// What attaching a route needs to know about it.
+pub(crate) struct AttachableRoute<'a> {
     pub(crate) route: &'a ObjectRef,
-    /// `None` where it names hosts and none is a host name.
+    /// `None` if it names hosts but none is valid.
     pub(crate) hosts: Option<Vec<HostPattern>>,
     pub(crate) references: &'a [ParentReference],
 }
 
-/// The object that a route names as its parent; `None` where it is no Gateway or ListenerSet.
-pub(crate) fn parent(reference: &ParentReference, namespace: &str) -> Option<ObjectRef> {
-    if reference.group.as_deref().unwrap_or(GROUP) != GROUP {
+/// The parent object of a reference; `None` if it is not a Gateway or ListenerSet.
+pub(crate) fn parent_object(reference: &ParentReference, namespace: &str) -> Option<ObjectRef> {
+    if reference.group.as_deref().unwrap_or(GATEWAY_GROUP) != GATEWAY_GROUP {
         return None;
     }
     let kind = match reference.kind.as_deref().unwrap_or("Gateway") {
@@ -70,33 +70,35 @@ pub(crate) fn parent(reference: &ParentReference, namespace: &str) -> Option<Obj
     Some(ObjectRef::new(kind, ObjectKey::new(namespace, &reference.name)))
 }
 
-/// The hosts of a route; `None` where it names some and none is a host name.
-pub(crate) fn hosts(written: &[String]) -> Option<Vec<HostPattern>> {
+/// The hosts of a route; `None` if it names some but none is valid.
+pub(crate) fn parse_hostnames(written: &[String]) -> Option<Vec<HostPattern>> {
     let read: Vec<_> = written.iter().filter_map(|host| hostname::read(Some(host))).collect();
     (written.is_empty() || !read.is_empty()).then_some(read)
 }
 
-impl Attaching<'_> {
-    /// The route at those of its parents that are this controller's.
-    pub(crate) fn at(&self, parents: &Parents, resources: &Resources) -> Vec<AtParent> {
+impl AttachableRoute<'_> {
+    /// Attaches the route to those of its parents that belong to this controller.
+    pub(crate) fn at(&self, parents: &Parents, resources: &Resources) -> Vec<ParentAttachment> {
         let own = self.references.iter().filter_map(|reference| {
-            let parent = parents.get(&parent(reference, &self.route.key.namespace)?)?;
-            Some(AtParent {
-                reference: REFERENCES.with_borrow_mut(|recent| recent.shared(Arc::new(reference.clone()))),
+            let parent = parents.get(&parent_object(reference, &self.route.key.namespace)?)?;
+            Some(ParentAttachment {
+                reference: RECENT_REFERENCES
+                    .with_borrow_mut(|recent| recent.shared(Arc::new(reference.clone()))),
                 gateway: parent.gateway.clone(),
-                attached: self.attached(reference, parent, resources),
+                attached: self.attach_to(reference, parent, resources),
             })
         });
         own.collect()
     }
 
-    fn attached(
+    fn attach_to(
         &self,
         reference: &ParentReference,
         parent: &Parent,
         resources: &Resources,
     ) -> Result<Vec<Attachment>, Fault> {
-        let named: Vec<&Listener> = parent.listeners.iter().filter(|it| names(reference, it)).collect();
+        let named: Vec<&Listener> =
+            parent.listeners.iter().filter(|it| names_listener(reference, it)).collect();
         if named.is_empty() {
             let section = reference.section_name.as_deref().map(|name| format!("the name {name}"));
             let port = reference.port.map(|port| format!("port {port}"));
@@ -127,11 +129,12 @@ impl Attaching<'_> {
     fn is_allowed(&self, listener: &Listener, resources: &Resources) -> bool {
         let entry = &listener.entry;
         let own = &entry.id.owner.key.namespace;
-        entry.kinds.contains(&self.route.kind) && entry.from.admits(&self.route.key.namespace, own, resources)
+        entry.kinds.contains(&self.route.kind)
+            && entry.allowed_namespaces.admits(&self.route.key.namespace, own, resources)
     }
 }
 
-fn names(reference: &ParentReference, listener: &Listener) -> bool {
+fn names_listener(reference: &ParentReference, listener: &Listener) -> bool {
     let section = reference.section_name.as_deref().filter(|name| !name.is_empty());
     let port = reference.port.is_none_or(|port| port == i32::from(listener.entry.port));
     port && section.is_none_or(|name| *name == *listener.entry.id.name)

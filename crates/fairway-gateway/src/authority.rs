@@ -1,5 +1,4 @@
-//! Certificates of authorities that objects name: from ConfigMaps and Secrets to PEM. Owns what makes such a
-//! reference good; verifies nobody.
+//! Resolves references to CA certificates in ConfigMaps and Secrets. Verifies no certificate chains.
 
 use std::sync::Arc;
 
@@ -11,23 +10,23 @@ use fairway_objects::roots::{are_certificates, only_unsupported_keys};
 use crate::condition::{self, Fault};
 use crate::grant::{self, Referrer};
 
-/// How an object is named: group, kind and name.
+/// A reference by group, kind and name.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Named<'a> {
+pub(crate) struct NamedReference<'a> {
     pub(crate) group: &'a str,
     pub(crate) kind: &'a str,
     pub(crate) key: &'a ObjectKey,
 }
 
-/// The reasons for faults, which differ from one kind of object to another.
+/// Condition reasons, which differ between kinds of objects.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reasons {
+pub(crate) struct FaultReasons {
     pub(crate) kind: &'static str,
     pub(crate) reference: &'static str,
 }
 
-impl Named<'_> {
-    /// The object, if it is of a kind that can have certificates of authorities.
+impl NamedReference<'_> {
+    /// The object, if its kind can contain CA certificates.
     pub(crate) fn object(self) -> Option<ObjectRef> {
         let kind = match (self.group, self.kind) {
             ("" | "core", "ConfigMap") => Kind::ConfigMap,
@@ -38,12 +37,12 @@ impl Named<'_> {
     }
 }
 
-/// The certificates that one reference leads to, as PEM.
+/// The CA certificates of one reference, as PEM.
 pub(crate) fn resolve(
-    named: Named<'_>,
+    named: NamedReference<'_>,
     from: Referrer<'_>,
     inputs: Inputs<'_>,
-    reasons: Reasons,
+    reasons: FaultReasons,
 ) -> Result<Arc<str>, Fault> {
     let Some(object) = named.object() else {
         let what = condition::kind(named.group, named.kind);
@@ -76,12 +75,12 @@ pub(crate) fn resolve(
     }
 }
 
-/// The certificates of all references, and what is wrong with the others.
+/// The CA certificates of all valid references, and the faults of the others.
 pub(crate) fn resolve_all<'r>(
-    all: impl Iterator<Item = Named<'r>>,
+    all: impl Iterator<Item = NamedReference<'r>>,
     from: Referrer<'_>,
     inputs: Inputs<'_>,
-    reasons: Reasons,
+    reasons: FaultReasons,
 ) -> (Option<Arc<str>>, Vec<Fault>) {
     let mut pem = String::new();
     let mut faults = Vec::new();

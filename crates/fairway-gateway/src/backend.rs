@@ -1,5 +1,4 @@
-//! From a reference of a route to a backend: what may be referred to, and how it is spoken to. Owns the reasons for
-//! references that lead nowhere; never an endpoint.
+//! Resolves backend references of routes and policies: what may be referenced, and how it is reached.
 
 use std::sync::Arc;
 
@@ -18,30 +17,30 @@ use k8s_openapi::api::core::v1::ServicePort;
 
 use crate::condition::{self, Fault};
 use crate::grant::{self, Referrer};
-use crate::policies::backends::{BackendUse, Pages};
-use crate::policy::{Asked, OwnPolicy};
-use crate::tls_policy::Verified;
+use crate::policies::backends::{BackendSettings, ErrorPageService};
+use crate::policy::{AskedService, OwnPolicy};
+use crate::tls_policy::TlsVerification;
 
-/// What a route speaks to its backends.
+/// The protocol that a route speaks to its backends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Speaks {
+pub(crate) enum RouteProtocol {
     /// HTTP.
     Http,
     /// gRPC.
     Grpc,
-    /// gRPC to an endpoint picker, which has a certificate of its own making unless a BackendTLSPolicy says otherwise.
+    /// gRPC to an endpoint picker, which has a self-signed certificate unless a BackendTLSPolicy says otherwise.
     PickerGrpc,
-    /// Whatever clients speak.
+    /// The client's bytes.
     Bytes,
-    /// The TLS of clients, which is passed through: nothing begins here.
+    /// The client's TLS, passed through.
     ClientTls,
-    /// The datagrams of clients.
+    /// The client's datagrams.
     Datagrams,
 }
 
-impl Speaks {
-    /// What happens to what is meant for a backend that is none.
-    pub(crate) fn without_backend(self) -> &'static str {
+impl RouteProtocol {
+    /// What happens to traffic for a missing backend.
+    pub(crate) fn missing_backend_effect(self) -> &'static str {
         match self {
             Self::Http | Self::Grpc | Self::PickerGrpc => "its share of the requests is answered 500",
             Self::Bytes | Self::ClientTls => "its share of the connections is closed",
@@ -49,7 +48,7 @@ impl Speaks {
         }
     }
 
-    /// The protocol of the ports of Services that it is sent to.
+    /// The protocol of the Service ports.
     fn port_protocol(self) -> PortProtocol {
         match self {
             Self::Http | Self::Grpc | Self::PickerGrpc | Self::Bytes | Self::ClientTls => PortProtocol::Tcp,
@@ -58,9 +57,9 @@ impl Speaks {
     }
 }
 
-/// What a reference says.
+/// The fields of a backend reference.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reference<'a> {
+pub(crate) struct BackendReference<'a> {
     pub(crate) group: Option<&'a str>,
     pub(crate) kind: Option<&'a str>,
     pub(crate) namespace: Option<&'a str>,
@@ -68,69 +67,70 @@ pub(crate) struct Reference<'a> {
     pub(crate) port: Option<i32>,
 }
 
-/// The policy for a port of a Service, and what is verified or why nothing can be.
-pub(crate) type PolicyVerdict = (ObjectKey, Result<Verified, Fault>);
+/// The BackendTLSPolicy for a Service port, and how to verify endpoints or why that is impossible.
+pub(crate) type PolicyVerdict = (ObjectKey, Result<TlsVerification, Fault>);
 
-/// What policies say about a port of a Service, by its name.
-pub(crate) type PolicyOf<'a> = &'a dyn Fn(&ObjectKey, Option<&str>) -> Option<PolicyVerdict>;
+/// Looks up the BackendTLSPolicy for a Service and port name.
+pub(crate) type TlsPolicyLookup<'a> = &'a dyn Fn(&ObjectKey, Option<&str>) -> Option<PolicyVerdict>;
 
-/// The BackendTrafficPolicy for a port of a Service, by its name, and what it says.
-pub(crate) type UseOf<'a> = &'a dyn Fn(&ObjectKey, Option<&str>) -> Option<(ObjectKey, BackendUse)>;
+/// Looks up the BackendTrafficPolicy for a Service and port name.
+pub(crate) type BackendSettingsLookup<'a> =
+    &'a dyn Fn(&ObjectKey, Option<&str>) -> Option<(ObjectKey, BackendSettings)>;
 
-/// Which responses another Service makes, and the policy that says so.
-pub(crate) type PagesOfPolicy = (ObjectRef, Arc<Pages>);
+/// An error page setting and the policy that contains it.
+pub(crate) type PolicyErrorPages = (ObjectRef, Arc<ErrorPageService>);
 
-/// The SecurityPolicies that hold at a rule, by its name; `None` where they cannot all be served.
-pub(crate) type GuardsOf<'a> = &'a dyn Fn(Option<&str>) -> Option<Vec<Arc<OwnPolicy>>>;
+/// Looks up the SecurityPolicies of a rule by its name; `None` if they cannot all be enforced.
+pub(crate) type GuardLookup<'a> = &'a dyn Fn(Option<&str>) -> Option<Vec<Arc<OwnPolicy>>>;
 
-/// The ExtensionPolicies that hold at a rule, by its name, in the order in which requests meet them.
-pub(crate) type ExtensionsOf<'a> = &'a dyn Fn(Option<&str>) -> Vec<Arc<OwnPolicy>>;
+/// Looks up the ExtensionPolicies of a rule by its name, in the order in which requests meet them.
+pub(crate) type ExtensionLookup<'a> = &'a dyn Fn(Option<&str>) -> Vec<Arc<OwnPolicy>>;
 
-/// What decides about the references of a route, or of a policy, and about what is forwarded there.
+/// Resolves the references of a route or policy.
 #[derive(Clone, Copy)]
 pub(crate) struct Resolver<'a> {
     pub(crate) inputs: Inputs<'a>,
-    /// The route, or the policy.
+    /// The route or policy.
     pub(crate) route: &'a ObjectRef,
-    pub(crate) speaks: Speaks,
-    pub(crate) policies: PolicyOf<'a>,
-    pub(crate) uses: UseOf<'a>,
-    pub(crate) guards: GuardsOf<'a>,
-    pub(crate) extensions: ExtensionsOf<'a>,
-    /// The Secret with the certificate that the Gateway shows to endpoints.
+    pub(crate) speaks: RouteProtocol,
+    pub(crate) policies: TlsPolicyLookup<'a>,
+    pub(crate) backend_settings: BackendSettingsLookup<'a>,
+    pub(crate) guards: GuardLookup<'a>,
+    pub(crate) extensions: ExtensionLookup<'a>,
+    /// The Secret with the client certificate that the Gateway presents to endpoints.
     pub(crate) client_certificate: Option<&'a ObjectKey>,
 }
 
-/// What the references of a route lead to.
+/// What the references of a route resolve to.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct References {
-    /// In the order of their keys, with no room for more: most routes have one.
+pub(crate) struct ResolvedReferences {
+    /// Sorted by key, without spare capacity: most routes have one.
     backends: Vec<BackendRef>,
-    /// How bodies are handled of those backends for which that is not as usual.
+    /// Body handling of backends that differ from the default.
     bodies: Vec<(BackendKey, Arc<BodyHandling>)>,
-    /// Which responses of backends another Service makes, with the policy that says so.
-    pages: Vec<(BackendKey, PagesOfPolicy)>,
-    /// The Services that it names, whether they exist or not, each once.
+    /// Error pages of backends, with their policies.
+    pages: Vec<(BackendKey, PolicyErrorPages)>,
+    /// The Services that it names, existing or not, each once.
     pub(crate) services: Vec<ObjectKey>,
-    /// The InferencePools that it names, whether they exist or not, each once.
+    /// The InferencePools that it names, existing or not, each once.
     pub(crate) pools: Vec<ObjectKey>,
-    /// The HTTPRouteFilters that it names, whether they exist or not, each once.
+    /// The HTTPRouteFilters that it names, existing or not, each once.
     pub(crate) filters: Vec<ObjectKey>,
 }
 
-impl References {
+impl ResolvedReferences {
     /// The backends, each once.
     pub(crate) fn backends(&self) -> &[BackendRef] {
         &self.backends
     }
 
-    /// The backend of that key.
+    /// The backend with this key.
     pub(crate) fn backend(&self, key: &BackendKey) -> Option<&BackendRef> {
         let at = self.backends.binary_search_by(|it| it.key.cmp(key)).ok()?;
         self.backends.get(at)
     }
 
-    /// How bodies are handled of the backend of that key, where that is not as usual.
+    /// Body handling of a backend, if it differs from the default.
     pub(crate) fn bodies(&self, key: &BackendKey) -> Option<&Arc<BodyHandling>> {
         self.bodies.iter().find(|(it, _)| it == key).map(|(_, bodies)| bodies)
     }
@@ -142,12 +142,12 @@ impl References {
         }
     }
 
-    /// Which responses of the backend of that key another Service makes.
-    pub(crate) fn pages(&self, key: &BackendKey) -> Option<&PagesOfPolicy> {
+    /// Error pages of a backend.
+    pub(crate) fn pages(&self, key: &BackendKey) -> Option<&PolicyErrorPages> {
         self.pages.iter().find(|(it, _)| it == key).map(|(_, pages)| pages)
     }
 
-    fn add_pages(&mut self, key: &BackendKey, policy: &ObjectKey, pages: Arc<Pages>) {
+    fn add_pages(&mut self, key: &BackendKey, policy: &ObjectKey, pages: Arc<ErrorPageService>) {
         if self.pages(key).is_none() {
             self.pages.reserve_exact(1);
             let policy = ObjectRef::new(Kind::BackendTrafficPolicy, policy.clone());
@@ -165,27 +165,27 @@ impl References {
         }
     }
 
-    /// Adds a backend that a URL names; its Service may come later.
+    /// Adds a backend named by a URL; its Service may not exist yet.
     pub(crate) fn add_named_by_url(&mut self, backend: &BackendRef) {
-        backend.by_service().iter().for_each(|service| self.add_service(service));
+        backend.service_key().iter().for_each(|service| self.add_service(service));
         self.add_backend(backend.clone());
     }
 
     fn add_service(&mut self, service: &ObjectKey) {
-        add(&mut self.services, service);
+        insert_sorted(&mut self.services, service);
     }
 
     pub(crate) fn add_pool(&mut self, pool: &ObjectKey) {
-        add(&mut self.pools, pool);
+        insert_sorted(&mut self.pools, pool);
     }
 
     pub(crate) fn add_filter(&mut self, filter: &ObjectKey) {
-        add(&mut self.filters, filter);
+        insert_sorted(&mut self.filters, filter);
     }
 }
 
-/// In order, with no room for more.
-fn add(names: &mut Vec<ObjectKey>, name: &ObjectKey) {
+/// Inserts in order, without spare capacity.
+fn insert_sorted(names: &mut Vec<ObjectKey>, name: &ObjectKey) {
     if let Err(at) = names.binary_search(name) {
         names.reserve_exact(1);
         names.insert(at, name.clone());
@@ -193,33 +193,34 @@ fn add(names: &mut Vec<ObjectKey>, name: &ObjectKey) {
 }
 
 impl<'a> Resolver<'a> {
-    /// The backend that a policy asks.
-    pub(crate) fn asked(
+    /// The backend of a service that a policy asks.
+    pub(crate) fn resolve_asked_service(
         self,
         policy: &'a ObjectRef,
-        Asked { service, is_grpc, .. }: &Asked,
-        found: &mut References,
+        AskedService { service, is_grpc, .. }: &AskedService,
+        found: &mut ResolvedReferences,
     ) -> Result<BackendKey, Fault> {
-        let speaks = if *is_grpc { Speaks::Grpc } else { Speaks::Http };
+        let speaks = if *is_grpc { RouteProtocol::Grpc } else { RouteProtocol::Http };
         let resolver = Resolver { route: policy, speaks, ..self };
         resolver.resolve(service.into(), found).map_err(|(_, fault)| fault)
     }
 
-    /// The backend that a reference names. Where it leads nowhere, a name for it all the same, and why.
+    /// The backend of a reference. An invalid reference yields a key for it and the fault.
     pub(crate) fn resolve(
         self,
-        reference: Reference<'_>,
-        found: &mut References,
+        reference: BackendReference<'_>,
+        found: &mut ResolvedReferences,
     ) -> Result<BackendKey, (BackendKey, Fault)> {
-        self.resolve_for(reference, None, found)
+        self.resolve_with_session(reference, None, found)
     }
 
-    /// The same for sessions of a rule, which count for more than those of a BackendTrafficPolicy (GEP-1619).
-    pub(crate) fn resolve_for(
+    /// As [`Self::resolve`], with session persistence of a rule, which overrides that of a BackendTrafficPolicy
+    /// (GEP-1619).
+    pub(crate) fn resolve_with_session(
         self,
-        reference: Reference<'_>,
+        reference: BackendReference<'_>,
         session: Option<&Arc<SessionCookie>>,
-        found: &mut References,
+        found: &mut ResolvedReferences,
     ) -> Result<BackendKey, (BackendKey, Fault)> {
         let namespace = reference.namespace.unwrap_or(&self.route.key.namespace);
         let service = ObjectKey::new(namespace, reference.name);
@@ -236,11 +237,11 @@ impl<'a> Resolver<'a> {
 
     fn backend(
         self,
-        reference: Reference<'_>,
+        reference: BackendReference<'_>,
         service: &ObjectKey,
         port: &str,
         session: Option<&Arc<SessionCookie>>,
-        found: &mut References,
+        found: &mut ResolvedReferences,
     ) -> Result<BackendRef, Fault> {
         let group = reference.group.unwrap_or_default();
         let kind = reference.kind.unwrap_or("Service");
@@ -270,22 +271,22 @@ impl<'a> Resolver<'a> {
             return Err(missing(format!("Service {service} has no port {port}{of}")));
         }
         let transport = self.transport(service, found_port)?;
-        let backend = match (self.uses)(service, port_name(found_port)) {
+        let backend = match (self.backend_settings)(service, port_name(found_port)) {
             None => {
                 let cookie = session.cloned();
                 let balance = Balance { balancing: Balancing::PeakEwma, cookie, ..Balance::default() };
                 BackendRef::new(service.clone(), port.into(), &transport, &balance)
             }
-            Some((policy, BackendUse { balance, traffic, bodies, pages })) => {
+            Some((policy, BackendSettings { balance, traffic, bodies, pages })) => {
                 let balance = Balance { cookie: session.cloned().or(balance.cookie), ..balance };
                 let backend = BackendRef::new(service.clone(), port.into(), &transport, &balance);
-                let backend = backend.used(&policy, traffic);
+                let backend = backend.with_traffic(&policy, traffic);
                 bodies.into_iter().for_each(|bodies| found.add_bodies(&backend.key, bodies));
                 pages.into_iter().for_each(|pages| found.add_pages(&backend.key, &policy, pages));
                 backend
             }
         };
-        match backend.target(self.inputs) {
+        match backend.resolve(self.inputs) {
             Ok(_) => Ok(backend),
             Err(ResolveError::NoService) => Err(missing(format!("Service {service} does not exist"))),
             Err(ResolveError::NoPort { known }) => {
@@ -297,13 +298,13 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// A port of a ServiceImport (GEP-1748). Policies are for Services: none holds for it.
+    /// A port of a ServiceImport (GEP-1748). Policies target Services, so none applies to it.
     fn import(
         self,
         import: &ObjectKey,
         port: &str,
         session: Option<&Arc<SessionCookie>>,
-        found: &mut References,
+        found: &mut ResolvedReferences,
     ) -> Result<BackendRef, Fault> {
         found.add_service(import);
         let from = Referrer { kind: self.route.kind, namespace: &self.route.key.namespace };
@@ -316,13 +317,13 @@ impl<'a> Resolver<'a> {
         let object = object.ok_or_else(|| missing(format!("ServiceImport {import} does not exist")))?;
         let written = service_port(&object.object.spec.ports, port, self.speaks.port_protocol());
         let transport = match self.speaks {
-            Speaks::ClientTls | Speaks::Bytes => Transport::Tcp,
-            Speaks::Datagrams => Transport::Udp,
-            Speaks::Grpc => Transport::H2c,
-            Speaks::PickerGrpc => {
+            RouteProtocol::ClientTls | RouteProtocol::Bytes => Transport::Tcp,
+            RouteProtocol::Datagrams => Transport::Udp,
+            RouteProtocol::Grpc => Transport::H2c,
+            RouteProtocol::PickerGrpc => {
                 return Err(Fault::new("InvalidKind", "a ServiceImport cannot pick endpoints".to_owned()));
             }
-            Speaks::Http => match written.and_then(|port| port.app_protocol.as_deref()) {
+            RouteProtocol::Http => match written.and_then(|port| port.app_protocol.as_deref()) {
                 Some("kubernetes.io/wss") => {
                     let problem = format!(
                         "ServiceImport {import} asks for kubernetes.io/wss, and TLS is not spoken to it"
@@ -334,8 +335,8 @@ impl<'a> Resolver<'a> {
         };
         let balance =
             Balance { balancing: Balancing::PeakEwma, cookie: session.cloned(), ..Balance::default() };
-        let backend = BackendRef::of_import(import.clone(), port.into(), &transport, &balance);
-        match backend.target(self.inputs) {
+        let backend = BackendRef::from_import(import.clone(), port.into(), &transport, &balance);
+        match backend.resolve(self.inputs) {
             Ok(_) => Ok(backend),
             Err(ResolveError::NoPort { known }) => {
                 Err(missing(format!("ServiceImport {import} has no port {port}; it has {known}")))
@@ -346,23 +347,25 @@ impl<'a> Resolver<'a> {
 
     fn transport(self, service: &ObjectKey, port: Option<&ServicePort>) -> Result<Transport, Fault> {
         match self.speaks {
-            Speaks::ClientTls => return Ok(Transport::Tcp),
-            // Policies are about connections: what a Service takes of both gets its datagrams as they come.
-            Speaks::Datagrams => return Ok(Transport::Udp),
-            Speaks::Http | Speaks::Grpc | Speaks::PickerGrpc | Speaks::Bytes => {}
+            RouteProtocol::ClientTls => return Ok(Transport::Tcp),
+            // Policies apply to connections: a Service port used for both protocols gets its datagrams unchanged.
+            RouteProtocol::Datagrams => return Ok(Transport::Udp),
+            RouteProtocol::Http | RouteProtocol::Grpc | RouteProtocol::PickerGrpc | RouteProtocol::Bytes => {}
         }
         let app_protocol = port.and_then(|port| port.app_protocol.as_deref());
         let Some((policy, tls)) = (self.policies)(service, port_name(port)) else {
             return match (self.speaks, app_protocol) {
-                (Speaks::Http, Some("kubernetes.io/wss")) => {
+                (RouteProtocol::Http, Some("kubernetes.io/wss")) => {
                     let problem = format!(
                         "Service {service} asks for kubernetes.io/wss, and no BackendTLSPolicy says how it is verified"
                     );
                     Err(Fault::new("UnsupportedProtocol", problem))
                 }
-                (Speaks::Grpc, _) | (Speaks::PickerGrpc, Some("kubernetes.io/h2c")) => Ok(Transport::H2c),
-                (Speaks::PickerGrpc, _) => Ok(Transport::H2(Arc::default())),
-                (Speaks::Bytes, _) => Ok(Transport::Tcp),
+                (RouteProtocol::Grpc, _) | (RouteProtocol::PickerGrpc, Some("kubernetes.io/h2c")) => {
+                    Ok(Transport::H2c)
+                }
+                (RouteProtocol::PickerGrpc, _) => Ok(Transport::H2(Arc::default())),
+                (RouteProtocol::Bytes, _) => Ok(Transport::Tcp),
                 _ => Ok(Transport::Plain),
             };
         };
@@ -371,9 +374,8 @@ impl<'a> Resolver<'a> {
             Fault::new("InvalidBackendTLSPolicy", problem)
         })?;
         let protocol = match (self.speaks, app_protocol) {
-            (Speaks::Grpc | Speaks::PickerGrpc, _) | (Speaks::Http, Some("kubernetes.io/h2c")) => {
-                BackendProtocol::Http2
-            }
+            (RouteProtocol::Grpc | RouteProtocol::PickerGrpc, _)
+            | (RouteProtocol::Http, Some("kubernetes.io/h2c")) => BackendProtocol::Http2,
             _ => BackendProtocol::Http1,
         };
         let client_certificate = self.client_certificate.cloned();
@@ -391,7 +393,7 @@ fn port_name(port: Option<&ServicePort>) -> Option<&str> {
     port.and_then(|port| port.name.as_deref()).filter(|name| !name.is_empty())
 }
 
-/// The port of that number: unlike an Ingress, a route names no target port.
+/// The port with this number: unlike an Ingress, a route does not name target ports.
 fn service_port<'s>(
     ports: &'s [ServicePort],
     number: &str,
@@ -403,17 +405,17 @@ fn service_port<'s>(
     ports.iter().find(is_named)
 }
 
-impl<'a> From<&'a ServiceReference> for Reference<'a> {
+impl<'a> From<&'a ServiceReference> for BackendReference<'a> {
     fn from(of: &'a ServiceReference) -> Self {
         let namespace = of.namespace.as_deref();
         Self { group: None, kind: None, namespace, name: &of.name, port: Some(of.port) }
     }
 }
 
-/// Reads the same fields of each type that has them.
+/// Reads the same fields of every reference type.
 macro_rules! references {
     ($($type:ty),+) => {
-        $(impl<'a> core::convert::From<&'a $type> for Reference<'a> {
+        $(impl<'a> core::convert::From<&'a $type> for BackendReference<'a> {
             fn from(of: &'a $type) -> Self {
                 Self {
                     group: of.group.as_deref(),

@@ -1,5 +1,4 @@
-//! GatewayClasses: which are this controller's, and whether they can be served as they say. Owns nothing of their
-//! Gateways.
+//! GatewayClasses: whether they belong to this controller and are accepted.
 
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::gateway_api::GatewayClass;
@@ -14,31 +13,31 @@ use crate::{features, release};
 /// A GatewayClass of this controller.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Class {
-    /// What its Gateways are made with, or why it is not accepted.
+    /// Parameters of its Gateways, or why the class is not accepted.
     pub(crate) parameters: Result<Parameters, Fault>,
-    /// Whether they have the address of Ingresses where they do not say so themselves.
+    /// Whether its Gateways share the address of Ingresses by default.
     pub(crate) is_shared: bool,
-    /// The object that it names.
+    /// The object of `parametersRef`.
     pub(crate) named: Option<ObjectRef>,
     pub(crate) status: ObjectStatus,
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
 /// The ConfigMap that a class names.
-pub(crate) fn named(class: &GatewayClass) -> Option<ObjectRef> {
+pub(crate) fn parameters_reference(class: &GatewayClass) -> Option<ObjectRef> {
     let reference = class.spec.parameters_ref.as_ref()?;
     let key = ObjectKey::new(reference.namespace.as_deref().unwrap_or_default(), &reference.name);
     Some(ObjectRef::new(Kind::ConfigMap, key))
 }
 
-/// Reads a class; `None` where it is another controller's.
+/// Reads a class; `None` if it belongs to another controller.
 pub(crate) fn read(key: &ObjectKey, class: &Sourced<GatewayClass>, inputs: Inputs<'_>) -> Option<Class> {
     let controller = &inputs.options.gateways.controller;
     let object = &class.object;
     if *object.spec.controller_name != **controller {
         return None;
     }
-    let named = named(object);
+    let named = parameters_reference(object);
     let parameters = match (&object.spec.parameters_ref, &named) {
         (Some(reference), Some(named)) => {
             parameters::read(&reference.group, &reference.kind, &named.key, inputs)
@@ -48,8 +47,8 @@ pub(crate) fn read(key: &ObjectKey, class: &Sourced<GatewayClass>, inputs: Input
     let fault = parameters.as_ref().err();
     let unsupported = release::unsupported(&inputs.resources.gateway.releases);
     let conditions = vec![
-        Condition::of(ACCEPTED, fault, "Accepted", "its Gateways are served"),
-        Condition::of(
+        Condition::true_unless(ACCEPTED, fault, "Accepted", "its Gateways are served"),
+        Condition::true_unless(
             SUPPORTED_VERSION,
             unsupported.as_ref(),
             "SupportedVersion",

@@ -1,5 +1,5 @@
-//! What holds for the clients of a listener by ClientTrafficPolicies. Before the listener of a connection is known, only its port
-//! is: listeners of HTTP that share a port share all of it, and listeners with TLS how connections begin.
+//! Applies ClientTrafficPolicies to listeners. Before a connection's listener is known, only its port is: HTTP
+//! listeners on one port share all settings, and TLS listeners share how connections begin.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,40 +8,40 @@ use fairway_model::ClientTraffic;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 
 use crate::condition::Fault;
-use crate::gateway::{Listener, Reading};
+use crate::gateway::{GatewayReading, Listener};
 use crate::listener::{ListenerId, Protocol};
-use crate::policy::{Attached, OwnPolicy, Target};
+use crate::policy::{AttachedPolicies, OwnPolicy, PolicyTarget};
 
-/// A port, and whether it is one of datagrams.
-type Port = (u16, bool);
+/// A port number, and whether it is a UDP port.
+type ListenerPort = (u16, bool);
 
-/// The policies for the clients of a Gateway.
+/// The ClientTrafficPolicies of a Gateway.
 pub(crate) struct ClientPolicies<'a> {
-    attached: &'a Attached,
+    attached: &'a AttachedPolicies,
     gateway: Option<&'a ObjectKey>,
-    /// The policy, or none, that decides for all listeners of a port; a port where several do is not there.
-    whole_ports: BTreeMap<Port, Option<&'a Arc<OwnPolicy>>>,
-    /// Whether the Gateway is at the address of Ingresses, where no policy for clients can hold.
+    /// The policy, or none, that applies to all listeners of a port. Ports where several apply are missing.
+    whole_ports: BTreeMap<ListenerPort, Option<&'a Arc<OwnPolicy>>>,
+    /// Whether the Gateway shares the address of Ingresses, where ClientTrafficPolicies cannot apply.
     is_shared: bool,
 }
 
 impl<'a> ClientPolicies<'a> {
-    /// Those of a Gateway.
-    pub(crate) fn of(reading: &'a Reading, attached: &'a Attached) -> Self {
-        let gateway = reading.own().map(|own| &own.gateway);
-        let gateway = gateway.filter(|_| attached.has(Kind::ClientTrafficPolicy));
-        let mut ports: BTreeMap<Port, Vec<Option<&Arc<OwnPolicy>>>> = BTreeMap::new();
+    /// The policies of a Gateway.
+    pub(crate) fn for_gateway(reading: &'a GatewayReading, attached: &'a AttachedPolicies) -> Self {
+        let gateway = reading.own_parent().map(|own| &own.gateway);
+        let gateway = gateway.filter(|_| attached.has_kind(Kind::ClientTrafficPolicy));
+        let mut ports: BTreeMap<ListenerPort, Vec<Option<&Arc<OwnPolicy>>>> = BTreeMap::new();
         if let Some(gateway) = gateway {
             let all = reading.parents.values().flat_map(|parent| &parent.listeners);
             for listener in all.filter(|it| it.is_accepted()) {
-                let decided = decided(attached, gateway, &listener.entry.id);
-                let of_port = ports.entry(port(listener)).or_default();
-                if !of_port.iter().any(|known| same(*known, decided)) {
+                let decided = deciding_policy(attached, gateway, &listener.entry.id);
+                let of_port = ports.entry(port_key(listener)).or_default();
+                if !of_port.iter().any(|known| is_same_policy(*known, decided)) {
                     of_port.push(decided);
                 }
             }
         }
-        let only = |(port, of_port): (Port, Vec<_>)| (of_port.len() == 1).then(|| (port, of_port[0]));
+        let only = |(port, of_port): (ListenerPort, Vec<_>)| (of_port.len() == 1).then(|| (port, of_port[0]));
         Self {
             attached,
             gateway,
@@ -50,31 +50,31 @@ impl<'a> ClientPolicies<'a> {
         }
     }
 
-    /// What holds for the clients of a listener.
+    /// The settings for the clients of a listener.
     pub(crate) fn traffic(&self, listener: &Listener) -> ClientTraffic {
         let Some(gateway) = self.gateway else { return ClientTraffic::default() };
         let of = |policy: Option<&Arc<OwnPolicy>>| {
             policy.and_then(|policy| policy.clients()).cloned().unwrap_or_default()
         };
-        if let Some(policy) = self.whole_ports.get(&port(listener)) {
+        if let Some(policy) = self.whole_ports.get(&port_key(listener)) {
             return of(*policy);
         }
-        let whole = of(of_gateway(self.attached, gateway));
+        let whole = of(gateway_policy(self.attached, gateway));
         match listener.entry.protocol {
             Protocol::Http => whole,
             _ => {
-                let own = of(decided(self.attached, gateway, &listener.entry.id));
-                ClientTraffic { introduction: whole.introduction, ..own }
+                let own = of(deciding_policy(self.attached, gateway, &listener.entry.id));
+                ClientTraffic { proxy_protocol: whole.proxy_protocol, ..own }
             }
         }
     }
 
-    /// Why a policy that decides for a listener cannot hold for it alone.
+    /// Why a policy cannot apply to a listener alone.
     pub(crate) fn fault(&self, listener: &Listener, policy: &OwnPolicy) -> Option<Fault> {
         let gateway = self.gateway?;
         let decides = |of: Option<&Arc<OwnPolicy>>| of.is_some_and(|it| it.reference == policy.reference);
         let entry = &listener.entry;
-        if self.is_shared && decides(decided(self.attached, gateway, &entry.id)) {
+        if self.is_shared && decides(deciding_policy(self.attached, gateway, &entry.id)) {
             let problem = format!(
                 "listener {} is at the address of Ingresses, whose clients the policy would be for too",
                 entry.id.name
@@ -82,11 +82,11 @@ impl<'a> ClientPolicies<'a> {
             return Some(Fault::new("Invalid", problem));
         }
         let concerns_port = entry.protocol == Protocol::Http
-            || policy.clients().is_some_and(|clients| clients.introduction.is_some());
+            || policy.clients().is_some_and(|clients| clients.proxy_protocol.is_some());
         let cannot = concerns_port
-            && !self.whole_ports.contains_key(&port(listener))
-            && decides(decided(self.attached, gateway, &entry.id))
-            && !decides(of_gateway(self.attached, gateway));
+            && !self.whole_ports.contains_key(&port_key(listener))
+            && decides(deciding_policy(self.attached, gateway, &entry.id))
+            && !decides(gateway_policy(self.attached, gateway));
         cannot.then(|| {
             let problem = format!(
                 "listener {} shares port {} with listeners for which the policy is not; a policy for Gateway {gateway} \
@@ -98,30 +98,34 @@ impl<'a> ClientPolicies<'a> {
     }
 }
 
-/// Whether a policy that can be used decides about the clients of a listener.
-pub(crate) fn decides_about_clients(attached: &Attached, gateway: &ObjectKey, listener: &ListenerId) -> bool {
-    attached.has(Kind::ClientTrafficPolicy) && decided(attached, gateway, listener).is_some()
+/// Whether a usable policy applies to the clients of a listener.
+pub(crate) fn decides_about_clients(
+    attached: &AttachedPolicies,
+    gateway: &ObjectKey,
+    listener: &ListenerId,
+) -> bool {
+    attached.has_kind(Kind::ClientTrafficPolicy) && deciding_policy(attached, gateway, listener).is_some()
 }
 
-fn port(listener: &Listener) -> Port {
+fn port_key(listener: &Listener) -> ListenerPort {
     (listener.entry.port, listener.entry.protocol == Protocol::Udp)
 }
 
-fn same(one: Option<&Arc<OwnPolicy>>, other: Option<&Arc<OwnPolicy>>) -> bool {
+fn is_same_policy(one: Option<&Arc<OwnPolicy>>, other: Option<&Arc<OwnPolicy>>) -> bool {
     one.map(|policy| &policy.reference) == other.map(|policy| &policy.reference)
 }
 
-/// The most specific policy that can be used: one that cannot has no effect.
-fn decided<'a>(
-    attached: &'a Attached,
+/// The most specific usable policy; unusable policies have no effect.
+fn deciding_policy<'a>(
+    attached: &'a AttachedPolicies,
     gateway: &ObjectKey,
     listener: &ListenerId,
 ) -> Option<&'a Arc<OwnPolicy>> {
-    let along = attached.along(Kind::ClientTrafficPolicy, gateway, listener);
-    along.into_iter().rev().find(|policy| policy.said.is_ok())
+    let along = attached.for_listener(Kind::ClientTrafficPolicy, gateway, listener);
+    along.into_iter().rev().find(|policy| policy.content.is_ok())
 }
 
-fn of_gateway<'a>(attached: &'a Attached, gateway: &ObjectKey) -> Option<&'a Arc<OwnPolicy>> {
-    let whole = Target::whole(&ObjectRef::new(Kind::Gateway, gateway.clone()));
-    attached.deciding(Kind::ClientTrafficPolicy, &whole)
+fn gateway_policy<'a>(attached: &'a AttachedPolicies, gateway: &ObjectKey) -> Option<&'a Arc<OwnPolicy>> {
+    let whole = PolicyTarget::whole_object(&ObjectRef::new(Kind::Gateway, gateway.clone()));
+    attached.deciding_policy(Kind::ClientTrafficPolicy, &whole)
 }

@@ -1,29 +1,28 @@
-//! What is said of an object in its status: conditions (Gateway API reference, `status.conditions`), and faults
-//! that make one false. Owns their shape; the words are those of whoever finds something.
+//! Status conditions (Gateway API reference, `status.conditions`), and the faults that make them false.
 
 use std::borrow::Cow;
 
-use fairway_model::without_userinfo;
+use fairway_model::redact_userinfo;
 
-/// One condition of an object, without what only its past tells (`lastTransitionTime`).
+/// A status condition, without `lastTransitionTime`, which depends on its history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
-    /// Its type, as `Accepted`.
+    /// Its type, such as `Accepted`.
     pub kind: &'static str,
-    /// Whether it holds.
+    /// Whether it is true.
     pub holds: bool,
-    /// Why, in the vocabulary of the Gateway API.
+    /// The reason, in Gateway API vocabulary.
     pub reason: &'static str,
-    /// The same for people.
+    /// The human-readable message.
     pub message: Cow<'static, str>,
 }
 
-/// Why something does not hold.
+/// Why a condition is false.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Fault {
-    /// In the vocabulary of the Gateway API.
+    /// In Gateway API vocabulary.
     pub(crate) reason: &'static str,
-    /// For people.
+    /// The human-readable message.
     pub(crate) message: String,
 }
 
@@ -36,8 +35,8 @@ pub(crate) const INSECURE_FRONTEND: &str = "InsecureFrontendValidationMode";
 pub(crate) const PARTIALLY_INVALID: &str = "PartiallyInvalid";
 pub(crate) const SUPPORTED_VERSION: &str = "SupportedVersion";
 
-/// The types of conditions that this controller writes; others in the same list are of others.
-pub(crate) const OWN: &[&str] = &[
+/// Condition types that this controller writes; others in the same list belong to other controllers.
+pub(crate) const OWN_CONDITION_TYPES: &[&str] = &[
     ACCEPTED,
     PROGRAMMED,
     RESOLVED_REFS,
@@ -48,7 +47,7 @@ pub(crate) const OWN: &[&str] = &[
     SUPPORTED_VERSION,
 ];
 
-/// A kind for people, with its group where it is none of the core's.
+/// A kind for messages, with its group unless it is the core group.
 pub(crate) fn kind(group: &str, kind: &str) -> String {
     match group {
         "" => kind.to_owned(),
@@ -57,33 +56,33 @@ pub(crate) fn kind(group: &str, kind: &str) -> String {
 }
 
 impl Fault {
-    /// For this reason, with these words. Everybody who may read the object sees them: passwords of URLs are left out.
+    /// Passwords in URLs are removed from the message, because everyone who may read the object can see it.
     pub(crate) fn new(reason: &'static str, message: impl Into<String>) -> Self {
-        Self { reason, message: without_userinfo(message.into()) }
+        Self { reason, message: redact_userinfo(message.into()) }
     }
 }
 
 impl Condition {
-    /// It holds, with these words. As of a fault, they have no password of a URL.
+    /// A true condition. Passwords in URLs are removed from the message.
     pub(crate) fn met(
         kind: &'static str,
         reason: &'static str,
         message: impl Into<Cow<'static, str>>,
     ) -> Self {
         let message = match message.into() {
-            Cow::Owned(text) => Cow::Owned(without_userinfo(text)),
+            Cow::Owned(text) => Cow::Owned(redact_userinfo(text)),
             known => known,
         };
         Self { kind, holds: true, reason, message }
     }
 
-    /// It does not hold.
+    /// A false condition.
     pub(crate) fn unmet(kind: &'static str, fault: &Fault) -> Self {
         Self { kind, holds: false, reason: fault.reason, message: Cow::Owned(fault.message.clone()) }
     }
 
-    /// It holds for this reason where there is no fault, else it does not hold for the reason of the fault.
-    pub(crate) fn of(
+    /// A condition that is true unless there is a fault.
+    pub(crate) fn true_unless(
         kind: &'static str,
         fault: Option<&Fault>,
         reason: &'static str,
@@ -101,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_words_of_a_status_have_the_password_of_a_url() {
+    fn status_messages_contain_no_url_passwords() {
         let wrong = || "\"https://user:hunter2@auth.test/\" is no host".to_owned();
         let fault = Fault::new("Invalid", wrong());
         let met = Condition::met(PARTIALLY_INVALID, "Invalid", wrong());

@@ -1,6 +1,6 @@
-//! Listeners of one Gateway that cannot be told apart (Gateway API `Listeners`, "Distinct Listeners"). Those of the
-//! Gateway itself come before those of ListenerSets, and older sets before younger ones; of listeners of one object
-//! none wins. TCP and UDP have ports of their own. Owns nothing else of listeners.
+//! Listeners of one Gateway that conflict (Gateway API `Listeners`, "Distinct Listeners"). Listeners of the Gateway
+//! take precedence over those of ListenerSets, and older sets over younger ones; conflicting listeners of one object
+//! all lose. TCP and UDP have separate ports.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,51 +9,55 @@ use imbl::OrdSet;
 
 use crate::condition::Fault;
 use crate::hostname;
-use crate::listener::{Entry, Protocol};
+use crate::listener::{ListenerEntry, Protocol};
 
-/// What the connections of a port begin with.
+/// How connections to a port begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Family {
+enum ConnectionFamily {
     Clear,
     Tls,
-    /// Anything, so that no two listeners can be told apart.
+    /// Anything, so listeners cannot be distinguished.
     Raw,
 }
 
-/// A port, of TCP or UDP.
+/// A TCP or UDP port.
 type Port = (u16, PortProtocol);
 
-/// Who has a port.
+/// The owner of a port.
 #[derive(Clone, Debug)]
-struct Claim {
-    family: Family,
+struct PortClaim {
+    family: ConnectionFamily,
     hosts: BTreeMap<HostPattern, Protocol>,
 }
 
-/// The ports of a Gateway, object by object.
+/// Port claims of a Gateway, object by object.
 #[derive(Debug, Default)]
-pub(crate) struct Claims(BTreeMap<Port, Claim>);
+pub(crate) struct PortClaims(BTreeMap<Port, PortClaim>);
 
-impl Claims {
-    /// Takes the listeners of the next object; gives for each what stands in its way.
-    pub(crate) fn add<'e>(&mut self, entries: impl Iterator<Item = &'e Entry> + Clone) -> Vec<Option<Fault>> {
-        let taken: Vec<Option<Fault>> = entries.clone().map(|entry| self.taken(entry)).collect();
+impl PortClaims {
+    /// Adds the listeners of the next object; returns the conflict of each.
+    pub(crate) fn add<'e>(
+        &mut self,
+        entries: impl Iterator<Item = &'e ListenerEntry> + Clone,
+    ) -> Vec<Option<Fault>> {
+        let taken: Vec<Option<Fault>> =
+            entries.clone().map(|entry| self.conflict_with_claim(entry)).collect();
         let mut own = Self::default();
         let mut indistinct: BTreeSet<(Port, Option<HostPattern>)> = BTreeSet::new();
         let free = || entries.clone().zip(&taken).filter(|(entry, fault)| competes(entry) && fault.is_none());
         for (entry, _) in free() {
-            match own.taken(entry) {
-                Some(fault) if fault.reason == PROTOCOL && own.differs(entry) => {
-                    indistinct.insert((port(entry), None));
+            match own.conflict_with_claim(entry) {
+                Some(fault) if fault.reason == PROTOCOL_CONFLICT && own.differs(entry) => {
+                    indistinct.insert((port_key(entry), None));
                 }
-                Some(_) => _ = indistinct.insert((port(entry), Some(entry.host.clone()))),
+                Some(_) => _ = indistinct.insert((port_key(entry), Some(entry.host.clone()))),
                 None => own.claim(entry),
             }
         }
-        let among = |entry: &Entry| {
-            let whole = indistinct.contains(&(port(entry), None));
-            let host = indistinct.contains(&(port(entry), Some(entry.host.clone())));
-            if whole { Some(protocol_conflict(entry)) } else { host.then(|| same(entry)) }
+        let among = |entry: &ListenerEntry| {
+            let whole = indistinct.contains(&(port_key(entry), None));
+            let host = indistinct.contains(&(port_key(entry), Some(entry.host.clone())));
+            if whole { Some(protocol_conflict(entry)) } else { host.then(|| same_protocol_conflict(entry)) }
         };
         let faults: Vec<Option<Fault>> = entries
             .clone()
@@ -66,37 +70,38 @@ impl Claims {
         faults
     }
 
-    /// The hosts of a port.
-    fn differs(&self, entry: &Entry) -> bool {
+    /// Whether hosts distinguish it from the claim.
+    fn differs(&self, entry: &ListenerEntry) -> bool {
         let family = family(entry.protocol);
-        self.0.get(&port(entry)).is_some_and(|claim| Some(claim.family) != family)
+        self.0.get(&port_key(entry)).is_some_and(|claim| Some(claim.family) != family)
     }
 
-    fn taken(&self, entry: &Entry) -> Option<Fault> {
-        let claim = self.0.get(&port(entry))?;
+    fn conflict_with_claim(&self, entry: &ListenerEntry) -> Option<Fault> {
+        let claim = self.0.get(&port_key(entry))?;
         let family = family(entry.protocol)?;
         if claim.family != family {
             return Some(protocol_conflict(entry));
         }
         let other = claim.hosts.get(&entry.host)?;
-        // What differs in nothing but whether TLS is passed through has the same protocol.
+        // TLS passthrough and termination count as the same protocol.
         let is_https = |protocol: Protocol| protocol == Protocol::Https;
         let alike = is_https(*other) == is_https(entry.protocol);
-        Some(if alike { same(entry) } else { protocol_conflict(entry) })
+        Some(if alike { same_protocol_conflict(entry) } else { protocol_conflict(entry) })
     }
 
-    fn claim(&mut self, entry: &Entry) {
+    fn claim(&mut self, entry: &ListenerEntry) {
         let Some(family) = family(entry.protocol) else { return };
-        let claim = self.0.entry(port(entry)).or_insert_with(|| Claim { family, hosts: BTreeMap::new() });
+        let claim =
+            self.0.entry(port_key(entry)).or_insert_with(|| PortClaim { family, hosts: BTreeMap::new() });
         claim.hosts.insert(entry.host.clone(), entry.protocol);
     }
 
-    /// For each port with TLS the hosts that overlap with others (Gateway API `OverlappingTLSConfig`): a client that has a
-    /// connection for one may use it for another (RFC 9113 §9.1.1).
+    /// The overlapping hosts of each TLS port (Gateway API `OverlappingTLSConfig`): a client may reuse a connection
+    /// to one of them for another (RFC 9113 §9.1.1).
     pub(crate) fn overlapping(&self) -> BTreeSet<(u16, HostPattern)> {
         let mut overlapping = BTreeSet::new();
         for ((port, _), claim) in &self.0 {
-            if claim.family != Family::Tls {
+            if claim.family != ConnectionFamily::Tls {
                 continue;
             }
             let hosts: OrdSet<HostPattern> = claim.hosts.keys().cloned().collect();
@@ -110,40 +115,40 @@ impl Claims {
     }
 }
 
-const PROTOCOL: &str = "ProtocolConflict";
+const PROTOCOL_CONFLICT: &str = "ProtocolConflict";
 
-fn protocol_conflict(entry: &Entry) -> Fault {
+fn protocol_conflict(entry: &ListenerEntry) -> Fault {
     let problem = format!("another listener of port {} speaks another protocol", entry.port);
-    Fault::new(PROTOCOL, problem)
+    Fault::new(PROTOCOL_CONFLICT, problem)
 }
 
-/// Two of the same protocol, which are told apart by nothing but the hostname, and by nothing at all where there are no
-/// hostnames (GEP-2644, GEP-2645).
-fn same(entry: &Entry) -> Fault {
+/// Listeners of the same protocol are distinguished only by hostname, or not at all if the protocol has no hostnames
+/// (GEP-2644, GEP-2645).
+fn same_protocol_conflict(entry: &ListenerEntry) -> Fault {
     let (port, protocol) = (entry.port, entry.protocol);
     match protocol.has_hosts() {
         true => {
             let problem = format!("another listener of port {port} has the hostname {}", entry.host);
             Fault::new("HostnameConflict", problem)
         }
-        false => Fault::new(PROTOCOL, format!("another {protocol} listener has port {port}")),
+        false => Fault::new(PROTOCOL_CONFLICT, format!("another {protocol} listener has port {port}")),
     }
 }
 
-fn port(entry: &Entry) -> Port {
+fn port_key(entry: &ListenerEntry) -> Port {
     (entry.port, entry.protocol.port_protocol())
 }
 
-/// Whether it may stand in the way of others: what is not served does not.
-fn competes(entry: &Entry) -> bool {
-    entry.refused.is_none() && entry.protocol.served().is_some()
+/// Whether it can conflict with others: unserved listeners cannot.
+fn competes(entry: &ListenerEntry) -> bool {
+    entry.refused.is_none() && entry.protocol.data_plane_protocol().is_some()
 }
 
-fn family(protocol: Protocol) -> Option<Family> {
+fn family(protocol: Protocol) -> Option<ConnectionFamily> {
     match protocol {
-        Protocol::Http => Some(Family::Clear),
-        Protocol::Https | Protocol::Tls | Protocol::Passthrough => Some(Family::Tls),
-        Protocol::Tcp | Protocol::Udp => Some(Family::Raw),
+        Protocol::Http => Some(ConnectionFamily::Clear),
+        Protocol::Https | Protocol::Tls | Protocol::Passthrough => Some(ConnectionFamily::Tls),
+        Protocol::Tcp | Protocol::Udp => Some(ConnectionFamily::Raw),
         Protocol::Unknown => None,
     }
 }

@@ -1,7 +1,7 @@
-//! What of the Gateway API is served, by the names of its features (`status.supportedFeatures` of a GatewayClass).
-//! A name is here when everything behind it is served, and only then. Releases name some features differently: all names are here.
+//! Supported Gateway API features by name (`status.supportedFeatures` of a GatewayClass). A feature is listed only if
+//! it is fully supported. Some names differ between releases: all of them are listed.
 
-/// The features, in order.
+/// The features in order.
 pub(crate) const SERVED: &[&str] = &[
     "BackendTLSPolicy",
     "BackendTLSPolicySANValidation",
@@ -67,11 +67,11 @@ mod tests {
     }
 
     #[test]
-    fn the_documentation_has_a_row_for_each_feature_and_no_other() {
+    fn the_documentation_lists_each_feature_and_no_other() {
         let page = include_str!("../../../docs/gateway-api.md");
         let section = page.split("\n## ").find(|section| section.starts_with("Features\n")).unwrap();
-        let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
-        let names: Vec<&str> = rows.map(|(name, _)| name).collect();
+        let entries = section.lines().filter_map(|line| line.strip_prefix("* `")?.split_once('`'));
+        let names: Vec<&str> = entries.map(|(name, _)| name).collect();
         assert_eq!(names, SERVED);
     }
 }

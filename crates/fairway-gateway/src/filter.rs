@@ -1,10 +1,9 @@
-//! Filters of rules and of their backends as those of the model. Owns which cannot be applied; a filter that cannot
-//! is never left out, but closes its rule.
+//! Translates route and backend filters. A filter that cannot be applied closes its rule instead of being skipped.
 
 use std::sync::Arc;
 
 use fairway_model::{
-    BackendKey, Cors, CorsManner, CorsOrigin, HeaderEdit, HeaderField, HostPattern, Mirror, MirrorTarget,
+    BackendKey, Cors, CorsMode, CorsOrigin, HeaderEdit, HeaderField, HostPattern, Mirror, MirrorTarget,
     PathRewrite, Redirect, RedirectTarget, RequestEdit, RouteFilters, WildcardSpan,
 };
 use fairway_objects::gateway_api::{
@@ -13,32 +12,32 @@ use fairway_objects::gateway_api::{
     LocalObjectReference,
 };
 
-use crate::backend::Reference;
+use crate::backend::BackendReference;
 use crate::condition::Fault;
 use crate::http_route_filter::{RuleFilter, is_filter};
 
-/// The largest body of a request that is copied.
-const COPIED_BODY: u64 = 1 << 20;
-/// How long browsers may remember the answer to a preflight (Gateway API `HTTPCORSFilter.maxAge`).
-const MAX_AGE: u32 = 5;
+/// Maximum body of a mirrored request.
+const MAX_MIRRORED_BODY: u64 = 1 << 20;
+/// How long browsers may cache a preflight response (Gateway API `HTTPCORSFilter.maxAge`).
+const DEFAULT_CORS_MAX_AGE: u32 = 5;
 
 /// Why filters cannot be applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
-    /// They are wrong themselves.
+pub(crate) enum FilterError {
+    /// A filter is invalid.
     Invalid(Fault),
-    /// The filter that a reference names does not exist, or cannot be used.
+    /// The referenced filter does not exist or is unusable.
     Unresolved(Fault),
 }
 
-impl From<Fault> for Refusal {
+impl From<Fault> for FilterError {
     fn from(fault: Fault) -> Self {
         Self::Invalid(fault)
     }
 }
 
-impl Refusal {
-    /// What is wrong.
+impl FilterError {
+    /// The fault.
     pub(crate) fn fault(&self) -> &Fault {
         match self {
             Self::Invalid(fault) | Self::Unresolved(fault) => fault,
@@ -46,21 +45,21 @@ impl Refusal {
     }
 }
 
-/// An HTTPRouteFilter by its name, or why it cannot be used.
-pub(crate) type FilterOf<'a> = &'a mut dyn FnMut(&str) -> Result<RuleFilter, Fault>;
+/// Looks up an HTTPRouteFilter by name.
+pub(crate) type FilterLookup<'a> = &'a mut dyn FnMut(&str) -> Result<RuleFilter, Fault>;
 
-/// What filters are read with.
-pub(crate) struct Reader<'a> {
-    /// The HTTPRouteFilters of the route's namespace; `None` where none may be named.
-    pub(crate) named: Option<FilterOf<'a>>,
-    /// The backend of a mirror; `None` where the reference leads nowhere.
-    pub(crate) mirror: &'a mut dyn FnMut(Reference<'_>) -> Option<BackendKey>,
+/// Reads filters.
+pub(crate) struct FilterReader<'a> {
+    /// HTTPRouteFilters of the route's namespace; `None` if they cannot be referenced.
+    pub(crate) named: Option<FilterLookup<'a>>,
+    /// Resolves the backend of a mirror; `None` if the reference is invalid.
+    pub(crate) mirror: &'a mut dyn FnMut(BackendReference<'_>) -> Option<BackendKey>,
     /// Whether all matches of the rule have a prefix that can be replaced.
     pub(crate) prefixes: bool,
 }
 
-/// What filters of both kinds of routes have in common.
-struct Common<'a> {
+/// The common part of HTTPRoute and GRPCRoute filters.
+struct CommonFilter<'a> {
     kind: &'a str,
     request: Option<&'a HttpHeaderFilter>,
     response: Option<&'a HttpHeaderFilter>,
@@ -68,28 +67,28 @@ struct Common<'a> {
 }
 
 const EXTENSION: &str = "ExtensionRef";
-/// The type of the filter that asks another service.
+/// The type of the external authorization filter.
 pub(crate) const EXTERNAL_AUTH: &str = "ExternalAuth";
 
-impl Common<'_> {
-    /// The value of the filter's kind, which it must have.
-    fn given<T>(&self, value: Option<T>) -> Result<T, Fault> {
+impl CommonFilter<'_> {
+    /// The filter's value, which is required.
+    fn required_value<T>(&self, value: Option<T>) -> Result<T, Fault> {
         value.ok_or_else(|| unsupported(format!("the filter {} has no value", self.kind)))
     }
 }
 
-impl Reader<'_> {
-    /// Those of an HTTPRoute.
-    pub(crate) fn http(&mut self, filters: &[HttpRouteFilter]) -> Result<RouteFilters, Refusal> {
-        let mut made = self.http_alone(filters)?;
+impl FilterReader<'_> {
+    /// The filters of an HTTPRoute.
+    pub(crate) fn read_http(&mut self, filters: &[HttpRouteFilter]) -> Result<RouteFilters, FilterError> {
+        let mut made = self.read_inline_http(filters)?;
         for filter in filters.iter().filter(|filter| filter.type_ == EXTENSION) {
-            self.named(filter.extension_ref.as_ref())?.add_to(&mut made)?;
+            self.read_named(filter.extension_ref.as_ref())?.add_to(&mut made)?;
         }
         Ok(made)
     }
 
-    /// Those of an HTTPRoute that refer to no other object.
-    fn http_alone(&mut self, filters: &[HttpRouteFilter]) -> Result<RouteFilters, Fault> {
+    /// The filters of an HTTPRoute that reference no other object.
+    fn read_inline_http(&mut self, filters: &[HttpRouteFilter]) -> Result<RouteFilters, Fault> {
         let count = |kind: &str| filters.iter().filter(|filter| filter.type_ == kind).count();
         if count("RequestRedirect") > 0 && count("URLRewrite") > 0 {
             let problem = "RequestRedirect and URLRewrite exclude each other in a rule";
@@ -108,11 +107,11 @@ impl Reader<'_> {
         Ok(made)
     }
 
-    /// The filter that an `extensionRef` names.
-    fn named(&mut self, reference: Option<&LocalObjectReference>) -> Result<RuleFilter, Refusal> {
+    /// The filter of an `extensionRef`.
+    fn read_named(&mut self, reference: Option<&LocalObjectReference>) -> Result<RuleFilter, FilterError> {
         match (reference, &mut self.named) {
             (Some(reference), Some(named)) if is_filter(reference) => {
-                named(&reference.name).map_err(Refusal::Unresolved)
+                named(&reference.name).map_err(FilterError::Unresolved)
             }
             (Some(reference), None) if is_filter(reference) => {
                 Err(unsupported("a filter of a backend has no HTTPRouteFilter".to_owned()).into())
@@ -122,7 +121,7 @@ impl Reader<'_> {
     }
 
     fn add_http(&mut self, filter: &HttpRouteFilter, made: &mut RouteFilters) -> Result<(), Fault> {
-        let common = Common {
+        let common = CommonFilter {
             kind: &filter.type_,
             request: filter.request_header_modifier.as_ref(),
             response: filter.response_header_modifier.as_ref(),
@@ -130,52 +129,55 @@ impl Reader<'_> {
         };
         match &*filter.type_ {
             "RequestRedirect" => {
-                let it = common.given(filter.request_redirect.as_ref())?;
+                let it = common.required_value(filter.request_redirect.as_ref())?;
                 made.redirect = Some(self.redirect(it)?);
             }
-            "URLRewrite" => self.rewrite(common.given(filter.url_rewrite.as_ref())?, made)?,
-            // Whoever reads the guards of a rule has read it, and closes the rule of a backend with one.
+            "URLRewrite" => self.rewrite(common.required_value(filter.url_rewrite.as_ref())?, made)?,
+            // Already handled when reading the guards of the rule, which also closes the rule of a backend with this
+            // filter.
             EXTERNAL_AUTH => {}
-            "CORS" => made.cors = Some(Arc::new(cors(common.given(filter.cors.as_ref())?)?)),
-            _ => self.common(&common, made)?,
+            "CORS" => made.cors = Some(Arc::new(cors(common.required_value(filter.cors.as_ref())?)?)),
+            _ => self.add_common(&common, made)?,
         }
         Ok(())
     }
 
-    /// Those of a GRPCRoute.
-    pub(crate) fn grpc(&mut self, filters: &[GrpcRouteFilter]) -> Result<RouteFilters, Refusal> {
+    /// The filters of a GRPCRoute.
+    pub(crate) fn read_grpc(&mut self, filters: &[GrpcRouteFilter]) -> Result<RouteFilters, FilterError> {
         let mut made = RouteFilters::default();
         for filter in filters {
             if filter.type_ == EXTENSION {
-                self.named(filter.extension_ref.as_ref())?.add_to_calls(&mut made)?;
+                self.read_named(filter.extension_ref.as_ref())?.add_to_grpc(&mut made)?;
                 continue;
             }
-            let common = Common {
+            let common = CommonFilter {
                 kind: &filter.type_,
                 request: filter.request_header_modifier.as_ref(),
                 response: filter.response_header_modifier.as_ref(),
                 mirror: filter.request_mirror.as_ref(),
             };
-            self.common(&common, &mut made)?;
+            self.add_common(&common, &mut made)?;
         }
         Ok(made)
     }
 
-    /// A filter that both kinds of routes have; a mirror that leads nowhere is none.
-    fn common(&mut self, filter: &Common<'_>, made: &mut RouteFilters) -> Result<(), Fault> {
+    /// Adds a filter that both kinds of routes have; a mirror with an invalid reference is dropped.
+    fn add_common(&mut self, filter: &CommonFilter<'_>, made: &mut RouteFilters) -> Result<(), Fault> {
         match filter.kind {
             "RequestHeaderModifier" => {
-                made.request.push(RequestEdit::Headers(edit(filter.given(filter.request)?)?));
+                made.request.push(RequestEdit::Headers(header_edit(filter.required_value(filter.request)?)?));
             }
-            "ResponseHeaderModifier" => made.answer.push(edit(filter.given(filter.response)?)?),
-            "RequestMirror" => made.mirrors.extend(self.mirror(filter.given(filter.mirror)?)?),
+            "ResponseHeaderModifier" => {
+                made.answer.push(header_edit(filter.required_value(filter.response)?)?);
+            }
+            "RequestMirror" => made.mirrors.extend(self.mirror(filter.required_value(filter.mirror)?)?),
             other => return Err(unsupported(format!("the filter {other} is not supported"))),
         }
         Ok(())
     }
 
-    fn mirror(&mut self, of: &HttpRequestMirrorFilter) -> Result<Option<Mirror>, Fault> {
-        let (numerator, denominator) = match (&of.fraction, of.percent) {
+    fn mirror(&mut self, filter: &HttpRequestMirrorFilter) -> Result<Option<Mirror>, Fault> {
+        let (numerator, denominator) = match (&filter.fraction, filter.percent) {
             (Some(Fraction { numerator, denominator }), _) => (*numerator, denominator.unwrap_or(100)),
             (None, Some(percent)) => (percent, 100),
             (None, None) => (1, 1),
@@ -184,51 +186,52 @@ impl Reader<'_> {
         let (Ok(numerator), Ok(denominator @ 1..)) = share else {
             return Err(unsupported(format!("{numerator}/{denominator} is no part of the requests")));
         };
-        let backend = (self.mirror)((&of.backend_ref).into());
+        let backend = (self.mirror)((&filter.backend_ref).into());
         let mirror = |backend| Mirror {
             backend,
             numerator,
             denominator,
-            most_body: COPIED_BODY,
+            max_body: MAX_MIRRORED_BODY,
             target: MirrorTarget::Forwarded,
             host: None,
         };
         Ok(backend.map(mirror))
     }
 
-    fn redirect(&self, of: &HttpRequestRedirectFilter) -> Result<Redirect, Fault> {
-        let status = of.status_code.unwrap_or(302);
+    fn redirect(&self, spec: &HttpRequestRedirectFilter) -> Result<Redirect, Fault> {
+        let status = spec.status_code.unwrap_or(302);
         let Some(status) = u16::try_from(status).ok().filter(|it| matches!(it, 301..=303 | 307 | 308)) else {
             return Err(unsupported(format!("{status} is no status of a redirect")));
         };
-        if let Some(scheme) = of.scheme.as_deref().filter(|scheme| !matches!(*scheme, "http" | "https")) {
+        if let Some(scheme) = spec.scheme.as_deref().filter(|scheme| !matches!(*scheme, "http" | "https")) {
             return Err(unsupported(format!("the scheme {scheme} is not known")));
         }
         let port =
-            of.port.map(|port| u16::try_from(port).map_err(|_| unsupported(format!("{port} is no port"))));
+            spec.port.map(|port| u16::try_from(port).map_err(|_| unsupported(format!("{port} is no port"))));
         let target = RedirectTarget::Parts {
-            scheme: of.scheme.as_deref().map(Into::into),
-            host: of.hostname.as_deref().map(host).transpose()?,
+            scheme: spec.scheme.as_deref().map(Into::into),
+            host: spec.hostname.as_deref().map(precise_hostname).transpose()?,
             port: port.transpose()?,
-            path: of.path.as_ref().map(|path| self.path(path)).transpose()?,
+            path: spec.path.as_ref().map(|path| self.path(path)).transpose()?,
             keep_query: true,
         };
         Ok(Redirect { status, target })
     }
 
-    fn rewrite(&self, of: &HttpUrlRewriteFilter, made: &mut RouteFilters) -> Result<(), Fault> {
-        made.request.extend(of.hostname.as_deref().map(host).transpose()?.map(RequestEdit::Host));
-        made.path = of.path.as_ref().map(|path| self.path(path)).transpose()?;
+    fn rewrite(&self, filter: &HttpUrlRewriteFilter, made: &mut RouteFilters) -> Result<(), Fault> {
+        made.request
+            .extend(filter.hostname.as_deref().map(precise_hostname).transpose()?.map(RequestEdit::Host));
+        made.path = filter.path.as_ref().map(|path| self.path(path)).transpose()?;
         Ok(())
     }
 
-    fn path(&self, of: &HttpPathModifier) -> Result<PathRewrite, Fault> {
-        match (&*of.type_, &of.replace_full_path, &of.replace_prefix_match) {
-            ("ReplaceFullPath", Some(path), _) => Ok(PathRewrite::Full(on_one_line(path)?)),
+    fn path(&self, modifier: &HttpPathModifier) -> Result<PathRewrite, Fault> {
+        match (&*modifier.type_, &modifier.replace_full_path, &modifier.replace_prefix_match) {
+            ("ReplaceFullPath", Some(path), _) => Ok(PathRewrite::Full(check_path(path)?)),
             ("ReplacePrefixMatch", _, Some(_)) if !self.prefixes => {
                 Err(unsupported("ReplacePrefixMatch needs matches of type PathPrefix".to_owned()))
             }
-            ("ReplacePrefixMatch", _, Some(prefix)) => Ok(PathRewrite::Prefix(on_one_line(prefix)?)),
+            ("ReplacePrefixMatch", _, Some(prefix)) => Ok(PathRewrite::Prefix(check_path(prefix)?)),
             (kind, _, _) => {
                 Err(unsupported(format!("the path modifier {kind} is not known, or has no value")))
             }
@@ -236,77 +239,77 @@ impl Reader<'_> {
     }
 }
 
-/// A host that stands in a header (Gateway API `PreciseHostname`).
-fn host(text: &str) -> Result<Arc<str>, Fault> {
+/// A host in a header (Gateway API `PreciseHostname`).
+fn precise_hostname(text: &str) -> Result<Arc<str>, Fault> {
     match HostPattern::parse(text, WildcardSpan::OneLabel) {
         Ok(HostPattern::Exact(_)) => Ok(text.into()),
         _ => Err(unsupported(format!("{text:?} is no name of a host"))),
     }
 }
 
-/// A path that stands in a header or a request line.
-fn on_one_line(path: &str) -> Result<Arc<str>, Fault> {
+/// A path in a header or request line.
+fn check_path(path: &str) -> Result<Arc<str>, Fault> {
     match path.bytes().any(|byte| byte.is_ascii_control()) {
         false => Ok(path.into()),
         true => Err(unsupported(format!("the path {path:?} has a control character"))),
     }
 }
 
-fn edit(of: &HttpHeaderFilter) -> Result<HeaderEdit, Fault> {
+fn header_edit(filter: &HttpHeaderFilter) -> Result<HeaderEdit, Fault> {
     Ok(HeaderEdit {
-        remove: of.remove.iter().map(|name| name.to_ascii_lowercase().into()).collect(),
-        set: fields(&of.set)?,
-        add: fields(&of.add)?,
+        remove: filter.remove.iter().map(|name| name.to_ascii_lowercase().into()).collect(),
+        set: header_fields(&filter.set)?,
+        add: header_fields(&filter.add)?,
     })
 }
 
-/// Of several entries of one name, whatever its case, the first counts (Gateway API `HTTPHeader.name`).
-fn fields(of: &[HttpHeader]) -> Result<Vec<HeaderField>, Fault> {
-    let mut fields: Vec<HeaderField> = Vec::with_capacity(of.len());
-    for it in of {
+/// Of several entries with the same case-insensitive name, the first counts (Gateway API `HTTPHeader.name`).
+fn header_fields(entries: &[HttpHeader]) -> Result<Vec<HeaderField>, Fault> {
+    let mut fields: Vec<HeaderField> = Vec::with_capacity(entries.len());
+    for it in entries {
         if !fields.iter().any(|before| before.name.eq_ignore_ascii_case(&it.name)) {
-            fields.push(field(it)?);
+            fields.push(header_field(it)?);
         }
     }
     Ok(fields)
 }
 
 /// RFC 9110 §5.1 and §5.5.
-fn field(of: &HttpHeader) -> Result<HeaderField, Fault> {
+fn header_field(header: &HttpHeader) -> Result<HeaderField, Fault> {
     let is_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
-    if of.name.is_empty() || !of.name.bytes().all(is_token) {
-        return Err(unsupported(format!("\"{}\" is no name of a header", of.name)));
+    if header.name.is_empty() || !header.name.bytes().all(is_token) {
+        return Err(unsupported(format!("\"{}\" is no name of a header", header.name)));
     }
-    if of.value.bytes().any(|b| matches!(b, b'\r' | b'\n' | 0)) {
-        return Err(unsupported(format!("the value of the header {} has more than one line", of.name)));
+    if header.value.bytes().any(|b| matches!(b, b'\r' | b'\n' | 0)) {
+        return Err(unsupported(format!("the value of the header {} has more than one line", header.name)));
     }
-    Ok(HeaderField { name: of.name.as_str().into(), value: of.value.as_str().into() })
+    Ok(HeaderField { name: header.name.as_str().into(), value: header.value.as_str().into() })
 }
 
-fn cors(of: &HttpCorsFilter) -> Result<Cors, Fault> {
-    let credentials = of.allow_credentials.unwrap_or(false);
+fn cors(spec: &HttpCorsFilter) -> Result<Cors, Fault> {
+    let credentials = spec.allow_credentials.unwrap_or(false);
     let joined = |list: &[String]| -> Arc<str> {
         match list.iter().any(|it| it == "*") {
             true => "*".into(),
             false => list.join(", ").into(),
         }
     };
-    let expose = of.expose_headers.iter().filter(|name| !(credentials && *name == "*")).cloned();
+    let expose = spec.expose_headers.iter().filter(|name| !(credentials && *name == "*")).cloned();
     let max_age =
-        of.max_age.map(|age| u32::try_from(age).map_err(|_| unsupported(format!("maxAge is {age}"))));
+        spec.max_age.map(|age| u32::try_from(age).map_err(|_| unsupported(format!("maxAge is {age}"))));
     Ok(Cors {
-        origins: of.allow_origins.iter().map(|origin| self::origin(origin)).collect(),
-        methods: joined(&of.allow_methods),
-        headers: joined(&of.allow_headers),
+        origins: spec.allow_origins.iter().map(|origin| cors_origin(origin)).collect(),
+        methods: joined(&spec.allow_methods),
+        headers: joined(&spec.allow_headers),
         expose: joined(&expose.collect::<Vec<_>>()),
         credentials,
-        max_age: max_age.transpose()?.unwrap_or(MAX_AGE),
-        manner: CorsManner::GatewayApi,
+        max_age: max_age.transpose()?.unwrap_or(DEFAULT_CORS_MAX_AGE),
+        manner: CorsMode::GatewayApi,
     })
 }
 
-/// A port that is the scheme's own is left out, as browsers leave it out (RFC 6454 §6.2).
-fn origin(text: &str) -> CorsOrigin {
+/// Omits the scheme's default port, as browsers do (RFC 6454 §6.2).
+fn cors_origin(text: &str) -> CorsOrigin {
     if text == "*" {
         return CorsOrigin::Any;
     }
@@ -328,8 +331,8 @@ mod tests {
     use super::*;
 
     fn read(filters: &[HttpRouteFilter], prefixes: bool) -> Result<RouteFilters, Fault> {
-        let read =
-            Reader { named: None, mirror: &mut |_| Some("shop/copy:80".into()), prefixes }.http(filters);
+        let read = FilterReader { named: None, mirror: &mut |_| Some("shop/copy:80".into()), prefixes }
+            .read_http(filters);
         read.map_err(|refusal| refusal.fault().clone())
     }
 
@@ -355,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_or_excludes_another_is_refused() {
+    fn rejects_unknown_and_conflicting_filters() {
         let kind = |kind: &str| HttpRouteFilter { type_: kind.into(), ..HttpRouteFilter::default() };
         assert_eq!(read(&[kind("ExtensionRef")], true).unwrap_err().reason, "UnsupportedValue");
         let redirect = HttpRouteFilter {
@@ -381,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn no_host_or_path_writes_a_header_of_its_own() {
+    fn rejects_hosts_and_paths_with_line_breaks() {
         let redirect = |host: &str| HttpRouteFilter {
             type_: "RequestRedirect".into(),
             request_redirect: Some(HttpRequestRedirectFilter {
@@ -407,11 +410,11 @@ mod tests {
     }
 
     #[test]
-    fn of_header_names_that_differ_only_in_case_the_first_counts() {
+    fn the_first_of_case_insensitive_header_names_counts() {
         let header = |name: &str, value: &str| HttpHeader { name: name.into(), value: value.into() };
         let twice = vec![header("X-A", "1"), header("x-b", "2"), header("x-a", "3")];
         let both = HttpHeaderFilter { set: twice.clone(), add: twice, ..HttpHeaderFilter::default() };
-        let edit = edit(&both).unwrap();
+        let edit = header_edit(&both).unwrap();
         for fields in [&edit.set, &edit.add] {
             let names: Vec<_> = fields.iter().map(|it| (&*it.name, &*it.value)).collect();
             assert_eq!(names, [("X-A", "1"), ("x-b", "2")]);
@@ -419,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn origins_have_no_port_that_is_their_scheme_s_own() {
+    fn default_ports_of_origins_are_omitted() {
         for (text, read) in [
             ("*", CorsOrigin::Any),
             ("https://a.test:443", CorsOrigin::Exact("https://a.test".into())),
@@ -430,7 +433,7 @@ mod tests {
                 CorsOrigin::Wildcard { before: "https://".into(), after: ".a.test:8443".into() },
             ),
         ] {
-            assert_eq!(origin(text), read, "{text}");
+            assert_eq!(cors_origin(text), read, "{text}");
         }
     }
 
@@ -448,8 +451,8 @@ mod tests {
             (mirror(Some((5, None)), None), Some((5, 100))),
             (mirror(Some((1, Some(0))), None), None),
         ] {
-            let mirror = &mut |_: Reference<'_>| Some("shop/copy:80".into());
-            let mut reader = Reader { named: None, mirror, prefixes: true };
+            let mirror = &mut |_: BackendReference<'_>| Some("shop/copy:80".into());
+            let mut reader = FilterReader { named: None, mirror, prefixes: true };
             let found = match reader.mirror(&of) {
                 Ok(Some(it)) => Some((it.numerator, it.denominator)),
                 _ => None,

@@ -1,46 +1,48 @@
-//! Which certificates the clients of a Gateway must show (Gateway API `FrontendTLSConfig`): by default, and by
-//! port. Verifies nobody.
+//! Client certificates that a Gateway requires (Gateway API `FrontendTLSConfig`), by default and by port.
 
 use std::collections::BTreeMap;
 
-use fairway_model::{ClientDemand, ClientVerification};
+use fairway_model::{ClientCertificateMode, ClientVerification};
 use fairway_objects::gateway_api::{FrontendTls, FrontendTlsValidation, Gateway};
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 
-use crate::authority::{self, Named, Reasons};
+use crate::authority::{self, FaultReasons, NamedReference};
 use crate::condition::Fault;
 use crate::grant::Referrer;
 
-const REASONS: Reasons = Reasons { kind: "InvalidCACertificateKind", reference: "InvalidCACertificateRef" };
+const REASONS: FaultReasons =
+    FaultReasons { kind: "InvalidCACertificateKind", reference: "InvalidCACertificateRef" };
 
-/// What the clients of a Gateway must show.
+/// Client certificate requirements of a Gateway.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Frontend {
-    default: Clients,
-    ports: BTreeMap<u16, Clients>,
+    default: ClientRequirements,
+    ports: BTreeMap<u16, ClientRequirements>,
 }
 
-/// What the clients of a port must show.
+/// Client certificate requirements of a port.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Clients {
+pub(crate) struct ClientRequirements {
     pub(crate) verification: Option<ClientVerification>,
-    /// Whether clients are let in that have shown nothing good, also where no authority is usable.
+    /// Whether clients without a valid certificate are accepted, even without a usable CA.
     pub(crate) is_insecure: bool,
     /// Why the listeners are not accepted.
     pub(crate) refused: Option<Fault>,
-    /// Which reference leads nowhere.
+    /// The invalid reference.
     pub(crate) unresolved: Option<Fault>,
 }
 
-/// The ConfigMaps and Secrets that a Gateway names for it.
-pub(crate) fn named(gateway: &Gateway, namespace: &str) -> Vec<ObjectRef> {
+/// ConfigMaps and Secrets that a Gateway references for it.
+pub(crate) fn named_references(gateway: &Gateway, namespace: &str) -> Vec<ObjectRef> {
     let Some(frontend) = gateway.spec.tls.as_ref().and_then(|tls| tls.frontend.as_ref()) else {
         return Vec::new();
     };
     let validations = validations(frontend).flat_map(|it| &it.ca_certificate_refs);
     let keyed = validations.map(|it| (it, key(it.namespace.as_deref(), namespace, &it.name)));
-    keyed.filter_map(|(it, key)| Named { group: &it.group, kind: &it.kind, key: &key }.object()).collect()
+    keyed
+        .filter_map(|(it, key)| NamedReference { group: &it.group, kind: &it.kind, key: &key }.object())
+        .collect()
 }
 
 fn validations(frontend: &FrontendTls) -> impl Iterator<Item = &FrontendTlsValidation> {
@@ -53,13 +55,13 @@ fn key(namespace: Option<&str>, own: &str, name: &str) -> ObjectKey {
 }
 
 impl Frontend {
-    /// What a Gateway asks for.
+    /// The requirements of a Gateway.
     pub(crate) fn read(gateway: &Gateway, namespace: &str, inputs: Inputs<'_>) -> Self {
         let Some(frontend) = gateway.spec.tls.as_ref().and_then(|tls| tls.frontend.as_ref()) else {
             return Self::default();
         };
         let clients = |validation: Option<&FrontendTlsValidation>| {
-            validation.map(|it| Clients::read(it, namespace, inputs)).unwrap_or_default()
+            validation.map(|it| ClientRequirements::read(it, namespace, inputs)).unwrap_or_default()
         };
         let ports = frontend
             .per_port
@@ -68,33 +70,33 @@ impl Frontend {
         Self { default: clients(frontend.default.validation.as_ref()), ports: ports.collect() }
     }
 
-    /// What the clients of a port must show.
-    pub(crate) fn of(&self, port: u16) -> &Clients {
+    /// The requirements of a port.
+    pub(crate) fn requirements_of(&self, port: u16) -> &ClientRequirements {
         self.ports.get(&port).unwrap_or(&self.default)
     }
 
-    /// Whether clients are let in that have shown nothing good.
+    /// Whether clients without a valid certificate are accepted.
     pub(crate) fn is_insecure(&self) -> bool {
         [&self.default].into_iter().chain(self.ports.values()).any(|clients| clients.is_insecure)
     }
 }
 
-impl Clients {
+impl ClientRequirements {
     fn read(validation: &FrontendTlsValidation, namespace: &str, inputs: Inputs<'_>) -> Self {
         let demand = match validation.mode.as_deref() {
-            None | Some("" | "AllowValidOnly") => ClientDemand::Required,
-            Some("AllowInsecureFallback") => ClientDemand::Unverified,
+            None | Some("" | "AllowValidOnly") => ClientCertificateMode::Required,
+            Some("AllowInsecureFallback") => ClientCertificateMode::Unverified,
             Some(mode) => {
                 let fault =
                     Fault::new("UnsupportedValue", format!("the validation mode {mode} is not known"));
                 return Self { refused: Some(fault), ..Self::default() };
             }
         };
-        let is_insecure = demand == ClientDemand::Unverified;
+        let is_insecure = demand == ClientCertificateMode::Unverified;
         let keys: Vec<_> = validation.ca_certificate_refs.iter().collect();
         let keys: Vec<_> =
             keys.iter().map(|it| (it, key(it.namespace.as_deref(), namespace, &it.name))).collect();
-        let all = keys.iter().map(|(it, key)| Named { group: &it.group, kind: &it.kind, key });
+        let all = keys.iter().map(|(it, key)| NamedReference { group: &it.group, kind: &it.kind, key });
         let from = Referrer { kind: Kind::Gateway, namespace };
         let (roots, faults) = authority::resolve_all(all, from, inputs, REASONS);
         let unresolved = faults.into_iter().next();

@@ -1,5 +1,4 @@
-//! A Gateway with its ListenerSets: which of its listeners there are, and whether it is accepted. Owns no route and
-//! no address.
+//! Reads a Gateway with its ListenerSets: its listeners, and whether it is accepted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,10 +11,10 @@ use fairway_objects::object::{Kind, ObjectKey, ObjectRef, Sourced};
 
 use crate::class::Class;
 use crate::condition::Fault;
-use crate::conflict::Claims;
+use crate::conflict::PortClaims;
 use crate::frontend::Frontend;
-use crate::listener::{self, Context, Entry};
-use crate::namespaces::Allowed;
+use crate::listener::{self, Context, ListenerEntry};
+use crate::namespaces::AllowedNamespaces;
 use crate::parameters::{self, Parameters};
 use crate::shared::{self, SharedAddress};
 use crate::wanted::{self, WantedGateway};
@@ -23,112 +22,113 @@ use crate::wanted::{self, WantedGateway};
 /// A listener among the others of its Gateway.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Listener {
-    pub(crate) entry: Arc<Entry>,
-    /// Which other one stands in its way.
+    pub(crate) entry: Arc<ListenerEntry>,
+    /// The conflict with another listener.
     pub(crate) conflict: Option<Fault>,
     /// Why it is not accepted.
     pub(crate) refused: Option<Fault>,
-    /// Which of its references leads nowhere.
+    /// The invalid reference.
     pub(crate) unresolved: Option<Fault>,
-    /// Whether its host and that of another one with TLS on its port overlap.
+    /// Whether its host overlaps that of another TLS listener on its port.
     pub(crate) overlaps: bool,
     /// The route table that serves it.
     pub(crate) table: Arc<str>,
 }
 
-/// A Gateway or ListenerSet of this controller, to which routes can be attached.
+/// A Gateway or ListenerSet of this controller, as a parent of routes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Parent {
     pub(crate) gateway: ObjectKey,
     pub(crate) origin: Origin,
-    /// Why nothing of it is served.
+    /// Why it is not served.
     pub(crate) refused: Option<Fault>,
-    /// Whether it asks for the routes that name no Gateway (`defaultScope`).
+    /// Whether it accepts routes without a Gateway (`defaultScope`).
     pub(crate) asks_for_all: bool,
     pub(crate) listeners: Vec<Listener>,
 }
 
-/// What a Gateway is.
+/// The result of reading a Gateway.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Reading {
-    /// Itself and its ListenerSets.
+pub(crate) struct GatewayReading {
+    /// The Gateway and its ListenerSets.
     pub(crate) parents: BTreeMap<ObjectRef, Arc<Parent>>,
-    /// What its clients must show.
+    /// Its client certificate requirements.
     pub(crate) frontend: Frontend,
-    /// The certificate that it shows to endpoints.
+    /// The certificate that it presents to endpoints.
     pub(crate) client_certificate: ClientCertificate,
-    /// Why its parameters cannot be used. It is not accepted then, and what is there of it goes on: they say how its
-    /// Services are made, not what it serves.
-    pub(crate) unusable: Option<Fault>,
-    /// Whether it is at the address of Ingresses.
+    /// Why its parameters are unusable. The Gateway is then not accepted, but existing resources stay in service:
+    /// parameters only affect how its Services are created.
+    pub(crate) parameters_fault: Option<Fault>,
+    /// Whether it shares the address of Ingresses.
     pub(crate) is_shared: bool,
-    /// What it needs; `None` where nothing of it is served.
+    /// The ports and addresses that it needs; `None` if it is not served.
     pub(crate) wanted: Option<Arc<WantedGateway>>,
 }
 
-/// What a Gateway shows to endpoints that ask for a certificate.
+/// The certificate that a Gateway presents to endpoints.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ClientCertificate {
-    /// The Secret with it. One that has become unreadable still has the certificate that was read before.
+    /// The Secret. If it becomes unreadable, its previous certificate stays in use.
     pub(crate) secret: Option<ObjectKey>,
-    /// What is wrong with the reference.
+    /// The invalid reference.
     pub(crate) fault: Option<Fault>,
 }
 
-/// An object with listeners, the objects of it, and its listeners by themselves.
-pub(crate) struct Member<'a> {
+/// A Gateway or ListenerSet with its listeners.
+pub(crate) struct ListenerOwner<'a> {
     pub(crate) reference: ObjectRef,
     pub(crate) origin: Origin,
-    /// Why a ListenerSet is not taken in.
+    /// Why a ListenerSet is not accepted.
     pub(crate) refused: Option<Fault>,
-    pub(crate) entries: &'a [Arc<Entry>],
+    pub(crate) entries: &'a [Arc<ListenerEntry>],
 }
 
-/// A Gateway, as it was written.
-pub(crate) struct Written<'a> {
+/// A Gateway to read.
+pub(crate) struct GatewayInput<'a> {
     pub(crate) key: &'a ObjectKey,
     pub(crate) gateway: &'a Sourced<Gateway>,
     pub(crate) class: &'a Class,
-    /// Its ListenerSets in the order of their precedence.
-    pub(crate) sets: Vec<Member<'a>>,
+    /// Its ListenerSets in order of precedence.
+    pub(crate) sets: Vec<ListenerOwner<'a>>,
     /// Its own listeners.
-    pub(crate) entries: &'a [Arc<Entry>],
-    /// The address of Ingresses, where it is there.
+    pub(crate) entries: &'a [Arc<ListenerEntry>],
+    /// The address of Ingresses, if it is shared.
     pub(crate) shared: Option<SharedAddress<'a>>,
 }
 
-/// The Gateway that a ListenerSet names.
-pub(crate) fn gateway_of(set: &ListenerSet, namespace: &str) -> Option<ObjectKey> {
+/// The Gateway of a ListenerSet.
+pub(crate) fn parent_gateway(set: &ListenerSet, namespace: &str) -> Option<ObjectKey> {
     let parent = &set.spec.parent_ref;
     let is_gateway = parent.kind.as_deref().unwrap_or("Gateway") == "Gateway"
-        && parent.group.as_deref().unwrap_or(crate::status::GROUP) == crate::status::GROUP;
+        && parent.group.as_deref().unwrap_or(crate::status::GATEWAY_GROUP) == crate::status::GATEWAY_GROUP;
     is_gateway.then(|| ObjectKey::new(parent.namespace.as_deref().unwrap_or(namespace), &parent.name))
 }
 
-/// Why a Gateway does not take in the ListenerSets of a namespace.
-pub(crate) fn refusal(
+/// Why a Gateway does not accept ListenerSets of a namespace.
+pub(crate) fn listener_set_refusal(
     gateway: &Gateway,
     gateway_namespace: &str,
     set_namespace: &str,
     context: Context<'_>,
 ) -> Option<Fault> {
     let allowed = gateway.spec.allowed_listeners.as_ref().and_then(|it| it.namespaces.as_ref());
-    let allowed = Allowed::read(allowed, Allowed::None).unwrap_or(Allowed::None);
+    let allowed =
+        AllowedNamespaces::read(allowed, AllowedNamespaces::None).unwrap_or(AllowedNamespaces::None);
     let admitted = allowed.admits(set_namespace, gateway_namespace, context.inputs.resources);
     let problem = "allowedListeners of the Gateway does not admit the namespace of the ListenerSet";
     (!admitted).then(|| Fault::new("NotAllowed", problem))
 }
 
 /// Reads a Gateway with its ListenerSets.
-pub(crate) fn read(written: &Written<'_>, context: Context<'_>) -> Reading {
-    let Written { key, gateway, sets, entries, shared, .. } = written;
+pub(crate) fn read(written: &GatewayInput<'_>, context: Context<'_>) -> GatewayReading {
+    let GatewayInput { key, gateway, sets, entries, shared, .. } = written;
     let object = &*gateway.object;
     let frontend = Frontend::read(object, &key.namespace, context.inputs);
     let parameters = parameters(written, context);
     let addresses = wanted::addresses(object);
     let refused = addresses.as_ref().err().cloned();
-    let mut claims = Claims::default();
-    let own = Member {
+    let mut claims = PortClaims::default();
+    let own = ListenerOwner {
         reference: ObjectRef::new(Kind::Gateway, (*key).clone()),
         origin: gateway.origin(Kind::Gateway, key, ""),
         refused: None,
@@ -159,26 +159,26 @@ pub(crate) fn read(written: &Written<'_>, context: Context<'_>) -> Reading {
             && listener.is_accepted()
             && overlapping.contains(&(entry.port, entry.host.clone()));
     }
-    settle(&mut parents, key);
+    refuse_without_listeners(&mut parents, key);
     let (parameters, unusable) = match parameters {
         Ok(parameters) => (Some(parameters), None),
         Err(fault) => (None, Some(fault)),
     };
     let wanted = match (&parents[&own.reference].refused, addresses) {
-        (None, Ok(addresses)) => Some(Arc::new(wanted_by(written, &parents, parameters, addresses))),
+        (None, Ok(addresses)) => Some(Arc::new(build_wanted(written, &parents, parameters, addresses))),
         _ => None,
     };
-    Reading {
+    GatewayReading {
         parents: parents.into_iter().map(|(of, parent)| (of, Arc::new(parent))).collect(),
         frontend,
         client_certificate: client_certificate(written, context),
-        unusable,
+        parameters_fault: unusable,
         is_shared: shared.is_some(),
         wanted,
     }
 }
 
-/// Whether a Gateway has the address of Ingresses, by itself or by its class.
+/// Whether a Gateway shares the address of Ingresses, by its own or its class's parameters.
 pub(crate) fn is_shared(key: &ObjectKey, gateway: &Gateway, class: &Class, inputs: Inputs<'_>) -> bool {
     let infrastructure = gateway.spec.infrastructure.as_ref();
     let own = infrastructure.and_then(|it| it.parameters_ref.as_ref());
@@ -190,8 +190,8 @@ fn asks_for_all(gateway: &Gateway) -> bool {
     gateway.spec.default_scope.as_deref().is_some_and(|scope| !matches!(scope, "" | "None"))
 }
 
-/// A Gateway without a listener that is accepted is not accepted, and a ListenerSet without one that is served neither.
-fn settle(parents: &mut BTreeMap<ObjectRef, Parent>, key: &ObjectKey) {
+/// Refuses a Gateway without accepted listeners, and ListenerSets without served ones.
+fn refuse_without_listeners(parents: &mut BTreeMap<ObjectRef, Parent>, key: &ObjectKey) {
     let none = |what: &str| Fault::new("ListenersNotValid", format!("no listener of it is {what}"));
     for (reference, parent) in parents.iter_mut().filter(|(_, parent)| parent.refused.is_none()) {
         let good = |listener: &Listener| match reference.kind {
@@ -202,7 +202,7 @@ fn settle(parents: &mut BTreeMap<ObjectRef, Parent>, key: &ObjectKey) {
             parent.refused = Some(none("valid"));
         }
     }
-    // ListenerSets bring listeners to a Gateway that has no valid one itself.
+    // ListenerSets can provide listeners to a Gateway without valid ones.
     let any_set = parents.iter().any(|(it, parent)| it.kind == Kind::ListenerSet && parent.refused.is_none());
     let own = parents.get_mut(&ObjectRef::new(Kind::Gateway, key.clone()));
     if let Some(own) = own
@@ -213,8 +213,8 @@ fn settle(parents: &mut BTreeMap<ObjectRef, Parent>, key: &ObjectKey) {
     }
 }
 
-fn wanted_by(
-    written: &Written<'_>,
+fn build_wanted(
+    written: &GatewayInput<'_>,
     parents: &BTreeMap<ObjectRef, Parent>,
     parameters: Option<Parameters>,
     addresses: Vec<wanted::WantedAddress>,
@@ -240,8 +240,8 @@ fn wanted_by(
     }
 }
 
-/// Those of the class, and in front of them its own.
-fn parameters(written: &Written<'_>, context: Context<'_>) -> Result<Parameters, Fault> {
+/// The parameters of the class, overridden by those of the Gateway.
+fn parameters(written: &GatewayInput<'_>, context: Context<'_>) -> Result<Parameters, Fault> {
     let mut parameters = written.class.parameters.clone()?;
     let infrastructure = written.gateway.object.spec.infrastructure.as_ref();
     if let Some(reference) = infrastructure.and_then(|it| it.parameters_ref.as_ref()) {
@@ -251,7 +251,7 @@ fn parameters(written: &Written<'_>, context: Context<'_>) -> Result<Parameters,
     Ok(parameters)
 }
 
-fn client_certificate(written: &Written<'_>, context: Context<'_>) -> ClientCertificate {
+fn client_certificate(written: &GatewayInput<'_>, context: Context<'_>) -> ClientCertificate {
     let tls = written.gateway.object.spec.tls.as_ref().and_then(|tls| tls.backend.as_ref());
     let Some(reference) = tls.and_then(|tls| tls.client_certificate_ref.as_ref()) else {
         return ClientCertificate::default();
@@ -269,13 +269,13 @@ fn client_certificate(written: &Written<'_>, context: Context<'_>) -> ClientCert
 
 fn listener(
     key: &ObjectKey,
-    entry: &Arc<Entry>,
+    entry: &Arc<ListenerEntry>,
     conflict: Option<Fault>,
     frontend: &Frontend,
     shared: Option<SharedAddress<'_>>,
 ) -> Listener {
     let conflict = conflict.or_else(|| shared?.conflict(entry));
-    let clients = frontend.of(entry.port);
+    let clients = frontend.requirements_of(entry.port);
     let https = entry.protocol == listener::Protocol::Https;
     let by_clients = |fault: &Option<Fault>| fault.clone().filter(|_| https);
     let refused = conflict.clone().or_else(|| entry.refused.clone()).or_else(|| by_clients(&clients.refused));
@@ -286,16 +286,16 @@ fn listener(
         unresolved: entry.unresolved.clone().or_else(|| by_clients(&clients.unresolved)),
         overlaps: false,
         table: match shared {
-            Some(_) => shared::table(entry.protocol).into(),
-            None => table(key, entry),
+            Some(_) => shared::shared_table(entry.protocol).into(),
+            None => route_table(key, entry),
         },
         entry: entry.clone(),
     }
 }
 
-/// Listeners of HTTP in the clear share a table, in which the host of a request decides; in front of all others the
-/// name that the client asks for (SNI) has decided.
-pub(crate) fn table(key: &ObjectKey, entry: &Entry) -> Arc<str> {
+/// Plain HTTP listeners share a table, in which the request's host selects; for all others, SNI has already selected
+/// the listener.
+pub(crate) fn route_table(key: &ObjectKey, entry: &ListenerEntry) -> Arc<str> {
     let port = format!("gateway/{key}/{}", entry.port);
     let owner = &entry.id.owner;
     match (entry.protocol, owner.kind) {
@@ -311,7 +311,7 @@ impl Listener {
         self.refused.is_none()
     }
 
-    /// Whether it is served where its Gateway is.
+    /// Whether it is served at the address of its Gateway.
     pub(crate) fn is_served(&self) -> bool {
         self.is_accepted() && self.entry.is_complete()
     }
@@ -323,7 +323,7 @@ impl Parent {
         self.listeners.iter().filter(|listener| self.refused.is_none() && listener.is_served())
     }
 
-    /// What is wrong with its listeners.
+    /// Diagnostics for its listeners.
     pub(crate) fn diagnostics(&self) -> impl Iterator<Item = Diagnostic> {
         self.listeners.iter().flat_map(|listener| {
             let origin = &listener.entry.origin;
@@ -344,13 +344,13 @@ impl Parent {
     }
 }
 
-impl Reading {
+impl GatewayReading {
     /// The Gateway itself.
-    pub(crate) fn own(&self) -> Option<&Arc<Parent>> {
+    pub(crate) fn own_parent(&self) -> Option<&Arc<Parent>> {
         self.parents.iter().find(|(it, _)| it.kind == Kind::Gateway).map(|(_, parent)| parent)
     }
 
-    /// The listeners that are served, those of ListenerSets included.
+    /// The listeners that are served, including those of ListenerSets.
     pub(crate) fn served(&self) -> impl Iterator<Item = &Listener> {
         let accepted = self.wanted.is_some();
         self.parents.values().filter(move |_| accepted).flat_map(|parent| parent.served())

@@ -1,42 +1,45 @@
-//! The statuses of Gateways and ListenerSets, by what was read of them and where they are. Decides nothing about
-//! traffic.
+//! The statuses of Gateways and ListenerSets.
 
 use fairway_objects::gateway_api::ListenerSetStatus as WrittenStatus;
 use fairway_objects::object::Kind;
-use fairway_objects::placement::{Addresses, Placement, PortState};
+use fairway_objects::placement::{GatewayAddresses, Placement, PortState};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition as WrittenCondition;
 
 use crate::condition::{
     ACCEPTED, CONFLICTED, Condition, Fault, INSECURE_FRONTEND, OVERLAPPING_TLS, PROGRAMMED, RESOLVED_REFS,
 };
-use crate::gateway::{Listener, Parent, Reading};
+use crate::gateway::{GatewayReading, Listener, Parent};
 use crate::listener::{ListenerId, Protocol};
 use crate::status::{GatewayStatus, ListenerSetStatus, ListenerStatus};
 
-/// How many routes are attached to a listener.
-pub(crate) type Attached<'a> = &'a dyn Fn(&ListenerId) -> usize;
+/// Number of routes attached to a listener.
+pub(crate) type AttachedCount<'a> = &'a dyn Fn(&ListenerId) -> usize;
 
-/// Messages of ListenerSets: [`without_gateway`] recognises the statuses of this controller by them.
-const TAKEN_IN: &str = "its listeners are those of the Gateway too";
-const BOUND: &str = "its listeners are bound";
-const UNBOUND: &str = "no listener of it is bound yet";
-const NO_GATEWAY: &str = "its Gateway does not exist";
+/// ListenerSet messages: [`without_gateway`] recognises this controller's statuses by them.
+const MERGED_MESSAGE: &str = "its listeners are those of the Gateway too";
+const BOUND_MESSAGE: &str = "its listeners are bound";
+const UNBOUND_MESSAGE: &str = "no listener of it is bound yet";
+const NO_GATEWAY_MESSAGE: &str = "its Gateway does not exist";
 
 /// The status of a Gateway.
-pub(crate) fn gateway(reading: &Reading, placement: &Placement, attached: Attached<'_>) -> GatewayStatus {
-    let Some(own) = reading.own() else { return GatewayStatus::default() };
+pub(crate) fn gateway(
+    reading: &GatewayReading,
+    placement: &Placement,
+    attached: AttachedCount<'_>,
+) -> GatewayStatus {
+    let Some(own) = reading.own_parent() else { return GatewayStatus::default() };
     let mut conditions = vec![
-        match &reading.unusable {
+        match &reading.parameters_fault {
             Some(fault) if own.refused.is_none() => Condition::unmet(ACCEPTED, fault),
             _ => accepted(own, "the Gateway is served"),
         },
-        Condition::of(
+        Condition::true_unless(
             PROGRAMMED,
             gateway_not_programmed(reading, own, placement).as_ref(),
             "Programmed",
             "its listeners are bound",
         ),
-        Condition::of(
+        Condition::true_unless(
             RESOLVED_REFS,
             unresolved(reading, own).as_ref(),
             "ResolvedRefs",
@@ -60,28 +63,37 @@ pub(crate) fn gateway(reading: &Reading, placement: &Placement, attached: Attach
 }
 
 /// The status of a ListenerSet.
-pub(crate) fn listener_set(set: &Parent, placement: &Placement, attached: Attached<'_>) -> ListenerSetStatus {
+pub(crate) fn listener_set(
+    set: &Parent,
+    placement: &Placement,
+    attached: AttachedCount<'_>,
+) -> ListenerSetStatus {
     let none_programmed = || {
         let none = !set.listeners.iter().any(|it| not_programmed(it, set, placement).is_none());
-        none.then(|| Fault::new("Pending", UNBOUND))
+        none.then(|| Fault::new("Pending", UNBOUND_MESSAGE))
     };
     let fault = set.refused.clone().or_else(none_programmed);
     ListenerSetStatus {
         conditions: vec![
-            accepted(set, TAKEN_IN),
-            Condition::of(PROGRAMMED, fault.as_ref(), "Programmed", BOUND),
+            accepted(set, MERGED_MESSAGE),
+            Condition::true_unless(PROGRAMMED, fault.as_ref(), "Programmed", BOUND_MESSAGE),
         ],
         listeners: listeners(set, placement, attached),
     }
 }
 
-/// The last status of a ListenerSet whose Gateway is gone; `None` where another controller wrote the status that it has. A
-/// ListenerSet's status names no controller, so the messages decide; a set that was never served keeps what was said of it.
+/// The final status of a ListenerSet whose Gateway is gone; `None` if another controller wrote the current status.
+/// The status of a ListenerSet names no controller, so its messages decide; a set that was never served keeps its
+/// status.
 pub(crate) fn without_gateway(before: &WrittenStatus) -> Option<ListenerSetStatus> {
-    const OWN: [(&str, &str); 4] =
-        [(ACCEPTED, TAKEN_IN), (ACCEPTED, NO_GATEWAY), (PROGRAMMED, BOUND), (PROGRAMMED, UNBOUND)];
+    const OWN: [(&str, &str); 4] = [
+        (ACCEPTED, MERGED_MESSAGE),
+        (ACCEPTED, NO_GATEWAY_MESSAGE),
+        (PROGRAMMED, BOUND_MESSAGE),
+        (PROGRAMMED, UNBOUND_MESSAGE),
+    ];
     let is_own = |it: &WrittenCondition| OWN.contains(&(it.type_.as_str(), it.message.as_str()));
-    let fault = Fault::new("ParentNotAccepted", NO_GATEWAY);
+    let fault = Fault::new("ParentNotAccepted", NO_GATEWAY_MESSAGE);
     let unmet = |kind| Condition::unmet(kind, &fault);
     before.conditions.iter().any(is_own).then(|| ListenerSetStatus {
         conditions: vec![unmet(ACCEPTED), unmet(PROGRAMMED)],
@@ -106,15 +118,15 @@ fn accepted(parent: &Parent, message: &'static str) -> Condition {
     }
 }
 
-fn gateway_not_programmed(reading: &Reading, own: &Parent, placement: &Placement) -> Option<Fault> {
+fn gateway_not_programmed(reading: &GatewayReading, own: &Parent, placement: &Placement) -> Option<Fault> {
     if let Some(fault) = &own.refused {
         return Some(Fault::new("Invalid", fault.message.clone()));
     }
     match &placement.addresses {
-        Addresses::Assigned(_) => {}
-        Addresses::Pending(why) => return Some(Fault::new("AddressNotAssigned", &**why)),
-        Addresses::NotUsable { why, .. } => return Some(Fault::new("AddressNotUsable", &**why)),
-        Addresses::NoResources(why) => return Some(Fault::new("NoResources", &**why)),
+        GatewayAddresses::Assigned(_) => {}
+        GatewayAddresses::Pending(why) => return Some(Fault::new("AddressNotAssigned", &**why)),
+        GatewayAddresses::NotUsable { why, .. } => return Some(Fault::new("AddressNotUsable", &**why)),
+        GatewayAddresses::NoResources(why) => return Some(Fault::new("NoResources", &**why)),
     }
     let mut faults = reading.parents.values().flat_map(|parent| {
         parent.listeners.iter().map(|listener| not_programmed(listener, parent, placement))
@@ -131,7 +143,7 @@ fn gateway_not_programmed(reading: &Reading, own: &Parent, placement: &Placement
     Some(Fault::new(reason, format!("no listener is served: {why}")))
 }
 
-fn unresolved(reading: &Reading, own: &Parent) -> Option<Fault> {
+fn unresolved(reading: &GatewayReading, own: &Parent) -> Option<Fault> {
     if let Some(fault) = &reading.client_certificate.fault {
         return Some(fault.clone());
     }
@@ -143,7 +155,7 @@ fn unresolved(reading: &Reading, own: &Parent) -> Option<Fault> {
     })
 }
 
-fn listeners(parent: &Parent, placement: &Placement, attached: Attached<'_>) -> Vec<ListenerStatus> {
+fn listeners(parent: &Parent, placement: &Placement, attached: AttachedCount<'_>) -> Vec<ListenerStatus> {
     let status = |listener: &Listener| ListenerStatus {
         name: listener.entry.id.name.clone(),
         kinds: listener.entry.kinds.clone(),
@@ -155,14 +167,14 @@ fn listeners(parent: &Parent, placement: &Placement, attached: Attached<'_>) -> 
 
 fn conditions(listener: &Listener, parent: &Parent, placement: &Placement) -> Vec<Condition> {
     let mut conditions = vec![
-        Condition::of(ACCEPTED, listener.refused.as_ref(), "Accepted", "the listener is served"),
-        Condition::of(
+        Condition::true_unless(ACCEPTED, listener.refused.as_ref(), "Accepted", "the listener is served"),
+        Condition::true_unless(
             PROGRAMMED,
             not_programmed(listener, parent, placement).as_ref(),
             "Programmed",
             "the listener is bound",
         ),
-        Condition::of(
+        Condition::true_unless(
             RESOLVED_REFS,
             listener.unresolved.as_ref(),
             "ResolvedRefs",
@@ -192,7 +204,7 @@ fn conditions(listener: &Listener, parent: &Parent, placement: &Placement) -> Ve
     conditions
 }
 
-/// Why nothing arrives at a listener.
+/// Why no traffic reaches a listener.
 fn not_programmed(listener: &Listener, parent: &Parent, placement: &Placement) -> Option<Fault> {
     if let Some(conflict) = &listener.conflict {
         return Some(conflict.clone());

@@ -1,20 +1,19 @@
-//! Whether an object may refer to one of another namespace (Gateway API `ReferenceGrant`). Owns nothing of what is
-//! referred to.
+//! Permission for cross-namespace references (Gateway API `ReferenceGrant`).
 
 use fairway_objects::object::{Kind, ObjectKey};
 use fairway_objects::resources::Resources;
 
-/// Who refers to something.
+/// The referring object.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Referrer<'a> {
-    /// The kind of the object, which is one of the Gateway API or a policy.
+    /// Its kind: one of the Gateway API or a policy.
     pub(crate) kind: Kind,
     /// Its namespace.
     pub(crate) namespace: &'a str,
 }
 
-/// Whether `from` may refer to the `kind` named `to`: in its own namespace always, elsewhere
-/// where a grant of that namespace says so.
+/// Whether `from` may refer to the `kind` named `to`: always in its own namespace, elsewhere if a grant in that
+/// namespace permits it.
 pub(crate) fn permits(resources: &Resources, from: Referrer<'_>, kind: Kind, to: &ObjectKey) -> bool {
     if from.namespace == &*to.namespace {
         return true;

@@ -1,17 +1,16 @@
-//! Host names of listeners and routes: which of them cover others, and what two have in common (Gateway API
-//! `Hostname`). Owns no judgement about who may use one.
+//! Host names of listeners and routes: coverage and intersection (Gateway API `Hostname`).
 
 use std::collections::BTreeSet;
 
 use fairway_model::{HostPattern, WildcardSpan};
 use imbl::OrdSet;
 
-/// Reads a host name; none is every name. `None` where it is no host name.
+/// Parses a host name; `None` as input is every name. Returns `None` for an invalid name.
 pub(crate) fn read(text: Option<&str>) -> Option<HostPattern> {
     HostPattern::parse(text.unwrap_or_default(), WildcardSpan::ManyLabels).ok()
 }
 
-/// Whether every name that `narrow` covers is covered by `wide`.
+/// Whether `wide` covers every name that `narrow` covers.
 pub(crate) fn covers(wide: &HostPattern, narrow: &HostPattern) -> bool {
     match (wide, narrow) {
         (HostPattern::Any, _) => true,
@@ -23,10 +22,10 @@ pub(crate) fn covers(wide: &HostPattern, narrow: &HostPattern) -> bool {
     }
 }
 
-/// Exact names are more specific than wildcards, and longer ones than shorter ones.
+/// Specificity: exact names over wildcards, and longer over shorter ones.
 pub(crate) type Specificity = (u8, usize);
 
-/// How specific a name is.
+/// The specificity of a name.
 pub(crate) fn specificity(host: &HostPattern) -> Specificity {
     match host {
         HostPattern::Exact(name) => (2, name.len()),
@@ -35,7 +34,7 @@ pub(crate) fn specificity(host: &HostPattern) -> Specificity {
     }
 }
 
-/// The names that both cover: always those of one of them, or none.
+/// The names that both cover; this is always one of them, or nothing.
 pub(crate) fn intersection(a: &HostPattern, b: &HostPattern) -> Option<HostPattern> {
     if covers(a, b) {
         Some(b.clone())
@@ -46,7 +45,7 @@ pub(crate) fn intersection(a: &HostPattern, b: &HostPattern) -> Option<HostPatte
     }
 }
 
-/// The names that a route has at a listener: those of both, each once; the listener's where the route names none.
+/// The names of a route at a listener, each once: their intersections, or the listener's if the route has none.
 pub(crate) fn intersections(listener: &HostPattern, route: &[HostPattern]) -> Box<[HostPattern]> {
     if route.is_empty() {
         return [listener.clone()].into();
@@ -55,7 +54,7 @@ pub(crate) fn intersections(listener: &HostPattern, route: &[HostPattern]) -> Bo
     common.into_iter().collect()
 }
 
-/// Those of `hosts` that cover `host`, the most specific first.
+/// The `hosts` that cover `host`, the most specific first.
 pub(crate) fn covering<'h>(
     hosts: &'h OrdSet<HostPattern>,
     host: &'h HostPattern,

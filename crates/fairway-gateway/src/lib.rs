@@ -1,20 +1,19 @@
-//! Gateway API objects in, pieces of [`fairway_model::Config`] and exact statuses out.
+//! Translates Gateway API objects into parts of a [`fairway_model::Config`] and object statuses.
 //!
 //! [`Gateways`] keeps the translation up to date: it reads classes ([`class`]), Gateways with their ListenerSets
-//! ([`gateway`], from [`listener`]s, without those in [`conflict`]), and routes ([`route`]), which it attaches to
-//! listeners ([`attach`]) and turns into [`rules`]. What it finds is the status of each object ([`status`]), what
-//! Gateways need ([`wanted`]), and [`translation::Pieces`] of the configuration; backends and certificates are made
-//! by whoever owns them together with those of Ingresses. Policies
-//! of Fairway's own ([`policy`], read by [`policies`]) say more about the clients of listeners ([`client_traffic`]), about backends,
-//! and who may pass and which services see requests ([`guards`]). A [`pool`] has endpoints among which a service of its own picks.
-//! [`fleet`] is what the cluster needs for each Gateway.
+//! ([`gateway`], from [`listener`]s, without those in [`conflict`]), and routes ([`route`]), attaches routes to
+//! listeners ([`attach`]) and turns them into [`rules`]. The results are object statuses ([`status`]), the needs of
+//! Gateways ([`wanted`]), and [`translation::ConfigChanges`]; the caller creates backends and certificates, together
+//! with those of Ingresses. Fairway's own policies ([`policy`], read by [`policies`]) configure listeners
+//! ([`client_traffic`]), backends, and the access control and extensions of requests ([`guards`]). A [`pool`] is a
+//! backend whose endpoints a service picks. [`fleet`] describes the cluster resources of each Gateway.
 //!
-//! A rule that cannot be served closes its requests or matches none, and affects no other rule. A SecurityPolicy that cannot be served
-//! closes what it protects, and one of another namespace opens nothing. A service of an ExtensionPolicy that cannot be asked closes or opens
-//! as it says itself. A status says nothing for others, and leaves what others
-//! wrote as it is; a Service that its Gateway does not own is never touched.
+//! A rule that cannot be served closes its requests or matches none, and affects no other rule. A SecurityPolicy that
+//! cannot be enforced closes what it protects, and a policy of another namespace opens nothing. An ExtensionPolicy
+//! states for each service whether a failure closes or opens. A status update preserves what other controllers wrote,
+//! and a Service that its Gateway does not own is never touched.
 //!
-//! Pure, total and deterministic: no I/O, no clock, and no object can make the whole fail.
+//! Pure, total and deterministic: no I/O, no clock, and no object can make the whole translation fail.
 
 mod afford;
 mod attach;
@@ -59,13 +58,13 @@ mod wanted;
 mod work;
 
 pub use condition::Condition;
-pub use listener::Certified;
-pub use naming::{Naming, Noticed};
+pub use listener::CertificateState;
+pub use naming::{Naming, ReferenceChange};
 pub use place::ServicePort;
 pub use state::Gateways;
 pub use status::{
     ClassStatus, GatewayStatus, ListenerSetStatus, ListenerStatus, ObjectStatus, OwnStatus, ParentStatus,
 };
-pub use translation::{GatewayTranslation, Pieces};
+pub use translation::{ConfigChanges, GatewayTranslation};
 pub use wanted::{PortTransport, WantedAddress, WantedGateway};
 pub use work::Work;

@@ -1,5 +1,5 @@
-//! One listener of a Gateway or ListenerSet by itself: its protocol, host, certificates, and which routes it takes.
-//! What it means next to others is in `conflict` and `gateway`.
+//! Reads one listener of a Gateway or ListenerSet by itself: protocol, host, certificates and allowed routes.
+//! `conflict` and `gateway` compare it with others.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,101 +12,101 @@ use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 use crate::condition::{self, Fault};
 use crate::grant::{self, Referrer};
 use crate::hostname;
-use crate::namespaces::Allowed;
-use crate::status::GROUP;
+use crate::namespaces::AllowedNamespaces;
+use crate::status::GATEWAY_GROUP;
 
-/// Names a listener: the Gateway or ListenerSet, and its name there.
+/// Identifies a listener.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ListenerId {
     /// The Gateway or ListenerSet.
     pub(crate) owner: ObjectRef,
-    /// The name in it.
+    /// Its name there.
     pub(crate) name: Arc<str>,
 }
 
-/// What a listener speaks.
+/// The protocol of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Protocol {
     Http,
     Https,
-    /// TLS that ends here.
+    /// TLS that terminates here.
     Tls,
     /// TLS that is passed through.
     Passthrough,
     Tcp,
     Udp,
-    /// One that nobody here knows.
+    /// An unknown protocol.
     Unknown,
 }
 
-/// A listener as its object has it.
+/// A listener as its object defines it.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Entry {
+pub(crate) struct ListenerEntry {
     pub(crate) id: ListenerId,
     pub(crate) origin: Origin,
     pub(crate) port: u16,
     pub(crate) protocol: Protocol,
     pub(crate) host: HostPattern,
-    /// The kinds of routes that it takes.
+    /// The kinds of routes that it allows.
     pub(crate) kinds: Vec<Kind>,
-    /// Whose routes it takes.
-    pub(crate) from: Allowed,
-    /// The Secrets whose certificates it shows.
+    /// The namespaces whose routes it allows.
+    pub(crate) allowed_namespaces: AllowedNamespaces,
+    /// The Secrets with its certificates.
     pub(crate) certificates: Vec<ObjectKey>,
-    /// Why it cannot be accepted.
+    /// Why it is not accepted.
     pub(crate) refused: Option<Fault>,
-    /// Which of its references leads nowhere.
+    /// The invalid reference.
     pub(crate) unresolved: Option<Fault>,
 }
 
-/// What is known of the certificate in a Secret.
+/// State of the certificate in a Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Certified {
+pub enum CertificateState {
     /// The Secret does not exist.
     Missing,
-    /// The Secret has none; an earlier one may still be in use.
+    /// The Secret has no valid certificate; an earlier one may still be in use.
     Broken {
         /// What is wrong.
         problem: String,
-        /// Whether an earlier one is in use.
+        /// Whether an earlier certificate is in use.
         usable: bool,
     },
-    /// It can be shown.
+    /// It is usable.
     Good,
 }
 
-/// What readers of listeners may look at.
+/// Inputs for reading listeners.
 #[derive(Clone, Copy)]
 pub(crate) struct Context<'a> {
     pub(crate) inputs: Inputs<'a>,
-    /// The certificates by Secret.
-    pub(crate) certificates: &'a dyn Fn(&ObjectKey) -> Certified,
+    /// Looks up certificates by Secret.
+    pub(crate) certificates: &'a dyn Fn(&ObjectKey) -> CertificateState,
 }
 
-/// What a listener asks of its references.
+/// The resolved certificates of a listener.
 #[derive(Default)]
-struct Shown {
+struct ListenerCertificates {
     certificates: Vec<ObjectKey>,
     fault: Option<Fault>,
 }
 
-/// Where a listener was written.
-pub(crate) struct Place {
+/// Where a listener is defined.
+pub(crate) struct ListenerSource {
     pub(crate) id: ListenerId,
     pub(crate) origin: Origin,
 }
 
-/// The Secrets that the listeners of an object name.
-pub(crate) fn secrets<'l>(
+/// The Secrets that the listeners of an object reference.
+pub(crate) fn named_secrets<'l>(
     listeners: &'l [types::Listener],
     namespace: &'l str,
 ) -> impl Iterator<Item = ObjectKey> + 'l {
     let tls = listeners.iter().filter_map(|listener| listener.tls.as_ref());
-    tls.flat_map(|tls| &tls.certificate_refs).filter_map(move |it| secret(it, namespace))
+    tls.flat_map(|tls| &tls.certificate_refs).filter_map(move |it| secret_key(it, namespace))
 }
 
-/// The Secret that a reference names; `None` where it names something else.
-pub(crate) fn secret(reference: &ObjectReference, namespace: &str) -> Option<ObjectKey> {
+/// The Secret of a reference; `None` if it references something else.
+pub(crate) fn secret_key(reference: &ObjectReference, namespace: &str) -> Option<ObjectKey> {
     let group = reference.group.as_deref().unwrap_or_default();
     let kind = reference.kind.as_deref().unwrap_or("Secret");
     let namespace = reference.namespace.as_deref().unwrap_or(namespace);
@@ -114,21 +114,21 @@ pub(crate) fn secret(reference: &ObjectReference, namespace: &str) -> Option<Obj
 }
 
 /// Reads a listener.
-pub(crate) fn read(place: Place, listener: &types::Listener, context: Context<'_>) -> Entry {
-    let protocol = Protocol::of(listener);
+pub(crate) fn read(place: ListenerSource, listener: &types::Listener, context: Context<'_>) -> ListenerEntry {
+    let protocol = Protocol::from_listener(listener);
     let mut refused = None;
     let mut refuse = |reason, message: String| _ = refused.get_or_insert(Fault::new(reason, message));
     let port = u16::try_from(listener.port).ok().filter(|port| *port > 0).unwrap_or_else(|| {
         refuse("PortUnavailable", format!("{} is no port", listener.port));
         0
     });
-    if protocol.served().is_none() {
+    if protocol.data_plane_protocol().is_none() {
         refuse("UnsupportedProtocol", format!("the protocol {} is not supported", listener.protocol));
     }
-    if let Some(problem) = wrong_mode(listener, protocol) {
+    if let Some(problem) = tls_mode_problem(listener, protocol) {
         refuse("UnsupportedValue", problem);
     }
-    if let Some(problem) = filtered(listener) {
+    if let Some(problem) = filters_problem(listener) {
         refuse("UnsupportedValue", problem);
     }
     let host = hostname::read(listener.hostname.as_deref().filter(|_| protocol.has_hosts()));
@@ -137,33 +137,34 @@ pub(crate) fn read(place: Place, listener: &types::Listener, context: Context<'_
         HostPattern::Any
     });
     let namespaces = listener.allowed_routes.as_ref().and_then(|it| it.namespaces.as_ref());
-    let from = Allowed::read(namespaces, Allowed::Same).unwrap_or_else(|| {
+    let from = AllowedNamespaces::read(namespaces, AllowedNamespaces::Same).unwrap_or_else(|| {
         refuse("UnsupportedValue", "allowedRoutes.namespaces.from has an unknown value".to_owned());
-        Allowed::None
+        AllowedNamespaces::None
     });
     let (kinds, unknown) = kinds(listener, protocol);
-    let shown = shown(&place.id.owner, listener, protocol, context);
-    Entry {
+    let shown = listener_certificates(&place.id.owner, listener, protocol, context);
+    ListenerEntry {
         id: place.id,
         origin: place.origin,
         port,
         protocol,
         host,
         kinds,
-        from,
+        allowed_namespaces: from,
         certificates: shown.certificates,
         refused,
         unresolved: shown.fault.or(unknown),
     }
 }
 
-/// Filters of a listener decide about requests before routes do: without them a request may pass that must not (GEP-5224).
-fn filtered(listener: &types::Listener) -> Option<String> {
+/// Listener filters decide about requests before routes do: ignoring them could admit requests that must be refused
+/// (GEP-5224).
+fn filters_problem(listener: &types::Listener) -> Option<String> {
     let first = listener.filters.as_ref()?.requests.first()?;
     Some(format!("filters of listeners are not supported, so the filter {} cannot be applied", first.type_))
 }
 
-fn wrong_mode(listener: &types::Listener, protocol: Protocol) -> Option<String> {
+fn tls_mode_problem(listener: &types::Listener, protocol: Protocol) -> Option<String> {
     let mode = listener.tls.as_ref()?.mode.as_deref()?;
     match (protocol, mode) {
         (Protocol::Https | Protocol::Tls | Protocol::Passthrough, "" | "Terminate") => None,
@@ -176,7 +177,7 @@ fn wrong_mode(listener: &types::Listener, protocol: Protocol) -> Option<String> 
     }
 }
 
-/// The kinds of routes that it takes, and what is wrong with the others that it lists.
+/// The kinds of routes that it allows, and the fault of unsupported ones.
 fn kinds(listener: &types::Listener, protocol: Protocol) -> (Vec<Kind>, Option<Fault>) {
     let possible = protocol.kinds();
     let listed = listener.allowed_routes.as_ref().map(|it| it.kinds.as_slice()).unwrap_or_default();
@@ -185,7 +186,7 @@ fn kinds(listener: &types::Listener, protocol: Protocol) -> (Vec<Kind>, Option<F
     }
     let (mut kinds, mut fault) = (Vec::new(), None);
     for it in listed {
-        let own = it.group.as_deref().unwrap_or(GROUP) == GROUP;
+        let own = it.group.as_deref().unwrap_or(GATEWAY_GROUP) == GATEWAY_GROUP;
         match possible.iter().find(|kind| own && kind.name() == it.kind) {
             Some(kind) if kinds.contains(kind) => {}
             Some(kind) => kinds.push(*kind),
@@ -198,9 +199,14 @@ fn kinds(listener: &types::Listener, protocol: Protocol) -> (Vec<Kind>, Option<F
     (kinds, fault)
 }
 
-/// The certificates that it shows, and what is wrong with the first of the others.
-fn shown(owner: &ObjectRef, listener: &types::Listener, protocol: Protocol, context: Context<'_>) -> Shown {
-    let mut shown = Shown::default();
+/// The usable certificates, and the first fault.
+fn listener_certificates(
+    owner: &ObjectRef,
+    listener: &types::Listener,
+    protocol: Protocol,
+    context: Context<'_>,
+) -> ListenerCertificates {
+    let mut shown = ListenerCertificates::default();
     if !protocol.shows_certificates() {
         return shown;
     }
@@ -221,7 +227,7 @@ fn shown(owner: &ObjectRef, listener: &types::Listener, protocol: Protocol, cont
     shown
 }
 
-/// The Secret whose certificate can be shown, with what is wrong with it all the same.
+/// The Secret of a usable certificate, possibly with a fault.
 pub(crate) fn certificate(
     owner: &ObjectRef,
     reference: &ObjectReference,
@@ -229,7 +235,7 @@ pub(crate) fn certificate(
 ) -> Result<(ObjectKey, Option<Fault>), Fault> {
     let invalid = |problem: String| Fault::new("InvalidCertificateRef", problem);
     let namespace = &owner.key.namespace;
-    let key = secret(reference, namespace).ok_or_else(|| {
+    let key = secret_key(reference, namespace).ok_or_else(|| {
         let kind = reference.kind.as_deref().unwrap_or("Secret");
         let kind = condition::kind(reference.group.as_deref().unwrap_or_default(), kind);
         invalid(format!("certificates come from Secrets, not from {kind}"))
@@ -240,9 +246,9 @@ pub(crate) fn certificate(
         return Err(Fault::new("RefNotPermitted", problem));
     }
     match (context.certificates)(&key) {
-        Certified::Good => Ok((key, None)),
-        Certified::Missing => Err(invalid(format!("Secret {key} does not exist"))),
-        Certified::Broken { problem, usable } => {
+        CertificateState::Good => Ok((key, None)),
+        CertificateState::Missing => Err(invalid(format!("Secret {key} does not exist"))),
+        CertificateState::Broken { problem, usable } => {
             let fault = invalid(format!("Secret {key} has no certificate that can be used: {problem}"));
             if usable { Ok((key, Some(fault))) } else { Err(fault) }
         }
@@ -250,7 +256,7 @@ pub(crate) fn certificate(
 }
 
 impl Protocol {
-    fn of(listener: &types::Listener) -> Self {
+    fn from_listener(listener: &types::Listener) -> Self {
         let mode = listener.tls.as_ref().and_then(|tls| tls.mode.as_deref());
         match (&*listener.protocol, mode) {
             ("HTTP", _) => Self::Http,
@@ -263,12 +269,12 @@ impl Protocol {
         }
     }
 
-    /// Whether listeners of one port are told apart by host.
+    /// Whether listeners of one port are distinguished by host.
     pub(crate) fn has_hosts(self) -> bool {
         !matches!(self, Self::Tcp | Self::Udp)
     }
 
-    /// Whether its connections begin with TLS, that ends here or not.
+    /// Whether its connections begin with TLS, whether or not it terminates here.
     pub(crate) fn begins_with_tls(self) -> bool {
         matches!(self, Self::Https | Self::Tls | Self::Passthrough)
     }
@@ -277,7 +283,7 @@ impl Protocol {
         matches!(self, Self::Https | Self::Tls)
     }
 
-    /// The routes that can be attached.
+    /// The kinds of routes that can be attached.
     fn kinds(self) -> &'static [Kind] {
         match self {
             Self::Http | Self::Https => &[Kind::HttpRoute, Kind::GrpcRoute],
@@ -288,8 +294,8 @@ impl Protocol {
         }
     }
 
-    /// The same for the data plane; `None` where nothing serves it.
-    pub(crate) fn served(self) -> Option<ListenerProtocol> {
+    /// The data plane protocol; `None` if it is not supported.
+    pub(crate) fn data_plane_protocol(self) -> Option<ListenerProtocol> {
         match self {
             Self::Http => Some(ListenerProtocol::Http),
             Self::Https => Some(ListenerProtocol::Https),
@@ -301,7 +307,7 @@ impl Protocol {
         }
     }
 
-    /// Which of the two kinds of ports its listeners have.
+    /// The transport protocol of its ports.
     pub(crate) fn port_protocol(self) -> PortProtocol {
         match self {
             Self::Udp => PortProtocol::Udp,
@@ -323,10 +329,13 @@ impl fmt::Display for Protocol {
     }
 }
 
-impl Entry {
-    /// Whether it can be served where nothing next to it stands in the way.
+impl ListenerEntry {
+    /// Whether it can be served if nothing conflicts with it.
     pub(crate) fn is_complete(&self) -> bool {
         let shows = !self.protocol.shows_certificates() || !self.certificates.is_empty();
-        self.refused.is_none() && !self.kinds.is_empty() && shows && self.protocol.served().is_some()
+        self.refused.is_none()
+            && !self.kinds.is_empty()
+            && shows
+            && self.protocol.data_plane_protocol().is_some()
     }
 }

@@ -1,6 +1,5 @@
-//! The listeners of a Gateway for the data plane (`fairway_model::Listener`): one for each port of HTTP in the
-//! clear, and one for each listener in front of which TLS stands, among which the name that a client asks for
-//! chooses.
+//! Creates the data plane listeners of a Gateway (`fairway_model::Listener`): one for each plain HTTP port, and one
+//! for each TLS listener, selected by SNI.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,26 +9,30 @@ use fairway_objects::options::IngressListeners;
 use fairway_objects::placement::Placement;
 
 use crate::client_traffic::ClientPolicies;
-use crate::gateway::{self, Listener, Reading};
+use crate::gateway::{self, GatewayReading, Listener};
 use crate::listener::Protocol;
 use crate::place;
-use crate::policy::Attached;
+use crate::policy::AttachedPolicies;
 
-/// The listeners by name.
+/// Listeners by name.
 pub(crate) type Listeners = BTreeMap<Arc<str>, Arc<model::Listener>>;
 
-/// Those of a Gateway in its place.
-pub(crate) fn of(reading: &Reading, placement: &Placement, attached: &Attached) -> Listeners {
+/// The listeners of a placed Gateway.
+pub(crate) fn build_listeners(
+    reading: &GatewayReading,
+    placement: &Placement,
+    attached: &AttachedPolicies,
+) -> Listeners {
     if reading.is_shared {
-        return at_ingresses(reading, placement, attached);
+        return for_shared_gateway(reading, placement, attached);
     }
     let mut listeners = Listeners::new();
-    let clients = ClientPolicies::of(reading, attached);
+    let clients = ClientPolicies::for_gateway(reading, attached);
     for listener in reading.served() {
         let of = listener.entry.protocol;
-        let bind = place::bound(placement, of.port_protocol(), listener.entry.port);
-        let Some(protocol) = of.served().filter(|_| !bind.is_empty()) else { continue };
-        // All of a port in the clear have one table, and the first of them stands for all.
+        let bind = place::bound_addresses(placement, of.port_protocol(), listener.entry.port);
+        let Some(protocol) = of.data_plane_protocol().filter(|_| !bind.is_empty()) else { continue };
+        // Plain HTTP listeners of a port share a table, so the first represents all.
         if listeners.contains_key(&listener.table) {
             continue;
         }
@@ -38,7 +41,7 @@ pub(crate) fn of(reading: &Reading, placement: &Placement, attached: &Attached) 
             origin: entry.origin.clone(),
             bind: bind.to_vec(),
             host: if protocol == ListenerProtocol::Http { HostPattern::Any } else { entry.host.clone() },
-            tls: tls(listener, reading, protocol, attached),
+            tls: listener_tls(listener, reading, protocol, attached),
             clients: clients.traffic(listener),
             ..model::Listener::new(&listener.table, protocol, entry.port, &listener.table)
         };
@@ -47,20 +50,25 @@ pub(crate) fn of(reading: &Reading, placement: &Placement, attached: &Attached) 
     listeners
 }
 
-/// Those of a Gateway at the address of Ingresses: names choose between its listeners and that of Ingresses, whose hosts each of them
-/// serves too. What is served in the clear has one listener, that of Ingresses.
-fn at_ingresses(reading: &Reading, placement: &Placement, attached: &Attached) -> Listeners {
+/// The listeners of a Gateway that shares the address of Ingresses: SNI selects between them and the Ingress
+/// listener, whose hosts each of them serves too. Plain HTTP has one listener, that of Ingresses.
+fn for_shared_gateway(
+    reading: &GatewayReading,
+    placement: &Placement,
+    attached: &AttachedPolicies,
+) -> Listeners {
     let https = reading.served().filter(|listener| listener.entry.protocol == Protocol::Https);
     let made = https.filter_map(|listener| {
         let entry = &listener.entry;
-        let (of, name) = (ListenerProtocol::Https, gateway::table(&reading.own()?.gateway, entry));
+        let (of, name) =
+            (ListenerProtocol::Https, gateway::route_table(&reading.own_parent()?.gateway, entry));
         let made = model::Listener {
             origin: entry.origin.clone(),
-            bind: place::bound(placement, of.port_protocol(), entry.port).to_vec(),
+            bind: place::bound_addresses(placement, of.port_protocol(), entry.port).to_vec(),
             host: entry.host.clone(),
             routes: Some(listener.table.clone()),
-            beside: Some(IngressListeners::HTTPS.into()),
-            tls: tls(listener, reading, of, attached),
+            address_owner: Some(IngressListeners::HTTPS.into()),
+            tls: listener_tls(listener, reading, of, attached),
             ..model::Listener::new(&name, of, entry.port, IngressListeners::TABLE)
         };
         Some((name, Arc::new(made)))
@@ -68,16 +76,16 @@ fn at_ingresses(reading: &Reading, placement: &Placement, attached: &Attached) -
     made.collect()
 }
 
-fn tls(
+fn listener_tls(
     listener: &Listener,
-    reading: &Reading,
+    reading: &GatewayReading,
     protocol: ListenerProtocol,
-    attached: &Attached,
+    attached: &AttachedPolicies,
 ) -> ListenerTls {
     let entry = &listener.entry;
     let key = |key: &fairway_objects::object::ObjectKey| CertificateKey(key.to_string().into());
-    let by_policy = || attached.verification(&reading.own()?.gateway, &entry.id);
-    let clients = reading.frontend.of(entry.port).verification.clone().or_else(by_policy);
+    let by_policy = || attached.verification(&reading.own_parent()?.gateway, &entry.id);
+    let clients = reading.frontend.requirements_of(entry.port).verification.clone().or_else(by_policy);
     ListenerTls {
         certificates: entry.certificates.iter().map(key).collect(),
         clients: clients.filter(|_| protocol == ListenerProtocol::Https),

@@ -1,41 +1,44 @@
-//! What rules ask of requests: matches of HTTPRoutes and GRPCRoutes as those of the model. Owns what cannot be
-//! matched; regular expressions are judged by their cost, route by route.
+//! Translates matches of HTTPRoutes and GRPCRoutes. Regular expressions are limited by cost per route.
 
 use std::sync::Arc;
 
-use fairway_model::{FieldMatch, Match, PathMatch, TextMatch};
+use fairway_model::{Match, NamedValueMatch, PathMatch, TextMatch};
 use fairway_objects::gateway_api::{GrpcMethodMatch, GrpcRouteMatch, HttpRouteMatch, TypedValue, ValueMatch};
 use fairway_pattern::budget::Account;
 use fairway_pattern::{Anchor, Pattern};
 
 use crate::condition::Fault;
 
-/// One match of an HTTPRoute.
-pub(crate) fn http(of: &HttpRouteMatch, account: &mut Account) -> Result<Match, Fault> {
+/// Translates a match of an HTTPRoute.
+pub(crate) fn http_match(route_match: &HttpRouteMatch, account: &mut Account) -> Result<Match, Fault> {
     Ok(Match {
-        path: http_path(of.path.as_ref(), account)?,
-        method: of.method.as_deref().map(method).transpose()?,
-        headers: fields(&of.headers, &str::to_ascii_lowercase, account)?,
-        query: fields(&of.query_params, &str::to_owned, account)?,
+        path: http_path(route_match.path.as_ref(), account)?,
+        method: route_match.method.as_deref().map(method).transpose()?,
+        headers: value_matches(&route_match.headers, &str::to_ascii_lowercase, account)?,
+        query: value_matches(&route_match.query_params, &str::to_owned, account)?,
         ..Match::default()
     })
 }
 
-/// One match of a GRPCRoute.
-pub(crate) fn grpc(of: &GrpcRouteMatch, account: &mut Account) -> Result<Match, Fault> {
+/// Translates a match of a GRPCRoute.
+pub(crate) fn grpc_match(route_match: &GrpcRouteMatch, account: &mut Account) -> Result<Match, Fault> {
     let names_a_service = |it: &GrpcMethodMatch| it.service.as_deref().is_some_and(|it| !it.is_empty());
     Ok(Match {
-        path: of.method.as_ref().map_or_else(|| Ok(PathMatch::default()), |it| grpc_path(it, account))?,
-        headers: fields(&of.headers, &str::to_ascii_lowercase, account)?,
-        after_prefixes: of.method.as_ref().is_some_and(|it| !names_a_service(it)),
+        path: route_match
+            .method
+            .as_ref()
+            .map_or_else(|| Ok(PathMatch::default()), |it| grpc_path(it, account))?,
+        headers: value_matches(&route_match.headers, &str::to_ascii_lowercase, account)?,
+        after_prefixes: route_match.method.as_ref().is_some_and(|it| !names_a_service(it)),
         ..Match::default()
     })
 }
 
 /// Gateway API `HTTPMethod`; RFC 9110 §9.3, RFC 5789.
 fn method(name: &str) -> Result<Arc<str>, Fault> {
-    const KNOWN: &[&str] = &["CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE"];
-    match KNOWN.contains(&name) {
+    const METHODS: &[&str] =
+        &["CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE"];
+    match METHODS.contains(&name) {
         true => Ok(name.into()),
         false => Err(unsupported(format!("the method {name} is not known"))),
     }
@@ -55,7 +58,7 @@ fn http_path(path: Option<&TypedValue>, account: &mut Account) -> Result<PathMat
     }
 }
 
-/// A trailing slash says nothing (Gateway API `PathMatchPathPrefix`).
+/// A trailing slash is ignored (Gateway API `PathMatchPathPrefix`).
 fn prefix(value: &str) -> &str {
     match value.trim_end_matches('/') {
         "" => "/",
@@ -64,15 +67,15 @@ fn prefix(value: &str) -> &str {
 }
 
 /// gRPC over HTTP/2, "Requests": the path is `/service/method`.
-fn grpc_path(of: &GrpcMethodMatch, account: &mut Account) -> Result<PathMatch, Fault> {
+fn grpc_path(method_match: &GrpcMethodMatch, account: &mut Account) -> Result<PathMatch, Fault> {
     let part = |part: &Option<String>| part.clone().filter(|part| !part.is_empty());
-    let (service, method) = (part(&of.service), part(&of.method));
-    match (of.type_.as_deref().unwrap_or("Exact"), service, method) {
+    let (service, method) = (part(&method_match.service), part(&method_match.method));
+    match (method_match.type_.as_deref().unwrap_or("Exact"), service, method) {
         (_, None, None) => Ok(PathMatch::default()),
         ("Exact", Some(service), Some(method)) => Ok(PathMatch::Exact(format!("/{service}/{method}").into())),
         ("Exact", Some(service), None) => Ok(PathMatch::Prefix(format!("/{service}").into())),
         ("Exact", None, Some(method)) => {
-            regex_path(&format!("/[^/]+/{}$", escaped(&method)), &method, account)
+            regex_path(&format!("/[^/]+/{}$", escape_regex(&method)), &method, account)
         }
         ("RegularExpression", service, method) => {
             let written =
@@ -84,8 +87,8 @@ fn grpc_path(of: &GrpcMethodMatch, account: &mut Account) -> Result<PathMatch, F
     }
 }
 
-/// A text that matches itself.
-fn escaped(text: &str) -> String {
+/// A regular expression for literal text.
+fn escape_regex(text: &str) -> String {
     let escape = |c: char| {
         let plain = c.is_ascii_alphanumeric() || c == '_';
         (!plain).then_some('\\').into_iter().chain([c])
@@ -94,17 +97,17 @@ fn escaped(text: &str) -> String {
 }
 
 fn regex_path(pattern: &str, written: &str, account: &mut Account) -> Result<PathMatch, Fault> {
-    judge(pattern, written, Anchor::Start, account)?;
+    check_pattern(pattern, written, Anchor::Start, account)?;
     Ok(PathMatch::Regex { pattern: pattern.into(), ignore_case: false })
 }
 
-/// Of several entries of one name the first counts (Gateway API `HTTPHeaderMatch`, `HTTPQueryParamMatch`).
-fn fields(
+/// Of several entries with one name, the first counts (Gateway API `HTTPHeaderMatch`, `HTTPQueryParamMatch`).
+fn value_matches(
     of: &[ValueMatch],
     named: &dyn Fn(&str) -> String,
     account: &mut Account,
-) -> Result<Vec<FieldMatch>, Fault> {
-    let mut fields: Vec<FieldMatch> = Vec::with_capacity(of.len());
+) -> Result<Vec<NamedValueMatch>, Fault> {
+    let mut fields: Vec<NamedValueMatch> = Vec::with_capacity(of.len());
     for it in of {
         let name: Arc<str> = named(&it.name).into();
         if fields.iter().any(|before| before.name == name) {
@@ -113,17 +116,17 @@ fn fields(
         let value = match it.type_.as_deref().unwrap_or("Exact") {
             "Exact" => TextMatch::Exact(it.value.as_str().into()),
             "RegularExpression" => {
-                judge(&it.value, &it.value, Anchor::Both, account)?;
+                check_pattern(&it.value, &it.value, Anchor::Both, account)?;
                 TextMatch::Regex(it.value.as_str().into())
             }
             other => return Err(unsupported(format!("the match type {other} is not known"))),
         };
-        fields.push(FieldMatch { name, value });
+        fields.push(NamedValueMatch { name, value });
     }
     Ok(fields)
 }
 
-fn judge(pattern: &str, written: &str, anchor: Anchor, account: &mut Account) -> Result<(), Fault> {
+fn check_pattern(pattern: &str, written: &str, anchor: Anchor, account: &mut Account) -> Result<(), Fault> {
     match Pattern::shared(pattern, anchor, false) {
         Err(refusal) => {
             account.refused(refusal.work());
@@ -156,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_matched_is_refused_with_a_reason() {
+    fn rejects_unsupported_matches() {
         for (kind, value) in [("Glob", "/a"), ("PathPrefix", "a"), ("RegularExpression", "/(a")] {
             assert_eq!(path(kind, value).unwrap_err().reason, "UnsupportedValue", "{kind} {value}");
         }
@@ -166,7 +169,7 @@ mod tests {
     fn a_method_that_is_not_known_is_refused() {
         let of = |method: &str| {
             let of = HttpRouteMatch { method: Some(method.into()), ..HttpRouteMatch::default() };
-            http(&of, &mut Account::default())
+            http_match(&of, &mut Account::default())
         };
         assert_eq!(of("PATCH").unwrap().method.as_deref(), Some("PATCH"));
         for unknown in ["", "get", "PURGE"] {
@@ -175,14 +178,14 @@ mod tests {
     }
 
     #[test]
-    fn only_a_method_of_grpc_without_a_service_comes_after_prefixes() {
+    fn only_grpc_methods_without_service_follow_prefixes() {
         for (service, method, after) in
             [(None, Some("Ping"), true), (Some(""), Some("Ping"), true), (Some("shop.Cart"), None, false)]
         {
             let text = |text: Option<&str>| text.map(str::to_owned);
             let method = GrpcMethodMatch { type_: None, service: text(service), method: text(method) };
             let of = GrpcRouteMatch { method: Some(method), ..GrpcRouteMatch::default() };
-            let found = grpc(&of, &mut Account::default()).unwrap();
+            let found = grpc_match(&of, &mut Account::default()).unwrap();
             assert_eq!(found.after_prefixes, after, "{service:?}");
         }
     }
@@ -210,7 +213,7 @@ mod tests {
         let one =
             |name: &str, value: &str| ValueMatch { name: name.into(), value: value.into(), type_: None };
         let all = [one("X-A", "1"), one("x-a", "2")];
-        let found = fields(&all, &str::to_ascii_lowercase, &mut Account::default()).unwrap();
-        assert_eq!(found, [FieldMatch { name: "x-a".into(), value: TextMatch::Exact("1".into()) }]);
+        let found = value_matches(&all, &str::to_ascii_lowercase, &mut Account::default()).unwrap();
+        assert_eq!(found, [NamedValueMatch { name: "x-a".into(), value: TextMatch::Exact("1".into()) }]);
     }
 }

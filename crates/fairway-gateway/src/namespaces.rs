@@ -1,5 +1,4 @@
-//! Which namespaces may attach something: routes to listeners, ListenerSets to Gateways (Gateway API
-//! `FromNamespaces`). Owns the reading of selectors; never what is attached.
+//! Namespace selection for attaching routes to listeners and ListenerSets to Gateways (Gateway API `FromNamespaces`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,24 +8,24 @@ use fairway_objects::object::ObjectKey;
 use fairway_objects::resources::Resources;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
-/// The label that is the name of the namespace.
-const NAME: &str = "kubernetes.io/metadata.name";
+/// Label with the name of the namespace.
+const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
-/// Which namespaces may attach something.
+/// Namespaces whose objects may be attached.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Allowed {
+pub(crate) enum AllowedNamespaces {
     /// None.
     None,
-    /// That of the object itself.
+    /// The object's own namespace.
     Same,
     /// All.
     All,
-    /// Those with these labels.
+    /// Namespaces with these labels.
     Labelled(Arc<LabelSelector>),
 }
 
-impl Allowed {
-    /// Reads it; `default` is what holds where nothing is said. `None` where a value is not known.
+impl AllowedNamespaces {
+    /// Reads the field, or returns `default` if it is absent. `None` for an unknown value.
     pub(crate) fn read(from: Option<&FromNamespaces>, default: Self) -> Option<Self> {
         let selector = || from.and_then(|from| from.selector.clone());
         match from.and_then(|from| from.from.as_deref()) {
@@ -34,7 +33,7 @@ impl Allowed {
             Some("None") => Some(Self::None),
             Some("Same") => Some(Self::Same),
             Some("All") => Some(Self::All),
-            // A selector without parts selects everything, and none at all nothing (Kubernetes `LabelSelector`).
+            // An empty selector selects everything; an absent one selects nothing (Kubernetes `LabelSelector`).
             Some("Selector") => {
                 Some(selector().map_or(Self::None, |selector| Self::Labelled(Arc::new(selector))))
             }
@@ -51,31 +50,31 @@ impl Allowed {
             Self::Labelled(selector) => {
                 let found = resources.gateway.namespaces.get(&ObjectKey::new("", namespace));
                 let labels = found.and_then(|it| it.object.metadata.labels.as_ref());
-                selects(selector, &labelled(namespace, labels), found.is_some())
+                selects(selector, &with_name_label(namespace, labels), found.is_some())
             }
         }
     }
 }
 
-/// The labels of a namespace. Kubernetes gives each its name, which manifests of a directory leave out.
-fn labelled<'l>(
+/// The labels of a namespace. Kubernetes labels each with its name, which manifests in a directory omit.
+fn with_name_label<'l>(
     namespace: &'l str,
     labels: Option<&'l BTreeMap<String, String>>,
 ) -> BTreeMap<&'l str, &'l str> {
     let own = labels.into_iter().flatten().map(|(name, value)| (name.as_str(), value.as_str()));
-    [(NAME, namespace)].into_iter().chain(own).collect()
+    [(NAME_LABEL, namespace)].into_iter().chain(own).collect()
 }
 
-/// Kubernetes `LabelSelector`: all parts must hold, and nothing selects everything. Of a namespace that is not `known`, as
-/// without the permission to read namespaces, no label but its name is known to be missing.
+/// Kubernetes `LabelSelector`: all parts must hold, and an empty selector selects everything. If the labels of a
+/// namespace are not `known`, for example without permission to read namespaces, only its name label can be missing.
 fn selects(selector: &LabelSelector, labels: &BTreeMap<&str, &str>, known: bool) -> bool {
     let equal = selector.match_labels.iter().flatten();
     let mut equal = equal.map(|(name, value)| labels.get(name.as_str()) == Some(&value.as_str()));
     let mut required = selector.match_expressions.iter().flatten();
-    equal.all(|it| it) && required.all(|it| (known || it.key == NAME) && holds(it, labels))
+    equal.all(|it| it) && required.all(|it| (known || it.key == NAME_LABEL) && requirement_holds(it, labels))
 }
 
-fn holds(required: &LabelSelectorRequirement, labels: &BTreeMap<&str, &str>) -> bool {
+fn requirement_holds(required: &LabelSelectorRequirement, labels: &BTreeMap<&str, &str>) -> bool {
     let value = labels.get(required.key.as_str());
     let is_among = || {
         let values = required.values.as_deref().unwrap_or_default();
@@ -119,28 +118,32 @@ mod tests {
             ("DoesNotExist", &[], false),
             ("Like", &["red"], false),
         ] {
-            assert_eq!(holds(&requirement(operator, values), &labels), expected, "{operator} {values:?}");
+            assert_eq!(
+                requirement_holds(&requirement(operator, values), &labels),
+                expected,
+                "{operator} {values:?}"
+            );
         }
-        assert!(holds(&requirement("NotIn", &["x"]), &BTreeMap::new()));
+        assert!(requirement_holds(&requirement("NotIn", &["x"]), &BTreeMap::new()));
     }
 
     #[test]
     fn a_selector_that_is_missing_admits_nobody() {
         let of = |selector| {
             let from = FromNamespaces { from: Some("Selector".into()), selector };
-            Allowed::read(Some(&from), Allowed::Same).unwrap()
+            AllowedNamespaces::read(Some(&from), AllowedNamespaces::Same).unwrap()
         };
         assert!(!of(None).admits("shop", "shop", &Resources::default()));
         assert!(of(Some(LabelSelector::default())).admits("other", "shop", &Resources::default()));
     }
 
     #[test]
-    fn a_namespace_that_is_not_known_is_not_known_to_lack_a_label() {
+    fn unknown_namespaces_lack_only_their_name_label() {
         let selector = LabelSelector {
             match_expressions: Some(vec![requirement("NotIn", &["red"])]),
             ..LabelSelector::default()
         };
-        let allowed = Allowed::Labelled(Arc::new(selector));
+        let allowed = AllowedNamespaces::Labelled(Arc::new(selector));
         let mut resources = Resources::default();
         assert!(!allowed.admits("shop", "edge", &resources));
         let metadata = ObjectMeta { name: Some("shop".into()), ..ObjectMeta::default() };
@@ -153,7 +156,7 @@ mod tests {
     fn a_namespace_has_its_name_as_a_label() {
         let name = [("kubernetes.io/metadata.name".to_owned(), "shop".to_owned())].into();
         let selector = LabelSelector { match_labels: Some(name), ..LabelSelector::default() };
-        let allowed = Allowed::Labelled(Arc::new(selector));
+        let allowed = AllowedNamespaces::Labelled(Arc::new(selector));
         assert!(allowed.admits("shop", "edge", &Resources::default()));
         assert!(!allowed.admits("other", "edge", &Resources::default()));
     }

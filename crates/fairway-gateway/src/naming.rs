@@ -1,6 +1,5 @@
-//! Which Secrets and ConfigMaps the objects of the Gateway API name, as far as they are this controller's: so that
-//! a source need not hold any other, and so that a change of one is noticed where it matters. Owns small notes;
-//! never an object, and no judgement about what is named.
+//! Tracks which Secrets and ConfigMaps are referenced by this controller's Gateway API objects, so that a source need
+//! not keep others, and changes are noticed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,212 +7,218 @@ use std::sync::Arc;
 use fairway_objects::gateway_api::{BackendTlsPolicy, Gateway, GatewayClass, ListenerSet};
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 use fairway_objects::policies::SecurityPolicy;
-use fairway_objects::references::Difference;
-use fairway_objects::users::Users;
+use fairway_objects::references::ReferenceChanges;
+use fairway_objects::users::ReverseIndex;
 use imbl::{OrdMap, OrdSet};
 
-use crate::gateway::gateway_of;
+use crate::gateway::parent_gateway;
 use crate::policies::security;
 use crate::{class, frontend, listener, tls_policy};
 
-/// The Secrets and ConfigMaps by what names them. A clone costs nothing.
+/// Referenced Secrets and ConfigMaps. Cloning is free.
 #[derive(Clone, Debug)]
 pub struct Naming {
     controller: Arc<str>,
-    /// The classes that are this controller's.
+    /// The classes of this controller.
     classes: OrdSet<Arc<str>>,
-    /// All objects that name something or that others depend on.
-    notes: OrdMap<ObjectRef, Note>,
-    /// Those that depend on an object: Gateways on classes, ListenerSets on Gateways.
-    dependent: Users<ObjectRef, ObjectRef>,
-    /// Who names an object.
-    users: Users<ObjectRef, ObjectRef>,
-    /// Who shows the certificate in a Secret.
-    shown: Users<ObjectKey, ObjectRef>,
+    /// All objects that reference something or that others depend on.
+    objects: OrdMap<ObjectRef, ObjectReferences>,
+    /// Dependents of an object: Gateways of classes, and ListenerSets of Gateways.
+    dependents: ReverseIndex<ObjectRef, ObjectRef>,
+    /// Objects that reference an object.
+    users: ReverseIndex<ObjectRef, ObjectRef>,
+    /// Objects that use the certificate in a Secret.
+    shown: ReverseIndex<ObjectKey, ObjectRef>,
 }
 
-/// What an object names.
+/// References of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Note {
-    /// What decides whether it is this controller's.
-    depends: Option<ObjectRef>,
+struct ObjectReferences {
+    /// The object that decides whether it belongs to this controller.
+    depends_on: Option<ObjectRef>,
     named: BTreeSet<ObjectRef>,
-    /// Secrets whose certificates are shown.
+    /// Secrets whose certificates it uses.
     certificates: BTreeSet<ObjectKey>,
-    /// Whether it is this controller's, and so counts.
-    counts: bool,
+    /// Whether it belongs to this controller, so that its references count.
+    is_counted: bool,
 }
 
-/// What is named from now on, or no longer.
+/// Changed references.
 #[derive(Clone, Debug, Default)]
-pub struct Noticed {
-    /// Secrets and ConfigMaps.
-    pub difference: Difference,
-    /// Secrets whose certificates are shown from now on, or no longer.
+pub struct ReferenceChange {
+    /// Secrets and ConfigMaps that became referenced or unreferenced.
+    pub difference: ReferenceChanges,
+    /// Secrets whose certificates became used or unused.
     pub certificates: BTreeSet<ObjectKey>,
 }
 
 impl Naming {
-    /// Without objects.
+    /// An empty index.
     #[must_use]
     pub fn new(controller: &Arc<str>) -> Self {
         Self {
             controller: controller.clone(),
             classes: OrdSet::new(),
-            notes: OrdMap::new(),
-            dependent: Users::default(),
-            users: Users::default(),
-            shown: Users::default(),
+            objects: OrdMap::new(),
+            dependents: ReverseIndex::default(),
+            users: ReverseIndex::default(),
+            shown: ReverseIndex::default(),
         }
     }
 
-    /// Takes a GatewayClass as it is now; `None` when it is gone.
-    pub fn set_class(&mut self, name: &str, class: Option<&GatewayClass>) -> Noticed {
+    /// Updates a GatewayClass; `None` deletes it.
+    pub fn set_class(&mut self, name: &str, class: Option<&GatewayClass>) -> ReferenceChange {
         let own = class.filter(|class| *class.spec.controller_name == *self.controller);
         match own {
             Some(_) => drop(self.classes.insert(name.into())),
             None => drop(self.classes.remove(name)),
         }
-        let named = own.and_then(class::named).into_iter().collect();
-        let note = Note { named, ..Note::default() };
+        let named = own.and_then(class::parameters_reference).into_iter().collect();
+        let note = ObjectReferences { named, ..ObjectReferences::default() };
         self.set(&class_reference(name), own.map(|_| note))
     }
 
-    /// Takes a Gateway as it is now; `None` when it is gone.
-    pub fn set_gateway(&mut self, key: &ObjectKey, gateway: Option<&Gateway>) -> Noticed {
+    /// Updates a Gateway; `None` deletes it.
+    pub fn set_gateway(&mut self, key: &ObjectKey, gateway: Option<&Gateway>) -> ReferenceChange {
         let note = |gateway: &Gateway| {
             let namespace = &key.namespace;
             let client = gateway.spec.tls.as_ref().and_then(|tls| tls.backend.as_ref());
             let client = client.and_then(|tls| tls.client_certificate_ref.as_ref());
-            let certificates: BTreeSet<_> = listener::secrets(&gateway.spec.listeners, namespace)
-                .chain(client.and_then(|it| listener::secret(it, namespace)))
+            let certificates: BTreeSet<_> = listener::named_secrets(&gateway.spec.listeners, namespace)
+                .chain(client.and_then(|it| listener::secret_key(it, namespace)))
                 .collect();
             let parameters = gateway.spec.infrastructure.as_ref().and_then(|it| it.parameters_ref.as_ref());
             let parameters =
                 parameters.map(|it| ObjectRef::new(Kind::ConfigMap, ObjectKey::new(namespace, &it.name)));
-            let named = frontend::named(gateway, namespace).into_iter().chain(parameters);
-            Note {
-                depends: Some(class_reference(&gateway.spec.gateway_class_name)),
+            let named = frontend::named_references(gateway, namespace).into_iter().chain(parameters);
+            ObjectReferences {
+                depends_on: Some(class_reference(&gateway.spec.gateway_class_name)),
                 named: named.chain(certificates.iter().map(secret)).collect(),
                 certificates,
-                counts: false,
+                is_counted: false,
             }
         };
         self.set(&ObjectRef::new(Kind::Gateway, key.clone()), gateway.map(note))
     }
 
-    /// Takes a ListenerSet as it is now; `None` when it is gone.
-    pub fn set_listener_set(&mut self, key: &ObjectKey, set: Option<&ListenerSet>) -> Noticed {
+    /// Updates a ListenerSet; `None` deletes it.
+    pub fn set_listener_set(&mut self, key: &ObjectKey, set: Option<&ListenerSet>) -> ReferenceChange {
         let note = |set: &ListenerSet| {
-            let certificates: BTreeSet<_> = listener::secrets(&set.spec.listeners, &key.namespace).collect();
-            Some(Note {
-                depends: Some(ObjectRef::new(Kind::Gateway, gateway_of(set, &key.namespace)?)),
+            let certificates: BTreeSet<_> =
+                listener::named_secrets(&set.spec.listeners, &key.namespace).collect();
+            Some(ObjectReferences {
+                depends_on: Some(ObjectRef::new(Kind::Gateway, parent_gateway(set, &key.namespace)?)),
                 named: certificates.iter().map(secret).collect(),
                 certificates,
-                counts: false,
+                is_counted: false,
             })
         };
         self.set(&ObjectRef::new(Kind::ListenerSet, key.clone()), set.and_then(note))
     }
 
-    /// Takes a BackendTLSPolicy as it is now; `None` when it is gone.
-    pub fn set_tls_policy(&mut self, key: &ObjectKey, policy: Option<&BackendTlsPolicy>) -> Noticed {
+    /// Updates a BackendTLSPolicy; `None` deletes it.
+    pub fn set_tls_policy(&mut self, key: &ObjectKey, policy: Option<&BackendTlsPolicy>) -> ReferenceChange {
         let note = |policy: &BackendTlsPolicy| {
-            let named = tls_policy::named(policy, &key.namespace).into_iter().collect();
-            Note { named, ..Note::default() }
+            let named = tls_policy::named_references(policy, &key.namespace).into_iter().collect();
+            ObjectReferences { named, ..ObjectReferences::default() }
         };
         self.set(&ObjectRef::new(Kind::BackendTlsPolicy, key.clone()), policy.map(note))
     }
 
-    /// Takes a SecurityPolicy as it is now; `None` when it is gone.
-    pub fn set_security_policy(&mut self, key: &ObjectKey, policy: Option<&SecurityPolicy>) -> Noticed {
+    /// Updates a SecurityPolicy; `None` deletes it.
+    pub fn set_security_policy(
+        &mut self,
+        key: &ObjectKey,
+        policy: Option<&SecurityPolicy>,
+    ) -> ReferenceChange {
         let note = |policy: &SecurityPolicy| {
-            let named = security::named(&policy.spec, &key.namespace).into_iter().collect();
-            Note { named, ..Note::default() }
+            let named = security::named_references(&policy.spec, &key.namespace).into_iter().collect();
+            ObjectReferences { named, ..ObjectReferences::default() }
         };
         self.set(&ObjectRef::new(Kind::SecurityPolicy, key.clone()), policy.map(note))
     }
 
-    /// What an object names, if it is this controller's.
-    pub fn of(&self, object: &ObjectRef) -> impl Iterator<Item = &ObjectRef> {
-        self.notes.get(object).filter(|note| note.counts).into_iter().flat_map(|note| &note.named)
+    /// The references of an object of this controller.
+    pub fn references_of(&self, object: &ObjectRef) -> impl Iterator<Item = &ObjectRef> {
+        self.objects.get(object).filter(|note| note.is_counted).into_iter().flat_map(|note| &note.named)
     }
 
-    /// Whether anything names it.
+    /// Whether an object is referenced.
     #[must_use]
     pub fn contains(&self, object: &ObjectRef) -> bool {
         self.users.has(object)
     }
 
-    /// All that is named.
+    /// All referenced objects.
     pub fn iter(&self) -> impl Iterator<Item = &ObjectRef> {
         self.users.from(ObjectRef::new(Kind::Ingress, ObjectKey::default())).map(|(object, _)| object)
     }
 
-    /// Who names an object.
-    pub(crate) fn users(&self, object: &ObjectRef) -> impl Iterator<Item = &ObjectRef> {
-        self.users.of(object)
+    /// The objects that reference an object.
+    pub(crate) fn referrers(&self, object: &ObjectRef) -> impl Iterator<Item = &ObjectRef> {
+        self.users.users_of(object)
     }
 
-    /// Whether anything shows the certificate in a Secret.
+    /// Whether the certificate in a Secret is used.
     #[must_use]
-    pub fn shows(&self, secret: &ObjectKey) -> bool {
+    pub fn shows_certificate(&self, secret: &ObjectKey) -> bool {
         self.shown.has(secret)
     }
 
-    /// The Gateways that name a class, and the ListenerSets that name a Gateway.
+    /// The Gateways of a class, or the ListenerSets of a Gateway.
     pub(crate) fn dependent(&self, object: &ObjectRef) -> impl Iterator<Item = &ObjectRef> {
-        self.dependent.of(object)
+        self.dependents.users_of(object)
     }
 
-    /// What an object depends on.
-    pub(crate) fn depends(&self, object: &ObjectRef) -> Option<&ObjectRef> {
-        self.notes.get(object)?.depends.as_ref()
+    /// The object that an object depends on.
+    pub(crate) fn dependency(&self, object: &ObjectRef) -> Option<&ObjectRef> {
+        self.objects.get(object)?.depends_on.as_ref()
     }
 
-    fn set(&mut self, object: &ObjectRef, note: Option<Note>) -> Noticed {
-        let mut noticed = Noticed::default();
+    fn set(&mut self, object: &ObjectRef, note: Option<ObjectReferences>) -> ReferenceChange {
+        let mut noticed = ReferenceChange::default();
         self.count(object, false, &mut noticed);
-        if let Some(before) = self.notes.remove(object)
-            && let Some(depends) = &before.depends
+        if let Some(before) = self.objects.remove(object)
+            && let Some(depends) = &before.depends_on
         {
-            self.dependent.remove(depends, object);
+            self.dependents.remove(depends, object);
         }
         if let Some(note) = note {
-            if let Some(depends) = &note.depends {
-                self.dependent.add(depends, object.clone());
+            if let Some(depends) = &note.depends_on {
+                self.dependents.add(depends, object.clone());
             }
-            self.notes.insert(object.clone(), note);
+            self.objects.insert(object.clone(), note);
         }
         self.recount(object, &mut noticed);
-        noticed.difference.settle();
+        noticed.difference.cancel_out();
         noticed
     }
 
-    /// Counts what is named by an object, and by those that depend on it, where it is this controller's.
-    fn recount(&mut self, object: &ObjectRef, noticed: &mut Noticed) {
-        let depends = self.notes.get(object).map(|note| note.depends.clone());
+    /// Counts or uncounts the references of an object and its dependents, depending on whether they belong to this
+    /// controller.
+    fn recount(&mut self, object: &ObjectRef, noticed: &mut ReferenceChange) {
+        let depends = self.objects.get(object).map(|note| note.depends_on.clone());
         let own = match depends {
             None => false,
             Some(None) => true,
             Some(Some(on)) => match on.kind {
                 Kind::GatewayClass => self.classes.contains(&*on.key.name),
-                _ => self.notes.get(&on).is_some_and(|note| note.counts),
+                _ => self.objects.get(&on).is_some_and(|note| note.is_counted),
             },
         };
         self.count(object, own, noticed);
-        let dependent: Vec<_> = self.dependent.of(object).cloned().collect();
+        let dependent: Vec<_> = self.dependents.users_of(object).cloned().collect();
         for it in dependent {
             self.recount(&it, noticed);
         }
     }
 
-    fn count(&mut self, object: &ObjectRef, counts: bool, noticed: &mut Noticed) {
-        let Some(note) = self.notes.get_mut(object) else { return };
-        if note.counts == counts {
+    fn count(&mut self, object: &ObjectRef, counts: bool, noticed: &mut ReferenceChange) {
+        let Some(note) = self.objects.get_mut(object) else { return };
+        if note.is_counted == counts {
             return;
         }
-        note.counts = counts;
+        note.is_counted = counts;
         for named in &note.named {
             let before = self.users.has(named);
             match counts {
@@ -257,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_this_controllers_names_something() {
+    fn only_objects_of_this_controller_count() {
         let mut naming = Naming::new(&"ours".into());
         let (edge, more) = (ObjectKey::new("a", "edge"), ObjectKey::new("b", "more"));
         let mut set = ListenerSet::default();
@@ -277,7 +282,7 @@ mod tests {
         let gained = naming.set_class("c", Some(&class)).difference.gained;
         let keys = [ObjectKey::new("a", "own"), ObjectKey::new("b", "set")];
         assert_eq!(gained, keys.each_ref().map(secret).into_iter().collect());
-        assert!(naming.shows(&keys[1]));
+        assert!(naming.shows_certificate(&keys[1]));
         let lost = naming.set_gateway(&edge, None).difference.lost;
         assert_eq!(lost, keys.each_ref().map(secret).into_iter().collect());
         assert_eq!(naming.iter().count(), 0);

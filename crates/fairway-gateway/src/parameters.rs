@@ -1,5 +1,5 @@
-//! What a GatewayClass or a Gateway asks of its address, in a ConfigMap (`parametersRef`): how its Service is made, or that it has
-//! that of Ingresses. Owns the names of the entries; never the Service.
+//! Parameters of GatewayClasses and Gateways in a ConfigMap (`parametersRef`): how the Service is created, or that
+//! the address of Ingresses is shared.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,25 +9,25 @@ use fairway_objects::object::ObjectKey;
 
 use crate::condition::{self, Fault};
 
-/// Entries by name.
+/// Parameters by name.
 pub(crate) type Parameters = BTreeMap<Arc<str>, Arc<str>>;
 
-/// Whose address a Gateway has.
-const ADDRESS: &str = "address";
-/// One of its own.
-const OWN: &str = "own";
-/// That of Ingresses, with their listeners.
-const SHARED: &str = "shared";
+/// Whether the Gateway has its own address.
+const ADDRESS_KEY: &str = "address";
+/// Its own address.
+const OWN_ADDRESS: &str = "own";
+/// The address and listeners of Ingresses.
+const SHARED_ADDRESS: &str = "shared";
 
-/// The entries, and the values of those that have no others.
-const KNOWN: &[(&str, &[&str])] = &[
-    (ADDRESS, &[OWN, SHARED]),
+/// Known parameters, and their values if they are limited.
+const KNOWN_KEYS: &[(&str, &[&str])] = &[
+    (ADDRESS_KEY, &[OWN_ADDRESS, SHARED_ADDRESS]),
     ("externalTrafficPolicy", &["Cluster", "Local"]),
     ("loadBalancerClass", &[]),
     ("serviceType", &["ClusterIP", "LoadBalancer", "NodePort"]),
 ];
 
-/// Reads the entries that a reference leads to.
+/// Reads the parameters of a reference.
 pub(crate) fn read(
     group: &str,
     kind: &str,
@@ -43,8 +43,8 @@ pub(crate) fn read(
     let map = map.ok_or_else(|| wrong(format!("the ConfigMap {key} of parametersRef does not exist")))?;
     let mut parameters = Parameters::new();
     for (name, value) in map.object.data.iter().flatten() {
-        let Some((_, values)) = KNOWN.iter().find(|(known, _)| known == name) else {
-            let known = KNOWN.iter().map(|(known, _)| *known).collect::<Vec<_>>().join(", ");
+        let Some((_, values)) = KNOWN_KEYS.iter().find(|(known, _)| known == name) else {
+            let known = KNOWN_KEYS.iter().map(|(known, _)| *known).collect::<Vec<_>>().join(", ");
             return Err(wrong(format!(
                 "ConfigMap {key} has the entry {name}, and the known ones are {known}"
             )));
@@ -58,12 +58,12 @@ pub(crate) fn read(
     Ok(parameters)
 }
 
-/// Whether a reference leads to the word that a Gateway has the address of Ingresses, or an address of its own; `None` where it leads
-/// to neither. A mistake in another entry moves no Gateway.
+/// Whether the referenced parameters select the address of Ingresses or an own address; `None` if they select
+/// neither. Errors in other parameters do not move a Gateway.
 pub(crate) fn is_shared(key: &ObjectKey, inputs: Inputs<'_>) -> Option<bool> {
-    match inputs.resources.config_maps.get(key)?.object.data.as_ref()?.get(ADDRESS)?.as_str() {
-        SHARED => Some(true),
-        OWN => Some(false),
+    match inputs.resources.config_maps.get(key)?.object.data.as_ref()?.get(ADDRESS_KEY)?.as_str() {
+        SHARED_ADDRESS => Some(true),
+        OWN_ADDRESS => Some(false),
         _ => None,
     }
 }

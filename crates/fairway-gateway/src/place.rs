@@ -1,5 +1,4 @@
-//! Where a Gateway is: where it was placed, or at the addresses that hold for all. Owns who has a port there; binds
-//! nothing.
+//! The placement of a Gateway: assigned by the fleet, or at addresses shared by all. Decides who owns a shared port.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -7,56 +6,59 @@ use std::sync::Arc;
 use fairway_model::PortProtocol;
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::ObjectKey;
-use fairway_objects::options::Places;
-use fairway_objects::own::{Own, overlap};
-use fairway_objects::placement::{Address, AddressKind, Addresses, Placement, PortPlacement, PortState};
-use fairway_objects::users::Users;
+use fairway_objects::options::GatewayPlacement;
+use fairway_objects::own::{OwnAddresses, overlaps};
+use fairway_objects::placement::{
+    Address, AddressKind, GatewayAddresses, Placement, PortPlacement, PortState,
+};
+use fairway_objects::users::ReverseIndex;
 
 use crate::wanted::{WantedAddress, WantedGateway};
 
-/// Those who want a port, in the order in which they may have it.
-pub(crate) type PortUsers = Users<(PortProtocol, u16), PortUser>;
+/// Claimants of a port, in order of precedence.
+pub(crate) type PortClaimants = ReverseIndex<(PortProtocol, u16), PortClaimant>;
 
-/// Who wants a port.
+/// A claimant of a port.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum PortUser {
-    /// A ConfigMap of TCP or UDP services: a flag names it, so it comes before all Gateways. It binds these addresses.
+pub(crate) enum PortClaimant {
+    /// A ConfigMap of TCP or UDP services: it is named by a flag, so it precedes all Gateways. Contains the addresses
+    /// that it binds.
     ServiceMap(ObjectKey, Vec<SocketAddr>),
-    /// A Gateway, and since when: the oldest comes first.
+    /// A Gateway and its creation time: the oldest comes first.
     Gateway(i64, ObjectKey),
 }
 
-/// A port that a ConfigMap of TCP or UDP services has.
+/// A port of a ConfigMap of TCP or UDP services.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ServicePort {
     /// Of TCP or UDP.
     pub protocol: PortProtocol,
     /// Its number.
     pub number: u16,
-    /// The addresses that are bound for it.
+    /// The addresses bound for it.
     pub bind: Vec<SocketAddr>,
     /// The ConfigMap.
     pub map: ObjectKey,
 }
 
-/// Where a Gateway that wants this is; `None` while nobody has said so.
+/// The placement of a Gateway; `None` while it is unknown.
 pub(crate) fn placement(
     key: &ObjectKey,
     wanted: &WantedGateway,
     inputs: Inputs<'_>,
-    users: &PortUsers,
+    users: &PortClaimants,
 ) -> Option<Arc<Placement>> {
     match &inputs.options.gateways.places {
-        Places::Given => inputs.resources.gateway.placements.get(key).cloned(),
-        Places::Nowhere => {
+        GatewayPlacement::Given => inputs.resources.gateway.placements.get(key).cloned(),
+        GatewayPlacement::Nowhere => {
             let why = "nobody gives Gateways addresses: --gateway-pods is not set".into();
-            Some(Arc::new(Placement { addresses: Addresses::Pending(why), ..Placement::default() }))
+            Some(Arc::new(Placement { addresses: GatewayAddresses::Pending(why), ..Placement::default() }))
         }
-        Places::At(all) => {
+        GatewayPlacement::At(all) => {
             let own = &inputs.options.trust.external.own;
-            let mut placement = Placement { addresses: at_addresses(wanted, all), ..Placement::default() };
+            let mut placement = Placement { addresses: fixed_addresses(wanted, all), ..Placement::default() };
             for (protocol, number) in wanted.each_port() {
-                let port = at_port(key, protocol, number, all, users, own);
+                let port = port_placement(key, protocol, number, all, users, own);
                 placement.place(protocol, number, port);
             }
             Some(Arc::new(placement))
@@ -64,16 +66,16 @@ pub(crate) fn placement(
     }
 }
 
-/// Where a Gateway at the address of Ingresses is.
-pub(crate) fn shared(wanted: &WantedGateway, inputs: Inputs<'_>) -> Arc<Placement> {
+/// The placement of a Gateway that shares the address of Ingresses.
+pub(crate) fn shared_placement(wanted: &WantedGateway, inputs: Inputs<'_>) -> Arc<Placement> {
     let at = &inputs.options.listeners;
     let addresses = match (&inputs.resources.gateway.published, &inputs.options.gateways.places) {
         (Some(published), _) if published.is_empty() => {
-            Addresses::Pending("Ingresses have no address yet".into())
+            GatewayAddresses::Pending("Ingresses have no address yet".into())
         }
-        (Some(published), _) => of_ingresses(wanted, published),
-        (None, Places::At(all)) => at_addresses(wanted, all),
-        (None, _) => Addresses::Pending(
+        (Some(published), _) => shared_addresses(wanted, published),
+        (None, GatewayPlacement::At(all)) => fixed_addresses(wanted, all),
+        (None, _) => GatewayAddresses::Pending(
             "no flag says which addresses Ingresses have: --publish-service is not set".into(),
         ),
     };
@@ -85,8 +87,8 @@ pub(crate) fn shared(wanted: &WantedGateway, inputs: Inputs<'_>) -> Arc<Placemen
     Arc::new(placement)
 }
 
-/// The addresses of Ingresses, or those of them that a Gateway asks for.
-fn of_ingresses(wanted: &WantedGateway, published: &[Address]) -> Addresses {
+/// The addresses of Ingresses, or those of them that the Gateway requests.
+fn shared_addresses(wanted: &WantedGateway, published: &[Address]) -> GatewayAddresses {
     let fits = |asked: &WantedAddress, address: &Address| {
         let is_value = |value: &Arc<str>| value.eq_ignore_ascii_case(&address.value);
         asked.kind == address.kind && asked.value.as_ref().is_none_or(is_value)
@@ -95,17 +97,17 @@ fn of_ingresses(wanted: &WantedGateway, published: &[Address]) -> Addresses {
     let is_usable = |address: &&Address| asked.is_empty() || asked.iter().any(|it| fits(it, address));
     let usable: Vec<Address> = published.iter().filter(is_usable).cloned().collect();
     match asked.iter().find(|it| !usable.iter().any(|address| fits(it, address))) {
-        None => Addresses::Assigned(usable),
+        None => GatewayAddresses::Assigned(usable),
         Some(missing) => {
             let what = missing.value.as_deref().unwrap_or(missing.kind.name());
-            Addresses::NotUsable { why: format!("{what} is no address of Ingresses").into(), usable }
+            GatewayAddresses::NotUsable { why: format!("{what} is no address of Ingresses").into(), usable }
         }
     }
 }
 
-impl PortUser {
-    /// A Gateway that wants this.
-    pub(crate) fn of(key: &ObjectKey, wanted: &WantedGateway) -> Self {
+impl PortClaimant {
+    /// The claim of a Gateway.
+    pub(crate) fn from_gateway(key: &ObjectKey, wanted: &WantedGateway) -> Self {
         Self::Gateway(wanted.created.unwrap_or(i64::MAX), key.clone())
     }
 
@@ -119,13 +121,13 @@ impl PortUser {
 }
 
 impl ServicePort {
-    /// The port, and who wants it.
-    pub(crate) fn wanted(&self) -> ((PortProtocol, u16), PortUser) {
-        ((self.protocol, self.number), PortUser::ServiceMap(self.map.clone(), self.bind.clone()))
+    /// The port and its claim.
+    pub(crate) fn claim(&self) -> ((PortProtocol, u16), PortClaimant) {
+        ((self.protocol, self.number), PortClaimant::ServiceMap(self.map.clone(), self.bind.clone()))
     }
 }
 
-fn at_addresses(wanted: &WantedGateway, all: &[IpAddr]) -> Addresses {
+fn fixed_addresses(wanted: &WantedGateway, all: &[IpAddr]) -> GatewayAddresses {
     let address = |ip: &IpAddr| Address { kind: AddressKind::Ip, value: ip.to_string().into() };
     let mut usable = Vec::new();
     for asked in &wanted.addresses {
@@ -145,43 +147,43 @@ fn at_addresses(wanted: &WantedGateway, all: &[IpAddr]) -> Addresses {
     if let Some(missing) = wanted.addresses.iter().find(|asked| !had(asked)) {
         let what = missing.value.as_deref().unwrap_or("a host name");
         let why = format!("{what} cannot be had; --gateway-address says which addresses there are");
-        return Addresses::NotUsable { why: why.into(), usable };
+        return GatewayAddresses::NotUsable { why: why.into(), usable };
     }
     match wanted.addresses.is_empty() {
-        true => Addresses::Assigned(all.iter().map(address).collect()),
-        false => Addresses::Assigned(usable),
+        true => GatewayAddresses::Assigned(all.iter().map(address).collect()),
+        false => GatewayAddresses::Assigned(usable),
     }
 }
 
-fn at_port(
+fn port_placement(
     key: &ObjectKey,
     protocol: PortProtocol,
     port: u16,
     all: &[IpAddr],
-    users: &PortUsers,
-    own: &Own,
+    users: &PortClaimants,
+    own: &OwnAddresses,
 ) -> PortPlacement {
     let failed = |why: String| PortPlacement { bind: Vec::new(), state: PortState::Failed(why.into()) };
     let bind: Vec<SocketAddr> = all.iter().map(|ip| SocketAddr::new(*ip, port)).collect();
-    if let Some(taken) = own.in_the_way(protocol, &bind) {
+    if let Some(taken) = own.conflicting_listener(protocol, &bind) {
         return failed(format!("{} is that of {}", taken.address, taken.flag));
     }
-    // All Gateways are at the same addresses, so the first one has the port there.
-    let has_port = |user: &&PortUser| match user {
-        PortUser::ServiceMap(_, taken) => taken.iter().any(|own| bind.iter().any(|at| overlap(own, at))),
-        PortUser::Gateway(..) => true,
+    // All Gateways have the same addresses, so the first claimant gets the port everywhere.
+    let has_port = |user: &&PortClaimant| match user {
+        PortClaimant::ServiceMap(_, taken) => taken.iter().any(|own| bind.iter().any(|at| overlaps(own, at))),
+        PortClaimant::Gateway(..) => true,
     };
     let of = if protocol == PortProtocol::Udp { " of UDP" } else { "" };
-    match users.of(&(protocol, port)).find(has_port) {
-        Some(PortUser::ServiceMap(map, _)) => failed(format!("ConfigMap {map} has port {port}{of}")),
-        Some(PortUser::Gateway(_, first)) if first != key => {
+    match users.users_of(&(protocol, port)).find(has_port) {
+        Some(PortClaimant::ServiceMap(map, _)) => failed(format!("ConfigMap {map} has port {port}{of}")),
+        Some(PortClaimant::Gateway(_, first)) if first != key => {
             failed(format!("Gateway {first} has port {port}{of}"))
         }
         _ => PortPlacement { bind, state: PortState::Bound },
     }
 }
 
-/// What is bound for a port; empty where nothing is.
-pub(crate) fn bound(placement: &Placement, protocol: PortProtocol, port: u16) -> &[SocketAddr] {
+/// The addresses bound for a port; empty if none.
+pub(crate) fn bound_addresses(placement: &Placement, protocol: PortProtocol, port: u16) -> &[SocketAddr] {
     placement.port(protocol, port).map(|port| port.bind.as_slice()).unwrap_or_default()
 }

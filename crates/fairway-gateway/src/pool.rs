@@ -1,5 +1,5 @@
-//! InferencePools as backends of HTTPRoutes: what a pool asks for, and who picks among its endpoints (Gateway API Inference
-//! Extension v1, and its Endpoint Picker Protocol). Owns no endpoint and no status.
+//! InferencePools as backends of HTTPRoutes, with their endpoint pickers (Gateway API Inference Extension v1 and its
+//! Endpoint Picker Protocol).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,54 +13,54 @@ use fairway_objects::inference::{EndpointPickerRef, InferencePoolSpec};
 use fairway_objects::kinds::INFERENCE_GROUP;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 
-use crate::backend::{Reference, References, Resolver, Speaks};
+use crate::backend::{BackendReference, ResolvedReferences, Resolver, RouteProtocol};
 use crate::condition::Fault;
 use crate::grant::{self, Referrer};
 
-/// How long a picker may think: it may hold a request until an endpoint has room for it.
+/// Timeout of a picker: it may hold a request until an endpoint has capacity.
 const PICKER_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// The ports that a pool may have (its CRD).
-const MOST_PORTS: usize = 8;
+/// Maximum number of ports of a pool (its CRD).
+const MAX_PORTS: usize = 8;
 
-/// A backend, and who picks among its endpoints.
+/// A backend with its endpoint picker.
 #[derive(Debug)]
 pub(crate) struct PickedBackend {
     pub(crate) backend: BackendKey,
-    /// Nobody where it is no pool, or the pool names nobody. An error where who it names cannot be asked, and requests must not go
-    /// on without.
+    /// `None` if the backend is not a pool or the pool names no picker. An error if the picker is unusable and
+    /// requests must not continue without it.
     pub(crate) picker: Result<Option<Arc<Extension>>, Fault>,
 }
 
-/// What a pool says of itself.
+/// The content of a pool.
 #[derive(Debug)]
 pub(crate) struct Pool {
     /// Why it cannot be served.
     pub(crate) invalid: Option<Fault>,
-    /// Who picks; an error where who it names cannot be asked.
+    /// The endpoint picker; an error if it is unusable.
     pub(crate) picker: Result<Option<Arc<Extension>>, Fault>,
-    /// Whether requests go on where the picker does not answer.
+    /// Whether requests continue if the picker does not respond.
     pub(crate) fails_open: bool,
 }
 
-/// Whether a reference is one to an InferencePool.
-pub(crate) fn is_pool(reference: &Reference<'_>) -> bool {
+/// Whether a reference names an InferencePool.
+pub(crate) fn is_pool(reference: &BackendReference<'_>) -> bool {
     reference.group == Some(INFERENCE_GROUP) && reference.kind == Some(Kind::InferencePool.name())
 }
 
-/// The pool that a reference of a route names. Where it leads nowhere, a name for it all the same, and why. The port of the reference
-/// means nothing: those of the pool count.
+/// The pool of a reference. An invalid reference yields a key for it and the fault. The port of the reference is
+/// ignored in favour of the pool's ports.
 pub(crate) fn resolve(
     resolver: Resolver<'_>,
-    reference: Reference<'_>,
-    found: &mut References,
+    reference: BackendReference<'_>,
+    found: &mut ResolvedReferences,
 ) -> Result<PickedBackend, (BackendKey, Fault)> {
     let route = resolver.route;
     let key = ObjectKey::new(reference.namespace.unwrap_or(&route.key.namespace), reference.name);
     let balance = Balance { balancing: Balancing::PeakEwma, ..Balance::default() };
-    let backend = BackendRef::of_pool(key.clone(), &balance);
+    let backend = BackendRef::from_pool(key.clone(), &balance);
     let nowhere = |reason, problem: String| Err((backend.key.clone(), Fault::new(reason, problem)));
-    if resolver.speaks != Speaks::Http {
+    if resolver.speaks != RouteProtocol::Http {
         return nowhere("InvalidKind", "an InferencePool is a backend of HTTPRoutes only".to_owned());
     }
     found.add_pool(&key);
@@ -85,30 +85,30 @@ pub(crate) fn resolve(
     Ok(PickedBackend { backend: key, picker })
 }
 
-/// Reads a pool; `found` gets the Service of its picker.
+/// Reads a pool and adds its picker's Service to `found`.
 pub(crate) fn read(
     key: &ObjectKey,
     spec: &InferencePoolSpec,
     resolver: Resolver<'_>,
-    found: &mut References,
+    found: &mut ResolvedReferences,
 ) -> Pool {
     let reference = spec.endpoint_picker_ref.as_ref();
     let mode = reference.and_then(|picker| picker.failure_mode.as_deref());
     let fails_open = mode == Some("FailOpen");
     let picker = reference.map(|reference| picker(key, reference, fails_open, resolver, found)).transpose();
-    let invalid = problem(spec, mode).map(|problem| Fault::new("Invalid", problem));
+    let invalid = spec_problem(spec, mode).map(|problem| Fault::new("Invalid", problem));
     Pool { invalid, picker, fails_open }
 }
 
-/// What the CRD would refuse: manifests are read without an API server in front of them.
-fn problem(spec: &InferencePoolSpec, mode: Option<&str>) -> Option<String> {
+/// What the CRD validation would reject: manifests are read without an API server.
+fn spec_problem(spec: &InferencePoolSpec, mode: Option<&str>) -> Option<String> {
     let ports = &spec.target_ports;
     let is_port = |number: i32| u16::try_from(number).is_ok_and(|number| number > 0);
     if ports.is_empty() {
         return Some("spec.targetPorts has no port".to_owned());
     }
-    if ports.len() > MOST_PORTS {
-        return Some(format!("spec.targetPorts has {} ports, and {MOST_PORTS} are the most", ports.len()));
+    if ports.len() > MAX_PORTS {
+        return Some(format!("spec.targetPorts has {} ports, and {MAX_PORTS} are the most", ports.len()));
     }
     if let Some(port) = ports.iter().find(|port| !is_port(port.number)) {
         return Some(format!("spec.targetPorts has {}, which is no port", port.number));
@@ -128,7 +128,7 @@ fn picker(
     reference: &EndpointPickerRef,
     fails_open: bool,
     resolver: Resolver<'_>,
-    found: &mut References,
+    found: &mut ResolvedReferences,
 ) -> Result<Arc<Extension>, Fault> {
     let invalid = |problem: String| Fault::new("InvalidExtensionRef", problem);
     let service = ObjectKey::new(&pool.namespace, &reference.name);
@@ -136,9 +136,9 @@ fn picker(
     // CVE-2021-25740: implementations must not support such Services here.
     let is_external = services.get(&service).is_some_and(|it| it.object.external_name.is_some());
     let own = ObjectRef::new(Kind::InferencePool, pool.clone());
-    let asking = Resolver { route: &own, speaks: Speaks::PickerGrpc, ..resolver };
+    let asking = Resolver { route: &own, speaks: RouteProtocol::PickerGrpc, ..resolver };
     let port = reference.port.as_ref().map(|port| port.number);
-    let to = Reference {
+    let to = BackendReference {
         group: reference.group.as_deref(),
         kind: reference.kind.as_deref().filter(|kind| !kind.is_empty()),
         namespace: None,

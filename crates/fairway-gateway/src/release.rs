@@ -1,5 +1,4 @@
-//! Whether the installed CRDs of the Gateway API are of a release that is known (`SupportedVersion` of a GatewayClass). Owns
-//! which releases these are; never asks a cluster.
+//! Whether the installed Gateway API CRDs are of a supported release (`SupportedVersion` of a GatewayClass).
 
 use std::collections::BTreeMap;
 
@@ -7,15 +6,18 @@ use fairway_objects::gateway_resources::Releases;
 
 use crate::condition::Fault;
 
-/// The oldest and the newest release whose objects are known, major and minor number.
-const KNOWN: std::ops::RangeInclusive<(u32, u32)> = (1, 0)..=(1, 7);
+/// The oldest and newest supported release, as major and minor number.
+const SUPPORTED_RELEASES: std::ops::RangeInclusive<(u32, u32)> = (1, 0)..=(1, 7);
 
-/// Which installed CRDs are of no release that is known. Where nobody knows what is installed there is nothing to say. A CRD
-/// without the annotation is of none (Gateway API `GatewayClassConditionStatusSupportedVersion`).
+/// The fault if installed CRDs are of an unsupported release; `None` if it is unknown what is installed. A CRD
+/// without the annotation is unsupported (Gateway API `GatewayClassConditionStatusSupportedVersion`).
 pub(crate) fn unsupported(releases: &Releases) -> Option<Fault> {
     let mut unknown: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (name, release) in releases.iter() {
-        let known = release.as_deref().and_then(number).is_some_and(|number| KNOWN.contains(&number));
+        let known = release
+            .as_deref()
+            .and_then(parse_version)
+            .is_some_and(|number| SUPPORTED_RELEASES.contains(&number));
         if !known {
             let kind = name.split('.').next().unwrap_or_default();
             unknown.entry(release.as_deref().unwrap_or("no release")).or_default().push(kind);
@@ -23,7 +25,7 @@ pub(crate) fn unsupported(releases: &Releases) -> Option<Fault> {
     }
     let found = unknown.iter().map(|(release, kinds)| format!("{release} ({})", kinds.join(", ")));
     let found: Vec<String> = found.collect();
-    let ((first_major, first), (last_major, last)) = (*KNOWN.start(), *KNOWN.end());
+    let ((first_major, first), (last_major, last)) = (*SUPPORTED_RELEASES.start(), *SUPPORTED_RELEASES.end());
     let message = format!(
         "the installed CRDs are of {}; releases v{first_major}.{first} to v{last_major}.{last} are supported",
         found.join("; ")
@@ -31,8 +33,8 @@ pub(crate) fn unsupported(releases: &Releases) -> Option<Fault> {
     (!found.is_empty()).then(|| Fault::new("UnsupportedVersion", message))
 }
 
-/// Major and minor number of `v1.6.3` or `v1.6.0-rc.1`.
-fn number(release: &str) -> Option<(u32, u32)> {
+/// The major and minor number of `v1.6.3` or `v1.6.0-rc.1`.
+fn parse_version(release: &str) -> Option<(u32, u32)> {
     let mut parts = release.strip_prefix('v')?.split('.');
     let (major, minor) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
     parts.next().map(|_| (major, minor))

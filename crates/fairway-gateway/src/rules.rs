@@ -1,109 +1,109 @@
-//! The rules of a route as those of the model, one by one: what of a rule cannot be served closes or drops it, and
-//! no other. Owns what is said about that; the kinds of routes have files of their own in `route`.
+//! Translates the rules of a route one by one. A rule that cannot be served is closed or dropped without affecting
+//! others. `route` contains the parts specific to each kind of route.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fairway_model::{
-    Action, Answer, AnswerReason, BackendKey, BodyHandling, ErrorPages, Extension, Forwarding, Guard, Match,
-    Origin, PathMatch, Phases, Policy, RouteFilters, Rule, RuleLabels, SessionCookie, StickyShares,
-    WeightedBackend, smaller_limit,
+    Action, BackendKey, BodyHandling, ErrorPages, Extension, FixedResponse, FixedResponseReason, Forwarding,
+    Guard, Match, Origin, PathMatch, Phases, Policy, RouteFilters, Rule, RuleLabels, SessionCookie,
+    StickyBackends, WeightedBackend, smaller_limit,
 };
 use fairway_objects::backend::BackendRef;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 use fairway_pattern::budget::Account;
 
-use crate::backend::{Reference, References, Resolver, Speaks};
+use crate::backend::{BackendReference, ResolvedReferences, Resolver, RouteProtocol};
 use crate::condition::Fault;
-use crate::filter::Refusal;
+use crate::filter::FilterError;
 use crate::http_route_filter::RuleFilter;
-use crate::policies::Wrong;
+use crate::policies::PolicyError;
 use crate::policies::security;
-use crate::policy::Asked;
+use crate::policy::AskedService;
 use crate::pool::{self, PickedBackend};
 
-/// What becomes of a rule that cannot be served as it was written, in a route that is served.
-const ANSWERED_500: &str = "requests that the rule matches are answered 500";
+/// Consequence for a rule that cannot be served as written, in a route that is served.
+const RULE_RETURNS_500: &str = "requests that the rule matches are answered 500";
 
-/// The same of a backend whose filters cannot be served.
-const BACKEND_ANSWERED_500: &str = "requests for this backend are answered 500";
+/// Consequence for a backend whose filters cannot be served.
+const BACKEND_RETURNS_500: &str = "requests for this backend are answered 500";
 
-/// The same where no other rule of the route can be served.
-const NOT_SERVED: &str = "no rule of the route is valid, so the route is not accepted: its requests go to other routes of the host, or get 404";
+/// Consequence if no other rule of the route can be served.
+const ROUTE_NOT_SERVED: &str = "no rule of the route is valid, so the route is not accepted: its requests go to other routes of the host, or get 404";
 
-/// What the rules of a route come to.
+/// The translated rules of a route.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Rules {
-    /// Those of HTTP.
+pub(crate) struct RouteRules {
+    /// HTTP rules.
     pub(crate) rules: Vec<Rule>,
-    /// Where connections go that are not HTTP.
+    /// Backends of non-HTTP connections.
     pub(crate) shares: Vec<WeightedBackend>,
-    pub(crate) found: References,
-    /// The first reference that leads nowhere.
+    pub(crate) references: ResolvedReferences,
+    /// The first invalid reference.
     pub(crate) unresolved: Option<Fault>,
-    /// What cannot be served of which rule.
+    /// Rules that cannot be served, by index.
     pub(crate) invalid: Vec<(usize, Fault)>,
-    /// How many rules are served as they were written.
+    /// Number of rules that are served as written.
     pub(crate) valid: usize,
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
-/// A rule, read as far as its kind of route matters.
-pub(crate) struct Draft<'r> {
+/// A rule after the part that depends on the kind of route.
+pub(crate) struct RuleDraft<'r> {
     pub(crate) index: usize,
     pub(crate) name: Option<&'r str>,
     pub(crate) matches: Vec<Result<Match, Fault>>,
-    pub(crate) filters: Result<RouteFilters, Refusal>,
-    /// What its filters ask others about requests; `None` keeps the rule closed.
+    pub(crate) filters: Result<RouteFilters, FilterError>,
+    /// External checks in its filters; `None` keeps the rule closed.
     pub(crate) guards: Option<Vec<Guard>>,
-    /// Statuses after which another endpoint is asked.
+    /// Response statuses that are retried on another endpoint.
     pub(crate) retry_statuses: Vec<u16>,
     pub(crate) policy: Result<Policy, Fault>,
-    /// What keeps requests with an endpoint.
+    /// Session persistence.
     pub(crate) session: Option<Arc<SessionCookie>>,
     pub(crate) shares: Vec<WeightedBackend>,
 }
 
 /// Collects the rules of a route.
-pub(crate) struct Builder<'a> {
+pub(crate) struct RuleBuilder<'a> {
     pub(crate) resolver: Resolver<'a>,
-    /// The route at a field.
-    pub(crate) place: &'a dyn Fn(&str) -> Origin,
+    /// The origin of a field of the route.
+    pub(crate) origin_of: &'a dyn Fn(&str) -> Origin,
     pub(crate) account: Account,
-    pub(crate) rules: Rules,
-    /// The HTTPRouteFilters that the rules name, as they were read.
+    pub(crate) rules: RouteRules,
+    /// HTTPRouteFilters referenced by the rules, once read.
     filters: BTreeMap<ObjectKey, Result<RuleFilter, Fault>>,
 }
 
-impl<'a> Builder<'a> {
+impl<'a> RuleBuilder<'a> {
     pub(crate) fn new(resolver: Resolver<'a>, place: &'a dyn Fn(&str) -> Origin) -> Self {
         Self {
             resolver,
-            place,
+            origin_of: place,
             account: Account::default(),
-            rules: Rules::default(),
+            rules: RouteRules::default(),
             filters: BTreeMap::new(),
         }
     }
 
-    /// The share of the backend at field `at` of a rule; one whose reference leads nowhere keeps its share, and answers 500.
+    /// The weighted backend at field `at` of a rule; an invalid reference keeps its weight and returns 500.
     pub(crate) fn share(
         &mut self,
         rule: usize,
         at: &str,
-        reference: Reference<'_>,
+        reference: BackendReference<'_>,
         weight: Option<i32>,
-        filters: Result<RouteFilters, Refusal>,
+        filters: Result<RouteFilters, FilterError>,
         session: Option<&Arc<SessionCookie>>,
     ) -> WeightedBackend {
         let weight = u32::try_from(weight.unwrap_or(1)).unwrap_or_default();
         if session.is_some() && pool::is_pool(&reference) {
             let problem = "sessionPersistence of its rule has no effect on an InferencePool";
-            self.ignored(at, problem, "its endpoint picker chooses");
+            self.report_ignored(at, problem, "its endpoint picker chooses");
         }
         match (self.resolve(reference, session), filters) {
-            // The status of the pool says why.
+            // The status of the pool states the reason.
             (Ok(PickedBackend { backend, picker: Err(_) }), Ok(_)) => {
                 WeightedBackend::invalid(backend, weight)
             }
@@ -113,72 +113,72 @@ impl<'a> Builder<'a> {
                 WeightedBackend { filters, ..WeightedBackend::new(backend, weight) }
             }
             (Ok(PickedBackend { backend, .. }), Err(refusal)) => {
-                self.report(&format!("{at}.filters"), refusal.fault(), BACKEND_ANSWERED_500);
+                self.report(&format!("{at}.filters"), refusal.fault(), BACKEND_RETURNS_500);
                 self.rules.invalid.push((rule, refusal.fault().clone()));
                 WeightedBackend::invalid(backend, weight)
             }
             (Err((backend, fault)), _) => {
-                self.unresolved(at, fault, self.resolver.speaks.without_backend());
+                self.report_unresolved(at, fault, self.resolver.speaks.missing_backend_effect());
                 WeightedBackend::invalid(backend, weight)
             }
         }
     }
 
-    /// The backend of a reference, and who picks among its endpoints where it is an InferencePool.
+    /// The backend of a reference, with the picker of an InferencePool.
     fn resolve(
         &mut self,
-        reference: Reference<'_>,
+        reference: BackendReference<'_>,
         session: Option<&Arc<SessionCookie>>,
     ) -> Result<PickedBackend, (BackendKey, Fault)> {
-        let found = &mut self.rules.found;
+        let found = &mut self.rules.references;
         if pool::is_pool(&reference) {
             return pool::resolve(self.resolver, reference, found);
         }
-        let backend = self.resolver.resolve_for(reference, session, found)?;
+        let backend = self.resolver.resolve_with_session(reference, session, found)?;
         Ok(PickedBackend { backend, picker: Ok(None) })
     }
 
     /// The backend of a mirror.
-    pub(crate) fn mirror(&mut self, at: &str, reference: Reference<'_>) -> Option<BackendKey> {
-        match self.resolver.resolve(reference, &mut self.rules.found) {
+    pub(crate) fn mirror(&mut self, at: &str, reference: BackendReference<'_>) -> Option<BackendKey> {
+        match self.resolver.resolve(reference, &mut self.rules.references) {
             Ok(backend) => Some(backend),
             Err((_, fault)) => {
-                self.unresolved(&format!("{at}.filters"), fault, "it gets no copies of requests");
+                self.report_unresolved(&format!("{at}.filters"), fault, "it gets no copies of requests");
                 None
             }
         }
     }
 
-    /// The backend of a filter that protects rule; `None` where the reference leads nowhere, and the rule must stay closed.
-    pub(crate) fn protector(
+    /// The backend of a protective filter; `None` if the reference is invalid and the rule must stay closed.
+    pub(crate) fn auth_backend(
         &mut self,
         at: &str,
-        reference: Reference<'_>,
-        speaks: Speaks,
+        reference: BackendReference<'_>,
+        speaks: RouteProtocol,
     ) -> Option<BackendKey> {
         let resolver = Resolver { speaks, ..self.resolver };
-        let resolved = resolver.resolve(reference, &mut self.rules.found);
-        resolved.map_err(|(_, fault)| self.unresolved(at, fault, ANSWERED_500)).ok()
+        let resolved = resolver.resolve(reference, &mut self.rules.references);
+        resolved.map_err(|(_, fault)| self.report_unresolved(at, fault, RULE_RETURNS_500)).ok()
     }
 
-    /// A filter that protects rule `index` cannot be applied, and the rule must stay closed.
+    /// Closes rule `index` because a protective filter cannot be applied.
     pub(crate) fn close(&mut self, index: usize, at: &str, fault: Fault) {
-        self.report(at, &fault, ANSWERED_500);
+        self.report(at, &fault, RULE_RETURNS_500);
         self.rules.invalid.push((index, fault));
     }
 
-    /// The HTTPRouteFilter of that name in the namespace of the route; what many rules name is read once.
+    /// The HTTPRouteFilter with this name in the route's namespace; cached for filters that many rules reference.
     pub(crate) fn filter(&mut self, name: &str) -> Result<RuleFilter, Fault> {
         let key = ObjectKey { namespace: self.resolver.route.key.namespace.clone(), name: name.into() };
         if let Some(read) = self.filters.get(&key) {
             return read.clone();
         }
-        self.rules.found.add_filter(&key);
+        self.rules.references.add_filter(&key);
         let kind = Kind::RouteFilter.name();
         let read = match self.resolver.inputs.resources.gateway.filters.get(&key) {
             None => Err(Fault::new("FilterNotFound", format!("{kind} {key} does not exist"))),
             Some(filter) => RuleFilter::read(&key, &filter.object.spec, &mut self.account).map_err(|wrong| {
-                let Wrong { field, problem } = wrong;
+                let PolicyError { field, problem } = wrong;
                 Fault::new("InvalidFilter", format!("{kind} {key} cannot be used: {field}: {problem}"))
             }),
         };
@@ -186,25 +186,25 @@ impl<'a> Builder<'a> {
         read
     }
 
-    fn unresolved(&mut self, at: &str, fault: Fault, consequence: &str) {
-        let found = Diagnostic::new(Severity::Error, "route-reference", (self.place)(at));
+    fn report_unresolved(&mut self, at: &str, fault: Fault, consequence: &str) {
+        let found = Diagnostic::new(Severity::Error, "route-reference", (self.origin_of)(at));
         self.rules.diagnostics.push(found.because(fault.message.clone(), consequence));
         self.rules.unresolved.get_or_insert(fault);
     }
 
     fn report(&mut self, at: &str, fault: &Fault, consequence: &str) {
-        let found = Diagnostic::new(Severity::Error, "route-rule", (self.place)(at));
+        let found = Diagnostic::new(Severity::Error, "route-rule", (self.origin_of)(at));
         self.rules.diagnostics.push(found.because(fault.message.clone(), consequence));
     }
 
-    /// Something that has no effect.
-    pub(crate) fn ignored(&mut self, at: &str, problem: &str, consequence: &str) {
-        let found = Diagnostic::new(Severity::Warning, "not-supported", (self.place)(at));
+    /// Reports a setting that has no effect.
+    pub(crate) fn report_ignored(&mut self, at: &str, problem: &str, consequence: &str) {
+        let found = Diagnostic::new(Severity::Warning, "not-supported", (self.origin_of)(at));
         self.rules.diagnostics.push(found.because(problem, consequence));
     }
 
-    /// Takes a rule.
-    pub(crate) fn add(&mut self, mut draft: Draft<'_>) {
+    /// Adds a rule.
+    pub(crate) fn add(&mut self, mut draft: RuleDraft<'_>) {
         let at = format!("spec.rules[{}]", draft.index);
         let mut matches = Vec::with_capacity(draft.matches.len().max(1));
         let before = self.rules.invalid.len();
@@ -221,60 +221,60 @@ impl<'a> Builder<'a> {
             }
         }
         let closed = match &draft.filters {
-            Err(Refusal::Unresolved(fault)) => {
-                self.unresolved(&format!("{at}.filters"), fault.clone(), ANSWERED_500);
+            Err(FilterError::Unresolved(fault)) => {
+                self.report_unresolved(&format!("{at}.filters"), fault.clone(), RULE_RETURNS_500);
                 draft.policy.as_ref().err()
             }
-            Err(Refusal::Invalid(fault)) => Some(fault),
+            Err(FilterError::Invalid(fault)) => Some(fault),
             Ok(_) => draft.policy.as_ref().err(),
         };
         if let Some(fault) = closed.cloned() {
-            self.report(&at, &fault, ANSWERED_500);
+            self.report(&at, &fault, RULE_RETURNS_500);
             self.rules.invalid.push((draft.index, fault));
         }
-        // Filters of backends may have closed the rule for a share of its requests before.
+        // Backend filters may already have closed the rule for some of its requests.
         let own = |(index, _): &(usize, Fault)| *index == draft.index;
         let valid = self.rules.invalid.len() == before && !self.rules.invalid.iter().any(own);
-        // A rule that is closed is served, so that no other route gets what it protects.
+        // A closed rule is served, so that no other route gets the requests that it protects.
         let is_closed = draft.guards.is_none();
         self.rules.valid += usize::from(valid || is_closed);
         if matches.is_empty() {
             return;
         }
         let labels = self.labels(&matches, &draft.shares);
-        let bodies = self.bodies(&mut draft.shares, draft.session.is_some());
-        let pages = self.pages(&at, &mut draft.shares);
+        let bodies = self.body_handling(&mut draft.shares, draft.session.is_some());
+        let pages = self.error_pages(&at, &mut draft.shares);
         let (phases, policy, action) = match (draft.filters, draft.policy, self.protection(draft.name)) {
             (Ok(filters), Ok(policy), Ok(mut protection)) if !is_closed => {
                 protection.guards.extend(draft.guards.into_iter().flatten());
-                let mut phases = protected(filters, protection);
+                let mut phases = with_protection(filters, protection);
                 let BodyHandling { max_request, compression, buffering } = bodies;
                 let retry_statuses = draft.retry_statuses;
                 phases.add(Forwarding { retry_statuses, buffering, ..Forwarding::default() });
                 phases.add(compression.map(Phases::from).unwrap_or_default());
-                let sticky = draft.session.and_then(|session| self.sticky(session, &draft.shares));
+                let sticky = draft.session.and_then(|session| self.sticky_backends(session, &draft.shares));
                 phases.add(Forwarding { sticky, ..Forwarding::default() });
                 phases.answers.pages = pages.map(Box::new);
-                // The last one: what it picks, no other may change.
-                phases.extensions.extend(only_pickers(&mut draft.shares));
+                // The picker comes last, because no other service may change its choice.
+                phases.extensions.extend(single_backend_pickers(&mut draft.shares));
                 let policy = Policy { max_body: smaller_limit(policy.max_body, max_request), ..policy };
                 (phases, policy, Action::Forward(draft.shares))
             }
-            (Ok(_), Ok(policy), Err(closed)) => (Phases::default(), policy, Action::Answer(closed)),
-            // No backend is answered 500.
+            (Ok(_), Ok(policy), Err(closed)) => (Phases::default(), policy, Action::FixedResponse(closed)),
+            // A rule without backends returns 500.
             (_, policy, _) => (Phases::default(), policy.unwrap_or_default(), Action::Forward(Vec::new())),
         };
-        let (origin, phases, policy) = ((self.place)(&at), phases.kept(), policy.kept());
+        let (origin, phases, policy) = ((self.origin_of)(&at), phases.kept(), policy.kept());
         self.rules.rules.push(Rule { origin, matches, phases, action, policy, labels });
     }
 
-    /// How bodies of a rule are handled. Where its shares differ in that, each share keeps its own.
-    fn bodies(&self, shares: &mut [WeightedBackend], has_sessions: bool) -> BodyHandling {
+    /// Body handling of a rule. If its backends differ, each keeps its own.
+    fn body_handling(&self, shares: &mut [WeightedBackend], has_sessions: bool) -> BodyHandling {
         let is_used = |share: &&mut WeightedBackend| {
-            (share.weight > 0 || has_sessions) && share.reference == fairway_model::Reference::Resolved
+            (share.weight > 0 || has_sessions) && share.reference == fairway_model::ReferenceStatus::Resolved
         };
         let mut used: Vec<_> = shares.iter_mut().filter(is_used).collect();
-        let of = |share: &WeightedBackend| self.rules.found.bodies(&share.backend).cloned();
+        let of = |share: &WeightedBackend| self.rules.references.bodies(&share.backend).cloned();
         let first = used.first().and_then(|share| of(share));
         if used.iter().all(|share| of(share) == first) {
             return first.map(Arc::unwrap_or_clone).unwrap_or_default();
@@ -283,24 +283,34 @@ impl<'a> Builder<'a> {
         BodyHandling::default()
     }
 
-    /// How sessions stay with one of several backends.
-    fn sticky(&self, session: Arc<SessionCookie>, shares: &[WeightedBackend]) -> Option<Arc<StickyShares>> {
+    /// Session persistence across several backends.
+    fn sticky_backends(
+        &self,
+        session: Arc<SessionCookie>,
+        shares: &[WeightedBackend],
+    ) -> Option<Arc<StickyBackends>> {
         let tag = |share: &WeightedBackend| -> Arc<str> {
-            self.rules.found.backend(&share.backend).map(BackendRef::tag).unwrap_or_default().into()
+            self.rules
+                .references
+                .backend(&share.backend)
+                .map(BackendRef::cookie_tag)
+                .unwrap_or_default()
+                .into()
         };
         let tags = shares.iter().map(tag).collect();
-        (shares.len() > 1).then(|| Arc::new(StickyShares { session, tags }))
+        (shares.len() > 1).then(|| Arc::new(StickyBackends { session, tags }))
     }
 
-    /// Which responses of a rule another Service makes. Where its shares differ in that, each share keeps its own.
-    fn pages(&mut self, at: &str, shares: &mut [WeightedBackend]) -> Option<ErrorPages> {
-        if shares.iter().all(|share| self.rules.found.pages(&share.backend).is_none()) {
+    /// Error pages of a rule. If its backends differ, each keeps its own.
+    fn error_pages(&mut self, at: &str, shares: &mut [WeightedBackend]) -> Option<ErrorPages> {
+        if shares.iter().all(|share| self.rules.references.pages(&share.backend).is_none()) {
             return None;
         }
         let is_used = |share: &WeightedBackend| {
-            share.weight > 0 && share.reference == fairway_model::Reference::Resolved
+            share.weight > 0 && share.reference == fairway_model::ReferenceStatus::Resolved
         };
-        let of = shares.iter().map(|share| is_used(share).then(|| self.pages_of(at, &share.backend)));
+        let of =
+            shares.iter().map(|share| is_used(share).then(|| self.backend_error_pages(at, &share.backend)));
         let of: Vec<Option<Option<ErrorPages>>> = of.collect();
         let first = of.iter().flatten().next()?.clone();
         if of.iter().flatten().all(|it| *it == first) {
@@ -314,9 +324,9 @@ impl<'a> Builder<'a> {
         None
     }
 
-    fn pages_of(&mut self, at: &str, backend: &BackendKey) -> Option<ErrorPages> {
-        let (policy, pages) = self.rules.found.pages(backend)?.clone();
-        let of = self.rules.found.backend(backend)?;
+    fn backend_error_pages(&mut self, at: &str, backend: &BackendKey) -> Option<ErrorPages> {
+        let (policy, pages) = self.rules.references.pages(backend)?.clone();
+        let of = self.rules.references.backend(backend)?;
         let labels = RuleLabels {
             namespace: self.resolver.route.key.namespace.clone(),
             ingress: self.resolver.route.key.name.clone(),
@@ -324,30 +334,31 @@ impl<'a> Builder<'a> {
             service_port: of.port.clone(),
             path: Arc::default(),
         };
-        let asks = Asked { field: String::new(), service: pages.service.clone(), is_grpc: false };
-        match self.resolver.asked(&policy, &asks, &mut self.rules.found) {
+        let asks = AskedService { field: String::new(), service: pages.service.clone(), is_grpc: false };
+        match self.resolver.resolve_asked_service(&policy, &asks, &mut self.rules.references) {
             Ok(backend) => {
-                let (statuses, fields) = (pages.statuses.clone(), labels.fields_for_pages());
+                let (statuses, fields) = (pages.statuses.clone(), labels.error_page_headers());
                 Some(ErrorPages { statuses, backend: Some(backend), fields })
             }
             Err(fault) => {
                 let (kind, key) = (policy.kind.name(), &policy.key);
                 let problem = format!("{kind} {key} spec.errorPages: {}", fault.message);
-                let found = Diagnostic::new(Severity::Warning, "error-pages", (self.place)(at));
+                let found = Diagnostic::new(Severity::Warning, "error-pages", (self.origin_of)(at));
                 self.rules.diagnostics.push(found.because(problem, "its error responses stay as they are"));
                 None
             }
         }
     }
 
-    /// What the policies do that protect a rule, by its name, and the services that see its requests; or what closes it where one of
-    /// these cannot be served.
-    fn protection(&mut self, name: Option<&str>) -> Result<Phases, Answer> {
-        let closed = |status, reason| Answer { status, reason };
+    /// Guards and extensions from the policies of a rule, by rule name; or the response that closes the rule if one
+    /// of them is unusable.
+    fn protection(&mut self, name: Option<&str>) -> Result<Phases, FixedResponse> {
+        let closed = |status, reason| FixedResponse { status, reason };
         let guards = self.guards(name);
-        let mut phases = guards.ok_or_else(|| closed(503, AnswerReason::ProtectionUnavailable))?;
+        let mut phases = guards.ok_or_else(|| closed(503, FixedResponseReason::ProtectionUnavailable))?;
         let extensions = self.extensions(name);
-        phases.extensions = extensions.ok_or_else(|| closed(500, AnswerReason::ExtensionUnavailable))?;
+        phases.extensions =
+            extensions.ok_or_else(|| closed(500, FixedResponseReason::ExtensionUnavailable))?;
         Ok(phases)
     }
 
@@ -355,31 +366,41 @@ impl<'a> Builder<'a> {
         let (mut phases, mut takes_passwords) = (Phases::default(), false);
         for policy in (self.resolver.guards)(name)? {
             let security = policy.security()?;
-            let backend = match policy.asks.first() {
-                Some(asks) => Some(self.resolver.asked(&policy.reference, asks, &mut self.rules.found).ok()?),
+            let backend = match policy.asked_services.first() {
+                Some(asks) => Some(
+                    self.resolver
+                        .resolve_asked_service(&policy.reference, asks, &mut self.rules.references)
+                        .ok()?,
+                ),
                 None => None,
             };
-            security.keys_backends().iter().for_each(|it| self.rules.found.add_named_by_url(&it.backend));
+            security
+                .keys_backends()
+                .iter()
+                .for_each(|it| self.rules.references.add_named_by_url(&it.backend));
             phases.guards.extend(security.guards(backend));
-            takes_passwords |= security.takes_passwords();
+            takes_passwords |= security.reads_passwords();
         }
-        phases.request.extend(takes_passwords.then(security::without_password));
+        phases.request.extend(takes_passwords.then(security::remove_authorization));
         Some(phases)
     }
 
-    /// The services that see the requests of a rule; `None` where one must see them and cannot be asked.
+    /// The services that see the requests of a rule; `None` if a required one is unusable.
     fn extensions(&mut self, name: Option<&str>) -> Option<Vec<Arc<Extension>>> {
         let mut extensions = Vec::new();
         for policy in (self.resolver.extensions)(name) {
             for (index, service) in policy.services().iter().enumerate() {
-                let extension = service.extension.as_ref().ok().zip(policy.asks.get(index));
+                let extension = service.extension.as_ref().ok().zip(policy.asked_services.get(index));
                 let extension = extension.and_then(|(extension, asks)| {
-                    let backend = self.resolver.asked(&policy.reference, asks, &mut self.rules.found).ok()?;
-                    Some(asking(extension, backend))
+                    let backend = self
+                        .resolver
+                        .resolve_asked_service(&policy.reference, asks, &mut self.rules.references)
+                        .ok()?;
+                    Some(with_backend(extension, backend))
                 });
                 match extension {
                     Some(extension) => extensions.push(extension),
-                    None if service.is_open => {}
+                    None if service.fails_open => {}
                     None => return None,
                 }
             }
@@ -389,7 +410,7 @@ impl<'a> Builder<'a> {
 
     fn labels(&self, matches: &[Match], shares: &[WeightedBackend]) -> RuleLabels {
         let only = match shares {
-            [share] => self.rules.found.backend(&share.backend),
+            [share] => self.rules.references.backend(&share.backend),
             _ => None,
         };
         let path: Arc<str> = match &matches[0].path {
@@ -406,8 +427,8 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// The extension at a backend, which may be another one than that of most routes: a Gateway shows endpoints a certificate of its own.
-fn asking(extension: &Arc<Extension>, backend: BackendKey) -> Arc<Extension> {
+/// The extension with its backend, which may differ between routes: a Gateway may present its own client certificate.
+fn with_backend(extension: &Arc<Extension>, backend: BackendKey) -> Arc<Extension> {
     let mut extension = extension.clone();
     if extension.service.backend != backend {
         Arc::make_mut(&mut extension).service.backend = backend;
@@ -415,9 +436,9 @@ fn asking(extension: &Arc<Extension>, backend: BackendKey) -> Arc<Extension> {
     extension
 }
 
-/// Who picks among the endpoints of the only backend of a rule. The rule itself then asks, and needs no rule for its share.
-fn only_pickers(shares: &mut [WeightedBackend]) -> Vec<Arc<Extension>> {
-    let [WeightedBackend { filters, reference: fairway_model::Reference::Resolved, weight: 1.., .. }] =
+/// The picker of a rule's only backend, moved to the rule itself, which then needs no backend filters.
+fn single_backend_pickers(shares: &mut [WeightedBackend]) -> Vec<Arc<Extension>> {
+    let [WeightedBackend { filters, reference: fairway_model::ReferenceStatus::Resolved, weight: 1.., .. }] =
         shares
     else {
         return Vec::new();
@@ -432,9 +453,9 @@ fn only_pickers(shares: &mut [WeightedBackend]) -> Vec<Arc<Extension>> {
     }
 }
 
-/// What filters do, behind what protects. A preflight has no credentials and is answered before; a redirect tells nothing, so that
-/// requests in the clear may be sent to https.
-fn protected(filters: RouteFilters, protection: Phases) -> Phases {
+/// Filters combined with protection. Preflight requests carry no credentials, so they are answered first; redirects
+/// reveal nothing, so plain requests can be redirected to https first.
+fn with_protection(filters: RouteFilters, protection: Phases) -> Phases {
     let Phases { guards: mut protecting, request, extensions, .. } = protection;
     if filters.redirect.is_some() {
         protecting.retain(|guard| !matches!(guard, Guard::OverTls));
@@ -447,8 +468,8 @@ fn protected(filters: RouteFilters, protection: Phases) -> Phases {
     phases
 }
 
-impl Rules {
-    /// Closes connections that are not HTTP: a policy is for their listener, and none of it can be asked of them.
+impl RouteRules {
+    /// Closes non-HTTP connections, because a policy for their listener cannot be enforced on them.
     pub(crate) fn close_streams(&mut self, policy: &ObjectRef, origin: Origin) {
         if self.shares.is_empty() {
             return;
@@ -460,34 +481,34 @@ impl Rules {
         self.diagnostics.push(found.because(problem, "connections there are closed"));
     }
 
-    /// Takes the rules of HTTP out. Lists grow while they are read and end with room for four members, which is most of them
-    /// where they have one.
-    pub(crate) fn take(&mut self) -> Vec<Rule> {
+    /// Takes the HTTP rules and releases spare capacity: a growing list reserves room for four members, and most have
+    /// one.
+    pub(crate) fn take_http_rules(&mut self) -> Vec<Rule> {
         let mut rules = std::mem::take(&mut self.rules);
         rules.shrink_to_fit();
         self.shares.shrink_to_fit();
         rules
     }
 
-    /// Why the route as a whole is not accepted: nothing of it can be served as it was written.
+    /// Why the whole route is not accepted: none of its rules can be served as written.
     pub(crate) fn refusal(&self) -> Option<&Fault> {
         self.invalid.first().map(|(_, fault)| fault).filter(|_| self.valid == 0)
     }
 
-    /// What is wrong with them. A route that is not accepted is not served: its rules answer nothing.
+    /// Diagnostics for the rules. A route that is not accepted is not served, so its rules return nothing.
     pub(crate) fn diagnostics(&self) -> impl Iterator<Item = Diagnostic> + '_ {
         let is_refused = self.refusal().is_some();
-        let answered = [ANSWERED_500, BACKEND_ANSWERED_500, Speaks::Http.without_backend()];
+        let answered = [RULE_RETURNS_500, BACKEND_RETURNS_500, RouteProtocol::Http.missing_backend_effect()];
         self.diagnostics.iter().cloned().map(move |mut found| {
             if is_refused && answered.contains(&&*found.consequence) {
-                found.consequence = NOT_SERVED.to_owned();
+                found.consequence = ROUTE_NOT_SERVED.to_owned();
             }
             found
         })
     }
 
-    /// Which rules cannot be served, where others can.
-    pub(crate) fn partly(&self) -> Option<Fault> {
+    /// The rules that cannot be served, if others can.
+    pub(crate) fn partial_fault(&self) -> Option<Fault> {
         let (_, first) = self.invalid.first()?;
         let mut rules: Vec<String> = self.invalid.iter().map(|(index, _)| index.to_string()).collect();
         rules.dedup();

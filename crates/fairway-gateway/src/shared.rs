@@ -1,5 +1,5 @@
-//! What of a Gateway is served at the address of Ingresses (`address: shared`): HTTP and HTTPS at the two ports that Ingresses have, and
-//! each host of a port for the oldest Gateway that wants it. Owns these rules; binds nothing.
+//! Gateways that share the address of Ingresses (`address: shared`): HTTP and HTTPS at the two ports of Ingresses,
+//! with each host of a port owned by the oldest Gateway that requests it.
 
 use std::collections::BTreeSet;
 
@@ -8,43 +8,43 @@ use fairway_objects::object::ObjectKey;
 use fairway_objects::options::IngressListeners;
 
 use crate::condition::Fault;
-use crate::listener::{Entry, Protocol};
+use crate::listener::{ListenerEntry, Protocol};
 
-/// The tables of the routes of all Gateways there, in the clear and over TLS: the hosts of their listeners differ. A connection that
-/// began before its name had a listener of its own finds them too.
-const TABLES: [&str; 2] = ["routes", "routes/https"];
+/// Route tables of all such Gateways, for plain HTTP and for TLS: the hosts of their listeners are disjoint. A
+/// connection opened before its SNI name had its own listener finds these routes too.
+const SHARED_TABLES: [&str; 2] = ["routes", "routes/https"];
 
-/// The table of the routes of a listener.
-pub(crate) fn table(protocol: Protocol) -> &'static str {
-    TABLES[usize::from(protocol != Protocol::Http)]
+/// The route table of a listener.
+pub(crate) fn shared_table(protocol: Protocol) -> &'static str {
+    SHARED_TABLES[usize::from(protocol != Protocol::Http)]
 }
 
-/// A host of a listener, and its port.
+/// A listener host and its port.
 pub(crate) type SharedHost = (u16, HostPattern);
 
-/// A Gateway, and since when it is there.
-pub(crate) type Claimant = (i64, ObjectKey);
+/// A Gateway and its creation time.
+pub(crate) type HostClaimant = (i64, ObjectKey);
 
-/// What a Gateway wants, and since when it is there.
+/// The hosts that a Gateway requests, and its creation time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Claims {
+pub(crate) struct HostClaims {
     pub(crate) created: i64,
     pub(crate) hosts: BTreeSet<SharedHost>,
 }
 
-/// The address of Ingresses, as a Gateway sees it.
+/// The address of Ingresses, from the view of a Gateway.
 #[derive(Clone, Copy)]
 pub(crate) struct SharedAddress<'a> {
     /// The listeners of Ingresses.
     pub(crate) ingresses: &'a IngressListeners,
-    /// The Gateway that has a host, where it is another one.
-    pub(crate) taken: &'a dyn Fn(&SharedHost) -> Option<ObjectKey>,
-    /// Whether a ClientTrafficPolicy decides for a listener.
-    pub(crate) has_policy: &'a dyn Fn(&Entry) -> bool,
+    /// The other Gateway that owns a host, if any.
+    pub(crate) other_owner: &'a dyn Fn(&SharedHost) -> Option<ObjectKey>,
+    /// Whether a ClientTrafficPolicy applies to a listener.
+    pub(crate) has_policy: &'a dyn Fn(&ListenerEntry) -> bool,
 }
 
-/// Why a listener cannot be at that address, whoever else is there.
-pub(crate) fn misfit(entry: &Entry, ingresses: &IngressListeners) -> Option<Fault> {
+/// Why a listener cannot use the shared address, regardless of other listeners.
+pub(crate) fn unsupported_listener(entry: &ListenerEntry, ingresses: &IngressListeners) -> Option<Fault> {
     let (http, https) = (ingresses.http.public_port, ingresses.https.public_port);
     match entry.protocol {
         Protocol::Http if entry.port == http => None,
@@ -66,30 +66,32 @@ pub(crate) fn misfit(entry: &Entry, ingresses: &IngressListeners) -> Option<Faul
     }
 }
 
-/// The hosts that listeners want there.
-pub(crate) fn wanted<'e>(
-    entries: impl Iterator<Item = &'e Entry>,
+/// The hosts that listeners request there.
+pub(crate) fn wanted_hosts<'e>(
+    entries: impl Iterator<Item = &'e ListenerEntry>,
     ingresses: &IngressListeners,
 ) -> impl Iterator<Item = SharedHost> {
-    let fits = |entry: &&Entry| entry.refused.is_none() && misfit(entry, ingresses).is_none();
+    let fits =
+        |entry: &&ListenerEntry| entry.refused.is_none() && unsupported_listener(entry, ingresses).is_none();
     entries.filter(fits).map(|entry| (entry.port, entry.host.clone()))
 }
 
 impl SharedAddress<'_> {
-    /// Which other Gateway has the host of a listener that could be there.
-    pub(crate) fn conflict(&self, entry: &Entry) -> Option<Fault> {
-        if entry.refused.is_some() || misfit(entry, self.ingresses).is_some() {
+    /// The conflict if another Gateway owns the listener's host.
+    pub(crate) fn conflict(&self, entry: &ListenerEntry) -> Option<Fault> {
+        if entry.refused.is_some() || unsupported_listener(entry, self.ingresses).is_some() {
             return None;
         }
-        let other = (self.taken)(&(entry.port, entry.host.clone()))?;
+        let other = (self.other_owner)(&(entry.port, entry.host.clone()))?;
         let (host, port) = (&entry.host, entry.port);
         let problem = format!("Gateway {other} has the hostname {host} at port {port} of the shared address");
         Some(Fault::new("HostnameConflict", problem))
     }
 
-    /// Why a listener is not accepted there. What a policy says of clients would hold for those of Ingresses too, or for nobody.
-    pub(crate) fn refusal(&self, entry: &Entry) -> Option<Fault> {
-        misfit(entry, self.ingresses).or_else(|| {
+    /// Why a listener is not accepted there. A ClientTrafficPolicy would also affect the clients of Ingresses, or
+    /// none.
+    pub(crate) fn refusal(&self, entry: &ListenerEntry) -> Option<Fault> {
+        unsupported_listener(entry, self.ingresses).or_else(|| {
             let problem = "a ClientTrafficPolicy is for it, and the clients of the shared address are those of Ingresses";
             (self.has_policy)(entry).then(|| Fault::new("UnsupportedValue", problem))
         })

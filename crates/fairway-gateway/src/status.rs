@@ -1,5 +1,5 @@
-//! What this controller says in the status of each object, and how that is written over what is there. Owns the
-//! shape of it and the care for what others wrote; judges nothing and writes nothing itself.
+//! Statuses of objects, and how they are merged with the existing status without disturbing other controllers'
+//! entries.
 
 use std::sync::Arc;
 
@@ -11,46 +11,47 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::condition::{Condition, OWN};
+use crate::condition::{Condition, OWN_CONDITION_TYPES};
 
 /// The group of the Gateway API.
-pub(crate) const GROUP: &str = "gateway.networking.k8s.io";
+pub(crate) const GATEWAY_GROUP: &str = "gateway.networking.k8s.io";
 
-/// `status.ancestors` of a policy has no more entries, those of all controllers together (Gateway API `PolicyStatus`).
-pub(crate) const MOST_ANCESTORS: usize = 16;
-const ANCESTORS: Entries = Entries { field: "ancestors", reference: "ancestorRef", most: MOST_ANCESTORS };
-/// Gateway API `RouteStatus`, and `InferencePoolStatus`.
-const PARENTS: Entries = Entries { field: "parents", reference: "parentRef", most: MOST_PARENTS };
-pub(crate) const MOST_PARENTS: usize = 32;
+/// Maximum number of `status.ancestors` entries of a policy, for all controllers together (Gateway API
+/// `PolicyStatus`).
+pub(crate) const MAX_ANCESTORS: usize = 16;
+const ANCESTORS: EntryList = EntryList { field: "ancestors", reference: "ancestorRef", most: MAX_ANCESTORS };
+/// For routes and pools: Gateway API `RouteStatus` and `InferencePoolStatus`.
+const PARENTS: EntryList = EntryList { field: "parents", reference: "parentRef", most: MAX_PARENTS };
+pub(crate) const MAX_PARENTS: usize = 32;
 
-/// What is to be written to the status of an object.
+/// The status to write for an object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ObjectStatus {
-    /// Its `metadata.uid`; empty when it has none.
+    /// Its `metadata.uid`, or empty.
     pub uid: Arc<str>,
-    /// Its `metadata.resourceVersion`: the state that this was made of; empty when it has none.
+    /// The `metadata.resourceVersion` that the status was derived from, or empty.
     pub version: Arc<str>,
-    /// Its `metadata.generation`, which each condition says that it has seen.
+    /// Its `metadata.generation`, reported as `observedGeneration` by each condition.
     pub generation: Option<i64>,
-    /// The name of this controller, by which its entries are found among others.
+    /// The name of this controller, which identifies its entries.
     pub controller: Arc<str>,
-    /// What this controller says.
+    /// The content.
     pub own: OwnStatus,
 }
 
-/// What this controller says of an object.
+/// The content of a status.
 #[derive(Clone, Debug, PartialEq)]
 pub enum OwnStatus {
-    /// Of a GatewayClass.
+    /// A GatewayClass.
     Class(Box<ClassStatus>),
-    /// Of a Gateway.
+    /// A Gateway.
     Gateway(Box<GatewayStatus>),
-    /// Of a ListenerSet.
+    /// A ListenerSet.
     ListenerSet(Box<ListenerSetStatus>),
-    /// Of a route: an entry for each parent that is this controller's. Routes of which the same is said share it. Of an
-    /// InferencePool: an entry for each Gateway whose routes name it.
+    /// A route, with an entry for each parent of this controller; routes with equal entries share them. Or an
+    /// InferencePool, with an entry for each Gateway whose routes use it.
     Route(Arc<[ParentStatus]>),
-    /// Of a policy: an entry for each Gateway that reaches what it is for.
+    /// A policy, with an entry for each Gateway that reaches its target.
     Policy(Arc<[ParentStatus]>),
 }
 
@@ -98,27 +99,27 @@ pub struct ListenerStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// What is said of an object as far as it concerns another one: the parent of a route, or the ancestor of a policy.
+/// The status of an object relative to another: the parent of a route or the ancestor of a policy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ParentStatus {
-    /// `parentRef`, as the route wrote it, or `ancestorRef`.
+    /// `parentRef` as the route wrote it, or `ancestorRef`.
     pub parent: Arc<ParentReference>,
     /// `conditions`.
     pub conditions: Vec<Condition>,
 }
 
-/// A list to which several controllers write.
-struct Entries {
+/// A list that several controllers write to.
+struct EntryList {
     field: &'static str,
-    /// What tells the entries of one controller apart.
+    /// The field that identifies an entry, besides the controller.
     reference: &'static str,
-    /// The API server takes no more.
+    /// The API server's limit.
     most: usize,
 }
 
-/// What is the same in all that is written at one time.
+/// Values common to everything in one status update.
 #[derive(Clone, Copy)]
-struct Writing<'a> {
+struct StatusWriter<'a> {
     generation: Option<i64>,
     controller: &'a str,
     now: &'a str,
@@ -136,13 +137,13 @@ impl ObjectStatus {
         }
     }
 
-    /// What to write over `existing`, the `status` of the object (`Null` where it has none); `None` where it says
-    /// so already. `now` is in seconds since 1970. Entries, conditions and fields of others stay as they are, and a
-    /// condition that stays true or false keeps its `lastTransitionTime`.
+    /// The status to write over `existing`, the current `status` (`Null` if absent); `None` if nothing changes. `now`
+    /// is in seconds since 1970. Entries, conditions and fields of other controllers stay, and a condition that does
+    /// not change its status keeps its `lastTransitionTime`.
     #[must_use]
     pub fn merged(&self, existing: &Value, now: i64) -> Option<Value> {
         let now = Timestamp::from_second(now).unwrap_or_default().to_string();
-        let writing = Writing { generation: self.generation, controller: &self.controller, now: &now };
+        let writing = StatusWriter { generation: self.generation, controller: &self.controller, now: &now };
         let mut status = existing.as_object().cloned().unwrap_or_default();
         match &self.own {
             OwnStatus::Class(class) => {
@@ -164,7 +165,7 @@ impl ObjectStatus {
     }
 }
 
-impl Writing<'_> {
+impl StatusWriter<'_> {
     fn gateway(self, status: &mut Map<String, Value>, gateway: &GatewayStatus) {
         self.set_conditions(status, &gateway.conditions);
         let address = |it: &Address| json!({"type": it.kind.name(), "value": it.value});
@@ -174,14 +175,14 @@ impl Writing<'_> {
     }
 
     fn set_listeners(self, status: &mut Map<String, Value>, listeners: &[ListenerStatus]) {
-        let before = list(status, "listeners");
+        let before = list_field(status, "listeners");
         let written = listeners.iter().map(|listener| {
             let same = |it: &&Value| it["name"] == *listener.name;
             let mut entry = before.iter().find(same).and_then(Value::as_object).cloned().unwrap_or_default();
             entry.insert("name".to_owned(), json!(listener.name));
             entry.insert("attachedRoutes".to_owned(), json!(listener.attached_routes));
-            let kind = |kind: &Kind| json!({"group": GROUP, "kind": kind.name()});
-            // It is required in an entry of a Gateway, also where there is none.
+            let kind = |kind: &Kind| json!({"group": GATEWAY_GROUP, "kind": kind.name()});
+            // Required in entries of a Gateway, even if empty.
             entry.insert("supportedKinds".to_owned(), listener.kinds.iter().map(kind).collect());
             self.set_conditions(&mut entry, &listener.conditions);
             Value::Object(entry)
@@ -190,10 +191,10 @@ impl Writing<'_> {
         set_list(status, "listeners", written);
     }
 
-    /// Replaces the entries of this controller in a list.
-    fn set_entries(self, status: &mut Map<String, Value>, list_of: &Entries, own: &[ParentStatus]) {
-        let Entries { field, reference, most } = *list_of;
-        let before = list(status, field);
+    /// Replaces this controller's entries in a list.
+    fn set_entries(self, status: &mut Map<String, Value>, list_of: &EntryList, own: &[ParentStatus]) {
+        let EntryList { field, reference, most } = *list_of;
+        let before = list_field(status, field);
         let mut left: Vec<(Value, &ParentStatus)> = own
             .iter()
             .map(|entry| (serde_json::to_value(&*entry.parent).unwrap_or_default(), entry))
@@ -216,15 +217,15 @@ impl Writing<'_> {
             self.set_conditions(&mut entry, &own.conditions);
             entries.push(Value::Object(entry));
         }
-        // What was there had room; only own entries that are new are left out.
+        // Existing entries fit; only own entries that are new are left out.
         entries.truncate(most);
-        // It is required, also where there is none.
+        // Required, even if empty.
         status.insert(field.to_owned(), Value::Array(entries));
     }
 
     fn set_conditions(self, holder: &mut Map<String, Value>, own: &[Condition]) {
-        let before = list(holder, "conditions");
-        let is_own = |it: &Value| it["type"].as_str().is_some_and(|kind| OWN.contains(&kind));
+        let before = list_field(holder, "conditions");
+        let is_own = |it: &Value| it["type"].as_str().is_some_and(|kind| OWN_CONDITION_TYPES.contains(&kind));
         let mut conditions: Vec<Value> =
             own.iter().map(|condition| self.condition(condition, &before)).collect();
         conditions.extend(before.into_iter().filter(|it| !is_own(it)));
@@ -249,11 +250,11 @@ impl Writing<'_> {
     }
 }
 
-fn list(of: &Map<String, Value>, field: &str) -> Vec<Value> {
+fn list_field(of: &Map<String, Value>, field: &str) -> Vec<Value> {
     of.get(field).and_then(Value::as_array).cloned().unwrap_or_default()
 }
 
-/// An empty list is left out.
+/// Omits an empty list.
 fn set_list(of: &mut Map<String, Value>, field: &str, list: Vec<Value>) {
     match list.is_empty() {
         true => drop(of.remove(field)),

@@ -1,5 +1,4 @@
-//! BackendTLSPolicies: what TLS to the endpoints of a Service is like, and which policy decides where several say
-//! something. Owns no backend.
+//! BackendTLSPolicies: TLS settings for the endpoints of a Service, and which of several policies applies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,57 +9,59 @@ use fairway_objects::gateway_api::{BackendTlsPolicy, ParentReference, SubjectAlt
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef, Sourced};
 use fairway_objects::service::KeptService;
-use fairway_objects::users::Users;
+use fairway_objects::users::ReverseIndex;
 
-use crate::authority::{self, Named, Reasons};
+use crate::authority::{self, FaultReasons, NamedReference};
 use crate::condition::{ACCEPTED, Condition, Fault, RESOLVED_REFS};
 use crate::grant::Referrer;
-use crate::status::{GROUP, MOST_ANCESTORS, ParentStatus};
+use crate::status::{GATEWAY_GROUP, MAX_ANCESTORS, ParentStatus};
 
-const REASONS: Reasons = Reasons { kind: "InvalidKind", reference: "InvalidCACertificateRef" };
+const REASONS: FaultReasons = FaultReasons { kind: "InvalidKind", reference: "InvalidCACertificateRef" };
 
 /// A Service, or one of its ports by name.
-pub(crate) type Target = (ObjectKey, Option<Arc<str>>);
+pub(crate) type TlsTarget = (ObjectKey, Option<Arc<str>>);
 
-/// The policies of each target, the one that decides first.
-pub(crate) type Targets = Users<Target, (i64, ObjectKey)>;
+/// The policies of each target, the one that applies first.
+pub(crate) type TlsTargets = ReverseIndex<TlsTarget, (i64, ObjectKey)>;
 
-/// The name that endpoints are told, and what is verified of them.
-pub(crate) type Verified = (Arc<str>, UpstreamVerification);
+/// The SNI name and the verification of endpoints.
+pub(crate) type TlsVerification = (Arc<str>, UpstreamVerification);
 
-/// What a policy says.
+/// The content of a policy.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Policy {
+pub(crate) struct TlsPolicy {
     pub(crate) key: ObjectKey,
     pub(crate) created: i64,
-    pub(crate) targets: BTreeSet<Target>,
-    /// The ConfigMaps and Secrets that it names.
+    pub(crate) targets: BTreeSet<TlsTarget>,
+    /// ConfigMaps and Secrets that it references.
     pub(crate) named: Vec<ObjectRef>,
-    /// What is verified, or why that cannot be known.
-    pub(crate) tls: Result<Verified, Fault>,
-    /// Which of its references leads nowhere.
+    /// The verification, or why it is unusable.
+    pub(crate) tls: Result<TlsVerification, Fault>,
+    /// The invalid reference.
     pub(crate) unresolved: Option<Fault>,
-    /// The Services among its targets that do not exist, or that lack the port it is for.
+    /// Target Services that do not exist, or that lack the target port.
     pub(crate) missing: BTreeMap<ObjectKey, Fault>,
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
-/// The ConfigMaps and Secrets that a policy names.
-pub(crate) fn named(policy: &BackendTlsPolicy, namespace: &str) -> Vec<ObjectRef> {
+/// ConfigMaps and Secrets that a policy references.
+pub(crate) fn named_references(policy: &BackendTlsPolicy, namespace: &str) -> Vec<ObjectRef> {
     let keyed = policy.spec.validation.ca_certificate_refs.iter();
     let keyed = keyed.map(|it| (it, ObjectKey::new(namespace, &it.name)));
-    keyed.filter_map(|(it, key)| Named { group: &it.group, kind: &it.kind, key: &key }.object()).collect()
+    keyed
+        .filter_map(|(it, key)| NamedReference { group: &it.group, kind: &it.kind, key: &key }.object())
+        .collect()
 }
 
 /// Reads a policy.
-pub(crate) fn read(key: &ObjectKey, policy: &Sourced<BackendTlsPolicy>, inputs: Inputs<'_>) -> Policy {
+pub(crate) fn read(key: &ObjectKey, policy: &Sourced<BackendTlsPolicy>, inputs: Inputs<'_>) -> TlsPolicy {
     let object = &*policy.object;
     let services = object.spec.target_refs.iter().filter(|it| it.group.is_empty() && it.kind == "Service");
     let target = |it: &fairway_objects::gateway_api::PolicyTargetReference| {
         let section = it.section_name.as_deref().filter(|name| !name.is_empty());
         (ObjectKey::new(&key.namespace, &it.name), section.map(Into::into))
     };
-    let targets: BTreeSet<Target> = services.map(target).collect();
+    let targets: BTreeSet<TlsTarget> = services.map(target).collect();
     let missing = missing_targets(&targets, inputs);
     let (tls, unresolved) = verification(object, &key.namespace, inputs);
     let mut diagnostics = Vec::new();
@@ -78,11 +79,11 @@ pub(crate) fn read(key: &ObjectKey, policy: &Sourced<BackendTlsPolicy>, inputs: 
         let found = Diagnostic::new(Severity::Error, "invalid-tls-policy", origin);
         diagnostics.push(found.because(fault.message.clone(), consequence));
     }
-    Policy {
+    TlsPolicy {
         key: key.clone(),
         created: object.metadata.creation_timestamp.as_ref().map_or(i64::MAX, |at| at.0.as_second()),
         targets,
-        named: named(object, &key.namespace),
+        named: named_references(object, &key.namespace),
         tls,
         unresolved,
         missing,
@@ -90,9 +91,9 @@ pub(crate) fn read(key: &ObjectKey, policy: &Sourced<BackendTlsPolicy>, inputs: 
     }
 }
 
-/// The Services among the targets that do not exist, or lack a port: no connection is spoken to as the policy says there
-/// (Gateway API `PolicyReasonTargetNotFound`, `LocalPolicyTargetReferenceWithSectionName`).
-fn missing_targets(targets: &BTreeSet<Target>, inputs: Inputs<'_>) -> BTreeMap<ObjectKey, Fault> {
+/// Target Services that do not exist or lack the port; the policy applies to no connection there (Gateway API
+/// `PolicyReasonTargetNotFound`, `LocalPolicyTargetReferenceWithSectionName`).
+fn missing_targets(targets: &BTreeSet<TlsTarget>, inputs: Inputs<'_>) -> BTreeMap<ObjectKey, Fault> {
     let mut missing = BTreeMap::new();
     for (key, section) in targets {
         let problem = match (inputs.resources.services.get(key), section.as_deref()) {
@@ -115,12 +116,12 @@ fn verification(
     policy: &BackendTlsPolicy,
     namespace: &str,
     inputs: Inputs<'_>,
-) -> (Result<Verified, Fault>, Option<Fault>) {
+) -> (Result<TlsVerification, Fault>, Option<Fault>) {
     let validation = &policy.spec.validation;
     let well_known = validation.well_known_ca_certificates.as_deref().filter(|name| !name.is_empty());
     let references = &validation.ca_certificate_refs;
     let keyed: Vec<_> = references.iter().map(|it| (it, ObjectKey::new(namespace, &it.name))).collect();
-    let all = keyed.iter().map(|(it, key)| Named { group: &it.group, kind: &it.kind, key });
+    let all = keyed.iter().map(|(it, key)| NamedReference { group: &it.group, kind: &it.kind, key });
     let from = Referrer { kind: Kind::BackendTlsPolicy, namespace };
     let (pem, faults) = authority::resolve_all(all, from, inputs, REASONS);
     let unresolved = faults.into_iter().next();
@@ -148,7 +149,7 @@ fn verification(
     (tls, unresolved)
 }
 
-/// The names one of which a certificate must have: the hostname only where there are no others.
+/// Names of which a certificate must have one: the hostname only if there are no alternatives.
 fn names(host: &Arc<str>, alternatives: &[SubjectAltName]) -> Result<Vec<SubjectName>, Fault> {
     if alternatives.is_empty() {
         return Ok(vec![SubjectName::Dns(host.clone())]);
@@ -163,22 +164,22 @@ fn names(host: &Arc<str>, alternatives: &[SubjectAltName]) -> Result<Vec<Subject
     alternatives.iter().map(name).collect()
 }
 
-/// The policy for a port of a Service: of those for the port itself, else of those for all ports, the oldest.
-pub(crate) fn deciding<'t>(
-    targets: &'t Targets,
+/// The policy for a Service port: the oldest for the port itself, else the oldest for all ports.
+pub(crate) fn deciding_policy<'t>(
+    targets: &'t TlsTargets,
     service: &ObjectKey,
     port: Option<&str>,
 ) -> Option<&'t ObjectKey> {
-    let first = |section: Option<Arc<str>>| targets.of(&(service.clone(), section)).next();
+    let first = |section: Option<Arc<str>>| targets.users_of(&(service.clone(), section)).next();
     let own = port.and_then(|port| first(Some(port.into())));
     own.or_else(|| first(None)).map(|(_, key)| key)
 }
 
-impl Policy {
-    /// The target that an older policy has.
-    pub(crate) fn conflict(&self, targets: &Targets) -> Option<Fault> {
+impl TlsPolicy {
+    /// The conflict with an older policy for the same target.
+    pub(crate) fn conflict(&self, targets: &TlsTargets) -> Option<Fault> {
         let lost = self.targets.iter().find_map(|target| {
-            let (_, first) = targets.of(target).next()?;
+            let (_, first) = targets.users_of(target).next()?;
             (*first != self.key).then_some((target, first))
         });
         lost.map(|((service, section), first)| {
@@ -189,7 +190,7 @@ impl Policy {
         })
     }
 
-    /// What is said of it with regard to each Gateway that reaches its Services, which may be missing ones.
+    /// The status entries for the Gateways that reach its Services, which may not exist.
     pub(crate) fn ancestors<'g>(
         &self,
         conflict: Option<&Fault>,
@@ -198,8 +199,13 @@ impl Policy {
         let conditions = |missing: Option<&Fault>| {
             let fault = missing.or(conflict).or(self.tls.as_ref().err());
             vec![
-                Condition::of(ACCEPTED, fault, "Accepted", "it decides how its Services are spoken to"),
-                Condition::of(
+                Condition::true_unless(
+                    ACCEPTED,
+                    fault,
+                    "Accepted",
+                    "it decides how its Services are spoken to",
+                ),
+                Condition::true_unless(
                     RESOLVED_REFS,
                     self.unresolved.as_ref(),
                     "ResolvedRefs",
@@ -209,7 +215,7 @@ impl Policy {
         };
         let status = |(gateway, missing): (&ObjectKey, Option<&Fault>)| ParentStatus {
             parent: Arc::new(ParentReference {
-                group: Some(GROUP.to_owned()),
+                group: Some(GATEWAY_GROUP.to_owned()),
                 kind: Some("Gateway".to_owned()),
                 namespace: Some(gateway.namespace.to_string()),
                 name: gateway.name.to_string(),
@@ -217,6 +223,6 @@ impl Policy {
             }),
             conditions: conditions(missing),
         };
-        gateways.take(MOST_ANCESTORS).map(status).collect()
+        gateways.take(MAX_ANCESTORS).map(status).collect()
     }
 }

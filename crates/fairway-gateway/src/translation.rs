@@ -1,4 +1,4 @@
-//! The result of a translation of Gateway API objects. Owns its shape, and nothing of how it comes about.
+//! The result of translating Gateway API objects.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,30 +12,29 @@ use imbl::OrdMap;
 use crate::status::ObjectStatus;
 use crate::wanted::WantedGateway;
 
-/// What Gateway API objects mean besides traffic. All parts are persistent: a clone costs nothing, and what differs
-/// from an earlier one is found at a cost of what differs.
+/// The result besides the configuration. All parts are persistent: a clone is free, and a diff of two versions costs
+/// only the size of the difference.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GatewayTranslation {
-    /// What is to be written to the status of each object that is this controller's, or that still has an entry of
-    /// it.
+    /// The status of each object that belongs to this controller, or still has an entry of it.
     pub statuses: OrdMap<ObjectRef, Arc<ObjectStatus>>,
-    /// The Gateways that need addresses and ports.
+    /// Gateways that need addresses and ports.
     pub wanted: OrdMap<ObjectKey, Arc<WantedGateway>>,
 }
 
-/// What an update changes in the configuration: each part with its key, and `None` where it is gone.
+/// Changes to the configuration by key; `None` removes a part.
 #[derive(Debug, Default)]
-pub struct Pieces {
+pub struct ConfigChanges {
     /// Listeners.
     pub listeners: Vec<(Arc<str>, Option<Arc<Listener>>)>,
     /// Virtual hosts.
     pub hosts: Vec<(HostKey, Option<Arc<VirtualHost>>)>,
-    /// Where connections go that are not HTTP.
+    /// Non-HTTP routes.
     pub streams: Vec<(StreamKey, Option<Arc<StreamRoute>>)>,
     /// All backends that a route uses from now on.
     pub backends: Vec<(ObjectRef, Vec<BackendRef>)>,
-    /// All Secrets whose certificates a listener shows from now on, by its name in the configuration.
+    /// All Secrets whose certificates a listener uses from now on, by listener name.
     pub certificates: Vec<(Arc<str>, BTreeSet<ObjectKey>)>,
-    /// All that is wrong with an object.
+    /// All diagnostics of an object.
     pub diagnostics: Vec<(ObjectRef, Vec<Diagnostic>)>,
 }

@@ -1,4 +1,4 @@
-//! What a Gateway needs from whoever allocates addresses and ports. Allocates nothing.
+//! The ports and addresses that a Gateway needs. Allocates nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,44 +8,45 @@ use fairway_objects::gateway_api::Gateway;
 use fairway_objects::placement::AddressKind;
 
 use crate::condition::Fault;
-use crate::listener::Entry;
+use crate::listener::ListenerEntry;
 use crate::parameters::Parameters;
 
-/// A Gateway that needs a place.
+/// A Gateway that needs ports and addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WantedGateway {
-    /// Its `metadata.uid`; empty when it has none.
+    /// Its `metadata.uid`, or empty.
     pub uid: Arc<str>,
     /// Its creation time in seconds since 1970.
     pub created: Option<i64>,
     /// The name of its class.
     pub class: Arc<str>,
-    /// The ports of its accepted listeners, those of ListenerSets included.
+    /// Ports of its accepted listeners, including those of ListenerSets.
     pub ports: BTreeMap<u16, PortTransport>,
-    /// Those of them at which a listener is served. The others wait for what their listeners refer to, e.g. for a
-    /// certificate: nothing listens there until then.
+    /// The ports at which a listener is served. The others wait for references of their listeners, such as a
+    /// certificate, and are not bound until then.
     pub served: BTreeSet<(PortProtocol, u16)>,
-    /// The addresses that it asks for.
+    /// The addresses that it requests.
     pub addresses: Vec<WantedAddress>,
-    /// The labels of what is made for it.
+    /// Labels of the resources created for it.
     pub labels: BTreeMap<Arc<str>, Arc<str>>,
-    /// The annotations of what is made for it.
+    /// Annotations of the resources created for it.
     pub annotations: BTreeMap<Arc<str>, Arc<str>>,
-    /// What its class and itself say about its Service: `serviceType`, `loadBalancerClass`, `externalTrafficPolicy`. `None`
-    /// where what says so cannot be used: the Services that it has stay as they are, and it gets no new ones.
+    /// Parameters of its class and itself for the Service: `serviceType`, `loadBalancerClass`,
+    /// `externalTrafficPolicy`. `None` if they are unusable: existing Services stay as they are, and none are
+    /// created.
     pub parameters: Option<Parameters>,
 }
 
-/// An address that a Gateway asks for.
+/// An address that a Gateway requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WantedAddress {
-    /// What its value is.
+    /// The kind of its value.
     pub kind: AddressKind,
-    /// `None` is any one of the kind.
+    /// `None` requests any address of the kind.
     pub value: Option<Arc<str>>,
 }
 
-/// What arrives at a port.
+/// Transport protocols of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortTransport {
     /// Connections.
@@ -57,7 +58,7 @@ pub enum PortTransport {
 }
 
 impl WantedGateway {
-    /// Its ports: one of each transport where both arrive at a number.
+    /// Its ports, one for each transport protocol.
     pub(crate) fn each_port(&self) -> impl Iterator<Item = (PortProtocol, u16)> {
         let of = |(number, transport): (&u16, &PortTransport)| {
             let number = *number;
@@ -68,7 +69,7 @@ impl WantedGateway {
 }
 
 impl PortTransport {
-    /// The protocols of the ports that this takes.
+    /// The protocols of the port.
     #[must_use]
     pub fn protocols(self) -> &'static [PortProtocol] {
         match self {
@@ -79,15 +80,15 @@ impl PortTransport {
     }
 }
 
-/// The addresses that a Gateway asks for, or what is wrong with one.
+/// The addresses that a Gateway requests, or the first fault.
 pub(crate) fn addresses(gateway: &Gateway) -> Result<Vec<WantedAddress>, Fault> {
     let address = |it: &fairway_objects::gateway_api::GatewayAddress| {
-        // An address of another reach than the one that was asked for would expose the Gateway (GEP-5093).
+        // An address with another routability than requested would expose the Gateway (GEP-5093).
         if let Some(routability) = it.routability.as_deref().filter(|it| !it.is_empty()) {
             let problem = format!("addresses of routability {routability} cannot be had");
             return Err(Fault::new("UnsupportedAddress", problem));
         }
-        let kind = AddressKind::find(it.type_.as_deref()).ok_or_else(|| {
+        let kind = AddressKind::parse(it.type_.as_deref()).ok_or_else(|| {
             let kind = it.type_.as_deref().unwrap_or_default();
             Fault::new("UnsupportedAddress", format!("addresses of type {kind} cannot be had"))
         })?;
@@ -98,7 +99,7 @@ pub(crate) fn addresses(gateway: &Gateway) -> Result<Vec<WantedAddress>, Fault> 
 }
 
 /// The ports of these listeners.
-pub(crate) fn ports<'e>(entries: impl Iterator<Item = &'e Entry>) -> BTreeMap<u16, PortTransport> {
+pub(crate) fn ports<'e>(entries: impl Iterator<Item = &'e ListenerEntry>) -> BTreeMap<u16, PortTransport> {
     let mut ports = BTreeMap::new();
     for entry in entries {
         let transport = match entry.protocol.port_protocol() {

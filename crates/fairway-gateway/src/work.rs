@@ -1,4 +1,4 @@
-//! What an edit touches directly. Owns the first marks; the stages add what follows from them.
+//! Marks what a change affects directly; the stages mark what follows from it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,27 +8,27 @@ use fairway_objects::gateway_api::ListenerSet;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 use fairway_objects::resources::Resources;
 
-use crate::gateway::gateway_of;
+use crate::gateway::parent_gateway;
 use crate::listener::ListenerId;
-use crate::naming::{Noticed, class_reference};
-use crate::noted::Noted;
+use crate::naming::{ReferenceChange, class_reference};
+use crate::noted::ObjectSnapshot;
 use crate::policy;
-use crate::route::{KINDS, Route};
+use crate::route::{ROUTE_KINDS, Route};
 use crate::state::Gateways;
-use crate::translation::Pieces;
+use crate::translation::ConfigChanges;
 
-/// The routes that must be looked at again.
+/// Routes to update.
 #[derive(Debug, Default)]
 pub(crate) struct RouteWork {
-    /// Those that must be read.
+    /// Routes to read.
     pub(crate) read: BTreeSet<ObjectRef>,
-    /// Those whose part in hosts must be looked at.
-    pub(crate) finished: BTreeSet<ObjectRef>,
-    /// Those whose status and diagnostics must be made.
-    pub(crate) told: BTreeSet<ObjectRef>,
+    /// Routes whose contributions to hosts must be checked.
+    pub(crate) contributing: BTreeSet<ObjectRef>,
+    /// Routes whose status and diagnostics must be created.
+    pub(crate) statuses: BTreeSet<ObjectRef>,
 }
 
-/// What must be looked at again, and what came of it so far.
+/// What must be updated, and the changes so far.
 #[derive(Debug, Default)]
 pub struct Work {
     pub(crate) classes: BTreeSet<ObjectKey>,
@@ -36,21 +36,21 @@ pub struct Work {
     pub(crate) entries: BTreeSet<ObjectRef>,
     pub(crate) gateways: BTreeSet<ObjectKey>,
     pub(crate) places: BTreeSet<ObjectKey>,
-    /// BackendTLSPolicies, and Fairway's own.
+    /// BackendTLSPolicies and Fairway's own.
     pub(crate) policies: BTreeSet<ObjectRef>,
     pub(crate) routes: RouteWork,
-    /// Listeners to which other routes are attached.
+    /// Listeners whose attached routes changed.
     pub(crate) attached: BTreeSet<ListenerId>,
     pub(crate) hosts: BTreeSet<HostKey>,
-    /// Gateways, ListenerSets, policies and InferencePools whose status must be made.
+    /// Gateways, ListenerSets, policies and InferencePools whose status must be created.
     pub(crate) statuses: BTreeSet<ObjectRef>,
-    /// Secrets whose certificates are shown from now on, or no longer.
+    /// Secrets whose certificates became used or unused.
     pub(crate) certificates: BTreeSet<ObjectKey>,
-    pub(crate) pieces: Pieces,
+    pub(crate) changes: ConfigChanges,
 }
 
 impl Work {
-    /// The Secrets that must be read before anything else.
+    /// The Secrets that must be read first.
     #[must_use]
     pub fn secrets(&self) -> &BTreeSet<ObjectKey> {
         &self.certificates
@@ -58,107 +58,107 @@ impl Work {
 }
 
 impl Gateways {
-    /// Takes notice of everything.
-    pub fn note_all(&mut self, resources: &Resources) -> Work {
-        // The others have no part of their own: they are looked up where something refers to them.
+    /// Marks everything.
+    pub fn mark_all(&mut self, resources: &Resources) -> Work {
+        // The other kinds are looked up where something refers to them.
         let all: Vec<ObjectRef> = resources.gateway.with_conditions().collect();
-        self.noted = Noted::default();
+        self.snapshot = ObjectSnapshot::default();
         self.note(resources, &all)
     }
 
-    /// Takes notice of what changed.
+    /// Marks what the changed objects affect.
     pub fn note(&mut self, resources: &Resources, changed: &[ObjectRef]) -> Work {
         let mut work = Work::default();
         for object in changed {
-            self.note_one(resources, object, &mut work);
+            self.mark_object(resources, object, &mut work);
         }
-        self.noted.keep(resources);
+        self.snapshot.store(resources);
         work
     }
 
-    /// Whether anything shows the certificate in a Secret.
+    /// Whether the certificate in a Secret is used.
     #[must_use]
     pub fn shows(&self, secret: &ObjectKey) -> bool {
-        self.naming.shows(secret)
+        self.naming.shows_certificate(secret)
     }
 
-    fn note_one(&mut self, resources: &Resources, object: &ObjectRef, work: &mut Work) {
-        if !self.noted.differs(object, resources) {
-            return work.note_status(object);
+    fn mark_object(&mut self, resources: &Resources, object: &ObjectRef, work: &mut Work) {
+        if !self.snapshot.differs(object, resources) {
+            return work.mark_status(object);
         }
         let (key, gateway) = (&object.key, &resources.gateway);
-        work.statuses.extend(self.attached.of(object).cloned());
+        work.statuses.extend(self.own_policies.policies_for(object).cloned());
         match object.kind {
             Kind::GatewayClass => {
                 let class = gateway.classes.get(key).map(|it| &*it.object);
                 let noticed = self.naming.set_class(&key.name, class);
-                work.notice(noticed);
+                work.mark_reference_change(noticed);
                 work.classes.insert(key.clone());
                 self.mark_dependent(object, work);
             }
             Kind::Gateway => {
                 work.statuses.insert(object.clone());
                 let noticed = self.naming.set_gateway(key, gateway.gateways.get(key).map(|it| &*it.object));
-                work.notice(noticed);
+                work.mark_reference_change(noticed);
                 let named_by = self.naming.dependent(object);
                 work.statuses.extend(named_by.filter(|it| it.kind == Kind::ListenerSet).cloned());
                 self.mark_gateway(object, work);
             }
             Kind::ListenerSet => {
                 work.statuses.insert(object.clone());
-                self.note_set(object, gateway.listener_sets.get(key).map(|it| &*it.object), work);
+                self.mark_listener_set(object, gateway.listener_sets.get(key).map(|it| &*it.object), work);
             }
             Kind::BackendTlsPolicy => {
                 let policy = gateway.policies.tls.get(key).map(|it| &*it.object);
                 let noticed = self.naming.set_tls_policy(key, policy);
-                work.notice(noticed);
+                work.mark_reference_change(noticed);
                 work.policies.insert(object.clone());
             }
             Kind::ClientTrafficPolicy | Kind::BackendTrafficPolicy | Kind::ExtensionPolicy => {
                 work.policies.insert(object.clone());
             }
-            kind if KINDS.contains(&kind) => drop(work.routes.read.insert(object.clone())),
+            kind if ROUTE_KINDS.contains(&kind) => drop(work.routes.read.insert(object.clone())),
             Kind::SecurityPolicy => {
                 let policy = gateway.policies.security.get(key).map(|it| &*it.object);
                 let noticed = self.naming.set_security_policy(key, policy);
-                work.notice(noticed);
+                work.mark_reference_change(noticed);
                 work.policies.insert(object.clone());
             }
             Kind::InferencePool => {
                 work.statuses.insert(object.clone());
-                work.routes.read.extend(self.routes.by_pool.of(key).cloned());
+                work.routes.read.extend(self.routes.by_pool.users_of(key).cloned());
             }
-            Kind::RouteFilter => work.routes.read.extend(self.routes.by_named.of(object).cloned()),
+            Kind::RouteFilter => work.routes.read.extend(self.routes.by_named.users_of(object).cloned()),
             Kind::ReferenceGrant => self.mark_foreign(&key.namespace, work),
             Kind::Namespace => self.mark_namespace(resources, &key.name, work),
             Kind::Placement => drop(work.places.insert(key.clone())),
             Kind::Published => work.places.extend(self.shared_gateways().cloned()),
             Kind::Releases => work.classes.extend(gateway.classes.keys().cloned()),
-            Kind::ServiceImport => work.routes.read.extend(self.routes.by_service.of(key).cloned()),
+            Kind::ServiceImport => work.routes.read.extend(self.routes.by_service.users_of(key).cloned()),
             Kind::Service => {
-                work.routes.read.extend(self.routes.by_service.of(key).cloned());
-                work.policies.extend(self.attached.asking(key).cloned());
+                work.routes.read.extend(self.routes.by_service.users_of(key).cloned());
+                work.policies.extend(self.own_policies.policies_asking(key).cloned());
                 work.policies.extend(self.policies_for(key));
             }
             Kind::Secret | Kind::ConfigMap => {
-                let users: Vec<_> = self.naming.users(object).cloned().collect();
-                users.iter().for_each(|user| self.mark(user, work));
+                let users: Vec<_> = self.naming.referrers(object).cloned().collect();
+                users.iter().for_each(|user| self.mark_referrer(user, work));
             }
             _ => {}
         }
     }
 
-    fn note_set(&mut self, object: &ObjectRef, set: Option<&ListenerSet>, work: &mut Work) {
+    fn mark_listener_set(&mut self, object: &ObjectRef, set: Option<&ListenerSet>, work: &mut Work) {
         let key = &object.key;
         work.gateways.extend(self.gateway_of_set(object));
         let noticed = self.naming.set_listener_set(key, set);
-        work.notice(noticed);
-        work.gateways.extend(set.and_then(|set| gateway_of(set, &key.namespace)));
+        work.mark_reference_change(noticed);
+        work.gateways.extend(set.and_then(|set| parent_gateway(set, &key.namespace)));
         work.entries.insert(object.clone());
     }
 
-    /// Marks an object that refers to something that changed.
-    fn mark(&self, object: &ObjectRef, work: &mut Work) {
+    /// Marks an object that refers to a changed one.
+    fn mark_referrer(&self, object: &ObjectRef, work: &mut Work) {
         match object.kind {
             Kind::GatewayClass => drop(work.classes.insert(object.key.clone())),
             Kind::Gateway => self.mark_gateway(object, work),
@@ -167,8 +167,8 @@ impl Gateways {
                 work.gateways.extend(self.gateway_of_set(object));
             }
             Kind::BackendTlsPolicy => drop(work.policies.insert(object.clone())),
-            kind if policy::KINDS.contains(&kind) => drop(work.policies.insert(object.clone())),
-            kind if KINDS.contains(&kind) => drop(work.routes.read.insert(object.clone())),
+            kind if policy::POLICY_KINDS.contains(&kind) => drop(work.policies.insert(object.clone())),
+            kind if ROUTE_KINDS.contains(&kind) => drop(work.routes.read.insert(object.clone())),
             _ => {}
         }
     }
@@ -185,12 +185,12 @@ impl Gateways {
     }
 
     fn mark_foreign(&self, namespace: &Arc<str>, work: &mut Work) {
-        for object in self.listening.foreign.of(namespace) {
-            self.mark(object, work);
+        for object in self.listening.foreign.users_of(namespace) {
+            self.mark_referrer(object, work);
         }
     }
 
-    /// The labels of a namespace decide which of its routes and ListenerSets may be attached.
+    /// A namespace's labels decide whether its routes and ListenerSets may be attached.
     fn mark_namespace(&self, resources: &Resources, namespace: &str, work: &mut Work) {
         let gateway = &resources.gateway;
         let sets = gateway
@@ -201,32 +201,32 @@ impl Gateways {
             let set = ObjectRef::new(Kind::ListenerSet, key.clone());
             work.gateways.extend(self.gateway_of_set(&set));
         }
-        work.routes.read.extend(Route::within(namespace, resources));
+        work.routes.read.extend(Route::in_namespace(namespace, resources));
     }
 
     fn gateway_of_set(&self, set: &ObjectRef) -> Option<ObjectKey> {
-        self.naming.depends(set).map(|gateway| gateway.key.clone())
+        self.naming.dependency(set).map(|gateway| gateway.key.clone())
     }
 
-    /// Whether a Gateway is of a class of this controller.
+    /// The class with this name, if it belongs to this controller.
     pub(crate) fn class_of(&self, class: &str) -> Option<&Arc<crate::class::Class>> {
         self.listening.classes.get(&class_reference(class).key)
     }
 }
 
 impl Work {
-    /// Marks an object that differs in nothing but its status. What is to be written names the version of the object that it
-    /// was made for, so it is made again; the writer then compares it with what the status says now.
-    fn note_status(&mut self, object: &ObjectRef) {
+    /// Marks an object of which only the status changed. A pending status names the version it was derived from, so
+    /// it is created again; the writer then compares it with the new status.
+    fn mark_status(&mut self, object: &ObjectRef) {
         let object = object.clone();
         match object.kind {
             Kind::GatewayClass => drop(self.classes.insert(object.key)),
-            kind if KINDS.contains(&kind) => drop(self.routes.told.insert(object)),
+            kind if ROUTE_KINDS.contains(&kind) => drop(self.routes.statuses.insert(object)),
             _ => drop(self.statuses.insert(object)),
         }
     }
 
-    fn notice(&mut self, noticed: Noticed) {
+    fn mark_reference_change(&mut self, noticed: ReferenceChange) {
         self.certificates.extend(noticed.certificates);
     }
 }
@@ -242,25 +242,25 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::listener::Certified;
-    use crate::status::GROUP;
+    use crate::listener::CertificateState;
+    use crate::status::GATEWAY_GROUP;
 
     const LISTENING: &[Kind] = &[Kind::Gateway, Kind::ListenerSet];
     const POOLS: &[Kind] = &[Kind::InferencePool];
 
     fn policies() -> Vec<Kind> {
-        [&[Kind::BackendTlsPolicy][..], &policy::KINDS].concat()
+        [&[Kind::BackendTlsPolicy][..], &policy::POLICY_KINDS].concat()
     }
 
     /// An object of each kind that has a status, all with the same fields and the same name.
-    struct World {
+    struct TestWorld {
         resources: Resources,
         options: Options,
         gateways: Gateways,
     }
 
-    impl World {
-        fn of(value: &Value) -> Self {
+    impl TestWorld {
+        fn from_value(value: &Value) -> Self {
             let options = Options::default();
             let gateways = Gateways::new(&options.gateways.controller);
             let mut world = Self { resources: Resources::default(), options, gateways };
@@ -268,7 +268,7 @@ mod tests {
             world.set_all(value, 1);
             let (gateway, placement) = (ObjectKey::new("default", "x"), Some(Arc::default()));
             world.resources.apply(Change::Placed { gateway, placement });
-            let work = world.gateways.note_all(&world.resources);
+            let work = world.gateways.mark_all(&world.resources);
             world.update(work);
             world
         }
@@ -299,10 +299,10 @@ mod tests {
 
         fn update(&mut self, work: Work) {
             let inputs = Inputs { resources: &self.resources, options: &self.options };
-            self.gateways.update(inputs, work, &|_| Certified::Missing);
+            self.gateways.update(inputs, work, &|_| CertificateState::Missing);
         }
 
-        /// The Gateways that must be read after the classes were.
+        /// The Gateways to read after the classes.
         fn after_classes(&mut self, mut work: Work) -> BTreeSet<ObjectKey> {
             let inputs = Inputs { resources: &self.resources, options: &self.options };
             self.gateways.read_classes(inputs, &mut work);
@@ -324,7 +324,7 @@ mod tests {
             "name": "x", "uid": "u", "resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z",
         });
         let parameters = json!({"group": "", "kind": "ConfigMap", "namespace": "default", "name": "x"});
-        let gateway = json!({"group": GROUP, "kind": "Gateway", "name": "x"});
+        let gateway = json!({"group": GATEWAY_GROUP, "kind": "Gateway", "name": "x"});
         let service = json!({"group": "", "kind": "Service", "name": "x"});
         let spec = json!({
             "controllerName": GATEWAY_CONTROLLER,
@@ -358,27 +358,27 @@ mod tests {
 
     fn assert_all_are_read(work: &Work, why: &str) {
         assert_eq!(kinds(&work.entries), LISTENING, "{why}");
-        assert_eq!(kinds(&work.routes.read), KINDS, "{why}");
+        assert_eq!(kinds(&work.routes.read), ROUTE_KINDS, "{why}");
         assert_eq!(kinds(&work.policies), policies(), "{why}");
     }
 
     #[test]
-    fn each_kind_whose_status_has_conditions_is_a_class_listens_routes_or_is_a_policy_or_a_pool() {
+    fn every_kind_with_conditions_is_tracked() {
         let known: Vec<_> = GATEWAY_KINDS.iter().filter(|it| it.has_conditions).map(|it| it.kind).collect();
-        assert_eq!(known, [&[Kind::GatewayClass], LISTENING, KINDS, &policies(), POOLS].concat());
+        assert_eq!(known, [&[Kind::GatewayClass], LISTENING, ROUTE_KINDS, &policies(), POOLS].concat());
     }
 
     #[test]
-    fn an_object_whose_status_comes_back_is_not_read_and_its_status_is_made_for_the_new_version() {
-        let mut world = World::of(&written());
+    fn a_status_change_is_not_read_but_updates_the_pending_status() {
+        let mut world = TestWorld::from_value(&written());
         let changed = world.set_all(&with_status(), 1);
         let work = world.note(&changed);
-        let marked = [&work.entries, &work.routes.read, &work.routes.finished, &work.policies];
+        let marked = [&work.entries, &work.routes.read, &work.routes.contributing, &work.policies];
         assert!(marked.iter().all(|objects| objects.is_empty()), "{marked:?}");
-        assert_eq!(kinds(&work.routes.told), KINDS);
+        assert_eq!(kinds(&work.routes.statuses), ROUTE_KINDS);
         assert_eq!(kinds(&work.statuses), [LISTENING, &policies(), POOLS].concat());
         world.update(work);
-        let (updated, scratch) = (world.gateways.translation(), World::of(&with_status()));
+        let (updated, scratch) = (world.gateways.translation(), TestWorld::from_value(&with_status()));
         assert_eq!(updated, scratch.gateways.translation());
         assert_eq!(updated.statuses.len(), changed.len());
         assert!(updated.statuses.values().all(|status| *status.version == *"2"), "{updated:?}");
@@ -395,12 +395,12 @@ mod tests {
             ("annotations", |value| value["metadata"]["annotations"] = json!({"a": "b"})),
         ];
         for (what, edit) in edits {
-            let (mut world, mut value) = (World::of(&written()), with_status());
+            let (mut world, mut value) = (TestWorld::from_value(&written()), with_status());
             edit(&mut value);
             let changed = world.set_all(&value, 1);
             assert_all_are_read(&world.note(&changed), what);
         }
-        let mut world = World::of(&written());
+        let mut world = TestWorld::from_value(&written());
         let changed = world.set_all(&written(), 2);
         assert_all_are_read(&world.note(&changed), "it is on another line");
         assert!(world.note(&changed).routes.read.is_empty(), "it is as it was noted last");
@@ -412,7 +412,7 @@ mod tests {
 
     #[test]
     fn a_class_marks_its_gateways_for_other_parameters_and_not_for_its_status() {
-        let mut world = World::of(&written());
+        let mut world = TestWorld::from_value(&written());
         let changed = world.set_all(&with_status(), 1);
         let work = world.note(&changed);
         assert_eq!(world.after_classes(work), BTreeSet::new());

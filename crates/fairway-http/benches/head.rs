@@ -1,10 +1,10 @@
-//! What a message costs here: parsing, writing and decoding, without I/O.
+//! The cost of a message: parsing, writing and decoding, without I/O.
 
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use fairway_http::http1::{
-    BodyLimits, BodyReader, Framing, HeadParser, Part, RequestHop, request_framing, response_framing,
+    BodyLimits, BodyPart, BodyReader, Framing, HeadParser, RequestHop, request_framing, response_framing,
     strip_hop_by_hop, write_request, write_response,
 };
 use fairway_http::{Head, HeadLimits, Method, Target, Version, path, request_authority};
@@ -61,7 +61,7 @@ fn written(criterion: &mut Criterion, head: &mut Head, limits: &HeadLimits) {
     group.finish();
 }
 
-/// All that a proxied message asks of this crate.
+/// Everything that a proxied message needs of this crate.
 fn messages(criterion: &mut Criterion) {
     let limits = HeadLimits::default();
     let (mut head, mut out) = (Head::new(), Vec::new());
@@ -122,8 +122,8 @@ fn decoded(wire: &[u8]) -> usize {
         let (taken, part) = reader.next(&wire[at..]).expect("valid");
         at += taken;
         match part {
-            Part::Data(data) => total += data.len(),
-            Part::End | Part::NeedMore => return total,
+            BodyPart::Data(data) => total += data.len(),
+            BodyPart::End | BodyPart::NeedMore => return total,
         }
     }
 }

@@ -1,5 +1,4 @@
-//! What an endpoint is told of its client's connection: its address as text, and the scheme in the fields that have nothing
-//! else. Never knows who the client is.
+//! Writes the client's address and scheme into headers for endpoints.
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -8,9 +7,9 @@ use std::sync::LazyLock;
 use crate::head::Known;
 use crate::head::ready::ReadyFields;
 
-/// The fields that tell an endpoint of `http`.
+/// The scheme headers for `http` requests.
 pub static OF_HTTP: LazyLock<ReadyFields> = LazyLock::new(|| telling(b"http"));
-/// The fields that tell an endpoint of `https`.
+/// The scheme headers for `https` requests.
 pub static OF_HTTPS: LazyLock<ReadyFields> = LazyLock::new(|| telling(b"https"));
 
 fn telling(scheme: &'static [u8]) -> ReadyFields {
@@ -18,10 +17,10 @@ fn telling(scheme: &'static [u8]) -> ReadyFields {
     ReadyFields::new(names.map(|known| (known.name().as_bytes(), scheme)))
 }
 
-/// Appends an address as the standard library writes it.
+/// Appends an address in the format of the standard library.
 pub fn write_ip(into: &mut Vec<u8>, address: IpAddr) {
     let IpAddr::V4(v4) = address else {
-        return write!(into, "{address}").expect("a vector takes every write");
+        return write!(into, "{address}").expect("writing to a vector cannot fail");
     };
     let (mut text, mut length) = ([0; 16], 0);
     for octet in v4.octets() {

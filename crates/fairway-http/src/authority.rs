@@ -1,5 +1,4 @@
-//! `host [":" port]` (RFC 3986 §3.2), checked before anything routes by it. Never resolves or compares
-//! with what is configured.
+//! Parses and checks `host [":" port]` (RFC 3986 §3.2) before anything routes by it.
 
 use std::net::Ipv6Addr;
 use std::str;
@@ -9,22 +8,22 @@ use memchr::memchr;
 use crate::bytes::{escaped, is_reg_name};
 use crate::malformed::Malformed;
 
-/// A DNS name has at most 253 bytes; with a port this is enough.
-const LONGEST: usize = 255;
+/// A DNS name has at most 253 bytes; this leaves room for a port.
+const MAX_AUTHORITY_BYTES: usize = 255;
 
-/// Who is asked.
+/// A parsed authority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Authority<'a> {
-    /// The host as it was written: in any case, an IPv6 address with its brackets.
+    /// The host as written: in any case, an IPv6 address with its brackets.
     pub host: &'a str,
-    /// The port, if one was written.
+    /// The port, if present.
     pub port: Option<u16>,
 }
 
-/// Parses an authority without user information: a registered name, an IPv4 address, or an IPv6 address in
-/// brackets, and a port, which may be empty ("port = *DIGIT").
+/// Parses an authority without user information: a registered name, an IPv4 address, or an IPv6 address in brackets,
+/// and an optional port, which may be empty ("port = *DIGIT").
 pub fn parse_authority(raw: &[u8]) -> Result<Authority<'_>, Malformed> {
-    if raw.is_empty() || raw.len() > LONGEST {
+    if raw.is_empty() || raw.len() > MAX_AUTHORITY_BYTES {
         return Err(Malformed::AuthorityInvalid);
     }
     let end = match raw[0] {
@@ -41,15 +40,14 @@ pub fn parse_authority(raw: &[u8]) -> Result<Authority<'_>, Malformed> {
     Ok(Authority { host, port })
 }
 
-/// The end of `"[" IPv6address "]"`. Zones (RFC 6874) are for one machine, future forms do not exist.
+/// The end of `"[" IPv6address "]"`. Zone ids (RFC 6874) are local to a machine, and no future forms exist.
 fn bracketed(raw: &[u8]) -> Result<usize, Malformed> {
     let end = memchr(b']', raw).ok_or(Malformed::AuthorityInvalid)?;
     let address = str::from_utf8(&raw[1..end]).ok().and_then(|text| text.parse::<Ipv6Addr>().ok());
     address.map(|_| end + 1).ok_or(Malformed::AuthorityInvalid)
 }
 
-/// The end of `1*( unreserved / pct-encoded / sub-delims )`. An empty host is no host of an http URI
-/// (RFC 9110 §4.2.1).
+/// The end of `1*( unreserved / pct-encoded / sub-delims )`. An http URI must not have an empty host (RFC 9110 §4.2.1).
 #[inline]
 fn named(raw: &[u8]) -> Result<usize, Malformed> {
     let mut at = 0;

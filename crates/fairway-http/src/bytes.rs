@@ -1,7 +1,6 @@
-//! Which bytes may stand where: the character classes of RFC 9110 §5.6.2 and RFC 3986 §2. Never knows which message it
-//! looks at.
+//! Character classes of RFC 9110 §5.6.2 and RFC 3986 §2.
 
-use crate::words::{Eight, any};
+use crate::words::{ByteLanes, any};
 
 const fn table(extra: &[u8]) -> [bool; 256] {
     let mut table = [false; 256];
@@ -28,10 +27,10 @@ pub fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.iter().all(|&byte| TOKEN[usize::from(byte)])
 }
 
-/// Whether a name has only letters, digits and `-`: nobody reads it as another one.
+/// Whether a name has only letters, digits and `-`, so that no program confuses it with another one.
 #[inline]
 pub fn is_plain_name(name: &[u8]) -> bool {
-    // Without an early end: names are short, and nearly all of them are plain.
+    // Without an early exit: names are short, and nearly all of them are plain.
     name.iter().fold(true, |plain, &byte| plain & PLAIN_NAME[usize::from(byte)])
 }
 
@@ -41,16 +40,16 @@ pub(crate) fn is_unreserved(byte: u8) -> bool {
     UNRESERVED[usize::from(byte)]
 }
 
-/// `unreserved / sub-delims`: what a `reg-name` has besides escapes (RFC 3986 §3.2.2).
+/// `unreserved / sub-delims`: the bytes of a `reg-name` besides escapes (RFC 3986 §3.2.2).
 #[inline]
 pub(crate) fn is_reg_name(byte: u8) -> bool {
     REG_NAME[usize::from(byte)]
 }
 
-/// `VCHAR` only: what a request target is made of.
+/// Whether all bytes are `VCHAR`, as in a request target.
 #[inline]
 pub fn is_visible(bytes: &[u8]) -> bool {
-    !any(bytes, Eight::invisible)
+    !any(bytes, ByteLanes::invisible)
 }
 
 /// A byte of `field-content` or the white space inside (RFC 9110 §5.5): no CR, LF, NUL or other control.
@@ -59,7 +58,7 @@ pub fn is_value_byte(byte: u8) -> bool {
     byte == b'\t' || (byte >= b' ' && byte != 0x7f)
 }
 
-/// Optional white space (`OWS`, RFC 9110 §5.6.3) taken off both ends.
+/// The bytes without optional white space (`OWS`, RFC 9110 §5.6.3) at both ends.
 #[inline]
 pub fn trimmed(mut bytes: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] = bytes {
@@ -82,7 +81,7 @@ pub(crate) fn hex_digit(byte: u8) -> Option<u8> {
     }
 }
 
-/// The byte that `%` and these two digits stand for.
+/// The byte that `%` and these two digits encode.
 #[inline]
 pub fn escaped(high: Option<&u8>, low: Option<&u8>) -> Option<u8> {
     Some(hex_digit(*high?)? << 4 | hex_digit(*low?)?)

@@ -1,7 +1,6 @@
 //! The head of a message: start line and fields in one reusable buffer, with spans into it.
 //!
-//! A codec fills it (`fill`), the methods here read and edit it. Never knows the body, the connection, or what a field
-//! means beyond its name.
+//! A codec fills it (`fill`), the methods here read and edit it. Knows only the names of fields, not their meaning.
 
 mod field;
 mod fill;
@@ -20,21 +19,21 @@ use field::Field;
 
 use crate::bytes::is_token;
 
-/// The fields that most messages do not exceed: a head that waits with its stream has no room for sixteen.
+/// Initial capacity; few messages have more fields. A head waits with its stream, so spare capacity costs memory.
 const FIELDS: usize = 12;
 
-/// The first line.
+/// The start line.
 #[derive(Debug, Clone, Copy)]
-enum Start {
+enum StartLine {
     None,
     Request { method: Method, name: Span, target: Span },
     Response { status: u16, reason: Span },
 }
 
-/// How large a head may be.
+/// Limits of a message head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeadLimits {
-    /// Bytes of the whole head.
+    /// Bytes of the head.
     pub head_bytes: u32,
     /// Number of fields.
     pub fields: u16,
@@ -48,18 +47,18 @@ impl Default for HeadLimits {
     }
 }
 
-/// A message head. Reused from message to message: its buffers grow once.
+/// A message head. Reused for many messages: its buffers grow once.
 #[derive(Debug, Clone)]
 pub struct Head {
     bytes: Vec<u8>,
     fields: Vec<Field>,
-    /// Those that `Connection` took out of `fields`; boxed, as nearly no request has any.
+    /// The fields that `Connection` nominated. Boxed, because nearly no request has any.
     #[expect(clippy::box_collection, reason = "two heads of each waiting stream keep it")]
     nominated: Option<Box<Vec<Field>>>,
-    /// The known names that may be among both, so that looking for an absent one costs nothing.
+    /// The known names that may be present, so that looking for an absent one costs nothing.
     present: u64,
     version: Version,
-    start: Start,
+    start: StartLine,
 }
 
 impl Default for Head {
@@ -77,11 +76,11 @@ impl Head {
             nominated: None,
             present: 0,
             version: Version::Http11,
-            start: Start::None,
+            start: StartLine::None,
         }
     }
 
-    /// Forgets the message and keeps the buffers.
+    /// Clears the message and keeps the buffers.
     #[inline]
     pub fn clear(&mut self) {
         self.bytes.clear();
@@ -89,24 +88,24 @@ impl Head {
         self.nominated = None;
         self.present = 0;
         self.version = Version::Http11;
-        self.start = Start::None;
+        self.start = StartLine::None;
     }
 
-    /// The memory that its buffers keep from message to message, in bytes.
+    /// Bytes of memory that its buffers keep.
     #[inline]
     #[must_use]
     pub fn kept_bytes(&self) -> usize {
         self.bytes.capacity() + self.fields.capacity() * size_of::<Field>()
     }
 
-    /// Clears, and begins an answer of our own with the usual reason phrase.
+    /// Clears the head and starts a response with the usual reason phrase.
     pub fn start_response(&mut self, status: u16) {
         self.clear();
         self.bytes.extend_from_slice(reason::phrase(status).as_bytes());
-        self.start = Start::Response { status, reason: Span::new(0, self.bytes.len()) };
+        self.start = StartLine::Response { status, reason: Span::new(0, self.bytes.len()) };
     }
 
-    /// Clears, and begins a request. `method` is a token.
+    /// Clears the head and starts a request. `method` is a token.
     pub fn start_request(&mut self, method: &[u8], target: &[u8]) {
         debug_assert!(is_token(method));
         self.clear();
@@ -114,16 +113,16 @@ impl Head {
         self.bytes.extend_from_slice(target);
         let name = Span::new(0, method.len());
         let target = Span::new(method.len(), self.bytes.len());
-        self.start = Start::Request { method: Method::of(method), name, target };
+        self.start = StartLine::Request { method: Method::from_name(method), name, target };
     }
 
-    /// The version of a parsed message, HTTP/1.1 for one begun here.
+    /// The version of a received message, HTTP/1.1 for one started here.
     #[inline]
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// Says in which version the message came.
+    /// Sets the version that the message was received in.
     #[inline]
     pub fn set_version(&mut self, version: Version) {
         self.version = version;
@@ -133,35 +132,35 @@ impl Head {
     #[inline]
     pub fn method(&self) -> Method {
         match self.start {
-            Start::Request { method, .. } => method,
+            StartLine::Request { method, .. } => method,
             _ => Method::Other,
         }
     }
 
-    /// The method of a request as it was spelt.
+    /// The method of a request as it was written.
     #[inline]
     pub fn method_bytes(&self) -> &[u8] {
         match self.start {
-            Start::Request { name, .. } => name.of(&self.bytes),
+            StartLine::Request { name, .. } => name.slice(&self.bytes),
             _ => b"",
         }
     }
 
-    /// The request target as it came.
+    /// The request target as received.
     #[inline]
     pub fn target(&self) -> &[u8] {
         match self.start {
-            Start::Request { target, .. } => target.of(&self.bytes),
+            StartLine::Request { target, .. } => target.slice(&self.bytes),
             _ => b"",
         }
     }
 
-    /// Makes a request one of another method, which is a token; its target and its fields stay.
+    /// Changes the method, which is a token; target and fields stay.
     pub fn set_method(&mut self, method: &[u8]) {
         debug_assert!(is_token(method));
-        let name = self.lay_text(method);
-        if let Start::Request { target, .. } = self.start {
-            self.start = Start::Request { method: Method::of(method), name, target };
+        let name = self.append_text(method);
+        if let StartLine::Request { target, .. } = self.start {
+            self.start = StartLine::Request { method: Method::from_name(method), name, target };
         }
     }
 
@@ -169,34 +168,34 @@ impl Head {
     #[inline]
     pub fn status(&self) -> u16 {
         match self.start {
-            Start::Response { status, .. } => status,
+            StartLine::Response { status, .. } => status,
             _ => 0,
         }
     }
 
-    /// Makes a response one of another status, with the usual reason phrase; its fields stay.
+    /// Changes the status and its reason phrase; the fields stay.
     pub fn set_status(&mut self, status: u16) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(reason::phrase(status).as_bytes());
-        self.start = Start::Response { status, reason: Span::new(start, self.bytes.len()) };
+        self.start = StartLine::Response { status, reason: Span::new(start, self.bytes.len()) };
     }
 
-    /// The reason phrase of a response; one with bytes outside of ASCII is dropped.
+    /// The reason phrase of a response; empty if it has non-ASCII bytes.
     #[inline]
     pub fn reason(&self) -> &[u8] {
         match self.start {
-            Start::Response { reason, .. } => reason.of(&self.bytes),
+            StartLine::Response { reason, .. } => reason.slice(&self.bytes),
             _ => b"",
         }
     }
 
-    /// The fields in their order.
+    /// The fields in order.
     #[inline]
     pub fn fields(&self) -> impl Iterator<Item = FieldRef<'_>> {
-        self.fields.iter().map(|field| field.of(&self.bytes))
+        self.fields.iter().map(|field| field.field_ref(&self.bytes))
     }
 
-    /// How many fields there are.
+    /// The number of fields.
     #[inline]
     pub fn field_count(&self) -> usize {
         self.fields.len()
@@ -218,17 +217,20 @@ impl Head {
     /// The first value of a name in any case.
     #[inline]
     pub fn named(&self, name: &[u8]) -> Option<&[u8]> {
-        let (known, bytes) = (Known::of(name), &self.bytes);
+        let (known, bytes) = (Known::from_name(name), &self.bytes);
         if !self.may_have(known.bit()) {
             return None;
         }
-        self.fields.iter().find(|field| field.is(known, name, bytes)).map(|field| field.value(bytes))
+        self.fields.iter().find(|field| field.matches(known, name, bytes)).map(|field| field.value(bytes))
     }
 
     /// All values of a name in any case.
     pub fn all_named<'a>(&'a self, name: &'a [u8]) -> impl DoubleEndedIterator<Item = &'a [u8]> {
-        let (known, bytes) = (Known::of(name), &self.bytes);
-        self.fields.iter().filter(move |field| field.is(known, name, bytes)).map(|field| field.value(bytes))
+        let (known, bytes) = (Known::from_name(name), &self.bytes);
+        self.fields
+            .iter()
+            .filter(move |field| field.matches(known, name, bytes))
+            .map(|field| field.value(bytes))
     }
 
     /// Appends a field. `name` is a token.
@@ -237,10 +239,10 @@ impl Head {
         self.append_with(name, |bytes| bytes.extend_from_slice(value));
     }
 
-    /// Appends a field whose value is written in place: `write` only appends.
+    /// Appends a field whose value is written in place; `write` must only append.
     #[inline]
     pub fn append_with(&mut self, name: &[u8], write: impl FnOnce(&mut Vec<u8>)) {
-        let field = self.lay(name, Known::of(name), write);
+        let field = self.lay(name, Known::from_name(name), write);
         self.add(field);
     }
 
@@ -253,14 +255,14 @@ impl Head {
         self.fields.push(field);
     }
 
-    /// Of twice the size, from [`FIELDS`] on.
+    /// Doubles the capacity, starting at [`FIELDS`].
     #[cold]
     fn make_room(&mut self) {
         self.fields.reserve_exact(self.fields.len().max(FIELDS));
     }
 
-    /// Appends a field of a known name. `write` only appends, and nothing with a CR, LF or NUL in it: digits, names,
-    /// pieces of values that stood in a head. Not for what was decoded.
+    /// Appends a field with a known name. `write` must only append, and must not write CR, LF or NUL: digits, names,
+    /// parts of received values. Not for decoded text.
     #[inline]
     pub fn append_known(&mut self, known: Known, write: impl FnOnce(&mut Vec<u8>)) {
         debug_assert!(known != Known::Other);
@@ -275,12 +277,12 @@ impl Head {
         self.add(Field::at(start, value - 2, end, known));
     }
 
-    /// Replaces all fields of this name by one, where the first of them stood.
+    /// Replaces all fields of this name with one, at the position of the first.
     pub fn set(&mut self, name: &[u8], value: &[u8]) {
         self.forget_others(name);
-        let known = Known::of(name);
+        let known = Known::from_name(name);
         let found = match self.may_have(known.bit()) {
-            true => self.fields.iter().position(|field| field.is(known, name, &self.bytes)),
+            true => self.fields.iter().position(|field| field.matches(known, name, &self.bytes)),
             false => None,
         };
         let field = self.lay(name, known, |bytes| bytes.extend_from_slice(value));
@@ -290,26 +292,25 @@ impl Head {
         let mut at = 0;
         self.fields.retain(|field| {
             at += 1;
-            at <= first + 1 || !field.is(known, name, bytes)
+            at <= first + 1 || !field.matches(known, name, bytes)
         });
     }
 
-    /// Gives each field of this name the value that `change` writes, where it says that it wrote one. `scratch` holds it
-    /// meanwhile.
+    /// Changes each value of this name to what `change` writes, if it returns true. `scratch` is a buffer for it.
     pub fn change_each(
         &mut self,
         name: &[u8],
         scratch: &mut Vec<u8>,
         mut change: impl FnMut(&[u8], &mut Vec<u8>) -> bool,
     ) {
-        let known = Known::of(name);
+        let known = Known::from_name(name);
         if !self.may_have(known.bit()) {
             return;
         }
         for at in 0..self.fields.len() {
             let field = &self.fields[at];
             scratch.clear();
-            if !field.is(known, name, &self.bytes) || !change(field.value(&self.bytes), scratch) {
+            if !field.matches(known, name, &self.bytes) || !change(field.value(&self.bytes), scratch) {
                 continue;
             }
             let sensitive = field.sensitive;
@@ -321,16 +322,16 @@ impl Head {
     /// Removes all fields of this name.
     pub fn remove(&mut self, name: &[u8]) {
         self.forget_others(name);
-        let known = Known::of(name);
+        let known = Known::from_name(name);
         if known == Known::Other {
             let bytes = &self.bytes;
-            self.fields.retain(|field| !field.is(known, name, bytes));
+            self.fields.retain(|field| !field.matches(known, name, bytes));
         } else {
             self.remove_known(known);
         }
     }
 
-    /// Removes what is read like a field of this name and is none.
+    /// Removes fields whose names are read like this name but written differently.
     #[inline]
     fn forget_others(&mut self, name: &[u8]) {
         if self.has_loose_names() {
@@ -357,7 +358,7 @@ impl Head {
         self.present &= !set;
     }
 
-    /// Removes the fields that are for one hop only whatever `Connection` says ([`Known::HOP_BY_HOP`]).
+    /// Removes the fields that are always hop-by-hop, whatever `Connection` says ([`Known::HOP_BY_HOP`]).
     #[inline]
     pub fn remove_hop_by_hop(&mut self) {
         if self.may_have(Known::HOP_BY_HOP) {
@@ -365,27 +366,27 @@ impl Head {
         }
     }
 
-    /// Whether a field with a name of this set (of [`Known::bit`]) may be there; `false` is certain.
+    /// Whether a field with a name in this set (of [`Known::bit`]) may be present; `false` is certain.
     #[inline]
     #[must_use]
     pub fn may_have(&self, set: u64) -> bool {
         self.present & set != 0
     }
 
-    /// Keeps the fields for which this holds.
+    /// Keeps the fields for which `keeps` returns true.
     #[inline]
     pub fn retain(&mut self, keeps: impl Fn(FieldRef<'_>) -> bool) {
         let bytes = &self.bytes;
         for fields in [Some(&mut self.fields), self.nominated.as_deref_mut()].into_iter().flatten() {
-            fields.retain(|field| keeps(field.of(bytes)));
+            fields.retain(|field| keeps(field.field_ref(bytes)));
         }
     }
 
     /// Writes `name: value CRLF` to the end of the buffer.
     ///
-    /// "a recipient of CR, LF, or NUL within a field value MUST either reject the message or replace each
-    /// of those characters with SP" (RFC 9110 §5.5): what we write ourselves keeps to it as well, so no
-    /// capture of a decoded path can split a head.
+    /// "a recipient of CR, LF, or NUL within a field value MUST either reject the message or replace each of those
+    /// characters with SP" (RFC 9110 §5.5). The same is done for values written here, so that no decoded capture can
+    /// split a head.
     #[inline]
     fn lay(&mut self, name: &[u8], known: Known, write: impl FnOnce(&mut Vec<u8>)) -> Field {
         debug_assert!(is_token(name));

@@ -1,16 +1,16 @@
-//! The number of a request, by which logs of several hops find it.
+//! The request ID, which correlates the logs of several hops.
 
 use crate::bytes::push_hex;
 use crate::head::{Head, Known};
 
-/// Gives the request a number, unless its client did.
+/// Sets a request ID, unless the client sent one.
 pub fn identify(request: &mut Head, id: impl FnOnce() -> u128) {
     if request.first(Known::XRequestId).is_none() {
         request.append_known(Known::XRequestId, |value| write_id(value, id()));
     }
 }
 
-/// 32 hexadecimal digits, as nginx's `$request_id`.
+/// 32 hexadecimal digits, like nginx's `$request_id`.
 fn write_id(into: &mut Vec<u8>, id: u128) {
     push_hex(id.to_be_bytes(), into);
 }

@@ -1,9 +1,9 @@
-//! What all versions of HTTP share: a message's head, the names with a meaning, methods, targets and paths, the size of a
-//! body as a notion, and the rules that a message may break.
+//! The parts common to all versions of HTTP: message heads, known header names, methods, targets and paths, body sizes,
+//! and the rules that a message can break.
 //!
-//! A codec ([`http1`], or that of HTTP/2, which is a crate of its own) fills a [`Head`] and writes one; everything between two
-//! codecs reads and edits it. [`grpc`] is what gRPC and gRPC-Web write into it. Never has sockets or clocks, and allocates nothing
-//! per message once its buffers have grown.
+//! A codec ([`http1`], or the separate crates for HTTP/2 and HTTP/3) fills a [`Head`] and writes one; everything
+//! between two codecs reads and edits it. [`grpc`] implements what gRPC and gRPC-Web add. Has no sockets or clocks, and
+//! allocates nothing per message once its buffers have grown.
 
 pub mod bytes;
 pub mod grpc;
@@ -27,13 +27,13 @@ pub use id::identify;
 pub use malformed::Malformed;
 pub use target::{Target, TargetForm, request_authority};
 
-/// How much of a body there is, as far as its head tells.
+/// The size of a body, as far as its head tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodySize {
     /// There is no body.
     None,
-    /// So many bytes.
+    /// This many bytes.
     Exact(u64),
-    /// It ends when its sender says so.
+    /// Until the sender ends it.
     Unknown,
 }

@@ -1,21 +1,20 @@
-//! Why a message is refused: one small `Copy` value per rule, with its status and its metric label.
-//! Never decides what happens to the connection (it closes; that is the caller's).
+//! Why a message is refused: one small `Copy` value per rule, with its status and metric label.
 
 use std::fmt;
 
 macro_rules! rules {
     ($($(#[$doc:meta])* $name:ident = $status:literal, $label:literal, $text:literal;)+) => {
-        /// A message that breaks a rule, named by the rule. Whoever meets one answers and closes.
+        /// A message breaks this rule. The caller responds and closes the connection.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Malformed {
             $($(#[$doc])* $name,)+
         }
 
         impl Malformed {
-            /// Every rule, for metrics that are announced before they count and for documentation.
+            /// Every rule, for metrics and documentation.
             pub const ALL: &[Malformed] = &[$(Malformed::$name),+];
 
-            /// The status a downstream is answered with; what upstream sends is a 502 whatever the rule.
+            /// The status for a downstream request; a malformed upstream response is a 502 whatever the rule.
             pub const fn status(self) -> u16 {
                 match self { $(Malformed::$name => $status,)+ }
             }
@@ -79,7 +78,7 @@ rules! {
     ContentLengthInvalid = 400, "content_length", "the Content-Length is invalid";
     /// More than one `Content-Length`, equal or not.
     ContentLengthRepeated = 400, "content_length_repeated", "there is more than one Content-Length";
-    /// `Content-Length` beside `Transfer-Encoding` (RFC 9112 §6.3 item 3).
+    /// `Content-Length` together with `Transfer-Encoding` (RFC 9112 §6.3 item 3).
     LengthAndEncoding = 400, "length_and_encoding", "both Content-Length and Transfer-Encoding";
     /// `Transfer-Encoding` repeated, empty, or with `chunked` not exactly once and last (RFC 9112 §6.1).
     EncodingInvalid = 400, "encoding", "the Transfer-Encoding is invalid";
@@ -89,31 +88,31 @@ rules! {
     EncodingInHttp10 = 400, "encoding_in_http10", "Transfer-Encoding in HTTP/1.0";
     /// An expectation other than `100-continue` (RFC 9110 §10.1.1: 417).
     ExpectationUnsupported = 417, "expectation", "the expectation is not supported";
-    /// An upgrade to WebSocket that is no GET, or has not exactly one key (RFC 6455 §4.2.1).
+    /// A WebSocket upgrade that is not a GET, or does not have exactly one key (RFC 6455 §4.2.1).
     WebsocketHandshake = 400, "websocket_handshake", "the WebSocket handshake is invalid";
-    /// An upgrade to a version of WebSocket other than 13 (RFC 6455 §4.4).
+    /// A WebSocket upgrade with a version other than 13 (RFC 6455 §4.4).
     WebsocketVersion = 426, "websocket_version", "the WebSocket version is not 13";
     /// A chunk size that is not 1 to 16 hexadecimal digits, directly followed by CRLF or `;`.
     ChunkSize = 400, "chunk_size", "a chunk size is invalid";
-    /// A control byte in a chunk extension, one that is too long, or too many of them in a body.
+    /// A control byte in a chunk extension, an extension that is too long, or too many of them in a body.
     ChunkExtension = 400, "chunk_extension", "a chunk extension is invalid or too long";
     /// A chunk line or chunk data without its CRLF (RFC 9112 §7.1).
     ChunkEnd = 400, "chunk_end", "a chunk does not end with CRLF";
-    /// The body of a gRPC-Web text request is no sequence of padded base64 (RFC 4648 §4).
+    /// The body of a gRPC-Web text request is not a sequence of padded base64 (RFC 4648 §4).
     Base64 = 400, "base64", "a body that should be base64 is not";
     /// A trailer section over its limit.
     TrailersTooLarge = 431, "trailers_too_large", "the trailer section is too large";
-    /// A trailer line that is no field line.
+    /// A trailer line that is not a field line.
     TrailerInvalid = 400, "trailer", "a trailer field is invalid";
     /// The stream or the writer ended before the body did (RFC 9112 §8).
     Truncated = 400, "truncated", "the body ends too early";
-    /// More body than was declared, or a body where none may be.
+    /// More body than declared, or a body where none is allowed.
     BodyTooLong = 400, "body_too_long", "the body is longer than declared";
     /// `%` without two hexadecimal digits (RFC 3986 §2.1).
     PathEscape = 400, "path_escape", "an invalid escape in the path";
     /// An escaped NUL in the path.
     PathNul = 400, "path_nul", "an escaped NUL in the path";
-    /// A byte that no path may have as it is.
+    /// A byte that a path must not contain unescaped.
     PathByte = 400, "path_byte", "an invalid byte in the path";
     /// `..` above the root.
     PathAboveRoot = 400, "path_above_root", "the path climbs above the root";

@@ -1,13 +1,13 @@
-//! The one path that routing sees (RFC 3986 §6.2.2), in the form of Gateway routes ([`normalise`]) and in
-//! the form of nginx ([`decode`]). Never sees the query.
+//! Path normalisation for routing (RFC 3986 §6.2.2): the form for Gateway API routes ([`normalise`]) and the form of
+//! nginx ([`decode`]). The query is not included.
 
 use crate::bytes::{escaped, is_unreserved, push_escape};
 use crate::malformed::Malformed;
 use crate::words::any_pair;
 
-/// Whether both forms of this path are the path itself: no escape, no empty segment, no dot segment.
+/// Whether both forms of this path are the path itself: no escapes, no empty segments, no dot segments.
 ///
-/// Says `false` for what merely looks like one (`/.well-known`).
+/// May return `false` for a plain path that looks like one with them (`/.well-known`).
 #[inline]
 pub fn is_plain(path: &[u8]) -> bool {
     let [b'/', ..] = path else { return path == b"*" };
@@ -18,16 +18,16 @@ pub fn is_plain(path: &[u8]) -> bool {
     !dirty
 }
 
-/// Appends the normal form: escaped unreserved bytes are decoded, other escapes get upper-case digits
-/// (RFC 3986 §6.2.2.1, §6.2.2.2), dot segments are removed (§5.2.4), empty segments are merged.
+/// Appends the normalised form: escaped unreserved bytes are decoded, other escapes get upper-case digits (RFC 3986
+/// §6.2.2.1, §6.2.2.2), dot segments are removed (§5.2.4), empty segments are merged.
 ///
-/// `%2F` stays, so it never becomes a segment of its own.
+/// `%2F` stays escaped, so it never separates segments.
 pub fn normalise(path: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
     resolve(path, out, |byte, out| if is_unreserved(byte) { out.push(byte) } else { push_escape(byte, out) })
 }
 
-/// Appends the normal form for a rule that matched the form of nginx. Escaped slashes stay, unless one took part there in resolving
-/// segments: then all are decoded. Whoever decodes the path gets what was matched.
+/// Appends the normalised form for a rule that matched the decoded form. Escaped slashes stay, unless one of them was
+/// involved in resolving segments: then all are decoded. So decoding the result gives the path that was matched.
 pub fn normalise_as_decoded(path: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
     let start = out.len();
     normalise(path, out)?;
@@ -47,10 +47,10 @@ pub fn normalise_as_decoded(path: &[u8], out: &mut Vec<u8>) -> Result<(), Malfor
     Ok(())
 }
 
-/// In the normal form.
+/// In normalised form.
 const ESCAPED_SLASH: &[u8] = b"%2F";
 
-/// Whether one text becomes the other when its escaped slashes are decoded.
+/// Whether decoding the escaped slashes of one text gives the other.
 fn differs_in_slashes_only(mut escaped: &[u8], decoded: &[u8]) -> bool {
     let all = decoded.iter().all(|byte| {
         let rest = match byte {
@@ -62,13 +62,12 @@ fn differs_in_slashes_only(mut escaped: &[u8], decoded: &[u8]) -> bool {
     all && escaped.is_empty()
 }
 
-/// Appends the form of nginx: all escapes are decoded, `%2F` included, and then empty and dot segments are
-/// resolved.
+/// Appends the form of nginx: all escapes are decoded, including `%2F`, and then empty and dot segments are resolved.
 pub fn decode(path: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
     resolve(path, out, |byte, out| out.push(byte))
 }
 
-/// Appends the path with `unescape` for each escaped byte, and segments resolved as they end.
+/// Appends the path, calling `unescape` for each escaped byte and resolving segments as they end.
 fn resolve(path: &[u8], out: &mut Vec<u8>, unescape: impl Fn(u8, &mut Vec<u8>)) -> Result<(), Malformed> {
     let root = out.len();
     let [b'/', rest @ ..] = path else {
@@ -100,8 +99,8 @@ fn resolve(path: &[u8], out: &mut Vec<u8>, unescape: impl Fn(u8, &mut Vec<u8>)) 
     end_segment(root, segment, false, out).map(drop)
 }
 
-/// Resolves the segment that began at `segment`, and says where the next one begins. What is before it
-/// ends with a slash.
+/// Resolves the segment that begins at `segment`. Returns where the next one begins. The output before it ends with a
+/// slash.
 #[inline]
 fn end_segment(root: usize, segment: usize, slash: bool, out: &mut Vec<u8>) -> Result<usize, Malformed> {
     match &out[segment..] {

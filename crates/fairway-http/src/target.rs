@@ -1,4 +1,4 @@
-//! The request target and who is asked by it (RFC 9112 §3.2, §3.3). Never normalises: `path` does.
+//! The request target and the authority of a request (RFC 9112 §3.2, §3.3). Normalisation is in `path`.
 
 use memchr::{memchr, memmem};
 
@@ -20,23 +20,23 @@ pub enum TargetForm {
     Asterisk,
 }
 
-/// A request target in its parts.
+/// A parsed request target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Target<'a> {
     /// Which form it came in.
     pub form: TargetForm,
     /// `http` or `https` of the absolute form, as written.
     pub scheme: Option<&'a [u8]>,
-    /// The authority of the absolute and the authority form, not yet checked.
+    /// The authority of the absolute and authority forms, not checked yet.
     pub authority: Option<&'a [u8]>,
-    /// The path, `/` when an absolute form has none, `*` of the asterisk form, empty of the authority form.
+    /// The path: `/` if an absolute form has none, `*` for the asterisk form, empty for the authority form.
     pub path: &'a [u8],
-    /// What follows the `?`, if there is one.
+    /// The text after `?`, if present.
     pub query: Option<&'a [u8]>,
 }
 
 impl<'a> Target<'a> {
-    /// Takes a target apart. "#" begins a fragment, which no form has.
+    /// Parses a target. "#" would begin a fragment, which no form allows.
     #[inline]
     pub fn parse(method: Method, raw: &'a [u8]) -> Result<Self, Malformed> {
         if any(raw, |bytes| bytes.invisible() | bytes.are(b'#')) {
@@ -74,7 +74,7 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// `scheme "://" authority path-abempty [ "?" query ]` with a scheme that can be served here.
+    /// `scheme "://" authority path-abempty [ "?" query ]` with a supported scheme.
     #[cold]
     fn absolute_form(method: Method, raw: &'a [u8]) -> Result<Self, Malformed> {
         let colon = memmem::find(raw, b"://").ok_or(Malformed::TargetInvalid)?;
@@ -85,7 +85,7 @@ impl<'a> Target<'a> {
         let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len());
         let (path, query) = split_query(&rest[end..]);
         let path: &[u8] = match (path, query, method) {
-            // An OPTIONS without path and query asks the server as a whole (RFC 9112 §3.2.4).
+            // OPTIONS without path and query concerns the whole server (RFC 9112 §3.2.4).
             ([], None, Method::Options) => b"*",
             ([], _, _) => b"/",
             _ => path,
@@ -103,13 +103,13 @@ fn split_query(raw: &[u8]) -> (&[u8], Option<&[u8]>) {
     }
 }
 
-/// Who is asked: the authority of the target, which wins (RFC 9112 §3.2.2) but must agree with `Host`, or
-/// the one `Host`.
+/// The authority of a request: that of the target, which takes precedence (RFC 9112 §3.2.2) but must agree with `Host`,
+/// or the single `Host`.
 ///
-/// "A server MUST respond with a 400 (Bad Request) status code to any HTTP/1.1 request message that lacks a
-/// Host header field and to any request message that contains more than one Host header field line or a
-/// Host header field with an invalid field value" (RFC 9112 §3.2). An empty value is for targets without an
-/// authority; an http URI always has one (RFC 9110 §4.2.1), so only the asterisk form may have it.
+/// "A server MUST respond with a 400 (Bad Request) status code to any HTTP/1.1 request message that lacks a Host header
+/// field and to any request message that contains more than one Host header field line or a Host header field with an
+/// invalid field value" (RFC 9112 §3.2). An empty value is for targets without an authority; an http URI always has one
+/// (RFC 9110 §4.2.1), so only the asterisk form may have it.
 #[inline]
 pub fn request_authority<'a>(
     head: &'a Head,
@@ -134,7 +134,7 @@ pub fn request_authority<'a>(
     }
 }
 
-/// The authority of the target, if `Host` is absent or names the same, a default port written or not.
+/// The authority of the target, if `Host` is absent or names the same, ignoring a default port.
 #[cold]
 fn agreed<'a>(
     asked: Authority<'a>,

@@ -1,4 +1,4 @@
-//! Every integration test of this crate in one program, which is linked once; a folder is a part of the crate.
+//! All integration tests of this crate in one binary, which is linked once; one folder per part of the crate.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 

@@ -1,11 +1,11 @@
-//! What a head costs here: a field block to a head and a head to a field block, without frames.
+//! The cost of a head: decoding and encoding field blocks, without frames.
 
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use fairway_http::Head;
-use fairway_http2::fields::{Intake, Limits, Message, write_request, write_response};
-use fairway_http2::hpack::{Decoder, Encoder, Strings};
+use fairway_http2::fields::{HeadBuilder, Limits, Message, write_request, write_response};
+use fairway_http2::hpack::{Decoder, Encoder, StringCoding};
 
 const REQUEST: Message = Message::Request { extended: false };
 
@@ -59,14 +59,14 @@ fn response() -> Head {
 fn decode(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("decode");
     for (name, strings, table) in [
-        ("request, browser, plain", Strings::Plain, 0),
-        ("request, browser, Huffman", Strings::Huffman, 0),
-        ("request, browser, indexed", Strings::Huffman, 4096),
+        ("request, browser, plain", StringCoding::Plain, 0),
+        ("request, browser, Huffman", StringCoding::Huffman, 0),
+        ("request, browser, indexed", StringCoding::Huffman, 4096),
     ] {
         let (mut encoder, mut decoder) = (Encoder::new(strings, table), Decoder::new(4096));
         let (message, mut head) = (request(), Head::new());
         let mut block = Vec::new();
-        // The second block finds the table full.
+        // The second block finds the table filled.
         for _ in 0..2 {
             block.clear();
             write_request(&message, message.target(), b"https", &mut encoder, &mut block);
@@ -74,8 +74,8 @@ fn decode(criterion: &mut Criterion) {
         }
         group.bench_function(name, |bench| {
             bench.iter(|| {
-                let mut intake = Intake::new(&mut head, REQUEST, Limits::default());
-                decoder.decode(black_box(&block), |line| intake.take(line)).expect("what was encoded");
+                let mut intake = HeadBuilder::new(&mut head, REQUEST, Limits::default());
+                decoder.decode(black_box(&block), |line| intake.add(line)).expect("what was encoded");
                 intake.finish()
             });
         });
@@ -86,9 +86,9 @@ fn decode(criterion: &mut Criterion) {
 fn encode(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("encode");
     for (name, strings, table) in [
-        ("response, plain", Strings::Plain, 0),
-        ("response, Huffman", Strings::Huffman, 0),
-        ("response, indexed", Strings::Plain, 4096),
+        ("response, plain", StringCoding::Plain, 0),
+        ("response, Huffman", StringCoding::Huffman, 0),
+        ("response, indexed", StringCoding::Plain, 4096),
     ] {
         let (mut encoder, message, mut out) = (Encoder::new(strings, table), response(), Vec::new());
         group.bench_function(name, |bench| {
@@ -98,7 +98,7 @@ fn encode(criterion: &mut Criterion) {
             });
         });
     }
-    let (mut encoder, message, mut out) = (Encoder::new(Strings::Plain, 0), request(), Vec::new());
+    let (mut encoder, message, mut out) = (Encoder::new(StringCoding::Plain, 0), request(), Vec::new());
     group.bench_function("request, browser, plain", |bench| {
         bench.iter(|| {
             out.clear();

@@ -1,5 +1,5 @@
-//! A server on a socket that answers 200 to every request, for conformance suites: `cargo run -p fairway-http2 --example
-//! answers -- 127.0.0.1:8089`. One thread a connection, and nothing of what a proxy does.
+//! A server that answers every request with 200, for conformance suites: `cargo run -p fairway-http2 --example answers
+//! -- 127.0.0.1:8089`. One thread per connection; not a proxy.
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice, Read, Write};
@@ -9,7 +9,7 @@ use std::time::Instant;
 use fairway_http::Head;
 use fairway_http2::{Config, Event, Server, Wait};
 
-/// What every answer has: more than one byte, and less than the smallest window that a suite would take for usual.
+/// The body of every response: more than one byte, and less than the smallest window that a suite would consider usual.
 const BODY: &[u8] = b"The quick brown fox jumps over the lazy dog.\n";
 
 fn main() -> io::Result<()> {
@@ -23,7 +23,7 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// A connection, and what of its answers is not sent.
+/// A connection, and the responses not sent yet.
 struct Connection {
     stream: TcpStream,
     server: Server,
@@ -56,7 +56,7 @@ impl Connection {
         }
     }
 
-    /// Handles what came; says whether something must be written before more is.
+    /// Processes input. Returns whether output must be written before reading more.
     fn take(&mut self, input: &mut Vec<u8>, head: &mut Head) -> bool {
         let mut at = 0;
         let full = loop {
@@ -95,15 +95,15 @@ impl Connection {
         head.append(b"content-length", BODY.len().to_string().as_bytes());
         if self.server.send_head(stream, &head, false) {
             self.answers.insert(stream, BODY);
-            self.server.want_to_send(self.now(), stream);
+            self.server.queue_for_sending(self.now(), stream);
         }
     }
 
-    /// Sends what has its turn; says whether anything was written.
+    /// Sends what is due. Returns whether anything was written.
     fn write(&mut self) -> io::Result<bool> {
-        while let Some(turn) = self.server.next_to_send(self.now()) {
+        while let Some(turn) = self.server.next_turn(self.now()) {
             let Some(left) = self.answers.get_mut(&turn.stream) else {
-                self.server.send_no_more(turn.stream);
+                self.server.unqueue(turn.stream);
                 continue;
             };
             let part = &left[..left.len().min(turn.bytes)];
@@ -122,17 +122,17 @@ impl Connection {
                 self.answers.remove(&turn.stream);
                 self.server.release(turn.stream);
             } else {
-                self.server.want_to_send(self.now(), turn.stream);
+                self.server.queue_for_sending(self.now(), turn.stream);
             }
         }
         let pending = self.server.pending();
         self.stream.write_all(pending)?;
         let count = pending.len();
-        self.server.wrote(count);
+        self.server.mark_written(count);
         Ok(count > 0)
     }
 
-    /// Reads on for a while, so that the client gets what was written last before the socket goes.
+    /// Keeps reading for a while before closing the socket, so that the client receives the last output.
     fn leave(&mut self) -> io::Result<()> {
         self.stream.shutdown(std::net::Shutdown::Write)?;
         self.stream.set_read_timeout(Some(std::time::Duration::from_secs(1)))?;

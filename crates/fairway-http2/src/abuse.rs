@@ -1,36 +1,37 @@
-//! The account of what a peer does that costs more than it is worth, in HTTP/2 and HTTP/3. It leaks, and completed requests pay into
-//! it, because counts over the life of a connection end honest ones. Never decides what an error means.
+//! The abuse account of a connection, for HTTP/2 and HTTP/3: what a peer does that costs more than it is worth. It is a
+//! leaky bucket that completed requests refill, because lifetime counters would end honest connections. Does not
+//! interpret errors.
 
-/// What the account may hold before the connection ends.
-const CAPACITY: u64 = 1_000;
-/// From here on the connection takes no new streams.
-const WARNING: u64 = 750;
-/// A point drains in this time: 50 in a second.
+/// Points at which the connection ends.
+const MAX_POINTS: u64 = 1_000;
+/// From here on, the connection accepts no new streams.
+const WARNING_POINTS: u64 = 750;
+/// The time in which one point drains: 50 a second.
 const MICROS_PER_POINT: u64 = 20_000;
-/// What a completed request pays.
-const COMPLETED: u64 = 4;
-/// Messages are not smaller than this: gRPC puts five bytes in front of each, and a WebSocket client six.
-const MESSAGE: u32 = 8;
+/// Points credited for a completed request.
+const POINTS_PER_COMPLETED_REQUEST: u64 = 4;
+/// The smallest useful message: gRPC puts five bytes in front of each, and a WebSocket client six.
+const MIN_MESSAGE_BYTES: u32 = 8;
 
-/// What something costs.
+/// The cost of an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Weight {
-    /// PRIORITY, GOAWAY, an unknown or control frame, an answer to PING, a small DATA frame too many, a reset after our head, a
-    /// frame on a closed stream, a needless WINDOW_UPDATE, a QPACK instruction too many, a rejected request.
+    /// PRIORITY, GOAWAY, an unknown or control frame, an answer to PING, a small DATA frame too many, a reset after our
+    /// head, a frame on a closed stream, a needless WINDOW_UPDATE, a QPACK instruction too many, a rejected request.
     Light = 1,
-    /// PING while nothing is sent; in HTTP/3 an empty DATA frame, a stream of an unknown type.
+    /// PING while nothing is sent; in HTTP/3 an empty DATA frame or a stream of an unknown type.
     Medium = 2,
-    /// A reset before our head, a stream that we reset by the peer's fault, an empty frame of HTTP/2, more SETTINGS.
+    /// A reset before our head, a stream that we reset because of the peer, an empty HTTP/2 frame, repeated SETTINGS.
     Heavy = 4,
 }
 
-/// How the account stands.
+/// The result of a charge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// Nothing has to be done.
+    /// No action needed.
     Good,
-    /// The connection should end when its streams have.
+    /// The connection should end once its streams have ended.
     Warned,
     /// The connection ends now.
     Overdrawn,
@@ -39,66 +40,66 @@ pub enum Standing {
 /// The account of one connection.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Account {
-    /// Time that what it holds takes to drain, in microseconds.
-    level: u64,
-    /// When it was last looked at.
-    at: u64,
-    /// WINDOW_UPDATE frames that what was sent and opened explains, less those that came.
-    explained: i64,
+    /// The points, as the time they take to drain in microseconds.
+    drain_micros: u64,
+    /// When `level` was last updated.
+    updated_at: u64,
+    /// WINDOW_UPDATE frames that sent data and opened streams justify, minus those received.
+    window_update_allowance: i64,
     /// Whether DATA was sent since the last PING.
-    busy: bool,
+    has_sent_data: bool,
 }
 
 impl Account {
-    /// Charges something `count` times, `now` in microseconds.
+    /// Charges `weight` `count` times; `now` is in microseconds.
     pub fn charge(&mut self, now: u64, weight: Weight, count: u32) -> Standing {
-        self.level = self.level.saturating_sub(now.saturating_sub(self.at))
+        self.drain_micros = self.drain_micros.saturating_sub(now.saturating_sub(self.updated_at))
             + u64::from(count) * weight as u64 * MICROS_PER_POINT;
-        self.at = self.at.max(now);
-        match self.level {
-            level if level >= CAPACITY * MICROS_PER_POINT => Standing::Overdrawn,
-            level if level >= WARNING * MICROS_PER_POINT => Standing::Warned,
+        self.updated_at = self.updated_at.max(now);
+        match self.drain_micros {
+            level if level >= MAX_POINTS * MICROS_PER_POINT => Standing::Overdrawn,
+            level if level >= WARNING_POINTS * MICROS_PER_POINT => Standing::Warned,
             _ => Standing::Good,
         }
     }
 
-    /// Takes back so many light charges.
+    /// Refunds this many light charges.
     pub(crate) fn refund(&mut self, count: u32) {
-        self.level = self.level.saturating_sub(u64::from(count) * MICROS_PER_POINT);
+        self.drain_micros = self.drain_micros.saturating_sub(u64::from(count) * MICROS_PER_POINT);
     }
 
-    /// A request was answered.
+    /// Credits a completed request.
     pub fn completed(&mut self) {
-        self.level = self.level.saturating_sub(COMPLETED * MICROS_PER_POINT);
+        self.drain_micros = self.drain_micros.saturating_sub(POINTS_PER_COMPLETED_REQUEST * MICROS_PER_POINT);
     }
 
     /// A stream was opened: its windows may be announced.
     pub(crate) fn opened(&mut self) {
-        self.explained += 2;
+        self.window_update_allowance += 2;
     }
 
     /// A DATA frame was sent.
     #[inline]
     pub(crate) fn sent_data(&mut self) {
-        self.explained += 20;
-        self.busy = true;
+        self.window_update_allowance += 20;
+        self.has_sent_data = true;
     }
 
-    /// A PING came; says whether no DATA was sent since the last one.
+    /// Counts a PING. Returns whether no DATA was sent since the last one.
     pub(crate) fn is_idle_ping(&mut self) -> bool {
-        !std::mem::take(&mut self.busy)
+        !std::mem::take(&mut self.has_sent_data)
     }
 
-    /// A WINDOW_UPDATE came; says whether what was sent explains it: one for the connection and one for the stream after
-    /// each tenth of a DATA frame.
+    /// Counts a WINDOW_UPDATE. Returns whether it is in excess of what sent data justifies: one for the connection and
+    /// one for the stream after each tenth of a DATA frame.
     pub(crate) fn is_needless_update(&mut self) -> bool {
-        self.explained -= 1;
-        self.explained < -1
+        self.window_update_allowance -= 1;
+        self.window_update_allowance < -1
     }
 }
 
-/// The small DATA frames of a stream that were not read yet. A window may be full of messages, however slow their reader is;
-/// only frames beyond that number are charged, until they are read.
+/// The unread small DATA frames of a stream. A window may be full of small messages, however slow their reader is; only
+/// frames beyond that number are charged, until they are read.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct SmallFrames {
     unread: u32,
@@ -106,23 +107,23 @@ pub(crate) struct SmallFrames {
 }
 
 impl SmallFrames {
-    /// One came on a stream whose window has this size; says whether it is charged.
-    pub(crate) fn came(&mut self, window: u32) -> bool {
+    /// Counts a small frame on a stream with this window. Returns whether it is charged.
+    pub(crate) fn charge_frame(&mut self, window: u32) -> bool {
         self.unread = self.unread.saturating_add(1);
-        let is_charged = self.unread > window / MESSAGE;
+        let is_charged = self.unread > window / MIN_MESSAGE_BYTES;
         self.charged += u32::from(is_charged);
         is_charged
     }
 
-    /// So many of the `held` bytes were read; gives how many charges that refunds. All frames count as equally long, so with
-    /// the last byte all of them are read.
+    /// `bytes` of the `held` bytes were read. Returns how many charges to refund. All frames count as equally long, so
+    /// reading the last byte reads all of them.
     pub(crate) fn read(&mut self, bytes: u32, held: u32, window: u32) -> u32 {
         if self.unread == 0 || bytes == 0 {
             return 0;
         }
         let read = (u64::from(self.unread) * u64::from(bytes)).div_ceil(u64::from(held.max(bytes)));
         self.unread -= read as u32;
-        let refunded = self.charged.saturating_sub(self.unread.saturating_sub(window / MESSAGE));
+        let refunded = self.charged.saturating_sub(self.unread.saturating_sub(window / MIN_MESSAGE_BYTES));
         self.charged -= refunded;
         refunded
     }
@@ -167,13 +168,13 @@ mod tests {
 
     #[test]
     fn small_frames_beyond_a_window_of_messages_are_charged_until_they_are_read() {
-        let window = 100 * MESSAGE;
+        let window = 100 * MIN_MESSAGE_BYTES;
         let mut small = SmallFrames::default();
-        assert_eq!((0..150).filter(|_| small.came(window)).count(), 50);
-        // A queue of frames of two bytes that is read as fast as it fills.
+        assert_eq!((0..150).filter(|_| small.charge_frame(window)).count(), 50);
+        // A queue of two-byte frames that is read as fast as it fills.
         for _ in 0..1_000 {
             assert_eq!(small.read(2, 300, window), 1);
-            assert!(small.came(window));
+            assert!(small.charge_frame(window));
         }
         let refunded: u32 = (0..100).map(|at| small.read(3, 300 - 3 * at, window)).sum();
         assert_eq!((refunded, small.unread, small.charged), (50, 0, 0));
@@ -182,11 +183,11 @@ mod tests {
     #[test]
     fn charges_come_back_as_a_whole_whatever_became_of_the_window() {
         let mut small = SmallFrames::default();
-        assert_eq!((0..150).filter(|_| small.came(100 * MESSAGE)).count(), 50);
-        assert_eq!(small.read(0, 300, 10 * MESSAGE), 0);
-        assert_eq!(small.read(2, 300, 120 * MESSAGE), 21, "149 are left, and 29 charged");
-        assert_eq!(small.read(298, 298, 10 * MESSAGE), 29);
-        assert_eq!(small.read(2, 2, 10 * MESSAGE), 0);
+        assert_eq!((0..150).filter(|_| small.charge_frame(100 * MIN_MESSAGE_BYTES)).count(), 50);
+        assert_eq!(small.read(0, 300, 10 * MIN_MESSAGE_BYTES), 0);
+        assert_eq!(small.read(2, 300, 120 * MIN_MESSAGE_BYTES), 21, "149 are left, and 29 charged");
+        assert_eq!(small.read(298, 298, 10 * MIN_MESSAGE_BYTES), 29);
+        assert_eq!(small.read(2, 2, 10 * MIN_MESSAGE_BYTES), 0);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The client's end of a connection. Never takes a pushed stream.
+//! The client end of a connection. Accepts no pushed streams.
 
 use std::marker::PhantomData;
 
@@ -8,21 +8,21 @@ use crate::connection::{Config, Connection, Role};
 use crate::fields::Connect;
 use crate::session::Session;
 
-/// What a client does.
+/// The client role.
 #[derive(Debug)]
-pub enum Asks {}
+pub enum ClientRole {}
 
-/// A connection that we opened.
-pub type Client = Session<Asks>;
+/// A connection that this end opened.
+pub type Client = Session<ClientRole>;
 
 impl Client {
-    /// Begins a connection: preface and settings wait to be written.
+    /// Starts a connection: the preface and SETTINGS are pending.
     #[must_use]
     pub fn new(config: Config, now: u64) -> Self {
         Session { connection: Connection::new(Role::Client, config, now), role: PhantomData }
     }
 
-    /// Opens a stream with a request for this target; `None` if the peer takes no more.
+    /// Opens a stream with a request for this target; `None` if the peer accepts no more.
     #[inline]
     pub fn send_head(&mut self, head: &Head, target: &[u8], scheme: &[u8], end: bool) -> Option<u32> {
         self.connection.send_request(head, target, scheme, end)
@@ -36,25 +36,25 @@ impl Client {
 
     /// How many more requests can be sent now.
     #[must_use]
-    pub fn streams_left(&self) -> usize {
-        self.connection.streams_left()
+    pub fn available_streams(&self) -> usize {
+        self.connection.available_streams()
     }
 
-    /// Whether no new request will ever be taken: one of both sends GOAWAY, or ids are used up.
+    /// Whether no new request will ever be accepted: either end sent GOAWAY, or the stream ids are used up.
     #[must_use]
-    pub fn is_leaving(&self) -> bool {
-        !self.connection.takes_streams()
+    pub fn is_going_away(&self) -> bool {
+        !self.connection.accepts_streams()
     }
 
-    /// Opens a stream that is to become another protocol's, with a request of whatever method; `None` if the peer takes no
-    /// more. To be sent only where the server understands `:protocol`.
+    /// Opens a stream for another protocol with an extended CONNECT; `None` if the peer accepts no more. Only send it
+    /// if the server supports `:protocol`.
     pub fn send_connect(&mut self, head: &Head, connect: &Connect<'_>) -> Option<u32> {
         self.connection.send_connect(head, connect)
     }
 
-    /// Whether the server understands `:protocol` (RFC 8441); none before it said what it understands.
+    /// Whether the server supports `:protocol` (RFC 8441); `None` before its SETTINGS.
     #[must_use]
-    pub fn takes_extended_connect(&self) -> Option<bool> {
-        self.connection.takes_extended_connect()
+    pub fn supports_extended_connect(&self) -> Option<bool> {
+        self.connection.supports_extended_connect()
     }
 }

@@ -1,8 +1,8 @@
-//! One connection of either role (RFC 9113): bytes in and one event at a time out, actions in and bytes out.
+//! A connection of either role (RFC 9113): bytes in and one event at a time out, actions in and bytes out.
 //!
-//! `read` cuts the input into frames, `heads` has field blocks, `body` has DATA, `windows` what may come, `control` the rest;
-//! `send` has heads that go, `turn` bodies and whose turn it is; `close`, `linger` and `time` how a connection and its streams
-//! end.
+//! `read` splits the input into frames, `heads` handles field blocks, `body` DATA, `windows` what the peer may send,
+//! `control` all other frames. `send` sends heads, `turn` schedules and sends bodies. `close`, `linger` and `time` end
+//! streams and connections.
 
 mod body;
 mod close;
@@ -18,38 +18,38 @@ mod windows;
 use crate::abuse::Account;
 use crate::fault::Fault;
 use crate::fields::Limits;
-use crate::flow::{self, Budget, Inbound, Outbound};
+use crate::flow::{self, Inbound, Outbound, WindowBudget};
 use crate::frame::{self, Setting};
-use crate::hpack::{Decoder, Encoder, Strings};
-use crate::notes::Notes;
+use crate::hpack::{Decoder, Encoder, StringCoding};
+use crate::notes::PeerEvents;
 use crate::outbox::Outbox;
-use crate::patience::{Due, Patience, Timeouts};
+use crate::patience::{Due, Timeouts, WindowStall};
 use crate::priority::Priority;
-use crate::stream::{Memory, Streams};
+use crate::stream::{ClosedStreams, Streams};
 
-/// What a client begins with (RFC 9113 §3.4).
-const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// The client's connection preface (RFC 9113 §3.4).
+const CLIENT_PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// What we allow the peer and how we write.
+/// What the peer is allowed, and how to write.
 #[derive(Debug, Clone, Copy)]
 pub struct Config {
-    /// Streams that may be open at once.
-    pub streams: u32,
-    /// What may come on a stream before it is consumed, at first.
+    /// Maximum concurrent streams.
+    pub max_streams: u32,
+    /// The initial window of a stream.
     pub stream_window: u32,
-    /// What that may grow to for a body that comes fast, within what was granted.
-    pub largest_stream_window: u32,
-    /// What may come on all streams before it is consumed, without what was granted.
+    /// The maximum window of a stream with a fast body, within the grants.
+    pub max_stream_window: u32,
+    /// The window of the connection, without grants.
     pub connection_window: u32,
-    /// How large a head may be.
-    pub limits: Limits,
+    /// Limits of a head.
+    pub head_limits: Limits,
     /// Bytes of the table that the peer compresses with.
-    pub decoder_table: u32,
-    /// Bytes of the table that we compress with, 0 for none.
-    pub encoder_table: u32,
-    /// How we write strings.
-    pub strings: Strings,
-    /// Whether `:protocol` is offered (RFC 8441).
+    pub decoder_table_bytes: u32,
+    /// Bytes of the table for compression, 0 for none.
+    pub encoder_table_bytes: u32,
+    /// How to write strings.
+    pub string_coding: StringCoding,
+    /// Whether to offer `:protocol` (RFC 8441).
     pub extended_connect: bool,
     /// How long the peer may take.
     pub timeouts: Timeouts,
@@ -58,47 +58,47 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Config {
-            streams: 128,
+            max_streams: 128,
             stream_window: 64 * 1024,
-            largest_stream_window: 1024 * 1024,
+            max_stream_window: 1024 * 1024,
             connection_window: 1024 * 1024,
-            limits: Limits::default(),
-            decoder_table: 4096,
-            encoder_table: 0,
-            strings: Strings::Plain,
+            head_limits: Limits::default(),
+            decoder_table_bytes: 4096,
+            encoder_table_bytes: 0,
+            string_coding: StringCoding::Plain,
             extended_connect: false,
             timeouts: Timeouts::default(),
         }
     }
 }
 
-/// Which end of the connection we are.
+/// Which end of the connection this is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     Server,
     Client,
 }
 
-/// What comes next in the input.
+/// What the input continues with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reading {
+enum ReadState {
     /// The client's preface (RFC 9113 §3.4).
     Preface,
     /// The first SETTINGS.
-    First,
+    FirstSettings,
     /// A frame.
     Frame,
-    /// CONTINUATION of a block.
-    Block(OpenBlock),
+    /// CONTINUATION of a field block.
+    FieldBlock(OpenBlock),
     /// The rest of a DATA frame.
     Data { stream: u32, left: u32, padding: u32, end: bool },
-    /// Bytes that mean nothing.
+    /// Ignored bytes.
     Skip { left: u32 },
-    /// Nothing any more.
-    Nothing(Fault),
+    /// Nothing: the connection failed.
+    Failed(Fault),
 }
 
-/// A field block whose end has not come.
+/// A field block without its END_HEADERS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct OpenBlock {
     stream: u32,
@@ -107,44 +107,45 @@ struct OpenBlock {
     frames: u32,
 }
 
-/// What the peer allows us.
+/// The peer's settings.
 #[derive(Debug, Clone, Copy)]
-struct Peer {
-    streams: u32,
-    window: u32,
-    frame_bytes: u32,
+struct PeerSettings {
+    max_streams: u32,
+    stream_window: u32,
+    max_frame_bytes: u32,
     extended_connect: bool,
     /// The last stream of its GOAWAY.
-    last: u32,
-    /// Whether its SETTINGS came.
-    known: bool,
+    last_stream: u32,
+    /// Whether its SETTINGS were received.
+    is_received: bool,
 }
 
-/// Ids that were used, and what is remembered of them.
+/// Used stream ids and what is remembered of them.
 #[derive(Debug)]
-struct Ids {
-    /// The highest stream that the peer opened, or that we did as a client.
+struct StreamIds {
+    /// The highest stream id opened by the client.
     highest: u32,
-    memory: Memory,
+    closed: ClosedStreams,
     /// Priorities of streams that are not open yet.
-    hints: [(u32, Priority); HINTS],
+    early_priorities: [(u32, Priority); MAX_EARLY_PRIORITIES],
 }
 
 /// How many streams may have a priority before they are open.
-const HINTS: usize = 4;
+const MAX_EARLY_PRIORITIES: usize = 4;
 
-impl Ids {
-    /// Keeps a priority. The highest of too many ids is the last that can be opened, so it goes first.
-    fn hint(&mut self, id: u32, priority: Priority) {
-        let known = self.hints.iter().position(|(hinted, _)| *hinted == id);
-        let at = known.or_else(|| self.hints.iter().position(|(hinted, _)| *hinted <= self.highest));
-        let highest = (0..HINTS).max_by_key(|at| self.hints[*at].0).unwrap_or(0);
-        self.hints[at.unwrap_or(highest)] = (id, priority);
+impl StreamIds {
+    /// Keeps a priority. Of too many, the one with the highest id goes first, because it can be opened last.
+    fn keep_priority(&mut self, id: u32, priority: Priority) {
+        let known = self.early_priorities.iter().position(|(hinted, _)| *hinted == id);
+        let at =
+            known.or_else(|| self.early_priorities.iter().position(|(hinted, _)| *hinted <= self.highest));
+        let highest = (0..MAX_EARLY_PRIORITIES).max_by_key(|at| self.early_priorities[*at].0).unwrap_or(0);
+        self.early_priorities[at.unwrap_or(highest)] = (id, priority);
     }
 
-    /// The priority that was kept.
-    fn hinted(&self, id: u32) -> Option<Priority> {
-        self.hints.iter().find(|(hinted, _)| *hinted == id).map(|(_, priority)| *priority)
+    /// The priority that was kept for a stream.
+    fn early_priority(&self, id: u32) -> Option<Priority> {
+        self.early_priorities.iter().find(|(hinted, _)| *hinted == id).map(|(_, priority)| *priority)
     }
 }
 
@@ -154,19 +155,19 @@ struct Windows {
     inbound: Inbound,
     outbound: Outbound,
     /// What windows may grow by.
-    budget: Budget,
-    /// How long the peer may leave the window of the connection closed.
-    patience: Patience,
+    budget: WindowBudget,
+    /// How long the peer has kept the connection window closed.
+    stall: WindowStall,
 }
 
-/// How far the end is.
+/// The state of a graceful shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ending {
-    /// New streams are taken.
-    No,
-    /// GOAWAY was sent, and until then streams that were under way are taken.
+enum Shutdown {
+    /// New streams are accepted.
+    Open,
+    /// GOAWAY was sent; streams in flight are accepted until then.
     Announced { until: u64 },
-    /// No stream above this one is taken.
+    /// No stream above this one is accepted.
     After { last: u32 },
 }
 
@@ -175,121 +176,126 @@ enum Ending {
 pub(crate) struct Connection {
     role: Role,
     config: Config,
-    reading: Reading,
+    read_state: ReadState,
     decoder: Decoder,
     encoder: Encoder,
-    /// The beginning of a block that comes in several frames.
-    block: Vec<u8>,
+    /// The start of a field block that spans several frames.
+    partial_block: Vec<u8>,
     streams: Streams,
-    ids: Ids,
+    ids: StreamIds,
     windows: Windows,
-    peer: Peer,
+    peer: PeerSettings,
     outbox: Outbox,
-    conduct: Conduct,
-    times: Times,
+    peer_record: PeerRecord,
+    timers: Timers,
 }
 
-/// What the peer did.
+/// The peer's behaviour.
 #[derive(Debug, Default)]
-struct Conduct {
+struct PeerRecord {
     account: Account,
-    notes: Notes,
+    events: PeerEvents,
 }
 
-/// What has a deadline.
+/// Everything with a deadline.
 #[derive(Debug)]
-struct Times {
-    /// The time that was told last.
+struct Timers {
+    /// The latest time passed in.
     now: u64,
-    /// Our settings must be acknowledged until then.
-    settings: Due,
-    /// A client's field block that has begun must be whole until then.
-    head: Due,
-    ending: Ending,
-    /// When something came last.
-    heard: u64,
-    /// When the peer was asked whether it is there.
-    asked: Option<u64>,
-    /// No stream loses its patience before.
-    stalled: Option<u64>,
-    /// No stream that lingers is reset before.
-    lingering: Due,
-    /// PINGs of ours that were not answered.
-    pings: u32,
+    /// When our SETTINGS must be acknowledged.
+    settings_due: Due,
+    /// When the client's unfinished field block must be complete.
+    block_due: Due,
+    shutdown: Shutdown,
+    /// When something was last received.
+    last_received: u64,
+    /// When the peer was sent a liveness PING.
+    pinged_at: Option<u64>,
+    /// No stream exceeds the stall timeout before this.
+    next_stall_check: Option<u64>,
+    /// No lingering stream is reset before this.
+    linger_due: Due,
+    /// Our PINGs without an answer.
+    unanswered_pings: u32,
 }
 
-impl Times {
+impl Timers {
     fn new(now: u64, settings: u32) -> Self {
         let settings = Due::after(now, settings);
-        Times {
+        Timers {
             now,
-            settings,
-            head: Due::NEVER,
-            ending: Ending::No,
-            heard: now,
-            asked: None,
-            stalled: None,
-            lingering: Due::NEVER,
-            pings: 0,
+            settings_due: settings,
+            block_due: Due::NEVER,
+            shutdown: Shutdown::Open,
+            last_received: now,
+            pinged_at: None,
+            next_stall_check: None,
+            linger_due: Due::NEVER,
+            unanswered_pings: 0,
         }
     }
 
-    /// Something came.
-    fn hear(&mut self, now: u64) {
-        self.heard = now;
-        self.asked = None;
+    /// Records that something was received.
+    fn note_received(&mut self, now: u64) {
+        self.last_received = now;
+        self.pinged_at = None;
     }
 }
 
 impl Connection {
-    /// Begins a connection: our settings are in the outbox.
+    /// Starts a connection: our SETTINGS are pending.
     pub(crate) fn new(role: Role, config: Config, now: u64) -> Self {
         let mut connection = Connection {
             role,
             config,
-            reading: if role == Role::Server { Reading::Preface } else { Reading::First },
-            decoder: Decoder::new(config.decoder_table as usize),
-            encoder: Encoder::new(config.strings, config.encoder_table as usize),
-            block: Vec::new(),
+            read_state: if role == Role::Server { ReadState::Preface } else { ReadState::FirstSettings },
+            decoder: Decoder::new(config.decoder_table_bytes as usize),
+            encoder: Encoder::new(config.string_coding, config.encoder_table_bytes as usize),
+            partial_block: Vec::new(),
             streams: Streams::default(),
-            ids: Ids { highest: 0, memory: Memory::new(), hints: [(0, Priority::UNSAID); HINTS] },
-            windows: Windows {
-                inbound: Inbound::new(config.connection_window.max(flow::INITIAL)),
-                outbound: Outbound::new(flow::INITIAL),
-                budget: Budget::default(),
-                patience: Patience::default(),
+            ids: StreamIds {
+                highest: 0,
+                closed: ClosedStreams::new(),
+                early_priorities: [(0, Priority::UNSPECIFIED); MAX_EARLY_PRIORITIES],
             },
-            // "It is recommended that this value be no smaller than 100" (RFC 9113 §6.5.2), and so before it is known.
-            peer: Peer {
-                streams: 100,
-                window: flow::INITIAL,
-                frame_bytes: frame::FRAME_BYTES,
+            windows: Windows {
+                inbound: Inbound::new(config.connection_window.max(flow::INITIAL_WINDOW)),
+                outbound: Outbound::new(flow::INITIAL_WINDOW),
+                budget: WindowBudget::default(),
+                stall: WindowStall::default(),
+            },
+            // "It is recommended that this value be no smaller than 100" (RFC 9113 §6.5.2); assumed until SETTINGS
+            // arrive.
+            peer: PeerSettings {
+                max_streams: 100,
+                stream_window: flow::INITIAL_WINDOW,
+                max_frame_bytes: frame::MAX_FRAME_BYTES,
                 extended_connect: false,
-                last: flow::LARGEST,
-                known: false,
+                last_stream: flow::MAX_WINDOW,
+                is_received: false,
             },
             outbox: Outbox::default(),
-            conduct: Conduct::default(),
-            times: Times::new(now, config.timeouts.settings),
+            peer_record: PeerRecord::default(),
+            timers: Timers::new(now, config.timeouts.settings),
         };
-        connection.introduce();
+        connection.send_preface();
         connection
     }
 
-    /// The preface of a client, our settings and the rest of the connection's window.
-    fn introduce(&mut self) {
+    /// Writes the client preface, SETTINGS and the remaining connection window.
+    fn send_preface(&mut self) {
         let config = self.config;
         let out = self.outbox.bytes();
         if self.role == Role::Client {
-            out.extend_from_slice(PREFACE);
+            out.extend_from_slice(CLIENT_PREFACE);
         }
         let mut settings = [(Setting::EnablePush, 0); 7];
         let all = [
             (self.role == Role::Client, Setting::EnablePush, 0),
-            (self.role == Role::Server, Setting::MaxConcurrentStreams, config.streams),
-            (config.decoder_table != 4096, Setting::HeaderTableSize, config.decoder_table),
+            (self.role == Role::Server, Setting::MaxConcurrentStreams, config.max_streams),
+            (config.decoder_table_bytes != 4096, Setting::HeaderTableSize, config.decoder_table_bytes),
             (true, Setting::InitialWindowSize, config.stream_window),
-            (true, Setting::MaxHeaderListSize, config.limits.list_bytes),
+            (true, Setting::MaxHeaderListSize, config.head_limits.list_bytes),
             (config.extended_connect, Setting::EnableConnectProtocol, 1),
             (self.role == Role::Server, Setting::NoRfc7540Priorities, 1),
         ];
@@ -299,35 +305,35 @@ impl Connection {
             count += 1;
         }
         frame::write_settings(&settings[..count], out);
-        if config.connection_window > flow::INITIAL {
-            frame::write_window_update(0, config.connection_window - flow::INITIAL, out);
+        if config.connection_window > flow::INITIAL_WINDOW {
+            frame::write_window_update(0, config.connection_window - flow::INITIAL_WINDOW, out);
         }
     }
 
-    /// The window of a new stream. A peer that has not acknowledged our settings may still take it for the initial one.
+    /// The initial window of a new stream. Until the peer acknowledges our SETTINGS, it may use the default one.
     fn stream_window(&self) -> u32 {
-        let least = if self.times.settings != Due::NEVER { flow::INITIAL } else { 0 };
+        let least = if self.timers.settings_due != Due::NEVER { flow::INITIAL_WINDOW } else { 0 };
         self.config.stream_window.max(least)
     }
 
-    /// Gives back the memory that an idle connection does not need; the tables stay.
-    pub(crate) fn rest(&mut self) {
-        self.outbox.rest();
-        self.conduct.notes.rest();
-        if !matches!(self.reading, Reading::Block(_)) {
-            self.block = Vec::new();
+    /// Releases memory that an idle connection does not need; the compression tables stay.
+    pub(crate) fn release_memory(&mut self) {
+        self.outbox.release_memory();
+        self.peer_record.events.release_memory();
+        if !matches!(self.read_state, ReadState::FieldBlock(_)) {
+            self.partial_block = Vec::new();
         }
-        self.streams.rest();
-        self.decoder.rest();
-        self.encoder.rest();
+        self.streams.release_memory();
+        self.decoder.release_memory();
+        self.encoder.release_memory();
     }
 
-    /// The memory that it keeps, in bytes.
+    /// Bytes of memory in use.
     pub(crate) fn kept_bytes(&self) -> usize {
         let tables = self.decoder.kept_bytes() + self.encoder.kept_bytes();
         size_of::<Self>()
             + tables
-            + self.block.capacity()
+            + self.partial_block.capacity()
             + self.outbox.kept_bytes()
             + self.streams.kept_bytes()
     }

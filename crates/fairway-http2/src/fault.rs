@@ -1,7 +1,7 @@
-//! What is wrong with what a peer sent: the error codes of RFC 9113 §7, and how far an error reaches in HTTP/2 and HTTP/3. Never
-//! decides what to send.
+//! Protocol errors: the codes of RFC 9113 §7 and the scope of an error, for HTTP/2 and HTTP/3. Does not decide what to
+//! send.
 
-/// Declares the error codes of a version of HTTP with their metric labels.
+/// Declares the error codes of an HTTP version with their metric labels.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! codes {
@@ -34,40 +34,40 @@ codes! {
     Protocol = 1, "protocol_error";
     /// The sender failed.
     Internal = 2, "internal_error";
-    /// A flow-control rule is broken.
+    /// A flow-control rule was broken.
     FlowControl = 3, "flow_control_error";
     /// SETTINGS were not acknowledged in time.
     SettingsTimeout = 4, "settings_timeout";
-    /// A frame came on a stream that was half-closed.
+    /// A frame arrived on a half-closed stream.
     StreamClosed = 5, "stream_closed";
-    /// A frame has a length that its type cannot have.
+    /// A frame has a length that its type does not allow.
     FrameSize = 6, "frame_size_error";
-    /// The stream was refused before anything was done with it.
+    /// The stream was refused before any processing.
     Refused = 7, "refused_stream";
     /// The stream is no longer wanted.
     Cancel = 8, "cancel";
-    /// The compression state can no longer be kept.
+    /// The compression state cannot be maintained.
     Compression = 9, "compression_error";
-    /// A tunnel broke.
+    /// A tunnel failed.
     Connect = 10, "connect_error";
-    /// The peer makes too much work.
+    /// The peer causes too much work.
     EnhanceYourCalm = 11, "enhance_your_calm";
-    /// The transport is not safe enough.
+    /// The transport is not secure enough.
     InadequateSecurity = 12, "inadequate_security";
-    /// The request wants HTTP/1.1.
+    /// The request requires HTTP/1.1.
     Http11Required = 13, "http_1_1_required";
 }
 
 impl Code {
-    /// The code of this number. An unknown one "MUST NOT trigger any special behavior" and may be taken for
+    /// The code with this number. An unknown one "MUST NOT trigger any special behavior" and may be treated as
     /// INTERNAL_ERROR (RFC 9113 §7).
     #[must_use]
-    pub const fn of(number: u32) -> Code {
+    pub const fn from_number(number: u32) -> Code {
         if number < Code::ALL.len() as u32 { Code::ALL[number as usize] } else { Code::Internal }
     }
 }
 
-/// How far an error reaches (RFC 9113 §5.4, RFC 9114 §8).
+/// The scope of an error (RFC 9113 §5.4, RFC 9114 §8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     /// The connection ends.
@@ -79,11 +79,11 @@ pub enum Scope {
 /// A broken rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault<C = Code> {
-    /// How far it reaches.
+    /// Its scope.
     pub scope: Scope,
-    /// The code that the peer gets.
+    /// The code to send to the peer.
     pub code: C,
-    /// Which rule, in one or two words for logs and metrics; one of a bounded number.
+    /// The rule, in one or two words for logs and metrics; from a bounded set.
     pub rule: &'static str,
 }
 
@@ -109,9 +109,9 @@ mod tests {
     fn codes_are_numbered_in_order_and_unknown_ones_are_internal_errors() {
         for (number, &code) in Code::ALL.iter().enumerate() {
             assert_eq!(code as usize, number);
-            assert_eq!(Code::of(code as u32), code);
+            assert_eq!(Code::from_number(code as u32), code);
         }
-        assert_eq!(Code::of(14), Code::Internal);
-        assert_eq!(Code::of(u32::MAX), Code::Internal);
+        assert_eq!(Code::from_number(14), Code::Internal);
+        assert_eq!(Code::from_number(u32::MAX), Code::Internal);
     }
 }

@@ -1,11 +1,11 @@
-//! Field blocks as messages (RFC 9113 §8): lines into a [`Head`](fairway_http::Head) with every rule that holds
-//! between fields, and heads back into blocks. Never sees frames.
+//! Field blocks as messages (RFC 9113 §8): lines into a [`Head`](fairway_http::Head), checked by the rules between
+//! fields, and heads back into blocks. Knows no frames.
 
 mod intake;
 mod request;
 mod write;
 
-pub use intake::{Intake, Limits, Message, Outcome};
+pub use intake::{BlockOutcome, HeadBuilder, Limits, Message};
 pub use write::{Connect, write_connect, write_request, write_response, write_trailers};
 
 #[cfg(test)]

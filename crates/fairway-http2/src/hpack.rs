@@ -1,8 +1,8 @@
-//! HPACK (RFC 7541): field blocks to ready lines and back.
+//! HPACK (RFC 7541): field blocks to lines and back.
 //!
-//! [`Decoder`] gives each field as a [`Line`] with its [`Known`](fairway_http::Known) name and verdict; [`Encoder`]
-//! writes fields. [`Table`], [`Names`], [`integer`] and [`huffman`] serve QPACK as well (RFC 9204). Never knows what a message is, and keeps its
-//! tables in step whatever a block holds.
+//! [`Decoder`] returns each field as a [`Line`] with its [`Known`](fairway_http::Known) name and verdict; [`Encoder`]
+//! writes fields. [`Table`], [`NameIndex`], [`integer`] and [`huffman`] are shared with QPACK (RFC 9204). Knows no
+//! messages, and keeps its tables in step whatever a block contains.
 
 #[macro_use]
 pub mod static_table;
@@ -14,10 +14,10 @@ pub mod huffman;
 pub mod integer;
 mod table;
 
-pub use decoder::{Decoder, Defective};
-pub use encoder::{Encoder, Strings};
-pub use static_table::{Fixed, Names};
-pub use table::{Line, MOST as MAX_TABLE_BYTES, Table};
+pub use decoder::{CompressionError, Decoder};
+pub use encoder::{Encoder, StringCoding};
+pub use static_table::{Fixed, NameIndex};
+pub use table::{Line, MAX_TABLE_BYTES, Table};
 
 #[cfg(test)]
 mod tests;

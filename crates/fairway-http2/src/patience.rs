@@ -1,18 +1,18 @@
-//! How long a peer may take, and how long it kept a window closed. Never decides what happens then.
+//! Timeouts for a peer, and how long it has kept a window closed.
 
-/// How long a peer may take for each thing, in microseconds: an hour at most.
+/// The peer's timeouts in microseconds, at most an hour each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// To acknowledge our settings (RFC 9113 §6.5.3).
+    /// To acknowledge our SETTINGS (RFC 9113 §6.5.3).
     pub settings: u32,
-    /// As a client to send a whole field block, from its first byte: one that has no end holds up its connection, and what
-    /// came of it is kept. How long an endpoint may take for an answer is for whoever waits for it to say.
+    /// For a client to send a complete field block, from its first byte: an incomplete one blocks the connection and
+    /// occupies memory. How long an endpoint may take to respond is the exchange's decision.
     pub head: u32,
-    /// To open a window that a body waits for, for at least 4 KiB in all (CVE-2019-9517).
+    /// To open a window that a body waits for, by at least 4 KiB in total (CVE-2019-9517).
     pub window: u32,
-    /// To say anything while streams are open, before it gets a PING.
+    /// To send anything while streams are open, before it gets a PING.
     pub silence: u32,
-    /// To say anything after that PING.
+    /// To send anything after that PING.
     pub answer: u32,
 }
 
@@ -28,14 +28,14 @@ impl Default for Timeouts {
     }
 }
 
-/// When something must have happened, or never: half as large as an `Option`, of which every connection has several.
+/// A deadline or never: half the size of an `Option`, and every connection has several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Due(u64);
 
 impl Due {
     pub(crate) const NEVER: Due = Due(u64::MAX);
 
-    /// So many microseconds from now.
+    /// This many microseconds from now.
     pub(crate) fn after(now: u64, micros: u32) -> Due {
         Due(now.saturating_add(u64::from(micros)))
     }
@@ -45,57 +45,57 @@ impl Due {
     }
 }
 
-/// Bytes that count as progress: a peer that opens its window for less must not hold memory for ever (CVE-2019-9511).
-const PROGRESS: u32 = 4096;
+/// Bytes that count as progress: a peer that opens its window by less must not occupy memory for ever (CVE-2019-9511).
+const MIN_PROGRESS_BYTES: u32 = 4096;
 
-/// How long something waited for a window since it last made progress. Time in which the window was open is not the peer's
-/// doing and does not count.
+/// How long something has waited for a window since it last made progress. Time with an open window is not the peer's
+/// fault and does not count.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Patience {
-    /// [`NEVER`] while nothing waits.
+pub(crate) struct WindowStall {
+    /// [`NOT_WAITING`] while nothing waits.
     since: u64,
-    /// What was waited before, in microseconds.
-    spent: u32,
-    /// What was sent in between.
-    sent: u32,
+    /// Time waited before, in microseconds.
+    waited: u32,
+    /// Bytes sent in between.
+    sent_bytes: u32,
 }
 
 /// No time.
-const NEVER: u64 = u64::MAX;
+const NOT_WAITING: u64 = u64::MAX;
 
-impl Default for Patience {
+impl Default for WindowStall {
     fn default() -> Self {
-        Patience { since: NEVER, spent: 0, sent: 0 }
+        WindowStall { since: NOT_WAITING, waited: 0, sent_bytes: 0 }
     }
 }
 
-impl Patience {
-    /// The window is closed from now on, if it was not before.
-    pub(crate) fn wait(&mut self, now: u64) {
+impl WindowStall {
+    /// Starts waiting: the window is closed.
+    pub(crate) fn start(&mut self, now: u64) {
         self.since = self.since.min(now);
     }
 
-    /// The window is open, or nothing waits for it any more.
+    /// Stops waiting: the window is open, or nothing waits for it any more.
     pub(crate) fn pause(&mut self, now: u64) {
-        if self.since != NEVER {
-            let since = std::mem::replace(&mut self.since, NEVER);
+        if self.since != NOT_WAITING {
+            let since = std::mem::replace(&mut self.since, NOT_WAITING);
             let waited = u32::try_from(now.saturating_sub(since)).unwrap_or(u32::MAX);
-            self.spent = self.spent.saturating_add(waited);
+            self.waited = self.waited.saturating_add(waited);
         }
     }
 
-    /// So much was sent: enough of it is progress.
-    pub(crate) fn sent(&mut self, bytes: u32) {
-        self.sent = self.sent.saturating_add(bytes);
-        if self.sent >= PROGRESS {
-            (self.spent, self.sent) = (0, 0);
+    /// Records sent bytes: enough of them are progress.
+    pub(crate) fn record_sent(&mut self, bytes: u32) {
+        self.sent_bytes = self.sent_bytes.saturating_add(bytes);
+        if self.sent_bytes >= MIN_PROGRESS_BYTES {
+            (self.waited, self.sent_bytes) = (0, 0);
         }
     }
 
-    /// When it is over, if nothing happens before.
-    pub(crate) fn until(&self, micros: u32) -> Option<u64> {
-        let waits = self.since != NEVER;
-        waits.then(|| self.since.saturating_add(u64::from(micros.saturating_sub(self.spent))))
+    /// When the timeout expires, if nothing happens before.
+    pub(crate) fn expires_at(&self, micros: u32) -> Option<u64> {
+        let waits = self.since != NOT_WAITING;
+        waits.then(|| self.since.saturating_add(u64::from(micros.saturating_sub(self.waited))))
     }
 }
 
@@ -105,19 +105,19 @@ mod tests {
 
     #[test]
     fn small_windows_are_no_progress_and_open_ones_cost_no_time() {
-        let mut patience = Patience::default();
-        assert_eq!(patience.until(30), None);
-        patience.wait(5);
-        patience.wait(9);
-        assert_eq!(patience.until(30), Some(35));
+        let mut patience = WindowStall::default();
+        assert_eq!(patience.expires_at(30), None);
+        patience.start(5);
+        patience.start(9);
+        assert_eq!(patience.expires_at(30), Some(35));
         patience.pause(15);
-        patience.sent(PROGRESS - 1);
-        assert_eq!(patience.until(30), None);
-        patience.wait(100);
-        assert_eq!(patience.until(30), Some(120), "ten were spent before");
+        patience.record_sent(MIN_PROGRESS_BYTES - 1);
+        assert_eq!(patience.expires_at(30), None);
+        patience.start(100);
+        assert_eq!(patience.expires_at(30), Some(120), "ten were spent before");
         patience.pause(105);
-        patience.sent(1);
-        patience.wait(200);
-        assert_eq!(patience.until(30), Some(230));
+        patience.record_sent(1);
+        patience.start(200);
+        assert_eq!(patience.expires_at(30), Some(230));
     }
 }

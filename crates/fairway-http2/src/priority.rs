@@ -1,13 +1,13 @@
-//! The priority of an answer (RFC 9218 §4). Never orders anything.
+//! The priority of a response (RFC 9218 §4).
 
 use fairway_http::bytes::trimmed;
 
-/// How urgent an answer is, and whether parts of it are of use.
+/// The urgency of a response, and whether it can be used incrementally.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Priority {
     /// 0 is the most urgent, 7 the least.
     pub urgency: u8,
-    /// Whether it may share with others of its urgency.
+    /// Whether it may be interleaved with others of its urgency.
     pub incremental: bool,
 }
 
@@ -18,19 +18,19 @@ impl Default for Priority {
 }
 
 impl Priority {
-    /// That of a stream whose client said nothing: as urgent as the default, and in turn with the others. The client may be
-    /// one that knows no priorities and carries requests that have nothing to do with each other, and a server is free in
-    /// how it "chooses to ... allocate" (RFC 9218 §10).
-    pub const UNSAID: Priority = Priority { urgency: 3, incremental: true };
+    /// The priority of a stream without priority signals: default urgency, interleaved with others. The client may not
+    /// support priorities and send unrelated requests, and a server is free in how it "chooses to ... allocate" (RFC
+    /// 9218 §10).
+    pub const UNSPECIFIED: Priority = Priority { urgency: 3, incremental: true };
 
-    /// Reads the value of a `priority` field or of PRIORITY_UPDATE. Unknown members and values out of range are ignored:
-    /// "receivers ... MUST ignore" them (RFC 9218 §4).
+    /// Parses a `priority` field or PRIORITY_UPDATE. Unknown members and values out of range are ignored: "receivers
+    /// ... MUST ignore" them (RFC 9218 §4).
     #[must_use]
-    pub fn read(text: &[u8]) -> Priority {
+    pub fn parse(text: &[u8]) -> Priority {
         Priority::default().merged(text)
     }
 
-    /// The priority with what an answer's `priority` field says otherwise: "parameters ... absent ... indicate that the
+    /// The priority with the changes of a response's `priority` field: "parameters ... absent ... indicate that the
     /// server is not modifying" them (RFC 9218 §8).
     #[must_use]
     pub fn merged(self, text: &[u8]) -> Priority {
@@ -55,7 +55,7 @@ mod tests {
     #[test]
     fn rfc9218_4_members_are_read_and_bad_ones_ignored() {
         let of = |text: &str| {
-            let priority = Priority::read(text.as_bytes());
+            let priority = Priority::parse(text.as_bytes());
             (priority.urgency, priority.incremental)
         };
         assert_eq!(of("u=5, i"), (5, true));

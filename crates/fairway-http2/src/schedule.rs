@@ -1,31 +1,32 @@
-//! Whose DATA is sent next (RFC 9218 §10): sixteen lists of slots, two for each urgency. Never knows what a slot holds.
+//! Chooses which stream sends DATA next (RFC 9218 §10): sixteen lists of slots, two for each urgency.
 //!
-//! The most urgent go first. Among them, those that are not incremental are sent one after the other, as a part of them is
-//! of no use, and incremental ones take turns. One choice in [`SHARE`] goes to the less urgent, so that none of them waits
-//! for ever. Every operation takes the same time however many wait.
+//! The most urgent streams go first. Among them, non-incremental ones are sent one after the other, since a part of
+//! them is of no use, and incremental ones take turns. One choice in [`CHOICES_PER_LESS_URGENT`] goes to less urgent streams, so that
+//! none waits for ever. Every operation takes constant time.
 
 use crate::priority::Priority;
 
-/// Choices of which one goes to the less urgent: "servers can ... allocate some bandwidth to lower-urgency" (RFC 9218 §10).
-const SHARE: u8 = 16;
+/// One choice in this many goes to less urgent streams: "servers can ... allocate some bandwidth to lower-urgency" (RFC
+/// 9218 §10).
+const CHOICES_PER_LESS_URGENT: u8 = 16;
 
-/// A stream that may send now.
+/// A stream's turn to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Turn {
+pub struct SendTurn {
     /// The stream.
     pub stream: u32,
-    /// How many bytes of its body it may send before it is another's turn.
+    /// Body bytes it may send before the next stream's turn.
     pub bytes: usize,
-    /// How many bytes all streams may send now.
+    /// Bytes that all streams may send now.
     pub room: usize,
-    /// Whether no other stream waits for its turn.
+    /// Whether no other stream waits.
     pub is_alone: bool,
 }
 
 /// No slot, or no list.
 const NONE: u16 = u16::MAX;
 
-/// Where a slot stands.
+/// The list node of a slot.
 #[derive(Debug, Clone, Copy)]
 struct Link {
     list: u16,
@@ -42,29 +43,29 @@ struct Ends {
     last: u16,
 }
 
-/// The slots that wait for their turn.
+/// The slots waiting for their turn.
 #[derive(Debug)]
 pub(crate) struct Schedule {
-    /// By urgency; of each first those that are not incremental.
+    /// By urgency; non-incremental ones first.
     lists: [Ends; 16],
-    /// A bit for each list that has slots.
+    /// A bit for each non-empty list.
     occupied: u16,
     links: Vec<Link>,
-    choices: u8,
-    /// The list that had the last choice of the less urgent.
-    lesser: u8,
+    choice_count: u8,
+    /// The less urgent list that was chosen last.
+    last_less_urgent: u8,
 }
 
 impl Default for Schedule {
     fn default() -> Self {
         let lists = [Ends { first: NONE, last: NONE }; 16];
-        Schedule { lists, occupied: 0, links: Vec::new(), choices: 0, lesser: 0 }
+        Schedule { lists, occupied: 0, links: Vec::new(), choice_count: 0, last_less_urgent: 0 }
     }
 }
 
 impl Schedule {
-    /// A slot waits. One that has begun goes before others that are not incremental either.
-    pub(crate) fn join(&mut self, slot: u16, priority: Priority, begun: bool) {
+    /// Adds a slot. A stream that has begun goes before other non-incremental ones.
+    pub(crate) fn enqueue(&mut self, slot: u16, priority: Priority, begun: bool) {
         if self.links.len() <= usize::from(slot) {
             self.links.resize(usize::from(slot) + 1, FREE);
         }
@@ -72,31 +73,31 @@ impl Schedule {
         if self.links[usize::from(slot)].list == list {
             return;
         }
-        self.leave(slot);
+        self.dequeue(slot);
         let ends = self.lists[usize::from(list)];
         let (previous, next) =
             if begun && !priority.incremental { (NONE, ends.first) } else { (ends.last, NONE) };
         self.links[usize::from(slot)] = Link { list, previous, next };
-        self.tie(list, previous, slot);
-        self.tie(list, slot, next);
+        self.link(list, previous, slot);
+        self.link(list, slot, next);
         self.occupied |= 1 << list;
     }
 
-    /// A slot waits no more.
-    pub(crate) fn leave(&mut self, slot: u16) {
+    /// Removes a slot.
+    pub(crate) fn dequeue(&mut self, slot: u16) {
         let Some(link) = self.links.get_mut(usize::from(slot)) else { return };
         let Link { list, previous, next } = std::mem::replace(link, FREE);
         if list == NONE {
             return;
         }
-        self.tie(list, previous, next);
+        self.link(list, previous, next);
         if self.lists[usize::from(list)].first == NONE {
             self.occupied &= !(1 << list);
         }
     }
 
-    /// Makes two slots of a list neighbours; [`NONE`] is its end.
-    fn tie(&mut self, list: u16, before: u16, after: u16) {
+    /// Links two neighbours of a list; [`NONE`] is its end.
+    fn link(&mut self, list: u16, before: u16, after: u16) {
         match before {
             NONE => self.lists[usize::from(list)].first = after,
             slot => self.links[usize::from(slot)].next = after,
@@ -109,56 +110,57 @@ impl Schedule {
 
     /// Whether a slot waits.
     #[cfg(test)]
-    pub(crate) fn has(&self, slot: u16) -> bool {
+    pub(crate) fn contains(&self, slot: u16) -> bool {
         self.links.get(usize::from(slot)).is_some_and(|link| link.list != NONE)
     }
 
-    /// Whether none waits.
+    /// Whether no slot waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.occupied == 0
     }
 
-    /// Whether one waits alone.
+    /// Whether exactly one slot waits.
     pub(crate) fn is_single(&self) -> bool {
         let list = self.lists[(self.occupied.trailing_zeros() & 15) as usize];
         self.occupied.is_power_of_two() && list.first == list.last
     }
 
-    /// Whose turn it is. An incremental one goes behind the others of its list.
-    pub(crate) fn choose(&mut self) -> Option<u16> {
+    /// Chooses the next slot. An incremental one moves to the end of its list.
+    pub(crate) fn next_slot(&mut self) -> Option<u16> {
         if self.occupied == 0 {
             return None;
         }
-        self.choices = self.choices.wrapping_add(1);
-        let list = self.list();
+        self.choice_count = self.choice_count.wrapping_add(1);
+        let list = self.next_list();
         let Ends { first, last } = self.lists[usize::from(list)];
         if list & 1 == 1 && first != last {
             let next = self.links[usize::from(first)].next;
-            self.tie(list, NONE, next);
+            self.link(list, NONE, next);
             self.links[usize::from(first)].next = NONE;
-            self.tie(list, last, first);
+            self.link(list, last, first);
             self.lists[usize::from(list)].last = first;
         }
         Some(first)
     }
 
-    /// The list that has the turn. Both lists of an urgency take turns.
-    fn list(&mut self) -> u16 {
+    /// The list to choose from. Both lists of an urgency take turns.
+    fn next_list(&mut self) -> u16 {
         let urgency = self.occupied.trailing_zeros() & 14;
         let most_urgent = self.occupied & (3 << urgency);
         let lesser = self.occupied & !most_urgent;
-        if lesser != 0 && self.choices.is_multiple_of(SHARE) {
-            let later = lesser & (!1u16).checked_shl(u32::from(self.lesser)).unwrap_or(0);
+        if lesser != 0 && self.choice_count.is_multiple_of(CHOICES_PER_LESS_URGENT) {
+            let later = lesser & (!1u16).checked_shl(u32::from(self.last_less_urgent)).unwrap_or(0);
             let list = if later == 0 { lesser.trailing_zeros() } else { later.trailing_zeros() };
-            self.lesser = list as u8;
+            self.last_less_urgent = list as u8;
             return list as u16;
         }
-        let incremental = most_urgent == 3 << urgency && self.choices & 1 == 1 || most_urgent == 2 << urgency;
+        let incremental =
+            most_urgent == 3 << urgency && self.choice_count & 1 == 1 || most_urgent == 2 << urgency;
         urgency as u16 + u16::from(incremental)
     }
 
-    /// Gives back memory, if none waits.
-    pub(crate) fn rest(&mut self) {
+    /// Releases memory if no slot waits.
+    pub(crate) fn release_memory(&mut self) {
         if self.is_empty() {
             self.links = Vec::new();
         }
@@ -179,38 +181,38 @@ mod tests {
     }
 
     fn choices<const N: usize>(schedule: &mut Schedule) -> [u16; N] {
-        std::array::from_fn(|_| schedule.choose().expect("some wait"))
+        std::array::from_fn(|_| schedule.next_slot().expect("some slots wait"))
     }
 
     #[test]
     fn rfc9218_10_the_most_urgent_go_first_and_whole_ones_in_order() {
         let mut schedule = Schedule::default();
         for (slot, urgency) in [(0, 5), (1, 3), (2, 3), (3, 1)] {
-            schedule.join(slot, priority(urgency, false), false);
+            schedule.enqueue(slot, priority(urgency, false), false);
         }
         assert_eq!(choices(&mut schedule), [3, 3, 3]);
-        schedule.leave(3);
+        schedule.dequeue(3);
         assert_eq!(choices(&mut schedule), [1, 1]);
-        schedule.leave(1);
+        schedule.dequeue(1);
         assert_eq!(choices(&mut schedule), [2]);
-        schedule.join(1, priority(3, false), true);
+        schedule.enqueue(1, priority(3, false), true);
         assert_eq!(choices(&mut schedule), [1], "it had begun before the other");
-        schedule.leave(1);
-        schedule.leave(2);
+        schedule.dequeue(1);
+        schedule.dequeue(2);
         assert!(!schedule.is_empty() && schedule.is_single());
         assert_eq!(choices(&mut schedule), [0]);
-        schedule.leave(0);
-        assert_eq!((schedule.choose(), schedule.is_empty()), (None, true));
+        schedule.dequeue(0);
+        assert_eq!((schedule.next_slot(), schedule.is_empty()), (None, true));
     }
 
     #[test]
     fn rfc9218_10_incremental_ones_take_turns() {
         let mut schedule = Schedule::default();
-        (0..3).for_each(|slot| schedule.join(slot, priority(3, true), false));
+        (0..3).for_each(|slot| schedule.enqueue(slot, priority(3, true), false));
         assert_eq!(choices(&mut schedule), [0, 1, 2, 0, 1]);
-        schedule.leave(2);
+        schedule.dequeue(2);
         assert_eq!(choices(&mut schedule), [0, 1]);
-        schedule.join(7, priority(3, false), false);
+        schedule.enqueue(7, priority(3, false), false);
         let mixed: [u16; 4] = choices(&mut schedule);
         assert_eq!(mixed.iter().filter(|slot| **slot == 7).count(), 2, "{mixed:?}");
     }
@@ -219,7 +221,7 @@ mod tests {
     fn the_less_urgent_get_one_choice_in_sixteen_in_turn() {
         let mut schedule = Schedule::default();
         for (slot, urgency) in [(0, 0), (1, 4), (2, 7)] {
-            schedule.join(slot, priority(urgency, false), false);
+            schedule.enqueue(slot, priority(urgency, false), false);
         }
         let mut count = [0; 3];
         choices::<128>(&mut schedule).iter().for_each(|slot| count[usize::from(*slot)] += 1);
@@ -229,12 +231,12 @@ mod tests {
     #[test]
     fn a_slot_can_change_its_priority() {
         let mut schedule = Schedule::default();
-        schedule.join(0, priority(3, false), false);
-        schedule.join(1, priority(3, false), false);
-        schedule.join(1, priority(0, true), false);
+        schedule.enqueue(0, priority(3, false), false);
+        schedule.enqueue(1, priority(3, false), false);
+        schedule.enqueue(1, priority(0, true), false);
         assert_eq!(choices(&mut schedule), [1, 1]);
-        schedule.leave(1);
-        assert!(schedule.has(0) && !schedule.has(1));
+        schedule.dequeue(1);
+        assert!(schedule.contains(0) && !schedule.contains(1));
     }
 
     proptest! {
@@ -247,27 +249,27 @@ mod tests {
             for (slot, urgency, incremental, begun, step) in steps {
                 match step {
                     0 => {
-                        schedule.leave(slot);
+                        schedule.dequeue(slot);
                         waiting.remove(&slot);
                     }
                     1 => {
-                        let chosen = schedule.choose();
+                        let chosen = schedule.next_slot();
                         prop_assert_eq!(chosen.is_none(), waiting.is_empty());
                         prop_assert!(chosen.is_none_or(|slot| waiting.contains_key(&slot)));
                     }
                     _ => {
-                        schedule.join(slot, priority(urgency, incremental), begun);
+                        schedule.enqueue(slot, priority(urgency, incremental), begun);
                         waiting.insert(slot, urgency);
                     }
                 }
                 prop_assert_eq!(schedule.is_single(), waiting.len() == 1);
                 for slot in 0..20 {
-                    prop_assert_eq!(schedule.has(slot), waiting.contains_key(&slot));
+                    prop_assert_eq!(schedule.contains(slot), waiting.contains_key(&slot));
                 }
             }
-            while let Some(slot) = schedule.choose() {
+            while let Some(slot) = schedule.next_slot() {
                 prop_assert!(waiting.remove(&slot).is_some());
-                schedule.leave(slot);
+                schedule.dequeue(slot);
             }
             prop_assert!(waiting.is_empty());
         }

@@ -1,4 +1,4 @@
-//! The server's end of a connection. Never opens a stream.
+//! The server end of a connection. Opens no streams.
 
 use std::marker::PhantomData;
 
@@ -7,30 +7,30 @@ use fairway_http::Head;
 use crate::connection::{Config, Connection, Role};
 use crate::session::Session;
 
-/// What a server does.
+/// The server role.
 #[derive(Debug)]
-pub enum Answers {}
+pub enum ServerRole {}
 
-/// A connection that a client opened.
-pub type Server = Session<Answers>;
+/// A connection that the client opened.
+pub type Server = Session<ServerRole>;
 
 impl Server {
-    /// Begins a connection: our settings wait to be written.
+    /// Starts a connection: our SETTINGS are pending.
     #[must_use]
     pub fn new(config: Config, now: u64) -> Self {
         Session { connection: Connection::new(Role::Server, config, now), role: PhantomData }
     }
 
-    /// Sends the head of an answer, interim or final; `false` if the stream is not there to take it.
+    /// Sends an interim or final response head; `false` if the stream cannot take it.
     #[inline]
     pub fn send_head(&mut self, stream: u32, head: &Head, end: bool) -> bool {
         self.connection.send_response(stream, head, end)
     }
 
-    /// To be called before [`Session::release`], by who waits for [`Session::deadline`] as long as the connection is open:
-    /// if the answer is complete and the request is not, what still comes of it within the window of the stream is dropped,
-    /// and the stream is reset a second later, which gives clients the time to read the answer. Until then it counts as
-    /// open for the client, but not for [`Session::open_streams`].
+    /// Call this before [`Session::release`] if you handle [`Session::deadline`] for as long as the connection is open.
+    /// If the response is complete and the request is not, the rest of the request within the stream's window is
+    /// dropped, and the stream is reset a second later, which gives clients time to read the response. Until then it
+    /// counts as open for the client, but not for [`Session::open_streams`].
     pub fn linger(&mut self, now: u64, stream: u32) {
         self.connection.linger(now, stream);
     }

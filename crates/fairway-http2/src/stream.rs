@@ -1,23 +1,22 @@
-//! Streams (RFC 9113 §5.1): their records in a slab, found by id, and what is remembered of those that are over. Never
-//! sees frames.
+//! Streams (RFC 9113 §5.1): their records in a slab, found by id, and a memory of closed ones.
 //!
-//! A record lives from the first HEADERS until whoever serves the stream releases it, or until it has lingered, whatever the
+//! A record lives from the first HEADERS until the owner releases the stream, or until it has lingered, whatever the
 //! peer does: so resets cannot open more streams than there are records.
 
 use std::ops::Range;
 
 use crate::abuse::SmallFrames;
 use crate::flow::{Inbound, Outbound};
-use crate::patience::Patience;
+use crate::patience::WindowStall;
 use crate::priority::Priority;
 use crate::schedule::Schedule;
 
 /// One direction of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Half {
-    /// Its head has not come, or is not sent.
+pub(crate) enum HalfState {
+    /// The head was not received or sent yet.
     Waiting,
-    /// Its head has; body and trailers can follow.
+    /// The head was; body and trailers can follow.
     Open,
     /// It has ended.
     Ended,
@@ -25,110 +24,110 @@ pub(crate) enum Half {
 
 /// Whether a stream is still wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Life {
+pub(crate) enum StreamLife {
     Live,
-    /// Its answer is complete and nobody serves it, but its request still comes, which is dropped.
+    /// The response is complete and the stream released, but the request still arrives and is dropped.
     Lingering,
     /// The peer sent RST_STREAM.
     ResetByPeer,
-    /// We did.
+    /// We sent RST_STREAM.
     ResetByUs,
 }
 
-/// The body that comes.
+/// The received body.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Incoming {
+pub(crate) struct InboundBody {
     pub(crate) window: Inbound,
     /// By how much the window has grown.
     pub(crate) grown: u32,
-    /// Bytes that were given to the reader and not yet consumed.
-    pub(crate) held: u32,
-    pub(crate) small: SmallFrames,
+    /// Bytes delivered to the reader and not consumed yet.
+    pub(crate) unconsumed: u32,
+    pub(crate) small_frames: SmallFrames,
     /// When the window was last announced, or since when the stream lingers.
-    pub(crate) since: u64,
+    pub(crate) window_announced_at: u64,
 }
 
-/// The body that is sent.
+/// The sent body.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Outgoing {
+pub(crate) struct OutboundBody {
     pub(crate) window: Outbound,
-    /// How long the peer may leave the window closed.
-    pub(crate) patience: Patience,
-    /// Whether bytes wait to be sent.
-    pub(crate) wanted: bool,
+    /// How long the peer has kept the window closed.
+    pub(crate) stall: WindowStall,
+    /// Whether bytes are waiting to be sent.
+    pub(crate) is_queued: bool,
     /// Whether some were sent.
-    pub(crate) begun: bool,
+    pub(crate) has_sent: bool,
 }
 
-impl Outgoing {
+impl OutboundBody {
     pub(crate) fn can_send(&self) -> bool {
-        self.wanted && self.window.room() > 0
+        self.is_queued && self.window.room() > 0
     }
 }
 
 /// What is remembered of a request.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Asked {
-    /// Interim answers that came.
-    pub(crate) interim: u8,
+pub(crate) struct RequestFacts {
+    /// Interim responses received.
+    pub(crate) interim_responses: u8,
     /// Whether it was HEAD.
-    pub(crate) for_head: bool,
-    /// Whether it was CONNECT with `:protocol`, which either end may have sent and nobody refused.
-    pub(crate) for_tunnel: bool,
+    pub(crate) is_head: bool,
+    /// Whether it was an extended CONNECT, from either end, that was not refused.
+    pub(crate) is_tunnel: bool,
 }
 
 /// One stream.
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(crate) id: u32,
-    pub(crate) life: Life,
-    pub(crate) received: Half,
-    pub(crate) sent: Half,
+    pub(crate) life: StreamLife,
+    pub(crate) received: HalfState,
+    pub(crate) sent: HalfState,
     pub(crate) priority: Priority,
-    pub(crate) incoming: Incoming,
-    pub(crate) outgoing: Outgoing,
-    /// Bytes that `content-length` still announces.
-    pub(crate) announced: Option<u64>,
-    pub(crate) asked: Asked,
+    pub(crate) incoming: InboundBody,
+    pub(crate) outgoing: OutboundBody,
+    /// Body bytes still expected by `content-length`.
+    pub(crate) body_left: Option<u64>,
+    pub(crate) request: RequestFacts,
 }
 
 impl Stream {
-    /// A stream whose head has not come.
+    /// A stream whose head was not received yet.
     pub(crate) fn new(id: u32, inbound: u32, outbound: u32) -> Self {
         let (incoming, outgoing) = (Inbound::new(inbound), Outbound::new(outbound));
         Stream {
             id,
-            life: Life::Live,
-            received: Half::Waiting,
-            sent: Half::Waiting,
-            priority: Priority::UNSAID,
-            incoming: Incoming {
+            life: StreamLife::Live,
+            received: HalfState::Waiting,
+            sent: HalfState::Waiting,
+            priority: Priority::UNSPECIFIED,
+            incoming: InboundBody {
                 window: incoming,
                 grown: 0,
-                held: 0,
-                small: SmallFrames::default(),
-                since: 0,
+                unconsumed: 0,
+                small_frames: SmallFrames::default(),
+                window_announced_at: 0,
             },
-            outgoing: Outgoing {
+            outgoing: OutboundBody {
                 window: outgoing,
-                patience: Patience::default(),
-                wanted: false,
-                begun: false,
+                stall: WindowStall::default(),
+                is_queued: false,
+                has_sent: false,
             },
-            announced: None,
-            asked: Asked::default(),
+            body_left: None,
+            request: RequestFacts::default(),
         }
     }
 
-    /// Whether an answer of this status has no body, whatever its `content-length` (RFC 9110 §6.4.1).
-    pub(crate) fn is_bodiless(&self, status: u16) -> bool {
-        self.asked.for_head || matches!(status, 204 | 304)
+    /// Whether a response with this status has no body, whatever its `content-length` (RFC 9110 §6.4.1).
+    pub(crate) fn has_no_body(&self, status: u16) -> bool {
+        self.request.is_head || matches!(status, 204 | 304)
     }
 
     /// Whether the peer counts it as open (RFC 9113 §5.1.2).
-    pub(crate) fn counts(&self) -> bool {
-        matches!(self.life, Life::Live | Life::Lingering)
-            && (self.received != Half::Ended || self.sent != Half::Ended)
+    pub(crate) fn counts_as_open(&self) -> bool {
+        matches!(self.life, StreamLife::Live | StreamLife::Lingering)
+            && (self.received != HalfState::Ended || self.sent != HalfState::Ended)
     }
 }
 
@@ -138,65 +137,65 @@ const NONE: u16 = u16::MAX;
 /// The records of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
-    /// Records keep their place; one that is over has the id 0.
+    /// Records keep their slot; a free one has the id 0.
     slots: Vec<Stream>,
-    /// A bit for each slot that has a stream.
-    taken: Vec<u64>,
+    /// A bit for each used slot.
+    occupied: Vec<u64>,
     /// Open addressing by id: slots, or [`NONE`].
     index: Vec<u16>,
-    /// Those that have something to send and a window.
+    /// Those with something to send and an open window.
     schedule: Schedule,
-    /// How many of them linger.
+    /// The number of lingering streams.
     pub(crate) lingering: usize,
 }
 
 impl Streams {
-    /// How many records there are.
+    /// The number of records.
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.taken.iter().map(|word| word.count_ones() as usize).sum()
+        self.occupied.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Gives back memory that no stream needs.
-    pub(crate) fn rest(&mut self) {
+    /// Releases memory that no stream needs.
+    pub(crate) fn release_memory(&mut self) {
         if self.len() == 0 {
             *self = Streams::default();
         }
-        self.schedule.rest();
+        self.schedule.release_memory();
     }
 
     pub(crate) fn kept_bytes(&self) -> usize {
         let slots = self.slots.capacity() * size_of::<Stream>();
-        let numbers = self.index.capacity() * size_of::<u16>() + self.taken.capacity() * size_of::<u64>();
+        let numbers = self.index.capacity() * size_of::<u16>() + self.occupied.capacity() * size_of::<u64>();
         slots + numbers + self.schedule.kept_bytes()
     }
 
     /// How many of them the peer counts as open.
-    pub(crate) fn counted(&self) -> usize {
-        self.iter().filter(|stream| stream.counts()).count()
+    pub(crate) fn open_count(&self) -> usize {
+        self.iter().filter(|stream| stream.counts_as_open()).count()
     }
 
-    /// The stream that lingers for the longest time, and since when.
+    /// The stream that has lingered longest, and since when.
     pub(crate) fn lingering_longest(&self) -> Option<(u64, u32)> {
-        let lingering = self.iter().filter(|stream| stream.life == Life::Lingering);
-        lingering.map(|stream| (stream.incoming.since, stream.id)).min()
+        let lingering = self.iter().filter(|stream| stream.life == StreamLife::Lingering);
+        lingering.map(|stream| (stream.incoming.window_announced_at, stream.id)).min()
     }
 
-    /// Where in the index a stream would be if it were the only one. Ids rise by two; times the golden ratio, neighbours lie
-    /// far apart. Next to each other they would be one long run, which [`Streams::unlink`] goes through.
+    /// The ideal position of an id in the index. Ids increase by two; multiplied by the golden ratio, neighbours are
+    /// far apart. Otherwise they would form one long run, which [`Self::index_remove`] walks.
     #[inline]
-    fn home(&self, id: u32) -> usize {
+    fn home_index(&self, id: u32) -> usize {
         let bits = self.index.len().trailing_zeros();
         ((id >> 1).wrapping_mul(0x9e37_79b1) >> (u32::BITS - bits)) as usize
     }
 
-    /// Where in the index a stream is.
+    /// The position of a stream in the index.
     #[inline]
-    fn place(&self, id: u32) -> Option<usize> {
+    fn index_position(&self, id: u32) -> Option<usize> {
         if self.index.is_empty() {
             return None;
         }
-        let mut at = self.home(id);
+        let mut at = self.home_index(id);
         loop {
             match self.index[at] {
                 NONE => return None,
@@ -206,20 +205,20 @@ impl Streams {
         }
     }
 
-    /// The slot of a stream: no other has it before this one is removed.
+    /// The slot of a stream, which stays until it is removed.
     #[inline]
     pub(crate) fn slot(&self, id: u32) -> Option<usize> {
-        self.place(id).map(|at| usize::from(self.index[at]))
+        self.index_position(id).map(|at| usize::from(self.index[at]))
     }
 
     #[inline]
     pub(crate) fn get(&self, id: u32) -> Option<&Stream> {
-        self.place(id).map(|at| &self.slots[usize::from(self.index[at])])
+        self.index_position(id).map(|at| &self.slots[usize::from(self.index[at])])
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, id: u32) -> Option<&mut Stream> {
-        self.place(id).map(|at| &mut self.slots[usize::from(self.index[at])])
+        self.index_position(id).map(|at| &mut self.slots[usize::from(self.index[at])])
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Stream> {
@@ -230,101 +229,101 @@ impl Streams {
         self.slots.iter_mut().filter(|stream| stream.id != 0)
     }
 
-    /// Puts a stream among those that may send, or takes it out, as it is now.
-    pub(crate) fn arrange(&mut self, id: u32) {
-        let Some(at) = self.place(id) else { return };
+    /// Adds a stream to the schedule or removes it, by its current state.
+    pub(crate) fn update_schedule(&mut self, id: u32) {
+        let Some(at) = self.index_position(id) else { return };
         let slot = self.index[at];
         let stream = &self.slots[usize::from(slot)];
-        if stream.life == Life::Live && stream.outgoing.can_send() {
-            self.schedule.join(slot, stream.priority, stream.outgoing.begun);
+        if stream.life == StreamLife::Live && stream.outgoing.can_send() {
+            self.schedule.enqueue(slot, stream.priority, stream.outgoing.has_sent);
         } else {
-            self.schedule.leave(slot);
+            self.schedule.dequeue(slot);
         }
     }
 
     /// The same for all streams.
-    pub(crate) fn arrange_all(&mut self) {
+    pub(crate) fn update_schedule_all(&mut self) {
         for slot in 0..self.slots.len() {
             match self.slots[slot].id {
                 0 => {}
-                id => self.arrange(id),
+                id => self.update_schedule(id),
             }
         }
     }
 
-    /// Whether none may send.
-    pub(crate) fn is_quiet(&self) -> bool {
+    /// Whether no stream may send.
+    pub(crate) fn has_no_sender(&self) -> bool {
         self.schedule.is_empty()
     }
 
-    /// The stream whose turn it is, and whether it is the only one that may send.
-    pub(crate) fn choose(&mut self) -> Option<(u32, bool)> {
-        let slot = self.schedule.choose()?;
+    /// The next stream to send, and whether it is the only one.
+    pub(crate) fn next_sender(&mut self) -> Option<(u32, bool)> {
+        let slot = self.schedule.next_slot()?;
         Some((self.slots[usize::from(slot)].id, self.schedule.is_single()))
     }
 
     /// Adds a stream, of which there are far fewer than 2^15.
     pub(crate) fn insert(&mut self, stream: Stream) {
         if (self.len() + 1) * 2 > self.index.len() {
-            self.grow();
+            self.grow_index();
         }
         let id = stream.id;
-        let slot = self.take_slot();
+        let slot = self.reserve_slot();
         match self.slots.get_mut(slot) {
             Some(vacant) => *vacant = stream,
             None => {
-                // By a quarter, not to twice as many: each that is vacant costs as much as one that waits.
+                // Grows by a quarter instead of doubling: an unused slot costs as much as a used one.
                 if self.slots.len() == self.slots.capacity() {
                     self.slots.reserve_exact(4.max(self.slots.len() / 4));
                 }
                 self.slots.push(stream);
             }
         }
-        self.link(id, slot as u16);
+        self.index_insert(id, slot as u16);
     }
 
-    /// The lowest vacant slot: streams that begin together are served in their order.
-    fn take_slot(&mut self) -> usize {
-        let full = self.taken.iter().take_while(|word| **word == u64::MAX).count();
-        if full == self.taken.len() {
-            self.taken.push(0);
+    /// The lowest free slot: streams that begin together are served in order.
+    fn reserve_slot(&mut self) -> usize {
+        let full = self.occupied.iter().take_while(|word| **word == u64::MAX).count();
+        if full == self.occupied.len() {
+            self.occupied.push(0);
         }
-        let bit = self.taken[full].trailing_ones();
-        self.taken[full] |= 1 << bit;
+        let bit = self.occupied[full].trailing_ones();
+        self.occupied[full] |= 1 << bit;
         full * 64 + bit as usize
     }
 
-    fn grow(&mut self) {
+    fn grow_index(&mut self) {
         let size = (self.index.len() * 2).max(16);
         self.index.clear();
         self.index.resize(size, NONE);
         for slot in 0..self.slots.len() {
             if self.slots[slot].id != 0 {
-                self.link(self.slots[slot].id, slot as u16);
+                self.index_insert(self.slots[slot].id, slot as u16);
             }
         }
     }
 
-    fn link(&mut self, id: u32, slot: u16) {
-        let mut at = self.home(id);
+    fn index_insert(&mut self, id: u32, slot: u16) {
+        let mut at = self.home_index(id);
         while self.index[at] != NONE {
             at = (at + 1) & (self.index.len() - 1);
         }
         self.index[at] = slot;
     }
 
-    /// Takes a stream out.
+    /// Removes a stream.
     pub(crate) fn remove(&mut self, id: u32) -> Option<Stream> {
-        let at = self.place(id)?;
+        let at = self.index_position(id)?;
         let slot = self.index[at];
-        self.unlink(at);
-        self.schedule.leave(slot);
-        self.taken[usize::from(slot) / 64] &= !(1 << (slot % 64));
+        self.index_remove(at);
+        self.schedule.dequeue(slot);
+        self.occupied[usize::from(slot) / 64] &= !(1 << (slot % 64));
         Some(std::mem::replace(&mut self.slots[usize::from(slot)], Stream::new(0, 0, 0)))
     }
 
-    /// Empties a place, and moves back what probing had put behind it.
-    fn unlink(&mut self, mut hole: usize) {
+    /// Frees a position, and moves back entries that probing had displaced.
+    fn index_remove(&mut self, mut hole: usize) {
         let mask = self.index.len() - 1;
         let mut at = hole;
         loop {
@@ -333,7 +332,7 @@ impl Streams {
             if slot == NONE {
                 break;
             }
-            let home = self.home(self.slots[usize::from(slot)].id);
+            let home = self.home_index(self.slots[usize::from(slot)].id);
             if at.wrapping_sub(home) & mask >= at.wrapping_sub(hole) & mask {
                 self.index[hole] = slot;
                 hole = at;
@@ -343,62 +342,67 @@ impl Streams {
     }
 }
 
-/// How a stream ended that has no record any more.
+/// How a stream without a record ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Past {
+pub(crate) enum PastStream {
     /// The peer ended its side.
     Ended,
     /// The peer reset it.
     ResetByPeer,
-    /// We reset it, or it is too long ago: what the peer sends may have been under way.
+    /// We reset it, or it is too long ago: frames may have been in flight.
     Unknown,
-    /// It was never opened, because the peer opened a higher one first (RFC 9113 §5.1.1).
+    /// It was never opened: the peer opened a higher one first (RFC 9113 §5.1.1).
     Skipped,
 }
 
-/// What is remembered of streams that are over: enough to name the usual errors, whatever a peer does.
+/// What is remembered of closed streams: enough to report common errors precisely, with bounded memory.
 #[derive(Debug)]
-pub(crate) struct Memory {
-    ids: [u32; RECENT],
-    pasts: [Past; RECENT],
+pub(crate) struct ClosedStreams {
+    ids: [u32; MAX_REMEMBERED],
+    ends: [PastStream; MAX_REMEMBERED],
     next: u8,
-    /// The ids that were left out last.
+    /// The ids that were last skipped.
     skipped: Range<u32>,
 }
 
-/// How many streams are remembered.
-const RECENT: usize = 16;
+/// The number of remembered streams.
+const MAX_REMEMBERED: usize = 16;
 
-impl Memory {
+impl ClosedStreams {
     pub(crate) fn new() -> Self {
-        Memory { ids: [0; RECENT], pasts: [Past::Unknown; RECENT], next: 0, skipped: 0..0 }
+        ClosedStreams {
+            ids: [0; MAX_REMEMBERED],
+            ends: [PastStream::Unknown; MAX_REMEMBERED],
+            next: 0,
+            skipped: 0..0,
+        }
     }
 
-    fn place(&self, id: u32) -> Option<usize> {
+    fn position(&self, id: u32) -> Option<usize> {
         self.ids.iter().position(|recent| *recent == id)
     }
 
-    /// A stream is over.
-    pub(crate) fn note(&mut self, id: u32, past: Past) {
-        let at = self.place(id).unwrap_or_else(|| {
+    /// Records that a stream is over.
+    pub(crate) fn record(&mut self, id: u32, past: PastStream) {
+        let at = self.position(id).unwrap_or_else(|| {
             let oldest = usize::from(self.next);
-            self.next = (self.next + 1) % RECENT as u8;
+            self.next = (self.next + 1) % MAX_REMEMBERED as u8;
             oldest
         });
-        (self.ids[at], self.pasts[at]) = (id, past);
+        (self.ids[at], self.ends[at]) = (id, past);
     }
 
-    /// A stream was opened that is not the next one.
-    pub(crate) fn skip(&mut self, from: u32, to: u32) {
+    /// Records the ids that were skipped when a stream was opened.
+    pub(crate) fn record_skipped(&mut self, from: u32, to: u32) {
         self.skipped = from..to;
     }
 
-    /// How a stream without a record ended, whose id is not idle.
-    pub(crate) fn of(&self, id: u32) -> Past {
+    /// How a stream without a record, whose id is not idle, ended.
+    pub(crate) fn past(&self, id: u32) -> PastStream {
         if self.skipped.contains(&id) {
-            return Past::Skipped;
+            return PastStream::Skipped;
         }
-        self.place(id).map_or(Past::Unknown, |at| self.pasts[at])
+        self.position(id).map_or(PastStream::Unknown, |at| self.ends[at])
     }
 }
 
@@ -414,19 +418,25 @@ mod tests {
 
     #[test]
     fn the_past_is_remembered_for_a_while() {
-        let mut memory = Memory::new();
-        memory.note(1, Past::Ended);
-        memory.note(3, Past::Unknown);
-        memory.note(3, Past::ResetByPeer);
-        memory.skip(5, 9);
+        let mut memory = ClosedStreams::new();
+        memory.record(1, PastStream::Ended);
+        memory.record(3, PastStream::Unknown);
+        memory.record(3, PastStream::ResetByPeer);
+        memory.record_skipped(5, 9);
         assert_eq!(
-            [1, 3, 5, 7, 9].map(|id| memory.of(id)),
-            [Past::Ended, Past::ResetByPeer, Past::Skipped, Past::Skipped, Past::Unknown]
+            [1, 3, 5, 7, 9].map(|id| memory.past(id)),
+            [
+                PastStream::Ended,
+                PastStream::ResetByPeer,
+                PastStream::Skipped,
+                PastStream::Skipped,
+                PastStream::Unknown
+            ]
         );
         for id in 0..16 {
-            memory.note(101 + 2 * id, Past::Ended);
+            memory.record(101 + 2 * id, PastStream::Ended);
         }
-        assert_eq!(memory.of(1), Past::Unknown);
+        assert_eq!(memory.past(1), PastStream::Unknown);
     }
 
     #[test]
@@ -462,7 +472,7 @@ mod tests {
             let mut streams = Streams::default();
             let mut map = std::collections::BTreeSet::new();
             for (add, number) in steps {
-                // Some ids share their place.
+                // Some ids share their position.
                 let id = (number % 50) * 2 + 1 + (number / 50) * 512;
                 if add && map.insert(id) {
                     streams.insert(Stream::new(id, 1, 1));

@@ -1,6 +1,5 @@
-//! What a field is, judged once: which part of a message it belongs to, or the rule that it breaks (RFC 9113 §8.2, §8.3).
-//! A compression table keeps the verdict with the entry, so an indexed field is not checked again. Never sees more than
-//! one field.
+//! The verdict on a single field: which part of a message it belongs to, or which rule it breaks (RFC 9113 §8.2, §8.3).
+//! The compression tables keep the verdict with each entry, so an indexed field is not checked again.
 
 use fairway_http::bytes::{is_token, is_value_byte, is_visible};
 use fairway_http::parse_authority;
@@ -17,11 +16,11 @@ pub enum Defect {
     ConnectionField,
     /// `te` with anything but `trailers` (§8.2.2).
     Te,
-    /// A pseudo-header field behind a regular field (§8.3).
+    /// A pseudo-header field after a regular field (§8.3).
     PseudoLate,
     /// A pseudo-header field that appears twice (§8.3).
     PseudoRepeated,
-    /// A pseudo-header field that does not exist or does not belong here (§8.3).
+    /// An unknown pseudo-header field, or one that does not belong here (§8.3).
     PseudoUnknown,
     /// A pseudo-header field is missing (§8.3.1, §8.3.2).
     PseudoMissing,
@@ -31,23 +30,23 @@ pub enum Defect {
     Method,
     /// A scheme that is not one (RFC 3986 §3.1).
     Scheme,
-    /// A path that is empty, does not begin with `/` and is not `*`, or has bytes that no path has (§8.3.1).
+    /// A path that is empty, does not begin with `/` and is not `*`, or contains forbidden bytes (§8.3.1).
     Path,
-    /// An authority that RFC 3986 §3.2 does not allow, or with user information (§8.3.1).
+    /// An authority that RFC 3986 §3.2 does not allow, or one with user information (§8.3.1).
     Authority,
-    /// `host` that names another authority than `:authority`, or is repeated (§8.3.1).
+    /// A `host` that differs from `:authority` or is repeated (§8.3.1).
     Host,
     /// A status that is not three digits, or 101 (§8.3.2, §8.6).
     Status,
-    /// `:protocol` that was not offered, or that is not a token (RFC 8441 §4).
+    /// A `:protocol` that was not offered or is not a token (RFC 8441 §4).
     Protocol,
     /// CONNECT with a scheme or a path (§8.5).
     Connect,
-    /// `content-length` that is not one decimal number.
+    /// A `content-length` that is not one decimal number.
     ContentLength,
     /// The DATA frames do not add up to `content-length` (§8.1.1).
     LengthDisagrees,
-    /// An interim answer that ends the stream (§8.1).
+    /// An interim response that ends the stream (§8.1).
     InterimEnds,
     /// Trailers that do not end the stream (§8.1).
     TrailersWithoutEnd,
@@ -83,12 +82,12 @@ impl Defect {
     }
 }
 
-/// What a field is.
+/// The verdict on a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// A regular field.
     Regular,
-    /// A crumb of the cookie (§8.2.3).
+    /// A cookie crumb (§8.2.3).
     Cookie,
     /// `host`, with a valid authority or empty.
     Host,
@@ -111,19 +110,19 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// What a field is.
+    /// The verdict on a field.
     #[must_use]
-    pub fn of(name: &[u8], value: &[u8]) -> Verdict {
-        Verdict::of_name(name).with(name, value)
+    pub fn for_field(name: &[u8], value: &[u8]) -> Verdict {
+        Verdict::for_name(name).with_value(name, value)
     }
 
-    /// What fields of this name are, whatever their value.
+    /// The verdict on any field of this name.
     #[must_use]
-    pub fn of_name(name: &[u8]) -> Verdict {
+    pub fn for_name(name: &[u8]) -> Verdict {
         if let [b':', rest @ ..] = name {
-            return Verdict::of_pseudo(rest);
+            return Verdict::for_pseudo(rest);
         }
-        if name.is_empty() || !name.iter().all(|&byte| NAME[usize::from(byte)]) {
+        if name.is_empty() || !name.iter().all(|&byte| NAME_BYTES[usize::from(byte)]) {
             return Verdict::Bad(Defect::FieldName);
         }
         match name {
@@ -137,7 +136,7 @@ impl Verdict {
         }
     }
 
-    fn of_pseudo(name: &[u8]) -> Verdict {
+    fn for_pseudo(name: &[u8]) -> Verdict {
         match name {
             b"method" => Verdict::Method,
             b"scheme" => Verdict::Scheme,
@@ -149,9 +148,9 @@ impl Verdict {
         }
     }
 
-    /// The verdict of a name, with a value.
+    /// Completes the verdict on a name with a value.
     #[must_use]
-    pub fn with(self, name: &[u8], value: &[u8]) -> Verdict {
+    pub fn with_value(self, name: &[u8], value: &[u8]) -> Verdict {
         let (holds, defect) = match self {
             Verdict::Bad(_) => return self,
             Verdict::Regular if name == b"te" => (value == b"trailers", Defect::Te),
@@ -170,8 +169,8 @@ impl Verdict {
 }
 
 /// `token` without upper-case letters: "A field name MUST NOT contain characters in the ranges 0x00-0x20, 0x41-0x5a, or
-/// 0x7f-0xff" (RFC 9113 §8.2.1), and an HTTP/1 endpoint gets no name that is not a token.
-static NAME: [bool; 256] = {
+/// 0x7f-0xff" (RFC 9113 §8.2.1), and HTTP/1 endpoints must not get names that are no tokens.
+static NAME_BYTES: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0;
     while byte < 256 {
@@ -200,7 +199,7 @@ static NAME: [bool; 256] = {
     table
 };
 
-/// No control byte anywhere and no white space at the ends. Written without an early exit so that it is vectorised.
+/// No control bytes, and no white space at the ends. Without an early exit, so that it is vectorised.
 #[inline]
 fn is_value(value: &[u8]) -> bool {
     let blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
@@ -210,12 +209,12 @@ fn is_value(value: &[u8]) -> bool {
 
 /// `1*DIGIT` of at most 64 bits (RFC 9110 §8.6).
 fn is_length(value: &[u8]) -> bool {
-    length(value).is_some()
+    parse_length(value).is_some()
 }
 
 /// The number of a `content-length`.
 #[must_use]
-pub(crate) fn length(value: &[u8]) -> Option<u64> {
+pub(crate) fn parse_length(value: &[u8]) -> Option<u64> {
     if value.is_empty() {
         return None;
     }
@@ -250,7 +249,11 @@ mod tests {
 
     #[track_caller]
     fn bad(name: &str, value: &str, defect: Defect) {
-        assert_eq!(Verdict::of(name.as_bytes(), value.as_bytes()), Verdict::Bad(defect), "{name}: {value:?}");
+        assert_eq!(
+            Verdict::for_field(name.as_bytes(), value.as_bytes()),
+            Verdict::Bad(defect),
+            "{name}: {value:?}"
+        );
     }
 
     #[test]
@@ -258,10 +261,10 @@ mod tests {
         for name in ["", "A", "aB", "a b", "a:", "a\r", "a\0", "\u{e9}", "a\u{7f}", "a/b"] {
             bad(name, "x", Defect::FieldName);
         }
-        assert_eq!(Verdict::of(b"x-a_b.c~1", b"x"), Verdict::Regular);
+        assert_eq!(Verdict::for_field(b"x-a_b.c~1", b"x"), Verdict::Regular);
         for byte in 0..=255u8 {
             let is_name = is_token(&[byte]) && !byte.is_ascii_uppercase();
-            assert_eq!(Verdict::of_name(&[byte]) == Verdict::Regular, is_name, "{byte:#x}");
+            assert_eq!(Verdict::for_name(&[byte]) == Verdict::Regular, is_name, "{byte:#x}");
         }
     }
 
@@ -272,7 +275,7 @@ mod tests {
             bad("cookie", value, Defect::FieldValue);
         }
         for value in ["", "a", "a b", "a\tb", "\u{e9}"] {
-            assert_eq!(Verdict::of(b"x", value.as_bytes()), Verdict::Regular, "{value:?}");
+            assert_eq!(Verdict::for_field(b"x", value.as_bytes()), Verdict::Regular, "{value:?}");
         }
     }
 
@@ -284,7 +287,7 @@ mod tests {
         for value in ["", "gzip", "trailers, gzip", "Trailers"] {
             bad("te", value, Defect::Te);
         }
-        assert_eq!(Verdict::of(b"te", b"trailers"), Verdict::Regular);
+        assert_eq!(Verdict::for_field(b"te", b"trailers"), Verdict::Regular);
     }
 
     #[test]
@@ -306,8 +309,8 @@ mod tests {
         bad(":scheme", "", Defect::Scheme);
         bad(":scheme", "1a", Defect::Scheme);
         bad(":protocol", "a b", Defect::Protocol);
-        assert_eq!(Verdict::of(b":path", b"/a?b"), Verdict::Path);
-        assert_eq!(Verdict::of(b":path", b"*"), Verdict::Path);
+        assert_eq!(Verdict::for_field(b":path", b"/a?b"), Verdict::Path);
+        assert_eq!(Verdict::for_field(b":path", b"*"), Verdict::Path);
     }
 
     #[test]
@@ -315,7 +318,7 @@ mod tests {
         for value in ["", "+1", "1,1", "-1", "1 ", "0x1", "18446744073709551616"] {
             bad("content-length", value, Defect::ContentLength);
         }
-        assert_eq!(length(b"18446744073709551615"), Some(u64::MAX));
+        assert_eq!(parse_length(b"18446744073709551615"), Some(u64::MAX));
     }
 
     #[test]

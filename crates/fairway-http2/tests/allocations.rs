@@ -1,5 +1,5 @@
-//! No allocation per request once buffers have grown: counted, not believed. The allocator counts the whole process, so
-//! this binary has one test.
+//! Counts allocations: none per request once buffers have grown. The allocator counts the whole process, so this binary
+//! has one test.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -8,7 +8,7 @@ mod support;
 use std::alloc::System;
 
 use fairway_http::Head;
-use fairway_http2::hpack::Strings;
+use fairway_http2::hpack::StringCoding;
 use fairway_http2::{Config, Event, Server};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
@@ -28,7 +28,7 @@ fn block() -> Vec<u8> {
     [&[0x83, 0x87, 0x84][..], &huffman, &indexed, &[0xbe], &literal("user-agent", "test"), &crumbs].concat()
 }
 
-/// One request with a body and its answer with one: gives what was written.
+/// One request with a body and its response with one. Returns the number of bytes written.
 fn exchange(server: &mut Server, head: &mut Head, answer: &Head, input: &[u8]) -> usize {
     let (mut at, mut ended) = (0, None);
     loop {
@@ -46,12 +46,12 @@ fn exchange(server: &mut Server, head: &mut Head, answer: &Head, input: &[u8]) -
     }
     let stream = ended.expect("the request is whole");
     assert!(server.send_head(stream, answer, false));
-    server.want_to_send(0, stream);
-    let turn = server.next_to_send(0).expect("its window is open");
+    server.queue_for_sending(0, stream);
+    let turn = server.next_turn(0).expect("its window is open");
     assert_eq!((turn.stream, server.send_data(stream, b"0123456789", true)), (stream, 10));
     server.release(stream);
     let written = server.pending().len();
-    server.wrote(written);
+    server.mark_written(written);
     written
 }
 
@@ -64,7 +64,7 @@ fn requests_on_a_warm_connection_allocate_nothing() {
     {
         answer.append(name.as_bytes(), value.as_bytes());
     }
-    // Window updates of the client are left out: ten bytes a request last longer than the test with this window.
+    // The client sends no WINDOW_UPDATE: at ten bytes a request, this window outlasts the test.
     let begin = [PREFACE, &settings(&[]), &support::window_update(0, 1 << 20)].concat();
     let requests: Vec<Vec<u8>> = (0..WARM + COUNT)
         .map(|number| {
@@ -72,8 +72,11 @@ fn requests_on_a_warm_connection_allocate_nothing() {
             [headers(id, false, &block()), data(id, true, b"a body")].concat()
         })
         .collect();
-    for (encoder_table, strings) in [(0, Strings::Plain), (4096, Strings::Huffman)] {
-        let mut server = Server::new(Config { encoder_table, strings, ..Config::default() }, 0);
+    for (encoder_table, strings) in [(0, StringCoding::Plain), (4096, StringCoding::Huffman)] {
+        let mut server = Server::new(
+            Config { encoder_table_bytes: encoder_table, string_coding: strings, ..Config::default() },
+            0,
+        );
         let mut head = Head::new();
         assert!(matches!(server.receive(0, &begin, &mut head), (_, Event::NeedMore)));
         let (warm, counted) = requests.split_at(WARM as usize);

@@ -1,15 +1,15 @@
-//! Bodies: whose turn it is, frames without a copy, and receive windows that grow for fast ones.
+//! Bodies: scheduling, frames without a copy, and receive windows that grow for fast bodies.
 
-use fairway_http2::frame::{END_STREAM, Kind};
+use fairway_http2::frame::{FLAG_END_STREAM, FrameKind};
 use fairway_http2::{Config, Priority};
 
 use crate::support::*;
 
 fn priority_update(stream: u32, text: &str) -> Vec<u8> {
-    frame(Kind::PriorityUpdate, 0, 0, &[&stream.to_be_bytes(), text.as_bytes()].concat())
+    frame(FrameKind::PriorityUpdate, 0, 0, &[&stream.to_be_bytes(), text.as_bytes()].concat())
 }
 
-/// Streams with these `priority` fields, from 1 on, which want to send.
+/// Streams with these `priority` fields, from 1 on, with data to send.
 fn wanting(priorities: &[&str]) -> Peer {
     let mut peer = Peer::new();
     peer.send(&[settings(&[(4, 1 << 20)]), window_update(0, 1 << 20)].concat());
@@ -18,18 +18,18 @@ fn wanting(priorities: &[&str]) -> Peer {
         let field = if text.is_empty() { Vec::new() } else { literal("priority", text) };
         peer.send(&headers(stream, true, &[GET, &field].concat()));
         assert!(peer.server.send_head(stream, &ok(), false));
-        peer.server.want_to_send(0, stream);
+        peer.server.queue_for_sending(0, stream);
     }
     peer.sent();
     peer
 }
 
-/// The streams that have the next turns, each of which sends so much of a long body.
+/// The streams with the next turns, each of which sends this much of a long body.
 fn turns(peer: &mut Peer, count: usize) -> Vec<u32> {
     let turn = |_| {
-        let turn = peer.server.next_to_send(0).unwrap();
+        let turn = peer.server.next_turn(0).unwrap();
         peer.server.send_data(turn.stream, &[0; 1000], false);
-        peer.server.want_to_send(0, turn.stream);
+        peer.server.queue_for_sending(0, turn.stream);
         turn.stream
     };
     (0..count).map(turn).collect()
@@ -39,7 +39,7 @@ fn turns(peer: &mut Peer, count: usize) -> Vec<u32> {
 fn rfc9218_the_field_of_the_request_orders_answers() {
     let mut peer = wanting(&["u=5", "u=1, i", "u=1, i", ""]);
     assert_eq!(turns(&mut peer, 5), [3, 5, 3, 5, 3]);
-    peer.server.send_no_more(3);
+    peer.server.unqueue(3);
     peer.server.reset(5, fairway_http2::Code::Cancel);
     assert_eq!(turns(&mut peer, 3), [7, 7, 7]);
     assert_eq!(peer.server.priority(1), Priority { urgency: 5, incremental: false });
@@ -66,7 +66,7 @@ fn rfc9218_7_1_priority_updates_come_before_and_after_their_streams() {
     let mut peer = wanting(&["", ""]);
     assert_eq!(peer.send(&priority_update(3, "u=0")).len(), 1);
     assert_eq!(turns(&mut peer, 2), [3, 3]);
-    // More than are kept, so that the last of those that are far away is lost.
+    // More than are kept, so that the last of the far ones is lost.
     let early: Vec<u8> = [5, 7, 9, 11, 13].iter().flat_map(|id| priority_update(*id, "u=6")).collect();
     assert_eq!(peer.send(&early), []);
     for stream in [5, 7, 9, 11, 13, 15] {
@@ -80,12 +80,12 @@ fn rfc9218_7_1_priority_updates_come_before_and_after_their_streams() {
 #[test]
 fn a_stream_alone_may_send_all_that_fits_and_one_among_others_a_frame() {
     let mut peer = wanting(&[""]);
-    assert_eq!(peer.server.next_to_send(0).unwrap().bytes, 128 * 1024);
+    assert_eq!(peer.server.next_turn(0).unwrap().bytes, 128 * 1024);
     let mut peer = wanting(&["", ""]);
-    assert_eq!(peer.server.next_to_send(0).unwrap().bytes, 16_375);
+    assert_eq!(peer.server.next_turn(0).unwrap().bytes, 16_375);
 }
 
-/// Sends a body of which each write takes so many bytes, and gives the frames as the client sees them.
+/// Sends a body with writes of this size, and returns the frames that the client receives.
 fn vectored(body: &[u8], takes: usize) -> (Vec<Sent>, usize, usize) {
     let mut peer = Peer::new();
     peer.send(&[settings(&[(4, 1 << 20)]), window_update(0, 1 << 20)].concat());
@@ -105,7 +105,7 @@ fn vectored(body: &[u8], takes: usize) -> (Vec<Sent>, usize, usize) {
         assert!(taken > 0 && wire.len() - before <= takes);
         copied += peer.server.pending().len();
         wire.extend_from_slice(peer.server.pending());
-        peer.server.wrote(peer.server.pending().len());
+        peer.server.mark_written(peer.server.pending().len());
         if at == body.len() {
             break;
         }
@@ -123,16 +123,15 @@ fn large_bodies_are_written_from_where_they_are() {
         let (cut, ..) = vectored(&body, takes);
         assert!(cut == whole.0, "writes of {takes}");
     }
-    let data: Vec<_> = whole.0.iter().filter(|frame| frame.kind == Kind::Data).collect();
+    let data: Vec<_> = whole.0.iter().filter(|frame| frame.kind == FrameKind::Data).collect();
     let sent: Vec<u8> = data.iter().flat_map(|frame| frame.payload.clone()).collect();
     assert!(sent == body && data.iter().all(|frame| frame.payload.len() <= 16_375));
-    let ends: Vec<_> = data.iter().map(|frame| frame.flags & END_STREAM).collect();
+    let ends: Vec<_> = data.iter().map(|frame| frame.flags & FLAG_END_STREAM).collect();
     assert_eq!((ends.iter().sum::<u8>(), ends.last()), (1, Some(&1)));
     assert_eq!(vectored(&[1; 15_000], usize::MAX).1, 0, "small ones are gathered");
 }
 
-/// Uploads so many frames of 16,000 bytes, one each so many microseconds; gives what was announced for stream and
-/// connection.
+/// Uploads this many frames of 16,000 bytes, one per `micros`; returns the windows announced for stream and connection.
 fn upload(peer: &mut Peer, frames: usize, micros: u64) -> (u32, u32) {
     let mut announced = (0, 0);
     for _ in 0..frames {
@@ -151,14 +150,14 @@ const START: Config = Config { stream_window: 65_536, connection_window: 131_072
 
 const fn config() -> Config {
     Config {
-        streams: 128,
+        max_streams: 128,
         stream_window: 65_536,
-        largest_stream_window: 1 << 20,
+        max_stream_window: 1 << 20,
         connection_window: 1 << 20,
-        limits: fairway_http2::fields::Limits { list_bytes: 32 * 1024, fields: 128 },
-        decoder_table: 4096,
-        encoder_table: 0,
-        strings: fairway_http2::hpack::Strings::Plain,
+        head_limits: fairway_http2::fields::Limits { list_bytes: 32 * 1024, fields: 128 },
+        decoder_table_bytes: 4096,
+        encoder_table_bytes: 0,
+        string_coding: fairway_http2::hpack::StringCoding::Plain,
         extended_connect: false,
         timeouts: fairway_http2::Timeouts {
             settings: 10_000_000,
@@ -176,14 +175,14 @@ fn fast_uploads_get_larger_windows_from_what_is_granted_and_give_it_back() {
     peer.post(1);
     assert_eq!(upload(&mut peer, 3, 1_000), (48_000, 0), "nothing was granted");
     upload(&mut peer, 3, 1_000);
-    assert_eq!(peer.server.window_wanted(), 65_536);
+    assert_eq!(peer.server.wanted_window_bytes(), 65_536);
     peer.server.grant_window(3 * 65_536);
-    assert_eq!(peer.server.window_wanted(), 0);
+    assert_eq!(peer.server.wanted_window_bytes(), 0);
     let (stream, connection) = upload(&mut peer, 60, 1_000);
     assert!(stream >= 60 * 16_000 + 3 * 65_536 - 131_072, "{stream}");
     assert!(connection >= 60 * 16_000 + 3 * 65_536 - 163_840, "{connection}");
-    assert_eq!((peer.server.window_wanted(), peer.server.reclaim_window()), (262_144, 0));
-    // All that was announced comes, and no more.
+    assert_eq!((peer.server.wanted_window_bytes(), peer.server.reclaim_window()), (262_144, 0));
+    // Everything announced is sent, and no more.
     peer.server.release(1);
     peer.post(3);
     let mut returned = peer.server.reclaim_window();
@@ -205,7 +204,7 @@ fn slow_uploads_keep_their_windows() {
     peer.server.grant_window(1 << 20);
     let (stream, _) = upload(&mut peer, 30, 200_000);
     assert!(stream <= 30 * 16_000, "{stream}");
-    assert_eq!(peer.server.window_wanted(), 0);
+    assert_eq!(peer.server.wanted_window_bytes(), 0);
     peer.server.release(1);
     assert_eq!(peer.server.reclaim_window(), 1 << 20, "it was not used");
 }

@@ -1,17 +1,17 @@
-//! What a client says to wrong frames of a server, row by row and named for the section of RFC 9113 where it has no other
-//! name; `rules.rs` has a server's rows.
+//! A client's reactions to invalid frames of a server, one row each, named for the section of RFC 9113 if it has no
+//! other name; `rules.rs` has a server's rows.
 
 use fairway_http::Head;
-use fairway_http2::frame::{ACK, END_HEADERS, END_STREAM, Kind, PADDED};
-use fairway_http2::{By, Client, Code, Config, Event};
+use fairway_http2::frame::{FLAG_ACK, FLAG_END_HEADERS, FLAG_END_STREAM, FLAG_PADDED, FrameKind};
+use fairway_http2::{Client, Code, Config, Event, ResetBy};
 
 use crate::support::*;
 
 /// `:status: 200`.
 const OK: &[u8] = &[0x88];
 
-/// A client that shook hands, and asked on streams 1 (GET), 3 (POST that goes on) and 5 (HEAD).
-struct Asked {
+/// A connected client with requests on streams 1 (GET), 3 (POST, incomplete) and 5 (HEAD).
+struct PendingRequests {
     client: Client,
     head: Head,
 }
@@ -23,10 +23,10 @@ fn request(client: &mut Client, method: &[u8], end: bool) -> Option<u32> {
     client.send_head(&head, b"/", b"http", end)
 }
 
-impl Asked {
+impl PendingRequests {
     fn new() -> Self {
-        let mut asked = Asked { client: Client::new(Config::default(), 0), head: Head::new() };
-        let begin = [settings(&[]), frame(Kind::Settings, ACK, 0, &[])].concat();
+        let mut asked = PendingRequests { client: Client::new(Config::default(), 0), head: Head::new() };
+        let begin = [settings(&[]), frame(FrameKind::Settings, FLAG_ACK, 0, &[])].concat();
         assert_eq!(asked.come(&begin), ["Settings"]);
         for (method, end) in [(&b"GET"[..], true), (b"POST", false), (b"HEAD", true)] {
             assert!(request(&mut asked.client, method, end).is_some());
@@ -35,7 +35,7 @@ impl Asked {
         asked
     }
 
-    /// What comes of these bytes, in few words.
+    /// The events caused by these bytes, in short form.
     fn come(&mut self, bytes: &[u8]) -> Vec<String> {
         let (mut at, mut came) = (0, Vec::new());
         loop {
@@ -53,7 +53,7 @@ impl Asked {
                     self.client.consume(stream, u32::try_from(length).unwrap());
                     format!("{stream}: {length} bytes, end {end}")
                 }
-                Event::Reset { stream, code, by: By::Us(_) } => format!("{stream}: {code:?}"),
+                Event::Reset { stream, code, by: ResetBy::Us(_) } => format!("{stream}: {code:?}"),
                 event => format!("{event:?}"),
             });
         }
@@ -62,23 +62,23 @@ impl Asked {
     fn sent(&mut self) -> Vec<Sent> {
         let pending = self.client.pending();
         let bytes = pending.strip_prefix(PREFACE).unwrap_or(pending).to_vec();
-        self.client.wrote(pending.len());
+        self.client.mark_written(pending.len());
         frames(&bytes)
     }
 }
 
 #[track_caller]
 fn connection_error(bytes: &[u8], code: Code) {
-    let mut asked = Asked::new();
+    let mut asked = PendingRequests::new();
     let came = asked.come(bytes);
     assert_eq!(came.last(), Some(&format!("closed: {code:?}")), "{came:?}");
     assert_eq!(goodbyes(&asked.sent()), [(0, code)]);
 }
 
-/// The stream ends with this code, the others go on.
+/// The stream ends with this code, and the others continue.
 #[track_caller]
 fn stream_error(bytes: &[u8], stream: u32, code: Code) {
-    let mut asked = Asked::new();
+    let mut asked = PendingRequests::new();
     let came = asked.come(bytes);
     assert_eq!(came.last(), Some(&format!("{stream}: {code:?}")), "{came:?}");
     let sent = asked.sent();
@@ -89,9 +89,12 @@ fn stream_error(bytes: &[u8], stream: u32, code: Code) {
 
 #[test]
 fn s3_4_settings_come_first() {
-    for first in
-        [ping(0), headers(1, true, OK), frame(Kind::Settings, ACK, 0, &[]), b"HTTP/1.1 400 Bad".to_vec()]
-    {
+    for first in [
+        ping(0),
+        headers(1, true, OK),
+        frame(FrameKind::Settings, FLAG_ACK, 0, &[]),
+        b"HTTP/1.1 400 Bad".to_vec(),
+    ] {
         let mut client = Client::new(Config::default(), 0);
         let (_, event) = client.receive(0, &first, &mut Head::new());
         assert!(matches!(event, Event::Closed(fault) if fault.code == Code::Protocol), "{event:?}");
@@ -112,7 +115,7 @@ fn s5_1_idle_streams_get_nothing() {
 fn s5_1_nothing_follows_the_end_of_an_answer() {
     for late in [data(1, true, b"x"), headers(1, true, OK)] {
         stream_error(&[headers(1, true, OK), late.clone()].concat(), 1, Code::StreamClosed);
-        let mut asked = Asked::new();
+        let mut asked = PendingRequests::new();
         asked.come(&headers(1, true, OK));
         asked.client.release(1);
         assert_eq!(asked.come(&late), ["closed: StreamClosed"]);
@@ -122,7 +125,7 @@ fn s5_1_nothing_follows_the_end_of_an_answer() {
 #[test]
 fn s5_1_frames_behind_our_reset_are_ignored_decoded_and_credited() {
     for release in [false, true] {
-        let mut asked = Asked::new();
+        let mut asked = PendingRequests::new();
         asked.client.reset(1, Code::Cancel);
         if release {
             asked.client.release(1);
@@ -141,17 +144,17 @@ fn s5_1_frames_behind_our_reset_are_ignored_decoded_and_credited() {
 
 #[test]
 fn s5_1_2_a_limit_of_none_and_one_that_shrinks() {
-    let mut asked = Asked::new();
+    let mut asked = PendingRequests::new();
     assert_eq!(asked.come(&settings(&[(3, 0)])), ["Settings"]);
     assert!(!asked.client.can_open() && request(&mut asked.client, b"GET", true).is_none());
-    assert!(!asked.client.is_leaving(), "it may be raised again");
+    assert!(!asked.client.is_going_away(), "it may be raised again");
     for stream in [1, 5] {
         assert_eq!(asked.come(&headers(stream, true, OK)), [format!("{stream}: 200, end true")]);
         asked.client.release(stream);
     }
     assert!(!asked.client.can_open());
     asked.come(&settings(&[(3, 2)]));
-    assert_eq!((asked.client.streams_left(), request(&mut asked.client, b"GET", true)), (1, Some(7)));
+    assert_eq!((asked.client.available_streams(), request(&mut asked.client, b"GET", true)), (1, Some(7)));
 }
 
 #[test]
@@ -162,21 +165,21 @@ fn s6_1_body_before_the_head() {
 #[test]
 fn s6_5_2_a_server_does_not_enable_push() {
     connection_error(&settings(&[(2, 1)]), Code::Protocol);
-    assert_eq!(Asked::new().come(&settings(&[(2, 0)])), ["Settings"]);
+    assert_eq!(PendingRequests::new().come(&settings(&[(2, 0)])), ["Settings"]);
 }
 
 #[test]
 fn s6_6_and_s8_4_nothing_is_pushed() {
     let push = [&[0, 0, 0, 2][..], GET].concat();
-    connection_error(&frame(Kind::PushPromise, END_HEADERS, 1, &push), Code::Protocol);
+    connection_error(&frame(FrameKind::PushPromise, FLAG_END_HEADERS, 1, &push), Code::Protocol);
 }
 
 #[test]
 fn s6_8_go_away_leaves_what_is_under_way() {
-    let mut asked = Asked::new();
-    let away = |last: u8| frame(Kind::GoAway, 0, 0, &[0, 0, 0, last, 0, 0, 0, 0]);
-    assert_eq!(asked.come(&away(3)), ["GoAway { last: 3, code: NoError }"]);
-    assert!(asked.client.is_leaving() && request(&mut asked.client, b"GET", true).is_none());
+    let mut asked = PendingRequests::new();
+    let away = |last: u8| frame(FrameKind::GoAway, 0, 0, &[0, 0, 0, last, 0, 0, 0, 0]);
+    assert_eq!(asked.come(&away(3)), ["GoAway { last_stream: 3, code: NoError }"]);
+    assert!(asked.client.is_going_away() && request(&mut asked.client, b"GET", true).is_none());
     assert_eq!(asked.come(&headers(1, true, OK)), ["1: 200, end true"]);
     assert_eq!(asked.client.send_data(3, b"goes on", true), 7);
     asked.come(&away(1));
@@ -193,7 +196,7 @@ fn s6_9_increments() {
 
 #[test]
 fn s6_9_1_more_than_a_window() {
-    let mut asked = Asked::new();
+    let mut asked = PendingRequests::new();
     asked.come(&headers(1, false, OK));
     for _ in 0..4 {
         let bytes = data(1, false, &[0; 16_384]);
@@ -207,7 +210,8 @@ fn s6_9_1_more_than_a_window() {
 fn s8_1_interim_answers_do_not_end_a_stream_and_others_follow() {
     stream_error(&headers(1, true, &literal(":status", "103")), 1, Code::Protocol);
     let interim = headers(1, false, &literal(":status", "103"));
-    let came = Asked::new().come(&[interim.clone(), interim.clone(), headers(1, true, OK)].concat());
+    let came =
+        PendingRequests::new().come(&[interim.clone(), interim.clone(), headers(1, true, OK)].concat());
     assert_eq!(came, ["1: 103, end false", "1: 103, end false", "1: 200, end true"]);
     stream_error(&[interim, data(1, true, b"x")].concat(), 1, Code::Protocol);
 }
@@ -217,7 +221,7 @@ fn s8_1_trailers_end_the_answer() {
     let begin = headers(1, false, OK);
     stream_error(&[begin.clone(), headers(1, false, &literal("a", "b"))].concat(), 1, Code::Protocol);
     stream_error(&[begin.clone(), headers(1, true, OK)].concat(), 1, Code::Protocol);
-    let came = Asked::new().come(&[begin, headers(1, true, &literal("a", "b"))].concat());
+    let came = PendingRequests::new().come(&[begin, headers(1, true, &literal("a", "b"))].concat());
     assert_eq!(came, ["1: 200, end false", "Trailers { stream: 1 }"]);
 }
 
@@ -229,10 +233,14 @@ fn s8_1_1_the_length_is_that_of_the_body_unless_there_is_none() {
     stream_error(&[headers(1, false, &three), data(1, false, b"abcd")].concat(), 1, Code::Protocol);
     let trailers = headers(1, true, &literal("a", "b"));
     stream_error(&[headers(1, false, &three), data(1, false, b"ab"), trailers].concat(), 1, Code::Protocol);
-    assert_eq!(Asked::new().come(&headers(5, true, &three)), ["5: 200, end true"], "an answer to HEAD");
+    assert_eq!(
+        PendingRequests::new().come(&headers(5, true, &three)),
+        ["5: 200, end true"],
+        "an answer to HEAD"
+    );
     stream_error(&[headers(5, false, &three), data(5, true, b"abc")].concat(), 5, Code::Protocol);
     let not_modified = [&literal(":status", "304")[..], &literal("content-length", "3")].concat();
-    assert_eq!(Asked::new().come(&headers(1, true, &not_modified)), ["1: 304, end true"]);
+    assert_eq!(PendingRequests::new().come(&headers(1, true, &not_modified)), ["1: 304, end true"]);
 }
 
 #[test]
@@ -258,7 +266,7 @@ fn s8_3_2_and_s8_6_malformed_answers_are_stream_errors() {
 
 #[test]
 fn s8_1_a_reset_without_error_behind_an_answer_and_one_before_it() {
-    let mut asked = Asked::new();
+    let mut asked = PendingRequests::new();
     let came = asked.come(&[headers(3, true, OK), reset(3, 0)].concat());
     assert_eq!(came[0], "3: 200, end true");
     assert!(came[1].starts_with("Reset { stream: 3, code: NoError, by: Peer"), "{came:?}");
@@ -271,19 +279,19 @@ fn s8_1_a_reset_without_error_behind_an_answer_and_one_before_it() {
 
 #[test]
 fn rfc9218_7_1_servers_send_no_priorities() {
-    connection_error(&frame(Kind::PriorityUpdate, 0, 0, &[0, 0, 0, 1, b'u']), Code::Protocol);
+    connection_error(&frame(FrameKind::PriorityUpdate, 0, 0, &[0, 0, 0, 1, b'u']), Code::Protocol);
 }
 
 #[test]
 fn s4_1_reserved_bits_mean_nothing() {
-    let mut asked = Asked::new();
-    let update = frame(Kind::WindowUpdate, 0, 3, &[0x80, 0, 0, 9]);
+    let mut asked = PendingRequests::new();
+    let update = frame(FrameKind::WindowUpdate, 0, 3, &[0x80, 0, 0, 9]);
     let before = asked.client.room(3);
     assert!(asked.come(&update).is_empty());
-    asked.come(&frame(Kind::WindowUpdate, 0, 0, &[0x80, 0, 0, 9]));
+    asked.come(&frame(FrameKind::WindowUpdate, 0, 0, &[0x80, 0, 0, 9]));
     assert_eq!(asked.client.room(3), before + 9);
-    let away = frame(Kind::GoAway, 0, 0, &[0x80, 0, 0, 5, 0, 0, 0, 0]);
-    assert_eq!(asked.come(&away), ["GoAway { last: 5, code: NoError }"]);
+    let away = frame(FrameKind::GoAway, 0, 0, &[0x80, 0, 0, 5, 0, 0, 0, 0]);
+    assert_eq!(asked.come(&away), ["GoAway { last_stream: 5, code: NoError }"]);
     let mut answer = headers(1, true, OK);
     answer[5] |= 0x80;
     assert_eq!(asked.come(&answer), ["1: 200, end true"]);
@@ -291,10 +299,10 @@ fn s4_1_reserved_bits_mean_nothing() {
 
 #[test]
 fn s6_1_padding_is_credited_and_taken_off() {
-    let mut asked = Asked::new();
+    let mut asked = PendingRequests::new();
     asked.come(&headers(1, false, OK));
-    let padded = frame(Kind::Data, PADDED, 1, &[&[255, b'a'][..], &[0; 255]].concat());
-    let end = frame(Kind::Data, PADDED | END_STREAM, 1, &[3, 0, 0, 0]);
+    let padded = frame(FrameKind::Data, FLAG_PADDED, 1, &[&[255, b'a'][..], &[0; 255]].concat());
+    let end = frame(FrameKind::Data, FLAG_PADDED | FLAG_END_STREAM, 1, &[3, 0, 0, 0]);
     let came = asked.come(&[padded.repeat(1_000), end].concat());
     assert_eq!((came.len(), &came[1_000]), (1_001, &"1: 0 bytes, end true".to_owned()));
     assert!(updates(&asked.sent()).len() > 2);

@@ -1,8 +1,8 @@
-//! Go's HTTP/2 and nghttp2 as further opinions, by way of the programs in `conformance/codecs`: the same bytes go to all,
-//! and each must say the same of them, with the same code, and read the same fields. `make codecs` runs it; it needs go,
-//! python3 and libnghttp2.so.14. Where they differ, [`KNOWN`] says so, and who is right.
+//! Compares with Go's HTTP/2 and nghttp2, by the programs in `conformance/codecs`: the same bytes go to all, and each
+//! must give the same result with the same code and read the same fields. Run by `make codecs`, which needs go, python3
+//! and libnghttp2.so.14. [`KNOWN`] lists the differences, and who is right.
 
-#![allow(clippy::print_stdout, reason = "how often each known difference was met is a report")]
+#![allow(clippy::print_stdout, reason = "the number of known differences is part of the report")]
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,17 +10,17 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use fairway_http2::hpack::{Decoder, Encoder, Strings};
+use fairway_http2::hpack::{Decoder, Encoder, StringCoding};
 use fairway_http2::{Code, Config};
 
-use crate::support::table::{MARK, Said, beginning, frames_to_judge, judged_with_code};
+use crate::support::table::{MARK, ServerResult, beginning, frames_to_judge, judged_with_code};
 use crate::support::*;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conformance/codecs")
 }
 
-/// Gives all cases to one of the programs and takes its answers.
+/// Sends all cases to one of the programs and reads its results.
 fn ask(peer: &str, what: &str, cases: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut command = match peer {
         "Go" => Command::new("go"),
@@ -50,8 +50,8 @@ fn length(case: &[u8]) -> [u8; 4] {
     u32::try_from(case.len()).unwrap().to_be_bytes()
 }
 
-/// What a server said of a case, and with which code.
-type Verdict = (Said, Code);
+/// A server's result for a case, with its code.
+type Verdict = (ServerResult, Code);
 
 fn ours(input: &[u8]) -> Option<Verdict> {
     let mut peer = Peer::raw(Config::default());
@@ -61,17 +61,17 @@ fn ours(input: &[u8]) -> Option<Verdict> {
 
 fn theirs(output: &[u8]) -> Verdict {
     match output {
-        // Without a word of HTTP/2.
-        b"closed" => (Said::Connection, Code::Protocol),
-        _ => judged_with_code(output).unwrap_or((Said::Silent, Code::NoError)),
+        // Without any HTTP/2 output.
+        b"closed" => (ServerResult::Connection, Code::Protocol),
+        _ => judged_with_code(output).unwrap_or((ServerResult::Silent, Code::NoError)),
     }
 }
 
-/// Where another codec says something else, and the rule that we follow: whose it is, a part of the case's name, what we
-/// say, what it says, why.
+/// Known differences of other codecs and the rule that we follow: which codec, part of the case's name, our result, its
+/// result, and why.
 type Difference = (&'static str, &'static str, Verdict, Verdict, &'static str);
 
-/// Counts what differs and is known; the rest is a failure.
+/// Counts known differences; any other is a failure.
 struct Known {
     met: Vec<usize>,
     rest: BTreeMap<String, (usize, String)>,
@@ -113,7 +113,7 @@ impl Known {
 
 /// The table, and what fuzzing kept.
 fn cases() -> BTreeMap<String, Vec<u8>> {
-    let mark = frame(fairway_http2::frame::Kind::Ping, 0, 0, &MARK);
+    let mark = frame(fairway_http2::frame::FrameKind::Ping, 0, 0, &MARK);
     let mut cases = BTreeMap::new();
     for (name, frame) in frames_to_judge() {
         cases.insert(name, [&beginning()[..], &frame, &mark].concat());
@@ -121,12 +121,12 @@ fn cases() -> BTreeMap<String, Vec<u8>> {
     for (name, input) in corpus("h2_server") {
         cases.insert(name, [&input[..], &mark].concat());
     }
-    // One that ends within a frame takes the mark for the rest of it.
+    // An input that ends within a frame takes the mark for the rest of it.
     cases.retain(|_, input| ours(input).is_some());
     cases
 }
 
-/// The committed corpus of a fuzz target, and the one in the folder that `FUZZ_CORPUS` names.
+/// The committed corpus of a fuzz target, and the one in the folder named by `FUZZ_CORPUS`.
 fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
     let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
     let more = std::env::var_os("FUZZ_CORPUS").map(PathBuf::from);
@@ -181,7 +181,7 @@ fn decoded(input: &[u8]) -> String {
     text
 }
 
-/// Stories of many blocks, right ones and ones with bytes that were changed.
+/// Stories of many blocks, valid ones and ones with changed bytes.
 fn stories() -> Vec<Vec<u8>> {
     let mut seed = 1u64;
     let mut roll = move |sides: u64| {
@@ -192,16 +192,16 @@ fn stories() -> Vec<Vec<u8>> {
     let values = ["", "GET", "/", "a", "gzip, deflate", "0123456789", "text/html; q=0.5", "\u{e9}\u{0}"];
     let mut stories = Vec::new();
     for story in 0..2_000 {
-        let strings = if roll(2) == 0 { Strings::Plain } else { Strings::Huffman };
+        let strings = if roll(2) == 0 { StringCoding::Plain } else { StringCoding::Huffman };
         let table = [0, 100, 4096][roll(3) as usize];
         let (mut encoder, mut all) = (Encoder::new(strings, table), Vec::new());
         for _ in 0..1 + roll(12) {
             let mut block = Vec::new();
-            encoder.begin(&mut block);
+            encoder.begin_block(&mut block);
             for _ in 0..roll(10) {
                 let (name, value) =
                     (names[roll(9) as usize], values[roll(8) as usize].repeat(1 + roll(3) as usize));
-                encoder.field(name.as_bytes(), value.as_bytes(), roll(8) == 0, &mut block);
+                encoder.write_field(name.as_bytes(), value.as_bytes(), roll(8) == 0, &mut block);
             }
             if story % 2 == 1 && !block.is_empty() {
                 let at = roll(block.len() as u64) as usize;
@@ -212,7 +212,7 @@ fn stories() -> Vec<Vec<u8>> {
         }
         stories.push(all);
     }
-    // Of the corpus, with lengths of two bytes.
+    // From the corpus, with two-byte lengths.
     for (_, input) in corpus("h2_hpack") {
         let (mut rest, mut all) = (&input[..], Vec::new());
         while let [length, more @ ..] = rest {
@@ -242,8 +242,8 @@ fn field_blocks_are_read_alike() {
             (ours != theirs).then(|| format!("{story:02x?}\nours:\n{ours}\n{peer}:\n{theirs}"))
         });
         let differ: Vec<_> = differ.collect();
-        // Go takes a size update behind a field as long as its table is empty (RFC 7541 §4.2: we are right, and nghttp2
-        // says so as well: with it every story must agree).
+        // Go accepts a size update after a field while its table is empty (RFC 7541 §4.2: we are right, and nghttp2
+        // agrees: every story must match it).
         assert_eq!(late > 0, peer == "Go", "a difference that is known is gone");
         println!("{peer}: {late} stories with a late size update");
         println!(
@@ -260,7 +260,7 @@ fn field_blocks_are_read_alike() {
     }
 }
 
-/// What a connection of ours may send on stream 1 after this input, if it lives.
+/// What our connection may send on stream 1 after this input, if it is still open.
 fn our_room(input: &[u8]) -> Option<usize> {
     let mut peer = Peer::raw(Config::default());
     peer.send(input);
@@ -269,7 +269,7 @@ fn our_room(input: &[u8]) -> Option<usize> {
     alive.then(|| peer.server.room(1).min(100_000))
 }
 
-/// Windows that settings and increments open and close, one after the other.
+/// Windows opened and closed by settings and increments, one after the other.
 fn windows() -> Vec<Vec<u8>> {
     let mut seed = 7u64;
     let mut roll = move |sides: u64| {
@@ -306,22 +306,22 @@ fn windows_are_counted_alike() {
     assert!(alive > 100, "only {alive}");
 }
 
-const SILENT: Verdict = (Said::Silent, Code::NoError);
-const NOTHING: Verdict = (Said::Nothing, Code::NoError);
+const SILENT: Verdict = (ServerResult::Silent, Code::NoError);
+const NOTHING: Verdict = (ServerResult::Nothing, Code::NoError);
 
 const fn connection(code: Code) -> Verdict {
-    (Said::Connection, code)
+    (ServerResult::Connection, code)
 }
 
 const fn stream(code: Code) -> Verdict {
-    (Said::Stream, code)
+    (ServerResult::Stream, code)
 }
 
-/// Two rules are broken at once, and each codec names the one that it looks at first.
+/// Two rules are broken at once, and each codec reports the one it checks first.
 const TWO_RULES: &str = "two rules are broken, either may be named (RFC 9113 §5.4)";
 
-/// An error of the stream for us, of the connection for the other: "An endpoint can choose to treat a stream error as a
-/// connection error" only where the rule allows it, but it never has to.
+/// A stream error for us and a connection error for the other codec: "An endpoint can choose to treat a stream error as
+/// a connection error" only where the rule allows it, but it never has to.
 const NARROWER: &str = "an error of the stream, which may be one of the connection (RFC 9113 §5.4)";
 
 const KNOWN: &[Difference] = &[

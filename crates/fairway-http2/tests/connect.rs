@@ -1,8 +1,8 @@
-//! CONNECT with `:protocol` (RFC 8441), from both ends of this crate and from a peer that writes any frames it likes.
+//! Extended CONNECT (RFC 8441), from both ends of this crate and from a peer that can write any frames.
 
 use fairway_http::Head;
 use fairway_http2::fields::Connect;
-use fairway_http2::frame::Kind;
+use fairway_http2::frame::FrameKind;
 use fairway_http2::{Client, Code, Config, Event, Server};
 
 use crate::support::*;
@@ -11,7 +11,7 @@ fn offers() -> Config {
     Config { extended_connect: true, ..Config::default() }
 }
 
-/// A whole CONNECT for a WebSocket, with more fields.
+/// A complete CONNECT for a WebSocket, with additional fields.
 fn connect(fields: &[(&str, &str)]) -> Vec<u8> {
     let pseudo = [
         (":method", "CONNECT"),
@@ -28,14 +28,14 @@ fn rfc8441_3_it_is_offered_in_settings_or_a_stream_error() {
     let offered = |config| {
         let mut peer = Peer::raw(config);
         let sent = peer.sent();
-        let settings = sent.iter().find(|frame| frame.kind == Kind::Settings).unwrap();
+        let settings = sent.iter().find(|frame| frame.kind == FrameKind::Settings).unwrap();
         settings.payload.chunks(6).any(|setting| setting == [0, 8, 0, 0, 0, 1])
     };
     assert!(offered(offers()) && !offered(Config::default()));
     let mut peer = Peer::new();
     assert_eq!(peer.send(&headers(1, false, &connect(&[]))), []);
     assert_eq!(resets(&peer.sent()), [(1, Code::Protocol)]);
-    // The connection goes on.
+    // The connection continues.
     peer.get(3);
 }
 
@@ -45,7 +45,10 @@ fn rfc9110_9_3_6_a_length_of_connect_means_nothing() {
         let mut peer = Peer::with(offers());
         peer.send(&headers(1, false, &connect(&[("content-length", length)])));
         let seen = peer.send(&data(1, false, b"longer than that"));
-        assert!(matches!(&seen[..], [Seen::Data { stream: 1, end: false, .. }]), "{length}: {seen:?}");
+        assert!(
+            matches!(&seen[..], [ReceivedEvent::Data { stream: 1, end: false, .. }]),
+            "{length}: {seen:?}"
+        );
         assert_eq!(resets(&peer.sent()), []);
     }
 }
@@ -56,15 +59,15 @@ fn rfc9113_8_5_fields_have_no_place_in_a_tunnel() {
     peer.send(&headers(1, false, &connect(&[])));
     peer.server.send_head(1, &ok(), false);
     let seen = peer.send(&headers(1, true, &literal("a", "b")));
-    assert!(matches!(&seen[..], [Seen::Other(it)] if it.contains("head_in_tunnel")), "{seen:?}");
+    assert!(matches!(&seen[..], [ReceivedEvent::Other(it)] if it.contains("head_in_tunnel")), "{seen:?}");
     assert_eq!(resets(&peer.sent()), [(1, Code::Protocol)]);
 }
 
-/// Moves what waits on one end to the other.
+/// Moves the pending output of one end to the other.
 macro_rules! pass {
     ($from:expr, $to:expr, $take:expr) => {{
         let bytes = $from.pending().to_vec();
-        $from.wrote(bytes.len());
+        $from.mark_written(bytes.len());
         let (mut at, mut head) = (0, Head::new());
         loop {
             let (used, event) = $to.receive(0, &bytes[at..], &mut head);
@@ -72,18 +75,18 @@ macro_rules! pass {
             if matches!(event, Event::NeedMore | Event::Wait(_)) {
                 break;
             }
-            #[allow(clippy::redundant_closure_call, reason = "a closure tells what to do with it")]
+            #[allow(clippy::redundant_closure_call, reason = "a closure says what to do with it")]
             $take(event, &head);
         }
     }};
 }
 
-/// What came of a CONNECT that our client sends and our server answers with this.
+/// The events of a CONNECT that our client sends and our server answers with this.
 fn answered(answer: &Head, behind: &[u8]) -> Vec<String> {
     let (mut client, mut server) = (Client::new(Config::default(), 0), Server::new(offers(), 0));
-    assert_eq!(client.takes_extended_connect(), None, "its SETTINGS did not come");
+    assert_eq!(client.supports_extended_connect(), None, "its SETTINGS did not come");
     pass!(server, client, |_, _| ());
-    assert_eq!(client.takes_extended_connect(), Some(true));
+    assert_eq!(client.supports_extended_connect(), Some(true));
     let mut head = Head::new();
     head.start_request(b"GET", b"/");
     for (name, value) in [("Host", "a"), ("Sec-WebSocket-Key", "x"), ("Content-Length", "0"), ("Origin", "b")]
@@ -135,6 +138,6 @@ fn an_answer_that_refuses_is_like_any_other() {
 fn what_a_server_does_not_offer_is_known_once_its_settings_came() {
     let (mut client, mut server) = (Client::new(Config::default(), 0), Server::new(Config::default(), 0));
     pass!(server, client, |_, _| ());
-    assert_eq!(client.takes_extended_connect(), Some(false));
+    assert_eq!(client.supports_extended_connect(), Some(false));
     pass!(client, server, |_, _| ());
 }

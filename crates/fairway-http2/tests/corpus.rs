@@ -1,4 +1,4 @@
-//! The committed corpora of the fuzz targets, rerun through the same checks, and bytes that are nearly like them.
+//! Runs the fuzz targets' committed corpora, and mutations of them, through the same checks.
 
 use std::fs;
 use std::path::Path;
@@ -50,7 +50,7 @@ fn both_ends_hold() {
     corpus("h2_pair").iter().for_each(|input| checks::pair(input));
 }
 
-/// A file of a corpus with some bytes changed, taken out or doubled.
+/// A corpus file with some bytes changed, removed or duplicated.
 fn nearly(target: &'static str) -> impl Strategy<Value = Vec<u8>> {
     let edits = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..3u8), 1..6);
     (prop::sample::select(corpus(target)), edits).prop_map(|(mut bytes, edits)| {

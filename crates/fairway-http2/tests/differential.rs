@@ -1,37 +1,37 @@
-//! The `h2` crate as a second opinion: one frame after the other, right and wrong, behind the same beginning, and both
-//! servers must say the same of it: the connection ends, a stream does, or nothing does.
+//! Compares with the `h2` crate: single valid and invalid frames after the same beginning, for which both servers must
+//! give the same result: the connection ends, a stream ends, or neither.
 
-use fairway_http2::frame::Kind;
+use fairway_http2::frame::FrameKind;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 use crate::support;
-use crate::support::table::{MARK, Said, beginning, frames_to_judge, judged};
+use crate::support::table::{MARK, ServerResult, beginning, frames_to_judge, judged};
 use crate::support::*;
 
-fn ours(input: &[u8]) -> Said {
+fn ours(input: &[u8]) -> ServerResult {
     let mut peer = Peer::raw(fairway_http2::Config::default());
     peer.send(input);
     judged(peer.server.pending()).expect("it answers or ends")
 }
 
-/// Takes requests and keeps them, without an answer.
+/// Accepts requests and keeps them without a response.
 async fn serve(stream: DuplexStream) {
     let Ok(mut connection) = h2::server::handshake(stream).await else { return };
     let mut requests = Vec::new();
-    // An error comes again and again.
+    // Errors repeat.
     while let Some(Ok(request)) = connection.accept().await {
         requests.push(request);
     }
 }
 
-/// Passes when every other task had time enough to do all that it could: there is nothing else to wait for here.
+/// Passes once all other tasks have had enough time to finish: there is nothing else to wait for.
 async fn everybody() {
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }
 }
 
-async fn theirs(input: &[u8]) -> Said {
+async fn theirs(input: &[u8]) -> ServerResult {
     let (mut client, server) = duplex(1 << 16);
     let task = tokio::task::spawn_local(serve(server));
     client.write_all(input).await.unwrap();
@@ -43,10 +43,10 @@ async fn theirs(input: &[u8]) -> Said {
         tokio::select! {
             biased;
             read = client.read(&mut piece) => match read {
-                Ok(0) | Err(_) => break Said::Connection,
+                Ok(0) | Err(_) => break ServerResult::Connection,
                 Ok(count) => bytes.extend_from_slice(&piece[..count]),
             },
-            () = everybody() => break Said::Silent,
+            () = everybody() => break ServerResult::Silent,
         }
     };
     task.abort();
@@ -58,7 +58,7 @@ async fn both_servers_say_the_same() {
     let (mut differ, mut met) = (Vec::new(), [false; KNOWN.len()]);
     let judge = async {
         for (name, frame) in frames_to_judge() {
-            let mark = support::frame(Kind::Ping, 0, 0, &MARK);
+            let mark = support::frame(FrameKind::Ping, 0, 0, &MARK);
             let input = [&beginning()[..], &frame, &mark].concat();
             let (ours, theirs) = (ours(&input), theirs(&input).await);
             let known = |(part, said, _): &(&str, _, _)| name.contains(part) && *said == (ours, theirs);
@@ -74,14 +74,14 @@ async fn both_servers_say_the_same() {
     assert_eq!(met, [true; KNOWN.len()], "a difference that is known is gone");
 }
 
-/// An error of the stream for us, of the connection for `h2`, which may be so (RFC 9113 §5.4).
-const NARROWER: (Said, Said) = (Said::Stream, Said::Connection);
+/// A stream error for us and a connection error for `h2`, which is allowed (RFC 9113 §5.4).
+const NARROWER: (ServerResult, ServerResult) = (ServerResult::Stream, ServerResult::Connection);
 
 /// What `h2` ends the connection for, and we ignore.
-const IGNORED: (Said, Said) = (Said::Nothing, Said::Connection);
+const IGNORED: (ServerResult, ServerResult) = (ServerResult::Nothing, ServerResult::Connection);
 
 /// Where we differ, and the rule that we follow.
-const KNOWN: &[(&str, (Said, Said), &str)] = &[
+const KNOWN: &[(&str, (ServerResult, ServerResult), &str)] = &[
     (
         "kind 0 stream 3 ",
         NARROWER,
@@ -96,7 +96,7 @@ const KNOWN: &[(&str, (Said, Said), &str)] = &[
     ("kind 4 stream 0 ", IGNORED, "an acknowledgement of nothing is no error, and is charged"),
     (
         "kind 1 stream 1 flags 0x5 a request",
-        (Said::Stream, Said::Nothing),
+        (ServerResult::Stream, ServerResult::Nothing),
         "trailers with pseudo-header fields (§8.1)",
     ),
     ("kind 1 stream 1 ", NARROWER, "an empty field name makes a message malformed (§8.2.1)"),

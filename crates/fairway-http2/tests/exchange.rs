@@ -1,8 +1,8 @@
-//! Whole exchanges: bodies within windows, answers, resets, release, and both ends of this crate against each other.
+//! Complete exchanges: bodies within windows, responses, resets, release, and both ends of this crate connected.
 
 use fairway_http::{Head, Known};
-use fairway_http2::frame::{END_HEADERS, END_STREAM, Kind};
-use fairway_http2::{By, Client, Code, Config, Event, Server, Wait};
+use fairway_http2::frame::{FLAG_END_HEADERS, FLAG_END_STREAM, FrameKind};
+use fairway_http2::{Client, Code, Config, Event, ResetBy, Server, Wait};
 
 use crate::support::*;
 
@@ -19,8 +19,11 @@ fn an_answer_is_head_body_and_trailers() {
     assert!(peer.server.send_trailers(1, [(&b"a"[..], &b"b"[..])].into_iter()));
     assert_eq!(peer.server.send_data(1, b"abc", true), 0, "it has ended");
     let kinds: Vec<_> = peer.sent().iter().map(|frame| (frame.kind, frame.flags)).collect();
-    let head = (Kind::Headers, END_HEADERS);
-    assert_eq!(kinds, [head, head, (Kind::Data, 0), (Kind::Headers, END_HEADERS | END_STREAM)]);
+    let head = (FrameKind::Headers, FLAG_END_HEADERS);
+    assert_eq!(
+        kinds,
+        [head, head, (FrameKind::Data, 0), (FrameKind::Headers, FLAG_END_HEADERS | FLAG_END_STREAM)]
+    );
     peer.server.release(1);
     assert_eq!((peer.sent(), peer.server.open_streams()), (vec![], 0));
 }
@@ -36,8 +39,11 @@ fn a_head_that_is_longer_than_a_frame_is_continued() {
     assert!(peer.server.send_head(1, &head, true));
     let sent = peer.sent();
     let shape: Vec<_> = sent.iter().map(|frame| (frame.kind, frame.flags, frame.payload.len())).collect();
-    assert_eq!(shape[..2], [(Kind::Headers, END_STREAM, 16_384), (Kind::Continuation, 0, 16_384)]);
-    assert!(matches!(shape[2..], [(Kind::Continuation, END_HEADERS, 1..=16_384)]));
+    assert_eq!(
+        shape[..2],
+        [(FrameKind::Headers, FLAG_END_STREAM, 16_384), (FrameKind::Continuation, 0, 16_384)]
+    );
+    assert!(matches!(shape[2..], [(FrameKind::Continuation, FLAG_END_HEADERS, 1..=16_384)]));
 }
 
 #[test]
@@ -55,9 +61,9 @@ fn rfc9113_6_9_bodies_stay_within_both_windows() {
         peer.sent().iter().map(|frame| frame.payload.len()).filter(|len| *len > 9).collect();
     assert_eq!(lengths, [16_375, 16_375, 16_375, 16_375, 35]);
     let seen = peer.send(&window_update(0, 10));
-    assert_eq!(seen, [Seen::Other("Writable { stream: 0 }".into())]);
+    assert_eq!(seen, [ReceivedEvent::Other("Writable { stream: 0 }".into())]);
     assert_eq!((peer.server.room(1), peer.server.room(3)), (0, 10));
-    assert_eq!(peer.send(&window_update(1, 4)), [Seen::Other("Writable { stream: 1 }".into())]);
+    assert_eq!(peer.send(&window_update(1, 4)), [ReceivedEvent::Other("Writable { stream: 1 }".into())]);
     assert_eq!(peer.server.send_data(1, &[0; 10], true), 4);
     assert_eq!(peer.server.room(3), 6);
 }
@@ -71,7 +77,9 @@ fn rfc9113_6_9_1_an_empty_end_needs_no_window() {
     assert_eq!(peer.server.room(1), 0);
     peer.sent();
     peer.server.send_data(1, b"", true);
-    assert!(matches!(&peer.sent()[..], [frame] if frame.kind == Kind::Data && frame.flags == END_STREAM));
+    assert!(
+        matches!(&peer.sent()[..], [frame] if frame.kind == FrameKind::Data && frame.flags == FLAG_END_STREAM)
+    );
 }
 
 #[test]
@@ -83,7 +91,7 @@ fn rfc9113_6_9_2_a_smaller_window_can_be_negative() {
     assert_eq!(peer.send(&settings(&[(4, 500)])), []);
     assert_eq!(peer.server.room(1), 0);
     assert_eq!(peer.send(&window_update(1, 500)), [], "still closed");
-    assert_eq!(peer.send(&window_update(1, 1)), [Seen::Other("Writable { stream: 1 }".into())]);
+    assert_eq!(peer.send(&window_update(1, 1)), [ReceivedEvent::Other("Writable { stream: 1 }".into())]);
     assert_eq!(peer.server.room(1), 1);
     assert_eq!(peer.send(&settings(&[(4, 65_535)])), []);
 }
@@ -118,7 +126,7 @@ fn credit_follows_consumption_and_padding_is_credited_at_once() {
     assert_eq!(updates(&peer.sent()), [(1, 32_768)]);
     peer.server.consume(1, 9_999);
     for _ in 0..128 {
-        peer.send(&frame(Kind::Data, 8, 1, &[&[255, b'a'][..], &[0; 255]].concat()));
+        peer.send(&frame(FrameKind::Data, 8, 1, &[&[255, b'a'][..], &[0; 255]].concat()));
         peer.server.consume(1, 1);
     }
     assert_eq!(updates(&peer.sent()), [(1, 32_895)], "nothing was consumed twice");
@@ -154,7 +162,7 @@ fn a_stream_that_is_released_in_the_middle_of_a_frame_costs_no_window() {
         peer.post(stream);
         let body = data(stream, false, &[0; 16_384]);
         let seen = peer.send(&body[..5000]);
-        assert!(matches!(&seen[..], [Seen::Data { bytes, .. }] if bytes.len() == 4991));
+        assert!(matches!(&seen[..], [ReceivedEvent::Data { bytes, .. }] if bytes.len() == 4991));
         peer.server.release(stream);
         assert_eq!(peer.send(&body[5000..]), []);
         assert_eq!(resets(&peer.sent()), [(stream, Code::Cancel)]);
@@ -180,7 +188,7 @@ fn release_resets_what_has_not_ended() {
 fn control_replies_that_are_not_read_stop_reading() {
     let mut peer = Peer::new();
     let seen = peer.send(&ping(0).repeat(100));
-    assert_eq!(seen, [Seen::Other("Flush".into())]);
+    assert_eq!(seen, [ReceivedEvent::Other("Flush".into())]);
     assert_eq!(peer.sent().len(), 64);
     assert_eq!(peer.send(&[]), []);
     assert_eq!(peer.sent().len(), 36);
@@ -196,7 +204,7 @@ fn control_replies_that_were_written_do_not_count_while_a_body_waits() {
         assert_eq!(peer.send(&ping(0)), []);
         let replied = peer.server.pending().len();
         assert_eq!(peer.server.send_data(1, &[0; 1000], false), 1000);
-        peer.server.wrote(replied);
+        peer.server.mark_written(replied);
         assert!(!peer.server.pending().is_empty(), "the outbox is never empty");
     }
 }
@@ -221,9 +229,9 @@ fn heads_that_are_not_read_stop_reading_before_the_next_stream() {
             Event::Wait(Wait::Flush) => {
                 let waiting = peer.server.pending().len();
                 assert!(waiting > 224 * 1024 && peer.server.must_flush(), "{waiting} bytes wait");
-                peer.server.wrote(8 * 1024);
+                peer.server.mark_written(8 * 1024);
                 assert!(!peer.server.must_flush());
-                peer.server.wrote(waiting - 8 * 1024);
+                peer.server.mark_written(waiting - 8 * 1024);
                 flushes += 1;
             }
             Event::NeedMore => break,
@@ -235,7 +243,7 @@ fn heads_that_are_not_read_stop_reading_before_the_next_stream() {
     assert!(flushes > 50, "{flushes}");
 }
 
-/// Two ends and what is on the way between them.
+/// Two ends and the data in transit.
 struct Pair {
     client: Client,
     server: Server,
@@ -258,7 +266,7 @@ impl Pair {
 
     fn at_server(&mut self, mut take: impl FnMut(Event<'_>, &Head)) {
         self.to_server.extend_from_slice(self.client.pending());
-        self.client.wrote(self.client.pending().len());
+        self.client.mark_written(self.client.pending().len());
         loop {
             let (used, event) = self.server.receive(0, &self.to_server, &mut self.head);
             if matches!(event, Event::NeedMore | Event::Wait(_)) {
@@ -272,7 +280,7 @@ impl Pair {
 
     fn at_client(&mut self, mut take: impl FnMut(Event<'_>, &Head)) {
         self.to_client.extend_from_slice(self.server.pending());
-        self.server.wrote(self.server.pending().len());
+        self.server.mark_written(self.server.pending().len());
         loop {
             let (used, event) = self.client.receive(0, &self.to_client, &mut self.head);
             if matches!(event, Event::NeedMore | Event::Wait(_)) {
@@ -295,8 +303,9 @@ impl Pair {
 
 #[test]
 fn client_and_server_understand_each_other() {
-    for strings in [fairway_http2::hpack::Strings::Plain, fairway_http2::hpack::Strings::Huffman] {
-        let mut pair = Pair::new(Config { encoder_table: 4096, strings, ..Config::default() });
+    for strings in [fairway_http2::hpack::StringCoding::Plain, fairway_http2::hpack::StringCoding::Huffman] {
+        let mut pair =
+            Pair::new(Config { encoder_table_bytes: 4096, string_coding: strings, ..Config::default() });
         for round in 0..5 {
             let id = pair.ask(b"POST", false);
             assert_eq!(id, 1 + 2 * round);
@@ -343,7 +352,7 @@ fn an_answer_to_head_may_announce_a_length_and_has_no_body() {
     pair.at_server(|event, _| assert!(matches!(event, Event::Head { .. })));
     pair.server.send_head(other, &answer, true);
     pair.at_client(|event, _| {
-        let by = By::Us("length_disagrees");
+        let by = ResetBy::Us("length_disagrees");
         assert_eq!(event, Event::Reset { stream: other, code: Code::Protocol, by });
     });
 }
@@ -392,7 +401,7 @@ fn rfc9113_8_1_no_error_after_an_answer_keeps_it() {
     pair.at_client(|event, _| {
         seen.push(match event {
             Event::Head { end: true, .. } => "answer",
-            Event::Reset { code: Code::NoError, by: By::Peer, .. } => "reset",
+            Event::Reset { code: Code::NoError, by: ResetBy::Peer, .. } => "reset",
             event => panic!("{event:?}"),
         });
     });
@@ -401,7 +410,7 @@ fn rfc9113_8_1_no_error_after_an_answer_keeps_it() {
 
 #[test]
 fn a_client_opens_only_what_the_server_takes() {
-    let mut pair = Pair::new(Config { streams: 3, ..Config::default() });
+    let mut pair = Pair::new(Config { max_streams: 3, ..Config::default() });
     for _ in 0..3 {
         assert!(pair.client.can_open());
         pair.ask(b"GET", true);
@@ -411,12 +420,12 @@ fn a_client_opens_only_what_the_server_takes() {
     assert!(pair.client.can_open());
     pair.at_server(|_, _| {});
     pair.server.go_away(0);
-    pair.at_client(|event, _| assert!(matches!(event, Event::GoAway { last: 0x7fff_ffff, .. })));
+    pair.at_client(|event, _| assert!(matches!(event, Event::GoAway { last_stream: 0x7fff_ffff, .. })));
     pair.at_server(|event, _| panic!("{event:?}"));
-    assert_eq!(pair.server.pass(250_000), None);
+    assert_eq!(pair.server.handle_timeout(250_000), None);
     let mut last = None;
     pair.at_client(|event, _| {
-        if let Event::GoAway { last: id, .. } = event {
+        if let Event::GoAway { last_stream: id, .. } = event {
             last = Some(id);
         }
     });

@@ -1,14 +1,14 @@
-//! What a peer may do before it is sent away, and that honest ones never are.
+//! What a peer may do before it is disconnected, and that honest peers never are.
 
 use std::time::Instant;
 
-use fairway_http2::frame::{ACK, END_HEADERS, END_STREAM, Kind};
+use fairway_http2::frame::{FLAG_ACK, FLAG_END_HEADERS, FLAG_END_STREAM, FrameKind};
 use fairway_http2::{Code, Config};
 
 use crate::support::*;
 
-/// Sends the frames that `flood` makes for each number until the connection ends: gives how many it took, and whether a
-/// graceful GOAWAY came before.
+/// Sends the frames that `flood` makes for each number until the connection ends. Returns how many were accepted, and
+/// whether a graceful GOAWAY came first.
 #[track_caller]
 fn ends(mut peer: Peer, mut flood: impl FnMut(&mut Peer, u32) -> Vec<u8>) -> u32 {
     let mut warned = false;
@@ -46,10 +46,10 @@ fn made_you_reset_in_all_its_ways() {
     let ways: [fn(u32) -> Vec<u8>; 6] = [
         |id| [headers(id, false, POST), window_update(id, 0)].concat(),
         |id| [headers(id, false, POST), window_update(id, 0x7fff_ffff)].concat(),
-        |id| [headers(id, false, POST), frame(Kind::Priority, 0, id, &[0; 4])].concat(),
+        |id| [headers(id, false, POST), frame(FrameKind::Priority, 0, id, &[0; 4])].concat(),
         |id| {
             let own = [&id.to_be_bytes()[..], &[0]].concat();
-            [headers(id, false, POST), frame(Kind::Priority, 0, id, &own)].concat()
+            [headers(id, false, POST), frame(FrameKind::Priority, 0, id, &own)].concat()
         },
         |id| [headers(id, true, GET), headers(id, true, GET)].concat(),
         |id| [headers(id, true, GET), data(id, true, b"x")].concat(),
@@ -67,7 +67,7 @@ fn made_you_reset_in_all_its_ways() {
 
 #[test]
 fn resets_never_open_more_streams_than_there_are_records() {
-    let mut peer = Peer::with(Config { streams: 10, ..Config::default() });
+    let mut peer = Peer::with(Config { max_streams: 10, ..Config::default() });
     for number in 0..50 {
         peer.send(&[headers(id(number), true, GET), reset(id(number), 8)].concat());
         assert!(peer.server.open_streams() <= 10);
@@ -79,14 +79,14 @@ fn resets_never_open_more_streams_than_there_are_records() {
 fn floods_of_control_frames() {
     assert_eq!(ends(Peer::new(), |_, _| ping(0)), 500);
     assert_eq!(ends(Peer::new(), |_, _| settings(&[])), 250);
-    assert_eq!(ends(Peer::new(), |_, _| frame(Kind::Settings, ACK, 0, &[])), 250);
-    assert_eq!(ends(Peer::new(), |_, _| frame(Kind::Priority, 0, 1, &[0; 5])), 1000);
+    assert_eq!(ends(Peer::new(), |_, _| frame(FrameKind::Settings, FLAG_ACK, 0, &[])), 250);
+    assert_eq!(ends(Peer::new(), |_, _| frame(FrameKind::Priority, 0, 1, &[0; 5])), 1000);
     assert_eq!(ends(Peer::new(), |_, _| window_update(0, 1)), 1001);
-    assert_eq!(ends(Peer::new(), |_, _| frame(Kind::GoAway, 0, 0, &[0; 8])), 1000);
+    assert_eq!(ends(Peer::new(), |_, _| frame(FrameKind::GoAway, 0, 0, &[0; 8])), 1000);
     // One of them answers the PING of our own GOAWAY.
-    assert_eq!(ends(Peer::new(), |_, _| ping(ACK)), 1001);
+    assert_eq!(ends(Peer::new(), |_, _| ping(FLAG_ACK)), 1001);
     assert_eq!(ends(Peer::new(), |_, _| vec![0, 0, 0, 0x99, 0, 0, 0, 0, 1]), 1000);
-    assert_eq!(ends(Peer::new(), |_, _| frame(Kind::PriorityUpdate, 0, 0, &[0, 0, 0, 1])), 1000);
+    assert_eq!(ends(Peer::new(), |_, _| frame(FrameKind::PriorityUpdate, 0, 0, &[0, 0, 0, 1])), 1000);
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn floods_of_empty_and_small_bodies() {
     assert_eq!(ends(peer, |_, _| data(1, false, b"")), 250);
     let mut peer = Peer::new();
     peer.post(1);
-    // As many are free as the window holds messages.
+    // As many are free as messages fit into the window.
     assert_eq!(ends(peer, |_, _| data(1, false, b"x")), 8_192 + 1_000);
 }
 
@@ -107,7 +107,7 @@ fn small_messages_may_wait_for_a_slow_reader() {
     peer.post(1);
     peer.send(&message.repeat(1_500));
     assert_eq!(goodbyes(&peer.sent()), [], "nothing of the burst was read yet");
-    // From here on messages are read as fast as they come, and half of the burst always waits.
+    // From here on messages are read as fast as they arrive, and half of the burst always waits.
     peer.server.consume(1, 750 * 40);
     for number in 0..20_000 {
         peer.server.consume(1, 40);
@@ -119,7 +119,7 @@ fn small_messages_may_wait_for_a_slow_reader() {
 #[test]
 fn refused_and_malformed_requests() {
     let full = || {
-        let mut peer = Peer::with(Config { streams: 1, ..Config::default() });
+        let mut peer = Peer::with(Config { max_streams: 1, ..Config::default() });
         peer.get(1);
         peer
     };
@@ -130,21 +130,21 @@ fn refused_and_malformed_requests() {
 #[test]
 fn continuation_floods() {
     let mut peer = Peer::new();
-    peer.send(&frame(Kind::Headers, END_STREAM, 1, GET));
-    assert_eq!(ends(peer, |_, _| frame(Kind::Continuation, 0, 1, &[])), 250);
+    peer.send(&frame(FrameKind::Headers, FLAG_END_STREAM, 1, GET));
+    assert_eq!(ends(peer, |_, _| frame(FrameKind::Continuation, 0, 1, &[])), 250);
     let mut peer = Peer::new();
-    peer.send(&frame(Kind::Headers, END_STREAM, 1, GET));
-    assert_eq!(ends(peer, |_, _| frame(Kind::Continuation, 0, 1, &[0x82])), 254);
+    peer.send(&frame(FrameKind::Headers, FLAG_END_STREAM, 1, GET));
+    assert_eq!(ends(peer, |_, _| frame(FrameKind::Continuation, 0, 1, &[0x82])), 254);
 }
 
 #[test]
 fn a_block_has_at_most_32_kib() {
     let mut peer = Peer::new();
-    peer.send(&frame(Kind::Headers, END_STREAM, 1, GET));
-    peer.send(&frame(Kind::Continuation, 0, 1, &[0x82; 16_384]));
-    peer.send(&frame(Kind::Continuation, 0, 1, &[0x82; 16_378]));
+    peer.send(&frame(FrameKind::Headers, FLAG_END_STREAM, 1, GET));
+    peer.send(&frame(FrameKind::Continuation, 0, 1, &[0x82; 16_384]));
+    peer.send(&frame(FrameKind::Continuation, 0, 1, &[0x82; 16_378]));
     assert!(!peer.server.is_done());
-    peer.send(&frame(Kind::Continuation, END_HEADERS, 1, &[0x82]));
+    peer.send(&frame(FrameKind::Continuation, FLAG_END_HEADERS, 1, &[0x82]));
     assert_eq!(goodbyes(&peer.sent()), [(0, Code::EnhanceYourCalm)]);
 }
 
@@ -153,13 +153,13 @@ fn bombs_take_no_memory() {
     let long = [&[0x40, 1, b'a', 0x7f, 0x81, 0x1e][..], &[b'x'; 3968]].concat();
     let mut peer = Peer::new();
     let bomb = [GET, &long, &[0xbe; 12_000]].concat();
-    assert_eq!(peer.send(&headers(1, true, &bomb)), [Seen::HeadTooLarge { stream: 1, end: true }]);
+    assert_eq!(peer.send(&headers(1, true, &bomb)), [ReceivedEvent::HeadTooLarge { stream: 1, end: true }]);
     assert!(peer.head.kept_bytes() <= 128 * 1024, "{}", peer.head.kept_bytes());
     peer.answer(1);
     peer.sent();
     assert!(peer.server.kept_bytes() < 64 * 1024, "{}", peer.server.kept_bytes());
     let crumbs = [GET, &[0x60, 1, b'c'], &[0xbe; 16_000]].concat();
-    assert_eq!(peer.send(&headers(3, true, &crumbs)), [Seen::HeadTooLarge { stream: 3, end: true }]);
+    assert_eq!(peer.send(&headers(3, true, &crumbs)), [ReceivedEvent::HeadTooLarge { stream: 3, end: true }]);
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn an_idle_connection_is_small() {
         peer.server.release(id(number));
         peer.sent();
     }
-    peer.server.rest();
+    peer.server.release_memory();
     assert!(peer.server.kept_bytes() <= kept, "nothing entered a table: {}", peer.server.kept_bytes());
 }
 
@@ -231,7 +231,7 @@ fn a_frame_full_of_windows_is_not_more_work_than_one_window() {
         for number in 0..100 {
             peer.get(id(number));
             peer.server.send_head(id(number), &ok(), false);
-            peer.server.want_to_send(0, id(number));
+            peer.server.queue_for_sending(0, id(number));
         }
         let values: Vec<_> = (0..windows).map(|at| (4, if at % 2 == 0 { 0 } else { 65_535 })).collect();
         let bytes = settings(&values);
@@ -239,7 +239,7 @@ fn a_frame_full_of_windows_is_not_more_work_than_one_window() {
         (0..5).for_each(|_| _ = peer.send(&bytes));
         begin.elapsed()
     };
-    // A thousand times as many settings: not a thousand times as long, which they took one by one.
+    // A thousand times as many settings must not take a thousand times as long, as they did when processed one by one.
     let least = |windows| (0..5).map(|_| work(windows)).min().unwrap();
     let (one, many) = (least(2), least(2_000));
     assert!(many < one * 200, "{one:?} for 2, {many:?} for 2,000");
@@ -255,7 +255,7 @@ fn the_last_of_several_windows_counts_and_each_must_be_possible() {
     peer.get(3);
     peer.server.send_head(3, &ok(), false);
     assert_eq!(peer.server.room(3), 50);
-    // One byte more than the largest window that can be.
+    // One byte more than the maximum window.
     peer.send(&window_update(1, 1));
     peer.sent();
     peer.send(&settings(&[(4, 0x7fff_ffff), (4, 7)]));

@@ -1,15 +1,15 @@
-//! The `h2` crate as client and as server, over a pipe in memory: what each side says arrives at the other.
+//! The `h2` crate as client and as server, over an in-memory pipe: each side receives what the other sends.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use fairway_http::Head;
-use fairway_http2::hpack::Strings;
+use fairway_http2::hpack::StringCoding;
 use fairway_http2::{Client, Config, Event, Server};
 use http::{Request, Response};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
-/// Names and values in some order, as both sides can show them.
+/// Names and values in a defined order, for comparing both sides.
 type Fields = Vec<(String, String)>;
 
 fn fields(head: &Head) -> Fields {
@@ -34,7 +34,7 @@ struct Outgoing {
     sent: usize,
 }
 
-/// Serves until the client leaves: every body comes back with the request's own fields as an answer's, and with trailers.
+/// Serves until the client leaves: every response echoes the request's fields, body and trailers.
 async fn serve(mut stream: DuplexStream, config: Config) {
     let (mut server, mut head) = (Server::new(config, 0), Head::new());
     let (mut input, mut bodies): (Vec<u8>, BTreeMap<u32, Outgoing>) = (Vec::new(), BTreeMap::new());
@@ -75,7 +75,7 @@ async fn serve(mut stream: DuplexStream, config: Config) {
         if stream.write_all(&pending).await.is_err() {
             return;
         }
-        server.wrote(pending.len());
+        server.mark_written(pending.len());
         if !ready.is_empty() && ready.iter().any(|stream| server.room(*stream) > 0) {
             continue;
         }
@@ -87,7 +87,7 @@ async fn serve(mut stream: DuplexStream, config: Config) {
     }
 }
 
-/// Sends what there is room for; says whether that was all.
+/// Sends as much as fits. Returns whether that was all.
 fn send(server: &mut Server, stream: u32, outgoing: &mut Outgoing) -> bool {
     outgoing.sent += server.send_data(stream, &outgoing.body[outgoing.sent..], false);
     if outgoing.sent < outgoing.body.len() {
@@ -131,9 +131,12 @@ fn request(number: usize) -> Request<()> {
 
 #[tokio::test(flavor = "current_thread")]
 async fn the_h2_crate_is_served() {
-    for (encoder_table, strings) in [(0, Strings::Plain), (4096, Strings::Huffman)] {
+    for (encoder_table, strings) in [(0, StringCoding::Plain), (4096, StringCoding::Huffman)] {
         let (ours, theirs) = duplex(20_000);
-        let served = tokio::spawn(serve(ours, Config { encoder_table, strings, ..Config::default() }));
+        let served = tokio::spawn(serve(
+            ours,
+            Config { encoder_table_bytes: encoder_table, string_coding: strings, ..Config::default() },
+        ));
         let (mut client, connection) = h2::client::handshake(theirs).await.unwrap();
         let driven = tokio::spawn(connection);
         for number in 0..40 {
@@ -164,7 +167,7 @@ async fn the_h2_crate_is_served() {
     }
 }
 
-/// The `h2` crate as a server that sends everything back.
+/// The `h2` crate as an echo server.
 async fn h2_server(stream: DuplexStream) {
     let mut connection = h2::server::handshake(stream).await.unwrap();
     while let Some(Ok((request, mut respond))) = connection.accept().await {
@@ -182,10 +185,13 @@ async fn h2_server(stream: DuplexStream) {
 
 #[tokio::test(flavor = "current_thread")]
 async fn the_h2_crate_is_asked() {
-    for (encoder_table, strings) in [(0, Strings::Plain), (4096, Strings::Huffman)] {
+    for (encoder_table, strings) in [(0, StringCoding::Plain), (4096, StringCoding::Huffman)] {
         let (mut ours, theirs) = duplex(20_000);
         tokio::spawn(h2_server(theirs));
-        let mut client = Client::new(Config { encoder_table, strings, ..Config::default() }, 0);
+        let mut client = Client::new(
+            Config { encoder_table_bytes: encoder_table, string_coding: strings, ..Config::default() },
+            0,
+        );
         for number in 0..30usize {
             let body: Vec<u8> = (0..number * 5_000).map(|at| (at % 251) as u8).collect();
             let (answer, back) = ask(&mut client, &mut ours, number, &body).await;
@@ -197,7 +203,7 @@ async fn the_h2_crate_is_asked() {
     }
 }
 
-/// One request and its answer.
+/// One request and its response.
 async fn ask(client: &mut Client, stream: &mut DuplexStream, number: usize, body: &[u8]) -> (Head, Vec<u8>) {
     let mut head = Head::new();
     head.start_request(b"PUT", format!("/y/{number}").as_bytes());
@@ -213,7 +219,7 @@ async fn ask(client: &mut Client, stream: &mut DuplexStream, number: usize, body
         }
         let pending = client.pending().to_vec();
         stream.write_all(&pending).await.unwrap();
-        client.wrote(pending.len());
+        client.mark_written(pending.len());
         let mut at = 0;
         loop {
             let (used, event) = client.receive(0, &input[at..], &mut head);

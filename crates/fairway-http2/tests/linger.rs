@@ -1,6 +1,6 @@
-//! Answers that are complete before their requests are: the reset comes after the answer, and nothing is to be had by it.
+//! Responses that complete before their requests: the reset comes after the response, and the client cannot abuse that.
 
-use fairway_http2::frame::{END_HEADERS, END_STREAM, Kind};
+use fairway_http2::frame::{FLAG_END_HEADERS, FLAG_END_STREAM, FrameKind};
 use fairway_http2::{Code, Config};
 
 use crate::support::*;
@@ -10,26 +10,26 @@ const SECOND: u64 = 1_000_000;
 /// The window of a stream.
 const WINDOW: usize = 64 * 1024;
 
-/// Answers a request that goes on, and releases its stream.
+/// Answers an incomplete request and releases its stream.
 fn refuse(peer: &mut Peer, stream: u32) {
     peer.post(stream);
     assert!(peer.server.send_head(stream, &ok(), true));
     peer.server.linger(peer.now, stream);
     peer.server.release(stream);
     let sent = peer.sent();
-    assert_eq!((sent.len(), sent[0].kind), (1, Kind::Headers), "the answer, and no reset with it");
+    assert_eq!((sent.len(), sent[0].kind), (1, FrameKind::Headers), "the answer, and no reset with it");
 }
 
 fn refused(streams: u32) -> Peer {
-    let mut peer = Peer::with(Config { streams, ..Config::default() });
+    let mut peer = Peer::with(Config { max_streams: streams, ..Config::default() });
     refuse(&mut peer, 1);
     peer
 }
 
-/// Lets time pass, and gives the resets that come of it.
+/// Lets time pass, and returns the resulting resets.
 fn at(peer: &mut Peer, now: u64) -> Vec<(u32, Code)> {
     peer.now = now;
-    assert_eq!(peer.server.pass(now), None);
+    assert_eq!(peer.server.handle_timeout(now), None);
     resets(&peer.sent())
 }
 
@@ -69,7 +69,7 @@ fn the_window_of_the_connection_comes_back_whole() {
         let stream = 2 * number + 1;
         peer.post(stream);
         let last = data(stream, true, &[0; 16 * 1024]);
-        assert!(matches!(peer.send(&last[..5000])[..], [Seen::Data { .. }]));
+        assert!(matches!(peer.send(&last[..5000])[..], [ReceivedEvent::Data { .. }]));
         assert!(peer.server.send_head(stream, &ok(), true));
         peer.server.linger(peer.now, stream);
         peer.server.release(stream);
@@ -89,7 +89,7 @@ fn the_window_of_the_connection_comes_back_whole() {
 #[test]
 fn a_request_that_ends_needs_no_reset() {
     let body = data(1, true, b"rest");
-    let trailers = frame(Kind::Headers, END_STREAM | END_HEADERS, 1, &literal("x", "y"));
+    let trailers = frame(FrameKind::Headers, FLAG_END_STREAM | FLAG_END_HEADERS, 1, &literal("x", "y"));
     let aborted = reset(1, 0);
     for end in [body, trailers, aborted] {
         let mut peer = refused(8);
@@ -101,7 +101,7 @@ fn a_request_that_ends_needs_no_reset() {
 
 #[test]
 fn rules_hold_for_what_is_dropped() {
-    let trailers = frame(Kind::Headers, END_HEADERS, 1, &literal("x", "y"));
+    let trailers = frame(FrameKind::Headers, FLAG_END_HEADERS, 1, &literal("x", "y"));
     let mut peer = refused(8);
     assert_eq!(peer.send(&trailers), []);
     assert_eq!(resets(&peer.sent()), [(1, Code::Protocol)], "trailers that do not end the stream");
@@ -109,7 +109,7 @@ fn rules_hold_for_what_is_dropped() {
     let mut peer = refused(8);
     peer.send(&data(1, true, b""));
     let seen = peer.send(&data(1, false, b"more"));
-    assert_eq!(seen, [Seen::Other("Closed(StreamClosed, stream_ended)".into())]);
+    assert_eq!(seen, [ReceivedEvent::Other("Closed(StreamClosed, stream_ended)".into())]);
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn small_frames_that_are_dropped_are_charged() {
     let ended = (0..2000).position(|_| {
         let seen = peer.send(&data(1, false, b"x"));
         peer.sent();
-        matches!(&seen[..], [Seen::Other(end)] if end.starts_with("Closed(EnhanceYourCalm"))
+        matches!(&seen[..], [ReceivedEvent::Other(end)] if end.starts_with("Closed(EnhanceYourCalm"))
     });
     assert_eq!(ended, Some(999));
 }

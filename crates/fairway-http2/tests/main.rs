@@ -1,5 +1,5 @@
-//! Every integration test of this crate in one program, which is linked once; a file is a subject. Those that count allocations
-//! of the whole process are programs of their own.
+//! All integration tests of this crate in one binary, which is linked once; one file per subject. Tests that count
+//! allocations of the whole process are separate binaries.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 

@@ -1,36 +1,36 @@
-//! What happens when a peer does nothing: closed windows, tiny windows, silence.
+//! Peers that do nothing: closed windows, tiny windows, silence.
 
 use fairway_http::Head;
-use fairway_http2::frame::{ACK, END_HEADERS, END_STREAM, Kind};
-use fairway_http2::{By, Client, Code, Config, Event, Timeouts};
+use fairway_http2::frame::{FLAG_ACK, FLAG_END_HEADERS, FLAG_END_STREAM, FrameKind};
+use fairway_http2::{Client, Code, Config, Event, ResetBy, Timeouts};
 
 use crate::support::*;
 
 const SECOND: u64 = 1_000_000;
 
-/// A peer whose streams have windows of so many bytes, and a stream that wants to send.
+/// A peer whose streams have windows of this size, and a stream with data to send.
 fn waiting(window: u32) -> Peer {
     let mut peer = Peer::new();
     peer.send(&settings(&[(4, window)]));
     peer.get(1);
     assert!(peer.server.send_head(1, &ok(), false));
-    peer.server.want_to_send(0, 1);
+    peer.server.queue_for_sending(0, 1);
     peer.sent();
     peer
 }
 
 fn given_up(stream: u32) -> Option<Event<'static>> {
-    Some(Event::Reset { stream, code: Code::Cancel, by: By::Us("window_closed") })
+    Some(Event::Reset { stream, code: Code::Cancel, by: ResetBy::Us("window_closed") })
 }
 
 #[test]
 fn a_stream_whose_window_stays_closed_is_ended() {
     let mut peer = waiting(0);
-    assert_eq!(peer.server.next_to_send(0), None);
+    assert_eq!(peer.server.next_turn(0), None);
     assert_eq!(peer.server.deadline(), Some(30 * SECOND));
-    assert_eq!(peer.server.pass(30 * SECOND - 1), None);
-    assert_eq!(peer.server.pass(30 * SECOND), given_up(1));
-    assert_eq!(peer.server.pass(30 * SECOND), None);
+    assert_eq!(peer.server.handle_timeout(30 * SECOND - 1), None);
+    assert_eq!(peer.server.handle_timeout(30 * SECOND), given_up(1));
+    assert_eq!(peer.server.handle_timeout(30 * SECOND), None);
     assert_eq!(resets(&peer.sent()), [(1, Code::Cancel)]);
     assert_eq!(peer.server.open_streams(), 1, "it counts until it is released");
     peer.server.release(1);
@@ -44,14 +44,14 @@ fn tiny_windows_are_no_progress() {
     let mut sent = 0;
     for second in 0..30 {
         peer.now = second * SECOND;
-        assert_eq!(peer.server.pass(peer.now), None);
+        assert_eq!(peer.server.handle_timeout(peer.now), None);
         peer.send(&window_update(1, 1));
-        let turn = peer.server.next_to_send(peer.now).unwrap();
+        let turn = peer.server.next_turn(peer.now).unwrap();
         assert_eq!((turn.stream, turn.bytes), (1, 1));
         sent += peer.server.send_data(1, &body[sent..], false);
     }
     assert_eq!(sent, 30);
-    assert_eq!(peer.server.pass(30 * SECOND), given_up(1));
+    assert_eq!(peer.server.handle_timeout(30 * SECOND), given_up(1));
 }
 
 #[test]
@@ -61,11 +61,11 @@ fn slow_readers_are_served_as_long_as_they_read() {
     let mut sent = 0;
     for number in 1..=100 {
         peer.now = number * 20 * SECOND;
-        assert_eq!(peer.server.pass(peer.now), None);
+        assert_eq!(peer.server.handle_timeout(peer.now), None);
         peer.send(&[window_update(1, 5_000), window_update(0, 5_000)].concat());
-        while let Some(turn) = peer.server.next_to_send(peer.now) {
+        while let Some(turn) = peer.server.next_turn(peer.now) {
             sent += peer.server.send_data(1, &body[sent..][..turn.bytes], false);
-            peer.server.want_to_send(peer.now, 1);
+            peer.server.queue_for_sending(peer.now, 1);
         }
         peer.sent();
     }
@@ -77,22 +77,22 @@ fn a_driver_that_passes_only_what_fits_notices_tiny_windows_too() {
     let mut peer = waiting(0);
     for second in 0..30 {
         peer.now = second * SECOND;
-        assert_eq!(peer.server.pass(peer.now), None);
+        assert_eq!(peer.server.handle_timeout(peer.now), None);
         peer.send(&window_update(1, 1));
-        let turn = peer.server.next_to_send(peer.now).unwrap();
+        let turn = peer.server.next_turn(peer.now).unwrap();
         assert_eq!(peer.server.send_data(1, &[0; 100][..turn.bytes], false), 1);
-        peer.server.want_to_send(peer.now, 1);
+        peer.server.queue_for_sending(peer.now, 1);
     }
-    assert_eq!(peer.server.pass(30 * SECOND), given_up(1));
+    assert_eq!(peer.server.handle_timeout(30 * SECOND), given_up(1));
 }
 
 #[test]
 fn a_stream_that_has_nothing_to_send_may_wait_for_ever() {
     let mut peer = waiting(0);
-    peer.server.send_no_more(1);
+    peer.server.unqueue(1);
     for number in 1..100 {
         peer.now = number * 50 * SECOND;
-        assert_eq!(peer.server.pass(peer.now), None);
+        assert_eq!(peer.server.handle_timeout(peer.now), None);
         peer.send(&ping(0));
     }
     assert_eq!(resets(&peer.sent()), []);
@@ -102,15 +102,15 @@ fn a_stream_that_has_nothing_to_send_may_wait_for_ever() {
 fn a_connection_whose_window_stays_closed_is_ended() {
     let mut peer = waiting(1 << 20);
     assert_eq!(peer.server.send_data(1, &[0; 100_000], false), 65_535);
-    assert_eq!(peer.server.next_to_send(SECOND), None);
+    assert_eq!(peer.server.next_turn(SECOND), None);
     peer.now = 20 * SECOND;
     peer.send(&window_update(0, 1));
-    assert_eq!(peer.server.next_to_send(peer.now).map(|turn| turn.bytes), Some(1));
+    assert_eq!(peer.server.next_turn(peer.now).map(|turn| turn.bytes), Some(1));
     assert_eq!(peer.server.send_data(1, &[0; 100], false), 1);
-    assert_eq!(peer.server.next_to_send(peer.now), None);
+    assert_eq!(peer.server.next_turn(peer.now), None);
     assert_eq!(peer.server.deadline(), Some(31 * SECOND));
     peer.sent();
-    let came = peer.server.pass(31 * SECOND);
+    let came = peer.server.handle_timeout(31 * SECOND);
     assert!(matches!(came, Some(Event::Closed(fault)) if fault.rule == "connection_window_closed"));
     assert_eq!(goodbyes(&peer.sent()), [(1, Code::EnhanceYourCalm)]);
     assert_eq!((peer.server.deadline(), peer.server.is_done()), (None, true));
@@ -120,13 +120,13 @@ fn a_connection_whose_window_stays_closed_is_ended() {
 fn no_window_is_awaited_once_the_last_stream_is_gone() {
     let mut peer = waiting(1 << 20);
     assert_eq!(peer.server.send_data(1, &[0; 100_000], false), 65_535);
-    assert_eq!(peer.server.next_to_send(SECOND), None, "the window of the connection is used up");
+    assert_eq!(peer.server.next_turn(SECOND), None, "the window of the connection is used up");
     for mut peer in [peer, waiting(0)] {
         assert!(peer.server.deadline().is_some_and(|deadline| deadline <= 31 * SECOND));
         peer.server.reset(1, Code::Cancel);
         peer.server.release(1);
         assert_eq!(peer.server.deadline(), None);
-        assert_eq!(peer.server.pass(60 * SECOND), None);
+        assert_eq!(peer.server.handle_timeout(60 * SECOND), None);
     }
 }
 
@@ -139,22 +139,26 @@ fn silence_with_open_streams_is_asked_about() {
     peer.get(1);
     peer.sent();
     assert_eq!(peer.server.deadline(), Some(65 * SECOND));
-    assert_eq!(peer.server.pass(65 * SECOND), None);
+    assert_eq!(peer.server.handle_timeout(65 * SECOND), None);
     let asked = peer.sent();
-    assert!(matches!(&asked[..], [frame] if frame.kind == Kind::Ping && frame.flags == 0));
+    assert!(matches!(&asked[..], [frame] if frame.kind == FrameKind::Ping && frame.flags == 0));
     assert_eq!(peer.server.deadline(), Some(80 * SECOND));
     peer.now = 70 * SECOND;
-    assert_eq!(peer.send(&frame(Kind::Ping, ACK, 0, &asked[0].payload)), [], "nothing for the owner");
+    assert_eq!(
+        peer.send(&frame(FrameKind::Ping, FLAG_ACK, 0, &asked[0].payload)),
+        [],
+        "nothing for the owner"
+    );
     assert_eq!(peer.server.deadline(), Some(130 * SECOND));
-    assert_eq!(peer.server.pass(130 * SECOND), None);
-    let came = peer.server.pass(145 * SECOND);
+    assert_eq!(peer.server.handle_timeout(130 * SECOND), None);
+    let came = peer.server.handle_timeout(145 * SECOND);
     assert!(matches!(came, Some(Event::Closed(fault)) if fault.rule == "silence"), "{came:?}");
     assert_eq!(goodbyes(&peer.sent()), [(1, Code::NoError)]);
 }
 
-/// The field block of a request for `/`, without the end.
+/// The field block of a request for `/`, without its end.
 fn begun_block() -> Vec<u8> {
-    frame(Kind::Headers, END_STREAM, 1, &[0x82, 0x86, 0x84])
+    frame(FrameKind::Headers, FLAG_END_STREAM, 1, &[0x82, 0x86, 0x84])
 }
 
 #[test]
@@ -164,12 +168,12 @@ fn a_field_block_that_never_ends_is_awaited_for_as_long_as_a_head() {
     peer.send(&begun_block());
     for second in [4, 7, 10] {
         peer.now = second * SECOND;
-        assert_eq!(peer.server.pass(peer.now), None);
-        // Pieces are no progress: each could come just in time.
-        peer.send(&frame(Kind::Continuation, 0, 1, &[0x84; 1024]));
+        assert_eq!(peer.server.handle_timeout(peer.now), None);
+        // Parts are no progress: each could arrive just in time.
+        peer.send(&frame(FrameKind::Continuation, 0, 1, &[0x84; 1024]));
         assert_eq!(peer.server.deadline(), Some(11 * SECOND));
     }
-    let came = peer.server.pass(11 * SECOND);
+    let came = peer.server.handle_timeout(11 * SECOND);
     assert!(matches!(came, Some(Event::Closed(fault)) if fault.rule == "head_timeout"), "{came:?}");
     assert_eq!(goodbyes(&peer.sent()), [(0, Code::EnhanceYourCalm)]);
     assert_eq!((peer.server.deadline(), peer.server.is_done()), (None, true));
@@ -178,7 +182,7 @@ fn a_field_block_that_never_ends_is_awaited_for_as_long_as_a_head() {
 #[test]
 fn a_frame_with_a_field_block_that_stops_in_its_middle_is_awaited_as_long() {
     let mut peer = Peer::new();
-    let whole = [begun_block(), frame(Kind::Continuation, END_HEADERS, 1, &[])].concat();
+    let whole = [begun_block(), frame(FrameKind::Continuation, FLAG_END_HEADERS, 1, &[])].concat();
     for cut in 9..whole.len() {
         let mut peer = Peer::new();
         peer.send(&whole[..cut]);
@@ -189,7 +193,7 @@ fn a_frame_with_a_field_block_that_stops_in_its_middle_is_awaited_as_long() {
         assert_eq!(peer.server.deadline(), Some(69 * SECOND), "silence, and nothing else");
     }
     peer.send(&whole[..9]);
-    let came = peer.server.pass(10 * SECOND);
+    let came = peer.server.handle_timeout(10 * SECOND);
     assert!(matches!(came, Some(Event::Closed(fault)) if fault.rule == "head_timeout"), "{came:?}");
 }
 
@@ -199,11 +203,11 @@ fn a_client_asks_as_well() {
     let mut client = Client::new(Config { timeouts, ..Config::default() }, 0);
     let mut head = Head::new();
     assert!(matches!(client.receive(0, &settings(&[]), &mut head), (_, Event::Settings)));
-    let acknowledged = frame(Kind::Settings, ACK, 0, &[]);
+    let acknowledged = frame(FrameKind::Settings, FLAG_ACK, 0, &[]);
     assert!(matches!(client.receive(5, &acknowledged, &mut head), (_, Event::NeedMore)));
     head.start_request(b"GET", b"/");
     assert_eq!(client.send_head(&head, b"/", b"http", true), Some(1));
     assert_eq!(client.deadline(), Some(1_005));
-    assert_eq!(client.pass(1_005), None);
-    assert!(matches!(client.pass(1_105), Some(Event::Closed(fault)) if fault.rule == "silence"));
+    assert_eq!(client.handle_timeout(1_005), None);
+    assert!(matches!(client.handle_timeout(1_105), Some(Event::Closed(fault)) if fault.rule == "silence"));
 }

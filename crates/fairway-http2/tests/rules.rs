@@ -1,55 +1,63 @@
-//! What a server answers to wrong frames, row by row and named for the section of RFC 9113 where it has no other name.
+//! A server's reactions to invalid frames, one row each, named for the section of RFC 9113 if it has no other name.
 
-use fairway_http2::frame::{ACK, END_HEADERS, END_STREAM, Kind, PADDED, PRIORITY};
+use fairway_http2::frame::{
+    FLAG_ACK, FLAG_END_HEADERS, FLAG_END_STREAM, FLAG_PADDED, FLAG_PRIORITY, FrameKind,
+};
 use fairway_http2::{Code, Config};
 
 use crate::support::*;
 
-/// The connection ends with this code, and nothing is read any more.
+/// The connection ends with this code, and nothing more is read.
 #[track_caller]
 fn connection_error(peer: &mut Peer, bytes: &[u8], code: Code) {
     let seen = peer.send(bytes);
-    assert!(matches!(seen.last(), Some(Seen::Other(text)) if text.starts_with("Closed")), "{seen:?}");
+    assert!(
+        matches!(seen.last(), Some(ReceivedEvent::Other(text)) if text.starts_with("Closed")),
+        "{seen:?}"
+    );
     let sent = peer.sent();
     assert_eq!(goodbyes(&sent).iter().map(|(_, code)| *code).collect::<Vec<_>>(), [code], "{seen:?}");
     let after = peer.send(&headers(101, true, GET));
-    assert!(matches!(&after[..], [Seen::Other(text)] if text.starts_with("Closed")), "{after:?}");
+    assert!(matches!(&after[..], [ReceivedEvent::Other(text)] if text.starts_with("Closed")), "{after:?}");
     assert!(peer.sent().is_empty() && peer.server.is_done());
 }
 
-/// The stream ends with this code and the connection goes on.
+/// The stream ends with this code, and the connection continues.
 #[track_caller]
 fn stream_error(peer: &mut Peer, bytes: &[u8], stream: u32, code: Code) {
     let seen = peer.send(bytes);
     let sent = peer.sent();
     assert_eq!(resets(&sent), [(stream, code)], "{seen:?}");
     assert!(goodbyes(&sent).is_empty());
-    goes_on(peer);
+    assert_usable(peer);
 }
 
-/// Nothing is answered and the connection goes on.
+/// There is no reaction, and the connection continues.
 #[track_caller]
 fn ignored(peer: &mut Peer, bytes: &[u8]) {
     assert_eq!(peer.send(bytes), []);
     assert_eq!(peer.sent(), []);
-    goes_on(peer);
+    assert_usable(peer);
 }
 
 #[track_caller]
-fn goes_on(peer: &mut Peer) {
+fn assert_usable(peer: &mut Peer) {
     assert_eq!(peer.send(&ping(0)), []);
     let sent = peer.sent();
-    assert!(matches!(&sent[..], [frame] if frame.kind == Kind::Ping && frame.flags == ACK), "{sent:?}");
+    assert!(
+        matches!(&sent[..], [frame] if frame.kind == FrameKind::Ping && frame.flags == FLAG_ACK),
+        "{sent:?}"
+    );
 }
 
-/// A server on which stream 1 is a POST that goes on.
+/// A server whose stream 1 is an incomplete POST.
 fn posting() -> Peer {
     let mut peer = Peer::new();
     peer.post(1);
     peer
 }
 
-/// A server on which stream 1 is a GET whose answer is awaited.
+/// A server whose stream 1 is a GET without a response yet.
 fn getting() -> Peer {
     let mut peer = Peer::new();
     peer.get(1);
@@ -61,7 +69,9 @@ fn s3_4_a_bad_preface_or_another_first_frame() {
     for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\r", b"X"] {
         connection_error(&mut Peer::raw(Config::default()), bytes, Code::Protocol);
     }
-    for first in [ping(0), headers(1, true, GET), window_update(0, 1), frame(Kind::Settings, ACK, 0, &[])] {
+    for first in
+        [ping(0), headers(1, true, GET), window_update(0, 1), frame(FrameKind::Settings, FLAG_ACK, 0, &[])]
+    {
         let bytes = [PREFACE, &first].concat();
         connection_error(&mut Peer::raw(Config::default()), &bytes, Code::Protocol);
     }
@@ -71,17 +81,19 @@ fn s3_4_a_bad_preface_or_another_first_frame() {
 fn s3_4_our_settings_come_first() {
     let mut peer = Peer::raw(Config::default());
     let sent = peer.sent();
-    assert_eq!((sent[0].kind, sent[0].flags, sent[0].stream), (Kind::Settings, 0, 0));
+    assert_eq!((sent[0].kind, sent[0].flags, sent[0].stream), (FrameKind::Settings, 0, 0));
     assert_eq!(updates(&sent), [(0, 1024 * 1024 - 65_535)]);
     peer.send(&[PREFACE, &settings(&[])].concat());
-    assert!(matches!(&peer.sent()[..], [frame] if frame.kind == Kind::Settings && frame.flags == ACK));
+    assert!(
+        matches!(&peer.sent()[..], [frame] if frame.kind == FrameKind::Settings && frame.flags == FLAG_ACK)
+    );
 }
 
 #[test]
 fn s4_1_and_s5_5_unknown_types_are_ignored_but_not_inside_a_block() {
     let unknown = [0, 0, 3, 0x77, 0xff, 0, 0, 0, 1, 1, 2, 3];
     ignored(&mut Peer::new(), &unknown);
-    let block = [frame(Kind::Headers, END_STREAM, 1, GET), unknown.to_vec()].concat();
+    let block = [frame(FrameKind::Headers, FLAG_END_STREAM, 1, GET), unknown.to_vec()].concat();
     connection_error(&mut Peer::new(), &block, Code::Protocol);
 }
 
@@ -89,9 +101,9 @@ fn s4_1_and_s5_5_unknown_types_are_ignored_but_not_inside_a_block() {
 fn s4_2_frames_that_are_too_long() {
     stream_error(&mut posting(), &data(1, false, &[0; 16_385]), 1, Code::FrameSize);
     connection_error(&mut Peer::new(), &headers(1, true, &[0; 16_385]), Code::FrameSize);
-    connection_error(&mut Peer::new(), &frame(Kind::Settings, 0, 0, &[0; 16_386]), Code::FrameSize);
+    connection_error(&mut Peer::new(), &frame(FrameKind::Settings, 0, 0, &[0; 16_386]), Code::FrameSize);
     let mut peer = posting();
-    assert!(matches!(&peer.send(&data(1, false, &[0; 16_384]))[..], [Seen::Data { .. }]));
+    assert!(matches!(&peer.send(&data(1, false, &[0; 16_384]))[..], [ReceivedEvent::Data { .. }]));
 }
 
 #[test]
@@ -106,10 +118,13 @@ fn s4_3_a_block_that_cannot_be_decoded() {
 
 #[test]
 fn s4_3_1_a_table_that_was_reduced_must_be_announced() {
-    let small = Config { decoder_table: 0, ..Config::default() };
+    let small = Config { decoder_table_bytes: 0, ..Config::default() };
     connection_error(&mut Peer::with(small), &headers(1, true, GET), Code::Compression);
     let announced = [&[0x20], GET].concat();
-    assert!(matches!(&Peer::with(small).send(&headers(1, true, &announced))[..], [Seen::Head { .. }]));
+    assert!(matches!(
+        &Peer::with(small).send(&headers(1, true, &announced))[..],
+        [ReceivedEvent::Head { .. }]
+    ));
 }
 
 #[test]
@@ -117,14 +132,14 @@ fn s5_1_idle_streams_take_only_headers_and_priority() {
     for bytes in [data(1, false, b"x"), reset(1, 8), window_update(1, 1), data(2, false, b""), reset(2, 8)] {
         connection_error(&mut Peer::new(), &bytes, Code::Protocol);
     }
-    ignored(&mut Peer::new(), &frame(Kind::Priority, 0, 1, &[0, 0, 0, 0, 0]));
+    ignored(&mut Peer::new(), &frame(FrameKind::Priority, 0, 1, &[0, 0, 0, 0, 0]));
 }
 
 #[test]
 fn s5_1_nothing_but_control_follows_the_end_of_a_stream() {
     stream_error(&mut getting(), &data(1, true, b"x"), 1, Code::StreamClosed);
     stream_error(&mut getting(), &headers(1, true, GET), 1, Code::StreamClosed);
-    ignored(&mut getting(), &frame(Kind::Priority, 0, 1, &[0, 0, 0, 0, 0]));
+    ignored(&mut getting(), &frame(FrameKind::Priority, 0, 1, &[0, 0, 0, 0, 0]));
 }
 
 #[test]
@@ -169,7 +184,10 @@ fn s5_1_frames_after_our_reset_are_ignored_but_decoded() {
         let block = [&[0x40, 1, b'a', 1][..], b"b"].concat();
         ignored(&mut peer, &[data(1, false, b"x"), headers(1, true, &block), reset(1, 8)].concat());
         let seen = peer.send(&headers(3, true, &[GET, &[0xbe]].concat()));
-        assert!(matches!(&seen[..], [Seen::Head { fields: 2, .. }]), "the field is in the table: {seen:?}");
+        assert!(
+            matches!(&seen[..], [ReceivedEvent::Head { fields: 2, .. }]),
+            "the field is in the table: {seen:?}"
+        );
     }
 }
 
@@ -182,7 +200,7 @@ fn s5_1_1_ids_are_odd_and_rise() {
 
 #[test]
 fn s5_1_2_too_many_streams_are_refused() {
-    let mut peer = Peer::with(Config { streams: 2, ..Config::default() });
+    let mut peer = Peer::with(Config { max_streams: 2, ..Config::default() });
     peer.get(1);
     peer.get(3);
     stream_error(&mut peer, &headers(5, true, GET), 5, Code::Refused);
@@ -192,23 +210,23 @@ fn s5_1_2_too_many_streams_are_refused() {
 
 #[test]
 fn s5_1_2_streams_that_are_not_released_make_new_ones_wait() {
-    let mut peer = Peer::with(Config { streams: 2, ..Config::default() });
+    let mut peer = Peer::with(Config { max_streams: 2, ..Config::default() });
     peer.get(1);
     peer.get(3);
     peer.send(&reset(1, 8));
-    let wait = [Seen::Other("Release".into())];
+    let wait = [ReceivedEvent::Other("Release".into())];
     assert_eq!(peer.send(&headers(5, true, GET)), wait);
     assert_eq!(peer.send(&[]), wait, "it waits");
     peer.server.release(1);
-    assert!(matches!(&peer.send(&[])[..], [Seen::Head { stream: 5, .. }]));
+    assert!(matches!(&peer.send(&[])[..], [ReceivedEvent::Head { stream: 5, .. }]));
 }
 
 #[test]
 fn rfc7540_5_3_1_a_stream_does_not_depend_on_itself() {
-    stream_error(&mut posting(), &frame(Kind::Priority, 0, 1, &[0, 0, 0, 1, 0]), 1, Code::Protocol);
+    stream_error(&mut posting(), &frame(FrameKind::Priority, 0, 1, &[0, 0, 0, 1, 0]), 1, Code::Protocol);
     let payload = [&[0, 0, 0, 1, 0], GET].concat();
-    let flags = END_HEADERS | END_STREAM | PRIORITY;
-    stream_error(&mut Peer::new(), &frame(Kind::Headers, flags, 1, &payload), 1, Code::Protocol);
+    let flags = FLAG_END_HEADERS | FLAG_END_STREAM | FLAG_PRIORITY;
+    stream_error(&mut Peer::new(), &frame(FrameKind::Headers, flags, 1, &payload), 1, Code::Protocol);
 }
 
 #[test]
@@ -216,34 +234,34 @@ fn s6_1_and_s6_2_stream_zero_and_too_much_padding() {
     connection_error(&mut Peer::new(), &data(0, true, b"x"), Code::Protocol);
     connection_error(&mut Peer::new(), &headers(0, true, GET), Code::Protocol);
     for payload in [&[][..], &[1], &[5, 0, 0, 0, 0]] {
-        connection_error(&mut posting(), &frame(Kind::Data, PADDED, 1, payload), Code::Protocol);
-        let flags = PADDED | END_HEADERS;
-        connection_error(&mut Peer::new(), &frame(Kind::Headers, flags, 1, payload), Code::Protocol);
+        connection_error(&mut posting(), &frame(FrameKind::Data, FLAG_PADDED, 1, payload), Code::Protocol);
+        let flags = FLAG_PADDED | FLAG_END_HEADERS;
+        connection_error(&mut Peer::new(), &frame(FrameKind::Headers, flags, 1, payload), Code::Protocol);
     }
 }
 
 #[test]
 fn s6_2_padding_and_priority_are_taken_off() {
     let payload = [&[3, 0x80, 0, 0, 9, 200], GET, &[0; 3]].concat();
-    let flags = PADDED | PRIORITY | END_HEADERS | END_STREAM;
-    let seen = Peer::new().send(&frame(Kind::Headers, flags, 1, &payload));
-    assert!(matches!(&seen[..], [Seen::Head { end: true, .. }]), "{seen:?}");
-    let seen = posting().send(&frame(Kind::Data, PADDED | END_STREAM, 1, b"\x02ab\0\0"));
-    assert_eq!(seen, [Seen::Data { stream: 1, bytes: b"ab".to_vec(), end: true }]);
+    let flags = FLAG_PADDED | FLAG_PRIORITY | FLAG_END_HEADERS | FLAG_END_STREAM;
+    let seen = Peer::new().send(&frame(FrameKind::Headers, flags, 1, &payload));
+    assert!(matches!(&seen[..], [ReceivedEvent::Head { end: true, .. }]), "{seen:?}");
+    let seen = posting().send(&frame(FrameKind::Data, FLAG_PADDED | FLAG_END_STREAM, 1, b"\x02ab\0\0"));
+    assert_eq!(seen, [ReceivedEvent::Data { stream: 1, bytes: b"ab".to_vec(), end: true }]);
 }
 
 #[test]
 fn s6_3_and_s6_4_lengths_of_priority_and_reset() {
-    stream_error(&mut posting(), &frame(Kind::Priority, 0, 1, &[0; 4]), 1, Code::FrameSize);
-    connection_error(&mut posting(), &frame(Kind::Reset, 0, 1, &[0; 3]), Code::FrameSize);
-    connection_error(&mut posting(), &frame(Kind::Reset, 0, 0, &[0; 4]), Code::Protocol);
+    stream_error(&mut posting(), &frame(FrameKind::Priority, 0, 1, &[0; 4]), 1, Code::FrameSize);
+    connection_error(&mut posting(), &frame(FrameKind::Reset, 0, 1, &[0; 3]), Code::FrameSize);
+    connection_error(&mut posting(), &frame(FrameKind::Reset, 0, 0, &[0; 4]), Code::Protocol);
 }
 
 #[test]
 fn s6_5_settings_belong_to_the_connection_and_have_whole_entries() {
-    connection_error(&mut Peer::new(), &frame(Kind::Settings, 0, 1, &[]), Code::Protocol);
-    connection_error(&mut Peer::new(), &frame(Kind::Settings, 0, 0, &[0; 5]), Code::FrameSize);
-    connection_error(&mut Peer::new(), &frame(Kind::Settings, ACK, 0, &[0; 6]), Code::FrameSize);
+    connection_error(&mut Peer::new(), &frame(FrameKind::Settings, 0, 1, &[]), Code::Protocol);
+    connection_error(&mut Peer::new(), &frame(FrameKind::Settings, 0, 0, &[0; 5]), Code::FrameSize);
+    connection_error(&mut Peer::new(), &frame(FrameKind::Settings, FLAG_ACK, 0, &[0; 6]), Code::FrameSize);
 }
 
 #[test]
@@ -261,7 +279,7 @@ fn s6_5_2_values_have_ranges() {
     let all = [(1, 0), (2, 1), (3, 0), (4, 0), (5, 16_384), (6, 0), (8, 1), (9, 1), (0x99, 7)];
     let mut peer = Peer::new();
     assert_eq!(peer.send(&settings(&all)), []);
-    assert!(matches!(&peer.sent()[..], [frame] if frame.flags == ACK));
+    assert!(matches!(&peer.sent()[..], [frame] if frame.flags == FLAG_ACK));
 }
 
 #[test]
@@ -277,8 +295,8 @@ fn s6_5_3_settings_that_are_never_acknowledged() {
     let mut peer = Peer::raw(Config::default());
     peer.send(&[PREFACE, &settings(&[])].concat());
     assert_eq!(peer.server.deadline(), Some(10_000_000));
-    assert_eq!(peer.server.pass(9_999_999), None);
-    assert!(peer.server.pass(10_000_000).is_some());
+    assert_eq!(peer.server.handle_timeout(9_999_999), None);
+    assert!(peer.server.handle_timeout(10_000_000).is_some());
     assert_eq!(goodbyes(&peer.sent()), [(0, Code::SettingsTimeout)]);
     assert_eq!(Peer::new().server.deadline(), None);
 }
@@ -287,29 +305,32 @@ fn s6_5_3_settings_that_are_never_acknowledged() {
 fn s6_6_push_promise_is_refused() {
     connection_error(
         &mut posting(),
-        &frame(Kind::PushPromise, END_HEADERS, 1, &[0, 0, 0, 2]),
+        &frame(FrameKind::PushPromise, FLAG_END_HEADERS, 1, &[0, 0, 0, 2]),
         Code::Protocol,
     );
 }
 
 #[test]
 fn s6_7_ping() {
-    connection_error(&mut Peer::new(), &frame(Kind::Ping, 0, 0, &[0; 7]), Code::FrameSize);
-    connection_error(&mut Peer::new(), &frame(Kind::Ping, 0, 1, &[0; 8]), Code::Protocol);
+    connection_error(&mut Peer::new(), &frame(FrameKind::Ping, 0, 0, &[0; 7]), Code::FrameSize);
+    connection_error(&mut Peer::new(), &frame(FrameKind::Ping, 0, 1, &[0; 8]), Code::Protocol);
     let mut peer = Peer::new();
-    assert_eq!(peer.send(&ping(ACK)), [Seen::Other("Pong([7, 7, 7, 7, 7, 7, 7, 7])".into())]);
+    assert_eq!(peer.send(&ping(FLAG_ACK)), [ReceivedEvent::Other("Pong([7, 7, 7, 7, 7, 7, 7, 7])".into())]);
     assert_eq!(peer.sent(), [], "no reply to a reply");
 }
 
 #[test]
 fn s6_8_go_away_does_not_rise() {
-    let away = |last: u8| frame(Kind::GoAway, 0, 0, &[0, 0, 0, last, 0, 0, 0, 0]);
+    let away = |last: u8| frame(FrameKind::GoAway, 0, 0, &[0, 0, 0, last, 0, 0, 0, 0]);
     let mut peer = Peer::new();
-    assert_eq!(peer.send(&away(7)), [Seen::Other("GoAway { last: 7, code: NoError }".into())]);
+    assert_eq!(
+        peer.send(&away(7)),
+        [ReceivedEvent::Other("GoAway { last_stream: 7, code: NoError }".into())]
+    );
     peer.send(&away(5));
     connection_error(&mut peer, &away(7), Code::Protocol);
-    connection_error(&mut Peer::new(), &frame(Kind::GoAway, 0, 1, &[0; 8]), Code::Protocol);
-    connection_error(&mut Peer::new(), &frame(Kind::GoAway, 0, 0, &[0; 7]), Code::FrameSize);
+    connection_error(&mut Peer::new(), &frame(FrameKind::GoAway, 0, 1, &[0; 8]), Code::Protocol);
+    connection_error(&mut Peer::new(), &frame(FrameKind::GoAway, 0, 0, &[0; 7]), Code::FrameSize);
 }
 
 #[test]
@@ -320,13 +341,13 @@ fn s6_8_the_server_goes_in_two_steps() {
     let sent = peer.sent();
     assert_eq!(goodbyes(&sent), [(0x7fff_ffff, Code::NoError)]);
     peer.get(3);
-    let pong = sent.iter().find(|frame| frame.kind == Kind::Ping).unwrap();
-    assert_eq!(peer.send(&frame(Kind::Ping, ACK, 0, &pong.payload)), []);
+    let pong = sent.iter().find(|frame| frame.kind == FrameKind::Ping).unwrap();
+    assert_eq!(peer.send(&frame(FrameKind::Ping, FLAG_ACK, 0, &pong.payload)), []);
     assert_eq!(goodbyes(&peer.sent()), []);
-    // Its library had queued this one, and sent the answer to PING first.
+    // Its library had queued this request, and answered the PING first.
     peer.get(5);
     assert_eq!(peer.server.deadline(), Some(250_000));
-    assert_eq!(peer.server.pass(250_000), None);
+    assert_eq!(peer.server.handle_timeout(250_000), None);
     assert_eq!(goodbyes(&peer.sent()), [(5, Code::NoError)]);
     ignored(&mut peer, &[headers(7, false, GET), data(7, true, b"x")].concat());
     assert!(!peer.server.is_done());
@@ -342,7 +363,7 @@ fn s6_8_the_second_step_comes_with_time_as_well() {
     peer.server.go_away(5);
     peer.sent();
     assert_eq!(peer.server.deadline(), Some(1_000_005));
-    assert_eq!(peer.server.pass(1_000_005), None);
+    assert_eq!(peer.server.handle_timeout(1_000_005), None);
     assert_eq!(goodbyes(&peer.sent()), [(0, Code::NoError)]);
     assert_eq!(peer.server.deadline(), None);
 }
@@ -354,7 +375,11 @@ fn s6_9_increments() {
     stream_error(&mut getting(), &window_update(1, 0x7fff_ffff), 1, Code::FlowControl);
     connection_error(&mut getting(), &window_update(0, 0x7fff_ffff), Code::FlowControl);
     for stream in [0, 1] {
-        connection_error(&mut getting(), &frame(Kind::WindowUpdate, 0, stream, &[0; 5]), Code::FrameSize);
+        connection_error(
+            &mut getting(),
+            &frame(FrameKind::WindowUpdate, 0, stream, &[0; 5]),
+            Code::FrameSize,
+        );
     }
 }
 
@@ -362,7 +387,7 @@ fn s6_9_increments() {
 fn s6_9_1_more_than_a_window() {
     let mut peer = posting();
     for _ in 0..4 {
-        assert!(matches!(&peer.send(&data(1, false, &[0; 16_384]))[..], [Seen::Data { .. }]));
+        assert!(matches!(&peer.send(&data(1, false, &[0; 16_384]))[..], [ReceivedEvent::Data { .. }]));
     }
     stream_error(&mut peer, &data(1, false, b"x"), 1, Code::FlowControl);
     let mut peer =
@@ -383,18 +408,22 @@ fn s6_9_2_settings_can_make_windows_too_large() {
 
 #[test]
 fn s6_10_blocks_are_not_interrupted() {
-    let begin = frame(Kind::Headers, END_STREAM, 1, &GET[..2]);
-    connection_error(&mut Peer::new(), &frame(Kind::Continuation, END_HEADERS, 1, GET), Code::Protocol);
+    let begin = frame(FrameKind::Headers, FLAG_END_STREAM, 1, &GET[..2]);
+    connection_error(
+        &mut Peer::new(),
+        &frame(FrameKind::Continuation, FLAG_END_HEADERS, 1, GET),
+        Code::Protocol,
+    );
     for between in [ping(0), data(1, false, b""), headers(3, true, GET), settings(&[])] {
         connection_error(&mut Peer::new(), &[begin.clone(), between].concat(), Code::Protocol);
     }
-    let other = frame(Kind::Continuation, END_HEADERS, 3, &GET[2..]);
+    let other = frame(FrameKind::Continuation, FLAG_END_HEADERS, 3, &GET[2..]);
     connection_error(&mut Peer::new(), &[begin.clone(), other].concat(), Code::Protocol);
     let mut peer = Peer::new();
-    let middle = frame(Kind::Continuation, 0, 1, &GET[2..4]);
-    let last = frame(Kind::Continuation, END_HEADERS, 1, &GET[4..]);
+    let middle = frame(FrameKind::Continuation, 0, 1, &GET[2..4]);
+    let last = frame(FrameKind::Continuation, FLAG_END_HEADERS, 1, &GET[4..]);
     let seen = peer.send(&[begin, middle, last.clone()].concat());
-    assert!(matches!(&seen[..], [Seen::Head { stream: 1, end: true, .. }]), "{seen:?}");
+    assert!(matches!(&seen[..], [ReceivedEvent::Head { stream: 1, end: true, .. }]), "{seen:?}");
     connection_error(&mut peer, &last, Code::Protocol);
 }
 
@@ -402,7 +431,7 @@ fn s6_10_blocks_are_not_interrupted() {
 fn s8_1_trailers_end_the_stream() {
     stream_error(&mut posting(), &headers(1, false, &literal("a", "b")), 1, Code::Protocol);
     let seen = posting().send(&headers(1, true, &literal("a", "b")));
-    assert_eq!(seen, [Seen::Trailers { stream: 1, fields: 1 }]);
+    assert_eq!(seen, [ReceivedEvent::Trailers { stream: 1, fields: 1 }]);
     stream_error(&mut posting(), &headers(1, true, &[0x84]), 1, Code::Protocol);
 }
 
@@ -420,9 +449,12 @@ fn s8_1_1_the_length_is_that_of_the_body() {
     stream_error(&mut begin(), &[data(1, false, b"ab"), headers(1, true, &[])].concat(), 1, Code::Protocol);
     stream_error(&mut Peer::new(), &headers(1, true, &announced), 1, Code::Protocol);
     let seen = begin().send(&[data(1, false, b"ab"), data(1, true, b"c")].concat());
-    assert_eq!(seen, [Seen::Data { stream: 1, bytes: b"abc".to_vec(), end: true }]);
+    assert_eq!(seen, [ReceivedEvent::Data { stream: 1, bytes: b"abc".to_vec(), end: true }]);
     let zero = [POST, &literal("content-length", "0")].concat();
-    assert!(matches!(&Peer::new().send(&headers(1, true, &zero))[..], [Seen::Head { end: true, .. }]));
+    assert!(matches!(
+        &Peer::new().send(&headers(1, true, &zero))[..],
+        [ReceivedEvent::Head { end: true, .. }]
+    ));
 }
 
 #[test]
@@ -450,15 +482,16 @@ fn s8_5_connect_with_a_path() {
 
 #[test]
 fn rfc9218_7_1_priority_update() {
-    let update =
-        |id: u32, text: &[u8]| frame(Kind::PriorityUpdate, 0, 0, &[&id.to_be_bytes()[..], text].concat());
+    let update = |id: u32, text: &[u8]| {
+        frame(FrameKind::PriorityUpdate, 0, 0, &[&id.to_be_bytes()[..], text].concat())
+    };
     let seen = getting().send(&update(1, b"u=1, i"));
     assert_eq!(seen.len(), 1, "{seen:?}");
     ignored(&mut getting(), &update(201, b"u=99"));
     for id in [0, 2, 1001] {
         connection_error(&mut getting(), &update(id, b"u=1"), Code::Protocol);
     }
-    connection_error(&mut getting(), &frame(Kind::PriorityUpdate, 0, 1, &[0; 8]), Code::Protocol);
+    connection_error(&mut getting(), &frame(FrameKind::PriorityUpdate, 0, 1, &[0; 8]), Code::Protocol);
 }
 
 #[test]
@@ -466,8 +499,8 @@ fn a_head_that_is_too_large_is_reported_and_the_table_stays_in_step() {
     let long = [&[0x40, 1, b'a', 0x7f, 0xa1, 0x1e][..], &[b'x'; 4000]].concat();
     let block = [GET, &long, &[0xbe; 9]].concat();
     let mut peer = Peer::new();
-    assert_eq!(peer.send(&headers(1, true, &block)), [Seen::HeadTooLarge { stream: 1, end: true }]);
+    assert_eq!(peer.send(&headers(1, true, &block)), [ReceivedEvent::HeadTooLarge { stream: 1, end: true }]);
     peer.answer(1);
     let seen = peer.send(&headers(3, true, &[GET, &[0xbe]].concat()));
-    assert!(matches!(&seen[..], [Seen::Head { fields: 2, .. }]), "{seen:?}");
+    assert!(matches!(&seen[..], [ReceivedEvent::Head { fields: 2, .. }]), "{seen:?}");
 }

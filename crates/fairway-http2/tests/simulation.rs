@@ -1,4 +1,4 @@
-//! Both ends against each other in virtual time, with any decisions and many windows.
+//! Both ends connected in virtual time, with random decisions and many windows.
 
 use proptest::prelude::*;
 

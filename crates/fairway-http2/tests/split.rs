@@ -1,33 +1,37 @@
-//! However the input is cut, the same happens; and no input does anything worse than end the connection.
+//! Any split of the input has the same effect, and no input does worse than end the connection.
 
 use fairway_http2::Config;
-use fairway_http2::frame::{END_HEADERS, END_STREAM, Kind, PADDED};
+use fairway_http2::frame::{FLAG_END_HEADERS, FLAG_END_STREAM, FLAG_PADDED, FrameKind};
 use proptest::prelude::*;
 
 use crate::support::*;
 
-/// Sends bytes in pieces, answers every whole request, and tells what came and what was written.
-fn run(bytes: &[u8], cuts: &[usize]) -> (Vec<Seen>, Vec<u8>) {
-    let mut peer = Peer::raw(Config { streams: 6, ..Config::default() });
+/// Sends bytes in parts, answers every complete request, and returns the events and the output.
+fn run(bytes: &[u8], cuts: &[usize]) -> (Vec<ReceivedEvent>, Vec<u8>) {
+    let mut peer = Peer::raw(Config { max_streams: 6, ..Config::default() });
     let (mut at, mut seen, mut written) = (0, Vec::new(), Vec::new());
     for cut in cuts.iter().map(|cut| cut % 700 + 1).chain([bytes.len()]) {
         let end = (at + cut).min(bytes.len());
         let mut last = peer.send(&bytes[at..end]);
-        last.retain(|seen| !matches!(seen, Seen::Other(text) if text == "Release" || text == "Flush"));
+        last.retain(
+            |seen| !matches!(seen, ReceivedEvent::Other(text) if text == "Release" || text == "Flush"),
+        );
         for new in last {
             join(&mut seen, new);
         }
         written.extend_from_slice(peer.server.pending());
-        peer.server.wrote(peer.server.pending().len());
+        peer.server.mark_written(peer.server.pending().len());
         at = end;
     }
     (seen, written)
 }
 
-/// Puts the pieces of a body together.
-fn join(seen: &mut Vec<Seen>, new: Seen) {
-    if let (Some(Seen::Data { stream, bytes, end }), Seen::Data { stream: same, bytes: more, end: now }) =
-        (seen.last_mut(), &new)
+/// Joins the parts of bodies.
+fn join(seen: &mut Vec<ReceivedEvent>, new: ReceivedEvent) {
+    if let (
+        Some(ReceivedEvent::Data { stream, bytes, end }),
+        ReceivedEvent::Data { stream: same, bytes: more, end: now },
+    ) = (seen.last_mut(), &new)
         && stream == same
         && !*end
     {
@@ -35,7 +39,7 @@ fn join(seen: &mut Vec<Seen>, new: Seen) {
         *end = *now;
         return;
     }
-    if matches!(&new, Seen::Other(text) if text.starts_with("Closed")) && seen.last() == Some(&new) {
+    if matches!(&new, ReceivedEvent::Other(text) if text.starts_with("Closed")) && seen.last() == Some(&new) {
         return;
     }
     seen.push(new);
@@ -55,7 +59,7 @@ fn some_stream() -> impl Strategy<Value = u32> {
     prop_oneof![20 => (0..8u32).prop_map(|number| number * 2 + 1), 1 => 0..20u32]
 }
 
-/// Mostly valid frames, in no sensible order.
+/// Mostly valid frames, in random order.
 fn some_frame() -> impl Strategy<Value = Vec<u8>> {
     let body = prop::collection::vec(any::<u8>(), 0..300);
     prop_oneof![
@@ -63,17 +67,17 @@ fn some_frame() -> impl Strategy<Value = Vec<u8>> {
         6 => (some_stream(), any::<bool>(), body.clone()).prop_map(|(id, end, body)| data(id, end, &body)),
         2 => (some_stream(), any::<bool>(), some_block()).prop_map(|(id, end, block)| {
             let (one, two) = block.split_at(block.len() / 2);
-            let flags = if end { END_STREAM } else { 0 };
-            [frame(Kind::Headers, flags, id, one), frame(Kind::Continuation, END_HEADERS, id, two)].concat()
+            let flags = if end { FLAG_END_STREAM } else { 0 };
+            [frame(FrameKind::Headers, flags, id, one), frame(FrameKind::Continuation, FLAG_END_HEADERS, id, two)].concat()
         }),
         1 => (some_stream(), body.clone(), 0..40u8).prop_map(|(id, body, padding)| {
-            frame(Kind::Data, PADDED, id, &[&[padding], &body[..]].concat())
+            frame(FrameKind::Data, FLAG_PADDED, id, &[&[padding], &body[..]].concat())
         }),
         1 => (some_stream(), 0..20u32).prop_map(|(id, code)| reset(id, code)),
         1 => (some_stream(), prop_oneof![0..3u32, Just(0x7fff_ffffu32)]).prop_map(|(id, by)| window_update(id, by)),
         1 => (0..10u16, prop_oneof![0..3u32, Just(65_535u32)]).prop_map(|setting| settings(&[setting])),
         1 => Just(ping(0)),
-        1 => (some_stream(), 0..6usize).prop_map(|(id, length)| frame(Kind::Priority, 0, id, &vec![0; length])),
+        1 => (some_stream(), 0..6usize).prop_map(|(id, length)| frame(FrameKind::Priority, 0, id, &vec![0; length])),
         1 => (any::<u8>(), any::<u8>(), some_stream(), body).prop_map(|(kind, flags, id, body)| {
             let header = fairway_http2::frame::Header { length: u32::try_from(body.len()).unwrap(), kind, flags, stream: id };
             [&header.bytes()[..], &body].concat()

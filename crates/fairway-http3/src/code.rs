@@ -1,4 +1,4 @@
-//! Error codes (RFC 9114 §8.1, RFC 9204 §6). Never decides what to send.
+//! Error codes (RFC 9114 §8.1, RFC 9204 §6).
 
 pub use fairway_http2::Scope;
 
@@ -9,11 +9,11 @@ fairway_http2::codes! {
     "An error code of HTTP/3 or QPACK (RFC 9114 §8.1, RFC 9204 §6).";
     /// H3_NO_ERROR: there is no error.
     NoError = 0x100, "no_error";
-    /// H3_GENERAL_PROTOCOL_ERROR: a rule is broken and no other code fits.
+    /// H3_GENERAL_PROTOCOL_ERROR: a rule was broken and no other code fits.
     GeneralProtocol = 0x101, "general_protocol_error";
     /// H3_INTERNAL_ERROR: the sender failed.
     Internal = 0x102, "internal_error";
-    /// H3_STREAM_CREATION_ERROR: the peer opened a stream that it may not open.
+    /// H3_STREAM_CREATION_ERROR: the peer opened a stream that it must not open.
     StreamCreation = 0x103, "stream_creation_error";
     /// H3_CLOSED_CRITICAL_STREAM: a stream that the connection needs was closed.
     ClosedCriticalStream = 0x104, "closed_critical_stream";
@@ -23,13 +23,13 @@ fairway_http2::codes! {
     Frame = 0x106, "frame_error";
     /// H3_EXCESSIVE_LOAD: the peer causes too much work.
     ExcessiveLoad = 0x107, "excessive_load";
-    /// H3_ID_ERROR: a stream or push id is used against the rules.
+    /// H3_ID_ERROR: a stream or push id is used incorrectly.
     Id = 0x108, "id_error";
     /// H3_SETTINGS_ERROR: a SETTINGS frame breaks a rule.
     Settings = 0x109, "settings_error";
     /// H3_MISSING_SETTINGS: the control stream does not begin with SETTINGS.
     MissingSettings = 0x10a, "missing_settings";
-    /// H3_REQUEST_REJECTED: the request was refused before anything was done with it.
+    /// H3_REQUEST_REJECTED: the request was refused before any processing.
     RequestRejected = 0x10b, "request_rejected";
     /// H3_REQUEST_CANCELLED: the request or its response is no longer wanted.
     RequestCancelled = 0x10c, "request_cancelled";
@@ -37,7 +37,7 @@ fairway_http2::codes! {
     RequestIncomplete = 0x10d, "request_incomplete";
     /// H3_MESSAGE_ERROR: a message is malformed.
     Message = 0x10e, "message_error";
-    /// H3_CONNECT_ERROR: the connection of a CONNECT request broke.
+    /// H3_CONNECT_ERROR: the connection of a CONNECT request failed.
     Connect = 0x10f, "connect_error";
     /// H3_VERSION_FALLBACK: the request must be repeated over HTTP/1.1.
     VersionFallback = 0x110, "version_fallback";
@@ -50,7 +50,7 @@ fairway_http2::codes! {
 }
 
 impl Code {
-    /// The code of this number. Unknown ones "MUST be treated as equivalent to H3_NO_ERROR" (RFC 9114 §9).
+    /// The code with this number. Unknown ones "MUST be treated as equivalent to H3_NO_ERROR" (RFC 9114 §9).
     #[must_use]
     pub fn from_number(number: u64) -> Code {
         Code::ALL.iter().copied().find(|code| code.number() == number).unwrap_or(Code::NoError)

@@ -1,23 +1,23 @@
-//! What a server offers and allows. Never changes during a connection.
+//! The configuration of a connection.
 
 use fairway_http2::fields::Limits;
 
 /// The settings of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
-    /// Request streams that are served at the same time. Should equal `max_concurrent_bidi_streams` of the QUIC transport;
+    /// Request streams served at the same time. Should equal `max_concurrent_bidi_streams` of the QUIC transport;
     /// further streams wait unread in QUIC.
     pub streams: u32,
-    /// How large a head may be: also SETTINGS_MAX_FIELD_SECTION_SIZE (RFC 9114 §4.2.2).
+    /// Limits of a head; also SETTINGS_MAX_FIELD_SECTION_SIZE (RFC 9114 §4.2.2).
     pub limits: Limits,
-    /// Whether extended CONNECT is offered (RFC 9220).
+    /// Whether to offer extended CONNECT (RFC 9220).
     pub extended_connect: bool,
     /// Bytes of the dynamic table that the client's encoder may use (SETTINGS_QPACK_MAX_TABLE_CAPACITY, RFC 9204 §5), at most
     /// 32,768; 0 for no dynamic table.
     pub qpack_table: u32,
     /// Streams that may wait for insertions into the dynamic table (SETTINGS_QPACK_BLOCKED_STREAMS, RFC 9204 §5).
     pub blocked_streams: u32,
-    /// Bytes of incomplete heads that the connection may keep. Streams that would need more are reset with
+    /// Bytes of incomplete heads that the connection may buffer. Streams that would need more are reset with
     /// H3_REQUEST_REJECTED.
     pub head_memory: u32,
 }

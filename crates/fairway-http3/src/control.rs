@@ -1,51 +1,51 @@
-//! The client's control stream (RFC 9114 §6.2.1): its frames in their order. Never acts on them.
+//! Reads the client's control stream (RFC 9114 §6.2.1): its frames and their order.
 
 use bytes::Bytes;
 use fairway_http2::Priority;
 use fairway_http2::abuse::Weight;
 
 use crate::code::{Code, Fault};
-use crate::frame::{Header, Kind};
-use crate::shared::Shared;
+use crate::frame::{FrameHeader, FrameKind};
+use crate::shared::ConnectionShared;
 use crate::{settings, varint};
 
 /// The longest SETTINGS and PRIORITY_UPDATE that are read.
 const MAX_PAYLOAD: u64 = 1024;
 
-/// What a frame asks for.
+/// The action that a frame requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Request {
-    /// Another priority for the stream with this id.
+pub(crate) enum ControlAction {
+    /// Set the priority of the stream with this id.
     Priority(u64, Priority),
-    /// The client goes away.
+    /// The client is going away.
     GoAway,
 }
 
-/// What is known of the client's control stream.
+/// The state of the client's control stream.
 #[derive(Debug, Default)]
-pub(crate) struct Control {
-    header: Header,
-    /// The frame whose payload is coming.
-    frame: Option<Frame>,
+pub(crate) struct ControlStream {
+    header: FrameHeader,
+    /// The frame whose payload is incomplete.
+    frame: Option<OpenFrame>,
     has_settings: bool,
     max_push_id: Option<u64>,
     go_away: Option<u64>,
 }
 
 #[derive(Debug)]
-struct Frame {
-    kind: Kind,
+struct OpenFrame {
+    kind: FrameKind,
     left: u64,
     payload: Vec<u8>,
 }
 
-impl Control {
-    /// Takes bytes up to the next frame that asks for something; `None` when all are taken.
+impl ControlStream {
+    /// Reads up to the next frame that requires an action; `None` when the input is used up.
     pub(crate) fn receive(
         &mut self,
         input: &mut Bytes,
-        shared: &mut Shared,
-    ) -> Result<Option<Request>, Fault> {
+        shared: &mut ConnectionShared,
+    ) -> Result<Option<ControlAction>, Fault> {
         loop {
             let Some(frame) = &mut self.frame else {
                 let Some((kind, length, _)) = self.header.take(input) else { return Ok(None) };
@@ -55,7 +55,7 @@ impl Control {
             let taken = usize::try_from(frame.left).map_or(input.len(), |left| left.min(input.len()));
             let bytes = input.split_to(taken);
             frame.left -= taken as u64;
-            if frame.kind != Kind::Unknown {
+            if frame.kind != FrameKind::Unknown {
                 frame.payload.extend_from_slice(&bytes);
             }
             if frame.left > 0 {
@@ -69,19 +69,21 @@ impl Control {
         }
     }
 
-    /// Judges the type and length of a frame before its payload is kept.
-    fn begin(&mut self, kind: Kind, length: u64, shared: &mut Shared) -> Result<(), Fault> {
+    /// Checks the type and length of a frame before its payload is buffered.
+    fn begin(&mut self, kind: FrameKind, length: u64, shared: &mut ConnectionShared) -> Result<(), Fault> {
         // "If the first frame of the control stream is any other frame type, this MUST be treated as a connection error of type
         // H3_MISSING_SETTINGS" (RFC 9114 §6.2.1).
-        if !self.has_settings && kind != Kind::Settings {
+        if !self.has_settings && kind != FrameKind::Settings {
             return Err(Fault::connection(Code::MissingSettings, "settings_missing"));
         }
         let max_length = match kind {
-            Kind::Settings if self.has_settings => return Err(kind.unexpected()),
-            Kind::Settings | Kind::RequestPriority | Kind::PushPriority => MAX_PAYLOAD,
-            Kind::CancelPush | Kind::GoAway | Kind::MaxPushId => 8,
-            Kind::Unknown => u64::MAX,
-            Kind::Data | Kind::Headers | Kind::PushPromise | Kind::Http2 => return Err(kind.unexpected()),
+            FrameKind::Settings if self.has_settings => return Err(kind.unexpected()),
+            FrameKind::Settings | FrameKind::RequestPriority | FrameKind::PushPriority => MAX_PAYLOAD,
+            FrameKind::CancelPush | FrameKind::GoAway | FrameKind::MaxPushId => 8,
+            FrameKind::Unknown => u64::MAX,
+            FrameKind::Data | FrameKind::Headers | FrameKind::PushPromise | FrameKind::Http2 => {
+                return Err(kind.unexpected());
+            }
         };
         if length > max_length {
             let code = if max_length == 8 { Code::Frame } else { Code::ExcessiveLoad };
@@ -90,17 +92,17 @@ impl Control {
         if self.has_settings {
             shared.charge(Weight::Light, "control_frames")?;
         }
-        self.frame = Some(Frame { kind, left: length, payload: Vec::new() });
+        self.frame = Some(OpenFrame { kind, left: length, payload: Vec::new() });
         Ok(())
     }
 
-    fn end(&mut self, kind: Kind, payload: &[u8]) -> Result<Option<Request>, Fault> {
+    fn end(&mut self, kind: FrameKind, payload: &[u8]) -> Result<Option<ControlAction>, Fault> {
         match kind {
-            Kind::Settings => {
+            FrameKind::Settings => {
                 settings::check(payload)?;
                 self.has_settings = true;
             }
-            Kind::GoAway => {
+            FrameKind::GoAway => {
                 let id = only_id(payload)?;
                 // "An endpoint MAY send multiple GOAWAY frames indicating different identifiers, but the identifier in each frame
                 // MUST NOT be greater than the identifier in any previous frame" (RFC 9114 §5.2).
@@ -108,9 +110,9 @@ impl Control {
                     return Err(Fault::connection(Code::Id, "goaway_increased"));
                 }
                 self.go_away = Some(id);
-                return Ok(Some(Request::GoAway));
+                return Ok(Some(ControlAction::GoAway));
             }
-            Kind::MaxPushId => {
+            FrameKind::MaxPushId => {
                 let id = only_id(payload)?;
                 // "A MAX_PUSH_ID frame cannot reduce the maximum push ID" (§7.2.7).
                 if self.max_push_id.is_some_and(|before| id < before) {
@@ -118,18 +120,19 @@ impl Control {
                 }
                 self.max_push_id = Some(id);
             }
-            Kind::CancelPush => {
-                // "If a server receives a CANCEL_PUSH frame for a push ID that has not yet been mentioned by a PUSH_PROMISE frame,
-                // this MUST be treated as a connection error of type H3_ID_ERROR" (§7.2.3). Nothing is pushed here.
+            FrameKind::CancelPush => {
+                // "If a server receives a CANCEL_PUSH frame for a push ID that has not yet been mentioned by a
+                // PUSH_PROMISE frame, this MUST be treated as a connection error of type H3_ID_ERROR" (§7.2.3). This
+                // server never pushes.
                 only_id(payload)?;
                 return Err(Fault::connection(Code::Id, "cancel_push_unpromised"));
             }
-            Kind::PushPriority => {
-                // RFC 9218 §7.2: a push that was not promised.
+            FrameKind::PushPriority => {
+                // RFC 9218 §7.2: a push that was never promised.
                 varint::read(payload).ok_or_else(bad_payload)?;
                 return Err(Fault::connection(Code::Id, "priority_of_unpromised_push"));
             }
-            Kind::RequestPriority => {
+            FrameKind::RequestPriority => {
                 let (id, used) = varint::read(payload).ok_or_else(bad_payload)?;
                 // "If a server receives a PRIORITY_UPDATE (type=0xF0700) with a Prioritized Element ID that is not a request
                 // stream ID", H3_ID_ERROR (RFC 9218 §7.2).
@@ -141,9 +144,13 @@ impl Control {
                 if !value.is_ascii() {
                     return Err(bad_payload());
                 }
-                return Ok(Some(Request::Priority(id, Priority::read(value))));
+                return Ok(Some(ControlAction::Priority(id, Priority::parse(value))));
             }
-            Kind::Data | Kind::Headers | Kind::PushPromise | Kind::Http2 | Kind::Unknown => {}
+            FrameKind::Data
+            | FrameKind::Headers
+            | FrameKind::PushPromise
+            | FrameKind::Http2
+            | FrameKind::Unknown => {}
         }
         Ok(None)
     }

@@ -1,4 +1,4 @@
-//! What a connection reports to its owner. Never does anything.
+//! The events that a connection reports to its owner.
 
 use bytes::Bytes;
 use fairway_http::Span;
@@ -7,85 +7,85 @@ use quinn_proto::{ConnectionError, StreamId};
 
 use crate::code::{Code, Fault};
 
-/// What happened.
+/// An event.
 #[derive(Debug, Clone)]
 pub enum Event {
-    /// A request began; the head that was passed in has it.
+    /// A request began; its head is in the `head` passed in.
     Head {
         /// The stream.
         stream: StreamId,
-        /// Whether nothing follows, as far as is known now. If `false`, the request can still turn out to have no body:
-        /// [`Server::read_body`](crate::Server::read_body) gives [`Read::End`] then.
+        /// Whether nothing follows, as far as is known. If `false`, the request can still turn out to have no body:
+        /// [`Server::read_body`](crate::Server::read_body) then returns [`BodyRead::End`].
         end: bool,
         /// `content-length`.
         length: Option<u64>,
-        /// `:protocol` (RFC 9220), a piece of the head's text.
+        /// `:protocol` (RFC 9220), a span of the head's text.
         protocol: Option<Span>,
         /// Bytes of the HEADERS frame and of those before it.
         head_bytes: usize,
     },
-    /// A request began whose fields are over a limit; it should get a 431. Nothing more is read of it: its client was sent
-    /// STOP_SENDING, and `read_body` gives [`Read::End`].
+    /// A request whose fields exceed a limit; it should get a 431. Nothing more of it is read: STOP_SENDING was sent,
+    /// and `read_body` returns [`BodyRead::End`].
     HeadTooLarge {
         /// The stream.
         stream: StreamId,
         /// Always `true`: nothing of the request follows.
         end: bool,
     },
-    /// `read_body` may have something: it gave [`Read::Blocked`] before, or was not called yet.
+    /// `read_body` may return something: it returned [`BodyRead::Blocked`] before, or was not called yet.
     Readable {
         /// The stream.
         stream: StreamId,
     },
-    /// [`Server::send_data`](crate::Server::send_data) took less than it got, and now takes more.
+    /// [`Server::send_data`](crate::Server::send_data) accepted less than it was given, and now accepts more.
     Writable {
         /// The stream.
         stream: StreamId,
     },
-    /// A reported stream is over in both directions; it stays until it is released.
+    /// A reported stream is over in both directions; its record stays until it is released.
     Reset {
         /// The stream.
         stream: StreamId,
         /// The code that was received or sent.
         code: Code,
-        /// Who ended it, and why.
-        by: By,
+        /// Who reset it, and why.
+        by: ResetBy,
     },
-    /// The client wants another priority for the response (RFC 9218 §7.2).
+    /// The client changed the priority of the response (RFC 9218 §7.2).
     Priority {
         /// The stream.
         stream: StreamId,
         /// Its priority.
         priority: Priority,
     },
-    /// The client sent GOAWAY, which concerns pushes only: it will probably close the connection soon (RFC 9114 §5.2).
+    /// The client sent GOAWAY, which only concerns pushes: it will probably close the connection soon (RFC 9114 §5.2).
     GoAway,
-    /// The client broke a rule of the connection, which was closed with this code. Only `noted` may be called after this;
-    /// streams need not be released.
+    /// The client broke a rule of the connection, which was closed with this code. Only the peer events may be read
+    /// after this; streams need not be released.
     Closed(Fault),
-    /// The QUIC connection is over: the client closed it, or it was lost. As after [`Event::Closed`], nothing more follows.
+    /// The QUIC connection is over: closed by the client or lost. As after [`Event::Closed`], nothing follows.
     Lost(ConnectionError),
 }
 
-/// Who ended a stream.
+/// Who reset a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum By {
+pub enum ResetBy {
     /// The client: RESET_STREAM or STOP_SENDING.
     Peer,
-    /// This end, because of a rule that the client broke.
+    /// This end, because the client broke this rule.
     Us(&'static str),
 }
 
-/// What [`Server::read_body`](crate::Server::read_body) gives.
+/// The result of [`Server::read_body`](crate::Server::read_body).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Read {
-    /// The next piece of the body, never empty.
+pub enum BodyRead {
+    /// The next bytes of the body, at least one.
     Bytes(Bytes),
-    /// There is nothing yet; [`Event::Readable`] follows.
+    /// Nothing yet; [`Event::Readable`] follows.
     Blocked,
-    /// The request is complete, or nothing more of it is wanted.
+    /// The request is complete, or nothing more of it is read.
     End,
-    /// Trailers, in the head that was passed in. [`Read::End`] follows.
+    /// Trailers, in the head passed in. [`BodyRead::End`] follows.
     Trailers,
     /// The stream or the connection is over; [`Event::Reset`] or [`Event::Closed`] says why.
     Broken,

@@ -1,13 +1,13 @@
-//! Frames (RFC 9114 §7): their types, where each may appear, and how their headers are read and written. Never sees payloads.
+//! Frames (RFC 9114 §7): their types, where each may appear, reading and writing their headers.
 
 use bytes::{Buf, Bytes};
 
 use crate::code::{Code, Fault};
 use crate::varint;
 
-/// What a frame is.
+/// A frame type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FrameKind {
     /// DATA (§7.2.1).
     Data,
     /// HEADERS (§7.2.2).
@@ -33,42 +33,42 @@ pub(crate) enum Kind {
     Unknown,
 }
 
-impl Kind {
-    pub(crate) const fn from_number(number: u64) -> Kind {
+impl FrameKind {
+    pub(crate) const fn from_number(number: u64) -> FrameKind {
         match number {
-            0x0 => Kind::Data,
-            0x1 => Kind::Headers,
-            0x3 => Kind::CancelPush,
-            0x4 => Kind::Settings,
-            0x5 => Kind::PushPromise,
-            0x7 => Kind::GoAway,
-            0xd => Kind::MaxPushId,
-            0xf0700 => Kind::RequestPriority,
-            0xf0701 => Kind::PushPriority,
-            0x2 | 0x6 | 0x8 | 0x9 => Kind::Http2,
-            _ => Kind::Unknown,
+            0x0 => FrameKind::Data,
+            0x1 => FrameKind::Headers,
+            0x3 => FrameKind::CancelPush,
+            0x4 => FrameKind::Settings,
+            0x5 => FrameKind::PushPromise,
+            0x7 => FrameKind::GoAway,
+            0xd => FrameKind::MaxPushId,
+            0xf0700 => FrameKind::RequestPriority,
+            0xf0701 => FrameKind::PushPriority,
+            0x2 | 0x6 | 0x8 | 0x9 => FrameKind::Http2,
+            _ => FrameKind::Unknown,
         }
     }
 
-    /// The rule that this frame breaks where it may not be.
+    /// The rule that this frame breaks where it is not allowed.
     pub(crate) const fn unexpected(self) -> Fault {
         let rule = match self {
-            Kind::Data => "data_unexpected",
-            Kind::Headers => "headers_unexpected",
-            Kind::CancelPush => "cancel_push_unexpected",
-            Kind::Settings => "settings_unexpected",
-            Kind::PushPromise => "push_promise_unexpected",
-            Kind::GoAway => "goaway_unexpected",
-            Kind::MaxPushId => "max_push_id_unexpected",
-            Kind::RequestPriority | Kind::PushPriority => "priority_update_unexpected",
-            Kind::Http2 => "http2_frame",
-            Kind::Unknown => "frame_unexpected",
+            FrameKind::Data => "data_unexpected",
+            FrameKind::Headers => "headers_unexpected",
+            FrameKind::CancelPush => "cancel_push_unexpected",
+            FrameKind::Settings => "settings_unexpected",
+            FrameKind::PushPromise => "push_promise_unexpected",
+            FrameKind::GoAway => "goaway_unexpected",
+            FrameKind::MaxPushId => "max_push_id_unexpected",
+            FrameKind::RequestPriority | FrameKind::PushPriority => "priority_update_unexpected",
+            FrameKind::Http2 => "http2_frame",
+            FrameKind::Unknown => "frame_unexpected",
         };
         Fault::connection(Code::FrameUnexpected, rule)
     }
 }
 
-/// The number of a type that we send.
+/// The numbers of the frame types that are sent.
 pub(crate) const DATA: u8 = 0x0;
 pub(crate) const HEADERS: u8 = 0x1;
 pub(crate) const SETTINGS: u8 = 0x4;
@@ -77,22 +77,22 @@ const GOAWAY: u8 = 0x7;
 /// The longest header: two integers of 8 bytes.
 const MAX_HEADER: usize = 16;
 
-/// The header of the frame that is coming: its type and length, as far as they arrived.
+/// The frame header being read: its type and length, as far as received.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Header {
+pub(crate) struct FrameHeader {
     bytes: [u8; MAX_HEADER],
     count: u8,
 }
 
-impl Header {
-    /// Whether it has begun.
+impl FrameHeader {
+    /// Whether part of it was read.
     pub(crate) fn is_partial(&self) -> bool {
         self.count > 0
     }
 
-    /// Takes bytes from the input; gives type and length, and how many bytes both have, once they are complete.
+    /// Reads from the input; returns type, length and the size of the header once it is complete.
     #[inline]
-    pub(crate) fn take(&mut self, input: &mut Bytes) -> Option<(Kind, u64, usize)> {
+    pub(crate) fn take(&mut self, input: &mut Bytes) -> Option<(FrameKind, u64, usize)> {
         if self.count == 0
             && let Some((kind, length, used)) = read_header(input)
         {
@@ -111,13 +111,13 @@ impl Header {
     }
 }
 
-fn read_header(input: &[u8]) -> Option<(Kind, u64, usize)> {
+fn read_header(input: &[u8]) -> Option<(FrameKind, u64, usize)> {
     let (number, first) = varint::read(input)?;
     let (length, second) = varint::read(&input[first..])?;
-    Some((Kind::from_number(number), length, first + second))
+    Some((FrameKind::from_number(number), length, first + second))
 }
 
-/// A frame of one of these types. QUIC keeps it until the client has acknowledged it, so it has no room to spare.
+/// Encodes a frame. QUIC keeps it until it is acknowledged, so it has no spare capacity.
 pub(crate) fn whole(number: u8, payload: &[u8]) -> Bytes {
     let length = payload.len() as u64;
     let mut frame = Vec::with_capacity(1 + varint::size(length) + payload.len());
@@ -143,10 +143,10 @@ mod tests {
         for bytes in
             [&[0x01, 0x05][..], &[0x40, 0x00, 0x80, 0, 1, 0], &[0xc0, 0, 0, 0, 0, 0xf, 7, 0, 0x40, 9]]
         {
-            let whole = Header::default().take(&mut Bytes::copy_from_slice(bytes)).unwrap();
+            let whole = FrameHeader::default().take(&mut Bytes::copy_from_slice(bytes)).unwrap();
             assert_eq!(whole.2, bytes.len());
             for split in 1..bytes.len() {
-                let mut header = Header::default();
+                let mut header = FrameHeader::default();
                 let mut first = Bytes::copy_from_slice(&bytes[..split]);
                 assert_eq!(header.take(&mut first), None);
                 assert!(header.is_partial());
@@ -160,10 +160,10 @@ mod tests {
     #[test]
     fn rfc9114_7_2_8_reserved_types_are_unknown_and_those_of_http2_are_not() {
         for n in [0, 1, 5, 1 << 50] {
-            assert_eq!(Kind::from_number(0x1f * n + 0x21), Kind::Unknown);
+            assert_eq!(FrameKind::from_number(0x1f * n + 0x21), FrameKind::Unknown);
         }
         for number in [0x2, 0x6, 0x8, 0x9] {
-            assert_eq!(Kind::from_number(number), Kind::Http2);
+            assert_eq!(FrameKind::from_number(number), FrameKind::Http2);
         }
     }
 

@@ -1,32 +1,32 @@
-//! The client's half of a request stream (RFC 9114 §4.1): frames in their order, and field sections as a whole. Bodies are only
-//! passed on. Never answers anything.
+//! The client's half of a request stream (RFC 9114 §4.1): frames in order, and complete field sections. Bodies are not
+//! buffered.
 
 use bytes::{Buf, Bytes};
 use fairway_http2::abuse::Weight;
 use quinn_proto::{Connection, StreamId};
 
 use crate::code::{Code, Fault};
-use crate::frame::{Header, Kind};
-use crate::shared::Shared;
-use crate::transport::{self, Input};
+use crate::frame::{FrameHeader, FrameKind};
+use crate::shared::ConnectionShared;
+use crate::transport::{self, StreamInput};
 
-/// What is read of QUIC at once while a frame header is awaited: what follows it is kept, so this is small.
+/// Bytes read from QUIC at once while waiting for a frame header: what follows it is buffered, so this is small.
 const HEADER_READ: usize = 2 * 1024;
 
-/// How far the message is.
+/// The phase of the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Phase {
-    /// Its head has not come.
+pub(crate) enum MessagePhase {
+    /// Its head was not received.
     Head,
-    /// Its body or trailers can come.
+    /// Its body or trailers can follow.
     Body,
-    /// Its trailers came.
+    /// Its trailers were received.
     Trailers,
 }
 
-/// Where in the stream we are.
+/// The position in the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reading {
+pub(crate) enum ReadState {
     /// At a frame header.
     Header,
     /// In a frame that is ignored.
@@ -35,24 +35,24 @@ pub(crate) enum Reading {
     Data,
     /// In a HEADERS frame.
     Section,
-    /// Behind a HEADERS frame that needs this many insertions into the dynamic table.
+    /// After a HEADERS frame that needs this many insertions into the dynamic table.
     Blocked(u64),
-    /// Behind a HEADERS frame that had to wait for insertions and need not any more.
+    /// After a HEADERS frame that was blocked and no longer is.
     Unblocked,
-    /// Behind the end of the stream.
+    /// After the end of the stream.
     Ended,
-    /// Nothing more is wanted.
+    /// Nothing more is read.
     Stopped,
 }
 
 /// What comes next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum NextInput {
     /// Bytes of the body.
     Data,
     /// A field section.
     Section,
-    /// Nothing now.
+    /// Nothing yet.
     Blocked,
     /// The end of the stream.
     End,
@@ -62,48 +62,48 @@ pub(crate) enum Next {
 
 /// A field section.
 #[derive(Debug)]
-pub(crate) enum Collected {
-    /// All of it.
+pub(crate) enum CollectedSection {
+    /// The complete section.
     Whole(Bytes),
-    /// Not all of it has come.
+    /// It is incomplete.
     Blocked,
-    /// It is longer than all fields may be.
+    /// It exceeds the limit of a field list.
     TooLarge,
     /// The client reset the stream.
     Reset(Code),
 }
 
-/// One stream's input.
+/// The input of one stream.
 #[derive(Debug)]
 pub(crate) struct Incoming {
-    pub(crate) phase: Phase,
-    pub(crate) reading: Reading,
+    pub(crate) phase: MessagePhase,
+    pub(crate) reading: ReadState,
     /// Whether only DATA may follow, because the request is CONNECT.
     pub(crate) tunnel: bool,
-    /// Bytes that `content-length` still announces.
+    /// Body bytes still expected by `content-length`.
     pub(crate) announced: Option<u64>,
     /// Bytes of the frames up to the head.
     pub(crate) head_bytes: usize,
-    header: Header,
-    /// Bytes of the current frame's payload that were not read.
+    header: FrameHeader,
+    /// Unread bytes of the current frame's payload.
     frame_left: u64,
-    /// Bytes that were read of QUIC and not used.
+    /// Bytes read from QUIC and not used.
     pending: Bytes,
-    /// A field section that is not complete, or that is blocked.
+    /// A field section that is incomplete or blocked.
     section: Vec<u8>,
-    /// What is counted for it in [`Shared::head_memory`].
+    /// Bytes reserved for it in [`ConnectionShared::head_memory`].
     reserved: usize,
 }
 
 impl Incoming {
     pub(crate) fn new() -> Self {
         Incoming {
-            phase: Phase::Head,
-            reading: Reading::Header,
+            phase: MessagePhase::Head,
+            reading: ReadState::Header,
             tunnel: false,
             announced: None,
             head_bytes: 0,
-            header: Header::default(),
+            header: FrameHeader::default(),
             frame_left: 0,
             pending: Bytes::new(),
             section: Vec::new(),
@@ -113,29 +113,29 @@ impl Incoming {
 
     /// Whether nothing more is read.
     pub(crate) fn is_over(&self) -> bool {
-        matches!(self.reading, Reading::Ended | Reading::Stopped)
+        matches!(self.reading, ReadState::Ended | ReadState::Stopped)
     }
 
-    /// Goes on to what has to be handled next; ignored frames are skipped.
+    /// Advances to what must be handled next; skips ignored frames.
     pub(crate) fn next(
         &mut self,
         quic: &mut Connection,
         id: StreamId,
-        shared: &mut Shared,
-    ) -> Result<Next, Fault> {
+        shared: &mut ConnectionShared,
+    ) -> Result<NextInput, Fault> {
         loop {
             match self.reading {
-                Reading::Section | Reading::Unblocked => return Ok(Next::Section),
-                Reading::Blocked(_) => return Ok(Next::Blocked),
-                Reading::Ended | Reading::Stopped => return Ok(Next::End),
-                Reading::Data if self.frame_left > 0 => return Ok(Next::Data),
-                Reading::Data => self.reading = Reading::Header,
-                Reading::Ignored if self.frame_left == 0 => self.reading = Reading::Header,
-                Reading::Ignored | Reading::Header => {
+                ReadState::Section | ReadState::Unblocked => return Ok(NextInput::Section),
+                ReadState::Blocked(_) => return Ok(NextInput::Blocked),
+                ReadState::Ended | ReadState::Stopped => return Ok(NextInput::End),
+                ReadState::Data if self.frame_left > 0 => return Ok(NextInput::Data),
+                ReadState::Data => self.reading = ReadState::Header,
+                ReadState::Ignored if self.frame_left == 0 => self.reading = ReadState::Header,
+                ReadState::Ignored | ReadState::Header => {
                     if let Some(next) = self.fill(quic, id, HEADER_READ)? {
                         return Ok(next);
                     }
-                    if self.reading == Reading::Ignored {
+                    if self.reading == ReadState::Ignored {
                         let skipped = self.in_frame();
                         self.pending.advance(skipped);
                         self.frame_left -= skipped as u64;
@@ -147,31 +147,36 @@ impl Incoming {
         }
     }
 
-    /// How much of what was read belongs to the current frame.
+    /// How many of the buffered bytes belong to the current frame.
     fn in_frame(&self) -> usize {
         usize::try_from(self.frame_left).map_or(self.pending.len(), |left| left.min(self.pending.len()))
     }
 
-    /// Makes sure that there are bytes; otherwise says why there are none.
-    fn fill(&mut self, quic: &mut Connection, id: StreamId, max_bytes: usize) -> Result<Option<Next>, Fault> {
+    /// Ensures that there are bytes, or returns why there are none.
+    fn fill(
+        &mut self,
+        quic: &mut Connection,
+        id: StreamId,
+        max_bytes: usize,
+    ) -> Result<Option<NextInput>, Fault> {
         if !self.pending.is_empty() {
             return Ok(None);
         }
         match transport::read(quic, id, max_bytes) {
-            Input::Bytes(bytes) => {
+            StreamInput::Bytes(bytes) => {
                 self.pending = bytes;
                 Ok(None)
             }
-            Input::Blocked => Ok(Some(Next::Blocked)),
-            Input::Reset(code) => Ok(Some(Next::Reset(code))),
+            StreamInput::Blocked => Ok(Some(NextInput::Blocked)),
+            StreamInput::Reset(code) => Ok(Some(NextInput::Reset(code))),
             // "When a stream terminates cleanly, if the last frame on the stream was truncated, this MUST be treated as a
             // connection error of type H3_FRAME_ERROR" (RFC 9114 §7.1).
-            Input::End if self.header.is_partial() || self.reading != Reading::Header => {
+            StreamInput::End if self.header.is_partial() || self.reading != ReadState::Header => {
                 Err(Fault::connection(Code::Frame, "frame_truncated"))
             }
-            Input::End => {
-                self.reading = Reading::Ended;
-                Ok(Some(Next::End))
+            StreamInput::End => {
+                self.reading = ReadState::Ended;
+                Ok(Some(NextInput::End))
             }
         }
     }
@@ -180,38 +185,38 @@ impl Incoming {
     /// §4.1).
     fn begin_frame(
         &mut self,
-        kind: Kind,
+        kind: FrameKind,
         length: u64,
         header_bytes: usize,
-        shared: &mut Shared,
+        shared: &mut ConnectionShared,
     ) -> Result<(), Fault> {
         self.frame_left = length;
         self.reading = match (kind, self.phase) {
-            (Kind::Data, Phase::Body) => {
+            (FrameKind::Data, MessagePhase::Body) => {
                 self.announce(length)?;
                 if length == 0 {
                     shared.charge(Weight::Medium, "empty_data_frames")?;
                 }
-                Reading::Data
+                ReadState::Data
             }
             // "only DATA frames are permitted to be sent on that stream" (§4.4).
-            (Kind::Headers, Phase::Body) if self.tunnel => return Err(kind.unexpected()),
-            (Kind::Headers, Phase::Head | Phase::Body) => Reading::Section,
-            (Kind::Unknown, _) => {
+            (FrameKind::Headers, MessagePhase::Body) if self.tunnel => return Err(kind.unexpected()),
+            (FrameKind::Headers, MessagePhase::Head | MessagePhase::Body) => ReadState::Section,
+            (FrameKind::Unknown, _) => {
                 shared.charge(Weight::Light, "unknown_frames")?;
-                Reading::Ignored
+                ReadState::Ignored
             }
             _ => return Err(kind.unexpected()),
         };
-        if self.phase == Phase::Head {
+        if self.phase == MessagePhase::Head {
             let payload = usize::try_from(length).unwrap_or(usize::MAX);
             self.head_bytes = self.head_bytes.saturating_add(header_bytes).saturating_add(payload);
         }
         Ok(())
     }
 
-    /// "the value of a Content-Length header field does not equal the sum of the DATA frame lengths received" is a malformed
-    /// request (RFC 9114 §4.1.2). Found before the bytes are passed on.
+    /// Counts announced data: if "the value of a Content-Length header field does not equal the sum of the DATA frame
+    /// lengths received", the request is malformed (RFC 9114 §4.1.2). Checked before the bytes are passed on.
     fn announce(&mut self, length: u64) -> Result<(), Fault> {
         if let Some(left) = self.announced {
             self.announced = Some(left.checked_sub(length).ok_or_else(length_disagrees)?);
@@ -219,7 +224,7 @@ impl Incoming {
         Ok(())
     }
 
-    /// The stream ended: whether that is where `content-length` says.
+    /// Checks at the end of the stream that `content-length` was correct.
     pub(crate) fn check_end(&self) -> Result<(), Fault> {
         match self.announced {
             Some(1..) => Err(length_disagrees()),
@@ -227,13 +232,13 @@ impl Incoming {
         }
     }
 
-    /// Reads up to `max_bytes` of a body, when [`Next::Data`] comes next.
+    /// Reads up to `max_bytes` of a body, after [`NextInput::Data`].
     pub(crate) fn data(
         &mut self,
         quic: &mut Connection,
         id: StreamId,
         max_bytes: usize,
-    ) -> Result<Result<Bytes, Next>, Fault> {
+    ) -> Result<Result<Bytes, NextInput>, Fault> {
         if let Some(next) = self.fill(quic, id, max_bytes)? {
             return Ok(Err(next));
         }
@@ -242,35 +247,35 @@ impl Incoming {
         Ok(Ok(piece))
     }
 
-    /// Whether the next bytes are here already.
+    /// Whether input is buffered.
     pub(crate) fn has_pending(&self) -> bool {
         !self.pending.is_empty()
     }
 
-    /// What was read and is not used yet was part of a datagram, which it would keep in memory: now it is not.
+    /// Copies buffered input, which would otherwise keep its whole datagram in memory.
     pub(crate) fn detach(&mut self) {
         self.pending = Bytes::copy_from_slice(&self.pending);
     }
 
-    /// Goes on to collect a field section, when [`Next::Section`] comes next.
+    /// Continues to collect a field section, after [`NextInput::Section`].
     pub(crate) fn collect(
         &mut self,
         quic: &mut Connection,
         id: StreamId,
-        shared: &mut Shared,
-    ) -> Result<Collected, Fault> {
-        if self.reading == Reading::Unblocked {
-            self.reading = Reading::Header;
-            return Ok(Collected::Whole(Bytes::from(std::mem::take(&mut self.section))));
+        shared: &mut ConnectionShared,
+    ) -> Result<CollectedSection, Fault> {
+        if self.reading == ReadState::Unblocked {
+            self.reading = ReadState::Header;
+            return Ok(CollectedSection::Whole(Bytes::from(std::mem::take(&mut self.section))));
         }
         let left = usize::try_from(self.frame_left).unwrap_or(usize::MAX);
         if self.reserved == 0 {
             if left > shared.config.limits.list_bytes as usize {
-                return Ok(Collected::TooLarge);
+                return Ok(CollectedSection::TooLarge);
             }
             if self.pending.len() >= left {
-                self.reading = Reading::Header;
-                return Ok(Collected::Whole(self.pending.split_to(left)));
+                self.reading = ReadState::Header;
+                return Ok(CollectedSection::Whole(self.pending.split_to(left)));
             }
             if shared.head_memory + left > shared.config.head_memory as usize {
                 return Err(Fault::stream(Code::RequestRejected, "head_memory"));
@@ -281,44 +286,50 @@ impl Incoming {
         while self.frame_left > 0 {
             match self.fill(quic, id, self.frame_left as usize)? {
                 None => {}
-                Some(Next::Reset(code)) => return Ok(Collected::Reset(code)),
-                Some(_) => return Ok(Collected::Blocked),
+                Some(NextInput::Reset(code)) => return Ok(CollectedSection::Reset(code)),
+                Some(_) => return Ok(CollectedSection::Blocked),
             }
             let bytes = self.pending.split_to(self.in_frame());
             self.frame_left -= bytes.len() as u64;
             self.section.extend_from_slice(&bytes);
         }
         self.free_reserved(shared);
-        self.reading = Reading::Header;
-        Ok(Collected::Whole(Bytes::from(std::mem::take(&mut self.section))))
+        self.reading = ReadState::Header;
+        Ok(CollectedSection::Whole(Bytes::from(std::mem::take(&mut self.section))))
     }
 
-    /// Keeps a section until the dynamic table has this many insertions. "If a decoder encounters more blocked streams than it
-    /// promised to support, it MUST treat this as a connection error of type QPACK_DECOMPRESSION_FAILED" (RFC 9204 §2.1.2).
-    pub(crate) fn block(&mut self, section: &[u8], required: u64, shared: &mut Shared) -> Result<(), Fault> {
+    /// Keeps a section until the dynamic table has this many insertions. "If a decoder encounters more blocked streams
+    /// than it promised to support, it MUST treat this as a connection error of type QPACK_DECOMPRESSION_FAILED"
+    /// (RFC 9204 §2.1.2).
+    pub(crate) fn block(
+        &mut self,
+        section: &[u8],
+        required: u64,
+        shared: &mut ConnectionShared,
+    ) -> Result<(), Fault> {
         if shared.blocked >= shared.config.blocked_streams {
             return Err(Fault::connection(Code::QpackDecompression, "too_many_blocked_streams"));
         }
         shared.blocked += 1;
         self.section = section.to_vec();
-        self.reading = Reading::Blocked(required);
+        self.reading = ReadState::Blocked(required);
         Ok(())
     }
 
-    /// The insertions that a section waited for have come.
-    pub(crate) fn unblock(&mut self, shared: &mut Shared) {
-        if let Reading::Blocked(_) = self.reading {
+    /// Unblocks a section: the insertions have arrived.
+    pub(crate) fn unblock(&mut self, shared: &mut ConnectionShared) {
+        if let ReadState::Blocked(_) = self.reading {
             shared.blocked -= 1;
-            self.reading = Reading::Unblocked;
+            self.reading = ReadState::Unblocked;
         }
     }
 
-    fn free_reserved(&mut self, shared: &mut Shared) {
+    fn free_reserved(&mut self, shared: &mut ConnectionShared) {
         shared.head_memory -= std::mem::take(&mut self.reserved);
     }
 
-    /// Nothing more is wanted of the stream.
-    pub(crate) fn abandon(&mut self, id: StreamId, shared: &mut Shared) {
+    /// Stops reading the stream.
+    pub(crate) fn abandon(&mut self, id: StreamId, shared: &mut ConnectionShared) {
         if self.is_over() {
             return;
         }
@@ -326,7 +337,7 @@ impl Incoming {
         self.free_reserved(shared);
         self.section = Vec::new();
         self.pending = Bytes::new();
-        self.reading = Reading::Stopped;
+        self.reading = ReadState::Stopped;
         shared.qpack.cancel(id.index() * 4);
     }
 }

@@ -1,11 +1,12 @@
-//! HTTP/3 without I/O: a pure state machine over `quinn_proto::Connection`, server role.
+//! HTTP/3 without I/O: a state machine over `quinn_proto::Connection`, server role.
 //!
-//! [`Server`] is asked for one [`Event`] at a time ([`Server::poll`]). Request bodies stay in QUIC's reassembly until they are
-//! read ([`Server::read_body`]), so unread data closes the client's flow-control window. `incoming` and `outgoing` are the two halves of a request
-//! stream, `unidirectional` and `control` the client's other streams, `local` ours, and [`qpack`] the header compression.
+//! [`Server::poll`] returns one [`Event`] at a time. Request bodies stay in QUIC's reassembly buffer until they are
+//! read ([`Server::read_body`]), so unread data closes the client's flow-control window. `incoming` and `outgoing` are
+//! the two halves of a request stream, `unidirectional` and `control` the client's other streams, `local` ours, and
+//! [`qpack`] the header compression.
 //!
-//! Owns the rules of RFC 9114 (HTTP/3) and RFC 9204 (QPACK). The rules for fields and the
-//! account of what a client may do before its connection is closed are those of HTTP/2, from [`fairway_http2`]. Never has sockets, tasks, clocks or locks: time is passed in, and so is the QUIC connection.
+//! Implements RFC 9114 (HTTP/3) and RFC 9204 (QPACK). The rules for fields and the abuse account are those of HTTP/2,
+//! from [`fairway_http2`]. Has no sockets, tasks, clocks or locks: time and the QUIC connection are passed in.
 
 pub mod qpack;
 
@@ -27,6 +28,6 @@ mod varint;
 
 pub use code::{Code, Fault, Scope};
 pub use config::Config;
-pub use event::{By, Event, Read};
-pub use fairway_http2::{Note, Noted, Priority};
+pub use event::{BodyRead, Event, ResetBy};
+pub use fairway_http2::{PeerEvent, PeerEventKind, Priority};
 pub use server::Server;

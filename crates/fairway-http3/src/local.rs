@@ -1,5 +1,5 @@
-//! Our unidirectional streams: the control stream with SETTINGS and GOAWAY, and the QPACK decoder stream. There is no encoder
-//! stream, because nothing would be sent on it (RFC 9204 §4.2).
+//! Our unidirectional streams: the control stream with SETTINGS and GOAWAY, and the QPACK decoder stream. There is no
+//! encoder stream, because nothing would be sent on it (RFC 9204 §4.2).
 
 use bytes::Bytes;
 use quinn_proto::{Connection, Dir, StreamId};
@@ -7,19 +7,19 @@ use quinn_proto::{Connection, Dir, StreamId};
 use crate::code::Fault;
 use crate::config::Config;
 use crate::outgoing::Outgoing;
-use crate::shared::Shared;
+use crate::shared::ConnectionShared;
 use crate::{frame, settings, transport};
 
-/// Types of streams (RFC 9114 §6.2.1, RFC 9204 §4.2).
+/// Stream types (RFC 9114 §6.2.1, RFC 9204 §4.2).
 const CONTROL: u8 = 0x0;
 const DECODER: u8 = 0x3;
 
-/// What is on the control stream goes before any response.
+/// The control stream is sent before any response.
 const CONTROL_ORDER: i32 = i32::MAX;
 
 /// Our unidirectional streams.
 #[derive(Debug)]
-pub(crate) struct Local {
+pub(crate) struct LocalStreams {
     control: Option<StreamId>,
     frames: Outgoing,
     decoder: Option<StreamId>,
@@ -27,15 +27,15 @@ pub(crate) struct Local {
     typed: bool,
 }
 
-impl Local {
+impl LocalStreams {
     pub(crate) fn new(config: &Config) -> Self {
         let mut frames = Outgoing::new();
         frames.queue(Bytes::from_static(&[CONTROL]));
         frames.queue(settings::frame(config));
-        Local { control: None, frames, decoder: None, typed: false }
+        LocalStreams { control: None, frames, decoder: None, typed: false }
     }
 
-    /// Opens what is not open yet, as far as the client allows it.
+    /// Opens the missing streams, as far as the client allows.
     pub(crate) fn open(&mut self, quic: &mut Connection, config: &Config) {
         if self.control.is_none() {
             self.control = quic.streams().open(Dir::Uni);
@@ -52,7 +52,7 @@ impl Local {
         }
     }
 
-    /// How many are open.
+    /// The number of open streams.
     pub(crate) fn count(&self) -> usize {
         usize::from(self.control.is_some()) + usize::from(self.decoder.is_some())
     }
@@ -61,8 +61,12 @@ impl Local {
         self.control == Some(id) || self.decoder == Some(id)
     }
 
-    /// Passes on what waits.
-    pub(crate) fn flush(&mut self, quic: &mut Connection, shared: &mut Shared) -> Result<(), Fault> {
+    /// Sends what is pending.
+    pub(crate) fn flush(
+        &mut self,
+        quic: &mut Connection,
+        shared: &mut ConnectionShared,
+    ) -> Result<(), Fault> {
         if let Some(id) = self.control.filter(|_| self.frames.is_waiting()) {
             self.frames.unblock(quic, id);
         }
@@ -84,7 +88,7 @@ impl Local {
     }
 }
 
-/// Writes what QUIC takes; gives how much that was. A stream that was stopped takes nothing, and an event reports that.
+/// Writes what QUIC accepts; returns how much. A stopped stream accepts nothing, and an event reports it.
 fn write(quic: &mut Connection, id: StreamId, bytes: &[u8]) -> usize {
     quic.send_stream(id).write(bytes).unwrap_or(0)
 }

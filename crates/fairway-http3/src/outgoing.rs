@@ -1,52 +1,51 @@
-//! What we send on one stream: frames that QUIC did not take yet, and DATA frames for a body in pieces. Never decides what is
-//! sent.
+//! The output of one stream: frames that QUIC has not accepted yet, and DATA frames for a body.
 
 use bytes::Bytes;
 use quinn_proto::{Connection, StreamId, WriteError};
 
 use crate::frame;
 
-/// Bytes of a body that are passed to QUIC at once, in one DATA frame at most.
+/// Body bytes passed to QUIC at once, in one DATA frame at most.
 const PIECE: usize = 16 * 1024;
 
-/// What `room` says of a stream that is not blocked: QUIC does not tell how much it takes.
+/// The room reported for a stream that is not blocked: QUIC does not tell how much it accepts.
 pub(crate) const ROOM: usize = 4 * PIECE;
 
-/// How far a response is.
+/// How much of a response was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sent {
-    /// Its final head was not sent.
+pub(crate) enum SendState {
+    /// Not its final head.
     Nothing,
-    /// Its final head was.
+    /// Its final head.
     Head,
-    /// It is complete.
+    /// All of it.
     Finished,
 }
 
-/// One stream's output.
+/// The output of one stream.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
-    pub(crate) sent: Sent,
-    /// Whether the last write was refused: QUIC says when that changes.
+    pub(crate) sent: SendState,
+    /// Whether the last write was refused: QUIC reports when that changes.
     blocked: bool,
-    /// Whether the owner had more bytes than were taken.
+    /// Whether the owner had more bytes than were accepted.
     wanted: bool,
-    /// Whether the stream takes nothing any more.
+    /// Whether the stream accepts nothing any more.
     dead: bool,
-    /// Whether the stream ends when nothing waits.
+    /// Whether the stream ends once nothing is pending.
     ends: bool,
-    /// When QUIC took bytes of a body last, in microseconds.
+    /// When QUIC last accepted body bytes, in microseconds.
     pub(crate) sent_at: u64,
-    /// Bytes of the current DATA frame that were announced and not sent.
+    /// Announced bytes of the current DATA frame that were not sent.
     data_left: usize,
-    /// What QUIC did not take.
+    /// What QUIC has not accepted.
     waiting: Bytes,
 }
 
 impl Outgoing {
     pub(crate) fn new() -> Self {
         Outgoing {
-            sent: Sent::Nothing,
+            sent: SendState::Nothing,
             blocked: false,
             wanted: false,
             dead: false,
@@ -57,34 +56,34 @@ impl Outgoing {
         }
     }
 
-    /// Whether something waits for QUIC, the end of the stream included.
+    /// Whether anything is pending, including the end of the stream.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.dead && (self.ends || !self.waiting.is_empty())
     }
 
-    /// Whether the body of a response can be sent on.
+    /// Whether more body of a response can be sent.
     pub(crate) fn is_in_frame(&self) -> bool {
         self.data_left > 0
     }
 
     pub(crate) fn room(&self) -> usize {
-        let can_take = !self.blocked && !self.dead && self.waiting.is_empty() && self.sent == Sent::Head;
+        let can_take = !self.blocked && !self.dead && self.waiting.is_empty() && self.sent == SendState::Head;
         if can_take { ROOM } else { 0 }
     }
 
-    /// Sends whole frames behind what waits.
+    /// Sends complete frames after what is pending.
     pub(crate) fn push(&mut self, quic: &mut Connection, id: StreamId, frames: Bytes) {
         self.queue(frames);
         self.flush(quic, id);
     }
 
-    /// Keeps frames until [`Outgoing::flush`].
+    /// Queues frames until [`Outgoing::flush`].
     pub(crate) fn queue(&mut self, frames: Bytes) {
         self.waiting =
             if self.waiting.is_empty() { frames } else { Bytes::from([&self.waiting[..], &frames].concat()) };
     }
 
-    /// Sends as much of a body as QUIC takes `now`; gives how much that was.
+    /// Sends as much of a body as QUIC accepts at `now`; returns how much.
     pub(crate) fn data(&mut self, quic: &mut Connection, id: StreamId, data: &[u8], now: u64) -> usize {
         let mut taken = 0;
         while taken < data.len() && self.room() > 0 {
@@ -97,7 +96,7 @@ impl Outgoing {
         taken
     }
 
-    /// Sends one piece of a body, with the header of a DATA frame unless it continues one.
+    /// Sends one part of a body, with a DATA frame header unless it continues a frame.
     fn piece(&mut self, quic: &mut Connection, id: StreamId, data: &[u8]) -> usize {
         let is_new = self.data_left == 0;
         if is_new {
@@ -106,21 +105,21 @@ impl Outgoing {
         let piece = &data[..data.len().min(self.data_left)];
         let mut bytes = if is_new { frame::whole(frame::DATA, piece) } else { Bytes::copy_from_slice(piece) };
         self.write(quic, id, &mut bytes);
-        // What is left of the header waits; what is left of the data is the owner's.
+        // The rest of the header is queued; the rest of the data stays with the owner.
         self.waiting = bytes.split_to(bytes.len().saturating_sub(piece.len()));
         let taken = piece.len() - bytes.len();
         self.data_left -= taken;
         taken
     }
 
-    /// Ends the stream behind what waits.
+    /// Ends the stream after what is pending.
     pub(crate) fn finish(&mut self, quic: &mut Connection, id: StreamId) {
-        self.sent = Sent::Finished;
+        self.sent = SendState::Finished;
         self.ends = true;
         self.flush(quic, id);
     }
 
-    /// Passes on what waits. Says whether the owner can send again what was not taken before.
+    /// Sends what is pending. Returns whether the owner can send what was not accepted before.
     pub(crate) fn unblock(&mut self, quic: &mut Connection, id: StreamId) -> bool {
         self.blocked = false;
         self.flush(quic, id);
@@ -133,13 +132,13 @@ impl Outgoing {
         self.waiting = bytes;
         if self.ends && !self.dead && self.waiting.is_empty() {
             self.ends = false;
-            // A stream that was stopped or reset cannot be finished: an event says so.
+            // A stream that was stopped or reset cannot be finished: an event reports it.
             self.dead = quic.send_stream(id).finish().is_err();
         }
     }
 
-    /// Writes until all is taken or QUIC refuses. Only a refusal makes QUIC say when there is room again, so a short write is
-    /// followed by another.
+    /// Writes until everything is accepted or QUIC refuses. QUIC reports room only after a refusal, so a short write is
+    /// followed by another one.
     fn write(&mut self, quic: &mut Connection, id: StreamId, bytes: &mut Bytes) {
         while !bytes.is_empty() && !self.dead {
             match quic.send_stream(id).write_chunks(std::slice::from_mut(bytes)) {
@@ -156,7 +155,7 @@ impl Outgoing {
         }
     }
 
-    /// Nothing can be sent any more.
+    /// Drops everything: nothing can be sent any more.
     pub(crate) fn die(&mut self) {
         self.dead = true;
         self.wanted = false;

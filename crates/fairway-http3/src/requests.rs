@@ -1,74 +1,74 @@
-//! The records of a connection's request streams, found by stream id. A record keeps its place, so its number serves the owner as
-//! well. Never reads or sends.
+//! The records of a connection's request streams, found by stream id. A record keeps its slot, which the owner uses as
+//! well.
 
 use fairway_http2::Priority;
 use quinn_proto::StreamId;
 
-use crate::incoming::{Incoming, Reading};
+use crate::incoming::{Incoming, ReadState};
 use crate::outgoing::Outgoing;
 
-/// Who a stream belongs to.
+/// The state of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Life {
-    /// Its head is not complete.
+pub(crate) enum RequestState {
+    /// Its head is incomplete.
     Opening,
     /// It was reported to the owner.
     Live,
     /// It was reported, and was reset since.
     Over,
-    /// The owner released it, and the end of its response waits for QUIC.
+    /// The owner released it, and QUIC has not accepted the end of its response.
     Draining,
 }
 
 /// One request stream.
 #[derive(Debug)]
-pub(crate) struct Record {
+pub(crate) struct RequestRecord {
     pub(crate) id: StreamId,
-    pub(crate) life: Life,
-    /// When it arrived, in microseconds since the connection was polled first.
+    pub(crate) life: RequestState,
+    /// When it arrived, in microseconds since the first poll.
     pub(crate) arrived: u64,
     pub(crate) incoming: Incoming,
     pub(crate) outgoing: Outgoing,
     pub(crate) priority: Priority,
-    /// Whether PRIORITY_UPDATE set the priority: it has precedence over the field (RFC 9218 §7).
+    /// Whether PRIORITY_UPDATE set the priority: it takes precedence over the field (RFC 9218 §7).
     pub(crate) priority_updated: bool,
 }
 
-impl Record {
+impl RequestRecord {
     fn new(id: StreamId, now: u64) -> Self {
-        Record {
+        RequestRecord {
             id,
-            life: Life::Opening,
+            life: RequestState::Opening,
             arrived: now,
             incoming: Incoming::new(),
             outgoing: Outgoing::new(),
-            priority: Priority::UNSAID,
+            priority: Priority::UNSPECIFIED,
             priority_updated: false,
         }
     }
 }
 
-/// No stream: ids have at most 62 bits.
+/// Marks a free slot: ids have at most 62 bits.
 const VACANT: u64 = u64::MAX;
 
-/// The records. There are few, so they are found by a scan of their ids.
+/// The records. There are few, so they are found by scanning their ids.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
-    /// The number of each record's stream, or [`VACANT`].
+    /// The id of each record's stream, or [`VACANT`].
     numbers: Vec<u64>,
-    records: Vec<Option<Record>>,
+    records: Vec<Option<RequestRecord>>,
     count: usize,
 }
 
 impl Requests {
-    /// How many there are.
+    /// The number of records.
     pub(crate) fn len(&self) -> usize {
         self.count
     }
 
-    /// Adds the record of a stream that arrived `now` in the lowest vacant place.
+    /// Adds the record of a stream that arrived `now`, in the lowest free slot.
     pub(crate) fn insert(&mut self, id: StreamId, now: u64) -> usize {
-        let record = Some(Record::new(id, now));
+        let record = Some(RequestRecord::new(id, now));
         self.count += 1;
         match self.numbers.iter().position(|number| *number == VACANT) {
             Some(slot) => {
@@ -84,7 +84,7 @@ impl Requests {
         }
     }
 
-    /// Takes a record out.
+    /// Removes a record.
     pub(crate) fn remove(&mut self, slot: usize) {
         if self.records[slot].take().is_some() {
             self.numbers[slot] = VACANT;
@@ -92,7 +92,7 @@ impl Requests {
         }
     }
 
-    /// Gives memory back, if there is no record.
+    /// Releases memory if there are no records.
     pub(crate) fn rest(&mut self) {
         if self.count == 0 {
             *self = Requests::default();
@@ -100,34 +100,34 @@ impl Requests {
     }
 
     pub(crate) fn kept_bytes(&self) -> usize {
-        self.records.capacity() * (size_of::<Option<Record>>() + size_of::<u64>())
+        self.records.capacity() * (size_of::<Option<RequestRecord>>() + size_of::<u64>())
     }
 
     pub(crate) fn slot(&self, id: StreamId) -> Option<usize> {
         self.numbers.iter().position(|number| *number == id.index())
     }
 
-    pub(crate) fn at(&mut self, slot: usize) -> Option<&mut Record> {
+    pub(crate) fn at(&mut self, slot: usize) -> Option<&mut RequestRecord> {
         self.records.get_mut(slot)?.as_mut()
     }
 
-    pub(crate) fn get(&self, id: StreamId) -> Option<&Record> {
+    pub(crate) fn get(&self, id: StreamId) -> Option<&RequestRecord> {
         self.records[self.slot(id)?].as_ref()
     }
 
-    pub(crate) fn get_mut(&mut self, id: StreamId) -> Option<&mut Record> {
+    pub(crate) fn get_mut(&mut self, id: StreamId) -> Option<&mut RequestRecord> {
         let slot = self.slot(id)?;
         self.at(slot)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Record> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &RequestRecord> {
         let taken = self.numbers.iter().zip(&self.records).filter(|(number, _)| **number != VACANT);
         taken.filter_map(|(_, record)| record.as_ref())
     }
 
     /// A stream that waited for no more than this many insertions into the dynamic table.
     pub(crate) fn unblocked(&self, inserted: u64) -> Option<StreamId> {
-        let ready = |record: &&Record| matches!(record.incoming.reading, Reading::Blocked(required) if required <= inserted);
+        let ready = |record: &&RequestRecord| matches!(record.incoming.reading, ReadState::Blocked(required) if required <= inserted);
         self.iter().find(ready).map(|record| record.id)
     }
 }

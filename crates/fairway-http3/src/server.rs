@@ -1,5 +1,4 @@
-//! The server's end of a connection, as its owner uses it. What happens in its calls is in `poll`, `head`, `body`, `response`,
-//! `order` and `close`.
+//! The server end of a connection. Its methods are in `poll`, `head`, `body`, `response`, `order` and `close`.
 
 mod body;
 mod close;
@@ -11,57 +10,57 @@ mod response;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use fairway_http2::{Note, Priority};
+use fairway_http2::{PeerEvent, Priority};
 use quinn_proto::StreamId;
 
 use crate::code::Fault;
 use crate::config::Config;
 use crate::event::Event;
-use crate::local::Local;
-use crate::requests::{Life, Requests};
-use crate::shared::Shared;
-use crate::unidirectional::Unidirectional;
+use crate::local::LocalStreams;
+use crate::requests::{RequestState, Requests};
+use crate::shared::ConnectionShared;
+use crate::unidirectional::ClientUniStreams;
 
 /// A connection that a client opened.
 ///
-/// Every call gets the QUIC connection, which must always be the same. After any call, QUIC can have something to send
-/// (`Connection::poll_transmit`).
+/// Every call gets the QUIC connection, which must always be the same one. After any call, QUIC may have something to
+/// send (`Connection::poll_transmit`).
 #[derive(Debug)]
 pub struct Server {
-    shared: Shared,
+    shared: ConnectionShared,
     requests: Requests,
-    local: Local,
-    unidirectional: Unidirectional,
-    /// Streams of which QUIC takes bytes again, and whose owner does not know that yet.
+    local: LocalStreams,
+    unidirectional: ClientUniStreams,
+    /// Streams that QUIC accepts data for again, and whose owner was not told yet.
     sendable: Vec<StreamId>,
-    /// The one that was reported last, until it sends or `poll` has nothing more to report.
+    /// The stream that was last reported as writable, until it sends or `poll` has nothing more to report.
     turn: Option<StreamId>,
-    /// Events that came of calls other than `poll`.
+    /// Events caused by calls other than `poll`.
     events: VecDeque<Event>,
-    /// An error of the connection that `poll` reports.
+    /// A connection error that `poll` will report.
     fault: Option<Fault>,
-    state: State,
-    going: Going,
-    /// Request streams that QUIC gave us.
+    state: ConnectionState,
+    going: Shutdown,
+    /// Request streams accepted from QUIC.
     accepted: u64,
     /// Priorities of streams that have not arrived (RFC 9218 §7.2), newest last.
     early_priorities: Vec<(u64, Priority)>,
     polled_at: Option<Instant>,
-    /// Whether the client has all that was sent, as of the last `poll`.
+    /// Whether the client had received everything as of the last `poll`.
     delivered: bool,
 }
 
-/// Whether the connection is there.
+/// Whether the connection is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ConnectionState {
     Open,
-    /// Closed or lost, and the owner knows.
+    /// Closed or lost, and reported to the owner.
     Closed,
 }
 
-/// Whether it goes away (RFC 9114 §5.2).
+/// The state of a graceful shutdown (RFC 9114 §5.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Going {
+enum Shutdown {
     No,
     /// The first GOAWAY was sent.
     Announced,
@@ -69,24 +68,24 @@ enum Going {
     Final(u64),
 }
 
-/// Priorities that are kept for streams that have not arrived.
+/// Priorities kept for streams that have not arrived.
 const MAX_EARLY_PRIORITIES: usize = 16;
 
 impl Server {
-    /// For a new connection. The control stream and SETTINGS are sent by the first call of [`Server::poll`] that can.
+    /// For a new connection. The first possible call of [`Server::poll`] sends the control stream and SETTINGS.
     #[must_use]
     pub fn new(config: Config) -> Self {
         Server {
-            shared: Shared::new(config),
+            shared: ConnectionShared::new(config),
             requests: Requests::default(),
-            local: Local::new(&config),
-            unidirectional: Unidirectional::default(),
+            local: LocalStreams::new(&config),
+            unidirectional: ClientUniStreams::default(),
             sendable: Vec::new(),
             turn: None,
             events: VecDeque::new(),
             fault: None,
-            state: State::Open,
-            going: Going::No,
+            state: ConnectionState::Open,
+            going: Shutdown::No,
             accepted: 0,
             early_priorities: Vec::new(),
             polled_at: None,
@@ -94,60 +93,62 @@ impl Server {
         }
     }
 
-    /// A number for a stream that was reported and not released: no other has it meanwhile, and it is below
-    /// [`Config::streams`].
+    /// A unique number of a stream that was reported and not released, below [`Config::streams`].
     #[must_use]
     pub fn slot(&self, stream: StreamId) -> Option<usize> {
         let slot = self.requests.slot(stream)?;
         let life = self.requests.get(stream)?.life;
-        matches!(life, Life::Live | Life::Over).then_some(slot)
+        matches!(life, RequestState::Live | RequestState::Over).then_some(slot)
     }
 
-    /// How many streams were reported and not released.
+    /// The number of streams reported and not released.
     #[must_use]
     pub fn open_streams(&self) -> usize {
-        self.requests.iter().filter(|record| matches!(record.life, Life::Live | Life::Over)).count()
+        self.requests
+            .iter()
+            .filter(|record| matches!(record.life, RequestState::Live | RequestState::Over))
+            .count()
     }
 
-    /// The oldest stream whose head has begun to come and is not complete, for a timeout.
+    /// The oldest stream with an incomplete head, for a timeout.
     #[must_use]
     pub fn incomplete_head(&self) -> Option<StreamId> {
-        let opening = self.requests.iter().filter(|record| record.life == Life::Opening);
+        let opening = self.requests.iter().filter(|record| record.life == RequestState::Opening);
         opening.map(|record| record.id).min_by_key(|id| id.index())
     }
 
-    /// When a stream arrived that is not released yet: when [`Server::poll`] first saw it.
+    /// When an unreleased stream arrived: when [`Server::poll`] first saw it.
     #[must_use]
     pub fn arrived_at(&self, stream: StreamId) -> Option<Instant> {
         let record = self.requests.get(stream)?;
         Some(self.polled_at? + Duration::from_micros(record.arrived))
     }
 
-    /// The priority of a stream's response: PRIORITY_UPDATE's, or that of the request's and the response's `priority` fields
-    /// (RFC 9218).
+    /// The priority of a stream's response: from PRIORITY_UPDATE, or from the `priority` fields of the request and the
+    /// response (RFC 9218).
     #[must_use]
     pub fn priority(&self, stream: StreamId) -> Priority {
-        self.requests.get(stream).map_or(Priority::UNSAID, |record| record.priority)
+        self.requests.get(stream).map_or(Priority::UNSPECIFIED, |record| record.priority)
     }
 
-    /// Something that may be worth counting and was not taken yet, one at a time.
-    pub fn noted(&mut self) -> Option<Note> {
+    /// Takes a peer event for metrics, one per call.
+    pub fn noted(&mut self) -> Option<PeerEvent> {
         self.shared.notes.take()
     }
 
-    /// Gives back the memory that only streams need, if there are none.
+    /// Releases the memory that only streams need, if there are none.
     pub fn rest(&mut self) {
         self.requests.rest();
         self.sendable.shrink_to_fit();
-        self.shared.notes.rest();
+        self.shared.notes.release_memory();
         self.shared.qpack.rest();
         self.shared.section = Vec::new();
     }
 
-    /// The memory that the connection keeps in buffers, in bytes, without what QUIC keeps.
+    /// Bytes of memory in the connection's buffers, without those of QUIC.
     #[must_use]
     pub fn kept_bytes(&self) -> usize {
-        let Shared { qpack, section, head_memory, .. } = &self.shared;
+        let ConnectionShared { qpack, section, head_memory, .. } = &self.shared;
         qpack.kept_bytes() + section.capacity() + head_memory + self.requests.kept_bytes()
     }
 }

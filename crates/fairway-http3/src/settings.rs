@@ -1,5 +1,5 @@
-//! SETTINGS (RFC 9114 §7.2.4): the rules for the client's, and ours. Never keeps any: nothing that a client can set changes what
-//! this server sends.
+//! SETTINGS (RFC 9114 §7.2.4): checks the client's and writes ours. The client's are not kept: none of them changes
+//! what this server sends.
 
 use bytes::Bytes;
 
@@ -17,14 +17,14 @@ const H3_DATAGRAM: u64 = 0x33;
 /// (RFC 9114 §7.2.4.1).
 const HTTP2: [u64; 4] = [0x2, 0x3, 0x4, 0x5];
 
-/// Settings that a frame may have. Known clients send fewer than ten.
+/// Maximum settings in a frame. Known clients send fewer than ten.
 const MAX_SETTINGS: usize = 64;
 
 /// Checks the payload of the client's SETTINGS.
 ///
 /// # Errors
-/// H3_SETTINGS_ERROR for a repeated identifier (RFC 9114 §7.2.4), one of HTTP/2, or a bad value; H3_FRAME_ERROR for a truncated
-/// payload; H3_EXCESSIVE_LOAD for too many settings.
+/// H3_SETTINGS_ERROR for a repeated identifier (RFC 9114 §7.2.4), one of HTTP/2, or an invalid value; H3_FRAME_ERROR
+/// for a truncated payload; H3_EXCESSIVE_LOAD for too many settings.
 pub(crate) fn check(mut payload: &[u8]) -> Result<(), Fault> {
     let error = |rule| Err(Fault::connection(Code::Settings, rule));
     let mut seen: Vec<u64> = Vec::new();
@@ -63,7 +63,7 @@ pub(crate) fn frame(config: &Config) -> Bytes {
         varint::write(u64::from(value), &mut payload);
     };
     setting(MAX_FIELD_SECTION_SIZE, config.limits.list_bytes);
-    // "0" is the default of these.
+    // "0" is their default.
     if config.qpack_table > 0 {
         setting(QPACK_MAX_TABLE_CAPACITY, config.qpack_table);
         setting(QPACK_BLOCKED_STREAMS, config.blocked_streams);

@@ -1,44 +1,44 @@
-//! What all streams of a connection have in common: limits, header compression and the abuse account. Never touches QUIC.
+//! State shared by all streams of a connection: configuration, header compression and the abuse account.
 
-use fairway_http2::Notes;
+use fairway_http2::PeerEvents;
 use fairway_http2::abuse::{Account, Standing, Weight};
 
 use crate::code::{Code, Fault};
 use crate::config::Config;
 use crate::qpack::Decoder;
 
-/// Encoder instructions that are free at first: two tables of small entries.
+/// Encoder instructions that are free initially: two tables of small entries.
 const FREE_INSTRUCTIONS: u32 = 256;
-/// Those that every request makes free.
+/// Further free instructions for every request.
 const INSTRUCTIONS_PER_REQUEST: u32 = 64;
 
-/// The common state of a connection's streams.
+/// State shared by the streams of a connection.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct ConnectionShared {
     pub(crate) config: Config,
     pub(crate) qpack: Decoder,
-    pub(crate) notes: Notes,
-    /// Where field sections are written before they are sent.
+    pub(crate) notes: PeerEvents,
+    /// A buffer for field sections to be sent.
     pub(crate) section: Vec<u8>,
     pub(crate) account: Account,
     /// Encoder instructions that are not charged.
     free_instructions: u32,
-    /// Microseconds since the connection was polled first.
+    /// Microseconds since the first poll.
     pub(crate) now: u64,
-    /// Bytes that incomplete heads have announced.
+    /// Bytes reserved for incomplete heads.
     pub(crate) head_memory: usize,
-    /// Streams that wait for insertions into the dynamic table.
+    /// Streams waiting for insertions into the dynamic table.
     pub(crate) blocked: u32,
     /// Whether the account is nearly overdrawn.
     pub(crate) warned: bool,
 }
 
-impl Shared {
+impl ConnectionShared {
     pub(crate) fn new(config: Config) -> Self {
-        Shared {
+        ConnectionShared {
             config,
             qpack: Decoder::new(config.qpack_table as usize),
-            notes: Notes::default(),
+            notes: PeerEvents::default(),
             section: Vec::new(),
             account: Account::default(),
             free_instructions: FREE_INSTRUCTIONS,
@@ -49,19 +49,19 @@ impl Shared {
         }
     }
 
-    /// Charges something that costs the client little and us more.
+    /// Charges an action that costs us more than the client.
     pub(crate) fn charge(&mut self, weight: Weight, rule: &'static str) -> Result<(), Fault> {
         self.charge_many(weight, 1, rule)
     }
 
-    /// Charges those of the encoder instructions that are not free.
+    /// Charges the encoder instructions that are not free.
     pub(crate) fn charge_instructions(&mut self, count: u32) -> Result<(), Fault> {
         let free = count.min(self.free_instructions);
         self.free_instructions -= free;
         self.charge_many(Weight::Light, count - free, "encoder_instructions")
     }
 
-    /// A request arrived.
+    /// Counts a request.
     pub(crate) fn requested(&mut self) {
         self.free_instructions = (self.free_instructions + INSTRUCTIONS_PER_REQUEST).min(FREE_INSTRUCTIONS);
     }
@@ -82,9 +82,10 @@ mod tests {
 
     #[test]
     fn encoder_instructions_are_free_as_long_as_requests_come() {
-        let mut shared = Shared::new(Config::default());
-        let charged =
-            |shared: &mut Shared, count| shared.charge_instructions(count).map_err(|fault| fault.code);
+        let mut shared = ConnectionShared::new(Config::default());
+        let charged = |shared: &mut ConnectionShared, count| {
+            shared.charge_instructions(count).map_err(|fault| fault.code)
+        };
         for _ in 0..1_000 {
             assert_eq!(charged(&mut shared, INSTRUCTIONS_PER_REQUEST), Ok(()));
             shared.requested();

@@ -1,14 +1,14 @@
-//! The client's unidirectional streams (RFC 9114 §6.2, RFC 9204 §4.2): which are there and what they carry.
+//! The client's unidirectional streams (RFC 9114 §6.2, RFC 9204 §4.2): their types and contents.
 
 use bytes::Bytes;
 use fairway_http2::abuse::Weight;
 use quinn_proto::{Connection, StreamId};
 
 use crate::code::{Code, Fault};
-use crate::control::{Control, Request};
-use crate::qpack::{self, Acknowledgment};
-use crate::shared::Shared;
-use crate::transport::{self, Input};
+use crate::control::{ControlAction, ControlStream};
+use crate::qpack::{self, DecoderInstruction};
+use crate::shared::ConnectionShared;
+use crate::transport::{self, StreamInput};
 use crate::varint;
 
 const CONTROL: u64 = 0x0;
@@ -16,27 +16,27 @@ const PUSH: u64 = 0x1;
 const ENCODER: u64 = 0x2;
 const DECODER: u64 = 0x3;
 
-/// What is read of QUIC at once.
+/// Bytes read from QUIC at once.
 const READ: usize = 4 * 1024;
 
 /// The longest decoder instruction: an integer of 62 bits.
 const MAX_INSTRUCTION: usize = 10;
 
-/// What a stream is for.
+/// The purpose of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Purpose {
+enum StreamPurpose {
     Control,
     Encoder,
     Decoder,
 }
 
-impl Purpose {
-    const ALL: [Purpose; 3] = [Purpose::Control, Purpose::Encoder, Purpose::Decoder];
+impl StreamPurpose {
+    const ALL: [StreamPurpose; 3] = [StreamPurpose::Control, StreamPurpose::Encoder, StreamPurpose::Decoder];
 }
 
-/// A stream whose type has not come.
+/// A stream whose type was not received yet.
 #[derive(Debug)]
-struct Untyped {
+struct UntypedStream {
     id: StreamId,
     bytes: [u8; 8],
     count: u8,
@@ -44,30 +44,30 @@ struct Untyped {
 
 /// The client's unidirectional streams.
 #[derive(Debug, Default)]
-pub(crate) struct Unidirectional {
-    untyped: Vec<Untyped>,
-    /// The critical streams, by [`Purpose`].
+pub(crate) struct ClientUniStreams {
+    untyped: Vec<UntypedStream>,
+    /// The critical streams, by [`StreamPurpose`].
     critical: [Option<StreamId>; 3],
-    control: Control,
-    /// Bytes of the control stream that were read and not handled.
+    control: ControlStream,
+    /// Bytes of the control stream that were read and not processed.
     pending: Bytes,
-    /// The beginning of a decoder instruction.
+    /// The start of a decoder instruction.
     acknowledgment: Vec<u8>,
 }
 
-impl Unidirectional {
+impl ClientUniStreams {
     /// The client opened a stream.
     pub(crate) fn opened(&mut self, id: StreamId) {
-        self.untyped.push(Untyped { id, bytes: [0; 8], count: 0 });
+        self.untyped.push(UntypedStream { id, bytes: [0; 8], count: 0 });
     }
 
-    /// Reads a stream up to the next frame that asks for something; `None` when there is nothing more for now.
+    /// Reads a stream up to the next frame that requires an action; `None` if there is nothing more for now.
     pub(crate) fn read(
         &mut self,
         quic: &mut Connection,
         id: StreamId,
-        shared: &mut Shared,
-    ) -> Result<Option<Request>, Fault> {
+        shared: &mut ConnectionShared,
+    ) -> Result<Option<ControlAction>, Fault> {
         let purpose = match self.purpose(id) {
             Some(purpose) => purpose,
             None => match self.read_type(quic, id, shared)? {
@@ -76,31 +76,36 @@ impl Unidirectional {
             },
         };
         loop {
-            if purpose == Purpose::Control
+            if purpose == StreamPurpose::Control
                 && let Some(request) = self.control.receive(&mut self.pending, shared)?
             {
                 return Ok(Some(request));
             }
             match transport::read(quic, id, READ) {
-                Input::Bytes(bytes) => self.receive(purpose, bytes, shared)?,
-                Input::Blocked => return Ok(None),
-                Input::End | Input::Reset(_) => return Err(closed_critical()),
+                StreamInput::Bytes(bytes) => self.receive(purpose, bytes, shared)?,
+                StreamInput::Blocked => return Ok(None),
+                StreamInput::End | StreamInput::Reset(_) => return Err(closed_critical()),
             }
         }
     }
 
-    fn purpose(&self, id: StreamId) -> Option<Purpose> {
-        Purpose::ALL.into_iter().find(|purpose| self.critical[*purpose as usize] == Some(id))
+    fn purpose(&self, id: StreamId) -> Option<StreamPurpose> {
+        StreamPurpose::ALL.into_iter().find(|purpose| self.critical[*purpose as usize] == Some(id))
     }
 
-    fn receive(&mut self, purpose: Purpose, bytes: Bytes, shared: &mut Shared) -> Result<(), Fault> {
+    fn receive(
+        &mut self,
+        purpose: StreamPurpose,
+        bytes: Bytes,
+        shared: &mut ConnectionShared,
+    ) -> Result<(), Fault> {
         match purpose {
-            Purpose::Control => self.pending = bytes,
-            Purpose::Encoder => {
+            StreamPurpose::Control => self.pending = bytes,
+            StreamPurpose::Encoder => {
                 let count = shared.qpack.receive(&bytes)?;
                 shared.charge_instructions(count)?;
             }
-            Purpose::Decoder => self.acknowledgments(&bytes, shared)?,
+            StreamPurpose::Decoder => self.acknowledgments(&bytes, shared)?,
         }
         Ok(())
     }
@@ -110,20 +115,20 @@ impl Unidirectional {
         &mut self,
         quic: &mut Connection,
         id: StreamId,
-        shared: &mut Shared,
-    ) -> Result<Option<Purpose>, Fault> {
+        shared: &mut ConnectionShared,
+    ) -> Result<Option<StreamPurpose>, Fault> {
         let Some(at) = self.untyped.iter().position(|untyped| untyped.id == id) else { return Ok(None) };
         loop {
             let untyped = &mut self.untyped[at];
             match transport::read(quic, id, 1) {
-                Input::Bytes(bytes) => {
+                StreamInput::Bytes(bytes) => {
                     untyped.bytes[usize::from(untyped.count)] = bytes[0];
                     untyped.count += 1;
                 }
-                Input::Blocked => return Ok(None),
+                StreamInput::Blocked => return Ok(None),
                 // "A receiver MUST tolerate unidirectional streams being closed or reset prior to the reception of the
                 // unidirectional stream header."
-                Input::End | Input::Reset(_) => {
+                StreamInput::End | StreamInput::Reset(_) => {
                     self.untyped.swap_remove(at);
                     shared.charge(Weight::Medium, "streams_without_type")?;
                     return Ok(None);
@@ -141,12 +146,12 @@ impl Unidirectional {
         quic: &mut Connection,
         id: StreamId,
         number: u64,
-        shared: &mut Shared,
-    ) -> Result<Option<Purpose>, Fault> {
+        shared: &mut ConnectionShared,
+    ) -> Result<Option<StreamPurpose>, Fault> {
         let purpose = match number {
-            CONTROL => Purpose::Control,
-            ENCODER => Purpose::Encoder,
-            DECODER => Purpose::Decoder,
+            CONTROL => StreamPurpose::Control,
+            ENCODER => StreamPurpose::Encoder,
+            DECODER => StreamPurpose::Decoder,
             // "if a server receives a client-initiated push stream, this MUST be treated as a connection error of type
             // H3_STREAM_CREATION_ERROR" (§6.2.2).
             PUSH => return Err(Fault::connection(Code::StreamCreation, "push_stream")),
@@ -166,16 +171,18 @@ impl Unidirectional {
         Ok(Some(purpose))
     }
 
-    /// Takes bytes of the client's decoder stream.
-    fn acknowledgments(&mut self, bytes: &[u8], shared: &mut Shared) -> Result<(), Fault> {
+    /// Processes bytes of the client's decoder stream.
+    fn acknowledgments(&mut self, bytes: &[u8], shared: &mut ConnectionShared) -> Result<(), Fault> {
         for &byte in bytes {
             self.acknowledgment.push(byte);
             match qpack::read_acknowledgment(&self.acknowledgment)? {
-                (Acknowledgment::Cancellation(_), _) => {
+                (DecoderInstruction::Cancellation(_), _) => {
                     self.acknowledgment.clear();
                     shared.charge(Weight::Light, "decoder_instructions")?;
                 }
-                (Acknowledgment::Incomplete, _) => debug_assert!(self.acknowledgment.len() < MAX_INSTRUCTION),
+                (DecoderInstruction::Incomplete, _) => {
+                    debug_assert!(self.acknowledgment.len() < MAX_INSTRUCTION);
+                }
             }
         }
         Ok(())

@@ -1,15 +1,15 @@
-//! Integers of variable length (RFC 9000 §16). Never knows what they count.
+//! Variable-length integers (RFC 9000 §16).
 
-/// The largest one.
+/// The maximum value.
 pub(crate) const MAX: u64 = (1 << 62) - 1;
 
-/// How many bytes the integer has that begins with this byte.
+/// The length of the integer that begins with this byte.
 #[inline]
 pub(crate) const fn length(first: u8) -> usize {
     1 << (first >> 6)
 }
 
-/// The integer that an input begins with, and how many bytes it takes; `None` if it is not complete.
+/// The integer at the start of the input, and its length; `None` if it is incomplete.
 #[inline]
 pub(crate) fn read(input: &[u8]) -> Option<(u64, usize)> {
     let first = *input.first()?;
@@ -18,7 +18,7 @@ pub(crate) fn read(input: &[u8]) -> Option<(u64, usize)> {
     Some((value, bytes.len()))
 }
 
-/// How many bytes the shortest form of an integer has.
+/// The length of an integer in its shortest form.
 pub(crate) const fn size(value: u64) -> usize {
     match value {
         0..=0x3f => 1,

@@ -1,8 +1,8 @@
-//! HTTP/3 allocates nothing per request beyond what QUIC does: counted against an owner of the connection that reads and writes the same
-//! bytes without HTTP/3. The allocator counts the whole process, so this binary has one test.
+//! HTTP/3 allocates nothing per request beyond what QUIC does: compared with an owner of the connection that transfers
+//! the same bytes without HTTP/3. The allocator counts the whole process, so this binary has one test.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
-#![allow(clippy::print_stdout, reason = "the counts are of interest where the test passes, too")]
+#![allow(clippy::print_stdout, reason = "the counts are useful even if the test passes")]
 
 #[allow(dead_code, reason = "the other tests need the rest")]
 mod support;
@@ -28,7 +28,7 @@ const BODY: [u8; 1024] = [b'x'; 1024];
 /// Allocations of `serve` per request on a warm connection.
 fn per_request(mut serve: impl FnMut(&mut Pair)) -> f64 {
     let mut pair = Pair::new(Config::default());
-    pair.greet();
+    pair.open_control_stream();
     let mut counted = 0;
     for number in 0..WARM + COUNT {
         let mut allocations = 0;
@@ -39,7 +39,7 @@ fn per_request(mut serve: impl FnMut(&mut Pair)) -> f64 {
             let change = region.change();
             allocations += change.allocations + change.reallocations;
         });
-        assert!(pair.seen(id).finished && pair.seen(id).bytes.len() > BODY.len());
+        assert!(pair.received(id).finished && pair.received(id).bytes.len() > BODY.len());
         if number >= WARM {
             counted += allocations;
         }
@@ -47,7 +47,7 @@ fn per_request(mut serve: impl FnMut(&mut Pair)) -> f64 {
     counted as f64 / f64::from(COUNT)
 }
 
-/// Reads and writes what a response of HTTP/3 has.
+/// Transfers the bytes of an HTTP/3 response.
 fn serve_raw(pair: &mut Pair, head: &[u8], data: &[u8]) {
     let (_, quic) = pair.both();
     loop {
@@ -91,7 +91,7 @@ fn a_request_on_a_warm_connection_allocates_what_quic_does() {
     let mut pair = Pair::new(Config::default());
     let id: StreamId = pair.request(&hex::bytes("GET"));
     pair.drive_with(|pair| serve_http3(pair, &mut head, &response));
-    frames.extend_from_slice(&pair.seen(id).bytes);
+    frames.extend_from_slice(&pair.received(id).bytes);
     let (head, data) = frames.split_at(frames.len() - BODY.len() - 3);
     let without = per_request(|pair| serve_raw(pair, head, data));
     println!("{with_http3:.3} allocations per request, {without:.3} of them for QUIC");

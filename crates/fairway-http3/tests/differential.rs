@@ -1,10 +1,10 @@
-//! QPACK of another implementation: what its encoder wrote is read back (`data/ls-qpack.txt`).
+//! Decodes the output of another implementation's QPACK encoder (`data/ls-qpack.txt`).
 
-use fairway_http3::qpack::{Decoder, Section};
+use fairway_http3::qpack::{Decoder, SectionResult};
 
 /// A line of the file.
 enum Entry<'a> {
-    /// A new connection whose table may have this many bytes.
+    /// A new connection with this maximum table capacity.
     Connection(usize),
     /// Bytes of the encoder stream.
     Encoder(Vec<u8>),
@@ -55,7 +55,7 @@ fn sections_of_ls_qpack_are_understood() {
                     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
                     read.push(format!("{}: {}", text(line.name()), text(line.value())));
                 });
-                assert_eq!(result, Ok(Section::Decoded));
+                assert_eq!(result, Ok(SectionResult::Decoded));
                 fields = read.into_iter();
                 sections += 1;
             }

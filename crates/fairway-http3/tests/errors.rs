@@ -1,20 +1,20 @@
-//! What a client may not do, as a table: bytes on streams, and the error that follows (RFC 9114, RFC 9204, RFC 9218).
+//! What a client must not do, as a table: bytes on streams, and the resulting error (RFC 9114, RFC 9204, RFC 9218).
 
 use std::collections::HashMap;
 
 use fairway_http2::fields::Limits;
-use fairway_http3::{Code, Config, Noted};
+use fairway_http3::{Code, Config, PeerEventKind};
 use quinn_proto::{Dir, StreamId};
 
 use crate::support::serve::answer_all as serve;
 use crate::support::{Pair, hex};
 
-/// What follows.
+/// The expected result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Expect {
     /// The connection is closed with this code.
     Closed(Code),
-    /// The last request stream named is reset with this code, and the connection goes on.
+    /// The last request stream named is reset with this code, and the connection continues.
     Reset(Code),
     /// The requests named get a response.
     Fine,
@@ -23,10 +23,10 @@ enum Expect {
 use Code::*;
 use Expect::*;
 
-/// A case: its name, steps, and what follows.
+/// A case: its name, steps, and the expected result.
 ///
-/// Steps are separated by `;`. Each has the name of a stream (`u` and a digit: unidirectional, `r` and a digit: a request), bytes as
-/// in [`hex`], and then `.` if the stream ends or `!` if it is reset.
+/// Steps are separated by `;`. Each has the name of a stream (`u` and a digit: unidirectional, `r` and a digit: a
+/// request), bytes as in [`hex`], and then `.` if the stream ends or `!` if it is reset.
 type Case = (&'static str, &'static str, Expect);
 
 const CONTROL_STREAM: &[Case] = &[
@@ -211,9 +211,9 @@ const REQUEST: &[Case] = &[
 
 fn check(cases: &[Case], config: Config) {
     for case in cases {
-        // Once with time between the steps, once with everything under way at the same time.
+        // Once with time between the steps, once with everything in transit at the same time.
         run(case, config, false);
-        // A reset takes what was sent before it with it, unless that has arrived.
+        // A reset discards what was sent before it, unless that has arrived.
         if !case.1.contains('!') {
             run(case, config, true);
         }
@@ -237,7 +237,7 @@ fn run(&(name, steps, expect): &Case, config: Config, at_once: bool) {
             _ => (rest, None),
         };
         let bytes = hex::bytes(rest);
-        // What the server closed or stopped takes no more.
+        // What the server closed or stopped accepts nothing more.
         if pair.write(id, &bytes) == bytes.len() {
             match end {
                 Some('.') => pair.finish(id),
@@ -263,24 +263,25 @@ fn run(&(name, steps, expect): &Case, config: Config, at_once: bool) {
             let note = pair.server.noted().expect("it was noted");
             let noted: Vec<_> =
                 std::iter::once(note).chain(std::iter::from_fn(|| pair.server.noted())).collect();
-            let is_noted =
-                |note: &fairway_http3::Note| note.what == Noted::ConnectionFault && note.reason == reason;
+            let is_noted = |note: &fairway_http3::PeerEvent| {
+                note.kind == PeerEventKind::ConnectionFault && note.reason == reason
+            };
             assert!(noted.iter().any(is_noted), "{context}: {noted:?}");
         }
         Reset(code) => {
             assert_eq!(closed, None, "{context}");
-            let seen = pair.seen(last.unwrap());
+            let seen = pair.received(last.unwrap());
             assert_eq!((seen.reset, seen.finished), (Some(code.number()), false), "{context}");
             let another = pair.request(&hex::bytes("GET"));
             pair.drive();
             serve(&mut pair);
             pair.drive();
-            assert!(pair.seen(another).finished, "the connection goes on: {context}");
+            assert!(pair.received(another).finished, "the connection goes on: {context}");
         }
         Fine => {
             assert_eq!(closed, None, "{context}");
             for (stream, id) in streams.iter().filter(|(stream, _)| stream.starts_with('r')) {
-                let seen = pair.seen(*id);
+                let seen = pair.received(*id);
                 assert!(seen.finished && seen.reset.is_none(), "{stream} of {context}");
             }
         }

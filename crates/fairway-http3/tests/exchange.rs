@@ -1,24 +1,24 @@
-//! Requests and responses that follow the rules.
+//! Valid requests and responses.
 
-use fairway_http3::{Config, Event, Noted};
+use fairway_http3::{Config, Event, PeerEventKind};
 use quinn_proto::Dir;
 
 use crate::support::response::{Frame, body, frames};
-use crate::support::serve::{self, answer, response};
+use crate::support::serve::{self, respond_204, response};
 use crate::support::{Pair, Setup, hex};
 
 #[test]
 fn settings_are_sent_first_and_the_decoder_stream_has_its_type() {
     let pair = Pair::new(Config { extended_connect: true, ..Config::default() });
     let settings = [0, 4, 12, 6, 0x80, 0, 0x80, 0, 1, 0x50, 0, 7, 16, 8, 1];
-    assert_eq!(pair.seen_unidirectional(0), settings);
-    assert_eq!(pair.seen_unidirectional(1), [3]);
+    assert_eq!(pair.received_unidirectional(0), settings);
+    assert_eq!(pair.received_unidirectional(1), [3]);
 }
 
 #[test]
 fn a_request_becomes_a_head_and_its_response_frames() {
     let mut pair = Pair::new(Config::default());
-    pair.greet();
+    pair.open_control_stream();
     let id = pair.request(&hex::bytes("GET"));
     pair.drive();
     let events = pair.take_events();
@@ -41,7 +41,7 @@ fn a_request_becomes_a_head_and_its_response_frames() {
     server.release(quic, id);
     assert_eq!(server.open_streams(), 0);
     pair.drive();
-    let seen = pair.seen(id);
+    let seen = pair.received(id);
     assert!(seen.finished);
     let sent = frames(&seen.bytes);
     assert_eq!(
@@ -93,7 +93,7 @@ fn many_small_frames_are_read_together() {
     let mut head = fairway_http::Head::new();
     let (server, quic) = pair.both();
     let read = server.read_body(quic, other, 1_000, &mut head);
-    assert!(matches!(read, fairway_http3::Read::Bytes(bytes) if bytes.len() > 200));
+    assert!(matches!(read, fairway_http3::BodyRead::Bytes(bytes) if bytes.len() > 200));
     assert_eq!(serve::read(&mut pair, id, 10).bytes, b"a");
 }
 
@@ -128,8 +128,8 @@ fn a_large_response_follows_the_client_s_window() {
     server.finish(quic, id);
     server.release(quic, id);
     pair.drive();
-    assert!(pair.seen(id).finished);
-    assert_eq!(body(&pair.seen(id).bytes), all);
+    assert!(pair.received(id).finished);
+    assert_eq!(body(&pair.received(id).bytes), all);
 }
 
 #[test]
@@ -147,10 +147,10 @@ fn a_head_that_has_no_room_waits_with_the_end_and_is_delivered_after_release() {
     server.release(quic, id);
     assert_eq!((server.open_streams(), server.slot(id)), (0, None));
     pair.drive();
-    assert!(!pair.seen(id).finished);
+    assert!(!pair.received(id).finished);
     pair.client_reads = true;
     pair.drive();
-    let seen = pair.seen(id);
+    let seen = pair.received(id);
     assert_eq!((seen.finished, seen.bytes.len()), (true, bytes));
     assert!(matches!(&frames(&seen.bytes)[..], [Frame::Headers(fields)] if fields[1].len() == 2_003));
 }
@@ -181,7 +181,7 @@ fn what_is_not_read_closes_the_client_s_window() {
 #[test]
 fn rfc9204_2_1_2_a_blocked_head_waits_for_its_insertions() {
     let mut pair = Pair::new(Config::default());
-    pair.greet();
+    pair.open_control_stream();
     // :authority is the first entry of the dynamic table.
     let id = pair.request(&hex::bytes("01 06 02 00 d1 d7 c1 80"));
     pair.drive();
@@ -196,11 +196,11 @@ fn rfc9204_2_1_2_a_blocked_head_waits_for_its_insertions() {
     assert!(matches!(pair.take_events()[..], [Event::Head { end: true, .. }]));
     assert_eq!(pair.heads[0].1, ["GET /", "Host: a.b"]);
     assert_eq!(pair.server.incomplete_head(), None);
-    // The section is acknowledged, which says that the insertion came.
-    assert_eq!(pair.seen_unidirectional(1), [3, 0x80]);
+    // The section is acknowledged, which acknowledges the insertion.
+    assert_eq!(pair.received_unidirectional(1), [3, 0x80]);
     pair.write(encoder, &hex::bytes("c0 01 63"));
     pair.drive();
-    assert_eq!(pair.seen_unidirectional(1), [3, 0x80, 1]);
+    assert_eq!(pair.received_unidirectional(1), [3, 0x80, 1]);
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn blocked_trailers_become_readable() {
     let read = serve::read(&mut pair, id, 100);
     assert_eq!((read.ended, read.trailers), (true, Some(vec!["x: y".to_owned()])));
     pair.drive();
-    assert_eq!(pair.seen_unidirectional(1), [3, 1, 0x80], "the insertion, and then the section");
+    assert_eq!(pair.received_unidirectional(1), [3, 1, 0x80], "the insertion, and then the section");
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn rfc9204_2_2_2_2_a_blocked_stream_that_is_reset_is_cancelled_and_makes_room() 
         pair.drive();
         assert_eq!(pair.closed(), None, "round {round}");
     }
-    assert_eq!(pair.seen_unidirectional(1), [3, 0x40, 0x44, 0x48]);
+    assert_eq!(pair.received_unidirectional(1), [3, 0x40, 0x44, 0x48]);
     assert_eq!(pair.server.incomplete_head(), None);
 }
 
@@ -242,17 +242,17 @@ fn a_request_without_the_client_s_streams_and_without_room_for_ours_is_served() 
     let mut pair = Pair::with(&setup);
     let id = pair.request(&hex::bytes("GET"));
     pair.drive();
-    answer(&mut pair, id);
+    respond_204(&mut pair, id);
     pair.drive();
-    assert!(pair.seen(id).finished);
+    assert!(pair.received(id).finished);
 }
 
 #[test]
 fn a_client_s_go_away_is_reported() {
     let mut pair = Pair::new(Config::default());
-    let control = pair.greet();
+    let control = pair.open_control_stream();
     pair.write(control, &hex::bytes("07 01 00"));
     pair.drive();
     assert!(matches!(pair.take_events()[..], [Event::GoAway]));
-    assert_eq!(pair.server.noted().map(|note| note.what), Some(Noted::GoAwayReceived));
+    assert_eq!(pair.server.noted().map(|note| note.kind), Some(PeerEventKind::GoAwayReceived));
 }

@@ -1,14 +1,14 @@
-//! Clients that cause more work than they are worth (RFC 9114 §10.5).
+//! Clients that cause excessive load (RFC 9114 §10.5).
 
 use std::time::Duration;
 
-use fairway_http3::{Code, Config, Noted};
+use fairway_http3::{Code, Config, PeerEventKind};
 use quinn_proto::{Dir, StreamId};
 
 use crate::support::serve::{self, answer_all};
 use crate::support::{Pair, hex};
 
-/// Repeats something until the connection is closed; gives how often that was, at most `limit` times.
+/// Repeats an action until the connection is closed. Returns how often, at most `limit` times.
 fn flood(pair: &mut Pair, limit: usize, mut act: impl FnMut(&mut Pair)) -> usize {
     for count in 0..limit {
         act(pair);
@@ -22,7 +22,7 @@ fn flood(pair: &mut Pair, limit: usize, mut act: impl FnMut(&mut Pair)) -> usize
     limit
 }
 
-/// Opens as many request streams as the server allows at a time, with these bytes each.
+/// Opens as many concurrent request streams as the server allows, with these bytes each.
 fn burst(pair: &mut Pair, bytes: &str) -> Vec<StreamId> {
     let mut opened = Vec::new();
     while let Some(id) = pair.peer().streams().open(Dir::Bi) {
@@ -50,8 +50,11 @@ fn rapid_resets_are_warned_and_end_the_connection() {
         pair.take_events();
     });
     assert!((188..600).contains(&resets), "{resets}");
-    let notes: Vec<_> = std::iter::from_fn(|| pair.server.noted()).map(|note| note.what).collect();
-    assert!(notes.contains(&Noted::Warned) && notes.contains(&Noted::ConnectionFault), "{notes:?}");
+    let notes: Vec<_> = std::iter::from_fn(|| pair.server.noted()).map(|note| note.kind).collect();
+    assert!(
+        notes.contains(&PeerEventKind::Warned) && notes.contains(&PeerEventKind::ConnectionFault),
+        "{notes:?}"
+    );
 }
 
 #[test]
@@ -62,7 +65,7 @@ fn slow_resets_and_answered_requests_do_not() {
         pair.write(id, &hex::bytes("GET"));
         pair.drive();
         pair.reset(id, 0x10c);
-        pair.pass(Duration::from_millis(80));
+        pair.advance_time(Duration::from_millis(80));
         answer_all(pair);
         pair.take_events();
     });
@@ -73,7 +76,7 @@ fn slow_resets_and_answered_requests_do_not() {
         answer_all(pair);
         pair.take_events();
         pair.drive();
-        assert!(pair.seen(id).finished);
+        assert!(pair.received(id).finished);
     });
     assert_eq!(count, 600);
 }

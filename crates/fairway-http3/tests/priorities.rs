@@ -1,4 +1,4 @@
-//! The order of responses (RFC 9218 §10), while QUIC keeps all of them and while its buffer is full.
+//! The order of responses (RFC 9218 §10), while QUIC buffers all of them and while its buffer is full.
 
 use fairway_http::Head;
 use fairway_http3::{Config, Event};
@@ -19,7 +19,7 @@ fn request(priority: &str) -> Vec<u8> {
     bytes
 }
 
-/// A response, as its owner has it.
+/// A response from its owner's perspective.
 struct Sender {
     id: StreamId,
     priority: Option<&'static str>,
@@ -42,7 +42,7 @@ impl Sender {
     }
 }
 
-/// Sends what it can, lower streams first, as long as there is news.
+/// Sends what fits, lower streams first, while there are events.
 fn serve(pair: &mut Pair, senders: &mut [Sender]) {
     let now = pair.now;
     loop {
@@ -64,11 +64,11 @@ fn serve(pair: &mut Pair, senders: &mut [Sender]) {
     }
 }
 
-/// The streams in the order of their ends, each with what had come of all of them by then.
+/// The streams in the order they ended, each with what all of them had received by then.
 fn ends(streams: &[(Option<&str>, Option<&'static str>)], send_window: u64) -> Vec<(usize, Vec<usize>)> {
     let config = Config::default();
     let mut pair = Pair::with(&Setup { config, client_window: 1 << 20, send_window, ..Setup::default() });
-    pair.greet();
+    pair.open_control_stream();
     let mut senders = Vec::new();
     for &(asked, priority) in streams {
         let id = pair.open(Dir::Bi);
@@ -80,7 +80,7 @@ fn ends(streams: &[(Option<&str>, Option<&'static str>)], send_window: u64) -> V
     let mut ends: Vec<(usize, Vec<usize>)> = Vec::new();
     pair.drive_with(|pair| {
         serve(pair, &mut senders);
-        let seen: Vec<_> = ids.iter().map(|id| pair.seen(*id)).collect();
+        let seen: Vec<_> = ids.iter().map(|id| pair.received(*id)).collect();
         let bytes: Vec<usize> = seen.iter().map(|seen| seen.bytes.len()).collect();
         for (stream, _) in seen.iter().enumerate().filter(|(_, seen)| seen.finished) {
             if ends.iter().all(|(ended, _)| *ended != stream) {

@@ -40,7 +40,7 @@ fn a_decoder_reads_the_same_whatever_the_split() {
     }
 }
 
-/// Streams that follow the rules, to be mutated.
+/// Valid streams to be mutated.
 const STREAMS: [&str; 7] = [
     "GET",
     "POST 00 05 61 62 63 64 65 21 03 00 00 00 TRAILERS",

@@ -1,5 +1,5 @@
-//! The ConfigMaps of TCP and UDP services (`--tcp-services-configmap` and `--udp-services-configmap` of ingress-nginx): a
-//! listener and a route for each entry that can be served. Reads no endpoint.
+//! The ConfigMaps of TCP and UDP services (`--tcp-services-configmap` and `--udp-services-configmap` of
+//! ingress-nginx): creates a listener and a route for each valid entry.
 
 mod entry;
 
@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_model::{
-    ClientTraffic, Config, HostPattern, Introduction, Listener, ListenerProtocol, Origin, PortProtocol,
-    ProxyHeaderVersion, StreamKey, StreamPolicy, StreamRoute, WeightedBackend,
+    ClientTraffic, Config, HostPattern, Listener, ListenerProtocol, Origin, PortProtocol, ProxyHeaderVersion,
+    ProxyProtocolMode, StreamKey, StreamPolicy, StreamRoute, WeightedBackend,
 };
 use fairway_objects::backend::{BackendRef, ResolveError};
 use fairway_objects::balance::Balance;
@@ -21,22 +21,22 @@ use fairway_objects::options::{Options, ServiceMaps};
 use fairway_objects::transport::Transport;
 
 use crate::ingress::defaults::StreamDefaults;
-use entry::Entry;
+use entry::ServiceMapEntry;
 
-/// ingress-nginx: `proxy-stream-timeout` 600s.
-const IDLE: Duration = Duration::from_secs(600);
+/// ingress-nginx: default of `proxy-stream-timeout`.
+const DEFAULT_IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// What the ConfigMaps come to.
+/// The result of reading the ConfigMaps.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Reading {
-    /// What is served, by the name of its listener.
+pub(crate) struct ServiceMapReading {
+    /// Served ports by listener name.
     pub(crate) ports: BTreeMap<Arc<str>, ServedPort>,
-    /// The Services that entries name, whether they exist or not.
+    /// The Services that entries name, existing or not.
     pub(crate) services: BTreeSet<ObjectKey>,
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
-/// A port that is served.
+/// A served port.
 #[derive(Clone, Debug)]
 pub(crate) struct ServedPort {
     pub(crate) listener: Listener,
@@ -44,19 +44,19 @@ pub(crate) struct ServedPort {
     pub(crate) backend: BackendRef,
 }
 
-/// Reads both ConfigMaps. `defaults` is what the settings say.
-pub(crate) fn read(inputs: Inputs<'_>, defaults: StreamDefaults) -> Reading {
-    let mut reading = Reading::default();
+/// Reads both ConfigMaps. `defaults` are those of the settings.
+pub(crate) fn read(inputs: Inputs<'_>, defaults: StreamDefaults) -> ServiceMapReading {
+    let mut reading = ServiceMapReading::default();
     let ServiceMaps { tcp, udp, .. } = &inputs.options.listeners.service_maps;
     for (protocol, map) in [(PortProtocol::Tcp, tcp), (PortProtocol::Udp, udp)] {
         if let Some(map) = map {
-            reading.take(Reader { inputs, protocol, defaults }, map);
+            reading.read_map(EntryReader { inputs, protocol, defaults }, map);
         }
     }
     reading
 }
 
-/// Puts the listeners of a configuration that an earlier process kept where the options say now.
+/// Moves the listeners of an earlier process's configuration to the addresses of the current options.
 pub(crate) fn adapt(options: &Options, config: &mut Config) {
     let ServiceMaps { tcp, udp, .. } = &options.listeners.service_maps;
     let is_of =
@@ -77,16 +77,16 @@ pub(crate) fn adapt(options: &Options, config: &mut Config) {
     }
 }
 
-/// How the entries of one ConfigMap are read.
+/// Reads the entries of one ConfigMap.
 #[derive(Clone, Copy)]
-struct Reader<'a> {
+struct EntryReader<'a> {
     inputs: Inputs<'a>,
     protocol: PortProtocol,
     defaults: StreamDefaults,
 }
 
-impl Reading {
-    fn take(&mut self, reader: Reader<'_>, key: &ObjectKey) {
+impl ServiceMapReading {
+    fn read_map(&mut self, reader: EntryReader<'_>, key: &ObjectKey) {
         let Some(map) = reader.inputs.resources.config_maps.get(key) else {
             let origin = Origin::object("ConfigMap", &key.namespace, &key.name);
             let name = reader.protocol.name();
@@ -125,14 +125,19 @@ impl Reading {
 /// Why an entry is not served, and the Service that it names.
 type Refusal = Box<(Option<ObjectKey>, Diagnostic)>;
 
-impl Reader<'_> {
-    fn entry(self, key: &str, value: &str, origin: &Origin) -> Result<(Entry, ServedPort), Refusal> {
+impl EntryReader<'_> {
+    fn entry(
+        self,
+        key: &str,
+        value: &str,
+        origin: &Origin,
+    ) -> Result<(ServiceMapEntry, ServedPort), Refusal> {
         let refused = |code, service: Option<&ObjectKey>, problem: String| {
             let found = Diagnostic::new(Severity::Error, code, origin.clone());
             let consequence = format!("nothing listens on this port of {}", self.protocol.name());
             Box::new((service.cloned(), found.because(problem, consequence)))
         };
-        let entry = Entry::read(self.protocol, key, value)
+        let entry = ServiceMapEntry::read(self.protocol, key, value)
             .map_err(|problem| refused("invalid-service-map", None, problem))?;
         if let Some(flag) = self.holder(entry.port) {
             let problem = format!("port {} is that of {flag}", entry.port);
@@ -145,7 +150,7 @@ impl Reader<'_> {
         let balance = Balance::default();
         let backend =
             BackendRef::new(entry.service.clone(), entry.service_port.clone(), &transport, &balance);
-        if let Err(error) = backend.target(self.inputs) {
+        if let Err(error) = backend.resolve(self.inputs) {
             let (code, problem) = self.describe(&error, &backend);
             return Err(refused(code, Some(&entry.service), problem));
         }
@@ -153,30 +158,31 @@ impl Reader<'_> {
         Ok((entry, served))
     }
 
-    /// The flag that has a port already.
+    /// The flag that already uses a port.
     fn holder(&self, port: u16) -> Option<&str> {
         let Options { listeners, trust, .. } = self.inputs.options;
-        let own = trust.external.own.in_the_way(self.protocol, &addresses(self.inputs.options, port));
+        let own =
+            trust.external.own.conflicting_listener(self.protocol, &addresses(self.inputs.options, port));
         let reserved = || listeners.service_maps.reserved.iter().find(|it| it.has(port, self.protocol));
         own.map(|own| own.flag).or_else(|| reserved().map(|taken| &*taken.by))
     }
 
-    fn served(self, entry: &Entry, backend: BackendRef, origin: &Origin) -> ServedPort {
+    fn served(self, entry: &ServiceMapEntry, backend: BackendRef, origin: &Origin) -> ServedPort {
         let StreamDefaults { timeout, responses } = self.defaults;
         let (protocol, idle_timeout, responses) = match self.protocol {
-            PortProtocol::Tcp => (ListenerProtocol::Tcp, Some(timeout.unwrap_or(IDLE)), None),
-            // Ten minutes, as in ingress-nginx, would let sessions pile up whose answers were lost.
+            PortProtocol::Tcp => (ListenerProtocol::Tcp, Some(timeout.unwrap_or(DEFAULT_IDLE_TIMEOUT)), None),
+            // Ten minutes, as in ingress-nginx, would let sessions pile up whose responses were lost.
             PortProtocol::Udp => (ListenerProtocol::Udp, timeout, responses),
         };
         let name: Arc<str> = format!("{}-{}", self.protocol.name().to_lowercase(), entry.port).into();
         let introduction = entry.header.from_clients.then(|| {
             let trusted = self.inputs.options.listeners.service_maps.proxy_senders.clone();
-            Introduction::ProxyProtocol { trusted }
+            ProxyProtocolMode::Required { trusted }
         });
         let listener = Listener {
             origin: origin.clone(),
             bind: addresses(self.inputs.options, entry.port),
-            clients: ClientTraffic { introduction, ..ClientTraffic::default() },
+            clients: ClientTraffic { proxy_protocol: introduction, ..ClientTraffic::default() },
             ..Listener::new(&name, protocol, entry.port, &name)
         };
         let introduce = entry.header.to_endpoints.then_some(ProxyHeaderVersion::V1);
@@ -184,7 +190,12 @@ impl Reader<'_> {
             key: StreamKey { table: name, host: HostPattern::Any },
             origin: origin.clone(),
             backends: vec![WeightedBackend::new(backend.key.clone(), 1)],
-            policy: StreamPolicy { introduce, idle_timeout, responses, ..StreamPolicy::default() },
+            policy: StreamPolicy {
+                proxy_header: introduce,
+                idle_timeout,
+                responses,
+                ..StreamPolicy::default()
+            },
         };
         ServedPort { listener, route, backend }
     }
@@ -207,7 +218,7 @@ impl Reader<'_> {
     }
 }
 
-/// The port on the addresses of the plain listener of Ingresses, or of that with TLS where there is none.
+/// The port on the addresses of the plain HTTP listener of Ingresses, or else of the HTTPS listener.
 fn addresses(options: &Options, port: u16) -> Vec<SocketAddr> {
     let (http, https) = (&options.listeners.http.bind, &options.listeners.https.bind);
     let of_ingresses = if http.is_empty() { https } else { http };

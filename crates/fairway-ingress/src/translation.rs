@@ -1,4 +1,4 @@
-//! The result of a translation. Owns its shape, and nothing of how it comes about.
+//! The result of a translation.
 
 use std::sync::Arc;
 
@@ -10,40 +10,40 @@ use fairway_objects::shared;
 use imbl::{OrdMap, OrdSet};
 use k8s_openapi::api::networking::v1::Ingress;
 
-/// What the objects mean. All parts are persistent: a clone costs nothing.
+/// The result of a translation. All parts are persistent: a clone is free.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Translation {
-    /// What the data plane does.
+    /// The configuration of the data plane.
     pub config: Config,
     /// All current diagnostics.
     pub diagnostics: Diagnostics,
-    /// The Ingresses that are served.
+    /// The served Ingresses.
     pub status: OrdMap<ObjectKey, Arc<IngressStatus>>,
-    /// What is to be written about objects of the Gateway API, and what Gateways need.
+    /// Statuses of Gateway API objects, and the needs of Gateways.
     pub gateway: GatewayTranslation,
-    /// External names that rules refer to and whose addresses are wanted as [`fairway_objects::resources::Change::Resolved`].
+    /// External names of Services; their addresses are expected as [`fairway_objects::resources::Change::Resolved`].
     pub external_names: OrdSet<Arc<str>>,
 }
 
-/// An Ingress that is served.
+/// A served Ingress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IngressStatus {
     /// Its name.
     pub ingress: ObjectKey,
-    /// The hosts it has a part in.
+    /// Its hosts.
     pub hosts: Vec<HostPattern>,
-    /// Its `metadata.uid`; empty when it has none.
+    /// Its `metadata.uid`, or empty.
     pub uid: Arc<str>,
-    /// Its `metadata.resourceVersion`: the state that `addresses` are from; empty when it has none.
+    /// The `metadata.resourceVersion` that `addresses` were read from, or empty.
     pub version: Arc<str>,
     /// Its `metadata.generation`.
     pub generation: Option<i64>,
-    /// The IP addresses and host names in its `status.loadBalancer`, in its order.
+    /// IP addresses and host names in its `status.loadBalancer`, in order.
     pub addresses: Vec<Arc<str>>,
 }
 
 impl IngressStatus {
-    /// Of an Ingress with a part in `hosts`.
+    /// For an Ingress that serves `hosts`.
     pub(crate) fn new(key: &ObjectKey, ingress: &Ingress, hosts: Vec<HostPattern>) -> Self {
         let metadata = &ingress.metadata;
         let text = |field: &Option<String>| shared::text(field.as_deref().unwrap_or_default());
@@ -58,7 +58,7 @@ impl IngressStatus {
     }
 }
 
-/// What `status.loadBalancer` says; an entry has an IP address or a host name (Ingress API reference).
+/// The content of `status.loadBalancer`; an entry has an IP address or a host name (Ingress API reference).
 fn addresses(ingress: &Ingress) -> Vec<Arc<str>> {
     let balancer = ingress.status.as_ref().and_then(|status| status.load_balancer.as_ref());
     let entries = balancer.and_then(|balancer| balancer.ingress.as_ref()).into_iter().flatten();

@@ -1,10 +1,9 @@
-//! Keeps a translation up to date at a cost of what changed. Owns the order of the stages; never reads the meaning
-//! of an object itself.
+//! Updates a translation at a cost proportional to the change. Defines the order of the stages.
 //!
-//! An edit marks what it touches ([`work`]); then Ingresses are read again, then Secrets, what Ingresses share,
-//! hosts, backends and certificates are made again, each only where it was marked, and each marking what depends on
-//! it. The ports of TCP and UDP services come between hosts and backends, and then what the Gateway API says, in pieces from
-//! `fairway_gateway`: Gateways get the ports that are left.
+//! A change marks what it affects ([`work`]); then Ingresses, Secrets, shared Service settings, hosts, backends and
+//! certificates are rebuilt where marked, each marking its dependents. Ports of TCP and UDP services are processed
+//! between hosts and backends, followed by the Gateway API changes from `fairway_gateway`: Gateways get the remaining
+//! ports.
 
 mod also_ingress;
 mod backends;
@@ -33,14 +32,14 @@ use crate::listeners;
 use crate::translation::Translation;
 use gateways::GatewayStage;
 use service_maps::ServiceMapStage;
-use state::{Progress, State};
+use state::{Progress, TranslatorState};
 use work::Work;
 
-/// Translates, and after an edit repeats only what the edit touches. A clone costs nothing.
+/// Translates objects, and after a change rebuilds only what it affects. Cloning is free.
 #[derive(Clone, Debug)]
 pub struct Translator {
     options: Options,
-    state: State,
+    state: TranslatorState,
     gateways: GatewayStage,
     service_maps: ServiceMapStage,
 }
@@ -52,18 +51,17 @@ pub fn translate(resources: &Resources, options: &Options, now: i64) -> Translat
 }
 
 impl Translator {
-    /// One that has seen nothing yet: its first [`Translator::update`] visits everything.
+    /// An empty translator: its first [`Translator::update`] processes everything.
     #[must_use]
     pub fn new(options: Options) -> Self {
-        let (state, gateways) = (State::new(&options), GatewayStage::new(&options));
+        let (state, gateways) = (TranslatorState::new(&options), GatewayStage::new(&options));
         Self { options, state, gateways, service_maps: ServiceMapStage::default() }
     }
 
-    /// Makes `config`, which an earlier process kept, one for this process: its listeners are where the options say
-    /// now.
+    /// Adapts the configuration of an earlier process: moves its listeners to the addresses of the current options.
     pub fn adapt(&self, config: &mut Config) {
-        listeners::of_ingresses(&self.options, config);
-        listeners::follow_ingresses(config);
+        listeners::set_ingress_listeners(&self.options, config);
+        listeners::align_gateway_listeners(config);
         crate::service_maps::adapt(&self.options, config);
     }
 
@@ -73,10 +71,10 @@ impl Translator {
         let inputs = Inputs { resources, options: &self.options };
         let state = &mut self.state;
         let (mut work, mut noted) = match state.progress {
-            Progress::New => (Work::all(resources), self.gateways.note_all(resources)),
+            Progress::New => (Work::all(resources), self.gateways.mark_all(resources)),
             Progress::Running { .. } => {
-                let touched = work::touched(state, changed, resources, &self.options);
-                (touched, self.gateways.note(resources, changed))
+                let touched = work::work_for_changes(state, changed, resources, &self.options);
+                (touched, self.gateways.mark_changes(resources, changed))
             }
         };
         work.secrets.extend(noted.secrets().iter().cloned());
@@ -90,13 +88,13 @@ impl Translator {
         state.share_services(self.options.hosts.ownership, &mut work);
         state.update_claims(&mut work);
         state.make_hosts(inputs, &mut work);
-        state.make_names(inputs, &mut work);
+        state.make_aliases(inputs, &mut work);
         let ports = self.service_maps.make(state, inputs, changed, &mut work);
         self.gateways.exchange_service_ports(&ports, &mut noted);
         self.gateways.make(state, inputs, noted, &mut work);
         state.make_backends(inputs, &mut work);
         state.make_certificates(&work);
-        state.tell_also_ingress(&hosts_before);
+        state.report_also_ingress(&hosts_before);
         state.current.clone()
     }
 }

@@ -1,15 +1,15 @@
-//! The table of `docs/annotations.md` is what the families of annotations say, with the examples of `examples.yaml`, each of
-//! which works.
+//! Checks that the list in `docs/annotations.md` matches the families of annotations and `examples.yaml`, and that each example
+//! works.
 //!
-//! `UPDATE_GOLDEN=1 cargo test -p fairway-ingress --test integration annotations_doc::` writes the table anew.
+//! `UPDATE_GOLDEN=1 cargo test -p fairway-ingress --test integration annotations_doc::` rewrites the list.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-use fairway_ingress::{Known, Support, Translation, known_annotations, translate};
-use fairway_model::{Guard, Step};
+use fairway_ingress::{KnownAnnotation, Support, Translation, known_annotations, translate};
+use fairway_model::{Guard, RuleStep};
 use fairway_objects::manifest::{self, Schema};
 use fairway_testkit::golden;
 use serde_json::Value;
@@ -17,16 +17,16 @@ use serde_json::Value;
 use crate::support::{NOW, scene};
 
 #[test]
-fn the_table_and_the_code_agree() {
+fn the_list_and_the_code_agree() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/annotations.md");
     let text = fs::read_to_string(&file).unwrap();
-    let is_row = |line: &&str| line.starts_with("| `");
+    let is_entry = |line: &&str| line.starts_with("* `");
     let examples = examples();
-    let rows: Vec<String> = known_annotations().iter().map(|known| row(known, &examples)).collect();
-    // The first table: those of Fairway's own annotations come later.
-    let before = text.lines().take_while(|line| !is_row(line));
-    let after = text.lines().skip_while(|line| !is_row(line)).skip_while(is_row);
-    let lines: Vec<&str> = before.chain(rows.iter().map(String::as_str)).chain(after).collect();
+    let entries: Vec<String> = known_annotations().iter().map(|known| entry(known, &examples)).collect();
+    // The first list: the one of Fairway's own annotations comes later.
+    let before = text.lines().take_while(|line| !is_entry(line));
+    let after = text.lines().skip_while(|line| !is_entry(line)).skip_while(is_entry);
+    let lines: Vec<&str> = before.chain(entries.iter().map(String::as_str)).chain(after).collect();
     golden::check(&file, &(lines.join("\n") + "\n"));
 }
 
@@ -46,7 +46,8 @@ fn every_annotation_that_works_has_an_example_that_is_accepted() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// `ssl-passthrough` beside what keeps somebody out closes the Ingress, whichever annotation asks for that.
+/// `ssl-passthrough` together with an access restriction closes the Ingress, whichever annotation sets the
+/// restriction.
 #[test]
 fn passthrough_names_each_annotation_that_it_would_bypass() {
     for (name, example) in examples().iter().filter(|(name, _)| **name != "ssl-passthrough") {
@@ -55,9 +56,9 @@ fn passthrough_names_each_annotation_that_it_would_bypass() {
         let protects = rules.flat_map(|rule| rule.phases.steps()).any(|step| {
             matches!(
                 step,
-                Step::Rate(_)
-                    | Step::Extension(_)
-                    | Step::Guard(
+                RuleStep::ResponseRate(_)
+                    | RuleStep::Extension(_)
+                    | RuleStep::Guard(
                         Guard::Access(_)
                             | Guard::Any(_)
                             | Guard::ApiKey(_)
@@ -80,7 +81,7 @@ fn passthrough_names_each_annotation_that_it_would_bypass() {
     }
 }
 
-/// What comes of an example, with these annotations besides.
+/// The translation of an example with additional annotations.
 fn translated(name: &str, example: &Value, besides: &str) -> Translation {
     let mut annotations = besides.to_owned();
     let with = example["with"].as_object().into_iter().flatten();
@@ -100,7 +101,7 @@ fn translated(name: &str, example: &Value, besides: &str) -> Translation {
     translate(&scene.resources, &scene.options, NOW)
 }
 
-/// What the examples refer to.
+/// The objects that examples reference.
 const SITE: &str = r#"kind: Options
 configmap: demo/settings
 waf: 127.0.0.1:9002
@@ -212,7 +213,7 @@ metadata: {name: cert, namespace: demo}
 names: ["up.example.com"]
 "#;
 
-/// Whose requests a canary takes.
+/// The Ingress of which a canary takes requests.
 const MAIN: &str = r#"apiVersion: networking.k8s.io/v1
 kind: Ingress
 metadata: {name: main, namespace: demo, creationTimestamp: "2026-01-01T00:00:00Z"}
@@ -232,16 +233,26 @@ fn examples() -> BTreeMap<String, Value> {
     serde_json::from_value(examples.to_json()).unwrap()
 }
 
-fn row(known: &Known, examples: &BTreeMap<String, Value>) -> String {
-    let (state, text, paths) = match known.support {
-        Support::Done => ("done", "", ""),
-        Support::Differs { how } => ("done differently", how, ""),
-        Support::Needless { why } => ("nothing to do", why, ""),
-        Support::Missing { effect, .. } => ("not yet", effect, "served "),
-    };
-    let alias = known.alias_of.map(|newer| format!(" (another name of `{newer}`)")).unwrap_or_default();
-    let example = examples.get(known.name);
-    let of = |field: &str| example.and_then(|it| it[field].as_str()).unwrap_or_default();
-    let shown = example.map(|_| format!("`{}`", of("example"))).unwrap_or_default();
-    format!("| `{}` | {} | {shown} | {state} | {text}{alias} | {paths}|", known.name, of("does"))
+/// The entry of an annotation: an example, its effect, and how it differs from ingress-nginx.
+fn entry(known: &KnownAnnotation, examples: &BTreeMap<String, Value>) -> String {
+    let mut entry = format!("* `{}", known.name);
+    if let Some(example) = examples.get(known.name) {
+        let text = |field: &str| example[field].as_str().unwrap_or_default();
+        _ = write!(entry, ": {}`", text("example"));
+        let alias = known.alias_of.map(|newer| format!("alias of `{newer}`"));
+        match (alias, text("does")) {
+            (Some(alias), _) => _ = write!(entry, " ({alias})"),
+            (None, "") => {}
+            (None, effect) => _ = write!(entry, " ({effect})"),
+        }
+    } else {
+        entry.push('`');
+    }
+    match known.support {
+        Support::Done => {}
+        Support::Differs { how } => _ = write!(entry, ": {how}"),
+        Support::Needless { why } => _ = write!(entry, ": no effect: {why}"),
+        Support::Missing { effect, .. } => _ = write!(entry, ": not supported: {effect}"),
+    }
+    entry
 }

@@ -1,4 +1,4 @@
-//! Every annotation that is said to work is really read: one of its golden cases means something else without it.
+//! Every supported annotation is really read: removing it changes the meaning of a golden case.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -31,15 +31,15 @@ fn golden_cases() -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Whether the case means something else where the annotation has a name that nobody reads.
+/// Whether renaming the annotation to an unknown name changes the meaning of the case.
 fn reads(case: &str, name: &str) -> bool {
     let known = format!("nginx.ingress.kubernetes.io/{name}:");
     let without = case.replace(&known, "example.com/unknown:");
     without != case && meaning(&without) != meaning(case)
 }
 
-/// What becomes of requests and of connections that are passed through. A backend's key tells how TLS is spoken; certificates are left out, because each reading of a
-/// case makes them anew.
+/// The treatment of requests and passed-through connections. A backend's key includes its TLS settings; certificates
+/// are left out, because each run creates new ones.
 fn meaning(case: &str) -> String {
     let scene = scene(case);
     let Translation { config, .. } = translate(&scene.resources, &scene.options, NOW);

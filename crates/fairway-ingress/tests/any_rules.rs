@@ -1,4 +1,4 @@
-//! Any text as rules of the web application firewall, and the committed corpus of the fuzz target.
+//! Property tests for firewall rules, and the committed corpus of the fuzz target.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +18,7 @@ fn the_corpus_holds() {
     }
 }
 
-/// Pieces of directives that meet.
+/// Parts of directives to combine.
 const PIECES: [&str; 44] = [
     "SecRule ",
     "SecAction ",

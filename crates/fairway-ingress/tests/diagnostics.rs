@@ -1,7 +1,7 @@
-//! Every diagnostic that translation can give, as one file: what the golden cases give, and what each known annotation
-//! and each key of the settings ConfigMap gives with good and with bad values. A message that changes shows here.
+//! Every diagnostic of the translation in one file: those of the golden cases, and those of each known annotation and
+//! each key of the settings ConfigMap with valid and invalid values. Changed messages show up here.
 //!
-//! `UPDATE_GOLDEN=1 cargo test -p fairway-ingress --test integration diagnostics::` writes the file from what is said now.
+//! `UPDATE_GOLDEN=1 cargo test -p fairway-ingress --test integration diagnostics::` rewrites the file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -18,7 +18,7 @@ use crate::support::{NOW, object, scene};
 
 const PREFIX: &str = "nginx.ingress.kubernetes.io";
 
-/// Some are good for one annotation, some for another, and some for none.
+/// Each is valid for some annotations and invalid for others.
 const VALUES: &[&str] = &[
     "",
     "!",
@@ -43,7 +43,7 @@ const VALUES: &[&str] = &[
     "true",
 ];
 
-/// Annotations that are read only beside another one, and that other one.
+/// Annotations that are read only together with another one, and that other one.
 const COMPANIONS: &[(&str, &[(&str, &str)])] = &[
     ("cors-", &[("enable-cors", "true")]),
     ("opentelemetry-", &[("enable-opentelemetry", "true")]),
@@ -166,11 +166,11 @@ const KEYS: &[&str] = &[
     "zstd-types",
 ];
 
-/// What is said, with the inputs for which it is said. A value that a diagnostic repeats stands there as `VALUE`.
+/// Diagnostics with the inputs that cause them. A repeated input value is replaced with `VALUE`.
 #[derive(Default)]
-struct Said(BTreeMap<String, BTreeSet<String>>);
+struct CausedDiagnostics(BTreeMap<String, BTreeSet<String>>);
 
-impl Said {
+impl CausedDiagnostics {
     fn note(&mut self, resources: &Resources, options: &Options, input: &str) {
         let value = input.trim_end_matches(" alone");
         for diagnostic in translate(resources, options, NOW).diagnostics.iter() {
@@ -190,7 +190,7 @@ impl Said {
 }
 
 #[test]
-fn every_diagnostic_is_what_it_was() {
+fn diagnostics_match_the_golden_file() {
     let mut found = String::new();
     golden_cases().write("golden cases", &mut found);
     for known in known_annotations() {
@@ -206,8 +206,8 @@ fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
 }
 
-fn golden_cases() -> Said {
-    let mut said = Said::default();
+fn golden_cases() -> CausedDiagnostics {
+    let mut said = CausedDiagnostics::default();
     let entries = fs::read_dir(golden()).unwrap().map(|entry| entry.unwrap().path());
     let cases: Vec<_> = entries.filter(|path| path.is_dir()).collect();
     assert!(cases.len() >= 78, "only {} cases", cases.len());
@@ -218,15 +218,15 @@ fn golden_cases() -> Said {
     said
 }
 
-/// With what happens to unsupported protection.
+/// Options for unsupported protection.
 fn closing(unsupported_protection: UnsupportedProtection) -> HostOptions {
     HostOptions { unsupported_protection, ..HostOptions::default() }
 }
 
-/// What is said of one annotation with all values, alone and beside its companions.
-fn annotation(name: &str) -> Said {
+/// Diagnostics of one annotation with all values, alone and with its companions.
+fn annotation(name: &str) -> CausedDiagnostics {
     let beside: Vec<_> = COMPANIONS.iter().filter(|(start, _)| name.starts_with(start)).collect();
-    let mut said = Said::default();
+    let mut said = CausedDiagnostics::default();
     for protection in [UnsupportedProtection::Closed, UnsupportedProtection::Ignored] {
         let options = Options { hosts: closing(protection), ..Options::default() };
         for value in VALUES {
@@ -242,9 +242,9 @@ fn annotation(name: &str) -> Said {
     said
 }
 
-/// What is said of one key with all values.
-fn setting(key: &str) -> Said {
-    let mut said = Said::default();
+/// Diagnostics of one key with all values.
+fn setting(key: &str) -> CausedDiagnostics {
+    let mut said = CausedDiagnostics::default();
     let configmap = Some(ObjectKey::new("default", "settings"));
     let protected = [("allowlist-source-range", "10.0.0.0/8")].into();
     for protection in [UnsupportedProtection::Closed, UnsupportedProtection::Ignored] {
@@ -257,7 +257,7 @@ fn setting(key: &str) -> Said {
     said
 }
 
-/// An Ingress with these annotations, and everything that it may refer to.
+/// An Ingress with these annotations, and everything that it may reference.
 fn resources(annotations: &BTreeMap<&str, &str>, setting: Option<(&str, &str)>) -> Resources {
     let annotations: BTreeMap<String, &str> =
         annotations.iter().map(|(name, value)| (format!("{PREFIX}/{name}"), *value)).collect();

@@ -1,7 +1,7 @@
-//! Objects of the Gateway API in, configuration, statuses and diagnostics out, as files:
-//! `gateway/<case>/{in.yaml,out.yaml}`, with `gateway/common.yaml` in front of each input.
+//! Golden tests: Gateway API objects in, configuration, statuses and diagnostics out:
+//! `gateway/<case>/{in.yaml,out.yaml}`, with `gateway/common.yaml` prepended to each input.
 //!
-//! `UPDATE_GOLDEN=1 cargo test -p fairway-ingress --test integration gateway::` writes the second from what is translated now.
+//! `UPDATE_GOLDEN=1 cargo test -p fairway-ingress --test integration gateway::` rewrites the outputs.
 
 use std::fs;
 use std::path::Path;
@@ -9,8 +9,8 @@ use std::path::Path;
 use fairway_gateway::{Condition, ListenerStatus, ObjectStatus, OwnStatus, ParentStatus, WantedGateway};
 use fairway_ingress::{Translation, translate};
 use fairway_model::{
-    Action, Balancing, ClientTraffic, Config, FieldMatch, ListenerTls, Match, PathMatch, Policy, Reference,
-    Rule, TextMatch, UpstreamVerification, VirtualHost, WeightedBackend,
+    Action, Balancing, ClientTraffic, Config, ListenerTls, Match, NamedValueMatch, PathMatch, Policy,
+    ReferenceStatus, Rule, TextMatch, UpstreamVerification, VirtualHost, WeightedBackend,
 };
 use serde_json::{Map, Value, json};
 
@@ -26,7 +26,7 @@ fn every_case_gives_what_its_file_says() {
     });
 }
 
-/// What a reader wants to know of a translation: without the parts that are as always.
+/// The relevant parts of a translation, without default values.
 fn text(translation: &Translation) -> String {
     let config = &translation.config;
     let statuses = &translation.gateway.statuses;
@@ -39,7 +39,7 @@ fn text(translation: &Translation) -> String {
         .gateway
         .wanted
         .iter()
-        .filter_map(|(key, it)| Some((key.to_string(), wanted(it)?)))
+        .filter_map(|(key, it)| Some((key.to_string(), other_needs(it)?)))
         .collect();
     let certificates: Vec<_> = config.certificates.keys().map(|key| key.to_string()).collect();
     let diagnostics: Vec<_> = translation.diagnostics.iter().map(ToString::to_string).collect();
@@ -101,7 +101,7 @@ fn of_listeners(listeners: &[ListenerStatus]) -> Value {
     listeners.iter().map(one).collect()
 }
 
-/// `served` where all is as it should be.
+/// `served` if all conditions have their normal values.
 fn conditions(conditions: &[Condition]) -> Value {
     let usual = |it: &&Condition| match it.kind {
         "Accepted" => it.holds && it.reason == "Accepted",
@@ -114,8 +114,8 @@ fn conditions(conditions: &[Condition]) -> Value {
     if unusual.is_empty() { json!("served") } else { json!(unusual) }
 }
 
-/// What is more than ports.
-fn wanted(it: &WantedGateway) -> Option<Value> {
+/// Needs other than ports.
+fn other_needs(it: &WantedGateway) -> Option<Value> {
     let address = |it: &fairway_gateway::WantedAddress| {
         format!("{} {}", it.kind.name(), it.value.as_deref().unwrap_or("any"))
     };
@@ -136,7 +136,7 @@ fn listeners(config: &Config) -> Map<String, Value> {
     own.map(|it| {
         let bind: Vec<_> = it.bind.iter().map(ToString::to_string).collect();
         let mut line = format!("{:?} {} at {}", it.protocol, it.host, bind.join(" "));
-        line += &it.beside.as_ref().map(|it| format!(" of {it}")).unwrap_or_default();
+        line += &it.address_owner.as_ref().map(|it| format!(" of {it}")).unwrap_or_default();
         line +=
             &it.routes.as_ref().map(|routes| format!(", {routes} beside {}", it.table)).unwrap_or_default();
         if it.tls != ListenerTls::default() {
@@ -168,7 +168,7 @@ fn rule(rule: &Rule, hostname_rank: u32) -> Value {
     let matches: Vec<String> = rule.matches.iter().map(one_match).collect();
     let to = match &rule.action {
         Action::Forward(shares) => shares.iter().map(share).collect::<Vec<_>>().join(" or "),
-        Action::Answer(answer) => format!("{} {:?}", answer.status, answer.reason),
+        Action::FixedResponse(answer) => format!("{} {:?}", answer.status, answer.reason),
     };
     let rank = if hostname_rank > 0 { format!("(hostname rank {hostname_rank}) ") } else { String::new() };
     let line = format!("{rank}{} -> {to}", matches.join(" | "));
@@ -194,8 +194,8 @@ fn one_match(of: &Match) -> String {
         PathMatch::Prefix(path) => format!("Prefix {path}"),
         PathMatch::Regex { pattern, .. } => format!("Regex {pattern}"),
     };
-    let fields = |place: &str, fields: &[FieldMatch]| -> String {
-        let one = |field: &FieldMatch| match &field.value {
+    let fields = |place: &str, fields: &[NamedValueMatch]| -> String {
+        let one = |field: &NamedValueMatch| match &field.value {
             TextMatch::Exact(text) => format!(", {place} {} = {text}", field.name),
             TextMatch::Regex(pattern) => format!(", {place} {} ~ {pattern}", field.name),
         };
@@ -206,7 +206,7 @@ fn one_match(of: &Match) -> String {
 }
 
 fn share(share: &WeightedBackend) -> String {
-    let invalid = if share.reference == Reference::Invalid { " (500)" } else { "" };
+    let invalid = if share.reference == ReferenceStatus::Invalid { " (500)" } else { "" };
     format!("{} x {}{invalid}", share.weight, share.backend)
 }
 

@@ -1,5 +1,5 @@
-//! An update after an edit of Gateway API objects gives what a translation from scratch gives, whatever the edits,
-//! and costs what the edit is, not what there is.
+//! An update after any edits of Gateway API objects equals a translation from scratch, at a cost that depends on the
+//! edit and not on the number of objects.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use fairway_ingress::{Translator, translate};
 use fairway_model::PortProtocol;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
-use fairway_objects::options::{Options, Places};
+use fairway_objects::options::{GatewayPlacement, Options};
 use fairway_objects::resources::{Change, Resources};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ const GROUP: &str = "gateway.networking.k8s.io/v1";
 const INFERENCE: &str = "inference.networking.k8s.io";
 const MULTICLUSTER: &str = "multicluster.x-k8s.io";
 
-/// The same certificates in all cases: making one takes long.
+/// Shared by all cases, because creating certificates is slow.
 static SECRETS: LazyLock<[Value; 2]> = LazyLock::new(|| {
     ["a", "b"].map(|name| {
         let wish = json!({"kind": "Certificate", "metadata": metadata("a", name, 0), "names": ["a.test"]});
@@ -127,7 +127,7 @@ fn backend() -> impl Strategy<Value = Value> {
     })
 }
 
-/// The same route or policy with another status: first none, then that of another controller, then its own beside that.
+/// The same route or policy with another status: first none, then that of another controller, then also its own.
 fn with_entries(mut value: Value, status: u32) -> Value {
     value["metadata"]["resourceVersion"] = json!(status.to_string());
     let to = json!({"name": "g0", "namespace": "a"});
@@ -142,7 +142,7 @@ fn with_entries(mut value: Value, status: u32) -> Value {
     value
 }
 
-/// The objects that a batch sets, with another status and nothing else that is new.
+/// The objects that a batch sets, with another status and no other change.
 fn with_other_status(batch: &[Edit], status: u32) -> Vec<Edit> {
     let of_it = |edit: &Edit| match edit {
         Edit::Set(value) => match value["kind"].as_str()? {
@@ -160,7 +160,7 @@ fn with_other_status(batch: &[Edit], status: u32) -> Vec<Edit> {
 /// The same Gateway or ListenerSet with another status.
 fn with_status(mut value: Value, status: u32) -> Value {
     value["metadata"]["resourceVersion"] = json!(status.to_string());
-    // The second one has the words of this controller, which tell it that it wrote them.
+    // The second has this controller's messages, by which the controller recognises its own status.
     let own = json!({
         "type": "Programmed", "status": "True", "reason": "Programmed", "message": "its listeners are bound",
         "observedGeneration": 1, "lastTransitionTime": "2026-01-01T00:00:00Z",
@@ -196,7 +196,7 @@ fn route() -> impl Strategy<Value = Value> {
     )
 }
 
-/// A filter that is for both kinds of routes, for one, or for none.
+/// A filter for both kinds of routes, for one, or for none.
 fn filter() -> impl Strategy<Value = Value> {
     let specs = prop::sample::select(vec![
         json!({"responseHeaders": {"set": [{"name": "X-A", "value": "{request.id}"}]}}),
@@ -209,7 +209,7 @@ fn filter() -> impl Strategy<Value = Value> {
     })
 }
 
-/// An InferencePool whose picker is a Service that may be there, or a Pod that may be one of it.
+/// An InferencePool whose picker is a Service that may exist, or a Pod that may belong to it.
 fn pool_or_pod() -> impl Strategy<Value = Value> {
     (0..2_u32, 0..2_u32, namespace(), 0..4_u32).prop_map(|(at, label, namespace, of)| {
         let labels = json!({"app": format!("m{label}")});
@@ -230,7 +230,7 @@ fn pool_or_pod() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A ServiceImport with the name of a Service, or a slice that may be one of either, or of both.
+/// A ServiceImport named like a Service, or a slice that may belong to either or both.
 fn import_or_slice() -> impl Strategy<Value = Value> {
     (0..2_u32, 0..3_u32, 0..3_u32, namespace()).prop_map(|(at, service, import, namespace)| {
         if service == 0 {
@@ -324,7 +324,7 @@ fn other() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// A policy of Fairway's own, for something that may be there.
+/// One of Fairway's own policies, for a target that may exist.
 fn policy() -> impl Strategy<Value = Value> {
     let client = prop::sample::select(vec![
         json!({"timeouts": {"idle": "1m"}}),
@@ -447,7 +447,9 @@ fn edit() -> impl Strategy<Value = Edit> {
 }
 
 fn change(edit: &Edit) -> Change {
-    use fairway_objects::placement::{Address, AddressKind, Addresses, Placement, PortPlacement, PortState};
+    use fairway_objects::placement::{
+        Address, AddressKind, GatewayAddresses, Placement, PortPlacement, PortState,
+    };
     match edit {
         Edit::Set(value) => Change::Set(object(value.clone()), None),
         Edit::Remove(kind, key) => Change::Remove(ObjectRef::new(*kind, key.clone())),
@@ -461,7 +463,7 @@ fn change(edit: &Edit) -> Change {
             let addresses = vec![Address { kind: AddressKind::Ip, value: format!("10.0.0.{at}").into() }];
             let port = PortPlacement { bind, state };
             let placement = Placement {
-                addresses: Addresses::Assigned(addresses),
+                addresses: GatewayAddresses::Assigned(addresses),
                 ports: [(80, port.clone())].into(),
                 datagram_ports: [(80, port)].into(),
             };
@@ -474,7 +476,7 @@ fn change(edit: &Edit) -> Change {
 fn options(fixed: bool) -> Options {
     let mut options = Options::default();
     if fixed {
-        options.gateways.places = Places::At(vec!["10.9.0.1".parse().unwrap()]);
+        options.gateways.places = GatewayPlacement::At(vec!["10.9.0.1".parse().unwrap()]);
         options.listeners.http.bind = vec!["10.9.0.1:8080".parse().unwrap()];
         options.listeners.https.public_port = 81;
         options.listeners.service_maps.tcp = Some(ObjectKey::new("a", "tcp"));
@@ -500,7 +502,7 @@ proptest! {
             resources.apply(Change::Set(object(secret.clone()), None));
         }
         translator.update(&resources, &[], NOW);
-        // Statuses that are written come back as changes.
+        // Written statuses come back as changes.
         let batches = batches.into_iter().flat_map(|(batch, status)| {
             let written = with_other_status(&batch, status);
             [batch, written]
@@ -581,8 +583,7 @@ fn route_of(at: usize, path: &str, to_set: bool) -> Value {
     json!({"apiVersion": GROUP, "kind": "HTTPRoute", "metadata": metadata("a", &format!("r{at}"), 0), "spec": spec})
 }
 
-/// The least CPU time of a change of one route among `count`, each with a ListenerSet of its own or all at the
-/// Gateway.
+/// The minimum CPU time of a change of one route among `count`, each with its own ListenerSet or all at the Gateway.
 fn cost_of_a_route(count: usize, sets: bool) -> Duration {
     let mut resources = Resources::default();
     let class = json!({"apiVersion": GROUP, "kind": "GatewayClass", "metadata": {"name": "c0"},
@@ -638,8 +639,8 @@ fn a_status_that_is_written_changes_nothing_but_its_version() {
     assert_eq!((&*status.version, &status.own), ("7", &first.gateway.statuses[&changed[0]].own));
 }
 
-/// A Gateway with a port for HTTPS, and with a ListenerSet that has another one; both show the certificate of Secret `a`, which
-/// the Gateway also shows to endpoints.
+/// A Gateway with an HTTPS port, and a ListenerSet with another one; both use the certificate of Secret `a`, which
+/// the Gateway also presents to endpoints.
 fn with_certificates() -> Resources {
     let mut resources = Resources::default();
     let class = json!({"apiVersion": GROUP, "kind": "GatewayClass", "metadata": {"name": "c0"},
@@ -710,7 +711,7 @@ fn a_certificate_that_breaks_stays_in_use_at_listener_sets_and_towards_endpoints
 }
 
 #[test]
-fn a_gateway_that_is_made_anew_within_a_second_is_another_one() {
+fn a_gateway_recreated_within_a_second_is_a_new_one() {
     let mut resources = Resources::default();
     let class = json!({"apiVersion": GROUP, "kind": "GatewayClass", "metadata": {"name": "c0"},
                        "spec": {"controllerName": "fairway.dev/gateway-controller"}});
@@ -735,7 +736,7 @@ fn a_change_of_one_route_among_many_costs_what_it_costs_among_few() {
     for sets in [false, true] {
         let (few, many) = (cost_of_a_route(200, sets), cost_of_a_route(4_000, sets));
         println!("with ListenerSets: {sets}; one of 200: {few:?}, one of 4,000: {many:?}");
-        // Were it proportional, it would be twenty times as much.
+        // A cost proportional to the number of routes would be twenty times as high.
         assert!(many < few * 5, "one change among 200 took {few:?}, among 4,000 {many:?}");
     }
 }

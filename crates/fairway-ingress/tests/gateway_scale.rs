@@ -1,5 +1,5 @@
-//! The largest Gateway that the API admits, with a thousand ListenerSets: every listener is served, and a change costs a
-//! part of what all of it costs.
+//! The largest Gateway that the API admits, with a thousand ListenerSets: every listener is served, and a change
+//! costs a fraction of a full translation.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use fairway_gateway::{Condition, GatewayStatus, ListenerStatus, OwnStatus};
 use fairway_ingress::{Translation, Translator};
 use fairway_model::{HostPattern, PathMatch, VirtualHost};
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
-use fairway_objects::options::{Options, Places};
+use fairway_objects::options::{GatewayPlacement, Options};
 use fairway_objects::resources::{Change, Resources};
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ fn metadata(name: &str, day: usize) -> Value {
     json!({"name": name, "namespace": "a", "creationTimestamp": created, "generation": 1, "uid": name})
 }
 
-/// Every second listener of the Gateway ends TLS, and so do all of ListenerSets.
+/// Every second listener of the Gateway terminates TLS, and all of the ListenerSets do.
 fn listener(name: &str, host: &str, https: bool) -> Value {
     let mut listener = json!({"name": name, "port": 80, "protocol": "HTTP", "hostname": host});
     if https {
@@ -66,7 +66,7 @@ fn to_set(at: usize) -> Value {
     json!({"kind": "ListenerSet", "name": format!("s{at}")})
 }
 
-/// All of it, each listener with a route of its own.
+/// All objects, with one route per listener.
 fn everything() -> Resources {
     let mut resources = Resources::default();
     let class = json!({"apiVersion": GROUP, "kind": "GatewayClass", "metadata": {"name": "fairway"},
@@ -93,7 +93,7 @@ fn everything() -> Resources {
 
 fn translator() -> Translator {
     let mut options = Options::default();
-    options.gateways.places = Places::At(vec!["10.9.0.1".parse().unwrap()]);
+    options.gateways.places = GatewayPlacement::At(vec!["10.9.0.1".parse().unwrap()]);
     Translator::new(options)
 }
 
@@ -120,7 +120,7 @@ fn own_gateway(translation: &Translation) -> &GatewayStatus {
     }
 }
 
-/// The listener of a ListenerSet, and whether the set as a whole is accepted.
+/// The listener of a ListenerSet, and whether the set is accepted.
 fn of_set<'a>(translation: &'a Translation, name: &str) -> (&'a ListenerStatus, bool) {
     match status(translation, Kind::ListenerSet, name) {
         OwnStatus::ListenerSet(status) => (&status.listeners[0], holds(&status.conditions, "Accepted")),
@@ -157,7 +157,7 @@ fn sixty_four_listeners_and_three_thousand_listener_sets_are_served_each_with_it
     }
     assert_eq!(translation.diagnostics.iter().count(), 0);
 
-    // One more takes a hostname that another one has: the older one keeps it, and nobody else notices.
+    // Another one claims an existing hostname: the older one keeps it, and no other listener is affected.
     let late = set("late", "s7.test", 1);
     let changed = [late.reference()];
     resources.apply(late);
@@ -173,7 +173,7 @@ fn thread_time() -> Duration {
     Duration::try_from(spent).unwrap()
 }
 
-/// The least CPU time of an update with a change, of several.
+/// The minimum CPU time of several updates with a change.
 fn least(
     translator: &mut Translator,
     resources: &mut Resources,
@@ -191,7 +191,7 @@ fn least(
 }
 
 #[test]
-fn one_change_costs_a_part_of_everything() {
+fn a_change_costs_a_fraction_of_a_full_translation() {
     let (mut resources, mut translator) = (everything(), translator());
     let before = thread_time();
     translator.update(&resources, &[], NOW);
@@ -199,7 +199,7 @@ fn one_change_costs_a_part_of_everything() {
     let of_route = least(&mut translator, &mut resources, |at| {
         route(&format!("of-s{}", at * 31), &to_set(at * 31), "/other")
     });
-    // A ListenerSet is judged among all others of its Gateway; their routes and hosts are left alone.
+    // A ListenerSet is checked together with all others of its Gateway; their routes and hosts stay unchanged.
     let of_set = least(&mut translator, &mut resources, |at| {
         set(&format!("s{}", at * 31), &format!("moved{at}.test"), 0)
     });
@@ -208,7 +208,7 @@ fn one_change_costs_a_part_of_everything() {
     assert!(of_set * 5 < all, "one ListenerSet took {of_set:?}, everything {all:?}");
 }
 
-/// A route for a host of its own at the one listener of a ListenerSet.
+/// A route for its own host at the only listener of a ListenerSet.
 fn at_one_listener(at: usize, path: &str) -> Change {
     let rule = json!({"matches": [{"path": {"value": path}}], "backendRefs": [{"name": "web", "port": 80}]});
     let parent = json!({"kind": "ListenerSet", "name": "wide"});
@@ -228,7 +228,7 @@ fn a_change_of_one_route_costs_the_same_however_many_its_listener_has() {
     };
     let (few, many) = (cost(500), cost(20_000));
     println!("one of 500: {few:?}, one of 20,000: {many:?}");
-    // Were it proportional, it would be forty times as much.
+    // A proportional cost would be forty times as high.
     assert!(many < few * 4, "one change among 500 took {few:?}, among 20,000 {many:?}");
 }
 
@@ -280,7 +280,7 @@ fn a_route_of_which_its_host_can_afford_nothing_is_not_accepted_and_not_counted(
 #[test]
 fn the_regular_expressions_of_a_hosts_routes_have_one_budget_and_the_younger_route_is_told() {
     let (mut resources, mut translator) = (everything(), translator());
-    // Each route for itself may have these.
+    // Each route by itself is within its limit.
     for (name, day) in [("old", 1), ("young", 2)] {
         resources.apply(greedy(name, day, 120));
     }

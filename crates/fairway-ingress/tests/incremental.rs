@@ -1,11 +1,12 @@
-//! An update after an edit gives what a translation from scratch gives, whatever the edits.
+//! An update after any edits equals a translation from scratch.
 
 use std::time::Duration;
 
 use fairway_ingress::{Translation, Translator, translate};
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 use fairway_objects::options::{
-    Compat, Defaults, External, ExternalNames, HostOwnership, Options, ServiceMaps, Trust, WithoutClass,
+    Compat, Defaults, ExternalNameOptions, ExternalNames, HostOwnership, Options, ServiceMaps, Trust,
+    WithoutClass,
 };
 use fairway_objects::resources::{Change, Resources};
 use proptest::prelude::*;
@@ -201,7 +202,7 @@ fn others() -> impl Strategy<Value = Value> {
         let name = if tcp { "tcp" } else { "udp" };
         json!({"kind": "ConfigMap", "metadata": metadata(name), "data": data})
     });
-    // One Secret is never good, so that no earlier certificate of it is kept.
+    // One Secret is never valid, so that no earlier certificate of it is kept.
     let names = prop::sample::select(vec!["*.a.test", "a.test"]);
     let certificate = (any::<bool>(), names, 2024..2028i32).prop_map(|(good, names, until)| match good {
         true => json!({"kind": "Certificate", "metadata": metadata("c0"), "names": [names], "until": until}),
@@ -243,7 +244,7 @@ fn edits() -> impl Strategy<Value = Vec<Vec<Edit>>> {
 }
 
 fn resolving() -> Trust {
-    let external = External { names: ExternalNames::Resolved, ..External::default() };
+    let external = ExternalNameOptions { names: ExternalNames::Resolved, ..ExternalNameOptions::default() };
     Trust { external, ..Trust::default() }
 }
 
@@ -310,7 +311,7 @@ fn same(updated: &Translation, scratch: &Translation) -> Result<(), TestCaseErro
     Ok(())
 }
 
-/// What a sequence of edits gives, each a document.
+/// The result of a sequence of edits, each a document.
 fn after(documents: &[Value], now: i64) -> Translation {
     let mut resources = Resources::default();
     let mut translator = Translator::new(options());
@@ -421,17 +422,17 @@ fn numbered_ingress(at: usize, path: &str, service: &str) -> Change {
 }
 
 #[test]
-fn a_change_of_one_ingress_among_ten_thousand_costs_what_it_costs_among_five_hundred() {
+fn the_cost_of_a_change_does_not_depend_on_the_number_of_ingresses() {
     for service in [|at| format!("s{at}"), |_| "s".to_owned()] {
         let (few, many) = (cost_of_a_change(500, service), cost_of_a_change(10_000, service));
         println!("{}: one of 500: {few:?}, one of 10,000: {many:?}", service(0));
-        // Were it proportional, it would be twenty times as much.
+        // A cost proportional to the number of Ingresses would be twenty times as high.
         assert!(many < few * 5, "one change among 500 took {few:?}, among 10,000 {many:?}");
     }
 }
 
-/// The CPU time of this thread for a change of one Ingress among `count`, which have these Services. The least of many: what else runs on the machine
-/// takes caches away, but no CPU time from this thread.
+/// The CPU time of this thread for a change of one Ingress among `count`, which use these Services. The minimum of
+/// many runs: other processes evict caches, but use no CPU time of this thread.
 fn cost_of_a_change(count: usize, service: fn(usize) -> String) -> Duration {
     let mut resources = Resources::default();
     for at in 0..count {
@@ -462,7 +463,7 @@ fn thread_time() -> Duration {
     Duration::try_from(spent).unwrap()
 }
 
-/// An Ingress of `namespace` for `host`, made on a day of January.
+/// An Ingress of `namespace` for `host`, created on a day in January.
 fn named_ingress(namespace: &str, host: &str, day: u32) -> Change {
     let backend = json!({"service": {"name": "s", "port": {"number": 80}}});
     let paths = json!([{"path": "/", "pathType": "Prefix", "backend": backend}]);

@@ -1,4 +1,4 @@
-//! Every integration test of this crate in one program, which is linked once; a file is a subject.
+//! All integration tests of this crate in one program, to link only once; one file per subject.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 

@@ -1,5 +1,4 @@
-//! What the regular expressions of a host may cost together: ordinary ones are never refused, and what is refused is the
-//! newer object, alone.
+//! The cost limit for regular expressions of a host: ordinary ones are never rejected, and only the newer object is.
 
 use std::fmt::Write;
 
@@ -30,7 +29,7 @@ fn translated(ingresses: &[String]) -> Translation {
     translate(&scene.resources, &scene.options, NOW)
 }
 
-/// The objects whose patterns cost too much, each with how many of them.
+/// The objects whose patterns are too expensive, with their number.
 fn refused(translation: &Translation) -> Vec<(String, usize)> {
     let mut refused: Vec<(String, usize)> = Vec::new();
     for diagnostic in translation.diagnostics.iter().map(ToString::to_string) {

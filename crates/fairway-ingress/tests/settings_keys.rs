@@ -1,7 +1,5 @@
-//! Every key that ingress-nginx or the F5 controller documents is known: it works, or a diagnostic says what is lost.
-//! `docs/configmap.md` lists what becomes of each key of ingress-nginx, as the diagnostics say it.
-//!
-//! `UPDATE_GOLDEN=1 cargo test -p fairway-ingress --test integration settings_keys::` writes the page.
+//! Every documented key of ingress-nginx and the F5 controller is known: it works, or a diagnostic reports the loss.
+//! `docs/configmap.md` lists the effect of each key of ingress-nginx, in the words of the diagnostics.
 
 use std::path::Path;
 
@@ -15,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use crate::support::{NOW, object};
 
-/// Every key of ingress-nginx, with a value that asks for another thing than its default.
+/// Every key of ingress-nginx, with a value other than its default.
 const INGRESS_NGINX: &str = include_str!("upstream/configmap-keys.txt");
 
 /// docs/content/configuration/global-configuration/configmap-resource.md of the F5 controller.
@@ -42,15 +40,15 @@ fn keys_of_ingress_nginx() -> impl Iterator<Item = (&'static str, &'static str)>
     lines.map(|line| line.split_once(' ').expect("a key and its value"))
 }
 
-/// Keys that have no effect without another one, and that one.
+/// Keys without effect unless another key is set, and that key.
 const BESIDE: &[(&str, (&str, &str))] = &[
     ("otel-", ("otlp-collector-host", "collector")),
     ("otel-sampler-ratio", ("otel-sampler", "TraceIdRatioBased")),
     ("otlp-collector-port", ("otlp-collector-host", "collector")),
 ];
 
-/// What is said about a key with this value.
-fn said(key: &str, value: &str) -> Vec<Diagnostic> {
+/// The diagnostics of a key with this value.
+fn diagnostics_of(key: &str, value: &str) -> Vec<Diagnostic> {
     let beside = BESIDE.iter().filter(|(start, _)| key.starts_with(start)).map(|(_, beside)| *beside);
     let pairs = beside.chain([(key, value)]);
     let data: Map<String, Value> = pairs.map(|(key, value)| (key.to_owned(), json!(value))).collect();
@@ -73,42 +71,63 @@ fn said(key: &str, value: &str) -> Vec<Diagnostic> {
     translate(&resources, &options, NOW).diagnostics.iter().cloned().collect()
 }
 
-/// The codes of it.
+/// Their codes.
 fn codes(key: &str, value: &str) -> Vec<&'static str> {
-    said(key, value).iter().map(|found| found.code).collect()
+    diagnostics_of(key, value).iter().map(|found| found.code).collect()
 }
 
-/// What becomes of a key.
-fn fate(key: &str, value: &str) -> String {
+/// The effect of a key: a section of the page.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum KeyEffect {
+    Served,
+    NoEffect,
+    NotServed,
+    Refused,
+}
+
+/// The effect of a key, and the reason.
+fn effect(key: &str, value: &str) -> (KeyEffect, String) {
     if key == "worker-processes" {
-        return "| served | at the next start |".to_owned();
+        return (KeyEffect::Served, "at the next start".to_owned());
     }
-    let said = said(key, value);
+    let said = diagnostics_of(key, value);
     let about =
         said.iter().find(|found| found.code.ends_with("setting") || found.code.ends_with("protection"));
-    let Some(about) = about else { return "| served | |".to_owned() };
+    let Some(about) = about else { return (KeyEffect::Served, String::new()) };
     let why = about.problem.strip_prefix(&format!("{key}: ")).unwrap_or(&about.problem);
-    let why = why.strip_prefix(&format!("{key} is not supported yet: ")).unwrap_or(why).replace('|', "\\|");
-    // What the column before it says.
-    let said_already = ["it has no effect", "it is not needed"].contains(&about.consequence.as_str());
-    let consequence = if said_already { String::new() } else { format!("; {}", about.consequence) };
+    let why = why.strip_prefix(&format!("{key} is not supported yet: ")).unwrap_or(why);
+    // The heading states this already.
+    let is_repeated = ["it has no effect", "it is not needed"].contains(&about.consequence.as_str());
+    let consequence = if is_repeated { String::new() } else { format!("; {}", about.consequence) };
     match about.code {
-        // A warning about what the operator takes on.
+        // A warning about the risk that the operator accepts.
         "setting" if ["ssl-early-data", "ssl-session-ticket-key"].contains(&key) => {
-            format!("| served | {why}{consequence} |")
+            (KeyEffect::Served, format!("{why}{consequence}"))
         }
-        "setting" => format!("| no effect | {why}{consequence} |"),
-        "unsupported-setting" => format!("| not served | {why}{consequence} |"),
-        "unsupported-protection" => format!("| refused | {why} |"),
+        "setting" => (KeyEffect::NoEffect, format!("{why}{consequence}")),
+        "unsupported-setting" => (KeyEffect::NotServed, format!("{why}{consequence}")),
+        "unsupported-protection" => (KeyEffect::Refused, why.to_owned()),
         other => panic!("{key}: {value}: {other}: {}", about.problem),
     }
 }
 
 #[test]
-fn the_page_lists_what_becomes_of_every_key_of_ingress_nginx() {
-    let mut page = INTRODUCTION.to_owned();
+fn the_page_lists_every_key_of_ingress_nginx() {
+    let mut groups: Vec<((KeyEffect, String), Vec<String>)> = Vec::new();
     for (key, value) in keys_of_ingress_nginx() {
-        page.push_str(&format!("| `{key}` {}\n", fate(key, value)));
+        let (effect, name) = (effect(key, value), format!("`{key}`"));
+        match groups.iter_mut().find(|(known, _)| *known == effect) {
+            Some((_, keys)) => keys.push(name),
+            None => groups.push((effect, vec![name])),
+        }
+    }
+    let mut page = INTRODUCTION.to_owned();
+    for (section, heading, meaning) in SECTIONS {
+        page.push_str(&format!("\n## {heading}\n\n{meaning}\n\n"));
+        for ((_, why), keys) in groups.iter().filter(|((effect, _), _)| effect == section) {
+            let why = if why.is_empty() { String::new() } else { format!(": {why}") };
+            page.push_str(&format!("* {}{why}\n", keys.join(", ")));
+        }
     }
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configmap.md");
     fairway_testkit::golden::check(file, &page);
@@ -116,26 +135,36 @@ fn the_page_lists_what_becomes_of_every_key_of_ingress_nginx() {
 
 const INTRODUCTION: &str = "# Keys of ingress-nginx's ConfigMap
 
-Look up here what Fairway does with each key of the ConfigMap that `--configmap` names, as ingress-nginx v1.15.1 and its \
-predecessors read it. [operate.md](operate.md#the-settings-configmap) describes the keys that are served, with their defaults; \
-`fairway check` prints what is said here about the keys of your own ConfigMap. Keys that only Fairway has, such as `enable-zstd`, are in \
-operate.md.
+Look up here what Fairway does with each key of the ConfigMap that `--configmap` names, as ingress-nginx \
+v1.15.1 and earlier releases read it. `fairway check` says the same about your own ConfigMap. \
+[operate.md](operate.md#the-settings-configmap) has the defaults of the served keys, and the keys that \
+only Fairway has, such as `enable-zstd`.
 
-* **served**: the key has the effect that it has in ingress-nginx, or the difference that operate.md and \
-[record 0003](design/0003-differences-from-ingress-nginx.md) describe.
-* **no effect**: a note says why nothing is lost.
-* **not served**: a warning says what is lost.
-* **refused**: the key protects. While it is set, all Ingresses return 503, unless you set `--ignore-unsupported-protection`.
+A value of the wrong type gives a diagnostic, and the default is used. A list of addresses or clients to \
+keep out that cannot be read counts as refused.
 
-A value of the wrong type gives a diagnostic that names the key, and the default is used; other keys are not affected. A list of \
-addresses or clients to keep out that cannot be read counts as refused.
-
-This page is generated from the diagnostics of `crates/fairway-ingress/tests/upstream/configmap-keys.txt`, where each key has a \
-value that is not its default.
-
-| key | with Fairway | why |
-| --- | --- | --- |
+This page is generated from the diagnostics for \
+`crates/fairway-ingress/tests/upstream/configmap-keys.txt`, where each key has a value that is not its \
+default.
 ";
+
+/// A section of the page, with its heading and meaning.
+const SECTIONS: &[(KeyEffect, &str, &str)] = &[
+    (
+        KeyEffect::Served,
+        "Served",
+        "These keys have the same effect as in ingress-nginx, except for the differences in operate.md and [record \
+         0003](design/0003-differences-from-ingress-nginx.md).",
+    ),
+    (KeyEffect::NoEffect, "No effect", "A note says why nothing is lost."),
+    (KeyEffect::NotServed, "Not served", "A warning says what is lost."),
+    (
+        KeyEffect::Refused,
+        "Refused",
+        "These keys protect. While one is set, all Ingresses return 503, unless you set \
+         `--ignore-unsupported-protection`.",
+    ),
+];
 
 #[test]
 fn every_documented_key_is_known() {
@@ -148,7 +177,7 @@ fn every_documented_key_is_known() {
     assert_eq!(codes("no-such-key", "true"), ["unknown-setting"]);
 }
 
-/// What becomes of keys of which there is nothing to say.
+/// The effect of keys without diagnostics.
 fn settings(data: &Value) -> Settings {
     let metadata = json!({"name": "settings", "namespace": "default"});
     let mut resources = Resources::default();
@@ -186,7 +215,7 @@ fn the_keys_about_session_tickets_are_honoured() {
         let said: String = translated.diagnostics.iter().map(|found| format!("{found}\n")).collect();
         (translated.config.settings.tickets, said)
     };
-    // "openssl rand 80 | openssl enc -A -base64", as the documentation of ingress-nginx says.
+    // "openssl rand 80 | openssl enc -A -base64", as in the documentation of ingress-nginx.
     let key = "WW9gcPHgfcrw6DNqY5VE2NjM6gtgUhJ4Vn6ZwRGi/7+A9TNFa4Fvfe1cmlPec9bxDoenN70aMBeZBlcrKshnKT4WJxFNLCuTHhfn4loTOEo=";
     for (data, bytes) in [
         (json!({"ssl-session-ticket-key": key}), 80),

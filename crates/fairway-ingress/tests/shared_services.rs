@@ -1,9 +1,9 @@
-//! Ingresses with the same Service and port share balancing, sessions and canaries, as in ingress-nginx. What is asked of a
-//! translation here is what it says after each of several edits, and that a translation from scratch says the same.
+//! Ingresses with the same Service and port share load balancing, sessions and canaries, as in ingress-nginx. Each
+//! test checks the translation after several edits, and that it equals a translation from scratch.
 
 use fairway_ingress::{Translation, Translator, translate};
 use fairway_model::{Action, BackendKey, SessionKey, SessionStart, Stickiness};
-use fairway_objects::diagnostic::Scope;
+use fairway_objects::diagnostic::DiagnosticScope;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 use fairway_objects::options::{Compat, HostOwnership, Options};
 use fairway_objects::resources::{Change, Resources};
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::support::{NOW, object};
 
-/// A cluster and what was made of it.
+/// A cluster and its translation.
 struct Site {
     options: Options,
     resources: Resources,
@@ -19,8 +19,8 @@ struct Site {
     now: Translation,
 }
 
-/// An Ingress to be.
-struct Wanted {
+/// A new Ingress.
+struct NewIngress {
     namespace: &'static str,
     name: &'static str,
     day: u32,
@@ -28,11 +28,11 @@ struct Wanted {
     annotations: Vec<(&'static str, &'static str)>,
 }
 
-fn ingress(name: &'static str, day: u32, host: &'static str, service: &'static str) -> Wanted {
-    Wanted { namespace: "a", name, day, routes: vec![(host, "/", service)], annotations: Vec::new() }
+fn ingress(name: &'static str, day: u32, host: &'static str, service: &'static str) -> NewIngress {
+    NewIngress { namespace: "a", name, day, routes: vec![(host, "/", service)], annotations: Vec::new() }
 }
 
-impl Wanted {
+impl NewIngress {
     fn and(mut self, host: &'static str, path: &'static str, service: &'static str) -> Self {
         self.routes.push((host, path, service));
         self
@@ -95,13 +95,13 @@ impl Site {
         Self { options, resources, translator, now }
     }
 
-    fn of(wanted: &[Wanted]) -> Self {
+    fn with_ingresses(wanted: &[NewIngress]) -> Self {
         let mut site = Self::new(Options::default());
         wanted.iter().for_each(|wanted| site.put(wanted));
         site
     }
 
-    fn put(&mut self, wanted: &Wanted) {
+    fn put(&mut self, wanted: &NewIngress) {
         self.apply(wanted.change());
     }
 
@@ -119,7 +119,7 @@ impl Site {
         assert_eq!(self.now.config, scratch.config);
     }
 
-    /// The backends of each host that is asked for, in the order of its rules, with their shares.
+    /// The backends of each requested host, in rule order, with their weights.
     fn backends<const N: usize>(&self, hosts: [&str; N]) -> [String; N] {
         hosts.map(|name| {
             let mut hosts = self.now.config.hosts.values();
@@ -133,13 +133,13 @@ impl Site {
                         .collect::<Vec<_>>()
                         .join("+"),
                 ),
-                Action::Answer(_) => None,
+                Action::FixedResponse(_) => None,
             });
             shown.collect::<Vec<_>>().join(" ").replace("a/", "").replace(":80", "")
         })
     }
 
-    /// The cookie at the only backend of a host.
+    /// The cookie of the only backend of a host.
     fn cookie(&self, host: &str) -> Option<(String, Stickiness, SessionStart)> {
         let [backend] = self.backends([host]);
         let key = backend.strip_prefix("1xmain").unwrap();
@@ -152,7 +152,7 @@ impl Site {
     }
 
     /// The Ingresses with this diagnostic, and another one that it names.
-    fn said(&self, code: &str) -> Vec<String> {
+    fn named_with(&self, code: &str) -> Vec<String> {
         let found = self.now.diagnostics.iter().filter(|found| found.code == code);
         let other = |problem: &str| {
             let rest = problem.split("Ingress ").nth(1).unwrap_or_default();
@@ -167,17 +167,17 @@ impl Site {
 #[test]
 fn the_oldest_ingress_of_a_service_decides_about_its_balancing() {
     let hashing = || ingress("hashing", 2, "b.test", "main").with("upstream-hash-by", "$host");
-    let mut site = Site::of(&[
+    let mut site = Site::with_ingresses(&[
         ingress("plain", 3, "c.test", "main"),
         hashing(),
         ingress("elsewhere", 4, "d.test", "second"),
     ]);
     let hosts = ["b.test", "c.test", "d.test"];
     assert_eq!(site.backends(hosts), ["1xmain;hash=$host", "1xmain;hash=$host", "1xsecond"]);
-    assert_eq!(site.said("shared-service"), ["note: plain a/hashing"]);
+    assert_eq!(site.named_with("shared-service"), ["note: plain a/hashing"]);
     site.put(&ingress("oldest", 1, "a.test", "main").with("load-balance", "ewma"));
     assert_eq!(site.backends(hosts), ["1xmain;ewma", "1xmain;ewma", "1xsecond"]);
-    assert_eq!(site.said("shared-service"), ["warning: hashing a/oldest", "note: plain a/oldest"]);
+    assert_eq!(site.named_with("shared-service"), ["warning: hashing a/oldest", "note: plain a/oldest"]);
     site.remove("oldest");
     assert_eq!(site.backends(hosts), ["1xmain;hash=$host", "1xmain;hash=$host", "1xsecond"]);
     site.put(&hashing().strict());
@@ -187,12 +187,12 @@ fn the_oldest_ingress_of_a_service_decides_about_its_balancing() {
     site.remove("hashing");
     site.remove("oldest");
     assert_eq!(site.backends(["c.test"]), ["1xmain"]);
-    assert_eq!(site.said("shared-service"), [""; 0]);
+    assert_eq!(site.named_with("shared-service"), [""; 0]);
 }
 
 #[test]
 fn a_port_by_its_name_and_by_its_number_are_two_upstreams() {
-    let mut site = Site::of(&[ingress("plain", 2, "a.test", "main")]);
+    let mut site = Site::with_ingresses(&[ingress("plain", 2, "a.test", "main")]);
     let backend = json!({"service": {"name": "main", "port": {"name": "http"}}});
     let rules = json!([{"host": "b.test", "http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": backend}]}}]);
     let annotations = json!({"nginx.ingress.kubernetes.io/load-balance": "ewma"});
@@ -209,10 +209,10 @@ fn sessions_count_at_every_path_of_a_service_and_begin_where_an_ingress_asks_for
     use SessionStart::{Elsewhere, Here};
     use Stickiness::{Balanced, Persistent};
     let one = || ingress("one", 2, "b.test", "main").sticky("one").with("affinity-mode", "persistent");
-    let mut site = Site::of(&[ingress("plain", 1, "a.test", "main"), one()]);
+    let mut site = Site::with_ingresses(&[ingress("plain", 1, "a.test", "main"), one()]);
     assert_eq!(site.cookie("a.test"), Some(("one".to_owned(), Persistent, Elsewhere)));
     assert_eq!(site.cookie("b.test"), Some(("one".to_owned(), Persistent, Here)));
-    assert_eq!(site.said("shared-service"), ["note: plain a/one"]);
+    assert_eq!(site.named_with("shared-service"), ["note: plain a/one"]);
     site.put(&ingress("two", 3, "c.test", "main").sticky("two"));
     assert_eq!(site.cookie("a.test"), Some(("two".to_owned(), Persistent, Elsewhere)));
     assert_eq!(
@@ -222,7 +222,7 @@ fn sessions_count_at_every_path_of_a_service_and_begin_where_an_ingress_asks_for
     );
     assert_eq!(site.cookie("c.test"), Some(("two".to_owned(), Persistent, Here)), "the oldest has the mode");
     assert_eq!(
-        site.said("shared-service"),
+        site.named_with("shared-service"),
         ["note: plain a/one", "warning: one a/two", "warning: two a/one"]
     );
     site.remove("one");
@@ -236,7 +236,7 @@ fn sessions_count_at_every_path_of_a_service_and_begin_where_an_ingress_asks_for
 
 #[test]
 fn a_session_begins_at_a_path_that_another_ingress_has_and_one_asks_for() {
-    let mut site = Site::of(&[
+    let mut site = Site::with_ingresses(&[
         ingress("plain", 1, "a.test", "main"),
         ingress("other", 2, "a.test", "main").with("affinity", "cookie"),
     ]);
@@ -252,7 +252,7 @@ fn a_session_begins_at_a_path_that_another_ingress_has_and_one_asks_for() {
 #[test]
 fn a_canary_acts_for_every_path_with_the_service_and_only_the_oldest_does() {
     let main = || ingress("main", 1, "a.test", "main").and("a.test", "/more", "main");
-    let mut site = Site::of(&[
+    let mut site = Site::with_ingresses(&[
         main(),
         ingress("other", 2, "b.test", "main"),
         ingress("apart", 3, "c.test", "main").strict(),
@@ -261,10 +261,10 @@ fn a_canary_acts_for_every_path_with_the_service_and_only_the_oldest_does() {
     let (both, hosts) = ("90xmain+10xcanary", ["a.test", "b.test", "c.test"]);
     let twice = format!("{both} {both}");
     assert_eq!(site.backends(hosts), [&*twice, both, "1xmain"]);
-    assert_eq!(site.said("shared-service"), ["warning: main a/next", "warning: other a/next"]);
+    assert_eq!(site.named_with("shared-service"), ["warning: main a/next", "warning: other a/next"]);
     site.put(&ingress("late", 5, "b.test", "later").canary("50"));
     assert_eq!(site.backends(hosts), [&*twice, both, "1xmain"]);
-    assert_eq!(site.said("canary-unused"), ["warning: late a/next"]);
+    assert_eq!(site.named_with("canary-unused"), ["warning: late a/next"]);
     site.put(&ingress("next", 4, "a.test", "canary").canary("20"));
     assert_eq!(site.backends(["b.test"]), ["80xmain+20xcanary"], "its share is that of now");
     site.put(&ingress("next", 4, "a.test", "canary").canary("20").strict());
@@ -282,7 +282,7 @@ fn a_canary_acts_for_every_path_with_the_service_and_only_the_oldest_does() {
 
 #[test]
 fn canaries_with_the_same_service_have_the_share_and_the_balancing_of_the_oldest() {
-    let mut site = Site::of(&[
+    let mut site = Site::with_ingresses(&[
         ingress("main", 1, "a.test", "main"),
         ingress("far", 2, "x.test", "main"),
         ingress("other", 3, "b.test", "second"),
@@ -294,7 +294,7 @@ fn canaries_with_the_same_service_have_the_share_and_the_balancing_of_the_oldest
     assert_eq!(site.backends(hosts), [main, main, "50xsecond+50xcanary;ewma"]);
     let said =
         ["warning: main-next a/other-next", "note: main-next a/other-next", "warning: far a/main-next"];
-    assert_eq!(site.said("shared-service"), said);
+    assert_eq!(site.named_with("shared-service"), said);
     site.put(&ingress("other-next", 5, "b.test", "canary").canary("40"));
     let main = "60xmain+40xcanary";
     assert_eq!(site.backends(hosts), [main, main, "60xsecond+40xcanary"], "also where it has no path");
@@ -304,7 +304,7 @@ fn canaries_with_the_same_service_have_the_share_and_the_balancing_of_the_oldest
 }
 
 #[test]
-fn nothing_is_shared_where_the_installation_is_strict_but_by_those_who_ask_for_it() {
+fn strict_installations_share_only_on_request() {
     let mut options = Options::default();
     options.hosts.compat = Compat::Strict;
     let mut site = Site::new(options);
@@ -319,12 +319,12 @@ fn nothing_is_shared_where_the_installation_is_strict_but_by_those_who_ask_for_i
     assert_eq!(site.backends(["a.test", "b.test"]), ["90xmain;ewma+10xcanary", "1xmain;ewma"]);
     site.put(&ingress("two", 2, "b.test", "main").with("fairway.dev/compat", "maybe"));
     assert_eq!(site.backends(["b.test"]), ["1xmain"]);
-    assert_eq!(site.said("invalid-annotation"), ["warning: two "]);
+    assert_eq!(site.named_with("invalid-annotation"), ["warning: two "]);
 }
 
 #[test]
 fn where_hosts_have_owners_a_canary_keeps_to_the_paths_that_it_names() {
-    let canary = Wanted { namespace: "b", ..ingress("next", 3, "a.test", "canary").canary("10") };
+    let canary = NewIngress { namespace: "b", ..ingress("next", 3, "a.test", "canary").canary("10") };
     let mains = || {
         [
             ingress("main", 1, "a.test", "main").with("fairway.dev/shared-hosts", "b"),
@@ -367,7 +367,7 @@ fn thousands_of_ingresses_of_one_service_come_and_go_at_a_cost_of_their_own() {
         let now = site.translator.update(&site.resources, &changed, NOW);
         let hosts = site.now.config.hosts.diff(&now.config.hosts).count();
         let scopes = now.diagnostics.changed_since(&site.now.diagnostics);
-        let scopes = scopes.filter(|scope| matches!(scope, Scope::Host(_))).count();
+        let scopes = scopes.filter(|scope| matches!(scope, DiagnosticScope::Host(_))).count();
         site.now = now;
         (hosts, scopes)
     };

@@ -1,5 +1,5 @@
-//! Objects that others refer to and that the reader of the input never saw: often only the Ingresses are at hand, or the caller may not
-//! read Secrets. Whether such an object exists is then unknown, which is no fault of the object that names it.
+//! References to objects of kinds that the input does not contain: often it has only the Ingresses, or the caller may not read
+//! Secrets. Whether such an object exists is unknown, so a missing reference is reported as a note instead of an error.
 
 use std::collections::BTreeSet;
 
@@ -7,50 +7,50 @@ use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::object::Kind;
 use fairway_objects::resources::Change;
 
-/// A kind that others refer to.
+/// A kind of objects that other objects refer to.
 #[derive(Debug)]
-struct Referred {
+struct ReferencedKind {
     kind: Kind,
-    several: &'static str,
-    /// The code of what is unknown without objects of the kind.
+    plural: &'static str,
+    /// The code of the note about a reference to this kind.
     code: &'static str,
 }
 
-static REFERRED: [Referred; 4] = [
-    Referred { kind: Kind::ConfigMap, several: "ConfigMaps", code: "config-map-unknown" },
-    Referred { kind: Kind::EndpointSlice, several: "EndpointSlices", code: "endpoints-unknown" },
-    Referred { kind: Kind::Secret, several: "Secrets", code: "secret-unknown" },
-    Referred { kind: Kind::Service, several: "Services", code: "service-unknown" },
+static REFERENCED_KINDS: [ReferencedKind; 4] = [
+    ReferencedKind { kind: Kind::ConfigMap, plural: "ConfigMaps", code: "config-map-unknown" },
+    ReferencedKind { kind: Kind::EndpointSlice, plural: "EndpointSlices", code: "endpoints-unknown" },
+    ReferencedKind { kind: Kind::Secret, plural: "Secrets", code: "secret-unknown" },
+    ReferencedKind { kind: Kind::Service, plural: "Services", code: "service-unknown" },
 ];
 
-/// What the reader of objects could see.
+/// The kinds of objects that the input contains.
 #[derive(Clone, Debug)]
-pub enum Given {
-    /// Manifests, which have objects of these kinds.
+pub enum SeenKinds {
+    /// Manifests with objects of these kinds.
     Manifests(BTreeSet<Kind>),
-    /// All that the caller may read of a cluster.
+    /// All objects of a cluster that the caller may read.
     Cluster,
 }
 
-/// A kind of which nothing was seen.
-struct Unseen {
-    of: &'static Referred,
-    /// The only namespaces without it; empty where it is all of them.
+/// A kind of objects that the input does not contain.
+struct UnseenKind {
+    of: &'static ReferencedKind,
+    /// The namespaces whose objects could not be read; empty for all namespaces.
     namespaces: Vec<String>,
     why: String,
 }
 
-impl Given {
-    /// The kinds of objects that manifests have.
+impl SeenKinds {
+    /// The kinds of objects in manifests.
     #[must_use]
     pub fn among(changes: &[Change]) -> Self {
         Self::Manifests(changes.iter().map(|change| change.reference().kind).collect())
     }
 
-    /// Turns what is said about objects that do not exist into notes, where nobody can know that.
-    pub fn judge(&self, diagnostics: &mut [Diagnostic]) {
+    /// Turns diagnostics about missing objects into notes if the input cannot tell whether they exist.
+    pub fn soften_unknown_references(&self, diagnostics: &mut [Diagnostic]) {
         let all = &*diagnostics;
-        let unseen: Vec<Unseen> = REFERRED.iter().filter_map(|it| self.unseen(it, all)).collect();
+        let unseen: Vec<UnseenKind> = REFERENCED_KINDS.iter().filter_map(|it| self.unseen(it, all)).collect();
         for found in diagnostics.iter_mut().filter(|it| it.severity != Severity::Note) {
             if let Some(unknown) = unseen.iter().find_map(|it| it.unknown(found)) {
                 *found = unknown;
@@ -58,18 +58,18 @@ impl Given {
         }
     }
 
-    fn unseen(&self, of: &'static Referred, diagnostics: &[Diagnostic]) -> Option<Unseen> {
+    fn unseen(&self, of: &'static ReferencedKind, diagnostics: &[Diagnostic]) -> Option<UnseenKind> {
         let mut about = diagnostics.iter().filter(|it| *it.origin.kind == *of.kind.name());
         match self {
-            // One that cannot be read was given all the same, and stands somewhere in the input. What a flag names may not.
+            // An object with an error was still part of the input and has an origin there. An object that a flag names may not be.
             Self::Manifests(kinds)
                 if kinds.contains(&of.kind) || about.any(|it| it.origin.source.is_some()) =>
             {
                 None
             }
             Self::Manifests(_) => {
-                let why = format!("the input has no {}", of.several);
-                Some(Unseen { of, namespaces: Vec::new(), why })
+                let why = format!("the input has no {}", of.plural);
+                Some(UnseenKind { of, namespaces: Vec::new(), why })
             }
             Self::Cluster => {
                 let denied: Vec<String> = about
@@ -78,15 +78,15 @@ impl Given {
                     .collect();
                 let namespaces =
                     if denied.iter().any(String::is_empty) { Vec::new() } else { denied.clone() };
-                let why = format!("you may not read {} there", of.several);
-                (!denied.is_empty()).then_some(Unseen { of, namespaces, why })
+                let why = format!("you may not read {} there", of.plural);
+                (!denied.is_empty()).then_some(UnseenKind { of, namespaces, why })
             }
         }
     }
 }
 
-impl Unseen {
-    /// What to say instead; `None` where it is about something else.
+impl UnseenKind {
+    /// The note that replaces a diagnostic; `None` if it is not about a missing object of this kind.
     fn unknown(&self, found: &Diagnostic) -> Option<Diagnostic> {
         let (namespace, whether, without) = match self.of.kind {
             Kind::EndpointSlice if found.code == "no-endpoints" => {
@@ -112,10 +112,10 @@ impl Unseen {
     }
 }
 
-/// The kind, in the plural, without which this is unknown; `None` for what is known.
+/// The plural of the kind whose absence makes a finding unknown; `None` for other findings.
 #[must_use]
 pub fn unknown_without(found: &Diagnostic) -> Option<&'static str> {
-    REFERRED.iter().find(|it| it.code == found.code).map(|it| it.several)
+    REFERENCED_KINDS.iter().find(|it| it.code == found.code).map(|it| it.plural)
 }
 
 #[cfg(test)]
@@ -124,28 +124,28 @@ mod tests {
 
     use super::*;
 
-    fn found(code: &'static str, kind: &str, problem: &str) -> Diagnostic {
+    fn sample_diagnostic(code: &'static str, kind: &str, problem: &str) -> Diagnostic {
         let origin = Origin::object(kind, "shop", "web");
         Diagnostic::new(Severity::Error, code, origin).because(problem, "its paths answer 503")
     }
 
     fn missing(problem: &str) -> Diagnostic {
-        found("missing-reference", "Ingress", problem)
+        sample_diagnostic("missing-reference", "Ingress", problem)
     }
 
-    fn judged(given: &Given, mut all: Vec<Diagnostic>) -> Vec<(Severity, String)> {
-        given.judge(&mut all);
+    fn judged(given: &SeenKinds, mut all: Vec<Diagnostic>) -> Vec<(Severity, String)> {
+        given.soften_unknown_references(&mut all);
         all.into_iter().map(|it| (it.severity, format!("{}; {}", it.problem, it.consequence))).collect()
     }
 
     #[test]
-    fn nobody_can_tell_whether_a_secret_exists_where_the_input_has_none() {
-        let given = Given::Manifests([Kind::Ingress, Kind::Service, Kind::ConfigMap].into());
+    fn a_missing_secret_is_unknown_if_the_input_has_no_secrets() {
+        let given = SeenKinds::Manifests([Kind::Ingress, Kind::Service, Kind::ConfigMap].into());
         let all = vec![
             missing("Secret shop/users does not exist"),
             missing("Service shop/web does not exist"),
             missing("Secret shop/users has no ca.crt"),
-            found("no-endpoints", "Service", "port 80 has no endpoint that is ready"),
+            sample_diagnostic("no-endpoints", "Service", "port 80 has no endpoint that is ready"),
         ];
         let wanted = [
             (
@@ -165,35 +165,35 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_missing_where_others_were_given_or_cannot_be_read() {
-        let given = Given::Manifests([Kind::Ingress, Kind::Secret].into());
+    fn a_secret_is_missing_if_the_input_has_others_or_unreadable_ones() {
+        let given = SeenKinds::Manifests([Kind::Ingress, Kind::Secret].into());
         let gone = || missing("Secret shop/users does not exist");
         assert_eq!(judged(&given, vec![gone()])[0].0, Severity::Error);
-        let given = Given::Manifests([Kind::Ingress].into());
-        let mut broken = found("wrong-type", "Secret", "the value is no base64");
+        let given = SeenKinds::Manifests([Kind::Ingress].into());
+        let mut broken = sample_diagnostic("wrong-type", "Secret", "the value is no base64");
         broken.origin.source = Some(SourceLine { file: "secrets.yaml".into(), line: 3 });
         assert_eq!(judged(&given, vec![broken, gone()])[1].0, Severity::Error);
     }
 
     #[test]
-    fn an_object_that_a_flag_names_tells_nothing_about_the_input() {
-        let given = Given::Manifests([Kind::Ingress].into());
-        let of_flag = found("missing-reference", "Secret", "Secret shop/default does not exist");
+    fn an_object_that_a_flag_names_does_not_count_as_input() {
+        let given = SeenKinds::Manifests([Kind::Ingress].into());
+        let of_flag = sample_diagnostic("missing-reference", "Secret", "Secret shop/default does not exist");
         let all = judged(&given, vec![of_flag, missing("Secret shop/users does not exist")]);
         assert_eq!((all[0].0, all[1].0), (Severity::Note, Severity::Note), "{all:?}");
     }
 
     #[test]
-    fn a_cluster_tells_but_for_what_its_reader_may_not_see() {
+    fn a_cluster_is_complete_except_for_unreadable_objects() {
         let gone = || missing("Secret shop/users does not exist");
         let denied = |namespace: &str| {
             let origin = Origin::object("Secret", namespace, "*");
             Diagnostic::new(Severity::Error, "no-permission", origin)
         };
-        assert_eq!(judged(&Given::Cluster, vec![gone()])[0].0, Severity::Error);
-        assert_eq!(judged(&Given::Cluster, vec![denied("other"), gone()])[1].0, Severity::Error);
+        assert_eq!(judged(&SeenKinds::Cluster, vec![gone()])[0].0, Severity::Error);
+        assert_eq!(judged(&SeenKinds::Cluster, vec![denied("other"), gone()])[1].0, Severity::Error);
         for namespace in ["", "shop"] {
-            let all = judged(&Given::Cluster, vec![denied(namespace), gone()]);
+            let all = judged(&SeenKinds::Cluster, vec![denied(namespace), gone()]);
             assert_eq!((all[0].0, all[1].0), (Severity::Error, Severity::Note), "{namespace}");
             assert!(all[1].1.contains("you may not read Secrets there"), "{}", all[1].1);
         }

@@ -1,5 +1,5 @@
-//! Peculiarities of ingress-nginx that an Ingress depends on. Fairway has them too; whoever writes the Ingress anew, or moves to
-//! another API, has to know.
+//! Quirks of ingress-nginx that an Ingress depends on. Fairway has them too, but they matter when the Ingress is rewritten or moved
+//! to another API.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,41 +9,44 @@ use fairway_objects::object::ObjectKey;
 use k8s_openapi::api::networking::v1::{HTTPIngressPath, Ingress};
 use serde::Serialize;
 
-/// One of them.
+/// A quirk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Quirk {
     /// A stable name in kebab case.
     pub name: &'static str,
-    /// What it means for this Ingress, as a sentence.
+    /// Its effect on this Ingress, as a sentence.
     pub what: String,
 }
 
-/// Annotations that hold for all paths of a host and of which the oldest Ingress decides.
+/// Annotations that apply to all paths of a host and are taken from its oldest Ingress.
 const HOST_WIDE: [&str; 4] =
     ["auth-tls-secret", "ssl-ciphers", "ssl-passthrough", "ssl-prefer-server-ciphers"];
 
-/// By host, what its Ingresses ask for on behalf of each other.
+/// The settings of each host that affect all of its Ingresses.
 #[derive(Debug, Default)]
 pub(crate) struct Hosts(BTreeMap<String, Host>);
 
 #[derive(Debug, Default)]
 struct Host {
     ingresses: usize,
-    /// Those that make all of its paths regular expressions.
+    /// The Ingresses that turn all of its paths into regular expressions.
     with_patterns: BTreeSet<String>,
-    /// The oldest of all.
+    /// The oldest Ingress.
     oldest: Option<(i64, ObjectKey)>,
-    /// The oldest that has one of [`HOST_WIDE`].
+    /// The oldest Ingress with each annotation of [`HOST_WIDE`].
     deciding: BTreeMap<&'static str, (i64, ObjectKey)>,
 }
 
 impl Hosts {
-    /// Looks at all Ingresses.
-    pub(crate) fn of<'i>(all: impl Iterator<Item = (&'i ObjectKey, &'i Ingress)>, prefix: &str) -> Self {
+    /// Collects the settings from all Ingresses.
+    pub(crate) fn from_ingresses<'i>(
+        all: impl Iterator<Item = (&'i ObjectKey, &'i Ingress)>,
+        prefix: &str,
+    ) -> Self {
         let mut hosts = BTreeMap::<String, Host>::new();
         for (key, ingress) in all.filter(|(_, ingress)| !is_canary(ingress, prefix)) {
             let created = ingress.metadata.creation_timestamp.as_ref();
-            // One that does not say its age is the youngest.
+            // An Ingress without a creation time counts as the youngest.
             let age = (created.map_or(i64::MAX, |time| time.0.as_second()), key.clone());
             for name in hosts_of(ingress) {
                 let host = hosts.entry(name).or_default();
@@ -60,7 +63,7 @@ impl Hosts {
             }
         }
         for host in hosts.values_mut() {
-            // Only the oldest Ingress can ask for it.
+            // Only the oldest Ingress of the host decides about it.
             let oldest = host.oldest.clone();
             host.deciding
                 .retain(|annotation, of| *annotation != "ssl-passthrough" || Some(&*of) == oldest.as_ref());
@@ -73,7 +76,7 @@ impl Hosts {
     }
 }
 
-/// How plain requests for the paths of each Ingress are redirected to https, by namespace and name.
+/// The redirects to https of plain requests, by namespace and name of the Ingress.
 #[derive(Debug, Default)]
 pub(crate) struct Redirects(BTreeMap<(Arc<str>, Arc<str>), Redirected>);
 
@@ -81,13 +84,13 @@ pub(crate) struct Redirects(BTreeMap<(Arc<str>, Arc<str>), Redirected>);
 enum Redirected {
     To(HttpsRedirect),
     Not,
-    /// All paths are closed, which hides the redirect.
+    /// All paths are closed, so the redirect is unknown.
     Closed,
 }
 
 impl Redirects {
-    /// What translation made of annotations and settings.
-    pub(crate) fn of(config: &Config) -> Self {
+    /// The redirects in the translated configuration.
+    pub(crate) fn from_config(config: &Config) -> Self {
         let mut redirects = BTreeMap::new();
         let ingresses = config.hosts.iter().filter(|(key, _)| *key.table == *"ingress");
         for rule in ingresses.flat_map(|(_, host)| &host.routes).flat_map(|route| &route.rules) {
@@ -109,8 +112,8 @@ impl Redirects {
     }
 }
 
-/// What one depends on.
-pub(crate) fn of(
+/// The quirks that an Ingress depends on.
+pub(crate) fn quirks_of(
     key: &ObjectKey,
     ingress: &Ingress,
     prefix: &str,
@@ -118,28 +121,28 @@ pub(crate) fn of(
     redirects: &Redirects,
 ) -> Vec<Quirk> {
     let mut found = Vec::new();
-    of_hosts(key, ingress, prefix, hosts, &mut found);
-    of_paths(ingress, hosts, &mut found);
-    of_tls(key, ingress, prefix, redirects, &mut found);
+    add_host_quirks(key, ingress, prefix, hosts, &mut found);
+    add_path_quirks(ingress, hosts, &mut found);
+    add_tls_quirks(key, ingress, prefix, redirects, &mut found);
     let mut add = |name, what: &str| found.push(Quirk { name, what: what.to_owned() });
     let value = |name: &str| annotation(ingress, prefix, name);
     if value("enable-cors") == Some("true") {
         add("cors-options", "every OPTIONS request is answered with 204 before it reaches the backend");
     }
     if value("limit-rps").or(value("limit-rpm")).or(value("limit-connections")).is_some() {
-        add("limits-per-replica", "limits count for each replica, and what is too much is answered 503");
+        add("limits-per-replica", "limits apply per replica, and excess requests get 503");
     }
     found
 }
 
-/// What other Ingresses of its hosts make of it, or it of them.
-fn of_hosts(key: &ObjectKey, ingress: &Ingress, prefix: &str, hosts: &Hosts, found: &mut Vec<Quirk>) {
+/// Quirks by which Ingresses of the same host affect each other.
+fn add_host_quirks(key: &ObjectKey, ingress: &Ingress, prefix: &str, hosts: &Hosts, found: &mut Vec<Quirk>) {
     let mut add = |name, what: String| found.push(Quirk { name, what });
     let own = key.to_string();
     let asked: BTreeSet<_> = host_wide(ingress, prefix).collect();
     for name in hosts_of(ingress) {
         if name.starts_with("*.") {
-            add("wildcard-host", format!("the * of {name} stands for exactly one label"));
+            add("wildcard-host", format!("the * of {name} matches exactly one label"));
         }
         let Some(host) = hosts.0.get(&name) else { continue };
         if host.with_patterns.contains(&own) {
@@ -176,7 +179,7 @@ fn of_hosts(key: &ObjectKey, ingress: &Ingress, prefix: &str, hosts: &Hosts, fou
     }
 }
 
-fn of_paths(ingress: &Ingress, hosts: &Hosts, found: &mut Vec<Quirk>) {
+fn add_path_quirks(ingress: &Ingress, hosts: &Hosts, found: &mut Vec<Quirk>) {
     let mut add = |name, what: String| found.push(Quirk { name, what });
     for (host, path) in paths(ingress).filter(|(host, _)| !hosts.has_patterns(host)) {
         let text = path.path.as_deref().unwrap_or("/");
@@ -185,12 +188,21 @@ fn of_paths(ingress: &Ingress, hosts: &Hosts, found: &mut Vec<Quirk>) {
             add("trailing-slash", format!("{host}{without} is redirected to {host}{text} with 301"));
         }
         if path.path_type == "ImplementationSpecific" {
-            add("implementation-specific", format!("path {text} of {host} is a prefix, by whole elements"));
+            add(
+                "implementation-specific",
+                format!("path {text} of {host} is a prefix that matches whole path elements"),
+            );
         }
     }
 }
 
-fn of_tls(key: &ObjectKey, ingress: &Ingress, prefix: &str, redirects: &Redirects, found: &mut Vec<Quirk>) {
+fn add_tls_quirks(
+    key: &ObjectKey,
+    ingress: &Ingress,
+    prefix: &str,
+    redirects: &Redirects,
+    found: &mut Vec<Quirk>,
+) {
     let mut add = |name, what: String| found.push(Quirk { name, what });
     let has_tls = ingress.spec.iter().any(|spec| spec.tls.iter().flatten().next().is_some());
     match redirects.0.get(&(key.namespace.clone(), key.name.clone())) {
@@ -208,7 +220,7 @@ fn of_tls(key: &ObjectKey, ingress: &Ingress, prefix: &str, redirects: &Redirect
     }
     if has_tls {
         let what =
-            "answers over TLS have Strict-Transport-Security unless the settings ConfigMap says otherwise";
+            "responses over TLS have Strict-Transport-Security unless the settings ConfigMap disables it";
         add("hsts", what.to_owned());
     }
 }
@@ -217,11 +229,11 @@ fn is_canary(ingress: &Ingress, prefix: &str) -> bool {
     annotation(ingress, prefix, "canary") == Some("true")
 }
 
-/// The annotations among [`HOST_WIDE`] that say something.
+/// The annotations among [`HOST_WIDE`] that have an effect.
 fn host_wide(ingress: &Ingress, prefix: &str) -> impl Iterator<Item = &'static str> {
     let asks = move |name: &str, value: &str| match name {
         "ssl-passthrough" => value == "true",
-        // With `off`, Fairway leaves the decision to the next one.
+        // With `off`, the next Ingress decides.
         "auth-tls-secret" => annotation(ingress, prefix, "auth-tls-verify-client") != Some("off"),
         _ => true,
     };
@@ -283,7 +295,7 @@ mod tests {
         Change::Set(Object::Ingress(Arc::new(serde_json::from_value(object).unwrap())), None)
     }
 
-    /// What each depends on, with these settings.
+    /// The quirks of each Ingress with these settings.
     fn quirks(mut changes: Vec<Change>, settings: &Value) -> Vec<Vec<Quirk>> {
         let ingresses = Ingresses::among(&changes);
         let object =
@@ -305,7 +317,7 @@ mod tests {
             prefix,
             compat: Compat::Nginx,
         };
-        Report::of(&objects).ingresses.into_iter().map(|entry| entry.quirks).collect()
+        Report::from_objects(&objects).ingresses.into_iter().map(|entry| entry.quirks).collect()
     }
 
     fn names(of: &[Quirk]) -> Vec<&'static str> {
@@ -317,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_of_one_ingress_is_a_matter_of_all_on_its_host() {
+    fn a_pattern_of_one_ingress_affects_all_ingresses_of_the_host() {
         let found = quirks(
             vec![
                 ingress("one", &annotations(&[("rewrite-target", "/$1")]), "a.test", "/a/(.*)"),
@@ -330,14 +342,14 @@ mod tests {
     }
 
     #[test]
-    fn plain_ones_depend_on_little() {
+    fn plain_ingresses_depend_on_few_quirks() {
         let plain = annotations(&[("enable-cors", "true"), ("rewrite-target", "/b/")]);
         let found = quirks(vec![ingress("one", &plain, "a.test", "/b/")], &json!({}));
         assert_eq!(names(&found[0]), ["trailing-slash", "https-redirect", "hsts", "cors-options"]);
     }
 
     #[test]
-    fn redirects_to_https_are_those_of_the_settings() {
+    fn redirects_to_https_follow_the_settings() {
         let one = || {
             let preserving = annotations(&[("preserve-trailing-slash", "true")]);
             vec![ingress("one", &json!({}), "a.test", "/"), ingress("two", &preserving, "b.test", "/")]
@@ -351,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_ingress_decides_what_holds_for_a_whole_host() {
+    fn the_oldest_ingress_decides_about_host_wide_annotations() {
         let ciphers = annotations(&[("ssl-ciphers", "ECDHE-RSA-AES128-GCM-SHA256")]);
         let found = quirks(
             vec![
@@ -376,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ingress_that_asks_for_no_certificates_does_not_decide_about_them() {
+    fn an_ingress_with_verification_off_does_not_decide_about_client_certificates() {
         let secret = ("auth-tls-secret", "shop/authority");
         let off = annotations(&[secret, ("auth-tls-verify-client", "off")]);
         let found = quirks(
@@ -395,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_oldest_ingress_passes_tls_of_a_host_through() {
+    fn only_the_oldest_ingress_decides_about_passthrough() {
         let passing = annotations(&[("ssl-passthrough", "true")]);
         let found = quirks(
             vec![
@@ -418,6 +430,6 @@ mod tests {
     #[test]
     fn a_wildcard_host_covers_one_label() {
         let found = quirks(vec![ingress("one", &json!({}), "*.a.test", "/")], &json!({}));
-        assert_eq!(found[0][0].what, "the * of *.a.test stands for exactly one label");
+        assert_eq!(found[0][0].what, "the * of *.a.test matches exactly one label");
     }
 }

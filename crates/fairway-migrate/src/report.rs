@@ -1,10 +1,10 @@
-//! What moving from ingress-nginx means for each Ingress: what becomes of its annotations, and which peculiarities of
-//! ingress-nginx it depends on. Collects; how it is shown is the business of [`crate::show`].
+//! The report on moving from ingress-nginx: for each Ingress, the verdicts on its annotations and the quirks that it depends on.
+//! [`crate::show`] prints it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fairway_ingress::{Known, Support, Translation, known_annotations};
+use fairway_ingress::{KnownAnnotation, Support, Translation, known_annotations};
 use fairway_model::Origin;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::object::{Object, ObjectKey};
@@ -18,27 +18,27 @@ use crate::quirks::{self, Hosts, Quirk, Redirects};
 use crate::shared::{self, SharedService};
 use crate::snippets;
 
-/// What is reported on.
+/// The input of the report.
 #[derive(Debug)]
 pub struct Objects<'o> {
     /// All Ingresses.
     pub ingresses: &'o Ingresses,
-    /// What translation made of them.
+    /// Their translation.
     pub translation: &'o Translation,
-    /// All that is said about any object.
+    /// The diagnostics of all objects.
     pub diagnostics: &'o [Diagnostic],
     /// The prefix of annotations.
     pub prefix: &'o str,
-    /// Whether Ingresses without `fairway.dev/compat` share what they ask for their Services.
+    /// Whether Ingresses without `fairway.dev/compat` share settings of their Services.
     pub compat: Compat,
 }
 
-/// Ingresses, each with the place where it was read (`FILE:LINE`).
+/// Ingresses, each with its origin (`FILE:LINE`).
 #[derive(Debug, Default)]
 pub struct Ingresses(Vec<(Arc<Ingress>, Option<String>)>);
 
 impl Ingresses {
-    /// Those among objects that were read.
+    /// The Ingresses among the objects that were read.
     #[must_use]
     pub fn among(changes: &[Change]) -> Self {
         let ingresses = changes.iter().filter_map(|change| match change {
@@ -51,96 +51,96 @@ impl Ingresses {
         Self(ingresses.collect())
     }
 
-    /// Each of them.
+    /// Iterates over the Ingresses.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Ingress, Option<&str>)> {
         self.0.iter().map(|(ingress, place)| (&**ingress, place.as_deref()))
     }
 }
 
-/// All Ingresses that would be served.
+/// The report on all Ingresses that would be served.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// How many there are of what.
+    /// The totals.
     pub summary: Summary,
     /// In alphabetical order.
-    pub ingresses: Vec<Entry>,
-    /// Services through which Ingresses change each other.
+    pub ingresses: Vec<IngressReport>,
+    /// Services through which Ingresses affect each other.
     pub shared: Vec<SharedService>,
-    /// What is said about other objects.
+    /// Diagnostics of other objects.
     pub others: Vec<Diagnostic>,
 }
 
-/// How many there are of what.
+/// The totals of a report.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Summary {
-    /// Ingresses that would be served, or not because something is wrong.
+    /// Ingresses of the served classes.
     pub ingresses: usize,
-    /// Ingresses by the worst verdict on them.
+    /// Ingresses whose worst verdict is `same`.
     pub same: usize,
-    /// The same.
+    /// Ingresses whose worst verdict is `differs`.
     pub differing: usize,
-    /// The same.
+    /// Ingresses whose worst verdict is `refused`.
     pub refused: usize,
     /// Ingresses of other controllers.
     pub of_others: usize,
-    /// Each annotation with how often it has which verdict.
+    /// Number of verdicts per annotation.
     pub annotations: BTreeMap<String, BTreeMap<Verdict, usize>>,
-    /// Kinds of which no object was seen, each with how much is unknown without them.
+    /// Number of findings that are unknown because the input has no objects of a kind, by kind.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub unknown_without: BTreeMap<&'static str, usize>,
 }
 
-/// One Ingress.
+/// The report on one Ingress.
 #[derive(Debug, Serialize)]
-pub struct Entry {
+pub struct IngressReport {
     /// `NAMESPACE/NAME`.
     pub ingress: String,
-    /// Where it was read, where that is a file.
+    /// File and line, if it was read from a file.
     pub place: Option<String>,
-    /// The worst of what is known.
+    /// The worst known verdict.
     pub verdict: Verdict,
-    /// As they are listed.
-    pub annotations: Vec<Row>,
-    /// Peculiarities of ingress-nginx that it depends on.
+    /// Its annotations in their order.
+    pub annotations: Vec<AnnotationReport>,
+    /// Quirks of ingress-nginx that it depends on.
     pub quirks: Vec<Quirk>,
-    /// What else is said about it.
+    /// Its other diagnostics.
     pub findings: Vec<Diagnostic>,
 }
 
 /// An annotation of an Ingress.
 #[derive(Debug, Serialize)]
-pub struct Row {
+pub struct AnnotationReport {
     /// Its name with its prefix.
     pub annotation: String,
     /// Its value.
     pub value: String,
-    /// What becomes of it.
+    /// The verdict.
     pub verdict: Verdict,
     /// How it differs, or why it is refused.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub why: String,
-    /// Annotations that say what a snippet says.
+    /// Annotations that replace a snippet.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub instead: Vec<(String, String)>,
-    /// Lines of a snippet whose annotations need values from elsewhere, each with what to use.
+    /// Lines of a snippet whose annotations need other values, each with a hint.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hints: Vec<(String, String)>,
-    /// Lines of a snippet for which there is no annotation.
+    /// Lines of a snippet that no annotation replaces.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub without: Vec<String>,
 }
 
-/// What becomes of something, from the best to the worst.
+/// How an Ingress or annotation works with Fairway, from the best to the worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// It depends on an object that the reader of the input could not see.
+    /// It depends on an object that the input does not contain.
     Unknown,
-    /// As with ingress-nginx.
+    /// The same as with ingress-nginx.
     Same,
-    /// Served, and not quite as with ingress-nginx.
+    /// Served, but not exactly as with ingress-nginx.
     Differs,
-    /// Requests are answered 503, or not served at all.
+    /// Requests get 503, or are not served at all.
     Refused,
 }
 
@@ -158,9 +158,9 @@ impl Verdict {
 }
 
 impl Report {
-    /// Reports on objects.
+    /// Builds the report.
     #[must_use]
-    pub fn of(found: &Objects<'_>) -> Self {
+    pub fn from_objects(found: &Objects<'_>) -> Self {
         let (served, prefix) = (&found.translation.status, found.prefix);
         let mut by_ingress: BTreeMap<(&str, &str), Vec<&Diagnostic>> = BTreeMap::new();
         let mut others = Vec::new();
@@ -168,7 +168,7 @@ impl Report {
             let Origin { kind, namespace, name, .. } = &diagnostic.origin;
             match &**kind {
                 "Ingress" => by_ingress.entry((namespace, name)).or_default().push(diagnostic),
-                // Their number says it all.
+                // Only their number is reported.
                 "Service" if unknown_without(diagnostic).is_some() => {}
                 _ => others.push(diagnostic.clone()),
             }
@@ -177,34 +177,34 @@ impl Report {
             .ingresses
             .0
             .iter()
-            .map(|(ingress, place)| (ObjectKey::of(&ingress.metadata), &**ingress, place))
+            .map(|(ingress, place)| (ObjectKey::from_metadata(&ingress.metadata), &**ingress, place))
             .filter(|(key, ..)| {
-                let mut said = by_ingress.get(&(&*key.namespace, &*key.name)).into_iter().flatten();
-                served.contains_key(key) || said.any(|it| has_no_class(it) || is_refused(it))
+                let mut findings = by_ingress.get(&(&*key.namespace, &*key.name)).into_iter().flatten();
+                served.contains_key(key) || findings.any(|it| has_no_class(it) || is_refused(it))
             })
             .collect();
-        let hosts = Hosts::of(ours.iter().map(|(key, ingress, _)| (key, *ingress)), prefix);
-        let redirects = Redirects::of(&found.translation.config);
+        let hosts = Hosts::from_ingresses(ours.iter().map(|(key, ingress, _)| (key, *ingress)), prefix);
+        let redirects = Redirects::from_config(&found.translation.config);
         let mut ingresses = Vec::new();
         for (key, ingress, place) in &ours {
-            let said = by_ingress.remove(&(&*key.namespace, &*key.name)).unwrap_or_default();
-            let mut entry = Entry::of(key, ingress, prefix, &said);
+            let findings = by_ingress.remove(&(&*key.namespace, &*key.name)).unwrap_or_default();
+            let mut entry = IngressReport::from_ingress(key, ingress, prefix, &findings);
             entry.place = (*place).clone();
-            entry.quirks = quirks::of(key, ingress, prefix, &hosts, &redirects);
+            entry.quirks = quirks::quirks_of(key, ingress, prefix, &hosts, &redirects);
             if !served.contains_key(key) {
-                // Only those are judged that are the reason.
+                // Give a verdict only on the annotations that are the reason.
                 entry.verdict = Verdict::Refused;
                 entry.annotations.retain(|row| row.verdict == Verdict::Refused);
             }
             ingresses.push(entry);
         }
-        // What is said of objects that cannot be read as Ingresses, and of those that are for others.
+        // Diagnostics of objects that cannot be read as Ingresses, and of Ingresses of other controllers.
         others.extend(by_ingress.into_values().flatten().cloned());
         let every = ours.iter().map(|(key, ingress, _)| (key, *ingress));
-        let shared = shared::services(every, found.compat, found.diagnostics);
+        let shared = shared::shared_services(every, found.compat, found.diagnostics);
         ingresses.sort_by(|one, other| one.ingress.cmp(&other.ingress));
         let of_others = found.ingresses.0.len() - ingresses.len();
-        let mut summary = Summary::of(&ingresses, of_others);
+        let mut summary = Summary::count(&ingresses, of_others);
         for kind in found.diagnostics.iter().filter_map(unknown_without) {
             *summary.unknown_without.entry(kind).or_default() += 1;
         }
@@ -213,7 +213,7 @@ impl Report {
 }
 
 impl Summary {
-    fn of(ingresses: &[Entry], of_others: usize) -> Self {
+    fn count(ingresses: &[IngressReport], of_others: usize) -> Self {
         let mut summary = Self { ingresses: ingresses.len(), of_others, ..Self::default() };
         for entry in ingresses {
             match entry.verdict {
@@ -230,9 +230,9 @@ impl Summary {
     }
 }
 
-impl Entry {
-    fn of(key: &ObjectKey, ingress: &Ingress, prefix: &str, said: &[&Diagnostic]) -> Self {
-        let mut rows: Vec<Row> = Vec::new();
+impl IngressReport {
+    fn from_ingress(key: &ObjectKey, ingress: &Ingress, prefix: &str, reported: &[&Diagnostic]) -> Self {
+        let mut rows: Vec<AnnotationReport> = Vec::new();
         let mut of_rows = Vec::new();
         for (name, value) in ingress.metadata.annotations.iter().flatten() {
             let of_nginx = name.strip_prefix(prefix).and_then(|name| name.strip_prefix('/'));
@@ -240,16 +240,21 @@ impl Entry {
                 continue;
             }
             let field = format!("metadata.annotations[\"{name}\"]");
-            let about: Vec<_> = said.iter().copied().filter(|it| *it.origin.field == *field).collect();
+            let about: Vec<_> = reported.iter().copied().filter(|it| *it.origin.field == *field).collect();
             of_rows.push(field);
-            let mut row = Row::of(name, value.trim(), of_nginx.and_then(known), &about);
+            let mut row = AnnotationReport::from_annotation(
+                name,
+                value.trim(),
+                of_nginx.and_then(find_annotation),
+                &about,
+            );
             if name.ends_with("configuration-snippet") {
                 let proposal = snippets::proposal(value, prefix);
                 (row.instead, row.hints, row.without) = (proposal.annotations, proposal.hints, proposal.left);
             }
             rows.push(row);
         }
-        let findings: Vec<Diagnostic> = said
+        let findings: Vec<Diagnostic> = reported
             .iter()
             .filter(|it| {
                 let counts = it.severity != Severity::Note || unknown_without(it).is_some();
@@ -270,8 +275,13 @@ impl Entry {
     }
 }
 
-impl Row {
-    fn of(name: &str, value: &str, known: Option<&'static Known>, about: &[&Diagnostic]) -> Self {
+impl AnnotationReport {
+    fn from_annotation(
+        name: &str,
+        value: &str,
+        known: Option<&'static KnownAnnotation>,
+        about: &[&Diagnostic],
+    ) -> Self {
         let mut row = Self {
             annotation: name.to_owned(),
             value: value.to_owned(),
@@ -287,9 +297,11 @@ impl Row {
             row.verdict = verdict;
             row.why = format!("{}; {}", worst.problem, worst.consequence);
         }
-        // What is unknown of one object hides no difference that every object has.
-        if let (None | Some(Verdict::Unknown), Some(Known { support: Support::Differs { how }, .. })) =
-            (verdict, known)
+        // An unknown finding does not hide a difference that applies to every Ingress.
+        if let (
+            None | Some(Verdict::Unknown),
+            Some(KnownAnnotation { support: Support::Differs { how }, .. }),
+        ) = (verdict, known)
         {
             let unknown = if row.why.is_empty() { String::new() } else { format!(". {}", row.why) };
             row.verdict = Verdict::Differs;
@@ -299,39 +311,54 @@ impl Row {
     }
 }
 
-/// Whether this says that an Ingress is not served because ingress-nginx would not configure it.
-fn is_refused(said: &Diagnostic) -> bool {
-    matches!(said.code, "refused-annotation" | "unsupported-protection")
+/// Whether a diagnostic says that an annotation is refused or asks for unsupported protection.
+fn is_refused(diagnostic: &Diagnostic) -> bool {
+    matches!(diagnostic.code, "refused-annotation" | "unsupported-protection")
 }
 
-/// Whether this says that an Ingress is served by nobody because its class does not exist.
-fn has_no_class(said: &Diagnostic) -> bool {
-    said.code == "ingress-class" && said.severity != Severity::Note
+/// Whether a diagnostic says that an Ingress is not served because its class does not exist.
+fn has_no_class(diagnostic: &Diagnostic) -> bool {
+    diagnostic.code == "ingress-class" && diagnostic.severity != Severity::Note
 }
 
-/// What becomes of an object of which this is said.
-pub(crate) fn verdict_of(said: &Diagnostic) -> Verdict {
-    match said.severity {
-        _ if unknown_without(said).is_some() => Verdict::Unknown,
+/// The verdict on an object with this diagnostic.
+pub(crate) fn verdict_of(diagnostic: &Diagnostic) -> Verdict {
+    match diagnostic.severity {
+        _ if unknown_without(diagnostic).is_some() => Verdict::Unknown,
         Severity::Error => Verdict::Refused,
         Severity::Warning => Verdict::Differs,
         Severity::Note => Verdict::Same,
     }
 }
 
-/// Text of a document of Fairway's, without what leads to other places in it.
+/// Markdown of Fairway's documentation without its links.
 fn without_links(markdown: &str) -> String {
     let mut text = String::new();
     let mut rest = markdown;
-    while let Some((before, link)) = rest.split_once(" ([") {
+    while let Some((before, link)) = rest.split_once('[') {
+        let parts = link.split_once("](").and_then(|(label, after)| Some((label, after.split_once(')')?.1)));
         text.push_str(before);
-        rest = link.split_once("))").map_or("", |(_, after)| after);
+        match parts {
+            // A reference in parentheses: nothing is left of it.
+            Some((_, after)) if before.ends_with(" (") && after.starts_with(')') => {
+                text.truncate(text.len() - 2);
+                rest = &after[1..];
+            }
+            Some((label, after)) => {
+                text.push_str(label);
+                rest = after;
+            }
+            None => {
+                text.push('[');
+                rest = link;
+            }
+        }
     }
     text + rest
 }
 
-/// What is known of an annotation by its name without prefix.
-fn known(name: &str) -> Option<&'static Known> {
+/// The documented annotation with this name, without prefix.
+fn find_annotation(name: &str) -> Option<&'static KnownAnnotation> {
     let all = known_annotations();
     all.binary_search_by(|known| known.name.cmp(name)).ok().map(|at| &all[at])
 }

@@ -1,5 +1,5 @@
-//! Services that several Ingresses share, as in ingress-nginx, and what `fairway.dev/compat: strict` would change. Reports what
-//! translation found: Ingresses with the same Service that also ask for the same of it change nothing for each other.
+//! Services through which Ingresses affect each other, as in ingress-nginx, and what `fairway.dev/compat: strict` would change.
+//! Based on the diagnostics: Ingresses with the same Service and the same settings do not affect each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,28 +10,28 @@ use fairway_objects::options::Compat;
 use k8s_openapi::api::networking::v1::{Ingress, IngressServiceBackend};
 use serde::Serialize;
 
-/// A Service and port through which Ingresses change each other.
+/// A Service and port through which Ingresses affect each other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SharedService {
     /// `Service NAMESPACE/NAME port PORT`, the port as the Ingresses write it.
     pub service: String,
-    /// Those that name it and share what they ask for it, `NAMESPACE/NAME`.
+    /// The Ingresses that name it and share their settings, `NAMESPACE/NAME`.
     pub ingresses: BTreeSet<String>,
-    /// What holds now and would not with `fairway.dev/compat: strict`.
+    /// Effects that `fairway.dev/compat: strict` would end.
     pub ended_by_strict: BTreeSet<Effect>,
 }
 
-/// What an Ingress gets from others with its Service.
+/// The effect of other Ingresses with the same Service on an Ingress.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Effect {
-    /// The Ingress that is changed, `NAMESPACE/NAME`.
+    /// The affected Ingress, `NAMESPACE/NAME`.
     pub on: String,
-    /// What is shared, whose it is, and what that means for the Ingress.
+    /// What is shared, by which Ingress, and the consequence.
     pub what: String,
 }
 
-/// All of them. `usual` holds for Ingresses without the annotation.
-pub(crate) fn services<'i>(
+/// Finds the shared Services. `usual` applies to Ingresses without the annotation.
+pub(crate) fn shared_services<'i>(
     ingresses: impl Iterator<Item = (&'i ObjectKey, &'i Ingress)>,
     usual: Compat,
     diagnostics: &[Diagnostic],
@@ -41,7 +41,7 @@ pub(crate) fn services<'i>(
         effects.entry(service).or_default().insert(effect);
     }
     let mut sharing: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for (key, ingress) in ingresses.filter(|(_, ingress)| shares(ingress, usual)) {
+    for (key, ingress) in ingresses.filter(|(_, ingress)| shares_settings(ingress, usual)) {
         for service in services_of(key, ingress).filter(|service| effects.contains_key(service)) {
             sharing.entry(service).or_default().insert(key.to_string());
         }
@@ -53,7 +53,7 @@ pub(crate) fn services<'i>(
     shared.collect()
 }
 
-/// What a diagnostic says that would not be said of an Ingress kept apart, and the Service it is about.
+/// The Service and the effect of a diagnostic that `strict` would avoid.
 fn effect(diagnostic: &Diagnostic) -> Option<(String, Effect)> {
     let consequence = diagnostic.consequence.strip_suffix(KEPT_APART)?.trim_end_matches("; ");
     let on = format!("{}/{}", diagnostic.origin.namespace, diagnostic.origin.name);
@@ -61,7 +61,7 @@ fn effect(diagnostic: &Diagnostic) -> Option<(String, Effect)> {
     Some((service_in(&diagnostic.problem)?, Effect { on, what }))
 }
 
-/// The first Service that a sentence names.
+/// The first Service that a sentence mentions.
 fn service_in(sentence: &str) -> Option<String> {
     let words: Vec<&str> = sentence.split(' ').collect();
     words.windows(4).find_map(|words| match words {
@@ -74,7 +74,7 @@ fn shown(name: &str, port: &str) -> String {
     format!("Service {name} port {port}")
 }
 
-fn shares(ingress: &Ingress, usual: Compat) -> bool {
+fn shares_settings(ingress: &Ingress, usual: Compat) -> bool {
     let annotations = ingress.metadata.annotations.as_ref();
     match annotations.and_then(|all| all.get("fairway.dev/compat")).map(|value| value.trim()) {
         Some("nginx") => true,
@@ -94,7 +94,7 @@ fn services_of(key: &ObjectKey, ingress: &Ingress) -> impl Iterator<Item = Strin
         .filter_map(|service| Some(shown(&format!("{}/{}", key.namespace, service.name), &port_of(service)?)))
 }
 
-/// A name and a number are two ports, as in ingress-nginx.
+/// The port as written: a name and a number count as different ports, as in ingress-nginx.
 fn port_of(service: &IngressServiceBackend) -> Option<String> {
     let port = service.port.as_ref()?;
     match (&port.name, port.number) {
@@ -142,7 +142,7 @@ mod tests {
         changes.into_iter().chain(services).for_each(|change| resources.apply(change));
         let translation = translate(&resources, &Options::default(), 0);
         let diagnostics: Vec<_> = translation.diagnostics.iter().cloned().collect();
-        Report::of(&Objects {
+        Report::from_objects(&Objects {
             ingresses: &ingresses,
             translation: &translation,
             diagnostics: &diagnostics,
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_strict_would_end_is_said_for_each_service_with_all_who_share_it() {
+    fn effects_that_strict_would_end_are_reported_per_service() {
         let sticky = annotation("affinity", "cookie");
         let report = report(vec![
             ingress("a", &annotation("load-balance", "ewma"), "web", &number()),
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_canary_that_reaches_other_hosts_is_said_with_the_service_that_it_takes_requests_of() {
+    fn a_canary_that_affects_other_hosts_is_reported_with_the_main_service() {
         let canary = json!({
             "nginx.ingress.kubernetes.io/canary": "true",
             "nginx.ingress.kubernetes.io/canary-weight": "10",
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_ask_for_the_same_change_nothing_for_each_other() {
+    fn ingresses_with_the_same_settings_do_not_affect_each_other() {
         let ewma = annotation("load-balance", "ewma");
         let report =
             report(vec![ingress("a", &ewma, "web", &number()), ingress("b", &ewma, "web", &number())]);

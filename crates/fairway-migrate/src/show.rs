@@ -1,4 +1,4 @@
-//! A report for people: as text, as Markdown, and as one HTML page that needs nothing else.
+//! Prints a report as text, Markdown or a self-contained HTML page.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -6,27 +6,27 @@ use std::io::{self, Write};
 use fairway_model::on_one_line;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 
-use crate::report::{Entry, Report, Row, Verdict, verdict_of};
+use crate::report::{AnnotationReport, IngressReport, Report, Verdict, verdict_of};
 use crate::shared::{Effect, SharedService};
 
-/// Names that are listed one by one.
-const MOST_NAMES: usize = 10;
+/// Maximum number of names that are listed.
+const MAX_LISTED_NAMES: usize = 10;
 
-/// The columns of the table of annotations.
-const COLUMNS: [Verdict; 4] = [Verdict::Same, Verdict::Differs, Verdict::Refused, Verdict::Unknown];
+/// The columns of the annotation table.
+const VERDICT_COLUMNS: [Verdict; 4] = [Verdict::Same, Verdict::Differs, Verdict::Refused, Verdict::Unknown];
 
-/// Text for a terminal.
+/// Writes the report as text for a terminal.
 ///
 /// # Errors
-/// Those of `out`.
+/// Writing to `out` fails.
 pub fn text(out: &mut impl Write, report: &Report) -> io::Result<()> {
     for entry in report.ingresses.iter().filter(|entry| has_something(entry)) {
         let place = entry.place.as_ref().map(|place| format!(" ({place})")).unwrap_or_default();
         writeln!(out, "Ingress {}{place}: {}", entry.ingress, entry.verdict.word())?;
         for row in &entry.annotations {
             let why = if row.why.is_empty() { String::new() } else { format!(": {}", row.why) };
-            let said = on_one_line(&format!("{}{why}", row.annotation));
-            writeln!(out, "  {:<7}  {said}", row.verdict.word())?;
+            let text = on_one_line(&format!("{}{why}", row.annotation));
+            writeln!(out, "  {:<7}  {text}", row.verdict.word())?;
             for (name, value) in &row.instead {
                 writeln!(out, "           use  {name}: '{}'", on_one_line(value))?;
             }
@@ -39,15 +39,15 @@ pub fn text(out: &mut impl Write, report: &Report) -> io::Result<()> {
         }
         for finding in &entry.findings {
             let Diagnostic { origin, problem, consequence, .. } = finding;
-            let said = on_one_line(&format!("{}: {problem}; {consequence}", origin.field));
-            writeln!(out, "  {:<7}  {said}", word(finding))?;
+            let text = on_one_line(&format!("{}: {problem}; {consequence}", origin.field));
+            writeln!(out, "  {:<7}  {text}", word(finding))?;
         }
         for quirk in &entry.quirks {
             writeln!(out, "  depends  {}: {}", quirk.name, on_one_line(&quirk.what))?;
         }
     }
     for it in &report.shared {
-        writeln!(out, "{}:", on_one_line(&ended(it)))?;
+        writeln!(out, "{}:", on_one_line(&strict_heading(it)))?;
         for Effect { on, what } in &it.ended_by_strict {
             writeln!(out, "  shared   {on}: {}", on_one_line(what))?;
         }
@@ -61,14 +61,14 @@ pub fn text(out: &mut impl Write, report: &Report) -> io::Result<()> {
     writeln!(out, "{}", summary(report))
 }
 
-/// What is said of another object: a line, and the lines of the manifest that is to replace it, where its consequence has one.
+/// The diagnostic of another object: one line, followed by the replacement manifest if its consequence has one.
 fn of_other(finding: &Diagnostic) -> String {
     let Diagnostic { severity, code, origin, problem, consequence } = finding;
     let line = on_one_line(&format!("{severity}[{code}]: {origin}: {problem}"));
     format!("{line}; {consequence}")
 }
 
-/// How bad a finding is, or that nobody knows.
+/// The severity of a finding, or `unknown`.
 fn word(finding: &Diagnostic) -> &'static str {
     match finding.severity {
         _ if verdict_of(finding) == Verdict::Unknown => Verdict::Unknown.word(),
@@ -78,29 +78,29 @@ fn word(finding: &Diagnostic) -> &'static str {
     }
 }
 
-fn has_something(entry: &Entry) -> bool {
+fn has_something(entry: &IngressReport) -> bool {
     !entry.annotations.is_empty() || !entry.findings.is_empty() || !entry.quirks.is_empty()
 }
 
-/// The beginning of what is said of a Service.
-fn ended(it: &SharedService) -> String {
+/// The heading for a shared Service.
+fn strict_heading(it: &SharedService) -> String {
     format!(
         "{} is shared by {}; fairway.dev/compat: strict would end this",
         it.service,
-        listed(&it.ingresses)
+        list_names(&it.ingresses)
     )
 }
 
-fn listed(names: &BTreeSet<String>) -> String {
-    let mut list: Vec<&str> = names.iter().take(MOST_NAMES).map(String::as_str).collect();
-    let others = counted(names.len() - list.len(), "other", "others");
-    if names.len() > MOST_NAMES {
+fn list_names(names: &BTreeSet<String>) -> String {
+    let mut list: Vec<&str> = names.iter().take(MAX_LISTED_NAMES).map(String::as_str).collect();
+    let others = count_noun(names.len() - list.len(), "other", "others");
+    if names.len() > MAX_LISTED_NAMES {
         list.push(&others);
     }
     list.join(", ")
 }
 
-/// One sentence.
+/// The totals as one sentence.
 fn summary(report: &Report) -> String {
     let it = &report.summary;
     let others = match it.of_others {
@@ -110,64 +110,70 @@ fn summary(report: &Report) -> String {
     let unknown: Vec<_> = it
         .unknown_without
         .iter()
-        .map(|(kind, count)| format!("{} unknown without {kind}", counted(*count, "finding", "findings")))
+        .map(|(kind, count)| format!("{} unknown without {kind}", count_noun(*count, "finding", "findings")))
         .collect();
     let unknown = if unknown.is_empty() { String::new() } else { format!("; {}", unknown.join(", ")) };
     format!(
         "{}: {} same, {} differ, {} refused{others}{unknown}",
-        counted(it.ingresses, "Ingress", "Ingresses"),
+        count_noun(it.ingresses, "Ingress", "Ingresses"),
         it.same,
         it.differing,
         it.refused
     )
 }
 
-fn counted(count: usize, one: &str, several: &str) -> String {
+fn count_noun(count: usize, one: &str, several: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { several })
 }
 
-/// Markdown, for a ticket or a pull request.
+/// Writes the report as Markdown, for a ticket or a pull request.
 ///
 /// # Errors
-/// Those of `out`.
+/// Writing to `out` fails.
 pub fn markdown(out: &mut impl Write, report: &Report) -> io::Result<()> {
     writeln!(out, "# Moving from ingress-nginx\n\n{}.\n", summary(report))?;
     writeln!(out, "| annotation | same | differs | refused | unknown |\n|---|---|---|---|---|")?;
     for (name, verdicts) in &report.summary.annotations {
         let count = |verdict| verdicts.get(&verdict).copied().unwrap_or(0);
-        let [same, differs, refused, unknown] = COLUMNS.map(count);
-        // A cell ends at a bar, in code too.
-        let name = code(name).replace('|', "\\|");
+        let [same, differs, refused, unknown] = VERDICT_COLUMNS.map(count);
+        // A bar ends a cell even inside code.
+        let name = code_span(name).replace('|', "\\|");
         writeln!(out, "| {name} | {same} | {differs} | {refused} | {unknown} |")?;
     }
     for entry in report.ingresses.iter().filter(|entry| has_something(entry)) {
-        writeln!(out, "\n## {}: {}\n", prose(&entry.ingress), entry.verdict.word())?;
+        writeln!(out, "\n## {}: {}\n", escape_markdown(&entry.ingress), entry.verdict.word())?;
         for row in &entry.annotations {
-            let why = if row.why.is_empty() { String::new() } else { format!(": {}", prose(&row.why)) };
-            writeln!(out, "* {}: {}{why}", row.verdict.word(), code(&row.annotation))?;
+            let why =
+                if row.why.is_empty() { String::new() } else { format!(": {}", escape_markdown(&row.why)) };
+            writeln!(out, "* {}: {}{why}", row.verdict.word(), code_span(&row.annotation))?;
             for (name, value) in &row.instead {
-                writeln!(out, "  * use {}", code(&format!("{name}: '{value}'")))?;
+                writeln!(out, "  * use {}", code_span(&format!("{name}: '{value}'")))?;
             }
             for (line, hint) in &row.hints {
-                writeln!(out, "  * {}: {}", code(line), prose(hint))?;
+                writeln!(out, "  * {}: {}", code_span(line), escape_markdown(hint))?;
             }
             for line in &row.without {
-                writeln!(out, "  * no annotation says {}", code(line))?;
+                writeln!(out, "  * no annotation says {}", code_span(line))?;
             }
         }
         for finding in &entry.findings {
             let Diagnostic { origin, problem, consequence, .. } = finding;
-            let said = format!("{problem}; {consequence}");
-            writeln!(out, "* {}: {}: {}", word(finding), code(&origin.field), prose(&said))?;
+            let text = format!("{problem}; {consequence}");
+            writeln!(out, "* {}: {}: {}", word(finding), code_span(&origin.field), escape_markdown(&text))?;
         }
         for quirk in &entry.quirks {
-            writeln!(out, "* depends on *{}*: {}", quirk.name, prose(&quirk.what))?;
+            writeln!(out, "* depends on *{}*: {}", quirk.name, escape_markdown(&quirk.what))?;
         }
     }
     for it in &report.shared {
-        writeln!(out, "\n## {}\n\n{}:\n", prose(&it.service), prose(&ended(it)))?;
+        writeln!(
+            out,
+            "\n## {}\n\n{}:\n",
+            escape_markdown(&it.service),
+            escape_markdown(&strict_heading(it))
+        )?;
         for Effect { on, what } in &it.ended_by_strict {
-            writeln!(out, "* {}: {}", prose(on), prose(what))?;
+            writeln!(out, "* {}: {}", escape_markdown(on), escape_markdown(what))?;
         }
     }
     if !report.others.is_empty() {
@@ -179,22 +185,22 @@ pub fn markdown(out: &mut impl Write, report: &Report) -> io::Result<()> {
     Ok(())
 }
 
-/// What is said of another object, the lines after the first as code.
-fn markdown_other(out: &mut impl Write, said: &str) -> io::Result<()> {
-    let (first, manifest) = said.split_once('\n').unwrap_or((said, ""));
-    writeln!(out, "* {}", prose(first))?;
+/// Writes the diagnostic of another object, with the lines after the first as code.
+fn markdown_other(out: &mut impl Write, text: &str) -> io::Result<()> {
+    let (first, manifest) = text.split_once('\n').unwrap_or((text, ""));
+    writeln!(out, "* {}", escape_markdown(first))?;
     if !manifest.is_empty() {
         writeln!(out)?;
     }
     for line in manifest.lines() {
-        // Four columns more than the text of the item are code (CommonMark 0.31.2 §4.4).
+        // Lines that are indented four columns more than the item's text are code (CommonMark 0.31.2 §4.4).
         writeln!(out, "      {}", on_one_line(line))?;
     }
     Ok(())
 }
 
-/// Text of objects as Markdown that shows it as it is, on one line.
-fn prose(text: &str) -> String {
+/// Escapes text of objects for Markdown and keeps it on one line.
+fn escape_markdown(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in on_one_line(text).chars() {
         if matches!(c, '\\' | '`' | '*' | '[' | '|' | '<') {
@@ -205,18 +211,18 @@ fn prose(text: &str) -> String {
     shown
 }
 
-/// The same as code, between more backticks than it has in a row (CommonMark 0.31.2 §6.1).
-fn code(text: &str) -> String {
+/// Text of objects as a code span, with a fence longer than any run of backticks in it (CommonMark 0.31.2 §6.1).
+fn code_span(text: &str) -> String {
     let text = on_one_line(text);
     let most = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(most + 1);
-    // One space at each end belongs to the fence.
+    // One space at each end is stripped with the fence.
     let space = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };
     format!("{fence}{space}{text}{space}{fence}")
 }
 
-/// The style of a page; its classes are `v` with a verdict, and `w` around wide tables.
-pub const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1c2430;background:#fff}\
+/// The style sheet of a page. Class `v` marks verdicts, class `w` wraps wide tables.
+pub const PAGE_STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1c2430;background:#fff}\
 table{border-collapse:collapse;width:100%}th,td{text-align:left;padding:.3rem .6rem;border-bottom:1px solid #d8dee6;vertical-align:top}\
 td.n,th:not(:first-child){text-align:right}code{font:14px ui-monospace,monospace;overflow-wrap:anywhere}\
 .v{display:inline-block;min-width:4.5rem;padding:0 .4rem;border-radius:.2rem;font-size:14px;text-align:center}\
@@ -226,24 +232,24 @@ ul{margin:.4rem 0;padding-left:1.2rem}.w{overflow-x:auto}\
 @media print{details{break-inside:avoid}}@media(prefers-color-scheme:dark){body{background:#14181d;color:#dde3ea}\
 th,td,details{border-color:#3a434e}.same{background:#1f4a2c}.differs{background:#584415}.refused{background:#5c2422}.unknown{background:#39424d}}";
 
-/// One page.
+/// Writes the report as one HTML page.
 ///
 /// # Errors
-/// Those of `out`.
+/// Writing to `out` fails.
 pub fn html(out: &mut impl Write, report: &Report) -> io::Result<()> {
     writeln!(out, "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">")?;
     writeln!(out, "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">")?;
-    writeln!(out, "<title>Moving from ingress-nginx</title>\n<style>{STYLE}</style>")?;
-    writeln!(out, "<h1>Moving from ingress-nginx</h1>\n<p>{}.</p>", escaped(&summary(report)))?;
+    writeln!(out, "<title>Moving from ingress-nginx</title>\n<style>{PAGE_STYLE}</style>")?;
+    writeln!(out, "<h1>Moving from ingress-nginx</h1>\n<p>{}.</p>", escape_html(&summary(report)))?;
     writeln!(out, "<div class=\"w\"><table>\n<tr><th>annotation<th>same<th>differs<th>refused<th>unknown")?;
     for (name, verdicts) in &report.summary.annotations {
         let count = |verdict| verdicts.get(&verdict).copied().unwrap_or(0);
-        let [same, differs, refused, unknown] = COLUMNS.map(count);
+        let [same, differs, refused, unknown] = VERDICT_COLUMNS.map(count);
         writeln!(
             out,
             "<tr><td><code>{}</code><td class=\"n\">{same}<td class=\"n\">{differs}<td class=\"n\">{refused}\
              <td class=\"n\">{unknown}",
-            escaped(name)
+            escape_html(name)
         )?;
     }
     writeln!(out, "</table></div>")?;
@@ -251,30 +257,35 @@ pub fn html(out: &mut impl Write, report: &Report) -> io::Result<()> {
         html_entry(out, entry)?;
     }
     for it in &report.shared {
-        writeln!(out, "<h2>{}</h2>\n<p>{}:\n<ul>", escaped(&it.service), escaped(&ended(it)))?;
+        writeln!(
+            out,
+            "<h2>{}</h2>\n<p>{}:\n<ul>",
+            escape_html(&it.service),
+            escape_html(&strict_heading(it))
+        )?;
         for Effect { on, what } in &it.ended_by_strict {
-            writeln!(out, "<li>{}: {}", escaped(on), escaped(what))?;
+            writeln!(out, "<li>{}: {}", escape_html(on), escape_html(what))?;
         }
         writeln!(out, "</ul>")?;
     }
     if !report.others.is_empty() {
         writeln!(out, "<h2>Other objects</h2>\n<ul>")?;
         for finding in &report.others {
-            writeln!(out, "<li>{}", escaped(&finding.to_string()))?;
+            writeln!(out, "<li>{}", escape_html(&finding.to_string()))?;
         }
         writeln!(out, "</ul>")?;
     }
     writeln!(out, "</html>")
 }
 
-fn html_entry(out: &mut impl Write, entry: &Entry) -> io::Result<()> {
-    // What needs a decision is open.
+fn html_entry(out: &mut impl Write, entry: &IngressReport) -> io::Result<()> {
+    // Entries that need a decision are open.
     let open = if entry.verdict == Verdict::Same { "" } else { " open" };
     writeln!(
         out,
         "<details{open}><summary>{} {}</summary>\n<ul>",
         badge(entry.verdict),
-        escaped(&entry.ingress)
+        escape_html(&entry.ingress)
     )?;
     for row in &entry.annotations {
         html_row(out, row)?;
@@ -286,32 +297,32 @@ fn html_entry(out: &mut impl Write, entry: &Entry) -> io::Result<()> {
             out,
             "<li>{} <code>{}</code> {}",
             badge(verdict),
-            escaped(&it.origin.field),
-            escaped(&text)
+            escape_html(&it.origin.field),
+            escape_html(&text)
         )?;
     }
     for quirk in &entry.quirks {
-        writeln!(out, "<li>depends on <em>{}</em>: {}", quirk.name, escaped(&quirk.what))?;
+        writeln!(out, "<li>depends on <em>{}</em>: {}", quirk.name, escape_html(&quirk.what))?;
     }
     writeln!(out, "</ul></details>")
 }
 
-fn html_row(out: &mut impl Write, row: &Row) -> io::Result<()> {
+fn html_row(out: &mut impl Write, row: &AnnotationReport) -> io::Result<()> {
     writeln!(
         out,
         "<li>{} <code>{}</code> {}",
         badge(row.verdict),
-        escaped(&row.annotation),
-        escaped(&row.why)
+        escape_html(&row.annotation),
+        escape_html(&row.why)
     )?;
     for (name, value) in &row.instead {
-        writeln!(out, "<br>use <code>{}: '{}'</code>", escaped(name), escaped(value))?;
+        writeln!(out, "<br>use <code>{}: '{}'</code>", escape_html(name), escape_html(value))?;
     }
     for (line, hint) in &row.hints {
-        writeln!(out, "<br><code>{}</code>: {}", escaped(line), escaped(hint))?;
+        writeln!(out, "<br><code>{}</code>: {}", escape_html(line), escape_html(hint))?;
     }
     for line in &row.without {
-        writeln!(out, "<br>no annotation says <code>{}</code>", escaped(line))?;
+        writeln!(out, "<br>no annotation says <code>{}</code>", escape_html(line))?;
     }
     Ok(())
 }
@@ -321,9 +332,9 @@ fn badge(verdict: Verdict) -> String {
     format!("<span class=\"v {word}\">{word}</span>")
 }
 
-/// Text of objects, which anybody may have written.
+/// Escapes untrusted text of objects for HTML.
 #[must_use]
-pub fn escaped(text: &str) -> String {
+pub fn escape_html(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
@@ -336,14 +347,14 @@ mod tests {
     use super::*;
     use crate::report::Summary;
 
-    /// What anybody may have written.
+    /// Untrusted text.
     const WILD: &str = "a|b `c` <b>d</b>\n# e";
 
-    /// A report on an Ingress that has it everywhere.
+    /// A report on an Ingress with that text in all its fields.
     fn report() -> Report {
         let origin = Origin::object("Ingress", "shop", "web").at(WILD);
         let finding = Diagnostic::new(Severity::Warning, "invalid", origin).because(WILD, "it stays");
-        let row = Row {
+        let row = AnnotationReport {
             annotation: WILD.to_owned(),
             value: String::new(),
             verdict: Verdict::Refused,
@@ -352,7 +363,7 @@ mod tests {
             hints: vec![("error_page `404`\n/".to_owned(), "use default-backend".to_owned())],
             without: vec!["`return`".to_owned()],
         };
-        let entry = Entry {
+        let entry = IngressReport {
             ingress: "shop/web".to_owned(),
             place: None,
             verdict: Verdict::Refused,
@@ -366,15 +377,15 @@ mod tests {
     }
 
     #[test]
-    fn text_of_objects_ends_no_line() {
+    fn text_of_objects_cannot_break_a_line() {
         let mut out = Vec::new();
         text(&mut out, &report()).unwrap();
-        let said = "a|b `c` <b>d</b>?# e";
+        let hostile = "a|b `c` <b>d</b>?# e";
         assert_eq!(
             String::from_utf8(out).unwrap(),
             format!(
-                "Ingress shop/web: refused\n  refused  {said}: {said}\n           use  fairway.dev/deny: '``'\n           \
-                 error_page `404`?/: use default-backend\n           no annotation says: `return`\n  warning  {said}: {said}; it stays\n\
+                "Ingress shop/web: refused\n  refused  {hostile}: {hostile}\n           use  fairway.dev/deny: '``'\n           \
+                 error_page `404`?/: use default-backend\n           no annotation says: `return`\n  warning  {hostile}: {hostile}; it stays\n\
                  1 Ingress: 0 same, 0 differ, 1 refused\n"
             )
         );
@@ -400,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manifest_in_markdown_is_code_and_nothing_in_it_ends_that() {
+    fn a_manifest_in_markdown_is_code_that_its_text_cannot_end() {
         let mut out = Vec::new();
         markdown_other(&mut out, "note: *.a.test is old:\nspec:\n  a: \"\r# b\"").unwrap();
         assert_eq!(

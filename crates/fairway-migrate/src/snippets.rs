@@ -1,36 +1,36 @@
-//! What the lines of an nginx snippet ask for, and the annotation that says the same: for those who want to be rid of snippets, also
-//! of those that work. Read by the parser that serves them.
+//! Proposes annotations that replace the lines of an nginx snippet, including snippets that Fairway supports. Uses the same parser
+//! as the translation of snippets.
 
 mod denied;
 mod directives;
 
 use std::collections::BTreeMap;
 
-use fairway_objects::annotations::{is_of_the_hop, text};
+use fairway_objects::annotations::{is_hop_header, text};
 use serde_json::{Value, json};
 
 use directives::{Directive, directives};
 
-/// What a snippet could become.
+/// The annotations that could replace a snippet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Proposal {
     /// Annotations with their values, sorted by name.
     pub(crate) annotations: Vec<(String, String)>,
-    /// Directives that need a decision, each with what to use instead.
+    /// Directives that need a decision, each with a hint.
     pub(crate) hints: Vec<(String, String)>,
     /// Directives that no annotation replaces.
     pub(crate) left: Vec<String>,
 }
 
-/// Reads a snippet. `prefix` is that of the annotations of ingress-nginx.
+/// Makes the proposal for a snippet. `prefix` is the prefix of ingress-nginx annotations.
 pub(crate) fn proposal(snippet: &str, prefix: &str) -> Proposal {
-    let mut wanted = Wanted::default();
+    let mut wanted = ReadDirectives::default();
     let directives = match directives(snippet) {
         Ok(directives) => directives,
         Err(problem) => return Proposal { left: vec![problem.to_string()], ..Proposal::default() },
     };
     for directive in directives {
-        if wanted.take(&directive).is_some() {
+        if wanted.read_directive(&directive).is_some() {
             continue;
         }
         match hint(&directive, prefix) {
@@ -42,7 +42,7 @@ pub(crate) fn proposal(snippet: &str, prefix: &str) -> Proposal {
     wanted.proposal(prefix)
 }
 
-/// Which annotations do what a directive does, where their values are not in the snippet.
+/// The annotations that replace a directive but need values that the snippet does not contain.
 fn hint(directive: &Directive, prefix: &str) -> Option<String> {
     let words: Vec<&str> = directive.words.iter().map(String::as_str).collect();
     let annotations: &[&str] = match *words.as_slice() {
@@ -58,11 +58,11 @@ fn hint(directive: &Directive, prefix: &str) -> Option<String> {
     Some(format!("use {}", names.join(" and ")))
 }
 
-/// What the directives ask for.
+/// The settings of the directives read so far.
 #[derive(Default)]
-struct Wanted {
-    request: Edit,
-    response: Edit,
+struct ReadDirectives {
+    request: HeaderChanges,
+    response: HeaderChanges,
     deny: Vec<Value>,
     access: Vec<Access>,
     trusted: Vec<String>,
@@ -73,7 +73,7 @@ struct Wanted {
     left: Vec<String>,
 }
 
-/// An `allow` or a `deny`. The first that matches the client's address decides (`ngx_http_access_module`).
+/// An `allow` or `deny` rule. The first rule that matches the client address decides (`ngx_http_access_module`).
 struct Access {
     allows: bool,
     /// An address range, or `all`.
@@ -81,25 +81,25 @@ struct Access {
 }
 
 #[derive(Default)]
-struct Edit {
+struct HeaderChanges {
     set: BTreeMap<String, String>,
     add: BTreeMap<String, String>,
     remove: Vec<String>,
 }
 
-impl Wanted {
-    /// `None` where nothing here says what the directive does.
-    fn take(&mut self, directive: &Directive) -> Option<()> {
+impl ReadDirectives {
+    /// Reads a directive. `None` if no annotation replaces it.
+    fn read_directive(&mut self, directive: &Directive) -> Option<()> {
         let words: Vec<&str> = directive.words.iter().map(String::as_str).collect();
         match *words.as_slice() {
             ["proxy_set_header" | "more_set_input_headers" | "more_clear_input_headers", ..] => {
-                self.take_request_header(&words)?;
+                self.read_request_header(&words)?;
             }
             ["add_header", name, value] | ["add_header", name, value, "always"] if is_plain(value) => {
                 self.response.add.insert(name.into(), value.into());
             }
             ["more_set_headers", ref fields @ ..] => {
-                self.response.set.extend(split(fields)?);
+                self.response.set.extend(split_fields(fields)?);
             }
             ["more_clear_headers", ref names @ ..] => {
                 self.response.remove.extend(names.iter().map(|name| (*name).to_owned()));
@@ -107,7 +107,7 @@ impl Wanted {
             ["proxy_hide_header", name] => self.response.remove.push(name.into()),
             ["return", status, url] => self.redirect(redirect(status, url)?),
             ["rewrite", pattern, url, flag] => self.redirect(rewritten(pattern, url, flag)?),
-            ["return", status] => self.deny.push(everything(status)?),
+            ["return", status] => self.deny.push(match_all(status)?),
             [verb @ ("allow" | "deny"), range] if directive.block.is_empty() => {
                 self.access.push(Access { allows: verb == "allow", range: range.into() });
             }
@@ -125,21 +125,22 @@ impl Wanted {
         Some(())
     }
 
-    /// `None` where the annotation cannot say it.
-    fn take_request_header(&mut self, words: &[&str]) -> Option<()> {
-        let Edit { set, remove, .. } = &mut self.request;
+    /// Reads a directive for request headers. `None` if the annotation cannot express it.
+    fn read_request_header(&mut self, words: &[&str]) -> Option<()> {
+        let HeaderChanges { set, remove, .. } = &mut self.request;
         match *words {
-            [_, name, ""] => remove.push(of_request(name)?),
+            [_, name, ""] => remove.push(request_header_name(name)?),
             ["proxy_set_header", name, value] if is_plain(value) => {
-                set.insert(of_request(name)?, value.into());
+                set.insert(request_header_name(name)?, value.into());
             }
             ["more_set_input_headers", ref fields @ ..] => {
-                let fields = split(fields)?;
-                fields.iter().try_for_each(|(name, _)| of_request(name).map(drop))?;
+                let fields = split_fields(fields)?;
+                fields.iter().try_for_each(|(name, _)| request_header_name(name).map(drop))?;
                 set.extend(fields);
             }
             ["more_clear_input_headers", ref names @ ..] => {
-                remove.extend(names.iter().map(|name| of_request(name)).collect::<Option<Vec<_>>>()?);
+                remove
+                    .extend(names.iter().map(|name| request_header_name(name)).collect::<Option<Vec<_>>>()?);
             }
             _ => return None,
         }
@@ -150,16 +151,16 @@ impl Wanted {
         self.plain.insert(annotation, value.to_owned());
     }
 
-    /// The first one answers the request.
+    /// Sets the redirect. The first one wins.
     fn redirect(&mut self, redirect: Value) {
         self.redirect.get_or_insert(redirect);
     }
 
-    /// Makes address lists of `allow` and `deny`, where those have the same meaning: the denylist goes before the allow list,
-    /// and an allow list refuses everybody else.
+    /// Turns `allow` and `deny` rules into address lists if these mean the same: the denylist takes precedence over the allowlist,
+    /// and an allowlist refuses all other clients.
     fn decide_access(&mut self) {
         let mut rules = std::mem::take(&mut self.access);
-        // Nothing after a rule for all clients is looked at.
+        // A rule for all clients makes the following rules unreachable.
         let end = rules.iter().position(|rule| rule.range == "all");
         let all = end.map(|at| rules.drain(at..).next().is_some_and(|rule| rule.allows));
         let denied = rules.iter().position(|rule| rule.allows).unwrap_or(rules.len());
@@ -167,7 +168,7 @@ impl Wanted {
             rules[denied..].iter().position(|rule| !rule.allows).map_or(rules.len(), |it| denied + it);
         let has_allow = allowed > denied;
         let is_list = all == Some(false) && has_allow;
-        // A `deny` after the allow list says what `deny all` says, and an `allow` after such a `deny` makes exceptions.
+        // A `deny` after the allowlist is redundant with `deny all`, and an `allow` after such a `deny` makes an exception.
         let has_exceptions = match is_list {
             true => rules[allowed..].iter().any(|rule| rule.allows),
             false => allowed < rules.len(),
@@ -179,7 +180,7 @@ impl Wanted {
             return;
         }
         if all == Some(false) && !has_allow {
-            self.deny.extend(everything("403"));
+            self.deny.extend(match_all("403"));
             return;
         }
         for rule in &rules[..denied] {
@@ -189,7 +190,7 @@ impl Wanted {
             match is_list {
                 true => self.list("whitelist-source-range", &rule.range),
                 false => {
-                    let hint = "restricts no client without deny all";
+                    let hint = "has no effect without deny all";
                     self.hints.push((format!("allow {}", rule.range), hint.to_owned()));
                 }
             }
@@ -241,7 +242,7 @@ impl Access {
     }
 }
 
-impl Edit {
+impl HeaderChanges {
     fn value(self) -> Option<Value> {
         let Self { set, add, remove } = self;
         let mut value = serde_json::Map::new();
@@ -254,8 +255,8 @@ impl Edit {
     }
 }
 
-/// `Name: value` each.
-fn split(fields: &[&str]) -> Option<Vec<(String, String)>> {
+/// Splits `Name: value` fields.
+fn split_fields(fields: &[&str]) -> Option<Vec<(String, String)>> {
     let field = |field: &&str| {
         let (name, value) = field.split_once(':')?;
         is_plain(value.trim()).then(|| (name.trim().to_owned(), value.trim().to_owned()))
@@ -263,19 +264,19 @@ fn split(fields: &[&str]) -> Option<Vec<(String, String)>> {
     fields.iter().map(field).collect()
 }
 
-/// Without variables, in one line.
+/// Whether a value has no variables and is a single line.
 fn is_plain(value: &str) -> bool {
     !value.contains(['$', '\r', '\n'])
 }
 
-/// The name of a header that `request-headers` can change.
-fn of_request(name: &str) -> Option<String> {
-    (!is_of_the_hop(name)).then(|| name.to_owned())
+/// The name of a request header, if `request-headers` can change it.
+fn request_header_name(name: &str) -> Option<String> {
+    (!is_hop_header(name)).then(|| name.to_owned())
 }
 
-/// A time in whole seconds, as annotations have it; never shorter than it was written.
+/// A duration in whole seconds, rounded up, as annotations write it.
 fn seconds(time: &str) -> Option<String> {
-    let time = text::duration(time).filter(|time| !time.is_zero())?;
+    let time = text::parse_duration(time).filter(|time| !time.is_zero())?;
     Some(time.as_millis().div_ceil(1000).to_string())
 }
 
@@ -285,7 +286,7 @@ fn redirect(status: &str, url: &str) -> Option<Value> {
     if is_plain(url) && (url.starts_with("http://") || url.starts_with("https://")) {
         return Some(json!({"status": status, "url": url}));
     }
-    // The request's own URL at another scheme or host.
+    // The URL of the request with another scheme or host.
     let (scheme, rest) = url.split_once("://")?;
     let host = rest.strip_suffix("$request_uri")?;
     let mut value = serde_json::Map::from_iter([("status".to_owned(), json!(status))]);
@@ -323,15 +324,15 @@ fn rewritten(pattern: &str, url: &str, flag: &str) -> Option<Value> {
         return is_whole.then(|| json!({"status": status, "url": whole}));
     }
     let (host, path) = rest.split_at(rest.find('/')?);
-    // A redirect writes no port that is the usual one, and another port than that is the client's.
+    // A redirect omits the default port, and otherwise uses the port of the client.
     let port = if scheme == "https" { 443 } else { 80 };
     let is_name = host.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b));
     let is_fixed = is_name && !path.contains('?');
     is_fixed.then(|| json!({"status": status, "scheme": scheme, "host": host, "port": port, "path": path}))
 }
 
-/// All requests are refused.
-fn everything(status: &str) -> Option<Value> {
+/// A condition that refuses all requests.
+fn match_all(status: &str) -> Option<Value> {
     (status == "403").then(|| json!({"path": "/"}))
 }
 

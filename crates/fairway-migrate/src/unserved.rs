@@ -1,4 +1,4 @@
-//! Ingresses of ingress-nginx that the options leave to it, which somebody who is about to move wants to have judged.
+//! Detects Ingresses of ingress-nginx that the options exclude, although a user who plans to migrate wants them checked.
 
 use std::collections::BTreeSet;
 
@@ -9,14 +9,14 @@ use fairway_objects::options::Options;
 use fairway_objects::resources::Change;
 
 /// `spec.controller` of the IngressClasses of ingress-nginx.
-pub(crate) const CONTROLLER: &str = "k8s.io/ingress-nginx";
-/// Names the class of an Ingress that has no `spec.ingressClassName`.
+pub(crate) const INGRESS_NGINX_CONTROLLER: &str = "k8s.io/ingress-nginx";
+/// The annotation for the class of Ingresses without `spec.ingressClassName`.
 const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 
-/// Says at the first Ingress of ingress-nginx how many there are, where these options serve none of them.
+/// A note at the first Ingress of ingress-nginx with their number, if the options serve none of them.
 #[must_use]
 pub fn left_to_ingress_nginx(changes: &[Change], options: &Options) -> Option<Diagnostic> {
-    if options.controllers.iter().any(|controller| **controller == *CONTROLLER) {
+    if options.controllers.iter().any(|controller| **controller == *INGRESS_NGINX_CONTROLLER) {
         return None;
     }
     let set = || {
@@ -30,7 +30,9 @@ pub fn left_to_ingress_nginx(changes: &[Change], options: &Options) -> Option<Di
             Object::IngressClass(class) => Some(class),
             _ => None,
         })
-        .filter(|class| class.spec.as_ref().is_some_and(|it| it.controller.as_deref() == Some(CONTROLLER)))
+        .filter(|class| {
+            class.spec.as_ref().is_some_and(|it| it.controller.as_deref() == Some(INGRESS_NGINX_CONTROLLER))
+        })
         .filter_map(|class| class.metadata.name.as_deref())
         .collect();
     let mut found = set().filter_map(|(object, source)| {
@@ -56,6 +58,6 @@ pub fn left_to_ingress_nginx(changes: &[Change], options: &Options) -> Option<Di
         1 => format!("{class} is a class of ingress-nginx, as is that of 1 more Ingress"),
         _ => format!("{class} is a class of ingress-nginx, as are those of {more} more Ingresses"),
     };
-    let consequence = "not served or judged without --ingress-class-compat";
+    let consequence = "not served or checked without --ingress-class-compat";
     Some(Diagnostic::new(Severity::Note, "ingress-class", origin).because(problem, consequence))
 }

@@ -1,4 +1,4 @@
-//! Who may ask by address, how often, and how much at a time.
+//! Limits by client address: who may connect, how often, and how many requests at a time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,58 +9,58 @@ use serde::{Deserialize, Serialize};
 use crate::default::is_default;
 use crate::identity::LimitKey;
 
-/// Which client addresses may pass; others are answered 403.
+/// Client addresses that may pass; all others get 403.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessList {
-    /// Refused first.
+    /// Checked first; matching addresses are refused.
     pub deny: Vec<IpNet>,
-    /// When not empty, nothing else passes.
+    /// If not empty, only these addresses pass.
     pub allow: Vec<IpNet>,
 }
 
-/// How often each client may ask. Clients are addresses, and in IPv6 the networks of 64 bits that they are in. All workers
-/// of a process count together; whether replicas do is the [`LimitScope`].
+/// Request rate limit per client. A client is an IPv4 address or an IPv6 /64. The count is shared by all workers of a
+/// process; [`LimitScope`] says whether it is shared by replicas.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RateLimit {
-    /// What the count belongs to: rules that name the same policy share it, and it survives changes of the rule.
+    /// Identifies the counter: rules with the same policy share it, and it survives changes to the rule.
     pub policy: Arc<str>,
-    /// So many requests, evenly spread over `per`; not 0.
+    /// Requests per `per`, evenly spread; not 0.
     pub requests: u32,
-    /// The time for them.
+    /// Period that `requests` applies to.
     pub per: Duration,
-    /// So many may come early, at once.
+    /// Requests that may arrive ahead of the even rate.
     pub burst: u32,
-    /// What is answered above it: 400..=599.
+    /// Status of rejected requests, 400..=599.
     pub status: u16,
-    /// Clients that are not counted.
+    /// Clients that are not limited.
     pub exempt: Vec<IpNet>,
-    /// Whose requests are counted together.
+    /// How requests are grouped for counting.
     #[serde(default, skip_serializing_if = "is_default")]
     pub key: LimitKey,
-    /// What it holds for.
+    /// Whether the limit applies per replica or to the fleet.
     #[serde(default, skip_serializing_if = "is_default")]
     pub scope: LimitScope,
 }
 
-/// What a [`RateLimit`] holds for.
+/// Scope of a [`RateLimit`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LimitScope {
-    /// Each replica, as in ingress-nginx.
+    /// Each replica counts for itself, as in ingress-nginx.
     #[default]
     Replica,
-    /// All replicas together: each lets through its equal share of the rate and of what may come early.
+    /// All replicas together: each admits an equal share of the rate and of the burst.
     Fleet,
 }
 
-/// How many requests of each client may be under way at a time. Clients are what they are to a [`RateLimit`].
+/// Maximum number of concurrent requests per client. Clients are identified as for [`RateLimit`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConcurrencyLimit {
-    /// As that of a [`RateLimit`].
+    /// As in [`RateLimit`].
     pub policy: Arc<str>,
-    /// At most so many; not 0.
+    /// Maximum number of requests in flight; not 0.
     pub most: u32,
-    /// What is answered above it: 400..=599.
+    /// Status of rejected requests, 400..=599.
     pub status: u16,
-    /// Clients that are not counted.
+    /// Clients that are not limited.
     pub exempt: Vec<IpNet>,
 }

@@ -1,4 +1,4 @@
-//! What becomes of answers on their way to the client.
+//! How responses are changed on their way to the client.
 
 use std::sync::Arc;
 
@@ -6,52 +6,52 @@ use serde::{Deserialize, Serialize};
 
 use crate::backend::BackendKey;
 
-/// How fast answers go to clients, as nginx's `limit_rate` bounds it: each for itself, the first second's bytes at once.
+/// Bandwidth limit for each response, as with nginx's `limit_rate`. The first second's bytes are sent at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AnswerRate {
-    /// Bytes of the body per second; not 0.
+pub struct ResponseRate {
+    /// Body bytes per second; not 0.
     pub bytes: u64,
-    /// So many bytes come before that.
+    /// Body bytes sent before the limit applies.
     pub after: u64,
 }
 
-/// One text in the place of another.
+/// Replaces one text with another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Replacement {
-    /// What is looked for; not empty.
+    /// Text to find; not empty.
     pub from: Arc<str>,
-    /// What stands there then.
+    /// Its replacement.
     pub to: Arc<str>,
 }
 
-/// Attributes of `Set-Cookie` (RFC 6265 §5.2), as nginx's `proxy_cookie_domain` and `proxy_cookie_path` replace them.
+/// Rewrites attributes of `Set-Cookie` (RFC 6265 §5.2), as nginx's `proxy_cookie_domain` and `proxy_cookie_path` do.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CookieRewrite {
-    /// A whole `Domain`, without case and without the dot that it may begin with.
+    /// Matches the whole `Domain`, ignoring case and a leading dot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<Replacement>,
-    /// The beginning of a `Path`.
+    /// Matches a prefix of `Path`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<Replacement>,
 }
 
-/// The beginning of the URLs in `Location` and `Refresh`, as nginx's `proxy_redirect` replaces it.
+/// Rewrites the prefix of URLs in `Location` and `Refresh`, as nginx's `proxy_redirect` does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LocationRewrite {
-    /// The beginning.
+    /// The URL prefix.
     pub url: Replacement,
-    /// Whether a `Location` that is a path afterwards gets the scheme and the host of the request.
+    /// Whether a `Location` that is a path after the rewrite gets the scheme and host of the request.
     pub absolute: bool,
 }
 
-/// Answers with one of these statuses, whoever made them, are replaced by that of another backend, which is asked with
-/// GET, or HEAD, and fields that say what happened.
+/// Replaces responses that have one of these statuses, whether from the proxy or an endpoint, with the response of
+/// another backend. The backend gets a GET or HEAD request with headers that describe the original response.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorPages {
     /// In ascending order.
     pub statuses: Vec<u16>,
-    /// Who is asked; `None` is nobody, and the answer is 404.
+    /// Backend that serves the pages; `None` responds 404.
     pub backend: Option<BackendKey>,
-    /// Fields of the question besides the request's own; the status is added as `X-Code`.
+    /// Headers added to the request for the page; `X-Code` carries the status.
     pub fields: Vec<(Arc<str>, Arc<str>)>,
 }

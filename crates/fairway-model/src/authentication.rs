@@ -1,5 +1,5 @@
-//! Who may pass by a password or by the word of another service. Hashes of passwords never leave through `Debug` or
-//! serialisation.
+//! Authentication by password or by an external service. Password hashes never appear in `Debug` output or serialised
+//! data.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,96 +14,98 @@ use crate::identity::{ApiKeyAuth, JwtAuth};
 use crate::policy::Timeouts;
 use crate::template::Template;
 
-/// Another service decides whether a request may pass, as nginx's `auth_request` asks it: 2xx lets it pass, 401 and 403
-/// refuse it with that status, everything else, no answer included, is answered 500.
+/// An external service decides whether a request may pass, as with nginx's `auth_request`: 2xx lets it pass, 401 and
+/// 403 refuse it with that status, and everything else, including no response, yields 500.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExternalAuth {
-    /// Who decides. The question has the request's fields but no body.
+    /// The service that decides. It gets the request's headers but no body.
     pub service: AuthService,
-    /// The question's method; none is the request's own.
+    /// Method of the auth request; `None` uses the method of the original request.
     pub method: Option<Arc<str>>,
-    /// The question's path and query.
+    /// Path and query of the auth request.
     pub target: Template,
-    /// Fields of an answer that lets the request pass which replace those of the request, absent ones included. `_` and `-`
-    /// are the same in them: no field of the client's whose name differs in nothing else reaches the endpoint.
+    /// Headers of an allowing response that replace those of the request, absent ones included. `_` and `-` are equal
+    /// in these names: a client's header that differs only in them never reaches the endpoint.
     pub copied: Vec<Arc<str>>,
-    /// Fields that the question has instead of the request's.
+    /// Headers set on the auth request in place of the client's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<(Arc<str>, Template)>,
-    /// `X-Auth-Request-Redirect` of the question; none is the request's own target.
+    /// `X-Auth-Request-Redirect` of the auth request; `None` sends the target of the original request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redirect: Option<Template>,
-    /// Where a client that is answered 401 is sent instead.
+    /// Where clients that would get 401 are redirected instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sign_in: Option<Template>,
-    /// Which answers to the client carry the cookies that the service set.
+    /// Which responses to the client carry the cookies that the service sets.
     #[serde(default)]
     pub cookies: AuthCookies,
-    /// How long each step of the question may take.
+    /// Timeouts of the auth request.
     pub timeouts: Timeouts,
-    /// Whether answers are kept for further requests.
+    /// How responses are cached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kept: Option<KeptAuth>,
-    /// What is otherwise, where a filter of Gateway API asks.
+    pub kept: Option<AuthCache>,
+    /// Differences when a Gateway API filter asked for this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<AuthFilter>,
 }
 
-/// What the filter `ExternalAuth` of Gateway API does otherwise than nginx (GEP-1494): only 200 lets a request pass, and the question
-/// has the request's own host.
+/// How the Gateway API `ExternalAuth` filter differs from nginx (GEP-1494): only 200 lets a request pass, and the
+/// auth request has the host of the original request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuthFilter {
-    /// The fields of the request that the question has, in lower case.
+    /// Request headers that are sent to the service, in lower case.
     pub sent: Vec<Arc<str>>,
-    /// Whether the request gets all fields of an answer that lets it pass, and not [`ExternalAuth::copied`] alone. Fields that are about
-    /// the answer itself are none of them.
+    /// Whether the request gets all headers of an allowing response, not only [`ExternalAuth::copied`]. Headers that
+    /// describe the response itself are never copied.
     pub copies_all: bool,
 }
 
-/// Which answers of an authentication service are kept, and for which requests (nginx `proxy_cache_key`,
-/// `proxy_cache_valid`). One that sets a cookie, or says itself that it is for one request only, is not.
+/// Which responses of an authentication service are cached, and for which requests (nginx `proxy_cache_key`,
+/// `proxy_cache_valid`). A response that sets a cookie, or that says it is for one request only, is not cached.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeptAuth {
-    /// Requests of one rule and host with the same text here get the same answer.
+pub struct AuthCache {
+    /// Cache key: requests of one rule and host with equal keys share a response.
     pub key: Template,
-    /// For how long, by status; the first that fits counts, `None` fits all. Others are not kept.
+    /// Time to live by status; the first match counts, and `None` matches every status. Other statuses are not
+    /// cached.
     pub times: Vec<(Option<u16>, Duration)>,
 }
 
-/// Who decides whether a request may pass.
+/// Where the authentication service runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AuthService {
     /// The endpoints of a backend.
     Backend {
-        /// Which.
+        /// The backend.
         backend: BackendKey,
-        /// The question's `Host`.
+        /// `Host` of the auth request.
         host: Arc<str>,
     },
-    /// Whoever serves the question's path on the request's own host: the rule is looked up as if the client had asked, over
-    /// TLS or in the clear as the scheme says. A rule that would itself ask is not followed.
+    /// Whatever serves the path of the auth request on the original request's host. The rule is looked up as if the
+    /// client had sent the request, over TLS or in plain text according to the scheme. A rule that would itself send
+    /// an auth request is not followed.
     OwnHost {
-        /// The scheme; none is the request's own.
-        scheme: Option<OwnScheme>,
+        /// The scheme; `None` uses that of the original request.
+        scheme: Option<UrlScheme>,
     },
 }
 
-/// A scheme that is fixed.
+/// A fixed URL scheme.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum OwnScheme {
+pub enum UrlScheme {
     /// `http`.
     Http,
     /// `https`.
     Https,
 }
 
-/// Which answers carry the cookies of an authentication service (nginx `add_header`, with and without `always`).
+/// Which responses carry the cookies of an authentication service (nginx `add_header`, with and without `always`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AuthCookies {
     /// Those with status 200, 201, 204, 206, 301, 302, 303, 304, 307 or 308.
     #[default]
     OfSuccess,
-    /// All that the service said yes or no to.
+    /// Every response to a request that the service allowed or refused.
     Always,
 }
 
@@ -116,41 +118,41 @@ impl fmt::Display for AuthService {
     }
 }
 
-/// Only who knows a user's password may pass; others are answered 401 (RFC 7617).
+/// HTTP Basic authentication (RFC 7617); requests without valid credentials get 401.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BasicAuth {
-    /// What verified passwords are remembered under; equal where the users are.
+    /// Key for caching verified passwords; equal for equal users.
     pub policy: Arc<str>,
     /// The protection space (RFC 9110 §11.5): visible ASCII and spaces.
     pub realm: Arc<str>,
-    /// Who may pass.
+    /// Users that may pass.
     #[serde(skip)]
     pub users: Users,
 }
 
-/// Users and the hashes of their passwords, as `htpasswd` and `crypt(3)` write them. Compares by content, prints and
-/// serialises as nothing.
+/// Users and their password hashes, in the formats of `htpasswd` and `crypt(3)`. Compares by content; `Debug` and
+/// serialisation omit the content.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Users(Arc<BTreeMap<Arc<str>, Arc<str>>>);
 
 impl Users {
-    /// Takes the hash of each user.
+    /// From pairs of user and hash.
     pub fn new(users: impl IntoIterator<Item = (Arc<str>, Arc<str>)>) -> Self {
         Self(Arc::new(users.into_iter().collect()))
     }
 
-    /// The hash of a user's password: only to verify one.
+    /// The password hash of a user. Use it only to verify a password.
     #[must_use]
     pub fn hash(&self, user: &str) -> Option<&Arc<str>> {
         self.0.get(user)
     }
 
-    /// Everybody: only to keep them safely.
+    /// All users with their hashes. Use it only to store them safely.
     pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<str>)> {
         self.0.iter()
     }
 
-    /// Whether there is nobody.
+    /// Whether there are no users.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -163,22 +165,22 @@ impl fmt::Debug for Users {
     }
 }
 
-/// One of several guards is enough (nginx `satisfy any`). Those that are absent let nobody pass.
+/// Passes if one of these guards passes (nginx `satisfy any`). Absent guards never pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AnyGuard {
-    /// The client's address.
+    /// By client address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access: Option<AccessList>,
-    /// A password.
+    /// By password.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub basic: Option<BasicAuth>,
-    /// A token.
+    /// By token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jwt: Option<Arc<JwtAuth>>,
-    /// An API key.
+    /// By API key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_key: Option<Arc<ApiKeyAuth>>,
-    /// The word of another service.
+    /// By an external service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external: Option<Box<ExternalAuth>>,
 }

@@ -1,4 +1,4 @@
-//! Where requests go: a backend is a named set of endpoints that are spoken to in one way.
+//! Backends: named sets of endpoints that share a protocol and settings.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 use crate::certificate::CertificateKey;
 use crate::default::is_default;
 use crate::origin::Origin;
-use crate::place::Place;
+use crate::place::EndpointTopology;
 use crate::tls::{CipherSuite, TlsVersions};
 use crate::traffic::BackendTraffic;
 
-/// Names a backend; equal keys are the same backend across configurations.
+/// Identifies a backend across configurations.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct BackendKey(pub Arc<str>);
 
@@ -23,32 +23,33 @@ pub struct BackendKey(pub Arc<str>);
 pub struct Backend {
     /// Its name.
     pub key: BackendKey,
-    /// The object behind it.
+    /// The object it was made from.
     pub origin: Origin,
-    /// How logs name it: the Service and its port as the rule wrote it.
+    /// Name in logs: the Service and its port as the rule wrote it.
     pub service: ServiceName,
-    /// The endpoints to use now, without duplicates, in a stable order.
+    /// Endpoints in use, without duplicates, in a stable order.
     pub endpoints: Vec<Endpoint>,
-    /// What is spoken to them.
+    /// The protocol spoken to endpoints.
     pub protocol: BackendProtocol,
-    /// TLS towards them, if any.
+    /// TLS to endpoints, if any.
     pub tls: Option<Arc<UpstreamTls>>,
-    /// Who gets the next request.
+    /// How an endpoint is chosen.
     pub balancing: Balancing,
-    /// What keeps requests with one endpoint for as long as it is there; `balancing` chooses for all others.
+    /// Session affinity. `balancing` chooses for requests without a session, and when the endpoint of a session is
+    /// gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionKey>,
-    /// How its endpoints are used, where that is not as everywhere ([`BackendTraffic::kept`]).
+    /// Settings that differ from the defaults ([`BackendTraffic::kept`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traffic: Option<Arc<BackendTraffic>>,
 }
 
 impl Backend {
-    /// How its endpoints are used.
+    /// The settings for its endpoints.
     #[inline]
     #[must_use]
     pub fn traffic(&self) -> &BackendTraffic {
-        BackendTraffic::of(self.traffic.as_ref())
+        BackendTraffic::or_default(self.traffic.as_ref())
     }
 }
 
@@ -63,83 +64,83 @@ pub struct ServiceName {
     pub port: Arc<str>,
 }
 
-/// One address that answers for a backend.
+/// One endpoint address of a backend.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Endpoint {
     /// IPv4 or IPv6, with its port.
     pub address: SocketAddr,
-    /// The pod, where known.
+    /// The pod, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<Arc<str>>,
-    /// Where it runs, where known.
+    /// Its zone and node, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub place: Option<Arc<Place>>,
+    pub place: Option<Arc<EndpointTopology>>,
 }
 
 impl Endpoint {
-    /// One of which nothing else is known.
+    /// An endpoint of which only the address is known.
     #[must_use]
     pub const fn at(address: SocketAddr) -> Self {
         Self { address, name: None, place: None }
     }
 }
 
-/// What is spoken to the endpoints.
+/// The protocol spoken to endpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum BackendProtocol {
     /// HTTP/1.1.
     Http1,
-    /// HTTP/2 in the clear, known beforehand (RFC 9113 §3.3).
+    /// HTTP/2 over plain TCP with prior knowledge (RFC 9113 §3.3).
     H2c,
     /// HTTP/2 over TLS (RFC 9113 §3.2).
     Http2,
-    /// Over TLS whichever of HTTP/2 and HTTP/1.1 the endpoint chooses (RFC 7301); HTTP/1.1 in the clear.
+    /// Over TLS, HTTP/2 or HTTP/1.1 by ALPN (RFC 7301); over plain TCP, HTTP/1.1.
     Auto,
 }
 
-/// TLS towards an endpoint. All of it is part of what makes two connections alike.
+/// TLS to endpoints. Connections are reused only for equal settings.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct UpstreamTls {
-    /// The name sent as SNI; `None` sends none.
+    /// Server name sent as SNI; `None` sends none.
     pub server_name: Option<Arc<str>>,
-    /// What is verified.
+    /// How the endpoint's certificate is verified.
     pub verification: UpstreamVerification,
-    /// The certificate shown to the backend.
+    /// The client certificate.
     pub client_certificate: Option<CertificateKey>,
-    /// The versions that are offered.
+    /// The versions offered.
     #[serde(default, skip_serializing_if = "is_default")]
     pub versions: TlsVersions,
-    /// The suites of TLS 1.2 that are offered, the most wanted first; all where there are none.
+    /// TLS 1.2 cipher suites, most preferred first; empty offers all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub suites: Vec<CipherSuite>,
 }
 
-/// What is verified of a backend's certificate.
+/// How the certificate of an endpoint is verified.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum UpstreamVerification {
-    /// Nothing (the default of ingress-nginx): any certificate is taken.
+    /// Not at all (the default of ingress-nginx).
     Off,
-    /// Its chain to these PEM certificates, and that it is for `name`.
+    /// The chain must lead to these roots, and the certificate must be for `name`.
     Chain {
         /// The trusted roots as PEM.
         roots: Arc<str>,
-        /// The name it must be for.
+        /// The name that the certificate must have.
         name: Arc<str>,
-        /// The most certificates between its own and a root; `None` is any number.
+        /// Maximum number of certificates between the endpoint's and a root; `None` is unlimited.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         depth: Option<u32>,
     },
-    /// Its chain to these roots, and that one of its subject alternative names is one of `names` (Gateway API
+    /// The chain must lead to these roots, and one subject alternative name must be in `names` (Gateway API
     /// `BackendTLSPolicy`).
     Subject {
-        /// Who is trusted.
+        /// The trusted roots.
         roots: TrustedRoots,
-        /// Any one is enough; none is never enough.
+        /// One match suffices; an empty list matches nothing.
         names: Vec<SubjectName>,
     },
 }
 
-/// Who is trusted to issue certificates.
+/// The certificate authorities that are trusted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum TrustedRoots {
     /// These certificates, as PEM.
@@ -151,73 +152,74 @@ pub enum TrustedRoots {
 /// A subject alternative name (RFC 5280 §4.2.1.6).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum SubjectName {
-    /// A DNS name in lower case. In `*.example.com` the star stands for one label, as it does in certificates.
+    /// A DNS name in lower case. A star stands for one label, as in certificates.
     Dns(Arc<str>),
     /// A URI, byte for byte.
     Uri(Arc<str>),
 }
 
-/// Who gets the next request.
+/// How an endpoint is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Balancing {
-    /// In turn (Ingress).
+    /// Round robin (Ingress).
     RoundRobin,
     /// The better of two by peak EWMA of latency x requests in flight (Gateway API).
     PeakEwma,
     /// The fewest requests in flight.
     LeastRequests,
-    /// By chance.
+    /// Random.
     Random,
 }
 
-/// What of a request decides which endpoint it belongs to.
+/// What ties a request to an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum SessionKey {
-    /// A cookie that names the endpoint; answers set it where the request has none.
+    /// A cookie that names the endpoint; the response sets it if the request has none.
     Cookie(Arc<SessionCookie>),
-    /// What requests have in common that belong together.
+    /// A hash of parts of the request.
     Hash(SessionHash),
 }
 
-/// Requests of which all of these parts are equal belong to the same endpoint, or endpoints.
+/// Requests that agree in all of these parts go to the same endpoint or the same set of endpoints.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SessionHash {
-    /// What is compared.
+    /// The parts that are hashed.
     pub parts: Vec<SessionPart>,
-    /// How many endpoints the requests are spread over by chance; one where `None`.
+    /// Number of endpoints the requests are spread over at random; `None` is one.
     pub spread: Option<NonZeroU16>,
 }
 
-/// A cookie that names an endpoint, or a session that belongs to one. It is `HttpOnly`.
+/// A cookie that names an endpoint, or a session tied to one. It is `HttpOnly`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SessionCookie {
     /// Its name.
     pub name: Arc<str>,
-    /// What names the backend in its value, behind the session: no other backend of the rule has the same.
+    /// Tag in the cookie value, after the session, that names the backend. It is unique among the backends of the
+    /// rule.
     pub backend: Arc<str>,
-    /// What it says.
+    /// Whether it names a session or an endpoint.
     pub stickiness: Stickiness,
-    /// Its `Path`; `None` is that of the rule.
+    /// Its `Path`; `None` uses the path of the rule.
     pub path: Option<Arc<str>>,
     /// Its `Domain`.
     pub domain: Option<Arc<str>>,
-    /// Seconds until it expires, as `Expires`; may be negative.
+    /// Seconds until it expires, sent as `Expires`; may be negative.
     pub expires: Option<i64>,
     /// Its `Max-Age` in seconds; may be negative.
     pub max_age: Option<i64>,
-    /// Its `Secure`.
+    /// When it is `Secure`.
     pub secure: SecureCookie,
     /// Its `SameSite`.
     pub same_site: SameSite,
-    /// What becomes of it when its endpoint fails.
+    /// What happens to the session when its endpoint fails.
     pub on_failure: StickyFailure,
-    /// Where sessions begin.
+    /// Which rule starts sessions.
     #[serde(default, skip_serializing_if = "is_default")]
     pub begins: SessionStart,
-    /// What carries it, where that is no cookie.
+    /// Whether a cookie or a header carries it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub carrier: SessionCarrier,
-    /// How long a session lasts, which its token says. For sessions that are [`Stickiness::Persistent`].
+    /// How long a session lasts, recorded in its token. Only for [`Stickiness::Persistent`].
     #[serde(default, skip_serializing_if = "is_default")]
     pub lifetime: SessionLifetime,
 }
@@ -228,52 +230,53 @@ pub enum SessionCarrier {
     /// A cookie.
     #[default]
     Cookie,
-    /// A header of responses, which clients send back.
+    /// A header that responses set and clients send back.
     Header,
 }
 
-/// How long a session lasts, in seconds; without limits where nothing is said.
+/// Session lifetime in seconds; `None` is unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SessionLifetime {
-    /// From its first response.
+    /// Since the first response.
     pub absolute: Option<NonZeroU32>,
-    /// From its last response.
+    /// Since the last response.
     pub idle: Option<NonZeroU32>,
 }
 
-/// Sessions that stay with the backend that they began at, whatever the weights of a rule's backends are by then.
+/// Keeps sessions on the backend where they started, even if the weights of the rule change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StickyShares {
+pub struct StickyBackends {
     /// How the session of a request is found.
     pub session: Arc<SessionCookie>,
-    /// What names each of the rule's backends in tokens ([`SessionCookie::backend`]), in their order; empty for one that is invalid.
+    /// The tag of each backend of the rule ([`SessionCookie::backend`]), in the rule's order; empty for an invalid
+    /// backend.
     pub tags: Vec<Arc<str>>,
 }
 
-/// Where sessions begin.
+/// Which rule starts sessions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum SessionStart {
-    /// Here: an answer sets the cookie where its request has none.
+    /// This one: the response sets the cookie if the request has none.
     #[default]
     Here,
-    /// Elsewhere: the cookie of a request counts, and no answer sets it.
+    /// Another one: a cookie of the request counts, but no response sets it.
     Elsewhere,
 }
 
-/// How sessions and endpoints belong together.
+/// How sessions are assigned to endpoints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Stickiness {
-    /// By a hash of the session: when endpoints come, each takes its share of the sessions that there are.
+    /// By a hash of the session: a new endpoint takes over its share of existing sessions.
     #[default]
     Balanced,
-    /// For as long as the endpoint is there.
+    /// To one endpoint for as long as it exists.
     Persistent,
 }
 
 /// When a cookie is `Secure`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum SecureCookie {
-    /// Where the request came by TLS.
+    /// If the request came over TLS.
     #[default]
     OverTls,
     /// Always.
@@ -283,12 +286,12 @@ pub enum SecureCookie {
 /// The `SameSite` of a cookie (RFC 6265bis §4.1.2.7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum SameSite {
-    /// The cookie has none.
+    /// No attribute.
     #[default]
     Absent,
     /// `None`.
     None,
-    /// `None`, but for browsers that take it for `Strict`, which get none.
+    /// `None`, except for browsers that treat it as `Strict`; these get no attribute.
     NoneIfKnown,
     /// `Lax`.
     Lax,
@@ -296,20 +299,20 @@ pub enum SameSite {
     Strict,
 }
 
-/// What becomes of a session whose endpoint fails.
+/// What happens to a session whose endpoint fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum StickyFailure {
-    /// It returns to the endpoint with its next request.
+    /// Its next request goes to the same endpoint.
     #[default]
     Returns,
-    /// It belongs to the endpoint that answered.
+    /// It moves to the endpoint that responded.
     Moves,
 }
 
 /// A part of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum SessionPart {
-    /// The client's address, after trust is settled.
+    /// The client address, after trusted forwarding headers are applied.
     Address,
     /// The first value of this header (lower case).
     Header(Arc<str>),
@@ -319,11 +322,11 @@ pub enum SessionPart {
     Query(Arc<str>),
     /// The host.
     Host,
-    /// The target as the client sent it: path and query.
+    /// Path and query as the client sent them.
     Target,
     /// The normalised path.
     Path,
-    /// This text.
+    /// Fixed text.
     Text(Arc<str>),
 }
 
@@ -344,7 +347,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn session_keys_and_protocols_are_read_as_they_were_written() {
+    fn session_keys_and_protocols_round_trip() {
         let cookie = SessionCookie {
             name: "route".into(),
             backend: "b1".into(),

@@ -1,4 +1,4 @@
-//! How the bodies of requests to one backend, and of its responses, are handled.
+//! Body limits, compression and buffering of one backend.
 
 use std::sync::Arc;
 
@@ -8,30 +8,30 @@ use crate::buffering::Buffering;
 use crate::compression::Compression;
 use crate::default::is_default;
 
-/// How bodies are handled that a backend gets and sends. What it says comes in addition to what the rule says.
+/// How request and response bodies of a backend are handled, in addition to the settings of the rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BodyHandling {
-    /// The largest request body in bytes; larger is answered 413. The smaller of this and the rule's `max_body` counts.
+    /// Maximum request body in bytes; larger requests get 413. The smaller of this and the rule's `max_body` applies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_request: Option<u64>,
-    /// How responses are compressed, in place of what the rule says.
+    /// Response compression; replaces that of the rule.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compression: Option<Arc<Compression>>,
-    /// Which bodies are held before they go on, in place of what the rule says.
+    /// Body buffering; replaces that of the rule.
     #[serde(skip_serializing_if = "is_default")]
     pub buffering: Buffering,
 }
 
 impl BodyHandling {
-    /// As shares of rules keep it: nothing, where all is as usual.
+    /// `None` if everything has its default, as the shares of a rule store it.
     #[must_use]
     pub fn kept(self) -> Option<Arc<Self>> {
         (self != Self::default()).then(|| Arc::new(self))
     }
 }
 
-/// The smaller of two limits, of those that there are.
+/// The smaller of two optional limits.
 #[must_use]
 pub fn smaller_limit(one: Option<u64>, other: Option<u64>) -> Option<u64> {
     match (one, other) {
@@ -46,7 +46,7 @@ mod tests {
     use crate::buffering::BodyBuffer;
 
     #[test]
-    fn handling_is_read_as_it_was_written_and_nothing_is_kept_of_what_is_as_usual() {
+    fn body_handling_round_trips_and_omits_defaults() {
         assert_eq!(serde_json::to_string(&BodyHandling::default()).unwrap(), "{}");
         assert_eq!(BodyHandling::default().kept(), None);
         let compression = Some(Arc::new(Compression { codings: Vec::new() }));

@@ -1,42 +1,42 @@
-//! Which bodies are held before they go on, and where.
+//! Which bodies are buffered, and where.
 
 use serde::{Deserialize, Serialize};
 
 use crate::default::is_default;
 
-/// Bodies of a rule that are held, so that a slow client does not keep an endpoint busy.
+/// Buffering of bodies, which keeps a slow client from occupying an endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Buffering {
-    /// Those of requests: an endpoint is chosen when the body is whole. A larger body than the buffer is answered 413.
+    /// Request bodies: an endpoint is chosen once the body is complete. A body larger than the buffer gets 413.
     #[serde(skip_serializing_if = "is_default")]
     pub requests: Option<BodyBuffer>,
-    /// Those of answers: they are read ahead of a client that is slower than its endpoint, as far as the buffer has room.
+    /// Response bodies: they are read ahead of a slow client for as long as the buffer has room.
     #[serde(skip_serializing_if = "is_default")]
     pub responses: Option<BodyBuffer>,
 }
 
-/// Where one body is held.
+/// The buffer for one body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BodyBuffer {
-    /// Bytes in memory; what is beyond goes to disk.
+    /// Bytes in memory; the rest goes to disk.
     pub memory: u32,
-    /// The most bytes on disk; 0 is none.
+    /// Maximum bytes on disk; 0 disables it.
     pub disk: u64,
 }
 
 impl Buffering {
-    /// The same, where what `more` says comes first.
+    /// This buffering, with the settings of `more` taking precedence.
     #[must_use]
-    pub(crate) fn with(self, more: Self) -> Self {
+    pub(crate) fn overridden_by(self, more: Self) -> Self {
         Self { requests: more.requests.or(self.requests), responses: more.responses.or(self.responses) }
     }
 }
 
 impl BodyBuffer {
-    /// The most bytes that it holds.
+    /// Maximum number of bytes it holds.
     #[must_use]
-    pub fn most(self) -> u64 {
+    pub fn capacity(self) -> u64 {
         u64::from(self.memory).saturating_add(self.disk)
     }
 }

@@ -1,4 +1,4 @@
-//! Certificates as values. Private keys never leave through `Debug` or serialisation.
+//! Certificates. Private keys never appear in `Debug` output or serialised data.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,86 +7,86 @@ use serde::{Deserialize, Serialize};
 
 use crate::origin::Origin;
 
-/// Names a certificate: `namespace/name` of its Secret.
+/// Identifies a certificate: `namespace/name` of its Secret.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct CertificateKey(pub Arc<str>);
 
-/// A certificate chain with its key, checked to belong together by whoever makes it.
+/// A certificate chain with its key. Whoever creates it must check that they match.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Certificate {
     /// Its name.
     pub key: CertificateKey,
-    /// The object.
+    /// The object it was read from.
     pub origin: Origin,
-    /// The chain in DER, the end-entity certificate first. Left out of what is shown.
+    /// The chain in DER, end-entity certificate first. Not serialised.
     #[serde(skip)]
     pub chain: Vec<Arc<[u8]>>,
-    /// The key of the first certificate. Left out of what is shown.
+    /// The key of the end-entity certificate. Not serialised.
     #[serde(skip)]
     pub private_key: PrivateKey,
-    /// The names it is for (subject alternative names), lower case.
+    /// Subject alternative names, in lower case.
     pub names: Vec<Arc<str>>,
-    /// The end of its validity, in seconds since 1970.
+    /// End of validity, in seconds since 1970.
     pub not_after: i64,
-    /// Who issued it. Part of the chain, and left out of what is shown as that is.
+    /// What the certificate says about its issuer. Not serialised, like the chain it comes from.
     #[serde(skip)]
-    pub issued: Arc<Issued>,
+    pub issued: Arc<Issuance>,
 }
 
-/// What a certificate says of its issue. What is empty, it does not say.
+/// What a certificate says about its issue. Absent values are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Issued {
+pub struct Issuance {
     /// The first common name of the issuer.
     pub issuer_common_name: String,
     /// The first organization of the issuer.
     pub issuer_organization: String,
-    /// The number in the name of the issuer, which hardly any has.
+    /// The serial number in the issuer's name; rarely present.
     pub issuer_serial_number: String,
-    /// The number of the certificate, in decimal digits.
+    /// The serial number of the certificate, in decimal digits.
     pub serial_number: String,
     /// `RSA`, `ECDSA` or `Ed25519`.
     pub public_key_algorithm: &'static str,
 }
 
-/// Which certificates clients must show.
+/// Verification of client certificates.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientVerification {
     /// The trusted roots as PEM.
     pub roots: Arc<str>,
-    /// Lists of revoked certificates as PEM; empty where nobody is asked for them. Where there are some, every certificate of a
-    /// chain needs one that is valid.
+    /// Certificate revocation lists as PEM; empty disables revocation checks. Otherwise every certificate of a chain
+    /// needs a valid list.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     pub revoked: Arc<str>,
-    /// How many certificates may stand between a client's and a root; `None` is any number.
+    /// Maximum number of certificates between the client's and a root; `None` is unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub depth: Option<u8>,
-    /// What is done without a certificate, and with one that is not trusted.
-    pub demand: ClientDemand,
+    /// What happens without a certificate, and with an untrusted one.
+    pub demand: ClientCertificateMode,
 }
 
-/// How much a client's certificate matters.
+/// Whether clients need a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ClientDemand {
+pub enum ClientCertificateMode {
     /// Only clients with a trusted certificate are served.
     Required,
-    /// Clients without a certificate are served too; those with one that is not trusted are not.
+    /// Clients without a certificate are served; clients with an untrusted one are not.
     Optional,
-    /// All clients are served, and endpoints are told what was verified.
+    /// All clients are served, and endpoints get the result of the verification.
     Unverified,
 }
 
-/// A private key in DER (PKCS #8, PKCS #1 or SEC 1). Compares by content, prints as nothing.
+/// A private key in DER (PKCS #8, PKCS #1 or SEC 1). Compares by content; `Debug` omits the content.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct PrivateKey(Arc<[u8]>);
 
 impl PrivateKey {
-    /// Takes the key as DER.
+    /// From DER.
     #[must_use]
     pub fn from_der(der: &[u8]) -> Self {
         Self(der.into())
     }
 
-    /// The key as DER: for the TLS library only.
+    /// The key as DER. Only for the TLS library.
     #[must_use]
     pub fn der(&self) -> &[u8] {
         &self.0

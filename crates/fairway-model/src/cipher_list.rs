@@ -1,19 +1,19 @@
-//! Cipher lists in OpenSSL's syntax: which suites of TLS 1.2 they leave of those that are spoken here. All of these have
-//! forward secrecy and authenticated encryption; those of TLS 1.3 no list touches.
+//! Cipher lists in OpenSSL syntax: which supported TLS 1.2 cipher suites a list selects. All supported suites have
+//! forward secrecy and authenticated encryption. Lists do not affect TLS 1.3 suites.
 
 use crate::tls::CipherSuite;
 
-/// What a list means.
+/// The result of reading a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CipherList {
-    /// The most wanted first.
+    /// Selected suites, most preferred first.
     pub suites: Vec<CipherSuite>,
-    /// What the list asks for and is not spoken.
+    /// Suites and groups in the list that are not supported.
     pub unknown: Vec<String>,
 }
 
-/// In the order of strength, as OpenSSL begins with.
-const ALL: [(CipherSuite, [&str; 2], &str); 6] = [
+/// Supported suites by strength, OpenSSL's initial order.
+const KNOWN_SUITES: [(CipherSuite, [&str; 2], &str); 6] = [
     (CipherSuite::EcdheEcdsaAes256, ["ECDSA", "AES256"], "ECDHE-ECDSA-AES256-GCM-SHA384"),
     (CipherSuite::EcdheRsaAes256, ["RSA", "AES256"], "ECDHE-RSA-AES256-GCM-SHA384"),
     (CipherSuite::EcdheEcdsaChaCha20, ["ECDSA", "CHACHA20"], "ECDHE-ECDSA-CHACHA20-POLY1305"),
@@ -23,8 +23,8 @@ const ALL: [(CipherSuite, [&str; 2], &str); 6] = [
 ];
 
 impl CipherList {
-    /// Reads a list: names and groups between colons (ciphers(1)), added in their order; `!` and `-` take out, the former for
-    /// good; `+` moves to the end.
+    /// Reads a list of names and groups separated by colons (ciphers(1)). Entries are added in order; `!` removes for
+    /// good, `-` removes, and `+` moves to the end.
     #[must_use]
     pub fn read(list: &str) -> Self {
         let (mut suites, mut unknown, mut gone) = (Vec::new(), Vec::new(), Vec::new());
@@ -32,7 +32,7 @@ impl CipherList {
         {
             let bare = word.trim_start_matches(['!', '-', '+']);
             let meant: Vec<_> =
-                ALL.iter().filter(|suite| is_meant(suite, bare)).map(|(it, ..)| *it).collect();
+                KNOWN_SUITES.iter().filter(|suite| selects(suite, bare)).map(|(it, ..)| *it).collect();
             match word.as_bytes()[0] {
                 b'!' => {
                     suites.retain(|suite| !meant.contains(suite));
@@ -56,8 +56,8 @@ impl CipherList {
     }
 }
 
-/// Whether a word, or each of its parts between `+`, names the suite or a group that it is in.
-fn is_meant((_, [signature, cipher], name): &(CipherSuite, [&str; 2], &str), word: &str) -> bool {
+/// Whether a word, or every part of it separated by `+`, names the suite or one of its groups.
+fn selects((_, [signature, cipher], name): &(CipherSuite, [&str; 2], &str), word: &str) -> bool {
     let in_group = |group: &str| match group {
         "ALL" | "DEFAULT" | "HIGH" | "ECDHE" | "EECDH" | "kECDHE" | "kEECDH" | "TLSv1.2" | "AEAD" => true,
         "AESGCM" | "AES" => *cipher != "CHACHA20",
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_spoken_is_named() {
+    fn unsupported_suites_are_reported() {
         let found =
             CipherList::read("AES128-SHA:ECDHE-RSA-AES256-GCM-SHA384:!aNULL:TLS_AES_128_GCM_SHA256:RSA");
         assert_eq!(found.suites, [EcdheRsaAes256]);

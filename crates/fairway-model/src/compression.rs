@@ -1,10 +1,10 @@
-//! Which responses are compressed, and how.
+//! Response compression.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// A content coding (RFC 9110 §8.4.1) that responses can get.
+/// A content coding (RFC 9110 §8.4.1) for responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ContentCoding {
     /// RFC 7932.
@@ -27,28 +27,28 @@ impl ContentCoding {
     }
 }
 
-/// How the responses of endpoints are compressed.
+/// Compression of responses from endpoints.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Compression {
-    /// Where a client prefers none of its codings, the first that a response can get is used. No coding is there twice.
+    /// Codings in order of preference, each at most once. The order decides if the client has no preference.
     pub codings: Vec<CodingRule>,
 }
 
-/// One coding, and which responses can get it.
+/// A coding and the responses it applies to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CodingRule {
     /// The coding.
     pub coding: ContentCoding,
-    /// How hard the compressor tries: 1 to 9 for gzip and zstd, 0 to 6 for Brotli.
+    /// Compression level: 1 to 9 for gzip and zstd, 0 to 6 for Brotli.
     pub level: u8,
-    /// The least `Content-Length`. Responses without one are compressed whatever their length is.
+    /// Minimum `Content-Length`. Responses without a length are always eligible.
     pub min_length: u64,
-    /// Media types without parameters, in lower case; `*` is any.
+    /// Media types without parameters, in lower case; `*` matches any.
     pub types: Arc<[Arc<str>]>,
 }
 
 impl CodingRule {
-    /// Whether responses of this media type, which may have parameters, can get the coding.
+    /// Whether responses of this media type, which may have parameters, are eligible.
     #[must_use]
     pub fn has_type(&self, media_type: Option<&[u8]>) -> bool {
         let essence = media_type.map(|text| {
@@ -62,7 +62,7 @@ impl CodingRule {
 }
 
 impl Compression {
-    /// The same without a coding; `None` where no other is left.
+    /// This compression without one coding; `None` if no coding is left.
     #[must_use]
     pub fn without(&self, coding: ContentCoding) -> Option<Self> {
         let codings: Vec<_> = self.codings.iter().filter(|rule| rule.coding != coding).cloned().collect();

@@ -1,124 +1,125 @@
-//! Conditions on parts of a request, and what depends on them: answers and fields. They say what `if`, `return`, `map` and
-//! `add_header` of an nginx snippet say, as values.
+//! Conditions on parts of a request, and the responses and headers that depend on them. They represent `if`,
+//! `return`, `map` and `add_header` of nginx snippets.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::default::is_default;
-use crate::field::FieldTemplate;
+use crate::field::HeaderTemplate;
 use crate::template::Template;
 
-/// A test of a text that is made of parts of the request.
+/// A test of text made from parts of the request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Condition {
-    /// What is tested.
+    /// The text to test.
     pub value: Template,
-    /// What it is tested for.
-    pub test: Test,
-    /// Whether the condition holds where the test does not.
+    /// The test.
+    pub test: ConditionTest,
+    /// Whether the condition holds if the test fails.
     #[serde(default, skip_serializing_if = "is_default")]
     pub negated: bool,
 }
 
-/// What a text is tested for.
+/// How a text is tested.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Test {
+pub enum ConditionTest {
     /// It is neither empty nor `0`.
     Truth,
-    /// It is this text, byte for byte.
+    /// It equals this text, byte for byte.
     Equal(Arc<str>),
-    /// It is this text, without regard to the case of ASCII letters.
+    /// It equals this text, ignoring ASCII case.
     EqualIgnoringCase(Arc<str>),
-    /// The regular expression is found somewhere in it.
+    /// The regular expression matches somewhere in it.
     Pattern {
-        /// In the syntax that `fairway-pattern` has of PCRE.
+        /// In the PCRE subset of `fairway-pattern`.
         pattern: Arc<str>,
-        /// Whether upper and lower case are the same.
+        /// Whether case is ignored.
         ignore_case: bool,
     },
-    /// It is longer than what a regular expression is compared with.
+    /// It is too long to be matched against a regular expression.
     TooLong,
 }
 
-/// Answers the requests that meet all conditions.
+/// Responds to requests that meet all conditions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Respond {
-    /// Where it is written, for people.
+pub struct ConditionalResponse {
+    /// Where it is written, for messages.
     pub origin: Arc<str>,
-    /// All must hold; none is every request.
+    /// All must hold; empty matches every request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub when: Vec<Condition>,
     /// 200..=599.
     pub status: u16,
-    /// What the answer says.
-    pub content: Content,
-    /// Done to the answer, where it is made for the host before one of its paths is chosen; `None` is an answer of the path,
-    /// to which the rule does what it does to all answers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub of_host: Option<Vec<ChosenFields>>,
-    /// Bytes that the body of such a request may have; one whose length is larger is answered 413.
+    /// The body or `Location` of the response.
+    pub content: ResponseContent,
+    /// Headers set on the response if it is sent for the host before a path is chosen. `None` if it is a response of
+    /// the path: the rule then treats it like any other response.
+    #[serde(rename = "of_host", default, skip_serializing_if = "Option::is_none")]
+    pub host_headers: Option<Vec<ConditionalHeaders>>,
+    /// Maximum request body in bytes; requests with a larger length get 413.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_body: Option<u64>,
 }
 
-/// What an answer says.
+/// The body or `Location` of a response.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Content {
-    /// What its status means; from 400 on a page may replace it.
+pub enum ResponseContent {
+    /// The reason phrase of the status; from 400 on, an error page may replace it.
     Status,
-    /// Nothing.
+    /// An empty body.
     Empty,
-    /// This text, which is of this type.
+    /// Text of this media type.
     Text(Template, Arc<str>),
-    /// This text of this type, whatever the path ends in.
+    /// Text of this media type, whatever the path ends in.
     Fixed {
         /// The body.
         body: Arc<str>,
         /// `Content-Type`; `None` sends none.
         media_type: Option<Arc<str>>,
     },
-    /// `Location`. One that begins with `/` gets the scheme and the host of the request.
+    /// `Location`. If it begins with `/`, the scheme and host of the request are added.
     Location(Template),
-    /// The same, of which nginx unescapes what stands before the query (`rewrite`).
+    /// The same; nginx unescapes the part before the query (`rewrite`).
     UnescapedLocation(Template),
-    /// `Location`, made of the path by the captures of the pattern that it is found by, with the request's query behind it unless the
-    /// replacement ends in `?`. Where the pattern is not found, the request goes on.
+    /// `Location` built from the path with the captures of a pattern. The request's query is appended unless the
+    /// replacement ends in `?`. If the pattern does not match, the request continues.
     Rewritten {
-        /// Found somewhere in the decoded path.
+        /// Matched anywhere in the decoded path.
         pattern: Arc<str>,
-        /// Whether upper and lower case are the same.
+        /// Whether case is ignored.
         ignore_case: bool,
-        /// With `$1`..`$9`. Absolute, or a path, as in [`Self::Location`].
+        /// With `$1`..`$9`. Absolute, or a path as in [`Self::Location`].
         replacement: Arc<str>,
     },
 }
 
-/// Fields that some messages get.
+/// Headers that are added if conditions hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ChosenFields {
-    /// Where they are written, for people.
+pub struct ConditionalHeaders {
+    /// Where they are written, for messages.
     pub origin: Arc<str>,
-    /// Of the request; all must hold.
+    /// Conditions on the request; all must hold.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub when: Vec<Condition>,
-    /// Of the answer; in ascending order. None is all, and fields of requests have none.
+    /// Response statuses, in ascending order; empty matches all. Always empty for request headers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub statuses: Vec<u16>,
-    /// What becomes of fields that have the name already.
-    pub manner: Manner,
-    /// A value that comes out empty removes the name, or adds nothing.
-    pub fields: Vec<FieldTemplate>,
+    /// What happens to headers of the same name.
+    #[serde(rename = "manner")]
+    pub operation: HeaderOperation,
+    /// A header whose value is empty is removed, or not added.
+    pub fields: Vec<HeaderTemplate>,
 }
 
-/// What becomes of fields that have the name already.
+/// What happens to headers of the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Manner {
+pub enum HeaderOperation {
     /// They are replaced.
     Set,
-    /// They stay, and the new one comes behind them.
+    /// They stay, and the new header follows them.
     Add,
 }
 
-/// The statuses of the answers that nginx's `add_header` is for without `always`.
-pub const OF_SUCCESS: [u16; 10] = [200, 201, 204, 206, 301, 302, 303, 304, 307, 308];
+/// Statuses to which nginx's `add_header` applies without `always`.
+pub const ADD_HEADER_STATUSES: [u16; 10] = [200, 201, 204, 206, 301, 302, 303, 304, 307, 308];

@@ -1,4 +1,4 @@
-//! The waist: one complete, immutable description of what the data plane shall do.
+//! The complete, immutable description of what the data plane does.
 
 use std::sync::Arc;
 
@@ -14,32 +14,32 @@ use crate::stream::{StreamKey, StreamRoute};
 
 /// A complete configuration.
 ///
-/// The maps are persistent: a clone costs nothing, an edit costs its own size, and the difference between two versions
-/// is found without visiting what they share (docs/design/0001-persistent-maps.md).
+/// The maps are persistent: a clone is free, an edit costs only its own size, and a diff of two versions skips what
+/// they share (docs/design/0001-persistent-maps.md).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Config {
-    /// Where connections arrive, by name.
+    /// Listeners by name.
     #[serde(with = "by_value")]
     pub listeners: OrdMap<Arc<str>, Arc<Listener>>,
-    /// The hosts of all route tables.
+    /// Virtual hosts of all route tables.
     #[serde(with = "by_value")]
     pub hosts: OrdMap<HostKey, Arc<VirtualHost>>,
-    /// Where connections go that are not HTTP, of all tables.
+    /// Routes for non-HTTP connections, of all tables.
     #[serde(default, with = "by_value", skip_serializing_if = "OrdMap::is_empty")]
     pub streams: OrdMap<StreamKey, Arc<StreamRoute>>,
-    /// The backends that rules and stream routes name.
+    /// Backends that rules and stream routes name.
     #[serde(with = "by_value")]
     pub backends: OrdMap<BackendKey, Arc<Backend>>,
-    /// The certificates that hosts name.
+    /// Certificates that hosts name.
     #[serde(with = "by_value")]
     pub certificates: OrdMap<CertificateKey, Arc<Certificate>>,
-    /// The certificate for TLS clients that name no host with one; the proxy's own self-signed one where there is none.
+    /// Certificate for TLS clients whose server name has none; `None` uses the proxy's self-signed certificate.
     pub default_certificate: Option<CertificateKey>,
-    /// Settings of the data plane as a whole.
+    /// Settings of the whole data plane.
     pub settings: Settings,
 }
 
-/// Writes a map as the list of its values, each of which holds its own key: JSON has no structured keys.
+/// Serialises a map as a list of values that contain their keys, because JSON has no structured keys.
 mod by_value {
     use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What need not be written, because it is as usual.
+//! Default detection for serialisation.
 
 /// For `skip_serializing_if`.
 pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {

@@ -1,92 +1,91 @@
-//! Changes to the heads of requests and of answers.
+//! Changes to request and response heads.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::answer::{CookieRewrite, LocationRewrite};
-use crate::condition::ChosenFields;
+use crate::condition::ConditionalHeaders;
 use crate::cors::Cors;
-use crate::field::FieldTemplate;
+use crate::field::HeaderTemplate;
 
-/// A change to the head of a request that every guard let pass. It never answers.
+/// A change to the head of a request that passed all guards. It never responds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RequestEdit {
-    /// Changes the request's headers. Those that Fairway writes itself are changed once they are written.
+    /// Changes headers. Headers that Fairway writes itself are changed after they are written.
     Headers(HeaderEdit),
-    /// Sets the `Host` that is forwarded.
+    /// Sets the `Host` sent to the endpoint.
     Host(Arc<str>),
-    /// Sets the `X-Forwarded-Prefix` that is forwarded to what this makes of the path; a path in which its pattern is not found
-    /// leaves the field as it is (ingress-nginx `x-forwarded-prefix` with captures).
+    /// Sets the `X-Forwarded-Prefix` sent to the endpoint, computed from the path. If the pattern does not match, the
+    /// header stays unchanged (ingress-nginx `x-forwarded-prefix` with captures).
     ForwardedPrefix(PathRewrite),
 }
 
-/// A change to the head of an endpoint's answer, before the proxy adds anything of its own.
+/// A change to the response head of an endpoint, before the proxy adds headers of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ReceivedEdit {
-    /// Removes these fields; names in lower case.
+pub enum UpstreamResponseEdit {
+    /// Removes these headers; names in lower case.
     Hide(Arc<[Arc<str>]>),
-    /// Changes attributes of the cookies that endpoints set.
+    /// Rewrites attributes of cookies.
     Cookies(CookieRewrite),
-    /// Changes where endpoints send clients.
+    /// Rewrites redirect targets.
     Location(LocationRewrite),
 }
 
-/// A change to the head of every answer of a rule, whoever made it.
+/// A change to the head of every response of a rule, including the proxy's own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum AnswerEdit {
-    /// Adds what answers to other origins carry.
+pub enum ResponseEdit {
+    /// Adds CORS headers.
     Cors(Arc<Cors>),
     /// Changes headers.
     Headers(HeaderEdit),
-    /// Sets fields.
-    Fields(Arc<[FieldTemplate]>),
-    /// Sets or adds fields, where conditions hold.
-    Chosen(Arc<ChosenFields>),
-    /// Sets `Strict-Transport-Security` on answers over TLS; the header's value (RFC 6797 §6.1).
+    /// Sets headers.
+    Fields(Arc<[HeaderTemplate]>),
+    /// Sets or adds headers if conditions hold.
+    Chosen(Arc<ConditionalHeaders>),
+    /// Value of `Strict-Transport-Security` (RFC 6797 §6.1), set on responses over TLS.
     StrictTransportSecurity(Arc<str>),
 }
 
-/// Changes to a list of headers: first removed, then set (replacing all of the name), then added.
+/// Changes to a header list, in this order: remove, set (replaces all headers of the name), add.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeaderEdit {
     /// Names in lower case.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remove: Vec<Arc<str>>,
-    /// Replace all of the name.
+    /// Replace all headers of the name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub set: Vec<HeaderField>,
-    /// Come beside what is there.
+    /// Added after existing headers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub add: Vec<HeaderField>,
 }
 
-/// A header as it will be sent; validated (RFC 9110 §5.1, §5.5) by whoever makes it.
+/// A header to send. Whoever creates it must validate it (RFC 9110 §5.1, §5.5).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeaderField {
-    /// As written; compared without case.
+    /// As written; compared case-insensitively.
     pub name: Arc<str>,
     /// No CR, LF or NUL.
     pub value: Arc<str>,
 }
 
-/// A new path.
+/// A path replacement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PathRewrite {
-    /// The whole path becomes this.
+    /// Replaces the whole path.
     Full(Arc<str>),
-    /// The part that the rule's prefix matched becomes this (Gateway API `ReplacePrefixMatch`).
+    /// Replaces the prefix that the rule matched (Gateway API `ReplacePrefixMatch`).
     Prefix(Arc<str>),
-    /// ingress-nginx `rewrite`: where `pattern` is found in the decoded path (at its start, or anywhere when it has several
-    /// alternatives outside of groups), the *whole* path
-    /// becomes `replacement` with `$1`..`$9` from the captures; else the path stays. A `?` in the replacement starts the
-    /// new query, to which the request's own is appended.
+    /// ingress-nginx `rewrite`: if `pattern` matches the decoded path (at its start, or anywhere if it has several
+    /// alternatives outside of groups), `replacement`, with `$1`..`$9` from the captures, replaces the *whole* path.
+    /// Otherwise the path stays. A `?` in the replacement starts the new query, and the request's query is appended.
     Regex {
-        /// In the syntax that `fairway-pattern` has of PCRE.
+        /// In the PCRE subset of `fairway-pattern`.
         pattern: Arc<str>,
         /// With `$1`..`$9`.
         replacement: Arc<str>,
-        /// Whether upper and lower case are the same.
+        /// Whether case is ignored.
         ignore_case: bool,
     },
 }

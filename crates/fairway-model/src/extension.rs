@@ -1,5 +1,5 @@
-//! Services that decide about requests and change them over gRPC: Envoy's `ext_authz` and `ext_proc`, and the endpoint pickers of the
-//! Gateway API Inference Extension.
+//! Services that decide about or change requests over gRPC: Envoy's `ext_authz` and `ext_proc`, and the endpoint
+//! pickers of the Gateway API Inference Extension.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,76 +11,76 @@ use crate::default::is_default;
 use crate::policy::Timeouts;
 use crate::template::Template;
 
-/// A service that speaks gRPC.
+/// A gRPC service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GrpcService {
     /// Its endpoints; they speak HTTP/2.
     pub backend: BackendKey,
     /// The `:authority` of calls.
     pub authority: Arc<str>,
-    /// How long each step of a call may take.
+    /// Timeouts of a call.
     pub timeouts: Timeouts,
 }
 
-/// Another service decides over gRPC whether a request may pass (`envoy.service.auth.v3.Authorization/Check`).
+/// External authorization over gRPC (`envoy.service.auth.v3.Authorization/Check`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GrpcAuth {
-    /// Who decides.
+    /// The service that decides.
     pub service: GrpcService,
-    /// How much of a request's body the question has, in bytes; 0 sends none.
+    /// Maximum bytes of the request body included in the check; 0 sends none.
     #[serde(default, skip_serializing_if = "is_default")]
     pub max_body: u32,
-    /// Whether a larger body is cut off there. Otherwise its request gets 413.
+    /// Whether a larger body is truncated; otherwise the request gets 413.
     #[serde(default, skip_serializing_if = "is_default")]
     pub allow_partial_body: bool,
-    /// Whether a request passes while the service gives no answer that can be used.
+    /// Whether requests pass if the service gives no usable response.
     #[serde(default, skip_serializing_if = "is_default")]
     pub failure_mode_allow: bool,
-    /// `context_extensions` of the question.
+    /// `context_extensions` of the check.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub context: Vec<(Arc<str>, Arc<str>)>,
-    /// The fields of the request that the question has, in lower case; all, where none is named.
+    /// Request headers included in the check, in lower case; empty includes all.
     #[serde(default, skip_serializing_if = "is_default")]
     pub sent: Vec<Arc<str>>,
 }
 
-/// A service that sees requests and responses, and may change them
-/// (`envoy.service.ext_proc.v3.ExternalProcessor/Process`).
+/// A service that sees and may change requests and responses (`envoy.service.ext_proc.v3.ExternalProcessor/Process`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extension {
-    /// What metrics and logs call it: `ExtensionPolicy/NAMESPACE/NAME`, `Ingress/NAMESPACE/NAME`, `InferencePool/NAMESPACE/NAME`.
+    /// Name in metrics and logs: `ExtensionPolicy/NAMESPACE/NAME`, `Ingress/NAMESPACE/NAME`,
+    /// `InferencePool/NAMESPACE/NAME`.
     pub name: Arc<str>,
-    /// Who is asked.
+    /// The service to call.
     pub service: GrpcService,
-    /// How long the service may take for the answer to one message.
+    /// Timeout for the response to one message.
     pub message_timeout: Duration,
-    /// Whether the exchange goes on without a service that fails. Otherwise it ends with 500.
+    /// Whether the exchange continues without a service that fails; otherwise it ends with 500.
     #[serde(default, skip_serializing_if = "is_default")]
     pub failure_mode_allow: bool,
-    /// What the service sees of requests.
+    /// Parts of requests sent to the service.
     pub request: ProcessingPhases,
-    /// What the service sees of responses.
+    /// Parts of responses sent to the service.
     pub response: ProcessingPhases,
     /// Whether the service may change `request` and `response` for one exchange.
     #[serde(default, skip_serializing_if = "is_default")]
     pub allow_mode_override: bool,
-    /// Which headers the service may change.
+    /// Header changes that the service may make.
     #[serde(default, skip_serializing_if = "is_default")]
     pub mutation_rules: MutationRules,
-    /// The longest body that [`BodyMode::Buffered`] and [`BodyMode::BufferedPartial`] hold, in bytes.
+    /// Maximum body held by [`BodyMode::Buffered`] and [`BodyMode::BufferedPartial`], in bytes.
     pub max_buffered_body: u32,
-    /// Attributes of the request that the first message has, by their names.
+    /// Request attributes in the first message, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attributes: Vec<(Arc<str>, Template)>,
-    /// `filter_metadata` of every stream: by namespace, an object in JSON.
+    /// `filter_metadata` of every stream: a JSON object by namespace.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metadata: Vec<(Arc<str>, Arc<str>)>,
-    /// Whether the service says which endpoint gets the request.
+    /// Whether the service picks the endpoint.
     #[serde(default, skip_serializing_if = "is_default")]
     pub picks_endpoint: bool,
 }
 
-/// What a service sees of a message.
+/// Parts of a message sent to a service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessingPhases {
     /// Its headers.
@@ -89,42 +89,42 @@ pub struct ProcessingPhases {
     /// Its body.
     #[serde(default, skip_serializing_if = "is_default")]
     pub body: BodyMode,
-    /// Its trailers, where it has some.
+    /// Its trailers, if any.
     #[serde(default, skip_serializing_if = "is_default")]
     pub trailers: bool,
 }
 
-/// How a body is shown to a service (`envoy.extensions.filters.http.ext_proc.v3.ProcessingMode.BodySendMode`).
+/// How a body is sent to a service (`envoy.extensions.filters.http.ext_proc.v3.ProcessingMode.BodySendMode`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BodyMode {
-    /// Not at all.
+    /// Not sent.
     #[default]
     None,
-    /// Piece by piece; each goes on once it was answered.
+    /// In chunks; each is forwarded once the service has responded to it.
     Streamed,
-    /// Once it is whole. A longer one than the bound gets 413, or 500 in a response.
+    /// As a whole. A body over the limit gets 413, or 500 for a response.
     Buffered,
-    /// As much of it as the bound allows, at once; the rest goes on unseen.
+    /// As much as the limit allows, in one message; the rest is forwarded without the service.
     BufferedPartial,
-    /// Piece by piece, while the service sends pieces of its own at its own pace.
+    /// In chunks, while the service sends its own chunks independently.
     FullDuplexStreamed,
 }
 
-/// Which headers a service may change (`envoy.config.common.mutation_rules.v3.HeaderMutationRules`). `Host`, `:scheme`, headers of one
-/// connection and those that say where a message ends can never be changed.
+/// Header changes that a service may make (`envoy.config.common.mutation_rules.v3.HeaderMutationRules`). `Host`,
+/// `:scheme`, hop-by-hop headers and headers that frame the message can never be changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MutationRules {
-    /// Whether `:path` and `:method` of requests may be changed. The route stays the one that was chosen.
+    /// Whether `:path` and `:method` of requests may be changed. The route stays the same.
     #[serde(skip_serializing_if = "is_default")]
     pub allow_path_and_method: bool,
-    /// Whether headers that begin with `x-envoy-` may be changed, and those that Fairway writes (`X-Forwarded-For` and its like).
+    /// Whether `x-envoy-*` headers and headers that Fairway writes (such as `X-Forwarded-For`) may be changed.
     #[serde(skip_serializing_if = "is_default")]
     pub allow_forwarded: bool,
-    /// Names of other headers that may not be changed, in lower case.
+    /// Other headers that may not be changed, in lower case.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub denied: Vec<Arc<str>>,
-    /// Whether a change that is not allowed ends the exchange with 500. Otherwise it is left out and counted.
+    /// Whether a forbidden change ends the exchange with 500; otherwise the change is dropped and counted.
     #[serde(skip_serializing_if = "is_default")]
     pub error_on_denied: bool,
 }

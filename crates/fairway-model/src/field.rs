@@ -1,4 +1,4 @@
-//! A header whose value is made of parts of a request.
+//! A header whose value contains parts of the request.
 
 use std::sync::Arc;
 
@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::template::Template;
 
-/// A header with parts of the request in its value. One whose value comes out empty is removed.
+/// A header whose value contains parts of the request. A header with an empty value is removed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FieldTemplate {
-    /// As written; compared without case.
+pub struct HeaderTemplate {
+    /// As written; compared case-insensitively.
     pub name: Arc<str>,
-    /// Replaces all of the name.
+    /// Replaces all headers of the name.
     pub value: Template,
 }

@@ -1,71 +1,72 @@
-//! How a request reaches an endpoint, and what else is sent on its way.
+//! How requests are forwarded, mirrored and sent to fallback backends.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::backend::{BackendKey, StickyShares};
+use crate::backend::{BackendKey, StickyBackends};
 use crate::buffering::Buffering;
-use crate::condition::ChosenFields;
+use crate::condition::ConditionalHeaders;
 use crate::default::is_default;
 use crate::edit::PathRewrite;
-use crate::field::FieldTemplate;
-use crate::hop::EndpointHop;
+use crate::field::HeaderTemplate;
+use crate::hop::Http1Options;
 
-/// How requests that every guard let pass are forwarded. The shares of backends are the rule's action.
+/// How requests that passed all guards are forwarded. The weighted backends are in the rule's action.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Forwarding {
-    /// The path that is forwarded in place of the request's; the query stays unless the new path brings one.
+    /// Replaces the request path. The query stays unless the new path has one.
     #[serde(skip_serializing_if = "is_default")]
     pub path: Option<PathRewrite>,
-    /// Sets fields of the request behind all that the proxy itself writes for its endpoint.
+    /// Sets request headers after those that the proxy writes itself.
     #[serde(skip_serializing_if = "is_default")]
-    pub fields: Option<Arc<[FieldTemplate]>>,
-    /// Sets or adds fields of the request behind these, where conditions hold.
+    pub fields: Option<Arc<[HeaderTemplate]>>,
+    /// Sets or adds request headers after `fields`, if conditions hold.
     #[serde(skip_serializing_if = "is_default")]
-    pub chosen: Vec<Arc<ChosenFields>>,
-    /// How endpoints of HTTP/1 are spoken to.
+    pub chosen: Vec<Arc<ConditionalHeaders>>,
+    /// Version and `Connection` header for HTTP/1 endpoints.
     #[serde(skip_serializing_if = "is_default")]
-    pub hop: EndpointHop,
-    /// Who gets requests of connections with TLS, in place of the action's backends.
-    #[serde(skip_serializing_if = "is_default")]
-    pub secured: Option<BackendKey>,
-    /// Who serves while the action's backends have no endpoints: the first that has some.
+    pub hop: Http1Options,
+    /// Backend for requests that arrived over TLS, instead of the action's backends.
+    #[serde(rename = "secured", skip_serializing_if = "is_default")]
+    pub tls_backend: Option<BackendKey>,
+    /// Backends used while the action's backends have no endpoints; the first with endpoints serves.
     #[serde(skip_serializing_if = "is_default")]
     pub fallbacks: Vec<Fallback>,
-    /// Statuses of answers after which another endpoint is tried, as far as the request may be repeated; in ascending order.
+    /// Response statuses after which the request is retried on another endpoint, if it may be repeated; in ascending
+    /// order.
     #[serde(skip_serializing_if = "is_default")]
     pub retry_statuses: Vec<u16>,
-    /// Who gets copies of the requests.
+    /// Backends that get copies of requests.
     #[serde(skip_serializing_if = "is_default")]
     pub mirrors: Vec<Mirror>,
-    /// Whether gRPC is made of gRPC-Web, for endpoints that speak gRPC alone. Requests that are neither pass as they are.
+    /// Whether gRPC-Web is translated to gRPC for endpoints that speak only gRPC. Other requests pass unchanged.
     #[serde(skip_serializing_if = "is_default")]
     pub grpc_web: bool,
-    /// Which bodies are held before they go on.
+    /// Which bodies are buffered.
     #[serde(skip_serializing_if = "is_default")]
     pub buffering: Buffering,
-    /// Which sessions stay with one of the action's backends, where it has several.
+    /// Sessions that stay with one of several backends of the action.
     #[serde(skip_serializing_if = "is_default")]
-    pub sticky: Option<Arc<StickyShares>>,
+    pub sticky: Option<Arc<StickyBackends>>,
 }
 
 impl Forwarding {
-    /// As rules keep it: nothing, where all is as usual.
+    /// `None` if everything has its default, as rules store it.
     #[must_use]
     pub fn kept(self) -> Option<Box<Self>> {
         (self != Self::default()).then(|| Box::new(self))
     }
 
-    /// Does this as well, behind what is done already; of what there can be one only, this replaces what there is.
+    /// Adds the settings of `more`. Single-valued settings of `more` replace existing ones.
     pub(crate) fn add(&mut self, more: Self) {
         let Self {
             path,
             fields,
             chosen,
             hop,
-            secured,
+            tls_backend: secured,
             fallbacks,
             retry_statuses,
             mirrors,
@@ -76,45 +77,47 @@ impl Forwarding {
         self.path = path.or(self.path.take());
         self.fields = fields.or(self.fields.take());
         self.chosen.extend(chosen);
-        self.hop = if hop == EndpointHop::default() { self.hop } else { hop };
-        self.secured = secured.or(self.secured.take());
+        self.hop = if hop == Http1Options::default() { self.hop } else { hop };
+        self.tls_backend = secured.or(self.tls_backend.take());
         self.fallbacks.extend(fallbacks);
         self.retry_statuses.extend(retry_statuses);
         self.mirrors.extend(mirrors);
         self.grpc_web |= grpc_web;
-        self.buffering = self.buffering.with(buffering);
+        self.buffering = self.buffering.overridden_by(buffering);
         self.sticky = sticky.or(self.sticky.take());
     }
 }
 
-/// A copy of the request goes to another backend, whose answer nobody sees (Gateway API `HTTPRequestMirrorFilter`).
+/// Sends a copy of requests to another backend and discards the response (Gateway API `HTTPRequestMirrorFilter`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mirror {
-    /// Who gets the copies.
+    /// Backend that gets the copies.
     pub backend: BackendKey,
-    /// So many requests...
+    /// Mirrors this many requests...
     pub numerator: u32,
-    /// ...out of this number; not 0.
+    /// ...out of this many; not 0.
     pub denominator: u32,
-    /// The largest body that is copied, in bytes; of a request with a larger one the copy is broken off. 0 copies none.
-    pub most_body: u64,
-    /// What the copies ask for.
+    /// Largest body that is copied, in bytes; the copy of a request with a larger body is aborted. 0 copies no
+    /// bodies.
+    #[serde(rename = "most_body")]
+    pub max_body: u64,
+    /// Path and query of the copies.
     #[serde(default, skip_serializing_if = "MirrorTarget::is_forwarded")]
     pub target: MirrorTarget,
-    /// Their `Host`, where it is not the request's.
+    /// `Host` of the copies; `None` uses that of the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<Arc<str>>,
 }
 
-/// What the copy of a request asks for.
+/// Path and query of a mirrored request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MirrorTarget {
-    /// The same as the request, as it is forwarded.
+    /// Those of the forwarded request.
     #[default]
     Forwarded,
-    /// The same as the request, as it was received, behind this text.
+    /// This text followed by those of the received request.
     Received(Arc<str>),
-    /// This path and query.
+    /// These.
     Fixed(Arc<str>),
 }
 
@@ -124,12 +127,12 @@ impl MirrorTarget {
     }
 }
 
-/// Another backend serves the requests of a rule whose own has no endpoints.
+/// A backend that serves the requests of a rule whose own backend has no endpoints.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fallback {
-    /// Who serves them.
+    /// The backend.
     pub backend: BackendKey,
-    /// Fields that it gets besides those of the request.
+    /// Headers added to the request.
     pub fields: Vec<(Arc<str>, Arc<str>)>,
 }
 
@@ -138,12 +141,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mirror_is_read_as_it_was_written() {
+    fn a_mirror_round_trips() {
         let mirror = Mirror {
             backend: "shop/next:80".into(),
             numerator: 1,
             denominator: 10,
-            most_body: 1024,
+            max_body: 1024,
             target: MirrorTarget::Received("/copy".into()),
             host: Some("next.test".into()),
         };

@@ -1,36 +1,36 @@
-//! What databases of addresses (GeoIP) say of a client: where it is, and whose network it is in.
+//! GeoIP data about a client address: location and network operator.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// A country: two capital letters (ISO 3166-1 alpha-2).
+/// A country code: two capital letters (ISO 3166-1 alpha-2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct CountryCode([u8; 2]);
 
-/// A text that is no code of a country.
+/// The text is not a country code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoCountryCode;
+pub struct InvalidCountryCode;
 
 impl FromStr for CountryCode {
-    type Err = NoCountryCode;
+    type Err = InvalidCountryCode;
 
-    fn from_str(text: &str) -> Result<Self, NoCountryCode> {
+    fn from_str(text: &str) -> Result<Self, InvalidCountryCode> {
         match *text.as_bytes() {
             [first, second] if first.is_ascii_uppercase() && second.is_ascii_uppercase() => {
                 Ok(Self([first, second]))
             }
-            _ => Err(NoCountryCode),
+            _ => Err(InvalidCountryCode),
         }
     }
 }
 
 impl TryFrom<String> for CountryCode {
-    type Error = NoCountryCode;
+    type Error = InvalidCountryCode;
 
-    fn try_from(text: String) -> Result<Self, NoCountryCode> {
+    fn try_from(text: String) -> Result<Self, InvalidCountryCode> {
         text.parse()
     }
 }
@@ -47,28 +47,28 @@ impl fmt::Display for CountryCode {
     }
 }
 
-impl fmt::Display for NoCountryCode {
+impl fmt::Display for InvalidCountryCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("it is not two capital letters")
     }
 }
 
-impl std::error::Error for NoCountryCode {}
+impl std::error::Error for InvalidCountryCode {}
 
-/// The fields, in one table: for reading a record, for reading variables, and for showing them.
+/// All fields in one table, used to read records, parse variables and format values.
 macro_rules! fields {
     ($($(#[$doc:meta])+ $field:ident at $database:ident: $name:literal $(or $other:literal)*;)+) => {
-        /// What a record says of an address.
+        /// A field of a GeoIP record.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
         pub enum GeoField {
             $($(#[$doc])+ $field,)+
         }
 
         impl GeoField {
-            /// All of them, in the order of their numbers.
+            /// All fields, in numeric order.
             pub const ALL: &'static [Self] = &[$(Self::$field,)+];
 
-            /// The field that a variable of ingress-nginx stands for, by its name without `$`.
+            /// The field of an ingress-nginx variable, by its name without `$`.
             #[must_use]
             pub fn named(name: &str) -> Option<Self> {
                 match name {
@@ -85,7 +85,7 @@ macro_rules! fields {
                 }
             }
 
-            /// The kind of database that has it.
+            /// The kind of database that contains it.
             #[must_use]
             pub fn kind(self) -> GeoKind {
                 match self {
@@ -105,33 +105,33 @@ fields! {
     ContinentCode at Places: "geoip2_continent_code" or "geoip2_city_continent_code";
     /// The continent in English.
     ContinentName at Places: "geoip2_continent_name" or "geoip2_city_continent_name";
-    /// The code of the largest part of the country.
+    /// The code of the first-level subdivision.
     RegionCode at Places: "geoip2_region_code";
-    /// The largest part of the country in English.
+    /// The first-level subdivision in English.
     RegionName at Places: "geoip2_region_name";
-    /// The code of a part of that.
+    /// The code of the second-level subdivision.
     SubregionCode at Places: "geoip2_subregion_code";
-    /// A part of that in English.
+    /// The second-level subdivision in English.
     SubregionName at Places: "geoip2_subregion_name";
     /// The city in English.
     City at Places: "geoip2_city";
     /// The postal code.
     PostalCode at Places: "geoip2_postal_code";
-    /// The area of television markets in the USA.
+    /// The Designated Market Area code (USA).
     MetroCode at Places: "geoip2_dma_code";
     /// Degrees.
     Latitude at Places: "geoip2_latitude";
     /// Degrees.
     Longitude at Places: "geoip2_longitude";
-    /// As the time zone database of IANA names it.
+    /// IANA time zone name.
     TimeZone at Places: "geoip2_time_zone";
-    /// The number of the autonomous system.
+    /// The autonomous system number.
     Asn at Networks: "geoip2_asn";
-    /// Who runs it.
+    /// The organization that operates it.
     Organization at Networks: "geoip2_org";
 }
 
-/// What a database is about.
+/// What a database contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GeoKind {
     /// Countries, and often cities.
@@ -140,33 +140,33 @@ pub enum GeoKind {
     Networks,
 }
 
-/// Some of the fields.
+/// A set of fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GeoFields(u16);
 
 impl GeoFields {
-    /// None of them.
+    /// The empty set.
     pub const NONE: Self = Self(0);
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Those of both.
+    /// The union of both sets.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Those that the other has not.
+    /// The fields that are not in `other`.
     #[must_use]
     pub fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// All of them, in the order of their numbers.
+    /// The fields in numeric order.
     pub fn iter(self) -> impl Iterator<Item = GeoField> {
         GeoField::ALL.iter().copied().filter(move |field| self.0 & (1 << *field as u16) != 0)
     }
@@ -186,7 +186,7 @@ mod tests {
     fn a_code_is_two_capital_letters() {
         assert_eq!("DE".parse::<CountryCode>().unwrap().to_string(), "DE");
         for wrong in ["", "D", "de", "DEU", "D1", "ÄA", "ß"] {
-            assert_eq!(wrong.parse::<CountryCode>(), Err(NoCountryCode), "{wrong}");
+            assert_eq!(wrong.parse::<CountryCode>(), Err(InvalidCountryCode), "{wrong}");
         }
         let read: CountryCode = serde_json::from_str("\"FR\"").unwrap();
         assert_eq!(serde_json::to_string(&read).unwrap(), "\"FR\"");
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_has_a_number_and_a_name_by_which_it_is_read() {
+    fn fields_have_unique_numbers_and_parse_by_name() {
         assert!(GeoField::ALL.len() <= 16, "they are bits of 16");
         for (number, field) in GeoField::ALL.iter().enumerate() {
             assert_eq!(*field as usize, number);
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_are_joined_and_taken_apart() {
+    fn sets_support_union_and_difference() {
         let (one, other) = (GeoFields::from_iter([GeoField::Asn]), GeoFields::from_iter([GeoField::City]));
         let both = one.and(other);
         assert_eq!(both.iter().collect::<Vec<_>>(), [GeoField::City, GeoField::Asn]);

@@ -1,4 +1,4 @@
-//! What may keep a request from being forwarded: it is answered, refused, or told to wait.
+//! Guards: checks that may respond to or refuse a request before it is forwarded.
 
 use std::sync::Arc;
 
@@ -7,58 +7,59 @@ use serde::{Deserialize, Serialize};
 use crate::access::{AccessList, ConcurrencyLimit, RateLimit};
 use crate::authentication::{AnyGuard, BasicAuth, ExternalAuth};
 use crate::certificate::ClientVerification;
-use crate::condition::Respond;
+use crate::condition::ConditionalResponse;
 use crate::cors::Cors;
 use crate::extension::GrpcAuth;
 use crate::identity::{ApiKeyAuth, Authorization, JwtAuth, OidcAuth};
 use crate::matches::{Match, PathMatch};
 use crate::redirect::{HttpsRedirect, Redirect};
 
-/// One question that a request must pass before anything is changed or forwarded. The first guard that answers ends the exchange.
+/// A check that a request must pass before it is changed or forwarded. The first guard that responds ends the
+/// exchange.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Guard {
-    /// Answers plain requests with a redirect to https.
+    /// Redirects plain HTTP requests to https.
     HttpsRedirect(HttpsRedirect),
-    /// Answers every request with a redirect.
+    /// Redirects every request.
     Redirect(Redirect),
-    /// Lets some client addresses through.
+    /// Restricts client addresses.
     Access(AccessList),
-    /// Refuses clients by their certificates, and tells the endpoint of them.
+    /// Restricts requests by client certificate, and tells the endpoint about the certificate.
     ClientCertificate(ClientCertificate),
-    /// Refuses requests that come in the clear.
+    /// Refuses requests over plain HTTP.
     OverTls,
-    /// Refuses some requests.
+    /// Refuses requests that match.
     Deny(Deny),
-    /// Answers some requests.
-    Respond(Arc<Respond>),
-    /// Answers 503 while the rule's backends and fallbacks have no endpoint, before the guards that follow.
+    /// Responds to requests that meet conditions.
+    Respond(Arc<ConditionalResponse>),
+    /// Returns 503 if neither the rule's backends nor its fallbacks have endpoints, before the guards that follow.
     NeedsEndpoint,
-    /// Answers preflights (Fetch Standard §3.2.2). Answers get their fields from [`crate::AnswerEdit::Cors`].
+    /// Answers preflight requests (Fetch Standard §3.2.2). [`crate::ResponseEdit::Cors`] adds the response headers.
     Preflight(Arc<Cors>),
-    /// Asks another service whether the request may pass.
+    /// Asks an external service over HTTP.
     ExternalAuth(Box<ExternalAuth>),
-    /// Asks another service over gRPC whether the request may pass.
+    /// Asks an external service over gRPC.
     GrpcAuth(Box<GrpcAuth>),
-    /// Lets those through who know a password.
+    /// Requires HTTP Basic credentials.
     BasicAuth(BasicAuth),
-    /// Lets those through who show a token of an issuer that is trusted.
+    /// Requires a token of a trusted issuer.
     Jwt(Arc<JwtAuth>),
-    /// Lets those through who know an API key.
+    /// Requires an API key.
     ApiKey(Arc<ApiKeyAuth>),
-    /// Lets those through who have logged in at a provider.
+    /// Requires a login at an OpenID provider.
     Oidc(Arc<OidcAuth>),
-    /// Lets those through to whom it is allowed.
+    /// Checks what the authenticated client is allowed to do.
     Authorize(Arc<Authorization>),
-    /// Lets through whom one of several guards lets through.
+    /// Passes if one of several guards passes.
     Any(Box<AnyGuard>),
-    /// Bounds how often each client may ask.
+    /// Limits the request rate per client.
     RateLimit(RateLimit),
-    /// Bounds how many requests of each client are under way.
+    /// Limits concurrent requests per client.
     ConcurrencyLimit(ConcurrencyLimit),
 }
 
 impl Guard {
-    /// What it knows of passwords.
+    /// The Basic authentication in this guard.
     #[must_use]
     pub fn basic_auth(&self) -> Option<&BasicAuth> {
         match self {
@@ -68,7 +69,7 @@ impl Guard {
         }
     }
 
-    /// The same, to be changed.
+    /// Mutable access to [`Self::basic_auth`].
     pub fn basic_auth_mut(&mut self) -> Option<&mut BasicAuth> {
         match self {
             Self::BasicAuth(basic) => Some(basic),
@@ -77,7 +78,7 @@ impl Guard {
         }
     }
 
-    /// What it knows of API keys.
+    /// The API key authentication in this guard.
     #[must_use]
     pub fn api_key(&self) -> Option<&Arc<ApiKeyAuth>> {
         match self {
@@ -87,7 +88,7 @@ impl Guard {
         }
     }
 
-    /// The same, to be changed.
+    /// Mutable access to [`Self::api_key`].
     pub fn api_key_mut(&mut self) -> Option<&mut ApiKeyAuth> {
         match self {
             Self::ApiKey(auth) => Some(Arc::make_mut(auth)),
@@ -96,7 +97,7 @@ impl Guard {
         }
     }
 
-    /// By which provider users log in.
+    /// The OpenID Connect login in this guard.
     #[must_use]
     pub fn oidc(&self) -> Option<&Arc<OidcAuth>> {
         match self {
@@ -105,7 +106,7 @@ impl Guard {
         }
     }
 
-    /// The same, to be changed.
+    /// Mutable access to [`Self::oidc`].
     pub fn oidc_mut(&mut self) -> Option<&mut OidcAuth> {
         match self {
             Self::Oidc(auth) => Some(Arc::make_mut(auth)),
@@ -113,7 +114,7 @@ impl Guard {
         }
     }
 
-    /// Whose tokens it trusts.
+    /// The token authentication in this guard.
     #[must_use]
     pub fn jwt(&self) -> Option<&Arc<JwtAuth>> {
         match self {
@@ -124,31 +125,32 @@ impl Guard {
     }
 }
 
-/// Whose certificates are good enough, and what becomes of the others. Requests in the clear have none and pass.
+/// Requirements on client certificates. Requests over plain HTTP have no certificate and pass.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientCertificate {
-    /// By which the certificate was verified, when its connection began.
+    /// The rules by which the TLS handshake verified the certificate.
     pub rules: Arc<ClientVerification>,
-    /// A regular expression that is found in the subject (RFC 2253), where there is one; others are answered 403.
+    /// A regular expression that must match the subject (RFC 2253); others get 403.
     pub subject: Option<Arc<str>>,
-    /// Where clients without a good certificate are sent, with 302, instead of being answered 400.
+    /// Where clients without an acceptable certificate are redirected with 302, instead of getting 400.
     pub error_page: Option<Arc<str>>,
-    /// Whether the endpoint gets the certificate itself.
+    /// Whether the certificate is sent to the endpoint.
     pub forwarded: bool,
 }
 
-/// Which requests are refused.
+/// Requests that are refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deny {
-    /// What they are answered: 400..=599.
+    /// The response status: 400..=599.
     pub status: u16,
-    /// Any one is enough. Every value of a header, parameter or cookie is compared, also all of a header as one, and what is too
-    /// long to be compared counts as a match.
+    /// One match suffices. Every value of a header, parameter or cookie is compared, as well as all values of a
+    /// header combined. A value that is too long to compare counts as a match.
     pub when: Vec<Match>,
 }
 
 impl Deny {
-    /// Refuses paths with a line break: `.` does not match one, so such a path gets past a pattern that guards others.
+    /// Refuses paths with a line break. `.` does not match a line break, so such a path would bypass patterns that
+    /// protect other paths.
     #[must_use]
     pub fn line_breaks() -> Self {
         let path = PathMatch::Regex { pattern: r"(?s:.*)[\n\r]".into(), ignore_case: false };
@@ -161,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_rule_of_an_ingress_pays_for_the_largest_guard() {
+    fn guards_stay_small() {
         assert!(size_of::<Guard>() <= 96, "{}", size_of::<Guard>());
     }
 }

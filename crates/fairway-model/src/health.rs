@@ -1,4 +1,4 @@
-//! Which endpoints are fit for requests, beyond what their Service says.
+//! Active health checks, slow start and panic mode.
 
 use std::num::NonZeroU8;
 use std::sync::Arc;
@@ -6,54 +6,54 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// What makes an endpoint fit.
+/// When an endpoint receives requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EndpointHealth {
-    /// What Fairway asks each endpoint by itself.
+    /// Active health check.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub check: Option<Arc<HealthCheck>>,
-    /// How long an endpoint that is new, or fit again, takes to get its whole share.
+    /// How long a new or recovered endpoint takes to receive its full share.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slow_start: Option<Duration>,
-    /// Where more than this share of the endpoints fail their checks, in percent, checks do not count: they would take more from the
-    /// others than these can carry.
+    /// If more than this percentage of endpoints fail their checks, checks are ignored: the remaining endpoints could
+    /// not carry the load.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub panic_threshold: Option<u8>,
 }
 
-/// A request of Fairway's own to each endpoint, again and again.
+/// A periodic health check of each endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct HealthCheck {
-    /// What is asked.
+    /// The request sent.
     pub probe: Probe,
-    /// From the beginning of one to the beginning of the next.
+    /// Time between the starts of two checks.
     pub interval: Duration,
-    /// How long one may take, with its connect.
+    /// Timeout of a check, including the connect.
     pub timeout: Duration,
-    /// Failures in a row after which an endpoint is out.
+    /// Consecutive failures after which an endpoint is unhealthy.
     pub failures: NonZeroU8,
-    /// Successes in a row after which it is in again.
+    /// Consecutive successes after which it is healthy again.
     pub successes: NonZeroU8,
 }
 
-/// What an endpoint is asked.
+/// The request of a health check.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Probe {
-    /// Whether it accepts connections.
+    /// Opens a TCP connection.
     Tcp,
     /// A GET request.
     Http {
         /// Path and query.
         path: Arc<str>,
-        /// The `Host`; the address of the endpoint where there is none.
+        /// `Host`; `None` uses the address of the endpoint.
         host: Option<Arc<str>>,
-        /// The statuses that are a success; 200 to 399 where there are none.
+        /// Statuses that count as success; empty accepts 200 to 399.
         statuses: Vec<u16>,
     },
     /// `grpc.health.v1.Health/Check`.
     Grpc {
-        /// The service that is asked about; empty for the server as a whole.
+        /// The service to check; empty checks the whole server.
         service: Arc<str>,
     },
 }

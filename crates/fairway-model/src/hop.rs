@@ -1,33 +1,33 @@
-//! What requests to an endpoint of HTTP/1 say of the connection they are sent on.
+//! HTTP/1 version and `Connection` header of requests to endpoints.
 
 use serde::{Deserialize, Serialize};
 
-/// How an endpoint of HTTP/1 is spoken to.
+/// How requests to HTTP/1 endpoints are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EndpointHop {
-    /// The version that requests have.
-    pub version: HopVersion,
-    /// What their `Connection` says.
-    pub connection: HopConnection,
+pub struct Http1Options {
+    /// The HTTP version of requests.
+    pub version: Http1Version,
+    /// Their `Connection` header.
+    pub connection: ConnectionHeader,
 }
 
 /// A version of HTTP/1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum HopVersion {
+pub enum Http1Version {
     /// HTTP/1.1.
     #[default]
     Http11,
-    /// HTTP/1.0, for all requests that it can say: not for handshakes of WebSocket, and not for bodies of unknown length.
+    /// HTTP/1.0, except for WebSocket handshakes and bodies of unknown length, which it cannot express.
     Http10,
 }
 
-/// What `Connection` says, except in handshakes.
+/// The `Connection` header of requests other than handshakes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum HopConnection {
-    /// Nothing: the version says it.
+pub enum ConnectionHeader {
+    /// No header.
     #[default]
     Unsaid,
-    /// `close`: each request has a connection of its own.
+    /// `close`: each request uses its own connection.
     Close,
     /// `keep-alive`.
     KeepAlive,

@@ -1,4 +1,4 @@
-//! Host names as patterns: what a virtual host or a certificate answers to.
+//! Host name patterns of virtual hosts and certificates.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,11 +19,11 @@ pub enum HostPattern {
         /// How many labels the star stands for.
         span: WildcardSpan,
     },
-    /// Every name, and no name at all.
+    /// Every name, and requests without a name.
     Any,
 }
 
-/// How many labels the star of a wildcard host stands for.
+/// How many labels the star of a wildcard host covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum WildcardSpan {
     /// Exactly one label: Kubernetes Ingress, ingress-nginx, and names in certificates (RFC 6125 §6.4.3).
@@ -32,24 +32,24 @@ pub enum WildcardSpan {
     ManyLabels,
 }
 
-/// Why a text is no host pattern.
+/// Why a text is not a host pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostError {
-    /// Nothing is left after the star, or a label is empty.
+    /// Nothing follows the star, or a label is empty.
     EmptyLabel,
-    /// A byte that no host name has (RFC 952, RFC 1123 §2.1; `_` is let through, as DNS does).
+    /// A byte that is not allowed in host names (RFC 952, RFC 1123 §2.1; `_` is accepted, as in DNS).
     InvalidByte(u8),
-    /// A star anywhere but as the whole first label.
+    /// A star that is not the whole first label.
     MisplacedStar,
     /// More than 253 bytes (RFC 1035 §2.3.4).
     TooLong,
 }
 
 impl HostPattern {
-    /// Parses `name`, `*.name` or the empty string (every name). Upper case is folded.
+    /// Parses `name`, `*.name` or the empty string (every name). Case is folded.
     ///
     /// # Errors
-    /// Says what is wrong with the first offending part.
+    /// The first part that is invalid.
     pub fn parse(text: &str, span: WildcardSpan) -> Result<Self, HostError> {
         if text.is_empty() {
             return Ok(Self::Any);
@@ -67,7 +67,7 @@ impl HostPattern {
         }
     }
 
-    /// How specific it is: exact names before wildcards, and these by the length of their suffix, before every name.
+    /// Order of specificity: exact names, then wildcards by suffix length, then [`HostPattern::Any`].
     #[must_use]
     pub fn specificity(&self) -> (u8, usize) {
         match self {
@@ -77,7 +77,7 @@ impl HostPattern {
         }
     }
 
-    /// Whether `name` (lower case, no port) belongs to the pattern. The slow, obvious form.
+    /// Whether the pattern covers `name` (lower case, no port). The slow, obvious form.
     #[must_use]
     pub fn covers(&self, name: &str) -> bool {
         match self {
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_host() {
+    fn rejects_invalid_hosts() {
         for (text, error) in [
             ("a..b", HostError::EmptyLabel),
             ("*.", HostError::EmptyLabel),

@@ -1,5 +1,5 @@
-//! Who asks, by a JSON Web Token, an API key or a login, and what that client may do. API keys and the secrets of clients never leave
-//! through `Debug` or serialisation.
+//! Authentication by JSON Web Token, API key or OpenID Connect login, and authorization. API keys and client secrets
+//! never appear in `Debug` output or serialised data.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,66 +12,66 @@ use serde::{Deserialize, Serialize};
 use crate::backend::BackendKey;
 use crate::default::is_default;
 use crate::geo::CountryCode;
-use crate::matches::FieldMatch;
+use crate::matches::NamedValueMatch;
 use crate::policy::Timeouts;
 
-/// Only requests with a valid JSON Web Token (RFC 7519) pass; others get 401 or 403 as RFC 6750 §3 says.
+/// Requires a valid JSON Web Token (RFC 7519); other requests get 401 or 403 as RFC 6750 §3 specifies.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JwtAuth {
     /// The protection space (RFC 9110 §11.5): visible ASCII and spaces.
     pub realm: Arc<str>,
-    /// Where requests have the token; the first place that has something counts.
+    /// Where requests carry the token; the first location with a value counts.
     pub locations: Vec<CredentialLocation>,
-    /// How far the clocks of issuers may differ.
+    /// Tolerated clock skew.
     pub skew: Duration,
-    /// Who is trusted. The `iss` of a token says which of them is meant.
+    /// Trusted issuers; the token's `iss` selects one.
     pub issuers: Vec<JwtIssuer>,
 }
 
-/// An issuer of tokens that is trusted.
+/// A trusted token issuer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JwtIssuer {
     /// `iss`, byte for byte.
     pub issuer: Arc<str>,
-    /// One of these must be in `aud`; where there are none, only tokens without `aud` pass (RFC 7519 §4.1.3).
+    /// One of these must be in `aud`; if empty, only tokens without `aud` pass (RFC 7519 §4.1.3).
     pub audiences: Vec<Arc<str>>,
-    /// What its tokens are verified with.
+    /// Keys that verify its tokens.
     pub keys: JwtKeys,
-    /// What its tokens must say besides; all of it.
+    /// Claims that its tokens must have; all of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub claims: Vec<ClaimMatch>,
-    /// The scopes that its tokens must have; all of them.
+    /// Scopes that its tokens must have; all of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scopes: Vec<Arc<str>>,
-    /// Claims that endpoints get as headers. `_` and `-` are the same in their names: no header of the client's whose name differs in
-    /// nothing else reaches the endpoint.
+    /// Claims sent to endpoints as headers. `_` and `-` are equal in these names: a client's header that differs only
+    /// in them never reaches the endpoint.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<ClaimHeader>,
 }
 
-/// What tokens are verified with.
+/// Keys that verify tokens.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum JwtKeys {
     /// This key set (RFC 7517 §5): public keys, in JSON.
     Inline(Arc<str>),
-    /// What the issuer publishes.
+    /// A key set that the issuer publishes.
     Published(PublishedDocument),
 }
 
-/// A document that an issuer publishes: a key set, or its metadata.
+/// A document that an issuer publishes: its key set or its metadata.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PublishedDocument {
-    /// Who is asked.
+    /// Backend to fetch it from.
     pub backend: BackendKey,
-    /// The `Host` of the request.
+    /// `Host` of the request.
     pub host: Arc<str>,
-    /// Its path and query.
+    /// Path and query of the request.
     pub target: Arc<str>,
-    /// How long each step of it may take.
+    /// Timeouts of the request.
     pub timeouts: Timeouts,
 }
 
-/// A claim as a header for endpoints.
+/// A claim sent to endpoints as a header.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClaimHeader {
     /// The claim.
@@ -80,69 +80,69 @@ pub struct ClaimHeader {
     pub header: Arc<str>,
 }
 
-/// A claim that is one of several values, or a list that contains one of them.
+/// Requires a claim to be one of several values, or to be a list that contains one of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClaimMatch {
     /// The claim; dots lead into objects.
     pub claim: Arc<str>,
-    /// Numbers and booleans as JSON writes them.
+    /// Accepted values; numbers and booleans in JSON notation.
     pub values: Vec<Arc<str>>,
 }
 
-/// Where requests have a credential.
+/// Where requests carry a credential.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CredentialLocation {
-    /// Behind a prefix, for which upper and lower case are the same, in this header.
+    /// In this header, after a prefix that is compared case-insensitively.
     Header {
-        /// Its name.
+        /// The header name.
         name: Arc<str>,
-        /// What stands before the credential, such as `Bearer `.
+        /// Text before the credential, such as `Bearer `.
         prefix: Arc<str>,
     },
     /// In this cookie.
     Cookie(Arc<str>),
-    /// In this parameter of the query.
+    /// In this query parameter.
     Query(Arc<str>),
 }
 
-/// Only users who have logged in at a provider pass (OpenID Connect Core 1.0 §3.1). Browsers of others are sent there to log in; what is
-/// no navigation of a browser gets 401.
+/// Requires a login at an OpenID provider (OpenID Connect Core 1.0 §3.1). Browsers without a session are redirected
+/// to the provider; requests that are not browser navigation get 401.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OidcAuth {
-    /// What its sessions are kept under: rules with the same namespace, issuer and client share them.
+    /// Identifies the sessions: rules with the same namespace, issuer and client share them.
     pub sessions: Arc<str>,
     /// The issuer of the provider, byte for byte.
     pub issuer: Arc<str>,
-    /// What the provider says of itself.
+    /// The provider's metadata document.
     pub metadata: PublishedDocument,
-    /// Where its token endpoint and its keys may be; the first is that of the metadata.
+    /// Hosts of its token endpoint and keys; the first serves the metadata.
     pub hosts: Vec<ProviderHost>,
-    /// The name of the client at the provider.
+    /// The client id at the provider.
     pub client_id: Arc<str>,
-    /// What proves that Fairway is this client.
+    /// The client secret.
     #[serde(skip)]
     pub client_secret: ClientSecret,
-    /// Which Secret that is from, in which state; empty for a public client.
+    /// Secret and version that the client secret came from; empty for a public client.
     #[serde(default)]
     pub client_secret_version: Arc<str>,
-    /// What is asked for, with `openid`.
+    /// Requested scopes, in addition to `openid`.
     pub scopes: Vec<Arc<str>>,
-    /// Parameters of the authorization request that only this provider knows.
+    /// Provider-specific parameters of the authorization request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parameters: Vec<(Arc<str>, Arc<str>)>,
-    /// Paths with a meaning of their own.
+    /// Paths reserved for the login.
     pub paths: OidcPaths,
-    /// After which time a user logs in again, whatever the provider says.
+    /// Time after which users must log in again, whatever the provider says.
     pub session_lifetime: Duration,
-    /// How far the clock of the provider may differ.
+    /// Tolerated clock skew.
     pub skew: Duration,
     /// Whether endpoints get the access token, in `Authorization`.
     #[serde(default)]
     pub forwards_access_token: bool,
-    /// What an ID token must say besides; all of it.
+    /// Claims that the ID token must have; all of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub claims: Vec<ClaimMatch>,
-    /// As those of [`JwtIssuer`].
+    /// As in [`JwtIssuer`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<ClaimHeader>,
 }
@@ -150,46 +150,46 @@ pub struct OidcAuth {
 /// A host of a provider.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProviderHost {
-    /// Scheme, host and port, in lower case; without the port of the scheme.
+    /// Scheme, host and port, in lower case; without the scheme's default port.
     pub origin: Arc<str>,
-    /// Who is asked.
+    /// Backend to send requests to.
     pub backend: BackendKey,
 }
 
-/// Paths that a login needs on each host; compared byte for byte.
+/// Paths that a login reserves on each host; compared byte for byte.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OidcPaths {
-    /// Where the provider sends browsers back to.
+    /// Where the provider redirects browsers after a login.
     pub callback: Arc<str>,
     /// Where users log out.
     pub logout: Arc<str>,
-    /// Where they are after that.
+    /// Where users are redirected after logging out.
     pub after_logout: Arc<str>,
-    /// Where the provider says that users have logged out elsewhere (OpenID Connect Back-Channel Logout 1.0 §2.5).
+    /// Where the provider reports logouts (OpenID Connect Back-Channel Logout 1.0 §2.5).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub back_channel_logout: Option<Arc<str>>,
 }
 
 impl OidcPaths {
-    /// Those that no endpoint gets.
+    /// Paths that are never forwarded to endpoints.
     pub fn all(&self) -> impl Iterator<Item = &str> {
         [&self.callback, &self.logout].into_iter().chain(&self.back_channel_logout).map(|path| &**path)
     }
 }
 
-/// What proves to a provider that Fairway is its client; none for a public client. Compares by content, prints and serialises as
-/// nothing.
+/// The client secret for a provider; `None` for a public client. Compares by content; `Debug` and serialisation omit
+/// the content.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct ClientSecret(Option<Arc<str>>);
 
 impl ClientSecret {
-    /// Takes the secret.
+    /// From its text.
     #[must_use]
     pub fn new(secret: &str) -> Self {
         Self(Some(secret.into()))
     }
 
-    /// The secret: only for the provider, and to keep it safely.
+    /// The secret. Use it only for the provider, or to store it safely.
     #[must_use]
     pub fn text(&self) -> Option<&Arc<str>> {
         self.0.as_ref()
@@ -202,14 +202,14 @@ impl fmt::Debug for ClientSecret {
     }
 }
 
-/// Only requests with a known API key pass; others get 401.
+/// Requires a known API key; other requests get 401.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApiKeyAuth {
-    /// What the keys are kept under; equal where the keys are.
+    /// Identifies the key set; equal for equal keys.
     pub policy: Arc<str>,
-    /// Where requests have the key; the first place that has something counts.
+    /// Where requests carry the key; the first location with a value counts.
     pub locations: Vec<CredentialLocation>,
-    /// The header with which endpoints get the name of the client.
+    /// The header that tells endpoints the client's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_header: Option<Arc<str>>,
     /// The keys.
@@ -217,28 +217,28 @@ pub struct ApiKeyAuth {
     pub keys: ApiKeys,
 }
 
-/// Clients by the SHA-256 of their keys. Compares by content, prints and serialises as nothing.
+/// Client names by the SHA-256 of their keys. Compares by content; `Debug` and serialisation omit the content.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct ApiKeys(Arc<BTreeMap<[u8; 32], Arc<str>>>);
 
 impl ApiKeys {
-    /// Takes the client of each key.
+    /// From pairs of key digest and client.
     pub fn new(keys: impl IntoIterator<Item = ([u8; 32], Arc<str>)>) -> Self {
         Self(Arc::new(keys.into_iter().collect()))
     }
 
-    /// Whose key has this SHA-256. A timing attack on the search would need keys with chosen hashes.
+    /// The client whose key has this SHA-256. A timing attack on the lookup would need keys with chosen hashes.
     #[must_use]
     pub fn client(&self, digest: &[u8; 32]) -> Option<&Arc<str>> {
         self.0.get(digest)
     }
 
-    /// All of them: only to keep them safely.
+    /// All entries. Use it only to store them safely.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8; 32], &Arc<str>)> {
         self.0.iter()
     }
 
-    /// Whether there is none.
+    /// Whether there are no keys.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -251,15 +251,15 @@ impl fmt::Debug for ApiKeys {
     }
 }
 
-/// What is allowed to whom; others get 403. Asked after all guards that find out who the client is.
+/// Authorization rules; refused requests get 403. Evaluated after all guards that authenticate the client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Authorization {
-    /// The first rule that a request meets decides.
+    /// The first rule that matches a request decides.
     pub rules: Vec<AuthorizationRule>,
 }
 
 impl Authorization {
-    /// What becomes of requests that meet no rule: where something is allowed, all else is not.
+    /// The decision for requests that match no rule: deny if any rule allows something.
     #[must_use]
     pub fn otherwise(&self) -> Decision {
         match self.rules.iter().any(|rule| rule.decision == Decision::Allow) {
@@ -269,39 +269,39 @@ impl Authorization {
     }
 }
 
-/// Decides about the requests that meet all of its conditions.
+/// A decision for requests that meet all conditions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuthorizationRule {
-    /// What becomes of them.
+    /// The decision.
     pub decision: Decision,
-    /// Client addresses; one range is enough.
+    /// Client addresses; one match suffices.
     #[serde(default, skip_serializing_if = "is_default")]
     pub sources: Vec<IpNet>,
-    /// Countries of client addresses; one is enough.
+    /// Countries of client addresses; one match suffices.
     #[serde(default, skip_serializing_if = "is_default")]
     pub countries: Vec<CountryCode>,
-    /// Numbers of the autonomous systems of client addresses; one is enough.
+    /// Autonomous system numbers of client addresses; one match suffices.
     #[serde(default, skip_serializing_if = "is_default")]
     pub asns: Vec<u32>,
-    /// Methods, in upper case; one is enough.
+    /// Methods, in upper case; one match suffices.
     #[serde(default, skip_serializing_if = "is_default")]
     pub methods: Vec<Arc<str>>,
-    /// Claims of a verified token; all must hold.
+    /// Claims of a verified token; all must match.
     #[serde(default, skip_serializing_if = "is_default")]
     pub claims: Vec<ClaimMatch>,
-    /// Scopes of a verified token; all must be there.
+    /// Scopes of a verified token; all are required.
     #[serde(default, skip_serializing_if = "is_default")]
     pub scopes: Vec<Arc<str>>,
-    /// The clients of API keys; one is enough.
+    /// Clients of API keys; one match suffices.
     #[serde(default, skip_serializing_if = "is_default")]
     pub clients: Vec<Arc<str>>,
-    /// Headers; all must hold. Names in lower case.
+    /// Headers; all must match. Names in lower case.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub headers: Vec<FieldMatch>,
+    pub headers: Vec<NamedValueMatch>,
 }
 
 impl AuthorizationRule {
-    /// For all requests.
+    /// A rule that matches every request.
     #[must_use]
     pub fn new(decision: Decision) -> Self {
         Self {
@@ -318,24 +318,24 @@ impl AuthorizationRule {
     }
 }
 
-/// What becomes of a request.
+/// The result of an authorization rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Decision {
-    /// It passes.
+    /// The request passes.
     Allow,
-    /// It is answered 403.
+    /// The request gets 403.
     Deny,
 }
 
-/// Whose requests a limit counts together.
+/// How a rate limit groups requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LimitKey {
-    /// Those of an address.
+    /// By client address.
     #[default]
     Address,
-    /// Those with the same value of this claim; those without it by address.
+    /// By the value of this claim; requests without it by address.
     Claim(Arc<str>),
-    /// Those with an API key of the same client; those without one by address.
+    /// By API client; requests without an API key by address.
     ApiClient,
 }
 
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_rule_is_about_is_denied_where_something_is_allowed() {
+    fn denies_by_default_if_any_rule_allows() {
         let of = |decisions: &[Decision]| {
             Authorization { rules: decisions.iter().copied().map(AuthorizationRule::new).collect() }
                 .otherwise()

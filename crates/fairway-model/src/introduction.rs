@@ -1,16 +1,17 @@
-//! How connections begin, before anything of what a listener speaks.
+//! Whether connections begin with a PROXY protocol header.
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-/// How a connection of a client begins.
+/// Whether client connections begin with a PROXY protocol header.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Introduction {
-    /// With what the listener speaks.
+pub enum ProxyProtocolMode {
+    /// No header.
     None,
-    /// With a header of the PROXY protocol, version 1 or 2.
-    ProxyProtocol {
-        /// Who may send it; others are refused. Everybody where there is none.
+    /// A PROXY protocol header, version 1 or 2.
+    #[serde(rename = "ProxyProtocol")]
+    Required {
+        /// Peers that may send it; others are refused. Empty accepts every peer.
         trusted: Vec<IpNet>,
     },
 }

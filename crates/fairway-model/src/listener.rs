@@ -1,4 +1,4 @@
-//! Where connections arrive, how they are spoken to, and which table serves them.
+//! Listeners: addresses, protocols, TLS and route tables.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,67 +11,67 @@ use crate::host::HostPattern;
 use crate::origin::Origin;
 use crate::traffic::ClientTraffic;
 
-/// One kind of traffic on some addresses.
+/// One protocol on some addresses.
 ///
-/// Listeners that end or forward TLS may share an address: the name that a client asks for (SNI) chooses the one whose
-/// [`Self::host`] is exactly this name, else the longest wildcard, else [`HostPattern::Any`]. All others have their
-/// addresses to themselves.
+/// Listeners that terminate or forward TLS may share an address: the client's SNI selects the one whose
+/// [`Self::host`] equals the name, else the longest wildcard, else [`HostPattern::Any`]. All others need addresses of
+/// their own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listener {
     /// Unique; `http` and `https` for Ingress.
     pub name: Arc<str>,
-    /// What asks for it: a flag or an object.
+    /// The flag or object that requested it.
     #[serde(default)]
     pub origin: Origin,
-    /// The addresses to bind. Port 0 is a free port of this listener's own.
+    /// Addresses to bind. Port 0 picks a free port for this listener.
     #[serde(default)]
     pub bind: Vec<SocketAddr>,
-    /// What is spoken on it.
+    /// The protocol spoken on it.
     pub protocol: ListenerProtocol,
-    /// The port that clients see: redirects, `X-Forwarded-Port` and logs use it, whatever port is bound.
+    /// The port that clients see; used in redirects, `X-Forwarded-Port` and logs regardless of the bound port.
     pub public_port: u16,
-    /// The names (SNI) for which it is chosen among listeners that share an address; without meaning for protocols that
-    /// do not begin with TLS. Which hosts of requests it serves, its table says.
+    /// SNI names that select it among listeners on the same address; ignored for protocols without TLS. Its table
+    /// decides which request hosts it serves.
     #[serde(default = "every_name", skip_serializing_if = "is_every_name")]
     pub host: HostPattern,
-    /// The table that serves it: the `table` part of [`crate::HostKey`] for HTTP, of [`crate::StreamKey`] for all
-    /// others. Several listeners may share one.
+    /// The table that serves it: the `table` of [`crate::HostKey`] for HTTP, and of [`crate::StreamKey`] otherwise.
+    /// Several listeners may share one.
     pub table: Arc<str>,
-    /// A second table of virtual hosts, that of the routes of Gateways at the address of Ingresses, whose table is
-    /// [`Self::table`]. Each finds a rule for a request as if it were alone, and of the two the more specific one serves; where
-    /// both are as specific, that of this table.
+    /// A second table of virtual hosts: routes of Gateways that share the address of Ingresses, whose table is
+    /// [`Self::table`]. Each table selects a rule as if it were alone, and the more specific rule serves the request;
+    /// a tie goes to this table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub routes: Option<Arc<str>>,
-    /// The listener whose addresses these are too. A free port is that listener's, and not one of its own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub beside: Option<Arc<str>>,
-    /// How TLS ends here; without meaning for protocols that do not end TLS.
+    /// The listener whose addresses this one shares. A free port is chosen by that listener.
+    #[serde(rename = "beside", default, skip_serializing_if = "Option::is_none")]
+    pub address_owner: Option<Arc<str>>,
+    /// TLS termination; ignored for protocols that do not terminate TLS.
     #[serde(default, skip_serializing_if = "is_default")]
     pub tls: ListenerTls,
-    /// What holds for its clients instead of what holds for those of all listeners.
+    /// Client settings that override those of all listeners.
     #[serde(default, skip_serializing_if = "is_default")]
     pub clients: ClientTraffic,
 }
 
-/// What a listener speaks.
+/// The protocol of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ListenerProtocol {
-    /// HTTP in the clear.
+    /// Plain HTTP.
     Http,
-    /// HTTP over TLS that ends here, unless the virtual host of the name has a [`crate::StreamRoute`] of the same table and
-    /// pattern: its TLS is forwarded as it comes.
+    /// HTTP over TLS that terminates here, unless the same table has a [`crate::StreamRoute`] for the virtual host's
+    /// pattern: then its TLS is forwarded unchanged.
     Https,
-    /// Anything over TLS that ends here; what is inside is forwarded as it comes.
+    /// Any protocol over TLS that terminates here; the decrypted data is forwarded unchanged.
     Tls,
-    /// TLS that an endpoint ends; forwarded as it comes.
+    /// TLS that an endpoint terminates; forwarded unchanged.
     TlsPassthrough,
-    /// Connections that are forwarded as they come.
+    /// TCP connections, forwarded unchanged.
     Tcp,
-    /// Datagrams that are forwarded as they come.
+    /// UDP datagrams, forwarded unchanged.
     Udp,
 }
 
-/// What a port takes: the same number may be a port of each.
+/// The transport protocol of a port; the same number may be used for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum PortProtocol {
     /// Connections.
@@ -80,20 +80,20 @@ pub enum PortProtocol {
     Udp,
 }
 
-/// How TLS ends at a listener.
+/// TLS termination of a listener.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListenerTls {
-    /// For names without a virtual host that has one: the first of these that is for exactly the name, else the first
-    /// with a wildcard for it, else the first of all, else [`crate::Config::default_certificate`].
+    /// Certificates for names whose virtual host has none: the first exact match, else the first wildcard match, else
+    /// the first certificate, else [`crate::Config::default_certificate`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub certificates: Vec<CertificateKey>,
-    /// Which certificates clients must show, for names without a virtual host that says so.
+    /// Client certificate verification, for names whose virtual host does not define it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clients: Option<ClientVerification>,
 }
 
 impl Listener {
-    /// For every name, on no address yet, with the TLS of the configuration.
+    /// A listener for every name, with no addresses yet and the default TLS settings.
     #[must_use]
     pub fn new(name: &str, protocol: ListenerProtocol, public_port: u16, table: &str) -> Self {
         Self {
@@ -105,13 +105,13 @@ impl Listener {
             host: HostPattern::Any,
             table: table.into(),
             routes: None,
-            beside: None,
+            address_owner: None,
             tls: ListenerTls::default(),
             clients: ClientTraffic::default(),
         }
     }
 
-    /// Its tables.
+    /// Its route tables.
     pub fn tables(&self) -> impl Iterator<Item = &str> {
         [&self.table].into_iter().chain(&self.routes).map(|table| &**table)
     }
@@ -126,20 +126,19 @@ fn is_every_name(host: &HostPattern) -> bool {
 }
 
 impl ListenerProtocol {
-    /// Whether its connections begin with TLS, so that the name that a client asks for chooses among several listeners
-    /// of one address.
+    /// Whether its connections begin with TLS, so that SNI selects among listeners of one address.
     #[must_use]
     pub fn begins_with_tls(self) -> bool {
         matches!(self, Self::Https | Self::Tls | Self::TlsPassthrough)
     }
 
-    /// Which of the two kinds of ports its listeners have.
+    /// The transport protocol of its ports.
     #[must_use]
     pub fn port_protocol(self) -> PortProtocol {
         if self == Self::Udp { PortProtocol::Udp } else { PortProtocol::Tcp }
     }
 
-    /// Whether its table is one of virtual hosts; else it is one of [`crate::StreamRoute`]s.
+    /// Whether its table contains virtual hosts; otherwise it contains [`crate::StreamRoute`]s.
     #[must_use]
     pub fn is_http(self) -> bool {
         matches!(self, Self::Http | Self::Https)
@@ -147,7 +146,7 @@ impl ListenerProtocol {
 }
 
 impl PortProtocol {
-    /// `TCP` or `UDP`, as configurations and messages spell it.
+    /// `TCP` or `UDP`, as in configurations and messages.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -160,10 +159,10 @@ impl PortProtocol {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::certificate::ClientDemand;
+    use crate::certificate::ClientCertificateMode;
 
     #[test]
-    fn a_listener_is_read_as_it_was_written() {
+    fn a_listener_round_trips() {
         let listener = Listener {
             name: "db".into(),
             origin: Origin::object("Gateway", "shop", "inner").at("spec.listeners[1]"),
@@ -173,14 +172,14 @@ mod tests {
             host: HostPattern::Exact("db.example.com".into()),
             table: "inner/db".into(),
             routes: Some("routes".into()),
-            beside: Some("https".into()),
+            address_owner: Some("https".into()),
             tls: ListenerTls {
                 certificates: vec!["shop/db".into()],
                 clients: Some(ClientVerification {
                     roots: "PEM".into(),
                     revoked: "".into(),
                     depth: None,
-                    demand: ClientDemand::Required,
+                    demand: ClientCertificateMode::Required,
                 }),
             },
             clients: ClientTraffic { requests_per_connection: Some(9), ..ClientTraffic::default() },

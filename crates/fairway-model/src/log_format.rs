@@ -1,4 +1,4 @@
-//! The format of a line of the access log: text with variables in it, read once.
+//! The format of access log lines: text with variables, parsed once.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,65 +7,68 @@ use serde::{Deserialize, Serialize};
 
 use crate::geo::{GeoField, GeoFields};
 
-/// A format that was read.
+/// A parsed format.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogFormat {
-    /// The line from its beginning to its end.
-    pub pieces: Vec<Piece>,
-    /// How values are written.
-    pub escape: Escape,
+    /// The parts of a line in order.
+    pub pieces: Vec<LogFormatPart>,
+    /// How values are escaped.
+    pub escape: LogEscape,
 }
 
 /// A part of a line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Piece {
-    /// Text of the format, which is written as it is.
+pub enum LogFormatPart {
+    /// Text that is written unchanged.
     Text(Box<str>),
-    /// What the exchange has for a variable.
+    /// The value of a variable.
     Value {
         /// The variable.
-        variable: Variable,
-        /// What ends the value in the line, so that no value may have it unescaped.
+        variable: LogVariable,
+        /// The character that ends the value in the line and must be escaped in it.
         end: Option<char>,
     },
 }
 
-/// How values are written, so that none of them ends its line or its quotes.
+/// How values are escaped, so that none can end its line or its quotes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Escape {
-    /// `\xHH`, and `-` for a value that is absent.
+pub enum LogEscape {
+    /// `\xHH`; `-` for an absent value.
     #[default]
     Nginx,
-    /// As in strings of JSON, and nothing for a value that is absent.
+    /// As in JSON strings; nothing for an absent value.
     Json,
 }
 
-/// What a format can ask for.
+/// A variable of a format.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Variable {
-    /// One with a name of its own.
+pub enum LogVariable {
+    /// A variable with a fixed name.
     Word(Word),
-    /// `$http_NAME`: fields of the request. The name has `-` for each `_`.
-    RequestField(Box<str>),
-    /// `$sent_http_NAME`: fields of the answer. The name has `-` for each `_`.
-    AnswerField(Box<str>),
-    /// `$upstream_http_NAME`: fields of the endpoint's answer as it came. The name has `-` for each `_`.
-    UpstreamField(Box<str>),
-    /// `$upstream_cookie_NAME`: a cookie that the endpoint sets.
+    /// `$http_NAME`: a request header, with `-` for each `_` in the name.
+    #[serde(rename = "RequestField")]
+    RequestHeader(Box<str>),
+    /// `$sent_http_NAME`: a response header, with `-` for each `_` in the name.
+    #[serde(rename = "AnswerField")]
+    ResponseHeader(Box<str>),
+    /// `$upstream_http_NAME`: a header of the endpoint's original response, with `-` for each `_` in the name.
+    #[serde(rename = "UpstreamField")]
+    UpstreamHeader(Box<str>),
+    /// `$upstream_cookie_NAME`: a cookie set by the endpoint.
     UpstreamCookie(Box<str>),
-    /// What a database says of the client's address.
+    /// GeoIP data about the client address.
     Geo(GeoField),
     /// `$cookie_NAME`.
     Cookie(Box<str>),
     /// `$arg_NAME`.
     Argument(Box<str>),
-    /// One that is not known: it has no value.
+    /// An unknown variable; it has no value.
     Absent,
 }
 
-/// A format that was read, and the variables in it that are not known.
+/// A parsed format and its unknown variables.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReadFormat {
+pub struct ParsedLogFormat {
     /// The format.
     pub format: LogFormat,
     /// Names without the dollar sign, each once.
@@ -75,38 +78,38 @@ pub struct ReadFormat {
 /// Why a text is not a format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormatError {
-    /// It has more than [`LogFormat::MOST_BYTES`].
+    /// It has more than [`LogFormat::MAX_BYTES`].
     TooLong,
-    /// It has more than [`LogFormat::MOST_VARIABLES`].
+    /// It has more than [`LogFormat::MAX_VARIABLES`].
     TooManyVariables,
-    /// A dollar sign without a name behind it.
+    /// A dollar sign without a name after it.
     NoName,
-    /// `${` without its `}`.
+    /// `${` without a closing `}`.
     Unclosed,
 }
 
-/// Names, in one table for reading and for documents.
+/// Names in one table, used for parsing and documentation.
 macro_rules! words {
     ($($(#[$doc:meta])+ $word:ident: $($name:literal),+;)+) => {
-        /// A variable with a name of its own.
+        /// A variable with a fixed name.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
         pub enum Word {
             $($(#[$doc])+ $word,)+
         }
 
         impl Word {
-            /// All names that are known, with what they mean.
+            /// All known names with their variables.
             pub const NAMES: &'static [(&'static str, Self)] = &[$($(($name, Self::$word),)+)+];
         }
     };
 }
 
 words! {
-    /// The client, as the transport or the PROXY protocol names it.
+    /// The client address from the transport or the PROXY protocol.
     RemoteAddr: "remote_addr";
     /// The user of Basic credentials.
     RemoteUser: "remote_user";
-    /// The client once trust is settled.
+    /// The client address after trusted forwarding headers are applied.
     TheRealIp: "the_real_ip";
     /// The subject of the verified token.
     TokenSubject: "jwt_claim_sub";
@@ -114,17 +117,17 @@ words! {
     ApiKeyClient: "api_key_client";
     /// The port of the client.
     RemotePort: "remote_port";
-    /// Who sent the bytes.
+    /// The peer that sent the bytes.
     Sender: "realip_remote_addr";
-    /// Whom the PROXY protocol named.
+    /// The client address from the PROXY protocol.
     ProxyProtocolAddr: "proxy_protocol_addr";
-    /// The client's port by the PROXY protocol.
+    /// The client port from the PROXY protocol.
     ProxyProtocolPort: "proxy_protocol_port";
     /// The number of the connection.
     Connection: "connection";
-    /// Requests of the connection up to this one.
+    /// Requests on the connection so far, including this one.
     ConnectionRequests: "connection_requests";
-    /// The end of the exchange, as nginx writes it.
+    /// End of the exchange, in nginx's format.
     TimeLocal: "time_local";
     /// The same in ISO 8601.
     TimeIso: "time_iso8601";
@@ -140,49 +143,49 @@ words! {
     Uri: "uri", "document_uri";
     /// The query.
     Args: "args", "query_string";
-    /// `?` where there is a query.
+    /// `?` if there is a query.
     IsArgs: "is_args";
     /// `http` or `https`.
     Scheme: "scheme", "pass_access_scheme";
     /// `on` over TLS.
     Https: "https";
-    /// The host that routes.
+    /// The routing host.
     Host: "host", "best_http_host";
-    /// The `Host` that was received.
+    /// The received `Host`.
     HttpHost: "http_host";
     /// The host of the rule.
     ServerName: "server_name";
     /// The port of the listener, as clients see it.
     ServerPort: "server_port", "pass_server_port";
-    /// The version of HTTP.
+    /// The HTTP version.
     Protocol: "server_protocol";
-    /// `h2` for HTTP/2 over TLS, `h2c` in the clear.
+    /// `h2` for HTTP/2 over TLS, `h2c` in plain text.
     Http2: "http2";
     /// `h3` for HTTP/3.
     Http3: "http3";
-    /// The status of the answer.
+    /// The response status.
     Status: "status";
-    /// The answer's body.
+    /// Response body bytes.
     BodyBytesSent: "body_bytes_sent";
-    /// Everything that was sent to the client.
+    /// All bytes sent to the client.
     BytesSent: "bytes_sent";
-    /// Head and body of the request.
+    /// Bytes of request head and body.
     RequestLength: "request_length";
-    /// From the request's head to the answer's last byte.
+    /// From the request head to the last byte of the response.
     RequestTime: "request_time";
-    /// `X-Request-ID`, sent by the client or generated.
+    /// `X-Request-ID`, from the client or generated.
     RequestId: "req_id", "request_id";
-    /// The endpoint.
+    /// The endpoint address.
     UpstreamAddr: "upstream_addr";
-    /// The status of its answer.
+    /// The endpoint's response status.
     UpstreamStatus: "upstream_status";
-    /// From the first byte sent to the last of the answer.
+    /// From the first byte sent to the last response byte.
     UpstreamResponseTime: "upstream_response_time";
-    /// Connecting.
+    /// Time to connect.
     UpstreamConnectTime: "upstream_connect_time";
-    /// From the first byte sent to the answer's head.
+    /// From the first byte sent to the response head.
     UpstreamHeaderTime: "upstream_header_time";
-    /// The body of its answer.
+    /// Body bytes of the endpoint's response.
     UpstreamResponseLength: "upstream_response_length";
     /// `NAMESPACE-SERVICE-PORT`.
     UpstreamName: "proxy_upstream_name";
@@ -190,55 +193,55 @@ words! {
     AlternativeUpstreamName: "proxy_alternative_upstream_name";
     /// The namespace of the rule's object.
     Namespace: "namespace";
-    /// Its name.
+    /// The name of the rule's object.
     IngressName: "ingress_name";
     /// The rule's Service.
     ServiceName: "service_name";
-    /// Its port.
+    /// The port of the rule's Service.
     ServicePort: "service_port";
     /// The rule's path.
     LocationPath: "location_path";
-    /// What the check of the client's certificate came to.
+    /// The result of client certificate verification.
     ClientVerify: "ssl_client_verify";
-    /// Whom the client's certificate is for.
+    /// The subject of the client certificate.
     ClientSubject: "ssl_client_s_dn";
-    /// Who issued it.
+    /// The issuer of the client certificate.
     ClientIssuer: "ssl_client_i_dn";
-    /// Its serial number.
+    /// The serial number of the client certificate.
     ClientSerial: "ssl_client_serial";
-    /// Its SHA-1 fingerprint.
+    /// The SHA-1 fingerprint of the client certificate.
     ClientFingerprint: "ssl_client_fingerprint";
-    /// The version of TLS.
+    /// The TLS version.
     TlsVersion: "ssl_protocol";
-    /// The cipher suite, as OpenSSL names it.
+    /// The cipher suite, by its OpenSSL name.
     TlsSuite: "ssl_cipher";
-    /// The group in which keys were exchanged.
+    /// The key exchange group.
     TlsGroup: "ssl_curve";
-    /// The host that the client asked for in its handshake.
+    /// The server name from the handshake (SNI).
     TlsName: "ssl_server_name";
-    /// `r` for a session that was resumed, else `.`.
+    /// `r` for a resumed session, else `.`.
     TlsResumed: "ssl_session_reused";
-    /// The protocol that was agreed on in the handshake.
+    /// The negotiated ALPN protocol.
     TlsProtocol: "ssl_alpn_protocol";
-    /// The name of this machine.
+    /// The host name of this machine.
     Hostname: "hostname";
-    /// The number of this process.
+    /// The process id.
     Pid: "pid";
-    /// The trace that the request is part of.
+    /// The trace id of the request.
     TraceId: "opentelemetry_trace_id";
-    /// Its span in the trace.
+    /// The span id of the request.
     SpanId: "opentelemetry_span_id";
-    /// Why the answer is not the endpoint's.
+    /// Why the response is not the endpoint's.
     Reason: "fairway_reason";
 }
 
 impl LogFormat {
-    /// Bytes that the text of a format may have.
-    pub const MOST_BYTES: usize = 8 * 1024;
-    /// Variables that a format may have.
-    pub(crate) const MOST_VARIABLES: usize = 128;
+    /// Maximum bytes of a format text.
+    pub const MAX_BYTES: usize = 8 * 1024;
+    /// Maximum variables of a format.
+    pub(crate) const MAX_VARIABLES: usize = 128;
 
-    /// The default of ingress-nginx (`log-format-upstream`) with the reason behind it.
+    /// The default of ingress-nginx (`log-format-upstream`), followed by the reason.
     pub const BUILT_IN: &'static str = concat!(
         "$remote_addr - $remote_user [$time_local] \"$request\" $status $body_bytes_sent ",
         "\"$http_referer\" \"$http_user_agent\" $request_length $request_time [$proxy_upstream_name] ",
@@ -246,87 +249,88 @@ impl LogFormat {
         "$upstream_response_time $upstream_status $req_id $fairway_reason"
     );
 
-    /// Reads a format, with the escapes of nginx's configuration: `\"`, `\'`, `\\`, `\t`, `\r` and `\n`.
+    /// Parses a format with the escapes of nginx's configuration: `\"`, `\'`, `\\`, `\t`, `\r` and `\n`.
     ///
     /// # Errors
     /// The text is not a format.
-    pub fn read(text: &str, escape: Escape) -> Result<ReadFormat, LogFormatError> {
-        if text.len() > Self::MOST_BYTES {
+    pub fn read(text: &str, escape: LogEscape) -> Result<ParsedLogFormat, LogFormatError> {
+        if text.len() > Self::MAX_BYTES {
             return Err(LogFormatError::TooLong);
         }
-        let text = unescaped(text);
-        let (mut pieces, mut unknown): (Vec<Piece>, Vec<String>) = (Vec::new(), Vec::new());
+        let text = unescape(text);
+        let (mut pieces, mut unknown): (Vec<LogFormatPart>, Vec<String>) = (Vec::new(), Vec::new());
         let mut rest = &*text;
         while !rest.is_empty() {
             let (before, behind) = rest.split_once('$').map_or((rest, None), |(it, then)| (it, Some(then)));
             if !before.is_empty() {
-                pieces.push(Piece::Text(before.into()));
+                pieces.push(LogFormatPart::Text(before.into()));
             }
             let Some(behind) = behind else { break };
             let (name, behind) = name(behind)?;
             let name = name.to_ascii_lowercase();
-            let variable = Variable::named(&name);
-            if variable == Variable::Absent && !unknown.contains(&name) {
+            let variable = LogVariable::from_name(&name);
+            if variable == LogVariable::Absent && !unknown.contains(&name) {
                 unknown.push(name);
             }
-            pieces.push(Piece::Value { variable, end: None });
+            pieces.push(LogFormatPart::Value { variable, end: None });
             rest = behind;
         }
-        set_ends(&mut pieces);
-        let variables = pieces.iter().filter(|piece| matches!(piece, Piece::Value { .. })).count();
-        if variables > Self::MOST_VARIABLES {
+        set_value_ends(&mut pieces);
+        let variables = pieces.iter().filter(|piece| matches!(piece, LogFormatPart::Value { .. })).count();
+        if variables > Self::MAX_VARIABLES {
             return Err(LogFormatError::TooManyVariables);
         }
-        Ok(ReadFormat { format: Self { pieces, escape }, unknown })
+        Ok(ParsedLogFormat { format: Self { pieces, escape }, unknown })
     }
 
-    /// Whether lines have the value of this word.
+    /// Whether lines contain this variable.
     #[must_use]
     pub fn has(&self, word: Word) -> bool {
-        self.variables().any(|variable| *variable == Variable::Word(word))
+        self.variables().any(|variable| *variable == LogVariable::Word(word))
     }
 
-    /// Whether lines have what must be noted when a connection begins.
+    /// Whether lines contain values that must be recorded when the connection begins.
     #[must_use]
-    pub fn has_connection(&self) -> bool {
-        self.variables().any(|variable| matches!(variable, Variable::Word(word) if word.is_of_connection()))
+    pub fn uses_connection_values(&self) -> bool {
+        self.variables()
+            .any(|variable| matches!(variable, LogVariable::Word(word) if word.is_connection_scoped()))
     }
 
-    /// The fields of endpoints' answers that lines have as they came, each once.
+    /// Headers of the endpoint's original response that lines contain, each once.
     #[must_use]
-    pub fn upstream_fields(&self) -> BTreeSet<&str> {
+    pub fn upstream_headers(&self) -> BTreeSet<&str> {
         let mut names = BTreeSet::new();
         for variable in self.variables() {
             match variable {
-                Variable::UpstreamField(name) => _ = names.insert(&**name),
-                Variable::UpstreamCookie(_) => _ = names.insert("set-cookie"),
+                LogVariable::UpstreamHeader(name) => _ = names.insert(&**name),
+                LogVariable::UpstreamCookie(_) => _ = names.insert("set-cookie"),
                 _ => {}
             }
         }
         names
     }
 
-    /// What lines have of databases of addresses.
+    /// GeoIP fields that lines contain.
     #[must_use]
     pub fn geo_fields(&self) -> GeoFields {
-        let field = |variable: &Variable| match variable {
-            Variable::Geo(field) => Some(*field),
+        let field = |variable: &LogVariable| match variable {
+            LogVariable::Geo(field) => Some(*field),
             _ => None,
         };
         self.variables().filter_map(field).collect()
     }
 
-    fn variables(&self) -> impl Iterator<Item = &Variable> {
+    fn variables(&self) -> impl Iterator<Item = &LogVariable> {
         self.pieces.iter().filter_map(|piece| match piece {
-            Piece::Value { variable, .. } => Some(variable),
-            Piece::Text(_) => None,
+            LogFormatPart::Value { variable, .. } => Some(variable),
+            LogFormatPart::Text(_) => None,
         })
     }
 }
 
 impl Word {
-    /// Whether it must be noted when a connection begins, for nothing tells of it later.
-    fn is_of_connection(self) -> bool {
+    /// Whether it must be recorded when the connection begins, because it is not available later.
+    fn is_connection_scoped(self) -> bool {
         matches!(
             self,
             Self::RemotePort
@@ -342,9 +346,9 @@ impl Word {
     }
 }
 
-impl Variable {
-    /// The variable of a name in lower case.
-    fn named(name: &str) -> Self {
+impl LogVariable {
+    /// The variable with this name, in lower case.
+    fn from_name(name: &str) -> Self {
         if let Some((_, word)) = Word::NAMES.iter().find(|(known, _)| *known == name) {
             return Self::Word(*word);
         }
@@ -352,19 +356,19 @@ impl Variable {
             return Self::Geo(field);
         }
         let field = |name: &str| name.replace('_', "-").into_boxed_str();
-        // nginx has variables of its own for these fields.
+        // nginx has its own variables for these headers.
         if let "content_length" | "content_type" = name {
-            return Self::RequestField(field(name));
+            return Self::RequestHeader(field(name));
         }
         let after = |prefix: &str| name.strip_prefix(prefix).filter(|rest| !rest.is_empty());
         if let Some(name) = after("sent_http_") {
-            Self::AnswerField(field(name))
+            Self::ResponseHeader(field(name))
         } else if let Some(name) = after("upstream_http_") {
-            Self::UpstreamField(field(name))
+            Self::UpstreamHeader(field(name))
         } else if let Some(name) = after("upstream_cookie_") {
             Self::UpstreamCookie(name.into())
         } else if let Some(name) = after("http_") {
-            Self::RequestField(field(name))
+            Self::RequestHeader(field(name))
         } else if let Some(name) = after("cookie_") {
             Self::Cookie(name.into())
         } else if let Some(name) = after("arg_") {
@@ -378,8 +382,8 @@ impl Variable {
 impl fmt::Display for LogFormatError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TooLong => write!(f, "it has more than {} bytes", LogFormat::MOST_BYTES),
-            Self::TooManyVariables => write!(f, "it has more than {} variables", LogFormat::MOST_VARIABLES),
+            Self::TooLong => write!(f, "it has more than {} bytes", LogFormat::MAX_BYTES),
+            Self::TooManyVariables => write!(f, "it has more than {} variables", LogFormat::MAX_VARIABLES),
             Self::NoName => f.write_str("a \"$\" has no name behind it"),
             Self::Unclosed => f.write_str("a \"${\" has no \"}\" behind its name"),
         }
@@ -388,7 +392,7 @@ impl fmt::Display for LogFormatError {
 
 impl std::error::Error for LogFormatError {}
 
-/// The name behind a dollar sign, and what follows it.
+/// The name after a dollar sign, and the rest of the text.
 fn name(behind: &str) -> Result<(&str, &str), LogFormatError> {
     let (braced, text) = behind.strip_prefix('{').map_or((false, behind), |text| (true, text));
     let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());
@@ -401,8 +405,8 @@ fn name(behind: &str) -> Result<(&str, &str), LogFormatError> {
     if name.is_empty() { Err(LogFormatError::NoName) } else { Ok((name, rest)) }
 }
 
-/// Text of a quoted parameter in nginx's configuration, which is where ingress-nginx writes the format.
-fn unescaped(text: &str) -> String {
+/// Removes the escapes of a quoted parameter of nginx's configuration, where ingress-nginx puts the format.
+fn unescape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text.chars();
     while let Some(c) = rest.next() {
@@ -421,13 +425,13 @@ fn unescaped(text: &str) -> String {
     out
 }
 
-/// What follows a value in the format ends it, unless that could be part of a word.
-fn set_ends(pieces: &mut [Piece]) {
+/// Sets the character after each value as its end, unless it could be part of a word.
+fn set_value_ends(pieces: &mut [LogFormatPart]) {
     let mut next = None;
     for piece in pieces.iter_mut().rev() {
         match piece {
-            Piece::Text(text) => next = text.chars().next().filter(|c| !c.is_ascii_alphanumeric()),
-            Piece::Value { end, .. } => *end = next,
+            LogFormatPart::Text(text) => next = text.chars().next().filter(|c| !c.is_ascii_alphanumeric()),
+            LogFormatPart::Value { end, .. } => *end = next,
         }
     }
 }
@@ -438,16 +442,16 @@ mod tests {
 
     use super::*;
 
-    fn pieces(text: &str) -> Vec<Piece> {
-        LogFormat::read(text, Escape::Nginx).unwrap().format.pieces
+    fn pieces(text: &str) -> Vec<LogFormatPart> {
+        LogFormat::read(text, LogEscape::Nginx).unwrap().format.pieces
     }
 
-    fn text(text: &str) -> Piece {
-        Piece::Text(text.into())
+    fn text(text: &str) -> LogFormatPart {
+        LogFormatPart::Text(text.into())
     }
 
-    fn value(variable: Variable, end: char) -> Piece {
-        Piece::Value { variable, end: Some(end) }
+    fn value(variable: LogVariable, end: char) -> LogFormatPart {
+        LogFormatPart::Value { variable, end: Some(end) }
     }
 
     #[test]
@@ -456,11 +460,11 @@ mod tests {
             pieces("a $status/${HOST}b$uri?"),
             [
                 text("a "),
-                value(Variable::Word(Word::Status), '/'),
+                value(LogVariable::Word(Word::Status), '/'),
                 text("/"),
-                Piece::Value { variable: Variable::Word(Word::Host), end: None },
+                LogFormatPart::Value { variable: LogVariable::Word(Word::Host), end: None },
                 text("b"),
-                value(Variable::Word(Word::Uri), '?'),
+                value(LogVariable::Word(Word::Uri), '?'),
                 text("?"),
             ]
         );
@@ -468,8 +472,8 @@ mod tests {
 
     #[test]
     fn a_value_ends_with_the_next_text_of_the_format() {
-        let field = |name: &str| Variable::RequestField(name.into());
-        let last = Piece::Value { variable: Variable::Cookie("c".into()), end: None };
+        let field = |name: &str| LogVariable::RequestHeader(name.into());
+        let last = LogFormatPart::Value { variable: LogVariable::Cookie("c".into()), end: None };
         assert_eq!(
             pieces("$http_x_a$http_b|$cookie_c"),
             [value(field("x-a"), '|'), value(field("b"), '|'), text("|"), last]
@@ -477,42 +481,42 @@ mod tests {
     }
 
     #[test]
-    fn names_with_a_prefix_say_whose_value_it_is() {
-        let named = |name| Variable::named(name);
-        assert_eq!(named("http_user_agent"), Variable::RequestField("user-agent".into()));
-        assert_eq!(named("content_type"), Variable::RequestField("content-type".into()));
-        assert_eq!(named("sent_http_x_a"), Variable::AnswerField("x-a".into()));
-        assert_eq!(named("arg_page_no"), Variable::Argument("page_no".into()));
-        assert_eq!(named("upstream_http_x_a"), Variable::UpstreamField("x-a".into()));
-        assert_eq!(named("upstream_cookie_sid"), Variable::UpstreamCookie("sid".into()));
-        assert_eq!(named("geoip2_city_country_code"), Variable::Geo(GeoField::CountryCode));
-        assert_eq!(named("http2"), Variable::Word(Word::Http2));
-        assert_eq!(named("http3"), Variable::Word(Word::Http3));
+    fn prefixes_select_the_source_of_a_value() {
+        let named = |name| LogVariable::from_name(name);
+        assert_eq!(named("http_user_agent"), LogVariable::RequestHeader("user-agent".into()));
+        assert_eq!(named("content_type"), LogVariable::RequestHeader("content-type".into()));
+        assert_eq!(named("sent_http_x_a"), LogVariable::ResponseHeader("x-a".into()));
+        assert_eq!(named("arg_page_no"), LogVariable::Argument("page_no".into()));
+        assert_eq!(named("upstream_http_x_a"), LogVariable::UpstreamHeader("x-a".into()));
+        assert_eq!(named("upstream_cookie_sid"), LogVariable::UpstreamCookie("sid".into()));
+        assert_eq!(named("geoip2_city_country_code"), LogVariable::Geo(GeoField::CountryCode));
+        assert_eq!(named("http2"), LogVariable::Word(Word::Http2));
+        assert_eq!(named("http3"), LogVariable::Word(Word::Http3));
         for name in ["http_", "geoip_city", "upstream_http_", "upstream_cookie_", "pipe"] {
-            assert_eq!(named(name), Variable::Absent, "{name}");
+            assert_eq!(named(name), LogVariable::Absent, "{name}");
         }
     }
 
     #[test]
-    fn what_has_to_be_noted_is_known_from_the_format() {
-        let read = |text: &str| LogFormat::read(text, Escape::Nginx).unwrap().format;
+    fn the_format_lists_values_to_record() {
+        let read = |text: &str| LogFormat::read(text, LogEscape::Nginx).unwrap().format;
         let fields = read("$geoip2_asn $geoip2_city $geoip2_asn").geo_fields();
         assert_eq!(fields.iter().collect::<Vec<_>>(), [GeoField::City, GeoField::Asn]);
         let plain = read("$remote_addr $connection_requests $ssl_client_serial $sent_http_x_a");
-        assert!(!plain.has_connection() && plain.upstream_fields().is_empty());
+        assert!(!plain.uses_connection_values() && plain.upstream_headers().is_empty());
         for text in ["$remote_port", "$connection", "$ssl_protocol", "a${ssl_server_name}b"] {
-            assert!(read(text).has_connection(), "{text}");
+            assert!(read(text).uses_connection_values(), "{text}");
         }
         let fields = read("$upstream_http_x_b $upstream_cookie_a $upstream_cookie_b $upstream_http_x_b");
-        assert_eq!(fields.upstream_fields(), ["set-cookie", "x-b"].into());
+        assert_eq!(fields.upstream_headers(), ["set-cookie", "x-b"].into());
     }
 
     #[test]
     fn unknown_variables_are_listed_once() {
-        let read = LogFormat::read("$a $status $B $a", Escape::Json).unwrap();
+        let read = LogFormat::read("$a $status $B $a", LogEscape::Json).unwrap();
         assert_eq!(read.unknown, ["a", "b"]);
-        assert_eq!(read.format.escape, Escape::Json);
-        assert!(LogFormat::read(LogFormat::BUILT_IN, Escape::Nginx).unwrap().unknown.is_empty());
+        assert_eq!(read.format.escape, LogEscape::Json);
+        assert!(LogFormat::read(LogFormat::BUILT_IN, LogEscape::Nginx).unwrap().unknown.is_empty());
     }
 
     #[test]
@@ -521,15 +525,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_format_is_refused() {
-        let error = |text: &str| LogFormat::read(text, Escape::Nginx).unwrap_err();
+    fn rejects_invalid_formats() {
+        let error = |text: &str| LogFormat::read(text, LogEscape::Nginx).unwrap_err();
         assert_eq!(error("a $ b"), LogFormatError::NoName);
         assert_eq!(error("${}"), LogFormatError::NoName);
         assert_eq!(error("costs $"), LogFormatError::NoName);
         assert_eq!(error("${status"), LogFormatError::Unclosed);
         assert_eq!(error("${sta tus}"), LogFormatError::Unclosed);
-        assert_eq!(error(&"x".repeat(LogFormat::MOST_BYTES + 1)), LogFormatError::TooLong);
-        assert_eq!(pieces(&"x".repeat(LogFormat::MOST_BYTES)).len(), 1);
+        assert_eq!(error(&"x".repeat(LogFormat::MAX_BYTES + 1)), LogFormatError::TooLong);
+        assert_eq!(pieces(&"x".repeat(LogFormat::MAX_BYTES)).len(), 1);
         assert_eq!(error(&"$pid ".repeat(129)), LogFormatError::TooManyVariables);
         assert_eq!(pieces(&"$pid ".repeat(128)).len(), 256);
     }

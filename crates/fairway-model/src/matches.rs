@@ -1,4 +1,4 @@
-//! What a rule asks of a request: its path, method, headers, query parameters and cookies.
+//! Request matching by path, method, headers, query parameters and cookies.
 
 use std::sync::Arc;
 
@@ -7,25 +7,25 @@ use serde::{Deserialize, Serialize};
 /// Conditions that must all hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Match {
-    /// On the path.
+    /// The path.
     pub path: PathMatch,
-    /// On the method, in upper case.
+    /// The method, in upper case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<Arc<str>>,
-    /// On headers; names in lower case.
+    /// Headers; names in lower case.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub headers: Vec<FieldMatch>,
-    /// On query parameters.
+    pub headers: Vec<NamedValueMatch>,
+    /// Query parameters.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub query: Vec<FieldMatch>,
-    /// On cookies; names are case-sensitive (RFC 6265 §4.1.1).
+    pub query: Vec<NamedValueMatch>,
+    /// Cookies; names are case-sensitive (RFC 6265 §4.1.1).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub cookies: Vec<FieldMatch>,
-    /// Among matches on the same path the higher rank comes first, whatever else they ask for.
+    pub cookies: Vec<NamedValueMatch>,
+    /// Among matches on the same path, a higher rank comes first, whatever the other conditions.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub rank: u8,
-    /// A regular expression for the path comes after all prefixes but `/`, not before them (Gateway API GRPCRoute
-    /// precedence: the characters of a service count before those of a method).
+    /// Places a regular expression for the path after all prefixes except `/`, rather than before them (Gateway API
+    /// GRPCRoute precedence: characters of the service count before those of the method).
     #[serde(default, skip_serializing_if = "is_false")]
     pub after_prefixes: bool,
 }
@@ -40,20 +40,20 @@ fn is_zero(rank: &u8) -> bool {
     *rank == 0
 }
 
-/// A condition on the path, which is in the host's [`PathForm`](crate::PathForm).
+/// A condition on the path, in the host's [`PathForm`](crate::PathForm).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PathMatch {
     /// The path, byte for byte.
     Exact(Arc<str>),
-    /// The path or anything below it, by path elements: `/a` covers `/a`, `/a/` and `/a/b`, not `/ab`. A trailing slash
-    /// is part of the pattern: `/a/` covers `/a/` and `/a/b`, not `/a`. `/` covers everything.
+    /// The path or anything below it, by path elements: `/a` matches `/a`, `/a/` and `/a/b`, not `/ab`. A trailing
+    /// slash is part of the pattern: `/a/` matches `/a/` and `/a/b`, not `/a`. `/` matches everything.
     Prefix(Arc<str>),
-    /// A regular expression anchored at the start of the path and not at its end. As in nginx, where `^` stands before
-    /// its text, of several alternatives outside of groups only the first is anchored.
+    /// A regular expression anchored at the start of the path but not at its end. As in nginx, which puts `^` before
+    /// the text, only the first of several top-level alternatives is anchored.
     Regex {
-        /// In the syntax that `fairway-pattern` has of PCRE, without the anchor.
+        /// In the PCRE subset of `fairway-pattern`, without the anchor.
         pattern: Arc<str>,
-        /// Whether upper and lower case are the same (ingress-nginx).
+        /// Whether case is ignored (ingress-nginx).
         ignore_case: bool,
     },
 }
@@ -66,10 +66,10 @@ impl Default for PathMatch {
 
 /// A condition on a named value: a header, a query parameter or a cookie.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FieldMatch {
+pub struct NamedValueMatch {
     /// The header (lower case), the query parameter (exact) or the cookie (exact).
     pub name: Arc<str>,
-    /// What its value must be.
+    /// The required value.
     pub value: TextMatch,
 }
 
@@ -78,6 +78,6 @@ pub struct FieldMatch {
 pub enum TextMatch {
     /// Byte for byte.
     Exact(Arc<str>),
-    /// A regular expression that must cover the whole value.
+    /// A regular expression that must match the whole value.
     Regex(Arc<str>),
 }

@@ -1,22 +1,22 @@
-//! Where a piece of configuration came from, so that every answer can name its cause.
+//! Where a piece of configuration came from, so that responses and messages can name their cause.
 
 use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// The object, the field in it, and the line when it came from a file.
+/// An object, a field in it, and a line if it came from a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Origin {
     /// `Ingress`, `HTTPRoute`, `Secret`, ...
     pub kind: Arc<str>,
-    /// The namespace; empty for what has none.
+    /// The namespace; empty for cluster-scoped objects.
     pub namespace: Arc<str>,
     /// The object's name.
     pub name: Arc<str>,
-    /// The field as a path: `spec.rules[0].http.paths[1]`; empty for the object as a whole.
+    /// The field path, such as `spec.rules[0].http.paths[1]`; empty for the whole object.
     pub field: Arc<str>,
-    /// The place in a file, when the object was read from one.
+    /// The line of the file that the object was read from, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<SourceLine>,
 }
@@ -26,18 +26,18 @@ pub struct Origin {
 pub struct SourceLine {
     /// The path as the user gave it.
     pub file: Arc<str>,
-    /// Counted from 1.
+    /// Starting at 1.
     pub line: u32,
 }
 
 impl Origin {
-    /// The object `kind namespace/name` as a whole.
+    /// The whole object `kind namespace/name`.
     #[must_use]
     pub fn object(kind: &str, namespace: &str, name: &str) -> Self {
         Self { kind: kind.into(), namespace: namespace.into(), name: name.into(), ..Self::default() }
     }
 
-    /// The same object at another field.
+    /// The same object, at another field.
     #[must_use]
     pub fn at(&self, field: impl Into<Arc<str>>) -> Self {
         Self { field: field.into(), ..self.clone() }

@@ -1,5 +1,5 @@
-//! What a rule does besides its action, phase by phase: who the client is, guards, edits of the request, forwarding, edits of
-//! answers, bounds, log. Each phase is a type of its own that can hold only what belongs there.
+//! What a rule does besides its action, by phase: client address, guards, request edits, extensions, forwarding,
+//! response edits, limits, logging and tracing. Each phase has its own type that can hold only what belongs there.
 
 use std::cell::RefCell;
 use std::sync::{Arc, LazyLock};
@@ -7,93 +7,94 @@ use std::sync::{Arc, LazyLock};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use crate::answer::{AnswerRate, ErrorPages};
-use crate::backend::{BackendKey, StickyShares};
+use crate::answer::{ErrorPages, ResponseRate};
+use crate::backend::{BackendKey, StickyBackends};
 use crate::buffering::Buffering;
 use crate::compression::Compression;
-use crate::condition::{ChosenFields, Respond};
+use crate::condition::{ConditionalHeaders, ConditionalResponse};
 use crate::cors::Cors;
 use crate::default::is_default;
-use crate::edit::{AnswerEdit, HeaderEdit, PathRewrite, ReceivedEdit, RequestEdit};
+use crate::edit::{HeaderEdit, PathRewrite, RequestEdit, ResponseEdit, UpstreamResponseEdit};
 use crate::extension::Extension;
-use crate::field::FieldTemplate;
+use crate::field::HeaderTemplate;
 use crate::forwarding::{Fallback, Forwarding, Mirror};
 use crate::guard::Guard;
-use crate::hop::EndpointHop;
+use crate::hop::Http1Options;
 use crate::redirect::Redirect;
 use crate::tracing::Tracing;
 
-/// What a rule does besides its action, in the order in which a request and its answer meet it.
+/// What a rule does besides its action, in the order in which a request and its response meet it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Phases {
-    /// Who the client is; what its connection says where there is nothing.
+    /// How the client address is determined; `None` uses the connection's.
     #[serde(skip_serializing_if = "is_default")]
     pub client: Option<Box<RealIp>>,
-    /// Asked in order; the first that answers ends the exchange.
+    /// Checked in order; the first that responds ends the exchange.
     #[serde(skip_serializing_if = "is_default")]
     pub guards: Vec<Guard>,
-    /// Done in order to the heads of requests that every guard let pass.
+    /// Applied in order to the heads of requests that passed all guards.
     #[serde(skip_serializing_if = "is_default")]
     pub request: Vec<RequestEdit>,
-    /// Services that see requests which every guard let pass, and their responses, in this order; responses meet them in the reverse order.
+    /// Services that see requests that passed all guards, in this order, and their responses in reverse order.
     #[serde(skip_serializing_if = "is_default")]
     pub extensions: Vec<Arc<Extension>>,
-    /// How requests reach endpoints, where it is not as usual. Boxed, like all that most rules do not have: every Ingress keeps phases.
+    /// Forwarding settings that differ from the defaults. Boxed, like everything that most rules do not have: every
+    /// Ingress stores phases.
     #[serde(skip_serializing_if = "is_default")]
     pub forwarding: Option<Box<Forwarding>>,
-    /// What becomes of answers.
+    /// How responses are changed.
     #[serde(skip_serializing_if = "is_default")]
-    pub answers: Answers,
-    /// What bounds the answers of endpoints.
+    pub answers: ResponseHandling,
+    /// Limits on the responses of endpoints.
     #[serde(skip_serializing_if = "is_default")]
-    pub bounds: AnswerBounds,
-    /// Whether the exchange is kept out of the access log; metrics count it.
+    pub bounds: ResponseLimits,
+    /// Whether the exchange is left out of the access log; metrics still count it.
     #[serde(skip_serializing_if = "is_default")]
     pub unlogged: bool,
-    /// How exchanges are traced; as the listener says where there is nothing.
+    /// Tracing; `None` uses the listener's settings.
     #[serde(skip_serializing_if = "is_default")]
     pub tracing: Option<Arc<Tracing>>,
 }
 
-/// Who the client is, where others speak for it.
+/// The client address from a header of trusted peers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RealIp {
-    /// The header with its address, or a list of addresses, in lower case.
+    /// Header with the client address or a list of addresses, in lower case.
     pub header: Arc<str>,
-    /// Who is believed.
+    /// Peers whose header is trusted.
     pub trusted: Vec<IpNet>,
-    /// Whether the last address of the list counts, also where it is one of `trusted` (nginx without `real_ip_recursive`), and not the
-    /// last that is none of these.
+    /// Whether the last address of the list counts even if it is in `trusted` (nginx without `real_ip_recursive`),
+    /// instead of the last address that is not.
     #[serde(default, skip_serializing_if = "is_default")]
     pub last_only: bool,
 }
 
-/// What becomes of the answers of a rule.
+/// How the responses of a rule are changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Answers {
-    /// Done to the heads of endpoints' answers, in order.
+pub struct ResponseHandling {
+    /// Applied in order to the response heads of endpoints.
     #[serde(skip_serializing_if = "is_default")]
-    pub received: Vec<ReceivedEdit>,
-    /// Which answers another backend makes, whoever made them first.
+    pub received: Vec<UpstreamResponseEdit>,
+    /// Responses that are replaced with error pages, including the proxy's own.
     #[serde(skip_serializing_if = "is_default")]
     pub pages: Option<Box<ErrorPages>>,
-    /// Done to the head of every answer, whoever made it, in order.
+    /// Applied in order to the head of every response, including the proxy's own.
     #[serde(skip_serializing_if = "is_default")]
-    pub edits: Vec<AnswerEdit>,
-    /// How the bodies of endpoints' answers are compressed, behind all edits.
+    pub edits: Vec<ResponseEdit>,
+    /// Compression of responses from endpoints, after all edits.
     #[serde(skip_serializing_if = "is_default")]
     pub compression: Option<Arc<Compression>>,
 }
 
-impl Answers {
-    /// What is done to pages, too. They are made outside of the location whose answers they replace, as in ingress-nginx, so that
-    /// only what holds for the whole proxy reaches them.
+impl ResponseHandling {
+    /// The edits that also apply to error pages. Pages are generated outside of the location whose responses they
+    /// replace, as in ingress-nginx, so only proxy-wide settings apply.
     #[must_use]
-    pub fn of_pages(&self) -> Self {
-        let received = self.received.iter().filter(|edit| matches!(edit, ReceivedEdit::Hide(_)));
-        let edits = self.edits.iter().filter(|edit| matches!(edit, AnswerEdit::Fields(_)));
+    pub fn for_error_pages(&self) -> Self {
+        let received = self.received.iter().filter(|edit| matches!(edit, UpstreamResponseEdit::Hide(_)));
+        let edits = self.edits.iter().filter(|edit| matches!(edit, ResponseEdit::Fields(_)));
         Self {
             received: received.cloned().collect(),
             pages: None,
@@ -103,33 +104,34 @@ impl Answers {
     }
 }
 
-/// What bounds the answers of endpoints.
+/// Limits on the responses of endpoints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct AnswerBounds {
-    /// Bytes that a head may have in any case, whatever the process allows.
+pub struct ResponseLimits {
+    /// Bytes that a response head may have even if the process-wide limit is lower.
     #[serde(skip_serializing_if = "is_default")]
     pub head: u32,
-    /// How fast a body goes to the client.
+    /// Bandwidth limit for response bodies.
     #[serde(skip_serializing_if = "is_default")]
-    pub rate: Option<AnswerRate>,
+    pub rate: Option<ResponseRate>,
 }
 
-/// What filters of a route do, on a whole rule or on the requests of one backend (Gateway API `HTTPRoute.spec.rules[].filters` and
-/// `backendRefs[].filters`). Those of a backend act on requests that its rule let through already, so none of them protects.
+/// Route filters of a whole rule or of one backend (Gateway API `HTTPRoute.spec.rules[].filters` and
+/// `backendRefs[].filters`). Filters of a backend see only requests that the rule has already admitted, so they
+/// cannot protect anything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RouteFilters {
-    /// Answers preflights, and adds fields to answers.
+    /// Answers preflight requests and adds headers to responses.
     #[serde(skip_serializing_if = "is_default")]
     pub cors: Option<Arc<Cors>>,
-    /// Answers every request.
+    /// Redirects every request.
     #[serde(skip_serializing_if = "is_default")]
     pub redirect: Option<Redirect>,
-    /// Answers every request.
+    /// Responds to every request.
     #[serde(skip_serializing_if = "is_default")]
-    pub respond: Option<Arc<Respond>>,
-    /// Done to the heads of requests, in order.
+    pub respond: Option<Arc<ConditionalResponse>>,
+    /// Applied in order to request heads.
     #[serde(skip_serializing_if = "is_default")]
     pub request: Vec<RequestEdit>,
     /// As [`Forwarding::path`].
@@ -137,20 +139,20 @@ pub struct RouteFilters {
     pub path: Option<PathRewrite>,
     /// As [`Forwarding::chosen`].
     #[serde(skip_serializing_if = "is_default")]
-    pub fields: Vec<Arc<ChosenFields>>,
+    pub fields: Vec<Arc<ConditionalHeaders>>,
     /// As [`Forwarding::mirrors`].
     #[serde(skip_serializing_if = "is_default")]
     pub mirrors: Vec<Mirror>,
-    /// Changes the headers of every answer, in order, behind the fields of CORS.
+    /// Header edits for every response, in order, after the CORS headers.
     #[serde(skip_serializing_if = "is_default")]
     pub answer: Vec<HeaderEdit>,
-    /// Sets and adds fields of every answer, in order, behind those changes.
-    #[serde(skip_serializing_if = "is_default")]
-    pub answer_fields: Vec<Arc<ChosenFields>>,
+    /// Sets and adds headers of every response, in order, after those edits.
+    #[serde(rename = "answer_fields", skip_serializing_if = "is_default")]
+    pub conditional_response_headers: Vec<Arc<ConditionalHeaders>>,
     /// As [`Phases::extensions`].
     #[serde(skip_serializing_if = "is_default")]
     pub extensions: Vec<Arc<Extension>>,
-    /// As [`Answers::pages`]; of a share, in place of what the rule says.
+    /// As [`ResponseHandling::pages`]; for a single backend, instead of the rule's.
     #[serde(skip_serializing_if = "is_default")]
     pub pages: Option<Box<ErrorPages>>,
 }
@@ -166,7 +168,7 @@ impl From<RouteFilters> for Phases {
             fields,
             mirrors,
             answer,
-            answer_fields,
+            conditional_response_headers: answer_fields,
             extensions,
             pages,
         } = filters;
@@ -178,15 +180,15 @@ impl From<RouteFilters> for Phases {
             request,
             extensions,
             forwarding: forwarding.kept(),
-            answers: Answers {
+            answers: ResponseHandling {
                 edits: cors
-                    .map(AnswerEdit::Cors)
+                    .map(ResponseEdit::Cors)
                     .into_iter()
-                    .chain(answer.into_iter().map(AnswerEdit::Headers))
-                    .chain(answer_fields.into_iter().map(AnswerEdit::Chosen))
+                    .chain(answer.into_iter().map(ResponseEdit::Headers))
+                    .chain(answer_fields.into_iter().map(ResponseEdit::Chosen))
                     .collect(),
                 pages,
-                ..Answers::default()
+                ..ResponseHandling::default()
             },
             ..Self::default()
         }
@@ -205,7 +207,7 @@ impl From<Guard> for Phases {
     }
 }
 
-/// Its preflights are answered, and its fields added to answers.
+/// Answers preflight requests and adds headers to responses.
 impl From<Cors> for Phases {
     fn from(cors: Cors) -> Self {
         RouteFilters { cors: Some(Arc::new(cors)), ..RouteFilters::default() }.into()
@@ -236,43 +238,43 @@ impl From<Fallback> for Phases {
     }
 }
 
-impl From<Answers> for Phases {
-    fn from(answers: Answers) -> Self {
+impl From<ResponseHandling> for Phases {
+    fn from(answers: ResponseHandling) -> Self {
         Self { answers, ..Self::default() }
     }
 }
 
-impl From<ReceivedEdit> for Phases {
-    fn from(edit: ReceivedEdit) -> Self {
-        Answers { received: vec![edit], ..Answers::default() }.into()
+impl From<UpstreamResponseEdit> for Phases {
+    fn from(edit: UpstreamResponseEdit) -> Self {
+        ResponseHandling { received: vec![edit], ..ResponseHandling::default() }.into()
     }
 }
 
 impl From<Arc<Compression>> for Phases {
     fn from(compression: Arc<Compression>) -> Self {
-        Answers { compression: Some(compression), ..Answers::default() }.into()
+        ResponseHandling { compression: Some(compression), ..ResponseHandling::default() }.into()
     }
 }
 
 impl From<ErrorPages> for Phases {
     fn from(pages: ErrorPages) -> Self {
-        Answers { pages: Some(Box::new(pages)), ..Answers::default() }.into()
+        ResponseHandling { pages: Some(Box::new(pages)), ..ResponseHandling::default() }.into()
     }
 }
 
-impl From<AnswerEdit> for Phases {
-    fn from(edit: AnswerEdit) -> Self {
-        Answers { edits: vec![edit], ..Answers::default() }.into()
+impl From<ResponseEdit> for Phases {
+    fn from(edit: ResponseEdit) -> Self {
+        ResponseHandling { edits: vec![edit], ..ResponseHandling::default() }.into()
     }
 }
 
-impl From<AnswerBounds> for Phases {
-    fn from(bounds: AnswerBounds) -> Self {
+impl From<ResponseLimits> for Phases {
+    fn from(bounds: ResponseLimits) -> Self {
         Self { bounds, ..Self::default() }
     }
 }
 
-/// Everything that all of them do, in their order; of what there can be one only, the last.
+/// Combines all of them in order. For single-valued settings, the last one counts.
 impl FromIterator<Phases> for Phases {
     fn from_iter<I: IntoIterator<Item = Self>>(parts: I) -> Self {
         let mut all = Self::default();
@@ -282,18 +284,18 @@ impl FromIterator<Phases> for Phases {
 }
 
 thread_local! {
-    static LAST: RefCell<Arc<Phases>> = RefCell::new(Phases::none());
+    static LAST_SHARED: RefCell<Arc<Phases>> = RefCell::new(Phases::none());
 }
 
 impl Phases {
-    /// Those of a rule that does nothing but its action; all such rules share them.
+    /// The phases of a rule that does nothing but its action; all such rules share one value.
     #[must_use]
     pub fn none() -> Arc<Self> {
         static NONE: LazyLock<Arc<Phases>> = LazyLock::new(Arc::default);
         Arc::clone(&NONE)
     }
 
-    /// Does this as well, behind what is done already; of what there can be one only, this replaces what there is.
+    /// Adds the phases of `more` after the existing ones. Single-valued settings of `more` replace existing ones.
     pub fn add(&mut self, more: impl Into<Self>) {
         let Self { client, guards, request, extensions, forwarding, answers, bounds, unlogged, tracing } =
             more.into();
@@ -314,13 +316,13 @@ impl Phases {
         self.tracing = tracing.or(self.tracing.take());
     }
 
-    /// As a rule keeps them: rules that are made one after the other and do the same share one.
+    /// As rules store them: consecutive rules with equal phases share one value.
     #[must_use]
     pub fn kept(mut self) -> Arc<Self> {
         if self == Self::default() {
             return Self::none();
         }
-        LAST.with_borrow_mut(|last| {
+        LAST_SHARED.with_borrow_mut(|last| {
             if self != **last {
                 self.shrink_to_fit();
                 *last = Arc::new(self);
@@ -329,7 +331,8 @@ impl Phases {
         })
     }
 
-    /// Lists grow while they are made, and end with room for four members, which is most of them where they have one.
+    /// Removes spare capacity: a growing list reserves room for four members, which is most of the memory of a list
+    /// with one.
     fn shrink_to_fit(&mut self) {
         self.guards.shrink_to_fit();
         self.request.shrink_to_fit();
@@ -343,39 +346,39 @@ impl Phases {
         self.answers.edits.shrink_to_fit();
     }
 
-    /// Everything they do, one step after the other: for whoever shows or translates a rule.
-    pub fn steps(&self) -> impl Iterator<Item = Step<'_>> {
+    /// All steps in order, for code that shows or translates a rule.
+    pub fn steps(&self) -> impl Iterator<Item = RuleStep<'_>> {
         let Self { client, guards, request, extensions, forwarding, answers, bounds, unlogged, tracing } =
             self;
         let last = [
-            (bounds.head > 0).then_some(Step::HeadBound(bounds.head)),
-            bounds.rate.map(Step::Rate),
-            unlogged.then_some(Step::Unlogged),
-            tracing.as_deref().map(Step::Tracing),
+            (bounds.head > 0).then_some(RuleStep::HeadLimit(bounds.head)),
+            bounds.rate.map(RuleStep::ResponseRate),
+            unlogged.then_some(RuleStep::Unlogged),
+            tracing.as_deref().map(RuleStep::Tracing),
         ];
         client
             .iter()
-            .map(|client| Step::Client(client))
-            .chain(guards.iter().map(Step::Guard))
-            .chain(request.iter().map(Step::Request))
-            .chain(extensions.iter().map(|extension| Step::Extension(extension)))
-            .chain(forwarding.iter().flat_map(|forwarding| steps_of(forwarding)))
-            .chain(answers.received.iter().map(Step::Received))
-            .chain(answers.pages.iter().map(|pages| Step::Pages(pages)))
-            .chain(answers.edits.iter().map(Step::Answer))
-            .chain(answers.compression.iter().map(|compression| Step::Compression(compression)))
+            .map(|client| RuleStep::Client(client))
+            .chain(guards.iter().map(RuleStep::Guard))
+            .chain(request.iter().map(RuleStep::Request))
+            .chain(extensions.iter().map(|extension| RuleStep::Extension(extension)))
+            .chain(forwarding.iter().flat_map(|forwarding| forwarding_steps(forwarding)))
+            .chain(answers.received.iter().map(RuleStep::UpstreamResponse))
+            .chain(answers.pages.iter().map(|pages| RuleStep::ErrorPages(pages)))
+            .chain(answers.edits.iter().map(RuleStep::Response))
+            .chain(answers.compression.iter().map(|compression| RuleStep::Compression(compression)))
             .chain(last.into_iter().flatten())
     }
 }
 
-/// Those that say how requests reach endpoints.
-fn steps_of(forwarding: &Forwarding) -> impl Iterator<Item = Step<'_>> {
+/// The steps that describe forwarding.
+fn forwarding_steps(forwarding: &Forwarding) -> impl Iterator<Item = RuleStep<'_>> {
     let Forwarding {
         path,
         fields,
         chosen,
         hop,
-        secured,
+        tls_backend: secured,
         fallbacks,
         retry_statuses,
         mirrors,
@@ -384,40 +387,43 @@ fn steps_of(forwarding: &Forwarding) -> impl Iterator<Item = Step<'_>> {
         sticky,
     } = forwarding;
     let said = [
-        path.as_ref().map(Step::Path),
-        secured.as_ref().map(Step::Secured),
-        (*hop != EndpointHop::default()).then_some(Step::Hop(*hop)),
-        fields.as_deref().map(Step::EndpointFields),
-        grpc_web.then_some(Step::GrpcWeb),
-        (!retry_statuses.is_empty()).then_some(Step::RetryStatuses(retry_statuses)),
-        (*buffering != Buffering::default()).then_some(Step::Buffering(*buffering)),
-        sticky.as_deref().map(Step::Sticky),
+        path.as_ref().map(RuleStep::Path),
+        secured.as_ref().map(RuleStep::TlsBackend),
+        (*hop != Http1Options::default()).then_some(RuleStep::Http1(*hop)),
+        fields.as_deref().map(RuleStep::RequestHeaders),
+        grpc_web.then_some(RuleStep::GrpcWeb),
+        (!retry_statuses.is_empty()).then_some(RuleStep::RetryStatuses(retry_statuses)),
+        (*buffering != Buffering::default()).then_some(RuleStep::Buffering(*buffering)),
+        sticky.as_deref().map(RuleStep::Sticky),
     ];
-    let others = fallbacks.iter().map(Step::Fallback).chain(mirrors.iter().map(Step::Mirror));
-    said.into_iter().flatten().chain(chosen.iter().map(|fields| Step::Chosen(fields))).chain(others)
+    let others = fallbacks.iter().map(RuleStep::Fallback).chain(mirrors.iter().map(RuleStep::Mirror));
+    said.into_iter()
+        .flatten()
+        .chain(chosen.iter().map(|fields| RuleStep::ConditionalHeaders(fields)))
+        .chain(others)
 }
 
-/// One thing that a rule does, as [`Phases::steps`] gives them.
+/// One step of a rule, as returned by [`Phases::steps`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step<'a> {
-    /// Says who the client is.
+pub enum RuleStep<'a> {
+    /// Determines the client address.
     Client(&'a RealIp),
-    /// Keeps requests from being forwarded.
+    /// Checks requests before they are forwarded.
     Guard(&'a Guard),
-    /// Changes requests.
+    /// Edits requests.
     Request(&'a RequestEdit),
-    /// Lets a service see requests and responses.
+    /// Sends requests and responses to a service.
     Extension(&'a Extension),
     /// [`Forwarding::path`].
     Path(&'a PathRewrite),
-    /// [`Forwarding::secured`].
-    Secured(&'a BackendKey),
-    /// [`Forwarding::hop`], where it is not as usual.
-    Hop(EndpointHop),
+    /// [`Forwarding::tls_backend`].
+    TlsBackend(&'a BackendKey),
+    /// [`Forwarding::hop`], if it differs from the default.
+    Http1(Http1Options),
     /// [`Forwarding::fields`].
-    EndpointFields(&'a [FieldTemplate]),
+    RequestHeaders(&'a [HeaderTemplate]),
     /// One of [`Forwarding::chosen`].
-    Chosen(&'a ChosenFields),
+    ConditionalHeaders(&'a ConditionalHeaders),
     /// [`Forwarding::grpc_web`].
     GrpcWeb,
     /// [`Forwarding::retry_statuses`].
@@ -425,23 +431,23 @@ pub enum Step<'a> {
     /// [`Forwarding::buffering`].
     Buffering(Buffering),
     /// [`Forwarding::sticky`].
-    Sticky(&'a StickyShares),
+    Sticky(&'a StickyBackends),
     /// One of [`Forwarding::fallbacks`].
     Fallback(&'a Fallback),
     /// One of [`Forwarding::mirrors`].
     Mirror(&'a Mirror),
-    /// Changes answers of endpoints.
-    Received(&'a ReceivedEdit),
-    /// [`Answers::pages`].
-    Pages(&'a ErrorPages),
-    /// Changes answers.
-    Answer(&'a AnswerEdit),
-    /// [`Answers::compression`].
+    /// Edits the responses of endpoints.
+    UpstreamResponse(&'a UpstreamResponseEdit),
+    /// [`ResponseHandling::pages`].
+    ErrorPages(&'a ErrorPages),
+    /// Edits responses.
+    Response(&'a ResponseEdit),
+    /// [`ResponseHandling::compression`].
     Compression(&'a Compression),
-    /// [`AnswerBounds::head`].
-    HeadBound(u32),
-    /// [`AnswerBounds::rate`].
-    Rate(AnswerRate),
+    /// [`ResponseLimits::head`].
+    HeadLimit(u32),
+    /// [`ResponseLimits::rate`].
+    ResponseRate(ResponseRate),
     /// [`Phases::unlogged`].
     Unlogged,
     /// [`Phases::tracing`].
@@ -453,7 +459,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_that_do_the_same_share_it_and_nothing_is_written_of_those_that_do_nothing() {
+    fn equal_phases_are_shared_and_defaults_are_omitted() {
         let refusing = || Phases { guards: vec![Guard::OverTls], ..Phases::default() }.kept();
         let (one, two) = (refusing(), refusing());
         assert!(Arc::ptr_eq(&one, &two));
@@ -468,11 +474,11 @@ mod tests {
     fn steps_come_in_the_order_in_which_a_request_meets_them() {
         let phases = Phases {
             unlogged: true,
-            bounds: AnswerBounds { head: 9, rate: None },
-            answers: Answers {
-                edits: vec![AnswerEdit::StrictTransportSecurity("a".into())],
+            bounds: ResponseLimits { head: 9, rate: None },
+            answers: ResponseHandling {
+                edits: vec![ResponseEdit::StrictTransportSecurity("a".into())],
                 compression: Some(Arc::new(Compression { codings: Vec::new() })),
-                ..Answers::default()
+                ..ResponseHandling::default()
             },
             forwarding: Forwarding { grpc_web: true, ..Forwarding::default() }.kept(),
             request: vec![RequestEdit::Host("b".into())],
@@ -481,14 +487,14 @@ mod tests {
         };
         let steps: Vec<_> = phases.steps().collect();
         let [
-            Step::Guard(Guard::NeedsEndpoint),
-            Step::Guard(Guard::OverTls),
-            Step::Request(_),
-            Step::GrpcWeb,
-            Step::Answer(_),
-            Step::Compression(_),
-            Step::HeadBound(9),
-            Step::Unlogged,
+            RuleStep::Guard(Guard::NeedsEndpoint),
+            RuleStep::Guard(Guard::OverTls),
+            RuleStep::Request(_),
+            RuleStep::GrpcWeb,
+            RuleStep::Response(_),
+            RuleStep::Compression(_),
+            RuleStep::HeadLimit(9),
+            RuleStep::Unlogged,
         ] = &*steps
         else {
             panic!("{steps:?}")

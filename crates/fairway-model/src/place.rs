@@ -1,20 +1,21 @@
-//! Where endpoints and the proxy run, and which endpoints are near.
+//! Zones and nodes of endpoints and the proxy, and topology-aware preference.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// Where an endpoint runs, and which clients it is meant for.
+/// Zone and node of an endpoint, and its topology hints.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Place {
+pub struct EndpointTopology {
     /// The zone of its node (`topology.kubernetes.io/zone`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zone: Option<Arc<str>>,
     /// Its node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<Arc<str>>,
-    /// Zones whose clients should use it (EndpointSlice API, `hints.forZones`), which Kubernetes fills in as the Service asks.
+    /// Zones whose clients should use it (EndpointSlice API, `hints.forZones`). Kubernetes fills these in according
+    /// to the Service.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub for_zones: Vec<Arc<str>>,
     /// Nodes whose clients should use it (`hints.forNodes`).
@@ -22,70 +23,71 @@ pub struct Place {
     pub for_nodes: Vec<Arc<str>>,
 }
 
-/// Where this process runs.
+/// Zone and node of this process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Location {
+pub struct ProxyLocation {
     /// The zone of its node.
     pub zone: Option<Arc<str>>,
     /// Its node.
     pub node: Option<Arc<str>>,
 }
 
-/// Which endpoints of a backend are preferred, whatever the hints of its EndpointSlices say. The names are those of
+/// Which endpoints of a backend are preferred, regardless of the hints of its EndpointSlices. The names are those of
 /// `spec.trafficDistribution` of a Service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum TrafficDistribution {
-    /// Those in the proxy's zone.
+    /// Endpoints in the proxy's zone.
     PreferSameZone,
-    /// Those on the proxy's node, then those in its zone.
+    /// Endpoints on the proxy's node, then those in its zone.
     PreferSameNode,
-    /// None: hints do not count.
+    /// No preference; hints are ignored.
     Any,
 }
 
 /// How near an endpoint is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Nearness {
-    /// Its node is the proxy's, or it is meant for that one.
+pub enum Proximity {
+    /// On the proxy's node, or hinted for that node.
     Node,
-    /// The same of its zone.
+    /// In the proxy's zone, or hinted for that zone.
     Zone,
     /// Neither.
     Elsewhere,
 }
 
-impl Location {
-    /// How near each of the endpoints in these places is, in their order; nothing where all are alike, or nearness does not count.
+impl ProxyLocation {
+    /// The proximity of each endpoint, in order; `None` if all are equal or proximity does not matter.
     ///
-    /// Without a word of the backend's own, hints count as they do for kube-proxy: only where all endpoints have some, since one
-    /// without would get nothing otherwise.
+    /// Without a `distribution`, hints count as in kube-proxy: only if every endpoint has one, because an endpoint
+    /// without a hint would otherwise get no traffic.
     #[must_use]
-    pub fn nearness<'p>(
+    pub fn proximity<'p>(
         &self,
         distribution: Option<TrafficDistribution>,
-        places: impl Iterator<Item = Option<&'p Place>> + Clone,
-    ) -> Option<Box<[Nearness]>> {
+        places: impl Iterator<Item = Option<&'p EndpointTopology>> + Clone,
+    ) -> Option<Box<[Proximity]>> {
         let (node, zone) = (self.node.as_ref(), self.zone.as_ref());
         let is_one = |names: &[Arc<str>], own: Option<&Arc<str>>| own.is_some_and(|own| names.contains(own));
-        let nearness: Box<[Nearness]> = match distribution {
+        let nearness: Box<[Proximity]> = match distribution {
             Some(TrafficDistribution::Any) => return None,
             Some(wanted) => {
                 let counts_node = wanted == TrafficDistribution::PreferSameNode && node.is_some();
-                let near = |place: Option<&Place>| match place {
-                    Some(place) if counts_node && place.node.as_ref() == node => Nearness::Node,
-                    Some(place) if zone.is_some() && place.zone.as_ref() == zone => Nearness::Zone,
-                    _ => Nearness::Elsewhere,
+                let near = |place: Option<&EndpointTopology>| match place {
+                    Some(place) if counts_node && place.node.as_ref() == node => Proximity::Node,
+                    Some(place) if zone.is_some() && place.zone.as_ref() == zone => Proximity::Zone,
+                    _ => Proximity::Elsewhere,
                 };
                 places.map(near).collect()
             }
             None => {
-                let all = |has: fn(&Place) -> bool| places.clone().all(|place| place.is_some_and(has));
+                let all =
+                    |has: fn(&EndpointTopology) -> bool| places.clone().all(|place| place.is_some_and(has));
                 let counts_nodes = all(|place| !place.for_nodes.is_empty());
                 let counts_zones = all(|place| !place.for_zones.is_empty());
-                let near = |place: Option<&Place>| match place {
-                    Some(place) if counts_nodes && is_one(&place.for_nodes, node) => Nearness::Node,
-                    Some(place) if counts_zones && is_one(&place.for_zones, zone) => Nearness::Zone,
-                    _ => Nearness::Elsewhere,
+                let near = |place: Option<&EndpointTopology>| match place {
+                    Some(place) if counts_nodes && is_one(&place.for_nodes, node) => Proximity::Node,
+                    Some(place) if counts_zones && is_one(&place.for_zones, zone) => Proximity::Zone,
+                    _ => Proximity::Elsewhere,
                 };
                 places.map(near).collect()
             }
@@ -98,40 +100,40 @@ impl Location {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Nearness::{Elsewhere, Node, Zone};
+    use Proximity::{Elsewhere, Node, Zone};
 
     fn names(names: &str) -> Vec<Arc<str>> {
         names.split_whitespace().map(Arc::from).collect()
     }
 
     /// An endpoint in a zone, on a node, with hints for zones and for nodes.
-    fn place(zone: &str, node: &str, for_zones: &str, for_nodes: &str) -> Option<Arc<Place>> {
+    fn place(zone: &str, node: &str, for_zones: &str, for_nodes: &str) -> Option<Arc<EndpointTopology>> {
         let text = |text: &str| (!text.is_empty()).then(|| text.into());
         let (zone, node, for_zones, for_nodes) = (text(zone), text(node), names(for_zones), names(for_nodes));
-        Some(Arc::new(Place { zone, node, for_zones, for_nodes }))
+        Some(Arc::new(EndpointTopology { zone, node, for_zones, for_nodes }))
     }
 
     fn nearness(
         distribution: Option<TrafficDistribution>,
-        places: &[Option<Arc<Place>>],
-        location: &Location,
-    ) -> Option<Vec<Nearness>> {
-        location.nearness(distribution, places.iter().map(Option::as_deref)).map(Vec::from)
+        places: &[Option<Arc<EndpointTopology>>],
+        location: &ProxyLocation,
+    ) -> Option<Vec<Proximity>> {
+        location.proximity(distribution, places.iter().map(Option::as_deref)).map(Vec::from)
     }
 
-    fn here() -> Location {
-        Location { zone: Some("a".into()), node: Some("n1".into()) }
+    fn here() -> ProxyLocation {
+        ProxyLocation { zone: Some("a".into()), node: Some("n1".into()) }
     }
 
     #[test]
-    fn hints_count_only_where_every_endpoint_has_some_and_one_is_for_here() {
+    fn hints_count_only_if_all_endpoints_have_one_and_one_matches() {
         let hinted = [place("a", "n1", "a", ""), place("b", "n2", "b", ""), place("b", "n3", "b a", "")];
-        let of = |places: &[Option<Arc<Place>>]| nearness(None, places, &here());
+        let of = |places: &[Option<Arc<EndpointTopology>>]| nearness(None, places, &here());
         assert_eq!(of(&hinted), Some(vec![Zone, Elsewhere, Zone]));
         assert_eq!(of(&[hinted.to_vec(), vec![place("a", "n1", "", "")]].concat()), None, "one has no hint");
         assert_eq!(of(&[hinted.to_vec(), vec![None]].concat()), None, "nothing is known of one");
         assert_eq!(of(&hinted[1..2]), None, "none is for here");
-        assert_eq!(nearness(None, &hinted, &Location::default()), None, "nobody knows where here is");
+        assert_eq!(nearness(None, &hinted, &ProxyLocation::default()), None, "nobody knows where here is");
         let of_nodes =
             [place("a", "n1", "a", "n1"), place("a", "n2", "a", "n2"), place("b", "n3", "b", "n3")];
         assert_eq!(of(&of_nodes), Some(vec![Node, Zone, Elsewhere]));
@@ -139,14 +141,14 @@ mod tests {
     }
 
     #[test]
-    fn the_word_of_a_backend_goes_before_hints_and_goes_by_where_endpoints_are() {
+    fn traffic_distribution_overrides_hints() {
         use TrafficDistribution::{Any, PreferSameNode, PreferSameZone};
         let places = [place("a", "n1", "b", ""), place("a", "n2", "b", ""), place("b", "n3", "a", ""), None];
         let of = |distribution| nearness(Some(distribution), &places, &here());
         assert_eq!(of(PreferSameZone), Some(vec![Zone, Zone, Elsewhere, Elsewhere]));
         assert_eq!(of(PreferSameNode), Some(vec![Node, Zone, Elsewhere, Elsewhere]));
         assert_eq!(of(Any), None);
-        let unknown = Location { zone: None, node: Some("n9".into()) };
+        let unknown = ProxyLocation { zone: None, node: Some("n9".into()) };
         assert_eq!(nearness(Some(PreferSameZone), &places, &unknown), None);
         assert_eq!(nearness(Some(PreferSameZone), &places[..2], &here()), None, "all are alike");
     }

@@ -1,4 +1,4 @@
-//! How patiently and how often a rule's requests are forwarded.
+//! Timeouts, body limit and retries of a rule.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -7,81 +7,80 @@ use serde::{Deserialize, Serialize};
 
 use crate::default::is_default;
 
-/// The limits of one rule.
+/// Timeouts, body limit and retries of one rule.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Policy {
-    /// How long each step may take.
+    /// Timeouts of each step.
     pub timeouts: Timeouts,
-    /// The largest request body in bytes; larger is answered 413. `None` is unlimited.
+    /// Maximum request body in bytes; larger requests get 413. `None` is unlimited.
     pub max_body: Option<u64>,
-    /// Which failures are tried again, and how often.
+    /// Which failures are retried, and how often.
     pub retry: Retry,
-    /// Which form of the path the backend sees when no filter rewrites it.
+    /// Form of the path sent to the backend if no filter rewrites it.
     pub forwarded_path: ForwardedPath,
-    /// Whether `Upgrade: websocket` is let through.
+    /// Whether `Upgrade: websocket` is forwarded.
     pub websocket: bool,
 }
 
-/// How long each step may take.
+/// Timeouts of each step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timeouts {
-    /// One attempt to connect.
+    /// One connection attempt.
     pub connect: Duration,
     /// Between two successful writes to the backend.
     pub send: Duration,
-    /// Between two successful reads from the backend, the response head included.
+    /// Between two successful reads from the backend, including the response head.
     pub read: Duration,
-    /// The whole exchange, from its request's head to the end of its answer (Gateway API `timeouts.request`); then 504.
-    /// `None` is as long as the other steps allow.
+    /// The whole exchange, from the request head to the end of the response (Gateway API `timeouts.request`); then
+    /// 504. `None` is limited only by the other timeouts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<Duration>,
-    /// One attempt, from the beginning of the request to the end of the answer (Gateway API `timeouts.backendRequest`);
-    /// then another one, or 504. `None` is as long as the other steps allow.
+    /// One attempt, from the start of the request to the end of the response (Gateway API `timeouts.backendRequest`);
+    /// then a retry, or 504. `None` is limited only by the other timeouts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend_request: Option<Duration>,
 }
 
-/// Which failures are tried again on another endpoint.
+/// Which failures are retried on another endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Retry {
-    /// Attempts in all, the first included; at least 1.
+    /// Maximum number of attempts, including the first; at least 1.
     pub tries: u8,
-    /// Time for all connection attempts together.
+    /// Time limit for all connection attempts together.
     pub connect_total: Duration,
-    /// Whose word it is.
+    /// Who defines the retries.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub by: RetryBy,
-    /// The least time between an attempt that failed and the next one (Gateway API `retry.backoff`).
+    pub by: RetrySource,
+    /// Minimum time between a failed attempt and the next one (Gateway API `retry.backoff`).
     #[serde(default, skip_serializing_if = "Duration::is_zero")]
     pub backoff: Duration,
 }
 
-/// On whose word a request is tried again.
+/// Who defines the retries of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum RetryBy {
-    /// The proxy's own: after an answer on endpoints that were not tried, and no more often than the worker's budget
-    /// for retries allows.
+pub enum RetrySource {
+    /// The proxy: after a response, only on endpoints that have not been tried, and within the worker's retry budget.
     #[default]
     Proxy,
-    /// The route's (Gateway API `retry`): as often as it says, and on the same endpoint where there is no other.
+    /// The route (Gateway API `retry`): as often as it says, on the same endpoint if there is no other.
     Route,
 }
 
-/// Which form of the path the backend sees.
+/// Form of the path sent to the backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ForwardedPath {
-    /// The target as the client sent it (Ingress, as ingress-nginx).
+    /// The target as the client sent it (Ingress, as in ingress-nginx).
     AsReceived,
     /// The normalised path (Gateway API).
     Normalised,
 }
 
 impl Policy {
-    /// As a rule keeps it: all rules with the default policy share one.
+    /// As rules store it: all rules with the default policy share one value.
     #[must_use]
     pub fn kept(self) -> Arc<Self> {
-        static USUAL: LazyLock<Arc<Policy>> = LazyLock::new(Arc::default);
-        if self == **USUAL { Arc::clone(&USUAL) } else { Arc::new(self) }
+        static DEFAULT: LazyLock<Arc<Policy>> = LazyLock::new(Arc::default);
+        if self == **DEFAULT { Arc::clone(&DEFAULT) } else { Arc::new(self) }
     }
 }
 
@@ -114,7 +113,7 @@ impl Default for Retry {
         Self {
             tries: 3,
             connect_total: Duration::from_secs(5),
-            by: RetryBy::default(),
+            by: RetrySource::default(),
             backoff: Duration::ZERO,
         }
     }
@@ -134,14 +133,14 @@ mod tests {
     }
 
     #[test]
-    fn times_and_retries_are_read_as_they_were_written() {
+    fn timeouts_and_retries_round_trip() {
         let second = Duration::from_secs(1);
         let timeouts =
             Timeouts { request: Some(second * 3), backend_request: Some(second), ..Timeouts::default() };
         let retry = Retry {
             tries: 4,
             connect_total: Duration::MAX,
-            by: RetryBy::Route,
+            by: RetrySource::Route,
             backoff: Duration::from_millis(100),
         };
         let policy = Policy { timeouts, retry, ..Policy::default() };

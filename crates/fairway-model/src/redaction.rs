@@ -1,12 +1,12 @@
-//! A configuration as it may be shown: without the values of headers that endpoints and authentication services get, which may be
-//! passwords and tokens. Names, and the variables in values, stay.
+//! A configuration for display: without the values of headers sent to endpoints and authentication services, which
+//! may be passwords and tokens. Names, and variables in values, are kept.
 
 use std::sync::Arc;
 
 use crate::authentication::ExternalAuth;
-use crate::condition::{ChosenFields, Condition, Test};
+use crate::condition::{Condition, ConditionTest, ConditionalHeaders};
 use crate::config::Config;
-use crate::edit::{AnswerEdit, HeaderEdit, RequestEdit};
+use crate::edit::{HeaderEdit, RequestEdit, ResponseEdit};
 use crate::extension::{Extension, GrpcAuth};
 use crate::forwarding::{Forwarding, Mirror, MirrorTarget};
 use crate::guard::Guard;
@@ -16,11 +16,11 @@ use crate::phases::{Phases, RouteFilters};
 use crate::route::{Action, Rule, VirtualHost};
 use crate::template::{Template, TemplatePart};
 
-/// What is shown in the place of a text.
-pub const HIDDEN: &str = "<hidden>";
+/// Replaces redacted text.
+pub const REDACTED: &str = "<hidden>";
 
 impl Config {
-    /// A copy to be shown.
+    /// A copy for display.
     #[must_use]
     pub fn without_secrets(&self) -> Self {
         let mut shown = self.clone();
@@ -34,17 +34,17 @@ impl Config {
 }
 
 impl VirtualHost {
-    /// A copy to be shown; `None` where the host itself may be shown.
+    /// A copy for display; `None` if there is nothing to redact.
     #[must_use]
     pub fn without_secrets(&self) -> Option<Self> {
-        if !self.routes.iter().any(|route| route.rules.iter().any(|rule| hide(&mut rule.clone()))) {
+        if !self.routes.iter().any(|route| route.rules.iter().any(|rule| redact_rule(&mut rule.clone()))) {
             return None;
         }
         let mut shown = self.clone();
         for route in &mut shown.routes {
-            if route.rules.iter().any(|rule| hide(&mut rule.clone())) {
+            if route.rules.iter().any(|rule| redact_rule(&mut rule.clone())) {
                 for rule in &mut Arc::make_mut(route).rules {
-                    hide(rule);
+                    redact_rule(rule);
                 }
             }
         }
@@ -53,32 +53,33 @@ impl VirtualHost {
 }
 
 impl Rule {
-    /// A copy to be shown.
+    /// A copy for display.
     #[must_use]
     pub fn without_secrets(&self) -> Self {
         let mut shown = self.clone();
-        hide(&mut shown);
+        redact_rule(&mut shown);
         shown
     }
 }
 
-/// Hides what a rule must not show, and says whether there was anything.
-fn hide(rule: &mut Rule) -> bool {
+/// Redacts a rule; returns whether there was anything to redact.
+fn redact_rule(rule: &mut Rule) -> bool {
     let mut phases = Phases::clone(&rule.phases);
-    let mut hidden = hide_in_phases(&mut phases);
+    let mut hidden = redact_phases(&mut phases);
     if hidden {
         rule.phases = Arc::new(phases);
     }
     if let Action::Forward(shares) = &mut rule.action {
         for filters in shares.iter_mut().filter_map(|share| share.filters.as_deref_mut()) {
-            hidden |= hide_in_filters(filters);
+            hidden |= redact_filters(filters);
         }
     }
     hidden
 }
 
-/// Lists every phase, so that a new part is decided on. Clients get what is not looked at, or it says who may pass, where to, or how.
-fn hide_in_phases(phases: &mut Phases) -> bool {
+/// Names every phase, so that adding one requires a decision here. Ignored phases are visible to clients anyway, or
+/// only say who may pass, where to, or how.
+fn redact_phases(phases: &mut Phases) -> bool {
     let Phases {
         client: _,
         guards,
@@ -93,16 +94,16 @@ fn hide_in_phases(phases: &mut Phases) -> bool {
     let mut hidden = false;
     for guard in guards {
         hidden |= match guard {
-            Guard::ExternalAuth(auth) => hide_fields(auth),
-            Guard::GrpcAuth(auth) => hide_context(auth),
+            Guard::ExternalAuth(auth) => redact_external_auth(auth),
+            Guard::GrpcAuth(auth) => redact_grpc_auth(auth),
             Guard::Any(any) => {
-                let by_service = any.external.as_mut().is_some_and(|auth| hide_fields(auth));
-                any.jwt.as_mut().is_some_and(hide_in_token) | by_service
+                let by_service = any.external.as_mut().is_some_and(|auth| redact_external_auth(auth));
+                any.jwt.as_mut().is_some_and(redact_jwt) | by_service
             }
-            Guard::Jwt(auth) => hide_in_token(auth),
-            Guard::Oidc(auth) => hide_in_document(&mut Arc::make_mut(auth).metadata),
-            Guard::Authorize(of) => hide_in_authorization(of),
-            Guard::Respond(respond) => hide_conditions(&mut Arc::make_mut(respond).when),
+            Guard::Jwt(auth) => redact_jwt(auth),
+            Guard::Oidc(auth) => redact_document(&mut Arc::make_mut(auth).metadata),
+            Guard::Authorize(of) => redact_authorization(of),
+            Guard::Respond(respond) => redact_conditions(&mut Arc::make_mut(respond).when),
             Guard::HttpsRedirect(_)
             | Guard::Redirect(_)
             | Guard::Access(_)
@@ -118,24 +119,24 @@ fn hide_in_phases(phases: &mut Phases) -> bool {
         };
     }
     for edit in &mut answers.edits {
-        if let AnswerEdit::Chosen(chosen) = edit {
-            hidden |= hide_conditions(&mut Arc::make_mut(chosen).when);
+        if let ResponseEdit::Chosen(chosen) = edit {
+            hidden |= redact_conditions(&mut Arc::make_mut(chosen).when);
         }
     }
     for extension in extensions {
-        hidden |= hide_in_extension(Arc::make_mut(extension));
+        hidden |= redact_extension(Arc::make_mut(extension));
     }
-    hidden |= hide_in_edits(request);
-    hidden | forwarding.as_deref_mut().is_some_and(hide_in_forwarding)
+    hidden |= redact_edits(request);
+    hidden | forwarding.as_deref_mut().is_some_and(redact_forwarding)
 }
 
-fn hide_in_forwarding(forwarding: &mut Forwarding) -> bool {
+fn redact_forwarding(forwarding: &mut Forwarding) -> bool {
     let Forwarding {
         path: _,
         fields,
         chosen,
         hop: _,
-        secured: _,
+        tls_backend: _,
         fallbacks: _,
         retry_statuses: _,
         mirrors,
@@ -146,61 +147,61 @@ fn hide_in_forwarding(forwarding: &mut Forwarding) -> bool {
     let mut hidden = false;
     if let Some(fields) = fields.as_mut().filter(|fields| fields.iter().any(|field| has_text(&field.value))) {
         let mut shown = fields.to_vec();
-        shown.iter_mut().for_each(|field| hide_text(&mut field.value));
+        shown.iter_mut().for_each(|field| redact_text(&mut field.value));
         *fields = shown.into();
         hidden = true;
     }
-    hidden | hide_in_chosen(chosen) | hide_in_mirrors(mirrors)
+    hidden | redact_conditional_headers(chosen) | redact_mirrors(mirrors)
 }
 
-/// What endpoints are sent.
-fn hide_in_chosen(chosen: &mut [Arc<ChosenFields>]) -> bool {
+/// Headers sent to endpoints.
+fn redact_conditional_headers(chosen: &mut [Arc<ConditionalHeaders>]) -> bool {
     let mut hidden = false;
     for chosen in chosen {
         let chosen = Arc::make_mut(chosen);
-        hidden |= hide_conditions(&mut chosen.when);
+        hidden |= redact_conditions(&mut chosen.when);
         for field in chosen.fields.iter_mut().filter(|field| has_text(&field.value)) {
-            hide_text(&mut field.value);
+            redact_text(&mut field.value);
             hidden = true;
         }
     }
     hidden
 }
 
-/// Where issuers publish their keys, which may ask for a key of an API itself.
-fn hide_in_token(auth: &mut Arc<JwtAuth>) -> bool {
+/// URLs of published keys, which may contain an API key.
+fn redact_jwt(auth: &mut Arc<JwtAuth>) -> bool {
     let mut hidden = false;
     for issuer in &mut Arc::make_mut(auth).issuers {
         if let JwtKeys::Published(keys) = &mut issuer.keys {
-            hidden |= hide_in_document(keys);
+            hidden |= redact_document(keys);
         }
     }
     hidden
 }
 
-fn hide_in_document(document: &mut PublishedDocument) -> bool {
+fn redact_document(document: &mut PublishedDocument) -> bool {
     let mut shown = Template::text(&document.target);
-    let hidden = hide_query(&mut shown);
+    let hidden = redact_query(&mut shown);
     document.target = shown.to_string().into();
     hidden
 }
 
-/// What headers must be so that a request is allowed.
-fn hide_in_authorization(of: &mut Arc<Authorization>) -> bool {
+/// Header values that requests must have to be allowed.
+fn redact_authorization(of: &mut Arc<Authorization>) -> bool {
     let mut hidden = false;
     for header in Arc::make_mut(of).rules.iter_mut().flat_map(|rule| &mut rule.headers) {
-        header.value = TextMatch::Exact(HIDDEN.into());
+        header.value = TextMatch::Exact(REDACTED.into());
         hidden = true;
     }
     hidden
 }
 
-/// What clients must send to be let in: the texts that their headers, cookies and parameters are compared with.
-fn hide_conditions(conditions: &mut [Condition]) -> bool {
+/// Texts that clients' headers, cookies and parameters are compared with.
+fn redact_conditions(conditions: &mut [Condition]) -> bool {
     let is_said = |part: &TemplatePart| {
         matches!(
             part,
-            TemplatePart::Field(_)
+            TemplatePart::Header(_)
                 | TemplatePart::Cookie(_)
                 | TemplatePart::Argument(_)
                 | TemplatePart::Query
@@ -209,8 +210,10 @@ fn hide_conditions(conditions: &mut [Condition]) -> bool {
     let mut hidden = false;
     for condition in conditions.iter_mut().filter(|condition| condition.value.0.iter().any(is_said)) {
         match &mut condition.test {
-            Test::Equal(text) | Test::EqualIgnoringCase(text) if !text.is_empty() => *text = HIDDEN.into(),
-            Test::Pattern { pattern, .. } => *pattern = HIDDEN.into(),
+            ConditionTest::Equal(text) | ConditionTest::EqualIgnoringCase(text) if !text.is_empty() => {
+                *text = REDACTED.into();
+            }
+            ConditionTest::Pattern { pattern, .. } => *pattern = REDACTED.into(),
             _ => continue,
         }
         hidden = true;
@@ -218,7 +221,7 @@ fn hide_conditions(conditions: &mut [Condition]) -> bool {
     hidden
 }
 
-fn hide_in_filters(filters: &mut RouteFilters) -> bool {
+fn redact_filters(filters: &mut RouteFilters) -> bool {
     let RouteFilters {
         cors: _,
         redirect: _,
@@ -228,78 +231,78 @@ fn hide_in_filters(filters: &mut RouteFilters) -> bool {
         fields,
         mirrors,
         answer: _,
-        answer_fields: _,
+        conditional_response_headers: _,
         extensions,
         pages: _,
     } = filters;
-    let mut hidden = hide_in_edits(request) | hide_in_chosen(fields) | hide_in_mirrors(mirrors);
+    let mut hidden = redact_edits(request) | redact_conditional_headers(fields) | redact_mirrors(mirrors);
     for extension in extensions {
-        hidden |= hide_in_extension(Arc::make_mut(extension));
+        hidden |= redact_extension(Arc::make_mut(extension));
     }
     hidden
 }
 
-fn hide_in_edits(edits: &mut [RequestEdit]) -> bool {
+fn redact_edits(edits: &mut [RequestEdit]) -> bool {
     let mut hidden = false;
     for edit in edits {
         hidden |= match edit {
-            RequestEdit::Headers(edit) => hide_values(edit),
+            RequestEdit::Headers(edit) => redact_header_values(edit),
             RequestEdit::Host(_) | RequestEdit::ForwardedPrefix(_) => false,
         };
     }
     hidden
 }
 
-fn hide_in_mirrors(mirrors: &mut [Mirror]) -> bool {
+fn redact_mirrors(mirrors: &mut [Mirror]) -> bool {
     let mut hidden = false;
     for mirror in mirrors {
-        hidden |= hide_target(&mut mirror.target);
+        hidden |= redact_mirror_target(&mut mirror.target);
     }
     hidden
 }
 
-fn hide_values(edit: &mut HeaderEdit) -> bool {
+fn redact_header_values(edit: &mut HeaderEdit) -> bool {
     let mut hidden = false;
     for field in edit.set.iter_mut().chain(&mut edit.add).filter(|field| !field.value.is_empty()) {
-        field.value = HIDDEN.into();
+        field.value = REDACTED.into();
         hidden = true;
     }
     hidden
 }
 
-fn hide_fields(auth: &mut ExternalAuth) -> bool {
+fn redact_external_auth(auth: &mut ExternalAuth) -> bool {
     let mut is_secret = auth.fields.iter().any(|(_, value)| has_text(value));
-    auth.fields.iter_mut().for_each(|(_, value)| hide_text(value));
+    auth.fields.iter_mut().for_each(|(_, value)| redact_text(value));
     let urls = [Some(&mut auth.target), auth.redirect.as_mut(), auth.sign_in.as_mut()];
     for url in urls.into_iter().flatten() {
-        is_secret |= hide_query(url);
+        is_secret |= redact_query(url);
     }
     is_secret
 }
 
-fn hide_context(auth: &mut GrpcAuth) -> bool {
-    auth.context.iter_mut().for_each(|(_, value)| *value = HIDDEN.into());
+fn redact_grpc_auth(auth: &mut GrpcAuth) -> bool {
+    auth.context.iter_mut().for_each(|(_, value)| *value = REDACTED.into());
     !auth.context.is_empty()
 }
 
-/// What services are told besides the request: whoever wrote it may have put a key into it.
-fn hide_in_extension(extension: &mut Extension) -> bool {
+/// Attributes and metadata sent to services; their author may have included a key.
+fn redact_extension(extension: &mut Extension) -> bool {
     let is_secret = extension.attributes.iter().any(|(_, value)| has_text(value));
-    extension.attributes.iter_mut().for_each(|(_, value)| hide_text(value));
+    extension.attributes.iter_mut().for_each(|(_, value)| redact_text(value));
     extension.metadata.iter_mut().for_each(|(_, value)| *value = "{}".into());
     is_secret || !extension.metadata.is_empty()
 }
 
-fn hide_target(target: &mut MirrorTarget) -> bool {
+fn redact_mirror_target(target: &mut MirrorTarget) -> bool {
     let (MirrorTarget::Received(text) | MirrorTarget::Fixed(text)) = target else { return false };
     let mut shown = Template::text(text);
-    let is_secret = hide_query(&mut shown);
+    let is_secret = redact_query(&mut shown);
     *text = shown.to_string().into();
     is_secret
 }
 
-/// Hides the literal values of parameters, and says whether there were any. A key of an API may be one.
-fn hide_query(url: &mut Template) -> bool {
+/// Redacts literal parameter values, one of which may be an API key; returns whether there were any.
+fn redact_query(url: &mut Template) -> bool {
     use TemplatePart::{EscapedRequestUri, Query, QueryMark, RequestUri};
     let (mut in_query, mut is_secret) = (false, false);
     for part in &mut url.0 {
@@ -313,12 +316,12 @@ fn hide_query(url: &mut Template) -> bool {
         };
         let start = if in_query { Some(0) } else { text.find(['?', '#']).map(|mark| mark + 1) };
         let Some(start) = start else { continue };
-        // Text behind a variable continues the value of a parameter.
+        // Text after a variable continues the value of a parameter.
         let continues = std::mem::replace(&mut in_query, true);
         let (before, query) = text.split_at(start);
         let parameter = |(index, text): (usize, &str)| match text.split_once('=') {
-            Some((name, value)) if !(continues && index == 0) => format!("{name}={}", hidden_value(value)),
-            _ => hidden_value(text).to_owned(),
+            Some((name, value)) if !(continues && index == 0) => format!("{name}={}", redacted_value(value)),
+            _ => redacted_value(text).to_owned(),
         };
         let shown: Vec<_> = query.split('&').enumerate().map(parameter).collect();
         let shown = format!("{before}{}", shown.join("&"));
@@ -330,10 +333,10 @@ fn hide_query(url: &mut Template) -> bool {
     is_secret
 }
 
-/// Separators are no secret.
-fn hidden_value(text: &str) -> &str {
+/// Separators are not secret.
+fn redacted_value(text: &str) -> &str {
     match text.contains(|c: char| !c.is_ascii_punctuation()) {
-        true => HIDDEN,
+        true => REDACTED,
         false => text,
     }
 }
@@ -342,60 +345,62 @@ fn has_text(value: &Template) -> bool {
     value.0.iter().any(|part| matches!(part, TemplatePart::Text(text) if !text.is_empty()))
 }
 
-fn hide_text(value: &mut Template) {
+fn redact_text(value: &mut Template) {
     for part in &mut value.0 {
         if let TemplatePart::Text(text) = part
             && !text.is_empty()
         {
-            *text = HIDDEN.into();
+            *text = REDACTED.into();
         }
     }
 }
 
-/// A text without what its URLs say before their last `@`: a name and a password (RFC 3986 §3.2.1). A password may hold what
-/// would end the authority, so where that ends does not count; what is in quotes is one value, and counts as one URL.
+/// Removes the user information of URLs, a name and a password (RFC 3986 §3.2.1): everything before their last `@`. A
+/// password may contain characters that would end the authority, so the end of the authority is ignored. A quoted
+/// text counts as one URL.
 #[must_use]
-pub fn without_userinfo(text: String) -> String {
+pub fn redact_userinfo(text: String) -> String {
     if !text.contains('@') {
         return text;
     }
     let unquoted = |part: &str| {
         let words = part.split_inclusive(|c: char| c.is_whitespace() || c == '\'');
-        words.map(without_userinfo_of).collect::<String>()
+        words.map(redact_userinfo_in_word).collect::<String>()
     };
     let parts = text.split('"').enumerate();
-    let parts = parts.map(|(at, part)| if at % 2 == 0 { unquoted(part) } else { without_userinfo_of(part) });
+    let parts =
+        parts.map(|(at, part)| if at % 2 == 0 { unquoted(part) } else { redact_userinfo_in_word(part) });
     parts.collect::<Vec<_>>().join("\"")
 }
 
-/// The same of a text that is a URL, if it has one at all.
-fn without_userinfo_of(text: &str) -> String {
+/// The same for a single word, if it contains a URL.
+fn redact_userinfo_in_word(text: &str) -> String {
     let Some((before, rest)) = text.rsplit_once('@') else { return text.to_owned() };
     let plain = |scheme: &str| scheme.chars().all(|c| c.is_alphanumeric() || "+-.$_".contains(c));
     let scheme = before.split_once("://").map(|(scheme, _)| scheme).filter(|scheme| plain(scheme));
     match scheme {
-        Some(scheme) => format!("{scheme}://{HIDDEN}@{rest}"),
-        None if before.contains(':') => format!("{HIDDEN}@{rest}"),
-        // An address of mail, or a named location of nginx.
+        Some(scheme) => format!("{scheme}://{REDACTED}@{rest}"),
+        None if before.contains(':') => format!("{REDACTED}@{rest}"),
+        // An email address, or a named location of nginx.
         None => text.to_owned(),
     }
 }
 
-/// A value that should be a URL and may be none: without what stands before its last `@` and behind its path. It may be wrong
-/// because of a password in it, so where the authority ends does not count.
+/// Redacts a value that should be a URL but may not be one: everything before its last `@` and after its path. A
+/// password may be what makes it invalid, so the end of the authority is ignored.
 #[must_use]
-pub fn shown_url(text: &str) -> String {
+pub fn redact_url(text: &str) -> String {
     let schemes = ["http://", "https://", "$scheme://", "$pass_access_scheme://"];
     let scheme = schemes.into_iter().find(|scheme| text.starts_with(scheme)).unwrap_or_default();
     let rest = &text[scheme.len()..];
     let (userinfo, rest) = match rest.rsplit_once('@') {
         // A named location of nginx.
         Some(("", rest)) => ("@".to_owned(), rest),
-        Some((_, rest)) => (format!("{HIDDEN}@"), rest),
+        Some((_, rest)) => (format!("{REDACTED}@"), rest),
         None => (String::new(), rest),
     };
     let path = rest.find(['?', '#']).map_or(rest.len(), |mark| mark + 1);
-    let query = if path < rest.len() { HIDDEN } else { "" };
+    let query = if path < rest.len() { REDACTED } else { "" };
     format!("{scheme}{userinfo}{}{query}", &rest[..path])
 }
 
@@ -403,9 +408,9 @@ pub fn shown_url(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::authentication::{AnyGuard, AuthCookies, AuthService};
-    use crate::condition::{Content, Respond};
+    use crate::condition::{ConditionalResponse, ResponseContent};
     use crate::edit::HeaderField;
-    use crate::field::FieldTemplate;
+    use crate::field::HeaderTemplate;
     use crate::host::HostPattern;
     use crate::origin::Origin;
     use crate::policy::{Policy, Timeouts};
@@ -424,18 +429,18 @@ mod tests {
     }
 
     #[test]
-    fn what_snippets_compare_with_what_clients_say_is_hidden() {
+    fn redacts_texts_compared_with_client_values() {
         let condition =
             |value: TemplatePart, test| Condition { value: Template(vec![value]), test, negated: false };
-        let respond = Respond {
+        let respond = ConditionalResponse {
             origin: "server-snippet line 1: return 403".into(),
             when: vec![
-                condition(TemplatePart::Field("x_secret".into()), Test::Equal(SECRET.into())),
-                condition(TemplatePart::Method, Test::Equal("POST".into())),
+                condition(TemplatePart::Header("x_secret".into()), ConditionTest::Equal(SECRET.into())),
+                condition(TemplatePart::Method, ConditionTest::Equal("POST".into())),
             ],
             status: 403,
-            content: Content::Status,
-            of_host: None,
+            content: ResponseContent::Status,
+            host_headers: None,
             max_body: None,
         };
         let shown = guarded(Guard::Respond(Arc::new(respond))).without_secrets().unwrap();
@@ -496,8 +501,8 @@ mod tests {
     }
 
     #[test]
-    fn values_of_headers_are_hidden_wherever_they_are() {
-        let fields = Some([FieldTemplate { name: "X-End".into(), value: template() }].into());
+    fn redacts_header_values_everywhere() {
+        let fields = Some([HeaderTemplate { name: "X-End".into(), value: template() }].into());
         let any = Guard::Any(Box::new(AnyGuard { external: Some(auth()), ..AnyGuard::default() }));
         let of_share = RouteFilters { request: headers(), ..RouteFilters::default() };
         for (name, host) in [
@@ -512,19 +517,19 @@ mod tests {
             let written = serde_json::to_string(&config).unwrap();
             assert!(written.contains(SECRET), "what is kept is complete: {written}");
             let shown = serde_json::to_string(&config.without_secrets()).unwrap();
-            assert!(shown.contains(name) && shown.contains(HIDDEN) && !shown.contains(SECRET), "{shown}");
+            assert!(shown.contains(name) && shown.contains(REDACTED) && !shown.contains(SECRET), "{shown}");
         }
     }
 
     #[test]
-    fn a_rule_alone_is_shown_as_in_its_host() {
+    fn redacts_a_single_rule_like_its_host() {
         let of = host(Phases { request: headers(), ..Phases::default() }, None);
         let shown = of.without_secrets().expect("it has a secret");
         assert_eq!(of.routes[0].rules[0].without_secrets(), shown.routes[0].rules[0]);
     }
 
     #[test]
-    fn a_host_without_such_values_is_shared() {
+    fn hosts_without_secrets_stay_shared() {
         let mut config = Config::default();
         let host = Arc::new(guarded(Guard::OverTls));
         config.hosts.insert(host.key.clone(), host.clone());
@@ -532,10 +537,10 @@ mod tests {
     }
 
     #[test]
-    fn queries_of_questions_to_other_services_are_hidden() {
+    fn redacts_queries_of_auth_urls() {
         let shown = |parts: Vec<TemplatePart>| {
             let mut template = Template(parts);
-            let is_secret = hide_query(&mut template);
+            let is_secret = redact_query(&mut template);
             (template.to_string(), is_secret)
         };
         let text = |text: &str| TemplatePart::Text(text.into());
@@ -571,19 +576,13 @@ mod tests {
     }
 
     #[test]
-    fn queries_of_copies_are_hidden() {
+    fn redacts_queries_of_mirrors() {
         for (target, shown) in [
             (MirrorTarget::Fixed("/all?token=hunter2".into()), "/all?token=<hidden>"),
             (MirrorTarget::Received("/all?hunter2".into()), "/all?<hidden>"),
         ] {
-            let mirror = Mirror {
-                backend: "b".into(),
-                numerator: 1,
-                denominator: 1,
-                most_body: 0,
-                target,
-                host: None,
-            };
+            let mirror =
+                Mirror { backend: "b".into(), numerator: 1, denominator: 1, max_body: 0, target, host: None };
             let of = forwarding(Forwarding { mirrors: vec![mirror], ..Forwarding::default() });
             let written = serde_json::to_string(&of.without_secrets().expect("it has a secret")).unwrap();
             assert!(written.contains(shown) && !written.contains(SECRET), "{written}");
@@ -591,7 +590,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_a_password_of_a_url_is_hidden_however_it_is_written() {
+    fn redacts_possible_passwords_in_malformed_urls() {
         for (url, shown) in [
             ("http://auth.test/x", "http://auth.test/x"),
             ("http://u:hunter2@auth.test/x", "http://<hidden>@auth.test/x"),
@@ -611,12 +610,12 @@ mod tests {
             ("$scheme://u:hunter2@h", "$scheme://<hidden>@h"),
             ("@named", "@named"),
         ] {
-            assert_eq!(shown_url(url), shown, "{url}");
+            assert_eq!(redact_url(url), shown, "{url}");
         }
     }
 
     #[test]
-    fn userinfo_is_hidden_in_every_url_of_a_text() {
+    fn redacts_userinfo_in_every_url_of_a_text() {
         for (text, shown) in [
             ("\"http://a:b@c.test/x\" names no host", "\"http://<hidden>@c.test/x\" names no host"),
             ("\"http://admin:123/abc@host\" is no URL", "\"http://<hidden>@host\" is no URL"),
@@ -633,7 +632,7 @@ mod tests {
             ("a@b is no http:// URL", "a@b is no http:// URL"),
             ("ä://ö@ü", "ä://<hidden>@ü"),
         ] {
-            assert_eq!(without_userinfo(text.to_owned()), shown);
+            assert_eq!(redact_userinfo(text.to_owned()), shown);
         }
     }
 }

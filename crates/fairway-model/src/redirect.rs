@@ -1,4 +1,4 @@
-//! Where clients are sent instead of being served.
+//! Redirects.
 
 use std::sync::Arc;
 
@@ -6,49 +6,49 @@ use serde::{Deserialize, Serialize};
 
 use crate::edit::PathRewrite;
 
-/// To https, on the listener's public https port, the target unchanged but for one trailing slash.
+/// A redirect to https on the listener's public https port, keeping the target except for one trailing slash.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HttpsRedirect {
     /// 301, 302, 303, 307 or 308.
     pub status: u16,
     /// Whether one trailing slash of the path is kept (ingress-nginx drops it by default).
     pub keep_trailing_slash: bool,
-    /// Whether the port is written where it is 443, too.
+    /// Whether the port is included even if it is 443.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub explicit_port: bool,
 }
 
-/// A redirect of its own.
+/// An explicit redirect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Redirect {
     /// 300..=308.
     pub status: u16,
-    /// Where to.
+    /// The target.
     pub target: RedirectTarget,
 }
 
-/// Where a redirect leads.
+/// Target of a redirect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RedirectTarget {
-    /// This `Location`, as it is.
+    /// This `Location`, unchanged.
     Url(Arc<str>),
-    /// This path with the request's query, and neither scheme nor host: the client knows both.
+    /// This path with the request's query, without scheme and host.
     Path(Arc<str>),
-    /// The request's own URL on this host, with its port in any case and without one trailing slash, as ingress-nginx
-    /// sends clients between a name and its `www.`.
+    /// The request's URL on this host, with the port always included and without one trailing slash, as ingress-nginx
+    /// redirects between a name and its `www.` name.
     Host(Arc<str>),
-    /// The request's own URL with parts replaced; an absent part stays (Gateway API `HTTPRequestRedirectFilter`; ports
-    /// that are the scheme's own are left out). The query stays where `keep_query` says so.
+    /// The request's URL with parts replaced; absent parts stay (Gateway API `HTTPRequestRedirectFilter`). A scheme's
+    /// default port is omitted. The query is kept if `keep_query` is set.
     Parts {
         /// `http` or `https`.
         scheme: Option<Arc<str>>,
         /// Without port.
         host: Option<Arc<str>>,
-        /// The public port; where none is given, the well-known one of `scheme`, and without that the client's.
+        /// The public port; `None` uses the default port of `scheme`, or without a scheme, the client's port.
         port: Option<u16>,
         /// The new path.
         path: Option<PathRewrite>,
-        /// Whether the request's query follows the path.
+        /// Whether the request's query is appended.
         keep_query: bool,
     },
 }

@@ -1,4 +1,4 @@
-//! Virtual host -> route -> rule -> match: which rule a request belongs to, and what the rule does with it.
+//! Virtual host -> route -> rule -> match: which rule serves a request, and what the rule does.
 
 use std::sync::Arc;
 
@@ -15,96 +15,96 @@ use crate::phases::{Phases, RouteFilters};
 use crate::policy::Policy;
 use crate::tls::HostSuites;
 
-/// Names a virtual host: a host pattern in a route table.
+/// Identifies a virtual host: a host pattern in a route table.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct HostKey {
     /// The route table, as listeners name it (`ingress` for all Ingress objects).
     pub table: Arc<str>,
-    /// The host pattern in it.
+    /// The host pattern.
     pub host: HostPattern,
 }
 
 /// All routes of one host.
 ///
-/// Exactly one virtual host serves a request: the exact name, else the longest wildcard, else [`HostPattern::Any`];
-/// when none of its rules matches, a less specific host is *not* tried, except that Gateway API tables fall through to
-/// it (`falls_through`).
+/// One virtual host serves a request: the exact name, else the longest wildcard, else [`HostPattern::Any`]. If none
+/// of its rules matches, less specific hosts are *not* tried, except in Gateway API tables (`falls_through`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VirtualHost {
     /// Its table and host pattern.
     pub key: HostKey,
-    /// How the winner among several matching rules is found.
+    /// How one of several matching rules is selected.
     pub order: RuleOrder,
-    /// Which form of the path the rules are written for.
+    /// Form of the path that its rules match.
     pub path_form: PathForm,
-    /// In the order that [`RuleOrder::Listed`] tries them.
+    /// In the order in which [`RuleOrder::Listed`] tries them.
     pub routes: Vec<Arc<Route>>,
-    /// The certificate for TLS clients that name this host; the default certificate where there is none.
+    /// Certificate for TLS clients that name this host; `None` uses the default certificate.
     pub certificate: Option<CertificateKey>,
-    /// Which certificates TLS clients that name this host must show; what their listener says where there is nothing.
+    /// Verification of client certificates for this host; `None` uses the listener's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clients: Option<Arc<ClientVerification>>,
-    /// Which cipher suites TLS clients that name this host are offered; all where there is nothing.
+    /// Cipher suites for TLS clients that name this host; `None` offers all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suites: Option<HostSuites>,
-    /// Whether a request that no rule here matches is tried on the next less specific host.
+    /// Whether requests that match no rule here are tried on the next less specific host.
     pub falls_through: bool,
 }
 
-/// How the winner among several matching rules is found.
+/// How one of several matching rules is selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RuleOrder {
-    /// Gateway API precedence: the more specific hostname of the route, exact path, regular expression (longest text first), longest prefix, then method, number
-    /// of header matches, number of query matches, oldest route, `namespace/name`, rule and match as listed. The
-    /// specification leaves open where regular expressions come; behind prefixes, a rule for `/` would hide them all.
+    /// Gateway API precedence: more specific hostname of the route, exact path, regular expression (longest text
+    /// first), longest prefix, then method, number of header matches, number of query matches, oldest route,
+    /// `namespace/name`, and the order of rules and matches. The specification does not rank regular expressions;
+    /// after prefixes, a rule for `/` would hide them all.
     Precedence,
-    /// The first rule that matches, as listed (an ingress-nginx host on which a regular expression is in use).
+    /// The first matching rule, in order (an ingress-nginx host that uses regular expressions).
     Listed,
 }
 
-/// Which form of the request's path the rules see. Both have dot segments resolved and slashes merged.
+/// Form of the request path that rules match. Both resolve dot segments and merge slashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PathForm {
-    /// Only unreserved bytes are decoded (RFC 3986 §6.2.2.2): `%2F` stays.
+    /// Only unreserved characters are decoded (RFC 3986 §6.2.2.2): `%2F` stays.
     Normalised,
     /// Fully percent-decoded, as nginx matches (`/foo%2fbar` is `/foo/bar`).
     Decoded,
 }
 
-/// The rules that one object gave to a host.
+/// The rules that one object contributes to a host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Route {
     /// The object.
     pub origin: Origin,
-    /// Its creation time in seconds since 1970, for precedence; unknown is youngest.
+    /// Its creation time in seconds since 1970, for precedence; unknown counts as youngest.
     pub created: Option<i64>,
-    /// Where the routes of a host differ in this, those of a higher rank are asked first, and a lower one only for requests that
-    /// none of them matches ([`RuleOrder::Precedence`] only). It says how specific the hostname was that the route named.
+    /// Specificity of the hostname that the route named. Routes with a lower rank are tried only for requests that
+    /// match no route with a higher rank ([`RuleOrder::Precedence`] only).
     #[serde(default, skip_serializing_if = "is_default")]
     pub hostname_rank: u32,
-    /// Its rules as listed.
+    /// Its rules in order.
     pub rules: Vec<Rule>,
 }
 
-/// What to do with the requests that one of the matches describes.
+/// What to do with requests that match.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rule {
-    /// The field that wrote it.
+    /// The field that defined it.
     pub origin: Origin,
-    /// Any one is enough. Never empty.
+    /// One match suffices. Never empty.
     pub matches: Vec<Match>,
-    /// What else is done with requests and answers. Rules share it where it is the same.
+    /// What else is done with requests and responses. Shared between rules with equal phases.
     #[serde(default, skip_serializing_if = "is_default")]
     pub phases: Arc<Phases>,
-    /// What happens to requests that every guard let pass.
+    /// What happens to requests that passed all guards.
     pub action: Action,
-    /// Time-outs, sizes, retries. Rules share it where it is the same.
+    /// Timeouts, body limit, retries. Shared between rules with equal policies.
     pub policy: Arc<Policy>,
-    /// How metrics and logs name it.
+    /// Names in metrics and logs.
     pub labels: RuleLabels,
 }
 
-/// How metrics and logs name a rule; the values of the ingress-nginx labels of the same names.
+/// Names of a rule in metrics and logs; the values of the ingress-nginx labels of the same names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RuleLabels {
     /// The namespace of the object.
@@ -120,9 +120,9 @@ pub struct RuleLabels {
 }
 
 impl RuleLabels {
-    /// The fields that tell whoever makes error pages which rule it was, as ingress-nginx names them.
+    /// Headers that describe the rule to the backend of error pages, with the names that ingress-nginx uses.
     #[must_use]
-    pub fn fields_for_pages(&self) -> Vec<(Arc<str>, Arc<str>)> {
+    pub fn error_page_headers(&self) -> Vec<(Arc<str>, Arc<str>)> {
         let field = |name: &str, value: &Arc<str>| (name.into(), value.clone());
         vec![
             field("X-Namespace", &self.namespace),
@@ -133,81 +133,83 @@ impl RuleLabels {
     }
 }
 
-/// What happens to a request that every guard let pass.
+/// What happens to a request that passed all guards.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Action {
-    /// It is forwarded to one of these by weight. Weights that are all zero, or no backend, are answered 500.
+    /// Forwards to one of these backends by weight. If all weights are zero, or there is no backend, the response is
+    /// 500.
     Forward(Vec<WeightedBackend>),
-    /// The proxy answers itself.
-    Answer(Answer),
+    /// Sends a response of the proxy.
+    #[serde(rename = "Answer")]
+    FixedResponse(FixedResponse),
 }
 
-/// A backend and its share.
+/// A backend with its weight.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WeightedBackend {
-    /// The backend; one that the configuration does not have counts as one without endpoints.
+    /// The backend; one that does not exist in the configuration counts as having no endpoints.
     pub backend: BackendKey,
-    /// Its share of the sum of all weights.
+    /// Its weight, relative to the sum of all weights.
     pub weight: u32,
-    /// Applied to the requests of this share after the phases of the rule, and to their answers before those of the rule
-    /// (Gateway API `backendRefs[].filters`). Most shares have none.
+    /// Filters for requests to this backend, applied after the phases of the rule, and to its responses before them
+    /// (Gateway API `backendRefs[].filters`). Most backends have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filters: Option<Box<RouteFilters>>,
-    /// How bodies of this share are handled, where the shares of a rule differ in that.
+    /// Body handling of this backend, if the backends of the rule differ.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bodies: Option<Arc<BodyHandling>>,
-    /// What became of the reference that names it.
+    /// Whether the reference to the backend is valid.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub reference: Reference,
+    pub reference: ReferenceStatus,
 }
 
-/// What became of a reference to a backend.
+/// Whether a reference to a backend is valid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Reference {
+pub enum ReferenceStatus {
     /// It names a backend.
     #[default]
     Resolved,
-    /// It may not be followed, or leads nowhere: the requests of the share are answered 500 (Gateway API
-    /// `HTTPBackendRef`). The key of the backend only names it.
+    /// It is not permitted, or its target does not exist: requests for this backend get 500 (Gateway API
+    /// `HTTPBackendRef`). The backend key only serves as a name.
     Invalid,
 }
 
 impl WeightedBackend {
-    /// A share without filters of its own.
+    /// A backend without filters.
     #[must_use]
     pub fn new(backend: BackendKey, weight: u32) -> Self {
-        Self { backend, weight, filters: None, bodies: None, reference: Reference::Resolved }
+        Self { backend, weight, filters: None, bodies: None, reference: ReferenceStatus::Resolved }
     }
 
-    /// A share whose requests are answered 500.
+    /// An invalid backend, whose requests get 500.
     #[must_use]
     pub fn invalid(backend: BackendKey, weight: u32) -> Self {
-        Self { reference: Reference::Invalid, ..Self::new(backend, weight) }
+        Self { reference: ReferenceStatus::Invalid, ..Self::new(backend, weight) }
     }
 }
 
-/// A fixed answer with a short body made of its status.
+/// A response with a short body derived from its status.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Answer {
+pub struct FixedResponse {
     /// 200..=599.
     pub status: u16,
     /// Why, for logs, metrics and `explain`.
-    pub reason: AnswerReason,
+    pub reason: FixedResponseReason,
 }
 
-/// Why the configuration itself answers instead of a backend.
+/// Why the configuration itself responds instead of a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum AnswerReason {
-    /// The object asks for protection that cannot be given: closed rather than open.
+pub enum FixedResponseReason {
+    /// The object asks for protection that is not available, so it fails closed.
     ProtectionUnavailable,
-    /// The object has a value for which the controller that it was written for would not serve it, and asks for protection: its paths
-    /// are closed, so that no wider path takes their requests.
+    /// The original controller would reject a value of the object, which also asks for protection. Its paths are
+    /// closed so that no less specific path serves their requests.
     Refused,
-    /// A service that must see the requests of the rule cannot be asked: closed rather than open.
+    /// A service that must see the requests of the rule cannot be used, so it fails closed.
     ExtensionUnavailable,
-    /// What the rule refers to does not exist.
+    /// The rule refers to something that does not exist.
     MissingReference,
-    /// No rule and no default backend: the answer of the catch-all.
+    /// No rule and no default backend: the response of the catch-all.
     NoRoute,
 }
 
@@ -217,7 +219,7 @@ mod tests {
     use crate::edit::{HeaderEdit, RequestEdit};
 
     #[test]
-    fn a_share_is_read_as_it_was_written() {
+    fn a_weighted_backend_round_trips() {
         let request = vec![RequestEdit::Headers(HeaderEdit::default())];
         let filters = Some(Box::new(RouteFilters { request, ..RouteFilters::default() }));
         for share in [

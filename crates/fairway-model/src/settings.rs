@@ -1,4 +1,4 @@
-//! Settings of the data plane as a whole, all of which change live unless they say otherwise.
+//! Settings of the whole data plane. Changes apply live unless noted otherwise.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,66 +7,66 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::default::is_default;
-use crate::introduction::Introduction;
+use crate::introduction::ProxyProtocolMode;
 use crate::log_format::LogFormat;
 use crate::tickets::SessionTickets;
 use crate::tls::{KeyExchange, TlsVersions};
 use crate::tracing::{Collector, Tracing};
 use crate::value_test::{BlockedClients, ValueTest};
 
-/// Settings that belong to no rule.
+/// Settings that do not belong to a rule.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
-    /// The clients' side.
+    /// Client connections.
     pub downstream: DownstreamSettings,
-    /// The pods' side.
+    /// Connections to endpoints.
     pub upstream: UpstreamSettings,
-    /// Connections that are forwarded as they come.
+    /// Forwarded TCP and UDP traffic.
     #[serde(default, skip_serializing_if = "is_default")]
     pub streams: StreamSettings,
-    /// Whose forwarding headers are believed.
+    /// Which peers' forwarding headers are trusted.
     pub forwarded: ForwardedTrust,
-    /// How connections to the listeners of Ingresses begin; `None` leaves it to the flags.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub introduction: Option<Introduction>,
-    /// Clients that are refused.
+    /// Whether connections to Ingress listeners begin with a PROXY protocol header; `None` uses the flags.
+    #[serde(rename = "introduction", default, skip_serializing_if = "Option::is_none")]
+    pub proxy_protocol: Option<ProxyProtocolMode>,
+    /// Clients that are blocked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocked: Option<Arc<BlockedClients>>,
-    /// Whether requests are logged; `None` leaves it to the flag.
+    /// Whether requests are logged; `None` uses the flag.
     pub access_log: Option<AccessLog>,
-    /// The format of its lines; `None` leaves it to the flag.
+    /// Format of log lines; `None` uses the flag.
     #[serde(default)]
     pub log_format: Option<Arc<LogFormat>>,
-    /// How TLS clients resume sessions.
+    /// TLS session resumption.
     #[serde(default, skip_serializing_if = "is_default")]
     pub tickets: SessionTickets,
-    /// Requests that are not logged, by their targets as they were sent.
+    /// Request targets that are not logged, compared as received.
     #[serde(default, skip_serializing_if = "is_default")]
     pub unlogged_targets: Arc<[ValueTest]>,
-    /// How requests are traced; `None` leaves it to the flags.
+    /// Tracing; `None` uses the flags.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tracing: Option<Arc<Tracing>>,
-    /// Where spans are sent; `None` leaves it to the flags.
+    /// Where spans are sent; `None` uses the flags.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collector: Option<Arc<Collector>>,
-    /// The number of workers; `None` leaves it to the flag. Applied at restart only.
+    /// Number of workers; `None` uses the flag. Applied only at restart.
     pub workers: Option<u32>,
 }
 
-/// The clients' side.
+/// Client connections.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DownstreamSettings {
-    /// How long an idle keep-alive connection stays open.
+    /// Idle timeout of keep-alive connections.
     pub idle_timeout: Duration,
-    /// Requests per connection, after which it is closed politely.
+    /// Requests per connection, after which it is closed gracefully.
     pub requests_per_connection: u64,
     /// Connections per worker; `None` derives it from the file limit.
     pub connections_per_worker: Option<u32>,
-    /// How long a whole request head may take.
+    /// Timeout for a complete request head.
     pub head_timeout: Duration,
-    /// How long a TLS handshake may take.
+    /// Timeout of a TLS handshake.
     pub handshake_timeout: Duration,
-    /// How long the client may take no byte of an answer.
+    /// How long a client may accept no response bytes.
     pub write_timeout: Duration,
     /// HTTP/2.
     #[serde(default)]
@@ -74,63 +74,63 @@ pub struct DownstreamSettings {
     /// HTTP/3.
     #[serde(default, skip_serializing_if = "is_default")]
     pub http3: Http3Settings,
-    /// The versions of TLS that are spoken.
+    /// TLS versions.
     #[serde(default)]
     pub tls_versions: TlsVersions,
-    /// The groups in which keys may be exchanged, of which the client prefers one; all where there are none.
+    /// Key exchange groups offered to clients; empty offers all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub key_exchange: Vec<KeyExchange>,
-    /// Whether certificates are served with responses of their OCSP responders.
+    /// Whether OCSP responses are stapled.
     #[serde(default, skip_serializing_if = "is_default")]
     pub ocsp_stapling: bool,
-    /// Which names the headers of a request may have.
+    /// Header names that requests may have.
     #[serde(default, skip_serializing_if = "is_default")]
     pub header_names: HeaderNames,
-    /// Whether TLS clients are refused that ask for no name, or for one that no host has; else they get a certificate.
+    /// Whether TLS clients with a missing or unknown server name are refused; otherwise they get a certificate.
     #[serde(default, skip_serializing_if = "is_default")]
     pub reject_unknown_names: bool,
 }
 
-/// Which names the headers of a request may have; headers with other names are removed. In CGI, PHP and many frameworks `A-B`,
-/// `A_B` and `A.B` are one name, so only [`HeaderNames::Plain`] names are never taken for another one.
+/// Header names that requests may have; other headers are removed. CGI, PHP and many frameworks treat `A-B`, `A_B`
+/// and `A.B` as one name, so only [`HeaderNames::Plain`] names are unambiguous.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HeaderNames {
     /// Letters, digits and `-`.
     #[default]
     Plain,
-    /// `_` as well (nginx `underscores_in_headers on`).
+    /// Also `_` (nginx `underscores_in_headers on`).
     Underscores,
-    /// Whatever HTTP allows (nginx `ignore_invalid_headers off`).
+    /// Every name that HTTP allows (nginx `ignore_invalid_headers off`).
     Any,
 }
 
-/// HTTP/2 of the clients' side.
+/// HTTP/2 for clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Http2Settings {
-    /// Whether it is spoken: offered over TLS, and recognised in the clear.
+    /// Whether it is enabled: offered over TLS and recognised in plain text.
     pub offered: bool,
-    /// Streams that a connection may have open at a time; no more than the data plane has room for.
+    /// Concurrent streams per connection, up to the capacity of the data plane.
     pub streams: u32,
 }
 
-/// HTTP/3 of the clients' side (RFC 9114), over QUIC at the UDP port of the same number.
+/// HTTP/3 for clients (RFC 9114), over QUIC at the UDP port of the same number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Http3Settings {
-    /// Whether HTTPS listeners speak it that say nothing about it ([`crate::ClientTraffic::http3`]).
+    /// Default for HTTPS listeners ([`crate::ClientTraffic::http3`]).
     pub offered: bool,
-    /// Whether listeners take requests in early data (0-RTT) that say nothing about it ([`crate::ClientTraffic::early_data`]).
+    /// Default for accepting requests in early data (0-RTT) ([`crate::ClientTraffic::early_data`]).
     #[serde(default, skip_serializing_if = "is_default")]
     pub early_data: bool,
-    /// Whether the flags expect the PROXY protocol at TLS listeners that say nothing about it. QUIC cannot carry its header, so
-    /// these have no HTTP/3.
+    /// Whether the flags expect the PROXY protocol at TLS listeners that do not set it. QUIC cannot carry its header,
+    /// so these listeners have no HTTP/3.
     #[serde(default, skip_serializing_if = "is_default")]
     pub behind_proxy_protocol: bool,
 }
 
-/// The pods' side.
+/// Connections to endpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpstreamSettings {
-    /// Idle connections kept per worker and endpoint; where nobody has set a number, what the endpoint needed lately.
+    /// Idle connections kept per worker and endpoint; `None` follows recent demand.
     #[serde(default)]
     pub idle_connections: Option<u32>,
     /// How long an idle connection is kept.
@@ -139,37 +139,37 @@ pub struct UpstreamSettings {
     pub requests_per_connection: u64,
 }
 
-/// Connections that are forwarded as they come.
+/// Forwarded connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamSettings {
-    /// How long one stays open on which nothing moves.
+    /// Idle timeout of a connection.
     pub idle_timeout: Duration,
-    /// Datagrams that are forwarded.
+    /// Forwarded datagrams.
     #[serde(default)]
     pub datagrams: DatagramSettings,
 }
 
-/// Datagrams that are forwarded as they come. A session is one client address and port, and the endpoint that it got.
+/// Forwarded datagrams. A session is one client address and port with its endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DatagramSettings {
-    /// How long a session stays in which nothing moves.
+    /// Idle timeout of a session.
     pub idle_timeout: Duration,
-    /// Sessions that a listener may have, of all workers together; datagrams for one more are dropped.
+    /// Sessions per listener, across all workers; datagrams that would start another one are dropped.
     pub sessions: u32,
-    /// Sessions that a client address, and in IPv6 its network of 64 bits, may have at a listener.
+    /// Sessions per listener of one client, an IPv4 address or an IPv6 /64.
     pub sessions_per_client: u32,
 }
 
-/// Whose `X-Forwarded-*` headers are believed.
+/// Which peers' `X-Forwarded-*` headers are trusted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForwardedTrust {
-    /// Peers in these ranges may say who the client is.
+    /// Peers that may state the client address.
     pub ranges: Vec<IpNet>,
-    /// The header with the client's address, in lower case; `x-forwarded-for` where there is none. From other peers it is
-    /// removed.
+    /// Header with the client address, in lower case; `None` is `x-forwarded-for`. It is removed from requests of
+    /// other peers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub header: Option<Arc<str>>,
-    /// Whether these peers are believed about the client's address and nothing else (nginx `real_ip_header`).
+    /// Whether these peers are trusted only about the client address (nginx `real_ip_header`).
     #[serde(default, skip_serializing_if = "is_default")]
     pub address_only: bool,
     /// Whether the client's own chain is extended (`a, b`) instead of replaced (ingress-nginx
@@ -180,7 +180,7 @@ pub struct ForwardedTrust {
 /// Whether requests are logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AccessLog {
-    /// In the format the flag chose.
+    /// In the format selected by the flag.
     On,
     /// Not at all.
     Off,

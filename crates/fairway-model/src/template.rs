@@ -1,4 +1,4 @@
-//! Texts with parts of the request in them, as variables of nginx name these.
+//! Texts that contain parts of the request, as nginx variables name them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,18 +7,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::geo::GeoField;
 
-/// A text with parts of the request in it.
+/// A text that contains parts of the request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Template(pub Vec<TemplatePart>);
 
 /// A part of a [`Template`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum TemplatePart {
-    /// This text.
+    /// Literal text.
     Text(Arc<str>),
-    /// `http` or `https`, as the client asked once trust is settled.
+    /// `http` or `https`, after trusted forwarding headers are applied.
     Scheme,
-    /// The host that routes: lower case, without port.
+    /// The routing host: lower case, without port.
     Host,
     /// `Host` as the client sent it.
     HttpHost,
@@ -28,35 +28,36 @@ pub enum TemplatePart {
     EscapedRequestUri,
     /// The method.
     Method,
-    /// The client's address once trust is settled.
+    /// The client address, after trusted forwarding headers are applied.
     Address,
-    /// The user that `Authorization: Basic` names; nothing of it is verified.
+    /// The user named by `Authorization: Basic`, unverified.
     BasicUser,
-    /// The values of a field, comma-separated. By its name as variables of nginx write it: lower case, `_` for `-`.
-    Field(Arc<str>),
+    /// The values of a header, comma-separated. The name is spelled as in nginx variables: lower case, `_` for `-`.
+    #[serde(rename = "Field")]
+    Header(Arc<str>),
     /// The value of a cookie.
     Cookie(Arc<str>),
     /// The path, normalised and decoded.
     Path,
-    /// What is behind the question mark.
+    /// The text after the question mark.
     Query,
-    /// `?` where there is a query.
+    /// `?` if there is a query.
     QueryMark,
-    /// The value of a parameter of the query, as received.
+    /// The value of a query parameter, as received.
     Argument(Arc<str>),
-    /// The version of HTTP that the client speaks.
+    /// The client's HTTP version.
     Protocol,
-    /// The port on which the client asked, once trust is settled.
+    /// The port that the client used, after trusted forwarding headers are applied.
     Port,
-    /// The name (SNI) that the client asked for in the handshake of its connection; empty without TLS and without a name.
+    /// The name (SNI) that the client requested in the TLS handshake; empty without TLS or without a name.
     ServerName,
-    /// `X-Request-ID`, sent by the client or generated.
+    /// `X-Request-ID`, from the client or generated.
     RequestId,
     /// Seconds since 1970, with milliseconds.
     Now,
-    /// What a database says of the client's address.
+    /// GeoIP data about the client address.
     Geo(GeoField),
-    /// Something that is the same for all requests of the rule.
+    /// A value that is constant for the rule.
     Label(RuleLabel),
 }
 
@@ -74,19 +75,19 @@ pub enum RuleLabel {
 }
 
 impl Template {
-    /// A text without parts of the request.
+    /// A text without request parts.
     #[must_use]
     pub fn text(text: &str) -> Self {
         Self(vec![TemplatePart::Text(text.into())])
     }
 
-    /// Whether it needs [`TemplatePart::ServerName`].
+    /// Whether it contains [`TemplatePart::ServerName`].
     #[must_use]
     pub fn reads_server_name(&self) -> bool {
         self.0.contains(&TemplatePart::ServerName)
     }
 
-    /// What it asks of databases of addresses.
+    /// GeoIP fields that it contains.
     pub fn geo_fields(&self) -> impl Iterator<Item = GeoField> {
         self.0.iter().filter_map(|part| match part {
             TemplatePart::Geo(field) => Some(*field),
@@ -107,7 +108,7 @@ impl fmt::Display for Template {
             TemplatePart::Method => f.write_str("$request_method"),
             TemplatePart::Address => f.write_str("$remote_addr"),
             TemplatePart::BasicUser => f.write_str("$remote_user"),
-            TemplatePart::Field(name) => write!(f, "$http_{name}"),
+            TemplatePart::Header(name) => write!(f, "$http_{name}"),
             TemplatePart::Cookie(name) => write!(f, "$cookie_{name}"),
             TemplatePart::Path => f.write_str("$uri"),
             TemplatePart::Query => f.write_str("$args"),

@@ -1,9 +1,9 @@
-//! Text that somebody else wrote, as a part of what people read.
+//! Untrusted text in messages.
 
-/// Whether a character ends a line, moves a cursor, changes the order in which other characters are shown, or is not shown
-/// itself: a control character, U+2028, U+2029, an interlinear annotation character, or one with Unicode's property
-/// `Default_Ignorable_Code_Point` (UAX #44), which bidirectional controls, zero-width characters, the soft hyphen, the byte order
-/// mark, variation selectors and tags have.
+/// Whether a character ends a line, moves the cursor, changes the order in which other characters are displayed, or
+/// is invisible: a control character, U+2028, U+2029, an interlinear annotation character, or one with Unicode's
+/// property `Default_Ignorable_Code_Point` (UAX #44), such as bidirectional controls, zero-width characters, the soft
+/// hyphen, the byte order mark, variation selectors and tags.
 #[must_use]
 pub fn is_layout_control(c: char) -> bool {
     if c.is_ascii() {
@@ -18,7 +18,7 @@ pub fn is_layout_control(c: char) -> bool {
         || matches!(c, '\u{e0000}'..='\u{e0fff}')
 }
 
-/// The text on one line: each layout control except tabs is a question mark.
+/// The text on one line: each layout control except tabs becomes a question mark.
 #[must_use]
 pub fn on_one_line(text: &str) -> String {
     text.chars().map(|c| if is_layout_control(c) && c != '\t' { '?' } else { c }).collect()
@@ -29,13 +29,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_ends_the_line_or_turns_it_around() {
+    fn replaces_line_breaks_and_bidirectional_controls() {
         let text = "a\nb\rc\u{85}d\u{2028}e\u{2029}f\u{202e}g\u{2066}h\u{61c}i\u{200f}j\u{1b}k\tlé😀";
         assert_eq!(on_one_line(text), "a?b?c?d?e?f?g?h?i?j?k\tlé😀");
     }
 
     #[test]
-    fn what_is_not_shown_is_marked() {
+    fn replaces_invisible_characters() {
         let zero_width = "\u{200b}\u{200c}\u{200d}\u{200e}\u{200f}\u{2060}\u{2061}\u{2064}\u{feff}\u{ad}";
         let others =
             "\u{34f}\u{115f}\u{180e}\u{2065}\u{206a}\u{3164}\u{fe0f}\u{ffa0}\u{fff9}\u{e0041}\u{e0100}";

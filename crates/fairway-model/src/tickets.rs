@@ -1,5 +1,5 @@
-//! What replicas share of sessions: secrets behind the tickets with which TLS clients resume theirs, and logouts. Secrets never leave
-//! through `Debug` or serialisation, and their memory is overwritten when the last reference goes.
+//! Session state shared by replicas: TLS ticket secrets and logouts. Secrets never appear in `Debug` output or
+//! serialised data, and their memory is overwritten when the last reference is dropped.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,62 +8,64 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-/// Which tickets clients get.
+/// TLS session tickets.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SessionTickets {
-    /// Tickets under keys that change by themselves.
+    /// Encrypted with keys that rotate automatically.
     #[default]
     Rotating,
-    /// Tickets under a key that an operator gave, on every replica and for good.
+    /// Encrypted with a fixed key that the operator provides, the same on every replica.
     Fixed {
-        /// What the key is derived from. Left out of what is shown and kept: where it is empty, keys change by themselves.
+        /// What the key is derived from. Not serialised: if it is empty, keys rotate automatically.
         #[serde(skip)]
         secret: TicketSecret,
     },
-    /// None: every handshake is a full one.
+    /// Disabled: every handshake is a full one.
     Off,
 }
 
-/// What ticket keys are derived from. Compares by content, prints as nothing.
+/// What ticket keys are derived from. Compares by content; `Debug` omits the content.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct TicketSecret(Arc<Zeroizing<Vec<u8>>>);
 
-/// A secret that all replicas have, as one of them sees it now.
+/// A secret shared by all replicas, as this replica sees it now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedTicketSecret {
     /// The secret.
     pub secret: TicketSecret,
-    /// How long ago it was made.
+    /// Its age.
     pub age: Duration,
-    /// How long it may not encrypt yet, because other replicas may not have it.
+    /// How long it must not be used to encrypt, because other replicas may not have it yet.
     pub encrypts_in: Duration,
 }
 
-/// Sessions that a provider has ended (OpenID Connect Back-Channel Logout 1.0), as replicas tell each other.
+/// Sessions that a provider has ended (OpenID Connect Back-Channel Logout 1.0), as exchanged between replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Logout {
-    /// What they have in common; says nothing of their user.
+    /// Common id of the sessions; does not identify their user.
     pub id: [u8; 16],
-    /// Only those are meant whose user logged in by then, by the clock of the provider, in seconds since 1970.
+    /// Only sessions whose user logged in up to this time have ended; by the clock of the provider, in seconds since
+    /// 1970.
     pub until_login_at: u64,
-    /// When none of them opens any more, in seconds since 1970: no replica encrypts one that has ended anew.
+    /// When none of these sessions can be opened any more, in seconds since 1970. No replica re-encrypts an ended
+    /// session.
     pub ends: u64,
 }
 
 impl TicketSecret {
-    /// Takes the bytes; whoever calls overwrites copies of its own.
+    /// From bytes; the caller overwrites its own copies.
     #[must_use]
     pub fn new(bytes: Vec<u8>) -> Self {
         Self(Arc::new(Zeroizing::new(bytes)))
     }
 
-    /// The bytes: for deriving keys, and for the Secret that replicas share.
+    /// The bytes. Use them only to derive keys, and for the Secret that replicas share.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Whether there is nothing to derive a key from.
+    /// Whether it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -81,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ticket_secret_is_in_no_output() {
+    fn ticket_secrets_are_not_printed() {
         let fixed = SessionTickets::Fixed { secret: TicketSecret::new(b"secret-bytes".to_vec()) };
         let json = serde_json::to_string(&fixed).unwrap();
         assert_eq!(json, r#"{"Fixed":{}}"#);

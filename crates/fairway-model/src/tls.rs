@@ -1,8 +1,8 @@
-//! Which versions and cipher suites of TLS are spoken.
+//! TLS versions, cipher suites and key exchange.
 
 use serde::{Deserialize, Serialize};
 
-/// Versions of TLS.
+/// TLS versions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum TlsVersions {
     /// TLS 1.2 and 1.3.
@@ -14,10 +14,11 @@ pub enum TlsVersions {
     Only13,
 }
 
-/// A group in which keys are exchanged (RFC 8446 §4.2.7).
+/// A key exchange group (RFC 8446 §4.2.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum KeyExchange {
-    /// X25519 together with ML-KEM-768 (draft-ietf-tls-ecdhe-mlkem): whoever records it now cannot read it with a quantum computer later.
+    /// X25519 combined with ML-KEM-768 (draft-ietf-tls-ecdhe-mlkem): traffic recorded today cannot be decrypted later
+    /// with a quantum computer.
     X25519MlKem768,
     /// X25519.
     X25519,
@@ -28,11 +29,11 @@ pub enum KeyExchange {
 }
 
 impl KeyExchange {
-    /// All of them.
+    /// All groups.
     pub const ALL: [Self; 4] = [Self::X25519MlKem768, Self::X25519, Self::Secp256r1, Self::Secp384r1];
 }
 
-/// A cipher suite of TLS 1.2. Those of TLS 1.3 are not chosen one by one, as in OpenSSL's lists.
+/// A TLS 1.2 cipher suite. TLS 1.3 suites cannot be selected, as in OpenSSL's lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum CipherSuite {
     /// `ECDHE-ECDSA-AES256-GCM-SHA384`
@@ -49,20 +50,20 @@ pub enum CipherSuite {
     EcdheRsaAes128,
 }
 
-/// Which suites of TLS 1.2 a host offers its clients, and whose order counts.
+/// TLS 1.2 cipher suites of a host, and whose preference counts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostSuites {
-    /// The most wanted first; all where there are none.
+    /// Most preferred first; empty offers all.
     pub offered: Vec<CipherSuite>,
-    /// Who chooses among those that both speak.
-    pub chosen_by: ChosenBy,
+    /// Who chooses among common suites.
+    pub chosen_by: SuitePreference,
 }
 
 /// Who chooses a cipher suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ChosenBy {
-    /// The first of ours that the client offers.
+pub enum SuitePreference {
+    /// The server's first suite that the client offers.
     Server,
-    /// The first of the client's that is offered here.
+    /// The client's first suite that the server offers.
     Client,
 }

@@ -1,4 +1,4 @@
-//! Which requests are traced, and where their spans go (W3C Trace Context, OpenTelemetry).
+//! Tracing of requests and export of spans (W3C Trace Context, OpenTelemetry).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,58 +8,60 @@ use serde::{Deserialize, Serialize};
 use crate::default::is_default;
 use crate::template::Template;
 
-/// How the requests of a listener or a rule are traced.
+/// How requests of a listener or rule are traced.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tracing {
-    /// Which of the traces that begin here are sampled; of traces that clients began, too, where `parent_based` is not set.
+    /// Share of traces that start here that is sampled; without `parent_based`, it also applies to traces started by
+    /// clients.
     pub ratio: SampleRatio,
-    /// Whether the decision of whoever began the trace counts instead of `ratio`.
+    /// Whether the decision of the trace's originator overrides `ratio`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub parent_based: bool,
-    /// Whether the trace of a client is continued. Otherwise its headers are removed, and a trace begins here.
+    /// Whether a client's trace is continued; otherwise its headers are removed and a new trace starts.
     #[serde(default, skip_serializing_if = "is_default")]
     pub trust_incoming: bool,
-    /// In which headers contexts are read and sent.
+    /// Headers that carry the trace context.
     #[serde(default, skip_serializing_if = "is_default")]
     pub propagation: Propagation,
-    /// What server spans are called; method and route where there is nothing.
+    /// Name of server spans; `None` uses method and route.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub span_name: Option<Arc<Template>>,
 }
 
-/// A share of all traces, as a number of 2³² equal parts: 0 samples none, and 2³² all.
+/// Share of traces, in units of 2⁻³²: 0 samples none, and 2³² all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SampleRatio(u64);
 
-/// In which headers the context of a trace travels.
+/// Headers that carry the trace context.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Propagation {
     /// `traceparent` and `tracestate` (W3C Trace Context).
     #[default]
     W3c,
-    /// These and B3: `b3`, or `X-B3-TraceId` and the headers beside it. A context is read from `traceparent` where there is one, and sent
-    /// in both forms.
+    /// Also B3: `b3`, or `X-B3-TraceId` and related headers. A context is read from `traceparent` if present, and
+    /// sent in both forms.
     W3cAndB3,
 }
 
-/// Where spans, and on request metrics and logs, are sent (OTLP).
+/// Where spans, and optionally metrics and logs, are sent (OTLP).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Collector {
-    /// Its address: `http://HOST:PORT` or `https://HOST:PORT`, and for [`OtlpProtocol::Http`] a path before `/v1/traces`.
+    /// Its address: `http://HOST:PORT` or `https://HOST:PORT`; for [`OtlpProtocol::Http`] also a path prefix of
+    /// `/v1/traces`.
     pub endpoint: Arc<str>,
-    /// What is spoken there.
+    /// The protocol.
     pub protocol: OtlpProtocol,
     /// The attribute `service.name`.
     pub service_name: Arc<str>,
-    /// Spans that may wait to be sent; more are dropped and counted.
+    /// Maximum number of queued spans; more are dropped and counted.
     pub max_queue: u32,
-    /// The longest time that a span waits before it is sent.
+    /// Maximum time that a span is queued.
     pub max_delay: Duration,
-    /// Spans of one message.
+    /// Maximum number of spans per message.
     pub max_batch: u32,
 }
 
-/// What is spoken with a collector.
+/// The protocol spoken with a collector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OtlpProtocol {
     /// OTLP/gRPC, usually on port 4317.
@@ -70,12 +72,12 @@ pub enum OtlpProtocol {
 }
 
 impl SampleRatio {
-    /// No trace.
+    /// Samples no trace.
     pub const NONE: Self = Self(0);
-    /// Every trace.
+    /// Samples every trace.
     pub const ALL: Self = Self(1 << 32);
 
-    /// That of a number between 0 and 1; `None` for any other.
+    /// From a number between 0 and 1; `None` for any other.
     #[must_use]
     #[allow(
         clippy::cast_possible_truncation,
@@ -93,7 +95,8 @@ impl SampleRatio {
         self.0 as f64 / Self::ALL.0 as f64
     }
 
-    /// Whether the trace with this random number is sampled: all that use this ratio and the trace's lowest 32 bits decide alike.
+    /// Whether the trace with this random number is sampled. Every party that applies the ratio to the trace's lowest
+    /// 32 bits decides alike.
     #[inline]
     #[must_use]
     pub fn samples(self, random: u32) -> bool {
@@ -102,13 +105,13 @@ impl SampleRatio {
 }
 
 impl Tracing {
-    /// That nothing is traced, and the headers of a trace pass as they come.
+    /// Tracing disabled; trace headers pass unchanged.
     #[must_use]
     pub fn off() -> Self {
         Self { trust_incoming: true, ..Self::default() }
     }
 
-    /// Whether nothing is traced. The headers of a trace pass as they come, or where clients are not trusted, not at all.
+    /// Whether tracing is disabled. Trace headers then pass unchanged, or are removed if clients are not trusted.
     #[must_use]
     pub fn is_off(&self) -> bool {
         self.ratio == SampleRatio::NONE && !self.parent_based
@@ -116,7 +119,7 @@ impl Tracing {
 }
 
 impl Collector {
-    /// The usual bounds of OpenTelemetry's batch processor, for a collector at this address.
+    /// A collector at this address with the default limits of OpenTelemetry's batch processor.
     #[must_use]
     pub fn at(endpoint: impl Into<Arc<str>>) -> Self {
         Self {

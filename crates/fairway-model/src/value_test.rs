@@ -1,38 +1,38 @@
-//! Tests of a value as the entries of a `map` of nginx are: of the headers by which clients are blocked, and of the targets of
-//! requests that are not logged.
+//! Tests of a value, as entries of an nginx `map` define them: for headers by which clients are blocked, and for
+//! targets of requests that are not logged.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// What a value may be.
+/// A test of a value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ValueTest {
-    /// This, in upper or lower case.
+    /// The value equals this text, ignoring case.
     AnyCase(Arc<str>),
-    /// A regular expression is found somewhere in it. None is found in an empty value.
+    /// A regular expression matches somewhere in the value. Empty values never match.
     Found {
-        /// In the syntax that `fairway-pattern` has of PCRE.
+        /// In the PCRE subset of `fairway-pattern`.
         pattern: Arc<str>,
-        /// Whether upper and lower case are the same.
+        /// Whether case is ignored.
         ignore_case: bool,
     },
 }
 
-/// Clients that are refused with 403, whatever they ask for. Any test is enough. A header that is absent has an empty value.
+/// Clients whose requests get 403. One match suffices. An absent header has an empty value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BlockedClients {
-    /// Of `User-Agent`.
+    /// Tests of `User-Agent`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub user_agents: Vec<ValueTest>,
-    /// Of `Referer`.
+    /// Tests of `Referer`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub referers: Vec<ValueTest>,
 }
 
 impl BlockedClients {
-    /// Nothing where nobody is blocked.
+    /// `None` if no client is blocked.
     #[must_use]
     pub fn kept(self) -> Option<Arc<Self>> {
         (self != Self::default()).then(|| Arc::new(self))

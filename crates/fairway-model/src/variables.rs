@@ -1,33 +1,32 @@
-//! Texts with variables of nginx in them, as far as they name a part of the request that Fairway knows. Never guesses: a text
-//! with any other variable is none.
+//! Texts with nginx variables that name parts of a request. A text with any other variable is an error.
 
 use std::sync::Arc;
 
-use crate::{GeoField, RuleLabel, Template, TemplatePart, shown_url};
+use crate::{GeoField, RuleLabel, Template, TemplatePart, redact_url};
 
-/// The variables that work, as messages list them.
-pub const KNOWN: &str = "$scheme, $host, $http_host, $best_http_host, $server_name, $request_uri, \
+/// Supported variables, as messages list them.
+pub const URL_VARIABLES: &str = "$scheme, $host, $http_host, $best_http_host, $server_name, $request_uri, \
                                 $escaped_request_uri, $request_method and $remote_addr";
 
-/// Those that work besides in a text that is only compared.
-pub const COMPARED: &str = "$remote_user, $http_* and $cookie_*";
+/// Variables that are also supported in texts that are only compared.
+pub const CLIENT_VARIABLES: &str = "$remote_user, $http_* and $cookie_*";
 
-/// Reads a text that is only compared, in which any part of a request may stand; else as [`template`].
-pub fn compared(text: &str) -> Result<Template, String> {
-    read(text, |name| variable(name).or_else(|| said(name)))
+/// Parses a text that is only compared and may contain any part of a request; otherwise as [`parse_template`].
+pub fn parse_compared(text: &str) -> Result<Template, String> {
+    parse_with(text, |name| lookup(name).or_else(|| client_variable(name)))
 }
 
-/// What clients say without being believed.
-fn said(name: &str) -> Option<TemplatePart> {
+/// Unverified values from the client.
+fn client_variable(name: &str) -> Option<TemplatePart> {
     let named = |prefix| name.strip_prefix(prefix).filter(|rest: &&str| !rest.is_empty());
-    let field = || named("http_").map(|name| TemplatePart::Field(name.to_ascii_lowercase().into()));
+    let field = || named("http_").map(|name| TemplatePart::Header(name.to_ascii_lowercase().into()));
     let cookie = || named("cookie_").map(|name| TemplatePart::Cookie(name.into()));
     let user = (name == "remote_user").then_some(TemplatePart::BasicUser);
     user.or_else(field).or_else(cookie)
 }
 
-/// What works in values of headers besides.
-fn of_headers(name: &str) -> Option<TemplatePart> {
+/// Variables that are also supported in header values.
+fn header_variable(name: &str) -> Option<TemplatePart> {
     if let Some(name) = name.strip_prefix("arg_").filter(|rest| !rest.is_empty()) {
         return Some(TemplatePart::Argument(name.into()));
     }
@@ -40,7 +39,7 @@ fn of_headers(name: &str) -> Option<TemplatePart> {
         "req_id" | "request_id" => TemplatePart::RequestId,
         "the_real_ip" => TemplatePart::Address,
         "msec" => TemplatePart::Now,
-        "content_type" | "content_length" => TemplatePart::Field(name.into()),
+        "content_type" | "content_length" => TemplatePart::Header(name.into()),
         "namespace" => TemplatePart::Label(RuleLabel::Namespace),
         "ingress_name" => TemplatePart::Label(RuleLabel::Ingress),
         "service_name" => TemplatePart::Label(RuleLabel::Service),
@@ -49,27 +48,31 @@ fn of_headers(name: &str) -> Option<TemplatePart> {
     })
 }
 
-/// Reads the value of a header, in which more may stand than in a URL that is asked: it decides nothing. Else as [`template`].
+/// Parses a header value, which may contain more parts than a URL because it decides nothing; otherwise as
+/// [`parse_template`].
 pub fn header(text: &str) -> Result<Template, String> {
-    read(text, |name| {
+    parse_with(text, |name| {
         let lower = name.to_ascii_lowercase();
-        variable(&lower).or_else(|| said(name)).or_else(|| said(&lower)).or_else(|| of_headers(&lower))
+        lookup(&lower)
+            .or_else(|| client_variable(name))
+            .or_else(|| client_variable(&lower))
+            .or_else(|| header_variable(&lower))
     })
 }
 
-/// What is wrong with a URL that has a variable which does not work. A `$` in a password begins none.
-pub fn problem_of_url(url: &str, variable: &str) -> String {
+/// Describes a URL with an unsupported variable. A `$` in a password does not start a variable.
+pub fn url_problem(url: &str, variable: &str) -> String {
     let is_hidden = url.rsplit_once('@').is_some_and(|(hidden, _)| hidden.contains(variable));
     let variable = if is_hidden { "another variable" } else { variable };
-    format!("\"{}\" has {variable}, and only {KNOWN} work", shown_url(url))
+    format!("\"{}\" has {variable}, and only {URL_VARIABLES} work", redact_url(url))
 }
 
-/// Reads a text; the error is the variable that does not work, with its `$`.
-pub fn template(text: &str) -> Result<Template, String> {
-    read(text, variable)
+/// Parses a text; the error is the unsupported variable, with its `$`.
+pub fn parse_template(text: &str) -> Result<Template, String> {
+    parse_with(text, lookup)
 }
 
-fn read(text: &str, variable: impl Fn(&str) -> Option<TemplatePart>) -> Result<Template, String> {
+fn parse_with(text: &str, variable: impl Fn(&str) -> Option<TemplatePart>) -> Result<Template, String> {
     let mut parts = Vec::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('$') {
@@ -82,8 +85,8 @@ fn read(text: &str, variable: impl Fn(&str) -> Option<TemplatePart>) -> Result<T
     Ok(Template(parts))
 }
 
-/// The part of a request that a variable stands for, by its name without `$` and braces.
-pub fn variable(name: &str) -> Option<TemplatePart> {
+/// The request part of a variable, by its name without `$` and braces.
+pub fn lookup(name: &str) -> Option<TemplatePart> {
     Some(match name {
         "scheme" | "pass_access_scheme" => TemplatePart::Scheme,
         "host" | "server_name" => TemplatePart::Host,
@@ -96,7 +99,7 @@ pub fn variable(name: &str) -> Option<TemplatePart> {
     })
 }
 
-/// `name` or `{name}` and what follows.
+/// Splits `name` or `{name}` from the rest.
 fn split_name(text: &str) -> (&str, &str) {
     if let Some((name, behind)) = text.strip_prefix('{').and_then(|text| text.split_once('}')) {
         return (name, behind);
@@ -118,7 +121,7 @@ mod tests {
     #[test]
     fn variables_may_stand_in_braces_and_next_to_each_other() {
         let text = |text: &str| TemplatePart::Text(text.into());
-        let read = template("a${host}b$scheme$request_uri?").unwrap();
+        let read = parse_template("a${host}b$scheme$request_uri?").unwrap();
         let parts = [
             text("a"),
             TemplatePart::Host,
@@ -128,26 +131,26 @@ mod tests {
             text("?"),
         ];
         assert_eq!(read.0, parts);
-        assert_eq!(template("").unwrap(), Template::default());
+        assert_eq!(parse_template("").unwrap(), Template::default());
     }
 
     #[test]
-    fn what_is_only_compared_may_have_what_clients_say() {
-        let read = compared("$remote_user-$http_Authorization${cookie_Sid}$http_host").unwrap();
+    fn compared_texts_may_contain_client_values() {
+        let read = parse_compared("$remote_user-$http_Authorization${cookie_Sid}$http_host").unwrap();
         let parts = [
             TemplatePart::BasicUser,
             TemplatePart::Text("-".into()),
-            TemplatePart::Field("authorization".into()),
+            TemplatePart::Header("authorization".into()),
             TemplatePart::Cookie("Sid".into()),
             TemplatePart::HttpHost,
         ];
         assert_eq!(read.0, parts);
-        assert_eq!(compared("$arg_x"), Err("$arg_x".to_owned()));
-        assert_eq!(compared("$http_"), Err("$http_".to_owned()));
+        assert_eq!(parse_compared("$arg_x"), Err("$arg_x".to_owned()));
+        assert_eq!(parse_compared("$http_"), Err("$http_".to_owned()));
     }
 
     #[test]
-    fn headers_may_have_what_belongs_to_the_exchange() {
+    fn header_values_may_contain_exchange_data() {
         let read = header("t=${msec};$Req_ID;$arg_Page;$http_x_a;$host;$ingress_name").unwrap();
         let text = |text: &str| TemplatePart::Text(text.into());
         let parts = [
@@ -158,7 +161,7 @@ mod tests {
             text(";"),
             TemplatePart::Argument("page".into()),
             text(";"),
-            TemplatePart::Field("x_a".into()),
+            TemplatePart::Header("x_a".into()),
             text(";"),
             TemplatePart::Host,
             text(";"),
@@ -167,12 +170,12 @@ mod tests {
         assert_eq!(read.0, parts);
         for wrong in ["$geoip_city", "$arg_", "$upstream_addr", "$proxy_add_x_forwarded_for"] {
             assert_eq!(header(wrong), Err(wrong.to_owned()));
-            assert_eq!(template("$msec"), Err("$msec".to_owned()), "not in what is asked");
+            assert_eq!(parse_template("$msec"), Err("$msec".to_owned()), "not in what is asked");
         }
     }
 
     #[test]
-    fn every_part_is_shown_as_a_variable_that_is_read_as_it() {
+    fn parts_round_trip_as_variables() {
         for name in [
             "scheme",
             "host",
@@ -205,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn other_variables_are_named() {
+    fn unknown_variables_are_reported() {
         for (wrong, named) in [
             ("/a$cookie_x", "$cookie_x"),
             ("$hostname", "$hostname"),
@@ -214,7 +217,7 @@ mod tests {
             ("a$$host", "$"),
             ("$1", "$1"),
         ] {
-            assert_eq!(template(wrong), Err(named.to_owned()), "{wrong}");
+            assert_eq!(parse_template(wrong), Err(named.to_owned()), "{wrong}");
         }
     }
 }

@@ -1,24 +1,24 @@
-//! What a worker may spend on repeating work: a share of what was asked of it, and some every second besides.
+//! What a worker may spend on repeated work: a share of the regular work, plus a fixed rate.
 //!
-//! Retries and hedged connects have a budget each, so that a fault cannot multiply the load that caused it.
+//! Retries and hedged connects have a budget each, so that a failure cannot multiply the load that caused it.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
 use crate::clock::Instant;
-use crate::growth::Growth;
+use crate::growth::SharedMemory;
 
 /// The most that can be saved, in hundredths: a burst of 1,000.
-const MOST: u32 = 100_000;
-const ONE: u32 = 100;
+const MAX_SAVED_HUNDREDTHS: u32 = 100_000;
+const COST_HUNDREDTHS: u32 = 100;
 
 /// How fast a budget fills, in hundredths.
 #[derive(Clone, Copy)]
-struct Rate {
-    /// For each thing that was asked for.
-    share: u32,
-    /// Every second besides.
-    floor: u32,
+struct FillRate {
+    /// For each request or connect.
+    per_request: u32,
+    /// Every second, in addition.
+    per_second: u32,
 }
 
 /// The budgets of one worker.
@@ -27,62 +27,65 @@ pub struct Budgets {
     pub retries: Budget,
     /// Connects that race another one: 10% of the connects and 10 a second.
     pub hedges: Budget,
-    /// Copies of requests that are under way.
+    /// Mirrored requests in flight.
     pub copies: Cell<usize>,
-    /// What windows of HTTP/2 have grown by.
-    pub windows: Rc<Growth>,
+    /// The growth of HTTP/2 windows.
+    pub window_growth: Rc<SharedMemory>,
 }
 
 impl Budgets {
-    /// Nothing spent yet.
+    /// Full budgets of one second.
     pub fn new(now: Instant) -> Self {
         Self {
-            retries: Budget::new(RETRIES, now),
-            hedges: Budget::new(HEDGES, now),
+            retries: Budget::new(RETRY_RATE, now),
+            hedges: Budget::new(HEDGE_RATE, now),
             copies: Cell::new(0),
-            windows: Rc::default(),
+            window_growth: Rc::default(),
         }
     }
 }
 
-const RETRIES: Rate = Rate { share: 20, floor: 1000 };
-const HEDGES: Rate = Rate { share: 10, floor: 1000 };
+const RETRY_RATE: FillRate = FillRate { per_request: 20, per_second: 1000 };
+const HEDGE_RATE: FillRate = FillRate { per_request: 10, per_second: 1000 };
 
-/// A bucket, filled by what is asked for and by time.
+/// A token bucket that is filled by work and by time.
 pub struct Budget {
-    rate: Rate,
-    hundredths: Cell<u32>,
-    filled: Cell<Instant>,
+    rate: FillRate,
+    balance: Cell<u32>,
+    filled_at: Cell<Instant>,
 }
 
 impl Budget {
-    /// So many for each hundred that are asked for, and so many every second besides, of which it holds one second's worth at first.
+    /// `percent` of the work, plus `per_second`; starts with one second's worth.
     #[must_use]
-    pub fn of(percent: u8, per_second: u16, now: Instant) -> Self {
-        Self::new(Rate { share: percent.into(), floor: u32::from(per_second) * ONE }, now)
+    pub fn with_rate(percent: u8, per_second: u16, now: Instant) -> Self {
+        Self::new(
+            FillRate { per_request: percent.into(), per_second: u32::from(per_second) * COST_HUNDREDTHS },
+            now,
+        )
     }
 
-    /// Holds one second's worth at first.
-    fn new(rate: Rate, now: Instant) -> Self {
-        Self { rate, hundredths: Cell::new(rate.floor), filled: Cell::new(now) }
+    /// Starts with one second's worth.
+    fn new(rate: FillRate, now: Instant) -> Self {
+        Self { rate, balance: Cell::new(rate.per_second), filled_at: Cell::new(now) }
     }
 
-    /// Something was asked for: a request or a connect.
+    /// Counts a request or a connect.
     pub fn earn(&self) {
-        self.hundredths.set((self.hundredths.get() + self.rate.share).min(MOST));
+        self.balance.set((self.balance.get() + self.rate.per_request).min(MAX_SAVED_HUNDREDTHS));
     }
 
-    /// Takes one out, if there is one.
+    /// Takes one token if there is one.
     pub fn spend(&self, now: Instant) -> bool {
-        let since = now.saturating_duration_since(self.filled.get());
-        let by_time = u32::try_from(since.as_millis().min(100_000) * u128::from(self.rate.floor) / 1000)
-            .unwrap_or(MOST);
+        let since = now.saturating_duration_since(self.filled_at.get());
+        let by_time = u32::try_from(since.as_millis().min(100_000) * u128::from(self.rate.per_second) / 1000)
+            .unwrap_or(MAX_SAVED_HUNDREDTHS);
         if by_time > 0 {
-            self.filled.set(now);
+            self.filled_at.set(now);
         }
-        let held = self.hundredths.get().saturating_add(by_time).min(MOST);
-        let enough = held >= ONE;
-        self.hundredths.set(if enough { held - ONE } else { held });
+        let held = self.balance.get().saturating_add(by_time).min(MAX_SAVED_HUNDREDTHS);
+        let enough = held >= COST_HUNDREDTHS;
+        self.balance.set(if enough { held - COST_HUNDREDTHS } else { held });
         enough
     }
 }
@@ -95,7 +98,7 @@ mod tests {
     #[test]
     fn a_budget_without_a_share_has_what_a_second_gives_and_one_without_either_has_nothing() {
         let start = Instant::now();
-        let (spent, nothing) = (Budget::of(0, 3, start), Budget::of(0, 0, start));
+        let (spent, nothing) = (Budget::with_rate(0, 3, start), Budget::with_rate(0, 0, start));
         (0..100).for_each(|_| spent.earn());
         assert_eq!((0..100).filter(|_| spent.spend(start)).count(), 3);
         let later = start + Duration::from_secs(1);
@@ -105,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_share_of_what_was_asked_and_ten_a_second_may_be_spent() {
-        for (rate, share) in [(RETRIES, 20), (HEDGES, 10)] {
+        for (rate, share) in [(RETRY_RATE, 20), (HEDGE_RATE, 10)] {
             let start = Instant::now();
             let budget = Budget::new(rate, start);
             let first = (0..100).filter(|_| budget.spend(start)).count();

@@ -1,6 +1,7 @@
-//! Time on the request path: one reading per event, and one timer per connection however often its limit moves.
+//! Time on the request path: one clock reading per event, and one timer per connection however often its deadline
+//! moves.
 //!
-//! The clock is tokio's, which tests pause and move (docs/design/0002-virtual-time.md).
+//! The clock is tokio's, which tests can pause and advance (docs/design/0002-virtual-time.md).
 
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
@@ -10,40 +11,40 @@ use tokio::task::coop::unconstrained;
 pub use tokio::time::Instant;
 use tokio::time::Sleep;
 
-/// A limit in time that moves with every step of a connection.
+/// A deadline that moves with every step of a connection.
 ///
-/// Moving it later costs a store: the timer fires at the old time, sees the new limit and sleeps on. Only moving it
-/// before the armed time touches the timer wheel, so a busy keep-alive connection touches it about once a minute. A poll
-/// does not touch the timer while that is going to wake the same task in time.
+/// Moving it later costs a store: the timer fires at the old time, sees the new deadline and sleeps again. Only moving
+/// it before the armed time touches the timer wheel, so a busy keep-alive connection touches it about once a minute.
+/// Polling does not touch the timer if that will wake the same task in time.
 pub struct Deadline {
     at: Option<Instant>,
     timer: Option<Pin<Box<Sleep>>>,
-    /// Where that is which the waker of the timer's last poll points to, if that poll was pending; else 0. Half as large as
-    /// a waker: each waiting stream has several limits.
-    task: usize,
+    /// The address behind the waker of the timer's last poll, if that poll was pending; otherwise 0. Half the size of a
+    /// waker: each waiting stream has several deadlines.
+    armed_waker: usize,
 }
 
 impl Deadline {
-    /// No limit and no timer yet.
+    /// No deadline and no timer yet.
     #[inline]
     pub const fn unset() -> Self {
-        Self { at: None, timer: None, task: 0 }
+        Self { at: None, timer: None, armed_waker: 0 }
     }
 
-    /// Moves the limit to `after` from `now`. What is later than any clock can say is no limit.
+    /// Sets the deadline to `after` from `now`. A time that the clock cannot represent is no deadline.
     #[inline]
     pub fn set(&mut self, now: Instant, after: Duration) {
         self.at = now.checked_add(after);
     }
 
-    /// Sets the limit to `after` from now, unless there is one.
+    /// Sets the deadline to `after` from now, unless there is one.
     pub fn set_once(&mut self, after: Duration) {
         if self.at.is_none() {
             self.set(Instant::now(), after);
         }
     }
 
-    /// Ready when the limit has passed.
+    /// Ready when the deadline has passed.
     #[inline]
     pub fn poll_passed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match self.at {
@@ -52,14 +53,17 @@ impl Deadline {
         }
     }
 
-    /// Whether the timer is going to wake this task, at `at` or before.
+    /// Whether the timer will wake this task at `at` or earlier.
     ///
-    /// No wake-up is lost: a timer keeps a clone of the waker of its last poll until it fires, so that no other task comes to
-    /// be where that one is, and a timer that has fired is polled again.
+    /// No wake-up is lost: a timer keeps a clone of its last waker until it fires, so no other task can have the same
+    /// address until then, and a timer that has fired is polled again.
     #[inline]
     fn is_armed(&self, at: Instant, waker: &Waker) -> bool {
         let Some(timer) = &self.timer else { return false };
-        self.task != 0 && self.task == place_of(waker) && timer.deadline() <= at && !timer.is_elapsed()
+        self.armed_waker != 0
+            && self.armed_waker == waker_address(waker)
+            && timer.deadline() <= at
+            && !timer.is_elapsed()
     }
 
     fn poll_timer(&mut self, at: Instant, cx: &mut Context<'_>) -> Poll<()> {
@@ -67,20 +71,20 @@ impl Deadline {
         if at < timer.deadline() {
             timer.as_mut().reset(at);
         }
-        // Of a task that has used up its budget, tokio would not even register the waker.
+        // If the task has used up its budget, tokio would not even register the waker.
         while pin!(unconstrained(timer.as_mut())).poll(cx).is_ready() {
             if at <= Instant::now() {
-                self.task = 0;
+                self.armed_waker = 0;
                 return Poll::Ready(());
             }
             timer.as_mut().reset(at);
         }
-        self.task = place_of(cx.waker());
+        self.armed_waker = waker_address(cx.waker());
         Poll::Pending
     }
 }
 
-fn place_of(waker: &Waker) -> usize {
+fn waker_address(waker: &Waker) -> usize {
     waker.data().addr()
 }
 

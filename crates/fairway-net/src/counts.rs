@@ -1,12 +1,12 @@
-//! What policies count of each client: how often it asked, and what it has under way. All workers of the process share
-//! the counts; there is no lock, and their memory is bounded (docs/design/0023-steps-that-wait-and-count.md). A policy is
-//! whatever the caller tells apart.
+//! Per-client counters for policies: request rates and exchanges in flight. Shared by all workers of the process,
+//! without locks and with bounded memory (docs/design/0023-steps-that-wait-and-count.md). The caller defines what a
+//! policy is.
 //!
-//! Both tables are sets of eight atomic entries. An entry belongs to whoever's key stands in it; one that says nothing any
-//! more may be taken over. The keys are hashes with a secret of the process, so that nobody can choose who shares a set.
+//! Both tables are sets of eight atomic entries. An entry belongs to the key stored in it; one that no longer matters
+//! may be taken over. Keys are hashed with a secret of the process, so that clients cannot choose to share a set.
 //!
-//! Of a limit that replicas share, each counts its equal share. A replica may lend that of a client to another one, and pays for it in
-//! advance by moving its own time (docs/design/0081-shares-that-replicas-lend.md).
+//! If replicas share a limit, each counts its equal share. A replica may lend a client's share to another one, and pays
+//! for it in advance by moving its own time (docs/design/0081-shares-that-replicas-lend.md).
 
 mod shares;
 
@@ -17,60 +17,60 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::clock::Instant;
-use shares::{Share, Shares};
+use shares::{LentShares, ShareState};
 
-/// A lender keeps one sixteenth of a share that it lends, and the borrower has the others.
+/// A lender keeps one sixteenth of a share; the borrower gets the rest.
 pub const LENT_SIXTEENTHS: u32 = 15;
-/// Of an equal share.
-const WHOLE_SIXTEENTHS: u32 = 16;
+/// An equal share.
+const FULL_SHARE_SIXTEENTHS: u32 = 16;
 
 /// Entries of a set.
-const WAYS: usize = 8;
+const ENTRIES_PER_SET: usize = 8;
 /// Sets of a table: 65,536 entries, 1 MiB.
-const SETS: usize = 8192;
+const SET_COUNT: usize = 8192;
 
-/// The counts of all policies.
-pub struct Counts {
+/// The counters of all policies.
+pub struct ClientCounts {
     secret: RandomState,
     epoch: Instant,
     /// The values are times, in microseconds since `epoch`.
     rates: OnceLock<Table>,
     /// The values are numbers of exchanges.
-    under_way: OnceLock<Table>,
-    shares: Shares,
+    in_flight: OnceLock<Table>,
+    shares: LentShares,
 }
 
-/// Whose requests are counted: a hash with a secret of the process.
+/// Identifies a client of a policy: a hash with a secret of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClientKey(
     /// Never 0.
     u64,
 );
 
-/// What lending a share has cost: the time that the client's count was moved to.
+/// The cost of lending a share: the time that the client's counter was moved to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Payment(u64);
 
-/// How often somebody may ask: one request for each `interval`, and so many early as fit into `burst`.
+/// A request rate: one request per `interval`, and bursts of as many early requests as fit into `burst`.
 #[derive(Clone, Copy, Debug)]
-pub struct Rate {
-    /// Between two requests.
+pub struct RequestRate {
+    /// The time between two requests.
     pub interval: Duration,
-    /// How much earlier than its turn a request may come.
+    /// How much too early a request may come.
     pub burst: Duration,
 }
 
-impl Rate {
-    /// The share of each of `replicas` that count apart. `burst` is a time, in which the share of what may come early fits.
+impl RequestRate {
+    /// The share of each of `replicas`. `burst` is a time, so it shrinks with the share.
     #[must_use]
     pub fn shared_by(self, replicas: u32) -> Self {
         Self { interval: self.interval.saturating_mul(replicas), ..self }
     }
 
-    /// The same where the share is so many sixteenths of itself.
+    /// This many sixteenths of the rate.
     fn with_sixteenths(self, sixteenths: u32) -> Self {
-        let whole = self.interval.saturating_mul(WHOLE_SIXTEENTHS).as_nanos();
-        // In whole microseconds, and never less than is due.
+        let whole = self.interval.saturating_mul(FULL_SHARE_SIXTEENTHS).as_nanos();
+        // In whole microseconds, and never shorter than exact.
         let micros = whole.div_ceil(u128::from(sixteenths.max(1))).div_ceil(1000);
         Self { interval: Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX)), ..self }
     }
@@ -84,9 +84,9 @@ impl ClientKey {
     }
 }
 
-/// An exchange that is counted, until this is dropped.
-pub struct UnderWay {
-    counts: Arc<Counts>,
+/// A counted exchange, until this is dropped.
+pub struct CountedExchange {
+    counts: Arc<ClientCounts>,
     entry: usize,
 }
 
@@ -94,53 +94,55 @@ struct Table(Box<[Entry]>);
 
 #[derive(Default)]
 struct Entry {
-    /// 0 is nobody's.
+    /// 0 if free.
     key: AtomicU64,
     value: AtomicU64,
 }
 
-impl Counts {
-    /// Nothing counted, and no memory taken yet.
+impl ClientCounts {
+    /// Counts nothing and allocates nothing yet.
     pub fn new() -> Arc<Self> {
         let (rates, under_way) = (OnceLock::new(), OnceLock::new());
-        let (secret, epoch, shares) = (RandomState::new(), Instant::now(), Shares::default());
-        Arc::new(Self { secret, epoch, rates, under_way, shares })
+        let (secret, epoch, shares) = (RandomState::new(), Instant::now(), LentShares::default());
+        Arc::new(Self { secret, epoch, rates, in_flight: under_way, shares })
     }
 
-    /// Counts a request at `now`, if it does not come too early: the generic cell rate algorithm (ITU-T I.371, Annex A),
-    /// which lets through what nginx's leaky bucket does.
+    /// Counts a request at `now` unless it comes too early. Uses the generic cell rate algorithm (ITU-T I.371, Annex
+    /// A), which admits the same requests as nginx's leaky bucket.
     ///
-    /// When a set is full of clients that all asked just now, the one that may ask again soonest is forgotten.
-    pub fn asks(&self, policy: impl Hash, client: IpAddr, rate: Rate, now: Instant) -> bool {
-        self.counts_in_time(self.key(policy, client), rate, now)
+    /// If a set is full of recent clients, the one that may request again soonest is forgotten.
+    pub fn admit(&self, policy: impl Hash, client: IpAddr, rate: RequestRate, now: Instant) -> bool {
+        self.admit_key(self.key(policy, client), rate, now)
     }
 
-    /// As [`asks`](Self::asks), of a limit that `replicas` share: `rate` is the equal share of one of them. While a part of it is lent
-    /// or borrowed, the client has less or more.
+    /// As [`admit`](Self::admit), for a limit that `replicas` share: `rate` is the equal share of one replica. While
+    /// part of it is lent or borrowed, the client has less or more.
     ///
     /// # Errors
-    /// The request comes too early; says whose it is.
-    pub fn asks_share(
+    /// The request comes too early; returns the client's key.
+    pub fn admit_shared(
         &self,
         policy: impl Hash,
         client: IpAddr,
-        rate: Rate,
+        rate: RequestRate,
         replicas: u32,
         now: Instant,
     ) -> Result<(), ClientKey> {
         let key = self.key(policy, client);
         let (counted, rate) = match self.shares.find(key, self.millis(now)) {
-            Some(Share::Lent) => (kept(key), rate.with_sixteenths(WHOLE_SIXTEENTHS - LENT_SIXTEENTHS)),
-            Some(Share::Borrowed { sixteenths, replicas: then }) if then == replicas => {
+            Some(ShareState::Lent) => {
+                (lender_key(key), rate.with_sixteenths(FULL_SHARE_SIXTEENTHS - LENT_SIXTEENTHS))
+            }
+            Some(ShareState::Borrowed { sixteenths, replicas: then }) if then == replicas => {
                 (key, rate.with_sixteenths(sixteenths))
             }
-            // What was borrowed are parts of another whole.
-            Some(Share::Borrowed { .. }) | None => (key, rate),
+            // The borrowed share belongs to another number of replicas.
+            Some(ShareState::Borrowed { .. }) | None => (key, rate),
         };
-        if self.counts_in_time(counted, rate, now) { Ok(()) } else { Err(ClientKey(key)) }
+        if self.admit_key(counted, rate, now) { Ok(()) } else { Err(ClientKey(key)) }
     }
 
-    fn counts_in_time(&self, key: u64, rate: Rate, now: Instant) -> bool {
+    fn admit_key(&self, key: u64, rate: RequestRate, now: Instant) -> bool {
         let now = self.micros(now);
         let update = |due: u64| {
             let due = due.max(now);
@@ -149,25 +151,25 @@ impl Counts {
         self.rate_entry(key).value.fetch_update(Ordering::AcqRel, Ordering::Acquire, update).is_ok()
     }
 
-    /// Whose requests [`asks_share`](Self::asks_share) counts.
+    /// The client key that [`admit_shared`](Self::admit_shared) counts.
     pub fn client_key(&self, policy: impl Hash, client: IpAddr) -> ClientKey {
         ClientKey(self.key(policy, client))
     }
 
-    /// Lends the share of a client until `end`, if the client has left all of it unused, or has used nothing since the same borrower was
-    /// lent it for `before`. `rate` is the share.
+    /// Lends a client's share until `end`, if the client has left all of it unused, or has used nothing since it was
+    /// lent to the same borrower for `before`. `rate` is the share.
     ///
-    /// The time of the client moves to where the whole share is used until then, with what may come early, and two requests more, by which the
-    /// last requests of both sides may exceed their parts. It moves before the borrower hears of it.
+    /// The client's time moves to where the whole share is used until `end`, including the burst and two more requests,
+    /// by which the last requests on both sides may exceed their parts. It moves before the borrower is told.
     pub fn lend(
         &self,
         key: ClientKey,
-        rate: Rate,
+        rate: RequestRate,
         end: Instant,
         now: Instant,
         before: Option<Payment>,
     ) -> Option<Payment> {
-        if let Some(Share::Borrowed { .. }) = self.shares.find(key.0, self.millis(now)) {
+        if let Some(ShareState::Borrowed { .. }) = self.shares.find(key.0, self.millis(now)) {
             return None;
         }
         let entry = self.rate_entry(key.0);
@@ -179,23 +181,29 @@ impl Counts {
         let in_advance = rate.burst.saturating_add(rate.interval.saturating_mul(2));
         let paid = self.micros(end).saturating_add(micros(in_advance)).max(was);
         due.compare_exchange(was, paid, Ordering::AcqRel, Ordering::Acquire).ok()?;
-        // Another client has taken the entry over meanwhile.
+        // Another client has taken over the entry in the meantime.
         let is_lost = entry.key.load(Ordering::Acquire) != key.0;
-        if is_lost || !self.shares.set(key.0, Share::Lent, self.millis(end), self.millis(now)) {
-            // Nobody was let through since.
+        if is_lost || !self.shares.set(key.0, ShareState::Lent, self.millis(end), self.millis(now)) {
+            // No request was admitted since.
             _ = due.compare_exchange(paid, was, Ordering::AcqRel, Ordering::Relaxed);
             return None;
         }
         Some(Payment(paid))
     }
 
-    /// Until `end`, the client has so many sixteenths of an equal share, which is one of `replicas`; `false` where there is no room.
+    /// Until `end`, the client has this many sixteenths of an equal share, which is one of `replicas`; `false` if there
+    /// is no room.
     pub fn borrow(&self, key: ClientKey, sixteenths: u32, replicas: u32, end: Instant, now: Instant) -> bool {
-        self.shares.set(key.0, Share::Borrowed { sixteenths, replicas }, self.millis(end), self.millis(now))
+        self.shares.set(
+            key.0,
+            ShareState::Borrowed { sixteenths, replicas },
+            self.millis(end),
+            self.millis(now),
+        )
     }
 
-    /// Whether the time of the client is later than `since`: it has asked about then or later.
-    pub fn has_asked_since(&self, key: ClientKey, since: Instant) -> bool {
+    /// Whether the client's time is later than `since`: it has made a request around then or later.
+    pub fn has_requested_since(&self, key: ClientKey, since: Instant) -> bool {
         self.rate_entry(key.0).value.load(Ordering::Acquire) > self.micros(since)
     }
 
@@ -215,63 +223,68 @@ impl Counts {
         self.micros(at) / 1000
     }
 
-    /// Counts an exchange, if fewer than `most` are under way. Where a set is full of clients that all have some, a
-    /// further one is refused.
-    pub fn begins(self: &Arc<Self>, policy: impl Hash, client: IpAddr, most: u32) -> Option<UnderWay> {
+    /// Counts an exchange if fewer than `most` are in flight. If a set is full of clients with exchanges in flight,
+    /// another client is refused.
+    pub fn begin_exchange(
+        self: &Arc<Self>,
+        policy: impl Hash,
+        client: IpAddr,
+        most: u32,
+    ) -> Option<CountedExchange> {
         let key = self.key(policy, client);
-        let table = self.under_way.get_or_init(Table::new);
-        let first = Table::first(key);
+        let table = self.in_flight.get_or_init(Table::new);
+        let first = Table::first_index(key);
         let set = table.set(key);
-        let begin = |way| self.begin_in(set, first, way, key, most);
+        let begin = |way| self.begin_in_set(set, first, way, key, most);
         let is_mine = |way: &usize| set[*way].key.load(Ordering::Acquire) == key;
         let take_over = |way: &usize| {
             let found = set[*way].key.load(Ordering::Acquire);
             let is_free = set[*way].value.load(Ordering::Acquire) == 0;
             is_free && set[*way].key.compare_exchange(found, key, Ordering::AcqRel, Ordering::Relaxed).is_ok()
         };
-        let begun = (0..WAYS).filter(is_mine).find_map(begin);
-        begun.or_else(|| (0..WAYS).filter(take_over).find_map(begin)).flatten()
+        let begun = (0..ENTRIES_PER_SET).filter(is_mine).find_map(begin);
+        begun.or_else(|| (0..ENTRIES_PER_SET).filter(take_over).find_map(begin)).flatten()
     }
 
-    /// None when the entry was taken over meanwhile.
-    fn begin_in(
+    /// `None` if the entry was taken over in the meantime.
+    fn begin_in_set(
         self: &Arc<Self>,
         set: &[Entry],
         first: usize,
         way: usize,
         key: u64,
         most: u32,
-    ) -> Option<Option<UnderWay>> {
+    ) -> Option<Option<CountedExchange>> {
         let before = set[way].value.fetch_add(1, Ordering::AcqRel);
-        // From here on it is not free, and nobody takes it over.
-        let begun = UnderWay { counts: Arc::clone(self), entry: first + way };
+        // From here on the entry is in use and cannot be taken over.
+        let begun = CountedExchange { counts: Arc::clone(self), entry: first + way };
         if set[way].key.load(Ordering::Acquire) != key {
             return None;
         }
         Some((before < u64::from(most)).then_some(begun))
     }
 
-    /// All exchanges that are counted.
-    pub fn under_way(&self) -> u64 {
-        let entries = self.under_way.get().into_iter().flat_map(|table| &table.0);
+    /// All counted exchanges.
+    pub fn in_flight(&self) -> u64 {
+        let entries = self.in_flight.get().into_iter().flat_map(|table| &table.0);
         entries.map(|entry| entry.value.load(Ordering::Acquire)).sum()
     }
 
-    /// Who is counted; never 0. An IPv6 client is the network of 64 bits that it can choose its addresses from.
+    /// The key of a client; never 0. An IPv6 client is its /64 network, whose addresses it can choose freely.
     fn key(&self, policy: impl Hash, client: IpAddr) -> u64 {
         let client = match client {
             IpAddr::V4(v4) => u64::from(v4.to_bits()),
-            // No address of a client begins with 0::/32, so both kinds stay apart.
+            // No client address begins with 0::/32, so the two families stay distinct.
             IpAddr::V6(v6) => (v6.to_bits() >> 64) as u64,
         };
         self.secret.hash_one((policy, client)) | 1
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for CountedExchange {
     #[inline]
     fn drop(&mut self) {
-        if let Some(table) = self.counts.under_way.get() {
+        if let Some(table) = self.counts.in_flight.get() {
             table.0[self.entry].value.fetch_sub(1, Ordering::AcqRel);
         }
     }
@@ -279,23 +292,23 @@ impl Drop for UnderWay {
 
 impl Table {
     fn new() -> Self {
-        Self((0..WAYS * SETS).map(|_| Entry::default()).collect())
+        Self((0..ENTRIES_PER_SET * SET_COUNT).map(|_| Entry::default()).collect())
     }
 
     /// The first entry of a key's set. The lowest bit of a key is always set.
     #[inline]
-    fn first(key: u64) -> usize {
-        ((key >> 1) as usize % SETS) * WAYS
+    fn first_index(key: u64) -> usize {
+        ((key >> 1) as usize % SET_COUNT) * ENTRIES_PER_SET
     }
 
     #[inline]
     fn set(&self, key: u64) -> &[Entry] {
-        let first = Self::first(key);
-        &self.0[first..first + WAYS]
+        let first = Self::first_index(key);
+        &self.0[first..first + ENTRIES_PER_SET]
     }
 }
 
-/// An entry for somebody who has none. Whoever loses a race for it is counted with the winner for this once.
+/// Takes over an entry for a new client. A client that loses a race for it is counted with the winner this once.
 fn take_over(set: &[Entry], key: u64) -> &Entry {
     let entry = set.iter().min_by_key(|entry| entry.value.load(Ordering::Acquire));
     let entry = entry.expect("a set has entries");
@@ -306,9 +319,9 @@ fn take_over(set: &[Entry], key: u64) -> &Entry {
     entry
 }
 
-/// The key of what a lender keeps of a share.
+/// The key of the part of a share that the lender keeps.
 #[inline]
-fn kept(key: u64) -> u64 {
+fn lender_key(key: u64) -> u64 {
     key.rotate_left(32) | 1
 }
 
@@ -326,7 +339,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// nginx's `limit_req` (ngx_http_limit_req_module): an excess in thousandths that drains with the rate.
+    /// nginx's `limit_req` (ngx_http_limit_req_module): an excess in thousandths that drains at the rate.
     struct LeakyBucket {
         rate: u64,
         burst: u64,
@@ -356,17 +369,17 @@ mod tests {
             // A rate that divides a second, so that neither rounds.
             let requests = [1, 2, 4, 5, 8, 10, 20, 25, 40, 50][requests as usize % 10];
             let interval = Duration::from_millis(1000 / requests);
-            let rate = Rate { interval, burst: interval * burst as u32 };
+            let rate = RequestRate { interval, burst: interval * burst as u32 };
             let mut bucket =
                 LeakyBucket { rate: requests * 1000, burst: burst * 1000, excess: 0, last: None };
-            let counts = Counts::new();
+            let counts = ClientCounts::new();
             let mut now = 0;
             for _ in 0..200 {
                 now += random.u64(..2000 / requests);
                 let at = counts.epoch + Duration::from_millis(now);
                 let client = address("192.0.2.1");
                 assert_eq!(
-                    counts.asks("p", client, rate, at),
+                    counts.admit("p", client, rate, at),
                     bucket.asks(now),
                     "{requests} a second, burst {burst}"
                 );
@@ -376,9 +389,9 @@ mod tests {
 
     #[test]
     fn clients_and_policies_are_counted_apart_and_networks_together() {
-        let counts = Counts::new();
-        let rate = Rate { interval: Duration::from_secs(1), burst: Duration::ZERO };
-        let asks = |name: &str, from: &str| counts.asks(name, address(from), rate, counts.epoch);
+        let counts = ClientCounts::new();
+        let rate = RequestRate { interval: Duration::from_secs(1), burst: Duration::ZERO };
+        let asks = |name: &str, from: &str| counts.admit(name, address(from), rate, counts.epoch);
         assert!(asks("a", "192.0.2.1"));
         assert!(!asks("a", "192.0.2.1"));
         assert!(asks("a", "192.0.2.2"));
@@ -390,42 +403,42 @@ mod tests {
 
     #[test]
     fn what_is_under_way_is_bounded_until_it_ends() {
-        let counts = Counts::new();
+        let counts = ClientCounts::new();
         let client = address("192.0.2.1");
-        let mut held: Vec<_> = (0..3).map_while(|_| counts.begins("p", client, 3)).collect();
+        let mut held: Vec<_> = (0..3).map_while(|_| counts.begin_exchange("p", client, 3)).collect();
         assert_eq!(held.len(), 3);
-        assert!(counts.begins("p", client, 3).is_none());
-        assert!(counts.begins("q", client, 3).is_some());
+        assert!(counts.begin_exchange("p", client, 3).is_none());
+        assert!(counts.begin_exchange("q", client, 3).is_some());
         held.pop();
-        assert!(counts.begins("p", client, 3).is_some(), "and what was refused is not counted");
+        assert!(counts.begin_exchange("p", client, 3).is_some(), "and what was refused is not counted");
     }
 
     #[test]
     fn a_share_that_is_lent_is_paid_for_before_it_is_used() {
-        let (counts, client, second) = (Counts::new(), address("192.0.2.1"), Duration::from_secs(1));
-        let rate = Rate { interval: second, burst: Duration::from_secs(2) };
+        let (counts, client, second) = (ClientCounts::new(), address("192.0.2.1"), Duration::from_secs(1));
+        let rate = RequestRate { interval: second, burst: Duration::from_secs(2) };
         let at = |seconds: f64| counts.epoch + Duration::from_secs_f64(seconds);
         let passed = |from: f64, to: f64| {
             let times = (0..).map(|step| from + f64::from(step) / 8.0).take_while(|time| *time < to);
-            times.filter(|time| counts.asks_share("p", client, rate, 3, at(*time)).is_ok()).count()
+            times.filter(|time| counts.admit_shared("p", client, rate, 3, at(*time)).is_ok()).count()
         };
         let key = counts.client_key("p", client);
-        assert!(counts.asks_share("p", client, rate, 3, at(10.0)).is_ok());
+        assert!(counts.admit_shared("p", client, rate, 3, at(10.0)).is_ok());
         assert_eq!(counts.lend(key, rate, at(14.0), at(10.5), None), None, "it is in use");
         let first = counts.lend(key, rate, at(20.0), at(12.0), None).unwrap();
         assert_eq!(counts.lend(key, rate, at(20.0), at(13.0), None), None, "it is lent");
         let renewed = counts.lend(key, rate, at(24.0), at(18.0), Some(first)).unwrap();
         assert_eq!(counts.lend(key, rate, at(26.0), at(19.0), Some(first)), None, "that is over");
-        // A sixteenth: one request for each 16 seconds.
+        // A sixteenth: one request every 16 seconds.
         assert_eq!(passed(18.0, 24.0), 1);
-        // The early requests are used up, and two more.
+        // The burst is used up, and two more.
         assert_eq!((passed(24.0, 26.0), passed(26.0, 26.1), passed(26.1, 36.0)), (0, 1, 9));
         assert_eq!(counts.lend(key, rate, at(40.0), at(36.0), Some(renewed)), None, "it was used since");
 
-        let counts = Counts::new();
+        let counts = ClientCounts::new();
         let (key, at) = (counts.client_key("p", client), |seconds| counts.epoch + seconds * second);
         let asks =
-            |step: u32| counts.asks_share("p", client, rate, 3, counts.epoch + step * second / 100).is_ok();
+            |step: u32| counts.admit_shared("p", client, rate, 3, counts.epoch + step * second / 100).is_ok();
         let passed = |from: u32, to: u32| (from * 100..to * 100).filter(|step| asks(*step)).count();
         assert!(counts.borrow(key, 46, 3, at(10), at(0)));
         assert_eq!(counts.lend(key, rate, at(5), at(1), None), None, "what is borrowed is lent to nobody");
@@ -438,10 +451,10 @@ mod tests {
 
     #[test]
     fn threads_that_fight_for_one_entry_never_pass_its_bound() {
-        let counts = Counts::new();
+        let counts = ClientCounts::new();
         let most = 3;
         // One of them stays, so that the entry never changes hands.
-        let kept = counts.begins("p", address("198.51.100.1"), most);
+        let kept = counts.begin_exchange("p", address("198.51.100.1"), most);
         let (running, highest) = (AtomicU64::new(0), AtomicU64::new(0));
         thread::scope(|scope| {
             for _ in 0..4 {
@@ -449,8 +462,8 @@ mod tests {
                     for round in 0..20_000_u32 {
                         // Others come and go in the same set, so that its entries change hands.
                         let other = IpAddr::V4((round % 50_000).into());
-                        drop(counts.begins("p", other, 1));
-                        let held = counts.begins("p", address("198.51.100.1"), most);
+                        drop(counts.begin_exchange("p", other, 1));
+                        let held = counts.begin_exchange("p", address("198.51.100.1"), most);
                         if held.is_some() {
                             highest.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                             thread::yield_now();
@@ -463,17 +476,22 @@ mod tests {
         assert!(highest.load(Ordering::SeqCst) < u64::from(most), "besides the one that stays");
         drop(kept);
         let left: u64 =
-            counts.under_way.get().unwrap().0.iter().map(|e| e.value.load(Ordering::SeqCst)).sum();
+            counts.in_flight.get().unwrap().0.iter().map(|e| e.value.load(Ordering::SeqCst)).sum();
         assert_eq!(left, 0, "all counts are at rest");
     }
 
     #[test]
     fn a_table_that_is_full_forgets_rates_and_refuses_what_begins() {
-        let counts = Counts::new();
-        let rate = Rate { interval: Duration::from_secs(1), burst: Duration::ZERO };
-        let clients = || (0..u32::try_from(2 * WAYS * SETS).unwrap()).map(|n| IpAddr::V4(n.into()));
-        assert!(clients().all(|client| counts.asks("p", client, rate, counts.epoch)));
-        let held: Vec<_> = clients().filter_map(|client| counts.begins("p", client, 1)).collect();
-        assert!(held.len() <= WAYS * SETS && held.len() > WAYS * SETS * 9 / 10, "{}", held.len());
+        let counts = ClientCounts::new();
+        let rate = RequestRate { interval: Duration::from_secs(1), burst: Duration::ZERO };
+        let clients =
+            || (0..u32::try_from(2 * ENTRIES_PER_SET * SET_COUNT).unwrap()).map(|n| IpAddr::V4(n.into()));
+        assert!(clients().all(|client| counts.admit("p", client, rate, counts.epoch)));
+        let held: Vec<_> = clients().filter_map(|client| counts.begin_exchange("p", client, 1)).collect();
+        assert!(
+            held.len() <= ENTRIES_PER_SET * SET_COUNT && held.len() > ENTRIES_PER_SET * SET_COUNT * 9 / 10,
+            "{}",
+            held.len()
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Memory in which futures run, kept from one to the next: an exchange is large, and a connection that waits for its next
-//! request has no room for one. Starting another in memory that is kept allocates nothing.
+//! Pooled memory for futures: an exchange is large, and a connection waiting for its next request should not hold
+//! memory for one. Starting a future in pooled memory allocates nothing.
 
 use std::any::{Any, TypeId};
 use std::cell::RefCell;
@@ -7,38 +7,38 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-use crate::spares::{Spare, Spares};
+use crate::spares::{Spare, SparePool};
 
-/// The bytes that are kept of each kind.
-const MOST: usize = 4 * 1024 * 1024;
+/// The bytes kept for each kind of future.
+const MAX_SPARE_BYTES: usize = 4 * 1024 * 1024;
 
 /// Memory for one future.
-pub type Frame<F> = Pin<Box<Option<F>>>;
+pub type FutureBox<F> = Pin<Box<Option<F>>>;
 
-/// Frames for futures of one kind.
-pub struct Frames<F> {
-    spare: RefCell<Spares<Frame<F>>>,
+/// A pool of memory for one kind of future.
+pub struct FuturePool<F> {
+    spare: RefCell<SparePool<FutureBox<F>>>,
 }
 
-impl<F> Spare for Frame<F> {
+impl<F> Spare for FutureBox<F> {
     fn kept_bytes(&self) -> usize {
         size_of::<Option<F>>()
     }
 }
 
-impl<F: Future> Frames<F> {
+impl<F: Future> FuturePool<F> {
     fn new() -> Self {
-        Self { spare: RefCell::new(Spares::new(MOST)) }
+        Self { spare: RefCell::new(SparePool::new(MAX_SPARE_BYTES)) }
     }
 
-    /// Runs the future that `begin` makes in a frame. It is dropped with what is returned.
-    pub fn run(&self, begin: impl FnOnce() -> F) -> Running<'_, F> {
-        Running { frames: self, frame: Some(self.lay(begin)) }
+    /// Runs the future that `begin` makes in pooled memory. It is dropped with the returned value.
+    pub fn run(&self, begin: impl FnOnce() -> F) -> PooledFuture<'_, F> {
+        PooledFuture { frames: self, frame: Some(self.lay(begin)) }
     }
 
-    /// Lays the future that `begin` makes into a frame, for [`Frames::take_back`] when it is over. A future that the caller
-    /// had made would be copied with the room for all its steps; of one that is made here, the arguments are.
-    pub fn lay(&self, begin: impl FnOnce() -> F) -> Frame<F> {
+    /// Places the future that `begin` makes into pooled memory; pass it to [`FuturePool::recycle`] when it is over. A
+    /// future made by the caller would be copied at its full size; one made here copies only its arguments.
+    pub fn lay(&self, begin: impl FnOnce() -> F) -> FutureBox<F> {
         let spare = self.spare.borrow_mut().take();
         match spare {
             Some(mut frame) => {
@@ -49,21 +49,21 @@ impl<F: Future> Frames<F> {
         }
     }
 
-    /// Drops what is in a frame, and keeps its memory.
-    pub fn take_back(&self, mut frame: Frame<F>) {
+    /// Drops the future and keeps its memory.
+    pub fn recycle(&self, mut frame: FutureBox<F>) {
         frame.set(None);
         self.spare.borrow_mut().keep(frame);
     }
 }
 
-/// A future in its frame.
-pub struct Running<'f, F: Future> {
-    frames: &'f Frames<F>,
-    /// None once the future has ended.
-    frame: Option<Frame<F>>,
+/// A future in pooled memory.
+pub struct PooledFuture<'f, F: Future> {
+    frames: &'f FuturePool<F>,
+    /// `None` once the future has ended.
+    frame: Option<FutureBox<F>>,
 }
 
-impl<F: Future> Future for Running<'_, F> {
+impl<F: Future> Future for PooledFuture<'_, F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
@@ -74,34 +74,34 @@ impl<F: Future> Future for Running<'_, F> {
     }
 }
 
-impl<F: Future> Running<'_, F> {
+impl<F: Future> PooledFuture<'_, F> {
     fn end(&mut self) {
         if let Some(frame) = self.frame.take() {
-            self.frames.take_back(frame);
+            self.frames.recycle(frame);
         }
     }
 }
 
-impl<F: Future> Drop for Running<'_, F> {
+impl<F: Future> Drop for PooledFuture<'_, F> {
     fn drop(&mut self) {
         self.end();
     }
 }
 
-/// The frames of a worker, by the kind of their futures.
+/// The pools of a worker, by the type of future.
 #[derive(Default)]
-pub struct FramesByKind {
-    kinds: RefCell<Vec<(TypeId, Rc<dyn Kept>)>>,
+pub struct FuturePools {
+    kinds: RefCell<Vec<(TypeId, Rc<dyn AnyPool>)>>,
 }
 
-/// Frames, whatever runs in them.
-trait Kept {
+/// A pool, for any type of future.
+trait AnyPool {
     fn trim(&self);
     fn clear(&self);
     fn as_any(self: Rc<Self>) -> Rc<dyn Any>;
 }
 
-impl<F: Future + 'static> Kept for Frames<F> {
+impl<F: Future + 'static> AnyPool for FuturePool<F> {
     fn trim(&self) {
         self.spare.borrow_mut().trim();
     }
@@ -115,25 +115,25 @@ impl<F: Future + 'static> Kept for Frames<F> {
     }
 }
 
-impl FramesByKind {
-    /// The frames for what `_begin` makes.
-    pub fn of<A, F: Future + 'static>(&self, _begin: impl Fn(A) -> F) -> Rc<Frames<F>> {
+impl FuturePools {
+    /// The pool for the futures that `_begin` makes.
+    pub fn pool_for<A, F: Future + 'static>(&self, _begin: impl Fn(A) -> F) -> Rc<FuturePool<F>> {
         let mut kinds = self.kinds.borrow_mut();
         let wanted = TypeId::of::<F>();
         let known = kinds.iter().find(|(kind, _)| *kind == wanted).map(|(_, frames)| Rc::clone(frames));
         known.and_then(|frames| frames.as_any().downcast().ok()).unwrap_or_else(|| {
-            let frames = Rc::new(Frames::new());
-            kinds.push((wanted, Rc::clone(&frames) as Rc<dyn Kept>));
+            let frames = Rc::new(FuturePool::new());
+            kinds.push((wanted, Rc::clone(&frames) as Rc<dyn AnyPool>));
             frames
         })
     }
 
-    /// Once a second: frees what the last second did not need.
+    /// Call once a second: frees what the last second did not need.
     pub fn trim(&self) {
         self.kinds.borrow().iter().for_each(|(_, frames)| frames.trim());
     }
 
-    /// Frees all that is kept.
+    /// Frees all spare memory.
     pub fn clear(&self) {
         self.kinds.borrow().iter().for_each(|(_, frames)| frames.clear());
     }
@@ -152,15 +152,19 @@ mod tests {
 
     #[tokio::test]
     async fn a_frame_is_used_again_by_the_next_future_of_its_kind() {
-        let kinds = FramesByKind::default();
-        let frames = kinds.of(doubled);
+        let kinds = FuturePools::default();
+        let frames = kinds.pool_for(doubled);
         for number in 0..3 {
             assert_eq!(frames.run(|| doubled(number)).await, 2 * number);
-            assert_eq!(Rc::as_ptr(&kinds.of(doubled)), Rc::as_ptr(&frames), "one set of frames for one kind");
+            assert_eq!(
+                Rc::as_ptr(&kinds.pool_for(doubled)),
+                Rc::as_ptr(&frames),
+                "one set of frames for one kind"
+            );
         }
         let first = frames.spare.borrow_mut().take().expect("the frame that all of them ran in");
         assert!(frames.spare.borrow_mut().take().is_none());
-        frames.take_back(first);
+        frames.recycle(first);
         kinds.clear();
         assert!(frames.spare.borrow_mut().take().is_none());
     }
@@ -177,8 +181,8 @@ mod tests {
             pending::<()>().await;
             drop(guard);
         }
-        let (kinds, dropped) = (FramesByKind::default(), Rc::new(Cell::new(0)));
-        let frames = kinds.of(waits);
+        let (kinds, dropped) = (FuturePools::default(), Rc::new(Cell::new(0)));
+        let frames = kinds.pool_for(waits);
         let mut running = Box::pin(frames.run(|| waits(Guard(Rc::clone(&dropped)))));
         assert!(futures_poll(&mut running).is_pending());
         drop(running);

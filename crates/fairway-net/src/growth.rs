@@ -1,35 +1,34 @@
-//! Memory that the connections of one worker may fill beyond what each has anyway: lent, and given back. Knows no
-//! connection.
+//! Memory that the connections of one worker may use beyond their initial share: lent and given back.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// What is lent of a worker's memory.
+/// The memory of a worker that is lent.
 #[derive(Default)]
-pub struct Growth {
+pub struct SharedMemory {
     lent: Cell<u64>,
 }
 
-impl Growth {
-    /// Bytes that are lent.
+impl SharedMemory {
+    /// Lent bytes.
     pub fn lent(&self) -> u64 {
         self.lent.get()
     }
 }
 
-/// What one connection has of it; all goes back when this is dropped.
-pub struct Loan {
-    growth: Rc<Growth>,
+/// What one connection has borrowed; returned when this is dropped.
+pub struct MemoryLoan {
+    growth: Rc<SharedMemory>,
     bytes: u64,
 }
 
-impl Loan {
-    /// Nothing yet.
-    pub fn new(growth: &Rc<Growth>) -> Self {
+impl MemoryLoan {
+    /// An empty loan.
+    pub fn new(growth: &Rc<SharedMemory>) -> Self {
         Self { growth: Rc::clone(growth), bytes: 0 }
     }
 
-    /// Takes so many bytes more if all loans of the worker are at most `most` then.
+    /// Borrows `bytes` more, if all loans of the worker stay within `most`.
     pub fn extend(&mut self, bytes: u64, most: u64) -> bool {
         let lent = self.growth.lent.get().saturating_add(bytes);
         if lent > most {
@@ -40,20 +39,20 @@ impl Loan {
         true
     }
 
-    /// Gives back so many.
+    /// Returns some bytes.
     pub fn give_back(&mut self, bytes: u64) {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
         self.growth.lent.set(self.growth.lent.get().saturating_sub(bytes));
     }
 
-    /// Whether it is nothing.
+    /// Whether nothing is borrowed.
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
     }
 }
 
-impl Drop for Loan {
+impl Drop for MemoryLoan {
     fn drop(&mut self) {
         self.give_back(self.bytes);
     }
@@ -65,8 +64,8 @@ mod tests {
 
     #[test]
     fn loans_share_one_bound_and_all_comes_back() {
-        let growth = Rc::new(Growth::default());
-        let (mut one, mut other) = (Loan::new(&growth), Loan::new(&growth));
+        let growth = Rc::new(SharedMemory::default());
+        let (mut one, mut other) = (MemoryLoan::new(&growth), MemoryLoan::new(&growth));
         assert!(one.extend(60, 100) && !other.extend(41, 100) && other.extend(40, 100));
         assert!(!one.extend(1, 100) && !one.extend(1, 0));
         one.give_back(10);

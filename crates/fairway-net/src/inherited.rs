@@ -1,4 +1,4 @@
-//! Listening sockets that the process was given, by the service manager or by the process whose place it takes. Binds nothing.
+//! Listening sockets that the process was given, by the service manager or by its predecessor.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -7,26 +7,26 @@ use std::os::fd::OwnedFd;
 
 use socket2::{Socket, Type};
 
-/// Sockets by their address, until they are taken. The rest close with this value.
+/// Sockets by address, until they are taken. Dropping this closes the rest.
 #[derive(Debug, Default)]
-pub struct Inherited {
+pub struct InheritedSockets {
     sockets: Vec<(SocketAddr, TcpListener)>,
-    /// The kernel's numbers of all sockets that were ever added: one that is given twice is one socket.
+    /// The inodes of all sockets ever added: one that is passed twice is one socket.
     known: BTreeSet<u64>,
 }
 
-impl Inherited {
-    /// Adds sockets, which must listen for TCP connections.
+impl InheritedSockets {
+    /// Adds sockets, which must be listening for TCP connections.
     ///
     /// # Errors
-    /// One of them does something else.
+    /// One of them is something else.
     pub fn add(&mut self, descriptors: Vec<OwnedFd>) -> io::Result<()> {
         for descriptor in descriptors {
             let socket = Socket::from(descriptor);
             let address = listening_address(&socket)?;
             if self.known.insert(socket.cookie()?) {
                 socket.set_nonblocking(true)?;
-                // Accepted sockets inherit it, as of those that are bound here.
+                // Accepted sockets inherit it, like those bound here.
                 socket.set_tcp_nodelay(true)?;
                 self.sockets.push((address, socket.into()));
             }
@@ -34,22 +34,22 @@ impl Inherited {
         Ok(())
     }
 
-    /// All sockets of an address.
+    /// Takes all sockets of an address.
     pub fn take(&mut self, address: SocketAddr) -> Vec<TcpListener> {
         self.sockets.extract_if(.., |(bound, _)| *bound == address).map(|(_, socket)| socket).collect()
     }
 
-    /// The addresses of those that are not taken.
+    /// The addresses of sockets that were not taken.
     pub fn addresses(&self) -> BTreeSet<SocketAddr> {
         self.sockets.iter().map(|(address, _)| *address).collect()
     }
 
-    /// How many are not taken.
+    /// The number of sockets that were not taken.
     pub fn len(&self) -> usize {
         self.sockets.len()
     }
 
-    /// Whether all are taken.
+    /// Whether all were taken.
     pub fn is_empty(&self) -> bool {
         self.sockets.is_empty()
     }
@@ -75,7 +75,7 @@ mod tests {
         let any = "127.0.0.1:0".parse().unwrap();
         let (one, other) = (listen::bind(any, 2).unwrap(), listen::bind(any, 1).unwrap());
         let (at, elsewhere) = (one[0].local_addr().unwrap(), other[0].local_addr().unwrap());
-        let mut inherited = Inherited::default();
+        let mut inherited = InheritedSockets::default();
         inherited.add(one.into_iter().chain(other).map(OwnedFd::from).collect()).unwrap();
         assert_eq!(inherited.addresses(), BTreeSet::from([at, elsewhere]));
         assert_eq!((inherited.take(at).len(), inherited.take(at).len()), (2, 0));
@@ -86,7 +86,7 @@ mod tests {
     fn a_socket_that_is_given_twice_is_one() {
         let socket = TcpListener::bind("127.0.0.1:0").unwrap();
         let again = socket.try_clone().unwrap();
-        let mut inherited = Inherited::default();
+        let mut inherited = InheritedSockets::default();
         inherited.add(vec![socket.into(), again.into()]).unwrap();
         assert_eq!(inherited.len(), 1);
     }
@@ -101,7 +101,7 @@ mod tests {
         let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();
         let file = std::fs::File::open("/dev/null").unwrap();
         for other in [local.into(), connected.into(), datagrams.into(), OwnedFd::from(file)] {
-            let error = Inherited::default().add(vec![other]).unwrap_err();
+            let error = InheritedSockets::default().add(vec![other]).unwrap_err();
             assert_eq!(error.to_string(), "not a listening TCP socket");
         }
     }

@@ -1,24 +1,24 @@
-//! What a worker of the data plane stands on, whatever protocol it speaks and whatever it is configured to do: time,
-//! streams, memory, descriptors.
+//! The foundations of a data-plane worker, independent of protocols and configuration: time, streams, memory,
+//! descriptors.
 //!
-//! * *Time*: [`clock`], [`waits`] without a timer each, [`pace`], which says who is too slow, [`stopping`],
-//!   and [`turns`], which tasks leave to others.
-//! * *Streams*: sockets are made by [`listen`], or [`inherited`] from the service manager ([`passed`]) or from the process
-//!   whose place this one takes ([`handover`]); a [`transport`] carries bytes, in the clear or under TLS; a [`wire`] adds
-//!   what was read too early and what could not be sent yet; [`proxy_header`] says who is behind a load balancer.
-//! * *What there is only so much of*: [`memory`] and [`descriptors`] are the budgets of the process, [`shortage`] is what
-//!   the system says when they were not enough, [`counts`] is what each client takes of a bounded table,
-//!   [`budgets`] what a worker may spend on repeating work, [`growth`] what connections have beyond their own, [`spent`] what the
-//!   system counts.
-//! * *What workers share*: [`spread`] says which of them has the fewest connections, [`places`] are as many as are given
-//!   away, [`output`] writes their lines.
-//! * *What is used again*: [`spares`] and the [`frames`] in which futures run, several of one task in [`slots`].
+//! * *Time*: [`clock`]; [`waits`] without a timer each; [`pace`] detects slow clients; [`stopping`]; [`turns`] lets a
+//!   task yield.
+//! * *Streams*: sockets are bound by [`listen`], or [`inherited`] from the service manager ([`passed`]) or from a
+//!   predecessor ([`handover`]); a [`transport`] carries bytes, in cleartext or TLS; a [`wire`] adds buffers for early
+//!   input and pending output; [`proxy_header`] parses who is behind a load balancer.
+//! * *Limited resources*: [`memory`] and [`descriptors`] are the budgets of the process, [`shortage`] classifies system
+//!   errors when they were not enough, [`counts`] are per-client counters in bounded tables, [`budgets`] limit repeated
+//!   work, [`growth`] is memory lent to connections, [`spent`] reads the system's accounting.
+//! * *Shared by workers*: [`spread`] finds the worker with the fewest connections, [`places`] are permits, [`output`]
+//!   writes their lines.
+//! * *Reuse*: [`spares`], the [`frames`] that futures run in, and [`slots`] for the futures of one task.
 //!
 //! Whatever is kept for reuse is bounded in bytes, and an idle connection owns no buffer.
 //!
-//! It never knows HTTP or the configuration, and depends on no other crate of Fairway: limits, times and keys are passed
-//! in, and what a finding means for a request is decided above. Its private module `sys` has the only unsafe code of the
-//! data plane. The allocator belongs to the program, which passes in how freed memory is returned ([`memory::ReturnMemory`]).
+//! This crate knows neither HTTP nor the configuration, and depends on no other crate of Fairway: limits, timeouts and
+//! keys are passed in, and callers decide what a result means for a request. Its private module `sys` has the only
+//! unsafe code of the data plane. The allocator belongs to the program, which passes in how to return freed memory
+//! ([`memory::ReturnMemory`]).
 
 pub mod budgets;
 pub mod clock;

@@ -1,5 +1,5 @@
-//! Sockets that accept connections or receive datagrams. Each worker binds its own to the same address (`SO_REUSEPORT`), so
-//! the kernel spreads connections, and datagrams by their sender, and workers share nothing.
+//! Binds listening and datagram sockets. Each worker has its own socket at the same address (`SO_REUSEPORT`), so that
+//! the kernel distributes connections, and datagrams by sender, and workers share nothing.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
@@ -9,7 +9,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 pub use crate::sys::refuse_timestamps;
 
 /// Connections that may wait to be accepted, per worker.
-const BACKLOG: i32 = 4096;
+const LISTEN_BACKLOG: i32 = 4096;
 
 /// Bytes of datagrams that may wait to be received, per worker.
 const DATAGRAMS_WAITING: usize = 2 * 1024 * 1024;
@@ -17,7 +17,7 @@ const DATAGRAMS_WAITING: usize = 2 * 1024 * 1024;
 /// Binds `address` once per worker, or not at all. Port 0 becomes one free port for all of them.
 ///
 /// # Errors
-/// Where the address is taken, is none of this machine, or may not be used.
+/// The address is taken, not local, or not permitted.
 pub fn bind(address: SocketAddr, workers: usize) -> io::Result<Vec<TcpListener>> {
     bind_each(address, workers, listening)
 }
@@ -30,58 +30,58 @@ pub fn bind_datagrams(address: SocketAddr, workers: usize) -> io::Result<Vec<Udp
     bind_each(address, workers, receiving)
 }
 
-/// One more socket at an address at which sockets of this user with `SO_REUSEPORT` listen.
+/// One more socket at an address where sockets of this user with `SO_REUSEPORT` listen.
 ///
 /// # Errors
 /// As [`bind`].
 pub fn join(address: SocketAddr) -> io::Result<TcpListener> {
-    Ok(listening(address, Reuse::AddressAndPort)?.into())
+    Ok(listening(address, SocketReuse::AddressAndPort)?.into())
 }
 
 fn bind_each<S: From<Socket>>(
     address: SocketAddr,
     workers: usize,
-    make: impl Fn(SocketAddr, Reuse) -> io::Result<Socket>,
+    make: impl Fn(SocketAddr, SocketReuse) -> io::Result<Socket>,
 ) -> io::Result<Vec<S>> {
-    // With SO_REUSEPORT a second process of the same user would bind without complaint and take half of the
-    // connections: a plain bind first finds that out. It also chooses the port where that is 0: of UDP, Linux counts a
-    // port as free for a socket with SO_REUSEPORT although another one with it, of any other listener, is bound there.
-    let address = make(address, Reuse::Address)?.local_addr()?.as_socket().unwrap_or(address);
+    // With SO_REUSEPORT, a second process of the same user would bind without an error and take half of the
+    // connections: a plain bind detects that first. It also chooses the port if it is 0: for UDP, Linux considers a
+    // port free for a socket with SO_REUSEPORT even if another such socket of a different listener is bound to it.
+    let address = make(address, SocketReuse::Address)?.local_addr()?.as_socket().unwrap_or(address);
     let mut sockets = Vec::with_capacity(workers);
     for _ in 0..workers {
-        sockets.push(make(address, Reuse::AddressAndPort)?.into());
+        sockets.push(make(address, SocketReuse::AddressAndPort)?.into());
     }
     Ok(sockets)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Reuse {
+enum SocketReuse {
     Address,
     AddressAndPort,
 }
 
-fn listening(address: SocketAddr, reuse: Reuse) -> io::Result<Socket> {
+fn listening(address: SocketAddr, reuse: SocketReuse) -> io::Result<Socket> {
     let socket = unbound(address, Type::STREAM, Protocol::TCP, reuse)?;
     socket.set_reuse_address(true)?;
     // Accepted sockets inherit it: one system call less per connection.
     socket.set_tcp_nodelay(true)?;
     socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
+    socket.listen(LISTEN_BACKLOG)?;
     Ok(socket)
 }
 
-/// Without `SO_REUSEADDR`: of UDP that would let another process take the same port.
-fn receiving(address: SocketAddr, reuse: Reuse) -> io::Result<Socket> {
+/// Without `SO_REUSEADDR`: for UDP, that would let another process take the same port.
+fn receiving(address: SocketAddr, reuse: SocketReuse) -> io::Result<Socket> {
     let socket = unbound(address, Type::DGRAM, Protocol::UDP, reuse)?;
-    // A burst waits here; the kernel gives no more than `net.core.rmem_max`.
+    // Bursts wait here; the kernel allows no more than `net.core.rmem_max`.
     socket.set_recv_buffer_size(DATAGRAMS_WAITING)?;
     socket.bind(&address.into())?;
     Ok(socket)
 }
 
-fn unbound(address: SocketAddr, kind: Type, protocol: Protocol, reuse: Reuse) -> io::Result<Socket> {
+fn unbound(address: SocketAddr, kind: Type, protocol: Protocol, reuse: SocketReuse) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), kind, Some(protocol))?;
-    if reuse == Reuse::AddressAndPort {
+    if reuse == SocketReuse::AddressAndPort {
         socket.set_reuse_port(true)?;
     }
     if address.is_ipv6() && address.ip().is_unspecified() {

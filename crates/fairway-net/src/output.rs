@@ -1,4 +1,4 @@
-//! The thread that writes lines to standard output, so that no worker waits for whoever reads them.
+//! A thread that writes lines to standard output, so that no worker waits for slow readers.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -6,23 +6,23 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 
-/// Buffers that may wait; beyond them workers drop theirs.
+/// Maximum buffers in the queue; beyond it workers drop theirs.
 const WAITING: usize = 256;
 
-/// Where workers hand their buffers over.
+/// Sends buffers to the writer.
 #[derive(Clone, Debug)]
 pub struct OutputSender(Option<SyncSender<Vec<u8>>>);
 
-/// The writer.
+/// The writer thread.
 #[derive(Debug)]
 pub struct OutputThread(JoinHandle<()>);
 
-/// Who else gets every buffer, once it is written. It is called on the writer's thread and must not wait.
+/// Receives a copy of every buffer once it is written. Called on the writer's thread; must not block.
 #[derive(Clone)]
 pub struct OutputCopies(Arc<dyn Fn(Vec<u8>) + Send + Sync>);
 
 impl OutputCopies {
-    /// Whoever this gives them to.
+    /// Passes copies to `reader`.
     #[must_use]
     pub fn to(reader: impl Fn(Vec<u8>) + Send + Sync + 'static) -> Self {
         Self(Arc::new(reader))
@@ -36,22 +36,22 @@ impl fmt::Debug for OutputCopies {
 }
 
 impl OutputSender {
-    /// For a process that writes none.
+    /// For a process that writes nothing.
     #[must_use]
     pub fn none() -> Self {
         Self(None)
     }
 
-    /// To another reader.
+    /// Sends to another channel.
     #[must_use]
     pub fn to(sender: SyncSender<Vec<u8>>) -> Self {
         Self(Some(sender))
     }
 
-    /// Hands a buffer over.
+    /// Queues a buffer.
     ///
     /// # Errors
-    /// With the buffer, when the writer is behind or gone.
+    /// Returns the buffer if the writer is behind or gone.
     pub fn send(&self, lines: Vec<u8>) -> Result<(), Vec<u8>> {
         match &self.0 {
             None => Ok(()),
@@ -63,10 +63,10 @@ impl OutputSender {
 }
 
 impl OutputThread {
-    /// Starts it under this name. It ends when the last sender is gone and all is written.
+    /// Starts it under this name. It ends when the last sender is dropped and everything is written.
     ///
     /// # Errors
-    /// The system gives no thread.
+    /// The system cannot start a thread.
     pub fn start(name: &str, copies: Option<OutputCopies>) -> io::Result<(Self, OutputSender)> {
         let (sender, receiver) = sync_channel(WAITING);
         let write = move || write_all(&receiver, io::stdout().lock(), copies.as_ref());
@@ -74,9 +74,9 @@ impl OutputThread {
         Ok((Self(thread), OutputSender(Some(sender))))
     }
 
-    /// Waits for the last line.
+    /// Waits until everything is written.
     pub fn join(self) {
-        // It cannot panic; if it did there is no log left to say so.
+        // It cannot panic; if it did, there is no log left to say so.
         let _ = self.0.join();
     }
 }
@@ -84,7 +84,7 @@ impl OutputThread {
 fn write_all(receiver: &Receiver<Vec<u8>>, out: impl Write, copies: Option<&OutputCopies>) {
     let mut out = Some(out);
     while let Ok(lines) = receiver.recv() {
-        // Whoever closed our standard output wants no log there; the proxy goes on.
+        // Whoever closed standard output wants no log there; the proxy continues.
         out = out.and_then(|mut out| out.write_all(&lines).and_then(|()| out.flush()).is_ok().then_some(out));
         match copies {
             Some(OutputCopies(reader)) => reader(lines),
@@ -100,7 +100,7 @@ mod tests {
 
     use super::*;
 
-    /// An output that was closed.
+    /// A closed output.
     struct Closed;
 
     impl Write for Closed {

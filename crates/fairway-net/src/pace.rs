@@ -1,30 +1,30 @@
-//! Whether a client is too slow on average, in either direction.
+//! Detects clients that are too slow on average, in either direction.
 
 use std::time::Duration;
 
-/// How many seconds ahead of its rate a client begins.
+/// The lead of a new client, in seconds at its rate.
 const GRACE: u64 = 5;
 
-/// How many seconds ahead of its rate a client can be: one that was fast may not be slow for hours.
+/// The maximum lead, in seconds: a client that was fast must not be slow for hours.
 const MOST_AHEAD: u64 = 60;
 
-/// How far a client is ahead of the rate that it must keep. Only the time in which it was waited for counts, and only what
-/// moved then: what the buffers of the network take or bring at once says nothing about it.
-pub struct Pace {
-    /// Bytes per second; 0 asks for nothing.
+/// A client's lead over its minimum rate. Only the time spent waiting for the client counts, and only bytes moved then:
+/// what network buffers absorb or deliver at once says nothing about the client.
+pub struct MinimumRate {
+    /// Bytes per second; 0 for no minimum.
     rate: u64,
-    /// In millionths of a byte; below 0 the client is too slow.
+    /// In millionths of a byte; negative if the client is too slow.
     ahead: i64,
 }
 
-impl Pace {
-    /// Of a client that must keep `rate`, in bytes per second.
+impl MinimumRate {
+    /// For a client that must keep `rate`, in bytes per second.
     #[inline]
     pub fn new(rate: u64) -> Self {
         Self { rate, ahead: in_millionths(rate, GRACE) }
     }
 
-    /// The client was waited for so long, and moved so many bytes. Says whether it is too slow.
+    /// The client was waited for and moved this many bytes. Returns whether it is too slow.
     #[inline]
     pub fn note(&mut self, wait: Duration, moved: u64) -> bool {
         let due = i64::try_from(u128::from(self.rate) * wait.as_micros()).unwrap_or(i64::MAX);
@@ -45,28 +45,28 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// How many seconds of nothing it takes until the client is too slow.
-    fn patience(pace: &mut Pace) -> usize {
+    /// How many seconds without a byte it takes until the client is too slow.
+    fn patience(pace: &mut MinimumRate) -> usize {
         (0..1_000).take_while(|_| !pace.note(SECOND, 0)).count()
     }
 
     #[test]
     fn a_client_begins_five_seconds_ahead_and_is_never_more_than_a_minute_ahead() {
-        assert_eq!(patience(&mut Pace::new(240)), 5);
-        let mut fast = Pace::new(240);
+        assert_eq!(patience(&mut MinimumRate::new(240)), 5);
+        let mut fast = MinimumRate::new(240);
         assert!(!fast.note(SECOND, 1 << 40));
         assert_eq!(patience(&mut fast), 60);
     }
 
     #[test]
     fn a_client_that_keeps_the_rate_goes_on_for_ever_and_one_just_below_it_does_not() {
-        let mut pace = Pace::new(240);
+        let mut pace = MinimumRate::new(240);
         assert!((0..100_000).all(|_| !pace.note(SECOND, 240)));
         assert!((0..100_000).any(|_| pace.note(SECOND, 239)));
     }
 
     #[test]
     fn no_rate_asks_for_nothing() {
-        assert_eq!(patience(&mut Pace::new(0)), 1_000);
+        assert_eq!(patience(&mut MinimumRate::new(0)), 1_000);
     }
 }

@@ -1,4 +1,4 @@
-//! Sockets of the service manager: what `LISTEN_FDS` says of them (sd_listen_fds(3)).
+//! Sockets passed by the service manager in `LISTEN_FDS` (sd_listen_fds(3)).
 
 use std::ffi::OsStr;
 use std::io;
@@ -6,17 +6,17 @@ use std::os::fd::OwnedFd;
 
 use crate::sys::take_passed;
 
-/// The number of the first one (`SD_LISTEN_FDS_START`).
+/// The number of the first descriptor (`SD_LISTEN_FDS_START`).
 const FIRST: i32 = 3;
 
-/// Sockets that a process may be started with.
+/// Maximum number of sockets.
 const MAX_SOCKETS: u16 = 1_024;
 
-/// The sockets that the service manager gave this process; none where it gave none, or meant another process. Call it once, before
-/// anything is opened.
+/// The sockets that the service manager passed to this process; none if it passed none, or meant another process. Call
+/// it once, before anything is opened.
 ///
 /// # Errors
-/// The environment says something else than sd_listen_fds(3) does, or a descriptor is not there.
+/// The environment contradicts sd_listen_fds(3), or a descriptor is not open.
 pub fn passed_sockets() -> io::Result<Vec<OwnedFd>> {
     let variable = |name| std::env::var_os(name);
     let (pid, count) = (variable("LISTEN_PID"), variable("LISTEN_FDS"));
@@ -26,18 +26,18 @@ pub fn passed_sockets() -> io::Result<Vec<OwnedFd>> {
     }
 }
 
-/// How many sockets are for process `own`.
+/// The number of sockets for process `own`.
 fn count_of(pid: Option<&OsStr>, count: Option<&OsStr>, own: u32) -> io::Result<u16> {
     let (Some(pid), Some(count)) = (pid, count) else { return Ok(0) };
     let invalid = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what.to_owned());
     let number = |text: &OsStr| text.to_str().and_then(|text| text.parse::<u32>().ok());
-    // A parent's variables reach its children, which they do not mean.
+    // Child processes inherit the variables of their parent, which are not meant for them.
     if number(pid).ok_or_else(|| invalid("LISTEN_PID is not a number"))? != own {
         return Ok(0);
     }
     let count = number(count).ok_or_else(|| invalid("LISTEN_FDS is not a number"))?;
     let few = u16::try_from(count).ok().filter(|count| *count <= MAX_SOCKETS);
-    few.ok_or_else(|| invalid(&format!("LISTEN_FDS is {count}; the most is {MAX_SOCKETS}")))
+    few.ok_or_else(|| invalid(&format!("LISTEN_FDS is {count}; the maximum is {MAX_SOCKETS}")))
 }
 
 #[cfg(test)]

@@ -1,38 +1,38 @@
-//! Places of which there are only so many, all workers together: one is taken and, when it is dropped, given back. How many
-//! there may be is asked each time, so that it can change.
+//! A limited number of permits shared by all workers: dropping a permit returns it. The limit is passed to each call,
+//! so that it can change.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// How many are taken.
+/// Counts the permits in use.
 #[derive(Debug, Default)]
-pub struct Places {
-    taken: AtomicU32,
+pub struct Permits {
+    in_use: AtomicU32,
 }
 
-/// One that is taken, until this is dropped.
+/// A permit, until this is dropped.
 #[derive(Debug)]
-pub struct Place(Arc<Places>);
+pub struct Permit(Arc<Permits>);
 
-impl Places {
-    /// One more, where fewer than `most` are taken.
+impl Permits {
+    /// Acquires a permit if fewer than `most` are in use.
     #[must_use]
-    pub fn take(self: &Arc<Self>, most: u32) -> Option<Place> {
+    pub fn take(self: &Arc<Self>, most: u32) -> Option<Permit> {
         let one_more = |taken: u32| (taken < most).then(|| taken + 1);
-        self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
-        Some(Place(Arc::clone(self)))
+        self.in_use.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
+        Some(Permit(Arc::clone(self)))
     }
 
-    /// How many are taken.
+    /// Permits in use.
     #[must_use]
-    pub fn taken(&self) -> u32 {
-        self.taken.load(Ordering::Relaxed)
+    pub fn in_use(&self) -> u32 {
+        self.in_use.load(Ordering::Relaxed)
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
-        self.0.taken.fetch_sub(1, Ordering::Relaxed);
+        self.0.in_use.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -42,7 +42,7 @@ mod tests {
 
     #[test]
     fn a_place_that_is_given_back_can_be_taken_again_and_the_limit_may_change() {
-        let places = Arc::new(Places::default());
+        let places = Arc::new(Permits::default());
         let (first, second) = (places.take(2).unwrap(), places.take(2).unwrap());
         assert!(places.take(2).is_none());
         drop(first);
@@ -50,24 +50,24 @@ mod tests {
         let third = places.take(2).unwrap();
         assert!(places.take(2).is_none());
         drop((second, third));
-        assert_eq!(places.taken(), 0);
+        assert_eq!(places.in_use(), 0);
     }
 
     #[test]
     fn threads_take_no_more_than_there_are() {
-        const MOST: u32 = 5;
-        let places = Arc::new(Places::default());
+        const MAX_PLACES: u32 = 5;
+        let places = Arc::new(Permits::default());
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..2_000 {
-                        let taken = [places.take(MOST), places.take(MOST)];
-                        assert!(places.taken() <= MOST);
+                        let taken = [places.take(MAX_PLACES), places.take(MAX_PLACES)];
+                        assert!(places.in_use() <= MAX_PLACES);
                         drop(taken);
                     }
                 });
             }
         });
-        assert_eq!(places.taken(), 0);
+        assert_eq!(places.in_use(), 0);
     }
 }

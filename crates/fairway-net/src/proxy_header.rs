@@ -1,5 +1,5 @@
-//! The header of the PROXY protocol, versions 1 and 2 (the HAProxy specification of that name): who the client is, said by
-//! the load balancer in front, or by Fairway to an endpoint. Who is believed is decided elsewhere.
+//! The PROXY protocol header, versions 1 and 2 (HAProxy specification): the client's address, received from a load
+//! balancer or sent to an endpoint. Whether to trust it is decided elsewhere.
 
 mod parse;
 mod write;
@@ -7,22 +7,24 @@ mod write;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
-pub use parse::{NoHeader, ProxyHeader, parse};
-pub use write::{Addresses, Carries, MOST_OF_V2, write_v1, write_v2};
+pub use parse::{InvalidHeader, ProxyHeader, parse};
+pub use write::{Addresses, MOST_OF_V2, Payload, write_v1, write_v2};
 
-/// A version 2 header has more only by its optional fields.
-const MOST: usize = 4096;
+/// Maximum bytes of a header; only optional fields make a version 2 header longer.
+const MAX_HEADER_BYTES: usize = 4096;
 
 impl ProxyHeader {
-    /// Reads it from the beginning of a connection. How long that may take is for the caller to say.
+    /// Reads the header at the start of a connection. The caller sets the timeout.
     ///
     /// # Errors
-    /// When the peer leaves, or sends something else.
-    pub async fn read(stream: &mut TcpStream) -> Result<Self, NoHeader> {
+    /// The peer closes or sends something else.
+    pub async fn read(stream: &mut TcpStream) -> Result<Self, InvalidHeader> {
         let mut bytes = Vec::with_capacity(256);
         loop {
-            if bytes.len() >= MOST || stream.read_buf(&mut bytes).await.map_err(|_| NoHeader)? == 0 {
-                return Err(NoHeader);
+            if bytes.len() >= MAX_HEADER_BYTES
+                || stream.read_buf(&mut bytes).await.map_err(|_| InvalidHeader)? == 0
+            {
+                return Err(InvalidHeader);
             }
             if let Some(header) = parse(&bytes)? {
                 return Ok(header);

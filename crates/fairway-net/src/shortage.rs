@@ -1,27 +1,27 @@
-//! Errors of the system that say something about this process or its machine and nothing about the peer.
+//! System errors caused by this process or its machine, not by the peer.
 
 use std::io;
 
 const ENOMEM: i32 = 12;
 const ENFILE: i32 = 23;
 const EMFILE: i32 = 24;
-/// Of `epoll_ctl`: the user has as many watches as it may have.
+/// From `epoll_ctl`: the user has reached the limit of watches.
 const ENOSPC: i32 = 28;
 const EADDRNOTAVAIL: i32 = 99;
 const ENOBUFS: i32 = 105;
 
-/// What there is none of.
+/// The exhausted resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shortage {
-    /// Descriptors, or memory of the kernel for one more socket. Every socket that is closed helps.
+    /// Descriptors, or kernel memory for another socket. Closing any socket helps.
     Sockets,
-    /// Local ports for one more connection to the same address.
+    /// Local ports for another connection to the same address.
     Ports,
 }
 
 impl Shortage {
-    /// What `error` says.
-    pub fn of(error: &io::Error) -> Option<Self> {
+    /// Classifies `error`.
+    pub fn from_error(error: &io::Error) -> Option<Self> {
         match error.raw_os_error()? {
             ENOMEM | ENFILE | EMFILE | ENOSPC | ENOBUFS => Some(Self::Sockets),
             EADDRNOTAVAIL => Some(Self::Ports),
@@ -29,7 +29,7 @@ impl Shortage {
         }
     }
 
-    /// As the system says it.
+    /// The system's error for a lack of descriptors.
     pub fn no_descriptor() -> io::Error {
         io::Error::from_raw_os_error(EMFILE)
     }
@@ -51,8 +51,8 @@ mod tests {
             (113, None),
             (101, None),
         ] {
-            assert_eq!(Shortage::of(&io::Error::from_raw_os_error(error)), shortage, "{error}");
+            assert_eq!(Shortage::from_error(&io::Error::from_raw_os_error(error)), shortage, "{error}");
         }
-        assert_eq!(Shortage::of(&io::ErrorKind::ConnectionRefused.into()), None);
+        assert_eq!(Shortage::from_error(&io::ErrorKind::ConnectionRefused.into()), None);
     }
 }

@@ -1,5 +1,6 @@
-//! The exchanges of one connection, which polls them itself: a bit for each says whether it is to be polled, and its waker
-//! sets that bit. No exchange is a task of its own, so the connection decides on the order, and writes once for all.
+//! The exchanges of one connection, polled by the connection itself: each has a bit that says whether to poll it, and
+//! its waker sets that bit. Exchanges are no tasks, so the connection chooses their order and writes once for all of
+//! them.
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -7,45 +8,45 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Wake, Waker};
 
-use crate::frames::{Frame, Frames};
+use crate::frames::{FutureBox, FuturePool};
 
-/// Exchanges that one connection can have.
-pub const MOST: usize = 128;
+/// Maximum exchanges of a connection.
+pub const MAX_SLOTS: usize = 128;
 
-const WORDS: usize = MOST / 64;
+const WORDS: usize = MAX_SLOTS / 64;
 
 /// The exchanges of a connection, by slot.
-pub struct Slots<F> {
-    frames: Rc<Frames<F>>,
-    bell: Arc<Bell>,
+pub struct ExchangeSlots<F> {
+    frames: Rc<FuturePool<F>>,
+    bell: Arc<Readiness>,
     slots: Vec<Slot<F>>,
     /// Those that are not polled before they are released.
     held: [u64; WORDS],
 }
 
 struct Slot<F> {
-    /// None while there is no exchange.
-    frame: Option<Frame<F>>,
+    /// `None` without an exchange.
+    frame: Option<FutureBox<F>>,
     waker: Waker,
 }
 
-/// Which exchanges are to be polled, and by whom.
+/// Which exchanges to poll, and the task that polls them.
 #[derive(Default)]
-struct Bell {
+struct Readiness {
     ready: [AtomicU64; WORDS],
-    /// Whether the connection is about to look anyway.
+    /// Whether the connection will check the bits anyway.
     is_heard: AtomicBool,
-    /// The connection's task, which stays the same.
+    /// The connection's task, which never changes.
     task: OnceLock<Waker>,
 }
 
-/// What an exchange is polled with.
-struct Pull {
-    bell: Arc<Bell>,
+/// The waker of one exchange.
+struct SlotWaker {
+    bell: Arc<Readiness>,
     slot: usize,
 }
 
-impl Bell {
+impl Readiness {
     fn ring(&self, slot: usize) {
         self.ready[slot / 64].fetch_or(1 << (slot % 64), Ordering::SeqCst);
         if !self.is_heard.load(Ordering::SeqCst)
@@ -55,13 +56,13 @@ impl Bell {
         }
     }
 
-    /// Whether nobody is to be polled but for those that are held.
+    /// Whether there is nothing to poll, apart from held exchanges.
     fn is_silent(&self, held: &[u64; WORDS]) -> bool {
         self.ready.iter().zip(held).all(|(word, held)| word.load(Ordering::SeqCst) & !held == 0)
     }
 }
 
-impl Wake for Pull {
+impl Wake for SlotWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
@@ -71,58 +72,58 @@ impl Wake for Pull {
     }
 }
 
-impl<F: Future> Slots<F> {
-    /// None yet; they will run in these frames.
-    pub fn new(frames: Rc<Frames<F>>) -> Self {
+impl<F: Future> ExchangeSlots<F> {
+    /// No exchanges yet; they will run in these frames.
+    pub fn new(frames: Rc<FuturePool<F>>) -> Self {
         Self { frames, bell: Arc::default(), slots: Vec::new(), held: [0; WORDS] }
     }
 
-    /// Begins the exchange that `begin` makes. It is polled with the next round.
+    /// Starts the exchange that `begin` makes. The next round polls it.
     pub fn begin(&mut self, slot: usize, begin: impl FnOnce() -> F) {
         while self.slots.len() <= slot {
-            let pull = Pull { bell: Arc::clone(&self.bell), slot: self.slots.len() };
+            let pull = SlotWaker { bell: Arc::clone(&self.bell), slot: self.slots.len() };
             self.slots.push(Slot { frame: None, waker: Arc::new(pull).into() });
         }
         self.slots[slot].frame = Some(self.frames.lay(begin));
         self.ring(slot);
     }
 
-    /// Something happened that this exchange waits for.
+    /// Marks an exchange to be polled, because something it waits for has happened.
     pub fn ring(&self, slot: usize) {
         self.bell.ready[slot / 64].fetch_or(1 << (slot % 64), Ordering::SeqCst);
     }
 
-    /// The same for all of them.
+    /// Marks all of them.
     pub fn ring_all(&self) {
         (0..self.slots.len()).for_each(|slot| self.ring(slot));
     }
 
-    /// The exchange that just began in this slot is not polled before it is released.
+    /// Holds the exchange that just began in this slot: it is not polled before it is released.
     pub fn hold(&mut self, slot: usize) {
         self.held[slot / 64] |= 1 << (slot % 64);
     }
 
-    /// It is polled with the next round.
+    /// Releases an exchange; the next round polls it.
     pub fn release(&mut self, slot: usize) {
         self.held[slot / 64] &= !(1 << (slot % 64));
         self.ring(slot);
     }
 
-    /// From now on wakers only set their bits: the connection looks at them before it waits.
+    /// From now on wakers only set bits: the connection checks them before it waits.
     pub fn listen(&self, cx: &Context<'_>) {
         let task = self.bell.task.get_or_init(|| cx.waker().clone());
         debug_assert!(task.will_wake(cx.waker()), "a connection stays in its task");
         self.bell.is_heard.store(true, Ordering::SeqCst);
     }
 
-    /// The connection is about to wait. Says whether it may: no exchange is to be polled.
+    /// The connection is about to wait. Returns whether it may: nothing is to be polled.
     pub fn rest(&self) -> bool {
         self.bell.is_heard.store(false, Ordering::SeqCst);
         self.bell.is_silent(&self.held)
     }
 
-    /// Polls each exchange that is to be polled once, and hands the slots of those that are over to `over` with what came
-    /// of them. Says how many were polled.
+    /// Polls each marked exchange once, and calls `over` with the slot and output of each that ended. Returns how many
+    /// were polled.
     pub fn poll_round(&mut self, mut over: impl FnMut(usize, F::Output)) -> usize {
         let mut polled = 0;
         for (index, word) in self.bell.ready.iter().enumerate() {
@@ -143,25 +144,25 @@ impl<F: Future> Slots<F> {
         polled
     }
 
-    /// No exchange is there: memory goes back.
+    /// Releases memory; there are no exchanges.
     pub fn clear(&mut self) {
         self.slots = Vec::new();
     }
 }
 
-fn poll<F: Future>(slots: &mut [Slot<F>], slot: usize, frames: &Frames<F>) -> Option<F::Output> {
+fn poll<F: Future>(slots: &mut [Slot<F>], slot: usize, frames: &FuturePool<F>) -> Option<F::Output> {
     let Slot { frame, waker } = slots.get_mut(slot)?;
     let exchange = frame.as_mut().map(Pin::as_mut).and_then(Option::as_pin_mut)?;
     let Poll::Ready(output) = exchange.poll(&mut Context::from_waker(waker)) else { return None };
     if let Some(frame) = frame.take() {
-        frames.take_back(frame);
+        frames.recycle(frame);
     }
     Some(output)
 }
 
-impl<F> Drop for Slots<F> {
+impl<F> Drop for ExchangeSlots<F> {
     fn drop(&mut self) {
-        // What still runs ends here, whatever its wakers do later.
+        // Running exchanges end here, whatever their wakers do later.
         self.slots.clear();
     }
 }

@@ -1,9 +1,9 @@
-//! What a worker keeps for the next exchange instead of allocating it again: bounded in bytes, not in number, and given
-//! back once a second as far as the second did without it.
+//! Objects that a worker keeps for reuse: bounded in bytes, not in number, and freed once a second if they were not
+//! needed.
 
-/// Something that is worth keeping.
+/// A reusable object.
 pub trait Spare {
-    /// The memory it keeps, in bytes.
+    /// Bytes of memory it uses.
     fn kept_bytes(&self) -> usize;
 }
 
@@ -14,25 +14,25 @@ impl Spare for Vec<u8> {
     }
 }
 
-/// Spare things of one kind. The one that came last goes first, so that its memory is warm and those below it show how
-/// many are too many.
-pub struct Spares<T> {
-    /// Each with its bytes.
+/// Spare objects of one kind, last in first out: the top ones have warm memory, and the unused ones at the bottom show
+/// how many are too many.
+pub struct SparePool<T> {
+    /// Each with its size in bytes.
     kept: Vec<(T, usize)>,
     bytes: usize,
-    /// The bytes that may be kept.
+    /// The maximum bytes to keep.
     most: usize,
-    /// How many lay here and were not taken, since the last [`Spares::trim`].
+    /// The lowest number of spares since the last [`Self::trim`]: that many were not needed.
     unused: usize,
 }
 
-impl<T: Spare> Spares<T> {
-    /// None yet, and never more than `most` bytes.
+impl<T: Spare> SparePool<T> {
+    /// Empty, keeping at most `most` bytes.
     pub const fn new(most: usize) -> Self {
         Self { kept: Vec::new(), bytes: 0, most, unused: 0 }
     }
 
-    /// One of them, if there is one.
+    /// Takes a spare object if there is one.
     pub fn take(&mut self) -> Option<T> {
         let (spare, bytes) = self.kept.pop()?;
         self.bytes -= bytes;
@@ -40,7 +40,7 @@ impl<T: Spare> Spares<T> {
         Some(spare)
     }
 
-    /// Keeps one more, or frees it where there are enough.
+    /// Keeps an object, or frees it if there are enough.
     pub fn keep(&mut self, spare: T) {
         let bytes = spare.kept_bytes();
         if self.bytes + bytes <= self.most {
@@ -49,7 +49,7 @@ impl<T: Spare> Spares<T> {
         }
     }
 
-    /// Once a second: frees those that the last second did not need.
+    /// Call once a second: frees those that the last second did not need.
     pub fn trim(&mut self) {
         for (_, bytes) in self.kept.drain(..self.unused) {
             self.bytes -= bytes;
@@ -68,8 +68,8 @@ impl<T: Spare> Spares<T> {
 mod tests {
     use super::*;
 
-    fn filled(count: usize, bytes: usize) -> Spares<Vec<u8>> {
-        let mut spares = Spares::new(1_000);
+    fn filled(count: usize, bytes: usize) -> SparePool<Vec<u8>> {
+        let mut spares = SparePool::new(1_000);
         for _ in 0..count {
             spares.keep(Vec::with_capacity(bytes));
         }

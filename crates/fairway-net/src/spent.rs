@@ -1,4 +1,4 @@
-//! What the process and its threads have spent, as the system counts it. Reads only when asked, and judges nothing.
+//! The resources used by the process and its threads, as the system reports them.
 
 use std::fs;
 use std::time::Duration;
@@ -7,37 +7,37 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::memory::field;
 
-/// What the process has spent until now.
+/// The resources used by the process.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Spent {
-    /// Time on CPUs, of all threads together.
+pub struct ProcessUsage {
+    /// CPU time of all threads.
     pub cpu: Duration,
-    /// `None` where the system does not say.
+    /// `None` if the system does not report it.
     pub memory: Option<MemoryUse>,
-    /// `None` where the system does not say.
+    /// `None` if the system does not report it.
     pub storage: Option<StorageUse>,
 }
 
-/// Bytes of memory.
+/// Memory in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryUse {
-    /// In use now.
+    /// Resident memory.
     pub resident: u64,
-    /// Addresses that are taken.
+    /// Virtual memory.
     pub reserved: u64,
 }
 
-/// Bytes that went to and came from storage; sockets do not count.
+/// Bytes read from and written to storage, without sockets.
 #[derive(Clone, Copy, Debug)]
 pub struct StorageUse {
-    /// That were fetched.
+    /// Bytes read.
     pub read: u64,
-    /// That were caused to be written.
+    /// Bytes written.
     pub written: u64,
 }
 
-impl Spent {
-    /// What this process has spent.
+impl ProcessUsage {
+    /// The current usage of this process.
     #[must_use]
     pub fn by_process() -> Self {
         Self { cpu: clock(ClockId::ProcessCPUTime), memory: MemoryUse::now(), storage: StorageUse::now() }
@@ -59,14 +59,14 @@ impl StorageUse {
     }
 }
 
-/// Time that the calling thread has spent on CPUs.
+/// CPU time of the calling thread.
 #[must_use]
 pub fn thread_cpu() -> Duration {
     clock(ClockId::ThreadCPUTime)
 }
 
 fn clock(clock: ClockId) -> Duration {
-    // These clocks begin at zero and never go back.
+    // These clocks start at zero and never go back.
     clock_gettime(clock).try_into().unwrap_or_default()
 }
 
@@ -86,15 +86,15 @@ mod tests {
     #[test]
     fn a_thread_is_charged_for_its_own_work_and_the_process_for_all() {
         const WORK: Duration = Duration::from_millis(30);
-        let (thread, process) = (thread_cpu(), Spent::by_process().cpu);
+        let (thread, process) = (thread_cpu(), ProcessUsage::by_process().cpu);
         thread::spawn(|| work_for(WORK)).join().unwrap();
         assert!(thread_cpu() - thread < WORK, "another thread did the work");
-        assert!(Spent::by_process().cpu - process >= WORK);
+        assert!(ProcessUsage::by_process().cpu - process >= WORK);
     }
 
     #[test]
     fn memory_that_is_used_is_resident() {
-        let spent = Spent::by_process();
+        let spent = ProcessUsage::by_process();
         let memory = spent.memory.unwrap();
         assert!(memory.resident > 1 << 20 && memory.reserved > memory.resident, "{memory:?}");
         assert!(spent.storage.is_some());

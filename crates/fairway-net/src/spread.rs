@@ -1,81 +1,81 @@
-//! How many long connections each worker has, so that a new one goes to the worker with the fewest. Moves nothing itself.
+//! Counts long-lived connections per worker, so that a new one goes to the worker with the fewest.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What all workers know of each other's connections. Taken when a connection begins and when it ends, never in between.
-pub struct Spread {
-    workers: Mutex<Vec<Load>>,
+/// The connection counts of all workers. Locked when a connection begins and ends, never in between.
+pub struct ConnectionSpread {
+    workers: Mutex<Vec<WorkerLoad>>,
 }
 
-/// Of one worker.
+/// The load of one worker.
 #[derive(Clone, Copy, Default)]
-struct Load {
+struct WorkerLoad {
     open: u64,
     is_leaving: bool,
 }
 
-/// A connection that a worker has or will have, counted until this is dropped.
-pub struct Share {
-    spread: Arc<Spread>,
+/// A connection placed on a worker, counted until this is dropped.
+pub struct SpreadConnection {
+    spread: Arc<ConnectionSpread>,
     worker: usize,
 }
 
-impl Spread {
-    /// So many workers, without a connection each.
+impl ConnectionSpread {
+    /// This many workers without connections.
     #[must_use]
     pub fn new(workers: usize) -> Arc<Self> {
-        Arc::new(Self { workers: Mutex::new(vec![Load::default(); workers]) })
+        Arc::new(Self { workers: Mutex::new(vec![WorkerLoad::default(); workers]) })
     }
 
-    /// Counts a connection at the worker with the fewest, or `here` where no other has fewer.
+    /// Places a connection on the worker with the fewest, or on `here` if no other has fewer.
     #[must_use]
-    pub fn begin(self: &Arc<Self>, here: usize) -> Share {
+    pub fn begin(self: &Arc<Self>, here: usize) -> SpreadConnection {
         let mut workers = self.lock();
         let least = workers.iter().enumerate().filter(|(_, load)| !load.is_leaving);
         let least = least.min_by_key(|(at, load)| (load.open, *at != here)).map_or(here, |(at, _)| at);
         self.count(&mut workers, least)
     }
 
-    /// Counts a connection at this worker.
+    /// Places a connection on this worker.
     #[must_use]
-    pub fn begin_at(self: &Arc<Self>, worker: usize) -> Share {
+    pub fn begin_at(self: &Arc<Self>, worker: usize) -> SpreadConnection {
         self.count(&mut self.lock(), worker)
     }
 
-    /// This worker takes no more connections of others.
+    /// Places no more connections of other workers on this one.
     pub fn leave(&self, worker: usize) {
         if let Some(load) = self.lock().get_mut(worker) {
             load.is_leaving = true;
         }
     }
 
-    /// How many connections each worker has.
+    /// The number of connections of each worker.
     #[must_use]
     pub fn counts(&self) -> Vec<u64> {
         self.lock().iter().map(|load| load.open).collect()
     }
 
-    fn count(self: &Arc<Self>, workers: &mut [Load], worker: usize) -> Share {
+    fn count(self: &Arc<Self>, workers: &mut [WorkerLoad], worker: usize) -> SpreadConnection {
         if let Some(load) = workers.get_mut(worker) {
             load.open += 1;
         }
-        Share { spread: Arc::clone(self), worker }
+        SpreadConnection { spread: Arc::clone(self), worker }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Load>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<WorkerLoad>> {
         self.workers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Share {
-    /// Who has it.
+impl SpreadConnection {
+    /// The worker of the connection.
     #[must_use]
     pub fn worker(&self) -> usize {
         self.worker
     }
 }
 
-impl Drop for Share {
+impl Drop for SpreadConnection {
     fn drop(&mut self) {
         if let Some(load) = self.spread.lock().get_mut(self.worker) {
             load.open = load.open.saturating_sub(1);
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn the_worker_with_the_fewest_gets_it_and_the_one_that_has_it_keeps_it_among_equals() {
-        let spread = Spread::new(3);
+        let spread = ConnectionSpread::new(3);
         let first = spread.begin(1);
         assert_eq!(first.worker(), 1, "none has fewer");
         assert_eq!(spread.begin(1).worker(), 0);
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn one_that_leaves_gets_none_and_the_last_keeps_its_own() {
-        let spread = Spread::new(2);
+        let spread = ConnectionSpread::new(2);
         spread.leave(1);
         let shares: Vec<_> = (0..3).map(|_| spread.begin(0)).collect();
         assert_eq!(spread.counts(), [3, 0]);
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn none_has_more_than_its_share_wherever_they_come() {
         for workers in 1..9u64 {
-            let spread = Spread::new(usize::try_from(workers).unwrap());
+            let spread = ConnectionSpread::new(usize::try_from(workers).unwrap());
             let mut shares = Vec::new();
             for count in 1..100u64 {
                 let here = usize::try_from(count.pow(5) / 7 % workers).unwrap();

@@ -1,4 +1,4 @@
-//! How far a worker is with stopping, and who is woken when that changes. Closes nothing itself.
+//! The shutdown phase of a worker, and waking its connections when it changes.
 
 use std::cell::{Cell, RefCell};
 use std::task::Waker;
@@ -6,59 +6,59 @@ use std::task::Waker;
 use slab::Slab;
 use tokio::sync::Notify;
 
-/// How far the worker is with stopping.
+/// The shutdown phase of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Phase {
+pub enum StopPhase {
     /// Serving.
     Running,
-    /// Still accepting, but every answer closes its connection.
+    /// Still accepting, but every response closes its connection.
     Leaving,
-    /// No longer accepting; idle connections close, exchanges in flight finish.
+    /// No longer accepting; idle connections are closed, exchanges in flight finish.
     Draining,
-    /// The time for that is over: exchanges in flight end where they are.
+    /// The drain timeout has passed: exchanges in flight are aborted.
     Cutting,
 }
 
 /// The phase of one worker.
-pub struct Stopping {
-    phase: Cell<Phase>,
+pub struct WorkerStop {
+    phase: Cell<StopPhase>,
     handed_over: Cell<bool>,
     changed: Notify,
-    /// Every connection, to be woken when the phase changes.
+    /// The wakers of all connections, for phase changes.
     connections: RefCell<Slab<Waker>>,
 }
 
-impl Default for Stopping {
+impl Default for WorkerStop {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Stopping {
-    /// Serving, without connections.
+impl WorkerStop {
+    /// Running, without connections.
     pub fn new() -> Self {
         Self {
-            phase: Cell::new(Phase::Running),
+            phase: Cell::new(StopPhase::Running),
             handed_over: Cell::new(false),
             changed: Notify::new(),
             connections: RefCell::new(Slab::new()),
         }
     }
 
-    /// How far it is.
+    /// The current phase.
     #[inline]
-    pub fn phase(&self) -> Phase {
+    pub fn phase(&self) -> StopPhase {
         self.phase.get()
     }
 
-    /// Goes on to `phase`, which every connection notices.
-    pub fn enter(&self, phase: Phase) {
+    /// Enters `phase` and wakes every connection.
+    pub fn enter(&self, phase: StopPhase) {
         self.phase.set(phase);
         self.changed.notify_waiters();
         self.wake();
     }
 
-    /// Makes every connection look whether it is to stop.
+    /// Wakes every connection to check the phase.
     pub fn wake(&self) {
         for (_, waker) in self.connections.borrow().iter() {
             waker.wake_by_ref();
@@ -69,54 +69,54 @@ impl Stopping {
     pub async fn draining(&self) {
         loop {
             let changed = self.changed.notified();
-            if self.phase() >= Phase::Draining {
+            if self.phase() >= StopPhase::Draining {
                 return;
             }
             changed.await;
         }
     }
 
-    /// Another process takes whatever is new.
+    /// Another process accepts new connections from now on.
     pub fn hand_over(&self) {
         self.handed_over.set(true);
         self.changed.notify_waiters();
     }
 
-    /// Whether another process takes whatever is new.
+    /// Whether another process accepts new connections.
     pub fn is_handed_over(&self) -> bool {
         self.handed_over.get()
     }
 
-    /// Waits until nothing new is accepted: the worker drains, or another process takes it.
+    /// Waits until nothing new is accepted: the worker drains, or another process has taken over.
     pub async fn accepts_no_more(&self) {
         loop {
             let changed = self.changed.notified();
-            if self.is_handed_over() || self.phase() >= Phase::Draining {
+            if self.is_handed_over() || self.phase() >= StopPhase::Draining {
                 return;
             }
             changed.await;
         }
     }
 
-    /// How many connections there are.
+    /// The number of registered connections.
     pub fn registered(&self) -> usize {
         self.connections.borrow().len()
     }
 
-    /// Adds the connection behind `waker`.
+    /// Registers the connection behind `waker`.
     #[inline]
-    pub fn register(&self, waker: &Waker) -> Registered<'_> {
-        Registered { stopping: self, slot: self.connections.borrow_mut().insert(waker.clone()) }
+    pub fn register(&self, waker: &Waker) -> ConnectionRegistration<'_> {
+        ConnectionRegistration { stopping: self, slot: self.connections.borrow_mut().insert(waker.clone()) }
     }
 }
 
 /// A connection that is woken when the phase changes.
-pub struct Registered<'w> {
-    stopping: &'w Stopping,
+pub struct ConnectionRegistration<'w> {
+    stopping: &'w WorkerStop,
     slot: usize,
 }
 
-impl Drop for Registered<'_> {
+impl Drop for ConnectionRegistration<'_> {
     #[inline]
     fn drop(&mut self) {
         self.stopping.connections.borrow_mut().remove(self.slot);

@@ -1,4 +1,4 @@
-//! The bytes below HTTP: what a connection needs of a stream, so that scripted peers can stand in for sockets.
+//! Byte streams below HTTP: what a connection needs of one, so that tests can replace sockets with scripted peers.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -12,77 +12,77 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::{client, server};
 
-/// A stream of bytes in both directions: a socket, TLS over one, or a script.
+/// A bidirectional byte stream: a socket, TLS over one, or a script.
 pub trait Transport: AsyncRead + AsyncWrite + Unpin + 'static {
-    /// How much of a body one read may bring.
+    /// Maximum bytes of a body per read.
     const READ: usize = READ;
 
-    /// The address at its other end, while the system knows it.
+    /// The peer's address, while the system knows it.
     fn peer(&self) -> Option<IpAddr>;
 
-    /// The address at this end, while the system knows it.
+    /// The local address, while the system knows it.
     fn local(&self) -> Option<SocketAddr> {
         None
     }
 
-    /// Whether TLS is between it and the peer.
+    /// Whether it uses TLS.
     fn is_secure(&self) -> bool {
         false
     }
 
-    /// Whether it has taken bytes that the socket has not.
+    /// Whether it accepted bytes that the socket has not.
     fn holds_back(&self) -> bool {
         false
     }
 
-    /// Bytes that the socket has taken, where those are others than the ones that were written here.
+    /// Bytes that the socket accepted, if they differ from the bytes written here.
     fn passed_on(&self) -> Option<u64> {
         None
     }
 
-    /// When it is dropped the peer shall see a failure, not an end: a reset in the clear, no `close_notify` under TLS.
+    /// Makes the peer see a failure instead of an end when it is dropped: a reset in cleartext, no `close_notify` with
+    /// TLS.
     fn abort(&mut self);
 
-    /// Where the peer has not acknowledged all that was sent: how long nothing at all came from it.
+    /// If the peer has not acknowledged everything sent: how long nothing was received from it.
     fn owes_acknowledgement(&self) -> Option<Duration> {
         None
     }
 
-    /// From now on this thread's runtime waits for it, whichever has made it.
+    /// Registers it with this thread's runtime, whichever one created it.
     ///
     /// # Errors
-    /// When the system lets it not be waited for.
-    fn settle(&mut self) -> io::Result<()> {
+    /// The system does not allow it.
+    fn register_with_runtime(&mut self) -> io::Result<()> {
         Ok(())
     }
 
-    /// It will stay: from now on the peer is asked, when it has been silent for long, whether it is still there, and a peer that
-    /// answers none of that for `patience` ends the connection.
+    /// Enables TCP keep-alive on a long-lived connection: a silent peer that answers no probe for `patience` ends it.
     fn ask_when_silent(&self, patience: Duration) {
         _ = patience;
     }
 
-    /// An answer takes long: from now on the peer is asked often whether it is still there.
+    /// The response takes long: from now on, probe the peer frequently.
     fn watch_closely(&self) {}
 }
 
-/// How much of a request's body one read may bring. Large enough that 1 MiB takes few system calls.
+/// Maximum bytes of a request body per read. Large enough that 1 MiB takes few system calls.
 const READ: usize = 128 * 1024;
 
-/// How much of an answer's body one read may bring, and how much of it TLS may have encrypted and not sent. It is one write
-/// to the client, whose kernel wakes it for each. With the records that are made of it, it fits into an L2 cache of 1 MiB
-/// (docs/design/0024-large-answers-and-handshakes.md).
+/// Maximum bytes of a response body per read, and maximum bytes that TLS may have encrypted and not sent. It is one
+/// write to the client, whose kernel wakes it for each. Together with the resulting TLS records, it fits into an L2
+/// cache of 1 MiB (docs/design/0024-large-answers-and-handshakes.md).
 pub const ANSWER_READ: usize = 256 * 1024;
 
-/// A peer that has been silent for so long is asked whether it is still there (TCP keep-alive). Nothing else shows that it
-/// vanished while a request waits for its answer: then no byte is unacknowledged.
+/// A peer that was silent for this long is probed (TCP keep-alive). Nothing else detects that it vanished while a
+/// request waits for its response: then no byte is unacknowledged.
 const ASKED_AFTER: Duration = Duration::from_secs(10);
 
-/// The question is repeated after this, as often as fits into the patience there is. A connection on which an answer takes long
-/// begins to ask after this.
+/// The interval between probes, as many as fit into the timeout. Connections with slow responses also start probing
+/// after this.
 const ASKED_AGAIN: Duration = Duration::from_secs(1);
 
-/// What `TCP_KEEPCNT` can be.
+/// The maximum of `TCP_KEEPCNT`.
 const MOST_QUESTIONS: u32 = 127;
 
 impl Transport for TcpStream {
@@ -96,7 +96,7 @@ impl Transport for TcpStream {
     }
 
     fn abort(&mut self) {
-        // A socket that cannot be told to reset is gone already.
+        // A socket that cannot be reset is gone already.
         let _ = SockRef::from(&*self).set_linger(Some(Duration::ZERO));
     }
 
@@ -104,25 +104,25 @@ impl Transport for TcpStream {
         crate::sys::owes_acknowledgement(self.as_fd())
     }
 
-    fn settle(&mut self) -> io::Result<()> {
-        // A runtime lets go of a socket only by closing it, so it is another descriptor that stays open.
+    fn register_with_runtime(&mut self) -> io::Result<()> {
+        // A runtime releases a socket only by closing it, so another descriptor keeps it open.
         let other = self.as_fd().try_clone_to_owned()?;
         *self = Self::from_std(other.into())?;
         Ok(())
     }
 
     fn ask_when_silent(&self, patience: Duration) {
-        // The first question takes an interval, too.
+        // The first probe takes an interval, too.
         let questions = u32::try_from(patience.as_secs()).unwrap_or(u32::MAX).clamp(2, MOST_QUESTIONS) - 1;
         let asked =
             TcpKeepalive::new().with_time(ASKED_AFTER).with_interval(ASKED_AGAIN).with_retries(questions);
-        // A socket that cannot be told is broken already.
+        // A socket that rejects the option is broken already.
         let _ = SockRef::from(self).set_tcp_keepalive(&asked);
     }
 
     fn watch_closely(&self) {
         let often = TcpKeepalive::new().with_time(ASKED_AGAIN).with_interval(ASKED_AGAIN);
-        // A socket that cannot be told is asked as before.
+        // A socket that rejects the option is probed as before.
         let _ = SockRef::from(self).set_tcp_keepalive(&often);
     }
 }
@@ -148,8 +148,8 @@ impl<S: Transport> Transport for server::TlsStream<S> {
         self.get_ref().0.passed_on()
     }
 
-    fn settle(&mut self) -> io::Result<()> {
-        self.get_mut().0.settle()
+    fn register_with_runtime(&mut self) -> io::Result<()> {
+        self.get_mut().0.register_with_runtime()
     }
 
     fn abort(&mut self) {
@@ -183,7 +183,7 @@ impl<S: Transport> Transport for client::TlsStream<S> {
     }
 }
 
-impl<S: Transport> Transport for Prefixed<S> {
+impl<S: Transport> Transport for PrefixedStream<S> {
     fn peer(&self) -> Option<IpAddr> {
         self.stream.peer()
     }
@@ -196,8 +196,8 @@ impl<S: Transport> Transport for Prefixed<S> {
         Some(self.written)
     }
 
-    fn settle(&mut self) -> io::Result<()> {
-        self.stream.settle()
+    fn register_with_runtime(&mut self) -> io::Result<()> {
+        self.stream.register_with_runtime()
     }
 
     fn abort(&mut self) {
@@ -205,7 +205,7 @@ impl<S: Transport> Transport for Prefixed<S> {
     }
 }
 
-impl<P: Transport, T: Transport> Transport for Secured<P, T> {
+impl<P: Transport, T: Transport> Transport for MaybeTls<P, T> {
     const READ: usize = ANSWER_READ;
 
     fn is_secure(&self) -> bool {
@@ -248,7 +248,7 @@ impl<P: Transport, T: Transport> Transport for Secured<P, T> {
     }
 }
 
-/// What stands in for a socket in tests.
+/// Stands in for a socket in tests.
 impl Transport for tokio::io::DuplexStream {
     fn peer(&self) -> Option<IpAddr> {
         None
@@ -257,24 +257,24 @@ impl Transport for tokio::io::DuplexStream {
     fn abort(&mut self) {}
 }
 
-/// A stream some of whose first bytes were already read (behind a PROXY protocol header). It counts what is written: TLS
-/// does not say when what it has encrypted leaves.
-pub struct Prefixed<S> {
+/// A stream whose first bytes were already read (after a PROXY protocol header). It counts written bytes, because TLS
+/// does not say when encrypted data was sent.
+pub struct PrefixedStream<S> {
     prefix: Vec<u8>,
     taken: usize,
-    /// Bytes that the stream has taken.
+    /// Bytes that the stream accepted.
     written: u64,
     stream: S,
 }
 
-impl<S> Prefixed<S> {
+impl<S> PrefixedStream<S> {
     /// `prefix` is read first, then the stream.
     pub fn new(prefix: Vec<u8>, stream: S) -> Self {
         Self { prefix, taken: 0, written: 0, stream }
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Prefixed<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for PrefixedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -295,7 +295,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Prefixed<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Prefixed<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for PrefixedStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
         let count = ready!(Pin::new(&mut self.stream).poll_write(cx, data))?;
         self.written += count as u64;
@@ -326,17 +326,17 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Prefixed<S> {
 }
 
 /// A stream to an endpoint.
-pub type UpstreamStream<S> = Secured<S, client::TlsStream<S>>;
+pub type UpstreamStream<S> = MaybeTls<S, client::TlsStream<S>>;
 
-/// A stream in the clear or under TLS. The enum costs one predictable branch; a trait object would cost a box.
-pub enum Secured<P, T> {
-    /// In the clear.
+/// A cleartext or TLS stream. The enum costs one predictable branch; a trait object would cost a box.
+pub enum MaybeTls<P, T> {
+    /// Cleartext.
     Plain(P),
-    /// Under TLS. Boxed: the session is large, and most connections of a worker may be plain.
+    /// TLS. Boxed: the session is large, and most connections of a worker may be plain.
     Tls(Box<T>),
 }
 
-impl<P: AsyncRead + Unpin, T: AsyncRead + Unpin> AsyncRead for Secured<P, T> {
+impl<P: AsyncRead + Unpin, T: AsyncRead + Unpin> AsyncRead for MaybeTls<P, T> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_read(cx, into),
@@ -345,7 +345,7 @@ impl<P: AsyncRead + Unpin, T: AsyncRead + Unpin> AsyncRead for Secured<P, T> {
     }
 }
 
-impl<P: AsyncWrite + Unpin, T: AsyncWrite + Unpin> AsyncWrite for Secured<P, T> {
+impl<P: AsyncWrite + Unpin, T: AsyncWrite + Unpin> AsyncWrite for MaybeTls<P, T> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_write(cx, data),

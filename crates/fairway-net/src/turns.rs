@@ -1,12 +1,12 @@
-//! Turns: a task that has more to do than others can wait for goes on later.
+//! Lets a task with more work yield to others.
 
 use std::pin::pin;
 use std::task::Context;
 
-/// Wakes the task once all that is ready has had its turn: other tasks, and whoever waits for a socket. One that wakes
-/// itself instead is polled again, up to 61 times (tokio's `LocalSet`), before its thread looks at sockets.
+/// Wakes the task after all that is ready has run, including socket events. A task that wakes itself instead is polled
+/// up to 61 times (tokio's `LocalSet`) before its thread checks sockets.
 pub fn go_on_later(cx: &mut Context<'_>) {
-    // Its first poll hands the waker to the scheduler, which keeps it until it has looked at sockets. It is never ready
+    // The first poll passes the waker to the scheduler, which keeps it until it has checked sockets. It is never ready
     // then.
     let _ = pin!(tokio::task::yield_now()).poll(cx);
 }
@@ -24,7 +24,7 @@ mod tests {
 
     use super::*;
 
-    /// How often a task that always has more to do is polled until another one knows that its socket is readable.
+    /// How often a task with endless work is polled until another one learns that its socket is readable.
     fn turns_before_a_socket_is_seen(more: fn(&mut Context<'_>)) -> u32 {
         let runtime = Builder::new_current_thread().enable_io().build().unwrap();
         LocalSet::new().block_on(&runtime, async {

@@ -1,7 +1,7 @@
-//! Who waits for a response head, so that one that takes long is looked at without a timer for every request.
+//! Exchanges waiting for a response head, so that slow responses are noticed without a timer per request.
 //!
-//! A wait costs an entry in a table. Once every [`LOOK`] the worker wakes the exchanges whose time has come; what they do
-//! then is theirs to decide.
+//! A wait costs a table entry. Every [`CHECK_INTERVAL`] the worker wakes the exchanges that are due; they decide what
+//! to do.
 
 use std::cell::RefCell;
 use std::task::Waker;
@@ -11,89 +11,89 @@ use slab::Slab;
 
 use crate::clock::Instant;
 
-/// How often the table is looked through.
-pub const LOOK: Duration = Duration::from_millis(50);
+/// How often the table is checked.
+pub const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The waits of one worker.
 #[derive(Default)]
-pub struct Waits {
+pub struct ResponseWaits {
     entries: RefCell<Slab<Entry>>,
 }
 
 struct Entry {
     due: Instant,
     waker: Waker,
-    state: State,
+    state: WaitState,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum WaitState {
     Waiting,
-    /// Its exchange was woken and has not asked yet.
+    /// Its exchange was woken and has not checked yet.
     Due,
     /// Its exchange knows.
     Noted,
 }
 
-/// One wait; it is over when this is dropped.
-pub struct Wait<'a> {
-    waits: &'a Waits,
+/// One wait, until this is dropped.
+pub struct ResponseWait<'a> {
+    waits: &'a ResponseWaits,
     slot: usize,
 }
 
-impl Waits {
-    /// None yet.
+impl ResponseWaits {
+    /// No waits yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Begins a wait of the task behind `waker`.
+    /// Starts a wait for the task behind `waker`.
     #[inline]
-    pub fn begin(&self, due: Instant, waker: &Waker) -> Wait<'_> {
-        let entry = Entry { due, waker: waker.clone(), state: State::Waiting };
-        Wait { waits: self, slot: self.entries.borrow_mut().insert(entry) }
+    pub fn begin(&self, due: Instant, waker: &Waker) -> ResponseWait<'_> {
+        let entry = Entry { due, waker: waker.clone(), state: WaitState::Waiting };
+        ResponseWait { waits: self, slot: self.entries.borrow_mut().insert(entry) }
     }
 
-    /// Wakes those whose time has come.
+    /// Wakes the exchanges that are due.
     pub fn look(&self, now: Instant) {
         for (_, entry) in self.entries.borrow_mut().iter_mut() {
-            if entry.state == State::Waiting && entry.due <= now {
-                entry.state = State::Due;
+            if entry.state == WaitState::Waiting && entry.due <= now {
+                entry.state = WaitState::Due;
                 entry.waker.wake_by_ref();
             }
         }
     }
 
-    /// How many there are.
+    /// The number of waits.
     pub fn count(&self) -> usize {
         self.entries.borrow().len()
     }
 }
 
-impl Wait<'_> {
-    /// Whether its time has come; says so once.
+impl ResponseWait<'_> {
+    /// Whether it is due; returns true once.
     #[inline]
     pub fn take_due(&self) -> bool {
         let mut entries = self.waits.entries.borrow_mut();
         let state = &mut entries[self.slot].state;
-        let due = *state == State::Due;
+        let due = *state == WaitState::Due;
         if due {
-            *state = State::Noted;
+            *state = WaitState::Noted;
         }
         due
     }
 
-    /// Waits once more.
+    /// Restarts the wait.
     #[inline]
     pub fn again(&self, due: Instant) {
         let mut entries = self.waits.entries.borrow_mut();
         let entry = &mut entries[self.slot];
         entry.due = due;
-        entry.state = State::Waiting;
+        entry.state = WaitState::Waiting;
     }
 }
 
-impl Drop for Wait<'_> {
+impl Drop for ResponseWait<'_> {
     #[inline]
     fn drop(&mut self) {
         self.waits.entries.borrow_mut().remove(self.slot);
@@ -106,18 +106,18 @@ mod tests {
 
     #[test]
     fn a_wait_is_due_once_for_each_time_that_was_set_and_only_after_it() {
-        let (waits, now) = (Waits::new(), Instant::now());
-        let wait = waits.begin(now + LOOK, Waker::noop());
+        let (waits, now) = (ResponseWaits::new(), Instant::now());
+        let wait = waits.begin(now + CHECK_INTERVAL, Waker::noop());
         waits.look(now);
         assert!(!wait.take_due());
-        waits.look(now + LOOK);
+        waits.look(now + CHECK_INTERVAL);
         assert!(wait.take_due());
-        waits.look(now + LOOK * 2);
+        waits.look(now + CHECK_INTERVAL * 2);
         assert!(!wait.take_due());
-        wait.again(now + LOOK * 3);
-        waits.look(now + LOOK * 2);
+        wait.again(now + CHECK_INTERVAL * 3);
+        waits.look(now + CHECK_INTERVAL * 2);
         assert!(!wait.take_due());
-        waits.look(now + LOOK * 3);
+        waits.look(now + CHECK_INTERVAL * 3);
         assert!(wait.take_due());
         drop(wait);
         assert_eq!(waits.count(), 0);

@@ -1,7 +1,7 @@
-//! A stream with what was read too early and what could not be sent yet.
+//! A stream with buffers for early input and pending output.
 //!
-//! Reading goes through one scratch buffer per worker: bytes that are consumed at once are never stored, so an idle
-//! connection owns no buffer and a busy one owns only its residue.
+//! Reads use one scratch buffer per worker: bytes consumed at once are never stored, so an idle connection owns no
+//! buffer and a busy one only its residue.
 
 use std::cell::{RefCell, RefMut};
 use std::io;
@@ -11,31 +11,31 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::ReadBuf;
 
-use crate::spares::Spares;
+use crate::spares::SparePool;
 use crate::transport::{ANSWER_READ, Transport};
 
 /// Room for the largest read.
 const SCRATCH: usize = ANSWER_READ;
 
-/// How much one read of a head may bring: what follows the head is copied to the residue.
+/// Maximum bytes per read of a head: what follows the head is copied to the residue.
 const HEAD_READ: usize = 16 * 1024;
 
-/// How much of what a peer sends too early is kept while nothing is read from it.
+/// Maximum early input that is kept while nothing is read from the peer.
 const AHEAD: usize = 16 * 1024;
 
-/// Smaller pieces are gathered behind what already waits; larger ones go to the socket from where they are.
+/// Smaller writes are gathered behind pending output; larger ones go directly to the socket.
 pub const GATHER: usize = 16 * 1024;
 
-/// Vectors that an idle connection gives back above this size are freed instead of kept.
+/// Vectors above this size are freed instead of kept when a connection becomes idle.
 const SPARE_CAPACITY: usize = 64 * 1024;
 
-/// The bytes of all vectors that a worker keeps.
+/// Bytes of all spare vectors of a worker.
 const SPARE_BYTES: usize = 8 * 1024 * 1024;
 
-/// What all connections of one worker share: the scratch buffer and vectors that are out of use.
+/// Shared by all connections of one worker: the scratch buffer and spare vectors.
 pub struct Workspace {
     scratch: RefCell<Box<[u8]>>,
-    spares: RefCell<Spares<Vec<u8>>>,
+    spares: RefCell<SparePool<Vec<u8>>>,
 }
 
 impl Default for Workspace {
@@ -45,31 +45,31 @@ impl Default for Workspace {
 }
 
 impl Workspace {
-    /// A worker's own.
+    /// A worker's workspace.
     pub fn new() -> Self {
         Self {
             scratch: RefCell::new(vec![0; SCRATCH].into_boxed_slice()),
-            spares: RefCell::new(Spares::new(SPARE_BYTES)),
+            spares: RefCell::new(SparePool::new(SPARE_BYTES)),
         }
     }
 
-    /// Room for what is handed on before anything else is read: one read of 256 KiB.
+    /// The scratch buffer, for data that is passed on before anything else is read: one read of 256 KiB.
     #[inline]
     pub fn room(&self) -> RefMut<'_, [u8]> {
         RefMut::map(self.scratch.borrow_mut(), |scratch| &mut **scratch)
     }
 
-    /// Once a second: frees the vectors that nothing needed.
+    /// Call once a second: frees vectors that were not needed.
     pub fn trim(&self) {
         self.spares.borrow_mut().trim();
     }
 
-    /// Frees the vectors that are out of use.
+    /// Frees the spare vectors.
     pub fn clear(&self) {
         self.spares.borrow_mut().clear();
     }
 
-    /// Memory for a vector that has none.
+    /// Gives memory to a vector that has none.
     #[inline]
     pub fn lend(&self, bytes: &mut Vec<u8>) {
         if bytes.capacity() == 0 {
@@ -77,7 +77,7 @@ impl Workspace {
         }
     }
 
-    /// Takes the memory of a vector that nothing needs for now.
+    /// Takes the memory of an unused vector.
     #[inline]
     pub fn take_back(&self, bytes: &mut Vec<u8>) {
         if bytes.capacity() > 0 {
@@ -99,7 +99,7 @@ impl Workspace {
     }
 }
 
-/// Bytes in order, consumed from the front.
+/// A byte queue.
 #[derive(Default)]
 pub struct Backlog {
     bytes: Vec<u8>,
@@ -107,19 +107,19 @@ pub struct Backlog {
 }
 
 impl Backlog {
-    /// Whether all of them were consumed.
+    /// Whether it is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.start == self.bytes.len()
     }
 
-    /// Those that are left.
+    /// The queued bytes.
     #[inline]
     pub fn pending(&self) -> &[u8] {
         &self.bytes[self.start..]
     }
 
-    /// Takes `count` of them away.
+    /// Removes `count` bytes from the front.
     #[inline]
     pub fn consume(&mut self, count: usize) {
         self.start += count;
@@ -129,7 +129,7 @@ impl Backlog {
         }
     }
 
-    /// Adds `data` behind them, in a vector of the worker where there is none yet.
+    /// Appends `data`, using a spare vector if there is none yet.
     #[inline]
     pub fn extend(&mut self, data: &[u8], workspace: &Workspace) {
         if data.is_empty() {
@@ -148,7 +148,7 @@ impl Backlog {
         workspace.lend(&mut self.bytes);
     }
 
-    /// Gives the vector back if nothing is left in it.
+    /// Returns the vector if it is empty.
     #[inline]
     pub fn release(&mut self, workspace: &Workspace) {
         if self.is_empty() {
@@ -158,7 +158,7 @@ impl Backlog {
     }
 }
 
-/// A stream, its residue and its outbox.
+/// A stream with its residue and outbox.
 pub struct Wire<S> {
     stream: S,
     inbox: Backlog,
@@ -167,28 +167,28 @@ pub struct Wire<S> {
     received: u64,
 }
 
-/// What [`Wire::poll_input`] found.
+/// The result of [`Wire::poll_input`].
 #[derive(Debug, PartialEq, Eq)]
-pub enum Input<T> {
-    /// The consumer took something and is content.
+pub enum ReadResult<T> {
+    /// The consumer is done.
     Taken(T),
-    /// The peer sends no more.
+    /// The peer has closed its sending direction.
     Eof,
 }
 
-/// What [`Wire::poll_ahead`] saw.
+/// The result of [`Wire::poll_ahead`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ahead {
+pub enum PeerState {
     /// The peer may send more.
     Open,
-    /// It closed its direction.
+    /// The peer closed its sending direction.
     Ended,
-    /// The connection broke.
+    /// The connection failed.
     Broken,
 }
 
 impl<S: Transport> Wire<S> {
-    /// Nothing read, nothing to send.
+    /// Nothing was read, nothing is pending.
     pub fn new(stream: S) -> Self {
         Self { stream, inbox: Backlog::default(), outbox: Backlog::default(), sent: 0, received: 0 }
     }
@@ -204,45 +204,45 @@ impl<S: Transport> Wire<S> {
         }
     }
 
-    /// The address at the other end, while the system knows it.
+    /// The peer's address, while the system knows it.
     pub fn peer(&self) -> Option<IpAddr> {
         self.stream.peer()
     }
 
-    /// The address at this end, while the system knows it.
+    /// The local address, while the system knows it.
     pub fn local(&self) -> Option<SocketAddr> {
         self.stream.local()
     }
 
-    /// From now on this thread's runtime waits for the stream.
+    /// Registers the stream with this thread's runtime.
     ///
     /// # Errors
-    /// As [`Transport::settle`].
-    pub fn settle(&mut self) -> io::Result<()> {
-        self.stream.settle()
+    /// As [`Transport::register_with_runtime`].
+    pub fn register_with_runtime(&mut self) -> io::Result<()> {
+        self.stream.register_with_runtime()
     }
 
-    /// Offers bytes to `take` until it is content: all that is there at first, then again with more each time.
+    /// Passes input to `take` until it returns a result: first what is buffered, then with more each time.
     ///
-    /// `take` returns how many bytes it is done with, and something when it is content; `None` asks for more and must
-    /// come with 0 bytes.
+    /// `take` returns how many bytes it used, and its result once it is done; `None` asks for more and must come with 0
+    /// bytes.
     pub fn poll_whole<T>(
         &mut self,
         cx: &mut Context<'_>,
         workspace: &Workspace,
         mut take: impl FnMut(&[u8]) -> (usize, Option<T>),
-    ) -> Poll<io::Result<Input<T>>> {
+    ) -> Poll<io::Result<ReadResult<T>>> {
         if !self.inbox.is_empty()
             && let (used, Some(taken)) = take(self.inbox.pending())
         {
             self.inbox.consume(used);
-            return Poll::Ready(Ok(Input::Taken(taken)));
+            return Poll::Ready(Ok(ReadResult::Taken(taken)));
         }
         let mut scratch = workspace.scratch.borrow_mut();
         loop {
             let count = ready!(read(&mut self.stream, cx, &mut scratch[..HEAD_READ]))?;
             if count == 0 {
-                return Poll::Ready(Ok(Input::Eof));
+                return Poll::Ready(Ok(ReadResult::Eof));
             }
             self.received += count as u64;
             let fresh = &scratch[..count];
@@ -250,46 +250,46 @@ impl<S: Transport> Wire<S> {
                 let (used, taken) = take(fresh);
                 self.inbox.extend(&fresh[used..], workspace);
                 if let Some(taken) = taken {
-                    return Poll::Ready(Ok(Input::Taken(taken)));
+                    return Poll::Ready(Ok(ReadResult::Taken(taken)));
                 }
             } else {
                 self.inbox.extend(fresh, workspace);
                 if let (used, Some(taken)) = take(self.inbox.pending()) {
                     self.inbox.consume(used);
-                    return Poll::Ready(Ok(Input::Taken(taken)));
+                    return Poll::Ready(Ok(ReadResult::Taken(taken)));
                 }
             }
         }
     }
 
-    /// Hands the bytes that are there, or those of one read, but not more than `most`, to `take`, which returns how many it
-    /// used; the rest stays.
+    /// Passes the buffered bytes, or those of one read, up to `most`, to `take`, which returns how many it used; the
+    /// rest is kept.
     pub fn poll_input<T, E>(
         &mut self,
         cx: &mut Context<'_>,
         workspace: &Workspace,
         most: usize,
         take: impl FnOnce(&mut Context<'_>, &[u8]) -> (usize, Result<T, E>),
-    ) -> Poll<io::Result<Input<Result<T, E>>>> {
+    ) -> Poll<io::Result<ReadResult<Result<T, E>>>> {
         if !self.inbox.is_empty() {
             let pending = self.inbox.pending();
             let (used, taken) = take(cx, &pending[..pending.len().min(most)]);
             self.inbox.consume(used);
-            return Poll::Ready(Ok(Input::Taken(taken)));
+            return Poll::Ready(Ok(ReadResult::Taken(taken)));
         }
         let mut scratch = workspace.scratch.borrow_mut();
         let count = ready!(read(&mut self.stream, cx, &mut scratch[..S::READ.min(most)]))?;
         if count == 0 {
-            return Poll::Ready(Ok(Input::Eof));
+            return Poll::Ready(Ok(ReadResult::Eof));
         }
         self.received += count as u64;
         let (used, taken) = take(cx, &scratch[..count]);
         self.inbox.extend(&scratch[used..count], workspace);
-        Poll::Ready(Ok(Input::Taken(taken)))
+        Poll::Ready(Ok(ReadResult::Taken(taken)))
     }
 
-    /// Hands what was read and not used, with the bytes of one more read of at most `most`, to `take`, which returns how many
-    /// it used; the rest stays. Ready with the number of new bytes: 0 at the end of the stream.
+    /// Passes the buffered bytes and those of one more read of at most `most` bytes to `take`, which returns how many
+    /// it used; the rest is kept. Ready with the number of new bytes: 0 at the end of the stream.
     pub fn poll_more(
         &mut self,
         cx: &mut Context<'_>,
@@ -310,13 +310,13 @@ impl<S: Transport> Wire<S> {
         Poll::Ready(Ok(count))
     }
 
-    /// Hands what was read and not used to `take`, which returns how many bytes of it it used.
+    /// Passes the buffered bytes to `take`, which returns how many it used.
     pub fn take_residue(&mut self, take: impl FnOnce(&[u8]) -> usize) {
         let used = take(self.inbox.pending());
         self.inbox.consume(used);
     }
 
-    /// Writes past the outbox, which is empty. Ready with how many bytes the stream took, at least 1.
+    /// Writes directly to the stream; the outbox is empty. Ready with the number of bytes written, at least 1.
     pub fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let count = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes))?;
         if count == 0 {
@@ -326,42 +326,42 @@ impl<S: Transport> Wire<S> {
         Poll::Ready(Ok(count))
     }
 
-    /// While nothing else is read: keeps what comes, so that the end behind it is seen. Of a peer that has sent more than
-    /// [`AHEAD`] bytes too early nothing more is read, and its end not seen.
-    pub fn poll_ahead(&mut self, cx: &mut Context<'_>, workspace: &Workspace) -> Ahead {
+    /// Buffers input while nothing else is read, to notice the end of the stream. From a peer that has sent more than
+    /// [`AHEAD`] bytes early, nothing more is read, and its end is not noticed.
+    pub fn poll_ahead(&mut self, cx: &mut Context<'_>, workspace: &Workspace) -> PeerState {
         while self.inbox.pending().len() < AHEAD {
             let mut scratch = workspace.scratch.borrow_mut();
             match read(&mut self.stream, cx, &mut scratch[..HEAD_READ]) {
                 Poll::Pending => break,
-                Poll::Ready(Ok(0)) => return Ahead::Ended,
-                Poll::Ready(Err(_)) => return Ahead::Broken,
+                Poll::Ready(Ok(0)) => return PeerState::Ended,
+                Poll::Ready(Err(_)) => return PeerState::Broken,
                 Poll::Ready(Ok(count)) => {
                     self.received += count as u64;
                     self.inbox.extend(&scratch[..count], workspace);
                 }
             }
         }
-        Ahead::Open
+        PeerState::Open
     }
 
-    /// Bytes that were read and not consumed.
+    /// The number of buffered input bytes.
     pub fn residue(&self) -> usize {
         self.inbox.pending().len()
     }
 
-    /// They themselves.
+    /// The buffered input.
     pub fn pending(&self) -> &[u8] {
         self.inbox.pending()
     }
 
-    /// The end of the outbox, to write heads and small pieces to.
+    /// The end of the outbox, to append heads and small writes to.
     pub fn outbox(&mut self, workspace: &Workspace) -> &mut Vec<u8> {
         self.outbox.reserve_from(workspace);
         &mut self.outbox.bytes
     }
 
-    /// Sends `data` after what waits: small pieces wait with it for the next flush, large ones go straight out as far
-    /// as the socket takes them.
+    /// Sends `data` after the pending output: small writes wait for the next flush, large ones go directly to the
+    /// socket as far as it accepts them.
     pub fn send(&mut self, cx: &mut Context<'_>, workspace: &Workspace, data: &[u8]) -> io::Result<()> {
         if data.len() < GATHER {
             self.outbox.extend(data, workspace);
@@ -384,7 +384,7 @@ impl<S: Transport> Wire<S> {
         Ok(())
     }
 
-    /// Ready when nothing waits any more.
+    /// Ready when nothing is pending.
     pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.outbox.is_empty() {
             let count = ready!(Pin::new(&mut self.stream).poll_write(cx, self.outbox.pending()))?;
@@ -397,55 +397,55 @@ impl<S: Transport> Wire<S> {
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 
-    /// Gives the memory of the outbox back if nothing waits in it: what comes next is the peer's.
+    /// Releases the empty outbox: the peer's turn is next.
     pub fn rest_outbox(&mut self, workspace: &Workspace) {
         self.outbox.release(workspace);
     }
 
-    /// Bytes that wait to be sent. More than any bound while TLS has encrypted some that the socket has not taken: they are as
-    /// many as one read brought, and no more shall join them.
+    /// Pending bytes. Larger than any limit while TLS has encrypted data that the socket has not accepted: that is as
+    /// much as one read, and nothing may be added.
     pub fn queued(&self) -> usize {
         if self.stream.holds_back() { usize::MAX } else { self.outbox.pending().len() }
     }
 
-    /// Grows with every byte that the socket takes, and says nothing else.
+    /// Grows with every byte that the socket accepts; has no other meaning.
     pub fn progress(&self) -> u64 {
         self.stream.passed_on().unwrap_or(self.sent)
     }
 
-    /// Bytes that the stream has taken since it was made. What it did not take, the peer cannot have.
+    /// Bytes that the stream accepted since it was made. What it did not accept, the peer cannot have received.
     pub fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// Bytes that were read from the stream since it was made.
+    /// Bytes read from the stream since it was made.
     pub fn received(&self) -> u64 {
         self.received
     }
 
-    /// What the bytes go through.
+    /// The stream.
     pub fn stream(&self) -> &S {
         &self.stream
     }
 
-    /// The peer shall see a failure when this is dropped.
+    /// Makes the peer see a failure when this is dropped.
     pub fn abort(&mut self) {
         self.stream.abort();
     }
 
-    /// Tells the peer that nothing more comes.
+    /// Closes the sending direction.
     pub fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 
-    /// Gives the buffers back that hold nothing: the connection is idle.
+    /// Releases empty buffers: the connection is idle.
     pub fn rest(&mut self, workspace: &Workspace) {
         self.inbox.release(workspace);
         self.outbox.release(workspace);
     }
 
-    /// Whether an idle stream is still usable: nothing arrived and the peer did not close. Costs no system call unless
-    /// the readiness of the socket says that something happened.
+    /// Whether an idle stream is still usable: nothing was received and the peer did not close. Needs no system call
+    /// unless the socket reports an event.
     pub fn is_quiet(&mut self) -> bool {
         let mut cx = Context::from_waker(std::task::Waker::noop());
         let mut byte = [0; 1];
@@ -482,11 +482,11 @@ mod tests {
         theirs.write_all(b"e;two;th").await.unwrap();
         for expected in [&b"one"[..], b"two"] {
             let input = poll_fn(|cx| wire.poll_whole(cx, &workspace, word)).await.unwrap();
-            assert_eq!(input, Input::Taken(expected.to_vec()));
+            assert_eq!(input, ReadResult::Taken(expected.to_vec()));
         }
         assert_eq!(wire.residue(), 2);
         drop(theirs);
-        assert_eq!(poll_fn(|cx| wire.poll_whole(cx, &workspace, word)).await.unwrap(), Input::Eof);
+        assert_eq!(poll_fn(|cx| wire.poll_whole(cx, &workspace, word)).await.unwrap(), ReadResult::Eof);
     }
 
     #[tokio::test]
@@ -531,7 +531,7 @@ mod tests {
         let name = rustls_pki_types::ServerName::try_from("a.test").unwrap();
         let connector = tokio_rustls::TlsConnector::from(std::sync::Arc::new(trusting));
         let acceptor = tokio_rustls::TlsAcceptor::from(std::sync::Arc::new(config));
-        let below = crate::transport::Prefixed::new(Vec::new(), ours);
+        let below = crate::transport::PrefixedStream::new(Vec::new(), ours);
         let (server, client) = tokio::join!(acceptor.accept(below), connector.connect(name, theirs));
         let (workspace, mut wire, mut client) =
             (Workspace::new(), Wire::new(server.unwrap()), client.unwrap());

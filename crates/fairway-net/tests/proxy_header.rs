@@ -1,4 +1,4 @@
-//! Headers of the PROXY protocol: the committed corpus of the fuzz target, rerun through the same checks.
+//! PROXY protocol headers: runs the fuzz target's committed corpus through the same checks.
 
 mod checks;
 

@@ -1,5 +1,5 @@
-//! Writes `kinds.rs`, `gateways.rs` and `routes.rs` from the CRDs of the Gateway API: `generate CRDS FOLDER`, where CRDS has the files of a
-//! channel and FOLDER is `src/gateway_api` of this crate. A schema that is new needs a name in [`NAMES`].
+//! Generates `kinds.rs`, `gateways.rs` and `routes.rs` from the CRDs of the Gateway API: `generate CRDS FOLDER`, where CRDS holds
+//! the files of a channel and FOLDER is `src/gateway_api` of this crate. A new schema needs a name in [`NAMES`].
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -9,7 +9,7 @@ use std::path::Path;
 use fairway_objects::manifest::{self, Schema};
 use serde_json::Value;
 
-/// The files, as the CRDs name their kinds in the plural.
+/// The files, named by the plural of their kind.
 const KINDS: [&str; 10] = [
     "gatewayclasses",
     "gateways",
@@ -23,13 +23,13 @@ const KINDS: [&str; 10] = [
     "backendtlspolicies",
 ];
 
-/// Types that Kubernetes has already, by their fields.
+/// Types that Kubernetes already has, by their fields.
 const BUILT_IN: [(&[&str], &str); 2] = [
     (&["lastTransitionTime", "message", "observedGeneration", "reason", "status", "type"], "Condition"),
     (&["matchExpressions", "matchLabels"], "LabelSelector"),
 ];
 
-/// Names of the structs, by the first place where each is found.
+/// Names of the structs, by the first path where each occurs.
 const NAMES: [(&str, &str); 73] = [
     ("GatewayClass.spec", "GatewayClassSpec"),
     ("GatewayClass.spec.parametersRef", "ParametersReference"),
@@ -106,10 +106,10 @@ const NAMES: [(&str, &str); 73] = [
     ("BackendTLSPolicy.status", "PolicyStatus"),
 ];
 
-/// The last of them, which would make the line above too long for its list.
+/// One more name, which would make the lines of the list above too long.
 const PER_ANCESTOR: (&str, &str) = ("BackendTLSPolicy.status.ancestors[]", "PolicyAncestorStatus");
 
-/// Fields that few rules and listeners have. They are boxed, because each rule of 100,000 routes would have room for them.
+/// Rarely used fields of rules and listeners. They are boxed, because every rule of 100,000 routes would reserve their space.
 const BOXED: [&str; 6] = [
     "Gateway.spec.listeners[].filters",
     "ListenerSet.spec.listeners[].filters",
@@ -119,18 +119,18 @@ const BOXED: [&str; 6] = [
     "GRPCRoute.spec.rules[].sessionPersistence",
 ];
 
-/// Fields that earlier releases have: where, their names and their types. Objects of those releases are read, too.
+/// Fields of earlier releases: path, name and type, so that objects of those releases can be read.
 const EARLIER: [(&str, &str, &str); 3] = [
     ("sessionPersistence", "cookieConfig", "CookieConfig"),
     ("sessionPersistence", "idleTimeout", "String"),
     ("sessionPersistence", "sessionName", "String"),
 ];
 
-/// The structs by their fields, and the text of all of them.
+/// The structs by their fields, and the generated text.
 #[derive(Default)]
 struct Types {
     by_fields: BTreeMap<String, &'static str>,
-    /// Those that are found first in a GatewayClass, Gateway or ListenerSet.
+    /// Structs that first occur in a GatewayClass, Gateway or ListenerSet.
     gateways: String,
     /// All others.
     routes: String,
@@ -184,7 +184,7 @@ use serde::{Deserialize, Serialize};
 ";
 
 impl Types {
-    /// A kind, and the structs in it.
+    /// Generates a kind and its structs.
     fn kind(&mut self, crd: &Value, kinds: &mut String) -> Result<(), Box<dyn Error>> {
         let text = |at: &str| crd.pointer(at).and_then(Value::as_str).ok_or_else(|| format!("no {at}"));
         let (kind, plural) = (text("/spec/names/kind")?, text("/spec/names/plural")?);
@@ -278,7 +278,7 @@ pub struct {name} {{
     }
 }
 
-/// A field: what is absent is not written, and a required one always is.
+/// A field: absent values are not written, except for required fields.
 fn field(name: &str, of: &str, required: bool) -> String {
     let own = field_name(name);
     let (of, skipped) = match of {
@@ -301,7 +301,7 @@ fn field(name: &str, of: &str, required: bool) -> String {
     format!("{attribute}    pub {own}: {of},\n")
 }
 
-/// What serde makes of a field's name.
+/// The name that serde derives from a field.
 fn camel_case(own: &str) -> String {
     let mut parts = own.split('_');
     let first = parts.next().unwrap_or_default().to_owned();

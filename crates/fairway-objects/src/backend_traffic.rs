@@ -1,5 +1,5 @@
-//! `spec.outlierEjection` and `spec.limits` of a BackendTrafficPolicy, and the values of the annotations `fairway.dev/outlier-ejection` and
-//! `fairway.dev/backend-limits`, which have the same fields.
+//! Parses `spec.outlierEjection` and `spec.limits` of a BackendTrafficPolicy, and the annotations `fairway.dev/outlier-ejection`
+//! and `fairway.dev/backend-limits`, which have the same fields.
 
 use std::num::{NonZeroU8, NonZeroU32};
 use std::time::Duration;
@@ -8,131 +8,132 @@ use fairway_model::{AdaptiveConcurrency, BackendLimits, Ejection, LatencyEjectio
 
 use crate::duration;
 use crate::external_processor::InvalidField;
-use crate::field::{invalid, number, time};
+use crate::field::{invalid_field, read_number, time};
 use crate::policies as types;
 
-/// Failures in a row after which an endpoint is ejected, where nothing is said.
-pub const DEFAULT_FAILURES: NonZeroU8 = NonZeroU8::new(3).expect("3 is not 0");
-/// How long the first ejection is, where nothing is said.
-pub const DEFAULT_FIRST: Duration = Duration::from_secs(1);
-/// How long an ejection is at most, where nothing is said.
-pub const DEFAULT_LONGEST: Duration = Duration::from_secs(30);
-/// How many times as slow as the others an endpoint is that is ejected, where nothing is said.
-pub const DEFAULT_FACTOR: NonZeroU8 = NonZeroU8::new(3).expect("3 is not 0");
-/// Responses below which an interval says nothing about an endpoint, where nothing is said.
-pub const DEFAULT_RESPONSES: NonZeroU32 = NonZeroU32::new(20).expect("20 is not 0");
-/// How long latencies are measured, where nothing is said.
-pub const DEFAULT_INTERVAL: Duration = Duration::from_secs(10);
-/// The least that a moving limit of concurrency may be, where nothing is said.
+/// The default number of consecutive failures that eject an endpoint.
+pub const DEFAULT_CONSECUTIVE_FAILURES: NonZeroU8 = NonZeroU8::new(3).expect("3 is not 0");
+/// The default duration of the first ejection.
+pub const DEFAULT_FIRST_EJECTION: Duration = Duration::from_secs(1);
+/// The default maximum duration of an ejection.
+pub const DEFAULT_MAX_EJECTION: Duration = Duration::from_secs(30);
+/// The default factor by which an endpoint must be slower than the others to be ejected.
+pub const DEFAULT_LATENCY_FACTOR: NonZeroU8 = NonZeroU8::new(3).expect("3 is not 0");
+/// The default minimum of responses for which an interval counts.
+pub const DEFAULT_MIN_RESPONSES: NonZeroU32 = NonZeroU32::new(20).expect("20 is not 0");
+/// The default interval for measuring latencies.
+pub const DEFAULT_LATENCY_INTERVAL: Duration = Duration::from_secs(10);
+/// The default minimum of an adaptive concurrency limit.
 pub const DEFAULT_MIN_CONCURRENCY: NonZeroU32 = NonZeroU32::new(20).expect("20 is not 0");
-/// The most that it may be, where nothing is said.
+/// The default maximum of an adaptive concurrency limit.
 pub const DEFAULT_MAX_CONCURRENCY: NonZeroU32 = NonZeroU32::new(1000).expect("1000 is not 0");
-const INTERVALS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(3600)];
-const MAX: i64 = u32::MAX as i64;
+const INTERVAL_RANGE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(3600)];
+const MAX_NUMBER: i64 = u32::MAX as i64;
 
-/// When an endpoint is not used for a time.
+/// When an endpoint is ejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutlierEjection {
-    /// Because requests to it fail, and for how long.
+    /// Because its requests fail, and for how long.
     pub ejection: Ejection,
     /// Because it is slow.
     pub latency: Option<LatencyEjection>,
 }
 
-/// Reads when an endpoint is ejected.
+/// Parses the ejection settings.
 ///
 /// # Errors
-/// The first field that cannot be used.
+/// The first invalid field.
 pub fn ejection(of: &types::OutlierEjection) -> Result<OutlierEjection, InvalidField> {
     let failures = of.consecutive_failures.map(i64::from);
     let failures: Option<NonZeroU8> =
-        number::<u8>("consecutiveFailures", failures, 1..=255)?.and_then(NonZeroU8::new);
-    let first = some_time("firstTime", of.first_time.as_deref())?;
-    let longest = some_time("longestTime", of.longest_time.as_deref())?;
+        read_number::<u8>("consecutiveFailures", failures, 1..=255)?.and_then(NonZeroU8::new);
+    let first = positive_time("firstTime", of.first_time.as_deref())?;
+    let longest = positive_time("longestTime", of.longest_time.as_deref())?;
     let latency = of.latency.as_ref().map(latency).transpose()?;
     match of.mode.as_deref().unwrap_or_default() {
         "" | "ConsecutiveFailures" => {}
         "Off" if failures.is_some() || first.is_some() || longest.is_some() || latency.is_some() => {
-            return Err(invalid("mode", "Off", "has no other fields"));
+            return Err(invalid_field("mode", "Off", "has no other fields"));
         }
         "Off" => return Ok(OutlierEjection { ejection: Ejection::Never, latency: None }),
-        other => return Err(invalid("mode", other, "is none of ConsecutiveFailures, Off")),
+        other => return Err(invalid_field("mode", other, "is none of ConsecutiveFailures, Off")),
     }
-    // Whoever says one of them means the other to fit.
-    let first = first.unwrap_or(longest.unwrap_or(DEFAULT_FIRST).min(DEFAULT_FIRST));
-    let longest = longest.unwrap_or(DEFAULT_LONGEST.max(first));
+    // If only one is given, the other adapts to it.
+    let first = first.unwrap_or(longest.unwrap_or(DEFAULT_FIRST_EJECTION).min(DEFAULT_FIRST_EJECTION));
+    let longest = longest.unwrap_or(DEFAULT_MAX_EJECTION.max(first));
     if first > longest {
-        return Err(invalid("firstTime", "", "is longer than longestTime"));
+        return Err(invalid_field("firstTime", "", "is longer than longestTime"));
     }
-    let failures = failures.unwrap_or(DEFAULT_FAILURES);
+    let failures = failures.unwrap_or(DEFAULT_CONSECUTIVE_FAILURES);
     Ok(OutlierEjection { ejection: Ejection::After { failures, first, longest }, latency })
 }
 
-fn some_time(field: &str, value: Option<&str>) -> Result<Option<Duration>, InvalidField> {
+fn positive_time(field: &str, value: Option<&str>) -> Result<Option<Duration>, InvalidField> {
     let read = |text: &str| {
         let read = duration::read(text).filter(|time| !time.is_zero());
-        read.ok_or_else(|| invalid(field, text, "is no duration above zero, such as 1m30s"))
+        read.ok_or_else(|| invalid_field(field, text, "is no duration above zero, such as 1m30s"))
     };
     value.map(read).transpose()
 }
 
 fn latency(of: &types::LatencyEjection) -> Result<LatencyEjection, InvalidField> {
-    let factor = number::<u8>("latency.factor", of.factor.map(i64::from), 2..=100)?;
-    let responses = number::<u32>("latency.minResponses", of.min_responses, 1..=MAX)?;
-    let interval = time("latency.interval", of.interval.as_deref(), INTERVALS[0]..=INTERVALS[1])?;
+    let factor = read_number::<u8>("latency.factor", of.factor.map(i64::from), 2..=100)?;
+    let responses = read_number::<u32>("latency.minResponses", of.min_responses, 1..=MAX_NUMBER)?;
+    let interval = time("latency.interval", of.interval.as_deref(), INTERVAL_RANGE[0]..=INTERVAL_RANGE[1])?;
     Ok(LatencyEjection {
-        factor: factor.and_then(NonZeroU8::new).unwrap_or(DEFAULT_FACTOR),
-        responses: responses.and_then(NonZeroU32::new).unwrap_or(DEFAULT_RESPONSES),
-        interval: interval.unwrap_or(DEFAULT_INTERVAL),
+        factor: factor.and_then(NonZeroU8::new).unwrap_or(DEFAULT_LATENCY_FACTOR),
+        responses: responses.and_then(NonZeroU32::new).unwrap_or(DEFAULT_MIN_RESPONSES),
+        interval: interval.unwrap_or(DEFAULT_LATENCY_INTERVAL),
     })
 }
 
-/// How much a backend is asked for at most.
+/// The limits of a backend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// Requests of a worker to one endpoint.
+    /// Concurrent requests of a worker to one endpoint.
     pub in_flight: Option<NonZeroU32>,
-    /// What all workers together have under way with all endpoints.
+    /// Limits across all workers and endpoints.
     pub of_backend: Option<BackendLimits>,
 }
 
-/// Reads how much a backend is asked for at most. The limit of bodies is read elsewhere.
+/// Parses the limits. The limit of bodies is parsed elsewhere.
 ///
 /// # Errors
-/// The first field that cannot be used.
+/// The first invalid field.
 pub fn limits(of: &types::BackendLimits) -> Result<Limits, InvalidField> {
-    let (requests, connections) = (some("requests", of.requests)?, some("connections", of.connections)?);
+    let (requests, connections) =
+        (positive_number("requests", of.requests)?, positive_number("connections", of.connections)?);
     let concurrency = of.adaptive_concurrency.as_ref().map(concurrency).transpose()?;
-    let pending: Option<u32> = number("pendingRequests", of.pending_requests, 0..=MAX)?;
+    let pending: Option<u32> = read_number("pendingRequests", of.pending_requests, 0..=MAX_NUMBER)?;
     if pending.is_some() && requests.is_none() && connections.is_none() && concurrency.is_none() {
         let problem = "has no meaning without requests, connections or adaptiveConcurrency";
-        return Err(invalid("pendingRequests", "", problem));
+        return Err(invalid_field("pendingRequests", "", problem));
     }
     let of_backend = BackendLimits {
         connections,
         requests,
         concurrency,
         pending: pending.unwrap_or_default(),
-        retries: number("retries", of.retries, 0..=MAX)?,
+        retries: read_number("retries", of.retries, 0..=MAX_NUMBER)?,
     };
     Ok(Limits {
-        in_flight: some("requestsPerEndpoint", of.requests_per_endpoint)?,
+        in_flight: positive_number("requestsPerEndpoint", of.requests_per_endpoint)?,
         of_backend: (of_backend != BackendLimits::default()).then_some(of_backend),
     })
 }
 
-fn some(field: &str, value: Option<i64>) -> Result<Option<NonZeroU32>, InvalidField> {
-    Ok(number::<u32>(field, value, 1..=MAX)?.and_then(NonZeroU32::new))
+fn positive_number(field: &str, value: Option<i64>) -> Result<Option<NonZeroU32>, InvalidField> {
+    Ok(read_number::<u32>(field, value, 1..=MAX_NUMBER)?.and_then(NonZeroU32::new))
 }
 
 fn concurrency(of: &types::AdaptiveConcurrency) -> Result<AdaptiveConcurrency, InvalidField> {
-    let minimum = some("adaptiveConcurrency.minimum", of.minimum)?;
-    let maximum = some("adaptiveConcurrency.maximum", of.maximum)?;
-    // Whoever says one of them means the other to fit.
+    let minimum = positive_number("adaptiveConcurrency.minimum", of.minimum)?;
+    let maximum = positive_number("adaptiveConcurrency.maximum", of.maximum)?;
+    // If only one is given, the other adapts to it.
     let minimum = minimum.unwrap_or(maximum.unwrap_or(DEFAULT_MIN_CONCURRENCY).min(DEFAULT_MIN_CONCURRENCY));
     let maximum = maximum.unwrap_or(DEFAULT_MAX_CONCURRENCY.max(minimum));
     if minimum > maximum {
-        return Err(invalid("adaptiveConcurrency.minimum", "", "is above adaptiveConcurrency.maximum"));
+        return Err(invalid_field("adaptiveConcurrency.minimum", "", "is above adaptiveConcurrency.maximum"));
     }
     Ok(AdaptiveConcurrency { minimum, maximum })
 }
@@ -152,13 +153,16 @@ mod tests {
     }
 
     #[test]
-    fn slow_endpoints_are_ejected_only_where_that_is_said() {
+    fn slow_endpoints_are_ejected_only_if_configured() {
         let usual = ejected(json!({})).unwrap();
-        let (first, longest) = (DEFAULT_FIRST, DEFAULT_LONGEST);
-        assert_eq!(usual.ejection, Ejection::After { failures: DEFAULT_FAILURES, first, longest });
+        let (first, longest) = (DEFAULT_FIRST_EJECTION, DEFAULT_MAX_EJECTION);
+        assert_eq!(
+            usual.ejection,
+            Ejection::After { failures: DEFAULT_CONSECUTIVE_FAILURES, first, longest }
+        );
         assert_eq!(usual.latency, None);
         let slow = ejected(json!({"latency": {}})).unwrap().latency.unwrap();
-        assert_eq!((slow.factor, slow.responses), (DEFAULT_FACTOR, DEFAULT_RESPONSES));
+        assert_eq!((slow.factor, slow.responses), (DEFAULT_LATENCY_FACTOR, DEFAULT_MIN_RESPONSES));
         let slow =
             json!({"latency": {"factor": 5, "minResponses": 100, "interval": "1m"}, "firstTime": "5s"});
         let slow = ejected(slow).unwrap();
@@ -191,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moving_limit_has_bounds_that_fit_where_nothing_is_said() {
+    fn an_adaptive_limit_has_consistent_default_bounds() {
         for (spec, minimum, maximum) in [
             (json!({}), 20, 1000),
             (json!({"minimum": 50}), 50, 1000),
@@ -204,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_names_its_field() {
+    fn an_invalid_value_names_its_field() {
         for (spec, field) in [
             (json!({"mode": "Off", "latency": {}}), "mode"),
             (json!({"mode": "Latency"}), "mode"),

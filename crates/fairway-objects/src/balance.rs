@@ -1,4 +1,4 @@
-//! Who of a backend's endpoints gets a request, and what tells backends of the same Service and port apart by it.
+//! How requests are balanced over a backend's endpoints, and the part of a backend's key that depends on it.
 
 use std::fmt::Write;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -9,36 +9,36 @@ use fairway_model::{
     SessionHash, SessionKey, SessionStart, Stickiness, StickyFailure, TrafficDistribution,
 };
 
-/// Who gets a request.
+/// How requests are balanced.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Balance {
-    /// How endpoints take turns where nothing binds a request to one.
+    /// The algorithm for requests that are not bound to an endpoint.
     pub balancing: Balancing,
-    /// What requests have in common that belong to the same endpoint.
-    pub hash: Option<Arc<HashBy>>,
-    /// Which endpoints are preferred, where that is not as the hints of their EndpointSlices say.
+    /// The parts of a request that bind it to an endpoint.
+    pub hash: Option<Arc<HashKey>>,
+    /// Which endpoints are preferred, if not by the hints of their EndpointSlices.
     pub distribution: Option<TrafficDistribution>,
-    /// What makes endpoints fit for requests.
+    /// Health checks and slow start of endpoints.
     pub health: Option<Arc<EndpointHealth>>,
-    /// What else an annotation says of how endpoints are used.
+    /// Further traffic settings from an annotation.
     pub traffic: Option<Arc<BackendTraffic>>,
-    /// The cookie of sessions, which counts for more. It names no backend yet.
+    /// The session cookie, which takes precedence. It names no backend yet.
     pub cookie: Option<Arc<SessionCookie>>,
 }
 
-/// The values of `trafficDistribution`, which are those of a Service but for the last.
+/// The values of `trafficDistribution`: those of a Service, and one more.
 pub const DISTRIBUTIONS: [(&str, TrafficDistribution); 3] = [
     ("PreferSameZone", TrafficDistribution::PreferSameZone),
     ("PreferSameNode", TrafficDistribution::PreferSameNode),
     ("Any", TrafficDistribution::Any),
 ];
 
-/// What requests have in common, as it was written and as it is meant.
+/// The parts of a request to hash, as written and as parsed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct HashBy {
+pub struct HashKey {
     /// Letters, digits and `-_${}`.
     pub text: Arc<str>,
-    /// The same, read.
+    /// The same, parsed.
     pub hash: SessionHash,
 }
 
@@ -50,7 +50,7 @@ impl Default for Balance {
 }
 
 impl Balance {
-    /// What tells backends of the same Service and port apart; empty for requests in turn.
+    /// The part of the key that tells backends of the same Service and port apart; empty for round robin.
     pub fn suffix(&self) -> String {
         let mut suffix = match self.balancing {
             Balancing::RoundRobin => String::new(),
@@ -64,7 +64,7 @@ impl Balance {
             Some(TrafficDistribution::PreferSameNode) => ";same-node",
             Some(TrafficDistribution::Any) => ";any-zone",
         });
-        // Two that differ must never share a backend, and equal ones may.
+        // Different settings must never share a backend; equal ones may.
         let hash = |of: &dyn Fn(&mut DefaultHasher)| {
             let mut hash = DefaultHasher::new();
             of(&mut hash);
@@ -78,7 +78,7 @@ impl Balance {
         }
         if let Some(cookie) = &self.cookie {
             write_cookie(&mut suffix, cookie);
-        } else if let Some(HashBy { text, hash }) = self.hash.as_deref() {
+        } else if let Some(HashKey { text, hash }) = self.hash.as_deref() {
             suffix.extend([";hash=", text]);
             _ = hash.spread.map(|spread| write!(suffix, ";spread={spread}"));
         }
@@ -90,18 +90,18 @@ impl Balance {
         Self { cookie: None, ..self.clone() }
     }
 
-    /// What annotations of ingress-nginx say of it, without Fairway's own.
+    /// The settings from annotations of ingress-nginx, without Fairway's own.
     pub fn of_ingress_nginx(&self) -> Self {
         Self { distribution: None, health: None, traffic: None, ..self.clone() }
     }
 
-    /// The same with what Fairway's own annotations say in another one.
-    pub fn with_own(self, of: &Self) -> Self {
+    /// The same with the settings from Fairway's own annotations in `of`.
+    pub fn with_annotations_of(self, of: &Self) -> Self {
         let (distribution, health, traffic) = (of.distribution, of.health.clone(), of.traffic.clone());
         Self { distribution, health, traffic, ..self }
     }
 
-    /// The same where sessions do not begin: answers do not set the cookie, and requests that have it stay at their endpoint.
+    /// The same without new sessions: responses do not set the cookie, and requests with a cookie stay with their endpoint.
     pub fn without_new_sessions(mut self) -> Self {
         let elsewhere = |cookie: &Arc<SessionCookie>| {
             Arc::new(SessionCookie { begins: SessionStart::Elsewhere, ..(**cookie).clone() })
@@ -110,7 +110,7 @@ impl Balance {
         self
     }
 
-    /// The same for the data plane. `tag` names the backend in cookies.
+    /// The session key for the data plane. `tag` names the backend in cookies.
     pub fn session(&self, tag: &str) -> Option<SessionKey> {
         match (&self.cookie, &self.hash) {
             (Some(cookie), _) => Some(SessionKey::Cookie(Arc::new(SessionCookie {
@@ -122,7 +122,7 @@ impl Balance {
     }
 }
 
-/// All that a cookie does not have by default. No value has a semicolon.
+/// Writes every attribute that differs from the default. No value contains a semicolon.
 fn write_cookie(suffix: &mut String, cookie: &SessionCookie) {
     let SessionCookie { name, backend: _, stickiness, path, domain, expires, max_age, .. } = cookie;
     let SessionCookie { secure, same_site, on_failure, begins, carrier, lifetime, .. } = cookie;
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cookies_that_differ_make_backends_that_differ() {
+    fn different_cookies_make_different_backends() {
         let second = NonZeroU32::new(1);
         let plain = SessionCookie {
             name: "route".into(),

@@ -1,11 +1,11 @@
-//! How objects ask for bodies that are held, whatever their kind: defaults and bounds. Memory and disk of responses, and memory of
-//! requests, are as in ingress-nginx where nothing is said.
+//! Defaults and limits for buffered bodies, for objects of any kind. By default, memory and disk of responses and memory of
+//! requests are as in ingress-nginx.
 
-/// The most memory that a body is given.
+/// The maximum memory for a body.
 pub const MAX_MEMORY: u64 = 1 << 20;
 /// ingress-nginx: `client-body-buffer-size` 8k.
 pub const REQUEST_MEMORY: u64 = 8 << 10;
-/// Where request bodies have no limit, what one may have on disk.
+/// The default disk space of a request body if request bodies have no limit.
 pub const REQUEST_DISK: u64 = 1 << 30;
 /// ingress-nginx: `proxy-buffers-number` 4...
 pub const RESPONSE_BUFFERS: u32 = 4;

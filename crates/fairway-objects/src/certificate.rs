@@ -1,5 +1,4 @@
-//! TLS Secrets to certificates: reads them, checks that key and certificate belong together, and knows which names they
-//! are for. Keeps no memory of earlier ones.
+//! Reads certificates from TLS Secrets: checks that key and certificate match, and which names they cover.
 
 use std::sync::Arc;
 
@@ -15,17 +14,17 @@ use crate::diagnostic::{Diagnostic, Severity};
 use crate::issued;
 use crate::object::{Kind, ObjectKey, Sourced};
 
-/// A certificate that was read, and when.
+/// A parsed certificate with its validity.
 #[derive(Clone, Debug)]
-pub struct Parsed {
-    /// What hosts show.
+pub struct ParsedCertificate {
+    /// The certificate for hosts.
     pub certificate: Arc<Certificate>,
     /// Seconds since 1970.
     not_before: i64,
 }
 
-/// Reads a Secret, or says why it has no certificate.
-pub fn read(key: &ObjectKey, secret: &Sourced<Secret>) -> Result<Parsed, String> {
+/// Reads a Secret; the error says why it has no certificate.
+pub fn read(key: &ObjectKey, secret: &Sourced<Secret>) -> Result<ParsedCertificate, String> {
     let entry = |name: &str| secret_value(&secret.object, name).ok_or_else(|| format!("it has no {name}"));
     let (chain_pem, key_pem) = (entry("tls.crt")?, entry("tls.key")?);
     let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(chain_pem)
@@ -36,22 +35,25 @@ pub fn read(key: &ObjectKey, secret: &Sourced<Secret>) -> Result<Parsed, String>
         .map_err(|error| format!("tls.key has no private key: {error}"))?;
     let (_, parsed) =
         X509Certificate::from_der(first).map_err(|error| format!("tls.crt is no X.509: {error}"))?;
-    matches(&private_key, &parsed)?;
+    check_key_matches(&private_key, &parsed)?;
     let certificate = Certificate {
         key: CertificateKey(key.to_string().into()),
         origin: secret.origin(Kind::Secret, key, ""),
-        names: names(&parsed),
+        names: certificate_names(&parsed),
         not_after: parsed.validity().not_after.timestamp(),
-        issued: Arc::new(issued::of(&parsed)),
+        issued: Arc::new(issued::read_issued(&parsed)),
         private_key: PrivateKey::from_der(private_key.secret_der()),
         chain: chain.iter().map(|der| Arc::from(der.as_ref())).collect(),
     };
-    Ok(Parsed { certificate: Arc::new(certificate), not_before: parsed.validity().not_before.timestamp() })
+    Ok(ParsedCertificate {
+        certificate: Arc::new(certificate),
+        not_before: parsed.validity().not_before.timestamp(),
+    })
 }
 
-/// Whether the key is the one of the certificate. rustls compares them only where webpki reads the certificate, which refuses those
-/// of version 1; whoever is shown one decides about that.
-fn matches(key: &PrivateKeyDer<'_>, certificate: &X509Certificate<'_>) -> Result<(), String> {
+/// Checks that the key belongs to the certificate. rustls compares them only if webpki can read the certificate, which rejects
+/// version 1; presenting those is decided elsewhere.
+fn check_key_matches(key: &PrivateKeyDer<'_>, certificate: &X509Certificate<'_>) -> Result<(), String> {
     let signing = rustls::crypto::aws_lc_rs::sign::any_supported_type(key)
         .map_err(|error| format!("tls.key cannot be used: {error}"))?;
     match signing.public_key() {
@@ -60,8 +62,8 @@ fn matches(key: &PrivateKeyDer<'_>, certificate: &X509Certificate<'_>) -> Result
     }
 }
 
-/// The subject alternative names; the common name where there are none, as ingress-nginx takes it.
-fn names(certificate: &X509Certificate<'_>) -> Vec<Arc<str>> {
+/// The subject alternative names; else the common name, as in ingress-nginx.
+fn certificate_names(certificate: &X509Certificate<'_>) -> Vec<Arc<str>> {
     let extension = certificate.subject_alternative_name().ok().flatten();
     let mut names: Vec<Arc<str>> = Vec::new();
     for name in extension.iter().flat_map(|extension| &extension.value.general_names) {
@@ -85,8 +87,8 @@ fn ip(bytes: &[u8]) -> Option<Arc<str>> {
     any.ok().map(Arc::from)
 }
 
-/// Whether a certificate is for a host: by equal names, or one label for the star (RFC 6125 §6.4.3). A wildcard host
-/// needs the same wildcard.
+/// Whether a certificate covers a host: equal names, or one label for the wildcard (RFC 6125 §6.4.3). A wildcard host needs the
+/// same wildcard.
 pub fn is_for(certificate: &Certificate, host: &HostPattern) -> bool {
     certificate.names.iter().any(|name| match (HostPattern::parse(name, WildcardSpan::OneLabel), host) {
         (Ok(pattern), HostPattern::Exact(exact)) => pattern.covers(exact.trim_end_matches('.')),
@@ -96,21 +98,21 @@ pub fn is_for(certificate: &Certificate, host: &HostPattern) -> bool {
     })
 }
 
-/// The value of an entry; `stringData` wins over `data` (Secret API).
+/// The value of an entry; `stringData` takes precedence over `data` (Secret API).
 pub fn secret_value<'a>(secret: &'a Secret, name: &str) -> Option<&'a [u8]> {
     let text = secret.string_data.as_ref().and_then(|entries| entries.get(name));
     let bytes = || secret.data.as_ref().and_then(|entries| entries.get(name)).map(|bytes| bytes.0.as_slice());
     text.map(|text| text.as_bytes()).or_else(bytes)
 }
 
-impl Parsed {
-    /// When its validity changes.
-    pub fn moments(&self) -> [i64; 2] {
+impl ParsedCertificate {
+    /// When its validity starts and ends.
+    pub fn validity_bounds(&self) -> [i64; 2] {
         [self.not_before, self.certificate.not_after.saturating_add(1)]
     }
 
-    /// What is wrong with its validity at `now`.
-    pub fn validity(&self, now: i64) -> Option<Diagnostic> {
+    /// The problem with its validity at `now`, if any.
+    pub fn validity_problem(&self, now: i64) -> Option<Diagnostic> {
         let origin = self.certificate.origin.at("data.tls.crt");
         let found = |code| Diagnostic::new(Severity::Warning, code, origin);
         let used = "it is used all the same, and clients will refuse it";

@@ -1,5 +1,5 @@
-//! How objects ask for compressed responses, whatever their kind: the bounds and defaults of each coding, and media types. The defaults of
-//! gzip and Brotli are those of ingress-nginx; it has no Zstandard.
+//! Compression settings for objects of any kind: limits and defaults of each coding, and media types. The defaults of gzip and
+//! Brotli are those of ingress-nginx, which has no Zstandard.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -7,40 +7,40 @@ use std::sync::Arc;
 
 use fairway_model::{CodingRule, ContentCoding};
 
-/// All codings, in the order in which they are preferred where a client does not mind. As in nginx, Brotli comes before gzip; Zstandard
-/// comes before both because it takes the least time for what it saves.
+/// All codings, in order of preference if the client has none. As in nginx, Brotli precedes gzip; Zstandard comes first because
+/// it saves the most for its time.
 pub const CODINGS: [ContentCoding; 3] = [ContentCoding::Zstd, ContentCoding::Brotli, ContentCoding::Gzip];
 
 /// nginx compresses it whatever its list says.
-const ALWAYS: &str = "text/html";
+const ALWAYS_COMPRESSED_TYPE: &str = "text/html";
 
-/// Of gzip; the others have one more.
-const TYPES: &str = "application/atom+xml application/javascript application/x-javascript application/json \
+/// The default of gzip; the others have one more.
+const DEFAULT_TYPES: &str = "application/atom+xml application/javascript application/x-javascript application/json \
                      application/rss+xml application/vnd.ms-fontobject application/x-font-ttf \
                      application/x-web-app-manifest+json application/xhtml+xml application/xml font/opentype \
                      image/svg+xml image/x-icon text/css text/javascript text/plain text/x-component";
 
-const MORE_OF_OTHERS: &str = "application/xml+rss";
+const EXTRA_TYPES_EXCEPT_GZIP: &str = "application/xml+rss";
 
 /// The levels of a coding.
 #[derive(Debug)]
 pub struct Levels {
-    /// Those that an object may ask for.
+    /// The levels that an object may request.
     pub range: RangeInclusive<u8>,
-    /// What they are, for people.
+    /// A description for messages.
     pub what: &'static str,
-    /// The highest one that Fairway compresses with, where that is less.
+    /// The highest level that Fairway uses, if it is lower.
     pub limit: Option<LevelLimit>,
 }
 
-/// The highest level that Fairway compresses with.
+/// The highest level that Fairway uses.
 #[derive(Debug)]
 pub struct LevelLimit {
-    /// It is used in place of higher ones.
+    /// Used in place of higher levels.
     pub highest: u8,
-    /// What is wrong with a higher one.
+    /// The problem with a higher level.
     pub problem: &'static str,
-    /// What happens instead.
+    /// The consequence.
     pub consequence: &'static str,
 }
 
@@ -76,7 +76,7 @@ pub fn levels(coding: ContentCoding) -> &'static Levels {
     }
 }
 
-/// The level that is used where an object asks for this one, and the limit that it is over. `None` for what is no level of the coding.
+/// The level to use for a requested one, and the limit that it exceeds. `None` if it is no level of the coding.
 #[must_use]
 pub fn level(coding: ContentCoding, asked: i64) -> Option<(u8, Option<&'static LevelLimit>)> {
     let Levels { range, limit, .. } = levels(coding);
@@ -85,31 +85,31 @@ pub fn level(coding: ContentCoding, asked: i64) -> Option<(u8, Option<&'static L
     Some((limit.map_or(level, |limit| limit.highest), limit))
 }
 
-/// A coding as it is without any word about it.
+/// The default rule of a coding.
 #[must_use]
 pub fn default_rule(coding: ContentCoding) -> CodingRule {
     let (level, min_length, more) = match coding {
-        ContentCoding::Brotli => (4, 20, MORE_OF_OTHERS),
+        ContentCoding::Brotli => (4, 20, EXTRA_TYPES_EXCEPT_GZIP),
         ContentCoding::Gzip => (1, 256, ""),
-        ContentCoding::Zstd => (3, 256, MORE_OF_OTHERS),
+        ContentCoding::Zstd => (3, 256, EXTRA_TYPES_EXCEPT_GZIP),
     };
-    let types = [ALWAYS, more, TYPES].join(" ");
+    let types = [ALWAYS_COMPRESSED_TYPE, more, DEFAULT_TYPES].join(" ");
     CodingRule { coding, level, min_length, types: sorted(types.split_whitespace().map(str::to_owned)) }
 }
 
-/// The media types of a list that are separated by spaces, with the one that is always compressed; and whether all of it could be read.
+/// The media types of a space-separated list, including the one that is always compressed, and whether all of it is valid.
 #[must_use]
 pub fn listed_types(list: &str) -> (Arc<[Arc<str>]>, bool) {
     let words = list.split_whitespace().map(str::to_ascii_lowercase);
     let (good, wrong): (Vec<_>, Vec<_>) = words.partition(|word| is_media_type(word));
     let is_whole = wrong.is_empty() && !list.trim().is_empty();
-    (sorted(good.into_iter().chain([ALWAYS.to_owned()])), is_whole)
+    (sorted(good.into_iter().chain([ALWAYS_COMPRESSED_TYPE.to_owned()])), is_whole)
 }
 
-/// These media types and no others.
+/// Exactly these media types.
 ///
 /// # Errors
-/// With the first one that is none.
+/// The first invalid one.
 pub fn exact_types(types: &[String]) -> Result<Arc<[Arc<str>]>, &str> {
     match types.iter().find(|text| !is_media_type(text)) {
         Some(wrong) => Err(wrong),
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_read_of_a_list_of_types_counts() {
+    fn the_valid_part_of_a_list_of_types_is_used() {
         for (value, expected, is_whole) in [
             ("text/plain  Application/JSON", "application/json text/html text/plain", true),
             ("*", "* text/html", true),

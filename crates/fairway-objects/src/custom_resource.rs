@@ -1,4 +1,4 @@
-//! What the kinds that CRDs define have in common: metadata, a spec and, most of them, a status.
+//! The common structure of kinds that CRDs define: metadata, spec and mostly a status.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::{Metadata, Resource};
@@ -9,23 +9,23 @@ use serde_json::Value;
 pub trait CustomResource: Resource + Metadata<Ty = ObjectMeta> + Clone + Send + 'static {
     /// Its `spec`.
     type Spec: DeserializeOwned + Clone + Default + PartialEq + Send;
-    /// Its `status`; anything where it has none.
+    /// The type of its `status`; any type if it has none.
     type Status: DeserializeOwned + Clone + Send;
     /// Whether it has a status.
     const HAS_STATUS: bool;
 
-    /// The object with these parts.
+    /// Assembles an object.
     fn from_parts(metadata: ObjectMeta, spec: Self::Spec, status: Option<Self::Status>) -> Self;
 
     /// Its `spec`.
     fn spec(&self) -> &Self::Spec;
 
-    /// Its `status`, as far as it is read: null where nobody wrote one, `None` where the kind has none.
+    /// Its `status`, as far as it is read: null if it is not set, `None` if the kind has none.
     fn status(&self) -> Option<Value>;
 }
 
-/// Implements the traits of a kind: the types of its parts (without a second one it has no status), group, version, name,
-/// plural and scope.
+/// Implements the traits of a kind: the types of spec and status (no status without a second type), group, version, name, plural
+/// and scope.
 macro_rules! custom_resource {
     ($type:ident($spec:ty $(, $status:ty)?):
      $group:literal, $version:literal, $kind:literal, $plural:literal, $scope:ident) => {

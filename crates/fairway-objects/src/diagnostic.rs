@@ -1,59 +1,59 @@
-//! What is wrong with an object, and what happens now. Owns how it is worded as a whole; never decides about traffic.
+//! A problem of an object and its consequence. Owns the overall wording; does not decide about traffic.
 
 use std::fmt;
 use std::sync::Arc;
 
-use fairway_model::{HostKey, HostPattern, Origin, without_userinfo};
+use fairway_model::{HostKey, HostPattern, Origin, redact_userinfo};
 use imbl::OrdMap;
 use serde::Serialize;
 
 use crate::object::{ObjectKey, ObjectRef};
 
-/// How bad it is.
+/// The severity of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Some requests are not served as the object asks.
+    /// Some requests are not served as the object requires.
     Error,
-    /// Something is not as the object asks, but its requests are served.
+    /// Something differs from what the object requires, but its requests are served.
     Warning,
     /// Worth knowing.
     Note,
 }
 
-/// What is wrong, where, and what happens now.
+/// What is wrong, where, and the consequence.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Diagnostic {
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
     /// The object, the field and, for files, the line.
     pub origin: Origin,
-    /// A stable name in kebab case.
+    /// A stable identifier in kebab case.
     pub code: &'static str,
     /// What is wrong.
     pub problem: String,
-    /// What happens now.
+    /// The consequence.
     pub consequence: String,
 }
 
-/// What a group of diagnostics was found with; the groups are replaced one by one.
+/// The origin of a group of diagnostics; groups are replaced one by one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Scope {
+pub enum DiagnosticScope {
     /// The options and the settings ConfigMap.
     Settings,
-    /// By what every client may claim any address.
+    /// Settings by which any client could claim any address.
     Trust,
     /// The ConfigMaps of TCP and UDP services.
     ServiceMaps,
-    /// An Ingress as such.
+    /// A single Ingress.
     Ingress(ObjectKey),
     /// An Ingress of a removed API version.
     OldIngress(ObjectKey),
-    /// The Ingresses of a host together.
+    /// All Ingresses of a host.
     Host(HostKey),
-    /// A name that hosts have besides their own.
+    /// An additional name of a host.
     FurtherName(HostKey),
-    /// A host that Ingresses and routes have.
+    /// A host that both Ingresses and routes serve.
     AlsoIngress(HostPattern),
     /// A backend.
     Backend(Arc<str>),
@@ -63,22 +63,22 @@ pub enum Scope {
     Object(ObjectRef),
 }
 
-/// All current diagnostics in a deterministic order. A clone costs nothing.
+/// All current diagnostics in a deterministic order. Clones are cheap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Diagnostics {
-    groups: OrdMap<Scope, Arc<[Diagnostic]>>,
+    groups: OrdMap<DiagnosticScope, Arc<[Diagnostic]>>,
 }
 
 impl Diagnostic {
-    /// One at `origin`; [`Diagnostic::because`] gives it its words.
+    /// A diagnostic at `origin`; [`Diagnostic::because`] sets its text.
     pub fn new(severity: Severity, code: &'static str, origin: Origin) -> Self {
         Self { severity, origin, code, problem: String::new(), consequence: String::new() }
     }
 
-    /// What is wrong and what happens now. Passwords in the URLs of an object are not repeated.
+    /// Sets the problem and the consequence. Passwords in URLs of the object are redacted.
     pub fn because(mut self, problem: impl Into<String>, consequence: impl Into<String>) -> Self {
-        self.problem = without_userinfo(problem.into());
-        self.consequence = without_userinfo(consequence.into());
+        self.problem = redact_userinfo(problem.into());
+        self.consequence = redact_userinfo(consequence.into());
         self
     }
 }
@@ -100,31 +100,31 @@ impl fmt::Display for Diagnostic {
 }
 
 impl Diagnostics {
-    /// All of them, grouped by what they were found with.
+    /// All diagnostics, by group.
     pub fn iter(&self) -> impl Iterator<Item = &Diagnostic> {
         self.groups.values().flat_map(|group| group.iter())
     }
 
     /// The diagnostics of one group.
     #[must_use]
-    pub fn of(&self, scope: &Scope) -> &[Diagnostic] {
+    pub fn group(&self, scope: &DiagnosticScope) -> &[Diagnostic] {
         self.groups.get(scope).map_or(&[], |group| group)
     }
 
-    /// How many there are.
+    /// The number of diagnostics.
     #[must_use]
     pub fn len(&self) -> usize {
         self.groups.values().map(|group| group.len()).sum()
     }
 
-    /// Whether nothing is wrong.
+    /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.groups.is_empty()
     }
 
-    /// The groups that differ between `older` and this, at a cost of what differs.
-    pub fn changed_since<'a>(&'a self, older: &'a Self) -> impl Iterator<Item = &'a Scope> {
+    /// The groups that differ from `older`, at a cost proportional to the difference.
+    pub fn changed_since<'a>(&'a self, older: &'a Self) -> impl Iterator<Item = &'a DiagnosticScope> {
         older.groups.diff(&self.groups).map(|item| match item {
             imbl::ordmap::DiffItem::Add(scope, _) | imbl::ordmap::DiffItem::Remove(scope, _) => scope,
             imbl::ordmap::DiffItem::Update { new: (scope, _), .. } => scope,
@@ -132,18 +132,18 @@ impl Diagnostics {
     }
 
     /// Replaces a group.
-    pub fn replace(&mut self, scope: Scope, mut group: Vec<Diagnostic>) {
+    pub fn replace(&mut self, scope: DiagnosticScope, mut group: Vec<Diagnostic>) {
         if group.is_empty() {
             self.groups.remove(&scope);
             return;
         }
-        group.sort_by(|a, b| order(a).cmp(&order(b)));
+        group.sort_by(|a, b| sort_key(a).cmp(&sort_key(b)));
         group.dedup();
         self.groups.insert(scope, group.into());
     }
 }
 
-fn order(it: &Diagnostic) -> (&str, &str, &str, &str, Severity, &str, &str) {
+fn sort_key(it: &Diagnostic) -> (&str, &str, &str, &str, Severity, &str, &str) {
     let origin = &it.origin;
     (&origin.kind, &origin.namespace, &origin.name, &origin.field, it.severity, it.code, &it.problem)
 }

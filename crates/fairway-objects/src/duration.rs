@@ -1,8 +1,8 @@
-//! Durations as the Gateway API writes them (GEP-2257): up to four parts of up to five digits and a unit.
+//! Durations of the Gateway API (GEP-2257): up to four parts, each with up to five digits and a unit.
 
 use std::time::Duration;
 
-/// Reads a duration; `None` where it is none.
+/// Parses a duration; `None` if it is invalid.
 #[must_use]
 pub fn read(text: &str) -> Option<Duration> {
     let mut rest = text;
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_gep_2257_names() {
+    fn parses_the_examples_of_gep_2257() {
         for (text, milliseconds) in
             [("1h", 3_600_000), ("1m30s", 90_000), ("10s500ms", 10_500), ("0s", 0), ("99999ms", 99_999)]
         {

@@ -1,4 +1,4 @@
-//! EndpointSlices to endpoints: which addresses of a Service's port get requests now.
+//! Converts EndpointSlices to endpoints: which addresses of a Service's port get requests now.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -11,45 +11,45 @@ use crate::external;
 use crate::inputs::Inputs;
 use crate::object::{Kind, ObjectKey, Sourced};
 use crate::options::{LoopbackEndpoints, Options};
-use crate::slice::{Condition, EndpointSlice, SliceAddress};
+use crate::slice::{EndpointCondition, EndpointSlice, SliceAddress};
 use crate::transport::is_port_of;
 
-/// Which port of a slice is meant.
+/// Selects a port of a slice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortChoice {
-    /// The name of the Service's port; empty where it has none.
+    /// The name of the Service's port; empty if it has none.
     pub name: Arc<str>,
     /// The number for slices without ports.
     pub number: Option<u16>,
-    /// What it takes: a port of each protocol may have the same number.
+    /// The protocol: ports of different protocols may have the same number.
     pub protocol: PortProtocol,
 }
 
-type Addresses = BTreeMap<SocketAddr, Endpoint>;
+type EndpointsByAddress = BTreeMap<SocketAddr, Endpoint>;
 
-/// The endpoints of a port in slices, each address once, in order of address.
-pub(crate) fn of_slices<'s>(
+/// The endpoints of a port, without duplicates, ordered by address.
+pub(crate) fn endpoints_from_slices<'s>(
     slices: impl Iterator<Item = (&'s ObjectKey, &'s Sourced<EndpointSlice>)>,
     port: &PortChoice,
     inputs: Inputs<'_>,
     diagnostics: &mut Vec<Diagnostic>,
 ) -> Vec<Endpoint> {
-    let (mut ready, mut last_resort) = (Addresses::new(), Addresses::new());
+    let (mut ready, mut last_resort) = (EndpointsByAddress::new(), EndpointsByAddress::new());
     for (key, slice) in slices {
-        let numbers = numbers(&slice.object, port);
+        let numbers = port_numbers(&slice.object, port);
         for entry in &slice.object.addresses {
             let SliceAddress { endpoint, condition, address, .. } = entry;
             let into = match condition {
-                Condition::Ready => &mut ready,
-                Condition::LastResort => &mut last_resort,
-                Condition::Out => continue,
+                EndpointCondition::Ready => &mut ready,
+                EndpointCondition::LastResort => &mut last_resort,
+                EndpointCondition::NotServing => continue,
             };
             let judged = match address {
-                Ok(ip) => usable(*ip, inputs.options).map_err(|problem| (ip.to_string(), problem)),
+                Ok(ip) => check_address(*ip, inputs.options).map_err(|problem| (ip.to_string(), problem)),
                 Err(text) => Err((text.to_string(), NO_ADDRESS.to_owned())),
             };
             match judged {
-                Ok(ip) => add(into, ip, &numbers, entry),
+                Ok(ip) => add_endpoints(into, ip, &numbers, entry),
                 Err((text, problem)) => {
                     let field = format!("endpoints[{endpoint}].addresses");
                     let origin = slice.origin(Kind::EndpointSlice, key, &field);
@@ -66,16 +66,16 @@ pub(crate) fn of_slices<'s>(
     endpoints
 }
 
-fn add(into: &mut Addresses, ip: IpAddr, numbers: &[u16], entry: &SliceAddress) {
+fn add_endpoints(into: &mut EndpointsByAddress, ip: IpAddr, numbers: &[u16], entry: &SliceAddress) {
     for number in numbers {
         let address = SocketAddr::new(ip, *number);
-        let endpoint = || Endpoint { address, name: entry.pod.clone(), place: entry.place.clone() };
+        let endpoint = || Endpoint { address, name: entry.pod.clone(), place: entry.topology.clone() };
         into.entry(address).or_insert_with(endpoint);
     }
 }
 
-/// The port's numbers in a slice: by name (EndpointSlice API: "must match the name of the Service port").
-fn numbers(slice: &EndpointSlice, wanted: &PortChoice) -> Vec<u16> {
+/// The port's numbers in a slice, by name (EndpointSlice API: "must match the name of the Service port").
+fn port_numbers(slice: &EndpointSlice, wanted: &PortChoice) -> Vec<u16> {
     if slice.ports.is_empty() {
         return wanted.number.into_iter().collect();
     }
@@ -86,15 +86,17 @@ fn numbers(slice: &EndpointSlice, wanted: &PortChoice) -> Vec<u16> {
 
 pub(crate) const NO_ADDRESS: &str = "is no address";
 
-/// The address in its usual form, where it may get requests (EndpointSlice API: no loopback, link-local or multicast
-/// address). Whoever may write EndpointSlices chooses addresses as freely as the author of an external name, and for metadata
-/// services the same holds.
-pub(crate) fn usable(ip: IpAddr, options: &Options) -> Result<IpAddr, String> {
+/// The address in canonical form, if it may get requests (EndpointSlice API: no loopback, link-local or multicast address).
+/// Whoever writes EndpointSlices chooses addresses as freely as the author of an external name, so metadata services are refused
+/// here as well.
+pub(crate) fn check_address(ip: IpAddr, options: &Options) -> Result<IpAddr, String> {
     let ip = ip.to_canonical();
     if ip.is_loopback() && options.loopback_endpoints == LoopbackEndpoints::Accepted {
         return Ok(ip);
     }
-    let Some((range, what)) = external::special(ip, &options.trust.external.allowed) else { return Ok(ip) };
+    let Some((range, what)) = external::special_range(ip, &options.trust.external.allowed) else {
+        return Ok(ip);
+    };
     let link_local = match ip {
         IpAddr::V4(v4) => v4.is_link_local(),
         IpAddr::V6(v6) => v6.is_unicast_link_local(),
@@ -113,9 +115,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_addresses_of_pods_get_requests() {
+    fn only_pod_addresses_are_accepted() {
         let mut options = Options { loopback_endpoints: LoopbackEndpoints::Refused, ..Options::default() };
-        let judged = |text: &str, options: &Options| usable(text.parse().expect("an address"), options);
+        let judged =
+            |text: &str, options: &Options| check_address(text.parse().expect("an address"), options);
         for good in ["10.0.0.1", "2001:db8::1", "fd00::1", "100.64.0.1"] {
             assert!(judged(good, &options).is_ok(), "{good}");
         }

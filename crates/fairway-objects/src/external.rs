@@ -1,7 +1,8 @@
-//! Where a Service of type ExternalName may lead. Whoever writes such a Service chooses the name and often its addresses,
-//! so each address is judged whenever the name is resolved, and literal ones as well: what is special on the machine or
-//! in its network, and what is Fairway itself, is left out. Addresses in EndpointSlices are judged by the same ranges ([`special`]), and those of
-//! OCSP responders as names are ([`refusal`]). Private ranges are not special: pods and Services live there.
+//! Which addresses a Service of type ExternalName may lead to. Its author chooses the name and often its addresses, so each
+//! address is checked whenever the name is resolved, and so are literal addresses: special addresses of the machine or its
+//! network, and Fairway's own, are refused. Addresses in EndpointSlices are checked against the same ranges
+//! ([`special_range`]), and those of OCSP responders like names ([`refusal`]). Private ranges are allowed: pods and Services
+//! are in them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, LazyLock};
@@ -12,14 +13,14 @@ use ipnet::IpNet;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::inputs::Inputs;
 use crate::object::ObjectKey;
-use crate::options::External;
-use crate::own::Own;
+use crate::options::ExternalNameOptions;
+use crate::own::OwnAddresses;
 
-/// The code of what is said about addresses that are left out.
-pub(crate) const REFUSED: &str = "external-name-address";
+/// The code of diagnostics about refused addresses.
+pub(crate) const REFUSED_ADDRESS_CODE: &str = "external-name-address";
 
-/// Ranges with a meaning of their own, and that meaning.
-const SPECIAL: [(&str, &str); 19] = [
+/// Special ranges, and what they are.
+const SPECIAL_RANGES: [(&str, &str); 19] = [
     ("0.0.0.0/8", "unspecified addresses"),
     ("127.0.0.0/8", "loopback"),
     ("169.254.0.0/16", "link-local, with the metadata services of clouds"),
@@ -36,43 +37,43 @@ const SPECIAL: [(&str, &str); 19] = [
     ("fd20:ce::254/128", "a cloud's metadata service"),
     ("fd00:c1::a9fe:a9fe/128", "a cloud's metadata service"),
     ("fd00:42::42/128", "a cloud's metadata service"),
-    // RFC 8215: where the IPv4 address stands in it is the network's own choice.
+    // RFC 8215: the network chooses where the IPv4 address is embedded.
     ("64:ff9b:1::/48", "IPv4 addresses behind a translator"),
     ("100::/64", "discarded packets"),
     ("5f00::/16", "segment routing"),
 ];
 
-static RANGES: LazyLock<Vec<(IpNet, &str)>> = LazyLock::new(|| {
-    SPECIAL.iter().map(|(range, what)| (range.parse().expect("it is a range"), *what)).collect()
+static PARSED_RANGES: LazyLock<Vec<(IpNet, &str)>> = LazyLock::new(|| {
+    SPECIAL_RANGES.iter().map(|(range, what)| (range.parse().expect("it is a range"), *what)).collect()
 });
 
-/// A name outside of the cluster, and the port there.
+/// A name outside the cluster, and a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExternalName {
-    /// In lower case, without a dot at its end.
+    /// In lower case, without a trailing dot.
     pub name: Arc<str>,
-    /// Where its addresses are spoken to.
+    /// The port to connect to.
     pub port: u16,
 }
 
 impl ExternalName {
-    /// The name, unless it is an address: whether it must be resolved.
-    pub fn to_resolve(&self) -> Option<&Arc<str>> {
+    /// The name to resolve; `None` if it is an address.
+    pub fn name_to_resolve(&self) -> Option<&Arc<str>> {
         self.name.parse::<IpAddr>().is_err().then_some(&self.name)
     }
 }
 
-/// Why an address gets no request.
+/// Why an address is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Refused {
-    /// It is in this range, or holds an IPv4 address that is.
+enum AddressRefusal {
+    /// It, or an IPv4 address embedded in it, is in this range.
     Special(IpNet, &'static str),
     /// Fairway listens there.
     Own,
 }
 
-/// The endpoints behind a name that is written at `origin`, and what was left out of them; `without` is what happens when
-/// nothing is left.
+/// The endpoints of a name that is written at `origin`, with diagnostics about refused addresses; `without` is the consequence if
+/// no address remains.
 pub(crate) fn endpoints(
     at: &ExternalName,
     inputs: Inputs<'_>,
@@ -88,36 +89,36 @@ pub(crate) fn endpoints(
     addresses.sort_unstable();
     addresses.dedup();
     let mut refused = Vec::new();
-    addresses.retain(|address| match judge(SocketAddr::new(*address, port), external) {
+    addresses.retain(|address| match address_refusal(SocketAddr::new(*address, port), external) {
         None => true,
         Some(why) => {
             refused.push((SocketAddr::new(*address, port), why));
             false
         }
     });
-    let found = describe(name, without, &refused, addresses.len());
+    let found = describe_refusals(name, without, &refused, addresses.len());
     let found = found.map(|(severity, problem, consequence)| {
-        Diagnostic::new(severity, REFUSED, origin.clone()).because(problem, consequence)
+        Diagnostic::new(severity, REFUSED_ADDRESS_CODE, origin.clone()).because(problem, consequence)
     });
     let endpoint = |ip| Endpoint::at(SocketAddr::new(ip, port));
     (addresses.into_iter().map(endpoint).collect(), found)
 }
 
-/// Names the first address only: a name server can give any number, and others each time.
-fn describe(
+/// Names only the first address: a name server can return any number, and different ones each time.
+fn describe_refusals(
     name: &str,
     without: &str,
-    refused: &[(SocketAddr, Refused)],
+    refused: &[(SocketAddr, AddressRefusal)],
     left: usize,
 ) -> Option<(Severity, String, String)> {
     let (address, why) = refused.first()?;
     let ip = address.ip();
     let (what, remedy) = match why {
-        Refused::Special(range, what) => {
+        AddressRefusal::Special(range, what) => {
             let exception = format!("; --external-name-allow {} opens it", IpNet::from(ip));
             (format!("{ip}, which is in {range} ({what})"), exception)
         }
-        Refused::Own => (format!("{address}, where Fairway itself listens"), String::new()),
+        AddressRefusal::Own => (format!("{address}, where Fairway itself listens"), String::new()),
     };
     let more = match refused.len() - 1 {
         0 => String::new(),
@@ -130,36 +131,36 @@ fn describe(
     })
 }
 
-/// Why nothing is asked at `address` that somebody with few rights has chosen; `None` where nothing is against it.
+/// Why no request is sent to `address`, which a user with few permissions has chosen; `None` if it is allowed.
 #[must_use]
-pub fn refusal(address: SocketAddr, external: &External) -> Option<String> {
-    judge(address, external).map(|why| match why {
-        Refused::Special(range, what) => format!("{} is in {range} ({what})", address.ip()),
-        Refused::Own => format!("Fairway itself listens at {address}"),
+pub fn refusal(address: SocketAddr, external: &ExternalNameOptions) -> Option<String> {
+    address_refusal(address, external).map(|why| match why {
+        AddressRefusal::Special(range, what) => format!("{} is in {range} ({what})", address.ip()),
+        AddressRefusal::Own => format!("Fairway itself listens at {address}"),
     })
 }
 
-fn judge(address: SocketAddr, external: &External) -> Option<Refused> {
+fn address_refusal(address: SocketAddr, external: &ExternalNameOptions) -> Option<AddressRefusal> {
     let ip = address.ip();
-    let meant: Vec<IpAddr> = [Some(ip), embedded(ip).map(IpAddr::V4)].into_iter().flatten().collect();
-    if meant.iter().any(|ip| external.own.is_reached(SocketAddr::new(*ip, address.port()))) {
-        return Some(Refused::Own);
+    let meant: Vec<IpAddr> = [Some(ip), embedded_ipv4(ip).map(IpAddr::V4)].into_iter().flatten().collect();
+    if meant.iter().any(|ip| external.own.reaches(SocketAddr::new(*ip, address.port()))) {
+        return Some(AddressRefusal::Own);
     }
-    special(ip, &external.allowed).map(|(range, what)| Refused::Special(range, what))
+    special_range(ip, &external.allowed).map(|(range, what)| AddressRefusal::Special(range, what))
 }
 
-/// The special range that the address is in, or the IPv4 address that it holds, unless an exception is made for it; and what that
-/// range is.
-pub(crate) fn special(ip: IpAddr, allowed: &[IpNet]) -> Option<(IpNet, &'static str)> {
+/// The special range that contains the address or its embedded IPv4 address, unless an exception allows it, and what that range
+/// is.
+pub(crate) fn special_range(ip: IpAddr, allowed: &[IpNet]) -> Option<(IpNet, &'static str)> {
     if allowed.iter().any(|range| range.contains(&ip)) {
         return None;
     }
-    let range_of = |ip: IpAddr| RANGES.iter().find(|(range, _)| range.contains(&ip)).copied();
-    range_of(ip).or_else(|| embedded(ip).map(IpAddr::V4).and_then(range_of))
+    let range_of = |ip: IpAddr| PARSED_RANGES.iter().find(|(range, _)| range.contains(&ip)).copied();
+    range_of(ip).or_else(|| embedded_ipv4(ip).map(IpAddr::V4).and_then(range_of))
 }
 
-/// The IPv4 address that an IPv6 address stands for, where a translator or tunnel would lead there.
-fn embedded(ip: IpAddr) -> Option<Ipv4Addr> {
+/// The IPv4 address embedded in an IPv6 address, if a translator or tunnel would forward to it.
+fn embedded_ipv4(ip: IpAddr) -> Option<Ipv4Addr> {
     let IpAddr::V6(v6) = ip else { return None };
     let segments = v6.segments();
     let at = |index: usize| {
@@ -184,9 +185,9 @@ fn embedded(ip: IpAddr) -> Option<Ipv4Addr> {
     }
 }
 
-impl Own {
-    /// Whether a connect to `address` would reach this process.
-    fn is_reached(&self, address: SocketAddr) -> bool {
+impl OwnAddresses {
+    /// Whether a connection to `address` would reach this process.
+    fn reaches(&self, address: SocketAddr) -> bool {
         let ip = address.ip();
         let is_here = || ip.is_loopback() || ip.is_unspecified() || self.addresses.contains(&ip);
         if self.gateways.as_ref().is_some_and(|ports| ports.contains(&address.port())) && is_here() {
@@ -205,12 +206,12 @@ mod tests {
     use super::*;
     use crate::own::OwnListener;
 
-    fn judged(ip: &str, external: &External) -> Option<Refused> {
-        judge(SocketAddr::new(ip.parse::<IpAddr>().unwrap().to_canonical(), 80), external)
+    fn judged(ip: &str, external: &ExternalNameOptions) -> Option<AddressRefusal> {
+        address_refusal(SocketAddr::new(ip.parse::<IpAddr>().unwrap().to_canonical(), 80), external)
     }
 
     #[test]
-    fn special_addresses_are_refused_in_every_disguise() {
+    fn special_addresses_are_refused_in_every_form() {
         for bad in [
             "127.0.0.1",
             "127.9.9.9",
@@ -242,7 +243,7 @@ mod tests {
             "2001:0:1:2:3:4:80ff:fffe",
             "2001:db8::5efe:127.0.0.1",
         ] {
-            assert!(judged(bad, &External::default()).is_some(), "{bad}");
+            assert!(judged(bad, &ExternalNameOptions::default()).is_some(), "{bad}");
         }
     }
 
@@ -262,14 +263,14 @@ mod tests {
             "64:ff9b::8.8.8.8",
             "2002:808:808::1",
         ] {
-            assert_eq!(judged(good, &External::default()), None, "{good}");
+            assert_eq!(judged(good, &ExternalNameOptions::default()), None, "{good}");
         }
     }
 
     #[test]
     fn an_exception_opens_its_range_and_nothing_else() {
         let allowed = vec!["127.0.0.0/8".parse().unwrap(), "fd00:ec2::254/128".parse().unwrap()];
-        let external = External { allowed, ..External::default() };
+        let external = ExternalNameOptions { allowed, ..ExternalNameOptions::default() };
         for open in ["127.0.0.1", "::ffff:127.0.0.1", "fd00:ec2::254"] {
             assert_eq!(judged(open, &external), None, "{open}");
         }
@@ -279,17 +280,17 @@ mod tests {
     }
 
     #[test]
-    fn what_fairway_listens_at_is_refused_whatever_is_allowed() {
+    fn listeners_of_fairway_are_refused_despite_exceptions() {
         let address = |text: &str| text.parse::<SocketAddr>().unwrap();
         let listener = |text| OwnListener { address: address(text), flag: "--own" };
-        let own = Own {
+        let own = OwnAddresses {
             listeners: ["[::]:8080", "127.0.0.1:10254", "10.1.2.3:9443"].map(listener).into(),
             addresses: vec!["10.1.2.3".parse().unwrap(), "fd00::3".parse().unwrap()],
             gateways: Some(20_000..=29_999),
         };
         let allowed = vec!["0.0.0.0/0".parse().unwrap(), "::/0".parse().unwrap()];
-        let external = External { own, allowed, ..External::default() };
-        let refused = |text: &str| judge(address(text), &external) == Some(Refused::Own);
+        let external = ExternalNameOptions { own, allowed, ..ExternalNameOptions::default() };
+        let refused = |text: &str| address_refusal(address(text), &external) == Some(AddressRefusal::Own);
         for own in [
             "10.1.2.3:8080",
             "[fd00::3]:8080",

@@ -1,5 +1,5 @@
-//! Services that speak `ext_proc`: an entry of an ExtensionPolicy, or the value of the annotation `fairway.dev/extension`, as an
-//! [`Extension`] of the model. Finds no backend: whoever reads knows where the Service is.
+//! Parses `ext_proc` services: an entry of an ExtensionPolicy or the annotation `fairway.dev/extension`, to an [`Extension`] of
+//! the model. Resolves no backend: the caller knows where the Service is.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,27 +14,27 @@ use serde_json::{Map, Value};
 use crate::duration;
 use crate::policies::{ExternalProcessor, HeaderMutationRules, MessageProcessing, ServiceReference, Size};
 
-/// How long the answer to a message may take where nothing is said, as in Envoy.
+/// The default timeout of a response to a message, as in Envoy.
 pub const DEFAULT_MESSAGE_TIMEOUT: Duration = Duration::from_millis(200);
-/// The longest such time.
+/// The maximum of this timeout.
 pub const MAX_MESSAGE_TIMEOUT: Duration = Duration::from_secs(60 * 60);
-/// How much of a body is held where nothing is said, in bytes.
+/// The default limit of a buffered body, in bytes.
 pub const DEFAULT_BUFFERED_BYTES: u32 = 1 << 20;
-/// The most of a body that may be held, in bytes.
+/// The maximum of this limit, in bytes.
 const MAX_BUFFERED_BYTES: u64 = 8 << 20;
-/// How many headers `mutationRules.denied` may name.
+/// The maximum number of headers in `mutationRules.denied`.
 const MAX_DENIED_HEADERS: usize = 64;
-/// How many namespaces `metadata` may have.
+/// The maximum number of namespaces in `metadata`.
 const MAX_METADATA_NAMESPACES: usize = 8;
-/// How long the metadata of a namespace may be as JSON, in bytes.
+/// The maximum size of a namespace's metadata as JSON, in bytes.
 const MAX_METADATA_BYTES: usize = 4096;
 
-/// A field that cannot be used.
+/// An invalid field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidField {
     /// The field, as in `processingMode.request.body`.
     pub field: String,
-    /// What it has, where saying so helps. Not for messages that others than the owner of the object read.
+    /// Its value, if that is helpful. Only for messages to the owner of the object.
     pub value: Option<String>,
     /// What is wrong with it: `is none of Open, Closed`.
     pub problem: String,
@@ -50,11 +50,11 @@ impl InvalidField {
     }
 }
 
-/// Reads a service. `name` is what the extension is called, and `namespace` that of the object, which the Service is in unless it says
-/// another one. Its backend has no name yet.
+/// Parses a service. `name` is the name of the extension; `namespace` is that of the object and the default for the Service. Its
+/// backend is not set yet.
 ///
 /// # Errors
-/// The first field that cannot be used.
+/// The first invalid field.
 pub fn read(of: &ExternalProcessor, name: Arc<str>, namespace: &str) -> Result<Extension, InvalidField> {
     let message_timeout = message_timeout(of.message_timeout.as_deref())?;
     let mode = of.processing_mode.as_ref();
@@ -64,13 +64,13 @@ pub fn read(of: &ExternalProcessor, name: Arc<str>, namespace: &str) -> Result<E
         service: GrpcService {
             backend: BackendKey("".into()),
             authority: authority(of.host.as_deref(), &of.backend_ref, namespace)?,
-            // A stream lives as long as its exchange: only the answer to a message has a time.
+            // A stream lives as long as its exchange: only the response to a message has a timeout.
             timeouts: Timeouts { connect: usual.connect.min(message_timeout), ..usual },
         },
         message_timeout,
         failure_mode_allow: fails_open(of)?,
-        request: phases("request", mode.and_then(|mode| mode.request.as_ref()))?,
-        response: phases("response", mode.and_then(|mode| mode.response.as_ref()))?,
+        request: read_phases("request", mode.and_then(|mode| mode.request.as_ref()))?,
+        response: read_phases("response", mode.and_then(|mode| mode.response.as_ref()))?,
         allow_mode_override: of.allow_mode_override.unwrap_or_default(),
         mutation_rules: of.mutation_rules.as_ref().map(mutation_rules).transpose()?.unwrap_or_default(),
         max_buffered_body: buffered_bytes(of.max_buffered_bytes.as_ref())?,
@@ -80,13 +80,13 @@ pub fn read(of: &ExternalProcessor, name: Arc<str>, namespace: &str) -> Result<E
     })
 }
 
-/// Whether requests go on while the service cannot be used.
+/// Whether requests continue while the service is unavailable.
 ///
 /// # Errors
-/// When `failureMode` is neither `Closed` nor `Open`.
+/// `failureMode` is neither `Closed` nor `Open`.
 pub fn fails_open(of: &ExternalProcessor) -> Result<bool, InvalidField> {
     let known = [("Closed", false), ("Open", true)];
-    Ok(word("failureMode", of.failure_mode.as_deref(), &known)?.unwrap_or_default())
+    Ok(parse_enum("failureMode", of.failure_mode.as_deref(), &known)?.unwrap_or_default())
 }
 
 fn message_timeout(text: Option<&str>) -> Result<Duration, InvalidField> {
@@ -110,22 +110,26 @@ fn authority(
     let is_host = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
     match !host.is_empty() && host.bytes().all(is_host) {
         true => Ok(host.into()),
-        // It may be a URL with a password in it.
+        // It may be a URL that contains a password.
         false => {
             Err(InvalidField { field: "host".to_owned(), value: None, problem: "is no host".to_owned() })
         }
     }
 }
 
-/// The word of an enumeration; `None` where nothing is said.
-fn word<T: Copy>(field: &str, value: Option<&str>, known: &[(&str, T)]) -> Result<Option<T>, InvalidField> {
+/// Parses an enumeration value; `None` if it is absent.
+fn parse_enum<T: Copy>(
+    field: &str,
+    value: Option<&str>,
+    known: &[(&str, T)],
+) -> Result<Option<T>, InvalidField> {
     let Some(value) = value.filter(|value| !value.is_empty()) else { return Ok(None) };
     let found = known.iter().find(|(name, _)| *name == value).map(|(_, meant)| *meant);
     let names = || known.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
     found.map(Some).ok_or_else(|| InvalidField::new(field, value, format!("is none of {}", names())))
 }
 
-fn phases(message: &str, mode: Option<&MessageProcessing>) -> Result<ProcessingPhases, InvalidField> {
+fn read_phases(message: &str, mode: Option<&MessageProcessing>) -> Result<ProcessingPhases, InvalidField> {
     let field = |name: &str| format!("processingMode.{message}.{name}");
     let sent = [("Send", true), ("Skip", false)];
     let bodies = [
@@ -138,9 +142,9 @@ fn phases(message: &str, mode: Option<&MessageProcessing>) -> Result<ProcessingP
     let (headers, body, trailers) = mode
         .map(|mode| (mode.headers.as_deref(), mode.body.as_deref(), mode.trailers.as_deref()))
         .unwrap_or_default();
-    let headers = word(&field("headers"), headers, &sent)?.unwrap_or(true);
-    let body = word(&field("body"), body, &bodies)?.unwrap_or_default();
-    let trailers = word(&field("trailers"), trailers, &sent)?.unwrap_or(false);
+    let headers = parse_enum(&field("headers"), headers, &sent)?.unwrap_or(true);
+    let body = parse_enum(&field("body"), body, &bodies)?.unwrap_or_default();
+    let trailers = parse_enum(&field("trailers"), trailers, &sent)?.unwrap_or(false);
     if body == BodyMode::FullDuplexStreamed && !trailers {
         let problem = "is Skip, and a body that is FullDuplexStreamed needs Send".to_owned();
         return Err(InvalidField { field: field("trailers"), value: None, problem });
@@ -173,8 +177,8 @@ fn buffered_bytes(size: Option<&Size>) -> Result<u32, InvalidField> {
     bytes.ok_or_else(|| InvalidField::new("maxBufferedBytes", &size.0, "is no size from 1 to 8Mi"))
 }
 
-/// The attributes that a service may get, of those that Envoy has (Envoy "Attributes").
-fn attribute(name: &str) -> Option<TemplatePart> {
+/// The attributes that a service may get, from those of Envoy (Envoy "Attributes").
+fn attribute_part(name: &str) -> Option<TemplatePart> {
     Some(match name {
         "request.path" => TemplatePart::RequestUri,
         "request.url_path" => TemplatePart::Path,
@@ -184,8 +188,8 @@ fn attribute(name: &str) -> Option<TemplatePart> {
         "request.method" => TemplatePart::Method,
         "request.protocol" => TemplatePart::Protocol,
         "request.id" => TemplatePart::RequestId,
-        "request.referer" => TemplatePart::Field("referer".into()),
-        "request.useragent" => TemplatePart::Field("user_agent".into()),
+        "request.referer" => TemplatePart::Header("referer".into()),
+        "request.useragent" => TemplatePart::Header("user_agent".into()),
         "source.address" => TemplatePart::Address,
         _ => return None,
     })
@@ -196,7 +200,7 @@ fn attributes(names: &[String]) -> Result<Vec<(Arc<str>, Template)>, InvalidFiel
     for name in names {
         let known = "is no attribute that services may get: request.path, url_path, query, host, scheme, method, protocol, id, \
                      referer and useragent, and source.address";
-        let part = attribute(name).ok_or_else(|| InvalidField::new("attributes", name, known))?;
+        let part = attribute_part(name).ok_or_else(|| InvalidField::new("attributes", name, known))?;
         if !found.iter().any(|(known, _)| **known == **name) {
             found.push((name.as_str().into(), Template(vec![part])));
         }

@@ -1,33 +1,33 @@
-//! A set of which most have one member: that one is kept in place. A set of the persistent kind takes a node for sixteen
-//! members from its first one on, which would be most of what is remembered of a host, a Service or a route.
+//! An ordered set that stores a single member inline: most sets have one. A persistent set allocates a node for sixteen members,
+//! which would be most of the memory per host, Service or route.
 
 use imbl::OrdSet;
 
-/// A set in order, small while it has at most one member. A clone costs next to nothing.
+/// An ordered set, small while it has at most one member. Clones are cheap.
 #[derive(Clone, Debug)]
-pub struct Few<V: Ord>(Members<V>);
+pub struct SmallSet<V: Ord>(Members<V>);
 
 #[derive(Clone, Debug)]
 enum Members<V: Ord> {
     None,
     One(V),
-    /// At least two, or what is left of them.
+    /// At least two members, or what is left of them.
     More(OrdSet<V>),
 }
 
-impl<V: Ord> Default for Few<V> {
+impl<V: Ord> Default for SmallSet<V> {
     fn default() -> Self {
         Self(Members::None)
     }
 }
 
-impl<V: Ord> Few<V> {
-    /// The set with this one member.
-    pub fn one(member: V) -> Self {
+impl<V: Ord> SmallSet<V> {
+    /// The set with this member.
+    pub fn single(member: V) -> Self {
         Self(Members::One(member))
     }
 
-    /// How many members it has.
+    /// The number of members.
     pub fn len(&self) -> usize {
         match &self.0 {
             Members::None => 0,
@@ -36,7 +36,7 @@ impl<V: Ord> Few<V> {
         }
     }
 
-    /// Whether it has none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -52,8 +52,8 @@ impl<V: Ord> Few<V> {
     }
 }
 
-impl<V: Ord + Clone> Few<V> {
-    /// Adds a member; whether it is new.
+impl<V: Ord + Clone> SmallSet<V> {
+    /// Adds a member; returns whether it is new.
     pub fn insert(&mut self, member: V) -> bool {
         match &mut self.0 {
             Members::None => self.0 = Members::One(member),
@@ -64,7 +64,7 @@ impl<V: Ord + Clone> Few<V> {
         true
     }
 
-    /// Removes a member; whether it was there.
+    /// Removes a member; returns whether it was present.
     pub fn remove(&mut self, member: &V) -> bool {
         let removed = match &mut self.0 {
             Members::None => false,
@@ -90,8 +90,8 @@ mod tests {
 
     #[test]
     fn behaves_like_a_set_whatever_its_size() {
-        let (mut few, mut set) = (Few::default(), BTreeSet::new());
-        // Up and down again, with members that are there twice and some that never were.
+        let (mut few, mut set) = (SmallSet::default(), BTreeSet::new());
+        // Up and down again, with duplicates and missing members.
         let edits = (0..40).chain((0..40).rev()).chain([7, 7, 8]);
         for (turn, member) in edits.enumerate() {
             let member = member % 20;
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_copy_does_not_change() {
-        let mut few = Few::one("a");
+        let mut few = SmallSet::single("a");
         let copy = few.clone();
         assert!(!few.insert("a") && few.insert("b"));
         assert!(copy.iter().eq(&["a"]) && few.iter().eq(&["a", "b"]));

@@ -1,4 +1,4 @@
-//! Values of fields that a policy and an annotation have alike, and how one that cannot be used is named.
+//! Parses values that policies and annotations share, and names invalid fields.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::duration;
 use crate::external_processor::InvalidField;
 
-/// A time within these.
+/// A time within these bounds.
 pub(crate) fn time(
     field: &str,
     value: Option<&str>,
@@ -17,13 +17,13 @@ pub(crate) fn time(
             || format!("is no duration from {:?} to {:?}, such as 10s", within.start(), within.end());
         duration::read(text)
             .filter(|time| within.contains(time))
-            .ok_or_else(|| invalid(field, text, problem()))
+            .ok_or_else(|| invalid_field(field, text, problem()))
     };
     value.map(read).transpose()
 }
 
-/// A number within these.
-pub(crate) fn number<T: TryFrom<i64>>(
+/// A number within these bounds.
+pub(crate) fn read_number<T: TryFrom<i64>>(
     field: &str,
     value: Option<i64>,
     within: RangeInclusive<i64>,
@@ -31,13 +31,13 @@ pub(crate) fn number<T: TryFrom<i64>>(
     let read = |number: i64| {
         let read = T::try_from(number).ok().filter(|_| within.contains(&number));
         let problem = || format!("is not from {} to {}", within.start(), within.end());
-        read.ok_or_else(|| invalid(field, &number, problem()))
+        read.ok_or_else(|| invalid_field(field, &number, problem()))
     };
     value.map(read).transpose()
 }
 
-/// It cannot be used.
-pub(crate) fn invalid(
+/// The error for an invalid field.
+pub(crate) fn invalid_field(
     field: &str,
     value: &(impl ToString + ?Sized),
     problem: impl Into<String>,

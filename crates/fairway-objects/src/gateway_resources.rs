@@ -1,4 +1,4 @@
-//! The objects of the Gateway API as they are now, and the namespaces by which Gateways choose. Owns no judgement about them.
+//! The current Gateway API objects, and the namespaces that Gateways select by label. Does not interpret them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::policies::{
 };
 use crate::with_custom_resource;
 
-/// The objects of the Gateway API as they are now. A clone costs nothing.
+/// The current Gateway API objects. Clones are cheap.
 #[derive(Clone, Debug, Default)]
 pub struct GatewayResources {
     /// Namespaces.
@@ -52,15 +52,15 @@ pub struct GatewayResources {
     pub pools: OrdMap<ObjectKey, Sourced<InferencePool>>,
     /// ServiceImports.
     pub imports: OrdMap<ObjectKey, Sourced<ServiceImport>>,
-    /// Where Gateways are.
+    /// Where Gateways are reachable.
     pub placements: OrdMap<ObjectKey, Arc<Placement>>,
     /// The releases of the installed CRDs.
     pub releases: Releases,
-    /// The addresses that the status of Ingresses gets; `None` where nobody says so.
+    /// The addresses for the status of Ingresses; `None` if they are not configured.
     pub published: Option<Arc<[Address]>>,
 }
 
-/// The routes of what is forwarded as it comes. A clone costs nothing.
+/// Routes of forwarded connections and datagrams. Clones are cheap.
 #[derive(Clone, Debug, Default)]
 pub struct StreamRoutes {
     /// TCPRoutes.
@@ -69,7 +69,7 @@ pub struct StreamRoutes {
     pub udp: OrdMap<ObjectKey, Sourced<UdpRoute>>,
 }
 
-/// The policies as they are now. A clone costs nothing.
+/// The current policies. Clones are cheap.
 #[derive(Clone, Debug, Default)]
 pub struct PolicyResources {
     /// BackendTLSPolicies.
@@ -84,20 +84,19 @@ pub struct PolicyResources {
     pub extensions: OrdMap<ObjectKey, Sourced<ExtensionPolicy>>,
 }
 
-/// The installed CRDs of the Gateway API by name, as `gateways.gateway.networking.k8s.io`, with the release in their annotation
-/// `gateway.networking.k8s.io/bundle-version`, as `v1.6.3`; `None` where a CRD has no such annotation. Empty where nobody
-/// knows.
+/// The installed Gateway API CRDs by name, as `gateways.gateway.networking.k8s.io`, with the release in their annotation
+/// `gateway.networking.k8s.io/bundle-version`, as `v1.6.3`; `None` if a CRD has no such annotation. Empty if unknown.
 pub type Releases = Arc<BTreeMap<String, Option<String>>>;
 
 impl GatewayResources {
-    /// How many objects of each kind there are.
+    /// The number of objects per kind.
     pub(crate) fn counts(&self) -> impl Iterator<Item = (Kind, usize)> {
         GATEWAY_KINDS
             .iter()
             .map(|known| (known.kind, with_custom_resource!(known.kind, K => K::all(self).len(), _ => 0)))
     }
 
-    /// The objects of the kinds whose status has conditions.
+    /// The objects of kinds whose status has conditions.
     pub fn with_conditions(&self) -> impl Iterator<Item = ObjectRef> {
         let kinds = GATEWAY_KINDS.iter().filter(|known| known.has_conditions).map(|known| known.kind);
         kinds.flat_map(|kind| {
@@ -119,7 +118,7 @@ impl GatewayResources {
         with_custom_resource!(kind, K => K::all(self).get(key)?.object.status(), _ => None)
     }
 
-    /// Where a Gateway is now.
+    /// Sets where a Gateway is reachable.
     pub(crate) fn place(&mut self, gateway: ObjectKey, placement: Option<Arc<Placement>>) {
         match placement {
             Some(placement) => drop(self.placements.insert(gateway, placement)),
@@ -128,9 +127,9 @@ impl GatewayResources {
     }
 }
 
-/// A kind whose objects [`GatewayResources`] has.
+/// A kind whose objects are in [`GatewayResources`].
 pub trait Kept: CustomResource {
-    /// All of them.
+    /// All objects of the kind.
     fn all(resources: &GatewayResources) -> &OrdMap<ObjectKey, Sourced<Self>>;
 }
 
@@ -143,7 +142,7 @@ macro_rules! maps {
         })*
 
         impl GatewayResources {
-            /// Takes an object; one of another API is not kept here.
+            /// Stores an object; objects of other APIs are ignored.
             pub(crate) fn set(&mut self, key: &ObjectKey, object: Object, source: Option<DocumentSource>) {
                 match object {
                     Object::Namespace(it) => keep(&mut self.namespaces, key, it, source),
@@ -152,7 +151,7 @@ macro_rules! maps {
                 }
             }
 
-            /// Forgets an object.
+            /// Removes an object.
             pub(crate) fn remove(&mut self, kind: Kind, key: &ObjectKey) {
                 match kind {
                     Kind::Namespace => drop(self.namespaces.remove(key)),

@@ -1,6 +1,6 @@
-//! From what policies and annotations say of JSON Web Tokens, API keys, logins and authorization to what the proxy does. Strict: whatever
-//! cannot be used is a mistake that names its field, since a guess would let somebody in. What is said about a mistake never
-//! repeats a key, a token or the name of an entry of a Secret.
+//! Parses what policies and annotations say about JSON Web Tokens, API keys, logins and authorization. Strict: any invalid value
+//! is an error that names its field, because a guess could grant access. Errors never repeat a key, a token or the name of a
+//! Secret's entry.
 
 mod api_keys;
 mod authorization;
@@ -22,40 +22,40 @@ use fairway_model::{
 };
 
 use crate::identity::api_keys::read_api_key;
-use crate::identity::authorization::{Known, read_authorization};
+use crate::identity::authorization::{KnownCredentials, read_authorization};
 use crate::identity::context::object;
 use crate::identity::headers::is_same_header;
-use crate::identity::keys::Found;
+use crate::identity::keys::KeyFindings;
 use crate::identity::limits::read_limits;
 use crate::identity::logins::read_oidc;
-use crate::identity::mistake::Checked;
+use crate::identity::mistake::IdentityResult;
 use crate::identity::tokens::read_jwt;
 use crate::object::{ObjectKey, ObjectRef};
 use crate::policies as types;
-use crate::service_url::{ServiceUrl, UrlPlace};
+use crate::service_url::{ServiceUrl, UrlDestination};
 
 pub use context::{Context, Permits};
-pub use keys::KeysBackend;
-pub use mistake::{Doubt, Mistake};
+pub use keys::KeySetBackend;
+pub use mistake::{IdentityFieldError, IdentityWarning};
 
-/// What is written about identity.
+/// The identity settings of an object.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Written<'a> {
+pub struct IdentitySpec<'a> {
     /// Tokens.
     pub jwt: Option<&'a types::Jwt>,
     /// Logins.
     pub oidc: Option<&'a types::Oidc>,
     /// API keys.
     pub api_key: Option<&'a types::ApiKey>,
-    /// What is allowed to whom.
+    /// Authorization rules.
     pub authorization: Option<&'a types::Authorization>,
-    /// How often each client may ask.
+    /// Rate limits per client.
     pub rate_limits: &'a [types::RateLimit],
-    /// What names the counts of these, e.g. `SecurityPolicy/shop/login`.
+    /// The name of their counters, for example `SecurityPolicy/shop/login`.
     pub counted_as: &'a str,
 }
 
-/// What it means.
+/// The parsed settings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Identity {
     /// Tokens.
@@ -64,22 +64,22 @@ pub struct Identity {
     pub oidc: Option<Arc<OidcAuth>>,
     /// API keys.
     pub api_key: Option<Arc<ApiKeyAuth>>,
-    /// What is allowed to whom.
+    /// Authorization rules.
     pub authorization: Option<Arc<Authorization>>,
-    /// How often each address may ask.
+    /// Rate limits by address.
     pub limits: Vec<RateLimit>,
-    /// How often each client may ask by what is known of it, after that was found out.
+    /// Rate limits by identity, applied once it is known.
     pub late_limits: Vec<RateLimit>,
     /// The backends that publish keys.
-    pub backends: Vec<KeysBackend>,
-    /// What may not be meant as it is written.
-    pub doubts: Vec<Doubt>,
+    pub backends: Vec<KeySetBackend>,
+    /// Settings that may be unintended.
+    pub doubts: Vec<IdentityWarning>,
 }
 
-impl Written<'_> {
-    /// The Secrets and ConfigMaps that it names.
+impl IdentitySpec<'_> {
+    /// The Secrets and ConfigMaps that it references.
     #[must_use]
-    pub fn named(&self, namespace: &str) -> BTreeSet<ObjectRef> {
+    pub fn referenced_objects(&self, namespace: &str) -> BTreeSet<ObjectRef> {
         let issuers = || self.jwt.iter().flat_map(|jwt| &jwt.issuers);
         let key_sets = issuers().filter_map(|issuer| issuer.keys.reference.as_ref());
         let key_sets =
@@ -94,33 +94,33 @@ impl Written<'_> {
         key_sets.chain(authorities).chain(secrets).collect()
     }
 
-    /// The Services that the URLs of key sets and providers name.
+    /// The Services in the URLs of key sets and providers.
     #[must_use]
     pub fn services(&self) -> BTreeSet<ObjectKey> {
         let issuers = self.jwt.iter().flat_map(|jwt| &jwt.issuers);
         let providers = self.oidc.map(|oidc| oidc.metadata_url.as_deref().unwrap_or(&oidc.issuer));
         let urls = issuers.filter_map(|issuer| issuer.keys.url.as_deref()).chain(providers);
-        urls.filter_map(|url| match ServiceUrl::read(url).ok()?.place {
-            UrlPlace::Host(host) => host.service(),
-            UrlPlace::OwnHost(_) => None,
+        urls.filter_map(|url| match ServiceUrl::parse(url).ok()?.place {
+            UrlDestination::Host(host) => host.service(),
+            UrlDestination::OwnHost(_) => None,
         })
         .collect()
     }
 
-    /// Reads all of it.
+    /// Parses all of it.
     ///
     /// # Errors
-    /// The first value that cannot be used.
-    pub fn read(&self, context: Context<'_>) -> Checked<Identity> {
+    /// The first invalid value.
+    pub fn read(&self, context: Context<'_>) -> IdentityResult<Identity> {
         let mut identity = Identity::default();
-        let known = limits::Known {
+        let known = limits::KnownClientFacts {
             token: self.jwt.is_some() || self.oidc.is_some(),
             api_key: self.api_key.is_some(),
         };
         let limits = read_limits(self.rate_limits, self.counted_as, known)?.into_iter();
         (identity.limits, identity.late_limits) = limits.partition(|limit| limit.key == LimitKey::Address);
         if let Some(jwt) = self.jwt {
-            let mut found = Found::default();
+            let mut found = KeyFindings::default();
             identity.jwt = Some(Arc::new(read_jwt(jwt, context, &mut found)?));
             (identity.backends, identity.doubts) = (found.backends, found.doubts);
         }
@@ -128,9 +128,9 @@ impl Written<'_> {
             if self.jwt.is_some() {
                 let problem =
                     "jwt and oidc exclude each other: no request could have both a token and a session";
-                return Err(Mistake::new("oidc", problem));
+                return Err(IdentityFieldError::new("oidc", problem));
             }
-            let mut found = Found::default();
+            let mut found = KeyFindings::default();
             identity.oidc = Some(Arc::new(read_oidc(oidc, context, &mut found)?));
             (identity.backends, identity.doubts) = (found.backends, found.doubts);
         }
@@ -147,17 +147,20 @@ impl Written<'_> {
                 })
             };
             if written.into_iter().any(|of| is_read(&of.header)) {
-                return Err(Mistake::new("apiKey.from", "a claim is written to the header with the key"));
+                return Err(IdentityFieldError::new(
+                    "apiKey.from",
+                    "a claim is written to the header with the key",
+                ));
             }
         }
         if let Some(header) = identity.api_key.as_ref().and_then(|auth| auth.client_header.as_deref())
             && identity.claim_headers().any(|it| is_same_header(&it.header, header))
         {
             let problem = "a claim is written to this header, too";
-            return Err(Mistake::new("apiKey.clientHeader", problem));
+            return Err(IdentityFieldError::new("apiKey.clientHeader", problem));
         }
         if let Some(authorization) = self.authorization {
-            let known = Known {
+            let known = KnownCredentials {
                 has_jwt: identity.jwt.is_some(),
                 has_oidc: identity.oidc.is_some(),
                 api_key: identity.api_key.as_deref(),

@@ -1,5 +1,6 @@
-//! InferencePools of the Gateway API Inference Extension v1, as plain structs: Pods that serve a model, and who chooses among them.
-//! Enumerations are strings and lists may be absent, as in the kinds of the Gateway API. Nothing here judges an object.
+//! InferencePools of the Gateway API Inference Extension v1, as plain structs: Pods that serve a model, and the picker that
+//! chooses among them. Enumerations are strings and lists may be absent, as in the kinds of the Gateway API. Nothing here
+//! validates an object.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,7 @@ pub struct InferencePool {
     pub metadata: ObjectMeta,
     /// `spec`.
     pub spec: InferencePoolSpec,
-    /// `status`, whose entries have the fields of a route's.
+    /// `status`, with entries like those of a route.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<RouteStatus>,
 }
@@ -31,7 +32,7 @@ custom_resource! {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct InferencePoolSpec {
-    /// Which Pods of its namespace are its members.
+    /// Selects the member Pods in its namespace.
     pub selector: PodSelector,
     /// Each is an endpoint of every member.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -39,7 +40,7 @@ pub struct InferencePoolSpec {
     /// `http` or `kubernetes.io/h2c`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub app_protocol: Option<String>,
-    /// Who chooses among the endpoints.
+    /// The service that chooses an endpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub endpoint_picker_ref: Option<EndpointPickerRef>,
 }
@@ -48,7 +49,7 @@ pub struct InferencePoolSpec {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct PodSelector {
-    /// Labels all of which a member has.
+    /// Labels that a member must have, all of them.
     pub match_labels: BTreeMap<String, String>,
 }
 

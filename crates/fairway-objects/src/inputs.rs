@@ -1,13 +1,13 @@
-//! What every reader of objects may look at. Owns nothing.
+//! The inputs of everything that reads objects.
 
 use crate::options::Options;
 use crate::resources::Resources;
 
-/// The objects and the operator's choices.
+/// The objects and the operator's options.
 #[derive(Clone, Copy)]
 pub struct Inputs<'a> {
     /// The objects.
     pub resources: &'a Resources,
-    /// The choices.
+    /// The options.
     pub options: &'a Options,
 }

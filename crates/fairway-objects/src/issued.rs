@@ -1,21 +1,21 @@
-//! What a certificate says of its issue: by whom, under which number, for what kind of key. Judges nothing.
+//! Issuer, serial number and key type of a certificate.
 
-use fairway_model::Issued;
+use fairway_model::Issuance;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::oid_registry::OID_X509_SERIALNUMBER;
 use x509_parser::prelude::FromDer;
 use x509_parser::x509::AttributeTypeAndValue;
 
-/// What the certificate in `der` says; `None` when it cannot be read.
+/// Reads the certificate in `der`; `None` if it is invalid.
 #[must_use]
-pub fn issued(der: &[u8]) -> Option<Issued> {
-    X509Certificate::from_der(der).ok().map(|(_, certificate)| of(&certificate))
+pub fn issued(der: &[u8]) -> Option<Issuance> {
+    X509Certificate::from_der(der).ok().map(|(_, certificate)| read_issued(&certificate))
 }
 
-/// What the certificate says.
-pub fn of(certificate: &X509Certificate<'_>) -> Issued {
+/// Reads a parsed certificate.
+pub fn read_issued(certificate: &X509Certificate<'_>) -> Issuance {
     let issuer = certificate.issuer();
-    Issued {
+    Issuance {
         issuer_common_name: text(issuer.iter_common_name().next()),
         issuer_organization: text(issuer.iter_organization().next()),
         issuer_serial_number: text(issuer.iter_by_oid(&OID_X509_SERIALNUMBER).next()),
@@ -46,7 +46,7 @@ mod tests {
         params.distinguished_name.push(DnType::CommonName, "The root");
         params.distinguished_name.push(DnType::OrganizationName, "Example");
         let made = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
-        let expected = Issued {
+        let expected = Issuance {
             issuer_common_name: "The root".to_owned(),
             issuer_organization: "Example".to_owned(),
             issuer_serial_number: String::new(),

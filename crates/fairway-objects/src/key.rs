@@ -1,4 +1,4 @@
-//! How an object is named among those of its kind. Knows no kind.
+//! The namespace and name of an object.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::shared;
 
-/// Names an object of a known kind; the namespace is empty for what has none.
+/// Identifies an object of a known kind; the namespace is empty for cluster-scoped kinds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey {
     /// The namespace.
@@ -20,10 +20,10 @@ impl ObjectKey {
     /// `namespace/name`.
     #[must_use]
     pub fn new(namespace: &str, name: &str) -> Self {
-        Self { namespace: shared::namespace(namespace), name: shared::text(name) }
+        Self { namespace: shared::shared_namespace(namespace), name: shared::text(name) }
     }
 
-    /// Reads `namespace/name`; `None` where either part is missing.
+    /// Parses `namespace/name`; `None` if either part is missing.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (namespace, name) = text.split_once('/')?;
@@ -31,16 +31,16 @@ impl ObjectKey {
         good.then(|| Self::new(namespace, name))
     }
 
-    /// Of an object of a kind that has namespaces; one without is in `default`.
+    /// For a namespaced kind; the default namespace is `default`.
     #[must_use]
-    pub fn of(metadata: &ObjectMeta) -> Self {
+    pub fn from_metadata(metadata: &ObjectMeta) -> Self {
         Self::new(
             metadata.namespace.as_deref().unwrap_or("default"),
             metadata.name.as_deref().unwrap_or_default(),
         )
     }
 
-    /// Of an object of a kind that has none.
+    /// For a cluster-scoped kind.
     pub(crate) fn cluster_wide(metadata: &ObjectMeta) -> Self {
         Self::new("", metadata.name.as_deref().unwrap_or_default())
     }

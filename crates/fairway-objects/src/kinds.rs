@@ -1,10 +1,9 @@
-//! The table of kinds: each kind that Fairway reads has one row here. From it come [`Kind`] and
-//! [`Object`](crate::object::Object), the maps of the Gateway API, the reading of manifests, discovery, watches, paths,
-//! statuses, and the counts in the metrics.
+//! The table of kinds: one row per kind that Fairway reads. [`Kind`] and [`Object`](crate::object::Object), the maps of Gateway
+//! API objects, manifest decoding, discovery, watches, paths, statuses and metrics are derived from it.
 //!
-//! A row says only what the type of the kind does not say itself: name, group, resource and scope are those of its
-//! [`k8s_openapi::Resource`], and whether it has a status is that of its [`CustomResource`]. What cannot be made from the
-//! table, such as the rules of the chart, is compared with it by a test.
+//! A row contains only what the type of the kind does not provide: name, group, resource and scope come from its
+//! [`k8s_openapi::Resource`], and whether it has a status from its [`CustomResource`]. Anything that cannot be derived from the
+//! table, such as the chart's RBAC rules, is compared with it by a test.
 
 use std::sync::{Arc, OnceLock};
 
@@ -12,15 +11,14 @@ use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope, Resource};
 
 use crate::custom_resource::CustomResource;
 
-/// Calls the macro in brackets with the arguments that follow it and the table. The order is the one in which a request
-/// depends on the kinds.
+/// Calls the macro in brackets with its arguments and the table. The order is the order in which requests depend on the kinds.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! table_of_kinds {
     ([$($callback:tt)+] $($arguments:tt)*) => {
         $($callback)+! {
             $($arguments)*
-            // Kind, its versions, where it names Secrets and ConfigMaps.
+            // Kind, its versions, where it references Secrets and ConfigMaps.
             kubernetes {
                 Ingress              ["v1"]  Nearby;
                 IngressClass         ["v1"]  Anywhere;
@@ -31,8 +29,8 @@ macro_rules! table_of_kinds {
                 ConfigMap            ["v1"]  Nowhere;
                 Namespace            ["v1"]  Nowhere;
             }
-            // The same, and its map in `GatewayResources`. The preferred version is first; all versions have its shape in
-            // what is read of them.
+            // The same, and its map in `GatewayResources`. The preferred version is first; all versions are equal in the fields
+            // that are read.
             gateways {
                 GatewayClass         ["v1", "v1beta1"]               Anywhere  (classes);
                 Gateway              ["v1", "v1beta1"]               Anywhere  (gateways);
@@ -56,8 +54,8 @@ macro_rules! table_of_kinds {
     };
 }
 
-/// Evaluates an expression in which `$type` is the type of a kind: `with_type!(kind, T => read::<T>(), _ => nothing)`.
-/// The last expression is for kinds that have no type.
+/// Evaluates an expression in which `$type` is the type of a kind: `with_type!(kind, T => read::<T>(), _ => nothing)`. The last
+/// expression is for kinds without a type.
 #[macro_export]
 macro_rules! with_type {
     (@arms ($kind:expr) $type:ident ($value:expr) ($other:expr)
@@ -91,7 +89,7 @@ macro_rules! with_custom_resource {
     };
 }
 
-/// The types of the kinds, under the names that they have in the table.
+/// The types of the kinds, under their names in the table.
 pub mod types {
     pub use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service};
     pub use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
@@ -114,32 +112,32 @@ pub const INFERENCE_GROUP: &str = <types::InferencePool as Resource>::GROUP;
 /// The API group of the Multi-Cluster Services API.
 pub const MULTICLUSTER_GROUP: &str = <types::ServiceImport as Resource>::GROUP;
 
-/// How a kind is asked for.
+/// How a kind is accessed in the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ApiResource {
     /// The kind.
     pub kind: Kind,
     /// The kind as Kubernetes spells it.
     pub name: &'static str,
-    /// The API group; empty for the oldest kinds.
+    /// The API group; empty for the core group.
     pub group: &'static str,
-    /// The name of the resource in paths and in roles.
+    /// The resource name in paths and roles.
     pub resource: &'static str,
-    /// Its versions, the preferred one first. All of them have the shape of the first in what is read of them.
+    /// Its versions, preferred first. All are equal in the fields that are read.
     pub versions: &'static [&'static str],
-    /// Whether its objects are in namespaces.
+    /// Whether it is namespaced.
     pub is_namespaced: bool,
-    /// Whether its status has conditions, which say what became of an object.
+    /// Whether its status has conditions.
     pub has_conditions: bool,
-    /// Where the Secrets and ConfigMaps may be that its objects name.
+    /// Where its objects may reference Secrets and ConfigMaps.
     pub names: NamedObjects,
 }
 
-/// Where the Secrets and ConfigMaps may be that objects of a kind name. A class names none itself: it decides whether those
-/// count that objects of the class name. The ConfigMap of the settings, which names others, is watched by its own name.
+/// Where objects of a kind may reference Secrets and ConfigMaps. A class references none itself, but decides whether the
+/// references of its objects count. The settings ConfigMap, which references others, is watched by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamedObjects {
-    /// It names none.
+    /// It references none.
     Nowhere,
     /// In the namespace of the object.
     Nearby,
@@ -159,11 +157,11 @@ macro_rules! kinds {
             OldIngress,
             /// The addresses of an external name, which is the object's name.
             Resolved,
-            /// Where the Gateway of that name is.
+            /// Where the Gateway of that name is reachable.
             Placement,
             /// The releases of the installed CRDs of the Gateway API.
             Releases,
-            /// The addresses that the status of Ingresses gets.
+            /// The addresses for the status of Ingresses.
             Published,
         }
 
@@ -182,10 +180,10 @@ macro_rules! kinds {
 
 crate::table_of_kinds!([kinds]);
 
-/// Those of the Gateway API, its extensions and Fairway's policies, which a cluster may have or not.
+/// The kinds of the Gateway API, its extensions and Fairway's policies, which a cluster may lack.
 pub const GATEWAY_KINDS: &[ApiResource] = KINDS.split_at(Kind::GatewayClass as usize).1;
 
-/// Whether objects of a scope are in namespaces.
+/// Whether objects of a scope are namespaced.
 trait Namespaces {
     const NAMESPACED: bool;
 }
@@ -218,26 +216,26 @@ impl ApiResource {
         (group == known.group && known.versions.contains(&version)).then_some(known)
     }
 
-    /// The row of a kind of the Gateway API, or of a policy, by its name.
+    /// The row of a Gateway API kind or policy, by its name.
     #[must_use]
-    pub fn of_gateways(kind: &str) -> Option<&'static Self> {
+    pub fn find_gateway_kind(kind: &str) -> Option<&'static Self> {
         GATEWAY_KINDS.iter().find(|known| known.name == kind)
     }
 
-    /// The version to ask for, of those that a server offers.
+    /// The preferred version among those that a server offers.
     #[must_use]
     pub fn preferred(&self, offered: impl Fn(&str) -> bool) -> Option<&'static str> {
         self.versions.iter().copied().find(|version| offered(version))
     }
 
-    /// `apiVersion` in a version.
+    /// The `apiVersion` of a version.
     #[must_use]
     pub fn api_version(&self, version: &str) -> String {
         if self.group.is_empty() { version.to_owned() } else { format!("{}/{version}", self.group) }
     }
 
-    /// The path of an object (Kubernetes API concepts, "Resource URIs"); that of a collection where the name is empty, and
-    /// that of the whole cluster where the namespace is.
+    /// The path of an object (Kubernetes API concepts, "Resource URIs"). An empty name gives the path of the collection; an empty
+    /// namespace, that of the whole cluster.
     #[must_use]
     pub fn path(&self, version: &str, namespace: &str, name: &str) -> String {
         let root = if self.group.is_empty() { "/api" } else { "/apis" };
@@ -246,7 +244,7 @@ impl ApiResource {
         format!("{root}/{}{within}/{}{object}", self.api_version(version), self.resource)
     }
 
-    /// `ingresses.networking.k8s.io` or `secrets`; with the subresource `/status`, as RBAC spells it,
+    /// `ingresses.networking.k8s.io` or `secrets`; with the subresource `/status`, as in RBAC,
     /// `ingresses/status.networking.k8s.io`.
     #[must_use]
     pub fn group_resource(&self, subresource: &str) -> String {
@@ -256,13 +254,13 @@ impl ApiResource {
 }
 
 impl Kind {
-    /// Its row; `None` for what no API server has.
+    /// Its row; `None` for kinds that no API server has.
     #[must_use]
     pub fn api(self) -> Option<&'static ApiResource> {
         KINDS.get(self as usize)
     }
 
-    /// Its row where it is one of the Gateway API or a policy.
+    /// Its row, if it is a Gateway API kind or policy.
     #[must_use]
     pub fn of_gateways(self) -> Option<&'static ApiResource> {
         self.api().filter(|_| self >= Self::GatewayClass)
@@ -281,19 +279,19 @@ impl Kind {
         }
     }
 
-    /// Its API group; empty for the oldest kinds.
+    /// Its API group; empty for the core group.
     #[must_use]
     pub fn group(self) -> &'static str {
         self.api().map_or("", |known| known.group)
     }
 
-    /// Whether its objects are in namespaces.
+    /// Whether it is namespaced.
     #[must_use]
     pub fn is_namespaced(self) -> bool {
         self.api().is_none_or(|known| known.is_namespaced)
     }
 
-    /// [`Kind::name`] as one text that all origins share.
+    /// [`Kind::name`] as one allocation that all origins share.
     pub(crate) fn shared_name(self) -> Arc<str> {
         static NAMES: [OnceLock<Arc<str>>; 64] = [const { OnceLock::new() }; 64];
         let name = || -> Arc<str> { self.name().into() };
@@ -306,7 +304,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_says_what_its_type_says_and_is_found_by_its_kind() {
+    fn a_row_matches_its_type_and_is_found_by_kind() {
         assert!(KINDS.iter().all(|known| known.kind.api() == Some(known)));
         assert!(GATEWAY_KINDS.iter().all(|known| known.kind.of_gateways() == Some(known)));
         assert_eq!((Kind::Namespace.of_gateways(), Kind::OldIngress.api()), (None, None));
@@ -321,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_of_another_shape_is_not_known() {
+    fn a_version_with_other_fields_is_unknown() {
         assert!(ApiResource::find("v1", "Service").is_some());
         assert!(ApiResource::find("gateway.networking.k8s.io/v1alpha2", "TLSRoute").is_some());
         assert!(ApiResource::find("gateway.networking.k8s.io/v1alpha2", "HTTPRoute").is_none());
@@ -332,14 +330,14 @@ mod tests {
     }
 
     #[test]
-    fn the_first_version_that_is_offered_is_asked_for() {
+    fn the_first_offered_version_is_preferred() {
         let routes = Kind::TlsRoute.api().unwrap();
         assert_eq!(routes.preferred(|version| version != "v1"), Some("v1alpha3"));
         assert_eq!(routes.preferred(|version| version == "v2"), None);
     }
 
     #[test]
-    fn paths_have_the_namespace_where_the_kind_has_one() {
+    fn paths_have_a_namespace_for_namespaced_kinds() {
         let path = |kind: Kind, namespace, name| kind.api().unwrap().path("v1", namespace, name);
         let group = "/apis/gateway.networking.k8s.io/v1";
         assert_eq!(path(Kind::HttpRoute, "shop", "web"), format!("{group}/namespaces/shop/httproutes/web"));

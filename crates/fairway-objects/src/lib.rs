@@ -1,14 +1,14 @@
-//! Kubernetes objects by kind and name, the operator's choices, and what Ingress and Gateway API both refer to: Services and
+//! Kubernetes objects by kind and name, the operator's options, and what both Ingress and Gateway API refer to: Services and
 //! their endpoints, external names, certificates.
 //!
-//! [`kinds`] is the table of what is read; [`gateway_api`], [`inference`] and [`policies`] are the kinds that are no part of
-//! Kubernetes itself. [`manifest`] reads objects from YAML, and [`annotations`] the values that annotations and policies share. [`resources::Resources`] keeps the objects;
-//! [`diagnostic::Diagnostics`] what is wrong with them.
+//! [`kinds`] is the table of supported kinds; [`gateway_api`], [`inference`] and [`policies`] define the kinds that are not part
+//! of Kubernetes. [`manifest`] decodes objects from YAML, and [`annotations`] the values that annotations and policies share.
+//! [`resources::Resources`] stores the objects; [`diagnostic::Diagnostics`] their problems.
 //!
-//! [`backend`], [`endpoints`], [`certificate`] and [`external`] say what a reference to a Service, a Secret or a name leads to; `few`,
-//! [`mod@slice`], [`pod`] and `lines` keep small what there is a lot of.
+//! [`backend`], [`endpoints`], [`certificate`] and [`external`] resolve references to Services, Secrets and names; `few`,
+//! [`mod@slice`], [`pod`] and `lines` are compact representations of numerous objects.
 //!
-//! Pure: no I/O and no clock. It keeps the objects of both APIs and judges neither.
+//! Pure: no I/O and no clock. It stores the objects of both APIs and interprets neither.
 
 pub mod annotations;
 pub mod backend;

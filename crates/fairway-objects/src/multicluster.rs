@@ -1,5 +1,5 @@
-//! ServiceImports of the Multi-Cluster Services API (KEP-1645): Services of a set of clusters, whose endpoints are in EndpointSlices
-//! with a label of their own. Nothing here judges an object.
+//! ServiceImports of the Multi-Cluster Services API (KEP-1645): Services of a set of clusters, whose endpoints are in
+//! EndpointSlices with their own label. Nothing here validates an object.
 
 use k8s_openapi::api::core::v1::ServicePort;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -10,7 +10,7 @@ use crate::custom_resource::custom_resource;
 /// The label of an EndpointSlice with the name of its ServiceImport, in the same namespace.
 pub const IMPORT_LABEL: &str = "multicluster.kubernetes.io/service-name";
 
-/// `multicluster.x-k8s.io/v1alpha1` ServiceImport, as far as it says where requests go.
+/// `multicluster.x-k8s.io/v1alpha1` ServiceImport, with the fields that matter for requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ServiceImport {

@@ -1,4 +1,4 @@
-//! Objects of any kind, how they are named and where they were written. Owns no collection of them.
+//! Objects of any kind, their identity and their source.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 pub use crate::key::ObjectKey;
 pub use crate::kinds::Kind;
 use crate::kinds::types;
-use crate::lines::Lines;
+use crate::lines::FieldLines;
 use crate::policies::RefusedField;
 use crate::shared;
 
-/// An object of a kind, by name.
+/// Identifies an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectRef {
     /// Its kind.
@@ -28,11 +28,11 @@ macro_rules! objects {
         objects!($($kubernetes)* $($gateway)*);
     };
     ($($kind:ident)*) => {
-        /// An object to keep.
+        /// An object of any kind.
         #[derive(Clone, Debug)]
         pub enum Object {
             $(#[doc = concat!("[`", stringify!($kind), "`](types::", stringify!($kind), ").")] $kind(Arc<types::$kind>),)*
-            /// An Ingress of an API version that Kubernetes 1.22 removed, as it was written.
+            /// An Ingress of an API version that Kubernetes 1.22 removed, as written.
             OldIngress(serde_json::Value),
         }
 
@@ -46,7 +46,7 @@ macro_rules! objects {
                 }
             }
 
-            /// Its metadata, where it is kept in the form of the API.
+            /// Its metadata, if it is kept in the form of the API.
             #[must_use]
             pub fn metadata(&self) -> Option<&ObjectMeta> {
                 match self {
@@ -73,7 +73,7 @@ macro_rules! objects {
 
 crate::table_of_kinds!([objects]);
 
-/// Metadata that an object is kept with.
+/// Access to kept metadata.
 trait KeptMetadata {
     fn metadata(&self) -> Option<&ObjectMeta>;
 
@@ -90,7 +90,7 @@ impl<T: Metadata<Ty = ObjectMeta>> KeptMetadata for T {
     }
 }
 
-/// Of which the name is kept, and the labels that count.
+/// For kinds of which only the name and the relevant labels are kept.
 macro_rules! kept_without_metadata {
     ($($type:ty),+) => {
         $(impl KeptMetadata for $type {
@@ -107,26 +107,25 @@ macro_rules! kept_without_metadata {
 
 kept_without_metadata!(types::EndpointSlice, types::Pod);
 
-/// Where in a file an object was written.
+/// Where an object is defined in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DocumentSource {
     /// The path as the user gave it.
     pub file: Arc<str>,
     /// The first line of the document, counted from 1.
     pub line: u32,
-    /// The lines of fields by their path, as in `spec.rules[0].http.paths[1]` or
-    /// `metadata.annotations["kubernetes.io/ingress.class"]` (brackets and quotes for keys with any byte beside
-    /// `A-Za-z0-9_-`). A field that is missing here has the line of the nearest field around it; `None` where all are in the
-    /// first line.
-    pub lines: Option<Arc<Lines>>,
+    /// The lines of fields by path, as in `spec.rules[0].http.paths[1]` or `metadata.annotations["kubernetes.io/ingress.class"]`
+    /// (brackets and quotes for keys with bytes other than `A-Za-z0-9_-`). A field that is missing here has the line of its
+    /// nearest ancestor; `None` if all fields are on the first line.
+    pub lines: Option<Arc<FieldLines>>,
 }
 
-/// An object and where it came from.
+/// An object and its source.
 #[derive(Clone, Debug)]
 pub struct Sourced<T> {
     /// The object.
     pub object: Arc<T>,
-    /// Its place in a file, when it was read from one.
+    /// Where it is defined, if it comes from a file.
     pub source: Option<Arc<DocumentSource>>,
 }
 
@@ -139,7 +138,7 @@ impl ObjectRef {
 }
 
 impl Object {
-    /// Its kind and name. An object without a namespace, of a kind that has them, is in `default`.
+    /// Its kind and name. The default namespace of namespaced kinds is `default`.
     #[must_use]
     pub fn reference(&self) -> ObjectRef {
         let kind = self.kind();
@@ -151,13 +150,13 @@ impl Object {
             }
             Self::EndpointSlice(it) => it.key.clone(),
             Self::Pod(it) => it.key.clone(),
-            it if kind.is_namespaced() => it.metadata().map(ObjectKey::of).unwrap_or_default(),
+            it if kind.is_namespaced() => it.metadata().map(ObjectKey::from_metadata).unwrap_or_default(),
             it => it.metadata().map(ObjectKey::cluster_wide).unwrap_or_default(),
         };
         ObjectRef { kind, key }
     }
 
-    /// Says that an object without a namespace, of a kind that has them, is in `default`.
+    /// Sets the namespace `default` for a namespaced object without one.
     pub(crate) fn set_default_namespace(&mut self) {
         if self.kind().is_namespaced()
             && let Some(metadata) = self.metadata_mut()
@@ -166,8 +165,8 @@ impl Object {
         }
     }
 
-    /// Refuses an object for a field of it; the first field counts. Only a SecurityPolicy and an ExtensionPolicy can be refused: what
-    /// they are for is closed then.
+    /// Refuses an object because of a field; the first refusal counts. Applies only to a SecurityPolicy and an ExtensionPolicy,
+    /// whose targets are then closed.
     pub fn refuse(&mut self, field: &str, problem: &str) {
         let refused = match self {
             Self::SecurityPolicy(policy) => &mut Arc::make_mut(policy).spec.refused,
@@ -179,7 +178,7 @@ impl Object {
 }
 
 impl<T> Sourced<T> {
-    /// The object `kind key` at `field`, with the line of that field where it is known.
+    /// The origin of the object `kind key` at `field`, with its line if known.
     pub fn origin(&self, kind: Kind, key: &ObjectKey, field: &str) -> Origin {
         Origin {
             kind: kind.shared_name(),
@@ -195,7 +194,7 @@ impl<T> Sourced<T> {
 }
 
 impl DocumentSource {
-    /// The line of a field, or of the nearest field around it.
+    /// The line of a field or of its nearest ancestor.
     #[must_use]
     pub(crate) fn line_of(&self, field: &str) -> u32 {
         self.lines.as_ref().and_then(|lines| lines.nearest(field)).unwrap_or(self.line)
@@ -207,12 +206,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_field_without_a_line_has_the_line_of_what_holds_it() {
+    fn a_field_without_a_line_has_the_line_of_its_parent() {
         let lines = [("spec", 5), ("spec.rules[0]", 7), ("metadata.annotations", 3)];
         let source = DocumentSource {
             file: "a.yaml".into(),
             line: 1,
-            lines: Lines::of(&lines.map(|(path, line)| (path.to_owned(), line)).into(), 1).map(Arc::new),
+            lines: FieldLines::from_lines(&lines.map(|(path, line)| (path.to_owned(), line)).into(), 1)
+                .map(Arc::new),
         };
         assert_eq!(source.line_of("spec.rules[0].http.paths[3].backend"), 7);
         assert_eq!(source.line_of("spec.rules[1]"), 5);

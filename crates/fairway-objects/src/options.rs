@@ -1,4 +1,4 @@
-//! What the operator chose by flags. Owns defaults; never reads flags or the environment itself.
+//! The operator's options and their defaults. Does not read flags or the environment.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -8,7 +8,7 @@ use fairway_model::{DatagramSettings, DownstreamSettings, ForwardedPath, PortPro
 use ipnet::IpNet;
 
 use crate::object::ObjectKey;
-use crate::own::Own;
+use crate::own::OwnAddresses;
 
 /// The `spec.controller` of Fairway's own IngressClass objects.
 pub const CONTROLLER: &str = "fairway.dev/ingress-controller";
@@ -16,39 +16,39 @@ pub const CONTROLLER: &str = "fairway.dev/ingress-controller";
 /// The `spec.controllerName` of Fairway's own GatewayClass objects.
 pub const GATEWAY_CONTROLLER: &str = "fairway.dev/gateway-controller";
 
-/// The operator's choices.
+/// The operator's options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// The names that the annotation `kubernetes.io/ingress.class` may give for this controller, besides the names of
-    /// its IngressClass objects.
+    /// The values of the annotation `kubernetes.io/ingress.class` that select this controller, in addition to the names of its
+    /// IngressClass objects.
     pub ingress_classes: Vec<Arc<str>>,
     /// The `spec.controller` of the IngressClass objects that are served.
     pub controllers: Vec<Arc<str>>,
-    /// What happens to an Ingress that names no class, when no class of this controller is the default one.
+    /// What happens to an Ingress without a class if no class of this controller is the default.
     pub without_class: WithoutClass,
-    /// What serves where objects say nothing.
+    /// Defaults for requests and clients that no object covers.
     pub defaults: Defaults,
     /// The settings ConfigMap.
     pub configmap: Option<ObjectKey>,
     /// The prefix of annotations, without the slash.
     pub annotations_prefix: Arc<str>,
-    /// Whose word is taken, and where external names may lead.
+    /// Which peers are trusted, and where external names may lead.
     pub trust: Trust,
     /// Whether endpoints may have loopback addresses.
     pub loopback_endpoints: LoopbackEndpoints,
-    /// What holds for all hosts.
+    /// Options for all hosts.
     pub hosts: HostOptions,
-    /// Where the listeners of Ingresses are.
+    /// Where the listeners of Ingresses are bound.
     pub listeners: IngressListeners,
     /// Which Gateways are served, and where.
     pub gateways: GatewayOptions,
-    /// The clients' side where the settings ConfigMap says nothing.
+    /// Client settings where the settings ConfigMap has none.
     pub clients: ClientDefaults,
-    /// The web application firewall. Paths that ask for one answer 503 where there is none.
+    /// The web application firewall. Without one, paths that require it return 503.
     pub firewall: Option<Firewall>,
 }
 
-/// Where the web application firewall (`fairway-waf`) answers.
+/// The address of the web application firewall (`fairway-waf`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Firewall {
     /// An address, or the name of a Service: `NAME.NAMESPACE.svc`.
@@ -57,161 +57,161 @@ pub struct Firewall {
     pub port: u16,
 }
 
-/// How clients are treated where nothing else says so.
+/// Client settings by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientDefaults {
-    /// Their connections and requests.
+    /// For connections and requests.
     pub downstream: DownstreamSettings,
-    /// Their sessions of datagrams.
+    /// For datagram sessions.
     pub datagrams: DatagramSettings,
 }
 
-/// What serves where objects say nothing.
+/// Defaults for requests and clients that no object covers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Defaults {
     /// The Secret for TLS clients that name no host with a certificate.
     pub certificate: Option<ObjectKey>,
-    /// The Service, by its first port, for requests of the Ingress listeners that no rule serves, and for pages of
-    /// `custom-http-errors` without a `default-backend` of their own; 404 where there is none.
+    /// The Service, by its first port, for requests on Ingress listeners that no rule matches, and for pages of
+    /// `custom-http-errors` without their own `default-backend`; 404 without one.
     pub backend: Option<ObjectKey>,
 }
 
-/// Where the listeners of Ingresses are.
+/// Where the listeners of Ingresses are bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IngressListeners {
-    /// The plain one.
-    pub http: ListenAt,
-    /// The one with TLS.
-    pub https: ListenAt,
-    /// Those of TCP and UDP, which are bound to the IP addresses of the plain one.
+    /// The HTTP listener.
+    pub http: ListenAddresses,
+    /// The HTTPS listener.
+    pub https: ListenAddresses,
+    /// TCP and UDP listeners, which are bound to the IP addresses of the HTTP listener.
     pub service_maps: ServiceMaps,
 }
 
 impl IngressListeners {
-    /// The name of the plain one.
+    /// The name of the HTTP listener.
     pub const HTTP: &str = "http";
-    /// The name of the one with TLS.
+    /// The name of the HTTPS listener.
     pub const HTTPS: &str = "https";
     /// The name of their route table.
     pub const TABLE: &str = "ingress";
 }
 
-/// The ConfigMaps of TCP and UDP services: each key is a port, and its value names the Service that it leads to.
+/// The ConfigMaps of TCP and UDP services: each key is a port, and its value names a Service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServiceMaps {
-    /// That of TCP.
+    /// The ConfigMap for TCP.
     pub tcp: Option<ObjectKey>,
-    /// That of UDP.
+    /// The ConfigMap for UDP.
     pub udp: Option<ObjectKey>,
-    /// Who may name a client by the PROXY protocol at a port that expects it; every peer where there is none.
+    /// Peers that may send the PROXY protocol on ports that expect it; empty means every peer.
     pub proxy_senders: Vec<IpNet>,
-    /// Ports that are kept from these services besides those of [`Own::listeners`].
+    /// Ports that these services may not use, in addition to those of [`OwnAddresses::listeners`].
     pub reserved: Vec<ReservedPorts>,
 }
 
-/// Ports that are kept from TCP and UDP services.
+/// Ports that TCP and UDP services may not use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReservedPorts {
-    /// Their numbers.
+    /// The port numbers.
     pub ports: RangeInclusive<u16>,
-    /// Whose they are: a flag.
+    /// The flag that reserves them.
     pub by: Arc<str>,
-    /// What arrives at them; `None` is anything.
+    /// The protocol; `None` means both.
     pub protocol: Option<PortProtocol>,
 }
 
 impl ReservedPorts {
-    /// Connections to the port of `by`.
+    /// A TCP port reserved by the flag `by`.
     #[must_use]
     pub fn tcp(port: u16, by: &str) -> Self {
         Self { ports: port..=port, by: by.into(), protocol: Some(PortProtocol::Tcp) }
     }
 
-    /// Whether `port` is one of them.
+    /// Whether `port` is reserved.
     #[must_use]
     pub fn has(&self, port: u16, protocol: PortProtocol) -> bool {
         self.ports.contains(&port) && self.protocol.is_none_or(|own| own == protocol)
     }
 }
 
-/// Where a listener is.
+/// Where a listener is bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ListenAt {
-    /// The addresses to bind; none where nothing is served.
+pub struct ListenAddresses {
+    /// The addresses to bind; empty if the listener is disabled.
     pub bind: Vec<SocketAddr>,
-    /// The port on which clients see it.
+    /// The port that clients use.
     pub public_port: u16,
 }
 
 /// Which Gateways are served, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GatewayOptions {
-    /// The `spec.controllerName` of the GatewayClass objects that are served.
+    /// The `spec.controllerName` of the served GatewayClass objects.
     pub controller: Arc<str>,
-    /// Where Gateways are.
-    pub places: Places,
-    /// Which of them are read.
+    /// Where Gateways are reachable.
+    pub places: GatewayPlacement,
+    /// Which Gateways are read.
     pub scope: GatewayScope,
 }
 
 /// Which Gateways are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GatewayScope {
-    /// Those of all namespaces: one that is not there does not exist.
+    /// Those of all namespaces: any other Gateway does not exist.
     #[default]
     AllNamespaces,
     /// Those of some namespaces.
     SomeNamespaces,
 }
 
-/// Where Gateways are.
+/// Where Gateways are reachable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Places {
-    /// Where whoever allocates addresses and ports says (see [`crate::resources::Change::Placed`]).
+pub enum GatewayPlacement {
+    /// Where the allocator of addresses and ports says (see [`crate::resources::Change::Placed`]).
     #[default]
     Given,
-    /// Nowhere, because nobody allocates them.
+    /// Nowhere: there is no allocator.
     Nowhere,
-    /// At these addresses, on the ports of their listeners. Of two Gateways with the same port the older one has it.
+    /// At these addresses, on the ports of their listeners. If two Gateways use the same port, the older one gets it.
     At(Vec<IpAddr>),
 }
 
-/// Whose word is taken, and where external names may lead.
+/// Which peers are trusted, and where external names may lead.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trust {
-    /// Peers whose forwarding headers are believed; the settings ConfigMap can only narrow them.
+    /// Peers whose forwarding headers are trusted; the settings ConfigMap can only narrow them.
     pub forwarders: Vec<IpNet>,
-    /// Who may name a client by the PROXY protocol.
+    /// Who may send the PROXY protocol.
     pub proxy_protocol: ProxySenders,
     /// Where Services of type ExternalName may lead.
-    pub external: External,
+    pub external: ExternalNameOptions,
 }
 
-/// Who may name a client by the PROXY protocol.
+/// Who may send the PROXY protocol.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ProxySenders {
-    /// Nobody: no listener expects the header.
+    /// No peer: no listener expects it.
     #[default]
     Nobody,
-    /// Peers in these ranges; every peer where there are none.
+    /// Peers in these ranges; empty means every peer.
     Peers(Vec<IpNet>),
 }
 
 /// Where Services of type ExternalName may lead.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct External {
+pub struct ExternalNameOptions {
     /// Whether they are served at all.
     pub names: ExternalNames,
-    /// Exceptions from the special ranges that are refused.
+    /// Exceptions from the refused special ranges.
     pub allowed: Vec<IpNet>,
-    /// Where this process itself listens. No exception opens it.
-    pub own: Own,
+    /// Where this process listens. No exception allows it.
+    pub own: OwnAddresses,
 }
 
-/// What happens to an Ingress that names no class.
+/// What happens to an Ingress without a class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WithoutClass {
-    /// It is another controller's.
+    /// It belongs to another controller.
     #[default]
     Ignored,
     /// It is served.
@@ -221,79 +221,79 @@ pub enum WithoutClass {
 /// Whether Services of type ExternalName are served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ExternalNames {
-    /// Their paths answer 503: such a Service can point anywhere, also into the cluster's inside.
+    /// Their paths return 503: such a Service can lead anywhere, also into the cluster.
     #[default]
     Refused,
-    /// Their names are resolved by the owner of [`crate::resources::Resources`] (see [`crate::resources::Change::Resolved`]).
+    /// The owner of [`crate::resources::Resources`] resolves their names (see [`crate::resources::Change::Resolved`]).
     Resolved,
 }
 
 /// Whether endpoints may have loopback addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LoopbackEndpoints {
-    /// They are dropped with a diagnostic: in a cluster they would reach the proxy's own pod.
+    /// They are ignored with a diagnostic: in a cluster they would reach the proxy's own pod.
     #[default]
     Refused,
     /// They are used: manifests from a directory describe the machine itself.
     Accepted,
 }
 
-/// What happens to an Ingress that asks for protection which is not given yet.
+/// What happens to an Ingress that requires unsupported protection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UnsupportedProtection {
-    /// Its paths answer 503.
+    /// Its paths return 503.
     #[default]
     Closed,
     /// It is served without the protection.
     Ignored,
 }
 
-/// What holds for all hosts.
+/// Options for all hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostOptions {
-    /// Whose a host is when Ingresses of several namespaces name it.
+    /// Who owns a host that Ingresses of several namespaces name.
     pub ownership: HostOwnership,
-    /// Which form of the path backends see where the settings ConfigMap says nothing and no annotation rewrites it.
+    /// The form of the path that backends get if neither the settings ConfigMap nor an annotation changes it.
     pub forwarded_path: ForwardedPath,
     /// Whether the settings ConfigMap chooses the format of the access log.
     pub log_format: LogFormatChoice,
-    /// Whether Ingresses share what each asks for its Services.
+    /// Whether Ingresses share their settings for a Service.
     pub compat: Compat,
-    /// What happens to an Ingress that asks for protection which is not given yet.
+    /// What happens to an Ingress that requires unsupported protection.
     pub unsupported_protection: UnsupportedProtection,
-    /// Whether TLS of hosts that ask for `ssl-passthrough` is passed through. Otherwise the annotation is ignored: TLS ends at
+    /// Whether TLS is passed through for hosts with `ssl-passthrough`. Otherwise the annotation is ignored and TLS ends at
     /// Fairway, as in ingress-nginx without `--enable-ssl-passthrough`.
     pub ssl_passthrough: bool,
 }
 
-/// Whether what an Ingress asks for a Service also holds for the other Ingresses with that Service: balancing, sessions and
-/// canaries.
+/// Whether an Ingress's settings for a Service (balancing, sessions and canaries) also apply to other Ingresses with that
+/// Service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compat {
-    /// It does, as in ingress-nginx.
+    /// They do, as in ingress-nginx.
     #[default]
     Nginx,
     /// Each Ingress has its own.
     Strict,
 }
 
-/// Whether the settings ConfigMap chooses the format of the access log.
+/// Whether the settings ConfigMap may choose the format of the access log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormatChoice {
     /// It may.
     #[default]
     Settings,
-    /// The flag has chosen one that no text describes, or no log.
+    /// The flag has chosen a format that is not a template, or no log.
     Flag,
 }
 
-/// Whose a host is when Ingresses of several namespaces name it.
+/// Who owns a host that Ingresses of several namespaces name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HostOwnership {
     /// Every namespace has the same rights on every host, as in ingress-nginx.
     #[default]
     Off,
-    /// The namespace of the oldest Ingress that names a host owns it; others need its consent.
+    /// The namespace of the oldest Ingress that names the host; others need its consent.
     Namespace,
 }
 
@@ -312,7 +312,7 @@ impl Default for HostOptions {
 
 impl Default for IngressListeners {
     fn default() -> Self {
-        let unbound = |public_port| ListenAt { bind: Vec::new(), public_port };
+        let unbound = |public_port| ListenAddresses { bind: Vec::new(), public_port };
         Self { http: unbound(80), https: unbound(443), service_maps: ServiceMaps::default() }
     }
 }
@@ -321,7 +321,7 @@ impl Default for GatewayOptions {
     fn default() -> Self {
         Self {
             controller: GATEWAY_CONTROLLER.into(),
-            places: Places::default(),
+            places: GatewayPlacement::default(),
             scope: GatewayScope::default(),
         }
     }

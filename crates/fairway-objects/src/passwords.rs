@@ -1,42 +1,42 @@
-//! Users and hashes from a Secret, in both forms that ingress-nginx knows. Never verifies a password, and names no hash.
+//! Reads users and password hashes from a Secret, in both formats of ingress-nginx. Verifies no password; errors contain no hash.
 
 use std::collections::{BTreeMap, BTreeSet, btree_map};
 use std::sync::Arc;
 
 use fairway_model::Users;
-use fairway_password::{Entry, Hash, NotAHash, entries};
+use fairway_password::{Hash, InvalidHash, PasswordEntry, entries};
 use k8s_openapi::api::core::v1::Secret;
 
 use crate::certificate::secret_value;
 
-/// How a Secret has its users.
+/// The format of users in a Secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SecretForm {
-    /// As a file of `htpasswd` in its entry `auth`.
+    /// An `htpasswd` file in its entry `auth`.
     File,
     /// Each entry is a user.
     Map,
 }
 
-/// Users, and those of them with whose hash nobody passes.
+/// The users, including those with an unusable hash.
 pub struct ReadUsers {
-    /// All of them.
+    /// All users.
     pub users: Users,
-    /// The hashes with which nobody passes, in the order of the Secret.
-    pub unusable: Vec<Unusable>,
+    /// The unusable hashes, in the order of the Secret.
+    pub unusable: Vec<UnusableHash>,
 }
 
-/// A hash with which nobody passes. It does not name its user: what is said about it is shown to more people than the Secret.
+/// A hash that no password matches. The user is not named, because more people see diagnostics than the Secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unusable {
-    /// Its line in a file of `htpasswd`.
+pub struct UnusableHash {
+    /// Its line in an `htpasswd` file.
     pub line: Option<usize>,
     /// What is wrong with it.
-    pub why: NotAHash,
+    pub why: InvalidHash,
 }
 
-impl Unusable {
-    /// Says where they are. Names the first line only: a file may have any number.
+impl UnusableHash {
+    /// Describes where they are. Names only the first line: a file may have any number of them.
     #[must_use]
     pub fn places(all: &[Self]) -> String {
         let place = match all.first().and_then(|first| first.line) {
@@ -53,18 +53,18 @@ impl Unusable {
 /// Reads the users of a Secret.
 ///
 /// # Errors
-/// Says why it has none.
+/// Why it has none.
 pub fn read(secret: &Secret, form: SecretForm) -> Result<ReadUsers, &'static str> {
     let mut found: BTreeMap<Arc<str>, Arc<str>> = BTreeMap::new();
     let mut unusable = Vec::new();
     let mut judge =
-        |line, hash: &str| unusable.extend(Hash::read(hash).err().map(|why| Unusable { line, why }));
+        |line, hash: &str| unusable.extend(Hash::read(hash).err().map(|why| UnusableHash { line, why }));
     match form {
         SecretForm::File => {
             let file = secret_value(secret, "auth").ok_or("it has no entry auth")?;
             let file = std::str::from_utf8(file).map_err(|_| "its entry auth is no text")?;
-            for Entry { line, user, hash } in entries(file) {
-                // The first of several counts.
+            for PasswordEntry { line, user, hash } in entries(file) {
+                // The first of several entries counts.
                 if let btree_map::Entry::Vacant(place) = found.entry(user.into()) {
                     judge(Some(line), hash);
                     place.insert(hash.into());
@@ -123,26 +123,26 @@ mod tests {
     }
 
     #[test]
-    fn hashes_that_nobody_knows_are_found_by_their_line() {
+    fn unusable_hashes_are_reported_by_line() {
         let file = "a:plain\n# note\nb:$7$x$y\r\nc:{SHA}x\nd:\n\ne:$6$rounds=9000000$s$h\na:{SHA}x\nnobody\n";
         let found = read(&secret(&[("auth", file)]), SecretForm::File).unwrap();
         let unusable: Vec<_> = found.unusable.iter().map(|it| (it.line, it.why)).collect();
         let expected = [
-            (Some(1), NotAHash::Unknown),
-            (Some(3), NotAHash::Unknown),
-            (Some(5), NotAHash::Unknown),
-            (Some(7), NotAHash::TooSlow),
+            (Some(1), InvalidHash::Unknown),
+            (Some(3), InvalidHash::Unknown),
+            (Some(5), InvalidHash::Unknown),
+            (Some(7), InvalidHash::TooSlow),
         ];
         assert_eq!(unusable, expected);
         let found = read(&secret(&[("alice", "plain"), ("bob", "{SHA}x")]), SecretForm::Map).unwrap();
-        assert_eq!(found.unusable, [Unusable { line: None, why: NotAHash::Unknown }]);
+        assert_eq!(found.unusable, [UnusableHash { line: None, why: InvalidHash::Unknown }]);
     }
 
     #[test]
     fn the_place_of_unusable_hashes_names_no_user() {
         let unusable = |lines: &[Option<usize>]| {
-            let all = lines.iter().map(|line| Unusable { line: *line, why: NotAHash::Unknown });
-            Unusable::places(&all.collect::<Vec<_>>())
+            let all = lines.iter().map(|line| UnusableHash { line: *line, why: InvalidHash::Unknown });
+            UnusableHash::places(&all.collect::<Vec<_>>())
         };
         assert_eq!(unusable(&[Some(3)]), "the hash in line 3");
         assert_eq!(unusable(&[Some(3), Some(5)]), "the hash in line 3 (and 1 more)");

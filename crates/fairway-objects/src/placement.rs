@@ -1,4 +1,4 @@
-//! Where Gateways are: their addresses and ports, as whoever allocates them says. Owns the words for it; allocates nothing.
+//! Where Gateways are reachable: their addresses and ports, as set by the allocator. Allocates nothing.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -6,45 +6,45 @@ use std::sync::Arc;
 
 use fairway_model::PortProtocol;
 
-/// Where a Gateway is, and what became of that.
+/// Where a Gateway is reachable, and the state of its ports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Placement {
-    /// The addresses at which clients reach it.
-    pub addresses: Addresses,
-    /// Its ports of TCP, by the number that listeners have. One that is missing is pending.
+    /// The addresses for clients.
+    pub addresses: GatewayAddresses,
+    /// Its TCP ports, by the port number of the listener. A missing one is pending.
     pub ports: BTreeMap<u16, PortPlacement>,
-    /// The same of UDP, whose ports are others.
+    /// The same for UDP.
     pub datagram_ports: BTreeMap<u16, PortPlacement>,
 }
 
 /// The addresses of a Gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Addresses {
+pub enum GatewayAddresses {
     /// There is none yet, for this reason.
     Pending(Arc<str>),
     /// These.
     Assigned(Vec<Address>),
-    /// What the Gateway asks for cannot be had.
+    /// The requested addresses are not available.
     NotUsable {
         /// Why.
         why: Arc<str>,
-        /// Those that can be used.
+        /// The addresses that are usable.
         usable: Vec<Address>,
     },
-    /// What addresses and ports are made of is used up, as this says.
+    /// There are no more addresses or ports, for this reason.
     NoResources(Arc<str>),
 }
 
 /// An address of a Gateway.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Address {
-    /// What its value is.
+    /// The type of its value.
     pub kind: AddressKind,
     /// The address or name.
     pub value: Arc<str>,
 }
 
-/// What the value of an address is.
+/// The type of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AddressKind {
     /// An IPv4 or IPv6 address.
@@ -53,16 +53,16 @@ pub enum AddressKind {
     Hostname,
 }
 
-/// Where a port of a Gateway is.
+/// Where a port of a Gateway is bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortPlacement {
-    /// What is bound for it; where there is nothing, its listeners are not in the configuration.
+    /// The bound addresses; while empty, its listeners are not in the configuration.
     pub bind: Vec<SocketAddr>,
-    /// What became of that.
+    /// Its state.
     pub state: PortState,
 }
 
-/// What became of a port.
+/// The state of a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PortState {
     /// It is not bound yet.
@@ -74,7 +74,7 @@ pub enum PortState {
 }
 
 impl Placement {
-    /// Where a port is; `None` where that is not known yet.
+    /// The placement of a port; `None` if it is unknown.
     #[must_use]
     pub fn port(&self, protocol: PortProtocol, number: u16) -> Option<&PortPlacement> {
         match protocol {
@@ -83,7 +83,7 @@ impl Placement {
         }
     }
 
-    /// Says where a port is.
+    /// Sets the placement of a port.
     pub fn place(&mut self, protocol: PortProtocol, number: u16, port: PortPlacement) {
         match protocol {
             PortProtocol::Tcp => self.ports.insert(number, port),
@@ -92,14 +92,14 @@ impl Placement {
     }
 }
 
-impl Default for Addresses {
+impl Default for GatewayAddresses {
     fn default() -> Self {
         Self::Pending("no address is assigned yet".into())
     }
 }
 
-impl Addresses {
-    /// Those that can be used.
+impl GatewayAddresses {
+    /// The usable addresses.
     #[must_use]
     pub fn usable(&self) -> &[Address] {
         match self {
@@ -110,7 +110,7 @@ impl Addresses {
 }
 
 impl AddressKind {
-    /// As the Gateway API spells it (`AddressType`).
+    /// The name in the Gateway API (`AddressType`).
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -119,9 +119,9 @@ impl AddressKind {
         }
     }
 
-    /// Reads it; nothing is an IP address (Gateway API `GatewaySpecAddress`).
+    /// Parses the name; the default is an IP address (Gateway API `GatewaySpecAddress`).
     #[must_use]
-    pub fn find(name: Option<&str>) -> Option<Self> {
+    pub fn parse(name: Option<&str>) -> Option<Self> {
         match name {
             None | Some("IPAddress") => Some(Self::Ip),
             Some("Hostname") => Some(Self::Hostname),

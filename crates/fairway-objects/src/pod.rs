@@ -1,5 +1,5 @@
-//! Pods, as far as they are endpoints of InferencePools: labels, address and whether they are ready. A whole Pod takes a hundred
-//! times as much. Judges no address.
+//! Pods, reduced to what endpoints of InferencePools need: labels, address and readiness. A complete Pod takes a hundred times as
+//! much memory. Does not check addresses.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -12,31 +12,31 @@ use k8s_openapi::{NamespaceResourceScope, Resource};
 use serde::Deserialize;
 
 use crate::key::ObjectKey;
-use crate::shared::Recent;
+use crate::shared::RecentValues;
 
 /// The labels of a Pod.
 pub type Labels = BTreeMap<String, String>;
 
 thread_local! {
-    /// The labels of the Pods that were read last.
-    static LABELS: RefCell<Recent<Labels>> = const { RefCell::new(Recent::new()) };
+    /// The labels of recently read Pods.
+    static LABELS: RefCell<RecentValues<Labels>> = const { RefCell::new(RecentValues::new()) };
 }
 
-/// What is kept of a Pod.
+/// The kept part of a Pod.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(from = "v1::Pod")]
 pub struct Pod {
     /// Its name.
     pub key: ObjectKey,
-    /// Its labels. Pods of one template have the same, and share them.
+    /// Its labels. Pods of one template have the same labels, and share them.
     pub labels: Arc<Labels>,
-    /// Its address (`status.podIP`); what is written, where that is no address.
+    /// Its address (`status.podIP`); the text if it is not an address.
     pub address: Option<Result<IpAddr, Box<str>>>,
-    /// Whether it gets requests: it is ready and not on its way out.
+    /// Whether it gets requests: it is ready and not being deleted.
     pub is_ready: bool,
 }
 
-/// What is read of the `status` of a Pod.
+/// The decoded part of a Pod's `status`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodStatusForm {
@@ -54,7 +54,7 @@ struct PodConditionForm {
 }
 
 impl Pod {
-    /// What is kept of the Pod that has this name, these labels and this status.
+    /// The kept part of a Pod with this name, these labels and this status.
     #[must_use]
     pub fn kept(key: ObjectKey, labels: Labels, status: PodStatusForm, is_leaving: bool) -> Self {
         let PodStatusForm { phase, pod_ip, conditions } = status;
@@ -85,7 +85,7 @@ impl From<v1::Pod> for Pod {
         let conditions = status.conditions.map(|all| all.into_iter().map(condition).collect());
         let status = PodStatusForm { phase: status.phase, pod_ip: status.pod_ip, conditions };
         let labels = labels.clone().unwrap_or_default();
-        Self::kept(ObjectKey::of(&pod.metadata), labels, status, deletion_timestamp.is_some())
+        Self::kept(ObjectKey::from_metadata(&pod.metadata), labels, status, deletion_timestamp.is_some())
     }
 }
 
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_kept_in_few_bytes_and_shares_its_labels_with_its_neighbours() {
+    fn a_pod_is_small_and_shares_its_labels_with_its_neighbours() {
         assert!(size_of::<Pod>() <= 72, "{}", size_of::<Pod>());
         let (one, two) = (pod(&named(), &running("True")), pod(&named(), &running("False")));
         assert!(Arc::ptr_eq(&one.labels, &two.labels));
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_pod_that_says_so_and_stays_is_ready() {
+    fn only_a_ready_pod_that_is_not_deleted_is_ready() {
         assert!(pod(&named(), &running("True")).is_ready);
         assert!(!pod(&named(), &running("False")).is_ready);
         assert!(!pod(&named(), &json!({ "phase": "Pending" })).is_ready);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_matches_labels_of_which_it_has_all() {
+    fn a_pod_matches_if_it_has_all_labels() {
         let pod = pod(&named(), &running("True"));
         let labels = |all: &[(&str, &str)]| -> Labels {
             all.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()

@@ -1,4 +1,4 @@
-//! The endpoints of an InferencePool: each port of each of its Pods is one. Judges nothing but addresses.
+//! The endpoints of an InferencePool: each port of each of its Pods.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use crate::inference::InferencePoolSpec;
 use crate::inputs::Inputs;
 use crate::object::{Kind, ObjectKey};
 
-/// Each once, in order of address. A selector without labels selects nothing, as that of a Service.
+/// Without duplicates, ordered by address. A selector without labels selects nothing, as in a Service.
 pub(crate) fn endpoints_of(
     key: &ObjectKey,
     spec: &InferencePoolSpec,
@@ -26,7 +26,9 @@ pub(crate) fn endpoints_of(
     for (name, pod) in members {
         let Some(address) = &pod.object.address else { continue };
         let judged = match address {
-            Ok(ip) => endpoints::usable(*ip, inputs.options).map_err(|problem| (ip.to_string(), problem)),
+            Ok(ip) => {
+                endpoints::check_address(*ip, inputs.options).map_err(|problem| (ip.to_string(), problem))
+            }
             Err(text) => Err((text.to_string(), NO_ADDRESS.to_owned())),
         };
         match judged {

@@ -1,52 +1,51 @@
-//! Which objects an object names, and how many name one. Owns counts and sets of names; never an object, and never a
-//! judgement about what is named.
+//! Which objects an object references, and how many reference each. Counts names only; does not look at the objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use crate::object::{ObjectKey, ObjectRef};
 
-/// What an object refers to, whether it exists or not.
+/// The objects that an object references, existing or not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Referenced {
+pub struct ReferencedObjects {
     /// Services.
     pub services: BTreeSet<ObjectKey>,
     /// Secrets.
     pub secrets: BTreeSet<ObjectKey>,
-    /// Those Secrets whose certificate is used.
+    /// Secrets that are used as certificates.
     pub certificates: BTreeSet<ObjectKey>,
     /// ConfigMaps.
     pub config_maps: BTreeSet<ObjectKey>,
-    /// Addresses, of Services or of anything else.
+    /// Addresses, of Services or others.
     pub addresses: BTreeSet<IpAddr>,
 }
 
-/// What changed for the named objects.
+/// Changes of the set of referenced objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Difference {
-    /// Named from now on.
+pub struct ReferenceChanges {
+    /// Newly referenced.
     pub gained: BTreeSet<ObjectRef>,
-    /// Named no longer.
+    /// No longer referenced.
     pub lost: BTreeSet<ObjectRef>,
 }
 
-/// How many objects name an object.
+/// The number of references to each object.
 #[derive(Clone, Debug, Default)]
-pub struct Counts(BTreeMap<ObjectRef, usize>);
+pub struct ReferenceCounts(BTreeMap<ObjectRef, usize>);
 
-impl Counts {
-    /// Whether anything names it.
+impl ReferenceCounts {
+    /// Whether anything references it.
     pub fn contains(&self, object: &ObjectRef) -> bool {
         self.0.contains_key(object)
     }
 
-    /// All that are named.
+    /// All referenced objects.
     pub fn objects(&self) -> impl Iterator<Item = &ObjectRef> {
         self.0.keys()
     }
 
-    /// One more object names these.
-    pub fn add(&mut self, named: &[ObjectRef], difference: &mut Difference) {
+    /// Adds the references of one object.
+    pub fn add(&mut self, named: &[ObjectRef], difference: &mut ReferenceChanges) {
         for object in named {
             let count = self.0.entry(object.clone()).or_default();
             *count += 1;
@@ -56,8 +55,8 @@ impl Counts {
         }
     }
 
-    /// One object fewer names these.
-    pub fn remove(&mut self, named: &[ObjectRef], difference: &mut Difference) {
+    /// Removes the references of one object.
+    pub fn remove(&mut self, named: &[ObjectRef], difference: &mut ReferenceChanges) {
         for object in named {
             let Some(count) = self.0.get_mut(object) else { continue };
             *count -= 1;
@@ -69,9 +68,9 @@ impl Counts {
     }
 }
 
-impl Difference {
-    /// What was lost by one and gained by another was named all the time.
-    pub fn settle(&mut self) {
+impl ReferenceChanges {
+    /// Cancels out objects that were removed by one and added by another.
+    pub fn cancel_out(&mut self) {
         let both: Vec<_> = self.gained.intersection(&self.lost).cloned().collect();
         for object in both {
             self.gained.remove(&object);

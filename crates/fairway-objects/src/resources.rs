@@ -1,4 +1,4 @@
-//! The objects as they are now, by kind and name. Owns no judgement about them and reads them from nowhere.
+//! The current objects, by kind and name. Neither interprets nor reads them.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -15,47 +15,47 @@ use crate::placement::{Address, Placement};
 use crate::pod::Pod;
 use crate::service::KeptService;
 use crate::slice::EndpointSlice;
-use crate::users::Users;
+use crate::users::ReverseIndex;
 
-/// An edit of the [`Resources`].
+/// A change of the [`Resources`].
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// The object is new or different.
+    /// The object was added or changed.
     Set(Object, Option<DocumentSource>),
-    /// The object is gone.
+    /// The object was removed.
     Remove(ObjectRef),
-    /// What an external name that translation asks for stands for now.
+    /// The current addresses of an external name that translation requires.
     Resolved {
         /// The name, in lower case.
         name: Arc<str>,
         /// Its addresses; empty when it has none.
         addresses: Vec<IpAddr>,
     },
-    /// Where a Gateway is now; `None` forgets it.
+    /// Where a Gateway is reachable now; `None` removes it.
     Placed {
         /// The Gateway.
         gateway: ObjectKey,
         /// Its addresses and ports.
         placement: Option<Arc<Placement>>,
     },
-    /// Of which releases of the Gateway API the installed CRDs are now.
+    /// The current releases of the installed Gateway API CRDs.
     Released(Releases),
-    /// The addresses that the status of Ingresses gets now.
+    /// The current addresses for the status of Ingresses.
     Published(Arc<[Address]>),
 }
 
-/// The objects as they are now. A clone costs nothing.
+/// The current objects. Clones are cheap.
 #[derive(Clone, Debug, Default)]
 pub struct Resources {
     /// Ingresses.
     pub ingresses: OrdMap<ObjectKey, Sourced<Ingress>>,
     /// IngressClasses.
     pub classes: OrdMap<ObjectKey, Sourced<IngressClass>>,
-    /// What is kept of Services.
+    /// Services, trimmed.
     pub services: OrdMap<ObjectKey, Sourced<KeptService>>,
-    /// What is kept of EndpointSlices.
+    /// EndpointSlices, trimmed.
     pub slices: OrdMap<ObjectKey, Sourced<EndpointSlice>>,
-    /// What is kept of Pods; only in namespaces with InferencePools.
+    /// Pods, trimmed; only in namespaces with InferencePools.
     pub pods: OrdMap<ObjectKey, Sourced<Pod>>,
     /// Secrets.
     pub secrets: OrdMap<ObjectKey, Sourced<Secret>>,
@@ -63,20 +63,20 @@ pub struct Resources {
     pub config_maps: OrdMap<ObjectKey, Sourced<ConfigMap>>,
     /// Ingresses of API versions that Kubernetes removed.
     pub old_ingresses: OrdMap<ObjectKey, Sourced<serde_json::Value>>,
-    /// What external names stand for.
+    /// The addresses of external names.
     pub resolved: OrdMap<ObjectKey, Arc<[IpAddr]>>,
-    /// What the Gateway API has.
+    /// The objects of the Gateway API.
     pub gateway: GatewayResources,
-    /// The Services by their addresses in the cluster.
-    service_addresses: Users<IpAddr, ObjectKey>,
+    /// Services by cluster address.
+    service_addresses: ReverseIndex<IpAddr, ObjectKey>,
     /// The slices of each Service.
-    service_slices: Users<ObjectKey, ObjectKey>,
+    service_slices: ReverseIndex<ObjectKey, ObjectKey>,
     /// The slices of each ServiceImport.
-    import_slices: Users<ObjectKey, ObjectKey>,
+    import_slices: ReverseIndex<ObjectKey, ObjectKey>,
 }
 
 impl Change {
-    /// What it is about: what a translator must be told.
+    /// The changed object, for the translator.
     #[must_use]
     pub fn reference(&self) -> ObjectRef {
         match self {
@@ -91,23 +91,23 @@ impl Change {
 }
 
 impl Resources {
-    /// Takes edits, and gives what they are about. The last edit of an object is what counts, so that those of an empty
-    /// collection may come in the order that fills its maps.
+    /// Applies changes, and returns the changed objects. The last change of an object counts, so that those of an empty
+    /// collection may be applied in the order that fills its maps.
     pub fn apply_all(&mut self, changes: Vec<Change>) -> Vec<ObjectRef> {
         let with_references = changes.into_iter().map(|change| (change.reference(), change));
         if !self.is_empty() {
-            return with_references.map(|edit| self.taken(edit)).collect();
+            return with_references.map(|edit| self.apply_one(edit)).collect();
         }
         let last: BTreeMap<ObjectRef, Change> = with_references.collect();
-        filling(last).map(|edit| self.taken(edit)).collect()
+        filling(last).map(|edit| self.apply_one(edit)).collect()
     }
 
-    fn taken(&mut self, (reference, change): (ObjectRef, Change)) -> ObjectRef {
+    fn apply_one(&mut self, (reference, change): (ObjectRef, Change)) -> ObjectRef {
         self.apply(change);
         reference
     }
 
-    /// Takes an edit.
+    /// Applies a change.
     pub fn apply(&mut self, change: Change) {
         match change {
             Change::Set(object, source) => self.set(object, source),
@@ -121,7 +121,7 @@ impl Resources {
         }
     }
 
-    /// How many objects of each kind there are, without Namespaces and old Ingresses.
+    /// The number of objects per kind, without Namespaces and old Ingresses.
     pub fn counts(&self) -> impl Iterator<Item = (Kind, usize)> {
         let of_kubernetes = [
             (Kind::Ingress, self.ingresses.len()),
@@ -135,13 +135,13 @@ impl Resources {
         of_kubernetes.into_iter().chain(self.gateway.counts())
     }
 
-    /// How many objects of all kinds there are.
+    /// The number of objects of all kinds.
     #[must_use]
     pub fn len(&self) -> usize {
         self.counts().map(|(_, count)| count).sum::<usize>() + self.old_ingresses.len()
     }
 
-    /// Whether there is nothing.
+    /// Whether there are no objects.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -152,7 +152,7 @@ impl Resources {
         &self,
         service: &ObjectKey,
     ) -> impl Iterator<Item = (&ObjectKey, &Sourced<EndpointSlice>)> {
-        self.service_slices.of(service).filter_map(|key| self.slices.get(key).map(|slice| (key, slice)))
+        self.service_slices.users_of(service).filter_map(|key| self.slices.get(key).map(|slice| (key, slice)))
     }
 
     /// The slices of a ServiceImport, by name.
@@ -160,7 +160,7 @@ impl Resources {
         &self,
         import: &ObjectKey,
     ) -> impl Iterator<Item = (&ObjectKey, &Sourced<EndpointSlice>)> {
-        self.import_slices.of(import).filter_map(|key| self.slices.get(key).map(|slice| (key, slice)))
+        self.import_slices.users_of(import).filter_map(|key| self.slices.get(key).map(|slice| (key, slice)))
     }
 
     /// The Pods of a namespace, by name.
@@ -169,13 +169,13 @@ impl Resources {
         self.pods.range(first..).take_while(move |(key, _)| key.namespace == *namespace)
     }
 
-    /// The Service that has this address in the cluster.
-    pub(crate) fn service_at(&self, address: IpAddr) -> Option<&ObjectKey> {
-        // A cluster gives an address once; manifests may say anything.
-        self.service_addresses.of(&address).next()
+    /// The Service with this cluster address.
+    pub(crate) fn service_with_address(&self, address: IpAddr) -> Option<&ObjectKey> {
+        // A cluster assigns an address once; manifests may repeat it.
+        self.service_addresses.users_of(&address).next()
     }
 
-    /// The addresses of a Service in the cluster.
+    /// The cluster addresses of a Service.
     pub fn addresses_of(&self, service: &ObjectKey) -> Vec<IpAddr> {
         self.services.get(service).map(|service| service.object.addresses.to_vec()).unwrap_or_default()
     }
@@ -193,7 +193,7 @@ impl Resources {
             Object::IngressClass(it) => keep(&mut self.classes, key, it, source),
             Object::Service(it) => {
                 self.forget_addresses(&key);
-                keep(&mut self.services, key.clone(), Arc::new(KeptService::of(&it)), source);
+                keep(&mut self.services, key.clone(), Arc::new(KeptService::from_service(&it)), source);
                 for address in self.addresses_of(&key) {
                     self.service_addresses.add(&address, key.clone());
                 }
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_edits_of_one_object_the_last_counts_whether_there_was_something_or_not() {
+    fn the_last_of_several_changes_of_an_object_counts() {
         let edits = || {
             let gone = ObjectRef::new(Kind::Ingress, ObjectKey::new("default", "c"));
             let first = ["b", "a", "c", "d"].map(|name| ingress(name, "1"));
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_of_each_kind_is_kept_and_forgotten() {
+    fn an_object_of_each_kind_is_stored_and_removed() {
         for known in KINDS {
             let mut resources = Resources::default();
             let named = || serde_json::json!({ "metadata": { "name": "a", "uid": "u" } });
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_leaves_the_service_that_it_no_longer_names() {
+    fn a_slice_is_removed_from_its_former_service() {
         let slice = |service: &str| {
             let metadata = serde_json::json!({ "name": "s", "labels": { SERVICE_LABEL: service } });
             let slice = serde_json::from_value(serde_json::json!({ "metadata": metadata })).unwrap();

@@ -1,4 +1,4 @@
-//! Certificates that others are verified by, and lists of those that are revoked: whether a text has them. Verifies nothing.
+//! Checks the certificates of authorities and revocation lists in a text. Verifies no peer.
 
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer};
@@ -8,27 +8,26 @@ use x509_parser::prelude::FromDer;
 use x509_parser::public_key::PublicKey;
 use x509_parser::x509::SubjectPublicKeyInfo;
 
-/// Whether there is one and all can be used, judged by what verifies peers later.
+/// Whether it contains certificates, all of them usable, checked by the code that later verifies peers.
 #[must_use]
 pub fn are_certificates(pem: &str) -> bool {
     let mut all = CertificateDer::pem_slice_iter(pem.as_bytes()).peekable();
     all.peek().is_some() && all.all(|it| it.is_ok_and(|der| anchor_from_trusted_cert(&der).is_ok()))
 }
 
-/// What is wrong with those whose key verifies nothing here: neither what they have issued, nor, where they are a peer's own, its
-/// handshake.
+/// The certificates whose key type is unsupported: neither certificates they issued nor their own handshakes can be verified.
 #[must_use]
 pub fn unsupported_keys(pem: &str) -> Vec<String> {
     let all = CertificateDer::pem_slice_iter(pem.as_bytes()).filter_map(Result::ok);
     all.filter_map(|der| {
         let (_, certificate) = X509Certificate::from_der(&der).ok()?;
-        let key = unsupported(certificate.public_key())?;
+        let key = unsupported_kind(certificate.public_key())?;
         Some(format!("the certificate of \"{}\" has {key}", certificate.subject()))
     })
     .collect()
 }
 
-/// The same where it is wrong with all of them, so that nobody could be verified.
+/// The same if all of them are unsupported, so that no peer could be verified.
 #[must_use]
 pub fn only_unsupported_keys(pem: &str) -> Option<String> {
     let problems = unsupported_keys(pem);
@@ -36,37 +35,37 @@ pub fn only_unsupported_keys(pem: &str) -> Option<String> {
     (!problems.is_empty() && problems.len() == all).then(|| problems.join("; "))
 }
 
-/// What kind of key it is, where no signature by it can be verified.
-fn unsupported(key: &SubjectPublicKeyInfo<'_>) -> Option<String> {
+/// The kind of a key whose signatures cannot be verified; `None` if it is supported.
+fn unsupported_kind(key: &SubjectPublicKeyInfo<'_>) -> Option<String> {
     let kind = key.algorithm.algorithm.to_id_string();
     match kind.as_str() {
-        RSA | RSA_PSS => match key.parsed() {
+        RSA_OID | RSA_PSS_OID => match key.parsed() {
             Ok(PublicKey::RSA(rsa)) if !(2048..=8192).contains(&rsa.key_size()) => {
                 Some(format!("an RSA key of {} bits; 2048 to 8192 are supported", rsa.key_size()))
             }
             _ => None,
         },
-        EC => {
+        EC_OID => {
             let curve = key.algorithm.parameters.as_ref().and_then(|any| any.as_oid().ok());
             let curve = curve.map_or_else(|| "of its own".to_owned(), |curve| curve.to_id_string());
-            (!CURVES.contains(&curve.as_str()))
+            (!SUPPORTED_CURVES.contains(&curve.as_str()))
                 .then(|| format!("an EC key on the curve {curve}; P-256, P-384 and P-521 are supported"))
         }
-        _ if OTHERS.contains(&kind.as_str()) => None,
+        _ if OTHER_SUPPORTED_KEYS.contains(&kind.as_str()) => None,
         _ => Some(format!("a key of the unsupported kind {kind}")),
     }
 }
 
-const RSA: &str = "1.2.840.113549.1.1.1";
-const RSA_PSS: &str = "1.2.840.113549.1.1.10";
-const EC: &str = "1.2.840.10045.2.1";
+const RSA_OID: &str = "1.2.840.113549.1.1.1";
+const RSA_PSS_OID: &str = "1.2.840.113549.1.1.10";
+const EC_OID: &str = "1.2.840.10045.2.1";
 /// P-256, P-384, P-521.
-const CURVES: [&str; 3] = ["1.2.840.10045.3.1.7", "1.3.132.0.34", "1.3.132.0.35"];
+const SUPPORTED_CURVES: [&str; 3] = ["1.2.840.10045.3.1.7", "1.3.132.0.34", "1.3.132.0.35"];
 /// Ed25519 and ML-DSA.
-const OTHERS: [&str; 4] =
+const OTHER_SUPPORTED_KEYS: [&str; 4] =
     ["1.3.101.112", "2.16.840.1.101.3.4.3.17", "2.16.840.1.101.3.4.3.18", "2.16.840.1.101.3.4.3.19"];
 
-/// Whether all can be used. Nothing is no list, and fine.
+/// Whether all revocation lists are usable. None at all is valid, too.
 #[must_use]
 pub fn are_revocation_lists(pem: &str) -> bool {
     let mut all = CertificateRevocationListDer::pem_slice_iter(pem.as_bytes()).peekable();
@@ -89,7 +88,7 @@ mod tests {
     const PSS: &str = include_str!("../tests/fixtures/rsa-pss.crt");
 
     #[test]
-    fn keys_that_verify_nothing_are_named() {
+    fn unsupported_keys_are_named() {
         for (pem, found) in [
             (
                 SHORT,
@@ -112,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_the_kinds_that_are_verified_are_fine() {
+    fn supported_keys_are_accepted() {
         use rcgen::{
             CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384,
             PKCS_ECDSA_P521_SHA512, PKCS_ED25519, PKCS_RSA_SHA256,

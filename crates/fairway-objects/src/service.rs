@@ -1,5 +1,5 @@
-//! What is kept of a Service: what backends are made of. The whole object takes ten times the memory, and most routes have a
-//! Service of their own. Judges no address.
+//! Services, reduced to what backends need. A complete object takes ten times as much memory, and most routes have their own
+//! Service. Does not check addresses.
 
 use std::cell::RefCell;
 use std::net::IpAddr;
@@ -7,30 +7,30 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Service, ServicePort};
 
-use crate::shared::Recent;
+use crate::shared::RecentValues;
 
 thread_local! {
-    /// The ports of the Services that were read last.
-    static PORTS: RefCell<Recent<[ServicePort]>> = const { RefCell::new(Recent::new()) };
+    /// The ports of recently read Services.
+    static PORTS: RefCell<RecentValues<[ServicePort]>> = const { RefCell::new(RecentValues::new()) };
 }
 
-/// What is kept of a Service.
+/// The kept part of a Service.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct KeptService {
-    /// Its ports, as they are written. Most Services have the same as their neighbours, and share them.
+    /// Its ports, as written. Most Services have the same ports as their neighbours, and share them.
     pub ports: Arc<[ServicePort]>,
-    /// The name outside of the cluster that it stands for, where its type is `ExternalName`; empty where it has none.
+    /// The external name, if its type is `ExternalName`; empty if it has none.
     pub external_name: Option<Box<str>>,
-    /// Its address in the cluster, which a headless one has not.
+    /// Its cluster address; a headless Service has none.
     pub cluster_address: Option<IpAddr>,
-    /// All its addresses in the cluster, with that one, in their usual form.
+    /// All its cluster addresses, including that one, in canonical form.
     pub addresses: Box<[IpAddr]>,
 }
 
 impl KeptService {
-    /// What is kept of a Service.
+    /// The kept part of a Service.
     #[must_use]
-    pub fn of(service: &Service) -> Self {
+    pub fn from_service(service: &Service) -> Self {
         let Some(spec) = &service.spec else { return Self::default() };
         // A headless Service has "None".
         let address = |text: &String| text.parse::<IpAddr>().ok().map(|address| address.to_canonical());
@@ -58,16 +58,16 @@ mod tests {
 
     fn kept(spec: &serde_json::Value) -> KeptService {
         let service = serde_json::from_value(json!({ "metadata": { "name": "web" }, "spec": spec }));
-        KeptService::of(&service.expect("a Service"))
+        KeptService::from_service(&service.expect("a Service"))
     }
 
     #[test]
-    fn a_service_is_kept_in_few_bytes() {
+    fn a_service_is_small() {
         assert!(size_of::<KeptService>() <= 72, "{}", size_of::<KeptService>());
     }
 
     #[test]
-    fn ports_are_kept_as_they_are_written_and_addresses_in_their_usual_form() {
+    fn ports_are_kept_as_written_and_addresses_in_canonical_form() {
         let it = kept(&json!({
             "clusterIP": "::ffff:10.96.0.7",
             "clusterIPs": ["10.96.0.7", "fd00::7"],
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_headless_service_has_no_address_and_a_name_counts_only_where_the_type_says_so() {
+    fn a_headless_service_has_no_address_and_a_name_requires_its_type() {
         let headless = kept(&json!({ "clusterIP": "None", "externalName": "a.test" }));
         assert_eq!(headless, KeptService::default());
         let external = kept(&json!({ "type": "ExternalName", "externalName": "a.test" }));

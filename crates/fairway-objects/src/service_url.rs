@@ -1,65 +1,65 @@
-//! The URL of a service that requests are held for: where it leads, and what is asked there. Resolves nothing: a name is one
-//! of a Service by its form alone.
+//! The URL of a service that is called while a request waits: its host and its path. Resolves nothing: whether a name is that of
+//! a Service is decided by its form.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use fairway_model::variables::{self, template};
+use fairway_model::variables::{self, parse_template};
 use fairway_model::{
-    BackendProtocol, OwnScheme, SubjectName, Template, TrustedRoots, UpstreamVerification, shown_url,
+    BackendProtocol, SubjectName, Template, TrustedRoots, UpstreamVerification, UrlScheme, redact_url,
 };
 use fairway_token::digest;
 
-use crate::backend::{BackendRef, ByUrl, Purpose};
+use crate::backend::{BackendPurpose, BackendRef, UrlReference};
 use crate::object::ObjectKey;
 use crate::options::Firewall;
 use crate::resources::Resources;
 use crate::transport::{PolicyTls, TlsOrigination, Transport};
 
-/// A URL with variables in it.
+/// A URL that may contain variables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceUrl {
-    /// Which host is asked.
-    pub place: UrlPlace,
+    /// The host.
+    pub place: UrlDestination,
     /// Path and query.
     pub target: Template,
 }
 
-/// Where a URL leads.
+/// The host of a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum UrlPlace {
-    /// To the host that the client asks for, whichever that is.
-    OwnHost(Option<OwnScheme>),
-    /// To this host.
+pub enum UrlDestination {
+    /// The host of the client's request.
+    OwnHost(Option<UrlScheme>),
+    /// This host.
     Host(UrlHost),
 }
 
-/// A host that a URL names.
+/// A host in a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UrlHost {
     /// A name in lower case, or an address.
     pub name: Arc<str>,
-    /// As written, or the scheme's own.
+    /// As written, or the default of the scheme.
     pub port: u16,
-    /// What is spoken there.
-    pub scheme: OwnScheme,
+    /// The scheme.
+    pub scheme: UrlScheme,
 }
 
 impl ServiceUrl {
-    /// Reads a URL, or says what is wrong with it.
-    pub fn read(text: &str) -> Result<Self, String> {
-        let wrong = |why: &str| Err(format!("\"{}\" {why}", shown_url(text)));
+    /// Parses a URL; the error says what is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let wrong = |why: &str| Err(format!("\"{}\" {why}", redact_url(text)));
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) || text.contains(['#', '"', '\\']) {
             return wrong("has a character that no URL has here");
         }
         if text.contains('@') {
-            // By its form it may stand in the path: behind a password with a slash, of which the port would be a part.
+            // The `@` may be part of the path, after a password with a slash, of which the port would be a part.
             return wrong("has an @, before which a password may be");
         }
         let Some((scheme, rest)) = text.split_once("://") else { return wrong("is no http or https URL") };
         let scheme = match scheme {
-            "http" => Some(OwnScheme::Http),
-            "https" => Some(OwnScheme::Https),
+            "http" => Some(UrlScheme::Http),
+            "https" => Some(UrlScheme::Https),
             "$scheme" | "$pass_access_scheme" => None,
             "grpc" | "grpcs" => {
                 return wrong(
@@ -70,18 +70,18 @@ impl ServiceUrl {
         };
         let (authority, target) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
         let slash = if target.starts_with('/') { "" } else { "/" };
-        let target = template(&[slash, target].concat())
-            .map_err(|variable| variables::problem_of_url(text, &variable))?;
+        let target = parse_template(&[slash, target].concat())
+            .map_err(|variable| variables::url_problem(text, &variable))?;
         let place = match (authority.contains('$'), scheme) {
             (true, _) => match authority {
                 "$host" | "$http_host" | "$best_http_host" | "$server_name" | "${host}" => {
-                    UrlPlace::OwnHost(scheme)
+                    UrlDestination::OwnHost(scheme)
                 }
                 _ => return wrong("has a variable in its host besides $host as a whole"),
             },
             (false, None) => return wrong("names a host, and then its scheme must be http or https"),
-            (false, Some(scheme)) => match UrlHost::read(authority, scheme) {
-                Some(host) => UrlPlace::Host(host),
+            (false, Some(scheme)) => match UrlHost::parse(authority, scheme) {
+                Some(host) => UrlDestination::Host(host),
                 None => return wrong("names no host"),
             },
         };
@@ -90,8 +90,8 @@ impl ServiceUrl {
 }
 
 impl UrlHost {
-    /// Reads a name or an address, which may have a port.
-    pub fn read(authority: &str, scheme: OwnScheme) -> Option<Self> {
+    /// Parses a name or an address, optionally with a port.
+    pub fn parse(authority: &str, scheme: UrlScheme) -> Option<Self> {
         let bracketed = authority.strip_prefix('[').and_then(|rest| rest.split_once(']'));
         let (name, port) = match bracketed {
             Some((name, rest)) => (name, if rest.is_empty() { None } else { Some(rest.strip_prefix(':')?) }),
@@ -101,8 +101,8 @@ impl UrlHost {
             },
         };
         let default = match scheme {
-            OwnScheme::Http => 80,
-            OwnScheme::Https => 443,
+            UrlScheme::Http => 80,
+            UrlScheme::Https => 443,
         };
         let port = port.map_or(Some(default), |port| port.parse().ok().filter(|port| *port > 0))?;
         let name = name.to_ascii_lowercase();
@@ -115,12 +115,12 @@ impl UrlHost {
         good.then(|| Self { name: name.into(), port, scheme })
     }
 
-    /// The address, where it is one.
+    /// The address, if it is one.
     pub fn address(&self) -> Option<IpAddr> {
         self.name.parse::<IpAddr>().ok().map(|address| address.to_canonical())
     }
 
-    /// The Service that the name would be of: `name.namespace.svc`, also with the usual domain of a cluster.
+    /// The Service with this name: `name.namespace.svc`, also with the usual cluster domain.
     pub fn service(&self) -> Option<ObjectKey> {
         let name = self.name.strip_suffix(".cluster.local").unwrap_or(&self.name);
         let (name, namespace) = name.strip_suffix(".svc")?.split_once('.')?;
@@ -128,30 +128,40 @@ impl UrlHost {
             .then(|| ObjectKey::new(namespace, name))
     }
 
-    /// The backend behind it: the endpoints of the Service that has this name or address, else whatever the name stands for.
-    /// Whoever answers `https` there is not verified.
-    pub fn backend(&self, resources: &Resources, purpose: Purpose) -> BackendRef {
-        self.backend_over(resources, purpose, &TlsOrigination::default())
+    /// The backend for this host: the endpoints of the Service with this name or address, else the addresses of the name. `https`
+    /// endpoints are not verified.
+    pub fn backend(&self, resources: &Resources, purpose: BackendPurpose) -> BackendRef {
+        self.backend_with_tls(resources, purpose, &TlsOrigination::default())
     }
 
-    /// The same, where TLS begins like `tls`. It asks for the name of the URL, unless `tls` has another one.
-    pub fn backend_over(&self, resources: &Resources, purpose: Purpose, tls: &TlsOrigination) -> BackendRef {
-        let by_address = self.address().and_then(|address| resources.service_at(address).cloned());
+    /// The same with the TLS settings `tls`. The server name is that of the URL, unless `tls` has one.
+    pub fn backend_with_tls(
+        &self,
+        resources: &Resources,
+        purpose: BackendPurpose,
+        tls: &TlsOrigination,
+    ) -> BackendRef {
+        let by_address = self.address().and_then(|address| resources.service_with_address(address).cloned());
         let service = self.service().or(by_address).unwrap_or_else(|| ObjectKey::new("", &self.name));
         let transport = match self.scheme {
-            OwnScheme::Http => Transport::Plain,
-            OwnScheme::Https => Transport::Tls(Arc::new(TlsOrigination {
+            UrlScheme::Http => Transport::Plain,
+            UrlScheme::Https => Transport::Tls(Arc::new(TlsOrigination {
                 name: Some(tls.name.clone().unwrap_or_else(|| self.name.clone())),
-                // An address is no name (RFC 6066 §3).
+                // An address is not a server name (RFC 6066 §3).
                 sni: tls.name.is_some() || self.address().is_none(),
                 ..tls.clone()
             })),
         };
-        BackendRef::of_url(service, self.port, &transport, ByUrl { host: self.name.clone(), purpose })
+        BackendRef::from_url(
+            service,
+            self.port,
+            &transport,
+            UrlReference { host: self.name.clone(), purpose },
+        )
     }
 
-    /// The same over TLS to a host that has a certificate of the name of the URL, by one of `roots`.
-    pub fn backend_verified(&self, roots: TrustedRoots, purpose: Purpose) -> BackendRef {
+    /// The same over TLS, verifying that the host has a certificate for the name in the URL, issued by one of `roots`.
+    pub fn backend_verified(&self, roots: TrustedRoots, purpose: BackendPurpose) -> BackendRef {
         let service = self.service().unwrap_or_else(|| ObjectKey::new("", &self.name));
         let transport = Transport::Policy(Arc::new(PolicyTls {
             policy: ObjectKey::new("", &roots_name(&roots)),
@@ -163,14 +173,19 @@ impl UrlHost {
             client_certificate: None,
             protocol: BackendProtocol::Http1,
         }));
-        BackendRef::of_url(service, self.port, &transport, ByUrl { host: self.name.clone(), purpose })
+        BackendRef::from_url(
+            service,
+            self.port,
+            &transport,
+            UrlReference { host: self.name.clone(), purpose },
+        )
     }
 }
 
-/// The port of the web application firewall, where none is written.
+/// The default port of the web application firewall.
 const FIREWALL_PORT: u16 = 9002;
 
-/// Reads where the web application firewall answers: `IP[:PORT]` or `NAME.NAMESPACE.svc[:PORT]`.
+/// Parses the address of the web application firewall: `IP[:PORT]` or `NAME.NAMESPACE.svc[:PORT]`.
 ///
 /// # Errors
 /// It is neither.
@@ -178,7 +193,7 @@ pub fn firewall(text: &str) -> Result<Firewall, String> {
     let wrong = || format!("\"{text}\" is neither IP:PORT nor NAME.NAMESPACE.svc:PORT");
     let has_port =
         text.rsplit_once(':').is_some_and(|(name, _)| !name.starts_with('[') || name.ends_with(']'));
-    let host = UrlHost::read(text, OwnScheme::Http).ok_or_else(wrong)?;
+    let host = UrlHost::parse(text, UrlScheme::Http).ok_or_else(wrong)?;
     let is_known = host.address().is_some() || host.service().is_some();
     let port = if has_port { host.port } else { FIREWALL_PORT };
     is_known.then(|| Firewall { host: host.name.clone(), port }).ok_or_else(wrong)
@@ -194,16 +209,16 @@ impl Firewall {
         }
     }
 
-    /// Its endpoints, which speak HTTP/2 in the clear: those of the Service, or the address itself.
+    /// Its endpoints, contacted with HTTP/2 without TLS: those of the Service, or the address itself.
     pub fn backend(&self) -> BackendRef {
-        let host = UrlHost { name: Arc::clone(&self.host), port: self.port, scheme: OwnScheme::Http };
+        let host = UrlHost { name: Arc::clone(&self.host), port: self.port, scheme: UrlScheme::Http };
         let service = host.service().unwrap_or_else(|| ObjectKey::new("", &self.host));
-        let by_url = ByUrl { host: host.name, purpose: Purpose::Firewall };
-        BackendRef::of_url(service, self.port, &Transport::H2c, by_url)
+        let by_url = UrlReference { host: host.name, purpose: BackendPurpose::Firewall };
+        BackendRef::from_url(service, self.port, &Transport::H2c, by_url)
     }
 }
 
-/// A name that two sets of roots do not share: hosts with different trust are different backends. No object has it.
+/// A name that is unique per set of roots: hosts with different roots are different backends. No object has this name.
 fn roots_name(roots: &TrustedRoots) -> String {
     match roots {
         TrustedRoots::System => "roots:system".to_owned(),
@@ -220,9 +235,9 @@ mod tests {
     use super::*;
 
     fn host(text: &str) -> UrlHost {
-        match ServiceUrl::read(text).unwrap().place {
-            UrlPlace::Host(host) => host,
-            UrlPlace::OwnHost(_) => panic!("{text} leads to the request's own host"),
+        match ServiceUrl::parse(text).unwrap().place {
+            UrlDestination::Host(host) => host,
+            UrlDestination::OwnHost(_) => panic!("{text} leads to the request's own host"),
         }
     }
 
@@ -243,7 +258,7 @@ mod tests {
         {
             assert!(firewall(wrong).is_err(), "{wrong}");
         }
-        assert_eq!(firewall("127.0.0.1").unwrap().backend().by_service(), None);
+        assert_eq!(firewall("127.0.0.1").unwrap().backend().service_key(), None);
     }
 
     #[test]
@@ -258,20 +273,23 @@ mod tests {
             assert_eq!((&*found.name, found.port), (name, port), "{text}");
         }
         assert_eq!(
-            ServiceUrl::read("http://a?x=$request_uri").unwrap().target.to_string(),
+            ServiceUrl::parse("http://a?x=$request_uri").unwrap().target.to_string(),
             "/?x=$request_uri"
         );
     }
 
     #[test]
-    fn a_host_that_is_a_variable_is_the_requests_own() {
-        let read = ServiceUrl::read("https://$host/oauth2/auth").unwrap();
-        assert_eq!(read.place, UrlPlace::OwnHost(Some(OwnScheme::Https)));
-        assert_eq!(ServiceUrl::read("$scheme://$best_http_host/x").unwrap().place, UrlPlace::OwnHost(None));
+    fn a_variable_host_is_that_of_the_request() {
+        let read = ServiceUrl::parse("https://$host/oauth2/auth").unwrap();
+        assert_eq!(read.place, UrlDestination::OwnHost(Some(UrlScheme::Https)));
+        assert_eq!(
+            ServiceUrl::parse("$scheme://$best_http_host/x").unwrap().place,
+            UrlDestination::OwnHost(None)
+        );
     }
 
     #[test]
-    fn whatever_else_is_no_url() {
+    fn other_texts_are_not_urls() {
         for wrong in [
             "",
             "auth.test/x",
@@ -292,12 +310,12 @@ mod tests {
             "http://[10.0.0.1]/",
             "http://a/\r\nX: y",
         ] {
-            assert!(ServiceUrl::read(wrong).is_err(), "{wrong}");
+            assert!(ServiceUrl::parse(wrong).is_err(), "{wrong}");
         }
     }
 
     #[test]
-    fn what_is_wrong_with_a_url_repeats_no_password() {
+    fn errors_about_a_url_repeat_no_password() {
         for wrong in [
             "u:hunter2@a/x",
             "//u:hunter2@a/",
@@ -317,10 +335,10 @@ mod tests {
             "http://a:0/?token=hunter2",
             "http://a:0/#hunter2",
         ] {
-            let problem = ServiceUrl::read(wrong).unwrap_err();
+            let problem = ServiceUrl::parse(wrong).unwrap_err();
             assert!(!problem.contains("hunter2"), "{wrong}: {problem}");
         }
-        let problem = ServiceUrl::read("http://a/?x=$arg_x").unwrap_err();
+        let problem = ServiceUrl::parse("http://a/?x=$arg_x").unwrap_err();
         assert!(problem.contains("has $arg_x"), "{problem}");
     }
 

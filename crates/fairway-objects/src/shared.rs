@@ -1,40 +1,40 @@
-//! Texts and values that many objects have in common, kept once where they are made one after another: the name of a
-//! namespace, the path of a field, the ports of a Service. Owns what a thread made last.
+//! Shares equal texts and values that are created one after another: namespaces, field paths, ports of Services. Keeps a small
+//! cache per thread.
 
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// Texts of each sort that a thread remembers.
-const TEXTS: usize = 64;
-/// Texts with more bytes are not remembered: the memory of a thread stays small, and few others are equal to them.
-const LONGEST: usize = 256;
-/// Values of a sort that are remembered.
-const VALUES: usize = 8;
+/// The number of texts of each sort in a thread's cache.
+const MAX_TEXTS: usize = 64;
+/// Longer texts are not cached: the cache stays small, and they are rarely equal to others.
+const MAX_TEXT_BYTES: usize = 256;
+/// The number of cached values of a sort.
+const MAX_VALUES: usize = 8;
 
 thread_local! {
-    /// Names of namespaces, which names of objects must not displace.
-    static NAMESPACES: RefCell<Texts> = const { RefCell::new(Texts::new()) };
+    /// Names of namespaces, separate from other texts so that those do not evict them.
+    static NAMESPACES: RefCell<TextCache> = const { RefCell::new(TextCache::new()) };
     /// All other texts.
-    static OTHERS: RefCell<Texts> = const { RefCell::new(Texts::new()) };
+    static OTHERS: RefCell<TextCache> = const { RefCell::new(TextCache::new()) };
 }
 
-/// Texts, each at the place that a hash of it says.
-struct Texts([Option<Arc<str>>; TEXTS]);
+/// Texts, indexed by their hash.
+struct TextCache([Option<Arc<str>>; MAX_TEXTS]);
 
-/// The values that were made last.
+/// Recently created values.
 #[derive(Debug)]
-pub struct Recent<T: ?Sized> {
-    values: [Option<Arc<T>>; VALUES],
-    /// Where the next one goes.
+pub struct RecentValues<T: ?Sized> {
+    values: [Option<Arc<T>>; MAX_VALUES],
+    /// The slot of the next value.
     next: usize,
 }
 
-/// The name of a namespace; names made one after another share it.
-pub(crate) fn namespace(name: &str) -> Arc<str> {
+/// The shared name of a namespace.
+pub(crate) fn shared_namespace(name: &str) -> Arc<str> {
     NAMESPACES.with_borrow_mut(|texts| texts.shared(name))
 }
 
-/// A text that others made a moment ago may be equal to; they share it then.
+/// A text, shared with recent equal ones.
 pub fn text(text: &str) -> Arc<str> {
     match text.is_empty() {
         true => Arc::default(),
@@ -42,17 +42,17 @@ pub fn text(text: &str) -> Arc<str> {
     }
 }
 
-impl Texts {
+impl TextCache {
     const fn new() -> Self {
-        Self([const { None }; TEXTS])
+        Self([const { None }; MAX_TEXTS])
     }
 
     fn shared(&mut self, text: &str) -> Arc<str> {
-        if text.len() > LONGEST {
+        if text.len() > MAX_TEXT_BYTES {
             return text.into();
         }
         let add = |hash: usize, byte: u8| hash.wrapping_mul(31).wrapping_add(byte.into());
-        let place = text.bytes().fold(0, add) % TEXTS;
+        let place = text.bytes().fold(0, add) % MAX_TEXTS;
         match &mut self.0[place] {
             Some(known) if **known == *text => Arc::clone(known),
             other => Arc::clone(other.insert(text.into())),
@@ -60,26 +60,26 @@ impl Texts {
     }
 }
 
-impl<T: PartialEq + ?Sized> Recent<T> {
+impl<T: PartialEq + ?Sized> RecentValues<T> {
     /// None yet.
     #[must_use]
     pub const fn new() -> Self {
-        Self { values: [const { None }; VALUES], next: 0 }
+        Self { values: [const { None }; MAX_VALUES], next: 0 }
     }
 
-    /// The value, or one of the last few that is equal to it.
+    /// The value, or a recent equal one.
     pub fn shared(&mut self, value: Arc<T>) -> Arc<T> {
         let known = self.values.iter().flatten().find(|known| ***known == *value);
         if let Some(known) = known {
             return Arc::clone(known);
         }
         self.values[self.next] = Some(Arc::clone(&value));
-        self.next = (self.next + 1) % VALUES;
+        self.next = (self.next + 1) % MAX_VALUES;
         value
     }
 }
 
-impl<T: PartialEq + ?Sized> Default for Recent<T> {
+impl<T: PartialEq + ?Sized> Default for RecentValues<T> {
     fn default() -> Self {
         Self::new()
     }
@@ -97,22 +97,22 @@ mod tests {
         for number in 0..1000 {
             assert_eq!(*text(&number.to_string()), number.to_string());
         }
-        assert!(Arc::ptr_eq(&namespace("shop"), &namespace("shop")));
+        assert!(Arc::ptr_eq(&shared_namespace("shop"), &shared_namespace("shop")));
     }
 
     #[test]
-    fn a_long_text_is_not_remembered() {
-        let (longest, longer) = ("x".repeat(LONGEST), "x".repeat(LONGEST + 1));
+    fn a_long_text_is_not_cached() {
+        let (longest, longer) = ("x".repeat(MAX_TEXT_BYTES), "x".repeat(MAX_TEXT_BYTES + 1));
         assert!(Arc::ptr_eq(&text(&longest), &text(&longest)));
         assert!(*text(&longer) == *longer && !Arc::ptr_eq(&text(&longer), &text(&longer)));
     }
 
     #[test]
-    fn the_last_few_values_are_shared_and_older_ones_forgotten() {
-        let mut recent = Recent::<[usize]>::new();
+    fn the_last_few_values_are_shared_and_older_ones_evicted() {
+        let mut recent = RecentValues::<[usize]>::new();
         let first = recent.shared([0].into());
         assert!(Arc::ptr_eq(&first, &recent.shared([0].into())));
-        for number in 1..=VALUES {
+        for number in 1..=MAX_VALUES {
             assert_eq!(*recent.shared([number].into()), [number]);
         }
         let again = recent.shared([0].into());

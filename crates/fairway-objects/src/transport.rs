@@ -1,4 +1,4 @@
-//! What is spoken to the endpoints of a backend: HTTP in the clear or over TLS, and with which names and certificates.
+//! How the endpoints of a backend are contacted: the protocol, and for TLS the names and certificates.
 
 use std::sync::Arc;
 
@@ -11,67 +11,67 @@ use crate::object::ObjectKey;
 /// Re-exported for crates that do not depend on the model.
 pub use fairway_model::PortProtocol;
 
-/// What is spoken to the endpoints of a backend.
+/// How the endpoints of a backend are contacted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Transport {
-    /// HTTP in the clear.
+    /// HTTP without TLS.
     #[default]
     Plain,
     /// HTTP over TLS.
     Tls(Arc<TlsOrigination>),
-    /// As the client: HTTP over TLS for requests that came so, and in the clear for others. No backend is spoken to like
-    /// this; rules choose between two.
+    /// Like the client: HTTP over TLS for requests that arrived over TLS, without TLS for others. No backend uses this; rules
+    /// choose between two backends.
     AsClient(Arc<TlsOrigination>),
-    /// HTTP/2 in the clear, as gRPC has it.
+    /// HTTP/2 without TLS, as for gRPC.
     H2c,
     /// HTTP/2 over TLS.
     H2(Arc<TlsOrigination>),
-    /// HTTP over TLS as a BackendTLSPolicy says.
+    /// HTTP over TLS as configured by a BackendTLSPolicy.
     Policy(Arc<PolicyTls>),
-    /// What clients send over TCP, as it comes.
+    /// Forwarded TCP connections.
     Tcp,
-    /// The datagrams of clients, as they come.
+    /// Forwarded UDP datagrams.
     Udp,
 }
 
-/// TLS to endpoints that are always verified, as a BackendTLSPolicy says (Gateway API `BackendTLSPolicyValidation`).
+/// TLS with verified endpoints, as configured by a BackendTLSPolicy (Gateway API `BackendTLSPolicyValidation`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PolicyTls {
-    /// The policy, or a name for the trusted roots where there is none, by which backends are told apart.
+    /// The policy, or a name for the trusted roots without one; part of the backend's key.
     pub policy: ObjectKey,
-    /// The name that the endpoint is told.
+    /// The server name sent to the endpoint.
     pub server_name: Arc<str>,
     /// What is verified.
     pub verification: UpstreamVerification,
-    /// The Secret with the certificate that the endpoint is shown, by which backends are told apart too.
+    /// The Secret with the client certificate for the endpoint; part of the backend's key.
     pub client_certificate: Option<ObjectKey>,
-    /// What is spoken.
+    /// The protocol.
     pub protocol: BackendProtocol,
 }
 
-/// How TLS to endpoints begins; names that are absent are made of the Service's.
+/// TLS settings for endpoints; absent names are derived from the Service's name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct TlsOrigination {
-    /// The name of the backend's certificate and of SNI.
+    /// The name in the backend's certificate and in SNI.
     pub name: Option<Arc<str>>,
-    /// Whether the endpoint is told the name.
+    /// Whether the name is sent to the endpoint.
     pub sni: bool,
-    /// The Secret, by which backends are told apart.
+    /// The Secret; part of the backend's key.
     pub secret: Option<ObjectKey>,
-    /// The trusted roots as PEM, where the certificate is verified.
+    /// The trusted roots as PEM; `None` disables verification.
     pub roots: Option<Arc<str>>,
-    /// Whether the Secret has a certificate for the endpoint, which is sent.
+    /// Whether the Secret has a client certificate, which is sent to the endpoint.
     pub sends_certificate: bool,
-    /// Which versions are offered.
+    /// The offered versions.
     pub versions: TlsVersions,
-    /// The suites of TLS 1.2; all where there are none.
+    /// The cipher suites of TLS 1.2; empty means all.
     pub suites: Vec<CipherSuite>,
-    /// The most certificates between the backend's and a root.
+    /// The maximum number of certificates between the backend's and a root.
     pub depth: Option<u32>,
 }
 
 impl Transport {
-    /// What tells backends of the same Service and port apart; empty for plain HTTP.
+    /// The part of the key that tells backends of the same Service and port apart; empty for plain HTTP.
     pub fn suffix(&self) -> String {
         let (mut suffix, tls) = match self {
             Self::Plain | Self::AsClient(_) => return String::new(),
@@ -109,7 +109,7 @@ impl Transport {
         suffix
     }
 
-    /// How requests in the clear are forwarded, and those that came over TLS where that is another way.
+    /// How requests without TLS are forwarded, and how those over TLS are, if that differs.
     pub fn by_client(&self) -> (Self, Option<Self>) {
         match self {
             Self::AsClient(tls) => (Self::Plain, Some(Self::Tls(Arc::clone(tls)))),
@@ -117,7 +117,7 @@ impl Transport {
         }
     }
 
-    /// Whether the endpoints speak gRPC, and so cannot speak gRPC-Web.
+    /// Whether the endpoints speak gRPC, and therefore not gRPC-Web.
     pub fn is_grpc(&self) -> bool {
         match self {
             Self::H2c | Self::H2(_) => true,
@@ -126,7 +126,7 @@ impl Transport {
         }
     }
 
-    /// The protocol of the port that it needs.
+    /// The port protocol that it needs.
     pub fn port_protocol(&self) -> PortProtocol {
         match self {
             Self::Udp => PortProtocol::Udp,
@@ -134,7 +134,7 @@ impl Transport {
         }
     }
 
-    /// What happens as long as there is no endpoint.
+    /// The consequence while there is no endpoint.
     pub fn without_endpoint(&self) -> &'static str {
         match self {
             Self::Tcp => "its connections are closed",
@@ -143,9 +143,9 @@ impl Transport {
         }
     }
 
-    /// What a port says of itself and does not get, and what is done instead. ingress-nginx looks at no `appProtocol`, so none
-    /// but that of HTTP/2 in the clear chooses anything; an annotation that says more than HTTP is believed over the port.
-    pub fn ignores(&self, app_protocol: &str) -> Option<(String, &'static str)> {
+    /// The `appProtocol` of a port if it is ignored, and what is used instead. ingress-nginx ignores `appProtocol`, so only that
+    /// of HTTP/2 without TLS has an effect; an annotation that requires more than HTTP takes precedence over the port.
+    pub fn ignored_app_protocol(&self, app_protocol: &str) -> Option<(String, &'static str)> {
         let is = |name: &str| app_protocol.eq_ignore_ascii_case(name);
         if *self != Self::Plain
             || ["", "http", "kubernetes.io/h2c", "kubernetes.io/ws"].iter().any(|name| is(name))
@@ -166,24 +166,24 @@ impl Transport {
         })
     }
 
-    /// The version of HTTP. A port that says of itself that it speaks HTTP/2 in the clear (KEP-3726) is believed where the
-    /// rule asks for nothing else.
+    /// The HTTP version. A port whose `appProtocol` is HTTP/2 without TLS (KEP-3726) uses that, unless the rule requires
+    /// something else.
     pub fn protocol(&self, app_protocol: Option<&str>) -> BackendProtocol {
         match (self, app_protocol) {
             (Self::H2c, _) | (Self::Plain, Some("kubernetes.io/h2c")) => BackendProtocol::H2c,
             (Self::H2(_), _) => BackendProtocol::Http2,
             (Self::Policy(tls), _) => tls.protocol,
-            // No requests are made of what is forwarded as it comes.
+            // Forwarded connections carry no requests of Fairway's own.
             (Self::Plain | Self::Tls(_) | Self::AsClient(_) | Self::Tcp | Self::Udp, _) => {
                 BackendProtocol::Http1
             }
         }
     }
 
-    /// The TLS towards the endpoints of `service`.
+    /// The TLS settings for the endpoints of `service`.
     pub fn tls(&self, service: &ObjectKey) -> Option<UpstreamTls> {
         if let Self::Policy(tls) = self {
-            return Some(tls.upstream());
+            return Some(tls.upstream_tls());
         }
         let (Self::Tls(tls) | Self::H2(tls)) = self else { return None };
         let default_name = || format!("{}.{}.svc", service.name, service.namespace).into();
@@ -200,7 +200,7 @@ impl Transport {
         })
     }
 
-    /// The Secret with the certificate that endpoints get.
+    /// The Secret with the client certificate for endpoints.
     pub fn client_certificate(&self) -> Option<&ObjectKey> {
         match self {
             Self::Tls(tls) | Self::H2(tls) | Self::AsClient(tls) if tls.sends_certificate => {
@@ -222,7 +222,7 @@ impl PolicyTls {
         format!("{protocol};policy={}{}", self.policy, certificate.unwrap_or_default())
     }
 
-    fn upstream(&self) -> UpstreamTls {
+    fn upstream_tls(&self) -> UpstreamTls {
         let certificate = |key: &ObjectKey| CertificateKey(key.to_string().into());
         UpstreamTls {
             server_name: Some(self.server_name.clone()),
@@ -234,7 +234,7 @@ impl PolicyTls {
     }
 }
 
-/// Whether a port with this `protocol` in Kubernetes is one of `of`; where a port says nothing it is of TCP.
+/// Whether a Kubernetes port with this `protocol` matches `of`; the default is TCP.
 #[must_use]
 pub fn is_port_of(of: PortProtocol, protocol: Option<&str>) -> bool {
     protocol.unwrap_or("TCP") == of.name()

@@ -1,45 +1,45 @@
-//! From things to those who use them: a reverse look-up table. Owns nothing of what using means.
+//! A reverse index: from a key to its users.
 
 use imbl::OrdMap;
 
-use crate::few::Few;
+use crate::few::SmallSet;
 
-/// From a thing to those who use it. A clone costs nothing.
+/// From a key to its users. Clones are cheap.
 #[derive(Clone, Debug)]
-pub struct Users<K: Ord, V: Ord>(OrdMap<K, Few<V>>);
+pub struct ReverseIndex<K: Ord, V: Ord>(OrdMap<K, SmallSet<V>>);
 
-impl<K: Ord, V: Ord> Default for Users<K, V> {
+impl<K: Ord, V: Ord> Default for ReverseIndex<K, V> {
     fn default() -> Self {
         Self(OrdMap::new())
     }
 }
 
-impl<K: Ord + Clone, V: Ord + Clone> Users<K, V> {
-    /// Those who use `key`, in order.
-    pub fn of(&self, key: &K) -> impl Iterator<Item = &V> {
-        self.0.get(key).into_iter().flat_map(Few::iter)
+impl<K: Ord + Clone, V: Ord + Clone> ReverseIndex<K, V> {
+    /// The users of `key`, in order.
+    pub fn users_of(&self, key: &K) -> impl Iterator<Item = &V> {
+        self.0.get(key).into_iter().flat_map(SmallSet::iter)
     }
 
-    /// How many use `key`.
+    /// The number of users of `key`.
     pub fn count(&self, key: &K) -> usize {
-        self.0.get(key).map_or(0, Few::len)
+        self.0.get(key).map_or(0, SmallSet::len)
     }
 
-    /// Whether anybody uses `key`.
+    /// Whether `key` has users.
     pub fn has(&self, key: &K) -> bool {
         self.0.contains_key(key)
     }
 
-    /// One more uses `key`.
+    /// Adds a user of `key`.
     pub fn add(&mut self, key: &K, user: V) {
         if let Some(users) = self.0.get_mut(key) {
             users.insert(user);
         } else {
-            self.0.insert(key.clone(), Few::one(user));
+            self.0.insert(key.clone(), SmallSet::single(user));
         }
     }
 
-    /// `user` uses `key` no longer.
+    /// Removes a user of `key`.
     pub fn remove(&mut self, key: &K, user: &V) {
         if let Some(users) = self.0.get_mut(key) {
             users.remove(user);
@@ -49,8 +49,8 @@ impl<K: Ord + Clone, V: Ord + Clone> Users<K, V> {
         }
     }
 
-    /// All that is used from `first` on, in order.
-    pub fn from(&self, first: K) -> impl Iterator<Item = (&K, &Few<V>)> {
+    /// The entries from `first` on, in order.
+    pub fn from(&self, first: K) -> impl Iterator<Item = (&K, &SmallSet<V>)> {
         self.0.range(first..)
     }
 }

@@ -34,7 +34,7 @@ fn crd(resource: &str) -> (Value, Value) {
     (crd, schema)
 }
 
-/// A value with all fields that a schema has.
+/// A value with every field of a schema.
 fn sample(schema: &Value) -> Value {
     if schema["x-kubernetes-int-or-string"] == json!(true) {
         return json!("1Mi");
@@ -56,7 +56,7 @@ fn sample(schema: &Value) -> Value {
     }
 }
 
-/// The fields of a value that a schema does not have.
+/// The fields of a value that a schema lacks.
 fn unknown(value: &Value, schema: &Value, at: &str) -> Vec<String> {
     let any = &schema["additionalProperties"];
     match value {
@@ -126,7 +126,7 @@ fn every_policy_of_the_table_has_a_crd_whose_fields_are_read_and_there_is_no_oth
     assert_eq!(files.collect::<BTreeSet<_>>(), policies);
 }
 
-// No value below may be abbreviated with `..`: a field that is added must be added here.
+// No value below may use `..`: a new field must be added here.
 
 fn values() -> Vec<HeaderValue> {
     vec![HeaderValue { type_: text("Exact"), value: "x".into() }]

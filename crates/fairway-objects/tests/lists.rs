@@ -1,4 +1,5 @@
-//! Lists of kinds outside of the code name all kinds of the table, and the chart grants exactly what each kind needs.
+//! Checks that lists of kinds outside the code name every kind of the table, and that the chart grants exactly what each kind
+//! needs.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -25,7 +26,7 @@ fn file(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)).unwrap()
 }
 
-/// The rules of a template of the chart, whatever they depend on.
+/// The rules in a chart template, including conditional ones.
 fn rules(template: &str) -> Vec<Rule> {
     let text = file("charts/fairway/templates/_rules.tpl");
     let begin = format!("{{{{- define \"fairway.rules.{template}\" -}}}}\n");
@@ -113,7 +114,7 @@ fn documents_and_scripts_name_each_kind() {
                 let saved = conformance.split(['=', ',', '\n', '"']).any(|word| word == known.resource);
                 assert!(saved, "conformance/gateway/run does not save {}", known.resource);
             }
-            // Clusters of the conformance tests have no CRDs of the Inference Extension and of the Multi-Cluster Services API.
+            // Clusters of the conformance tests lack the CRDs of the Inference Extension and of the Multi-Cluster Services API.
             _ => {}
         }
     }

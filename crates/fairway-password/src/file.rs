@@ -1,25 +1,25 @@
-//! The lines of a password file as nginx reads them (`ngx_http_auth_basic_module`). Judges no hash.
+//! Parses password files as nginx does (`ngx_http_auth_basic_module`). Does not validate hashes.
 
 /// A user of a password file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry<'f> {
-    /// Counted from 1.
+pub struct PasswordEntry<'f> {
+    /// Line number, starting at 1.
     pub line: usize,
-    /// Who it is.
+    /// The user name.
     pub user: &'f str,
-    /// What the password is verified against.
+    /// The password hash.
     pub hash: &'f str,
 }
 
-/// Users and their hashes, in order: `user:hash`, with or without `:comment` behind it. Empty lines and those that begin with
-/// `#` are left out, and so is what has no colon or no user.
-pub fn entries(file: &str) -> impl Iterator<Item = Entry<'_>> {
+/// Users and their hashes in order: `user:hash`, optionally followed by `:comment`. Skips empty lines, lines that
+/// begin with `#`, and lines without a colon or user.
+pub fn entries(file: &str) -> impl Iterator<Item = PasswordEntry<'_>> {
     let lines = file.split('\n').enumerate();
     let lines = lines.flat_map(|(index, line)| line.split('\r').map(move |line| (index + 1, line)));
     lines.filter(|(_, text)| !text.starts_with('#')).filter_map(|(line, text)| {
         let (user, rest) = text.split_once(':')?;
         let hash = rest.split(':').next().unwrap_or(rest).trim_end();
-        (!user.is_empty()).then_some(Entry { line, user, hash })
+        (!user.is_empty()).then_some(PasswordEntry { line, user, hash })
     })
 }
 

@@ -1,4 +1,4 @@
-//! One hash: which scheme wrote it, what verifying it costs, and whether a password fits.
+//! Password hashes: scheme, verification cost, and verification.
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, SHA1_OUTPUT_LEN, digest};
@@ -8,18 +8,18 @@ use sha_crypt::{PasswordVerifier, ShaCrypt};
 
 use crate::md5_crypt::md5_crypt;
 
-/// The most rounds of `$5$` and `$6$`: a hundred times those that `crypt(3)` takes by default.
-pub const MOST_ROUNDS: u32 = 500_000;
-/// The highest cost of bcrypt: each one more takes twice as long, and `htpasswd` takes 5 by default.
-pub const MOST_COST_OF_BCRYPT: u32 = 14;
-/// Where `$5$` and `$6$` begin to count, whatever the text says.
-const FEWEST_ROUNDS: u32 = 1_000;
+/// Maximum rounds of `$5$` and `$6$`: a hundred times the default of `crypt(3)`.
+pub const MAX_ROUNDS: u32 = 500_000;
+/// Maximum bcrypt cost: each increment doubles the time, and `htpasswd` uses 5 by default.
+pub const MAX_BCRYPT_COST: u32 = 14;
+/// Minimum rounds of `$5$` and `$6$`, even if the hash specifies fewer.
+const MIN_ROUNDS: u32 = 1_000;
 
-/// A text that is known to be a hash.
+/// A valid hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hash<'t> {
     scheme: Scheme,
-    /// All of the text, or what follows the name of the scheme in braces.
+    /// The whole text, or the part after the scheme in braces.
     text: &'t str,
 }
 
@@ -39,30 +39,30 @@ enum Scheme {
     Bcrypt,
 }
 
-/// What verifying a password takes.
+/// The cost of verifying a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cost {
-    /// One digest at most.
+pub enum VerifyCost {
+    /// At most one digest.
     Nothing,
-    /// What makes guessing slow.
+    /// Deliberately slow.
     Slow,
 }
 
-/// Why a text is no hash.
+/// Why a text is not a hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotAHash {
-    /// No scheme that is known writes it.
+pub enum InvalidHash {
+    /// Unknown scheme.
     Unknown,
-    /// Verifying it would take too long.
+    /// Verification would take too long.
     TooSlow,
 }
 
 impl<'t> Hash<'t> {
-    /// Reads a text.
+    /// Parses a hash.
     ///
     /// # Errors
-    /// Nobody's password fits the text.
-    pub fn read(text: &'t str) -> Result<Self, NotAHash> {
+    /// The text is not a supported hash, so no password matches it.
+    pub fn read(text: &'t str) -> Result<Self, InvalidHash> {
         let braced = [("{PLAIN}", Scheme::Plain), ("{SSHA}", Scheme::SaltedSha1), ("{SHA}", Scheme::Sha1)];
         for (name, scheme) in braced {
             if let Some(text) = text.strip_prefix(name) {
@@ -70,40 +70,42 @@ impl<'t> Hash<'t> {
             }
         }
         let scheme = match text.get(1..).and_then(|rest| rest.split_once('$')).map(|(id, _)| id) {
-            _ if !text.starts_with('$') => return Err(NotAHash::Unknown),
+            _ if !text.starts_with('$') => return Err(InvalidHash::Unknown),
             Some("1") => Scheme::Md5("$1$"),
             Some("apr1") => Scheme::Md5("$apr1$"),
-            Some("5" | "6") if rounds(text) > MOST_ROUNDS => return Err(NotAHash::TooSlow),
-            Some("5" | "6") if rounds(text) < FEWEST_ROUNDS => return Err(NotAHash::Unknown),
+            Some("5" | "6") if rounds(text) > MAX_ROUNDS => return Err(InvalidHash::TooSlow),
+            Some("5" | "6") if rounds(text) < MIN_ROUNDS => return Err(InvalidHash::Unknown),
             Some("5" | "6") => Scheme::Sha2,
             Some("2a" | "2b" | "2x" | "2y") => match text.get(4..6).and_then(|cost| cost.parse().ok()) {
-                Some(0..=MOST_COST_OF_BCRYPT) => Scheme::Bcrypt,
-                Some(_) => return Err(NotAHash::TooSlow),
-                None => return Err(NotAHash::Unknown),
+                Some(0..=MAX_BCRYPT_COST) => Scheme::Bcrypt,
+                Some(_) => return Err(InvalidHash::TooSlow),
+                None => return Err(InvalidHash::Unknown),
             },
-            _ => return Err(NotAHash::Unknown),
+            _ => return Err(InvalidHash::Unknown),
         };
         Ok(Self { scheme, text })
     }
 
-    /// What [`Self::fits`] takes.
+    /// The cost of [`Self::verify`].
     #[must_use]
-    pub fn cost(&self) -> Cost {
+    pub fn cost(&self) -> VerifyCost {
         match self.scheme {
-            Scheme::Plain | Scheme::Sha1 | Scheme::SaltedSha1 => Cost::Nothing,
-            Scheme::Md5(_) | Scheme::Sha2 | Scheme::Bcrypt => Cost::Slow,
+            Scheme::Plain | Scheme::Sha1 | Scheme::SaltedSha1 => VerifyCost::Nothing,
+            Scheme::Md5(_) | Scheme::Sha2 | Scheme::Bcrypt => VerifyCost::Slow,
         }
     }
 
     /// Whether this is the password. Compares in constant time.
     #[must_use]
-    pub fn fits(&self, password: &[u8]) -> bool {
+    pub fn verify(&self, password: &[u8]) -> bool {
         match self.scheme {
-            Scheme::Plain => is_same(password, self.text.as_bytes()),
-            Scheme::Sha1 => self.fits_digest(password, 0..=0),
-            Scheme::SaltedSha1 => self.fits_digest(password, 0..=usize::MAX),
+            Scheme::Plain => constant_time_eq(password, self.text.as_bytes()),
+            Scheme::Sha1 => self.verify_digest(password, 0..=0),
+            Scheme::SaltedSha1 => self.verify_digest(password, 0..=usize::MAX),
             Scheme::Md5(magic) => match self.text[magic.len()..].split_once('$') {
-                Some((salt, expected)) => is_same(&md5_crypt(password, magic, salt), expected.as_bytes()),
+                Some((salt, expected)) => {
+                    constant_time_eq(&md5_crypt(password, magic, salt), expected.as_bytes())
+                }
                 None => false,
             },
             Scheme::Sha2 => ShaCrypt::default().verify_password(password, self.text).is_ok(),
@@ -111,22 +113,22 @@ impl<'t> Hash<'t> {
         }
     }
 
-    /// The digest is that of the password and the salt behind it.
-    fn fits_digest(&self, password: &[u8], salts: std::ops::RangeInclusive<usize>) -> bool {
+    /// Compares with a digest of the password followed by the salt.
+    fn verify_digest(&self, password: &[u8], salts: std::ops::RangeInclusive<usize>) -> bool {
         let Ok(bytes) = STANDARD.decode(self.text) else { return false };
         let Some((expected, salt)) = bytes.split_at_checked(SHA1_OUTPUT_LEN) else { return false };
         let found = digest(&SHA1_FOR_LEGACY_USE_ONLY, &[password, salt].concat());
-        salts.contains(&salt.len()) && is_same(found.as_ref(), expected)
+        salts.contains(&salt.len()) && constant_time_eq(found.as_ref(), expected)
     }
 }
 
-/// The rounds that a text of `$5$` or `$6$` asks for; the default where it says nothing.
+/// The rounds specified by `$5$` or `$6$`, or the default.
 fn rounds(text: &str) -> u32 {
     let said = text[3..].split('$').next().and_then(|part| part.strip_prefix("rounds="));
     said.map_or(5_000, |rounds| rounds.parse().unwrap_or(u32::MAX))
 }
 
-fn is_same(one: &[u8], other: &[u8]) -> bool {
+fn constant_time_eq(one: &[u8], other: &[u8]) -> bool {
     verify_slices_are_equal(one, other).is_ok()
 }
 
@@ -136,8 +138,8 @@ mod tests {
 
     use super::*;
 
-    /// Written by htpasswd, openssl and crypt(3) for the password `secret`, unless it says another.
-    const WRITTEN: &[(&str, &str)] = &[
+    /// Created by htpasswd, openssl and crypt(3).
+    const KNOWN_HASHES: &[(&str, &str)] = &[
         ("secret", "{PLAIN}secret"),
         ("", "{PLAIN}"),
         ("secret", "{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ="),
@@ -163,38 +165,38 @@ mod tests {
     ];
 
     #[test]
-    fn the_password_fits_what_others_wrote_and_no_other_does() {
-        for (password, text) in WRITTEN {
+    fn verifies_hashes_of_other_tools() {
+        for (password, text) in KNOWN_HASHES {
             let hash = Hash::read(text).unwrap();
-            assert!(hash.fits(password.as_bytes()), "{text}");
+            assert!(hash.verify(password.as_bytes()), "{text}");
             for wrong in ["Secret", "secre", "secret ", "secret\0", "x"] {
-                assert!(!hash.fits(wrong.as_bytes()), "{wrong} for {text}");
+                assert!(!hash.verify(wrong.as_bytes()), "{wrong} for {text}");
             }
         }
     }
 
     #[test]
-    fn a_hash_that_is_changed_or_cut_lets_nobody_in() {
-        for (password, text) in WRITTEN.iter().filter(|(password, _)| !password.is_empty()) {
+    fn changed_or_truncated_hashes_match_no_password() {
+        for (password, text) in KNOWN_HASHES.iter().filter(|(password, _)| !password.is_empty()) {
             let last = text.len() - 1;
             for at in (0..last).chain([last / 2]) {
                 let cut = &text[..at];
-                assert!(!Hash::read(cut).is_ok_and(|hash| hash.fits(password.as_bytes())), "{cut}");
+                assert!(!Hash::read(cut).is_ok_and(|hash| hash.verify(password.as_bytes())), "{cut}");
             }
         }
     }
 
     #[test]
-    fn what_is_no_hash_says_why() {
+    fn rejects_invalid_hashes() {
         for text in
             ["", "secret", "sa3tHJ3/KuYvI", "$7$x$y", "$", "$$", "$1", "{MD5}x", "$2z$04$x", "$2b$xx$", "*"]
         {
-            assert_eq!(Hash::read(text), Err(NotAHash::Unknown), "{text}");
+            assert_eq!(Hash::read(text), Err(InvalidHash::Unknown), "{text}");
         }
         for text in ["$6$rounds=500001$s$h", "$5$rounds=99999999999999$s$h", "$2b$15$x", "$2y$31$x"] {
-            assert_eq!(Hash::read(text), Err(NotAHash::TooSlow), "{text}");
+            assert_eq!(Hash::read(text), Err(InvalidHash::TooSlow), "{text}");
         }
-        assert_eq!(Hash::read("$6$rounds=999$s$h"), Err(NotAHash::Unknown));
+        assert_eq!(Hash::read("$6$rounds=999$s$h"), Err(InvalidHash::Unknown));
     }
 
     proptest! {
@@ -207,7 +209,7 @@ mod tests {
             password in any::<Vec<u8>>(),
         ) {
             let text = scheme + &rest;
-            _ = Hash::read(&text).map(|hash| hash.fits(&password));
+            _ = Hash::read(&text).map(|hash| hash.verify(&password));
         }
     }
 }

@@ -1,11 +1,11 @@
-//! Passwords against the hashes that `htpasswd` and `crypt(3)` write. Pure: no I/O, no clock, no thread; it stores nothing.
+//! Verifies passwords against hashes from `htpasswd` and `crypt(3)`. Pure: no I/O, no clock, no threads, no storage.
 //!
-//! [`struct@Hash`] says what a text is and what verifying it costs; what is not known, or costs too much, is no hash, so nobody's
-//! password fits it.
+//! [`struct@Hash`] identifies the scheme and the verification cost. An unknown or too expensive hash is invalid, so
+//! no password matches it.
 
 mod file;
 mod hash;
 mod md5_crypt;
 
-pub use file::{Entry, entries};
-pub use hash::{Cost, Hash, MOST_COST_OF_BCRYPT, MOST_ROUNDS, NotAHash};
+pub use file::{PasswordEntry, entries};
+pub use hash::{Hash, InvalidHash, MAX_BCRYPT_COST, MAX_ROUNDS, VerifyCost};

@@ -1,4 +1,4 @@
-//! Any password file and any password, and the committed corpus of the fuzz target.
+//! Property tests for password files and passwords, and the committed corpus of the fuzz target.
 
 mod checks;
 
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use checks::{file_and_password, password};
 
-/// Lines with hashes that somebody wrote, and with mistakes.
+/// Lines with real hashes and with errors.
 fn line() -> impl Strategy<Value = String> {
     const SCHEMES: [&str; 12] =
         ["{PLAIN}", "{SHA}", "{SSHA}", "$1$", "$apr1$", "$5$", "$6$", "$2b$04$", "$2y$", "$", "{", ""];

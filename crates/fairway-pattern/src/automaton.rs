@@ -1,4 +1,4 @@
-//! A deterministic automaton: one step for each byte of the text, and of known size.
+//! Deterministic automata of bounded size: one step per byte of text.
 
 use std::collections::HashMap;
 
@@ -9,42 +9,42 @@ use regex_automata::{Anchored, Input, MatchKind};
 use regex_syntax::hir::Hir;
 
 use crate::cost::LONGEST_TEXT;
-use crate::refusal::{Refusal, WORK};
+use crate::refusal::{MAX_BUILD_WORK, Refusal};
 
-/// Upper bound of an automaton without determinism, in bytes.
-const PROGRAM_SIZE: usize = 256 * 1024;
-/// Upper bound of a deterministic one, in bytes.
-pub(crate) const AUTOMATON_SIZE: usize = 256 * 1024;
+/// Size limit of an NFA, in bytes.
+const MAX_PROGRAM_BYTES: usize = 256 * 1024;
+/// Size limit of a DFA, in bytes.
+pub(crate) const MAX_AUTOMATON_BYTES: usize = 256 * 1024;
 
-/// Tells whether the start of a text matches.
+/// Decides whether the start of a text matches.
 #[derive(Clone, Debug)]
 pub(crate) struct Automaton {
     dfa: dense::DFA<Vec<u32>>,
-    /// The most bytes that are read before the answer is known.
-    pub(crate) reads: usize,
-    /// The steps that building it took.
+    /// Maximum bytes read before the result is known.
+    pub(crate) max_read: usize,
+    /// Steps taken to build it.
     pub(crate) work: u64,
 }
 
 impl Automaton {
     pub(crate) fn new(hir: &Hir) -> Result<Self, Refusal> {
         let nfa = nfa(hir, WhichCaptures::None)?;
-        let work = Exploration::of(&nfa)?.work;
+        let work = Exploration::explore(&nfa)?.work;
         let config = dense::Config::new()
             .start_kind(StartKind::Anchored)
             .match_kind(MatchKind::LeftmostFirst)
             .accelerate(false)
-            .dfa_size_limit(Some(AUTOMATON_SIZE))
-            .determinize_size_limit(Some(4 * AUTOMATON_SIZE));
+            .dfa_size_limit(Some(MAX_AUTOMATON_BYTES))
+            .determinize_size_limit(Some(4 * MAX_AUTOMATON_BYTES));
         let dfa = dense::Builder::new().configure(config).build_from_nfa(&nfa).map_err(|_| too_large())?;
-        let reads = reads(&dfa);
-        Ok(Self { dfa, reads, work })
+        let reads = max_bytes_read(&dfa);
+        Ok(Self { dfa, max_read: reads, work })
     }
 
     #[inline]
-    pub(crate) fn holds(&self, text: &[u8]) -> bool {
+    pub(crate) fn is_match(&self, text: &[u8]) -> bool {
         let input = Input::new(text).anchored(Anchored::Yes).earliest(true);
-        // It has no byte on which it gives up.
+        // It has no quit bytes.
         matches!(self.dfa.try_search_fwd(&input), Ok(Some(_)))
     }
 
@@ -52,57 +52,59 @@ impl Automaton {
         self.dfa.memory_usage() + size_of::<Self>()
     }
 
-    /// Whether no text has two starts that both match, so that what matches ends in one place; and the work of finding out.
+    /// Whether all matching prefixes of a text have the same length, so that a match has one end; and the work of
+    /// determining this.
     pub(crate) fn has_one_end(hir: &Hir) -> Result<(bool, u64), Refusal> {
         let nfa = nfa(hir, WhichCaptures::None)?;
-        let work = Exploration::of(&nfa)?.work;
+        let work = Exploration::explore(&nfa)?.work;
         let config = dense::Config::new()
             .start_kind(StartKind::Anchored)
             .match_kind(MatchKind::All)
-            .dfa_size_limit(Some(AUTOMATON_SIZE))
-            .determinize_size_limit(Some(4 * AUTOMATON_SIZE));
+            .dfa_size_limit(Some(MAX_AUTOMATON_BYTES))
+            .determinize_size_limit(Some(4 * MAX_AUTOMATON_BYTES));
         let dfa = dense::Builder::new().configure(config).build_from_nfa(&nfa).map_err(|_| too_large())?;
-        Ok((Graph::of(&dfa, false).has_one_end(&dfa), work))
+        Ok((Graph::from_dfa(&dfa, false).has_one_end(&dfa), work))
     }
 }
 
 fn too_large() -> Refusal {
-    Refusal::needs(format!("{} KiB as an automaton", AUTOMATON_SIZE / 1024))
+    Refusal::exceeds(format!("{} KiB as an automaton", MAX_AUTOMATON_BYTES / 1024))
 }
 
-/// An automaton without determinism.
+/// Builds an NFA.
 pub(crate) fn nfa(hir: &Hir, captures: WhichCaptures) -> Result<NFA, Refusal> {
-    let config = Config::new().utf8(false).which_captures(captures).nfa_size_limit(Some(PROGRAM_SIZE));
+    let config = Config::new().utf8(false).which_captures(captures).nfa_size_limit(Some(MAX_PROGRAM_BYTES));
     Compiler::new()
         .configure(config)
         .build_from_hir(hir)
-        .map_err(|_| Refusal::needs(format!("{} KiB when compiled", PROGRAM_SIZE / 1024)))
+        .map_err(|_| Refusal::exceeds(format!("{} KiB when compiled", MAX_PROGRAM_BYTES / 1024)))
 }
 
-/// The sets of states in which an automaton without determinism can be at one time, as if every assertion held.
+/// The sets of states that an NFA can be in at one time, as if every assertion held.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Exploration {
-    /// The states that a search of the longest text is in, summed over its bytes, at most.
+    /// Upper bound of the states visited by a search of the longest text, summed over its bytes.
     pub(crate) visits: u64,
-    /// The steps that it took to find them all.
+    /// Steps taken to find them all.
     pub(crate) work: u64,
 }
 
 impl Exploration {
-    pub(crate) fn of(nfa: &NFA) -> Result<Self, Refusal> {
+    pub(crate) fn explore(nfa: &NFA) -> Result<Self, Refusal> {
         let representatives: Vec<u8> =
             nfa.byte_classes().representatives(0..=255).filter_map(|unit| unit.as_u8()).collect();
         let mut closure = Closure { nfa, seen: vec![0; nfa.states().len()], round: 0, work: 0 };
-        let first = closure.of([nfa.start_anchored()]);
+        let first = closure.reachable_states([nfa.start_anchored()]);
         let mut numbers: HashMap<Vec<StateID>, usize> = [(first.clone(), 0)].into();
         let (mut sets, mut next) = (vec![first], Vec::new());
         while let Some(set) = sets.get(next.len()).cloned() {
             let mut after_it = Vec::new();
             for byte in &representatives {
-                let after = closure.of(set.iter().filter_map(|state| after(nfa.state(*state), *byte)));
-                // A transition of the finished automaton takes four bytes.
+                let after = closure
+                    .reachable_states(set.iter().filter_map(|state| transition(nfa.state(*state), *byte)));
+                // A transition of the finished DFA takes four bytes.
                 let size = sets.len() * representatives.len() * 4;
-                if closure.work > WORK || size > 4 * AUTOMATON_SIZE {
+                if closure.work > MAX_BUILD_WORK || size > 4 * MAX_AUTOMATON_BYTES {
                     return Err(too_large());
                 }
                 if after.is_empty() {
@@ -118,7 +120,7 @@ impl Exploration {
             after_it.dedup();
             next.push(after_it);
         }
-        let (lengths, is_passed) = longest_ways(&next);
+        let (lengths, is_passed) = longest_paths(&next);
         let passed =
             (0..sets.len()).filter(|set| is_passed[*set]).map(|set| sets[set].len() as u64).sum::<u64>();
         let stays = (0..sets.len()).filter(|set| !is_passed[*set]).map(|set| sets[set].len() as u64).max();
@@ -129,18 +131,18 @@ impl Exploration {
     }
 }
 
-/// Follows what takes no byte.
+/// Computes epsilon closures.
 struct Closure<'n> {
     nfa: &'n NFA,
-    /// The round in which a state was seen last.
+    /// The round in which a state was last seen.
     seen: Vec<u64>,
     round: u64,
     work: u64,
 }
 
 impl Closure<'_> {
-    /// All states that can be reached without a byte, in order.
-    fn of(&mut self, states: impl IntoIterator<Item = StateID>) -> Vec<StateID> {
+    /// All states reachable without a byte, sorted.
+    fn reachable_states(&mut self, states: impl IntoIterator<Item = StateID>) -> Vec<StateID> {
         self.round += 1;
         self.work += 1;
         let mut waiting: Vec<StateID> = states.into_iter().collect();
@@ -167,7 +169,7 @@ impl Closure<'_> {
     }
 }
 
-fn after(state: &State, byte: u8) -> Option<StateID> {
+fn transition(state: &State, byte: u8) -> Option<StateID> {
     match state {
         State::ByteRange { trans } => trans.matches_byte(byte).then_some(trans.next),
         State::Sparse(transitions) => transitions.matches_byte(byte),
@@ -176,12 +178,12 @@ fn after(state: &State, byte: u8) -> Option<StateID> {
     }
 }
 
-/// The most bytes that a search reads before it knows.
-fn reads(dfa: &dense::DFA<Vec<u32>>) -> usize {
-    Graph::of(dfa, true).longest().map_or(LONGEST_TEXT, |longest| (longest + 1).min(LONGEST_TEXT))
+/// Maximum bytes read before a search is decided.
+fn max_bytes_read(dfa: &dense::DFA<Vec<u32>>) -> usize {
+    Graph::from_dfa(dfa, true).longest_path().map_or(LONGEST_TEXT, |longest| (longest + 1).min(LONGEST_TEXT))
 }
 
-/// The states of a deterministic automaton that can be reached, and what follows each.
+/// The reachable states of a DFA and their successors.
 struct Graph {
     states: Vec<StateID>,
     next: Vec<Vec<usize>>,
@@ -189,9 +191,9 @@ struct Graph {
 
 type Dfa = dense::DFA<Vec<u32>>;
 
-/// The length of the longest way to each state of a graph, and whether every way passes it once at most. What a circle
-/// leads to counts as part of it.
-fn longest_ways(next: &[Vec<usize>]) -> (Vec<usize>, Vec<bool>) {
+/// The longest path to each state of a graph, and whether every path passes the state at most once. States reachable
+/// from a cycle count as part of it.
+fn longest_paths(next: &[Vec<usize>]) -> (Vec<usize>, Vec<bool>) {
     let mut before = vec![0usize; next.len()];
     next.iter().flatten().for_each(|next| before[*next] += 1);
     let (mut length, mut is_passed) = (vec![0usize; next.len()], vec![false; next.len()]);
@@ -210,8 +212,8 @@ fn longest_ways(next: &[Vec<usize>]) -> (Vec<usize>, Vec<bool>) {
 }
 
 impl Graph {
-    /// With `until_match`, nothing follows a state in which the answer is known.
-    fn of(dfa: &Dfa, until_match: bool) -> Self {
+    /// With `until_match`, states in which the result is known have no successors.
+    fn from_dfa(dfa: &Dfa, until_match: bool) -> Self {
         let start = dfa.start_state_forward(&Input::new("").anchored(Anchored::Yes));
         let start = start.expect("a search at the start of a text is what it was built for");
         let representatives: Vec<_> =
@@ -240,13 +242,13 @@ impl Graph {
         graph
     }
 
-    /// The length of the longest way from the start; none where there is a way without end.
-    fn longest(&self) -> Option<usize> {
-        let (lengths, is_passed) = longest_ways(&self.next);
+    /// Length of the longest path from the start; `None` if there is an endless path.
+    fn longest_path(&self) -> Option<usize> {
+        let (lengths, is_passed) = longest_paths(&self.next);
         is_passed.iter().all(|passed| *passed).then(|| lengths.into_iter().max().unwrap_or_default())
     }
 
-    /// Whether no match follows a match. The automaton is in a state of a match one byte later, or at the end.
+    /// Whether no match follows another match. The DFA enters a match state one byte late, or at the end.
     fn has_one_end(&self, dfa: &Dfa) -> bool {
         let ends = |number: usize| dfa.is_match_state(dfa.next_eoi_state(self.states[number]));
         let matches = |number: usize| dfa.is_match_state(self.states[number]);

@@ -1,7 +1,7 @@
-//! What the patterns of one host may cost together: one path is compared with all of them whose literal start it has.
+//! The total cost of the patterns of a host: a path is compared with all patterns whose literal prefix it has.
 //!
-//! Patterns are admitted one after the other, those of the oldest object first, and what was admitted is never put out by
-//! a later one.
+//! Patterns are admitted one by one, those of the oldest object first, and a later pattern never displaces an earlier
+//! one.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -10,24 +10,24 @@ use std::sync::Arc;
 
 use crate::cost::{Cost, LONGEST_TEXT};
 
-/// What the patterns that one path is compared with may cost, in steps; a search for captures has what is left of 5 ms.
+/// Step limit for the patterns that one path is compared with; a search for captures gets the rest of 5 ms.
 /// Calibrated in `docs/design/0010-patterns-with-known-cost.md`.
-pub(crate) const STEPS: u64 = 1_600_000;
-/// What it costs to see that a path has not the literal start of a pattern, in steps.
-const PASSING: u64 = 16;
-/// Memory of the patterns of one object, in bytes.
-pub const MEMORY: u64 = 8 << 20;
-/// Work to compile the patterns of one object, in steps.
-pub const WORK: u64 = 6_000_000;
+pub(crate) const MAX_PATH_STEPS: u64 = 1_600_000;
+/// Steps to find that a path does not have a pattern's literal prefix.
+const PREFIX_CHECK_STEPS: u64 = 16;
+/// Memory limit for the patterns of one object, in bytes.
+pub const MAX_OBJECT_MEMORY: u64 = 8 << 20;
+/// Compile work limit for the patterns of one object, in steps.
+pub const MAX_OBJECT_WORK: u64 = 6_000_000;
 
-/// Which budget is exceeded.
+/// The exceeded limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exceeded {
-    /// Of the host: the steps that this path would cost, and those that are left to the namespace.
+    /// Of the host.
     Steps {
-        /// What the namespace would need.
+        /// Steps that the namespace would need.
         needed: u64,
-        /// What it may have.
+        /// Steps that are left for the namespace.
         left: u64,
     },
     /// Of the object.
@@ -52,29 +52,32 @@ impl fmt::Display for Exceeded {
                 f,
                 "is one too many: those of this object would have {} KiB with it, and {} KiB is the limit",
                 needed / 1024,
-                MEMORY / 1024
+                MAX_OBJECT_MEMORY / 1024
             ),
             Self::Work => {
-                write!(f, "is not compiled: those of this object before it took all of {WORK} steps of work")
+                write!(
+                    f,
+                    "is not compiled: those of this object before it took all of {MAX_OBJECT_WORK} steps of work"
+                )
             }
         }
     }
 }
 
-/// The patterns of a host that were admitted.
+/// The admitted patterns of a host.
 #[derive(Clone, Debug, Default)]
 pub struct Budget {
-    /// By literal start: the steps of each namespace.
-    starts: BTreeMap<Arc<[u8]>, Steps>,
-    /// What it costs to pass over all patterns.
-    passing: Steps,
-    /// The most that a path meets of each namespace, passing apart.
-    heaviest: Steps,
+    /// Steps by literal prefix and namespace.
+    starts: BTreeMap<Arc<[u8]>, StepsByNamespace>,
+    /// Steps for checking the literal prefixes of all patterns.
+    prefix_checks: StepsByNamespace,
+    /// For each namespace, the maximum over all paths, without prefix checks.
+    heaviest: StepsByNamespace,
 }
 
-type Steps = HashMap<Arc<str>, u64>;
+type StepsByNamespace = HashMap<Arc<str>, u64>;
 
-/// What the patterns of one object need on one host.
+/// Resources used by the patterns of one object on one host.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Account {
     memory: u64,
@@ -82,73 +85,74 @@ pub struct Account {
 }
 
 impl Account {
-    /// Adds a pattern of the object; work counts whether it is admitted or not. Something without cost is refused only when
-    /// nothing more of the object may be compiled.
+    /// Adds a pattern of the object; its work counts even if it is rejected. A pattern without cost is rejected only
+    /// if the object has no compile work left.
     ///
     /// # Errors
-    /// What the object would exceed.
+    /// The limit that the object would exceed.
     pub fn admit(&mut self, cost: Cost) -> Result<(), Exceeded> {
         self.work += cost.work;
         let memory = self.memory + cost.memory;
-        if self.work > WORK {
+        if self.work > MAX_OBJECT_WORK {
             return Err(Exceeded::Work);
         }
-        if memory > MEMORY {
+        if memory > MAX_OBJECT_MEMORY {
             return Err(Exceeded::Memory { needed: memory });
         }
         self.memory = memory;
         Ok(())
     }
 
-    /// Counts the work of a pattern that was refused.
+    /// Counts the work of a rejected pattern.
     pub fn refused(&mut self, work: u64) {
         self.work += work;
     }
 }
 
 impl Budget {
-    /// Adds a pattern of `namespace`. On the way of each path, a namespace has seven eighths of what the others have left.
+    /// Adds a pattern of `namespace`. For every path, a namespace may use seven eighths of what the others leave.
     ///
     /// # Errors
-    /// What a path would cost, and how much the namespace has.
+    /// The required and the remaining steps.
     pub fn admit(&mut self, namespace: &Arc<str>, start: &[u8], steps: u64) -> Result<(), Exceeded> {
-        let passing = self.passing.get(namespace).copied().unwrap_or_default() + PASSING;
-        let of_others = |steps: &Steps| -> u64 {
+        let passing = self.prefix_checks.get(namespace).copied().unwrap_or_default() + PREFIX_CHECK_STEPS;
+        let of_others = |steps: &StepsByNamespace| -> u64 {
             steps.iter().filter(|(name, _)| *name != namespace).map(|(_, steps)| steps).sum()
         };
-        let others_passing = of_others(&self.passing);
+        let others_passing = of_others(&self.prefix_checks);
         let mut heaviest = self.heaviest.get(namespace).copied().unwrap_or_default();
         let checked = |own: u64, others: u64| {
-            let left = STEPS.saturating_sub(others + others_passing) / 8 * 7;
+            let left = MAX_PATH_STEPS.saturating_sub(others + others_passing) / 8 * 7;
             if own + passing > left { Err(Exceeded::Steps { needed: own + passing, left }) } else { Ok(()) }
         };
         checked(heaviest, 0)?;
         if steps > 0 {
-            self.on_each_way(start, |way| {
+            self.for_each_path(start, |way| {
                 let own = way.get(namespace).copied().unwrap_or_default() + steps;
                 heaviest = heaviest.max(own);
                 checked(own, of_others(way))
             })?;
             *self.starts.entry(start.into()).or_default().entry(namespace.clone()).or_default() += steps;
         }
-        self.passing.insert(namespace.clone(), passing);
+        self.prefix_checks.insert(namespace.clone(), passing);
         self.heaviest.insert(namespace.clone(), heaviest);
         Ok(())
     }
 
-    /// For each path that begins with `start`, as far as it makes a difference: the steps of each namespace.
-    fn on_each_way(
+    /// Calls `check` with the steps per namespace of every path that begins with `start`, once per distinct
+    /// combination.
+    fn for_each_path(
         &self,
         start: &[u8],
-        mut check: impl FnMut(&Steps) -> Result<(), Exceeded>,
+        mut check: impl FnMut(&StepsByNamespace) -> Result<(), Exceeded>,
     ) -> Result<(), Exceeded> {
-        let mut above = Steps::new();
+        let mut above = StepsByNamespace::new();
         for length in 0..start.len() {
-            self.starts.get(&start[..length]).into_iter().for_each(|steps| add(&mut above, steps));
+            self.starts.get(&start[..length]).into_iter().for_each(|steps| add_steps(&mut above, steps));
         }
         check(&above)?;
-        // A stack of the starts that the one looked at begins with.
-        let mut open: Vec<(&[u8], Steps)> = vec![(start, above)];
+        // The stack of prefixes of the current one.
+        let mut open: Vec<(&[u8], StepsByNamespace)> = vec![(start, above)];
         for (text, steps) in self.starts.range::<[u8], _>((Included(start), Unbounded)) {
             if !text.starts_with(start) {
                 break;
@@ -157,7 +161,7 @@ impl Budget {
                 open.pop();
             }
             let mut way = open.last().map(|(_, way)| way.clone()).unwrap_or_default();
-            add(&mut way, steps);
+            add_steps(&mut way, steps);
             check(&way)?;
             open.push((text, way));
         }
@@ -165,7 +169,7 @@ impl Budget {
     }
 }
 
-fn add(way: &mut Steps, steps: &Steps) {
+fn add_steps(way: &mut StepsByNamespace, steps: &StepsByNamespace) {
     for (namespace, more) in steps {
         *way.entry(namespace.clone()).or_default() += more;
     }
@@ -175,11 +179,11 @@ fn add(way: &mut Steps, steps: &Steps) {
 mod tests {
     use super::*;
 
-    const WHOLE: u64 = LONGEST_TEXT as u64;
+    const FULL_TEXT: u64 = LONGEST_TEXT as u64;
 
     fn admitted(budget: &mut Budget, namespace: &str, starts: impl Iterator<Item = String>) -> usize {
         let namespace = Arc::from(namespace);
-        starts.take_while(|start| budget.admit(&namespace, start.as_bytes(), WHOLE).is_ok()).count()
+        starts.take_while(|start| budget.admit(&namespace, start.as_bytes(), FULL_TEXT).is_ok()).count()
     }
 
     #[test]
@@ -193,7 +197,7 @@ mod tests {
         let mut budget = Budget::default();
         let namespace = Arc::from("a");
         let count = (0..1_000_000).take_while(|_| budget.admit(&namespace, b"/a", 0).is_ok()).count();
-        assert_eq!(count as u64, STEPS / 8 * 7 / PASSING);
+        assert_eq!(count as u64, MAX_PATH_STEPS / 8 * 7 / PREFIX_CHECK_STEPS);
     }
 
     #[test]
@@ -202,7 +206,7 @@ mod tests {
             let mut budget = Budget::default();
             let endless = (0..10_000).map(|n| starts[n % 3].to_owned());
             let count = admitted(&mut budget, "a", endless);
-            assert_eq!(count as u64, STEPS / 8 * 7 / (WHOLE + PASSING), "{starts:?}");
+            assert_eq!(count as u64, MAX_PATH_STEPS / 8 * 7 / (FULL_TEXT + PREFIX_CHECK_STEPS), "{starts:?}");
         }
     }
 
@@ -212,17 +216,17 @@ mod tests {
         let greedy = |budget: &mut Budget, name| admitted(budget, name, (0..10_000).map(|_| "/".to_owned()));
         let counts = ["a", "b", "c"].map(|name| greedy(&mut budget, name));
         assert!(counts[0] > 150 && counts[1] > 15 && counts[2] > 0, "{counts:?}");
-        assert!((counts.iter().sum::<usize>() as u64) * WHOLE <= STEPS, "{counts:?}");
+        assert!((counts.iter().sum::<usize>() as u64) * FULL_TEXT <= MAX_PATH_STEPS, "{counts:?}");
         assert_eq!(greedy(&mut budget, "a"), 0);
     }
 
     #[test]
     fn an_object_has_its_memory_and_its_work() {
         let mut account = Account::default();
-        let cost = Cost { steps: 1, memory: MEMORY / 2, work: 1 };
+        let cost = Cost { steps: 1, memory: MAX_OBJECT_MEMORY / 2, work: 1 };
         assert_eq!([account.admit(cost), account.admit(cost)], [Ok(()), Ok(())]);
-        assert_eq!(account.admit(cost), Err(Exceeded::Memory { needed: MEMORY / 2 * 3 }));
-        account.refused(WORK);
+        assert_eq!(account.admit(cost), Err(Exceeded::Memory { needed: MAX_OBJECT_MEMORY / 2 * 3 }));
+        account.refused(MAX_OBJECT_WORK);
         assert_eq!(account.admit(Cost::default()), Err(Exceeded::Work));
     }
 }

@@ -1,18 +1,18 @@
-//! Escapes, and what stands between brackets.
+//! Escapes and character classes.
 
 use crate::cursor::{Parser, unsupported};
 use crate::refusal::Refusal;
-use crate::set::Set;
+use crate::set::ByteSet;
 use crate::syntax::Assertion;
 
-/// What a backslash and what follows it mean.
+/// The meaning of an escape.
 pub(crate) enum Escape {
-    Set(Set),
+    Set(ByteSet),
     Assertion(Assertion),
     Nothing,
 }
 
-/// After a backslash that is not in brackets.
+/// Parses an escape outside of brackets, after the backslash.
 pub(crate) fn escape(parser: &mut Parser<'_>) -> Result<Escape, Refusal> {
     let assertion = match parser.peek() {
         Some(b'A') => Assertion::Start,
@@ -24,41 +24,41 @@ pub(crate) fn escape(parser: &mut Parser<'_>) -> Result<Escape, Refusal> {
             parser.next();
             return match parser.peek() {
                 Some(b'{') => Err(unsupported("\\N{..}")),
-                _ => Ok(Escape::Set(Set::of(b'\n').not())),
+                _ => Ok(Escape::Set(ByteSet::single(b'\n').complement())),
             };
         }
-        // Only the text of the match would be another, which nothing uses.
+        // It only changes the text of the match, which is not used.
         Some(b'K') => {
             parser.next();
             return Ok(Escape::Nothing);
         }
-        _ => return common(parser).map(Escape::Set),
+        _ => return common_escape(parser).map(Escape::Set),
     };
     parser.next();
     Ok(Escape::Assertion(assertion))
 }
 
-/// What means the same in brackets and outside of them.
-fn common(parser: &mut Parser<'_>) -> Result<Set, Refusal> {
+/// Parses an escape that has the same meaning inside and outside of brackets.
+fn common_escape(parser: &mut Parser<'_>) -> Result<ByteSet, Refusal> {
     let Some(byte) = parser.next() else { return Err(Refusal::because("it ends with a backslash")) };
     Ok(match byte {
-        b'd' => Set::digits(),
-        b'D' => Set::digits().not(),
-        b'w' => Set::word(),
-        b'W' => Set::word().not(),
-        b's' => Set::space(),
-        b'S' => Set::space().not(),
-        b'h' => Set::horizontal_space(),
-        b'H' => Set::horizontal_space().not(),
-        b'v' => Set::vertical_space(),
-        b'V' => Set::vertical_space().not(),
-        b'a' => Set::of(7),
-        b'e' => Set::of(27),
-        b'f' => Set::of(12),
-        b'n' => Set::of(b'\n'),
-        b'r' => Set::of(b'\r'),
-        b't' => Set::of(b'\t'),
-        b'x' => Set::of(hexadecimal(parser)?),
+        b'd' => ByteSet::digits(),
+        b'D' => ByteSet::digits().complement(),
+        b'w' => ByteSet::word(),
+        b'W' => ByteSet::word().complement(),
+        b's' => ByteSet::space(),
+        b'S' => ByteSet::space().complement(),
+        b'h' => ByteSet::horizontal_space(),
+        b'H' => ByteSet::horizontal_space().complement(),
+        b'v' => ByteSet::vertical_space(),
+        b'V' => ByteSet::vertical_space().complement(),
+        b'a' => ByteSet::single(7),
+        b'e' => ByteSet::single(27),
+        b'f' => ByteSet::single(12),
+        b'n' => ByteSet::single(b'\n'),
+        b'r' => ByteSet::single(b'\r'),
+        b't' => ByteSet::single(b'\t'),
+        b'x' => ByteSet::single(hexadecimal(parser)?),
         b'0' => {
             let mut value = 0;
             for _ in 0..2 {
@@ -66,7 +66,7 @@ fn common(parser: &mut Parser<'_>) -> Result<Set, Refusal> {
                 parser.next();
                 value = value * 8 + (digit - b'0');
             }
-            Set::of(value)
+            ByteSet::single(value)
         }
         b'1'..=b'9' | b'g' | b'k' => return Err(Refusal::because("backreferences are not supported")),
         b'p' | b'P' | b'X' => {
@@ -75,7 +75,7 @@ fn common(parser: &mut Parser<'_>) -> Result<Set, Refusal> {
         letter if letter.is_ascii_alphanumeric() => {
             return Err(unsupported(&format!("\\{}", char::from(letter))));
         }
-        other => Set::of(other),
+        other => ByteSet::single(other),
     })
 }
 
@@ -97,11 +97,11 @@ fn hexadecimal(parser: &mut Parser<'_>) -> Result<u8, Refusal> {
     Ok(value(&digits).unwrap_or_default())
 }
 
-/// After an opening bracket; case is folded here too, because a negation follows it.
-pub(crate) fn class(parser: &mut Parser<'_>, ignore_case: bool) -> Result<Set, Refusal> {
+/// Parses a class after the opening bracket. Case is folded here too, because a negation may follow.
+pub(crate) fn class(parser: &mut Parser<'_>, ignore_case: bool) -> Result<ByteSet, Refusal> {
     let unclosed = || Refusal::because("unclosed character class");
     let negated = parser.eat(b"^");
-    let mut set = Set::default();
+    let mut set = ByteSet::default();
     let mut first = true;
     loop {
         if !first && parser.eat(b"]") {
@@ -109,8 +109,8 @@ pub(crate) fn class(parser: &mut Parser<'_>, ignore_case: bool) -> Result<Set, R
         }
         first = false;
         let (member, single) = member(parser)?.ok_or_else(unclosed)?;
-        set = set.or(member);
-        // A hyphen at the end, or after a class, is itself.
+        set = set.union(member);
+        // A hyphen at the end, or after a class, is literal.
         if parser.peek() != Some(b'-') || parser.is_before_end_of_class() {
             continue;
         }
@@ -118,32 +118,34 @@ pub(crate) fn class(parser: &mut Parser<'_>, ignore_case: bool) -> Result<Set, R
         parser.next();
         let (_, high) = self::member(parser)?.ok_or_else(unclosed)?;
         let high = high.filter(|high| low <= *high);
-        set = set
-            .or(Set::range(low, high.ok_or_else(|| Refusal::because("invalid range in a character class"))?));
+        set = set.union(ByteSet::range(
+            low,
+            high.ok_or_else(|| Refusal::because("invalid range in a character class"))?,
+        ));
     }
     let set = if ignore_case { set.without_case() } else { set };
-    Ok(if negated { set.not() } else { set })
+    Ok(if negated { set.complement() } else { set })
 }
 
-/// One member of a class, and the byte that it is unless it is more than one.
-fn member(parser: &mut Parser<'_>) -> Result<Option<(Set, Option<u8>)>, Refusal> {
+/// One member of a class, and its byte if it is a single one.
+fn member(parser: &mut Parser<'_>) -> Result<Option<(ByteSet, Option<u8>)>, Refusal> {
     if parser.eat(b"[:") {
         let name = parser.until(b":]").unwrap_or_default();
         let (negated, name) = name.strip_prefix(b"^").map_or((false, name), |name| (true, name));
-        let set = Set::named(name).ok_or_else(|| Refusal::because("unknown [:class:]"))?;
-        return Ok(Some((if negated { set.not() } else { set }, None)));
+        let set = ByteSet::from_posix_name(name).ok_or_else(|| Refusal::because("unknown [:class:]"))?;
+        return Ok(Some((if negated { set.complement() } else { set }, None)));
     }
     if parser.eat(b"[.") || parser.eat(b"[=") {
         return Err(unsupported("[. and [= in a character class"));
     }
     if !parser.eat(b"\\") {
-        return Ok(parser.next().map(|byte| (Set::of(byte), Some(byte))));
+        return Ok(parser.next().map(|byte| (ByteSet::single(byte), Some(byte))));
     }
     if parser.eat(b"b") {
-        return Ok(Some((Set::of(8), Some(8))));
+        return Ok(Some((ByteSet::single(8), Some(8))));
     }
-    let set = common(parser)?;
-    let mut members = (0..=255).filter(|byte| set.has(*byte));
+    let set = common_escape(parser)?;
+    let mut members = (0..=255).filter(|byte| set.contains(*byte));
     let only = members.next().filter(|_| members.next().is_none());
     Ok(Some((set, only)))
 }

@@ -1,15 +1,15 @@
-//! What a pattern costs, and for which text that is counted.
+//! The cost of a pattern, and the text length that it applies to.
 
-/// The longest text that a pattern is compared with, in bytes: costs are counted for it. Longer ones are refused before.
+/// Maximum length of compared text, in bytes: costs are calculated for it, and longer texts are refused earlier.
 pub const LONGEST_TEXT: usize = 8 * 1024;
 
-/// What a pattern costs.
+/// The cost of a pattern.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// Of one comparison, at most: one for each byte that an automaton reads.
+    /// Maximum steps of a comparison: one for each byte that an automaton reads.
     pub steps: u64,
-    /// In bytes.
+    /// Memory in bytes.
     pub memory: u64,
-    /// Of compiling it, in steps.
+    /// Work to compile it, in steps.
     pub work: u64,
 }

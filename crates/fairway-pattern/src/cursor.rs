@@ -1,8 +1,8 @@
-//! Where a parser is in its pattern.
+//! The position of a parser in its pattern.
 
 use crate::refusal::Refusal;
 
-/// Reads a pattern, byte by byte.
+/// Reads a pattern byte by byte.
 pub(crate) struct Parser<'t> {
     pub(crate) text: &'t [u8],
     pub(crate) at: usize,
@@ -33,7 +33,7 @@ impl<'t> Parser<'t> {
         found
     }
 
-    /// What stands before the next `end`, which is passed too.
+    /// The text before the next `end`, which is skipped.
     pub(crate) fn until(&mut self, end: &[u8]) -> Option<&'t [u8]> {
         let rest: &'t [u8] = &self.text[self.at..];
         let length = rest.windows(end.len()).position(|window| window == end)?;
@@ -42,7 +42,7 @@ impl<'t> Parser<'t> {
     }
 }
 
-/// The refusal of something that PCRE has and this crate has not.
+/// Rejects a PCRE feature that this crate does not support.
 pub(crate) fn unsupported(what: &str) -> Refusal {
     Refusal::because(format!("{what} is not supported"))
 }

@@ -1,11 +1,12 @@
-//! Regular expressions of configuration: what PCRE means by them in nginx, at a cost that is known before the first request.
+//! Regular expressions from the configuration, with the meaning that PCRE gives them in nginx and a cost known in
+//! advance.
 //!
-//! A pattern is read (`parse`, `class`) into a tree (`syntax`), its look-around becomes "match and not match" (`look`,
-//! `clauses`), and each part becomes a deterministic automaton (`lower`, `automaton`, `way`): a match costs one step for
-//! each byte of the text, and nothing is built, cached or allocated while requests are served. Only what a rewrite needs
-//! of a match, its groups, is found by another `engine` (`finder`), for the one pattern that decided. What cannot be had
-//! at that price, or is not understood for certain, is refused with its reason, and [`literal_start`] says which paths it can be meant for. [`budget`] adds
-//! up what a host has.
+//! A pattern is parsed (`parse`, `class`) into a tree (`syntax`), its look-around becomes "match and not match"
+//! (`look`, `clauses`), and each part becomes a DFA (`lower`, `automaton`, `way`): a match costs one step per byte of
+//! text, and nothing is built, cached or allocated while requests are served. Only the capture groups for rewrites
+//! need another `engine` (`finder`), for the one pattern that was selected. Patterns that cannot be compiled at that
+//! cost, or whose meaning is uncertain, are rejected with a reason, and [`literal_start`] says which paths they could
+//! match. [`budget`] limits the total cost of a host.
 
 mod automaton;
 pub mod budget;
@@ -35,9 +36,9 @@ mod way;
 
 pub use clauses::has_alternatives;
 pub use cost::{Cost, LONGEST_TEXT};
-pub use finder::{Finder, Found, GroupBuffer};
+pub use finder::{Finder, GroupBuffer, GroupMatches};
 pub use pattern::Pattern;
 pub use refusal::Refusal;
-pub use sample::{Optional, sample};
+pub use sample::{OptionalPart, sample};
 pub use start::{literal_pattern, literal_start};
 pub use way::Anchor;

@@ -1,31 +1,30 @@
-//! The text with which every match of a pattern begins: it lets most patterns of a long list be passed over at the cost of
-//! one comparison.
+//! The literal prefix of a pattern: most patterns of a long list are skipped after one comparison.
 
-use crate::set::Set;
+use crate::set::ByteSet;
 use crate::syntax::{Assertion, Node};
 
-/// What every match of a pattern begins with.
+/// The literal prefix of a pattern.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Start {
-    /// In lower case, to be compared without case.
+pub(crate) struct LiteralStart {
+    /// In lower case, for case-insensitive comparison.
     pub(crate) text: Vec<u8>,
-    /// Whether whatever begins like this matches.
+    /// Whether everything with this prefix matches.
     pub(crate) is_all: bool,
 }
 
-/// The start of every match of `branches`.
-pub(crate) fn start(branches: &[Node]) -> Start {
-    let [only] = branches else { return Start::default() };
+/// The common prefix of all matches of `branches`.
+pub(crate) fn common_start(branches: &[Node]) -> LiteralStart {
+    let [only] = branches else { return LiteralStart::default() };
     let mut parts = Vec::new();
     flatten(only, &mut parts);
-    let mut start = Start { text: Vec::new(), is_all: true };
+    let mut start = LiteralStart { text: Vec::new(), is_all: true };
     let mut rest = parts.into_iter().peekable();
     while let Some(part) = rest.peek() {
         match part {
             Node::Assert(Assertion::Start) if start.text.is_empty() => {}
             Node::Byte(set) => {
-                let Some(byte) = letter(*set) else { break };
-                start.is_all &= Set::of(byte).without_case() == *set;
+                let Some(byte) = single_letter(*set) else { break };
+                start.is_all &= ByteSet::single(byte).without_case() == *set;
                 start.text.push(byte);
             }
             _ => break,
@@ -36,7 +35,7 @@ pub(crate) fn start(branches: &[Node]) -> Start {
     start
 }
 
-/// The parts that follow each other, groups or not.
+/// Flattens concatenations and groups.
 fn flatten<'n>(node: &'n Node, parts: &mut Vec<&'n Node>) {
     match node {
         Node::Concat(inner) => inner.iter().for_each(|part| flatten(part, parts)),
@@ -45,9 +44,9 @@ fn flatten<'n>(node: &'n Node, parts: &mut Vec<&'n Node>) {
     }
 }
 
-/// The byte that a set is, its case apart, in lower case.
-fn letter(set: Set) -> Option<u8> {
-    let first = (0..=255u8).find(|byte| set.has(*byte))?;
-    let alone = set == Set::of(first) || set == Set::of(first).without_case();
+/// The single byte of a set, ignoring case, in lower case.
+fn single_letter(set: ByteSet) -> Option<u8> {
+    let first = (0..=255u8).find(|byte| set.contains(*byte))?;
+    let alone = set == ByteSet::single(first) || set == ByteSet::single(first).without_case();
     alone.then(|| first.to_ascii_lowercase())
 }

@@ -1,31 +1,31 @@
 //! Look-around without backtracking: "match and not match".
 //!
-//! `X(?!A)Y` matches where `XY` does and `XA` does not, if what `X` matches can end in one place only: both then look at
-//! the same place. `X(?<!B)$` matches where `X$` does and `.*B$` does not. All other look-around is refused.
+//! `X(?!A)Y` matches where `XY` does and `XA` does not, if all matches of `X` end in the same place: then both apply
+//! at the same position. `X(?<!B)$` matches where `X$` does and `.*B$` does not. All other look-around is rejected.
 
 use crate::refusal::Refusal;
-use crate::set::Set;
-use crate::syntax::{Assertion, Node, Parsed, Side};
+use crate::set::ByteSet;
+use crate::syntax::{Assertion, LookDirection, Node, Parsed};
 
-/// One way to match: `main`, if all guards agree.
+/// A way to match: `branches`, if all guards hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Clause {
     pub(crate) branches: Vec<Node>,
     pub(crate) guards: Vec<Guard>,
 }
 
-/// What else must match at the start of the text, or must not.
+/// A pattern that must, or must not, match at the start of the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Guard {
     pub(crate) negative: bool,
-    /// What stands before the look-ahead; it must have one end only.
+    /// The part before the look-ahead, which must have a single end.
     pub(crate) before: Option<Node>,
     pub(crate) node: Node,
-    /// What the look-ahead looks for.
+    /// The content of the look-ahead.
     pub(crate) look: Node,
 }
 
-/// The clauses of a pattern, of which one is enough.
+/// The clauses of a pattern; one of them must match.
 pub(crate) fn clauses(parsed: Parsed) -> Result<Vec<Clause>, Refusal> {
     let mut branches = parsed.branches;
     if !branches.iter().any(Node::has_look) {
@@ -39,16 +39,17 @@ pub(crate) fn clauses(parsed: Parsed) -> Result<Vec<Clause>, Refusal> {
         node => vec![node],
     };
     let mut guards = Vec::new();
-    let behind = taken_from_end(&mut parts);
-    let node = lifted(Node::Concat(parts), &mut Vec::new(), &mut guards)?;
+    let behind = split_final_lookbehind(&mut parts);
+    let node = lift_lookaround(Node::Concat(parts), &mut Vec::new(), &mut guards)?;
     let Some((end, looks)) = behind else { return Ok(vec![Clause { branches: vec![node], guards }]) };
-    // `$` has two places, and what stands before each is looked at by itself.
+    // `$` has two positions, and the part before each is checked separately.
     let last_line: &[Option<u8>] = match end {
         Assertion::EndOrLastLine => &[None, Some(b'\n')],
         _ => &[None],
     };
     let clause = |line_feed: &Option<u8>| {
-        let end = [line_feed.map(|byte| Node::Byte(Set::of(byte))), Some(Node::Assert(Assertion::End))];
+        let end =
+            [line_feed.map(|byte| Node::Byte(ByteSet::single(byte))), Some(Node::Assert(Assertion::End))];
         let ends_with =
             |node: Node| Node::Concat([node].into_iter().chain(end.iter().flatten().cloned()).collect());
         let more = looks.iter().map(|(negative, look)| Guard {
@@ -65,14 +66,14 @@ pub(crate) fn clauses(parsed: Parsed) -> Result<Vec<Clause>, Refusal> {
     last_line.iter().map(|it| Ok(clause(it))).collect()
 }
 
-/// Takes the look-behind from before a `$` at the end, and the `$`.
-fn taken_from_end(parts: &mut Vec<Node>) -> Option<(Assertion, Vec<(bool, Node)>)> {
+/// Removes a final `$` and the look-behind before it, and returns both.
+fn split_final_lookbehind(parts: &mut Vec<Node>) -> Option<(Assertion, Vec<(bool, Node)>)> {
     let Some(Node::Assert(end @ (Assertion::End | Assertion::EndOrLastLine))) = parts.last().cloned() else {
         return None;
     };
     let first = parts[..parts.len() - 1]
         .iter()
-        .rposition(|part| !matches!(part, Node::Look { side: Side::Behind, .. }))
+        .rposition(|part| !matches!(part, Node::Look { side: LookDirection::Behind, .. }))
         .map_or(0, |last| last + 1);
     let looks = parts[first..].iter().filter_map(|part| match part {
         Node::Look { negative, node, .. } if !node.has_look() && !node.has_end_or_last_line() => {
@@ -88,17 +89,17 @@ fn taken_from_end(parts: &mut Vec<Node>) -> Option<(Assertion, Vec<(bool, Node)>
     Some((end, looks))
 }
 
-/// `node` without its look-around, which goes to `guards`; `before` is what stands before it.
-fn lifted(node: Node, before: &mut Vec<Node>, guards: &mut Vec<Guard>) -> Result<Node, Refusal> {
+/// `node` without its look-around, which is added to `guards`; `before` is the part before it.
+fn lift_lookaround(node: Node, before: &mut Vec<Node>, guards: &mut Vec<Guard>) -> Result<Node, Refusal> {
     match node {
-        Node::Look { side: Side::Behind, .. } => Err(unsupported(
+        Node::Look { side: LookDirection::Behind, .. } => Err(unsupported(
             "behind a place that is not the end",
             "only (?<!..)$ and (?<=..)$ are, at the end",
         )),
         Node::Look { node, .. } if node.has_look() => {
             Err(unsupported("in look-around", "write it without the outer one"))
         }
-        Node::Look { negative: false, node, .. } if node.any(&|it| matches!(it, Node::Capture(..))) => {
+        Node::Look { negative: false, node, .. } if node.any_node(&|it| matches!(it, Node::Capture(..))) => {
             Err(unsupported("with a capture in it", "write (?:..) inside of (?=..)"))
         }
         Node::Look { negative, node: look, .. } => {
@@ -108,10 +109,12 @@ fn lifted(node: Node, before: &mut Vec<Node>, guards: &mut Vec<Guard>) -> Result
             Ok(Node::Empty)
         }
         Node::Concat(parts) => {
-            let parts = parts.into_iter().map(|part| lifted(part, before, guards));
+            let parts = parts.into_iter().map(|part| lift_lookaround(part, before, guards));
             Ok(Node::Concat(parts.collect::<Result<_, _>>()?))
         }
-        Node::Capture(number, inner) => Ok(Node::Capture(number, Box::new(lifted(*inner, before, guards)?))),
+        Node::Capture(number, inner) => {
+            Ok(Node::Capture(number, Box::new(lift_lookaround(*inner, before, guards)?)))
+        }
         other if other.has_look() => Err(unsupported(
             "in an alternative or under a quantifier",
             "write it before the group, as in /(?!.*bad)",
@@ -123,7 +126,7 @@ fn lifted(node: Node, before: &mut Vec<Node>, guards: &mut Vec<Guard>) -> Result
     }
 }
 
-/// The refusal of a look-ahead whose place is not certain.
+/// The rejection of a look-ahead with an ambiguous position.
 pub(crate) fn uncertain() -> Refusal {
     unsupported(
         "after something that can end in several places",

@@ -1,23 +1,23 @@
-//! The slow, obvious matcher: tries everything, as a backtracking engine does. Tests hold the automata to it.
+//! A slow, obvious backtracking matcher that tests compare the automata with.
 
 use crate::parse;
-use crate::set::Set;
-use crate::syntax::{Assertion, Node, Side};
+use crate::set::ByteSet;
+use crate::syntax::{Assertion, LookDirection, Node};
 
-/// Whether `^pattern` matches `text`, as nginx puts it: only the first branch is held to the start.
+/// Whether `^pattern` matches `text`, as nginx combines them: only the first branch is anchored.
 pub(crate) fn is_match(pattern: &str, ignore_case: bool, text: &[u8]) -> bool {
-    let branches = parse::parsed(pattern, ignore_case).expect("the pattern is one that can be used").branches;
+    let branches = parse::parse(pattern, ignore_case).expect("the pattern is one that can be used").branches;
     branches.iter().enumerate().any(|(number, branch)| {
         let starts = if number == 0 { 0..=0 } else { 0..=text.len() };
         starts.into_iter().any(|start| matches(branch, text, start, &mut |_| true))
     })
 }
 
-/// Whether `node` matches from `at`, and `then` agrees to where it ends.
+/// Whether `node` matches from `at`, and `then` accepts the end of the match.
 fn matches(node: &Node, text: &[u8], at: usize, then: &mut dyn FnMut(usize) -> bool) -> bool {
     match node {
         Node::Empty => then(at),
-        Node::Byte(set) => text.get(at).is_some_and(|byte| set.has(*byte)) && then(at + 1),
+        Node::Byte(set) => text.get(at).is_some_and(|byte| set.contains(*byte)) && then(at + 1),
         Node::Concat(parts) => match parts.split_first() {
             None => then(at),
             Some((first, rest)) => {
@@ -41,10 +41,10 @@ fn matches(node: &Node, text: &[u8], at: usize, then: &mut dyn FnMut(usize) -> b
             more || *min == 0 && then(at)
         }
         Node::Assert(assertion) => holds(*assertion, text, at) && then(at),
-        Node::Look { side: Side::Ahead, negative, node } => {
+        Node::Look { side: LookDirection::Ahead, negative, node } => {
             matches(node, text, at, &mut |_| true) != *negative && then(at)
         }
-        Node::Look { side: Side::Behind, negative, node } => {
+        Node::Look { side: LookDirection::Behind, negative, node } => {
             let found = (0..=at).any(|start| matches(node, text, start, &mut |end| end == at));
             found != *negative && then(at)
         }
@@ -52,8 +52,9 @@ fn matches(node: &Node, text: &[u8], at: usize, then: &mut dyn FnMut(usize) -> b
 }
 
 fn holds(assertion: Assertion, text: &[u8], at: usize) -> bool {
-    let word =
-        |place: Option<usize>| place.and_then(|it| text.get(it)).is_some_and(|byte| Set::word().has(*byte));
+    let word = |place: Option<usize>| {
+        place.and_then(|it| text.get(it)).is_some_and(|byte| ByteSet::word().contains(*byte))
+    };
     let boundary = word(at.checked_sub(1)) != word(Some(at));
     match assertion {
         Assertion::Start => at == 0,

@@ -1,38 +1,39 @@
-//! Reads patterns as PCRE2 does with the options of nginx: bytes instead of characters, no `(?m)`, `$` also before a last
-//! line feed (pcre2pattern(3)). Whatever it does not know for certain it refuses.
+//! Parses patterns like PCRE2 with nginx's options: bytes instead of characters, no `(?m)`, and `$` also before a
+//! final line feed (pcre2pattern(3)). Anything uncertain is rejected.
 
 use crate::class;
 use crate::cursor::{Parser, unsupported};
 use crate::refusal::Refusal;
-use crate::set::Set;
-use crate::syntax::{Assertion, Node, Parsed, Side};
+use crate::set::ByteSet;
+use crate::syntax::{Assertion, LookDirection, Node, Parsed};
 
-/// How deep groups may be nested.
-const DEPTH: u32 = 100;
+/// Maximum nesting of groups.
+const MAX_GROUP_DEPTH: u32 = 100;
 /// PCRE2: "the numbers must be less than 65536".
-const REPETITIONS: u32 = 65_535;
+const MAX_REPETITIONS: u32 = 65_535;
 
-/// Reads `text`.
-pub(crate) fn parsed(text: &str, ignore_case: bool) -> Result<Parsed, Refusal> {
+/// Parses `text`.
+pub(crate) fn parse(text: &str, ignore_case: bool) -> Result<Parsed, Refusal> {
     let mut parser = Parser { text: text.as_bytes(), at: 0, groups: 0, depth: 0 };
-    let branches = parser.branches(Flags { ignore_case, spaced: false, dot: Set::of(b'\n').not() })?;
+    let branches =
+        parser.branches(Flags { ignore_case, spaced: false, dot: ByteSet::single(b'\n').complement() })?;
     match parser.peek() {
         None => Ok(Parsed { branches }),
         Some(_) => Err(Refusal::because("unopened group")),
     }
 }
 
-/// What `(?flags)` sets, from there to the end of its group.
+/// The flags set by `(?flags)`, valid until the end of the group.
 #[derive(Clone, Copy)]
 struct Flags {
     ignore_case: bool,
     spaced: bool,
-    /// What `.` takes.
-    dot: Set,
+    /// The bytes that `.` matches.
+    dot: ByteSet,
 }
 
 impl Parser<'_> {
-    /// Up to the end of the group or of the pattern.
+    /// Parses up to the end of the group or pattern.
     fn branches(&mut self, mut flags: Flags) -> Result<Vec<Node>, Refusal> {
         let mut branches = vec![self.branch(&mut flags)?];
         while self.eat(b"|") {
@@ -50,26 +51,26 @@ impl Parser<'_> {
             if matches!(self.peek(), None | Some(b'|' | b')')) {
                 return Ok(if parts.is_empty() { Node::Empty } else { Node::Concat(parts) });
             }
-            let part = self.part(flags)?;
+            let part = self.atom(flags)?;
             if flags.spaced {
                 self.skip_spaces();
             }
-            let repeats = self.repetition()?;
+            let repeats = self.quantifier()?;
             match (part, repeats) {
                 (Some(part), None) => parts.push(part),
-                (Some(part), Some((min, max, greedy))) => parts.push(self.repeated(part, min, max, greedy)?),
+                (Some(part), Some((min, max, greedy))) => parts.push(self.repeat(part, min, max, greedy)?),
                 (None, None) => {}
                 (None, Some(_)) => return Err(Refusal::because("a quantifier follows nothing")),
             }
         }
     }
 
-    /// `(?x)`: spaces, and comments up to the end of the line.
+    /// `(?x)`: skips spaces and comments.
     fn skip_spaces(&mut self) {
         while let Some(byte) = self.peek() {
             if byte == b'#' {
                 while self.next().is_some_and(|byte| byte != b'\n') {}
-            } else if Set::space().has(byte) {
+            } else if ByteSet::space().contains(byte) {
                 self.at += 1;
             } else {
                 return;
@@ -77,9 +78,9 @@ impl Parser<'_> {
         }
     }
 
-    /// One part without its quantifier; nothing for what only sets flags, and for comments.
-    fn part(&mut self, flags: &mut Flags) -> Result<Option<Node>, Refusal> {
-        let folded = |set: Set| Node::Byte(if flags.ignore_case { set.without_case() } else { set });
+    /// An atom without its quantifier; `None` for flags and comments.
+    fn atom(&mut self, flags: &mut Flags) -> Result<Option<Node>, Refusal> {
+        let folded = |set: ByteSet| Node::Byte(if flags.ignore_case { set.without_case() } else { set });
         Ok(Some(match self.next().unwrap_or_default() {
             b'(' => return self.group(flags),
             b'[' => folded(class::class(self, flags.ignore_case)?),
@@ -92,18 +93,18 @@ impl Parser<'_> {
                 let end = self.text[self.at..].windows(2).position(|two| two == b"\\E").unwrap_or(rest);
                 let quoted = self.text[self.at..self.at + end].to_vec();
                 self.at = (self.at + end + 2).min(self.text.len());
-                // A quantifier would belong to the last byte alone.
+                // A quantifier would apply to the last byte only.
                 if matches!(self.peek(), Some(b'*' | b'+' | b'?' | b'{')) {
                     return Err(Refusal::because("a quantifier after \\Q..\\E is not supported"));
                 }
-                Node::Concat(quoted.into_iter().map(|byte| folded(Set::of(byte))).collect())
+                Node::Concat(quoted.into_iter().map(|byte| folded(ByteSet::single(byte))).collect())
             }
             b'\\' => match class::escape(self)? {
                 class::Escape::Set(set) => folded(set),
                 class::Escape::Assertion(assertion) => Node::Assert(assertion),
                 class::Escape::Nothing => return Ok(None),
             },
-            byte => folded(Set::of(byte)),
+            byte => folded(ByteSet::single(byte)),
         }))
     }
 
@@ -114,23 +115,23 @@ impl Parser<'_> {
         if !self.eat(b"?") {
             self.groups += 1;
             let number = self.groups;
-            return Ok(Some(Node::Capture(number, Box::new(self.inside(*flags)?))));
+            return Ok(Some(Node::Capture(number, Box::new(self.group_body(*flags)?))));
         }
         if self.eat(b"#") {
             self.until(b")").ok_or_else(|| Refusal::because("unclosed group"))?;
             return Ok(None);
         }
         if self.eat(b":") {
-            return self.inside(*flags).map(Some);
+            return self.group_body(*flags).map(Some);
         }
         for (open, side, negative) in [
-            (&b"="[..], Side::Ahead, false),
-            (b"!", Side::Ahead, true),
-            (b"<=", Side::Behind, false),
-            (b"<!", Side::Behind, true),
+            (&b"="[..], LookDirection::Ahead, false),
+            (b"!", LookDirection::Ahead, true),
+            (b"<=", LookDirection::Behind, false),
+            (b"<!", LookDirection::Behind, true),
         ] {
             if self.eat(open) {
-                let node = Box::new(self.inside(*flags)?);
+                let node = Box::new(self.group_body(*flags)?);
                 return Ok(Some(Node::Look { side, negative, node }));
             }
         }
@@ -138,14 +139,14 @@ impl Parser<'_> {
             if self.eat(open) {
                 let name = self.until(close).unwrap_or_default();
                 let good = !name.is_empty()
-                    && name.iter().all(|byte| Set::word().has(*byte))
-                    && !Set::digits().has(name[0]);
+                    && name.iter().all(|byte| ByteSet::word().contains(*byte))
+                    && !ByteSet::digits().contains(name[0]);
                 if !good {
                     return Err(Refusal::because("a group with an invalid name"));
                 }
                 self.groups += 1;
                 let number = self.groups;
-                return Ok(Some(Node::Capture(number, Box::new(self.inside(*flags)?))));
+                return Ok(Some(Node::Capture(number, Box::new(self.group_body(*flags)?))));
             }
         }
         self.flags(flags)
@@ -159,13 +160,13 @@ impl Parser<'_> {
             match self.next() {
                 Some(b'-') if on => on = false,
                 Some(b'i') => set.ignore_case = on,
-                Some(b's') => set.dot = if on { Set::all() } else { Set::of(b'\n').not() },
+                Some(b's') => set.dot = if on { ByteSet::all() } else { ByteSet::single(b'\n').complement() },
                 Some(b'x') if self.peek() != Some(b'x') => set.spaced = on,
                 Some(b')') => {
                     *flags = set;
                     return Ok(None);
                 }
-                Some(b':') => return self.inside(set).map(Some),
+                Some(b':') => return self.group_body(set).map(Some),
                 Some(b'>') => return Err(unsupported("an atomic group, (?>..); (?:..) matches no less,")),
                 Some(b'|') => return Err(unsupported("a group that numbers its branches alike, (?|..),")),
                 Some(b'R' | b'&' | b'P' | b'0'..=b'9' | b'+') => return Err(unsupported("recursion")),
@@ -177,11 +178,11 @@ impl Parser<'_> {
         }
     }
 
-    /// What stands in a group that has been opened, and its end.
-    fn inside(&mut self, flags: Flags) -> Result<Node, Refusal> {
+    /// The content of an open group, and its end.
+    fn group_body(&mut self, flags: Flags) -> Result<Node, Refusal> {
         self.depth += 1;
-        if self.depth > DEPTH {
-            return Err(Refusal::because(format!("groups are nested more than {DEPTH} deep")));
+        if self.depth > MAX_GROUP_DEPTH {
+            return Err(Refusal::because(format!("groups are nested more than {MAX_GROUP_DEPTH} deep")));
         }
         let mut branches = self.branches(flags)?;
         if !self.eat(b")") {
@@ -194,12 +195,12 @@ impl Parser<'_> {
         })
     }
 
-    fn repetition(&mut self) -> Result<Option<(u32, Option<u32>, bool)>, Refusal> {
+    fn quantifier(&mut self) -> Result<Option<(u32, Option<u32>, bool)>, Refusal> {
         let (min, max) = match self.peek() {
             Some(b'*') => (0, None),
             Some(b'+') => (1, None),
             Some(b'?') => (0, Some(1)),
-            Some(b'{') => match self.counted()? {
+            Some(b'{') => match self.counted_quantifier()? {
                 Some(bounds) => bounds,
                 None => return Ok(None),
             },
@@ -216,8 +217,8 @@ impl Parser<'_> {
         }
     }
 
-    /// `{n}`, `{n,}`, `{n,m}`, up to its `}`; a brace that begins none of them is itself.
-    fn counted(&mut self) -> Result<Option<(u32, Option<u32>)>, Refusal> {
+    /// `{n}`, `{n,}`, `{n,m}`, up to `}`; any other brace is literal.
+    fn counted_quantifier(&mut self) -> Result<Option<(u32, Option<u32>)>, Refusal> {
         let rest = &self.text[self.at + 1..];
         let Some(length) = rest.iter().position(|byte| !matches!(byte, b'0'..=b'9' | b',' | b' ' | b'\t'))
         else {
@@ -229,8 +230,8 @@ impl Parser<'_> {
         }
         let text = String::from_utf8_lossy(inner);
         let (min, max) = text.split_once(',').map_or((&*text, None), |(min, max)| (min, Some(max)));
-        let number = |digits: &str| digits.parse::<u32>().ok().filter(|number| *number <= REPETITIONS);
-        // Versions of PCRE2 differ in what `{,2}` and `{1, 2}` are.
+        let number = |digits: &str| digits.parse::<u32>().ok().filter(|number| *number <= MAX_REPETITIONS);
+        // PCRE2 versions differ in the meaning of `{,2}` and `{1, 2}`.
         let wrong =
             || Refusal::because(format!("{{{text}}} is no quantifier; write {{n}}, {{n,}} or {{n,m}}"));
         let min = number(min).ok_or_else(wrong)?;
@@ -243,7 +244,7 @@ impl Parser<'_> {
         Ok(Some((min, max)))
     }
 
-    fn repeated(&self, part: Node, min: u32, max: Option<u32>, greedy: bool) -> Result<Node, Refusal> {
+    fn repeat(&self, part: Node, min: u32, max: Option<u32>, greedy: bool) -> Result<Node, Refusal> {
         if matches!(part, Node::Assert(_) | Node::Look { .. }) {
             return Err(unsupported("a quantifier after ^, $, \\b or look-around"));
         }

@@ -1,4 +1,4 @@
-//! A compiled pattern: whether a text matches it, and what that costs.
+//! Compiled patterns and their cost.
 
 use std::sync::{Arc, LazyLock};
 
@@ -6,18 +6,18 @@ use crate::clauses::read;
 use crate::cost::Cost;
 use crate::literal;
 use crate::refusal::Refusal;
-use crate::shared::Shared;
-use crate::way::{Anchor, Way};
+use crate::shared::PatternCache;
+use crate::way::{Anchor, CompiledClause};
 
-static SHARED: LazyLock<Shared<Pattern>> =
-    LazyLock::new(|| Shared::new(|pattern: &Pattern| pattern.cost().memory));
+static SHARED: LazyLock<PatternCache<Pattern>> =
+    LazyLock::new(|| PatternCache::new(|pattern: &Pattern| pattern.cost().memory));
 
-/// A pattern, compiled.
+/// A compiled pattern.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     start: Box<[u8]>,
-    /// None where the start is all that matters.
-    ways: Option<Box<[Way]>>,
+    /// `None` if the literal prefix decides.
+    ways: Option<Box<[CompiledClause]>>,
     work: u64,
 }
 
@@ -25,36 +25,40 @@ impl Pattern {
     /// Compiles `text`.
     ///
     /// # Errors
-    /// Why it cannot be used.
+    /// Why it is unusable.
     pub fn new(text: &str, anchor: Anchor, ignore_case: bool) -> Result<Self, Refusal> {
         let (clauses, work) = read(text, ignore_case)?;
         let start = match (anchor, &clauses[..]) {
-            (Anchor::Start, [clause]) => literal::start(&clause.branches),
-            _ => literal::Start::default(),
+            (Anchor::Start, [clause]) => literal::common_start(&clause.branches),
+            _ => literal::LiteralStart::default(),
         };
         let bare = clauses.iter().all(|clause| clause.guards.is_empty());
         if bare && start.is_all && anchor == Anchor::Start {
             return Ok(Self { start: start.text.into(), ways: None, work });
         }
-        let ways = clauses.iter().map(|clause| Way::new(clause, anchor)).collect::<Result<Box<[_]>, _>>()?;
-        let work = work + ways.iter().flat_map(Way::automata).map(|automaton| automaton.work).sum::<u64>();
+        let ways = clauses
+            .iter()
+            .map(|clause| CompiledClause::new(clause, anchor))
+            .collect::<Result<Box<[_]>, _>>()?;
+        let work = work
+            + ways.iter().flat_map(CompiledClause::automata).map(|automaton| automaton.work).sum::<u64>();
         Ok(Self { start: start.text.into(), ways: Some(ways), work })
     }
 
-    /// [`Self::new`], or what it gave while the result is in use somewhere, or was a moment ago.
+    /// As [`Self::new`], but returns a shared result while it is or recently was in use.
     ///
     /// # Errors
-    /// Why it cannot be used.
+    /// Why it is unusable.
     pub fn shared(text: &str, anchor: Anchor, ignore_case: bool) -> Result<Arc<Self>, Refusal> {
-        SHARED.get((text.into(), anchor, ignore_case), || Self::new(text, anchor, ignore_case))
+        SHARED.get_or_compile((text.into(), anchor, ignore_case), || Self::new(text, anchor, ignore_case))
     }
 
-    /// A pattern that may match anywhere in a text, as nginx matches variables (`~`, and `~*` without regard to case).
+    /// A pattern that matches anywhere in a text, as nginx matches variables (`~`, and `~*` ignoring case).
     ///
     /// # Errors
-    /// Why it cannot be used. Look-around cannot, unless it has one place in every text.
+    /// Why it is unusable. Look-around is supported only if its position is unambiguous.
     pub fn anywhere(text: &str, ignore_case: bool) -> Result<Arc<Self>, Refusal> {
-        // By itself too: parentheses that do not match would change what the group around them means.
+        // Also compiled by itself: unbalanced parentheses would change the meaning of the surrounding group.
         Self::shared(text, Anchor::Start, ignore_case)?;
         Self::shared(&format!("(?s:.*)(?:{text})"), Anchor::Start, ignore_case)
     }
@@ -65,16 +69,16 @@ impl Pattern {
     pub fn is_match(&self, text: &[u8]) -> bool {
         let begins =
             text.get(..self.start.len()).is_some_and(|start| start.eq_ignore_ascii_case(&self.start));
-        begins && self.ways.as_ref().is_none_or(|ways| ways.iter().any(|way| way.holds(text)))
+        begins && self.ways.as_ref().is_none_or(|ways| ways.iter().any(|way| way.is_match(text)))
     }
 
-    /// The text with which every match begins, in lower case and without regard to case.
+    /// The literal prefix of all matches, in lower case; compared case-insensitively.
     #[must_use]
     pub fn start(&self) -> &[u8] {
         &self.start
     }
 
-    /// Whether the comparison reads no more than the start.
+    /// Whether the literal prefix alone decides.
     #[must_use]
     pub fn is_literal(&self) -> bool {
         self.ways.is_none()
@@ -83,9 +87,9 @@ impl Pattern {
     /// What it costs.
     #[must_use]
     pub fn cost(&self) -> Cost {
-        let automata = || self.ways.iter().flatten().flat_map(Way::automata);
+        let automata = || self.ways.iter().flatten().flat_map(CompiledClause::automata);
         Cost {
-            steps: automata().map(|automaton| automaton.reads as u64).sum(),
+            steps: automata().map(|automaton| automaton.max_read as u64).sum(),
             memory: automata().map(|automaton| automaton.memory() as u64).sum::<u64>()
                 + self.start.len() as u64,
             work: self.work,

@@ -1,9 +1,9 @@
-//! The patterns that most rewrites have: a literal, a slash or none, and everything behind it as a group. Their groups are found
-//! by comparing, which costs a tenth of what the engine does.
+//! A fast path for the most common rewrite patterns: a literal, an optional slash, and a group with the rest.
+//! Comparing costs a tenth of the engine.
 
 use std::ops::Range;
 
-/// Such a pattern.
+/// A simple pattern.
 #[derive(Clone, Debug)]
 pub(crate) struct Plain {
     literal: Box<[u8]>,
@@ -11,7 +11,7 @@ pub(crate) struct Plain {
     slash: Slash,
 }
 
-/// What stands between the literal and the last group.
+/// The part between the literal and the last group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Slash {
     Nothing,
@@ -21,7 +21,7 @@ enum Slash {
     OrEnd,
 }
 
-/// Where the groups of such a pattern matched: one or two up to the end of the text, the second one behind the first.
+/// Group positions of a simple pattern: one or two groups up to the end of the text, the second after the first.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Split {
     first: usize,
@@ -43,8 +43,8 @@ impl Split {
 }
 
 impl Plain {
-    /// What `text` says, if it is so simple.
-    pub(crate) fn of(text: &str, ignore_case: bool) -> Option<Self> {
+    /// Parses `text` if it is simple enough.
+    pub(crate) fn parse(text: &str, ignore_case: bool) -> Option<Self> {
         let text = text.strip_suffix('$').unwrap_or(text).strip_suffix("(.*)")?;
         let (literal, slash) = if let Some(literal) = text.strip_suffix("(/|$)") {
             (literal, Slash::OrEnd)
@@ -58,8 +58,8 @@ impl Plain {
         is_plain.then(|| Self { literal: literal.as_bytes().into(), ignore_case, slash })
     }
 
-    /// Where its groups match at the start of `text`, if it does. `None` leaves that to the engine: a line feed makes a
-    /// difference.
+    /// The groups of a match at the start of `text`. The outer `None` requires the engine, because a line feed
+    /// matters.
     #[inline]
     pub(crate) fn find(&self, text: &[u8]) -> Option<Option<Split>> {
         let Some((start, rest)) = text.split_at_checked(self.literal.len()) else { return Some(None) };
@@ -85,11 +85,11 @@ impl Plain {
     }
 }
 
-/// Looks at eight bytes at a time; the last eight may overlap those before them.
+/// Checks eight bytes at a time; the last eight may overlap the previous ones.
 #[inline]
 fn has_line_feed(text: &[u8]) -> bool {
     const ONES: u64 = u64::from_le_bytes([1; 8]);
-    // A high bit is set if a byte is zero, and only then: no other byte borrows from the next one.
+    // A high bit is set only if a byte is zero: no other byte borrows from the next one.
     let zeros = |eight: &[u8; 8]| {
         let differs = u64::from_le_bytes(*eight) ^ (ONES * u64::from(b'\n'));
         differs.wrapping_sub(ONES) & !differs & (ONES << 7)

@@ -1,40 +1,40 @@
-//! Why a pattern cannot be used.
+//! Why a pattern is unusable.
 
 use std::fmt;
 
-/// Upper bound of the work of building an automaton, in steps from a state to the next.
-pub(crate) const WORK: u64 = 500_000;
+/// Limit for the work of building an automaton, in state transitions.
+pub(crate) const MAX_BUILD_WORK: u64 = 500_000;
 
-/// Why a pattern cannot be used: what follows "the regular expression" in a sentence.
+/// Why a pattern is unusable: the text after "the regular expression" in a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    why: String,
+    reason: String,
     work: u64,
 }
 
 impl Refusal {
-    /// Something that the syntax does not have, or that this crate does not support.
+    /// Invalid or unsupported syntax.
     pub(crate) fn because(why: impl fmt::Display) -> Self {
-        Self { why: format!("cannot be used: {why}"), work: 0 }
+        Self { reason: format!("cannot be used: {why}"), work: 0 }
     }
 
-    /// A limit that it exceeds.
-    pub(crate) fn needs(what: impl fmt::Display) -> Self {
-        Self { why: format!("needs more than {what}"), work: WORK }
+    /// An exceeded limit.
+    pub(crate) fn exceeds(what: impl fmt::Display) -> Self {
+        Self { reason: format!("needs more than {what}"), work: MAX_BUILD_WORK }
     }
 
-    /// It is longer than this many bytes.
+    /// More than this many bytes.
     pub(crate) fn longer_than(bytes: usize) -> Self {
-        Self { why: format!("is longer than {bytes} bytes"), work: 0 }
+        Self { reason: format!("is longer than {bytes} bytes"), work: 0 }
     }
 
-    /// With work that was done before.
-    pub(crate) fn after(mut self, work: u64) -> Self {
+    /// Adds work done before.
+    pub(crate) fn with_work(mut self, work: u64) -> Self {
         self.work += work;
         self
     }
 
-    /// The work that finding out counts as, in steps.
+    /// The work of finding out, in steps.
     #[must_use]
     pub fn work(&self) -> u64 {
         self.work
@@ -43,7 +43,7 @@ impl Refusal {
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.why)
+        f.write_str(&self.reason)
     }
 }
 

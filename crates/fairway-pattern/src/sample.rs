@@ -1,35 +1,35 @@
-//! A text that a regular expression probably matches. Knows the syntax by sight only: whoever asks holds the text
-//! against the expression before relying on it.
+//! Generates a text that a regular expression probably matches. It has only a superficial view of the syntax: callers
+//! must verify the result.
 
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// Groups that are nested deeper are left out.
-const DEPTH: usize = 32;
+/// More deeply nested groups are skipped.
+const MAX_DEPTH: usize = 32;
 
-/// What stands for a part that may be absent.
+/// How optional parts are represented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Optional {
-    /// Nothing.
+pub enum OptionalPart {
+    /// By nothing.
     Absent,
-    /// The part, once.
+    /// By the part, once.
     Once,
 }
 
-/// A text for `pattern`, of about `longest` bytes at most.
+/// A text for `pattern`, of at most about `longest` bytes.
 #[must_use]
-pub fn sample(pattern: &str, optional: Optional, longest: usize) -> String {
+pub fn sample(pattern: &str, optional: OptionalPart, longest: usize) -> String {
     Sampler { rest: pattern.chars().peekable(), optional, longest }.alternatives(0)
 }
 
 struct Sampler<'p> {
     rest: Peekable<Chars<'p>>,
-    optional: Optional,
+    optional: OptionalPart,
     longest: usize,
 }
 
 impl Sampler<'_> {
-    /// The first of `a|b|c`.
+    /// The first alternative of `a|b|c`.
     fn alternatives(&mut self, depth: usize) -> String {
         let first = self.sequence(depth);
         while self.rest.next_if_eq(&'|').is_some() {
@@ -63,9 +63,9 @@ impl Sampler<'_> {
     }
 
     fn group(&mut self, depth: usize) -> String {
-        let mut counts = depth <= DEPTH;
+        let mut counts = depth <= MAX_DEPTH;
         if self.rest.next_if_eq(&'?').is_some() {
-            // Flags and names end at `:` or `>`; what looks around covers nothing.
+            // Flags and names end at `:` or `>`; look-around is empty.
             while let Some(flag) = self.rest.next_if(|next| *next != ')') {
                 counts &= !matches!(flag, '=' | '!');
                 if matches!(flag, ':' | '>' | '=' | '!') {
@@ -73,12 +73,12 @@ impl Sampler<'_> {
                 }
             }
         }
-        let text = if depth <= DEPTH { self.alternatives(depth) } else { String::new() };
+        let text = if depth <= MAX_DEPTH { self.alternatives(depth) } else { String::new() };
         self.rest.next_if_eq(&')');
         if counts { text } else { String::new() }
     }
 
-    /// The first character of a class, or one that a negated class probably has.
+    /// The first character of a class, or one that a negated class probably contains.
     fn class(&mut self) -> char {
         let negated = self.rest.next_if_eq(&'^').is_some();
         let first = match self.rest.next() {
@@ -112,7 +112,7 @@ impl Sampler<'_> {
     }
 
     fn repetitions(&mut self) -> usize {
-        let once = usize::from(self.optional == Optional::Once);
+        let once = usize::from(self.optional == OptionalPart::Once);
         let times = match self.rest.peek() {
             Some('*' | '?') => once,
             Some('{') => {
@@ -150,7 +150,7 @@ mod tests {
             "/((a)|(b))?/x",
         ] {
             let whole = Pattern::new(pattern, Anchor::Start, false).unwrap();
-            for optional in [Optional::Absent, Optional::Once] {
+            for optional in [OptionalPart::Absent, OptionalPart::Once] {
                 let text = sample(pattern, optional, 1024);
                 assert!(whole.is_match(text.as_bytes()), "{pattern}: {text}");
             }
@@ -159,9 +159,9 @@ mod tests {
 
     #[test]
     fn a_sample_stays_short_and_odd_patterns_end() {
-        assert!(sample("/(a{1000}){1000}", Optional::Once, 1024).len() <= 1024);
+        assert!(sample("/(a{1000}){1000}", OptionalPart::Once, 1024).len() <= 1024);
         for pattern in ["", "(", "[", "\\", "a{", "(?", "(?P<", "|)|(", "))))", &"(".repeat(8192)] {
-            assert!(sample(pattern, Optional::Once, 1024).len() <= 1024, "{pattern}");
+            assert!(sample(pattern, OptionalPart::Once, 1024).len() <= 1024, "{pattern}");
         }
     }
 }

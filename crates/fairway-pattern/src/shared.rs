@@ -1,5 +1,5 @@
-//! Patterns by their text, so that what judges one and what serves it do not compile it twice, and a host that changes
-//! does not compile again what it had. Invisible but for the time it saves: a pattern depends on nothing but its text.
+//! A cache of compiled patterns, so that checking and serving a pattern, or changing a host, does not compile it
+//! again. Patterns depend only on their text, so the cache has no other effect.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -7,40 +7,44 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use crate::refusal::Refusal;
 use crate::way::Anchor;
 
-/// Patterns are kept for this long after nothing uses them: until so many others were compiled.
-const RECENT: usize = 512;
-/// Or until those have so many bytes.
-const RECENT_MEMORY: u64 = 8 << 20;
-/// So many are remembered before those that are gone are forgotten.
-const REMEMBERED: usize = 1024;
+/// Unused patterns are kept until this many others have been compiled.
+const MAX_RECENT: usize = 512;
+/// Or until those have this many bytes.
+const MAX_RECENT_MEMORY: u64 = 8 << 20;
+/// Minimum number of entries before dropped ones are purged.
+const MIN_PURGE_SIZE: usize = 1024;
 
-type Key = (Box<str>, Anchor, bool);
+type CacheKey = (Box<str>, Anchor, bool);
 
-/// Compiled patterns that are in use, and some that are not.
-pub(crate) struct Shared<T> {
+/// Compiled patterns that are or recently were in use.
+pub(crate) struct PatternCache<T> {
     memory: fn(&T) -> u64,
-    state: Mutex<State<T>>,
+    state: Mutex<CacheState<T>>,
 }
 
-struct State<T> {
-    known: HashMap<Key, Result<Weak<T>, Refusal>>,
+struct CacheState<T> {
+    known: HashMap<CacheKey, Result<Weak<T>, Refusal>>,
     recent: VecDeque<Arc<T>>,
     recent_memory: u64,
-    /// How many may be known until the next time that the gone ones are forgotten.
+    /// Number of entries at which dropped ones are purged.
     limit: usize,
 }
 
-impl<T> Shared<T> {
+impl<T> PatternCache<T> {
     pub(crate) fn new(memory: fn(&T) -> u64) -> Self {
-        let state =
-            State { known: HashMap::new(), recent: VecDeque::new(), recent_memory: 0, limit: REMEMBERED };
+        let state = CacheState {
+            known: HashMap::new(),
+            recent: VecDeque::new(),
+            recent_memory: 0,
+            limit: MIN_PURGE_SIZE,
+        };
         Self { memory, state: Mutex::new(state) }
     }
 
-    /// What is known of `key`, or what `compile` gives.
-    pub(crate) fn get(
+    /// Returns the cached pattern for `key`, or compiles it.
+    pub(crate) fn get_or_compile(
         &self,
-        key: Key,
+        key: CacheKey,
         compile: impl FnOnce() -> Result<T, Refusal>,
     ) -> Result<Arc<T>, Refusal> {
         let known = {
@@ -52,7 +56,7 @@ impl<T> Shared<T> {
             Some(Err(refusal)) => return Err(refusal),
             Some(Ok(None)) | None => {}
         }
-        // Not under the lock: it takes its time.
+        // Not under the lock, because it is slow.
         let made = compile().map(Arc::new);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.known.insert(key, made.as_ref().map(Arc::downgrade).map_err(Clone::clone));
@@ -60,13 +64,13 @@ impl<T> Shared<T> {
             state.recent_memory += (self.memory)(pattern);
             state.recent.push_back(pattern.clone());
         }
-        while state.recent.len() > RECENT || state.recent_memory > RECENT_MEMORY {
+        while state.recent.len() > MAX_RECENT || state.recent_memory > MAX_RECENT_MEMORY {
             let Some(gone) = state.recent.pop_front() else { break };
             state.recent_memory -= (self.memory)(&gone);
         }
         if state.known.len() > state.limit {
             state.known.retain(|_, known| known.as_ref().is_ok_and(|pattern| pattern.strong_count() > 0));
-            state.limit = REMEMBERED.max(2 * state.known.len());
+            state.limit = MIN_PURGE_SIZE.max(2 * state.known.len());
         }
         made
     }

@@ -1,7 +1,7 @@
-//! What can be told of a pattern without reading it: it may be an invalid one.
+//! Information about a pattern that needs no parsing, because the pattern may be invalid.
 
-/// The text with which every path begins that `pattern` can match, ASCII case apart, told without parsing the pattern,
-/// which may be an invalid one. Where that is not certain, less of it, down to nothing.
+/// The literal prefix of every path that `pattern` can match, ignoring ASCII case, determined without parsing the
+/// pattern, which may be invalid. Where it is uncertain, the prefix is shorter, possibly empty.
 #[must_use]
 pub fn literal_start(pattern: &str) -> String {
     if may_have_alternatives(pattern) {
@@ -20,7 +20,7 @@ pub fn literal_start(pattern: &str) -> String {
             _ => return literal,
         };
         rest = chars.as_str();
-        // It may be repeated zero times, also by what stands behind a comment or an empty quotation.
+        // It may be repeated zero times, also by a quantifier after a comment or an empty quotation.
         let may_be_absent = ["*", "?", "{", "(?#", "\\Q", "\\E"].iter().any(|next| rest.starts_with(next));
         if may_be_absent {
             return literal;
@@ -29,7 +29,7 @@ pub fn literal_start(pattern: &str) -> String {
     }
 }
 
-/// A pattern for the paths that begin with `text`.
+/// A pattern for paths that begin with `text`.
 #[must_use]
 pub fn literal_pattern(text: &str) -> String {
     text.chars()
@@ -39,9 +39,9 @@ pub fn literal_pattern(text: &str) -> String {
         .collect()
 }
 
-/// Whether a `|` may stand outside of all groups.
+/// Whether there may be a top-level `|`.
 fn may_have_alternatives(pattern: &str) -> bool {
-    // What makes it hard to tell where a group ends: quotations, comments, verbs, and the mode that has comments.
+    // Quotations, comments, verbs and the extended mode make it hard to find the end of a group.
     let flags = pattern.split("(?").skip(1).map(|rest| rest.split([')', ':']).next().unwrap_or_default());
     let hard = ["\\Q", "(?#", "(*"].iter().any(|it| pattern.contains(it))
         || flags.into_iter().any(|it| it.contains('x'));
@@ -55,7 +55,7 @@ fn may_have_alternatives(pattern: &str) -> bool {
             b'\\' => drop(bytes.next()),
             b'[' => {
                 bytes.next_if_eq(&b'^');
-                // A bracket that comes first is a member of the class.
+                // A bracket in first position is a member of the class.
                 bytes.next_if_eq(&b']');
                 while let Some(member) = bytes.next().filter(|member| *member != b']') {
                     if member == b'\\' {

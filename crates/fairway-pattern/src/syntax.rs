@@ -1,17 +1,17 @@
-//! What a pattern says, as a tree.
+//! The syntax tree of a pattern.
 
-use crate::set::Set;
+use crate::set::ByteSet;
 
-/// A part of a pattern.
+/// A node of the syntax tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Node {
-    /// Nothing, which is everywhere.
+    /// Matches the empty text.
     Empty,
-    /// One byte of these.
-    Byte(Set),
-    /// One after the other.
+    /// Matches one byte of a set.
+    Byte(ByteSet),
+    /// Matches nodes in sequence.
     Concat(Vec<Node>),
-    /// The first that leads to a match.
+    /// Tries alternatives in order.
     Alternation(Vec<Node>),
     Repeat {
         node: Box<Node>,
@@ -22,13 +22,13 @@ pub(crate) enum Node {
     Capture(u32, Box<Node>),
     Assert(Assertion),
     Look {
-        side: Side,
+        side: LookDirection,
         negative: bool,
         node: Box<Node>,
     },
 }
 
-/// What must be true of a place.
+/// A zero-width assertion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Assertion {
     /// `^`, `\A`
@@ -43,45 +43,47 @@ pub(crate) enum Assertion {
     NotWord,
 }
 
-/// Where look-around looks.
+/// The direction of look-around.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
+pub(crate) enum LookDirection {
     Ahead,
     Behind,
 }
 
-/// A pattern as a whole.
+/// A complete pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Parsed {
-    /// What stands between the `|` outside of all groups; never empty.
+    /// The top-level alternatives; never empty.
     pub(crate) branches: Vec<Node>,
 }
 
 impl Node {
     /// Any bytes, as few as possible.
     pub(crate) fn anything() -> Self {
-        Self::Repeat { node: Box::new(Self::Byte(Set::all())), min: 0, max: None, greedy: false }
+        Self::Repeat { node: Box::new(Self::Byte(ByteSet::all())), min: 0, max: None, greedy: false }
     }
 
-    /// Whether `is` holds for this part or one inside.
-    pub(crate) fn any(&self, is: &impl Fn(&Self) -> bool) -> bool {
+    /// Whether `is` holds for this node or a descendant.
+    pub(crate) fn any_node(&self, is: &impl Fn(&Self) -> bool) -> bool {
         is(self)
             || match self {
-                Self::Concat(parts) | Self::Alternation(parts) => parts.iter().any(|part| part.any(is)),
-                Self::Repeat { node, .. } | Self::Capture(_, node) | Self::Look { node, .. } => node.any(is),
+                Self::Concat(parts) | Self::Alternation(parts) => parts.iter().any(|part| part.any_node(is)),
+                Self::Repeat { node, .. } | Self::Capture(_, node) | Self::Look { node, .. } => {
+                    node.any_node(is)
+                }
                 Self::Empty | Self::Byte(_) | Self::Assert(_) => false,
             }
     }
 
     pub(crate) fn has_look(&self) -> bool {
-        self.any(&|node| matches!(node, Self::Look { .. }))
+        self.any_node(&|node| matches!(node, Self::Look { .. }))
     }
 
     pub(crate) fn has_end_or_last_line(&self) -> bool {
-        self.any(&|node| *node == Self::Assert(Assertion::EndOrLastLine))
+        self.any_node(&|node| *node == Self::Assert(Assertion::EndOrLastLine))
     }
 
-    /// Whether it can match nothing at every place.
+    /// Whether it can match the empty text anywhere.
     pub(crate) fn is_optional(&self) -> bool {
         match self {
             Self::Empty => true,

@@ -1,4 +1,4 @@
-//! What patterns mean, against the naive matcher and against what PCRE is documented to do; and what they cost.
+//! The meaning of patterns, compared with the naive matcher and documented PCRE behaviour, and their cost.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -6,8 +6,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use crate::clauses::PATTERN_LENGTH;
-use crate::finder::ENGINE_STEPS;
+use crate::clauses::MAX_PATTERN_BYTES;
+use crate::finder::MAX_ENGINE_STEPS;
 use crate::plain::Plain;
 use crate::{Anchor, Finder, GroupBuffer, LONGEST_TEXT, Pattern, literal_start, naive, refusal};
 
@@ -22,7 +22,7 @@ fn refusal(pattern: &str) -> String {
     }
 }
 
-/// Each pattern with texts that it matches and texts that it does not.
+/// Patterns with texts that match and texts that do not.
 fn assert_matches(cases: &[(&str, &[&str], &[&str])]) {
     for (pattern, matching, others) in cases {
         let found = compiled(pattern);
@@ -106,7 +106,7 @@ fn syntax_means_what_it_means_in_pcre() {
 }
 
 #[test]
-fn what_is_not_known_for_certain_is_refused_with_its_reason() {
+fn uncertain_syntax_is_rejected_with_a_reason() {
     for (pattern, reason) in [
         (r"/(a)\1", "backreferences are not supported"),
         (r"/(?<n>a)\k<n>", "backreferences are not supported"),
@@ -146,7 +146,7 @@ fn what_is_not_known_for_certain_is_refused_with_its_reason() {
     ] {
         assert!(refusal(pattern).contains(reason), "{pattern}: {}", refusal(pattern));
     }
-    assert!(refusal(&"a".repeat(PATTERN_LENGTH + 1)).contains("longer than 8192 bytes"));
+    assert!(refusal(&"a".repeat(MAX_PATTERN_BYTES + 1)).contains("longer than 8192 bytes"));
     assert!(refusal(&"(".repeat(8000)).contains("nested"));
 }
 
@@ -206,7 +206,7 @@ fn groups_keep_their_numbers_beside_look_around() {
 }
 
 #[test]
-fn what_another_search_left_in_a_buffer_is_no_group() {
+fn groups_of_an_earlier_search_are_cleared() {
     let mut buffer = GroupBuffer::default();
     let mut groups = |pattern: &str, text: &[u8]| {
         let finder = Finder::new(pattern, false).unwrap();
@@ -252,7 +252,7 @@ fn ordinary_patterns_cost_little() {
         assert!(cost.memory < 16 * 1024, "{pattern}: {cost:?}");
         assert!(cost.work < 5_000, "{pattern}: {cost:?}");
         let finder = Finder::new(pattern, true).unwrap().cost();
-        assert!(finder.memory < 16 * 1024 && finder.steps <= ENGINE_STEPS, "{pattern}: {finder:?}");
+        assert!(finder.memory < 16 * 1024 && finder.steps <= MAX_ENGINE_STEPS, "{pattern}: {finder:?}");
     }
 }
 
@@ -262,14 +262,17 @@ fn the_work_of_compiling_is_bounded() {
     for pattern in [digits, "/.*(a|b).{20}", "/(.*)(x|y)[^/]{500}z1", "/(.*a){12}", "/.*[ab].{9}[cd].{9}"] {
         if let Ok(compiled) = Pattern::new(pattern, Anchor::Start, true) {
             let cost = compiled.cost();
-            assert!(cost.work <= 2 * refusal::WORK && cost.memory <= 300 * 1024, "{pattern}: {cost:?}");
+            assert!(
+                cost.work <= 2 * refusal::MAX_BUILD_WORK && cost.memory <= 300 * 1024,
+                "{pattern}: {cost:?}"
+            );
         }
     }
 }
 
-/// Patterns over a small alphabet, so that they meet the texts.
+/// Patterns over a small alphabet, so that they match the texts often.
 #[test]
-fn what_looks_back_behind_the_end_is_refused() {
+fn rejects_look_behind_after_the_end() {
     for pattern in [r"/.a$(?=\b)", r"/a$(?!\B)", r"/a\Z(?=(?:\b))"] {
         assert!(Pattern::new(pattern, Anchor::Start, true).is_err(), "{pattern}");
     }
@@ -305,7 +308,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn automata_say_what_the_naive_matcher_says(pattern in patterns(), texts in vec(texts(), 20)) {
+    fn automata_agree_with_the_naive_matcher(pattern in patterns(), texts in vec(texts(), 20)) {
         let Ok(compiled) = Pattern::new(&pattern, Anchor::Start, true) else { return Ok(()) };
         let finder = Finder::new(&pattern, true);
         for text in texts {
@@ -335,9 +338,9 @@ proptest! {
         ignore_case: bool,
         texts in vec(vec(select(&b"/aAbB1-_x\n\xff"[..]), 0..20), 40),
     ) {
-        prop_assert!(Plain::of(&pattern, ignore_case).is_some(), "{}", pattern);
+        prop_assert!(Plain::parse(&pattern, ignore_case).is_some(), "{}", pattern);
         let simple = Finder::new(&pattern, ignore_case).unwrap();
-        // The same with a group that takes nothing at its end, which is not so simple.
+        // The same with an empty group at its end, which is not a simple pattern.
         let engine = Finder::new(&format!("{pattern}()"), ignore_case).unwrap();
         for text in texts.iter().flat_map(|text| [text.clone(), [b"/a", &text[..]].concat()]) {
             let groups = |finder: &Finder| {

@@ -1,33 +1,33 @@
-//! One of several ways in which a pattern can match: an automaton, and those of its look-around.
+//! A compiled clause: an automaton with those of its look-around.
 
 use crate::automaton::Automaton;
 use crate::look::{self, Clause};
 use crate::lower;
 use crate::refusal::Refusal;
 
-/// Which part of the text a pattern must cover.
+/// How a pattern is anchored in the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Anchor {
-    /// From the start to anywhere, as if `^` stood before it: of several alternatives only the first is held to the start.
+    /// At the start, as with a leading `^`: of several alternatives, only the first is anchored.
     Start,
-    /// All of it.
+    /// It must match the whole text.
     Both,
 }
 
-/// One of several ways to match.
+/// A compiled clause.
 #[derive(Clone, Debug)]
-pub(crate) struct Way {
+pub(crate) struct CompiledClause {
     main: Automaton,
-    guards: Box<[Guard]>,
+    guards: Box<[CompiledGuard]>,
 }
 
 #[derive(Clone, Debug)]
-struct Guard {
+struct CompiledGuard {
     automaton: Automaton,
     negative: bool,
 }
 
-impl Way {
+impl CompiledClause {
     pub(crate) fn new(clause: &Clause, anchor: Anchor) -> Result<Self, Refusal> {
         let main = match anchor {
             Anchor::Start => lower::after_circumflex(&clause.branches),
@@ -35,15 +35,16 @@ impl Way {
         };
         let guard = |guard: &look::Guard| {
             let automaton = Automaton::new(&lower::anchored(&guard.node))?;
-            Ok(Guard { automaton, negative: guard.negative })
+            Ok(CompiledGuard { automaton, negative: guard.negative })
         };
         let guards = clause.guards.iter().map(guard).collect::<Result<_, Refusal>>()?;
         Ok(Self { main: Automaton::new(&main)?, guards })
     }
 
     #[inline]
-    pub(crate) fn holds(&self, text: &[u8]) -> bool {
-        self.main.holds(text) && self.guards.iter().all(|guard| guard.automaton.holds(text) != guard.negative)
+    pub(crate) fn is_match(&self, text: &[u8]) -> bool {
+        self.main.is_match(text)
+            && self.guards.iter().all(|guard| guard.automaton.is_match(text) != guard.negative)
     }
 
     pub(crate) fn automata(&self) -> impl Iterator<Item = &Automaton> {

@@ -41,7 +41,7 @@ fn main() -> Result<(), Failure> {
         put_backend(&mut config, number, &[endpoint, other]);
         snapshot = fairway_routing::compile(&config, Some(&snapshot)).snapshot;
         publisher.publish(Arc::clone(&snapshot));
-        runtime.block_on(publisher.adopted(snapshot.version()));
+        runtime.block_on(publisher.wait_until_adopted(snapshot.version()));
     }
     let (spent, took) = (cpu()?.saturating_sub(before), began.elapsed());
     let micros = |time: Duration| time.as_secs_f64() * 1e6 / changes as f64;
@@ -131,7 +131,7 @@ fn options() -> Result<ProxyOptions, Failure> {
             chain: vec![certified.cert.der().to_vec()],
             private_key: certified.signing_key.serialize_der(),
         },
-        location: fairway_model::Location::default(),
+        location: fairway_model::ProxyLocation::default(),
         return_memory: |_| {},
     })
 }

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use fairway_model::{
-    Action, AnswerEdit, Backend, BackendProtocol, Balancing, Config, Endpoint, HostKey, HostPattern,
-    Listener, ListenerProtocol, Match, Origin, PathForm, Phases, Route, Rule, RuleLabels, RuleOrder,
+    Action, Backend, BackendProtocol, Balancing, Config, Endpoint, HostKey, HostPattern, Listener,
+    ListenerProtocol, Match, Origin, PathForm, Phases, ResponseEdit, Route, Rule, RuleLabels, RuleOrder,
     ServiceName, Tracing, VirtualHost, WeightedBackend,
 };
 use fairway_proxy::{
@@ -41,7 +41,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             chain: vec![certified.cert.der().to_vec()],
             private_key: certified.signing_key.serialize_der(),
         },
-        location: fairway_model::Location::default(),
+        location: fairway_model::ProxyLocation::default(),
         return_memory: |_| {},
     };
     let compiled = fairway_routing::compile(&config(*listen, endpoints), None);
@@ -64,7 +64,7 @@ fn config(listen: SocketAddr, endpoints: &[SocketAddr]) -> Config {
     let rule = Rule {
         origin: Origin::object("Ingress", "default", "bare"),
         matches: vec![Match::default()],
-        phases: Phases::from(AnswerEdit::StrictTransportSecurity("max-age=31536000".into())).kept(),
+        phases: Phases::from(ResponseEdit::StrictTransportSecurity("max-age=31536000".into())).kept(),
         action: Action::Forward(vec![WeightedBackend::new("bare".into(), 1)]),
         policy: Arc::default(),
         labels: RuleLabels { namespace: "default".into(), ingress: "bare".into(), ..RuleLabels::default() },

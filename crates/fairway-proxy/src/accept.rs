@@ -1,4 +1,5 @@
-//! Accepting connections: an error never ends the loop, and a full process refuses politely.
+//! Accept loops. An accept error never ends a loop, and a process without free descriptors refuses clients with
+//! a response.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -13,7 +14,7 @@ use std::time::Duration;
 use fairway_model::ListenerProtocol;
 use fairway_net::clock::Instant;
 use fairway_net::shortage::Shortage;
-use fairway_net::transport::Prefixed;
+use fairway_net::transport::PrefixedStream;
 use fairway_net::wire::Wire;
 use fairway_routing::Port;
 use rustls::ServerConnection;
@@ -22,102 +23,102 @@ use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, spawn_local};
 
 use crate::fault::Fault;
-use crate::handshake::Shaken;
+use crate::handshake::AcceptedTls;
 use crate::l4::hello::host_name;
 use crate::listener::{ListenerId, PortId};
-use crate::listening::{Choice, Chosen, OpenPort, PortSocket};
+use crate::listening::{ConnectionTarget, ListenerSelection, OpenPort, PortSocket};
 use crate::network::Network;
-use crate::peer::{ChosenBy, Facts, Noted, Peer, Scheme, Sender};
+use crate::peer::{ConnectionDetails, ConnectionLogDetails, Peer, Scheme, SelectedBy, Sender};
 use crate::stream::{self, StreamPeer};
-use crate::tls::Agreed;
-use crate::worker::{Open, Worker};
+use crate::tls::NegotiatedTls;
+use crate::worker::{OpenConnection, Worker};
 use crate::{downstream, handshake, hello, proxy_protocol, quic};
 
-/// How long the loop rests when the system refuses more sockets.
-const REST: Duration = Duration::from_millis(20);
+/// Pause after the system refused another socket.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(20);
 
-/// Connections that are accepted before those that are open have their turn: many may come at once.
-const ACCEPTED_IN_A_TURN: u32 = 16;
+/// Accepts in a row before already open connections get their turn.
+const MAX_ACCEPTS_PER_TURN: u32 = 16;
 
-/// Connections that are accepted before a socket is closed: as many as wait there at most (`fairway_net::listen`).
-const MAX_WAITING: usize = 4096;
+/// Accepts from the backlog of a socket that is about to be closed: the length of that backlog
+/// (`fairway_net::listen`).
+const MAX_BACKLOG_ACCEPTS: usize = 4096;
 
-/// What is sent where one connection too many arrives.
-const FULL: &[u8] =
+/// Sent to a client beyond the connection limit.
+const OVERLOADED_RESPONSE: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 1\r\nConnection: close\r\n\r\n";
 
-/// What a worker needs to accept: one descriptor in reserve, so that a process that has none left can still take a
-/// connection off the queue and refuse it.
-struct Accepting {
-    reserve: RefCell<Option<File>>,
+/// One file descriptor in reserve, with which a process that has none left can still accept a connection and
+/// refuse it.
+struct SpareDescriptor {
+    file: RefCell<Option<File>>,
 }
 
-impl Accepting {
-    /// Takes one waiting connection and closes it, with the descriptor in reserve.
+impl SpareDescriptor {
+    /// Frees the spare descriptor, accepts one waiting connection with it, and refuses that.
     async fn refuse_one(&self, socket: &TcpListener) {
-        self.reserve.borrow_mut().take();
-        if let Ok(Ok((stream, _))) = tokio::time::timeout(REST, socket.accept()).await {
+        self.file.borrow_mut().take();
+        if let Ok(Ok((stream, _))) = tokio::time::timeout(ACCEPT_RETRY_DELAY, socket.accept()).await {
             refuse(&stream);
         }
-        *self.reserve.borrow_mut() = reserve().ok();
+        *self.file.borrow_mut() = open_spare().ok();
     }
 }
 
-/// The loops of a worker that accept, at least one for each port.
+/// The accept loops of one worker, at least one per port.
 pub(crate) struct AcceptLoops<N: Network> {
     worker: Rc<Worker<N>>,
-    accepting: Rc<Accepting>,
-    /// Of the worker.
-    index: usize,
+    spare: Rc<SpareDescriptor>,
+    worker_index: usize,
     running: RefCell<BTreeMap<PortId, Vec<AcceptLoop>>>,
 }
 
-/// One of them. It closes its socket when this is dropped.
+/// One accept loop. Dropping it closes its socket.
 struct AcceptLoop {
     _open: oneshot::Sender<Infallible>,
     task: JoinHandle<()>,
-    /// Of TCP: the socket, as long as it is open.
+    /// The TCP socket, while it is open.
     socket: Weak<TcpListener>,
 }
 
 impl<N: Network + 'static> AcceptLoops<N> {
-    /// None yet, of worker number `index`.
-    pub(crate) fn new(worker: &Rc<Worker<N>>, index: usize) -> io::Result<Self> {
-        let accepting = Rc::new(Accepting { reserve: RefCell::new(Some(reserve()?)) });
-        Ok(Self { worker: Rc::clone(worker), accepting, index, running: RefCell::default() })
+    /// No loops yet, for worker `worker_index`.
+    pub(crate) fn new(worker: &Rc<Worker<N>>, worker_index: usize) -> io::Result<Self> {
+        let spare = Rc::new(SpareDescriptor { file: RefCell::new(Some(open_spare()?)) });
+        Ok(Self { worker: Rc::clone(worker), spare, worker_index, running: RefCell::default() })
     }
 
-    /// Accepts on the ports of the snapshot that the worker has adopted, and no longer on others.
+    /// Accepts on the ports of the adopted snapshot, and stops accepting on all others.
     ///
     /// # Errors
-    /// When the system lets a socket not be waited for; the others are accepted on.
-    pub(crate) fn follow(&self) -> io::Result<()> {
+    /// A socket cannot be registered with the runtime. All other sockets are served.
+    pub(crate) fn update_ports(&self) -> io::Result<()> {
         let adopted = self.worker.adopted();
         let mut running = self.running.borrow_mut();
         running.retain(|id, _| adopted.listening().port(*id).is_some());
         let mut result = Ok(());
         for port in adopted.listening().ports() {
-            // Those that were taken before are accepted on already.
-            while let Some(socket) = port.sockets.take(self.index) {
-                match self.begin(port, socket) {
-                    Ok(began) => running.entry(port.sockets.id).or_default().push(began),
+            // Sockets taken earlier already have a loop.
+            while let Some(socket) = port.sockets.take(self.worker_index) {
+                match self.start_loop(port, socket) {
+                    Ok(started_at) => running.entry(port.sockets.id).or_default().push(started_at),
                     Err(error) => result = Err(error),
                 }
             }
         }
-        self.worker.listen_on(running.values().map(Vec::len).sum());
+        self.worker.set_listening_addresses(running.values().map(Vec::len).sum());
         result
     }
 
-    fn begin(&self, port: &OpenPort, socket: PortSocket) -> io::Result<AcceptLoop> {
+    fn start_loop(&self, port: &OpenPort, socket: PortSocket) -> io::Result<AcceptLoop> {
         let (id, (open, closed)) = (port.sockets.id, oneshot::channel());
-        let (worker, accepting) = (Rc::clone(&self.worker), Rc::clone(&self.accepting));
-        let mut of_tcp = Weak::new();
+        let (worker, spare) = (Rc::clone(&self.worker), Rc::clone(&self.spare));
+        let mut tcp_socket = Weak::new();
         let task = match socket {
             PortSocket::Tcp(socket) => {
                 let socket = Rc::new(TcpListener::from_std(socket)?);
-                of_tcp = Rc::downgrade(&socket);
-                spawn_local(accept(worker, accepting, id, socket, closed))
+                tcp_socket = Rc::downgrade(&socket);
+                spawn_local(accept(worker, spare, id, socket, closed))
             }
             PortSocket::Udp(socket) => {
                 let socket = UdpSocket::from_std(socket)?;
@@ -127,20 +128,20 @@ impl<N: Network + 'static> AcceptLoops<N> {
                 }
             }
         };
-        Ok(AcceptLoop { _open: open, task, socket: of_tcp })
+        Ok(AcceptLoop { _open: open, task, socket: tcp_socket })
     }
 
-    /// The sockets that accept TCP connections, once more.
+    /// Duplicates of the sockets that accept TCP connections.
     ///
     /// # Errors
-    /// The process may open no more files.
+    /// The process has no free file descriptor.
     pub(crate) fn sockets(&self) -> io::Result<Vec<OwnedFd>> {
         let running = self.running.borrow();
         let open = running.values().flatten().filter_map(|it| it.socket.upgrade());
         open.map(|socket| socket.as_fd().try_clone_to_owned()).collect()
     }
 
-    /// Ends all of them at once.
+    /// Stops all loops at once.
     pub(crate) fn abort(&self) {
         for running in self.running.borrow().values().flatten() {
             running.task.abort();
@@ -148,41 +149,41 @@ impl<N: Network + 'static> AcceptLoops<N> {
     }
 }
 
-/// A connection that was accepted and has said nothing yet.
-struct Caller {
+/// An accepted connection, before its first byte was read.
+struct AcceptedConnection {
     port: PortId,
-    /// Of the port, which may have changed since: what it is now is looked up when the listener is chosen. None where there is no
-    /// HTTP.
+    /// Scheme of the port, `None` without HTTP. The port may have changed since: it is looked up again when the
+    /// listener is selected.
     scheme: Option<Scheme>,
     client: IpAddr,
     sender: Sender,
-    /// Of the client.
+    /// The client's port.
     client_port: u16,
-    /// What the client connected to, as far as the PROXY protocol says. Boxed: whoever ends TLS has room for it as long as the
-    /// connection lives.
+    /// The address the client connected to, if the PROXY protocol names it. Boxed because a TLS connection
+    /// keeps room for it as long as it lives.
     server: Option<Box<SocketAddr>>,
 }
 
-impl Caller {
-    /// Whose connection is forwarded as it comes.
-    fn of_stream(self, listener: ListenerId, name: Option<Box<str>>) -> StreamPeer {
+impl AcceptedConnection {
+    /// The peer of a connection that is forwarded as TCP.
+    fn into_stream_peer(self, listener: ListenerId, name: Option<Box<str>>) -> StreamPeer {
         let client = SocketAddr::new(self.client, self.client_port);
         let server = self.server.map(|server| *server);
-        StreamPeer { listener, client, server, name, forwarded_by: Cell::new(0), _place: None }
+        StreamPeer { listener, client, server, name, last_forwarding_version: Cell::new(0), _slot: None }
     }
 }
 
-/// Accepts on one socket until the worker drains or the port is `closed`.
+/// Accepts on one socket until the worker drains or the port is closed.
 async fn accept<N: Network>(
     worker: Rc<Worker<N>>,
-    accepting: Rc<Accepting>,
+    spare: Rc<SpareDescriptor>,
     port: PortId,
     socket: Rc<TcpListener>,
     mut closed: oneshot::Receiver<Infallible>,
 ) {
     let mut accepted_now = 0;
     loop {
-        if accepted_now == ACCEPTED_IN_A_TURN {
+        if accepted_now == MAX_ACCEPTS_PER_TURN {
             accepted_now = 0;
             tokio::task::yield_now().await;
         }
@@ -196,22 +197,23 @@ async fn accept<N: Network>(
                 accepted_now += 1;
                 admit(&worker, port, address, stream);
             }
-            Err(error) if Shortage::of(&error).is_some() => {
-                worker.refused(Fault::Overloaded);
-                accepting.refuse_one(&socket).await;
-                tokio::time::sleep(REST).await;
+            Err(error) if Shortage::from_error(&error).is_some() => {
+                worker.record_refusal(Fault::Overloaded);
+                spare.refuse_one(&socket).await;
+                tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
             }
-            // The client left while it waited, or the network stack had a hiccup: the next one may be fine.
+            // The client left the backlog, or the network stack reported a transient error: the next accept may
+            // succeed.
             Err(_) => tokio::task::yield_now().await,
         }
     }
     let Some(socket) = Rc::into_inner(socket) else { return };
-    waiting(socket).for_each(|(stream, address)| admit(&worker, port, address, stream));
+    accept_backlog(socket).for_each(|(stream, address)| admit(&worker, port, address, stream));
 }
 
-/// The connections that wait at a socket which is about to be closed, which would reset them. Asks the kernel, because the
-/// runtime may not have been told of them yet.
-fn waiting(socket: TcpListener) -> impl Iterator<Item = (TcpStream, SocketAddr)> {
+/// Connections in the backlog of a socket that is about to be closed, which would reset them. Asks the kernel,
+/// because the runtime may not know of them yet.
+fn accept_backlog(socket: TcpListener) -> impl Iterator<Item = (TcpStream, SocketAddr)> {
     let socket = socket.into_std();
     let next = move || loop {
         match socket.as_ref().ok()?.accept() {
@@ -219,82 +221,90 @@ fn waiting(socket: TcpListener) -> impl Iterator<Item = (TcpStream, SocketAddr)>
                 stream.set_nonblocking(true).ok()?;
                 return Some((TcpStream::from_std(stream).ok()?, address));
             }
-            // The client left while it waited: the next one may be fine.
+            // The client left the backlog: the next accept may succeed.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(_) => return None,
         }
     };
-    std::iter::from_fn(next).take(MAX_WAITING)
+    std::iter::from_fn(next).take(MAX_BACKLOG_ACCEPTS)
 }
 
 fn admit<N: Network>(worker: &Rc<Worker<N>>, port: PortId, address: SocketAddr, stream: TcpStream) {
     let adopted = worker.adopted();
-    // A port that is gone has nobody to serve: what still waited there is closed.
-    let Some(open_port) = adopted.listening().port(port) else { return worker.refused(Fault::NoListener) };
+    // The port is gone: its backlog is closed.
+    let Some(open_port) = adopted.listening().port(port) else {
+        return worker.record_refusal(Fault::NoListener);
+    };
     let scheme = scheme(&open_port.carries);
     if !worker.has_room_for_a_client() {
-        worker.refused(Fault::Overloaded);
+        worker.record_refusal(Fault::Overloaded);
         if scheme == Some(Scheme::Http) {
             refuse(&stream);
         }
         return;
     }
-    let open = Open::new(worker);
+    let open = OpenConnection::new(worker);
     let client = address.ip().to_canonical();
-    let caller =
-        Caller { port, scheme, client, sender: Sender::Client, client_port: address.port(), server: None };
+    let connection = AcceptedConnection {
+        port,
+        scheme,
+        client,
+        sender: Sender::Client,
+        client_port: address.port(),
+        server: None,
+    };
     let expects_header = proxy_protocol::expects(&worker.options.proxy_protocol, open_port, client);
     match (&open_port.carries, expects_header) {
-        (Port::Clear(Choice::Listener(listener)), Ok(false)) => {
-            if let Some(serving) = serve_in_the_clear(open, *listener, caller, stream, Vec::new()) {
+        (Port::Clear(ConnectionTarget::Listener(listener)), Ok(false)) => {
+            if let Some(serving) = serve_cleartext(open, *listener, connection, stream, Vec::new()) {
                 spawn_local(serving);
             }
         }
-        (Port::Stream(Choice::Listener(listener)), Ok(false)) => {
-            let peer = caller.of_stream(*listener, None);
-            if let Some(serving) = forward(open, peer, stream, Vec::new()) {
+        (Port::Stream(ConnectionTarget::Listener(listener)), Ok(false)) => {
+            let peer = connection.into_stream_peer(*listener, None);
+            if let Some(serving) = forward_stream(open, peer, stream, Vec::new()) {
                 spawn_local(serving);
             }
         }
-        _ => drop(spawn_local(greet(open, caller, stream))),
+        _ => drop(spawn_local(negotiate(open, connection, stream))),
     }
 }
 
-/// What serves HTTP in the clear; none where the listener has as many connections as it may.
-fn serve_in_the_clear<N: Network>(
-    open: Open<N>,
+/// Serves cleartext HTTP. `None` if the listener is at its connection limit.
+fn serve_cleartext<N: Network>(
+    open: OpenConnection<N>,
     listener: ListenerId,
-    Caller { client, sender, client_port, .. }: Caller,
+    AcceptedConnection { client, sender, client_port, .. }: AcceptedConnection,
     stream: TcpStream,
     input: Vec<u8>,
 ) -> Option<impl Future<Output = ()>> {
-    let place = match open.adopted().listening().place(listener) {
-        Ok(place) => place,
+    let slot = match open.adopted().listening().acquire_connection_slot(listener) {
+        Ok(slot) => slot,
         Err(fault) => {
-            open.refused(fault);
+            open.record_refusal(fault);
             refuse(&stream);
             return None;
         }
     };
-    let noted = note(&open, client_port, None);
-    let facts = Facts::of(None, noted, None, place, None);
-    let peer = Peer { listener, scheme: Scheme::Http, client, sender, facts };
+    let logged = logged_connection(&open, client_port, None);
+    let details = ConnectionDetails::from_parts(None, logged, None, slot, None);
+    let peer = Peer { listener, scheme: Scheme::Http, client, sender, details };
     Some(downstream::serve_http1(open, peer, stream, input))
 }
 
-/// What forwards a connection as it comes; none where the listener has as many as it may.
-fn forward<N: Network>(
-    open: Open<N>,
+/// Forwards a TCP connection. `None` if the listener is at its connection limit.
+fn forward_stream<N: Network>(
+    open: OpenConnection<N>,
     mut peer: StreamPeer,
     stream: TcpStream,
     input: Vec<u8>,
 ) -> Option<impl Future<Output = ()>> {
-    let place = open.adopted().listening().place(peer.listener);
-    peer._place = place.inspect_err(|fault| open.refused(*fault)).ok()?;
+    let slot = open.adopted().listening().acquire_connection_slot(peer.listener);
+    peer._slot = slot.inspect_err(|fault| open.record_refusal(*fault)).ok()?;
     Some(stream::serve(open, peer, stream, input))
 }
 
-fn scheme(carries: &Port<Choice>) -> Option<Scheme> {
+fn scheme(carries: &Port<ConnectionTarget>) -> Option<Scheme> {
     match carries {
         Port::Clear(_) => Some(Scheme::Http),
         Port::Tls(_) => Some(Scheme::Https),
@@ -302,86 +312,108 @@ fn scheme(carries: &Port<Choice>) -> Option<Scheme> {
     }
 }
 
-/// PROXY protocol, then TLS, then HTTP or whatever is forwarded. What serves is boxed: a task is as large as the largest step
-/// it may take, and a connection is idle in its last one.
-async fn greet<N: Network>(open: Open<N>, caller: Caller, stream: TcpStream) {
-    let introduced = Box::pin(introduce(&open, caller, stream)).await;
-    let (caller, stream, rest) = match introduced {
-        Ok(introduced) => introduced,
-        Err(fault) => return open.refused(fault),
+/// Reads the PROXY protocol header, terminates TLS, then serves HTTP or forwards the stream. The serving
+/// futures are boxed: a task is as large as its largest step, and a connection is idle in its last one.
+async fn negotiate<N: Network>(open: OpenConnection<N>, connection: AcceptedConnection, stream: TcpStream) {
+    let header_read = Box::pin(read_proxy_header(&open, connection, stream)).await;
+    let (connection, stream, rest) = match header_read {
+        Ok(connection) => connection,
+        Err(fault) => return open.record_refusal(fault),
     };
-    let port = caller.port;
+    let port = connection.port;
     let listener = open.adopted().listening().port(port).and_then(OpenPort::listener);
-    match (caller.scheme, listener) {
+    match (connection.scheme, listener) {
         (Some(Scheme::Http), Some(listener)) => {
-            if let Some(serving) = serve_in_the_clear(open, listener, caller, stream, rest) {
+            if let Some(serving) = serve_cleartext(open, listener, connection, stream, rest) {
                 Box::pin(serving).await;
             }
         }
         (None, Some(listener)) => {
-            if let Some(serving) = forward(open, caller.of_stream(listener, None), stream, rest) {
+            if let Some(serving) =
+                forward_stream(open, connection.into_stream_peer(listener, None), stream, rest)
+            {
                 Box::pin(serving).await;
             }
         }
-        (Some(Scheme::Http) | None, None) => open.refused(Fault::NoListener),
+        (Some(Scheme::Http) | None, None) => open.record_refusal(Fault::NoListener),
         (Some(Scheme::Https), _) => {
-            let chosen = open.adopted().listening().port(port).map_or(Chosen::Alone, |port| port.chosen);
-            match chosen {
-                Chosen::Alone | Chosen::InHandshake => {
-                    greet_over_tls(open, caller, Prefixed::new(rest, stream), chosen).await;
+            let selection = open
+                .adopted()
+                .listening()
+                .port(port)
+                .map_or(ListenerSelection::Single, |port| port.selection);
+            match selection {
+                ListenerSelection::Single | ListenerSelection::BySni => {
+                    terminate_tls(open, connection, PrefixedStream::new(rest, stream), selection).await;
                 }
-                Chosen::BeforeHandshake => Box::pin(pass_or_greet(open, caller, stream, rest)).await,
+                ListenerSelection::BySniBeforeHandshake => {
+                    Box::pin(pass_through_or_terminate(open, connection, stream, rest)).await;
+                }
             }
         }
     }
 }
 
-/// Reads the name that the client asks for, before it is decided who ends its TLS.
-async fn pass_or_greet<N: Network>(open: Open<N>, caller: Caller, mut stream: TcpStream, rest: Vec<u8>) {
-    let limit = open.adopted().listening().handshake_timeout(caller.port);
+/// Reads the SNI before deciding whether Fairway or an endpoint terminates TLS.
+async fn pass_through_or_terminate<N: Network>(
+    open: OpenConnection<N>,
+    connection: AcceptedConnection,
+    mut stream: TcpStream,
+    rest: Vec<u8>,
+) {
+    let limit = open.adopted().listening().handshake_timeout(connection.port);
     let (hello, rest) = match Box::pin(hello::read(&mut stream, rest, limit)).await {
         Ok(read) => read,
-        Err(fault) => return open.counters.handshake_failed(fault),
+        Err(fault) => return open.counters.count_failed_handshake(fault),
     };
     let adopted = open.adopted();
-    match adopted.chosen(caller.port, hello.name.as_deref()) {
+    match adopted.listener_for(connection.port, hello.name.as_deref()) {
         Some(listener) if adopted.passes_through(listener, hello.name.as_deref()) => {
             drop(adopted);
-            if let Some(serving) = forward(open, caller.of_stream(listener, hello.name), stream, rest) {
+            if let Some(serving) =
+                forward_stream(open, connection.into_stream_peer(listener, hello.name), stream, rest)
+            {
                 serving.await;
             }
         }
         Some(_) => {
             drop(adopted);
-            greet_over_tls(open, caller, Prefixed::new(rest, stream), Chosen::BeforeHandshake).await;
+            terminate_tls(
+                open,
+                connection,
+                PrefixedStream::new(rest, stream),
+                ListenerSelection::BySniBeforeHandshake,
+            )
+            .await;
         }
-        None => open.counters.handshake_failed(Fault::NoListener),
+        None => open.counters.count_failed_handshake(Fault::NoListener),
     }
 }
 
-/// TLS, then what the listener speaks.
+/// Terminates TLS, then serves the listener's protocol.
 ///
-/// Not an `async fn`: that would keep its arguments twice for as long as the connection lives.
-fn greet_over_tls<N: Network>(
-    open: Open<N>,
-    caller: Caller,
-    stream: Prefixed<TcpStream>,
-    chosen: Chosen,
+/// Not an `async fn`, which would hold its arguments twice for the life of the connection.
+fn terminate_tls<N: Network>(
+    open: OpenConnection<N>,
+    connection: AcceptedConnection,
+    stream: PrefixedStream<TcpStream>,
+    selection: ListenerSelection,
 ) -> impl Future<Output = ()> {
-    let Caller { port, client, sender, client_port, .. } = caller;
+    let AcceptedConnection { port, client, sender, client_port, .. } = connection;
     async move {
-        let Some(shaken) = Box::pin(shake_hands(&open, port, stream)).await else { return };
-        let Shaken { listener, protocol, stream, proof, place, trust } = shaken;
+        let Some(accepted) = Box::pin(accept_tls(&open, port, stream)).await else { return };
+        let AcceptedTls { listener, protocol, stream, proof, connection_slot: slot, trust } = accepted;
         let name = || stream.get_ref().1.server_name().map(|name| host_name(name).into());
         if protocol == ListenerProtocol::Tls {
-            let peer = StreamPeer { _place: place, ..caller.of_stream(listener, name()) };
+            let peer = StreamPeer { _slot: slot, ..connection.into_stream_peer(listener, name()) };
             return Box::pin(stream::serve(open, peer, stream, Vec::new())).await;
         }
-        let keeps_name = chosen != Chosen::Alone || open.adopted().snapshot().reads_server_names();
-        let chosen_by = keeps_name.then(|| ChosenBy { port, name: name().unwrap_or_default() });
-        let noted = note(&open, client_port, Some(stream.get_ref().1));
-        let facts = Facts::of(proof, noted, chosen_by, place, trust);
-        let peer = Peer { listener, scheme: Scheme::Https, client, sender, facts };
+        let keeps_name =
+            selection != ListenerSelection::Single || open.adopted().snapshot().reads_server_names();
+        let selected_by = keeps_name.then(|| SelectedBy { port, name: name().unwrap_or_default() });
+        let logged = logged_connection(&open, client_port, Some(stream.get_ref().1));
+        let details = ConnectionDetails::from_parts(proof, logged, selected_by, slot, trust);
+        let peer = Peer { listener, scheme: Scheme::Https, client, sender, details };
         if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
             if let Some(serving) = downstream::serve_http2(open, peer, Wire::new(stream)) {
                 serving.await;
@@ -392,61 +424,65 @@ fn greet_over_tls<N: Network>(
     }
 }
 
-/// What the access log will show of a connection, if it shows any such thing.
-fn note<N: Network>(worker: &Worker<N>, port: u16, tls: Option<&ServerConnection>) -> Option<Noted> {
+/// Connection details for the access log, if its format uses them.
+fn logged_connection<N: Network>(
+    worker: &Worker<N>,
+    port: u16,
+    tls: Option<&ServerConnection>,
+) -> Option<ConnectionLogDetails> {
     let number = worker.log.next_connection()?;
-    Some(Noted { number, port, tls: tls.map(Agreed::of) })
+    Some(ConnectionLogDetails { number, port, tls: tls.map(NegotiatedTls::over_tcp) })
 }
 
-/// Reads the PROXY protocol header where one must come.
-async fn introduce<N: Network>(
+/// Reads the PROXY protocol header if the port expects one.
+async fn read_proxy_header<N: Network>(
     worker: &Worker<N>,
-    mut caller: Caller,
+    mut connection: AcceptedConnection,
     mut stream: TcpStream,
-) -> Result<(Caller, TcpStream, Vec<u8>), Fault> {
+) -> Result<(AcceptedConnection, TcpStream, Vec<u8>), Fault> {
     let limit = {
         let adopted = worker.adopted();
-        let port = adopted.listening().port(caller.port).ok_or(Fault::NoListener)?;
-        if !proxy_protocol::expects(&worker.options.proxy_protocol, port, caller.client)? {
-            return Ok((caller, stream, Vec::new()));
+        let port = adopted.listening().port(connection.port).ok_or(Fault::NoListener)?;
+        if !proxy_protocol::expects(&worker.options.proxy_protocol, port, connection.client)? {
+            return Ok((connection, stream, Vec::new()));
         }
         adopted.settings().downstream.head_timeout
     };
     let header = proxy_protocol::read(&mut stream, limit).await?;
     if let Some(client) = header.client {
-        (caller.client, caller.client_port) = (client.ip().to_canonical(), client.port());
+        (connection.client, connection.client_port) = (client.ip().to_canonical(), client.port());
     }
-    let says_for_whom = header.client.is_some() || header.is_local;
-    caller.sender = if says_for_whom { Sender::Balancer } else { Sender::BalancerForUnknown };
-    caller.server = header.server.map(Box::new);
-    Ok((caller, stream, header.rest))
+    let names_client = header.client.is_some() || header.is_local;
+    connection.sender = if names_client { Sender::Balancer } else { Sender::BalancerForUnknown };
+    connection.server = header.server.map(Box::new);
+    Ok((connection, stream, header.rest))
 }
 
-async fn shake_hands<N: Network>(
+async fn accept_tls<N: Network>(
     worker: &Worker<N>,
     port: PortId,
-    stream: Prefixed<TcpStream>,
-) -> Option<Shaken<Prefixed<TcpStream>>> {
+    stream: PrefixedStream<TcpStream>,
+) -> Option<AcceptedTls<PrefixedStream<TcpStream>>> {
     let limit = worker.adopted().listening().handshake_timeout(port);
-    let began = Instant::now();
-    match handshake::accept(stream, limit, || worker.adopted(), &worker.guards.trusts, port).await {
-        Ok(shaken) => {
-            worker.counters.handshake(began.elapsed(), &shaken.stream);
-            Some(shaken)
+    let started_at = Instant::now();
+    match handshake::accept(stream, limit, || worker.adopted(), &worker.guards.client_trusts, port).await {
+        Ok(accepted) => {
+            worker.counters.count_tcp_handshake(started_at.elapsed(), &accepted.stream);
+            Some(accepted)
         }
         Err(fault) => {
-            worker.counters.handshake_failed(fault);
+            worker.counters.count_failed_handshake(fault);
             None
         }
     }
 }
 
-/// Answers without waiting: what the socket does not take at once, this client does not get.
+/// Sends the 503 without waiting: a client whose socket is full does not get it.
 fn refuse(stream: &TcpStream) {
-    let _ = stream.try_write(FULL);
+    let _ = stream.try_write(OVERLOADED_RESPONSE);
 }
 
-fn reserve() -> io::Result<File> {
+fn open_spare() -> io::Result<File> {
     File::open("/dev/null")
 }
 
@@ -455,9 +491,9 @@ mod tests {
     use std::io::ErrorKind;
 
     use super::*;
-    use crate::testing::{Meeting, Stage, on_stage};
+    use crate::testing::{ScriptedConnect, TestWorker, run_local};
 
-    /// How many of them the other side has closed.
+    /// How many of these connections the server has closed.
     fn closed(connections: &[std::net::TcpStream]) -> usize {
         let is_closed = |stream: &&std::net::TcpStream| match stream.peek(&mut [0]) {
             Ok(count) => count == 0,
@@ -467,25 +503,25 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn connections_that_come_at_once_are_accepted_in_turns_with_what_others_do() {
-        on_stage(async {
+    async fn a_burst_of_connections_is_accepted_in_turns_with_other_tasks() {
+        run_local(async {
             let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
             socket.set_nonblocking(true).unwrap();
             let address = socket.local_addr().unwrap();
             let connect = |_| std::net::TcpStream::connect(address).unwrap();
             let waiting: Vec<_> = (0..100).map(connect).collect();
             waiting.iter().for_each(|stream| stream.set_nonblocking(true).unwrap());
-            let stage = Stage::new(1, |_, _| (), |_| Meeting::Refused);
-            let accepting = Rc::new(Accepting { reserve: RefCell::new(None) });
+            let stage = TestWorker::new(1, |_, _| (), |_| ScriptedConnect::Refused);
+            let spare = Rc::new(SpareDescriptor { file: RefCell::new(None) });
             let (_open, ends) = oneshot::channel();
-            // Of a port that is gone: who is accepted there is closed at once.
+            // The port does not exist, so accepted connections are closed at once.
             let socket = Rc::new(TcpListener::from_std(socket).unwrap());
-            spawn_local(accept(Rc::clone(&stage.worker), accepting, PortId(77), socket, ends));
+            spawn_local(accept(Rc::clone(&stage.worker), spare, PortId(77), socket, ends));
             while closed(&waiting) == 0 {
                 tokio::task::yield_now().await;
             }
             let first = closed(&waiting);
-            assert!(first <= 2 * ACCEPTED_IN_A_TURN as usize, "{first} were accepted in a row");
+            assert!(first <= 2 * MAX_ACCEPTS_PER_TURN as usize, "{first} were accepted in a row");
             while closed(&waiting) < waiting.len() {
                 tokio::task::yield_now().await;
             }
@@ -493,18 +529,18 @@ mod tests {
         .await;
     }
 
-    /// The last ones come when the runtime has no time any more to be told of them.
+    /// The runtime has no chance to learn of the last connections.
     #[tokio::test]
-    async fn connections_that_wait_at_a_socket_that_closes_are_not_reset() {
-        on_stage(async {
+    async fn connections_in_the_backlog_of_a_closing_socket_are_not_reset() {
+        run_local(async {
             let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
             socket.set_nonblocking(true).unwrap();
             let address = socket.local_addr().unwrap();
-            let stage = Stage::new(1, |_, _| (), |_| Meeting::Refused);
-            let accepting = Rc::new(Accepting { reserve: RefCell::new(None) });
+            let stage = TestWorker::new(1, |_, _| (), |_| ScriptedConnect::Refused);
+            let spare = Rc::new(SpareDescriptor { file: RefCell::new(None) });
             let (open, ends) = oneshot::channel();
             let socket = Rc::new(TcpListener::from_std(socket).unwrap());
-            let task = spawn_local(accept(Rc::clone(&stage.worker), accepting, PortId(77), socket, ends));
+            let task = spawn_local(accept(Rc::clone(&stage.worker), spare, PortId(77), socket, ends));
             tokio::task::yield_now().await;
             let waiting: Vec<_> = (0..10).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();
             drop(open);

@@ -1,31 +1,32 @@
-//! On whose account requests fail or are repeated, and how many did. Judges no request.
+//! Attribution of failed and repeated requests to their cause, and counters of them.
 
 use crate::cause::Cause;
 
-/// On whose account a request failed or was repeated.
+/// The cause of a failed or repeated request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Attribution {
     /// The client.
     Client,
-    /// An endpoint, or that there is none.
+    /// An endpoint, or the lack of one.
     Endpoint,
     /// A service that Fairway asks before it forwards a request.
     Service,
-    /// An object that has asked for what cannot be done for a while.
+    /// An object that has been asking for something impossible for a while.
     Configuration,
     /// Fairway: it had too little memory, room or connections.
     Fairway,
-    /// A change of the configuration that the worker adopted a moment before: without it, the request would not have failed in this way.
+    /// A change of the configuration that the worker had just adopted: without it, the request would not have failed in this
+    /// way.
     ConfigurationChange,
-    /// The process leaves, and the time of its drain was over.
+    /// The process was shutting down, and its drain timeout had passed.
     Roll,
 }
 
-/// How many there are.
+/// The number of attributions.
 const ATTRIBUTIONS: usize = Attribution::ALL.len();
 
 impl Attribution {
-    /// All of them, in the order of [`Costs`].
+    /// All attributions, in the order of [`Costs`].
     pub const ALL: [Self; 7] = [
         Self::Client,
         Self::Endpoint,
@@ -36,7 +37,7 @@ impl Attribution {
         Self::Roll,
     ];
 
-    /// As metrics and pages write it.
+    /// The name in metrics and pages.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -50,7 +51,7 @@ impl Attribution {
         }
     }
 
-    /// Whether nobody but Fairway, or whoever runs and configures it, made the request fail.
+    /// Whether Fairway, its operation or its configuration made the request fail.
     #[must_use]
     pub const fn is_self_inflicted(self) -> bool {
         matches!(self, Self::Fairway | Self::ConfigurationChange | Self::Roll)
@@ -69,20 +70,20 @@ impl From<Cause> for Attribution {
     }
 }
 
-/// What became of a request that did not simply go well.
+/// What happened to a request that failed or was repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RequestOutcome {
     /// The client got no complete response of an endpoint.
     Failed,
-    /// The client got one, after an attempt that brought none.
+    /// The client got one, after a failed attempt.
     Repeated,
 }
 
 impl RequestOutcome {
-    /// Both.
+    /// Both outcomes.
     pub const ALL: [Self; 2] = [Self::Failed, Self::Repeated];
 
-    /// As metrics and pages write it.
+    /// The name in metrics and pages.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -92,7 +93,7 @@ impl RequestOutcome {
     }
 }
 
-/// How many requests failed or were repeated, by on whose account.
+/// Numbers of failed and repeated requests, by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Costs {
     failed: [u64; ATTRIBUTIONS],
@@ -100,7 +101,7 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// How many there were of a kind.
+    /// The number of requests with this attribution and outcome.
     #[must_use]
     pub const fn count(&self, attribution: Attribution, outcome: RequestOutcome) -> u64 {
         match outcome {
@@ -109,14 +110,14 @@ impl Costs {
         }
     }
 
-    /// Requests that failed, and on nobody else's account.
+    /// The number of failed requests that were self-inflicted.
     #[must_use]
     pub fn self_inflicted(&self) -> u64 {
         let own = Attribution::ALL.into_iter().filter(|it| it.is_self_inflicted());
         own.map(|it| self.count(it, RequestOutcome::Failed)).sum()
     }
 
-    /// One more.
+    /// Counts a request.
     pub(crate) fn add(&mut self, attribution: Attribution, outcome: RequestOutcome) {
         match outcome {
             RequestOutcome::Failed => self.failed[attribution as usize] += 1,
@@ -124,7 +125,7 @@ impl Costs {
         }
     }
 
-    /// Adds those of another worker.
+    /// Adds the numbers of another worker.
     pub(crate) fn merge(&mut self, other: &Self) {
         for (own, more) in self.failed.iter_mut().zip(other.failed) {
             *own += more;

@@ -1,13 +1,13 @@
-//! One step of a body that streams: what it takes in, and what it hands on.
+//! The trait of body steps, which inspect or change a body while it streams.
 
 use fairway_connection::sides::Failure;
 
-/// Takes what a step hands on.
+/// Receives the output of a step.
 pub(crate) type Sink<'s> = dyn FnMut(&[u8]) -> Result<(), Failure> + 's;
 
-/// One step.
+/// A step of a streaming body.
 pub(crate) trait BodyStep {
-    /// How many bytes it takes in where there is room for so many; at least 1.
+    /// How many bytes it accepts if the receiver has this much room; at least 1.
     fn takes(&self, room: usize) -> usize {
         room
     }
@@ -15,16 +15,16 @@ pub(crate) trait BodyStep {
     /// Whether as many bytes come out as go in.
     fn keeps_length(&self) -> bool;
 
-    /// Bytes that it holds.
-    fn held(&self) -> usize;
+    /// Bytes that it buffers.
+    fn held_bytes(&self) -> usize;
 
-    /// Takes a piece, and hands on what becomes of it.
+    /// Processes a piece, and passes its output to `sink`.
     ///
     /// # Errors
-    /// The body breaks a rule, or that of `sink`.
+    /// The body is invalid, or `sink` failed.
     fn write(&mut self, piece: &[u8], sink: &mut Sink<'_>) -> Result<(), Failure>;
 
-    /// More is waited for: hands on what its reader could use already.
+    /// Called before waiting for more: passes on what the reader can already use.
     ///
     /// # Errors
     /// As [`Self::write`].
@@ -32,7 +32,7 @@ pub(crate) trait BodyStep {
         Ok(())
     }
 
-    /// The body is whole: hands on what it holds.
+    /// Called at the end of the body: passes on what is buffered.
     ///
     /// # Errors
     /// As [`Self::write`].

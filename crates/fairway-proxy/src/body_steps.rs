@@ -1,6 +1,6 @@
-//! Steps that look at a body or change it while it streams: a request's where it is read, before it is held for another attempt; an
-//! answer's before it is encoded for its client. Back-pressure is that of the side that takes: no more is read than the steps take in
-//! for the room that there is. A rule without such steps has none of this, and pays for one comparison for each piece.
+//! Runs the steps that inspect or change a body while it streams: for a request where it is read, before it is buffered for
+//! another attempt; for a response before it is encoded for its client. Back-pressure is that of the receiver: no more is read
+//! than the steps accept for its room. A rule without such steps pays for one comparison per piece.
 
 use fairway_connection::sides::Failure;
 use fairway_http::grpc::Decoder;
@@ -9,83 +9,83 @@ use fairway_routing::CompiledRule;
 
 use crate::body_step::{BodyStep, Sink};
 
-/// Bytes that the steps of one body may hold together; more ends the exchange.
-const MOST_HELD: usize = 64 * 1024;
+/// Bytes that the steps of one body may buffer together; more ends the exchange.
+const MAX_HELD_BYTES: usize = 64 * 1024;
 
-/// The steps of one body, in the order in which its bytes meet them.
+/// The steps of one body, in the order in which they run.
 #[derive(Default)]
 pub(crate) struct BodySteps(Vec<Box<dyn BodyStep>>);
 
 impl BodySteps {
-    /// Those of one step.
-    pub(crate) fn of(step: impl BodyStep + 'static) -> Box<Self> {
+    /// A single step.
+    pub(crate) fn from_step(step: impl BodyStep + 'static) -> Box<Self> {
         Box::new(Self(vec![Box::new(step)]))
     }
 
-    /// Adds steps behind them.
-    pub(crate) fn append(&mut self, mut behind: Self) {
-        self.0.append(&mut behind.0);
+    /// Adds steps after these.
+    pub(crate) fn append(&mut self, mut later: Self) {
+        self.0.append(&mut later.0);
     }
 
-    /// How many bytes they take in where there is room for so many; at least 1.
+    /// How many bytes the steps accept if the receiver has this much room; at least 1.
     pub(crate) fn takes(&self, room: usize) -> usize {
         self.0.iter().rev().fold(room, |room, step| step.takes(room))
     }
 
-    /// Whether as many bytes come out of them as go in.
+    /// Whether as many bytes come out as go in.
     pub(crate) fn keep_length(&self) -> bool {
         self.0.iter().all(|step| step.keeps_length())
     }
 
-    /// Takes a piece, and hands on what becomes of it.
+    /// Processes a piece, and passes the output to `sink`.
     ///
     /// # Errors
-    /// The body breaks a rule, the steps hold too much of it, or that of `sink`.
+    /// The body is invalid, the steps buffer too much, or `sink` failed.
     pub(crate) fn write(&mut self, piece: &[u8], sink: &mut Sink<'_>) -> Result<(), Failure> {
         pass(&mut self.0, piece, sink)?;
-        match self.0.iter().map(|step| step.held()).sum::<usize>() {
-            0..=MOST_HELD => Ok(()),
+        match self.0.iter().map(|step| step.held_bytes()).sum::<usize>() {
+            0..=MAX_HELD_BYTES => Ok(()),
             _ => Err(Failure::Closed),
         }
     }
 
-    /// More is waited for: hands on what its reader could use already.
+    /// Called before waiting for more: passes on what the reader can already use.
     ///
     /// # Errors
     /// As [`Self::write`].
     pub(crate) fn pause(&mut self, sink: &mut Sink<'_>) -> Result<(), Failure> {
         for at in 0..self.0.len() {
-            if let [step, behind @ ..] = &mut self.0[at..] {
-                step.pause(&mut |piece| pass(behind, piece, sink))?;
+            if let [step, later @ ..] = &mut self.0[at..] {
+                step.pause(&mut |piece| pass(later, piece, sink))?;
             }
         }
         Ok(())
     }
 
-    /// The body is whole: hands on what is held.
+    /// Called at the end of the body: passes on what is buffered.
     ///
     /// # Errors
     /// As [`Self::write`].
     pub(crate) fn finish(&mut self, sink: &mut Sink<'_>) -> Result<(), Failure> {
         for at in 0..self.0.len() {
-            if let [step, behind @ ..] = &mut self.0[at..] {
-                step.finish(&mut |piece| pass(behind, piece, sink))?;
+            if let [step, later @ ..] = &mut self.0[at..] {
+                step.finish(&mut |piece| pass(later, piece, sink))?;
             }
         }
         Ok(())
     }
 }
 
-/// Hands a piece to the first step, what comes of it to the next, and so on.
+/// Runs a piece through the first step, its output through the next, and so on.
 fn pass(steps: &mut [Box<dyn BodyStep>], piece: &[u8], sink: &mut Sink<'_>) -> Result<(), Failure> {
     match steps {
         [] => sink(piece),
-        [first, behind @ ..] => first.write(piece, &mut |piece| pass(behind, piece, sink)),
+        [first, later @ ..] => first.write(piece, &mut |piece| pass(later, piece, sink)),
     }
 }
 
-/// The steps of a rule for the bodies of its requests. A head whose body changes its length says nothing of it.
-pub(crate) fn of_request(rule: &CompiledRule, request: &mut Head) -> Option<Box<BodySteps>> {
+/// The steps of a rule for request bodies. If they change the length, it is removed from the head.
+pub(crate) fn for_request(rule: &CompiledRule, request: &mut Head) -> Option<Box<BodySteps>> {
     let steps = of_rule(rule)?;
     if !steps.keep_length() {
         request.remove_known(Known::ContentLength);
@@ -93,15 +93,15 @@ pub(crate) fn of_request(rule: &CompiledRule, request: &mut Head) -> Option<Box<
     Some(steps)
 }
 
-/// The same for the bodies of its answers, of the size that `body` says.
-pub(crate) fn of_answer(
+/// The steps of a rule for response bodies, of the size in `body`.
+pub(crate) fn for_response(
     rule: &CompiledRule,
-    answer: &mut Head,
+    response: &mut Head,
     body: &mut BodySize,
 ) -> Option<Box<BodySteps>> {
     let steps = of_rule(rule)?;
     if !steps.keep_length() {
-        answer.remove_known(Known::ContentLength);
+        response.remove_known(Known::ContentLength);
         if let BodySize::Exact(_) = body {
             *body = BodySize::Unknown;
         }
@@ -109,7 +109,7 @@ pub(crate) fn of_answer(
     Some(steps).filter(|_| *body != BodySize::None)
 }
 
-/// No rule has any for both bodies yet, except in tests.
+/// Outside tests, no rule has such steps yet.
 #[cfg(not(test))]
 #[inline]
 fn of_rule(_: &CompiledRule) -> Option<Box<BodySteps>> {
@@ -118,17 +118,17 @@ fn of_rule(_: &CompiledRule) -> Option<Box<BodySteps>> {
 
 #[cfg(test)]
 fn of_rule(rule: &CompiledRule) -> Option<Box<BodySteps>> {
-    (*rule.rule().labels.path == *upper_case::PATH).then(|| BodySteps::of(upper_case::UpperCase))
+    (*rule.rule().labels.path == *upper_case::PATH).then(|| BodySteps::from_step(upper_case::UpperCase))
 }
 
-/// Base64 becomes what it stands for.
+/// Decodes Base64.
 impl BodyStep for Decoder {
     fn keeps_length(&self) -> bool {
         false
     }
 
-    fn held(&self) -> usize {
-        // Less than a group of digits.
+    fn held_bytes(&self) -> usize {
+        // At most an incomplete group of digits.
         0
     }
 
@@ -141,15 +141,15 @@ impl BodyStep for Decoder {
     }
 }
 
-/// A step that changes what and how much it hands on.
+/// A step that changes content and length.
 #[cfg(test)]
 pub(crate) mod upper_case {
     use super::{BodyStep, Failure, Sink};
 
-    /// Rules whose label says so have it.
+    /// Rules with this path label have the step.
     pub(crate) const PATH: &str = "/upper-case";
 
-    /// Upper case, and an exclamation mark at the end.
+    /// Converts to upper case, and adds an exclamation mark at the end.
     pub(crate) struct UpperCase;
 
     impl BodyStep for UpperCase {
@@ -157,7 +157,7 @@ pub(crate) mod upper_case {
             false
         }
 
-        fn held(&self) -> usize {
+        fn held_bytes(&self) -> usize {
             0
         }
 
@@ -176,7 +176,7 @@ mod tests {
     use super::upper_case::UpperCase;
     use super::*;
 
-    /// Holds everything until the end.
+    /// Buffers everything until the end.
     #[derive(Default)]
     struct Hoard(Vec<u8>);
 
@@ -189,7 +189,7 @@ mod tests {
             true
         }
 
-        fn held(&self) -> usize {
+        fn held_bytes(&self) -> usize {
             self.0.len()
         }
 
@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn steps_hold_no_more_than_the_bound() {
         let mut steps = BodySteps(vec![Box::new(Hoard::default()), Box::new(Hoard::default())]);
-        let piece = vec![0; MOST_HELD];
+        let piece = vec![0; MAX_HELD_BYTES];
         assert_eq!(steps.write(&piece, &mut |_| Ok(())), Ok(()));
         assert_eq!(steps.write(b"x", &mut |_| Ok(())), Err(Failure::Closed));
     }

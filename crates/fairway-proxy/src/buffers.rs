@@ -1,4 +1,4 @@
-//! What one exchange writes on: reused from exchange to exchange, so that none of it is allocated again.
+//! The buffers of one exchange, reused by later exchanges to avoid allocations.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::{Deref, DerefMut};
@@ -6,155 +6,155 @@ use std::sync::Arc;
 
 use fairway_extension::change::HeaderChange;
 use fairway_http::Head;
-use fairway_net::counts::UnderWay;
+use fairway_net::counts::CountedExchange;
 use fairway_net::spares::Spare;
 use fairway_routing::session::Session;
 
 use crate::compression::Accepted;
 use crate::geoip::Location;
 use crate::guards::VerifiedToken;
-use crate::metrics::record::{AttemptOutcome, FailedAttempt, Micros};
+use crate::metrics::record::{AttemptOutcome, FailedAttempt, Microseconds};
 use crate::request::body::RequestBody;
-use crate::trace::sampled::Sampled;
+use crate::trace::sampled::SampledTrace;
 
-/// Buffers of one exchange.
+/// The buffers of one exchange.
 pub(crate) struct Buffers {
-    /// The request's head; filters edit it.
+    /// The request head; filters edit it.
     pub(crate) request: Head,
-    /// The answer's head; filters edit it.
-    pub(crate) answer: Answer,
-    /// Who asks.
-    pub(crate) parties: Parties,
-    /// The host that routes: lower case, without port.
+    /// The response head; filters edit it.
+    pub(crate) response: ResponseHead,
+    /// The addresses of the client, for the access log.
+    pub(crate) addresses: LoggedAddresses,
+    /// The host for routing: lower case, without port.
     pub(crate) host: String,
-    pub(crate) forms: Forms,
-    /// The request's body on its way.
+    pub(crate) extras: Extras,
+    /// The request body.
     pub(crate) body: RequestBody,
-    /// What is held of the request's body for another attempt.
+    /// The part of the request body that is kept for another attempt.
     pub(crate) replay: Vec<u8>,
-    /// The body of an answer that Fairway makes, or a header value in the making.
+    /// The body of a response that Fairway makes, or scratch space for a header value.
     pub(crate) text: Vec<u8>,
-    /// Where the exchange is counted as being under way.
-    pub(crate) under_way: Vec<UnderWay>,
+    /// The concurrency limits that count the exchange.
+    pub(crate) under_way: Vec<CountedExchange>,
 }
 
-/// The head of an answer: empty, and without room for one, while it is waited for.
+/// The response head: without memory for one until it is needed.
 #[derive(Default)]
-pub(crate) struct Answer(Option<Box<Head>>);
+pub(crate) struct ResponseHead(Option<Box<Head>>);
 
-static NO_HEAD: Head = Head::new();
+static EMPTY_HEAD: Head = Head::new();
 
-impl Deref for Answer {
+impl Deref for ResponseHead {
     type Target = Head;
 
     #[inline]
     fn deref(&self) -> &Head {
-        self.0.as_deref().unwrap_or(&NO_HEAD)
+        self.0.as_deref().unwrap_or(&EMPTY_HEAD)
     }
 }
 
-impl DerefMut for Answer {
+impl DerefMut for ResponseHead {
     #[inline]
     fn deref_mut(&mut self) -> &mut Head {
         self.0.get_or_insert_default()
     }
 }
 
-impl Answer {
-    /// Whether it has room for a head.
+impl ResponseHead {
+    /// Whether it has memory for a head.
     #[inline]
     pub(crate) fn has_room(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Empties it; room that grew large goes.
+    /// Clears it, and frees memory that has grown large.
     #[inline]
     pub(crate) fn trim(&mut self) {
         match &mut self.0 {
-            Some(head) if head.kept_bytes() <= Buffers::MOST_OF_A_HEAD => head.clear(),
+            Some(head) if head.kept_bytes() <= Buffers::MAX_SPARE_HEAD_BYTES => head.clear(),
             _ => self.0 = None,
         }
     }
 }
 
-impl Spare for Answer {
+impl Spare for ResponseHead {
     #[inline]
     fn kept_bytes(&self) -> usize {
         self.0.as_ref().map_or(0, |head| size_of::<Head>() + head.kept_bytes())
     }
 }
 
-/// What the request's target is besides what was received. Most requests have none of it, and no room for it.
+/// State that most exchanges do not need, such as other forms of the target. It is allocated on first use.
 #[derive(Default)]
-pub(crate) struct Forms(Option<Box<Written>>);
+pub(crate) struct Extras(Option<Box<ExtraFields>>);
 
 #[derive(Default)]
-pub(crate) struct Written {
-    /// Path and query, when the target is absolute.
+pub(crate) struct ExtraFields {
+    /// Path and query, if the target is absolute.
     pub(crate) origin: Vec<u8>,
-    /// The normalised path, when it differs from the one received.
+    /// The normalised path, if it differs from the received one.
     pub(crate) normalised: Vec<u8>,
-    /// The decoded path, when it differs from the one received.
+    /// The decoded path, if it differs from the received one.
     pub(crate) decoded: Vec<u8>,
-    /// The target that is forwarded, when a rewrite made one.
+    /// The forwarded target, if a rewrite changed it.
     pub(crate) target: Vec<u8>,
-    /// The `Host` that was received, when a step has set another.
+    /// The received `Host`, if a step has changed it.
     pub(crate) host: Vec<u8>,
-    /// Of the request, where its backend has sessions.
+    /// The session of the request, if its backend has sessions.
     pub(crate) session: Session,
-    /// Which content codings the client takes, where its rule compresses responses.
+    /// The content codings that the client accepts, if its rule compresses responses.
     pub(crate) accepted: Accepted,
-    /// Cookies for the client, of a service that was asked; each ends with a line feed.
+    /// Cookies of an authentication service for the client; each ends with a line feed.
     pub(crate) cookies: Vec<u8>,
-    /// The cookie of the session that begins with the answer, or its token where a header carries that.
+    /// The cookie of a new session, or its token if a header carries it.
     pub(crate) session_token: Vec<u8>,
-    /// The header that carries it, where that is no cookie.
+    /// The header that carries the token, if it is not a cookie.
     pub(crate) session_header: Option<Arc<str>>,
     /// The cookies of a login for the client; each ends with a line feed.
     pub(crate) login_cookies: Vec<u8>,
-    /// What an authorization service adds to the response.
-    pub(crate) granted: Vec<HeaderChange>,
-    /// The value of a field in the making.
+    /// Headers that an authorization service adds to the response.
+    pub(crate) auth_response_changes: Vec<HeaderChange>,
+    /// Scratch space for a header value.
     pub(crate) value: Vec<u8>,
-    /// Who asks.
+    /// The verified identity of the client.
     pub(crate) identity: Identity,
-    /// What databases say of the client's address, as far as it was asked. Boxed, as few configurations ask.
+    /// The GeoIP data of the client's address, as far as it was needed. Boxed, as few configurations need it.
     pub(crate) location: Option<Box<Location>>,
-    /// The name that the client asked for in its handshake, where the rule reads it.
+    /// The name that the client requested in the TLS handshake, if the rule reads it.
     pub(crate) server_name: Vec<u8>,
-    /// Fields of the endpoint's answer as they came, for the access log.
+    /// Headers of the endpoint's response as received, for the access log.
     pub(crate) received: Head,
     /// Attempts whose response the client did not get.
     pub(crate) failed_attempts: Vec<FailedAttempt>,
-    /// When the last attempt began, counted from the beginning of the first.
-    pub(crate) attempt_began: Micros,
-    /// What TLS took of the connect of the last attempt.
-    pub(crate) handshake: Micros,
-    /// Of a sampled exchange. Boxed, as few exchanges are sampled.
-    pub(crate) sampled: Option<Box<Sampled>>,
-    /// Which endpoints get the request, where a service picks them.
-    pub(crate) picked: Option<Box<Picked>>,
+    /// When the last attempt began, relative to the first.
+    pub(crate) attempt_began: Microseconds,
+    /// The part of the last attempt's connect that TLS took.
+    pub(crate) handshake: Microseconds,
+    /// The trace of a sampled exchange. Boxed, as few exchanges are sampled.
+    pub(crate) sampled: Option<Box<SampledTrace>>,
+    /// The endpoints for the request, if a service picks them.
+    pub(crate) picked_endpoints: Option<Box<Picked>>,
 }
 
 /// The endpoints that a service picked for a request.
 pub(crate) struct Picked {
-    /// The first choice first; it may name others than endpoints of the backend.
+    /// In order of preference; they may not all be endpoints of the backend.
     pub(crate) addresses: Vec<SocketAddr>,
-    /// Whether no other endpoint may get the request, even where none of these is one of the backend.
+    /// Whether no other endpoint may get the request, even if none of these belongs to the backend.
     pub(crate) is_required: bool,
 }
 
 impl Picked {
-    /// Endpoints that are tried for one request, as in [`Tried`](crate::upstream::Tried).
-    const MOST: usize = 8;
+    /// Endpoints that are tried for one request, as in [`TriedMembers`](crate::upstream::TriedMembers).
+    const MAX_ADDRESSES: usize = 8;
 }
 
-/// Who asks, as far as guards found it out.
+/// The identity of the client, as verified by guards.
 #[derive(Default)]
 pub(crate) struct Identity {
     /// The verified token of the request.
     pub(crate) token: Option<Arc<VerifiedToken>>,
-    /// Whose API key it has.
+    /// The client of its API key.
     pub(crate) api_client: Option<Arc<str>>,
 }
 
@@ -162,7 +162,7 @@ impl Identity {
     const NONE: Self = Self { token: None, api_client: None };
 }
 
-static NOTHING: Written = Written {
+static NO_EXTRAS: ExtraFields = ExtraFields {
     origin: Vec::new(),
     normalised: Vec::new(),
     decoded: Vec::new(),
@@ -174,34 +174,34 @@ static NOTHING: Written = Written {
     session_token: Vec::new(),
     session_header: None,
     login_cookies: Vec::new(),
-    granted: Vec::new(),
+    auth_response_changes: Vec::new(),
     value: Vec::new(),
     identity: Identity::NONE,
     location: None,
     server_name: Vec::new(),
     received: Head::new(),
     failed_attempts: Vec::new(),
-    attempt_began: Micros::ZERO,
-    handshake: Micros::ZERO,
+    attempt_began: Microseconds::ZERO,
+    handshake: Microseconds::ZERO,
     sampled: None,
-    picked: None,
+    picked_endpoints: None,
 };
 
-impl Forms {
-    /// What was written of them.
+impl Extras {
+    /// The fields for reading; the defaults if none was written.
     #[inline]
-    pub(crate) fn read(&self) -> &Written {
-        self.0.as_deref().unwrap_or(&NOTHING)
+    pub(crate) fn read(&self) -> &ExtraFields {
+        self.0.as_deref().unwrap_or(&NO_EXTRAS)
     }
 
-    /// Where they are written. The room stays with the buffers.
-    pub(crate) fn write(&mut self) -> &mut Written {
+    /// The fields for writing. The memory stays with the buffers.
+    pub(crate) fn write(&mut self) -> &mut ExtraFields {
         self.0.get_or_insert_default()
     }
 
-    /// No step has made a target or a host.
+    /// Resets what steps of the previous request wrote.
     #[inline]
-    pub(crate) fn forget_steps(&mut self) {
+    pub(crate) fn reset(&mut self) {
         if let Some(written) = &mut self.0 {
             written.target.clear();
             written.host.clear();
@@ -211,18 +211,19 @@ impl Forms {
             written.session_token.clear();
             written.session_header = None;
             written.login_cookies.clear();
-            written.granted = Vec::new();
+            written.auth_response_changes = Vec::new();
             written.forget_client();
             written.received.clear();
-            written.picked = None;
+            written.picked_endpoints = None;
             written.forget_attempts();
         }
     }
 
-    /// The same forms, for another request.
-    pub(crate) fn copy(&mut self, other: &Self) {
+    /// Copies the forms of the target to another request.
+    pub(crate) fn copy_target(&mut self, other: &Self) {
         let Some(other) = &other.0 else { return };
-        let Written { origin, normalised, decoded, target, host, location, server_name, .. } = self.write();
+        let ExtraFields { origin, normalised, decoded, target, host, location, server_name, .. } =
+            self.write();
         location.clone_from(&other.location);
         server_name.clone_from(&other.server_name);
         origin.clone_from(&other.origin);
@@ -232,48 +233,48 @@ impl Forms {
         host.clone_from(&other.host);
     }
 
-    /// An attempt has failed, so long after the beginning of the first one. Of an exchange with very many only the first ones are noted.
+    /// Records a failed attempt, `after` the start of the first one. Only the first ones of an exchange are recorded.
     #[cold]
-    pub(crate) fn note_failed_attempt(
+    pub(crate) fn record_failed_attempt(
         &mut self,
         endpoint: SocketAddr,
         outcome: AttemptOutcome,
-        after: Micros,
+        after: Microseconds,
     ) {
-        const MOST: usize = 8;
-        let Written { failed_attempts: attempts, attempt_began: began, handshake, .. } = self.write();
-        if attempts.len() < MOST {
-            attempts.push(FailedAttempt { endpoint, outcome, began: *began, after });
+        const MAX_RECORDED_ATTEMPTS: usize = 8;
+        let ExtraFields { failed_attempts: attempts, attempt_began: began, handshake, .. } = self.write();
+        if attempts.len() < MAX_RECORDED_ATTEMPTS {
+            attempts.push(FailedAttempt { endpoint, outcome, started_after: *began, ended_after: after });
         }
-        (*began, *handshake) = (after, Micros::ZERO);
+        (*began, *handshake) = (after, Microseconds::ZERO);
     }
 
-    /// The attempt that comes now begins so long after the first one.
+    /// Records the start of an attempt, relative to the first one.
     #[cold]
-    pub(crate) fn note_attempt_began(&mut self, after: Micros) {
+    pub(crate) fn record_attempt_start(&mut self, after: Microseconds) {
         self.write().attempt_began = after;
     }
 
-    /// TLS took so much of the connect of this attempt.
+    /// Records the part of this attempt's connect that TLS took.
     #[cold]
-    pub(crate) fn note_handshake(&mut self, took: Micros) {
+    pub(crate) fn record_handshake(&mut self, took: Microseconds) {
         self.write().handshake = took;
     }
 
-    /// The trace, where the exchange is sampled.
-    pub(crate) fn sampled_mut(&mut self) -> Option<&mut Sampled> {
+    /// The trace, if the exchange is sampled.
+    pub(crate) fn sampled_mut(&mut self) -> Option<&mut SampledTrace> {
         self.0.as_mut()?.sampled.as_deref_mut()
     }
 
-    /// What came from the endpoint is what came from another.
+    /// Takes the logged response headers of another exchange.
     pub(crate) fn take_received(&mut self, other: &mut Self) {
-        let came = |forms: &Self| forms.read().received.field_count() > 0;
-        if came(&*self) || came(&*other) {
+        let has_received = |extras: &Self| extras.read().received.field_count() > 0;
+        if has_received(&*self) || has_received(&*other) {
             std::mem::swap(&mut self.write().received, &mut other.write().received);
         }
     }
 
-    /// The sessions that the answer of another exchange would have begun begin with this one's.
+    /// Takes the new session cookies of another exchange.
     pub(crate) fn take_session_cookie(&mut self, other: &mut Self) {
         if !other.read().session_token.is_empty() {
             let (own, other) = (self.write(), other.write());
@@ -285,22 +286,22 @@ impl Forms {
         }
     }
 
-    /// A service picked the endpoints of the backend that get the request: `IP:PORT[,IP:PORT…]`, each the next choice after the one
-    /// before it (Endpoint Picker Protocol, `x-gateway-destination-endpoint`). What is no address is left out, and so is what comes
-    /// after the first eight. Nothing but an endpoint of the backend ever gets the request: where the text names none, it has no
-    /// endpoint (503) if the pick `is_required`, and the backend's own balancing chooses if not.
+    /// Records the endpoints that a service picked: `IP:PORT[,IP:PORT…]`, in order of preference (Endpoint Picker Protocol,
+    /// `x-gateway-destination-endpoint`). Invalid addresses and everything after the first eight are ignored. Only endpoints of
+    /// the backend ever get the request: if the text names none, the request has no endpoint (503) if the pick `is_required`,
+    /// otherwise the backend's own balancing chooses.
     #[cold]
     pub(crate) fn pick_endpoints(&mut self, text: &str, is_required: bool) {
         let address = |part: &str| {
             let address: SocketAddr = part.trim().parse().ok()?;
             Some(SocketAddr::new(address.ip().to_canonical(), address.port()))
         };
-        let addresses = text.split(',').filter_map(address).take(Picked::MOST).collect();
-        self.write().picked = Some(Box::new(Picked { addresses, is_required }));
+        let addresses = text.split(',').filter_map(address).take(Picked::MAX_ADDRESSES).collect();
+        self.write().picked_endpoints = Some(Box::new(Picked { addresses, is_required }));
     }
 
-    /// The client takes these content codings.
-    pub(crate) fn accept(&mut self, accepted: Accepted) {
+    /// Sets the content codings that the client accepts.
+    pub(crate) fn set_accepted(&mut self, accepted: Accepted) {
         if accepted != self.read().accepted {
             self.write().accepted = accepted;
         }
@@ -313,12 +314,12 @@ impl Forms {
         }
         written.received.clear();
         written.forget_attempts();
-        // Who asked is nobody of the next request, which may end before any guard is asked.
+        // The next request may end before any guard runs, and must not have this identity.
         written.forget_client();
-        written.granted = Vec::new();
-        written.picked = None;
+        written.auth_response_changes = Vec::new();
+        written.picked_endpoints = None;
         written.session_header = None;
-        let Written {
+        let ExtraFields {
             origin,
             normalised,
             decoded,
@@ -350,7 +351,7 @@ impl Forms {
 
     fn kept_bytes(&self) -> usize {
         let Some(written) = &self.0 else { return 0 };
-        let Written {
+        let ExtraFields {
             origin,
             normalised,
             decoded,
@@ -378,7 +379,7 @@ impl Forms {
         .map(Vec::capacity);
         let attempts = written.failed_attempts.capacity() * size_of::<FailedAttempt>();
         let location = written.location.as_ref().map_or(0, |location| location.kept_bytes());
-        size_of::<Written>()
+        size_of::<ExtraFields>()
             + location
             + written.received.kept_bytes()
             + attempts
@@ -386,7 +387,7 @@ impl Forms {
     }
 }
 
-impl Written {
+impl ExtraFields {
     #[inline]
     fn forget_client(&mut self) {
         self.identity = Identity::NONE;
@@ -399,56 +400,56 @@ impl Written {
     #[inline]
     fn forget_attempts(&mut self) {
         self.failed_attempts.clear();
-        self.attempt_began = Micros::ZERO;
-        self.handshake = Micros::ZERO;
+        self.attempt_began = Microseconds::ZERO;
+        self.handshake = Microseconds::ZERO;
         self.sampled = None;
     }
 }
 
-/// Who asks, as the access log shows it.
+/// The addresses of the client, as the access log shows them.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Parties {
-    /// The client, once trust is settled.
+pub(crate) struct LoggedAddresses {
+    /// The client, after trusted proxies were evaluated.
     pub(crate) client: Option<IpAddr>,
-    /// Who sent the bytes, where that is not what the transport says the client is.
+    /// The sender of the bytes, if it differs from the client that the transport reports.
     pub(crate) sender: Option<IpAddr>,
 }
 
 impl Buffers {
-    /// The bytes of all buffers that a worker keeps.
+    /// The total size of the spare buffers that a worker keeps, in bytes.
     pub(crate) const SPARE_BYTES: usize = 8 * 1024 * 1024;
 
     /// Vectors above this size are not kept.
-    const MOST: usize = 16 * 1024;
-    /// Heads above this size are not kept: one of the default limit just fits.
-    const MOST_OF_A_HEAD: usize = 64 * 1024;
+    const MAX_SPARE_VECTOR_BYTES: usize = 16 * 1024;
+    /// Heads above this size are not kept; one of the default limit just fits.
+    const MAX_SPARE_HEAD_BYTES: usize = 64 * 1024;
 
-    /// Empties it for the next exchange and frees what grew large.
+    /// Clears the buffers for the next exchange, and frees those that have grown large.
     pub(crate) fn trim(&mut self) {
-        if self.request.kept_bytes() > Self::MOST_OF_A_HEAD {
+        if self.request.kept_bytes() > Self::MAX_SPARE_HEAD_BYTES {
             self.request = Head::new();
         }
         self.request.clear();
-        self.answer.trim();
+        self.response.trim();
         self.host.clear();
         self.under_way.clear();
-        self.body.let_go();
-        self.forms.trim(Self::MOST);
+        self.body.discard_side_buffers();
+        self.extras.trim(Self::MAX_SPARE_VECTOR_BYTES);
         for bytes in [&mut self.replay, &mut self.text] {
             bytes.clear();
-            bytes.shrink_to(Self::MOST);
+            bytes.shrink_to(Self::MAX_SPARE_VECTOR_BYTES);
         }
     }
 }
 
 #[cfg(test)]
 impl Buffers {
-    /// Picks the endpoints that a header of the request names: tests play the service that picks.
-    pub(crate) fn pick_as_asked(&mut self) {
+    /// Picks the endpoints that a request header names: tests use it as the service that picks.
+    pub(crate) fn pick_from_test_headers(&mut self) {
         for (name, is_required) in [(&b"x-test-pick"[..], true), (b"x-test-prefer", false)] {
             if let Some(text) = self.request.named(name) {
                 let text = String::from_utf8_lossy(text).into_owned();
-                self.forms.pick_endpoints(&text, is_required);
+                self.extras.pick_endpoints(&text, is_required);
             }
         }
     }
@@ -456,10 +457,10 @@ impl Buffers {
 
 impl Spare for Box<Buffers> {
     fn kept_bytes(&self) -> usize {
-        let Buffers { request, answer, host, forms, replay, text, .. } = &**self;
-        let heads = request.kept_bytes() + Spare::kept_bytes(answer);
+        let Buffers { request, response, host, extras, replay, text, .. } = &**self;
+        let heads = request.kept_bytes() + Spare::kept_bytes(response);
         let vectors = host.capacity() + replay.capacity() + text.capacity();
-        size_of::<Buffers>() + heads + forms.kept_bytes() + vectors
+        size_of::<Buffers>() + heads + extras.kept_bytes() + vectors
     }
 }
 
@@ -467,10 +468,10 @@ impl Default for Buffers {
     fn default() -> Self {
         Self {
             request: Head::new(),
-            answer: Answer::default(),
-            parties: Parties::default(),
+            response: ResponseHead::default(),
+            addresses: LoggedAddresses::default(),
             host: String::new(),
-            forms: Forms::default(),
+            extras: Extras::default(),
             body: RequestBody::default(),
             replay: Vec::new(),
             text: Vec::new(),
@@ -485,36 +486,39 @@ mod tests {
 
     #[test]
     fn picked_endpoints_are_read_in_their_order_and_are_those_of_one_request() {
-        let mut forms = Forms::default();
-        forms.pick_endpoints(
+        let mut extras = Extras::default();
+        extras.pick_endpoints(
             "10.0.0.2:8000, nonsense,[::ffff:10.0.0.1]:8000,10.0.0.3,fd00::1:80,[fd00::1]:80",
             true,
         );
-        let text = |forms: &Forms| {
-            let picked = forms.read().picked.as_ref()?;
+        let text = |extras: &Extras| {
+            let picked = extras.read().picked_endpoints.as_ref()?;
             let all: Vec<_> = picked.addresses.iter().map(ToString::to_string).collect();
             Some((all.join(" "), picked.is_required))
         };
-        assert_eq!(text(&forms), Some(("10.0.0.2:8000 10.0.0.1:8000 [fd00::1]:80".to_owned(), true)));
-        forms.pick_endpoints(&"10.0.0.1:1,".repeat(100), false);
-        assert_eq!(forms.read().picked.as_ref().map(|picked| picked.addresses.len()), Some(Picked::MOST));
-        forms.forget_steps();
-        assert_eq!(text(&forms), None);
-        forms.pick_endpoints("", true);
-        assert_eq!(text(&forms), Some((String::new(), true)));
-        forms.trim(0);
-        assert_eq!(text(&forms), None);
+        assert_eq!(text(&extras), Some(("10.0.0.2:8000 10.0.0.1:8000 [fd00::1]:80".to_owned(), true)));
+        extras.pick_endpoints(&"10.0.0.1:1,".repeat(100), false);
+        assert_eq!(
+            extras.read().picked_endpoints.as_ref().map(|picked| picked.addresses.len()),
+            Some(Picked::MAX_ADDRESSES)
+        );
+        extras.reset();
+        assert_eq!(text(&extras), None);
+        extras.pick_endpoints("", true);
+        assert_eq!(text(&extras), Some((String::new(), true)));
+        extras.trim(0);
+        assert_eq!(text(&extras), None);
     }
 
-    /// The next request may be logged, or be a question of Fairway's own, before any guard was asked.
+    /// The next request may be logged, or be one of Fairway's own, before any guard runs.
     #[test]
     fn who_asked_is_nobody_of_the_next_exchange() {
         let mut buffers = Buffers::default();
-        buffers.forms.write().identity.api_client = Some("billing".into());
+        buffers.extras.write().identity.api_client = Some("billing".into());
         buffers.trim();
-        assert!(buffers.forms.read().identity.api_client.is_none());
-        buffers.forms.write().identity.api_client = Some("billing".into());
-        buffers.forms.forget_steps();
-        assert!(buffers.forms.read().identity.api_client.is_none());
+        assert!(buffers.extras.read().identity.api_client.is_none());
+        buffers.extras.write().identity.api_client = Some("billing".into());
+        buffers.extras.reset();
+        assert!(buffers.extras.read().identity.api_client.is_none());
     }
 }

@@ -1,26 +1,26 @@
-//! Who caused a fault, and what happened in words.
+//! The causes and descriptions of faults.
 
-use fairway_connection::upstream::Full;
+use fairway_connection::upstream::LimitReached;
 
 use crate::fault::Fault;
 
 /// Who caused a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
-    /// The client: it left, was too slow, broke a rule, or asked for what it may not have or what does not exist.
+    /// The client: it left, was too slow, sent an invalid request, or asked for something forbidden or missing.
     Client,
     /// An object: it refers to something that does not exist, or asks for something that Fairway cannot do.
     Configuration,
-    /// An endpoint, or that there is none.
+    /// An endpoint, or the lack of one.
     Endpoint,
     /// A service that Fairway asks before it forwards a request.
     Service,
-    /// Fairway: it has too little memory, room or connections, or it leaves.
+    /// Fairway: it has too little memory, room or connections, or is shutting down.
     Fairway,
 }
 
 impl Cause {
-    /// As metrics and pages write it.
+    /// The name in metrics and pages.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -34,7 +34,7 @@ impl Cause {
 }
 
 impl Fault {
-    /// What happened, as a sentence without its full stop.
+    /// What happened, as a sentence without a full stop.
     #[must_use]
     pub fn description(self) -> &'static str {
         match self {
@@ -48,17 +48,19 @@ impl Fault {
             Self::BufferFull => "there was no room for a body that the rule buffers",
             Self::Unsupported => "CONNECT, or an upgrade that the rule does not allow",
             Self::MethodNotAllowed => "TRACE is never forwarded",
-            Self::NoListener => "no listener of the port serves the name that the client asked for",
+            Self::NoListener => "no listener of the port serves the requested name",
             Self::NoRoute => "no host or no rule matches the request",
             Self::NoBackend => "the rule names no backend, or all weights are zero",
             Self::NoEndpoint => "the backend has no ready endpoint",
             Self::EndpointsFull => "each endpoint has as many requests or connections as the backend allows",
-            Self::BackendFull(Full::Requests) => "the backend has as many requests as it allows",
-            Self::BackendFull(Full::Concurrency) => {
-                "as many requests await a response of the backend as it answers without delay"
+            Self::BackendFull(LimitReached::Requests) => "the backend has as many requests as it allows",
+            Self::BackendFull(LimitReached::Concurrency) => {
+                "as many requests await a response as the backend can process without delay"
             }
-            Self::BackendFull(Full::Connections) => "the backend has as many connections as it allows",
-            Self::BackendFull(Full::Pending) => "as many requests wait for the backend as it allows",
+            Self::BackendFull(LimitReached::Connections) => {
+                "the backend has as many connections as it allows"
+            }
+            Self::BackendFull(LimitReached::Pending) => "as many requests wait for the backend as it allows",
             Self::ProtectionUnavailable => "the object asks for protection that Fairway cannot give",
             Self::ExtensionUnavailable => "a service that must see the requests of the rule cannot be asked",
             Self::MissingReference => "the rule refers to an object that does not exist",
@@ -69,7 +71,7 @@ impl Fault {
             Self::CertificateMissing => "the rule needs a client certificate, and the client showed none",
             Self::CertificateRefused => "the client certificate is not trusted",
             Self::Misdirected => "the connection was made for another host",
-            Self::TooManyRequests(_) => "the client asks more often than the rule allows",
+            Self::TooManyRequests(_) => "the client sends more requests than the rule allows",
             Self::TooMuchUnderWay(_) => {
                 "the client has more requests or connections open than the rule allows"
             }
@@ -88,8 +90,10 @@ impl Fault {
             Self::UpstreamUnreachable => "the endpoint did not acknowledge what was sent",
             Self::UpstreamTruncated => "the endpoint closed the connection within its response",
             Self::UpstreamTimeout => "the endpoint took longer than the timeout between two reads or writes",
-            Self::DeadlineExceeded => "the time that the gRPC client or the rule gives the call is over",
-            Self::RequestTimeout => "the time that the rule gives the request is over",
+            Self::DeadlineExceeded => {
+                "the deadline that the gRPC client or the rule set for the call has passed"
+            }
+            Self::RequestTimeout => "the request timeout of the rule has passed",
             Self::UpstreamMalformed(_) => "the endpoint's response breaks a rule of HTTP",
             Self::UpstreamNoWebsocket => "the endpoint neither accepted nor refused the WebSocket",
             Self::ListenerFull => "the listener has as many connections as it may have",
@@ -97,7 +101,7 @@ impl Fault {
             Self::LocalShortage => {
                 "Fairway has no descriptor, port or buffer for a connection to an endpoint"
             }
-            Self::Drained => "Fairway was told to stop, and the time of its drain was over",
+            Self::Drained => "Fairway was shutting down, and its drain timeout had passed",
         }
     }
 

@@ -1,10 +1,10 @@
-//! What can go wrong in an exchange: who failed, when, and what it means for the client. Small `Copy` values only.
+//! The faults of an exchange: who failed, when, and what the client gets. Small `Copy` values only.
 
-use fairway_connection::upstream::Full;
+use fairway_connection::upstream::LimitReached;
 use fairway_http::Malformed;
 use fairway_token::Refusal;
 
-/// Why an exchange did not end with an answer of the endpoint.
+/// Why an exchange did not end with the endpoint's response.
 ///
 /// Every variant maps to one status, one access-log flag and one metric label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,95 +15,96 @@ pub enum Fault {
     ClientGone,
     /// The client did not finish its head or its body in time.
     ClientTimeout,
-    /// The client takes no bytes of the answer.
+    /// The client stopped reading the response.
     ClientStalled,
     /// The body is larger than the rule allows.
     BodyTooLarge,
-    /// There is no room for a body that is to be held, or it cannot be read again.
+    /// There is no room for a buffered body, or it cannot be read again.
     BufferFull,
-    /// CONNECT, an upgrade that the rule does not allow, one that has a body, or OPTIONS for Fairway itself.
+    /// CONNECT, an upgrade that the rule does not allow or that has a body, or OPTIONS for Fairway itself.
     Unsupported,
-    /// TRACE: it would answer with what only the endpoint may see (RFC 9110 §9.3.8).
+    /// TRACE: its response would reveal what only the endpoint may see (RFC 9110 §9.3.8).
     MethodNotAllowed,
     /// No listener of the port serves the name that a TLS client asks for.
     NoListener,
-    /// No virtual host or no rule.
+    /// No virtual host or rule matches.
     NoRoute,
     /// The rule names no backend, or all its weights are zero.
     NoBackend,
     /// The backend has no endpoint.
     NoEndpoint,
-    /// Each endpoint of the backend has as many requests or connections under way as the backend allows.
+    /// Each endpoint of the backend has as many requests or connections as the backend allows.
     EndpointsFull,
-    /// All workers together have as much under way with the backend as it allows.
-    BackendFull(Full),
-    /// The rule's protection cannot be given: closed rather than open.
+    /// All workers together have as many requests or connections in progress with the backend as it allows.
+    BackendFull(LimitReached),
+    /// The rule asks for protection that is not available: it fails closed.
     ProtectionUnavailable,
-    /// A service that must see the requests of the rule is not configured as it should be: closed rather than open.
+    /// A service that must see the requests of the rule is not usable as configured: it fails closed.
     ExtensionUnavailable,
-    /// What the rule refers to does not exist.
+    /// An object that the rule refers to does not exist.
     MissingReference,
-    /// The client's address may not pass.
+    /// The client's address is not allowed.
     AccessDenied,
-    /// A rule asks for the client's address, and what a trusted peer says of it cannot be read.
+    /// A rule needs the client's address, and the one that a trusted peer sent is unreadable.
     AddressUnknown,
-    /// A certificate is asked for, and the client has shown none.
+    /// A client certificate is required, and the client presented none.
     CertificateMissing,
     /// The client's certificate is not trusted.
     CertificateRefused,
-    /// Its connection was made for another host, whose clients are verified in another way.
+    /// The connection was made for another host, with other client verification.
     Misdirected,
-    /// The client asks more often than the rule allows; with the status that it asks for.
+    /// The client exceeds the rate limit of the rule; with the status to respond.
     TooManyRequests(u16),
-    /// The client has more under way than the rule allows; with the status that it asks for.
+    /// The client exceeds the concurrency limit of the rule; with the status to respond.
     TooMuchUnderWay(u16),
-    /// The service that decides whether requests may pass said no; with its status.
+    /// The authentication service denied the request; with its status.
     Denied(u16),
-    /// It said neither yes nor no.
+    /// The authentication service gave no usable decision.
     Undecided,
-    /// A service that sees requests and responses failed, or wants what it may not.
+    /// An extension service failed, or asked for a change that it may not make.
     ExtensionFailed,
-    /// The request has no token or API key that lets it pass, or what its client asks for is not allowed to it.
+    /// The request has no token or API key that lets it pass, or its client is not authorized for it.
     Credential(Denial),
-    /// The issuer of a token does not say with which keys it is verified.
+    /// The keys of a token's issuer could not be fetched.
     KeysUnavailable,
-    /// The provider that users log in at does not answer, or not as it should.
+    /// The OpenID provider does not respond, or its response is unusable.
     ProviderUnavailable,
-    /// No connection to any endpoint that was tried.
+    /// No endpoint that was tried accepted a connection.
     ConnectFailed,
     /// Connecting took too long.
     ConnectTimeout,
     /// TLS towards the endpoint failed.
     UpstreamTls,
-    /// The endpoint closed or reset the connection before its answer's head.
+    /// The endpoint closed or reset the connection before the response head.
     UpstreamClosed,
-    /// What was written to the endpoint is not acknowledged: nobody is there any more.
+    /// The endpoint does not acknowledge what was sent: it is gone.
     UpstreamUnreachable,
-    /// The endpoint closed or reset the connection within its answer's body.
+    /// The endpoint closed or reset the connection within the response body.
     UpstreamTruncated,
     /// The endpoint took too long.
     UpstreamTimeout,
-    /// The time that a gRPC client gave its call is over, or less that its rule gives it.
+    /// The deadline of a gRPC call has passed: the client's, or a shorter one of the rule.
     DeadlineExceeded,
-    /// The time that the rule gives an exchange is over.
+    /// The rule's timeout for the request has passed.
     RequestTimeout,
-    /// The endpoint's answer breaks a rule of HTTP/1.
+    /// The endpoint's response breaks a rule of HTTP/1.
     UpstreamMalformed(Malformed),
-    /// A WebSocket is wanted, and the endpoint neither gives nor refuses one in a way that the client would understand.
+    /// The client asked for a WebSocket, and the endpoint's response neither accepts nor refuses it in a way that the client
+    /// would understand.
     UpstreamNoWebsocket,
-    /// The listener has as many connections as it may.
+    /// The listener has reached its connection limit.
     ListenerFull,
     /// Too many connections or too little memory.
     Overloaded,
     /// Fairway has no descriptor, port or buffer for a connection to an endpoint.
     LocalShortage,
-    /// The process leaves, and the time that its drain gives exchanges is over.
+    /// The process is shutting down, and its drain timeout has passed.
     Drained,
 }
 
 impl Fault {
-    /// The status of the answer that Fairway makes of it (RFC 9110 §15). 499 is never sent,
-    /// nor is 421 to a client that has not shaken hands, or what a drain cuts.
+    /// The status of Fairway's response (RFC 9110 §15). 499 is never sent, nor is 421 to a client before its handshake, or the
+    /// status of an exchange that a drain aborts.
     #[must_use]
     pub fn status(self) -> u16 {
         match self {
@@ -146,7 +147,7 @@ impl Fault {
         }
     }
 
-    /// The reason as metrics and logs write it.
+    /// The reason in metrics and logs.
     #[must_use]
     pub fn label(self) -> &'static str {
         match self {
@@ -163,10 +164,10 @@ impl Fault {
             Self::NoBackend => "no_backend",
             Self::NoEndpoint => "no_endpoint",
             Self::EndpointsFull => "endpoints_full",
-            Self::BackendFull(Full::Requests) => "backend_requests_full",
-            Self::BackendFull(Full::Concurrency) => "backend_concurrency_full",
-            Self::BackendFull(Full::Connections) => "backend_connections_full",
-            Self::BackendFull(Full::Pending) => "backend_pending_full",
+            Self::BackendFull(LimitReached::Requests) => "backend_requests_full",
+            Self::BackendFull(LimitReached::Concurrency) => "backend_concurrency_full",
+            Self::BackendFull(LimitReached::Connections) => "backend_connections_full",
+            Self::BackendFull(LimitReached::Pending) => "backend_pending_full",
             Self::ProtectionUnavailable => "protection_unavailable",
             Self::ExtensionUnavailable => "extension_unavailable",
             Self::MissingReference => "missing_reference",
@@ -201,9 +202,9 @@ impl Fault {
         }
     }
 
-    /// Whether the same request may well succeed a moment later: the answer says when (RFC 9110 §10.2.3).
+    /// Whether the same request is likely to succeed shortly: the response says when to retry (RFC 9110 §10.2.3).
     #[must_use]
-    pub(crate) fn is_passing(self) -> bool {
+    pub(crate) fn is_transient(self) -> bool {
         matches!(
             self,
             Self::EndpointsFull
@@ -215,7 +216,7 @@ impl Fault {
         )
     }
 
-    /// Whether the failure says something about the endpoint's health before the answer's head (design: ejection).
+    /// Whether the failure, before the response head, counts against the endpoint's health (design: ejection).
     #[must_use]
     pub(crate) fn blames_endpoint(self) -> bool {
         matches!(
@@ -231,55 +232,55 @@ impl Fault {
     }
 }
 
-/// Why a credential lets a request not pass.
+/// Why a credential does not let a request pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Denial {
     /// There is no token.
     TokenMissing,
     /// There is more than one token.
     TokenAmbiguous,
-    /// The token is refused.
+    /// The token is invalid.
     Token(Refusal),
-    /// The token is good, and lacks a claim that the rule asks for.
+    /// The token is valid, but lacks a claim that the rule requires.
     TokenClaim,
-    /// The token is good, and lacks a scope that the rule asks for.
+    /// The token is valid, but lacks a scope that the rule requires.
     TokenScope,
     /// There is no API key.
     KeyMissing,
     /// There is more than one API key.
     KeyAmbiguous,
-    /// Nobody has this API key.
+    /// The API key is unknown.
     KeyUnknown,
-    /// Its client may not do this.
+    /// The client is not authorized.
     NotAllowed,
-    /// The user has not logged in, and this is no request that could be sent to log in.
+    /// The user is not logged in, and the request cannot be redirected to a login.
     LoginMissing,
     /// Sessions need TLS.
     LoginInsecure,
-    /// What comes back from a login is not what a provider sends.
+    /// The return from a login is malformed.
     LoginMalformed,
-    /// This browser has not begun the login that it comes back from, or too long ago.
+    /// This browser did not start this login, or started it too long ago.
     LoginUnknown,
-    /// Another provider than the one that was asked sends the browser back.
+    /// Another provider than the one of the login redirected the browser back.
     LoginIssuer,
     /// The provider did not log the user in.
     LoginDenied,
-    /// The provider gives no tokens that could be used.
+    /// The provider returned no usable tokens.
     LoginFailed,
-    /// The provider's word about the user is refused.
+    /// The ID token is invalid.
     LoginToken(Refusal),
     /// The session does not fit into cookies.
     LoginTooLarge,
-    /// Another site wants to log the user out.
+    /// Another site tried to log the user out.
     LogoutForeign,
-    /// What comes to the path for logouts is not what a provider sends.
+    /// The request to the back-channel logout path is malformed.
     LogoutMalformed,
-    /// The provider's word that a user has logged out is refused.
+    /// The logout token is invalid.
     LogoutToken(Refusal),
 }
 
 impl Denial {
-    /// All of them.
+    /// All denials.
     pub fn all() -> impl Iterator<Item = Self> {
         let others = [
             Self::TokenMissing,
@@ -301,11 +302,11 @@ impl Denial {
             Self::LogoutForeign,
             Self::LogoutMalformed,
         ];
-        // What is wrong with the token of a login or logout has the same name.
+        // Refused tokens of logins and logouts have the same labels.
         others.into_iter().chain(Refusal::ALL.map(Self::Token))
     }
 
-    /// 401 where other credentials may help, else 403 (RFC 9110 §15.5.2, §15.5.4).
+    /// 401 if other credentials may help, else 403 (RFC 9110 §15.5.2, §15.5.4), with a few exceptions for logins.
     #[must_use]
     pub const fn status(self) -> u16 {
         match self {
@@ -327,7 +328,7 @@ impl Denial {
         }
     }
 
-    /// The reason as metrics and logs write it.
+    /// The reason in metrics and logs.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -354,7 +355,7 @@ impl Denial {
         }
     }
 
-    /// The error and its description for the client (RFC 6750 §3.1): none where it has shown no token.
+    /// The error and its description for the client (RFC 6750 §3.1); `None` if it sent no token.
     pub(crate) const fn bearer_error(self) -> Option<(&'static str, &'static str)> {
         match self {
             Self::TokenAmbiguous => Some(("invalid_request", "there is more than one token")),

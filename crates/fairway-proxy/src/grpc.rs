@@ -1,49 +1,48 @@
-//! What a gRPC client is told by Fairway itself: the status of each fault, in an answer without messages. Knows no rule, no
-//! connection and no endpoint.
+//! Fairway's own responses to gRPC clients: the gRPC status of each fault, in a response without messages.
 
 use fairway_http::grpc::{Code, Dialect, Encoder, read_status, trailer_line, trailer_prefix, write_message};
 use fairway_http::{Head, Known, Malformed, Version};
 
 use crate::fault::Fault;
 
-/// What is remembered of a call.
+/// The state of a gRPC call.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Call {
-    /// What its answers are in.
+    /// The dialect of its responses.
     pub dialect: Dialect,
     /// `grpc-status`, once it is known.
     pub status: Option<u32>,
 }
 
-/// What a request speaks.
+/// The gRPC dialect of a head.
 #[inline]
 pub(crate) fn dialect_of(head: &Head) -> Dialect {
-    head.first(Known::ContentType).map_or(Dialect::None, Dialect::of)
+    head.first(Known::ContentType).map_or(Dialect::None, Dialect::from_content_type)
 }
 
-/// What the answers to a request are in: the client may ask for text, or not, whatever it sends itself.
+/// The dialect of the responses to a request. A gRPC-Web client may ask for text or binary, whatever it sends itself.
 #[inline]
-pub(crate) fn dialect_of_answers(request: &Head, asked: Dialect) -> Dialect {
+pub(crate) fn response_dialect(request: &Head, asked: Dialect) -> Dialect {
     if !asked.is_web() {
         return asked;
     }
-    let accepted = request.named(b"Accept").map_or(Dialect::None, Dialect::of);
+    let accepted = request.named(b"Accept").map_or(Dialect::None, Dialect::from_content_type);
     if accepted.is_web() { accepted } else { asked }
 }
 
-/// What an answer, or its trailers, say became of the call.
+/// The `grpc-status` in the headers or trailers of a response.
 pub(crate) fn status_of<'a>(mut fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Option<u32> {
     let status = fields.find(|(name, _)| name.eq_ignore_ascii_case(b"grpc-status"));
     status.and_then(|(_, value)| read_status(value))
 }
 
-/// The status of a fault. Where nothing better is known, it is what a client would make of the HTTP status
+/// The gRPC status of a fault. Without a better one, it is what a client would derive from the HTTP status
 /// (http-grpc-status-mapping.md).
-pub(crate) fn code_of(fault: Fault) -> Code {
+pub(crate) fn status_code(fault: Fault) -> Code {
     match fault {
-        // The client itself ended the call, or let it lie.
+        // The client ended the call itself, or stalled.
         Fault::ClientGone | Fault::ClientStalled | Fault::ClientTimeout => Code::Cancelled,
-        // It says so itself: the time is the client's own, or the rule's.
+        // The deadline was the client's own, or the rule's.
         Fault::DeadlineExceeded | Fault::RequestTimeout => Code::DeadlineExceeded,
         // "some resource has been exhausted": the room for a message or its head, or what one client may use.
         Fault::BodyTooLarge
@@ -59,9 +58,9 @@ pub(crate) fn code_of(fault: Fault) -> Code {
         Fault::Unsupported | Fault::MethodNotAllowed | Fault::NoListener | Fault::NoRoute => {
             Code::Unimplemented
         }
-        // Nobody knows who calls.
+        // The caller is not authenticated.
         Fault::CertificateMissing | Fault::CertificateRefused => Code::Unauthenticated,
-        // Another connection serves it.
+        // Another connection can serve it.
         Fault::Misdirected => Code::Unavailable,
         // The call had no effect and may succeed later. Gateway API asks for this where a rule names no backend
         // (GRPCRoute, `backendRefs`).
@@ -81,7 +80,7 @@ pub(crate) fn code_of(fault: Fault) -> Code {
         | Fault::Overloaded
         | Fault::LocalShortage
         | Fault::Drained => Code::Unavailable,
-        // No answer: as gRPC's own connections that break.
+        // No response: like a broken connection of gRPC itself.
         Fault::ConnectFailed
         | Fault::ConnectTimeout
         | Fault::UpstreamTls
@@ -89,9 +88,9 @@ pub(crate) fn code_of(fault: Fault) -> Code {
         | Fault::UpstreamUnreachable
         | Fault::UpstreamTruncated
         | Fault::UpstreamTimeout => Code::Unavailable,
-        // What somebody sent is broken; sending it again helps nobody.
+        // The response is broken; a retry would not help.
         Fault::UpstreamMalformed(_) | Fault::UpstreamNoWebsocket => Code::Internal,
-        // A client that knows its HTTP would find the same.
+        // The same as a client derives from HTTP.
         Fault::Malformed(_)
         | Fault::AccessDenied
         | Fault::AddressUnknown
@@ -100,20 +99,25 @@ pub(crate) fn code_of(fault: Fault) -> Code {
     }
 }
 
-/// Makes an answer of Fairway's own one for a gRPC client: without messages, with the status and its text as the message. Its
-/// other fields stay. Answers of success are left as they are.
-pub(crate) fn tell(answer: &mut Head, text: &mut Vec<u8>, call: &mut Call, fault: Option<Fault>) {
-    if call.dialect == Dialect::None || answer.status() < 300 {
+/// Converts a response of Fairway's own for a gRPC client: without messages, with the gRPC status, and its text as the message.
+/// Other headers are kept. Successful responses are not changed.
+pub(crate) fn convert_response(
+    response: &mut Head,
+    text: &mut Vec<u8>,
+    call: &mut Call,
+    fault: Option<Fault>,
+) {
+    if call.dialect == Dialect::None || response.status() < 300 {
         return;
     }
-    let code = fault.map_or_else(|| Code::of_http(answer.status()), code_of);
+    let code = fault.map_or_else(|| Code::of_http(response.status()), status_code);
     call.status = Some(code.number());
-    answer.set_status(200);
-    answer.set(Known::ContentType.name().as_bytes(), call.dialect.content_type());
+    response.set_status(200);
+    response.set(Known::ContentType.name().as_bytes(), call.dialect.content_type());
     let message = std::mem::take(text);
-    let fields = fields(code, message.trim_ascii_end());
+    let fields = status_fields(code, message.trim_ascii_end());
     if call.dialect == Dialect::Native {
-        fields.iter().for_each(|(name, value)| answer.append(name.as_bytes(), value));
+        fields.iter().for_each(|(name, value)| response.append(name.as_bytes(), value));
         return;
     }
     let mut lines = Vec::new();
@@ -126,14 +130,14 @@ pub(crate) fn tell(answer: &mut Head, text: &mut Vec<u8>, call: &mut Call, fault
     written.unwrap_or_else(|never| match never {});
 }
 
-/// What ends a call with this status.
-pub(crate) fn fields(code: Code, message: &[u8]) -> [(&'static str, Vec<u8>); 2] {
+/// The headers or trailers that end a call with this status.
+pub(crate) fn status_fields(code: Code, message: &[u8]) -> [(&'static str, Vec<u8>); 2] {
     let mut encoded = Vec::new();
     write_message(message, &mut encoded);
     [("grpc-status", code.number().to_string().into_bytes()), ("grpc-message", encoded)]
 }
 
-/// Writes lines of trailers as the last frame.
+/// Writes trailer lines as the last frame.
 pub(crate) fn write_trailers<E>(
     encoder: &mut Encoder,
     lines: &[u8],
@@ -143,14 +147,14 @@ pub(crate) fn write_trailers<E>(
     encoder.write(lines, &mut sink)
 }
 
-/// Whether an answer without a body says how long it is: over HTTP/2 and HTTP/3 the end of its head does.
+/// Whether an empty response needs a `Content-Length`: native gRPC over HTTP/2 and HTTP/3 ends with its head.
 pub(crate) fn needs_length(call: &Call, version: Version) -> bool {
     call.dialect != Dialect::Native || !version.has_streams()
 }
 
 #[cfg(test)]
 mod tests {
-    use fairway_connection::upstream::Full;
+    use fairway_connection::upstream::LimitReached;
 
     use super::*;
     use crate::fault::Denial;
@@ -169,10 +173,10 @@ mod tests {
             Fault::NoBackend,
             Fault::NoEndpoint,
             Fault::EndpointsFull,
-            Fault::BackendFull(Full::Requests),
-            Fault::BackendFull(Full::Concurrency),
-            Fault::BackendFull(Full::Connections),
-            Fault::BackendFull(Full::Pending),
+            Fault::BackendFull(LimitReached::Requests),
+            Fault::BackendFull(LimitReached::Concurrency),
+            Fault::BackendFull(LimitReached::Connections),
+            Fault::BackendFull(LimitReached::Pending),
             Fault::ProtectionUnavailable,
             Fault::ExtensionUnavailable,
             Fault::MissingReference,
@@ -219,9 +223,9 @@ mod tests {
             text.lines().any(|line| line.starts_with(&format!("| `{status}` |")) && begins(line))
         };
         for fault in all() {
-            let status = Code::name_of(code_of(fault).number());
+            let status = Code::name_of(status_code(fault).number());
             let label = match fault {
-                Fault::Malformed(rule) if code_of(fault) == Code::of_http(rule.status()) => continue,
+                Fault::Malformed(rule) if status_code(fault) == Code::of_http(rule.status()) => continue,
                 Fault::Denied(status) => format!("{} {status}", fault.label()),
                 _ => fault.label().to_owned(),
             };

@@ -1,5 +1,5 @@
-//! Reads the first message of a TLS client on ports where the name in it decides who ends TLS at all. Nothing is answered:
-//! whoever ends it gets all bytes.
+//! Reads the ClientHello on ports whose SNI decides who terminates TLS. Sends nothing: whoever terminates TLS
+//! gets all bytes.
 
 use std::time::Duration;
 
@@ -9,10 +9,11 @@ use tokio::time::timeout;
 use crate::fault::Fault;
 use crate::l4::hello::{ClientHello, HelloReader};
 
-/// Room for one read. Most messages fit.
-const READ: usize = 2 * 1024;
+/// Room for one read. Most ClientHellos fit.
+const READ_BYTES: usize = 2 * 1024;
 
-/// Reads behind `bytes`, which were read already, until the message is whole. Gives all that was read.
+/// Reads until the ClientHello is complete, starting with the `bytes` that were already read. Returns all bytes
+/// read.
 pub(crate) async fn read(
     stream: &mut (impl AsyncRead + Unpin),
     mut bytes: Vec<u8>,
@@ -22,12 +23,12 @@ pub(crate) async fn read(
         let mut reader = HelloReader::new();
         let mut seen = 0;
         loop {
-            let taken = reader.take(&bytes[seen..]).map_err(|_| Fault::ClientGone)?;
-            if let Some(hello) = taken {
+            let hello = reader.read(&bytes[seen..]).map_err(|_| Fault::ClientGone)?;
+            if let Some(hello) = hello {
                 return Ok((hello, bytes));
             }
             seen = bytes.len();
-            bytes.reserve(READ);
+            bytes.reserve(READ_BYTES);
             if stream.read_buf(&mut bytes).await.map_err(|_| Fault::ClientGone)? == 0 {
                 return Err(Fault::ClientGone);
             }

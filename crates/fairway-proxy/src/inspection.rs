@@ -1,5 +1,5 @@
-//! What somebody looks at while the process runs: the state of endpoints, and which connections are open. Copied when it is asked for;
-//! nothing on the path of a request is counted for it.
+//! Snapshots of the running process: endpoint states and open connections. They are collected on demand; nothing on the request
+//! path counts for them.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -8,34 +8,34 @@ use std::sync::Arc;
 use fairway_connection::upstream::EndpointState;
 use fairway_model::{BackendKey, PortProtocol};
 
-/// Which endpoints are asked about: few of them, however many there are.
+/// Selects endpoints; bounds the number of results.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointQuery {
-    /// Those of these backends.
+    /// The backends whose endpoints are selected.
     pub backends: Vec<BackendKey>,
-    /// Of each, so many at most, the first ones.
-    pub most: usize,
+    /// The maximum number of endpoints per backend; the first ones are returned.
+    pub max_per_backend: usize,
 }
 
-/// What is known of endpoints, by backend, address and what carries their traffic. Those that no worker knows are missing.
+/// Endpoint states by backend, address and transport. Endpoints that no worker knows are missing.
 pub type EndpointStates = BTreeMap<(BackendKey, SocketAddr, PortProtocol), EndpointState>;
 
-/// Connections that are open now.
+/// The open connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpenConnections {
-    /// Those of clients, by listener and by what they speak.
+    /// Client connections by listener and protocol.
     pub clients: BTreeMap<(Arc<str>, ClientProtocol), u64>,
-    /// Those of clients that shake hands, or have not said which listener they want.
+    /// Client connections that are in the handshake, or whose listener is not known yet.
     pub greeted: u64,
-    /// Those of clients whose listener is gone: they drain.
+    /// Client connections whose listener was removed: they drain.
     pub orphaned: u64,
-    /// Sessions of datagrams, by listener. All workers count them together.
+    /// UDP sessions by listener. All workers count them together.
     pub sessions: BTreeMap<Arc<str>, u64>,
-    /// Those to endpoints, all together.
+    /// Connections to endpoints, in total.
     pub endpoints: EndpointState,
 }
 
-/// What the connection of a client speaks.
+/// The protocol of a client connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ClientProtocol {
     /// HTTP/1, or a WebSocket that began with it.
@@ -44,12 +44,12 @@ pub enum ClientProtocol {
     Http2,
     /// HTTP/3.
     Http3,
-    /// Whatever it speaks: it is forwarded as it comes.
+    /// Any protocol: the bytes are forwarded unchanged.
     Forwarded,
 }
 
 impl OpenConnections {
-    /// Adds those of another worker.
+    /// Adds the connections of another worker.
     pub(crate) fn merge(&mut self, other: Self) {
         for (kind, count) in other.clients {
             *self.clients.entry(kind).or_default() += count;
@@ -61,7 +61,7 @@ impl OpenConnections {
     }
 }
 
-/// Adds what another worker knows of endpoints.
+/// Adds the endpoint states of another worker.
 pub(crate) fn merge_states(into: &mut EndpointStates, other: EndpointStates) {
     for (endpoint, state) in other {
         into.entry(endpoint).or_default().merge(&state);

@@ -1,22 +1,22 @@
 //! The data plane: workers, listeners, connections, exchanges, endpoints.
 //!
-//! A [`Proxy`] serves by the latest [`fairway_routing::Snapshot`] that its [`Publisher`] was given. It knows nothing of
-//! Kubernetes. Modules in the order in which a request meets them: [`thread`], [`accept`] on what is [`listening`],
-//! [`proxy_protocol`], [`hello`] and [`handshake`], [`downstream`], [`exchange`] with [`filter`] and [`request`], [`upstream`];
-//! the codecs are behind the two sides of an exchange, in [`fairway_connection`]. HTTP/3 comes in over [`quic`], which has its
-//! own handshake. A [`stream`] has no exchanges, and neither have datagrams. Beside them stand [`worker`], [`publish`],
-//! [`access_log`], [`recorder`] and [`trace`].
-//! [`access_log`], [`recorder`] and [`inspection`].
+//! A [`Proxy`] serves the latest [`fairway_routing::Snapshot`] given to its [`Publisher`]. It knows nothing of
+//! Kubernetes. A request passes through these modules in order: [`thread`], [`accept`] on the sockets of
+//! [`listening`], [`proxy_protocol`], [`hello`] and [`handshake`], [`downstream`], [`exchange`] with [`filter`]
+//! and [`request`], [`upstream`]. The codecs of both sides are in [`fairway_connection`]. HTTP/3 arrives over
+//! [`quic`], which has its own handshake. A [`stream`] and its datagrams have no exchanges. Supporting modules:
+//! [`worker`], [`publish`], [`access_log`], [`recorder`], [`trace`] and [`inspection`].
 //!
-//! An exchange may be dropped wherever it waits, and one whose client leaves ends at once. A request is never sent again after a byte
-//! of a response came, and a non-idempotent one never after it was written. A response that breaks is never ended cleanly, and no
-//! byte passes in tunnel mode before the endpoint's 101 or 2xx. Publishing keeps the latest snapshot, never a queue; adopting it
-//! closes no client connection but idle ones whose listener is gone. A worker never waits for the log, and time comes from tokio's
-//! clock, which tests move. Listeners are values: `listening` binds their addresses when a snapshot is published, and workers take
-//! the sockets when they adopt it.
+//! An exchange may be dropped at any await, and ends at once when its client leaves. A request is never sent
+//! again after the first byte of a response, and a non-idempotent one never after it was written. A truncated
+//! response is never ended cleanly, and no byte passes in tunnel mode before the endpoint's 101 or 2xx.
+//! Publishing keeps the latest snapshot, never a queue; adopting one closes only idle client connections whose
+//! listener is gone. A worker never waits for the log, and time comes from tokio's clock, which tests control.
+//! Listeners are values: `listening` binds their addresses when a snapshot is published, and workers take the
+//! sockets when they adopt it.
 //!
-//! Each imports only what stands below it. What all of them stand on is [`fairway_net`]: streams, time, and what
-//! bounds them, memory and descriptors.
+//! A module imports only modules below it. All rest on [`fairway_net`]: streams, time, and the limits of memory
+//! and descriptors.
 
 mod accept;
 mod access_log;
@@ -70,20 +70,20 @@ pub use crate::geoip::{GeoIp, Location};
 pub use crate::guards::{Borrower, FleetLimits, FleetSize, LeaseMessage, LeaseRound, Logouts, ShareLogout};
 pub use crate::tls::{IdentityError, SelfSigned, SessionTickets, Stapling};
 pub use fairway_connection::upstream::EndpointState;
-pub use fairway_net::memory::{Freed, MemoryBudget, refuse_huge_pages};
+pub use fairway_net::memory::{MemoryBudget, ReturnScope, refuse_huge_pages};
 pub use fairway_net::output::OutputCopies;
-pub use fairway_net::{handover, inherited::Inherited, passed::passed_sockets};
+pub use fairway_net::{handover, inherited::InheritedSockets, passed::passed_sockets};
 pub use inspection::{ClientProtocol, EndpointQuery, EndpointStates, OpenConnections};
 pub use listener::{BindError, TrustError};
 
 pub use options::{
-    AccessLogFormat, BufferOptions, DrainOptions, Limits, Opening, ProxyOptions, ProxyProtocol,
-    ProxyProtocolOn, RecorderOptions,
+    AccessLogFormat, BufferOptions, DrainOptions, Limits, ProxyOptions, ProxyProtocol, ProxyProtocolOn,
+    RecorderOptions, StartupSockets,
 };
 pub use proxy::{Proxy, ProxyHandle, StartError};
 pub use publish::{CertificateProblem, PublishProblem, Publisher, Unbound};
 pub use recorder::{
-    Before, QueryError, RecordedAttempt, RecordedExchange, RecordedQuery, RecordedRule, RecordedSamples,
-    RecordedUpstream, SampledRequest,
+    BeforeExchange, QueryError, RecordedAttempt, RecordedExchange, RecordedQuery, RecordedRule,
+    RecordedSamples, RecordedUpstream, SampledRequest,
 };
 pub use trace::{SpanContext, TraceReceiver, TraceSender, TracedExchange};

@@ -1,31 +1,31 @@
-//! The numbers by which workers know what they listen on, and what can be wrong with a listener.
+//! Identifiers of listeners and ports, and errors of listeners.
 
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 
-/// A listener of the configuration: the same from snapshot to snapshot while there is one of its name and protocol. Its
-/// slot may be given to another one later, with another generation.
+/// Identifies a listener from snapshot to snapshot while one of its name and protocol exists. Its slot may
+/// later be given to another listener, with another generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ListenerId {
     pub(crate) slot: u16,
     pub(crate) generation: u16,
 }
 
-/// An address that is listened on; never given to another one.
+/// Identifies a bound address. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct PortId(pub(crate) u32);
 
-/// An address that cannot be listened on.
+/// An address that could not be bound.
 #[derive(Debug)]
 pub struct BindError {
-    /// The name of the listener; names, separated by commas, where several share the address.
+    /// Name of the listener; comma-separated names where several share the address.
     pub listener: String,
-    /// The address.
+    /// Address that was to be bound.
     pub address: SocketAddr,
-    /// Whether it is the UDP port of HTTP/3, without which HTTP/1.1 and HTTP/2 are served there all the same.
+    /// Whether this is the UDP port of HTTP/3. HTTP/1.1 and HTTP/2 are still served without it.
     pub is_for_http3: bool,
-    /// What the system says.
+    /// Error of the system.
     pub error: io::Error,
 }
 
@@ -49,17 +49,17 @@ impl std::error::Error for BindError {
     }
 }
 
-/// Certificates that a listener is to trust, and that cannot be read.
+/// CA certificates of a listener that cannot be parsed.
 #[derive(Debug, thiserror::Error)]
 #[error("the listener {listener} cannot verify its clients: {error}; its connections are closed")]
 pub struct TrustError {
-    /// The name of the listener.
+    /// Name of the listener.
     pub listener: String,
-    /// What is wrong with them.
+    /// Why they cannot be used.
     pub error: String,
 }
 
-/// What is wrong with a listener.
+/// Why a listener does not work as configured.
 #[derive(Debug)]
 pub(crate) enum ListenerError {
     Bind(BindError),

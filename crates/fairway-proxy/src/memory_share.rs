@@ -1,56 +1,55 @@
-//! What things of one kind, such as compressors, take of a worker's memory together.
+//! Memory accounting for one kind of object of a worker, such as compressors.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// Bytes that all of them take.
+/// Total bytes reserved.
 #[derive(Default)]
-pub(crate) struct MemoryShares(Rc<Cell<u64>>);
+pub(crate) struct MemoryPool(Rc<Cell<u64>>);
 
-/// What one of them takes, as long as there is one.
-pub(crate) struct Share {
+/// The reservation of one object, released when dropped.
+pub(crate) struct MemoryReservation {
     bytes: u64,
-    all: Rc<Cell<u64>>,
+    pool_bytes: Rc<Cell<u64>>,
 }
 
-impl MemoryShares {
-    /// The share of one that takes so many bytes, where all together then take no more than `most`.
-    pub(crate) fn share(&self, bytes: u64, most: u64) -> Option<Share> {
-        let together = self.0.get() + bytes;
-        (together <= most).then(|| {
-            self.0.set(together);
-            Share { bytes, all: Rc::clone(&self.0) }
+impl MemoryPool {
+    /// Reserves `bytes`, if the total then stays within the limit.
+    pub(crate) fn reserve(&self, bytes: u64, max_bytes: u64) -> Option<MemoryReservation> {
+        let total = self.0.get() + bytes;
+        (total <= max_bytes).then(|| {
+            self.0.set(total);
+            MemoryReservation { bytes, pool_bytes: Rc::clone(&self.0) }
         })
     }
 
-    /// A share of nothing, which may grow.
-    pub(crate) fn empty(&self) -> Share {
-        Share { bytes: 0, all: Rc::clone(&self.0) }
+    /// An empty reservation that may grow.
+    pub(crate) fn empty(&self) -> MemoryReservation {
+        MemoryReservation { bytes: 0, pool_bytes: Rc::clone(&self.0) }
     }
 
-    /// Bytes that all of them take.
-    pub(crate) fn taken(&self) -> u64 {
+    /// Total bytes reserved.
+    pub(crate) fn used_bytes(&self) -> u64 {
         self.0.get()
     }
 }
 
-impl Share {
-    /// Makes it one of so many bytes, where all together then take no more than `most`, or it takes no more than before. Says whether it
-    /// is.
-    pub(crate) fn resize(&mut self, bytes: u64, most: u64) -> bool {
-        let together = self.all.get() - self.bytes + bytes;
-        let fits = bytes <= self.bytes || together <= most;
+impl MemoryReservation {
+    /// Changes the size if it shrinks or the total stays within the limit. Returns whether it changed.
+    pub(crate) fn resize(&mut self, bytes: u64, max_bytes: u64) -> bool {
+        let total = self.pool_bytes.get() - self.bytes + bytes;
+        let fits = bytes <= self.bytes || total <= max_bytes;
         if fits {
-            self.all.set(together);
+            self.pool_bytes.set(total);
             self.bytes = bytes;
         }
         fits
     }
 }
 
-impl Drop for Share {
+impl Drop for MemoryReservation {
     fn drop(&mut self) {
-        self.all.set(self.all.get() - self.bytes);
+        self.pool_bytes.set(self.pool_bytes.get() - self.bytes);
     }
 }
 
@@ -59,21 +58,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_are_no_more_than_there_is_and_are_given_back() {
-        let memory = MemoryShares::default();
-        let first = memory.share(60, 100).unwrap();
-        assert!(memory.share(41, 100).is_none());
-        let second = memory.share(40, 100).unwrap();
+    fn reservations_stay_within_the_limit_and_are_released() {
+        let memory = MemoryPool::default();
+        let first = memory.reserve(60, 100).unwrap();
+        assert!(memory.reserve(41, 100).is_none());
+        let second = memory.reserve(40, 100).unwrap();
         drop(first);
-        assert!(memory.share(61, 100).is_none());
-        assert!(memory.share(60, 100).is_some());
+        assert!(memory.reserve(61, 100).is_none());
+        assert!(memory.reserve(60, 100).is_some());
         drop(second);
-        assert_eq!(memory.taken(), 0);
-        assert!(memory.share(1, 0).is_none(), "nothing while the process sheds");
-        let (mut growing, other) = (memory.empty(), memory.share(50, 100).unwrap());
+        assert_eq!(memory.used_bytes(), 0);
+        assert!(memory.reserve(1, 0).is_none(), "nothing while the process sheds");
+        let (mut growing, other) = (memory.empty(), memory.reserve(50, 100).unwrap());
         assert!(growing.resize(50, 100) && !growing.resize(51, 100) && growing.resize(40, 0));
-        assert_eq!(memory.taken(), 90);
+        assert_eq!(memory.used_bytes(), 90);
         drop((growing, other));
-        assert_eq!(memory.taken(), 0);
+        assert_eq!(memory.used_bytes(), 0);
     }
 }

@@ -1,5 +1,5 @@
-//! How endpoints are reached: sockets, and the protocol over them. The only things that the rest of the proxy knows of
-//! either, so scripted peers can stand in for both.
+//! The network towards endpoints: sockets and the protocol over them. The only interface of the proxy to
+//! either, so that tests can script peers.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -8,43 +8,45 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use fairway_connection::hop::AnyHop;
-use fairway_connection::sides::{Hop, Spoken};
+use fairway_connection::sides::{Hop, HopProtocol};
 use fairway_http::HeadLimits;
 use fairway_net::transport::{Transport, UpstreamStream};
 use fairway_net::wire::Workspace;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpStream;
 
-/// Makes streams to endpoints.
+/// Connects to endpoints.
 pub(crate) trait Network: 'static {
-    /// What it makes.
+    /// A connected stream.
     type Stream: Transport;
-    /// What carries exchanges over one.
+    /// The protocol over a stream.
     type Hop: Hop;
 
-    /// Connects; the caller limits the time.
+    /// Connects. The caller applies the timeout.
     fn connect(&self, to: SocketAddr) -> impl Future<Output = io::Result<Self::Stream>>;
 
-    /// A new stream will be kept for many requests, and must notice when its endpoint vanishes.
-    fn keep(&self, stream: &Self::Stream) {
+    /// Enables TCP keep-alive on a new stream that will carry many requests, so that a vanished endpoint is
+    /// noticed.
+    fn enable_keepalive(&self, stream: &Self::Stream) {
         _ = stream;
     }
 
-    /// Speaks HTTP over a new stream, on which heads may be so large.
+    /// Speaks HTTP over a new stream, with these limits on heads.
     fn hop(
         &self,
         stream: UpstreamStream<Self::Stream>,
-        spoken: Spoken,
+        spoken: HopProtocol,
         workspace: &Rc<Workspace>,
         heads: HeadLimits,
     ) -> Self::Hop;
 }
 
-/// Real sockets.
+/// TCP sockets.
 pub(crate) struct TcpNetwork {
-    /// How long an endpoint may leave questions unanswered before the kernel gives the connection up. It does not give up
-    /// what is not acknowledged: `exchange::peer_watch` does, which can tell an endpoint that is gone from one that pauses.
-    pub(crate) patience: Duration,
+    /// How long an endpoint may leave keep-alive probes unanswered before the kernel closes the connection. The
+    /// kernel does not give up unacknowledged data: `exchange::peer_watch` does, which can tell an endpoint
+    /// that is gone from one that pauses.
+    pub(crate) keepalive_timeout: Duration,
 }
 
 impl Network for TcpNetwork {
@@ -54,23 +56,23 @@ impl Network for TcpNetwork {
     async fn connect(&self, to: SocketAddr) -> io::Result<TcpStream> {
         let socket = Socket::new(Domain::for_address(to), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
         match socket.connect(&to.into()) {
-            Err(error) if error.raw_os_error() != Some(IN_PROGRESS) => return Err(error),
+            Err(error) if error.raw_os_error() != Some(EINPROGRESS) => return Err(error),
             _ => {}
         }
-        let begun = Begun(Some(TcpStream::from_std(socket.into())?));
-        let stream = begun.established().await?;
+        let pending = PendingConnect(Some(TcpStream::from_std(socket.into())?));
+        let stream = pending.established().await?;
         stream.set_nodelay(true)?;
         Ok(stream)
     }
 
-    fn keep(&self, stream: &TcpStream) {
-        stream.ask_when_silent(self.patience);
+    fn enable_keepalive(&self, stream: &TcpStream) {
+        stream.ask_when_silent(self.keepalive_timeout);
     }
 
     fn hop(
         &self,
         stream: UpstreamStream<TcpStream>,
-        spoken: Spoken,
+        spoken: HopProtocol,
         workspace: &Rc<Workspace>,
         heads: HeadLimits,
     ) -> Self::Hop {
@@ -78,15 +80,15 @@ impl Network for TcpNetwork {
     }
 }
 
-/// `EINPROGRESS` of Linux: a connect is on its way (connect(2)).
-const IN_PROGRESS: i32 = 115;
+/// `EINPROGRESS` on Linux: the connect continues in the background (connect(2)).
+const EINPROGRESS: i32 = 115;
 
-/// A connect on its way. One that is given up may be established by then: ended with a reset, it leaves no port waiting
-/// (TIME-WAIT). Whoever gives it up drops the future that it is in, so that the reset has no other place than `Drop`.
-struct Begun(Option<TcpStream>);
+/// A connect in progress. If abandoned, it may be established by then: a reset closes it without leaving a port
+/// in TIME-WAIT. This happens in `Drop` because abandoning means dropping the future that holds it.
+struct PendingConnect(Option<TcpStream>);
 
-impl Begun {
-    /// The stream, when the other end has accepted it.
+impl PendingConnect {
+    /// The stream, once the other end has accepted it.
     async fn established(mut self) -> io::Result<TcpStream> {
         if let Some(stream) = &self.0 {
             poll_fn(|cx| stream.poll_write_ready(cx)).await?;
@@ -98,7 +100,7 @@ impl Begun {
     }
 }
 
-impl Drop for Begun {
+impl Drop for PendingConnect {
     fn drop(&mut self) {
         if let Some(stream) = &mut self.0 {
             stream.abort();
@@ -117,15 +119,15 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_connect_that_is_given_up_leaves_no_port_waiting() {
+    async fn an_abandoned_connect_leaves_no_port_in_time_wait() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let network = TcpNetwork { patience: Duration::from_secs(3) };
+        let network = TcpNetwork { keepalive_timeout: Duration::from_secs(3) };
         let address = listener.local_addr().unwrap();
         let mut connect = Box::pin(network.connect(address));
-        // Begun, and never looked at again, though the listener has it.
-        let begun = poll_fn(|cx| Poll::Ready(connect.as_mut().poll(cx).is_pending())).await;
+        // The connect has started and is never polled again, though the listener has it.
+        let is_pending = poll_fn(|cx| Poll::Ready(connect.as_mut().poll(cx).is_pending())).await;
         let (mut accepted, _) = listener.accept().await.unwrap();
-        assert!(begun);
+        assert!(is_pending);
         drop(connect);
         let end = accepted.read(&mut [0]).await;
         assert_eq!(end.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
@@ -136,13 +138,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_vanished_endpoint_shows_while_an_answer_is_awaited() {
+    async fn detects_a_vanished_endpoint_while_awaiting_a_response() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let network = TcpNetwork { patience: Duration::from_secs(3) };
+        let network = TcpNetwork { keepalive_timeout: Duration::from_secs(3) };
         let stream = network.connect(listener.local_addr().unwrap()).await.unwrap();
         let socket = SockRef::from(&stream);
         assert!(!socket.keepalive().unwrap(), "what is forwarded may end at once");
-        network.keep(&stream);
+        network.enable_keepalive(&stream);
         assert!(socket.keepalive().unwrap());
         assert_eq!(socket.tcp_keepalive_time().unwrap(), Duration::from_secs(10));
         assert_eq!(socket.tcp_keepalive_interval().unwrap(), Duration::from_secs(1));

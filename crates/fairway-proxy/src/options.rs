@@ -1,12 +1,12 @@
-//! What the process fixes at its start: threads and hard limits. Everything else is configuration.
+//! Settings fixed at the start of the process: threads and hard limits. Everything else is configuration.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_http::HeadLimits;
-use fairway_model::{Location, Tracing};
-use fairway_net::inherited::Inherited;
+use fairway_model::{ProxyLocation, Tracing};
+use fairway_net::inherited::InheritedSockets;
 use fairway_net::memory::{MemoryBudget, ReturnMemory};
 use fairway_net::output::OutputCopies;
 use ipnet::IpNet;
@@ -17,54 +17,54 @@ use crate::peer::Scheme;
 use crate::tls::{SelfSigned, SessionTickets, Stapling};
 use crate::trace::channel::TraceSender;
 
-/// How a [`crate::Proxy`] is started.
+/// Options of a [`crate::Proxy`].
 #[derive(Clone, Debug)]
 pub struct ProxyOptions {
-    /// Threads that serve traffic; at least 1.
+    /// Worker threads; at least 1.
     pub workers: usize,
     /// The format of the access log.
     pub access_log: AccessLogFormat,
-    /// Who gets its lines besides the standard output.
+    /// Receives copies of the log lines, in addition to standard output.
     pub access_log_copies: Option<OutputCopies>,
     /// Which listeners expect a PROXY protocol header.
     pub proxy_protocol: ProxyProtocol,
     /// Hard limits.
     pub limits: Limits,
-    /// Where bodies are held that have no room in memory.
+    /// Where buffered bodies go that exceed memory.
     pub buffer: BufferOptions,
-    /// What is remembered of the last exchanges.
+    /// Size of the flight recorder.
     pub recorder: RecorderOptions,
-    /// How requests are traced, where neither their rule nor their listener says so. `None`: not at all.
+    /// Tracing of requests whose rule and listener do not set it. `None`: not traced.
     pub tracing: Option<Arc<Tracing>>,
-    /// Where sampled exchanges go. `None`: they are not exported; endpoints get the context of their traces all the same.
+    /// Exporter of sampled exchanges. `None`: not exported, but endpoints still get the trace context.
     pub traces: Option<TraceSender>,
     /// How the process stops.
     pub drain: DrainOptions,
-    /// For TLS clients that name no host with a certificate, where the configuration has no default certificate.
+    /// Certificate for TLS clients whose SNI has none, if the configuration has no default certificate.
     pub fallback_certificate: SelfSigned,
-    /// Where the process runs: endpoints near it are preferred, as their backends say.
-    pub location: Location,
-    /// What clients resume their TLS sessions with.
+    /// Zone and node of the process, for backends that prefer near endpoints.
+    pub location: ProxyLocation,
+    /// Keys of TLS session tickets.
     pub tickets: SessionTickets,
-    /// Sessions that providers have ended.
+    /// Sessions ended by identity providers.
     pub logouts: Logouts,
-    /// Databases of client addresses.
+    /// GeoIP databases.
     pub geoip: GeoIp,
-    /// The limits that count for the fleet.
+    /// Limits shared by the replicas of a fleet.
     pub fleet: FleetLimits,
-    /// Asks OCSP responders about certificates, where the configuration wants that.
+    /// Fetches OCSP responses, where the configuration enables it.
     pub stapling: Stapling,
-    /// Returns freed memory to the system. It is called where there is a memory budget.
+    /// Returns freed memory to the system. Called when there is a memory budget.
     pub return_memory: ReturnMemory,
 }
 
-/// What a [`crate::Proxy`] begins to listen with.
+/// Sockets and state at the start of a [`crate::Proxy`].
 #[derive(Debug, Default)]
-pub struct Opening {
-    /// Sockets that are used in place of binding their addresses.
-    pub inherited: Inherited,
-    /// Whether connections wait until [`crate::Publisher::begin_accepting`].
-    pub waits: bool,
+pub struct StartupSockets {
+    /// Sockets used instead of binding their addresses.
+    pub inherited: InheritedSockets,
+    /// Whether connections wait until [`crate::Publisher::start_accepting`].
+    pub hold_connections: bool,
 }
 
 /// The format of the access log.
@@ -72,7 +72,8 @@ pub struct Opening {
 pub enum AccessLogFormat {
     /// The default of ingress-nginx (`log-format-upstream`).
     Nginx,
-    /// The same with two more words at the end: who the client is once trust is settled, and who sent the bytes.
+    /// The same with two more fields at the end: the client address after trust is settled, and the sender's
+    /// address.
     NginxAddresses,
     /// One JSON object per line.
     Json,
@@ -80,21 +81,22 @@ pub enum AccessLogFormat {
     Off,
 }
 
-/// Where bodies are held that have no room in memory.
+/// Where buffered bodies go that exceed memory.
 #[derive(Clone, Debug, Default)]
 pub struct BufferOptions {
-    /// `None`: nowhere.
+    /// Directory for buffered bodies; `None`: no disk buffering.
     pub directory: Option<PathBuf>,
-    /// Bytes that all of them may have there.
-    pub disk: u64,
+    /// Total bytes on disk.
+    pub disk_bytes: u64,
 }
 
-/// Where a PROXY protocol header (version 1 or 2) must come first on every connection.
+/// Listeners whose connections must start with a PROXY protocol header (version 1 or 2).
 #[derive(Clone, Debug, Default)]
 pub struct ProxyProtocol {
-    /// The listeners that expect it.
+    /// Listeners that expect the header.
     pub on: ProxyProtocolOn,
-    /// Peers that may send it; empty trusts every peer of those listeners. Others are closed.
+    /// Peers that may send the header; empty trusts every peer of those listeners. Connections of other peers
+    /// are closed.
     pub trusted: Vec<IpNet>,
 }
 
@@ -104,16 +106,16 @@ pub enum ProxyProtocolOn {
     /// None.
     #[default]
     Off,
-    /// Those in the clear.
+    /// Cleartext listeners.
     Http,
-    /// Those with TLS.
+    /// TLS listeners.
     Https,
     /// Both.
     Both,
 }
 
 impl ProxyProtocolOn {
-    /// Whether connections to listeners of this kind begin with the header.
+    /// Whether connections to listeners of this scheme start with the header.
     pub(crate) fn expects_header(self, scheme: Scheme) -> bool {
         matches!((self, scheme), (Self::Both, _) | (Self::Http, Scheme::Http) | (Self::Https, Scheme::Https))
     }
@@ -122,37 +124,37 @@ impl ProxyProtocolOn {
 /// Hard limits: docs/limits.md.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes of a head, of either side.
+    /// Bytes of a request or response head.
     pub head_bytes: u32,
-    /// Header fields of a head, of either side.
+    /// Headers of a request or response.
     pub head_fields: u16,
     /// Bytes of a request line.
     pub request_line_bytes: u32,
-    /// Downstream connections of the process; beyond it new ones are answered 503 and closed. `None`: what the
-    /// descriptors allow.
+    /// Downstream connections of the process; further ones are answered 503 and closed. `None`: bounded by file
+    /// descriptors.
     pub connections: Option<usize>,
-    /// File descriptors that the process may have. `None`: its soft limit of open files.
+    /// File descriptors of the process. `None`: its soft limit of open files.
     pub descriptors: Option<usize>,
-    /// Memory that may be in use; above it new requests are answered 503.
+    /// Memory budget; above it new requests are answered 503.
     pub memory: MemoryBudget,
-    /// Bytes of a request body that are held for a retry.
+    /// Bytes of a request body buffered for retries.
     pub replay_bytes: usize,
-    /// How long an endpoint may leave written bytes unacknowledged and say nothing at all.
+    /// How long an endpoint may leave written bytes unacknowledged and send nothing.
     pub upstream_unacknowledged: Duration,
-    /// How long a connect to an endpoint may take before another endpoint is tried as well; less where the endpoint
-    /// usually takes a fraction of it, at least 50 ms. Zero never tries another one.
+    /// How long a connect may take before another endpoint is tried concurrently; less for endpoints that
+    /// usually take a fraction of it, at least 50 ms. Zero disables hedging.
     pub connect_hedge: Duration,
-    /// How long the client may send nothing of a body that was announced.
+    /// How long a client may pause within a request body.
     pub body_idle: Duration,
-    /// Bytes per second that a request body must bring on average, after its first five seconds. 0 switches it off.
+    /// Average bytes per second required of a request body after its first five seconds. 0 disables the check.
     pub body_rate: u64,
-    /// Bytes per second of an answer that the client must take on average while it is waited for, after the first five
-    /// seconds. 0 switches it off.
-    pub answer_rate: u64,
+    /// Average bytes per second that a client must read of a response it has stalled, after the first five
+    /// seconds. 0 disables the check.
+    pub response_rate: u64,
 }
 
 impl Limits {
-    /// The bounds of a head, of either side.
+    /// Limits of a request or response head.
     pub(crate) fn head(&self) -> HeadLimits {
         HeadLimits {
             head_bytes: self.head_bytes,
@@ -176,30 +178,30 @@ impl Default for Limits {
             connect_hedge: Duration::from_millis(250),
             body_idle: Duration::from_secs(60),
             body_rate: 240,
-            answer_rate: 240,
+            response_rate: 240,
         }
     }
 }
 
-/// What is remembered of the last exchanges.
+/// Size of the flight recorder.
 #[derive(Clone, Copy, Debug)]
 pub struct RecorderOptions {
-    /// How many exchanges each worker remembers, each in about 1.2 KiB; 0 remembers none.
-    pub exchanges: usize,
-    /// For how long.
-    pub keep: Duration,
+    /// Exchanges that each worker records, about 1.2 KiB each; 0 disables the recorder.
+    pub exchanges_per_worker: usize,
+    /// How long an exchange is kept.
+    pub retention: Duration,
 }
 
 impl Default for RecorderOptions {
     fn default() -> Self {
-        Self { exchanges: 1_000, keep: Duration::from_secs(3_600) }
+        Self { exchanges_per_worker: 1_000, retention: Duration::from_secs(3_600) }
     }
 }
 
 /// How the process stops.
 #[derive(Clone, Copy, Debug)]
 pub struct DrainOptions {
-    /// How long it goes on accepting after it was told to stop, so that load balancers see it first.
+    /// How long the process keeps accepting after the order to stop, so that load balancers notice first.
     pub delay: Duration,
     /// How long exchanges in flight may take after that.
     pub timeout: Duration,

@@ -1,145 +1,145 @@
-//! Who is at the other end of a client's connection.
+//! The downstream peer of a connection.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use fairway_http::{OF_HTTP, OF_HTTPS, ReadyFields};
 use fairway_model::ClientVerification;
-use fairway_net::places::Place;
+use fairway_net::places::Permit;
 
 use crate::listener::{ListenerId, PortId};
-use crate::tls::{Agreed, ClientTrust, Shown};
+use crate::tls::{ClientCertificate, ClientTrust, NegotiatedTls};
 
-/// What is known of a connection before its first byte of HTTP.
+/// A downstream connection before its first byte of HTTP.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     pub(crate) listener: ListenerId,
     pub(crate) scheme: Scheme,
-    /// Who the client is, as far as the transport says: who sent the bytes, or whom the PROXY protocol named. An IPv4
-    /// client on a dual-stack socket is an IPv4 client.
+    /// The client's address according to the transport: the sender of the bytes, or the address in the PROXY
+    /// protocol header. IPv4 clients of a dual-stack socket have an IPv4 address.
     pub(crate) client: IpAddr,
     pub(crate) sender: Sender,
-    /// What else there is to know; of most connections nothing.
-    pub(crate) facts: Option<Arc<Facts>>,
+    /// Further details; `None` for most connections.
+    pub(crate) details: Option<Arc<ConnectionDetails>>,
 }
 
 /// Who sent the bytes of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sender {
-    /// The client itself: there was no header of the PROXY protocol.
+    /// The client itself: there was no PROXY protocol header.
     Client,
-    /// A balancer that said for whom.
+    /// A load balancer that named the client.
     Balancer,
-    /// A balancer that cannot say for whom: its own address stands for the client's.
+    /// A load balancer that did not name the client: its own address stands for the client's.
     BalancerForUnknown,
 }
 
-/// What is known of few connections, behind one pointer: each that is idle has room for it.
+/// Details that few connections have, behind one pointer to keep idle connections small.
 #[derive(Debug)]
-pub(crate) struct Facts {
-    /// What the client showed, where the host that it asked for verifies its clients.
+pub(crate) struct ConnectionDetails {
+    /// The client certificate, if the requested host asks for one.
     proof: Option<Box<Proof>>,
-    /// What the access log shows, where its format asked for it when the connection began.
-    noted: Option<Noted>,
-    /// What the listener was chosen by, where there was a choice or a rule reads the name.
-    chosen_by: Option<ChosenBy>,
-    /// By which its listener verified clients when it began, where it did.
+    /// Details for the access log, if its format used them when the connection was accepted.
+    logged: Option<ConnectionLogDetails>,
+    /// How the listener was selected, if the port has several or a rule reads the server name.
+    selected_by: Option<SelectedBy>,
+    /// CAs with which the listener verified the client when it connected, if it did.
     trust: Option<Arc<ClientTrust>>,
-    /// Its place among the connections of its listener, where these are counted.
-    _place: Option<Place>,
+    /// Counts the connection against the listener's limit, if there is one.
+    _slot: Option<Permit>,
 }
 
-/// What a listener was chosen by among those of its port.
+/// How a listener was selected among those of its port.
 #[derive(Debug)]
-pub(crate) struct ChosenBy {
+pub(crate) struct SelectedBy {
     pub(crate) port: PortId,
-    /// The name that the client asked for in its handshake, lower case; empty where it said none.
+    /// The SNI in lower case; empty without one.
     pub(crate) name: Box<str>,
 }
 
-impl Facts {
-    /// What there is.
-    pub(crate) fn of(
+impl ConnectionDetails {
+    /// `None` if no detail is set.
+    pub(crate) fn from_parts(
         proof: Option<Box<Proof>>,
-        noted: Option<Noted>,
-        chosen_by: Option<ChosenBy>,
-        place: Option<Place>,
+        logged: Option<ConnectionLogDetails>,
+        selected_by: Option<SelectedBy>,
+        slot: Option<Permit>,
         trust: Option<Arc<ClientTrust>>,
     ) -> Option<Arc<Self>> {
         let is_any =
-            proof.is_some() || noted.is_some() || chosen_by.is_some() || place.is_some() || trust.is_some();
-        is_any.then(|| Arc::new(Self { proof, noted, chosen_by, trust, _place: place }))
+            proof.is_some() || logged.is_some() || selected_by.is_some() || slot.is_some() || trust.is_some();
+        is_any.then(|| Arc::new(Self { proof, logged, selected_by, trust, _slot: slot }))
     }
 }
 
 impl Peer {
-    /// The client's address, unless the balancer that speaks for it cannot say.
+    /// The client's address, unless a load balancer did not name the client.
     #[inline]
     pub(crate) fn address(&self) -> Option<IpAddr> {
         (self.sender != Sender::BalancerForUnknown).then_some(self.client)
     }
 
-    /// Whether its connection began with a header of the PROXY protocol.
+    /// Whether the connection started with a PROXY protocol header.
     #[inline]
     pub(crate) fn is_introduced(&self) -> bool {
         self.sender != Sender::Client
     }
 
-    /// What it showed, where the host that it asked for verifies its clients.
+    /// The client certificate, if the requested host asks for one.
     #[inline]
     pub(crate) fn proof(&self) -> Option<&Proof> {
-        self.facts.as_ref()?.proof.as_deref()
+        self.details.as_ref()?.proof.as_deref()
     }
 
-    /// Whether it showed a certificate, as far as that is known: it was asked for one by its host, or by its listener.
+    /// Whether the client may have presented a certificate: its host or its listener asked for one.
     pub(crate) fn may_have_certificate(&self) -> bool {
-        let has_listener_trust = || self.facts.as_ref().is_some_and(|facts| facts.trust.is_some());
-        self.proof().is_some_and(|proof| proof.shown.is_some()) || has_listener_trust()
+        let has_listener_trust = || self.details.as_ref().is_some_and(|details| details.trust.is_some());
+        self.proof().is_some_and(|proof| proof.certificate.is_some()) || has_listener_trust()
     }
 
-    /// Whether its listener verified it in the handshake by these rules, and not by others or by none.
+    /// Whether the listener verified the client with exactly these CAs.
     pub(crate) fn is_verified_by(&self, trust: &Arc<ClientTrust>) -> bool {
-        let own = self.facts.as_ref().and_then(|facts| facts.trust.as_ref());
+        let own = self.details.as_ref().and_then(|details| details.trust.as_ref());
         own.is_some_and(|own| Arc::ptr_eq(own, trust))
     }
 
-    /// What its listener was chosen by, where that was another name than `host`.
+    /// How the listener was selected, if by another name than `host`.
     #[inline]
-    pub(crate) fn chosen_by_other_than(&self, host: &str) -> Option<&ChosenBy> {
-        self.facts.as_ref()?.chosen_by.as_ref().filter(|by| *by.name != *host)
+    pub(crate) fn selected_by_other_name_than(&self, host: &str) -> Option<&SelectedBy> {
+        self.details.as_ref()?.selected_by.as_ref().filter(|by| *by.name != *host)
     }
 
-    /// The name that the client asked for in its handshake, lower case; empty where it is not known, see [`Facts::chosen_by`].
+    /// The SNI in lower case; empty if it is not known (see [`ConnectionDetails::selected_by`]).
     pub(crate) fn server_name(&self) -> &str {
-        self.facts.as_ref().and_then(|facts| facts.chosen_by.as_ref()).map_or("", |by| &by.name)
+        self.details.as_ref().and_then(|details| details.selected_by.as_ref()).map_or("", |by| &by.name)
     }
 
-    /// What the access log shows of the connection, as far as it was noted.
-    pub(crate) fn noted(&self) -> Option<&Noted> {
-        self.facts.as_ref()?.noted.as_ref()
+    /// Details for the access log, if they were collected.
+    pub(crate) fn logged_connection(&self) -> Option<&ConnectionLogDetails> {
+        self.details.as_ref()?.logged.as_ref()
     }
 }
 
-/// What nothing tells of a connection once it has begun.
+/// Details for the access log that are only known when the connection starts.
 #[derive(Debug)]
-pub(crate) struct Noted {
-    /// Of the process.
+pub(crate) struct ConnectionLogDetails {
+    /// Number of the connection within the process.
     pub(crate) number: u64,
-    /// The client's port, as far as the transport says.
+    /// The client's port according to the transport.
     pub(crate) port: u16,
-    /// What was agreed on in its handshake.
-    pub(crate) tls: Option<Agreed>,
+    /// Negotiated TLS parameters.
+    pub(crate) tls: Option<NegotiatedTls>,
 }
 
-/// What a client showed in its handshake.
+/// The client certificate presented in a handshake.
 #[derive(Debug)]
 pub(crate) struct Proof {
-    /// By which it was verified.
+    /// Rules of the host.
     pub(crate) rules: Arc<ClientVerification>,
-    /// The host that it asked for, lower case.
+    /// The requested host in lower case.
     pub(crate) host: Box<str>,
-    /// Its certificate.
-    pub(crate) shown: Option<Shown>,
+    /// The certificate, if one was presented.
+    pub(crate) certificate: Option<ClientCertificate>,
 }
 
 /// `http` or `https`.
@@ -157,8 +157,8 @@ impl Scheme {
         }
     }
 
-    /// The fields that tell endpoints of it.
-    pub(crate) fn fields(self) -> &'static ReadyFields {
+    /// `X-Forwarded-*` headers of the scheme for endpoints.
+    pub(crate) fn forwarded_headers(self) -> &'static ReadyFields {
         match self {
             Self::Http => &OF_HTTP,
             Self::Https => &OF_HTTPS,

@@ -1,4 +1,4 @@
-//! From the control side to the workers: the latest snapshot, never a queue.
+//! Publication of snapshots from the control side to the workers: the latest one, never a queue.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,133 +11,134 @@ use tokio::sync::{Notify, watch};
 
 use crate::listener::{BindError, ListenerError, TrustError};
 use crate::listening::{Listening, Sockets};
-use crate::options::Opening;
+use crate::options::StartupSockets;
 use crate::tls::{Identities, IdentityError, ServerTls};
 
-/// A snapshot with its certificates ready for use.
+/// A snapshot with its certificates and sockets ready for use.
 pub(crate) struct Published {
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) identities: Identities,
     pub(crate) listening: Arc<Listening>,
 }
 
-/// Hands snapshots to the workers, and knows which they have adopted.
+/// Publishes snapshots to the workers and tracks which they have adopted.
 #[derive(Clone)]
 pub struct Publisher {
-    shared: Arc<Shared>,
+    shared: Arc<PublisherState>,
 }
 
-struct Shared {
+struct PublisherState {
     tls: ServerTls,
-    /// Held while something is published: one at a time.
+    /// Locked during a publication: one at a time.
     sockets: Mutex<Sockets>,
     /// Whether workers accept connections.
-    accepts: AtomicBool,
+    is_accepting: AtomicBool,
     latest: watch::Sender<Arc<Published>>,
-    /// When the latest was published.
-    published: Mutex<Instant>,
-    adopted: Vec<AtomicU64>,
-    adoption: Notify,
+    /// Time of the latest publication.
+    published_at: Mutex<Instant>,
+    adopted_versions: Vec<AtomicU64>,
+    adoption_notify: Notify,
 }
 
-/// What of a snapshot could not be made ready. All else is served.
+/// A part of a snapshot that could not be prepared. Everything else is served.
 #[derive(Debug)]
 pub enum PublishProblem {
-    /// Hosts that name this certificate get the default one.
+    /// Hosts with this certificate get the default one.
     Certificate(CertificateProblem),
-    /// A new address of a listener: nobody listens there until [`Publisher::bind_again`] or a later snapshot succeeds.
+    /// A new address could not be bound. It stays closed until [`Publisher::retry_binds`] or a later snapshot
+    /// succeeds.
     Listener(BindError),
-    /// Its connections are closed.
+    /// Connections of the listener are closed.
     Trust(TrustError),
 }
 
-/// An address at which a listener of the latest snapshot is not served.
+/// An unbound address of a listener of the latest snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unbound {
-    /// The name of the listener.
+    /// Name of the listener.
     pub listener: Arc<str>,
-    /// Where nobody listens for it.
+    /// The address.
     pub address: SocketAddr,
-    /// What the system says, or which limit is reached.
+    /// Error of the system, or the limit that was reached.
     pub reason: String,
 }
 
-/// A certificate that could not be made ready.
+/// A certificate that cannot be used.
 #[derive(Debug)]
 pub struct CertificateProblem {
-    /// Which.
+    /// The certificate.
     pub certificate: CertificateKey,
-    /// Why.
+    /// Why it cannot be used.
     pub error: IdentityError,
 }
 
 impl Publisher {
-    /// Starts with `first`, which none of the workers has adopted yet, and never binds more than `most` addresses.
+    /// Starts with `first`, not yet adopted by any worker. Binds at most `max_addresses` addresses.
     pub(crate) fn new(
         tls: ServerTls,
         first: Arc<Snapshot>,
         workers: usize,
-        most: usize,
-        opening: Opening,
+        max_addresses: usize,
+        opening: StartupSockets,
     ) -> (Self, Vec<PublishProblem>) {
         let (identities, problems) = tls.identities(first.config(), None);
-        let mut sockets = Sockets::new(workers, most);
+        let mut sockets = Sockets::new(workers, max_addresses);
         sockets.inherit(opening.inherited);
-        let (listening, errors) = sockets.follow(&first);
-        if !opening.waits {
-            sockets.complete();
+        let (listening, errors) = sockets.update(&first);
+        if !opening.hold_connections {
+            sockets.fill_inherited();
         }
         let (latest, _) = watch::channel(Arc::new(Published { snapshot: first, identities, listening }));
-        let adopted = (0..workers).map(|_| AtomicU64::new(0)).collect();
-        let shared = Arc::new(Shared {
+        let adopted_versions = (0..workers).map(|_| AtomicU64::new(0)).collect();
+        let shared = Arc::new(PublisherState {
             tls,
             sockets: Mutex::new(sockets),
-            accepts: AtomicBool::new(!opening.waits),
+            is_accepting: AtomicBool::new(!opening.hold_connections),
             latest,
-            published: Mutex::new(Instant::now()),
-            adopted,
-            adoption: Notify::new(),
+            published_at: Mutex::new(Instant::now()),
+            adopted_versions,
+            adoption_notify: Notify::new(),
         });
-        (Self { shared }, report(problems, errors))
+        (Self { shared }, publish_problems(problems, errors))
     }
 
-    /// Makes `snapshot` the one to serve by. Workers adopt it between two events; what they have not adopted by then
-    /// is skipped. New addresses of listeners are bound first, and addresses that stay are not touched.
+    /// Publishes `snapshot`. Workers adopt it between two events and skip snapshots replaced before that. New
+    /// addresses are bound first; addresses that stay are not touched.
     pub fn publish(&self, snapshot: Arc<Snapshot>) -> Vec<PublishProblem> {
         let mut sockets = self.lock_sockets();
-        let (listening, errors) = sockets.follow(&snapshot);
+        let (listening, errors) = sockets.update(&snapshot);
         let previous = Arc::clone(&self.shared.latest.borrow());
         let (identities, problems) =
             self.shared.tls.identities(snapshot.config(), Some(&previous.identities));
-        *self.shared.published.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        *self.shared.published_at.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         self.shared.latest.send_replace(Arc::new(Published { snapshot, identities, listening }));
-        report(problems, errors)
+        publish_problems(problems, errors)
     }
 
-    /// Lets the workers accept connections, where they waited for that.
-    pub fn begin_accepting(&self) {
+    /// Lets the workers accept connections, if they were held back.
+    pub fn start_accepting(&self) {
         let mut sockets = self.lock_sockets();
-        if self.accepts() {
+        if self.is_accepting() {
             return;
         }
-        sockets.complete();
-        self.shared.accepts.store(true, Ordering::Release);
-        // Workers take their sockets when they look for a newer snapshot.
+        sockets.fill_inherited();
+        self.shared.is_accepting.store(true, Ordering::Release);
+        // Workers take sockets when woken for a newer snapshot.
         self.shared.latest.send_modify(|_| {});
     }
 
     /// Whether workers accept connections.
-    pub(crate) fn accepts(&self) -> bool {
-        self.shared.accepts.load(Ordering::Acquire)
+    pub(crate) fn is_accepting(&self) -> bool {
+        self.shared.is_accepting.load(Ordering::Acquire)
     }
 
     /// Whether every address of the latest snapshot is bound.
     #[must_use]
     pub fn is_bound(&self) -> bool {
-        self.lock_sockets().is_complete()
+        self.lock_sockets().is_fully_bound()
     }
 
-    /// Where listeners of the latest snapshot are not served, and why.
+    /// Unbound addresses of the latest snapshot, with the reason.
     #[must_use]
     pub fn unbound(&self) -> Vec<Unbound> {
         let sockets = self.lock_sockets();
@@ -146,38 +147,38 @@ impl Publisher {
         unbound.map(|(listener, address, reason)| Unbound { listener, address, reason }).collect()
     }
 
-    /// Tries once more to bind what could not be bound: who held the address may be gone, be it another process or a
-    /// worker that had not yet closed what an older snapshot had there. Gives what is new of the reasons.
-    pub fn bind_again(&self) -> Vec<PublishProblem> {
+    /// Tries again to bind addresses: their holder may be gone, be it another process or a worker that had not
+    /// yet closed a socket of an older snapshot. Returns errors not reported before.
+    pub fn retry_binds(&self) -> Vec<PublishProblem> {
         let mut sockets = self.lock_sockets();
-        if sockets.is_complete() {
+        if sockets.is_fully_bound() {
             return Vec::new();
         }
         let latest = Arc::clone(&self.shared.latest.borrow());
-        let (listening, errors) = sockets.follow(&latest.snapshot);
+        let (listening, errors) = sockets.update(&latest.snapshot);
         if listening.ports().len() > latest.listening.ports().len() {
             let (snapshot, identities) = (Arc::clone(&latest.snapshot), latest.identities.clone());
             self.shared.latest.send_replace(Arc::new(Published { snapshot, identities, listening }));
         }
-        report(Vec::new(), errors)
+        publish_problems(Vec::new(), errors)
     }
 
-    /// Where a listener of the latest snapshot is bound, with the ports that port 0 became.
+    /// Bound addresses of a listener of the latest snapshot, with the ports assigned for port 0.
     #[must_use]
     pub fn addresses(&self, listener: &str) -> Vec<SocketAddr> {
         self.shared.latest.borrow().listening.addresses(listener)
     }
 
-    /// The version of the oldest snapshot that a worker serves by; 0 before every worker has one.
+    /// Oldest version that a worker serves; 0 until every worker has one.
     #[must_use]
     pub fn adopted_version(&self) -> u64 {
-        self.shared.adopted.iter().map(|version| version.load(Ordering::Acquire)).min().unwrap_or(0)
+        self.shared.adopted_versions.iter().map(|version| version.load(Ordering::Acquire)).min().unwrap_or(0)
     }
 
-    /// Waits until every worker serves by `version` or a later one.
-    pub async fn adopted(&self, version: u64) {
+    /// Waits until every worker serves `version` or a later one.
+    pub async fn wait_until_adopted(&self, version: u64) {
         loop {
-            let adoption = self.shared.adoption.notified();
+            let adoption = self.shared.adoption_notify.notified();
             if self.adopted_version() >= version {
                 return;
             }
@@ -189,22 +190,22 @@ impl Publisher {
         self.shared.latest.subscribe()
     }
 
-    /// The time since the latest publication.
-    pub(crate) fn age(&self) -> Duration {
-        self.shared.published.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
+    /// Time since the latest publication.
+    pub(crate) fn time_since_publication(&self) -> Duration {
+        self.shared.published_at.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
     }
 
     fn lock_sockets(&self) -> MutexGuard<'_, Sockets> {
         self.shared.sockets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn note_adoption(&self, worker: usize, version: u64) {
-        self.shared.adopted[worker].store(version, Ordering::Release);
-        self.shared.adoption.notify_waiters();
+    pub(crate) fn record_adoption(&self, worker: usize, version: u64) {
+        self.shared.adopted_versions[worker].store(version, Ordering::Release);
+        self.shared.adoption_notify.notify_waiters();
     }
 }
 
-fn report(
+fn publish_problems(
     certificates: Vec<(CertificateKey, IdentityError)>,
     listeners: Vec<ListenerError>,
 ) -> Vec<PublishProblem> {

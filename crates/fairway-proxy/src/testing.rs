@@ -1,5 +1,5 @@
-//! The stage for tests without sockets: one worker over scripted endpoints, clients on in-memory streams, and the
-//! paused clock of tokio, so that minutes pass in no time. Nothing here is compiled into the proxy.
+//! A test environment without sockets: one worker with scripted endpoints, clients on in-memory streams, and
+//! tokio's paused clock, so that minutes pass in no time. Test-only.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, pending};
@@ -12,8 +12,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use fairway_connection::hop::AnyHop;
-use fairway_connection::sides::Spoken;
-use fairway_connection::upstream::{Checks, Circuits};
+use fairway_connection::sides::HopProtocol;
+use fairway_connection::upstream::{Circuits, HealthChecks};
 use fairway_http::HeadLimits;
 use fairway_model::{
     Action, Backend, BackendProtocol, Balancing, Config, Endpoint, HostKey, HostPattern, Listener,
@@ -34,56 +34,56 @@ use crate::buffering::Disk;
 use crate::geoip::GeoIp;
 use crate::guards::{FleetLimits, Logouts};
 use crate::listener::ListenerId;
-use crate::metrics::Text;
+use crate::metrics::ScrapeText;
 use crate::network::Network;
 use crate::options::{
-    AccessLogFormat, BufferOptions, DrainOptions, Limits, Opening, ProxyOptions, ProxyProtocol,
-    RecorderOptions,
+    AccessLogFormat, BufferOptions, DrainOptions, Limits, ProxyOptions, ProxyProtocol, RecorderOptions,
+    StartupSockets,
 };
-use crate::peer::{Facts, Peer, Scheme, Sender};
+use crate::peer::{ConnectionDetails, Peer, Scheme, Sender};
 use crate::publish::{Published, Publisher};
 use crate::quic::keys::SharedEndpoints;
-use crate::thread::{give_way, look_at_waits};
+use crate::thread::{check_waits, yield_idle_connections};
 use crate::tls::{SelfSigned, ServerTls, SessionTickets, Stapling};
-use crate::worker::{Neighbours, Open, Shared, SharedGuards, Worker};
+use crate::worker::{Neighbours, OpenConnection, SharedGuards, Worker, WorkerShared};
 
-/// What all bodies that are held may have on disk.
-pub(crate) const DISK: u64 = 4 << 20;
+/// Disk limit of buffered bodies.
+pub(crate) const MAX_DISK_BYTES: u64 = 4 << 20;
 
-/// What an in-memory stream holds before its writer must wait.
-const PIPE: usize = 64 * 1024;
+/// Capacity of an in-memory stream.
+const PIPE_BYTES: usize = 64 * 1024;
 
-/// What a connect to an endpoint meets.
-pub(crate) enum Meeting {
-    /// Nobody listens.
+/// The outcome of a connect to an endpoint.
+pub(crate) enum ScriptedConnect {
+    /// The connect is refused.
     Refused,
-    /// The connect fails with this error of the system.
+    /// The connect fails with this OS error.
     Error(i32),
-    /// Nothing comes back, ever.
+    /// The connect never completes.
     Silence,
-    /// The same for a while, then a connection.
-    Late(Duration, DuplexStream),
-    /// A connection, whose other end somebody serves.
+    /// The connect completes after a delay.
+    Delayed(Duration, DuplexStream),
+    /// A connection, served at its other end.
     Peer(DuplexStream),
-    /// The same, until the other end vanishes without a word.
-    Mortal(DuplexStream, Rc<Cell<bool>>),
-    /// A connection whose other end lives, and may owe an acknowledgement.
-    Owing(DuplexStream, Owed),
+    /// A connection whose other end vanishes silently once the flag is set.
+    Vanishing(DuplexStream, Rc<Cell<bool>>),
+    /// A connection whose other end may leave data unacknowledged.
+    Unacknowledging(DuplexStream, UnacknowledgedFor),
 }
 
-/// How long nothing came from an endpoint that owes an acknowledgement; none where it owes none.
-pub(crate) type Owed = Rc<Cell<Option<Duration>>>;
+/// For how long an endpoint has left data unacknowledged; `None` if it has not.
+pub(crate) type UnacknowledgedFor = Rc<Cell<Option<Duration>>>;
 
-/// A stream to an endpoint that may vanish: then what is written is not acknowledged, and nothing else is ever heard.
+/// A stream to an endpoint that may vanish: written data is then not acknowledged and nothing more arrives.
 pub(crate) struct ScriptedStream {
     stream: DuplexStream,
     vanished: Option<Rc<Cell<bool>>>,
-    owed: Owed,
+    unacknowledged_for: UnacknowledgedFor,
 }
 
 impl From<DuplexStream> for ScriptedStream {
     fn from(stream: DuplexStream) -> Self {
-        Self { stream, vanished: None, owed: Owed::default() }
+        Self { stream, vanished: None, unacknowledged_for: UnacknowledgedFor::default() }
     }
 }
 
@@ -123,54 +123,56 @@ impl Transport for ScriptedStream {
 
     fn owes_acknowledgement(&self) -> Option<Duration> {
         let vanished = self.vanished.as_ref().is_some_and(|vanished| vanished.get());
-        if vanished { Some(Duration::MAX) } else { self.owed.get() }
+        if vanished { Some(Duration::MAX) } else { self.unacknowledged_for.get() }
     }
 }
 
-impl Meeting {
-    /// A connection that `endpoint` serves.
-    pub(crate) fn with<F: Future<Output = ()> + 'static>(endpoint: impl FnOnce(DuplexStream) -> F) -> Self {
-        let (ours, theirs) = duplex(PIPE);
+impl ScriptedConnect {
+    /// A connection served by `endpoint`.
+    pub(crate) fn served_by<F: Future<Output = ()> + 'static>(
+        endpoint: impl FnOnce(DuplexStream) -> F,
+    ) -> Self {
+        let (ours, theirs) = duplex(PIPE_BYTES);
         spawn_local(endpoint(theirs));
         Self::Peer(ours)
     }
 
-    /// The same, after a while.
-    pub(crate) fn after<F: Future<Output = ()> + 'static>(
+    /// A connection served by `endpoint` after a delay.
+    pub(crate) fn served_after<F: Future<Output = ()> + 'static>(
         after: Duration,
         endpoint: impl FnOnce(DuplexStream) -> F,
     ) -> Self {
-        match Self::with(endpoint) {
-            Self::Peer(stream) => Self::Late(after, stream),
+        match Self::served_by(endpoint) {
+            Self::Peer(stream) => Self::Delayed(after, stream),
             other => other,
         }
     }
 
-    /// The same, until it vanishes.
-    pub(crate) fn mortal<F: Future<Output = ()> + 'static>(
+    /// A connection served by `endpoint` until it vanishes.
+    pub(crate) fn vanishing<F: Future<Output = ()> + 'static>(
         vanished: &Rc<Cell<bool>>,
         endpoint: impl FnOnce(DuplexStream) -> F,
     ) -> Self {
-        match Self::with(endpoint) {
-            Self::Peer(stream) => Self::Mortal(stream, Rc::clone(vanished)),
+        match Self::served_by(endpoint) {
+            Self::Peer(stream) => Self::Vanishing(stream, Rc::clone(vanished)),
             other => other,
         }
     }
 
-    /// The same, which lives and owes an acknowledgement as `owed` says.
-    pub(crate) fn owing<F: Future<Output = ()> + 'static>(
-        owed: &Owed,
+    /// A connection served by `endpoint`, which leaves data unacknowledged as `owed` says.
+    pub(crate) fn unacknowledging<F: Future<Output = ()> + 'static>(
+        owed: &UnacknowledgedFor,
         endpoint: impl FnOnce(DuplexStream) -> F,
     ) -> Self {
-        match Self::with(endpoint) {
-            Self::Peer(stream) => Self::Owing(stream, Rc::clone(owed)),
+        match Self::served_by(endpoint) {
+            Self::Peer(stream) => Self::Unacknowledging(stream, Rc::clone(owed)),
             other => other,
         }
     }
 }
 
-/// Decides about every connect.
-type Script = Rc<dyn Fn(SocketAddr) -> Meeting>;
+/// Decides the outcome of every connect.
+type Script = Rc<dyn Fn(SocketAddr) -> ScriptedConnect>;
 
 /// A network without sockets.
 pub(crate) struct ScriptedNetwork {
@@ -178,11 +180,11 @@ pub(crate) struct ScriptedNetwork {
     connects: Connects,
 }
 
-/// Every connect, and when.
+/// Time and address of every connect.
 type Connects = Rc<RefCell<Vec<(Instant, SocketAddr)>>>;
 
 impl ScriptedNetwork {
-    pub(crate) fn new(script: impl Fn(SocketAddr) -> Meeting + 'static) -> (Self, Connects) {
+    pub(crate) fn new(script: impl Fn(SocketAddr) -> ScriptedConnect + 'static) -> (Self, Connects) {
         let connects = Rc::new(RefCell::new(Vec::new()));
         (Self { script: Rc::new(script), connects: Rc::clone(&connects) }, connects)
     }
@@ -195,25 +197,27 @@ impl Network for ScriptedNetwork {
     async fn connect(&self, to: SocketAddr) -> io::Result<ScriptedStream> {
         self.connects.borrow_mut().push((Instant::now(), to));
         match (self.script)(to) {
-            Meeting::Refused => Err(io::ErrorKind::ConnectionRefused.into()),
-            Meeting::Error(error) => Err(io::Error::from_raw_os_error(error)),
-            Meeting::Silence => pending().await,
-            Meeting::Late(after, stream) => {
+            ScriptedConnect::Refused => Err(io::ErrorKind::ConnectionRefused.into()),
+            ScriptedConnect::Error(error) => Err(io::Error::from_raw_os_error(error)),
+            ScriptedConnect::Silence => pending().await,
+            ScriptedConnect::Delayed(after, stream) => {
                 tokio::time::sleep(after).await;
                 Ok(stream.into())
             }
-            Meeting::Peer(stream) => Ok(stream.into()),
-            Meeting::Mortal(stream, vanished) => {
+            ScriptedConnect::Peer(stream) => Ok(stream.into()),
+            ScriptedConnect::Vanishing(stream, vanished) => {
                 Ok(ScriptedStream { vanished: Some(vanished), ..stream.into() })
             }
-            Meeting::Owing(stream, owed) => Ok(ScriptedStream { owed, ..stream.into() }),
+            ScriptedConnect::Unacknowledging(stream, unacknowledged_for) => {
+                Ok(ScriptedStream { unacknowledged_for, ..stream.into() })
+            }
         }
     }
 
     fn hop(
         &self,
         stream: UpstreamStream<ScriptedStream>,
-        spoken: Spoken,
+        spoken: HopProtocol,
         workspace: &Rc<Workspace>,
         heads: HeadLimits,
     ) -> Self::Hop {
@@ -221,66 +225,66 @@ impl Network for ScriptedNetwork {
     }
 }
 
-/// A worker with one rule over one backend.
-pub(crate) struct Stage {
+/// A worker with one rule and one backend.
+pub(crate) struct TestWorker {
     pub(crate) worker: Rc<Worker<ScriptedNetwork>>,
     connects: Connects,
 }
 
-impl Stage {
-    /// Over `endpoints`, with built-in values but for what `edit` changes.
+impl TestWorker {
+    /// With this many endpoints and default settings, changed by `edit`.
     pub(crate) fn new(
         endpoints: usize,
         edit: impl FnOnce(&mut Policy, &mut Settings),
-        script: impl Fn(SocketAddr) -> Meeting + 'static,
+        script: impl Fn(SocketAddr) -> ScriptedConnect + 'static,
     ) -> Self {
-        Self::within(Limits::default(), endpoints, edit, script)
+        Self::with_limits(Limits::default(), endpoints, edit, script)
     }
 
-    /// The same within other limits.
-    pub(crate) fn within(
+    /// With other process limits.
+    pub(crate) fn with_limits(
         limits: Limits,
         endpoints: usize,
         edit: impl FnOnce(&mut Policy, &mut Settings),
-        script: impl Fn(SocketAddr) -> Meeting + 'static,
+        script: impl Fn(SocketAddr) -> ScriptedConnect + 'static,
     ) -> Self {
         let (network, connects) = ScriptedNetwork::new(script);
         Self { worker: worker_over(network, limits, endpoints, edit), connects }
     }
 
-    /// Over `endpoints` that speak this protocol.
-    pub(crate) fn speaking(
+    /// With endpoints of this protocol.
+    pub(crate) fn with_protocol(
         protocol: BackendProtocol,
         endpoints: usize,
-        script: impl Fn(SocketAddr) -> Meeting + 'static,
+        script: impl Fn(SocketAddr) -> ScriptedConnect + 'static,
     ) -> Self {
-        Self::speaking_under(Policy::default(), protocol, endpoints, script)
+        Self::with_protocol_and_policy(Policy::default(), protocol, endpoints, script)
     }
 
-    /// The same with a rule that is what `edit` makes of it.
-    pub(crate) fn speaking_ruled(
+    /// With endpoints of this protocol and a rule changed by `edit`.
+    pub(crate) fn with_protocol_and_rule(
         protocol: BackendProtocol,
         endpoints: usize,
         edit: impl FnOnce(&mut Rule),
-        script: impl Fn(SocketAddr) -> Meeting + 'static,
+        script: impl Fn(SocketAddr) -> ScriptedConnect + 'static,
     ) -> Self {
-        Self::speaking_as(protocol, ruled(endpoints, edit), script)
+        Self::with_protocol_and_config(protocol, config_with_rule(endpoints, edit), script)
     }
 
-    /// The same under another policy.
-    pub(crate) fn speaking_under(
+    /// With endpoints of this protocol and another policy.
+    pub(crate) fn with_protocol_and_policy(
         policy: Policy,
         protocol: BackendProtocol,
         endpoints: usize,
-        script: impl Fn(SocketAddr) -> Meeting + 'static,
+        script: impl Fn(SocketAddr) -> ScriptedConnect + 'static,
     ) -> Self {
-        Self::speaking_as(protocol, config(endpoints, policy, Settings::default()), script)
+        Self::with_protocol_and_config(protocol, config(endpoints, policy, Settings::default()), script)
     }
 
-    fn speaking_as(
+    fn with_protocol_and_config(
         protocol: BackendProtocol,
         mut config: Config,
-        script: impl Fn(SocketAddr) -> Meeting + 'static,
+        script: impl Fn(SocketAddr) -> ScriptedConnect + 'static,
     ) -> Self {
         let backends: Vec<Backend> = config.backends.values().map(|one| Backend::clone(one)).collect();
         for backend in backends {
@@ -288,26 +292,26 @@ impl Stage {
             config.backends.insert(backend.key.clone(), Arc::new(backend));
         }
         let (network, connects) = ScriptedNetwork::new(script);
-        Self { worker: worker_of(network, Limits::default(), &config), connects }
+        Self { worker: worker_with_config(network, Limits::default(), &config), connects }
     }
 
-    /// Over `endpoints`, with a rule that does all of these, which may name the backends `a`, `b`, `c`: their only
-    /// endpoints have the numbers 100, 101 and 102.
-    pub(crate) fn filtered(
+    /// With a rule of these phases, which may name the backends `a`, `b` and `c`: their only endpoints have the
+    /// numbers 100, 101 and 102.
+    pub(crate) fn with_phases(
         endpoints: usize,
         phases: Vec<Phases>,
-        script: impl Fn(SocketAddr) -> Meeting + 'static,
+        script: impl Fn(SocketAddr) -> ScriptedConnect + 'static,
     ) -> Self {
-        Self::ruled(endpoints, |rule| rule.phases = Phases::from_iter(phases).kept(), script)
+        Self::with_rule(endpoints, |rule| rule.phases = Phases::from_iter(phases).kept(), script)
     }
 
-    /// The same with a rule that is what `edit` makes of it.
-    pub(crate) fn ruled(
+    /// With a rule changed by `edit`.
+    pub(crate) fn with_rule(
         endpoints: usize,
         edit: impl FnOnce(&mut Rule),
-        script: impl Fn(SocketAddr) -> Meeting + 'static,
+        script: impl Fn(SocketAddr) -> ScriptedConnect + 'static,
     ) -> Self {
-        let mut config = ruled(endpoints, edit);
+        let mut config = config_with_rule(endpoints, edit);
         for (name, number) in [("a", 100), ("b", 101), ("c", 102)] {
             let one = config.backends.values().next().expect("one backend");
             let endpoints = vec![Endpoint::at(endpoint(number))];
@@ -315,42 +319,45 @@ impl Stage {
             config.backends.insert(backend.key.clone(), Arc::new(backend));
         }
         let (network, connects) = ScriptedNetwork::new(script);
-        Self { worker: worker_of(network, Limits::default(), &config), connects }
+        Self { worker: worker_with_config(network, Limits::default(), &config), connects }
     }
 
-    /// Over what this configuration says.
-    pub(crate) fn serving(config: &Config, script: impl Fn(SocketAddr) -> Meeting + 'static) -> Self {
-        Self::within_process(&Process::of(1), config, script)
+    /// With this configuration.
+    pub(crate) fn with_config(
+        config: &Config,
+        script: impl Fn(SocketAddr) -> ScriptedConnect + 'static,
+    ) -> Self {
+        Self::within_process(&Process::with_workers(1), config, script)
     }
 
-    /// The same, started with options that are what `edit` makes of them.
-    pub(crate) fn started_with(
+    /// With process options changed by `edit`.
+    pub(crate) fn with_options(
         edit: impl FnOnce(&mut ProxyOptions),
         config: &Config,
-        script: impl Fn(SocketAddr) -> Meeting + 'static,
+        script: impl Fn(SocketAddr) -> ScriptedConnect + 'static,
     ) -> Self {
         let (network, connects) = ScriptedNetwork::new(script);
         let mut options = options();
         edit(&mut options);
-        Self { worker: worker_started_with(options, &Process::of(1), network, config), connects }
+        Self { worker: worker_started_with(options, &Process::with_workers(1), network, config), connects }
     }
 
-    /// Two workers of one process, over what this configuration says.
+    /// Two workers of one process with this configuration.
     pub(crate) fn two_workers(
         config: &Config,
-        script: impl Fn(SocketAddr) -> Meeting + Copy + 'static,
+        script: impl Fn(SocketAddr) -> ScriptedConnect + Copy + 'static,
     ) -> [Self; 2] {
-        let process = Process::of(2);
+        let process = Process::with_workers(2);
         [0, 1].map(|_| Self::within_process(&process, config, script))
     }
 
-    /// A process of a fleet, which shares these limits.
+    /// In a process of a fleet that shares these limits.
     pub(crate) fn in_fleet(
         fleet: FleetLimits,
         config: &Config,
-        script: impl Fn(SocketAddr) -> Meeting + 'static,
+        script: impl Fn(SocketAddr) -> ScriptedConnect + 'static,
     ) -> Self {
-        let process = Process::of(1);
+        let process = Process::with_workers(1);
         let process = Process { guards: process.guards.in_fleet(fleet), ..process };
         Self::within_process(&process, config, script)
     }
@@ -358,49 +365,53 @@ impl Stage {
     fn within_process(
         process: &Process,
         config: &Config,
-        script: impl Fn(SocketAddr) -> Meeting + 'static,
+        script: impl Fn(SocketAddr) -> ScriptedConnect + 'static,
     ) -> Self {
         let (network, connects) = ScriptedNetwork::new(script);
-        Self { worker: worker_within(process, network, Limits::default(), config), connects }
+        Self { worker: worker_in_process(process, network, Limits::default(), config), connects }
     }
 
-    /// Serves by this configuration from now on.
+    /// Publishes a new configuration.
     pub(crate) fn publish(&self, config: &Config) {
         let before = self.worker.adopted();
         self.worker.adopt(&published(config, Some(before.snapshot())));
     }
 
-    /// A client that has just connected.
+    /// A new client, served in its own task.
     pub(crate) fn client(&self) -> Client {
-        let (client, serving) = self.unserved();
+        let (client, serving) = self.unserved_client();
         spawn_local(serving);
         client
     }
 
-    /// The same, of whose connection this is known.
-    pub(crate) fn client_with(&self, facts: Option<Arc<Facts>>) -> Client {
-        let (client, serving) = self.unserved_with(facts);
+    /// A new client with these connection details.
+    pub(crate) fn client_with_details(&self, details: Option<Arc<ConnectionDetails>>) -> Client {
+        let (client, serving) = self.unserved_client_with_details(details);
         spawn_local(serving);
         client
     }
 
-    /// A client that has just connected, with what must run to serve it.
-    pub(crate) fn unserved(&self) -> (Client, impl Future<Output = ()> + 'static) {
-        self.unserved_with(None)
+    /// A new client, and the future that serves it.
+    pub(crate) fn unserved_client(&self) -> (Client, impl Future<Output = ()> + 'static) {
+        self.unserved_client_with_details(None)
     }
 
-    fn unserved_with(&self, facts: Option<Arc<Facts>>) -> (Client, impl Future<Output = ()> + 'static) {
-        let (ours, theirs) = duplex(PIPE);
+    fn unserved_client_with_details(
+        &self,
+        details: Option<Arc<ConnectionDetails>>,
+    ) -> (Client, impl Future<Output = ()> + 'static) {
+        let (ours, theirs) = duplex(PIPE_BYTES);
         let client = endpoint(9999).ip();
         let listener = ListenerId { slot: 0, generation: 1 };
-        let peer = Peer { listener, scheme: Scheme::Http, client, sender: Sender::Client, facts };
-        let serving = crate::downstream::serve_http1(Open::new(&self.worker), peer, ours, Vec::new());
+        let peer = Peer { listener, scheme: Scheme::Http, client, sender: Sender::Client, details };
+        let serving =
+            crate::downstream::serve_http1(OpenConnection::new(&self.worker), peer, ours, Vec::new());
         (Client { stream: theirs, pending: Vec::new() }, serving)
     }
 
-    /// Whether nothing is counted as being under way; else what is.
-    pub(crate) fn at_rest(&self) -> Result<(), String> {
-        at_rest(&self.worker)
+    /// Fails with a description if anything is still counted as in flight.
+    pub(crate) fn check_idle(&self) -> Result<(), String> {
+        check_worker_idle(&self.worker)
     }
 
     /// Every connect so far.
@@ -408,25 +419,25 @@ impl Stage {
         self.connects.borrow().clone()
     }
 
-    /// Whether the metrics have this line.
-    pub(crate) fn counts(&self, line: &str) -> bool {
+    /// Whether the metrics contain this line.
+    pub(crate) fn has_metric_line(&self, line: &str) -> bool {
         self.metrics().lines().any(|other| other == line)
     }
 
-    /// The value of a series of the metrics; 0 when it is not there.
-    pub(crate) fn value(&self, series: &str) -> u64 {
+    /// The value of a metric series; 0 if absent.
+    pub(crate) fn metric_value(&self, series: &str) -> u64 {
         let text = self.metrics();
         let value = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
         value.map_or(0, |value| value.parse().expect("a whole number"))
     }
 
-    /// All metrics, as text.
+    /// All metrics as text.
     pub(crate) fn metrics(&self) -> String {
-        Text::of(self.worker.sample(), "").collect()
+        ScrapeText::new(self.worker.sample(), "").collect()
     }
 }
 
-/// A worker over `network` with one rule over one backend of so many endpoints.
+/// A worker with one rule and one backend of this many endpoints.
 pub(crate) fn worker_over<N: Network>(
     network: N,
     limits: Limits,
@@ -435,29 +446,29 @@ pub(crate) fn worker_over<N: Network>(
 ) -> Rc<Worker<N>> {
     let (mut policy, mut settings) = (Policy::default(), Settings::default());
     edit(&mut policy, &mut settings);
-    worker_of(network, limits, &config(endpoints, policy, settings))
+    worker_with_config(network, limits, &config(endpoints, policy, settings))
 }
 
-/// A worker over `network` that serves `config`.
-fn worker_of<N: Network>(network: N, limits: Limits, config: &Config) -> Rc<Worker<N>> {
-    worker_within(&Process::of(1), network, limits, config)
+/// A worker that serves `config`.
+fn worker_with_config<N: Network>(network: N, limits: Limits, config: &Config) -> Rc<Worker<N>> {
+    worker_in_process(&Process::with_workers(1), network, limits, config)
 }
 
-/// What the workers of a process share.
+/// State shared by the workers of a process.
 struct Process {
     guards: SharedGuards,
     circuits: Circuits,
 }
 
 impl Process {
-    fn of(workers: usize) -> Self {
+    fn with_workers(workers: usize) -> Self {
         let guards = SharedGuards::new(workers, SessionTickets::default(), Logouts::default());
         Self { guards, circuits: Circuits::default() }
     }
 }
 
-/// The same for a worker of this process.
-fn worker_within<N: Network>(
+/// A worker of this process.
+fn worker_in_process<N: Network>(
     process: &Process,
     network: N,
     limits: Limits,
@@ -474,44 +485,47 @@ fn worker_started_with<N: Network>(
 ) -> Rc<Worker<N>> {
     let published = published(config, None);
     let log = AccessLog::new(AccessLogFormat::Off, fairway_net::output::OutputSender::none());
-    let shared = Shared {
+    let shared = WorkerShared {
         memory: Arc::new(Memory::unwatched(1)),
         guards: process.guards.clone(),
-        disk: Disk::inline(&std::env::temp_dir(), DISK).expect("a directory for files"),
+        disk: Disk::inline(&std::env::temp_dir(), MAX_DISK_BYTES).expect("a directory for files"),
         quic: SharedEndpoints::new(SessionTickets::default()),
-        checks: Checks::default(),
+        checks: HealthChecks::default(),
         circuits: process.circuits.clone(),
     };
     let worker =
         Rc::new(Worker::new(Arc::new(options), network, &published, log, shared, Neighbours::none()));
-    spawn_local(look_at_waits(Rc::clone(&worker)));
-    spawn_local(give_way(Rc::clone(&worker)));
+    spawn_local(check_waits(Rc::clone(&worker)));
+    spawn_local(yield_idle_connections(Rc::clone(&worker)));
     worker
 }
 
-/// Whether nothing is counted as being under way in a worker; else what is.
-pub(crate) fn at_rest<N: Network>(worker: &Worker<N>) -> Result<(), String> {
+/// Fails with a description if anything of a worker is still counted as in flight.
+pub(crate) fn check_worker_idle<N: Network>(worker: &Worker<N>) -> Result<(), String> {
     let groups = &worker.groups;
-    let circuits = worker.circuits.under_way();
+    let circuits = worker.circuits.totals();
     let counts = [
         ("open connections", worker.counters.open_connections()),
         ("exchanges", worker.exchanges() as u64),
         ("waits", worker.waits.count() as u64),
         ("streams", worker.counters.http2.streams().get() + worker.counters.http3.streams().get()),
         ("connections of HTTP/3", worker.counters.http3.connections.get()),
-        ("what windows grew by", worker.budgets.windows.lent()),
-        ("bytes of compressors", worker.compressors.taken()),
+        ("what windows grew by", worker.budgets.window_growth.lent()),
+        ("bytes of compressors", worker.compressor_memory.used_bytes()),
         ("copies", worker.copies() as u64),
-        ("requests of limits", worker.guards.counts.under_way()),
+        ("requests of limits", worker.guards.counts.in_flight()),
         ("registered connections", worker.registered() as u64),
-        ("bytes of memory for bodies that are held", worker.held.taken()),
-        ("bytes on disk of bodies that are held", worker.disk.used()),
+        ("bytes of memory for bodies that are held", worker.body_memory.used_bytes()),
+        ("bytes on disk of bodies that are held", worker.disk.used_bytes()),
         ("exchanges of endpoints", u64::from(worker.groups.in_flight())),
         ("requests of backends with limits", circuits.requests),
         ("retries of backends with limits", circuits.retries),
         ("requests that await a response of a backend with limits", circuits.awaiting),
         ("requests that wait for a backend with limits", circuits.pending),
-        ("miscounted idle connections", groups.idle_connections().abs_diff(groups.idle_of_each()) as u64),
+        (
+            "miscounted idle connections",
+            groups.idle_connections().abs_diff(groups.count_idle_connections()) as u64,
+        ),
     ];
     match counts.iter().find(|(_, count)| *count > 0) {
         None => Ok(()),
@@ -519,15 +533,15 @@ pub(crate) fn at_rest<N: Network>(worker: &Worker<N>) -> Result<(), String> {
     }
 }
 
-/// A client's end.
+/// The client end of a connection.
 pub(crate) struct Client {
     pub(crate) stream: DuplexStream,
     pending: Vec<u8>,
 }
 
-/// An answer as a client sees it.
+/// A response as received by a client.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct TestResponse {
     pub(crate) status: u16,
     pub(crate) body: Vec<u8>,
 }
@@ -537,8 +551,8 @@ impl Client {
         self.stream.write_all(bytes.as_ref()).await.expect("the proxy reads");
     }
 
-    /// The next answer; none when the connection ends first.
-    pub(crate) async fn answer(&mut self) -> Option<Seen> {
+    /// The next response; `None` if the connection ends first.
+    pub(crate) async fn response(&mut self) -> Option<TestResponse> {
         loop {
             if let Some((seen, used)) = parse(&self.pending) {
                 self.pending.drain(..used);
@@ -550,55 +564,57 @@ impl Client {
         }
     }
 
-    /// Everything of the next answer up to the end of its head, and its body.
-    pub(crate) async fn answer_text(&mut self) -> String {
+    /// The next response as text.
+    pub(crate) async fn response_text(&mut self) -> String {
         loop {
             if let Some((_, used)) = parse(&self.pending) {
                 return String::from_utf8(self.pending.drain(..used).collect()).expect("text");
             }
             let more = self.stream.read_buf(&mut self.pending).await.unwrap_or(0);
-            assert!(more > 0, "an answer: {:?}", String::from_utf8_lossy(&self.pending));
+            assert!(more > 0, "a response: {:?}", String::from_utf8_lossy(&self.pending));
         }
     }
 
-    pub(crate) async fn ask(&mut self, request: impl AsRef<[u8]>) -> Option<Seen> {
+    pub(crate) async fn request(&mut self, request: impl AsRef<[u8]>) -> Option<TestResponse> {
         self.send(request).await;
-        self.answer().await
+        self.response().await
     }
 
-    /// Waits for the end of the connection; gives what came before it.
-    pub(crate) async fn rest(mut self) -> Vec<u8> {
-        // A failure is an end too.
+    /// Reads to the end of the connection; returns what was received.
+    pub(crate) async fn read_to_end(mut self) -> Vec<u8> {
+        // A failure also ends it.
         let _ = self.stream.read_to_end(&mut self.pending).await;
         self.pending
     }
 }
 
-fn parse(bytes: &[u8]) -> Option<(Seen, usize)> {
-    let head = wire::head(bytes).expect("a canonical answer")?;
+fn parse(bytes: &[u8]) -> Option<(TestResponse, usize)> {
+    let head = wire::head(bytes).expect("a canonical response")?;
     let status = head.start.split(' ').nth(1)?.parse().expect("a status");
     let framing = wire::framing(&head.fields).expect("one framing").unwrap_or(wire::Framing::None);
     let rest = &bytes[head.length..];
     match framing {
         wire::Framing::Length(length) if rest.len() >= length => {
-            Some((Seen { status, body: rest[..length].to_vec() }, head.length + length))
+            Some((TestResponse { status, body: rest[..length].to_vec() }, head.length + length))
         }
         wire::Framing::Length(_) => None,
         wire::Framing::Chunked => {
             let body = wire::chunked(rest).expect("canonical chunks")?;
-            Some((Seen { status, body: body.content }, head.length + body.length))
+            Some((TestResponse { status, body: body.content }, head.length + body.length))
         }
-        wire::Framing::None | wire::Framing::Close => Some((Seen { status, body: Vec::new() }, head.length)),
+        wire::Framing::None | wire::Framing::Close => {
+            Some((TestResponse { status, body: Vec::new() }, head.length))
+        }
     }
 }
 
-/// Runs `play` where streams and endpoints can be spawned, and where workers draw the same numbers in every run.
-pub(crate) async fn on_stage(play: impl Future<Output = ()>) {
+/// Runs a test in a local task set, with the same random numbers in every run.
+pub(crate) async fn run_local(play: impl Future<Output = ()>) {
     fastrand::seed(1);
     LocalSet::new().run_until(play).await;
 }
 
-/// Reads one request head, without a body; `false` at the end of the connection.
+/// Reads one request head without a body; `false` at the end of the connection.
 pub(crate) async fn read_head(stream: &mut DuplexStream) -> bool {
     let mut bytes = Vec::new();
     while !bytes.ends_with(b"\r\n\r\n") {
@@ -610,46 +626,46 @@ pub(crate) async fn read_head(stream: &mut DuplexStream) -> bool {
     true
 }
 
-/// Answers every request without a body with 200 and two bytes.
-pub(crate) async fn answering(mut stream: DuplexStream) {
+/// Responds to every request with 200 and two bytes.
+pub(crate) async fn serve_ok(mut stream: DuplexStream) {
     while read_head(&mut stream).await {
-        if stream.write_all(OK).await.is_err() {
+        if stream.write_all(OK_RESPONSE).await.is_err() {
             return;
         }
     }
 }
 
-/// What [`answering`] says.
-pub(crate) const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+/// The response of [`serve_ok`].
+pub(crate) const OK_RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
 /// A request without a body.
-pub(crate) const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+pub(crate) const GET_REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
 pub(crate) fn published(config: &Config, before: Option<&Snapshot>) -> Arc<Published> {
     let compiled = fairway_routing::compile(config, before);
     let tls = ServerTls::new(&options().fallback_certificate, SessionTickets::default())
         .expect("a certificate of the testkit");
-    let (publisher, _) = Publisher::new(tls, compiled.snapshot, 1, 8, Opening::default());
+    let (publisher, _) = Publisher::new(tls, compiled.snapshot, 1, 8, StartupSockets::default());
     Arc::clone(&publisher.subscribe().borrow())
 }
 
-/// The n-th endpoint's address.
+/// Address of the n-th endpoint.
 pub(crate) fn endpoint(number: u16) -> SocketAddr {
     SocketAddr::from(([192, 0, 2, 1], number))
 }
 
-/// A snapshot of one rule that takes everything and does all of these.
+/// A snapshot with one catch-all rule of these phases.
 pub(crate) fn snapshot(phases: Vec<Phases>) -> Arc<Snapshot> {
-    fairway_routing::compile(&filtered(1, phases), None).snapshot
+    fairway_routing::compile(&config_with_phases(1, phases), None).snapshot
 }
 
-/// The configuration of one rule that takes everything and does all of these.
-pub(crate) fn filtered(endpoints: usize, phases: Vec<Phases>) -> Config {
-    ruled(endpoints, |rule| rule.phases = Phases::from_iter(phases).kept())
+/// A configuration with one catch-all rule of these phases.
+pub(crate) fn config_with_phases(endpoints: usize, phases: Vec<Phases>) -> Config {
+    config_with_rule(endpoints, |rule| rule.phases = Phases::from_iter(phases).kept())
 }
 
-/// The configuration of one rule that takes everything and is what `edit` makes of it.
-fn ruled(endpoints: usize, edit: impl FnOnce(&mut Rule)) -> Config {
+/// A configuration with one catch-all rule, changed by `edit`.
+fn config_with_rule(endpoints: usize, edit: impl FnOnce(&mut Rule)) -> Config {
     let mut config = config(endpoints, Policy::default(), Settings::default());
     let key = config.hosts.keys().next().expect("one host").clone();
     let mut host = VirtualHost::clone(&config.hosts[&key]);
@@ -682,7 +698,7 @@ pub(crate) fn options() -> ProxyOptions {
             chain: leaf.chain_der.iter().map(|der| der.to_vec()).collect(),
             private_key: leaf.key_der.secret_pkcs8_der().to_vec(),
         },
-        location: fairway_model::Location::default(),
+        location: fairway_model::ProxyLocation::default(),
         return_memory: |_| {},
     }
 }

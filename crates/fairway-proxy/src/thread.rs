@@ -1,4 +1,4 @@
-//! A worker's thread from its start to its end.
+//! The thread of a worker, from start to end.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use fairway_net::clock::Instant;
 use fairway_net::memory::{self, MemoryBudget};
-use fairway_net::waits::LOOK;
+use fairway_net::waits::CHECK_INTERVAL;
 use tokio::runtime::Builder;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::LocalSet;
@@ -25,71 +25,71 @@ use crate::network::{Network, TcpNetwork};
 use crate::options::{DrainOptions, ProxyOptions};
 use crate::publish::{Published, Publisher};
 use crate::recorder::{RecordedExchange, RecordedQuery, WorkerSamples};
-use crate::worker::{Arrivals, Neighbours, Open, Phase, Shared, Worker};
+use crate::worker::{Arrivals, Neighbours, OpenConnection, StopPhase, Worker, WorkerShared};
 
-/// How often pools are swept.
-const TICK: Duration = Duration::from_secs(1);
+/// Interval of housekeeping, such as sweeping pools.
+const TICK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What the time of a drain cuts has this much more to end by itself: with a reset for its peers, a line in the log, and a number in the
-/// metrics.
-const LAST_WORDS: Duration = Duration::from_millis(100);
+/// Time that exchanges cut by the drain timeout have to end by themselves: a reset for their peers, an access
+/// log line and a metric.
+const CUT_GRACE_PERIOD: Duration = Duration::from_millis(100);
 
-/// What a worker's thread is given.
+/// Arguments of a worker's thread.
 pub(crate) struct Launch {
     pub(crate) index: usize,
     pub(crate) options: Arc<ProxyOptions>,
     pub(crate) publisher: Publisher,
     pub(crate) commands: mpsc::UnboundedReceiver<Command>,
     pub(crate) log: AccessLog,
-    pub(crate) shared: Shared,
-    pub(crate) neighbours: Neighbours<Open<TcpNetwork>>,
-    pub(crate) arrivals: Arrivals<Open<TcpNetwork>>,
+    pub(crate) shared: WorkerShared,
+    pub(crate) neighbours: Neighbours<OpenConnection<TcpNetwork>>,
+    pub(crate) arrivals: Arrivals<OpenConnection<TcpNetwork>>,
     /// Dropped once the worker has drained.
     pub(crate) undrained: std::sync::mpsc::Sender<Infallible>,
 }
 
-/// What the rest of the process asks of a worker.
+/// A command from the rest of the process to a worker.
 pub(crate) enum Command {
-    /// Answer this.
-    Question(Question),
-    /// Give away the sockets that accept connections, and keep them as well.
+    /// Answer a query.
+    Query(WorkerQuery),
+    /// Return duplicates of the sockets that accept connections.
     Sockets(oneshot::Sender<std::io::Result<Vec<OwnedFd>>>),
     /// Stop as the options say.
     Drain(NewConnections),
-    /// Nobody asks any more: a worker that has drained may end.
+    /// End, once drained: no queries follow.
     End,
 }
 
-/// What becomes of new connections while a worker stops.
+/// Handling of new connections during a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NewConnections {
-    /// They are accepted until the delay of the drain is over.
+    /// Accepted until the drain delay is over.
     Accepted,
     /// Another process accepts them.
-    LeftToAnother,
+    HandedOver,
 }
 
-/// What a worker answers at any time.
-pub(crate) enum Question {
-    /// Its counters.
+/// A query that a worker answers at any time.
+pub(crate) enum WorkerQuery {
+    /// Counters of the worker.
     Sample(oneshot::Sender<Sample>),
-    /// What they add up to.
+    /// Totals of the counters.
     Totals(oneshot::Sender<Totals>),
-    /// What each version of the configuration cost.
+    /// Requests and failures by configuration version.
     Generations(oneshot::Sender<Vec<GenerationCounts>>),
-    /// What it remembers of its last exchanges.
+    /// Recorded exchanges.
     Recorded(Arc<RecordedQuery>, oneshot::Sender<Vec<RecordedExchange>>),
-    /// A few requests of each rule.
+    /// Sampled requests of each rule.
     Sampled(oneshot::Sender<WorkerSamples>),
-    /// What it knows of endpoints.
+    /// Endpoint states.
     Endpoints(Arc<EndpointQuery>, oneshot::Sender<EndpointStates>),
-    /// Its open connections.
+    /// Open connections.
     Connections(oneshot::Sender<OpenConnections>),
 }
 
-impl Question {
-    /// Whoever asks may have given up.
-    fn answer(self, worker: &Worker<TcpNetwork>, index: usize) {
+impl WorkerQuery {
+    /// Answers the query. The caller may have given up.
+    fn respond(self, worker: &Worker<TcpNetwork>, index: usize) {
         let names = |listener| worker.listener_name(listener);
         match self {
             Self::Sample(reply) => _ = reply.send(worker.sample()),
@@ -103,19 +103,20 @@ impl Question {
     }
 }
 
-/// Serves until the worker has drained, then answers questions until nobody has any: its numbers stay, as long as others drain.
+/// Serves until the worker has drained, then answers queries until the process ends: its numbers stay available
+/// while other workers drain.
 pub(crate) fn run(launch: Launch) -> std::io::Result<()> {
     let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
     let (local, index) = (LocalSet::new(), launch.index);
     let (worker, mut commands, undrained) = local.block_on(&runtime, serve(launch))?;
-    // What is still open closes.
+    // Closes connections that are still open.
     drop(local);
     drop(undrained);
     runtime.block_on(async {
         loop {
             match commands.recv().await {
-                Some(Command::Question(question)) => question.answer(&worker, index),
-                // Whoever asked for sockets sees that there are none.
+                Some(Command::Query(question)) => question.respond(&worker, index),
+                // Dropping the reply tells the caller that there are none.
                 Some(Command::Drain(_) | Command::Sockets(_)) => {}
                 Some(Command::End) | None => return,
             }
@@ -124,58 +125,58 @@ pub(crate) fn run(launch: Launch) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A worker that has drained, what it is asked, and what says that it drains no more.
-type Drained =
+/// A drained worker, its command queue and its drain guard.
+type DrainedWorker =
     (Rc<Worker<TcpNetwork>>, mpsc::UnboundedReceiver<Command>, std::sync::mpsc::Sender<Infallible>);
 
-async fn serve(launch: Launch) -> std::io::Result<Drained> {
+async fn serve(launch: Launch) -> std::io::Result<DrainedWorker> {
     let Launch { index, options, publisher, mut commands, log, shared, neighbours, arrivals, undrained } =
         launch;
-    let network = TcpNetwork { patience: options.limits.upstream_unacknowledged };
+    let network = TcpNetwork { keepalive_timeout: options.limits.upstream_unacknowledged };
     let mut updates = publisher.subscribe();
     let first = Arc::clone(&updates.borrow_and_update());
     let worker = Rc::new(Worker::new(options, network, &first, log, shared, neighbours));
     let loops = Rc::new(AcceptLoops::new(&worker, index)?);
-    if publisher.accepts() {
-        loops.follow()?;
+    if publisher.is_accepting() {
+        loops.update_ports()?;
     }
-    publisher.note_adoption(index, first.snapshot.version());
+    publisher.record_adoption(index, first.snapshot.version());
 
     if index == 0 {
         tokio::task::spawn_local(checks::run(Rc::clone(&worker), publisher.subscribe()));
     }
-    tokio::task::spawn_local(follow(Rc::clone(&worker), Rc::clone(&loops), publisher, index, updates));
+    tokio::task::spawn_local(adopt_updates(Rc::clone(&worker), Rc::clone(&loops), publisher, index, updates));
     tokio::task::spawn_local(tick(Rc::clone(&worker)));
-    tokio::task::spawn_local(look_at_waits(Rc::clone(&worker)));
-    tokio::task::spawn_local(give_way(Rc::clone(&worker)));
+    tokio::task::spawn_local(check_waits(Rc::clone(&worker)));
+    tokio::task::spawn_local(yield_idle_connections(Rc::clone(&worker)));
     tokio::task::spawn_local(downstream::take_over(Rc::clone(&worker), arrivals));
     if worker.options.limits.memory != MemoryBudget::Unlimited {
         tokio::task::spawn_local(watch_memory(Rc::clone(&worker), index));
     }
 
-    // A control side that is gone without a word counts as an order to stop.
+    // A closed command channel counts as an order to drain.
     let new_connections = loop {
         match commands.recv().await {
-            Some(Command::Question(question)) => question.answer(&worker, index),
-            // Who asked may have given up.
+            Some(Command::Query(question)) => question.respond(&worker, index),
+            // The caller may have given up.
             Some(Command::Sockets(reply)) => _ = reply.send(loops.sockets()),
             Some(Command::Drain(new_connections)) => break new_connections,
             Some(Command::End) | None => break NewConnections::Accepted,
         }
     };
-    if new_connections == NewConnections::LeftToAnother {
+    if new_connections == NewConnections::HandedOver {
         worker.hand_over();
     }
-    drain(&worker, index, &mut commands).await;
-    // Nobody ticks any more.
+    drain_and_respond(&worker, index, &mut commands).await;
+    // The tick task has ended: flush here.
     worker.log.flush();
     worker.traces.flush();
     loops.abort();
     Ok((worker, commands, undrained))
 }
 
-/// Adopts each newer snapshot as soon as it is published.
-async fn follow(
+/// Adopts each snapshot as soon as it is published.
+async fn adopt_updates(
     worker: Rc<Worker<TcpNetwork>>,
     loops: Rc<AcceptLoops<TcpNetwork>>,
     publisher: Publisher,
@@ -185,27 +186,27 @@ async fn follow(
     while updates.changed().await.is_ok() {
         let published = Arc::clone(&updates.borrow_and_update());
         worker.adopt(&published);
-        if publisher.accepts()
-            && let Err(error) = loops.follow()
+        if publisher.is_accepting()
+            && let Err(error) = loops.update_ports()
         {
-            tracing::error!(%error, worker = index, "a new address cannot be accepted on by this worker");
+            tracing::error!(%error, worker = index, "this worker cannot accept connections at a new address");
         }
-        worker.counters.adoption.set(publisher.age());
-        publisher.note_adoption(index, published.snapshot.version());
+        worker.counters.adoption_time.set(publisher.time_since_publication());
+        publisher.record_adoption(index, published.snapshot.version());
     }
 }
 
 async fn tick(worker: Rc<Worker<TcpNetwork>>) {
-    let mut interval = tokio::time::interval(TICK);
+    let mut interval = tokio::time::interval(TICK_INTERVAL);
     loop {
         interval.tick().await;
         worker.tick();
     }
 }
 
-/// Until the worker's end.
-pub(crate) async fn look_at_waits<N: Network>(worker: Rc<Worker<N>>) {
-    let mut interval = tokio::time::interval(LOOK);
+/// Checks waiting exchanges until the worker ends.
+pub(crate) async fn check_waits<N: Network>(worker: Rc<Worker<N>>) {
+    let mut interval = tokio::time::interval(CHECK_INTERVAL);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         interval.tick().await;
@@ -213,47 +214,48 @@ pub(crate) async fn look_at_waits<N: Network>(worker: Rc<Worker<N>>) {
     }
 }
 
-/// Closes idle connections to backends that limit them when another worker needs one.
-pub(crate) async fn give_way<N: Network>(worker: Rc<Worker<N>>) {
-    let mut wanted = worker.circuits.listen();
-    while wanted.changed().await.is_ok() {
-        worker.groups.give_way();
+/// Closes idle connections to limited backends when another worker needs one.
+pub(crate) async fn yield_idle_connections<N: Network>(worker: Rc<Worker<N>>) {
+    let mut demand = worker.circuits.subscribe();
+    while demand.changed().await.is_ok() {
+        worker.groups.yield_idle_connections();
     }
 }
 
 async fn watch_memory(worker: Rc<Worker<TcpNetwork>>, index: usize) {
-    let mut interval = tokio::time::interval(memory::LOOK);
+    let mut interval = tokio::time::interval(memory::CHECK_INTERVAL);
     loop {
         interval.tick().await;
         worker.watch_memory(index);
     }
 }
 
-/// Goes on accepting for a while, then waits for the exchanges in flight, and cuts those that take too long.
-pub(crate) async fn leave<N: Network>(worker: &Worker<N>, options: DrainOptions) {
-    worker.enter(Phase::Leaving);
+/// Accepts for the drain delay, then waits for exchanges in flight, and cuts those that exceed the drain
+/// timeout.
+pub(crate) async fn drain_connections<N: Network>(worker: &Worker<N>, options: DrainOptions) {
+    worker.enter_phase(StopPhase::Leaving);
     tokio::time::sleep(options.delay).await;
-    worker.enter(Phase::Draining);
-    worker.counters.connections_closed(options.timeout).await;
-    worker.enter(Phase::Cutting);
-    // Counted from here, so that a worker that stood still gives what it cuts the time all the same.
-    worker.counters.connections_closed(LAST_WORDS).await;
+    worker.enter_phase(StopPhase::Draining);
+    worker.counters.wait_for_connections(options.timeout).await;
+    worker.enter_phase(StopPhase::Cutting);
+    // Starts only now, so that a worker that was stalled still gives connections time to end.
+    worker.counters.wait_for_connections(CUT_GRACE_PERIOD).await;
 }
 
-/// Leaves, and answers questions all the time.
-async fn drain(
+/// Drains, and answers queries meanwhile.
+async fn drain_and_respond(
     worker: &Rc<Worker<TcpNetwork>>,
     index: usize,
     commands: &mut mpsc::UnboundedReceiver<Command>,
 ) {
-    let drained = leave(worker, worker.options.drain);
+    let drained = drain_connections(worker, worker.options.drain);
     tokio::pin!(drained);
     let open = Cell::new(true);
     loop {
         tokio::select! {
             () = &mut drained => return,
             command = commands.recv(), if open.get() => match command {
-                Some(Command::Question(question)) => question.answer(worker, index),
+                Some(Command::Query(question)) => question.respond(worker, index),
                 Some(Command::Drain(_) | Command::Sockets(_) | Command::End) => {}
                 None => open.set(false),
             },

@@ -1,7 +1,7 @@
-//! No allocation per request that a reused buffer can avoid (design.md, section 2): counted, not believed.
+//! Counts allocations: no request allocates what a reused buffer can avoid (design.md, section 2).
 //!
-//! The allocator counts the whole process, so client and endpoint are threads with blocking sockets and buffers on
-//! their stacks that allocate nothing while the count runs; what is counted is the worker's.
+//! The allocator counts the whole process, so client and endpoint are threads with blocking sockets and buffers on their
+//! stacks, which allocate nothing while it counts: what remains is the worker's.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -17,17 +17,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_model::{
-    AnswerEdit, ApiKeyAuth, ApiKeys, Authorization, AuthorizationRule, Backend, BackendKey, BackendTraffic,
-    ClaimHeader, ClaimMatch, ClientTraffic, Config, CredentialLocation, Decision, Ejection, Endpoint,
-    EndpointHealth, FieldTemplate, Forwarding, GeoField, Guard, HealthCheck, HostPattern, JwtAuth, JwtIssuer,
-    JwtKeys, Listener, ListenerProtocol, Origin, Phases, Probe, Propagation, Retry, SameSite, SecureCookie,
-    SessionCarrier, SessionCookie, SessionHash, SessionKey, SessionLifetime, SessionPart, SessionStart,
-    Stickiness, StickyFailure, StreamKey, StreamPolicy, StreamRoute, Template, TemplatePart, Tracing,
-    TrafficDistribution, VirtualHost, WeightedBackend,
+    ApiKeyAuth, ApiKeys, Authorization, AuthorizationRule, Backend, BackendKey, BackendTraffic, ClaimHeader,
+    ClaimMatch, ClientTraffic, Config, CredentialLocation, Decision, Ejection, Endpoint, EndpointHealth,
+    Forwarding, GeoField, Guard, HeaderTemplate, HealthCheck, HostPattern, JwtAuth, JwtIssuer, JwtKeys,
+    Listener, ListenerProtocol, Origin, Phases, Probe, Propagation, ResponseEdit, Retry, SameSite,
+    SecureCookie, SessionCarrier, SessionCookie, SessionHash, SessionKey, SessionLifetime, SessionPart,
+    SessionStart, Stickiness, StickyFailure, StreamKey, StreamPolicy, StreamRoute, Template, TemplatePart,
+    Tracing, TrafficDistribution, VirtualHost, WeightedBackend,
 };
 use fairway_proxy::{GeoIp, ProxyOptions};
 use fairway_testkit::mmdb::{self, Mmdb};
-use fairway_testkit::tokens::{Signer, published};
+use fairway_testkit::tokens::{Signer, jwk_set};
 use serde_json::json;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
@@ -43,7 +43,7 @@ const GET: &[u8] = b"GET /a/b?c=d HTTP/1.1\r\nHost: example.com\r\nUser-Agent: t
 const PLAIN: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 10\r\n\r\n0123456789";
 const CHUNKED: &[u8] = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\na\r\n0123456789\r\n0\r\n\r\n";
 
-/// Serves one connection for as long as it lives: a request is over with `end`, then comes `answer`.
+/// Serves one connection until it closes: a request ends with `end`, and gets `answer`.
 fn endpoint(answer: &'static [u8], end: &'static [u8]) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -65,8 +65,8 @@ fn endpoint(answer: &'static [u8], end: &'static [u8]) -> SocketAddr {
     address
 }
 
-/// Asks so often, one request after the other; an answer is over with `end`.
-fn ask(stream: &mut TcpStream, request: &[u8], end: &[u8], count: usize) {
+/// Sends `count` requests one after the other; a response ends with `end`.
+fn run_requests(stream: &mut TcpStream, request: &[u8], end: &[u8], count: usize) {
     let mut buffer = [0; 8192];
     for _ in 0..count {
         stream.write_all(request).unwrap();
@@ -80,7 +80,7 @@ fn ask(stream: &mut TcpStream, request: &[u8], end: &[u8], count: usize) {
     }
 }
 
-/// Allocations per request of the worker, after it is warm.
+/// Allocations per request of a warm worker.
 fn per_request(
     request: &[u8],
     answer: &'static [u8],
@@ -91,7 +91,7 @@ fn per_request(
     per_request_with(|_| {}, request, answer, (request_end, answer_end), edit)
 }
 
-/// The same with options of the process.
+/// The same with these options of the process.
 fn per_request_with(
     options: impl FnOnce(&mut ProxyOptions),
     request: &[u8],
@@ -102,15 +102,15 @@ fn per_request_with(
     let address = endpoint(answer, request_end);
     let setup = Setup::to(&[address])
         .options(options)
-        .filter(Phases::from(AnswerEdit::StrictTransportSecurity("max-age=31536000".into())))
+        .filter(Phases::from(ResponseEdit::StrictTransportSecurity("max-age=31536000".into())))
         .settings(|settings| settings.downstream.requests_per_connection = u64::MAX)
         .settings(|settings| settings.upstream.requests_per_connection = u64::MAX);
     let proxy = setup.start_by(&edit(setup.config()));
     let mut stream = TcpStream::connect(proxy.http).unwrap();
     stream.set_nodelay(true).unwrap();
-    ask(&mut stream, request, answer_end, WARM);
+    run_requests(&mut stream, request, answer_end, WARM);
     let region = Region::new(&INSTRUMENTED_SYSTEM);
-    ask(&mut stream, request, answer_end, COUNT);
+    run_requests(&mut stream, request, answer_end, COUNT);
     let change = region.change();
     #[expect(clippy::cast_precision_loss, reason = "counts are small")]
     let per_request = (change.allocations + change.reallocations) as f64 / COUNT as f64;
@@ -120,7 +120,7 @@ fn per_request_with(
 /// A ClientHello that asks for `example.com`.
 const HELLO: &[u8] = include_bytes!("../../../fuzz/corpus/client_hello/plain");
 
-/// TLS that passes through: called by the only test, because what is counted is the process.
+/// TLS passthrough: called by the only test, because the whole process is counted.
 fn bytes_that_pass_through_allocate_nothing() {
     let setup = Setup::to(&[endpoint(PLAIN, b"\r\n\r\n")]);
     let mut config = setup.config();
@@ -140,16 +140,16 @@ fn bytes_that_pass_through_allocate_nothing() {
     let mut stream = TcpStream::connect(proxy.publisher.addresses("pass")[0]).unwrap();
     stream.set_nodelay(true).unwrap();
     stream.write_all(HELLO).unwrap();
-    ask(&mut stream, GET, b"9", WARM);
+    run_requests(&mut stream, GET, b"9", WARM);
     let region = Region::new(&INSTRUMENTED_SYSTEM);
-    ask(&mut stream, GET, b"9", COUNT);
+    run_requests(&mut stream, GET, b"9", COUNT);
     let change = region.change();
-    // What the worker does once a second, whatever is asked.
+    // The worker's work once a second, independent of traffic.
     let all = change.allocations + change.reallocations;
     assert!(all * 100 < COUNT, "{all} for {COUNT} passages");
 }
 
-/// Answers each datagram with what it says.
+/// Echoes each datagram.
 fn datagram_endpoint() -> SocketAddr {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();
@@ -163,7 +163,7 @@ fn datagram_endpoint() -> SocketAddr {
     address
 }
 
-/// UDP: called by the only test, because what is counted is the process.
+/// UDP: called by the only test, because the whole process is counted.
 fn datagrams_of_a_session_allocate_nothing() {
     let setup = Setup::to(&[datagram_endpoint()]);
     let mut config = setup.config();
@@ -177,7 +177,7 @@ fn datagrams_of_a_session_allocate_nothing() {
     let proxy = setup.start_by(&config);
     let client = UdpSocket::bind("127.0.0.1:0").unwrap();
     client.connect(proxy.publisher.addresses("udp")[0]).unwrap();
-    client.set_read_timeout(Some(fairway_testkit::wait::PATIENCE)).unwrap();
+    client.set_read_timeout(Some(fairway_testkit::wait::WAIT_TIMEOUT)).unwrap();
     let exchange = |count: usize| {
         let mut buffer = [0; 2048];
         for number in 0..count {
@@ -191,7 +191,7 @@ fn datagrams_of_a_session_allocate_nothing() {
     let region = Region::new(&INSTRUMENTED_SYSTEM);
     exchange(COUNT);
     let change = region.change();
-    // What the worker does once a second, whatever is sent.
+    // The worker's work once a second, independent of traffic.
     let all = change.allocations + change.reallocations;
     assert!(all * 100 < COUNT, "{all} for {COUNT} datagrams and their answers");
 }
@@ -224,7 +224,7 @@ fn requests_on_warm_connections_allocate_next_to_nothing() {
     an_adoption_allocates_nothing_for_backends_that_stay();
 }
 
-/// Traces that are continued and that begin here: called by the only test, because what is counted is the process.
+/// Continued and new traces: called by the only test, because the whole process is counted.
 fn traces_that_are_not_sampled_allocate_nothing() {
     let traced = |propagation| {
         move |mut config: Config| {
@@ -247,7 +247,7 @@ fn traces_that_are_not_sampled_allocate_nothing() {
     }
 }
 
-/// One of many backends changes: called by the only test, because what is counted is the process.
+/// A change of one of many backends: called by the only test, because the whole process is counted.
 fn an_adoption_allocates_nothing_for_backends_that_stay() {
     const BACKENDS: usize = 20_000;
     let setup = Setup::to(&[]);
@@ -268,13 +268,13 @@ fn an_adoption_allocates_nothing_for_backends_that_stay() {
         proxy.snapshot = fairway_routing::compile(&config, Some(&proxy.snapshot)).snapshot;
         let region = Region::new(&INSTRUMENTED_SYSTEM);
         assert!(proxy.publisher.publish(Arc::clone(&proxy.snapshot)).is_empty());
-        runtime.block_on(proxy.publisher.adopted(proxy.snapshot.version()));
+        runtime.block_on(proxy.publisher.wait_until_adopted(proxy.snapshot.version()));
         least = least.min(region.change().bytes_allocated);
     }
     assert!(least < BACKENDS, "{least} bytes for one change among {BACKENDS} backends");
 }
 
-/// Sessions that go on, and hashes: called by the only test, because what is counted is the process.
+/// Continued sessions, and hashes: called by the only test, because the whole process is counted.
 fn belonging_allocates_nothing() {
     let cookie = |begins| {
         SessionKey::Cookie(Arc::new(SessionCookie {
@@ -303,7 +303,7 @@ fn belonging_allocates_nothing() {
     }
 }
 
-/// A token that was verified before, an API key, and rules over both: called by the only test as well.
+/// A remembered token, an API key, and rules over both: called by the only test as well.
 fn credentials_that_are_known_allocate_nothing() {
     let signer = Signer::ed25519("a");
     let claims =
@@ -318,7 +318,7 @@ fn credentials_that_are_known_allocate_nothing() {
         issuers: vec![JwtIssuer {
             issuer: "https://login.test".into(),
             audiences: Vec::new(),
-            keys: JwtKeys::Inline(published(&[signer]).into()),
+            keys: JwtKeys::Inline(jwk_set(&[signer]).into()),
             claims: Vec::new(),
             scopes: Vec::new(),
             headers: vec![ClaimHeader { claim: "sub".into(), header: "X-User".into() }],
@@ -360,14 +360,16 @@ fn credentials_that_are_known_allocate_nothing() {
     assert!(allocations < 0.05, "{allocations} allocations per request");
 }
 
-/// Rules, headers and lines of the log by country and autonomous system: called by the only test as well.
+/// Rules, headers and log lines with country and autonomous system: called by the only test as well.
 fn clients_that_are_looked_up_allocate_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let (places, networks) = (folder.path().join("city"), folder.path().join("asn"));
     let home = mmdb::country("DE", "Germany");
-    std::fs::write(&places, Mmdb::new("GeoLite2-City", 1).with("127.0.0.0/8", &home).bytes()).unwrap();
+    std::fs::write(&places, Mmdb::new("GeoLite2-City", 1).with_network("127.0.0.0/8", &home).bytes())
+        .unwrap();
     let network = mmdb::network(64500, "Example");
-    std::fs::write(&networks, Mmdb::new("GeoLite2-ASN", 1).with("127.0.0.0/8", &network).bytes()).unwrap();
+    std::fs::write(&networks, Mmdb::new("GeoLite2-ASN", 1).with_network("127.0.0.0/8", &network).bytes())
+        .unwrap();
     let located = |mut config: Config| {
         let rule = AuthorizationRule {
             countries: vec!["DE".parse().unwrap()],
@@ -376,7 +378,7 @@ fn clients_that_are_looked_up_allocate_nothing() {
         };
         let guards = vec![Guard::Authorize(Arc::new(Authorization { rules: vec![rule] }))];
         let value = Template(vec![TemplatePart::Geo(GeoField::CountryName)]);
-        let fields = vec![FieldTemplate { name: "X-Country".into(), value }];
+        let fields = vec![HeaderTemplate { name: "X-Country".into(), value }];
         let forwarding = Forwarding { fields: Some(fields.into()), ..Forwarding::default() };
         for host in config.hosts.values().cloned().collect::<Vec<_>>() {
             let mut host = VirtualHost::clone(&host);
@@ -394,7 +396,7 @@ fn clients_that_are_looked_up_allocate_nothing() {
     assert!(allocations < 0.05, "{allocations} allocations per request");
 }
 
-/// A listener and a backend that say of their traffic what else holds everywhere: called by the only test as well.
+/// A listener and a backend with traffic settings of their own: called by the only test as well.
 fn traffic_of_its_own_allocates_nothing() {
     let of_its_own = |mut config: Config| {
         let mut listener = Listener::clone(&config.listeners["http"]);

@@ -1,6 +1,6 @@
-//! No allocation per request over HTTP/2 that a reused buffer can avoid, on either side: counted, as `allocations` does for
-//! HTTP/1. Client and endpoints are threads with blocking sockets and buffers on their stacks, with frames as bytes, so that
-//! what is counted is the worker's.
+//! Counts allocations over HTTP/2 on either side, as `allocations` does for HTTP/1: no request allocates what a reused buffer
+//! can avoid. Clients and endpoints are threads with blocking sockets, buffers on their stacks and raw frames, so that only the
+//! worker's allocations are counted.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -25,13 +25,13 @@ const WARM: usize = 200;
 const ROUNDS: usize = 2_000;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// What a connection to an endpoint may allocate in its life, which 900 streams share: its buffers, its tables, and what ten
-/// streams at a time need.
+/// What a connection to an endpoint may allocate over its lifetime, which 900 streams share: its buffers, its tables, and what
+/// ten concurrent streams need.
 const A_NEW_CONNECTION: f64 = 120.0;
 
 const BODY: &[u8] = b"0123456789";
 
-// Types of frames (RFC 9113 §6).
+// Frame types (RFC 9113 §6).
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const SETTINGS: u8 = 4;
@@ -55,11 +55,11 @@ fn put(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
     out.extend_from_slice(payload);
 }
 
-/// What both ends read frames with, and write them: nothing is allocated once it is warm.
+/// Reads and writes frames for both ends, without allocations once it is warm.
 struct Peer {
     stream: TcpStream,
     input: Vec<u8>,
-    /// How much of it is filled, and how much of that was looked at.
+    /// How much of the buffer is filled, and how much of that was parsed.
     filled: usize,
     seen: usize,
     output: Vec<u8>,
@@ -80,7 +80,7 @@ impl Peer {
         self.output.clear();
     }
 
-    /// The next frame's type, flags, stream and length, if it is there already.
+    /// The next frame's type, flags, stream and length, if it is buffered.
     fn next(&mut self) -> Option<(u8, u8, u32, u32)> {
         let frame = &self.input[self.seen..self.filled];
         let head: [u8; 9] = frame.get(..9)?.try_into().unwrap();
@@ -92,7 +92,7 @@ impl Peer {
         Some((head[3], head[4], u32::from_be_bytes(head[5..].try_into().unwrap()), length))
     }
 
-    /// Reads once; whether something came.
+    /// Reads once; returns whether something was received.
     fn read(&mut self) -> bool {
         self.input.copy_within(self.seen..self.filled, 0);
         (self.filled, self.seen) = (self.filled - self.seen, 0);
@@ -107,19 +107,19 @@ impl Peer {
     }
 }
 
-/// An endpoint that answers each request of each connection with ten bytes.
+/// An endpoint that responds to each request with ten bytes.
 fn endpoint() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
         for stream in listener.incoming() {
-            std::thread::spawn(move || answer(Peer::new(stream.unwrap())));
+            std::thread::spawn(move || response(Peer::new(stream.unwrap())));
         }
     });
     address
 }
 
-fn answer(mut peer: Peer) {
+fn response(mut peer: Peer) {
     peer.put(SETTINGS, 0, 0, &[]);
     while peer.filled < PREFACE.len() {
         assert!(peer.read());
@@ -146,7 +146,7 @@ fn answer(mut peer: Peer) {
     }
 }
 
-/// A client that has `streams` requests at a time.
+/// A client with `streams` concurrent requests.
 struct Client {
     peer: Peer,
     next: u32,
@@ -161,7 +161,7 @@ impl Client {
         Self { peer, next: 1, streams }
     }
 
-    fn ask(&mut self, rounds: usize) {
+    fn run_requests(&mut self, rounds: usize) {
         for _ in 0..rounds {
             for _ in 0..self.streams {
                 self.peer.put(HEADERS, END_HEADERS | END_STREAM, self.next, ASKED);
@@ -190,7 +190,7 @@ impl Client {
     }
 }
 
-/// Allocations per request of the worker, after it is warm.
+/// Allocations per request of a warm worker.
 fn per_request(protocol: BackendProtocol, to: SocketAddr, streams: u32) -> f64 {
     let setup = Setup::to(&[to])
         .settings(|settings| settings.downstream.requests_per_connection = u64::MAX)
@@ -201,9 +201,9 @@ fn per_request(protocol: BackendProtocol, to: SocketAddr, streams: u32) -> f64 {
     config.backends.insert(key, Arc::new(backend));
     let proxy = setup.start_by(&config);
     let mut client = Client::connect(proxy.http, streams);
-    client.ask(WARM);
+    client.run_requests(WARM);
     let region = Region::new(&INSTRUMENTED_SYSTEM);
-    client.ask(ROUNDS);
+    client.run_requests(ROUNDS);
     let change = region.change();
     let requests = f64::from(streams) * f64::from(u32::try_from(ROUNDS).unwrap());
     #[expect(clippy::cast_precision_loss, reason = "counts are small")]

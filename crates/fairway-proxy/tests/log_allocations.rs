@@ -1,4 +1,4 @@
-//! A line allocates nothing but room for itself: counted, not believed.
+//! Counts allocations: a log line allocates nothing but its own memory.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -6,10 +6,10 @@ use std::alloc::System;
 use std::time::{Duration, SystemTime};
 
 use fairway_http::Head;
-use fairway_model::{Escape, HostPattern, LogFormat, RuleLabels, ServiceName};
+use fairway_model::{HostPattern, LogEscape, LogFormat, RuleLabels, ServiceName};
 use fairway_proxy::log::{
-    Amounts, Connection, Line, NotedConnection, Parties, Process, ServedBy, Target, Tls, Trace, Upstream,
-    WallClock,
+    ClientIdentities, Connection, ExchangeAmounts, LogLine, LoggedConnection, ProcessInfo, RequestTarget,
+    ServedBy, Tls, Trace, Upstream, WallClock,
 };
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
@@ -22,7 +22,7 @@ fn a_line_allocates_nothing_where_there_is_room_for_it() {
     request.start_request(b"GET", b"/a?b=c");
     request.append(b"User-Agent", b"one \" two \xff");
     request.append(b"Authorization", b"Basic YW5uOnNlY3JldA==");
-    let (mut clock, process) = (WallClock::default(), Process { id: 1, hostname: "pod".to_owned() });
+    let (mut clock, process) = (WallClock::default(), ProcessInfo { id: 1, hostname: "pod".to_owned() });
     clock.set(SystemTime::now());
     let address = "192.0.2.1".parse().unwrap();
     let time = Duration::from_millis(1);
@@ -38,10 +38,10 @@ fn a_line_allocates_nothing_where_there_is_room_for_it() {
     };
     let rule = RuleLabels { service: "web".into(), ..RuleLabels::default() };
     let canary = ServiceName { name: "canary".into(), ..ServiceName::default() };
-    let line = Line {
+    let line = LogLine {
         request: &request,
-        answer: None,
-        target: Target {
+        response: None,
+        target: RequestTarget {
             scheme: "http",
             port: Some(80),
             host: "a.test",
@@ -49,7 +49,7 @@ fn a_line_allocates_nothing_where_there_is_room_for_it() {
             origin: b"",
             decoded: b"",
         },
-        parties: Parties {
+        identities: ClientIdentities {
             remote: address,
             client: Some(address),
             sender: None,
@@ -60,11 +60,18 @@ fn a_line_allocates_nothing_where_there_is_room_for_it() {
         },
         connection: Connection {
             requests: 1,
-            noted: Some(NotedConnection { port: 2, number: 3 }),
+            logged: Some(LoggedConnection { port: 2, number: 3 }),
             tls: Some(tls),
             certificate: None,
         },
-        amounts: Amounts { status: 200, request: 1, body: 2, sent: 3, took: time, grpc_status: None },
+        amounts: ExchangeAmounts {
+            status: 200,
+            request: 1,
+            body: 2,
+            sent: 3,
+            duration: time,
+            grpc_status: None,
+        },
         served_by: ServedBy { rule: Some(&rule), host: Some(&HostPattern::Any), canary: Some(&canary) },
         upstream: Some(Upstream {
             endpoint: (address, 80).into(),
@@ -85,7 +92,7 @@ fn a_line_allocates_nothing_where_there_is_room_for_it() {
                 $opentelemetry_trace_id $opentelemetry_span_id \
                 $connection_requests $ssl_protocol $ssl_cipher $ssl_server_name $upstream_http_a $upstream_cookie_sid";
     let mut out = Vec::with_capacity(4096);
-    for escape in [Escape::Nginx, Escape::Json] {
+    for escape in [LogEscape::Nginx, LogEscape::Json] {
         let format = LogFormat::read(&[LogFormat::BUILT_IN, more].concat(), escape).unwrap().format;
         let region = Region::new(COUNTED);
         line.write(&format, &mut out);

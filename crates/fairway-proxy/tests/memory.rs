@@ -1,4 +1,4 @@
-//! The memory budget over real sockets. Alone in its process: others' memory would be counted too.
+//! The memory budget over real sockets. Alone in its process, because the memory of other tests would be counted too.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -9,15 +9,15 @@ mod support;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use fairway_proxy::{Freed, MemoryBudget};
-use fairway_testkit::{Answer, Backend, Request, eventually};
+use fairway_proxy::{MemoryBudget, ReturnScope};
+use fairway_testkit::{Backend, BackendResponse, Request, eventually};
 
 use support::{HOST, Setup};
 
-/// Which threads returned memory, and which memory.
-static RETURNED: Mutex<Vec<(String, Freed)>> = Mutex::new(Vec::new());
+/// The threads that returned memory, and the kind of memory.
+static RETURNED: Mutex<Vec<(String, ReturnScope)>> = Mutex::new(Vec::new());
 
-fn note_returned(freed: Freed) {
+fn note_returned(freed: ReturnScope) {
     let thread = std::thread::current().name().unwrap().to_owned();
     let mut returned = RETURNED.lock().unwrap();
     if !returned.contains(&(thread.clone(), freed)) {
@@ -25,7 +25,7 @@ fn note_returned(freed: Freed) {
     }
 }
 
-fn has_returned(thread: &str, freed: Freed) -> bool {
+fn has_returned(thread: &str, freed: ReturnScope) -> bool {
     RETURNED.lock().unwrap().contains(&(thread.to_owned(), freed))
 }
 
@@ -33,7 +33,7 @@ fn has_returned(thread: &str, freed: Freed) -> bool {
 async fn above_the_memory_budget_requests_are_503_until_there_is_room_again() {
     const MIB: usize = 1 << 20;
     let budget = resident() + 96 * MIB as u64;
-    let backend = Backend::http(|_| Answer::ok(b"")).await;
+    let backend = Backend::http(|_| BackendResponse::ok(b"")).await;
     let setup = Setup::to(&[backend.address()])
         .options(|options| options.limits.memory = MemoryBudget::Bytes(budget))
         .options(|options| options.return_memory = note_returned);
@@ -43,20 +43,20 @@ async fn above_the_memory_budget_requests_are_503_until_there_is_room_again() {
 
     let limit = Duration::from_secs(30);
     eventually("memory that rested is returned", limit, || async {
-        has_returned("fairway-memory", Freed::Rested)
+        has_returned("fairway-memory", ReturnScope::Rested)
     })
     .await;
-    assert!(!RETURNED.lock().unwrap().iter().any(|(_, freed)| *freed == Freed::All), "there is room");
+    assert!(!RETURNED.lock().unwrap().iter().any(|(_, freed)| *freed == ReturnScope::All), "there is room");
 
     let ballast = std::hint::black_box(vec![1_u8; 192 * MIB]);
     proxy.expect_metric("fairway_shedding_workers", 1).await;
     for thread in ["fairway-memory", "worker-0"] {
         let what = format!("{thread} returns all memory that nothing uses");
-        eventually(&what, limit, || async { has_returned(thread, Freed::All) }).await;
+        eventually(&what, limit, || async { has_returned(thread, ReturnScope::All) }).await;
     }
-    let answer = held.exchange(&Request::get(HOST, "/")).await.unwrap();
-    assert_eq!((answer.status, answer.header("Retry-After")), (503, Some("1")));
-    assert_eq!(answer.header("Connection"), Some("close"));
+    let response = held.exchange(&Request::get(HOST, "/")).await.unwrap();
+    assert_eq!((response.status, response.header("Retry-After")), (503, Some("1")));
+    assert_eq!(response.header("Connection"), Some("close"));
     let refused = proxy.client().await.read_response().await.unwrap();
     assert_eq!((refused.status, refused.header("Retry-After")), (503, Some("1")));
 

@@ -1,5 +1,5 @@
-//! What an idle HTTP/2 connection and a stream that waits for its answer keep allocated: live bytes as they were asked for, without
-//! what the allocator adds. Alone in its process, with clients and endpoints that allocate nothing while it counts.
+//! Measures the allocated memory of an idle HTTP/2 connection and of a waiting stream: live requested bytes, without the
+//! allocator's overhead. Alone in its process, with clients and endpoints that allocate nothing while it counts.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -23,26 +23,26 @@ use support::Setup;
 static COUNTED: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const CONNECTIONS: usize = 2;
-/// Of each connection.
+/// Per connection.
 const STREAMS: usize = 100;
 const ALL: usize = CONNECTIONS * STREAMS;
 
-/// The bytes that may be live for each, a little above what was measured: docs/design/0032-memory-of-a-waiting-stream.md.
+/// The maximum live bytes for each, slightly above the measured values: docs/design/0032-memory-of-a-waiting-stream.md.
 const IDLE: usize = 2_960;
 const WAITING_FOR_HTTP2: usize = 2_835;
-/// With the connection to the endpoint, which it has for itself.
+/// Including its own connection to the endpoint.
 const WAITING_FOR_HTTP1: usize = 2_680;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// SETTINGS without any, and the acknowledgement of the other end's (RFC 9113 §6.5).
+/// An empty SETTINGS frame, and the acknowledgement of the peer's (RFC 9113 §6.5).
 const SETTINGS: &[u8] = b"\0\0\0\x04\0\0\0\0\0\0\0\0\x04\x01\0\0\0\0";
 /// `GET http://example.com/a/b?c=d`: fields of the static table, and literals that enter no table (RFC 7541 §6).
 const ASKED: &[u8] = b"\x82\x86\x04\x08/a/b?c=d\x01\x0bexample.com";
 
 /// Requests that reached the endpoint.
-static CAME: AtomicUsize = AtomicUsize::new(0);
+static RECEIVED_REQUESTS: AtomicUsize = AtomicUsize::new(0);
 
-/// An endpoint that takes requests and answers none of them.
+/// An endpoint that accepts requests and responds to none.
 fn endpoint(protocol: BackendProtocol) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
@@ -67,11 +67,11 @@ fn endpoint(protocol: BackendProtocol) -> SocketAddr {
     address
 }
 
-/// One of its connections.
+/// A connection of the endpoint.
 struct Connection {
     stream: TcpStream,
     protocol: BackendProtocol,
-    /// Bytes of HTTP/1 that looked like the end of a head; of HTTP/2, those of the preface, of a frame's head and of its
+    /// For HTTP/1, matched bytes of the end of a head; for HTTP/2, bytes of the preface, then of a frame header and its
     /// payload.
     seen: usize,
     frame: [u8; 9],
@@ -92,7 +92,7 @@ impl Connection {
                 if byte == b"\r\n\r\n"[self.seen] { self.seen + 1 } else { usize::from(byte == b'\r') };
             if self.seen == 4 {
                 self.seen = 0;
-                CAME.fetch_add(1, Ordering::SeqCst);
+                RECEIVED_REQUESTS.fetch_add(1, Ordering::SeqCst);
             }
             return;
         }
@@ -106,13 +106,13 @@ impl Connection {
         let length = u32::from_be_bytes([0, a, b, c]) as usize;
         if self.seen >= PREFACE.len() + 9 && self.seen == PREFACE.len() + 9 + length {
             self.seen = PREFACE.len();
-            CAME.fetch_add(usize::from(kind == 1), Ordering::SeqCst);
+            RECEIVED_REQUESTS.fetch_add(usize::from(kind == 1), Ordering::SeqCst);
         }
     }
 }
 
-/// Live bytes since `region` began, once they have stayed the same for longer than the worker keeps what it does not use. While
-/// they are more than `most`, a worker that gets no CPU may still have something to free: they have a minute.
+/// Live bytes since `region` began, once they have been stable for longer than the worker keeps unused memory. While they are
+/// above `most`, a worker without CPU time may still have something to free: it has a minute.
 fn settled(region: &Region<'_, System>, most: usize) -> usize {
     let live = || {
         let change = region.change();
@@ -132,9 +132,9 @@ fn settled(region: &Region<'_, System>, most: usize) -> usize {
     last
 }
 
-/// Live bytes of an idle connection, and of a stream on it that waits.
+/// Live bytes of an idle connection, and of a waiting stream on it.
 fn measure(protocol: BackendProtocol, most_waiting: usize) -> (usize, usize) {
-    // A machine that stands still for a while is no reason for a second connection to the endpoint, or for a request to end.
+    // A stalled machine must not cause a second connection to the endpoint, or end a request.
     let setup = Setup::to(&[endpoint(protocol)])
         .options(|options| options.limits.connect_hedge = Duration::ZERO)
         .policy(|policy| policy.timeouts.read = Duration::from_secs(600));
@@ -143,7 +143,7 @@ fn measure(protocol: BackendProtocol, most_waiting: usize) -> (usize, usize) {
     let backend = Backend { protocol, ..(*config.backends[&key]).clone() };
     config.backends.insert(key, Arc::new(backend));
     let proxy = setup.start_by(&config);
-    CAME.store(0, Ordering::SeqCst);
+    RECEIVED_REQUESTS.store(0, Ordering::SeqCst);
     settled(&Region::new(&INSTRUMENTED_SYSTEM), usize::MAX);
 
     let region = Region::new(&INSTRUMENTED_SYSTEM);
@@ -167,8 +167,12 @@ fn measure(protocol: BackendProtocol, most_waiting: usize) -> (usize, usize) {
         }
     }
     let began = Instant::now();
-    while CAME.load(Ordering::SeqCst) < ALL {
-        assert!(began.elapsed() < Duration::from_secs(60), "{} came", CAME.load(Ordering::SeqCst));
+    while RECEIVED_REQUESTS.load(Ordering::SeqCst) < ALL {
+        assert!(
+            began.elapsed() < Duration::from_secs(60),
+            "{} came",
+            RECEIVED_REQUESTS.load(Ordering::SeqCst)
+        );
         std::thread::sleep(Duration::from_millis(5));
     }
     (idle, settled(&region, most_waiting * ALL) / ALL)

@@ -1,4 +1,4 @@
-//! What a scrape of many series holds in memory: counted, not believed.
+//! Measures the memory of a scrape with many series.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 #![allow(clippy::print_stdout, reason = "the figure is read by whoever runs it")]
@@ -13,27 +13,27 @@ use fairway_model::{
     VirtualHost,
 };
 use fairway_net::clock::Instant;
-use fairway_proxy::metrics::record::{Record, UpstreamRecord};
-use fairway_proxy::metrics::{Counters, Gauges, Sample, Text};
+use fairway_proxy::metrics::record::{ExchangeRecord, UpstreamRecord};
+use fairway_proxy::metrics::{Counters, Gauges, Sample, ScrapeText};
 use fairway_routing::{Fields, Matched, Request, compile};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 #[global_allocator]
 static COUNTED: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Sets of labels, as many as a worker keeps.
+/// Label sets, as many as a worker keeps.
 const SETS: usize = 10_000;
 
-/// Bytes that a scrape may hold for each of them, as docs/metrics.md says.
-const MOST_PER_SET: usize = 2_000;
+/// Bytes that a scrape may hold per label set, as documented in docs/metrics.md.
+const MAX_BYTES_PER_SET: usize = 2_000;
 
-/// Bytes of the text that are held at a time.
-const MOST_TEXT: usize = 256 * 1024;
+/// Bytes of text held at a time.
+const MAX_TEXT_BYTES: usize = 256 * 1024;
 
 const IDENTITY: &str = "controller_class=\"fairway.dev/ingress-controller\",controller_namespace=\"fairway\",\
                         controller_pod=\"fairway-6d5f8b7c9d-x2x7k\"";
 
-/// A request without fields.
+/// A request without headers.
 struct Nothing;
 
 impl Fields for Nothing {
@@ -78,7 +78,7 @@ fn config() -> Config {
     config
 }
 
-/// Counts an exchange for each set: the labels of a rule with many methods and statuses are as long as those of many rules.
+/// Counts an exchange for each label set: labels of one rule with many methods and statuses are as long as those of many rules.
 fn observe(counters: &Counters) {
     let snapshot = compile(&config(), None).snapshot;
     let request = Request {
@@ -95,14 +95,14 @@ fn observe(counters: &Counters) {
     let methods = [Method::Get, Method::Head, Method::Post, Method::Put, Method::Delete];
     let host = HostPattern::Any;
     for number in 0..SETS {
-        let mut record = Record::new(Instant::now(), 300);
+        let mut record = ExchangeRecord::new(Instant::now(), 300);
         record.method = methods[number % methods.len()];
         record.status = u16::try_from(100 + number / methods.len()).unwrap();
         record.served_by.rule = Some(rule);
         record.served_by.host = Some(&host);
         let endpoint = "192.0.2.1:8080".parse().unwrap();
         record.upstream = Some(UpstreamRecord::failed(endpoint, 1, Duration::from_millis(7)));
-        counters.exchange(&record);
+        counters.observe(&record);
     }
 }
 
@@ -123,7 +123,7 @@ fn a_scrape_holds_the_numbers_of_all_series_and_a_piece_of_their_text() {
         most = most.max(live(&region));
         sum.merge(sample);
     }
-    let mut text = Text::of(sum, IDENTITY);
+    let mut text = ScrapeText::new(sum, IDENTITY);
     most = most.max(live(&region));
     let mut length = 0;
     for piece in text.by_ref() {
@@ -132,7 +132,7 @@ fn a_scrape_holds_the_numbers_of_all_series_and_a_piece_of_their_text() {
     }
     println!("{} bytes of text and {} bytes of memory for each set", length / SETS, most / SETS);
     assert!(length > SETS * 20_000, "{length} bytes of text are not what ten thousand sets have");
-    assert!(most < SETS * MOST_PER_SET + MOST_TEXT, "{} bytes for each set", most / SETS);
+    assert!(most < SETS * MAX_BYTES_PER_SET + MAX_TEXT_BYTES, "{} bytes for each set", most / SETS);
     drop(text);
-    assert!(live(&region) < MOST_TEXT, "nothing stays");
+    assert!(live(&region) < MAX_TEXT_BYTES, "nothing stays");
 }

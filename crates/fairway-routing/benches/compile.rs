@@ -1,4 +1,4 @@
-//! Time of a compile: 10,000 hosts from scratch, one changed host among them, one changed backend.
+//! Compile time: 10,000 hosts from scratch, one changed host among them, one changed backend.
 
 mod tables;
 
@@ -21,7 +21,7 @@ fn scratch(criterion: &mut Criterion) {
     });
 }
 
-/// Each change starts from the snapshot before it, as in a running proxy.
+/// Each change starts from the previous snapshot, as in a running proxy.
 fn incremental(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("compile");
     let mut order = shuffled(HOSTS).collect::<Vec<_>>().into_iter().cycle();

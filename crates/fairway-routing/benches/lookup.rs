@@ -1,5 +1,5 @@
-//! Time of one lookup with 100 to 100,000 routes, as hosts and as paths of one host, asked in random order so that
-//! nothing is in a cache only because it was asked before.
+//! Time of a lookup with 100 to 100,000 routes, as hosts and as paths of one host, in random order so that caches do
+//! not help more than in practice.
 
 mod tables;
 
@@ -15,7 +15,8 @@ const SIZES: [usize; 4] = [100, 1_000, 10_000, 100_000];
 
 type Build = fn(usize) -> Config;
 
-// The product's: a lookup among many hosts waits for memory, and which pages hosts are on is the allocator's decision.
+// The product's allocator: a lookup among many hosts is bound by memory, and the allocator decides which pages hosts
+// are on.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,4 +1,4 @@
-//! What is allowed to whom: rules over what is known of a request, of which the first that holds decides.
+//! Authorization rules: the first rule that matches a request decides.
 
 use std::net::IpAddr;
 
@@ -8,7 +8,7 @@ use fairway_token::Claims;
 use crate::conditions::Conditions;
 use crate::request::{Fields, Request};
 
-/// The rules of an [`Authorization`], compiled.
+/// The compiled rules of an [`Authorization`].
 #[derive(Clone, Debug)]
 pub struct AuthorizationCheck {
     rules: Box<[CompiledRule]>,
@@ -24,32 +24,32 @@ struct CompiledRule {
 /// What is known of the client besides its request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Caller<'c> {
-    /// Its address; none where whoever speaks for it cannot be read.
+    /// Its address; `None` if the header that should contain it is invalid.
     pub address: Option<IpAddr>,
     /// The country of its address.
-    pub country: Located<CountryCode>,
+    pub country: GeoLookup<CountryCode>,
     /// The autonomous system of its address.
-    pub asn: Located<u32>,
-    /// What its verified token says.
+    pub asn: GeoLookup<u32>,
+    /// The claims of its verified token.
     pub claims: Option<&'c Claims>,
-    /// Whose API key it has.
+    /// The client that its API key belongs to.
     pub api_client: Option<&'c str>,
 }
 
-/// What a database says of the client's address.
+/// The result of a GeoIP lookup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Located<T> {
-    /// Nothing: there is no such database, or the address is unknown.
+pub enum GeoLookup<T> {
+    /// There is no database, or the address is not in it.
     #[default]
     Unknown,
-    /// That it is in none.
+    /// The database says that it belongs to none.
     Nowhere,
-    /// That it is in this one.
+    /// The database's value.
     In(T),
 }
 
-impl<T: PartialEq> Located<T> {
-    /// Whether it is in one of these; `unknown` where nobody knows.
+impl<T: PartialEq> GeoLookup<T> {
+    /// Whether it is one of these; `unknown` if that cannot be determined.
     fn is_one_of(&self, listed: &[T], unknown: bool) -> bool {
         match self {
             Self::Unknown => unknown,
@@ -68,7 +68,7 @@ impl AuthorizationCheck {
         Ok(Self { rules: rules.collect::<Result<_, String>>()?, otherwise: of.otherwise() })
     }
 
-    /// What it asks of databases of addresses.
+    /// The fields it needs from GeoIP databases.
     #[must_use]
     pub fn geo_fields(&self) -> GeoFields {
         let country = self.rules.iter().any(|it| !it.rule.countries.is_empty());
@@ -77,7 +77,7 @@ impl AuthorizationCheck {
         asked.into_iter().filter_map(|(is_asked, field)| is_asked.then_some(field)).collect()
     }
 
-    /// Decides about a request.
+    /// Decides whether to allow a request.
     pub fn decide<F: Fields>(&self, request: &Request<'_, F>, caller: Caller<'_>) -> Decision {
         let met = self.rules.iter().find(|rule| rule.holds(request, caller));
         met.map_or(self.otherwise, |met| met.rule.decision)
@@ -85,8 +85,8 @@ impl AuthorizationCheck {
 }
 
 impl CompiledRule {
-    /// Whether all conditions hold. What cannot be known, such as an address, its country without a database, or a header that is
-    /// too long to be compared, is a reason to deny and none to allow.
+    /// Whether all conditions hold. If one cannot be evaluated, such as an unknown address, its country without a
+    /// database, or a header that is too long to compare, that is a reason to deny but not to allow.
     fn holds<F: Fields>(&self, request: &Request<'_, F>, caller: Caller<'_>) -> bool {
         let AuthorizationRule {
             decision,
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn a_place_that_nobody_knows_is_a_reason_to_deny_and_none_to_allow() {
         let country = |code: &str| code.parse::<CountryCode>().unwrap();
-        let holds = |decision, of: Located<CountryCode>| {
+        let holds = |decision, of: GeoLookup<CountryCode>| {
             let mut rule = AuthorizationRule::new(decision);
             rule.countries = vec![country("DE"), country("FR")];
             let rule = CompiledRule { rule, headers: None };
@@ -144,10 +144,10 @@ mod tests {
             rule.holds(&request, Caller { country: of, ..Caller::default() })
         };
         for (of, allows, denies) in [
-            (Located::In(country("DE")), true, true),
-            (Located::In(country("AT")), false, false),
-            (Located::Nowhere, false, false),
-            (Located::Unknown, false, true),
+            (GeoLookup::In(country("DE")), true, true),
+            (GeoLookup::In(country("AT")), false, false),
+            (GeoLookup::Nowhere, false, false),
+            (GeoLookup::Unknown, false, true),
         ] {
             assert_eq!(holds(Decision::Allow, of), allows, "{of:?}");
             assert_eq!(holds(Decision::Deny, of), denies, "{of:?}");

@@ -9,54 +9,54 @@ use fairway_pattern::{Anchor, Pattern};
 use crate::conditions::Conditions;
 use crate::request::{Fields, Request};
 
-/// A match of the model on its way into a table.
+/// A match of the model and its position.
 #[derive(Clone, Copy)]
-pub(crate) struct Proposal<'m> {
+pub(crate) struct RankedMatch<'m> {
     /// Its route.
     pub(crate) route: &'m Arc<Route>,
-    /// The number of its rule in the host, over all routes.
+    /// The index of its rule in the host, over all routes.
     pub(crate) rule: u32,
     /// The match.
     pub(crate) of: &'m Match,
 }
 
-/// What is left of a match once its path is known to fit.
+/// A match whose path has been tested.
 #[derive(Clone, Debug)]
 pub(crate) struct Candidate {
-    /// The number of the rule in the host.
+    /// The index of the rule in the host.
     pub(crate) rule: u32,
     conditions: Option<Box<Conditions>>,
 }
 
-/// A candidate that tests the path by itself.
+/// A match whose path must be tested, too.
 #[derive(Clone, Debug)]
 pub(crate) struct PathCandidate {
     pub(crate) path: PathTest,
     pub(crate) candidate: Candidate,
 }
 
-/// A condition on the path, one at a time.
+/// A compiled path match.
 #[derive(Clone, Debug)]
 pub(crate) enum PathTest {
     Exact(Arc<str>),
     Prefix(Arc<str>),
     Regex(Arc<Pattern>),
-    /// One that comes after all prefixes but `/`, and is asked with [`PathTest::fits_late`] only.
+    /// A pattern that comes after all prefixes but `/`; only [`PathTest::matches_after_prefixes`] tests it.
     Late(Arc<Pattern>),
 }
 
-/// Every match of `host` in listed order.
-pub(crate) fn proposals(host: &VirtualHost) -> impl Iterator<Item = Proposal<'_>> {
+/// Every match of `host` as listed.
+pub(crate) fn proposals(host: &VirtualHost) -> impl Iterator<Item = RankedMatch<'_>> {
     let rules = host.routes.iter().flat_map(|route| route.rules.iter().map(move |rule| (route, rule)));
     rules.zip(0..).flat_map(|((route, rule), number)| {
-        rule.matches.iter().map(move |of| Proposal { route, rule: number, of })
+        rule.matches.iter().map(move |of| RankedMatch { route, rule: number, of })
     })
 }
 
-impl Proposal<'_> {
-    /// Among matches on the same path: the higher hostname rank of the route, the higher rank, then Gateway API HTTPRoute precedence: method, number of header
-    /// matches, number of query matches, oldest route, `namespace/name`. HTTPRoute has no cookies; they count behind
-    /// the query. Equal matches stay as listed.
+impl RankedMatch<'_> {
+    /// The order of matches on the same path: the higher hostname rank of the route, the higher rank, then Gateway API
+    /// HTTPRoute precedence: method, number of header matches, number of query matches, oldest route, `namespace/name`.
+    /// HTTPRoute has no cookies; they count after the query. Equal matches stay as listed.
     pub(crate) fn precedence(&self, other: &Self) -> Ordering {
         let asks = |of: &Match| {
             let counts = [of.headers.len(), of.query.len(), of.cookies.len()];
@@ -73,34 +73,34 @@ impl Proposal<'_> {
         })
     }
 
-    /// Whether its path is all that it asks for.
+    /// Whether it has no conditions but its path.
     pub(crate) fn asks_only_for_a_path(&self) -> bool {
         Conditions::are_none(self.of)
     }
 
-    /// The candidate, or what is wrong with its conditions.
+    /// The candidate, or why its conditions are invalid.
     pub(crate) fn candidate(&self) -> Result<Candidate, String> {
         Ok(Candidate { rule: self.rule, conditions: Conditions::compiled(self.of)?.map(Box::new) })
     }
 
-    /// The candidate with its path, or what is wrong with either.
+    /// The candidate with its path, or why either is invalid.
     pub(crate) fn path_candidate(&self) -> Result<PathCandidate, String> {
         Ok(PathCandidate { path: PathTest::compiled(&self.of.path)?, candidate: self.candidate()? })
     }
 }
 
-/// The bytes of `namespace/name`, by which the specification orders.
+/// The bytes of `namespace/name`, which the specification orders by.
 fn name(route: &Route) -> impl Iterator<Item = u8> {
     route.origin.namespace.bytes().chain([b'/']).chain(route.origin.name.bytes())
 }
 
 impl Candidate {
-    /// Whether it asks nothing but a path.
+    /// Whether it has no conditions but its path.
     pub(crate) fn is_unconditional(&self) -> bool {
         self.conditions.is_none()
     }
 
-    /// Whether everything but the path fits.
+    /// Whether all conditions but the path hold.
     #[inline]
     pub(crate) fn fits<F: Fields>(&self, request: &Request<'_, F>) -> bool {
         self.conditions.as_ref().is_none_or(|conditions| conditions.hold(request))
@@ -108,7 +108,7 @@ impl Candidate {
 }
 
 impl PathTest {
-    /// Ready to be tested.
+    /// Compiles a path match.
     pub(crate) fn compiled(path: &PathMatch) -> Result<Self, String> {
         Ok(match path {
             PathMatch::Exact(path) => Self::Exact(path.clone()),
@@ -120,7 +120,7 @@ impl PathTest {
         })
     }
 
-    /// The same after prefixes, where it is a regular expression.
+    /// Moves a regular expression after the prefixes.
     pub(crate) fn after_prefixes(self) -> Self {
         match self {
             Self::Regex(pattern) => Self::Late(pattern),
@@ -128,22 +128,22 @@ impl PathTest {
         }
     }
 
-    /// Whether the length of the path decides what the test costs.
+    /// Whether the cost of the test depends on the length of the path.
     pub(crate) fn reads_on(&self) -> bool {
         matches!(self, Self::Regex(pattern) | Self::Late(pattern) if !pattern.is_literal())
     }
 
-    /// Whether it is one that comes after prefixes.
+    /// Whether it comes after the prefixes.
     pub(crate) fn is_late(&self) -> bool {
         matches!(self, Self::Late(_))
     }
 
-    /// Whether it is one that comes after prefixes and fits.
-    pub(crate) fn fits_late(&self, path: &[u8]) -> bool {
+    /// Whether it comes after the prefixes and matches.
+    pub(crate) fn matches_after_prefixes(&self, path: &[u8]) -> bool {
         matches!(self, Self::Late(pattern) if pattern.is_match(path))
     }
 
-    /// How many bytes of `path` are covered, as [`crate::Matched::Rule`] counts them.
+    /// How many bytes of `path` it covers, as [`crate::Matched::Rule`] counts them.
     pub(crate) fn covered(&self, path: &[u8]) -> Option<usize> {
         match self {
             Self::Exact(exact) => (exact.as_bytes() == path).then_some(path.len()),
@@ -154,7 +154,7 @@ impl PathTest {
     }
 }
 
-/// By path elements; a trailing slash is part of the prefix, and `/` covers everything.
+/// Compares path elements; a trailing slash is part of the prefix, and `/` covers everything.
 #[inline]
 pub(crate) fn covered_by_prefix(prefix: &[u8], path: &[u8]) -> Option<usize> {
     if matches!(prefix, b"" | b"/") {

@@ -1,16 +1,18 @@
-//! Conditions on texts that are made of parts of a request, and what depends on them: answers and fields of snippets. The texts are
-//! made by whoever has the request; here their tests are prepared.
+//! Conditional headers and direct responses of snippets, with compiled conditions. The tested values are computed from
+//! the request by the data plane.
 
 use std::sync::Arc;
 
 use fairway_http::bytes::push_escape;
-use fairway_model::{ChosenFields, Condition, Content, Respond, Template, Test};
+use fairway_model::{
+    Condition, ConditionTest, ConditionalHeaders, ConditionalResponse, ResponseContent, Template,
+};
 use fairway_pattern::{Finder, GroupBuffer, LONGEST_TEXT, Pattern};
 
-/// A condition, compiled.
+/// A compiled condition.
 #[derive(Clone, Debug)]
 pub struct CompiledCondition {
-    /// What is tested.
+    /// The value to test.
     pub value: Template,
     test: CompiledTest,
     negated: bool,
@@ -29,11 +31,11 @@ impl CompiledCondition {
     fn compiled(of: &Condition) -> Result<Self, String> {
         let test =
             match &of.test {
-                Test::Truth => CompiledTest::Truth,
-                Test::Equal(text) => CompiledTest::Equal(Arc::clone(text)),
-                Test::EqualIgnoringCase(text) => CompiledTest::EqualIgnoringCase(Arc::clone(text)),
-                Test::TooLong => CompiledTest::TooLong,
-                Test::Pattern { pattern, ignore_case } => {
+                ConditionTest::Truth => CompiledTest::Truth,
+                ConditionTest::Equal(text) => CompiledTest::Equal(Arc::clone(text)),
+                ConditionTest::EqualIgnoringCase(text) => CompiledTest::EqualIgnoringCase(Arc::clone(text)),
+                ConditionTest::TooLong => CompiledTest::TooLong,
+                ConditionTest::Pattern { pattern, ignore_case } => {
                     let found = Pattern::anywhere(pattern, *ignore_case);
                     CompiledTest::Pattern(found.map_err(|why| {
                         format!("the regular expression of a condition, {pattern:?}, {why}")
@@ -47,13 +49,13 @@ impl CompiledCondition {
         of.iter().map(Self::compiled).collect()
     }
 
-    /// Whether the text is too long to be compared with a pattern at a known cost.
+    /// Whether the value is too long to match a pattern at a bounded cost.
     #[must_use]
     pub fn is_beyond(&self, text: &[u8]) -> bool {
         matches!(self.test, CompiledTest::Pattern(_)) && text.len() > LONGEST_TEXT
     }
 
-    /// Whether it holds where the value is this text.
+    /// Whether the condition holds for this value.
     #[must_use]
     pub fn holds(&self, text: &[u8]) -> bool {
         let passes = match &self.test {
@@ -67,48 +69,48 @@ impl CompiledCondition {
     }
 }
 
-/// Fields that some messages get, compiled.
+/// Compiled conditional headers.
 #[derive(Clone, Debug)]
-pub struct CompiledChosen {
+pub struct CompiledConditionalHeaders {
     /// All must hold.
     pub when: Box<[CompiledCondition]>,
-    /// The fields, and the statuses that get them.
-    pub of: Arc<ChosenFields>,
+    /// The headers, and the statuses they apply to.
+    pub of: Arc<ConditionalHeaders>,
 }
 
-impl CompiledChosen {
-    pub(crate) fn compiled(of: &Arc<ChosenFields>) -> Result<Self, String> {
+impl CompiledConditionalHeaders {
+    pub(crate) fn compiled(of: &Arc<ConditionalHeaders>) -> Result<Self, String> {
         Ok(Self { when: CompiledCondition::all(&of.when)?, of: Arc::clone(of) })
     }
 
-    /// Whether responses with this status get the fields.
+    /// Whether the headers apply to responses with this status.
     #[must_use]
     pub fn is_for(&self, status: u16) -> bool {
         self.of.statuses.is_empty() || self.of.statuses.binary_search(&status).is_ok()
     }
 }
 
-/// An answer to some requests, compiled.
+/// A compiled direct response.
 #[derive(Clone, Debug)]
-pub struct CompiledRespond {
+pub struct CompiledDirectResponse {
     /// All must hold.
     pub when: Box<[CompiledCondition]>,
-    /// What is answered.
-    pub of: Arc<Respond>,
-    /// What is done to the answer, where it is one of the host.
-    pub of_host: Option<Box<[CompiledChosen]>>,
-    /// Where it leads, where captures of the path say it.
-    pub rewritten: Option<Rewritten>,
+    /// The response.
+    pub of: Arc<ConditionalResponse>,
+    /// Conditional headers of the host, if the response belongs to it.
+    pub of_host: Option<Box<[CompiledConditionalHeaders]>>,
+    /// The `Location`, if it contains captures of the path.
+    pub rewritten: Option<CapturedLocation>,
 }
 
-impl CompiledRespond {
-    pub(crate) fn compiled(of: &Arc<Respond>) -> Result<Self, String> {
-        let of_host = of.of_host.as_ref().map(|all| {
-            all.iter().map(|fields| CompiledChosen::compiled(&Arc::new(fields.clone()))).collect()
+impl CompiledDirectResponse {
+    pub(crate) fn compiled(of: &Arc<ConditionalResponse>) -> Result<Self, String> {
+        let of_host = of.host_headers.as_ref().map(|all| {
+            all.iter().map(|fields| CompiledConditionalHeaders::compiled(&Arc::new(fields.clone()))).collect()
         });
         let rewritten = match &of.content {
-            Content::Rewritten { pattern, ignore_case, replacement } => {
-                Some(Rewritten::compiled(pattern, *ignore_case, replacement)?)
+            ResponseContent::Rewritten { pattern, ignore_case, replacement } => {
+                Some(CapturedLocation::compiled(pattern, *ignore_case, replacement)?)
             }
             _ => None,
         };
@@ -117,22 +119,22 @@ impl CompiledRespond {
     }
 }
 
-/// A `Location` that is made of the captures of a pattern (nginx `rewrite` with `permanent` or `redirect`).
+/// A `Location` with captures of a pattern (nginx `rewrite` with `permanent` or `redirect`).
 #[derive(Clone, Debug)]
-pub struct Rewritten {
+pub struct CapturedLocation {
     finder: Arc<Finder>,
-    pieces: Box<[Piece]>,
-    /// What the request's own query comes behind; `None` drops it.
+    pieces: Box<[LocationPiece]>,
+    /// What separates the request's own query; `None` drops the query.
     query_mark: Option<u8>,
 }
 
 #[derive(Clone, Debug)]
-enum Piece {
+enum LocationPiece {
     Text(Box<[u8]>),
     Capture(usize),
 }
 
-impl Rewritten {
+impl CapturedLocation {
     fn compiled(pattern: &str, ignore_case: bool, replacement: &str) -> Result<Self, String> {
         let finder = Finder::shared(pattern, ignore_case);
         let finder =
@@ -146,27 +148,27 @@ impl Rewritten {
             let capture = (number > 0).then(|| part.bytes().next()).flatten().filter(u8::is_ascii_digit);
             let text = match capture {
                 Some(digit) => {
-                    pieces.push(Piece::Capture(usize::from(digit - b'0')));
+                    pieces.push(LocationPiece::Capture(usize::from(digit - b'0')));
                     &part[1..]
                 }
                 None => part,
             };
-            pieces.push(Piece::Text(text.as_bytes().into()));
+            pieces.push(LocationPiece::Text(text.as_bytes().into()));
         }
         Ok(Self { finder, pieces: pieces.into(), query_mark })
     }
 
-    /// Appends the URL for a decoded path; `false` writes nothing, as the pattern is not found. Captures are escaped where the path was
-    /// `escaped` (`ngx_http_script_copy_capture_code`), and the whole is unescaped again before the query follows
-    /// (`ngx_http_script_regex_end_code`).
+    /// Appends the URL for a decoded path; returns `false` and writes nothing if the pattern does not match. Captures
+    /// are escaped if the path was `escaped` (`ngx_http_script_copy_capture_code`), and the result is unescaped before
+    /// the query is appended (`ngx_http_script_regex_end_code`).
     pub fn write(&self, path: &[u8], escaped: bool, query: &[u8], out: &mut Vec<u8>) -> bool {
         let mut buffer = GroupBuffer::default();
         let Some(found) = self.finder.find(path, &mut buffer) else { return false };
         let mut url = Vec::new();
         for piece in &self.pieces {
             match piece {
-                Piece::Text(text) => url.extend_from_slice(text),
-                Piece::Capture(number) => {
+                LocationPiece::Text(text) => url.extend_from_slice(text),
+                LocationPiece::Capture(number) => {
                     let capture = found.group(*number).map_or(&[][..], |range| &path[range]);
                     write_capture(capture, escaped, &mut url);
                 }
@@ -193,9 +195,8 @@ fn write_capture(capture: &[u8], escaped: bool, out: &mut Vec<u8>) {
     }
 }
 
-/// nginx `NGX_UNESCAPE_REDIRECT`: up to the first `?`, whether written or escaped, the escapes from `%26` to `%7E` become the
-/// characters that they stand for. So no control character is made, and no space. Of an escape that is none, what is read of it is
-/// dropped.
+/// nginx `NGX_UNESCAPE_REDIRECT`: up to the first `?`, literal or escaped, the escapes from `%26` to `%7E` are decoded.
+/// So no control characters and no spaces result. Of an invalid escape, the characters already read are dropped.
 pub fn unescape_redirect(mut text: &[u8], out: &mut Vec<u8>) {
     let value = |digit| char::from(digit).to_digit(16);
     loop {
@@ -238,17 +239,17 @@ mod tests {
         let condition = |test, negated| {
             CompiledCondition::compiled(&Condition { value: Template::default(), test, negated }).unwrap()
         };
-        let truth = condition(Test::Truth, false);
+        let truth = condition(ConditionTest::Truth, false);
         assert_eq!([&b""[..], b"0", b"00", b"a"].map(|text| truth.holds(text)), [false, false, true, true]);
-        let equal = condition(Test::Equal("Ab".into()), true);
+        let equal = condition(ConditionTest::Equal("Ab".into()), true);
         assert_eq!([&b"Ab"[..], b"ab"].map(|text| equal.holds(text)), [false, true]);
-        assert!(condition(Test::EqualIgnoringCase("Ab".into()), false).holds(b"aB"));
-        let too_long = condition(Test::TooLong, false);
+        assert!(condition(ConditionTest::EqualIgnoringCase("Ab".into()), false).holds(b"aB"));
+        let too_long = condition(ConditionTest::TooLong, false);
         assert_eq!(
             [LONGEST_TEXT, LONGEST_TEXT + 1].map(|length| too_long.holds(&vec![b'a'; length])),
             [false, true]
         );
-        let pattern = Test::Pattern { pattern: "^b|C$".into(), ignore_case: true };
+        let pattern = ConditionTest::Pattern { pattern: "^b|C$".into(), ignore_case: true };
         let pattern = condition(pattern, false);
         assert_eq!([&b"Bx"[..], b"xc", b"xbx"].map(|text| pattern.holds(text)), [true, true, false]);
     }
@@ -257,7 +258,7 @@ mod tests {
     fn captures_are_escaped_as_nginx_does_and_the_query_follows() {
         let written = |pattern: &str, replacement: &str, path: &str, escaped, query: &str| {
             let mut out = Vec::new();
-            let rewritten = Rewritten::compiled(pattern, false, replacement).unwrap();
+            let rewritten = CapturedLocation::compiled(pattern, false, replacement).unwrap();
             rewritten
                 .write(path.as_bytes(), escaped, query.as_bytes(), &mut out)
                 .then(|| String::from_utf8(out).unwrap())
@@ -294,19 +295,19 @@ mod tests {
             ("^/(.*)$", "/b/$1", "x%01%1f%7f%80%09", "/b/x%01%1F%7F%80%09"),
             ("(?s)^/(.*)$", "/b/$1", "x%0d%0aSet-Cookie:%20a=b", "/b/x%0D%0ASet-Cookie:%20a=b"),
             ("^/(.*)$", "/b/$1", "x?q=%41%26", "/b/x?q=%41%26"),
-            // Nothing behind the first question mark is.
+            // Nothing after the first question mark is unescaped.
             ("^/(.*)$", "/b?c=$1", "x%26y%3Fz?r=1", "/b?c=x%26y%3Fz&r=1"),
             ("^/(.*)$", "/b?c=$1", "%41%25?r=%26", "/b?c=A%25&r=%26"),
             ("(?s)^/(.*)$", "/b?c=$1", "%0d%0ax", "/b?c=%0D%0Ax"),
             ("^/(.*)$", "/x/$1?", "x%26?q=1", "/x/x&"),
-            // What the replacement itself says is, too.
+            // The text of the replacement is unescaped, too.
             ("^/$", "http://o/%41%2Fb%3Fc%20%25%41", "", "http://o/A/b?c%20%25%41"),
             ("^/$", "http://o/%41%2Fb%3Fc%20%25%41", "?a=b", "http://o/A/b?c%20%25%41?a=b"),
             ("^/$", "/%41b%3Fx", "?a", "/Ab?x?a"),
             ("^/$", "/d?y=%26", "?z=%41", "/d?y=%26&z=%41"),
             ("^/$", "%2Fe", "", "/e"),
             ("^/$", "/e%0d%0a%00%7f%ff%24%25%26%7e%C3%a4", "", "/e%0d%0a%00%7f%ff%24%25&~%C3%a4"),
-            // Of an escape that is none nginx drops what it has read of it.
+            // Of an invalid escape, nginx drops the characters already read.
             ("^/$", "/%zz%4z%%41%4", "", "/zz%41"),
             ("^/$", "/%zz%4z%%41%?", "", "/zz%41"),
             ("^/$", "/e%?x%41?y%41", "", "/e?xA?y%41"),
@@ -319,7 +320,7 @@ mod tests {
             let path = decoded(raw);
             let escaped = raw.contains(['%', '+']);
             let mut out = Vec::new();
-            let rewritten = Rewritten::compiled(pattern, false, replacement).unwrap();
+            let rewritten = CapturedLocation::compiled(pattern, false, replacement).unwrap();
             assert!(rewritten.write(&path, escaped, query.as_bytes(), &mut out), "{target}");
             assert_eq!(String::from_utf8(out).unwrap(), location, "{pattern} {replacement} {target}");
         }

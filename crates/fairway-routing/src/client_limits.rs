@@ -1,4 +1,4 @@
-//! What holds for the clients of a listener: what it says itself, and else what holds for those of all listeners.
+//! The limits and settings for clients of a listener: its own, or those for all listeners.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -6,52 +6,52 @@ use std::time::Duration;
 
 use fairway_model::{ClientTraffic, ForwardedTrust, HeaderNames, Listener, Settings, Tracing};
 
-use crate::tested_values::BlockedBy;
+use crate::tested_values::BlockedClientsCheck;
 
-/// No time is longer, whatever is configured: what is added to the clock stays within its range.
+/// The maximum timeout, whatever is configured, so that adding it to the clock does not overflow.
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
-/// What holds for the clients of a listener.
+/// The limits and settings for clients of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientLimits {
-    /// How long a connection may have no request under way.
+    /// How long a connection may be without a request in flight.
     pub idle_timeout: Duration,
-    /// How long the head of a request may take, from its first byte.
+    /// How long a request head may take, from its first byte.
     pub head_timeout: Duration,
-    /// How long TLS may take to be agreed on.
+    /// How long the TLS handshake may take.
     pub handshake_timeout: Duration,
-    /// Requests after which a connection is closed politely; at least one.
+    /// Requests after which a connection is closed gracefully; at least one.
     pub requests_per_connection: u64,
-    /// Streams of HTTP/2 that a connection may have open at a time, as far as there is room for them.
+    /// Maximum concurrent HTTP/2 streams of a connection, as far as there is room.
     pub streams: u32,
-    /// Whether requests in early data are taken (0-RTT, HTTP/3 only).
+    /// Whether requests in early data are accepted (0-RTT, HTTP/3 only).
     pub early_data: bool,
-    /// How long nothing may move on a connection that is forwarded as it comes, where its route says nothing.
+    /// The idle timeout of forwarded (L4) connections, if their route has none.
     pub stream_idle_timeout: Duration,
-    /// Whose forwarding headers are believed.
+    /// Which peers' forwarding headers are trusted.
     pub forwarded: ForwardedTrust,
-    /// Which names the headers of a request may have.
+    /// The header names that requests may have.
     pub header_names: HeaderNames,
-    /// Whether TLS clients are refused that ask for no name, or for one that no host has.
+    /// Whether TLS clients are refused that send no server name, or one that no host has.
     pub rejects_unknown_names: bool,
-    /// Clients that are refused.
-    pub blocked: Option<BlockedBy>,
-    /// The most bytes that the body of a request may have.
+    /// Clients that are blocked.
+    pub blocked: Option<BlockedClientsCheck>,
+    /// Maximum bytes of a request body.
     pub max_body: Option<u64>,
-    /// How requests are traced, where their rule says nothing; `None` leaves it to the flags.
+    /// How to trace requests whose rule does not say; `None` leaves it to the flags.
     pub tracing: Option<Arc<Tracing>>,
-    /// Whether headers have plain names only and nobody is blocked: one look instead of two at each request.
+    /// Whether only plain header names are allowed and no client is blocked: one check instead of two per request.
     pub is_usual: bool,
 }
 
 impl ClientLimits {
-    /// What holds for those of a listener that says this of them. A value that would let nothing pass is as if it were not
-    /// said ([`problems`] names it).
+    /// The limits of a listener with its own settings. A value that would block everything is ignored
+    /// ([`limit_problems`] reports it).
     #[must_use]
-    pub fn of(settings: &Settings, own: &ClientTraffic) -> Self {
+    pub fn for_listener(settings: &Settings, own: &ClientTraffic) -> Self {
         let everywhere = &settings.downstream;
         let header_names = own.header_names.unwrap_or(everywhere.header_names);
-        let blocked = own.blocked.as_ref().or(settings.blocked.as_ref()).map(BlockedBy::compiled);
+        let blocked = own.blocked.as_ref().or(settings.blocked.as_ref()).map(BlockedClientsCheck::compiled);
         let time = |own: Option<Duration>, everywhere| some_time(own).unwrap_or(everywhere).min(YEAR);
         Self {
             idle_timeout: time(own.idle_timeout, everywhere.idle_timeout),
@@ -75,10 +75,10 @@ impl ClientLimits {
         }
     }
 
-    /// What holds where listeners say nothing.
+    /// The limits of listeners without settings of their own.
     #[must_use]
     pub fn everywhere(settings: &Settings) -> Self {
-        Self::of(settings, &ClientTraffic::default())
+        Self::for_listener(settings, &ClientTraffic::default())
     }
 }
 
@@ -88,8 +88,8 @@ impl Default for ClientLimits {
     }
 }
 
-/// What a listener says of its clients that would let nothing pass.
-pub(crate) fn problems(listener: &Listener) -> impl Iterator<Item = String> {
+/// The settings of a listener that would block everything.
+pub(crate) fn limit_problems(listener: &Listener) -> impl Iterator<Item = String> {
     let clients = &listener.clients;
     let no_time = |time: Option<Duration>| time.is_some() && some_time(time).is_none();
     let said = [
@@ -167,18 +167,18 @@ mod tests {
             forwarded: trust,
             header_names: HeaderNames::Any,
             rejects_unknown_names: true,
-            blocked: Some(BlockedBy::compiled(&blocked)),
+            blocked: Some(BlockedClientsCheck::compiled(&blocked)),
             max_body: Some(6),
             tracing: None,
             is_usual: false,
         };
-        assert_eq!(ClientLimits::of(&Settings::default(), &own), expected);
+        assert_eq!(ClientLimits::for_listener(&Settings::default(), &own), expected);
     }
 
     #[test]
     fn what_would_let_nothing_pass_is_named_and_not_used() {
         let mut listener = Listener::new("edge", ListenerProtocol::Https, 443, "t");
-        assert_eq!(problems(&listener).count(), 0);
+        assert_eq!(limit_problems(&listener).count(), 0);
         let zero = Some(Duration::ZERO);
         listener.clients = ClientTraffic {
             idle_timeout: zero,
@@ -187,8 +187,11 @@ mod tests {
             requests_per_connection: Some(0),
             ..ClientTraffic::default()
         };
-        assert_eq!(ClientLimits::of(&Settings::default(), &listener.clients), ClientLimits::default());
-        let said: Vec<_> = problems(&listener).collect();
+        assert_eq!(
+            ClientLimits::for_listener(&Settings::default(), &listener.clients),
+            ClientLimits::default()
+        );
+        let said: Vec<_> = limit_problems(&listener).collect();
         assert_eq!(said.len(), 4);
         assert_eq!(
             said[1],
@@ -199,7 +202,7 @@ mod tests {
     #[test]
     fn no_time_is_too_long_for_the_clock() {
         let own = ClientTraffic { idle_timeout: Some(Duration::MAX), ..ClientTraffic::default() };
-        let clients = ClientLimits::of(&Settings::default(), &own);
+        let clients = ClientLimits::for_listener(&Settings::default(), &own);
         assert!(std::time::Instant::now().checked_add(clients.idle_timeout).is_some());
     }
 }

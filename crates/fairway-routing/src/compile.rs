@@ -1,4 +1,4 @@
-//! From a configuration to a snapshot, at the cost of what differs from the one before.
+//! Compiles a configuration into a snapshot, at a cost proportional to what changed since the previous one.
 
 use std::sync::Arc;
 
@@ -12,17 +12,16 @@ use crate::problem::Problem;
 use crate::rule::CompiledRule;
 use crate::snapshot::Snapshot;
 
-/// A snapshot, and what in its configuration could not be compiled.
+/// A snapshot, and what could not be compiled.
 #[derive(Clone, Debug)]
 pub struct Compiled {
-    /// To be looked requests up in.
+    /// The compiled configuration.
     pub snapshot: Arc<Snapshot>,
-    /// All of the configuration's, also those that the previous snapshot had: of listeners, of hosts.
+    /// All problems, including those already in the previous snapshot: of listeners, then of hosts.
     pub problems: Vec<Problem>,
 }
 
-/// Compiles `config`. Hosts and backends that are as they were in `previous` are shared with it; slots and table ids
-/// stay.
+/// Compiles `config`. Unchanged hosts and backends are shared with `previous`; slots and table ids stay the same.
 #[must_use]
 pub fn compile(config: &Config, previous: Option<&Snapshot>) -> Compiled {
     let mut snapshot = previous.cloned().unwrap_or_default();
@@ -30,9 +29,9 @@ pub fn compile(config: &Config, previous: Option<&Snapshot>) -> Compiled {
     let before = std::mem::replace(&mut snapshot.config, config.clone());
     let mut problems = Vec::new();
     let listeners_changed = before.listeners != config.listeners;
-    let http3 = Http3Rules::of(&config.settings.downstream);
-    if listeners_changed || http3 != Http3Rules::of(&before.settings.downstream) {
-        snapshot.ports = Arc::new(Ports::of(&config.listeners, http3));
+    let http3 = Http3Rules::from_settings(&config.settings.downstream);
+    if listeners_changed || http3 != Http3Rules::from_settings(&before.settings.downstream) {
+        snapshot.ports = Arc::new(Ports::from_listeners(&config.listeners, http3));
     }
     if listeners_changed {
         for listener in config.listeners.values().filter(|listener| listener.protocol.is_http()) {
@@ -89,7 +88,7 @@ impl Snapshot {
         }
     }
 
-    /// Whether a host was removed.
+    /// Returns whether a host was removed.
     fn adopt_hosts(
         &mut self,
         before: &OrdMap<HostKey, Arc<VirtualHost>>,

@@ -1,24 +1,24 @@
-//! What a match asks of a request besides its path: method, headers, query parameters, cookies.
+//! The conditions of a match besides its path: method, headers, query parameters, cookies.
 
 use std::sync::Arc;
 
-use fairway_model::{FieldMatch, Match, TextMatch};
+use fairway_model::{Match, NamedValueMatch, TextMatch};
 use fairway_pattern::{Anchor, LONGEST_TEXT, Pattern};
 
 use crate::query;
 use crate::request::{Fields, Request, cookies};
 
-/// All of it must hold.
+/// Conditions that must all hold.
 #[derive(Clone, Debug)]
 pub(crate) struct Conditions {
     method: Option<Arc<str>>,
-    headers: Box<[FieldTest]>,
-    query: Box<[FieldTest]>,
-    cookies: Box<[FieldTest]>,
+    headers: Box<[NamedValueTest]>,
+    query: Box<[NamedValueTest]>,
+    cookies: Box<[NamedValueTest]>,
 }
 
 #[derive(Clone, Debug)]
-struct FieldTest {
+struct NamedValueTest {
     name: Arc<str>,
     value: TextTest,
 }
@@ -32,7 +32,7 @@ enum TextTest {
 
 /// The first condition that does not hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unmet<'c> {
+pub(crate) enum UnmetCondition<'c> {
     Method,
     Header(&'c str),
     Query(&'c str),
@@ -40,60 +40,60 @@ pub(crate) enum Unmet<'c> {
 }
 
 impl Conditions {
-    /// Whether the match asks nothing but a path.
+    /// Whether the match has no conditions but its path.
     pub(crate) fn are_none(of: &Match) -> bool {
         let Match { method, headers, query, cookies, .. } = of;
         method.is_none() && headers.is_empty() && query.is_empty() && cookies.is_empty()
     }
 
-    /// `None` when the match asks nothing but a path.
+    /// `None` if the match has no conditions but its path.
     pub(crate) fn compiled(of: &Match) -> Result<Option<Self>, String> {
         if Self::are_none(of) {
             return Ok(None);
         }
         let Match { method, headers, query, cookies, .. } = of;
-        let all = |fields: &[FieldMatch], place| {
-            fields.iter().map(|field| FieldTest::compiled(field, place)).collect::<Result<Box<[_]>, _>>()
+        let all = |fields: &[NamedValueMatch], place| {
+            fields.iter().map(|field| NamedValueTest::compiled(field, place)).collect::<Result<Box<[_]>, _>>()
         };
         let (headers, query, cookies) =
             (all(headers, "header")?, all(query, "query")?, all(cookies, "cookie")?);
         Ok(Some(Self { method: method.clone(), headers, query, cookies }))
     }
 
-    /// Whether all hold. Of several values of one name the first counts, and one that is too long to be compared holds for
-    /// nothing.
+    /// Whether all hold. Of several values with one name, the first one is used; a value that is too long to compare
+    /// does not match.
     pub(crate) fn hold<F: Fields>(&self, request: &Request<'_, F>) -> bool {
         self.unmet(request).is_none()
     }
 
-    /// The first that does not hold.
-    pub(crate) fn unmet<F: Fields>(&self, request: &Request<'_, F>) -> Option<Unmet<'_>> {
+    /// The first condition that does not hold.
+    pub(crate) fn unmet<F: Fields>(&self, request: &Request<'_, F>) -> Option<UnmetCondition<'_>> {
         if self.method.as_ref().is_some_and(|method| method.as_bytes() != request.method) {
-            return Some(Unmet::Method);
+            return Some(UnmetCondition::Method);
         }
         let header = self
             .headers
             .iter()
             .find(|test| !request.fields.first(&test.name).is_some_and(|value| test.value.holds(value)));
         if let Some(test) = header {
-            return Some(Unmet::Header(&test.name));
+            return Some(UnmetCondition::Header(&test.name));
         }
         let parameter = self.query.iter().find(|test| {
             !query::first(request.query, test.name.as_bytes())
                 .is_some_and(|raw| test.value.holds_decoded(raw))
         });
         if let Some(test) = parameter {
-            return Some(Unmet::Query(&test.name));
+            return Some(UnmetCondition::Query(&test.name));
         }
         let cookie = self
             .cookies
             .iter()
             .find(|test| !request.fields.cookie(&test.name).is_some_and(|value| test.value.holds(value)));
-        cookie.map(|test| Unmet::Cookie(&test.name))
+        cookie.map(|test| UnmetCondition::Cookie(&test.name))
     }
 
-    /// Whether all hold for a request that they refuse: of several values of one name any is enough, and so is one that is
-    /// too long to be compared. What a client sends twice, in pieces, or at length, must not get it past them.
+    /// Whether all hold, for a rule that denies requests: of several values with one name, any may match, and so does
+    /// one that is too long to compare. A client must not get past it by sending a value twice, in parts or padded.
     pub(crate) fn refuse<F: Fields>(&self, request: &Request<'_, F>) -> bool {
         let fields = request.fields;
         self.method.as_ref().is_none_or(|method| method.as_bytes() == request.method)
@@ -108,8 +108,8 @@ impl Conditions {
     }
 }
 
-impl FieldTest {
-    fn compiled(field: &FieldMatch, place: &str) -> Result<Self, String> {
+impl NamedValueTest {
+    fn compiled(field: &NamedValueMatch, place: &str) -> Result<Self, String> {
         let value = match &field.value {
             TextMatch::Exact(text) => TextTest::Exact(text.clone()),
             TextMatch::Regex(pattern) => TextTest::Regex(
@@ -120,7 +120,7 @@ impl FieldTest {
         Ok(Self { name: field.name.clone(), value })
     }
 
-    /// Whether a value of the header is refused, or all of them as one: that is what a backend may make of them.
+    /// Whether any value of the header is denied, or all of them joined, which is how a backend may read them.
     fn refuses_header(&self, fields: &impl Fields) -> bool {
         let mut values = 0;
         let one = fields.any(&self.name, |value| {
@@ -130,7 +130,7 @@ impl FieldTest {
         one || values > 1 && self.refuses_joined(fields)
     }
 
-    /// The values are joined as RFC 9110 §5.2 and, for cookies, RFC 6265 §4.2.1 say.
+    /// Joins values as in RFC 9110 §5.2 and, for cookies, RFC 6265 §4.2.1.
     #[cold]
     fn refuses_joined(&self, fields: &impl Fields) -> bool {
         let separator: &[u8] = if &*self.name == "cookie" { b"; " } else { b", " };
@@ -156,7 +156,7 @@ impl TextTest {
         self.compared_decoded(raw) == Some(true)
     }
 
-    /// Whether a value is refused: also one that cannot be known to be harmless.
+    /// Whether a value is denied, including one that cannot be compared.
     fn refuses(&self, value: &[u8]) -> bool {
         self.compared(value) != Some(false)
     }
@@ -165,7 +165,7 @@ impl TextTest {
         self.compared_decoded(raw) != Some(false)
     }
 
-    /// `None` for a value that is too long to be compared.
+    /// `None` for a value that is too long to compare.
     fn compared(&self, value: &[u8]) -> Option<bool> {
         match self {
             Self::Exact(text) => Some(text.as_bytes() == value),
@@ -175,7 +175,7 @@ impl TextTest {
 
     fn compared_decoded(&self, raw: &[u8]) -> Option<bool> {
         match self {
-            Self::Exact(text) => Some(query::is(raw, text.as_bytes())),
+            Self::Exact(text) => Some(query::equals_decoded(raw, text.as_bytes())),
             Self::Regex(pattern) if query::needs_decoding(raw) => match raw.len() <= SHORT {
                 true => matches_decoded::<SHORT>(pattern, raw),
                 false => matches_decoded::<LONGEST_TEXT>(pattern, raw),
@@ -185,10 +185,10 @@ impl TextTest {
     }
 }
 
-/// A query can have thousands of values, each of which gets a buffer: most need no larger one.
+/// A query can have thousands of values, each of which needs a buffer: this size suffices for most.
 const SHORT: usize = 128;
 
-/// Decodes onto the stack: a lookup allocates nothing. `None` where there is no room for the value.
+/// Decodes onto the stack, because a lookup allocates nothing. `None` if the value does not fit.
 #[cold]
 fn matches_decoded<const ROOM: usize>(pattern: &Pattern, raw: &[u8]) -> Option<bool> {
     let mut decoded = [0; ROOM];
@@ -212,7 +212,7 @@ mod tests {
         }
     }
 
-    /// Fields in their order.
+    /// Fields in order.
     struct Several<'t>(&'t [(&'t str, &'t str)]);
 
     impl Fields for Several<'_> {
@@ -225,23 +225,23 @@ mod tests {
         }
     }
 
-    fn asked<'r, F>(method: &'r [u8], query: &'r [u8], fields: &'r F) -> Request<'r, F> {
+    fn request<'r, F>(method: &'r [u8], query: &'r [u8], fields: &'r F) -> Request<'r, F> {
         Request { host: "", method, normalised: b"/", decoded: b"/", query, fields }
     }
 
     fn holds(of: &Match, method: &[u8], query: &[u8], fields: &impl Fields) -> bool {
-        let request = asked(method, query, fields);
+        let request = request(method, query, fields);
         Conditions::compiled(of).unwrap().is_none_or(|conditions| conditions.hold(&request))
     }
 
     fn refuses(of: &Match, query: &str, fields: &[(&str, &str)]) -> bool {
         let fields = Several(fields);
-        let request = asked(b"GET", query.as_bytes(), &fields);
+        let request = request(b"GET", query.as_bytes(), &fields);
         Conditions::compiled(of).unwrap().is_none_or(|conditions| conditions.refuse(&request))
     }
 
-    fn field(name: &str, value: TextMatch) -> Vec<FieldMatch> {
-        vec![FieldMatch { name: name.into(), value }]
+    fn field(name: &str, value: TextMatch) -> Vec<NamedValueMatch> {
+        vec![NamedValueMatch { name: name.into(), value }]
     }
 
     const NO_FIELD: One = One("", b"");
@@ -297,7 +297,7 @@ mod tests {
         for (fields, is_bad, is_not_good) in [
             (&[("x-a", "good"), ("x-a", "bad")][..], true, true),
             (&[("x-a", "bad"), ("x-a", "good")], true, true),
-            // A backend that joins them sees `good, good`, which is not `good`.
+            // A backend that joins them gets `good, good`, which is not `good`.
             (&[("x-a", "good"), ("x-b", "bad"), ("x-a", "good")], false, true),
             (&[("x-a", "good"), ("x-b", "bad")], false, false),
             // A list in one field is one value.

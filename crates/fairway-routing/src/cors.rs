@@ -1,28 +1,29 @@
-//! What answers to other origins carry, compiled: most of it is the same in every answer.
+//! Compiled CORS headers: most of them are the same in every response.
 
 use std::sync::Arc;
 
 use fairway_http::ReadyFields;
-use fairway_model::{Cors, CorsManner, CorsOrigin};
+use fairway_model::{Cors, CorsMode, CorsOrigin};
 
-/// Of a [`Cors`].
+/// A compiled [`Cors`].
 #[derive(Clone, Debug)]
-pub struct CorsAnswer {
-    /// Who is allowed.
+pub struct CompiledCors {
+    /// The allowed origins and their settings.
     pub cors: Arc<Cors>,
-    /// What answers have besides `Access-Control-Allow-Origin`, which goes before it; that, too, where it is always `*`.
+    /// The headers of responses, including `Access-Control-Allow-Origin` only if it is always `*`; otherwise it is
+    /// written before them.
     pub fields: ReadyFields,
-    /// The same of answers to preflights, without what the request says in its own words.
+    /// The same for preflight responses, without headers that echo the request.
     pub preflight: ReadyFields,
-    /// Whether every answer has `Access-Control-Allow-Origin: *`.
+    /// Whether every response has `Access-Control-Allow-Origin: *`.
     pub open: bool,
-    /// Whether answers differ from origin to origin.
+    /// Whether responses differ by origin.
     pub varies: bool,
 }
 
-/// The fields, in the order in which they are written.
+/// The headers, in the order they are written.
 #[derive(Clone, Copy)]
-enum Field {
+enum CorsHeader {
     Origin,
     Credentials,
     Methods,
@@ -31,43 +32,49 @@ enum Field {
     MaxAge,
 }
 
-const ALL: [Field; 6] =
-    [Field::Origin, Field::Credentials, Field::Methods, Field::Headers, Field::Expose, Field::MaxAge];
+const ALL: [CorsHeader; 6] = [
+    CorsHeader::Origin,
+    CorsHeader::Credentials,
+    CorsHeader::Methods,
+    CorsHeader::Headers,
+    CorsHeader::Expose,
+    CorsHeader::MaxAge,
+];
 
-impl CorsAnswer {
-    pub(crate) fn of(cors: Arc<Cors>) -> Self {
+impl CompiledCors {
+    pub(crate) fn new(cors: Arc<Cors>) -> Self {
         let (all, open) = (ready(&cors, &ALL), is_open(&cors));
         let (fields, varies) = match cors.manner {
-            CorsManner::IngressNginx => (all.clone(), false),
-            CorsManner::GatewayApi => {
-                (ready(&cors, &[Field::Origin, Field::Credentials, Field::Expose]), !open)
+            CorsMode::IngressNginx => (all.clone(), false),
+            CorsMode::GatewayApi => {
+                (ready(&cors, &[CorsHeader::Origin, CorsHeader::Credentials, CorsHeader::Expose]), !open)
             }
         };
         Self { cors, fields, preflight: all, open, varies }
     }
 }
 
-/// Whether a `*` may not be said. With credentials, browsers take it for a name like any other (Fetch Standard §3.2).
+/// Whether `*` must not be sent. With credentials, browsers treat it as a literal name (Fetch Standard §3.2).
 fn is_literal(cors: &Cors) -> bool {
-    cors.manner == CorsManner::GatewayApi && cors.credentials
+    cors.manner == CorsMode::GatewayApi && cors.credentials
 }
 
 fn is_open(cors: &Cors) -> bool {
     !is_literal(cors) && matches!(cors.origins[..], [CorsOrigin::Any])
 }
 
-fn ready(cors: &Cors, fields: &[Field]) -> ReadyFields {
+fn ready(cors: &Cors, fields: &[CorsHeader]) -> ReadyFields {
     let (age, literal) = (cors.max_age.to_string(), is_literal(cors));
     let named = |value| if literal && value == "*" { "" } else { value };
     let lines = fields.iter().map(|field| match field {
-        Field::Origin => ("Access-Control-Allow-Origin", if is_open(cors) { "*" } else { "" }),
-        Field::Credentials => {
+        CorsHeader::Origin => ("Access-Control-Allow-Origin", if is_open(cors) { "*" } else { "" }),
+        CorsHeader::Credentials => {
             ("Access-Control-Allow-Credentials", if cors.credentials { "true" } else { "" })
         }
-        Field::Methods => ("Access-Control-Allow-Methods", named(&cors.methods)),
-        Field::Headers => ("Access-Control-Allow-Headers", named(&cors.headers)),
-        Field::Expose => ("Access-Control-Expose-Headers", named(&cors.expose)),
-        Field::MaxAge => ("Access-Control-Max-Age", &*age),
+        CorsHeader::Methods => ("Access-Control-Allow-Methods", named(&cors.methods)),
+        CorsHeader::Headers => ("Access-Control-Allow-Headers", named(&cors.headers)),
+        CorsHeader::Expose => ("Access-Control-Expose-Headers", named(&cors.expose)),
+        CorsHeader::MaxAge => ("Access-Control-Max-Age", &*age),
     });
     let lines = lines.filter(|(_, value)| !value.is_empty());
     ReadyFields::new(lines.map(|(name, value)| (name.as_bytes(), value.as_bytes())))
@@ -83,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_star_for_every_origin_is_one_of_the_fields_and_goes_first() {
-        use CorsManner::{GatewayApi, IngressNginx};
+        use CorsMode::{GatewayApi, IngressNginx};
         let (any, one) = (CorsOrigin::Any, CorsOrigin::Exact("https://a.test".into()));
         for (origins, manner, credentials, open, varies) in [
             (vec![any.clone()], IngressNginx, true, true, false),
@@ -97,7 +104,7 @@ mod tests {
         ] {
             let (methods, headers, expose) = ("*".into(), "".into(), "X-A".into());
             let cors = Cors { origins, methods, headers, expose, credentials, max_age: 5, manner };
-            let answer = CorsAnswer::of(Arc::new(cors));
+            let answer = CompiledCors::new(Arc::new(cors));
             assert_eq!((answer.open, answer.varies), (open, varies), "{:?}", answer.cors);
             for fields in [&answer.fields, &answer.preflight] {
                 let origin = fields.iter().next().filter(|field| field.name.ends_with(b"-Origin"));

@@ -1,5 +1,5 @@
-//! Why a request is served by what serves it. Judges by the slow, obvious rules of [`crate::oracle`], so that it can
-//! disagree with a lookup only where one of them is wrong; a property test holds them together.
+//! Explains which rule serves a request and why. Uses the slow, obvious rules of [`crate::oracle`], so that it can
+//! differ from a lookup only if one of them is wrong; a property test compares them.
 
 use std::sync::Arc;
 
@@ -8,15 +8,15 @@ use fairway_model::{Match, PathForm};
 use crate::host::CompiledHost;
 use crate::matched::Matched;
 pub use crate::oracle::Criterion;
-use crate::oracle::{self, Place, Unmet};
+use crate::oracle::{self, Mismatch, PlacedMatch};
 use crate::request::{Fields, Request};
 use crate::rule::CompiledRule;
-use crate::sharing::{self, Decision, Found, Side};
+use crate::sharing::{self, TableDecision, TableMatch, TableSide};
 
 /// How the winner was found.
 #[derive(Clone, Debug)]
 pub struct Explanation<'s> {
-    /// The hosts that cover the name, the most specific first.
+    /// The hosts that cover the name, most specific first.
     pub hosts: Vec<HostStep<'s>>,
     /// What serves the request.
     pub outcome: Matched<'s>,
@@ -27,72 +27,73 @@ pub struct Explanation<'s> {
 pub struct HostStep<'s> {
     /// The host.
     pub host: &'s CompiledHost,
-    /// What became of it.
+    /// The outcome for the host.
     pub verdict: HostVerdict,
-    /// Its matches in the order in which they are considered; empty for a less specific host.
+    /// Its matches in the order considered; empty for a less specific host.
     pub matches: Vec<MatchStep<'s>>,
 }
 
-/// What became of a host.
+/// The outcome for a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostVerdict {
     /// One of its rules serves the request.
     Serves,
     /// None of its rules matches; the next host is tried.
     FallsThrough,
-    /// None of its rules matches; less specific hosts are not tried.
+    /// None of its rules matches, and less specific hosts are not tried.
     Stops,
     /// A more specific host decided.
     LessSpecific,
-    /// One of its rules matches, but the other table of the listener has one that comes before it; what decided between them.
+    /// One of its rules matches, but the listener's other table has one that takes precedence; the deciding criterion.
     Outranked(Criterion),
 }
 
 /// A match that was considered.
 #[derive(Clone, Debug)]
 pub struct MatchStep<'s> {
-    /// The rule that it belongs to.
+    /// Its rule.
     pub rule: &'s CompiledRule,
     /// The match.
     pub of: &'s Match,
-    /// What became of it.
+    /// The outcome for the match.
     pub verdict: MatchVerdict,
 }
 
-/// What became of a match.
+/// The outcome for a match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MatchVerdict {
-    /// It decides.
+    /// It serves the request.
     Wins,
-    /// The path is another.
+    /// The path differs.
     Path,
-    /// The method is another.
+    /// The method differs.
     Method,
-    /// This header is absent or another.
+    /// This header is absent or differs.
     Header(Arc<str>),
-    /// This query parameter is absent or another.
+    /// This query parameter is absent or differs.
     Query(Arc<str>),
-    /// This cookie is absent or another.
+    /// This cookie is absent or differs.
     Cookie(Arc<str>),
-    /// It cannot be compiled and never applies; why.
+    /// It cannot be compiled and never matches; why.
     Invalid(String),
-    /// It applies, but one with more precedence does too; what decided between them.
+    /// It matches, but another one takes precedence; the deciding criterion.
     Outranked(Criterion),
 }
 
 impl<'s> Explanation<'s> {
-    fn found<F: Fields>(&self, request: &Request<'_, F>) -> Found<'s> {
-        Found::new(self.outcome, self.hosts.iter().map(|step| step.host), request)
+    fn found<F: Fields>(&self, request: &Request<'_, F>) -> TableMatch<'s> {
+        TableMatch::new(self.outcome, self.hosts.iter().map(|step| step.host), request)
     }
 
-    /// This one of the routes and `other` of the table beside them as one: of their winners one serves.
+    /// Merges the explanations of a listener's two tables: this one for routes, and `other` for the companion table.
+    /// One of their winners serves.
     pub(crate) fn beside<F: Fields>(mut self, mut other: Self, request: &Request<'_, F>) -> Self {
-        let Decision { side, by } = sharing::decided(self.found(request), other.found(request), request);
-        let loser = if side == Side::Routes { &mut other } else { &mut self };
+        let TableDecision { side, by } = sharing::decided(self.found(request), other.found(request), request);
+        let loser = if side == TableSide::Routes { &mut other } else { &mut self };
         if let Some(by) = by {
             loser.lose(by);
         }
-        let outcome = if side == Side::Routes { self.outcome } else { other.outcome };
+        let outcome = if side == TableSide::Routes { self.outcome } else { other.outcome };
         self.hosts.append(&mut other.hosts);
         Self { hosts: self.hosts, outcome }
     }
@@ -106,7 +107,7 @@ impl<'s> Explanation<'s> {
     }
 }
 
-/// Judges the hosts in `covering`, the most specific first.
+/// Evaluates the hosts in `covering`, most specific first.
 pub(crate) fn explained<'s, F: Fields>(
     covering: &[&'s CompiledHost],
     request: &Request<'_, F>,
@@ -149,11 +150,11 @@ fn judged<'s, F: Fields>(
         PathForm::Normalised => request.normalised,
         PathForm::Decoded => request.decoded,
     };
-    let mut winner: Option<(Place<'s>, usize)> = None;
+    let mut winner: Option<(PlacedMatch<'s>, usize)> = None;
     let mut steps = Vec::new();
     let is_too_long = oracle::is_too_long(model, path);
     for place in oracle::ranked(model) {
-        let judged = if is_too_long { Err(Unmet::Path) } else { place.judged(path, request) };
+        let judged = if is_too_long { Err(Mismatch::Path) } else { place.judged(path, request) };
         let verdict = match (judged, &winner) {
             (Ok(_), Some((first, _))) => MatchVerdict::Outranked(first.decided_over(&place, model.order)),
             (Ok(prefix), None) => {
@@ -167,15 +168,15 @@ fn judged<'s, F: Fields>(
     (steps, winner.map(|(place, prefix)| (&host.rules()[place.rule], prefix)))
 }
 
-impl From<Unmet> for MatchVerdict {
-    fn from(unmet: Unmet) -> Self {
+impl From<Mismatch> for MatchVerdict {
+    fn from(unmet: Mismatch) -> Self {
         match unmet {
-            Unmet::Path => Self::Path,
-            Unmet::Method => Self::Method,
-            Unmet::Header(name) => Self::Header(name),
-            Unmet::Query(name) => Self::Query(name),
-            Unmet::Cookie(name) => Self::Cookie(name),
-            Unmet::Invalid(why) => Self::Invalid(why),
+            Mismatch::Path => Self::Path,
+            Mismatch::Method => Self::Method,
+            Mismatch::Header(name) => Self::Header(name),
+            Mismatch::Query(name) => Self::Query(name),
+            Mismatch::Cookie(name) => Self::Cookie(name),
+            Mismatch::Invalid(why) => Self::Invalid(why),
         }
     }
 }

@@ -1,81 +1,81 @@
-//! The paths of a host that has few of them, and no other conditions: in the host itself, in the order in which they are
-//! tried, so that a lookup among many hosts need not wait for memory once more. Knows no tree.
+//! The paths of a host with few paths and no other conditions, stored in the host itself in the order they are tried,
+//! so that a lookup among many hosts avoids another cache miss.
 
 use std::cmp::Reverse;
 
 use fairway_model::PathMatch;
 
-use crate::candidate::{Proposal, covered_by_prefix};
+use crate::candidate::{RankedMatch, covered_by_prefix};
 
-/// The most paths that are kept.
-const MOST: usize = 8;
-/// The most bytes that they have together. With the rest of [`FewPaths`] they are as large as a tree without its nodes.
+/// The maximum number of paths.
+const MAX_PATHS: usize = 8;
+/// The maximum bytes of all paths. With its other fields, [`FewPaths`] is as large as a tree without its nodes.
 const TEXT: usize = 62;
 
-/// Up to [`MOST`] paths of which each leads to a rule: exact ones first, then prefixes, the longest first.
+/// Up to [`MAX_PATHS`] paths with their rules: exact ones first, then prefixes, longest first.
 #[derive(Clone, Debug)]
 pub(crate) struct FewPaths {
     count: u8,
-    places: [Place; MOST],
-    /// Their texts, one after the other.
+    places: [PathEntry; MAX_PATHS],
+    /// Their texts, concatenated.
     text: [u8; TEXT],
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Place {
-    /// The number of the rule in the host.
+struct PathEntry {
+    /// The index of the rule in the host.
     rule: u8,
     length: u8,
-    kind: Kind,
+    kind: PathKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
+enum PathKind {
     Exact,
     Prefix,
 }
 
 impl FewPaths {
-    /// The paths of all matches of a host, which come by precedence; `None` where they are too many or too long, or where
-    /// one of them asks for more than a path or has a regular expression.
-    pub(crate) fn of(ordered: &[Proposal<'_>]) -> Option<Self> {
-        let mut paths: Vec<(Kind, &str, u8)> = Vec::new();
+    /// The paths of all matches of a host, ordered by precedence; `None` if they are too many or too long, or if one
+    /// has other conditions or a regular expression.
+    pub(crate) fn from_matches(ordered: &[RankedMatch<'_>]) -> Option<Self> {
+        let mut paths: Vec<(PathKind, &str, u8)> = Vec::new();
         for proposal in ordered {
             let (kind, path) = plain_path(proposal)?;
-            // Of two on the same path the first wins, and asks for nothing else.
+            // Of two matches on the same path, the first wins unconditionally.
             if !paths.iter().any(|(other, text, _)| (*other, *text) == (kind, path)) {
                 paths.push((kind, path, u8::try_from(proposal.rule).ok()?));
             }
-            if paths.len() > MOST {
+            if paths.len() > MAX_PATHS {
                 return None;
             }
         }
-        // `/` covers everything and is no longer than nothing: `*` comes before it.
+        // `/` covers everything and counts as empty: `*` comes before it.
         paths.sort_by_key(|(kind, path, _)| (*kind, *path == "/", Reverse(path.len())));
         let mut few = Self {
             count: 0,
-            places: [Place { rule: 0, length: 0, kind: Kind::Exact }; MOST],
+            places: [PathEntry { rule: 0, length: 0, kind: PathKind::Exact }; MAX_PATHS],
             text: [0; TEXT],
         };
         let mut end = 0;
         for (place, (kind, path, rule)) in few.places.iter_mut().zip(&paths) {
             few.text.get_mut(end..end + path.len())?.copy_from_slice(path.as_bytes());
             end += path.len();
-            *place = Place { rule: *rule, length: u8::try_from(path.len()).ok()?, kind: *kind };
+            *place = PathEntry { rule: *rule, length: u8::try_from(path.len()).ok()?, kind: *kind };
             few.count += 1;
         }
         Some(few)
     }
 
-    /// The number of the best rule that fits, and the bytes of the path that it covers.
+    /// The index of the best matching rule, and the bytes of the path that it covers.
     #[inline]
     pub(crate) fn find(&self, path: &[u8]) -> Option<(u32, usize)> {
         let mut text = &self.text[..];
         for place in self.places.iter().take(usize::from(self.count)) {
             let (own, rest) = text.split_at_checked(usize::from(place.length))?;
             let covered = match place.kind {
-                Kind::Exact => (own == path).then_some(path.len()),
-                Kind::Prefix => covered_by_prefix(own, path),
+                PathKind::Exact => (own == path).then_some(path.len()),
+                PathKind::Prefix => covered_by_prefix(own, path),
             };
             if let Some(covered) = covered {
                 return Some((u32::from(place.rule), covered));
@@ -86,16 +86,16 @@ impl FewPaths {
     }
 }
 
-/// The path of a match that asks for nothing else.
-fn plain_path<'m>(proposal: &Proposal<'m>) -> Option<(Kind, &'m str)> {
+/// The path of a match without other conditions.
+fn plain_path<'m>(proposal: &RankedMatch<'m>) -> Option<(PathKind, &'m str)> {
     if !proposal.asks_only_for_a_path() {
         return None;
     }
     match &proposal.of.path {
-        PathMatch::Exact(path) => Some((Kind::Exact, path)),
+        PathMatch::Exact(path) => Some((PathKind::Exact, path)),
         // Both cover everything.
-        PathMatch::Prefix(path) if path.is_empty() => Some((Kind::Prefix, "/")),
-        PathMatch::Prefix(path) => Some((Kind::Prefix, path)),
+        PathMatch::Prefix(path) if path.is_empty() => Some((PathKind::Prefix, "/")),
+        PathMatch::Prefix(path) => Some((PathKind::Prefix, path)),
         PathMatch::Regex { .. } => None,
     }
 }
@@ -150,9 +150,9 @@ mod tests {
         }
     }
 
-    fn ordered(host: &VirtualHost) -> Vec<Proposal<'_>> {
+    fn ordered(host: &VirtualHost) -> Vec<RankedMatch<'_>> {
         let mut ordered: Vec<_> = proposals(host).collect();
-        ordered.sort_by(Proposal::precedence);
+        ordered.sort_by(RankedMatch::precedence);
         ordered
     }
 
@@ -179,7 +179,7 @@ mod tests {
             let host = host(paths);
             let ordered = ordered(&host);
             let tree = Tree::compiled(&ordered, |_, why| panic!("{why}"));
-            if let Some(few) = FewPaths::of(&ordered) {
+            if let Some(few) = FewPaths::from_matches(&ordered) {
                 for path in asked {
                     let path = path.as_bytes();
                     let (normalised, decoded, fields) = (path, path, &NoFields);
@@ -194,20 +194,20 @@ mod tests {
     #[test]
     fn many_long_or_conditional_paths_are_for_a_tree() {
         let prefix = |path: String| PathMatch::Prefix(path.into());
-        let few = |paths: Vec<PathMatch>| FewPaths::of(&ordered(&host(paths))).is_some();
+        let few = |paths: Vec<PathMatch>| FewPaths::from_matches(&ordered(&host(paths))).is_some();
         let numbered = |count: usize| (0..count).map(|n| prefix(format!("/{n}"))).collect();
-        assert!(few(Vec::new()) && few(numbered(MOST)) && !few(numbered(MOST + 1)));
+        assert!(few(Vec::new()) && few(numbered(MAX_PATHS)) && !few(numbered(MAX_PATHS + 1)));
         assert!(few(vec![prefix("/".repeat(TEXT))]) && !few(vec![prefix("/".repeat(TEXT + 1))]));
         assert!(!few(vec![PathMatch::Regex { pattern: "/a".into(), ignore_case: false }]));
         let mut conditional = host(numbered(1));
         Arc::get_mut(&mut conditional.routes[0]).unwrap().rules[0].matches[0].method = Some("GET".into());
-        assert!(FewPaths::of(&ordered(&conditional)).is_none());
+        assert!(FewPaths::from_matches(&ordered(&conditional)).is_none());
     }
 
     #[test]
     fn the_same_path_is_kept_once() {
-        let twice = vec![PathMatch::Prefix("/a".into()); MOST * 2];
-        let few = FewPaths::of(&ordered(&host(twice))).expect("it is one path");
+        let twice = vec![PathMatch::Prefix("/a".into()); MAX_PATHS * 2];
+        let few = FewPaths::from_matches(&ordered(&host(twice))).expect("it is one path");
         assert_eq!((few.count, few.find(b"/a/b")), (1, Some((0, 2))));
     }
 }

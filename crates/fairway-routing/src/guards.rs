@@ -1,5 +1,5 @@
-//! The guards of a rule that find out who the client is: another service, a password, a token, an API key or a login. Only made here;
-//! the data plane runs them.
+//! The guards of a rule that authenticate the client: an external service, a password, a token, an API key or a login.
+//! Only compiled here; the data plane runs them.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -11,30 +11,30 @@ use fairway_model::{
 };
 use fairway_token::{Digest, KeySet, digest};
 
-/// A question to another service.
+/// An external authorization check.
 #[derive(Clone, Debug)]
-pub struct Asking<R> {
-    /// What is asked.
+pub struct ExternalAuthCheck<R> {
+    /// Its settings.
     pub auth: ExternalAuth,
-    /// Where the question goes: a rule of its own, without steps. `None`: to whoever serves it on the request's own host.
+    /// The rule that forwards the check, which has no steps. `None`: the check is routed on the request's own host.
     pub rule: Option<R>,
-    /// What tells the question apart from all others, where answers are kept; else empty.
+    /// Identifies the check where its results are cached; otherwise empty.
     pub identity: Box<str>,
 }
 
-/// A question to a service that speaks gRPC.
+/// An authorization check by a gRPC service.
 #[derive(Clone, Debug)]
-pub struct AskingGrpc<R> {
-    /// What is asked.
+pub struct GrpcAuthCheck<R> {
+    /// Its settings.
     pub auth: GrpcAuth,
-    /// Where the question goes: a rule of its own, without steps.
+    /// The rule that forwards the check, which has no steps.
     pub rule: R,
 }
 
-/// Several guards of which one is enough.
+/// Several guards of which one must pass.
 #[derive(Clone, Debug)]
-pub struct AnyOf<R> {
-    /// The client's address.
+pub struct AnyOfCheck<R> {
+    /// A list of client addresses.
     pub access: Option<AccessList>,
     /// A password.
     pub basic: Option<BasicAuth>,
@@ -42,50 +42,50 @@ pub struct AnyOf<R> {
     pub jwt: Option<TokenCheck<R>>,
     /// An API key.
     pub api_key: Option<Arc<ApiKeyAuth>>,
-    /// Another service.
-    pub asking: Option<Asking<R>>,
+    /// An external service.
+    pub asking: Option<ExternalAuthCheck<R>>,
 }
 
-/// A token that is asked for.
+/// A token check.
 #[derive(Clone, Debug)]
 pub struct TokenCheck<R> {
-    /// Whose, and what of it.
+    /// The accepted tokens.
     pub auth: Arc<JwtAuth>,
-    /// What tells it apart from all other checks: equal where `auth` is.
+    /// Identifies the check: equal if `auth` is.
     pub identity: Digest,
-    /// What tokens of each of its issuers are verified with, in their order.
+    /// The keys of each of its issuers, in order.
     pub keys: Box<[KeySource<R>]>,
 }
 
-/// A login that is asked for.
+/// A login check.
 #[derive(Clone, Debug)]
 pub struct LoginCheck<R> {
-    /// By which provider, and what of it.
+    /// The provider and the accepted logins.
     pub auth: Arc<OidcAuth>,
-    /// What tells it apart from all other checks: equal where `auth` is.
+    /// Identifies the check: equal if `auth` is.
     pub identity: Digest,
-    /// What tells its sessions apart from all others: equal where [`OidcAuth::sessions`] is.
+    /// Identifies its sessions: equal if [`OidcAuth::sessions`] is.
     pub sessions: Digest,
-    /// The name of the cookie with the session.
+    /// The name of the session cookie.
     pub session_cookie: Box<str>,
-    /// What the names of the cookies with logins that have begun start with.
+    /// The prefix of the cookie names of logins in progress.
     pub attempt_cookie: Box<str>,
-    /// What tells the metadata of the provider apart from all others.
+    /// Identifies the provider's metadata.
     pub metadata_id: Digest,
-    /// The rules by which the hosts of the provider are asked, in their order.
+    /// The rules for requests to the provider's hosts, in order.
     pub rules: Box<[R]>,
 }
 
-/// What the names of all cookies of logins start with: browsers take them only from the host itself, over TLS (RFC 6265bis §4.1.3.2).
+/// The prefix of all login cookies: browsers accept them only from the host itself, over TLS (RFC 6265bis §4.1.3.2).
 pub const LOGIN_COOKIE_PREFIX: &str = "__Host-fairway-";
 
-/// What tells a document apart from all others: equal where it is asked for in the same way.
+/// Identifies a document: equal if it is requested in the same way.
 fn document_id(document: &PublishedDocument) -> Digest {
     digest(format!("{document:?}").as_bytes())
 }
 
 impl<R> LoginCheck<R> {
-    /// `rule` makes the rule by which a host of the provider is asked.
+    /// `rule` makes a rule for requests to a host of the provider.
     pub(crate) fn new(auth: &Arc<OidcAuth>, rule: &mut impl FnMut(&BackendKey, Timeouts) -> R) -> Self {
         let sessions = digest(auth.sessions.as_bytes());
         let tag: String = sessions[..4].iter().map(|byte| format!("{byte:02x}")).collect();
@@ -96,7 +96,7 @@ impl<R> LoginCheck<R> {
             sessions,
             session_cookie: format!("{LOGIN_COOKIE_PREFIX}session-{tag}").into(),
             attempt_cookie: format!("{LOGIN_COOKIE_PREFIX}login-{tag}-").into(),
-            // What comes of it depends on all of this.
+            // The login's result depends on all of this.
             metadata_id: digest(format!("{:?}", (&auth.metadata, &auth.issuer, &auth.hosts)).as_bytes()),
             rules: rules.collect(),
         }
@@ -110,18 +110,18 @@ pub enum KeySource<R> {
     Inline(Arc<KeySet>),
     /// From the issuer.
     Published {
-        /// What tells the key set apart from all others: equal where it is asked for in the same way.
+        /// Identifies the key set: equal if it is requested in the same way.
         id: Digest,
-        /// The rule by which it is asked for.
+        /// The rule for requests to the issuer.
         rule: R,
     },
 }
 
 impl<R> TokenCheck<R> {
-    /// `rule` makes the rule by which an issuer is asked.
+    /// `rule` makes a rule for requests to an issuer.
     ///
     /// # Errors
-    /// With why the keys of the configuration cannot be used, as a sentence.
+    /// Why the configured keys cannot be used, as a sentence.
     pub(crate) fn new(
         auth: &Arc<JwtAuth>,
         rule: &mut impl FnMut(&BackendKey, Timeouts) -> R,
@@ -136,7 +136,7 @@ impl<R> TokenCheck<R> {
         Ok(Self { auth: Arc::clone(auth), identity: digest(format!("{auth:?}").as_bytes()), keys })
     }
 
-    /// The rules by which issuers are asked.
+    /// The rules for requests to issuers.
     pub(crate) fn rules(&self) -> impl Iterator<Item = &R> {
         self.keys.iter().filter_map(|source| match source {
             KeySource::Inline(_) => None,
@@ -145,7 +145,7 @@ impl<R> TokenCheck<R> {
     }
 }
 
-/// A key set of the configuration; rules that are made one after the other and have the same share it.
+/// A configured key set; consecutively compiled rules with the same keys share it.
 fn shared_keys(text: &Arc<str>) -> Result<Arc<KeySet>, String> {
     thread_local! {
         static LAST: RefCell<Option<(Arc<str>, Arc<KeySet>)>> = const { RefCell::new(None) };
@@ -161,32 +161,32 @@ fn shared_keys(text: &Arc<str>) -> Result<Arc<KeySet>, String> {
     Ok(keys)
 }
 
-impl<R> Asking<R> {
-    /// `rule` makes the rule by which a backend is asked.
+impl<R> ExternalAuthCheck<R> {
+    /// `rule` makes a rule for requests to a backend.
     pub(crate) fn new(auth: &ExternalAuth, rule: &mut impl FnMut(&BackendKey, Timeouts) -> R) -> Self {
         let rule = match &auth.service {
             AuthService::Backend { backend, .. } => Some(rule(backend, auth.timeouts)),
             AuthService::OwnHost { .. } => None,
         };
         let mut auth = auth.clone();
-        // Where the message ends and who gets it, no answer to a question says.
+        // The service must not set headers for the host, the framing or the connection.
         let fixed = |known: Known| known.is_of_one_hop() || known == Known::Host;
-        auth.copied.retain(|name| !fixed(Known::of(name.as_bytes())));
-        auth.fields.retain(|(name, _)| !fixed(Known::of(name.as_bytes())));
+        auth.copied.retain(|name| !fixed(Known::from_name(name.as_bytes())));
+        auth.fields.retain(|(name, _)| !fixed(Known::from_name(name.as_bytes())));
         let identity = auth.kept.as_ref().map(|_| format!("{auth:?}").into()).unwrap_or_default();
         Self { auth, rule, identity }
     }
 }
 
-impl<R> AskingGrpc<R> {
-    /// `rule` makes the rule by which the service is asked.
+impl<R> GrpcAuthCheck<R> {
+    /// `rule` makes a rule for requests to the service.
     pub(crate) fn new(auth: &GrpcAuth, rule: &mut impl FnMut(&BackendKey, Timeouts) -> R) -> Self {
         Self { auth: auth.clone(), rule: rule(&auth.service.backend, auth.service.timeouts) }
     }
 }
 
-impl<R> AnyOf<R> {
-    /// As [`Asking::new`].
+impl<R> AnyOfCheck<R> {
+    /// As [`ExternalAuthCheck::new`].
     ///
     /// # Errors
     /// As [`TokenCheck::new`].
@@ -199,7 +199,7 @@ impl<R> AnyOf<R> {
             basic: guard.basic.clone(),
             jwt: guard.jwt.as_ref().map(|auth| TokenCheck::new(auth, rule)).transpose()?,
             api_key: guard.api_key.clone(),
-            asking: guard.external.as_deref().map(|auth| Asking::new(auth, rule)),
+            asking: guard.external.as_deref().map(|auth| ExternalAuthCheck::new(auth, rule)),
         })
     }
 }

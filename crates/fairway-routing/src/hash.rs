@@ -1,12 +1,12 @@
-//! The hash of names and path elements: short keys, many lookups. Seeded per process, so that nobody can prepare keys
-//! that collide. Never used where the value leaves the process.
+//! The hash of names and path elements: short keys, many lookups. Seeded per process, so that clients cannot prepare
+//! colliding keys. Its values must not leave the process.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::OnceLock;
 
 /// Makes [`FastHasher`]s with the seed of this process.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct FastState {
+pub(crate) struct FastHashState {
     seed: u64,
 }
 
@@ -18,24 +18,24 @@ pub(crate) struct FastHasher {
 const FIRST: u64 = 0x9e37_79b9_7f4a_7c15;
 const SECOND: u64 = 0xd6e8_feb8_6659_fd93;
 
-impl Default for FastState {
+impl Default for FastHashState {
     fn default() -> Self {
         static SEED: OnceLock<u64> = OnceLock::new();
         Self { seed: *SEED.get_or_init(|| RandomState::new().hash_one(FIRST)) }
     }
 }
 
-impl FastState {
+impl FastHashState {
     /// The hash of `bytes` below `parent`.
     #[inline]
-    pub(crate) fn of(self, parent: u32, bytes: &[u8]) -> u64 {
+    pub(crate) fn hash_below(self, parent: u32, bytes: &[u8]) -> u64 {
         let mut hasher = FastHasher { state: self.seed ^ u64::from(parent).wrapping_mul(SECOND) };
         hasher.write(bytes);
         hasher.finish()
     }
 }
 
-impl BuildHasher for FastState {
+impl BuildHasher for FastHashState {
     type Hasher = FastHasher;
 
     #[inline]
@@ -81,9 +81,9 @@ mod tests {
 
     #[test]
     fn spreads_names_that_differ_in_one_byte() {
-        let state = FastState::default();
+        let state = FastHashState::default();
         let hashes: HashSet<u64> =
-            (0..100_000).map(|n| state.of(7, format!("host-{n}.example.com").as_bytes())).collect();
+            (0..100_000).map(|n| state.hash_below(7, format!("host-{n}.example.com").as_bytes())).collect();
         assert_eq!(hashes.len(), 100_000);
         let low: HashSet<u64> = hashes.iter().map(|hash| hash & 0xffff).collect();
         assert!(low.len() > 45_000, "{} of 65,536 buckets used", low.len());
@@ -91,9 +91,9 @@ mod tests {
 
     #[test]
     fn length_and_parent_count() {
-        let state = FastState::default();
-        assert_ne!(state.of(0, b"a"), state.of(0, b"a\0"));
-        assert_ne!(state.of(0, b"a"), state.of(1, b"a"));
-        assert_ne!(state.of(0, b""), state.of(0, b"\0\0\0\0\0\0\0\0"));
+        let state = FastHashState::default();
+        assert_ne!(state.hash_below(0, b"a"), state.hash_below(0, b"a\0"));
+        assert_ne!(state.hash_below(0, b"a"), state.hash_below(1, b"a"));
+        assert_ne!(state.hash_below(0, b""), state.hash_below(0, b"\0\0\0\0\0\0\0\0"));
     }
 }

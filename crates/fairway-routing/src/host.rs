@@ -1,13 +1,13 @@
-//! A virtual host, compiled: its rules and the structure that finds one of them for a request.
+//! A compiled virtual host: its rules and the lookup structure that finds one of them for a request.
 
 use std::sync::Arc;
 
 use fairway_model::{CertificateKey, HostKey, HostPattern, PathForm, RuleOrder, VirtualHost};
 use fairway_pattern::LONGEST_TEXT;
 
-use crate::candidate::{Proposal, proposals};
+use crate::candidate::{RankedMatch, proposals};
 use crate::few_paths::FewPaths;
-use crate::listed::Listed;
+use crate::listed::ListedCandidates;
 use crate::names::{Named, ShortName};
 use crate::problem::Problem;
 use crate::rare_list::RareList;
@@ -16,42 +16,43 @@ use crate::rule::CompiledRule;
 use crate::slots::Slots;
 use crate::tree::Tree;
 
-/// All routes of one host, ready for lookups. The same value from snapshot to snapshot while the host does not change.
+/// The routes of one host, ready for lookups. The same value in all snapshots while the host does not change.
 ///
-/// Laid out so that a lookup among many hosts, which waits for memory, finds in the first two cache lines what it needs,
-/// and nearly always the paths of a host that has few of them; the end of long ones is in a third. Behind the two counts of
-/// an `Arc` the name fills the first line. An alignment would keep these counts on a line of their own.
+/// The layout minimises cache misses: a lookup among many hosts is bound by memory. The first two cache lines have what
+/// it needs, and nearly always the paths of a host with few of them; the end of long ones is in a third. After the two
+/// counts of an `Arc`, the name fills the first line. An alignment would put these counts on a line of their own.
 #[derive(Debug)]
 #[repr(C)]
 pub struct CompiledHost {
-    /// The exact name; empty for wildcards and catch-alls. This and the next four are here so that a lookup need not
-    /// touch the model.
+    /// The exact name; empty for wildcards and catch-alls. This and the next four fields are here so that a lookup need
+    /// not touch the model.
     name: ShortName,
-    /// Of all routes, as listed.
+    /// The rules of all routes, as listed.
     rules: Box<[CompiledRule]>,
     path_form: PathForm,
     falls_through: bool,
-    /// Whether it has regular expressions that read on behind a literal: their cost is counted for [`LONGEST_TEXT`].
+    /// Whether it has regular expressions whose cost depends on the length of the path: their cost is bounded for
+    /// [`LONGEST_TEXT`].
     reads_on: bool,
-    table: Table,
+    table: RuleTable,
     model: Arc<VirtualHost>,
     problems: RareList<Problem>,
 }
 
 #[derive(Debug)]
-enum Table {
+enum RuleTable {
     Few(FewPaths),
     Precedence(Tree),
-    /// Of routes that differ in their hostname rank: a table for each rank, the highest first.
-    Ranked(Box<[Table]>),
-    Listed(Listed),
+    /// For routes with different hostname ranks: a table for each rank, highest first.
+    Ranked(Box<[RuleTable]>),
+    Listed(ListedCandidates),
 }
 
-impl Table {
-    /// Of a host whose rules are tried by precedence; `problem` hears of matches that cannot be compiled.
+impl RuleTable {
+    /// For a host whose rules are tried by precedence; `problem` is called for matches that cannot be compiled.
     fn by_precedence(host: &VirtualHost, mut problem: impl FnMut(u32, String)) -> Self {
         let mut ordered: Vec<_> = proposals(host).collect();
-        ordered.sort_by(Proposal::precedence);
+        ordered.sort_by(RankedMatch::precedence);
         let mut same_rank =
             ordered.chunk_by(|one, next| one.route.hostname_rank == next.route.hostname_rank).peekable();
         let first = same_rank.next().unwrap_or_default();
@@ -64,14 +65,14 @@ impl Table {
         }
     }
 
-    fn of_one_rank(ordered: &[Proposal<'_>], problem: impl FnMut(u32, String)) -> Self {
-        match FewPaths::of(ordered) {
+    fn of_one_rank(ordered: &[RankedMatch<'_>], problem: impl FnMut(u32, String)) -> Self {
+        match FewPaths::from_matches(ordered) {
             Some(few) => Self::Few(few),
             None => Self::Precedence(Tree::compiled(ordered, problem)),
         }
     }
 
-    /// The number of the rule for a request, and the bytes of the path that its match covers.
+    /// The index of the rule for a request, and the bytes of the path that its match covers.
     #[inline]
     fn find<F: Fields>(&self, path: &[u8], request: &Request<'_, F>) -> Option<(u32, usize)> {
         match self {
@@ -105,7 +106,7 @@ impl CompiledHost {
         &self.model
     }
 
-    /// The certificate for TLS clients that name the host.
+    /// The certificate for TLS clients that request this host.
     #[must_use]
     pub fn certificate(&self) -> Option<&CertificateKey> {
         self.model.certificate.as_ref()
@@ -117,7 +118,7 @@ impl CompiledHost {
         self.path_form
     }
 
-    /// Its rules, of all routes, as listed.
+    /// The rules of all routes, as listed.
     #[must_use]
     pub fn rules(&self) -> &[CompiledRule] {
         &self.rules
@@ -133,8 +134,8 @@ impl CompiledHost {
         self.falls_through
     }
 
-    /// Whether the path is longer than what its regular expressions may be asked about: then no rule matches, here and
-    /// on less specific hosts.
+    /// Whether the path is too long for the regular expressions of the host: then no rule matches, here and on less
+    /// specific hosts.
     #[inline]
     pub(crate) fn is_too_long(&self, path: &[u8]) -> bool {
         self.reads_on && path.len() > LONGEST_TEXT
@@ -149,7 +150,7 @@ impl CompiledHost {
         }
     }
 
-    /// Compiles `model`. The slots of its backends are acquired; [`Self::release`] gives them back.
+    /// Compiles `model` and acquires the slots of its backends; [`Self::release`] releases them.
     pub(crate) fn compiled(model: &Arc<VirtualHost>, slots: &mut Slots) -> Self {
         let mut problems = Vec::new();
         let places =
@@ -166,8 +167,8 @@ impl CompiledHost {
             problems.push(Problem { origin, text: why + UNMATCHED });
         };
         let table = match model.order {
-            RuleOrder::Precedence => Table::by_precedence(model, problem),
-            RuleOrder::Listed => Table::Listed(Listed::compiled(model, problem)),
+            RuleOrder::Precedence => RuleTable::by_precedence(model, problem),
+            RuleOrder::Listed => RuleTable::Listed(ListedCandidates::compiled(model, problem)),
         };
         let name = match &model.key.host {
             HostPattern::Exact(name) => ShortName::new(name),
@@ -203,14 +204,18 @@ impl CompiledHost {
     }
 }
 
-/// Apart from [`Table::find`], which is inlined where nearly no host has ranks.
+/// Separate from [`RuleTable::find`], which is inlined: hardly any host has ranks.
 #[cold]
-fn find_by_rank<F: Fields>(ranks: &[Table], path: &[u8], request: &Request<'_, F>) -> Option<(u32, usize)> {
+fn find_by_rank<F: Fields>(
+    ranks: &[RuleTable],
+    path: &[u8],
+    request: &Request<'_, F>,
+) -> Option<(u32, usize)> {
     ranks.iter().find_map(|table| match table {
-        Table::Few(few) => few.find(path),
-        Table::Precedence(tree) => tree.find(path, request),
-        // No rank has ranks, and listed hosts have none.
-        Table::Ranked(_) | Table::Listed(_) => None,
+        RuleTable::Few(few) => few.find(path),
+        RuleTable::Precedence(tree) => tree.find(path, request),
+        // Ranks are not nested, and listed hosts have none.
+        RuleTable::Ranked(_) | RuleTable::Listed(_) => None,
     })
 }
 

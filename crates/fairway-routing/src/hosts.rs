@@ -1,5 +1,5 @@
-//! Hosts by name: the route tables with their exact names, wildcards and catch-alls. Persistent, so that a new snapshot
-//! shares all but the hosts that changed.
+//! Finds hosts by name: route tables with exact names, wildcards and catch-alls. Persistent: a new snapshot shares all
+//! hosts that did not change.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -8,30 +8,30 @@ use fairway_model::{HostKey, HostPattern, Listener, WildcardSpan};
 use imbl::shared_ptr::DefaultSharedPtr;
 use imbl::{GenericHashMap, OrdMap};
 
-use crate::hash::FastState;
+use crate::hash::FastHashState;
 use crate::host::CompiledHost;
-use crate::names::{Named, Names};
+use crate::names::{NameTable, Named};
 use crate::table::TableId;
 
 /// All route tables.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Hosts {
-    tables: Vec<Table>,
-    names: GenericHashMap<Arc<str>, TableId, FastState, DefaultSharedPtr>,
+    tables: Vec<RouteTable>,
+    names: GenericHashMap<Arc<str>, TableId, FastHashState, DefaultSharedPtr>,
 }
 
 /// The hosts of one route table.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Table {
-    exact: Names<CompiledHost>,
+pub(crate) struct RouteTable {
+    exact: NameTable<CompiledHost>,
     /// By suffix.
-    wildcards: Names<Wildcards>,
+    wildcards: NameTable<Wildcards>,
     any: Option<Arc<CompiledHost>>,
-    /// The table that finds a rule for the same requests, where a listener has two.
+    /// The table that is searched for the same requests, if a listener has two.
     beside: Option<TableId>,
 }
 
-/// The hosts of one suffix.
+/// The wildcard hosts of one suffix.
 #[derive(Clone, Debug)]
 struct Wildcards {
     suffix: Arc<str>,
@@ -56,26 +56,26 @@ impl Hosts {
         self.names.get(table).copied()
     }
 
-    pub(crate) fn table(&self, id: TableId) -> Option<&Table> {
+    pub(crate) fn table(&self, id: TableId) -> Option<&RouteTable> {
         self.tables.get(usize::from(id.0))
     }
 
-    /// Gives `table` an id if it has none; `None` when there are 65,536 tables already.
+    /// Assigns an id to `table`; `None` if there are 65,536 tables already.
     pub(crate) fn ensure(&mut self, table: &Arc<str>) -> Option<TableId> {
         if let Some(id) = self.id(table) {
             return Some(id);
         }
         let vacant = self.vacant()?;
         if usize::from(vacant.0) == self.tables.len() {
-            self.tables.push(Table::default());
+            self.tables.push(RouteTable::default());
         }
         self.names.insert(table.clone(), vacant);
         Some(vacant)
     }
 
-    /// An id that no table has.
+    /// An id without a table.
     fn vacant(&self) -> Option<TableId> {
-        // Looked for only where a table is gone: thousands may come at once.
+        // Only searched if a table was removed: thousands may be added at once.
         if self.names.len() == self.tables.len() {
             return u16::try_from(self.tables.len()).ok().map(TableId);
         }
@@ -83,7 +83,7 @@ impl Hosts {
         (0..=u16::MAX).map(TableId).find(|id| !taken.contains(id))
     }
 
-    /// Puts the tables of routes beside those of the same listeners; all of them have an id.
+    /// Links the two tables of each listener that has two; all of them have an id.
     pub(crate) fn put_beside(&mut self, listeners: &OrdMap<Arc<str>, Arc<Listener>>) {
         self.tables.iter_mut().for_each(|table| table.beside = None);
         for listener in listeners.values() {
@@ -92,14 +92,15 @@ impl Hosts {
         }
     }
 
-    /// Forgets the tables that have no host and no listener.
+    /// Removes tables without hosts and listeners.
     pub(crate) fn forget_unused(&mut self, listeners: &OrdMap<Arc<str>, Arc<Listener>>) {
         let named: HashSet<&str> = listeners.values().flat_map(|listener| listener.tables()).collect();
         let tables = &self.tables;
         self.names.retain(|name, id| named.contains(&**name) || !tables[usize::from(id.0)].is_empty());
     }
 
-    /// Puts `host` (or nothing) where `key` says, and returns what was there. `None` also when the table has no id.
+    /// Replaces the host at `key` by `host`, or removes it, and returns the previous one. `None` also if the table has
+    /// no id.
     pub(crate) fn replace(
         &mut self,
         key: &HostKey,
@@ -131,9 +132,9 @@ impl Hosts {
     }
 }
 
-impl Table {
-    /// The hosts that cover `name`, the most specific first: the exact name, the wildcards with the longest suffix
-    /// first, the catch-all.
+impl RouteTable {
+    /// The hosts that cover `name`, most specific first: the exact name, wildcards with the longest suffix first, the
+    /// catch-all.
     #[inline]
     pub(crate) fn covering<'t, 'n>(
         &'t self,
@@ -146,14 +147,14 @@ impl Table {
         let wild = dots.match_indices('.').filter(|(star, _)| *star > 0).enumerate();
         let wild = wild.filter_map(|(number, (star, _))| {
             let wildcards = self.wildcards.find(&name.as_bytes()[star + 1..])?;
-            // The star of all but the first dot has a dot in it.
+            // For all but the first dot, the wildcard covers several labels.
             let one = wildcards.one_label.as_ref().filter(|_| number == 0 && !name[..star].contains('.'));
             Some(one.into_iter().chain(&wildcards.many_labels))
         });
         self.exact.find(name.as_bytes()).into_iter().chain(wild.flatten()).chain(&self.any)
     }
 
-    /// The table beside it.
+    /// The companion table.
     #[inline]
     pub(crate) fn beside(&self) -> Option<TableId> {
         self.beside

@@ -1,15 +1,14 @@
-//! Compiles a [`fairway_model::Config`] into an immutable [`Snapshot`] and looks requests up in it.
+//! Compiles a [`fairway_model::Config`] into an immutable [`Snapshot`] and looks up requests in it.
 //!
-//! The modules in the order of a lookup: `request` in, `hosts` by their `names`, `host` with its `few_paths`, its path `tree` or
-//! its `listed` candidates, their `conditions`, the winning `rule` with its `targets` and its `steps`. [`compile()`] builds
-//! all of it and shares with the previous snapshot whatever did not change; [`oracle`] is the slow, obvious matcher
-//! that says what the right answer is, and [`explain`] tells it to people. [`impact`] says what a change means for requests that were
-//! served. [`session`] says which endpoint of a backend a request
-//! belongs to.
+//! The modules in the order of a lookup: `request`; `hosts`, found by `names`; `host` with its `few_paths`, its path
+//! `tree` or its `listed` candidates; their `conditions`; the winning `rule` with its `targets` and `steps`.
+//! [`compile()`] builds all of it and shares whatever did not change with the previous snapshot. [`oracle`] is the
+//! slow, obvious matcher that defines the correct result, and [`explain`] presents it to users. [`impact`] evaluates a
+//! change against requests that were served. [`session`] decides which endpoint of a backend a request has affinity to.
 //!
-//! `ports` plans which listeners a port of TCP or UDP carries and which of them a TLS client gets. `unserved` lists what the model
-//! can say and nothing serves yet: it is refused, or closed where it protects, with a problem that names it. A rule that cannot be
-//! compiled affects no other rule.
+//! `ports` assigns listeners to TCP and UDP ports and finds the one for a TLS client. `unserved` lists what the model
+//! can express and is not supported yet: it is refused, or closed if it protects something, and a problem names it. A
+//! rule that cannot be compiled affects no other rule.
 //!
 //! This crate is pure: no I/O, no clock, no threads. A lookup allocates nothing.
 
@@ -51,29 +50,32 @@ mod tested_values;
 mod tree;
 mod unserved;
 
-pub use authorization::{AuthorizationCheck, Caller, Located};
-pub use chosen::{CompiledChosen, CompiledCondition, CompiledRespond, Rewritten, unescape_redirect};
+pub use authorization::{AuthorizationCheck, Caller, GeoLookup};
+pub use chosen::{
+    CapturedLocation, CompiledCondition, CompiledConditionalHeaders, CompiledDirectResponse,
+    unescape_redirect,
+};
 pub use client_limits::ClientLimits;
 pub use compile::{Compiled, compile};
-pub use cors::CorsAnswer;
+pub use cors::CompiledCors;
 pub use explain::{Explanation, HostStep, HostVerdict, MatchStep, MatchVerdict};
 pub use guards::LOGIN_COOKIE_PREFIX;
 pub use host::CompiledHost;
 pub use matched::Matched;
-pub use ports::{ByName, Carried, Port, PortKey};
+pub use ports::{ByName, Port, PortKey, PortListener};
 pub use problem::Problem;
 pub use request::{Fields, Request};
 pub use rewrite::CompiledRewrite;
 pub use rule::{
-    AnyOf, Asking, AskingGrpc, CompiledRule, Copying, Extending, GuardStep, KeySource, LoginCheck, Replacing,
-    RuleId, Steps, Targets, TokenCheck,
+    AnyOfCheck, CompiledRule, ErrorPagesStep, ExtensionStep, ExternalAuthCheck, GrpcAuthCheck, GuardStep,
+    KeySource, LoginCheck, MirrorStep, RuleId, Steps, Targets, TokenCheck,
 };
 pub use slots::BackendSlot;
 pub use snapshot::Snapshot;
 pub use steps::{
-    AnswerStep, CompiledCertificate, CompiledDeny, CompiledRedirect, FieldEdits, PolicyId, RequestStep,
+    CompiledCertificate, CompiledDeny, CompiledRedirect, FieldEdits, PolicyId, RequestStep, ResponseStep,
 };
 pub use streams::CompiledStream;
 pub use table::TableId;
 pub use targets::{Shares, Weighted};
-pub use tested_values::{BlockedBy, ValueTests};
+pub use tested_values::{BlockedClientsCheck, ValueTests};

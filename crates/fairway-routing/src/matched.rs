@@ -1,4 +1,4 @@
-//! What a lookup answers.
+//! The result of a lookup.
 
 use crate::host::CompiledHost;
 use crate::rule::CompiledRule;
@@ -17,7 +17,7 @@ pub enum Matched<'s> {
         /// of a regular expression.
         prefix: usize,
     },
-    /// The host is known, but none of its rules matches. With hosts that fall through: the most specific one.
+    /// The host is known, but none of its rules matches. If hosts fall through: the most specific host.
     NoRule(&'s CompiledHost),
     /// No host covers the name.
     NoHost,

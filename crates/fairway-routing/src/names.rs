@@ -1,45 +1,45 @@
-//! A persistent hash table by name, laid out for few cache misses: a clone is shared, a change copies one shard and the
-//! directory of shards.
+//! A persistent hash table by name, optimised for few cache misses: clones share their data, and a change copies one
+//! shard and the directory of shards.
 //!
-//! Among 100,000 hosts a lookup is bound by memory: a hash trie takes one miss per level, one for the key and one for
-//! the value, this table one for the slot and one for the value, which holds its own name. Measured by
-//! `cargo bench -p fairway-routing`.
+//! Among 100,000 hosts a lookup is bound by memory: a hash trie has one miss per level, one for the key and one for the
+//! value; this table has one for the slot and one for the value, which contains its name. Measured by `cargo bench -p
+//! fairway-routing`.
 
 use std::fmt;
 use std::sync::Arc;
 
-use crate::hash::FastState;
+use crate::hash::FastHashState;
 
-/// Entries per shard at which the number of shards doubles: copying a directory and a shard then cost about the same
-/// at the sizes that occur.
+/// Entries per shard at which the number of shards doubles: copying a directory and copying a shard then cost about the
+/// same at realistic sizes.
 const SHARD_ENTRIES: usize = 256;
 
-/// A value that knows the name under which it is found.
+/// A value that knows its name.
 pub(crate) trait Named {
     fn name(&self) -> &[u8];
 }
 
 /// Values by name.
-pub(crate) struct Names<V> {
+pub(crate) struct NameTable<V> {
     /// A power of two.
     shards: Arc<Vec<Shard<V>>>,
     length: usize,
-    hash: FastState,
+    hash: FastHashState,
 }
 
-/// Open addressing; the slots are a power of two, at most half full, so that most lookups end at the first one: each more is
-/// a branch that the processor has predicted wrongly. What a lookup compares is apart from what it returns, so that the tags of
-/// 100,000 hosts fit into a cache.
+/// Open addressing; the number of slots is a power of two, at most half of them used, so that most lookups end at the
+/// first slot: each further one is a mispredicted branch. Tags are separate from values, so that the tags of 100,000
+/// hosts fit into a cache.
 struct Shard<V> {
-    /// A part of the hash of what is in each slot; 0 where nothing is.
+    /// Part of the hash of each slot's name; 0 if the slot is free.
     tags: Arc<[u16]>,
     values: Arc<[Option<Arc<V>>]>,
-    /// Read only where a shard is laid out anew.
+    /// Only read when a shard is rebuilt.
     hashes: Arc<[u64]>,
     length: usize,
 }
 
-/// A name that is stored with its value where it is short enough, which nearly all host names are.
+/// A name that is stored inline if it is short enough, as nearly all host names are.
 #[derive(Clone, Debug)]
 pub(crate) enum ShortName {
     Inline(u8, [u8; ShortName::INLINE]),
@@ -69,32 +69,32 @@ impl ShortName {
     }
 }
 
-impl<V: Named> Names<V> {
+impl<V: Named> NameTable<V> {
     pub(crate) fn is_empty(&self) -> bool {
         self.length == 0
     }
 
     #[inline]
     pub(crate) fn find(&self, name: &[u8]) -> Option<&Arc<V>> {
-        let hash = self.hash.of(0, name);
+        let hash = self.hash.hash_below(0, name);
         self.shards[self.shard(hash)].find(hash, name)
     }
 
-    /// Puts `value` under its name and returns what was there.
+    /// Inserts `value` under its name and returns the previous one.
     pub(crate) fn insert(&mut self, value: Arc<V>) -> Option<Arc<V>> {
         if self.length >= self.shards.len() * SHARD_ENTRIES {
             self.double();
         }
-        let hash = self.hash.of(0, value.name());
+        let hash = self.hash.hash_below(0, value.name());
         let before = self.shard_mut(hash).insert(hash, value);
         self.length += usize::from(before.is_none());
         before
     }
 
-    /// Removes and returns what is under `name`.
+    /// Removes and returns the value under `name`.
     pub(crate) fn remove(&mut self, name: &[u8]) -> Option<Arc<V>> {
         self.find(name)?;
-        let hash = self.hash.of(0, name);
+        let hash = self.hash.hash_below(0, name);
         let removed = self.shard_mut(hash).remove(hash, name);
         self.length -= usize::from(removed.is_some());
         removed
@@ -159,7 +159,7 @@ impl<V: Named> Shard<V> {
         None
     }
 
-    /// Fills the table anew without the entry: an empty slot would cut off those that were pushed past it.
+    /// Rebuilds the table without the entry: a free slot would hide entries displaced past it.
     fn remove(&mut self, hash: u64, name: &[u8]) -> Option<Arc<V>> {
         let before = std::mem::replace(self, Self::empty(self.tags.len()));
         let is_it = |(at, value): &(u64, &Arc<V>)| *at == hash && value.name() == name;
@@ -187,22 +187,22 @@ impl<V> Shard<V> {
         }
     }
 
-    /// What is in it, with the hash of each name.
+    /// Its values, with the hash of each name.
     fn entries(&self) -> impl Iterator<Item = (u64, &Arc<V>)> {
         let all = self.hashes.iter().zip(&*self.values);
         all.filter_map(|(hash, value)| Some((*hash, value.as_ref()?)))
     }
 }
 
-/// The bits that choose neither the shard nor, in one of a usual size, the slot; never 0.
+/// The bits that select neither the shard nor, in one of usual size, the slot; never 0.
 #[inline]
 fn tag(hash: u64) -> u16 {
     (hash >> 16) as u16 | 1
 }
 
-impl<V> Default for Names<V> {
+impl<V> Default for NameTable<V> {
     fn default() -> Self {
-        Self { shards: Arc::new(vec![Shard::default()]), length: 0, hash: FastState::default() }
+        Self { shards: Arc::new(vec![Shard::default()]), length: 0, hash: FastHashState::default() }
     }
 }
 
@@ -212,8 +212,8 @@ impl<V> Default for Shard<V> {
     }
 }
 
-// By hand: the values are shared, and need not be `Clone`.
-impl<V> Clone for Names<V> {
+// Implemented by hand: the values are shared and need not be `Clone`.
+impl<V> Clone for NameTable<V> {
     fn clone(&self) -> Self {
         Self { shards: self.shards.clone(), length: self.length, hash: self.hash }
     }
@@ -226,7 +226,7 @@ impl<V> Clone for Shard<V> {
     }
 }
 
-impl<V> fmt::Debug for Names<V> {
+impl<V> fmt::Debug for NameTable<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Names({})", self.length)
     }
@@ -253,7 +253,7 @@ mod tests {
         fn behaves_like_an_ordinary_map_and_never_changes_its_clones(
             edits in proptest::collection::vec((0..3000_usize, any::<bool>()), 0..4000),
         ) {
-            let mut names = Names::default();
+            let mut names = NameTable::default();
             let mut model = BTreeMap::new();
             let mut halfway = None;
             for (turn, (n, remove)) in edits.iter().enumerate() {

@@ -1,13 +1,13 @@
-//! The slow, obvious matcher: scans every host and every match of a configuration and picks by the documented order. It
-//! defines what a lookup must answer; tests hold the two together, and `explain` takes its reasons from here. Never on
-//! the path of a request.
+//! The slow, obvious matcher: scans every host and every match of a configuration and applies the documented order. It
+//! defines the correct result of a lookup; tests compare the two, and `explain` gets its reasons here. Never on the
+//! request path.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
 
 use fairway_model::{
-    Action, Config, FieldMatch, Guard, HostKey, HostPattern, Match, PathForm, PathMatch, PathRewrite,
-    Redirect, RedirectTarget, RequestEdit, Route, RouteFilters, Rule, RuleOrder, Step, TextMatch,
+    Action, Config, Guard, HostKey, HostPattern, Match, NamedValueMatch, PathForm, PathMatch, PathRewrite,
+    Redirect, RedirectTarget, RequestEdit, Route, RouteFilters, Rule, RuleOrder, RuleStep, TextMatch,
     VirtualHost, WildcardSpan,
 };
 use fairway_pattern::{Anchor, LONGEST_TEXT, Pattern};
@@ -17,12 +17,12 @@ use crate::request::{Fields, Request};
 
 /// What serves a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum OracleMatch {
     /// Rule number `rule` of the host, over all its routes.
     Rule {
         /// The host.
         host: HostKey,
-        /// The number of the rule.
+        /// The index of the rule.
         rule: usize,
         /// As in [`crate::Matched::Rule`].
         prefix: usize,
@@ -33,12 +33,12 @@ pub enum Answer {
     NoHost,
 }
 
-/// A match where it stands.
+/// A match and its position.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'m> {
+pub struct PlacedMatch<'m> {
     /// Its route.
     pub route: &'m Arc<Route>,
-    /// The number of its rule in the host, over all routes.
+    /// The index of its rule in the host, over all routes.
     pub rule: usize,
     /// The match.
     pub of: &'m Match,
@@ -46,55 +46,56 @@ pub struct Place<'m> {
 
 /// Why a match does not apply.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unmet {
-    /// The path is another.
+pub enum Mismatch {
+    /// The path differs.
     Path,
-    /// The method is another.
+    /// The method differs.
     Method,
-    /// This header is absent or another.
+    /// This header is absent or differs.
     Header(Arc<str>),
-    /// This query parameter is absent or another.
+    /// This query parameter is absent or differs.
     Query(Arc<str>),
-    /// This cookie is absent or another.
+    /// This cookie is absent or differs.
     Cookie(Arc<str>),
-    /// A regular expression of it cannot be compiled.
+    /// One of its regular expressions cannot be compiled.
     Invalid(String),
 }
 
-/// What decides between two matches that both apply, in this order (Gateway API HTTPRoute precedence).
+/// The criteria between two matches that both apply, in this order (Gateway API HTTPRoute precedence).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Criterion {
-    /// The more specific hostname of a route is first.
+    /// A route's more specific hostname comes first.
     Hostname,
-    /// An exact path is before a regular expression, and a regular expression before a prefix, or where it says so after
-    /// all prefixes but `/`.
+    /// An exact path comes before a regular expression, and a regular expression before a prefix, or if it says so
+    /// after all prefixes but `/`.
     PathKind,
-    /// The longer path is first.
+    /// The longer path comes first.
     PathLength,
-    /// The higher rank is first.
+    /// The higher rank comes first.
     Rank,
-    /// One that asks for a method is first.
+    /// A match with a method comes first.
     Method,
-    /// More headers are first.
+    /// More headers come first.
     Headers,
-    /// More query parameters are first.
+    /// More query parameters come first.
     Query,
-    /// More cookies are first.
+    /// More cookies come first.
     Cookies,
-    /// The older route is first.
+    /// The older route comes first.
     Age,
     /// `namespace/name` in alphabetical order.
     Name,
-    /// A rule of a route comes before one of an Ingress that is as specific, and before the 404 of an Ingress's host.
+    /// A route's rule comes before an equally specific one of an Ingress, and before the 404 of an Ingress's host.
     Api,
-    /// The path is too long for the regular expressions of the other table, one of which may be for it: nobody serves it.
+    /// The path is too long for the regular expressions of the other table, one of which may match it: no rule serves
+    /// it.
     Unread,
     /// As listed.
     Listed,
 }
 
-/// Looks `request` up in `table` of `config`.
-pub fn find<F: Fields>(config: &Config, table: &str, request: &Request<'_, F>) -> Answer {
+/// Looks up `request` in `table` of `config`.
+pub fn find<F: Fields>(config: &Config, table: &str, request: &Request<'_, F>) -> OracleMatch {
     let covers = |host: &&Arc<VirtualHost>| &*host.key.table == table && host.key.host.covers(request.host);
     let mut hosts: Vec<&Arc<VirtualHost>> = config.hosts.values().filter(covers).collect();
     hosts.sort_by_key(|host| specificity(&host.key.host));
@@ -109,17 +110,17 @@ pub fn find<F: Fields>(config: &Config, table: &str, request: &Request<'_, F>) -
         let winner =
             ranked(host).into_iter().find_map(|place| Some((place, place.judged(path, request).ok()?)));
         if let Some((place, prefix)) = winner {
-            return Answer::Rule { host: host.key.clone(), rule: place.rule, prefix };
+            return OracleMatch::Rule { host: host.key.clone(), rule: place.rule, prefix };
         }
         if !host.falls_through {
             break;
         }
     }
-    hosts.first().map_or(Answer::NoHost, |host| Answer::NoRule(host.key.clone()))
+    hosts.first().map_or(OracleMatch::NoHost, |host| OracleMatch::NoRule(host.key.clone()))
 }
 
-/// Whether the host has regular expressions whose cost the length of the path decides, and the path is longer than it was
-/// counted for: then no rule serves it.
+/// Whether the host has regular expressions whose cost depends on the length of the path, and the path is longer than
+/// their cost was bounded for: then no rule serves it.
 #[must_use]
 pub(crate) fn is_too_long(host: &VirtualHost, path: &[u8]) -> bool {
     let rules = || host.routes.iter().flat_map(|route| &route.rules);
@@ -133,13 +134,13 @@ pub(crate) fn is_too_long(host: &VirtualHost, path: &[u8]) -> bool {
     path.len() > LONGEST_TEXT && (paths.any(reads_on) || rules().any(has_regex_rewrite))
 }
 
-/// Whether the rule, or one of its shares, makes a path by a regular expression.
+/// Whether the rule, or one of its shares, rewrites the path by a regular expression.
 fn has_regex_rewrite(rule: &Rule) -> bool {
     let is_regex = |path: &PathRewrite| matches!(path, PathRewrite::Regex { .. });
     let redirects = |to: &Redirect| matches!(&to.target, RedirectTarget::Parts { path: Some(path), .. } if is_regex(path));
     let of_rule = rule.phases.steps().any(|step| match step {
-        Step::Guard(Guard::Redirect(to)) => redirects(to),
-        Step::Request(RequestEdit::ForwardedPrefix(path)) | Step::Path(path) => is_regex(path),
+        RuleStep::Guard(Guard::Redirect(to)) => redirects(to),
+        RuleStep::Request(RequestEdit::ForwardedPrefix(path)) | RuleStep::Path(path) => is_regex(path),
         _ => false,
     });
     let Action::Forward(shares) = &rule.action else { return of_rule };
@@ -149,61 +150,61 @@ fn has_regex_rewrite(rule: &Rule) -> bool {
     of_rule || shares.iter().filter_map(|share| share.filters.as_deref()).any(of_share)
 }
 
-/// Every match of `host`, the one with the most precedence first.
+/// Every match of `host`, highest precedence first.
 #[must_use]
-pub fn ranked(host: &VirtualHost) -> Vec<Place<'_>> {
+pub fn ranked(host: &VirtualHost) -> Vec<PlacedMatch<'_>> {
     let rules = host.routes.iter().flat_map(|route| route.rules.iter().map(move |rule| (route, rule)));
     let mut places: Vec<_> = rules
         .enumerate()
         .flat_map(|(number, (route, rule))| {
-            rule.matches.iter().map(move |of| Place { route, rule: number, of })
+            rule.matches.iter().map(move |of| PlacedMatch { route, rule: number, of })
         })
         .collect();
     if host.order == RuleOrder::Precedence {
-        // Stable: equal ones stay as listed.
+        // Stable: equal matches stay as listed.
         places.sort_by_cached_key(|place| (Reverse(place.route.hostname_rank), place.rank()));
     }
     places
 }
 
-impl Place<'_> {
-    /// Whether the match applies, and how many bytes of `path` it covers.
+impl PlacedMatch<'_> {
+    /// How many bytes of `path` the match covers, if it applies.
     ///
     /// # Errors
     /// The first reason why it does not.
-    pub fn judged<F: Fields>(&self, path: &[u8], request: &Request<'_, F>) -> Result<usize, Unmet> {
+    pub fn judged<F: Fields>(&self, path: &[u8], request: &Request<'_, F>) -> Result<usize, Mismatch> {
         self.validated()?;
-        let covered = covered(&self.of.path, path).ok_or(Unmet::Path)?;
+        let covered = covered(&self.of.path, path).ok_or(Mismatch::Path)?;
         if self.of.method.as_ref().is_some_and(|method| method.as_bytes() != request.method) {
-            return Err(Unmet::Method);
+            return Err(Mismatch::Method);
         }
         for field in &self.of.headers {
             let value = request.fields.first(&field.name);
             if !value.is_some_and(|value| text_matches(&field.value, value)) {
-                return Err(Unmet::Header(field.name.clone()));
+                return Err(Mismatch::Header(field.name.clone()));
             }
         }
         for field in &self.of.query {
             let value = parameter(request.query, &field.name);
             if !value.is_some_and(|value| text_matches(&field.value, &value)) {
-                return Err(Unmet::Query(field.name.clone()));
+                return Err(Mismatch::Query(field.name.clone()));
             }
         }
         for field in &self.of.cookies {
             let value = request.fields.cookie(&field.name);
             if !value.is_some_and(|value| text_matches(&field.value, value)) {
-                return Err(Unmet::Cookie(field.name.clone()));
+                return Err(Mismatch::Cookie(field.name.clone()));
             }
         }
         Ok(covered)
     }
 
-    /// What decided that `self` comes before `other`.
+    /// Why `self` comes before `other`.
     #[must_use]
     pub(crate) fn decided_over(&self, other: &Self, order: RuleOrder) -> Criterion {
         let (first, second) = (self.rank(), other.rank());
-        // `/` is behind all else, but still a prefix.
-        let kind = |rank: &Rank| if rank.0 == ROOT { PREFIX } else { rank.0 };
+        // `/` comes last, but is still a prefix.
+        let kind = |rank: &Precedence| if rank.0 == ROOT { PREFIX } else { rank.0 };
         let differs = [
             (Criterion::Hostname, self.route.hostname_rank != other.route.hostname_rank),
             (Criterion::PathKind, kind(&first) != kind(&second)),
@@ -220,16 +221,16 @@ impl Place<'_> {
         decides.map_or(Criterion::Listed, |(criterion, _)| criterion)
     }
 
-    fn rank(&self) -> Rank {
+    fn rank(&self) -> Precedence {
         let (kind, length) = match &self.of.path {
             PathMatch::Exact(path) => (EXACT, path.len()),
-            // What covers everything is shorter than all else, also than `*`.
+            // What covers everything counts as shorter than all else, including `*`.
             PathMatch::Prefix(path) if matches!(&**path, "" | "/") => (ROOT, 0),
             PathMatch::Prefix(path) => (PREFIX, path.len()),
             PathMatch::Regex { pattern, .. } if self.of.after_prefixes => (LATE_REGEX, pattern.len()),
             PathMatch::Regex { pattern, .. } => (REGEX, pattern.len()),
         };
-        // All exact paths that match are one path, whatever their number of bytes.
+        // All exact paths that match are the same path, whatever their number of bytes.
         (
             kind,
             Reverse(if kind == EXACT { 0 } else { length }),
@@ -241,7 +242,7 @@ impl Place<'_> {
         )
     }
 
-    fn validated(&self) -> Result<(), Unmet> {
+    fn validated(&self) -> Result<(), Mismatch> {
         let path = match &self.of.path {
             PathMatch::Regex { pattern, ignore_case } => Some((pattern, Anchor::Start, *ignore_case)),
             _ => None,
@@ -249,7 +250,7 @@ impl Place<'_> {
         let fields =
             self.of.headers.iter().chain(&self.of.query).chain(&self.of.cookies).filter_map(|field| {
                 match field {
-                    FieldMatch { value: TextMatch::Regex(pattern), .. } => {
+                    NamedValueMatch { value: TextMatch::Regex(pattern), .. } => {
                         Some((pattern, Anchor::Both, false))
                     }
                     _ => None,
@@ -258,12 +259,12 @@ impl Place<'_> {
         path.into_iter().chain(fields).try_for_each(|(pattern, anchor, ignore_case)| {
             Pattern::shared(pattern, anchor, ignore_case)
                 .map(drop)
-                .map_err(|why| Unmet::Invalid(format!("{pattern:?} {why}")))
+                .map_err(|why| Mismatch::Invalid(format!("{pattern:?} {why}")))
         })
     }
 }
 
-/// The kinds of paths, in the order in which they are tried.
+/// The kinds of paths, in the order they are tried.
 const EXACT: u8 = 0;
 const REGEX: u8 = 1;
 const PREFIX: u8 = 2;
@@ -271,10 +272,10 @@ const LATE_REGEX: u8 = 3;
 const ROOT: u8 = 4;
 
 /// Headers, query parameters, cookies.
-type Counts = (Reverse<usize>, Reverse<usize>, Reverse<usize>);
-type Rank = (u8, Reverse<usize>, Reverse<u8>, Reverse<bool>, Counts, i64, String);
+type ConditionCounts = (Reverse<usize>, Reverse<usize>, Reverse<usize>);
+type Precedence = (u8, Reverse<usize>, Reverse<u8>, Reverse<bool>, ConditionCounts, i64, String);
 
-/// Exact names, then the longest suffix, then every name; one label before many.
+/// Exact names first, then the longest suffix, then the catch-all; one label before many.
 fn specificity(host: &HostPattern) -> (u8, Reverse<usize>, Option<WildcardSpan>) {
     match host {
         HostPattern::Exact(_) => (0, Reverse(0), None),
@@ -311,7 +312,7 @@ fn text_matches(text: &TextMatch, value: &[u8]) -> bool {
     }
 }
 
-/// The first parameter of that name, decoded.
+/// The decoded value of the first parameter with this name.
 fn parameter(raw: &[u8], name: &str) -> Option<Vec<u8>> {
     let pairs = raw.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty());
     pairs

@@ -1,13 +1,13 @@
-//! What arrives at which address: the listeners of a configuration by the addresses that they share or have to
-//! themselves, and which of them a TLS client gets by the name that it asks for. Binds nothing.
+//! Assigns listeners to addresses, shared or their own, and finds the listener for the server name of a TLS client.
+//! Binds nothing.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use fairway_model::{
-    DownstreamSettings, HostPattern, Http3Settings, Introduction, Listener, ListenerProtocol, PortProtocol,
-    TlsVersions, WildcardSpan,
+    DownstreamSettings, HostPattern, Http3Settings, Listener, ListenerProtocol, PortProtocol,
+    ProxyProtocolMode, TlsVersions, WildcardSpan,
 };
 use imbl::OrdMap;
 
@@ -19,39 +19,39 @@ use crate::{client_limits, unserved};
 pub struct PortKey {
     /// The address as configured.
     pub address: SocketAddr,
-    /// The same number may be a port of TCP and one of UDP.
+    /// A number may be a TCP port and a UDP port.
     pub transport: PortProtocol,
-    /// The listener that a free port (port 0) is of; nothing else has a free port of its own.
+    /// The listener that owns a free port (port 0); free ports are never shared.
     pub owner: Option<Arc<str>>,
 }
 
-/// What comes to one address.
+/// What an address serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Port<T> {
-    /// HTTP in the clear.
+    /// Cleartext HTTP.
     Clear(T),
     /// TLS.
     Tls(ByName<T>),
-    /// QUIC: HTTP/3 at the UDP port of a [`Port::Tls`], by the same names. Those without HTTP/3 are there as well, closed: a name
-    /// that another listener serves never gets the next less specific one.
+    /// QUIC: HTTP/3 at the UDP port of a [`Port::Tls`], with the same names. Listeners without HTTP/3 are included as
+    /// closed: a name of another listener must never fall back to a less specific one.
     Quic(ByName<T>),
-    /// Connections that are forwarded as they come.
+    /// Forwarded connections.
     Stream(T),
-    /// Datagrams that are forwarded as they come.
+    /// Forwarded datagrams.
     Datagrams(T),
 }
 
 /// A listener of a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Carried {
+pub enum PortListener {
     /// It is served.
     Served(Arc<Listener>),
-    /// Its connections are closed: it asks for what is not served yet, or, at a [`Port::Quic`], it has no HTTP/3.
+    /// Its connections are closed: it needs an unsupported feature, or, at a [`Port::Quic`], it has no HTTP/3.
     Closed(Arc<Listener>),
 }
 
-/// Values by the names that TLS clients ask for: the exact name, else the longest wildcard, else the value for every
-/// name, which those get too that ask for none. Persistent: a copy costs nothing, a change its own size.
+/// Values by TLS server name: the exact name, otherwise the longest wildcard, otherwise the catch-all, which also
+/// applies to clients without a server name. Persistent: clones are free, and a change costs its own size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ByName<T> {
     exact: OrdMap<Arc<str>, T>,
@@ -60,28 +60,29 @@ pub struct ByName<T> {
     any: Option<T>,
 }
 
-/// The ports of a configuration, and what of its listeners cannot be as it says.
+/// The ports of a configuration, and what is wrong with its listeners.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ports {
-    pub(crate) by_key: BTreeMap<PortKey, Port<Carried>>,
+    pub(crate) by_key: BTreeMap<PortKey, Port<PortListener>>,
     pub(crate) problems: Vec<Problem>,
 }
 
 impl Ports {
-    /// Gives each listener, in the order of their names, the addresses that it asks for, and then those of HTTP/3 their UDP ports.
-    pub(crate) fn of(listeners: &OrdMap<Arc<str>, Arc<Listener>>, http3: Http3Rules) -> Self {
+    /// Assigns each listener, in the order of names, the addresses that it asks for, and then UDP ports to those with
+    /// HTTP/3.
+    pub(crate) fn from_listeners(listeners: &OrdMap<Arc<str>, Arc<Listener>>, http3: Http3Rules) -> Self {
         let mut ports = Self::default();
         for listener in listeners.values() {
             let carried = match unserved::of_listener(listener) {
-                None => Carried::Served(listener.clone()),
+                None => PortListener::Served(listener.clone()),
                 Some(unserved) => {
                     let text =
                         format!("the listener {}: {unserved}; its connections are closed", listener.name);
                     ports.problem(listener, text);
-                    Carried::Closed(listener.clone())
+                    PortListener::Closed(listener.clone())
                 }
             };
-            for text in client_limits::problems(listener) {
+            for text in client_limits::limit_problems(listener) {
                 ports.problem(listener, text);
             }
             for address in &listener.bind {
@@ -90,18 +91,19 @@ impl Ports {
                 }
             }
         }
-        // An address at which nothing is served is better not bound: clients see at once that nobody is there.
-        ports.by_key.retain(|_, port| port.carried().any(|it| matches!(it, Carried::Served(_))));
+        // Addresses that serve nothing are not bound: clients notice immediately.
+        ports.by_key.retain(|_, port| port.carried().any(|it| matches!(it, PortListener::Served(_))));
         ports.add_http3(http3);
         ports
     }
 
-    /// Puts a port of QUIC next to each port of TLS that has a listener with HTTP/3.
+    /// Adds a QUIC port for each TLS port with an HTTP/3 listener.
     fn add_http3(&mut self, rules: Http3Rules) {
         let (mut added, mut problems) = (Vec::new(), Vec::new());
         for (key, port) in &self.by_key {
             let Port::Tls(by_name) = port else { continue };
-            let has_http3 = |it: &Carried| matches!(it, Carried::Served(listener) if rules.is_on(listener));
+            let has_http3 =
+                |it: &PortListener| matches!(it, PortListener::Served(listener) if rules.is_on(listener));
             let mut with_http3: Vec<_> = by_name.values().filter(|it| has_http3(it)).collect();
             if with_http3.is_empty() {
                 continue;
@@ -110,9 +112,9 @@ impl Ports {
             let Some(why) =
                 rules.obstacle(port).or_else(|| Some(taken_for_datagrams(self.by_key.get(&key)?)))
             else {
-                let or_closed = |it: &Carried| match has_http3(it) {
+                let or_closed = |it: &PortListener| match has_http3(it) {
                     true => it.clone(),
-                    false => Carried::Closed(it.listener().clone()),
+                    false => PortListener::Closed(it.listener().clone()),
                 };
                 added.push((key, Port::Quic(by_name.map(or_closed))));
                 continue;
@@ -131,12 +133,17 @@ impl Ports {
         self.problems.extend(problems);
     }
 
-    fn add(&mut self, address: SocketAddr, listener: &Arc<Listener>, carried: Carried) -> Result<(), String> {
+    fn add(
+        &mut self,
+        address: SocketAddr,
+        listener: &Arc<Listener>,
+        carried: PortListener,
+    ) -> Result<(), String> {
         let transport = listener.protocol.port_protocol();
-        let owner =
-            (address.port() == 0).then(|| listener.beside.clone().unwrap_or_else(|| listener.name.clone()));
+        let owner = (address.port() == 0)
+            .then(|| listener.address_owner.clone().unwrap_or_else(|| listener.name.clone()));
         let key = PortKey { address, transport, owner };
-        let taken = |by: &Carried| {
+        let taken = |by: &PortListener| {
             format!(
                 "{address} is taken by the listener {}; the listener is not served at this address",
                 by.listener().name
@@ -162,7 +169,7 @@ impl Ports {
     }
 }
 
-/// What the settings say of HTTP/3.
+/// The HTTP/3 settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Http3Rules {
     settings: Http3Settings,
@@ -170,22 +177,22 @@ pub(crate) struct Http3Rules {
 }
 
 impl Http3Rules {
-    /// Those of a configuration.
-    pub(crate) fn of(settings: &DownstreamSettings) -> Self {
+    /// The settings of a configuration.
+    pub(crate) fn from_settings(settings: &DownstreamSettings) -> Self {
         Self { settings: settings.http3, versions: settings.tls_versions }
     }
 
-    /// Whether a listener has HTTP/3, unless something is in the way.
+    /// Whether a listener has HTTP/3, unless there is an obstacle.
     fn is_on(self, listener: &Listener) -> bool {
         let is_on = listener.clients.http3.unwrap_or(self.settings.offered);
         is_on && listener.protocol == ListenerProtocol::Https
     }
 
-    /// What is in the way of HTTP/3 at the address of a port of TLS.
-    fn obstacle(self, port: &Port<Carried>) -> Option<String> {
+    /// Why a TLS port's address cannot have HTTP/3.
+    fn obstacle(self, port: &Port<PortListener>) -> Option<String> {
         let begins_with_header = match port.introduction() {
-            Some(Introduction::ProxyProtocol { .. }) => true,
-            Some(Introduction::None) => false,
+            Some(ProxyProtocolMode::Required { .. }) => true,
+            Some(ProxyProtocolMode::None) => false,
             None => self.settings.behind_proxy_protocol,
         };
         if begins_with_header {
@@ -199,15 +206,15 @@ impl Http3Rules {
     }
 }
 
-/// Why an address has no HTTP/3 whose UDP port carries something else.
-fn taken_for_datagrams(port: &Port<Carried>) -> String {
+/// Why HTTP/3 is not possible at an address whose UDP port is in use.
+fn taken_for_datagrams(port: &Port<PortListener>) -> String {
     let names: Vec<_> = port.carried().map(|it| &*it.listener().name).collect();
     format!("its UDP port is taken by the listener {}", names.join(", "))
 }
 
-impl Port<Carried> {
-    /// Of a listener that is the first one of its address.
-    fn alone(listener: &Listener, carried: Carried) -> Self {
+impl Port<PortListener> {
+    /// A port with its first listener.
+    fn alone(listener: &Listener, carried: PortListener) -> Self {
         match listener.protocol {
             ListenerProtocol::Http => Self::Clear(carried),
             ListenerProtocol::Tcp => Self::Stream(carried),
@@ -220,18 +227,18 @@ impl Port<Carried> {
         }
     }
 
-    /// How its connections begin, before any name is known: as the first listener of it, by name, that says so.
+    /// How its connections begin, before any name is known: as the first listener, by name, that specifies it.
     #[must_use]
-    pub fn introduction(&self) -> Option<&Introduction> {
-        let says = self.carried().filter(|it| it.listener().clients.introduction.is_some());
-        says.min_by_key(|it| &it.listener().name)?.listener().clients.introduction.as_ref()
+    pub fn introduction(&self) -> Option<&ProxyProtocolMode> {
+        let says = self.carried().filter(|it| it.listener().clients.proxy_protocol.is_some());
+        says.min_by_key(|it| &it.listener().name)?.listener().clients.proxy_protocol.as_ref()
     }
 }
 
-/// What is wrong where the listeners of a port want connections to begin in different ways. Listeners come in the order of
-/// their names.
-fn introduced_otherwise(port: &Port<Carried>, listener: &Listener) -> Option<String> {
-    let (before, wanted) = (port.introduction()?, listener.clients.introduction.as_ref()?);
+/// The problem if listeners of a port want connections to begin in different ways. Listeners come in the order of their
+/// names.
+fn introduced_otherwise(port: &Port<PortListener>, listener: &Listener) -> Option<String> {
+    let (before, wanted) = (port.introduction()?, listener.clients.proxy_protocol.as_ref()?);
     let first = port.carried().map(|it| &it.listener().name).min()?;
     (before != wanted).then(|| {
         format!(
@@ -242,7 +249,7 @@ fn introduced_otherwise(port: &Port<Carried>, listener: &Listener) -> Option<Str
     })
 }
 
-impl Carried {
+impl PortListener {
     /// The listener.
     #[must_use]
     pub fn listener(&self) -> &Arc<Listener> {
@@ -253,7 +260,7 @@ impl Carried {
 }
 
 impl<T: Clone> Port<T> {
-    /// The same with other values.
+    /// Converts the values.
     pub fn map<U: Clone>(&self, mut to: impl FnMut(&T) -> U) -> Port<U> {
         match self {
             Self::Clear(value) => Port::Clear(to(value)),
@@ -273,7 +280,7 @@ impl<T: Clone> Port<T> {
         alone.into_iter().chain(named.into_iter().flatten())
     }
 
-    /// The values by the names that clients ask for in their handshakes; `None` where there is no name to ask for.
+    /// The values by server name; `None` if there are no server names.
     #[must_use]
     pub fn by_name(&self) -> Option<&ByName<T>> {
         match self {
@@ -284,14 +291,14 @@ impl<T: Clone> Port<T> {
 }
 
 impl<T: Clone> ByName<T> {
-    /// The value for a client that asks for `name` (lower case), or for none.
+    /// The value for a client that requests `name` (lower case), or no name.
     #[must_use]
     pub fn choose(&self, name: Option<&str>) -> Option<&T> {
         let named = name.and_then(|name| self.exact.get(name).or_else(|| self.wildcard(name)));
         named.or(self.any.as_ref())
     }
 
-    /// That of the longest suffix: dots are tried from the left.
+    /// The value of the longest suffix: dots are tried from the left.
     fn wildcard(&self, name: &str) -> Option<&T> {
         if self.wildcards.is_empty() {
             return None;
@@ -303,7 +310,7 @@ impl<T: Clone> ByName<T> {
         })
     }
 
-    /// Puts `value` where nothing is yet; gives what is there otherwise.
+    /// Inserts `value` unless there is one already, which is returned.
     fn insert(&mut self, host: &HostPattern, value: T) -> Result<(), T> {
         match self.at(host) {
             Some(taken) => Err(taken.clone()),
@@ -323,7 +330,7 @@ impl<T: Clone> ByName<T> {
         }
     }
 
-    /// Puts `value`, or nothing, at exactly this pattern, and gives what was there.
+    /// Replaces or removes the value of exactly this pattern, and returns the previous one.
     pub(crate) fn replace(&mut self, host: &HostPattern, value: Option<T>) -> Option<T> {
         match host {
             HostPattern::Any => std::mem::replace(&mut self.any, value),
@@ -343,7 +350,7 @@ impl<T: Clone> ByName<T> {
         }
     }
 
-    /// Whether it has no value.
+    /// Whether it is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.exact.is_empty() && self.wildcards.is_empty() && self.any.is_none()
     }
@@ -366,7 +373,7 @@ impl<T: Clone> ByName<T> {
     }
 }
 
-/// Where the values of a suffix are.
+/// The index of the values of a suffix.
 fn place(span: WildcardSpan) -> usize {
     match span {
         WildcardSpan::OneLabel => 0,
@@ -382,7 +389,7 @@ impl<T: Clone> Default for ByName<T> {
 
 #[cfg(test)]
 mod tests {
-    use fairway_model::{ClientDemand, ClientVerification, ListenerTls};
+    use fairway_model::{ClientCertificateMode, ClientVerification, ListenerTls};
 
     use super::*;
 
@@ -395,10 +402,10 @@ mod tests {
 
     fn ports(listeners: impl IntoIterator<Item = Listener>) -> Ports {
         let named = listeners.into_iter().map(|listener| (listener.name.clone(), Arc::new(listener)));
-        Ports::of(&named.collect(), Http3Rules::of(&DownstreamSettings::default()))
+        Ports::from_listeners(&named.collect(), Http3Rules::from_settings(&DownstreamSettings::default()))
     }
 
-    /// The same where `settings` say something of HTTP/3.
+    /// The same with HTTP/3 settings.
     fn ports_with(
         listeners: impl IntoIterator<Item = Listener>,
         settings: impl FnOnce(&mut DownstreamSettings),
@@ -406,31 +413,31 @@ mod tests {
         let named = listeners.into_iter().map(|listener| (listener.name.clone(), Arc::new(listener)));
         let mut downstream = DownstreamSettings::default();
         settings(&mut downstream);
-        Ports::of(&named.collect(), Http3Rules::of(&downstream))
+        Ports::from_listeners(&named.collect(), Http3Rules::from_settings(&downstream))
     }
 
     fn offered(settings: &mut DownstreamSettings) {
         settings.http3.offered = true;
     }
 
-    /// The listener that a client of QUIC gets, with a `!` where it is closed; none where there is no QUIC.
+    /// The listener for a QUIC client, with a `!` if it is closed; `None` without QUIC.
     fn chosen_over_quic(ports: &Ports, name: &str) -> Option<String> {
         let by_name = ports.by_key.iter().find_map(|(key, port)| match port {
             Port::Quic(by_name) if key.transport == PortProtocol::Udp => Some(by_name),
             _ => None,
         })?;
         Some(match by_name.choose(Some(name))? {
-            Carried::Served(listener) => listener.name.to_string(),
-            Carried::Closed(listener) => format!("{}!", listener.name),
+            PortListener::Served(listener) => listener.name.to_string(),
+            PortListener::Closed(listener) => format!("{}!", listener.name),
         })
     }
 
-    /// The listener that a client gets, with a `!` where it is closed.
+    /// The listener for a client, with a `!` if it is closed.
     fn chosen(ports: &Ports, name: Option<&str>) -> String {
         let [Port::Tls(by_name)] = ports.by_key.values().collect::<Vec<_>>()[..] else { panic!("{ports:?}") };
         match by_name.choose(name) {
-            Some(Carried::Served(listener)) => listener.name.to_string(),
-            Some(Carried::Closed(listener)) => format!("{}!", listener.name),
+            Some(PortListener::Served(listener)) => listener.name.to_string(),
+            Some(PortListener::Closed(listener)) => format!("{}!", listener.name),
             None => "none".to_owned(),
         }
     }
@@ -477,7 +484,7 @@ mod tests {
                 roots: "".into(),
                 revoked: "".into(),
                 depth: None,
-                demand: ClientDemand::Optional,
+                demand: ClientCertificateMode::Optional,
             }),
             ..ListenerTls::default()
         };
@@ -552,15 +559,15 @@ mod tests {
     fn listeners_that_share_an_address_are_introduced_in_one_way() {
         let introduced = |name: &str, introduction| {
             let mut listener = listener(name, ListenerProtocol::Tls, &format!("{name}.test"));
-            listener.clients.introduction = introduction;
+            listener.clients.proxy_protocol = introduction;
             listener
         };
-        let header = || Some(Introduction::ProxyProtocol { trusted: Vec::new() });
+        let header = || Some(ProxyProtocolMode::Required { trusted: Vec::new() });
         let all = ports([
             introduced("a", None),
             introduced("b", header()),
             introduced("c", header()),
-            introduced("d", Some(Introduction::None)),
+            introduced("d", Some(ProxyProtocolMode::None)),
         ]);
         assert_eq!(all.by_key.values().next().and_then(Port::introduction), header().as_ref());
         let [problem] = &problems(&all)[..] else { panic!("{all:?}") };
@@ -662,10 +669,10 @@ mod tests {
     fn there_is_no_http3_behind_the_proxy_protocol_or_without_tls_1_3() {
         let introduced = |introduction| {
             let mut listener = listener("web", ListenerProtocol::Https, "");
-            listener.clients.introduction = introduction;
+            listener.clients.proxy_protocol = introduction;
             listener
         };
-        let header = || Some(Introduction::ProxyProtocol { trusted: Vec::new() });
+        let header = || Some(ProxyProtocolMode::Required { trusted: Vec::new() });
         let by_flags = |settings: &mut DownstreamSettings| {
             settings.http3 =
                 Http3Settings { offered: true, behind_proxy_protocol: true, ..Http3Settings::default() };
@@ -675,7 +682,7 @@ mod tests {
             let [problem] = &problems(&ports)[..] else { panic!("{ports:?}") };
             assert!(problem.contains("has no HTTP/3 at 0.0.0.0:8443: its connections begin with the PROXY"));
         }
-        let says_none = ports_with([introduced(Some(Introduction::None))], by_flags);
+        let says_none = ports_with([introduced(Some(ProxyProtocolMode::None))], by_flags);
         assert_eq!(chosen_over_quic(&says_none, "x.test").as_deref(), Some("web"));
         let old = ports_with([introduced(None)], |settings| {
             settings.http3.offered = true;

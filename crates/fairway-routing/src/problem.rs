@@ -4,12 +4,12 @@ use std::fmt;
 
 use fairway_model::Origin;
 
-/// Something that could not be compiled. Nothing but what the text names is affected.
+/// Something that could not be compiled. It affects nothing but what the text names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// What wrote it.
+    /// Its origin.
     pub origin: Origin,
-    /// What is wrong and what happens now.
+    /// What is wrong and what happens instead.
     pub text: String,
 }
 

@@ -1,7 +1,7 @@
-//! The values of a query parameter, compared decoded without being copied.
+//! Values of query parameters, decoded while comparing, without copies.
 
 /// The raw value of the first parameter whose decoded name is `name` (Gateway API `HTTPQueryParamMatch`: the first of
-/// several counts).
+/// several is used).
 pub(crate) fn first<'q>(query: &'q [u8], name: &[u8]) -> Option<&'q [u8]> {
     all(query, name).next()
 }
@@ -10,19 +10,19 @@ pub(crate) fn first<'q>(query: &'q [u8], name: &[u8]) -> Option<&'q [u8]> {
 pub(crate) fn all<'q>(query: &'q [u8], name: &[u8]) -> impl Iterator<Item = &'q [u8]> {
     query.split(|byte| *byte == b'&').filter_map(move |pair| {
         let (raw, value) = name_and_value(pair)?;
-        is(raw, name).then_some(value)
+        equals_decoded(raw, name).then_some(value)
     })
 }
 
-/// `None` for a pair of nothing.
+/// `None` for an empty pair.
 fn name_and_value(pair: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = pair.iter().position(|byte| *byte == b'=').unwrap_or(pair.len());
     let value = pair.get(end + 1..).unwrap_or_default();
     (!pair.is_empty()).then_some((&pair[..end], value))
 }
 
-/// The raw values of all parameters that some backend takes for `name`: nginx ignores case in `$arg_name`, others separate
-/// parameters by `;` too. A value can come twice.
+/// The raw values of all parameters that some backend reads as `name`: nginx ignores case in `$arg_name`, others also
+/// separate parameters by `;`. A value may be returned twice.
 pub(crate) fn all_readings<'q>(query: &'q [u8], name: &[u8]) -> impl Iterator<Item = &'q [u8]> {
     let semicolons = query.contains(&b';').then(|| query.split(|byte| matches!(byte, b'&' | b';')));
     let pairs = query.split(|byte| *byte == b'&').chain(semicolons.into_iter().flatten());
@@ -34,7 +34,7 @@ pub(crate) fn all_readings<'q>(query: &'q [u8], name: &[u8]) -> impl Iterator<It
 }
 
 /// Whether `raw` decodes to `wanted`.
-pub(crate) fn is(raw: &[u8], wanted: &[u8]) -> bool {
+pub(crate) fn equals_decoded(raw: &[u8], wanted: &[u8]) -> bool {
     raw == wanted && !needs_decoding(raw) || decoded(raw).eq(wanted.iter().copied())
 }
 
@@ -43,8 +43,8 @@ pub(crate) fn needs_decoding(raw: &[u8]) -> bool {
     raw.iter().any(|byte| matches!(byte, b'%' | b'+'))
 }
 
-/// The bytes that `raw` stands for (`application/x-www-form-urlencoded`, WHATWG URL §5.1: `+` is a space, an invalid
-/// escape is itself).
+/// The decoded bytes of `raw` (`application/x-www-form-urlencoded`, WHATWG URL §5.1: `+` is a space, an invalid escape
+/// stands for itself).
 pub(crate) fn decoded(raw: &[u8]) -> impl Iterator<Item = u8> {
     let mut rest = raw;
     std::iter::from_fn(move || {
@@ -87,8 +87,8 @@ mod tests {
     #[test]
     fn names_and_values_are_compared_decoded() {
         assert_eq!(first(b"%61+b=1", b"a b"), Some(&b"1"[..]));
-        assert!(is(b"a%20b%2", b"a b%2"));
-        assert!(!is(b"a+b", b"a+b"));
-        assert!(is(b"%c3%A9", "\u{e9}".as_bytes()));
+        assert!(equals_decoded(b"a%20b%2", b"a b%2"));
+        assert!(!equals_decoded(b"a+b", b"a+b"));
+        assert!(equals_decoded(b"%c3%A9", "\u{e9}".as_bytes()));
     }
 }

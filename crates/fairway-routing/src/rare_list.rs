@@ -1,8 +1,8 @@
-//! A list that is nearly always empty, and takes the room of a pointer.
+//! A list that is nearly always empty, as large as a pointer.
 
 use std::ops::Deref;
 
-/// None or some of these.
+/// A list that is usually empty.
 #[derive(Clone, Debug)]
 #[allow(clippy::box_collection, reason = "a boxed slice has two words, and hosts are laid out word by word")]
 pub(crate) struct RareList<T>(Option<Box<Vec<T>>>);

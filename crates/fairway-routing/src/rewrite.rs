@@ -1,8 +1,8 @@
-//! The target that a backend sees instead of the one that was received: new path, and query.
+//! Rewrites the request target for a backend: path and query.
 //!
-//! Bytes that may not stand in a path are percent-encoded on the way out, so that a decoded capture can neither end the
-//! request line nor begin a query. A target that is written here is not checked again, since it is valid by construction: it
-//! begins with a slash, texts of the configuration and captures are encoded, and the received query belongs to a target that
+//! Bytes that a path must not contain are percent-encoded, so that a decoded capture can neither end the request line
+//! nor begin a query. The resulting target is not checked again, since it is valid by construction: it begins with a
+//! slash, configured texts and captures are encoded, and the received query belongs to a target that
 //! [`fairway_http::Target::parse`] has accepted.
 
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use std::sync::Arc;
 use fairway_model::{PathForm, PathRewrite};
 use fairway_pattern::{Anchor, Finder, GroupBuffer, Pattern};
 
-/// A [`PathRewrite`], compiled.
+/// A compiled [`PathRewrite`].
 #[derive(Clone, Debug)]
 pub struct CompiledRewrite {
-    how: How,
+    how: RewriteKind,
     /// The form of the path that `apply` takes.
     form: PathForm,
 }
 
 #[derive(Clone, Debug)]
-enum How {
+enum RewriteKind {
     Full(NewTarget),
     Prefix(Arc<str>),
     /// The new target has no captures.
@@ -27,26 +27,26 @@ enum How {
     Captures(Arc<Finder>, NewTarget),
 }
 
-/// A new path, and what becomes of the query.
+/// A new path, and what happens to the query.
 #[derive(Clone, Debug)]
 struct NewTarget {
-    path: Box<[Piece]>,
-    /// The query that the new path brings.
-    query: Option<Box<[Piece]>>,
+    path: Box<[TargetPiece]>,
+    /// The query of the new path.
+    query: Option<Box<[TargetPiece]>>,
     received: ReceivedQuery,
 }
 
-/// What becomes of the request's own query.
+/// What happens to the request's own query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReceivedQuery {
-    /// It stays, after the one that the new path brings.
+    /// It is kept, after that of the new path.
     Appended,
     Dropped,
 }
 
 #[derive(Clone, Debug)]
-enum Piece {
-    /// Written as it is: valid in its place.
+enum TargetPiece {
+    /// Literal text, already encoded.
     Text(Box<[u8]>),
     /// `$1`..`$9`
     Capture(usize),
@@ -56,14 +56,15 @@ impl CompiledRewrite {
     /// Compiles `path` for a host whose rules see `form`.
     pub(crate) fn compiled(path: &PathRewrite, form: PathForm) -> Result<Self, String> {
         Ok(match path {
-            PathRewrite::Full(path) => Self { how: How::Full(NewTarget::verbatim(path)), form },
-            PathRewrite::Prefix(path) => Self { how: How::Prefix(path.clone()), form },
+            PathRewrite::Full(path) => Self { how: RewriteKind::Full(NewTarget::verbatim(path)), form },
+            PathRewrite::Prefix(path) => Self { how: RewriteKind::Prefix(path.clone()), form },
             PathRewrite::Regex { pattern, replacement, ignore_case } => {
                 let target = NewTarget::template(replacement);
                 let how = match target.has_captures() {
-                    true => Finder::shared(pattern, *ignore_case).map(|finder| How::Captures(finder, target)),
+                    true => Finder::shared(pattern, *ignore_case)
+                        .map(|finder| RewriteKind::Captures(finder, target)),
                     false => Pattern::shared(pattern, Anchor::Start, *ignore_case)
-                        .map(|pattern| How::Pattern(pattern, target)),
+                        .map(|pattern| RewriteKind::Pattern(pattern, target)),
                 };
                 let how =
                     how.map_err(|why| format!("the regular expression of the rewrite of {pattern:?} {why}"))?;
@@ -72,38 +73,38 @@ impl CompiledRewrite {
         })
     }
 
-    /// The form of the path that [`Self::apply`] takes: [`PathForm::Decoded`] for regular expressions, else the form
-    /// that the host's rules see.
+    /// The form of the path that [`Self::apply`] takes: [`PathForm::Decoded`] for regular expressions, otherwise the
+    /// form for the host's rules.
     #[must_use]
     pub fn path_form(&self) -> PathForm {
         self.form
     }
 
-    /// Whether the length of the path decides what it costs.
+    /// Whether its cost depends on the length of the path.
     pub(crate) fn reads_on(&self) -> bool {
-        matches!(self.how, How::Pattern(..) | How::Captures(..))
+        matches!(self.how, RewriteKind::Pattern(..) | RewriteKind::Captures(..))
     }
 
-    /// Appends the new target to `out`: the path, and `?` with the query where there is one.
+    /// Appends the new target to `out`: the path, and `?` with the query if there is one.
     ///
-    /// `path` is in [`Self::path_form`], `query` without its `?`, and `prefix` from [`crate::Matched::Rule`]. `false`
-    /// writes nothing: the pattern was not found, and the target is forwarded as received.
+    /// `path` is in [`Self::path_form`], `query` without its `?`, and `prefix` from [`crate::Matched::Rule`]. Returns
+    /// `false` and writes nothing if the pattern does not match: the target is then forwarded as received.
     pub fn apply(&self, path: &[u8], query: &[u8], prefix: usize, out: &mut Vec<u8>) -> bool {
         match &self.how {
-            How::Full(target) => target.write(|_| &[], query, out),
-            How::Prefix(replacement) => {
+            RewriteKind::Full(target) => target.write(|_| &[], query, out),
+            RewriteKind::Prefix(replacement) => {
                 let (start, rest) = (out.len(), path.get(prefix..).unwrap_or_default());
                 write_replaced_prefix(replacement, rest, self.form, out);
                 begin_with_slash(start, out);
                 write_query(query, out);
             }
-            How::Pattern(pattern, target) => {
+            RewriteKind::Pattern(pattern, target) => {
                 if !pattern.is_match(path) {
                     return false;
                 }
                 target.write(|_| &[], query, out);
             }
-            How::Captures(finder, target) => {
+            RewriteKind::Captures(finder, target) => {
                 let mut buffer = GroupBuffer::default();
                 let Some(found) = finder.find(path, &mut buffer) else { return false };
                 target.write(|n| found.group(n).map_or(&[], |range| &path[range]), query, out);
@@ -114,10 +115,10 @@ impl CompiledRewrite {
 }
 
 impl CompiledRewrite {
-    /// Appends what the captures of its pattern make of the replacement: not the target of a request, so that no slash comes
-    /// before it and no query behind. Takes a path as [`Self::apply`] does. `false` writes nothing: the pattern was not found.
+    /// Appends the replacement with the captures of the pattern: not as a target, so without a leading slash or a
+    /// query. Takes a path as [`Self::apply`] does. Returns `false` and writes nothing if the pattern does not match.
     pub fn expand(&self, path: &[u8], out: &mut Vec<u8>) -> bool {
-        let How::Captures(finder, target) = &self.how else { return false };
+        let RewriteKind::Captures(finder, target) = &self.how else { return false };
         let mut buffer = GroupBuffer::default();
         let Some(found) = finder.find(path, &mut buffer) else { return false };
         target.write_path(|n| found.group(n).map_or(&[], |range| &path[range]), out);
@@ -127,7 +128,7 @@ impl CompiledRewrite {
 
 impl NewTarget {
     fn verbatim(text: &str) -> Self {
-        let piece = |text: &str| Box::new([Piece::Text(encoded(text.as_bytes(), Keep::Escapes))]);
+        let piece = |text: &str| Box::new([TargetPiece::Text(encoded(text.as_bytes(), EscapeMode::Escapes))]);
         match text.split_once('?') {
             None => Self { path: piece(text), query: None, received: ReceivedQuery::Appended },
             Some((path, query)) => {
@@ -145,13 +146,13 @@ impl NewTarget {
             Some(text) => (text, ReceivedQuery::Dropped),
         };
         let (path, query) = text.split_once('?').map_or((text, None), |(path, query)| (path, Some(query)));
-        let query = query.map(|query| pieces(query, Keep::Escapes));
-        Self { path: pieces(path, Keep::Nothing), query, received }
+        let query = query.map(|query| pieces(query, EscapeMode::Escapes));
+        Self { path: pieces(path, EscapeMode::Nothing), query, received }
     }
 
     fn has_captures(&self) -> bool {
         let query = self.query.iter().flatten();
-        self.path.iter().chain(query).any(|piece| matches!(piece, Piece::Capture(_)))
+        self.path.iter().chain(query).any(|piece| matches!(piece, TargetPiece::Capture(_)))
     }
 
     fn write<'p>(&self, capture: impl Fn(usize) -> &'p [u8], query: &[u8], out: &mut Vec<u8>) {
@@ -163,8 +164,8 @@ impl NewTarget {
         out.push(b'?');
         for piece in own {
             match piece {
-                Piece::Text(text) => out.extend_from_slice(text),
-                Piece::Capture(number) => encode(capture(*number), illegal_in_parameter, out),
+                TargetPiece::Text(text) => out.extend_from_slice(text),
+                TargetPiece::Capture(number) => encode(capture(*number), illegal_in_parameter, out),
             }
         }
         if !received.is_empty() {
@@ -178,8 +179,8 @@ impl NewTarget {
     fn write_path<'p>(&self, capture: impl Fn(usize) -> &'p [u8], out: &mut Vec<u8>) {
         for piece in &self.path {
             match piece {
-                Piece::Text(text) => out.extend_from_slice(text),
-                Piece::Capture(number) => encode(capture(*number), illegal_in_path, out),
+                TargetPiece::Text(text) => out.extend_from_slice(text),
+                TargetPiece::Capture(number) => encode(capture(*number), illegal_in_path, out),
             }
         }
     }
@@ -216,8 +217,8 @@ fn write_query(query: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Splits a replacement at `$1`..`$9`; any other `$` is itself.
-fn pieces(text: &str, keep: Keep) -> Box<[Piece]> {
+/// Splits a replacement at `$1`..`$9`; any other `$` is literal.
+fn pieces(text: &str, keep: EscapeMode) -> Box<[TargetPiece]> {
     let mut pieces = Vec::new();
     let (mut rest, mut from) = (text, 0);
     while let Some(dollar) = rest[from..].find('$').map(|place| place + from) {
@@ -227,37 +228,37 @@ fn pieces(text: &str, keep: Keep) -> Box<[Piece]> {
             continue;
         };
         if dollar > 0 {
-            pieces.push(Piece::Text(encoded(&rest.as_bytes()[..dollar], keep)));
+            pieces.push(TargetPiece::Text(encoded(&rest.as_bytes()[..dollar], keep)));
         }
-        pieces.push(Piece::Capture(usize::from(digit - b'0')));
+        pieces.push(TargetPiece::Capture(usize::from(digit - b'0')));
         (rest, from) = (&rest[dollar + 2..], 0);
     }
     if !rest.is_empty() {
-        pieces.push(Piece::Text(encoded(rest.as_bytes(), keep)));
+        pieces.push(TargetPiece::Text(encoded(rest.as_bytes(), keep)));
     }
     pieces.into()
 }
 
-/// Whether a text of the configuration holds escapes already.
+/// Whether a configured text is already escaped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Keep {
-    /// It does: `%` stays.
+enum EscapeMode {
+    /// It is: `%` is kept.
     Escapes,
-    /// It is plain, as nginx takes replacements: `%` is escaped.
+    /// It is plain text, like nginx replacements: `%` is escaped.
     Nothing,
 }
 
-fn encoded(text: &[u8], keep: Keep) -> Box<[u8]> {
+fn encoded(text: &[u8], keep: EscapeMode) -> Box<[u8]> {
     let mut out = Vec::with_capacity(text.len());
     match keep {
-        Keep::Escapes => encode(text, illegal_but_escapes, &mut out),
-        Keep::Nothing => encode(text, illegal_in_path, &mut out),
+        EscapeMode::Escapes => encode(text, illegal_but_escapes, &mut out),
+        EscapeMode::Nothing => encode(text, illegal_in_path, &mut out),
     }
     out.into()
 }
 
-/// Percent-encodes (RFC 3986 §2.1) the bytes that are `illegal`. Most texts have none, which a pass without an early exit finds
-/// out: they are written with one copy.
+/// Percent-encodes (RFC 3986 §2.1) `illegal` bytes. Most texts have none, which a scan without an early exit detects:
+/// they are copied at once.
 #[inline]
 fn encode(bytes: &[u8], illegal: impl Fn(u8) -> bool, out: &mut Vec<u8>) {
     if bytes.iter().fold(false, |found, byte| found | illegal(*byte)) {
@@ -280,28 +281,28 @@ fn escape(mut bytes: &[u8], illegal: impl Fn(u8) -> bool, out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-/// What nginx escapes in the path that it forwards after a rewrite.
+/// The bytes that nginx escapes in a rewritten path.
 #[inline]
 fn illegal_in_path(byte: u8) -> bool {
     const ILLEGAL: [bool; 256] = table(b"%?");
     ILLEGAL[usize::from(byte)]
 }
 
-/// What may not stand in a target, escapes apart. A `?` of a configured text has been cut off before.
+/// The bytes that a target must not contain, except `%`. The `?` of a configured text was removed before.
 #[inline]
 fn illegal_but_escapes(byte: u8) -> bool {
     const ILLEGAL: [bool; 256] = table(b"");
     ILLEGAL[usize::from(byte)]
 }
 
-/// Also what would begin another parameter.
+/// Also bytes that would begin another parameter.
 #[inline]
 fn illegal_in_parameter(byte: u8) -> bool {
     const ILLEGAL: [bool; 256] = table(b"%?&+;");
     ILLEGAL[usize::from(byte)]
 }
 
-/// Whether each byte is one that may not stand in a target, or one of `more`.
+/// A table of the bytes that a target must not contain, and those in `more`.
 const fn table(more: &[u8]) -> [bool; 256] {
     let mut table = [true; 256];
     let mut byte = b'!';
@@ -475,7 +476,7 @@ mod tests {
             ("/foo/", 4, "/", "/"),
             ("/foo", 4, "/", "/"),
             ("/bar", 0, "/xyz", "/xyz/bar"),
-            // The API server takes a prefix without a slash, too.
+            // The API server accepts a prefix without a slash, too.
             ("/foo/bar", 4, "xyz", "/xyz/bar"),
             ("/foo", 4, "xyz/", "/xyz/"),
         ] {

@@ -1,12 +1,12 @@
-//! A rule that requests can be given to: the rule of the model with its backends as slots and its rewrites compiled.
+//! A compiled rule: the rule of the model with its backends as slots and its rewrites compiled.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use fairway_model::{
-    Action, BackendKey, Forwarding, PathForm, Phases, Reference, Retry, RetryBy, Route, Rule, VirtualHost,
-    WeightedBackend, smaller_limit,
+    Action, BackendKey, Forwarding, PathForm, Phases, ReferenceStatus, Retry, RetrySource, Route, Rule,
+    VirtualHost, WeightedBackend, smaller_limit,
 };
 
 use crate::rewrite::CompiledRewrite;
@@ -16,49 +16,49 @@ use crate::{guards, targets, unserved};
 
 /// The steps of a rule.
 pub type Steps = steps::Steps<CompiledRule>;
-/// The backends of a rule that have a share.
+/// The weighted backends of a rule.
 pub type Targets = targets::Targets<CompiledRule>;
-/// A question to another service.
-pub type Asking = guards::Asking<CompiledRule>;
-/// A question to a service that speaks gRPC.
-pub type AskingGrpc = guards::AskingGrpc<CompiledRule>;
-/// A service that sees requests and responses.
-pub type Extending = steps::Extending<CompiledRule>;
-/// Several guards of which one is enough.
-pub type AnyOf = guards::AnyOf<CompiledRule>;
-/// A token that is asked for.
+/// An external authorization check.
+pub type ExternalAuthCheck = guards::ExternalAuthCheck<CompiledRule>;
+/// An authorization check by a gRPC service.
+pub type GrpcAuthCheck = guards::GrpcAuthCheck<CompiledRule>;
+/// A service that processes requests and responses.
+pub type ExtensionStep = steps::ExtensionStep<CompiledRule>;
+/// Several guards of which one must pass.
+pub type AnyOfCheck = guards::AnyOfCheck<CompiledRule>;
+/// A token check.
 pub type TokenCheck = guards::TokenCheck<CompiledRule>;
-/// A login that is asked for.
+/// A login check.
 pub type LoginCheck = guards::LoginCheck<CompiledRule>;
 /// Where the keys of an issuer come from.
 pub type KeySource = guards::KeySource<CompiledRule>;
-/// A question that a request must pass.
+/// A guard that a request must pass.
 pub type GuardStep = steps::GuardStep<CompiledRule>;
-/// A copy of requests.
-pub type Copying = steps::Copying<CompiledRule>;
-/// Answers that another backend makes.
-pub type Replacing = steps::Replacing<CompiledRule>;
+/// A mirror of requests.
+pub type MirrorStep = steps::MirrorStep<CompiledRule>;
+/// Responses from another backend.
+pub type ErrorPagesStep = steps::ErrorPagesStep<CompiledRule>;
 
-/// Names a compiled rule: unique in the lifetime of the process, and the same while its host is unchanged.
+/// Identifies a compiled rule: unique in the lifetime of the process, and the same while its host is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RuleId(pub u64);
 
-/// A rule with what its requests need.
+/// A compiled rule.
 #[derive(Clone, Debug)]
 pub struct CompiledRule {
     route: Arc<Route>,
-    /// Its number in the route.
+    /// Its index in the route.
     number: usize,
     id: RuleId,
     targets: Targets,
-    /// Where requests of connections with TLS go instead.
+    /// Where requests of TLS connections go instead.
     secured: Option<BackendSlot>,
-    /// Those of most rules are none, or what holds for all: there are far fewer of them than rules.
+    /// Most rules have no steps or common ones, so there are far fewer of these than rules.
     steps: Arc<Steps>,
     path_form: PathForm,
 }
 
-/// Steps that were made last, and of what.
+/// The steps that were compiled last, and their input.
 struct LastSteps {
     phases: Arc<Phases>,
     form: PathForm,
@@ -77,47 +77,47 @@ impl CompiledRule {
         &self.route.rules[self.number]
     }
 
-    /// The route that the rule is part of.
+    /// Its route.
     #[must_use]
     pub fn route(&self) -> &Arc<Route> {
         &self.route
     }
 
-    /// Its name for metrics and per-rule state.
+    /// Its id for metrics and per-rule state.
     #[must_use]
     pub fn id(&self) -> RuleId {
         self.id
     }
 
-    /// Where its requests go. [`Targets::None`] for a forwarding rule is answered 500: no backend has a share, or its
-    /// rewrite cannot be compiled.
+    /// Where its requests go. A forwarding rule with [`Targets::None`] is answered with 500: no backend has a share, or
+    /// its rewrite cannot be compiled.
     #[inline]
     #[must_use]
     pub fn targets(&self) -> &Targets {
         &self.targets
     }
 
-    /// Where those of its requests go instead that came over TLS.
+    /// Where requests received over TLS go instead.
     #[inline]
     #[must_use]
     pub fn secured(&self) -> Option<BackendSlot> {
         self.secured
     }
 
-    /// Its steps, phase by phase.
+    /// Its steps by phase.
     #[inline]
     #[must_use]
     pub fn steps(&self) -> &Steps {
         &self.steps
     }
 
-    /// What makes another target of its requests' own.
+    /// What rewrites the target of its requests.
     #[must_use]
     pub fn rewrite(&self) -> Option<&CompiledRewrite> {
         self.steps.forwarding.path.as_ref()
     }
 
-    /// Whether the length of the path decides what its rewrites cost.
+    /// Whether the cost of its rewrites depends on the length of the path.
     pub(crate) fn reads_on(&self) -> bool {
         let shares = self.targets.rules().map(|rule| &*rule.steps);
         shares.chain([&*self.steps]).flat_map(Steps::rewrites).any(CompiledRewrite::reads_on)
@@ -143,23 +143,24 @@ impl CompiledRule {
         compresses(self) || self.targets.rules().any(compresses)
     }
 
-    /// Whether requests may be served before the handshake of their connection is complete, when they could be copies (RFC 8470 §3):
-    /// the rule asks nothing of the client, and nobody but its endpoints gets its requests.
+    /// Whether requests may be served before the handshake is complete, when they may be replays (RFC 8470 §3): the
+    /// rule checks nothing about the client, and only its endpoints get its requests.
     #[must_use]
     pub fn takes_early_data(&self) -> bool {
         !matches!(self.targets, Targets::Shares(_)) && self.steps.take_early_data()
     }
 
-    /// Whether it answers as a location of nginx does, in the order of nginx's phases. Paths that are decoded as nginx decodes
-    /// them are those of Ingresses.
+    /// Whether it behaves like an nginx location, in the order of nginx's phases. Rules for paths decoded as in nginx
+    /// belong to Ingresses.
     #[inline]
     #[must_use]
     pub fn is_location(&self) -> bool {
         self.path_form == PathForm::Decoded
     }
 
-    /// Compiles rule `number` of `route`; `problem` hears of a rewrite or a protection that cannot be: the rule then
-    /// has no targets, because a request with the wrong path or of the wrong client must not reach the backend.
+    /// Compiles rule `number` of `route`; `problem` is called for a rewrite or protection that cannot be compiled: the
+    /// rule then has no targets, because a request with the wrong path or of the wrong client must not reach the
+    /// backend.
     pub(crate) fn compiled(
         host: &VirtualHost,
         route: &Arc<Route>,
@@ -169,8 +170,8 @@ impl CompiledRule {
     ) -> Self {
         let rule = &route.rules[number];
         let form = host.path_form;
-        let mut maker = Maker { rule, form, slots, taken: Vec::new() };
-        let (steps, targets, secured) = match maker.made(unserved::of_rule(host, rule)) {
+        let mut maker = RuleBuilder { rule, form, slots, taken: Vec::new() };
+        let (steps, targets, secured) = match maker.build(unserved::of_rule(host, rule)) {
             Ok(made) => made,
             Err(why) => {
                 problem(why);
@@ -181,7 +182,7 @@ impl CompiledRule {
         Self { route: route.clone(), number, id: next_id(), targets, secured, steps, path_form: form }
     }
 
-    /// Every backend that it names, those of its steps and of its shares included.
+    /// Every backend that it names, including those of its steps and shares.
     pub(crate) fn slots(&self) -> impl Iterator<Item = BackendSlot> {
         let shares = self.targets.rules().flat_map(Self::own_slots);
         self.own_slots().chain(self.secured).chain(shares)
@@ -192,36 +193,37 @@ impl CompiledRule {
     }
 }
 
-/// The steps and the targets of a rule, and the one of requests over TLS.
-type Made = (Arc<Steps>, Targets, Option<BackendSlot>);
+/// The steps and targets of a rule, and the target of requests over TLS.
+type BuiltRule = (Arc<Steps>, Targets, Option<BackendSlot>);
 
-/// Makes what a rule forwards by, and knows which slots that took.
-struct Maker<'m> {
+/// Builds the steps and targets of a rule, and tracks the slots it acquired.
+struct RuleBuilder<'m> {
     rule: &'m Rule,
     form: PathForm,
     slots: &'m mut Slots,
     taken: Vec<BackendSlot>,
 }
 
-impl Maker<'_> {
-    /// What the rule forwards by, or why it forwards nothing.
-    fn made(&mut self, unserved: Option<&str>) -> Result<Made, String> {
+impl RuleBuilder<'_> {
+    /// The steps and targets, or why the rule forwards nothing.
+    fn build(&mut self, unserved: Option<&str>) -> Result<BuiltRule, String> {
         if let Some(unserved) = unserved {
             return Err(unserved.to_owned());
         }
         let steps = self.shared_steps()?;
         let targets = self.targets(&steps)?;
-        let secured = self.rule.phases.forwarding.as_ref().and_then(|forwarding| forwarding.secured.as_ref());
+        let secured =
+            self.rule.phases.forwarding.as_ref().and_then(|forwarding| forwarding.tls_backend.as_ref());
         Ok((steps, targets, secured.map(|backend| self.acquired(backend))))
     }
 
-    /// A rule that cannot be made has no slots.
+    /// Releases the slots of a rule that cannot be built.
     fn give_back(self) {
         let Self { slots, taken, .. } = self;
         taken.into_iter().for_each(|slot| slots.release(slot));
     }
 
-    /// The steps of the rule; the same as those of the rule before where their phases are equal.
+    /// The steps of the rule; shared with the previous rule if the phases are equal.
     fn shared_steps(&mut self) -> Result<Arc<Steps>, String> {
         let phases = &self.rule.phases;
         if **phases == Phases::default() {
@@ -236,7 +238,7 @@ impl Maker<'_> {
             return Ok(steps);
         }
         let steps = Arc::new(self.steps(phases)?);
-        // The rules that steps forward by have slots, which each rule takes and gives back by itself.
+        // The rules inside steps have slots, which each rule acquires and releases by itself.
         if steps.rules().next().is_none() {
             LAST.set(Some(LastSteps { phases: Arc::clone(phases), form, steps: Arc::clone(&steps) }));
         }
@@ -255,7 +257,7 @@ impl Maker<'_> {
         }
         let weighted = || backends.iter().filter(|weighted| weighted.weight > 0);
         let is_plain = |of: &WeightedBackend| {
-            of.filters.is_none() && of.bodies.is_none() && of.reference == Reference::Resolved
+            of.filters.is_none() && of.bodies.is_none() && of.reference == ReferenceStatus::Resolved
         };
         if weighted().all(is_plain) {
             return Ok(Targets::new(weighted().map(|of| (self.acquired(&of.backend), of.weight))));
@@ -265,9 +267,9 @@ impl Maker<'_> {
         Ok(Targets::of_shares(shares))
     }
 
-    /// The rule of a share; none for one whose reference is invalid.
+    /// The rule of a share; `None` if its reference is invalid.
     fn share(&mut self, of: &WeightedBackend, outer: &Steps) -> Result<Option<Box<CompiledRule>>, String> {
-        if of.reference == Reference::Invalid {
+        if of.reference == ReferenceStatus::Invalid {
             return Ok(None);
         }
         let mut phases = steps::of_share(of.filters.as_deref(), &self.rule.phases);
@@ -284,21 +286,22 @@ impl Maker<'_> {
         Ok(Some(Box::new(self.alone(rule, steps, &of.backend))))
     }
 
-    /// A rule that a step forwards by: all of its requests go to one backend.
+    /// A rule for the requests of a step, which all go to one backend.
     fn inner(&mut self, inner: InnerRule<'_>) -> CompiledRule {
         let phases = Phases { answers: inner.answers, ..Phases::default() };
         let mut rule = self.forwarding(inner.backend, phases);
         let policy = Arc::make_mut(&mut rule.policy);
         policy.websocket = false;
-        if policy.retry.by == RetryBy::Route {
-            // The route's word is about its own backends.
+        if policy.retry.by == RetrySource::Route {
+            // The route's retry policy is for its own backends.
             policy.retry = Retry::default();
         }
         if let Some(timeouts) = inner.timeouts {
             policy.timeouts = timeouts;
         }
-        // What acts on answers neither rewrites nor forwards.
-        let steps = Steps::compiled(&rule.phases, self.form, &mut |_| unreachable!("it only edits answers"));
+        // Steps for responses neither rewrite nor forward.
+        let steps =
+            Steps::compiled(&rule.phases, self.form, &mut |_| unreachable!("it only edits responses"));
         self.alone(rule, steps.unwrap_or_default(), inner.backend)
     }
 
@@ -312,7 +315,7 @@ impl Maker<'_> {
         }
     }
 
-    /// A rule in a route of its own.
+    /// A rule in its own route.
     fn alone(&mut self, rule: Rule, steps: Steps, backend: &BackendKey) -> CompiledRule {
         let slot = self.acquired(backend);
         let origin = rule.origin.clone();
@@ -334,7 +337,7 @@ impl Maker<'_> {
     }
 }
 
-/// Those of a rule that does nothing but its action.
+/// The steps of a rule that has only an action.
 fn no_steps() -> Arc<Steps> {
     static NONE: LazyLock<Arc<Steps>> = LazyLock::new(Arc::default);
     Arc::clone(&NONE)

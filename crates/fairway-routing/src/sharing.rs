@@ -1,42 +1,43 @@
-//! Two tables at one listener: that of the routes of Gateways, and that of Ingresses beside it. Each finds its rule as if it were alone;
-//! of the two, the more specific one serves, and at a tie that of the route. Owns this comparison, and no lookup.
+//! Decides between the two tables of a listener: that of Gateway API routes, and that of Ingresses. Each finds its rule
+//! independently; the more specific one serves, and on a tie that of the route.
 
 use fairway_model::{Guard, Match, PathMatch, RuleOrder};
 
 use crate::host::CompiledHost;
 use crate::matched::Matched;
-use crate::oracle::{Criterion, Place};
+use crate::oracle::{Criterion, PlacedMatch};
 use crate::request::{Fields, Request};
 use crate::rule::CompiledRule;
 
-/// Which table serves a request.
+/// The table that serves a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
-    /// That of the routes.
+pub(crate) enum TableSide {
+    /// The table of routes.
     Routes,
-    /// The one beside it.
+    /// The companion table of Ingresses.
     Other,
 }
 
-/// Which table serves a request, and what decided where both have a rule for it.
-pub(crate) struct Decision {
-    pub(crate) side: Side,
+/// Which table serves a request, and why if both have a rule for it.
+pub(crate) struct TableDecision {
+    pub(crate) side: TableSide,
     pub(crate) by: Option<Criterion>,
 }
 
-/// How specific the path of a match is: whether it is exact, and otherwise how long its text is.
+/// How specific the path of a match is: whether it is exact, and otherwise the length of its text.
 type Precision = (bool, usize);
 
-/// What a table found.
+/// The result of a table.
 #[derive(Clone, Copy)]
-pub(crate) struct Found<'s> {
+pub(crate) struct TableMatch<'s> {
     pub(crate) matched: Matched<'s>,
-    /// Whether it found nothing although it may have a rule: one of its hosts has regular expressions that read no path so long.
+    /// Whether it found nothing although it may have a rule: the path is too long for regular expressions of one of its
+    /// hosts.
     is_unread: bool,
 }
 
-impl<'s> Found<'s> {
-    /// What a table found whose hosts cover the name.
+impl<'s> TableMatch<'s> {
+    /// The result of a table whose `hosts` cover the name.
     pub(crate) fn new<F: Fields>(
         matched: Matched<'s>,
         mut hosts: impl Iterator<Item = &'s CompiledHost>,
@@ -48,15 +49,19 @@ impl<'s> Found<'s> {
     }
 }
 
-/// Decides between what the two tables found.
-pub(crate) fn decided<F: Fields>(routes: Found<'_>, other: Found<'_>, request: &Request<'_, F>) -> Decision {
-    // The rule that nobody can read may be a protection of what the other table would serve.
-    let unread = |side| Decision { side, by: Some(Criterion::Unread) };
+/// Decides between the results of the two tables.
+pub(crate) fn decided<F: Fields>(
+    routes: TableMatch<'_>,
+    other: TableMatch<'_>,
+    request: &Request<'_, F>,
+) -> TableDecision {
+    // The rule that could not be evaluated may protect what the other table would serve.
+    let unread = |side| TableDecision { side, by: Some(Criterion::Unread) };
     if routes.is_unread {
-        return unread(Side::Routes);
+        return unread(TableSide::Routes);
     }
     if other.is_unread {
-        return unread(Side::Other);
+        return unread(TableSide::Other);
     }
     let both = match (routes.matched, other.matched) {
         (
@@ -64,16 +69,16 @@ pub(crate) fn decided<F: Fields>(routes: Found<'_>, other: Found<'_>, request: &
             Matched::Rule { host: other_host, rule: other_rule, prefix: other_prefix },
         ) => ((host, rule, prefix), (other_host, other_rule, other_prefix)),
         (Matched::Rule { .. }, _) | (Matched::NoRule(_), Matched::NoHost) => {
-            return Decision { side: Side::Routes, by: None };
+            return TableDecision { side: TableSide::Routes, by: None };
         }
-        _ => return Decision { side: Side::Other, by: None },
+        _ => return TableDecision { side: TableSide::Other, by: None },
     };
     let ((host, rule, prefix), (other_host, other_rule, other_prefix)) = both;
-    let by = |side, criterion| Decision { side, by: Some(criterion) };
+    let by = |side, criterion| TableDecision { side, by: Some(criterion) };
     if is_fallback(other_rule) {
-        return by(Side::Routes, Criterion::Api);
+        return by(TableSide::Routes, Criterion::Api);
     }
-    let side = |is_other: bool| if is_other { Side::Other } else { Side::Routes };
+    let side = |is_other: bool| if is_other { TableSide::Other } else { TableSide::Routes };
     let (own, others) = (host.key().host.specificity(), other_host.key().host.specificity());
     if own != others {
         return by(side(others > own), Criterion::Hostname);
@@ -81,14 +86,14 @@ pub(crate) fn decided<F: Fields>(routes: Found<'_>, other: Found<'_>, request: &
     let own = precision(host, rule, prefix, request);
     let others = precision(other_host, other_rule, other_prefix, request);
     let criterion = match own {
-        _ if own == others => return by(Side::Routes, Criterion::Api),
+        _ if own == others => return by(TableSide::Routes, Criterion::Api),
         (is_exact, _) if is_exact != others.0 => Criterion::PathKind,
         _ => Criterion::PathLength,
     };
     by(side(others > own), criterion)
 }
 
-/// Whether a rule is there for paths that no path of an Ingress covers: the 404 of a host, its default backend or the page of health.
+/// Whether a rule only covers paths that no Ingress path covers: a host's 404, its default backend or the health page.
 fn is_fallback(rule: &CompiledRule) -> bool {
     let rule = rule.rule();
     let redirects = || rule.phases.guards.iter().any(|guard| matches!(guard, Guard::Redirect(_)));
@@ -98,7 +103,7 @@ fn is_fallback(rule: &CompiledRule) -> bool {
     }
 }
 
-/// The precision of the match by which a rule won, which covers so many bytes of the path.
+/// The precision of the winning match, which covers `covered` bytes of the path.
 fn precision<F: Fields>(
     host: &CompiledHost,
     rule: &CompiledRule,
@@ -109,10 +114,10 @@ fn precision<F: Fields>(
     if covered > 0 && covered < path.len() {
         return (false, covered);
     }
-    // What covers the whole path may be exact or a prefix, and what covers nothing a regular expression or `/`.
+    // If it covers the whole path it may be exact or a prefix, and if it covers nothing, a regular expression or `/`.
     let matches = &rule.rule().matches;
     let fits = |of: &&Match| {
-        let place = Place { route: rule.route(), rule: 0, of };
+        let place = PlacedMatch { route: rule.route(), rule: 0, of };
         matches.len() == 1 || place.judged(path, request).is_ok_and(|own| own == covered)
     };
     let mut fitting = matches.iter().filter(fits).map(|of| precision_of(&of.path));
@@ -123,7 +128,7 @@ fn precision<F: Fields>(
     first.unwrap_or((false, covered))
 }
 
-/// A trailing slash does not count: in a route, `/a` and `/a/` are one prefix.
+/// A trailing slash does not count: in a route, `/a` and `/a/` are the same prefix.
 fn precision_of(path: &PathMatch) -> Precision {
     match path {
         PathMatch::Exact(_) => (true, 0),

@@ -1,4 +1,4 @@
-//! Backends as small numbers that stay from snapshot to snapshot, so that workers can keep their state in arrays.
+//! Backends as small numbers that are stable across snapshots, so that workers can keep their state in arrays.
 
 use std::sync::Arc;
 
@@ -7,37 +7,37 @@ use imbl::ordmap::DiffItem;
 use imbl::shared_ptr::DefaultSharedPtr;
 use imbl::{GenericHashMap, OrdMap, Vector};
 
-use crate::hash::FastState;
+use crate::hash::FastHashState;
 
-/// The place of a backend: the same from snapshot to snapshot for as long as a configuration has or names the backend.
-/// A place may be given to another backend later, with another generation ([`crate::Snapshot::generation`]).
+/// The slot of a backend: stable across snapshots as long as a configuration contains or names the backend. It may be
+/// reused for another backend later, with another generation ([`crate::Snapshot::generation`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BackendSlot(pub u32);
 
-/// Which backend is where.
+/// The slots of all backends.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Slots {
-    entries: Vector<Entry>,
-    /// What the configuration has of them. A map of its own, so that the difference of two snapshots is found along what
-    /// they do not share.
+    entries: Vector<SlotEntry>,
+    /// The backends in the configuration. A separate map, so that comparing two snapshots only visits what they do not
+    /// share.
     backends: OrdMap<BackendSlot, SharedBackend>,
-    by_key: GenericHashMap<BackendKey, BackendSlot, FastState, DefaultSharedPtr>,
+    by_key: GenericHashMap<BackendKey, BackendSlot, FastHashState, DefaultSharedPtr>,
     free: Vector<BackendSlot>,
     /// Slots that may have lost their last user. Empty in a finished snapshot.
     loosened: Vec<BackendSlot>,
-    /// The last one given.
+    /// The last generation assigned.
     generation: u64,
 }
 
 #[derive(Clone, Debug)]
-struct Entry {
+struct SlotEntry {
     key: BackendKey,
-    /// How often rules name it.
+    /// How many rules name it.
     references: u32,
     generation: u64,
 }
 
-/// A backend that is compared by where it is: another value with the same content never takes its place.
+/// A backend that is compared by address: another value with equal content is not the same.
 #[derive(Clone, Debug)]
 struct SharedBackend(Arc<Backend>);
 
@@ -48,12 +48,12 @@ impl PartialEq for SharedBackend {
 }
 
 impl Slots {
-    /// `None`: rules name it, but the configuration does not have it.
+    /// `None` if rules name it but the configuration does not contain it.
     pub(crate) fn backend(&self, slot: BackendSlot) -> Option<&Arc<Backend>> {
         self.backends.get(&slot).map(|backend| &backend.0)
     }
 
-    /// The slots whose backend is not the same as in `older`, in order.
+    /// The slots whose backend is not identical to that in `older`, in order.
     pub(crate) fn changed_since<'s>(&'s self, older: &'s Self) -> impl Iterator<Item = BackendSlot> + 's {
         older.backends.diff(&self.backends).map(|change| match change {
             DiffItem::Add(slot, _) | DiffItem::Remove(slot, _) | DiffItem::Update { new: (slot, _), .. } => {
@@ -74,13 +74,13 @@ impl Slots {
         self.entries.len()
     }
 
-    /// The configuration has this backend now.
+    /// The configuration now contains this backend.
     pub(crate) fn set(&mut self, backend: &Arc<Backend>) {
-        let slot = self.of(&backend.key);
+        let slot = self.slot_for(&backend.key);
         self.backends.insert(slot, SharedBackend(Arc::clone(backend)));
     }
 
-    /// The configuration has no such backend any more.
+    /// The configuration no longer contains this backend.
     pub(crate) fn unset(&mut self, key: &BackendKey) {
         if let Some(slot) = self.named(key) {
             self.backends.remove(&slot);
@@ -88,20 +88,20 @@ impl Slots {
         }
     }
 
-    /// A rule names `key`.
+    /// Acquires the slot of `key` for a rule.
     pub(crate) fn acquire(&mut self, key: &BackendKey) -> BackendSlot {
-        let slot = self.of(key);
+        let slot = self.slot_for(key);
         self.entry(slot).references += 1;
         slot
     }
 
-    /// A rule that named it is gone.
+    /// Releases the slot for a rule.
     pub(crate) fn release(&mut self, slot: BackendSlot) {
         self.entry(slot).references -= 1;
         self.loosened.push(slot);
     }
 
-    /// Frees what nobody uses. Last, so that what moves from one rule to another keeps its slot.
+    /// Frees unused slots. Called last, so that a backend that moves from one rule to another keeps its slot.
     pub(crate) fn sweep(&mut self) {
         for slot in std::mem::take(&mut self.loosened) {
             let entry = &self.entries[slot.0 as usize];
@@ -113,12 +113,12 @@ impl Slots {
         }
     }
 
-    fn of(&mut self, key: &BackendKey) -> BackendSlot {
+    fn slot_for(&mut self, key: &BackendKey) -> BackendSlot {
         if let Some(slot) = self.by_key.get(key) {
             return *slot;
         }
         self.generation += 1;
-        let entry = Entry { key: key.clone(), references: 0, generation: self.generation };
+        let entry = SlotEntry { key: key.clone(), references: 0, generation: self.generation };
         let slot = match self.free.pop_front() {
             Some(slot) => {
                 self.entries.set(slot.0 as usize, entry);
@@ -135,7 +135,7 @@ impl Slots {
         slot
     }
 
-    fn entry(&mut self, slot: BackendSlot) -> &mut Entry {
+    fn entry(&mut self, slot: BackendSlot) -> &mut SlotEntry {
         self.entries
             .get_mut(slot.0 as usize)
             .expect("slots are given out by this table only and never shrink")

@@ -1,4 +1,4 @@
-//! What workers hold: an immutable, compiled configuration.
+//! The immutable, compiled configuration that workers use.
 
 use std::sync::Arc;
 
@@ -8,16 +8,16 @@ use imbl::OrdMap;
 use crate::explain;
 use crate::explain::Explanation;
 use crate::host::CompiledHost;
-use crate::hosts::{Hosts, Table};
+use crate::hosts::{Hosts, RouteTable};
 use crate::matched::Matched;
-use crate::ports::{Carried, Port, PortKey, Ports};
+use crate::ports::{Port, PortKey, PortListener, Ports};
 use crate::request::{Fields, Request};
-use crate::sharing::{self, Found, Side};
+use crate::sharing::{self, TableMatch, TableSide};
 use crate::slots::{BackendSlot, Slots};
 use crate::streams::{CompiledStream, Streams};
 use crate::table::TableId;
 
-/// A compiled configuration. Shares with the one before whatever did not change.
+/// A compiled configuration. Shares whatever did not change with the previous one.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     pub(crate) config: Config,
@@ -26,14 +26,14 @@ pub struct Snapshot {
     pub(crate) ports: Arc<Ports>,
     pub(crate) streams: Streams,
     pub(crate) slots: Slots,
-    /// The hosts with something that could not be compiled.
+    /// Hosts with something that could not be compiled.
     pub(crate) flawed: OrdMap<HostKey, Arc<CompiledHost>>,
     /// Whether a rule of this snapshot or of an earlier one reads the name of the handshake.
     pub(crate) reads_server_names: bool,
 }
 
 impl Snapshot {
-    /// What was compiled.
+    /// The configuration that was compiled.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
@@ -45,59 +45,59 @@ impl Snapshot {
         self.version
     }
 
-    /// Whether connections must remember the name (SNI) that their client asked for. It stays so once a rule has needed the name:
-    /// to find out that none does any more would cost a look at all of them.
+    /// Whether connections must keep the name (SNI) that their client requested. Stays true once a rule has read the
+    /// name: finding out that no rule does any more would mean a look at all of them.
     #[inline]
     #[must_use]
     pub fn reads_server_names(&self) -> bool {
         self.reads_server_names
     }
 
-    /// The id of a route table that a host or a listener names.
+    /// The id of a route table of a host or listener.
     #[must_use]
     pub fn table(&self, name: &str) -> Option<TableId> {
         self.hosts.id(name)
     }
 
-    /// The id of the table by which a listener finds rules: that of its routes where it has two, beside which the other one is.
+    /// The id of the table that a listener searches first: that of its routes if it has two.
     #[must_use]
     pub fn table_of(&self, listener: &Listener) -> Option<TableId> {
         self.table(listener.routes.as_ref().unwrap_or(&listener.table))
     }
 
-    /// The listener of that name.
+    /// The listener with this name.
     #[must_use]
     pub fn listener(&self, name: &str) -> Option<&Listener> {
         self.config.listeners.get(name).map(|listener| &**listener)
     }
 
-    /// The addresses of the listeners, in order, with what is carried there.
-    pub fn ports(&self) -> impl Iterator<Item = (&PortKey, &Port<Carried>)> {
+    /// The addresses of the listeners, in order, and what they serve.
+    pub fn ports(&self) -> impl Iterator<Item = (&PortKey, &Port<PortListener>)> {
         self.ports.by_key.iter()
     }
 
-    /// The numbers of the ports at which HTTP/3 is served, each as often as there are addresses.
+    /// The port numbers with HTTP/3, once for each address.
     pub fn http3_ports(&self) -> impl Iterator<Item = u16> {
         let of_quic = self.ports().filter(|(_, port)| matches!(port, Port::Quic(_)));
         of_quic.map(|(key, _)| key.address.port())
     }
 
-    /// Where a connection of this table goes whose client asks for `name` (lower case), or for none.
+    /// Where a connection of this table goes whose client requests `name` (lower case), or no name.
     #[must_use]
     pub fn stream(&self, table: &str, name: Option<&str>) -> Option<&Arc<CompiledStream>> {
         self.streams.find(table, name)
     }
 
-    /// Whether a host of this table may have its TLS passed through: see [`Self::passed_through`].
+    /// Whether a host of this table may have TLS passthrough: see [`Self::passthrough_route`].
     #[must_use]
     pub fn has_streams(&self, table: &str) -> bool {
         self.streams.has(table)
     }
 
-    /// Where the TLS of a virtual host goes that does not end here: the stream route of its very pattern. The most specific host
-    /// that covers `name` (lower case) decides, whatever the stream routes of less specific ones say.
+    /// The stream route for TLS passthrough of a virtual host: the one with exactly its pattern. The most specific host
+    /// that covers `name` (lower case) decides, regardless of stream routes of less specific ones.
     #[must_use]
-    pub fn passed_through(&self, table: &str, name: &str) -> Option<&Arc<CompiledStream>> {
+    pub fn passthrough_route(&self, table: &str, name: &str) -> Option<&Arc<CompiledStream>> {
         let stream = self.streams.find(table, Some(name))?;
         let host = self.host(self.table(table)?, name)?;
         (host.key().host == stream.key().host).then_some(stream)
@@ -114,28 +114,28 @@ impl Snapshot {
         }
     }
 
-    /// Apart from [`Self::lookup`], which is inlined where nearly no table has another one beside it.
+    /// Separate from [`Self::lookup`], which is inlined: hardly any listener has two tables.
     #[inline(never)]
     fn chosen_between<'s, F: Fields>(
         &'s self,
-        own: &'s Table,
+        own: &'s RouteTable,
         routes: Matched<'s>,
         other: TableId,
         request: &Request<'_, F>,
     ) -> Matched<'s> {
         let Some(other) = self.hosts.table(other) else { return routes };
-        let found = |table: &'s Table, matched| {
-            Found::new(matched, table.covering(request.host).map(|host| &**host), request)
+        let found = |table: &'s RouteTable, matched| {
+            TableMatch::new(matched, table.covering(request.host).map(|host| &**host), request)
         };
         let (routes, other) = (found(own, routes), found(other, Self::find_in(other, request)));
         match sharing::decided(routes, other, request).side {
-            Side::Routes => routes.matched,
-            Side::Other => other.matched,
+            TableSide::Routes => routes.matched,
+            TableSide::Other => other.matched,
         }
     }
 
     #[inline]
-    fn find_in<'s, F: Fields>(table: &'s Table, request: &Request<'_, F>) -> Matched<'s> {
+    fn find_in<'s, F: Fields>(table: &'s RouteTable, request: &Request<'_, F>) -> Matched<'s> {
         let mut nearest = None;
         for host in table.covering(request.host) {
             if let Some((rule, prefix)) = host.find(request) {
@@ -149,8 +149,8 @@ impl Snapshot {
         nearest.map_or(Matched::NoHost, |host| Matched::NoRule(host))
     }
 
-    /// The most specific host that covers `name` (lower case): whose certificate a TLS client gets. Of two tables, it is a host of the
-    /// one that is beside: hosts of routes say nothing about TLS.
+    /// The most specific host that covers `name` (lower case), whose certificate a TLS client gets. Of two tables, the
+    /// host of the companion table: hosts of routes have no TLS settings.
     #[must_use]
     pub fn host(&self, table: TableId, name: &str) -> Option<&CompiledHost> {
         let own = self.hosts.table(table)?;
@@ -158,52 +158,52 @@ impl Snapshot {
         table.covering(name).next().map(|host| &**host)
     }
 
-    /// Whether a host other than the one for every name covers `name` (lower case), in the table or in the one beside it.
+    /// Whether a host other than the catch-all covers `name` (lower case), in the table or its companion.
     #[must_use]
     pub fn has_host(&self, table: TableId, name: &str) -> bool {
         let named = |host: &&Arc<CompiledHost>| host.key().host != HostPattern::Any;
         self.with_beside(table).any(|table| table.covering(name).next().as_ref().is_some_and(named))
     }
 
-    /// All hosts that cover `name`, the most specific first, and then those of the table beside it. Allocates.
+    /// All hosts that cover `name`, most specific first, and then those of the companion table. Allocates.
     #[must_use]
     pub fn covering(&self, table: TableId, name: &str) -> Vec<&CompiledHost> {
         let all = self.with_beside(table).flat_map(|table| table.covering(name));
         all.map(|host| &**host).collect()
     }
 
-    fn with_beside(&self, table: TableId) -> impl Iterator<Item = &Table> {
+    fn with_beside(&self, table: TableId) -> impl Iterator<Item = &RouteTable> {
         let own = self.hosts.table(table);
-        own.into_iter().chain(own.and_then(Table::beside).and_then(|other| self.hosts.table(other)))
+        own.into_iter().chain(own.and_then(RouteTable::beside).and_then(|other| self.hosts.table(other)))
     }
 
-    /// The backend of a slot; `None` where rules name one that the configuration does not have. The `Arc` is another
-    /// one only when its content changed.
+    /// The backend of a slot; `None` if rules name one that the configuration does not contain. The `Arc` changes only
+    /// if its content does.
     #[inline]
     #[must_use]
     pub fn backend(&self, slot: BackendSlot) -> Option<&Arc<Backend>> {
         self.slots.backend(slot)
     }
 
-    /// The slots whose backend is another one than in `older`, or another value of the same one, or is new or gone. Costs as
-    /// much as differs, where one snapshot was made of the other.
+    /// The slots whose backend differs from that in `older`, or is another value of the same one, or was added or
+    /// removed. If one snapshot was compiled from the other, the cost is proportional to the changes.
     pub fn backends_changed_since<'s>(&'s self, older: &'s Self) -> impl Iterator<Item = BackendSlot> + 's {
         self.slots.changed_since(&older.slots)
     }
 
-    /// Tells apart the backends that had a slot one after the other.
+    /// Distinguishes the backends that used a slot one after the other.
     #[must_use]
     pub fn generation(&self, slot: BackendSlot) -> Option<u64> {
         self.slots.generation(slot)
     }
 
-    /// The slot of a backend that the configuration has or a rule names.
+    /// The slot of a backend that the configuration contains or a rule names.
     #[must_use]
     pub fn slot(&self, key: &BackendKey) -> Option<BackendSlot> {
         self.slots.named(key)
     }
 
-    /// All slots are below this.
+    /// An upper bound of all slots.
     #[must_use]
     pub fn slots(&self) -> usize {
         self.slots.len()

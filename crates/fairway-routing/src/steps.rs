@@ -1,110 +1,110 @@
-//! The phases of a rule as steps, with everything prepared that does not depend on the request. The data plane runs them; here
-//! they are only made, one function for each phase.
+//! Compiles the phases of a rule into steps, preparing everything that does not depend on the request. The data plane
+//! runs them; here is one function per phase.
 //!
-//! A rule without phases has empty lists and costs nothing. `R` is a rule that a step forwards by.
+//! A rule without phases has empty lists, which cost nothing. `R` is a rule by which a step forwards.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairway_extension::processing::Prepared;
+use fairway_extension::processing::PreparedExtension;
 use fairway_http::{Head, Known, ReadyFields};
 use fairway_model::{
-    AccessList, AnswerBounds, AnswerEdit, Answers, ApiKeyAuth, AuthCookies, BackendKey, BasicAuth, Buffering,
-    ClientCertificate, Compression, ConcurrencyLimit, Cors, Deny, EndpointHop, ErrorPages, Extension,
-    Fallback, FieldTemplate, Forwarding, GeoFields, GrpcService, Guard, HeaderEdit, HeaderField,
-    HttpsRedirect, Match, Mirror, PathForm, PathRewrite, Phases, RateLimit, RealIp, ReceivedEdit, Redirect,
-    RedirectTarget, RequestEdit, RouteFilters, Timeouts, Tracing,
+    AccessList, ApiKeyAuth, AuthCookies, BackendKey, BasicAuth, Buffering, ClientCertificate, Compression,
+    ConcurrencyLimit, Cors, Deny, ErrorPages, Extension, Fallback, Forwarding, GeoFields, GrpcService, Guard,
+    HeaderEdit, HeaderField, HeaderTemplate, Http1Options, HttpsRedirect, Match, Mirror, PathForm,
+    PathRewrite, Phases, RateLimit, RealIp, Redirect, RedirectTarget, RequestEdit, ResponseEdit,
+    ResponseHandling, ResponseLimits, RouteFilters, Timeouts, Tracing, UpstreamResponseEdit,
 };
 use fairway_pattern::Pattern;
 use fairway_token::digest;
 
 use crate::authorization::AuthorizationCheck;
 use crate::candidate::PathTest;
-use crate::chosen::{CompiledChosen, CompiledRespond};
+use crate::chosen::{CompiledConditionalHeaders, CompiledDirectResponse};
 use crate::conditions::Conditions;
-use crate::cors::CorsAnswer;
-use crate::guards::{AnyOf, Asking, AskingGrpc, LoginCheck, TokenCheck};
+use crate::cors::CompiledCors;
+use crate::guards::{AnyOfCheck, ExternalAuthCheck, GrpcAuthCheck, LoginCheck, TokenCheck};
 use crate::request::{Fields, Request};
 use crate::rewrite::CompiledRewrite;
 
 /// The steps of a rule, by phase.
 #[derive(Clone, Debug)]
 pub struct Steps<R> {
-    /// Who the client is.
+    /// How to determine the client's address.
     pub client: Option<Box<RealIp>>,
-    /// Asked in order, up to the first that answers.
+    /// Run in order, until one responds.
     pub guards: Box<[GuardStep<R>]>,
-    /// Whether a guard asks for API keys, which go no further than all guards.
+    /// Whether a guard checks API keys, which are removed after all guards.
     pub takes_api_keys: bool,
-    /// Whether a guard asks for logins, whose cookies go no further than all guards.
+    /// Whether a guard checks logins, whose cookies are removed after all guards.
     pub takes_logins: bool,
-    /// Done to the heads of requests that every guard let pass.
+    /// Applied to requests that every guard let pass.
     pub request: Box<[RequestStep]>,
-    /// Services that see requests and responses, in the order in which requests meet them.
-    pub extensions: Box<[Extending<R>]>,
-    /// How requests reach endpoints.
+    /// Extension services, in the order that requests pass them.
+    pub extensions: Box<[ExtensionStep<R>]>,
+    /// How requests are forwarded.
     pub forwarding: ForwardingSteps<R>,
-    /// What becomes of answers.
-    pub answers: AnswerSteps<R>,
-    /// What bounds endpoints' answers.
-    pub bounds: AnswerBounds,
-    /// What guards and headers have of databases of addresses.
+    /// How responses are processed.
+    pub answers: ResponseSteps<R>,
+    /// Limits of endpoints' responses.
+    pub bounds: ResponseLimits,
+    /// The GeoIP fields that guards and headers need.
     pub geo: GeoFields,
-    /// Whether a header has the name that the client asked for in its handshake.
+    /// Whether a header contains the name that the client requested in the TLS handshake.
     pub reads_server_name: bool,
-    /// Whether the access log has no line for the exchange.
+    /// Whether the exchange is left out of the access log.
     pub unlogged: bool,
-    /// How the exchange is traced; as the listener says where there is nothing.
+    /// How the exchange is traced; as the listener says if `None`.
     pub tracing: Option<Arc<Tracing>>,
 }
 
-/// A question that a request must pass.
+/// A guard that a request must pass.
 #[derive(Clone, Debug)]
 pub enum GuardStep<R> {
-    /// Answers requests in the clear.
+    /// Redirects cleartext requests to https.
     HttpsRedirect(HttpsRedirect),
-    /// Answers every request.
+    /// Redirects every request.
     Redirect(CompiledRedirect),
     /// Refuses clients by address.
     Access(AccessList),
     /// Refuses clients by their certificates.
     Certificate(Box<CompiledCertificate>),
-    /// Refuses requests in the clear.
+    /// Refuses cleartext requests.
     OverTls,
-    /// Refuses requests by what they are.
+    /// Refuses requests by their attributes.
     Deny(CompiledDeny),
-    /// Answers requests that meet conditions.
-    Respond(Box<CompiledRespond>),
-    /// Answers preflights of allowed origins.
+    /// Responds to requests that meet conditions.
+    Respond(Box<CompiledDirectResponse>),
+    /// Responds to preflights of allowed origins.
     Preflight(Arc<Cors>),
-    /// Refuses requests while the action has no endpoint for any.
+    /// Refuses requests while the action has no endpoints.
     Endpoint,
-    /// Waits for another service's word.
-    Ask(Box<Asking<R>>),
-    /// Waits for the word of a service that speaks gRPC.
-    AskGrpc(Box<AskingGrpc<R>>),
+    /// Waits for the decision of an external service.
+    Ask(Box<ExternalAuthCheck<R>>),
+    /// Waits for the decision of a gRPC service.
+    AskGrpc(Box<GrpcAuthCheck<R>>),
     /// Waits until the password is verified.
     Password(Box<BasicAuth>),
-    /// Lets through who shows a token; waits where it was not verified before.
+    /// Requires a valid token; waits if it was not verified before.
     Token(Box<TokenCheck<R>>),
-    /// Lets through who has logged in at a provider; waits where the session was not opened before.
+    /// Requires a login at a provider; waits if the session was not opened before.
     Login(Box<LoginCheck<R>>),
-    /// Lets through who knows an API key.
+    /// Requires an API key.
     ApiKey(Arc<ApiKeyAuth>),
-    /// Lets through to whom it is allowed.
+    /// Applies authorization rules.
     Authorize(Box<AuthorizationCheck>),
-    /// Waits for the first of several guards that lets the request pass.
-    Any(Box<AnyOf<R>>),
-    /// Refuses clients that ask too often.
+    /// Waits for the first of several guards that passes.
+    Any(Box<AnyOfCheck<R>>),
+    /// Limits the request rate of clients.
     Rate(PolicyId, RateLimit),
-    /// Refuses clients that have too much under way, and counts what is let through until it is over.
+    /// Limits the exchanges in flight of clients, and counts this one until it is over.
     Concurrency(PolicyId, ConcurrencyLimit),
 }
 
-/// What is done to a request's head.
+/// A change to a request head.
 #[derive(Clone, Debug)]
 pub enum RequestStep {
-    /// Edits fields.
+    /// Edits headers.
     Edit(FieldEdits),
     /// Sets `Host`.
     Host(Arc<str>),
@@ -112,128 +112,129 @@ pub enum RequestStep {
     Prefix(CompiledRewrite),
 }
 
-/// How requests reach endpoints.
+/// How requests are forwarded.
 #[derive(Clone, Debug)]
 pub struct ForwardingSteps<R> {
-    /// Makes another target.
+    /// Rewrites the target.
     pub path: Option<CompiledRewrite>,
-    /// Edits of fields that Fairway writes itself: done once they are written.
+    /// Edits of headers that Fairway writes itself, applied after they are written.
     pub edits: Box<[FieldEdits]>,
-    /// What is set in the request at last, when it is otherwise as its endpoint gets it.
-    pub fields: Option<Arc<[FieldTemplate]>>,
-    /// What is set or added behind these, where conditions hold.
-    pub chosen: Box<[CompiledChosen]>,
-    /// How endpoints of HTTP/1 are spoken to.
-    pub hop: EndpointHop,
-    /// Copies of requests.
-    pub mirrors: Box<[Copying<R>]>,
-    /// Who serves while there are no endpoints: the first that has some.
-    pub fallbacks: Box<[Falling<R>]>,
-    /// Of the endpoints' answers: those whose request is tried elsewhere, where that is safe. In ascending order.
+    /// Headers set last, when the request is otherwise as its endpoint gets it.
+    pub fields: Option<Arc<[HeaderTemplate]>>,
+    /// Conditional headers, set or added after these.
+    pub chosen: Box<[CompiledConditionalHeaders]>,
+    /// How HTTP/1 endpoints are addressed.
+    pub hop: Http1Options,
+    /// Mirrors of requests.
+    pub mirrors: Box<[MirrorStep<R>]>,
+    /// Backends to use while there are no endpoints: the first that has some.
+    pub fallbacks: Box<[FallbackStep<R>]>,
+    /// Statuses of endpoints' responses after which the request is retried, if that is safe. In ascending order.
     pub retried: Box<[u16]>,
-    /// Whether the trailers of requests end here: endpoints that take trailers for fields would believe what only a guard may say.
+    /// Whether request trailers are dropped: endpoints that merge trailers into headers would trust values that only a
+    /// guard may set.
     pub drops_trailers: bool,
-    /// Whether the endpoint sees gRPC in the place of gRPC-Web.
+    /// Whether gRPC-Web is converted to gRPC for the endpoint.
     pub grpc_web: bool,
-    /// Which bodies are held before they go on.
+    /// Which bodies are buffered before they are forwarded.
     pub buffering: Option<Box<Buffering>>,
 }
 
-/// What becomes of answers.
+/// How responses are processed.
 #[derive(Clone, Debug)]
-pub struct AnswerSteps<R> {
-    /// Done to the heads of endpoints' answers.
-    pub received: Box<[ReceivedEdit]>,
-    /// Lets another backend answer instead.
-    pub replacing: Option<Box<Replacing<R>>>,
-    /// Done to the head of every answer, whoever made it.
-    pub edits: Box<[AnswerStep]>,
-    /// How the bodies of endpoints' answers are compressed.
+pub struct ResponseSteps<R> {
+    /// Applied to heads of endpoints' responses.
+    pub received: Box<[UpstreamResponseEdit]>,
+    /// Replaces the response by one of another backend.
+    pub replacing: Option<Box<ErrorPagesStep<R>>>,
+    /// Applied to the head of every response, whatever its source.
+    pub edits: Box<[ResponseStep]>,
+    /// How the bodies of endpoints' responses are compressed.
     pub compression: Option<Arc<Compression>>,
 }
 
-/// What is done to the head of every answer.
+/// A change to the head of every response.
 #[derive(Clone, Debug)]
-pub enum AnswerStep {
-    /// Adds what browsers ask for.
-    Cors(Box<CorsAnswer>),
-    /// Adds the cookies of the service that was asked.
+pub enum ResponseStep {
+    /// Adds CORS headers.
+    Cors(Box<CompiledCors>),
+    /// Adds the cookies of the external authorization service.
     Cookies(AuthCookies),
-    /// Adds the headers that an authorization service gave.
+    /// Adds the headers that an authorization service returned.
     Granted,
-    /// Edits fields.
+    /// Edits headers.
     Edit(FieldEdits),
-    /// Sets fields.
-    Fields(Arc<[FieldTemplate]>),
-    /// Sets or adds fields, where conditions hold.
-    Chosen(Box<CompiledChosen>),
-    /// Sets `Strict-Transport-Security` on answers over TLS.
+    /// Sets headers.
+    Fields(Arc<[HeaderTemplate]>),
+    /// Sets or adds conditional headers.
+    Chosen(Box<CompiledConditionalHeaders>),
+    /// Sets `Strict-Transport-Security` on responses over TLS.
     StrictTransportSecurity(Arc<str>),
 }
 
-/// What the counts of a policy belong to: the same for the same name, in every snapshot and replica.
+/// Identifies the counters of a policy: the same for the same name, in every snapshot and replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PolicyId(u64);
 
 impl PolicyId {
-    /// Of the policy that has this name.
+    /// The id of the policy with this name.
     #[must_use]
-    pub fn of(policy: &str) -> Self {
+    pub fn from_name(policy: &str) -> Self {
         let mut number = [0; 8];
         number.copy_from_slice(&digest(policy.as_bytes())[..8]);
         Self(u64::from_be_bytes(number))
     }
 
-    /// The one that another replica calls so.
+    /// The id that another replica sent.
     #[must_use]
     pub fn from_number(number: u64) -> Self {
         Self(number)
     }
 
-    /// What replicas call it.
+    /// The number that replicas exchange.
     #[must_use]
     pub fn number(self) -> u64 {
         self.0
     }
 }
 
-/// A service that sees requests and responses.
+/// A service that processes requests and responses.
 #[derive(Clone, Debug)]
-pub struct Extending<R> {
-    /// Which, what it may do, and what all its streams send.
-    pub prepared: Arc<Prepared>,
-    /// Where its streams go: a rule of its own, without steps.
+pub struct ExtensionStep<R> {
+    /// The service, its permissions, and what all its streams send.
+    pub prepared: Arc<PreparedExtension>,
+    /// The rule that forwards its streams, which has no steps.
     pub rule: R,
 }
 
-/// A copy of requests.
+/// A mirror of requests.
 #[derive(Clone, Debug)]
-pub struct Copying<R> {
-    /// Which ones, and how much of them.
+pub struct MirrorStep<R> {
+    /// Which requests to mirror, and how much of them.
     pub mirror: Mirror,
-    /// Where the copies go: a rule of its own, without steps.
+    /// The rule that forwards the copies, which has no steps.
     pub rule: R,
 }
 
-/// Answers that another backend makes.
+/// Error pages from another backend.
 #[derive(Clone, Debug)]
-pub struct Replacing<R> {
-    /// Which ones, and what is said about them.
+pub struct ErrorPagesStep<R> {
+    /// Which responses to replace, and what the backend is told about them.
     pub pages: ErrorPages,
-    /// Where the question goes: a rule of its own, with the steps for pages. `None`: nowhere.
+    /// The rule that forwards the request for a page, with the steps for pages. `None`: nowhere.
     pub rule: Option<R>,
 }
 
-/// Another backend for requests that have no endpoint.
+/// A fallback backend for requests without an endpoint.
 #[derive(Clone, Debug)]
-pub struct Falling<R> {
-    /// Who, and what it is told.
+pub struct FallbackStep<R> {
+    /// The backend, and what it is told.
     pub to: Fallback,
-    /// Where the requests go: a rule of its own, without steps.
+    /// The rule that forwards the requests, which has no steps.
     pub rule: R,
 }
 
-/// A redirect whose new path is prepared.
+/// A redirect with a compiled path rewrite.
 #[derive(Clone, Debug)]
 pub struct CompiledRedirect {
     /// 300..=308.
@@ -244,10 +245,10 @@ pub struct CompiledRedirect {
     pub path: Option<CompiledRewrite>,
 }
 
-/// Whose certificates are good enough.
+/// The client certificates that are accepted.
 #[derive(Clone, Debug)]
 pub struct CompiledCertificate {
-    /// What is asked for.
+    /// The requirement.
     pub of: ClientCertificate,
     subject: Option<Arc<Pattern>>,
 }
@@ -261,19 +262,19 @@ impl CompiledCertificate {
         Ok(Self { of: of.clone(), subject: subject.transpose()? })
     }
 
-    /// Whether a certificate for this subject may pass; the subject of none is empty.
+    /// Whether a certificate with this subject is accepted; no certificate has an empty subject.
     #[must_use]
     pub fn takes(&self, subject: &str) -> bool {
         self.subject.as_ref().is_none_or(|pattern| pattern.is_match(subject.as_bytes()))
     }
 }
 
-/// Requests that are refused.
+/// Requests that are denied.
 #[derive(Clone, Debug)]
 pub struct CompiledDeny {
-    /// What they are answered: 400..=599.
+    /// The status of the response: 400..=599.
     pub status: u16,
-    /// Whether that is every request.
+    /// Whether every request is denied.
     pub all: bool,
     when: Box<[(PathTest, Option<Conditions>)]>,
     form: PathForm,
@@ -286,8 +287,7 @@ impl CompiledDeny {
         Ok(Self { status: deny.status, all, when: when.collect::<Result<_, String>>()?, form })
     }
 
-    /// Whether a request is one of them. Every value of a name counts, and one that is too long to be compared is one of
-    /// them.
+    /// Whether a request is denied. Every value of a name is checked, and one that is too long to compare matches.
     pub fn covers<F: Fields>(&self, request: &Request<'_, F>) -> bool {
         let path = match self.form {
             PathForm::Normalised => request.normalised,
@@ -300,15 +300,15 @@ impl CompiledDeny {
     }
 }
 
-/// Edits of fields that may be made: not of those that say where the message ends or what becomes of the connection, and
-/// there is always one `Host`. In the order of their lists.
+/// Permitted edits of headers: not of those that concern framing or the connection, and there is always one `Host`.
+/// Applied in the order of the lists.
 #[derive(Clone, Debug)]
 pub struct FieldEdits {
-    /// All fields of these names go.
+    /// Removes all headers with these names.
     pub remove: Box<[Arc<str>]>,
-    /// These replace all of their name.
+    /// Sets these, replacing all of their name.
     pub set: ReadyFields,
-    /// These come beside what is there.
+    /// Adds these.
     pub add: ReadyFields,
 }
 
@@ -326,7 +326,7 @@ impl<R> Default for Steps<R> {
                 edits: [].into(),
                 fields: None,
                 chosen: [].into(),
-                hop: EndpointHop::default(),
+                hop: Http1Options::default(),
                 mirrors: [].into(),
                 fallbacks: [].into(),
                 retried: [].into(),
@@ -334,13 +334,13 @@ impl<R> Default for Steps<R> {
                 grpc_web: false,
                 buffering: None,
             },
-            answers: AnswerSteps {
+            answers: ResponseSteps {
                 received: [].into(),
                 replacing: None,
                 edits: [].into(),
                 compression: None,
             },
-            bounds: AnswerBounds::default(),
+            bounds: ResponseLimits::default(),
             geo: GeoFields::NONE,
             reads_server_name: false,
             unlogged: false,
@@ -350,10 +350,10 @@ impl<R> Default for Steps<R> {
 }
 
 impl<R> Steps<R> {
-    /// Compiles `phases` for a host whose rules see `form`. `inner` makes the rules that steps forward by.
+    /// Compiles `phases` for a host whose rules use `form`. `inner` makes the rules by which steps forward.
     ///
     /// # Errors
-    /// With what cannot be compiled, as a sentence.
+    /// What cannot be compiled, as a sentence.
     pub(crate) fn compiled(
         phases: &Phases,
         form: PathForm,
@@ -382,7 +382,7 @@ impl<R> Steps<R> {
         Ok(Self { geo: steps.geo_fields(), reads_server_name, ..steps })
     }
 
-    /// What guards, and the headers of requests and answers, have of databases of addresses.
+    /// The GeoIP fields needed by guards and by request and response headers.
     fn geo_fields(&self) -> GeoFields {
         let asked = self.guards.iter().filter_map(|guard| match guard {
             GuardStep::Authorize(check) => Some(check.geo_fields()),
@@ -393,11 +393,11 @@ impl<R> Steps<R> {
         asked.fold(of_headers, GeoFields::and)
     }
 
-    /// The headers that are set in requests and responses, also where that depends on conditions.
-    fn written_headers(&self) -> impl Iterator<Item = &FieldTemplate> {
+    /// The headers that requests and responses get, including conditional ones.
+    fn written_headers(&self) -> impl Iterator<Item = &HeaderTemplate> {
         let of_responses = self.answers.edits.iter().filter_map(|step| match step {
-            AnswerStep::Fields(headers) => Some(&**headers),
-            AnswerStep::Chosen(chosen) => Some(&*chosen.of.fields),
+            ResponseStep::Fields(headers) => Some(&**headers),
+            ResponseStep::Chosen(chosen) => Some(&*chosen.of.fields),
             _ => None,
         });
         let of_requests = self.forwarding.fields.as_deref().into_iter();
@@ -405,11 +405,12 @@ impl<R> Steps<R> {
         of_requests.chain(chosen).chain(of_responses).flatten()
     }
 
-    /// The steps of a share's rule, with what those of the whole rule add to requests and answers and no phase of the share's says.
+    /// The steps of a share's rule, completed by those of the whole rule for requests and responses that the share's
+    /// phases do not have.
     pub(crate) fn within(mut self, outer: &Self) -> Self {
         let cookies = outer.answers.edits.iter().filter_map(|step| match step {
-            AnswerStep::Cookies(which) => Some(AnswerStep::Cookies(*which)),
-            AnswerStep::Granted => Some(AnswerStep::Granted),
+            ResponseStep::Cookies(which) => Some(ResponseStep::Cookies(*which)),
+            ResponseStep::Granted => Some(ResponseStep::Granted),
             _ => None,
         });
         self.answers.edits = std::mem::take(&mut self.answers.edits).into_iter().chain(cookies).collect();
@@ -419,8 +420,8 @@ impl<R> Steps<R> {
         self
     }
 
-    /// Whether none of them asks anything of the client, counts it, or lets others than endpoints see its requests. What is not known to
-    /// be harmless waits for the handshake.
+    /// Whether none of them checks or counts the client, or lets others than endpoints see its requests. Unknown steps
+    /// wait for the handshake.
     pub(crate) fn take_early_data(&self) -> bool {
         let ForwardingSteps { mirrors, .. } = &self.forwarding;
         let asks_nothing = |guard: &GuardStep<R>| {
@@ -439,7 +440,7 @@ impl<R> Steps<R> {
             && self.answers.replacing.is_none()
     }
 
-    /// All rewrites of paths.
+    /// All path rewrites.
     pub(crate) fn rewrites(&self) -> impl Iterator<Item = &CompiledRewrite> {
         let redirects = self.guards.iter().filter_map(|guard| match guard {
             GuardStep::Redirect(redirect) => redirect.path.as_ref(),
@@ -452,7 +453,7 @@ impl<R> Steps<R> {
         redirects.chain(prefixes).chain(&self.forwarding.path)
     }
 
-    /// All rules that steps forward by.
+    /// All rules by which steps forward.
     pub(crate) fn rules(&self) -> impl Iterator<Item = &R> {
         let asked = self.guards.iter().filter_map(|guard| match guard {
             GuardStep::AskGrpc(asking) => Some(&asking.rule),
@@ -472,14 +473,14 @@ impl<R> Steps<R> {
     }
 }
 
-/// A rule that a step forwards by.
+/// A rule by which a step forwards.
 pub(crate) struct InnerRule<'a> {
-    /// Where to.
+    /// The backend.
     pub(crate) backend: &'a BackendKey,
-    /// How long each step may take; none is as the outer rule says.
+    /// The timeouts of each step; `None` uses those of the outer rule.
     pub(crate) timeouts: Option<Timeouts>,
-    /// What is done to its answers.
-    pub(crate) answers: Answers,
+    /// How its responses are processed.
+    pub(crate) answers: ResponseHandling,
 }
 
 impl<R> GuardStep<R> {
@@ -489,7 +490,7 @@ impl<R> GuardStep<R> {
         inner: &mut dyn FnMut(InnerRule<'_>) -> R,
     ) -> Result<Self, String> {
         let mut rule = |backend: &BackendKey, timeouts| {
-            inner(InnerRule { backend, timeouts: Some(timeouts), answers: Answers::default() })
+            inner(InnerRule { backend, timeouts: Some(timeouts), answers: ResponseHandling::default() })
         };
         Ok(match guard {
             Guard::HttpsRedirect(to) => Self::HttpsRedirect(to.clone()),
@@ -498,24 +499,26 @@ impl<R> GuardStep<R> {
             Guard::ClientCertificate(of) => Self::Certificate(Box::new(CompiledCertificate::compiled(of)?)),
             Guard::OverTls => Self::OverTls,
             Guard::Deny(deny) => Self::Deny(CompiledDeny::compiled(deny, form)?),
-            Guard::Respond(respond) => Self::Respond(Box::new(CompiledRespond::compiled(respond)?)),
+            Guard::Respond(respond) => Self::Respond(Box::new(CompiledDirectResponse::compiled(respond)?)),
             Guard::NeedsEndpoint => Self::Endpoint,
             Guard::Preflight(cors) => Self::Preflight(Arc::clone(cors)),
-            Guard::ExternalAuth(auth) => Self::Ask(Box::new(Asking::new(auth, &mut rule))),
-            Guard::GrpcAuth(auth) => Self::AskGrpc(Box::new(AskingGrpc::new(auth, &mut rule))),
+            Guard::ExternalAuth(auth) => Self::Ask(Box::new(ExternalAuthCheck::new(auth, &mut rule))),
+            Guard::GrpcAuth(auth) => Self::AskGrpc(Box::new(GrpcAuthCheck::new(auth, &mut rule))),
             Guard::BasicAuth(basic) => Self::Password(Box::new(basic.clone())),
             Guard::Jwt(auth) => Self::Token(Box::new(TokenCheck::new(auth, &mut rule)?)),
             Guard::Oidc(auth) => Self::Login(Box::new(LoginCheck::new(auth, &mut rule))),
             Guard::ApiKey(auth) => Self::ApiKey(Arc::clone(auth)),
             Guard::Authorize(of) => Self::Authorize(Box::new(AuthorizationCheck::compiled(of)?)),
-            Guard::Any(any) => Self::Any(Box::new(AnyOf::new(any, &mut rule)?)),
-            Guard::RateLimit(limit) => Self::Rate(PolicyId::of(&limit.policy), limit.clone()),
-            Guard::ConcurrencyLimit(limit) => Self::Concurrency(PolicyId::of(&limit.policy), limit.clone()),
+            Guard::Any(any) => Self::Any(Box::new(AnyOfCheck::new(any, &mut rule)?)),
+            Guard::RateLimit(limit) => Self::Rate(PolicyId::from_name(&limit.policy), limit.clone()),
+            Guard::ConcurrencyLimit(limit) => {
+                Self::Concurrency(PolicyId::from_name(&limit.policy), limit.clone())
+            }
         })
     }
 
-    /// The question that it puts to another service.
-    fn asking(&self) -> Option<&Asking<R>> {
+    /// Its external authorization check.
+    fn asking(&self) -> Option<&ExternalAuthCheck<R>> {
         match self {
             Self::Ask(asking) => Some(asking),
             Self::Any(any) => any.asking.as_ref(),
@@ -523,7 +526,7 @@ impl<R> GuardStep<R> {
         }
     }
 
-    /// The API key that it asks for.
+    /// Its API key check.
     #[must_use]
     pub fn api_key(&self) -> Option<&ApiKeyAuth> {
         match self {
@@ -533,7 +536,7 @@ impl<R> GuardStep<R> {
         }
     }
 
-    /// The token that it asks for.
+    /// Its token check.
     fn token(&self) -> Option<&TokenCheck<R>> {
         match self {
             Self::Token(check) => Some(check),
@@ -542,27 +545,28 @@ impl<R> GuardStep<R> {
         }
     }
 
-    /// Whether it may tell the endpoint who the client is.
+    /// Whether it may identify the client to the endpoint.
     fn speaks_for_the_client(&self) -> bool {
         let is_whole = matches!(self, Self::AskGrpc(_) | Self::Password(_) | Self::Login(_) | Self::Any(_));
         is_whole || self.asking().is_some() || self.token().is_some() || self.api_key().is_some()
     }
 }
 
-/// How long nothing may move on the stream of an extension.
+/// The idle timeout of an extension's stream.
 const STREAM_IDLE: Duration = Duration::from_secs(24 * 60 * 60);
 
 fn extensions<R>(
     extensions: &[Arc<Extension>],
     inner: &mut dyn FnMut(InnerRule<'_>) -> R,
-) -> Box<[Extending<R>]> {
+) -> Box<[ExtensionStep<R>]> {
     let extending = |extension: &Arc<Extension>| {
         let GrpcService { backend, timeouts, .. } = &extension.service;
-        let answers = Answers::default();
-        // A stream lasts as long as its exchange, and may be silent for all that time; its messages have timeouts of their own.
+        let answers = ResponseHandling::default();
+        // A stream lasts as long as its exchange, and may be idle for all that time; its messages have their own
+        // timeouts.
         let timeouts = Timeouts { read: STREAM_IDLE, send: STREAM_IDLE, request: None, ..*timeouts };
         let rule = inner(InnerRule { backend, timeouts: Some(timeouts), answers });
-        Extending { prepared: Arc::new(Prepared::new(Arc::clone(extension))), rule }
+        ExtensionStep { prepared: Arc::new(PreparedExtension::new(Arc::clone(extension))), rule }
     };
     extensions.iter().map(extending).collect()
 }
@@ -572,7 +576,7 @@ fn request(edits: &[RequestEdit], form: PathForm) -> Result<Box<[RequestStep]>, 
     for edit in edits {
         match edit {
             RequestEdit::Headers(edit) => {
-                let edits = FieldEdits::of(edit, |known| !known.is_of_the_client());
+                let edits = FieldEdits::from_edit(edit, |known| !known.is_of_the_client());
                 steps.extend((!edits.is_empty()).then_some(RequestStep::Edit(edits)));
             }
             RequestEdit::Host(host) => steps.push(RequestStep::Host(Arc::clone(host))),
@@ -590,13 +594,13 @@ fn forwarding<R>(
     inner: &mut dyn FnMut(InnerRule<'_>) -> R,
 ) -> Result<ForwardingSteps<R>, String> {
     let usual = Forwarding::default();
-    // They choose among backends, as the action does: `secured` and `sticky`.
+    // They select backends, like the action: `secured` and `sticky`.
     let Forwarding {
         path,
         fields,
         chosen,
         hop,
-        secured: _,
+        tls_backend: _,
         fallbacks,
         retry_statuses,
         mirrors,
@@ -604,11 +608,12 @@ fn forwarding<R>(
         buffering,
         sticky: _,
     } = phases.forwarding.as_deref().unwrap_or(&usual);
-    let mut rule =
-        |backend: &BackendKey| inner(InnerRule { backend, timeouts: None, answers: Answers::default() });
-    // Fields that Fairway writes itself are edited once they are written.
+    let mut rule = |backend: &BackendKey| {
+        inner(InnerRule { backend, timeouts: None, answers: ResponseHandling::default() })
+    };
+    // Headers that Fairway writes itself are edited after they are written.
     let ours = phases.request.iter().filter_map(|edit| match edit {
-        RequestEdit::Headers(edit) => Some(FieldEdits::of(edit, Known::is_of_the_client)),
+        RequestEdit::Headers(edit) => Some(FieldEdits::from_edit(edit, Known::is_of_the_client)),
         RequestEdit::Host(_) | RequestEdit::ForwardedPrefix(_) => None,
     });
     let mut retried = retry_statuses.clone();
@@ -617,13 +622,16 @@ fn forwarding<R>(
         path: path.as_ref().map(|path| CompiledRewrite::compiled(path, form)).transpose()?,
         edits: ours.filter(|edits| !edits.is_empty()).collect(),
         fields: fields.clone(),
-        chosen: chosen.iter().map(CompiledChosen::compiled).collect::<Result<_, _>>()?,
+        chosen: chosen.iter().map(CompiledConditionalHeaders::compiled).collect::<Result<_, _>>()?,
         hop: *hop,
         mirrors: mirrors
             .iter()
-            .map(|mirror| Copying { mirror: mirror.clone(), rule: rule(&mirror.backend) })
+            .map(|mirror| MirrorStep { mirror: mirror.clone(), rule: rule(&mirror.backend) })
             .collect(),
-        fallbacks: fallbacks.iter().map(|to| Falling { to: to.clone(), rule: rule(&to.backend) }).collect(),
+        fallbacks: fallbacks
+            .iter()
+            .map(|to| FallbackStep { to: to.clone(), rule: rule(&to.backend) })
+            .collect(),
         retried: retried.into(),
         drops_trailers: false,
         grpc_web: *grpc_web,
@@ -632,24 +640,24 @@ fn forwarding<R>(
 }
 
 fn answers<R>(
-    answers: &Answers,
+    answers: &ResponseHandling,
     guards: &[GuardStep<R>],
     inner: &mut dyn FnMut(InnerRule<'_>) -> R,
-) -> Result<AnswerSteps<R>, String> {
-    let mut edits = answers.edits.iter().map(AnswerStep::compiled).collect::<Result<Vec<_>, _>>()?;
-    // Cookies of whoever was asked come before what the rule says about all answers, so that it may remove them.
-    let of_all = |step: &AnswerStep| !matches!(step, AnswerStep::Cors(_) | AnswerStep::Fields(_));
+) -> Result<ResponseSteps<R>, String> {
+    let mut edits = answers.edits.iter().map(ResponseStep::compiled).collect::<Result<Vec<_>, _>>()?;
+    // Cookies of the authorization service come before the rule's own response steps, which may remove them.
+    let of_all = |step: &ResponseStep| !matches!(step, ResponseStep::Cors(_) | ResponseStep::Fields(_));
     let at = edits.iter().position(of_all).unwrap_or(edits.len());
     let given = guards.iter().filter_map(|guard| match guard {
-        GuardStep::AskGrpc(_) => Some(AnswerStep::Granted),
-        _ => guard.asking().map(|asking| AnswerStep::Cookies(asking.auth.cookies)),
+        GuardStep::AskGrpc(_) => Some(ResponseStep::Granted),
+        _ => guard.asking().map(|asking| ResponseStep::Cookies(asking.auth.cookies)),
     });
     edits.splice(at..at, given);
     let replacing = answers.pages.as_deref().map(|pages| {
-        let rule = |backend| inner(InnerRule { backend, timeouts: None, answers: answers.of_pages() });
-        Box::new(Replacing { pages: pages.clone(), rule: pages.backend.as_ref().map(rule) })
+        let rule = |backend| inner(InnerRule { backend, timeouts: None, answers: answers.for_error_pages() });
+        Box::new(ErrorPagesStep { pages: pages.clone(), rule: pages.backend.as_ref().map(rule) })
     });
-    Ok(AnswerSteps {
+    Ok(ResponseSteps {
         received: answers.received.as_slice().into(),
         replacing,
         edits: edits.into(),
@@ -657,34 +665,37 @@ fn answers<R>(
     })
 }
 
-impl AnswerStep {
-    fn compiled(edit: &AnswerEdit) -> Result<Self, String> {
+impl ResponseStep {
+    fn compiled(edit: &ResponseEdit) -> Result<Self, String> {
         Ok(match edit {
-            AnswerEdit::Cors(cors) => Self::Cors(Box::new(CorsAnswer::of(Arc::clone(cors)))),
-            AnswerEdit::Headers(edit) => Self::Edit(FieldEdits::of(edit, |_| true)),
-            AnswerEdit::Fields(fields) => Self::Fields(Arc::clone(fields)),
-            AnswerEdit::Chosen(fields) => Self::Chosen(Box::new(CompiledChosen::compiled(fields)?)),
-            AnswerEdit::StrictTransportSecurity(value) => Self::StrictTransportSecurity(Arc::clone(value)),
+            ResponseEdit::Cors(cors) => Self::Cors(Box::new(CompiledCors::new(Arc::clone(cors)))),
+            ResponseEdit::Headers(edit) => Self::Edit(FieldEdits::from_edit(edit, |_| true)),
+            ResponseEdit::Fields(fields) => Self::Fields(Arc::clone(fields)),
+            ResponseEdit::Chosen(fields) => {
+                Self::Chosen(Box::new(CompiledConditionalHeaders::compiled(fields)?))
+            }
+            ResponseEdit::StrictTransportSecurity(value) => Self::StrictTransportSecurity(Arc::clone(value)),
         })
     }
 }
 
-/// What is done with the requests of a share: what its own filters say, and what its rule says about all that comes after the choice
-/// of a backend. Services see the requests of a share once its backend is chosen: those of the rule, then those of the share.
+/// The phases for requests of a share: those of its own filters, and those of the rule that come after the choice of a
+/// backend. Extension services of both process the requests of a share once its backend is chosen: first those of the
+/// rule, then those of the share.
 pub(crate) fn of_share(own: Option<&RouteFilters>, rule: &Phases) -> Phases {
     let mut phases = own.cloned().map(Phases::from).unwrap_or_default();
-    // Services of the rule come first, so that what a service of the share picks is not changed behind it.
+    // Services of the rule come first, so that they cannot change what a service of the share picks.
     phases.extensions.splice(0..0, rule.extensions.iter().cloned());
     if let Some(of_rule) = &rule.forwarding {
         let Forwarding { fields, chosen, hop, retry_statuses, grpc_web, buffering, .. } = (**of_rule).clone();
         let unset = Forwarding::default();
         phases.add(Forwarding { fields, chosen, hop, retry_statuses, grpc_web, buffering, ..unset });
     }
-    let Answers { mut edits, pages, .. } = std::mem::take(&mut phases.answers);
+    let ResponseHandling { mut edits, pages, .. } = std::mem::take(&mut phases.answers);
     edits.extend_from_slice(&rule.answers.edits);
-    phases.answers = Answers { edits, ..rule.answers.clone() };
+    phases.answers = ResponseHandling { edits, ..rule.answers.clone() };
     phases.answers.pages = pages.or(phases.answers.pages);
-    // Those of the rule first; guards were asked before the choice, and they were not.
+    // Those of the rule first; guards ran before the choice, and these did not.
     let extensions = rule.extensions.iter().chain(&phases.extensions).cloned().collect();
     let tracing = rule.tracing.clone();
     Phases { extensions, bounds: rule.bounds, unlogged: rule.unlogged, tracing, ..phases }
@@ -693,7 +704,7 @@ pub(crate) fn of_share(own: Option<&RouteFilters>, rule: &Phases) -> Phases {
 impl CompiledRedirect {
     fn compiled(to: &Redirect, form: PathForm) -> Result<Self, String> {
         let path = match &to.target {
-            // What is said in full is said as it is, without a query of its own.
+            // A full replacement is used as it is, without its own query.
             RedirectTarget::Parts {
                 path: Some(path @ (PathRewrite::Prefix(_) | PathRewrite::Regex { .. })),
                 ..
@@ -708,7 +719,7 @@ impl CompiledRedirect {
 }
 
 impl FieldEdits {
-    /// Makes them.
+    /// Applies them.
     #[inline]
     pub fn apply(&self, head: &mut Head) {
         for name in &self.remove {
@@ -722,15 +733,15 @@ impl FieldEdits {
         self.remove.is_empty() && self.set.is_empty() && self.add.is_empty()
     }
 
-    /// Those of an edit that may be made, of the `chosen` names.
-    fn of(edit: &HeaderEdit, chosen: impl Fn(Known) -> bool) -> Self {
-        let known = |name: &str| Known::of(name.as_bytes());
+    /// The permitted parts of an edit, for the `chosen` names.
+    fn from_edit(edit: &HeaderEdit, chosen: impl Fn(Known) -> bool) -> Self {
+        let known = |name: &str| Known::from_name(name.as_bytes());
         let may = |name: &str| !known(name).is_of_one_hop() && chosen(known(name));
         let is_host = |field: &HeaderField| known(&field.name) == Known::Host;
         let removed = edit.remove.iter().filter(|name| may(name) && known(name) != Known::Host);
         let set = edit.set.iter().filter(|field| may(&field.name));
         let added = edit.add.iter().filter(|field| may(&field.name));
-        // One more `Host` is another `Host`.
+        // Another `Host` replaces the `Host`.
         let (hosts, added): (Vec<&HeaderField>, Vec<&HeaderField>) = added.partition(|field| is_host(field));
         Self {
             remove: removed.cloned().collect(),

@@ -1,20 +1,20 @@
-//! Where connections go that are not HTTP: the stream routes of all tables by the names that clients ask for. Persistent, so
-//! that a new snapshot shares all but the routes that changed.
+//! Routes for non-HTTP connections: the stream routes of all tables by server name. Persistent: a new snapshot shares
+//! all routes that did not change.
 
 use std::sync::Arc;
 
-use fairway_model::{Reference, StreamKey, StreamPolicy, StreamRoute};
+use fairway_model::{ReferenceStatus, StreamKey, StreamPolicy, StreamRoute};
 use imbl::OrdMap;
 
 use crate::ports::ByName;
 use crate::slots::{BackendSlot, Slots};
 use crate::targets::Weighted;
 
-/// A stream route, ready for connections. The same value from snapshot to snapshot while the route does not change.
+/// A compiled stream route. The same value in all snapshots while the route does not change.
 #[derive(Debug, PartialEq, Eq)]
 pub struct CompiledStream {
     targets: Weighted<Option<BackendSlot>>,
-    /// Of all backends, those without a share too.
+    /// Of all backends, including those without a share.
     slots: Box<[BackendSlot]>,
     key: StreamKey,
     policy: StreamPolicy,
@@ -27,13 +27,13 @@ pub(crate) struct Streams {
 }
 
 impl CompiledStream {
-    /// The backends that connections are shared out to; those of a share without one are closed.
+    /// The weighted backends; connections of a share without a backend are closed.
     #[must_use]
     pub fn targets(&self) -> &Weighted<Option<BackendSlot>> {
         &self.targets
     }
 
-    /// All of its backends, those without a share too.
+    /// All of its backends, including those without a share.
     #[must_use]
     pub fn slots(&self) -> &[BackendSlot] {
         &self.slots
@@ -51,11 +51,11 @@ impl CompiledStream {
         &self.key
     }
 
-    /// The slots of its backends are acquired; [`Self::release`] gives them back.
+    /// Acquires the slots of its backends; [`Self::release`] releases them.
     fn compiled(model: &StreamRoute, slots: &mut Slots) -> Self {
         let slots: Box<[_]> = model.backends.iter().map(|one| slots.acquire(&one.backend)).collect();
         let shares = model.backends.iter().zip(&slots).map(|(one, slot)| {
-            let resolved = one.reference == Reference::Resolved;
+            let resolved = one.reference == ReferenceStatus::Resolved;
             (resolved.then_some(*slot), one.weight)
         });
         Self { targets: Weighted::new(shares), slots, key: model.key.clone(), policy: model.policy }
@@ -67,17 +67,17 @@ impl CompiledStream {
 }
 
 impl Streams {
-    /// The route of a connection whose client asks for `name` (lower case), or for none.
+    /// The route of a connection whose client requests `name` (lower case), or no name.
     pub(crate) fn find(&self, table: &str, name: Option<&str>) -> Option<&Arc<CompiledStream>> {
         self.tables.get(table)?.choose(name)
     }
 
-    /// Whether a table has any.
+    /// Whether a table has any routes.
     pub(crate) fn has(&self, table: &str) -> bool {
         self.tables.contains_key(table)
     }
 
-    /// Puts `route`, or nothing, where `key` says.
+    /// Replaces or removes the route at `key`.
     pub(crate) fn replace(&mut self, key: &StreamKey, route: Option<&StreamRoute>, slots: &mut Slots) {
         let compiled = route.map(|route| Arc::new(CompiledStream::compiled(route, slots)));
         let mut table = self.tables.get(&key.table).cloned().unwrap_or_default();
@@ -159,7 +159,7 @@ mod tests {
             config.hosts.insert(key, Arc::new(host));
         }
         let snapshot = compile(&config, None).snapshot;
-        let passed = |name| snapshot.passed_through("t", name).map(|stream| stream.key().host.to_string());
+        let passed = |name| snapshot.passthrough_route("t", name).map(|stream| stream.key().host.to_string());
         for (name, by) in [
             ("a.b.test", Some("a.b.test")),
             ("c.b.test", None),

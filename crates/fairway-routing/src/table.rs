@@ -1,5 +1,5 @@
-//! Names of route tables.
+//! Ids of route tables.
 
-/// The number of a route table: the same from snapshot to snapshot while a host or a listener names the table.
+/// The id of a route table: stable across snapshots while a host or listener names the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TableId(pub u16);

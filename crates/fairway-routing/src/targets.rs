@@ -1,42 +1,42 @@
-//! Which backend gets a request, by weight. Knows no endpoints.
+//! Selects a backend for a request, by weight.
 
 use std::sync::Arc;
 
-use fairway_model::StickyShares;
+use fairway_model::StickyBackends;
 
 use crate::slots::BackendSlot;
 
-/// The backends of a rule that have a share. `R` is the rule of a share.
+/// The weighted backends of a rule. `R` is the rule of a share.
 #[derive(Clone, Debug)]
 pub enum Targets<R> {
-    /// None: the rule answers itself, has no backend, or all weights are zero.
+    /// None: the rule does not forward, has no backends, or all weights are zero.
     None,
-    /// All requests go here.
+    /// All requests go to one backend.
     One(BackendSlot),
-    /// They are shared out.
+    /// They are distributed by weight.
     Weighted(Weighted<BackendSlot>),
-    /// They are shared out, and some shares have filters of their own or lead nowhere: each has a rule of its own, by
-    /// which its requests are forwarded; requests of a share without one are answered 500.
+    /// They are distributed by weight, and some shares have their own filters or no backend: each share has its own
+    /// rule, by which its requests are forwarded; requests of a share without one are answered with 500.
     Shares(Shares<R>),
 }
 
-/// Shares that have rules of their own.
+/// Shares with their own rules.
 #[derive(Clone, Debug)]
 pub struct Shares<R> {
     weighted: Weighted<Option<Box<R>>>,
-    /// The sessions that stay with a share.
-    sticky: Option<Arc<StickyShares>>,
+    /// The sticky sessions of shares.
+    sticky: Option<Arc<StickyBackends>>,
 }
 
-/// What gets a share each.
+/// Weighted values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Weighted<T> {
-    /// The sum of all weights up to and including its own; the last sum is the total.
+    /// The cumulative weight up to and including each value; the last one is the total.
     bounds: Box<[(u64, T)]>,
 }
 
 impl<R> Targets<R> {
-    /// Takes slots with their weights; those of weight zero get nothing (Gateway API `HTTPBackendRef.weight`).
+    /// Weighted slots; those of weight zero get nothing (Gateway API `HTTPBackendRef.weight`).
     pub(crate) fn new(weighted: impl IntoIterator<Item = (BackendSlot, u32)>) -> Self {
         let weighted = Weighted::new(weighted);
         match &*weighted.bounds {
@@ -46,20 +46,20 @@ impl<R> Targets<R> {
         }
     }
 
-    /// The same of shares that have rules of their own.
+    /// The same for shares with their own rules.
     pub(crate) fn of_shares(weighted: impl IntoIterator<Item = (Option<Box<R>>, u32)>) -> Self {
         Self::Shares(Shares { weighted: Weighted::new(weighted), sticky: None })
     }
 
-    /// The same of shares that sessions stay with, also when a share has no weight any more.
+    /// The same for sticky shares, which keep their sessions even without weight.
     pub(crate) fn of_sticky_shares(
         weighted: impl IntoIterator<Item = (Option<Box<R>>, u32)>,
-        sticky: Arc<StickyShares>,
+        sticky: Arc<StickyBackends>,
     ) -> Self {
         Self::Shares(Shares { weighted: Weighted::with_all(weighted), sticky: Some(sticky) })
     }
 
-    /// The backend for a random number that is uniform over all of `u32`; none of those that rules of shares have.
+    /// The backend for a uniformly random `u32`; `None` if shares have their own rules.
     #[inline]
     #[must_use]
     pub fn pick(&self, random: u32) -> Option<BackendSlot> {
@@ -70,7 +70,7 @@ impl<R> Targets<R> {
         }
     }
 
-    /// Every backend that [`Self::pick`] gives.
+    /// Every backend that [`Self::pick`] may return.
     pub fn slots(&self) -> impl Iterator<Item = BackendSlot> {
         let (one, many) = match self {
             Self::None | Self::Shares(_) => (None, &[][..]),
@@ -91,19 +91,19 @@ impl<R> Targets<R> {
 }
 
 impl<R> Shares<R> {
-    /// The rule of the share that a random number chooses, uniform over all of `u32`; none where that share has none.
+    /// The rule of the share for a uniformly random `u32`; `None` if the share has none.
     #[must_use]
     pub fn pick(&self, random: u32) -> Option<&R> {
         self.weighted.pick(random)?.as_deref()
     }
 
-    /// The sessions that stay with a share.
+    /// The sticky sessions.
     #[must_use]
-    pub fn sticky(&self) -> Option<&StickyShares> {
+    pub fn sticky(&self) -> Option<&StickyBackends> {
         self.sticky.as_deref()
     }
 
-    /// The rule of the share that tokens name so; none where no share is named so, or it has none.
+    /// The rule of the share with this tag in session tokens; `None` if there is no such share, or it has no rule.
     #[must_use]
     pub fn named(&self, tag: &[u8]) -> Option<&R> {
         let tags = &self.sticky.as_ref()?.tags;
@@ -117,7 +117,7 @@ impl<T> Weighted<T> {
         Self::with_all(weighted.into_iter().filter(|(_, weight)| *weight > 0))
     }
 
-    /// The same with members that no number chooses, so that all are where they were.
+    /// The same, including values of weight zero, so that all keep their index.
     fn with_all(weighted: impl IntoIterator<Item = (T, u32)>) -> Self {
         let mut total = 0;
         let bounds = weighted
@@ -130,13 +130,13 @@ impl<T> Weighted<T> {
         Self { bounds }
     }
 
-    /// Whether nothing has a share.
+    /// Whether there is no weight.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bounds.is_empty()
     }
 
-    /// What a random number chooses that is uniform over all of `u32`. `None` where nothing has a share.
+    /// The value for a uniformly random `u32`. `None` if there is no weight.
     #[must_use]
     pub fn pick(&self, random: u32) -> Option<&T> {
         let (total, last) = self.bounds.last().filter(|(total, _)| *total > 0)?;
@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(targets.pick(7), None);
         let Targets::Shares(shares) = Targets::of_shares([(None, 0)]) else { panic!("it has shares") };
         assert!(shares.pick(7).is_none());
-        let sticky = StickyShares { session: Arc::new(session()), tags: vec!["a".into()] };
+        let sticky = StickyBackends { session: Arc::new(session()), tags: vec!["a".into()] };
         let Targets::Shares(shares) = Targets::of_sticky_shares([(Some(Box::new("a")), 0)], sticky.into())
         else {
             panic!("it has shares")
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn sessions_find_their_share_whatever_its_weight() {
         let tags = vec!["t1".into(), "t2".into(), "".into(), "t1".into()];
-        let sticky = Arc::new(StickyShares { session: Arc::new(session()), tags });
+        let sticky = Arc::new(StickyBackends { session: Arc::new(session()), tags });
         let of = [(Some(Box::new("a")), 0), (Some(Box::new("b")), 1), (None, 0), (Some(Box::new("d")), 0)];
         let Targets::Shares(shares) = Targets::of_sticky_shares(of, sticky) else { panic!("it has shares") };
         let named = [&b"t1"[..], b"t2", b"", b"t3"].map(|tag| shares.named(tag).copied());

@@ -1,4 +1,4 @@
-//! Compiled tests of values: which clients are blocked, and which targets are not logged.
+//! Compiled value tests, for blocked clients and targets that are not logged.
 
 use std::sync::Arc;
 
@@ -6,23 +6,23 @@ use fairway_http::{Head, Known};
 use fairway_model::{BlockedClients, ValueTest};
 use fairway_pattern::{LONGEST_TEXT, Pattern};
 
-/// Compiled tests of which any is enough.
+/// Compiled tests, any of which may match.
 #[derive(Clone, Debug, Default)]
-pub struct ValueTests(Box<[Test]>);
+pub struct ValueTests(Box<[CompiledValueTest]>);
 
 #[derive(Clone, Debug)]
-enum Test {
+enum CompiledValueTest {
     AnyCase(Arc<str>),
-    /// None where it cannot be compiled: nobody knows what it would be found in.
+    /// `None` if it cannot be compiled: it is unknown what it would match.
     Found(Option<Arc<Pattern>>),
 }
 
-/// How a value compares.
+/// The result of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Compared {
+enum TestResult {
     Covered,
     Not,
-    /// It is too long to be compared, or with what cannot be compiled.
+    /// The value is too long to compare, or the test cannot be compiled.
     Unknown,
 }
 
@@ -31,64 +31,64 @@ impl ValueTests {
     #[must_use]
     pub fn compiled(tests: &[ValueTest]) -> Self {
         let compiled = |test: &ValueTest| match test {
-            ValueTest::AnyCase(text) => Test::AnyCase(Arc::clone(text)),
+            ValueTest::AnyCase(text) => CompiledValueTest::AnyCase(Arc::clone(text)),
             ValueTest::Found { pattern, ignore_case } => {
-                Test::Found(Pattern::anywhere(pattern, *ignore_case).ok())
+                CompiledValueTest::Found(Pattern::anywhere(pattern, *ignore_case).ok())
             }
         };
         Self(tests.iter().map(compiled).collect())
     }
 
-    /// Whether there are none.
+    /// Whether there are no tests.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether a value certainly passes one of them.
+    /// Whether a value certainly matches one of them.
     #[must_use]
     pub fn hold(&self, value: &[u8]) -> bool {
-        self.0.iter().any(|test| test.compared(value) == Compared::Covered)
+        self.0.iter().any(|test| test.compared(value) == TestResult::Covered)
     }
 
-    /// Whether a value may pass one of them: what cannot be compared does, so that nobody hides in it.
+    /// Whether a value may match one of them: one that cannot be compared does, so that clients cannot evade the test.
     #[must_use]
     pub fn may_hold(&self, value: &[u8]) -> bool {
-        self.0.iter().any(|test| test.compared(value) != Compared::Not)
+        self.0.iter().any(|test| test.compared(value) != TestResult::Not)
     }
 }
 
-impl Test {
-    fn compared(&self, value: &[u8]) -> Compared {
+impl CompiledValueTest {
+    fn compared(&self, value: &[u8]) -> TestResult {
         let is_covered = match self {
             Self::AnyCase(text) => value.eq_ignore_ascii_case(text.as_bytes()),
-            // As in a `map` of nginx, where an empty value is compared with no regular expression.
+            // As in an nginx `map`, where an empty value is not compared with regular expressions.
             Self::Found(_) if value.is_empty() => false,
             Self::Found(Some(pattern)) if value.len() <= LONGEST_TEXT => pattern.is_match(value),
-            Self::Found(_) => return Compared::Unknown,
+            Self::Found(_) => return TestResult::Unknown,
         };
-        if is_covered { Compared::Covered } else { Compared::Not }
+        if is_covered { TestResult::Covered } else { TestResult::Not }
     }
 }
 
-/// Clients that are refused with 403, compiled.
+/// Compiled: clients that are refused with 403.
 #[derive(Clone, Debug)]
-pub struct BlockedBy {
+pub struct BlockedClientsCheck {
     of: Arc<BlockedClients>,
     user_agents: ValueTests,
     referers: ValueTests,
 }
 
-/// They are compiled from the same.
-impl PartialEq for BlockedBy {
+/// Equal if compiled from the same value.
+impl PartialEq for BlockedClientsCheck {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.of, &other.of) || self.of == other.of
     }
 }
 
-impl Eq for BlockedBy {}
+impl Eq for BlockedClientsCheck {}
 
-impl BlockedBy {
+impl BlockedClientsCheck {
     pub(crate) fn compiled(of: &Arc<BlockedClients>) -> Self {
         Self {
             user_agents: ValueTests::compiled(&of.user_agents),
@@ -97,7 +97,7 @@ impl BlockedBy {
         }
     }
 
-    /// The header by which the client of a request is one of them.
+    /// The header for which a client is blocked.
     #[must_use]
     pub fn by_header(&self, request: &Head) -> Option<Known> {
         let by = |known, tests: &ValueTests| covers_field(tests, request, known).then_some(known);
@@ -105,7 +105,7 @@ impl BlockedBy {
     }
 }
 
-/// Whether a value of the field passes a test, or all of them as one: that is what a backend may make of them.
+/// Whether a value of the header matches a test, or all of them joined, which is how a backend may read them.
 fn covers_field(tests: &ValueTests, request: &Head, known: Known) -> bool {
     if tests.is_empty() {
         return false;
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_client_is_blocked_by_either_header_by_each_value_and_by_all_of_them_as_one() {
-        let blocked = BlockedBy::compiled(&Arc::new(BlockedClients {
+        let blocked = BlockedClientsCheck::compiled(&Arc::new(BlockedClients {
             user_agents: vec![found("bot", true), ValueTest::AnyCase("a, b".into())],
             referers: vec![ValueTest::AnyCase("".into())],
         }));

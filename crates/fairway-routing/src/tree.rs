@@ -1,8 +1,8 @@
-//! The paths of a host as a tree of elements, so that a lookup costs the elements of the request's path and not the
-//! number of routes: exact path, then regular expressions, then the longest prefix.
+//! The paths of a host as a tree of path elements, so that the cost of a lookup depends on the elements of the
+//! request's path and not on the number of routes: exact path, then regular expressions, then the longest prefix.
 //!
-//! A lookup walks down as far as the tree goes and then climbs, which visits the prefixes from the longest to the
-//! shortest. The tree never changes after it is built.
+//! A lookup descends as far as the tree goes and then climbs, which visits prefixes from the longest to the shortest.
+//! The tree is immutable.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -10,54 +10,54 @@ use std::ops::Range;
 
 use fairway_model::PathMatch;
 
-use crate::candidate::{Candidate, PathCandidate, Proposal};
-use crate::hash::FastState;
+use crate::candidate::{Candidate, PathCandidate, RankedMatch};
+use crate::hash::FastHashState;
 use crate::rare_list::RareList;
 use crate::request::{Fields, Request};
 
-/// Where paths begin that start with a slash.
+/// The root of paths that start with a slash.
 const SLASH: u32 = 0;
-/// Where all others begin: `*` and the empty path.
+/// The root of all others: `*` and the empty path.
 const OTHER: u32 = 1;
 const NONE: u32 = u32::MAX;
-/// Elements up to here are compared without looking elsewhere.
+/// Elements up to this length are compared inside the node.
 const HEAD: usize = 15;
-/// Up to so many nodes are searched one after the other, which is faster than a hash and one place less to look at.
+/// Up to this many nodes are searched linearly, which is faster than a hash and one cache miss less.
 const FEW_NODES: usize = 10;
 
-/// The candidates of a host by path. What every lookup needs is in front.
+/// The candidates of a host by path. The fields that every lookup needs come first.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(crate) struct Tree {
     nodes: Box<[Node]>,
     /// Open addressing; a power of two, at most half full. Empty for few nodes.
     edges: Box<[Edge]>,
-    hash: FastState,
-    /// The elements of all nodes, one after the other.
+    hash: FastHashState,
+    /// The elements of all nodes, concatenated.
     elements: Box<[u8]>,
-    /// The lists of all nodes, one after the other.
+    /// The lists of all nodes, concatenated.
     candidates: Box<[Candidate]>,
-    /// The longest pattern first, and those that come after prefixes behind the others.
+    /// The longest pattern first; those that come after prefixes are last.
     regexes: RareList<PathCandidate>,
 }
 
-/// The end of a path of elements. One cache line: whoever is here has all that most requests need.
+/// The end of a path of elements. One cache line has all that most requests need.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 struct Node {
     parent: u32,
     /// The next node towards the root that has a prefix.
     up: u32,
-    /// How long the path to here is in bytes.
+    /// The length of the path to here in bytes.
     length: u32,
-    /// Where its element begins in `elements`.
+    /// The start of its element in `elements`.
     element_start: u32,
     element_length: u32,
-    /// The beginning of its element.
+    /// The start of its element.
     head: [u8; HEAD],
-    /// Whether the tree goes on below it: where it does not, nothing need be looked for.
+    /// Whether it has children: otherwise none need be looked up.
     has_children: bool,
-    /// The rule of each list whose first candidate asks nothing but the path; else `NONE`.
+    /// For each list, the rule of its first candidate if it has no conditions but the path; otherwise `NONE`.
     sure: [u32; 3],
     /// Where its lists begin in `candidates`: exact, prefix with a trailing slash, prefix without; and where they end.
     bounds: [u32; 4],
@@ -69,18 +69,19 @@ struct Edge {
     child: u32,
 }
 
-/// Which list of a node: in the order in which they are tried.
+/// The lists of a node, in the order they are tried.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum List {
+enum CandidateList {
     Exact,
     Below,
     Prefix,
 }
 
 impl Tree {
-    /// Takes the matches of a host by precedence; `problem` hears of those that cannot be compiled, which then match nothing.
-    pub(crate) fn compiled(ordered: &[Proposal<'_>], mut problem: impl FnMut(u32, String)) -> Self {
-        let mut builder = Builder::new();
+    /// Builds the tree from matches ordered by precedence; `problem` is called for those that cannot be compiled, which
+    /// then never match.
+    pub(crate) fn compiled(ordered: &[RankedMatch<'_>], mut problem: impl FnMut(u32, String)) -> Self {
+        let mut builder = TreeBuilder::new();
         for proposal in ordered {
             if let Err(why) = builder.add(proposal) {
                 problem(proposal.rule, why);
@@ -89,17 +90,17 @@ impl Tree {
         builder.finish()
     }
 
-    /// Whether the length of a path decides what a lookup costs.
+    /// Whether the cost of a lookup depends on the length of the path.
     pub(crate) fn reads_on(&self) -> bool {
         self.regexes.iter().any(|candidate| candidate.path.reads_on())
     }
 
-    /// The number of the best rule that fits, and the bytes of the path that it covers.
+    /// The index of the best matching rule, and the bytes of the path that it covers.
     #[inline]
     pub(crate) fn find<F: Fields>(&self, path: &[u8], request: &Request<'_, F>) -> Option<(u32, usize)> {
         let (deepest, whole) = self.descend(path);
         let first = &self.nodes[deepest as usize];
-        if whole && let Some(rule) = self.fitting(first, List::Exact, request) {
+        if whole && let Some(rule) = self.fitting(first, CandidateList::Exact, request) {
             return Some((rule, path.len()));
         }
         if let Some(last) = self.regexes.last() {
@@ -111,7 +112,7 @@ impl Tree {
             }
         }
         if whole {
-            if let Some(rule) = self.fitting(first, List::Prefix, request) {
+            if let Some(rule) = self.fitting(first, CandidateList::Prefix, request) {
                 return Some((rule, path.len()));
             }
         } else if let Some(rule) = self.fitting_prefix(first, request) {
@@ -127,7 +128,7 @@ impl Tree {
         None
     }
 
-    /// Prefixes in a host that has regular expressions after them: all but `/`, then these expressions, then `/`.
+    /// Matches prefixes in a host with regular expressions after them: all but `/`, then these expressions, then `/`.
     fn find_around_late<F: Fields>(
         &self,
         deepest: u32,
@@ -138,7 +139,7 @@ impl Tree {
         let mut up = deepest;
         if whole {
             let first = &self.nodes[deepest as usize];
-            if let Some(rule) = self.fitting(first, List::Prefix, request) {
+            if let Some(rule) = self.fitting(first, CandidateList::Prefix, request) {
                 return Some((rule, path.len()));
             }
             up = first.up;
@@ -149,7 +150,7 @@ impl Tree {
             }
             up = node.up;
         }
-        let fits = |it: &&PathCandidate| it.path.fits_late(path) && it.candidate.fits(request);
+        let fits = |it: &&PathCandidate| it.path.matches_after_prefixes(path) && it.candidate.fits(request);
         if let Some(late) = self.regexes.iter().find(fits) {
             return Some((late.candidate.rule, 0));
         }
@@ -157,7 +158,7 @@ impl Tree {
         Some((self.fitting_prefix(root, request)?, root.length as usize))
     }
 
-    /// The first regular expression that fits, of those before prefixes.
+    /// The first regular expression that matches, of those before prefixes.
     fn matching<F: Fields>(&self, path: &[u8], request: &Request<'_, F>) -> Option<(u32, usize)> {
         self.regexes.iter().find_map(|PathCandidate { path: test, candidate }| {
             let covered = test.covered(path)?;
@@ -165,7 +166,7 @@ impl Tree {
         })
     }
 
-    /// The deepest node on the way of `path`, and whether that is all of it.
+    /// The deepest node along `path`, and whether the whole path was consumed.
     #[inline]
     fn descend(&self, path: &[u8]) -> (u32, bool) {
         let (mut node, mut rest) = match path {
@@ -189,18 +190,18 @@ impl Tree {
     #[inline]
     fn child(&self, parent: u32, element: &[u8]) -> Option<u32> {
         if self.nodes.len() <= FEW_NODES {
-            let place = self.nodes[2..].iter().position(|node| self.is(node, parent, element))?;
+            let place = self.nodes[2..].iter().position(|node| self.is_child(node, parent, element))?;
             return Some(place as u32 + 2);
         }
         let mask = self.edges.len() - 1;
-        let hash = self.hash.of(parent, element);
+        let hash = self.hash.hash_below(parent, element);
         let (mut place, tag) = (hash as usize & mask, (hash >> 32) as u32);
         loop {
             let edge = self.edges[place];
             if edge.child == NONE {
                 return None;
             }
-            if edge.tag == tag && self.is(&self.nodes[edge.child as usize], parent, element) {
+            if edge.tag == tag && self.is_child(&self.nodes[edge.child as usize], parent, element) {
                 return Some(edge.child);
             }
             place = (place + 1) & mask;
@@ -208,7 +209,7 @@ impl Tree {
     }
 
     #[inline]
-    fn is(&self, node: &Node, parent: u32, element: &[u8]) -> bool {
+    fn is_child(&self, node: &Node, parent: u32, element: &[u8]) -> bool {
         let (start, length) = (node.element_start as usize, node.element_length as usize);
         node.parent == parent
             && length == element.len()
@@ -218,9 +219,9 @@ impl Tree {
             }
     }
 
-    /// The rule of the first candidate in a list that fits.
+    /// The rule of the first candidate in a list that matches.
     #[inline]
-    fn fitting<F: Fields>(&self, node: &Node, list: List, request: &Request<'_, F>) -> Option<u32> {
+    fn fitting<F: Fields>(&self, node: &Node, list: CandidateList, request: &Request<'_, F>) -> Option<u32> {
         if node.sure[list as usize] != NONE {
             return Some(node.sure[list as usize]);
         }
@@ -228,10 +229,11 @@ impl Tree {
         candidates.iter().find(|candidate| candidate.fits(request)).map(|candidate| candidate.rule)
     }
 
-    /// `/a/` is longer than `/a`, and so tried first.
+    /// `/a/` is longer than `/a`, so it is tried first.
     #[inline]
     fn fitting_prefix<F: Fields>(&self, node: &Node, request: &Request<'_, F>) -> Option<u32> {
-        self.fitting(node, List::Below, request).or_else(|| self.fitting(node, List::Prefix, request))
+        self.fitting(node, CandidateList::Below, request)
+            .or_else(|| self.fitting(node, CandidateList::Prefix, request))
     }
 }
 
@@ -253,32 +255,32 @@ impl Node {
         }
     }
 
-    fn list(&self, list: List) -> Range<usize> {
+    fn list(&self, list: CandidateList) -> Range<usize> {
         self.bounds[list as usize] as usize..self.bounds[list as usize + 1] as usize
     }
 
     fn has_prefix(&self) -> bool {
-        self.bounds[List::Below as usize] < self.bounds[3]
+        self.bounds[CandidateList::Below as usize] < self.bounds[3]
     }
 }
 
-/// A candidate of a list of a node.
-struct Entry {
+/// A candidate and its list.
+struct ListedCandidate {
     node: u32,
-    list: List,
+    list: CandidateList,
     candidate: Candidate,
 }
 
-/// A tree that grows.
-struct Builder<'m> {
+/// Builds a tree.
+struct TreeBuilder<'m> {
     nodes: Vec<Node>,
-    children: HashMap<(u32, &'m str), u32, FastState>,
+    children: HashMap<(u32, &'m str), u32, FastHashState>,
     elements: Vec<u8>,
-    entries: Vec<Entry>,
+    entries: Vec<ListedCandidate>,
     regexes: Vec<(usize, PathCandidate)>,
 }
 
-impl<'m> Builder<'m> {
+impl<'m> TreeBuilder<'m> {
     fn new() -> Self {
         let root = Node::new(NONE, 0, 0, b"");
         Self {
@@ -290,23 +292,27 @@ impl<'m> Builder<'m> {
         }
     }
 
-    /// Adds a match; of two on the same path the one that comes first is tried first.
-    fn add(&mut self, proposal: &Proposal<'m>) -> Result<(), String> {
+    /// Adds a match; of two on the same path, the first one added is tried first.
+    fn add(&mut self, proposal: &RankedMatch<'m>) -> Result<(), String> {
         match &proposal.of.path {
             PathMatch::Exact(path) => {
                 let candidate = proposal.candidate()?;
-                self.list(path, List::Exact, candidate);
+                self.list(path, CandidateList::Exact, candidate);
             }
             PathMatch::Prefix(path) if matches!(&**path, "" | "/") => {
                 let candidate = proposal.candidate()?;
-                self.entries.push(Entry { node: OTHER, list: List::Below, candidate: candidate.clone() });
-                self.entries.push(Entry { node: SLASH, list: List::Below, candidate });
+                self.entries.push(ListedCandidate {
+                    node: OTHER,
+                    list: CandidateList::Below,
+                    candidate: candidate.clone(),
+                });
+                self.entries.push(ListedCandidate { node: SLASH, list: CandidateList::Below, candidate });
             }
             PathMatch::Prefix(path) => {
                 let candidate = proposal.candidate()?;
                 match path.strip_suffix('/') {
-                    Some(bare) => self.list(bare, List::Below, candidate),
-                    None => self.list(path, List::Prefix, candidate),
+                    Some(bare) => self.list(bare, CandidateList::Below, candidate),
+                    None => self.list(path, CandidateList::Prefix, candidate),
                 }
             }
             PathMatch::Regex { pattern, .. } => {
@@ -320,12 +326,12 @@ impl<'m> Builder<'m> {
         Ok(())
     }
 
-    fn list(&mut self, path: &'m str, list: List, candidate: Candidate) {
+    fn list(&mut self, path: &'m str, list: CandidateList, candidate: Candidate) {
         let (mut node, elements) = path.strip_prefix('/').map_or((OTHER, path), |rest| (SLASH, rest));
         for element in elements.split('/') {
             node = self.child(node, element);
         }
-        self.entries.push(Entry { node, list, candidate });
+        self.entries.push(ListedCandidate { node, list, candidate });
     }
 
     fn child(&mut self, parent: u32, element: &'m str) -> u32 {
@@ -346,11 +352,11 @@ impl<'m> Builder<'m> {
     }
 
     fn finish(mut self) -> Tree {
-        // Stable: within a list the order of precedence stays.
+        // Stable: the order of precedence is kept within a list.
         self.entries.sort_by_key(|entry| (entry.node, entry.list));
         self.regexes.sort_by_key(|(length, candidate)| (candidate.path.is_late(), Reverse(*length)));
         self.set_bounds();
-        let hash = FastState::default();
+        let hash = FastHashState::default();
         Tree {
             edges: edges(&self.nodes, &self.elements, hash),
             nodes: self.nodes.into(),
@@ -361,14 +367,15 @@ impl<'m> Builder<'m> {
         }
     }
 
-    /// A parent always comes before its children, so that one pass is enough.
+    /// Parents precede their children, so one pass suffices.
     fn set_bounds(&mut self) {
         let mut next = 0;
         for number in 0..self.nodes.len() {
             let (mut bounds, mut sure) = ([index(next); 4], [NONE; 3]);
-            for list in [List::Exact, List::Below, List::Prefix] {
+            for list in [CandidateList::Exact, CandidateList::Below, CandidateList::Prefix] {
                 let entries = &self.entries[next..];
-                let is_listed = |entry: &&Entry| (entry.node as usize, entry.list) == (number, list);
+                let is_listed =
+                    |entry: &&ListedCandidate| (entry.node as usize, entry.list) == (number, list);
                 let count = entries.iter().take_while(is_listed).count();
                 let first = entries[..count].first().map(|entry| &entry.candidate);
                 if let Some(first) = first.filter(|first| first.is_unconditional()) {
@@ -389,7 +396,7 @@ impl<'m> Builder<'m> {
     }
 }
 
-fn edges(nodes: &[Node], elements: &[u8], hash: FastState) -> Box<[Edge]> {
+fn edges(nodes: &[Node], elements: &[u8], hash: FastHashState) -> Box<[Edge]> {
     if nodes.len() <= FEW_NODES {
         return Box::default();
     }
@@ -398,7 +405,7 @@ fn edges(nodes: &[Node], elements: &[u8], hash: FastState) -> Box<[Edge]> {
     let mut edges = vec![Edge { tag: 0, child: NONE }; size];
     for (number, node) in nodes.iter().enumerate().skip(2) {
         let (start, length) = (node.element_start as usize, node.element_length as usize);
-        let hash = hash.of(node.parent, &elements[start..start + length]);
+        let hash = hash.hash_below(node.parent, &elements[start..start + length]);
         let mut place = hash as usize & (size - 1);
         while edges[place].child != NONE {
             place = (place + 1) & (size - 1);
@@ -408,7 +415,7 @@ fn edges(nodes: &[Node], elements: &[u8], hash: FastState) -> Box<[Edge]> {
     edges.into()
 }
 
-/// Positions are four bytes wide: a configuration of four gigabytes cannot be received.
+/// Offsets have four bytes: a configuration of four gigabytes cannot be received.
 fn index(position: usize) -> u32 {
     u32::try_from(position).expect("a host has fewer than 2^32 bytes of paths")
 }

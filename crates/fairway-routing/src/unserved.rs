@@ -1,14 +1,14 @@
-//! What the model can say and nothing serves yet, in one place. None of it is ignored in silence: it is closed where it
-//! protects or where another answer would be wrong, and each has a problem that names it.
+//! What the model can express and is not supported yet, in one place. None of it is ignored silently: it is closed if
+//! it protects something or if another response would be wrong, and a problem names it.
 
 use fairway_model::{Guard, Listener, Rule, VirtualHost};
 
-/// Of a listener: its connections are closed. At present nothing.
+/// Unsupported features of a listener, whose connections are closed. None at present.
 pub(crate) fn of_listener(_listener: &Listener) -> Option<&'static str> {
     None
 }
 
-/// Of a rule of a host that verifies its clients and that lets everybody pass: it forwards nothing.
+/// Rules of a host that verifies client certificates which let every client pass: they forward nothing.
 pub(crate) fn of_rule(host: &VirtualHost, rule: &Rule) -> Option<&'static str> {
     let verifies = |guard: &Guard| matches!(guard, Guard::ClientCertificate(_));
     (host.clients.is_some() && !rule.phases.guards.iter().any(verifies))

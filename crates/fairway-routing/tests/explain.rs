@@ -1,8 +1,8 @@
-//! What an explanation says about those that lost.
+//! What an explanation says about the candidates that lost.
 
 use std::sync::Arc;
 
-use fairway_model::{FieldMatch, Match, RuleOrder, TextMatch};
+use fairway_model::{Match, NamedValueMatch, RuleOrder, TextMatch};
 use fairway_routing::explain::Criterion;
 use fairway_routing::{HostVerdict, MatchVerdict, compile};
 
@@ -18,7 +18,7 @@ fn verdicts(host: fairway_model::VirtualHost, ask: &Ask) -> Vec<(String, MatchVe
 
 #[test]
 fn every_match_is_listed_in_order_with_the_reason_it_lost() {
-    let invalid = FieldMatch { name: "x".into(), value: TextMatch::Regex("(".into()) };
+    let invalid = NamedValueMatch { name: "x".into(), value: TextMatch::Regex("(".into()) };
     let rules = vec![
         rule("root", vec![prefix("/")]),
         rule("other-path", vec![exact("/b")]),

@@ -1,13 +1,13 @@
-//! What a compile shares with the snapshot before it, and what stays the same to the outside.
+//! What a compilation shares with the previous snapshot, and which ids stay stable.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use fairway_model::{
-    Action, AnswerEdit, Answers, BackendKey, BackendTraffic, Config, Forwarding, HeaderEdit, HeaderField,
-    Mirror, MirrorTarget, PathRewrite, Phases, RequestEdit, RouteFilters, Rule, WeightedBackend,
+    Action, BackendKey, BackendTraffic, Config, Forwarding, HeaderEdit, HeaderField, Mirror, MirrorTarget,
+    PathRewrite, Phases, RequestEdit, ResponseEdit, ResponseHandling, RouteFilters, Rule, WeightedBackend,
 };
-use fairway_routing::{AnswerStep, CompiledHost, RequestStep, RuleId, Snapshot, Targets, compile};
+use fairway_routing::{CompiledHost, RequestStep, ResponseStep, RuleId, Snapshot, Targets, compile};
 
 use crate::tables::*;
 
@@ -19,13 +19,13 @@ fn two_hosts() -> Config {
     config
 }
 
-fn of<'s>(snapshot: &'s Snapshot, name: &str) -> &'s CompiledHost {
+fn compiled_host<'s>(snapshot: &'s Snapshot, name: &str) -> &'s CompiledHost {
     let table = snapshot.table(TABLE).expect("a listener names the table");
     snapshot.host(table, name).expect("the host was put there")
 }
 
 fn id(snapshot: &Snapshot, name: &str) -> RuleId {
-    of(snapshot, name).rules()[0].id()
+    compiled_host(snapshot, name).rules()[0].id()
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn only_a_host_that_changed_is_compiled_again() {
     let first = compile(&config, None).snapshot;
     put(&mut config, host("a.test", vec![route("r", None, vec![rule("new", vec![prefix("/")])])]));
     let second = compile(&config, Some(&first)).snapshot;
-    assert!(std::ptr::eq(of(&first, "b.test"), of(&second, "b.test")));
+    assert!(std::ptr::eq(compiled_host(&first, "b.test"), compiled_host(&second, "b.test")));
     assert_eq!(id(&first, "b.test"), id(&second, "b.test"));
     assert_ne!(id(&first, "a.test"), id(&second, "a.test"));
     assert_eq!(winner(&second, &Ask::get("a.test", "/")), "new");
@@ -85,7 +85,10 @@ fn a_change_of_nothing_but_traffic_is_another_value_in_the_same_slot() {
         (Some(slot), first.generation(slot))
     );
     assert_eq!(second.backend(slot).unwrap().traffic().in_flight, NonZeroU32::new(7));
-    assert!(std::ptr::eq(of(&first, "a.test"), of(&second, "a.test")), "no host is compiled for it");
+    assert!(
+        std::ptr::eq(compiled_host(&first, "a.test"), compiled_host(&second, "a.test")),
+        "no host is compiled for it"
+    );
     let other = first.slot(&"b.test".into()).unwrap();
     assert!(Arc::ptr_eq(first.backend(other).unwrap(), second.backend(other).unwrap()));
 }
@@ -95,7 +98,7 @@ fn a_backend_that_comes_after_its_rule_is_found_through_the_rule() {
     let mut config = two_hosts();
     config.backends.remove(&BackendKey::from("a.test"));
     let first = compile(&config, None).snapshot;
-    let slot = of(&first, "a.test").rules()[0].targets().pick(0).unwrap();
+    let slot = compiled_host(&first, "a.test").rules()[0].targets().pick(0).unwrap();
     assert!(first.backend(slot).is_none());
     put_backend(&mut config, "a.test", 2);
     let second = compile(&config, Some(&first)).snapshot;
@@ -175,7 +178,7 @@ fn a_rule_whose_rewrite_does_not_compile_sends_nothing_to_its_backend() {
         "{:?}",
         compiled.problems
     );
-    let rule = &of(&compiled.snapshot, "a.test").rules()[0];
+    let rule = &compiled_host(&compiled.snapshot, "a.test").rules()[0];
     assert!(matches!(rule.targets(), Targets::None));
     assert!(rule.rewrite().is_none());
 }
@@ -187,7 +190,7 @@ fn weights_become_shares() {
     weighted.action = Action::Forward(vec![share("a", 3), share("none", 0), share("b", 1)]);
     let snapshot =
         compile(&config(vec![host("a.test", vec![route("r", None, vec![weighted])])]), None).snapshot;
-    let targets = of(&snapshot, "a.test").rules()[0].targets();
+    let targets = compiled_host(&snapshot, "a.test").rules()[0].targets();
     let (a, b) = (snapshot.slot(&"a".into()), snapshot.slot(&"b".into()));
     assert_eq!((targets.pick(0), targets.pick(u32::MAX / 4 * 3)), (a, a));
     assert_eq!((targets.pick(u32::MAX / 4 * 3 + 4), targets.pick(u32::MAX)), (b, b));
@@ -198,7 +201,7 @@ fn edit(name: &str) -> HeaderEdit {
     HeaderEdit { set: vec![HeaderField { name: name.into(), value: "1".into() }], ..HeaderEdit::default() }
 }
 
-/// Three shares: one with filters, an invalid one, and one as usual.
+/// Three shares: one with filters, an invalid one, and an ordinary one.
 fn three_shares(filters: RouteFilters) -> Config {
     let mut rule = rule("w", vec![prefix("/")]);
     let request = vec![RequestEdit::Host("rule.test".into())];
@@ -211,10 +214,10 @@ fn three_shares(filters: RouteFilters) -> Config {
     config(vec![host("a.test", vec![route("r", None, vec![rule])])])
 }
 
-/// Sets a field of answers.
+/// Sets a response header.
 fn answering(name: &str) -> Phases {
-    let edits = vec![AnswerEdit::Headers(edit(name))];
-    Phases { answers: Answers { edits, ..Answers::default() }, ..Phases::default() }
+    let edits = vec![ResponseEdit::Headers(edit(name))];
+    Phases { answers: ResponseHandling { edits, ..ResponseHandling::default() }, ..Phases::default() }
 }
 
 fn mirror() -> Mirror {
@@ -222,7 +225,7 @@ fn mirror() -> Mirror {
         backend: "copy".into(),
         numerator: 1,
         denominator: 1,
-        most_body: 0,
+        max_body: 0,
         target: MirrorTarget::Forwarded,
         host: None,
     }
@@ -246,7 +249,7 @@ fn rules_with_the_same_phases_share_their_steps_unless_these_forward_by_rules_of
         of_one_rule("e.test", mirrored()),
     ];
     let snapshot = compile(&config(hosts), None).snapshot;
-    let steps = |name: &str| of(&snapshot, name).rules()[0].steps();
+    let steps = |name: &str| compiled_host(&snapshot, name).rules()[0].steps();
     let are_one = |one: &str, other: &str| std::ptr::eq(steps(one), steps(other));
     assert!(are_one("a.test", "b.test"));
     assert!(!are_one("b.test", "c.test") && !are_one("d.test", "e.test"));
@@ -264,15 +267,15 @@ fn shares_have_rules_of_their_own_where_one_has_filters_or_is_invalid() {
     let first = compile(&config, None).snapshot;
     let slot = |snapshot: &Snapshot, name: &str| snapshot.slot(&name.into());
     assert_eq!(slot(&first, "gone"), None);
-    let rule = &of(&first, "a.test").rules()[0];
+    let rule = &compiled_host(&first, "a.test").rules()[0];
     let Targets::Shares(shares) = rule.targets() else { panic!("one has filters") };
     let quarter = |n: u32| shares.pick(n << 30);
     let (a, b) = (quarter(0).unwrap(), quarter(2).unwrap());
     assert!(quarter(1).is_none());
     assert_eq!((a.targets().pick(7), b.targets().pick(7)), (slot(&first, "a"), slot(&first, "b")));
     assert!(matches!(*a.steps().request, [RequestStep::Edit(_)]), "the host was set by the whole rule");
-    let edited = |step: &AnswerStep| match step {
-        AnswerStep::Edit(edits) => {
+    let edited = |step: &ResponseStep| match step {
+        ResponseStep::Edit(edits) => {
             edits.set.iter().map(|field| String::from_utf8_lossy(field.name)).collect::<String>()
         }
         _ => String::new(),

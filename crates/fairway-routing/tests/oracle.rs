@@ -1,14 +1,14 @@
-//! Lookup, explanation and incremental compilation against the slow, obvious matcher, over generated tables whose small
-//! alphabets make collisions likely.
+//! Lookup, explanation and incremental compilation compared with the slow, obvious matcher, over generated tables with
+//! small alphabets that make collisions likely.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fairway_model::{
-    Action, BackendKey, Config, FieldMatch, HostKey, HostPattern, Match, PathForm, PathMatch, Route, Rule,
-    RuleOrder, TextMatch, VirtualHost, WeightedBackend, WildcardSpan,
+    Action, BackendKey, Config, HostKey, HostPattern, Match, NamedValueMatch, PathForm, PathMatch, Route,
+    Rule, RuleOrder, TextMatch, VirtualHost, WeightedBackend, WildcardSpan,
 };
-use fairway_routing::oracle::{self, Answer};
+use fairway_routing::oracle::{self, OracleMatch};
 use fairway_routing::{BackendSlot, HostVerdict, MatchVerdict, Snapshot, compile};
 use proptest::collection::vec;
 use proptest::option;
@@ -31,7 +31,7 @@ enum Edit {
 }
 
 fn paths() -> impl Strategy<Value = String> {
-    // Two elements that only differ late.
+    // Two elements that differ only near the end.
     let elements = vec!["a", "b", "aa", "", "a", "b", "a-long-path-element-1", "a-long-path-element-2"];
     let deep = (vec(select(elements), 1..4), any::<bool>())
         .prop_map(|(elements, slash)| format!("/{}{}", elements.join("/"), if slash { "/" } else { "" }));
@@ -48,12 +48,12 @@ fn path_matches() -> impl Strategy<Value = PathMatch> {
     ]
 }
 
-fn fields(names: &'static [&'static str]) -> impl Strategy<Value = Vec<FieldMatch>> {
+fn fields(names: &'static [&'static str]) -> impl Strategy<Value = Vec<NamedValueMatch>> {
     let value = prop_oneof![
         4 => select(vec!["1", "2", "1 2"]).prop_map(|text| TextMatch::Exact(text.into())),
         1 => select(vec!["[12]", "1.*", "("]).prop_map(|text| TextMatch::Regex(text.into())),
     ];
-    let one = (select(names), value).prop_map(|(name, value)| FieldMatch { name: name.into(), value });
+    let one = (select(names), value).prop_map(|(name, value)| NamedValueMatch { name: name.into(), value });
     prop_oneof![3 => Just(Vec::new()), 1 => vec(one, 1..3)]
 }
 
@@ -155,18 +155,18 @@ fn apply(config: &mut Config, edit: Edit) {
     }
 }
 
-fn looked_up(snapshot: &Snapshot, table: &str, ask: &Ask) -> Answer {
-    snapshot.table(table).map_or(Answer::NoHost, |table| answer(snapshot.lookup(table, &ask.request())))
+fn looked_up(snapshot: &Snapshot, table: &str, ask: &Ask) -> OracleMatch {
+    snapshot.table(table).map_or(OracleMatch::NoHost, |table| answer(snapshot.lookup(table, &ask.request())))
 }
 
-/// The keys that the configuration has or a rule with a share names.
+/// The keys that the configuration contains or that a rule with a share names.
 fn live(config: &Config) -> BTreeSet<BackendKey> {
     let rules = config.hosts.values().flat_map(|host| &host.routes).flat_map(|route| &route.rules);
     let named = rules.flat_map(|rule| match &rule.action {
         Action::Forward(backends) => {
             backends.iter().filter(|share| share.weight > 0).map(|share| share.backend.clone())
         }
-        Action::Answer(_) => unreachable!("none is generated"),
+        Action::FixedResponse(_) => unreachable!("none is generated"),
     });
     config.backends.keys().cloned().chain(named).collect()
 }
@@ -240,7 +240,7 @@ proptest! {
             let wins = explanation.hosts.iter().flat_map(|host| &host.matches);
             let wins = wins.filter(|step| step.verdict == MatchVerdict::Wins).count();
             let serves = explanation.hosts.iter().filter(|host| host.verdict == HostVerdict::Serves).count();
-            let expected = usize::from(matches!(outcome, Answer::Rule { .. }));
+            let expected = usize::from(matches!(outcome, OracleMatch::Rule { .. }));
             prop_assert_eq!((wins, serves), (expected, expected));
         }
     }

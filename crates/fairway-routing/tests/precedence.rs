@@ -1,9 +1,9 @@
-//! Which of several rules of one host wins: one test per rule of precedence.
+//! Which of several rules of one host wins: one test per precedence rule.
 
 use std::sync::Arc;
 
 use fairway_model::{
-    FieldMatch, Forwarding, Match, PathForm, PathMatch, PathRewrite, Phases, Route, Rule, RuleOrder,
+    Forwarding, Match, NamedValueMatch, PathForm, PathMatch, PathRewrite, Phases, Route, Rule, RuleOrder,
     TextMatch,
 };
 use fairway_routing::{Matched, compile};
@@ -181,7 +181,7 @@ fn the_oldest_route_wins_and_an_unknown_age_is_youngest() {
 #[test]
 fn then_the_name_decides_as_one_text() {
     assert_eq!(winner_of_routes(vec![catch_all("b", Some(1)), catch_all("a", Some(1))]), "a");
-    // "ns-2/z" is before "ns/a", because "-" is before "/".
+    // "ns-2/z" comes before "ns/a", because "-" is before "/".
     let mut other = (*catch_all("z", Some(1))).clone();
     other.origin.namespace = "ns-2".into();
     assert_eq!(winner_of_routes(vec![catch_all("a", Some(1)), Arc::new(other)]), "z");
@@ -277,7 +277,7 @@ fn the_covered_prefix_is_counted_without_its_slash() {
 
 #[test]
 fn a_match_that_does_not_compile_affects_nothing_else() {
-    let broken = FieldMatch { name: "x".into(), value: TextMatch::Regex("(".into()) };
+    let broken = NamedValueMatch { name: "x".into(), value: TextMatch::Regex("(".into()) };
     let rules = vec![
         rule("bad", vec![regex("/a("), prefix("/b")]),
         rule("header", vec![Match { headers: vec![broken], ..exact("/c") }]),

@@ -1,4 +1,5 @@
-//! Two tables at one listener: of what each finds alone, the more specific rule serves. Held against what the oracle finds in each.
+//! A listener with two tables: of the rules that each finds, the more specific one serves. Compared with the oracle's
+//! result for each table.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use fairway_model::{
     Config, HostKey, HostPattern, Listener, ListenerProtocol, Match, Origin, PathForm, PathMatch, Rule,
     RuleOrder, VirtualHost, WildcardSpan,
 };
-use fairway_routing::oracle::{self, Answer};
+use fairway_routing::oracle::{self, OracleMatch};
 use fairway_routing::{Matched, Snapshot, compile};
 use proptest::prelude::*;
 
@@ -26,7 +27,7 @@ fn in_ingresses(name: &str, order: RuleOrder, matches: Vec<Match>) -> VirtualHos
     VirtualHost { order, path_form: PathForm::Decoded, ..made }
 }
 
-/// A rule that a path of an Ingress asks for.
+/// A rule for a path of an Ingress.
 fn of_path(rule: Rule) -> Rule {
     Rule { origin: rule.origin.at("spec.rules[0].http.paths[0]"), ..rule }
 }
@@ -69,7 +70,7 @@ fn the_more_specific_host_then_path_serves_and_the_route_where_they_are_as_speci
         (("a.test", vec![exact("/a")]), ("a.test", vec![regex("/a[a-z]*")]), Listed, "/a", "route"),
         (("a.test", vec![prefix("/a")]), ("a.test", vec![regex("/a[a-z]*")]), Listed, "/a/x", "ingress"),
         (("a.test", vec![prefix("/")]), ("a.test", vec![regex("/")]), Listed, "/a/x", "route"),
-        // Of a rule with several matches, the one that applies counts.
+        // Of a rule with several matches, the matching one counts.
         (
             ("a.test", vec![prefix("/"), late(exact("/a"))]),
             ("a.test", vec![prefix("/a")]),
@@ -159,9 +160,9 @@ fn names() -> impl Strategy<Value = &'static str> {
     proptest::sample::select(vec!["a.test", "x.a.test", "*.test", "*.a.test", ""])
 }
 
-/// The host, and how specific the match is that the oracle finds in a table alone.
+/// The host, and how specific the match is that the oracle finds in one table.
 fn alone(config: &Config, table: &str, ask: &Ask) -> Option<(HostPattern, bool, usize)> {
-    let Answer::Rule { host, .. } = oracle::find(config, table, &ask.request()) else { return None };
+    let OracleMatch::Rule { host, .. } = oracle::find(config, table, &ask.request()) else { return None };
     let found = oracle::ranked(&config.hosts[&host]);
     let place =
         found.into_iter().find(|place| place.judged(ask.normalised.as_bytes(), &ask.request()).is_ok())?;
@@ -202,10 +203,10 @@ proptest! {
         let snapshot = compile(&config, None).snapshot;
         let found = answer(looked_up(&snapshot, &ask));
         let expected = oracle::find(&config, side, &ask.request());
-        if matches!(expected, Answer::Rule { .. }) {
+        if matches!(expected, OracleMatch::Rule { .. }) {
             prop_assert_eq!(&found, &expected, "{:?}", ask);
         } else {
-            let serves = matches!(found, Answer::Rule { .. });
+            let serves = matches!(found, OracleMatch::Rule { .. });
             prop_assert!(!serves);
         }
         let table = snapshot.table_of(snapshot.listener("http").unwrap()).unwrap();

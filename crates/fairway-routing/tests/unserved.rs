@@ -1,13 +1,13 @@
-//! What the model can say and nothing serves yet is refused or named, never ignored in silence.
+//! What the model can express and is not supported yet is refused or reported, never ignored silently.
 
 use std::sync::Arc;
 
-use fairway_model::{ClientDemand, ClientVerification, Config, Match};
+use fairway_model::{ClientCertificateMode, ClientVerification, Config, Match};
 use fairway_routing::{Matched, Snapshot, Targets, compile};
 
 use crate::tables::*;
 
-/// A rule for everything on `a.test`, over the backend `back`.
+/// A catch-all rule on `a.test` with the backend `back`.
 fn one(edit: impl FnOnce(&mut Match)) -> Config {
     let mut rule = rule("back", vec![prefix("/")]);
     edit(&mut rule.matches[0]);
@@ -16,7 +16,7 @@ fn one(edit: impl FnOnce(&mut Match)) -> Config {
     config
 }
 
-/// Where a request of `a.test` goes, if a rule matches.
+/// Where a request for `a.test` goes, if a rule matches.
 fn targets(snapshot: &Snapshot) -> Option<Targets> {
     match snapshot.lookup(snapshot.table(TABLE).unwrap(), &Ask::get("a.test", "/").request()) {
         Matched::Rule { rule, .. } => Some(rule.targets().clone()),
@@ -40,7 +40,7 @@ fn a_host_that_verifies_its_clients_forwards_nothing_by_rules_that_do_not() {
         roots: "".into(),
         revoked: "".into(),
         depth: None,
-        demand: ClientDemand::Required,
+        demand: ClientCertificateMode::Required,
     }));
     put(&mut config, host);
     let (snapshot, problem) = only_problem(&config);

@@ -1,19 +1,19 @@
-//! The directives of one block that do not belong to the rewrite phase, read into values: headers, addresses, and what nothing
-//! depends on here. What is not listed is refused.
+//! Reads the directives of one block outside of the rewrite phase: headers, addresses, and directives without effect
+//! here. Anything else is rejected.
 
 use std::sync::Arc;
 
-use fairway_model::{OF_SUCCESS, RealIp};
+use fairway_model::{ADD_HEADER_STATUSES, RealIp};
 use ipnet::IpNet;
 
-use crate::own_fields::is_own;
+use crate::own_fields::is_ingress_nginx_header;
 use crate::problem::Problem;
-use crate::program::is_of_rewrite_phase;
+use crate::program::is_rewrite_directive;
 use crate::syntax::Directive;
 
-/// Which block directives stand in.
+/// The context of directives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Block {
+pub(crate) enum BlockKind {
     /// `configuration-snippet`, or `location-snippet` of the ConfigMap.
     Path,
     /// `server-snippet`.
@@ -24,60 +24,61 @@ pub(crate) enum Block {
     Location,
     /// `if` of a path or a `location`.
     If,
-    /// `if` of a host, in which nginx takes nothing but its rewrite phase.
+    /// `if` in a server block, where nginx allows only the rewrite phase.
     HostIf,
 }
 
-/// A field of a message, as it is written.
+/// A header as written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Written {
+pub(crate) struct WrittenHeader {
     pub(crate) line: u32,
     pub(crate) origin: Arc<str>,
     pub(crate) name: String,
-    /// A word with variables; empty removes the field, or adds none.
+    /// Text with variables; an empty value removes the header, or adds none.
     pub(crate) value: String,
-    /// Of the responses that get it; none is all.
+    /// Response statuses; empty matches all.
     pub(crate) statuses: Vec<u16>,
 }
 
-/// What the directives of a block say.
+/// The directives of a block.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Level {
+pub(crate) struct BlockSettings {
     /// `more_set_headers`, `more_clear_headers`.
-    pub(crate) more: Vec<Written>,
+    pub(crate) headers_more: Vec<WrittenHeader>,
     /// `add_header`.
-    pub(crate) adds: Vec<Written>,
-    /// `expires`, which replaces that of the blocks around it; `off` is no field.
-    pub(crate) expires: Option<Vec<Written>>,
+    pub(crate) adds: Vec<WrittenHeader>,
+    /// `expires`, which overrides that of outer blocks; `off` sets no header.
+    pub(crate) expires: Option<Vec<WrittenHeader>>,
     /// `proxy_hide_header`, in lower case.
-    pub(crate) hides: Vec<String>,
+    pub(crate) hidden_headers: Vec<String>,
     /// `more_set_input_headers`, `more_clear_input_headers`.
-    pub(crate) inputs: Vec<Written>,
+    pub(crate) input_headers: Vec<WrittenHeader>,
     /// `proxy_set_header`.
-    pub(crate) sets: Vec<Written>,
+    pub(crate) request_headers: Vec<WrittenHeader>,
     pub(crate) access: Access,
     pub(crate) client: Option<RealIp>,
     pub(crate) default_type: Option<String>,
     pub(crate) unlogged: bool,
     /// `gzip off`.
     pub(crate) gzip_off: bool,
-    /// `client_max_body_size`, for `location` blocks of snippets: those of ingress-nginx have their own. 0 is no limit.
+    /// `client_max_body_size`, for `location` blocks of snippets: ingress-nginx sets its own in other locations. 0 is
+    /// unlimited.
     pub(crate) max_body: Option<u64>,
     /// `satisfy any`, with its line.
     pub(crate) satisfy_any: Option<u32>,
 }
 
-/// `allow` and `deny`: the first that covers the address counts, and without one everybody may pass.
+/// `allow` and `deny`: the first rule that covers the address applies, and without one everybody may pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Access {
     pub(crate) rules: Vec<(bool, Vec<IpNet>)>,
-    /// Of the first one.
+    /// Line of the first one.
     pub(crate) line: u32,
 }
 
 impl Access {
-    /// Whether a rule is for everybody, whatever the family of the address.
-    pub(crate) fn is_all(ranges: &[IpNet]) -> bool {
+    /// Whether a rule covers all addresses, in either family.
+    pub(crate) fn covers_everyone(ranges: &[IpNet]) -> bool {
         let whole = |of_family: fn(&IpNet) -> bool| {
             ranges.iter().any(|range| range.prefix_len() == 0 && of_family(range))
         };
@@ -85,8 +86,8 @@ impl Access {
     }
 }
 
-/// Fields that belong to the connection or the framing of a message.
-const HOP_FIELDS: [&str; 11] = [
+/// Headers that belong to the connection or to message framing.
+const HOP_HEADERS: [&str; 11] = [
     "connection",
     "content-length",
     "expect",
@@ -100,8 +101,9 @@ const HOP_FIELDS: [&str; 11] = [
     "date",
 ];
 
-/// Directives that ingress-nginx itself writes in every location: nginx refuses a second one there, and one outside has no effect.
-const OF_EVERY_LOCATION: &[(&str, &str)] = &[
+/// Directives that ingress-nginx writes in every location: nginx rejects a second one there, and one outside has no
+/// effect.
+const LOCATION_DIRECTIVES: &[(&str, &str)] = &[
     ("client_body_buffer_size", "client-body-buffer-size"),
     ("client_max_body_size", "proxy-body-size"),
     ("proxy_buffer_size", "proxy-buffer-size"),
@@ -122,8 +124,8 @@ const OF_EVERY_LOCATION: &[(&str, &str)] = &[
     ("port_in_redirect", "use-port-in-redirects"),
 ];
 
-/// What to use for directives that do not work.
-const INSTEAD: &[(&str, &str)] = &[
+/// Alternatives to unsupported directives.
+const ALTERNATIVES: &[(&str, &str)] = &[
     ("auth_basic", "use auth-type and auth-secret"),
     ("auth_basic_user_file", "use auth-type and auth-secret"),
     ("auth_request", "use auth-url"),
@@ -150,20 +152,20 @@ const INSTEAD: &[(&str, &str)] = &[
     ("expires", "use more_set_headers with Cache-Control"),
 ];
 
-impl Level {
-    /// Reads what does not belong to the rewrite phase.
-    pub(crate) fn read(directives: &[Directive], block: Block) -> Result<Self, Problem> {
+impl BlockSettings {
+    /// Reads the directives outside of the rewrite phase.
+    pub(crate) fn read(directives: &[Directive], block: BlockKind) -> Result<Self, Problem> {
         let mut level = Self::default();
-        for directive in directives.iter().filter(|it| !is_of_rewrite_phase(&it.name)) {
-            let is_location = directive.name == "location" && block == Block::Host;
-            let is_map = directive.name == "map" && block == Block::Http;
+        for directive in directives.iter().filter(|it| !is_rewrite_directive(&it.name)) {
+            let is_location = directive.name == "location" && block == BlockKind::Host;
+            let is_map = directive.name == "map" && block == BlockKind::Http;
             if is_location || is_map {
                 continue;
             }
             let text = directive.text();
-            level.take(directive, block).map_err(|reason| {
+            level.read_directive(directive, block).map_err(|reason| {
                 let problem = Problem::new(directive.line, &text, reason);
-                match INSTEAD.iter().find(|(name, _)| *name == directive.name) {
+                match ALTERNATIVES.iter().find(|(name, _)| *name == directive.name) {
                     Some((_, instead)) => problem.instead(*instead),
                     None => problem,
                 }
@@ -172,21 +174,21 @@ impl Level {
         Ok(level)
     }
 
-    fn take(&mut self, directive: &Directive, block: Block) -> Result<(), String> {
+    fn read_directive(&mut self, directive: &Directive, block: BlockKind) -> Result<(), String> {
         let words: Vec<&str> = directive.words.iter().map(String::as_str).collect();
         if directive.block.is_some() {
             return Err("such a block does not work".to_owned());
         }
-        if block == Block::HostIf {
+        if block == BlockKind::HostIf {
             return Err("nginx takes it in no if of a server".to_owned());
         }
-        if let Some((_, annotation)) = OF_EVERY_LOCATION.iter().find(|(name, _)| *name == directive.name) {
+        if let Some((_, annotation)) = LOCATION_DIRECTIVES.iter().find(|(name, _)| *name == directive.name) {
             return match block {
-                Block::Host | Block::Http if directive.name == "client_max_body_size" => {
+                BlockKind::Host | BlockKind::Http if directive.name == "client_max_body_size" => {
                     self.max_body = Some(size(&words).ok_or("it is no size")?);
                     Ok(())
                 }
-                Block::Host | Block::Http => Ok(()),
+                BlockKind::Host | BlockKind::Http => Ok(()),
                 _ => Err(format!(
                     "ingress-nginx writes it itself, and nginx refuses it twice; use {annotation}"
                 )),
@@ -194,24 +196,44 @@ impl Level {
         }
         match (directive.name.as_str(), &*words) {
             ("more_set_headers", words) => {
-                self.more.extend(more(directive, words, Header::Set, &may_answer)?);
+                self.headers_more.extend(read_headers_more(
+                    directive,
+                    words,
+                    HeaderAction::Set,
+                    &check_response_header,
+                )?);
             }
             ("more_clear_headers", words) => {
-                self.more.extend(more(directive, words, Header::Clear, &may_answer)?);
+                self.headers_more.extend(read_headers_more(
+                    directive,
+                    words,
+                    HeaderAction::Clear,
+                    &check_response_header,
+                )?);
             }
-            ("more_set_input_headers", words) if block != Block::If => {
-                self.inputs.extend(more(directive, words, Header::Set, &may_input)?);
+            ("more_set_input_headers", words) if block != BlockKind::If => {
+                self.input_headers.extend(read_headers_more(
+                    directive,
+                    words,
+                    HeaderAction::Set,
+                    &check_input_header,
+                )?);
             }
-            ("more_clear_input_headers", words) if block != Block::If => {
-                self.inputs.extend(more(directive, words, Header::Clear, &may_input)?);
+            ("more_clear_input_headers", words) if block != BlockKind::If => {
+                self.input_headers.extend(read_headers_more(
+                    directive,
+                    words,
+                    HeaderAction::Clear,
+                    &check_input_header,
+                )?);
             }
-            ("add_header", [name, value]) => self.add(directive, name, value, &OF_SUCCESS)?,
-            ("add_header", [name, value, "always"]) => self.add(directive, name, value, &[])?,
+            ("add_header", [name, value]) => self.add_header(directive, name, value, &ADD_HEADER_STATUSES)?,
+            ("add_header", [name, value, "always"]) => self.add_header(directive, name, value, &[])?,
             ("expires", _) if self.expires.is_some() => {
                 return Err("nginx takes it once in a block".to_owned());
             }
             ("expires", ["off"]) => self.expires = Some(Vec::new()),
-            ("expires", ["epoch" | "max"]) if matches!(block, Block::Host | Block::Http) => {
+            ("expires", ["epoch" | "max"]) if matches!(block, BlockKind::Host | BlockKind::Http) => {
                 return Err("paths would inherit it, which works in configuration-snippet only".to_owned());
             }
             ("expires", ["epoch"]) => {
@@ -221,42 +243,43 @@ impl Level {
                 let fields = expires(directive, "Thu, 31 Dec 2037 23:55:55 GMT", "max-age=315360000")?;
                 self.expires = Some(fields);
             }
-            // Every location has its own, and those of a block outside are not for it.
-            ("proxy_set_header", [_, _]) if matches!(block, Block::Host | Block::Http) => {}
-            ("proxy_set_header", [name, value]) if block == Block::Path => {
+            // Every location has its own, so those of an outer block do not apply.
+            ("proxy_set_header", [_, _]) if matches!(block, BlockKind::Host | BlockKind::Http) => {}
+            ("proxy_set_header", [name, value]) if block == BlockKind::Path => {
                 check_set_header(name, value)?;
-                self.sets.push(written(directive, name, value, &[])?);
+                self.request_headers.push(written_header(directive, name, value, &[])?);
             }
-            ("proxy_hide_header", [name]) if block != Block::If => {
-                is_name(name)?;
-                is_of_no_hop(&name.to_ascii_lowercase())?;
-                self.hides.push(name.to_ascii_lowercase());
+            ("proxy_hide_header", [name]) if block != BlockKind::If => {
+                check_name(name)?;
+                check_not_hop_header(&name.to_ascii_lowercase())?;
+                self.hidden_headers.push(name.to_ascii_lowercase());
             }
-            // `more_clear_headers Server` of ingress-nginx removes it whatever is passed.
-            ("proxy_pass_header", ["Server"]) if block != Block::If => {}
-            ("allow" | "deny", [range]) if block != Block::If => {
+            // In ingress-nginx, `more_clear_headers Server` removes it regardless of what is passed.
+            ("proxy_pass_header", ["Server"]) if block != BlockKind::If => {}
+            ("allow" | "deny", [range]) if block != BlockKind::If => {
                 if self.access.rules.is_empty() {
                     self.access.line = directive.line;
                 }
                 self.access.rules.push((directive.name == "allow", ranges(range)?));
             }
-            ("satisfy", ["all"]) if block != Block::If => {}
-            ("satisfy", ["any"]) if block != Block::If => self.satisfy_any = Some(directive.line),
-            ("access_log", ["off"]) if block != Block::If => self.unlogged = true,
-            ("default_type", [value]) if !matches!(block, Block::If | Block::Http) => {
-                is_value(value)?;
+            ("satisfy", ["all"]) if block != BlockKind::If => {}
+            ("satisfy", ["any"]) if block != BlockKind::If => self.satisfy_any = Some(directive.line),
+            ("access_log", ["off"]) if block != BlockKind::If => self.unlogged = true,
+            ("default_type", [value]) if !matches!(block, BlockKind::If | BlockKind::Http) => {
+                check_value(value)?;
                 self.default_type = Some((*value).to_owned());
             }
-            ("set_real_ip_from" | "real_ip_header" | "real_ip_recursive", _) if block != Block::If => {}
+            ("set_real_ip_from" | "real_ip_header" | "real_ip_recursive", _) if block != BlockKind::If => {}
             ("gzip", ["off"]) => self.gzip_off = true,
-            ("gzip_vary", ["on" | "off"]) | ("gzip_types" | "gzip_min_length", _) if block != Block::If => {}
+            ("gzip_vary", ["on" | "off"]) | ("gzip_types" | "gzip_min_length", _)
+                if block != BlockKind::If => {}
             (name, _) if name.contains("_by_lua") => return Err("Lua is not run".to_owned()),
             _ => return Err("this directive, in this form and place, is none of those that work".to_owned()),
         }
         Ok(())
     }
 
-    fn add(
+    fn add_header(
         &mut self,
         directive: &Directive,
         name: &str,
@@ -265,18 +288,18 @@ impl Level {
     ) -> Result<(), String> {
         let lower = name.to_ascii_lowercase();
         match lower.as_str() {
-            // The framing of a response is its own.
+            // Response framing is decided by the proxy.
             "content-length" if value == "0" => return Ok(()),
             "last-modified" | "etag" => return Err(format!("nginx replaces {name}; use more_set_headers")),
             _ => {}
         }
-        may_answer(&lower)?;
-        self.adds.push(written(directive, name, value, statuses)?);
+        check_response_header(&lower)?;
+        self.adds.push(written_header(directive, name, value, statuses)?);
         Ok(())
     }
 }
 
-/// Bytes, with `k`, `m` or `g`.
+/// Bytes, with suffix `k`, `m` or `g`.
 fn size(words: &[&str]) -> Option<u64> {
     let [text] = words else { return None };
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -291,13 +314,16 @@ fn size(words: &[&str]) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(factor)
 }
 
-/// What `expires` sets.
-fn expires(directive: &Directive, at: &str, cache: &str) -> Result<Vec<Written>, String> {
+/// The headers of `expires`.
+fn expires(directive: &Directive, at: &str, cache: &str) -> Result<Vec<WrittenHeader>, String> {
     let fields = [("Expires", at), ("Cache-Control", cache)];
-    fields.into_iter().map(|(name, value)| written(directive, name, value, &OF_SUCCESS)).collect()
+    fields
+        .into_iter()
+        .map(|(name, value)| written_header(directive, name, value, &ADD_HEADER_STATUSES))
+        .collect()
 }
 
-/// Who the client is, as `set_real_ip_from`, `real_ip_header` and `real_ip_recursive` say.
+/// The client address, by `set_real_ip_from`, `real_ip_header` and `real_ip_recursive`.
 pub(crate) fn real_ip(directives: &[Directive]) -> Result<Option<RealIp>, Problem> {
     let (mut trusted, mut header, mut recursive, mut last) = (Vec::new(), None, false, None);
     for directive in directives {
@@ -320,12 +346,12 @@ pub(crate) fn real_ip(directives: &[Directive]) -> Result<Option<RealIp>, Proble
     }
     let Some(last) = last else { return Ok(None) };
     let problem = |reason: &str| Err(Problem::new(last.line, &last.text(), reason));
-    // nginx: `real_ip_header` X-Real-IP.
+    // nginx: default of `real_ip_header`.
     let header = header.unwrap_or_else(|| "x-real-ip".to_owned());
     if trusted.is_empty() {
         return problem("without set_real_ip_from nobody is believed");
     }
-    if is_own(&header) && header != "x-forwarded-for" {
+    if is_ingress_nginx_header(&header) && header != "x-forwarded-for" {
         return problem("what clients say in it is left out before");
     }
     if header == "x-forwarded-for" && !recursive {
@@ -337,18 +363,18 @@ pub(crate) fn real_ip(directives: &[Directive]) -> Result<Option<RealIp>, Proble
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Header {
+enum HeaderAction {
     Set,
     Clear,
 }
 
-/// The fields of a directive of headers-more.
-fn more(
+/// The headers of a headers-more directive.
+fn read_headers_more(
     directive: &Directive,
     words: &[&str],
-    how: Header,
-    may: &dyn Fn(&str) -> Result<(), String>,
-) -> Result<Vec<Written>, String> {
+    how: HeaderAction,
+    check_name_allowed: &dyn Fn(&str) -> Result<(), String>,
+) -> Result<Vec<WrittenHeader>, String> {
     let (mut statuses, mut rest) = (Vec::new(), words);
     while let [option, following @ ..] = rest {
         match (*option, following) {
@@ -376,26 +402,31 @@ fn more(
             return Err("nginx sends the space before the name, which no client reads".to_owned());
         }
         let (name, value) = match (how, word.split_once(':')) {
-            (Header::Set, Some((name, value))) => (name.trim(), value.trim()),
-            (Header::Set, None) | (Header::Clear, Some(_)) => (word.trim(), ""),
-            (Header::Clear, None) => (word.trim(), ""),
+            (HeaderAction::Set, Some((name, value))) => (name.trim(), value.trim()),
+            (HeaderAction::Set, None) | (HeaderAction::Clear, Some(_)) => (word.trim(), ""),
+            (HeaderAction::Clear, None) => (word.trim(), ""),
         };
         if name.contains('*') {
             return Err(format!("{name} stands for several headers; name each"));
         }
-        may(&name.to_ascii_lowercase())?;
-        written(directive, name, value, &statuses)
+        check_name_allowed(&name.to_ascii_lowercase())?;
+        written_header(directive, name, value, &statuses)
     };
     rest.iter().map(field).collect()
 }
 
-fn written(directive: &Directive, name: &str, value: &str, statuses: &[u16]) -> Result<Written, String> {
-    is_name(name)?;
-    is_value(value)?;
+fn written_header(
+    directive: &Directive,
+    name: &str,
+    value: &str,
+    statuses: &[u16],
+) -> Result<WrittenHeader, String> {
+    check_name(name)?;
+    check_value(value)?;
     if !value.is_empty() && value.trim().is_empty() {
         return Err("nginx sends the header with an empty value".to_owned());
     }
-    Ok(Written {
+    Ok(WrittenHeader {
         line: directive.line,
         origin: directive.origin(),
         name: name.to_owned(),
@@ -404,7 +435,7 @@ fn written(directive: &Directive, name: &str, value: &str, statuses: &[u16]) -> 
     })
 }
 
-fn is_name(name: &str) -> Result<(), String> {
+fn check_name(name: &str) -> Result<(), String> {
     let is_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
     match !name.is_empty() && name.bytes().all(is_token) {
         true => Ok(()),
@@ -412,45 +443,48 @@ fn is_name(name: &str) -> Result<(), String> {
     }
 }
 
-fn is_value(value: &str) -> Result<(), String> {
+fn check_value(value: &str) -> Result<(), String> {
     match value.bytes().any(|b| b < b' ' && b != b'\t' || b == 0x7f) {
         true => Err("its value has a line break or another control character".to_owned()),
         false => Ok(()),
     }
 }
 
-fn may_answer(lower: &str) -> Result<(), String> {
+fn check_response_header(lower: &str) -> Result<(), String> {
     match lower {
         "location" => Err("nginx makes Location absolute, or not, by who sets it".to_owned()),
-        _ => is_of_no_hop(lower),
+        _ => check_not_hop_header(lower),
     }
 }
 
-fn is_of_no_hop(lower: &str) -> Result<(), String> {
-    match HOP_FIELDS.contains(&lower) {
+fn check_not_hop_header(lower: &str) -> Result<(), String> {
+    match HOP_HEADERS.contains(&lower) {
         true => Err(format!("{lower} belongs to the connection or to how the message is framed")),
         false => Ok(()),
     }
 }
 
-fn may_input(lower: &str) -> Result<(), String> {
-    is_of_no_hop(lower)?;
-    match is_own(lower) {
+fn check_input_header(lower: &str) -> Result<(), String> {
+    check_not_hop_header(lower)?;
+    match is_ingress_nginx_header(lower) {
         true => Err(format!("{lower} is made of other parts of the request, which would change with it")),
         false => Ok(()),
     }
 }
 
-/// Whether `proxy_set_header` may set a field to a value.
+/// Whether `proxy_set_header` may set a header to a value.
 pub(crate) fn check_set_header(name: &str, value: &str) -> Result<(), String> {
     let lower = name.to_ascii_lowercase();
-    match HOP_FIELDS.contains(&lower.as_str()) {
-        true => Err(format!("{name} would be sent twice, or belongs to the connection; {}", of_hop(&lower))),
-        false => is_name(name).and_then(|()| is_value(value)),
+    match HOP_HEADERS.contains(&lower.as_str()) {
+        true => Err(format!(
+            "{name} would be sent twice, or belongs to the connection; {}",
+            hop_header_hint(&lower)
+        )),
+        false => check_name(name).and_then(|()| check_value(value)),
     }
 }
 
-fn of_hop(lower: &str) -> &'static str {
+fn hop_header_hint(lower: &str) -> &'static str {
     match lower {
         "host" => "use upstream-vhost",
         "connection" | "upgrade" => "WebSockets work without it",

@@ -1,9 +1,9 @@
-//! Pieces of nginx configuration, as `*-snippet` annotations have them, as typed values of the model.
+//! Translates nginx configuration from `*-snippet` annotations into typed values of the model.
 //!
-//! A snippet is read (`syntax`), its headers and addresses become values (`level`), its rewrite phase is run for all requests at once
-//! (`program`, `world`, `value`, `map`), and the result is what rules do (`edits`, `path`, `host`), or what a service is asked (`question`). Whatever has not exactly the
-//! meaning that nginx gives it is a problem with its line, and then the snippet as a whole is left out. Nothing of its text becomes
-//! configuration of a program, and nothing is run.
+//! A snippet is parsed (`syntax`), its headers and addresses are read (`level`), its rewrite phase is evaluated for
+//! all requests symbolically (`program`, `world`, `value`, `map`), and the result becomes part of rules (`edits`,
+//! `path`, `host`) or of auth requests (`question`). Anything without exactly nginx's meaning is a problem with its
+//! line and rejects the whole snippet. No text of it becomes program configuration, and nothing is executed.
 
 mod cost;
 mod edits;
@@ -20,10 +20,10 @@ mod syntax;
 mod value;
 mod world;
 
-pub use edits::Uses;
+pub use edits::HeaderUses;
 pub use host::{HostSnippet, HttpSnippet, RulePaths, host_snippet, http_snippet};
 pub use map::Maps;
-pub use path::{PathSnippet, Replaces, path_snippet};
+pub use path::{PathSnippet, ReplacementScope, path_snippet};
 pub use problem::Problem;
-pub use question::{QuestionSnippet, question_snippet};
-pub use syntax::{Directive, directives};
+pub use question::{AuthSnippet, auth_snippet};
+pub use syntax::{Directive, parse_directives};

@@ -1,30 +1,30 @@
-//! `map` blocks of `http-snippet`: variables whose value depends on that of another.
+//! `map` blocks of `http-snippet`: variables whose value depends on another one.
 
 use std::collections::BTreeMap;
 
-use fairway_model::Test;
+use fairway_model::ConditionTest;
 use fairway_pattern::Pattern;
 
 use crate::own_variables;
 use crate::problem::Problem;
 use crate::syntax::Directive;
 
-/// Entries that a map may have.
+/// Maximum entries of a map.
 const MAX_ENTRIES: usize = 40;
-/// Bytes of a text: an element of a bucket of 64 bytes (`map_hash_bucket_size`) besides two pointers.
+/// Maximum bytes of a text: an element of a bucket of 64 bytes (`map_hash_bucket_size`), minus two pointers.
 const MAX_KEY: usize = 46;
 
-/// The maps that snippets may use, by the name of their variable.
+/// The maps available to snippets, by variable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Maps(BTreeMap<String, Map>);
 
 /// A map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Map {
-    /// What is compared: a word with variables.
+    /// The compared text with variables.
     pub(crate) source: String,
-    /// The first that passes counts: texts before patterns, as in nginx.
-    pub(crate) entries: Vec<(Test, String)>,
+    /// The first match applies: texts before patterns, as in nginx.
+    pub(crate) entries: Vec<(ConditionTest, String)>,
     pub(crate) default: String,
 }
 
@@ -44,7 +44,7 @@ impl Maps {
             let Some(name) = name.strip_prefix('$').map(str::to_ascii_lowercase) else {
                 return Err(problem("the second word is no variable"));
             };
-            if own_variables::is_own(&name) {
+            if own_variables::is_builtin_variable(&name) {
                 return Err(problem("the variable is set already, and what depends on it is not known here"));
             }
             if maps.0.insert(name, Map::read(source, directive)?).is_some() {
@@ -60,7 +60,8 @@ impl Map {
         let Some(block) = &directive.block else {
             return Err(Problem::new(directive.line, &directive.text(), "it needs a block"));
         };
-        let (mut texts, mut patterns, mut default) = (Vec::<(Test, String)>::new(), Vec::new(), None);
+        let (mut texts, mut patterns, mut default) =
+            (Vec::<(ConditionTest, String)>::new(), Vec::new(), None);
         for entry in block {
             let wrong = |reason: &str| Err(Problem::new(entry.line, &entry.text(), reason));
             let [value] = &*entry.words else { return wrong("only entries with one value work in a map") };
@@ -73,7 +74,7 @@ impl Map {
                         return wrong("the map has a default already");
                     }
                 }
-                key if key.starts_with('~') => match pattern(key) {
+                key if key.starts_with('~') => match read_pattern(key) {
                     Ok(pattern) => patterns.push((pattern, value.clone())),
                     Err(reason) => return wrong(&reason),
                 },
@@ -84,11 +85,11 @@ impl Map {
                             "a text may have 46 bytes, unless nginx has larger buckets (map-hash-bucket-size)",
                         );
                     }
-                    let same = |(test, _): &(Test, String)| matches!(test, Test::EqualIgnoringCase(known) if known.eq_ignore_ascii_case(key));
+                    let same = |(test, _): &(ConditionTest, String)| matches!(test, ConditionTest::EqualIgnoringCase(known) if known.eq_ignore_ascii_case(key));
                     if texts.iter().any(same) {
                         return wrong("the map has this entry already");
                     }
-                    texts.push((Test::EqualIgnoringCase(key.into()), value.clone()));
+                    texts.push((ConditionTest::EqualIgnoringCase(key.into()), value.clone()));
                 }
             }
         }
@@ -100,14 +101,14 @@ impl Map {
         Ok(Self { source: source.to_owned(), entries: texts, default: default.unwrap_or_default() })
     }
 
-    pub(crate) fn patterns(&self) -> impl Iterator<Item = &Test> {
-        self.entries.iter().map(|(test, _)| test).filter(|test| matches!(test, Test::Pattern { .. }))
+    pub(crate) fn patterns(&self) -> impl Iterator<Item = &ConditionTest> {
+        self.entries.iter().map(|(test, _)| test).filter(|test| matches!(test, ConditionTest::Pattern { .. }))
     }
 }
 
-/// The test of an entry that begins with `~`. nginx compares an empty value with no pattern (`ngx_http_map_find`), so that one which is
-/// found in it has no counterpart.
-fn pattern(key: &str) -> Result<Test, String> {
+/// The test of an entry that begins with `~`. nginx never compares an empty value with patterns
+/// (`ngx_http_map_find`), so a pattern that matches it has no equivalent.
+fn read_pattern(key: &str) -> Result<ConditionTest, String> {
     let (pattern, ignore_case) = match key.strip_prefix("~*") {
         Some(pattern) => (pattern, true),
         None => (&key[1..], false),
@@ -118,6 +119,6 @@ fn pattern(key: &str) -> Result<Test, String> {
             Err("its regular expression is found in an empty value, with which nginx compares none"
                 .to_owned())
         }
-        false => Ok(Test::Pattern { pattern: pattern.into(), ignore_case }),
+        false => Ok(ConditionTest::Pattern { pattern: pattern.into(), ignore_case }),
     }
 }

@@ -1,7 +1,8 @@
-//! The headers of requests that ingress-nginx writes itself.
+//! Request headers that ingress-nginx sets itself.
 
-/// The fields that ingress-nginx itself writes with `proxy_set_header`: nginx sends one more of the same name besides. In lower case.
-const OWN_FIELDS: [&str; 11] = [
+/// Headers that ingress-nginx sets with `proxy_set_header`: nginx would send a second header of the same name. In
+/// lower case.
+const INGRESS_NGINX_HEADERS: [&str; 11] = [
     "x-request-id",
     "x-real-ip",
     "x-forwarded-for",
@@ -15,7 +16,7 @@ const OWN_FIELDS: [&str; 11] = [
     "proxy",
 ];
 
-/// Whether ingress-nginx itself writes a field of requests.
-pub(crate) fn is_own(lower: &str) -> bool {
-    OWN_FIELDS.contains(&lower)
+/// Whether ingress-nginx sets a request header.
+pub(crate) fn is_ingress_nginx_header(lower: &str) -> bool {
+    INGRESS_NGINX_HEADERS.contains(&lower)
 }

@@ -1,14 +1,14 @@
-//! The variables that nginx and ingress-nginx make: a snippet may read those that have a counterpart (`value`), and gives a value to none.
+//! Variables defined by nginx and ingress-nginx: a snippet may read those with an equivalent (`value`), and set none.
 
-/// Whether nginx or ingress-nginx makes a variable. In lower case.
-pub(crate) fn is_own(name: &str) -> bool {
-    OF_INGRESS_NGINX.contains(&name)
-        || OF_NGINX.contains(&name)
-        || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+/// Whether nginx or ingress-nginx defines a variable. In lower case.
+pub(crate) fn is_builtin_variable(name: &str) -> bool {
+    INGRESS_NGINX_VARIABLES.contains(&name)
+        || NGINX_VARIABLES.contains(&name)
+        || VARIABLE_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Those of `nginx.tmpl` (ingress-nginx v1.15).
-const OF_INGRESS_NGINX: [&str; 37] = [
+/// Variables of `nginx.tmpl` (ingress-nginx v1.15).
+const INGRESS_NGINX_VARIABLES: [&str; 37] = [
     "balancer_ewma_score",
     "best_http_host",
     "cache_key",
@@ -48,8 +48,8 @@ const OF_INGRESS_NGINX: [&str; 37] = [
     "whitelist",
 ];
 
-/// Those of the modules of nginx 1.30 that ingress-nginx has ("Alphabetical index of variables").
-const OF_NGINX: [&str; 61] = [
+/// Variables of the nginx 1.30 modules in ingress-nginx ("Alphabetical index of variables").
+const NGINX_VARIABLES: [&str; 61] = [
     "ancient_browser",
     "args",
     "binary_remote_addr",
@@ -113,8 +113,8 @@ const OF_NGINX: [&str; 61] = [
     "uri",
 ];
 
-/// Of families of variables.
-const PREFIXES: [&str; 30] = [
+/// Prefixes of variable families.
+const VARIABLE_PREFIXES: [&str; 30] = [
     "__",
     "apache_bytes_sent",
     "arg_",
@@ -154,10 +154,10 @@ mod tests {
     #[test]
     fn variables_of_nginx_are_told_from_those_of_snippets() {
         for name in ["server_addr", "args", "http_x", "req_id", "connection_upgrade", "http2", "loggable"] {
-            assert!(is_own(name), "{name}");
+            assert!(is_builtin_variable(name), "{name}");
         }
         for name in ["bad", "my_host", "cors_origin", "is_bot", "http", "argument"] {
-            assert!(!is_own(name), "{name}");
+            assert!(!is_builtin_variable(name), "{name}");
         }
     }
 }

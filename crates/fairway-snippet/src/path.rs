@@ -1,41 +1,46 @@
-//! The snippets of a path: `configuration-snippet`, and `location-snippet` of the ConfigMap behind it.
+//! Path snippets: `configuration-snippet`, followed by `location-snippet` of the ConfigMap.
 
 use std::sync::Arc;
 
 use fairway_model::{
-    AccessList, AnswerEdit, Answers, ChosenFields, Condition, Content, Forwarding, Guard, PathRewrite,
-    Phases, ReceivedEdit, Respond, Template, TemplatePart, Test,
+    AccessList, Condition, ConditionTest, ConditionalHeaders, ConditionalResponse, Forwarding, Guard,
+    PathRewrite, Phases, ResponseContent, ResponseEdit, ResponseHandling, Template, TemplatePart,
+    UpstreamResponseEdit,
 };
 use ipnet::IpNet;
 
 use crate::cost;
-use crate::edits::{Around, Changed, Edited, Uses, changed, check_order, chosen, too_long};
-use crate::level::{Access, Block, Level, Written, real_ip};
+use crate::edits::{
+    CaseEdits, ChangedParts, EnclosingBlocks, HeaderUses, changed_parts, check_order, conditional_headers,
+    reject_too_long,
+};
+use crate::level::{Access, BlockKind, BlockSettings, WrittenHeader, real_ip};
 use crate::map::Maps;
 use crate::problem::Problem;
 use crate::program::run;
 use crate::syntax::Directive;
-use crate::value::Stage;
-use crate::world::{End, Scope, World};
+use crate::value::EvaluationStage;
+use crate::world::{CaseEnd, RequestCase, Scope};
 
-/// What the snippets of a path do.
+/// The effects of a path's snippets.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PathSnippet {
-    /// What is done to its requests and their answers.
+    /// Effects on requests and responses.
     pub phases: Phases,
-    /// The `expires` and `add_header` lines.
-    pub adds: Vec<AnswerEdit>,
-    /// Whether `add_header` replaces those of the host.
-    pub replaces_adds: Replaces,
-    /// What is done to a redirect to the path with a slash, before which nothing of the rewrite phase is run.
-    pub on_entry: Vec<AnswerEdit>,
-    /// What its headers have to do with.
-    pub uses: Uses,
-    /// Whether a `return` has the type of the host (`default_type`).
+    /// `expires` and `add_header` lines.
+    pub adds: Vec<ResponseEdit>,
+    /// Whether `add_header` overrides those of the host.
+    pub replaces_adds: ReplacementScope,
+    /// Changes to the redirect that adds a trailing slash, before which the rewrite phase is not run.
+    pub on_entry: Vec<ResponseEdit>,
+    /// What its headers depend on and change.
+    pub uses: HeaderUses,
+    /// Whether a `return` uses the host's media type (`default_type`).
     pub inherits_type: bool,
-    /// Whether an `if` decides about requests that go on, so that headers of ingress-nginx's own `if` blocks would be lost.
+    /// Whether an `if` affects requests that continue, which would discard headers of ingress-nginx's own `if`
+    /// blocks.
     pub has_conditions: bool,
-    /// Whether `allow` or `deny` stands in it, which replaces those of the host.
+    /// Whether it contains `allow` or `deny`, which override those of the host.
     pub has_access: bool,
     /// The line of `satisfy any`.
     pub satisfy_any: Option<u32>,
@@ -43,14 +48,14 @@ pub struct PathSnippet {
     pub rewrites: bool,
     /// Whether a `break` may end the rewrite phase.
     pub breaks: bool,
-    /// Whether answers do not get the content coding gzip, also where that is said of some requests only.
+    /// Whether gzip is disabled, even if only for some requests.
     pub gzip_off: bool,
 }
 
-/// Whether the directives of a path replace those of the host.
+/// Whether the directives of a path override those of the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Replaces {
-    /// There are none.
+pub enum ReplacementScope {
+    /// Never.
     #[default]
     Never,
     /// In some `if` only.
@@ -59,18 +64,21 @@ pub enum Replaces {
     Always,
 }
 
-/// Makes values of the directives of a path.
+/// Translates the directives of a path.
 ///
 /// # Errors
-/// The first directive that does not work.
+/// The first unsupported directive.
 pub fn path_snippet(directives: &[Directive], maps: &Maps) -> Result<PathSnippet, Problem> {
-    let level = Level::read(directives, Block::Path)?;
-    let mut scope = Scope::new(maps, Stage::Path);
+    let level = BlockSettings::read(directives, BlockKind::Path)?;
+    let mut scope = Scope::new(maps, EvaluationStage::Path);
     let content_type = level.default_type.as_deref().unwrap_or("text/html");
     let mut blocks = Vec::new();
-    let worlds = run(directives, vec![World::default()], &mut scope, &mut blocks, content_type)?;
-    let levels = blocks.iter().map(|block| Level::read(block, Block::If)).collect::<Result<Vec<_>, _>>()?;
-    let around = Around { levels: vec![&level], blocks: &levels };
+    let worlds = run(directives, vec![RequestCase::default()], &mut scope, &mut blocks, content_type)?;
+    let levels = blocks
+        .iter()
+        .map(|block| BlockSettings::read(block, BlockKind::If))
+        .collect::<Result<Vec<_>, _>>()?;
+    let around = EnclosingBlocks { levels: vec![&level], blocks: &levels };
     let mut edited = Vec::new();
     for world in worlds {
         edited.extend(around.edits(world, &mut scope)?);
@@ -79,93 +87,98 @@ pub fn path_snippet(directives: &[Directive], maps: &Maps) -> Result<PathSnippet
     let mut phases = Phases { client, unlogged: level.unlogged, ..Phases::default() };
     let responds = edited.iter().filter_map(|of| respond(&of.world));
     phases.guards.extend(responds.map(|respond| Guard::Respond(Arc::new(respond))));
-    if let Some(guard) = address_read(&phases) {
+    if let Some(guard) = early_address_use(&phases) {
         return Err(guard);
     }
-    if let Some(input) = input_of_address(&phases, &level) {
+    if let Some(input) = address_header_change(&phases, &level) {
         let reason = "it changes the header that names the client before nginx looks at it";
         return Err(Problem::new(input.line, &input.name, reason));
     }
     let access = access_list(&level.access)?;
     phases.guards.extend(access.map(Guard::Access));
-    if let Some(set) = level.sets.iter().find(|set| set.name.eq_ignore_ascii_case("cookie")) {
+    if let Some(set) = level.request_headers.iter().find(|set| set.name.eq_ignore_ascii_case("cookie")) {
         let reason = "sessions go by the cookies that clients send, and would be lost with it";
         return Err(Problem::new(set.line, &set.name, reason));
     }
     check_order(&edited)?;
-    let path = new_path(&edited, directives)?;
+    let path = path_rewrite(&edited, directives)?;
     let is_query = |path: &PathRewrite| matches!(path, PathRewrite::Regex { replacement, .. } if replacement.contains('?'));
-    let changed =
-        Changed { path: path.is_some(), query: path.as_ref().is_some_and(is_query), ..changed(&edited) };
-    let going = edited.iter().filter(|of| !is_answered(&of.world));
-    let requests = chosen(going, |of| &of.requests, &changed.before_fields())?;
-    let more = chosen(edited.iter(), |of| &of.more, &changed)?;
-    let adds = chosen(edited.iter(), |of| &of.adds, &changed)?;
-    let on_entry = on_entry(&level, directives, &mut scope)?;
-    let too_long = too_long(requests.iter().chain(&more).chain(&adds), false);
+    let changed = ChangedParts {
+        path: path.is_some(),
+        query: path.as_ref().is_some_and(is_query),
+        ..changed_parts(&edited)
+    };
+    let going = edited.iter().filter(|of| !ends_in_response(&of.world));
+    let requests = conditional_headers(going, |of| &of.requests, &changed.without_headers())?;
+    let more = conditional_headers(edited.iter(), |of| &of.more, &changed)?;
+    let adds = conditional_headers(edited.iter(), |of| &of.adds, &changed)?;
+    let on_entry = entry_headers(&level, directives, &mut scope)?;
+    let too_long = reject_too_long(requests.iter().chain(&more).chain(&adds), false);
     phases.guards.extend(too_long.into_iter().map(|respond| Guard::Respond(Arc::new(respond))));
     phases.forwarding =
         Forwarding { path, chosen: requests.into_iter().map(Arc::new).collect(), ..Forwarding::default() }
             .kept();
-    let answer = |fields| AnswerEdit::Chosen(Arc::new(fields));
-    let hidden: Arc<[Arc<str>]> = level.hides.iter().map(|name| Arc::from(name.as_str())).collect();
-    phases.answers = Answers {
-        received: (!hidden.is_empty()).then_some(ReceivedEdit::Hide(hidden)).into_iter().collect(),
+    let answer = |fields| ResponseEdit::Chosen(Arc::new(fields));
+    let hidden: Arc<[Arc<str>]> = level.hidden_headers.iter().map(|name| Arc::from(name.as_str())).collect();
+    phases.answers = ResponseHandling {
+        received: (!hidden.is_empty()).then_some(UpstreamResponseEdit::Hide(hidden)).into_iter().collect(),
         edits: more.into_iter().map(answer).collect(),
-        ..Answers::default()
+        ..ResponseHandling::default()
     };
     let adds: Vec<_> = adds.into_iter().map(answer).collect();
-    cost::check(cost::conditions(&phases).chain(cost::of_edits(&adds).flatten()))?;
+    cost::check_cost(cost::conditions_of_phases(&phases).chain(cost::conditions_of_edits(&adds).flatten()))?;
     Ok(PathSnippet {
         adds,
         replaces_adds: match levels.iter().all(|level| level.adds.is_empty()) {
-            _ if !level.adds.is_empty() => Replaces::Always,
-            true => Replaces::Never,
-            false => Replaces::Sometimes,
+            _ if !level.adds.is_empty() => ReplacementScope::Always,
+            true => ReplacementScope::Never,
+            false => ReplacementScope::Sometimes,
         },
         on_entry: on_entry.into_iter().map(answer).collect(),
-        uses: Uses { link: scope.reads_link, ..Uses::of(&edited, &[&level]) },
-        inherits_type: level.default_type.is_none() && phases.guards.iter().any(says_text),
+        uses: HeaderUses { link: scope.depends_on_connection, ..HeaderUses::from_edits(&edited, &[&level]) },
+        inherits_type: level.default_type.is_none() && phases.guards.iter().any(has_text_response),
         has_conditions: !blocks.is_empty(),
         has_access: !level.access.rules.is_empty(),
         satisfy_any: level.satisfy_any,
         rewrites: changed.path,
-        breaks: edited.iter().any(|of| matches!(of.world.end, Some(End::Goes | End::Rewritten(_)))),
+        breaks: edited
+            .iter()
+            .any(|of| matches!(of.world.end, Some(CaseEnd::Continues | CaseEnd::Rewritten(_)))),
         gzip_off: level.gzip_off || levels.iter().any(|level| level.gzip_off),
         phases,
     })
 }
 
-fn says_text(guard: &Guard) -> bool {
-    matches!(guard, Guard::Respond(respond) if matches!(respond.content, Content::Text(..)))
+fn has_text_response(guard: &Guard) -> bool {
+    matches!(guard, Guard::Respond(respond) if matches!(respond.content, ResponseContent::Text(..)))
 }
 
-/// What answers get in a path of which nothing was run: variables are empty, and no `if` was entered.
-fn on_entry(
-    level: &Level,
+/// The response headers of a path before its rewrite phase: variables are empty, and no `if` was entered.
+fn entry_headers(
+    level: &BlockSettings,
     directives: &[Directive],
     scope: &mut Scope<'_>,
-) -> Result<Vec<ChosenFields>, Problem> {
-    let mut world = World::default();
+) -> Result<Vec<ConditionalHeaders>, Problem> {
+    let mut world = RequestCase::default();
     let all = directives.iter().chain(directives.iter().filter_map(|it| it.block.as_deref()).flatten());
     let set = all.filter(|it| it.name == "set").filter_map(|it| it.words.first());
     world
         .variables
         .extend(set.map(|name| (name.trim_start_matches('$').to_ascii_lowercase(), Template::default())));
-    let edited = Around { levels: vec![level], blocks: &[] }.edits(world, scope)?;
-    let mut entered = chosen(edited.iter(), |of| &of.more, &Changed::default())?;
-    entered.extend(chosen(edited.iter(), |of| &of.adds, &Changed::default())?);
+    let edited = EnclosingBlocks { levels: vec![level], blocks: &[] }.edits(world, scope)?;
+    let mut entered = conditional_headers(edited.iter(), |of| &of.more, &ChangedParts::default())?;
+    entered.extend(conditional_headers(edited.iter(), |of| &of.adds, &ChangedParts::default())?);
     Ok(entered)
 }
 
-/// What changes the header by which the client's address is found.
-fn input_of_address<'l>(phases: &Phases, level: &'l Level) -> Option<&'l Written> {
+/// A change to the header from which the client address is determined.
+fn address_header_change<'l>(phases: &Phases, level: &'l BlockSettings) -> Option<&'l WrittenHeader> {
     let header = &*phases.client.as_ref()?.header;
-    level.inputs.iter().find(|input| input.name.eq_ignore_ascii_case(header))
+    level.input_headers.iter().find(|input| input.name.eq_ignore_ascii_case(header))
 }
 
-/// nginx finds the client's address out again only behind the rewrite phase, where the path names who is believed.
-fn address_read(phases: &Phases) -> Option<Problem> {
+/// nginx updates the client address only after the rewrite phase if the path sets the trusted peers.
+fn early_address_use(phases: &Phases) -> Option<Problem> {
     phases.client.as_ref()?;
     let guards = phases.guards.iter().filter_map(|guard| match guard {
         Guard::Respond(respond) => Some(respond),
@@ -177,28 +190,28 @@ fn address_read(phases: &Phases) -> Option<Problem> {
     reads.then(|| Problem::new(1, "", reason))
 }
 
-fn is_answered(world: &World) -> bool {
-    matches!(world.end, Some(End::Answered { .. }))
+fn ends_in_response(world: &RequestCase) -> bool {
+    matches!(world.end, Some(CaseEnd::Answered { .. }))
 }
 
-/// The answer that a world ends with.
-pub(crate) fn respond(world: &World) -> Option<Respond> {
-    let Some(End::Answered { origin, status, content }) = &world.end else { return None };
-    Some(Respond {
+/// The response that ends a request case.
+pub(crate) fn respond(world: &RequestCase) -> Option<ConditionalResponse> {
+    let Some(CaseEnd::Answered { origin, status, content }) = &world.end else { return None };
+    Some(ConditionalResponse {
         origin: Arc::clone(origin),
         when: world.when.clone(),
         status: *status,
         content: content.clone(),
-        of_host: None,
+        host_headers: None,
         max_body: None,
     })
 }
 
-/// The one rewrite of the path that the worlds have.
-fn new_path(edited: &[Edited], directives: &[Directive]) -> Result<Option<PathRewrite>, Problem> {
+/// The single path rewrite of the request cases.
+fn path_rewrite(edited: &[CaseEdits], directives: &[Directive]) -> Result<Option<PathRewrite>, Problem> {
     let mut paths: Vec<&PathRewrite> = Vec::new();
     for of in edited {
-        if let Some(End::Rewritten(path)) = &of.world.end
+        if let Some(CaseEnd::Rewritten(path)) = &of.world.end
             && !paths.contains(&path)
         {
             paths.push(path);
@@ -208,12 +221,12 @@ fn new_path(edited: &[Edited], directives: &[Directive]) -> Result<Option<PathRe
     let PathRewrite::Regex { pattern, ignore_case, .. } = path else { return Ok(None) };
     let not_found = Condition {
         value: Template(vec![TemplatePart::Path]),
-        test: Test::Pattern { pattern: format!("^{pattern}").into(), ignore_case: *ignore_case },
+        test: ConditionTest::Pattern { pattern: format!("^{pattern}").into(), ignore_case: *ignore_case },
         negated: true,
     };
-    // A world without it has a path in which it is not found, so that it changes nothing there.
-    let is_one = edited.iter().filter(|of| !is_answered(&of.world)).all(|of| match &of.world.end {
-        Some(End::Rewritten(_)) => true,
+    // In a case without it, the path does not match, so it changes nothing there.
+    let is_one = edited.iter().filter(|of| !ends_in_response(&of.world)).all(|of| match &of.world.end {
+        Some(CaseEnd::Rewritten(_)) => true,
         _ => of.world.when.contains(&not_found),
     });
     match is_one && paths.len() == 1 {
@@ -226,9 +239,9 @@ fn new_path(edited: &[Edited], directives: &[Directive]) -> Result<Option<PathRe
     }
 }
 
-/// `allow` and `deny` as a list, where the first that covers the address says the same.
+/// `allow` and `deny` as a list with equivalent first-match semantics.
 pub(crate) fn access_list(access: &Access) -> Result<Option<AccessList>, Problem> {
-    let end = access.rules.iter().position(|(_, ranges)| Access::is_all(ranges));
+    let end = access.rules.iter().position(|(_, ranges)| Access::covers_everyone(ranges));
     let rules = &access.rules[..end.unwrap_or(access.rules.len())];
     let is_closed = end.is_some_and(|at| !access.rules[at].0);
     let denied = rules.iter().position(|(allows, _)| *allows).unwrap_or(rules.len());
@@ -259,10 +272,10 @@ pub(crate) fn access_list(access: &Access) -> Result<Option<AccessList>, Problem
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::syntax::directives;
+    use crate::syntax::parse_directives;
 
-    fn of(text: &str) -> Result<PathSnippet, Problem> {
-        path_snippet(&directives("k", text)?, &Maps::default())
+    fn parse_path(text: &str) -> Result<PathSnippet, Problem> {
+        path_snippet(&parse_directives("k", text)?, &Maps::default())
     }
 
     fn statuses(snippet: &PathSnippet) -> Vec<(usize, u16)> {
@@ -277,64 +290,64 @@ mod tests {
     fn variables_that_hold_each_other_many_times_are_refused_and_take_no_memory() {
         for first in ["aaaaaaaaaa", "$host"] {
             let text = format!("set $a {first};{}add_header X $a;", "set $a $a$a;".repeat(40));
-            assert!(of(&text).unwrap_err().to_string().contains("too often"), "{first}");
+            assert!(parse_path(&text).unwrap_err().to_string().contains("too often"), "{first}");
         }
     }
 
     #[test]
     fn flags_become_the_conditions_that_set_them() {
         let flags = "set $b ''; if ($http_a) { set $b A; } if ($arg_c = 1) { set $b \"${b}C\"; } if ($b = AC) { return 403; }";
-        assert_eq!(statuses(&of(flags).unwrap()), [(2, 403)]);
+        assert_eq!(statuses(&parse_path(flags).unwrap()), [(2, 403)]);
         let contradiction = "if ($request_method = GET) { set $a 1; } if ($a = 2) { return 403; }";
         assert!(
-            of(contradiction).is_err(),
+            parse_path(contradiction).is_err(),
             "a variable that is set in one case only has no value in the other"
         );
         let never = "set $a 1; if ($a = 2) { return 403; }";
-        assert_eq!(statuses(&of(never).unwrap()), []);
+        assert_eq!(statuses(&parse_path(never).unwrap()), []);
     }
 
     #[test]
     fn requests_that_are_too_long_for_a_condition_of_a_header_are_answered() {
-        let snippet = of(
+        let snippet = parse_path(
             "set $role user; if ($http_cookie ~ secret) { set $role admin; } proxy_set_header X-Role $role;",
         );
         assert_eq!(statuses(&snippet.unwrap()), [(1, 431)]);
         assert_eq!(
-            statuses(&of("if ($http_cookie ~ secret) { return 403; } add_header A b;").unwrap()),
+            statuses(&parse_path("if ($http_cookie ~ secret) { return 403; } add_header A b;").unwrap()),
             [(1, 403)]
         );
     }
 
     #[test]
     fn a_rewrite_in_a_branch_is_refused_unless_the_path_alone_decides() {
-        assert!(of("if ($http_x) { return 403; } rewrite ^/a/(.*)$ /n/$1 break;").is_ok());
+        assert!(parse_path("if ($http_x) { return 403; } rewrite ^/a/(.*)$ /n/$1 break;").is_ok());
         for branch in [
             "if ($http_x) { rewrite ^/a/(.*)$ /n/$1 break; }",
             "if ($http_x ~ ^/a/(.*)$) { rewrite ^/a/(.*)$ /n/$1 break; }",
             "if ($uri ~ ^/a/(.*)$) { rewrite (?i)^/a/(.*)$ /n/$1 break; }",
         ] {
-            assert!(of(branch).is_err(), "{branch}");
+            assert!(parse_path(branch).is_err(), "{branch}");
         }
     }
 
     #[test]
-    fn what_is_written_down_for_all_cases_together_is_bounded() {
+    fn the_total_size_of_all_cases_is_bounded() {
         let value = "$http_x".repeat(60);
         let blocks: String = (0..45)
             .map(|n| format!("if ($b = {n}) {{ set $c {n}; more_set_headers 'X-Q: {n}'; break; }}\n"))
             .collect();
         let headers: String = (0..400).map(|n| format!("more_set_headers -s 404 'X-{n}: a';\n")).collect();
-        let problem = of(&format!("set $b '{value}';\n{blocks}{headers}")).unwrap_err();
+        let problem = parse_path(&format!("set $b '{value}';\n{blocks}{headers}")).unwrap_err();
         assert!(problem.reason.contains("together have more than"), "{problem}");
     }
 
     #[test]
     fn the_last_block_that_was_entered_decides_about_add_header() {
         let text = "add_header A outer; if ($http_x) { add_header B x; } if ($http_y) { set $z 1; }";
-        let snippet = of(text).unwrap();
+        let snippet = parse_path(text).unwrap();
         let names = snippet.adds.iter().filter_map(|edit| match edit {
-            AnswerEdit::Chosen(chosen) => Some((chosen.when.len(), chosen.fields[0].name.to_string())),
+            ResponseEdit::Chosen(chosen) => Some((chosen.when.len(), chosen.fields[0].name.to_string())),
             _ => None,
         });
         // Neither block; only the first; the second, whether or not the first was entered before.
@@ -347,7 +360,7 @@ mod tests {
     #[test]
     fn the_first_range_that_covers_an_address_counts() {
         let list = |text: &str| {
-            let snippet = of(text)?;
+            let snippet = parse_path(text)?;
             let list = snippet.phases.guards.into_iter().find_map(|guard| match guard {
                 Guard::Access(list) => Some((list.deny.len(), list.allow.len())),
                 _ => None,
@@ -358,7 +371,7 @@ mod tests {
         assert_eq!(list("deny 10.0.0.1; allow 10.0.0.0/8; deny all;"), Ok(Some((1, 1))));
         assert_eq!(list("deny 10.0.0.1; allow all; deny 10.0.0.2;"), Ok(Some((1, 0))));
         assert_eq!(list("allow 10.0.0.0/8;"), Ok(None));
-        // Everybody of one family is not everybody.
+        // All addresses of one family are not all addresses.
         assert_eq!(list("allow ::/0; deny all;"), Ok(Some((0, 1))));
         assert_eq!(list("allow 10.0.0.0/8; allow ::/0; deny all;"), Ok(Some((0, 2))));
         assert_eq!(list("deny ::/0; allow 10.0.0.0/8; deny all;"), Ok(Some((1, 1))));
@@ -367,16 +380,16 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_too_many_cases_or_costs_too_much_is_refused() {
+    fn rejects_too_many_cases_and_too_high_cost() {
         let many: String = (0..8).map(|n| format!("if ($http_{n}a) {{ set $v{n} 1; }}")).collect();
-        assert!(of(&many).unwrap_err().reason.contains("cases"));
+        assert!(parse_path(&many).unwrap_err().reason.contains("cases"));
         let costly: String =
             (0..400).map(|n| format!("if ($uri ~ (a|b){{9}}x{n}) {{ return 403; }}\n")).collect();
-        assert!(of(&costly).is_err());
+        assert!(parse_path(&costly).is_err());
     }
 
     #[test]
-    fn no_value_is_in_a_message() {
+    fn messages_contain_no_values() {
         for text in [
             "sub_filter_x hunter2 hunter2;",
             "proxy_set_header Host \"hunter2\";",
@@ -385,10 +398,10 @@ mod tests {
             "add_header X-A 'hunter2",
             "proxy_set_header Authorization \"hunter2\"",
         ] {
-            let problem = of(text).unwrap_err().to_string();
+            let problem = parse_path(text).unwrap_err().to_string();
             assert!(!problem.contains("hunter2") || text.starts_with("sub_filter_x"), "{problem}");
         }
-        let snippet = of("proxy_set_header Authorization hunter2;").unwrap();
+        let snippet = parse_path("proxy_set_header Authorization hunter2;").unwrap();
         assert!(!snippet.phases.forwarding.unwrap().chosen[0].origin.contains("hunter2"));
     }
 }

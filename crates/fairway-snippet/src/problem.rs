@@ -1,23 +1,23 @@
-//! Why a snippet is not understood: the line, what stands there, and what to use instead.
+//! Why a snippet is not supported: line, text and an alternative.
 
 use std::fmt;
 
-/// The first thing in a snippet that is not understood.
+/// The first unsupported part of a snippet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Counted from 1.
+    /// Starting at 1.
     pub line: u32,
-    /// The directive as it is written, shortened; empty where there is none.
+    /// The directive as written, shortened; may be empty.
     pub text: String,
-    /// Why it is not understood, as a clause.
+    /// The reason, as a clause.
     pub reason: String,
     /// What to use instead.
     pub suggestion: Option<String>,
 }
 
-/// Characters of a directive that messages show.
+/// Maximum characters of a directive in messages.
 const MAX_SHOWN: usize = 60;
-/// Characters of a reason.
+/// Maximum characters of a reason.
 const MAX_REASON: usize = 400;
 
 impl Problem {
@@ -37,7 +37,7 @@ impl fmt::Display for Problem {
         if !self.text.is_empty() {
             write!(f, ", \"{}\"", self.text)?;
         }
-        // It may have a word of the snippet in it.
+        // It may contain a word of the snippet.
         write!(f, ": {}", on_one_line(&self.reason, MAX_REASON))?;
         match &self.suggestion {
             Some(suggestion) => write!(f, "; {suggestion}"),

@@ -1,4 +1,5 @@
-//! `auth-snippet`, and `global-auth-snippet` of the ConfigMap: what is said to the service that `auth-url` names.
+//! Auth snippets: `auth-snippet`, and `global-auth-snippet` of the ConfigMap, which change the auth request to the
+//! service of `auth-url`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,13 +11,13 @@ use crate::level::check_set_header;
 use crate::map::Maps;
 use crate::problem::Problem;
 use crate::syntax::Directive;
-use crate::value::Stage;
-use crate::world::{Scope, World};
+use crate::value::EvaluationStage;
+use crate::world::{RequestCase, Scope};
 
-/// What a snippet adds to the question whether a request may pass.
+/// The changes to an auth request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct QuestionSnippet {
-    /// Fields in the place of the request's own; an empty value leaves the field out.
+pub struct AuthSnippet {
+    /// Headers that replace the client's; an empty value removes the header.
     pub fields: Vec<(Arc<str>, Template)>,
     /// `proxy_connect_timeout`.
     pub connect: Option<Duration>,
@@ -24,12 +25,12 @@ pub struct QuestionSnippet {
     pub send: Option<Duration>,
     /// `proxy_read_timeout`.
     pub read: Option<Duration>,
-    /// Whether a field says how the client reached the proxy.
-    pub reads_link: bool,
+    /// Whether a header depends on how the client reached the proxy.
+    pub depends_on_connection: bool,
 }
 
-/// Fields that ingress-nginx writes into the question: nginx would send one more of the same name. In lower case.
-const OF_THE_QUESTION: [&str; 11] = [
+/// Auth request headers that ingress-nginx sets: nginx would send a second one of the same name. In lower case.
+const AUTH_REQUEST_HEADERS: [&str; 11] = [
     "content-length",
     "host",
     "x-auth-request-redirect",
@@ -43,14 +44,14 @@ const OF_THE_QUESTION: [&str; 11] = [
     "proxy",
 ];
 
-/// Makes values of the directives of a question.
+/// Translates the directives of an auth snippet.
 ///
 /// # Errors
-/// The first directive that does not work.
-pub fn question_snippet(directives: &[Directive], maps: &Maps) -> Result<QuestionSnippet, Problem> {
-    let mut question = QuestionSnippet::default();
+/// The first unsupported directive.
+pub fn auth_snippet(directives: &[Directive], maps: &Maps) -> Result<AuthSnippet, Problem> {
+    let mut question = AuthSnippet::default();
     let mut named = BTreeSet::new();
-    let mut scope = Scope::new(maps, Stage::Path);
+    let mut scope = Scope::new(maps, EvaluationStage::Path);
     for directive in directives {
         let problem = |reason: String| Problem::new(directive.line, &directive.text(), reason);
         let words: Vec<&str> = directive.words.iter().map(String::as_str).collect();
@@ -58,10 +59,12 @@ pub fn question_snippet(directives: &[Directive], maps: &Maps) -> Result<Questio
             ("proxy_set_header", [name, value]) if directive.block.is_none() => {
                 let lower = name.to_ascii_lowercase();
                 check_set_header(name, value).map_err(problem)?;
-                if OF_THE_QUESTION.contains(&&*lower) || !named.insert(lower) {
+                if AUTH_REQUEST_HEADERS.contains(&&*lower) || !named.insert(lower) {
                     return Err(problem(format!("{name} would be sent twice")));
                 }
-                question.fields.push(((*name).into(), text(value, &mut scope).map_err(problem)?));
+                question
+                    .fields
+                    .push(((*name).into(), auth_header_value(value, &mut scope).map_err(problem)?));
                 continue;
             }
             ("proxy_connect_timeout", [_]) => &mut question.connect,
@@ -78,13 +81,13 @@ pub fn question_snippet(directives: &[Directive], maps: &Maps) -> Result<Questio
             return Err(problem("nginx takes it once".to_owned()));
         }
     }
-    question.reads_link = scope.reads_link;
+    question.depends_on_connection = scope.depends_on_connection;
     Ok(question)
 }
 
-/// A value that nginx makes of the same parts in the question as in the request.
-fn text(word: &str, scope: &mut Scope<'_>) -> Result<Template, String> {
-    let mut valued = World::default().expand(word, scope)?;
+/// A value that nginx evaluates in the auth request as in the original request.
+fn auth_header_value(word: &str, scope: &mut Scope<'_>) -> Result<Template, String> {
+    let mut valued = RequestCase::default().expand(word, scope)?;
     let value = match (valued.pop(), valued.is_empty()) {
         (Some((_, value)), true) => value,
         _ => return Err("its value depends on a map".to_owned()),
@@ -106,7 +109,7 @@ fn text(word: &str, scope: &mut Scope<'_>) -> Result<Template, String> {
     }
 }
 
-/// A time as nginx writes it, of one unit: `ms`, `s`, `m`, or seconds without one.
+/// An nginx time with one unit: `ms`, `s`, `m`, or seconds without a unit.
 fn duration(text: &str) -> Option<Duration> {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
@@ -122,15 +125,15 @@ fn duration(text: &str) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::syntax::directives;
+    use crate::syntax::parse_directives;
 
-    fn of(text: &str) -> Result<QuestionSnippet, Problem> {
-        question_snippet(&directives("auth-snippet", text)?, &Maps::default())
+    fn parse_auth(text: &str) -> Result<AuthSnippet, Problem> {
+        auth_snippet(&parse_directives("auth-snippet", text)?, &Maps::default())
     }
 
     #[test]
     fn fields_and_times_are_read() {
-        let question = of(
+        let question = parse_auth(
             "proxy_set_header X-A \"a $request_uri\"; proxy_set_header Cookie ''; proxy_read_timeout 1500ms;",
         )
         .unwrap();
@@ -140,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nginx_says_otherwise_is_refused() {
+    fn rejects_values_that_nginx_evaluates_differently() {
         for wrong in [
             "proxy_set_header X-Original-URL a;",
             "proxy_set_header X-A a; proxy_set_header x-a b;",
@@ -154,7 +157,7 @@ mod tests {
             "return 200;",
             "if ($http_a) { return 403; }",
         ] {
-            assert!(of(wrong).is_err(), "{wrong}");
+            assert!(parse_auth(wrong).is_err(), "{wrong}");
         }
     }
 }

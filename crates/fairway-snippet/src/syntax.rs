@@ -1,43 +1,45 @@
-//! The syntax of nginx's configuration (`ngx_conf_read_token`): words, quotes, escapes, comments and blocks. What a directive means
-//! is decided elsewhere. Every text ends in directives or in a problem with its line, at a cost that its length bounds.
+//! Parses the syntax of nginx's configuration (`ngx_conf_read_token`): words, quotes, escapes, comments and blocks.
+//! Directives are interpreted elsewhere. Every text yields directives or a problem with its line, in time bounded by
+//! its length.
 
 use std::sync::Arc;
 
 use crate::problem::Problem;
 
-/// Bytes that a snippet may have.
+/// Maximum bytes of a snippet.
 const MAX_BYTES: usize = 64 * 1024;
-/// Blocks in blocks.
+/// Maximum nesting of blocks.
 const MAX_DEPTH: usize = 4;
-/// Directives, those in blocks included.
+/// Maximum number of directives, including those in blocks.
 const MAX_DIRECTIVES: usize = 1000;
-/// Words of one directive.
+/// Maximum words of a directive.
 const MAX_WORDS: usize = 64;
-/// Bytes of a word with its quotes and escapes: nginx refuses more than its buffer has (`NGX_CONF_BUFFER`, 4,096).
+/// Maximum bytes of a word with its quotes and escapes: nginx rejects words that exceed its buffer
+/// (`NGX_CONF_BUFFER`, 4,096).
 const MAX_WORD: usize = 4000;
 
 /// A directive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Directive {
-    /// The annotation or key that it stands in.
+    /// The annotation or key that contains it.
     pub key: Arc<str>,
-    /// Where it begins, counted from 1.
+    /// The line where it begins, starting at 1.
     pub line: u32,
     /// Its name.
     pub name: String,
-    /// Its words without quotes and escapes.
+    /// Its words, without quotes and escapes.
     pub words: Vec<String>,
-    /// The directives of its block, if it has one.
+    /// The directives of its block, if any.
     pub block: Option<Vec<Directive>>,
 }
 
 impl Directive {
-    /// Where it is, for people.
+    /// Its location, for messages.
     pub(crate) fn origin(&self) -> Arc<str> {
         format!("{} line {}: {}", self.key, self.line, crate::problem::shortened(&self.text())).into()
     }
 
-    /// As messages show it: by its name and its first word up to a colon. Further words may hold passwords.
+    /// The form in messages: its name and its first word up to a colon. Further words may be passwords.
     #[must_use]
     pub fn text(&self) -> String {
         let shown = if self.name == "location" { 2 } else { 1 };
@@ -50,11 +52,11 @@ impl Directive {
     }
 }
 
-/// Reads the directives of a snippet, which is the value of `key`.
+/// Parses the directives of a snippet, the value of `key`.
 ///
 /// # Errors
-/// The first thing that is no directive of nginx.
-pub fn directives(key: &str, text: &str) -> Result<Vec<Directive>, Problem> {
+/// The first syntax error.
+pub fn parse_directives(key: &str, text: &str) -> Result<Vec<Directive>, Problem> {
     if text.len() > MAX_BYTES {
         let reason = format!("it has {} bytes, and {MAX_BYTES} are read", text.len());
         return Err(Problem::new(1, "", reason));
@@ -71,7 +73,7 @@ struct Reader<'t> {
     directives: usize,
 }
 
-/// What ends a word or stands in the place of one.
+/// A word or delimiter.
 enum Token {
     Word(String),
     Semicolon,
@@ -81,7 +83,7 @@ enum Token {
 }
 
 impl Reader<'_> {
-    /// Directives up to the end of the block, or of the text in the outermost.
+    /// Directives up to the end of the block or, at the top level, of the text.
     fn block(&mut self, depth: usize) -> Result<Vec<Directive>, Problem> {
         let mut all = Vec::new();
         loop {
@@ -156,7 +158,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A token, and where it begins.
+    /// A token and its start.
     fn read_token(&mut self) -> Result<(usize, Token), Problem> {
         loop {
             let begin = self.at;
@@ -170,23 +172,23 @@ impl Reader<'_> {
                     while self.next().is_some_and(|c| c != '\n') {}
                     continue;
                 }
-                Some(';') => self.single(Token::Semicolon),
-                Some('{') => self.single(Token::Open),
-                Some('}') => self.single(Token::Close),
-                Some(quote @ ('"' | '\'')) => self.quoted(quote)?,
-                Some(_) => self.plain(),
+                Some(';') => self.consume(Token::Semicolon),
+                Some('{') => self.consume(Token::Open),
+                Some('}') => self.consume(Token::Close),
+                Some(quote @ ('"' | '\'')) => self.read_quoted(quote)?,
+                Some(_) => self.read_plain(),
             };
             return Ok((begin, token));
         }
     }
 
-    fn single(&mut self, token: Token) -> Token {
+    fn consume(&mut self, token: Token) -> Token {
         self.next();
         token
     }
 
-    /// A word between quotes, behind which a space or what ends a word must stand.
-    fn quoted(&mut self, quote: char) -> Result<Token, Problem> {
+    /// A quoted word, which must be followed by a space or a delimiter.
+    fn read_quoted(&mut self, quote: char) -> Result<Token, Problem> {
         let line = self.line;
         self.next();
         let mut word = String::new();
@@ -195,7 +197,7 @@ impl Reader<'_> {
                 None => {
                     return Err(Problem::new(line, "", format!("the quote {quote} is not closed")));
                 }
-                Some('\\') => self.escaped(&mut word),
+                Some('\\') => self.read_escape(&mut word),
                 Some(c) if c == quote => break,
                 Some(c) => word.push(c),
             }
@@ -206,8 +208,8 @@ impl Reader<'_> {
         }
     }
 
-    /// A word up to a space or what ends a directive; `${` opens no block.
-    fn plain(&mut self) -> Token {
+    /// A word up to a space or delimiter; `${` does not open a block.
+    fn read_plain(&mut self) -> Token {
         let mut word = String::new();
         let mut variable = false;
         while let Some(c) = self.peek() {
@@ -219,15 +221,15 @@ impl Reader<'_> {
             self.next();
             variable = c == '$';
             match c {
-                '\\' => self.escaped(&mut word),
+                '\\' => self.read_escape(&mut word),
                 c => word.push(c),
             }
         }
         Token::Word(word)
     }
 
-    /// What stands for the character behind a backslash. The backslash stays before all others.
-    fn escaped(&mut self, word: &mut String) {
+    /// An escape sequence. The backslash stays before unknown characters.
+    fn read_escape(&mut self, word: &mut String) {
         match self.next() {
             Some(c @ ('"' | '\'' | '\\')) => word.push(c),
             Some('t') => word.push('\t'),
@@ -246,14 +248,14 @@ mod tests {
     use super::*;
 
     fn words(text: &str) -> Vec<Vec<String>> {
-        let all = directives("k", text).unwrap();
+        let all = parse_directives("k", text).unwrap();
         all.into_iter().map(|it| [vec![it.name], it.words].concat()).collect()
     }
 
     #[test]
     fn words_end_at_spaces_semicolons_and_braces_and_quotes_keep_them() {
         let text = "a b;c 'd e' \"f;g\"{h ${i}j;}\n# k l;\nm\\ n o\\\"p '\\'' \"q\\.r\\n\";";
-        let all = directives("k", text).unwrap();
+        let all = parse_directives("k", text).unwrap();
         assert_eq!(all[1].words, ["d e", "f;g"]);
         assert_eq!(all[1].block.as_ref().unwrap()[0].words, ["${i}j"]);
         assert_eq!((all[2].name.as_str(), all[2].line), ("m\\ n", 3));
@@ -263,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_directive_is_named_with_its_line() {
+    fn syntax_errors_have_a_line() {
         for (text, line, reason) in [
             ("a b", 1, "does not end"),
             ("a;\n}", 2, "closes no block"),
@@ -275,7 +277,7 @@ mod tests {
             ("a;\nrewrite_by_lua_block { ngx.exit(1) }", 2, "Lua"),
             ("a{b{c{d{e{f;}}}}}", 1, "deep"),
         ] {
-            let problem = directives("k", text).unwrap_err();
+            let problem = parse_directives("k", text).unwrap_err();
             assert_eq!(problem.line, line, "{text}: {problem}");
             assert!(problem.reason.contains(reason), "{text}: {problem}");
         }
@@ -286,20 +288,20 @@ mod tests {
         for text in
             ["a;".repeat(2000), "x".repeat(1 << 20), format!("a {};", "b ".repeat(100)), "a{".repeat(9000)]
         {
-            assert!(directives("k", &text).is_err());
+            assert!(parse_directives("k", &text).is_err());
         }
     }
 
     proptest! {
         #[test]
-        fn every_text_has_an_end(text in "[ -~\n]{0,60}") {
-            _ = directives("k", &text);
+        fn parsing_terminates(text in "[ -~\n]{0,60}") {
+            _ = parse_directives("k", &text);
         }
 
         #[test]
-        fn what_is_quoted_is_read_as_it_was(word in "[ -~é]{0,20}") {
+        fn quoted_words_round_trip(word in "[ -~é]{0,20}") {
             let quoted = format!("a \"{}\";", word.replace('\\', "\\\\").replace('"', "\\\""));
-            prop_assert_eq!(&directives("k", &quoted).unwrap()[0].words[0], &word);
+            prop_assert_eq!(&parse_directives("k", &quoted).unwrap()[0].words[0], &word);
         }
     }
 }

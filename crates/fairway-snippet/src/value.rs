@@ -1,62 +1,62 @@
-//! Words with variables in them: which parts of a request they stand for. A variable that has no exact counterpart is refused.
+//! Text with variables: the request parts that they represent. Variables without an exact equivalent are rejected.
 
 use fairway_model::{RuleLabel, Template, TemplatePart};
 
 /// A part of a word.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Piece {
+pub(crate) enum WordPart {
     Text(String),
-    /// Without `$` and braces, in lower case: nginx does not tell the cases of names of variables apart.
+    /// Without `$` and braces, in lower case: nginx variable names are case-insensitive.
     Variable(String),
     /// `$1`..`$9`.
     Capture(char),
 }
 
-/// Where a variable is evaluated: some have no value yet before a path of the host is chosen.
+/// Where a variable is evaluated: some have no value before a path of the host is selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub(crate) enum EvaluationStage {
     Host,
     Path,
 }
 
-/// Takes a word apart (`ngx_http_script_compile`).
-pub(crate) fn pieces(word: &str) -> Result<Vec<Piece>, String> {
+/// Splits a word into parts (`ngx_http_script_compile`).
+pub(crate) fn split_word(word: &str) -> Result<Vec<WordPart>, String> {
     let mut pieces = Vec::new();
     let mut rest = word;
     while let Some((text, after)) = rest.split_once('$') {
         if !text.is_empty() {
-            pieces.push(Piece::Text(text.to_owned()));
+            pieces.push(WordPart::Text(text.to_owned()));
         }
         if let Some(digit) = after.chars().next().filter(|c| matches!(c, '1'..='9')) {
-            pieces.push(Piece::Capture(digit));
+            pieces.push(WordPart::Capture(digit));
             rest = &after[1..];
             continue;
         }
         let (name, behind) = match after.strip_prefix('{') {
             Some(braced) => braced.split_once('}').ok_or("the brace of a variable is not closed")?,
             None => {
-                let end = after.find(|c: char| !is_of_name(c)).unwrap_or(after.len());
+                let end = after.find(|c: char| !is_name_char(c)).unwrap_or(after.len());
                 after.split_at(end)
             }
         };
-        if name.is_empty() || !name.chars().all(is_of_name) {
+        if name.is_empty() || !name.chars().all(is_name_char) {
             return Err("a \"$\" begins no variable".to_owned());
         }
-        pieces.push(Piece::Variable(name.to_ascii_lowercase()));
+        pieces.push(WordPart::Variable(name.to_ascii_lowercase()));
         rest = behind;
     }
     if !rest.is_empty() {
-        pieces.push(Piece::Text(rest.to_owned()));
+        pieces.push(WordPart::Text(rest.to_owned()));
     }
     Ok(pieces)
 }
 
-fn is_of_name(c: char) -> bool {
+fn is_name_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
-/// The part of a request that a variable of nginx, or one that ingress-nginx sets, stands for.
-pub(crate) fn variable(name: &str, stage: Stage) -> Result<TemplatePart, String> {
+/// The request part that an nginx or ingress-nginx variable represents.
+pub(crate) fn request_part(name: &str, stage: EvaluationStage) -> Result<TemplatePart, String> {
     let named = |prefix: &str| name.strip_prefix(prefix).filter(|rest| !rest.is_empty());
     Ok(match name {
         "scheme" => TemplatePart::Scheme,
@@ -71,13 +71,13 @@ pub(crate) fn variable(name: &str, stage: Stage) -> Result<TemplatePart, String>
         "is_args" => TemplatePart::QueryMark,
         "server_protocol" => TemplatePart::Protocol,
         "server_port" => TemplatePart::Port,
-        "content_type" => TemplatePart::Field(name.into()),
+        "content_type" => TemplatePart::Header(name.into()),
         "request_id" => {
             return Err("$request_id is another number than that of the request; use $req_id".to_owned());
         }
         "best_http_host" | "pass_access_scheme" | "pass_port" | "pass_server_port" | "namespace"
         | "ingress_name" | "service_name" | "service_port" | "req_id"
-            if stage == Stage::Host =>
+            if stage == EvaluationStage::Host =>
         {
             return Err(format!("${name} has no value before a path of the host is chosen"));
         }
@@ -90,25 +90,25 @@ pub(crate) fn variable(name: &str, stage: Stage) -> Result<TemplatePart, String>
         "service_name" => TemplatePart::Label(RuleLabel::Service),
         "service_port" => TemplatePart::Label(RuleLabel::ServicePort),
         _ => match (named("http_"), named("arg_"), named("cookie_")) {
-            (Some(field), ..) if is_believed(field) => {
+            (Some(field), ..) if is_forwarding_header(field) => {
                 return Err(format!(
                     "${name} is what a trusted proxy says, which is read otherwise; use use-forwarded-headers and \
                      force-ssl-redirect"
                 ));
             }
-            (Some(field), ..) if OF_THE_HOP.contains(&field) => {
+            (Some(field), ..) if HOP_HEADERS.contains(&field) => {
                 return Err(format!("${name} is of the connection, and left out before rules look"));
             }
-            (Some(field), ..) => TemplatePart::Field(field.into()),
+            (Some(field), ..) => TemplatePart::Header(field.into()),
             (_, Some(argument), _) => TemplatePart::Argument(argument.into()),
             (.., Some(cookie)) => TemplatePart::Cookie(cookie.into()),
-            _ => return Err(unknown(name)),
+            _ => return Err(unknown_variable(name)),
         },
     })
 }
 
-/// Header fields that no rule sees, or not as they were sent.
-const OF_THE_HOP: [&str; 13] = [
+/// Headers that rules do not see, or not as sent.
+const HOP_HEADERS: [&str; 13] = [
     "connection",
     "expect",
     "http2_settings",
@@ -124,9 +124,9 @@ const OF_THE_HOP: [&str; 13] = [
     "upgrade",
 ];
 
-/// How the names of headers begin by which proxies speak for clients: of others they are left out before anything is looked at
+/// Prefixes of headers with which proxies speak for clients; those of other peers are removed first
 /// (docs/design/0016).
-const CLAIMS: [&str; 13] = [
+const FORWARDING_HEADER_PREFIXES: [&str; 13] = [
     "client_cert",
     "forwarded",
     "ssl_client_",
@@ -142,21 +142,21 @@ const CLAIMS: [&str; 13] = [
     "x_ssl_",
 ];
 
-/// Whether a header is one of these.
-fn is_believed(field: &str) -> bool {
-    CLAIMS.iter().any(|claim| field.starts_with(claim))
+/// Whether a header has such a prefix.
+fn is_forwarding_header(field: &str) -> bool {
+    FORWARDING_HEADER_PREFIXES.iter().any(|claim| field.starts_with(claim))
 }
 
-/// Whether a variable says how the client reached the proxy: with `use-forwarded-headers` nginx and ingress-nginx give it one value in some
-/// places, and another in others.
-pub(crate) fn is_of_link(name: &str) -> bool {
+/// Whether a variable depends on how the client reached the proxy: with `use-forwarded-headers`, nginx and
+/// ingress-nginx give it different values in different places.
+pub(crate) fn is_connection_variable(name: &str) -> bool {
     matches!(
         name,
         "scheme" | "server_port" | "best_http_host" | "pass_access_scheme" | "pass_port" | "pass_server_port"
     )
 }
 
-fn unknown(name: &str) -> String {
+fn unknown_variable(name: &str) -> String {
     let of_answers = ["upstream_", "sent_http_", "status", "body_bytes_sent", "bytes_sent", "request_time"];
     if of_answers.iter().any(|start| name.starts_with(start)) {
         return format!("${name} is a part of the response, and only parts of the request work");
@@ -164,7 +164,7 @@ fn unknown(name: &str) -> String {
     format!("${name} has no counterpart here")
 }
 
-/// Adds a part; texts that follow each other are one.
+/// Appends a part; consecutive texts are joined.
 pub(crate) fn push(template: &mut Template, part: TemplatePart) {
     match (template.0.last_mut(), part) {
         (_, TemplatePart::Text(text)) if text.is_empty() => {}
@@ -173,11 +173,11 @@ pub(crate) fn push(template: &mut Template, part: TemplatePart) {
     }
 }
 
-/// What a value may be made of, so that variables that hold each other several times end.
+/// Size limit of a value, so that nested variables cannot grow without bound.
 const MAX_VALUE_BYTES: usize = 8 << 10;
 const MAX_VALUE_PARTS: usize = 64;
 
-/// Refuses a value that is too long.
+/// Rejects a value that is too long.
 pub(crate) fn check_length(template: &Template) -> Result<(), String> {
     let bytes = |part: &TemplatePart| if let TemplatePart::Text(text) = part { text.len() } else { 0 };
     let length: usize = template.0.iter().map(bytes).sum();
@@ -189,8 +189,8 @@ pub(crate) fn check_length(template: &Template) -> Result<(), String> {
     ))
 }
 
-/// The text of a template that has no part of a request.
-pub(crate) fn fixed(template: &Template) -> Option<&str> {
+/// The text of a template without request parts.
+pub(crate) fn fixed_text(template: &Template) -> Option<&str> {
     match &*template.0 {
         [] => Some(""),
         [TemplatePart::Text(text)] => Some(text),
@@ -204,24 +204,27 @@ mod tests {
 
     #[test]
     fn words_are_taken_apart_as_nginx_does() {
-        let text = |text: &str| Piece::Text(text.to_owned());
-        let of = |name: &str| Piece::Variable(name.to_owned());
+        let text = |text: &str| WordPart::Text(text.to_owned());
+        let of = |name: &str| WordPart::Variable(name.to_owned());
         assert_eq!(
-            pieces("a${Host}b$uri/$1c").unwrap(),
-            [text("a"), of("host"), text("b"), of("uri"), text("/"), Piece::Capture('1'), text("c")]
+            split_word("a${Host}b$uri/$1c").unwrap(),
+            [text("a"), of("host"), text("b"), of("uri"), text("/"), WordPart::Capture('1'), text("c")]
         );
-        assert_eq!(pieces("").unwrap(), []);
+        assert_eq!(split_word("").unwrap(), []);
         for wrong in ["$", "a$ b", "${host", "${ho st}", "$$host"] {
-            assert!(pieces(wrong).is_err(), "{wrong}");
+            assert!(split_word(wrong).is_err(), "{wrong}");
         }
     }
 
     #[test]
     fn variables_without_a_value_are_refused_where_they_have_none() {
-        assert_eq!(variable("service_name", Stage::Path), Ok(TemplatePart::Label(RuleLabel::Service)));
-        assert!(variable("service_name", Stage::Host).is_err());
+        assert_eq!(
+            request_part("service_name", EvaluationStage::Path),
+            Ok(TemplatePart::Label(RuleLabel::Service))
+        );
+        assert!(request_part("service_name", EvaluationStage::Host).is_err());
         for name in ["upstream_addr", "geoip_city", "http_", "request_id", "hostname"] {
-            assert!(variable(name, Stage::Path).is_err(), "{name}");
+            assert!(request_part(name, EvaluationStage::Path).is_err(), "{name}");
         }
     }
 }

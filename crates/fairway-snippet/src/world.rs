@@ -1,82 +1,93 @@
-//! What is known of a request at one place of a snippet: the conditions that hold there, and the values of variables. A snippet
-//! without loops is run for all requests at once: every `if` and every entry of a map divides them, and each part goes on by itself.
+//! Symbolic evaluation state: the conditions known to hold for a set of requests, and the values of variables. A
+//! snippet has no loops, so it is evaluated for all requests at once: every `if` and every map entry splits a case,
+//! and each case continues separately.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fairway_model::{Condition, Content, PathRewrite, Template, TemplatePart, Test};
+use fairway_model::{Condition, ConditionTest, PathRewrite, ResponseContent, Template, TemplatePart};
 use fairway_pattern::Pattern;
 use fairway_pattern::budget::Account;
 
 use crate::map::Maps;
-use crate::value::{Piece, Stage, check_length, fixed, is_of_link, pieces, push, variable};
+use crate::value::{
+    EvaluationStage, WordPart, check_length, fixed_text, is_connection_variable, push, request_part,
+    split_word,
+};
 
-/// Parts into which requests may be divided.
-const MAX_WORLDS: usize = 48;
-/// Conditions, and parts of their values and of those of headers, in all parts of the requests together.
+/// Maximum number of cases.
+const MAX_CASES: usize = 48;
+/// Maximum number of conditions and of parts of values and header values, over all cases.
 const MAX_PARTS: usize = 5_000;
-/// Maps that depend on each other.
+/// Maximum depth of dependent maps.
 const MAX_MAPS: usize = 8;
 
-/// Some of the requests.
+/// A set of requests.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct World {
-    /// What they have in common.
+pub(crate) struct RequestCase {
+    /// The conditions that hold for them.
     pub(crate) when: Vec<Condition>,
     pub(crate) variables: BTreeMap<String, Template>,
-    /// The last `if` block that they went through.
+    /// The last `if` block that they entered.
     pub(crate) block: Option<usize>,
-    /// What became of them, once nothing more is run.
-    pub(crate) end: Option<End>,
+    /// Their outcome, once evaluation ends.
+    pub(crate) end: Option<CaseEnd>,
 }
 
-/// How a world ends.
+/// The end of a request case.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum CaseEnd {
     /// `break`.
-    Goes,
+    Continues,
     /// `rewrite ... break`.
     Rewritten(PathRewrite),
-    /// `return`, or `rewrite` to elsewhere.
-    Answered { origin: Arc<str>, status: u16, content: Content },
+    /// `return`, or `rewrite` with a redirect.
+    Answered { origin: Arc<str>, status: u16, content: ResponseContent },
 }
 
-/// What all worlds of a snippet share.
+/// State shared by all cases of a snippet.
 pub(crate) struct Scope<'m> {
     pub(crate) maps: &'m Maps,
-    pub(crate) stage: Stage,
+    pub(crate) stage: EvaluationStage,
     account: Account,
-    /// Whether a text says how the client reached the proxy.
-    pub(crate) reads_link: bool,
-    /// Parts of texts that may still be written down.
-    left: usize,
-    /// Maps that are being looked up, one for the other.
+    /// Whether a text depends on how the client reached the proxy.
+    pub(crate) depends_on_connection: bool,
+    /// Parts that may still be written.
+    remaining_parts: usize,
+    /// Depth of the current map lookup.
     depth: usize,
 }
 
 impl<'m> Scope<'m> {
-    pub(crate) fn new(maps: &'m Maps, stage: Stage) -> Self {
-        Self { maps, stage, account: Account::default(), reads_link: false, left: MAX_PARTS, depth: 0 }
+    pub(crate) fn new(maps: &'m Maps, stage: EvaluationStage) -> Self {
+        Self {
+            maps,
+            stage,
+            account: Account::default(),
+            depends_on_connection: false,
+            remaining_parts: MAX_PARTS,
+            depth: 0,
+        }
     }
 
-    /// Counts what is written down for some of the requests: each evaluates it, and each part of a value takes time.
+    /// Counts what is written for a case: each request evaluates its conditions, and each part of a value takes time.
     pub(crate) fn spend(&mut self, when: &[Condition], value: &Template) -> Result<(), String> {
         let conditions: usize = when.iter().map(|condition| 1 + condition.value.0.len()).sum();
-        let Some(left) = self.left.checked_sub(1 + conditions + value.0.len()) else {
+        let Some(left) = self.remaining_parts.checked_sub(1 + conditions + value.0.len()) else {
             return Err(format!("conditions and headers together have more than {MAX_PARTS} parts"));
         };
-        self.left = left;
+        self.remaining_parts = left;
         Ok(())
     }
 
-    /// How much is written down so far.
+    /// The number of parts written so far.
     pub(crate) fn spent(&self) -> usize {
-        MAX_PARTS - self.left
+        MAX_PARTS - self.remaining_parts
     }
 
-    /// Whether a pattern can be used, and what all those of the snippet cost together.
-    pub(crate) fn admit(&mut self, test: &Test) -> Result<(), String> {
-        let Test::Pattern { pattern, ignore_case } = test else { return Ok(()) };
+    /// Checks that a pattern is usable, and charges its cost to the snippet.
+    pub(crate) fn admit(&mut self, test: &ConditionTest) -> Result<(), String> {
+        let ConditionTest::Pattern { pattern, ignore_case } = test else { return Ok(()) };
         if has_named_group(pattern) {
             return Err(
                 "its regular expression gives a group a name, which sets a variable in nginx".to_owned()
@@ -88,7 +99,7 @@ impl<'m> Scope<'m> {
     }
 }
 
-/// `(?<name>`, `(?P<name>`, `(?'name'`, and not a look behind.
+/// `(?<name>`, `(?P<name>`, `(?'name'`, but not a look-behind.
 fn has_named_group(pattern: &str) -> bool {
     let groups = pattern.split("(?").skip(1);
     groups.into_iter().any(|group| {
@@ -97,13 +108,13 @@ fn has_named_group(pattern: &str) -> bool {
     })
 }
 
-/// The worlds in which a word has this value.
-pub(crate) type Valued = Vec<(World, Template)>;
+/// The cases in which a word has a given value.
+pub(crate) type CaseValues = Vec<(RequestCase, Template)>;
 
-impl World {
-    /// Divides the requests by a condition: those for which it holds, and the others.
-    pub(crate) fn divided(self, condition: &Condition) -> (Option<Self>, Option<Self>) {
-        match decided(&self.when, condition) {
+impl RequestCase {
+    /// Splits the case by a condition, into requests for which it holds and the others.
+    pub(crate) fn split(self, condition: &Condition) -> (Option<Self>, Option<Self>) {
+        match implied_result(&self.when, condition) {
             Some(true) => (Some(self), None),
             Some(false) => (None, Some(self)),
             None => {
@@ -115,46 +126,46 @@ impl World {
         }
     }
 
-    /// The value of a word. A map in it divides the requests.
-    pub(crate) fn expand(self, word: &str, scope: &mut Scope<'_>) -> Result<Valued, String> {
+    /// Expands a word. A map in it splits the case.
+    pub(crate) fn expand(self, word: &str, scope: &mut Scope<'_>) -> Result<CaseValues, String> {
         let mut worlds = vec![(self, Template::default())];
-        for piece in pieces(word)? {
+        for piece in split_word(word)? {
             match piece {
-                Piece::Text(text) => {
+                WordPart::Text(text) => {
                     worlds
                         .iter_mut()
                         .for_each(|(_, value)| push(value, TemplatePart::Text(text.as_str().into())));
                 }
-                Piece::Capture(digit) => {
+                WordPart::Capture(digit) => {
                     return Err(format!(
                         "${digit} stands for a part of the path, which works in rewrite only"
                     ));
                 }
-                Piece::Variable(name) => {
+                WordPart::Variable(name) => {
                     let mut further = Vec::new();
                     for (world, value) in worlds {
-                        for (world, part) in world.look_up(&name, scope)? {
+                        for (world, part) in world.look_up_variable(&name, scope)? {
                             let mut value = value.clone();
                             part.0.into_iter().for_each(|part| push(&mut value, part));
                             check_length(&value)?;
                             further.push((world, value));
                         }
                     }
-                    worlds = bounded(further)?;
+                    worlds = check_case_count(further)?;
                 }
             }
         }
         Ok(worlds)
     }
 
-    fn look_up(self, name: &str, scope: &mut Scope<'_>) -> Result<Valued, String> {
+    fn look_up_variable(self, name: &str, scope: &mut Scope<'_>) -> Result<CaseValues, String> {
         if let Some(value) = self.variables.get(name).cloned() {
             return Ok(vec![(self, value)]);
         }
         let maps = scope.maps;
         let Some(map) = maps.get(name) else {
-            let part = variable(name, scope.stage)?;
-            scope.reads_link |= is_of_link(name);
+            let part = request_part(name, scope.stage)?;
+            scope.depends_on_connection |= is_connection_variable(name);
             return Ok(vec![(self, Template(vec![part]))]);
         };
         map.patterns().try_for_each(|test| scope.admit(test))?;
@@ -168,7 +179,7 @@ impl World {
             for (test, value) in &map.entries {
                 let Some(world) = left.take() else { break };
                 let condition = Condition { value: source.clone(), test: test.clone(), negated: false };
-                let (holds, fails) = world.divided(&condition);
+                let (holds, fails) = world.split(&condition);
                 if let Some(world) = holds {
                     valued.extend(world.expand(value, scope)?);
                 }
@@ -179,42 +190,42 @@ impl World {
             }
         }
         scope.depth -= 1;
-        // nginx evaluates a map once for a request.
+        // nginx evaluates a map once per request.
         for (world, value) in &mut valued {
             world.variables.insert(name.to_owned(), value.clone());
         }
-        bounded(valued)
+        check_case_count(valued)
     }
 }
 
-pub(crate) fn bounded<T>(worlds: Vec<T>) -> Result<Vec<T>, String> {
+pub(crate) fn check_case_count<T>(worlds: Vec<T>) -> Result<Vec<T>, String> {
     match worlds.len() {
-        0..=MAX_WORLDS => Ok(worlds),
-        _ => Err(format!("the conditions before it make more than {MAX_WORLDS} cases")),
+        0..=MAX_CASES => Ok(worlds),
+        _ => Err(format!("the conditions before it make more than {MAX_CASES} cases")),
     }
 }
 
-/// Whether a condition holds for certain, or does not, where others hold.
-fn decided(when: &[Condition], condition: &Condition) -> Option<bool> {
+/// Whether known conditions imply that a condition holds, or that it does not.
+fn implied_result(when: &[Condition], condition: &Condition) -> Option<bool> {
     let Condition { value, test, negated } = condition;
-    if let Some(text) = fixed(value) {
-        return holds(test, text).map(|holds| holds != *negated);
+    if let Some(text) = fixed_text(value) {
+        return test_passes(test, text).map(|holds| holds != *negated);
     }
     when.iter().filter(|known| known.value == *value).find_map(|known| match (&known.test, known.negated) {
         (same, other) if same == test => Some(other == *negated),
-        (Test::Equal(text), false) => holds(test, text).map(|holds| holds != *negated),
+        (ConditionTest::Equal(text), false) => test_passes(test, text).map(|holds| holds != *negated),
         _ => None,
     })
 }
 
-/// Whether a text passes; `None` where the pattern cannot be used.
-fn holds(test: &Test, text: &str) -> Option<bool> {
+/// Whether a text passes the test; `None` if the pattern is unusable.
+fn test_passes(test: &ConditionTest, text: &str) -> Option<bool> {
     Some(match test {
-        Test::Truth => !matches!(text, "" | "0"),
-        Test::Equal(other) => **other == *text,
-        Test::EqualIgnoringCase(other) => other.eq_ignore_ascii_case(text),
-        Test::TooLong => return None,
-        Test::Pattern { pattern, ignore_case } => {
+        ConditionTest::Truth => !matches!(text, "" | "0"),
+        ConditionTest::Equal(other) => **other == *text,
+        ConditionTest::EqualIgnoringCase(other) => other.eq_ignore_ascii_case(text),
+        ConditionTest::TooLong => return None,
+        ConditionTest::Pattern { pattern, ignore_case } => {
             Pattern::anywhere(pattern, *ignore_case).ok()?.is_match(text.as_bytes())
         }
     })
@@ -225,18 +236,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_known_divides_no_further() {
+    fn implied_conditions_do_not_split_cases() {
         let value = || Template(vec![TemplatePart::Method]);
-        let equal =
-            |text: &str, negated| Condition { value: value(), test: Test::Equal(text.into()), negated };
-        let (post, other) = World::default().divided(&equal("POST", false));
+        let equal = |text: &str, negated| Condition {
+            value: value(),
+            test: ConditionTest::Equal(text.into()),
+            negated,
+        };
+        let (post, other) = RequestCase::default().split(&equal("POST", false));
         let (post, other) = (post.unwrap(), other.unwrap());
-        assert!(post.clone().divided(&equal("POST", true)).0.is_none());
-        assert!(post.clone().divided(&equal("GET", false)).0.is_none());
-        let pattern = Test::Pattern { pattern: "^P".into(), ignore_case: false };
-        assert!(post.divided(&Condition { value: value(), test: pattern, negated: false }).1.is_none());
-        assert!(other.clone().divided(&equal("POST", false)).0.is_none());
-        let (get, rest) = other.divided(&equal("GET", false));
+        assert!(post.clone().split(&equal("POST", true)).0.is_none());
+        assert!(post.clone().split(&equal("GET", false)).0.is_none());
+        let pattern = ConditionTest::Pattern { pattern: "^P".into(), ignore_case: false };
+        assert!(post.split(&Condition { value: value(), test: pattern, negated: false }).1.is_none());
+        assert!(other.clone().split(&equal("POST", false)).0.is_none());
+        let (get, rest) = other.split(&equal("GET", false));
         assert_eq!((get.unwrap().when.len(), rest.unwrap().when.len()), (2, 2));
     }
 }

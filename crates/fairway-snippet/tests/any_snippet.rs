@@ -1,4 +1,4 @@
-//! Any text as a snippet, and the committed corpus of the fuzz target.
+//! Property tests for snippets, and the committed corpus of the fuzz target.
 
 mod checks;
 
@@ -20,7 +20,7 @@ fn the_corpus_holds() {
     }
 }
 
-/// Directives and words that meet.
+/// Combinations of directives and words.
 fn directive() -> impl Strategy<Value = String> {
     const NAMES: [&str; 14] = [
         "add_header",

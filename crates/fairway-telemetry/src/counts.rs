@@ -1,4 +1,4 @@
-//! What the exporter counts: items by what became of them, requests to the collector, and what waits.
+//! The exporter's counters: items by outcome, export requests, and queue lengths.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,18 +7,18 @@ use crate::signal::Signal;
 
 /// Why items were dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Dropped {
-    /// There was no room to wait.
+pub(crate) enum DropReason {
+    /// The queue was full.
     QueueFull,
-    /// The collector does not want them.
+    /// The collector rejected them.
     Rejected,
-    /// The collector took none for too long.
+    /// The collector accepted none for too long.
     Unreachable,
-    /// There is no collector.
+    /// No collector is configured.
     NoCollector,
 }
 
-impl Dropped {
+impl DropReason {
     const ALL: [Self; 4] = [Self::QueueFull, Self::Rejected, Self::Unreachable, Self::NoCollector];
 
     const fn label(self) -> &'static str {
@@ -31,55 +31,55 @@ impl Dropped {
     }
 }
 
-/// What one signal counts.
+/// The counters of one signal.
 #[derive(Debug, Default)]
 struct SignalCounts {
     sent: AtomicU64,
-    dropped: [AtomicU64; Dropped::ALL.len()],
+    dropped: [AtomicU64; DropReason::ALL.len()],
     ok: AtomicU64,
     failed: AtomicU64,
     queued: AtomicU64,
 }
 
-/// What the exporter counts since the start of the process.
+/// The exporter's counters since the process started.
 #[derive(Debug, Default)]
 pub struct Counts([SignalCounts; Signal::ALL.len()]);
 
 impl Counts {
-    /// The collector has taken these items.
-    pub(crate) fn sent(&self, signal: Signal, items: u64) {
-        self.of(signal).sent.fetch_add(items, Ordering::Relaxed);
+    /// The collector accepted these items.
+    pub(crate) fn record_sent(&self, signal: Signal, items: u64) {
+        self.signal_counts(signal).sent.fetch_add(items, Ordering::Relaxed);
     }
 
-    /// These items are gone.
-    pub(crate) fn dropped(&self, signal: Signal, why: Dropped, items: u64) {
-        self.of(signal).dropped[why as usize].fetch_add(items, Ordering::Relaxed);
+    /// These items were dropped.
+    pub(crate) fn record_dropped(&self, signal: Signal, why: DropReason, items: u64) {
+        self.signal_counts(signal).dropped[why as usize].fetch_add(items, Ordering::Relaxed);
     }
 
-    /// A request to the collector has ended.
-    pub(crate) fn exported(&self, signal: Signal, is_ok: bool) {
-        let of = self.of(signal);
+    /// An export request has ended.
+    pub(crate) fn record_export(&self, signal: Signal, is_ok: bool) {
+        let of = self.signal_counts(signal);
         let count = if is_ok { &of.ok } else { &of.failed };
         count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// So many items wait.
-    pub(crate) fn queued(&self, signal: Signal, items: usize) {
-        self.of(signal).queued.store(items as u64, Ordering::Relaxed);
+    /// Sets the queue length.
+    pub(crate) fn set_queued(&self, signal: Signal, items: usize) {
+        self.signal_counts(signal).queued.store(items as u64, Ordering::Relaxed);
     }
 
-    /// Items that were dropped, for whatever reason.
-    pub(crate) fn dropped_so_far(&self, signal: Signal) -> u64 {
-        self.of(signal).dropped.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+    /// The number of items dropped for any reason.
+    pub(crate) fn dropped_items(&self, signal: Signal) -> u64 {
+        self.signal_counts(signal).dropped.iter().map(|count| count.load(Ordering::Relaxed)).sum()
     }
 
-    /// The counts in the Prometheus text format.
+    /// The counters in the Prometheus text format.
     #[must_use]
-    pub fn text(&self) -> String {
+    pub fn metrics_text(&self) -> String {
         let mut out = String::new();
         let mut family = |name: &str, kind: &str, lines: &dyn Fn(&mut String, Signal, &SignalCounts)| {
             _ = writeln!(out, "# TYPE {name} {kind}");
-            Signal::ALL.into_iter().for_each(|signal| lines(&mut out, signal, self.of(signal)));
+            Signal::ALL.into_iter().for_each(|signal| lines(&mut out, signal, self.signal_counts(signal)));
         };
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         family("fairway_otlp_items_sent_total", "counter", &|out, signal, of| {
@@ -87,7 +87,7 @@ impl Counts {
             _ = writeln!(out, "fairway_otlp_items_sent_total{{signal=\"{signal}\"}} {value}");
         });
         family("fairway_otlp_items_dropped_total", "counter", &|out, signal, of| {
-            for why in Dropped::ALL {
+            for why in DropReason::ALL {
                 let (signal, reason, value) = (signal.label(), why.label(), read(&of.dropped[why as usize]));
                 let labels = format!("signal=\"{signal}\",reason=\"{reason}\"");
                 _ = writeln!(out, "fairway_otlp_items_dropped_total{{{labels}}} {value}");
@@ -106,7 +106,7 @@ impl Counts {
         out
     }
 
-    fn of(&self, signal: Signal) -> &SignalCounts {
+    fn signal_counts(&self, signal: Signal) -> &SignalCounts {
         &self.0[signal as usize]
     }
 }
@@ -118,11 +118,11 @@ mod tests {
     #[test]
     fn every_count_has_a_line_with_its_labels() {
         let counts = Counts::default();
-        counts.sent(Signal::Traces, 3);
-        counts.dropped(Signal::Logs, Dropped::QueueFull, 2);
-        counts.exported(Signal::Metrics, false);
-        counts.queued(Signal::Traces, 7);
-        let text = counts.text();
+        counts.record_sent(Signal::Traces, 3);
+        counts.record_dropped(Signal::Logs, DropReason::QueueFull, 2);
+        counts.record_export(Signal::Metrics, false);
+        counts.set_queued(Signal::Traces, 7);
+        let text = counts.metrics_text();
         for line in [
             "# TYPE fairway_otlp_items_sent_total counter",
             "fairway_otlp_items_sent_total{signal=\"traces\"} 3",
@@ -134,6 +134,6 @@ mod tests {
         ] {
             assert!(text.lines().any(|one| one == line), "{line} in\n{text}");
         }
-        assert_eq!(counts.dropped_so_far(Signal::Logs), 2);
+        assert_eq!(counts.dropped_items(Signal::Logs), 2);
     }
 }

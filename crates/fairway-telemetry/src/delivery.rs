@@ -1,4 +1,4 @@
-//! Sending messages of one signal, one after the other, and again where OTLP allows it, for a bounded time.
+//! Delivers the messages of one signal in order, with retries where OTLP allows them, for a limited time.
 
 use std::cell::Cell;
 use std::future::pending;
@@ -11,42 +11,42 @@ use fairway_model::Collector;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::counts::{Counts, Dropped};
-use crate::failure::{Failure, FailureKind, shown};
-use crate::message::{Message, Verdict};
+use crate::counts::{Counts, DropReason};
+use crate::failure::{Failure, FailureKind, truncated};
+use crate::message::{Message, PartialSuccess};
 use crate::signal::Signal;
 use crate::transport::{Connect, Link};
 
-/// How long one request may take.
+/// Timeout of one request.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a message is tried again at most.
+/// How long a message is retried at most.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(60);
-/// The first pause before a message is sent again; it doubles with each.
+/// The first pause before a retry; it doubles each time.
 const FIRST_BACKOFF: Duration = Duration::from_secs(1);
-/// The longest pause that nobody asked for.
+/// The longest pause, unless the collector asks for more.
 const MAX_BACKOFF: Duration = Duration::from_secs(15);
-/// Warnings about one signal have at least so much time between them.
+/// The minimum interval between warnings about one signal.
 const NOTICE_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The collector of the moment.
+/// The current collector.
 pub(crate) type CurrentCollector = watch::Receiver<Option<Arc<Collector>>>;
 
-/// Sends the messages of one signal.
+/// Delivers the messages of one signal.
 pub(crate) struct Delivery<C: Connect> {
     signal: Signal,
     connect: Rc<C>,
     collector: CurrentCollector,
-    /// To that collector.
+    /// The link to the collector it was opened for.
     link: Option<(Arc<Collector>, C::Link)>,
     counts: Arc<Counts>,
     random: fastrand::Rng,
-    /// When the last warning was written, and whether things have been well since.
+    /// When the last warning was logged, and whether deliveries have failed since the last success.
     warned: Option<Instant>,
     is_failing: bool,
     in_flight: Rc<Cell<u64>>,
 }
 
-/// What a delivery needs besides its signal.
+/// The dependencies of a delivery.
 pub(crate) struct DeliveryParts<C> {
     pub(crate) connect: Rc<C>,
     pub(crate) collector: CurrentCollector,
@@ -55,8 +55,8 @@ pub(crate) struct DeliveryParts<C> {
 }
 
 /// Why a message was given up.
-struct GivenUp {
-    why: Dropped,
+struct DeliveryError {
+    why: DropReason,
     message: String,
 }
 
@@ -76,25 +76,25 @@ impl<C: Connect> Delivery<C> {
         }
     }
 
-    /// How many items the message has that is being delivered: they are lost when the delivery is abandoned.
+    /// The number of items in the message being delivered: they are lost if the delivery is abandoned.
     pub(crate) fn in_flight(&self) -> Rc<Cell<u64>> {
         Rc::clone(&self.in_flight)
     }
 
-    /// Sends a message until it is taken or given up, and counts what became of it. Says whether it was taken.
+    /// Sends a message until it is accepted or given up, and counts the outcome. Returns whether it was accepted.
     pub(crate) async fn deliver(&mut self, message: Message) -> bool {
         let Message { bytes, items } = message;
         self.in_flight.set(items);
-        let settled = self.settle(bytes, items).await;
+        let settled = self.send_with_retries(bytes, items).await;
         self.in_flight.set(0);
         match settled {
             Ok(verdict) => {
-                self.accept(&verdict, items);
+                self.report_accepted(&verdict, items);
                 true
             }
-            Err(GivenUp { why, message }) => {
-                self.counts.dropped(self.signal, why, items);
-                if why != Dropped::NoCollector {
+            Err(DeliveryError { why, message }) => {
+                self.counts.record_dropped(self.signal, why, items);
+                if why != DropReason::NoCollector {
                     self.warn(&format!("a message is dropped: {message}"));
                 }
                 false
@@ -102,31 +102,31 @@ impl<C: Connect> Delivery<C> {
         }
     }
 
-    async fn settle(&mut self, bytes: Bytes, items: u64) -> Result<Verdict, GivenUp> {
+    async fn send_with_retries(&mut self, bytes: Bytes, items: u64) -> Result<PartialSuccess, DeliveryError> {
         let began = Instant::now();
         let mut backoff = FIRST_BACKOFF;
         loop {
             let failure = match self.send(bytes.clone()).await? {
-                Ok(response) => return Ok(Verdict::read(self.signal, &response, items)),
+                Ok(response) => return Ok(PartialSuccess::decode(self.signal, &response, items)),
                 Err(failure) => failure,
             };
             let Failure { kind, message } = failure;
             let asked = match kind {
-                FailureKind::Rejected => return Err(GivenUp { why: Dropped::Rejected, message }),
+                FailureKind::Rejected => return Err(DeliveryError { why: DropReason::Rejected, message }),
                 FailureKind::Retryable(after) => after.unwrap_or_default(),
                 FailureKind::NoResponse => {
-                    // What is left of it may be dead.
+                    // The connection may be dead.
                     self.link = None;
                     Duration::ZERO
                 }
             };
-            // Those that failed together do not come back together.
+            // Jitter, so that deliveries that failed together are not retried together.
             let pause = asked.max(backoff.mul_f64(0.75 + 0.5 * self.random.f64()));
             backoff = MAX_BACKOFF.min(backoff * 2);
             if began.elapsed().saturating_add(pause) > RETRY_TIMEOUT {
-                return Err(GivenUp { why: Dropped::Unreachable, message });
+                return Err(DeliveryError { why: DropReason::Unreachable, message });
             }
-            self.warn(&format!("{message}; it is tried again for a minute"));
+            self.warn(&format!("{message}; retrying for a minute"));
             let is_other = async |collector: &mut CurrentCollector| {
                 if collector.changed().await.is_err() {
                     pending::<()>().await;
@@ -140,7 +140,7 @@ impl<C: Connect> Delivery<C> {
     }
 
     /// Sends a message once.
-    async fn send(&mut self, bytes: Bytes) -> Result<Result<Bytes, Failure>, GivenUp> {
+    async fn send(&mut self, bytes: Bytes) -> Result<Result<Bytes, Failure>, DeliveryError> {
         let signal = self.signal;
         let link = self.link()?;
         let sent = match timeout(EXPORT_TIMEOUT, link.send(signal, bytes)).await {
@@ -150,38 +150,38 @@ impl<C: Connect> Delivery<C> {
                 message: format!("no response within {} s", EXPORT_TIMEOUT.as_secs()),
             }),
         };
-        self.counts.exported(signal, sent.is_ok());
+        self.counts.record_export(signal, sent.is_ok());
         Ok(sent)
     }
 
-    /// The link to the collector of the moment.
-    fn link(&mut self) -> Result<&C::Link, GivenUp> {
+    /// The link to the current collector.
+    fn link(&mut self) -> Result<&C::Link, DeliveryError> {
         let Some(collector) = self.collector.borrow_and_update().clone() else {
             self.link = None;
-            return Err(GivenUp { why: Dropped::NoCollector, message: String::new() });
+            return Err(DeliveryError { why: DropReason::NoCollector, message: String::new() });
         };
         let kept = self.link.take().filter(|(known, _)| *known == collector);
         let (_, link) = match kept {
             Some(kept) => self.link.insert(kept),
             None => {
                 let link = self.connect.connect(&collector);
-                let link = link.map_err(|message| GivenUp { why: Dropped::Unreachable, message })?;
+                let link = link.map_err(|message| DeliveryError { why: DropReason::Unreachable, message })?;
                 self.link.insert((collector, link))
             }
         };
         Ok(link)
     }
 
-    /// The collector has taken a message.
-    fn accept(&mut self, verdict: &Verdict, items: u64) {
-        self.counts.sent(self.signal, items - verdict.rejected);
-        self.counts.dropped(self.signal, Dropped::Rejected, verdict.rejected);
+    /// The collector accepted a message.
+    fn report_accepted(&mut self, verdict: &PartialSuccess, items: u64) {
+        self.counts.record_sent(self.signal, items - verdict.rejected);
+        self.counts.record_dropped(self.signal, DropReason::Rejected, verdict.rejected);
         if verdict.rejected > 0 || !verdict.text.is_empty() {
-            let Verdict { rejected, text } = verdict;
-            self.warn(&format!("it rejects {rejected} of {items} items: {}", shown(text)));
+            let PartialSuccess { rejected, text } = verdict;
+            self.warn(&format!("it rejects {rejected} of {items} items: {}", truncated(text)));
         } else if self.is_failing {
             self.is_failing = false;
-            tracing::info!(signal = self.signal.label(), "the collector takes everything again");
+            tracing::info!(signal = self.signal.label(), "the collector accepts everything again");
         }
     }
 
@@ -194,7 +194,7 @@ impl<C: Connect> Delivery<C> {
             tracing::warn!(
                 signal = self.signal.label(),
                 collector = endpoint.as_deref().unwrap_or("none"),
-                dropped = self.counts.dropped_so_far(self.signal),
+                dropped = self.counts.dropped_items(self.signal),
                 "telemetry: {message}"
             );
         }
@@ -204,19 +204,19 @@ impl<C: Connect> Delivery<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Act, Script, away, busy, total};
+    use crate::testing::{ScriptedCollector, ScriptedResponse, retry_after, sum_of_counts, unavailable};
 
-    struct Bench {
-        script: Script,
+    struct TestDelivery {
+        script: ScriptedCollector,
         collector: watch::Sender<Option<Arc<Collector>>>,
         counts: Arc<Counts>,
-        delivery: Delivery<Script>,
+        delivery: Delivery<ScriptedCollector>,
         began: Instant,
     }
 
-    impl Bench {
-        fn new(acts: impl IntoIterator<Item = Act>) -> Self {
-            let script = Script::playing(acts);
+    impl TestDelivery {
+        fn new(acts: impl IntoIterator<Item = ScriptedResponse>) -> Self {
+            let script = ScriptedCollector::with_responses(acts);
             let (sender, collector) = watch::channel(Some(Arc::new(Collector::at("http://first"))));
             let counts = Arc::new(Counts::default());
             let parts = DeliveryParts {
@@ -234,13 +234,13 @@ mod tests {
             self.delivery.deliver(message).await;
         }
 
-        /// When requests came, in seconds since the beginning.
+        /// When requests arrived, in seconds since the start.
         fn seconds(&self) -> Vec<f64> {
             self.script.requests().iter().map(|it| (it.at - self.began).as_secs_f64()).collect()
         }
 
         fn count(&self, name: &str) -> u64 {
-            total(&self.counts, name, Signal::Traces)
+            sum_of_counts(&self.counts, name, Signal::Traces)
         }
 
         fn dropped(&self, reason: &str) -> u64 {
@@ -249,8 +249,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_message_that_is_taken_is_sent_once() {
-        let mut bench = Bench::new([Act::Take]);
+    async fn an_accepted_message_is_sent_once() {
+        let mut bench = TestDelivery::new([ScriptedResponse::Accept]);
         bench.deliver().await;
         bench.deliver().await;
         assert_eq!(bench.seconds(), [0.0, 0.0]);
@@ -260,22 +260,22 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_a_collector_rejects_is_counted_and_never_sent_again() {
+    async fn rejected_items_are_counted_and_never_sent_again() {
         for (rejected, counted) in [(2, 2), (99, 5), (-3, 0)] {
-            let mut bench = Bench::new([Act::Reject(rejected)]);
+            let mut bench = TestDelivery::new([ScriptedResponse::Reject(rejected)]);
             bench.deliver().await;
             assert_eq!(bench.seconds().len(), 1);
             let sent = bench.count("fairway_otlp_items_sent_total");
             assert_eq!((bench.dropped("rejected"), sent), (counted, 5 - counted));
         }
-        let mut bench = Bench::new([Act::Fail(Failure::rejected("bad data"))]);
+        let mut bench = TestDelivery::new([ScriptedResponse::Fail(Failure::rejected("bad data"))]);
         bench.deliver().await;
         assert_eq!((bench.seconds().len(), bench.dropped("rejected")), (1, 5));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_busy_collector_is_asked_again_not_before_it_wants() {
-        let mut bench = Bench::new([busy(7), busy(20)]);
+    async fn a_busy_collector_is_not_retried_before_the_time_it_asks_for() {
+        let mut bench = TestDelivery::new([retry_after(7), retry_after(20)]);
         bench.deliver().await;
         let at = bench.seconds();
         assert!(at.len() == 3 && at[1] >= 7.0 && at[1] < 7.5 && at[2] - at[1] >= 20.0, "{at:?}");
@@ -284,7 +284,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn pauses_grow_and_end_after_a_minute() {
-        let mut bench = Bench::new((0..100).map(|_| away()));
+        let mut bench = TestDelivery::new((0..100).map(|_| unavailable()));
         bench.deliver().await;
         let at = bench.seconds();
         assert!((5..=9).contains(&at.len()) && at.last().is_some_and(|last| *last <= 60.0), "{at:?}");
@@ -297,8 +297,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_collector_that_wants_to_be_left_alone_for_too_long_gets_no_other_try() {
-        let mut bench = Bench::new([busy(3_600)]);
+    async fn a_retry_delay_beyond_the_limit_gives_up_at_once() {
+        let mut bench = TestDelivery::new([retry_after(3_600)]);
         bench.deliver().await;
         assert_eq!((bench.seconds().len(), bench.dropped("unreachable")), (1, 5));
         assert!(bench.began.elapsed() < Duration::from_secs(1));
@@ -306,7 +306,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_request_without_a_response_is_given_up_after_ten_seconds() {
-        let mut bench = Bench::new([Act::Hang]);
+        let mut bench = TestDelivery::new([ScriptedResponse::Hang]);
         bench.deliver().await;
         let at = bench.seconds();
         assert!(at.len() == 2 && at[1] >= 10.75 && at[1] <= 11.26, "{at:?}");
@@ -314,8 +314,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn another_collector_gets_what_the_first_one_did_not_take() {
-        let mut bench = Bench::new([busy(50)]);
+    async fn a_new_collector_gets_what_the_previous_one_did_not_accept() {
+        let mut bench = TestDelivery::new([retry_after(50)]);
         let other = Arc::new(Collector::at("http://second"));
         let change = bench.collector.clone();
         let changed = async {
@@ -330,23 +330,23 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn without_a_collector_nothing_is_sent() {
-        let mut bench = Bench::new([]);
+        let mut bench = TestDelivery::new([]);
         bench.collector.send_replace(None);
         bench.deliver().await;
         assert_eq!((bench.seconds().len(), bench.dropped("no_collector")), (0, 5));
         bench.collector.send_replace(Some(Arc::new(Collector::at("nonsense"))));
         bench.deliver().await;
         assert_eq!((bench.seconds().len(), bench.dropped("unreachable")), (0, 5));
-        // A process that forgets its exporter still waits as long as it should.
-        let mut bench = Bench::new([away()]);
+        // Dropping the exporter does not shorten the pauses.
+        let mut bench = TestDelivery::new([unavailable()]);
         drop(std::mem::replace(&mut bench.collector, watch::channel(None).0));
         bench.deliver().await;
         assert_eq!(bench.seconds().len(), 2);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_under_way_is_known() {
-        let mut bench = Bench::new([Act::Hang, Act::Hang]);
+    async fn items_in_flight_are_known() {
+        let mut bench = TestDelivery::new([ScriptedResponse::Hang, ScriptedResponse::Hang]);
         let in_flight = bench.delivery.in_flight();
         _ = timeout(Duration::from_secs(3), bench.deliver()).await;
         assert_eq!(in_flight.get(), 5);

@@ -1,4 +1,4 @@
-//! The thread that exports: it takes what comes in, and sends what waits.
+//! The exporter thread: receives telemetry, queues it and delivers it.
 
 use std::io;
 use std::pin::pin;
@@ -16,40 +16,40 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{unconstrained, yield_now};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 
-use crate::counts::{Counts, Dropped};
+use crate::counts::{Counts, DropReason};
 use crate::delivery::{CurrentCollector, Delivery, DeliveryParts};
-use crate::intake::{Exchanges, LineSender, records};
+use crate::intake::{ExchangeSource, LineSender, log_records};
 use crate::message::{Item, metrics_message};
-use crate::metrics::{Batch, Converter, MetricsSource};
-use crate::queue::{Bounds, Queue};
+use crate::metrics::{MetricsBatch, MetricsConverter, MetricsSource};
+use crate::queue::{Queue, QueueLimits};
 use crate::resource::ProcessIdentity;
 use crate::signal::Signal;
-use crate::times::nanos;
+use crate::times::unix_nanos;
 use crate::transport::{Connect, Credentials, Network};
 
-/// How long what is left may take once the process stops.
+/// Time for the remaining items once the process stops.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What an exporter is for as long as it lives.
+/// Settings that never change during the life of an exporter.
 #[derive(Clone, Debug, Default)]
 pub struct ExporterOptions {
-    /// Who sends.
+    /// Identifies this process.
     pub identity: ProcessIdentity,
-    /// What the collector has to be given.
+    /// Credentials for the collector.
     pub credentials: Credentials,
-    /// What the pauses between attempts are drawn from.
+    /// The seed for retry jitter.
     pub seed: u64,
 }
 
-/// The exporter's thread, as the rest of the process sees it.
+/// A handle to the exporter thread.
 pub struct Exporter {
     counts: Arc<Counts>,
     lines: LineSender,
     collector: watch::Sender<Option<Arc<Collector>>>,
     stopping: watch::Sender<bool>,
-    /// Taken by whoever begins the export of metrics.
+    /// Taken when the export of metrics starts.
     metrics: Mutex<Option<oneshot::Sender<MetricsExport>>>,
-    /// Taken by whoever waits for the end.
+    /// Taken by the caller that waits for the end.
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -60,7 +60,7 @@ struct MetricsExport {
 }
 
 /// What the thread works with.
-struct Job<E, C> {
+struct ExporterTask<E, C> {
     identity: ProcessIdentity,
     exchanges: E,
     lines: mpsc::Receiver<Vec<u8>>,
@@ -73,10 +73,10 @@ struct Job<E, C> {
 }
 
 impl Exporter {
-    /// Starts the thread. Until [`Self::set`] names a collector, what comes is dropped and counted.
+    /// Starts the thread. Until [`Self::set_collector`] names a collector, everything is dropped and counted.
     ///
     /// # Errors
-    /// The system gives no thread or runtime.
+    /// The thread or its runtime cannot be started.
     pub fn start(options: ExporterOptions, traces: TraceReceiver) -> io::Result<Self> {
         let ExporterOptions { identity, credentials, seed } = options;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -84,7 +84,7 @@ impl Exporter {
         let (exporter, job) = Self::with_job(identity, traces, network, seed);
         let work = move || {
             runtime.block_on(job.run());
-            // A name that is still being looked up must not hold the process.
+            // A name lookup in progress must not delay the process.
             runtime.shutdown_background();
         };
         let thread = std::thread::Builder::new().name("fairway-telemetry".into()).spawn(work)?;
@@ -92,14 +92,19 @@ impl Exporter {
         Ok(exporter)
     }
 
-    /// An exporter, and the work that its thread does.
-    fn with_job<E, C>(identity: ProcessIdentity, exchanges: E, connect: C, seed: u64) -> (Self, Job<E, C>) {
+    /// An exporter, and the task of its thread.
+    fn with_job<E, C>(
+        identity: ProcessIdentity,
+        exchanges: E,
+        connect: C,
+        seed: u64,
+    ) -> (Self, ExporterTask<E, C>) {
         let counts = Arc::new(Counts::default());
         let (lines, line_receiver) = LineSender::new(Arc::clone(&counts));
         let (collector, current) = watch::channel(None);
         let (stopping, is_stopping) = watch::channel(false);
         let (metrics, metrics_receiver) = oneshot::channel();
-        let job = Job {
+        let job = ExporterTask {
             identity,
             exchanges,
             lines: line_receiver,
@@ -114,8 +119,8 @@ impl Exporter {
         (Self { counts, lines, collector, stopping, metrics, thread }, job)
     }
 
-    /// Sends everything to this collector from now on; to none, everything is dropped.
-    pub fn set(&self, collector: Option<Arc<Collector>>) {
+    /// Sends everything to this collector from now on; with `None`, everything is dropped.
+    pub fn set_collector(&self, collector: Option<Arc<Collector>>) {
         self.collector.send_if_modified(|current| {
             let is_other = *current != collector;
             if is_other {
@@ -125,28 +130,28 @@ impl Exporter {
         });
     }
 
-    /// Begins to export the metrics of `source` at this interval. A second call has no effect.
+    /// Starts to export the metrics of `source` at this interval. A second call has no effect.
     pub fn export_metrics(&self, interval: Duration, source: MetricsSource) {
         let sender = self.metrics.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(sender) = sender {
-            // A thread that is gone exports nothing.
+            // A thread that has ended exports nothing.
             _ = sender.send(MetricsExport { interval, source });
         }
     }
 
-    /// Takes lines of the access log.
+    /// A sender for access log lines.
     #[must_use]
-    pub fn lines(&self) -> LineSender {
+    pub fn line_sender(&self) -> LineSender {
         self.lines.clone()
     }
 
-    /// What was counted so far.
+    /// The counters.
     #[must_use]
     pub fn counts(&self) -> Arc<Counts> {
         Arc::clone(&self.counts)
     }
 
-    /// Sends what is left, for at most 5 s, and waits for it. Blocks.
+    /// Sends the remaining items for at most 5 s, and waits for that. Blocks.
     pub fn stop(&self) {
         self.stopping.send_replace(true);
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -158,8 +163,8 @@ impl Exporter {
     }
 }
 
-impl<E: Exchanges, C: Connect> Job<E, C> {
-    /// Works until it is told to stop, and what is left has been sent or had its time.
+impl<E: ExchangeSource, C: Connect> ExporterTask<E, C> {
+    /// Runs until it is stopped and the remaining items were sent or timed out.
     async fn run(self) {
         let Self { identity, exchanges, lines, metrics, collector, stopping, counts, connect, seed } = self;
         let connect = Rc::new(connect);
@@ -177,19 +182,19 @@ impl<E: Exchanges, C: Connect> Job<E, C> {
             (delivery(Signal::Traces), delivery(Signal::Metrics), delivery(Signal::Logs));
         let in_flight = [of_spans.in_flight(), of_metrics.in_flight(), of_lines.in_flight()];
         let (spans, records) = (Queue::new(Arc::clone(&counts)), Queue::new(Arc::clone(&counts)));
-        let started = nanos(SystemTime::now());
-        let station = Station { identity, started, collector, stopping, counts: &counts };
+        let started = unix_nanos(SystemTime::now());
+        let station = ExportContext { identity, started, collector, stopping, counts: &counts };
         let work = async {
             tokio::join!(
-                station.take_exchanges(exchanges, &spans),
-                station.send(&spans, of_spans),
-                station.take_lines(lines, &records),
-                station.send(&records, of_lines),
+                station.receive_exchanges(exchanges, &spans),
+                station.send_queue(&spans, of_spans),
+                station.receive_lines(lines, &records),
+                station.send_queue(&records, of_lines),
                 station.export_metrics(metrics, of_metrics),
             );
         };
         let deadline = async {
-            station.stopped().await;
+            station.wait_for_stop().await;
             sleep(STOP_TIMEOUT).await;
         };
         tokio::select! {
@@ -198,27 +203,27 @@ impl<E: Exchanges, C: Connect> Job<E, C> {
         }
         let left = [spans.len() as u64, 0, records.len() as u64];
         for (signal, (left, in_flight)) in Signal::ALL.into_iter().zip(left.into_iter().zip(in_flight)) {
-            counts.dropped(signal, Dropped::Unreachable, left + in_flight.get());
-            counts.queued(signal, 0);
+            counts.record_dropped(signal, DropReason::Unreachable, left + in_flight.get());
+            counts.set_queued(signal, 0);
         }
     }
 }
 
-/// What all of the work shares.
-struct Station<'a> {
+/// What all tasks share.
+struct ExportContext<'a> {
     identity: ProcessIdentity,
-    /// When counters began, as good as with the process: in nanoseconds since 1970.
+    /// When counters started, close to the start of the process: in nanoseconds since 1970.
     started: u64,
     collector: CurrentCollector,
     stopping: watch::Receiver<bool>,
     counts: &'a Counts,
 }
 
-impl Station<'_> {
-    /// Takes spans as they come. Once the process stops, what has come by then is the rest.
-    async fn take_exchanges<E: Exchanges>(&self, mut exchanges: E, queue: &Queue<Span>) {
+impl ExportContext<'_> {
+    /// Queues spans as they arrive. Once the process stops, queues what has arrived by then.
+    async fn receive_exchanges<E: ExchangeSource>(&self, mut exchanges: E, queue: &Queue<Span>) {
         let add = |trees: Vec<Vec<Span>>| trees.into_iter().for_each(|tree| queue.push(tree, self.bounds()));
-        let mut stopped = pin!(self.stopped());
+        let mut stopped = pin!(self.wait_for_stop());
         loop {
             tokio::select! {
                 biased;
@@ -228,7 +233,7 @@ impl Station<'_> {
                     None => return queue.close(),
                 },
             }
-            // What is full is sent before more is taken.
+            // A full queue is sent before more is received.
             yield_now().await;
         }
         while let Some(Some(trees)) = unconstrained(exchanges.receive()).now_or_never() {
@@ -237,12 +242,12 @@ impl Station<'_> {
         queue.close();
     }
 
-    /// Takes lines as they come.
-    async fn take_lines(&self, mut lines: mpsc::Receiver<Vec<u8>>, queue: &Queue<LogRecord>) {
+    /// Queues access log lines as they arrive.
+    async fn receive_lines(&self, mut lines: mpsc::Receiver<Vec<u8>>, queue: &Queue<LogRecord>) {
         let add = |lines: Vec<u8>| {
-            records(&lines).for_each(|record| queue.push(vec![record], self.bounds()));
+            log_records(&lines).for_each(|record| queue.push(vec![record], self.bounds()));
         };
-        let mut stopped = pin!(self.stopped());
+        let mut stopped = pin!(self.wait_for_stop());
         loop {
             tokio::select! {
                 biased;
@@ -260,23 +265,23 @@ impl Station<'_> {
         queue.close();
     }
 
-    /// Sends what waits in a queue until it is closed and empty.
-    async fn send<T: Item, C: Connect>(&self, queue: &Queue<T>, mut delivery: Delivery<C>) {
-        // Without a collector nothing waits for others: it is dropped.
-        let none = Bounds { max_queue: 0, max_delay: Duration::ZERO, max_batch: usize::MAX };
-        while let Some(items) = queue.next(|| self.bounds().unwrap_or(none)).await {
-            let message = T::message(items, &self.identity, &self.service());
+    /// Sends the items of a queue until it is closed and empty.
+    async fn send_queue<T: Item, C: Connect>(&self, queue: &Queue<T>, mut delivery: Delivery<C>) {
+        // Without a collector nothing is batched: it is dropped.
+        let none = QueueLimits { max_queue: 0, max_delay: Duration::ZERO, max_batch: usize::MAX };
+        while let Some(items) = queue.next_batch(|| self.bounds().unwrap_or(none)).await {
+            let message = T::message(items, &self.identity, &self.service_name());
             delivery.deliver(message).await;
         }
     }
 
-    /// Exports metrics at their interval, from the time on at which somebody says which.
+    /// Exports metrics at their interval, once they are configured.
     async fn export_metrics<C: Connect>(
         &self,
         metrics: oneshot::Receiver<MetricsExport>,
         mut delivery: Delivery<C>,
     ) {
-        let mut stopped = pin!(self.stopped());
+        let mut stopped = pin!(self.wait_for_stop());
         let export = tokio::select! {
             () = &mut stopped => return,
             export = metrics => export,
@@ -297,50 +302,50 @@ impl Station<'_> {
         if self.collector.borrow().is_none() {
             return;
         }
-        let mut converter = Converter::new(self.started, nanos(SystemTime::now()));
+        let mut converter = MetricsConverter::new(self.started, unix_nanos(SystemTime::now()));
         for piece in source().await {
             for batch in converter.push(&piece) {
-                // The rest would have to wait as long, and is old by then.
+                // The rest would fail as well, and is outdated by then.
                 if !self.send_metrics(batch, delivery).await {
                     return;
                 }
             }
-            // The text of a large process takes long to write.
+            // Writing the metrics of a large process takes long.
             yield_now().await;
         }
         self.send_metrics(converter.finish(), delivery).await;
     }
 
-    async fn send_metrics<C: Connect>(&self, batch: Batch, delivery: &mut Delivery<C>) -> bool {
+    async fn send_metrics<C: Connect>(&self, batch: MetricsBatch, delivery: &mut Delivery<C>) -> bool {
         let (metrics, points) = batch;
         if points == 0 {
             return true;
         }
-        self.counts.queued(Signal::Metrics, usize::try_from(points).unwrap_or(usize::MAX));
-        let message = metrics_message(metrics, points, &self.identity, &self.service());
+        self.counts.set_queued(Signal::Metrics, usize::try_from(points).unwrap_or(usize::MAX));
+        let message = metrics_message(metrics, points, &self.identity, &self.service_name());
         let is_taken = delivery.deliver(message).await;
-        self.counts.queued(Signal::Metrics, 0);
+        self.counts.set_queued(Signal::Metrics, 0);
         is_taken
     }
 
-    /// The bounds of the collector, if there is one.
-    fn bounds(&self) -> Option<Bounds> {
+    /// The queue limits of the collector, if there is one.
+    fn bounds(&self) -> Option<QueueLimits> {
         let collector = self.collector.borrow();
         collector.as_ref().map(|it| {
             let max_queue = usize::try_from(it.max_queue).unwrap_or(usize::MAX);
-            // A message that can never be full would always wait.
+            // A batch size beyond the queue size would never be reached.
             let max_batch = usize::try_from(it.max_batch).unwrap_or(usize::MAX).clamp(1, max_queue.max(1));
-            Bounds { max_queue, max_delay: it.max_delay, max_batch }
+            QueueLimits { max_queue, max_delay: it.max_delay, max_batch }
         })
     }
 
-    /// What the collector of the moment is told about who sends.
-    fn service(&self) -> Arc<str> {
+    /// The service name for the current collector.
+    fn service_name(&self) -> Arc<str> {
         self.collector.borrow().as_ref().map_or_else(|| "".into(), |it| Arc::clone(&it.service_name))
     }
 
-    /// The process stops, or nobody is left to say so.
-    async fn stopped(&self) {
+    /// Resolves when the process stops or the exporter is dropped.
+    async fn wait_for_stop(&self) {
         let mut stopping = self.stopping.clone();
         _ = stopping.wait_for(|is_stopping| *is_stopping).await;
     }
@@ -354,33 +359,33 @@ mod tests {
 
     use super::*;
     use crate::metrics::MetricsText;
-    use crate::testing::{Act, Script, away, total};
+    use crate::testing::{ScriptedCollector, ScriptedResponse, sum_of_counts, unavailable};
 
-    /// Trees of spans that a test sends.
-    struct Trees(mpsc::Receiver<Vec<Vec<Span>>>);
+    /// Span trees that a test sends.
+    struct TestSpans(mpsc::Receiver<Vec<Vec<Span>>>);
 
-    impl Exchanges for Trees {
+    impl ExchangeSource for TestSpans {
         async fn receive(&mut self) -> Option<Vec<Vec<Span>>> {
             self.0.recv().await
         }
     }
 
-    struct Bench {
+    struct TestExporter {
         exporter: Exporter,
-        script: Script,
+        script: ScriptedCollector,
         trees: mpsc::Sender<Vec<Vec<Span>>>,
     }
 
-    impl Bench {
-        fn new(acts: impl IntoIterator<Item = Act>) -> (Self, impl Future<Output = ()>) {
-            let script = Script::playing(acts);
-            // One batch: what is sent after it waits until the exporter has taken it.
+    impl TestExporter {
+        fn new(acts: impl IntoIterator<Item = ScriptedResponse>) -> (Self, impl Future<Output = ()>) {
+            let script = ScriptedCollector::with_responses(acts);
+            // Capacity for one batch: a second one waits until the exporter has received the first.
             let (trees, receiver) = mpsc::channel(1);
             let identity = ProcessIdentity::default();
-            let (exporter, job) = Exporter::with_job(identity, Trees(receiver), script.clone(), 1);
+            let (exporter, job) = Exporter::with_job(identity, TestSpans(receiver), script.clone(), 1);
             let collector =
                 Collector { max_queue: 10, max_batch: 4, ..Collector::at("http://collector:4317") };
-            exporter.set(Some(Arc::new(collector)));
+            exporter.set_collector(Some(Arc::new(collector)));
             (Self { exporter, script, trees }, job.run())
         }
 
@@ -389,19 +394,19 @@ mod tests {
         }
 
         fn count(&self, name: &str) -> u64 {
-            total(&self.exporter.counts, name, Signal::Traces)
+            sum_of_counts(&self.exporter.counts, name, Signal::Traces)
         }
 
         fn dropped(&self, signal: Signal, reason: &str) -> u64 {
             let label = signal.label();
             let name = format!("fairway_otlp_items_dropped_total{{signal=\"{label}\",reason=\"{reason}\"");
-            total(&self.exporter.counts, &name, signal)
+            sum_of_counts(&self.exporter.counts, &name, signal)
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn spans_are_sent_in_messages_and_what_is_left_at_the_end() {
-        let (bench, work) = Bench::new([]);
+    async fn spans_are_sent_in_messages_and_the_rest_at_the_end() {
+        let (bench, work) = TestExporter::new([]);
         let began = Instant::now();
         tokio::join!(work, async {
             bench.trace(3).await;
@@ -417,11 +422,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_collector_that_hangs_blocks_nobody_and_every_loss_is_counted() {
-        let (bench, work) = Bench::new((0..100).map(|_| Act::Hang));
+    async fn a_hanging_collector_blocks_no_one_and_every_loss_is_counted() {
+        let (bench, work) = TestExporter::new((0..100).map(|_| ScriptedResponse::Hang));
         let began = Instant::now();
         tokio::join!(work, async {
-            // Four are under way, ten wait, and of the others there is no room for any.
+            // Four are in flight, ten are queued, and there is no room for the others.
             for _ in 0..50 {
                 bench.trace(2).await;
             }
@@ -437,8 +442,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_collector_that_comes_back_gets_what_waits() {
-        let (bench, work) = Bench::new((0..3).map(|_| away()));
+    async fn a_collector_that_comes_back_gets_the_queued_items() {
+        let (bench, work) = TestExporter::new((0..3).map(|_| unavailable()));
         tokio::join!(work, async {
             bench.trace(4).await;
             bench.trace(4).await;
@@ -452,16 +457,16 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_collector_may_change_and_go_away() {
-        let (bench, work) = Bench::new([]);
+        let (bench, work) = TestExporter::new([]);
         tokio::join!(work, async {
             bench.trace(1).await;
             sleep(Duration::from_secs(10)).await;
-            bench.exporter.set(Some(Arc::new(Collector::at("http://other:4317"))));
+            bench.exporter.set_collector(Some(Arc::new(Collector::at("http://other:4317"))));
             bench.trace(1).await;
             sleep(Duration::from_secs(10)).await;
             bench.trace(1).await;
             sleep(Duration::from_secs(1)).await;
-            bench.exporter.set(None);
+            bench.exporter.set_collector(None);
             bench.trace(1).await;
             sleep(Duration::from_secs(10)).await;
             bench.exporter.stop();
@@ -473,10 +478,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn lines_of_the_access_log_are_sent() {
-        let (bench, work) = Bench::new([]);
+        let (bench, work) = TestExporter::new([]);
         tokio::join!(work, async {
-            bench.exporter.lines().send(b"a\nb\n".to_vec());
-            bench.exporter.lines().send(b"{\"status\":500}\n".to_vec());
+            bench.exporter.line_sender().send(b"a\nb\n".to_vec());
+            bench.exporter.line_sender().send(b"{\"status\":500}\n".to_vec());
             sleep(Duration::from_secs(6)).await;
             bench.exporter.stop();
         });
@@ -487,12 +492,12 @@ mod tests {
         let records = &request.resource_logs[0].scope_logs[0].log_records;
         let severities: Vec<_> = records.iter().map(|record| record.severity_number).collect();
         assert_eq!(severities, [0, 0, 17]);
-        assert_eq!(total(&bench.exporter.counts, "fairway_otlp_items_sent_total", Signal::Logs), 3);
+        assert_eq!(sum_of_counts(&bench.exporter.counts, "fairway_otlp_items_sent_total", Signal::Logs), 3);
     }
 
     #[tokio::test(start_paused = true)]
     async fn metrics_are_sent_at_their_interval() {
-        let (bench, work) = Bench::new([]);
+        let (bench, work) = TestExporter::new([]);
         let source: MetricsSource = Box::new(|| {
             let text = ["# TYPE a counter\na 1", "\n# TYPE b gauge\n", "b{c=\"d\"} 2\n"].map(str::to_owned);
             Box::pin(async { Box::new(text.into_iter()) as MetricsText })
@@ -500,7 +505,7 @@ mod tests {
         bench.exporter.export_metrics(Duration::from_secs(15), source);
         tokio::join!(work, async {
             sleep(Duration::from_secs(40)).await;
-            bench.exporter.set(None);
+            bench.exporter.set_collector(None);
             sleep(Duration::from_secs(40)).await;
             bench.exporter.stop();
         });
@@ -510,12 +515,15 @@ mod tests {
         let metrics = &request.resource_metrics[0].scope_metrics[0].metrics;
         let names: Vec<_> = metrics.iter().map(|metric| metric.name.as_str()).collect();
         assert_eq!(names, ["a", "b"]);
-        assert_eq!(total(&bench.exporter.counts, "fairway_otlp_items_sent_total", Signal::Metrics), 4);
+        assert_eq!(
+            sum_of_counts(&bench.exporter.counts, "fairway_otlp_items_sent_total", Signal::Metrics),
+            4
+        );
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_exporter_that_nobody_holds_ends() {
-        let (bench, work) = Bench::new([]);
+    async fn a_dropped_exporter_ends() {
+        let (bench, work) = TestExporter::new([]);
         drop(bench);
         work.await;
     }

@@ -1,23 +1,23 @@
-//! The lines of a Prometheus text as this process writes it: types and samples.
+//! Parses the Prometheus text format as this process writes it: types and samples.
 
-/// A line.
+/// A parsed line.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Line<'a> {
     /// `# TYPE NAME KIND`.
-    Type { name: &'a str, kind: Kind },
+    Type { name: &'a str, kind: MetricKind },
     /// `NAME{LABELS} VALUE`.
     Sample(Sample<'a>),
 }
 
-/// The kinds of metrics that are read.
+/// The metric types that are parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum MetricKind {
     Counter,
     Gauge,
     Histogram,
 }
 
-/// One value.
+/// One sample.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Sample<'a> {
     pub(crate) name: &'a str,
@@ -25,14 +25,14 @@ pub(crate) struct Sample<'a> {
     pub(crate) value: f64,
 }
 
-/// Reads a line; `None` for all else.
-pub(crate) fn read(line: &str) -> Option<Line<'_>> {
+/// Parses a line; `None` for comments and anything else.
+pub(crate) fn parse_line(line: &str) -> Option<Line<'_>> {
     if let Some(comment) = line.strip_prefix('#') {
         let (name, kind) = comment.trim_start().strip_prefix("TYPE ")?.split_once(' ')?;
         let kind = match kind.trim() {
-            "counter" => Kind::Counter,
-            "gauge" => Kind::Gauge,
-            "histogram" => Kind::Histogram,
+            "counter" => MetricKind::Counter,
+            "gauge" => MetricKind::Gauge,
+            "histogram" => MetricKind::Histogram,
             _ => return None,
         };
         return Some(Line::Type { name, kind });
@@ -40,7 +40,7 @@ pub(crate) fn read(line: &str) -> Option<Line<'_>> {
     let end = line.find(['{', ' '])?;
     let (name, rest) = line.split_at(end);
     let (labels, value) = match rest.strip_prefix('{') {
-        Some(rest) => labels(rest)?,
+        Some(rest) => parse_labels(rest)?,
         None => (Vec::new(), rest),
     };
     let value = match value.trim() {
@@ -51,8 +51,8 @@ pub(crate) fn read(line: &str) -> Option<Line<'_>> {
     Some(Line::Sample(Sample { name, labels, value }))
 }
 
-/// Labels up to their `}`, and what follows it.
-fn labels(mut rest: &str) -> Option<(Vec<(&str, String)>, &str)> {
+/// Parses labels up to the closing `}`; returns them and the rest.
+fn parse_labels(mut rest: &str) -> Option<(Vec<(&str, String)>, &str)> {
     let mut labels = Vec::new();
     loop {
         rest = rest.trim_start_matches([',', ' ']);
@@ -60,16 +60,16 @@ fn labels(mut rest: &str) -> Option<(Vec<(&str, String)>, &str)> {
             return Some((labels, after));
         }
         let (name, quoted) = rest.split_once("=\"")?;
-        let (value, after) = unquoted(quoted)?;
+        let (value, after) = parse_quoted(quoted)?;
         labels.push((name, value));
         rest = after;
     }
 }
 
-/// The text up to its quotation mark, and what follows it.
-fn unquoted(text: &str) -> Option<(String, &str)> {
+/// Parses a quoted text; returns it and the rest.
+fn parse_quoted(text: &str) -> Option<(String, &str)> {
     let end = text.find(['"', '\\'])?;
-    // Nearly every value ends before anything is escaped.
+    // Nearly every value has no escapes.
     if text.as_bytes()[end] == b'"' {
         return Some((text[..end].to_owned(), &text[end + 1..]));
     }
@@ -99,12 +99,12 @@ mod tests {
 
     #[test]
     fn types_and_samples_are_read() {
-        assert_eq!(read("# TYPE a counter"), Some(Line::Type { name: "a", kind: Kind::Counter }));
-        assert_eq!(read("a 1"), sample("a", &[], 1.0));
-        assert_eq!(read("a{} 1.5e3"), sample("a", &[], 1500.0));
-        assert_eq!(read("a{b=\"c\",d=\"\"} 7"), sample("a", &[("b", "c"), ("d", "")], 7.0));
-        assert_eq!(read(r#"a{le="+Inf"} +Inf"#), sample("a", &[("le", "+Inf")], f64::INFINITY));
-        assert_eq!(read(r#"a{b="\"\\\n}é,x=\"y"} 0"#), sample("a", &[("b", "\"\\\n}é,x=\"y")], 0.0));
+        assert_eq!(parse_line("# TYPE a counter"), Some(Line::Type { name: "a", kind: MetricKind::Counter }));
+        assert_eq!(parse_line("a 1"), sample("a", &[], 1.0));
+        assert_eq!(parse_line("a{} 1.5e3"), sample("a", &[], 1500.0));
+        assert_eq!(parse_line("a{b=\"c\",d=\"\"} 7"), sample("a", &[("b", "c"), ("d", "")], 7.0));
+        assert_eq!(parse_line(r#"a{le="+Inf"} +Inf"#), sample("a", &[("le", "+Inf")], f64::INFINITY));
+        assert_eq!(parse_line(r#"a{b="\"\\\n}é,x=\"y"} 0"#), sample("a", &[("b", "\"\\\n}é,x=\"y")], 0.0));
     }
 
     #[test]
@@ -123,7 +123,7 @@ mod tests {
             "a{b=\"c\"} x",
             "a x",
         ] {
-            assert_eq!(read(line), None, "{line}");
+            assert_eq!(parse_line(line), None, "{line}");
         }
     }
 }

@@ -1,14 +1,14 @@
-//! Headers that collectors ask for, credentials in most cases. No text of this crate has a value of them.
+//! Headers for collectors, mostly credentials. Their values appear in no message of this crate.
 
 use std::fmt;
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
-/// Headers at most.
+/// The maximum number of headers.
 const MAX_HEADERS: usize = 32;
 
-/// Names that belong to the protocol.
-const RESERVED: [&str; 8] = [
+/// Names that the protocol uses itself.
+const RESERVED_NAMES: [&str; 8] = [
     "connection",
     "content-encoding",
     "content-length",
@@ -23,19 +23,19 @@ const RESERVED: [&str; 8] = [
 #[derive(Clone, Default)]
 pub struct Headers(Vec<(HeaderName, HeaderValue)>);
 
-/// Why a text is no header. It has no value, which may be a secret.
+/// Why a text is not a header. Never contains the value, which may be a secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderError {
     /// There is no `=`.
     #[error("is not NAME=VALUE")]
     NoEquals,
-    /// The name is no name of a header.
+    /// The name is not a valid header name.
     #[error("the part before = is not the name of a header")]
     Name,
-    /// The name belongs to the protocol.
+    /// The protocol uses the name itself.
     #[error("the header {0} belongs to the protocol, and cannot be set")]
     Reserved(HeaderName),
-    /// The value has other characters than printable ASCII.
+    /// The value has characters other than printable ASCII.
     #[error("the value of {0} has characters other than printable ASCII")]
     Value(HeaderName),
     /// There are too many of them.
@@ -44,14 +44,14 @@ pub enum HeaderError {
 }
 
 impl Headers {
-    /// Adds the header of a text `NAME=VALUE`.
+    /// Adds the header in a text `NAME=VALUE`.
     ///
     /// # Errors
-    /// It is none, or the protocol's own.
+    /// It is not a header, or reserved for the protocol.
     pub fn add(&mut self, text: &str) -> Result<(), HeaderError> {
         let (name, value) = text.split_once('=').ok_or(HeaderError::NoEquals)?;
         let name: HeaderName = name.trim().parse().map_err(|_| HeaderError::Name)?;
-        if RESERVED.contains(&name.as_str()) || name.as_str().starts_with("grpc-") {
+        if RESERVED_NAMES.contains(&name.as_str()) || name.as_str().starts_with("grpc-") {
             return Err(HeaderError::Reserved(name));
         }
         let mut value = HeaderValue::from_str(value.trim()).map_err(|_| HeaderError::Value(name.clone()))?;
@@ -63,10 +63,10 @@ impl Headers {
         Ok(())
     }
 
-    /// Adds the headers of a text with one in each line; empty lines and those that begin with `#` are none.
+    /// Adds the headers in a text, one per line; empty lines and those that start with `#` are skipped.
     ///
     /// # Errors
-    /// With the number of the first line that is none.
+    /// The number of the first invalid line, and the reason.
     pub fn add_lines(&mut self, text: &str) -> Result<(), (usize, HeaderError)> {
         for (index, line) in text.lines().map(str::trim).enumerate() {
             if !line.is_empty() && !line.starts_with('#') {
@@ -76,21 +76,21 @@ impl Headers {
         Ok(())
     }
 
-    /// Whether there is none.
+    /// Whether there are no headers.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Writes them into a request.
-    pub(crate) fn write(&self, to: &mut HeaderMap) {
+    /// Adds them to a request.
+    pub(crate) fn add_to(&self, to: &mut HeaderMap) {
         for (name, value) in &self.0 {
             to.append(name.clone(), value.clone());
         }
     }
 }
 
-/// The names alone.
+/// Names only.
 impl fmt::Debug for Headers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.0.iter().map(|(name, _)| name)).finish()
@@ -107,7 +107,7 @@ mod tests {
         headers.add("Authorization=Basic YTpi==").unwrap();
         headers.add_lines("# for tests\n\nx-tenant = a b \nx-tenant=c\r\n").unwrap();
         let mut map = HeaderMap::new();
-        headers.write(&mut map);
+        headers.add_to(&mut map);
         assert_eq!(map["authorization"], "Basic YTpi==");
         let tenants: Vec<_> = map.get_all("x-tenant").iter().collect();
         assert_eq!(tenants, ["a b", "c"]);
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_header_is_refused_without_its_value() {
+    fn an_invalid_header_is_refused_without_its_value() {
         let add = |text: &str| Headers::default().add(text).unwrap_err().to_string();
         for (text, part) in [
             ("s3cret", "is not NAME=VALUE"),

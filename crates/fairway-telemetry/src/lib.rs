@@ -1,12 +1,11 @@
-//! Traces, metrics and lines of the access log to an OpenTelemetry collector (OTLP over gRPC and HTTP).
+//! Exports traces, metrics and access log lines to an OpenTelemetry collector (OTLP over gRPC and HTTP).
 //!
-//! An [`Exporter`] runs on a thread of its own. [`spans`] makes the tree of spans of an exchange, [`metrics`] and `logs` turn what
-//! `/metrics` and the access log say into messages; a `queue` for each signal holds what waits, `delivery` sends it and tries
-//! again where OTLP allows it, `transport` speaks with the collector.
+//! An [`Exporter`] runs on its own thread. [`spans`] builds the span tree of an exchange, [`metrics`] and `logs` convert the text
+//! of `/metrics` and the access log to messages; a `queue` per signal buffers items, `delivery` sends them with retries where
+//! OTLP allows them, `transport` talks to the collector.
 //!
-//! Whatever the collector does, nobody who hands something over waits for it: queues, messages, responses and times are bounded, and
-//! what has no room is dropped and counted ([`Counts`]). Nothing here runs on a worker. Values of [`Headers`] are in no message,
-//! log or page.
+//! Whatever the collector does, no caller waits for it: queues, messages, responses and times are bounded, and what has no room
+//! is dropped and counted ([`Counts`]). Nothing here runs on a worker. Values of [`Headers`] appear in no message, log or page.
 
 mod attributes;
 mod counts;

@@ -1,34 +1,34 @@
-//! Lines of the access log as log records.
+//! Converts access log lines to log records.
 
 use opentelemetry_proto::tonic::logs::v1::{LogRecord, LogRecordFlags, SeverityNumber};
 use serde::Deserialize;
 
 use crate::attributes::string;
 
-/// What is read of a line that is a JSON object; the line itself is the body.
+/// The fields that are read from a JSON line; the line itself is the body.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Members {
+struct JsonFields {
     time: Option<String>,
     status: Option<u16>,
     trace_id: Option<String>,
     span_id: Option<String>,
 }
 
-/// The log record of a line, which was seen at `observed`, in nanoseconds since 1970.
+/// The log record of a line that was seen at `observed`, in nanoseconds since 1970.
 ///
-/// A line of `--access-log json` gives its time, its severity and the span that it belongs to. Lines of other formats give their text.
-pub(crate) fn record(line: &[u8], observed: u64) -> LogRecord {
-    let members: Members = match line.first() {
+/// A line of `--access-log json` provides its time, severity and span. For lines of other formats, only the text is used.
+pub(crate) fn log_record(line: &[u8], observed: u64) -> LogRecord {
+    let members: JsonFields = match line.first() {
         Some(b'{') => serde_json::from_slice(line).unwrap_or_default(),
-        _ => Members::default(),
+        _ => JsonFields::default(),
     };
     let (number, text) = severity(members.status);
     let time = members.time.and_then(|time| time.parse::<jiff::Timestamp>().ok());
     let nanos = time.and_then(|time| u64::try_from(time.as_nanosecond()).ok());
-    let trace_id = id::<16>(members.trace_id.as_deref());
-    // A span without its trace is none.
-    let span_id = if trace_id.is_empty() { Vec::new() } else { id::<8>(members.span_id.as_deref()) };
+    let trace_id = parse_id::<16>(members.trace_id.as_deref());
+    // A span without a trace is invalid.
+    let span_id = if trace_id.is_empty() { Vec::new() } else { parse_id::<8>(members.span_id.as_deref()) };
     let is_sampled = u32::from(!trace_id.is_empty());
     LogRecord {
         time_unix_nano: nanos.unwrap_or_default(),
@@ -43,7 +43,7 @@ pub(crate) fn record(line: &[u8], observed: u64) -> LogRecord {
     }
 }
 
-/// That of a status; the severity of a line without one is not known.
+/// The severity for a status; unspecified for a line without one.
 fn severity(status: Option<u16>) -> (SeverityNumber, &'static str) {
     match status {
         None => (SeverityNumber::Unspecified, ""),
@@ -53,8 +53,8 @@ fn severity(status: Option<u16>) -> (SeverityNumber, &'static str) {
     }
 }
 
-/// The bytes of an identifier in hexadecimal; none of what is no such identifier, or only zeros.
-fn id<const BYTES: usize>(text: Option<&str>) -> Vec<u8> {
+/// The bytes of a hexadecimal identifier; empty if it is invalid or all zeros.
+fn parse_id<const BYTES: usize>(text: Option<&str>) -> Vec<u8> {
     let digits = text.unwrap_or_default().as_bytes();
     if digits.len() != 2 * BYTES {
         return Vec::new();
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn a_line_of_json_gives_its_time_its_severity_and_its_span() {
         let line = r#"{"time":"1970-01-01T00:00:02Z","status":503,"trace_id":"000102030405060708090a0b0c0d0e0f","span_id":"0102030405060708"}"#;
-        let record = record(line.as_bytes(), 9);
+        let record = log_record(line.as_bytes(), 9);
         assert_eq!((record.time_unix_nano, record.observed_time_unix_nano), (2_000_000_000, 9));
         assert_eq!((record.severity_number, record.severity_text.as_str()), (17, "ERROR"));
         assert_eq!(record.trace_id, (0..16).collect::<Vec<u8>>());
@@ -93,12 +93,12 @@ mod tests {
     fn the_severity_is_that_of_the_status() {
         for (status, number) in [(101, 9), (200, 9), (399, 9), (404, 13), (499, 13), (500, 17), (0, 9)] {
             let line = format!("{{\"status\":{status}}}");
-            assert_eq!(record(line.as_bytes(), 0).severity_number, number, "{status}");
+            assert_eq!(log_record(line.as_bytes(), 0).severity_number, number, "{status}");
         }
     }
 
     #[test]
-    fn what_cannot_be_read_is_a_line_all_the_same() {
+    fn an_unreadable_line_is_still_a_record() {
         for line in [
             &b"10.0.0.1 - - [x] \"GET / HTTP/1.1\" 500 0"[..],
             b"{\"status\":\"x\",\"trace_id\":7}",
@@ -109,7 +109,7 @@ mod tests {
             b"{\"trace_id\":null,\"time\":\"yesterday\"}",
             b"\xff\xfe",
         ] {
-            let record = record(line, 1);
+            let record = log_record(line, 1);
             assert_eq!(body(&record), String::from_utf8_lossy(line));
             let ids = (record.trace_id.len(), record.span_id.len(), record.flags);
             assert_eq!((ids, record.time_unix_nano, record.severity_number), ((0, 0, 0), 0, 0));

@@ -1,4 +1,4 @@
-//! The messages of OTLP: items of one kind with who sends them, and what a collector says about them.
+//! OTLP messages: items of one signal with their sender, and the collector's response.
 
 use bytes::Bytes;
 use opentelemetry_proto::tonic::collector::logs::v1::{ExportLogsServiceRequest, ExportLogsServiceResponse};
@@ -16,26 +16,26 @@ use prost::Message as _;
 use crate::resource::ProcessIdentity;
 use crate::signal::Signal;
 
-/// The conventions that names of attributes follow.
-const SCHEMA: &str = "https://opentelemetry.io/schemas/1.45.0";
+/// The semantic conventions that attribute names follow.
+const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.45.0";
 
-/// Bytes that the items of a message may have together. Collectors refuse messages of more than 4 MiB.
+/// The maximum size of all items in a message. Collectors refuse messages of more than 4 MiB.
 pub(crate) const MAX_ITEM_BYTES: usize = 3 * 1024 * 1024;
 
-/// A message that is ready to be sent.
+/// An encoded message.
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
     pub(crate) bytes: Bytes,
-    /// How many spans, data points or log records it has.
+    /// The number of its spans, data points or log records.
     pub(crate) items: u64,
 }
 
-/// Something that waits in a queue, and is sent with others of its kind.
+/// An item that is queued and sent with others of its signal.
 pub(crate) trait Item: prost::Message + Sized {
-    /// Its kind.
+    /// Its signal.
     const SIGNAL: Signal;
 
-    /// The message that has these items.
+    /// Encodes a message with these items.
     fn message(items: Vec<Self>, identity: &ProcessIdentity, service: &str) -> Message;
 }
 
@@ -44,10 +44,13 @@ impl Item for Span {
 
     fn message(items: Vec<Self>, identity: &ProcessIdentity, service: &str) -> Message {
         let count = items.len() as u64;
-        let scope_spans =
-            vec![ScopeSpans { scope: Some(identity.scope()), spans: items, schema_url: SCHEMA.to_owned() }];
+        let scope_spans = vec![ScopeSpans {
+            scope: Some(identity.scope()),
+            spans: items,
+            schema_url: SCHEMA_URL.to_owned(),
+        }];
         let resource = Some(identity.resource(service));
-        let spans = ResourceSpans { resource, scope_spans, schema_url: SCHEMA.to_owned() };
+        let spans = ResourceSpans { resource, scope_spans, schema_url: SCHEMA_URL.to_owned() };
         let request = ExportTraceServiceRequest { resource_spans: vec![spans] };
         Message { bytes: request.encode_to_vec().into(), items: count }
     }
@@ -61,16 +64,16 @@ impl Item for LogRecord {
         let scope_logs = vec![ScopeLogs {
             scope: Some(identity.scope()),
             log_records: items,
-            schema_url: SCHEMA.to_owned(),
+            schema_url: SCHEMA_URL.to_owned(),
         }];
         let resource = Some(identity.resource(service));
-        let logs = ResourceLogs { resource, scope_logs, schema_url: SCHEMA.to_owned() };
+        let logs = ResourceLogs { resource, scope_logs, schema_url: SCHEMA_URL.to_owned() };
         let request = ExportLogsServiceRequest { resource_logs: vec![logs] };
         Message { bytes: request.encode_to_vec().into(), items: count }
     }
 }
 
-/// The message that has these metrics, with so many data points.
+/// Encodes a message with these metrics, which have this number of data points.
 pub(crate) fn metrics_message(
     metrics: Vec<Metric>,
     points: u64,
@@ -78,25 +81,25 @@ pub(crate) fn metrics_message(
     service: &str,
 ) -> Message {
     let scope = Some(identity.scope());
-    let scope_metrics = vec![ScopeMetrics { scope, metrics, schema_url: SCHEMA.to_owned() }];
+    let scope_metrics = vec![ScopeMetrics { scope, metrics, schema_url: SCHEMA_URL.to_owned() }];
     let resource = Some(identity.resource(service));
-    let metrics = ResourceMetrics { resource, scope_metrics, schema_url: SCHEMA.to_owned() };
+    let metrics = ResourceMetrics { resource, scope_metrics, schema_url: SCHEMA_URL.to_owned() };
     let request = ExportMetricsServiceRequest { resource_metrics: vec![metrics] };
     Message { bytes: request.encode_to_vec().into(), items: points }
 }
 
-/// What a collector that took a message says about it.
+/// The collector's response to a message that it accepted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Verdict {
-    /// Items that it rejects nevertheless: never more than there were, whatever it says.
+pub(crate) struct PartialSuccess {
+    /// Items that it rejects nevertheless; at most the number of items sent.
     pub(crate) rejected: u64,
-    /// Why, or a warning.
+    /// The reason, or a warning.
     pub(crate) text: String,
 }
 
-impl Verdict {
-    /// That of a response to a message with `items`. One that cannot be read says nothing.
-    pub(crate) fn read(signal: Signal, response: &[u8], items: u64) -> Self {
+impl PartialSuccess {
+    /// Decodes the response to a message with `items`. An invalid one counts as full success.
+    pub(crate) fn decode(signal: Signal, response: &[u8], items: u64) -> Self {
         let said = match signal {
             Signal::Traces => ExportTraceServiceResponse::decode(response)
                 .ok()
@@ -129,13 +132,13 @@ mod tests {
     }
 
     #[test]
-    fn a_verdict_is_never_about_more_than_was_sent() {
+    fn no_more_items_are_rejected_than_were_sent() {
         for (said, rejected) in [(0, 0), (3, 3), (5, 5), (6, 5), (i64::MAX, 5), (-1, 0), (i64::MIN, 0)] {
-            let verdict = Verdict::read(Signal::Traces, &response(said, "why"), 5);
-            assert_eq!(verdict, Verdict { rejected, text: "why".to_owned() }, "{said}");
+            let verdict = PartialSuccess::decode(Signal::Traces, &response(said, "why"), 5);
+            assert_eq!(verdict, PartialSuccess { rejected, text: "why".to_owned() }, "{said}");
         }
         for response in [&b""[..], b"\xff\xff\xff", b"<html></html>"] {
-            assert_eq!(Verdict::read(Signal::Logs, response, 5), Verdict::default());
+            assert_eq!(PartialSuccess::decode(Signal::Logs, response, 5), PartialSuccess::default());
         }
     }
 

@@ -1,5 +1,5 @@
-//! The metrics of `/metrics` as messages of OTLP: sums, gauges and histograms since the start of the process, in messages of a bounded
-//! size, whatever the number of series.
+//! Converts the text of `/metrics` to OTLP messages: sums, gauges and histograms since the start of the process. The size of
+//! messages is bounded, whatever the number of series.
 
 use std::mem;
 use std::pin::Pin;
@@ -12,39 +12,39 @@ use opentelemetry_proto::tonic::metrics::v1::{
 use prost::Message as _;
 
 use crate::attributes::text;
-use crate::exposition::{Kind, Line, Sample, read};
+use crate::exposition::{Line, MetricKind, Sample, parse_line};
 use crate::message::MAX_ITEM_BYTES;
 
-/// The text of `/metrics`, in pieces that are made when they are asked for.
+/// The text of `/metrics`, in chunks that are produced on demand.
 pub type MetricsText = Box<dyn Iterator<Item = String> + Send>;
 
-/// Makes that text.
+/// Produces that text.
 pub type MetricsSource = Box<dyn Fn() -> Pin<Box<dyn Future<Output = MetricsText> + Send>> + Send + Sync>;
 
-/// Metrics of one message, and how many data points they have.
-pub(crate) type Batch = (Vec<Metric>, u64);
+/// The metrics of one message, and their number of data points.
+pub(crate) type MetricsBatch = (Vec<Metric>, u64);
 
-/// Turns pieces of text into messages.
-pub(crate) struct Converter {
-    /// When the sums began, and the time of the values; in nanoseconds since 1970.
+/// Converts chunks of text to messages.
+pub(crate) struct MetricsConverter {
+    /// When the sums started, and the time of the values; in nanoseconds since 1970.
     started: u64,
     now: u64,
-    /// The end of the last piece, where it is no whole line.
+    /// The incomplete last line of the previous chunk.
     rest: String,
-    /// The metric whose samples come.
-    current: Option<(String, Kind)>,
+    /// The metric of the current samples.
+    current: Option<(String, MetricKind)>,
     numbers: Vec<NumberDataPoint>,
     histograms: Vec<HistogramDataPoint>,
-    /// The histogram whose lines come.
+    /// The histogram of the current lines.
     open: HistogramDataPoint,
-    /// Those before the current one.
+    /// The metrics before the current one.
     metrics: Vec<Metric>,
     points: u64,
     bytes: usize,
 }
 
-impl Converter {
-    /// For values of `now` that are counted since `started`.
+impl MetricsConverter {
+    /// For values at time `now`, counted since `started`.
     pub(crate) fn new(started: u64, now: u64) -> Self {
         Self {
             started,
@@ -60,14 +60,14 @@ impl Converter {
         }
     }
 
-    /// Takes a piece; gives the messages that are full.
-    pub(crate) fn push(&mut self, piece: &str) -> Vec<Batch> {
+    /// Converts a chunk; returns the messages that are full.
+    pub(crate) fn push(&mut self, piece: &str) -> Vec<MetricsBatch> {
         let mut full = Vec::new();
         self.rest.push_str(piece);
         let text = mem::take(&mut self.rest);
         let (lines, rest) = text.rsplit_once('\n').unwrap_or(("", &text));
         for line in lines.lines() {
-            match read(line) {
+            match parse_line(line) {
                 Some(Line::Type { name, kind }) => {
                     self.close_metric();
                     self.current = Some((name.to_owned(), kind));
@@ -83,9 +83,9 @@ impl Converter {
         full
     }
 
-    /// The message of what is left; there may be no point in it.
-    pub(crate) fn finish(&mut self) -> Batch {
-        // The next message goes on with the metric whose samples come.
+    /// The message with the remaining metrics; it may have no data points.
+    pub(crate) fn finish(&mut self) -> MetricsBatch {
+        // The next message continues with the current metric.
         self.close_metric();
         self.bytes = 0;
         (mem::take(&mut self.metrics), mem::take(&mut self.points))
@@ -96,8 +96,8 @@ impl Converter {
         let kind = *kind;
         let Some(part) = sample.name.strip_prefix(name.as_str()) else { return };
         match (kind, part) {
-            (Kind::Counter | Kind::Gauge, "") => {
-                let start_time_unix_nano = if kind == Kind::Counter { self.started } else { 0 };
+            (MetricKind::Counter | MetricKind::Gauge, "") => {
+                let start_time_unix_nano = if kind == MetricKind::Counter { self.started } else { 0 };
                 let point = NumberDataPoint {
                     attributes: sample.labels.into_iter().map(|(key, value)| text(key, value)).collect(),
                     start_time_unix_nano,
@@ -108,14 +108,14 @@ impl Converter {
                 self.bytes += point.encoded_len();
                 self.numbers.push(point);
             }
-            (Kind::Histogram, "_bucket") => self.add_bucket(&sample),
-            (Kind::Histogram, "_sum") => self.open.sum = Some(sample.value),
-            (Kind::Histogram, "_count") => self.close_histogram(sample),
+            (MetricKind::Histogram, "_bucket") => self.add_bucket(&sample),
+            (MetricKind::Histogram, "_sum") => self.open.sum = Some(sample.value),
+            (MetricKind::Histogram, "_count") => self.close_histogram(sample),
             _ => {}
         }
     }
 
-    /// A bucket of the open histogram: of how many values are at most `le`, it is how many are above the bound before it.
+    /// Adds a bucket to the open histogram. Prometheus buckets are cumulative, OTLP buckets are not.
     fn add_bucket(&mut self, sample: &Sample<'_>) {
         let bound = sample.labels.iter().find(|(name, _)| *name == "le").map(|(_, bound)| bound.as_str());
         match bound {
@@ -125,13 +125,13 @@ impl Converter {
                 self.open.explicit_bounds.push(bound);
             }
         }
-        self.open.bucket_counts.push(whole(sample.value));
+        self.open.bucket_counts.push(to_count(sample.value));
     }
 
-    /// The last line of a histogram is how many values it has.
+    /// The count is the last line of a histogram.
     fn close_histogram(&mut self, sample: Sample<'_>) {
         let mut point = mem::take(&mut self.open);
-        point.count = whole(sample.value);
+        point.count = to_count(sample.value);
         let mut before = 0;
         for count in &mut point.bucket_counts {
             let up_to = *count;
@@ -144,7 +144,7 @@ impl Converter {
         self.histograms.push(point);
     }
 
-    /// Adds the current metric to the message. Its type stays known: more samples of it may come.
+    /// Adds the current metric to the message. Its type is remembered: more samples of it may follow.
     fn close_metric(&mut self) {
         let (numbers, histograms) = (mem::take(&mut self.numbers), mem::take(&mut self.histograms));
         let Some((name, kind)) = &self.current else { return };
@@ -154,11 +154,11 @@ impl Converter {
         }
         let aggregation_temporality = AggregationTemporality::Cumulative as i32;
         let data = match kind {
-            Kind::Counter => {
+            MetricKind::Counter => {
                 Data::Sum(Sum { data_points: numbers, aggregation_temporality, is_monotonic: true })
             }
-            Kind::Gauge => Data::Gauge(Gauge { data_points: numbers }),
-            Kind::Histogram => {
+            MetricKind::Gauge => Data::Gauge(Gauge { data_points: numbers }),
+            MetricKind::Histogram => {
                 Data::Histogram(Histogram { data_points: histograms, aggregation_temporality })
             }
         };
@@ -167,13 +167,13 @@ impl Converter {
     }
 }
 
-/// A count, which the text has as a number.
+/// A count, which the text has as a floating-point number.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "the cast saturates, and counts are whole and not negative"
 )]
-fn whole(value: f64) -> u64 {
+fn to_count(value: f64) -> u64 {
     value as u64
 }
 
@@ -196,16 +196,16 @@ time_count{host=\"a\"} 6
 # TYPE none counter
 ";
 
-    fn all(pieces: &[&str]) -> Vec<Batch> {
-        let mut converter = Converter::new(1, 2);
+    fn convert(pieces: &[&str]) -> Vec<MetricsBatch> {
+        let mut converter = MetricsConverter::new(1, 2);
         let mut batches: Vec<_> = pieces.iter().flat_map(|piece| converter.push(piece)).collect();
         batches.push(converter.finish());
         batches
     }
 
     #[test]
-    fn each_kind_becomes_its_own() {
-        let batches = all(&[TEXT]);
+    fn each_type_is_converted() {
+        let batches = convert(&[TEXT]);
         let [(metrics, 4)] = &batches[..] else { panic!("{batches:?}") };
         let [requests, open, time] = &metrics[..] else { panic!("{metrics:?}") };
         let Some(Data::Sum(sum)) = &requests.data else { panic!("{requests:?}") };
@@ -226,11 +226,11 @@ time_count{host=\"a\"} 6
     }
 
     #[test]
-    fn it_does_not_matter_where_the_text_is_cut() {
-        let whole = all(&[TEXT]);
+    fn chunk_boundaries_do_not_matter() {
+        let whole = convert(&[TEXT]);
         for at in 0..TEXT.len() {
             let (before, after) = TEXT.split_at(at);
-            assert_eq!(all(&[before, after]), whole, "{at}");
+            assert_eq!(convert(&[before, after]), whole, "{at}");
         }
     }
 
@@ -240,7 +240,7 @@ time_count{host=\"a\"} 6
         for number in 0..60_000 {
             lines += &format!("requests{{host=\"{number}\",path=\"{}\"}} 1\n", "p".repeat(100));
         }
-        let batches = all(&[&lines]);
+        let batches = convert(&[&lines]);
         assert!(batches.len() > 2, "{}", batches.len());
         let mut points = 0;
         for (metrics, count) in &batches {
@@ -252,7 +252,7 @@ time_count{host=\"a\"} 6
     }
 
     #[test]
-    fn text_that_belongs_to_no_type_is_passed_over() {
-        assert_eq!(all(&["requests 1\n# TYPE open gauge\nother 2\nopen_bucket 3\n"]), [(Vec::new(), 0)]);
+    fn samples_without_a_type_are_skipped() {
+        assert_eq!(convert(&["requests 1\n# TYPE open gauge\nother 2\nopen_bucket 3\n"]), [(Vec::new(), 0)]);
     }
 }

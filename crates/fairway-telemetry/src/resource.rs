@@ -1,22 +1,22 @@
-//! Who sends: the resource of every message, and the scope (OpenTelemetry semantic conventions for resources).
+//! The sender's identity: the resource and scope of every message (OpenTelemetry semantic conventions for resources).
 
 use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
 use opentelemetry_proto::tonic::resource::v1::Resource;
 
 use crate::attributes::text;
 
-/// What is known of this process; an empty text is not known.
+/// What is known about this process; empty texts are unknown.
 #[derive(Clone, Debug, Default)]
 pub struct ProcessIdentity {
     /// The attribute `service.version`, and the version of the scope.
     pub version: String,
-    /// The attribute `service.instance.id`: the same for no two processes.
+    /// The attribute `service.instance.id`, unique per process.
     pub instance: String,
     /// The attribute `host.name`.
     pub host: String,
     /// The attribute `k8s.pod.name`.
     pub pod: String,
-    /// The attribute `k8s.namespace.name`: where the pod is.
+    /// The attribute `k8s.namespace.name`, of the pod.
     pub namespace: String,
 }
 

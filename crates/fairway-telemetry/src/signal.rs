@@ -1,6 +1,6 @@
-//! The three kinds of telemetry, and where OTLP sends each.
+//! The three signals of telemetry, and their OTLP paths.
 
-/// A kind of telemetry. Its items are spans, data points and log records.
+/// A signal. Its items are spans, data points or log records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// Spans.
@@ -12,10 +12,10 @@ pub enum Signal {
 }
 
 impl Signal {
-    /// All of them, in the order of their numbers.
+    /// All of them, in the order of their discriminants.
     pub const ALL: [Self; 3] = [Self::Traces, Self::Metrics, Self::Logs];
 
-    /// As labels and messages write it.
+    /// The name in labels and log messages.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -25,7 +25,7 @@ impl Signal {
         }
     }
 
-    /// The path of its method in gRPC.
+    /// The path of its gRPC method.
     pub(crate) const fn method(self) -> &'static str {
         match self {
             Self::Traces => "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
@@ -34,7 +34,7 @@ impl Signal {
         }
     }
 
-    /// The end of its path over HTTP.
+    /// The suffix of its HTTP path.
     pub(crate) const fn path(self) -> &'static str {
         match self {
             Self::Traces => "/v1/traces",

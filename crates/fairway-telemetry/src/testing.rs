@@ -20,70 +20,73 @@ use crate::failure::{Failure, FailureKind};
 use crate::signal::Signal;
 use crate::transport::{Connect, Link};
 
-/// What it does with a request.
+/// The response to a request.
 #[derive(Clone)]
-pub(crate) enum Act {
-    Take,
+pub(crate) enum ScriptedResponse {
+    Accept,
     Reject(i64),
     Fail(Failure),
     Hang,
 }
 
-/// It is busy, and names when it may be asked again.
-pub(crate) fn busy(seconds: u64) -> Act {
-    Act::Fail(Failure::retryable(Some(Duration::from_secs(seconds)), "busy"))
+/// It is busy, and says when to retry.
+pub(crate) fn retry_after(seconds: u64) -> ScriptedResponse {
+    ScriptedResponse::Fail(Failure::retryable(Some(Duration::from_secs(seconds)), "busy"))
 }
 
-/// It is not there.
-pub(crate) fn away() -> Act {
-    Act::Fail(Failure { kind: FailureKind::NoResponse, message: "connection refused".to_owned() })
+/// It is unreachable.
+pub(crate) fn unavailable() -> ScriptedResponse {
+    ScriptedResponse::Fail(Failure {
+        kind: FailureKind::NoResponse,
+        message: "connection refused".to_owned(),
+    })
 }
 
-/// A request that came.
+/// A request that arrived.
 #[derive(Clone)]
-pub(crate) struct Request {
+pub(crate) struct ReceivedRequest {
     pub(crate) at: Instant,
-    /// The address that it was sent to.
+    /// The address it was sent to.
     pub(crate) to: Arc<str>,
     pub(crate) signal: Signal,
     pub(crate) message: Bytes,
 }
 
-/// Acts as it is told, then takes everything; the same for all links to it.
+/// Responds as scripted, then accepts everything; all links share the script.
 #[derive(Clone, Default)]
-pub(crate) struct Script(Rc<RefCell<Played>>);
+pub(crate) struct ScriptedCollector(Rc<RefCell<ScriptState>>);
 
 #[derive(Default)]
-struct Played {
-    acts: VecDeque<Act>,
-    requests: Vec<Request>,
+struct ScriptState {
+    acts: VecDeque<ScriptedResponse>,
+    requests: Vec<ReceivedRequest>,
     links: usize,
 }
 
 pub(crate) struct ScriptLink {
-    script: Script,
+    script: ScriptedCollector,
     to: Arc<str>,
 }
 
-impl Script {
-    pub(crate) fn playing(acts: impl IntoIterator<Item = Act>) -> Self {
+impl ScriptedCollector {
+    pub(crate) fn with_responses(acts: impl IntoIterator<Item = ScriptedResponse>) -> Self {
         let script = Self::default();
         script.0.borrow_mut().acts.extend(acts);
         script
     }
 
-    /// The requests that came.
-    pub(crate) fn requests(&self) -> Vec<Request> {
+    /// The requests that arrived.
+    pub(crate) fn requests(&self) -> Vec<ReceivedRequest> {
         self.0.borrow().requests.clone()
     }
 
-    /// How many links were made.
+    /// How many links were opened.
     pub(crate) fn links(&self) -> usize {
         self.0.borrow().links
     }
 }
 
-impl Connect for Script {
+impl Connect for ScriptedCollector {
     type Link = ScriptLink;
 
     fn connect(&self, collector: &Collector) -> Result<ScriptLink, String> {
@@ -100,25 +103,25 @@ impl Link for ScriptLink {
         let act = {
             let mut played = self.script.0.borrow_mut();
             let (at, to) = (Instant::now(), Arc::clone(&self.to));
-            played.requests.push(Request { at, to, signal, message });
-            played.acts.pop_front().unwrap_or(Act::Take)
+            played.requests.push(ReceivedRequest { at, to, signal, message });
+            played.acts.pop_front().unwrap_or(ScriptedResponse::Accept)
         };
         match act {
-            Act::Take => Ok(Bytes::new()),
-            Act::Reject(rejected_spans) => {
+            ScriptedResponse::Accept => Ok(Bytes::new()),
+            ScriptedResponse::Reject(rejected_spans) => {
                 let error_message = "no".to_owned();
                 let partial_success = Some(ExportTracePartialSuccess { rejected_spans, error_message });
                 Ok(ExportTraceServiceResponse { partial_success }.encode_to_vec().into())
             }
-            Act::Fail(failure) => Err(failure),
-            Act::Hang => pending().await,
+            ScriptedResponse::Fail(failure) => Err(failure),
+            ScriptedResponse::Hang => pending().await,
         }
     }
 }
 
-/// The sum of the counts of a signal whose lines begin so.
-pub(crate) fn total(counts: &Counts, beginning: &str, signal: Signal) -> u64 {
-    let text = counts.text();
+/// The sum of the counters of a signal whose lines start with `beginning`.
+pub(crate) fn sum_of_counts(counts: &Counts, beginning: &str, signal: Signal) -> u64 {
+    let text = counts.metrics_text();
     let signal = format!("\"{}\"", signal.label());
     let lines = text.lines().filter(|line| line.starts_with(beginning) && line.contains(&signal));
     lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok()).sum()

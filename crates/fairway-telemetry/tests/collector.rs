@@ -1,4 +1,4 @@
-//! Collectors on the loopback address, and exporters that send lines of the access log to them.
+//! Collectors on the loopback address, and exporters that send access log lines to them.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -10,7 +10,7 @@ use bytes::Bytes;
 use fairway_model::{Collector, OtlpProtocol};
 use fairway_proxy::trace;
 use fairway_telemetry::{Credentials, Exporter, ExporterOptions, ProcessIdentity};
-use fairway_testkit::wait::{PATIENCE, eventually};
+use fairway_testkit::wait::{WAIT_TIMEOUT, eventually};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
@@ -26,7 +26,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
-/// A request over HTTP.
+/// A received HTTP request.
 pub(crate) struct Received {
     pub(crate) request: Request<()>,
     pub(crate) body: Bytes,
@@ -35,12 +35,12 @@ pub(crate) struct Received {
 /// What collectors have received.
 pub(crate) type Inbox<T> = UnboundedReceiver<T>;
 
-/// The next request, which has to come.
+/// The next request, which must arrive.
 pub(crate) async fn next<T>(inbox: &mut Inbox<T>) -> T {
-    timeout(PATIENCE, inbox.recv()).await.expect("a request comes").expect("the collector lives")
+    timeout(WAIT_TIMEOUT, inbox.recv()).await.expect("a request comes").expect("the collector lives")
 }
 
-/// A collector over HTTP that answers every request the same.
+/// An HTTP collector that gives every request the same response.
 pub(crate) async fn over_http(response: Response<Bytes>) -> (SocketAddr, Inbox<Received>) {
     let (sender, inbox) = unbounded_channel();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -53,7 +53,7 @@ pub(crate) async fn over_http(response: Response<Bytes>) -> (SocketAddr, Inbox<R
                 async move {
                     let (parts, body) = request.into_parts();
                     let body = body.collect().await.unwrap().to_bytes();
-                    // A test that looks no longer needs no requests.
+                    // A test that has stopped reading needs no more requests.
                     _ = sender.send(Received { request: Request::from_parts(parts, ()), body });
                     Ok::<_, Infallible>(response.map(Full::new))
                 }
@@ -64,13 +64,13 @@ pub(crate) async fn over_http(response: Response<Bytes>) -> (SocketAddr, Inbox<R
     (address, inbox)
 }
 
-/// A call over gRPC.
+/// A received gRPC call.
 pub(crate) type Call = tonic::Request<ExportLogsServiceRequest>;
 
-/// What a collector over gRPC answers.
+/// The response of a gRPC collector.
 pub(crate) type Verdict = Result<ExportLogsServiceResponse, tonic::Status>;
 
-/// The service of the OpenTelemetry project's own code, which answers as it is told, then takes everything.
+/// The service of the OpenTelemetry project's own code; responds as configured, then accepts everything.
 struct Logs {
     calls: UnboundedSender<Call>,
     verdicts: Mutex<VecDeque<Verdict>>,
@@ -85,7 +85,7 @@ impl LogsService for Logs {
     }
 }
 
-/// A collector over gRPC, over TLS where an acceptor is given.
+/// A gRPC collector, over TLS if an acceptor is given.
 pub(crate) async fn over_grpc(
     verdicts: impl IntoIterator<Item = Verdict>,
     tls: Option<TlsAcceptor>,
@@ -130,40 +130,40 @@ pub(crate) struct Sender {
 impl Sender {
     /// To this collector, with these credentials.
     pub(crate) fn new(collector: Collector, credentials: Credentials) -> Self {
-        // The exchanges of nobody.
+        // There are no exchanges.
         let (_, traces) = trace::channel(1);
         let identity = ProcessIdentity { version: "1.2.3".to_owned(), ..ProcessIdentity::default() };
         let options = ExporterOptions { identity, credentials, seed: 1 };
         let exporter = Exporter::start(options, traces).unwrap();
-        exporter.set(Some(Arc::new(collector)));
+        exporter.set_collector(Some(Arc::new(collector)));
         Self { exporter: Arc::new(exporter) }
     }
 
     pub(crate) fn line(&self, text: &str) {
-        self.exporter.lines().send(format!("{text}\n").into_bytes());
+        self.exporter.line_sender().send(format!("{text}\n").into_bytes());
     }
 
-    /// The sum of the counts whose lines have all of these parts.
+    /// The sum of the counters whose lines contain all of these parts.
     pub(crate) fn count(&self, parts: &[&str]) -> u64 {
-        let text = self.exporter.counts().text();
+        let text = self.exporter.counts().metrics_text();
         let lines = text.lines().filter(|line| parts.iter().all(|part| line.contains(part)));
         lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok()).sum()
     }
 
-    /// Waits until the counts of these lines are so many.
+    /// Waits until the sum of these counters has the expected value.
     pub(crate) async fn until(&self, parts: &[&str], expected: u64) {
         let what = format!("{parts:?} is {expected}");
-        eventually(&what, PATIENCE, || async { self.count(parts) == expected }).await;
+        eventually(&what, WAIT_TIMEOUT, || async { self.count(parts) == expected }).await;
     }
 
-    /// Stops it off the thread on which the collectors are.
+    /// Stops it off the thread that runs the collectors.
     pub(crate) async fn stop(&self) {
         let exporter = Arc::clone(&self.exporter);
         tokio::task::spawn_blocking(move || exporter.stop()).await.unwrap();
     }
 }
 
-/// The collector at an address, which gets every item at once.
+/// The collector at an address, with batches of one item.
 pub(crate) fn at(endpoint: &str, protocol: OtlpProtocol) -> Collector {
     Collector { protocol, max_delay: Duration::ZERO, ..Collector::at(endpoint) }
 }

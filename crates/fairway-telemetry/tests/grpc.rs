@@ -45,7 +45,7 @@ async fn lines_and_headers_reach_a_collector() {
 }
 
 #[tokio::test]
-async fn what_a_collector_rejects_is_counted() {
+async fn rejected_items_are_counted() {
     let rejected = ExportLogsPartialSuccess { rejected_log_records: 1, error_message: "old".to_owned() };
     let verdicts = [
         Ok(ExportLogsServiceResponse { partial_success: Some(rejected) }),

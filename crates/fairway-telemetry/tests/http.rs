@@ -1,4 +1,4 @@
-//! OTLP/HTTP against a server that answers whatever it likes.
+//! OTLP/HTTP against a server with arbitrary responses.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ async fn lines_and_headers_reach_a_collector() {
 }
 
 #[tokio::test]
-async fn headers_go_to_the_collector_that_they_are_for_and_to_no_other() {
+async fn headers_are_sent_only_to_their_collector() {
     let (address, mut inbox) = over_http(answer(200, "")).await;
     let sender =
         Sender::new(at(&format!("http://{address}"), OtlpProtocol::Http), credentials("http://elsewhere"));
@@ -71,7 +71,7 @@ async fn a_redirect_is_not_followed() {
 }
 
 #[tokio::test]
-async fn a_response_may_be_huge_or_nonsense_and_nothing_comes_of_it() {
+async fn huge_or_invalid_responses_are_harmless() {
     for body in [vec![b'x'; 4 * 1024 * 1024], b"<html>".to_vec()] {
         let (address, mut inbox) = over_http(answer(200, body)).await;
         let sender =
@@ -86,13 +86,13 @@ async fn a_response_may_be_huge_or_nonsense_and_nothing_comes_of_it() {
 }
 
 #[tokio::test]
-async fn a_collector_that_is_away_may_be_replaced() {
+async fn an_unreachable_collector_can_be_replaced() {
     let sender =
         Sender::new(at(&format!("http://{}", free_address()), OtlpProtocol::Http), Credentials::default());
     sender.line("kept");
     sender.until(&["fairway_otlp_exports_total", "logs", "failed"], 1).await;
     let (address, mut inbox) = over_http(answer(200, "")).await;
-    sender.exporter.set(Some(Arc::new(at(&format!("http://{address}"), OtlpProtocol::Http))));
+    sender.exporter.set_collector(Some(Arc::new(at(&format!("http://{address}"), OtlpProtocol::Http))));
     let received = next(&mut inbox).await;
     let request = ExportLogsServiceRequest::decode(received.body).unwrap();
     assert_eq!(request.resource_logs[0].scope_logs[0].log_records.len(), 1);
@@ -101,7 +101,7 @@ async fn a_collector_that_is_away_may_be_replaced() {
 }
 
 #[tokio::test]
-async fn what_is_left_is_sent_when_the_process_stops() {
+async fn remaining_items_are_sent_when_the_process_stops() {
     let (address, mut inbox) = over_http(answer(200, "")).await;
     let mut collector = at(&format!("http://{address}"), OtlpProtocol::Http);
     collector.max_delay = std::time::Duration::from_secs(3_600);

@@ -1,4 +1,5 @@
-//! What a token costs that was not seen before, compared with the signature alone, which aws-lc verifies.
+//! The cost of verifying a token that was not seen before, compared with that of the signature alone, which aws-lc
+//! verifies.
 
 use std::time::Duration;
 
@@ -6,7 +7,7 @@ use aws_lc_rs::signature::{self, RsaPublicKeyComponents, UnparsedPublicKey};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use criterion::{Criterion, criterion_group, criterion_main};
-use fairway_testkit::tokens::{Signer, published};
+use fairway_testkit::tokens::{Signer, jwk_set};
 use fairway_token::{Expected, KeySet, Token};
 use serde_json::json;
 
@@ -22,7 +23,7 @@ fn verify(criterion: &mut Criterion) {
         });
         let token = signer.token(&json!({"alg": algorithm, "typ": "JWT", "kid": signer.key_id()}), &claims);
         let public = signer.public();
-        let keys = KeySet::parse(published(&[signer]).as_bytes()).expect("its keys are good");
+        let keys = KeySet::parse(jwk_set(&[signer]).as_bytes()).expect("its keys are good");
         let expected = Expected {
             issuer: "https://login.example.com",
             audiences: &["shop"],
@@ -42,7 +43,8 @@ fn verify(criterion: &mut Criterion) {
         let part = |name: &str| {
             URL_SAFE_NO_PAD.decode(public[name].as_str().unwrap_or_default()).expect("it is base64url")
         };
-        // A key that is parsed for each signature, as from a key set; what one saves that is kept parsed is seen between both.
+        // The key is parsed for each signature, as from a key set; a cached parsed key saves the difference between
+        // both.
         match algorithm {
             "RS256" => {
                 let (n, e) = (part("n"), part("e"));

@@ -1,4 +1,4 @@
-//! What a token says of its user.
+//! The claims of a token.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ impl Claims {
         Self(claims)
     }
 
-    /// The claim of this name; where there is none, dots lead into objects: `realm_access.roles`.
+    /// The claim with this name; if there is none, dots lead into objects: `realm_access.roles`.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<&Value> {
         if let Some(value) = self.0.get(name) {
@@ -36,13 +36,14 @@ impl Claims {
         self.0.get("sub")?.as_str()
     }
 
-    /// The session of the user at the issuer (OpenID Connect Front-Channel Logout 1.0 §3).
+    /// The user's session at the issuer (OpenID Connect Front-Channel Logout 1.0 §3).
     #[must_use]
     pub fn session_id(&self) -> Option<&str> {
         self.0.get("sid")?.as_str()
     }
 
-    /// Whether a claim is one of these texts, or a list that contains one of them. Numbers and booleans are compared as JSON writes them.
+    /// Whether a claim is one of these texts, or a list that contains one. Numbers and booleans are compared in JSON
+    /// notation.
     #[must_use]
     pub fn has_any<'v>(
         &self,
@@ -65,7 +66,8 @@ impl Claims {
         }
     }
 
-    /// Whether the token has this scope: in `scope` (RFC 8693 §4.2, separated by spaces), or in `scp`, which some issuers write as a list.
+    /// Whether the token has this scope: in `scope` (RFC 8693 §4.2, space-separated), or in `scp`, which some issuers
+    /// write as a list.
     #[must_use]
     pub fn has_scope(&self, scope: &str) -> bool {
         let has = |value: &Value| match value {
@@ -76,8 +78,8 @@ impl Claims {
         ["scope", "scp"].iter().filter_map(|name| self.0.get(*name)).any(has)
     }
 
-    /// The value of a header that says this claim: texts, numbers and booleans, and lists of them separated by commas. `None` where it
-    /// is absent or empty, would not be one value (control characters, a comma inside of a list), or is anything else.
+    /// The claim as a header value: texts, numbers and booleans, or a comma-separated list of them. `None` if it is
+    /// absent, empty, not a single value (control characters, a comma inside of a list), or of another type.
     #[must_use]
     pub fn header_value(&self, name: &str) -> Option<Cow<'_, str>> {
         let value = match self.find(name)? {
@@ -95,23 +97,23 @@ impl Claims {
     /// A time in seconds since 1970 (NumericDate, RFC 7519 §2).
     ///
     /// # Errors
-    /// The claim is there and is no such time.
+    /// The claim is present but not a time.
     pub(crate) fn time(&self, name: &str) -> Result<Option<f64>, NotATime> {
         let Some(value) = self.0.get(name) else { return Ok(None) };
         let seconds = value.as_f64().filter(|seconds| seconds.is_finite() && *seconds >= 0.0);
         seconds.map(Some).ok_or(NotATime)
     }
 
-    /// When the token was made, in whole seconds since 1970.
+    /// The issue time, in whole seconds since 1970.
     ///
     /// # Errors
-    /// The claim is there and is no such time.
+    /// The claim is present but not a time.
     pub(crate) fn issued_at(&self) -> Result<Option<u64>, NotATime> {
-        // A float becomes the nearest integer that there is.
+        // A float is rounded to the nearest integer.
         Ok(self.time("iat")?.map(|seconds| seconds as u64))
     }
 
-    /// The texts of a claim that is one or a list of them.
+    /// The texts of a claim that is a text or a list of texts.
     pub(crate) fn texts(&self, name: &str) -> impl Iterator<Item = &str> {
         let (one, list) = match self.0.get(name) {
             Some(Value::String(text)) => (Some(text.as_str()), &[][..]),
@@ -134,7 +136,7 @@ fn text(value: &Value) -> Option<Cow<'_, str>> {
     }
 }
 
-/// A claim that should be a time and is not.
+/// The claim is not a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotATime;
 
@@ -195,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_single_value_of_a_header_gives_none() {
+    fn non_single_header_values_are_omitted() {
         let claims = claims(
             r#"{"sub": "jürgen", "n": 5, "b": false, "l": ["a", 1], "crlf": "a\r\nX-Admin: 1", "nul": "a\u0000", "c": ["a,b"],
                 "o": {}, "lo": [{}], "e": "", "el": [], "s": " a", "null": null}"#,

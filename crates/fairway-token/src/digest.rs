@@ -1,4 +1,4 @@
-//! What stands for a text that is not kept: its SHA-256.
+//! SHA-256 digests, stored in place of the text.
 
 use aws_lc_rs::digest::{SHA256, digest as compute};
 

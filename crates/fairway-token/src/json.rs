@@ -1,12 +1,12 @@
-//! JSON objects in which no name occurs twice. RFC 7515 §4 and RFC 7519 §4 allow to take the last of two; then whoever reads a token
-//! next may take the first, so such tokens are refused.
+//! Parses JSON objects without duplicate names. RFC 7515 §4 and RFC 7519 §4 allow a parser to use the last of two;
+//! another reader of the token might use the first, so such tokens are rejected.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// Reads an object; `None` where the text is anything else, or has a name twice anywhere.
+/// Parses an object; `None` if the text is anything else, or contains duplicate names at any depth.
 pub(crate) fn parse_object(text: &[u8]) -> Option<Map<String, Value>> {
     match serde_json::from_slice(text).ok()? {
         Unique(Value::Object(object)) => Some(object),
@@ -14,7 +14,7 @@ pub(crate) fn parse_object(text: &[u8]) -> Option<Map<String, Value>> {
     }
 }
 
-/// A value in which no object has a name twice.
+/// A value without duplicate names in any object.
 struct Unique(Value);
 
 impl<'de> Deserialize<'de> for Unique {

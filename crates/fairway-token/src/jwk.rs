@@ -1,4 +1,4 @@
-//! The keys that an issuer publishes: a JSON Web Key Set (RFC 7517 §5).
+//! Published keys of an issuer: a JSON Web Key Set (RFC 7517 §5).
 
 use std::fmt;
 
@@ -9,14 +9,14 @@ use serde_json::{Map, Value};
 
 use crate::json::parse_object;
 
-/// The largest key set that is read, in bytes.
+/// Maximum size of a key set, in bytes.
 pub const MAX_KEY_SET_BYTES: usize = 256 << 10;
-/// How many keys of a set are used: a token without a key id may be tried with each.
+/// Maximum number of keys used of a set: a token without a key id may be tried with each.
 pub const MAX_KEYS: usize = 32;
-/// The sizes of RSA keys in bits whose signatures can be verified.
+/// Supported sizes of RSA keys, in bits.
 const RSA_BITS: std::ops::RangeInclusive<usize> = 2048..=8192;
 
-const RSA: &[Algorithm] = &[
+const RSA_ALGORITHMS: &[Algorithm] = &[
     Algorithm::RS256,
     Algorithm::RS384,
     Algorithm::RS512,
@@ -25,7 +25,7 @@ const RSA: &[Algorithm] = &[
     Algorithm::PS512,
 ];
 
-/// The public keys of an issuer that can verify signatures. The default has none.
+/// The public keys of an issuer that can verify signatures; empty by default.
 #[derive(Clone, Debug, Default)]
 pub struct KeySet {
     keys: Vec<PublicKey>,
@@ -42,22 +42,22 @@ struct PublicKey {
 /// A key of a set that is not used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SkippedKey {
-    /// Its place in the set.
+    /// Its index in the set.
     pub index: usize,
-    /// Why, as a sentence about it.
+    /// The reason, as a sentence about it.
     pub why: &'static str,
 }
 
-/// Why a text is no key set.
+/// Why a text is not a key set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InvalidKeySet {
     /// It is larger than [`MAX_KEY_SET_BYTES`].
     TooLarge,
-    /// It is not a JSON object, or has a name twice.
+    /// It is not a JSON object, or has duplicate names.
     NotAnObject,
-    /// It has no list `keys`.
+    /// It has no `keys` list.
     NoKeys,
-    /// No key of it can verify a signature.
+    /// None of its keys can verify a signature.
     NoneUsable,
 }
 
@@ -75,10 +75,10 @@ impl fmt::Display for InvalidKeySet {
 }
 
 impl KeySet {
-    /// Reads a set. Keys that cannot be used are skipped, as RFC 7517 §5 says of those that are not understood.
+    /// Parses a set. Unusable keys are skipped, as RFC 7517 §5 specifies for keys that are not understood.
     ///
     /// # Errors
-    /// The text is no key set, or no key of it can be used.
+    /// The text is not a key set, or none of its keys is usable.
     pub fn parse(text: &[u8]) -> Result<Self, InvalidKeySet> {
         if text.len() > MAX_KEY_SET_BYTES {
             return Err(InvalidKeySet::TooLarge);
@@ -103,19 +103,19 @@ impl KeySet {
         }
     }
 
-    /// How many keys are used.
+    /// The number of usable keys.
     #[must_use]
     pub fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// Whether no key is used, which [`KeySet::parse`] refuses.
+    /// Whether there are none, which [`KeySet::parse`] rejects.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// The keys that are not used, and why.
+    /// The skipped keys with reasons.
     #[must_use]
     pub fn skipped(&self) -> &[SkippedKey] {
         &self.skipped
@@ -126,7 +126,8 @@ impl KeySet {
         self.keys.iter().any(|key| key.id.as_deref() == Some(id))
     }
 
-    /// The keys that may have signed a token: those with its key id, and those without one; all where the token names none.
+    /// The keys that may have signed a token: those with its key id and those without one; all if the token has no
+    /// key id.
     pub(crate) fn candidates<'k>(
         &'k self,
         algorithm: Algorithm,
@@ -142,7 +143,7 @@ impl KeySet {
 }
 
 impl PublicKey {
-    /// Reads a key (RFC 7517 §4, RFC 7518 §6, RFC 8037 §2).
+    /// Parses a key (RFC 7517 §4, RFC 7518 §6, RFC 8037 §2).
     fn read(entry: &Map<String, Value>) -> Result<Self, &'static str> {
         let text = |name: &str| entry.get(name).and_then(Value::as_str);
         if entry.contains_key("d") {
@@ -163,7 +164,7 @@ impl PublicKey {
             Some(_) => return Err("its \"kid\" is not a text"),
         };
         let (algorithms, key) = match text("kty") {
-            Some("RSA") => (RSA, read_rsa(text("n"), text("e"))?),
+            Some("RSA") => (RSA_ALGORITHMS, read_rsa(text("n"), text("e"))?),
             Some("EC") => read_point(text("crv"), text("x"), text("y"))?,
             Some("OKP") => (&[Algorithm::EdDSA][..], read_edwards(text("crv"), text("x"))?),
             Some("oct") => return Err("it is symmetric: who verifies with it could sign"),
@@ -183,7 +184,8 @@ impl PublicKey {
 
 fn read_rsa(modulus: Option<&str>, exponent: Option<&str>) -> Result<DecodingKey, &'static str> {
     const INVALID: &str = "its \"n\" and \"e\" are not numbers in base64url";
-    let (modulus, exponent) = (decode(modulus).ok_or(INVALID)?, decode(exponent).ok_or(INVALID)?);
+    let (modulus, exponent) =
+        (decode_base64url(modulus).ok_or(INVALID)?, decode_base64url(exponent).ok_or(INVALID)?);
     let leading = modulus.iter().position(|byte| *byte != 0).ok_or(INVALID)?;
     let modulus = &modulus[leading..];
     let bits = modulus.len() * 8 - modulus[0].leading_zeros() as usize;
@@ -204,7 +206,7 @@ fn read_point(
         Some("P-384") => (&[Algorithm::ES384], 48),
         _ => return Err("its \"crv\" is neither P-256 nor P-384"),
     };
-    let is_whole = |part: Option<&str>| decode(part).is_some_and(|part| part.len() == bytes);
+    let is_whole = |part: Option<&str>| decode_base64url(part).is_some_and(|part| part.len() == bytes);
     let (Some(x), Some(y), true) = (x, y, is_whole(x) && is_whole(y)) else { return Err(INVALID) };
     Ok((algorithms, DecodingKey::from_ec_components(x, y).map_err(|_| INVALID)?))
 }
@@ -213,12 +215,12 @@ fn read_edwards(curve: Option<&str>, x: Option<&str>) -> Result<DecodingKey, &'s
     if curve != Some("Ed25519") {
         return Err("its \"crv\" is not Ed25519");
     }
-    let point = decode(x)
+    let point = decode_base64url(x)
         .filter(|point| point.len() == 32)
         .ok_or("its \"x\" is not a point of Ed25519 in base64url")?;
     Ok(DecodingKey::from_ed_der(&point))
 }
 
-fn decode(part: Option<&str>) -> Option<Vec<u8>> {
+fn decode_base64url(part: Option<&str>) -> Option<Vec<u8>> {
     URL_SAFE_NO_PAD.decode(part?).ok().filter(|bytes| !bytes.is_empty())
 }

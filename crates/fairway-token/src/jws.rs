@@ -1,4 +1,4 @@
-//! A signed token in compact form: read, compared with what a rule expects, and verified.
+//! Signed tokens in compact form: parsing, claim checks and signature verification.
 
 use std::time::Duration;
 
@@ -12,16 +12,17 @@ use crate::json::parse_object;
 use crate::jwk::KeySet;
 use crate::refusal::Refusal;
 
-/// The longest token that is read, in bytes: as long as the header section of a request usually may be.
+/// Maximum length of a token, in bytes; the usual limit for the header section of a request.
 pub const MAX_TOKEN_BYTES: usize = 16 << 10;
-/// How many keys a token without a key id is tried with: each costs a public-key operation.
-const MAX_TRIES: usize = 8;
-/// The longest key id, in bytes.
+/// Maximum number of keys tried for a token without a key id: each costs a public-key operation.
+const MAX_KEYS_TRIED: usize = 8;
+/// Maximum length of a key id, in bytes.
 const MAX_KEY_ID_BYTES: usize = 256;
-/// Plain tokens and access tokens (RFC 9068 §2.1): a logout token or a proof of possession by the same issuer lets nobody in.
+/// Plain tokens and access tokens (RFC 9068 §2.1): logout tokens and proofs of possession of the same issuer do not
+/// authenticate.
 const PLAIN_KINDS: [&str; 2] = ["jwt", "at+jwt"];
 
-/// A token that was read. Nothing of it is true before [`Token::verify`].
+/// A parsed token. Nothing in it is trustworthy before [`Token::verify`].
 #[derive(Clone, Debug)]
 pub struct Token<'t> {
     signing_input: &'t str,
@@ -31,30 +32,31 @@ pub struct Token<'t> {
     claims: Claims,
 }
 
-/// What a rule expects of a token.
+/// The requirements on a token.
 #[derive(Clone, Copy, Debug)]
 pub struct Expected<'e, A> {
     /// `iss`.
     pub issuer: &'e str,
-    /// One of these is in `aud`. Where there are none, tokens with an `aud` are refused: they are for others (RFC 7519 §4.1.3).
+    /// One of these must be in `aud`. If empty, tokens with an `aud` are refused, because they are meant for others
+    /// (RFC 7519 §4.1.3).
     pub audiences: &'e [A],
-    /// How far clocks may differ.
+    /// Tolerated clock skew.
     pub skew: Duration,
-    /// Since 1970.
+    /// Time since 1970.
     pub now: Duration,
 }
 
 impl<'t> Token<'t> {
-    /// Reads the compact form (RFC 7515 §7.1): three parts in base64url without padding, of which the first two are JSON objects in
-    /// which no name occurs twice.
+    /// Parses the compact form (RFC 7515 §7.1): three parts in base64url without padding, of which the first two are
+    /// JSON objects without duplicate names.
     ///
     /// # Errors
-    /// It is anything else, or asks for an algorithm or extension that does not exist here.
+    /// It is malformed, or requires an unsupported algorithm or extension.
     pub fn parse(text: &'t [u8]) -> Result<Self, Refusal> {
         Self::parse_one_of(text, &PLAIN_KINDS)
     }
 
-    /// Reads a token whose `typ`, if it has one, is one of `kinds` (RFC 8725 §3.11).
+    /// Parses a token whose `typ`, if present, is one of `kinds` (RFC 8725 §3.11).
     pub(crate) fn parse_one_of(text: &'t [u8], kinds: &[&str]) -> Result<Self, Refusal> {
         if text.len() > MAX_TOKEN_BYTES {
             return Err(Refusal::Malformed);
@@ -64,9 +66,9 @@ impl<'t> Token<'t> {
         let (header, payload) = signing_input.split_once('.').ok_or(Refusal::Malformed)?;
         let header = decode_object(header).ok_or(Refusal::Malformed)?;
         let algorithm = read_algorithm(&header)?;
-        // `b64` changes what is signed, and stands in `crit` where it is honest (RFC 7797 §6).
+        // `b64` changes what is signed, and must be listed in `crit` (RFC 7797 §6).
         if ["crit", "b64", "zip", "enc"].iter().any(|name| header.contains_key(*name))
-            || !is_one_of(&header, kinds)
+            || !has_kind(&header, kinds)
         {
             return Err(Refusal::Unsupported);
         }
@@ -79,16 +81,16 @@ impl<'t> Token<'t> {
         Ok(Self { signing_input, signature, algorithm, key_id, claims })
     }
 
-    /// Who issued it, as it says itself: decides whose keys it is verified with.
+    /// The claimed issuer, which selects the verification keys.
     #[must_use]
     pub fn issuer(&self) -> Option<&str> {
         self.claims.issuer()
     }
 
-    /// Compares its claims with what is expected. Cheaper than [`Token::verify`], and therefore first.
+    /// Checks its claims. Cheaper than [`Token::verify`], and therefore done first.
     ///
     /// # Errors
-    /// The first claim that does not fit.
+    /// The first claim that does not match.
     pub fn check<A: AsRef<str>>(&self, expected: &Expected<'_, A>) -> Result<(), Refusal> {
         let claims = &self.claims;
         if claims.issuer() != Some(expected.issuer) {
@@ -112,11 +114,11 @@ impl<'t> Token<'t> {
         }
     }
 
-    /// Compares an ID token with the login that it ends (OpenID Connect Core 1.0 §3.1.3.7), besides [`Token::check`]. A refreshed one
-    /// has no `nonce` to be compared with (§12.2).
+    /// Checks an ID token against the login that it completes (OpenID Connect Core 1.0 §3.1.3.7), in addition to
+    /// [`Token::check`]. A refreshed one has no `nonce` to compare (§12.2).
     ///
     /// # Errors
-    /// It is for another login or another client, or says of nobody who logged in.
+    /// It belongs to another login or client, or identifies no user.
     pub fn check_login(&self, client_id: &str, nonce: Option<&str>) -> Result<(), Refusal> {
         let text = |name| self.claims.find(name).and_then(Value::as_str);
         if self.claims.subject().is_none_or(str::is_empty) {
@@ -132,13 +134,13 @@ impl<'t> Token<'t> {
         }
     }
 
-    /// Finds the key whose signature it is.
+    /// Verifies the signature.
     ///
     /// # Errors
-    /// There is none with this id for this algorithm, or the signature is of none of them.
+    /// No key matches the key id and algorithm, or no matching key made the signature.
     pub fn verify(&self, keys: &KeySet) -> Result<(), Refusal> {
         let id = self.key_id.as_deref();
-        let mut candidates = keys.candidates(self.algorithm, id).take(MAX_TRIES).peekable();
+        let mut candidates = keys.candidates(self.algorithm, id).take(MAX_KEYS_TRIED).peekable();
         if candidates.peek().is_none() {
             return Err(Refusal::UnknownKey);
         }
@@ -147,13 +149,13 @@ impl<'t> Token<'t> {
             |key| jsonwebtoken::crypto::verify(self.signature, message, key, self.algorithm).unwrap_or(false);
         match candidates.any(is_signed_by) {
             true => Ok(()),
-            // It may be the key of one that is not published here yet: those without an id were only tried.
+            // It may be signed with a key that is not published here yet: keys without an id were only tried.
             false if id.is_some_and(|id| !keys.has_id(id)) => Err(Refusal::UnknownKey),
             false => Err(Refusal::Signature),
         }
     }
 
-    /// What it says. True only after [`Token::verify`].
+    /// The claims. Trustworthy only after [`Token::verify`].
     #[must_use]
     pub fn into_claims(self) -> Claims {
         self.claims
@@ -163,13 +165,13 @@ impl<'t> Token<'t> {
         &self.claims
     }
 
-    /// For how long it is still valid, with the skew; at most 100 years.
+    /// Remaining validity including the skew; at most 100 years.
     #[must_use]
     pub fn lifetime(&self, now: Duration, skew: Duration) -> Duration {
-        const LONGEST: f64 = 100.0 * 365.0 * 86_400.0;
+        const MAX_LIFETIME: f64 = 100.0 * 365.0 * 86_400.0;
         let expiry = self.claims.time("exp").ok().flatten().unwrap_or_default();
         let left = expiry + skew.as_secs_f64() - now.as_secs_f64();
-        Duration::from_secs_f64(left.clamp(0.0, LONGEST))
+        Duration::from_secs_f64(left.clamp(0.0, MAX_LIFETIME))
     }
 }
 
@@ -185,8 +187,8 @@ fn read_algorithm(header: &Map<String, Value>) -> Result<Algorithm, Refusal> {
     }
 }
 
-/// Whether the token says nothing of its kind, or that it is one of these.
-fn is_one_of(header: &Map<String, Value>, kinds: &[&str]) -> bool {
+/// Whether the token's type is absent or one of these.
+fn has_kind(header: &Map<String, Value>, kinds: &[&str]) -> bool {
     let Some(kind) = header.get("typ") else { return true };
     let Some(kind) = kind.as_str() else { return false };
     let kind = kind.to_ascii_lowercase();

@@ -1,9 +1,10 @@
-//! JSON Web Tokens (RFC 7519) against the keys that an issuer publishes (RFC 7517). Pure: no I/O, and the time is passed in.
+//! JSON Web Tokens (RFC 7519), verified with published keys (RFC 7517). Pure: no I/O, and the time is passed in.
 //!
-//! A request is let in by a token only after three steps, each of which can only refuse: [`Token::parse`] reads the compact form
-//! (RFC 7515 §7.1) strictly, [`Token::check`] compares its claims with what a rule expects, and [`Token::verify`] finds a key of a
-//! [`KeySet`] whose signature it is. The key decides which algorithms are possible and never the token (RFC 8725 §3.1): `none` and
-//! symmetric algorithms do not exist here. [`login`] is how users get a token: the code flow of OpenID Connect.
+//! A token authenticates a request only after three steps, each of which can only refuse: [`Token::parse`] parses the
+//! compact form (RFC 7515 §7.1) strictly, [`Token::check`] compares its claims with the requirements of a rule, and
+//! [`Token::verify`] finds the key of a [`KeySet`] that signed it. The key determines the possible algorithms, never
+//! the token (RFC 8725 §3.1): `none` and symmetric algorithms are not implemented. [`login`] implements the OpenID
+//! Connect code flow, by which users get a token.
 
 mod claims;
 mod digest;

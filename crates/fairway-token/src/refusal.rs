@@ -1,35 +1,35 @@
-//! Why a token lets nobody in.
+//! Why a token is refused.
 
-/// Why a token was refused. Each has a label for metrics and a description for the client (RFC 6750 §3).
+/// Why a token is refused, with a label for metrics and a description for the client (RFC 6750 §3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refusal {
     /// It is not a signed token in compact form, or longer than [`crate::MAX_TOKEN_BYTES`].
     Malformed,
-    /// Its header asks for something that is not understood here (`crit`, RFC 7515 §4.1.11), or it is a token of another kind
+    /// Its header requires an unsupported extension (`crit`, RFC 7515 §4.1.11), or it is a token of another kind
     /// (`typ`, RFC 8725 §3.11).
     Unsupported,
-    /// Its algorithm is not one of public keys: `none`, HMAC, or unknown.
+    /// Its algorithm is not a public-key algorithm: `none`, HMAC, or unknown.
     Algorithm,
-    /// The issuer publishes no key with this id for this algorithm.
+    /// The issuer publishes no key with this id and algorithm.
     UnknownKey,
     /// No key of the issuer made the signature.
     Signature,
-    /// Nobody who is trusted issued it.
+    /// The issuer is not trusted.
     Issuer,
-    /// It was issued for others.
+    /// It was issued for another audience.
     Audience,
-    /// It does not say until when it is valid.
+    /// It has no expiry.
     NoExpiry,
-    /// Its time is over.
+    /// It has expired.
     Expired,
-    /// Its time has not begun.
+    /// It is not valid yet.
     NotYetValid,
     /// It belongs to another login.
     Nonce,
 }
 
 impl Refusal {
-    /// All of them, in the order in which they are documented.
+    /// All variants, in the order of the documentation.
     pub const ALL: [Self; 11] = [
         Self::Malformed,
         Self::Unsupported,
@@ -62,7 +62,7 @@ impl Refusal {
         }
     }
 
-    /// What the client is told: visible ASCII without quotes, as `error_description` may have it.
+    /// The description for the client: visible ASCII without quotes, as `error_description` requires.
     #[must_use]
     pub const fn description(self) -> &'static str {
         match self {

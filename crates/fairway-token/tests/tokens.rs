@@ -1,11 +1,11 @@
-//! Good tokens of every algorithm, and a corpus of hostile ones: none of them lets anybody in.
+//! Valid tokens of every algorithm, and a corpus of hostile ones: none of them authenticates.
 
 mod checks;
 mod corpus;
 
 use std::time::Duration;
 
-use fairway_testkit::tokens::{Signer, published};
+use fairway_testkit::tokens::{Signer, jwk_set};
 use fairway_token::{Expected, KeySet, Refusal, Token};
 use proptest::prelude::*;
 use serde_json::json;
@@ -15,7 +15,7 @@ use crate::corpus::{AUDIENCE, HOSTILE, ISSUER, NOW, claims};
 const SKEW: Duration = Duration::from_secs(30);
 
 fn key_set(signers: &[Signer]) -> KeySet {
-    KeySet::parse(published(signers).as_bytes()).expect("its keys are good")
+    KeySet::parse(jwk_set(signers).as_bytes()).expect("its keys are good")
 }
 
 fn admit(token: &[u8], keys: &KeySet) -> Result<fairway_token::Claims, Refusal> {
@@ -39,7 +39,7 @@ fn tokens_of_every_algorithm_are_admitted() {
     }
 }
 
-/// Each has the signature that its author could make; where that is one of the issuer, its claims or header are wrong.
+/// Each has a signature that its author could make; if the author is the issuer, its claims or header are wrong.
 #[test]
 fn no_hostile_token_is_admitted() {
     let signers = Signer::all();
@@ -75,7 +75,7 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_bytes_let_nobody_in(text in prop::collection::vec(any::<u8>(), 0..400)) {
+    fn arbitrary_bytes_are_refused(text in prop::collection::vec(any::<u8>(), 0..400)) {
         checks::token(&text);
         checks::login(&text);
     }
@@ -145,7 +145,7 @@ fn keys_that_cannot_be_used_are_skipped_and_named() {
 }
 
 #[test]
-fn what_is_no_key_set_is_refused() {
+fn rejects_invalid_key_sets() {
     use fairway_token::InvalidKeySet::{NoKeys, NoneUsable, NotAnObject, TooLarge};
     let large = format!("{{\"keys\": [], \"x\": \"{}\"}}", "x".repeat(fairway_token::MAX_KEY_SET_BYTES));
     for (text, problem) in [
@@ -162,7 +162,7 @@ fn what_is_no_key_set_is_refused() {
 }
 
 #[test]
-fn the_corpus_lets_nobody_in() {
+fn the_corpus_is_refused() {
     let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/token");
     let inputs = std::fs::read_dir(corpus).expect("the corpus is committed");
     let inputs: Vec<_> = inputs.map(|entry| std::fs::read(entry.expect("it can be listed").path())).collect();
@@ -174,9 +174,9 @@ fn the_corpus_lets_nobody_in() {
     }
 }
 
-/// A set without ids: a token of a key that is not published yet is worth asking again for.
+/// A set without ids: a token signed with an unpublished key justifies fetching the set again.
 #[test]
-fn an_unknown_id_is_said_also_where_keys_without_one_were_tried() {
+fn an_unknown_key_id_is_reported_even_after_trying_keys_without_one() {
     let (old, new) = (Signer::ed25519("old"), Signer::ed25519("new"));
     let mut key = old.public();
     key.as_object_mut().expect("it is one").remove("kid");

@@ -10,8 +10,8 @@ use std::path::Path;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use fairway_control::directory::{Directory, News};
-use fairway_control::{Batch, Pipeline};
+use fairway_control::directory::{DirectoryUpdate, WatchedDirectory};
+use fairway_control::{ChangeBatch, Pipeline};
 use fairway_objects::options::{LoopbackEndpoints, Options};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -32,10 +32,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let started = Instant::now();
     let pipeline = Pipeline::start(options, publish)?;
     let inlet = pipeline.inlet();
-    let tell = move |News { changes, diagnostics, heard }| {
-        inlet.send(Batch { changes, diagnostics, heard, written: None });
+    let tell = move |DirectoryUpdate { changes, diagnostics, heard }| {
+        inlet.send(ChangeBatch { changes, diagnostics, heard, written: None });
     };
-    let _directory = Directory::start(&root, tell)?;
+    let _directory = WatchedDirectory::start(&root, tell)?;
     let read = started.elapsed();
     let loaded = publications.recv()? - started;
     let mut out = std::io::stdout();

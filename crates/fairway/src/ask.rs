@@ -1,4 +1,4 @@
-//! One question to an admin server: a page for its path, over any connection.
+//! An HTTP/1.1 GET of one page of an admin server, over any connection.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,78 +14,81 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// How long an answer may take.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// Timeout of a response.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The largest page. A configuration with 100,000 routes is far below it.
-const MAX_PAGE: usize = 1 << 30;
-/// How many characters of the answer of another program are shown.
-const MAX_SHOWN: usize = 200;
+/// Maximum size of a page. A configuration with 100,000 routes is far smaller.
+const MAX_PAGE_BYTES: usize = 1 << 30;
+/// How many characters of an error page are shown.
+const MAX_SHOWN_CHARS: usize = 200;
 
-/// How much of a page is read.
+/// How much of a page to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
-    /// All of it.
+    /// The whole page.
     Whole,
-    /// What comes before this text, or all where the page does not have it.
+    /// The part before this text, or the whole page if it does not contain the text.
     Before(&'static str),
 }
 
-/// The page `path` of the admin server at `admin`.
+/// Requests the page `path` of the admin server at `admin`.
 ///
 /// # Errors
-/// It does not answer, or with another status than 200.
+/// The server does not respond, or its status is not 200.
 pub(crate) async fn page(admin: SocketAddr, path: &str) -> Result<Vec<u8>> {
-    part(admin, path, Extent::Whole).await.with_context(|| format!("--admin {admin}"))
+    page_up_to(admin, path, Extent::Whole).await.with_context(|| format!("--admin {admin}"))
 }
 
-/// The page `path` of the admin server at `admin`, as far as `extent` says.
+/// Requests the page `path` of the admin server at `admin` and reads as much of it as `extent` says.
 ///
 /// # Errors
-/// It does not answer, or with another status than 200.
-pub(crate) async fn part(admin: SocketAddr, path: &str, extent: Extent) -> Result<Vec<u8>> {
-    let stream = timeout(ANSWER_TIMEOUT, TcpStream::connect(admin)).await.context("no answer for 30 s")??;
-    read(stream, &admin.to_string(), path, extent).await
+/// The server does not respond, or its status is not 200.
+pub(crate) async fn page_up_to(admin: SocketAddr, path: &str, extent: Extent) -> Result<Vec<u8>> {
+    let stream =
+        timeout(RESPONSE_TIMEOUT, TcpStream::connect(admin)).await.context("no response for 30 s")??;
+    request_page(stream, &admin.to_string(), path, extent).await
 }
 
-/// The page `path` of the admin server at the other end of `stream`, where it is called `host`.
+/// Requests the page `path` over `stream`, with `host` as the Host header.
 ///
 /// # Errors
-/// It does not answer, or with another status than 200.
-pub(crate) async fn read<S>(stream: S, host: &str, path: &str, extent: Extent) -> Result<Vec<u8>>
+/// The server does not respond, or its status is not 200.
+pub(crate) async fn request_page<S>(stream: S, host: &str, path: &str, extent: Extent) -> Result<Vec<u8>>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    timeout(ANSWER_TIMEOUT, ask(stream, host, path, extent)).await.context("no answer for 30 s")?
+    timeout(RESPONSE_TIMEOUT, send_request(stream, host, path, extent))
+        .await
+        .context("no response for 30 s")?
 }
 
-async fn ask<S>(stream: S, host: &str, path: &str, extent: Extent) -> Result<Vec<u8>>
+async fn send_request<S>(stream: S, host: &str, path: &str, extent: Extent) -> Result<Vec<u8>>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     tokio::spawn(connection);
     let request = Request::get(path).header("host", host).body(Empty::<Bytes>::new())?;
-    let answer = sender.send_request(request).await?;
-    let status = answer.status();
+    let response = sender.send_request(request).await?;
+    let status = response.status();
     if status != StatusCode::OK {
-        // Whatever is there may answer with a page of its own.
-        let body = body(answer.into_body(), path, Extent::Whole).await?;
+        // The peer may be another program that returns an error page of its own.
+        let body = read_body(response.into_body(), path, Extent::Whole).await?;
         let text = String::from_utf8_lossy(&body);
         let line = text.trim().lines().next().unwrap_or_default();
-        let line: String = line.chars().take(MAX_SHOWN).collect();
+        let line: String = line.chars().take(MAX_SHOWN_CHARS).collect();
         bail!("{path} answered {status}: {}", on_one_line(&line));
     }
-    body(answer.into_body(), path, extent).await
+    read_body(response.into_body(), path, extent).await
 }
 
-async fn body(mut body: Incoming, path: &str, extent: Extent) -> Result<Vec<u8>> {
+async fn read_body(mut body: Incoming, path: &str, extent: Extent) -> Result<Vec<u8>> {
     let mut page = Vec::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| anyhow!("{path}: {error}"))?;
         let Some(data) = frame.data_ref() else { continue };
-        if page.len() + data.len() > MAX_PAGE {
-            bail!("{path}: the page is larger than {} MiB", MAX_PAGE >> 20);
+        if page.len() + data.len() > MAX_PAGE_BYTES {
+            bail!("{path}: the page is larger than {} MiB", MAX_PAGE_BYTES >> 20);
         }
         let known = page.len();
         page.extend_from_slice(data);
@@ -99,7 +102,7 @@ async fn body(mut body: Incoming, path: &str, extent: Extent) -> Result<Vec<u8>>
     Ok(page)
 }
 
-/// Where `text` is in `page`, at `from` or later.
+/// The position of `text` in `page`, searched from `from`.
 fn position(page: &[u8], from: usize, text: &str) -> Option<usize> {
     page[from..].windows(text.len()).position(|window| window == text.as_bytes()).map(|at| from + at)
 }
@@ -110,8 +113,8 @@ mod tests {
 
     use super::*;
 
-    /// What is read of an answer that comes in these pieces.
-    async fn answered(pieces: &'static [&'static str], extent: Extent) -> Result<String> {
+    /// Reads a response that arrives in these pieces.
+    async fn read_response(pieces: &'static [&'static str], extent: Extent) -> Result<String> {
         let (near, mut far) = tokio::io::duplex(64);
         tokio::spawn(async move {
             let mut head = Vec::new();
@@ -123,21 +126,21 @@ mod tests {
                 tokio::task::yield_now().await;
             }
         });
-        Ok(String::from_utf8(read(near, "localhost", "/metrics", extent).await?)?)
+        Ok(String::from_utf8(request_page(near, "localhost", "/metrics", extent).await?)?)
     }
 
     #[tokio::test]
     async fn a_page_is_read_up_to_a_text_wherever_its_bytes_are_split() {
         let split: &[&str] = &["HTTP/1.1 200 OK\r\ncontent-length: 13\r\n\r\n", "one\n# ", "end\ntwo"];
-        assert_eq!(answered(split, Extent::Whole).await.unwrap(), "one\n# end\ntwo");
-        assert_eq!(answered(split, Extent::Before("# end")).await.unwrap(), "one\n");
-        assert_eq!(answered(split, Extent::Before("three")).await.unwrap(), "one\n# end\ntwo");
+        assert_eq!(read_response(split, Extent::Whole).await.unwrap(), "one\n# end\ntwo");
+        assert_eq!(read_response(split, Extent::Before("# end")).await.unwrap(), "one\n");
+        assert_eq!(read_response(split, Extent::Before("three")).await.unwrap(), "one\n# end\ntwo");
     }
 
     #[tokio::test]
-    async fn another_status_is_told_with_the_first_line_of_its_page() {
+    async fn an_error_status_is_reported_with_the_first_line_of_its_page() {
         let busy: &[&str] = &["HTTP/1.1 503 -\r\ncontent-length: 9\r\n\r\nloa\u{7}ding\n"];
-        let error = answered(busy, Extent::Whole).await.unwrap_err().to_string();
+        let error = read_response(busy, Extent::Whole).await.unwrap_err().to_string();
         assert_eq!(error, "/metrics answered 503 Service Unavailable: loa?ding");
     }
 }

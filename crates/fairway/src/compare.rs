@@ -1,4 +1,4 @@
-//! `fairway compare`: two controllers, the same questions, and the objects that explain where the answers differ.
+//! `fairway compare`: sends the same requests to two controllers and explains differences by the objects that cause them.
 
 use std::convert::Infallible;
 use std::fs::{self, File};
@@ -13,20 +13,20 @@ use fairway_compare::{Annotated, Findings, Objects, Pacing, Plan, Progress, Repo
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{CompareArgs, Format};
-use crate::offline::{Input, Offline};
-use crate::terminal::{EscapedJson, Plain};
+use crate::offline::{Input, OfflineTranslation};
+use crate::terminal::{EscapedJson, PlainText};
 
-/// Between two lines on how far it is.
-const TICK: Duration = Duration::from_secs(5);
+/// Interval of the progress messages.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Compares; 0 when all is the same, 1 with differences, 2 when not everything could be compared.
+/// Compares two controllers. Exits with 0 if there are no differences, 1 with differences, 2 if not everything was compared.
 pub(crate) fn compare(args: &CompareArgs) -> Result<ExitCode> {
     if args.sending.limit == 0 {
-        bail!("--limit 0: there would be nothing to ask");
+        bail!("--limit 0: no probes would be sent");
     }
     let found = read(args)?;
     let snapshot = &found.outcome.snapshot;
-    let mut plan = Plan::of(snapshot, args.sending.schemes(), args.sending.limit);
+    let mut plan = Plan::from_snapshot(snapshot, args.sending.schemes(), args.sending.limit);
     if let Some(path) = &args.sending.access_log {
         let problem = || format!("--access-log {}", path.display());
         plan.add_log(BufReader::new(File::open(path).with_context(problem)?), snapshot)
@@ -34,20 +34,20 @@ pub(crate) fn compare(args: &CompareArgs) -> Result<ExitCode> {
     }
     if plan.probes.is_empty() || !plan.is_of_objects {
         bail!(
-            "there is no Ingress and no route of the Gateway API to ask about: is the class of yours served \
-             (--ingress-class-compat, --gateway-controller)?"
+            "found no Ingress or Gateway API route to compare; is their class served (--ingress-class-compat, \
+             --gateway-controller)?"
         );
     }
     let [from, to] = [("--from", &args.from), ("--to", &args.to)]
         .map(|(flag, address)| Target { flag, address: address.clone() });
     let (targets, pacing) = ([&from, &to], pacing(args));
     if !args.sending.yes {
-        let mut out = Plain(io::stdout().lock());
-        fairway_compare::intention(&mut out, &plan, targets, &pacing)?;
+        let mut out = PlainText(io::stdout().lock());
+        fairway_compare::write_plan(&mut out, &plan, targets, &pacing)?;
         writeln!(out, "Nothing was sent. Repeat with --yes to send them.")?;
         return Ok(ExitCode::from(2));
     }
-    let findings = sent(args, &plan, targets, &pacing)?;
+    let findings = send_probes(args, &plan, targets, &pacing)?;
     let (changed, note) = changed_since(args, &found);
     let configmap = args.translation.configmap.as_deref();
     let prefix = args.translation.annotations_prefix.trim_end_matches('/');
@@ -59,7 +59,7 @@ pub(crate) fn compare(args: &CompareArgs) -> Result<ExitCode> {
         prefix,
         settings: configmap,
     };
-    let mut report = Report::of(&plan, &findings, &objects, targets, &changed);
+    let mut report = Report::from_answers(&plan, &findings, &objects, targets, &changed);
     report.notes.extend(note);
     write(args.output, &report)?;
     Ok(match (&report.partial, report.is_same()) {
@@ -69,23 +69,23 @@ pub(crate) fn compare(args: &CompareArgs) -> Result<ExitCode> {
     })
 }
 
-fn read(args: &CompareArgs) -> Result<Offline> {
+fn read(args: &CompareArgs) -> Result<OfflineTranslation> {
     let CompareArgs { manifests, cluster, translation, .. } = args;
     let read = Input { manifests: manifests.as_deref(), cluster, translation, addresses: None }.read()?;
-    let given = read.given();
-    let mut found = read.judged()?;
-    given.judge(&mut found.diagnostics);
+    let given = read.seen_kinds();
+    let mut found = read.translate()?;
+    given.soften_unknown_references(&mut found.diagnostics);
     Ok(found)
 }
 
 fn pacing(args: &CompareArgs) -> Pacing {
     let sending = &args.sending;
     let (patience, pause) = (sending.timeout, sending.pause);
-    Pacing { rate: sending.rate, patience, pause, connections: sending.connections.into() }
+    Pacing { rate: sending.rate, step_timeout: patience, pause, connections: sending.connections.into() }
 }
 
-/// Sends everything, until it is done or interrupted.
-fn sent(args: &CompareArgs, plan: &Plan, targets: [&Target; 2], pacing: &Pacing) -> Result<Findings> {
+/// Sends the probes, until all are sent or a signal interrupts it.
+fn send_probes(args: &CompareArgs, plan: &Plan, targets: [&Target; 2], pacing: &Pacing) -> Result<Findings> {
     let pem = match &args.sending.ca {
         Some(path) => Some(fs::read(path).with_context(|| format!("--ca {}", path.display()))?),
         None => None,
@@ -95,25 +95,26 @@ fn sent(args: &CompareArgs, plan: &Plan, targets: [&Target; 2], pacing: &Pacing)
     let (progress, stop) = (Progress::default(), Stop::default());
     stop_on_signals(stop.clone())?;
     runtime.block_on(async {
-        let asked = fairway_compare::ask(plan, targets, pacing, Arc::new(roots), &progress, &stop);
+        let probing = fairway_compare::send_probes(plan, targets, pacing, Arc::new(roots), &progress, &stop);
         tokio::select! {
             biased;
-            findings = asked => Ok(findings?),
-            never = tick(&progress) => match never {},
+            findings = probing => Ok(findings?),
+            never = print_progress(&progress) => match never {},
         }
     })
 }
 
-async fn tick(progress: &Progress) -> Infallible {
+async fn print_progress(progress: &Progress) -> Infallible {
     loop {
-        tokio::time::sleep(TICK).await;
-        let (sent, planned) = progress.now();
-        // Whoever closed it does not want to know.
+        tokio::time::sleep(PROGRESS_INTERVAL).await;
+        let (sent, planned) = progress.counts();
+        // Nothing to do if standard error is closed.
         _ = writeln!(io::stderr(), "{sent} of {planned} probes sent");
     }
 }
 
-/// The first signal ends it with what was found so far, the second at once, also while the objects are read again.
+/// The first signal ends the comparison with a report of the results so far. The second ends the process at once, also while the
+/// objects are read again.
 fn stop_on_signals(stop: Stop) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (mut interrupt, mut terminate) = {
@@ -128,18 +129,18 @@ fn stop_on_signals(stop: Stop) -> Result<()> {
             }
             stop.because("interrupted");
         }
-        // It ends, whether anybody reads this or not.
-        _ = writeln!(io::stderr(), "fairway: interrupted twice: there is no report");
+        // The process ends even if this cannot be written.
+        _ = writeln!(io::stderr(), "fairway: interrupted twice, no report written");
         std::process::exit(2);
     };
     thread::Builder::new().name("fairway-signal".into()).spawn(move || runtime.block_on(wait))?;
     Ok(())
 }
 
-/// Reads the objects again: differences of what changed may be of the change alone.
+/// Reads the objects again and returns the Ingresses that changed: their differences may come from the change alone.
 fn changed_since(
     args: &CompareArgs,
-    before: &Offline,
+    before: &OfflineTranslation,
 ) -> (Vec<fairway_objects::object::ObjectKey>, Option<String>) {
     if args.manifests.as_ref().is_some_and(|manifests| manifests.as_os_str() == "-") {
         return (Vec::new(), None);
@@ -157,12 +158,12 @@ fn changed_since(
 fn write(format: Format, report: &Report) -> Result<()> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     match format {
-        Format::Text => fairway_compare::text(&mut Plain(&mut out), report)?,
+        Format::Text => fairway_compare::text(&mut PlainText(&mut out), report)?,
         Format::Json => {
             serde_json::to_writer_pretty(EscapedJson(&mut out), report)?;
             writeln!(out)?;
         }
-        Format::Html => fairway_compare::html(&mut Plain(&mut out), report)?,
+        Format::Html => fairway_compare::html(&mut PlainText(&mut out), report)?,
     }
     Ok(out.flush()?)
 }

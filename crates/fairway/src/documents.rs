@@ -1,4 +1,4 @@
-//! `fairway completions` and `fairway man`: what is generated from the definitions of the flags.
+//! `fairway completions` and `fairway man`: files that are generated from the definitions of the flags.
 
 use std::fs;
 use std::io::Write;
@@ -9,9 +9,9 @@ use clap::{Command, CommandFactory};
 
 use crate::args::{Cli, CompletionsArgs, ManArgs};
 
-/// Prints the completions of a shell.
+/// Prints the completion script of a shell.
 pub(crate) fn completions(args: &CompletionsArgs) -> Result<ExitCode> {
-    // Into memory first: the generator panics when its writer fails, as it does when the reader went away.
+    // Generate into memory: the generator panics if its writer fails, for example because the reader closed the pipe.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "fairway", &mut script);
     std::io::stdout().write_all(&script)?;
@@ -35,7 +35,7 @@ pub(crate) fn man(args: &ManArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A command and all commands below it, each with its name joined to those above: `fairway-migrate-values`.
+/// A command and all its subcommands, each with its full name, such as `fairway-migrate-values`.
 fn pages(name: &str, command: &Command) -> Vec<(String, Command)> {
     let mut found = vec![(name.to_owned(), command.clone())];
     for below in command.get_subcommands() {

@@ -1,4 +1,4 @@
-//! `fairway echo`: hands its flags to `fairway-echo`.
+//! `fairway echo`: runs the echo server of `fairway-echo`.
 
 use std::process::ExitCode;
 
@@ -9,10 +9,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::args::{EchoArgs, LogFormat};
 use crate::logging;
 
-/// Answers until it is told to end.
+/// Runs the echo server until SIGTERM or SIGINT.
 pub(crate) fn echo(args: EchoArgs) -> Result<ExitCode> {
     if args.listen.is_empty() && args.tls_listen.is_empty() {
-        bail!("where should it listen? Give --listen ADDR");
+        bail!("no address to listen on: give --listen ADDR");
     }
     logging::start(LogFormat::Text, "info")?;
     let options = options(args);
@@ -39,18 +39,18 @@ fn options(args: EchoArgs) -> EchoOptions {
 }
 
 async fn serve(options: EchoOptions) -> Result<()> {
-    let asked: Vec<_> = options.listen.iter().map(ToString::to_string).collect();
+    let listen: Vec<_> = options.listen.iter().map(ToString::to_string).collect();
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let server = EchoServer::bind(options).await.with_context(|| format!("--listen {}", asked.join(",")))?;
+    let server = EchoServer::bind(options).await.with_context(|| format!("--listen {}", listen.join(",")))?;
     for (what, addresses) in [("cleartext", server.addresses()), ("tls", server.tls_addresses())] {
         addresses.iter().for_each(|address| tracing::info!(%address, what, "listening"));
     }
-    let told = async move {
+    let stop_signal = async move {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
     };
-    server.run(told).await;
+    server.run(stop_signal).await;
     Ok(())
 }

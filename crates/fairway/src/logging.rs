@@ -1,6 +1,6 @@
-//! Messages on the standard error; the access log has the standard output for itself.
+//! Log messages on standard error. Standard output is reserved for the access log.
 //!
-//! Messages hold text of objects, files and peers, which anybody may have written: each message is one line, whatever they wrote.
+//! Messages contain untrusted text from objects, files and peers. Whatever that text is, each message stays on one line.
 
 use std::io::{self, Write};
 
@@ -13,28 +13,28 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::args::LogFormat;
 
-/// Libraries whose warnings are left out unless the filter names them. What the Kubernetes client warns of, the cluster source says
-/// better: every broken watch is one warning there. QUIC warns of single packets, which anybody can send; they are counted.
-const QUIET: [&str; 2] = ["kube_client", "quinn_proto"];
+/// Libraries whose warnings are suppressed unless the filter names them. The cluster source already logs a warning for every
+/// broken watch of the Kubernetes client. quinn warns about single packets, which anybody can send; metrics count them.
+const QUIET_LIBRARIES: [&str; 2] = ["kube_client", "quinn_proto"];
 
-/// Starts them.
+/// Sets up logging for the process.
 ///
 /// # Errors
-/// `level` is no level or filter.
+/// `level` is not a level or filter.
 pub(crate) fn start(format: LogFormat, level: &str) -> Result<()> {
     let filter = filter(level).with_context(|| format!("--log-level {level}"))?;
-    subscriber(format, filter, io::stderr).try_init().context("messages are started once")
+    subscriber(format, filter, io::stderr).try_init().context("logging is already set up")
 }
 
 fn filter(level: &str) -> Result<EnvFilter> {
     let mut filter = EnvFilter::builder().parse(level)?;
-    for library in QUIET.iter().filter(|library| !level.contains(**library)) {
+    for library in QUIET_LIBRARIES.iter().filter(|library| !level.contains(**library)) {
         filter = filter.add_directive(format!("{library}=error").parse()?);
     }
     Ok(filter)
 }
 
-/// Writes the messages in `format` to what `writer` makes, each with one call.
+/// A subscriber that writes messages in `format` to the writers that `writer` makes, each with one call.
 fn subscriber<W>(
     format: LogFormat,
     filter: EnvFilter,
@@ -43,37 +43,37 @@ fn subscriber<W>(
 where
     W: Write + 'static,
 {
-    let writer = Lines { format, writer };
+    let writer = LineWriters { format, writer };
     let messages = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_target(false);
     match format {
-        // Control characters become what they are everywhere else, not what the library makes of some of them.
+        // Control characters are replaced by `on_one_line` as everywhere else, not by the library, which handles only some.
         LogFormat::Text => Box::new(messages.with_ansi(false).with_ansi_sanitization(false).finish()),
         LogFormat::Json => Box::new(messages.json().flatten_event(true).finish()),
     }
 }
 
 /// Makes writers that keep each message on one line.
-struct Lines<F> {
+struct LineWriters<F> {
     format: LogFormat,
     writer: F,
 }
 
-/// A writer of whole messages.
-struct Line<W> {
+/// A writer that gets each message with one call.
+struct LineWriter<W> {
     format: LogFormat,
     writer: W,
 }
 
-impl<'a, W: Write, F: Fn() -> W> MakeWriter<'a> for Lines<F> {
-    type Writer = Line<W>;
+impl<'a, W: Write, F: Fn() -> W> MakeWriter<'a> for LineWriters<F> {
+    type Writer = LineWriter<W>;
 
     fn make_writer(&'a self) -> Self::Writer {
-        Line { format: self.format, writer: (self.writer)() }
+        LineWriter { format: self.format, writer: (self.writer)() }
     }
 }
 
-impl<W: Write> Write for Line<W> {
-    /// Takes one whole message: the library writes each with one call.
+impl<W: Write> Write for LineWriter<W> {
+    /// Writes one message: the library passes each message with one call.
     fn write(&mut self, message: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(message);
         let (text, end) = text.strip_suffix('\n').map_or((&*text, ""), |text| (text, "\n"));
@@ -90,7 +90,7 @@ impl<W: Write> Write for Line<W> {
     }
 }
 
-/// JSON in which strings are escaped as far as JSON demands, with all that is left escaped as well.
+/// Escapes the layout controls in JSON that JSON itself does not require to be escaped.
 fn escaped(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
@@ -113,9 +113,9 @@ mod tests {
     use super::*;
 
     #[derive(Clone, Default)]
-    struct Shared(Arc<Mutex<Vec<u8>>>);
+    struct SharedBuffer(Arc<Mutex<Vec<u8>>>);
 
-    impl Write for Shared {
+    impl Write for SharedBuffer {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.lock().unwrap().extend_from_slice(bytes);
             Ok(bytes.len())
@@ -126,9 +126,10 @@ mod tests {
         }
     }
 
-    /// Wherever a message can have text of others: in its words, and in a field as shown, as text and as an error.
+    /// Logs untrusted text everywhere a message can contain it: in the message, and in a field by `Display`, as a string and as an
+    /// error.
     fn logged(format: LogFormat, text: &str) -> String {
-        let out = Shared::default();
+        let out = SharedBuffer::default();
         let writer = out.clone();
         let subscriber = subscriber(format, EnvFilter::new("info"), move || writer.clone());
         tracing::subscriber::with_default(subscriber, || {
@@ -141,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn no_text_of_others_ends_its_line_or_turns_it_around() {
+    fn untrusted_text_cannot_break_or_reorder_a_line() {
         let text = "a\nERROR forged\r\u{85}\u{2028}\u{2029}\u{202e}\u{2066}\u{1b}[2J\u{7f}\u{200b}\u{feff}\u{ad}\u{e0041}é";
         for format in [LogFormat::Text, LogFormat::Json] {
             let lines = logged(format, text);
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn json_keeps_what_was_written() {
+    fn json_preserves_the_text() {
         let text = "a\nb\u{85}\u{2028}\u{202e}\u{200b}\u{e0041}é\"\\";
         let lines = logged(LogFormat::Json, text);
         let first: serde_json::Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();

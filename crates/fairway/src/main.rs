@@ -1,6 +1,6 @@
-//! The binary: reads arguments, wires the crates together, turns outcomes into exit codes. Holds no logic of its own.
+//! The binary: parses arguments, wires the crates together and maps results to exit codes. Contains no logic of its own.
 //!
-//! Exit codes: 0 as asked, 1 problems were found (or the data plane failed), 2 the input cannot be used.
+//! Exit codes: 0 success, 1 problems found (or the data plane failed), 2 unusable input.
 
 mod allocator;
 mod args;
@@ -29,7 +29,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use args::{Cli, Command, KubectlArgs, KubectlCli};
-use terminal::Plain;
+use terminal::PlainText;
 
 fn main() -> ExitCode {
     let (cli, lost) = command_line();
@@ -48,15 +48,15 @@ fn main() -> ExitCode {
         Command::Version => version::print(),
     };
     outcome.unwrap_or_else(|error| {
-        // Whoever closed the output, as head does, does not want to know. Nobody is left to tell when this cannot be written either.
+        // A reader that closed the pipe, such as head, is no error. A failure to write the message cannot be reported.
         if !is_closed_output(&error) {
-            _ = writeln!(Plain(std::io::stderr()), "fairway: {error:#}");
+            _ = writeln!(PlainText(std::io::stderr()), "fairway: {error:#}");
         }
         ExitCode::from(2)
     })
 }
 
-/// Whether the reader of the standard output went away.
+/// Whether the error is that the reader of standard output closed it.
 fn is_closed_output(error: &anyhow::Error) -> bool {
     let kind = match error.downcast_ref::<std::io::Error>() {
         Some(error) => Some(error.kind()),
@@ -65,7 +65,7 @@ fn is_closed_output(error: &anyhow::Error) -> bool {
     kind == Some(ErrorKind::BrokenPipe)
 }
 
-/// What the program is asked to do, and what other controllers' flags ask for that it does not.
+/// Parses the command line. Also returns warnings about flags of other controllers that have no effect.
 fn command_line() -> (Cli, Vec<String>) {
     if std::env::args_os().next().is_some_and(|program| kubectl::is_plugin(&program)) {
         let KubectlCli { command } = KubectlCli::parse();
@@ -74,7 +74,7 @@ fn command_line() -> (Cli, Vec<String>) {
     let arguments: Result<Vec<String>, _> =
         std::env::args_os().map(std::ffi::OsString::into_string).collect();
     let namespace = std::env::var("POD_NAMESPACE").ok();
-    let translated = arguments.ok().and_then(|given| nginx_flags::translated(&given, namespace.as_deref()));
+    let translated = arguments.ok().and_then(|given| nginx_flags::translate(&given, namespace.as_deref()));
     match translated {
         Some(it) => (Cli::parse_from(it.arguments), it.lost),
         None => (Cli::parse(), Vec::new()),

@@ -1,9 +1,9 @@
-//! The addresses of this machine or pod (proc_net(5)). Reads only.
+//! The addresses of this machine or pod, read from `/proc` (proc_net(5)).
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// All addresses of all interfaces; fewer where `/proc` does not tell.
+/// The addresses of all interfaces, as far as `/proc` can be read.
 pub(crate) fn all() -> Vec<IpAddr> {
     let read = |file| fs::read_to_string(file).unwrap_or_default();
     let mut addresses: Vec<_> =
@@ -25,7 +25,7 @@ fn v4(trie: &str) -> impl Iterator<Item = IpAddr> {
     })
 }
 
-/// Each line begins with an address in 32 hexadecimal digits.
+/// Each line starts with an address as 32 hexadecimal digits.
 fn v6(list: &str) -> impl Iterator<Item = IpAddr> {
     list.lines().filter_map(|line| {
         let bits = u128::from_str_radix(line.split_whitespace().next()?, 16).ok()?;

@@ -1,6 +1,6 @@
-//! Output that objects and answers are part of, which anybody may have written. Control characters in it would move the cursor of a
-//! terminal, hide lines or set the title, others turn text around or are not shown. Text shows them as question marks; JSON and YAML
-//! have them as escapes, which keep the values.
+//! Writers for output that contains untrusted text from objects and responses. Control characters in it could move the cursor of a
+//! terminal, hide lines, set the title or reorder text. Text output replaces them with question marks; JSON and YAML output escape
+//! them, which keeps the values.
 
 use std::io::{self, Write};
 
@@ -8,16 +8,16 @@ use anyhow::Result;
 use fairway_model::is_layout_control;
 use serde::Serialize;
 
-/// Passes on everything but layout controls.
-pub(crate) struct Plain<W>(pub(crate) W);
+/// Replaces layout controls with question marks.
+pub(crate) struct PlainText<W>(pub(crate) W);
 
-/// Passes on JSON, with the layout controls in its strings as escapes.
+/// Escapes the layout controls in the strings of JSON.
 pub(crate) struct EscapedJson<W>(pub(crate) W);
 
-/// Passes on JSON as YAML, with the layout controls in its strings as escapes of YAML, which has no surrogate pairs.
+/// Turns JSON into YAML, with the layout controls in its strings as YAML escapes, which have no surrogate pairs.
 struct EscapedYaml<W>(W);
 
-/// Writes a value as YAML. Where a string of it has layout controls, all its strings are in double quotes and have them as escapes.
+/// A value as YAML. If one of its strings has layout controls, all strings are double-quoted and escape them.
 pub(crate) fn yaml(value: &impl Serialize) -> Result<String> {
     let text = serde_saphyr::to_string(value)?;
     if !text.chars().any(is_hidden) {
@@ -29,9 +29,9 @@ pub(crate) fn yaml(value: &impl Serialize) -> Result<String> {
     Ok(String::from_utf8(escaped)?)
 }
 
-impl<W: Write> Write for Plain<W> {
+impl<W: Write> Write for PlainText<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        pass(&mut self.0, bytes, |out, _| out.write_all(b"?"))
+        write_until_hidden(&mut self.0, bytes, |out, _| out.write_all(b"?"))
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -41,11 +41,11 @@ impl<W: Write> Write for Plain<W> {
 
 impl<W: Write> Write for EscapedJson<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // RFC 8259 §7: characters outside of the Basic Multilingual Plane are two escapes.
+        // RFC 8259 §7: a character outside the Basic Multilingual Plane is two escapes.
         let escape = |out: &mut W, control: char| {
             control.encode_utf16(&mut [0; 2]).iter().try_for_each(|unit| write!(out, "\\u{unit:04x}"))
         };
-        pass(&mut self.0, bytes, escape)
+        write_until_hidden(&mut self.0, bytes, escape)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -56,7 +56,7 @@ impl<W: Write> Write for EscapedJson<W> {
 impl<W: Write> Write for EscapedYaml<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         // YAML 1.2 §5.7: one escape for each character.
-        pass(&mut self.0, bytes, |out, control| write!(out, "\\U{:08x}", u32::from(control)))
+        write_until_hidden(&mut self.0, bytes, |out, control| write!(out, "\\U{:08x}", u32::from(control)))
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -64,26 +64,26 @@ impl<W: Write> Write for EscapedYaml<W> {
     }
 }
 
-/// Writes what comes before the first layout control or, where that is the first, something else for it.
-fn pass<W: Write>(
+/// Writes the text before the first layout control or, if that is the first character, its replacement.
+fn write_until_hidden<W: Write>(
     out: &mut W,
     bytes: &[u8],
     instead: impl FnOnce(&mut W, char) -> io::Result<()>,
 ) -> io::Result<usize> {
-    match (0..bytes.len()).find_map(|at| Some((at, control(&bytes[at..])?))) {
+    match (0..bytes.len()).find_map(|at| Some((at, hidden_char(&bytes[at..])?))) {
         Some((0, control)) => instead(out, control).map(|()| control.len_utf8()),
         Some((end, _)) => out.write(&bytes[..end]),
         None => out.write(bytes),
     }
 }
 
-/// Whether it is a layout control that does not lay out lines.
+/// Whether a character is a layout control other than a newline or tab.
 fn is_hidden(c: char) -> bool {
     is_layout_control(c) && !matches!(c, '\n' | '\t')
 }
 
-/// The hidden character at the start of this UTF-8.
-fn control(bytes: &[u8]) -> Option<char> {
+/// The hidden character at the start of UTF-8 text, if there is one.
+fn hidden_char(bytes: &[u8]) -> Option<char> {
     let length = match bytes.first()? {
         0..=0x7f => 1,
         0xc0..=0xdf => 2,
@@ -104,7 +104,7 @@ mod tests {
     fn control_characters_are_shown_and_everything_else_stays() {
         let mut out = Vec::new();
         write!(
-            Plain(&mut out),
+            PlainText(&mut out),
             "a\u{1b}[2J\r\u{7f}é\tb\n\u{7}\u{9b}2J\u{a0}\u{2028}\u{202e}\u{61c}😀\u{200b}\u{ad}\u{e0041}"
         )
         .unwrap();

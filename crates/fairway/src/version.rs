@@ -6,13 +6,13 @@ use std::process::ExitCode;
 use anyhow::Result;
 use fairway_proxy::cryptography;
 
-/// The revision of the sources.
+/// The revision of the source code.
 pub(crate) const REVISION: &str = match option_env!("FAIRWAY_REVISION") {
     Some(revision) => revision,
     None => "unknown",
 };
 
-/// What was built, from what, for what.
+/// Prints version, revision, target and cryptography module.
 pub(crate) fn print() -> Result<ExitCode> {
     let (architecture, system) = (std::env::consts::ARCH, std::env::consts::OS);
     let version = env!("CARGO_PKG_VERSION");

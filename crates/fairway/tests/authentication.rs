@@ -1,4 +1,4 @@
-//! `fairway run` as a process: who is let in by a password or by the word of another service, and that nobody else is.
+//! `fairway run` as a process: clients that pass by a password or by an external authentication service, and that no others do.
 
 use std::path::Path;
 use std::time::Duration;
@@ -6,14 +6,16 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use fairway_testkit::manifests::{Ingress, Manifests, config_map, ingress_class, service_with_endpoints};
-use fairway_testkit::wait::{PATIENCE, eventually};
-use fairway_testkit::{Answer, Authority, Backend, Client, Fairway, RawResponse, RecordedRequest, Request};
+use fairway_testkit::wait::{WAIT_TIMEOUT, eventually};
+use fairway_testkit::{
+    Authority, Backend, BackendResponse, Client, Fairway, RawResponse, RecordedRequest, Request,
+};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
-/// The service, which does what its path says.
+/// The authentication service, which responds according to the path.
 const SERVICE: &str = "http://auth.login.svc.cluster.local:81";
 
-/// A backend and a service that are both asked, and the Ingresses in front of them.
+/// A backend, an authentication service, and Ingresses in front of them.
 struct Site {
     manifests: Manifests,
     backend: Backend,
@@ -21,9 +23,9 @@ struct Site {
 }
 
 impl Site {
-    /// With `guards`: host names without `.test`, and annotations.
+    /// `guards`: host names without `.test`, and their annotations.
     async fn new(guards: &[(&str, &[(&str, &str)])]) -> Self {
-        let backend = Backend::http(|_| Answer::ok("inside")).await;
+        let backend = Backend::http(|_| BackendResponse::ok("inside")).await;
         let service = Backend::http(say).await;
         let manifests = Manifests::new();
         manifests.put("class.yaml", ingress_class("fairway", "fairway.dev/ingress-controller"));
@@ -52,33 +54,35 @@ impl Site {
         Fairway::ready(Path::new(BINARY), self.manifests.path(), &["--configmap", "a/settings"]).await
     }
 
-    /// The request that the backend got last.
+    /// The last request that the backend received.
     fn last(&self) -> RecordedRequest {
         self.backend.requests().pop().unwrap()
     }
 }
 
-/// What the service says: its path is the status.
-fn say(request: &RecordedRequest) -> Answer {
+/// The response of the service: its path is the status.
+fn say(request: &RecordedRequest) -> BackendResponse {
     let path = request.target.split('?').next().unwrap_or_default();
     match path.trim_start_matches('/') {
-        "slow" => Answer::Silence,
-        "cut" => Answer::ThenReset(b"HTTP/1.1 200 Half of".to_vec()),
-        "garbage" => Answer::Bytes(b"garbage\r\n\r\n".to_vec()),
-        "user" => Answer::with_headers(
+        "slow" => BackendResponse::Silence,
+        "cut" => BackendResponse::ThenReset(b"HTTP/1.1 200 Half of".to_vec()),
+        "garbage" => BackendResponse::Bytes(b"garbage\r\n\r\n".to_vec()),
+        "user" => BackendResponse::with_headers(
             200,
             &[("X-User", "alice"), ("Set-Cookie", "s=1"), ("Set-Cookie", "t=2")],
             "",
         ),
         "oauth2/auth" if request.header("Cookie") == Some("_oauth2_proxy=good") => {
-            Answer::with_headers(202, &[("X-Auth-Request-User", "alice")], "")
+            BackendResponse::with_headers(202, &[("X-Auth-Request-User", "alice")], "")
         }
-        "oauth2/auth" => Answer::with_headers(401, &[("Set-Cookie", "csrf=1")], ""),
+        "oauth2/auth" => BackendResponse::with_headers(401, &[("Set-Cookie", "csrf=1")], ""),
         status => match status.parse() {
-            Ok(status @ 300..=399) => Answer::with_headers(status, &[("Location", "/200")], ""),
-            Ok(401) => Answer::with_headers(401, &[("WWW-Authenticate", "Bearer realm=\"x\"")], "no"),
-            Ok(status) => Answer::with_headers(status, &[("Set-Cookie", "s=1")], ""),
-            Err(_) => Answer::status(404, ""),
+            Ok(status @ 300..=399) => BackendResponse::with_headers(status, &[("Location", "/200")], ""),
+            Ok(401) => {
+                BackendResponse::with_headers(401, &[("WWW-Authenticate", "Bearer realm=\"x\"")], "no")
+            }
+            Ok(status) => BackendResponse::with_headers(status, &[("Set-Cookie", "s=1")], ""),
+            Err(_) => BackendResponse::status(404, ""),
         },
     }
 }
@@ -137,11 +141,12 @@ async fn only_a_service_that_says_yes_lets_a_request_pass() {
     site.service.kill().await;
     assert_eq!(get(&fairway, "s200").await.status, 500, "the service is down");
     site.manifests.remove("auth.yaml");
-    eventually("the Service is gone", PATIENCE, || async { get(&fairway, "s401").await.status == 500 }).await;
+    eventually("the Service is gone", WAIT_TIMEOUT, || async { get(&fairway, "s401").await.status == 500 })
+        .await;
 }
 
 #[tokio::test]
-async fn the_service_is_told_what_was_asked_and_the_backend_who_asked() {
+async fn the_service_gets_the_request_and_the_backend_the_user() {
     let url = format!("{SERVICE}/user?from=$scheme://$http_host$request_uri");
     let site = Site::new(&[(
         "app",
@@ -261,7 +266,7 @@ async fn the_documented_setup_of_oauth2_proxy_works() {
     let internal =
         [("auth-url", "http://auth.login.svc.cluster.local:81/oauth2/auth"), external[1], external[2]];
     let site = Site::new(&[("app", &external), ("internal", &internal), ("lost", &external)]).await;
-    // Its own Ingress, without guards, in the namespace of the service.
+    // A separate Ingress without guards, in the namespace of the service.
     let proxy =
         Ingress::new("login", "proxy").class(Some("fairway")).route("app.test", "/oauth2", ("auth", 81));
     site.manifests.put("proxy.yaml", proxy.yaml());
@@ -278,15 +283,15 @@ async fn the_documented_setup_of_oauth2_proxy_works() {
     let asked = site.service.requests();
     let asked = asked.iter().find(|it| it.header("Host") == Some("app.test")).unwrap();
     assert_eq!(asked.header("X-Forwarded-Proto"), Some("https"));
-    // Its host has nobody at /oauth2 but the guard itself: two rules must not wait for each other.
+    // The only rule for /oauth2 on this host is the guarded one: two rules must not wait for each other.
     assert_eq!(get(&fairway, "lost").await.status, 500);
-    // Signing in itself is not guarded.
+    // The sign-in path itself is not guarded.
     let start = Request::get("app.test", "/oauth2/204").close();
-    assert_eq!(ask(&fairway, &start).await.status, 404, "the answer of the service");
+    assert_eq!(ask(&fairway, &start).await.status, 404, "the response of the auth service");
 }
 
 #[tokio::test]
-async fn a_service_with_a_certificate_is_asked_over_tls() {
+async fn a_service_with_a_certificate_is_called_over_tls() {
     let leaf = Authority::new("any").leaf(&["auth.login.svc"]);
     let secure = Backend::https(leaf.server_config(&[]), say).await;
     let site = Site::new(&[("app", &[("auth-url", "https://auth.secure.svc/204")])]).await;
@@ -296,7 +301,7 @@ async fn a_service_with_a_certificate_is_asked_over_tls() {
     let fairway = site.run().await;
     assert_eq!(get(&fairway, "app").await.status, 200);
     assert_eq!(get(&fairway, "no").await.status, 403);
-    assert_eq!(get(&fairway, "clear").await.status, 500, "nobody speaks TLS there");
+    assert_eq!(get(&fairway, "clear").await.status, 500, "the auth service does not speak TLS");
 }
 
 #[tokio::test]
@@ -354,7 +359,7 @@ async fn a_password_lets_in_its_user_alone() {
     site.users(USERS);
     let fairway = site.run().await;
     for user in ["plain", "sha", "ssha", "md5", "apr", "sha256", "sha512", "bcrypt"] {
-        // Twice: the second time it is remembered.
+        // Twice: the second response comes from the cache.
         for _ in 0..2 {
             assert_eq!(log_in(&fairway, "app", &format!("{user}:secret")).await.status, 200, "{user}");
             assert_eq!(site.last().header("Authorization"), None, "the backend does not see the password");
@@ -373,26 +378,26 @@ async fn a_password_lets_in_its_user_alone() {
     let twice = format!("Basic {}", STANDARD.encode("plain:secret"));
     let request =
         Request::get("app.test", "/").header("Authorization", &twice).header("authorization", "Bearer x");
-    assert_eq!(ask(&fairway, &request.close()).await.status, 401, "which one counts nobody can tell");
+    assert_eq!(ask(&fairway, &request.close()).await.status, 401, "two Authorization headers are ambiguous");
     assert_eq!(get(&fairway, "app").await.status, 401);
 }
 
 #[tokio::test]
-async fn what_the_secret_says_now_counts_and_without_one_nobody_passes() {
+async fn changes_of_the_secret_apply_and_without_it_no_client_passes() {
     let site = Site::new(&[("app", &BASIC)]).await;
     let fairway = site.run().await;
     let status = async || log_in(&fairway, "app", "apr:secret").await.status;
-    assert_eq!(status().await, 503, "there is no Secret");
+    assert_eq!(status().await, 503, "the Secret does not exist");
     site.users(USERS);
-    eventually("the Secret is read", PATIENCE, || async { status().await == 200 }).await;
+    eventually("Fairway has read the Secret", WAIT_TIMEOUT, || async { status().await == 200 }).await;
     site.users("apr:$apr1$r31.....$4rOnWBjwHzEmGnLxh/ZgF/");
-    eventually("the password is another", PATIENCE, || async { status().await == 401 }).await;
+    eventually("the password has changed", WAIT_TIMEOUT, || async { status().await == 401 }).await;
     site.users(USERS);
-    eventually("it is as it was", PATIENCE, || async { status().await == 200 }).await;
+    eventually("the original password is back", WAIT_TIMEOUT, || async { status().await == 200 }).await;
     site.users("other:{PLAIN}x");
-    eventually("the user is gone", PATIENCE, || async { status().await == 401 }).await;
+    eventually("the user is deleted", WAIT_TIMEOUT, || async { status().await == 401 }).await;
     site.users("# nobody");
-    eventually("the Secret is empty", PATIENCE, || async { status().await == 503 }).await;
+    eventually("the Secret is empty", WAIT_TIMEOUT, || async { status().await == 503 }).await;
 }
 
 #[tokio::test]
@@ -431,8 +436,12 @@ async fn both_guards_must_agree_unless_any_is_enough() {
         ("lists", 403, 403, 403),
     ] {
         assert_eq!(get(&fairway, name).await.status, without, "{name} without a password");
-        assert_eq!(log_in(&fairway, name, "plain:wrong").await.status, wrong, "{name} with a wrong one");
-        assert_eq!(log_in(&fairway, name, "plain:secret").await.status, right, "{name} with the right one");
+        assert_eq!(log_in(&fairway, name, "plain:wrong").await.status, wrong, "{name} with a wrong password");
+        assert_eq!(
+            log_in(&fairway, name, "plain:secret").await.status,
+            right,
+            "{name} with the correct password"
+        );
         assert!(
             site.backend.requests().iter().all(|it| name == "lists" || it.header("Authorization").is_none())
         );
@@ -445,7 +454,7 @@ async fn both_guards_must_agree_unless_any_is_enough() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_kept_is_not_asked_for_again_until_the_annotations_change() {
+async fn a_cached_response_is_used_until_the_annotations_change() {
     let url = |what: &str| format!("{SERVICE}/{what}");
     let (no, own, status, good) = (url("401"), url("user"), url("404"), url("oauth2/auth"));
     let key = ("auth-cache-key", "$http_authorization$cookie__oauth2_proxy");
@@ -458,7 +467,7 @@ async fn an_answer_that_is_kept_is_not_asked_for_again_until_the_annotations_cha
     .await;
     let flags = ["--configmap", "a/settings", "--workers", "1"];
     let fairway = Fairway::ready(Path::new(BINARY), site.manifests.path(), &flags).await;
-    // An answer with a cookie is one client's own, and 404 is no status that is kept.
+    // A response with a cookie belongs to one client, and responses with 404 are not cached.
     for (name, questions, expected) in [("no", 1, 401), ("own", 3, 200), ("status", 3, 500), ("good", 1, 200)]
     {
         let before = site.service.requests().len();
@@ -472,8 +481,10 @@ async fn an_answer_that_is_kept_is_not_asked_for_again_until_the_annotations_cha
     }
     assert_eq!(get(&fairway, "good").await.status, 401, "another key");
     site.guard("no", &[("auth-url", &own), key]);
-    eventually("the service is asked anew", PATIENCE, || async { get(&fairway, "no").await.status == 200 })
-        .await;
+    eventually("Fairway asks the auth service again", WAIT_TIMEOUT, || async {
+        get(&fairway, "no").await.status == 200
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -498,11 +509,19 @@ async fn one_service_may_decide_for_all_but_those_that_opt_out() {
     let challenge = Request::get("asked.test", "/.well-known/acme-challenge/x").close();
     assert_eq!(ask(&fairway, &challenge).await.status, 200);
     site.manifests.put("settings.yaml", settings("http://auth.$host/"));
-    eventually("nobody can be asked", PATIENCE, || async { get(&fairway, "asked").await.status == 503 })
-        .await;
-    eventually("nobody is let in", PATIENCE, || async { get(&fairway, "out").await.status == 503 }).await;
+    eventually("the auth service is unavailable", WAIT_TIMEOUT, || async {
+        get(&fairway, "asked").await.status == 503
+    })
+    .await;
+    eventually("requests without authorization are refused", WAIT_TIMEOUT, || async {
+        get(&fairway, "out").await.status == 503
+    })
+    .await;
     site.manifests.put("settings.yaml", settings(""));
-    eventually("nobody is asked", PATIENCE, || async { get(&fairway, "asked").await.status == 200 }).await;
+    eventually("requests need no authorization", WAIT_TIMEOUT, || async {
+        get(&fairway, "asked").await.status == 200
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -519,29 +538,29 @@ async fn a_flood_of_wrong_passwords_lets_nobody_in_and_delays_only_those_who_log
         client.send(request.bytes()).await.unwrap();
         flood.push(client);
     }
-    // More wait than there is room for: those are refused at once, while the others still wait.
-    // Which of them depends on which worker is faster.
+    // More requests wait than the queue can hold: those are refused at once, while the others still wait.
+    // Which requests are refused depends on which worker is faster.
     let (refused, early) = refusal(&mut flood).await;
     assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")));
     for _ in 0..20 {
         assert_eq!(get(&fairway, "open").await.status, 200);
         assert_eq!(log_in(&fairway, "app", "plain:secret").await.status, 200, "nothing to wait for");
     }
-    // All of that took fewer than forty passwords' time: else they were verified where requests are served.
+    // This took less time than forty verifications, so passwords are not verified on the workers.
     assert!(early + decided(&mut flood).await < 40);
-    // Who leaves is not waited for: the queue is empty soon after all have gone.
+    // Verifications for clients that have left are dropped: the queue is empty soon after all have gone.
     drop(flood);
-    eventually("the queue is empty", PATIENCE, || async {
+    eventually("the queue is empty", WAIT_TIMEOUT, || async {
         log_in(&fairway, "app", "u:wrong").await.status == 401
     })
     .await;
     assert_eq!(site.backend.request_count(), 40);
 }
 
-/// The refusal that one of these clients gets for want of room, and how many had an answer about their password by then.
+/// The refusal that one of these clients gets because the queue is full, and how many passwords had been verified by then.
 async fn refusal(clients: &mut [Client]) -> (RawResponse, usize) {
     let (began, mut decided) = (std::time::Instant::now(), 0);
-    while began.elapsed() < PATIENCE {
+    while began.elapsed() < WAIT_TIMEOUT {
         for client in clients.iter_mut() {
             match answered(client).await {
                 Some(answer) if answer.status == 503 => return (answer, decided),
@@ -550,15 +569,15 @@ async fn refusal(clients: &mut [Client]) -> (RawResponse, usize) {
             }
         }
     }
-    panic!("none of {} is refused", clients.len());
+    panic!("none of {} was refused", clients.len());
 }
 
-/// What a client was answered by now.
+/// The response that a client has received so far.
 async fn answered(client: &mut Client) -> Option<RawResponse> {
     tokio::time::timeout(Duration::from_millis(1), client.read_response()).await.ok()?.ok()
 }
 
-/// How many of these clients have had an answer about their password.
+/// How many of these clients have received a response about their password.
 async fn decided(clients: &mut [Client]) -> usize {
     let mut decided = 0;
     for client in clients {

@@ -1,4 +1,4 @@
-//! Bad input of every kind, given to the real binary: each is told with object, field, problem and consequence, and
+//! Bad input of every kind, given to the real binary: each problem is reported with object, field, problem and consequence, and
 //! nothing else is affected.
 
 use std::net::SocketAddr;
@@ -10,24 +10,24 @@ use fairway_testkit::certificates::{Authority, KeyKind, Leaf, Validity, tls_secr
 use fairway_testkit::client::{Client, Request, TlsOffer};
 use fairway_testkit::manifests::{Ingress, Manifests, ingress_class, service_with_endpoints};
 use fairway_testkit::process::Fairway;
-use fairway_testkit::wait::{PATIENCE, eventually};
+use fairway_testkit::wait::{WAIT_TIMEOUT, eventually};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
 
-/// Something bad in a file of its own.
+/// A file with bad input.
 struct Bad {
     yaml: String,
-    /// The severity, code, object, field, problem and consequence that are told.
-    told: &'static str,
-    /// What a path of the host `bad.test` answers while it is there.
+    /// The expected severity, code, object, field, problem and consequence.
+    diagnostic: &'static str,
+    /// The response for a path of the host `bad.test` while the file exists.
     answers: Option<(&'static str, u16)>,
 }
 
-fn bad(yaml: impl Into<String>, told: &'static str, answers: Option<(&'static str, u16)>) -> Bad {
-    Bad { yaml: yaml.into(), told, answers }
+fn bad(yaml: impl Into<String>, diagnostic: &'static str, answers: Option<(&'static str, u16)>) -> Bad {
+    Bad { yaml: yaml.into(), diagnostic, answers }
 }
 
-/// What cannot be read.
+/// Input that cannot be read.
 fn unreadable() -> Vec<Bad> {
     let stays = Some(("/", 404));
     vec![
@@ -62,7 +62,7 @@ fn unreadable() -> Vec<Bad> {
     ]
 }
 
-/// What refers to something that is not there.
+/// References to missing objects.
 fn dangling() -> Vec<Bad> {
     let to = |service| ingress("bad").route("bad.test", "/", service).yaml();
     vec![
@@ -93,7 +93,7 @@ fn dangling() -> Vec<Bad> {
     ]
 }
 
-/// What has a value that cannot be used.
+/// Invalid values.
 fn invalid() -> Vec<Bad> {
     let with =
         |name, value| ingress("bad").annotation(name, value).route("bad.test", "/", ("web", 80)).yaml();
@@ -151,7 +151,7 @@ fn ingress(name: &str) -> Ingress {
     Ingress::new("demo", name).class(Some("fairway"))
 }
 
-/// A site that works: `http://good.test/`.
+/// A working site: `http://good.test/`.
 async fn good_site() -> Manifests {
     let options =
         EchoOptions { listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))], ..EchoOptions::default() };
@@ -165,7 +165,7 @@ async fn good_site() -> Manifests {
     manifests
 }
 
-/// What `fairway check` says of a directory, and its exit code.
+/// Output and exit code of `fairway check` for a directory.
 fn check(directory: &Path) -> (String, Option<i32>) {
     let output = Command::new(BINARY).arg("check").arg(directory).output().unwrap();
     (String::from_utf8(output.stdout).unwrap(), output.status.code())
@@ -176,27 +176,27 @@ async fn status(client: &mut Client, host: &str, path: &str) -> u16 {
 }
 
 #[tokio::test]
-async fn every_bad_object_is_told_and_everything_else_is_served() {
+async fn every_bad_object_is_reported_and_everything_else_is_served() {
     let manifests = good_site().await;
-    // Where there is no Secret at all, check cannot tell that one is missing.
+    // If the input has no Secret at all, check cannot tell whether one is missing.
     manifests.put("other.yaml", Authority::new("test").leaf(&["other.test"]).secret_yaml("demo", "other"));
     assert_eq!(check(manifests.path()).1, Some(0), "{}", check(manifests.path()).0);
     let fairway = Fairway::ready(Path::new(BINARY), manifests.path(), &[]).await;
-    // One connection lives through all of it.
+    // One connection stays open during the whole test.
     let mut client = Client::connect(fairway.http).await.unwrap();
-    for Bad { yaml, told, answers } in unreadable().into_iter().chain(dangling()).chain(invalid()) {
-        let severity = told.split('[').next().unwrap();
+    for Bad { yaml, diagnostic, answers } in unreadable().into_iter().chain(dangling()).chain(invalid()) {
+        let severity = diagnostic.split('[').next().unwrap();
         manifests.put("bad.yaml", &yaml);
-        let (said, code) = check(manifests.path());
-        let line = said.lines().find(|line| line.contains(told));
-        let line = line.unwrap_or_else(|| panic!("{told}\nis not in\n{said}"));
+        let (diagnostics, code) = check(manifests.path());
+        let line = diagnostics.lines().find(|line| line.contains(diagnostic));
+        let line = line.unwrap_or_else(|| panic!("{diagnostic}\nis not in\n{diagnostics}"));
         let place = line.split_once("bad.yaml:").map(|(_, rest)| rest.split(':').next().unwrap());
         assert!(place.unwrap().parse::<u32>().is_ok_and(|number| number > 0), "{line}");
-        assert_eq!(code, Some(i32::from(severity != "note")), "{said}");
+        assert_eq!(code, Some(i32::from(severity != "note")), "{diagnostics}");
         fairway.until_metric("fairway_diagnostics", &[("severity", severity)], |count| count >= 1.0).await;
-        assert_eq!(status(&mut client, "good.test", "/").await, 200, "{told}");
+        assert_eq!(status(&mut client, "good.test", "/").await, 200, "{diagnostic}");
         if let Some((path, expected)) = answers {
-            eventually(told, PATIENCE, || async {
+            eventually(diagnostic, WAIT_TIMEOUT, || async {
                 let mut fresh = Client::connect(fairway.http).await.unwrap();
                 status(&mut fresh, "bad.test", path).await == expected
             })
@@ -209,7 +209,7 @@ async fn every_bad_object_is_told_and_everything_else_is_served() {
 }
 
 #[tokio::test]
-async fn a_bad_document_keeps_what_it_gave_and_its_neighbours_change() {
+async fn a_bad_document_keeps_its_previous_objects_and_its_neighbours_change() {
     let manifests = good_site().await;
     let fairway = Fairway::ready(Path::new(BINARY), manifests.path(), &[]).await;
     let mut client = Client::connect(fairway.http).await.unwrap();
@@ -218,22 +218,24 @@ async fn a_bad_document_keeps_what_it_gave_and_its_neighbours_change() {
     let broken = good.replace("path: \"/\"", "path: {}");
     manifests.put("good.yaml", format!("{broken}---\n{more}"));
     fairway.until_metric("fairway_diagnostics", &[("severity", "error")], |count| count == 1.0).await;
-    assert_eq!(status(&mut client, "good.test", "/").await, 200, "as it was before");
+    assert_eq!(status(&mut client, "good.test", "/").await, 200, "served as before");
     assert_eq!(status(&mut client, "more.test", "/").await, 200);
     manifests.put("good.yaml", format!("{good}---\n{more}"));
     fairway.until_metric("fairway_diagnostics", &[], |count| count == 0.0).await;
 }
 
 #[tokio::test]
-async fn what_cannot_be_opened_is_told_and_the_rest_is_served() {
+async fn unreadable_files_are_reported_and_the_rest_is_served() {
     let manifests = good_site().await;
     manifests.overwrite("binary.yaml", [0xff, 0xfe, 0x00]);
     std::os::unix::fs::symlink("circle.yaml", manifests.path().join("circle.yaml")).unwrap();
-    let (said, code) = check(manifests.path());
-    assert_eq!(code, Some(1), "{said}");
+    let (diagnostics, code) = check(manifests.path());
+    assert_eq!(code, Some(1), "{diagnostics}");
     for (file, problem) in [("binary.yaml", "is no UTF-8 text"), ("circle.yaml", "symbolic links")] {
-        let line =
-            said.lines().find(|line| line.contains(file)).unwrap_or_else(|| panic!("{file} in {said}"));
+        let line = diagnostics
+            .lines()
+            .find(|line| line.contains(file))
+            .unwrap_or_else(|| panic!("{file} in {diagnostics}"));
         assert!(line.contains("error[unreadable]: cannot be read: ") && line.contains(problem), "{line}");
         assert!(line.ends_with("; what was known of it before stays"), "{line}");
     }
@@ -242,7 +244,7 @@ async fn what_cannot_be_opened_is_told_and_the_rest_is_served() {
     assert_eq!(status(&mut client, "good.test", "/").await, 200);
 }
 
-/// The first certificate that is shown for `host`.
+/// The leaf certificate that is presented for `host`.
 async fn shown(fairway: &Fairway, host: &str) -> Vec<u8> {
     let offer = TlsOffer::new(trusting_anything(), host);
     let mut client = Client::connect_tls(fairway.https, &offer).await.unwrap();
@@ -251,7 +253,7 @@ async fn shown(fairway: &Fairway, host: &str) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_secret_that_breaks_keeps_its_certificate_until_it_is_mended() {
+async fn a_secret_that_becomes_invalid_keeps_its_certificate_until_it_is_fixed() {
     let authority = Authority::new("test");
     let fresh = || authority.leaf(&["good.test"]);
     let (first, second) = (fresh(), fresh());
@@ -265,16 +267,18 @@ async fn a_secret_that_breaks_keeps_its_certificate_until_it_is_mended() {
         manifests.put("tls.yaml", broken);
         fairway.until_metric("fairway_diagnostics", &[("severity", "error")], |count| count >= 1.0).await;
         assert_eq!(shown(&fairway, "good.test").await, first.chain_der[0].to_vec(), "{problem}");
-        let (said, _) = check(manifests.path());
-        let told = format!("error[invalid-certificate]: Secret demo/tls data: {problem}");
-        let line =
-            said.lines().find(|line| line.contains(&told)).unwrap_or_else(|| panic!("{told} in {said}"));
+        let (diagnostics, _) = check(manifests.path());
+        let diagnostic = format!("error[invalid-certificate]: Secret demo/tls data: {problem}");
+        let line = diagnostics
+            .lines()
+            .find(|line| line.contains(&diagnostic))
+            .unwrap_or_else(|| panic!("{diagnostic} in {diagnostics}"));
         assert!(line.ends_with("; the default certificate is used in its place"), "{line}");
         manifests.put("tls.yaml", first.secret_yaml("demo", "tls"));
         fairway.until_metric("fairway_diagnostics", &[], |count| count == 0.0).await;
     }
     manifests.put("tls.yaml", second.secret_yaml("demo", "tls"));
-    eventually("the new certificate", PATIENCE, || async {
+    eventually("the new certificate", WAIT_TIMEOUT, || async {
         shown(&fairway, "good.test").await == second.chain_der[0].to_vec()
     })
     .await;
@@ -290,22 +294,22 @@ fn broken_secrets(leaf: &Leaf, other: &Leaf) -> Vec<(String, &'static str)> {
 }
 
 #[tokio::test]
-async fn certificates_that_clients_will_refuse_are_told() {
+async fn certificates_that_clients_will_refuse_are_reported() {
     let authority = Authority::new("test");
     let manifests = good_site().await;
     let secured = ingress("good").route("good.test", "/", ("web", 80)).tls(Some("tls"), &["good.test"]);
     manifests.put("good.yaml", secured.yaml());
     let expired = authority.issue(&["good.test"], KeyKind::EcdsaP256, Validity::Expired);
     manifests.put("tls.yaml", expired.secret_yaml("demo", "tls"));
-    let told = "warning[certificate-expired]: Secret demo/tls data.tls.crt: the certificate has expired; it is used all the \
+    let diagnostic = "warning[certificate-expired]: Secret demo/tls data.tls.crt: the certificate has expired; it is used all the \
                 same, and clients will refuse it";
-    let (said, code) = check(manifests.path());
-    assert!(said.contains(told) && code == Some(1), "{said}");
+    let (diagnostics, code) = check(manifests.path());
+    assert!(diagnostics.contains(diagnostic) && code == Some(1), "{diagnostics}");
     manifests.put("tls.yaml", authority.leaf(&["other.test"]).secret_yaml("demo", "tls"));
-    let told = "error[certificate-for-other-names]: Ingress demo/good spec.tls[0].secretName: the certificate in Secret \
+    let diagnostic = "error[certificate-for-other-names]: Ingress demo/good spec.tls[0].secretName: the certificate in Secret \
                 demo/tls is for other.test, not for good.test; the default certificate is shown to its clients";
-    let (said, code) = check(manifests.path());
-    assert!(said.contains(told) && code == Some(1), "{said}");
+    let (diagnostics, code) = check(manifests.path());
+    assert!(diagnostics.contains(diagnostic) && code == Some(1), "{diagnostics}");
 }
 
 #[tokio::test]
@@ -323,8 +327,8 @@ async fn malformed_requests_are_refused_closed_and_counted_by_reason() {
     ] {
         let mut client = Client::connect(fairway.http).await.unwrap();
         client.send(request).await.unwrap();
-        let answer = client.read_response().await.unwrap();
-        assert_eq!(answer.status, expected, "{request:?}");
+        let response = client.read_response().await.unwrap();
+        assert_eq!(response.status, expected, "{request:?}");
         client.expect_closed().await;
         fairway.until_metric("fairway_faults_total", &[("reason", reason)], |count| count == 1.0).await;
         assert_eq!(status(&mut good, "good.test", "/").await, 200);
@@ -342,7 +346,7 @@ fn an_address_that_is_no_address_and_numbers_out_of_range_are_named() {
     ] {
         let output = Command::new(BINARY).args(arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert!(said.contains(part), "{arguments:?}: {said}");
+        let diagnostics = String::from_utf8(output.stderr).unwrap();
+        assert!(diagnostics.contains(part), "{arguments:?}: {diagnostics}");
     }
 }

@@ -1,29 +1,29 @@
-//! `fairway check --against`: what it predicts of a change is what the change does. Each planted change is predicted from the requests
-//! that a running process has served, then made, and the same requests are sent again.
+//! `fairway check --against`: its predictions match the effects of changes. Each planted change is predicted from the requests
+//! that a running process has recorded, then made, and the same requests are sent again.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use fairway_testkit::backend::{Answer, Backend};
+use fairway_testkit::backend::{Backend, BackendResponse};
 use fairway_testkit::certificates::Authority;
 use fairway_testkit::client::{Client, Request};
 use fairway_testkit::manifests::{Ingress, Manifests, ingress_class, service_with_endpoints};
 use fairway_testkit::process::Fairway;
-use fairway_testkit::wait::{PATIENCE, eventually, free_port};
+use fairway_testkit::wait::{WAIT_TIMEOUT, eventually, free_port};
 use serde_json::Value;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
 const CONTROLLER: &str = "fairway.dev/ingress-controller";
 const GROUP: &str = "gateway.networking.k8s.io/v1";
-/// A host that is there once a change has been read.
+/// A host that exists once a change has been read.
 const MARKER: &str = "marker.test";
 
-/// Backends that say their name, and which path they were asked for.
+/// Backends that respond with their name and the requested path.
 struct Backends(BTreeMap<&'static str, Backend>);
 
-/// Each with its namespace. The second one of `web` has the same name.
+/// Services with their namespaces. The second `web` has the same name.
 const SERVICES: [(&str, &str); 7] = [
     ("shop", "web"),
     ("shop", "cart"),
@@ -41,7 +41,7 @@ impl Backends {
             let shown = name.trim_end_matches('2');
             let backend = Backend::http(move |request| {
                 let path = request.target.split('?').next().unwrap_or_default();
-                Answer::with_headers(200, &[("X-Backend", shown), ("X-Path", path)], "")
+                BackendResponse::with_headers(200, &[("X-Backend", shown), ("X-Path", path)], "")
             });
             backends.insert(name, backend.await);
         }
@@ -53,7 +53,7 @@ impl Backends {
     }
 }
 
-/// A request that is sent before the change and after it.
+/// A request that is sent before and after the change.
 #[derive(Clone, Copy)]
 struct Sent {
     host: &'static str,
@@ -66,7 +66,7 @@ fn get(host: &'static str, target: &'static str) -> Sent {
     Sent { host, method: "GET", target, header: None }
 }
 
-/// What every change is tried with.
+/// The requests that are sent for every change.
 fn requests() -> Vec<Sent> {
     vec![
         get("shop.test", "/"),
@@ -87,7 +87,7 @@ fn requests() -> Vec<Sent> {
     ]
 }
 
-/// What a client sees of a response.
+/// The response as a client sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Outcome {
     status: u16,
@@ -96,7 +96,7 @@ struct Outcome {
     location: Option<String>,
 }
 
-/// A site, and the process that serves it.
+/// A site and the process that serves it.
 struct Site {
     manifests: Manifests,
     backends: Backends,
@@ -133,7 +133,7 @@ fn default(service: &str) -> Ingress {
     ingress("shop", "default").default_backend((service, 80))
 }
 
-/// An HTTPRoute whose only rule has these matches and filters.
+/// An HTTPRoute with one rule that has these matches and filters.
 fn http_route(matches: &str, filters: &str) -> String {
     format!(
         "apiVersion: {GROUP}\nkind: HTTPRoute\nmetadata: {{name: routes, namespace: shop}}\nspec:\n  \
@@ -182,7 +182,7 @@ impl Site {
         Self { manifests, backends, fairway, gateway }
     }
 
-    /// Sends a request; what comes of it.
+    /// Sends a request and returns the response.
     async fn send(&self, sent: &Sent, id: &str) -> Outcome {
         let address = if sent.host == "routes.test" { self.gateway } else { self.fairway.http };
         let mut request = Request::new(sent.method, sent.target)
@@ -211,13 +211,13 @@ impl Site {
         outcomes
     }
 
-    /// The objects of the rules that have served these requests, once all of them are recorded.
+    /// The objects of the rules that served these requests, once all are recorded.
     async fn recorded(&self, count: usize, round: &str) -> Vec<String> {
         let page = async || {
             let page = self.fairway.admin("/requests?limit=250").await.unwrap();
             page.json()["exchanges"].as_array().unwrap().clone()
         };
-        eventually("all requests are recorded", PATIENCE, || async { page().await.len() >= count }).await;
+        eventually("all requests are recorded", WAIT_TIMEOUT, || async { page().await.len() >= count }).await;
         let exchanges = page().await;
         let object = |number: usize| {
             let id = format!("{round}-{number}");
@@ -227,19 +227,19 @@ impl Site {
         (0..count).map(object).collect()
     }
 
-    /// Makes a change, and waits until it is served.
+    /// Makes a change and waits until it is served.
     async fn apply(&self, plant: &Plant) {
         change(&self.manifests, plant);
-        // The class may be gone: this Ingress has one of its own, and is read after the change.
+        // The class may be gone: this Ingress has its own class and is read after the change.
         let class = ingress_class("marker", CONTROLLER);
         let marker = Ingress::new("shop", "marker").class(Some("marker")).route(MARKER, "/", ("api", 80));
         self.manifests.put("zz-marker.yaml", format!("{class}---\n{}", marker.yaml()));
         let is_served =
             || async { self.send(&get(MARKER, "/"), "marker").await.backend.as_deref() == Some("api") };
-        eventually("the change is served", PATIENCE, is_served).await;
+        eventually("Fairway serves the change", WAIT_TIMEOUT, is_served).await;
     }
 
-    /// What `check --against` says of the manifests in `directory`, and how it ends.
+    /// Output and exit code of `check --against` for the manifests in `directory`.
     fn check(&self, directory: &Path, more: &[&str]) -> (i32, Value, String) {
         let against = self.fairway.admin.to_string();
         let arguments = ["check", directory.to_str().unwrap(), "--against", &against, "--output", "json"];
@@ -254,7 +254,7 @@ fn run(arguments: &[&str]) -> (i32, String, String) {
     (output.status.code().unwrap(), out, err)
 }
 
-/// The object of a rule; nothing where there is none, or one that no object asks for.
+/// The object of a rule; empty without a rule, or for a built-in rule.
 fn object(rule: &Value) -> String {
     match rule["kind"].as_str() {
         None | Some("" | "Default") => String::new(),
@@ -264,14 +264,14 @@ fn object(rule: &Value) -> String {
     }
 }
 
-/// A change: files that are written, and files that go.
+/// A change: files to write and files to remove.
 struct Plant {
     name: &'static str,
-    /// How many requests are treated otherwise, and how many are undecided; `None` is as many as it happens.
+    /// Expected numbers of requests that are handled differently and that are undecided; `None` accepts any number.
     predicted: (Option<u64>, u64),
     put: Vec<(&'static str, String)>,
     remove: Vec<&'static str>,
-    /// Requests that are sent besides.
+    /// Additional requests.
     more: Vec<Sent>,
 }
 
@@ -287,7 +287,7 @@ impl Plant {
 
 fn change(manifests: &Manifests, plant: &Plant) {
     plant.put.iter().for_each(|(file, yaml)| drop(manifests.put(file, yaml)));
-    // A file that is gone may be on its way back: only one that is empty is believed at once.
+    // A missing file may be in the process of being replaced; an empty file takes effect at once.
     plant.remove.iter().for_each(|file| drop(manifests.put(file, "# Nothing.\n")));
 }
 
@@ -361,12 +361,12 @@ fn plants_of_ingresses(backends: &Backends) -> Vec<Plant> {
     let gone =
         |name, otherwise, file| Plant { remove: vec![file], ..Plant::new(name, otherwise, Vec::new()) };
     all.push(gone("the Ingress of another team goes", 1, "other.yaml"));
-    // Its name is served all the same: the flags name it.
+    // The name is still served, because the flags name it.
     all.push(gone("the IngressClass goes", 0, "class.yaml"));
     all
 }
 
-/// Changes of a route of the Gateway API.
+/// Changes of a Gateway API route.
 fn plants_of_routes() -> Vec<Plant> {
     let route = |name, otherwise, matches: &str, filters: &str| {
         Plant::new(name, otherwise, vec![("routes.yaml", http_route(matches, filters))])
@@ -387,7 +387,7 @@ fn plants_of_routes() -> Vec<Plant> {
     ]
 }
 
-/// How many of these are true, for each object.
+/// Number of differing requests per object.
 fn count(objects: &[String], what: impl Fn(usize) -> bool) -> BTreeMap<&str, u64> {
     let mut counts = BTreeMap::new();
     for (number, object) in objects.iter().enumerate() {
@@ -396,16 +396,16 @@ fn count(objects: &[String], what: impl Fn(usize) -> bool) -> BTreeMap<&str, u64
     counts
 }
 
-/// Predicts a change, makes it, and compares the two; what is wrong.
+/// Predicts a change, makes it, compares the two, and returns the deviations.
 async fn tried(plant: &Plant, site: &Site) -> Result<(), String> {
     let requests = [requests(), plant.more.clone()].concat();
     let before = site.send_all(&requests, "before").await;
     let objects = site.recorded(requests.len(), "before").await;
-    let (code, said, err) = site.check(changed(site, plant).path(), &[]);
+    let (code, json, err) = site.check(changed(site, plant).path(), &[]);
     if code == 2 {
         return Err(format!("check ends with 2: {err}"));
     }
-    let report = &said["against"];
+    let report = &json["against"];
     site.apply(plant).await;
     let after = site.send_all(&requests, "after").await;
     let actual = count(&objects, |number| before[number] != after[number]);
@@ -457,18 +457,18 @@ async fn try_all(plants: impl Fn(&Backends) -> Vec<Plant>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_predicted_of_ingresses_is_what_happens() {
+async fn predictions_for_ingresses_match_the_effects() {
     try_all(plants_of_ingresses).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_predicted_of_routes_is_what_happens() {
+async fn predictions_for_routes_match_the_effects() {
     try_all(|_| plants_of_routes()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn samples_stand_for_requests_that_were_forgotten() {
-    // One exchange of each worker is remembered.
+    // Each worker records one exchange.
     let site = Site::new(&["--recorder-exchanges", "4"]).await;
     let samples = async || {
         let page = site.fairway.admin("/requests?sample=route").await.unwrap();
@@ -477,7 +477,7 @@ async fn samples_stand_for_requests_that_were_forgotten() {
     for target in ["/rare", "/cart"] {
         site.send(&get("shop.test", target), "id-of-it").await;
         let has = || async { samples().await.iter().any(|it| it["path"] == target) };
-        eventually("a sample is taken", PATIENCE, has).await;
+        eventually("a sample is taken", WAIT_TIMEOUT, has).await;
     }
     for _ in 0..8 {
         site.send(&get("other.test", "/"), "often").await;
@@ -494,9 +494,9 @@ async fn samples_stand_for_requests_that_were_forgotten() {
     );
     let plant = Plant::new("another Service", 1, vec![("web.yaml", moved.yaml())]);
     let changed = changed(&site, &plant);
-    let (code, said, err) = site.check(changed.path(), &[]);
+    let (code, json, err) = site.check(changed.path(), &[]);
     assert_ne!(code, 2, "{err}");
-    let report = &said["against"];
+    let report = &json["against"];
     assert_eq!(report["totals"]["otherwise"], 1, "{report:#}");
     assert!(report["samples"].as_u64().unwrap() >= 1, "{report:#}");
     let route = &report["routes"][0];
@@ -520,11 +520,11 @@ async fn more_requests_than_fit_on_a_page_are_compared() {
         let page = site.fairway.admin("/requests?id=599").await.unwrap();
         !page.json()["exchanges"].as_array().unwrap().is_empty()
     };
-    eventually("the last request is recorded", PATIENCE, is_recorded).await;
-    let (code, said, err) = site.check(site.manifests.path(), &[]);
+    eventually("the last request is recorded", WAIT_TIMEOUT, is_recorded).await;
+    let (code, json, err) = site.check(site.manifests.path(), &[]);
     assert_ne!(code, 2, "{err}");
     assert_eq!(
-        (&said["against"]["requests"], &said["against"]["totals"]["same"]),
+        (&json["against"]["requests"], &json["against"]["totals"]["same"]),
         (&600.into(), &600.into())
     );
 }
@@ -561,19 +561,19 @@ async fn the_exit_code_is_that_of_check_unless_a_change_is_to_fail() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_process_that_cannot_be_asked_is_named() {
+async fn an_unreachable_process_is_reported() {
     let manifests = Manifests::new();
     manifests.put("class.yaml", ingress_class("fairway", CONTROLLER));
     let directory = manifests.path().to_str().unwrap();
     let fairway = Fairway::ready(Path::new(BINARY), manifests.path(), &["--recorder-exchanges", "0"]).await;
     let off = fairway.admin.to_string();
-    // A server of another kind, as an older version is to this question.
-    let older = Backend::http(|_| Answer::status(404, "no such page here\n")).await;
+    // A server that does not know the page, as an older version would.
+    let older = Backend::http(|_| BackendResponse::status(404, "no such page here\n")).await;
     let older = older.address().to_string();
     for (against, part) in [
         ("127.0.0.1:1", "the process at 127.0.0.1:1"),
         (&off, "its flight recorder is off (--recorder-exchanges 0)"),
-        (&older, "is of a version of Fairway that remembers too little"),
+        (&older, "runs an older version of Fairway"),
     ] {
         let (code, out, err) = run(&["check", directory, "--against", against]);
         assert_eq!((code, &*out), (2, ""), "{err}");
@@ -582,5 +582,5 @@ async fn a_process_that_cannot_be_asked_is_named() {
     let (code, _, err) = run(&["check", directory, "--against", "nonsense"]);
     assert!(code == 2 && err.contains("nor kubernetes"), "{err}");
     let (code, _, err) = run(&["check", directory, "--against", &off, "--output", "html"]);
-    assert!(code == 2 && err.contains("text or JSON"), "{err}");
+    assert!(code == 2 && err.contains("supports only --output text"), "{err}");
 }

@@ -1,4 +1,4 @@
-//! `fairway run` as a process: what policies for Gateway API say about the bodies of requests and responses.
+//! `fairway run` as a process: policies of Gateway API that concern request and response bodies.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -8,14 +8,14 @@ use std::task::{Context, Poll};
 
 use fairway_testkit::manifests::{Manifests, service_with_endpoints};
 use fairway_testkit::wait::free_port;
-use fairway_testkit::{Answer, Backend, Client, Fairway, Request};
+use fairway_testkit::{Backend, BackendResponse, Client, Fairway, Request};
 use hyper::body::{Body, Bytes, Frame};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
 
-/// A Gateway, and a Service for the paths below `/web`, another for those below `/api`, and both for those below `/both`.
+/// A Gateway, with one Service for the paths below `/web`, another for those below `/api`, and both for those below `/both`.
 struct Site {
     manifests: Manifests,
     gateway: SocketAddr,
@@ -24,7 +24,7 @@ struct Site {
 }
 
 impl Site {
-    async fn new(answer: impl Fn() -> Answer + Send + Sync + Clone + 'static) -> Self {
+    async fn new(answer: impl Fn() -> BackendResponse + Send + Sync + Clone + 'static) -> Self {
         let other = answer.clone();
         let (web, api) = (Backend::http(move |_| answer()).await, Backend::http(move |_| other()).await);
         let (manifests, port) = (Manifests::new(), free_port());
@@ -53,7 +53,7 @@ impl Site {
         Self { manifests, gateway: SocketAddr::from(([127, 0, 0, 1], port)), web, api }
     }
 
-    /// A policy of that kind; `spec` is indented by two.
+    /// A policy of this kind; `spec` is indented by two.
     fn policy(&self, kind: &str, target: &str, spec: &str) {
         let group = if target.starts_with("kind: Service") { "\"\"" } else { "gateway.networking.k8s.io" };
         let name = target.rsplit(' ').next().unwrap();
@@ -88,7 +88,7 @@ impl Site {
         self.ask(&Request::new("POST", path).header("Host", "a.test").chunks(&chunks).close()).await.status
     }
 
-    /// Over HTTP/2, without a length.
+    /// Sends a body without a length over HTTP/2.
     async fn over_http2(&self, path: &str, length: usize) -> u16 {
         let stream = TokioIo::new(TcpStream::connect(self.gateway).await.unwrap());
         let executor = TokioExecutor::new();
@@ -102,7 +102,7 @@ impl Site {
     }
 }
 
-/// A body whose length is not known before it ends.
+/// A body whose length is not known in advance.
 struct Streamed(Option<Bytes>);
 
 impl Body for Streamed {
@@ -119,21 +119,25 @@ impl Body for Streamed {
 
 #[tokio::test]
 async fn another_service_makes_error_pages() {
-    let site = Site::new(|| Answer::status(404, "none")).await;
+    let site = Site::new(|| BackendResponse::status(404, "none")).await;
     let pages = "  errorPages: {statuses: [404], backendRef: {name: api, port: 80}}\n";
     site.policy("BackendTrafficPolicy", "kind: Service, name: web", pages);
     let _fairway = site.run().await;
     let request = Request::get("a.test", "/web/x?q=1").header("Accept", "text/html").close();
     assert_eq!(site.ask(&request).await.status, 404);
     assert_eq!((site.web.request_count(), site.api.request_count()), (1, 1));
-    let seen = site.api.requests().pop().unwrap();
-    assert_eq!(seen.target, "/?q=1");
-    let told = ["X-Code", "X-Format", "X-Original-URI", "X-Namespace", "X-Ingress-Name", "X-Service-Name"];
-    let told = told.map(|name| seen.header(name).unwrap_or_default());
-    assert_eq!(told, ["404", "text/html", "/web/x?q=1", "a", "web", "web"]);
+    let received = site.api.requests().pop().unwrap();
+    assert_eq!(received.target, "/?q=1");
+    let headers = ["X-Code", "X-Format", "X-Original-URI", "X-Namespace", "X-Ingress-Name", "X-Service-Name"];
+    let headers = headers.map(|name| received.header(name).unwrap_or_default());
+    assert_eq!(headers, ["404", "text/html", "/web/x?q=1", "a", "web", "web"]);
     site.ask(&Request::get("a.test", "/api").close()).await;
-    assert_eq!(site.api.requests().pop().unwrap().header("X-Code"), None, "the policy is for the other");
-    // Each share has what the policy of its Service says.
+    assert_eq!(
+        site.api.requests().pop().unwrap().header("X-Code"),
+        None,
+        "the policy applies to the other Service"
+    );
+    // Each share follows the policy of its Service.
     for _ in 0..8 {
         site.ask(&Request::get("a.test", "/both").close()).await;
     }
@@ -143,7 +147,7 @@ async fn another_service_makes_error_pages() {
 
 #[tokio::test]
 async fn larger_bodies_than_a_policy_allows_are_answered_413_over_both_protocols() {
-    let site = Site::new(|| Answer::ok("fine")).await;
+    let site = Site::new(|| BackendResponse::ok("fine")).await;
     site.policy("ClientTrafficPolicy", "kind: Gateway, name: edge", "  limits: {requestBody: 64Ki}\n");
     site.policy("BackendTrafficPolicy", "kind: Service, name: web", "  limits: {requestBody: 1000}\n");
     let _fairway = site.run().await;
@@ -172,18 +176,19 @@ async fn larger_bodies_than_a_policy_allows_are_answered_413_over_both_protocols
     statuses.dedup();
     assert_eq!(statuses, [200, 413], "each share has the limit of its Service");
     let explained = site.explained("/web");
-    for said in ["bodies of requests have at most 65536 bytes", "body at most 1000 bytes"] {
-        assert!(explained.contains(said), "{said}: {explained}");
+    for described in ["request bodies: at most 65536 bytes", "body at most 1000 bytes"] {
+        assert!(explained.contains(described), "{described}: {explained}");
     }
     let explained = site.explained("/both");
-    assert!(explained.contains("requests have at most 1000 bytes"), "{explained}");
+    assert!(explained.contains("request bodies: at most 1000 bytes"), "{explained}");
     let whole = |backend: &Backend| backend.requests().iter().map(|it| it.body.len()).max();
     assert_eq!((whole(&site.web), whole(&site.api)), (Some(1000), Some(65_536)));
 }
 
 #[tokio::test]
-async fn responses_of_a_service_are_compressed_as_its_policy_says_and_no_others() {
-    let text = || Answer::with_headers(200, &[("Content-Type", "text/plain")], "compressible ".repeat(200));
+async fn responses_are_compressed_only_for_the_service_with_the_policy() {
+    let text =
+        || BackendResponse::with_headers(200, &[("Content-Type", "text/plain")], "compressible ".repeat(200));
     let site = Site::new(text).await;
     let compression = "  compression:\n    codings: [{type: Gzip, level: 6}, {type: Brotli}]\n    \
                        contentTypes: [text/plain]\n";
@@ -196,33 +201,37 @@ async fn responses_of_a_service_are_compressed_as_its_policy_says_and_no_others(
         (response.header("Content-Encoding").map(str::to_owned), response.body.len())
     };
     let (coding, length) = coded("/web", "br, gzip").await;
-    assert_eq!(coding.as_deref(), Some("gzip"), "the first one of the policy");
+    assert_eq!(coding.as_deref(), Some("gzip"), "the first coding of the policy");
     assert!(length < 500, "{length}");
     assert_eq!(coded("/web", "br").await.0.as_deref(), Some("br"));
     assert_eq!(coded("/web", "identity").await, (None, 2600));
     assert_eq!(coded("/api", "br, gzip").await, (None, 2600));
-    let mut seen = Vec::new();
+    let mut received = Vec::new();
     for _ in 0..40 {
-        seen.push(coded("/both", "gzip").await.0);
+        received.push(coded("/both", "gzip").await.0);
     }
-    seen.sort();
-    seen.dedup();
-    assert_eq!(seen, [None, Some("gzip".to_owned())], "each share does what its Service's policy says");
+    received.sort();
+    received.dedup();
+    assert_eq!(received, [None, Some("gzip".to_owned())], "each share follows the policy of its Service");
     let explained = site.explained("/web");
     assert!(explained.contains("gzip at level 6 from 256 bytes (text/plain)"), "{explained}");
 }
 
 #[tokio::test]
-async fn bodies_of_requests_to_a_service_are_held_as_its_policy_says() {
-    let site = Site::new(|| Answer::ok("fine")).await;
+async fn request_bodies_are_buffered_as_the_policy_of_the_service_says() {
+    let site = Site::new(|| BackendResponse::ok("fine")).await;
     let buffering = "  limits: {requestBody: 4000}\n  buffering: {requests: {memory: 5000}}\n";
     site.policy("BackendTrafficPolicy", "kind: Service, name: web", buffering);
     let _fairway = site.run().await;
     assert_eq!([site.chunked("/web", 4000).await, site.chunked("/api", 4000).await], [200, 200]);
     let length = |backend: &Backend| backend.requests()[0].header("Content-Length").map(str::to_owned);
-    assert_eq!((length(&site.web), length(&site.api)), (Some("4000".to_owned()), None), "one was held");
+    assert_eq!(
+        (length(&site.web), length(&site.api)),
+        (Some("4000".to_owned()), None),
+        "one body was buffered"
+    );
     assert_eq!([site.chunked("/web", 4004).await, site.over_http2("/web", 4001).await], [413, 413]);
-    assert_eq!(site.web.request_count(), 1, "what is too large reaches no endpoint");
+    assert_eq!(site.web.request_count(), 1, "a body that is too large reaches no endpoint");
     for _ in 0..20 {
         assert_eq!(site.over_http2("/both", 4000).await, 200);
     }

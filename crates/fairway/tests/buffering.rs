@@ -1,10 +1,10 @@
-//! `fairway run` as a process: bodies that are held in memory and on disk.
+//! `fairway run` as a process: bodies that are buffered in memory and on disk.
 
 use std::path::Path;
 use std::process::Command;
 
 use fairway_testkit::manifests::{Ingress, Manifests, ingress_class, service_with_endpoints};
-use fairway_testkit::{Answer, Backend, Client, Fairway, Request};
+use fairway_testkit::{Backend, BackendResponse, Client, Fairway, Request};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
 
@@ -21,7 +21,7 @@ fn site(backend: &Backend) -> Manifests {
     manifests
 }
 
-/// Bytes that say where they are.
+/// Bytes that encode their own position.
 fn body(length: usize) -> Vec<u8> {
     (0..length).map(|at| (at / 7 % 251) as u8).collect()
 }
@@ -33,22 +33,22 @@ async fn send(fairway: &Fairway, body: &[u8], chunked: bool) -> (u16, String) {
             .header("Host", "a.test")
             .chunks(&body.chunks(50_000).collect::<Vec<_>>()),
     };
-    let answer = Client::connect(fairway.http).await.unwrap().exchange(&request.close()).await.unwrap();
-    (answer.status, String::from_utf8_lossy(&answer.body).into_owned())
+    let response = Client::connect(fairway.http).await.unwrap().exchange(&request.close()).await.unwrap();
+    (response.status, String::from_utf8_lossy(&response.body).into_owned())
 }
 
 #[tokio::test]
 async fn bodies_are_held_in_memory_and_on_disk_and_arrive_as_they_were_sent() {
-    let backend = Backend::http(|_| Answer::ok("fine")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("fine")).await;
     let (manifests, directory) = (site(&backend), tempfile::tempdir().unwrap());
     let flags = ["--buffer-dir", directory.path().to_str().unwrap(), "--buffer-disk", "8MiB"];
     let fairway = Fairway::ready(Path::new(BINARY), manifests.path(), &flags).await;
     for (length, chunked) in [(10, false), (8192, true), (8193, true), (3_000_000, false), (4 << 20, true)] {
         let body = body(length);
         assert_eq!(send(&fairway, &body, chunked).await.0, 200, "{length}");
-        let seen = backend.requests().pop().unwrap();
-        assert!(seen.body == body, "{length} {chunked}");
-        assert_eq!(seen.header("content-length"), Some(length.to_string().as_str()));
+        let received = backend.requests().pop().unwrap();
+        assert!(received.body == body, "{length} {chunked}");
+        assert_eq!(received.header("content-length"), Some(length.to_string().as_str()));
     }
     assert_eq!(send(&fairway, &body((4 << 20) + 1), true).await.0, 413);
     let left = std::fs::read_dir(directory.path()).unwrap().count();
@@ -57,7 +57,7 @@ async fn bodies_are_held_in_memory_and_on_disk_and_arrive_as_they_were_sent() {
 
 #[tokio::test]
 async fn without_room_on_disk_small_bodies_go_on_and_large_ones_get_503_with_the_reason() {
-    let backend = Backend::http(|_| Answer::ok("fine")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("fine")).await;
     let manifests = site(&backend);
     let fairway = Fairway::ready(Path::new(BINARY), manifests.path(), &[]).await;
     assert_eq!(send(&fairway, &body(8192), true).await.0, 200);
@@ -75,6 +75,6 @@ fn a_directory_that_cannot_be_written_to_is_named_at_the_start() {
         .arg(manifests.path())
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && said.contains("/nonexistent/bodies"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && stderr.contains("/nonexistent/bodies"), "{stderr}");
 }

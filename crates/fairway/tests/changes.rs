@@ -1,22 +1,22 @@
-//! What changes and ends of a process cost is found under the version of the configuration that is to blame: the real binary under load, its
-//! `/generations`, metrics and dashboard.
+//! The costs of configuration changes and of a process that ends are attributed to the right configuration version: the real
+//! binary under load, with its `/generations`, metrics and dashboard.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use fairway_testkit::backend::{Answer, Backend};
+use fairway_testkit::backend::{Backend, BackendResponse};
 use fairway_testkit::client::{Client, Request};
 use fairway_testkit::eventually;
 use fairway_testkit::manifests::{Ingress, Manifests, ingress_class, service_with_endpoints};
 use fairway_testkit::process::Fairway;
-use fairway_testkit::wait::PATIENCE;
+use fairway_testkit::wait::WAIT_TIMEOUT;
 use serde_json::Value;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
 
 /// A site with one Ingress, `shop/web`, for `a.test`.
-async fn site(answer: impl Fn() -> Answer + Send + Sync + 'static) -> (Manifests, Backend) {
+async fn site(answer: impl Fn() -> BackendResponse + Send + Sync + 'static) -> (Manifests, Backend) {
     let manifests = Manifests::new();
     manifests.put("class.yaml", ingress_class("fairway", "fairway.dev/ingress-controller"));
     let backend = Backend::http(move |_| answer()).await;
@@ -29,14 +29,14 @@ fn ingress() -> Ingress {
     Ingress::new("shop", "web").class(Some("fairway")).route("a.test", "/", ("web", 80))
 }
 
-/// What the admin server has, the newest configuration first.
+/// The generations of the admin server, the newest first.
 async fn generations(fairway: &Fairway) -> Vec<Value> {
     let Ok(page) = fairway.admin("/generations").await else { return Vec::new() };
     assert_eq!(page.status, 200, "{}", page.text());
     page.json()["generations"].as_array().unwrap().clone()
 }
 
-/// Clients that ask without a pause.
+/// Clients that send requests without a pause.
 struct Load {
     stop: Arc<AtomicBool>,
     fine: Arc<AtomicU64>,
@@ -65,14 +65,14 @@ impl Load {
         load
     }
 
-    /// Waits until more requests than before went well.
+    /// Waits until more requests have succeeded.
     async fn until_fine(&self) {
         let before = self.fine.load(Ordering::Relaxed) + 100;
-        eventually("requests go well", PATIENCE, || async { self.fine.load(Ordering::Relaxed) > before })
+        eventually("requests succeed", WAIT_TIMEOUT, || async { self.fine.load(Ordering::Relaxed) > before })
             .await;
     }
 
-    /// How many were refused.
+    /// The number of refused requests.
     async fn end(self) -> u64 {
         self.stop.store(true, Ordering::Relaxed);
         for client in self.clients {
@@ -83,13 +83,16 @@ impl Load {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mistake_that_is_taken_back_is_found_with_its_object_and_what_it_cost() {
-    let (manifests, _backend) = site(|| Answer::ok("fine")).await;
+async fn a_reverted_mistake_is_listed_with_its_object_and_its_cost() {
+    let (manifests, _backend) = site(|| BackendResponse::ok("fine")).await;
     let fairway = Fairway::ready(Path::new(BINARY), manifests.path(), &["--workers", "2"]).await;
     let load = Load::start(&fairway).await;
     load.until_fine().await;
     manifests.put("ingress.yaml", ingress().annotation("whitelist-source-range", "10.0.0.0/8").yaml());
-    eventually("clients are refused", PATIENCE, || async { load.refused.load(Ordering::Relaxed) > 0 }).await;
+    eventually("connections are refused", WAIT_TIMEOUT, || async {
+        load.refused.load(Ordering::Relaxed) > 0
+    })
+    .await;
     manifests.put("ingress.yaml", ingress().yaml());
     load.until_fine().await;
     let refused = load.end().await;
@@ -125,22 +128,22 @@ async fn a_mistake_that_is_taken_back_is_found_with_its_object_and_what_it_cost(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_drain_cuts_is_told_before_the_process_is_gone() {
-    let (manifests, backend) = site(|| Answer::ok("late").held()).await;
+async fn requests_cut_by_a_drain_are_reported_before_the_process_exits() {
+    let (manifests, backend) = site(|| BackendResponse::ok("late").hold()).await;
     let flags = ["--workers", "2", "--drain-delay", "0", "--drain-timeout", "0.1"];
     let mut fairway = Fairway::ready(Path::new(BINARY), manifests.path(), &flags).await;
     let mut client = Client::connect(fairway.http).await.unwrap();
     client.send(Request::get("a.test", "/").bytes()).await.unwrap();
-    backend.until("the request is there", |backend| backend.waiting_count() == 1).await;
+    backend.wait_until("the request is there", |backend| backend.waiting_count() == 1).await;
     fairway.program().terminate().unwrap();
     client.read_response().await.expect_err("it was cut");
-    eventually("what was cut is told", PATIENCE, || async {
+    eventually("Fairway logs the cut requests", WAIT_TIMEOUT, || async {
         generations(&fairway).await.iter().any(|it| it["failed"]["roll"] == 1)
     })
     .await;
     let cut = fairway.metrics().await.sum("fairway_self_inflicted_errors_total", &[("cause", "roll")]);
     assert_eq!(cut, 1.0);
-    assert!(fairway.program().exit_within(PATIENCE).await.success());
+    assert!(fairway.program().exit_within(WAIT_TIMEOUT).await.success());
     let lines = fairway.lines();
     assert!(lines.iter().any(|line| line.contains("longer than --drain-timeout")), "{lines:#?}");
     assert!(

@@ -1,12 +1,12 @@
-//! What the chart and its plain manifest ask of the binary exists: each flag. What the chart renders is judged by the
-//! tests in charts/tools; a cluster is never needed here.
+//! Every flag that the chart and its plain manifest use exists. The tests in charts/tools check what the chart renders; no cluster
+//! is needed here.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// The flags in a text: words that begin with two dashes.
+/// The flags in a text: words that start with two dashes.
 fn flags(text: &str) -> BTreeSet<&str> {
     let words = text.split(|c: char| !(c.is_ascii_lowercase() || c == '-'));
     words.filter(|word| word.starts_with("--") && word.len() > 3).collect()

@@ -1,12 +1,12 @@
-//! The proofs under churn and change in their short form, with the real binary: endpoints that come and go lose no GET
-//! and double no POST, changes are seen everywhere and close nothing, a killed backend is seen as a failure.
-//! `fairway-bench churn`, `changes` and `kill` are the long form.
+//! Short forms of the proofs under churn and change, with the real binary: endpoints that come and go lose no GET and double no
+//! POST, changes take effect everywhere and close nothing, a killed backend is detected as a failure. `fairway-bench churn`,
+//! `changes` and `kill` are the long forms.
 
 use std::path::Path;
 use std::time::Duration;
 
 use fairway_testkit::proof::changes::visible;
-use fairway_testkit::proof::churn::{Churn, Churned, Swing};
+use fairway_testkit::proof::churn::{Churn, ChurnFindings, Swing};
 use fairway_testkit::proof::kill::{ClientView, cut_answers};
 use fairway_testkit::proof::site::Scheme;
 use fairway_testkit::proof::steadiness::steady;
@@ -14,16 +14,19 @@ use fairway_testkit::proof::traffic::{Load, Progress};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
 
-async fn churn(scheme: Scheme, swing: Swing) -> Churned {
+async fn churn(scheme: Scheme, swing: Swing) -> ChurnFindings {
     let load = Load { requests: 5_000, connections: 20, posts: 0.3, fresh: 0.05 };
     let churn = Churn { binary: BINARY.into(), load, every: Duration::from_millis(100), swing };
     let churned = churn.run(scheme, &Progress::default()).await;
-    let told = format!("{churned:#?}");
+    let details = format!("{churned:#?}");
     let failed = churned.broken_promises();
-    assert!(failed.is_empty(), "{failed:?} in {told}");
+    assert!(failed.is_empty(), "{failed:?} in {details}");
     let all = churned.tally.gets.answered + churned.tally.posts.answered + churned.tally.posts.lost();
-    assert_eq!(all, 5_000, "{told}");
-    assert!(churned.swings.up > 0 && churned.deliveries.posts > 1_000, "nothing was put to the test: {told}");
+    assert_eq!(all, 5_000, "{details}");
+    assert!(
+        churned.swings.up > 0 && churned.deliveries.posts > 1_000,
+        "the test exercised nothing: {details}"
+    );
     churned
 }
 
@@ -54,7 +57,7 @@ async fn every_connection_sees_every_change() {
 async fn routes_certificates_and_settings_change_without_closing_a_connection() {
     let found = steady(Path::new(BINARY), 5).await;
     assert_eq!((found.closed, found.wrong), (0, 0), "{found:?}");
-    assert!(found.answered > found.connections as u64, "nothing was put to the test: {found:?}");
+    assert!(found.answered > found.connections as u64, "the test exercised nothing: {found:?}");
 }
 
 #[tokio::test]

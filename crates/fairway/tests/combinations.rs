@@ -1,5 +1,5 @@
-//! `fairway run` as a process: one scenario of each family of annotations, over HTTP/1 and HTTP/2, plain and TLS, with one
-//! worker and with two. Every request has a connection of its own, so that all workers are asked.
+//! `fairway run` as a process: one scenario for each family of annotations, over HTTP/1 and HTTP/2, plain and TLS, with one worker
+//! and with two. Every request uses a new connection, so that all workers receive some.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use fairway_testkit::certificates::trusting_anything;
 use fairway_testkit::manifests::{Ingress, Manifests, ingress_class, service_with_endpoints};
-use fairway_testkit::wait::PATIENCE;
-use fairway_testkit::{Answer, Backend, Fairway, RecordedRequest};
+use fairway_testkit::wait::WAIT_TIMEOUT;
+use fairway_testkit::{Backend, BackendResponse, Fairway, RecordedRequest};
 use http::Request;
 use http_body_util::{BodyExt, Empty};
 use hyper::body::{Bytes, Incoming};
@@ -22,15 +22,15 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
-/// Requests that a limited host lets through in the first minute.
+/// Number of requests that a limited host accepts in the first minute.
 const ALLOWED: usize = 4;
 
-/// How a client speaks.
+/// The protocol of a client.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     is_http2: bool,
     is_tls: bool,
-    /// Tells the hosts apart of which each client may ask only so much.
+    /// Distinguishes the hosts with a limit per client.
     name: &'static str,
 }
 
@@ -41,29 +41,29 @@ const WAYS: [Way; 4] = [
     Way { is_http2: true, is_tls: true, name: "http2-tls" },
 ];
 
-/// An answer, as far as scenarios look at it.
+/// The parts of a response that scenarios check.
 #[derive(Debug)]
-struct Seen {
+struct SeenResponse {
     status: u16,
     fields: http::HeaderMap,
     body: String,
 }
 
-impl Seen {
+impl SeenResponse {
     fn field(&self, name: &str) -> Option<&str> {
         self.fields.get(name).map(|value| value.to_str().unwrap())
     }
 }
 
-/// What is asked.
+/// The request.
 struct Asking<'f> {
     fairway: &'f Fairway,
     way: Way,
 }
 
 impl Asking<'_> {
-    /// The answer to a request for `/p?q=1` of `name.test` with these fields.
-    async fn get(&self, name: &str, fields: &[(&str, &str)]) -> Seen {
+    /// Sends a request for `/p?q=1` of `name.test` with these headers and returns the response.
+    async fn get(&self, name: &str, fields: &[(&str, &str)]) -> SeenResponse {
         let address = if self.way.is_tls { self.fairway.https } else { self.fairway.http };
         let stream = TcpStream::connect(address).await.unwrap();
         let host = format!("{name}.test");
@@ -78,7 +78,7 @@ impl Asking<'_> {
             let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap();
             self.exchange(stream, &host, fields).await
         };
-        timeout(PATIENCE, answer).await.expect("an answer")
+        timeout(WAIT_TIMEOUT, answer).await.expect("a response")
     }
 
     async fn exchange(
@@ -86,7 +86,7 @@ impl Asking<'_> {
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         host: &str,
         fields: &[(&str, &str)],
-    ) -> Seen {
+    ) -> SeenResponse {
         let mut request = Request::get("/p?q=1").header("Host", host);
         if self.way.is_http2 {
             let scheme = if self.way.is_tls { "https" } else { "http" };
@@ -98,22 +98,26 @@ impl Asking<'_> {
         if self.way.is_http2 {
             let (mut sender, serving) = http2::handshake(TokioExecutor::new(), stream).await.unwrap();
             let serving = tokio::spawn(serving);
-            let seen = seen(sender.send_request(request).await.unwrap()).await;
+            let received = see_response(sender.send_request(request).await.unwrap()).await;
             serving.abort();
-            return seen;
+            return received;
         }
         let (mut sender, serving) = http1::handshake(stream).await.unwrap();
         let serving = tokio::spawn(serving);
-        let seen = seen(sender.send_request(request).await.unwrap()).await;
+        let received = see_response(sender.send_request(request).await.unwrap()).await;
         serving.abort();
-        seen
+        received
     }
 }
 
-async fn seen(answer: http::Response<Incoming>) -> Seen {
+async fn see_response(answer: http::Response<Incoming>) -> SeenResponse {
     let (parts, body) = answer.into_parts();
     let body = body.collect().await.unwrap().to_bytes().to_vec();
-    Seen { status: parts.status.as_u16(), fields: parts.headers, body: String::from_utf8(body).unwrap() }
+    SeenResponse {
+        status: parts.status.as_u16(),
+        fields: parts.headers,
+        body: String::from_utf8(body).unwrap(),
+    }
 }
 
 /// Backends `web`, `canary`, `auth` and `pages`, and an Ingress for each scenario.
@@ -177,27 +181,29 @@ impl Site {
     }
 }
 
-/// What a backend answers.
-fn answer(name: &str, number: usize, request: &RecordedRequest) -> Answer {
+/// The response of a backend.
+fn answer(name: &str, number: usize, request: &RecordedRequest) -> BackendResponse {
     match name {
         "auth" if request.header("Cookie") == Some("login=good") => {
-            Answer::with_headers(202, &[("X-User", "alice")], "")
+            BackendResponse::with_headers(202, &[("X-User", "alice")], "")
         }
-        "auth" => Answer::status(401, ""),
-        "broken" => Answer::status(503, "broken"),
-        "pages" => Answer::status(200, format!("page of {}", request.header("X-Code").unwrap_or("nothing"))),
+        "auth" => BackendResponse::status(401, ""),
+        "broken" => BackendResponse::status(503, "broken"),
+        "pages" => {
+            BackendResponse::status(200, format!("page of {}", request.header("X-Code").unwrap_or("nothing")))
+        }
         _ => {
             let user = request.header("X-User").unwrap_or("-");
-            Answer::ok(format!("{name} {number} {user}"))
+            BackendResponse::ok(format!("{name} {number} {user}"))
         }
     }
 }
 
-/// A session keeps its endpoint, whichever worker is asked.
+/// A session keeps its endpoint, whichever worker receives the request.
 async fn session(asking: Asking<'_>) {
     let first = asking.get("session", &[]).await;
     assert_eq!(first.status, 200);
-    let cookie = first.field("set-cookie").expect("a session begins").to_owned();
+    let cookie = first.field("set-cookie").expect("a session starts").to_owned();
     assert_eq!(cookie.contains("; Secure"), asking.way.is_tls, "{cookie}");
     let session = cookie.split(';').next().unwrap();
     for _ in 0..6 {
@@ -208,14 +214,14 @@ async fn session(asking: Asking<'_>) {
     for _ in 0..40 {
         served.insert(asking.get("session", &[]).await.body);
     }
-    assert!(served.len() > 1, "others have other endpoints");
+    assert!(served.len() > 1, "other clients get other endpoints");
 }
 
 async fn canary(asking: Asking<'_>) {
     for (value, expected) in [("always", "canary"), ("never", "web"), ("other", "web"), ("always", "canary")]
     {
-        let seen = asking.get("canary", &[("X-Canary", value)]).await;
-        assert_eq!((seen.status, seen.body.split(' ').next()), (200, Some(expected)), "{value}");
+        let received = asking.get("canary", &[("X-Canary", value)]).await;
+        assert_eq!((received.status, received.body.split(' ').next()), (200, Some(expected)), "{value}");
     }
 }
 
@@ -224,30 +230,30 @@ async fn password(asking: Asking<'_>) {
         let value = format!("Basic {}", STANDARD.encode(credentials));
         assert_eq!(asking.get("basic", &[("Authorization", &value)]).await.status, status, "{credentials}");
     }
-    let seen = asking.get("basic", &[]).await;
-    assert_eq!((seen.status, seen.field("www-authenticate")), (401, Some("Basic realm=\"\"")));
+    let received = asking.get("basic", &[]).await;
+    assert_eq!((received.status, received.field("www-authenticate")), (401, Some("Basic realm=\"\"")));
 }
 
 async fn service(asking: Asking<'_>) {
-    let seen = asking.get("asked", &[("Cookie", "login=good"), ("X-User", "mallory")]).await;
-    assert_eq!((seen.status, seen.body.split(' ').next_back()), (200, Some("alice")));
-    let seen = asking.get("asked", &[("X-User", "alice")]).await;
+    let received = asking.get("asked", &[("Cookie", "login=good"), ("X-User", "mallory")]).await;
+    assert_eq!((received.status, received.body.split(' ').next_back()), (200, Some("alice")));
+    let received = asking.get("asked", &[("X-User", "alice")]).await;
     let scheme = if asking.way.is_tls { "https" } else { "http" };
     let page = format!("https://login.test/start?rd={scheme}://asked.test%2Fp%3Fq%3D1");
-    assert_eq!((seen.status, seen.field("location")), (302, Some(&*page)));
+    assert_eq!((received.status, received.field("location")), (302, Some(&*page)));
 }
 
 async fn error_page(asking: Asking<'_>) {
-    let seen = asking.get("error", &[]).await;
-    assert_eq!((seen.status, &*seen.body), (200, "page of 503"));
+    let received = asking.get("error", &[]).await;
+    assert_eq!((received.status, &*received.body), (200, "page of 503"));
 }
 
 async fn redirect(asking: Asking<'_>) {
-    let seen = asking.get("redirect", &[]).await;
-    assert_eq!((seen.status, seen.field("location")), (301, Some("https://new.test/p?q=1")));
+    let received = asking.get("redirect", &[]).await;
+    assert_eq!((received.status, received.field("location")), (301, Some("https://new.test/p?q=1")));
 }
 
-/// All workers count together.
+/// All workers share the counter.
 async fn limit(asking: Asking<'_>) {
     let name = format!("limit-{}", asking.way.name);
     let mut statuses = Vec::new();

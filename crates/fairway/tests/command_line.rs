@@ -4,11 +4,11 @@ use std::net::TcpListener;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Runs it; gives its exit code and everything it said.
+/// Runs the binary and returns its exit code and output.
 fn fairway(arguments: &[&str]) -> (i32, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_fairway")).args(arguments).output().unwrap();
-    let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
-    (output.status.code().unwrap(), said)
+    let printed = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
+    (output.status.code().unwrap(), printed)
 }
 
 #[test]
@@ -26,8 +26,8 @@ fn input_that_cannot_be_used_ends_with_two_and_one_line() {
         (&["check", "--kubernetes", "--kubeconfig", "no/such/file"], "no/such/file"),
         (&["wait", "--kubeconfig", "no/such/file"], "no/such/file"),
         (&["run", "--manifests", empty, "--kubernetes"], "contradict"),
-        (&["run", "--manifests", empty, "--webhook-key", "k"], "--webhook-key is about a cluster"),
-        (&["run", "--manifests", empty, "--no-status"], "--no-status is about a cluster"),
+        (&["run", "--manifests", empty, "--webhook-key", "k"], "--webhook-key is for --kubernetes only"),
+        (&["run", "--manifests", empty, "--no-status"], "--no-status is for --kubernetes only"),
         (
             &["check", "--kubernetes", "--gateway-address", "127.0.0.1"],
             "--gateway-address is for --manifests",
@@ -37,23 +37,23 @@ fn input_that_cannot_be_used_ends_with_two_and_one_line() {
             "--gateway-address is for --manifests",
         ),
         (&["migrate", "gateway-api", empty], "holds no manifest"),
-        (&["check", empty, "--context", "c"], "--context is about a cluster"),
+        (&["check", empty, "--context", "c"], "--context is for --kubernetes only"),
         (&["run", "--manifests", empty, "--configmap", "x", "--admin", "127.0.0.1:0"], "--configmap x"),
         (&["run", "--manifests", empty, "--log-level", "a=b=c", "--admin", "127.0.0.1:0"], "--log-level"),
         (&["echo"], "--listen ADDR"),
     ] {
-        let (code, said) = fairway(arguments);
-        assert_eq!(code, 2, "{arguments:?}: {said}");
-        assert!(said.contains(part), "{arguments:?}: {said}");
-        assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
+        let (code, printed) = fairway(arguments);
+        assert_eq!(code, 2, "{arguments:?}: {printed}");
+        assert!(printed.contains(part), "{arguments:?}: {printed}");
+        assert_eq!(printed.lines().count(), 1, "{arguments:?}: {printed}");
     }
 }
 
 #[test]
 fn every_command_has_a_man_page_and_is_completed() {
     let dir = tempfile::tempdir().unwrap();
-    let (code, said) = fairway(&["man", dir.path().to_str().unwrap()]);
-    assert_eq!((code, &*said), (0, ""));
+    let (code, printed) = fairway(&["man", dir.path().to_str().unwrap()]);
+    assert_eq!((code, &*printed), (0, ""));
     for (page, text) in [
         ("fairway.1", "fairway\\-explain(1)"),
         ("fairway-run.1", "FAIRWAY_ACCESS_LOG"),
@@ -63,12 +63,15 @@ fn every_command_has_a_man_page_and_is_completed() {
         assert!(page.contains(text), "{page}");
         assert!(page.contains(env!("CARGO_PKG_VERSION")), "{page}");
     }
-    let (code, said) = fairway(&["man", "no/such/directory"]);
-    assert!(code == 2 && said.contains("no/such/directory"), "{said}");
+    let (code, printed) = fairway(&["man", "no/such/directory"]);
+    assert!(code == 2 && printed.contains("no/such/directory"), "{printed}");
     for shell in ["bash", "zsh", "fish"] {
-        let (code, said) = fairway(&["completions", shell]);
-        assert_eq!(code, 0, "{said}");
-        assert!(said.contains("explain") && said.contains("ingress-class-compat"), "{shell}: {said}");
+        let (code, printed) = fairway(&["completions", shell]);
+        assert_eq!(code, 0, "{printed}");
+        assert!(
+            printed.contains("explain") && printed.contains("ingress-class-compat"),
+            "{shell}: {printed}"
+        );
     }
     assert_eq!(fairway(&["completions", "sh"]).0, 2);
 }
@@ -83,9 +86,9 @@ fn an_address_in_use_is_named_with_its_flag() {
         for other in ["--http", "--https", "--admin"] {
             arguments.extend([other, if other == flag { &address } else { "127.0.0.1:0" }]);
         }
-        let (code, said) = fairway(&arguments);
-        assert_eq!(code, 2, "{said}");
-        assert!(said.contains(&format!("{flag} {address}")), "{said}");
+        let (code, printed) = fairway(&arguments);
+        assert_eq!(code, 2, "{printed}");
+        assert!(printed.contains(&format!("{flag} {address}")), "{printed}");
     }
 }
 
@@ -113,8 +116,8 @@ fn check_says_which_ports_run_would_not_give_to_a_gateway() {
     std::fs::write(dir.path().join("gateway.yaml"), GATEWAY).unwrap();
     let directory = dir.path().to_str().unwrap();
     let taken = |flags: &[&str]| {
-        let (code, said) = fairway(&[&["check", directory], flags].concat());
-        let lines = said
+        let (code, printed) = fairway(&[&["check", directory], flags].concat());
+        let lines = printed
             .lines()
             .filter_map(|line| line.split_once(" cannot have port "))
             .map(|(_, why)| why.to_owned());
@@ -131,8 +134,8 @@ fn check_says_which_ports_run_would_not_give_to_a_gateway() {
     assert_eq!(taken(&elsewhere), (0, Vec::new()));
     let probe = [&elsewhere[..], &["--probe", "[::]:10255"]].concat();
     assert_eq!(taken(&probe), (1, vec![not_served("10255: [::]:10255 is that of --probe")]));
-    let (code, said) = fairway(&["check", directory, "--http", "127.0.0.1:10254"]);
-    assert_eq!((code, said.contains("are the same address")), (2, true), "{said}");
+    let (code, printed) = fairway(&["check", directory, "--http", "127.0.0.1:10254"]);
+    assert_eq!((code, printed.contains("are the same address")), (2, true), "{printed}");
 }
 
 #[test]
@@ -143,16 +146,16 @@ fn every_flag_is_an_environment_variable_and_has_a_text() {
     let flags = help.lines().map(str::trim).filter(|line| line.starts_with("--"));
     for flag in flags.filter_map(|line| line.split_whitespace().next()) {
         let name = flag.trim_start_matches("--").to_uppercase().replace('-', "_");
-        // What the pod is called comes by the names that every manifest gives it (ingress-nginx too).
+        // The name of the pod comes from environment variables that every manifest sets (also that of ingress-nginx).
         let prefix = if name.starts_with("POD_") { "" } else { "FAIRWAY_" };
-        // Of one that may be a credential, the value is not shown.
+        // The value of a flag that may be a credential is not shown.
         let variables = ["=", "]"].map(|end| format!("[env:{prefix}{name}{end}"));
         assert!(
             variables.iter().any(|variable| dense.contains(variable)),
             "{flag} is no environment variable"
         );
     }
-    for heading in ["Where traffic arrives:", "What objects mean:", "Logs:", "Stopping:", "Examples:"] {
+    for heading in ["Listeners:", "Ingress options:", "Logs:", "Stopping:", "Examples:"] {
         assert!(help.contains(heading), "{heading} in {help}");
     }
 }
@@ -170,7 +173,7 @@ fn the_environment_stands_in_for_flags() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_told_nothing() {
+fn a_closed_pipe_is_not_an_error() {
     let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/broken");
     let mut child = Command::new(env!("CARGO_BIN_EXE_fairway"))
         .args(["check", fixture])
@@ -185,21 +188,26 @@ fn a_reader_that_goes_away_is_told_nothing() {
 }
 
 #[test]
-fn wait_ends_in_time_when_what_it_asks_is_silent() {
-    // Connections are accepted by the system, and nobody reads them.
+fn wait_times_out_if_a_replica_is_silent() {
+    // The system accepts the connections, but no process reads from them.
     let [silent, other] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
     let [address, after] = [&silent, &other].map(|it| it.local_addr().unwrap().to_string());
     let began = Instant::now();
-    let (code, said) = fairway(&["wait", "--admin", &format!("{address},{after}"), "--timeout", "1"]);
-    assert_eq!(code, 1, "{said}");
-    assert!(said.contains(&format!("not within 1s: {address} does not say: no answer in time")), "{said}");
+    let (code, printed) = fairway(&["wait", "--admin", &format!("{address},{after}"), "--timeout", "1"]);
+    assert_eq!(code, 1, "{printed}");
+    assert!(
+        printed.contains(&format!(
+            "not within 1s: {address} did not report what it serves: no response in time"
+        )),
+        "{printed}"
+    );
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
     other.set_nonblocking(true).unwrap();
-    assert!(other.accept().is_ok(), "the replica after the silent one was not asked");
+    assert!(other.accept().is_ok(), "the replica after the silent one was not queried");
 }
 
 #[test]
-fn wait_ends_in_time_when_the_api_server_is_silent() {
+fn wait_times_out_if_the_api_server_is_silent() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("config");
@@ -212,16 +220,16 @@ fn wait_ends_in_time_when_the_api_server_is_silent() {
     std::fs::write(&file, kubeconfig).unwrap();
     let began = Instant::now();
     let file = file.to_str().unwrap();
-    let (code, said) = fairway(&["wait", "--kubeconfig", file, "--ingress", "shop/web", "--timeout", "1"]);
-    assert_eq!(code, 1, "{said}");
-    assert!(said.contains("not within 1s: the API server has not answered"), "{said}");
+    let (code, printed) = fairway(&["wait", "--kubeconfig", file, "--ingress", "shop/web", "--timeout", "1"]);
+    assert_eq!(code, 1, "{printed}");
+    assert!(printed.contains("not within 1s: the API server has not responded"), "{printed}");
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
 }
 
 #[test]
-fn version_names_what_was_built() {
-    let (code, said) = fairway(&["version"]);
+fn version_shows_version_revision_and_cryptography() {
+    let (code, printed) = fairway(&["version"]);
     assert_eq!(code, 0);
-    assert!(said.starts_with(concat!("fairway ", env!("CARGO_PKG_VERSION"))), "{said}");
-    assert!(said.ends_with("\ncryptography AWS-LC\n"), "{said}");
+    assert!(printed.starts_with(concat!("fairway ", env!("CARGO_PKG_VERSION"))), "{printed}");
+    assert!(printed.ends_with("\ncryptography AWS-LC\n"), "{printed}");
 }

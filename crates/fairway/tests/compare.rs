@@ -1,5 +1,5 @@
-//! `fairway compare` against two running controllers: nothing between identical ones, each planted difference with the object
-//! that explains it, and a clear end for whatever cannot be compared.
+//! `fairway compare` against two running controllers: no differences between identical ones, each planted difference with the
+//! object that explains it, and a clear error for input that cannot be compared.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -8,23 +8,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fairway_echo::{EchoOptions, EchoServer, Identity};
-use fairway_testkit::backend::{Answer, Backend, Step};
+use fairway_testkit::backend::{Backend, BackendResponse, ScriptStep};
 use fairway_testkit::certificates::{Authority, Leaf};
 use fairway_testkit::manifests::{
     Ingress, Manifests, config_map, endpoint_slices, ingress_class, service_with_endpoints,
 };
 use fairway_testkit::process::{Fairway, Program};
-use fairway_testkit::wait::{PATIENCE, free_address};
+use fairway_testkit::wait::{WAIT_TIMEOUT, free_address};
 use serde_json::Value;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
 
-/// `user:` and a hash, as ingress-nginx reads it.
+/// `user:` and a hash, in the format of ingress-nginx.
 const PASSWORDS: &str = "apiVersion: v1\nkind: Secret\nmetadata: {name: basic, namespace: shop}\ndata: {auth: \
                          dXNlcjokNiRXWE1wQndvVGVHbmlwNzhiJFQ1eVpLOUNqLy5GR2lBbTFLdkFvejVtYlMucEM5cWtHTjlsR2M0UEV4R0xoZHVaUE5h\
                          VWRzSzlWR21iYkpZZ1BNd2pZYUU4Qk02Z1NxbUZFSEk3UW8wCg==}\n";
 
-/// What a run of the command gave.
+/// The result of a run of the command.
 #[derive(Debug)]
 struct Ended {
     code: i32,
@@ -53,7 +53,7 @@ fn ingress(name: &str) -> Ingress {
     Ingress::new("shop", name).class(Some("fairway"))
 }
 
-/// Backends and what all sides have in common.
+/// The backends, and the manifests that all sides share.
 struct Site {
     web: SocketAddr,
     other: SocketAddr,
@@ -94,7 +94,7 @@ fn arguments(objects: &Path, from: &str, to: &str, more: &[&str]) -> Vec<String>
     all
 }
 
-/// Runs it to its end; backends of this process go on meanwhile.
+/// Runs the command to its end, while the backends of this process keep running.
 async fn compared(objects: &Path, from: &str, to: &str, more: &[&str]) -> Ended {
     let arguments = arguments(objects, from, to, more);
     let output = tokio::task::spawn_blocking(move || Command::new(BINARY).args(arguments).output().unwrap());
@@ -103,13 +103,13 @@ async fn compared(objects: &Path, from: &str, to: &str, more: &[&str]) -> Ended 
     Ended { code: output.status.code().unwrap(), out: text(output.stdout), err: text(output.stderr) }
 }
 
-/// One of everything that could look different though it is the same.
+/// A site with everything that could look different although it is the same.
 async fn everything(manifests: &Manifests) -> Backend {
     let count = AtomicUsize::new(0);
     let restless = Backend::http(move |_| {
         let count = count.fetch_add(1, Ordering::Relaxed).to_string();
         let cookie = format!("token={count}; Path=/");
-        Answer::with_headers(200, &[("X-Count", &count), ("Set-Cookie", &cookie)], &count)
+        BackendResponse::with_headers(200, &[("X-Count", &count), ("Set-Cookie", &cookie)], &count)
     })
     .await;
     manifests.put("restless.yaml", service_with_endpoints("shop", "restless", 80, &[restless.address()]));
@@ -195,20 +195,20 @@ async fn two_installations_of_the_same_have_no_difference() {
         [count("planned"), count("planned"), 0]
     );
     for part in
-        ["body", "header x-count", "value of the cookie token", "header x-request-id that the backend saw"]
+        ["body", "header x-count", "value of the cookie token", "header x-request-id received by the backend"]
     {
         assert!(report["left_out"].get(part).is_some(), "{part} in {:#}", report["left_out"]);
     }
     let skipped: Vec<_> =
         report["skipped"].as_array().unwrap().iter().map(|it| it["why"].as_str().unwrap()).collect();
-    for why in ["another method", "no host of the objects", "the same as another line"] {
+    for why in ["method other than", "no host in the objects", "the same as another line"] {
         assert!(skipped.iter().any(|skipped| skipped.contains(why)), "{why} in {skipped:?}");
     }
     assert_eq!(report.get("partial"), None);
     assert_eq!(report["changed"], Value::Array(Vec::new()));
 }
 
-/// The Ingresses that the real ingress-nginx was recorded with: every annotation that works, in many combinations.
+/// The Ingresses of the ingress-nginx recording: every supported annotation, in many combinations.
 async fn recorded(manifests: &Manifests, leaf: &Leaf) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recorded");
     manifests.put("class.yaml", ingress_class("nginx", "k8s.io/ingress-nginx"));
@@ -230,7 +230,7 @@ async fn recorded(manifests: &Manifests, leaf: &Leaf) {
 }
 
 #[tokio::test]
-async fn every_recorded_ingress_is_answered_alike_by_two_of_the_same() {
+async fn two_identical_controllers_have_no_differences_for_any_recorded_ingress() {
     let manifests = Manifests::new();
     recorded(&manifests, &Authority::new("test").leaf(&["*.test"])).await;
     let flags = ["--ingress-class-compat", "--configmap", "ingress-nginx/ingress-nginx-controller"];
@@ -243,14 +243,14 @@ async fn every_recorded_ingress_is_answered_alike_by_two_of_the_same() {
     assert!(report["probes"]["identical"].as_u64() > Some(800), "{:#}", report["probes"]);
 }
 
-/// An Ingress that is otherwise on the other side.
+/// An Ingress that differs between the sides.
 struct Planted {
     name: &'static str,
-    /// Annotations on the one side.
+    /// Annotations on the first side.
     from: &'static [(&'static str, &'static str)],
-    /// Annotations on the other side.
+    /// Annotations on the second side.
     to: &'static [(&'static str, &'static str)],
-    /// The end or the beginning of a part that must differ.
+    /// The start or end of the part that must differ.
     part: &'static str,
     /// The annotation that must be named.
     annotation: &'static str,
@@ -270,7 +270,7 @@ const COOKIE: (&str, &str) = ("affinity", "cookie");
 const REWRITTEN: (&str, &str) = ("rewrite-target", "/n");
 const CORS: (&str, &str) = ("enable-cors", "true");
 
-/// All have TLS but the one whose name begins with `plain`.
+/// All hosts have TLS except the one whose name starts with `plain`.
 const PLANTED: &[Planted] = &[
     planted("permanent", &[], &[("permanent-redirect", "https://e.test/")], "status", "permanent-redirect"),
     planted("temporal", &[], &[("temporal-redirect", "https://e.test/")], "status", "temporal-redirect"),
@@ -309,16 +309,16 @@ const PLANTED: &[Planted] = &[
         "request-field",
         &[],
         &[("fairway.dev/request-headers", r#"{"set": {"X-Team": "b"}}"#)],
-        "header x-team that the backend saw",
+        "header x-team received by the backend",
         "fairway.dev/request-headers",
     ),
-    planted("rewrite", &[], &[("rewrite-target", "/new")], "path that the backend saw", "rewrite-target"),
-    planted("vhost", &[], &[("upstream-vhost", "v.test")], "host that the backend saw", "upstream-vhost"),
+    planted("rewrite", &[], &[("rewrite-target", "/new")], "path received by the backend", "rewrite-target"),
+    planted("vhost", &[], &[("upstream-vhost", "v.test")], "host received by the backend", "upstream-vhost"),
     planted(
         "prefix",
         &[REWRITTEN],
         &[REWRITTEN, ("x-forwarded-prefix", "/p")],
-        "header x-forwarded-prefix that the backend saw",
+        "header x-forwarded-prefix received by the backend",
         "x-forwarded-prefix",
     ),
     planted("sticky", &[], &[COOKIE], "of the cookie INGRESSCOOKIE", "affinity"),
@@ -356,7 +356,7 @@ const PLANTED: &[Planted] = &[
     planted("firewall", &[], &[("enable-modsecurity", "true")], "status", "enable-modsecurity"),
 ];
 
-/// What the report must say of a host.
+/// The expected report for a host.
 struct Expected {
     host: String,
     part: &'static str,
@@ -368,7 +368,7 @@ fn plant_annotations(web: SocketAddr, from: &Manifests, to: &Manifests, expected
     for it in PLANTED {
         let host = format!("{}.test", it.name);
         for (manifests, annotations) in [(from, it.from), (to, it.to)] {
-            // A Service of its own: what balances one is that of all who use it.
+            // A separate Service, because its load balancing affects all Ingresses that use it.
             manifests.put(
                 &format!("{}-service.yaml", it.name),
                 service_with_endpoints("shop", it.name, 80, &[web]),
@@ -391,7 +391,7 @@ fn plant_annotations(web: SocketAddr, from: &Manifests, to: &Manifests, expected
     }
 }
 
-/// Differences in the paths, backends, canaries and certificates.
+/// Differences in paths, backends, canaries and certificates.
 fn plant_structure(from: &Manifests, to: &Manifests, expected: &mut Vec<Expected>) {
     let (web, other) = (("web", 80), ("other", 80));
     let mut expect = |host: &str, part, object: &str, field: &str| {
@@ -411,7 +411,7 @@ fn plant_structure(from: &Manifests, to: &Manifests, expected: &mut Vec<Expected
     to.put("backend.yaml", ingress("backend").route("backend.test", "/", other).yaml());
     expect(
         "backend.test",
-        "service that the backend saw",
+        "service received by the backend",
         "Ingress shop/backend",
         &format!("{path}.backend"),
     );
@@ -420,10 +420,10 @@ fn plant_structure(from: &Manifests, to: &Manifests, expected: &mut Vec<Expected
     let two = ingress("extra").route("extra.test", "/", web).route("extra.test", "/more", other);
     to.put("extra.yaml", two.yaml());
     let second = "spec.rules[1].http.paths[0].backend";
-    expect("extra.test", "service that the backend saw", "Ingress shop/extra", second);
+    expect("extra.test", "service received by the backend", "Ingress shop/extra", second);
 
     for manifests in [from, to] {
-        // A canary acts for everybody who uses the Service.
+        // A canary affects every Ingress that uses the Service.
         manifests.put("canary.yaml", ingress("canary").route("canary.test", "/", ("own", 80)).yaml());
         let control = ingress("control").tls(Some("cert"), &["control.test"]).route("control.test", "/", web);
         manifests.put("control.yaml", control.yaml());
@@ -435,7 +435,7 @@ fn plant_structure(from: &Manifests, to: &Manifests, expected: &mut Vec<Expected
     let canary = ingress("canary-next").annotation("canary", "true").annotation("canary-by-header", "X-Next");
     to.put("canary-next.yaml", canary.route("canary.test", "/", other).yaml());
     let field = "metadata.annotations[\"nginx.ingress.kubernetes.io/canary\"]";
-    expect("canary.test", "service that the backend saw", "Ingress shop/canary-next", field);
+    expect("canary.test", "service received by the backend", "Ingress shop/canary-next", field);
     expect("named.test", "certificate", "Secret shop/own", "data[\"tls.crt\"]");
 }
 
@@ -480,7 +480,7 @@ async fn each_planted_difference_is_found_and_explained_by_its_object() {
 }
 
 #[tokio::test]
-async fn a_setting_explains_what_no_annotation_is_about() {
+async fn a_setting_explains_a_difference_without_an_annotation() {
     let site = Site::new().await;
     let (one, other) = (site.manifests(), site.manifests());
     for (manifests, hsts) in [(&one, "true"), (&other, "false")] {
@@ -536,7 +536,7 @@ async fn a_certificate_that_only_one_side_has_from_a_trusted_authority_is_a_diff
     }
     std::fs::write(&file, "nothing").unwrap();
     let refused = compared(other.path(), &address(&from), &address(&to), &more).await;
-    assert!(refused.code == 2 && refused.err.contains("--ca: holds no certificate"), "{refused:?}");
+    assert!(refused.code == 2 && refused.err.contains("--ca: contains no CA certificate"), "{refused:?}");
 }
 
 /// A directory with one plain Ingress.
@@ -547,10 +547,10 @@ async fn small(site: &Site) -> Manifests {
 }
 
 #[tokio::test]
-async fn nothing_is_sent_without_yes_and_the_plan_says_what_would_be() {
+async fn nothing_is_sent_without_yes_and_the_plan_is_printed() {
     let site = Site::new().await;
     let manifests = small(&site).await;
-    let backend = Backend::http(|_| Answer::ok("")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("")).await;
     let at = format!("127.0.0.1:{0}:{0}", backend.address().port());
     let ended = compared(manifests.path(), &at, &at, &[]).await;
     assert_eq!(ended.code, 2);
@@ -567,8 +567,10 @@ async fn an_address_that_is_no_controller_ends_with_two_and_one_line() {
     let site = Site::new().await;
     let manifests = small(&site).await;
     let good = serving(&manifests, &[]).await;
-    let ssh = Backend::scripted([Step::Send(b"SSH-2.0-OpenSSH_9.9\r\n".to_vec()), Step::ReadHead]).await;
-    let silent = Backend::http(|_| Answer::Silence).await;
+    let ssh =
+        Backend::scripted([ScriptStep::Send(b"SSH-2.0-OpenSSH_9.9\r\n".to_vec()), ScriptStep::ReadHead])
+            .await;
+    let silent = Backend::http(|_| BackendResponse::Silence).await;
     let (http, https) = (good.http.port(), good.https.port());
     let nowhere = free_address().port();
     let good = address(&good);
@@ -577,7 +579,7 @@ async fn an_address_that_is_no_controller_ends_with_two_and_one_line() {
         (format!("127.0.0.1:{nowhere}:{https}"), "no connection: connection refused"),
         (format!("127.0.0.1:{}:{https}", ssh.address().port()), "is not HTTP/1.1"),
         (format!("127.0.0.1:{http}:{http}"), "no TLS"),
-        (format!("127.0.0.1:{}:{https}", silent.address().port()), "no answer within 3 s"),
+        (format!("127.0.0.1:{}:{https}", silent.address().port()), "no response within 3 s"),
         ("no-such-host.invalid".to_owned(), "--to no-such-host.invalid: the name"),
     ] {
         let ended = compared(Path::new(&path), &good, &to, &["--yes", "--timeout", "3"]).await;
@@ -590,7 +592,7 @@ async fn an_address_that_is_no_controller_ends_with_two_and_one_line() {
         .unwrap();
     let ended = compared(empty.path(), &good, &good, &["--yes"]).await;
     assert!(
-        ended.code == 2 && ended.err.contains("no Ingress and no route of the Gateway API to ask about"),
+        ended.code == 2 && ended.err.contains("found no Ingress or Gateway API route to compare"),
         "{ended:?}"
     );
     let missing = PathBuf::from("no/such/directory");
@@ -599,18 +601,18 @@ async fn an_address_that_is_no_controller_ends_with_two_and_one_line() {
     assert!(log.code == 2 && log.err.contains("--access-log no/such/file"), "{log:?}");
 }
 
-/// A backend in the place of a controller, which answers so many requests and then none any more.
+/// A backend in place of a controller, which responds to this many requests and then stops responding.
 async fn tiring(answered: usize) -> Backend {
     let left = Arc::new(AtomicUsize::new(answered));
     Backend::http(move |_| {
         let took = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
-        if took.is_ok() { Answer::ok("the same") } else { Answer::Silence }
+        if took.is_ok() { BackendResponse::ok("the same") } else { BackendResponse::Silence }
     })
     .await
 }
 
 #[tokio::test]
-async fn a_side_that_no_longer_answers_ends_it_with_a_partial_report() {
+async fn a_side_that_stops_responding_gives_a_partial_report() {
     let site = Site::new().await;
     let manifests = small(&site).await;
     for number in 0..10 {
@@ -624,21 +626,21 @@ async fn a_side_that_no_longer_answers_ends_it_with_a_partial_report() {
     assert_eq!(ended.code, 2, "{ended:?}");
     let report = ended.report();
     let why = report["partial"].as_str().unwrap();
-    assert!(why.contains("--to") && why.contains("did not answer"), "{why}");
+    assert!(why.contains("--to") && why.contains("did not respond"), "{why}");
     assert!(report["probes"]["compared"].as_u64() < report["probes"]["planned"].as_u64(), "{report:#}");
 }
 
 #[tokio::test]
-async fn a_signal_ends_it_with_a_partial_report() {
+async fn a_signal_ends_the_comparison_with_a_partial_report() {
     let site = Site::new().await;
     let manifests = small(&site).await;
     let side = tiring(usize::MAX).await;
     let at = format!("127.0.0.1:{}", side.address().port());
     let more = ["--yes", "--only", "http", "--rate", "1"];
     let mut program = Program::start(Path::new(BINARY), &arguments(manifests.path(), &at, &at, &more));
-    side.until("three probes after the first of each side", |side| side.request_count() > 4).await;
+    side.wait_until("three probes after the first of each side", |side| side.request_count() > 4).await;
     program.terminate().unwrap();
-    assert_eq!(program.exit_within(PATIENCE).await.code(), Some(2));
+    assert_eq!(program.exit_within(WAIT_TIMEOUT).await.code(), Some(2));
     program.line_with("PARTIAL: interrupted; 0 of ").await;
 }
 
@@ -650,10 +652,10 @@ async fn objects_that_change_meanwhile_are_named() {
     let at = format!("127.0.0.1:{}", side.address().port());
     let more = ["--yes", "--only", "http", "--rate", "10"];
     let mut program = Program::start(Path::new(BINARY), &arguments(manifests.path(), &at, &at, &more));
-    side.until("a probe", |side| side.request_count() > 2).await;
+    side.wait_until("a probe", |side| side.request_count() > 2).await;
     let other = ingress("one").annotation("app-root", "/start").route("one.test", "/", ("web", 80));
     manifests.put("one.yaml", other.yaml());
-    assert_eq!(program.exit_within(PATIENCE).await.code(), Some(0));
+    assert_eq!(program.exit_within(WAIT_TIMEOUT).await.code(), Some(0));
     program.line_with("changed while comparing: Ingress shop/one").await;
 }
 
@@ -662,7 +664,8 @@ async fn a_side_that_leads_elsewhere_is_named() {
     let site = Site::new().await;
     let manifests = small(&site).await;
     let away =
-        Backend::http(|_| Answer::with_headers(302, &[("Location", "https://login.example/")], "")).await;
+        Backend::http(|_| BackendResponse::with_headers(302, &[("Location", "https://login.example/")], ""))
+            .await;
     let steady = tiring(usize::MAX).await;
     let [from, to] = [&steady, &away].map(|side| format!("127.0.0.1:{}", side.address().port()));
     let ended = compared(manifests.path(), &from, &to, &["--yes", "--only", "http"]).await;
@@ -678,7 +681,7 @@ async fn a_secret_that_was_not_given_is_not_said_to_be_missing() {
     let own = ingress("own").annotation("auth-type", "basic").annotation("auth-secret", "users");
     manifests.put("own.yaml", own.route("own.test", "/", ("web", 80)).yaml());
     let open = tiring(usize::MAX).await;
-    let closed = Backend::http(|_| Answer::with_headers(503, &[], "")).await;
+    let closed = Backend::http(|_| BackendResponse::with_headers(503, &[], "")).await;
     let [from, to] = [&open, &closed].map(|side| format!("127.0.0.1:{}", side.address().port()));
     let ended = compared(manifests.path(), &from, &to, &["--yes", "--only", "http"]).await;
     assert_eq!(ended.code, 1, "{ended:?}");

@@ -1,5 +1,5 @@
-//! What the documents of the repository name exists: flags, keys, metrics, reasons, log members, symbols, files. Reads
-//! the documents and asks the binary; never judges their prose.
+//! Checks that everything the documents of the repository name exists: flags, keys, metrics, reasons, log members, symbols, files.
+//! Compares the documents with the binary; does not check their prose.
 
 use std::collections::BTreeSet;
 use std::fmt::{Debug, Write};
@@ -12,7 +12,7 @@ use fairway_testkit::client::{Client, Request};
 use fairway_testkit::manifests::{Ingress, Manifests, config_map, ingress_class};
 use fairway_testkit::mmdb::{Mmdb, network};
 use fairway_testkit::process::Fairway;
-use fairway_testkit::wait::{PATIENCE, eventually};
+use fairway_testkit::wait::{WAIT_TIMEOUT, eventually};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
 
@@ -24,7 +24,7 @@ fn document(name: &str) -> String {
     fs::read_to_string(root().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// What stands between backticks, in `text`.
+/// The texts between backticks in `text`.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
@@ -34,7 +34,7 @@ fn rows(text: &str) -> impl Iterator<Item = Vec<&str>> {
     text.lines().filter(|line| line.starts_with('|')).map(|line| line.trim_matches('|').split('|').collect())
 }
 
-/// The names in the first column of the tables whose header begins with `header`.
+/// The names in the first column of the tables whose header starts with `header`.
 fn first_column<'t>(text: &'t str, header: &str) -> BTreeSet<&'t str> {
     let mut names = BTreeSet::new();
     let mut inside = false;
@@ -48,7 +48,7 @@ fn first_column<'t>(text: &'t str, header: &str) -> BTreeSet<&'t str> {
     names
 }
 
-/// Fails with the names of `these` that are not in `those`.
+/// Fails with the names of `these` that are missing in `those`.
 fn nothing_beyond<T: Ord + Debug>(these: &BTreeSet<T>, those: &BTreeSet<T>, what: &str) {
     let beyond: Vec<_> = these.difference(those).collect();
     assert!(beyond.is_empty(), "{what}: {beyond:?}");
@@ -89,7 +89,7 @@ fn the_flags_of_compare_that_are_described_exist_and_its_own_are_described() {
         lines.map(|line| line.split_whitespace().next().unwrap().to_owned()).collect()
     };
     nothing_beyond(&described, &flags(&help), "do not exist");
-    let own = help.split("\nWhat is sent:").nth(1).unwrap().split("\n\nThe cluster:").next().unwrap();
+    let own = help.split("\nProbes:").nth(1).unwrap().split("\n\nCluster:").next().unwrap();
     assert!(flags(own).len() >= 7, "{own}");
     nothing_beyond(&flags(own), &described, "not described");
 }
@@ -106,9 +106,9 @@ fn every_key_of_the_settings_that_is_described_is_read() {
         .arg(manifests.path())
         .output()
         .unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    let unknown: Vec<_> = said.lines().filter(|line| line.contains("unknown-setting")).collect();
-    assert!(unknown.is_empty() && output.status.code() == Some(1), "{said}");
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    let unknown: Vec<_> = stdout.lines().filter(|line| line.contains("unknown-setting")).collect();
+    assert!(unknown.is_empty() && output.status.code() == Some(1), "{stdout}");
 }
 
 #[test]
@@ -153,15 +153,18 @@ async fn metrics_and_log_members_are_those_of_a_running_process() {
     let ingress = Ingress::new("a", "web").class(Some("fairway")).tls(Some("tls"), &["a.test"]);
     manifests.put("web.yaml", ingress.route("a.test", "/", ("gone", 80)).yaml());
     let geoip = tempfile::NamedTempFile::new().unwrap();
-    fs::write(geoip.path(), Mmdb::new("GeoLite2-ASN", 1).with("192.0.2.0/24", &network(64500, "a")).bytes())
-        .unwrap();
+    fs::write(
+        geoip.path(),
+        Mmdb::new("GeoLite2-ASN", 1).with_network("192.0.2.0/24", &network(64500, "a")).bytes(),
+    )
+    .unwrap();
     let flags = ["--access-log", "json", "--geoip", geoip.path().to_str().unwrap()];
     let mut fairway = Fairway::ready(Path::new(BINARY), manifests.path(), &flags).await;
     let mut client = Client::connect(fairway.http).await.unwrap();
     client.exchange(&Request::get("a.test", "/").close()).await.unwrap();
 
     let text = document("docs/metrics.md");
-    // Those of a cluster or of a webhook are not there.
+    // Metrics of a cluster or of a webhook are not in this scrape.
     let elsewhere =
         |line: &&str| line.contains("| With `--kubernetes`") || line.contains("| With `--webhook`");
     let here: Vec<_> = text.lines().filter(|line| !elsewhere(line)).collect();
@@ -182,14 +185,14 @@ async fn metrics_and_log_members_are_those_of_a_running_process() {
     members_of("", &serde_json::from_str(&line).unwrap(), &mut members);
     let described: BTreeSet<_> = quoted(&text).map(str::to_owned).collect();
     nothing_beyond(&members, &described, &line);
-    eventually("the request is counted", PATIENCE, || async {
+    eventually("the request is counted", WAIT_TIMEOUT, || async {
         fairway.metrics().await.sum("nginx_ingress_controller_requests", &[]) >= 1.0
     })
     .await;
 }
 
 #[test]
-fn every_metric_that_operators_are_told_to_watch_is_one() {
+fn every_metric_in_the_operations_guide_exists() {
     let text = document("docs/operate.md");
     let known = document("docs/metrics.md");
     let known = first_column(&known, "metric");
@@ -203,7 +206,7 @@ fn every_metric_that_operators_are_told_to_watch_is_one() {
     nothing_beyond(&named, &known, "not in docs/metrics.md");
 }
 
-/// The paths of a JSON object's members, without those that are objects themselves.
+/// The paths of a JSON object's members, without members that are objects themselves.
 fn members_of(path: &str, value: &serde_json::Value, found: &mut BTreeSet<String>) {
     let serde_json::Value::Object(members) = value else {
         found.insert(path.to_owned());
@@ -288,7 +291,7 @@ fn files_that_documents_refer_to_exist() {
     assert!(wrong.is_empty(), "\n{wrong}");
 }
 
-/// The anchors that the headings of a document make.
+/// The anchors of a document's headings.
 fn headings(path: &Path) -> BTreeSet<String> {
     let text = fs::read_to_string(path).unwrap();
     let titles =
@@ -299,7 +302,7 @@ fn headings(path: &Path) -> BTreeSet<String> {
         .collect()
 }
 
-/// Markdown files that belong to the repository.
+/// The Markdown files of the repository.
 fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
         let (path, name) = (entry.path(), entry.file_name().into_string().unwrap());

@@ -1,5 +1,5 @@
-//! Memory and descriptors of the real binary run out, and come back. What a test takes as the end of a
-//! flood is that its clients are gone; how fast the process recovers is measured by hand (docs/limits.md).
+//! The real binary runs out of memory and descriptors, and recovers. A flood counts as over once its clients are gone; the speed
+//! of the recovery is measured by hand (docs/limits.md).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,14 +10,14 @@ use fairway_echo::{EchoOptions, EchoServer};
 use fairway_testkit::client::{Client, Request};
 use fairway_testkit::manifests::{Ingress, Manifests, ingress_class, service_with_endpoints};
 use fairway_testkit::process::Fairway;
-use fairway_testkit::wait::{PATIENCE, eventually};
+use fairway_testkit::wait::{WAIT_TIMEOUT, eventually};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
 
-/// One worker, so that a flood meets one share of everything.
+/// One worker, so that a flood meets a single share of every limit.
 const ONE: &[&str] = &["--workers", "1", "--access-log", "off"];
 
 async fn backend() -> SocketAddr {
@@ -29,7 +29,7 @@ async fn backend() -> SocketAddr {
     address
 }
 
-/// A site that works: `http://good.test/`.
+/// A working site: `http://good.test/`.
 fn site(endpoints: &[SocketAddr]) -> Manifests {
     let manifests = Manifests::new();
     manifests.put("class.yaml", ingress_class("fairway", "fairway.dev/ingress-controller"));
@@ -42,24 +42,25 @@ fn route(name: &str) -> Ingress {
     Ingress::new("demo", name).class(Some("fairway")).route(&format!("{name}.test"), "/", ("web", 80))
 }
 
-/// The status of a request on a connection of its own; 0 when there is no answer.
+/// The status of a request on a new connection; 0 without a response.
 async fn status(fairway: &Fairway, host: &str) -> u16 {
     let Ok(mut client) = Client::connect(fairway.http).await else { return 0 };
-    client.exchange(&Request::get(host, "/").close()).await.map_or(0, |answer| answer.status)
+    client.exchange(&Request::get(host, "/").close()).await.map_or(0, |response| response.status)
 }
 
 async fn until_served(fairway: &Fairway, host: &str) {
-    eventually(&format!("{host} is served"), PATIENCE, || async { status(fairway, host).await == 200 }).await;
+    eventually(&format!("{host} responds"), WAIT_TIMEOUT, || async { status(fairway, host).await == 200 })
+        .await;
 }
 
-/// Megabytes of a process that are in memory.
+/// Resident memory of a process in megabytes.
 fn resident(fairway: &mut Fairway) -> f64 {
     let status = fs::read_to_string(format!("/proc/{}/status", fairway.program().id())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.split_whitespace().next().unwrap().parse::<f64>().unwrap() / 1024.0
 }
 
-/// A head of 28 KiB for a host that is not served, in two pieces.
+/// A head of 28 KiB for an unknown host, in two pieces.
 fn long_head() -> (String, String) {
     let mut head = "GET / HTTP/1.1\r\nHost: other.test\r\n".to_owned();
     for number in 0..8 {
@@ -69,27 +70,27 @@ fn long_head() -> (String, String) {
     (head, rest + "\r\n")
 }
 
-/// Many clients that each send a long head in two pieces, take the answer and leave. How often each status was given.
+/// Many clients that each send a long head in two pieces, read the response and leave. Returns the number of responses per status.
 async fn flood_of_heads(fairway: &Fairway, clients: usize) -> BTreeMap<u16, usize> {
     let (first, rest) = long_head();
     let mut all = Vec::new();
     for _ in 0..clients {
         let mut client = Client::connect(fairway.http).await.unwrap();
-        // A client that was refused at once sees it below.
+        // A client that was refused at once notices it below.
         _ = client.send(&first).await;
         all.push(client);
     }
     for client in &mut all {
         _ = client.send(&rest).await;
     }
-    let mut seen = BTreeMap::new();
+    let mut received = BTreeMap::new();
     for client in &mut all {
-        *seen.entry(client.read_response().await.map_or(0, |answer| answer.status)).or_default() += 1;
+        *received.entry(client.read_response().await.map_or(0, |response| response.status)).or_default() += 1;
     }
-    seen
+    received
 }
 
-/// A process with `megabytes` of memory more than it has at rest, and what it has then.
+/// Starts a process that may use `megabytes` more memory than at rest, and returns its memory at rest.
 async fn short_of_memory(manifests: &Manifests, megabytes: u64) -> (Fairway, f64) {
     let start = async |budget: &str| {
         let more = [ONE, &["--max-memory", budget]].concat();
@@ -101,9 +102,9 @@ async fn short_of_memory(manifests: &Manifests, megabytes: u64) -> (Fairway, f64
     (start(&format!("{}MiB", at_rest as u64 + megabytes)).await, at_rest)
 }
 
-/// Waits until no more is resident than at rest and a little.
+/// Waits until resident memory is close to that at rest.
 async fn until_given_back(fairway: &mut Fairway, at_rest: f64) {
-    eventually("the memory of the flood is given back", PATIENCE, || {
+    eventually("Fairway has returned the memory of the flood", WAIT_TIMEOUT, || {
         let now = resident(fairway);
         async move { now < at_rest + 12.0 }
     })
@@ -115,12 +116,12 @@ async fn memory_that_a_flood_of_heads_took_is_given_back() {
     let manifests = site(&[backend().await]);
     let (mut fairway, at_rest) = short_of_memory(&manifests, 30).await;
     for clients in [100, 960, 100] {
-        let seen = flood_of_heads(&fairway, clients).await;
-        // There is room for 100, also beside the 12 MB that the flood before may still hold. Of 960, how many
-        // are refused depends on when the process looks at its memory, of which what sockets hold is a part.
+        let received = flood_of_heads(&fairway, clients).await;
+        // There is room for 100 requests, even with the 12 MB that the previous flood may still hold. How many of 960 are refused
+        // depends on when the process samples its memory, which includes socket buffers.
         let may_refuse = clients > 100;
         let expected = |status: &u16| *status == 404 || (may_refuse && *status == 503);
-        assert!(seen.keys().all(expected), "{clients} clients: {seen:?}");
+        assert!(received.keys().all(expected), "{clients} clients: {received:?}");
         until_served(&fairway, "good.test").await;
         until_given_back(&mut fairway, at_rest).await;
         fairway.until_metric("fairway_shedding_workers", &[], |workers| workers == 0.0).await;
@@ -134,7 +135,7 @@ async fn a_replica_that_sheds_live_load_stays_ready_and_serves_again_when_the_lo
     let (first, _) = long_head();
     let mut held = Vec::new();
     while fairway.metrics().await.sum("fairway_shedding_workers", &[]) == 0.0 {
-        assert!(held.len() < 10_000, "so many heads are more than the budget");
+        assert!(held.len() < 10_000, "the budget does not limit the number of heads");
         for _ in 0..100 {
             let mut client = Client::connect(fairway.http).await.unwrap();
             _ = client.send(&first).await;
@@ -150,7 +151,7 @@ async fn a_replica_that_sheds_live_load_stays_ready_and_serves_again_when_the_lo
     until_given_back(&mut fairway, at_rest).await;
 }
 
-/// An endpoint that answers nothing before it is let.
+/// An endpoint that responds only once it is released.
 async fn gated(open: watch::Receiver<bool>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -166,7 +167,7 @@ async fn gated(open: watch::Receiver<bool>) -> SocketAddr {
 async fn answer_when(mut open: watch::Receiver<bool>, mut stream: TcpStream) {
     let mut buffer = [0; 4096];
     while stream.read(&mut buffer).await.is_ok_and(|count| count > 0) {
-        // A test that is over opens nothing any more.
+        // After the test, nothing is opened any more.
         _ = open.wait_for(|open| *open).await;
         if stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await.is_err() {
             return;
@@ -186,7 +187,7 @@ async fn sum(fairway: &Fairway, metric: &str) -> f64 {
 
 #[tokio::test]
 async fn a_process_without_descriptors_refuses_blames_no_endpoint_and_follows_its_configuration() {
-    // More clients than half of the descriptors: some are without one for their request.
+    // More clients than half of the descriptors: some get none for their request.
     for (more, short) in [(&[][..], false), (&["--max-connections", "1000"], true)] {
         let (gate, open) = watch::channel(false);
         let manifests = site(&[gated(open.clone()).await, gated(open).await]);
@@ -196,30 +197,30 @@ async fn a_process_without_descriptors_refuses_blames_no_endpoint_and_follows_it
         let mut clients = Vec::new();
         for _ in 0..100 {
             let mut client = Client::connect(fairway.http).await.unwrap();
-            // One that was refused at once may not take it.
+            // A client that was refused at once may not be able to send it.
             _ = client.send("GET / HTTP/1.1\r\nHost: good.test\r\n\r\n").await;
             clients.push(client);
         }
         until_full(&fairway).await;
 
-        // Everything but traffic goes on.
+        // Everything except traffic keeps working.
         manifests.put("more.yaml", route("more").yaml());
         fairway.until_metric("fairway_snapshot_adoptions_total", &[], |count| count >= 1.0).await;
         assert_eq!(fairway.admin("/readyz").await.unwrap().status, 200);
 
         gate.send_replace(true);
-        let mut seen = BTreeMap::<u16, usize>::new();
+        let mut received = BTreeMap::<u16, usize>::new();
         for mut client in clients {
-            let answer = client.read_response().await;
-            if let Ok(answer) = &answer
-                && answer.status == 503
+            let response = client.read_response().await;
+            if let Ok(response) = &response
+                && response.status == 503
             {
-                assert_eq!(answer.header("Retry-After"), Some("1"));
+                assert_eq!(response.header("Retry-After"), Some("1"));
             }
-            *seen.entry(answer.map_or(0, |answer| answer.status)).or_default() += 1;
+            *received.entry(response.map_or(0, |response| response.status)).or_default() += 1;
         }
-        assert!(seen.get(&200).is_some_and(|count| *count >= 4), "{more:?}: {seen:?}");
-        assert!(!seen.contains_key(&502) && !seen.contains_key(&504), "{more:?}: {seen:?}");
+        assert!(received.get(&200).is_some_and(|count| *count >= 4), "{more:?}: {received:?}");
+        assert!(!received.contains_key(&502) && !received.contains_key(&504), "{more:?}: {received:?}");
         assert_eq!(sum(&fairway, "fairway_upstream_ejections_total").await, 0.0, "{more:?}");
         let shortages = fairway.metrics().await.sum("fairway_faults_total", &[("reason", "local_shortage")]);
         assert_eq!(shortages > 0.0, short, "{more:?}: {shortages}");

@@ -1,20 +1,20 @@
-//! `fairway run` as a process: what rules of HTTPRoutes ask for by fields of Gateway API's experimental channel.
+//! `fairway run` as a process: HTTPRoute rules with fields of Gateway API's experimental channel.
 
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use fairway_testkit::manifests::{Manifests, service_with_endpoints};
-use fairway_testkit::wait::{PATIENCE, eventually, free_port};
-use fairway_testkit::{Answer, Backend, Client, Fairway, RawResponse, RecordedRequest, Request};
+use fairway_testkit::wait::{WAIT_TIMEOUT, eventually, free_port};
+use fairway_testkit::{Backend, BackendResponse, Client, Fairway, RawResponse, RecordedRequest, Request};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
 
-/// A Gateway, and backends that answer with their names: `one-0` and `one-1` of the Service `one`, `two-0` and `two-1` of `two`.
+/// A Gateway, and backends that respond with their names: `one-0` and `one-1` of the Service `one`, `two-0` and `two-1` of `two`.
 struct Site {
     manifests: Manifests,
     gateway: SocketAddr,
-    // They answer as long as they are there.
+    // Kept alive so that they respond.
     _backends: Vec<Backend>,
 }
 
@@ -25,7 +25,7 @@ impl Site {
         for (service, names) in [("one", ["one-0", "one-1"]), ("two", ["two-0", "two-1"])] {
             let mut addresses = Vec::new();
             for name in names {
-                let backend = Backend::http(move |_| Answer::ok(name)).await;
+                let backend = Backend::http(move |_| BackendResponse::ok(name)).await;
                 addresses.push(backend.address());
                 backends.push(backend);
             }
@@ -41,7 +41,7 @@ impl Site {
         Self { manifests, gateway: SocketAddr::from(([127, 0, 0, 1], port)), _backends: backends }
     }
 
-    /// An HTTPRoute of that name with these rules, which are lists in YAML's flow style.
+    /// An HTTPRoute with this name and these rules, which are lists in YAML's flow style.
     fn route(&self, name: &str, rules: &str) {
         self.manifests.put(
             &format!("route-{name}.yaml"),
@@ -52,7 +52,7 @@ impl Site {
         );
     }
 
-    /// Both Services with these weights, in sessions.
+    /// Both Services with these weights and sessions.
     fn split(&self, weights: [u32; 2], sessions: &str) {
         let [one, two] = weights;
         self.route("web", &format!(
@@ -61,7 +61,7 @@ impl Site {
         ));
     }
 
-    /// One worker: of two the second may still answer by what was before when the first one knows.
+    /// One worker: with two, the second may still serve the old configuration when the first one has adopted a change.
     async fn run(&self) -> Fairway {
         let flags = ["--gateway-address", "127.0.0.1", "--workers", "1"];
         Fairway::ready(Path::new(BINARY), self.manifests.path(), &flags).await
@@ -76,13 +76,13 @@ impl Site {
         Client::connect(self.gateway).await.unwrap().exchange(&request).await.unwrap()
     }
 
-    /// Who answers twenty requests with this header, each once.
+    /// The backends that respond to twenty requests with this header, without duplicates.
     async fn who(&self, field: (&str, &str)) -> Vec<String> {
         let mut names = Vec::new();
         for _ in 0..20 {
-            let answer = self.get("/", &[field]).await;
-            assert_eq!(answer.status, 200);
-            names.push(answer.text());
+            let response = self.get("/", &[field]).await;
+            assert_eq!(response.status, 200);
+            names.push(response.text());
         }
         names.sort();
         names.dedup();
@@ -90,9 +90,9 @@ impl Site {
     }
 }
 
-/// Name and value of the cookie that an answer sets.
-fn cookie(answer: &RawResponse) -> String {
-    answer.header("Set-Cookie").unwrap().split(';').next().unwrap().to_owned()
+/// Name and value of the cookie that a response sets.
+fn cookie(response: &RawResponse) -> String {
+    response.header("Set-Cookie").unwrap().split(';').next().unwrap().to_owned()
 }
 
 fn now() -> i64 {
@@ -111,10 +111,10 @@ async fn a_session_stays_with_its_endpoint_also_when_its_backend_has_no_weight_a
     let (session, name) = (cookie(&first), first.text());
     assert_eq!(site.who(("Cookie", &session)).await, std::slice::from_ref(&name));
     let again = site.get("/", &[("Cookie", &session)]).await;
-    assert_eq!(again.header("Set-Cookie"), None, "the session goes on");
+    assert_eq!(again.header("Set-Cookie"), None, "the session continues");
     let (weights, other) = if name.starts_with("one") { ([0, 1], "two") } else { ([1, 0], "one") };
     site.split(weights, sessions);
-    eventually("new sessions begin at the other backend", PATIENCE, || async {
+    eventually("new sessions start on the other backend", WAIT_TIMEOUT, || async {
         site.who(("X-None", "")).await.iter().all(|name| name.starts_with(other))
     })
     .await;
@@ -133,7 +133,7 @@ async fn a_header_carries_a_session_as_a_cookie_does() {
     assert_eq!(site.who(("X-Cart", &token)).await, [first.text()]);
     assert_eq!(site.get("/", &[("X-Cart", &token)]).await.header("X-Cart"), None);
     let unknown = site.get("/", &[("X-Cart", "0123456789abcdef|none")]).await;
-    assert!(unknown.header("X-Cart").is_some(), "a session that is none begins anew");
+    assert!(unknown.header("X-Cart").is_some(), "an invalid session cookie starts a new session");
 }
 
 #[tokio::test]
@@ -149,31 +149,34 @@ async fn a_session_ends_when_its_time_is_over() {
     assert!(line.contains("; Max-Age=3600;"), "{line}");
     let token = cookie(&first);
     let parts: Vec<&str> = token.split('|').collect();
-    let [key, backend, since, seen] = parts[..] else { panic!("{token}") };
+    let [key, backend, since, received] = parts[..] else { panic!("{token}") };
     let time = |text: &str| i64::from_str_radix(text, 16).unwrap();
-    assert!((began..=now()).contains(&time(since)) && since == seen, "{token}");
-    let aged = |since: i64, seen: i64| format!("{key}|{backend}|{:x}|{:x}", now() - since, now() - seen);
+    assert!((began..=now()).contains(&time(since)) && since == received, "{token}");
+    let aged =
+        |since: i64, received: i64| format!("{key}|{backend}|{:x}|{:x}", now() - since, now() - received);
     let going_on = site.get("/", &[("Cookie", &aged(1800, 30))]).await;
     assert_eq!(going_on.text(), first.text());
     let renewed = cookie(&going_on);
     assert!(renewed.starts_with(&format!("{key}|{backend}|")), "{renewed}");
     let parts: Vec<&str> = renewed.split('|').collect();
     let age = now() - time(parts[2]);
-    assert!((1800..1800 + 60).contains(&age), "it began when it began: {renewed}");
-    assert!(now() - time(parts[3]) < 25, "it was seen now: {renewed}");
-    for (since, seen) in [(3600, 30), (1800, 600)] {
-        let over = cookie(&site.get("/", &[("Cookie", &aged(since, seen))]).await);
+    assert!((1800..1800 + 60).contains(&age), "the start time is unchanged: {renewed}");
+    assert!(now() - time(parts[3]) < 25, "the last use is updated: {renewed}");
+    for (since, received) in [(3600, 30), (1800, 600)] {
+        let over = cookie(&site.get("/", &[("Cookie", &aged(since, received))]).await);
         let parts: Vec<&str> = over.split('|').collect();
         assert!(now() - time(parts[2]) < 60, "a new session: {over}");
     }
 }
 
-/// It lets those pass who have a token, and says who they are.
-fn say(request: &RecordedRequest) -> Answer {
+/// Allows requests with a token and returns the identity.
+fn say(request: &RecordedRequest) -> BackendResponse {
     match request.header("Authorization") {
-        Some("Bearer good") => Answer::with_headers(200, &[("X-User", "alice"), ("X-Team", "red")], ""),
-        Some("Bearer empty") => Answer::status(204, ""),
-        _ => Answer::status(401, ""),
+        Some("Bearer good") => {
+            BackendResponse::with_headers(200, &[("X-User", "alice"), ("X-Team", "red")], "")
+        }
+        Some("Bearer empty") => BackendResponse::status(204, ""),
+        _ => BackendResponse::status(401, ""),
     }
 }
 
@@ -181,9 +184,10 @@ const ASKED: &str =
     "backendRefs: [{name: web, port: 80}]\n    filters:\n    - type: ExternalAuth\n      externalAuth: ";
 
 #[tokio::test]
-async fn a_service_is_asked_over_http_with_the_headers_that_it_may_have() {
+async fn a_service_is_called_over_http_with_the_allowed_headers() {
     let site = Site::new().await;
-    let (inside, service) = (Backend::http(|_| Answer::ok("inside")).await, Backend::http(say).await);
+    let (inside, service) =
+        (Backend::http(|_| BackendResponse::ok("inside")).await, Backend::http(say).await);
     site.manifests.put("web.yaml", service_with_endpoints("a", "web", 80, &[inside.address()]));
     site.manifests.put("auth.yaml", service_with_endpoints("a", "auth", 81, &[service.address()]));
     let filter = "{protocol: HTTP, backendRef: {name: auth, port: 81}, http: {path: /check, allowedHeaders: [X-Asked]}}";
@@ -194,24 +198,24 @@ async fn a_service_is_asked_over_http_with_the_headers_that_it_may_have() {
     assert_eq!(site.get("/cart", &[("Authorization", "Bearer empty")]).await.status, 500, "204 is not 200");
     assert_eq!(inside.request_count(), 0);
     let fields = [&secret[..], &[("Authorization", "Bearer good")]].concat();
-    let answer = site.send(Request::post("a.test", "/cart?a=b", "goods").close(), &fields).await;
-    assert_eq!(answer.status, 200);
+    let response = site.send(Request::post("a.test", "/cart?a=b", "goods").close(), &fields).await;
+    assert_eq!(response.status, 200);
     let question = service.requests().pop().unwrap();
     assert_eq!((&*question.method, &*question.target), ("POST", "/check/cart?a=b"));
     assert_eq!((question.header("Host"), question.header("X-Asked")), (Some("a.test"), Some("yes")));
     let unasked = ["Cookie", "X-User", "X-Other", "X-Original-URL"].map(|name| question.header(name));
     assert_eq!(unasked, [None; 4]);
     assert!(question.body.is_empty());
-    let seen = inside.requests().pop().unwrap();
-    assert_eq!(seen.header_values("X-User"), ["alice"], "the word of the service counts");
-    assert_eq!((seen.header("X-Team"), seen.header("X-Other")), (Some("red"), Some("kept")));
-    assert_eq!((&*seen.body, &*seen.target), (&b"goods"[..], "/cart?a=b"));
+    let received = inside.requests().pop().unwrap();
+    assert_eq!(received.header_values("X-User"), ["alice"], "the auth service decides");
+    assert_eq!((received.header("X-Team"), received.header("X-Other")), (Some("red"), Some("kept")));
+    assert_eq!((&*received.body, &*received.target), (&b"goods"[..], "/cart?a=b"));
 }
 
 #[tokio::test]
 async fn a_rule_whose_filter_cannot_be_applied_is_closed_and_no_other_route_opens_it() {
     let site = Site::new().await;
-    let inside = Backend::http(|_| Answer::ok("inside")).await;
+    let inside = Backend::http(|_| BackendResponse::ok("inside")).await;
     site.manifests.put("web.yaml", service_with_endpoints("a", "web", 80, &[inside.address()]));
     site.route("open", "  - backendRefs: [{name: web, port: 80}]\n");
     for (name, filter) in [

@@ -1,11 +1,11 @@
-//! A limit of the fleet in processes that follow a cluster: each knows how many replicas are ready, lets through its share, and lends it to
-//! another one whose client needs more.
+//! A fleet limit in processes that follow a cluster: each knows the number of ready replicas, applies its share, and lends it to
+//! another replica whose client needs more.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use fairway_testkit::api_server::ListeningServer;
-use fairway_testkit::backend::{Answer, Backend};
+use fairway_testkit::backend::{Backend, BackendResponse};
 use fairway_testkit::client::{Client, Request};
 use fairway_testkit::free_port;
 use fairway_testkit::process::Fairway;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
 
-/// Of the pod: all are on this machine.
+/// The address of the pods: all run on this machine.
 fn address(number: u32) -> String {
     format!("127.0.0.{}", number + 2)
 }
@@ -27,7 +27,7 @@ fn replica(number: u32) -> Value {
     })
 }
 
-/// Replicas, and an Ingress that limits what a client may send by this annotation, and as much early.
+/// Replicas, and an Ingress that limits the requests of clients with this annotation and an equal burst.
 async fn cluster(endpoint: &Backend, replicas: u32, [annotation, limit]: [&str; 2]) -> ListeningServer {
     let server = ListeningServer::start().await;
     let class = json!({ "metadata": { "name": "fairway" }, "spec": { "controller": "fairway.dev/ingress-controller" } });
@@ -58,7 +58,7 @@ async fn cluster(endpoint: &Backend, replicas: u32, [annotation, limit]: [&str; 
     server
 }
 
-/// How many of 80 requests pass that come at once.
+/// The number of requests that pass out of 80 sent at once.
 async fn passed(fairway: &Fairway) -> u32 {
     let mut client = Client::connect(fairway.http).await.unwrap();
     let mut passed = 0;
@@ -72,8 +72,8 @@ async fn passed(fairway: &Fairway) -> u32 {
 }
 
 #[tokio::test]
-async fn each_of_three_replicas_lets_through_a_third_and_knows_when_there_are_more() {
-    let endpoint = Backend::http(|_| Answer::ok("web")).await;
+async fn each_of_three_replicas_allows_a_third_and_adapts_to_more_replicas() {
+    let endpoint = Backend::http(|_| BackendResponse::ok("web")).await;
     let server = cluster(&endpoint, 3, ["nginx.ingress.kubernetes.io/limit-rpm", "60"]).await;
     let kubeconfig = server.kubeconfig().display().to_string();
     let start = async |name: &str| {
@@ -85,7 +85,7 @@ async fn each_of_three_replicas_lets_through_a_third_and_knows_when_there_are_mo
     };
     let (one, two) = (start("fairway-0").await, start("fairway-1").await);
     for fairway in [&one, &two] {
-        // 20 early and one; another one for each three seconds that the test takes.
+        // 20 from the burst and one more; another one for each three seconds that the test takes.
         let passed = passed(fairway).await;
         assert!((21..=30).contains(&passed), "{passed}");
     }
@@ -96,8 +96,8 @@ async fn each_of_three_replicas_lets_through_a_third_and_knows_when_there_are_mo
 }
 
 #[tokio::test]
-async fn a_client_of_one_replica_has_what_another_one_lends_and_nobody_else_can_borrow() {
-    let endpoint = Backend::http(|_| Answer::ok("web")).await;
+async fn a_replica_uses_borrowed_shares_and_only_replicas_can_borrow() {
+    let endpoint = Backend::http(|_| BackendResponse::ok("web")).await;
     let server = cluster(&endpoint, 2, ["nginx.ingress.kubernetes.io/limit-rps", "40"]).await;
     let (kubeconfig, port) = (server.kubeconfig().display().to_string(), free_port());
     let probe = |number| format!("{}:{port}", address(number));
@@ -110,12 +110,12 @@ async fn a_client_of_one_replica_has_what_another_one_lends_and_nobody_else_can_
     let (one, two) = (start(0).await, start(1).await);
     for fairway in [&one, &two] {
         fairway.until_metric("fairway_fleet_replicas", &[], |replicas| replicas == 2.0).await;
-        // Until both have read the key that they share.
+        // Until both have read the shared key.
         let age = "fairway_tls_ticket_key_age_seconds";
         fairway.until_metric(age, &[("source", "shared")], |age| age > 0.0).await;
     }
     let (mut client, began, mut passed) = (Client::connect(one.http).await.unwrap(), Instant::now(), 0);
-    // As long as its own share lets through far less.
+    // While its own share alone allows far fewer.
     let mut pace = tokio::time::interval(Duration::from_millis(5));
     while began.elapsed() < Duration::from_secs(6) {
         pace.tick().await;

@@ -1,29 +1,29 @@
-//! Requests that failed are found again by their identifier, with the true reason: the real binary, its admin page and
-//! `fairway explain --request-id`.
+//! Failed requests can be found by their identifier, with the true reason: the real binary, its admin page and `fairway explain
+//! --request-id`.
 
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
-use fairway_testkit::backend::{Answer, Backend};
+use fairway_testkit::backend::{Backend, BackendResponse};
 use fairway_testkit::client::{Client, Request};
 use fairway_testkit::manifests::{Ingress, Manifests, ingress_class, service, service_with_endpoints};
 use fairway_testkit::process::Fairway;
-use fairway_testkit::wait::{PATIENCE, free_address};
+use fairway_testkit::wait::{WAIT_TIMEOUT, free_address};
 use serde_json::Value;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
 
-/// A site whose hosts fail in one way each.
+/// A site in which each host fails in one way.
 struct Site {
     fairway: Fairway,
-    /// Holds its responses back.
+    /// Delays its responses.
     held: Backend,
     _manifests: Manifests,
     _backends: Vec<Backend>,
 }
 
-/// What the hosts lead to, besides the Service of the same name: annotations.
+/// The annotations of each host, in addition to the Service with the same name.
 const HOSTS: [(&str, &[(&str, &str)]); 19] = [
     ("plain", &[]),
     ("empty", &[]),
@@ -50,15 +50,18 @@ impl Site {
     async fn new() -> Self {
         let manifests = Manifests::new();
         manifests.put("class.yaml", ingress_class("fairway", "fairway.dev/ingress-controller"));
-        let fine = Backend::http(|_| Answer::ok("fine")).await;
+        let fine = Backend::http(|_| BackendResponse::ok("fine")).await;
         let mut backends = Vec::new();
         let scripted = [
-            ("closing", Answer::ThenReset(Vec::new())),
-            ("truncated", Answer::ThenClose(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc".to_vec())),
-            ("silent", Answer::Silence),
-            ("malformed", Answer::Bytes(b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n".to_vec())),
-            ("failing", Answer::status(500, "broken")),
-            ("denying", Answer::status(403, "no")),
+            ("closing", BackendResponse::ThenReset(Vec::new())),
+            (
+                "truncated",
+                BackendResponse::ThenClose(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc".to_vec()),
+            ),
+            ("silent", BackendResponse::Silence),
+            ("malformed", BackendResponse::Bytes(b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n".to_vec())),
+            ("failing", BackendResponse::status(500, "broken")),
+            ("denying", BackendResponse::status(403, "no")),
         ];
         for (name, answer) in scripted {
             let backend = Backend::http(move |_| answer.clone()).await;
@@ -66,10 +69,10 @@ impl Site {
                 .put(&format!("{name}.yaml"), service_with_endpoints("shop", name, 80, &[backend.address()]));
             backends.push(backend);
         }
-        let held = Backend::http(|_| Answer::ok("held").held()).await;
+        let held = Backend::http(|_| BackendResponse::ok("held").hold()).await;
         let busy = [
-            Backend::http(|_| Answer::status(503, "")).await,
-            Backend::http(|_| Answer::status(503, "")).await,
+            Backend::http(|_| BackendResponse::status(503, "")).await,
+            Backend::http(|_| BackendResponse::status(503, "")).await,
         ];
         let several = [
             ("refusing", vec![free_address()]),
@@ -102,7 +105,7 @@ impl Site {
         Self { fairway, held, _manifests: manifests, _backends: backends }
     }
 
-    /// Sends a request to the host of this name, and gives the status of the response, if one came.
+    /// Sends a request to the host with this name and returns the status of the response, if there is one.
     async fn send(&self, name: &str, id: &str, request: &Request) -> Option<u16> {
         let host = format!("{name}.test");
         let request = request.clone().header("Host", &host).header("X-Request-ID", id).close();
@@ -110,7 +113,7 @@ impl Site {
         client.exchange(&request).await.ok().map(|response| response.status)
     }
 
-    /// What the admin page has for the query, once there is something.
+    /// The content of the admin page for the query, once it is not empty.
     async fn recorded(&self, query: &str) -> Vec<Value> {
         let look = async {
             loop {
@@ -122,7 +125,7 @@ impl Site {
                 }
             }
         };
-        tokio::time::timeout(PATIENCE, look)
+        tokio::time::timeout(WAIT_TIMEOUT, look)
             .await
             .unwrap_or_else(|_| panic!("nothing is recorded for {query}"))
     }
@@ -144,7 +147,7 @@ fn post(bytes: usize) -> Request {
     Request::new("POST", "/").body(vec![b'x'; bytes])
 }
 
-/// A request and what is recorded of it.
+/// A request and the expected record.
 struct Case {
     host: &'static str,
     request: Request,
@@ -201,7 +204,7 @@ async fn every_kind_of_failure_is_found_by_its_id_with_the_true_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_clients_and_limits_end_is_found_by_its_id() {
+async fn requests_ended_by_clients_and_limits_are_found_by_id() {
     let site = Site::new().await;
     for _ in 0..5 {
         site.send("limited", "limited", &get()).await;
@@ -211,14 +214,14 @@ async fn what_clients_and_limits_end_is_found_by_its_id() {
 
     let mut leaving = Client::connect(site.fairway.http).await.unwrap();
     leaving.send("GET / HTTP/1.1\r\nHost: held.test\r\nX-Request-ID: leaving\r\n\r\n").await.unwrap();
-    site.held.until("the request is there", |held| held.request_count() == 1).await;
+    site.held.wait_until("the request is there", |held| held.request_count() == 1).await;
     leaving.reset().unwrap();
     let left = site.recorded("id=leaving").await;
     assert_eq!((&left[0]["reason"], &left[0]["status"]), (&"client_gone".into(), &499.into()), "{left:#?}");
 
     let mut first = Client::connect(site.fairway.http).await.unwrap();
     first.send("GET / HTTP/1.1\r\nHost: narrow.test\r\nX-Request-ID: first\r\n\r\n").await.unwrap();
-    site.held.until("the first one is there", |held| held.request_count() == 2).await;
+    site.held.wait_until("the first one is there", |held| held.request_count() == 2).await;
     site.send("narrow", "second", &get()).await;
     let second = site.recorded("id=second").await;
     assert_eq!(second[0]["reason"], "too_much_under_way", "{second:#?}");
@@ -240,7 +243,7 @@ async fn a_repeated_request_has_its_attempts() {
         repeated
             .extend(found.into_iter().filter(|it| it["failed_attempts"][0]["reason"] == "connect_failed"));
     }
-    let once = repeated.first().expect("one of the requests met the endpoint that refuses");
+    let once = repeated.first().expect("one request tried the endpoint that refuses connections");
     assert_eq!((&once["status"], &once["upstream"]["attempts"]), (&200.into(), &2.into()), "{once:#?}");
 
     assert_eq!(site.send("elsewhere", "elsewhere", &get()).await, Some(503));
@@ -249,7 +252,7 @@ async fn a_repeated_request_has_its_attempts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn explain_shows_a_request_by_its_id_and_says_when_there_is_none() {
+async fn explain_shows_a_request_by_id_and_reports_an_unknown_id() {
     let site = Site::new().await;
     let request = Request::new("POST", "/cart?token=secret")
         .body("secret")
@@ -271,7 +274,7 @@ async fn explain_shows_a_request_by_its_id_and_says_when_there_is_none() {
     assert!(!out.contains("secret"), "{out}");
     let (code, out, err) = site.explain("nobody's");
     assert_eq!((code, out.as_str()), (Some(2), ""));
-    assert!(err.contains("no request with X-Request-ID \"nobody's\" is remembered here"), "{err}");
+    assert!(err.contains("no request with X-Request-ID \"nobody's\" is recorded here"), "{err}");
 }
 
 #[tokio::test]

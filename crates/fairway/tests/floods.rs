@@ -1,29 +1,29 @@
-//! The floods in their short form, with the real binary: whatever attackers do, well-behaved clients are served, memory
-//! stays within its bound, and the proxy recovers and says truthfully whether it is ready. Figures of CPU and latency
-//! come from the long form on a quiet machine: `fairway-bench floods`.
+//! Short forms of the floods, with the real binary: under every attack, well-behaved clients are served, memory stays within its
+//! limit, and the proxy recovers and reports its readiness correctly. Figures of CPU and latency come from the long form on a
+//! quiet machine: `fairway-bench floods`.
 
 use std::path::Path;
 use std::time::Duration;
 
-use fairway_testkit::proof::floods::{Effort, Flooded, Kind, run};
+use fairway_testkit::proof::floods::{Effort, FloodFindings, Kind, run};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
 
-async fn flood(kind: Kind) -> Flooded {
-    // Memory fills up a little at a time.
+async fn flood(kind: Kind) -> FloodFindings {
+    // Memory fills up gradually.
     let memory = matches!(kind, Kind::MemoryHeads | Kind::MemoryBodies | Kind::MemoryReads);
     let time = Duration::from_secs(if memory { 3 } else { 1 });
     let effort = Effort { time, connections: 200, rate: 40.0, cores: 0.3, compared: false };
     let found = run(Path::new(BINARY), kind, &effort).await;
     let attacked = &found.attacked;
-    // How many of them a busy machine gets to open is not known.
-    assert!(attacked.opened > 0, "nothing was put to the test: {found:#?}");
+    // The number of connections that a busy machine can open is unknown.
+    assert!(attacked.opened > 0, "the test exercised nothing: {found:#?}");
     let wrongs = found.wrongs();
     assert!(wrongs.is_empty(), "{wrongs:?} in {found:#?}");
     found
 }
 
-/// Several at a time, where none needs much of the machine.
+/// Several floods at a time, as long as none needs much of the machine.
 async fn floods<const N: usize>(kinds: [Kind; N]) {
     let mut running = tokio::task::JoinSet::new();
     kinds.into_iter().for_each(|kind| drop(running.spawn(flood(kind))));
@@ -79,8 +79,8 @@ async fn the_most_expensive_pattern_that_is_accepted_costs_others_nothing_but_ti
 #[tokio::test]
 async fn wrong_passwords_cost_others_nothing_but_time() {
     let found = flood(Kind::Passwords).await;
-    // How many of them a busy machine gets to verify is not known.
-    assert!(found.attacked.verifying_cpu_seconds > 0.0, "nothing was hashed: {found:#?}");
+    // The number of verifications that a busy machine manages is unknown.
+    assert!(found.attacked.verifying_cpu_seconds > 0.0, "no password was hashed: {found:#?}");
 }
 
 #[tokio::test]
@@ -129,8 +129,8 @@ async fn clients_of_http_2_that_wait_and_do_not_read_cost_others_nothing() {
 
 #[tokio::test]
 async fn honest_clients_are_as_many_as_attackers_and_ask_when_those_went_on() {
-    // What attackers cost is what the proxy spends beyond its other clients, who are few here: on a busy machine their
-    // cost differs from one second to the next by more than that of 200 bodies which grow by a byte each.
+    // The cost of attackers is the CPU time in addition to that of the other clients, who are few here. On a busy machine, that
+    // cost varies by more from second to second than 200 bodies cost that grow by a byte each.
     for (kind, expected) in [(Kind::SlowBodies, (1_000, Some(1_000))), (Kind::Pipelined, (8, None))] {
         let effort = Effort {
             time: Duration::from_secs(2),
@@ -142,7 +142,7 @@ async fn honest_clients_are_as_many_as_attackers_and_ask_when_those_went_on() {
         let found = run(Path::new(BINARY), kind, &effort).await;
         let honest = found.honest.as_ref().unwrap();
         assert_eq!((honest.connections, honest.together_ms), expected, "{found:#?}");
-        // CPU time is counted in ticks of 10 ms: so few clients may cost none.
+        // CPU time is counted in ticks of 10 ms, so a few clients may cost none.
         assert!(honest.cores >= 0.0 && honest.probed.answered == honest.probed.sent, "{honest:#?}");
     }
 }

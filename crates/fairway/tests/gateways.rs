@@ -1,4 +1,4 @@
-//! Gateways of the binary, from a directory of manifests: what clients get at the ports of TCP and UDP listeners.
+//! Gateways of the binary, from a directory of manifests: the responses at the ports of TCP and UDP listeners.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -7,17 +7,17 @@ use std::time::Duration;
 use fairway_testkit::free_port;
 use fairway_testkit::manifests::Manifests;
 use fairway_testkit::process::Fairway;
-use fairway_testkit::wait::{PATIENCE, eventually};
+use fairway_testkit::wait::{WAIT_TIMEOUT, eventually};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::time::timeout;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
 const GROUP: &str = "gateway.networking.k8s.io/v1";
-/// How long an answer may take that comes only when it is there at once.
+/// Timeout for a response that is immediate or never comes.
 const BRIEF: Duration = Duration::from_secs(2);
 
-/// Says its name to who connects.
+/// Sends its name to every client.
 async fn connections(name: &'static str) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -29,15 +29,15 @@ async fn connections(name: &'static str) -> SocketAddr {
     address
 }
 
-/// Sends back each datagram with its name in front.
+/// Echoes each datagram, prefixed with its name.
 async fn datagrams(name: &'static str) -> SocketAddr {
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let address = socket.local_addr().unwrap();
     tokio::spawn(async move {
         let mut room = [0; 2048];
         while let Ok((length, client)) = socket.recv_from(&mut room).await {
-            let answer = [name.as_bytes(), &room[..length]].concat();
-            _ = socket.send_to(&answer, client).await;
+            let response = [name.as_bytes(), &room[..length]].concat();
+            _ = socket.send_to(&response, client).await;
         }
     });
     address
@@ -74,15 +74,15 @@ fn route(kind: &str, created: &str, service: &str) -> String {
     )
 }
 
-/// What a new connection gets; empty where it is closed.
+/// The data that a new connection receives; empty if it is closed.
 async fn connected(to: SocketAddr) -> String {
     let mut text = String::new();
     let Ok(mut stream) = TcpStream::connect(to).await else { return text };
-    _ = timeout(PATIENCE, stream.read_to_string(&mut text)).await;
+    _ = timeout(WAIT_TIMEOUT, stream.read_to_string(&mut text)).await;
     text
 }
 
-/// What a datagram of a new client gets; empty where it gets nothing.
+/// The response to the datagram of a new client; empty if there is none.
 async fn sent(to: SocketAddr) -> String {
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     socket.connect(to).await.unwrap();
@@ -115,13 +115,13 @@ async fn a_port_of_both_protocols_leads_to_the_oldest_route_of_each() {
 
     manifests.remove("TCPRoute-old.yaml");
     manifests.remove("UDPRoute-old.yaml");
-    eventually("the other connections", PATIENCE, || async { connected(at).await == "new" }).await;
-    eventually("the other datagrams", PATIENCE, || async { sent(at).await == "new?" }).await;
+    eventually("the other connections", WAIT_TIMEOUT, || async { connected(at).await == "new" }).await;
+    eventually("the other datagrams", WAIT_TIMEOUT, || async { sent(at).await == "new?" }).await;
 
     manifests.remove("TCPRoute-new.yaml");
     manifests.remove("UDPRoute-new.yaml");
-    eventually("closed connections", PATIENCE, || async { connected(at).await.is_empty() }).await;
-    eventually("dropped datagrams", PATIENCE, || async { sent(at).await.is_empty() }).await;
+    eventually("closed connections", WAIT_TIMEOUT, || async { connected(at).await.is_empty() }).await;
+    eventually("dropped datagrams", WAIT_TIMEOUT, || async { sent(at).await.is_empty() }).await;
 }
 
 #[tokio::test]
@@ -135,7 +135,7 @@ async fn a_gateway_on_the_port_of_the_admin_server_is_named_in_the_log_and_in_co
     let why = format!("listener tcp cannot have port {}: {admin} is that of --admin", admin.port());
     let line = fairway.program().line_with("port-unavailable").await;
     assert!(line.contains(&why), "{line}");
-    eventually("the same in /config", PATIENCE, || async {
+    eventually("the same in /config", WAIT_TIMEOUT, || async {
         let config = fairway.admin("/config").await.unwrap().body;
         String::from_utf8(config).unwrap().contains(&why)
     })

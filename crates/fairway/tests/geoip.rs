@@ -1,13 +1,13 @@
-//! `fairway run` as a process: clients that pass, or do not, by country and autonomous system, what endpoints and the log are told of
-//! them, and databases that change, are torn, or are not there.
+//! `fairway run` as a process: access by country and autonomous system, GeoIP data in headers and in the log, and databases that
+//! change, are truncated or missing.
 
 use std::fs;
 use std::path::Path;
 
 use fairway_testkit::manifests::{Ingress, Manifests, config_map, ingress_class, service_with_endpoints};
 use fairway_testkit::mmdb::{Mmdb, country, network};
-use fairway_testkit::wait::{PATIENCE, eventually};
-use fairway_testkit::{Answer, Backend, Client, Fairway, Request};
+use fairway_testkit::wait::{WAIT_TIMEOUT, eventually};
+use fairway_testkit::{Backend, BackendResponse, Client, Fairway, Request};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
 
@@ -18,17 +18,18 @@ const UNLISTED: &str = "192.0.2.1";
 
 /// 203.0.113.0/24 is in this country.
 fn countries(code: &str, built: u64) -> Vec<u8> {
-    let mmdb = Mmdb::new("GeoLite2-Country", built).with("203.0.113.0/24", &country(code, "Some Country"));
-    mmdb.with("198.51.100.0/24", &country("FR", "France")).bytes()
+    let mmdb =
+        Mmdb::new("GeoLite2-Country", built).with_network("203.0.113.0/24", &country(code, "Some Country"));
+    mmdb.with_network("198.51.100.0/24", &country("FR", "France")).bytes()
 }
 
 fn networks() -> Vec<u8> {
-    Mmdb::new("GeoLite2-ASN", 1).with("203.0.113.128/25", &network(64666, "Spam")).bytes()
+    Mmdb::new("GeoLite2-ASN", 1).with_network("203.0.113.128/25", &network(64666, "Spam")).bytes()
 }
 
-/// Hosts that let in Germany but for one network, and that keep out France; with settings for headers and log.
+/// Hosts that allow Germany except for one network, and that deny France; with settings for headers and log.
 async fn guarded() -> (Manifests, Backend) {
-    let backend = Backend::http(|_| Answer::ok("inside")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("inside")).await;
     let manifests = Manifests::new();
     manifests.put("class.yaml", ingress_class("fairway", "fairway.dev/ingress-controller"));
     for (name, rules) in [
@@ -74,7 +75,7 @@ async fn status(fairway: &Fairway, host: &str, client: &str) -> u16 {
     connection.exchange(&request.close()).await.unwrap().status
 }
 
-/// Renames other content into the place of a file, as geoipupdate does.
+/// Replaces a file by renaming, as geoipupdate does.
 fn replace(file: &Path, bytes: &[u8]) {
     let new = file.with_extension("new");
     fs::write(&new, bytes).unwrap();
@@ -82,7 +83,7 @@ fn replace(file: &Path, bytes: &[u8]) {
 }
 
 #[tokio::test]
-async fn clients_pass_by_country_and_network_and_endpoints_and_log_are_told() {
+async fn clients_pass_by_country_and_network_which_headers_and_log_show() {
     let (manifests, backend) = guarded().await;
     let folder = tempfile::tempdir().unwrap();
     let (one, other) = (folder.path().join("country.mmdb"), folder.path().join("asn.mmdb"));
@@ -103,7 +104,7 @@ async fn clients_pass_by_country_and_network_and_endpoints_and_log_are_told() {
     ] {
         assert_eq!(status(&fairway, host, client).await, expected, "{host} {client}");
     }
-    let told: Vec<_> = backend
+    let headers: Vec<_> = backend
         .requests()
         .iter()
         .map(|request| {
@@ -113,13 +114,13 @@ async fn clients_pass_by_country_and_network_and_endpoints_and_log_are_told() {
         .collect();
     let german = (Some("DE".to_owned()), Some("in Some Country, maybe".to_owned()));
     let unlisted = (None, Some("in , maybe".to_owned()));
-    assert_eq!(told, [german.clone(), german, unlisted]);
+    assert_eq!(headers, [german.clone(), german, unlisted]);
     for line in [
         "mine 203.0.113.9 200 DE - [-] -",
         "mine 203.0.113.200 403 DE 64666 [Spam] not_allowed",
         "mine 192.0.2.1 403 - - [-] not_allowed",
     ] {
-        eventually(line, PATIENCE, || async { fairway.lines().iter().any(|it| it == line) }).await;
+        eventually(line, WAIT_TIMEOUT, || async { fairway.lines().iter().any(|it| it == line) }).await;
     }
 
     let refused = "fairway_geoip_databases_refused_total";
@@ -128,7 +129,7 @@ async fn clients_pass_by_country_and_network_and_endpoints_and_log_are_told() {
     replace(&one, &torn[..torn.len() / 2]);
     fairway.until_metric(refused, &[("file", &name)], |count| count == 1.0).await;
     assert!(fairway.lines().iter().any(|line| line.contains("is torn") && line.contains(&name)));
-    assert_eq!(status(&fairway, "allow.test", GERMAN).await, 200, "the last good one is in use");
+    assert_eq!(status(&fairway, "allow.test", GERMAN).await, 200, "the last valid database is in use");
 
     replace(&one, &torn);
     let built = "fairway_geoip_database_built_timestamp_seconds";
@@ -140,7 +141,7 @@ async fn clients_pass_by_country_and_network_and_endpoints_and_log_are_told() {
 }
 
 #[tokio::test]
-async fn without_a_database_nobody_passes_by_country() {
+async fn without_a_database_no_client_passes_by_country() {
     let (manifests, backend) = guarded().await;
     let missing = "/nonexistent/country.mmdb";
     let fairway = run(&manifests, &["--geoip", missing]).await;

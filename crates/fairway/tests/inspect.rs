@@ -1,4 +1,4 @@
-//! What `check` and `explain` print, word for word. `UPDATE_GOLDEN=1` writes what is expected.
+//! The exact output of `check` and `explain`. `UPDATE_GOLDEN=1` writes the expected files.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -19,7 +19,7 @@ fn printed(arguments: &[&str]) -> String {
     format!("{out}{err}exit code {code}\n")
 }
 
-/// Fails unless the file of this name says what was printed.
+/// Fails unless the file with this name has exactly this output.
 fn is_as_kept(name: &str, printed: &str) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/printed");
     golden::check(folder.join(format!("{name}.txt")), printed);
@@ -31,7 +31,7 @@ fn check_names_file_line_object_field_problem_and_consequence() {
 }
 
 #[test]
-fn check_says_what_a_working_directory_still_lacks() {
+fn check_reports_problems_of_a_working_directory() {
     is_as_kept("check-shop", &printed(&["check", "shop"]));
 }
 
@@ -47,12 +47,12 @@ fn check_says_that_ingresses_are_left_to_ingress_nginx() {
                 {kubernetes.io/ingress.class: traefik}}\nspec: {}\n";
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("all.yaml"), text).unwrap();
-    let told = printed(&["check", dir.path().to_str().unwrap()]);
+    let diagnostics = printed(&["check", dir.path().to_str().unwrap()]);
     let note = "note[ingress-class]: Ingress shop/new spec.ingressClassName: edge is a class of ingress-nginx, as is that of 1 more \
-                Ingress; not served or judged without --ingress-class-compat";
-    assert!(told.contains(note), "{told}");
-    let told = printed(&["check", dir.path().to_str().unwrap(), "--ingress-class-compat"]);
-    assert!(!told.contains("is a class of ingress-nginx"), "{told}");
+                Ingress; not served or checked without --ingress-class-compat";
+    assert!(diagnostics.contains(note), "{diagnostics}");
+    let diagnostics = printed(&["check", dir.path().to_str().unwrap(), "--ingress-class-compat"]);
+    assert!(!diagnostics.contains("is a class of ingress-nginx"), "{diagnostics}");
 }
 
 #[test]
@@ -69,9 +69,9 @@ fn check_writes_one_json_object_per_line() {
     }
 }
 
-/// Text of an object that turns a line around, ends it, or is not shown.
+/// Text of an object that reorders or ends a line, or is invisible.
 #[test]
-fn no_output_of_check_shows_a_character_that_changes_what_a_reader_sees() {
+fn check_escapes_hidden_characters_in_every_format() {
     let folder = tempfile::tempdir().unwrap();
     let hidden = "5\u{202e}0\u{200b}\u{e0041}";
     let ingress = serde_json::json!({
@@ -94,30 +94,33 @@ fn no_output_of_check_shows_a_character_that_changes_what_a_reader_sees() {
             assert!(!shown, "{output} {report:?}: {text}");
         }
     }
-    let told = fairway(&["check", folder, "--ingress-class-compat", "--output", "json"]).stdout;
-    let told: Vec<serde_json::Value> =
-        String::from_utf8(told).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let diagnostics = fairway(&["check", folder, "--ingress-class-compat", "--output", "json"]).stdout;
+    let diagnostics: Vec<serde_json::Value> = String::from_utf8(diagnostics)
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
     let problem = |it: &serde_json::Value| it["problem"].as_str().unwrap().contains(hidden);
-    assert!(told.iter().any(problem), "a reader of JSON has the value: {told:#?}");
+    assert!(diagnostics.iter().any(problem), "the JSON output has the value: {diagnostics:#?}");
 }
 
 const MOVING: [&str; 3] = ["check", "moving", "--ingress-class-compat"];
 
-/// What `check` prints of the objects of an installation of ingress-nginx, with more arguments.
+/// The output of `check` for the objects of an ingress-nginx installation, with additional arguments.
 fn moving(arguments: &[&str]) -> String {
     printed(&[&MOVING, arguments].concat())
 }
 
 #[test]
-fn a_report_says_what_moving_means_for_each_ingress() {
+fn a_report_shows_the_effects_of_moving_for_each_ingress() {
     is_as_kept("check-report", &moving(&["--report"]));
     is_as_kept("check-report-markdown", &moving(&["--output", "markdown"]));
 }
 
-/// The same that `fairway-bench check` measures with thousands.
+/// The same objects that `fairway-bench check` measures by the thousands.
 #[test]
 fn a_report_has_every_ingress_of_an_installation() {
-    let installation = Installation::of(200);
+    let installation = Installation::with_ingresses(200);
     let binary = Path::new(env!("CARGO_BIN_EXE_fairway"));
     let (run, printed) = installation.check(binary, &["--report", "--output", "json"]);
     assert!(run.peak_mib > 1.0 && run.seconds > 0.0 && run.output_bytes == printed.len(), "{run:?}");
@@ -134,7 +137,7 @@ fn a_report_has_every_ingress_of_an_installation() {
 fn a_report_as_a_page_shows_objects_as_text() {
     let page = moving(&["--output", "html"]);
     assert!(page.starts_with("<!doctype html>") && page.contains("</html>"));
-    // A line of the snippet, in which somebody might write anything.
+    // A line of the snippet, which is untrusted text.
     assert!(page.contains("<code>proxy_set_header X-User &lt;b&gt;$remote_user&lt;/b&gt;</code>"), "{page}");
     assert!(!page.contains("<b>"));
 }
@@ -172,7 +175,7 @@ fn the_standard_input_is_a_source_too() {
     assert!(String::from_utf8(nothing.stderr).unwrap().contains("holds no manifest"));
 }
 
-/// What `check` says of the standard input, and its exit code.
+/// Output and exit code of `check` with this standard input.
 fn check_of_input(text: &str, arguments: &[&str]) -> (String, Option<i32>) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("input.yaml");
@@ -186,7 +189,7 @@ fn check_of_input(text: &str, arguments: &[&str]) -> (String, Option<i32>) {
     (String::from_utf8(output.stdout).unwrap(), output.status.code())
 }
 
-/// As `kubectl get ingress -A -o yaml` writes them.
+/// The format of `kubectl get ingress -A -o yaml`.
 const INGRESSES_ALONE: &str = "\
 apiVersion: v1
 kind: List
@@ -210,13 +213,13 @@ items:
 ";
 
 #[test]
-fn objects_that_were_not_given_are_unknown_and_no_fault_of_those_that_name_them() {
-    let (said, code) = check_of_input(INGRESSES_ALONE, &[]);
+fn references_to_objects_outside_the_input_are_unknown_and_not_errors() {
+    let (diagnostics, code) = check_of_input(INGRESSES_ALONE, &[]);
     for object in ["Secret shop/users", "Secret shop/tls", "Service shop/web"] {
         let part = format!("cannot tell whether {object} exists: the input has no ");
-        assert!(said.contains(&part), "{part} in {said}");
+        assert!(diagnostics.contains(&part), "{part} in {diagnostics}");
     }
-    assert!(said.contains("0 errors, 0 warnings") && code == Some(0), "{said}");
+    assert!(diagnostics.contains("0 errors, 0 warnings") && code == Some(0), "{diagnostics}");
     let (report, code) = check_of_input(INGRESSES_ALONE, &["--report", "--output", "json"]);
     let report: serde_json::Value = serde_json::from_str(&report).unwrap();
     assert_eq!(report["summary"]["refused"], 0, "{report:#}");
@@ -256,14 +259,17 @@ fn a_report_leaves_out_no_ingress_that_cannot_be_judged() {
 #[test]
 fn a_secret_is_missing_where_others_were_given() {
     let other = "---\napiVersion: v1\nkind: Secret\nmetadata: {name: other, namespace: shop}\n";
-    let (said, code) = check_of_input(&format!("{INGRESSES_ALONE}{other}"), &[]);
-    assert!(said.contains("error[missing-reference]: Ingress shop/web spec.tls[0].secretName"), "{said}");
-    assert!(said.contains("Secret shop/users does not exist") && code == Some(1), "{said}");
-    assert!(said.contains("cannot tell whether Service shop/web exists"), "{said}");
+    let (diagnostics, code) = check_of_input(&format!("{INGRESSES_ALONE}{other}"), &[]);
+    assert!(
+        diagnostics.contains("error[missing-reference]: Ingress shop/web spec.tls[0].secretName"),
+        "{diagnostics}"
+    );
+    assert!(diagnostics.contains("Secret shop/users does not exist") && code == Some(1), "{diagnostics}");
+    assert!(diagnostics.contains("cannot tell whether Service shop/web exists"), "{diagnostics}");
 }
 
 #[test]
-fn what_is_proposed_for_a_snippet_is_understood() {
+fn annotations_proposed_for_a_snippet_are_valid() {
     let report: serde_json::Value = {
         let text = moving(&["--report", "--output", "json"]);
         serde_json::from_str(text.strip_suffix("exit code 1\n").unwrap()).unwrap()
@@ -283,8 +289,8 @@ fn what_is_proposed_for_a_snippet_is_understood() {
         "spec": {"ingressClassName": "nginx", "rules": [{"host": "a.test"}]}
     });
     std::fs::write(dir.path().join("a.json"), ingress.to_string()).unwrap();
-    let told = printed(&["check", dir.path().to_str().unwrap(), "--ingress-class-compat"]);
-    assert!(told.contains("0 errors") && !told.contains("annotation"), "{told}");
+    let diagnostics = printed(&["check", dir.path().to_str().unwrap(), "--ingress-class-compat"]);
+    assert!(diagnostics.contains("0 errors") && !diagnostics.contains("annotation"), "{diagnostics}");
 }
 
 #[test]
@@ -305,24 +311,24 @@ fn explain_tells_that_nothing_serves_a_name() {
 }
 
 #[test]
-fn explain_tells_what_happens_at_each_address_that_a_name_may_stand_for() {
-    let told = printed(&["explain", "http://shop.example.com/", "--manifests", "gateways"]);
-    is_as_kept("explain-gateway-and-ingress", &told);
+fn explain_covers_each_address_that_a_name_may_resolve_to() {
+    let explanation = printed(&["explain", "http://shop.example.com/", "--manifests", "gateways"]);
+    is_as_kept("explain-gateway-and-ingress", &explanation);
 }
 
 #[test]
-fn explain_tells_where_tls_goes_that_is_passed_through() {
+fn explain_shows_the_backend_of_tls_passthrough() {
     let by_gateway = printed(&["explain", "https://a.pass.example.com/", "--manifests", "gateways"]);
     is_as_kept("explain-passthrough", &by_gateway);
     let by_ingress = printed(&["explain", "https://ingress.example.com/", "--manifests", "gateways"]);
-    assert!(by_ingress.contains("TLS is passed through as it comes"), "{by_ingress}");
+    assert!(by_ingress.contains("TLS passthrough"), "{by_ingress}");
     assert!(by_ingress.contains("127.0.0.1:8443"), "{by_ingress}");
     let no_route = printed(&["explain", "https://b.pass.example.com/", "--manifests", "gateways"]);
-    assert!(no_route.contains("no route is for the name: the connection is closed"), "{no_route}");
+    assert!(no_route.contains("no route matches the name: the connection is closed"), "{no_route}");
 }
 
 #[test]
-fn explain_tells_whom_a_listener_refuses_and_whose_word_it_takes() {
+fn explain_shows_which_clients_a_listener_refuses_and_which_peers_it_trusts() {
     let dir = tempfile::tempdir().unwrap();
     let shop = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/shop");
     for name in ["shop.yaml", "machine.yaml"] {
@@ -343,17 +349,20 @@ fn explain_tells_whom_a_listener_refuses_and_whose_word_it_takes() {
         printed(&[&["explain", url, "--manifests", folder, "--configmap", "shop/settings"], more].concat())
     };
     let served = explain("http://shop.example.com/cart", &["--header", "User-Agent: curl"]);
-    assert!(served.contains("the address is that in cf-connecting-ip of 10.0.0.0/8"), "{served}");
-    assert!(served.contains("names of headers may have _") && !served.contains("blocked"), "{served}");
+    assert!(
+        served.contains("the client address comes from cf-connecting-ip, trusted from 10.0.0.0/8"),
+        "{served}"
+    );
+    assert!(served.contains("header names may contain _") && !served.contains("blocked"), "{served}");
     let blocked = explain("http://shop.example.com/cart", &["--header", "User-Agent: a Bot"]);
-    assert!(blocked.contains("the client is blocked by its User-Agent: answered 403"), "{blocked}");
+    assert!(blocked.contains("the client is blocked by its User-Agent header: returns 403"), "{blocked}");
     let unknown = explain("https://nobody.test/", &[]);
-    assert!(unknown.contains("no host has the name: the TLS handshake is refused"), "{unknown}");
+    assert!(unknown.contains("no host has this name: the TLS handshake is refused"), "{unknown}");
 }
 
-/// `docs/gateway-api.md` leads through it.
+/// The example in `docs/gateway-api.md`.
 #[test]
-fn the_example_of_a_gateway_is_clean_and_served_as_its_document_says() {
+fn the_gateway_example_is_clean_and_served_as_documented() {
     let dir = tempfile::tempdir().unwrap();
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/gateway");
     for name in ["shop.yaml", "machine.yaml"] {
@@ -376,19 +385,19 @@ fn the_example_of_a_gateway_is_clean_and_served_as_its_document_says() {
         ),
         (root, &["-H", "X-Canary: always"], &["backend      shop/web-next:80;ewma:"]),
         ("https://shop.example.com:9443/api/items", &[], &["/items after the rewrite", "127.0.0.1:3003"]),
-        ("http://shop.example.com:9080/", &[], &["answered 301: redirected"]),
+        ("http://shop.example.com:9080/", &[], &["returns 301: redirect"]),
     ] {
-        let told = explained(url, more);
+        let explanation = explained(url, more);
         for part in parts {
-            assert!(told.contains(part), "{url} {part}: {told}");
+            assert!(explanation.contains(part), "{url} {part}: {explanation}");
         }
-        // There are no Ingresses, so their listener is no answer.
-        assert_eq!(told.matches("\nlistener ").count(), 1, "{told}");
+        // There are no Ingresses, so their listener is not shown.
+        assert_eq!(explanation.matches("\nlistener ").count(), 1, "{explanation}");
     }
 }
 
 #[test]
-fn explain_tells_where_tls_ends_with_anything_inside() {
+fn explain_shows_where_tls_is_terminated_for_streams() {
     let dir = tempfile::tempdir().unwrap();
     let objects = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/gateways/objects.yaml");
     let route = "---\napiVersion: gateway.networking.k8s.io/v1\nkind: TLSRoute\nmetadata: {name: db, namespace: shop}\n\
@@ -397,14 +406,15 @@ fn explain_tells_where_tls_ends_with_anything_inside() {
     std::fs::write(dir.path().join("a.yaml"), std::fs::read_to_string(objects).unwrap() + route).unwrap();
     let leaf = Authority::new("test").leaf(&["db.example.com"]);
     std::fs::write(dir.path().join("tls.yaml"), leaf.secret_yaml("shop", "db")).unwrap();
-    let told = printed(&["explain", "https://db.example.com/", "--manifests", dir.path().to_str().unwrap()]);
+    let explanation =
+        printed(&["explain", "https://db.example.com/", "--manifests", dir.path().to_str().unwrap()]);
     for part in [
-        "TLS ends here, and what is inside is forwarded as it comes; Gateway shop/edge spec.listeners[1]",
+        "TLS is terminated, the decrypted bytes are forwarded; Gateway shop/edge spec.listeners[1]",
         "certificate  Secret shop/db",
         "route        db.example.com: TLSRoute shop/db",
         "127.0.0.1:8443",
     ] {
-        assert!(told.contains(part), "{part}: {told}");
+        assert!(explanation.contains(part), "{part}: {explanation}");
     }
 }
 
@@ -418,10 +428,10 @@ fn explain_chooses_the_certificate_by_name() {
     let leaf = Authority::new("test").leaf(&["shop.example.com"]);
     std::fs::write(dir.path().join("tls.yaml"), leaf.secret_yaml("shop", "shop-tls")).unwrap();
     let dir = dir.path().to_str().unwrap();
-    let told = printed(&["explain", "https://shop.example.com/cart", "--manifests", dir]);
-    assert!(told.contains("certificate  Secret shop/shop-tls"), "{told}");
-    assert!(told.contains("chosen by the name shop.example.com (SNI)"), "{told}");
-    assert!(told.contains("127.0.0.1:3003 echo-3"), "{told}");
+    let explanation = printed(&["explain", "https://shop.example.com/cart", "--manifests", dir]);
+    assert!(explanation.contains("certificate  Secret shop/shop-tls"), "{explanation}");
+    assert!(explanation.contains("selected by the server name shop.example.com (SNI)"), "{explanation}");
+    assert!(explanation.contains("127.0.0.1:3003 echo-3"), "{explanation}");
     let checked = printed(&["check", dir]);
     assert!(
         checked.ends_with("exit code 0\n"),

@@ -1,5 +1,5 @@
-//! What release/build refuses, and the install script of a release (release/install.sh), against folders and a server made here: what it puts in place, and that it puts
-//! nothing in place when something is wrong. The programs that it installs are scripts.
+//! Cases that release/build refuses, and the install script of a release (release/install.sh), with folders and a server made
+//! here: what it installs, and that it installs nothing if something is wrong. The installed programs are scripts.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -20,17 +20,17 @@ const FILES: [&str; 5] = [
     "share/zsh/site-functions/_fairway",
 ];
 
-/// A machine with this script, a release or none, and a folder to install to.
+/// A machine with this script, with or without a release, and a folder to install to.
 struct Machine {
     dir: TempDir,
-    /// Found before the programs of this machine.
+    /// A folder of programs that take precedence over those of this machine.
     programs: PathBuf,
     releases: Option<String>,
 }
 
 struct Outcome {
     ok: bool,
-    said: String,
+    text: String,
     /// All files and folders below the prefix.
     installed: Vec<String>,
 }
@@ -46,7 +46,7 @@ impl Machine {
         machine
     }
 
-    /// With a release that has this program.
+    /// A machine with a release that contains this program.
     fn with_release(program: &str) -> Self {
         let mut machine = Self::new();
         let tree = machine.dir.path().join("fairway-9.9.9-linux-amd64");
@@ -90,18 +90,18 @@ impl Machine {
         command.env_remove("FAIRWAY_RELEASES").env("CARGO_TARGET_DIR", self.dir.path().join("target"));
         command.envs(self.releases.as_ref().map(|it| ("FAIRWAY_RELEASES", it)));
         let output = command.output().unwrap();
-        let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
+        let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
         let mut installed = Vec::new();
         list(&prefix, "", &mut installed);
-        Outcome { ok: output.status.success(), said, installed }
+        Outcome { ok: output.status.success(), text, installed }
     }
 
-    /// It fails, says this, and leaves the prefix as it was: empty.
+    /// Checks that the script fails with this message and leaves the prefix empty.
     fn refuses(&self, part: &str) {
         let outcome = self.install();
-        assert!(!outcome.ok, "{}", outcome.said);
-        assert!(outcome.said.contains(part), "{}", outcome.said);
-        assert!(outcome.said.contains("nothing was installed"), "{}", outcome.said);
+        assert!(!outcome.ok, "{}", outcome.text);
+        assert!(outcome.text.contains(part), "{}", outcome.text);
+        assert!(outcome.text.contains("nothing was installed"), "{}", outcome.text);
         assert!(outcome.installed.is_empty(), "{:?}", outcome.installed);
     }
 }
@@ -136,9 +136,9 @@ fn list(folder: &Path, name: &str, found: &mut Vec<String>) {
 #[test]
 fn installs_the_binary_its_pages_and_completions_of_a_release() {
     let outcome = Machine::with_release(WORKS).install();
-    assert!(outcome.ok, "{}", outcome.said);
+    assert!(outcome.ok, "{}", outcome.text);
     assert_eq!(outcome.installed, FILES);
-    assert!(outcome.said.starts_with("fairway 9.9.9 is "), "{}", outcome.said);
+    assert!(outcome.text.starts_with("fairway 9.9.9 is "), "{}", outcome.text);
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn a_binary_that_does_not_run_here_leaves_the_one_before() {
     let before = machine.dir.path().join("prefix/bin/fairway");
     write(&before, "before");
     let outcome = machine.install();
-    assert!(!outcome.ok && outcome.said.contains("GLIBC_2.34 not found"), "{}", outcome.said);
+    assert!(!outcome.ok && outcome.text.contains("GLIBC_2.34 not found"), "{}", outcome.text);
     assert_eq!(outcome.installed, ["bin/fairway"]);
     assert_eq!(fs::read_to_string(before).unwrap(), "before");
 }
@@ -209,14 +209,14 @@ fn without_a_release_it_builds_in_a_checkout_and_fails_elsewhere() {
     machine.refuses("there is no release 9.9.9");
     machine.program("cargo", &format!("#!/bin/sh\nmkdir -p $CARGO_TARGET_DIR/release\ncat >$CARGO_TARGET_DIR/release/fairway <<'END'\n{WORKS}END\nchmod +x $CARGO_TARGET_DIR/release/fairway\n"));
     let outcome = machine.install_with(&root().join("release/install.sh"));
-    assert!(outcome.ok, "{}", outcome.said);
+    assert!(outcome.ok, "{}", outcome.text);
     assert_eq!(outcome.installed, FILES);
     machine.program("cargo", "#!/bin/sh\nexit 101\n");
     let outcome = machine.install_with(&root().join("release/install.sh"));
     assert!(
-        !outcome.ok && outcome.said.contains("the build failed; nothing was installed"),
+        !outcome.ok && outcome.text.contains("the build failed; nothing was installed"),
         "{}",
-        outcome.said
+        outcome.text
     );
 }
 
@@ -232,8 +232,8 @@ fn a_release_of_another_version_or_for_another_architecture_is_refused() {
     ] {
         let mut build = Command::new(root().join("release/build"));
         let output = build.args(arguments).env("CARGO_TARGET_DIR", target.path()).output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.code() == Some(2) && said.contains(part), "{arguments:?}: {said}");
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(2) && text.contains(part), "{arguments:?}: {text}");
     }
     assert!(full.join("precious").exists());
 }

@@ -1,5 +1,5 @@
-//! `kubectl fairway` as a process: about another process by its admin address, and about pods of a cluster, whose API server forwards
-//! ports to it.
+//! `kubectl fairway` as a process: with another process by its admin address, and with pods of a cluster, whose API server
+//! forwards ports to that process.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
 
-/// What a command printed, and its exit code.
+/// Output and exit code of a command.
 #[derive(Debug)]
 struct Ran {
     code: i32,
@@ -23,7 +23,7 @@ struct Ran {
     err: String,
 }
 
-/// Runs `fairway kubectl`, apart from the runtime on which an API server answers it.
+/// Runs `fairway kubectl` outside the runtime that serves its API server.
 async fn kubectl(arguments: &[&str]) -> Ran {
     let arguments: Vec<String> = ["kubectl"].iter().chain(arguments).map(ToString::to_string).collect();
     let run = move || Command::new(BINARY).args(arguments).output().unwrap();
@@ -32,7 +32,7 @@ async fn kubectl(arguments: &[&str]) -> Ran {
     Ran { code: output.status.code().unwrap(), out, err }
 }
 
-/// A process with two hosts, one of them with TLS; nobody listens at their endpoint. One Ingress names a Service that is not there.
+/// A process with two hosts, one of them with TLS, and an endpoint without a listener. One Ingress names a missing Service.
 struct Serving {
     fairway: Fairway,
     endpoint: SocketAddr,
@@ -55,7 +55,7 @@ async fn serving() -> Serving {
 }
 
 #[tokio::test]
-async fn a_process_is_asked_by_its_admin_address() {
+async fn a_process_is_queried_by_its_admin_address() {
     let serving = serving().await;
     let admin = serving.fairway.admin.to_string();
     let ask = async |arguments: &[&str]| kubectl(&[arguments, &["--admin", &admin]].concat()).await;
@@ -95,7 +95,7 @@ async fn a_process_is_asked_by_its_admin_address() {
 }
 
 #[tokio::test]
-async fn explain_says_the_same_as_the_command_of_its_own() {
+async fn explain_prints_the_same_as_fairway_explain() {
     let serving = serving().await;
     let admin = serving.fairway.admin.to_string();
     let request = ["explain", "http://plain.test/cart", "-X", "POST", "--admin", &admin];
@@ -106,7 +106,7 @@ async fn explain_says_the_same_as_the_command_of_its_own() {
     assert!(wrong.code == 2 && wrong.err.contains("only http and https"), "{wrong:?}");
 }
 
-/// One request after the other, until one has no answer.
+/// Sends requests one after the other until one gets no response.
 async fn ask_again_and_again(address: SocketAddr) -> std::io::Result<()> {
     loop {
         let mut client = Client::connect(address).await?;
@@ -115,13 +115,13 @@ async fn ask_again_and_again(address: SocketAddr) -> std::io::Result<()> {
 }
 
 #[tokio::test]
-async fn top_measures_what_comes_between_two_scrapes() {
+async fn top_measures_the_traffic_between_two_scrapes() {
     let serving = serving().await;
     let admin = serving.fairway.admin.to_string();
     let top = ["top", "--interval", "2", "-o", "json", "--admin", &admin];
     let ran = tokio::select! {
         ran = kubectl(&top) => ran,
-        ended = ask_again_and_again(serving.fairway.http) => panic!("no more answers: {ended:?}"),
+        ended = ask_again_and_again(serving.fairway.http) => panic!("no more responses: {ended:?}"),
     };
     let rows: Value = serde_json::from_str(&ran.out).unwrap();
     let route =
@@ -132,7 +132,7 @@ async fn top_measures_what_comes_between_two_scrapes() {
 }
 
 #[test]
-fn the_name_of_the_file_makes_it_a_plugin_of_kubectl() {
+fn the_file_name_makes_it_a_kubectl_plugin() {
     let folder = tempfile::tempdir().unwrap();
     let plugin = folder.path().join("kubectl-fairway");
     std::os::unix::fs::symlink(BINARY, &plugin).unwrap();
@@ -140,7 +140,7 @@ fn the_name_of_the_file_makes_it_a_plugin_of_kubectl() {
     let help = String::from_utf8(output.stdout).unwrap();
     assert!(help.contains("Usage: kubectl fairway routes"), "{help}");
     let output = Command::new(&plugin).args(["status", "--admin", "127.0.0.1:1"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(1), "a process that does not answer is a problem that was found");
+    assert_eq!(output.status.code(), Some(1), "a process that does not respond is a problem");
 }
 
 #[test]
@@ -151,11 +151,11 @@ fn the_document_has_every_command_and_only_flags_that_exist() {
         let output = Command::new(BINARY).args(arguments).arg("--help").output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
-    // The document names flags of the access log and of the other form of `check`, too.
+    // The document also names flags of the access log and of the other form of `check`.
     let mut known = help(&["run"]) + &help(&["check"]);
     for command in ["status", "routes", "certs", "endpoints", "explain", "check", "logs", "dashboard", "top"]
     {
-        assert!(text.contains(&format!("\n### {command}\n")), "{command} is not described");
+        assert!(text.contains(&format!("\n### {command}\n")), "{command} is not documented");
         known += &help(&["kubectl", command]);
     }
     let words = text.split(|c: char| !(c.is_ascii_lowercase() || c == '-'));
@@ -165,7 +165,7 @@ fn the_document_has_every_command_and_only_flags_that_exist() {
     }
 }
 
-/// A pod whose ports lead to an address.
+/// A pod whose ports lead to this address.
 fn pod(name: &str, leads_to: SocketAddr, printed: &str) -> Value {
     json!({
         "metadata": {
@@ -182,7 +182,7 @@ fn pod(name: &str, leads_to: SocketAddr, printed: &str) -> Value {
 }
 
 #[tokio::test]
-async fn pods_are_asked_through_the_api_server() {
+async fn pods_are_queried_through_the_api_server() {
     let (serving, server) = (serving().await, ListeningServer::start().await);
     let kubeconfig = server.kubeconfig().display().to_string();
     let ask = async |arguments: &[&str]| kubectl(&[arguments, &["--kubeconfig", &kubeconfig]].concat()).await;
@@ -198,15 +198,15 @@ async fn pods_are_asked_through_the_api_server() {
     assert!(status.out.contains("All 2 replicas serve the configuration"), "{status:?}");
     let routes = ask(&["routes", "-A", "--host", "plain.test"]).await;
     assert!(routes.out.contains("plain.test") && routes.out.contains("web:80"), "{routes:?}");
-    // The context names no namespace, so that it is that of kubectl.
+    // The context names no namespace, so the default of kubectl applies.
     let routes = ask(&["routes"]).await;
     assert!(routes.err.contains("in the namespace default; -A shows all namespaces"), "{routes:?}");
 
     server.put("pods", pod("b", free_address(), ""));
     let status = ask(&["status"]).await;
     assert_eq!(status.code, 1, "{status:?}");
-    assert!(status.err.contains("the pod edge/b: nothing answers on port 10254"), "{status:?}");
-    assert!(status.out.contains("1 of 2 replicas serve the same; the others do not answer"), "{status:?}");
+    assert!(status.err.contains("the pod edge/b: no response on port 10254"), "{status:?}");
+    assert!(status.out.contains("1 of 2 replicas serve the same; the others do not respond"), "{status:?}");
 
     let rules = json!([{ "apiGroups": [""], "resources": ["pods"], "verbs": ["list"] }]);
     server.grant(&json!({ "kind": "ClusterRole", "rules": rules }));

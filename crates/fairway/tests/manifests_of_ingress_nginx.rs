@@ -1,4 +1,4 @@
-//! The real binary in the place of ingress-nginx: with the arguments, the permissions and the settings of its deploy manifests.
+//! The real binary in place of ingress-nginx: with the arguments, permissions and settings of its deploy manifests.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use fairway_testkit::api_server::{GATEWAY_API, ListeningServer};
 use fairway_testkit::certificates::Authority;
 use fairway_testkit::client::{Client, Request};
 use fairway_testkit::process::Program;
-use fairway_testkit::wait::{PATIENCE, eventually, free_address, free_port};
+use fairway_testkit::wait::{WAIT_TIMEOUT, eventually, free_address, free_port};
 use serde_json::{Value, json};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
@@ -25,7 +25,7 @@ const BARE_METAL: [&str; 8] = [
     "--validating-webhook-certificate=/usr/local/certificates/cert",
     "--validating-webhook-key=/usr/local/certificates/key",
 ];
-/// What `deploy/static/provider/cloud/deploy.yaml` has in addition.
+/// The additional arguments in `deploy/static/provider/cloud/deploy.yaml`.
 const PUBLISH_SERVICE: &str = "--publish-service=ingress-nginx/ingress-nginx-controller";
 
 /// The permissions of both manifests.
@@ -60,14 +60,14 @@ fn roles() -> [Value; 2] {
     ]
 }
 
-/// What the manifests create, and an Ingress with an annotation that gives a warning.
+/// The objects of the manifests, and an Ingress with an annotation that gives a warning.
 async fn cluster() -> ListeningServer {
     let server = cluster_with_gateway_api().await;
     server.undefine_all(GATEWAY_API);
     server
 }
 
-/// The same where something else has installed the CRDs of the Gateway API.
+/// The same objects in a cluster that also has the CRDs of Gateway API.
 async fn cluster_with_gateway_api() -> ListeningServer {
     let server = ListeningServer::start().await;
     roles().iter().for_each(|role| server.grant(role));
@@ -112,7 +112,7 @@ struct Controller {
 }
 
 impl Controller {
-    /// Starts it with `arguments` and what a test needs: free ports, a certificate, the API server, messages in JSON.
+    /// Starts the binary with `arguments` and what a test needs: free ports, a certificate, the API server, messages in JSON.
     fn start(arguments: &[&str], server: &ListeningServer) -> Self {
         let certificate = tempfile::tempdir().unwrap();
         let leaf = Authority::new("webhook").leaf(&["ingress-nginx-controller-admission.ingress-nginx.svc"]);
@@ -135,13 +135,13 @@ impl Controller {
         Self { program, probe, _certificate: certificate }
     }
 
-    /// Waits as the kubelet does with the probes of the manifests.
+    /// Waits like the kubelet does, with the probes of the manifests.
     async fn until_ready(&self) {
         let probe = self.probe;
-        eventually("/healthz answers 200", PATIENCE * 6, || async move {
+        eventually("/healthz answers 200", WAIT_TIMEOUT * 6, || async move {
             let Ok(mut client) = Client::connect(probe).await else { return false };
             let request = Request::get(&probe.to_string(), "/healthz").close();
-            client.exchange(&request).await.is_ok_and(|answer| answer.status == 200)
+            client.exchange(&request).await.is_ok_and(|response| response.status == 200)
         })
         .await;
     }
@@ -159,20 +159,20 @@ impl Controller {
     }
 }
 
-/// Waits for an Event that the core API has taken, and gives its message.
+/// Waits for an Event in the core API and returns its message.
 async fn event(server: &ListeningServer) -> String {
     let find = || server.objects("events").into_iter().find(|it| it["involvedObject"]["name"] == "web");
-    eventually("an Event about the Ingress", PATIENCE, || async { find().is_some() }).await;
+    eventually("an Event about the Ingress", WAIT_TIMEOUT, || async { find().is_some() }).await;
     let event = find().unwrap();
     assert_eq!(event["reportingComponent"], "fairway.dev/ingress-controller");
     event["message"].as_str().unwrap().to_owned()
 }
 
-/// What was refused, but for what is asked for in any cluster and not needed here: the release of the CRDs of Gateway API, and a
-/// Secret for the keys of session tickets.
+/// The refused requests, except for those that are made in any cluster and not needed here: the release of the CRDs of Gateway
+/// API, and a Secret for session ticket keys.
 fn refused(server: &ListeningServer) -> BTreeSet<String> {
     let optional = ["\"customresourcedefinitions\"", "cannot create resource \"secrets\""];
-    server.refused().into_iter().filter(|it| !optional.iter().any(|part| it.contains(part))).collect()
+    server.denied_requests().into_iter().filter(|it| !optional.iter().any(|part| it.contains(part))).collect()
 }
 
 fn published(server: &ListeningServer) -> Value {
@@ -192,9 +192,9 @@ async fn kinds_of_the_gateway_api_that_may_not_be_read_are_no_error() {
         Controller::start(&[&[BARE_METAL[0], PUBLISH_SERVICE], &BARE_METAL[1..]].concat(), &server);
     controller.until_ready().await;
     let address = json!([{ "ip": "203.0.113.7" }]);
-    eventually("the address is published", PATIENCE, || async { published(&server) == address }).await;
+    eventually("the address is published", WAIT_TIMEOUT, || async { published(&server) == address }).await;
     let warned = || controller.messages("WARN").iter().any(|it| it.contains("gateway.networking.k8s.io"));
-    eventually("a warning names the permission", PATIENCE, || async { warned() }).await;
+    eventually("a warning names the permission", WAIT_TIMEOUT, || async { warned() }).await;
     assert_eq!(controller.messages("ERROR"), [""; 0]);
 }
 
@@ -205,16 +205,16 @@ async fn the_manifest_for_clouds_serves_and_writes_status_and_events() {
         Controller::start(&[&[BARE_METAL[0], PUBLISH_SERVICE], &BARE_METAL[1..]].concat(), &server);
     controller.until_ready().await;
     let address = json!([{ "ip": "203.0.113.7" }]);
-    eventually("the address is published", PATIENCE, || async { published(&server) == address }).await;
-    let said = event(&server).await;
-    assert!(said.contains("no-such-annotation"), "{said}");
+    eventually("the address is published", WAIT_TIMEOUT, || async { published(&server) == address }).await;
+    let message = event(&server).await;
+    assert!(message.contains("no-such-annotation"), "{message}");
     assert_eq!(server.objects("leases")[0]["spec"]["holderIdentity"], "controller");
     controller.program.terminate().unwrap();
-    eventually("the last replica clears the status", PATIENCE, || async { published(&server).is_null() })
+    eventually("the last replica clears the status", WAIT_TIMEOUT, || async { published(&server).is_null() })
         .await;
     assert_eq!(controller.messages("ERROR"), [""; 0]);
     let warnings = controller.messages("WARN");
-    assert!(matches!(&warnings[..], [it] if said.ends_with(it)), "{warnings:?} {said}");
+    assert!(matches!(&warnings[..], [it] if message.ends_with(it)), "{warnings:?} {message}");
     assert_eq!(refused(&server), BTreeSet::from([NO_EVENTS, NO_PATCH].map(str::to_owned)));
 }
 
@@ -237,12 +237,13 @@ async fn the_manifest_for_bare_metal_serves_and_writes_the_addresses_of_its_node
     let controller = Controller::start(&BARE_METAL, &server);
     controller.until_ready().await;
     let address = json!([{ "ip": "203.0.113.8" }]);
-    eventually("the address is published", PATIENCE * 2, || async { published(&server) == address }).await;
-    let said = event(&server).await;
+    eventually("the address is published", WAIT_TIMEOUT * 2, || async { published(&server) == address })
+        .await;
+    let message = event(&server).await;
     assert_eq!(controller.messages("ERROR"), [""; 0]);
     let own_keys = |it: &String| it.contains("TLS sessions resume only on the replica that began them");
     assert_eq!(controller.messages("INFO").iter().filter(|it| own_keys(it)).count(), 1);
     let warnings = controller.messages("WARN");
-    assert!(matches!(&warnings[..], [it] if said.ends_with(it)), "{warnings:?} {said}");
+    assert!(matches!(&warnings[..], [it] if message.ends_with(it)), "{warnings:?} {message}");
     assert_eq!(refused(&server), BTreeSet::from([NO_EVENTS, NO_PATCH].map(str::to_owned)));
 }

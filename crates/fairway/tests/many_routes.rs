@@ -1,5 +1,5 @@
-//! The proof of many routes in its short form, with the real binary: what `fairway-bench routes` measures works from a directory
-//! and from an API server, as Ingresses and as HTTPRoutes.
+//! Short form of the proof of many routes, with the real binary: the setup that `fairway-bench routes` measures works from a
+//! directory and from an API server, with Ingresses and with HTTPRoutes.
 
 use std::path::Path;
 
@@ -12,9 +12,13 @@ const CHANGES: usize = 4;
 async fn proves(kind: Kind, source: Source) {
     let found = measure(Path::new(BINARY), kind, source, SHAPE, CHANGES).await;
     assert_eq!((found.kind, found.source, found.shape), (kind, source, SHAPE));
-    assert_eq!(found.adoption.count, CHANGES, "each change is adopted");
+    assert_eq!(found.adoption.count, CHANGES, "Fairway adopts each change");
     let reached = (kind, source) != (Kind::HttpRoute, Source::Api);
-    assert_eq!(found.visible.map(|seen| seen.count), reached.then_some(CHANGES), "each change is seen");
+    assert_eq!(
+        found.visible.map(|received| received.count),
+        reached.then_some(CHANGES),
+        "requests see each change"
+    );
     assert!(found.resident_mib > 1.0 && found.resident_after_mib > 1.0, "{found:?}");
 }
 

@@ -1,5 +1,5 @@
-//! What `migrate values` makes of values of the chart of ingress-nginx, word for word. `UPDATE_GOLDEN=1` writes what is
-//! expected; the tests of the chart render it.
+//! The exact output of `migrate values` for values of the ingress-nginx chart. `UPDATE_GOLDEN=1` writes the expected files; the
+//! tests of the chart render them.
 
 use std::fs;
 use std::io::Write;
@@ -20,7 +20,7 @@ fn migrated(arguments: &[&str], input: &str) -> (i32, String, String) {
     command.args(["migrate", "values"]).args(arguments);
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // A file that is missing is reported without a look at the standard input.
+    // A missing file is reported without reading standard input.
     _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     let output = child.wait_with_output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -60,13 +60,13 @@ fn whole_installations() {
 
 #[test]
 fn the_defaults_of_ingress_nginx_lose_nothing() {
-    let said = root().join("crates/fairway/tests/fixtures/values/defaults/said.txt");
-    let said = fs::read_to_string(said).unwrap();
-    assert!(!said.contains("lost:") && said.ends_with("exit code 0\n"), "{said}");
+    let messages = root().join("crates/fairway/tests/fixtures/values/defaults/said.txt");
+    let messages = fs::read_to_string(messages).unwrap();
+    assert!(!messages.contains("lost:") && messages.ends_with("exit code 0\n"), "{messages}");
 }
 
 #[test]
-fn the_example_of_the_documents_is_what_the_command_says() {
+fn the_documented_example_matches_the_output() {
     let text = fs::read_to_string(root().join("docs/migrate.md")).unwrap();
     let section =
         text.split("\n## ").find(|section| section.starts_with("The values of its chart\n")).unwrap();
@@ -80,12 +80,12 @@ fn the_example_of_the_documents_is_what_the_command_says() {
         }
         inside = line.starts_with("    ");
     }
-    let [input, command, said, values, ..] = &blocks[..] else { panic!("{blocks:?}") };
+    let [input, command, messages, values, ..] = &blocks[..] else { panic!("{blocks:?}") };
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("ingress-nginx.yaml"), input).unwrap();
     let words: Vec<_> = command.split_whitespace().skip(1).collect();
     let run = Command::new(env!("CARGO_BIN_EXE_fairway")).args(words).current_dir(&folder).output().unwrap();
-    assert_eq!(String::from_utf8(run.stderr).unwrap(), *said);
+    assert_eq!(String::from_utf8(run.stderr).unwrap(), *messages);
     assert_eq!(fs::read_to_string(folder.path().join("fairway.yaml")).unwrap(), *values);
     assert_eq!(run.status.code(), Some(1));
     assert_in_the_chart(values, "the example");
@@ -114,11 +114,12 @@ fn flags_are_read_as_the_program_reads_them() {
     let (code, out, err) = migrated(&["-"], &format!("controller: {{extraArgs: {flags}}}"));
     assert_eq!(code, 1);
     assert!(out.contains("extraArgs:\n- --annotations-prefix=a.test\n"), "{out}");
-    let said: Vec<_> = err.lines().filter_map(|line| line.split(": ").nth(1)?.rsplit('.').next()).collect();
-    assert_eq!(said, ["new", "enable-topology-aware-routing", "stream-port", "v"], "{err}");
+    let messages: Vec<_> =
+        err.lines().filter_map(|line| line.split(": ").nth(1)?.rsplit('.').next()).collect();
+    assert_eq!(messages, ["new", "enable-topology-aware-routing", "stream-port", "v"], "{err}");
 }
 
-/// Values, and names of values, that turn a line around, end it, or are not shown.
+/// Values, and names of values, that reorder or end a line, or are invisible.
 #[test]
 fn no_output_shows_a_character_that_changes_what_a_reader_sees() {
     let hidden = "5\u{202e}0\u{200b}\u{e0041}\u{1b}[2J";
@@ -135,12 +136,12 @@ fn no_output_shows_a_character_that_changes_what_a_reader_sees() {
 }
 
 #[test]
-fn what_is_said_of_several_values_is_said_once() {
+fn findings_with_the_same_text_are_grouped() {
     let (_, _, err) = migrated(&["-"], "controller: {image: {tag: a, registry: b}, name: c}");
     let lines: Vec<_> = err.lines().collect();
     assert_eq!(lines.len(), 2, "{err}");
     assert!(
-        lines[0].starts_with("note: controller.image.registry, controller.image.tag: it is about"),
+        lines[0].starts_with("note: controller.image.registry, controller.image.tag: it concerns"),
         "{err}"
     );
 }
@@ -158,7 +159,7 @@ fn input_that_is_no_mapping_is_named_with_file_and_line() {
     assert!(err.contains("cannot read missing.yaml"), "{err}");
 }
 
-/// YAML 1.1: `0644` is octal, `on` is a boolean, and what is in quotes is a text.
+/// YAML 1.1: `0644` is octal, `on` is a boolean, and quoted text is a string.
 #[test]
 fn values_are_read_as_helm_reads_them_and_within_the_limits_of_manifests() {
     let (code, out, err) = migrated(&["-"], "controller: {affinity: {a: 0644, b: on, c: 'on', d: 1_000}}");

@@ -1,5 +1,5 @@
-//! What `migrate gateway-api` makes of Ingresses, word for word, and that Fairway serves both alike. `UPDATE_GOLDEN=1` writes what is
-//! expected.
+//! The exact output of `migrate gateway-api` for Ingresses, and that Fairway serves both in the same way. `UPDATE_GOLDEN=1` writes
+//! the expected files.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use fairway_testkit::backend::{Answer, Backend};
+use fairway_testkit::backend::{Backend, BackendResponse};
 use fairway_testkit::certificates::Authority;
 use fairway_testkit::client::{Client, Request};
 use fairway_testkit::golden;
@@ -19,7 +19,7 @@ use crate::recorded::case::Case;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
 
-/// Cases with `said.txt` that says how many generated requests are served otherwise: upper case in a prefix, or half an element.
+/// Cases whose `said.txt` lists generated requests that differ: upper case in a prefix, or half a path element.
 const CASES: [&str; 10] = [
     "backends",
     "bodies",
@@ -49,7 +49,7 @@ fn migrated(arguments: &[&str], input: Option<&str>) -> (i32, String, String) {
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }
 
-/// The same of a case; snippets are allowed by the settings, which an installation names.
+/// The result for a case. The settings of the installation allow snippets.
 fn migrated_case(case: &str) -> (i32, String, String) {
     migrated(&[&format!("{case}/in.yaml"), "--configmap", "fairway/settings"], None)
 }
@@ -64,7 +64,7 @@ fn whole_installations() {
     }
 }
 
-/// A path that turns a line around, which clients may send all the same.
+/// A path that reorders a line, which clients may send.
 #[test]
 fn no_output_shows_a_character_that_changes_what_a_reader_sees() {
     let service = serde_json::json!({ "name": "web", "port": { "number": 80 } });
@@ -79,9 +79,9 @@ fn no_output_shows_a_character_that_changes_what_a_reader_sees() {
     assert!(!out.contains('\u{202e}') && !err.contains('\u{202e}'), "{out}{err}");
 }
 
-/// What the report of a case says of generated requests: all, and those that are served alike.
-fn proof(said: &str) -> (usize, usize) {
-    let line = said.lines().find(|line| line.contains("generated requests lead to")).unwrap();
+/// The numbers of generated requests in the report of a case: all, and those that are served in the same way.
+fn proof(messages: &str) -> (usize, usize) {
+    let line = messages.lines().find(|line| line.contains("generated requests lead to")).unwrap();
     let words: Vec<&str> = line.split(' ').collect();
     (words[2].parse().unwrap(), words[0].parse().unwrap())
 }
@@ -89,53 +89,57 @@ fn proof(said: &str) -> (usize, usize) {
 #[test]
 fn routes_serve_what_the_ingresses_serve() {
     for case in CASES.into_iter().filter(|case| !["redirects", "rewrites"].contains(case)) {
-        let (_, _, said) = migrated_case(case);
-        let (all, same) = proof(&said);
-        assert!(all > 4 && all == same, "{case}: {said}");
+        let (_, _, messages) = migrated_case(case);
+        let (all, same) = proof(&messages);
+        assert!(all > 4 && all == same, "{case}: {messages}");
     }
-    let (_, _, said) = migrated(&["redirects/in.yaml"], None);
+    let (_, _, messages) = migrated(&["redirects/in.yaml"], None);
     // A redirect to a URL with a query is closed.
-    let (all, same) = proof(&said);
-    let closed =
-        said.lines().filter(|line| line.contains("//search.test/") && line.ends_with("as routes: closed"));
-    assert!(closed.count() == all - same && all > same, "{said}");
-    let (_, _, said) = migrated(&["rewrites/in.yaml"], None);
-    // What prefixes of whole elements do not match.
-    let (all, same) = proof(&said);
-    assert!(same * 10 > all * 8, "{said}");
+    let (all, same) = proof(&messages);
+    let closed = messages
+        .lines()
+        .filter(|line| line.contains("//search.test/") && line.ends_with("as routes: closed"));
+    assert!(closed.count() == all - same && all > same, "{messages}");
+    let (_, _, messages) = migrated(&["rewrites/in.yaml"], None);
+    // Paths that prefixes of whole elements do not match.
+    let (all, same) = proof(&messages);
+    assert!(same * 10 > all * 8, "{messages}");
 }
 
-/// A path that is only left out would be served by a less specific one.
+/// If a path were only omitted, a less specific path would serve it.
 #[test]
 fn a_path_that_loses_its_protection_is_closed_unless_the_loss_is_allowed() {
-    let (code, out, said) = migrated(&["protection/in.yaml"], None);
+    let (code, out, messages) = migrated(&["protection/in.yaml"], None);
     assert_eq!(code, 1);
     assert!(out.contains("value: /admin") && !out.contains("name: admin\n    port: 80"), "{out}");
-    assert!(said.contains("its paths are closed and answer 500"), "{said}");
-    let (code, out, said) = migrated(&["protection/in.yaml", "--allow-loss"], None);
+    assert!(messages.contains("its paths are closed and return 500"), "{messages}");
+    let (code, out, messages) = migrated(&["protection/in.yaml", "--allow-loss"], None);
     assert_eq!(code, 1);
-    assert!(out.contains("name: admin") && said.contains("is served without (--allow-loss)"), "{out}{said}");
-    let (all, same) = proof(&said);
-    assert!(same < all, "an open path is no closed one: {said}");
+    assert!(
+        out.contains("name: admin") && messages.contains("is served without it (--allow-loss)"),
+        "{out}{messages}"
+    );
+    let (all, same) = proof(&messages);
+    assert!(same < all, "an open path is not reported as closed: {messages}");
 }
 
 /// Other controllers do not know the kind, and clusters without Fairway's CRDs refuse it.
 #[test]
 fn a_gateway_of_another_class_has_no_policies_of_fairway() {
-    let (code, out, said) = migrated(&["bodies/in.yaml", "--gateway-class", "other"], None);
+    let (code, out, messages) = migrated(&["bodies/in.yaml", "--gateway-class", "other"], None);
     assert!(code == 1 && !out.contains("BackendTrafficPolicy"), "{out}");
     let lost = "proxy-body-size: only a Gateway of class fairway has policies for it";
-    assert!(said.contains(lost), "{said}");
-    let (code, out, said) = migrated(&["filters/in.yaml", "--gateway-class", "other"], None);
+    assert!(messages.contains(lost), "{messages}");
+    let (code, out, messages) = migrated(&["filters/in.yaml", "--gateway-class", "other"], None);
     assert!(
-        code == 1 && !out.contains("fairway.dev/") && said.contains("cannot say rewrite-target"),
-        "{out}{said}"
+        code == 1 && !out.contains("fairway.dev/") && messages.contains("cannot express rewrite-target"),
+        "{out}{messages}"
     );
 }
 
-/// What is lost of the recorded cases, each moved by itself: by reason, with how often it is said.
+/// The losses of the recorded cases, each converted separately: by reason, with their number.
 #[test]
-fn what_is_lost_of_the_recorded_cases_is_written_down() {
+fn the_losses_of_the_recorded_cases_match_the_list() {
     let environment =
         fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recorded/environment.yaml"))
             .unwrap();
@@ -147,9 +151,9 @@ fn what_is_lost_of_the_recorded_cases_is_written_down() {
         let ingresses: Vec<_> = case.ingresses.iter().map(ToString::to_string).collect();
         let input = format!("{around}\n---\n{}", ingresses.join("\n---\n"));
         let settings = ["--configmap", "ingress-nginx/ingress-nginx-controller", "-"];
-        let (code, _, said) = migrated(&settings, Some(&input));
-        assert!(code < 2, "{}: {said}", case.name);
-        for line in said.lines().filter_map(|line| line.strip_prefix("lost: Ingress ")) {
+        let (code, _, messages) = migrated(&settings, Some(&input));
+        assert!(code < 2, "{}: {messages}", case.name);
+        for line in messages.lines().filter_map(|line| line.strip_prefix("lost: Ingress ")) {
             let (_, reason) = line.split_once(": ").unwrap();
             *reasons.entry(reason.replace("nginx.ingress.kubernetes.io/", "")).or_default() += 1;
         }
@@ -171,15 +175,15 @@ fn the_ingresses_alone_are_enough() {
 }
 
 #[test]
-fn what_cannot_be_turned_is_said() {
+fn input_that_cannot_be_converted_is_reported() {
     for (arguments, input, part) in [
         (&["-"][..], "", "holds no manifest"),
         (
             &["-", "--gateway", "edge"],
             "{apiVersion: v1, kind: Service, metadata: {name: a}}",
-            "no Ingress to turn",
+            "no Ingress to convert",
         ),
-        (&["plain/in.yaml", "--gateway", "edge"], "", "is no NAMESPACE/NAME"),
+        (&["plain/in.yaml", "--gateway", "edge"], "", "is not a NAMESPACE/NAME"),
         (&["missing"], "", "cannot read missing"),
     ] {
         let (code, out, err) = migrated(arguments, Some(input));
@@ -188,9 +192,9 @@ fn what_cannot_be_turned_is_said() {
     }
 }
 
-/// A backend that says its name; requests to Ingresses and Gateways differ in fields that an echo would show.
+/// A backend that responds with its name; an echo would show headers in which requests to Ingresses and Gateways differ.
 async fn named(name: &'static str) -> Backend {
-    Backend::http(move |_| Answer::with_headers(200, &[("X-Service", name)], name)).await
+    Backend::http(move |_| BackendResponse::with_headers(200, &[("X-Service", name)], name)).await
 }
 
 const INGRESSES: &str = r#"
@@ -251,7 +255,7 @@ spec:
       - {path: /, pathType: Prefix, backend: {service: {name: other, port: {number: 80}}}}
 "#;
 
-/// What protects hosts, one kind each.
+/// Protections of hosts, one of each kind.
 fn protected(manifests: &Manifests, auth: &Backend) {
     manifests.put("auth.yaml", service_with_endpoints("shop", "auth", 80, &[auth.address()]));
     let users = "apiVersion: v1\nkind: Secret\nmetadata: {name: users, namespace: shop}\n\
@@ -259,7 +263,7 @@ fn protected(manifests: &Manifests, auth: &Backend) {
     manifests.put("users.yaml", users);
 }
 
-/// Those of an Ingress for the host of its name.
+/// The annotations of an Ingress for the host with this name.
 fn guarded_ingress(name: &str, annotations: &[(&str, &str)]) -> String {
     let host = format!("{name}.test");
     let ingress = Ingress::new("shop", name).class(Some("fairway")).route(&host, "/", ("web", 80));
@@ -268,11 +272,11 @@ fn guarded_ingress(name: &str, annotations: &[(&str, &str)]) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_protects_an_ingress_protects_its_route() {
+async fn the_protection_of_an_ingress_protects_its_route() {
     let web = named("web").await;
     let auth = Backend::http(|request| match request.target.starts_with("/yes") {
-        true => Answer::with_headers(200, &[("X-User", "alice")], ""),
-        false => Answer::status(401, ""),
+        true => BackendResponse::with_headers(200, &[("X-User", "alice")], ""),
+        false => BackendResponse::status(401, ""),
     })
     .await;
     let (ingresses, routes) = (Manifests::new(), Manifests::new());
@@ -296,8 +300,8 @@ async fn what_protects_an_ingress_protects_its_route() {
     }
     let http = free_address().port().to_string();
     let source = ingresses.path().to_str().unwrap().to_owned();
-    let (code, out, said) = migrated(&[&source, "--public-http-port", &http], None);
-    assert_eq!(code, 0, "{said}");
+    let (code, out, messages) = migrated(&[&source, "--public-http-port", &http], None);
+    assert_eq!(code, 0, "{messages}");
     routes.put("routes.yaml", out);
     let class = "apiVersion: gateway.networking.k8s.io/v1\nkind: GatewayClass\nmetadata: {name: fairway}\n\
                  spec: {controllerName: fairway.dev/gateway-controller}\n";
@@ -320,16 +324,17 @@ async fn what_protects_an_ingress_protects_its_route() {
         ("often", None, 503),
     ] {
         let host = format!("{name}.test");
-        let mut answers = Vec::new();
+        let mut responses = Vec::new();
         for at in [one.http, another] {
             let request = Request::get(&host, "/a?b=c").close();
             let request = credentials.iter().fold(request, |it, value| it.header("Authorization", value));
-            let answer = Client::connect(at).await.unwrap().exchange(&request).await.unwrap();
-            let told = ["www-authenticate", "location"].map(|name| answer.header(name).map(str::to_owned));
-            answers.push((answer.status, told));
+            let response = Client::connect(at).await.unwrap().exchange(&request).await.unwrap();
+            let headers =
+                ["www-authenticate", "location"].map(|name| response.header(name).map(str::to_owned));
+            responses.push((response.status, headers));
         }
-        assert_eq!(answers[0], answers[1], "{host}");
-        assert_eq!(answers[0].0, expected, "{host}");
+        assert_eq!(responses[0], responses[1], "{host}");
+        assert_eq!(responses[0].0, expected, "{host}");
     }
     for at in [one.http, another] {
         let request = Request::get("password.test", "/").close().header("Authorization", good);
@@ -337,9 +342,9 @@ async fn what_protects_an_ingress_protects_its_route() {
     }
 }
 
-/// The proof that counts: `fairway compare` asks an address of Ingresses and one of a Gateway.
+/// The end-to-end proof: `fairway compare` between an address of Ingresses and one of a Gateway.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_ingress_address_and_a_gateway_address_answer_alike() {
+async fn an_ingress_address_and_a_gateway_address_respond_identically() {
     let (web, other) = (named("web").await, named("other").await);
     let leaf = Authority::new("test").leaf(&["*.test"]);
     let (ingresses, routes) = (Manifests::new(), Manifests::new());
@@ -354,8 +359,8 @@ async fn an_ingress_address_and_a_gateway_address_answer_alike() {
     let flags =
         ["--public-http-port", &http, "--public-https-port", &https, "--default-certificate", "shop/cert"];
     let source = ingresses.path().to_str().unwrap().to_owned();
-    let (code, out, said) = migrated(&[&[&*source][..], &flags].concat(), None);
-    assert_eq!(code, 0, "{said}");
+    let (code, out, messages) = migrated(&[&[&*source][..], &flags].concat(), None);
+    assert_eq!(code, 0, "{messages}");
     routes.put("routes.yaml", out);
     let class = "apiVersion: gateway.networking.k8s.io/v1\nkind: GatewayClass\nmetadata: {name: fairway}\n\
                  spec: {controllerName: fairway.dev/gateway-controller}\n";
@@ -366,24 +371,24 @@ async fn an_ingress_address_and_a_gateway_address_answer_alike() {
     let _another = Fairway::ready(Path::new(BINARY), routes.path(), &gateway).await;
     let from = format!("127.0.0.1:{}:{}", one.http.port(), one.https.port());
     let to = format!("127.0.0.1:{http}:{https}");
-    // By the Ingresses, and by the routes: each is a description of what both serve.
+    // With the Ingresses and with the routes: both describe what the two sides serve.
     for objects in [&ingresses, &routes] {
         let mut command = Command::new(BINARY);
         command.args(["compare", "--yes", "--output", "json", "--from", &from, "--to", &to]);
         command.arg(objects.path()).args(flags.map(str::to_owned));
         let run = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
         let report = String::from_utf8(run.stdout).unwrap();
-        let told = String::from_utf8(run.stderr).unwrap();
-        let report: serde_json::Value = serde_json::from_str(&report).unwrap_or_else(|_| panic!("{told}"));
-        // The 404 of a path that no rule has is the Gateway's own, and no filter adds HSTS to it.
+        let stderr = String::from_utf8(run.stderr).unwrap();
+        let report: serde_json::Value = serde_json::from_str(&report).unwrap_or_else(|_| panic!("{stderr}"));
+        // The 404 for a path without a rule is generated by the Gateway, and no filter adds HSTS to it.
         let is_own = |it: &serde_json::Value| {
             it["part"] == "header strict-transport-security"
                 && it["to"].is_null()
                 && it["probe"]["host"] == "part.test"
         };
         let differences = report["differences"].as_array().unwrap();
-        assert!(differences.iter().all(is_own), "{report}{told}");
-        assert_eq!(run.status.code(), Some(i32::from(!differences.is_empty())), "{told}");
+        assert!(differences.iter().all(is_own), "{report}{stderr}");
+        assert_eq!(run.status.code(), Some(i32::from(!differences.is_empty())), "{stderr}");
         assert!(report["probes"]["compared"].as_u64().unwrap() > 10, "{report}");
     }
 }

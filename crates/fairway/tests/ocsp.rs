@@ -1,4 +1,4 @@
-//! `fairway run` as a process with `enable-ocsp`: responders are asked where addresses may be, and their responses reach clients.
+//! `fairway run` as a process with `enable-ocsp`: responders are queried at allowed addresses, and their responses reach clients.
 
 use std::path::Path;
 
@@ -6,11 +6,11 @@ use fairway_testkit::certificates::{seeing_staples, tls_secret_yaml};
 use fairway_testkit::client::TlsOffer;
 use fairway_testkit::manifests::{Ingress, Manifests, config_map, ingress_class, service_with_endpoints};
 use fairway_testkit::ocsp::OcspAnswer;
-use fairway_testkit::{Answer, Authority, Backend, Client, Fairway, Request};
+use fairway_testkit::{Authority, Backend, BackendResponse, Client, Fairway, Request};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
 
-/// What a client finds stapled, which is served all the same.
+/// The stapled response that a client gets; the request is served in any case.
 async fn stapled(fairway: &Fairway) -> Vec<u8> {
     let (config, stapled) = seeing_staples(tokio_rustls::rustls::ALL_VERSIONS);
     let mut client = Client::connect_tls(fairway.https, &TlsOffer::new(config, "a.test")).await.unwrap();
@@ -20,11 +20,12 @@ async fn stapled(fairway: &Fairway) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn responders_are_asked_where_external_names_may_lead() {
+async fn responders_are_queried_at_addresses_allowed_for_external_names() {
     let issuer = Authority::new("root").intermediate("issuer");
     let sign = issuer.ocsp_signer();
-    let responder = Backend::http(move |request| Answer::ok(sign(&request.body, &OcspAnswer::good()))).await;
-    let backend = Backend::http(|_| Answer::ok("")).await;
+    let responder =
+        Backend::http(move |request| BackendResponse::ok(sign(&request.body, &OcspAnswer::good()))).await;
+    let backend = Backend::http(|_| BackendResponse::ok("")).await;
     let leaf = issuer.leaf_with_responder(&["a.test"], &format!("http://{}/", responder.address()));
     let manifests = Manifests::new();
     manifests.put("class.yaml", ingress_class("fairway", "fairway.dev/ingress-controller"));

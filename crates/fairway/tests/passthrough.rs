@@ -1,5 +1,5 @@
-//! `ssl-passthrough`: whose TLS goes to which backend where several Ingresses name a host, and what is never passed by. The real
-//! binary, by its flags.
+//! `ssl-passthrough`: which backend gets the TLS connections if several Ingresses name a host, and what is never bypassed. The
+//! real binary, by its flags.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use fairway_testkit::certificates::{Authority, trusting_anything};
 use fairway_testkit::client::{Client, Request, TlsOffer};
 use fairway_testkit::manifests::{Ingress, Manifests, config_map, ingress_class, service_with_endpoints};
 use fairway_testkit::process::Fairway;
-use fairway_testkit::{Answer, Backend};
+use fairway_testkit::{Backend, BackendResponse};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
 
@@ -26,7 +26,8 @@ fn passing(namespace: &str, host: &str) -> Ingress {
     passing.route(host, "/", ("secure", 443))
 }
 
-/// Each namespace has a Service `web`, which speaks HTTP, and a Service `secure`, which ends TLS; each answers with both names.
+/// Each namespace has a Service `web`, which speaks HTTP, and a Service `secure`, which terminates TLS; each responds with both
+/// names.
 struct Site {
     manifests: Manifests,
     arguments: Vec<&'static str>,
@@ -43,8 +44,8 @@ impl Site {
         let own = Authority::new("pods").leaf(&["pod.test"]).server_config(&["http/1.1"]);
         let mut backends = Vec::new();
         for (name, web, secure) in [("a", "a/web", "a/secure"), ("b", "b/web", "b/secure")] {
-            let plain = Backend::http(move |_| Answer::ok(web)).await;
-            let tls = Backend::https(own.clone(), move |_| Answer::ok(secure)).await;
+            let plain = Backend::http(move |_| BackendResponse::ok(web)).await;
+            let tls = Backend::https(own.clone(), move |_| BackendResponse::ok(secure)).await;
             for (service, port, backend) in [("web", 80, &plain), ("secure", 443, &tls)] {
                 let yaml = service_with_endpoints(name, service, port, &[backend.address()]);
                 manifests.put(&format!("{name}-{service}.yaml"), yaml);
@@ -58,7 +59,7 @@ impl Site {
         Fairway::ready(Path::new(BINARY), self.manifests.path(), &self.arguments).await
     }
 
-    /// What `fairway check` says.
+    /// The output of `fairway check`.
     fn check(&self) -> String {
         let mut command = Command::new(BINARY);
         command.arg("check").arg(self.manifests.path()).args(&self.arguments);
@@ -70,17 +71,17 @@ impl Site {
     }
 }
 
-/// Status and body of what a client gets over TLS that asks for `name`.
+/// Status and body of the response over TLS with the server name `name`.
 async fn over_tls(at: SocketAddr, name: &str) -> io::Result<(u16, String)> {
     let mut client = Client::connect_tls(at, &TlsOffer::new(trusting_anything(), name)).await?;
-    let answer = client.exchange(&Request::get(name, "/").header("cookie", "session=1").close()).await?;
-    Ok((answer.status, answer.text()))
+    let response = client.exchange(&Request::get(name, "/").header("cookie", "session=1").close()).await?;
+    Ok((response.status, response.text()))
 }
 
 async fn in_the_clear(at: SocketAddr, name: &str, target: &str) -> (u16, String) {
     let mut client = Client::connect(at).await.unwrap();
-    let answer = client.exchange(&Request::get(name, target).close()).await.unwrap();
-    (answer.status, answer.text())
+    let response = client.exchange(&Request::get(name, target).close()).await.unwrap();
+    (response.status, response.text())
 }
 
 fn answered(by: &str) -> (u16, String) {
@@ -88,13 +89,13 @@ fn answered(by: &str) -> (u16, String) {
 }
 
 /// An Ingress of namespace `a` serves `shop.test`, and a wildcard with `ssl-passthrough` covers it: the wildcard gets the names
-/// that nothing else has, and no byte of this one.
+/// that no other Ingress has, but no byte of this one.
 async fn expect_shop_stays_with(owner: Ingress, wildcard: Ingress, arguments: &[&'static str]) {
     let wildcards = if wildcard.yaml().contains("namespace: \"b\"") { "b/secure" } else { "a/secure" };
     let site = Site::new(&[owner, wildcard], arguments).await;
     let fairway = site.run().await;
     assert_eq!(over_tls(fairway.https, "shop.test").await.unwrap(), answered("a/web"));
-    assert_eq!(site.connections(wildcards), 0, "no byte of it");
+    assert_eq!(site.connections(wildcards), 0, "the backend received no byte");
     assert_eq!(over_tls(fairway.https, "other.test").await.unwrap(), answered(wildcards));
 }
 
@@ -157,17 +158,21 @@ async fn a_wildcard_does_not_take_the_tls_of_a_host_that_demands_client_certific
         format!("apiVersion: v1\nkind: Secret\nmetadata: {{name: clients, namespace: a}}\nstringData:\n  ca.crt: |\n{pem}"),
     );
     let fairway = site.run().await;
-    assert_eq!(over_tls(fairway.https, "shop.test").await.unwrap().0, 400, "it asks for a certificate");
+    assert_eq!(
+        over_tls(fairway.https, "shop.test").await.unwrap().0,
+        400,
+        "Fairway asks for a client certificate"
+    );
     let shown = clients.leaf(&["client.test"]).shown_by(trusting_anything());
     let offer = TlsOffer::new(shown, "shop.test");
     let mut client = Client::connect_tls(fairway.https, &offer).await.unwrap();
-    let answer = client.exchange(&Request::get("shop.test", "/").close()).await.unwrap();
-    assert_eq!((answer.status, answer.text()), answered("a/web"));
+    let response = client.exchange(&Request::get("shop.test", "/").close()).await.unwrap();
+    assert_eq!((response.status, response.text()), answered("a/web"));
     assert_eq!(site.connections("b/secure"), 0);
 }
 
 #[tokio::test]
-async fn an_older_wildcard_of_another_namespace_owns_the_names_below_it_where_hosts_have_owners() {
+async fn with_host_ownership_an_older_wildcard_owns_the_names_below_it() {
     let flags = ["--host-ownership", "namespace"];
     let site = Site::new(&[shop().created(YOUNGER), passing("b", "*.test").created(OLDER)], &flags).await;
     assert!(site.check().contains("error[host-owned]: Ingress a/shop"), "{}", site.check());
@@ -181,12 +186,12 @@ async fn a_request_for_a_host_that_is_passed_through_is_misdirected_on_a_connect
     let fairway = site.run().await;
     let mut client =
         Client::connect_tls(fairway.https, &TlsOffer::new(trusting_anything(), "shop.test")).await.unwrap();
-    let answer = client.exchange(&Request::get("pass.test", "/").close()).await.unwrap();
-    assert_eq!(answer.status, 421);
+    let response = client.exchange(&Request::get("pass.test", "/").close()).await.unwrap();
+    assert_eq!(response.status, 421);
     assert_eq!(over_tls(fairway.https, "pass.test").await.unwrap(), answered("b/secure"));
 }
 
-/// Nobody on this machine is let in.
+/// No client on this machine is allowed.
 fn guarded(ingress: Ingress) -> Ingress {
     ingress.annotation("allowlist-source-range", "192.0.2.1")
 }
@@ -196,11 +201,11 @@ async fn a_younger_ingress_does_not_switch_the_host_of_an_older_one_to_passthrou
     let passing_path = passing("b", "other.test").route("shop.test", "/x", ("secure", 443));
     let site = Site::new(&[guarded(shop()).created(OLDER), passing_path.created(YOUNGER)], &[]).await;
     let fairway = site.run().await;
-    assert_eq!(over_tls(fairway.https, "shop.test").await.unwrap().0, 403, "the allow list holds");
+    assert_eq!(over_tls(fairway.https, "shop.test").await.unwrap().0, 403, "the allow list applies");
     assert_eq!(over_tls(fairway.https, "other.test").await.unwrap(), answered("b/secure"));
-    let said = site.check();
-    let line = said.lines().find(|line| line.contains("[passthrough-ignored]: Ingress b/passing"));
-    assert!(line.is_some_and(|line| line.contains("Ingress a/shop")), "{said}");
+    let diagnostics = site.check();
+    let line = diagnostics.lines().find(|line| line.contains("[passthrough-ignored]: Ingress b/passing"));
+    assert!(line.is_some_and(|line| line.contains("Ingress a/shop")), "{diagnostics}");
 }
 
 #[tokio::test]
@@ -259,17 +264,17 @@ fn protected_hosts() -> Vec<Ingress> {
 #[tokio::test]
 async fn an_ingress_with_a_protection_that_passthrough_would_bypass_is_closed() {
     let site = Site::new(&protected_hosts(), &[]).await;
-    let (fairway, said) = (site.run().await, site.check());
+    let (fairway, diagnostics) = (site.run().await, site.check());
     for (number, (name, _)) in PROTECTING.iter().enumerate() {
         let host = format!("host-{number}.test");
         assert!(over_tls(fairway.https, &host).await.is_err(), "{name}");
-        // Who demands client certificates refuses what comes in the clear.
+        // A host that requires client certificates refuses plain requests.
         let closed = if *name == "auth-tls-secret" { 403 } else { 503 };
         assert_eq!(in_the_clear(fairway.http, &host, "/").await.0, closed, "{name}");
         let of_it =
             format!("error[passthrough-protected]: Ingress a/protected-{number} metadata.annotations[");
-        let lines: Vec<_> = said.lines().filter(|line| line.contains(&of_it)).collect();
-        assert!(lines.len() == 1 && lines[0].contains(name), "{name}: {said}");
+        let lines: Vec<_> = diagnostics.lines().filter(|line| line.contains(&of_it)).collect();
+        assert!(lines.len() == 1 && lines[0].contains(name), "{name}: {diagnostics}");
     }
     assert_eq!(site.connections("a/secure"), 0);
 }
@@ -306,10 +311,10 @@ async fn tls_is_refused_where_another_ingress_protects_the_service_that_would_ge
     let site = Site::new(&[passing("a", "shop.test").created(OLDER), admin.created(YOUNGER)], &[]).await;
     let fairway = site.run().await;
     assert!(over_tls(fairway.https, "shop.test").await.is_err());
-    assert_eq!(in_the_clear(fairway.http, "shop.test", "/admin").await.0, 403, "it stays open in the clear");
-    let said = site.check();
+    assert_eq!(in_the_clear(fairway.http, "shop.test", "/admin").await.0, 403, "plain HTTP stays open");
+    let diagnostics = site.check();
     let of_it = "error[passthrough-protected]: Ingress a/admin metadata.annotations[";
-    assert!(said.contains(of_it), "{said}");
+    assert!(diagnostics.contains(of_it), "{diagnostics}");
 }
 
 #[tokio::test]
@@ -322,7 +327,7 @@ async fn another_namespace_cannot_close_a_host_that_is_passed_through() {
 }
 
 #[tokio::test]
-async fn protection_from_the_settings_closes_what_is_passed_through() {
+async fn protection_from_the_settings_closes_passthrough_hosts() {
     let site = Site::new(&[passing("a", "shop.test")], &["--configmap", "a/settings"]).await;
     let settings = config_map("a", "settings", &[("whitelist-source-range", "192.0.2.1")]);
     site.manifests.put("settings.yaml", settings);

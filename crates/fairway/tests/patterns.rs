@@ -1,5 +1,5 @@
-//! Regular expressions as guards, given to the real binary: what `check` says is what is served, and no request passes a
-//! guard by its pattern.
+//! Regular expressions in protected paths, with the real binary: `check` predicts what is served, and no request bypasses a guard
+//! through its pattern.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -40,7 +40,7 @@ fn check(directory: &Path) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What the paths answer.
+/// The responses of the paths.
 async fn statuses(manifests: &Manifests, paths: &[&str]) -> Vec<u16> {
     let fairway = Fairway::ready(Path::new(BINARY), manifests.path(), &[]).await;
     let mut statuses = Vec::new();
@@ -52,7 +52,7 @@ async fn statuses(manifests: &Manifests, paths: &[&str]) -> Vec<u16> {
 }
 
 #[tokio::test]
-async fn a_guard_with_look_ahead_guards_all_but_what_it_leaves_out() {
+async fn a_guard_with_look_ahead_guards_all_paths_except_those_it_excludes() {
     let manifests = site(AUTHENTICATED, &["/api/(?!health|version)(.*)"]).await;
     assert!(!check(manifests.path()).contains("invalid-regex"), "{}", check(manifests.path()));
     let paths = ["/api/users", "/API/users", "/api/", "/api/heal", "/api/health", "/api/version/1", "/x"];
@@ -64,13 +64,13 @@ async fn a_guard_with_look_ahead_guards_all_but_what_it_leaves_out() {
 }
 
 #[tokio::test]
-async fn a_guard_that_cannot_be_used_closes_what_check_says() {
+async fn an_unusable_guard_closes_the_paths_that_check_reports() {
     for guard in [AUTHENTICATED, LISTED] {
         let manifests = site(guard, &[r"/api/(\w+)/\1"]).await;
-        let said = check(manifests.path());
+        let diagnostics = check(manifests.path());
         let words = "the regular expression \"/api/(\\w+)/\\1\" cannot be used: backreferences are not supported; paths that \
                      begin with /api/ answer 503, except those that a longer path of the host matches";
-        assert!(said.contains(words), "{said}");
+        assert!(diagnostics.contains(words), "{diagnostics}");
         let paths = ["/api/x", "/api/x/x", "/API/", "/api", "/x"];
         assert_eq!(statuses(&manifests, &paths).await, [503, 503, 503, 200, 200], "{guard:?}");
     }
@@ -84,13 +84,13 @@ async fn a_line_feed_does_not_pass_a_guard_that_ends_with_a_dollar() {
 }
 
 #[tokio::test]
-async fn patterns_that_cost_too_much_are_refused_alone_and_guard_what_they_would() {
+async fn too_expensive_patterns_are_refused_individually_and_still_guard_their_paths() {
     let costly: Vec<String> = (0..10).map(|number| format!("/api/(.*)(x|y)[^/]{{500}}z{number}")).collect();
     let mut paths: Vec<&str> = costly.iter().map(String::as_str).collect();
     paths.push("/something[0-9]{1,3}(/|$)(.*)");
     let manifests = site(LISTED, &paths).await;
-    let said = check(manifests.path());
-    assert_eq!(said.matches("needs more than 256 KiB as an automaton").count(), 10, "{said}");
+    let diagnostics = check(manifests.path());
+    assert_eq!(diagnostics.matches("needs more than 256 KiB as an automaton").count(), 10, "{diagnostics}");
     let long = format!("/api/{}", "x".repeat(8_000));
     let paths = [&long, "/api/x", "/something12/", "/something", "/x"];
     assert_eq!(statuses(&manifests, &paths).await, [503, 503, 403, 200, 200]);

@@ -1,4 +1,4 @@
-//! `fairway run` as a process: what policies for Gateway API protect, and that what cannot be protected is closed.
+//! `fairway run` as a process: what policies for Gateway API protect, and that routes whose protection is unavailable are closed.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -7,31 +7,31 @@ use std::process::Command;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use fairway_testkit::manifests::{Manifests, service_with_endpoints};
-use fairway_testkit::wait::{PATIENCE, eventually, free_port};
-use fairway_testkit::{Answer, Backend, Client, Fairway, RecordedRequest, Request};
+use fairway_testkit::wait::{WAIT_TIMEOUT, eventually, free_port};
+use fairway_testkit::{Backend, BackendResponse, Client, Fairway, RecordedRequest, Request};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
 
-/// The service lets those pass who have a cookie.
-fn say(request: &RecordedRequest) -> Answer {
+/// The service allows requests with a cookie.
+fn say(request: &RecordedRequest) -> BackendResponse {
     match request.header("Cookie") {
-        Some("session=good") => Answer::with_headers(200, &[("X-User", "alice")], ""),
-        _ => Answer::status(401, ""),
+        Some("session=good") => BackendResponse::with_headers(200, &[("X-User", "alice")], ""),
+        _ => BackendResponse::status(401, ""),
     }
 }
 
-/// A Gateway with an HTTPRoute, of which the rule for `/open` has the name `open`.
+/// A Gateway with an HTTPRoute, whose rule for `/open` is named `open`.
 struct Site {
     manifests: Manifests,
     backend: Backend,
     gateway: SocketAddr,
-    // It answers as long as it is there.
+    // Kept alive so that it responds.
     _service: Backend,
 }
 
 impl Site {
     async fn new() -> Self {
-        let backend = Backend::http(|_| Answer::ok("inside")).await;
+        let backend = Backend::http(|_| BackendResponse::ok("inside")).await;
         let service = Backend::http(say).await;
         let port = free_port();
         let manifests = Manifests::new();
@@ -61,7 +61,7 @@ impl Site {
         self.manifests.put("users.yaml", secret);
     }
 
-    /// A SecurityPolicy of that name; `spec` is indented by two.
+    /// A SecurityPolicy with this name; `spec` is indented by two.
     fn protect(&self, name: &str, kind: &str, target: &str, spec: &str) {
         let targets = format!("[{{group: gateway.networking.k8s.io, kind: {kind}, {target}}}]");
         let policy = format!(
@@ -75,7 +75,8 @@ impl Site {
         self.run_with(&[]).await
     }
 
-    /// For objects that change: of two workers the second may still answer by what was before when the first one knows.
+    /// For objects that change: with two workers, the second may still serve the old configuration when the first one has adopted
+    /// a change.
     async fn run_with_one_worker(&self) -> Fairway {
         self.run_with(&["--workers", "1"]).await
     }
@@ -109,13 +110,13 @@ async fn a_policy_asks_for_a_password_and_an_empty_one_in_its_place_does_not() {
     assert_eq!(site.status("/", &[("Authorization", &password("alice:wrong"))]).await, 401);
     assert_eq!(site.backend.request_count(), 0);
     assert_eq!(site.status("/", &[("Authorization", &password("alice:secret"))]).await, 200);
-    let seen = site.backend.requests().pop().unwrap();
-    assert_eq!(seen.header("Authorization"), None, "passwords are not for endpoints");
+    let received = site.backend.requests().pop().unwrap();
+    assert_eq!(received.header("Authorization"), None, "endpoints must not get the password");
     assert_eq!(site.status("/open/door", &[]).await, 200);
 }
 
 #[tokio::test]
-async fn a_service_is_asked_and_tells_the_endpoint_who_the_user_is() {
+async fn a_service_decides_and_passes_the_user_to_the_endpoint() {
     let site = Site::new().await;
     let spec = "  externalAuth:\n    backendRef: {name: auth, port: 81}\n    path: /check\n    responseHeaders: [X-User]\n";
     site.protect("login", "HTTPRoute", "name: web", spec);
@@ -126,7 +127,7 @@ async fn a_service_is_asked_and_tells_the_endpoint_who_the_user_is() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_protected_is_closed_until_it_can_be_and_nothing_else_is() {
+async fn only_rules_without_available_protection_are_closed() {
     let site = Site::new().await;
     site.protect("login", "HTTPRoute", "name: web", PASSWORD);
     site.protect("open", "HTTPRoute", "name: web, sectionName: open", "");
@@ -136,17 +137,21 @@ async fn what_cannot_be_protected_is_closed_until_it_can_be_and_nothing_else_is(
     assert_eq!(site.status("/", &log_in).await, 503);
     assert_eq!(site.backend.request_count(), 0);
     assert_eq!(site.status("/open", &[]).await, 200);
-    let said = Command::new(BINARY).arg("check").arg(site.manifests.path()).output().unwrap();
-    let said = [said.stdout, said.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
+    let printed = Command::new(BINARY).arg("check").arg(site.manifests.path()).output().unwrap();
+    let printed = [printed.stdout, printed.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
     let expected = "SecurityPolicy a/login spec.basicAuth.secretRef";
-    assert!(said.contains(expected) && said.contains("cannot tell whether Secret a/users exists"), "{said}");
+    assert!(
+        printed.contains(expected) && printed.contains("cannot tell whether Secret a/users exists"),
+        "{printed}"
+    );
     site.users();
-    eventually("the password lets in", PATIENCE, || async { site.status("/", &log_in).await == 200 }).await;
+    eventually("the password is accepted", WAIT_TIMEOUT, || async { site.status("/", &log_in).await == 200 })
+        .await;
     assert_eq!(site.status("/", &[]).await, 401);
 }
 
 #[tokio::test]
-async fn a_policy_that_cannot_be_read_closes_what_it_is_for_until_it_was_read_once() {
+async fn an_unreadable_policy_closes_its_targets_until_it_has_been_read() {
     let site = Site::new().await;
     let limit = |requests: &str| format!("  rateLimits: [{{requests: {requests}, per: 1h, burst: 1000}}]\n");
     site.protect("limit", "HTTPRoute", "name: web", &limit("'600'"));
@@ -154,13 +159,14 @@ async fn a_policy_that_cannot_be_read_closes_what_it_is_for_until_it_was_read_on
     let _fairway = site.run_with_one_worker().await;
     assert_eq!([site.status("/", &[]).await, site.status("/open", &[]).await], [503, 503]);
     site.protect("limit", "HTTPRoute", "name: web", &limit("600"));
-    eventually("the policy is read", PATIENCE, || async { site.status("/", &[]).await == 200 }).await;
+    eventually("Fairway has read the policy", WAIT_TIMEOUT, || async { site.status("/", &[]).await == 200 })
+        .await;
     assert_eq!(site.status("/open", &[]).await, 200);
-    // The second file shows when both were read: this one is read first.
+    // The second file shows when both have been read: this one is read first.
     site.protect("limit", "HTTPRoute", "name: web", &limit("'600'"));
     site.protect("open", "HTTPRoute", "name: web, sectionName: open", "  sourceRange: {deny: [192.0.2.1]}\n");
-    eventually("the unknown field", PATIENCE, || async { site.status("/open", &[]).await == 503 }).await;
-    assert_eq!(site.status("/", &[]).await, 200, "what was read of it before stays");
+    eventually("the unknown field", WAIT_TIMEOUT, || async { site.status("/open", &[]).await == 503 }).await;
+    assert_eq!(site.status("/", &[]).await, 200, "the last valid policy stays in effect");
 }
 
 #[tokio::test]

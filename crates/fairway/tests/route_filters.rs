@@ -1,4 +1,4 @@
-//! `fairway run` as a process: what HTTPRouteFilters do for the rules that name them.
+//! `fairway run` as a process: the effects of HTTPRouteFilters on the rules that refer to them.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -8,8 +8,8 @@ use fairway_testkit::certificates::{Authority, tls_secret_yaml, trusting_anythin
 use fairway_testkit::client::TlsOffer;
 use fairway_testkit::manifests::{Manifests, service_with_endpoints};
 use fairway_testkit::mmdb::{Mmdb, country};
-use fairway_testkit::wait::{PATIENCE, eventually, free_port};
-use fairway_testkit::{Answer, Backend, Client, Fairway, RawResponse, Request};
+use fairway_testkit::wait::{WAIT_TIMEOUT, eventually, free_port};
+use fairway_testkit::{Backend, BackendResponse, Client, Fairway, RawResponse, Request};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
 
@@ -22,8 +22,10 @@ struct Site {
 
 impl Site {
     async fn new(filters: &[&str]) -> Self {
-        let backend =
-            Backend::http(|_| Answer::with_headers(200, &[("X-Internal", "yes")], "from the backend")).await;
+        let backend = Backend::http(|_| {
+            BackendResponse::with_headers(200, &[("X-Internal", "yes")], "from the backend")
+        })
+        .await;
         let (manifests, port) = (Manifests::new(), free_port());
         manifests.put("web.yaml", service_with_endpoints("a", "web", 80, &[backend.address()]));
         manifests.put("gateway.yaml", format!(
@@ -49,7 +51,7 @@ impl Site {
         Self { manifests, backend, gateway: SocketAddr::from(([127, 0, 0, 1], port)) }
     }
 
-    /// The filter of that name; `spec` is indented by two.
+    /// The filter with this name; `spec` is indented by two.
     fn filter(&self, name: &str, spec: &str) {
         let filter = format!(
             "apiVersion: fairway.dev/v1alpha1\nkind: HTTPRouteFilter\nmetadata: {{name: {name}, namespace: a}}\n\
@@ -58,7 +60,7 @@ impl Site {
         self.manifests.put(&format!("filter-{name}.yaml"), filter);
     }
 
-    /// Of two workers, the second may still answer by what was before when the first one knows of a change.
+    /// With two workers, the second may still serve the old configuration when the first one has adopted a change.
     async fn run(&self) -> Fairway {
         self.run_with(&[]).await
     }
@@ -88,13 +90,24 @@ async fn headers_have_parts_of_the_request_and_the_backend_cannot_undo_them() {
     let _fairway = site.run().await;
     let sent =
         [("X-User", "a"), ("X-Secret", "b"), ("X-Tag", "c"), ("X-Client", "forged"), ("X-Absent", "d")];
-    let answer = site.ask("/headers/%0d%0aX-Evil:%201?q=7", &sent).await;
-    assert_eq!((answer.status, answer.header("X-Echo"), answer.header("X-Internal")), (200, Some("7"), None));
-    let seen = site.backend.requests().pop().unwrap();
-    assert_eq!(seen.header("X-Client"), Some("127.0.0.1"));
-    assert_eq!(seen.header("X-From"), Some("GET a.test/headers/  X-Evil: 1 {a}"), "line breaks are spaces");
-    assert_eq!([seen.header("X-Secret"), seen.header("X-Absent"), seen.header("X-Evil")], [None; 3]);
-    let tags: Vec<_> = seen.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("X-Tag")).collect();
+    let response = site.ask("/headers/%0d%0aX-Evil:%201?q=7", &sent).await;
+    assert_eq!(
+        (response.status, response.header("X-Echo"), response.header("X-Internal")),
+        (200, Some("7"), None)
+    );
+    let received = site.backend.requests().pop().unwrap();
+    assert_eq!(received.header("X-Client"), Some("127.0.0.1"));
+    assert_eq!(
+        received.header("X-From"),
+        Some("GET a.test/headers/  X-Evil: 1 {a}"),
+        "line breaks are spaces"
+    );
+    assert_eq!(
+        [received.header("X-Secret"), received.header("X-Absent"), received.header("X-Evil")],
+        [None; 3]
+    );
+    let tags: Vec<_> =
+        received.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("X-Tag")).collect();
     assert_eq!(tags.len(), 2, "{tags:?}");
     site.ask("/", &sent).await;
     let other = site.backend.requests().pop().unwrap();
@@ -148,7 +161,8 @@ async fn headers_have_what_a_database_says_of_the_client() {
          responseHeaders: {set: [{name: X-Country-Name, value: \"{geo.country-name}\"}]}\n",
     );
     let database = tempfile::NamedTempFile::new().unwrap();
-    let countries = Mmdb::new("GeoLite2-Country", 1).with("203.0.113.0/24", &country("DE", "Germany"));
+    let countries =
+        Mmdb::new("GeoLite2-Country", 1).with_network("203.0.113.0/24", &country("DE", "Germany"));
     std::fs::write(database.path(), countries.bytes()).unwrap();
     let database = database.path().display().to_string();
     let _fairway = site.run_with(&["--geoip", &database, "--trusted-forwarders", "127.0.0.0/8"]).await;
@@ -197,11 +211,14 @@ async fn paths_are_rewritten_by_a_regular_expression() {
     );
     let _fairway = site.run().await;
     site.ask("/old/item/7?q=1", &[]).await;
-    let seen = site.backend.requests().pop().unwrap();
-    assert_eq!((&*seen.target, seen.header("X-Forwarded-Prefix")), ("/7/item?from=old&q=1", Some("/old")));
+    let received = site.backend.requests().pop().unwrap();
+    assert_eq!(
+        (&*received.target, received.header("X-Forwarded-Prefix")),
+        ("/7/item?from=old&q=1", Some("/old"))
+    );
     site.ask("/old/other", &[]).await;
-    let seen = site.backend.requests().pop().unwrap();
-    assert_eq!(seen.target, "/old/other", "what the pattern does not find stays");
+    let received = site.backend.requests().pop().unwrap();
+    assert_eq!(received.target, "/old/other", "text that the pattern does not match is unchanged");
 }
 
 #[tokio::test]
@@ -215,13 +232,13 @@ async fn a_rule_is_closed_while_its_filter_is_missing_or_invalid_and_no_other_is
     };
     assert_eq!((status("/first").await, status("/second").await, status("/").await), (500, 200, 200));
     site.filter("first", "  directResponse: {statusCode: 418}\n");
-    eventually("the filter is there", PATIENCE, || async { status("/first").await == 418 }).await;
+    eventually("the filter applies", WAIT_TIMEOUT, || async { status("/first").await == 418 }).await;
     site.filter("first", "  requestHeaders: {set: [{name: X-A, value: \"{request.body}\"}]}\n");
-    eventually("the filter is invalid", PATIENCE, || async { status("/first").await == 500 }).await;
+    eventually("the filter is invalid", WAIT_TIMEOUT, || async { status("/first").await == 500 }).await;
     let check = Command::new(BINARY).arg("check").arg(site.manifests.path()).output().unwrap();
-    let said = String::from_utf8_lossy(&check.stdout).into_owned();
+    let diagnostics = String::from_utf8_lossy(&check.stdout).into_owned();
     let problem =
         "HTTPRouteFilter a/first cannot be used: spec.requestHeaders.set[0].value: it has {request.body}";
-    assert!(said.contains(problem) && said.contains("spec.rules[0].filters"), "{said}");
+    assert!(diagnostics.contains(problem) && diagnostics.contains("spec.rules[0].filters"), "{diagnostics}");
     assert_eq!((status("/first").await, status("/second").await, status("/").await), (500, 200, 200));
 }

@@ -1,12 +1,12 @@
-//! `fairway run` as a process: ready only when it serves, follows its directory, stops as asked.
+//! `fairway run` as a process: ready only when it serves, follows its directory, stops on signals.
 
 use std::path::Path;
 
-use fairway_testkit::backend::{Answer, Backend};
+use fairway_testkit::backend::{Backend, BackendResponse};
 use fairway_testkit::client::{Client, Request};
 use fairway_testkit::manifests::{Ingress, Manifests, config_map, service_with_endpoints};
 use fairway_testkit::process::Fairway;
-use fairway_testkit::wait::{PATIENCE, eventually};
+use fairway_testkit::wait::{WAIT_TIMEOUT, eventually};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
 
@@ -23,8 +23,8 @@ fn redirect(to: &str) -> String {
 
 async fn location(fairway: &Fairway) -> String {
     let mut client = Client::connect(fairway.http).await.unwrap();
-    let answer = client.exchange(&Request::get("a.test", "/").close()).await.unwrap();
-    answer.header("location").unwrap_or_default().to_owned()
+    let response = client.exchange(&Request::get("a.test", "/").close()).await.unwrap();
+    response.header("location").unwrap_or_default().to_owned()
 }
 
 #[tokio::test]
@@ -35,13 +35,13 @@ async fn a_changed_file_changes_the_answer_without_a_restart() {
     let fairway = Fairway::ready(Path::new(BINARY), manifests.path(), &["--workers", "2"]).await;
     assert!(location(&fairway).await.contains("https://one.test/"));
     manifests.put("web.yaml", redirect("https://two.test/"));
-    eventually("the new answer", PATIENCE, || async {
+    eventually("the new response", WAIT_TIMEOUT, || async {
         location(&fairway).await.contains("https://two.test/")
     })
     .await;
     manifests.overwrite("web.yaml", "apiVersion: [half");
     fairway.until_metric("fairway_diagnostics", &[("severity", "error")], |count| count >= 1.0).await;
-    assert!(location(&fairway).await.contains("https://two.test/"), "the last good form is served");
+    assert!(location(&fairway).await.contains("https://two.test/"), "Fairway serves the last valid version");
 }
 
 #[tokio::test]
@@ -60,36 +60,36 @@ async fn the_admin_server_answers_its_pages_and_nothing_else() {
         ("/config", 200, "\"listeners\""),
         ("/other", 404, "no such page"),
     ] {
-        let answer = fairway.admin(path).await.unwrap();
-        assert_eq!(answer.status, status, "{path}");
-        assert!(answer.text().contains(part), "{path}: {}", answer.text());
+        let response = fairway.admin(path).await.unwrap();
+        assert_eq!(response.status, status, "{path}");
+        assert!(response.text().contains(part), "{path}: {}", response.text());
     }
     let mut client = Client::connect(fairway.admin).await.unwrap();
-    let answer = client.exchange(&Request::post("admin", "/", "").close()).await.unwrap();
-    assert_eq!(answer.status, 405);
+    let response = client.exchange(&Request::post("admin", "/", "").close()).await.unwrap();
+    assert_eq!(response.status, 405);
 }
 
 #[tokio::test]
-async fn a_first_signal_drains_and_a_second_ends_it_at_once() {
+async fn the_first_signal_drains_and_the_second_ends_the_process() {
     let manifests = Manifests::new();
     manifests.put("class.yaml", CLASS);
     let binary = Path::new(BINARY);
     let mut draining = Fairway::ready(binary, manifests.path(), &["--drain-delay", "0"]).await;
     draining.program().terminate().unwrap();
-    assert_eq!(draining.program().exit_within(PATIENCE).await.code(), Some(0));
+    assert_eq!(draining.program().exit_within(WAIT_TIMEOUT).await.code(), Some(0));
 
     let mut hurried = Fairway::ready(binary, manifests.path(), &["--drain-delay", "600"]).await;
     hurried.program().terminate().unwrap();
-    eventually("draining", PATIENCE, || async {
+    eventually("draining", WAIT_TIMEOUT, || async {
         hurried.admin("/readyz").await.is_ok_and(|it| it.status == 503)
     })
     .await;
     hurried.program().terminate().unwrap();
-    assert_eq!(hurried.program().exit_within(PATIENCE).await.code(), Some(1));
+    assert_eq!(hurried.program().exit_within(WAIT_TIMEOUT).await.code(), Some(1));
 }
 
 #[tokio::test]
-async fn the_log_has_what_was_asked_right_before_the_end() {
+async fn the_log_contains_requests_right_before_the_end() {
     let manifests = Manifests::new();
     manifests.put("class.yaml", CLASS);
     manifests.put("web.yaml", redirect("https://one.test/"));
@@ -98,7 +98,7 @@ async fn the_log_has_what_was_asked_right_before_the_end() {
     let mut client = Client::connect(fairway.http).await.unwrap();
     client.exchange(&Request::get("a.test", "/last").close()).await.unwrap();
     fairway.program().terminate().unwrap();
-    assert_eq!(fairway.program().exit_within(PATIENCE).await.code(), Some(0));
+    assert_eq!(fairway.program().exit_within(WAIT_TIMEOUT).await.code(), Some(0));
     fairway.program().line_with("/last").await;
 }
 
@@ -106,7 +106,7 @@ async fn the_log_has_what_was_asked_right_before_the_end() {
 async fn the_forwarded_path_is_that_of_the_flag_and_first_that_of_the_settings() {
     let manifests = Manifests::new();
     manifests.put("class.yaml", CLASS);
-    let backend = Backend::http(|request| Answer::ok(&request.target)).await;
+    let backend = Backend::http(|request| BackendResponse::ok(&request.target)).await;
     manifests.put("service.yaml", service_with_endpoints("a", "web", 80, &[backend.address()]));
     let ingress = Ingress::new("a", "web").class(Some("fairway"));
     manifests.put("web.yaml", ingress.route("a.test", "/", ("web", 80)).yaml());
@@ -119,5 +119,5 @@ async fn the_forwarded_path_is_that_of_the_flag_and_first_that_of_the_settings()
     };
     assert_eq!(forwarded().await, normalised);
     manifests.put("settings.yaml", config_map("a", "settings", &[("forwarded-path", "received")]));
-    eventually("the path as it came", PATIENCE, || async { forwarded().await == sent }).await;
+    eventually("the path as received", WAIT_TIMEOUT, || async { forwarded().await == sent }).await;
 }

@@ -1,12 +1,12 @@
-//! `fairway run` as a process: keys of the settings ConfigMap, and the ConfigMaps that it names, while requests flow.
+//! `fairway run` as a process: ConfigMap settings, and the ConfigMaps that they name, while requests are served.
 
 use std::path::Path;
 use std::process::Command;
 
 use fairway_testkit::client::TlsOffer;
 use fairway_testkit::manifests::{Ingress, Manifests, config_map, ingress_class, service_with_endpoints};
-use fairway_testkit::wait::{PATIENCE, eventually};
-use fairway_testkit::{Answer, Authority, Backend, Client, Fairway, RawResponse, Request};
+use fairway_testkit::wait::{WAIT_TIMEOUT, eventually};
+use fairway_testkit::{Authority, Backend, BackendResponse, Client, Fairway, RawResponse, Request};
 use tokio::sync::Mutex;
 use tokio_rustls::rustls::version::{TLS12, TLS13};
 
@@ -22,7 +22,11 @@ struct Site {
 impl Site {
     async fn with(keys: &[(&str, &str)]) -> Self {
         let backend = Backend::http(|_| {
-            Answer::with_headers(200, &[("X-Powered-By", "x/1"), ("Set-Cookie", "sid=7; Path=/")], "it")
+            BackendResponse::with_headers(
+                200,
+                &[("X-Powered-By", "x/1"), ("Set-Cookie", "sid=7; Path=/")],
+                "it",
+            )
         })
         .await;
         let (manifests, authority) = (Manifests::new(), Authority::new("test"));
@@ -49,8 +53,8 @@ impl Site {
         Fairway::ready(Path::new(BINARY), self.manifests.path(), &flags).await
     }
 
-    /// Every diagnostic.
-    fn said(&self) -> String {
+    /// All diagnostics.
+    fn diagnostics(&self) -> String {
         let check = Command::new(BINARY)
             .args(["check", "--configmap", "a/settings"])
             .arg(self.manifests.path())
@@ -65,7 +69,7 @@ async fn ask(client: &mut Client, target: &str) -> RawResponse {
 }
 
 #[tokio::test]
-async fn headers_of_all_ingresses_follow_their_config_maps_while_it_runs() {
+async fn global_headers_follow_their_config_maps_at_run_time() {
     let keys = [
         ("add-headers", "edge/answers"),
         ("proxy-set-headers", "edge/requests"),
@@ -79,17 +83,22 @@ async fn headers_of_all_ingresses_follow_their_config_maps_while_it_runs() {
     let requests =
         [("X-Request-Start", "t=${msec}"), ("X-Asked", "$scheme://$host$request_uri"), ("Accept", "")];
     site.manifests.put("requests.yaml", config_map("edge", "requests", &requests));
-    assert_eq!(site.said().lines().filter(|line| line.contains('[')).count(), 0, "{}", site.said());
+    assert_eq!(
+        site.diagnostics().lines().filter(|line| line.contains('[')).count(),
+        0,
+        "{}",
+        site.diagnostics()
+    );
     let fairway = site.run().await;
     let mut client = Client::connect(fairway.http).await.unwrap();
     let request = Request::get("a.test", "/b?c").header("Accept", "text/html");
-    let answer = client.exchange(&request).await.unwrap();
+    let response = client.exchange(&request).await.unwrap();
     let got = site.backend.requests().pop().unwrap();
     assert_eq!((got.header("X-Asked"), got.header("Accept")), (Some("http://a.test/b?c"), None));
     let start = got.header("X-Request-Start").unwrap();
     assert!(start.strip_prefix("t=").unwrap().parse::<f64>().unwrap() > 1.7e9, "{start}");
-    assert_eq!((answer.header("X-Frame-Options"), answer.header("X-Powered-By")), (Some("DENY"), None));
-    assert_eq!(answer.header("X-Request-Number"), got.header("X-Request-ID"));
+    assert_eq!((response.header("X-Frame-Options"), response.header("X-Powered-By")), (Some("DENY"), None));
+    assert_eq!(response.header("X-Request-Number"), got.header("X-Request-ID"));
 
     let mut elsewhere = Client::connect(fairway.http).await.unwrap();
     let unknown = elsewhere.exchange(&Request::get("b.test", "/")).await.unwrap();
@@ -101,23 +110,24 @@ async fn headers_of_all_ingresses_follow_their_config_maps_while_it_runs() {
     let shows = async |value: Option<&str>| {
         ask(&mut *client.lock().await, "/").await.header("X-Frame-Options") == value
     };
-    eventually("the new value", PATIENCE, || shows(Some("SAMEORIGIN"))).await;
+    eventually("the new value", WAIT_TIMEOUT, || shows(Some("SAMEORIGIN"))).await;
     site.manifests.remove("answers.yaml");
-    eventually("no header", PATIENCE, || shows(None)).await;
-    let said = site.said();
+    eventually("no header", WAIT_TIMEOUT, || shows(None)).await;
+    let diagnostics = site.diagnostics();
     assert!(
-        said.contains("missing-reference") && said.contains("ConfigMap edge/answers does not exist"),
-        "{said}"
+        diagnostics.contains("missing-reference")
+            && diagnostics.contains("ConfigMap edge/answers does not exist"),
+        "{diagnostics}"
     );
     let got = site.backend.requests().pop().unwrap();
     assert!(got.header("X-Asked").is_some(), "nothing else is affected");
     site.manifests.put("answers.yaml", answers("DENY"));
-    eventually("it is back", PATIENCE, || shows(Some("DENY"))).await;
+    eventually("the header is back", WAIT_TIMEOUT, || shows(Some("DENY"))).await;
     assert_eq!(site.backend.connection_count(), 1);
 }
 
 #[tokio::test]
-async fn responses_are_compressed_by_their_keys_while_it_runs() {
+async fn compression_follows_its_keys_at_run_time() {
     let gzip = [("use-gzip", "true"), ("gzip-min-length", "1"), ("gzip-types", "*")];
     let zstd = [("enable-zstd", "true"), ("zstd-min-length", "2"), ("zstd-types", "*")];
     let keys = [gzip, zstd].concat();
@@ -135,23 +145,27 @@ async fn responses_are_compressed_by_their_keys_while_it_runs() {
     let client = Mutex::new(Client::connect(fairway.http).await.unwrap());
     let request = Request::get("a.test", "/").header("Accept-Encoding", "gzip, br, zstd");
     let asked = async || client.lock().await.exchange(&request).await.unwrap();
-    let answer = asked().await;
-    assert_eq!((answer.status, answer.header("Content-Encoding")), (200, Some("zstd")));
-    assert!(answer.body.starts_with(b"\x28\xb5\x2f\xfd"), "the magic number of Zstandard");
+    let response = asked().await;
+    assert_eq!((response.status, response.header("Content-Encoding")), (200, Some("zstd")));
+    assert!(response.body.starts_with(b"\x28\xb5\x2f\xfd"), "the magic number of Zstandard");
     site.set(&gzip);
-    eventually("gzip", PATIENCE, || async { asked().await.header("Content-Encoding") == Some("gzip") }).await;
-    let answer = asked().await;
-    assert_eq!((answer.status, answer.header("Content-Encoding")), (200, Some("gzip")));
-    assert_eq!((answer.header("Vary"), answer.header("Content-Length")), (Some("Accept-Encoding"), None));
-    assert!(answer.body.starts_with(b"\x1f\x8b"), "the magic number of gzip");
+    eventually("gzip", WAIT_TIMEOUT, || async { asked().await.header("Content-Encoding") == Some("gzip") })
+        .await;
+    let response = asked().await;
+    assert_eq!((response.status, response.header("Content-Encoding")), (200, Some("gzip")));
+    assert_eq!((response.header("Vary"), response.header("Content-Length")), (Some("Accept-Encoding"), None));
+    assert!(response.body.starts_with(b"\x1f\x8b"), "the magic number of gzip");
     site.set(&[("use-gzip", "false")]);
-    eventually("as it came", PATIENCE, || async { asked().await.header("Content-Encoding").is_none() }).await;
-    let answer = asked().await;
-    assert_eq!((answer.header("Vary"), &answer.body[..]), (None, &b"it"[..]));
+    eventually("not compressed", WAIT_TIMEOUT, || async {
+        asked().await.header("Content-Encoding").is_none()
+    })
+    .await;
+    let response = asked().await;
+    assert_eq!((response.header("Vary"), &response.body[..]), (None, &b"it"[..]));
 }
 
 #[tokio::test]
-async fn versions_of_tls_follow_their_key_while_it_runs() {
+async fn tls_versions_follow_their_key_at_run_time() {
     let site = Site::with(&[("ssl-protocols", "TLSv1.2 TLSv1.3")]).await;
     let fairway = site.run().await;
     let connect = async |version| {
@@ -163,20 +177,25 @@ async fn versions_of_tls_follow_their_key_while_it_runs() {
     assert!(connect(&TLS13).await.is_ok());
     for (value, spoken, refused) in [("TLSv1.3", &TLS13, &TLS12), ("TLSv1.1 TLSv1.2", &TLS12, &TLS13)] {
         site.set(&[("ssl-protocols", value)]);
-        eventually(value, PATIENCE, || async { connect(refused).await.is_err() }).await;
+        eventually(value, WAIT_TIMEOUT, || async { connect(refused).await.is_err() }).await;
         assert!(connect(spoken).await.is_ok(), "{value}");
     }
-    assert_eq!(ask(&mut open, "/").await.status, 200, "no connection is closed for it");
-    assert!(site.said().contains("older clients cannot connect"), "{}", site.said());
+    assert_eq!(ask(&mut open, "/").await.status, 200, "the change closes no connection");
+    assert!(site.diagnostics().contains("older clients cannot connect"), "{}", site.diagnostics());
 }
 
 #[tokio::test]
-async fn lines_of_the_log_have_the_connection_and_the_answer_as_it_came() {
+async fn log_lines_contain_the_connection_and_the_original_response() {
     let format = "mine $connection_requests $ssl_protocol $ssl_cipher $ssl_server_name $ssl_session_reused \
                   $upstream_http_x_powered_by $sent_http_x_powered_by $upstream_cookie_sid [$remote_port] $connection";
     let keys = [("log-format-upstream", format), ("hide-headers", "X-Powered-By")];
     let site = Site::with(&keys).await;
-    assert_eq!(site.said().lines().filter(|line| line.contains('[')).count(), 0, "{}", site.said());
+    assert_eq!(
+        site.diagnostics().lines().filter(|line| line.contains('[')).count(),
+        0,
+        "{}",
+        site.diagnostics()
+    );
     let fairway = site.run().await;
     let offer = TlsOffer::new(site.authority.client_config_for(&[&TLS13]), "a.test");
     let mut client = Client::connect_tls(fairway.https, &offer).await.unwrap();
@@ -184,7 +203,7 @@ async fn lines_of_the_log_have_the_connection_and_the_answer_as_it_came() {
         assert_eq!(ask(&mut client, "/").await.status, 200);
     }
     let line = |requests: u32| format!("mine {requests} TLSv1.3 TLS_AES_256_GCM_SHA384 a.test . x/1 - 7 [");
-    eventually("both lines", PATIENCE, || async {
+    eventually("both lines", WAIT_TIMEOUT, || async {
         let lines = fairway.lines();
         [1, 2].iter().all(|number| lines.iter().any(|found| found.starts_with(&line(*number))))
     })
@@ -204,7 +223,7 @@ async fn the_log_shows_the_page_that_took_the_place_of_an_answer() {
     let site =
         Site::with(&[("log-format-upstream", "page $status $sent_http_x_from $upstream_http_x_from")]).await;
     let from = async |name: &'static str| {
-        Backend::http(move |_| Answer::with_headers(404, &[("X-From", name)], "none")).await
+        Backend::http(move |_| BackendResponse::with_headers(404, &[("X-From", name)], "none")).await
     };
     let (web, pages) = (from("web").await, from("pages").await);
     site.manifests.put("service.yaml", service_with_endpoints("a", "web", 80, &[web.address()]));
@@ -218,8 +237,8 @@ async fn the_log_shows_the_page_that_took_the_place_of_an_answer() {
     let fairway = site.run().await;
     let mut client = Client::connect(fairway.http).await.unwrap();
     for (host, line) in [("a.test", "page 404 web web"), ("b.test", "page 404 pages pages")] {
-        let answer = client.exchange(&Request::get(host, "/")).await.unwrap();
-        assert_eq!(answer.header("X-From"), line.split(' ').next_back());
-        eventually(line, PATIENCE, || async { fairway.lines().iter().any(|found| found == line) }).await;
+        let response = client.exchange(&Request::get(host, "/")).await.unwrap();
+        assert_eq!(response.header("X-From"), line.split(' ').next_back());
+        eventually(line, WAIT_TIMEOUT, || async { fairway.lines().iter().any(|found| found == line) }).await;
     }
 }

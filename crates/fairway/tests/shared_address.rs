@@ -1,5 +1,5 @@
-//! Gateways at the address of Ingresses, with the real binary: a host moves path by path under load, each rule keeps what protects
-//! it, and `explain` says who serves what.
+//! Gateways at the address of Ingresses, with the real binary: a host moves path by path under load, each rule keeps its
+//! protection, and `explain` shows which object serves a request.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -12,8 +12,8 @@ use fairway_testkit::certificates::{Authority, trusting_anything};
 use fairway_testkit::client::{Client, Request, TlsOffer};
 use fairway_testkit::manifests::{Ingress, Manifests, ingress_class, service_with_endpoints};
 use fairway_testkit::process::Fairway;
-use fairway_testkit::wait::{PATIENCE, eventually};
-use fairway_testkit::{Answer, Backend};
+use fairway_testkit::wait::{WAIT_TIMEOUT, eventually};
+use fairway_testkit::{Backend, BackendResponse};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
 const GROUP: &str = "gateway.networking.k8s.io/v1";
@@ -22,11 +22,11 @@ const OLD: &str = "2025-01-01T00:00:00Z";
 /// Each path of a host with the Service that it leads to.
 const PATHS: [(&str, &str); 2] = [("/", "root"), ("/api", "api")];
 const HOSTS: usize = 200;
-/// So many hosts move at the same time.
+/// Number of hosts that move at the same time.
 const TOGETHER: usize = 25;
 const CONNECTIONS: usize = 4;
 
-/// A class whose Gateways are at the address of Ingresses.
+/// A class whose Gateways share the address of Ingresses.
 fn class() -> String {
     format!(
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: place, namespace: move}}\ndata: {{address: shared}}\n---\n\
@@ -43,7 +43,7 @@ fn gateway(name: &str, spec: &str) -> String {
     )
 }
 
-/// A route that says so in its responses.
+/// A route that marks its responses.
 fn route(name: &str, gateway: &str, host: &str, path: &str, service: &str) -> String {
     format!(
         "apiVersion: {GROUP}\nkind: HTTPRoute\nmetadata: {{name: {name}, namespace: move}}\nspec:\n  \
@@ -66,7 +66,7 @@ impl Site {
         manifests.put("gateway-class.yaml", class());
         let mut backends = Vec::new();
         for (_, service) in PATHS {
-            let backend = Backend::http(move |_| Answer::ok(service)).await;
+            let backend = Backend::http(move |_| BackendResponse::ok(service)).await;
             let yaml = service_with_endpoints("move", service, 80, &[backend.address()]);
             manifests.put(&format!("{service}.yaml"), yaml);
             backends.push(backend);
@@ -83,7 +83,7 @@ fn host(number: usize) -> String {
     format!("h{number}.move.test")
 }
 
-/// The Ingress of a host with those of its paths that have not moved; the number tells which version is served.
+/// The Ingress of a host with the paths that have not moved; the number identifies the version.
 fn put_ingress(manifests: &Manifests, number: usize, generation: usize, stays: impl Fn(&str) -> bool) {
     let file = format!("ingress-{number}.yaml");
     let paths = PATHS.into_iter().filter(|(path, _)| stays(path));
@@ -108,11 +108,11 @@ fn put_ingress(manifests: &Manifests, number: usize, generation: usize, stays: i
     );
 }
 
-/// Asks for all paths of all hosts again and again; gives how many answers there were, and what was wrong with the others.
+/// Requests all paths of all hosts repeatedly; returns the number of responses and a description of wrong ones.
 async fn load(at: SocketAddr, first: usize, stop: Arc<AtomicBool>) -> (usize, BTreeMap<String, usize>) {
     let (mut answered, mut failed) = (0, BTreeMap::<String, usize>::new());
     let mut client = Client::connect(at).await.unwrap();
-    // All connections ask for other hosts at a time: the step has no divisor in common with their number.
+    // All connections request different hosts at a time: the step and their number have no common divisor.
     for number in (0..).map(|turn| (first + turn * 37) % HOSTS) {
         if stop.load(Ordering::Relaxed) {
             break;
@@ -137,11 +137,11 @@ async fn load(at: SocketAddr, first: usize, stop: Arc<AtomicBool>) -> (usize, BT
     (answered, failed)
 }
 
-/// Waits until all of these hosts get the path from a route, or from an Ingress.
+/// Waits until the path is served by a route, or by an Ingress, on all of these hosts.
 async fn until_served_by_route(at: SocketAddr, hosts: &[usize], path: &str, by_route: bool) {
     for number in hosts {
         let name = host(*number);
-        eventually(&format!("{name}{path} by the other"), PATIENCE, || async {
+        eventually(&format!("{name}{path} from the other API"), WAIT_TIMEOUT, || async {
             let mut client = Client::connect(at).await.unwrap();
             let answer = client.exchange(&Request::get(&name, path).close()).await.unwrap();
             assert_eq!(answer.status, 200, "{name}{path}");
@@ -151,11 +151,11 @@ async fn until_served_by_route(at: SocketAddr, hosts: &[usize], path: &str, by_r
     }
 }
 
-/// Waits until these Ingresses are served as they were written.
+/// Waits until these Ingresses are served as written.
 async fn until_ingress(fairway: &Fairway, hosts: &[usize], generation: usize) {
     for number in hosts {
         let query = format!("/served?ingress=move/h{number}");
-        eventually(&query, PATIENCE, || async {
+        eventually(&query, WAIT_TIMEOUT, || async {
             let served = fairway.admin(&query).await.unwrap().json();
             served["ingress"]["generation"] == generation
         })
@@ -184,14 +184,14 @@ async fn two_hundred_hosts_move_path_by_path_to_routes_and_back_and_no_request_f
                 manifests.put(&file(number, service), route(&name, "edge", &host, path, service));
             }
             until_served_by_route(at, hosts, path, true).await;
-            // Those behind it in the list have moved.
+            // Hosts after it in the list have moved.
             let stays = |other: &str| PATHS[..step].iter().any(|(path, _)| *path == other);
             hosts.iter().for_each(|number| put_ingress(manifests, *number, 2, stays));
         }
     }
     let config = || async { fairway.admin("/config").await.unwrap().json() };
     let has_ingress = |config: &serde_json::Value| config["hosts"].to_string().contains("\"Ingress\"");
-    eventually("no Ingress is left", PATIENCE, || async { !has_ingress(&config().await) }).await;
+    eventually("no Ingress is left", WAIT_TIMEOUT, || async { !has_ingress(&config().await) }).await;
     for (step, (path, service)) in PATHS.into_iter().enumerate() {
         for hosts in all.chunks(TOGETHER) {
             let generation = 10 + step;
@@ -209,10 +209,10 @@ async fn two_hundred_hosts_move_path_by_path_to_routes_and_back_and_no_request_f
         assert_eq!(failed, BTreeMap::new());
         answered += own;
     }
-    assert!(answered > HOSTS * PATHS.len() * 4, "nothing was put to the test: {answered}");
+    assert!(answered > HOSTS * PATHS.len() * 4, "the test exercised nothing: {answered}");
 }
 
-/// Status and body for a request for `host` on a connection whose client asked for `name` and shows what `offer` has.
+/// Status and body for a request for `host` on a connection with the server name `name`, whose client has the identity of `offer`.
 async fn over_tls(
     at: SocketAddr,
     offer: &TlsOffer,
@@ -225,7 +225,7 @@ async fn over_tls(
 }
 
 #[tokio::test]
-async fn certificates_and_their_verification_belong_to_listeners_and_what_is_behind_them_to_both_apis() {
+async fn certificates_belong_to_listeners_and_the_routes_behind_them_to_both_apis() {
     let site = Site::new().await;
     let manifests = &site.manifests;
     let authority = Authority::new("shop");
@@ -291,7 +291,7 @@ async fn certificates_and_their_verification_belong_to_listeners_and_what_is_beh
     assert_eq!(of(&anybody("shop.test"), "shop.test", "/").await, said(200, "root"));
     assert_eq!(of(&anybody("shop.test"), "shop.test", "/api").await, said(200, "api"));
     assert_eq!(of(&anybody("deep.wild.test"), "deep.wild.test", "/").await, said(200, "root"));
-    // Neither API serves a host behind a connection that was not verified for it.
+    // Neither API serves a host on a connection that was not verified for it.
     for name in ["shop.test", "other.test"] {
         for target in ["/", "/api"] {
             assert_eq!(of(&anybody(name), "mutual.test", target).await.0, 421, "{name} {target}");
@@ -304,7 +304,7 @@ async fn certificates_and_their_verification_belong_to_listeners_and_what_is_beh
     }
 }
 
-/// A connection keeps the listener by which it began, and what a path leads to may change meanwhile.
+/// A connection keeps its initial listener, while the target of a path may change.
 #[tokio::test]
 async fn a_connection_that_began_before_its_host_had_a_listener_follows_the_move_and_evades_no_verification()
 {
@@ -353,13 +353,13 @@ async fn a_connection_that_began_before_its_host_had_a_listener_follows_the_move
         assert!(matches!(last.as_deref(), Some("root" | "api")), "{last:?}");
     }
     manifests.remove("ingress-shop.yaml");
-    eventually("the Ingress is gone", PATIENCE, || async {
+    eventually("the Ingress is gone", WAIT_TIMEOUT, || async {
         fairway.admin("/served?ingress=move/shop").await.unwrap().json()["ingress"].is_null()
     })
     .await;
     assert_eq!(answer(&mut shop, "shop.test").await.text(), "api");
     let offer = TlsOffer::new(trusting_anything(), "mutual.test");
-    eventually("clients are verified", PATIENCE, || async {
+    eventually("clients are verified", WAIT_TIMEOUT, || async {
         over_tls(fairway.https, &offer, "mutual.test", "/").await.is_err()
     })
     .await;
@@ -376,7 +376,7 @@ async fn of_both_apis_the_more_specific_path_serves_then_the_route_and_explain_s
     let ingress = Ingress::new("move", "shop").class(Some("fairway"));
     let ingress = ingress.route("shop.test", "/", ("root", 80)).route("shop.test", "/api/v1", ("root", 80));
     manifests.put("ingress.yaml", ingress.typed_route("shop.test", "/api", "Exact", ("root", 80)).yaml());
-    // Its only path is another one, and no rule of an Ingress stands behind its 404.
+    // Its only path differs, and the 404 does not come from a rule of an Ingress.
     let narrow = Ingress::new("move", "narrow").class(Some("fairway"));
     manifests.put("narrow.yaml", narrow.route("a.wild.test", "/mine", ("root", 80)).yaml());
     manifests.put("route-api.yaml", route("api", "edge", "shop.test", "/api", "api"));
@@ -410,22 +410,22 @@ async fn of_both_apis_the_more_specific_path_serves_then_the_route_and_explain_s
         ),
         (
             "http://shop.test/api",
-            ["rule         Ingress move/shop", "lost: the other API has a rule for exactly the path"],
+            ["rule         Ingress move/shop", "lost: the other API has a rule for exactly this path"],
         ),
         (
             "http://a.wild.test/",
             [
                 "rule         HTTPRoute move/wild",
-                "a rule of a route is before one of an Ingress that is as specific",
+                "a route takes precedence over an equally specific Ingress rule",
             ],
         ),
     ] {
         let text = explain(url);
         assert!(parts.iter().all(|part| text.contains(part)), "{text}");
     }
-    // What serves moves with the route, and back.
+    // The serving object changes with the route, and back.
     manifests.put("route-root.yaml", route("root", "edge", "shop.test", "/", "api"));
-    eventually("the route", PATIENCE, || async { get("shop.test", "/").await == "api" }).await;
+    eventually("the route", WAIT_TIMEOUT, || async { get("shop.test", "/").await == "api" }).await;
     manifests.remove("route-root.yaml");
-    eventually("the Ingress", PATIENCE, || async { get("shop.test", "/").await == "root" }).await;
+    eventually("the Ingress", WAIT_TIMEOUT, || async { get("shop.test", "/").await == "root" }).await;
 }

@@ -1,18 +1,18 @@
-//! Ingresses with the same Service share sessions and canaries, as in ingress-nginx, unless they are told not to. The real
-//! binary, by its flags.
+//! Ingresses with the same Service share sessions and canaries, as in ingress-nginx, unless `fairway.dev/compat` turns it off. The
+//! real binary, by its flags.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use fairway_testkit::backend::{Answer, Backend};
+use fairway_testkit::backend::{Backend, BackendResponse};
 use fairway_testkit::client::{Client, Request};
 use fairway_testkit::manifests::{Ingress, Manifests, ingress_class, service_with_endpoints};
 use fairway_testkit::process::Fairway;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
 
-/// Service `web` with three endpoints and `canary` with one, which answer with who they are. Ingresses are not given an age, so
+/// Service `web` with three endpoints and `canary` with one, which respond with their names. Ingresses have no creation time, so
 /// their names decide.
 struct Site {
     manifests: Manifests,
@@ -27,7 +27,8 @@ impl Site {
         for (service, count) in [("web", 3), ("canary", 1)] {
             let mut addresses = Vec::new();
             for number in 0..count {
-                let backend = Backend::http(move |_| Answer::ok(format!("{service} {number}"))).await;
+                let backend =
+                    Backend::http(move |_| BackendResponse::ok(format!("{service} {number}"))).await;
                 addresses.push(backend.address());
                 backends.push(backend);
             }
@@ -46,26 +47,26 @@ impl Site {
     }
 }
 
-/// An Ingress for the host of its name.
+/// An Ingress for the host with its name.
 fn ingress(name: &str, service: &str) -> Ingress {
     Ingress::new("shop", name).class(Some("fairway")).route(&format!("{name}.test"), "/", (service, 80))
 }
 
-/// Who answers a request for this host, and the cookie that is set.
-async fn asked(fairway: &Fairway, host: &str, field: Option<(&str, &str)>) -> (String, Option<String>) {
+/// The backend that responds to a request for this host, and the cookie that is set.
+async fn ask_host(fairway: &Fairway, host: &str, field: Option<(&str, &str)>) -> (String, Option<String>) {
     let mut client = Client::connect(fairway.http).await.unwrap();
     let request = Request::get(host, "/").close();
     let request = field.into_iter().fold(request, |request, (name, value)| request.header(name, value));
-    let answer = client.exchange(&request).await.unwrap();
-    assert_eq!(answer.status, 200, "{host}");
-    (answer.text(), answer.header("set-cookie").map(str::to_owned))
+    let response = client.exchange(&request).await.unwrap();
+    assert_eq!(response.status, 200, "{host}");
+    (response.text(), response.header("set-cookie").map(str::to_owned))
 }
 
-/// Who answers a dozen requests; none of them may set a cookie.
+/// The backends that respond to a dozen requests; none may set a cookie.
 async fn answering(fairway: &Fairway, host: &str, session: Option<&str>) -> BTreeSet<String> {
     let mut answering = BTreeSet::new();
     for _ in 0..12 {
-        let (by, cookie) = asked(fairway, host, session.map(|session| ("Cookie", session))).await;
+        let (by, cookie) = ask_host(fairway, host, session.map(|session| ("Cookie", session))).await;
         assert_eq!(cookie, None, "{host}");
         answering.insert(by);
     }
@@ -83,16 +84,16 @@ async fn a_session_goes_on_at_hosts_that_do_not_ask_for_it_and_begins_at_none_of
     for (flags, kept) in [(["--compat", "nginx"], true), (["--compat", "strict"], false)] {
         let fairway = site.run(&flags).await;
         for _ in 0..4 {
-            let (owner, cookie) = asked(&fairway, "b-sticky.test", None).await;
-            let session = cookie.expect("a session begins").split(';').next().unwrap().to_owned();
+            let (owner, cookie) = ask_host(&fairway, "b-sticky.test", None).await;
+            let session = cookie.expect("a session starts").split(';').next().unwrap().to_owned();
             let here = [owner].into();
             assert_eq!(answering(&fairway, "b-sticky.test", Some(&session)).await, here);
             let there = answering(&fairway, "a-plain.test", Some(&session)).await;
             assert_eq!(there == here, kept, "{flags:?}: {there:?}");
             let apart = answering(&fairway, "c-apart.test", Some(&session)).await;
-            assert_eq!(apart.len(), 3, "strict keeps it apart");
+            assert_eq!(apart.len(), 3, "strict keeps the Services separate");
         }
-        assert_eq!(answering(&fairway, "a-plain.test", None).await.len(), 3, "no session begins");
+        assert_eq!(answering(&fairway, "a-plain.test", None).await.len(), 3, "no session starts");
     }
 }
 
@@ -110,29 +111,32 @@ async fn a_canary_takes_its_part_of_all_hosts_with_the_service() {
         let fairway = site.run(&flags).await;
         for (host, expected) in [("a-main.test", "canary"), ("b-other.test", other), ("c-apart.test", "web")]
         {
-            let by = asked(&fairway, host, Some(("X-Canary", "always"))).await.0;
+            let by = ask_host(&fairway, host, Some(("X-Canary", "always"))).await.0;
             assert_eq!(by.split(' ').next(), Some(expected), "{flags:?} {host}");
-            let by = asked(&fairway, host, None).await.0;
+            let by = ask_host(&fairway, host, None).await.0;
             assert_eq!(by.split(' ').next(), Some("web"), "{flags:?} {host}");
         }
     }
 }
 
 #[tokio::test]
-async fn check_names_the_other_ingress_and_what_keeps_them_apart() {
+async fn check_names_the_other_ingress_and_how_to_separate_them() {
     let site =
         Site::new(&[ingress("a-fast", "web").annotation("load-balance", "ewma"), ingress("b-other", "web")])
             .await;
     let output = Command::new(BINARY).arg("check").arg(site.manifests.path()).output().unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
+    let diagnostics = String::from_utf8(output.stdout).unwrap();
     let expected = "balancing of Service shop/web port 80 is that of Ingress shop/a-fast, the oldest that uses it; it holds for \
                     requests of this Ingress, too; fairway.dev/compat: strict keeps them apart";
-    assert!(said.contains("note[shared-service]: Ingress shop/b-other") && said.contains(expected), "{said}");
+    assert!(
+        diagnostics.contains("note[shared-service]: Ingress shop/b-other") && diagnostics.contains(expected),
+        "{diagnostics}"
+    );
     let output = Command::new(BINARY)
         .args(["check", "--compat", "strict"])
         .arg(site.manifests.path())
         .output()
         .unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert!(!said.contains("shared-service"), "{said}");
+    let diagnostics = String::from_utf8(output.stdout).unwrap();
+    assert!(!diagnostics.contains("shared-service"), "{diagnostics}");
 }

@@ -1,22 +1,22 @@
-//! A cluster whose API server does not answer: what the process says, and what it serves all the same.
+//! A cluster whose API server does not respond: what the process reports, and what it still serves.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
 use fairway_control::Engine;
-use fairway_control::state::{self, Keeper};
+use fairway_control::state::{self, StateWriter};
 use fairway_objects::options::Options;
 use fairway_testkit::certificates::Authority;
 use fairway_testkit::client::{Client, Request};
 use fairway_testkit::manifests::{Ingress, Manifests, ingress_class};
 use fairway_testkit::process::Fairway;
-use fairway_testkit::wait::{PATIENCE, eventually, free_address};
+use fairway_testkit::wait::{WAIT_TIMEOUT, eventually, free_address};
 use tempfile::TempDir;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
 
-/// A kubeconfig of a cluster where nobody listens.
+/// A kubeconfig of a cluster without an API server.
 fn kubeconfig() -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     let text = format!(
@@ -34,13 +34,13 @@ fn start(kubeconfig: &TempDir, more: &[&str]) -> Fairway {
     Fairway::start_with(Path::new(BINARY), &[&["--kubernetes", "--kubeconfig", &file], more].concat())
 }
 
-/// What an earlier process would have kept of these manifests.
+/// Writes the state that an earlier process would have kept for these manifests.
 fn keep(manifests: &Path, state: &Path) {
     let contents = fairway_control::directory::read(manifests).unwrap();
     let mut engine = Engine::new(Options::default());
     engine.update(contents.changes, 0);
     let outcome = engine.current().unwrap().clone();
-    Keeper::start(state).unwrap().keep(outcome.translation.config);
+    StateWriter::start(state).unwrap().store(outcome.translation.config);
     while state::load(state).unwrap().is_none() {
         std::thread::yield_now();
     }
@@ -55,12 +55,12 @@ async fn it_is_not_ready_and_says_why_and_shows_its_metrics() {
     let addresses = ["--publish-status-address", "192.0.2.1", "--pod-name", "p", "--pod-namespace", "n"];
     let webhook = ["--webhook", &webhook, "--webhook-certificate", &chain, "--webhook-key", &key];
     let fairway = start(&config, &[&addresses[..], &webhook[..]].concat());
-    eventually("the reason is told", PATIENCE, || async {
-        let answer = fairway.admin("/readyz").await;
-        answer.is_ok_and(|answer| answer.status == 503 && answer.text().contains("API server"))
+    eventually("Fairway logs the reason", WAIT_TIMEOUT, || async {
+        let response = fairway.admin("/readyz").await;
+        response.is_ok_and(|response| response.status == 503 && response.text().contains("API server"))
     })
     .await;
-    eventually("the metrics of a cluster are those that are described", PATIENCE, || async {
+    eventually("the metrics match the documented ones", WAIT_TIMEOUT, || async {
         let printed = fairway.metrics().await.0;
         let types = printed.lines().filter_map(|line| line.strip_prefix("# TYPE "));
         let printed: BTreeSet<_> = types.filter_map(|line| line.split_once(' ')).collect();
@@ -88,13 +88,13 @@ async fn the_last_good_configuration_is_served_and_marked() {
 
     let config = kubeconfig();
     let fairway = start(&config, &["--state-dir", &state.path().display().to_string()]);
-    eventually("it is ready and says that it is stale", PATIENCE, || async {
-        let answer = fairway.admin("/readyz").await;
-        answer.is_ok_and(|answer| answer.status == 200 && answer.text().contains("stale"))
+    eventually("Fairway is ready and reports stale", WAIT_TIMEOUT, || async {
+        let response = fairway.admin("/readyz").await;
+        response.is_ok_and(|response| response.status == 200 && response.text().contains("stale"))
     })
     .await;
     fairway.until_metric("fairway_config_stale", &[], |value| value == 1.0).await;
     let mut client = Client::connect(fairway.http).await.unwrap();
-    let answer = client.exchange(&Request::get("a.test", "/").close()).await.unwrap();
-    assert_eq!((answer.status, answer.header("Location")), (302, Some("https://elsewhere.test/")));
+    let response = client.exchange(&Request::get("a.test", "/").close()).await.unwrap();
+    assert_eq!((response.status, response.header("Location")), (302, Some("https://elsewhere.test/")));
 }

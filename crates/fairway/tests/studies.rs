@@ -1,5 +1,5 @@
-//! The studies' own objects are understood. What a cluster adds by itself (EndpointSlices) and what must stay secret
-//! (certificates) is added here.
+//! Checks that the objects of the case studies are translated. Adds the objects that a cluster creates itself (EndpointSlices) and
+//! those that must stay secret (certificates).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ fn studies() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/studies")
 }
 
-/// A directory with the files of a study and what the cluster would add.
+/// A directory with the files of a study and the objects that a cluster would add.
 fn with_cluster(files: &[PathBuf], host: &str, secret: &str, service: &str) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     for file in files {
@@ -36,7 +36,7 @@ fn files_of(directory: &str) -> Vec<PathBuf> {
     files
 }
 
-/// The codes that `check` finds, errors and warnings only.
+/// The codes of the errors and warnings of `check`.
 fn problems(dir: &TempDir, configmap: Option<&str>) -> Vec<String> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fairway"));
     command.args(["check", "--output", "json", "--ingress-class-compat"]).arg(dir.path());
@@ -103,7 +103,7 @@ fn the_timeline_and_its_changes_pass() {
     }
 }
 
-/// The class stands in the file that the change replaces.
+/// The class is in the file that the change replaces.
 fn class_only() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/class-nginx.yaml")
 }

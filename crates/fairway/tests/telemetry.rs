@@ -1,10 +1,11 @@
-//! What a collector gets from the binary: metrics and lines of the access log, over TLS, with headers that are in no log and on no page.
+//! The telemetry that a collector receives from the binary: metrics and access log lines, over TLS, with headers that appear in no
+//! log and on no page.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use fairway_testkit::backend::{Answer, Backend, RecordedRequest};
+use fairway_testkit::backend::{Backend, BackendResponse, RecordedRequest};
 use fairway_testkit::certificates::Authority;
 use fairway_testkit::client::{Client, Request};
 use fairway_testkit::manifests::{Ingress, Manifests, ingress_class};
@@ -19,13 +20,13 @@ const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
 const SECRET: &str = "s3cret-of-the-collector";
 
 /// The requests for a path.
-fn of(collector: &Backend, path: &str) -> Vec<RecordedRequest> {
+fn requests_for(collector: &Backend, path: &str) -> Vec<RecordedRequest> {
     collector.requests().into_iter().filter(|request| request.target == path).collect()
 }
 
-/// The lines that a collector has got.
+/// The lines that a collector has received.
 fn lines(collector: &Backend) -> Vec<String> {
-    let requests = of(collector, "/v1/logs");
+    let requests = requests_for(collector, "/v1/logs");
     let messages = requests.iter().map(|it| ExportLogsServiceRequest::decode(&*it.body).unwrap());
     let scopes = messages.flat_map(|it| it.resource_logs).flat_map(|it| it.scope_logs);
     let bodies = scopes.flat_map(|it| it.log_records).filter_map(|it| it.body?.value);
@@ -37,9 +38,9 @@ fn lines(collector: &Backend) -> Vec<String> {
         .collect()
 }
 
-/// Metrics with the kind of each, and whether a message names the service so.
+/// The metrics with their kinds, and whether a message has this service name.
 fn metrics(collector: &Backend, service: &str) -> BTreeSet<(String, &'static str)> {
-    let requests = of(collector, "/v1/metrics");
+    let requests = requests_for(collector, "/v1/metrics");
     let messages = requests.iter().map(|it| ExportMetricsServiceRequest::decode(&*it.body).unwrap());
     let mut found = BTreeSet::new();
     for resource in messages.flat_map(|it| it.resource_metrics) {
@@ -59,10 +60,10 @@ fn metrics(collector: &Backend, service: &str) -> BTreeSet<(String, &'static str
 }
 
 #[tokio::test]
-async fn a_collector_gets_metrics_and_lines_and_nobody_else_its_headers() {
+async fn a_collector_gets_metrics_and_lines_and_only_it_gets_its_headers() {
     let authority = Authority::new("collectors");
     let tls = authority.leaf(&["localhost", "127.0.0.1"]).server_config(&["http/1.1"]);
-    let collector = Backend::https(tls, |_| Answer::ok("")).await;
+    let collector = Backend::https(tls, |_| BackendResponse::ok("")).await;
     let dir = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| {
         let path = dir.path().join(name);
@@ -103,7 +104,7 @@ async fn a_collector_gets_metrics_and_lines_and_nobody_else_its_headers() {
     client.exchange(&Request::get("a.test", "/first").close()).await.unwrap();
 
     collector
-        .until("the metrics of the request come", |collector| {
+        .wait_until("the metrics of the request come", |collector| {
             metrics(collector, "edge").contains(&("nginx_ingress_controller_requests".to_owned(), "counter"))
         })
         .await;
@@ -115,7 +116,7 @@ async fn a_collector_gets_metrics_and_lines_and_nobody_else_its_headers() {
     ] {
         assert!(exported.contains(&(name.0.to_owned(), name.1)), "{name:?} in {exported:?}");
     }
-    // What a scrape shows is what is exported, and nothing else is.
+    // The exported metrics are exactly those of a scrape.
     let shown = fairway.metrics().await.0;
     let shown: BTreeSet<_> = shown
         .lines()
@@ -130,7 +131,7 @@ async fn a_collector_gets_metrics_and_lines_and_nobody_else_its_headers() {
     for page in ["/metrics", "/config", "/dashboard/", "/served"] {
         assert!(!fairway.admin(page).await.unwrap().text().contains(SECRET), "{page}");
     }
-    // The line of the second request is still under way when the process stops.
+    // The line of the second request has not been exported yet when the process stops.
     let mut client = Client::connect(fairway.http).await.unwrap();
     client.exchange(&Request::get("a.test", "/second").close()).await.unwrap();
     fairway.program().terminate().unwrap();
@@ -139,7 +140,7 @@ async fn a_collector_gets_metrics_and_lines_and_nobody_else_its_headers() {
 
     let printed: Vec<_> = fairway.lines();
     let logged: Vec<_> = printed.iter().filter(|line| line.contains("\"took_us\"")).collect();
-    assert_eq!(lines(&collector).iter().collect::<Vec<_>>(), logged, "the lines are those of the log");
+    assert_eq!(lines(&collector).iter().collect::<Vec<_>>(), logged, "the lines match the log");
     // Each worker writes its own lines, so the second may come first.
     let has_line = |path: &str| logged.iter().any(|line| line.contains(path));
     assert!(has_line("/first") && has_line("/second") && logged.len() == 2, "{logged:?}");
@@ -151,10 +152,10 @@ async fn a_collector_gets_metrics_and_lines_and_nobody_else_its_headers() {
 }
 
 #[tokio::test]
-async fn a_collector_that_is_away_is_said_once_and_holds_nothing_up() {
+async fn an_unreachable_collector_is_reported_once_and_delays_nothing() {
     let manifests = Manifests::new();
     manifests.put("class.yaml", ingress_class("fairway", "fairway.dev/ingress-controller"));
-    let collector = Backend::http(|_| Answer::ok("")).await;
+    let collector = Backend::http(|_| BackendResponse::ok("")).await;
     collector.refuse().await;
     let endpoint = format!("http://{}", collector.address());
     let flags = [
@@ -173,7 +174,7 @@ async fn a_collector_that_is_away_is_said_once_and_holds_nothing_up() {
     let warnings = fairway.lines().into_iter().filter(|line| line.contains("telemetry: ")).count();
     assert_eq!(warnings, 1, "{:?}", fairway.lines());
     fairway.program().terminate().unwrap();
-    // What is left has five seconds.
+    // The rest has to be exported within five seconds.
     let status = fairway.program().exit_within(Duration::from_secs(60)).await;
     assert!(status.success(), "{:?}", fairway.lines());
 }

@@ -1,10 +1,10 @@
-//! Namespaces that share a proxy: what one may do to the hosts and paths of another. The real binary, by its flags.
+//! Namespaces that share a proxy: what one can do to the hosts and paths of another. The real binary, by its flags.
 
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
-use fairway_testkit::backend::{Answer, Backend};
+use fairway_testkit::backend::{Backend, BackendResponse};
 use fairway_testkit::client::{Client, Request};
 use fairway_testkit::manifests::{Ingress, Manifests, ingress_class, service_with_endpoints};
 use fairway_testkit::process::Fairway;
@@ -15,7 +15,7 @@ fn ingress(namespace: &str, name: &str) -> Ingress {
     Ingress::new(namespace, name).class(Some("fairway"))
 }
 
-/// A site of namespace `a`, beside a Service of namespace `b`: each answers with the name of its namespace.
+/// A site of namespace `a` and a Service of namespace `b`: each responds with the name of its namespace.
 struct Site {
     manifests: Manifests,
     _backends: [Backend; 2],
@@ -30,7 +30,7 @@ impl Site {
         Self { manifests, _backends: backends }
     }
 
-    /// What `fairway check` says.
+    /// The output of `fairway check`.
     fn check(&self, arguments: &[&str]) -> String {
         let output =
             Command::new(BINARY).arg("check").arg(self.manifests.path()).args(arguments).output().unwrap();
@@ -43,20 +43,21 @@ impl Site {
 }
 
 async fn answering(namespace: &'static str, manifests: &Manifests) -> Backend {
-    let backend = Backend::http(move |request| Answer::ok(format!("{namespace} {}", request.target))).await;
+    let backend =
+        Backend::http(move |request| BackendResponse::ok(format!("{namespace} {}", request.target))).await;
     let service = service_with_endpoints(namespace, "web", 80, &[backend.address()]);
     manifests.put(&format!("{namespace}.yaml"), service);
     backend
 }
 
 /// Status and body.
-async fn asked(address: SocketAddr, target: &str) -> (u16, String) {
+async fn get_target(address: SocketAddr, target: &str) -> (u16, String) {
     let mut client = Client::connect(address).await.unwrap();
-    let answer = client.exchange(&Request::get("a.test", target).close()).await.unwrap();
-    (answer.status, answer.text())
+    let response = client.exchange(&Request::get("a.test", target).close()).await.unwrap();
+    (response.status, response.text())
 }
 
-/// Takes the whole host where nothing keeps it from it.
+/// Claims the whole host unless something prevents it.
 fn greedy() -> Ingress {
     let greedy = ingress("b", "greedy").annotation("use-regex", "true").annotation("app-root", "/b");
     greedy.typed_route("a.test", "/(.*)(|x|y|z)", "ImplementationSpecific", ("web", 80))
@@ -69,18 +70,18 @@ async fn a_newer_namespace_gets_nothing_of_a_host_that_is_owned() {
     let flags = ["--host-ownership", "namespace"];
     let fairway = site.run(&flags).await;
     for target in ["/", "/cart", "/xyz"] {
-        assert_eq!(asked(fairway.http, target).await, (200, format!("a {target}")));
+        assert_eq!(get_target(fairway.http, target).await, (200, format!("a {target}")));
     }
-    let said = site.check(&flags);
+    let diagnostics = site.check(&flags);
     assert!(
-        said.contains(
+        diagnostics.contains(
             "error[host-owned]: Ingress b/greedy spec.rules[0].host: host a.test belongs to namespace a"
         ),
-        "{said}"
+        "{diagnostics}"
     );
     let mut client = Client::connect(fairway.http).await.unwrap();
     let other = client.exchange(&Request::get("b.test", "/x").close()).await.unwrap();
-    assert_eq!(other.text(), "b /x", "it stays served on its own hosts");
+    assert_eq!(other.text(), "b /x", "the Ingress keeps its own hosts");
 }
 
 #[tokio::test]
@@ -91,23 +92,23 @@ async fn the_owner_lets_a_namespace_add_paths_and_nothing_else() {
     site.manifests.put("greedy.yaml", greedy().route("a.test", "/b", ("web", 80)).yaml());
     let fairway = site.run(&["--host-ownership", "namespace"]).await;
     for (target, namespace) in [("/", "a"), ("/cart", "a"), ("/b/c", "b"), ("/bc", "a")] {
-        assert_eq!(asked(fairway.http, target).await, (200, format!("{namespace} {target}")));
+        assert_eq!(get_target(fairway.http, target).await, (200, format!("{namespace} {target}")));
     }
 }
 
 #[tokio::test]
-async fn without_owners_the_one_whose_paths_are_taken_is_told_by_whom() {
+async fn without_host_ownership_an_ingress_that_loses_paths_gets_a_diagnostic() {
     let site = Site::new(&ingress("a", "web").route("a.test", "/", ("web", 80))).await;
     site.manifests.put("greedy.yaml", greedy().yaml());
     let fairway = site.run(&[]).await;
-    assert_eq!(asked(fairway.http, "/").await.0, 302);
-    assert_eq!(asked(fairway.http, "/cart").await.1, "b /cart");
-    let said = site.check(&[]);
+    assert_eq!(get_target(fairway.http, "/").await.0, 302);
+    assert_eq!(get_target(fairway.http, "/cart").await.1, "b /cart");
+    let diagnostics = site.check(&[]);
     for code in ["taken-by-pattern", "root-redirected"] {
-        let line = said
+        let line = diagnostics
             .lines()
             .find(|line| line.contains(&format!("warning[{code}]: Ingress a/web")))
-            .unwrap_or(&said);
+            .unwrap_or(&diagnostics);
         assert!(line.contains("Ingress b/greedy"), "{line}");
     }
 }

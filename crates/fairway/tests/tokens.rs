@@ -1,13 +1,13 @@
-//! `fairway run` as a process: who is let in by a JSON Web Token or an API key, and what is allowed with them.
+//! `fairway run` as a process: clients that pass by a JSON Web Token or an API key, and what they are allowed to do.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use fairway_testkit::manifests::{Ingress, Manifests, config_map, ingress_class, service_with_endpoints};
-use fairway_testkit::tokens::{Signer, published};
-use fairway_testkit::wait::{PATIENCE, eventually};
-use fairway_testkit::{Answer, Backend, Client, Fairway, RawResponse, Request};
+use fairway_testkit::tokens::{Signer, jwk_set};
+use fairway_testkit::wait::{WAIT_TIMEOUT, eventually};
+use fairway_testkit::{Backend, BackendResponse, Client, Fairway, RawResponse, Request};
 use serde_json::{Value, json};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
@@ -24,10 +24,10 @@ struct Site {
 
 impl Site {
     async fn new(signers: &[Signer]) -> Self {
-        let keys = Arc::new(Mutex::new(published(signers)));
-        let backend = Backend::http(|_| Answer::ok("inside")).await;
+        let keys = Arc::new(Mutex::new(jwk_set(signers)));
+        let backend = Backend::http(|_| BackendResponse::ok("inside")).await;
         let answered = Arc::clone(&keys);
-        let issuer = Backend::http(move |_| Answer::ok(&*answered.lock().unwrap())).await;
+        let issuer = Backend::http(move |_| BackendResponse::ok(&*answered.lock().unwrap())).await;
         let manifests = Manifests::new();
         manifests.put("class.yaml", ingress_class("fairway", "fairway.dev/ingress-controller"));
         manifests.put("web.yaml", service_with_endpoints("a", "web", 80, &[backend.address()]));
@@ -78,7 +78,7 @@ async fn tokens_are_verified_with_published_keys_and_with_those_of_a_config_map(
     let (signer, stranger) = (Signer::rs256("one"), Signer::rs256("one"));
     let good = token(&signer, &json!({}));
     let forged = token(&stranger, &json!({}));
-    let keys = published(std::slice::from_ref(&signer));
+    let keys = jwk_set(std::slice::from_ref(&signer));
     let site = Site::new(&[signer]).await;
     site.manifests.put("keys.yaml", config_map("a", "keys", &[("jwks.json", &keys)]));
     site.guard("published", &[("jwt", &jwt(&json!({"url": KEYS_URL})))]);
@@ -93,12 +93,12 @@ async fn tokens_are_verified_with_published_keys_and_with_those_of_a_config_map(
         assert!(challenge.starts_with("Bearer realm=") && challenge.contains("invalid_token"), "{challenge}");
         assert_eq!(ask(&fairway, &Request::get(&format!("{name}.test"), "/p").close()).await.status, 401);
     }
-    assert_eq!(site.issuer.request_count(), 1, "two workers share what one has asked for");
+    assert_eq!(site.issuer.request_count(), 1, "two workers share fetched keys");
     let counted = fairway.metrics().await.sum("fairway_faults_total", &[("reason", "token_signature")]);
     assert!(counted >= 2.0, "{counted}");
 }
 
-/// Clients ask all the time, with tokens of the old key and then of the new one, while the issuer goes from one to the other.
+/// Clients send requests all the time, with tokens of the old key and then of the new one, while the issuer rotates its keys.
 #[tokio::test]
 async fn keys_are_rotated_under_load_and_no_good_token_is_refused() {
     let (old, new) = (Signer::ed25519("old"), Signer::ed25519("new"));
@@ -109,7 +109,7 @@ async fn keys_are_rotated_under_load_and_no_good_token_is_refused() {
     let fairway = site.run().await;
     let requests =
         |token: &str| Request::get("app.test", "/p").header("Authorization", &format!("Bearer {token}"));
-    // No connection has as many requests as one may have.
+    // No connection reaches the limit of requests per connection.
     let load = async |tokens: &[&String]| {
         let mut client = Client::connect(fairway.http).await.unwrap();
         for number in 0..500 {
@@ -117,7 +117,7 @@ async fn keys_are_rotated_under_load_and_no_good_token_is_refused() {
             assert_eq!(response.status, 200, "{number}");
         }
     };
-    // An issuer is asked about an unknown key five seconds after it was asked last.
+    // For an unknown key, the issuer is queried at most every five seconds.
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(6) {
         load(&[&with_old]).await;
@@ -130,7 +130,7 @@ async fn keys_are_rotated_under_load_and_no_good_token_is_refused() {
 }
 
 #[tokio::test]
-async fn api_keys_are_rotated_by_their_secret_and_shown_nowhere() {
+async fn api_keys_are_rotated_by_their_secret_and_never_shown() {
     const OLD: &str = "an-old-key-of-billing";
     const NEW: &str = "a-new-key-of-billing";
     let site = Site::new(&[Signer::ed25519("one")]).await;
@@ -148,20 +148,24 @@ async fn api_keys_are_rotated_by_their_secret_and_shown_nowhere() {
     let fairway = site.run().await;
     let with = |key: &str| Request::get("app.test", "/p").header("X-API-Key", key).close();
     assert_eq!(ask(&fairway, &with(OLD)).await.status, 200);
-    let seen = site.backend.requests().pop().unwrap();
-    assert_eq!((seen.header("X-Client"), seen.header("X-API-Key")), (Some("billing"), None));
-    assert_eq!(ask(&fairway, &with("the-key-of-stock")).await.status, 403, "it is not allowed");
+    let received = site.backend.requests().pop().unwrap();
+    assert_eq!((received.header("X-Client"), received.header("X-API-Key")), (Some("billing"), None));
+    assert_eq!(ask(&fairway, &with("the-key-of-stock")).await.status, 403, "the client is not allowed");
     assert_eq!(ask(&fairway, &with(NEW)).await.status, 401);
-    // Both keys work while the client goes from one to the other.
+    // Both keys work while the client switches from one to the other.
     let two = json!({"secretRefs": [{"name": "keys"}, {"name": "next"}], "clientHeader": "X-Client"});
     site.manifests.put("next.yaml", secret(&format!("billing: {NEW}")).replace("name: keys", "name: next"));
     site.guard("app", &[("api-key", &two), ("authorization", &rules)]);
-    eventually("the new key is known", PATIENCE, || async { ask(&fairway, &with(NEW)).await.status == 200 })
-        .await;
+    eventually("Fairway knows the new key", WAIT_TIMEOUT, || async {
+        ask(&fairway, &with(NEW)).await.status == 200
+    })
+    .await;
     assert_eq!(ask(&fairway, &with(OLD)).await.status, 200);
     site.manifests.put("keys.yaml", secret("stock: the-key-of-stock"));
-    eventually("the old key is gone", PATIENCE, || async { ask(&fairway, &with(OLD)).await.status == 401 })
-        .await;
+    eventually("Fairway has dropped the old key", WAIT_TIMEOUT, || async {
+        ask(&fairway, &with(OLD)).await.status == 401
+    })
+    .await;
     assert_eq!(ask(&fairway, &with(NEW)).await.status, 200);
     let config = fairway.admin("/config").await.unwrap().text();
     let shown = format!("{config}{}", fairway.lines().join("\n"));
@@ -171,7 +175,7 @@ async fn api_keys_are_rotated_by_their_secret_and_shown_nowhere() {
     }
 }
 
-/// The limit of a client holds wherever it asks from, and counts nobody else.
+/// The limit of a client applies to all of its addresses, and does not affect others.
 #[tokio::test]
 async fn clients_of_keys_have_limits_of_their_own() {
     let site = Site::new(&[Signer::ed25519("one")]).await;
@@ -198,7 +202,7 @@ async fn clients_of_keys_have_limits_of_their_own() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_closes_the_paths_of_its_ingress_alone() {
+async fn an_unreadable_annotation_closes_only_the_paths_of_its_ingress() {
     let signer = Signer::ed25519("one");
     let good = token(&signer, &json!({}));
     let site = Site::new(&[signer]).await;

@@ -1,19 +1,19 @@
-//! `fairway run` as a process: who is believed about a client's address, what the log shows of it, and where an external
-//! name may not lead.
+//! `fairway run` as a process: which peers may name a client's address, what the log shows of it, and where an external name may
+//! not lead.
 
 use std::path::Path;
 use std::process::Command;
 
 use fairway_testkit::manifests::{Ingress, Manifests, config_map, ingress_class, service_with_endpoints};
-use fairway_testkit::wait::{PATIENCE, eventually};
-use fairway_testkit::{Answer, Backend, Client, Fairway, Request};
+use fairway_testkit::wait::{WAIT_TIMEOUT, eventually};
+use fairway_testkit::{Backend, BackendResponse, Client, Fairway, Request};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
 const SETTINGS: [&str; 2] = ["--configmap", "a/settings"];
 
 /// An Ingress at `a.test` for clients of 203.0.113.0/24, with a backend, and settings with these keys.
 async fn guarded(keys: &[(&str, &str)]) -> (Manifests, Backend) {
-    let backend = Backend::http(|_| Answer::ok("inside")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("inside")).await;
     let manifests = Manifests::new();
     manifests.put("class.yaml", ingress_class("fairway", "fairway.dev/ingress-controller"));
     let ingress = Ingress::new("a", "web")
@@ -30,7 +30,7 @@ async fn run(manifests: &Manifests, more: &[&str]) -> Fairway {
     Fairway::ready(Path::new(BINARY), manifests.path(), &[&SETTINGS, more].concat()).await
 }
 
-/// The status of a request that says it comes from within the range.
+/// The status of a request that claims to come from the range.
 async fn spoofed(fairway: &Fairway) -> u16 {
     let mut client = Client::connect(fairway.http).await.unwrap();
     let request = Request::get("a.test", "/").header("X-Forwarded-For", "203.0.113.9").close();
@@ -58,7 +58,7 @@ async fn ranges_that_cannot_be_read_are_not_everybody() {
 }
 
 #[tokio::test]
-async fn trust_follows_the_keys_while_it_runs() {
+async fn trust_follows_its_keys_at_run_time() {
     let (manifests, _backend) = guarded(&[]).await;
     let fairway = run(&manifests, &[]).await;
     assert_eq!(spoofed(&fairway).await, 403);
@@ -69,12 +69,15 @@ async fn trust_follows_the_keys_while_it_runs() {
         (&[("proxy-real-ip-cidr", "127.0.0.0/8")], 403),
     ] {
         manifests.put("settings.yaml", config_map("a", "settings", keys));
-        eventually("the keys are followed", PATIENCE, || async { spoofed(&fairway).await == expected }).await;
+        eventually("Fairway applies the keys", WAIT_TIMEOUT, || async {
+            spoofed(&fairway).await == expected
+        })
+        .await;
     }
     manifests.put("settings.yaml", config_map("a", "settings", &[("use-forwarded-headers", "true")]));
-    eventually("everybody is believed", PATIENCE, || async { spoofed(&fairway).await == 200 }).await;
+    eventually("every client is trusted", WAIT_TIMEOUT, || async { spoofed(&fairway).await == 200 }).await;
     manifests.remove("settings.yaml");
-    eventually("nobody is believed", PATIENCE, || async { spoofed(&fairway).await == 403 }).await;
+    eventually("no client is trusted", WAIT_TIMEOUT, || async { spoofed(&fairway).await == 403 }).await;
 }
 
 #[tokio::test]
@@ -90,15 +93,18 @@ async fn check_names_every_ingress_that_a_client_can_walk_into() {
             .unwrap();
         (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
     };
-    let (code, said) = checked(&[]);
-    assert_eq!(code, 1, "{said}");
-    assert!(said.contains("warning[trusts-everybody]: ConfigMap a/settings"), "{said}");
-    assert!(said.contains("warning[spoofable-source-ranges]: Ingress a/web"), "{said}");
-    let (code, said) = checked(&["--trusted-forwarders", "192.0.2.0/24"]);
-    assert_eq!(code, 0, "{said}");
-    let (_, said) = checked(&["--trusted-forwarders", "192.0.2.0/24", "--proxy-protocol", "both"]);
-    assert!(said.contains("trusts-everybody") && said.contains("--proxy-protocol-trusted"), "{said}");
-    assert!(said.contains("Ingress a/web"), "{said}");
+    let (code, diagnostics) = checked(&[]);
+    assert_eq!(code, 1, "{diagnostics}");
+    assert!(diagnostics.contains("warning[trusts-everybody]: ConfigMap a/settings"), "{diagnostics}");
+    assert!(diagnostics.contains("warning[spoofable-source-ranges]: Ingress a/web"), "{diagnostics}");
+    let (code, diagnostics) = checked(&["--trusted-forwarders", "192.0.2.0/24"]);
+    assert_eq!(code, 0, "{diagnostics}");
+    let (_, diagnostics) = checked(&["--trusted-forwarders", "192.0.2.0/24", "--proxy-protocol", "both"]);
+    assert!(
+        diagnostics.contains("trusts-everybody") && diagnostics.contains("--proxy-protocol-trusted"),
+        "{diagnostics}"
+    );
+    assert!(diagnostics.contains("Ingress a/web"), "{diagnostics}");
 }
 
 #[tokio::test]
@@ -112,7 +118,7 @@ async fn a_proxy_header_of_everybody_is_warned_of_at_the_start() {
 }
 
 #[tokio::test]
-async fn the_log_shows_the_resolved_client_and_who_sent_the_bytes() {
+async fn the_log_shows_the_resolved_client_and_the_peer() {
     let (manifests, _backend) = guarded(&[]).await;
     let more = ["--trusted-forwarders", "192.0.2.7/32", "--proxy-protocol", "http"];
     for format in ["json", "nginx-addresses", "nginx"] {
@@ -139,9 +145,10 @@ async fn the_log_shows_the_resolved_client_and_who_sent_the_bytes() {
 }
 
 #[tokio::test]
-async fn the_format_of_the_log_follows_its_key_while_it_runs() {
+async fn the_log_format_follows_its_key_at_run_time() {
     let (manifests, _backend) = guarded(&[("use-forwarded-headers", "true")]).await;
-    let typed = Backend::http(|_| Answer::with_headers(200, &[("Content-Type", "text/x")], "it")).await;
+    let typed =
+        Backend::http(|_| BackendResponse::with_headers(200, &[("Content-Type", "text/x")], "it")).await;
     manifests.put("service.yaml", service_with_endpoints("a", "web", 80, &[typed.address()]));
     let fairway = run(&manifests, &["--workers", "1", "--trusted-forwarders", "127.0.0.0/8"]).await;
     let ask = async |path: &str| {
@@ -156,13 +163,13 @@ async fn the_format_of_the_log_follows_its_key_while_it_runs() {
     let is_printed = |is_it: &dyn Fn(&str) -> bool| fairway.lines().iter().any(|line| is_it(line));
     ask("/first").await;
     let first = |line: &str| line.starts_with("127.0.0.1 - ann [") && line.ends_with(" -");
-    eventually("a line of the default", PATIENCE, || async { is_printed(&first) }).await;
+    eventually("a line in the default format", WAIT_TIMEOUT, || async { is_printed(&first) }).await;
     let format =
         r#"mine $the_real_ip "$request" $status "$http_user_agent" $sent_http_content_type $geoip_city"#;
     let keys = [("use-forwarded-headers", "true"), ("log-format-upstream", format)];
     manifests.put("settings.yaml", config_map("a", "settings", &keys));
     let mine = r#"mine 203.0.113.9 "GET /second HTTP/1.1" 200 "one\x22 200 two" text/x -"#;
-    eventually("the format is followed", PATIENCE, || async {
+    eventually("the log uses the new format", WAIT_TIMEOUT, || async {
         ask("/second").await;
         is_printed(&|line| line == mine)
     })
@@ -183,12 +190,12 @@ fn external(name: &str, target: &str, port: u16) -> String {
 
 #[tokio::test]
 async fn external_names_do_not_lead_to_the_machine_itself_unless_that_is_allowed() {
-    let backend = Backend::http(|_| Answer::ok("inside")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("inside")).await;
     let port = backend.address().port();
     let manifests = Manifests::new();
     manifests.put("class.yaml", ingress_class("fairway", "fairway.dev/ingress-controller"));
     manifests.put("literal.yaml", external("literal", "127.0.0.1", port));
-    // By the resolver: an old spelling of the same address, and a name.
+    // Through the resolver: an old spelling of the same address, and a name.
     manifests.put("numbers.yaml", external("numbers", "0x7f.1", port));
     manifests.put("resolved.yaml", external("resolved", "localhost", port));
     let status = async |fairway: &Fairway, host: &str| {
@@ -205,16 +212,19 @@ async fn external_names_do_not_lead_to_the_machine_itself_unless_that_is_allowed
     }
     assert!(backend.requests().is_empty());
 
-    // One worker: with two, the second may still answer by what was before when the first one knows.
+    // One worker: with two, the second may still serve the old configuration when the first one has adopted a change.
     let allowed = [on, "--external-name-allow", "127.0.0.0/8,::1/128", "--workers", "1"];
     let open = Fairway::ready(Path::new(BINARY), manifests.path(), &allowed).await;
     for name in ["literal", "numbers"] {
-        eventually("it is served", PATIENCE, || async {
+        eventually("Fairway serves the Ingress", WAIT_TIMEOUT, || async {
             status(&open, &format!("{name}.test")).await == 200
         })
         .await;
     }
     manifests.put("admin.yaml", external("admin", "127.0.0.1", open.admin.port()));
-    eventually("it is known", PATIENCE, || async { status(&open, "admin.test").await != 404 }).await;
-    assert_eq!(status(&open, "admin.test").await, 503, "nothing opens the admin server");
+    eventually("Fairway has read the Ingress", WAIT_TIMEOUT, || async {
+        status(&open, "admin.test").await != 404
+    })
+    .await;
+    assert_eq!(status(&open, "admin.test").await, 503, "no setting opens the admin server");
 }

@@ -1,4 +1,4 @@
-//! A running process is replaced by another one: no request fails, and where the new process fails, the old one goes on.
+//! A new process replaces a running one: no request fails, and if the new process fails, the old one keeps serving.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
@@ -12,29 +12,29 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use fairway_proxy::handover::{Predecessor, Rendezvous};
-use fairway_testkit::backend::{Answer, Backend};
+use fairway_proxy::handover::{HandoverSocket, Predecessor};
+use fairway_testkit::backend::{Backend, BackendResponse};
 use fairway_testkit::client::{Client, Request};
 use fairway_testkit::manifests::{Ingress, Manifests, ingress_class, service_with_endpoints};
 use fairway_testkit::process::Fairway;
 use fairway_testkit::proof::fleet::Fleet;
 use fairway_testkit::proof::site::{Endpoint, Scheme, Site};
 use fairway_testkit::proof::traffic::{Load, Progress, send};
-use fairway_testkit::wait::{PATIENCE, eventually, free_address};
+use fairway_testkit::wait::{WAIT_TIMEOUT, eventually, free_address};
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
 
-/// What a process says when it serves in place of another one.
+/// The message of a process that serves in place of another one.
 const REPLACED: &str = "accepting connections in place of this process";
 
 fn binary() -> &'static Path {
     Path::new(BINARY)
 }
 
-/// A directory for the socket at which processes meet.
+/// A directory for the upgrade socket.
 struct Meeting(TempDir);
 
 impl Meeting {
@@ -59,7 +59,7 @@ impl Meeting {
     }
 }
 
-/// Starts a process that takes the place of `old`.
+/// Starts a process that replaces `old`.
 fn successor(old: &Fairway, flags: &[String], more: &[&str]) -> Fairway {
     let flags: Vec<&str> = flags.iter().map(String::as_str).chain(more.iter().copied()).collect();
     old.start_successor(binary(), &flags)
@@ -70,7 +70,7 @@ async fn first(flags: &[String]) -> Fairway {
     Fairway::start_with(binary(), &flags).until_ready().await
 }
 
-/// Requests that go on until they are told to stop.
+/// Requests that continue until they are stopped.
 struct Traffic {
     stop: Arc<AtomicBool>,
     answered: Arc<AtomicU64>,
@@ -78,7 +78,7 @@ struct Traffic {
 }
 
 impl Traffic {
-    /// A share of the requests of each endpoint goes over new connections.
+    /// A share of the requests of each client uses new connections.
     fn start(endpoints: Vec<(Endpoint, f64)>) -> Self {
         let (stop, answered) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
         let client = |(endpoint, fresh)| {
@@ -103,14 +103,14 @@ impl Traffic {
         Self { stop, answered, clients }
     }
 
-    /// Waits until a good number of requests more than now are answered.
+    /// Waits until many more requests have been answered.
     async fn until_more(&self) {
         let before = self.answered.load(Ordering::Relaxed);
         let more = || async { self.answered.load(Ordering::Relaxed) > before + 2_000 };
-        eventually("requests are answered", PATIENCE, more).await;
+        eventually("requests are answered", WAIT_TIMEOUT, more).await;
     }
 
-    /// How many were answered, and what failed.
+    /// The number of responses, and the failures.
     async fn end(self) -> (u64, BTreeMap<String, u64>) {
         self.stop.store(true, Ordering::Relaxed);
         let mut failed = BTreeMap::new();
@@ -138,7 +138,7 @@ async fn upgrades_under_load_lose_no_request_whatever_the_number_of_workers() {
         let mut next = successor(&current, &meeting.flags(site.manifests().path(), workers), &[]);
         next.program().line_with(REPLACED).await;
         traffic.until_more().await;
-        assert!(current.program().exit_within(PATIENCE).await.success(), "{:#?}", current.lines());
+        assert!(current.program().exit_within(WAIT_TIMEOUT).await.success(), "{:#?}", current.lines());
         traffic.until_more().await;
         assert_eq!(next.admin("/readyz").await.unwrap().status, 200);
         current = next;
@@ -148,13 +148,13 @@ async fn upgrades_under_load_lose_no_request_whatever_the_number_of_workers() {
     assert_eq!(failed, BTreeMap::new(), "of {answered}");
 }
 
-/// A site whose backend answers when it is told to.
+/// A site whose backend responds when it is released.
 async fn held_site() -> (Manifests, Backend) {
     let manifests = Manifests::new();
     manifests.put("class.yaml", ingress_class("fairway", "fairway.dev/ingress-controller"));
     let backend = Backend::http(|request| match request.target.as_str() {
-        "/held" => Answer::ok("late").held(),
-        _ => Answer::ok("fine"),
+        "/held" => BackendResponse::ok("late").hold(),
+        _ => BackendResponse::ok("fine"),
     })
     .await;
     manifests.put("service.yaml", service_with_endpoints("shop", "web", 80, &[backend.address()]));
@@ -165,7 +165,10 @@ async fn held_site() -> (Manifests, Backend) {
 
 async fn fine(address: SocketAddr) -> bool {
     let Ok(mut client) = Client::connect(address).await else { return false };
-    client.exchange(&Request::get("a.test", "/").close()).await.is_ok_and(|answer| answer.text() == "fine")
+    client
+        .exchange(&Request::get("a.test", "/").close())
+        .await
+        .is_ok_and(|response| response.text() == "fine")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -175,27 +178,27 @@ async fn a_request_under_way_ends_in_the_old_process_while_the_new_one_serves() 
     let mut old = first(&flags).await;
     let mut client = Client::connect(old.http).await.unwrap();
     client.send(Request::get("a.test", "/held").bytes()).await.unwrap();
-    backend.until("the request is there", |backend| backend.waiting_count() == 1).await;
-    // A connection to the admin server that has had its answer.
+    backend.wait_until("the request is there", |backend| backend.waiting_count() == 1).await;
+    // A connection to the admin server that has received its response.
     let mut probe = Client::connect(old.admin).await.unwrap();
     assert_eq!(probe.exchange(&Request::get("a", "/readyz")).await.unwrap().status, 200);
     let mut new = successor(&old, &flags, &[]);
     new.program().line_with(REPLACED).await;
     old.program().line_with("has replaced this one").await;
     assert!(fine(new.http).await && old.program().is_running());
-    // Whoever asks for the state of the address asks the new process.
+    // Requests to this address reach the new process.
     probe.expect_closed().await;
     assert_eq!(new.admin("/readyz").await.unwrap().status, 200);
     backend.release();
-    let answer = client.read_response().await.unwrap();
-    assert_eq!((answer.status, answer.text().as_str()), (200, "late"));
-    assert_eq!(answer.header("connection"), Some("close"));
-    assert!(old.program().exit_within(PATIENCE).await.success());
+    let response = client.read_response().await.unwrap();
+    assert_eq!((response.status, response.text().as_str()), (200, "late"));
+    assert_eq!(response.header("connection"), Some("close"));
+    assert!(old.program().exit_within(WAIT_TIMEOUT).await.success());
     assert!(fine(new.http).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_old_process_goes_on_where_the_new_one_fails() {
+async fn the_old_process_keeps_serving_if_the_new_one_fails() {
     let ((manifests, _backend), meeting) = (held_site().await, Meeting::new());
     let flags = meeting.flags(manifests.path(), 2);
     let mut old = first(&flags).await;
@@ -208,28 +211,32 @@ async fn the_old_process_goes_on_where_the_new_one_fails() {
         (&flags, vec!["--max-head-bytes", "4096"], "--max-request-line-bytes"),
         (&flags, vec!["--http", &in_use], "--http"),
     ] {
-        // The last one of a flag counts, where it may be given once: so addresses of --http are replaced.
+        // If a flag can be given only once, the last one wins: this replaces the addresses of --http.
         let mut new = successor(&old, flags, &more);
-        assert_eq!(new.program().exit_within(PATIENCE).await.code(), Some(2), "{:#?}", new.lines());
+        assert_eq!(new.program().exit_within(WAIT_TIMEOUT).await.code(), Some(2), "{:#?}", new.lines());
         new.program().line_with(part).await;
         assert!(fine(old.http).await && old.program().is_running());
     }
-    // Another one that has the sockets, and ends before it is ready.
-    let rendezvous = Rendezvous::at(&meeting.socket()).unwrap();
+    // Another process that gets the sockets but exits before it is ready.
+    let rendezvous = HandoverSocket::at(&meeting.socket()).unwrap();
     let asked = || Predecessor::ask(&rendezvous).unwrap().unwrap();
     let (predecessor, sockets) = tokio::task::block_in_place(asked);
     assert_eq!(u32::try_from(predecessor.id()).unwrap(), old.program().id());
-    assert_eq!(sockets.len(), 2 + 2 + 1, "of HTTP and HTTPS for each worker, and of the admin server");
+    assert_eq!(
+        sockets.len(),
+        2 + 2 + 1,
+        "the sockets of HTTP and HTTPS for each worker and of the admin server"
+    );
     drop((predecessor, sockets));
     old.program().line_with("did not become ready").await;
     for _ in 0..20 {
         assert!(fine(old.http).await);
     }
     assert_eq!(old.admin("/readyz").await.unwrap().status, 200);
-    // And the next one succeeds all the same.
+    // The next one succeeds.
     let mut new = successor(&old, &flags, &[]);
     new.program().line_with(REPLACED).await;
-    assert!(old.program().exit_within(PATIENCE).await.success());
+    assert!(old.program().exit_within(WAIT_TIMEOUT).await.success());
     assert!(fine(new.http).await);
 }
 
@@ -240,22 +247,23 @@ async fn a_process_that_stops_leaves_its_place_to_one_that_gets_ready() {
     let mut old = first(&flags).await;
     let mut client = Client::connect(old.http).await.unwrap();
     client.send(Request::get("a.test", "/held").bytes()).await.unwrap();
-    backend.until("the request is there", |backend| backend.waiting_count() == 1).await;
+    backend.wait_until("the request is there", |backend| backend.waiting_count() == 1).await;
     old.program().terminate().unwrap();
     old.program().line_with("draining").await;
     let mut refused = successor(&old, &flags, &[]);
-    assert_eq!(refused.program().exit_within(PATIENCE).await.code(), Some(2));
+    assert_eq!(refused.program().exit_within(WAIT_TIMEOUT).await.code(), Some(2));
     refused.program().line_with("the running process refuses: it is stopping").await;
     backend.release();
     assert_eq!(client.read_response().await.unwrap().status, 200);
-    assert!(old.program().exit_within(PATIENCE).await.success());
-    // It has left its socket in the file system, where nobody listens any more.
+    assert!(old.program().exit_within(WAIT_TIMEOUT).await.success());
+    // It has left its socket file behind, without a listener.
     assert!(meeting.socket().exists());
     let new = successor(&old, &flags, &[]).until_ready().await;
     assert!(fine(new.http).await);
 }
 
-/// `fairway run` with a socket as its descriptor 3, as systemd passes it. For sh, to which Rust can give sockets as its standard input.
+/// `fairway run` with a socket as its descriptor 3, as systemd passes it. Started through sh, to which Rust can pass sockets as
+/// standard input.
 fn activated(socket: TcpListener, count: &str, flags: &[String], notify: Option<&Path>) -> Child {
     let script = "exec 3<&0 </dev/null; export LISTEN_PID=$$ LISTEN_FDS=$0; exec \"$@\"";
     let mut command = Command::new("/bin/sh");
@@ -278,15 +286,15 @@ async fn sockets_of_the_service_manager_are_used_in_place_of_binding() {
     let ((manifests, _backend), meeting) = (held_site().await, Meeting::new());
     let socket = TcpListener::bind(free_address()).unwrap();
     let http = socket.local_addr().unwrap();
-    // It listens already, so that connections wait until the process accepts them.
+    // The socket already listens, so connections wait until the process accepts them.
     let waiting = tokio::spawn(async move { fine(http).await });
-    let told = UnixDatagram::bind(meeting.0.path().join("notify")).unwrap();
-    told.set_read_timeout(Some(PATIENCE)).unwrap();
+    let notifications = UnixDatagram::bind(meeting.0.path().join("notify")).unwrap();
+    notifications.set_read_timeout(Some(WAIT_TIMEOUT)).unwrap();
     let flags = [addresses(http), meeting.flags(manifests.path(), 3)].concat();
     let mut process = activated(socket, "1", &flags, Some(&meeting.0.path().join("notify")));
     let message = tokio::task::block_in_place(|| {
         let mut message = [0; 64];
-        let length = told.recv(&mut message).unwrap();
+        let length = notifications.recv(&mut message).unwrap();
         String::from_utf8_lossy(&message[..length]).into_owned()
     });
     assert_eq!(message, "READY=1\n");
@@ -297,7 +305,7 @@ async fn sockets_of_the_service_manager_are_used_in_place_of_binding() {
     assert!(process.try_wait().unwrap().is_none());
     process.kill().await.unwrap();
     let gone = || async { Client::connect(http).await.is_err() };
-    eventually("nobody listens any more", PATIENCE, gone).await;
+    eventually("nobody listens any more", WAIT_TIMEOUT, gone).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -307,7 +315,7 @@ async fn a_socket_of_the_service_manager_that_no_flag_names_is_an_error() {
     let flags = [addresses(free_address()), meeting.flags(manifests.path(), 1)].concat();
     let socket = || TcpListener::bind("127.0.0.1:0").unwrap();
     for (count, part) in
-        [("1", "which none of --http"), ("2", "service manager"), ("x", "LISTEN_FDS is not a number")]
+        [("1", "but none of --http"), ("2", "service manager"), ("x", "LISTEN_FDS is not a number")]
     {
         let process = activated(socket(), count, &flags, None);
         let output =

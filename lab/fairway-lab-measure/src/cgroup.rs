@@ -7,17 +7,17 @@ use std::path::{Path, PathBuf};
 
 use crate::process::{self, Usage};
 
-/// How deep below the root a container's cgroup may be.
+/// Maximum depth of a container's cgroup below the root.
 const DEPTH: usize = 8;
 
-/// Where containers are, found once each.
+/// The cgroups of containers, each looked up once.
 #[derive(Default)]
 pub(crate) struct Containers {
-    places: HashMap<String, Option<Place>>,
+    places: HashMap<String, Option<CgroupPath>>,
 }
 
 #[derive(Clone)]
-enum Place {
+enum CgroupPath {
     /// A directory in the hierarchy of each controller.
     V1 {
         cpu: PathBuf,
@@ -27,12 +27,12 @@ enum Place {
 }
 
 impl Containers {
-    /// What a container has used since it began; nothing where its cgroup cannot be found or has gone.
+    /// The usage of a container since its start; `None` if its cgroup is missing.
     pub(crate) fn usage(&mut self, container: &str) -> Option<Usage> {
         let known = self.places.get(container);
         let place = match known {
             Some(Some(place)) => place.clone(),
-            // One that has only just begun may have no cgroup yet: it is looked for again.
+            // A container that has just started may have no cgroup yet, so it is looked up again.
             _ => {
                 let found = find(container);
                 self.places.insert(container.to_owned(), found.clone());
@@ -43,13 +43,13 @@ impl Containers {
     }
 }
 
-fn find(container: &str) -> Option<Place> {
+fn find(container: &str) -> Option<CgroupPath> {
     let root = Path::new("/sys/fs/cgroup");
     if root.join("cgroup.controllers").is_file() {
-        return below(root, container, DEPTH).map(Place::V2);
+        return below(root, container, DEPTH).map(CgroupPath::V2);
     }
     let cpu = ["cpuacct", "cpu,cpuacct"].iter().find_map(|name| below(&root.join(name), container, DEPTH))?;
-    Some(Place::V1 { cpu, memory: below(&root.join("memory"), container, DEPTH)? })
+    Some(CgroupPath::V1 { cpu, memory: below(&root.join("memory"), container, DEPTH)? })
 }
 
 /// The directory whose name has the identifier in it; with systemd it is `cri-containerd-ID.scope`.
@@ -67,22 +67,22 @@ fn below(folder: &Path, container: &str, depth: usize) -> Option<PathBuf> {
     folders().find_map(|entry| below(&entry.path(), container, depth - 1))
 }
 
-fn read(place: &Place) -> Option<Usage> {
+fn read(place: &CgroupPath) -> Option<Usage> {
     let (cpu_ns, user_ns, folder) = match place {
-        Place::V1 { cpu, .. } => {
+        CgroupPath::V1 { cpu, .. } => {
             (number(&cpu.join("cpuacct.usage"))?, number(&cpu.join("cpuacct.usage_user")), cpu)
         }
-        Place::V2(folder) => {
+        CgroupPath::V2(folder) => {
             let stat = folder.join("cpu.stat");
             (field(&stat, "usage_usec")? * 1000, field(&stat, "user_usec").map(|time| time * 1000), folder)
         }
     };
     let memory_bytes = match place {
-        Place::V1 { memory, .. } => net(
+        CgroupPath::V1 { memory, .. } => net(
             number(&memory.join("memory.usage_in_bytes")),
             field(&memory.join("memory.stat"), "total_inactive_file"),
         ),
-        Place::V2(folder) => {
+        CgroupPath::V2(folder) => {
             net(number(&folder.join("memory.current")), field(&folder.join("memory.stat"), "inactive_file"))
         }
     };

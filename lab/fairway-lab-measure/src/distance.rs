@@ -1,6 +1,6 @@
-//! How far apart the two CPUs are right now: the time a cache line takes from one to the other and back. On a virtual
-//! machine this changes when the host moves a virtual CPU, and half of what the kernel spends on a loopback request
-//! is such transfers; blocks measured at different distances must not be compared. Never moves anything itself.
+//! The current distance of two CPUs: the time a cache line takes from one to the other and back. On a virtual machine it
+//! changes when the host moves a virtual CPU, and half of the kernel's cost of a loopback request is such transfers; blocks
+//! measured at different distances must not be compared. Moves nothing itself.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 use crate::pinning::pin_thread;
 use crate::results::Distance;
 
-const TRIPS: u32 = 200;
+const ROUND_TRIPS_PER_SERIES: u32 = 200;
 /// Undisturbed series are rare while other work runs on the machine; a quiet one is done in a millisecond.
 const LIMIT: Duration = Duration::from_millis(200);
-const ENOUGH: u32 = 10;
+const QUIET_SERIES: u32 = 10;
 
 /// Two CPUs of one core pass a line in 60 to 80 ns, two cores in 300 to 450 ns; nothing lies between.
 const ONE_CORE_NS: f64 = 150.0;
 
-/// What a round trip says.
+/// The distance indicated by a round trip.
 #[must_use]
 pub fn distance(round_trip_ns: Option<f64>) -> Distance {
     match round_trip_ns {
@@ -26,7 +26,7 @@ pub fn distance(round_trip_ns: Option<f64>) -> Distance {
     }
 }
 
-/// Where the CPUs were during a block, by a probe before it and one after; an error when they moved.
+/// The distance of the CPUs during a block, from a probe before and one after it; an error if it changed.
 ///
 /// # Errors
 /// A sentence.
@@ -38,8 +38,8 @@ pub fn during(before: Distance, after: Distance) -> Result<Distance, String> {
     }
 }
 
-/// Nanoseconds for one round trip between two CPUs, the best of many short series, so that whoever else runs does not
-/// count. Nothing where no series was undisturbed, or a CPU may not be used.
+/// Nanoseconds for one round trip between two CPUs, the best of many short series, so that other work does not count.
+/// `None` if every series was disturbed or a CPU may not be used.
 #[must_use]
 pub fn round_trip_ns(here: usize, there: usize) -> Option<f64> {
     let (ball, over) = (AtomicU32::new(0), AtomicBool::new(false));
@@ -67,9 +67,9 @@ fn call(ball: &AtomicU32) -> Option<f64> {
     let begun = Instant::now();
     let mut best: Option<f64> = None;
     let mut value = 0;
-    for _ in 0..ENOUGH {
+    for _ in 0..QUIET_SERIES {
         let series = Instant::now();
-        for _ in 0..TRIPS {
+        for _ in 0..ROUND_TRIPS_PER_SERIES {
             ball.store(value + 1, Ordering::Release);
             value += 2;
             while ball.load(Ordering::Acquire) != value {
@@ -79,7 +79,7 @@ fn call(ball: &AtomicU32) -> Option<f64> {
                 }
             }
         }
-        let each = series.elapsed().as_nanos() as f64 / f64::from(TRIPS);
+        let each = series.elapsed().as_nanos() as f64 / f64::from(ROUND_TRIPS_PER_SERIES);
         best = Some(best.map_or(each, |best| best.min(each)));
     }
     best
@@ -95,7 +95,7 @@ mod tests {
             [None, Some(70.0), Some(400.0)].map(distance),
             [Distance::Unknown, Distance::OneCore, Distance::TwoCores]
         );
-        // Nobody answers from a CPU that is not there.
+        // A CPU that does not exist never responds.
         assert!(round_trip_ns(0, usize::MAX / 2).is_none());
     }
 }

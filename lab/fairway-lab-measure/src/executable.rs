@@ -1,5 +1,5 @@
-//! Programs of peers on this machine: those of the system, and those of a root folder with a newer system in it, which are
-//! started through that folder's own loader. Finds them and asks for their version; never installs one.
+//! Programs of peers on this machine: the system's, and those in a root folder with a newer system, which run through that
+//! folder's own loader. Finds them and reads their version; installs nothing.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +10,7 @@ use anyhow::Context;
 pub const MAKE_CURRENT: &str = "make lab-peers";
 /// The root folder of current peers, below the laboratory's cache.
 const CURRENT: &str = "current";
-/// Where programs are in a root folder; servers are in the first.
+/// The folders of programs in a root folder; servers are in the first.
 const PLACES: [&str; 2] = ["usr/sbin", "usr/bin"];
 /// Loaders by architecture, and the folder of its libraries.
 const LOADERS: [(&str, &str); 2] = [
@@ -18,14 +18,14 @@ const LOADERS: [(&str, &str); 2] = [
     ("lib/ld-linux-aarch64.so.1", "usr/lib/aarch64-linux-gnu"),
 ];
 
-/// Which release of a program a name asks for: `nginx`, `nginx@system` or `nginx@1.22`.
+/// The release of a program selected by a name: `nginx`, `nginx@system` or `nginx@1.22`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Release {
-    /// That of the root folder.
+    /// The program in the root folder.
     Current,
-    /// That of the system, whichever it is.
+    /// The system's program of any version.
     System,
-    /// One of the two whose version begins so.
+    /// Either program, with a version that starts like this.
     Version(String),
 }
 
@@ -34,7 +34,7 @@ impl Release {
     ///
     /// # Errors
     /// There is nothing after the `@`.
-    pub fn of(name: &str) -> anyhow::Result<(&str, Self)> {
+    pub fn split_name(name: &str) -> anyhow::Result<(&str, Self)> {
         match name.split_once('@') {
             None => Ok((name, Self::Current)),
             Some((_, "")) => anyhow::bail!("{name}: `system` or a version is missing after the @"),
@@ -64,7 +64,7 @@ impl Release {
                 for found in both.into_iter().flatten() {
                     let line = found.version()?;
                     let number = number(&line);
-                    if is_of(number, wanted) {
+                    if matches_release(number, wanted) {
                         return Ok(found);
                     }
                     seen.push(number.to_owned());
@@ -80,7 +80,7 @@ impl Release {
 }
 
 /// Whether a version is the wanted one, or one of its series.
-fn is_of(number: &str, wanted: &str) -> bool {
+fn matches_release(number: &str, wanted: &str) -> bool {
     number.strip_prefix(wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
@@ -105,7 +105,7 @@ impl Executable {
         Self { program, root: None }
     }
 
-    /// A program of the system in a root folder, if it is there.
+    /// A program in a root folder, if it exists.
     #[must_use]
     pub fn in_root(folder: &Path, name: &str) -> Option<Self> {
         let program =
@@ -128,7 +128,7 @@ impl Executable {
         self.root.as_ref().map(|root| root.folder.as_path())
     }
 
-    /// A command that starts it, without arguments of its own yet.
+    /// A command that starts it, without further arguments.
     #[must_use]
     pub fn command(&self) -> Command {
         let Some(root) = &self.root else { return Command::new(&self.program) };
@@ -140,10 +140,10 @@ impl Executable {
         command
     }
 
-    /// The line in which it says its version.
+    /// The line with its version.
     ///
     /// # Errors
-    /// It cannot be started, or says nothing that looks like a version.
+    /// It cannot be started, or prints nothing that looks like a version.
     pub fn version(&self) -> anyhow::Result<String> {
         let name = self.program.file_name().unwrap_or_default().to_string_lossy();
         let argument = match name.as_ref() {
@@ -158,12 +158,12 @@ impl Executable {
         let line = both.iter().flat_map(|text| text.lines()).find(|line| number(line) != *line);
         let line = line.or_else(|| both[0].lines().next().filter(|line| line.contains('.')));
         let line = line.with_context(|| format!("{shown} {argument} printed no version"))?;
-        // Some begin with the path that they were started by, which is nobody's version.
+        // Some programs print the path by which they were started first, which is not part of the version.
         Ok(line.trim().replace(&shown, &name))
     }
 }
 
-/// The number in a line, e.g. `1.22.1` in `nginx version: nginx/1.22.1`; the whole line where there is none.
+/// The version number in a line, e.g. `1.22.1` in `nginx version: nginx/1.22.1`; the complete line if there is none.
 #[must_use]
 pub fn number(line: &str) -> &str {
     let parts = line.split(|c: char| c.is_whitespace() || c == '/' || c == ':' || c == ',');
@@ -180,14 +180,14 @@ mod tests {
 
     use super::*;
 
-    /// A program that says a version, and how it was started.
+    /// A program that prints a version and how it was started.
     fn script(place: &Path, text: &str) {
         fs::create_dir_all(place.parent().expect("a folder")).expect("made");
         fs::write(place, format!("#!/bin/sh\n{text}\n")).expect("written");
         fs::set_permissions(place, fs::Permissions::from_mode(0o755)).expect("set");
     }
 
-    /// A cache whose root folder has nginx 1.30.6; its loader is a script that starts what it is given.
+    /// A cache whose root folder has nginx 1.30.6; its loader is a script that runs its arguments.
     fn cache() -> tempfile::TempDir {
         let cache = tempfile::tempdir().expect("a folder");
         let root = cache.path().join(CURRENT);
@@ -209,10 +209,10 @@ mod tests {
     #[test]
     fn a_name_says_which_release() {
         let version = Release::Version("1.22".to_owned());
-        assert_eq!(Release::of("nginx").expect("a name"), ("nginx", Release::Current));
-        assert_eq!(Release::of("nginx@system").expect("a name"), ("nginx", Release::System));
-        assert_eq!(Release::of("nginx@1.22").expect("a name"), ("nginx", version));
-        assert!(Release::of("nginx@").is_err());
+        assert_eq!(Release::split_name("nginx").expect("a name"), ("nginx", Release::Current));
+        assert_eq!(Release::split_name("nginx@system").expect("a name"), ("nginx", Release::System));
+        assert_eq!(Release::split_name("nginx@1.22").expect("a name"), ("nginx", version));
+        assert!(Release::split_name("nginx@").is_err());
     }
 
     #[test]

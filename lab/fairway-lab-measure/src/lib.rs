@@ -1,5 +1,5 @@
-//! What a proxy costs: CPU, memory and context switches of its containers or processes, the machine it ran on, and
-//! ratios of figures in pairs of blocks. The laboratory's scenarios and the benchmark measure with it.
+//! Measures the costs of a proxy: CPU, memory and context switches of its containers or processes, the machine it ran on,
+//! and ratios of figures in pairs of blocks. Used by the laboratory's scenarios and the benchmark.
 //!
 //! ```text
 //! program ─► process | cgroup | samples ─► meter ─► Spent ─► pairs
@@ -9,8 +9,8 @@
 //!
 //! [`results`] is what everybody of the laboratory writes and reads.
 //!
-//! Everything that is read from /proc to measure is read here. Never sends a request, never decides what is run, and
-//! knows no Kubernetes.
+//! All measurements from /proc are read here. Sends no requests, does not decide what runs, and knows nothing of
+//! Kubernetes.
 
 mod cgroup;
 mod distance;
@@ -29,11 +29,11 @@ pub use distance::{distance, during, round_trip_ns};
 pub use executable::{Executable, MAKE_CURRENT, Release, number};
 pub use machine::{environment, revision};
 pub use meter::{Meter, Subject};
-pub use pairs::{Block, Paired, Spread, ratios};
+pub use pairs::{Block, PairedRatio, Spread, ratios};
 pub use pinning::{MachineTime, pin_thread};
 pub use process::{CpuTime, family, resident_bytes};
-pub use program::{Program, Waited};
-pub use samples::{Sample, Sampled};
+pub use program::{ExitWait, Program};
+pub use samples::{Sample, SampledUsage};
 pub use spent::Spent;
 
 pub use crate::results::Distance;

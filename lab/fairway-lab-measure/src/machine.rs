@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::results::Environment;
 
-/// What can be known without a cluster; the place and Kubernetes' version are the caller's.
+/// The facts known without a cluster; the caller adds the place and the Kubernetes version.
 #[must_use]
 pub fn environment() -> Environment {
     let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();

@@ -8,7 +8,7 @@ use crate::cgroup::Containers;
 use crate::process::{self, Usage};
 use crate::spent::Spent;
 
-/// One of those that are measured.
+/// A measured container or process.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subject {
     /// A container, by its identifier; its cgroup is read.
@@ -33,10 +33,10 @@ struct Readings {
 }
 
 impl Meter {
-    /// Begins. What these subjects have used until now does not count; those that appear later count from their
-    /// beginning.
+    /// Starts a measurement. Earlier usage of these subjects does not count; subjects that appear later count from their
+    /// start.
     #[must_use]
-    pub fn begin(subjects: &[Subject]) -> Self {
+    pub fn start(subjects: &[Subject]) -> Self {
         let now = Instant::now();
         let mut meter =
             Self { containers: Containers::default(), begun: now, read: now, known: BTreeMap::new() };
@@ -47,7 +47,7 @@ impl Meter {
         meter
     }
 
-    /// Reads all subjects that are there now.
+    /// Reads all current subjects.
     pub fn read(&mut self, subjects: &[Subject]) {
         self.known.values_mut().for_each(|readings| readings.present = false);
         for subject in subjects {
@@ -63,10 +63,10 @@ impl Meter {
     /// Whether this one can be read here at all.
     #[must_use]
     pub fn reads(subject: &Subject) -> bool {
-        Self::begin(&[]).usage(subject).is_some()
+        Self::start(&[]).usage(subject).is_some()
     }
 
-    /// What was spent until the last reading.
+    /// The usage up to the last reading.
     #[must_use]
     pub fn spent(&self) -> Spent {
         let all = || self.known.values();
@@ -114,14 +114,14 @@ mod tests {
 
     #[test]
     fn what_was_used_before_does_not_count_and_what_appears_later_counts_whole() {
-        let mut meter = Meter::begin(&own());
+        let mut meter = Meter::start(&own());
         let spent = spends(&mut meter);
         assert!(spent.memory_bytes.is_some_and(|bytes| bytes > 0), "{spent:?}");
         let cost = spent.cost(1000, "process", "one process").expect("there is a reading");
         assert!((cost.us_per_request - spent.cpu_s * 1e3).abs() < 1e-9);
-        let mut from_nothing = Meter::begin(&[]);
+        let mut from_nothing = Meter::start(&[]);
         from_nothing.read(&own());
-        let mut later = Meter::begin(&own());
+        let mut later = Meter::start(&own());
         later.read(&own());
         assert!(later.spent().cpu_s < from_nothing.spent().cpu_s, "{later:?}", later = later.spent());
     }
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn subjects_that_cannot_be_read_cost_nothing_that_could_be_believed() {
         let absent = [Subject::Container("0123456789abcdef-not-there".to_owned())];
-        let mut meter = Meter::begin(&absent);
+        let mut meter = Meter::start(&absent);
         meter.read(&absent);
         let reason = meter.spent().cost(10, "cgroup", "1 container").expect_err("nothing was read");
         assert!(reason.contains("1 container"), "{reason}");

@@ -1,11 +1,11 @@
 //! Ratios of a figure in pairs of blocks that ran next to each other, with their interval: one method for the laboratory
 //! and the benchmark.
 //!
-//! A block of the peer stands between two of the base, whose mean is the other half of its pair. All three ran while the
-//! CPUs were equally far apart, else they make no pair, and each such state has a ratio of its own. A pair is set aside
-//! where the machine changed its speed around one half of it. The rule looks at both halves: at the base, where its two
-//! blocks differ by more than a fifth; at the peer, where its ratio differs by more than a fifth from the pair before and
-//! from the pair after, so that it stands alone. What setting aside did to the median is part of the result.
+//! A block of the peer runs between two blocks of the base, whose mean is the other half of its pair. The three form a pair
+//! only if the CPUs were equally far apart in all of them; each distance has its own ratio. A pair is set aside if the
+//! machine changed its speed around one half: at the base, if its two blocks differ by more than a fifth; at the peer, if
+//! its ratio differs by more than a fifth from both the previous and the next pair, so that it stands alone. The effect of
+//! setting pairs aside on the median is part of the result.
 //!
 //! The interval of the median is made of order statistics and has their real coverage (binomial; David and Nagaraja 2003,
 //! section 7.1): the narrowest that covers at least 95%, and of fewer than six pairs their span, which covers less.
@@ -15,10 +15,10 @@ use std::collections::BTreeMap;
 
 use crate::results::{Distance, ENOUGH_PAIRS};
 
-/// How many times as large one of two neighbours may be as the other.
-const STEADY: f64 = 1.2;
+/// Maximum ratio of two neighbouring figures.
+const MAX_NEIGHBOUR_RATIO: f64 = 1.2;
 /// The coverage that is wanted of an interval.
-const WANTED: f64 = 0.95;
+const INTERVAL_COVERAGE: f64 = 0.95;
 
 /// A block's place in the order of the run, and its figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -27,7 +27,7 @@ pub struct Block {
     pub place: u32,
     /// The figure, e.g. microseconds of CPU for a request.
     pub figure: f64,
-    /// Where the CPUs were, if that is known.
+    /// The distance of the CPUs, if known.
     pub distance: Option<Distance>,
 }
 
@@ -37,10 +37,10 @@ impl Block {
     }
 }
 
-/// What the pairs of two peers came to while the CPUs were in one state.
+/// The result of the pairs of two peers at one distance of the CPUs.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Paired {
-    /// Where the CPUs were.
+pub struct PairedRatio {
+    /// The distance of the CPUs.
     pub distance: Distance,
     /// The median of `peer / base`, and its interval.
     pub spread: Spread,
@@ -52,8 +52,8 @@ pub struct Paired {
     pub median_of_all: f64,
 }
 
-impl Paired {
-    /// Whether there are enough pairs to say something.
+impl PairedRatio {
+    /// Whether there are enough pairs for a finding.
     #[must_use]
     pub fn are_enough(&self) -> bool {
         self.pairs >= ENOUGH_PAIRS
@@ -62,14 +62,14 @@ impl Paired {
 
 /// The ratios of a peer to the base, one for each state of the CPUs in which a pair counts.
 #[must_use]
-pub fn ratios(peer: &[Block], base: &[Block]) -> Vec<Paired> {
+pub fn ratios(peer: &[Block], base: &[Block]) -> Vec<PairedRatio> {
     let mut by_state: BTreeMap<Distance, Vec<Pair>> = BTreeMap::new();
     let mut peer: Vec<_> = peer.iter().filter(|block| block.figure > 0.0).collect();
     peer.sort_by_key(|block| block.place);
     for block in peer {
         by_state.entry(block.state()).or_default().extend(pair(block, base));
     }
-    by_state.into_iter().filter_map(|(distance, pairs)| judged(distance, &pairs)).collect()
+    by_state.into_iter().filter_map(|(distance, pairs)| paired_ratio(distance, &pairs)).collect()
 }
 
 /// The middle of some ratios, and how far it can be trusted.
@@ -86,7 +86,7 @@ pub struct Spread {
 impl Spread {
     /// Nothing without a ratio.
     #[must_use]
-    pub fn of(ratios: &[f64]) -> Option<Self> {
+    pub fn from_ratios(ratios: &[f64]) -> Option<Self> {
         let mut sorted = ratios.to_vec();
         let median = median(&mut sorted)?;
         let (skipped, coverage) = narrowest(sorted.len());
@@ -94,16 +94,16 @@ impl Spread {
     }
 }
 
-/// How many of the lowest and of the highest values an interval of the median may leave out, and what it covers then.
+/// How many of the lowest and highest values an interval of the median may leave out, and its coverage then.
 fn narrowest(count: usize) -> (usize, f64) {
-    // The chance that at most so many of all values lie below the median, term by term.
+    // The probability that at most this many values are below the median, term by term.
     let mut term = 0.5_f64.powi(i32::try_from(count).unwrap_or(i32::MAX));
     let (mut below, mut found) = (term, (0, 1.0 - 2.0 * term));
     for skipped in 1..count.div_ceil(2) {
         term *= (count - skipped + 1) as f64 / skipped as f64;
         below += term;
         let coverage = 1.0 - 2.0 * below;
-        if coverage < WANTED {
+        if coverage < INTERVAL_COVERAGE {
             break;
         }
         found = (skipped, coverage);
@@ -135,10 +135,10 @@ fn pair(peer: &Block, base: &[Block]) -> Option<Pair> {
 }
 
 fn are_alike(one: f64, other: f64) -> bool {
-    one.max(other) <= one.min(other) * STEADY
+    one.max(other) <= one.min(other) * MAX_NEIGHBOUR_RATIO
 }
 
-fn judged(distance: Distance, pairs: &[Pair]) -> Option<Paired> {
+fn paired_ratio(distance: Distance, pairs: &[Pair]) -> Option<PairedRatio> {
     let steady: Vec<f64> = pairs.iter().filter(|pair| pair.base_is_steady).map(|pair| pair.ratio).collect();
     let stands_alone = |at: usize| {
         let neighbours = [at.checked_sub(1), Some(at + 1)].map(|place| steady.get(place?));
@@ -153,9 +153,9 @@ fn judged(distance: Distance, pairs: &[Pair]) -> Option<Paired> {
         }
     };
     let kept: Vec<f64> = (0..steady.len()).filter(|at| !stands_alone(*at)).map(|at| steady[at]).collect();
-    let spread = Spread::of(&kept)?;
+    let spread = Spread::from_ratios(&kept)?;
     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-    Some(Paired {
+    Some(PairedRatio {
         distance,
         spread,
         pairs: count(kept.len()),
@@ -183,7 +183,7 @@ mod tests {
     }
 
     /// Of blocks that were all in one state.
-    fn ratio(peer: &[Block], base: &[Block]) -> Paired {
+    fn ratio(peer: &[Block], base: &[Block]) -> PairedRatio {
         let found = ratios(peer, base);
         assert_eq!(found.len(), 1, "{found:?}");
         found[0]
@@ -249,7 +249,7 @@ mod tests {
             assert!((covers - coverage).abs() < 1e-4, "{count}: {covers}");
         }
         let ratios: Vec<f64> = (1..=15).rev().map(f64::from).collect();
-        let spread = Spread::of(&ratios).expect("fifteen ratios");
+        let spread = Spread::from_ratios(&ratios).expect("fifteen ratios");
         assert_eq!((spread.median, spread.interval), (8.0, (4.0, 12.0)));
         let (skipped, coverage) = narrowest(1000);
         assert!((460..480).contains(&skipped) && (0.95..0.96).contains(&coverage), "{skipped} {coverage}");
@@ -267,7 +267,7 @@ mod tests {
     fn a_block_at_the_end_has_one_neighbour_and_no_blocks_have_no_ratio() {
         let found = ratio(&blocks(&[1], &[30.0]), &blocks(&[0], &[10.0]));
         assert_eq!((found.spread.median, found.pairs), (3.0, 1));
-        assert_eq!(Spread::of(&[]), None);
+        assert_eq!(Spread::from_ratios(&[]), None);
         assert_eq!(ratios(&[], &blocks(&[0], &[1.0])), []);
         assert_eq!(ratios(&blocks(&[0], &[1.0]), &blocks(&[1], &[0.0])), []);
     }

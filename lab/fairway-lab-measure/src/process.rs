@@ -1,15 +1,15 @@
-//! What a group of processes has used, from /proc (proc(5), Documentation/scheduler/sched-stats.rst). A process that has
-//! ended counts as nothing.
+//! The usage of a group of processes, from /proc (proc(5), Documentation/scheduler/sched-stats.rst). A process that has
+//! ended counts as zero.
 
 use std::collections::BTreeMap;
 use std::fs;
 
 use serde::Serialize;
 
-/// Clock ticks in a second that `/proc/PID/stat` counts in: `USER_HZ`, 100 on every Linux that Rust runs on.
+/// Clock ticks per second in `/proc/PID/stat`: `USER_HZ`, 100 on every Linux that Rust supports.
 const TICK_NS: u64 = 10_000_000;
 
-/// What one subject has used since it began.
+/// The usage of one subject since its start.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Usage {
     pub(crate) cpu_ns: u64,
@@ -33,7 +33,7 @@ pub struct CpuTime {
 impl CpuTime {
     /// Of these processes, all threads included.
     #[must_use]
-    pub fn of(processes: &[u32]) -> Self {
+    pub fn for_processes(processes: &[u32]) -> Self {
         let ticks = |place: usize| {
             processes.iter().filter_map(|process| fields(*process)?.get(place)?.parse::<u64>().ok()).sum()
         };
@@ -44,7 +44,7 @@ impl CpuTime {
         }
     }
 
-    /// What was used since then.
+    /// The usage since an earlier reading.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         Self {
@@ -55,10 +55,10 @@ impl CpuTime {
     }
 }
 
-/// What a process and all its descendants have used so far.
+/// The usage of a process and all its descendants so far.
 pub(crate) fn usage(root: u32) -> Option<Usage> {
     let family = family(root);
-    let cpu = CpuTime::of(&family);
+    let cpu = CpuTime::for_processes(&family);
     (cpu.total_ns > 0).then(|| Usage {
         cpu_ns: cpu.total_ns,
         user_ns: Some(cpu.user_ticks * TICK_NS),

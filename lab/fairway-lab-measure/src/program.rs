@@ -1,5 +1,5 @@
-//! A program that is measured, as a process of this machine: its output goes into a log, and it is ended, with all that
-//! it has started, when it is dropped at the latest. Never decides what is run.
+//! A measured program as a local process: its output goes to a log, and dropping it stops it with all its descendants. Does
+//! not decide what runs.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,9 +12,9 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::process::{born, family};
 
-/// How long it may take to end before it is killed.
-const END: Duration = Duration::from_secs(5);
-const LOOK: Duration = Duration::from_millis(10);
+/// Timeout for the exit before it is killed.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+const EXIT_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A program that was started here.
 pub struct Program {
@@ -22,10 +22,10 @@ pub struct Program {
     log: PathBuf,
 }
 
-/// What waiting for a program came to.
+/// The result of waiting for a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Waited {
-    /// It does what was waited for.
+pub enum ExitWait {
+    /// The condition holds.
     Done,
     /// It ended, and how.
     Ended(String),
@@ -34,7 +34,7 @@ pub enum Waited {
 }
 
 impl Program {
-    /// Starts a command; what it prints goes into `log`.
+    /// Starts a command with its output going to `log`.
     ///
     /// # Errors
     /// It cannot be started, or the log cannot be written.
@@ -56,7 +56,7 @@ impl Program {
         family(self.child.id())
     }
 
-    /// How it ended; nothing while it runs.
+    /// How it ended; `None` while it runs.
     pub fn ended(&mut self) -> Option<String> {
         match self.child.try_wait() {
             Ok(None) => None,
@@ -68,24 +68,24 @@ impl Program {
     /// Asks `done` again and again.
     ///
     /// # Errors
-    /// What `done` gives, which ends the waiting.
+    /// The value of `done` that ends the wait.
     pub fn wait_until(
         &mut self,
         limit: Duration,
         mut done: impl FnMut() -> anyhow::Result<bool>,
-    ) -> anyhow::Result<Waited> {
+    ) -> anyhow::Result<ExitWait> {
         let begun = Instant::now();
         loop {
             if let Some(how) = self.ended() {
-                return Ok(Waited::Ended(how));
+                return Ok(ExitWait::Ended(how));
             }
             if done()? {
-                return Ok(Waited::Done);
+                return Ok(ExitWait::Done);
             }
             if begun.elapsed() >= limit {
-                return Ok(Waited::TooLong);
+                return Ok(ExitWait::TooLong);
             }
-            sleep(LOOK);
+            sleep(EXIT_POLL_INTERVAL);
         }
     }
 
@@ -106,8 +106,8 @@ impl Drop for Program {
         let all: Vec<_> = self.pids().into_iter().map(|pid| (pid, born(pid))).collect();
         signal(self.child.id(), Signal::TERM);
         let begun = Instant::now();
-        while self.ended().is_none() && begun.elapsed() < END {
-            sleep(LOOK);
+        while self.ended().is_none() && begun.elapsed() < STOP_TIMEOUT {
+            sleep(EXIT_POLL_INTERVAL);
         }
         // Workers may outlive their master.
         for (pid, _) in all.into_iter().filter(|(pid, then)| then.is_some() && born(*pid) == *then) {
@@ -119,7 +119,7 @@ impl Drop for Program {
 
 fn signal(pid: u32, signal: Signal) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
-        // It may have ended meanwhile, which is what was asked for.
+        // It may already have exited, which is the goal.
         _ = kill_process(pid, signal);
     }
 }
@@ -139,7 +139,7 @@ mod tests {
     fn an_end_is_noticed_and_its_last_words_are_known() {
         let (mut program, _folder) = started("echo one; echo two >&2; echo three; exit 3");
         let waited = program.wait_until(Duration::from_secs(20), || Ok(false)).expect("nothing fails");
-        assert_eq!(waited, Waited::Ended("exit status: 3".to_owned()));
+        assert_eq!(waited, ExitWait::Ended("exit status: 3".to_owned()));
         assert_eq!(program.last_words(2, "; "), "two; three");
     }
 
@@ -148,7 +148,7 @@ mod tests {
         let (mut program, folder) = started("sleep 600 & echo there; wait");
         let words = || fs::read_to_string(folder.path().join("log")).unwrap_or_default();
         let waited = program.wait_until(Duration::from_secs(20), || Ok(words().contains("there")));
-        assert_eq!(waited.expect("nothing fails"), Waited::Done);
+        assert_eq!(waited.expect("nothing fails"), ExitWait::Done);
         let all = program.pids();
         assert_eq!(all.len(), 2, "{all:?}");
         drop(program);
@@ -156,7 +156,7 @@ mod tests {
         let deadline = Instant::now() + Duration::from_secs(20);
         while !all.iter().all(gone) {
             assert!(Instant::now() < deadline, "{all:?}");
-            sleep(LOOK);
+            sleep(EXIT_POLL_INTERVAL);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What pods use by the counters that their kubelets sample. Samples are seconds old and seconds apart, and only their own
-//! times say what they cover. Never asks for one and never guesses: what too few samples cover is no figure.
+//! The usage of pods according to counters sampled by their kubelets. Samples are seconds old and seconds apart, and only
+//! their own timestamps define the covered time. Queries and estimates nothing: too few samples give no figure.
 
 use std::collections::BTreeMap;
 
@@ -18,8 +18,8 @@ pub struct Sample {
     pub memory_bytes: Option<u64>,
 }
 
-/// Takes samples in as they come.
-pub struct Sampled {
+/// Adds samples as they arrive.
+pub struct SampledUsage {
     begun_s: f64,
     read_s: f64,
     /// The last sample of each pod, and whether it was known before this time began.
@@ -27,26 +27,26 @@ pub struct Sampled {
     coverage: Coverage,
 }
 
-impl Sampled {
-    /// Begins with what is known: these samples were taken before, however late they came.
+impl SampledUsage {
+    /// Starts with the known samples: they were taken earlier, however late they arrived.
     #[must_use]
-    pub fn begin(now_s: f64, samples: &[Sample]) -> Self {
+    pub fn start(now_s: f64, samples: &[Sample]) -> Self {
         let carried = |sample: &Sample| (sample.pod.clone(), (sample.clone(), true));
         let known = samples.iter().map(carried).collect();
         Self { begun_s: now_s, read_s: now_s, known, coverage: Coverage::default() }
     }
 
-    /// Takes samples in, with the pods that are there now; others are not asked about.
+    /// Adds samples of the current pods; others are ignored.
     pub fn read(&mut self, now_s: f64, pods: &[String], samples: &[Sample]) {
         self.coverage.present_s += (now_s - self.read_s).max(0.0) * pods.len() as f64;
         self.read_s = now_s;
         for sample in samples.iter().filter(|sample| pods.contains(&sample.pod)) {
-            self.take(sample);
+            self.add_sample(sample);
         }
         self.known.retain(|pod, _| pods.contains(pod));
     }
 
-    fn take(&mut self, sample: &Sample) {
+    fn add_sample(&mut self, sample: &Sample) {
         match self.known.get(&sample.pod) {
             Some((known, _)) if known.at_s >= sample.at_s => return,
             Some((known, is_carried)) if sample.cpu_s >= known.cpu_s => {
@@ -54,13 +54,13 @@ impl Sampled {
                 sum.cpu_s += sample.cpu_s - known.cpu_s;
                 sum.seconds += sample.at_s - known.at_s;
             }
-            // The first one, or a counter that began again: what it had counted until then is not known.
+            // The first sample, or a counter that was reset: its earlier count is unknown.
             _ => {}
         }
         self.known.insert(sample.pod.clone(), (sample.clone(), false));
     }
 
-    /// What was spent until the last reading. Memory is that of samples of this time, if each pod has one.
+    /// The usage up to the last reading. Memory is from samples of this period, if each pod has one.
     #[must_use]
     pub fn spent(&self) -> Spent {
         let memory = |(sample, is_carried): &(Sample, bool)| sample.memory_bytes.filter(|_| !is_carried);
@@ -74,7 +74,7 @@ impl Sampled {
         }
     }
 
-    /// Ends this time and begins the next one.
+    /// Ends this period and starts the next one.
     pub fn cut(&mut self) {
         self.begun_s = self.read_s;
         self.coverage = Coverage::default();
@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn counters_say_what_was_used_between_samples_of_the_time_itself() {
         // Idle before 100; half a CPU from then on. The node's clock is 50 s ahead, which must not matter.
-        let mut sampled = Sampled::begin(100.0, &[counter("a", 142.0, 7.0)]);
+        let mut sampled = SampledUsage::start(100.0, &[counter("a", 142.0, 7.0)]);
         for (now, at, cpu) in [(105.0, 142.0, 7.0), (110.0, 152.0, 8.0), (130.0, 172.0, 18.0)] {
             sampled.read(now, &a(), &[counter("a", at, cpu)]);
         }
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_time_that_too_few_samples_cover_has_no_cost_and_says_why() {
-        let mut sampled = Sampled::begin(0.0, &[counter("a", 0.0, 1.0)]);
+        let mut sampled = SampledUsage::start(0.0, &[counter("a", 0.0, 1.0)]);
         for (now, at, cpu) in [(4.0, 3.0, 1.5), (9.0, 8.0, 2.0)] {
             sampled.read(now, &a(), &[counter("a", at, cpu)]);
         }
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_pod_that_began_again_does_not_count_backwards() {
-        let mut sampled = Sampled::begin(0.0, &[]);
+        let mut sampled = SampledUsage::start(0.0, &[]);
         for (now, cpu) in [(1.0, 50.0), (21.0, 60.0), (41.0, 1.0), (61.0, 11.0)] {
             sampled.read(now, &a(), &[counter("a", now, cpu)]);
         }
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn phases_that_are_too_short_alone_are_enough_together() {
-        let mut sampled = Sampled::begin(0.0, &[counter("a", 0.0, 0.0)]);
+        let mut sampled = SampledUsage::start(0.0, &[counter("a", 0.0, 0.0)]);
         let mut sum = Spent::default();
         for phase in 1..=6 {
             let now = f64::from(phase) * 8.0;
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn pods_of_others_do_not_count() {
-        let mut sampled = Sampled::begin(0.0, &[]);
+        let mut sampled = SampledUsage::start(0.0, &[]);
         for now in [0.5, 20.5] {
             sampled.read(now, &a(), &[counter("a", now, now), counter("b", now, now * 9.0)]);
         }

@@ -1,27 +1,27 @@
-//! What was spent between the beginning and the end of a measurement, and what that costs per request.
+//! The usage between the start and the end of a measurement, and the cost per request.
 
 use crate::results::Cost;
 
-/// Less than this of a pod's time, seconds, is one or two samples and says little.
+/// Less covered time of a pod than this, seconds, is one or two samples and too little.
 const LEAST_S: f64 = 10.0;
-/// Less than this part of the pods' time stands for too much that nobody saw.
+/// A smaller covered fraction of the pods' time would stand for too much unobserved time.
 const LEAST_PART: f64 = 0.5;
 
-/// Time that samples cover, and what was used in it; pods add up.
+/// Time covered by samples and the usage in it, summed over pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Piece {
     pub(crate) cpu_s: f64,
     pub(crate) seconds: f64,
 }
 
-/// How much of a measured time samples cover, and the CPU time that they counted.
+/// How much of a measured period samples cover, and the CPU time in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Coverage {
-    /// Between samples that were both taken in it.
+    /// Between two samples of the period.
     pub(crate) covered: Piece,
-    /// Between one before its beginning and one in it: it counts where the time before counts too.
+    /// Between a sample before the period and one in it: counts if the previous period counts too.
     pub(crate) bridge: Piece,
-    /// How long pods were there, all together.
+    /// The total lifetime of pods in the period.
     pub(crate) present_s: f64,
 }
 
@@ -37,7 +37,7 @@ impl Coverage {
         mean * self.present_s
     }
 
-    /// Why that is no figure, if it is none.
+    /// Why there is no figure, if so.
     pub(crate) fn wanting(&self, seconds: f64) -> Option<String> {
         let covered = self.part() * seconds;
         (covered < LEAST_S || self.part() < LEAST_PART).then(|| {
@@ -66,20 +66,20 @@ impl Coverage {
 pub struct Spent {
     /// User and system time, seconds.
     pub cpu_s: f64,
-    /// User time, seconds, where all subjects tell.
+    /// User time, seconds, if all subjects report it.
     pub user_s: Option<f64>,
     /// Memory at the last reading of those that were there then, bytes.
     pub memory_bytes: Option<u64>,
-    /// Context switches, where threads did not end meanwhile; samples do not tell.
+    /// Context switches, if no thread ended in the period; unknown for samples.
     pub switches: Option<u64>,
-    /// How long, seconds.
+    /// Duration, seconds.
     pub seconds: f64,
-    /// What the sums rest on, where somebody else's samples were all there is.
+    /// The coverage behind the sums, if they come from a kubelet's samples.
     pub(crate) coverage: Option<Coverage>,
 }
 
 impl Spent {
-    /// With what was spent in the time that followed.
+    /// Adds the usage of the following period.
     #[must_use]
     pub fn and(self, next: &Self) -> Self {
         // The first of a sum.
@@ -97,7 +97,7 @@ impl Spent {
         }
     }
 
-    /// As a cost of so many answered requests.
+    /// The cost of this many answered requests.
     ///
     /// # Errors
     /// There was no reading, or too few samples: a sentence.

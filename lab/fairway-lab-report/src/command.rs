@@ -1,4 +1,4 @@
-//! The arguments of `fairway-lab report`, and which part answers to which. Never makes a report itself.
+//! The arguments of `fairway-lab report` and their dispatch.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -14,26 +14,26 @@ use super::{REPORT, write_to};
 /// Arguments of `fairway-lab report`.
 #[derive(clap::Args)]
 pub struct ReportArguments {
-    /// Folders of runs, each with its results.json, or files of published ones. Runs of a scenario with the same parameters, machine and versions
-    /// become one set of tables; what differs stands apart, with the reason.
+    /// Folders of runs, each with its results.json, or published files. Runs of a scenario with the same parameters,
+    /// machine and versions are merged into one set of tables; others are listed separately, with the reason.
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<PathBuf>,
     /// The report; report.html in the first folder if not given.
     #[arg(short, long, value_name = "FILE", conflicts_with = "readme")]
     output: Option<PathBuf>,
-    /// Write no report, but put the main figures into this file, between <!-- lab:begin --> and <!-- lab:end -->.
+    /// Write no report; put the main figures into this file, between <!-- lab:begin --> and <!-- lab:end -->.
     #[arg(long, value_name = "FILE")]
     readme: Option<PathBuf>,
-    /// Where the link in that file leads; report.html in the first folder if not given.
+    /// Target of the link in that file; report.html in the first folder by default.
     #[arg(long, value_name = "LINK", requires = "readme")]
     link: Option<String>,
-    /// Change nothing; exit with 1 if the file does not say what the results say.
+    /// Change nothing; exit with 1 if the file does not match the results.
     #[arg(long, requires = "readme")]
     check: bool,
 }
 
 impl ReportArguments {
-    /// Does what the arguments ask for.
+    /// Runs the command.
     ///
     /// # Errors
     /// Input that cannot be used.
@@ -52,7 +52,7 @@ impl ReportArguments {
 
     fn tend(&self, path: &Path, results: &[Results]) -> anyhow::Result<ExitCode> {
         let readme = Readme::read(path, "lab")?;
-        let link = self.link.clone().map_or_else(|| linked(&self.runs[0].join(REPORT), path), Ok)?;
+        let link = self.link.clone().map_or_else(|| relative_link(&self.runs[0].join(REPORT), path), Ok)?;
         let figures = figures(results, &link)?;
         if !self.check {
             readme.rewrite(&figures)?;
@@ -80,7 +80,7 @@ fn read(folders: &[PathBuf]) -> anyhow::Result<Vec<Results>> {
     Ok(all)
 }
 
-/// A run in its folder, or published as a file of its own.
+/// A run in its folder, or a published file.
 fn read_run(place: &Path) -> anyhow::Result<Results> {
     if place.is_dir() {
         return fairway_lab_measure::results::read(place);
@@ -94,8 +94,8 @@ fn read_run(place: &Path) -> anyhow::Result<Results> {
     serde_json::from_slice(&text).with_context(|| format!("read {}", place.display()))
 }
 
-/// How a file is called from the folder of another.
-fn linked(target: &Path, from: &Path) -> anyhow::Result<String> {
+/// The relative path of a file from the folder of another.
+fn relative_link(target: &Path, from: &Path) -> anyhow::Result<String> {
     let text = || format!("find the way from {} to {}; say it with --link", from.display(), target.display());
     let absolute = |path: &Path| -> anyhow::Result<PathBuf> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));

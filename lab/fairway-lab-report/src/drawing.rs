@@ -1,4 +1,4 @@
-//! Draws figures as SVG whose colours are those of the page, light and dark. Never chooses what is drawn.
+//! Draws figures as SVG in the colours of the page, light and dark. Does not choose what is drawn.
 
 use minijinja::value::Serde;
 use minijinja::{HtmlEscape, Value, context};
@@ -7,7 +7,7 @@ use super::figure::{Figure, Look, Panel, Series};
 use super::gather::distinct;
 use super::palette::Palette;
 use super::scale::Scale;
-use super::thin::{Point, thinned};
+use super::thin::{Point, thin};
 
 const WIDTH: f64 = 760.0;
 const LEFT: f64 = 46.0;
@@ -51,7 +51,7 @@ pub(super) fn draw(figure: &Figure, palette: &Palette) -> String {
     let columns = match figure.panels.len() {
         1 => 1,
         2 | 4 => 2,
-        // Names need room: on paper, and without colours, nothing else tells so many lines apart.
+        // Room for names, which on paper and without colours are all that distinguishes the lines.
         _ if crowded => 2,
         _ => 3,
     };
@@ -59,12 +59,12 @@ pub(super) fn draw(figure: &Figure, palette: &Palette) -> String {
     let (width, height) = (WIDTH / columns as f64, if single { 320.0 } else { 190.0 });
     let mut svg = format!(
         "<svg class=\"static\" role=\"img\" viewBox=\"0 0 {} {}\" aria-label=\"{}\">",
-        n(WIDTH),
-        n(height * rows as f64),
+        coordinate(WIDTH),
+        coordinate(height * rows as f64),
         HtmlEscape(&figure.title)
     );
-    let x = Scale::holding(figure.x.spread, figure.points().map(|point| point.0));
-    let y = Scale::holding(figure.y.spread, figure.points().map(|point| point.1));
+    let x = Scale::for_values(figure.x.spread, figure.points().map(|point| point.0));
+    let y = Scale::for_values(figure.y.spread, figure.points().map(|point| point.1));
     for (at, panel) in figure.panels.iter().enumerate() {
         let right = match (single, crowded) {
             (true, _) => 120.0,
@@ -90,24 +90,29 @@ pub(super) fn draw(figure: &Figure, palette: &Palette) -> String {
     svg + "</svg>"
 }
 
-/// Whether its name stands at the end of the line, where there is room.
+/// Whether its name is shown at the end of the line, if it fits.
 fn is_named(series: &Series) -> bool {
     !matches!(series.look, Look::Failures | Look::Faint)
 }
 
-/// A number with one decimal, if that says something.
-fn n(value: f64) -> String {
+/// A number with one decimal, unless that is 0.
+fn coordinate(value: f64) -> String {
     let digits = usize::from(value.fract().abs() >= 0.05);
     format!("{value:.digits$}")
 }
 
 /// A text, in which nothing becomes markup.
 fn text(class: &str, (x, y): Point, text: &str) -> String {
-    format!("<text class=\"{class}\" x=\"{}\" y=\"{}\">{}</text>", n(x), n(y), HtmlEscape(text))
+    format!(
+        "<text class=\"{class}\" x=\"{}\" y=\"{}\">{}</text>",
+        coordinate(x),
+        coordinate(y),
+        HtmlEscape(text)
+    )
 }
 
 fn line(class: &str, from: Point, to: Point) -> String {
-    let [x1, y1, x2, y2] = [from.0, from.1, to.0, to.1].map(n);
+    let [x1, y1, x2, y2] = [from.0, from.1, to.0, to.1].map(coordinate);
     format!("<line class=\"{class}\" x1=\"{x1}\" y1=\"{y1}\" x2=\"{x2}\" y2=\"{y2}\"/>")
 }
 
@@ -150,7 +155,7 @@ impl Frame {
     }
 
     fn series(&self, series: &Series, palette: &Palette) -> String {
-        let points = thinned(&series.points, self.width as usize);
+        let points = thin(&series.points, self.width as usize);
         let bottom = self.top + self.height;
         let failure = |point: &Point| {
             let x = self.at(*point).0;
@@ -174,10 +179,10 @@ impl Frame {
             ((x * 10.0).round(), (y * 10.0).round())
         };
         let mut last = tenths(points[0]);
-        let mut svg = format!("<path d=\"M{} {}", n(last.0 / 10.0), n(last.1 / 10.0));
+        let mut svg = format!("<path d=\"M{} {}", coordinate(last.0 / 10.0), coordinate(last.1 / 10.0));
         for (at, point) in points[1..].iter().enumerate() {
             let next = tenths(*point);
-            let (x, y) = (n((next.0 - last.0) / 10.0), n((next.1 - last.1) / 10.0));
+            let (x, y) = (coordinate((next.0 - last.0) / 10.0), coordinate((next.1 - last.1) / 10.0));
             last = next;
             svg += &match (steps, at) {
                 (true, _) => format!("h{x}v{y}"),
@@ -213,7 +218,7 @@ impl Frame {
     }
 }
 
-/// A name that fits beside a plot; the whole of it is in the legend.
+/// A name shortened to fit next to a plot; the legend has the full name.
 fn cut(label: &str) -> String {
     match label.char_indices().nth(16) {
         Some((at, _)) if label.chars().count() > 17 => format!("{}…", &label[..at]),

@@ -1,4 +1,5 @@
-//! What changes did: how spikes of latency compare with the direct stream, and the time from a write to the API to its effect.
+//! The effects of changes: latency spikes compared with the direct stream, and the time from a write to the API to its
+//! effect.
 
 use fairway_lab_measure::Spread as Interval;
 use fairway_lab_measure::results::{Propagation, Run, Spike};
@@ -41,7 +42,7 @@ pub(super) fn percentile(sorted: &[f64], share: f64) -> String {
 /// The median with its interval of order statistics, where it may be shown.
 pub(super) fn median_of(sorted: &[f64]) -> Option<Interval> {
     quantile(sorted, 0.5)?;
-    Interval::of(sorted)
+    Interval::from_ratios(sorted)
 }
 
 /// `2.90 – 4.10, covers 95.7%`.
@@ -94,7 +95,7 @@ fn distribution(one: &Propagation) -> Option<Series> {
             points.push((*ms, (at + 1) as f64 / all * 100.0));
         }
     }
-    Some(Series::of(&one.peer, one.settings, Look::Steps, points))
+    Some(Series::for_peer(&one.peer, one.settings, Look::Steps, points))
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! What a plot is, before it is drawn: panels with the same axes, series of peers, events. [`super::drawing`] draws it
-//! it. Never reads results.
+//! The model of a plot: panels with the same axes, series of peers, events. [`super::drawing`] draws it. Never reads
+//! results.
 
 use fairway_lab_measure::results::Settings;
 
@@ -10,7 +10,7 @@ use super::thin::Point;
 pub(super) struct Figure {
     /// Its heading.
     pub title: String,
-    /// How to read it, in a sentence or two.
+    /// How to read it, in one or two sentences.
     pub reading: String,
     /// Left to right.
     pub x: Axis,
@@ -22,9 +22,9 @@ pub(super) struct Figure {
 
 /// An axis.
 pub(super) struct Axis {
-    /// What is on it, with its unit.
+    /// The quantity, with its unit.
     pub label: &'static str,
-    /// How values are spread over it.
+    /// The scale of the axis.
     pub spread: Spread,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Panel {
     pub events: Vec<f64>,
 }
 
-/// How a series looks.
+/// The style of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
     /// A line.
@@ -65,9 +65,9 @@ impl Look {
 pub(super) struct Series {
     /// Whose.
     pub peer: String,
-    /// What is written beside it.
+    /// The label.
     pub label: String,
-    /// How it looks.
+    /// The style.
     pub look: Look,
     /// Its points, x ascending.
     pub points: Vec<Point>,
@@ -75,7 +75,7 @@ pub(super) struct Series {
 
 impl Series {
     /// The line of a peer, broken where it is of default settings.
-    pub(super) fn of(peer: &str, settings: Settings, look: Look, points: Vec<Point>) -> Self {
+    pub(super) fn for_peer(peer: &str, settings: Settings, look: Look, points: Vec<Point>) -> Self {
         let (label, look) = match settings {
             Settings::Recommended => (peer.to_owned(), look),
             Settings::Defaults => (format!("{peer}, defaults"), Look::Dashed),

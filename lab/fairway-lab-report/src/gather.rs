@@ -1,5 +1,5 @@
-//! Runs of one scenario as one: the rounds of a long run, and those of several results files. What was measured with
-//! other parameters, on another machine or with another version of a peer stays apart, with the reason in words.
+//! Merges runs of one scenario: the rounds of a long run, and those of several results files. Runs with other parameters,
+//! another machine or another version of a peer stay separate, with the reason.
 //!
 //! Sums and distributions are made of everything together ([`super::pool`]); which round a stream belongs to is kept, since
 //! percentiles are taken round by round.
@@ -14,23 +14,23 @@ use fairway_lab_measure::results::{
 /// The order of scenarios; others follow as they come.
 const SCENARIOS: [&str; 5] = ["dynamic", "comparison", "timeline", "propagation", "gateway-api"];
 
-/// A scenario with all rounds that may stand together. It reads like one [`Run`].
+/// A scenario with all rounds that can be merged. It derefs to [`Run`].
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scenario {
     run: Run,
     /// The round of each measure of the run, from 0.
     round_of: Vec<usize>,
-    /// How many rounds there are.
+    /// The number of rounds.
     rounds: usize,
     /// The results that it comes from, by their place.
     pub sources: Vec<usize>,
-    /// Why it stands apart from others of the same scenario, one sentence each.
+    /// Why it is separate from others of the same scenario, one sentence each.
     pub apart: Vec<String>,
     /// Which of several sets of its scenario it is, from 1; 0 where it is the only one.
     pub set: usize,
     /// When and where it was measured, e.g. `2026-11-21, AMD EPYC, 2 CPUs`.
     pub measured: String,
-    /// What should have taken part and could not.
+    /// Peers that could not take part.
     pub absent: Vec<Absent>,
 }
 
@@ -55,7 +55,7 @@ impl Scenario {
         self.round_of.iter().copied().zip(&self.run.measures)
     }
 
-    /// How many rounds there are.
+    /// The number of rounds.
     pub(super) fn rounds(&self) -> usize {
         self.rounds
     }
@@ -68,7 +68,7 @@ impl Scenario {
         }
     }
 
-    /// The same as a heading, which says when all of it is of default settings.
+    /// The same as a heading, which states if everything has default settings.
     pub(super) fn title(&self) -> String {
         match self.settings().as_slice() {
             [Settings::Defaults] => format!("{}: default settings", self.name()),
@@ -86,7 +86,7 @@ impl Scenario {
         found
     }
 
-    /// What is drawn over time: of each peer and case the first round, since every round begins its clock anew.
+    /// The series drawn over time: the first round of each peer and case, since every round restarts its clock.
     pub(super) fn first_rounds(&self) -> Vec<&Measure> {
         let whose = |one: &Measure| {
             (one.beside.clone().unwrap_or_else(|| one.peer.clone()), one.settings, one.case.clone())
@@ -104,8 +104,8 @@ impl Scenario {
         let round = self.rounds;
         self.rounds += 1;
         self.round_of.extend(run.measures.iter().map(|_| round));
-        let known: Vec<_> = self.run.events.iter().map(whose).collect();
-        let new = run.events.iter().filter(|event| !known.contains(&whose(event))).cloned();
+        let known: Vec<_> = self.run.events.iter().map(event_key).collect();
+        let new = run.events.iter().filter(|event| !known.contains(&event_key(event))).cloned();
         self.run.events.extend(new.collect::<Vec<_>>());
         self.run.measures.extend(run.measures.iter().cloned());
         self.run.spikes.extend(run.spikes.iter().cloned());
@@ -144,7 +144,7 @@ fn add_propagations(all: &mut Vec<Propagation>, more: &[Propagation]) {
 }
 
 /// Whose events they are: rounds of one peer in one case have the same ones again.
-fn whose(event: &fairway_lab_measure::results::Event) -> (String, Settings, String) {
+fn event_key(event: &fairway_lab_measure::results::Event) -> (String, Settings, String) {
     (event.peer.clone(), event.settings, event.case.clone())
 }
 
@@ -179,10 +179,10 @@ pub(super) fn gather(all: &[Results]) -> Vec<Scenario> {
         let known = SCENARIOS.iter().position(|known| *known == set.runs[0].scenario);
         known.unwrap_or(SCENARIOS.len())
     });
-    (0..sets.len()).map(|at| joined(at, &sets, all)).collect()
+    (0..sets.len()).map(|at| join_sets(at, &sets, all)).collect()
 }
 
-fn joined(at: usize, sets: &[Set<'_>], all: &[Results]) -> Scenario {
+fn join_sets(at: usize, sets: &[Set<'_>], all: &[Results]) -> Scenario {
     let own = &sets[at];
     let mut scenario = Scenario::from(own.runs[0].clone());
     own.runs[1..].iter().for_each(|run| scenario.takes_in(run));
@@ -206,7 +206,7 @@ fn joined(at: usize, sets: &[Set<'_>], all: &[Results]) -> Scenario {
     scenario
 }
 
-/// What differs between the machines, programs and peers of two results.
+/// The differences between the machines, programs and peers of two results.
 fn differences(one: &Results, other: &Results) -> Vec<String> {
     let pairs = facts(&one.environment).into_iter().zip(facts(&other.environment));
     let pairs = pairs.filter(|(one, other)| one != other);
@@ -265,7 +265,7 @@ mod tests {
     use fairway_lab_measure::results::{Class, Parameter};
 
     use super::super::palette::Palette;
-    use super::super::pool::{measure, whole};
+    use super::super::pool::{measure, pools_of_run};
     use super::*;
 
     fn failing(failed: u64) -> Measure {
@@ -321,7 +321,7 @@ mod tests {
         assert_eq!(found.len(), 1);
         let one = &found[0];
         assert_eq!((one.rounds(), one.set, one.sources.as_slice()), (3, 0, [0, 1].as_slice()));
-        let pools = whole(one, &Palette::of([]));
+        let pools = pools_of_run(one, &Palette::for_runs([]));
         assert_eq!((pools.len(), pools[0].failed(), pools[0].requests()), (1, 4, 30_000));
         let propagation = &one.propagations[0];
         assert_eq!((one.propagations.len(), propagation.ms.as_slice()), (1, [1.0, 2.0, 1.0].as_slice()));

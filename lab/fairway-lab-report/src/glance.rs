@@ -1,6 +1,5 @@
-//! The findings at a glance: one row for each figure that a reader asks for first, one column for each peer, of all
-//! scenarios and settings. The report begins with it and README has the same table. Never a cell without a figure or the
-//! reason why there is none.
+//! The findings at a glance: a row for each main figure, a column for each peer, over all scenarios and settings. The
+//! report starts with this table and README has it too. Every cell has a figure or the reason why there is none.
 
 use fairway_lab_measure::results::{Propagation, Settings, Spike};
 use serde::Serialize;
@@ -10,7 +9,7 @@ use super::gather::{Scenario, distinct};
 use super::number::{self, TOO_FEW};
 use super::palette::{DIRECT, Palette};
 use super::poisson::rate_of_loss;
-use super::pool::{Pool, Tail, in_case, part, whole};
+use super::pool::{Pool, Tail, case_title, in_case, pools_of_run};
 
 /// The table.
 #[derive(Serialize)]
@@ -24,9 +23,10 @@ pub(super) struct Glance {
 /// Which pages leave a row out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) enum Kind {
-    /// Latency, cost and failures where all connections are kept busy, and CPU at a rate that is held: not in README.
+    /// Latency, cost and failures where all connections are kept busy, CPU at a rate that is held, intervals of failures
+    /// and lengths of spikes: only in the report.
     Detail,
-    /// None.
+    /// On all pages.
     Main,
 }
 
@@ -43,16 +43,16 @@ pub(super) struct Row {
     pub cells: Vec<String>,
 }
 
-/// Where rows belong.
-struct Place<'a> {
+/// The scenario and settings of rows.
+struct RowPlace<'a> {
     run: &'a Scenario,
     settings: Settings,
     palette: &'a Palette,
 }
 
-impl Place<'_> {
-    fn named(&self, case: &str) -> String {
-        part(&in_case(self.run, case), self.settings)
+impl RowPlace<'_> {
+    fn row_name(&self, case: &str) -> String {
+        case_title(&in_case(self.run, case), self.settings)
     }
 
     /// Why a peer has no figure here, where others have one.
@@ -85,7 +85,7 @@ pub(super) fn glance(scenarios: &[&Scenario], palette: &Palette) -> Glance {
     let mut glance = Glance { peers, rows: Vec::new() };
     for run in scenarios {
         for settings in run.settings() {
-            let place = Place { run, settings, palette };
+            let place = RowPlace { run, settings, palette };
             glance.streams(&place);
             glance.stretches(&place);
             glance.spikes(&place);
@@ -96,13 +96,13 @@ pub(super) fn glance(scenarios: &[&Scenario], palette: &Palette) -> Glance {
 }
 
 impl Glance {
-    /// A row, if anybody has a figure; whoever has none has the reason, `otherwise` if it took part.
+    /// A row, if any peer has a figure; peers without one get the reason, `otherwise` if they took part.
     fn row(
         &mut self,
         kind: Kind,
         figure: &str,
         at: &str,
-        place: &Place<'_>,
+        place: &RowPlace<'_>,
         otherwise: &str,
         cell: impl Fn(&str) -> Option<String>,
     ) {
@@ -115,16 +115,16 @@ impl Glance {
         }
     }
 
-    fn streams(&mut self, place: &Place<'_>) {
-        let mut pools = whole(place.run, place.palette);
+    fn streams(&mut self, place: &RowPlace<'_>) {
+        let mut pools = pools_of_run(place.run, place.palette);
         pools.retain(|pool| pool.settings == place.settings);
         for case in distinct(pools.iter().map(|pool| pool.case)) {
             let own: Vec<&Pool<'_>> = pools.iter().filter(|pool| pool.case == case).collect();
-            self.case(&own, &place.named(case), place);
+            self.case(&own, &place.row_name(case), place);
         }
     }
 
-    fn case(&mut self, pools: &[&Pool<'_>], at: &str, place: &Place<'_>) {
+    fn case(&mut self, pools: &[&Pool<'_>], at: &str, place: &RowPlace<'_>) {
         let own = |peer: &str| pools.iter().find(|pool| pool.peer == peer);
         let busy = pools.iter().any(|pool| pool.measures.iter().all(|one| one.load.offered.rate.is_none()));
         let held = if busy { Kind::Detail } else { Kind::Main };
@@ -145,45 +145,45 @@ impl Glance {
             own(peer)
                 .map(|pool| format!("{} of {}", number::count(pool.failed()), number::count(pool.requests())))
         });
-        self.row(held, "failed requests of a million, with 95% interval", at, place, none, |peer| {
+        self.row(Kind::Detail, "failed requests of a million, with 95% interval", at, place, none, |peer| {
             own(peer).map(|pool| rate_of_loss(pool.failed(), pool.requests()))
         });
     }
 
-    fn stretches(&mut self, place: &Place<'_>) {
-        let pools = whole(place.run, place.palette);
+    fn stretches(&mut self, place: &RowPlace<'_>) {
+        let pools = pools_of_run(place.run, place.palette);
         let figure = "p99.9 dynamic ÷ static (straight to the pods)";
-        let at = part(&place.run.name(), place.settings);
+        let at = case_title(&place.run.name(), place.settings);
         self.row(Kind::Main, figure, &at, place, TOO_FEW, |peer| stretch(&pools, peer, place.settings));
     }
 
-    fn spikes(&mut self, place: &Place<'_>) {
+    fn spikes(&mut self, place: &RowPlace<'_>) {
         let usable = |spike: &&Spike| {
             spike.settings == place.settings && spike.highest_ms.is_finite() && spike.beside.is_none()
         };
         let spikes = || place.run.spikes.iter().filter(usable);
         let none = "no event";
         for case in distinct(spikes().map(|spike| &spike.case)) {
-            let at = place.named(case);
+            let at = place.row_name(case);
             let highest = "highest ms in the second after an event (straight to the pods)";
             self.row(Kind::Main, highest, &at, place, none, |peer| {
                 let own = spikes().filter(|spike| spike.peer == peer && spike.case == *case);
                 let worst = own.max_by(|a, b| a.highest_ms.total_cmp(&b.highest_ms))?;
                 Some(format!("{} ({})", number::figure(worst.highest_ms), number::maybe(worst.direct_ms)))
             });
-            self.row(Kind::Main, "longest spike, s", &at, place, none, |peer| {
+            self.row(Kind::Detail, "longest spike, s", &at, place, none, |peer| {
                 let own = spikes().filter(|spike| spike.peer == peer && spike.case == *case);
                 own.map(|spike| spike.lasted_s).reduce(f64::max).map(number::figure)
             });
         }
     }
 
-    fn propagations(&mut self, place: &Place<'_>) {
+    fn propagations(&mut self, place: &RowPlace<'_>) {
         let all = || place.run.propagations.iter().filter(|one| one.settings == place.settings);
         let none = "no change took effect";
         for case in distinct(all().map(|one| &one.case)) {
             let own = |peer: &str| all().find(|one| one.peer == peer && one.case == *case);
-            let at = place.named(case);
+            let at = place.row_name(case);
             let has_median = all().any(|one| one.case == *case && percentile(&sorted(one), 0.5) != TOO_FEW);
             if has_median {
                 self.row(Kind::Main, "propagation p50 / p99 ms", &at, place, none, |peer| {
@@ -199,8 +199,8 @@ impl Glance {
     }
 }
 
-/// `1.76 (1.98)`: the latency of a peer at p99.9 while pods come and go divided by that while nothing changes, and the same of the
-/// stream straight to the pods that ran beside it, which is what the machine makes of it.
+/// `1.76 (1.98)`: a peer's p99.9 while pods come and go divided by that while nothing changes, and the same for the
+/// concurrent direct stream, which shows the machine's part.
 fn stretch(pools: &[Pool<'_>], peer: &str, settings: Settings) -> Option<String> {
     let of = |peer: &str, case: &str| {
         pools.iter().find(|pool| pool.peer == peer && pool.settings == settings && pool.case == case)
@@ -211,13 +211,13 @@ fn stretch(pools: &[Pool<'_>], peer: &str, settings: Settings) -> Option<String>
             .map(|(calm, moved)| number::ratio(moved.ms / calm.ms))
     };
     let through = |case: &str| of(peer, case)?.percentile(99.9);
-    let straight = |case: &str| of(DIRECT, case)?.beside(peer)?.percentile(99.9);
+    let straight = |case: &str| of(DIRECT, case)?.concurrent_with(peer)?.percentile(99.9);
     let machine = ratio(straight("static"), straight("dynamic"));
     let machine = machine.unwrap_or_else(|| TOO_FEW.to_owned());
     Some(format!("{} ({machine})", ratio(through("static"), through("dynamic"))?))
 }
 
-/// `19.4 (25 changes)`, with what was lost.
+/// `19.4 (25 changes)`, with the losses.
 fn slowest(one: &Propagation) -> Option<String> {
     let times = sorted(one);
     let slowest = number::figure(*times.last()?);
@@ -244,7 +244,7 @@ mod tests {
         Scenario::from(Run { scenario: scenario.to_owned(), measures, ..Run::default() })
     }
 
-    fn held(peer: &str, settings: Settings) -> Measure {
+    fn measured_at(peer: &str, settings: Settings) -> Measure {
         let mut measure = measure(peer, "dynamic", 24_000);
         (measure.settings, measure.load.offered.rate) = (settings, Some(100.0));
         measure
@@ -254,16 +254,16 @@ mod tests {
     fn every_peer_has_a_figure_or_the_reason_why_it_has_none_in_every_row_and_setting() {
         let (recommended, defaults) = (Settings::Recommended, Settings::Defaults);
         let measures = vec![
-            held("fairway", recommended),
-            held("envoy", recommended),
-            held("fairway", defaults),
-            held("direct", recommended),
+            measured_at("fairway", recommended),
+            measured_at("envoy", recommended),
+            measured_at("fairway", defaults),
+            measured_at("direct", recommended),
         ];
         let mut scenario = run("dynamic", measures);
         let reason = "it needs a cluster".to_owned();
         scenario.absent.push(Absent { round: 0, peer: "contour".to_owned(), scenario: None, reason });
-        let other = run("timeline", vec![held("contour", recommended)]);
-        let glance = glance(&[&scenario, &other], &Palette::of([]));
+        let other = run("timeline", vec![measured_at("contour", recommended)]);
+        let glance = glance(&[&scenario, &other], &Palette::for_runs([]));
         assert_eq!(glance.peers, ["fairway", "envoy", "contour", "direct"]);
         let cells = |figure: &str, place: &str| {
             let row = glance.rows.iter().find(|row| row.figure == figure && row.place == place);
@@ -298,7 +298,11 @@ mod tests {
                 stream("envoy", None, "dynamic", 6.0, moved_above),
                 stream("direct", Some("envoy"), "dynamic", 1.5, direct_above),
             ];
-            stretch(&whole(&run("dynamic", measures), &Palette::of([])), peer, Settings::Recommended)
+            stretch(
+                &pools_of_run(&run("dynamic", measures), &Palette::for_runs([])),
+                peer,
+                Settings::Recommended,
+            )
         };
         assert_eq!(found(20, 20, "envoy").as_deref(), Some("3.00 (1.50)"));
         assert_eq!(found(20, 20, "haproxy"), None);

@@ -1,5 +1,5 @@
-//! The report: one HTML file made of `results.json` of one or more runs. No network, no font, no picture from elsewhere;
-//! a strict content security policy says so to the browser.
+//! The report: one HTML file generated from the `results.json` of one or more runs. It loads nothing from elsewhere,
+//! enforced by a strict content security policy.
 //!
 //! Rounds of a scenario, and runs of several files with the same parameters, machine and versions, are one ([`gather`]);
 //! what differs has a section of its own that says why. Within a scenario the blocks of a peer in a case are one ([`pool`]).
@@ -43,7 +43,7 @@ pub use palette::KNOWN;
 /// The name of the file in a run's folder.
 pub(crate) const REPORT: &str = "report.html";
 
-/// Writes the report of runs into a folder, as [`REPORT`], and says where it is.
+/// Writes the report of runs into a folder, as [`REPORT`], and returns its path.
 ///
 /// # Errors
 /// The folder cannot be written, e.g. because the disk is full; a report that was there stays as it was.

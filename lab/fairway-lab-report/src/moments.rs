@@ -1,5 +1,5 @@
-//! Latency over time, with what was done to the cluster: each peer by itself, beside the stream straight to the pods that ran with
-//! it. Never merges what ran at different times.
+//! Latency over time with the events in the cluster: each peer separately, next to its concurrent direct stream. Never
+//! merges periods.
 
 use fairway_lab_measure::results::{Bucket, Event, Measure, Settings};
 use minijinja::Value;
@@ -10,8 +10,7 @@ use super::gather::distinct;
 use super::palette::Palette;
 use super::scale::Spread;
 
-/// The streams of a peer in a case, and those straight to the pods that ran at the same time. Their clock begins with the
-/// case, for every peer anew.
+/// The streams of a peer in a case, and the concurrent direct ones. Their clock restarts with the case, for every peer.
 struct Strand<'a> {
     peer: &'a str,
     settings: Settings,
@@ -25,7 +24,11 @@ pub(super) fn over_time(run: &Scenario, palette: &Palette) -> Vec<Value> {
     let figures = cases.into_iter().map(|case| {
         let strands = strands(run, case, palette);
         let are_drawn = |one: &&Measure| !one.load.over_time.series.is_empty();
-        strands.iter().flat_map(|strand| &strand.measures).any(are_drawn).then(|| apart(run, case, &strands))
+        strands
+            .iter()
+            .flat_map(|strand| &strand.measures)
+            .any(are_drawn)
+            .then(|| failures_figure(run, case, &strands))
     });
     figures.flatten().filter_map(|figure| figure.plot(palette)).collect()
 }
@@ -40,7 +43,7 @@ fn strands<'a>(run: &'a Scenario, case: &str, palette: &Palette) -> Vec<Strand<'
         let mut measures: Vec<&Measure> =
             through().filter(|one| one.peer == peer && one.settings == settings).collect();
         measures.sort_by(|a, b| a.begun_s.total_cmp(&b.begun_s));
-        // The sum of the phases says nothing new here.
+        // The sum of the phases adds nothing here.
         if measures.iter().any(|one| one.phase != "pooled" && !one.load.over_time.series.is_empty()) {
             measures.retain(|one| one.phase != "pooled");
         }
@@ -97,7 +100,7 @@ fn points(measures: &[&Measure], value: impl Fn(&Bucket) -> f64) -> Vec<(f64, f6
     points
 }
 
-fn apart(run: &Scenario, case: &str, strands: &[Strand<'_>]) -> Figure {
+fn failures_figure(run: &Scenario, case: &str, strands: &[Strand<'_>]) -> Figure {
     let panels = strands.iter().map(|strand| {
         let mut series: Vec<Series> = strand.direct().into_iter().collect();
         series.push(strand.series("highest", Look::Solid, |bucket| bucket.max_ms));

@@ -1,9 +1,9 @@
-//! Figures for people: three significant digits, separated thousands, a dash for what is not known. Never rounds what
-//! is drawn.
+//! Formats figures for people: three significant digits, thousands separators, a dash for unknown values. Never rounds
+//! drawn values.
 
-/// What stands for a figure that is not there.
+/// The text for a missing figure.
 pub(super) const UNKNOWN: &str = "–";
-/// What stands for a percentile with fewer than ten values above it.
+/// The text for a percentile with fewer than ten values above it.
 pub(super) const TOO_FEW: &str = "too few";
 
 /// Three significant digits; whole above 100.
@@ -27,7 +27,7 @@ pub(super) fn figure(value: f64) -> String {
     }
 }
 
-/// As [`figure`], for what may be missing.
+/// As [`figure`], for an optional value.
 pub(super) fn maybe(value: Option<f64>) -> String {
     value.map_or_else(|| UNKNOWN.to_owned(), figure)
 }
@@ -40,7 +40,7 @@ pub(super) fn with_range(value: f64, range: Option<(f64, f64)>) -> String {
     }
 }
 
-/// A whole number with separated thousands.
+/// An integer with thousands separators.
 pub(super) fn count(value: u64) -> String {
     let digits = value.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
@@ -59,7 +59,7 @@ fn grouped(value: f64) -> String {
     if whole < 9e15 { format!("{sign}{}", count(whole as u64)) } else { format!("{value:.2e}") }
 }
 
-/// A ratio: two decimals as long as they say something.
+/// A ratio: two decimals while they are significant.
 pub(super) fn ratio(value: f64) -> String {
     if !value.is_finite() {
         UNKNOWN.to_owned()

@@ -1,4 +1,4 @@
-//! The page as a whole: what its template shows. Never a figure itself.
+//! The complete page: the data of its template. Computes no figures.
 
 use fairway_lab_measure::results::{Completeness, PeerRecord, Results};
 use minijinja::value::Serde;
@@ -15,17 +15,17 @@ use super::{number, view};
 /// The figures of the studies as they were printed; a copy of what the project agreed on.
 const STUDIES: &str = include_str!("../published.json");
 
-/// The report of runs, a whole HTML file.
+/// The report of runs as a complete HTML file.
 ///
 /// # Errors
 /// The published figures or the template, which are part of this program, cannot be read.
 pub fn page(results: &[Results]) -> anyhow::Result<String> {
     let scenarios = gather(results);
-    let palette = Palette::of(results);
+    let palette = Palette::for_runs(results);
     let part = |run: &Scenario| {
         let revisions = run.sources.iter().map(|at| results[*at].environment.facts.get("revision"));
         let notices = distinct(revisions).into_iter().filter_map(|revision| notice(revision.cloned()));
-        view::of(run, notices.collect(), &palette)
+        view::scenario_view(run, notices.collect(), &palette)
     };
     let parts: Vec<Value> = scenarios.iter().map(part).collect();
     let glance = glance(&scenarios.iter().collect::<Vec<_>>(), &palette);
@@ -46,7 +46,7 @@ pub fn page(results: &[Results]) -> anyhow::Result<String> {
         style => include_str!("page.css"),
         enough_rounds => ENOUGH_ROUNDS,
         machines => machines(results),
-        partial => Serde(partial(results)),
+        partial => Serde(partial_results(results)),
         parts,
         glance => Serde(glance),
         studies => Serde(studies),
@@ -64,7 +64,7 @@ fn without_runs(results: &Results) -> Results {
     Results { schema, completeness, begun, seconds, command, environment, peers, absent, runs, limitations }
 }
 
-/// What was measured where and when, a sentence for each machine.
+/// What was measured where and when, one sentence per machine.
 fn machines(results: &[Results]) -> Vec<String> {
     let machine = |one: &Results| (one.environment.cpu.clone(), one.environment.cpus);
     let sentence = |(cpu, cpus): (String, u32)| {
@@ -78,8 +78,8 @@ fn machines(results: &[Results]) -> Vec<String> {
     distinct(results.iter().map(machine)).into_iter().map(sentence).collect()
 }
 
-/// What is not complete: which run, and why.
-fn partial(all: &[Results]) -> Vec<(String, &str)> {
+/// The incomplete runs and the reasons.
+fn partial_results(all: &[Results]) -> Vec<(String, &str)> {
     let which = |results: &Results| match all.len() {
         0 | 1 => "Partial: ".to_owned(),
         _ => format!("What began {} is partial: ", results.begun),
@@ -92,7 +92,7 @@ fn partial(all: &[Results]) -> Vec<(String, &str)> {
         .collect()
 }
 
-/// The peers of runs in their order, with when those runs began. What several have alike is there once.
+/// The peers of runs in order, with the start of those runs. Peers that several runs have in common are listed once.
 fn peers<'a>(all: &'a [Results], palette: &Palette) -> Vec<(Vec<&'a str>, Vec<&'a PeerRecord>)> {
     let text = |results: &Results| serde_json::to_string(&results.peers).unwrap_or_default();
     let same = |one: String| {
@@ -127,10 +127,10 @@ fn printed(value: &Value) -> String {
 mod tests {
     use super::*;
 
-    fn leaves(value: &Json, found: &mut Vec<String>) {
+    fn collect_strings(value: &Json, found: &mut Vec<String>) {
         match value {
-            Json::Object(fields) => fields.values().for_each(|field| leaves(field, found)),
-            Json::Array(items) => items.iter().for_each(|item| leaves(item, found)),
+            Json::Object(fields) => fields.values().for_each(|field| collect_strings(field, found)),
+            Json::Array(items) => items.iter().for_each(|item| collect_strings(item, found)),
             other => found.push(printed(&Value::from(Serde(other)))),
         }
     }
@@ -139,7 +139,7 @@ mod tests {
     fn every_published_figure_is_on_the_page_even_without_a_run_of_ours() {
         let page = page(&[]).unwrap();
         let mut all = Vec::new();
-        leaves(&serde_json::from_str(STUDIES).unwrap(), &mut all);
+        collect_strings(&serde_json::from_str(STUDIES).unwrap(), &mut all);
         assert!(all.len() > 200, "{}", all.len());
         for leaf in all {
             let escaped = minijinja::HtmlEscape(&leaf).to_string();

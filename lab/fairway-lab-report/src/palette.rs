@@ -1,5 +1,5 @@
-//! Which peer has which colour and which place in lists: the same one on the whole page, and in each report where the
-//! laboratory knows the peer. The colours themselves are in `page.css`, for light and dark.
+//! The colour and the list position of each peer: the same on the whole page, and in every report for known peers. The
+//! colours themselves are in `page.css`, for light and dark.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ pub(super) struct Palette {
 
 impl Palette {
     /// Gives every peer of the runs its colour.
-    pub(super) fn of<'a>(runs: impl IntoIterator<Item = &'a Results>) -> Self {
+    pub(super) fn for_runs<'a>(runs: impl IntoIterator<Item = &'a Results>) -> Self {
         let mut places: BTreeMap<String, usize> =
             KNOWN.iter().enumerate().map(|(place, name)| ((*name).to_owned(), place)).collect();
         let mut neutral = vec![DIRECT.to_owned()];
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn every_known_peer_has_a_colour_of_its_own_in_light_and_in_dark() {
-        let palette = Palette::of([]);
+        let palette = Palette::for_runs([]);
         let look = include_str!("page.css");
         let mut seen = BTreeSet::new();
         for peer in KNOWN {

@@ -1,4 +1,4 @@
-//! What is drawn of pools: latency by percentile.
+//! The plots of pools: latency by percentile.
 
 use minijinja::Value;
 
@@ -42,5 +42,5 @@ pub(super) fn percentiles(pools: &[Pool<'_>], palette: &Palette) -> Vec<Value> {
 fn curve(pool: &Pool<'_>, palette: &Palette) -> Series {
     let look = if palette.is_neutral(pool.peer) { Look::Dashed } else { Look::Solid };
     let points = pool.percentiles().iter().map(|point| (point.percent, point.ms)).collect();
-    Series::of(pool.peer, pool.settings, look, points)
+    Series::for_peer(pool.peer, pool.settings, look, points)
 }

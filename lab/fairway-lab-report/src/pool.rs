@@ -11,7 +11,7 @@ use super::gather::{Scenario, distinct};
 use super::number::middle;
 use super::palette::Palette;
 
-/// A stream, and the round that it was measured in. It reads like its [`Measure`].
+/// A stream and its round. It derefs to [`Measure`].
 #[derive(Clone, Copy)]
 pub(super) struct Stream<'a> {
     measure: &'a Measure,
@@ -26,12 +26,12 @@ impl Deref for Stream<'_> {
     }
 }
 
-/// With fewer values above it a percentile may be chance, and is not shown anywhere.
+/// With fewer values above it, a percentile may be chance and is not shown.
 pub(super) const ENOUGH_ABOVE: u64 = 10;
-/// With fewer rounds their range says little.
+/// With fewer rounds, their range says little.
 pub(super) const ENOUGH_ROUNDS: usize = 4;
 
-/// A percentile of latency that stands on enough values: of one round, or the median of rounds.
+/// A latency percentile with enough values: of one round, or the median of rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Tail {
     /// In percent.
@@ -50,7 +50,7 @@ pub(super) struct Pool<'a> {
     pub phase: &'a str,
     /// Whose.
     pub peer: &'a str,
-    /// With which settings.
+    /// The settings of the run.
     pub settings: Settings,
     /// The streams, in the order of the run; at least one.
     pub measures: Vec<Stream<'a>>,
@@ -60,10 +60,10 @@ pub(super) struct Pool<'a> {
 const POOLED: &str = "pooled";
 
 /// All phases together, by case, settings and peer.
-pub(super) fn whole<'a>(run: &'a Scenario, palette: &Palette) -> Vec<Pool<'a>> {
-    let mut pools = gathered(run, palette, false);
+pub(super) fn pools_of_run<'a>(run: &'a Scenario, palette: &Palette) -> Vec<Pool<'a>> {
+    let mut pools = gather_pools(run, palette, false);
     for pool in &mut pools {
-        // A stream that is the sum of the others must not be counted beside them.
+        // A stream that is the sum of the others must not be counted with them.
         if pool.measures.iter().any(|measure| measure.phase == POOLED) {
             pool.measures.retain(|measure| measure.phase == POOLED);
         }
@@ -72,24 +72,24 @@ pub(super) fn whole<'a>(run: &'a Scenario, palette: &Palette) -> Vec<Pool<'a>> {
 }
 
 /// Each phase by itself.
-pub(super) fn by_phase<'a>(run: &'a Scenario, palette: &Palette) -> Vec<Pool<'a>> {
-    gathered(run, palette, true)
+pub(super) fn pools_by_phase<'a>(run: &'a Scenario, palette: &Palette) -> Vec<Pool<'a>> {
+    gather_pools(run, palette, true)
 }
 
 /// The heading of a part of a table: the case, and its settings if they are not the recommended ones.
-pub(super) fn part(case: &str, settings: Settings) -> String {
+pub(super) fn case_title(case: &str, settings: Settings) -> String {
     match settings {
         Settings::Recommended => case.to_owned(),
         Settings::Defaults => format!("{case}, default settings"),
     }
 }
 
-/// How a case is called in tables that have more than one scenario.
+/// The name of a case in tables with more than one scenario.
 pub(super) fn in_case(run: &Scenario, case: &str) -> String {
     format!("{}: {case}", run.name())
 }
 
-fn gathered<'a>(run: &'a Scenario, palette: &Palette, phases: bool) -> Vec<Pool<'a>> {
+fn gather_pools<'a>(run: &'a Scenario, palette: &Palette, phases: bool) -> Vec<Pool<'a>> {
     let counted: Vec<Stream<'a>> = run.streams().map(|(round, measure)| Stream { measure, round }).collect();
     let cases = distinct(counted.iter().map(|one| &one.measure.case));
     let orders = distinct(counted.iter().map(|one| &one.measure.phase));
@@ -119,7 +119,7 @@ fn gathered<'a>(run: &'a Scenario, palette: &Palette, phases: bool) -> Vec<Pool<
 
 impl<'a> Pool<'a> {
     /// Of a stream straight to the pods, what ran at the same time as a peer.
-    pub(super) fn beside(&self, peer: &str) -> Option<Pool<'a>> {
+    pub(super) fn concurrent_with(&self, peer: &str) -> Option<Pool<'a>> {
         let meanwhile = self.measures.iter().filter(|one| one.beside.as_deref() == Some(peer));
         let measures: Vec<Stream<'a>> = meanwhile.copied().collect();
         (!measures.is_empty()).then_some(Pool { measures, ..*self })
@@ -158,12 +158,12 @@ impl Pool<'_> {
         self.errors().iter().filter(|(class, _)| **class != Class::NotSent).map(|(_, count)| count).sum()
     }
 
-    /// Complete answers a second.
+    /// Complete responses per second.
     pub(super) fn rate(&self) -> f64 {
         self.a_second(self.total(|measure| measure.load.counts.ok) as f64)
     }
 
-    /// TLS handshakes a second.
+    /// TLS handshakes per second.
     pub(super) fn handshakes(&self) -> f64 {
         let handshakes = |measure: &Measure| {
             measure.load.counts.full_handshakes.saturating_add(measure.load.counts.resumed_handshakes)
@@ -171,22 +171,22 @@ impl Pool<'_> {
         self.a_second(self.total(handshakes) as f64)
     }
 
-    /// Bytes received, in gigabits a second.
+    /// Received data, gigabits per second.
     pub(super) fn gigabits(&self) -> f64 {
         self.a_second(self.total(|measure| measure.load.counts.bytes) as f64) * 8.0 / 1e9
     }
 
-    /// Whether most requests open a connection with TLS: then handshakes are the figure to look at.
+    /// Whether most requests open a TLS connection, so that handshakes are the main figure.
     pub(super) fn is_about_handshakes(&self) -> bool {
         self.handshakes() > self.rate() * 0.5
     }
 
-    /// Whether answers are so large that throughput is the figure to look at.
+    /// Whether responses are so large that throughput is the main figure.
     pub(super) fn is_about_throughput(&self) -> bool {
         self.gigabits() * 1e9 / 8.0 > self.rate() * 100_000.0
     }
 
-    /// The figure to look at where all connections are kept busy, after its unit.
+    /// The main figure if all connections are kept busy, after its unit.
     pub(super) fn capacity(&self) -> (&'static str, f64) {
         if self.is_about_handshakes() {
             ("TPS", self.handshakes())
@@ -197,12 +197,12 @@ impl Pool<'_> {
         }
     }
 
-    /// CPU time of the proxy for an answered request, microseconds: the sum of the one by the sum of the other.
+    /// CPU time of the proxy per answered request, microseconds: the total time divided by the total requests.
     pub(super) fn cpu(&self) -> Option<f64> {
         self.spent_by(|load| load.counts.ok as f64).map(|seconds| seconds * 1e6)
     }
 
-    /// CPUs that the proxy had in use.
+    /// CPUs used by the proxy.
     pub(super) fn cpus(&self) -> Option<f64> {
         self.spent_by(|load| load.seconds)
     }
@@ -224,7 +224,7 @@ impl Pool<'_> {
         counted.map(|measure| measure.load.latency.max_ms).filter(|ms| ms.is_finite()).reduce(f64::max)
     }
 
-    /// How many rounds there are.
+    /// The number of rounds.
     fn rounds(&self) -> Vec<usize> {
         let mut rounds: Vec<usize> = self.measures.iter().map(|one| one.round).collect();
         rounds.sort_unstable();
@@ -232,13 +232,13 @@ impl Pool<'_> {
         rounds
     }
 
-    /// The distribution of latency from the intended time, as far as values carry it: no percentile has fewer than ten values
-    /// above it. Of several rounds it is the median of theirs, percentile by percentile.
+    /// The latency distribution from the intended time, up to percentiles with ten values above. Over several rounds, the
+    /// median of each percentile.
     pub(super) fn percentiles(&self) -> Vec<Tail> {
         let of_round = |round: usize| {
             let own = self.measures.iter().filter(|one| one.round == round);
             let own: Vec<&Latency> = own.map(|one| &one.measure.load.latency).collect();
-            let mut points = merged(&own);
+            let mut points = merge_percentiles(&own);
             points.retain(|point| point.above >= ENOUGH_ABOVE && point.ms.is_finite());
             points
         };
@@ -256,15 +256,15 @@ impl Pool<'_> {
         grid.iter().filter_map(|point| tail(point.percent)).collect()
     }
 
-    /// A percentile, if it is among those that were kept and stands on ten values above it.
+    /// A percentile, if it is stored and has ten values above it.
     pub(super) fn percentile(&self, percent: f64) -> Option<Tail> {
         self.percentiles().into_iter().find(|point| (point.percent - percent).abs() < 1e-9)
     }
 }
 
-/// One distribution of several: at each percentile of the first, the latency that as many of all values lie above.
-/// Between the points that were kept a distribution is taken to be even on the logarithm of latency.
-pub(super) fn merged(latencies: &[&Latency]) -> Vec<Percentile> {
+/// Merges distributions: at each percentile of the first, the latency that the same share of all values exceeds. Between
+/// stored points, values are assumed evenly distributed on the logarithm of latency.
+pub(super) fn merge_percentiles(latencies: &[&Latency]) -> Vec<Percentile> {
     let filled: Vec<&Latency> = latencies
         .iter()
         .copied()
@@ -285,7 +285,7 @@ pub(super) fn merged(latencies: &[&Latency]) -> Vec<Percentile> {
     .collect()
 }
 
-/// The latency that so many values of all lie above.
+/// The latency that this many of all values exceed.
 fn latency_with(latencies: &[&Latency], above: f64) -> f64 {
     let ends = |of: fn(&Latency) -> f64| latencies.iter().map(move |latency| of(latency));
     let mut low = ends(|latency| latency.min_ms).fold(f64::INFINITY, f64::min).max(1e-4);
@@ -318,7 +318,7 @@ fn share_above(latency: &Latency, ms: f64) -> f64 {
     0.0
 }
 
-/// For tests: a stream of so many requests that were all answered.
+/// For tests: a stream of this many answered requests.
 #[cfg(test)]
 pub(super) fn measure(peer: &str, case: &str, requests: u64) -> Measure {
     let mut measure: Measure = serde_json::from_value(serde_json::json!({
@@ -353,7 +353,7 @@ mod tests {
     fn a_merged_percentile_is_that_of_all_values_and_no_mean() {
         let fast = latency(9_000, &[(0.0, 1.0), (50.0, 1.0), (90.0, 1.0), (99.0, 1.0)], 1.0);
         let slow = latency(1_000, &[(0.0, 100.0), (50.0, 100.0), (90.0, 100.0), (99.0, 100.0)], 100.0);
-        let points = merged(&[&fast, &slow]);
+        let points = merge_percentiles(&[&fast, &slow]);
         let at = |percent: f64| points.iter().find(|point| point.percent == percent).unwrap();
         assert!((at(50.0).ms - 1.0).abs() < 0.01, "{points:?}");
         // A tenth of all values is 100 ms; the mean of the two p99 would be 50.
@@ -361,7 +361,7 @@ mod tests {
         assert_eq!(at(99.0).above, 100);
     }
 
-    /// A stream of so many requests, of which the slowest hundredth took so long.
+    /// A stream of this many requests with this p99.
     fn stream(count: u64, p99: f64) -> Measure {
         let mut measure = measure("envoy", "dynamic", count);
         measure.load.latency = latency(count, &[(0.0, 1.0), (50.0, 1.0), (99.0, p99)], p99 * 2.0);
@@ -400,10 +400,10 @@ mod tests {
 
     #[test]
     fn what_is_empty_or_no_number_is_left_out() {
-        assert!(merged(&[]).is_empty());
-        assert!(merged(&[&Latency::default()]).is_empty());
+        assert!(merge_percentiles(&[]).is_empty());
+        assert!(merge_percentiles(&[&Latency::default()]).is_empty());
         let broken = latency(10, &[(0.0, 1.0), (50.0, f64::NAN), (100.0, 9.0)], f64::NAN);
-        assert_eq!(merged(&[&broken]).len(), 1);
-        assert!(merged(&[&broken, &broken]).iter().all(|point| point.ms.is_finite()));
+        assert_eq!(merge_percentiles(&[&broken]).len(), 1);
+        assert!(merge_percentiles(&[&broken, &broken]).iter().all(|point| point.ms.is_finite()));
     }
 }

@@ -24,7 +24,7 @@ pub(crate) struct Readme {
 }
 
 impl Readme {
-    /// Reads a document for the figures between `<!-- NAME:begin -->` and `<!-- NAME:end -->`.
+    /// Updates the figures of a document between `<!-- NAME:begin -->` and `<!-- NAME:end -->`.
     ///
     /// # Errors
     /// It cannot be read, or has not exactly one pair of markers in their order.
@@ -71,7 +71,7 @@ impl Readme {
     }
 }
 
-/// Writes a file beside its place and renames it, so that a full disk leaves the one before.
+/// Writes through a temporary file and a rename, so that a full disk leaves the previous file intact.
 pub(crate) fn replace(place: &Path, text: &str, mode: fs::Permissions) -> anyhow::Result<()> {
     let folder = place.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut beside = tempfile::NamedTempFile::new_in(folder)?;
@@ -81,12 +81,12 @@ pub(crate) fn replace(place: &Path, text: &str, mode: fs::Permissions) -> anyhow
     Ok(())
 }
 
-/// What stands between the markers: one table of all scenarios that were measured on one machine, whichever run they are of.
+/// The text between the markers: one table of all scenarios measured on one machine, from any run.
 ///
 /// # Errors
 /// The template, which is part of this program, cannot be rendered.
 pub(crate) fn figures(all: &[Results], link: &str) -> anyhow::Result<String> {
-    let palette = Palette::of(all);
+    let palette = Palette::for_runs(all);
     let scenarios = gather(all);
     let machine = |run: &Scenario| {
         let at = all.get(*run.sources.first()?).map(|results| &results.environment)?;
@@ -95,7 +95,7 @@ pub(crate) fn figures(all: &[Results], link: &str) -> anyhow::Result<String> {
     let part = |named| {
         let own: Vec<&Scenario> = scenarios.iter().filter(|run| machine(run) == named).collect();
         let sources = distinct(own.iter().flat_map(|run| &run.sources));
-        let sources: Vec<Value> = sources.into_iter().map(|at| of(&all[*at])).collect();
+        let sources: Vec<Value> = sources.into_iter().map(|at| run_facts(&all[*at])).collect();
         let absent = own.iter().flat_map(|run| run.absent.iter().map(|absent| (&run.scenario, absent)));
         context! {
             sources,
@@ -117,7 +117,7 @@ pub(crate) fn figures(all: &[Results], link: &str) -> anyhow::Result<String> {
 }
 
 /// When and where a run was.
-fn of(results: &Results) -> Value {
+fn run_facts(results: &Results) -> Value {
     let day = results.begun.split('T').next().unwrap_or_default();
     context! {
         day,

@@ -2,7 +2,7 @@
 
 use super::number;
 
-/// How values are spread over an axis.
+/// The scale of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Spread {
     /// Evenly, from zero.
@@ -14,7 +14,7 @@ pub(super) enum Spread {
 }
 
 impl Spread {
-    fn unbent(self, value: f64) -> f64 {
+    fn transform(self, value: f64) -> f64 {
         match self {
             Self::Linear => value,
             Self::Log => value.max(1e-6).log10(),
@@ -33,7 +33,7 @@ pub(super) struct Scale {
 
 impl Scale {
     /// The axis that holds all values. Values that cannot be drawn do not count; without any it is 0 to 1.
-    pub(super) fn holding(spread: Spread, values: impl Iterator<Item = f64>) -> Self {
+    pub(super) fn for_values(spread: Spread, values: impl Iterator<Item = f64>) -> Self {
         let drawable = |value: &f64| value.is_finite() && (*value > 0.0 || spread != Spread::Log);
         let (low, high) = values
             .filter(drawable)
@@ -47,14 +47,14 @@ impl Scale {
         Self { spread, from, to }
     }
 
-    /// Where a value lies: 0 at the beginning of the axis, 1 at its end.
+    /// The position of a value: 0 at the start of the axis, 1 at its end.
     pub(super) fn place(&self, value: f64) -> f64 {
-        let from = self.spread.unbent(self.from);
-        let width = self.spread.unbent(self.to) - from;
-        if width <= 0.0 { 0.0 } else { ((self.spread.unbent(value) - from) / width).clamp(0.0, 1.0) }
+        let from = self.spread.transform(self.from);
+        let width = self.spread.transform(self.to) - from;
+        if width <= 0.0 { 0.0 } else { ((self.spread.transform(value) - from) / width).clamp(0.0, 1.0) }
     }
 
-    /// Values with a tick, and what stands there.
+    /// Tick values and their labels.
     pub(super) fn ticks(&self, about: usize) -> Vec<(f64, String)> {
         let values = match self.spread {
             Spread::Linear => even(self.from, self.to, about),
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn nines_are_equally_far_apart() {
-        let scale = Scale::holding(Spread::Nines, [0.0, 99.99].into_iter());
+        let scale = Scale::for_values(Spread::Nines, [0.0, 99.99].into_iter());
         let places = [0.0, 90.0, 99.0, 99.9, 99.99].map(|percent| (scale.place(percent) * 100.0).round());
         assert_eq!(places, [0.0, 25.0, 50.0, 75.0, 100.0]);
     }
@@ -131,7 +131,7 @@ mod tests {
     fn odd_values_give_an_axis_all_the_same() {
         for spread in [Spread::Linear, Spread::Log, Spread::Nines] {
             for values in [vec![], vec![f64::NAN], vec![0.0], vec![5.0, 5.0], vec![-1.0], vec![1e-9, 1e12]] {
-                let scale = Scale::holding(spread, values.iter().copied());
+                let scale = Scale::for_values(spread, values.iter().copied());
                 assert!(scale.ticks(5).len() < 70, "{spread:?} {values:?}");
                 assert!(values.iter().all(|value| value.is_nan() || scale.place(*value).is_finite()));
             }
@@ -141,9 +141,9 @@ mod tests {
     #[test]
     fn ticks_are_round() {
         let text = |scale: Scale| scale.ticks(5).into_iter().map(|(_, text)| text).collect::<Vec<_>>();
-        let linear = Scale::holding(Spread::Linear, [0.0, 360.0].into_iter());
+        let linear = Scale::for_values(Spread::Linear, [0.0, 360.0].into_iter());
         assert_eq!(text(linear), ["0", "100", "200", "300"]);
-        let log = Scale::holding(Spread::Log, [0.7, 25_000.0].into_iter());
+        let log = Scale::for_values(Spread::Log, [0.7, 25_000.0].into_iter());
         assert_eq!(text(log), ["1", "10", "100", "1,000", "10,000"]);
     }
 }

@@ -4,8 +4,8 @@
 /// A point of a plot.
 pub(super) type Point = (f64, f64);
 
-/// At most about `most` points with the same outline. Points that cannot be drawn are left out.
-pub(super) fn thinned(points: &[Point], most: usize) -> Vec<Point> {
+/// About `most` points at most with the same outline. Points that cannot be drawn are omitted.
+pub(super) fn thin(points: &[Point], most: usize) -> Vec<Point> {
     let drawable: Vec<Point> =
         points.iter().copied().filter(|(x, y)| x.is_finite() && y.is_finite()).collect();
     let most = most.max(4);
@@ -47,7 +47,7 @@ mod tests {
         let mut points: Vec<Point> = (0..1_000_000).map(|at| (f64::from(at), 1.0)).collect();
         points[777_777].1 = 900.0;
         points[5].1 = f64::NAN;
-        let kept = thinned(&points, 2_000);
+        let kept = thin(&points, 2_000);
         assert!(kept.len() <= 2_000, "{}", kept.len());
         assert!(kept.contains(&(777_777.0, 900.0)));
         assert!(kept.is_sorted_by(|a, b| a.0 <= b.0));
@@ -55,8 +55,8 @@ mod tests {
 
     #[test]
     fn few_points_stay_as_they_are_and_none_are_no_harm() {
-        assert_eq!(thinned(&[(0.0, 1.0), (1.0, 2.0)], 100), [(0.0, 1.0), (1.0, 2.0)]);
-        assert!(thinned(&[], 100).is_empty());
-        assert_eq!(thinned(&[(1.0, 1.0); 50], 10).len(), 10);
+        assert_eq!(thin(&[(0.0, 1.0), (1.0, 2.0)], 100), [(0.0, 1.0), (1.0, 2.0)]);
+        assert!(thin(&[], 100).is_empty());
+        assert_eq!(thin(&[(1.0, 1.0); 50], 10).len(), 10);
     }
 }

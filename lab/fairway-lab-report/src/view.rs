@@ -1,4 +1,4 @@
-//! What the template shows of a scenario: its run as it is in the file, without what only plots need, and its streams pooled.
+//! A scenario for the template: its run as in the file, without data only needed by plots, and its pooled streams.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,19 +9,19 @@ use minijinja::{Value, context};
 use super::gather::{Scenario, distinct};
 use super::number::{self, TOO_FEW};
 use super::palette::Palette;
-use super::pool::{ENOUGH_ABOVE, Pool, by_phase, part, whole};
+use super::pool::{ENOUGH_ABOVE, Pool, case_title, pools_by_phase, pools_of_run};
 use super::{effects, moments, plots, poisson};
 
-/// Errors that are shown even where nobody had one: that there is none is a finding.
-const ALWAYS: [Class; 5] =
+/// Error classes shown even without errors: their absence is a finding.
+const SHOWN_CLASSES: [Class; 5] =
     [Class::ConnectRefused, Class::ConnectTimeout, Class::ReadReset, Class::ReadEof, Class::HeadTimeout];
 
-/// The part of a scenario. Notices say that its revision had changes, or is outdated.
-pub(super) fn of(scenario: &Scenario, notices: Vec<String>, palette: &Palette) -> Value {
-    let pools = whole(scenario, palette);
-    let mut classes: BTreeSet<Class> = ALWAYS.into();
+/// The section of a scenario. Notices say that its revision had changes, or is outdated.
+pub(super) fn scenario_view(scenario: &Scenario, notices: Vec<String>, palette: &Palette) -> Value {
+    let pools = pools_of_run(scenario, palette);
+    let mut classes: BTreeSet<Class> = SHOWN_CLASSES.into();
     classes.extend(pools.iter().flat_map(|pool| pool.errors().into_keys()));
-    let mut phases = by_phase(scenario, palette);
+    let mut phases = pools_by_phase(scenario, palette);
     if distinct(phases.iter().map(|pool| pool.phase)).len() < 2 {
         phases.clear();
     }
@@ -39,7 +39,7 @@ pub(super) fn of(scenario: &Scenario, notices: Vec<String>, palette: &Palette) -
         above => run.spikes.iter().map(effects::above_direct).collect::<Vec<_>>(),
         times => run.propagations.iter().map(effects::times).collect::<Vec<_>>(),
         notes => Serde(notes(scenario)),
-        uncounted => uncounted(scenario),
+        uncounted => uncounted_reasons(scenario),
         generator => generator(scenario),
         percentiles => plots::percentiles(&pools, palette),
         over_time => moments::over_time(scenario, palette),
@@ -66,7 +66,7 @@ fn without_latencies(scenario: &Scenario, palette: &Palette) -> Run {
 
 /// A pool with its figures.
 fn streams(pool: &Pool<'_>) -> Value {
-    let heading = part(pool.case, pool.settings);
+    let heading = case_title(pool.case, pool.settings);
     let tails: BTreeMap<_, _> =
         pool.percentiles().into_iter().map(|tail| (tail.percent.to_string(), tail)).collect();
     context! {
@@ -91,7 +91,7 @@ fn streams(pool: &Pool<'_>) -> Value {
     }
 }
 
-/// Together, if all were counted: a part of them would look like the whole.
+/// The total, if all were counted: a partial count would look like the total.
 fn delivered(pool: &Pool<'_>) -> Option<Delivered> {
     pool.measures.iter().try_fold(Delivered::default(), |sum, measure| match &measure.backstage.deliveries {
         Some(Deliveries::Counted(delivered)) => Some(sum.and(delivered)),
@@ -100,7 +100,7 @@ fn delivered(pool: &Pool<'_>) -> Option<Delivered> {
 }
 
 /// Why it is not known what backends saw; nothing where no stream had ids.
-fn uncounted(run: &Run) -> Vec<String> {
+fn uncounted_reasons(run: &Run) -> Vec<String> {
     if run.measures.iter().all(|measure| measure.backstage.deliveries.is_none()) {
         return Vec::new();
     }
@@ -129,7 +129,7 @@ fn notes(run: &Run) -> BTreeSet<String> {
     run.measures.iter().filter_map(said).collect()
 }
 
-/// What the generator did itself for each stream: what it offered, how late it was, TLS as negotiated.
+/// The generator's own figures for each stream: offered load, lateness, negotiated TLS.
 fn generator(run: &Run) -> Vec<Value> {
     let key = |measure: &Measure| {
         let place = (measure.case.clone(), measure.peer.clone(), measure.settings);
@@ -191,7 +191,7 @@ fn tls(measure: &Measure) -> String {
     )
 }
 
-/// Where CPU was read.
+/// The source of CPU figures.
 fn cost_source(measure: &Measure) -> String {
     match (&measure.cost, &measure.backstage.uncosted) {
         (Some(cost), _) => {

@@ -1,22 +1,22 @@
-//! The unary call of gRPC (gRPC over HTTP/2) that the generator makes and backends answer. Values only.
+//! The unary gRPC call that the generator sends and backends answer. Values only.
 
 use bytes::Bytes;
 
 /// The method that is called.
 pub const PATH: &str = "/fairway.Lab/Call";
-/// The type of a call and of its answer.
+/// The content type of a call and its response.
 pub const CONTENT_TYPE: &str = "application/grpc";
-/// The field of the trailers that says how a call ended, and its value when that was well.
+/// The trailer with the status of a call, and its value for success.
 pub const STATUS: (&str, &str) = ("grpc-status", "0");
-/// Bytes of the message that a call carries.
+/// Bytes of the request message.
 pub const REQUEST: usize = 100;
-/// Bytes of the message that it is answered with.
+/// Bytes of the response message.
 pub const RESPONSE: usize = 1_024;
 
-/// Bytes before a message: that it is not compressed, and its length (Length-Prefixed-Message).
+/// Bytes before a message: the compression flag and the length (Length-Prefixed-Message).
 const PREFIX: usize = 5;
 
-/// The content of a request or an answer that is one message of so many bytes.
+/// The body of a request or response with one message of this many bytes.
 #[must_use]
 pub fn message(bytes: usize) -> Bytes {
     let mut content = Vec::with_capacity(PREFIX + bytes);

@@ -1,13 +1,13 @@
-//! Whether the load generator can be believed: wrk, hey, h2load and oha run against the same backend, and their figures are
-//! printed next to its own.
+//! Validates the load generator: runs wrk, hey, h2load and oha against the same backend and prints their figures next to
+//! its own.
 //!
 //! ```text
 //! backend (a process of its own) ◄─ tool, own, own, tool (A B B A), for each tool
 //! ```
 //!
-//! wrk has no rate, so it runs in a closed loop against the closed loop; the others run at the same rate, and because they
-//! count from the send time they are compared with service times. A tool that is not installed, or whose output lacks a
-//! figure, is absent, with the reason.
+//! wrk has no fixed rate, so it is compared in a closed loop. The others run at the same rate; they measure from the send
+//! time, so they are compared with service times. A tool that is not installed, or whose output lacks a figure, is listed
+//! with the reason.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -19,7 +19,7 @@ use anyhow::Context;
 use crate::backend::Spawned;
 use crate::load::{Pace, Plan, Stream, at_percent};
 
-/// Rates that differ by more than this, in percent, make the command fail.
+/// The command fails if rates differ by more than this, in percent.
 const TOLERANCE: f64 = 5.0;
 
 /// Arguments of `fairway-lab crosscheck`.
@@ -42,10 +42,10 @@ pub struct CrosscheckArguments {
     delay: String,
 }
 
-/// What is compared.
+/// The compared figures.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Figures {
-    /// Answers a second.
+    /// Responses per second.
     rate: f64,
     /// Median latency, milliseconds.
     p50_ms: f64,
@@ -56,12 +56,13 @@ struct Figures {
 /// Another load generator.
 struct Tool {
     name: &'static str,
-    /// What installs it.
+    /// How to install it.
     source: &'static str,
     has_rate: bool,
-    /// Its options: seconds `{s}`, connections `{c}`, requests a second of all `{q}` and of each connection `{e}`, a log `{log}`.
+    /// Its options: seconds `{s}`, connections `{c}`, requests per second in total `{q}` and per connection `{e}`, a log
+    /// `{log}`.
     options: &'static str,
-    /// Reads what it printed, and its log.
+    /// Parses its output and its log.
     read: fn(&str, &str) -> anyhow::Result<Figures>,
 }
 
@@ -118,7 +119,7 @@ const TOOLS: [Tool; 4] = [
 ];
 
 impl CrosscheckArguments {
-    /// Does what the arguments ask for.
+    /// Runs the comparison.
     ///
     /// # Errors
     /// Input that cannot be used, or a run of the own generator that failed.
@@ -167,9 +168,9 @@ impl CrosscheckArguments {
         Ok(if agree { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    /// One run of the laboratory's own generator; latency from the send time, as the tools have it.
+    /// Runs the laboratory's generator once; latency counts from the send time, as in the tools.
     fn own(&self, url: &str, has_rate: bool) -> anyhow::Result<Figures> {
-        let mut plan = Plan::to(url)?;
+        let mut plan = Plan::for_url(url)?;
         if has_rate {
             plan.pace = Pace::Open { rate: self.rate as f64, poisson: false };
         }
@@ -180,7 +181,7 @@ impl CrosscheckArguments {
         Ok(Figures { rate: load.rate, p50_ms: at(50.0), p99_ms: at(99.0) })
     }
 
-    /// One run of a tool.
+    /// Runs a tool once.
     fn other(&self, tool: &Tool, url: &str) -> anyhow::Result<Figures> {
         let log = tempfile::NamedTempFile::new().context("make room for a log")?;
         let each = self.rate / self.connections as u64;
@@ -218,7 +219,7 @@ fn of_h2load(text: &str, log: &str) -> anyhow::Result<Figures> {
     Ok(Figures { rate: number(rate)?, p50_ms: at(0.5), p99_ms: at(0.99) })
 }
 
-/// The rest of the first line that begins with a label.
+/// The rest of the first line that starts with a label.
 fn after<'a>(text: &'a str, label: &str) -> anyhow::Result<&'a str> {
     let line = text.lines().find_map(|line| line.trim().strip_prefix(label));
     line.map(str::trim).with_context(|| format!("it printed no line with {label:?}"))

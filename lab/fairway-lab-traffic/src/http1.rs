@@ -1,10 +1,10 @@
-//! What both ends need to read HTTP/1 (RFC 9112): the end of a head, its fields, and the end of the content after it. Keeps
-//! nothing of a content, repairs nothing, and shares nothing with the proxy's reader.
+//! HTTP/1 parsing (RFC 9112) for generator and backend: the end of a head, its headers, and the end of the body. Keeps no
+//! body, repairs nothing, and shares no code with the proxy's parser.
 
-/// What is wrong with bytes that are no HTTP/1.
+/// Why bytes are not valid HTTP/1.
 pub(crate) type Malformed = &'static str;
 
-/// How far a message is.
+/// The progress of parsing a message.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
     /// More bytes are needed.
@@ -13,7 +13,7 @@ pub(crate) enum Progress {
     Done(usize),
 }
 
-/// The length of a head that ends with an empty line, looking from `from` on.
+/// The length of a head that ends with an empty line, searching from `from`.
 pub(crate) fn end_of_head(bytes: &[u8], from: usize) -> Option<usize> {
     let mut at = from;
     while let Some(found) = bytes.get(at..)?.iter().position(|byte| *byte == b'\r') {
@@ -26,7 +26,7 @@ pub(crate) fn end_of_head(bytes: &[u8], from: usize) -> Option<usize> {
     None
 }
 
-/// The first line and what comes after it.
+/// The first line and the rest.
 pub(crate) fn line(bytes: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
     let end = bytes.iter().position(|byte| matches!(byte, b'\r' | b'\n')).ok_or("a line without its end")?;
     match bytes.get(end..end + 2) {
@@ -35,17 +35,17 @@ pub(crate) fn line(bytes: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
     }
 }
 
-/// What the fields of a head say about the connection and the content.
+/// The headers that determine connection and body.
 #[derive(Default)]
 pub(crate) struct Fields {
-    /// Whether the connection ends with this message.
+    /// Whether the connection closes after this message.
     pub(crate) close: bool,
-    /// How the end of the content is found, if that is said.
+    /// The framing of the body, if given.
     pub(crate) content: Option<Content>,
 }
 
 impl Fields {
-    /// Reads the lines up to the empty one, and shows each name and value to `each`.
+    /// Parses lines up to the empty one and passes each name and value to `each`.
     pub(crate) fn read<'a>(
         &mut self,
         mut rest: &'a [u8],
@@ -79,17 +79,19 @@ impl Fields {
                     Some(Content::Counted(_)) if self.content != Some(length) => {
                         return Err("two values of Content-Length");
                     }
-                    Some(Content::Chunks(_)) => return Err("Content-Length beside Transfer-Encoding"),
+                    Some(Content::Chunks(_)) => return Err("Content-Length together with Transfer-Encoding"),
                     _ => Some(length),
                 };
             }
             17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
-                // RFC 9112 §6.1: nothing else was asked for, so nothing else may come.
+                // RFC 9112 §6.1: no other coding was requested, so none may be used.
                 if !value.eq_ignore_ascii_case(b"chunked") {
                     return Err("a Transfer-Encoding other than chunked");
                 }
                 self.content = match self.content {
-                    Some(Content::Counted(_)) => return Err("Content-Length beside Transfer-Encoding"),
+                    Some(Content::Counted(_)) => {
+                        return Err("Content-Length together with Transfer-Encoding");
+                    }
                     Some(_) => return Err("Transfer-Encoding twice"),
                     None => Some(Content::Chunks(Chunks::default())),
                 };
@@ -111,7 +113,7 @@ fn number(value: &[u8]) -> Result<u64, Malformed> {
     Ok(value.iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0')))
 }
 
-/// What is left of a content, RFC 9112 §6.3.
+/// The rest of a body, RFC 9112 §6.3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
     Counted(u64),
@@ -121,7 +123,7 @@ pub(crate) enum Content {
 }
 
 impl Content {
-    /// Takes bytes as they come.
+    /// Parses the next bytes of the stream.
     pub(crate) fn feed(&mut self, bytes: &[u8]) -> Result<Progress, Malformed> {
         match self {
             Self::Counted(left) => {
@@ -135,7 +137,7 @@ impl Content {
     }
 }
 
-/// Where in the chunked transfer coding (RFC 9112 §7.1) the next byte is.
+/// The position in the chunked transfer coding (RFC 9112 §7.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Chunks {
     /// Before the first digit of a size.
@@ -157,7 +159,7 @@ pub(crate) enum Chunks {
 }
 
 /// No chunk is larger: its size has at most this many hexadecimal digits.
-const LARGEST: u64 = 1 << 56;
+const MAX_CHUNK_BYTES: u64 = 1 << 56;
 
 impl Chunks {
     fn feed(&mut self, bytes: &[u8]) -> Result<Progress, Malformed> {
@@ -185,7 +187,7 @@ impl Chunks {
             (Self::Start, _) => Self::Size(digit(byte).ok_or("a chunk without a size")?),
             (Self::Size(size) | Self::Extension(size), b'\r') => Self::SizeEnd(size),
             (Self::Size(size), b';' | b' ' | b'\t') => Self::Extension(size),
-            (Self::Size(size), _) if size < LARGEST => {
+            (Self::Size(size), _) if size < MAX_CHUNK_BYTES => {
                 Self::Size(size * 16 + digit(byte).ok_or("a size of a chunk that is not a number")?)
             }
             (Self::Size(_), _) => return Err("a chunk that is too large"),

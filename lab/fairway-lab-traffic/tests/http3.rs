@@ -172,7 +172,7 @@ fn ok(body: impl Into<Bytes>) -> Response<Bytes> {
 }
 
 fn plan(address: SocketAddr, requests: u64, connections: usize, streams: usize) -> Plan {
-    let mut plan = Plan::at("https://a.test/some", vec![address]).unwrap();
+    let mut plan = Plan::for_addresses("https://a.test/some", vec![address]).unwrap();
     plan.wire.protocol = Protocol::Http3;
     plan.bounds.requests = Some(requests);
     plan.bounds.duration = None;

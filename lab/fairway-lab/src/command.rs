@@ -44,7 +44,8 @@ enum Order {
     Publish(PublishArguments),
     /// The backend that requests end at, with knobs.
     Backend(BackendArguments),
-    /// What runs beside nginx, HAProxy, Envoy or Caddy in a pod, and tells them of changes. Runs of the laboratory start it.
+    /// The adapter that runs next to nginx, HAProxy, Envoy or Caddy in a pod and applies changes to them. Started by runs
+    /// of the laboratory.
     #[command(hide = true)]
     Adapter(AdapterArguments),
 }
@@ -64,7 +65,7 @@ pub fn run() -> ExitCode {
         Order::Adapter(adapter) => adapter.run(),
     };
     outcome.unwrap_or_else(|error| {
-        // Nobody is left to tell when even this cannot be written.
+        // A failure to write to standard error cannot be reported.
         _ = writeln!(std::io::stderr(), "fairway-lab: {error:#}");
         ExitCode::from(2)
     })

@@ -9,8 +9,8 @@
 //!    └─► results.json + histograms ─► report: one HTML file
 //! ```
 //!
-//! What measures and keeps results, what sends, and what draws are crates of their own (`fairway-lab-measure`, `-traffic`,
-//! `-report`). Never uses a crate of the proxy: one parser bug must not blind both sides.
+//! Measurement and results, load generation, and reports are separate crates (`fairway-lab-measure`, `-traffic`,
+//! `-report`). Uses no crate of the proxy, so that one parser bug cannot hide on both sides.
 
 mod adapter;
 pub mod cluster;

@@ -14,11 +14,11 @@ use fairway_lab_traffic::backend::{Collector, Faults, Options, Server, Spoken};
 use fairway_lab_traffic::load::{Plan, Stream};
 use fairway_testkit::free_port;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
 fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(WAIT_TIMEOUT)).unwrap();
     stream
 }
 
@@ -38,7 +38,7 @@ fn start(options: Options) -> (Server, SocketAddr) {
 }
 
 fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + WAIT_TIMEOUT;
     while !condition() {
         assert!(Instant::now() < deadline, "waited for {what}");
         std::thread::yield_now();
@@ -99,8 +99,8 @@ fn a_collector_finds_what_two_backends_were_both_given_even_when_they_are_gone()
         }
         server.end();
     }
-    eventually("all ids at the collector", || collector.seen().requests == 4);
-    assert_eq!(collector.seen().again, 1);
+    eventually("all ids at the collector", || collector.totals().requests == 4);
+    assert_eq!(collector.totals().again, 1);
     collector.stop();
 }
 
@@ -197,15 +197,15 @@ fn ids_are_told_when_they_are_asked_for_and_before_a_backend_ends() {
         };
         // From the first answer on it is connected or tries to; what was asked for is there as soon as it has been told.
         let first = ask_with_id(1);
-        eventually("the backend at the collector", || collector.seen().requests == first);
+        eventually("the backend at the collector", || collector.totals().requests == first);
         let expected = ask_with_id(29);
-        collector.settle(PATIENCE).unwrap();
-        assert_eq!(collector.seen().requests, expected);
+        collector.wait_until_settled(WAIT_TIMEOUT).unwrap();
+        assert_eq!(collector.totals().requests, expected);
         let expected = ask_with_id(30);
         process.terminate();
         assert!(process.0.wait().unwrap().success());
-        collector.settle(PATIENCE).unwrap();
-        assert_eq!((collector.seen().requests, collector.seen().again), (expected, 0));
+        collector.wait_until_settled(WAIT_TIMEOUT).unwrap();
+        assert_eq!((collector.totals().requests, collector.totals().again), (expected, 0));
     }
     collector.stop();
 }
@@ -213,7 +213,7 @@ fn ids_are_told_when_they_are_asked_for_and_before_a_backend_ends() {
 #[test]
 fn calls_of_grpc_are_answered_with_a_message_and_their_status_on_as_many_streams_as_are_asked_for() {
     let (server, address) = start(Options { spoken: Spoken::Grpc, threads: 2, ..Options::default() });
-    let mut plan = Plan::at("http://a.test/", vec![address]).unwrap();
+    let mut plan = Plan::for_addresses("http://a.test/", vec![address]).unwrap();
     plan.call();
     plan.shape.connections = 4;
     plan.shape.streams = 100;

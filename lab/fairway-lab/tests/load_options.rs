@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 
 use fairway_echo::{EchoOptions, EchoServer};
 use fairway_lab_traffic::backend::{Options, Server};
-use fairway_testkit::{Answer, Authority, Backend, Step};
+use fairway_testkit::{Authority, Backend, BackendResponse, ScriptStep};
 use serde_json::Value;
 
 fn command(arguments: &[&str]) -> Output {
@@ -37,7 +37,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 async fn echo() -> (Backend, String) {
-    let backend = Backend::http(|_| Answer::with_headers(200, &[("X-Route", "a")], "hello")).await;
+    let backend = Backend::http(|_| BackendResponse::with_headers(200, &[("X-Route", "a")], "hello")).await;
     let url = format!("http://{}/first", backend.address());
     (backend, url)
 }
@@ -91,8 +91,12 @@ async fn a_request_is_what_its_options_say() {
 #[tokio::test]
 async fn an_interim_answer_is_not_taken_for_the_answer() {
     let answers = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
-    let backend =
-        Backend::scripted([Step::ReadRequest, Step::Send(answers.as_bytes().to_vec()), Step::Repeat]).await;
+    let backend = Backend::scripted([
+        ScriptStep::ReadRequest,
+        ScriptStep::Send(answers.as_bytes().to_vec()),
+        ScriptStep::Repeat,
+    ])
+    .await;
     let url = format!("http://{}/", backend.address());
     let said =
         json(&[&url, "-n", "3", "-c", "1", "-X", "POST", "--body", "abc", "-H", "Expect: 100-continue"])
@@ -103,7 +107,7 @@ async fn an_interim_answer_is_not_taken_for_the_answer() {
 
 #[tokio::test]
 async fn what_a_right_answer_is_can_be_said() {
-    let backend = Backend::http(|_| Answer::with_headers(404, &[("X-Route", "a")], "")).await;
+    let backend = Backend::http(|_| BackendResponse::with_headers(404, &[("X-Route", "a")], "")).await;
     let url = format!("http://{}/", backend.address());
     for (list, header, class) in [
         ("200-299", "X-Route: a", Some("status-404")),
@@ -172,7 +176,7 @@ async fn http_2_has_as_many_streams_as_told() {
 async fn tls_is_spoken_as_told() {
     let authority = Authority::new("lab");
     let leaf = authority.leaf(&["a.test"]);
-    let backend = Backend::https(leaf.server_config(&["http/1.1"]), |_| Answer::ok("")).await;
+    let backend = Backend::https(leaf.server_config(&["http/1.1"]), |_| BackendResponse::ok("")).await;
     let address = backend.address().to_string();
     let ca = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(ca.path(), authority.pem()).unwrap();
@@ -205,7 +209,7 @@ async fn tls_is_spoken_as_told() {
 
 #[tokio::test]
 async fn a_time_out_is_as_long_as_told() {
-    let backend = Backend::http(|_| Answer::Silence).await;
+    let backend = Backend::http(|_| BackendResponse::Silence).await;
     let url = format!("http://{}/", backend.address());
     let output = load(&[&url, "-n", "1", "--timeout", "150ms", "--json", "-"]).await;
     let said: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -252,8 +256,8 @@ async fn what_would_send_nothing_or_mean_nothing_is_refused() {
 
 #[tokio::test]
 async fn the_summary_of_failures_says_how_many_of_what_in_the_columns_of_wrk() {
-    let close = Backend::scripted([Step::ReadRequest, Step::Close]).await;
-    let silent = Backend::scripted([Step::ReadRequest]).await;
+    let close = Backend::scripted([ScriptStep::ReadRequest, ScriptStep::Close]).await;
+    let silent = Backend::scripted([ScriptStep::ReadRequest]).await;
     for (backend, timeout, line) in [
         (&close, "10s", "Socket errors: connect 0, read 2, write 0, timeout 0"),
         (&silent, "150ms", "Socket errors: connect 0, read 0, write 0, timeout 2"),

@@ -1,4 +1,4 @@
-//! Chooses the answer to a request: the request itself, or what it asks for instead.
+//! Chooses the response to a request: the echoed request, or what its path asks for.
 
 use std::fs::File;
 use std::io::Write;
@@ -16,18 +16,18 @@ use crate::assertions::{self, TlsAssertions};
 use crate::body::{self, EchoBody};
 use crate::options::Identity;
 
-/// The request field that sets answer fields.
+/// The request header that sets response headers.
 const SET_FIELD: &str = "x-echo-set-header";
-/// The request field by which deliveries of the same request are recognised.
+/// The request header that identifies repeated deliveries of a request.
 const NUMBER_FIELD: &str = "x-request-number";
 
-/// What all connections of a backend share.
+/// State shared by all connections of a backend.
 pub(crate) struct Backend {
     pub(crate) identity: Identity,
     pub(crate) numbers: Option<File>,
 }
 
-/// What requests of one connection know of it.
+/// The facts about a connection that its requests report.
 pub(crate) struct Connection {
     pub(crate) backend: Arc<Backend>,
     pub(crate) peer: SocketAddr,
@@ -35,41 +35,41 @@ pub(crate) struct Connection {
     pub(crate) tls: Option<TlsAssertions>,
 }
 
-type Answer = Response<EchoBody>;
+type EchoResponse = Response<EchoBody>;
 
-/// Answers a request.
+/// Handles a request.
 pub(crate) async fn answer(
     connection: Arc<Connection>,
     request: Request<Incoming>,
-) -> Result<Answer, hyper::Error> {
+) -> Result<EchoResponse, hyper::Error> {
     let (request, body) = request.into_parts();
-    connection.backend.note(&request);
+    connection.backend.log_request(&request);
     // An unread body would cost the connection.
-    let received = if body.is_end_stream() { 0 } else { drained(body).await? };
+    let received = if body.is_end_stream() { 0 } else { drain(body).await? };
     match delay(request.uri.query().unwrap_or_default()) {
         None => {}
         Some(Ok(delay)) => tokio::time::sleep(delay).await,
         Some(Err(message)) => return Ok(plain(StatusCode::BAD_REQUEST, message)),
     }
-    let answer = redirected(request.uri.path()).or_else(|| asked_for(request.uri.path(), received));
+    let answer = redirect_response(request.uri.path()).or_else(|| asked_for(request.uri.path(), received));
     Ok(answer.unwrap_or_else(|| echo(&connection, &request)))
 }
 
 impl Backend {
     /// Notes a numbered request whose head arrived.
-    fn note(&self, request: &request::Parts) {
+    fn log_request(&self, request: &request::Parts) {
         let Some((mut file, number)) = self.numbers.as_ref().zip(request.headers.get(NUMBER_FIELD)) else {
             return;
         };
         let line = format!("{} {}\n", request.method, String::from_utf8_lossy(number.as_bytes()));
-        // One write of O_APPEND: lines of several processes do not mix.
+        // A single O_APPEND write, so lines of several processes do not mix.
         if let Err(error) = file.write_all(line.as_bytes()) {
             tracing::error!("a request number was not written: {error}");
         }
     }
 }
 
-async fn drained(mut body: Incoming) -> Result<u64, hyper::Error> {
+async fn drain(mut body: Incoming) -> Result<u64, hyper::Error> {
     let mut received = 0;
     while let Some(frame) = body.frame().await {
         received += frame?.data_ref().map_or(0, |piece| piece.len() as u64);
@@ -77,7 +77,7 @@ async fn drained(mut body: Incoming) -> Result<u64, hyper::Error> {
     Ok(received)
 }
 
-/// What `delay=20ms` or `delay=1.5s` in a query says.
+/// Parses `delay=20ms` or `delay=1.5s` in a query.
 fn delay(query: &str) -> Option<Result<Duration, String>> {
     let text = query.split('&').find_map(|pair| pair.strip_prefix("delay="))?;
     let (number, unit) = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
@@ -88,8 +88,8 @@ fn delay(query: &str) -> Option<Result<Duration, String>> {
     Some(delay.ok_or_else(|| format!("invalid duration {text:?}")))
 }
 
-/// A redirect from a path with dot segments to what it means, as that of the backend whose answers tests recorded.
-fn redirected(path: &str) -> Option<Answer> {
+/// Redirects a path with dot segments to its normalised form, like the backend whose responses the tests recorded.
+fn redirect_response(path: &str) -> Option<EchoResponse> {
     let is_dot = |segment| matches!(segment, "." | "..");
     if !path.split('/').any(is_dot) {
         return None;
@@ -103,15 +103,15 @@ fn redirected(path: &str) -> Option<Answer> {
     }
     let location = format!("/{}", kept.join("/"));
     let page = format!("<a href=\"{location}\">Temporary Redirect</a>.\n\n");
-    let mut answer = typed("text/html; charset=utf-8", body::whole(page));
+    let mut answer = with_content_type("text/html; charset=utf-8", body::whole(page));
     *answer.status_mut() = StatusCode::TEMPORARY_REDIRECT;
-    // What stands in a path can stand in a field.
+    // Every valid path is a valid header value.
     answer.headers_mut().insert(LOCATION, HeaderValue::from_str(&location).ok()?);
     Some(answer)
 }
 
-/// The answer that a path asks for instead of the echo.
-fn asked_for(path: &str, received: u64) -> Option<Answer> {
+/// The response to a path that asks for something other than the echo.
+fn asked_for(path: &str, received: u64) -> Option<EchoResponse> {
     if let Some(code) = path.strip_prefix("/status/") {
         let status = code.parse().ok().filter(|status: &StatusCode| !status.is_informational());
         let mut answer = Response::new(body::whole(Bytes::new()));
@@ -119,25 +119,27 @@ fn asked_for(path: &str, received: u64) -> Option<Answer> {
         return Some(answer);
     }
     if let Some(length) = path.strip_prefix("/bytes/").and_then(|length| length.parse().ok()) {
-        let mut answer = typed("application/octet-stream", body::sized(length));
+        let mut answer = with_content_type("application/octet-stream", body::sized(length));
         answer.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
         return Some(answer);
     }
     if let Some(length) = path.strip_prefix("/chunked/").and_then(|length| length.parse().ok()) {
-        return Some(typed("application/octet-stream", body::chunked(length)));
+        return Some(with_content_type("application/octet-stream", body::chunked(length)));
     }
     match path {
         "/health" => Some(plain(StatusCode::OK, "OK")),
-        "/sink" => Some(typed("application/json", body::whole(format!("{{\"length\":{received}}}")))),
+        "/sink" => {
+            Some(with_content_type("application/json", body::whole(format!("{{\"length\":{received}}}"))))
+        }
         _ => None,
     }
 }
 
-fn echo(connection: &Connection, request: &request::Parts) -> Answer {
+fn echo(connection: &Connection, request: &request::Parts) -> EchoResponse {
     let Connection { backend, peer, port, tls } = connection;
     tracing::info!("{} {} of {peer}", request.method, assertions::target(request));
     let json = assertions::json(request, *port, &backend.identity, tls.as_ref());
-    let mut answer = typed("application/json", body::whole(json));
+    let mut answer = with_content_type("application/json", body::whole(json));
     set_fields(answer.headers_mut(), &request.headers);
     answer.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     answer
@@ -161,13 +163,13 @@ fn set_fields(answer: &mut HeaderMap, request: &HeaderMap) {
     }
 }
 
-fn plain(status: StatusCode, text: impl Into<Bytes>) -> Answer {
-    let mut answer = typed("text/plain; charset=utf-8", body::whole(text));
+fn plain(status: StatusCode, text: impl Into<Bytes>) -> EchoResponse {
+    let mut answer = with_content_type("text/plain; charset=utf-8", body::whole(text));
     *answer.status_mut() = status;
     answer
 }
 
-fn typed(content_type: &'static str, body: EchoBody) -> Answer {
+fn with_content_type(content_type: &'static str, body: EchoBody) -> EchoResponse {
     let mut answer = Response::new(body);
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     answer

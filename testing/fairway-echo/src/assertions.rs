@@ -1,5 +1,5 @@
-//! What a request looked like from here, as the JSON of the conformance suite. Changes nothing it shows but the case
-//! of names, which HTTP/2 loses anyway.
+//! A request as the backend received it, in the JSON format of the conformance suite. Everything is unchanged except the
+//! case of names, which HTTP/2 does not keep.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::options::Identity;
 
-/// The JSON answer.
+/// The JSON body.
 #[derive(Serialize)]
 struct Assertions<'r> {
     path: String,
@@ -25,7 +25,7 @@ struct Assertions<'r> {
     tls: Option<&'r TlsAssertions>,
 }
 
-/// What a handshake agreed on.
+/// The result of the TLS handshake.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct TlsAssertions {
@@ -36,7 +36,7 @@ pub(crate) struct TlsAssertions {
 }
 
 impl TlsAssertions {
-    pub(crate) fn of(session: &ServerConnection) -> Self {
+    pub(crate) fn from_session(session: &ServerConnection) -> Self {
         Self {
             version: match session.protocol_version() {
                 Some(ProtocolVersion::TLSv1_3) => "TLSv1.3",
@@ -49,7 +49,7 @@ impl TlsAssertions {
     }
 }
 
-/// The JSON of a request that came to `port`.
+/// The JSON of a request received on `port`.
 pub(crate) fn json(
     request: &request::Parts,
     port: u16,
@@ -77,7 +77,7 @@ pub(crate) fn json(
     json
 }
 
-/// The request target: in HTTP/1 as it was sent, in HTTP/2 what `:path` says.
+/// The request target: as sent in HTTP/1, `:path` in HTTP/2.
 pub(crate) fn target(request: &request::Parts) -> String {
     match request.uri.path_and_query() {
         Some(path) if request.version == Version::HTTP_2 => path.to_string(),
@@ -93,8 +93,8 @@ fn host(request: &request::Parts) -> String {
     }
 }
 
-/// The fields under their canonical names. As in Go's server, what is shown elsewhere (`Host`) or says how the message
-/// was framed (`Transfer-Encoding`, `Trailer`) is not among them, and HTTP/2 cookies are joined (RFC 9113 §8.2.3).
+/// Headers under their canonical names. Like Go's server, this leaves out headers that are reported elsewhere (`Host`) or
+/// describe framing (`Transfer-Encoding`, `Trailer`), and joins HTTP/2 cookies (RFC 9113 §8.2.3).
 fn canonical(fields: &HeaderMap) -> BTreeMap<String, Vec<String>> {
     let mut shown: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let hidden = [header::HOST, header::TRANSFER_ENCODING, header::TRAILER];

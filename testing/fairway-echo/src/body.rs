@@ -1,4 +1,4 @@
-//! The bodies of answers: something short, or a pattern of any length. Large bodies cost no memory of their own.
+//! Response bodies: short text, or a pattern of any length. Large bodies use shared memory.
 
 use std::convert::Infallible;
 use std::sync::OnceLock;
@@ -9,7 +9,7 @@ use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::Frame;
 
-/// What an answer carries.
+/// The body of a response.
 pub(crate) type EchoBody = BoxBody<Bytes, Infallible>;
 
 /// The pattern repeats after this many bytes.
@@ -57,8 +57,8 @@ fn pieces(length: u64, largest: usize) -> EchoBody {
 }
 
 fn block() -> &'static Bytes {
-    static MADE: OnceLock<Bytes> = OnceLock::new();
-    MADE.get_or_init(|| (0..BLOCK).map(pattern).collect::<Vec<u8>>().into())
+    static PATTERN: OnceLock<Bytes> = OnceLock::new();
+    PATTERN.get_or_init(|| (0..BLOCK).map(pattern).collect::<Vec<u8>>().into())
 }
 
 #[cfg(test)]

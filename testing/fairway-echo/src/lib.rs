@@ -1,11 +1,11 @@
-//! A small backend that says what it was asked: HTTP/1.1, HTTP/2 (prior knowledge and ALPN) and TLS.
+//! A small backend that echoes requests: HTTP/1.1, HTTP/2 (prior knowledge and ALPN) and TLS.
 //!
-//! It answers with the request as JSON, in the form of the echo server of the Gateway API conformance suite. A request may ask for
-//! something else: `/health`, `/status/NNN`, `?delay=20ms`, `X-Echo-Set-Header`, and for load `/bytes/N`, `/chunked/N` and
-//! `/sink`, which says how long the request's body was.
+//! It responds with the request as JSON, in the format of the echo server of the Gateway API conformance suite. Requests
+//! may ask for something else: `/health`, `/status/NNN`, `?delay=20ms`, `X-Echo-Set-Header`, and for load `/bytes/N`,
+//! `/chunked/N` and `/sink`, which reports the length of the request body.
 //!
-//! In the order of a request: `server` accepts, `answer` chooses, the rest answers. Never uses a crate of the proxy: one parser bug
-//! must not blind both sides.
+//! In request order: `server` accepts, `answer` chooses the response, the other modules build it. Uses no crate of the
+//! proxy, so that one parser bug cannot hide in both.
 
 mod answer;
 mod assertions;

@@ -17,20 +17,20 @@ use serde::Serialize;
 /// All options of an echo backend.
 #[derive(Clone, Debug, Default)]
 pub struct EchoOptions {
-    /// Where it takes cleartext, HTTP/1.1 and HTTP/2 alike.
+    /// Cleartext addresses, for HTTP/1.1 and HTTP/2.
     pub listen: Vec<SocketAddr>,
-    /// Where and how it takes TLS.
+    /// TLS addresses and settings.
     pub tls: Option<EchoTls>,
-    /// Who it says it is.
+    /// The reported identity.
     pub identity: Identity,
-    /// What it does on SIGTERM.
+    /// The behaviour on SIGTERM.
     pub on_sigterm: OnSigterm,
     /// A file to which every numbered request is appended as `METHOD NUMBER`, at once, so that it outlives a kill; many
     /// backends may share it.
     pub number_file: Option<PathBuf>,
 }
 
-/// How TLS is served.
+/// TLS settings.
 #[derive(Clone, Debug)]
 pub struct EchoTls {
     /// Where.
@@ -43,7 +43,7 @@ pub struct EchoTls {
     pub client_authorities: Option<PathBuf>,
 }
 
-/// Who the backend says it is, in the words of Kubernetes.
+/// The reported identity: namespace, Service and pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Identity {
     /// The namespace of the pod.
@@ -55,7 +55,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// From `NAMESPACE`, `SERVICE_NAME` and `POD_NAME`; `name` stands for a missing pod and Service.
+    /// Reads `NAMESPACE`, `SERVICE_NAME` and `POD_NAME`; `name` replaces a missing pod or Service.
     #[must_use]
     pub fn from_environment(name: Option<&str>) -> Self {
         let variable = |key: &str| std::env::var(key).ok();
@@ -68,13 +68,13 @@ impl Identity {
     }
 }
 
-/// What the backend does on SIGTERM.
+/// The behaviour on SIGTERM.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnSigterm {
     /// Ends at once, as a process without a handler.
     #[default]
     Immediately,
-    /// Accepts nothing more, finishes what it is answering, and ends when all is done or this time has passed.
+    /// Stops accepting, completes requests in flight, and exits when all are complete or this time has passed.
     Drain(Duration),
 }
 

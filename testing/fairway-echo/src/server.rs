@@ -22,11 +22,10 @@ use crate::answer::{Backend, Connection, answer};
 use crate::assertions::TlsAssertions;
 use crate::options::{EchoOptions, OnSigterm};
 
-/// Connections that may wait to be accepted, as in a server written in Go: with tokio's 128, a burst loses segments, and a
-/// second or more with each.
+/// The listen backlog, as in Go servers. With tokio's 128, a burst loses segments, each costing a second or more.
 const BACKLOG: u32 = 4096;
-/// How long accepting rests when it fails, so that a lack of descriptors does not spin.
-const REST: Duration = Duration::from_millis(20);
+/// How long to pause after a failed accept, so that a lack of descriptors does not spin.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(20);
 /// A proxy may add a few fields to a head that already has its hundred.
 const MOST_FIELDS: usize = 256;
 
@@ -57,13 +56,13 @@ impl EchoServer {
         Ok(Self { plain, secure, tls, backend, on_sigterm: options.on_sigterm })
     }
 
-    /// Where it takes cleartext, in the order of the options, with the ports that were chosen.
+    /// Cleartext addresses in the order of the options, with the ports that were chosen.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.plain.iter().filter_map(|listener| listener.local_addr().ok()).collect()
     }
 
-    /// Where it takes TLS.
+    /// TLS addresses.
     #[must_use]
     pub fn tls_addresses(&self) -> Vec<SocketAddr> {
         self.secure.iter().filter_map(|listener| listener.local_addr().ok()).collect()
@@ -107,7 +106,7 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Accepts until it is to drain, then waits for what it accepted.
+/// Accepts connections until draining, then waits for them.
 async fn accept_all(
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
@@ -132,7 +131,7 @@ async fn accept_all(
             }
             Err(error) => {
                 tracing::warn!("cannot accept: {error}");
-                tokio::time::sleep(REST).await;
+                tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
             }
         }
     }
@@ -156,13 +155,13 @@ async fn serve(
         None => exchange_all(socket, about(None), draining).await,
         Some(tls) => {
             let stream = tls.accept(socket).await?;
-            let agreed = TlsAssertions::of(stream.get_ref().1);
+            let agreed = TlsAssertions::from_session(stream.get_ref().1);
             exchange_all(stream, about(Some(agreed)), draining).await
         }
     }
 }
 
-/// Answers every request of a connection; when draining, the one it has.
+/// Serves a connection; when draining, only its current request.
 async fn exchange_all(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     connection: Arc<Connection>,

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use fairway_echo::{EchoOptions, EchoServer, EchoTls, Identity, OnSigterm, pattern};
 use fairway_testkit::client::TlsOffer;
-use fairway_testkit::wait::{PATIENCE, eventually};
+use fairway_testkit::wait::{WAIT_TIMEOUT, eventually};
 use fairway_testkit::wire::Framing;
 use fairway_testkit::{Authority, Client, RawResponse, Request};
 use http_body_util::{BodyExt, Full};
@@ -209,7 +209,7 @@ async fn an_address_in_use_is_named() {
 }
 
 async fn until_it_refuses(address: SocketAddr) {
-    eventually("it refuses", PATIENCE, || async { TcpStream::connect(address).await.is_err() }).await;
+    eventually("it refuses", WAIT_TIMEOUT, || async { TcpStream::connect(address).await.is_err() }).await;
 }
 
 /// Sends a head and waits until the backend asks for the body: it is answering from then on.
@@ -232,7 +232,7 @@ async fn told_to_end_at_once_it_drops_what_it_was_answering() {
 
 #[tokio::test]
 async fn told_to_drain_it_finishes_what_it_was_answering() {
-    let Echo { address, shutdown, task } = Echo::ending(OnSigterm::Drain(PATIENCE)).await;
+    let Echo { address, shutdown, task } = Echo::ending(OnSigterm::Drain(WAIT_TIMEOUT)).await;
     let mut idle = Client::connect(address).await.unwrap();
     idle.exchange(&Request::get("a", "/bytes/1024")).await.unwrap();
     let mut busy = Client::connect(address).await.unwrap();

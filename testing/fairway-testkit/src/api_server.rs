@@ -1,9 +1,9 @@
-//! An API server for tests and benchmarks: it gives, lists and watches the objects that it has, in pages and as streams, and takes
-//! new ones, updates and merge patches. A test says which requests fail, and how. Without Roles everybody may do everything. Knows
-//! no rule of any kind of object.
+//! An API server for tests and benchmarks. It serves, lists and watches its objects, in pages and as streams, and accepts
+//! creates, updates and merge patches. Tests choose which requests fail and how. Without Roles, everything is permitted. It
+//! validates no objects.
 //!
-//! It needs no socket: a test whose time is virtual passes the requests of its client to [`ApiServer::request`]. A
-//! [`ListeningServer`] is for programs that run as processes; it forwards ports of pods, and has what they printed.
+//! It needs no socket: a test with virtual time passes its client's requests to [`ApiServer::request`]. [`ListeningServer`]
+//! serves separate processes; it also forwards pod ports and serves pod logs.
 
 mod access;
 mod answers;
@@ -26,5 +26,5 @@ pub use faults::{Failure, Listing, Network};
 pub use kubelet::{FORWARD_TO, PRINTED};
 pub use listening::ListeningServer;
 pub use request::ApiRequest;
-pub use server::{Answer, ApiServer};
+pub use server::{ApiResponse, ApiServer};
 pub use watch::Watch;

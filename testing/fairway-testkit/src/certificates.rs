@@ -22,7 +22,7 @@ use serde_json::json;
 
 use crate::manifests::yaml;
 
-/// What key a certificate has.
+/// The key type of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyKind {
     /// ECDSA on the curve P-256: quick to make.
@@ -34,9 +34,9 @@ pub enum KeyKind {
 /// Whether a certificate is of today.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Validity {
-    /// From 2020 to 2099.
+    /// Valid from 2020 to 2099.
     Current,
-    /// From 2020 to 2021.
+    /// Valid from 2020 to 2021.
     Expired,
 }
 
@@ -52,15 +52,15 @@ pub struct Authority {
 impl Authority {
     /// Makes an authority with the common name `name`.
     pub fn new(name: &str) -> Self {
-        Self::made(name, None)
+        Self::create(name, None)
     }
 
-    /// Makes an authority below this one: chains of what it issues are longer by one.
+    /// Creates an intermediate CA, which makes the chains it issues longer by one.
     pub fn intermediate(&self, name: &str) -> Self {
-        Self::made(name, Some(self))
+        Self::create(name, Some(self))
     }
 
-    fn made(name: &str, above: Option<&Self>) -> Self {
+    fn create(name: &str, above: Option<&Self>) -> Self {
         let key = key_pair(KeyKind::EcdsaP256);
         let mut params = CertificateParams::new(Vec::new()).expect("no names are valid names");
         params.distinguished_name.push(DnType::CommonName, name);
@@ -143,7 +143,7 @@ impl Authority {
         list.pem().expect("a list can be written as PEM")
     }
 
-    /// What it signs with.
+    /// The signing key.
     pub(crate) fn issuer(&self) -> &Issuer<'static, KeyPair> {
         &self.issuer
     }
@@ -194,7 +194,7 @@ impl Leaf {
         config
     }
 
-    /// `config` for a client that shows this certificate to whoever asks for one.
+    /// `config` for a client that presents this certificate when asked.
     pub fn shown_by(&self, mut config: ClientConfig) -> ClientConfig {
         let key = PrivateKeyDer::Pkcs8(self.key_der.clone_key());
         let certified = CertifiedKey::from_der(self.chain_der.clone(), key, &provider());
@@ -226,7 +226,7 @@ pub fn tls_secret_yaml(namespace: &str, name: &str, certificate: &str, key: &str
     }))
 }
 
-/// A client configuration that accepts every certificate, for tests that look at the certificate themselves.
+/// A client configuration that accepts every certificate, for tests that inspect the certificate themselves.
 pub fn trusting_anything() -> ClientConfig {
     trusting_anything_by(provider())
 }
@@ -236,7 +236,7 @@ pub fn trusting_anything_by(provider: Arc<CryptoProvider>) -> ClientConfig {
     trusting_anything_for(provider, rustls::ALL_VERSIONS, Arc::default())
 }
 
-/// The same for some versions of TLS, with the OCSP response of the last full handshake; empty where there was none.
+/// The same for some TLS versions, and the OCSP response of the last full handshake; empty if there was none.
 pub fn seeing_staples(versions: &[&'static SupportedProtocolVersion]) -> (ClientConfig, Arc<Mutex<Vec<u8>>>) {
     let stapled = Arc::default();
     (trusting_anything_for(provider(), versions, Arc::clone(&stapled)), stapled)

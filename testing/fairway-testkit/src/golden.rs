@@ -1,10 +1,9 @@
-//! Files that say what tests expect, word for word. `UPDATE_GOLDEN=1` writes them from what is found; the difference is then for the
-//! reader of the commit.
+//! Golden files. `UPDATE_GOLDEN=1` rewrites them with the actual output, for review in the commit's diff.
 
 use std::fs;
 use std::path::Path;
 
-/// Fails unless `file` says what was found.
+/// Fails unless `file` equals the actual output.
 #[track_caller]
 pub fn check(file: impl AsRef<Path>, found: &str) {
     if let Some(difference) = difference(file, found) {
@@ -12,7 +11,7 @@ pub fn check(file: impl AsRef<Path>, found: &str) {
     }
 }
 
-/// What `file` says otherwise, for tests that compare many files before they fail.
+/// The difference from `file`, for tests that compare many files before failing.
 pub fn difference(file: impl AsRef<Path>, found: &str) -> Option<String> {
     let file = file.as_ref();
     if std::env::var_os("UPDATE_GOLDEN").is_some() {

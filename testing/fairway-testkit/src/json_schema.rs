@@ -1,23 +1,23 @@
-//! Whether a value is one of a JSON Schema: the part of draft 7 that the schema of the chart uses. A keyword that is
-//! not known here is a panic, so that none is passed over.
+//! Validates a value against a JSON Schema: the part of draft 7 that the chart's schema uses. An unknown keyword panics, so
+//! that none is skipped.
 
 use regex::Regex;
 use serde_json::{Map, Value};
 
-/// What is wrong with `value`, a line with its path for each problem.
+/// The problems of `value`, one line each, starting with the path.
 pub fn problems(schema: &Value, value: &Value) -> Vec<String> {
-    let mut judge = Judge { root: schema, found: Vec::new() };
-    judge.judge(schema, value, "");
+    let mut judge = Validator { root: schema, found: Vec::new() };
+    judge.validate(schema, value, "");
     judge.found
 }
 
-struct Judge<'s> {
+struct Validator<'s> {
     root: &'s Value,
     found: Vec<String>,
 }
 
-impl<'s> Judge<'s> {
-    fn judge(&mut self, schema: &'s Value, value: &Value, path: &str) {
+impl<'s> Validator<'s> {
+    fn validate(&mut self, schema: &'s Value, value: &Value, path: &str) {
         let schema = schema.as_object().expect("a schema is an object");
         for (keyword, rule) in schema {
             match keyword.as_str() {
@@ -26,13 +26,13 @@ impl<'s> Judge<'s> {
                     let pointer =
                         rule.as_str().and_then(|rule| rule.strip_prefix('#')).expect("a local reference");
                     let referred = self.root.pointer(pointer).expect("the definition exists");
-                    self.judge(referred, value, path);
+                    self.validate(referred, value, path);
                 }
                 "anyOf" => {
                     let rules = rule.as_array().expect("a list of schemas");
                     let holds = rules.iter().any(|rule| {
-                        let mut judge = Judge { root: self.root, found: Vec::new() };
-                        judge.judge(rule, value, path);
+                        let mut judge = Validator { root: self.root, found: Vec::new() };
+                        judge.validate(rule, value, path);
                         judge.found.is_empty()
                     });
                     self.hold(holds, path, keyword, value);
@@ -40,7 +40,7 @@ impl<'s> Judge<'s> {
                 "additionalProperties" => self.properties(schema, value, path),
                 "items" => {
                     for (index, item) in value.as_array().into_iter().flatten().enumerate() {
-                        self.judge(rule, item, &format!("{path}[{index}]"));
+                        self.validate(rule, item, &format!("{path}[{index}]"));
                     }
                 }
                 _ => {
@@ -71,13 +71,13 @@ impl<'s> Judge<'s> {
             match own.or(schema.get("additionalProperties")) {
                 Some(Value::Bool(false)) => self.found.push(format!("{path}: there is no such property")),
                 Some(Value::Bool(true)) | None => {}
-                Some(schema) => self.judge(schema, value, &path),
+                Some(schema) => self.validate(schema, value, &path),
             }
         }
     }
 }
 
-/// Whether a keyword that looks at the value itself holds. One for another type holds.
+/// Whether a keyword on the value itself is satisfied. A keyword for another type always is.
 fn keyword_holds(keyword: &str, rule: &Value, value: &Value) -> bool {
     let at_most = |size: Option<usize>, holds: fn(u64, u64) -> bool| {
         let limit = rule.as_u64().expect("a size");

@@ -1,8 +1,8 @@
-//! For tests only: what stands around Fairway in a wire test or an end-to-end test.
+//! For tests only: everything around Fairway in a wire test or an end-to-end test.
 //!
-//! Owns raw clients, scripted backends, an API server, certificates, manifest fixtures, golden files and the started binary. Never
-//! uses a parser of Fairway (one parser bug must not blind both sides) and never sleeps for luck: everything waits for a condition
-//! with a deadline. What keeps a test from going on, such as a deadline that passes, is a panic that says why.
+//! Owns raw clients, scripted backends, an API server, certificates, manifest fixtures, golden files and the started
+//! binary. Uses no parser of Fairway, so that one parser bug cannot hide on both sides, and never relies on sleeps:
+//! everything waits for a condition with a deadline. A condition that fails panics with the reason.
 
 pub mod api_server;
 pub mod backend;
@@ -20,7 +20,7 @@ pub mod tokens;
 pub mod wait;
 pub mod wire;
 
-pub use backend::{Answer, Backend, Behaviour, RecordedRequest, Step};
+pub use backend::{Backend, BackendResponse, Behaviour, RecordedRequest, ScriptStep};
 pub use certificates::{Authority, KeyKind, Leaf};
 pub use client::{Client, RawResponse, Request};
 pub use manifests::Manifests;

@@ -1,6 +1,6 @@
 //! A directory of Kubernetes YAML that a test changes while it is watched, and the few objects tests write.
 //!
-//! Owns the directory and how files come into it. Knows no rule of Kubernetes: wrong objects are written as told.
+//! Owns the directory and its files. Does not validate objects: invalid ones are written as given.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 #[derive(Debug)]
 pub struct Manifests {
     directory: TempDir,
-    /// New files are born here, so that a rename brings them into the watched directory whole.
+    /// New files are written here first, so that a rename moves them into the watched directory atomically.
     nursery: TempDir,
 }
 
@@ -30,7 +30,7 @@ impl Manifests {
         self.directory.path()
     }
 
-    /// Writes `file` atomically: whoever watches sees the old content or the new, never a part.
+    /// Writes `file` atomically: watchers see the old content or the new, never a part.
     pub fn put(&self, file: &str, yaml: impl AsRef<str>) -> PathBuf {
         let (born, place) = (self.nursery.path().join("born.yaml"), self.path().join(file));
         let written = parent(&place)
@@ -78,7 +78,7 @@ impl Ingress {
         }))
     }
 
-    /// Of another class, or of none.
+    /// With another class, or none.
     pub fn class(mut self, class: Option<&str>) -> Self {
         match (class, self.0["spec"].as_object_mut()) {
             (None, Some(spec)) => drop(spec.remove("ingressClassName")),

@@ -1,4 +1,4 @@
-//! Databases of addresses in MaxMind's format (MMDB 2.0), made from records as JSON. Reads none.
+//! Writes address databases in MaxMind's format (MMDB 2.0) from JSON records.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -31,12 +31,12 @@ impl Mmdb {
         Self { type_name: type_name.to_owned(), built, nodes: vec![[Record::Nothing; 2]], data: Vec::new() }
     }
 
-    /// With this record for a network, such as `203.0.113.0/24`. A network within another must come after it.
+    /// Adds a record for a network, such as `203.0.113.0/24`. A network within another must be added after it.
     ///
     /// # Panics
-    /// The network is none.
+    /// The network is malformed.
     #[must_use]
-    pub fn with(mut self, network: &str, record: &Value) -> Self {
+    pub fn with_network(mut self, network: &str, record: &Value) -> Self {
         let (address, bits) = network.split_once('/').expect("an address and the bits of its network");
         let address: IpAddr = address.parse().expect("an address");
         let bits: usize = bits.parse().expect("bits of the network");
@@ -69,7 +69,7 @@ impl Mmdb {
         }
     }
 
-    /// What the file has.
+    /// The bytes of the file.
     ///
     /// # Panics
     /// It is larger than four gigabytes.
@@ -173,7 +173,7 @@ fn write_whole(kind: u8, number: u64, out: &mut Vec<u8>) {
     out.extend(used);
 }
 
-/// The type and the size of what follows. Types above 7 have a byte of their own, which comes second.
+/// The type and size of the next value. Types above 7 use a second byte.
 fn control(kind: u8, size: usize, out: &mut Vec<u8>) {
     let (first, extended) = if kind > 7 { (0, Some(kind - 7)) } else { (kind << 5, None) };
     let (in_control, behind) = match size {

@@ -11,14 +11,14 @@ const OCSP: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 0x30, 1];
 const ECDSA_WITH_SHA256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 2];
 const COMMON_NAME: &[u8] = &[0x55, 4, 3];
 
-/// What a response says of the certificate that a request names.
+/// The status of a certificate in a response.
 #[derive(Clone, Debug)]
 pub struct OcspAnswer {
     /// A CertStatus in DER.
     pub status: Vec<u8>,
     /// In seconds from now, as the next.
     pub this_update: i64,
-    /// None leaves it out.
+    /// `None` omits it.
     pub next_update: Option<i64>,
     /// Whether it is about a certificate with another number.
     pub other_serial: bool,
@@ -42,7 +42,7 @@ impl OcspAnswer {
     }
 }
 
-/// Who signs responses for an authority, with a certificate that says so.
+/// A delegated OCSP signer of a CA, with a certificate for that purpose.
 pub struct DelegatedResponder {
     key: KeyPair,
     name: String,
@@ -50,7 +50,7 @@ pub struct DelegatedResponder {
 }
 
 impl DelegatedResponder {
-    /// With a certificate of `authority`, which says so unless it is not `authorized`.
+    /// A signer with a certificate issued by `authority`, with the OCSP signing usage if `authorized`.
     pub fn new(authority: &Authority, name: &str, authorized: bool) -> Self {
         let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).expect("aws-lc makes such keys");
         let mut params = CertificateParams::new(Vec::new()).expect("no names are valid names");
@@ -86,7 +86,7 @@ impl Authority {
         respond_by_key(self.issuer().key(), request, answer)
     }
 
-    /// What makes such responses, for a backend.
+    /// A backend handler that returns such responses.
     pub fn ocsp_signer(&self) -> impl Fn(&[u8], &OcspAnswer) -> Vec<u8> + Send + Sync + use<> {
         let key = KeyPair::try_from(self.issuer().key().serialize_der()).expect("it was a key before");
         move |request, answer| respond_by_key(&key, request, answer)
@@ -150,7 +150,7 @@ fn issuer_key(id: &[u8]) -> Vec<u8> {
     split(parts).0.to_vec()
 }
 
-/// The content of the first value, and what is behind it.
+/// The content of the first value, and the rest.
 fn split(bytes: &[u8]) -> (&[u8], &[u8]) {
     let (header, length) = match bytes {
         [_, 0x81, length, ..] => (3, usize::from(*length)),
@@ -171,7 +171,7 @@ fn tagged(tag: u8, content: &[u8]) -> Vec<u8> {
     [&[tag], &length[..], content].concat()
 }
 
-/// A GeneralizedTime so many seconds from now.
+/// A GeneralizedTime this many seconds from now.
 fn time(from_now: i64) -> Vec<u8> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later than 1970").as_secs();
     let at = now.cast_signed() + from_now;

@@ -14,10 +14,10 @@ use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
 use crate::client::{Client, RawResponse, Request};
-use crate::wait::{PATIENCE, eventually, free_address, holds_within};
+use crate::wait::{WAIT_TIMEOUT, eventually, free_address, holds_within};
 
-/// How long a process may take to be ready: a debug build compiles patterns for seconds on a busy machine.
-const START: Duration = Duration::from_secs(60);
+/// Timeout for readiness: a debug build compiles patterns for seconds on a busy machine.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A started program with its output; it is killed with this value.
 pub struct Program {
@@ -57,7 +57,7 @@ impl Program {
     /// Waits for a line that contains `text` and gives it.
     pub async fn line_with(&self, text: &str) -> String {
         let find = || self.lines().into_iter().find(|line| line.contains(text));
-        if !holds_within(PATIENCE, || async { find().is_some() }).await {
+        if !holds_within(WAIT_TIMEOUT, || async { find().is_some() }).await {
             panic!("no line with {text:?}; the output is:\n{}", self.lines().join("\n"));
         }
         find().expect("lines are only added")
@@ -82,14 +82,14 @@ impl Program {
     /// Waits until it ends.
     pub async fn exit_within(&mut self, limit: Duration) -> ExitStatus {
         match timeout(limit, self.child.wait()).await {
-            Ok(status) => status.expect("a child of ours can be awaited"),
+            Ok(status) => status.expect("a child process can be awaited"),
             Err(_) => panic!("still running after {limit:?}; the output is:\n{}", self.lines().join("\n")),
         }
     }
 
     /// Whether it still runs.
     pub fn is_running(&mut self) -> bool {
-        self.child.try_wait().expect("a child of ours can be asked").is_none()
+        self.child.try_wait().expect("the status of a child process can be read").is_none()
     }
 }
 
@@ -107,7 +107,7 @@ async fn collect(output: impl AsyncRead + Unpin, lines: Arc<Mutex<Vec<String>>>)
     }
 }
 
-/// The path of the `fairway` binary: what cargo tells an integration test, else beside the test's own directory.
+/// The path of the `fairway` binary: cargo's variable in integration tests, otherwise next to the test's directory.
 pub fn fairway_binary() -> PathBuf {
     if let Some(path) = std::env::var_os("CARGO_BIN_EXE_fairway") {
         return path.into();
@@ -122,11 +122,11 @@ pub fn fairway_binary() -> PathBuf {
 /// `fairway run` on free ports of the loopback address.
 pub struct Fairway {
     program: Program,
-    /// Where it takes plain HTTP.
+    /// The HTTP address.
     pub http: SocketAddr,
-    /// Where it takes HTTPS.
+    /// The HTTPS address.
     pub https: SocketAddr,
-    /// Where its admin server is.
+    /// The admin address.
     pub admin: SocketAddr,
 }
 
@@ -168,14 +168,14 @@ impl Fairway {
         Self { program, http, https, admin }
     }
 
-    /// Starts and waits until `/readyz` answers 200.
+    /// Starts the process and waits until `/readyz` returns 200.
     pub async fn ready(binary: &Path, manifests: &Path, more: &[&str]) -> Self {
         Self::start(binary, manifests, more).until_ready().await
     }
 
-    /// Waits until `/readyz` answers 200.
+    /// Waits until `/readyz` returns 200.
     pub async fn until_ready(mut self) -> Self {
-        let ready = holds_within(START, || {
+        let ready = holds_within(START_TIMEOUT, || {
             let running = self.program.is_running();
             let admin = self.admin;
             async move {
@@ -188,7 +188,7 @@ impl Fairway {
         self
     }
 
-    /// What it has printed.
+    /// The output so far.
     pub fn lines(&self) -> Vec<String> {
         self.program.lines()
     }
@@ -208,7 +208,7 @@ impl Fairway {
         self.try_metrics().await.expect("the admin server answers")
     }
 
-    /// The metrics of now, where the admin server can answer.
+    /// The current metrics, if the admin server responds.
     pub(crate) async fn try_metrics(&self) -> io::Result<Metrics> {
         let answer = self.admin("/metrics").await?;
         match answer.status {
@@ -217,10 +217,10 @@ impl Fairway {
         }
     }
 
-    /// Waits until the sum of a metric's series is what `wanted` says.
+    /// Waits until the sum of a metric's series satisfies `wanted`.
     pub async fn until_metric(&self, name: &str, labels: &[(&str, &str)], wanted: impl Fn(f64) -> bool) {
         let what = format!("{name} {labels:?} as wanted");
-        eventually(&what, PATIENCE, || async { wanted(self.metrics().await.sum(name, labels)) }).await;
+        eventually(&what, WAIT_TIMEOUT, || async { wanted(self.metrics().await.sum(name, labels)) }).await;
     }
 }
 
@@ -237,7 +237,7 @@ pub struct Metrics(
 );
 
 impl Metrics {
-    /// The sum over all series of `name` that have all of `labels`; 0 when there is none.
+    /// The sum of all series of `name` with all of `labels`; 0 if there are none.
     pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         self.series(name, labels).iter().sum()
     }

@@ -1,4 +1,4 @@
-//! A TCP connection, plain or inside TLS, and what is read from it, as client and scripted backend both use it.
+//! A TCP connection, plain or TLS, and its input, used by clients and scripted backends.
 
 use std::io::{self, ErrorKind};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio_rustls::TlsStream;
 
 use crate::wire::{self, ChunkedBody, Framing, Head};
 
-/// One end of a connection.
+/// One side of a connection.
 pub(crate) enum Stream {
     /// Bytes as they are.
     Plain(TcpStream),
@@ -19,7 +19,7 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    /// Appends what comes next to `buffer`; 0 is the end of the stream.
+    /// Reads into `buffer`; 0 is the end of the stream.
     pub(crate) async fn read(&mut self, buffer: &mut Vec<u8>) -> io::Result<usize> {
         match self {
             Self::Plain(stream) => stream.read_buf(buffer).await,
@@ -51,7 +51,7 @@ impl Stream {
         self.socket().set_zero_linger()
     }
 
-    /// From now on nothing that comes is seen, not even by the kernel's TCP: nothing is acknowledged.
+    /// Drops all further input, even in the kernel: nothing is acknowledged.
     pub(crate) fn vanish(&self) -> io::Result<()> {
         vanish(&SockRef::from(self.socket()))
     }
@@ -86,12 +86,12 @@ pub(crate) async fn within<T>(
 /// Hears of bytes.
 type Heard = dyn Fn(&[u8]) + Send + Sync;
 
-/// What comes on a connection.
+/// The input of a connection.
 pub(crate) struct Input {
     pub(crate) stream: Stream,
-    /// What came and nobody has claimed yet.
+    /// Bytes received but not consumed.
     pub(crate) pending: Vec<u8>,
-    /// How long to wait for bytes; without it, for ever.
+    /// The timeout of each read; `None` waits forever.
     pub(crate) patience: Option<Duration>,
     /// Hears of all bytes that come.
     heard: Box<Heard>,
@@ -106,7 +106,7 @@ impl Input {
         Self { stream, pending: Vec::new(), patience, heard: Box::new(heard) }
     }
 
-    /// Reads what comes next; 0 is the end.
+    /// Reads more bytes; 0 is the end.
     pub(crate) async fn fill(&mut self, what: &str) -> io::Result<usize> {
         let before = self.pending.len();
         self.pending.reserve(16 * 1024);
@@ -119,7 +119,7 @@ impl Input {
         Ok(count)
     }
 
-    /// Reads what comes next; the end is an error.
+    /// Reads more bytes; the end is an error.
     async fn more(&mut self, what: &str) -> io::Result<()> {
         if self.fill(what).await? > 0 {
             return Ok(());
@@ -140,12 +140,12 @@ impl Input {
         }
     }
 
-    /// What follows a head.
+    /// The body after a head.
     pub(crate) async fn body(&mut self, framing: Framing) -> io::Result<ChunkedBody> {
         let content = match framing {
             Framing::None => Vec::new(),
             Framing::Length(length) => self.exactly(length).await?,
-            Framing::Close => self.rest().await?,
+            Framing::Close => self.read_to_end().await?,
             Framing::Chunked => loop {
                 if let Some(body) = wire::chunked(&self.pending)? {
                     self.pending.drain(..body.length);
@@ -166,7 +166,7 @@ impl Input {
     }
 
     /// Everything until the other side ends cleanly.
-    pub(crate) async fn rest(&mut self) -> io::Result<Vec<u8>> {
+    pub(crate) async fn read_to_end(&mut self) -> io::Result<Vec<u8>> {
         while self.fill("the end of the connection").await? > 0 {}
         Ok(std::mem::take(&mut self.pending))
     }

@@ -20,7 +20,7 @@ enum Key {
 }
 
 impl Signer {
-    /// One for each algorithm.
+    /// A signer for each algorithm.
     #[must_use]
     pub fn all() -> Vec<Self> {
         let rsa: [(_, _, &'static dyn RsaEncoding); 6] = [
@@ -46,14 +46,14 @@ impl Signer {
         rsa.chain(curves).chain([Self::ed25519("ed")]).collect()
     }
 
-    /// One for RS256.
+    /// A signer for RS256.
     #[must_use]
     pub fn rs256(id: &'static str) -> Self {
         let pair = RsaKeyPair::generate(KeySize::Rsa2048).expect("a key can be made");
         Self { id, key: Key::Rsa("RS256", pair, &signature::RSA_PKCS1_SHA256) }
     }
 
-    /// One for EdDSA.
+    /// A signer for EdDSA.
     #[must_use]
     pub fn ed25519(id: &'static str) -> Self {
         Self { id, key: Key::Edwards(Ed25519KeyPair::generate().expect("a key can be made")) }
@@ -122,9 +122,9 @@ impl Signer {
     }
 }
 
-/// What an issuer with these keys publishes (RFC 7517 §5).
+/// The JWK Set of an issuer with these keys (RFC 7517 §5).
 #[must_use]
-pub fn published(signers: &[Signer]) -> String {
+pub fn jwk_set(signers: &[Signer]) -> String {
     let keys: Vec<_> = signers.iter().map(Signer::public).collect();
     json!({ "keys": keys }).to_string()
 }

@@ -1,4 +1,4 @@
-//! Waiting for conditions, and ports nobody else uses. Never waits without a deadline.
+//! Waits for conditions, always with a deadline, and picks unused ports.
 
 use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout_at};
 
-/// How long anything in this crate waits before a test counts as failed, unless it says otherwise.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+/// The default timeout in this crate before a test fails.
+pub const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long lies between two looks at a condition.
-const PAUSE: Duration = Duration::from_millis(2);
+/// How often a condition is checked.
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Waits until `condition` gives true.
 #[track_caller]
@@ -39,24 +39,24 @@ where
     loop {
         match timeout_at(deadline, condition()).await {
             Ok(true) => return true,
-            Ok(false) if Instant::now() < deadline => sleep(PAUSE).await,
+            Ok(false) if Instant::now() < deadline => sleep(POLL_INTERVAL).await,
             Ok(false) | Err(_) => return false,
         }
     }
 }
 
-/// Below those from which Linux chooses for a socket that asks for none (`net.ipv4.ip_local_port_range`): no connection and no
-/// other listener on the machine gets one of them by chance, while a test takes it for free or for closed.
+/// Below the range from which Linux assigns ports (`net.ipv4.ip_local_port_range`): no connection or other listener gets
+/// one by chance while a test relies on it being free or closed.
 const PORTS: Range<u16> = 10_000..32_768;
 
 /// A TCP port of the loopback address that was free a moment ago, and another one each time until all of [`PORTS`] were given.
 pub fn free_port() -> u16 {
-    static GIVEN: AtomicU32 = AtomicU32::new(0);
+    static PORTS_GIVEN: AtomicU32 = AtomicU32::new(0);
     let count = u32::try_from(PORTS.len()).expect("fewer than there are ports");
-    // Programs that run side by side begin at different places.
+    // Concurrent programs start at different ports.
     let first = std::process::id().wrapping_mul(151);
     for _ in 0..count {
-        let number = first.wrapping_add(GIVEN.fetch_add(1, Ordering::Relaxed)) % count;
+        let number = first.wrapping_add(PORTS_GIVEN.fetch_add(1, Ordering::Relaxed)) % count;
         let port = PORTS.start + u16::try_from(number).expect("fewer than there are ports");
         if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
             return port;

@@ -24,7 +24,7 @@ impl From<Malformed> for std::io::Error {
     }
 }
 
-/// How the end of a body is known (RFC 9112 §6.3).
+/// The framing of a body (RFC 9112 §6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
     /// There is no body.
@@ -33,7 +33,7 @@ pub enum Framing {
     Length(usize),
     /// `Transfer-Encoding: chunked`.
     Chunked,
-    /// Until the connection ends; answers only.
+    /// Until the connection closes; responses only.
     Close,
 }
 
@@ -59,7 +59,7 @@ pub struct ChunkedBody {
     pub length: usize,
 }
 
-/// Reads a head from the front of `bytes`; `None` when it is not complete yet.
+/// Parses a head at the start of `bytes`; `None` if it is incomplete.
 pub fn head(bytes: &[u8]) -> Result<Option<Head>, Malformed> {
     let Some((start, mut at)) = line(bytes)? else { return Ok(None) };
     if start.is_empty() {
@@ -75,8 +75,8 @@ pub fn head(bytes: &[u8]) -> Result<Option<Head>, Malformed> {
     }
 }
 
-/// Reads a chunked body from the front of `bytes`; `None` when it is not complete yet. Chunk extensions are refused:
-/// nobody under test may write or forward one.
+/// Parses a chunked body at the start of `bytes`; `None` if it is incomplete. Chunk extensions are rejected: no program
+/// under test may write or forward one.
 pub fn chunked(bytes: &[u8]) -> Result<Option<ChunkedBody>, Malformed> {
     let (mut at, mut content) = (0, Vec::new());
     loop {
@@ -97,7 +97,7 @@ pub fn chunked(bytes: &[u8]) -> Result<Option<ChunkedBody>, Malformed> {
     Ok(Some(ChunkedBody { content, trailers, length: at + used }))
 }
 
-/// What the framing fields say (RFC 9112 §6.3); `None` when there is none.
+/// The framing given by the headers (RFC 9112 §6.3); `None` without framing headers.
 pub fn framing(fields: &Fields) -> Result<Option<Framing>, Malformed> {
     let lengths = values(fields, "content-length");
     let codings = values(fields, "transfer-encoding");

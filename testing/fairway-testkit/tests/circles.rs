@@ -1,5 +1,5 @@
-//! The modules of a crate form no circle, so that each file can be read and changed with only what it imports. An import through a
-//! re-export counts as one of the module that re-exports. Reads sources, builds nothing.
+//! A crate's modules have no import cycles, so that each file can be read and changed knowing only its imports. An import
+//! through a re-export counts as one of the re-exporting module. Reads sources, builds nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -42,7 +42,7 @@ fn a_circle_is_found_through_a_re_export_and_a_parent() {
         (&[("a", "use crate::b;"), ("b", "#[arg(value_parser = crate::a::f)] struct S;")], Some("a, b")),
         (&[("a", "use self::b::B;"), ("a/b", "pub(in crate::a) struct B;")], None),
         (&[("a", "#[cfg(test)] mod tests { use crate::b; }"), ("b", "use crate::a;")], None),
-        // Only what is in the circle is named.
+        // Names only the modules in the cycle.
         (
             &[
                 ("above", "use crate::a;"),
@@ -60,7 +60,7 @@ fn a_circle_is_found_through_a_re_export_and_a_parent() {
     }
 }
 
-/// The source of each module of a crate. The programs of a library, which see only what it publishes, are left out.
+/// The source of each module of a crate. A library's binaries are left out: they see only its public items.
 fn sources(root: &Path) -> BTreeMap<Module, String> {
     let mut found = BTreeMap::new();
     let mut folders = vec![root.to_owned()];
@@ -80,7 +80,7 @@ fn sources(root: &Path) -> BTreeMap<Module, String> {
     found
 }
 
-/// Whether it is compiled for tests only, which may look at everything.
+/// Whether it is compiled only for tests, which may import anything.
 fn is_for_tests(module: &Path) -> bool {
     let is_tests = |name: &str| name == "testing" || name.ends_with("tests");
     module.components().any(|part| part.as_os_str().to_str().is_some_and(is_tests))
@@ -132,8 +132,7 @@ fn resolve(from: &Module, path: &[String], sources: &BTreeMap<Module, String>) -
     Some(base)
 }
 
-/// The modules of the circles, if there are any: what is left without those that import none of the others, and those that none
-/// of the others import.
+/// The modules in cycles: all except those that import none of the others and those that none of the others import.
 fn circle(imports: &Imports) -> Option<Vec<String>> {
     let mut left: BTreeSet<&Module> = imports.keys().collect();
     loop {
@@ -172,7 +171,7 @@ impl Paths {
                 TokenTree::Group(group) if goes_on && group.delimiter() == Delimiter::Brace => None,
                 _ => Some(std::mem::replace(&mut path, before.to_vec())),
             };
-            // A name alone says nothing about where it is.
+            // A bare name does not tell its module.
             self.0.extend(ended.filter(|path| path != before && (goes_on || path.len() > 1)));
             match token {
                 TokenTree::Ident(name) if name == "as" => drop(tokens.next()),

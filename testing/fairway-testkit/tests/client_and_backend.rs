@@ -5,11 +5,12 @@ use std::io::ErrorKind;
 use fairway_testkit::certificates::{Validity, trusting_anything};
 use fairway_testkit::client::TlsOffer;
 use fairway_testkit::wire::Framing;
-use fairway_testkit::{Answer, Authority, Backend, Client, KeyKind, Request, Step};
+use fairway_testkit::{Authority, Backend, BackendResponse, Client, KeyKind, Request, ScriptStep};
 
 #[tokio::test]
 async fn a_connection_is_reused_for_many_requests() {
-    let backend = Backend::http(|request| Answer::ok(format!("{} {}", request.method, request.target))).await;
+    let backend =
+        Backend::http(|request| BackendResponse::ok(format!("{} {}", request.method, request.target))).await;
     let mut client = Client::connect(backend.address()).await.unwrap();
     for turn in 0..3 {
         let answer = client.exchange(&Request::get("a", &format!("/{turn}"))).await.unwrap();
@@ -26,19 +27,19 @@ async fn a_connection_is_reused_for_many_requests() {
 async fn a_script_is_followed_step_by_step() {
     let head = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_vec();
     let script = [
-        Step::Expect(head.clone()),
-        Step::Send(
+        ScriptStep::Expect(head.clone()),
+        ScriptStep::Send(
             b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec(),
         ),
-        Step::Wait,
-        Step::Send(b"3\r\nabc\r\n0\r\n\r\n".to_vec()),
-        Step::Close,
+        ScriptStep::Wait,
+        ScriptStep::Send(b"3\r\nabc\r\n0\r\n\r\n".to_vec()),
+        ScriptStep::Close,
     ];
     let backend = Backend::scripted(script).await;
     let mut client = Client::connect(backend.address()).await.unwrap();
     client.send(&head).await.unwrap();
     assert!(client.read_response().await.unwrap().is_interim());
-    backend.until("the script waits", |backend| backend.waiting_count() == 1).await;
+    backend.wait_until("the script waits", |backend| backend.waiting_count() == 1).await;
     backend.release();
     let answer = client.read_response().await.unwrap();
     assert_eq!((answer.body.as_slice(), answer.framing), (&b"abc"[..], Framing::Chunked));
@@ -50,17 +51,17 @@ async fn a_script_is_followed_step_by_step() {
 #[tokio::test]
 #[should_panic(expected = "expected \"GET\"")]
 async fn an_unexpected_byte_fails_the_script() {
-    let backend = Backend::scripted([Step::Expect(b"GET".to_vec())]).await;
+    let backend = Backend::scripted([ScriptStep::Expect(b"GET".to_vec())]).await;
     let mut client = Client::connect(backend.address()).await.unwrap();
     client.send("PUT").await.unwrap();
     client.expect_closed().await;
-    backend.until("the connection failed", |backend| backend.open_count() == 0).await;
+    backend.wait_until("the connection failed", |backend| backend.open_count() == 0).await;
     backend.assert_followed();
 }
 
 #[tokio::test]
 async fn a_request_that_is_not_canonical_ends_the_connection() {
-    let backend = Backend::http(|_| Answer::ok("")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("")).await;
     let mut client = Client::connect(backend.address()).await.unwrap();
     client.send("GET / HTTP/1.1\nHost: a\n\n").await.unwrap();
     client.expect_closed().await;
@@ -71,7 +72,8 @@ async fn a_request_that_is_not_canonical_ends_the_connection() {
 async fn an_answer_cut_short_is_an_error_and_no_short_answer() {
     for cut in [10, 45, 60] {
         let whole = format!("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{}", "x".repeat(100));
-        let backend = Backend::http(move |_| Answer::ThenReset(whole.as_bytes()[..cut].to_vec())).await;
+        let backend =
+            Backend::http(move |_| BackendResponse::ThenReset(whole.as_bytes()[..cut].to_vec())).await;
         let mut client = Client::connect(backend.address()).await.unwrap();
         let error = client.exchange(&Request::get("a", "/")).await.unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof), "{error}");
@@ -80,9 +82,9 @@ async fn an_answer_cut_short_is_an_error_and_no_short_answer() {
 
 #[tokio::test]
 async fn a_refusing_backend_comes_back_on_the_same_port() {
-    let backend = Backend::http(|_| Answer::ok("here")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("here")).await;
     let mut kept = Client::connect(backend.address()).await.unwrap();
-    backend.until("accepted", |backend| backend.connection_count() == 1).await;
+    backend.wait_until("accepted", |backend| backend.connection_count() == 1).await;
     backend.refuse().await;
     let error = Client::connect(backend.address()).await.err().unwrap();
     assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
@@ -94,18 +96,18 @@ async fn a_refusing_backend_comes_back_on_the_same_port() {
 
 #[tokio::test]
 async fn killing_resets_a_connection_in_the_middle_of_its_answer() {
-    let backend = Backend::http(|_| Answer::ok("never").held()).await;
+    let backend = Backend::http(|_| BackendResponse::ok("never").hold()).await;
     let mut client = Client::connect(backend.address()).await.unwrap();
     client.send(Request::get("a", "/").bytes()).await.unwrap();
-    backend.until("the answer is held", |backend| backend.waiting_count() == 1).await;
+    backend.wait_until("the answer is held", |backend| backend.waiting_count() == 1).await;
     backend.kill().await;
     assert_eq!(client.read_response().await.unwrap_err().kind(), ErrorKind::ConnectionReset);
-    backend.until("no connection is open", |backend| backend.open_count() == 0).await;
+    backend.wait_until("no connection is open", |backend| backend.open_count() == 0).await;
 }
 
 #[tokio::test]
 async fn a_request_number_that_comes_twice_is_a_duplicate() {
-    let backend = Backend::http(|_| Answer::ok("")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("")).await;
     let mut client = Client::connect(backend.address()).await.unwrap();
     for number in ["1", "2", "1"] {
         client.exchange(&Request::post("a", "/", "x").header("X-Request-Number", number)).await.unwrap();
@@ -118,7 +120,7 @@ async fn a_request_number_that_comes_twice_is_a_duplicate() {
 async fn a_wrong_or_expired_certificate_is_refused_unless_anything_is_trusted() {
     let (authority, other) = (Authority::new("Test"), Authority::new("Other"));
     let expired = authority.issue(&["a.test"], KeyKind::EcdsaP256, Validity::Expired);
-    let backend = Backend::https(expired.server_config(&[]), |_| Answer::ok("inside")).await;
+    let backend = Backend::https(expired.server_config(&[]), |_| BackendResponse::ok("inside")).await;
     for config in [authority.client_config(), other.client_config()] {
         let offer = TlsOffer::new(config, "a.test").alpn(&[]);
         assert!(Client::connect_tls(backend.address(), &offer).await.is_err());

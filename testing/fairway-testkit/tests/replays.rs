@@ -1,5 +1,5 @@
-//! Everything that looks like a test runs: inputs of fuzz targets are replayed by an ordinary test, and a file in a folder of
-//! tests is a module of the program that cargo builds. Reads sources, builds nothing.
+//! Every test runs: inputs of fuzz targets are replayed by an ordinary test, and every file in a test folder is a module of
+//! a program that cargo builds. Reads sources, builds nothing.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -45,7 +45,8 @@ fn names(folder: &Path) -> BTreeSet<String> {
     paths.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect()
 }
 
-/// With `autotests = false` cargo builds only what the manifest names; a file that is not a module of it never runs.
+/// With `autotests = false` cargo builds only the programs in the manifest; a file that is not one of their modules never
+/// runs.
 #[test]
 fn every_file_of_tests_is_part_of_a_program() {
     let sources = sources();

@@ -36,7 +36,7 @@ fn tests_seed_their_random_numbers() {
     assert!(wrong.is_empty(), "no seed, so no run can be repeated:\n{wrong}");
 }
 
-/// Whether a line uses a generator that takes its seed from the system or from an earlier caller.
+/// Whether a line uses a random generator seeded by the system or an earlier caller.
 fn draws_unseeded(line: &str) -> bool {
     let seeded = |rest: &str| {
         ["Rng::with_seed(", "seed("].iter().any(|start| rest.starts_with(start))

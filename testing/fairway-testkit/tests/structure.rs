@@ -1,5 +1,5 @@
-//! The structure of the repository as design.md sections 1 and 4 fix it: who may depend on whom, and how large files
-//! may be; clippy.toml says it of functions. Reads manifests and sources, builds nothing.
+//! Checks the structure of the repository given in design.md sections 1 and 4: dependencies between crates and the size of
+//! files; clippy.toml limits functions. Reads manifests and sources, builds nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -44,18 +44,18 @@ const CRATES: &str = "
 ";
 
 /// Crates, and what they must not depend on.
-const NEVER: &[(&str, &[&str])] = &[
+const FORBIDDEN_DEPENDENCIES: &[(&str, &[&str])] = &[
     (
         "model pattern password token snippet routing http http2 http3 extension objects gateway ingress lab-report",
         INPUT_OUTPUT,
     ),
     ("proxy connection testkit bench", KUBERNETES),
-    // What it tells goes to whoever listens: a cluster, or nobody.
+    // Its output goes to any consumer, with or without a cluster.
     ("control", &["h2", "httparse", "kube"]),
     ("cluster", &["h2", "httparse"]),
-    // What it says holds for any protocol and any configuration, so it can depend on neither.
+    // It applies to any protocol and configuration, so it may depend on neither.
     ("net", &["h2", "httparse", "hyper", "kube", "k8s-openapi"]),
-    // Its scenarios run in a cluster, so it may speak with one; what it must not share is a parser of the proxy.
+    // Its scenarios run in a cluster, so it may use the API; it must not share a parser with the proxy.
     ("lab", &["httparse"]),
     ("lab-measure lab-traffic echo compare", &["httparse", "kube", "k8s-openapi"]),
     ("migrate fairway", &["kube"]),
@@ -90,7 +90,9 @@ fn crates_depend_only_on_what_the_table_allows() {
         for dependency in own.filter(|dependency| !may.contains(*dependency)) {
             _ = writeln!(wrong, "{name} must not depend on {dependency}");
         }
-        for (_, never) in NEVER.iter().filter(|(names, _)| names.split(' ').any(|one| one == name)) {
+        for (_, never) in
+            FORBIDDEN_DEPENDENCIES.iter().filter(|(names, _)| names.split(' ').any(|one| one == name))
+        {
             for dependency in never.iter().filter(|dependency| package.normal.contains(**dependency)) {
                 _ = writeln!(wrong, "{name} must never depend on {dependency}");
             }
@@ -220,7 +222,7 @@ fn nothing_is_left_for_later() {
     assert!(wrong.is_empty(), "\n{wrong}");
 }
 
-/// What a manifest says.
+/// The relevant parts of a manifest.
 struct Package {
     normal: BTreeSet<String>,
     development: BTreeSet<String>,
@@ -280,7 +282,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Up to the tests that stand at its end.
+    /// Without the tests at the end.
     pub(crate) fn lines_without_tests(&self) -> usize {
         let lines: Vec<&str> = self.text.lines().collect();
         let begins_tests = |pair: &[&str]| {
@@ -290,7 +292,7 @@ impl Source {
     }
 }
 
-/// The folder of each crate of the workspace: of the product, the laboratory, what tests stand on, and the benchmark.
+/// The folders of all crates: the product, the laboratory, test support, and the benchmark.
 pub(crate) fn crates() -> Vec<PathBuf> {
     let root = root();
     let of =
@@ -320,7 +322,7 @@ fn collect(folder: &Path, root: &Path, found: &mut Vec<Source>) {
             collect(&path, root, found);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
-            // `testing.rs` is what a crate's tests stand on, and compiled for nothing else.
+            // `testing.rs` holds a crate's test support and is compiled only for tests.
             let is_test = path.iter().any(|part| part == "tests" || part == "benches")
                 || ["tests.rs", "/testing.rs"].iter().any(|end| name.ends_with(end));
             found.push(Source { text: fs::read_to_string(&path).unwrap(), name, is_test });

@@ -22,7 +22,7 @@ use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity, Server,
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Twice the time that the longest case needs on a busy machine: a case that hangs fails.
-const PATIENCE: Duration = Duration::from_secs(60);
+const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
@@ -73,5 +73,5 @@ fn endpoint(address: &str, host: &str, authority: Option<&str>) -> Result<Endpoi
 
 async fn call(endpoint: Endpoint, case: &str) -> Result<(), Failure> {
     let run = cases::run(&endpoint, case);
-    tokio::time::timeout(PATIENCE, run).await.map_err(|_| format!("not done after {PATIENCE:?}"))?
+    tokio::time::timeout(STEP_TIMEOUT, run).await.map_err(|_| format!("not done after {STEP_TIMEOUT:?}"))?
 }

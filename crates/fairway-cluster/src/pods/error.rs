@@ -1,21 +1,21 @@
-//! Why pods cannot be found, reached or read, in words that say what to do.
+//! Why pods cannot be found, reached or read; the message says what to do.
 
 use crate::source::fault;
 
 /// Why pods cannot be found, reached or read.
 #[derive(Debug, thiserror::Error)]
 pub enum PodError {
-    /// The API server does not permit it.
+    /// The API server forbids it.
     #[error("{action} is not permitted: it needs {needs} ({message})")]
     Forbidden {
         /// What was attempted.
         action: String,
         /// Which verb on which resource.
         needs: String,
-        /// What the API server said.
+        /// The response of the API server.
         message: String,
     },
-    /// It failed in another way.
+    /// It failed for another reason.
     #[error("{action} failed: {problem}")]
     Failed {
         /// What was attempted.
@@ -35,15 +35,15 @@ pub enum PodError {
     },
 }
 
-/// What is attempted, and the permission that it needs.
+/// An operation and the permission it needs.
 #[derive(Debug)]
-pub(super) struct Attempt {
+pub(super) struct PodOperation {
     pub(super) action: String,
     pub(super) needs: String,
 }
 
-impl Attempt {
-    /// What a failure of the attempt means.
+impl PodOperation {
+    /// The error that a failure of the operation means.
     pub(super) fn failure(self, error: &kube::Error) -> PodError {
         let Self { action, needs } = self;
         match error {
@@ -54,11 +54,11 @@ impl Attempt {
                 action,
                 problem: format!("the API server answers {}: {}", status.code, status.message),
             },
-            other => PodError::Failed { action, problem: fault::chain(other) },
+            other => PodError::Failed { action, problem: fault::error_chain(other) },
         }
     }
 
-    /// The attempt took too long.
+    /// The operation timed out.
     pub(super) fn timed_out(self) -> PodError {
         PodError::Failed {
             action: self.action,
@@ -75,7 +75,7 @@ mod tests {
 
     fn failure(code: u16, reason: &str) -> String {
         let attempt =
-            Attempt { action: "listing pods".to_owned(), needs: "the verb list on pods".to_owned() };
+            PodOperation { action: "listing pods".to_owned(), needs: "the verb list on pods".to_owned() };
         let status = Status::failure("User \"me\" cannot", reason).with_code(code);
         attempt.failure(&kube::Error::Api(Box::new(status))).to_string()
     }

@@ -1,4 +1,4 @@
-//! Which pods run Fairway, by their labels, and what the cluster says of them.
+//! Finds the pods that run Fairway by their labels, and describes them.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,53 +8,53 @@ use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 use tokio::time::timeout;
 
-use super::error::{Attempt, PodError};
+use super::error::{PodError, PodOperation};
 
-/// Where Fairway is looked for when pods may not be listed in all namespaces.
+/// Where to look for Fairway if listing pods in all namespaces is forbidden.
 pub const DEFAULT_NAMESPACE: &str = "fairway";
 
-/// The port of `--admin` where nothing else is said.
+/// The default port of `--admin`.
 const ADMIN_PORT: u16 = 10_254;
 
-/// The container of the chart.
-const CONTAINER: &str = "fairway";
+/// The container name in the chart.
+const CONTAINER_NAME: &str = "fairway";
 
-/// Says which installation of the chart a pod belongs to.
+/// Names the release of the chart that a pod belongs to.
 const INSTANCE_LABEL: &str = "app.kubernetes.io/instance";
 
-/// No fleet is larger; what comes beyond is left out.
+/// Upper bound of a fleet; further pods are ignored.
 const MAX_PODS: u32 = 1_000;
 
-/// How long the API server may take to list them.
+/// Timeout of the API server for listing them.
 const LIST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Which pods are looked for.
+/// Which pods to look for.
 #[derive(Clone, Debug)]
-pub struct Search {
-    /// Their namespace; `None` is every namespace, or [`DEFAULT_NAMESPACE`] where listing every one is not permitted.
+pub struct PodSearch {
+    /// Their namespace; `None` means every namespace, or [`DEFAULT_NAMESPACE`] if listing every one is forbidden.
     pub namespace: Option<String>,
     /// Their labels.
     pub selector: String,
 }
 
-/// A pod that runs Fairway, as the cluster describes it.
+/// A pod that runs Fairway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FairwayPod {
     /// Its namespace.
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// The installation it belongs to (`app.kubernetes.io/instance`), or empty.
+    /// The release it belongs to (`app.kubernetes.io/instance`), or empty.
     pub instance: String,
     /// Whether it is ready.
     pub is_ready: bool,
     /// Its phase, or `Terminating`.
     pub phase: String,
-    /// How often its container was started again.
+    /// How often its container was restarted.
     pub restarts: i32,
-    /// When it was created, in seconds since 1970.
+    /// Creation time, in seconds since 1970.
     pub created: Option<i64>,
-    /// The node that it runs on, or empty.
+    /// The node it runs on, or empty.
     pub node: String,
     /// The container of Fairway.
     pub container: String,
@@ -67,14 +67,14 @@ pub struct FairwayPod {
 /// The pods of a search that have not ended, by namespace and name; at least one.
 ///
 /// # Errors
-/// They cannot be listed, or there is none.
-pub async fn find(client: &Client, search: &Search) -> Result<Vec<FairwayPod>, PodError> {
+/// The pods cannot be listed, or there are none.
+pub async fn find_pods(client: &Client, search: &PodSearch) -> Result<Vec<FairwayPod>, PodError> {
     let selector = &search.selector;
     let listed = list(client, search.namespace.as_deref(), selector).await;
     let (pods, place, advice) = match (listed, &search.namespace) {
         (Ok(pods), Some(namespace)) => (
             pods,
-            place(Some(namespace)),
+            describe_namespace(Some(namespace)),
             "name another namespace with --fairway-namespace, or the labels with --selector",
         ),
         (Ok(pods), None) => (
@@ -84,7 +84,7 @@ pub async fn find(client: &Client, search: &Search) -> Result<Vec<FairwayPod>, P
         ),
         (Err(PodError::Forbidden { .. }), None) => (
             list(client, Some(DEFAULT_NAMESPACE), selector).await?,
-            place(Some(DEFAULT_NAMESPACE)),
+            describe_namespace(Some(DEFAULT_NAMESPACE)),
             "you may not list pods of all namespaces, so name the namespace of Fairway with --fairway-namespace",
         ),
         (Err(error), _) => return Err(error),
@@ -100,8 +100,8 @@ async fn list(client: &Client, namespace: Option<&str>, selector: &str) -> Resul
         Some(namespace) => Api::namespaced(client.clone(), namespace),
         None => Api::all(client.clone()),
     };
-    let place = place(namespace);
-    let attempt = Attempt {
+    let place = describe_namespace(namespace);
+    let attempt = PodOperation {
         action: format!("listing the pods with the labels {selector} in {place}"),
         needs: format!("the verb list on pods in {place}"),
     };
@@ -116,7 +116,7 @@ async fn list(client: &Client, namespace: Option<&str>, selector: &str) -> Resul
     Ok(found)
 }
 
-fn place(namespace: Option<&str>) -> String {
+fn describe_namespace(namespace: Option<&str>) -> String {
     namespace.map_or_else(|| "all namespaces".to_owned(), |namespace| format!("the namespace {namespace}"))
 }
 
@@ -131,11 +131,11 @@ fn has_ended(pod: &Pod) -> bool {
 fn describe(pod: &Pod) -> FairwayPod {
     let spec = pod.spec.as_ref();
     let containers = spec.map(|spec| spec.containers.as_slice()).unwrap_or_default();
-    let container = containers.iter().find(|it| it.name == CONTAINER).or(containers.first());
+    let container = containers.iter().find(|it| it.name == CONTAINER_NAME).or(containers.first());
     let status = pod.status.as_ref();
     let statuses: &[ContainerStatus] =
         status.and_then(|status| status.container_statuses.as_deref()).unwrap_or_default();
-    let name = container.map_or(CONTAINER, |container| container.name.as_str());
+    let name = container.map_or(CONTAINER_NAME, |container| container.name.as_str());
     let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
     let phase = match pod.metadata.deletion_timestamp {
         Some(_) => "Terminating",
@@ -156,7 +156,7 @@ fn describe(pod: &Pod) -> FairwayPod {
     }
 }
 
-/// The port of `--admin` among the arguments of the container, else of `FAIRWAY_ADMIN`.
+/// The port of `--admin` in the container's arguments, else in `FAIRWAY_ADMIN`.
 fn admin_port(container: &Container) -> Option<u16> {
     let arguments = container.args.as_deref().unwrap_or_default();
     let joined = arguments.iter().rev().find_map(|it| it.strip_prefix("--admin="));
@@ -200,11 +200,11 @@ mod tests {
 
     async fn search(server: &ApiServer, namespace: Option<&str>) -> Result<Vec<String>, String> {
         let client = testing::client(server, std::sync::Arc::default());
-        let search = Search {
+        let search = PodSearch {
             namespace: namespace.map(str::to_owned),
             selector: "app.kubernetes.io/name=fairway".to_owned(),
         };
-        let found = find(&client, &search).await.map_err(|error| error.to_string())?;
+        let found = find_pods(&client, &search).await.map_err(|error| error.to_string())?;
         Ok(found.into_iter().map(|pod| format!("{}/{}", pod.namespace, pod.name)).collect())
     }
 
@@ -213,8 +213,8 @@ mod tests {
         let server = ApiServer::new();
         server.put("pods", pod("edge", "a"));
         let client = testing::client(&server, std::sync::Arc::default());
-        let search = Search { namespace: None, selector: "app.kubernetes.io/name=fairway".to_owned() };
-        let found = find(&client, &search).await.unwrap();
+        let search = PodSearch { namespace: None, selector: "app.kubernetes.io/name=fairway".to_owned() };
+        let found = find_pods(&client, &search).await.unwrap();
         assert_eq!(
             found,
             [FairwayPod {

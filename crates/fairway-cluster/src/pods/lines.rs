@@ -1,4 +1,4 @@
-//! What a pod prints, line by line.
+//! The log of a pod, line by line.
 
 use std::io;
 use std::pin::Pin;
@@ -10,36 +10,36 @@ use kube::api::LogParams;
 use kube::{Api, Client};
 use tokio::time::timeout;
 
-use super::error::{Attempt, PodError};
+use super::error::{PodError, PodOperation};
 use super::found::FairwayPod;
 
-/// A longer line comes in pieces. A line of the access log is at most a little longer than 256 KiB.
-const MAX_LINE: u64 = 1 << 20;
+/// Longer lines are split. An access log line has little more than 256 KiB at most.
+const MAX_LINE_BYTES: u64 = 1 << 20;
 
-/// How long the API server may take to begin.
-const BEGIN_TIMEOUT: Duration = Duration::from_secs(30);
+/// Timeout of the API server for opening the log.
+const LOG_OPEN_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Which lines are read.
+/// Which lines to read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LogRange {
-    /// Those that come from now on as well.
+    /// Whether to keep reading new lines.
     pub follow: bool,
-    /// How many of the last lines there are; all where there is nothing.
+    /// How many of the last lines; all if `None`.
     pub tail: Option<u32>,
 }
 
-/// The lines of a pod.
+/// The log lines of a pod.
 pub struct LogLines {
     reader: Pin<Box<dyn AsyncBufRead + Send>>,
 }
 
-/// What the container of Fairway in `pod` has printed, on standard output and standard error.
+/// The log of the Fairway container in `pod`, standard output and standard error.
 ///
 /// # Errors
-/// The API server does not permit it, or does not have it.
+/// The API server forbids it, or has no log.
 pub async fn read_log(client: &Client, pod: &FairwayPod, range: LogRange) -> Result<LogLines, PodError> {
     let FairwayPod { namespace, name, container, .. } = pod;
-    let attempt = || Attempt {
+    let attempt = || PodOperation {
         action: format!("reading the log of the pod {namespace}/{name}"),
         needs: format!("the verb get on pods/log in the namespace {namespace}"),
     };
@@ -50,7 +50,7 @@ pub async fn read_log(client: &Client, pod: &FairwayPod, range: LogRange) -> Res
         ..LogParams::default()
     };
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    match timeout(BEGIN_TIMEOUT, pods.log_stream(name, &params)).await {
+    match timeout(LOG_OPEN_TIMEOUT, pods.log_stream(name, &params)).await {
         Ok(Ok(reader)) => Ok(LogLines { reader: Box::pin(reader) }),
         Ok(Err(error)) => Err(attempt().failure(&error)),
         Err(_) => Err(attempt().timed_out()),
@@ -58,13 +58,13 @@ pub async fn read_log(client: &Client, pod: &FairwayPod, range: LogRange) -> Res
 }
 
 impl LogLines {
-    /// The next line, without its end; `None` after the last one.
+    /// The next line without its line feed; `None` after the last one.
     ///
     /// # Errors
-    /// The connection broke.
-    pub async fn next(&mut self) -> io::Result<Option<String>> {
+    /// The connection failed.
+    pub async fn next_line(&mut self) -> io::Result<Option<String>> {
         let mut line = Vec::new();
-        let count = (&mut self.reader).take(MAX_LINE).read_until(b'\n', &mut line).await?;
+        let count = (&mut self.reader).take(MAX_LINE_BYTES).read_until(b'\n', &mut line).await?;
         if count == 0 {
             return Ok(None);
         }
@@ -88,12 +88,12 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn lines_end_where_they_end_and_long_ones_come_in_pieces() {
-        let long = "x".repeat(usize::try_from(MAX_LINE).unwrap() + 1);
+    async fn lines_are_split_at_line_feeds_and_long_ones_into_pieces() {
+        let long = "x".repeat(usize::try_from(MAX_LINE_BYTES).unwrap() + 1);
         let text = format!("one\n\n{long}\nlast");
         let mut lines = LogLines { reader: Box::pin(Cursor::new(text.into_bytes())) };
         let mut lengths = Vec::new();
-        while let Some(line) = lines.next().await.unwrap() {
+        while let Some(line) = lines.next_line().await.unwrap() {
             lengths.push(line.len());
         }
         assert_eq!(lengths, [3, 0, long.len() - 1, 1, 4]);

@@ -1,6 +1,5 @@
-//! The pods that run Fairway, for whoever looks at them from outside with credentials of their own: `found` lists them, `tunnel` reaches
-//! a port of one through the API server, also a port on the loopback address of the pod, `lines` reads what one prints. It never asks
-//! a pod anything itself.
+//! The pods that run Fairway, seen from outside with the caller's own credentials: `found` lists them, `tunnel` reaches a port
+//! through the API server (also ports on the pod's loopback address), `lines` reads logs.
 
 mod error;
 mod found;
@@ -8,6 +7,6 @@ mod lines;
 mod tunnel;
 
 pub use error::PodError;
-pub use found::{DEFAULT_NAMESPACE, FairwayPod, Search, find};
+pub use found::{DEFAULT_NAMESPACE, FairwayPod, PodSearch, find_pods};
 pub use lines::{LogLines, LogRange, read_log};
 pub use tunnel::{Refusal, Tunnel, connect};

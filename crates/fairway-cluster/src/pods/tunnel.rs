@@ -1,5 +1,5 @@
-//! A connection to a port of a pod through the API server, as `kubectl port-forward` has it: the kubelet connects to the loopback address
-//! of the pod. Each connection has a WebSocket of its own.
+//! A connection to a port of a pod through the API server, like `kubectl port-forward`: the kubelet connects to the pod's
+//! loopback address. Each connection has its own WebSocket.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -9,30 +9,30 @@ use kube::{Api, Client};
 use tokio::io::DuplexStream;
 use tokio::time::timeout;
 
-use super::error::{Attempt, PodError};
+use super::error::{PodError, PodOperation};
 use super::found::FairwayPod;
 
-/// How long the API server and the kubelet may take to begin one.
+/// Timeout of the API server and the kubelet for opening one.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Ends with why the pod does not take the connection, and never where it does.
+/// Resolves to the reason when the pod refuses the connection, and never otherwise.
 pub type Refusal = Pin<Box<dyn Future<Output = String> + Send>>;
 
-/// A connection to a port of a pod. It lasts as long as its stream.
+/// A connection to a port of a pod. It lives as long as its stream.
 pub struct Tunnel {
-    /// What is sent to the port and comes from it.
+    /// Bytes to and from the port.
     pub stream: DuplexStream,
-    /// Why the pod does not take it.
+    /// Why the pod refuses it.
     pub refusal: Refusal,
 }
 
-/// Connects to a port of `pod`. Whether anything listens there, [`Tunnel::refusal`] says later.
+/// Connects to a port of `pod`. Whether anything listens there, [`Tunnel::refusal`] tells later.
 ///
 /// # Errors
-/// The API server does not permit it, does not know the pod, or does not answer.
+/// The API server forbids it, does not know the pod, or does not answer.
 pub async fn connect(client: &Client, pod: &FairwayPod, port: u16) -> Result<Tunnel, PodError> {
     let FairwayPod { namespace, name, .. } = pod;
-    let attempt = || Attempt {
+    let attempt = || PodOperation {
         action: format!("the port-forward to port {port} of the pod {namespace}/{name}"),
         needs: format!("the verbs get and create on pods/portforward in the namespace {namespace}"),
     };
@@ -42,7 +42,7 @@ pub async fn connect(client: &Client, pod: &FairwayPod, port: u16) -> Result<Tun
         Ok(Err(error)) => return Err(attempt().failure(&error)),
         Err(_) => return Err(attempt().timed_out()),
     };
-    // Each of both can be taken once, and nobody has taken them.
+    // Each can be taken once, and this is the only place that does.
     let (Some(stream), Some(error)) = (forwarder.take_stream(port), forwarder.take_error(port)) else {
         let problem = "the client has no stream for it".to_owned();
         return Err(PodError::Failed { action: attempt().action, problem });
@@ -50,7 +50,7 @@ pub async fn connect(client: &Client, pod: &FairwayPod, port: u16) -> Result<Tun
     let refusal = async move {
         match error.await {
             Some(message) => message.trim().to_owned(),
-            // The connection has ended, which its reader sees.
+            // The connection has ended; its reader sees that.
             None => std::future::pending().await,
         }
     };

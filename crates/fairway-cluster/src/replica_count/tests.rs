@@ -1,4 +1,4 @@
-//! Counting in virtual time, with the pods of an API server that is far or gone.
+//! Counting in virtual time, with an API server that is reachable or not.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -17,7 +17,7 @@ fn pod(number: u32, ready: bool) -> Value {
     })
 }
 
-/// The replica `fairway-0` counts; 0 before it was told anything.
+/// The replica `fairway-0` counts; 0 before the first report.
 struct Counting {
     server: ApiServer,
     cut: Arc<AtomicBool>,
@@ -26,7 +26,7 @@ struct Counting {
 }
 
 impl Counting {
-    /// In a fleet of so many pods.
+    /// In a fleet of this many pods.
     fn among(pods: u32) -> Self {
         let (server, cut, told) = (ApiServer::new(), Arc::default(), Arc::<AtomicU32>::default());
         let counting = Self { server, cut, told, others: Arc::default() };
@@ -58,7 +58,7 @@ impl Counting {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_higher_count_holds_at_once_and_a_lower_one_after_a_while() {
+async fn a_higher_count_applies_at_once_and_a_lower_one_after_a_delay() {
     let counting = Counting::among(3).start();
     assert_eq!(counting.after(1.0).await, 3);
     counting.scale(3, 6);
@@ -66,7 +66,7 @@ async fn a_higher_count_holds_at_once_and_a_lower_one_after_a_while() {
     counting.scale(6, 3);
     assert_eq!(counting.after(9.0).await, 6, "those that leave still have connections");
     assert_eq!(counting.after(1.5).await, 3);
-    // A roll: one comes for each that leaves.
+    // A rolling update: one pod is added for each that leaves.
     for number in 0..20 {
         counting.server.put("pods", pod(3, number % 2 == 0));
         let count = counting.after(2.0).await;
@@ -76,7 +76,7 @@ async fn a_higher_count_holds_at_once_and_a_lower_one_after_a_while() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_that_are_not_ready_or_elsewhere_do_not_count_and_the_own_one_always_does() {
+async fn only_ready_pods_of_the_fleet_and_the_own_one_count() {
     let counting = Counting::among(0);
     for number in 0..3 {
         counting.server.put("pods", pod(number, number == 1));
@@ -91,7 +91,7 @@ async fn pods_that_are_not_ready_or_elsewhere_do_not_count_and_the_own_one_alway
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_others_are_told_as_they_come_and_go_whatever_count_holds() {
+async fn other_replicas_are_reported_at_once_whatever_count_applies() {
     let counting = Counting::among(3).start();
     let others = || {
         let others = counting.others.lock().unwrap();
@@ -102,7 +102,7 @@ async fn the_others_are_told_as_they_come_and_go_whatever_count_holds() {
     counting.server.put("pods", pod(1, false));
     assert_eq!(counting.after(1.0).await, 3, "it counts for a while");
     assert_eq!(others(), ["fairway-2 10.0.0.2"]);
-    // Another one in its place.
+    // Another pod in its place.
     counting.scale(3, 4);
     assert_eq!(counting.after(1.0).await, 3);
     assert_eq!(others(), ["fairway-2 10.0.0.2", "fairway-3 10.0.0.3"]);
@@ -121,7 +121,7 @@ async fn a_replica_that_is_cut_off_keeps_the_last_count() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_cannot_count_is_alone_and_does_not_wait_for_ever() {
+async fn a_replica_that_cannot_count_is_alone_after_a_timeout() {
     let counting = Counting::among(3);
     counting.cut.store(true, Ordering::Relaxed);
     let counting = counting.start();

@@ -1,5 +1,5 @@
-//! How the cluster is reached: credentials from the pod or from a kubeconfig file, and a client whose connections notice
-//! that the other side has vanished. Never asks the cluster anything.
+//! How to reach the cluster: credentials from the pod or a kubeconfig file, and a client that notices when its peer has vanished.
+//! Sends no request itself.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,40 +13,40 @@ use tower::{BoxError, ServiceExt};
 
 use super::fault;
 
-/// A connection is there within this time or is tried again.
-const CONNECT: Duration = Duration::from_secs(2);
-/// A silent connection is asked for a sign of life after this time, and then again and again.
-const KEEPALIVE: Duration = Duration::from_secs(1);
-/// A connection whose other side has not acknowledged anything for this time is dead (RFC 5482).
-const USER_TIMEOUT: Duration = Duration::from_secs(4);
+/// A connect that takes longer is retried.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// Idle time before the first keepalive probe, and between probes.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(1);
+/// A connection whose peer acknowledges nothing for this time is dead (RFC 5482).
+const TCP_USER_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Who asks, and which cluster.
+/// Which credentials to use, and for which cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Credentials {
-    /// The ServiceAccount of the pod, else the kubeconfig file of the user.
+    /// The pod's ServiceAccount, else the user's kubeconfig file.
     #[default]
     Default,
-    /// A kubeconfig file, and a context in it.
+    /// A kubeconfig file and a context in it.
     Kubeconfig {
-        /// The file; `$KUBECONFIG` or `~/.kube/config` where there is none.
+        /// The file; `None` means `$KUBECONFIG` or `~/.kube/config`.
         file: Option<PathBuf>,
-        /// The context; the current one where there is none.
+        /// The context; `None` means the current one.
         context: Option<String>,
     },
 }
 
-/// Why there is no way to the cluster. The text says what to do.
+/// Why the cluster cannot be reached. The text says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum AccessError {
-    /// No credentials are to be found.
+    /// There are no credentials.
     #[error(
-        "there is no cluster to be found: this is no pod ({pod}) and there is no kubeconfig file ({file}); run in a \
+        "no cluster found: this is not a pod ({pod}) and there is no kubeconfig file ({file}); run in a \
          cluster, name a file with --kubeconfig, or serve files with --manifests"
     )]
     NoCluster {
-        /// Why not in a pod.
+        /// Why there are none from a pod.
         pod: String,
-        /// Why not from a file.
+        /// Why there are none from a file.
         file: String,
     },
     /// The pod has no token.
@@ -57,33 +57,33 @@ pub enum AccessError {
     /// The kubeconfig file is not usable.
     #[error("the kubeconfig file {file} cannot be used: {problem}")]
     Kubeconfig {
-        /// Which one.
+        /// Which file.
         file: String,
         /// What is wrong with it, and what to do.
         problem: String,
     },
-    /// The credentials cannot be used.
+    /// The credentials are not usable.
     #[error(
         "the credentials cannot be used: {0}; check the user and the cluster's certificate in the kubeconfig file"
     )]
     Client(String),
-    /// The cluster cannot be asked, or refuses.
+    /// The cluster refuses the request or cannot be reached.
     #[error("{resource} cannot be read: {problem}")]
     Refused {
-        /// What was asked for.
+        /// The requested resource.
         resource: String,
-        /// What the answer was, and what to do.
+        /// What the cluster answered, and what to do.
         problem: String,
     },
-    /// There is no thread for it.
+    /// The thread cannot be started.
     #[error("the thread that watches the cluster cannot be started: {0}")]
     Thread(#[from] std::io::Error),
 }
 
-/// A client for the cluster. Nothing is sent yet, except by a program that the kubeconfig file names for credentials.
+/// A client for the cluster. Sends nothing yet, but may run a credential program that the kubeconfig file names.
 ///
 /// # Errors
-/// No credentials, or unusable ones.
+/// There are no credentials, or they are not usable.
 pub async fn connect(credentials: &Credentials) -> Result<Client, AccessError> {
     let config = match credentials {
         Credentials::Default => default_config().await?,
@@ -99,7 +99,7 @@ pub async fn connect(credentials: &Credentials) -> Result<Client, AccessError> {
         kube::Error::Auth(AuthError::ReadTokenFile(error, file)) if *credentials == Credentials::Default => {
             AccessError::ServiceAccount(format!("{}: {error}", file.display()))
         }
-        error => AccessError::Client(fault::chain(&error)),
+        error => AccessError::Client(fault::error_chain(&error)),
     })
 }
 
@@ -112,7 +112,7 @@ async fn default_config() -> Result<Config, AccessError> {
             }
             other => other,
         },
-        Err(error) => Err(AccessError::ServiceAccount(fault::chain(&error))),
+        Err(error) => Err(AccessError::ServiceAccount(fault::error_chain(&error))),
     }
 }
 
@@ -145,36 +145,36 @@ async fn from_file(file: Option<&Path>, context: Option<&str>) -> Result<Config,
 
 fn describe(error: &KubeconfigError) -> String {
     match error {
-        KubeconfigError::FindPath => "there is no home directory to look in".to_owned(),
+        KubeconfigError::FindPath => "there is no home directory".to_owned(),
         KubeconfigError::ReadConfig(error, _) => error.to_string(),
-        other => fault::chain(other),
+        other => fault::error_chain(other),
     }
 }
 
-/// Where `kubectl` looks.
+/// The files that `kubectl` reads.
 fn default_file() -> PathBuf {
     let named = std::env::var_os("KUBECONFIG").filter(|value| !value.is_empty());
     let home = || std::env::home_dir().unwrap_or_default().join(".kube/config");
     named.map_or_else(home, PathBuf::from)
 }
 
-/// A client over HTTP/1.1: one connection for each watch, so that one that is stuck holds nobody else up.
+/// A client over HTTP/1.1: one connection per watch, so that a stuck one does not block the others.
 ///
-/// Stalled watches are noticed at three levels. The kernel ends a connection whose other side acknowledges nothing for
-/// four seconds, sent bytes and keepalive probes alike: this notices a black hole, at no cost for us, on each connection
-/// by itself. [`super::probe`] asks the server for a sign of life and, when one comes after it was missed, lets all
-/// watches begin anew from where they were: this covers what answers in the server's place, as a load balancer does. And a
-/// watch that says nothing for longer than bookmarks may take begins anew too ([`super::watch`]).
+/// Stalled watches are detected at three levels. The kernel closes a connection whose peer acknowledges nothing for four seconds,
+/// be it data or keepalive probes: this detects a black hole on each connection without extra requests. [`super::probe`] checks
+/// that the server answers and, when it answers again after an outage, restarts all watches from their last version: this covers
+/// something that accepts connections in the server's place, such as a load balancer. And a watch that is silent for longer than
+/// the interval of bookmarks restarts too ([`super::watch`]).
 fn client(config: &Config) -> kube::Result<Client> {
     let mut connector = HttpConnector::new();
     connector.enforce_http(false);
     connector.set_nodelay(true);
-    connector.set_connect_timeout(Some(CONNECT));
-    connector.set_keepalive(Some(KEEPALIVE));
-    connector.set_keepalive_interval(Some(KEEPALIVE));
-    connector.set_tcp_user_timeout(Some(USER_TIMEOUT));
-    // rustls has two providers in this build (docs/design/0065-aes-without-avx-512.md), and kube takes that of the process. Whoever came
-    // first has chosen the same one.
+    connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    connector.set_keepalive(Some(KEEPALIVE_INTERVAL));
+    connector.set_keepalive_interval(Some(KEEPALIVE_INTERVAL));
+    connector.set_tcp_user_timeout(Some(TCP_USER_TIMEOUT));
+    // rustls has two providers in this build (docs/design/0065-aes-without-avx-512.md), and kube uses the process default. An
+    // earlier installer chose the same one.
     _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let https = config.rustls_https_connector_with_connector(connector)?;
     let http: hyper_util::client::legacy::Client<_, Body> =
@@ -203,7 +203,7 @@ mod tests {
         }
     }
 
-    const GOOD: &str = r"
+    const VALID_KUBECONFIG: &str = r"
 apiVersion: v1
 kind: Config
 clusters: [{name: here, cluster: {server: 'http://127.0.0.1:1'}}]
@@ -213,10 +213,10 @@ contexts: [{name: mine, context: {cluster: here, user: me}}]
 
     #[tokio::test]
     async fn a_context_that_does_not_exist_is_named_with_those_that_do() {
-        assert_eq!(problem(GOOD, Some("mine")).await, "none");
-        let wrong = problem(GOOD, Some("yours")).await;
+        assert_eq!(problem(VALID_KUBECONFIG, Some("mine")).await, "none");
+        let wrong = problem(VALID_KUBECONFIG, Some("yours")).await;
         assert!(wrong.contains("no context \"yours\"; it has mine"), "{wrong}");
-        let none = problem(GOOD, None).await;
+        let none = problem(VALID_KUBECONFIG, None).await;
         assert!(none.contains("no current context") && none.contains("it has mine"), "{none}");
     }
 

@@ -1,5 +1,5 @@
-//! What is listed and watched: a kind of object, everywhere or in a namespace, all of them or the one of a name. Owns
-//! its paths and its words; never sends anything.
+//! What is listed and watched: objects of a kind, cluster-wide or in a namespace, all or one by name. Builds paths and
+//! descriptions; sends nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -9,60 +9,60 @@ use fairway_objects::kinds::Kind;
 
 /// What is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Watched {
-    /// Namespaces, which only say where to look for the others.
-    Selection,
-    /// Objects of a kind, which are passed on.
+pub enum WatchedKind {
+    /// Namespaces that only select where to watch.
+    NamespaceNames,
+    /// Objects of a kind, sent to the pipeline.
     Objects(Kind),
-    /// Objects of a kind with all that they have, for who writes such objects; they are not passed on.
-    Whole(Kind),
+    /// Complete objects of a kind, for a writer of such objects; not sent to the pipeline.
+    Full(Kind),
 }
 
-/// The kinds of the Gateway API that a cluster has, with their versions.
-pub(super) type Offered = BTreeMap<Kind, BTreeSet<&'static str>>;
+/// The kinds of the Gateway API that a cluster serves, with their versions.
+pub(super) type OfferedKinds = BTreeMap<Kind, BTreeSet<&'static str>>;
 
-/// Objects of a kind.
+/// A set of objects of a kind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Collection {
     /// The kind.
-    pub kind: Watched,
-    /// The version of its API.
+    pub kind: WatchedKind,
+    /// The API version.
     pub version: &'static str,
-    /// The namespace; all of them where there is none.
+    /// The namespace; `None` means all.
     pub namespace: Option<Arc<str>>,
-    /// The one object; all of them where there is none.
+    /// The name of a single object; `None` means all.
     pub name: Option<Arc<str>>,
-    /// The labels they must have.
+    /// The label selector.
     pub labels: Option<Arc<str>>,
 }
 
-impl From<Kind> for Watched {
+impl From<Kind> for WatchedKind {
     fn from(kind: Kind) -> Self {
         Self::Objects(kind)
     }
 }
 
-impl Watched {
+impl WatchedKind {
     /// The kind as Kubernetes spells it.
     #[must_use]
     pub fn name(self) -> &'static str {
-        self.read_as().name()
+        self.api_kind().name()
     }
 
-    /// The kind of the objects that are passed on.
+    /// The kind of the objects that are sent to the pipeline.
     #[must_use]
     pub fn kind(self) -> Option<Kind> {
         match self {
-            Self::Selection | Self::Whole(_) => None,
+            Self::NamespaceNames | Self::Full(_) => None,
             Self::Objects(kind) => Some(kind),
         }
     }
 
-    /// The kind that is asked for.
-    pub(super) fn read_as(self) -> Kind {
+    /// The kind that is requested from the API.
+    pub(super) fn api_kind(self) -> Kind {
         match self {
-            Self::Selection => Kind::Namespace,
-            Self::Objects(kind) | Self::Whole(kind) => kind,
+            Self::NamespaceNames => Kind::Namespace,
+            Self::Objects(kind) | Self::Full(kind) => kind,
         }
     }
 }
@@ -70,48 +70,48 @@ impl Watched {
 impl Collection {
     /// All objects of a kind.
     #[must_use]
-    pub fn all(kind: impl Into<Watched>) -> Self {
+    pub fn all(kind: impl Into<WatchedKind>) -> Self {
         Self { kind: kind.into(), version: "v1", namespace: None, name: None, labels: None }
     }
 
-    /// The same in another version of its API.
+    /// The same in another API version.
     #[must_use]
     pub(super) fn in_version(self, version: &'static str) -> Self {
         Self { version, ..self }
     }
 
-    /// Those in a namespace.
+    /// The objects in a namespace.
     #[must_use]
-    pub fn within(kind: impl Into<Watched>, namespace: &Arc<str>) -> Self {
+    pub fn within(kind: impl Into<WatchedKind>, namespace: &Arc<str>) -> Self {
         Self { namespace: Some(namespace.clone()), ..Self::all(kind) }
     }
 
     /// One object.
     #[must_use]
-    pub fn one(kind: impl Into<Watched>, namespace: &Arc<str>, name: &Arc<str>) -> Self {
+    pub fn one(kind: impl Into<WatchedKind>, namespace: &Arc<str>, name: &Arc<str>) -> Self {
         Self { name: Some(name.clone()), ..Self::within(kind, namespace) }
     }
 
     /// The path of the resource.
     pub(super) fn path(&self) -> String {
         let namespace = self.namespace.as_deref().unwrap_or_default();
-        let api = self.kind.read_as().api();
+        let api = self.kind.api_kind().api();
         api.map(|api| api.path(self.version, namespace, "")).unwrap_or_default()
     }
 
-    /// The group and version of its API.
+    /// The group and version of the API.
     pub(super) fn api(&self) -> String {
-        self.kind.read_as().api().map(|api| api.api_version(self.version)).unwrap_or_default()
+        self.kind.api_kind().api().map(|api| api.api_version(self.version)).unwrap_or_default()
     }
 
-    /// The objects' names as a field selector.
-    pub(super) fn fields(&self) -> Option<String> {
+    /// The field selector for the object's name.
+    pub(super) fn field_selector(&self) -> Option<String> {
         self.name.as_ref().map(|name| format!("metadata.name={name}"))
     }
 
     /// `ingresses.networking.k8s.io` or `secrets`.
     pub(crate) fn resource(&self) -> String {
-        self.kind.read_as().api().map(|api| api.group_resource("")).unwrap_or_default()
+        self.kind.api_kind().api().map(|api| api.group_resource("")).unwrap_or_default()
     }
 }
 
@@ -123,7 +123,7 @@ impl fmt::Display for Collection {
         }
         match &self.namespace {
             Some(namespace) => write!(f, " in namespace {namespace}"),
-            None if self.kind.read_as().is_namespaced() => f.write_str(" in all namespaces"),
+            None if self.kind.api_kind().is_namespaced() => f.write_str(" in all namespaces"),
             None => Ok(()),
         }
     }
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(all.to_string(), "ingresses.networking.k8s.io in all namespaces");
         let one = Collection::one(Kind::ConfigMap, &"edge".into(), &"settings".into());
         assert_eq!(one.path(), "/api/v1/namespaces/edge/configmaps");
-        assert_eq!(one.fields().as_deref(), Some("metadata.name=settings"));
+        assert_eq!(one.field_selector().as_deref(), Some("metadata.name=settings"));
         assert_eq!(one.to_string(), "configmaps \"settings\" in namespace edge");
         assert_eq!(Collection::all(Kind::IngressClass).to_string(), "ingressclasses.networking.k8s.io");
         let routes = Collection::within(Kind::TlsRoute, &"shop".into()).in_version("v1alpha2");

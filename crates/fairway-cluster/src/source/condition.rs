@@ -1,5 +1,5 @@
-//! How the source is: what each watch does, whether the API server answers, and whether the first complete state was
-//! passed on. Never decides about readiness; it only tells the truth.
+//! The state of the source: each watch, whether the API server answers, and whether a first complete state was sent. Only
+//! reports; readiness is decided elsewhere.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,70 +8,70 @@ use std::time::Instant;
 use fairway_objects::object::Kind;
 
 use super::collection::Collection;
-use super::probe::{Reach, ServerVersion};
-use super::stage::{Stage, problem};
+use super::probe::{Reachability, ServerVersion};
+use super::stage::{WatchStage, problem};
 use super::tracker::Tracker;
 
-/// How the source is.
+/// The state of the source.
 #[derive(Clone, Debug)]
-pub struct Condition {
+pub struct SourceCondition {
     /// Whether the API server answers.
-    pub reach: Reach,
-    /// The API server, once it said what it is.
+    pub reach: Reachability,
+    /// The version of the API server, once known.
     pub server: Option<ServerVersion>,
     /// Why nothing can be watched at all.
     pub refusal: Option<String>,
-    /// Whether the first complete state was passed on.
+    /// Whether a first complete state was sent to the pipeline.
     pub synced_once: bool,
+    /// The watches.
+    pub stores: Vec<WatchStatus>,
+}
+
+/// A watch and its state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WatchStatus {
     /// What is watched.
-    pub stores: Vec<Store>,
-}
-
-/// Objects that are watched.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Store {
-    /// Which ones.
     pub collection: Collection,
-    /// How the watch is.
-    pub state: StoreState,
+    /// The state of the watch.
+    pub state: WatchState,
 }
 
-/// How a watch is.
+/// The state of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StoreState {
-    /// In step.
+pub enum WatchState {
+    /// Up to date.
     Synced,
-    /// The first list is not there yet.
+    /// The first list has not arrived yet.
     Listing,
-    /// It failed and tries again.
+    /// It failed and is retried.
     Failing {
         /// Since when.
         since: Instant,
         /// What is wrong and what to do.
         problem: String,
-        /// Whether it can only work after somebody changed the cluster: a permission or an API is missing.
+        /// Whether a retry can only succeed after the cluster is changed: a permission or an API is missing.
         definite: bool,
     },
 }
 
-impl Condition {
-    /// Whether everything that is watched is in step.
+impl SourceCondition {
+    /// Whether every watch is up to date.
     #[cfg(test)]
     pub(crate) fn is_synced(&self) -> bool {
         self.synced_once
             && self.refusal.is_none()
-            && self.stores.iter().all(|store| store.state == StoreState::Synced)
+            && self.stores.iter().all(|store| store.state == WatchState::Synced)
     }
 
-    /// What is wrong, most general first; empty when everything is in step or on the way. While nothing answers, watches
-    /// that fail for this alone are not listed one by one.
+    /// What is wrong, most general first; empty if every watch is synced or listing. While the API server is unreachable, watches
+    /// that fail only for that reason are not listed.
     pub fn problems(&self) -> impl Iterator<Item = &str> {
         let silent = match &self.reach {
-            Reach::Silent { problem, .. } => Some(problem.as_str()),
+            Reachability::Unreachable { problem, .. } => Some(problem.as_str()),
             _ => None,
         };
         let failing = self.stores.iter().filter_map(move |store| match &store.state {
-            StoreState::Failing { problem, definite, .. } if *definite || silent.is_none() => {
+            WatchState::Failing { problem, definite, .. } if *definite || silent.is_none() => {
                 Some(problem.as_str())
             }
             _ => None,
@@ -80,11 +80,11 @@ impl Condition {
     }
 }
 
-impl Condition {
-    /// Whether the API answers and how many watches are in which state, in the Prometheus text format.
+impl SourceCondition {
+    /// Whether the API server answers, and the number of watches per state, in the Prometheus text format.
     #[must_use]
     pub fn metrics_text(&self) -> String {
-        let silent = u8::from(matches!(self.reach, Reach::Silent { .. }));
+        let silent = u8::from(matches!(self.reach, Reachability::Unreachable { .. }));
         let mut out = format!(
             "# HELP fairway_cluster_silent 1 while the API server does not answer.\n# TYPE fairway_cluster_silent gauge\n\
              fairway_cluster_silent {silent}\n\
@@ -98,7 +98,7 @@ impl Condition {
     }
 }
 
-impl StoreState {
+impl WatchState {
     fn label(&self) -> &'static str {
         match self {
             Self::Synced => "synced",
@@ -108,7 +108,7 @@ impl StoreState {
     }
 }
 
-impl fmt::Display for StoreState {
+impl fmt::Display for WatchState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Synced => f.write_str("in step"),
@@ -120,14 +120,14 @@ impl fmt::Display for StoreState {
     }
 }
 
-/// The condition as the cluster thread leaves it for others.
+/// The condition, shared between the source thread and its readers.
 #[derive(Clone, Debug)]
-pub(super) struct SharedCondition(Arc<Mutex<Condition>>);
+pub(super) struct SharedCondition(Arc<Mutex<SourceCondition>>);
 
 impl SharedCondition {
     pub(super) fn new() -> Self {
-        let empty = Condition {
-            reach: Reach::Unknown,
+        let empty = SourceCondition {
+            reach: Reachability::Unknown,
             server: None,
             refusal: None,
             synced_once: false,
@@ -136,7 +136,7 @@ impl SharedCondition {
         Self(Arc::new(Mutex::new(empty)))
     }
 
-    pub(super) fn read(&self) -> Condition {
+    pub(super) fn read(&self) -> SourceCondition {
         self.lock().clone()
     }
 
@@ -146,22 +146,22 @@ impl SharedCondition {
         stores.find(|store| store.collection.kind.kind() == Some(kind)).map(|store| store.collection.version)
     }
 
-    pub(super) fn reach(&self, reach: Reach) {
+    pub(super) fn set_reachability(&self, reach: Reachability) {
         self.lock().reach = reach;
     }
 
-    pub(super) fn refusal(&self, refusal: Option<String>) {
+    pub(super) fn set_refusal(&self, refusal: Option<String>) {
         self.lock().refusal = refusal;
     }
 
-    pub(super) fn server(&self, server: ServerVersion) {
+    pub(super) fn set_server_version(&self, server: ServerVersion) {
         self.lock().server = Some(server);
     }
 
-    pub(super) fn show(&self, tracker: &mut Tracker) {
+    pub(super) fn update_watches(&self, tracker: &mut Tracker) {
         let synced_once = tracker.is_synced_once();
         if let Some(stages) = tracker.stages() {
-            let stores = stages.map(|(collection, stage)| store(collection, stage)).collect();
+            let stores = stages.map(|(collection, stage)| watch_status(collection, stage)).collect();
             let mut condition = self.lock();
             condition.stores = stores;
             condition.synced_once = synced_once;
@@ -170,19 +170,19 @@ impl SharedCondition {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Condition> {
-        // Only whole values are ever put in, so that a panic elsewhere leaves a good one.
+    fn lock(&self) -> MutexGuard<'_, SourceCondition> {
+        // Only complete values are stored, so a panic elsewhere leaves a valid one.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn store(collection: &Collection, stage: &Stage) -> Store {
+fn watch_status(collection: &Collection, stage: &WatchStage) -> WatchStatus {
     let state = match stage {
-        Stage::Waiting | Stage::Listing => StoreState::Listing,
-        Stage::Synced => StoreState::Synced,
-        Stage::Failing { since, fault, definite } => {
-            StoreState::Failing { since: *since, problem: problem(collection, fault), definite: *definite }
+        WatchStage::Waiting | WatchStage::Listing => WatchState::Listing,
+        WatchStage::Synced => WatchState::Synced,
+        WatchStage::Failing { since, fault, definite } => {
+            WatchState::Failing { since: *since, problem: problem(collection, fault), definite: *definite }
         }
     };
-    Store { collection: collection.clone(), state }
+    WatchStatus { collection: collection.clone(), state }
 }

@@ -1,5 +1,5 @@
-//! Which kinds of the Gateway API the cluster has, and in which versions: asked again and again, because CRDs are installed and
-//! removed while Fairway runs. Owns the requests and how long a kind must be gone before it counts as removed; never watches.
+//! Which kinds of the Gateway API the cluster serves, and in which versions. Polled, because CRDs are installed and removed while
+//! Fairway runs. Also decides when a missing kind counts as removed; watches nothing.
 //!
 //! Discovery needs no permission of its own (`system:discovery`), unlike a watch of CustomResourceDefinitions.
 
@@ -13,33 +13,35 @@ use tokio::sync::mpsc;
 use tokio::time::{self, Instant};
 
 use super::backoff::Backoff;
-use super::collection::Offered;
+use super::collection::OfferedKinds;
 use super::fault::Fault;
-use super::probe::Pulse;
+use super::probe::RestartSignal;
 use super::watch::{WatchEvent, WatchId, WatchReport};
 
-/// How often it is asked.
-const AGAIN: Duration = Duration::from_secs(5);
-/// A kind that is missing for so long is gone: while CRDs are replaced, or an API server starts, it may be missing for a moment.
-const GONE: Duration = Duration::from_secs(20);
-/// An answer is there within this time.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The polling interval.
+const DISCOVERY_INTERVAL: Duration = Duration::from_secs(5);
+/// A kind that is missing for this long counts as removed: it may be missing briefly while CRDs are replaced or an API server
+/// starts.
+const REMOVAL_DELAY: Duration = Duration::from_secs(20);
+/// Timeout of a request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Asks once.
-pub(super) async fn offered(client: &Client) -> Result<Offered, Fault> {
-    let mut offered = Offered::new();
+/// Runs discovery once.
+pub(super) async fn discover(client: &Client) -> Result<OfferedKinds, Fault> {
+    let mut offered = OfferedKinds::new();
     for group in [GROUP, POLICY_GROUP, INFERENCE_GROUP] {
-        offered_of(client, group, &mut offered).await?;
+        discover_group(client, group, &mut offered).await?;
     }
     Ok(offered)
 }
 
-async fn offered_of(client: &Client, group: &str, offered: &mut Offered) -> Result<(), Fault> {
-    let found = ask::<APIGroup>(client, &format!("/apis/{group}")).await?;
+async fn discover_group(client: &Client, group: &str, offered: &mut OfferedKinds) -> Result<(), Fault> {
+    let found = get_json::<APIGroup>(client, &format!("/apis/{group}")).await?;
     let versions: Vec<_> = found.map(|group| group.versions).unwrap_or_default();
     for version in versions.iter().filter_map(|it| known_version(&it.version)) {
-        // One that has gone since the group was asked for offers nothing.
-        let Some(list) = ask::<APIResourceList>(client, &format!("/apis/{group}/{version}")).await? else {
+        // A version that disappeared since the group was read offers nothing.
+        let Some(list) = get_json::<APIResourceList>(client, &format!("/apis/{group}/{version}")).await?
+        else {
             continue;
         };
         for resource in list.resources {
@@ -54,53 +56,53 @@ async fn offered_of(client: &Client, group: &str, offered: &mut Offered) -> Resu
     Ok(())
 }
 
-/// The version among those that are read of any kind.
+/// The known spelling of a version.
 fn known_version(version: &str) -> Option<&'static str> {
     GATEWAY_KINDS.iter().flat_map(|known| known.versions).copied().find(|known| *known == version)
 }
 
-/// The answer, where there is such a path.
-async fn ask<T: DeserializeOwned>(client: &Client, path: &str) -> Result<Option<T>, Fault> {
+/// The response; `None` if there is no such path.
+async fn get_json<T: DeserializeOwned>(client: &Client, path: &str) -> Result<Option<T>, Fault> {
     let request = hyper::Request::get(path).body(Vec::new());
     let request = request.map_err(|error| Fault::Unreadable(error.to_string()))?;
-    match time::timeout(PATIENCE, client.request::<T>(request)).await {
+    match time::timeout(REQUEST_TIMEOUT, client.request::<T>(request)).await {
         Ok(Ok(answer)) => Ok(Some(answer)),
-        Ok(Err(error)) => match Fault::of(&error) {
+        Ok(Err(error)) => match Fault::from_error(&error) {
             Fault::NoSuchApi => Ok(None),
             fault => Err(fault),
         },
-        Err(_) => Err(Fault::Unreachable("discovery was not answered in time".to_owned())),
+        Err(_) => Err(Fault::Unreachable("discovery timed out".to_owned())),
     }
 }
 
-/// Tells what there is, and whenever it is different.
-pub(super) async fn follow(client: Client, reports: mpsc::Sender<WatchReport>, mut pulse: Pulse) {
-    let (mut told, mut backoff) = (Told::default(), Backoff::default());
+/// Reports the kinds, and each change.
+pub(super) async fn poll_kinds(client: Client, reports: mpsc::Sender<WatchReport>, mut pulse: RestartSignal) {
+    let (mut told, mut backoff) = (ReportedKinds::default(), Backoff::default());
     loop {
-        let pause = match offered(&client).await {
+        let pause = match discover(&client).await {
             Ok(now) => {
                 backoff.reset();
-                if let Some(news) = told.news(now, Instant::now())
-                    && report(&reports, news).await.is_err()
+                if let Some(news) = told.update(now, Instant::now())
+                    && send_report(&reports, news).await.is_err()
                 {
                     return;
                 }
-                AGAIN
+                DISCOVERY_INTERVAL
             }
-            // Whoever may not discover sees no CRD; everything else is served. What was seen before stays: a permission that is
-            // gone says nothing about the objects.
+            // Without permission for discovery no CRD is visible; everything else is served. Kinds that were seen before stay: a
+            // lost permission says nothing about the objects.
             Err(fault @ Fault::Denied(_)) => {
-                if let Some(news) = told.nothing() {
-                    tracing::warn!(%fault, "which kinds of the Gateway API there are cannot be asked for; none is served");
-                    if report(&reports, news).await.is_err() {
+                if let Some(news) = told.report_none() {
+                    tracing::warn!(%fault, "the kinds of the Gateway API cannot be discovered; none is served");
+                    if send_report(&reports, news).await.is_err() {
                         return;
                     }
                 }
-                AGAIN
+                DISCOVERY_INTERVAL
             }
             Err(fault) => {
-                tracing::debug!(%fault, "the kinds of the Gateway API cannot be asked for; tried again");
-                backoff.next()
+                tracing::debug!(%fault, "the kinds of the Gateway API cannot be discovered; retrying");
+                backoff.next_delay()
             }
         };
         tokio::select! {
@@ -110,26 +112,26 @@ pub(super) async fn follow(client: Client, reports: mpsc::Sender<WatchReport>, m
     }
 }
 
-async fn report(reports: &mpsc::Sender<WatchReport>, offered: Offered) -> Result<(), ()> {
+async fn send_report(reports: &mpsc::Sender<WatchReport>, offered: OfferedKinds) -> Result<(), ()> {
     let report = WatchReport { id: WatchId(0), at: Instant::now(), event: WatchEvent::Offered(offered) };
     reports.send(report).await.map_err(|_| ())
 }
 
-/// What was told, and since when some of it is missing.
+/// The kinds that were reported, and since when some are missing.
 #[derive(Debug, Default)]
-struct Told {
-    offered: Option<Offered>,
+struct ReportedKinds {
+    offered: Option<OfferedKinds>,
     missing: Option<Instant>,
 }
 
-impl Told {
-    /// That there is no kind, unless something was told before.
-    fn nothing(&mut self) -> Option<Offered> {
-        self.offered.is_none().then(|| self.offered.insert(Offered::new()).clone())
+impl ReportedKinds {
+    /// Reports that there are no kinds, unless some were reported before.
+    fn report_none(&mut self) -> Option<OfferedKinds> {
+        self.offered.is_none().then(|| self.offered.insert(OfferedKinds::new()).clone())
     }
 
-    /// What to tell of an answer: nothing where it says the same, or where a kind may be back in a moment.
-    fn news(&mut self, now: Offered, at: Instant) -> Option<Offered> {
+    /// What to report after a response; `None` if nothing changed or a missing kind may come back.
+    fn update(&mut self, now: OfferedKinds, at: Instant) -> Option<OfferedKinds> {
         let Some(before) = &self.offered else {
             self.offered = Some(now.clone());
             return Some(now);
@@ -142,8 +144,8 @@ impl Told {
             now.get(kind).is_none_or(|offered| versions.iter().any(|version| !offered.contains(version)))
         });
         let since = *self.missing.get_or_insert(at);
-        let told = if lacks && at < since + GONE { with_missing(&now, before) } else { now };
-        if !lacks || at >= since + GONE {
+        let told = if lacks && at < since + REMOVAL_DELAY { with_missing(&now, before) } else { now };
+        if !lacks || at >= since + REMOVAL_DELAY {
             self.missing = None;
         }
         if told == *before {
@@ -154,8 +156,8 @@ impl Told {
     }
 }
 
-/// What is there now and what was there before.
-fn with_missing(now: &Offered, before: &Offered) -> Offered {
+/// The kinds of both.
+fn with_missing(now: &OfferedKinds, before: &OfferedKinds) -> OfferedKinds {
     let mut both = now.clone();
     for (kind, versions) in before {
         both.entry(*kind).or_default().extend(versions);
@@ -169,37 +171,41 @@ mod tests {
 
     use super::*;
 
-    fn routes(versions: &[&'static str]) -> Offered {
+    fn routes(versions: &[&'static str]) -> OfferedKinds {
         [(Kind::HttpRoute, versions.iter().copied().collect())].into()
     }
 
     #[test]
-    fn a_kind_that_is_missing_for_a_moment_stays_and_one_that_stays_away_is_gone() {
-        let (mut told, begun) = (Told::default(), Instant::now());
-        assert_eq!(told.news(routes(&["v1"]), begun), Some(routes(&["v1"])));
-        assert_eq!(told.news(Offered::new(), begun), None);
-        assert_eq!(told.news(routes(&["v1"]), begun + GONE), None, "it is back");
-        assert_eq!(told.news(Offered::new(), begun + GONE), None, "and missing anew");
-        assert_eq!(told.news(Offered::new(), begun + GONE * 2), Some(Offered::new()));
+    fn a_kind_is_removed_only_after_it_was_missing_for_a_while() {
+        let (mut told, begun) = (ReportedKinds::default(), Instant::now());
+        assert_eq!(told.update(routes(&["v1"]), begun), Some(routes(&["v1"])));
+        assert_eq!(told.update(OfferedKinds::new(), begun), None);
+        assert_eq!(told.update(routes(&["v1"]), begun + REMOVAL_DELAY), None, "it is back");
+        assert_eq!(told.update(OfferedKinds::new(), begun + REMOVAL_DELAY), None, "and missing anew");
+        assert_eq!(told.update(OfferedKinds::new(), begun + REMOVAL_DELAY * 2), Some(OfferedKinds::new()));
     }
 
     #[test]
-    fn without_a_permission_there_is_none_until_one_was_seen() {
-        let (mut told, begun) = (Told::default(), Instant::now());
-        assert_eq!(told.nothing(), Some(Offered::new()));
-        assert_eq!(told.nothing(), None, "it is told once");
-        assert_eq!(told.news(routes(&["v1"]), begun), Some(routes(&["v1"])));
-        assert_eq!(told.nothing(), None);
-        assert_eq!(told.news(routes(&["v1"]), begun + GONE * 2), None, "nothing was taken away meanwhile");
+    fn without_permission_no_kind_is_reported_unless_one_was_seen() {
+        let (mut told, begun) = (ReportedKinds::default(), Instant::now());
+        assert_eq!(told.report_none(), Some(OfferedKinds::new()));
+        assert_eq!(told.report_none(), None, "it is told once");
+        assert_eq!(told.update(routes(&["v1"]), begun), Some(routes(&["v1"])));
+        assert_eq!(told.report_none(), None);
+        assert_eq!(
+            told.update(routes(&["v1"]), begun + REMOVAL_DELAY * 2),
+            None,
+            "nothing was taken away meanwhile"
+        );
     }
 
     #[test]
-    fn a_kind_that_comes_is_told_at_once_also_while_another_is_missing() {
-        let (mut told, begun) = (Told::default(), Instant::now());
-        assert_eq!(told.news(Offered::new(), begun), Some(Offered::new()), "there is none");
-        assert_eq!(told.news(routes(&["v1"]), begun), Some(routes(&["v1"])));
-        let grants: Offered = [(Kind::ReferenceGrant, ["v1"].into())].into();
-        let news = told.news(grants, begun).unwrap();
+    fn a_new_kind_is_reported_at_once_even_while_another_is_missing() {
+        let (mut told, begun) = (ReportedKinds::default(), Instant::now());
+        assert_eq!(told.update(OfferedKinds::new(), begun), Some(OfferedKinds::new()), "there is none");
+        assert_eq!(told.update(routes(&["v1"]), begun), Some(routes(&["v1"])));
+        let grants: OfferedKinds = [(Kind::ReferenceGrant, ["v1"].into())].into();
+        let news = told.update(grants, begun).unwrap();
         assert_eq!(news.keys().collect::<Vec<_>>(), [&Kind::HttpRoute, &Kind::ReferenceGrant]);
     }
 }

@@ -1,41 +1,40 @@
-//! What can go wrong between us and the API server, as far as it makes a difference to what we do next. Owns the words;
-//! never retries.
+//! Failures of API server requests, distinguished by how the caller reacts. Owns their texts; never retries.
 
 use std::fmt::Write as _;
 
 use kube::core::Status;
 
-/// Why a request gave no answer that can be used.
+/// Why a request gave no usable response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// 403; with what the server said.
+    /// 403, with the server's message.
     Denied(String),
-    /// 404 for a kind: this API server does not know it.
+    /// 404 for a kind: this API server does not serve it.
     NoSuchApi,
-    /// 410: what we know is too old to continue from.
+    /// 410: the resource version is too old to continue from.
     Gone,
     /// 401.
     Unknown(String),
-    /// No answer, or the connection broke.
+    /// No response, or the connection failed.
     Unreachable(String),
-    /// Any other answer that is no success.
+    /// Any other error status.
     Refused { code: u16, message: String },
-    /// The answer cannot be read.
+    /// The response cannot be decoded.
     Unreadable(String),
 }
 
 impl Fault {
-    /// What a failure of a request means.
-    pub(super) fn of(error: &kube::Error) -> Self {
+    /// Classifies a failed request.
+    pub(super) fn from_error(error: &kube::Error) -> Self {
         match error {
-            kube::Error::Api(status) => Self::status(status),
+            kube::Error::Api(status) => Self::from_status(status),
             kube::Error::SerdeError(error) => Self::Unreadable(error.to_string()),
-            other => Self::Unreachable(chain(other)),
+            other => Self::Unreachable(error_chain(other)),
         }
     }
 
-    /// What a status means (API conventions, "Response Status Kind").
-    pub(super) fn status(status: &Status) -> Self {
+    /// Classifies a status (API conventions, "Response Status Kind").
+    pub(super) fn from_status(status: &Status) -> Self {
         let message = status.message.clone();
         match (status.code, status.reason.as_str()) {
             (_, "Forbidden") | (403, _) => Self::Denied(message),
@@ -46,12 +45,12 @@ impl Fault {
         }
     }
 
-    /// Whether the same request will not succeed before somebody changes the cluster.
-    pub(super) fn is_definite(&self) -> bool {
+    /// Whether the same request will fail until the cluster is changed.
+    pub(super) fn is_permanent(&self) -> bool {
         matches!(self, Self::Denied(_) | Self::NoSuchApi)
     }
 
-    /// The user whom the server named when it refused.
+    /// The user named in the server's refusal.
     pub(super) fn user(&self) -> Option<&str> {
         let Self::Denied(message) = self else { return None };
         let (_, rest) = message.split_once("User \"")?;
@@ -77,8 +76,8 @@ impl std::fmt::Display for Fault {
     }
 }
 
-/// An error with its causes: the cause is usually what helps.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+/// An error with its causes: the cause is often the helpful part.
+pub(crate) fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(inner) = cause {
@@ -100,20 +99,20 @@ mod tests {
     }
 
     #[test]
-    fn the_user_is_taken_from_what_the_server_says() {
-        let fault = Fault::status(&status(
+    fn the_user_is_read_from_the_message_of_the_server() {
+        let fault = Fault::from_status(&status(
             403,
             "Forbidden",
             "secrets is forbidden: User \"system:serviceaccount:edge:fairway\" cannot list resource \"secrets\"",
         ));
         assert_eq!(fault.user(), Some("system:serviceaccount:edge:fairway"));
-        assert!(fault.is_definite());
+        assert!(fault.is_permanent());
     }
 
     #[test]
-    fn a_status_is_told_apart_by_what_follows_from_it() {
-        assert_eq!(Fault::status(&status(410, "Expired", "too old")), Fault::Gone);
-        assert_eq!(Fault::status(&status(404, "NotFound", "")), Fault::NoSuchApi);
-        assert!(!Fault::status(&status(500, "InternalError", "")).is_definite());
+    fn a_status_is_classified_by_the_required_reaction() {
+        assert_eq!(Fault::from_status(&status(410, "Expired", "too old")), Fault::Gone);
+        assert_eq!(Fault::from_status(&status(404, "NotFound", "")), Fault::NoSuchApi);
+        assert!(!Fault::from_status(&status(500, "InternalError", "")).is_permanent());
     }
 }

@@ -1,5 +1,5 @@
-//! Whole objects of a collection, followed for whoever writes such objects himself. Owns what is there now; what translation reads
-//! goes through the tracker instead.
+//! Keeps complete objects of a collection up to date, for components that write such objects. What translation reads goes through
+//! the tracker instead.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,109 +11,115 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::Client;
 use tokio::sync::{Semaphore, mpsc, watch};
 
-use super::collection::{Collection, Watched};
+use super::collection::{Collection, WatchedKind};
 use super::fault::Fault;
-use super::probe::Alarm;
+use super::probe::ProbeTrigger;
 use super::trimmed::Content;
 use super::watch::{Lists, Watch, WatchContext, WatchEvent, WatchId};
 
-/// Reports that wait; a watch that is faster waits.
-const WAITING: usize = 64;
+/// Reports in the queue; a faster watch waits.
+const REPORT_QUEUE_SIZE: usize = 64;
 
-/// A kind whose objects can be followed whole.
-pub(crate) trait Whole: Sized + Send + Sync + 'static {
+/// A kind whose complete objects can be watched.
+pub(crate) trait FullObject: Sized + Send + Sync + 'static {
     /// The kind.
     const KIND: Kind;
 
-    /// All objects of the kind, in the namespace if there is one.
+    /// All objects of the kind, optionally in one namespace.
     fn within(namespace: Option<&Arc<str>>) -> Collection {
-        Collection { namespace: namespace.cloned(), ..Collection::all(Watched::Whole(Self::KIND)) }
+        Collection { namespace: namespace.cloned(), ..Collection::all(WatchedKind::Full(Self::KIND)) }
     }
 
-    /// The one object.
+    /// One object.
     fn one(key: &ObjectKey) -> Collection {
-        Collection::one(Watched::Whole(Self::KIND), &key.namespace, &key.name)
+        Collection::one(WatchedKind::Full(Self::KIND), &key.namespace, &key.name)
     }
 }
 
-impl Whole for ConfigMap {
+impl FullObject for ConfigMap {
     const KIND: Kind = Kind::ConfigMap;
 }
 
-impl Whole for Pod {
+impl FullObject for Pod {
     const KIND: Kind = Kind::Pod;
 }
 
-impl Whole for Secret {
+impl FullObject for Secret {
     const KIND: Kind = Kind::Secret;
 }
 
-impl Whole for Service {
+impl FullObject for Service {
     const KIND: Kind = Kind::Service;
 }
 
-impl Whole for EndpointSlice {
+impl FullObject for EndpointSlice {
     const KIND: Kind = Kind::EndpointSlice;
 }
 
-/// The objects of a collection as they are now: empty until the first list is complete, and never emptied by a failure.
+/// The current objects of a collection: empty until the first list is complete, and never emptied by a failure.
 #[derive(Debug)]
-pub(crate) struct Followed<K>(Arc<Mutex<BTreeMap<ObjectKey, Arc<K>>>>);
+pub(crate) struct ObjectStore<K>(Arc<Mutex<BTreeMap<ObjectKey, Arc<K>>>>);
 
-/// What happened to them.
-pub(crate) enum News {
-    /// They are all there.
+/// A change of an [`ObjectStore`].
+pub(crate) enum StoreEvent {
+    /// The list is complete.
     Listed,
-    /// One of them is new, different or gone.
+    /// An object was added, changed or removed.
     Changed,
-    /// They may be out of date; it is tried again.
+    /// The objects may be stale; retrying.
     Failed(Fault),
 }
 
-impl<K> Clone for Followed<K> {
+impl<K> Clone for ObjectStore<K> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 }
 
-impl<K> Default for Followed<K> {
+impl<K> Default for ObjectStore<K> {
     fn default() -> Self {
         Self(Arc::default())
     }
 }
 
-impl<K: Whole> Followed<K> {
-    /// All of them.
-    pub(crate) fn objects(&self) -> BTreeMap<ObjectKey, Arc<K>> {
+impl<K: FullObject> ObjectStore<K> {
+    /// All objects.
+    pub(crate) fn snapshot(&self) -> BTreeMap<ObjectKey, Arc<K>> {
         self.lock().clone()
     }
 
-    /// Takes one out, for who keeps it elsewhere; the next change of it brings it back.
-    pub(crate) fn take(&self, key: &ObjectKey) -> Option<Arc<K>> {
+    /// Removes an object, for a caller that keeps it elsewhere; its next change adds it again.
+    pub(crate) fn remove(&self, key: &ObjectKey) -> Option<Arc<K>> {
         self.lock().remove(key)
     }
 
-    /// Follows the collection and tells what happens, until it is given up.
-    pub(crate) async fn follow(self, client: Client, collection: Collection, mut tell: impl FnMut(News)) {
-        let (reports, mut heard) = mpsc::channel(WAITING);
+    /// Watches the collection and reports changes until the future is dropped.
+    pub(crate) async fn run(self, client: Client, collection: Collection, mut tell: impl FnMut(StoreEvent)) {
+        let (reports, mut heard) = mpsc::channel(REPORT_QUEUE_SIZE);
         let (_nothing_restarts_it, pulse) = watch::channel(0);
         let gate = Arc::new(Semaphore::new(1));
-        let context =
-            WatchContext { client, reports, pulse, alarm: Alarm::default(), gate, lists: Lists::Paged };
+        let context = WatchContext {
+            client,
+            reports,
+            pulse,
+            alarm: ProbeTrigger::default(),
+            gate,
+            lists: Lists::Paged,
+        };
         let hear = async {
-            // What a list has so far that is not complete.
+            // The objects of a list that is not complete yet.
             let mut list = None;
             while let Some(report) = heard.recv().await {
                 match report.event {
-                    WatchEvent::Began => list = Some(BTreeMap::new()),
+                    WatchEvent::ListStarted => list = Some(BTreeMap::new()),
                     WatchEvent::Set(item) => {
-                        let Content::Whole(object) = item.content else { continue };
+                        let Content::Full(object) = item.content else { continue };
                         let Ok(object) = object.downcast::<K>() else { continue };
                         match &mut list {
                             Some(list) => _ = list.insert(item.key, object),
                             None => {
                                 self.lock().insert(item.key, object);
-                                tell(News::Changed);
+                                tell(StoreEvent::Changed);
                             }
                         }
                     }
@@ -121,18 +127,18 @@ impl<K: Whole> Followed<K> {
                         Some(list) => _ = list.remove(&item.key),
                         None => {
                             self.lock().remove(&item.key);
-                            tell(News::Changed);
+                            tell(StoreEvent::Changed);
                         }
                     },
-                    WatchEvent::Complete(_) => {
+                    WatchEvent::ListCompleted(_) => {
                         *self.lock() = list.take().unwrap_or_default();
-                        tell(News::Listed);
+                        tell(StoreEvent::Listed);
                     }
                     WatchEvent::Failed(fault) => {
                         list = None;
-                        tell(News::Failed(fault));
+                        tell(StoreEvent::Failed(fault));
                     }
-                    WatchEvent::InStep | WatchEvent::Offered(_) | WatchEvent::Fetched(..) => {}
+                    WatchEvent::Synced | WatchEvent::Offered(_) | WatchEvent::Fetched(..) => {}
                 }
             }
         };
@@ -140,7 +146,7 @@ impl<K: Whole> Followed<K> {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<ObjectKey, Arc<K>>> {
-        // Only whole objects are ever put in, so that a panic elsewhere leaves a good map.
+        // Only complete objects are stored, so a panic elsewhere leaves a valid map.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

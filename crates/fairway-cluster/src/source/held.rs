@@ -1,4 +1,4 @@
-//! Changes that wait for what they name. Owns them for the moment; never decides what is known.
+//! Changes that wait for the objects they reference. Does not decide which objects are known.
 
 use std::collections::BTreeMap;
 
@@ -6,44 +6,44 @@ use fairway_objects::object::ObjectRef;
 use fairway_objects::resources::Change;
 use tokio::time::Instant;
 
-/// The changes that wait, each the newest of its object.
+/// The held changes, the newest per object.
 #[derive(Debug, Default)]
-pub(super) struct Held {
-    changes: BTreeMap<ObjectRef, Waiting>,
-    /// Whether more may be known than when they were looked at.
+pub(super) struct HeldChanges {
+    changes: BTreeMap<ObjectRef, HeldChange>,
+    /// Whether more objects may be known than at the last check.
     stale: bool,
 }
 
-/// A change that waits.
+/// A held change.
 #[derive(Debug)]
-pub(super) struct Waiting {
+pub(super) struct HeldChange {
     pub(super) change: Change,
     pub(super) missing: Vec<ObjectRef>,
     pub(super) heard: Instant,
     pub(super) until: Instant,
 }
 
-impl Held {
-    /// Holds a change; its object's earlier one is dropped, but not its patience.
-    pub(super) fn hold(&mut self, object: ObjectRef, mut waiting: Waiting) {
+impl HeldChanges {
+    /// Holds a change in place of an earlier one of the same object, whose deadline it keeps.
+    pub(super) fn hold(&mut self, object: ObjectRef, mut waiting: HeldChange) {
         if let Some(before) = self.changes.get(&object) {
             (waiting.heard, waiting.until) = (before.heard, before.until);
         }
         self.changes.insert(object, waiting);
     }
 
-    /// The object's change is overtaken.
-    pub(super) fn drop(&mut self, object: &ObjectRef) {
+    /// Discards the object's held change: it is outdated.
+    pub(super) fn discard(&mut self, object: &ObjectRef) {
         self.changes.remove(object);
     }
 
-    /// What the object's change waits for.
+    /// The objects that the held change waits for.
     pub(super) fn missing(&self, object: &ObjectRef) -> &[ObjectRef] {
         self.changes.get(object).map(|waiting| waiting.missing.as_slice()).unwrap_or_default()
     }
 
-    /// More is known.
-    pub(super) fn look_again(&mut self) {
+    /// More objects may be known.
+    pub(super) fn mark_for_recheck(&mut self) {
         self.stale = true;
     }
 
@@ -51,12 +51,12 @@ impl Held {
         self.changes.is_empty()
     }
 
-    /// When the first one has waited long enough.
+    /// When the first change has waited long enough.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.changes.values().map(|waiting| waiting.until).min()
     }
 
-    /// The changes that wait no longer, with the time when they were heard.
+    /// The changes that no longer wait, with the time they were received.
     pub(super) fn release(
         &mut self,
         now: Instant,
@@ -80,7 +80,7 @@ impl Held {
                     .collect();
                 tracing::warn!(
                     object = %object.key, missing = missing.join(", "),
-                    "what it names is not known yet; it is served without"
+                    "an object that it references is still unknown; serving it without"
                 );
                 free.push((waiting.change, waiting.heard));
             } else {

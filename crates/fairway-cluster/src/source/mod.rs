@@ -1,11 +1,12 @@
-//! The cluster source: watches of the Kubernetes API -> changes of objects, at once and each once.
+//! The cluster source: watches the Kubernetes API, and sends the changes of objects to the pipeline without delay and
+//! without duplicates.
 //!
-//! [`access`] finds the way to the API server, [`selection`] says what is wanted there. A [`watch`] follows one
-//! [`collection`] of objects through lists, events and breaks; `discovery` says which kinds of the Gateway API there are, and
-//! `releases` of which releases;
-//! [`probe`] notices that the server is gone and is back.
-//! [`tracker`] decides what of all this the pipeline receives: only what differs, nothing removed by a failure, and an
-//! Ingress never before its Secrets. Never judges what an object means.
+//! [`access`] connects to the API server, and [`selection`] names the kinds and namespaces to watch. A [`watch`]
+//! keeps one [`collection`] of objects up to date through lists, events and interruptions. `discovery` finds out
+//! which Gateway API kinds the server serves, and `releases` which Gateway API release is installed. [`probe`]
+//! reports when the server becomes unreachable and when it is reachable again. [`tracker`] decides what the pipeline
+//! receives: only differences, no removals caused by failures, and no Ingress before its Secrets. No module here
+//! interprets an object.
 
 pub mod access;
 mod backoff;
@@ -40,14 +41,14 @@ use tokio::sync::Notify;
 pub use kube::Client;
 
 pub use access::{AccessError, Credentials, connect};
-pub use condition::{Condition, Store, StoreState};
+pub use condition::{SourceCondition, WatchState, WatchStatus};
 pub use once::read_once;
 pub use selection::{Namespaces, Selection, ServeGateways};
 
 use condition::SharedCondition;
 use fairway_control::inlet::Inlet;
 
-/// The running source. It ends with [`Cluster::stop`], or with the process.
+/// A handle to the running source. The source ends with [`Cluster::stop`] or with the process.
 pub struct Cluster {
     client: Client,
     condition: SharedCondition,
@@ -56,44 +57,47 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts the thread. An API server that does not answer is no error: it is asked until it does.
+    /// Starts the source on a thread of its own. An unreachable API server is not an error: the source retries.
     ///
     /// # Errors
-    /// No usable credentials, or no thread.
+    /// There are no usable credentials, or the thread cannot be started.
     pub fn start(credentials: Credentials, selection: Selection, inlet: Inlet) -> Result<Self, AccessError> {
-        let (ready, started) = sync_channel(1);
+        let (ready, readiness) = sync_channel(1);
         let (condition, end) = (SharedCondition::new(), Arc::new(Notify::new()));
-        let thread = Thread { credentials, selection, inlet, condition: condition.clone(), end: end.clone() };
+        let thread =
+            SourceThread { credentials, selection, inlet, condition: condition.clone(), end: end.clone() };
         thread::Builder::new().name("fairway-cluster".into()).spawn(move || thread.run(&ready))?;
         let (client, runtime) =
-            started.recv().unwrap_or_else(|_| Err(AccessError::Client("its thread ended".into())))?;
+            readiness.recv().unwrap_or_else(|_| Err(AccessError::Client("the thread has ended".into())))?;
         Ok(Self { client, condition, runtime, end })
     }
 
-    /// How it is now; cheap enough for every request of a probe.
+    /// The state of the watches; cheap enough to read for every readiness request.
     #[must_use]
-    pub fn condition(&self) -> Condition {
+    pub fn condition(&self) -> SourceCondition {
         self.condition.read()
     }
 
-    /// The client, for others who write to the cluster. It works as long as the source runs.
+    /// The client, for components that write to the cluster. It works as long as the source runs.
     #[must_use]
     pub fn client(&self) -> Client {
         self.client.clone()
     }
 
-    /// Runs what reads of the cluster besides, on the thread of the source and as long as that.
+    /// Runs a task on the source's thread, for another component that reads the cluster. The task ends with the
+    /// source.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.runtime.spawn(task);
     }
 
-    /// In which version kinds of the Gateway API are watched, now and later; `None` for one that is not.
+    /// A function that looks up the API version, such as `v1`, in which a Gateway API kind is watched now. It returns
+    /// `None` for an unwatched kind.
     pub fn versions(&self) -> impl Fn(Kind) -> Option<&'static str> + Send + Sync + use<> {
         let condition = self.condition.clone();
         move |kind| condition.version(kind)
     }
 
-    /// Ends the thread. Nothing is passed on after it.
+    /// Ends the source's thread, which then sends no more changes. Does not wait for the end.
     pub fn stop(&self) {
         self.end.notify_one();
     }
@@ -105,8 +109,8 @@ impl std::fmt::Debug for Cluster {
     }
 }
 
-/// What the thread owns.
-struct Thread {
+/// The inputs of the source's thread, which runs until `end` is notified.
+struct SourceThread {
     credentials: Credentials,
     selection: Selection,
     inlet: Inlet,
@@ -114,12 +118,12 @@ struct Thread {
     end: Arc<Notify>,
 }
 
-impl Thread {
+impl SourceThread {
+    /// Sends the client and the runtime, or the error, to [`Cluster::start`], which waits for them; then watches.
     fn run(self, ready: &SyncSender<Result<(Client, Handle), AccessError>>) {
         let runtime = match Builder::new_current_thread().enable_all().build() {
             Ok(runtime) => runtime,
             Err(error) => {
-                // The one who started this waits for it.
                 _ = ready.send(Err(error.into()));
                 return;
             }

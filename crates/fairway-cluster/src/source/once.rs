@@ -1,4 +1,4 @@
-//! Reads the cluster once, for commands that do not watch. Owns no rules of its own: the [`Tracker`] says what to ask for.
+//! Reads the cluster once, for commands that do not watch. The [`Tracker`] decides what to read.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use kube::Client;
 use tokio::time::Instant;
 
 use super::access::AccessError;
-use super::collection::{Collection, Watched};
+use super::collection::{Collection, WatchedKind};
 use super::fault::Fault;
 use super::selection::{Selection, ServeGateways};
 use super::stage::problem;
@@ -17,76 +17,78 @@ use super::tracker::{Action, Tracker};
 use super::watch::{WatchEvent, WatchId, WatchReport};
 use super::{discovery, probe, wire};
 
-/// Everything that is selected, and what could not be read of it.
+/// All selected objects, and what could not be read.
 ///
 /// # Errors
-/// The cluster does not answer, is too old, or shows no Ingress at all.
+/// The cluster does not answer, is too old, or lists no Ingresses.
 pub async fn read_once(
     client: &Client,
     selection: &Selection,
 ) -> Result<(Vec<Change>, Vec<Diagnostic>), AccessError> {
     let server = || "the cluster".to_owned();
-    let version = probe::version(client).await;
+    let version = probe::fetch_version(client).await;
     let version =
         version.map_err(|fault| AccessError::Refused { resource: server(), problem: fault.to_string() })?;
-    if let Some(problem) = version.refusal() {
+    if let Some(problem) = version.unsupported_reason() {
         return Err(AccessError::Refused { resource: server(), problem });
     }
     let mut tracker = Tracker::new(selection.clone());
     if selection.gateways == ServeGateways::Yes {
-        // Whoever may not ask sees no CRD.
-        let offered = match discovery::offered(client).await {
-            Err(fault) if !fault.is_definite() => {
+        // Without permission for discovery no CRD is visible.
+        let offered = match discovery::discover(client).await {
+            Err(fault) if !fault.is_permanent() => {
                 let resource = "the list of APIs".to_owned();
                 return Err(AccessError::Refused { resource, problem: fault.to_string() });
             }
             offered => offered.unwrap_or_default(),
         };
-        take(&mut tracker, WatchId(0), WatchEvent::Offered(offered));
+        feed_tracker(&mut tracker, WatchId(0), WatchEvent::Offered(offered));
     }
     loop {
-        let actions = tracker.actions();
+        let actions = tracker.take_actions();
         if actions.is_empty() {
             break;
         }
         for order in actions {
             match order {
-                Action::Watch(id, collection) => read(client, &mut tracker, id, &collection).await?,
+                Action::Watch(id, collection) => {
+                    read_collection(client, &mut tracker, id, &collection).await?;
+                }
                 Action::Fetch(id, one, object) => {
-                    let answer = wire::list(client, &one)
+                    let answer = wire::fetch_list(client, &one)
                         .await
                         .map(|page| page.items.into_iter().next().map(Box::new));
-                    take(&mut tracker, id, WatchEvent::Fetched(object, answer));
+                    feed_tracker(&mut tracker, id, WatchEvent::Fetched(object, answer));
                 }
                 Action::Stop(_) => {}
             }
         }
-        // Whatever is still held after this, no further answer will come for it.
-        if let Some(batch) = tracker.batch(Instant::now()) {
+        // No further response can release what is still held now.
+        if let Some(batch) = tracker.take_batch(Instant::now()) {
             return Ok((batch.changes, batch.diagnostics));
         }
     }
-    let batch = tracker.batch(Instant::now() + Duration::from_secs(60));
+    let batch = tracker.take_batch(Instant::now() + Duration::from_secs(60));
     Ok(batch.map(|batch| (batch.changes, batch.diagnostics)).unwrap_or_default())
 }
 
-async fn read(
+async fn read_collection(
     client: &Client,
     tracker: &mut Tracker,
     id: WatchId,
     collection: &Collection,
 ) -> Result<(), AccessError> {
-    take(tracker, id, WatchEvent::Began);
-    match wire::list(client, collection).await {
+    feed_tracker(tracker, id, WatchEvent::ListStarted);
+    match wire::fetch_list(client, collection).await {
         Ok(page) => {
             for item in page.items {
-                take(tracker, id, WatchEvent::Set(item));
+                feed_tracker(tracker, id, WatchEvent::Set(item));
             }
-            take(tracker, id, WatchEvent::Complete(page.version));
+            feed_tracker(tracker, id, WatchEvent::ListCompleted(page.version));
             Ok(())
         }
-        Err(fault) if fault.is_definite() && !is_vital(collection) => {
-            deny(tracker, id, &fault);
+        Err(fault) if fault.is_permanent() && !is_required(collection) => {
+            report_denied(tracker, id, &fault);
             Ok(())
         }
         Err(fault) => Err(AccessError::Refused {
@@ -96,22 +98,22 @@ async fn read(
     }
 }
 
-/// Without these there is nothing to say.
-fn is_vital(collection: &Collection) -> bool {
-    matches!(collection.kind, Watched::Objects(Kind::Ingress) | Watched::Selection)
+/// Without these collections there is nothing to report.
+fn is_required(collection: &Collection) -> bool {
+    matches!(collection.kind, WatchedKind::Objects(Kind::Ingress) | WatchedKind::NamespaceNames)
 }
 
-/// Nobody asks twice here, so that the first denial is the last word.
-fn deny(tracker: &mut Tracker, id: WatchId, fault: &Fault) {
+/// There is no retry here, so the first denial is final.
+fn report_denied(tracker: &mut Tracker, id: WatchId, fault: &Fault) {
     let now = Instant::now();
-    tracker.take(WatchReport { id, at: now, event: WatchEvent::Failed(fault.clone()) });
-    tracker.take(WatchReport {
+    tracker.handle_report(WatchReport { id, at: now, event: WatchEvent::Failed(fault.clone()) });
+    tracker.handle_report(WatchReport {
         id,
         at: now + Duration::from_secs(1),
         event: WatchEvent::Failed(fault.clone()),
     });
 }
 
-fn take(tracker: &mut Tracker, id: WatchId, event: WatchEvent) {
-    tracker.take(WatchReport { id, at: Instant::now(), event });
+fn feed_tracker(tracker: &mut Tracker, id: WatchId, event: WatchEvent) {
+    tracker.handle_report(WatchReport { id, at: Instant::now(), event });
 }

@@ -1,5 +1,5 @@
-//! Whether the API server answers at all, and the signal to begin anew when it does again. Owns one small request every
-//! two seconds; never reads an object.
+//! Checks every two seconds, with one small request, whether the API server answers, and signals watches to restart when it is
+//! back. Reads no objects.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,40 +11,40 @@ use tokio::time;
 
 use super::fault::{self, Fault};
 
-/// How often a server that answers is asked.
-const CALM: Duration = Duration::from_secs(2);
-/// How often one is asked that does not.
-const ALARMED: Duration = Duration::from_millis(500);
-/// An answer that takes longer counts as missed.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// So many answers must be missed in a row, so that a server with much to do is not troubled further.
-const MISSED: u32 = 2;
+/// The interval while the server answers.
+const HEALTHY_INTERVAL: Duration = Duration::from_secs(2);
+/// The interval while it does not.
+const FAILING_INTERVAL: Duration = Duration::from_millis(500);
+/// A slower response counts as missed.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Consecutive misses before the server counts as unreachable, so that a busy server gets no extra load.
+const FAILURE_THRESHOLD: u32 = 2;
 
 /// Whether the API server answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reach {
-    /// Nothing was asked yet.
+pub enum Reachability {
+    /// No request was made yet.
     Unknown,
     /// It answers.
-    Answering,
+    Reachable,
     /// It does not answer.
-    Silent {
+    Unreachable {
         /// Since when.
         since: Instant,
-        /// What happens when it is asked.
+        /// What the last request failed with.
         problem: String,
     },
 }
 
-/// Heard by the watches: changes when all shall begin anew from where they are.
-pub(super) type Pulse = watch::Receiver<u64>;
+/// Changes when all watches should restart from where they are.
+pub(super) type RestartSignal = watch::Receiver<u64>;
 
-/// Rouses the probe: somebody saw a connection break.
+/// Triggers a probe: a connection failed.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Alarm(Arc<Notify>);
+pub(super) struct ProbeTrigger(Arc<Notify>);
 
-impl Alarm {
-    pub(super) fn ring(&self) {
+impl ProbeTrigger {
+    pub(super) fn trigger(&self) {
         self.0.notify_one();
     }
 }
@@ -52,27 +52,30 @@ impl Alarm {
 /// The probe.
 pub(super) struct Probe {
     client: Client,
-    alarm: Alarm,
+    alarm: ProbeTrigger,
     beats: watch::Sender<u64>,
-    reach: watch::Sender<Reach>,
+    reach: watch::Sender<Reachability>,
     missed: u32,
 }
 
 impl Probe {
-    pub(super) fn new(client: Client, alarm: Alarm) -> (Self, Pulse, watch::Receiver<Reach>) {
+    pub(super) fn new(
+        client: Client,
+        alarm: ProbeTrigger,
+    ) -> (Self, RestartSignal, watch::Receiver<Reachability>) {
         let (beats, pulse) = watch::channel(0);
-        let (reach, seen) = watch::channel(Reach::Unknown);
+        let (reach, seen) = watch::channel(Reachability::Unknown);
         (Self { client, alarm, beats, reach, missed: 0 }, pulse, seen)
     }
 
-    /// Asks for ever.
+    /// Probes forever.
     pub(super) async fn run(mut self) {
         loop {
-            self.judge(alive(&self.client).await);
-            let pause = if self.missed == 0 { CALM } else { ALARMED };
-            // A broken connection is worth a question at once, but a storm of them no more than one each half second.
+            self.record_result(check_alive(&self.client).await);
+            let pause = if self.missed == 0 { HEALTHY_INTERVAL } else { FAILING_INTERVAL };
+            // Probe at once after a failed connection, but at most every half second if many fail.
             let roused = async {
-                time::sleep(ALARMED.min(pause) / 2).await;
+                time::sleep(FAILING_INTERVAL.min(pause) / 2).await;
                 self.alarm.0.notified().await;
             };
             tokio::select! {
@@ -82,97 +85,101 @@ impl Probe {
         }
     }
 
-    fn judge(&mut self, answer: Result<(), String>) {
+    fn record_result(&mut self, answer: Result<(), String>) {
         match answer {
             Ok(()) => {
-                if self.missed >= MISSED {
+                if self.missed >= FAILURE_THRESHOLD {
                     tracing::info!("the API server answers again; all watches continue");
                     self.beats.send_modify(|beats| *beats += 1);
                 }
                 self.missed = 0;
                 self.reach.send_if_modified(|reach| {
-                    let changed = *reach != Reach::Answering;
-                    *reach = Reach::Answering;
+                    let changed = *reach != Reachability::Reachable;
+                    *reach = Reachability::Reachable;
                     changed
                 });
             }
             Err(problem) => {
                 self.missed = self.missed.saturating_add(1);
-                if self.missed == MISSED {
-                    tracing::warn!(problem, "the API server does not answer; what is known is served");
-                    self.reach.send_replace(Reach::Silent { since: Instant::now(), problem });
+                if self.missed == FAILURE_THRESHOLD {
+                    tracing::warn!(
+                        problem,
+                        "the API server does not answer; serving the last known configuration"
+                    );
+                    self.reach.send_replace(Reachability::Unreachable { since: Instant::now(), problem });
                 }
             }
         }
     }
 }
 
-/// Any answer is a sign of life, also one that refuses.
-async fn alive(client: &Client) -> Result<(), String> {
-    let request = http_get("/readyz")?;
-    match time::timeout(PATIENCE, client.request_text(request)).await {
+/// Any response shows that the server is there, even a refusal.
+async fn check_alive(client: &Client) -> Result<(), String> {
+    let request = get_request("/readyz")?;
+    match time::timeout(PROBE_TIMEOUT, client.request_text(request)).await {
         Ok(Ok(_) | Err(kube::Error::Api(_) | kube::Error::FromUtf8(_))) => Ok(()),
-        Ok(Err(error)) => Err(fault::chain(&error)),
-        Err(_) => Err(format!("no answer within {} s", PATIENCE.as_secs())),
+        Ok(Err(error)) => Err(fault::error_chain(&error)),
+        Err(_) => Err(format!("no answer within {} s", PROBE_TIMEOUT.as_secs())),
     }
 }
 
-fn http_get(path: &str) -> Result<hyper::Request<Vec<u8>>, String> {
+fn get_request(path: &str) -> Result<hyper::Request<Vec<u8>>, String> {
     hyper::Request::get(path).body(Vec::new()).map_err(|error| error.to_string())
 }
 
 /// The version of an API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerVersion {
-    /// As it calls itself: `v1.36.3`.
+    /// As the server reports it: `v1.36.3`.
     pub name: String,
-    /// 1 and 36; `None` where it does not say.
+    /// 1 and 36; `None` if the server does not report it.
     pub number: Option<(u32, u32)>,
 }
 
-/// The oldest version with all APIs that are watched: `discovery.k8s.io/v1` came with it.
-pub(super) const OLDEST: (u32, u32) = (1, 21);
-/// From here on lists are sent as streams unless somebody switches it off (`WatchList`, KEP-3157).
-const STREAMING: (u32, u32) = (1, 32);
+/// The oldest version with every watched API: it introduced `discovery.k8s.io/v1`.
+pub(super) const OLDEST_SUPPORTED_VERSION: (u32, u32) = (1, 21);
+/// From this version on, lists are streamed unless the feature is disabled (`WatchList`, KEP-3157).
+const FIRST_VERSION_WITH_STREAMED_LISTS: (u32, u32) = (1, 32);
 
 impl ServerVersion {
-    /// Why it cannot be used, and what to do.
-    pub(super) fn refusal(&self) -> Option<String> {
-        let too_old = self.number.is_some_and(|number| number < OLDEST);
+    /// Why this version is not supported, and what to do.
+    pub(super) fn unsupported_reason(&self) -> Option<String> {
+        let too_old = self.number.is_some_and(|number| number < OLDEST_SUPPORTED_VERSION);
         too_old.then(|| {
             format!(
                 "the API server is {}, which has no discovery.k8s.io/v1 or no networking.k8s.io/v1; Kubernetes {}.{} \
                  or newer is needed",
-                self.name, OLDEST.0, OLDEST.1
+                self.name, OLDEST_SUPPORTED_VERSION.0, OLDEST_SUPPORTED_VERSION.1
             )
         })
     }
 
-    /// Whether lists may be asked for as streams.
+    /// Whether lists may be requested as streams.
     pub(super) fn streams_lists(&self) -> bool {
-        self.number.is_some_and(|number| number >= STREAMING)
+        self.number.is_some_and(|number| number >= FIRST_VERSION_WITH_STREAMED_LISTS)
     }
 }
 
-/// Asks for the version.
-pub(super) async fn version(client: &Client) -> Result<ServerVersion, Fault> {
-    let answer = time::timeout(PATIENCE, client.apiserver_version()).await;
-    let answer = answer.map_err(|_| Fault::Unreachable("its version was not answered in time".to_owned()))?;
+/// Requests the version.
+pub(super) async fn fetch_version(client: &Client) -> Result<ServerVersion, Fault> {
+    let answer = time::timeout(PROBE_TIMEOUT, client.apiserver_version()).await;
+    let answer =
+        answer.map_err(|_| Fault::Unreachable("the request for its version timed out".to_owned()))?;
     match answer {
         Ok(version) => {
             let digits = |text: &str| text.trim_end_matches(|c: char| !c.is_ascii_digit()).parse().ok();
             let number = digits(&version.major).zip(digits(&version.minor));
             Ok(ServerVersion { name: version.git_version, number })
         }
-        // It may hide its version; what it lacks shows when it is asked for.
-        Err(kube::Error::Api(status)) if status_hides(&status) => {
+        // The server may hide its version; missing APIs show when they are requested.
+        Err(kube::Error::Api(status)) if hides_version(&status) => {
             Ok(ServerVersion { name: "unknown".to_owned(), number: None })
         }
-        Err(error) => Err(Fault::of(&error)),
+        Err(error) => Err(Fault::from_error(&error)),
     }
 }
 
-fn status_hides(status: &Status) -> bool {
+fn hides_version(status: &Status) -> bool {
     matches!(status.code, 403 | 404)
 }
 
@@ -181,10 +188,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_old_server_is_refused_with_its_version_and_the_one_that_is_needed() {
+    fn an_old_server_is_refused_naming_both_versions() {
         let version = |number| ServerVersion { name: "v".to_owned(), number };
-        assert!(version(Some((1, 20))).refusal().is_some_and(|text| text.contains("1.21")));
-        assert!(version(Some((1, 21))).refusal().is_none() && version(None).refusal().is_none());
+        assert!(version(Some((1, 20))).unsupported_reason().is_some_and(|text| text.contains("1.21")));
+        assert!(
+            version(Some((1, 21))).unsupported_reason().is_none()
+                && version(None).unsupported_reason().is_none()
+        );
         assert!(version(Some((1, 36))).streams_lists() && !version(Some((1, 31))).streams_lists());
     }
 }

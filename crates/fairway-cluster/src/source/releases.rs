@@ -1,5 +1,5 @@
-//! Of which releases of the Gateway API the installed CRDs are, asked for again and again. Best effort: without the
-//! permission nobody knows, and everything else goes on. Owns the requests; never judges a release.
+//! The releases of the installed Gateway API CRDs, polled. Best effort: without the permission they are unknown, and nothing else
+//! is affected. Does not judge a release.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,57 +13,57 @@ use kube::{Api, Client};
 use tokio::time;
 
 use super::fault::Fault;
-use super::probe::Pulse;
+use super::probe::RestartSignal;
 
-/// How often it is asked. Nothing is served differently by what is found.
-const AGAIN: Duration = Duration::from_secs(60);
-/// An answer is there within this time.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// Where a CRD says of which release it is.
-const ANNOTATION: &str = "gateway.networking.k8s.io/bundle-version";
+/// The polling interval. The result changes nothing that is served.
+const POLL_INTERVAL: Duration = Duration::from_secs(60);
+/// Timeout of a request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// The annotation of a CRD with its release.
+const BUNDLE_VERSION_ANNOTATION: &str = "gateway.networking.k8s.io/bundle-version";
 
-/// Who asks.
-pub(super) struct Asking {
+/// Polls the releases.
+pub(super) struct ReleasePoller {
     pub(super) client: Client,
     pub(super) inlet: Inlet,
-    pub(super) pulse: Pulse,
+    pub(super) pulse: RestartSignal,
 }
 
-impl Asking {
-    /// Tells what is installed, and whenever it is different.
+impl ReleasePoller {
+    /// Reports the installed releases, and each change.
     pub(super) async fn run(mut self) {
         let crds = Api::all(self.client.clone());
         let mut told = Releases::default();
         loop {
-            match installed(&crds).await {
+            match installed_releases(&crds).await {
                 Ok(now) if now != told => {
                     told = now.clone();
-                    self.inlet.change(Change::Released(now));
+                    self.inlet.send_change(Change::Released(now));
                 }
                 Ok(_) => {}
                 Err(fault) => {
-                    tracing::debug!(%fault, "the releases of the CRDs of the Gateway API are not known");
+                    tracing::debug!(%fault, "the releases of the Gateway API CRDs are unknown");
                 }
             }
             tokio::select! {
-                () = time::sleep(AGAIN) => {}
+                () = time::sleep(POLL_INTERVAL) => {}
                 _ = self.pulse.changed() => {}
             }
         }
     }
 }
 
-/// The CRDs of the kinds that are read, as far as they are installed.
-async fn installed(crds: &Api<CustomResourceDefinition>) -> Result<Releases, Fault> {
+/// The installed CRDs of the known kinds.
+async fn installed_releases(crds: &Api<CustomResourceDefinition>) -> Result<Releases, Fault> {
     let mut found = BTreeMap::new();
     // The policies are Fairway's own and have no release.
     for kind in GATEWAY_KINDS.iter().filter(|kind| kind.group == GROUP) {
         let name = kind.group_resource("");
-        let asked = time::timeout(PATIENCE, crds.get_metadata_opt(&name)).await;
-        let answer = asked.map_err(|_| Fault::Unreachable("a CRD was not told in time".to_owned()))?;
-        if let Some(crd) = answer.map_err(|error| Fault::of(&error))? {
+        let asked = time::timeout(REQUEST_TIMEOUT, crds.get_metadata_opt(&name)).await;
+        let answer = asked.map_err(|_| Fault::Unreachable("the request for a CRD timed out".to_owned()))?;
+        if let Some(crd) = answer.map_err(|error| Fault::from_error(&error))? {
             let annotations = crd.metadata.annotations.unwrap_or_default();
-            found.insert(name, annotations.get(ANNOTATION).cloned());
+            found.insert(name, annotations.get(BUNDLE_VERSION_ANNOTATION).cloned());
         }
     }
     Ok(found.into())

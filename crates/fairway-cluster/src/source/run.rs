@@ -1,5 +1,5 @@
-//! The loop of the cluster thread: starts what the [`Tracker`] asks for, hands it what comes, and passes on what it says.
-//! Owns the tasks and no knowledge.
+//! The loop of the source thread: starts what the [`Tracker`] asks for, feeds it reports, and sends its batches to the pipeline.
+//! Owns the tasks and no other state.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,70 +16,73 @@ use super::backoff::Backoff;
 use super::collection::Collection;
 use super::condition::SharedCondition;
 use super::fault::Fault;
-use super::probe::{self, Alarm, Probe, Pulse, Reach, ServerVersion};
-use super::releases::Asking;
+use super::probe::{self, Probe, ProbeTrigger, Reachability, RestartSignal, ServerVersion};
+use super::releases::ReleasePoller;
 use super::selection::{Selection, ServeGateways};
 use super::tracker::{Action, Tracker};
 use super::trimmed::Item;
 use super::watch::{Lists, Watch, WatchContext, WatchEvent, WatchId, WatchReport};
 use super::{discovery, wire};
 
-/// Reports that wait for the tracker; a watch that is faster waits.
-const WAITING: usize = 1024;
-/// Reports that are taken together before they are passed on. More than any change that people make at once, and few
-/// enough that a storm is passed on in steps.
-const TOGETHER: usize = 4096;
-/// Requests that begin at the same moment.
-const ABREAST: usize = 16;
-/// How often a server is asked again whose version cannot be used.
-const REFUSED: Duration = Duration::from_secs(5);
+/// Reports in the queue to the tracker; a faster watch waits.
+const REPORT_QUEUE_SIZE: usize = 1024;
+/// Reports per batch: more than a person changes at once, and small enough that a storm is sent in steps.
+const MAX_REPORTS_PER_BATCH: usize = 4096;
+/// Requests that start concurrently.
+const MAX_CONCURRENT_REQUESTS: usize = 16;
+/// The retry interval for a server with an unsupported version.
+const UNSUPPORTED_RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Watches for ever.
+/// Watches forever.
 pub(super) async fn run(client: Client, selection: Selection, inlet: Inlet, condition: SharedCondition) {
-    let alarm = Alarm::default();
+    let alarm = ProbeTrigger::default();
     let (probe, mut pulse, reach) = Probe::new(client.clone(), alarm.clone());
     tokio::spawn(probe.run());
-    tokio::spawn(show_reach(reach, condition.clone()));
+    tokio::spawn(publish_reachability(reach, condition.clone()));
     let version = usable_version(&client, &condition, &mut pulse).await;
     tracing::info!(version = version.name, "watching the cluster");
     let lists = if version.streams_lists() { Lists::Streamed } else { Lists::Paged };
-    condition.server(version);
-    let (reports, heard) = mpsc::channel(WAITING);
+    condition.set_server_version(version);
+    let (reports, heard) = mpsc::channel(REPORT_QUEUE_SIZE);
     let mut releases = None;
     if selection.gateways == ServeGateways::Yes {
-        tokio::spawn(discovery::follow(client.clone(), reports.clone(), pulse.clone()));
-        releases = Some(Asking { client: client.clone(), inlet: inlet.clone(), pulse: pulse.clone() });
+        tokio::spawn(discovery::poll_kinds(client.clone(), reports.clone(), pulse.clone()));
+        releases = Some(ReleasePoller { client: client.clone(), inlet: inlet.clone(), pulse: pulse.clone() });
     }
-    let gate = Arc::new(Semaphore::new(ABREAST));
+    let gate = Arc::new(Semaphore::new(MAX_CONCURRENT_REQUESTS));
     let context = WatchContext { client, reports, pulse, alarm, gate, lists };
     let (tasks, tracker) = (HashMap::new(), Tracker::new(selection));
     let runner = Runner { context, heard, tasks, tracker, inlet, condition, releases };
     runner.run().await;
 }
 
-async fn show_reach(mut reach: watch::Receiver<Reach>, condition: SharedCondition) {
+async fn publish_reachability(mut reach: watch::Receiver<Reachability>, condition: SharedCondition) {
     while reach.changed().await.is_ok() {
         let now = reach.borrow_and_update().clone();
-        condition.reach(now);
+        condition.set_reachability(now);
     }
 }
 
-/// Asks for the version until there is one that has what is watched.
-async fn usable_version(client: &Client, condition: &SharedCondition, pulse: &mut Pulse) -> ServerVersion {
+/// Requests the version until it is supported.
+async fn usable_version(
+    client: &Client,
+    condition: &SharedCondition,
+    pulse: &mut RestartSignal,
+) -> ServerVersion {
     let mut backoff = Backoff::default();
     loop {
-        let (refusal, pause) = match probe::version(client).await {
-            Ok(version) => match version.refusal() {
+        let (refusal, pause) = match probe::fetch_version(client).await {
+            Ok(version) => match version.unsupported_reason() {
                 None => {
-                    condition.refusal(None);
+                    condition.set_refusal(None);
                     return version;
                 }
-                Some(refusal) => (refusal, REFUSED),
+                Some(refusal) => (refusal, UNSUPPORTED_RETRY_INTERVAL),
             },
-            Err(fault) => (fault.to_string(), backoff.next()),
+            Err(fault) => (fault.to_string(), backoff.next_delay()),
         };
-        tracing::warn!(problem = refusal, "the cluster cannot be watched yet; it is tried again");
-        condition.refusal(Some(refusal));
+        tracing::warn!(problem = refusal, "the cluster cannot be watched yet; retrying");
+        condition.set_refusal(Some(refusal));
         tokio::select! {
             () = time::sleep(pause) => {}
             _ = pulse.changed() => {}
@@ -94,21 +97,21 @@ struct Runner {
     tracker: Tracker,
     inlet: Inlet,
     condition: SharedCondition,
-    /// Begins when there are objects: nothing is made of what comes before them.
-    releases: Option<Asking>,
+    /// Starts once there are objects: earlier reports would have no effect.
+    releases: Option<ReleasePoller>,
 }
 
 impl Runner {
     async fn run(mut self) {
         loop {
-            self.obey();
-            if let Some(batch) = self.tracker.batch(Instant::now()) {
-                // Telling it may have changed what is watched.
-                self.obey();
+            self.run_actions();
+            if let Some(batch) = self.tracker.take_batch(Instant::now()) {
+                // Reading the condition may have changed what is watched.
+                self.run_actions();
                 self.inlet.send(batch);
                 self.releases.take().map(|asking| tokio::spawn(asking.run()));
             }
-            self.condition.show(&mut self.tracker);
+            self.condition.update_watches(&mut self.tracker);
             let deadline = self.tracker.deadline();
             let patience = async {
                 match deadline {
@@ -118,7 +121,7 @@ impl Runner {
             };
             tokio::select! {
                 report = self.heard.recv() => match report {
-                    Some(report) => self.take(report),
+                    Some(report) => self.take_reports(report),
                     None => return,
                 },
                 () = patience => {}
@@ -126,28 +129,28 @@ impl Runner {
         }
     }
 
-    /// Takes what is there by now: the first report of a burst is passed on at once, since the others are not there yet, and
-    /// what comes while the pipeline works is gathered there.
-    fn take(&mut self, first: WatchReport) {
-        self.tracker.take(first);
-        for _ in 1..TOGETHER {
+    /// Takes all queued reports. The first report of a burst is sent at once, because the others are not queued yet; what arrives
+    /// while the pipeline works is batched there.
+    fn take_reports(&mut self, first: WatchReport) {
+        self.tracker.handle_report(first);
+        for _ in 1..MAX_REPORTS_PER_BATCH {
             match self.heard.try_recv() {
-                Ok(report) => self.tracker.take(report),
+                Ok(report) => self.tracker.handle_report(report),
                 Err(_) => return,
             }
         }
     }
 
-    fn obey(&mut self) {
-        for order in self.tracker.actions() {
+    fn run_actions(&mut self) {
+        for order in self.tracker.take_actions() {
             match order {
                 Action::Watch(id, collection) => {
                     let watch = Watch::new(self.context.clone(), id, collection);
-                    self.begin(id, watch.run());
+                    self.spawn_task(id, watch.run());
                 }
                 Action::Fetch(id, one, object) => {
-                    let fetch = fetch(self.context.clone(), id, one, object);
-                    self.begin(id, fetch);
+                    let fetch = fetch_object(self.context.clone(), id, one, object);
+                    self.spawn_task(id, fetch);
                 }
                 Action::Stop(id) => {
                     for task in self.tasks.remove(&id).unwrap_or_default() {
@@ -158,36 +161,36 @@ impl Runner {
         }
     }
 
-    fn begin(&mut self, id: WatchId, work: impl Future<Output = ()> + Send + 'static) {
+    fn spawn_task(&mut self, id: WatchId, work: impl Future<Output = ()> + Send + 'static) {
         let tasks = self.tasks.entry(id).or_default();
         tasks.retain(|task| !task.is_finished());
         tasks.push(tokio::spawn(work).abort_handle());
     }
 }
 
-/// Asks for one object until the answer is definite. As a list of one, which needs no permission beside those of a watch.
-async fn fetch(mut context: WatchContext, id: WatchId, one: Collection, object: ObjectRef) {
+/// Requests one object until the answer is definite. As a list of one, which needs no permission beyond those of a watch.
+async fn fetch_object(mut context: WatchContext, id: WatchId, one: Collection, object: ObjectRef) {
     let mut backoff = Backoff::default();
     let answer = loop {
-        match ask(&context, &one).await {
-            Err(fault) if !fault.is_definite() => {}
+        match fetch_once(&context, &one).await {
+            Err(fault) if !fault.is_permanent() => {}
             answer => break answer,
         }
         tokio::select! {
-            () = time::sleep(backoff.next()) => {}
+            () = time::sleep(backoff.next_delay()) => {}
             _ = context.pulse.changed() => {}
         }
     };
     let report = WatchReport { id, at: Instant::now(), event: WatchEvent::Fetched(object, answer) };
-    // Nobody listens only while everything ends.
+    // The receiver is gone only during shutdown.
     _ = context.reports.send(report).await;
 }
 
-async fn ask(context: &WatchContext, one: &Collection) -> Result<Option<Box<Item>>, Fault> {
+async fn fetch_once(context: &WatchContext, one: &Collection) -> Result<Option<Box<Item>>, Fault> {
     let Ok(_permit) = context.gate.acquire().await else {
         return Err(Fault::Unreachable("the source has ended".to_owned()));
     };
-    let page = wire::page(&context.client, one, None).await?;
+    let page = wire::fetch_page(&context.client, one, None).await?;
     let named = |item: &Item| Some(&item.key.name) == one.name.as_ref();
     Ok(page.items.into_iter().find(named).map(Box::new))
 }

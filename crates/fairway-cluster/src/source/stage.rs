@@ -1,4 +1,4 @@
-//! How far a watch is, and the words for it when it is not where it should be. Owns the diagnostics about access.
+//! The stage of a watch, and the diagnostics about missing access.
 
 use std::time::{Duration, Instant};
 
@@ -7,33 +7,32 @@ use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::kinds::{INFERENCE_GROUP, Kind, POLICY_GROUP};
 use tokio::time;
 
-use super::collection::{Collection, Watched};
+use super::collection::{Collection, WatchedKind};
 use super::fault::Fault;
 
-/// A denial counts when it is repeated after this time: an API server that starts denies for a moment what its roles
-/// allow.
-const SECOND_THOUGHT: Duration = Duration::from_millis(900);
+/// A denial counts when it is repeated after this delay: an API server that is starting may briefly deny what its roles allow.
+const DENIAL_CONFIRMATION_DELAY: Duration = Duration::from_millis(900);
 
-/// How far a watch is.
+/// The stage of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
-    /// It begins when other lists are complete.
+pub(super) enum WatchStage {
+    /// It starts when other lists are complete.
     Waiting,
-    /// Its first list is on the way.
+    /// The first list is in progress.
     Listing,
-    /// It is in step.
+    /// It is up to date.
     Synced,
-    /// It failed and tries again.
+    /// It failed and is retried.
     Failing { since: Instant, fault: Fault, definite: bool },
 }
 
-impl Stage {
-    /// Whether it will not come into step before somebody changes the cluster.
-    pub(super) fn is_definite(&self) -> bool {
+impl WatchStage {
+    /// Whether it stays out of sync until the cluster is changed.
+    pub(super) fn is_permanent(&self) -> bool {
         matches!(self, Self::Failing { definite: true, .. })
     }
 
-    /// Notes a failure; whether it differs from what was known.
+    /// Records a failure; returns whether anything changed.
     pub(super) fn fail(&mut self, fault: Fault, at: time::Instant) -> bool {
         let at = at.into_std();
         let before = match self {
@@ -41,28 +40,29 @@ impl Stage {
             _ => None,
         };
         let since = before.unwrap_or(at);
-        let definite = fault.is_definite() && at.saturating_duration_since(since) >= SECOND_THOUGHT;
+        let definite =
+            fault.is_permanent() && at.saturating_duration_since(since) >= DENIAL_CONFIRMATION_DELAY;
         let next = Self::Failing { since, fault, definite };
         let differs = *self != next;
         *self = next;
         differs
     }
 
-    /// Says why it fails. That nothing answers is said once for all watches, by the probe.
+    /// Logs the failure. That the server does not answer is logged once for all watches, by the probe.
     pub(super) fn log(&self, collection: &Collection) {
         match self {
             Self::Failing { fault: fault @ Fault::Unreachable(_), .. } => {
-                tracing::debug!(%collection, %fault, "a watch failed and tries again");
+                tracing::debug!(%collection, %fault, "a watch failed; retrying");
             }
             Self::Failing { fault, definite: false, .. } => {
-                tracing::warn!(problem = problem(collection, fault), "a watch failed and tries again");
+                tracing::warn!(problem = problem(collection, fault), "a watch failed; retrying");
             }
             _ => {}
         }
     }
 }
 
-/// What a failing watch means.
+/// The diagnostic for a failing watch.
 pub(super) fn diagnostic(collection: &Collection, fault: &Fault, listed: bool) -> Diagnostic {
     let code = match fault {
         Fault::Denied(_) => "no-permission",
@@ -71,7 +71,7 @@ pub(super) fn diagnostic(collection: &Collection, fault: &Fault, listed: bool) -
     };
     let namespace = collection.namespace.as_deref().unwrap_or_default();
     let name = collection.name.as_deref().unwrap_or("*");
-    // The permissions of ingress-nginx know nothing of the Gateway API, and many clusters have its kinds for something else.
+    // The roles of ingress-nginx do not cover the Gateway API, and many clusters have its kinds for another controller.
     let is_foreign =
         collection.kind.kind().and_then(Kind::of_gateways).is_some_and(|it| it.group != POLICY_GROUP);
     let is_optional = is_foreign && matches!(fault, Fault::Denied(_)) && !listed;
@@ -104,21 +104,21 @@ pub(super) fn problem(collection: &Collection, fault: &Fault) -> String {
                 None => "Kubernetes 1.21 or newer does",
             };
             let (resource, api) =
-                (collection.kind.read_as().api().map_or("", |api| api.resource), collection.api());
+                (collection.kind.api_kind().api().map_or("", |api| api.resource), collection.api());
             format!("the API server does not serve {resource} of {api}; {remedy}")
         }
-        other => format!("{collection} are not in step: {other}"),
+        other => format!("{collection} are out of sync: {other}"),
     }
 }
 
-fn consequence(watched: Watched, listed: bool) -> &'static str {
+fn consequence(watched: WatchedKind, listed: bool) -> &'static str {
     if listed {
-        return "what was known last is served, and it is tried again";
+        return "the last known state is served; retrying";
     }
-    if watched == Watched::Selection {
+    if watched == WatchedKind::NamespaceNames {
         return "no namespace is selected and nothing is served";
     }
-    match watched.read_as() {
+    match watched.api_kind() {
         Kind::Ingress => "no Ingress there is served",
         Kind::IngressClass => "only class names given by flags are known",
         Kind::Service | Kind::EndpointSlice => "paths to Services there answer 503",
@@ -161,13 +161,13 @@ mod tests {
 
     #[test]
     fn a_denial_is_definite_only_when_it_is_repeated() {
-        let mut stage = Stage::Synced;
+        let mut stage = WatchStage::Synced;
         let (now, denied) = (time::Instant::now(), || Fault::Denied("no".to_owned()));
-        assert!(stage.fail(denied(), now) && !stage.is_definite());
-        assert!(!stage.fail(denied(), now + SECOND_THOUGHT / 2) && !stage.is_definite());
-        assert!(stage.fail(denied(), now + SECOND_THOUGHT) && stage.is_definite());
+        assert!(stage.fail(denied(), now) && !stage.is_permanent());
+        assert!(!stage.fail(denied(), now + DENIAL_CONFIRMATION_DELAY / 2) && !stage.is_permanent());
+        assert!(stage.fail(denied(), now + DENIAL_CONFIRMATION_DELAY) && stage.is_permanent());
         let gone = Fault::Unreachable("refused".to_owned());
-        assert!(stage.fail(gone, now + SECOND_THOUGHT * 2) && !stage.is_definite());
+        assert!(stage.fail(gone, now + DENIAL_CONFIRMATION_DELAY * 2) && !stage.is_permanent());
     }
 
     #[test]

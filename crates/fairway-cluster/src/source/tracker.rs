@@ -1,11 +1,11 @@
-//! What was heard of the cluster, and what of it the pipeline must be sent. Owns the memory of every object's version and
-//! of each watch's progress; keeps no object except while it is held. No I/O and no clock: the time is passed in, and
-//! what must be done comes out as [`Action`]s.
+//! Tracks the cluster's objects and decides what to send to the pipeline. Remembers the version of every object and the progress
+//! of every watch; keeps objects only while they are held. No I/O and no clock: the time is passed in, and work comes out as
+//! [`Action`]s.
 //!
-//! * A list removes what it lacks only once it is complete; a list that fails removes nothing.
-//! * What did not change since it was passed on is not passed on again, however often it is listed.
-//! * An Ingress that names a Secret which is not known yet is held until it is, so that no host shows another certificate
-//!   for the moment between the two ([`super::held`]).
+//! * A list removes what it lacks only once it is complete; a failed list removes nothing.
+//! * An object that has not changed since it was sent is not sent again, however often it is listed.
+//! * An Ingress that references an unknown Secret is held until the Secret is known, so that no host briefly presents another
+//!   certificate ([`super::held`]).
 
 mod events;
 mod offered;
@@ -16,101 +16,101 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use fairway_control::inlet::Batch;
+use fairway_control::inlet::ChangeBatch;
 use fairway_ingress::References;
 use fairway_objects::diagnostic::Diagnostic;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 use fairway_objects::resources::Change;
 use tokio::time::Instant;
 
-use super::collection::{Collection, Watched};
+use super::collection::{Collection, WatchedKind};
 use super::fault::Fault;
-use super::held::Held;
+use super::held::HeldChanges;
 use super::selection::{Selection, ServeGateways};
-use super::stage::{self, Stage};
+use super::stage::{self, WatchStage};
 use super::trimmed::Version;
 use super::watch::WatchId;
 
-/// An Ingress waits so long for a Secret that nobody answers for.
-const HOLD: Duration = Duration::from_secs(2);
-/// Before anything is served there is more to lose by haste.
-const HOLD_AT_START: Duration = Duration::from_secs(10);
+/// How long an Ingress waits for a Secret.
+const MAX_HOLD: Duration = Duration::from_secs(2);
+/// Longer before anything is served: haste costs more then.
+const MAX_HOLD_AT_START: Duration = Duration::from_secs(10);
 
-/// Something to do.
+/// Work for the runner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// Watch this from now on.
+    /// Start this watch.
     Watch(WatchId, Collection),
-    /// Watch it no longer, and drop what was asked for it.
+    /// Stop this watch, and drop its pending requests.
     Stop(WatchId),
-    /// Ask for one object on behalf of a watch.
+    /// Request one object on behalf of a watch.
     Fetch(WatchId, Collection, ObjectRef),
 }
 
-/// The names of objects, including the kinds that are not passed on.
-type Name = (Watched, ObjectKey);
+/// An object, of any watched kind.
+type WatchedName = (WatchedKind, ObjectKey);
 
-/// The memory.
+/// The state of all watches and objects.
 pub(super) struct Tracker {
     scope: Scope,
-    /// Watched by name, so that no other watch tells of them.
-    named: BTreeSet<Name>,
+    /// Watched by name: no other watch covers these objects.
+    named: BTreeSet<WatchedName>,
     watches: BTreeMap<WatchId, Progress>,
     ids: BTreeMap<Collection, WatchId>,
     last_id: u64,
-    entries: HashMap<Name, Entry>,
+    entries: HashMap<WatchedName, TrackedObject>,
     references: References,
     fetching: BTreeSet<ObjectRef>,
-    /// Named while a first list was on its way.
+    /// Referenced while a first list was in progress, which may have skipped them.
     passed_over: BTreeSet<ObjectRef>,
-    held: Held,
-    /// No longer named, to be removed once nothing is held.
+    held: HeldChanges,
+    /// No longer referenced; removed once nothing is held.
     unnamed: BTreeSet<ObjectRef>,
     outbox: Outbox,
 }
 
-/// What is to be watched.
+/// What to watch.
 struct Scope {
     selection: Selection,
-    gateways: Gateways,
+    gateways: GatewayKinds,
 }
 
-/// The kinds of the Gateway API that are watched, each in one version.
+/// The watched kinds of the Gateway API, each in one version.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Gateways {
-    /// It was not said yet what there is.
+enum GatewayKinds {
+    /// Discovery has not reported yet.
     Unknown,
     Known(BTreeMap<Kind, &'static str>),
 }
 
-/// A watch.
+/// A watch and its progress.
 #[derive(Debug)]
 struct Progress {
     collection: Collection,
-    stage: Stage,
+    stage: WatchStage,
     /// Counts its lists.
     round: u32,
-    /// Whether a list was complete, ever.
+    /// Whether any list was ever completed.
     listed: bool,
 }
 
-/// An object that was passed on or is held.
+/// An object that was sent or is held.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct TrackedObject {
     version: Version,
     watch: WatchId,
     round: u32,
-    heard: Heard,
+    heard: Origin,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Heard {
+enum Origin {
     FromWatch,
-    /// Its watch may be behind the answer.
-    ByFetch,
+    /// The watch may be behind this response.
+    FromFetch,
 }
 
-/// What is to be done and passed on.
+/// Work and changes to hand out.
 #[derive(Debug, Default)]
 struct Outbox {
     actions: Vec<Action>,
@@ -118,17 +118,17 @@ struct Outbox {
     heard: Option<Instant>,
     written: Option<SystemTime>,
     phase: Phase,
-    watches: Shown,
+    watches: ReportedStages,
 }
 
-/// Whether the state of the watches differs from what was said of it.
+/// Whether the stages of the watches were reported since they changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Shown {
+struct ReportedStages {
     by_diagnostics: bool,
     by_condition: bool,
 }
 
-/// Whether the pipeline was sent anything yet.
+/// Whether the pipeline received anything yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
     #[default]
@@ -137,12 +137,12 @@ enum Phase {
 }
 
 impl Outbox {
-    fn say(&mut self, change: Change, heard: Instant) {
+    fn push_change(&mut self, change: Change, heard: Instant) {
         self.changes.push(change);
         self.heard = Some(self.heard.map_or(heard, |before| before.min(heard)));
     }
 
-    fn date(&mut self, written: Option<SystemTime>) {
+    fn set_written(&mut self, written: Option<SystemTime>) {
         self.written = match (self.written, written) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
@@ -151,13 +151,13 @@ impl Outbox {
 }
 
 impl Tracker {
-    /// With actions for what is watched from the start.
+    /// Starts with actions for the initial watches.
     pub(super) fn new(selection: Selection) -> Self {
-        let named = selection.named().into_iter().filter_map(name_of).collect();
+        let named = selection.named_objects().into_iter().filter_map(watched_name_of).collect();
         let references = References::new(&selection.options);
         let gateways = match selection.gateways {
-            ServeGateways::Yes => Gateways::Unknown,
-            ServeGateways::No => Gateways::Known(BTreeMap::new()),
+            ServeGateways::Yes => GatewayKinds::Unknown,
+            ServeGateways::No => GatewayKinds::Known(BTreeMap::new()),
         };
         let mut tracker = Self {
             named,
@@ -168,27 +168,27 @@ impl Tracker {
             references,
             fetching: BTreeSet::new(),
             passed_over: BTreeSet::new(),
-            held: Held::default(),
+            held: HeldChanges::default(),
             unnamed: BTreeSet::new(),
             outbox: Outbox::default(),
             scope: Scope { selection, gateways },
         };
-        for collection in tracker.scope.selection.collections() {
-            tracker.begin(collection);
+        for collection in tracker.scope.selection.initial_collections() {
+            tracker.ensure_watch(collection);
         }
         tracker
     }
 
-    /// What to do.
-    pub(super) fn actions(&mut self) -> Vec<Action> {
+    /// Takes the pending actions.
+    pub(super) fn take_actions(&mut self) -> Vec<Action> {
         std::mem::take(&mut self.outbox.actions)
     }
 
-    /// What to pass on after all reports were taken; `None` when there is nothing, or when the first complete state is
-    /// not there yet.
-    pub(super) fn batch(&mut self, now: Instant) -> Option<Batch> {
-        self.release(now);
-        self.forget_unnamed(now);
+    /// Takes what to send after all reports were handled; `None` if there is nothing, or the first complete state is not there
+    /// yet.
+    pub(super) fn take_batch(&mut self, now: Instant) -> Option<ChangeBatch> {
+        self.release_held(now);
+        self.forget_unreferenced(now);
         if self.outbox.phase == Phase::Gathering {
             if !self.is_complete() {
                 return None;
@@ -198,7 +198,7 @@ impl Tracker {
             return None;
         }
         self.outbox.watches.by_diagnostics = true;
-        Some(Batch {
+        Some(ChangeBatch {
             changes: std::mem::take(&mut self.outbox.changes),
             diagnostics: self.diagnostics(),
             heard: self.outbox.heard.take().unwrap_or(now).into_std(),
@@ -206,38 +206,38 @@ impl Tracker {
         })
     }
 
-    /// When [`Tracker::batch`] must be asked even if nothing comes.
+    /// When to call [`Tracker::take_batch`] even if no report arrives.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.held.deadline()
     }
 
-    /// Whether the pipeline was sent the first complete state.
+    /// Whether the pipeline received the first complete state.
     pub(super) fn is_synced_once(&self) -> bool {
         self.outbox.phase == Phase::Synced
     }
 
-    /// The watches and how far they are, if that may differ from what this said before.
-    pub(super) fn stages(&mut self) -> Option<impl Iterator<Item = (&Collection, &Stage)>> {
+    /// The watches and their stages, if they may have changed since the last call.
+    pub(super) fn stages(&mut self) -> Option<impl Iterator<Item = (&Collection, &WatchStage)>> {
         let shown = std::mem::replace(&mut self.outbox.watches.by_condition, true);
         let stages = self.watches.values().map(|progress| (&progress.collection, &progress.stage));
         (!shown).then_some(stages)
     }
 
-    /// Every watch has its first list or never gets one, and nothing is held.
+    /// Every watch has its first list or will never get one, and nothing is held.
     fn is_complete(&self) -> bool {
-        self.scope.gateways != Gateways::Unknown
+        self.scope.gateways != GatewayKinds::Unknown
             && self.held.is_empty()
-            && self.watches.values().all(|watch| watch.listed || watch.stage.is_definite())
+            && self.watches.values().all(|watch| watch.listed || watch.stage.is_permanent())
     }
 
-    /// What there is to say about the watches.
+    /// The diagnostics about the watches.
     fn diagnostics(&self) -> Vec<Diagnostic> {
         self.watches
             .values()
             .filter_map(|watch| match &watch.stage {
-                // That nothing answers is no fault of an object; the condition says it.
-                Stage::Failing { fault: Fault::Unreachable(_), .. } => None,
-                Stage::Failing { fault, .. } => {
+                // An unreachable server is no fault of an object; the condition reports it.
+                WatchStage::Failing { fault: Fault::Unreachable(_), .. } => None,
+                WatchStage::Failing { fault, .. } => {
                     Some(stage::diagnostic(&watch.collection, fault, watch.listed))
                 }
                 _ => None,
@@ -245,17 +245,17 @@ impl Tracker {
             .collect()
     }
 
-    fn begin(&mut self, collection: Collection) -> WatchId {
+    fn ensure_watch(&mut self, collection: Collection) -> WatchId {
         if let Some(id) = self.ids.get(&collection) {
             return *id;
         }
         self.last_id += 1;
         let id = WatchId(self.last_id);
         let progress =
-            Progress { collection: collection.clone(), stage: Stage::Waiting, round: 0, listed: false };
+            Progress { collection: collection.clone(), stage: WatchStage::Waiting, round: 0, listed: false };
         self.watches.insert(id, progress);
         self.ids.insert(collection, id);
-        self.outbox.watches = Shown::default();
+        self.outbox.watches = ReportedStages::default();
         if !self.must_wait(id) {
             self.start_watch(id);
         }
@@ -264,22 +264,22 @@ impl Tracker {
 
     fn start_watch(&mut self, id: WatchId) {
         let Some(progress) = self.watches.get_mut(&id) else { return };
-        progress.stage = Stage::Listing;
+        progress.stage = WatchStage::Listing;
         self.outbox.actions.push(Action::Watch(id, progress.collection.clone()));
     }
 
-    /// Ends a watch; its objects stay.
-    fn stop(&mut self, collection: &Collection) -> Option<(WatchId, Progress)> {
+    /// Stops a watch; its objects stay.
+    fn stop_watch(&mut self, collection: &Collection) -> Option<(WatchId, Progress)> {
         let id = self.ids.remove(collection)?;
         let progress = self.watches.remove(&id)?;
         self.outbox.actions.push(Action::Stop(id));
-        self.outbox.watches = Shown::default();
+        self.outbox.watches = ReportedStages::default();
         Some((id, progress))
     }
 
-    /// Ends a watch, and removes its objects.
-    fn end(&mut self, collection: &Collection, now: Instant) {
-        let Some((id, _)) = self.stop(collection) else { return };
+    /// Ends a watch and removes its objects.
+    fn end_watch(&mut self, collection: &Collection, now: Instant) {
+        let Some((id, _)) = self.stop_watch(collection) else { return };
         let names: Vec<_> = self
             .entries
             .iter()
@@ -287,31 +287,31 @@ impl Tracker {
             .map(|(name, _)| name.clone())
             .collect();
         for name in names {
-            self.remove(&name, now);
+            self.remove_object(&name, now);
         }
     }
 
-    fn select(&mut self, namespace: &Arc<str>) {
-        for collection in self.in_namespace(namespace) {
-            self.begin(collection);
+    fn select_namespace(&mut self, namespace: &Arc<str>) {
+        for collection in self.namespace_collections(namespace) {
+            self.ensure_watch(collection);
         }
     }
 
-    fn deselect(&mut self, namespace: &Arc<str>, now: Instant) {
-        for collection in self.in_namespace(namespace) {
-            self.end(&collection, now);
+    fn deselect_namespace(&mut self, namespace: &Arc<str>, now: Instant) {
+        for collection in self.namespace_collections(namespace) {
+            self.end_watch(&collection, now);
         }
     }
 
     /// What is watched in each selected namespace.
-    fn in_namespace(&self, namespace: &Arc<str>) -> Vec<Collection> {
-        let of_gateways = self.gateways_in(namespace);
-        Selection::in_namespace(namespace).into_iter().chain(of_gateways).collect()
+    fn namespace_collections(&self, namespace: &Arc<str>) -> Vec<Collection> {
+        let of_gateways = self.gateway_collections_in(namespace);
+        Selection::namespace_collections(namespace).into_iter().chain(of_gateways).collect()
     }
 }
 
-/// The one object of a collection that is watched by name.
-fn name_of(collection: Collection) -> Option<Name> {
+/// The object of a collection that is watched by name.
+fn watched_name_of(collection: Collection) -> Option<WatchedName> {
     let namespace = collection.namespace?;
     Some((collection.kind, ObjectKey { namespace, name: collection.name? }))
 }

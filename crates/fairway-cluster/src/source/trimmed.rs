@@ -1,6 +1,5 @@
-//! The objects as they are kept: decoded straight into the fields that translation, explanations and status need. What
-//! the API server sends beside them (`managedFields` above all, often the larger half) is skipped while reading and never
-//! allocated. Never judges a value.
+//! Objects decoded directly into the fields that translation, explanations and status need. Everything else (above all
+//! `managedFields`, often the larger half) is skipped while decoding and never allocated. Does not judge values.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -20,13 +19,13 @@ use k8s_openapi::{ByteString, Metadata};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-/// `kubectl apply` keeps the whole object once more in here.
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-/// When what an EndpointSlice tells of happened (Kubernetes well-known annotations).
-const TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
-const DEFAULT_CLASS: &str = "ingressclass.kubernetes.io/is-default-class";
+/// `kubectl apply` stores a second copy of the object here.
+const LAST_APPLIED_ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
+/// When the change behind an EndpointSlice happened (Kubernetes well-known annotations).
+const TRIGGER_TIME_ANNOTATION: &str = "endpoints.kubernetes.io/last-change-trigger-time";
+const DEFAULT_CLASS_ANNOTATION: &str = "ingressclass.kubernetes.io/is-default-class";
 
-/// An object that was heard of.
+/// An object that was received.
 #[derive(Clone, Debug)]
 pub(super) struct Item {
     pub(super) key: ObjectKey,
@@ -34,51 +33,51 @@ pub(super) struct Item {
     /// Its resource version, from which a watch can continue.
     pub(super) revision: String,
     pub(super) content: Content,
-    /// When it was written, where it says.
+    /// When it was written, if it says so.
     pub(super) written: Option<SystemTime>,
 }
 
-/// What an object has besides its name.
+/// The part of an object that is kept.
 #[derive(Clone, Debug)]
 pub(super) enum Content {
-    /// Nothing that counts: a Namespace is selected by its name.
-    Nothing,
+    /// Only its name: a Namespace is selected by it.
+    NameOnly,
     /// What translation and status read.
-    Kept(Object),
-    /// All of it, in the type that the API has for the kind.
-    Whole(Arc<dyn Any + Send + Sync>),
+    Trimmed(Object),
+    /// All of it, in the API type of the kind.
+    Full(Arc<dyn Any + Send + Sync>),
 }
 
 impl Content {
-    pub(super) fn kept(object: impl Into<Object>) -> Self {
-        Self::Kept(object.into())
+    pub(super) fn trimmed(object: impl Into<Object>) -> Self {
+        Self::Trimmed(object.into())
     }
 }
 
-/// Which state of an object it is.
+/// Identifies a state of an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Version {
-    /// Differs between any two states, also of two objects with one name.
+    /// Differs between any two states, also of two objects of the same name.
     stamp: u64,
-    /// The resource version as a number, by which states can be ordered where it is one (KEP-5504).
+    /// The resource version as a number, if it is one: states can then be ordered (KEP-5504).
     pub(super) number: Option<u64>,
 }
 
-/// How a kind is read.
+/// The wire format of a kind.
 pub(super) trait Wire: DeserializeOwned + Clone + Send + 'static {
-    /// What is kept of it.
+    /// The part that is kept.
     fn trim(self) -> Item;
 }
 
 impl Version {
-    fn of(uid: &str, revision: &str) -> Self {
+    fn new(uid: &str, revision: &str) -> Self {
         let mut hasher = DefaultHasher::new();
         (uid, revision).hash(&mut hasher);
         Self { stamp: hasher.finish(), number: revision.parse().ok() }
     }
 }
 
-/// What is read of `metadata`.
+/// The decoded part of `metadata`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Meta {
@@ -94,15 +93,15 @@ pub(super) struct Meta {
 }
 
 impl Meta {
-    /// The object by its name.
-    pub(super) fn item(&self) -> Item {
+    /// The object with its name only.
+    pub(super) fn to_item(&self) -> Item {
         let key = ObjectKey::new(self.namespace.as_deref().unwrap_or_default(), &self.name);
-        let version = Version::of(&self.uid, &self.resource_version);
+        let version = Version::new(&self.uid, &self.resource_version);
         let revision = self.resource_version.clone();
-        Item { key, version, revision, content: Content::Nothing, written: None }
+        Item { key, version, revision, content: Content::NameOnly, written: None }
     }
 
-    pub(super) fn kept(self) -> ObjectMeta {
+    pub(super) fn into_object_meta(self) -> ObjectMeta {
         ObjectMeta {
             name: Some(self.name),
             namespace: self.namespace,
@@ -121,16 +120,16 @@ impl Meta {
         self
     }
 
-    /// Without the copy of the object that `kubectl apply` leaves.
-    pub(super) fn without_copy(mut self) -> Self {
+    /// Without the copy of the object that `kubectl apply` stores.
+    pub(super) fn without_last_applied(mut self) -> Self {
         if let Some(annotations) = &mut self.annotations {
-            annotations.remove(LAST_APPLIED);
+            annotations.remove(LAST_APPLIED_ANNOTATION);
         }
         self
     }
 
-    /// Without labels, and without annotations but this one.
-    fn only(mut self, annotation: &str) -> Self {
+    /// Without labels, and without annotations except this one.
+    fn with_only_annotation(mut self, annotation: &str) -> Self {
         self.labels = None;
         if let Some(annotations) = &mut self.annotations {
             annotations.retain(|name, _| name == annotation);
@@ -149,28 +148,28 @@ pub(super) struct IngressWire {
 impl Wire for IngressWire {
     fn trim(mut self) -> Item {
         if let Some(spec) = &mut self.spec {
-            fit_spec(spec);
+            shrink_spec(spec);
         }
-        let item = self.metadata.item();
-        let metadata = self.metadata.without_labels().without_copy().kept();
+        let item = self.metadata.to_item();
+        let metadata = self.metadata.without_labels().without_last_applied().into_object_meta();
         let object = Ingress { metadata, spec: self.spec, status: self.status };
-        Item { content: Content::kept(object), ..item }
+        Item { content: Content::trimmed(object), ..item }
     }
 }
 
-/// Lists grow while they are read and end with room for more, which is most of them where they have one member.
-fn fit<T>(list: &mut Option<Vec<T>>) {
+/// Vectors that grow while decoding keep spare capacity, which is most of the memory of one-element lists.
+fn shrink_list<T>(list: &mut Option<Vec<T>>) {
     if let Some(list) = list {
         list.shrink_to_fit();
     }
 }
 
-fn fit_spec(spec: &mut IngressSpec) {
-    fit(&mut spec.tls);
+fn shrink_spec(spec: &mut IngressSpec) {
+    shrink_list(&mut spec.tls);
     for tls in spec.tls.iter_mut().flatten() {
-        fit(&mut tls.hosts);
+        shrink_list(&mut tls.hosts);
     }
-    fit(&mut spec.rules);
+    shrink_list(&mut spec.rules);
     for http in spec.rules.iter_mut().flatten().filter_map(|rule| rule.http.as_mut()) {
         http.paths.shrink_to_fit();
     }
@@ -184,10 +183,10 @@ pub(super) struct IngressClassWire {
 
 impl Wire for IngressClassWire {
     fn trim(self) -> Item {
-        let item = self.metadata.item();
-        let metadata = self.metadata.only(DEFAULT_CLASS).kept();
+        let item = self.metadata.to_item();
+        let metadata = self.metadata.with_only_annotation(DEFAULT_CLASS_ANNOTATION).into_object_meta();
         let object = IngressClass { metadata, spec: self.spec };
-        Item { content: Content::kept(object), ..item }
+        Item { content: Content::trimmed(object), ..item }
     }
 }
 
@@ -220,9 +219,9 @@ struct ServiceStatusWire {
 
 impl Wire for ServiceWire {
     fn trim(mut self) -> Item {
-        fit(&mut self.spec.ports);
-        let item = self.metadata.item();
-        let metadata = self.metadata.only("").kept();
+        shrink_list(&mut self.spec.ports);
+        let item = self.metadata.to_item();
+        let metadata = self.metadata.with_only_annotation("").into_object_meta();
         let spec = ServiceSpec {
             ports: self.spec.ports,
             type_: self.spec.r#type,
@@ -235,18 +234,19 @@ impl Wire for ServiceWire {
         let status = addresses
             .map(|addresses| ServiceStatus { load_balancer: Some(addresses), ..ServiceStatus::default() });
         let object = Service { metadata, spec: Some(spec), status };
-        Item { content: Content::kept(object), ..item }
+        Item { content: Content::trimmed(object), ..item }
     }
 }
 
 impl Wire for SliceForm<Meta> {
     fn trim(mut self) -> Item {
         let annotations = self.metadata.annotations.as_ref();
-        let written = annotations.and_then(|all| all.get(TRIGGER_TIME)).and_then(|text| time(text));
-        let item = self.metadata.item();
+        let written =
+            annotations.and_then(|all| all.get(TRIGGER_TIME_ANNOTATION)).and_then(|text| parse_time(text));
+        let item = self.metadata.to_item();
         let labels = self.metadata.labels.take();
-        let object = self.kept(item.key.clone(), labels.as_ref());
-        Item { content: Content::kept(object), written, ..item }
+        let object = self.into_slice(item.key.clone(), labels.as_ref());
+        Item { content: Content::trimmed(object), written, ..item }
     }
 }
 
@@ -259,10 +259,10 @@ pub(super) struct PodWire {
 
 impl Wire for PodWire {
     fn trim(self) -> Item {
-        let item = self.metadata.item();
+        let item = self.metadata.to_item();
         let (labels, leaving) = (self.metadata.labels, self.metadata.deletion_timestamp);
         let object = Pod::kept(item.key.clone(), labels.unwrap_or_default(), self.status, leaving.is_some());
-        Item { content: Content::kept(object), ..item }
+        Item { content: Content::trimmed(object), ..item }
     }
 }
 
@@ -275,10 +275,10 @@ pub(super) struct SecretWire {
 
 impl Wire for SecretWire {
     fn trim(self) -> Item {
-        let item = self.metadata.item();
-        let metadata = self.metadata.only("").kept();
+        let item = self.metadata.to_item();
+        let metadata = self.metadata.with_only_annotation("").into_object_meta();
         let object = Secret { metadata, data: self.data, type_: self.r#type, ..Secret::default() };
-        Item { content: Content::kept(object), ..item }
+        Item { content: Content::trimmed(object), ..item }
     }
 }
 
@@ -290,10 +290,10 @@ pub(super) struct ConfigMapWire {
 
 impl Wire for ConfigMapWire {
     fn trim(self) -> Item {
-        let item = self.metadata.item();
-        let metadata = self.metadata.only("").kept();
+        let item = self.metadata.to_item();
+        let metadata = self.metadata.with_only_annotation("").into_object_meta();
         let object = ConfigMap { metadata, data: self.data, ..ConfigMap::default() };
-        Item { content: Content::kept(object), ..item }
+        Item { content: Content::trimmed(object), ..item }
     }
 }
 
@@ -304,11 +304,11 @@ pub(super) struct NamespaceWire {
 
 impl Wire for NamespaceWire {
     fn trim(self) -> Item {
-        self.metadata.item()
+        self.metadata.to_item()
     }
 }
 
-/// A Namespace by whose labels Gateways choose.
+/// A Namespace, whose labels Gateways select by.
 #[derive(Clone, Deserialize)]
 pub(super) struct LabelledNamespaceWire {
     metadata: Meta,
@@ -317,13 +317,13 @@ pub(super) struct LabelledNamespaceWire {
 impl Wire for LabelledNamespaceWire {
     fn trim(mut self) -> Item {
         self.metadata.annotations = None;
-        let item = self.metadata.item();
-        let object = Namespace { metadata: self.metadata.kept(), ..Namespace::default() };
-        Item { content: Content::kept(object), ..item }
+        let item = self.metadata.to_item();
+        let object = Namespace { metadata: self.metadata.into_object_meta(), ..Namespace::default() };
+        Item { content: Content::trimmed(object), ..item }
     }
 }
 
-/// An object with all that it has but for the notes of who wrote which field.
+/// The complete object except for `managedFields`.
 #[derive(Clone, Deserialize)]
 #[serde(transparent)]
 pub(super) struct WholeWire<K>(K);
@@ -334,14 +334,14 @@ impl<K: Metadata<Ty = ObjectMeta> + DeserializeOwned + Clone + Send + Sync + 'st
         let metadata = object.metadata_mut();
         metadata.managed_fields = None;
         let revision = metadata.resource_version.clone().unwrap_or_default();
-        let version = Version::of(metadata.uid.as_deref().unwrap_or_default(), &revision);
-        let key = ObjectKey::of(metadata);
-        Item { key, version, revision, content: Content::Whole(Arc::new(object)), written: None }
+        let version = Version::new(metadata.uid.as_deref().unwrap_or_default(), &revision);
+        let key = ObjectKey::from_metadata(metadata);
+        Item { key, version, revision, content: Content::Full(Arc::new(object)), written: None }
     }
 }
 
 /// RFC 3339, as Kubernetes writes times.
-fn time(text: &str) -> Option<SystemTime> {
+fn parse_time(text: &str) -> Option<SystemTime> {
     let quoted = serde_json::Value::String(text.to_owned());
     let Time(timestamp) = serde_json::from_value(quoted).ok()?;
     Some(timestamp.into())
@@ -354,12 +354,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keeps_of_an_ingress_what_is_needed() {
+    fn an_ingress_is_trimmed_to_what_is_needed() {
         let wire: IngressWire = serde_json::from_value(serde_json::json!({
             "metadata": {
                 "name": "web", "namespace": "shop", "uid": "u", "resourceVersion": "7", "generation": 3,
                 "labels": { "a": "b" },
-                "annotations": { LAST_APPLIED: "{}", "kubernetes.io/ingress.class": "fairway" },
+                "annotations": { LAST_APPLIED_ANNOTATION: "{}", "kubernetes.io/ingress.class": "fairway" },
                 "managedFields": [{ "manager": "kubectl", "fieldsV1": { "f:spec": {} } }],
                 "ownerReferences": [{ "apiVersion": "v1", "kind": "A", "name": "b", "uid": "c" }],
             },
@@ -368,7 +368,7 @@ mod tests {
         .expect("an Ingress");
         let item = wire.trim();
         assert_eq!((item.key, item.version.number), (ObjectKey::new("shop", "web"), Some(7)));
-        let Content::Kept(Object::Ingress(ingress)) = item.content else { panic!("not an Ingress") };
+        let Content::Trimmed(Object::Ingress(ingress)) = item.content else { panic!("not an Ingress") };
         let metadata = &ingress.metadata;
         assert_eq!(metadata.annotations.as_ref().map(BTreeMap::len), Some(1));
         assert_eq!((metadata.generation, metadata.uid.as_deref()), (Some(3), Some("u")));
@@ -376,12 +376,12 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_says_when_its_pods_changed_and_keeps_their_names() {
+    fn a_slice_keeps_pod_names_and_the_time_of_their_change() {
         let wire: SliceForm<Meta> = serde_json::from_value(serde_json::json!({
             "metadata": {
                 "name": "web-1", "namespace": "shop", "uid": "u", "resourceVersion": "8",
                 "labels": { SERVICE_LABEL: "web", "endpointslice.kubernetes.io/managed-by": "x" },
-                "annotations": { TRIGGER_TIME: "2026-01-02T03:04:05.5Z" },
+                "annotations": { TRIGGER_TIME_ANNOTATION: "2026-01-02T03:04:05.5Z" },
             },
             "addressType": "IPv4",
             "endpoints": [{
@@ -394,7 +394,7 @@ mod tests {
         let item = wire.trim();
         let since_epoch = item.written.and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok());
         assert_eq!(since_epoch.map(|at| at.as_millis()), Some(1_767_323_045_500));
-        let Content::Kept(Object::EndpointSlice(slice)) = item.content else {
+        let Content::Trimmed(Object::EndpointSlice(slice)) = item.content else {
             panic!("not an EndpointSlice")
         };
         assert_eq!((&slice.key, slice.service()), (&item.key, Some(ObjectKey::new("shop", "web"))));
@@ -420,7 +420,7 @@ mod tests {
                 },
             }))
             .expect("a Pod");
-            let Content::Kept(Object::Pod(pod)) = wire.trim().content else { panic!("not a Pod") };
+            let Content::Trimmed(Object::Pod(pod)) = wire.trim().content else { panic!("not a Pod") };
             pod
         };
         let pod = read(None);
@@ -430,8 +430,8 @@ mod tests {
     }
 
     #[test]
-    fn another_object_of_the_same_name_is_another_version() {
-        let version = |uid: &str, number: &str| Version::of(uid, number);
+    fn a_recreated_object_has_another_version() {
+        let version = |uid: &str, number: &str| Version::new(uid, number);
         assert_eq!(version("a", "1"), version("a", "1"));
         assert_ne!(version("a", "1"), version("b", "1"));
         assert_ne!(version("a", "1"), version("a", "2"));

@@ -1,5 +1,5 @@
-//! The objects of the Gateway API as they are kept: their own fields, and of the metadata what translation and status need.
-//! Never judges a value.
+//! Objects of the Gateway API as they are kept: spec, status, and the metadata that translation and status need. Does not judge
+//! values.
 
 use fairway_objects::custom_resource::CustomResource;
 use fairway_objects::object::Object;
@@ -19,16 +19,16 @@ pub(super) struct GatewayWire<K: CustomResource> {
 
 impl<K: CustomResource + Into<Object>> Wire for GatewayWire<K> {
     fn trim(self) -> Item {
-        let item = self.metadata.item();
-        let metadata = self.metadata.without_labels().without_copy().kept();
-        let status = self.status.as_ref().map(fitted);
-        Item { content: Content::kept(K::from_parts(metadata, fitted(&self.spec), status)), ..item }
+        let item = self.metadata.to_item();
+        let metadata = self.metadata.without_labels().without_last_applied().into_object_meta();
+        let status = self.status.as_ref().map(shrunk);
+        Item { content: Content::trimmed(K::from_parts(metadata, shrunk(&self.spec), status)), ..item }
     }
 }
 
-/// A copy, whose lists have no room for more: lists grow while they are read and end with room for four members, and those of
-/// a route are large.
-fn fitted<T: Clone>(read: &T) -> T {
+/// A copy whose lists have no spare capacity: lists that grow while decoding end with room for at least four members, and those
+/// of a route are large.
+fn shrunk<T: Clone>(read: &T) -> T {
     read.clone()
 }
 
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keeps_of_a_route_its_fields_and_its_status_and_no_managed_fields() {
+    fn a_route_keeps_its_fields_and_status_without_managed_fields() {
         let wire: GatewayWire<HttpRoute> = serde_json::from_value(serde_json::json!({
             "metadata": {
                 "name": "web", "namespace": "shop", "uid": "u", "resourceVersion": "7", "generation": 3,
@@ -55,7 +55,7 @@ mod tests {
         .expect("an HTTPRoute");
         let item = wire.trim();
         assert_eq!(item.version.number, Some(7));
-        let Content::Kept(Object::HttpRoute(route)) = item.content else { panic!("not an HTTPRoute") };
+        let Content::Trimmed(Object::HttpRoute(route)) = item.content else { panic!("not an HTTPRoute") };
         assert_eq!(route.spec.hostnames, ["a.test"]);
         assert_eq!(route.status.as_ref().unwrap().parents[0].controller_name, "example.com/other");
         let metadata = &route.metadata;
@@ -71,7 +71,7 @@ mod tests {
             "spec": { "from": [], "to": [{ "group": "", "kind": "Secret" }] },
         }))
         .expect("a ReferenceGrant");
-        let Content::Kept(Object::ReferenceGrant(grant)) = wire.trim().content else {
+        let Content::Trimmed(Object::ReferenceGrant(grant)) = wire.trim().content else {
             panic!("not a ReferenceGrant")
         };
         assert_eq!(grant.spec.to[0].kind, "Secret");

@@ -1,8 +1,8 @@
-//! One watch: lists, follows, and after any break goes on from where it was. Owns its place in the history of the
-//! collection; what the events mean is the business of the [`super::tracker`].
+//! One watch: lists, follows, and resumes where it was after an interruption. What the events mean is up to the
+//! [`super::tracker`].
 //!
-//! `kube`'s own `watcher` is not used: it forgets its place when it is interrupted from outside, does not fall back when a
-//! server sends no lists as streams, and stays with a version that the server answers with 410 before a watch begins.
+//! `kube`'s `watcher` is not used: it loses its position when it is interrupted from outside, does not fall back when a server
+//! does not stream lists, and keeps a version that the server rejects with 410 before the watch starts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,33 +13,33 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{self, Instant};
 
 use super::backoff::Backoff;
-use super::collection::{Collection, Offered, Watched};
+use super::collection::{Collection, OfferedKinds, WatchedKind};
 use super::fault::Fault;
-use super::probe::{Alarm, Pulse};
+use super::probe::{ProbeTrigger, RestartSignal};
 use super::trimmed::Item;
-use super::wire::{self, Event, Events, From};
+use super::wire::{self, Event, Events, StartFrom};
 
-/// A server sends a bookmark about once a minute where nothing else happens (`bookmarkFrequency`, with some scatter): a
-/// watch that is silent for longer is not alive.
-const SILENCE: Duration = Duration::from_secs(100);
+/// A server sends a bookmark about once a minute if nothing else happens (`bookmarkFrequency`, with jitter): a watch that is
+/// silent for longer is dead.
+const MAX_SILENCE: Duration = Duration::from_secs(100);
 /// While a list is streamed there is always something to send.
-const SILENCE_IN_LIST: Duration = Duration::from_secs(10);
-/// A watch that lasted so long was in order, whatever ended it.
-const HEALTHY: Duration = Duration::from_secs(5);
+const MAX_SILENCE_IN_LIST: Duration = Duration::from_secs(10);
+/// A watch that lasted this long was healthy, however it ended.
+const MIN_HEALTHY_DURATION: Duration = Duration::from_secs(5);
 
-/// What only the writers of status need is asked for this rarely while it is denied: many grant Fairway no more than they granted
-/// ingress-nginx, for good.
-const DENIED: Duration = Duration::from_secs(60);
+/// Retry interval, while denied, for collections that only the writers of status need: many clusters permanently grant Fairway
+/// only what they granted ingress-nginx.
+const DENIED_RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Names a watch.
+/// Identifies a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct WatchId(pub(super) u64);
 
-/// What a watch reports.
+/// A report of a watch.
 #[derive(Debug)]
 pub(super) struct WatchReport {
     pub(super) id: WatchId,
-    /// When it was heard.
+    /// When it was received.
     pub(super) at: Instant,
     pub(super) event: WatchEvent,
 }
@@ -47,21 +47,21 @@ pub(super) struct WatchReport {
 #[derive(Debug)]
 /// What happened to the objects of a watch, or to the watch.
 pub(super) enum WatchEvent {
-    /// A list begins; it may never be complete.
-    Began,
-    /// The object is new or different, or is in the list.
+    /// A list started; it may never complete.
+    ListStarted,
+    /// The object was added or changed, or is in the list.
     Set(Item),
-    /// The object is gone.
+    /// The object was removed.
     Gone(Item),
-    /// The list is complete: what was not in it does not exist. With its version.
-    Complete(String),
-    /// It follows from where it was.
-    InStep,
-    /// It failed and will try again.
+    /// The list is complete: other objects do not exist. With the list's version.
+    ListCompleted(String),
+    /// The watch follows from its last version.
+    Synced,
+    /// It failed and will retry.
     Failed(Fault),
-    /// The kinds of the Gateway API that the cluster has. No watch says this: the id means nothing.
-    Offered(Offered),
-    /// What a question for one object was answered with: the object, if there is one, and the version of the answer.
+    /// The Gateway API kinds that the cluster serves. Not sent by a watch: the id is meaningless.
+    Offered(OfferedKinds),
+    /// The response to a request for one object: the object, if it exists.
     Fetched(fairway_objects::object::ObjectRef, Result<Option<Box<Item>>, Fault>),
 }
 
@@ -70,17 +70,17 @@ pub(super) enum WatchEvent {
 pub(super) struct WatchContext {
     pub(super) client: Client,
     pub(super) reports: mpsc::Sender<WatchReport>,
-    pub(super) pulse: Pulse,
-    pub(super) alarm: Alarm,
-    /// Not all begin at the same moment.
+    pub(super) pulse: RestartSignal,
+    pub(super) alarm: ProbeTrigger,
+    /// Limits how many requests start concurrently.
     pub(super) gate: Arc<Semaphore>,
     pub(super) lists: Lists,
 }
 
-/// How all objects are asked for.
+/// How all objects are requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lists {
-    /// As the beginning of the watch: one request, and objects are decoded one by one (KEP-3157).
+    /// As the start of the watch: one request, objects decoded one by one (KEP-3157).
     Streamed,
     /// As pages before the watch.
     Paged,
@@ -91,42 +91,42 @@ pub(super) struct Watch {
     context: WatchContext,
     id: WatchId,
     collection: Collection,
-    /// Up to where everything was reported.
+    /// The version up to which everything was reported.
     place: Option<String>,
     backoff: Backoff,
 }
 
-/// Waits until all shall begin anew.
-async fn restarted(pulse: &mut Pulse) {
+/// Waits for the next restart signal.
+async fn wait_for_restart(pulse: &mut RestartSignal) {
     if pulse.changed().await.is_err() {
-        // The probe has ended, which it does only with everything else.
+        // The probe has ended, which only happens at shutdown.
         std::future::pending::<()>().await;
     }
 }
 
-/// Nobody listens any more.
+/// The receiver is gone.
 struct Closed;
 
 impl WatchContext {
-    async fn tell(&self, id: WatchId, event: WatchEvent) -> Result<(), Closed> {
+    async fn send(&self, id: WatchId, event: WatchEvent) -> Result<(), Closed> {
         let report = WatchReport { id, at: Instant::now(), event };
         self.reports.send(report).await.map_err(|_| Closed)
     }
 }
 
-/// Why a turn ended.
-enum End {
+/// Why a run ended.
+enum RunEnd {
     Closed,
     Fault(Fault),
 }
 
-impl std::convert::From<Closed> for End {
+impl From<Closed> for RunEnd {
     fn from(_: Closed) -> Self {
         Self::Closed
     }
 }
 
-impl std::convert::From<Fault> for End {
+impl From<Fault> for RunEnd {
     fn from(fault: Fault) -> Self {
         Self::Fault(fault)
     }
@@ -137,24 +137,24 @@ impl Watch {
         Self { context, id, collection, place: None, backoff: Backoff::default() }
     }
 
-    /// Watches until nobody listens.
+    /// Watches until the receiver is gone.
     pub(super) async fn run(mut self) {
         loop {
             let begun = Instant::now();
             let ended = match (&self.place, self.context.lists) {
                 (None, Lists::Paged) => self.list().await,
-                _ => self.follow().await,
+                _ => self.follow_events().await,
             };
             let lasted = begun.elapsed();
             let sent = match ended {
-                Ok(()) if lasted >= HEALTHY => Ok(()),
+                Ok(()) if lasted >= MIN_HEALTHY_DURATION => Ok(()),
                 Ok(()) => {
-                    let pause = self.backoff.next();
-                    self.pause(pause).await;
+                    let pause = self.backoff.next_delay();
+                    self.wait(pause).await;
                     Ok(())
                 }
-                Err(End::Closed) => Err(Closed),
-                Err(End::Fault(fault)) => self.recover(fault, lasted).await,
+                Err(RunEnd::Closed) => Err(Closed),
+                Err(RunEnd::Fault(fault)) => self.recover(fault, lasted).await,
             };
             if sent.is_err() {
                 return;
@@ -164,52 +164,56 @@ impl Watch {
 
     async fn recover(&mut self, fault: Fault, lasted: Duration) -> Result<(), Closed> {
         tracing::debug!(collection = %self.collection, %fault, "a watch ended");
-        if lasted >= HEALTHY {
+        if lasted >= MIN_HEALTHY_DURATION {
             self.backoff.reset();
         }
-        // A feature gate that is off (422), an etcd that cannot say how far it is (500), a server that never says that the
-        // list is complete: pages always work.
+        // Causes include a disabled feature gate (422), an etcd that cannot report its progress (500), and a server that never
+        // marks the list as complete: pages always work.
         let streamed = self.place.is_none() && self.context.lists == Lists::Streamed;
-        if streamed && !fault.is_definite() {
+        if streamed && !fault.is_permanent() {
             self.context.lists = Lists::Paged;
         }
-        let is_withheld = fault.is_definite() && matches!(self.collection.kind, Watched::Whole(_));
+        let is_withheld = fault.is_permanent() && matches!(self.collection.kind, WatchedKind::Full(_));
         match fault {
             Fault::Gone => self.place = None,
             Fault::Refused { code, message } if streamed => {
-                tracing::debug!(collection = %self.collection, code, message, "no list as a stream: pages are asked for");
+                tracing::debug!(collection = %self.collection, code, message, "the list cannot be streamed; using pages");
                 return Ok(());
             }
             other => {
                 if matches!(other, Fault::Unreachable(_)) {
-                    self.context.alarm.ring();
+                    self.context.alarm.trigger();
                 }
-                self.context.tell(self.id, WatchEvent::Failed(other)).await?;
+                self.context.send(self.id, WatchEvent::Failed(other)).await?;
             }
         }
-        let pause = if is_withheld { self.backoff.next_up_to(DENIED) } else { self.backoff.next() };
-        self.pause(pause).await;
+        let pause = if is_withheld {
+            self.backoff.next_delay_up_to(DENIED_RETRY_INTERVAL)
+        } else {
+            self.backoff.next_delay()
+        };
+        self.wait(pause).await;
         Ok(())
     }
 
     /// Waits, but no longer than until the server answers again.
-    async fn pause(&mut self, pause: Duration) {
+    async fn wait(&mut self, pause: Duration) {
         tokio::select! {
             () = time::sleep(pause) => {}
-            () = restarted(&mut self.context.pulse) => {}
+            () = wait_for_restart(&mut self.context.pulse) => {}
         }
     }
 
-    /// Asks for all objects page by page.
-    async fn list(&mut self) -> Result<(), End> {
+    /// Requests all objects page by page.
+    async fn list(&mut self) -> Result<(), RunEnd> {
         let gate = self.context.gate.clone();
         let _permit = gate.acquire().await.map_err(|_| Closed)?;
-        self.context.tell(self.id, WatchEvent::Began).await?;
+        self.context.send(self.id, WatchEvent::ListStarted).await?;
         let mut rest = None;
         loop {
-            let page = wire::page(&self.context.client, &self.collection, rest.take()).await?;
+            let page = wire::fetch_page(&self.context.client, &self.collection, rest.take()).await?;
             for item in page.items {
-                self.context.tell(self.id, WatchEvent::Set(item)).await?;
+                self.context.send(self.id, WatchEvent::Set(item)).await?;
             }
             if page.rest.is_none() {
                 self.complete(page.version).await?;
@@ -222,27 +226,27 @@ impl Watch {
     async fn complete(&mut self, version: String) -> Result<(), Closed> {
         self.place = Some(version.clone());
         self.backoff.reset();
-        self.context.tell(self.id, WatchEvent::Complete(version)).await
+        self.context.send(self.id, WatchEvent::ListCompleted(version)).await
     }
 
-    /// Follows from where it is until the server ends it or all shall begin anew.
-    async fn follow(&mut self) -> Result<(), End> {
+    /// Follows from the last version until the server ends the watch or a restart is signalled.
+    async fn follow_events(&mut self) -> Result<(), RunEnd> {
         self.context.pulse.mark_unchanged();
         let mut pulse = self.context.pulse.clone();
         let mut events = tokio::select! {
-            events = self.open() => events?,
-            () = restarted(&mut pulse) => return Ok(()),
+            events = self.open_stream() => events?,
+            () = wait_for_restart(&mut pulse) => return Ok(()),
         };
-        let first = if self.place.is_none() { WatchEvent::Began } else { WatchEvent::InStep };
-        self.context.tell(self.id, first).await?;
+        let first = if self.place.is_none() { WatchEvent::ListStarted } else { WatchEvent::Synced };
+        self.context.send(self.id, first).await?;
         loop {
-            let limit = if self.place.is_none() { SILENCE_IN_LIST } else { SILENCE };
+            let limit = if self.place.is_none() { MAX_SILENCE_IN_LIST } else { MAX_SILENCE };
             let event = tokio::select! {
                 event = time::timeout(limit, events.next()) => event,
-                () = restarted(&mut pulse) => return Ok(()),
+                () = wait_for_restart(&mut pulse) => return Ok(()),
             };
             match event {
-                Ok(Some(event)) => self.hear(event).await?,
+                Ok(Some(event)) => self.handle_event(event).await?,
                 Ok(None) if self.place.is_none() => {
                     return Err(Fault::Unreachable("the list ended before it was complete".to_owned()).into());
                 }
@@ -254,40 +258,40 @@ impl Watch {
         }
     }
 
-    async fn open(&self) -> Result<Events, End> {
+    async fn open_stream(&self) -> Result<Events, RunEnd> {
         let _permit = self.context.gate.acquire().await.map_err(|_| Closed)?;
-        let from = self.place.as_deref().map_or(From::Everything, From::Version);
-        Ok(wire::watch(&self.context.client, &self.collection, from).await?)
+        let from = self.place.as_deref().map_or(StartFrom::Everything, StartFrom::Version);
+        Ok(wire::open_watch(&self.context.client, &self.collection, from).await?)
     }
 
-    async fn hear(&mut self, event: Result<Event, Fault>) -> Result<(), End> {
+    async fn handle_event(&mut self, event: Result<Event, Fault>) -> Result<(), RunEnd> {
         match event {
             Ok(Event::Complete(version)) => self.complete(version).await?,
             Ok(Event::Bookmark(version)) => {
-                // One inside of a list says nothing about what the list still owes.
+                // A bookmark inside a list does not mean that the list is complete.
                 if let Some(place) = &mut self.place {
                     *place = version;
                     self.backoff.reset();
                 }
             }
             Ok(Event::Set(item)) => {
-                self.advance(&item);
-                self.context.tell(self.id, WatchEvent::Set(item)).await?;
+                self.advance_to(&item);
+                self.context.send(self.id, WatchEvent::Set(item)).await?;
             }
             Ok(Event::Gone(item)) => {
-                self.advance(&item);
-                self.context.tell(self.id, WatchEvent::Gone(item)).await?;
+                self.advance_to(&item);
+                self.context.send(self.id, WatchEvent::Gone(item)).await?;
             }
-            // One object that cannot be read must not hold up the others; a list without it would remove it.
+            // An object that cannot be decoded must not block the others; dropping it from the list would remove it.
             Err(Fault::Unreadable(problem)) if self.place.is_some() => {
-                tracing::warn!(collection = %self.collection, problem, "an object cannot be read; it stays as it was");
+                tracing::warn!(collection = %self.collection, problem, "an object cannot be decoded; its last state stays");
             }
             Err(fault) => return Err(fault.into()),
         }
         Ok(())
     }
 
-    fn advance(&mut self, item: &Item) {
+    fn advance_to(&mut self, item: &Item) {
         if let Some(place) = &mut self.place {
             place.clone_from(&item.revision);
             self.backoff.reset();

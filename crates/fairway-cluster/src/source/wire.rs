@@ -1,5 +1,5 @@
-//! Lists and watches as requests: a page of objects, or a stream of what happens to them. Owns time limits of requests
-//! and the reading of answers; never retries and keeps nothing.
+//! Requests for lists and watches: a page of objects, or a stream of events. Owns request timeouts and decoding; never retries
+//! and keeps nothing.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use kube::Client;
 use kube::api::{ListParams, Request, WatchEvent, WatchParams};
 use serde::Deserialize;
 
-use super::collection::{Collection, Watched};
+use super::collection::{Collection, WatchedKind};
 use super::fault::Fault;
 use super::trimmed::{
     ConfigMapWire, IngressClassWire, IngressWire, Item, LabelledNamespaceWire, Meta, NamespaceWire, PodWire,
@@ -22,32 +22,32 @@ use super::trimmed::{
 };
 use super::trimmed_gateways::GatewayWire;
 
-/// Objects in a page of a list.
-const PAGE: u32 = 500;
-/// A page is there, whole, within this time.
-const PAGE_TIME: Duration = Duration::from_secs(30);
-/// The head of the answer to a watch is there within this time. The server sends it at once; one with too much to do
-/// queues requests for a while (API Priority and Fairness).
-const HEAD_TIME: Duration = Duration::from_secs(15);
-/// The server ends a watch after this many seconds; the next one continues where it was.
-const WATCH_SECONDS: u32 = 280;
+/// Objects per page of a list.
+const PAGE_SIZE: u32 = 500;
+/// Timeout for a complete page.
+const PAGE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Timeout for the response head of a watch. The server sends it at once; an overloaded one queues requests (API Priority and
+/// Fairness).
+const WATCH_OPEN_TIMEOUT: Duration = Duration::from_secs(15);
+/// The server ends a watch after this many seconds; the next one resumes.
+const WATCH_DURATION_SECONDS: u32 = 280;
 
-/// A part of a list.
+/// A page of a list.
 #[derive(Debug)]
 pub(super) struct Page {
     pub(super) items: Vec<Item>,
-    /// The state of the collection that it shows.
+    /// The version of the collection.
     pub(super) version: String,
-    /// How to ask for the rest.
+    /// Continues the list on the next page.
     pub(super) rest: Option<String>,
 }
 
-/// What a watch says.
+/// An event of a watch.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// The object is new or different.
+    /// The object was added or changed.
     Set(Item),
-    /// The object is gone.
+    /// The object was removed.
     Gone(Item),
     /// Nothing else happened up to this version.
     Bookmark(String),
@@ -55,9 +55,9 @@ pub(super) enum Event {
     Complete(String),
 }
 
-/// Where a watch begins.
+/// Where a watch starts.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum From<'a> {
+pub(super) enum StartFrom<'a> {
     /// With all objects.
     Everything,
     /// After a version.
@@ -67,24 +67,24 @@ pub(super) enum From<'a> {
 /// The events of a watch.
 pub(super) type Events = Pin<Box<dyn Stream<Item = Result<Event, Fault>> + Send>>;
 
-/// Evaluates an expression in which `$wire` is the form that objects of the kind have on the wire.
+/// Evaluates an expression in which `$wire` is the wire format of the kind.
 macro_rules! with_wire {
     ($watched:expr, $wire:ident => $asked:expr) => {
         with_wire!(@ $watched, $wire, $asked;
-            Watched::Selection = NamespaceWire,
-            Watched::Objects(Kind::Ingress) = IngressWire,
-            Watched::Objects(Kind::IngressClass) = IngressClassWire,
-            Watched::Objects(Kind::Service) = ServiceWire,
-            Watched::Objects(Kind::EndpointSlice) = SliceForm<Meta>,
-            Watched::Objects(Kind::Pod) = PodWire,
-            Watched::Objects(Kind::Secret) = SecretWire,
-            Watched::Objects(Kind::ConfigMap) = ConfigMapWire,
-            Watched::Objects(Kind::Namespace) = LabelledNamespaceWire,
-            Watched::Whole(Kind::ConfigMap) = WholeWire<ConfigMap>,
-            Watched::Whole(Kind::EndpointSlice) = WholeWire<EndpointSlice>,
-            Watched::Whole(Kind::Pod) = WholeWire<Pod>,
-            Watched::Whole(Kind::Secret) = WholeWire<Secret>,
-            Watched::Whole(Kind::Service) = WholeWire<Service>
+            WatchedKind::NamespaceNames = NamespaceWire,
+            WatchedKind::Objects(Kind::Ingress) = IngressWire,
+            WatchedKind::Objects(Kind::IngressClass) = IngressClassWire,
+            WatchedKind::Objects(Kind::Service) = ServiceWire,
+            WatchedKind::Objects(Kind::EndpointSlice) = SliceForm<Meta>,
+            WatchedKind::Objects(Kind::Pod) = PodWire,
+            WatchedKind::Objects(Kind::Secret) = SecretWire,
+            WatchedKind::Objects(Kind::ConfigMap) = ConfigMapWire,
+            WatchedKind::Objects(Kind::Namespace) = LabelledNamespaceWire,
+            WatchedKind::Full(Kind::ConfigMap) = WholeWire<ConfigMap>,
+            WatchedKind::Full(Kind::EndpointSlice) = WholeWire<EndpointSlice>,
+            WatchedKind::Full(Kind::Pod) = WholeWire<Pod>,
+            WatchedKind::Full(Kind::Secret) = WholeWire<Secret>,
+            WatchedKind::Full(Kind::Service) = WholeWire<Service>
         )
     };
     (@ $watched:expr, $wire:ident, $asked:expr; $($kubernetes:pat = $form:ty),*) => {
@@ -93,7 +93,7 @@ macro_rules! with_wire {
                 type $wire = $form;
                 $asked
             })*
-            Watched::Objects(kind) | Watched::Whole(kind) => with_custom_resource!(kind, K => {
+            WatchedKind::Objects(kind) | WatchedKind::Full(kind) => with_custom_resource!(kind, K => {
                 type $wire = GatewayWire<K>;
                 $asked
             }, _ => async { Err(Fault::NoSuchApi) }.boxed()),
@@ -101,21 +101,21 @@ macro_rules! with_wire {
     };
 }
 
-/// A page of the list; `rest` is what the page before said.
-pub(super) async fn page(
+/// A page of the list; `rest` is the continue token of the previous page.
+pub(super) async fn fetch_page(
     client: &Client,
     collection: &Collection,
     rest: Option<String>,
 ) -> Result<Page, Fault> {
     let asked = with_wire!(collection.kind, W => page_of::<W>(client, collection, rest).boxed());
-    within(PAGE_TIME, "a list", asked).await
+    with_timeout(PAGE_TIMEOUT, "a list", asked).await
 }
 
-/// All objects of the list, which is of one state whatever happens meanwhile.
-pub(super) async fn list(client: &Client, collection: &Collection) -> Result<Page, Fault> {
-    let mut whole = page(client, collection, None).await?;
+/// All objects of the list, in one consistent state.
+pub(super) async fn fetch_list(client: &Client, collection: &Collection) -> Result<Page, Fault> {
+    let mut whole = fetch_page(client, collection, None).await?;
     while let Some(rest) = whole.rest.take() {
-        let more = page(client, collection, Some(rest)).await?;
+        let more = fetch_page(client, collection, Some(rest)).await?;
         whole.items.extend(more.items);
         whole.rest = more.rest;
         if !more.version.is_empty() {
@@ -126,19 +126,23 @@ pub(super) async fn list(client: &Client, collection: &Collection) -> Result<Pag
 }
 
 /// Opens a watch.
-pub(super) async fn watch(client: &Client, collection: &Collection, from: From<'_>) -> Result<Events, Fault> {
+pub(super) async fn open_watch(
+    client: &Client,
+    collection: &Collection,
+    from: StartFrom<'_>,
+) -> Result<Events, Fault> {
     let asked = with_wire!(collection.kind, W => watch_of::<W>(client, collection, from).boxed());
-    within(HEAD_TIME, "a watch", asked).await
+    with_timeout(WATCH_OPEN_TIMEOUT, "a watch", asked).await
 }
 
-async fn within<T>(
+async fn with_timeout<T>(
     limit: Duration,
     what: &str,
     asked: impl Future<Output = Result<T, Fault>>,
 ) -> Result<T, Fault> {
     match tokio::time::timeout(limit, asked).await {
         Ok(answer) => answer,
-        Err(_) => Err(Fault::Unreachable(format!("{what} was not answered within {} s", limit.as_secs()))),
+        Err(_) => Err(Fault::Unreachable(format!("{what} timed out after {} s", limit.as_secs()))),
     }
 }
 
@@ -163,14 +167,14 @@ async fn page_of<W: Wire>(
 ) -> Result<Page, Fault> {
     let parameters = ListParams {
         label_selector: collection.labels.as_deref().map(str::to_owned),
-        field_selector: collection.fields(),
-        limit: Some(PAGE),
+        field_selector: collection.field_selector(),
+        limit: Some(PAGE_SIZE),
         continue_token: rest,
         ..ListParams::default()
     };
     let request = Request::new(collection.path()).list(&parameters);
     let request = request.map_err(|error| Fault::Unreadable(error.to_string()))?;
-    let list: ListWire<W> = client.request(request).await.map_err(|error| Fault::of(&error))?;
+    let list: ListWire<W> = client.request(request).await.map_err(|error| Fault::from_error(&error))?;
     Ok(Page {
         items: list.items.unwrap_or_default().into_iter().map(Wire::trim).collect(),
         version: list.metadata.resource_version,
@@ -181,30 +185,30 @@ async fn page_of<W: Wire>(
 async fn watch_of<W: Wire>(
     client: &Client,
     collection: &Collection,
-    from: From<'_>,
+    from: StartFrom<'_>,
 ) -> Result<Events, Fault> {
     let (everything, version) = match from {
-        From::Everything => (true, ""),
-        From::Version(version) => (false, version),
+        StartFrom::Everything => (true, ""),
+        StartFrom::Version(version) => (false, version),
     };
     let parameters = WatchParams {
         label_selector: collection.labels.as_deref().map(str::to_owned),
-        field_selector: collection.fields(),
-        timeout: Some(WATCH_SECONDS),
+        field_selector: collection.field_selector(),
+        timeout: Some(WATCH_DURATION_SECONDS),
         bookmarks: true,
         send_initial_events: everything,
     };
     let request = Request::new(collection.path()).watch(&parameters, version);
     let request = request.map_err(|error| Fault::Unreadable(error.to_string()))?;
-    let events = client.request_events::<W>(request).await.map_err(|error| Fault::of(&error))?;
+    let events = client.request_events::<W>(request).await.map_err(|error| Fault::from_error(&error))?;
     let events = events.map(|event| match event {
-        Ok(event) => read(event),
-        Err(error) => Err(Fault::of(&error)),
+        Ok(event) => decode_event(event),
+        Err(error) => Err(Fault::from_error(&error)),
     });
     Ok(events.boxed())
 }
 
-fn read<W: Wire>(event: WatchEvent<W>) -> Result<Event, Fault> {
+fn decode_event<W: Wire>(event: WatchEvent<W>) -> Result<Event, Fault> {
     match event {
         WatchEvent::Added(object) | WatchEvent::Modified(object) => Ok(Event::Set(object.trim())),
         WatchEvent::Deleted(object) => Ok(Event::Gone(object.trim())),
@@ -214,6 +218,6 @@ fn read<W: Wire>(event: WatchEvent<W>) -> Result<Event, Fault> {
             let complete = bookmark.metadata.annotations.contains_key("k8s.io/initial-events-end");
             Ok(if complete { Event::Complete(version) } else { Event::Bookmark(version) })
         }
-        WatchEvent::Error(status) => Err(Fault::status(&status)),
+        WatchEvent::Error(status) => Err(Fault::from_status(&status)),
     }
 }

@@ -1,31 +1,31 @@
-//! A write that each of two permissions allows: the request that was not refused last time is sent first. Owns no request.
+//! A write that either of two permissions allows: tries first the request that was last permitted. Builds no request itself.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use kube::Error;
 
-use super::permission::is_ending;
+use super::permission::is_namespace_terminating;
 
 /// Which of the two requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
-    /// The one that Fairway's own manifests permit.
-    Own,
+pub(crate) enum RequestForm {
+    /// The one that Fairway's manifests permit.
+    Fairway,
     /// The one that the manifests of ingress-nginx permit.
     IngressNginx,
 }
 
-/// Which request is sent first. It starts with [`Way::Own`].
+/// Which request is tried first, initially [`RequestForm::Fairway`].
 #[derive(Debug, Default)]
-pub(crate) struct Alternative {
+pub(crate) struct AlternativeRequests {
     ingress_nginx: AtomicBool,
 }
 
-impl Alternative {
-    /// Sends the request that was permitted last, and if it is refused, the other one. Gives the refusal of the first if
-    /// both are refused.
-    pub(crate) async fn send<T, F>(&self, request: impl Fn(Way) -> F) -> Result<T, Error>
+impl AlternativeRequests {
+    /// Sends the request that was last permitted and, if it is refused, the other one. If both are refused, returns the error of
+    /// the first.
+    pub(crate) async fn send<T, F>(&self, request: impl Fn(RequestForm) -> F) -> Result<T, Error>
     where
         F: Future<Output = Result<T, Error>>,
     {
@@ -39,30 +39,34 @@ impl Alternative {
         if is_refused(&second) {
             return answer;
         }
-        // An error without an answer of the API server shows nothing about permissions.
+        // An error that is not a response of the API server says nothing about permissions.
         if matches!(second, Ok(_) | Err(Error::Api(_))) {
-            self.ingress_nginx.store(other == Way::IngressNginx, Ordering::Relaxed);
+            self.ingress_nginx.store(other == RequestForm::IngressNginx, Ordering::Relaxed);
         }
         second
     }
 
-    fn first(&self) -> Way {
-        if self.ingress_nginx.load(Ordering::Relaxed) { Way::IngressNginx } else { Way::Own }
-    }
-}
-
-impl Way {
-    fn other(self) -> Self {
-        match self {
-            Self::Own => Self::IngressNginx,
-            Self::IngressNginx => Self::Own,
+    fn first(&self) -> RequestForm {
+        if self.ingress_nginx.load(Ordering::Relaxed) {
+            RequestForm::IngressNginx
+        } else {
+            RequestForm::Fairway
         }
     }
 }
 
-/// Whether a permission is missing; a namespace that is being removed refuses everybody.
+impl RequestForm {
+    fn other(self) -> Self {
+        match self {
+            Self::Fairway => Self::IngressNginx,
+            Self::IngressNginx => Self::Fairway,
+        }
+    }
+}
+
+/// Whether a permission is missing; a namespace that is being deleted refuses everyone.
 fn is_refused<T>(answer: &Result<T, Error>) -> bool {
-    matches!(answer, Err(Error::Api(status)) if status.is_forbidden() && !is_ending(status))
+    matches!(answer, Err(Error::Api(status)) if status.is_forbidden() && !is_namespace_terminating(status))
 }
 
 #[cfg(test)]
@@ -77,8 +81,11 @@ mod tests {
         Error::Api(Status::failure(reason, reason).with_code(code).boxed())
     }
 
-    /// Sends one request; gives which ways were tried and how it ended.
-    async fn sent(it: &Alternative, answer: impl Fn(Way) -> Result<(), Error>) -> (Vec<Way>, Option<u16>) {
+    /// Sends once; returns the request forms that were tried and the error code, if any.
+    async fn send_once(
+        it: &AlternativeRequests,
+        answer: impl Fn(RequestForm) -> Result<(), Error>,
+    ) -> (Vec<RequestForm>, Option<u16>) {
         let tried = Mutex::new(Vec::new());
         let ended = it.send(|way| {
             tried.lock().unwrap().push(way);
@@ -92,31 +99,34 @@ mod tests {
         (tried.into_inner().unwrap(), code)
     }
 
-    fn permitted(only: Way) -> impl Fn(Way) -> Result<(), Error> {
+    fn permitted(only: RequestForm) -> impl Fn(RequestForm) -> Result<(), Error> {
         move |way| if way == only { Ok(()) } else { Err(failure("Forbidden", 403)) }
     }
 
     #[tokio::test]
     async fn the_request_that_is_permitted_is_remembered_and_the_other_one_is_tried_again_when_it_is_refused()
     {
-        let it = Alternative::default();
-        assert_eq!(sent(&it, permitted(Way::Own)).await, (vec![Way::Own], None));
-        let both = vec![Way::Own, Way::IngressNginx];
-        assert_eq!(sent(&it, permitted(Way::IngressNginx)).await, (both, None));
-        assert_eq!(sent(&it, permitted(Way::IngressNginx)).await, (vec![Way::IngressNginx], None));
-        let both = vec![Way::IngressNginx, Way::Own];
-        assert_eq!(sent(&it, permitted(Way::Own)).await, (both, None));
-        assert_eq!(sent(&it, permitted(Way::Own)).await, (vec![Way::Own], None));
+        let it = AlternativeRequests::default();
+        assert_eq!(send_once(&it, permitted(RequestForm::Fairway)).await, (vec![RequestForm::Fairway], None));
+        let both = vec![RequestForm::Fairway, RequestForm::IngressNginx];
+        assert_eq!(send_once(&it, permitted(RequestForm::IngressNginx)).await, (both, None));
+        assert_eq!(
+            send_once(&it, permitted(RequestForm::IngressNginx)).await,
+            (vec![RequestForm::IngressNginx], None)
+        );
+        let both = vec![RequestForm::IngressNginx, RequestForm::Fairway];
+        assert_eq!(send_once(&it, permitted(RequestForm::Fairway)).await, (both, None));
+        assert_eq!(send_once(&it, permitted(RequestForm::Fairway)).await, (vec![RequestForm::Fairway], None));
     }
 
     #[tokio::test]
     async fn nothing_is_remembered_when_both_are_refused_or_the_first_fails_otherwise() {
-        let it = Alternative::default();
+        let it = AlternativeRequests::default();
         for _ in 0..2 {
-            let refused = sent(&it, |_| Err(failure("Forbidden", 403))).await;
-            assert_eq!(refused, (vec![Way::Own, Way::IngressNginx], Some(403)));
-            let conflict = sent(&it, |_| Err(failure("Conflict", 409))).await;
-            assert_eq!(conflict, (vec![Way::Own], Some(409)));
+            let refused = send_once(&it, |_| Err(failure("Forbidden", 403))).await;
+            assert_eq!(refused, (vec![RequestForm::Fairway, RequestForm::IngressNginx], Some(403)));
+            let conflict = send_once(&it, |_| Err(failure("Conflict", 409))).await;
+            assert_eq!(conflict, (vec![RequestForm::Fairway], Some(409)));
         }
     }
 }

@@ -1,5 +1,4 @@
-//! Another writer replaces the status that was written, again and again: noticed, said, and not answered in kind.
-//! Pure; the time is passed in.
+//! Detects another writer that keeps replacing the written status, reports it, and backs off. Pure; the time is passed in.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,68 +9,70 @@ use fairway_objects::object::{Kind, ObjectKey};
 use tokio::time::Instant;
 
 use super::observed::FIELD_MANAGER;
-use super::pauses::growing;
+use super::pauses::doubled_pause;
 
-/// From so many replacements on it is no accident.
-const NO_ACCIDENT: u32 = 3;
-/// The pause before a replaced status is written again, the first time; doubled each time.
+/// This many replacements are no accident.
+const MIN_REPORTED_REPLACEMENTS: u32 = 3;
+/// The pause before a replaced status is written again; doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30 * 60);
-/// Without a replacement for so long, the other writer is gone.
-const PEACE: Duration = Duration::from_secs(60 * 60);
+const MAX_PAUSE: Duration = Duration::from_secs(30 * 60);
+/// Without a replacement for this long, the other writer is gone.
+const FORGET_AFTER: Duration = Duration::from_secs(60 * 60);
 
-/// What is said about the status of a kind of object.
-struct Words {
+/// The texts for the status of one kind of object.
+struct ContestTexts {
     field: &'static str,
     /// What the other writer does.
     problem: &'static str,
     consequence: &'static str,
 }
 
-const OF_INGRESS: Words = Words {
+const INGRESS_TEXTS: ContestTexts = ContestTexts {
     field: "status.loadBalancer",
     problem: "replaces the addresses that are written here, again and again",
     consequence: "they are written less and less often; let one controller alone own the class, or run this \
                   one with --no-status",
 };
-const OF_GATEWAY_API: Words = Words {
+const GATEWAY_API_TEXTS: ContestTexts = ContestTexts {
     field: "status",
     problem: "keeps replacing the status that Fairway writes",
     consequence: "Fairway writes it less and less often, in the end every 30 minutes; only one controller \
                   may use a controllerName: give a second installation another one with --gateway-controller",
 };
 
-/// The replacements of one object's status.
+/// Replacements of one object's status.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Contest {
-    /// None yet.
+pub(crate) enum WriterConflict {
+    /// None so far.
     #[default]
-    Peace,
-    /// There were some.
+    NoReplacement,
+    /// At least one.
     Replaced { times: u32, last: Instant, by: Option<Arc<str>> },
 }
 
-impl Contest {
-    /// Somebody else wrote something different.
-    pub(crate) fn replaced(&mut self, now: Instant) {
+impl WriterConflict {
+    /// The status was replaced by another writer.
+    pub(crate) fn record_replacement(&mut self, now: Instant) {
         let (times, by) = match self {
-            Self::Replaced { times, last, by } if now < *last + PEACE => (times.saturating_add(1), by.take()),
+            Self::Replaced { times, last, by } if now < *last + FORGET_AFTER => {
+                (times.saturating_add(1), by.take())
+            }
             _ => (1, None),
         };
         *self = Self::Replaced { times, last: now, by };
     }
 
-    /// That is the other.
-    pub(crate) fn by(&mut self, manager: &Arc<str>) {
+    /// Records the name of the other writer.
+    pub(crate) fn set_other_writer(&mut self, manager: &Arc<str>) {
         if let Self::Replaced { by, .. } = self {
             *by = Some(manager.clone());
         }
     }
 
-    /// Before then nothing is written again.
+    /// The status must not be written before this time.
     pub(crate) fn pause_until(&self) -> Option<Instant> {
         match self {
-            Self::Peace => None,
+            Self::NoReplacement => None,
             Self::Replaced { times, last, .. } => Some(*last + pause(*times)),
         }
     }
@@ -79,25 +80,25 @@ impl Contest {
     /// Whether the other writer, if there was one, is gone.
     pub(crate) fn is_over(&self, now: Instant) -> bool {
         match self {
-            Self::Peace => true,
-            Self::Replaced { last, .. } => now >= *last + PEACE,
+            Self::NoReplacement => true,
+            Self::Replaced { last, .. } => now >= *last + FORGET_AFTER,
         }
     }
 
-    /// What is said about it; nothing while it may be an accident.
+    /// The diagnostic; `None` while it may be an accident.
     pub(crate) fn diagnostic(&self, kind: Kind, key: &ObjectKey, now: Instant) -> Option<Diagnostic> {
         let Self::Replaced { times, by, .. } = self else { return None };
-        if *times < NO_ACCIDENT || self.is_over(now) {
+        if *times < MIN_REPORTED_REPLACEMENTS || self.is_over(now) {
             return None;
         }
         let other = match by.as_deref() {
-            // This process knows what it wrote itself.
+            // This process knows its own writes, so another process uses this name.
             Some(FIELD_MANAGER) => "another installation of Fairway".to_owned(),
             Some(name) => format!("field manager \"{name}\""),
             None => "another writer".to_owned(),
         };
-        let Words { field, problem, consequence } =
-            if kind == Kind::Ingress { &OF_INGRESS } else { &OF_GATEWAY_API };
+        let ContestTexts { field, problem, consequence } =
+            if kind == Kind::Ingress { &INGRESS_TEXTS } else { &GATEWAY_API_TEXTS };
         Some(Diagnostic {
             severity: Severity::Warning,
             origin: Origin::object(kind.name(), &key.namespace, &key.name).at(*field),
@@ -109,7 +110,7 @@ impl Contest {
 }
 
 fn pause(times: u32) -> Duration {
-    growing(FIRST_PAUSE, times.saturating_sub(1), LONGEST_PAUSE)
+    doubled_pause(FIRST_PAUSE, times.saturating_sub(1), MAX_PAUSE)
 }
 
 #[cfg(test)]
@@ -117,13 +118,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_said_from_the_third_time_on_names_the_other_and_pauses_ever_longer() {
-        let (mut contest, mut now) = (Contest::default(), Instant::now());
+    fn the_third_replacement_is_reported_and_pauses_grow() {
+        let (mut contest, mut now) = (WriterConflict::default(), Instant::now());
         let key = ObjectKey::new("a", "web");
         let mut pauses = Vec::new();
         for times in 1..=12 {
-            contest.replaced(now);
-            contest.by(&"nginx".into());
+            contest.record_replacement(now);
+            contest.set_other_writer(&"nginx".into());
             assert_eq!(contest.diagnostic(Kind::Ingress, &key, now).is_some(), times >= 3, "{times}");
             let until = contest.pause_until().unwrap();
             pauses.push((until - now).as_secs());
@@ -139,29 +140,29 @@ mod tests {
     }
 
     #[test]
-    fn an_object_of_the_gateway_api_has_its_own_words_and_fairway_itself_may_be_the_other() {
-        let (mut contest, now) = (Contest::default(), Instant::now());
+    fn a_gateway_api_object_has_its_own_texts_and_the_other_writer_may_be_a_fairway() {
+        let (mut contest, now) = (WriterConflict::default(), Instant::now());
         for _ in 0..3 {
-            contest.replaced(now);
+            contest.record_replacement(now);
         }
-        let said = |contest: &Contest| {
+        let said = |contest: &WriterConflict| {
             contest.diagnostic(Kind::GatewayClass, &ObjectKey::new("", "edge"), now).unwrap().to_string()
         };
         assert!(said(&contest).contains("GatewayClass edge status: another writer keeps replacing"));
-        contest.by(&FIELD_MANAGER.into());
+        contest.set_other_writer(&FIELD_MANAGER.into());
         assert!(said(&contest).contains("another installation of Fairway keeps replacing the status"));
     }
 
     #[test]
-    fn is_forgotten_after_an_hour_of_peace() {
-        let (mut contest, now) = (Contest::default(), Instant::now());
+    fn is_forgotten_after_an_hour_without_replacements() {
+        let (mut contest, now) = (WriterConflict::default(), Instant::now());
         for _ in 0..5 {
-            contest.replaced(now);
+            contest.record_replacement(now);
         }
-        let later = now + PEACE;
+        let later = now + FORGET_AFTER;
         assert!(contest.is_over(later));
         assert!(contest.diagnostic(Kind::Ingress, &ObjectKey::new("a", "web"), later).is_none());
-        contest.replaced(later);
+        contest.record_replacement(later);
         assert_eq!(contest.pause_until(), Some(later + FIRST_PAUSE));
     }
 }

@@ -1,5 +1,5 @@
-//! Runs for the Lease against the API server, and tells who leads. Owns the timing of attempts; the rules are
-//! [`super::lease`]'s.
+//! Takes part in the leader election against the API server and publishes the role. Owns the timing of attempts; the rules are in
+//! [`super::lease`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,71 +11,71 @@ use kube::{Client, Error};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-use super::lease::{Candidate, RENEW_DEADLINE, RETRY, Step};
-use super::permission::{Permit, Refusals};
-use super::standing::Standing;
+use super::lease::{Candidate, LeaseAction, RENEW_DEADLINE, RETRY_INTERVAL};
+use super::permission::{RefusedPermissions, RequiredPermission};
+use super::standing::ReporterState;
 
-/// The pause between attempts of the last replica while it ends: another that goes, too, may be about to release.
+/// The retry interval of the last replica during shutdown: another departing replica may be about to release the Lease.
 const URGENT_RETRY: Duration = Duration::from_millis(200);
 
 /// Whether this replica writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// Another may be writing.
+    /// Another replica may be writing.
     #[default]
     Follower,
-    /// Nobody else writes.
+    /// No other replica writes.
     Leader,
 }
 
-/// How much this replica wants to lead.
+/// How urgently this replica wants to lead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub(crate) enum LeadershipWish {
     /// Like every replica.
     #[default]
     Steady,
-    /// Soon: it has only seconds left, and nobody else is there to lead.
+    /// Urgently: it has seconds left, and no other replica is there to lead.
     Urgent,
     /// No more: the Lease is released.
     Ended,
 }
 
-/// Runs for the Lease.
+/// Takes part in the election.
 pub(crate) struct Election {
     leases: Api<Lease>,
     name: String,
     namespace: String,
     identity: String,
     candidate: Candidate,
-    refusals: Arc<Refusals>,
-    standing: Standing,
+    refusals: Arc<RefusedPermissions>,
+    standing: ReporterState,
     role: watch::Sender<Role>,
-    /// Whether it was logged that the API server cannot be asked.
+    /// Whether the failure to reach the API server was logged.
     is_failing: bool,
 }
 
-/// What came of reading and writing the record.
+/// The result of reading and writing the Lease.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Attempt {
+enum AttemptResult {
     Done,
-    /// It was changed by somebody else in between.
-    Overtaken,
+    /// It was changed concurrently.
+    Conflict,
 }
 
-/// Where and as whom it runs.
-pub(crate) struct Candidacy<'a> {
+/// The Lease and this replica's identity.
+pub(crate) struct ElectionOptions<'a> {
     pub(crate) namespace: &'a str,
     pub(crate) lease: &'a str,
     pub(crate) identity: &'a str,
 }
 
 impl Election {
-    /// Not running yet.
+    /// Does not run yet.
     pub(crate) fn new(
         client: &Client,
-        candidacy: &Candidacy<'_>,
-        refusals: Arc<Refusals>,
-        standing: Standing,
+        candidacy: &ElectionOptions<'_>,
+        refusals: Arc<RefusedPermissions>,
+        standing: ReporterState,
     ) -> Self {
         Self {
             leases: Api::namespaced(client.clone(), candidacy.namespace),
@@ -90,126 +90,128 @@ impl Election {
         }
     }
 
-    /// Who leads, from now on.
+    /// The current role and its changes.
     pub(crate) fn role(&self) -> watch::Receiver<Role> {
         self.role.subscribe()
     }
 
-    /// Runs until the Lease is not wanted any more, and releases it when it holds it.
-    pub(crate) async fn run(mut self, mut wish: watch::Receiver<Wish>) {
+    /// Runs until the wish ends, then releases the Lease if this replica holds it.
+    pub(crate) async fn run(mut self, mut wish: watch::Receiver<LeadershipWish>) {
         let mut ending = wish.clone();
         loop {
             tokio::select! {
                 biased;
-                // An owner that is gone wants it no more than one that says so.
-                _ = ending.wait_for(|wish| *wish == Wish::Ended) => break,
+                // A dropped sender means the same as an ended wish.
+                _ = ending.wait_for(|wish| *wish == LeadershipWish::Ended) => break,
                 () = self.attempt() => {}
             }
-            self.tell();
+            self.publish_role();
             let pause = self.pause(*wish.borrow_and_update());
             _ = timeout(pause, wish.changed()).await;
-            self.tell();
+            self.publish_role();
         }
         self.release().await;
     }
 
-    /// One attempt to get or keep the Lease, within the time that is left.
+    /// Tries once to get or keep the Lease, within the remaining time.
     async fn attempt(&mut self) {
         let now = Instant::now();
-        let left = self.candidate.until().map(|until| until.saturating_duration_since(now));
+        let left = self.candidate.leads_until().map(|until| until.saturating_duration_since(now));
         let limit = left.filter(|left| !left.is_zero()).unwrap_or(RENEW_DEADLINE);
         let tried = async {
-            // What another wrote in between is looked at in the same attempt.
+            // A concurrent change is read and retried in the same attempt.
             match self.acquire_or_renew().await? {
-                Attempt::Overtaken => self.acquire_or_renew().await.map(drop),
-                Attempt::Done => Ok(()),
+                AttemptResult::Conflict => self.acquire_or_renew().await.map(drop),
+                AttemptResult::Done => Ok(()),
             }
         };
         match timeout(limit, tried).await {
-            Ok(Ok(())) => self.reachable(),
-            Ok(Err(error)) => self.failed(&error.to_string()),
-            Err(_) => self.failed("the API server does not answer"),
+            Ok(Ok(())) => self.log_recovery(),
+            Ok(Err(error)) => self.log_failure(&error.to_string()),
+            Err(_) => self.log_failure("the API server does not answer"),
         }
     }
 
-    async fn acquire_or_renew(&mut self) -> Result<Attempt, Error> {
+    async fn acquire_or_renew(&mut self) -> Result<AttemptResult, Error> {
         let now = Instant::now();
         let own = self.candidate.own_record(now).filter(|own| own.metadata.resource_version.is_some());
         let found = match own {
             Some(own) => Some(own.clone()),
-            None => self.permitted("get", self.leases.get_opt(&self.name).await)?,
+            None => self.check_permission("get", self.leases.get_opt(&self.name).await)?,
         };
         let now = Instant::now();
         let post = PostParams::default();
-        let (verb, written) = match self.candidate.consider(found, now, Timestamp::now()) {
-            Step::Wait => return Ok(Attempt::Done),
-            Step::Create(mut lease) => {
+        let (verb, written) = match self.candidate.next_action(found, now, Timestamp::now()) {
+            LeaseAction::Wait => return Ok(AttemptResult::Done),
+            LeaseAction::Create(mut lease) => {
                 lease.metadata.name = Some(self.name.clone());
                 ("create", self.leases.create(&post, &lease).await)
             }
-            Step::Replace(lease) => ("update", self.leases.replace(&self.name, &post, &lease).await),
+            LeaseAction::Replace(lease) => ("update", self.leases.replace(&self.name, &post, &lease).await),
         };
-        match self.permitted(verb, written) {
-            Ok(lease) => self.candidate.taken(lease, now),
-            // Another was faster, or an earlier write of ours arrived after all.
+        match self.check_permission(verb, written) {
+            Ok(lease) => self.candidate.record_written(lease, now),
+            // Another replica was faster, or an earlier write of this one arrived after all.
             Err(Error::Api(status)) if matches!(status.code, 404 | 409) => {
-                self.candidate.doubt();
-                return Ok(Attempt::Overtaken);
+                self.candidate.forget_observed();
+                return Ok(AttemptResult::Conflict);
             }
             Err(error) => {
-                self.candidate.doubt();
+                self.candidate.forget_observed();
                 return Err(error);
             }
         }
-        Ok(Attempt::Done)
+        Ok(AttemptResult::Done)
     }
 
-    fn permitted<T>(&self, verb: &'static str, answer: Result<T, Error>) -> Result<T, Error> {
-        let permit = Permit {
+    fn check_permission<T>(&self, verb: &'static str, answer: Result<T, Error>) -> Result<T, Error> {
+        let permit = RequiredPermission {
             verb,
             resource: "leases.coordination.k8s.io".into(),
             namespace: self.namespace.as_str().into(),
-            lost: "no replica can become the leader through it, and status and Events are not written",
+            lost: "no replica can become the leader, and status and Events are not written",
         };
-        self.refusals.judge(permit, answer)
+        self.refusals.check(permit, answer)
     }
 
-    /// Publishes the role where it changed.
-    fn tell(&mut self) {
+    /// Publishes the role if it changed.
+    fn publish_role(&mut self) {
         let leads = self.candidate.leads(Instant::now());
         if !leads {
-            self.candidate.yields();
+            self.candidate.stop_leading();
         }
         let role = if leads { Role::Leader } else { Role::Follower };
         let changed = self.role.send_if_modified(|now| std::mem::replace(now, role) != role);
         if changed {
-            self.standing.lead(leads);
+            self.standing.set_leader(leads);
             let (lease, holder) = (&self.name, self.candidate.holder());
             match role {
-                Role::Leader => tracing::info!(lease, "leads: this replica writes status and Events"),
-                Role::Follower => tracing::info!(lease, holder, "leads no more"),
+                Role::Leader => {
+                    tracing::info!(lease, "elected as leader: this replica writes status and Events");
+                }
+                Role::Follower => tracing::info!(lease, holder, "no longer the leader"),
             }
         }
     }
 
-    /// The pause after an attempt. Followers differ a little, so that they do not all ask at once (client-go's jitter);
-    /// a leader never sleeps past the moment at which it must stop leading.
-    fn pause(&self, wish: Wish) -> Duration {
-        match self.candidate.until() {
-            Some(until) => RETRY.min(until.saturating_duration_since(Instant::now())),
-            None if wish == Wish::Urgent => URGENT_RETRY,
-            None => RETRY.mul_f64(1.0 + 1.2 * fastrand::f64()),
+    /// The pause after an attempt. Followers add jitter, so that they do not all send at once (as in client-go); a leader never
+    /// sleeps past the moment it must stop leading.
+    fn pause(&self, wish: LeadershipWish) -> Duration {
+        match self.candidate.leads_until() {
+            Some(until) => RETRY_INTERVAL.min(until.saturating_duration_since(Instant::now())),
+            None if wish == LeadershipWish::Urgent => URGENT_RETRY,
+            None => RETRY_INTERVAL.mul_f64(1.0 + 1.2 * fastrand::f64()),
         }
     }
 
     async fn release(&mut self) {
         let Some(mut lease) = self.candidate.release(Instant::now(), Timestamp::now()) else { return };
-        self.tell();
+        self.publish_role();
         let mut released = self.replace(&lease).await;
         if matches!(&released, Err(Error::Api(status)) if status.is_conflict()) {
-            // A renewal of ours that was given up on the way may have arrived.
+            // A renewal whose response was lost may have been stored.
             released = match self.leases.get(&self.name).await {
-                Ok(found) if held_by(&found) == Some(&self.identity) => {
+                Ok(found) if holder_of(&found) == Some(&self.identity) => {
                     lease.metadata = found.metadata;
                     self.replace(&lease).await
                 }
@@ -227,25 +229,25 @@ impl Election {
 
     async fn replace(&self, lease: &Lease) -> Result<Lease, Error> {
         let replaced = self.leases.replace(&self.name, &PostParams::default(), lease).await;
-        self.permitted("update", replaced)
+        self.check_permission("update", replaced)
     }
 
-    fn failed(&mut self, error: &str) {
+    fn log_failure(&mut self, error: &str) {
         if !std::mem::replace(&mut self.is_failing, true) {
             tracing::warn!(
                 lease = %self.name, error,
-                "the Lease cannot be read or written; tried again, nobody's traffic is affected"
+                "the Lease cannot be read or written; retrying; traffic is not affected"
             );
         }
     }
 
-    fn reachable(&mut self) {
+    fn log_recovery(&mut self) {
         if std::mem::take(&mut self.is_failing) {
             tracing::info!(lease = %self.name, "the Lease can be read and written again");
         }
     }
 }
 
-fn held_by(lease: &Lease) -> Option<&String> {
+fn holder_of(lease: &Lease) -> Option<&String> {
     lease.spec.as_ref()?.holder_identity.as_ref()
 }

@@ -1,4 +1,4 @@
-//! How a diagnostic reads as an Event of `events.k8s.io/v1` or of the core API: pure.
+//! Formats a diagnostic as an Event of `events.k8s.io/v1` or of the core API. Pure.
 
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::kinds::{ApiResource, KINDS};
@@ -7,17 +7,17 @@ use k8s_openapi::api::core::v1::{Event as CoreEvent, EventSeries, ObjectReferenc
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 
-use super::notices::namespace;
+use super::notices::event_namespace;
 
-/// Who reports (`Event.reportingController`).
-const REPORTER: &str = "fairway.dev/ingress-controller";
+/// The value of `Event.reportingController`.
+const REPORTING_CONTROLLER: &str = "fairway.dev/ingress-controller";
 /// The limit of a note (Event API reference: 1 kB).
-const NOTE_LIMIT: usize = 1024;
-/// The limit of an object's name, less the dot and the digits of the hash.
-const NAME_LIMIT: usize = 253 - 17;
+const MAX_NOTE_BYTES: usize = 1024;
+/// The limit of an object's name, minus the dot and the digits of the hash.
+const MAX_NAME_PREFIX_BYTES: usize = 253 - 17;
 
-/// The Event of a diagnostic about the object with this uid. Its name follows from what it says: whoever says the same
-/// again, another replica or a later process, finds it there.
+/// The Event for a diagnostic about the object with this uid. Its name is derived from its text, so that another replica or a
+/// later process that reports the same finds the existing Event.
 pub(crate) fn event(it: &Diagnostic, uid: &str, instance: &str, now: Timestamp) -> Event {
     let origin = &it.origin;
     let filled = |text: &str| (!text.is_empty()).then(|| text.to_owned());
@@ -32,17 +32,17 @@ pub(crate) fn event(it: &Diagnostic, uid: &str, instance: &str, now: Timestamp) 
     };
     Event {
         metadata: ObjectMeta {
-            name: Some(name(it, uid)),
-            namespace: Some(namespace(it).to_string()),
+            name: Some(event_name(it, uid)),
+            namespace: Some(event_namespace(it).to_string()),
             ..ObjectMeta::default()
         },
         action: Some("Configure".to_owned()),
         event_time: Some(MicroTime(now)),
-        note: Some(note(it)),
-        reason: Some(reason(it.code)),
+        note: Some(event_note(it)),
+        reason: Some(event_reason(it.code)),
         regarding: Some(regarding),
-        reporting_controller: Some(REPORTER.to_owned()),
-        reporting_instance: Some(cut(instance, 128).to_owned()),
+        reporting_controller: Some(REPORTING_CONTROLLER.to_owned()),
+        reporting_instance: Some(truncate(instance, 128).to_owned()),
         type_: Some(if it.severity == Severity::Note { "Normal" } else { "Warning" }.to_owned()),
         ..Event::default()
     }
@@ -70,17 +70,17 @@ pub(crate) fn core_event(event: Event) -> CoreEvent {
     }
 }
 
-/// The words of `fairway check`.
-fn note(it: &Diagnostic) -> String {
+/// The text that `fairway check` prints.
+fn event_note(it: &Diagnostic) -> String {
     let text = it.to_string();
-    if text.len() <= NOTE_LIMIT {
+    if text.len() <= MAX_NOTE_BYTES {
         return text;
     }
-    format!("{}…", cut(&text, NOTE_LIMIT - '…'.len_utf8()))
+    format!("{}…", truncate(&text, MAX_NOTE_BYTES - '…'.len_utf8()))
 }
 
-/// The code in camel case, as reasons are written.
-fn reason(code: &str) -> String {
+/// The code in camel case, as Event reasons are written.
+fn event_reason(code: &str) -> String {
     let word = |word: &str| {
         let mut letters = word.chars();
         letters.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(letters).collect::<String>()
@@ -88,20 +88,20 @@ fn reason(code: &str) -> String {
     code.split('-').map(word).collect()
 }
 
-fn name(it: &Diagnostic, uid: &str) -> String {
+fn event_name(it: &Diagnostic, uid: &str) -> String {
     let told = format!("{} {uid} {it}", it.origin.kind);
-    format!("{}.{:016x}", cut(&it.origin.name, NAME_LIMIT), fnv1a(told.as_bytes()))
+    format!("{}.{:016x}", truncate(&it.origin.name, MAX_NAME_PREFIX_BYTES), fnv1a(told.as_bytes()))
 }
 
-/// FNV-1a with 64 bits: names must not change with the version of a library.
+/// 64-bit FNV-1a: names must not change with a library version.
 fn fnv1a(bytes: &[u8]) -> u64 {
     bytes
         .iter()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// The first bytes, whole characters only.
-fn cut(text: &str, limit: usize) -> &str {
+/// A prefix that ends at a character boundary.
+fn truncate(text: &str, limit: usize) -> &str {
     &text[..text.floor_char_boundary(limit)]
 }
 
@@ -154,22 +154,22 @@ mod tests {
     }
 
     #[test]
-    fn the_core_api_gets_the_same_event_under_its_own_names_of_fields() {
+    fn the_core_api_gets_the_same_event_in_its_own_fields() {
         let event = event(&diagnostic("x"), "u-1", "pod", Timestamp::UNIX_EPOCH);
         let core = core_event(event.clone());
         assert_eq!(core.metadata, event.metadata);
         assert_eq!(Some(core.involved_object), event.regarding);
         let texts = [&core.message, &core.reason, &core.action, &core.type_];
         assert_eq!(texts, [&event.note, &event.reason, &event.action, &event.type_]);
-        // Required where the time of the Event is set (ValidateEventCreate of the API server).
+        // Required if the time of the Event is set (ValidateEventCreate of the API server).
         assert_eq!(core.event_time, Some(MicroTime(Timestamp::UNIX_EPOCH)));
-        assert_eq!(core.reporting_component.as_deref(), Some(REPORTER));
+        assert_eq!(core.reporting_component.as_deref(), Some(REPORTING_CONTROLLER));
         assert_eq!(core.reporting_instance.as_deref(), Some("pod"));
     }
 
     #[test]
-    fn has_a_name_of_its_own_for_each_text_and_object() {
-        let named = |problem: &str, uid: &str| name(&diagnostic(problem), uid);
+    fn each_text_and_object_has_its_own_name() {
+        let named = |problem: &str, uid: &str| event_name(&diagnostic(problem), uid);
         assert_eq!(named("x", "1"), named("x", "1"));
         assert_ne!(named("x", "1"), named("y", "1"));
         assert_ne!(named("x", "1"), named("x", "2"));
@@ -180,6 +180,6 @@ mod tests {
     fn a_long_text_is_cut_at_a_character() {
         let event = event(&diagnostic(&"ä".repeat(2_000)), "", "pod", Timestamp::UNIX_EPOCH);
         let note = event.note.unwrap();
-        assert!(note.len() <= NOTE_LIMIT && note.len() > NOTE_LIMIT - 4 && note.ends_with('…'));
+        assert!(note.len() <= MAX_NOTE_BYTES && note.len() > MAX_NOTE_BYTES - 4 && note.ends_with('…'));
     }
 }

@@ -1,5 +1,5 @@
-//! The other replicas of this fleet, which are the pods in the own namespace with the own labels (as ingress-nginx does):
-//! whether one is left that is not going, and on which nodes they are ready. Never waits for any of them.
+//! The other replicas of this fleet: pods in the same namespace with the same labels (as in ingress-nginx). Finds out whether one
+//! stays, and on which nodes replicas are ready. Never waits for a pod.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use kube::{Api, Client, Error};
 
-use super::permission::{Permit, Refusals};
+use super::permission::{RefusedPermissions, RequiredPermission};
 
-/// Labels that differ between the pods of one fleet: its owners set them for each revision and pod.
-const OF_A_REVISION: [&str; 5] = [
+/// Labels that differ between pods of one fleet: their owners set them per revision and pod.
+const REVISION_LABELS: [&str; 5] = [
     "pod-template-hash",
     "controller-revision-hash",
     "pod-template-generation",
@@ -20,126 +20,129 @@ const OF_A_REVISION: [&str; 5] = [
     "apps.kubernetes.io/pod-index",
 ];
 
-/// The pods that do the same work.
-pub(crate) struct Fleet {
+/// The pods of this fleet.
+pub(crate) struct OwnFleet {
     pods: Api<Pod>,
     own: ObjectKey,
-    labels: Labels,
-    refusals: Arc<Refusals>,
-    /// What is lost where the pods may not be read.
+    labels: FleetLabels,
+    refusals: Arc<RefusedPermissions>,
+    /// What does not work if the pods may not be read.
     lost: &'static str,
 }
 
-/// What the pods of the fleet have in common.
-enum Labels {
-    /// The own pod was not read yet.
+/// The labels that the pods of the fleet share.
+enum FleetLabels {
+    /// This pod has not been read yet.
     Unknown,
-    Of(BTreeMap<String, String>),
-    /// This process is not in a pod of that name: it is alone.
+    Known(BTreeMap<String, String>),
+    /// This process does not run in a pod of that name: it is alone.
     NotAPod,
 }
 
-/// Who else is there.
+/// Another replica that stays.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Others {
-    /// Nobody.
+pub(crate) enum OtherReplica {
+    /// There is none.
     None,
-    /// This pod, perhaps others too.
+    /// This pod, and perhaps others.
     Pod(String),
 }
 
-impl Fleet {
+impl OwnFleet {
     /// The fleet of the pod `own`.
-    pub(crate) fn new(client: &Client, own: ObjectKey, refusals: Arc<Refusals>) -> Self {
+    pub(crate) fn new(client: &Client, own: ObjectKey, refusals: Arc<RefusedPermissions>) -> Self {
         let pods = Api::namespaced(client.clone(), &own.namespace);
-        let lost = "whether this is the last replica is unknown, and status stays when the last one goes";
-        Self { pods, own, labels: Labels::Unknown, refusals, lost }
+        let lost = "it is unknown whether this is the last replica, so status stays when the last one leaves";
+        Self { pods, own, labels: FleetLabels::Unknown, refusals, lost }
     }
 
-    /// The same for whoever loses something else where the pods may not be read.
-    pub(crate) fn losing(self, lost: &'static str) -> Self {
+    /// The same with another consequence of missing permissions.
+    pub(crate) fn with_consequence(self, lost: &'static str) -> Self {
         Self { lost, ..self }
     }
 
-    /// Reads the own labels while the own pod is there for sure. A pod that is deleted by force is gone before its
-    /// processes end, and must not count as one that never was.
-    pub(crate) async fn learn(&mut self) -> Result<(), Error> {
-        if !matches!(self.labels, Labels::Unknown) {
+    /// Reads this pod's labels while the pod certainly exists: a pod that is force-deleted is gone before its processes end, and
+    /// must not count as one that never existed.
+    pub(crate) async fn load_labels(&mut self) -> Result<(), Error> {
+        if !matches!(self.labels, FleetLabels::Unknown) {
             return Ok(());
         }
-        let found = self.judge("get", self.pods.get_metadata_opt(&self.own.name).await)?;
+        let found = self.check_permission("get", self.pods.get_metadata_opt(&self.own.name).await)?;
         self.labels = match found {
-            None => Labels::NotAPod,
+            None => FleetLabels::NotAPod,
             Some(pod) => {
                 let mut labels = pod.metadata.labels.unwrap_or_default();
-                labels.retain(|name, _| !OF_A_REVISION.contains(&name.as_str()));
-                Labels::Of(labels)
+                labels.retain(|name, _| !REVISION_LABELS.contains(&name.as_str()));
+                FleetLabels::Known(labels)
             }
         };
         Ok(())
     }
 
-    /// Whether the own pod is deleted, or gone already although its processes still run.
-    pub(crate) async fn deletes_own_pod(&self) -> Result<bool, Error> {
-        let found = self.judge("get", self.pods.get_metadata_opt(&self.own.name).await)?;
+    /// Whether this pod is being deleted, or already gone although its processes still run.
+    pub(crate) async fn is_own_pod_deleted(&self) -> Result<bool, Error> {
+        let found = self.check_permission("get", self.pods.get_metadata_opt(&self.own.name).await)?;
         Ok(match found {
             Some(pod) => pod.metadata.deletion_timestamp.is_some(),
-            None => matches!(self.labels, Labels::Of(_)),
+            None => matches!(self.labels, FleetLabels::Known(_)),
         })
     }
 
-    /// Another pod of the fleet that goes on.
-    pub(crate) async fn others(&mut self) -> Result<Others, Error> {
-        self.learn().await?;
-        let Some(selector) = self.selector() else { return Ok(Others::None) };
+    /// Another pod of the fleet that stays.
+    pub(crate) async fn find_other(&mut self) -> Result<OtherReplica, Error> {
+        self.load_labels().await?;
+        let Some(selector) = self.selector() else { return Ok(OtherReplica::None) };
         let list = self.pods.list(&ListParams::default().labels(&selector)).await;
-        let pods = self.judge("list", list)?;
+        let pods = self.check_permission("list", list)?;
         let name = |pod: &Pod| pod.metadata.name.clone().unwrap_or_default();
-        let other = pods.items.iter().find(|pod| name(pod) != *self.own.name && goes_on(pod));
-        Ok(other.map_or(Others::None, |pod| Others::Pod(name(pod))))
+        let other = pods.items.iter().find(|pod| name(pod) != *self.own.name && is_staying(pod));
+        Ok(other.map_or(OtherReplica::None, |pod| OtherReplica::Pod(name(pod))))
     }
 
-    /// All pods of the fleet that go on. None where this process is in no pod.
-    pub(crate) async fn pods(&mut self) -> Result<Vec<Pod>, Error> {
-        self.learn().await?;
+    /// All pods of the fleet that stay; none if this process does not run in a pod.
+    pub(crate) async fn list_pods(&mut self) -> Result<Vec<Pod>, Error> {
+        self.load_labels().await?;
         let Some(selector) = self.selector() else { return Ok(Vec::new()) };
         let list = self.pods.list(&ListParams::default().labels(&selector)).await;
-        Ok(self.judge("list", list)?.items.into_iter().filter(goes_on).collect())
+        Ok(self.check_permission("list", list)?.items.into_iter().filter(is_staying).collect())
     }
 
     /// The nodes on which pods of the fleet are ready.
-    pub(crate) async fn nodes(&mut self) -> Result<BTreeSet<String>, Error> {
-        self.learn().await?;
+    pub(crate) async fn ready_nodes(&mut self) -> Result<BTreeSet<String>, Error> {
+        self.load_labels().await?;
         let pods = match self.selector() {
             Some(selector) => {
                 let list = self.pods.list(&ListParams::default().labels(&selector)).await;
-                self.judge("list", list)?.items
+                self.check_permission("list", list)?.items
             }
-            None => self.judge("get", self.pods.get_opt(&self.own.name).await)?.into_iter().collect(),
+            None => {
+                self.check_permission("get", self.pods.get_opt(&self.own.name).await)?.into_iter().collect()
+            }
         };
         Ok(pods.into_iter().filter(is_ready).filter_map(|pod| pod.spec?.node_name).collect())
     }
 
-    /// The own labels. Without any no Deployment or DaemonSet made the pod: it is alone, and any pod would match.
+    /// The label selector. A pod without labels was not created by a Deployment or DaemonSet: it is alone, and an empty selector
+    /// would match any pod.
     pub(crate) fn selector(&self) -> Option<String> {
-        let Labels::Of(labels) = &self.labels else { return None };
+        let FleetLabels::Known(labels) = &self.labels else { return None };
         let pairs: Vec<_> = labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
         (!pairs.is_empty()).then(|| pairs.join(","))
     }
 
-    fn judge<T>(&self, verb: &'static str, answer: Result<T, Error>) -> Result<T, Error> {
+    fn check_permission<T>(&self, verb: &'static str, answer: Result<T, Error>) -> Result<T, Error> {
         let (namespace, lost) = (self.own.namespace.clone(), self.lost);
-        self.refusals.judge(Permit { verb, resource: "pods".into(), namespace, lost }, answer)
+        self.refusals.check(RequiredPermission { verb, resource: "pods".into(), namespace, lost }, answer)
     }
 }
 
 pub(crate) fn is_ready(pod: &Pod) -> bool {
     let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let mut ready = conditions.filter(|condition| condition.type_ == "Ready");
-    goes_on(pod) && ready.any(|condition| condition.status == "True")
+    is_staying(pod) && ready.any(|condition| condition.status == "True")
 }
 
-fn goes_on(pod: &Pod) -> bool {
+fn is_staying(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
     pod.metadata.deletion_timestamp.is_none() && !matches!(phase, "Succeeded" | "Failed")
 }

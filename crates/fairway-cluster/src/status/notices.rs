@@ -1,8 +1,8 @@
-//! Which diagnostics are due as Events. No input or output, no clock: what is wrong and the time go in, what to say
-//! comes out.
+//! Which diagnostics are due as Events. No I/O and no clock: problems and the time go in, Events come out.
 //!
-//! What is gone again within a moment is not said. What stands is said once, and again from time to time so that it
-//! does not expire; what comes back soon after it was said waits. What is solved is no Event: it just is not repeated.
+//! A problem that disappears within a moment gets no Event. A lasting one gets an Event at once and then at intervals, so that
+//! the Event does not expire; one that returns soon after its Event waits. A solved problem gets no Event: its Event is just not
+//! repeated.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,91 +15,91 @@ use fairway_objects::kinds::{KINDS, Kind};
 use fairway_objects::object::ObjectKey;
 use tokio::time::Instant;
 
-use super::pauses::{Pauses, growing};
+use super::pauses::{NamespacePauses, doubled_pause};
 
-/// What lasts less is flicker.
-const SETTLE: Duration = Duration::from_secs(1);
-/// An Event lives for an hour in a cluster with its defaults (`--event-ttl`).
-const REPEAT: Duration = Duration::from_secs(30 * 60);
-/// What was said is not said again within this time.
-const QUIET: Duration = Duration::from_secs(5 * 60);
+/// A problem that lasts less gets no Event.
+const MIN_DURATION: Duration = Duration::from_secs(1);
+/// By default, a cluster keeps Events for an hour (`--event-ttl`).
+const REPEAT_INTERVAL: Duration = Duration::from_secs(30 * 60);
+/// The shortest interval between Events of one problem.
+const MIN_REPEAT_INTERVAL: Duration = Duration::from_secs(5 * 60);
 const FIRST_RETRY: Duration = Duration::from_secs(2);
-const LONGEST_RETRY: Duration = Duration::from_secs(300);
+const MAX_RETRY: Duration = Duration::from_secs(300);
 
-/// Everything that stands or stood a while ago.
+/// Current and recent problems.
 #[derive(Debug, Default)]
 pub(crate) struct Notices {
-    notices: BTreeMap<Words, Notice>,
-    due: BTreeSet<(Instant, Words)>,
+    notices: BTreeMap<NoticeText, Notice>,
+    due: BTreeSet<(Instant, NoticeText)>,
     translated: Diagnostics,
-    listed: BTreeMap<Words, Diagnostic>,
-    refused: Pauses,
+    listed: BTreeMap<NoticeText, Diagnostic>,
+    refused: NamespacePauses,
 }
 
-/// What a diagnostic says; two that say the same are one.
-type Words = Arc<str>;
+/// The text of a diagnostic; two with the same text are one.
+type NoticeText = Arc<str>;
 
 #[derive(Debug)]
 struct Notice {
     diagnostic: Arc<Diagnostic>,
-    /// By how many it is found.
+    /// How many sources report it.
     found: u32,
     due: Instant,
     said: EventState,
     failures: u32,
 }
 
-/// Whether there is an Event of it.
+/// Whether it has an Event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EventState {
     No,
-    /// Last then; its series has come to so many.
-    At(Instant, i32),
+    /// Written at this time; the count of its series.
+    Written(Instant, i32),
 }
 
 /// An Event to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Due {
+pub(crate) struct DueEvent {
     pub(crate) diagnostic: Arc<Diagnostic>,
-    /// How often this process has said it.
+    /// The count of its series.
     pub(crate) count: Option<i32>,
 }
 
-/// What came of writing one.
+/// The result of writing an Event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WriteOutcome {
-    /// It is there, with this count.
-    Event(i32),
+    /// It is written, with this count.
+    Written(i32),
     /// The object is gone.
-    Nothing,
-    /// Not permitted.
+    ObjectGone,
+    /// The write is forbidden.
     Refused,
-    /// The API server cannot or did not answer.
+    /// The API server did not answer, or answered with an error.
     Failed,
 }
 
 impl Notices {
-    /// Takes what is wrong now, at a cost of what differs; `more` is what is known beside the view.
-    pub(crate) fn look(&mut self, view: &View, more: Vec<Diagnostic>, now: Instant) {
+    /// Updates the problems, at a cost proportional to the difference; `more` are problems that are not in the view.
+    pub(crate) fn update(&mut self, view: &View, more: Vec<Diagnostic>, now: Instant) {
         let translation = &view.outcome.translation;
         let before = std::mem::replace(&mut self.translated, translation.diagnostics.clone());
         let after = &translation.diagnostics;
         let (mut came, mut went) = (Vec::new(), Vec::new());
         for scope in after.changed_since(&before) {
-            let (before, after) = (before.of(scope), after.of(scope));
+            let (before, after) = (before.group(scope), after.group(scope));
             came.extend(after.iter().filter(|it| !before.contains(it)).cloned());
             went.extend(before.iter().filter(|it| !after.contains(it)).cloned());
         }
         let listed = view.source.iter().chain(view.outcome.problems.iter()).cloned().chain(more);
-        let listed: BTreeMap<_, _> = listed.map(|it| (words(&it), it)).collect();
+        let listed: BTreeMap<_, _> = listed.map(|it| (notice_text(&it), it)).collect();
         let before = std::mem::take(&mut self.listed);
         let fresh = listed.iter().filter(|(words, _)| !before.contains_key(*words));
         came.extend(fresh.map(|(_, it)| it.clone()));
         went.extend(before.into_iter().filter(|(words, _)| !listed.contains_key(words)).map(|(_, it)| it));
         self.listed = listed;
-        came.into_iter().filter(|it| concerns(it, translation)).for_each(|it| self.came(it, now));
-        went.iter().for_each(|it| self.went(it, now));
-        self.forget(now);
+        came.into_iter().filter(|it| is_reported(it, translation)).for_each(|it| self.add(it, now));
+        went.iter().for_each(|it| self.remove(it, now));
+        self.drop_expired(now);
     }
 
     /// When the next Event is due.
@@ -107,54 +107,54 @@ impl Notices {
         self.due.first().map(|(due, _)| *due)
     }
 
-    /// An Event that is due.
-    pub(crate) fn take(&mut self, now: Instant) -> Option<Due> {
+    /// Takes an Event that is due.
+    pub(crate) fn take_due(&mut self, now: Instant) -> Option<DueEvent> {
         loop {
             let (due, words) = self.due.first().filter(|(due, _)| *due <= now).cloned()?;
             self.due.remove(&(due, words.clone()));
             let Notice { diagnostic, said, .. } = self.notices.get(&words)?;
-            if let Some(until) = self.refused.until(&namespace(diagnostic), now) {
-                self.put(&words, until);
+            if let Some(until) = self.refused.paused_until(&event_namespace(diagnostic), now) {
+                self.schedule(&words, until);
                 continue;
             }
             let count = match said {
                 EventState::No => None,
-                EventState::At(_, count) => Some(*count),
+                EventState::Written(_, count) => Some(*count),
             };
-            return Some(Due { diagnostic: diagnostic.clone(), count });
+            return Some(DueEvent { diagnostic: diagnostic.clone(), count });
         }
     }
 
-    /// Takes what came of an Event that was taken.
-    pub(crate) fn wrote(&mut self, it: &Diagnostic, wrote: WriteOutcome, now: Instant) {
-        let words = words(it);
+    /// Records the result of an Event that was taken.
+    pub(crate) fn record_outcome(&mut self, it: &Diagnostic, wrote: WriteOutcome, now: Instant) {
+        let words = notice_text(it);
         let Some(notice) = self.notices.get_mut(&words) else { return };
         let due = match wrote {
-            WriteOutcome::Event(count) => {
-                (notice.said, notice.failures) = (EventState::At(now, count), 0);
-                self.refused.allowed(&namespace(it));
-                now + REPEAT
+            WriteOutcome::Written(count) => {
+                (notice.said, notice.failures) = (EventState::Written(now, count), 0);
+                self.refused.record_success(&event_namespace(it));
+                now + REPEAT_INTERVAL
             }
-            WriteOutcome::Nothing => now + REPEAT,
+            WriteOutcome::ObjectGone => now + REPEAT_INTERVAL,
             WriteOutcome::Refused => {
-                self.refused.refused(&namespace(it), now);
-                now + SETTLE
+                self.refused.record_refusal(&event_namespace(it), now);
+                now + MIN_DURATION
             }
             WriteOutcome::Failed => {
                 notice.failures = notice.failures.saturating_add(1);
-                now + growing(FIRST_RETRY, notice.failures - 1, LONGEST_RETRY)
+                now + doubled_pause(FIRST_RETRY, notice.failures - 1, MAX_RETRY)
             }
         };
-        self.put(&words, due);
+        self.schedule(&words, due);
     }
 
-    /// What was taken and not written is due again.
-    pub(crate) fn give_back(&mut self, it: &Diagnostic, now: Instant) {
-        self.put(&words(it), now);
+    /// Reschedules an Event that was taken but not written.
+    pub(crate) fn reschedule(&mut self, it: &Diagnostic, now: Instant) {
+        self.schedule(&notice_text(it), now);
     }
 
-    fn came(&mut self, it: Diagnostic, now: Instant) {
-        let words = words(&it);
+    fn add(&mut self, it: Diagnostic, now: Instant) {
+        let words = notice_text(&it);
         let fresh =
             || Notice { diagnostic: Arc::new(it), found: 0, due: now, said: EventState::No, failures: 0 };
         let notice = self.notices.entry(words.clone()).or_insert_with(fresh);
@@ -163,14 +163,14 @@ impl Notices {
             return;
         }
         let due = match notice.said {
-            EventState::No => now + SETTLE,
-            EventState::At(last, _) => (now + SETTLE).max(last + QUIET),
+            EventState::No => now + MIN_DURATION,
+            EventState::Written(last, _) => (now + MIN_DURATION).max(last + MIN_REPEAT_INTERVAL),
         };
-        self.put(&words, due);
+        self.schedule(&words, due);
     }
 
-    fn went(&mut self, it: &Diagnostic, now: Instant) {
-        let words = words(it);
+    fn remove(&mut self, it: &Diagnostic, now: Instant) {
+        let words = notice_text(it);
         let Some(notice) = self.notices.get_mut(&words) else { return };
         notice.found = notice.found.saturating_sub(1);
         if notice.found == 0 {
@@ -178,17 +178,17 @@ impl Notices {
             if notice.said == EventState::No {
                 self.notices.remove(&words);
             } else {
-                // Remembered for a while: it may come back.
+                // Kept for a while: it may come back.
                 notice.due = now;
             }
         }
     }
 
-    fn forget(&mut self, now: Instant) {
-        self.notices.retain(|_, notice| notice.found > 0 || now < notice.due + QUIET);
+    fn drop_expired(&mut self, now: Instant) {
+        self.notices.retain(|_, notice| notice.found > 0 || now < notice.due + MIN_REPEAT_INTERVAL);
     }
 
-    fn put(&mut self, words: &Words, due: Instant) {
+    fn schedule(&mut self, words: &NoticeText, due: Instant) {
         let Some(notice) = self.notices.get_mut(words).filter(|notice| notice.found > 0) else { return };
         self.due.remove(&(notice.due, words.clone()));
         notice.due = due;
@@ -196,18 +196,18 @@ impl Notices {
     }
 }
 
-fn words(it: &Diagnostic) -> Words {
+fn notice_text(it: &Diagnostic) -> NoticeText {
     it.to_string().into()
 }
 
-/// The namespace that an Event about it is written to: that of the object, or `default` (Event API reference).
-pub(crate) fn namespace(it: &Diagnostic) -> Arc<str> {
+/// The namespace of the Event: that of the object, or `default` (Event API reference).
+pub(crate) fn event_namespace(it: &Diagnostic) -> Arc<str> {
     if it.origin.namespace.is_empty() { "default".into() } else { it.origin.namespace.clone() }
 }
 
-/// Whether it is about an object of a cluster that is ours. Only of Ingresses is there more than what ours refer to:
-/// for those of other classes it is said that they are not served, and that is no problem of theirs.
-fn concerns(it: &Diagnostic, translation: &Translation) -> bool {
+/// Whether it concerns a cluster object of this controller. Resources also contain Ingresses of other classes: it is reported
+/// that they are not served, but that is no problem of theirs.
+fn is_reported(it: &Diagnostic, translation: &Translation) -> bool {
     let origin = &it.origin;
     let key = ObjectKey { namespace: origin.namespace.clone(), name: origin.name.clone() };
     let ours = it.code != "ingress-class" || translation.status.contains_key(&key);

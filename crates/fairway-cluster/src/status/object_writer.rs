@@ -1,5 +1,5 @@
-//! Carries out what [`Objects`] says: reads and replaces the status of objects of the Gateway API, a few at a time, while this
-//! replica leads. Owns no decision about what is written; most of what is due is found to be there already without a request.
+//! Executes the [`ObjectSchedule`]: reads and replaces the status of Gateway API objects, a few at a time, while this replica
+//! leads. Does not decide what to write; most due statuses are found to be up to date without a request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,54 +19,54 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::election::Role;
-use super::objects::{Objects, Said};
+use super::objects::{JobResult, ObjectSchedule};
 use super::observed::FIELD_MANAGER;
-use super::pace::Pace;
-use super::permission::{Permit, Refusals};
-use super::replacements::Before;
-use super::standing::{Standing, StatusOf};
-use super::statement::{Owed, Says, last_writer};
-use super::updates::Updates;
+use super::pace::RequestPace;
+use super::permission::{RefusedPermissions, RequiredPermission};
+use super::replacements::LastWritten;
+use super::standing::{ReporterState, StatusKind};
+use super::statement::{PendingUpdate, WritableStatus, last_writer};
+use super::updates::ViewUpdates;
 
-/// Requests at a time.
-const AT_ONCE: usize = 16;
-/// Objects whose status is compared with what it should say, one after the other.
-const LOOKED_AT_TOGETHER: usize = 1_000;
-/// What takes longer has failed.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Fights are told so long after something may be different: that costs what there is to say of all of them.
-const TELL: Duration = Duration::from_secs(1);
-/// While there are some, they are looked at so often: they end without an event.
-const TELL_AGAIN: Duration = Duration::from_secs(60);
-const LOST: &str = "the status of objects of the Gateway API there does not say what became of them";
+/// Concurrent requests.
+const MAX_CONCURRENT_REQUESTS: usize = 16;
+/// Comparisons in a row before other tasks get a turn.
+const MAX_COMPARISONS_PER_TURN: usize = 1_000;
+/// Timeout of a request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// Delay before conflicts are reported after a change: that costs as much as there are conflicts.
+const CONFLICT_REPORT_DELAY: Duration = Duration::from_secs(1);
+/// Conflicts end without an event, so they are checked at this interval.
+const CONFLICT_REPORT_INTERVAL: Duration = Duration::from_secs(60);
+const CONSEQUENCE: &str = "the status of Gateway API objects there is not written";
 
-/// In which version a kind of the Gateway API is asked for.
+/// The API version in which a Gateway API kind is requested.
 pub type Versions = Arc<dyn Fn(Kind) -> Option<&'static str> + Send + Sync>;
 
-/// What the statuses should say, by a view.
+/// The desired statuses of a view.
 pub(crate) type Statuses<S> = Box<dyn Fn(&View) -> OrdMap<ObjectRef, Arc<S>> + Send>;
 
-/// Writes the status of objects of the Gateway API.
+/// Writes the status of Gateway API objects.
 pub(crate) struct ObjectWriter<S> {
     client: Client,
-    refusals: Arc<Refusals>,
-    standing: Standing,
+    refusals: Arc<RefusedPermissions>,
+    standing: ReporterState,
     versions: Versions,
     statuses: Statuses<S>,
-    objects: Objects<S>,
+    objects: ObjectSchedule<S>,
     resources: Resources,
-    pace: Pace,
-    /// When the fights are told.
+    pace: RequestPace,
+    /// When to report conflicts.
     tell: Option<Instant>,
-    running: FuturesUnordered<BoxFuture<'static, (ObjectRef, Said)>>,
+    running: FuturesUnordered<BoxFuture<'static, (ObjectRef, JobResult)>>,
 }
 
-impl<S: Says> ObjectWriter<S> {
-    /// One that has not written yet.
+impl<S: WritableStatus> ObjectWriter<S> {
+    /// A writer that has not started.
     pub(crate) fn new(
         client: Client,
-        refusals: Arc<Refusals>,
-        standing: Standing,
+        refusals: Arc<RefusedPermissions>,
+        standing: ReporterState,
         versions: Versions,
         statuses: Statuses<S>,
     ) -> Self {
@@ -76,17 +76,17 @@ impl<S: Says> ObjectWriter<S> {
             standing,
             versions,
             statuses,
-            objects: Objects::new(),
+            objects: ObjectSchedule::new(),
             resources: Resources::default(),
-            pace: Pace::of_statuses(Instant::now()),
+            pace: RequestPace::for_statuses(Instant::now()),
             tell: None,
             running: FuturesUnordered::new(),
         }
     }
 
-    /// Writes until it is given up.
-    pub(crate) async fn run(mut self, mut updates: Updates, mut role: watch::Receiver<Role>) {
-        self.look(&mut updates);
+    /// Runs until it is dropped.
+    pub(crate) async fn run(mut self, mut updates: ViewUpdates, mut role: watch::Receiver<Role>) {
+        self.update_desired(&mut updates);
         let mut led = false;
         loop {
             let leads = *role.borrow_and_update() == Role::Leader;
@@ -97,87 +97,88 @@ impl<S: Says> ObjectWriter<S> {
             if leads {
                 self.start_jobs();
             }
-            let due = self.objects.next_due().filter(|_| leads && self.running.len() < AT_ONCE);
-            let due = due.map(|due| due.max(self.pace.next()));
+            let due =
+                self.objects.next_due().filter(|_| leads && self.running.len() < MAX_CONCURRENT_REQUESTS);
+            let due = due.map(|due| due.max(self.pace.next_at()));
             let tell = self.tell;
             tokio::select! {
                 Some((object, said)) = self.running.next(), if !self.running.is_empty() => {
-                    self.done(&object, said);
+                    self.record_result(&object, said);
                 }
-                () = updates.next() => self.look(&mut updates),
+                () = updates.changed() => self.update_desired(&mut updates),
                 Ok(()) = role.changed() => {}
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
                 () = sleep_until(tell.unwrap_or_else(Instant::now)), if tell.is_some() => {
-                    self.tell_contests();
+                    self.report_conflicts();
                 }
             }
         }
     }
 
-    /// Another may write while this replica does not lead, or wrote while it did not.
+    /// Another replica may write while this one does not lead, and may have written before it leads.
     fn change_role(&mut self, leads: bool) {
         self.running.clear();
-        self.objects.forget_contests();
-        self.tell_contests();
+        self.objects.forget_conflicts();
+        self.report_conflicts();
         if leads {
-            self.objects.look_at_all(Instant::now());
+            self.objects.schedule_all(Instant::now());
         }
     }
 
-    fn tell_soon(&mut self) {
-        let soon = Instant::now() + TELL;
+    fn schedule_conflict_report(&mut self) {
+        let soon = Instant::now() + CONFLICT_REPORT_DELAY;
         self.tell = Some(self.tell.map_or(soon, |at| at.min(soon)));
     }
 
-    fn tell_contests(&mut self) {
+    fn report_conflicts(&mut self) {
         let now = Instant::now();
-        let contested = self.objects.contested(now);
-        self.tell = if contested.is_empty() { None } else { Some(now + TELL_AGAIN) };
-        self.standing.contests(StatusOf::GatewayApi, contested);
+        let contested = self.objects.conflict_diagnostics(now);
+        self.tell = if contested.is_empty() { None } else { Some(now + CONFLICT_REPORT_INTERVAL) };
+        self.standing.set_conflicts(StatusKind::GatewayApi, contested);
     }
 
-    fn look(&mut self, updates: &mut Updates) {
+    fn update_desired(&mut self, updates: &mut ViewUpdates) {
         if let Some(view) = updates.view() {
-            self.objects.want(&(self.statuses)(&view), Instant::now());
+            self.objects.update_desired(&(self.statuses)(&view), Instant::now());
             self.resources = view.outcome.resources;
         }
-        // Objects may be gone, and fights over.
-        self.tell_soon();
+        // Objects may be gone, and conflicts over.
+        self.schedule_conflict_report();
     }
 
     fn start_jobs(&mut self) {
-        // A new leader looks at all objects: others have their turn in between.
-        for _ in 0..LOOKED_AT_TOGETHER {
-            if self.running.len() >= AT_ONCE || !self.pace.permits(Instant::now()) {
+        // A new leader schedules all objects: other tasks get their turn in between.
+        for _ in 0..MAX_COMPARISONS_PER_TURN {
+            if self.running.len() >= MAX_CONCURRENT_REQUESTS || !self.pace.permits(Instant::now()) {
                 return;
             }
-            let Some((object, status)) = self.objects.take(Instant::now()) else { return };
+            let Some((object, status)) = self.objects.take_due(Instant::now()) else { return };
             let known = self.resources.gateway.status(&object);
-            if known.is_some_and(|known| status.owed(&known, clock::unix_seconds()).is_none()) {
-                self.objects.done(&object, Said::Nothing, Instant::now());
+            if known.is_some_and(|known| status.pending_update(&known, clock::unix_seconds()).is_none()) {
+                self.objects.record_result(&object, JobResult::NoWrite, Instant::now());
                 continue;
             }
             let version = (self.versions)(object.kind);
             let Some(path) = path(&object, version) else {
-                self.objects.done(&object, Said::Nothing, Instant::now());
+                self.objects.record_result(&object, JobResult::NoWrite, Instant::now());
                 continue;
             };
             self.pace.spend(Instant::now());
-            let before = self.objects.before(&object);
+            let before = self.objects.last_written(&object);
             let (client, refusals) = (self.client.clone(), self.refusals.clone());
-            let job = Job { client, refusals, path, status, before };
+            let job = StatusJob { client, refusals, path, status, before };
             self.running.push(Box::pin(job.run(object)));
         }
     }
 
-    fn done(&mut self, object: &ObjectRef, said: Said) {
+    fn record_result(&mut self, object: &ObjectRef, said: JobResult) {
         match &said {
-            Said::Written(_) => self.standing.status_written(),
-            Said::Refused | Said::Failed => self.standing.status_failed(),
-            Said::Replaced(_) => self.tell_soon(),
-            Said::Nothing | Said::Conflict => {}
+            JobResult::Written(_) => self.standing.count_status_written(),
+            JobResult::Refused | JobResult::Failed => self.standing.count_status_failed(),
+            JobResult::Replaced(_) => self.schedule_conflict_report(),
+            JobResult::NoWrite | JobResult::Conflict => {}
         }
-        self.objects.done(object, said, Instant::now());
+        self.objects.record_result(object, said, Instant::now());
     }
 }
 
@@ -188,63 +189,65 @@ fn path(object: &ObjectRef, version: Option<&'static str>) -> Option<String> {
     Some(known.path(version, &object.key.namespace, &object.key.name))
 }
 
-/// One status under way.
-struct Job<S> {
+/// A write in progress.
+struct StatusJob<S> {
     client: Client,
-    refusals: Arc<Refusals>,
+    refusals: Arc<RefusedPermissions>,
     path: String,
     status: Arc<S>,
-    before: Before,
+    before: LastWritten,
 }
 
-impl<S: Says> Job<S> {
-    async fn run(self, object: ObjectRef) -> (ObjectRef, Said) {
-        let said = match timeout(PATIENCE, self.say(&object)).await {
+impl<S: WritableStatus> StatusJob<S> {
+    async fn run(self, object: ObjectRef) -> (ObjectRef, JobResult) {
+        let said = match timeout(REQUEST_TIMEOUT, self.write_status(&object)).await {
             Ok(Ok(said)) => said,
-            Ok(Err(Error::Api(status))) if status.is_forbidden() => Said::Refused,
-            Ok(Err(Error::Api(status))) if status.is_conflict() => Said::Conflict,
-            Ok(Err(Error::Api(status))) if status.is_not_found() => Said::Nothing,
+            Ok(Err(Error::Api(status))) if status.is_forbidden() => JobResult::Refused,
+            Ok(Err(Error::Api(status))) if status.is_conflict() => JobResult::Conflict,
+            Ok(Err(Error::Api(status))) if status.is_not_found() => JobResult::NoWrite,
             Ok(Err(error)) => {
-                tracing::debug!(path = self.path, %error, "status; tried again");
-                Said::Failed
+                tracing::debug!(path = self.path, %error, "status not written; retrying");
+                JobResult::Failed
             }
-            Err(_) => Said::Failed,
+            Err(_) => JobResult::Failed,
         };
         (object, said)
     }
 
-    /// What is there is read first, as it is written: entries of others must stay byte for byte, and what is known here has only
-    /// the fields that this version knows.
-    async fn say(&self, object: &ObjectRef) -> Result<Said, Error> {
+    /// Reads the object as stored first: entries of other writers must stay byte for byte, and the known object has only the
+    /// fields of this version.
+    async fn write_status(&self, object: &ObjectRef) -> Result<JobResult, Error> {
         let get = Request::get(&self.path).body(Vec::new()).map_err(Error::HttpError)?;
-        let mut found: Value = self.ask("get", object, get).await?;
-        if !self.is_about(&found) {
-            return Ok(Said::Nothing);
+        let mut found: Value = self.send("get", object, get).await?;
+        if !self.is_made_for(&found) {
+            return Ok(JobResult::NoWrite);
         }
-        let Some(Owed { status, differing }) = self.owed(&found) else { return Ok(Said::Nothing) };
+        let Some(PendingUpdate { status, differing }) = self.pending_update(&found) else {
+            return Ok(JobResult::NoWrite);
+        };
         if self.before.is_replaced(&differing) {
-            return Ok(Said::Replaced(last_writer(&found)));
+            return Ok(JobResult::Replaced(last_writer(&found)));
         }
         found["status"] = status;
         let uri = format!("{}/status?fieldManager={FIELD_MANAGER}", self.path);
         let put = Request::put(uri).header(http::header::CONTENT_TYPE, "application/json");
         let put = put.body(found.to_string().into_bytes()).map_err(Error::HttpError)?;
-        let written = self.ask("update", object, put).await?;
-        Ok(Said::Written(self.owed(&written).map(|owed| owed.differing).unwrap_or_default()))
+        let written = self.send("update", object, put).await?;
+        Ok(JobResult::Written(self.pending_update(&written).map(|owed| owed.differing).unwrap_or_default()))
     }
 
-    fn owed(&self, object: &Value) -> Option<Owed> {
-        self.status.owed(&object["status"], clock::unix_seconds())
+    fn pending_update(&self, object: &Value) -> Option<PendingUpdate> {
+        self.status.pending_update(&object["status"], clock::unix_seconds())
     }
 
-    /// Whether the status was made for this object as it is now; if not, another one is on its way.
-    fn is_about(&self, found: &Value) -> bool {
+    /// Whether the status was made for this state of the object; if not, a newer status is on its way.
+    fn is_made_for(&self, found: &Value) -> bool {
         let uid = found.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default();
         let generation = found.pointer("/metadata/generation").and_then(Value::as_i64);
         uid == self.status.uid() && generation == self.status.generation()
     }
 
-    async fn ask(
+    async fn send(
         &self,
         verb: &'static str,
         object: &ObjectRef,
@@ -254,7 +257,8 @@ impl<S: Says> Job<S> {
         let subresource = if verb == "get" { "" } else { "/status" };
         let resource =
             object.kind.api().map(|known| known.group_resource(subresource)).unwrap_or_default().into();
-        let permit = Permit { verb, resource, namespace: object.key.namespace.clone(), lost: LOST };
-        self.refusals.judge(permit, answer)
+        let permit =
+            RequiredPermission { verb, resource, namespace: object.key.namespace.clone(), lost: CONSEQUENCE };
+        self.refusals.check(permit, answer)
     }
 }

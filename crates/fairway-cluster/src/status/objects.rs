@@ -1,5 +1,5 @@
-//! Whose status is to be written, and when: of the objects of the Gateway API, which each have a status of their own. No input or
-//! output, no clock: what should be said, answers and the time go in, jobs come out.
+//! Schedules status writes of Gateway API objects, which each have their own status. No I/O and no clock: desired statuses,
+//! results and the time go in, jobs come out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,113 +11,113 @@ use imbl::OrdMap;
 use imbl::ordmap::DiffItem;
 use tokio::time::Instant;
 
-use super::pauses::{Pauses, growing};
-use super::replacements::{Before, Contests};
-use super::statement::{Fields, Statement};
+use super::pauses::{NamespacePauses, doubled_pause};
+use super::replacements::{LastWritten, WriterConflicts};
+use super::statement::{ComparableStatus, FieldNames};
 
 const FIRST_RETRY: Duration = Duration::from_secs(1);
-const LONGEST_RETRY: Duration = Duration::from_secs(60);
-/// After a conflict the newer state of the object is on its way; it is asked for soon, and less and less soon.
-const AFTER_CONFLICT: Duration = Duration::from_millis(20);
+const MAX_RETRY: Duration = Duration::from_secs(60);
+/// After a conflict the newer object is on its way; it is read again soon, then with growing delays.
+const FIRST_CONFLICT_RETRY: Duration = Duration::from_millis(20);
 
-/// All objects with a status to say. `S` is what it should say.
+/// All objects with a desired status of type `S`.
 #[derive(Debug)]
-pub(crate) struct Objects<S> {
+pub(crate) struct ObjectSchedule<S> {
     desired: OrdMap<ObjectRef, Arc<S>>,
-    /// Those with something to do, or that failed.
-    entries: BTreeMap<ObjectRef, Entry>,
+    /// Objects with pending work, or whose last write failed.
+    entries: BTreeMap<ObjectRef, ScheduledObject>,
     due: BTreeSet<(Instant, ObjectRef)>,
-    contests: Contests,
-    /// Namespaces in which writing is refused.
-    refused: Pauses,
+    contests: WriterConflicts,
+    /// Namespaces in which writes are forbidden.
+    refused: NamespacePauses,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
-    state: State,
+struct ScheduledObject {
+    state: JobState,
     failures: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// To be taken then.
+enum JobState {
+    /// Due at this time.
     Due(Instant),
-    /// A job is under way.
+    /// A job is running.
     Busy,
-    /// A job is under way, and the object has another version by now, of which the same should be said.
+    /// A job is running, and the object has a newer version that needs the same status.
     Overtaken,
-    /// A job is under way for something else than what should be said by now.
+    /// A job is running for an outdated status.
     Outdated,
-    /// A job is under way for an object that has gone. There may be another one of its name by now.
+    /// A job is running for a deleted object. A new object of its name may exist by now.
     Gone,
 }
 
-/// What came of a job.
+/// The result of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Said {
-    /// The status says what it should, the object is gone, or there will be another translation of it.
-    Nothing,
-    /// It was written. The API server did not keep these fields.
-    Written(Fields),
-    /// Another writer, perhaps of this name, replaced what this process wrote: nothing was written.
+pub(crate) enum JobResult {
+    /// The status is up to date, the object is gone, or a newer status will follow.
+    NoWrite,
+    /// It was written. The API server dropped these fields.
+    Written(FieldNames),
+    /// Another writer, possibly of the same name, replaced the status that this process wrote: nothing was written.
     Replaced(Option<Arc<str>>),
-    /// Another changed it in between.
+    /// The object was changed concurrently.
     Conflict,
-    /// Not permitted.
+    /// The write is forbidden.
     Refused,
-    /// The API server cannot or did not answer.
+    /// The API server did not answer, or answered with an error.
     Failed,
 }
 
-impl<S: Statement> Objects<S> {
-    /// Knows of no object yet.
+impl<S: ComparableStatus> ObjectSchedule<S> {
+    /// Starts empty.
     pub(crate) fn new() -> Self {
         Self {
             desired: OrdMap::new(),
             entries: BTreeMap::new(),
             due: BTreeSet::new(),
-            contests: Contests::default(),
-            refused: Pauses::default(),
+            contests: WriterConflicts::default(),
+            refused: NamespacePauses::default(),
         }
     }
 
-    /// Takes what should be said, at a cost of what differs from the last call.
-    pub(crate) fn want(&mut self, desired: &OrdMap<ObjectRef, Arc<S>>, now: Instant) {
+    /// Updates the desired statuses, at a cost proportional to the difference.
+    pub(crate) fn update_desired(&mut self, desired: &OrdMap<ObjectRef, Arc<S>>, now: Instant) {
         let before = std::mem::replace(&mut self.desired, desired.clone());
         for difference in before.diff(desired) {
             match difference {
-                DiffItem::Update { old: (_, old), new: (object, new) } if new.repeats(old) => {
-                    self.touch(object, State::Overtaken, now);
+                DiffItem::Update { old: (_, old), new: (object, new) } if new.is_same_as(old) => {
+                    self.reschedule(object, JobState::Overtaken, now);
                 }
                 DiffItem::Add(object, _) | DiffItem::Update { new: (object, _), .. } => {
-                    self.contests.outdated(object);
-                    self.touch(object, State::Outdated, now);
+                    self.contests.forget_written(object);
+                    self.reschedule(object, JobState::Outdated, now);
                 }
                 DiffItem::Remove(object, _) => {
                     self.contests.forget(object);
-                    self.leave(object);
+                    self.remove(object);
                 }
             }
         }
     }
 
-    /// Everything is looked at again: nobody else writes from now on, and no job is under way.
-    pub(crate) fn look_at_all(&mut self, now: Instant) {
+    /// Schedules every object: only this replica writes from now on, and no job is running.
+    pub(crate) fn schedule_all(&mut self, now: Instant) {
         self.entries.clear();
         self.due.clear();
         let all: Vec<_> = self.desired.keys().cloned().collect();
         for object in all {
-            self.put(&object, Entry { state: State::Due(now), failures: 0 });
+            self.set_entry(&object, ScheduledObject { state: JobState::Due(now), failures: 0 });
         }
     }
 
-    /// Another leads from now on: whatever replaces what was written here may be its work.
-    pub(crate) fn forget_contests(&mut self) {
-        self.contests = Contests::default();
+    /// Another replica leads from now on: it may be the one that replaces statuses.
+    pub(crate) fn forget_conflicts(&mut self) {
+        self.contests = WriterConflicts::default();
     }
 
-    /// Whose status another writer fights for. It costs what was replaced within the last hour.
-    pub(crate) fn contested(&mut self, now: Instant) -> Vec<Diagnostic> {
+    /// The conflicts over statuses. Costs as much as was replaced within the last hour.
+    pub(crate) fn conflict_diagnostics(&mut self, now: Instant) -> Vec<Diagnostic> {
         self.contests.diagnostics(now)
     }
 
@@ -126,110 +126,112 @@ impl<S: Statement> Objects<S> {
         self.due.first().map(|(due, _)| *due)
     }
 
-    /// A job that is due: the object and what its status should say.
-    pub(crate) fn take(&mut self, now: Instant) -> Option<(ObjectRef, Arc<S>)> {
+    /// Takes a due job: the object and its desired status.
+    pub(crate) fn take_due(&mut self, now: Instant) -> Option<(ObjectRef, Arc<S>)> {
         loop {
             let (_, object) = self.due.first().filter(|(due, _)| *due <= now).cloned()?;
             let entry = *self.entries.get(&object)?;
-            if let Some(until) = self.refused.until(&object.key.namespace, now) {
-                self.put(&object, Entry { state: State::Due(until), ..entry });
+            if let Some(until) = self.refused.paused_until(&object.key.namespace, now) {
+                self.set_entry(&object, ScheduledObject { state: JobState::Due(until), ..entry });
                 continue;
             }
             let Some(desired) = self.desired.get(&object).cloned() else {
                 self.drop_entry(&object);
                 continue;
             };
-            self.put(&object, Entry { state: State::Busy, ..entry });
+            self.set_entry(&object, ScheduledObject { state: JobState::Busy, ..entry });
             return Some((object, desired));
         }
     }
 
-    /// What is known of the status that a job is about.
-    pub(crate) fn before(&self, object: &ObjectRef) -> Before {
-        self.contests.before(object)
+    /// What is known about the last write of an object's status.
+    pub(crate) fn last_written(&self, object: &ObjectRef) -> LastWritten {
+        self.contests.last_written(object)
     }
 
-    /// Takes what came of a job.
-    pub(crate) fn done(&mut self, object: &ObjectRef, said: Said, now: Instant) {
-        let Some(Entry { state, failures }) = self.entries.get(object).copied() else { return };
-        if state == State::Gone {
+    /// Records the result of a job.
+    pub(crate) fn record_result(&mut self, object: &ObjectRef, said: JobResult, now: Instant) {
+        let Some(ScheduledObject { state, failures }) = self.entries.get(object).copied() else { return };
+        if state == JobState::Gone {
             self.drop_entry(object);
             if self.desired.contains_key(object) {
-                self.put(object, Entry { state: State::Due(now), failures: 0 });
+                self.set_entry(object, ScheduledObject { state: JobState::Due(now), failures: 0 });
             }
             return;
         }
         let again = |pause| {
             let times = failures.saturating_add(1);
-            Entry { state: State::Due(now + growing(pause, failures, LONGEST_RETRY)), failures: times }
+            ScheduledObject {
+                state: JobState::Due(now + doubled_pause(pause, failures, MAX_RETRY)),
+                failures: times,
+            }
         };
         match said {
-            Said::Nothing => self.settle(object, state, now),
-            Said::Written(lost) => {
-                if matches!(state, State::Busy | State::Overtaken) {
-                    self.contests.wrote(object, lost);
+            JobResult::NoWrite => self.finish_job(object, state, now),
+            JobResult::Written(lost) => {
+                if matches!(state, JobState::Busy | JobState::Overtaken) {
+                    self.contests.record_written(object, lost);
                 }
-                self.settle(object, state, now);
+                self.finish_job(object, state, now);
             }
-            Said::Replaced(by) => {
-                let until = self.contests.replaced(object, by.as_ref(), now);
-                self.put(object, Entry { state: State::Due(until), failures: 0 });
+            JobResult::Replaced(by) => {
+                let until = self.contests.record_replacement(object, by.as_ref(), now);
+                self.set_entry(object, ScheduledObject { state: JobState::Due(until), failures: 0 });
             }
-            Said::Conflict => self.put(object, again(AFTER_CONFLICT)),
-            Said::Failed => self.put(object, again(FIRST_RETRY)),
-            Said::Refused => {
-                self.refused.refused(&object.key.namespace, now);
-                self.put(object, Entry { state: State::Due(now), failures });
+            JobResult::Conflict => self.set_entry(object, again(FIRST_CONFLICT_RETRY)),
+            JobResult::Failed => self.set_entry(object, again(FIRST_RETRY)),
+            JobResult::Refused => {
+                self.refused.record_refusal(&object.key.namespace, now);
+                self.set_entry(object, ScheduledObject { state: JobState::Due(now), failures });
             }
         }
     }
 
-    /// The status says what it should have said when the job began.
-    fn settle(&mut self, object: &ObjectRef, state: State, now: Instant) {
-        self.refused.allowed(&object.key.namespace);
+    /// The status is as it was desired when the job started.
+    fn finish_job(&mut self, object: &ObjectRef, state: JobState, now: Instant) {
+        self.refused.record_success(&object.key.namespace);
         match state {
-            State::Overtaken | State::Outdated => {
-                self.put(object, Entry { state: State::Due(now), failures: 0 });
+            JobState::Overtaken | JobState::Outdated => {
+                self.set_entry(object, ScheduledObject { state: JobState::Due(now), failures: 0 });
             }
             _ => self.drop_entry(object),
         }
     }
 
-    /// The object has another version, or something else should be said of it; `overtaken` is what a job under way is then.
-    fn touch(&mut self, object: &ObjectRef, overtaken: State, now: Instant) {
+    /// The object or its desired status changed; `overtaken` is the new state of a running job.
+    fn reschedule(&mut self, object: &ObjectRef, overtaken: JobState, now: Instant) {
         let entry = match self.entries.get(object).copied() {
-            Some(Entry { state: State::Busy | State::Overtaken, failures }) => {
-                Entry { state: overtaken, failures }
+            Some(ScheduledObject { state: JobState::Busy | JobState::Overtaken, failures }) => {
+                ScheduledObject { state: overtaken, failures }
             }
-            // What fails, or is replaced, is not tried more often because more is to be said; and only one job is under way.
+            // A new desired status does not speed up retries after a failure or a replacement, and only one job runs per object.
             Some(waiting) => waiting,
-            None => Entry { state: State::Due(now), failures: 0 },
+            None => ScheduledObject { state: JobState::Due(now), failures: 0 },
         };
-        self.put(object, entry);
+        self.set_entry(object, entry);
     }
 
-    /// The object is gone. Its job, if one is under way, may still write: until it ends, there is none for another object of
-    /// this name.
-    fn leave(&mut self, object: &ObjectRef) {
+    /// The object is gone. A running job may still write: until it ends, no job starts for a new object of this name.
+    fn remove(&mut self, object: &ObjectRef) {
         if let Some(entry) = self.entries.get_mut(object)
-            && !matches!(entry.state, State::Due(_))
+            && !matches!(entry.state, JobState::Due(_))
         {
-            entry.state = State::Gone;
+            entry.state = JobState::Gone;
             return;
         }
         self.drop_entry(object);
     }
 
-    fn put(&mut self, object: &ObjectRef, entry: Entry) {
+    fn set_entry(&mut self, object: &ObjectRef, entry: ScheduledObject) {
         self.drop_entry(object);
-        if let State::Due(due) = entry.state {
+        if let JobState::Due(due) = entry.state {
             self.due.insert((due, object.clone()));
         }
         self.entries.insert(object.clone(), entry);
     }
 
     fn drop_entry(&mut self, object: &ObjectRef) {
-        if let Some(Entry { state: State::Due(due), .. }) = self.entries.remove(object) {
+        if let Some(ScheduledObject { state: JobState::Due(due), .. }) = self.entries.remove(object) {
             self.due.remove(&(due, object.clone()));
         }
     }
@@ -241,10 +243,10 @@ mod tests {
 
     use super::*;
 
-    const WRITTEN: Said = Said::Written(Fields::new());
+    const WRITTEN: JobResult = JobResult::Written(FieldNames::new());
 
-    impl Statement for u32 {
-        fn repeats(&self, before: &Self) -> bool {
+    impl ComparableStatus for u32 {
+        fn is_same_as(&self, before: &Self) -> bool {
             self == before
         }
     }
@@ -253,52 +255,52 @@ mod tests {
         ObjectRef::new(Kind::HttpRoute, ObjectKey::new("shop", name))
     }
 
-    fn saying(says: &[(&str, u32)]) -> OrdMap<ObjectRef, Arc<u32>> {
+    fn desired_statuses(says: &[(&str, u32)]) -> OrdMap<ObjectRef, Arc<u32>> {
         says.iter().map(|(name, says)| (route(name), Arc::new(*says))).collect()
     }
 
-    fn taken(objects: &mut Objects<u32>, now: Instant) -> Vec<(String, u32)> {
-        let jobs = std::iter::from_fn(|| objects.take(now));
+    fn take_all(objects: &mut ObjectSchedule<u32>, now: Instant) -> Vec<(String, u32)> {
+        let jobs = std::iter::from_fn(|| objects.take_due(now));
         jobs.map(|(object, says)| (object.key.name.to_string(), *says)).collect()
     }
 
     #[test]
     fn each_difference_is_one_job() {
-        let (mut objects, now) = (Objects::new(), Instant::now());
-        objects.want(&saying(&[("a", 1), ("b", 1)]), now);
-        assert_eq!(taken(&mut objects, now).len(), 2);
+        let (mut objects, now) = (ObjectSchedule::new(), Instant::now());
+        objects.update_desired(&desired_statuses(&[("a", 1), ("b", 1)]), now);
+        assert_eq!(take_all(&mut objects, now).len(), 2);
         for name in ["a", "b"] {
-            objects.done(&route(name), WRITTEN, now);
+            objects.record_result(&route(name), WRITTEN, now);
         }
-        objects.want(&saying(&[("a", 1), ("b", 2)]), now);
-        assert_eq!(taken(&mut objects, now), [("b".to_owned(), 2)]);
-        objects.done(&route("b"), Said::Nothing, now);
+        objects.update_desired(&desired_statuses(&[("a", 1), ("b", 2)]), now);
+        assert_eq!(take_all(&mut objects, now), [("b".to_owned(), 2)]);
+        objects.record_result(&route("b"), JobResult::NoWrite, now);
         assert_eq!(objects.next_due(), None);
     }
 
     #[test]
-    fn what_changes_while_it_is_written_is_written_again() {
-        let (mut objects, now) = (Objects::new(), Instant::now());
-        objects.want(&saying(&[("a", 1)]), now);
-        assert_eq!(taken(&mut objects, now), [("a".to_owned(), 1)]);
-        objects.want(&saying(&[("a", 2)]), now);
-        assert_eq!(taken(&mut objects, now), [], "one at a time");
-        objects.done(&route("a"), WRITTEN, now);
-        assert_eq!(taken(&mut objects, now), [("a".to_owned(), 2)]);
+    fn a_change_during_a_write_is_written_again() {
+        let (mut objects, now) = (ObjectSchedule::new(), Instant::now());
+        objects.update_desired(&desired_statuses(&[("a", 1)]), now);
+        assert_eq!(take_all(&mut objects, now), [("a".to_owned(), 1)]);
+        objects.update_desired(&desired_statuses(&[("a", 2)]), now);
+        assert_eq!(take_all(&mut objects, now), [], "one at a time");
+        objects.record_result(&route("a"), WRITTEN, now);
+        assert_eq!(take_all(&mut objects, now), [("a".to_owned(), 2)]);
     }
 
     #[test]
-    fn a_conflict_is_tried_again_soon_and_a_failure_less_and_less_often() {
-        let (mut objects, now) = (Objects::new(), Instant::now());
-        objects.want(&saying(&[("a", 1)]), now);
-        taken(&mut objects, now);
-        objects.done(&route("a"), Said::Conflict, now);
-        assert_eq!(objects.next_due(), Some(now + AFTER_CONFLICT));
-        let mut now = now + AFTER_CONFLICT;
+    fn conflicts_are_retried_soon_and_failures_less_and_less_often() {
+        let (mut objects, now) = (ObjectSchedule::new(), Instant::now());
+        objects.update_desired(&desired_statuses(&[("a", 1)]), now);
+        take_all(&mut objects, now);
+        objects.record_result(&route("a"), JobResult::Conflict, now);
+        assert_eq!(objects.next_due(), Some(now + FIRST_CONFLICT_RETRY));
+        let mut now = now + FIRST_CONFLICT_RETRY;
         let mut pauses = Vec::new();
         for _ in 0..8 {
-            taken(&mut objects, now);
-            objects.done(&route("a"), Said::Failed, now);
+            take_all(&mut objects, now);
+            objects.record_result(&route("a"), JobResult::Failed, now);
             let next = objects.next_due().unwrap();
             pauses.push((next - now).as_secs());
             now = next;
@@ -307,57 +309,57 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_without_permission_holds_up_no_other() {
-        let (mut objects, now) = (Objects::new(), Instant::now());
-        objects.want(&saying(&[("a", 1), ("b", 1)]), now);
-        objects.take(now);
-        objects.done(&route("a"), Said::Refused, now);
-        assert_eq!(taken(&mut objects, now), [], "all there wait");
+    fn a_forbidden_namespace_does_not_block_others() {
+        let (mut objects, now) = (ObjectSchedule::new(), Instant::now());
+        objects.update_desired(&desired_statuses(&[("a", 1), ("b", 1)]), now);
+        objects.take_due(now);
+        objects.record_result(&route("a"), JobResult::Refused, now);
+        assert_eq!(take_all(&mut objects, now), [], "all there wait");
         let other = ObjectRef::new(Kind::HttpRoute, ObjectKey::new("bank", "a"));
-        let mut all = saying(&[("a", 1), ("b", 1)]);
+        let mut all = desired_statuses(&[("a", 1), ("b", 1)]);
         all.insert(other, Arc::new(1));
-        objects.want(&all, now);
-        assert_eq!(taken(&mut objects, now).len(), 1);
-        assert_eq!(taken(&mut objects, now + Duration::from_secs(5)).len(), 2);
+        objects.update_desired(&all, now);
+        assert_eq!(take_all(&mut objects, now).len(), 1);
+        assert_eq!(take_all(&mut objects, now + Duration::from_secs(5)).len(), 2);
     }
 
     #[test]
-    fn what_came_of_an_object_that_is_gone_says_nothing_of_another_one_of_its_name() {
-        for said in [Said::Nothing, WRITTEN, Said::Failed, Said::Refused] {
-            let (mut objects, now) = (Objects::new(), Instant::now());
-            objects.want(&saying(&[("a", 1)]), now);
-            taken(&mut objects, now);
-            objects.want(&saying(&[]), now);
-            objects.want(&saying(&[("a", 2)]), now);
-            assert_eq!(taken(&mut objects, now), [], "one at a time: the other job may still write");
-            objects.done(&route("a"), said, now);
-            assert_eq!(taken(&mut objects, now), [("a".to_owned(), 2)]);
-            objects.done(&route("a"), Said::Conflict, now);
-            assert_eq!(objects.next_due(), Some(now + AFTER_CONFLICT), "this answer counts");
+    fn the_result_for_a_deleted_object_does_not_count_for_its_successor() {
+        for said in [JobResult::NoWrite, WRITTEN, JobResult::Failed, JobResult::Refused] {
+            let (mut objects, now) = (ObjectSchedule::new(), Instant::now());
+            objects.update_desired(&desired_statuses(&[("a", 1)]), now);
+            take_all(&mut objects, now);
+            objects.update_desired(&desired_statuses(&[]), now);
+            objects.update_desired(&desired_statuses(&[("a", 2)]), now);
+            assert_eq!(take_all(&mut objects, now), [], "one at a time: the other job may still write");
+            objects.record_result(&route("a"), said, now);
+            assert_eq!(take_all(&mut objects, now), [("a".to_owned(), 2)]);
+            objects.record_result(&route("a"), JobResult::Conflict, now);
+            assert_eq!(objects.next_due(), Some(now + FIRST_CONFLICT_RETRY), "this answer counts");
         }
     }
 
     #[test]
-    fn an_object_that_is_gone_has_no_job_and_a_new_leader_looks_at_all() {
-        let (mut objects, now) = (Objects::new(), Instant::now());
-        objects.want(&saying(&[("a", 1), ("b", 1)]), now);
-        taken(&mut objects, now);
-        objects.want(&saying(&[("b", 1)]), now);
-        objects.done(&route("a"), Said::Failed, now);
-        objects.done(&route("b"), WRITTEN, now);
+    fn a_deleted_object_has_no_job_and_a_new_leader_schedules_all() {
+        let (mut objects, now) = (ObjectSchedule::new(), Instant::now());
+        objects.update_desired(&desired_statuses(&[("a", 1), ("b", 1)]), now);
+        take_all(&mut objects, now);
+        objects.update_desired(&desired_statuses(&[("b", 1)]), now);
+        objects.record_result(&route("a"), JobResult::Failed, now);
+        objects.record_result(&route("b"), WRITTEN, now);
         assert_eq!(objects.next_due(), None);
-        objects.look_at_all(now);
-        assert_eq!(taken(&mut objects, now), [("b".to_owned(), 1)]);
+        objects.schedule_all(now);
+        assert_eq!(take_all(&mut objects, now), [("b".to_owned(), 1)]);
     }
 
     #[test]
-    fn a_new_leader_waits_for_no_job_of_an_object_that_went_while_it_was_none() {
-        let (mut objects, now) = (Objects::new(), Instant::now());
-        objects.want(&saying(&[("a", 1)]), now);
-        taken(&mut objects, now);
-        objects.want(&saying(&[]), now);
-        objects.look_at_all(now);
-        objects.want(&saying(&[("a", 2)]), now);
-        assert_eq!(taken(&mut objects, now), [("a".to_owned(), 2)]);
+    fn a_new_leader_does_not_wait_for_jobs_of_objects_deleted_before() {
+        let (mut objects, now) = (ObjectSchedule::new(), Instant::now());
+        objects.update_desired(&desired_statuses(&[("a", 1)]), now);
+        take_all(&mut objects, now);
+        objects.update_desired(&desired_statuses(&[]), now);
+        objects.schedule_all(now);
+        objects.update_desired(&desired_statuses(&[("a", 2)]), now);
+        assert_eq!(take_all(&mut objects, now), [("a".to_owned(), 2)]);
     }
 }

@@ -1,4 +1,4 @@
-//! What an Ingress's status was seen to say, and when two sightings can be told apart. Pure.
+//! The observed status of an Ingress, and which of two observations is newer. Pure.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,23 +7,23 @@ use fairway_ingress::IngressStatus;
 use k8s_openapi::api::networking::v1::Ingress;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 
-/// The name under which this controller writes fields (`metadata.managedFields`).
+/// The field manager of this controller (`metadata.managedFields`).
 pub(crate) const FIELD_MANAGER: &str = "fairway";
 
-/// The status of an Ingress at one version of it.
+/// The status of an Ingress at one resource version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ObservedStatus {
     /// `metadata.resourceVersion`; empty when unknown.
     pub(crate) version: Arc<str>,
-    /// What `status.loadBalancer` says, in no order.
+    /// The addresses of `status.loadBalancer`, unordered.
     pub(crate) addresses: BTreeSet<Arc<str>>,
-    /// Who wrote that, where the object says so.
+    /// The field manager that wrote them, if the object says so.
     pub(crate) manager: Option<Arc<str>>,
 }
 
 impl ObservedStatus {
-    /// Whether this was seen after `other`. Versions of one kind of object are numbers that grow (Kubernetes 1.35, KEP
-    /// 5504); of others the later sighting counts.
+    /// Whether this was observed after `other`. Versions of one kind are increasing numbers (Kubernetes 1.35, KEP 5504);
+    /// otherwise the later observation counts as newer.
     pub(crate) fn is_newer_than(&self, other: &Self) -> bool {
         match (self.version.parse::<u64>(), other.version.parse::<u64>()) {
             (Ok(this), Ok(other)) => this > other,
@@ -47,13 +47,13 @@ impl From<&Ingress> for ObservedStatus {
         Self {
             version: ingress.metadata.resource_version.as_deref().unwrap_or_default().into(),
             addresses: texts.map(Into::into).collect(),
-            manager: ingress.metadata.managed_fields.as_deref().and_then(writer),
+            manager: ingress.metadata.managed_fields.as_deref().and_then(last_writer),
         }
     }
 }
 
-/// Who wrote `status.loadBalancer` last.
-fn writer(fields: &[ManagedFieldsEntry]) -> Option<Arc<str>> {
+/// The last writer of `status.loadBalancer`.
+fn last_writer(fields: &[ManagedFieldsEntry]) -> Option<Arc<str>> {
     let wrote = |entry: &&ManagedFieldsEntry| {
         let fields = entry.fields_v1.as_ref().map(|fields| &fields.0);
         fields.is_some_and(|fields| fields.pointer("/f:status/f:loadBalancer").is_some())

@@ -1,5 +1,4 @@
-//! Permissions that the API server refuses: each is said once, and once more when it is there. Owns the words; who was
-//! refused decides when to try again.
+//! Logs permissions that the API server refuses: once when refused, and once when granted. Retrying is up to the caller.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -11,30 +10,30 @@ use kube::core::Status;
 
 use crate::source::fault::Fault;
 
-/// A permission, and what is lost without it.
+/// A permission, and the consequence of missing it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Permit {
+pub(crate) struct RequiredPermission {
     pub(crate) verb: &'static str,
     /// As RBAC and the API server spell it: `ingresses/status.networking.k8s.io`.
     pub(crate) resource: Cow<'static, str>,
-    /// Empty for what has none.
+    /// Empty for cluster-scoped resources.
     pub(crate) namespace: Arc<str>,
     pub(crate) lost: &'static str,
 }
 
-/// What was refused and said so.
+/// The refusals that were logged.
 #[derive(Debug, Default)]
-pub(crate) struct Refusals {
-    said: Mutex<BTreeSet<Permit>>,
+pub(crate) struct RefusedPermissions {
+    said: Mutex<BTreeSet<RequiredPermission>>,
 }
 
-/// Whether the answer is about a namespace that is being removed (`NamespaceTerminatingCause`).
-pub(crate) fn is_ending(status: &Status) -> bool {
+/// Whether the response is about a namespace that is being deleted (`NamespaceTerminatingCause`).
+pub(crate) fn is_namespace_terminating(status: &Status) -> bool {
     let causes = status.details.as_ref().map(|details| details.causes.as_slice()).unwrap_or_default();
     status.is_forbidden() && causes.iter().any(|cause| cause.reason == "NamespaceTerminating")
 }
 
-impl fmt::Display for Permit {
+impl fmt::Display for RequiredPermission {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "permission to {} {}", self.verb, self.resource)?;
         if self.namespace.is_empty() {
@@ -44,48 +43,48 @@ impl fmt::Display for Permit {
     }
 }
 
-impl Refusals {
-    /// Says what the answer to a request that needs `permit` shows about it, when that is new; gives the answer back.
-    pub(crate) fn judge<T>(&self, permit: Permit, answer: Result<T, Error>) -> Result<T, Error> {
+impl RefusedPermissions {
+    /// Logs what the result of a request says about `permit`, if that is new; returns the result.
+    pub(crate) fn check<T>(&self, permit: RequiredPermission, answer: Result<T, Error>) -> Result<T, Error> {
         match &answer {
-            // A namespace that is being removed takes nothing new from anybody.
-            Err(Error::Api(status)) if is_ending(status) => {}
-            Err(Error::Api(status)) if status.is_forbidden() => self.refused(permit, &status.message),
-            // Anything else that the API server answers, it answers to who may ask.
-            Ok(_) | Err(Error::Api(_)) => self.granted(&permit),
+            // A namespace that is being deleted accepts nothing new from anyone.
+            Err(Error::Api(status)) if is_namespace_terminating(status) => {}
+            Err(Error::Api(status)) if status.is_forbidden() => self.record_refusal(permit, &status.message),
+            // Any other response implies that the request was permitted.
+            Ok(_) | Err(Error::Api(_)) => self.record_grant(&permit),
             Err(_) => {}
         }
         answer
     }
 
-    /// Says what the failure of a watch shows about its permission, when that is new.
-    pub(crate) fn judge_watch(&self, permit: &Permit, fault: &Fault) {
+    /// Logs what the failure of a watch says about its permission, if that is new.
+    pub(crate) fn check_watch(&self, permit: &RequiredPermission, fault: &Fault) {
         match fault {
-            Fault::Denied(answer) => self.refused(permit.clone(), answer),
+            Fault::Denied(answer) => self.record_refusal(permit.clone(), answer),
             Fault::Unreachable(_) | Fault::Unreadable(_) => {}
             Fault::NoSuchApi | Fault::Gone | Fault::Unknown(_) | Fault::Refused { .. } => {
-                self.granted(permit);
+                self.record_grant(permit);
             }
         }
     }
 
-    fn refused(&self, permit: Permit, answer: &str) {
+    fn record_refusal(&self, permit: RequiredPermission, answer: &str) {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         if !said.contains(&permit) {
             tracing::error!(
                 answer,
-                "missing {permit}: {}; grant it to the ServiceAccount, it is tried again without a restart",
+                "missing {permit}: {}; grant it to the ServiceAccount; Fairway retries without a restart",
                 permit.lost
             );
             said.insert(permit);
         }
     }
 
-    /// Says that the permission is there, when it was not.
-    pub(crate) fn granted(&self, permit: &Permit) {
+    /// Logs that the permission was granted, if it was missing before.
+    pub(crate) fn record_grant(&self, permit: &RequiredPermission) {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         if said.remove(permit) {
-            tracing::info!("granted by now: {permit}");
+            tracing::info!("now granted: {permit}");
         }
     }
 }
@@ -103,14 +102,18 @@ mod tests {
 
     #[test]
     fn a_namespace_that_ends_is_no_missing_permission() {
-        let permit =
-            || Permit { verb: "create", resource: "events".into(), namespace: "a".into(), lost: "it" };
-        let refusals = Refusals::default();
+        let permit = || RequiredPermission {
+            verb: "create",
+            resource: "events".into(),
+            namespace: "a".into(),
+            lost: "it",
+        };
+        let refusals = RefusedPermissions::default();
         let ending =
             r#"{"causes":[{"reason":"NamespaceTerminating","message":"ends","field":"metadata.namespace"}]}"#;
-        assert!(refusals.judge(permit(), forbidden(ending)).is_err());
+        assert!(refusals.check(permit(), forbidden(ending)).is_err());
         assert!(refusals.said.lock().unwrap().is_empty());
-        assert!(refusals.judge(permit(), forbidden("{}")).is_err());
+        assert!(refusals.check(permit(), forbidden("{}")).is_err());
         assert_eq!(refusals.said.lock().unwrap().len(), 1);
     }
 }

@@ -1,5 +1,5 @@
-//! The addresses that clients reach this fleet at: from a Service, from nodes or from flags. Owns how a Service's addresses are read
-//! and that they are followed; never writes them anywhere.
+//! The addresses at which clients reach this fleet: from a Service, from nodes or from flags. Reads and follows them; does not
+//! write them.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -14,17 +14,17 @@ use kube::Client;
 use tokio::sync::watch;
 
 use super::nodes::{self, NodeAddresses};
-use super::permission::{Permit, Refusals};
-use super::updates::Updates;
-use crate::source::follow::{Followed, News, Whole};
+use super::permission::{RefusedPermissions, RequiredPermission};
+use super::updates::ViewUpdates;
+use crate::source::follow::{FullObject, ObjectStore, StoreEvent};
 
 /// Where the addresses for `status.loadBalancer` come from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum PublishAddresses {
-    /// Nobody said: status is not written.
+    /// Not configured: status is not written.
     #[default]
     Unset,
-    /// A Service: those of its load balancer and its `externalIPs`, else its cluster addresses.
+    /// A Service: its load balancer addresses and `externalIPs`, else its cluster addresses.
     Service(ObjectKey),
     /// IP addresses and host names.
     Addresses(Vec<String>),
@@ -32,15 +32,15 @@ pub enum PublishAddresses {
     Nodes(NodeAddresses),
 }
 
-/// Addresses in the order of status; IP addresses and host names. An empty one means that there are none.
+/// Addresses in status order: IP addresses and host names. An empty one means that there are none.
 pub(crate) type Addresses = Arc<BTreeSet<Arc<str>>>;
 
-/// Follows the addresses and tells them; `None` until they are known. Ends only when they cannot change.
-pub(crate) async fn follow(
+/// Follows the addresses and publishes them; `None` until they are known. Ends only if they cannot change.
+pub(crate) async fn follow_addresses(
     client: Client,
     pod: ObjectKey,
     publish: PublishAddresses,
-    refusals: Arc<Refusals>,
+    refusals: Arc<RefusedPermissions>,
     sender: watch::Sender<Option<Addresses>>,
 ) {
     match publish {
@@ -51,32 +51,35 @@ pub(crate) async fn follow(
         }
         PublishAddresses::Service(key) => follow_service(&client, &key, &refusals, &sender).await,
         PublishAddresses::Nodes(which) => {
-            nodes::follow(&client, &pod, which, &refusals, |found| tell("nodes", found, &sender)).await;
+            nodes::poll_node_addresses(&client, &pod, which, &refusals, |found| {
+                publish_if_changed("nodes", found, &sender);
+            })
+            .await;
         }
     }
 }
 
-/// Tells the pipeline of the addresses, which Gateways have that share those of Ingresses.
-pub(crate) async fn pass_on(
+/// Sends the addresses to the pipeline, for Gateways that share those of Ingresses.
+pub(crate) async fn send_to_pipeline(
     mut addresses: watch::Receiver<Option<Addresses>>,
-    mut updates: Updates,
+    mut updates: ViewUpdates,
     inlet: Inlet,
 ) {
-    // Before it has objects, the pipeline takes nothing else.
+    // The pipeline accepts nothing before it has objects.
     while updates.view().is_none() {
-        updates.next().await;
+        updates.changed().await;
     }
     while let Ok(known) = addresses.wait_for(Option::is_some).await.map(|known| known.clone()) {
         let known = known.iter().flat_map(|known| known.iter());
-        inlet.change(Change::Published(known.filter_map(address).collect()));
+        inlet.send_change(Change::Published(known.filter_map(parse_address).collect()));
         if addresses.changed().await.is_err() {
             return;
         }
     }
 }
 
-/// An empty text stands for none.
-fn address(text: &Arc<str>) -> Option<Address> {
+/// An empty text means no address.
+fn parse_address(text: &Arc<str>) -> Option<Address> {
     let kind = if text.parse::<IpAddr>().is_ok() { AddressKind::Ip } else { AddressKind::Hostname };
     (!text.is_empty()).then(|| Address { kind, value: text.clone() })
 }
@@ -84,40 +87,40 @@ fn address(text: &Arc<str>) -> Option<Address> {
 async fn follow_service(
     client: &Client,
     key: &ObjectKey,
-    refusals: &Refusals,
+    refusals: &RefusedPermissions,
     sender: &watch::Sender<Option<Addresses>>,
 ) {
-    let permit = Permit {
+    let permit = RequiredPermission {
         verb: "list and watch",
         resource: "services".into(),
         namespace: key.namespace.clone(),
-        lost: "changes of the addresses of --publish-service are not seen",
+        lost: "changes of the addresses of --publish-service are not detected",
     };
-    let followed = Followed::default();
+    let followed = ObjectStore::default();
     let tell = |news| match news {
-        News::Listed | News::Changed => {
-            noticed(key, followed.objects().get(key).map(|service| &**service), sender);
-            refusals.granted(&permit);
+        StoreEvent::Listed | StoreEvent::Changed => {
+            publish_service(key, followed.snapshot().get(key).map(|service| &**service), sender);
+            refusals.record_grant(&permit);
         }
-        News::Failed(fault) => {
-            refusals.judge_watch(&permit, &fault);
-            tracing::debug!(service = %key, %fault, "the Service of --publish-service cannot be watched; tried again");
+        StoreEvent::Failed(fault) => {
+            refusals.check_watch(&permit, &fault);
+            tracing::debug!(service = %key, %fault, "the Service of --publish-service cannot be watched; retrying");
         }
     };
-    followed.clone().follow(client.clone(), Service::one(key), tell).await;
+    followed.clone().run(client.clone(), Service::one(key), tell).await;
 }
 
-fn noticed(key: &ObjectKey, service: Option<&Service>, sender: &watch::Sender<Option<Addresses>>) {
+fn publish_service(key: &ObjectKey, service: Option<&Service>, sender: &watch::Sender<Option<Addresses>>) {
     let Some(service) = service else {
         tracing::warn!(
             "Service {key} of --publish-service does not exist; the status of Ingresses stays as it is until it does"
         );
         return;
     };
-    tell(&format!("Service {key}"), addresses(service), sender);
+    publish_if_changed(&format!("Service {key}"), service_addresses(service), sender);
 }
 
-fn tell(of: &str, addresses: BTreeSet<Arc<str>>, sender: &watch::Sender<Option<Addresses>>) {
+fn publish_if_changed(of: &str, addresses: BTreeSet<Arc<str>>, sender: &watch::Sender<Option<Addresses>>) {
     sender.send_if_modified(|before| {
         let differs = before.as_deref() != Some(&addresses);
         if differs {
@@ -129,7 +132,7 @@ fn tell(of: &str, addresses: BTreeSet<Arc<str>>, sender: &watch::Sender<Option<A
 }
 
 /// The addresses of a Service as ingress-nginx publishes them (`statusAddressFromService`), of both IP families.
-pub(crate) fn addresses(service: &Service) -> BTreeSet<Arc<str>> {
+pub(crate) fn service_addresses(service: &Service) -> BTreeSet<Arc<str>> {
     let none = ServiceSpec::default();
     let spec = service.spec.as_ref().unwrap_or(&none);
     let external = spec.external_ips.iter().flatten();
@@ -145,7 +148,7 @@ pub(crate) fn addresses(service: &Service) -> BTreeSet<Arc<str>> {
 fn balancer_addresses(service: &Service) -> impl Iterator<Item = &String> {
     let balancer = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
     let entries = balancer.and_then(|balancer| balancer.ingress.as_ref()).into_iter().flatten();
-    // One that has both is reached by its name (ingress-nginx): the address may change.
+    // An entry with both is published by its hostname (as in ingress-nginx): the address may change.
     entries.filter_map(|entry| entry.hostname.as_ref().filter(|name| !name.is_empty()).or(entry.ip.as_ref()))
 }
 
@@ -168,14 +171,14 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn the_pipeline_hears_of_every_change_of_the_addresses_once_it_has_objects() {
+    async fn the_pipeline_receives_address_changes_once_it_has_objects() {
         let ((inlet, outlet), viewer) = (pipe(), Viewer::blank());
         let publish = |texts: &[&str]| -> Option<Addresses> {
             Some(Arc::new(texts.iter().map(|text| (*text).into()).collect()))
         };
         let addresses = watch::Sender::new(None);
-        let updates = Updates::new(viewer.clone(), Duration::from_millis(20));
-        tokio::spawn(pass_on(addresses.subscribe(), updates, inlet));
+        let updates = ViewUpdates::new(viewer.clone(), Duration::from_millis(20));
+        tokio::spawn(send_to_pipeline(addresses.subscribe(), updates, inlet));
         let heard = async || {
             tokio::time::sleep(Duration::from_secs(1)).await;
             let batch = outlet.next(Duration::ZERO)?;
@@ -187,21 +190,21 @@ mod tests {
         assert_eq!(heard().await, None, "there are no objects");
         let mut engine = Engine::new(Options::default());
         engine.update(Vec::new(), 0);
-        viewer.show(engine.current().unwrap().clone());
+        viewer.set_outcome(engine.current().unwrap().clone());
         let both = ["IPAddress 192.0.2.7", "Hostname lb.example"].map(str::to_owned);
         assert_eq!(heard().await.as_deref(), Some(&both[..]));
         addresses.send_replace(publish(&[""]));
         assert_eq!(heard().await, Some(Vec::new()));
     }
 
-    fn read(service: serde_json::Value) -> Vec<String> {
+    fn addresses_of(service: serde_json::Value) -> Vec<String> {
         let service: Service = serde_json::from_value(service).unwrap();
-        addresses(&service).iter().map(ToString::to_string).collect()
+        service_addresses(&service).iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn a_load_balancer_gives_its_names_or_addresses_and_the_external_ones_sorted() {
-        let found = read(serde_json::json!({
+        let found = addresses_of(serde_json::json!({
             "spec": {"type": "LoadBalancer", "clusterIP": "10.0.0.1", "externalIPs": ["9.9.9.9"]},
             "status": {"loadBalancer": {"ingress": [
                 {"ip": "192.0.2.7"}, {"hostname": "lb.example", "ip": "192.0.2.8"}, {"ip": "2001:db8::1"}
@@ -213,7 +216,8 @@ mod tests {
     #[test]
     fn a_load_balancer_without_an_address_yet_gives_none() {
         assert!(
-            read(serde_json::json!({"spec": {"type": "LoadBalancer", "clusterIP": "10.0.0.1"}})).is_empty()
+            addresses_of(serde_json::json!({"spec": {"type": "LoadBalancer", "clusterIP": "10.0.0.1"}}))
+                .is_empty()
         );
     }
 
@@ -232,7 +236,7 @@ mod tests {
             (serde_json::json!({"clusterIP": "None"}), vec![]),
             (serde_json::json!({"type": "ExternalName", "externalName": "a.example"}), vec!["a.example"]),
         ] {
-            assert_eq!(read(serde_json::json!({"spec": spec})), expected, "{spec}");
+            assert_eq!(addresses_of(serde_json::json!({"spec": spec})), expected, "{spec}");
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Which statuses of objects of the Gateway API this process wrote, and which of them another writer has replaced. Owns
-//! how a replacement is told from other changes; never decides what a status says. Pure; the time is passed in.
+//! Which Gateway API statuses this process wrote, and which of them another writer replaced. Distinguishes replacements from
+//! other changes; does not decide what a status says. Pure; the time is passed in.
 //!
-//! A status counts as replaced if this process wrote it, would write the same for the same generation of the object, and
-//! finds something else. Later writes of this process, writes of an earlier leader, and what other controllers write
-//! elsewhere in the status do not count.
+//! A status counts as replaced if this process wrote it, would write the same for the same generation of the object, and finds
+//! something else. Later writes of this process, writes of an earlier leader, and entries of other controllers elsewhere in the
+//! status do not count.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,30 +12,30 @@ use fairway_objects::diagnostic::Diagnostic;
 use fairway_objects::object::ObjectRef;
 use tokio::time::Instant;
 
-use super::contest::Contest;
-use super::statement::Fields;
+use super::contest::WriterConflict;
+use super::statement::FieldNames;
 
-/// All of them. A new one is at peace with everybody.
+/// All conflicts; initially none.
 #[derive(Debug, Default)]
-pub(crate) struct Contests {
-    /// Statuses that this process wrote and would write again, with the fields that the API server did not keep.
-    own: BTreeMap<ObjectRef, Fields>,
+pub(crate) struct WriterConflicts {
+    /// Statuses that this process wrote and would write again, with the fields that the API server dropped.
+    own: BTreeMap<ObjectRef, FieldNames>,
     /// Statuses that were replaced.
-    replaced: BTreeMap<ObjectRef, Contest>,
+    replaced: BTreeMap<ObjectRef, WriterConflict>,
 }
 
-/// What is known of a status before it is read.
+/// What is known about a status before it is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Before {
-    /// This process wrote it and would write it again. The API server did not keep these fields: its CRD lacks them.
-    Own(Fields),
-    /// Anybody may have written it.
+pub(crate) enum LastWritten {
+    /// This process wrote it and would write it again. The API server dropped these fields: its CRD lacks them.
+    Own(FieldNames),
+    /// Its writer is unknown.
     Unknown,
 }
 
-impl Before {
-    /// Whether another writer has replaced the status, if these of its fields do not say what they should.
-    pub(crate) fn is_replaced(&self, differing: &Fields) -> bool {
+impl LastWritten {
+    /// Whether another writer replaced the status, given the fields that differ.
+    pub(crate) fn is_replaced(&self, differing: &FieldNames) -> bool {
         match self {
             Self::Own(lost) => !differing.is_subset(lost),
             Self::Unknown => false,
@@ -43,29 +43,34 @@ impl Before {
     }
 }
 
-impl Contests {
-    /// What is known of the status of an object.
-    pub(crate) fn before(&self, object: &ObjectRef) -> Before {
-        self.own.get(object).map_or(Before::Unknown, |lost| Before::Own(lost.clone()))
+impl WriterConflicts {
+    /// What is known about the status of an object.
+    pub(crate) fn last_written(&self, object: &ObjectRef) -> LastWritten {
+        self.own.get(object).map_or(LastWritten::Unknown, |lost| LastWritten::Own(lost.clone()))
     }
 
-    /// This process wrote what the status should say; of that, the API server did not keep the fields `lost`.
-    pub(crate) fn wrote(&mut self, object: &ObjectRef, lost: Fields) {
+    /// This process wrote the desired status; the API server dropped the fields `lost`.
+    pub(crate) fn record_written(&mut self, object: &ObjectRef, lost: FieldNames) {
         self.own.insert(object.clone(), lost);
     }
 
-    /// The status should say something else from now on.
-    pub(crate) fn outdated(&mut self, object: &ObjectRef) {
+    /// The desired status changed.
+    pub(crate) fn forget_written(&mut self, object: &ObjectRef) {
         self.own.remove(object);
     }
 
-    /// Another writer, perhaps `by` this name, has replaced the status. Gives when it may be written again.
-    pub(crate) fn replaced(&mut self, object: &ObjectRef, by: Option<&Arc<str>>, now: Instant) -> Instant {
+    /// Another writer, possibly named `by`, replaced the status. Returns when it may be written again.
+    pub(crate) fn record_replacement(
+        &mut self,
+        object: &ObjectRef,
+        by: Option<&Arc<str>>,
+        now: Instant,
+    ) -> Instant {
         self.own.remove(object);
         let contest = self.replaced.entry(object.clone()).or_default();
-        contest.replaced(now);
+        contest.record_replacement(now);
         if let Some(manager) = by {
-            contest.by(manager);
+            contest.set_other_writer(manager);
         }
         contest.pause_until().unwrap_or(now)
     }
@@ -76,7 +81,7 @@ impl Contests {
         self.replaced.remove(object);
     }
 
-    /// What there is to say; what is over is forgotten.
+    /// The current conflicts; forgets those that are over.
     pub(crate) fn diagnostics(&mut self, now: Instant) -> Vec<Diagnostic> {
         self.replaced.retain(|_, contest| !contest.is_over(now));
         let replaced = self.replaced.iter();

@@ -1,5 +1,5 @@
-//! What the status of an object should say, compared with what it says. Owns what counts as a difference and who made it;
-//! reads and writes nothing itself.
+//! Compares the desired status of an object with the stored one. Decides what counts as a difference and who wrote it; reads and
+//! writes nothing.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,54 +9,54 @@ use serde_json::Value;
 
 use super::observed::FIELD_MANAGER;
 
-/// Lists whose entries have a key, so that their order says nothing (`+listType=map` in the types of the Gateway API).
-const KEYED: [&str; 3] = ["conditions", "listeners", "supportedFeatures"];
+/// Lists whose entries have a key, so that their order is irrelevant (`+listType=map` in the types of the Gateway API).
+const KEYED_LISTS: [&str; 3] = ["conditions", "listeners", "supportedFeatures"];
 
-/// Names of fields of a status.
-pub(crate) type Fields = BTreeSet<String>;
+/// Names of status fields.
+pub(crate) type FieldNames = BTreeSet<String>;
 
-/// What the status of an object should say.
-pub(crate) trait Statement: PartialEq {
-    /// Whether it says the same as `before` of the same generation of the same object. They may be made of different
-    /// versions of it: each write makes a new one.
-    fn repeats(&self, before: &Self) -> bool;
+/// The desired status of an object.
+pub(crate) trait ComparableStatus: PartialEq {
+    /// Whether it equals `before`, for the same generation of the same object. They may stem from different resource versions:
+    /// each write creates a new one.
+    fn is_same_as(&self, before: &Self) -> bool;
 }
 
-/// What the status of an object should say, for whoever writes it.
-pub(crate) trait Says: Statement + Send + Sync + 'static {
-    /// The uid of the object that it is made for.
+/// A desired status that can be written.
+pub(crate) trait WritableStatus: ComparableStatus + Send + Sync + 'static {
+    /// The uid of its object.
     fn uid(&self) -> &str;
-    /// The generation that it is made for.
+    /// The generation of its object.
     fn generation(&self) -> Option<i64>;
-    /// The status to write over `existing`; `None` where that says it already. `now` is in seconds since 1970.
+    /// The status to write over `existing`; `None` if it is up to date. `now` is in seconds since 1970.
     fn merged(&self, existing: &Value, now: i64) -> Option<Value>;
 
-    /// What is to be written over `existing`; `None` also where only the order of conditions or of listeners differs.
-    fn owed(&self, existing: &Value, now: i64) -> Option<Owed> {
+    /// What to write over `existing`; also `None` if only the order of conditions or listeners differs.
+    fn pending_update(&self, existing: &Value, now: i64) -> Option<PendingUpdate> {
         let status = self.merged(existing, now)?;
-        let differing = differing(&status, existing);
-        (!differing.is_empty()).then_some(Owed { status, differing })
+        let differing = differing_fields(&status, existing);
+        (!differing.is_empty()).then_some(PendingUpdate { status, differing })
     }
 }
 
 /// A status to write.
 #[derive(Debug)]
-pub(crate) struct Owed {
-    /// All of it.
+pub(crate) struct PendingUpdate {
+    /// The complete status.
     pub(crate) status: Value,
-    /// Its fields that say something else so far.
-    pub(crate) differing: Fields,
+    /// The fields that differ.
+    pub(crate) differing: FieldNames,
 }
 
-impl Statement for ObjectStatus {
-    fn repeats(&self, before: &Self) -> bool {
+impl ComparableStatus for ObjectStatus {
+    fn is_same_as(&self, before: &Self) -> bool {
         let Self { uid, version: _, generation, controller, own } = self;
         (uid, generation, controller, own)
             == (&before.uid, &before.generation, &before.controller, &before.own)
     }
 }
 
-impl Says for ObjectStatus {
+impl WritableStatus for ObjectStatus {
     fn uid(&self) -> &str {
         &self.uid
     }
@@ -70,11 +70,11 @@ impl Says for ObjectStatus {
     }
 }
 
-/// Who wrote the status of an object last, where the object says so (`metadata.managedFields`).
+/// The last writer of an object's status, if the object says so (`metadata.managedFields`).
 pub(crate) fn last_writer(object: &Value) -> Option<Arc<str>> {
     let entries = object.pointer("/metadata/managedFields").and_then(Value::as_array)?;
     let wrote = |entry: &&Value| entry.pointer("/fieldsV1/f:status").is_some();
-    // Times are in seconds: where two are the same, the other one came after this process.
+    // Times have a resolution of seconds: of two equal ones, the other writer came after this process.
     let last = entries.iter().filter(wrote).max_by_key(|entry| {
         let time = entry["time"].as_str().unwrap_or_default();
         (time.to_owned(), entry["manager"] != *FIELD_MANAGER)
@@ -82,24 +82,24 @@ pub(crate) fn last_writer(object: &Value) -> Option<Arc<str>> {
     last["manager"].as_str().map(Into::into)
 }
 
-/// The fields that two statuses say differently.
-fn differing(one: &Value, other: &Value) -> Fields {
+/// The fields that differ between two statuses.
+fn differing_fields(one: &Value, other: &Value) -> FieldNames {
     let fields = [one, other].into_iter().filter_map(Value::as_object).flat_map(|status| status.keys());
     fields.filter(|name| !is_same(name, &one[name.as_str()], &other[name.as_str()])).cloned().collect()
 }
 
-/// Whether a field says the same.
+/// Whether a field is equal.
 fn is_same(field: &str, one: &Value, other: &Value) -> bool {
     match (one, other) {
-        (Value::Array(one), Value::Array(other)) if KEYED.contains(&field) => {
-            let is_in = |entry: &Value| other.iter().any(|it| is_alike(entry, it));
+        (Value::Array(one), Value::Array(other)) if KEYED_LISTS.contains(&field) => {
+            let is_in = |entry: &Value| other.iter().any(|it| is_equivalent(entry, it));
             one.len() == other.len() && one.iter().all(is_in)
         }
-        _ => is_alike(one, other),
+        _ => is_equivalent(one, other),
     }
 }
 
-fn is_alike(one: &Value, other: &Value) -> bool {
+fn is_equivalent(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Object(one), Value::Object(other)) => {
             let is_in = |(name, value): (&String, &Value)| {
@@ -108,7 +108,7 @@ fn is_alike(one: &Value, other: &Value) -> bool {
             one.len() == other.len() && one.iter().all(is_in)
         }
         (Value::Array(one), Value::Array(other)) => {
-            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| is_alike(one, other))
+            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| is_equivalent(one, other))
         }
         _ => one == other,
     }
@@ -136,16 +136,17 @@ mod tests {
     #[test]
     fn what_is_said_again_is_told_from_something_else_and_from_another_generation() {
         let before = status("7", 1, "good");
-        assert!(status("8", 1, "good").repeats(&before), "it was written, so that it has another version");
-        assert!(!status("8", 1, "better").repeats(&before));
-        assert!(!status("8", 2, "good").repeats(&before));
+        assert!(status("8", 1, "good").is_same_as(&before), "it was written, so that it has another version");
+        assert!(!status("8", 1, "better").is_same_as(&before));
+        assert!(!status("8", 2, "good").is_same_as(&before));
         let recreated = ObjectStatus { uid: "v".into(), ..status("8", 1, "good") };
-        assert!(!recreated.repeats(&before));
+        assert!(!recreated.is_same_as(&before));
     }
 
     #[test]
     fn the_order_of_conditions_and_what_others_say_are_no_difference() {
-        let owed = |existing: &Value| status("7", 1, "good").owed(existing, 0).map(|owed| owed.differing);
+        let owed =
+            |existing: &Value| status("7", 1, "good").pending_update(existing, 0).map(|owed| owed.differing);
         let mut written = status("7", 1, "good").merged(&Value::Null, 0).unwrap();
         assert_eq!(owed(&written), None);
         let conditions = written["conditions"].as_array_mut().unwrap();
@@ -154,7 +155,7 @@ mod tests {
         written["example"] = json!([1]);
         assert_eq!(owed(&written), None);
         written["conditions"][1]["status"] = json!("False");
-        assert_eq!(owed(&written), Some(Fields::from(["conditions".to_owned()])));
+        assert_eq!(owed(&written), Some(FieldNames::from(["conditions".to_owned()])));
         assert_eq!(owed(&Value::Null).unwrap().len(), 2, "both fields are missing");
     }
 

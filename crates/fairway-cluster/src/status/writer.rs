@@ -1,5 +1,5 @@
-//! Carries out what the [`Schedule`] says: reads and writes the status of Ingresses, a few at a time, while this replica
-//! leads. Owns no decision about what is written.
+//! Runs the jobs of the [`IngressSchedule`], which read and write the status of Ingresses, while this replica leads.
+//! The schedule decides what to write and when.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,181 +17,201 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::alternative::{Alternative, Way};
+use super::alternative::{AlternativeRequests, RequestForm};
 use super::election::Role;
 use super::observed::{FIELD_MANAGER, ObservedStatus};
-use super::pace::Pace;
-use super::permission::{Permit, Refusals};
+use super::pace::RequestPace;
+use super::permission::{RefusedPermissions, RequiredPermission};
 use super::publish::Addresses;
-use super::schedule::{Done, Job, Schedule};
-use super::standing::{Standing, StatusOf};
-use super::updates::Updates;
+use super::schedule::{IngressJob, IngressJobResult, IngressSchedule};
+use super::standing::{ReporterState, StatusKind};
+use super::updates::ViewUpdates;
 
-/// Requests at a time.
-const AT_ONCE: usize = 16;
-/// What takes longer has failed.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Maximum number of concurrent jobs, which bounds the load on the API server.
+const MAX_CONCURRENT_JOBS: usize = 16;
+/// Timeout of a job; the schedule retries it.
+const JOB_TIMEOUT: Duration = Duration::from_secs(10);
+/// The consequence of a missing permission, for the log.
+const CONSEQUENCE: &str = "the status of Ingresses there has no addresses";
 
-/// What the writer is to do.
+/// Tells the writer to publish or remove addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Order {
-    /// Publish the addresses.
+pub(crate) enum WriterCommand {
+    /// Write the addresses of the fleet to the status of served Ingresses.
     #[default]
     Publish,
-    /// Remove them, then end.
+    /// Remove the addresses of the fleet, then return from [`IngressStatusWriter::run`].
     Clear,
 }
 
-/// What the writer listens to.
-pub(crate) struct Signals {
-    pub(crate) updates: Updates,
+/// The inputs of the writer; it reacts to each change of them.
+pub(crate) struct WriterSignals {
+    pub(crate) updates: ViewUpdates,
     pub(crate) addresses: watch::Receiver<Option<Addresses>>,
     pub(crate) role: watch::Receiver<Role>,
-    pub(crate) order: watch::Receiver<Order>,
+    pub(crate) command: watch::Receiver<WriterCommand>,
 }
 
-/// Writes status.
-pub(crate) struct Writer {
+/// Writes the addresses of the fleet to the status of Ingresses.
+pub(crate) struct IngressStatusWriter {
     client: Client,
-    refusals: Arc<Refusals>,
-    verbs: Arc<Alternative>,
-    standing: Standing,
-    schedule: Schedule,
-    pace: Pace,
-    running: FuturesUnordered<BoxFuture<'static, (ObjectKey, Done)>>,
+    refusals: Arc<RefusedPermissions>,
+    write_requests: Arc<AlternativeRequests>,
+    reporter_state: ReporterState,
+    schedule: IngressSchedule,
+    pace: RequestPace,
+    running_jobs: FuturesUnordered<BoxFuture<'static, (ObjectKey, IngressJobResult)>>,
 }
 
-impl Writer {
-    /// One that has not written yet.
-    pub(crate) fn new(client: Client, refusals: Arc<Refusals>, standing: Standing) -> Self {
-        let pace = Pace::of_statuses(Instant::now());
-        let (schedule, running, verbs) = (Schedule::new(), FuturesUnordered::new(), Arc::default());
-        Self { client, refusals, verbs, standing, schedule, pace, running }
+impl IngressStatusWriter {
+    /// Creates a writer; [`Self::run`] starts it.
+    pub(crate) fn new(
+        client: Client,
+        refusals: Arc<RefusedPermissions>,
+        reporter_state: ReporterState,
+    ) -> Self {
+        let pace = RequestPace::for_statuses(Instant::now());
+        let (schedule, running_jobs) = (IngressSchedule::new(), FuturesUnordered::new());
+        let write_requests = Arc::default();
+        Self { client, refusals, write_requests, reporter_state, schedule, pace, running_jobs }
     }
 
-    /// Writes until it is asked to clear and has done so, or the sender of its commands is gone.
-    pub(crate) async fn run(mut self, mut signals: Signals) {
-        self.look(&mut signals);
+    /// Runs until the sender of commands is dropped or, after [`WriterCommand::Clear`], until the addresses are
+    /// removed. A replica that does not lead removes no addresses and returns at once.
+    pub(crate) async fn run(mut self, mut signals: WriterSignals) {
+        self.update_schedule(&mut signals);
         loop {
             let leads = *signals.role.borrow_and_update() == Role::Leader;
-            let clearing = *signals.order.borrow_and_update() == Order::Clear;
+            let clearing = *signals.command.borrow_and_update() == WriterCommand::Clear;
             if clearing {
-                // Here, not where the order is waited for: the role may change in the same moment and be noticed first.
-                self.schedule.clear(Instant::now());
+                // Clearing does not start in the `command.changed()` branch below: if the role changes at the same
+                // time, `select!` may take the branch of the role, and then the command already counts as seen.
+                self.schedule.start_clearing(Instant::now());
             }
             if leads {
                 self.start_jobs(clearing);
             } else {
-                self.step_back();
+                self.stop_leading();
             }
-            if clearing && self.running.is_empty() && (!leads || self.schedule.rests()) {
+            if clearing && self.running_jobs.is_empty() && (!leads || self.schedule.is_idle()) {
                 return;
             }
-            let due = self.schedule.next_due().filter(|_| leads && self.running.len() < AT_ONCE);
-            let due = due.map(|due| if clearing { due } else { due.max(self.pace.next()) });
+            let may_start = leads && self.running_jobs.len() < MAX_CONCURRENT_JOBS;
+            let next_due = self.schedule.next_due().filter(|_| may_start);
+            let next_start = next_due.map(|due| if clearing { due } else { due.max(self.pace.next_at()) });
             tokio::select! {
-                Some((key, done)) = self.running.next(), if !self.running.is_empty() => self.done(&key, done),
-                ordered = signals.order.changed() => if ordered.is_err() { return },
-                () = signals.updates.next() => self.look(&mut signals),
-                Ok(()) = signals.addresses.changed() => self.look(&mut signals),
+                Some((key, result)) = self.running_jobs.next(), if !self.running_jobs.is_empty() => {
+                    self.record_result(&key, result);
+                }
+                command_change = signals.command.changed() => if command_change.is_err() { return },
+                () = signals.updates.changed() => self.update_schedule(&mut signals),
+                Ok(()) = signals.addresses.changed() => self.update_schedule(&mut signals),
                 Ok(()) = signals.role.changed() => {}
-                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
+                () = sleep_until(next_start.unwrap_or_else(Instant::now)), if next_start.is_some() => {}
             }
         }
     }
 
-    fn look(&mut self, signals: &mut Signals) {
+    fn update_schedule(&mut self, signals: &mut WriterSignals) {
         let now = Instant::now();
         if let Some(view) = signals.updates.view() {
-            self.schedule.serve(&view.outcome.translation, now);
+            self.schedule.update_served(&view.outcome.translation, now);
         }
         let addresses = signals.addresses.borrow_and_update().clone();
-        if self.schedule.wanted() != addresses.as_ref() {
-            self.schedule.want(addresses, now);
+        if self.schedule.desired_addresses() != addresses.as_ref() {
+            self.schedule.set_addresses(addresses, now);
         }
-        self.standing.contests(StatusOf::Ingresses, self.schedule.contested(now));
+        self.reporter_state.set_conflicts(StatusKind::Ingresses, self.schedule.conflict_diagnostics(now));
     }
 
-    /// Starts what is due, as far as the pace permits; at the end there is no time to wait.
+    /// Starts due jobs as far as the rate limit permits. Clearing ignores the rate limit, because a shutdown leaves
+    /// little time.
     fn start_jobs(&mut self, clearing: bool) {
-        while self.running.len() < AT_ONCE && (clearing || self.pace.permits(Instant::now())) {
-            let Some(job) = self.schedule.take(Instant::now()) else { return };
+        while self.running_jobs.len() < MAX_CONCURRENT_JOBS && (clearing || self.pace.permits(Instant::now()))
+        {
+            let Some(job) = self.schedule.take_due(Instant::now()) else { return };
             self.pace.spend(Instant::now());
-            let (client, refusals, verbs) = (self.client.clone(), self.refusals.clone(), self.verbs.clone());
-            self.running.push(Box::pin(RunningJob { client, refusals, verbs }.run(job)));
+            let (client, refusals) = (self.client.clone(), self.refusals.clone());
+            let write_requests = self.write_requests.clone();
+            self.running_jobs.push(Box::pin(RunningJob { client, refusals, write_requests }.run(job)));
         }
     }
 
-    /// Another may write now: what is under way is given up.
-    fn step_back(&mut self) {
+    /// Abandons the running jobs, because another replica may write now.
+    fn stop_leading(&mut self) {
         let now = Instant::now();
-        if !self.running.is_empty() {
-            self.running.clear();
-            self.schedule.abandon(now);
+        if !self.running_jobs.is_empty() {
+            self.running_jobs.clear();
+            self.schedule.abandon_jobs(now);
         }
-        self.schedule.forget_left(now);
+        self.schedule.forget_removed(now);
     }
 
-    fn done(&mut self, key: &ObjectKey, done: Done) {
+    fn record_result(&mut self, key: &ObjectKey, result: IngressJobResult) {
         let now = Instant::now();
-        match done {
-            Done::Written(_) => self.standing.status_written(),
-            Done::Refused | Done::Failed => self.standing.status_failed(),
+        match result {
+            IngressJobResult::Written(_) => self.reporter_state.count_status_written(),
+            IngressJobResult::Refused | IngressJobResult::Failed => self.reporter_state.count_status_failed(),
             _ => {}
         }
-        self.schedule.done(key, done, now);
-        self.standing.contests(StatusOf::Ingresses, self.schedule.contested(now));
+        self.schedule.record_result(key, result, now);
+        self.reporter_state.set_conflicts(StatusKind::Ingresses, self.schedule.conflict_diagnostics(now));
     }
 }
 
-/// One job under way.
+/// Sends the requests of one job.
 struct RunningJob {
     client: Client,
-    refusals: Arc<Refusals>,
-    verbs: Arc<Alternative>,
+    refusals: Arc<RefusedPermissions>,
+    write_requests: Arc<AlternativeRequests>,
 }
 
 impl RunningJob {
-    async fn run(self, job: Job) -> (ObjectKey, Done) {
+    async fn run(self, job: IngressJob) -> (ObjectKey, IngressJobResult) {
         let (key, verb, resource) = match &job {
-            Job::Read(key) => (key.clone(), "get", "ingresses.networking.k8s.io"),
-            Job::Write { ingress, .. } => {
+            IngressJob::Read(key) => (key.clone(), "get", "ingresses.networking.k8s.io"),
+            IngressJob::Write { ingress, .. } => {
                 (ingress.clone(), "patch or update", "ingresses/status.networking.k8s.io")
             }
         };
-        let asked = timeout(PATIENCE, self.ask(&key, &job)).await;
-        let Ok(answer) = asked else {
-            tracing::debug!(ingress = %key, verb, "no answer in time about status; tried again");
-            return (key, Done::Failed);
+        let attempt = timeout(JOB_TIMEOUT, self.send(&key, &job)).await;
+        let Ok(response) = attempt else {
+            tracing::debug!(ingress = %key, verb, "status request timed out; retrying");
+            return (key, IngressJobResult::Failed);
         };
-        let lost = "the status of Ingresses there does not say where they are reached";
-        let permit = Permit { verb, resource: resource.into(), namespace: key.namespace.clone(), lost };
-        let done = match self.refusals.judge(permit, answer) {
-            Ok(None) => Done::Gone,
+        let permission = RequiredPermission {
+            verb,
+            resource: resource.into(),
+            namespace: key.namespace.clone(),
+            lost: CONSEQUENCE,
+        };
+        let result = match self.refusals.check(permission, response) {
+            Ok(None) => IngressJobResult::Gone,
             Ok(Some(ingress)) => match job {
-                Job::Read(_) => Done::Read(ObservedStatus::from(&ingress)),
-                Job::Write { .. } => Done::Written(ObservedStatus::from(&ingress)),
+                IngressJob::Read(_) => IngressJobResult::Read(ObservedStatus::from(&ingress)),
+                IngressJob::Write { .. } => IngressJobResult::Written(ObservedStatus::from(&ingress)),
             },
-            Err(Error::Api(status)) if status.is_forbidden() => Done::Refused,
-            Err(Error::Api(status)) if status.is_conflict() => Done::Conflict,
+            Err(Error::Api(status)) if status.is_forbidden() => IngressJobResult::Refused,
+            Err(Error::Api(status)) if status.is_conflict() => IngressJobResult::Conflict,
             Err(error) => {
-                tracing::debug!(ingress = %key, verb, %error, "status; tried again");
-                Done::Failed
+                tracing::debug!(ingress = %key, verb, %error, "status request failed; retrying");
+                IngressJobResult::Failed
             }
         };
-        (key, done)
+        (key, result)
     }
 
-    async fn ask(&self, key: &ObjectKey, job: &Job) -> Result<Option<Ingress>, Error> {
+    /// Reads or writes the Ingress; returns `None` if it does not exist.
+    async fn send(&self, key: &ObjectKey, job: &IngressJob) -> Result<Option<Ingress>, Error> {
         let api = &Api::<Ingress>::namespaced(self.client.clone(), &key.namespace);
-        let Job::Write { version, addresses, .. } = job else { return api.get_opt(&key.name).await };
-        let written = self.verbs.send(|way| async move {
-            match way {
-                Way::Own => patch(api, &key.name, version, addresses).await,
-                Way::IngressNginx => update(api, &key.name, version, addresses).await,
+        let IngressJob::Write { version, addresses, .. } = job else { return api.get_opt(&key.name).await };
+        let write = self.write_requests.send(|form| async move {
+            match form {
+                RequestForm::Fairway => patch_status(api, &key.name, version, addresses).await,
+                RequestForm::IngressNginx => update_status(api, &key.name, version, addresses).await,
             }
         });
-        match written.await {
+        match write.await {
             Ok(ingress) => Ok(Some(ingress)),
             Err(Error::Api(status)) if status.is_not_found() => Ok(None),
             Err(error) => Err(error),
@@ -199,8 +219,9 @@ impl RunningJob {
     }
 }
 
-/// The whole list: a merge patch replaces lists (RFC 7396). With the version it fails when somebody was faster.
-async fn patch(
+/// Writes the status with the `patch` permission. The patch contains all addresses, because a merge patch replaces
+/// whole lists (RFC 7396). It contains `version` so that the API server rejects it after a concurrent change.
+async fn patch_status(
     api: &Api<Ingress>,
     name: &str,
     version: &str,
@@ -209,14 +230,15 @@ async fn patch(
     let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     let patch = json!({
         "metadata": { "resourceVersion": version },
-        "status": { "loadBalancer": { "ingress": entries(addresses) } }
+        "status": { "loadBalancer": { "ingress": ingress_entries(addresses) } }
     });
     api.patch_status(name, &parameters, &Patch::Merge(patch)).await
 }
 
-/// The same with the permission to update, which needs the whole object. It carries the version that was read, so that
-/// the API server, too, refuses it when somebody was faster.
-async fn update(
+/// Writes the status with the `update` permission, which the manifests of ingress-nginx grant. An update needs the
+/// complete object, so this function reads it first. The object contains its version, so that the API server rejects
+/// the update after a concurrent change.
+async fn update_status(
     api: &Api<Ingress>,
     name: &str,
     version: &str,
@@ -224,22 +246,22 @@ async fn update(
 ) -> Result<Ingress, Error> {
     let mut ingress = api.get(name).await?;
     if ingress.metadata.resource_version.as_deref() != Some(version) {
-        let conflict = Status::failure("the Ingress has another version by now", "Conflict").with_code(409);
+        let conflict = Status::failure("the Ingress was changed concurrently", "Conflict").with_code(409);
         return Err(Error::Api(conflict.boxed()));
     }
-    let balancer = ingress.status.get_or_insert_default().load_balancer.get_or_insert_default();
-    balancer.ingress = entries(addresses);
+    let load_balancer = ingress.status.get_or_insert_default().load_balancer.get_or_insert_default();
+    load_balancer.ingress = ingress_entries(addresses);
     let parameters = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
     api.replace_status(name, &parameters, &ingress).await
 }
 
-fn entries(addresses: &BTreeSet<Arc<str>>) -> Option<Vec<IngressLoadBalancerIngress>> {
-    let entry = |address: &Arc<str>| {
-        let (text, default) = (Some(address.to_string()), IngressLoadBalancerIngress::default());
+fn ingress_entries(addresses: &BTreeSet<Arc<str>>) -> Option<Vec<IngressLoadBalancerIngress>> {
+    let to_entry = |address: &Arc<str>| {
+        let (address_text, default) = (Some(address.to_string()), IngressLoadBalancerIngress::default());
         match address.parse::<std::net::IpAddr>() {
-            Ok(_) => IngressLoadBalancerIngress { ip: text, ..default },
-            Err(_) => IngressLoadBalancerIngress { hostname: text, ..default },
+            Ok(_) => IngressLoadBalancerIngress { ip: address_text, ..default },
+            Err(_) => IngressLoadBalancerIngress { hostname: address_text, ..default },
         }
     };
-    (!addresses.is_empty()).then(|| addresses.iter().map(entry).collect())
+    (!addresses.is_empty()).then(|| addresses.iter().map(to_entry).collect())
 }

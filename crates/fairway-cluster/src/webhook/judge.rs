@@ -1,5 +1,5 @@
-//! Lets objects be judged, one at a time, away from the thread that serves connections. Whoever waits too long is told
-//! so: a judgement that takes long delays neither the API server nor the connections of others.
+//! Runs reviews one at a time, off the thread that serves connections. A caller that waits too long gets no verdict, so a slow
+//! review delays neither the API server nor other connections.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,46 +15,46 @@ use tokio::time::{Instant, timeout};
 
 use super::reviews::Reviews;
 
-/// Judgements at a time: they share the CPUs with the workers.
-const AT_A_TIME: usize = 1;
-/// Longer nobody waits for a verdict: the API server waits, and a user behind it.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Concurrent reviews: they compete with the workers for CPU.
+const MAX_CONCURRENT_REVIEWS: usize = 1;
+/// How long a caller waits for a verdict: the API server, and a user behind it, are waiting.
+const REVIEW_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Judges by the configuration behind an inlet. A clone shares the bound.
+/// Reviews Ingresses by the configuration behind an inlet. Clones share the limit.
 #[derive(Clone, Debug)]
-pub(crate) struct Judge {
+pub(crate) struct IngressReviewer {
     pub(super) reviews: Reviews,
     inlet: Inlet,
     turns: Arc<Semaphore>,
 }
 
-impl Judge {
+impl IngressReviewer {
     pub(crate) fn new(inlet: Inlet, reviews: Reviews) -> Self {
-        Self { reviews, inlet, turns: Arc::new(Semaphore::new(AT_A_TIME)) }
+        Self { reviews, inlet, turns: Arc::new(Semaphore::new(MAX_CONCURRENT_REVIEWS)) }
     }
 
-    /// The verdict; `None` when there is none in time, because nothing is read yet or too much is to be judged.
-    pub(crate) async fn judge(&self, ingress: Ingress) -> Option<Verdict> {
+    /// The verdict; `None` if there is none in time, because there is no configuration yet or other reviews are running.
+    pub(crate) async fn review(&self, ingress: Ingress) -> Option<Verdict> {
         let began = Instant::now();
         let name = |name: &Option<String>| name.as_deref().unwrap_or_default().into();
         let metadata = &ingress.metadata;
         let key = ObjectKey { namespace: name(&metadata.namespace), name: name(&metadata.name) };
         let verdict = self.verdict(ingress).await;
-        self.reviews.judged(key, verdict.as_ref(), began.elapsed());
+        self.reviews.record_verdict(key, verdict.as_ref(), began.elapsed());
         verdict
     }
 
     async fn verdict(&self, ingress: Ingress) -> Option<Verdict> {
         let inlet = self.inlet.clone();
-        self.in_turn(async move {
+        self.run_in_turn(async move {
             let trial = inlet.trial().await?;
-            // What was begun is finished even if nobody waits for it any more: it keeps its turn until then.
-            spawn_blocking(move || trial.judge(ingress, clock::unix_seconds())).await.ok()
+            // A review that has started runs to its end, even if the caller is gone: it keeps its permit until then.
+            spawn_blocking(move || trial.evaluate(ingress, clock::unix_seconds())).await.ok()
         })
         .await
     }
 
-    async fn in_turn<T: Send + 'static>(
+    async fn run_in_turn<T: Send + 'static>(
         &self,
         judged: impl Future<Output = Option<T>> + Send + 'static,
     ) -> Option<T> {
@@ -68,7 +68,7 @@ impl Judge {
             });
             judged.await.ok().flatten()
         };
-        timeout(PATIENCE, whole).await.ok().flatten()
+        timeout(REVIEW_TIMEOUT, whole).await.ok().flatten()
     }
 }
 
@@ -82,8 +82,8 @@ mod tests {
     use fairway_control::inlet::pipe;
 
     #[tokio::test(start_paused = true)]
-    async fn one_is_judged_at_a_time_and_who_waits_too_long_gets_no_verdict() {
-        let judge = Judge::new(pipe().0, Reviews::default());
+    async fn reviews_run_one_at_a_time_and_a_long_wait_yields_no_verdict() {
+        let judge = IngressReviewer::new(pipe().0, Reviews::default());
         let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let mut waiting = tokio::task::JoinSet::new();
         for _ in 0..8 {
@@ -95,7 +95,7 @@ mod tests {
                     now.fetch_sub(1, Ordering::SeqCst);
                     Some(())
                 };
-                judge.in_turn(work).await
+                judge.run_in_turn(work).await
             });
         }
         let verdicts = waiting.join_all().await;
@@ -104,15 +104,15 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_judgement_that_nobody_waits_for_any_more_keeps_its_turn_until_it_ends() {
-        let judge = Judge::new(pipe().0, Reviews::default());
+    async fn an_abandoned_review_keeps_its_permit_until_it_ends() {
+        let judge = IngressReviewer::new(pipe().0, Reviews::default());
         let long = async {
             sleep(Duration::from_secs(5)).await;
             Some(())
         };
-        assert_eq!(judge.in_turn(long).await, None);
+        assert_eq!(judge.run_in_turn(long).await, None);
         assert_eq!(judge.turns.available_permits(), 0);
         sleep(Duration::from_secs(4)).await;
-        assert_eq!(judge.in_turn(async { Some(()) }).await, Some(()));
+        assert_eq!(judge.run_in_turn(async { Some(()) }).await, Some(()));
     }
 }

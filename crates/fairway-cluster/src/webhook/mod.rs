@@ -1,9 +1,9 @@
-//! The validating webhook: says before an Ingress is stored what `fairway check` would say about it.
+//! The validating webhook: reports what `fairway check` would report, before an Ingress is stored.
 //!
-//! `server` accepts connections of the API server, [`fairway_control::places`] bounds them, `certificate` keeps the TLS files up to date,
-//! `judge` lets one object at a time be judged, `review` reads the question and words the answer, `reviews` counts.
-//! The judgement is [`fairway_control::trial`]'s. Nothing is published, nothing is changed. Whenever it cannot judge, it allows:
-//! it must never stand between a user and the cluster.
+//! `server` accepts connections from the API server within the limits of [`fairway_control::places`], `certificate` reloads the
+//! TLS files, `judge` runs one review at a time, `review` decodes requests and builds responses, `reviews` counts. The review
+//! itself is [`fairway_control::trial`]; it publishes and changes nothing. If a review is not possible, the webhook allows the
+//! request: it must never block users.
 
 mod certificate;
 mod judge;
@@ -11,6 +11,6 @@ mod review;
 mod reviews;
 mod server;
 
-pub use certificate::{CertificateError, Files};
+pub use certificate::{CertificateError, CertificateFiles};
 pub use reviews::Reviews;
 pub use server::{Webhook, WebhookError};

@@ -1,4 +1,4 @@
-//! `AdmissionReview` of `admission.k8s.io/v1`: the question read, the answer worded. Pure.
+//! Decodes `AdmissionReview` requests of `admission.k8s.io/v1` and builds the responses. Pure.
 
 use fairway_control::trial::Verdict;
 use fairway_objects::diagnostic::Diagnostic;
@@ -6,8 +6,8 @@ use k8s_openapi::api::networking::v1::Ingress;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// More warnings only hide the first ones, and the API server cuts off at 4,096 bytes in all.
-const MOST_WARNINGS: usize = 16;
+/// More warnings would hide the first ones; the API server truncates at 4,096 bytes in total.
+const MAX_WARNINGS: usize = 16;
 
 #[derive(Deserialize)]
 struct Review {
@@ -35,24 +35,24 @@ struct GroupKind {
     kind: String,
 }
 
-/// What is asked.
+/// A decoded admission request.
 #[derive(Debug)]
-pub(crate) struct Question {
-    /// Names the question in the answer.
+pub(crate) struct AdmissionRequest {
+    /// Identifies the request in the response.
     pub(crate) uid: String,
-    pub(crate) about: About,
+    pub(crate) about: ReviewedObject,
 }
 
 #[derive(Debug)]
-pub(crate) enum About {
-    /// An Ingress that is made or changed.
+pub(crate) enum ReviewedObject {
+    /// An Ingress that is created or updated.
     Ingress(Box<Ingress>),
-    /// Nothing that is judged here.
-    AnythingElse,
+    /// Anything that the webhook does not review.
+    Other,
 }
 
-impl Question {
-    /// Reads a review; the error says what is wrong with it.
+impl AdmissionRequest {
+    /// Decodes a review; the error says what is wrong with it.
     pub(crate) fn read(body: &[u8]) -> Result<Self, String> {
         let review: Review =
             serde_json::from_slice(body).map_err(|error| format!("not an AdmissionReview: {error}"))?;
@@ -66,51 +66,51 @@ impl Question {
         let GroupKind { group, version, kind } = &kind;
         let is_ingress = (&**group, &**version, &**kind) == ("networking.k8s.io", "v1", "Ingress");
         if !is_ingress || !matches!(operation.as_str(), "CREATE" | "UPDATE") {
-            return Ok(Self { uid, about: About::AnythingElse });
+            return Ok(Self { uid, about: ReviewedObject::Other });
         }
         let mut ingress: Ingress = serde_json::from_value(object)
             .map_err(|error| format!("request.object: not an Ingress: {error}"))?;
         if ingress.metadata.deletion_timestamp.is_some() {
-            // Its finalizers must be removable, whatever is wrong with it.
-            return Ok(Self { uid, about: About::AnythingElse });
+            // Removing finalizers must succeed whatever else is wrong with the Ingress.
+            return Ok(Self { uid, about: ReviewedObject::Other });
         }
         if ingress.metadata.namespace.is_none() && !namespace.is_empty() {
             ingress.metadata.namespace = Some(namespace);
         }
-        Ok(Self { uid, about: About::Ingress(Box::new(ingress)) })
+        Ok(Self { uid, about: ReviewedObject::Ingress(Box::new(ingress)) })
     }
 }
 
-/// The answer to the question `uid`.
-pub(crate) fn answer(uid: &str, verdict: &Verdict) -> Value {
+/// The response to the request `uid`.
+pub(crate) fn verdict_response(uid: &str, verdict: &Verdict) -> Value {
     match verdict {
-        Verdict::NotOurs => allowed(uid, &[]),
-        Verdict::Ours { errors, warnings } if errors.is_empty() => allowed(uid, &texts(warnings)),
+        Verdict::NotOurs => allowed_response(uid, &[]),
+        Verdict::Ours { errors, warnings } if errors.is_empty() => allowed_response(uid, &messages(warnings)),
         Verdict::Ours { errors, warnings } => {
-            let message = texts(errors).join("\n");
+            let message = messages(errors).join("\n");
             let status = json!({ "code": 422, "reason": "Invalid", "message": message });
-            let warnings = some(&texts(warnings));
-            wrapped(&json!({ "uid": uid, "allowed": false, "status": status, "warnings": warnings }))
+            let warnings = limit_warnings(&messages(warnings));
+            wrap_response(&json!({ "uid": uid, "allowed": false, "status": status, "warnings": warnings }))
         }
     }
 }
 
-/// Allows, and says these words.
-pub(crate) fn allowed(uid: &str, warnings: &[String]) -> Value {
-    wrapped(&json!({ "uid": uid, "allowed": true, "warnings": some(warnings) }))
+/// Allows the request, with these warnings.
+pub(crate) fn allowed_response(uid: &str, warnings: &[String]) -> Value {
+    wrap_response(&json!({ "uid": uid, "allowed": true, "warnings": limit_warnings(warnings) }))
 }
 
-fn wrapped(response: &Value) -> Value {
+fn wrap_response(response: &Value) -> Value {
     json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response })
 }
 
-fn texts(diagnostics: &[Diagnostic]) -> Vec<String> {
+fn messages(diagnostics: &[Diagnostic]) -> Vec<String> {
     diagnostics.iter().map(ToString::to_string).collect()
 }
 
-fn some(warnings: &[String]) -> Vec<String> {
-    let mut shown: Vec<_> = warnings.iter().take(MOST_WARNINGS).cloned().collect();
-    if let Some(more) = warnings.len().checked_sub(MOST_WARNINGS).filter(|more| *more > 0) {
+fn limit_warnings(warnings: &[String]) -> Vec<String> {
+    let mut shown: Vec<_> = warnings.iter().take(MAX_WARNINGS).cloned().collect();
+    if let Some(more) = warnings.len().checked_sub(MAX_WARNINGS).filter(|more| *more > 0) {
         shown.push(format!("and {more} more; `fairway check` prints all"));
     }
     shown

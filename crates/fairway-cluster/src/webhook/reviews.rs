@@ -1,4 +1,4 @@
-//! What the webhook has judged, counted for the metrics. Decides nothing.
+//! Counts reviews for the metrics.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,49 +8,48 @@ use fairway_control::exposition::{escaped, head, line, single};
 use fairway_control::trial::Verdict;
 use fairway_objects::object::ObjectKey;
 
-/// Ingresses that are counted by their names; what comes beyond is counted together, without a name.
-const MOST: usize = 1_000;
+/// How many Ingresses get their own series; the rest share one without a name.
+const MAX_NAMED_INGRESSES: usize = 1_000;
 
-/// The counts. A clone counts together with it.
+/// The counters. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Reviews(Arc<Mutex<Counts>>);
 
 #[derive(Debug, Default)]
 struct Counts {
-    /// By Ingress: how often nothing was wrong with it, and how often something was.
+    /// Reviews per Ingress: accepted and rejected.
     judged: BTreeMap<ObjectKey, [u64; 2]>,
     not_ours: u64,
-    /// Nobody had time to judge them.
+    /// Reviews that were not finished in time.
     unjudged: u64,
-    /// What the last one took to judge.
+    /// Duration of the last review.
     tested: Duration,
-    /// What the last one took in all.
+    /// Duration of the last response, review included.
     answered: Duration,
 }
 
 impl Reviews {
-    /// An Ingress was judged in `took`; no verdict means that there was none in time.
-    pub(super) fn judged(&self, ingress: ObjectKey, verdict: Option<&Verdict>, took: Duration) {
+    /// Records a review that took `took`; `None` if there was no verdict in time.
+    pub(super) fn record_verdict(&self, ingress: ObjectKey, verdict: Option<&Verdict>, took: Duration) {
         let mut counts = self.lock();
         counts.tested = took;
         match verdict {
             None => counts.unjudged += 1,
             Some(Verdict::NotOurs) => counts.not_ours += 1,
             Some(Verdict::Ours { errors, .. }) => {
-                let known = counts.judged.len() < MOST || counts.judged.contains_key(&ingress);
+                let known = counts.judged.len() < MAX_NAMED_INGRESSES || counts.judged.contains_key(&ingress);
                 let place = if known { ingress } else { ObjectKey::default() };
                 counts.judged.entry(place).or_default()[usize::from(!errors.is_empty())] += 1;
             }
         }
     }
 
-    /// A question was answered in `took`.
-    pub(super) fn answered(&self, took: Duration) {
+    /// Records a response that took `took`.
+    pub(super) fn record_response(&self, took: Duration) {
         self.lock().answered = took;
     }
 
-    /// The metrics of the webhook in the Prometheus text format; `identity` are the labels that those of ingress-nginx
-    /// all have.
+    /// The webhook's metrics in the Prometheus text format. `identity` holds the labels that all metrics of ingress-nginx carry.
     #[must_use]
     pub fn metrics_text(&self, identity: &str) -> String {
         let counts = self.lock();
@@ -87,7 +86,7 @@ impl Reviews {
     }
 
     fn lock(&self) -> MutexGuard<'_, Counts> {
-        // Numbers alone: a panic elsewhere leaves them usable.
+        // Plain numbers: they stay usable after a panic elsewhere.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -96,9 +95,9 @@ impl Reviews {
 mod tests {
     use super::*;
 
-    const GOOD: Verdict = Verdict::Ours { errors: Vec::new(), warnings: Vec::new() };
+    const VALID: Verdict = Verdict::Ours { errors: Vec::new(), warnings: Vec::new() };
 
-    fn has(text: &str, line: &str) {
+    fn assert_has_line(text: &str, line: &str) {
         assert!(text.lines().any(|it| it == line), "{line} is not in\n{text}");
     }
 
@@ -106,35 +105,41 @@ mod tests {
     fn each_verdict_is_counted_once() {
         let reviews = Reviews::default();
         let key = ObjectKey::new("a", "web");
-        for verdict in [Some(&GOOD), Some(&GOOD), Some(&Verdict::NotOurs), None] {
-            reviews.judged(key.clone(), verdict, Duration::from_millis(1));
+        for verdict in [Some(&VALID), Some(&VALID), Some(&Verdict::NotOurs), None] {
+            reviews.record_verdict(key.clone(), verdict, Duration::from_millis(1));
         }
-        reviews.answered(Duration::from_millis(250));
+        reviews.record_response(Duration::from_millis(250));
         let text = reviews.metrics_text("pod=\"p\"");
-        has(&text, "fairway_webhook_reviews_total{verdict=\"good\"} 2");
-        has(&text, "fairway_webhook_reviews_total{verdict=\"bad\"} 0");
-        has(&text, "fairway_webhook_reviews_total{verdict=\"not_ours\"} 1");
-        has(&text, "fairway_webhook_reviews_total{verdict=\"unjudged\"} 1");
-        has(&text, "nginx_ingress_controller_check_success{pod=\"p\",namespace=\"a\",ingress=\"web\"} 2");
-        has(&text, "nginx_ingress_controller_admission_roundtrip_duration{pod=\"p\"} 0.25");
+        assert_has_line(&text, "fairway_webhook_reviews_total{verdict=\"good\"} 2");
+        assert_has_line(&text, "fairway_webhook_reviews_total{verdict=\"bad\"} 0");
+        assert_has_line(&text, "fairway_webhook_reviews_total{verdict=\"not_ours\"} 1");
+        assert_has_line(&text, "fairway_webhook_reviews_total{verdict=\"unjudged\"} 1");
+        assert_has_line(
+            &text,
+            "nginx_ingress_controller_check_success{pod=\"p\",namespace=\"a\",ingress=\"web\"} 2",
+        );
+        assert_has_line(&text, "nginx_ingress_controller_admission_roundtrip_duration{pod=\"p\"} 0.25");
         assert!(!text.contains("check_errors{"));
     }
 
     #[test]
     fn names_are_bounded_and_nothing_is_lost() {
         let reviews = Reviews::default();
-        for number in 0..2 * MOST {
-            reviews.judged(ObjectKey::new("a", &number.to_string()), Some(&GOOD), Duration::ZERO);
+        for number in 0..2 * MAX_NAMED_INGRESSES {
+            reviews.record_verdict(ObjectKey::new("a", &number.to_string()), Some(&VALID), Duration::ZERO);
         }
         let text = reviews.metrics_text("pod=\"p\"");
         let series = text.lines().filter(|line| line.starts_with("nginx_ingress_controller_check_success{"));
-        assert_eq!(series.count(), MOST + 1);
-        has(
+        assert_eq!(series.count(), MAX_NAMED_INGRESSES + 1);
+        assert_has_line(
             &text,
             &format!(
-                "nginx_ingress_controller_check_success{{pod=\"p\",namespace=\"\",ingress=\"\"}} {MOST}"
+                "nginx_ingress_controller_check_success{{pod=\"p\",namespace=\"\",ingress=\"\"}} {MAX_NAMED_INGRESSES}"
             ),
         );
-        has(&text, &format!("fairway_webhook_reviews_total{{verdict=\"good\"}} {}", 2 * MOST));
+        assert_has_line(
+            &text,
+            &format!("fairway_webhook_reviews_total{{verdict=\"good\"}} {}", 2 * MAX_NAMED_INGRESSES),
+        );
     }
 }

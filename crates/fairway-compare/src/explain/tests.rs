@@ -1,9 +1,9 @@
-//! Explanations of differences, by objects that translation has seen.
+//! Explanations of differences by translated objects.
 
 use std::sync::Arc;
 
 use fairway_ingress::{Translation, translate};
-use fairway_migrate::Given;
+use fairway_migrate::SeenKinds;
 use fairway_model::Config;
 use fairway_objects::object::Object;
 use fairway_objects::options::Options;
@@ -16,9 +16,9 @@ use crate::address::Schemes;
 use crate::facts::Annotated;
 use crate::located::located;
 use crate::plan::Plan;
-use crate::probe::{Ask, Purpose, Scheme};
+use crate::probe::{ProbeKind, Purpose, Scheme};
 
-/// Objects as they are served.
+/// Translated objects.
 struct Served {
     translation: Translation,
     snapshot: Arc<Snapshot>,
@@ -62,7 +62,7 @@ fn served(ingresses: Vec<Change>) -> Served {
 }
 
 impl Served {
-    /// The object, the field and the reason of a difference.
+    /// The object, field and reason of a difference.
     fn cause(&self, target: &str, part: &Part, statuses: &[u16]) -> (String, String, String) {
         let objects = Objects {
             snapshot: &self.snapshot,
@@ -72,9 +72,9 @@ impl Served {
             prefix: "nginx.ingress.kubernetes.io",
             settings: Some("ingress/settings"),
         };
-        let probe = Probe::request(Scheme::Http, &"a.test".into(), Ask::Get, target, Purpose::Path);
+        let probe = Probe::request(Scheme::Http, &"a.test".into(), ProbeKind::Get, target, Purpose::Path);
         let located = located(&self.snapshot, &probe);
-        let cause = cause(&objects, &Asked { probe: &probe, part, statuses, located });
+        let cause = cause(&objects, &DifferenceContext { probe: &probe, part, statuses, located });
         (cause.object, cause.field, cause.why)
     }
 }
@@ -84,14 +84,14 @@ fn named(annotation: &str) -> String {
 }
 
 #[test]
-fn the_annotation_that_decides_the_part_is_named_and_not_the_others() {
+fn only_the_annotation_that_affects_the_part_is_named() {
     let annotations = json!({
         "nginx.ingress.kubernetes.io/enable-cors": "true",
         "nginx.ingress.kubernetes.io/permanent-redirect": "https://b.test/",
         "nginx.ingress.kubernetes.io/limit-rps": "5"
     });
     let served = served(vec![ingress("one", &annotations, &[path("/", "Prefix", "web")])]);
-    let field = |name: &str| Part::Field(name.to_owned());
+    let field = |name: &str| Part::Header(name.to_owned());
     for (part, statuses, wanted) in [
         (field("access-control-allow-origin"), &[][..], "enable-cors"),
         (field("location"), &[], "permanent-redirect"),
@@ -106,26 +106,26 @@ fn the_annotation_that_decides_the_part_is_named_and_not_the_others() {
 }
 
 #[test]
-fn what_translation_says_of_an_annotation_is_the_reason() {
+fn the_diagnostic_of_an_annotation_is_the_reason() {
     let annotations =
         json!({"nginx.ingress.kubernetes.io/configuration-snippet": "more_set_headers \"X-A: b\";"});
     let served = served(vec![ingress("one", &annotations, &[path("/", "Prefix", "web")])]);
-    let (object, field, why) = served.cause("/", &Part::Field("x-a".to_owned()), &[]);
+    let (object, field, why) = served.cause("/", &Part::Header("x-a".to_owned()), &[]);
     assert_eq!((object.as_str(), field), ("Ingress shop/one", named("configuration-snippet")));
     assert!(why.contains("; "), "{why}");
     assert!(!why.contains("its value"), "{why}");
 }
 
 #[test]
-fn settings_and_rules_explain_what_no_annotation_is_about() {
+fn settings_and_rules_explain_parts_without_an_annotation() {
     let served = served(vec![ingress(
         "one",
         &json!({}),
         &[path("/a", "Exact", "web"), path("/b", "Prefix", "other")],
     )]);
-    let (object, field, _) = served.cause("/b", &Part::Field("strict-transport-security".to_owned()), &[]);
+    let (object, field, _) = served.cause("/b", &Part::Header("strict-transport-security".to_owned()), &[]);
     assert_eq!((object.as_str(), field.as_str()), ("ConfigMap ingress/settings", "data[\"hsts\"]"));
-    let (object, field, why) = served.cause("/b/c", &Part::Seen("service"), &[]);
+    let (object, field, why) = served.cause("/b/c", &Part::Received("service"), &[]);
     let second = "spec.rules[0].http.paths[1].backend";
     assert_eq!((object.as_str(), field.as_str()), ("Ingress shop/one", second));
     assert!(why.contains("Service shop/other:80"), "{why}");
@@ -135,7 +135,7 @@ fn settings_and_rules_explain_what_no_annotation_is_about() {
 }
 
 #[test]
-fn a_closed_path_is_explained_by_what_closed_it() {
+fn a_closed_path_is_explained_by_the_annotation_that_closed_it() {
     let annotations = json!({
         "nginx.ingress.kubernetes.io/enable-modsecurity": "true",
         "nginx.ingress.kubernetes.io/limit-rps": "5"
@@ -146,15 +146,15 @@ fn a_closed_path_is_explained_by_what_closed_it() {
 }
 
 #[test]
-fn a_secret_that_was_not_given_is_not_said_to_be_missing() {
+fn a_secret_outside_the_input_is_not_reported_as_missing() {
     let annotations = json!({
         "nginx.ingress.kubernetes.io/auth-type": "basic",
         "nginx.ingress.kubernetes.io/auth-secret": "users"
     });
     let objects = vec![ingress("one", &annotations, &[path("/", "Prefix", "web")])];
-    let given = Given::among(&objects);
+    let given = SeenKinds::among(&objects);
     let mut served = served(objects);
-    given.judge(&mut served.diagnostics);
+    given.soften_unknown_references(&mut served.diagnostics);
     let (object, field, why) = served.cause("/", &Part::Status, &[200, 503]);
     assert_eq!((object.as_str(), field), ("Ingress shop/one", named("auth-secret")));
     let unknown = "cannot tell whether Secret shop/users exists: the input has no Secrets";
@@ -162,7 +162,7 @@ fn a_secret_that_was_not_given_is_not_said_to_be_missing() {
 }
 
 #[test]
-fn a_canary_of_another_ingress_explains_what_its_backend_answers() {
+fn a_canary_of_another_ingress_explains_the_responses_of_its_backend() {
     let canary = json!({
         "nginx.ingress.kubernetes.io/canary": "true",
         "nginx.ingress.kubernetes.io/canary-weight": "10"
@@ -176,13 +176,13 @@ fn a_canary_of_another_ingress_explains_what_its_backend_answers() {
 }
 
 #[test]
-fn lines_of_a_log_are_asked_on_the_hosts_whose_rule_leads_to_their_upstream() {
+fn log_lines_are_probed_on_the_hosts_whose_rule_leads_to_their_upstream() {
     let served = served(vec![ingress(
         "one",
         &json!({}),
         &[path("/a", "Prefix", "web"), path("/b", "Prefix", "other")],
     )]);
-    let mut plan = Plan::of(&served.snapshot, Schemes::Http, 1000);
+    let mut plan = Plan::from_snapshot(&served.snapshot, Schemes::Http, 1000);
     let before = plan.probes.len();
     let line = |target: &str, upstream: &str| {
         format!("1.1.1.1 - - [1] \"GET {target} HTTP/1.1\" 200 1 \"-\" \"-\" 1 1 [{upstream}] [] - - - - x\n")
@@ -206,7 +206,7 @@ fn lines_of_a_log_are_asked_on_the_hosts_whose_rule_leads_to_their_upstream() {
     ];
     assert_eq!(added, wanted);
     assert_eq!(plan.skipped.iter().map(|it| it.count).sum::<usize>(), 3, "{:?}", plan.skipped);
-    let mut bounded = Plan::of(&served.snapshot, Schemes::Http, 2);
+    let mut bounded = Plan::from_snapshot(&served.snapshot, Schemes::Http, 2);
     bounded.add_log(log.concat().as_bytes(), &served.snapshot).unwrap();
     assert_eq!(bounded.probes.len(), 2);
 }

@@ -1,62 +1,62 @@
-//! Small pieces of a body become one: what comes in chunks of a byte goes on in one chunk for each read. Whoever
-//! receives it pays for the number of chunks, not for what is in them.
+//! Joins small body chunks: everything from one read is forwarded as one chunk, because a receiver's cost grows with
+//! the number of chunks, not with their size.
 
 use fairway_net::wire::Workspace;
 
-/// Smaller pieces are gathered; larger ones are not worth a copy.
-const SMALL: usize = 1024;
+/// Chunks up to this size are joined; larger ones are not worth a copy.
+const MAX_GATHERED_CHUNK: usize = 1024;
 
-/// Pieces of one read, on their way.
+/// The chunks of one read that were not forwarded yet.
 pub(super) struct Gatherer<'b, 'w> {
-    /// The only piece that waits, if no other one followed: it is not copied.
-    lone: &'b [u8],
-    /// Those that wait, if there are several.
-    several: Vec<u8>,
+    /// The only buffered chunk, which needs no copy.
+    single_chunk: &'b [u8],
+    /// Two or more buffered chunks, copied together.
+    gathered: Vec<u8>,
     workspace: &'w Workspace,
 }
 
 impl<'b, 'w> Gatherer<'b, 'w> {
-    /// Nothing waits.
+    /// A gatherer without chunks.
     pub(super) fn new(workspace: &'w Workspace) -> Self {
-        Self { lone: &[], several: Vec::new(), workspace }
+        Self { single_chunk: &[], gathered: Vec::new(), workspace }
     }
 
-    /// Passes a piece on, or keeps it for those that follow.
-    pub(super) fn add<E>(
+    /// Forwards a chunk, or buffers it until more arrive.
+    pub(super) fn push<E>(
         &mut self,
         piece: &'b [u8],
         sink: &mut impl FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
-        if piece.len() >= SMALL {
-            self.pass_on(sink)?;
+        if piece.len() >= MAX_GATHERED_CHUNK {
+            self.flush(sink)?;
             return sink(piece);
         }
-        if self.several.is_empty() && self.lone.is_empty() {
-            self.lone = piece;
+        if self.gathered.is_empty() && self.single_chunk.is_empty() {
+            self.single_chunk = piece;
             return Ok(());
         }
-        if self.several.is_empty() {
-            self.workspace.lend(&mut self.several);
-            self.several.extend_from_slice(std::mem::take(&mut self.lone));
+        if self.gathered.is_empty() {
+            self.workspace.lend(&mut self.gathered);
+            self.gathered.extend_from_slice(std::mem::take(&mut self.single_chunk));
         }
-        self.several.extend_from_slice(piece);
+        self.gathered.extend_from_slice(piece);
         Ok(())
     }
 
-    /// Passes on what waits: the read is over.
-    pub(super) fn end<E>(mut self, sink: &mut impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
-        let result = self.pass_on(sink);
-        self.workspace.take_back(&mut self.several);
+    /// Forwards what is buffered: the read is over.
+    pub(super) fn finish<E>(mut self, sink: &mut impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+        let result = self.flush(sink);
+        self.workspace.take_back(&mut self.gathered);
         result
     }
 
-    fn pass_on<E>(&mut self, sink: &mut impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
-        let result = match std::mem::take(&mut self.lone) {
-            [] if self.several.is_empty() => Ok(()),
-            [] => sink(&self.several),
+    fn flush<E>(&mut self, sink: &mut impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+        let result = match std::mem::take(&mut self.single_chunk) {
+            [] if self.gathered.is_empty() => Ok(()),
+            [] => sink(&self.gathered),
             lone => sink(lone),
         };
-        self.several.clear();
+        self.gathered.clear();
         result
     }
 }
@@ -65,7 +65,7 @@ impl<'b, 'w> Gatherer<'b, 'w> {
 mod tests {
     use super::*;
 
-    /// What becomes of these pieces, and where it is in memory.
+    /// The forwarded chunks and their addresses in memory.
     fn gathered(pieces: &[&[u8]]) -> Vec<(Vec<u8>, *const u8)> {
         let workspace = Workspace::new();
         let mut gatherer = Gatherer::new(&workspace);
@@ -74,14 +74,14 @@ mod tests {
             passed.push((data.to_vec(), data.as_ptr()));
             Ok::<_, ()>(())
         };
-        pieces.iter().for_each(|piece| gatherer.add(piece, &mut sink).unwrap());
-        gatherer.end(&mut sink).unwrap();
+        pieces.iter().for_each(|piece| gatherer.push(piece, &mut sink).unwrap());
+        gatherer.finish(&mut sink).unwrap();
         passed
     }
 
     #[test]
     fn small_pieces_become_one_and_keep_their_place_among_large_ones() {
-        let large = [b'L'; SMALL];
+        let large = [b'L'; MAX_GATHERED_CHUNK];
         let passed = gathered(&[b"a", b"b", b"c", &large, b"d", &large, &large, b"e", b"f"]);
         let data: Vec<_> = passed.iter().map(|(data, _)| &data[..]).collect();
         assert_eq!(data, [&b"abc"[..], &large, b"d", &large, &large, b"ef"]);
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_piece_that_comes_alone_is_not_copied() {
-        let (large, small) = ([b'L'; SMALL], *b"small");
+        let (large, small) = ([b'L'; MAX_GATHERED_CHUNK], *b"small");
         let at = |pieces: &[&[u8]]| gathered(pieces).iter().map(|(_, at)| *at).collect::<Vec<_>>();
         assert_eq!(at(&[&small]), [small.as_ptr()]);
         assert_eq!(at(&[&large, &small]), [large.as_ptr(), small.as_ptr()]);
@@ -105,10 +105,10 @@ mod tests {
             asked += 1;
             Err(())
         };
-        assert_eq!(gatherer.add(b"a", &mut refuse), Ok(()));
-        assert_eq!(gatherer.add(b"b", &mut refuse), Ok(()));
-        assert_eq!(gatherer.add(&[b'L'; SMALL], &mut refuse), Err(()));
-        assert_eq!(gatherer.end(&mut refuse), Ok(()));
+        assert_eq!(gatherer.push(b"a", &mut refuse), Ok(()));
+        assert_eq!(gatherer.push(b"b", &mut refuse), Ok(()));
+        assert_eq!(gatherer.push(&[b'L'; MAX_GATHERED_CHUNK], &mut refuse), Err(()));
+        assert_eq!(gatherer.finish(&mut refuse), Ok(()));
         assert_eq!(asked, 1);
     }
 }

@@ -1,8 +1,8 @@
-//! HTTP/1.x over a wire, for either side of an exchange. The only module that knows HTTP/1.
+//! One HTTP/1.x connection, for either side of an exchange. The only module that knows HTTP/1.
 //!
-//! One type serves clients and endpoints: heads and bodies are read through `fairway_http::http1`'s parsers and written in
-//! canonical form, never passed through. What a head says about its own hop is read here and removed; the rest is the
-//! exchange's. It never decides what is sent; the exchange does.
+//! One type serves clients and endpoints. Heads and bodies are parsed and written in canonical form with
+//! `fairway_http::http1`, never passed through. Hop-by-hop fields are read and removed here; the exchange decides what
+//! is sent.
 
 use std::io::ErrorKind;
 use std::net::IpAddr;
@@ -11,33 +11,33 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use fairway_http::http1::{
-    BodyLimits, BodyReader, BodyWriter, Framing, HeadParser, Parsed, Part, RequestHop, expects_continue,
+    BodyLimits, BodyPart, BodyReader, BodyWriter, Framing, HeadParser, Parsed, RequestHop, expects_continue,
     keep_alive, request_framing, response_framing, strip_hop_by_hop, upgrade_to, write_request,
     write_response,
 };
 use fairway_http::{BodySize, Head, HeadLimits, Known, Malformed, Method, Version};
 use fairway_net::transport::Transport;
-use fairway_net::wire::{Ahead, Input, Wire, Workspace};
+use fairway_net::wire::{PeerState, ReadResult, Wire, Workspace};
 
 use super::gather::Gatherer;
 use crate::sides::{
-    AnswerPlan, Arrival, BodyStep, Channel, Downstream, Failure, HeadRead, Hop, Persistence, Reply,
-    RequestPlan, Upgrade, Upstream,
+    BodyStep, Channel, Downstream, Failure, HeadRead, Hop, Persistence, RequestMeta, RequestPlan,
+    ResponseMeta, ResponsePlan, Upgrade, Upstream,
 };
 
-/// What a connection is between two heads.
+/// One HTTP/1.x connection.
 pub struct H1<S> {
     pub(super) wire: Wire<S>,
     pub(super) workspace: Rc<Workspace>,
     reader: BodyReader,
     writer: BodyWriter,
     parser: HeadParser,
-    /// Of the request that was sent, or received: an answer's framing depends on it.
+    /// The method of the current request: the framing of its response depends on it.
     method: Method,
-    /// Whether the peer keeps the connection after this message.
-    stays: bool,
-    /// Whether the request that was sent was to be the last one.
-    closes: bool,
+    /// Whether the peer keeps the connection open after this message.
+    peer_keeps_alive: bool,
+    /// Whether we asked the peer to close after this request.
+    request_closes: bool,
 }
 
 impl<S: Transport> H1<S> {
@@ -50,8 +50,8 @@ impl<S: Transport> H1<S> {
             writer: BodyWriter::new(Framing::None),
             parser: HeadParser::new(),
             method: Method::Other,
-            stays: true,
-            closes: false,
+            peer_keeps_alive: true,
+            request_closes: false,
         }
     }
 
@@ -61,74 +61,74 @@ impl<S: Transport> H1<S> {
         cx: &mut Context<'_>,
         head: &mut Head,
         limits: &HeadLimits,
-    ) -> Poll<HeadRead<Arrival>> {
+    ) -> Poll<HeadRead<RequestMeta>> {
         let Self { wire, workspace, parser, .. } = self;
         let read = ready!(poll_head(cx, wire, workspace, |bytes| parser.request(head, bytes, limits)));
         Poll::Ready(match read {
-            HeadRead::Whole(count) => HeadRead::Whole(self.arrived(head, count)),
+            HeadRead::Whole(count) => HeadRead::Whole(self.take_request_meta(head, count)),
             other => {
                 if matches!(other, HeadRead::Malformed(_)) {
-                    self.reader = unknown_body();
+                    self.reader = unframed_body();
                 }
-                other.without()
+                other.map_failure()
             }
         })
     }
 
-    /// How many bytes of a request's body are still to come; `None` where nobody can say.
+    /// Bytes of the request body not read yet; `None` if its length is unknown.
     pub(super) fn unread_body(&self) -> Option<u64> {
         if self.reader.is_done() { Some(0) } else { self.reader.remaining() }
     }
 
-    /// What the head says about this hop; it is removed from the head.
-    fn arrived(&mut self, head: &mut Head, head_bytes: usize) -> Arrival {
+    /// Reads and removes the hop-by-hop fields of a request.
+    fn take_request_meta(&mut self, head: &mut Head, head_bytes: usize) -> RequestMeta {
         let framing = request_framing(head);
         self.reader = match framing {
             Ok(framing) => BodyReader::new(framing, BodyLimits::default()),
-            Err(_) => unknown_body(),
+            Err(_) => unframed_body(),
         };
         self.method = head.method();
-        let arrival = Arrival {
+        let arrival = RequestMeta {
             head_bytes: u32::try_from(head_bytes).unwrap_or(u32::MAX),
             body: framing.map(size_of_body),
             expects_continue: expects_continue(head),
             persistence: if keep_alive(head) { Persistence::KeepAlive } else { Persistence::Close },
-            upgrade: asks_for(head),
+            upgrade: requested_upgrade(head),
         };
         strip_hop_by_hop(head);
         arrival
     }
 
-    /// Queues a whole answer that is sent before a request is known.
-    pub fn queue_answer(&mut self, bytes: &[u8]) {
+    /// Queues a complete response before any request was read.
+    pub fn queue_response(&mut self, bytes: &[u8]) {
         self.wire.outbox(&self.workspace).extend_from_slice(bytes);
     }
 
-    /// Whether what came first, and is no request, begins a connection of HTTP/2 (RFC 9113 §3.4).
-    pub fn begins_http2(&self) -> bool {
+    /// Whether the input that failed to parse is the preface of HTTP/2 (RFC 9113 §3.4).
+    pub fn is_http2_preface(&self) -> bool {
         const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
         let came = self.wire.pending();
         came.starts_with(PREFACE) || PREFACE.starts_with(came)
     }
 
-    /// The bytes below, for another protocol.
+    /// The underlying wire, for another protocol.
     pub fn into_wire(self) -> Wire<S> {
         self.wire
     }
 
-    /// Bytes that were read and belong to what comes next.
+    /// Bytes that were read and not used.
     pub fn residue(&self) -> usize {
         self.wire.residue()
     }
 
-    /// What a final answer, or a switch of protocols, says about this hop; it is removed from the head.
-    fn replied(&mut self, answer: &mut Head) -> Result<Reply, Malformed> {
-        let upgrade = if answer.status() == 101 { asks_for(answer) } else { Upgrade::None };
+    /// Reads and removes the hop-by-hop fields of a final or 101 response.
+    fn take_response_meta(&mut self, answer: &mut Head) -> Result<ResponseMeta, Malformed> {
+        let upgrade = if answer.status() == 101 { requested_upgrade(answer) } else { Upgrade::None };
         let framing = response_framing(answer, self.method)?;
-        self.stays = keep_alive(answer) && framing != Framing::UntilClose && !self.closes;
+        self.peer_keeps_alive = keep_alive(answer) && framing != Framing::UntilClose && !self.request_closes;
         self.reader = BodyReader::new(framing, BodyLimits::default());
         strip_hop_by_hop(answer);
-        Ok(Reply { body: size_of_body(framing), upgrade })
+        Ok(ResponseMeta { body: size_of_body(framing), upgrade })
     }
 }
 
@@ -151,8 +151,8 @@ impl<S: Transport> Channel for H1<S> {
             drain(reader, bytes, workspace, |data| sink(cx, data))
         }));
         Poll::Ready(match input {
-            Ok(Input::Taken(step)) => step,
-            Ok(Input::Eof) => reader.at_eof().map(|()| BodyStep::End).map_err(|_| Failure::Closed),
+            Ok(ReadResult::Taken(step)) => step,
+            Ok(ReadResult::Eof) => reader.at_eof().map(|()| BodyStep::End).map_err(|_| Failure::Closed),
             Err(_) => Err(Failure::Closed),
         })
     }
@@ -209,8 +209,8 @@ impl<S: Transport> Downstream for H1<S> {
         write_response(interim, Version::Http11, self.wire.outbox(&self.workspace));
     }
 
-    fn send_head(&mut self, answer: &mut Head, plan: &AnswerPlan) -> Persistence {
-        // Without chunks, a body of unknown length ends with the connection.
+    fn send_head(&mut self, answer: &mut Head, plan: &ResponsePlan) -> Persistence {
+        // Without chunks, a body of unknown length ends when the connection closes.
         let unbounded = plan.body == BodySize::Unknown && plan.version == Version::Http10;
         let persistence = match plan.persistence {
             Persistence::KeepAlive if unbounded && self.method != Method::Head => Persistence::Close,
@@ -241,14 +241,14 @@ impl<S: Transport> Downstream for H1<S> {
         persistence
     }
 
-    fn unread(&self) -> Option<u64> {
+    fn unread_body(&self) -> Option<u64> {
         self.unread_body()
     }
 
-    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_client_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match self.wire.poll_ahead(cx, &self.workspace) {
-            Ahead::Open => Poll::Pending,
-            Ahead::Ended | Ahead::Broken => Poll::Ready(()),
+            PeerState::Open => Poll::Pending,
+            PeerState::Ended | PeerState::Broken => Poll::Ready(()),
         }
     }
 
@@ -260,7 +260,7 @@ impl<S: Transport> Downstream for H1<S> {
 impl<S: Transport> Upstream for H1<S> {
     fn send_request(&mut self, request: &Head, plan: &RequestPlan<'_>) {
         self.method = request.method();
-        self.stays = false;
+        self.peer_keeps_alive = false;
         let framing = match plan.body {
             BodySize::None => Framing::None,
             BodySize::Exact(length) => Framing::Length(length),
@@ -270,10 +270,10 @@ impl<S: Transport> Upstream for H1<S> {
             Upgrade::None => None,
             Upgrade::WebSocket => Some(&b"websocket"[..]),
         };
-        // Neither a handshake nor chunks are known to HTTP/1.0.
+        // HTTP/1.0 has neither upgrades nor chunks.
         let http10 = plan.http10 && upgrade.is_none() && framing != Framing::Chunked;
         let connection = plan.connection.filter(|_| upgrade.is_none());
-        self.closes = match connection {
+        self.request_closes = match connection {
             Some(option) => option == b"close",
             None => http10,
         };
@@ -282,17 +282,17 @@ impl<S: Transport> Upstream for H1<S> {
         self.writer = BodyWriter::new(framing);
     }
 
-    fn poll_answer(
+    fn poll_response(
         &mut self,
         cx: &mut Context<'_>,
         answer: &mut Head,
         limits: &HeadLimits,
-    ) -> Poll<HeadRead<Reply>> {
+    ) -> Poll<HeadRead<ResponseMeta>> {
         let Self { wire, workspace, parser, .. } = self;
         let Poll::Ready(read) =
             poll_head(cx, wire, workspace, |bytes| parser.response(answer, bytes, limits))
         else {
-            // The answer may take long, and the request has left.
+            // The response may take long, and the request is sent completely.
             wire.rest_outbox(workspace);
             return Poll::Pending;
         };
@@ -300,13 +300,13 @@ impl<S: Transport> Upstream for H1<S> {
             HeadRead::Whole(_) if matches!(answer.status(), 100 | 102..=199) => {
                 strip_hop_by_hop(answer);
                 answer.remove_known(Known::ContentLength);
-                HeadRead::Whole(Reply { body: BodySize::None, upgrade: Upgrade::None })
+                HeadRead::Whole(ResponseMeta { body: BodySize::None, upgrade: Upgrade::None })
             }
-            HeadRead::Whole(_) => match self.replied(answer) {
+            HeadRead::Whole(_) => match self.take_response_meta(answer) {
                 Ok(reply) => HeadRead::Whole(reply),
                 Err(rule) => HeadRead::Malformed(rule),
             },
-            other => other.without(),
+            other => other.map_failure(),
         })
     }
 
@@ -315,24 +315,24 @@ impl<S: Transport> Upstream for H1<S> {
     }
 
     fn is_reusable(&self) -> bool {
-        self.stays && self.reader.is_done() && self.wire.residue() == 0
+        self.peer_keeps_alive && self.reader.is_done() && self.wire.residue() == 0
     }
 
-    fn owes_acknowledgement(&self) -> Option<Duration> {
+    fn unacknowledged_for(&self) -> Option<Duration> {
         self.wire.stream().owes_acknowledgement()
     }
 
-    fn watch_closely(&self) {
+    fn shorten_keepalive(&self) {
         self.wire.stream().watch_closely();
     }
 }
 
 impl<S: Transport> Hop for H1<S> {
-    fn is_quiet(&mut self) -> bool {
+    fn is_reusable_now(&mut self) -> bool {
         self.wire.is_quiet()
     }
 
-    fn rest(&mut self) {
+    fn release_buffers(&mut self) {
         self.wire.rest(&self.workspace);
     }
 
@@ -353,14 +353,14 @@ fn poll_head<S: Transport>(
         Err(malformed) => (0, Some(HeadRead::Malformed(malformed))),
     }));
     Poll::Ready(match input {
-        Ok(Input::Taken(read)) => read,
-        Ok(Input::Eof) if wire.residue() == 0 => HeadRead::Closed,
+        Ok(ReadResult::Taken(read)) => read,
+        Ok(ReadResult::Eof) if wire.residue() == 0 => HeadRead::Closed,
         Err(error) if is_unreachable(error.kind()) => HeadRead::Unreachable,
-        Ok(Input::Eof) | Err(_) => HeadRead::Cut,
+        Ok(ReadResult::Eof) | Err(_) => HeadRead::Cut,
     })
 }
 
-/// Feeds `bytes` to the reader and its data to `sink`, small pieces together; says how many bytes belong to this body.
+/// Feeds `bytes` to the reader and its data to `sink`, small chunks joined. Returns how many bytes belong to this body.
 fn drain(
     reader: &mut BodyReader,
     bytes: &[u8],
@@ -374,31 +374,31 @@ fn drain(
             Ok((count, part)) => {
                 used += count;
                 match part {
-                    Part::Data(data) => {
-                        if let Err(failure) = gatherer.add(data, &mut sink) {
+                    BodyPart::Data(data) => {
+                        if let Err(failure) = gatherer.push(data, &mut sink) {
                             break Err(failure);
                         }
                     }
-                    Part::NeedMore => break Ok(BodyStep::More),
-                    Part::End => break Ok(BodyStep::End),
+                    BodyPart::NeedMore => break Ok(BodyStep::More),
+                    BodyPart::End => break Ok(BodyStep::End),
                 }
             }
             Err(malformed) => break Err(Failure::Malformed(malformed)),
         }
     };
-    // What came before a mistake goes on as well.
-    match gatherer.end(&mut sink) {
+    // Data that precedes an error is still forwarded.
+    match gatherer.finish(&mut sink) {
         Ok(()) => (used, step),
         Err(refused) => {
-            // It may have been read to its end, but was not taken: nothing may begin behind it.
-            *reader = unknown_body();
+            // The reader may have reached the end although `sink` refused the data: no request may follow.
+            *reader = unframed_body();
             (used, Err(refused))
         }
     }
 }
 
-/// What may come of a body whose end nobody knows: no request begins behind it.
-fn unknown_body() -> BodyReader {
+/// The body of a message whose framing is invalid: no request may follow it.
+fn unframed_body() -> BodyReader {
     BodyReader::new(Framing::UntilClose, BodyLimits::default())
 }
 
@@ -410,15 +410,15 @@ const fn size_of_body(framing: Framing) -> BodySize {
     }
 }
 
-/// `websocket` is the only protocol to switch to; others are ignored, as a server may (RFC 9110 §7.8).
-fn asks_for(head: &Head) -> Upgrade {
+/// The upgrade that the head asks for. Only `websocket` is supported; a server may ignore others (RFC 9110 §7.8).
+fn requested_upgrade(head: &Head) -> Upgrade {
     match upgrade_to(head) {
         Some(protocol) if protocol.eq_ignore_ascii_case(b"websocket") => Upgrade::WebSocket,
         _ => Upgrade::None,
     }
 }
 
-/// Whether nobody is there any more, as opposed to somebody who closed.
+/// Whether the peer is unreachable, as opposed to having closed the connection.
 fn is_unreachable(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::TimedOut | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable)
 }

@@ -1,9 +1,9 @@
-//! Closing so that the last answer is received.
+//! Lingering close, so that the client receives the last response.
 //!
-//! A socket that is closed with unread input answers with a reset, which can destroy the answer before the client reads
-//! it. So nothing more is sent, what still comes is read and dropped, and then the socket is closed (RFC 9112 §9.6). A client
-//! in the middle of a body is read as nginx reads it (`lingering_time`, `lingering_timeout`): most clients send all of a body
-//! before they read the answer.
+//! The kernel answers close with unread input with a reset, which can destroy the response before the client reads it.
+//! So the sending direction is shut down, remaining input is read and dropped, and then the socket is closed (RFC 9112
+//! §9.6). Clients that are still sending a body get more time, as in nginx (`lingering_time`, `lingering_timeout`):
+//! most send the whole body before they read the response.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -11,16 +11,16 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use fairway_net::transport::Transport;
-use fairway_net::wire::Input;
+use fairway_net::wire::ReadResult;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::hop::H1;
 
-/// How long a client may take to notice that nothing more is wanted.
-const NOTICE_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a client may take to close once its request is complete.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How much is read of a client that owes nothing.
-const MAX_UNASKED_INPUT: u64 = 1024 * 1024;
+/// Bytes that are read from a client whose request is complete.
+const MAX_EXTRA_INPUT_BYTES: u64 = 1024 * 1024;
 
 /// How long a client may pause within its body.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -28,29 +28,29 @@ const SILENCE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the rest of a body may take.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How often it is looked whether connections are scarce.
+/// How often to check whether connections are scarce.
 const SCARCITY_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Bytes that are dropped before other connections have their turn.
-const TURN: u64 = 256 * 1024;
+/// Bytes that are dropped before other connections get their turn.
+const MAX_BYTES_PER_POLL: u64 = 256 * 1024;
 
-/// Ends the connection after its last answer. While `are_scarce` says that connections are, a client in the middle of a body
-/// gets no more than others.
-pub async fn linger<S: Transport>(connection: &mut H1<S>, are_scarce: impl Fn() -> bool) {
-    // Of the body; nobody knows of chunks, and of what is no request.
+/// Closes the connection after its last response. While `are_connections_scarce` returns true, a client that is still
+/// sending a body gets no extra time.
+pub async fn linger<S: Transport>(connection: &mut H1<S>, are_connections_scarce: impl Fn() -> bool) {
+    // The unread bytes of the body. Unknown for chunks and for input that is no request.
     let mut owed = connection.unread_body();
-    if !matches!(timeout(NOTICE_TIMEOUT, shut_down(connection)).await, Ok(true)) {
+    if !matches!(timeout(CLOSE_TIMEOUT, shut_down(connection)).await, Ok(true)) {
         return;
     }
     let (mut since, mut heard, mut dropped) = (Instant::now(), Instant::now(), 0);
     loop {
-        let has_time = owed != Some(0) && !are_scarce();
+        let has_time = owed != Some(0) && !are_connections_scarce();
         let end = match has_time {
             true => (heard + SILENCE_TIMEOUT).min(since + BODY_TIMEOUT),
-            false => since + NOTICE_TIMEOUT,
+            false => since + CLOSE_TIMEOUT,
         };
         let now = Instant::now();
-        if now >= end || (!has_time && dropped >= MAX_UNASKED_INPUT) {
+        if now >= end || (!has_time && dropped >= MAX_EXTRA_INPUT_BYTES) {
             return;
         }
         match timeout_at(end.min(now + SCARCITY_POLL_INTERVAL), drop_input(connection)).await {
@@ -74,11 +74,11 @@ async fn shut_down<S: Transport>(connection: &mut H1<S>) -> bool {
         && poll_fn(|cx| connection.wire.poll_shutdown(cx)).await.is_ok()
 }
 
-/// Waits for input and drops what is there, a turn at most; gives how much that was, which is 0 at the end.
+/// Waits for input and drops at most one turn's worth. Returns the number of bytes, 0 at the end of the input.
 async fn drop_input<S: Transport>(connection: &mut H1<S>) -> u64 {
     let mut dropped = 0;
     poll_fn(|cx| {
-        while dropped < TURN {
+        while dropped < MAX_BYTES_PER_POLL {
             match poll_drop(cx, connection) {
                 Poll::Ready(0) => return Poll::Ready(dropped),
                 Poll::Ready(count) => dropped += count,
@@ -95,7 +95,7 @@ fn poll_drop<S: Transport>(cx: &mut Context<'_>, connection: &mut H1<S>) -> Poll
     let workspace = Rc::clone(&connection.workspace);
     let take = |_: &mut Context<'_>, bytes: &[u8]| (bytes.len(), Ok::<_, ()>(bytes.len() as u64));
     connection.wire.poll_input(cx, &workspace, usize::MAX, take).map(|input| match input {
-        Ok(Input::Taken(Ok(count))) => count,
-        Ok(Input::Taken(Err(())) | Input::Eof) | Err(_) => 0,
+        Ok(ReadResult::Taken(Ok(count))) => count,
+        Ok(ReadResult::Taken(Err(())) | ReadResult::Eof) | Err(_) => 0,
     })
 }

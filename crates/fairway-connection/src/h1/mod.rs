@@ -1,4 +1,4 @@
-//! HTTP/1.x: the hop, and how its last answer is received.
+//! HTTP/1.x connections and their lingering close.
 
 mod gather;
 mod hop;

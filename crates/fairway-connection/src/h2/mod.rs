@@ -1,5 +1,5 @@
-//! HTTP/2 towards clients: the streams of a connection, and one of them as the client's side of an exchange. The only
-//! module that knows HTTP/2.
+//! HTTP/2: the streams of a client connection as the downstream side of exchanges, and shared connections to endpoints
+//! as the upstream side. The only module that knows HTTP/2.
 
 mod carried;
 mod link;
@@ -9,6 +9,6 @@ mod streams;
 mod up;
 mod wear;
 
-pub use side::H2Side;
+pub use side::H2Downstream;
 pub use streams::{SharedStreams, Streams};
-pub use up::H2Up;
+pub use up::H2Upstream;

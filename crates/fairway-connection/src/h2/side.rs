@@ -1,5 +1,5 @@
-//! One stream as the client's side of an exchange. Never waits by itself: the connection polls the exchange again when
-//! something came for its stream, or there is room for more.
+//! A client's stream as the downstream side of an exchange. Registers no wakers: the connection polls the exchange when
+//! its stream receives something or can send.
 
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -7,37 +7,37 @@ use std::task::{Context, Poll};
 
 use fairway_http::Head;
 
-use super::stream::{Arrival, Follow};
+use super::stream::{Following, ReceiveState};
 use super::streams::SharedStreams;
-use crate::outgoing::follow;
-use crate::sides::{AnswerPlan, BodyStep, Channel, Downstream, Failure, Persistence};
+use crate::outgoing::following;
+use crate::sides::{BodyStep, Channel, Downstream, Failure, Persistence, ResponsePlan};
 use crate::trailers::Trailers;
 
-/// A stream.
-pub struct H2Side {
+/// One stream of a client connection.
+pub struct H2Downstream {
     streams: SharedStreams,
     slot: usize,
-    /// Those of the request, once its body was read.
+    /// The trailers of the request, once its body was read.
     trailers: Option<Trailers>,
 }
 
-impl H2Side {
-    /// The stream in this slot, now and later.
+impl H2Downstream {
+    /// The stream in this slot.
     pub fn new(streams: &SharedStreams, slot: usize) -> Self {
         Self { streams: Rc::clone(streams), slot, trailers: None }
     }
 
-    /// Another stream has the slot.
-    pub fn renew(&mut self) {
+    /// Prepares for another stream in the same slot.
+    pub fn reset(&mut self) {
         self.trailers = None;
     }
 
     fn is_broken(&self) -> bool {
-        self.streams.borrow().stream(self.slot).arrival == Arrival::Broken
+        self.streams.borrow().stream(self.slot).arrival == ReceiveState::Reset
     }
 }
 
-impl Channel for H2Side {
+impl Channel for H2Downstream {
     fn poll_body<F>(
         &mut self,
         cx: &mut Context<'_>,
@@ -47,25 +47,25 @@ impl Channel for H2Side {
     where
         F: FnMut(&mut Context<'_>, &[u8]) -> Result<(), Failure>,
     {
-        let taken = self.streams.borrow_mut().at(self.slot).0.take_inbox();
+        let taken = self.streams.borrow_mut().get_mut(self.slot).0.take_inbox();
         let mut inbox = match taken {
             Ok(inbox) => inbox,
             Err(None) => return Poll::Pending,
             Err(Some(step)) => {
                 if step == Ok(BodyStep::End) {
-                    let trailers = self.streams.borrow_mut().at(self.slot).0.take_trailers();
+                    let trailers = self.streams.borrow_mut().get_mut(self.slot).0.take_trailers();
                     self.trailers = self.trailers.take().or(trailers);
                 }
                 return Poll::Ready(step);
             }
         };
         let count = inbox.pending().len().min(most);
-        // Nothing is borrowed meanwhile: what it sinks into may be a stream, too.
+        // Nothing is borrowed while `sink` runs: it may write to a stream as well.
         let sunk = sink(cx, &inbox.pending()[..count]);
         inbox.consume(count);
         let mut streams = self.streams.borrow_mut();
-        let (stream, mut tools) = streams.at(self.slot);
-        stream.put_back(inbox, count, &mut tools);
+        let (stream, mut tools) = streams.get_mut(self.slot);
+        stream.return_inbox(inbox, count, &mut tools);
         Poll::Ready(sunk.map(|()| BodyStep::More))
     }
 
@@ -83,7 +83,7 @@ impl Channel for H2Side {
 
     fn finish<'a>(&mut self, trailers: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Result<(), Failure> {
         let mut streams = self.streams.borrow_mut();
-        let (stream, mut tools) = streams.at(self.slot);
+        let (stream, mut tools) = streams.get_mut(self.slot);
         stream.finish(trailers, &mut tools)
     }
 
@@ -91,13 +91,13 @@ impl Channel for H2Side {
         self.trailers.iter().flat_map(Trailers::iter)
     }
 
-    /// What is in frames counts as sent: the connection writes them before it waits.
+    /// Data in frames counts as sent: the connection writes it before it waits.
     fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         if self.is_broken() {
             return Poll::Ready(Err(Failure::Closed));
         }
         let mut streams = self.streams.borrow_mut();
-        let (stream, mut tools) = streams.at(self.slot);
+        let (stream, mut tools) = streams.get_mut(self.slot);
         if stream.push(&mut tools) { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
@@ -110,7 +110,7 @@ impl Channel for H2Side {
     }
 
     fn open_tunnel(&mut self) {
-        self.streams.borrow_mut().at(self.slot).0.open_tunnel();
+        self.streams.borrow_mut().get_mut(self.slot).0.open_tunnel();
     }
 
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
@@ -119,46 +119,46 @@ impl Channel for H2Side {
     }
 }
 
-impl Downstream for H2Side {
+impl Downstream for H2Downstream {
     fn peer(&self) -> Option<IpAddr> {
         self.streams.borrow().peer
     }
 
     fn send_interim(&mut self, interim: &Head) {
-        self.streams.borrow_mut().send_head(self.slot, interim, Follow::Body(None));
+        self.streams.borrow_mut().send_head(self.slot, interim, Following::Body(None));
     }
 
-    /// The connection stays whatever becomes of the stream.
-    fn send_head(&mut self, answer: &mut Head, plan: &AnswerPlan) -> Persistence {
+    /// The connection stays open, whatever happens to the stream.
+    fn send_head(&mut self, answer: &mut Head, plan: &ResponsePlan) -> Persistence {
         if plan.persistence == Persistence::Upgraded {
-            // There is no 101 here, and no key that an answer would prove something of (RFC 8441 §5).
+            // HTTP/2 has no 101 and no key to prove (RFC 8441 §5).
             answer.set_status(200);
             answer.remove(b"Sec-WebSocket-Accept");
-            self.streams.borrow_mut().send_head(self.slot, answer, Follow::Tunnel);
+            self.streams.borrow_mut().send_head(self.slot, answer, Following::Tunnel);
             return Persistence::Upgraded;
         }
-        let follow = follow(plan.body, answer.version());
+        let follow = following(plan.body, answer.version());
         self.streams.borrow_mut().send_head(self.slot, answer, follow);
         Persistence::KeepAlive
     }
 
-    /// Nothing is to be read before the next request: what still comes of this one is not wanted, and the client is told
-    /// so (RFC 9113 §8.1).
-    fn unread(&self) -> Option<u64> {
+    /// Always 0: an unfinished request does not delay the next one, and the client is asked to stop sending (RFC 9113
+    /// §8.1).
+    fn unread_body(&self) -> Option<u64> {
         Some(0)
     }
 
-    fn poll_gone(&mut self, _: &mut Context<'_>) -> Poll<()> {
+    fn poll_client_gone(&mut self, _: &mut Context<'_>) -> Poll<()> {
         if self.is_broken() { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    fn is_gone(&self) -> bool {
+    fn is_client_gone(&self) -> bool {
         self.is_broken()
     }
 
     fn abort(&mut self) {
         let mut streams = self.streams.borrow_mut();
-        let (stream, tools) = streams.at(self.slot);
+        let (stream, tools) = streams.get_mut(self.slot);
         stream.abort(tools.codec);
     }
 }

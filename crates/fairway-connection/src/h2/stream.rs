@@ -1,5 +1,5 @@
-//! One stream of either side: what came of a message and was not read yet, and what is to leave and has no room yet. Never
-//! waits, and never knows who reads or writes.
+//! One stream of either side: what was received and not read yet, and what is to be sent and has no room yet. Does no
+//! I/O.
 
 use fairway_http::Head;
 use fairway_http2::{Code, Session};
@@ -7,46 +7,46 @@ use fairway_net::clock::Instant;
 use fairway_net::wire::{Backlog, Workspace};
 
 use crate::outgoing::{Frames, Outgoing};
-use crate::sides::{BodyStep, Departed, Failure};
+use crate::sides::{BodyStep, Failure, RequestEnd};
 use crate::trailers::Trailers;
 
-pub(super) use crate::outgoing::Follow;
+pub(super) use crate::outgoing::Following;
 
-/// What comes.
+/// The receiving direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Arrival {
-    Coming,
-    /// All of it is in the inbox.
-    Whole,
-    /// The peer has reset the stream, or is gone: it takes nothing either.
-    Broken,
+pub(super) enum ReceiveState {
+    Receiving,
+    /// The message is complete; its data is in the inbox.
+    Complete,
+    /// The peer reset the stream or is gone, and accepts nothing either.
+    Reset,
 }
 
-/// A stream, or room for one that is to come.
+/// A stream, or an unused slot for one.
 pub(super) struct Stream {
-    /// 0 where there is none.
+    /// 0 if unused.
     pub(super) id: u32,
-    pub(super) arrival: Arrival,
+    pub(super) arrival: ReceiveState,
     inbox: Backlog,
-    /// They came behind the body.
-    came: Option<Trailers>,
+    /// Trailers received after the body.
+    received_trailers: Option<Trailers>,
     outgoing: Outgoing,
 }
 
-/// The codec's end, the memory that streams share, and the time: what a stream acts with.
-pub(super) struct Tools<'c, R> {
+/// What a stream needs to act: the codec, the worker's buffers and the time.
+pub(super) struct StreamContext<'c, R> {
     pub(super) codec: &'c mut Session<R>,
     pub(super) workspace: &'c Workspace,
-    pub(super) now: Time,
+    pub(super) now: CodecTime,
 }
 
-/// A stream of a codec, as what leaves on it sees it.
-struct Frame<'t, 'c, R> {
+/// The frames of one stream, for [`Outgoing`].
+struct CodecFrames<'t, 'c, R> {
     id: u32,
-    tools: &'t mut Tools<'c, R>,
+    tools: &'t mut StreamContext<'c, R>,
 }
 
-impl<R> Frames for Frame<'_, '_, R> {
+impl<R> Frames for CodecFrames<'_, '_, R> {
     #[inline]
     fn send_data(&mut self, data: &[u8], end: bool) -> usize {
         self.tools.codec.send_data(self.id, data, end)
@@ -62,23 +62,23 @@ impl<R> Frames for Frame<'_, '_, R> {
     }
 
     fn await_room(&mut self) {
-        self.tools.codec.want_to_send(self.tools.now.micros(), self.id);
+        self.tools.codec.queue_for_sending(self.tools.now.micros(), self.id);
     }
 }
 
-/// The time of a codec. Few that act on a stream ask for it.
+/// The codec's clock. Read lazily, because few operations need it.
 #[derive(Clone, Copy)]
-pub(super) enum Time {
+pub(super) enum CodecTime {
     /// In microseconds.
-    Is(u64),
-    /// What has passed since then: the clock is read when somebody asks.
+    Micros(u64),
+    /// Microseconds since this moment.
     Since(Instant),
 }
 
-impl Time {
+impl CodecTime {
     pub(super) fn micros(self) -> u64 {
         match self {
-            Self::Is(micros) => micros,
+            Self::Micros(micros) => micros,
             Self::Since(began) => u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX),
         }
     }
@@ -88,155 +88,165 @@ impl Default for Stream {
     fn default() -> Self {
         Self {
             id: 0,
-            arrival: Arrival::Broken,
+            arrival: ReceiveState::Reset,
             inbox: Backlog::default(),
-            came: None,
+            received_trailers: None,
             outgoing: Outgoing::default(),
         }
     }
 }
 
 impl Stream {
-    /// It begins.
-    pub(super) fn begin(&mut self, id: u32, arrival: Arrival) {
+    /// Starts a stream.
+    pub(super) fn open(&mut self, id: u32, arrival: ReceiveState) {
         (self.id, self.arrival) = (id, arrival);
-        self.outgoing.begin();
+        self.outgoing.open();
     }
 
-    /// A piece of a body came.
-    pub(super) fn came(&mut self, bytes: &[u8], end: bool, workspace: &Workspace) {
+    /// Queues received body data.
+    pub(super) fn receive(&mut self, bytes: &[u8], end: bool, workspace: &Workspace) {
         self.inbox.extend(bytes, workspace);
-        self.ended(end);
+        self.note_end(end);
     }
 
-    /// Trailers ended a message.
-    pub(super) fn trailers_came(&mut self, head: &Head) {
-        self.came = Some(Trailers::of(head));
-        self.ended(true);
+    /// Queues the trailers that end the message.
+    pub(super) fn receive_trailers(&mut self, head: &Head) {
+        self.received_trailers = Some(Trailers::from_head(head));
+        self.note_end(true);
     }
 
-    /// Whether all of the message came.
-    pub(super) fn ended(&mut self, end: bool) {
-        if end && self.arrival == Arrival::Coming {
-            self.arrival = Arrival::Whole;
+    /// Records whether the message is complete.
+    pub(super) fn note_end(&mut self, end: bool) {
+        if end && self.arrival == ReceiveState::Receiving {
+            self.arrival = ReceiveState::Complete;
         }
     }
 
-    /// Takes what came of a body out, to be put back with [`Stream::put_back`]; or says what there is instead.
+    /// Takes the received body data, to be returned with [`Stream::return_inbox`], or returns the state if there is
+    /// none.
     pub(super) fn take_inbox(&mut self) -> Result<Backlog, Option<Result<BodyStep, Failure>>> {
         match self.arrival {
-            Arrival::Broken => Err(Some(Err(Failure::Closed))),
-            Arrival::Whole if self.inbox.is_empty() => Err(Some(Ok(BodyStep::End))),
-            Arrival::Coming if self.inbox.is_empty() => Err(None),
-            Arrival::Whole | Arrival::Coming => Ok(std::mem::take(&mut self.inbox)),
+            ReceiveState::Reset => Err(Some(Err(Failure::Closed))),
+            ReceiveState::Complete if self.inbox.is_empty() => Err(Some(Ok(BodyStep::End))),
+            ReceiveState::Receiving if self.inbox.is_empty() => Err(None),
+            ReceiveState::Complete | ReceiveState::Receiving => Ok(std::mem::take(&mut self.inbox)),
         }
     }
 
-    /// Of what was taken out, `count` bytes were consumed: the peer may send as many again.
-    pub(super) fn put_back<R>(&mut self, mut inbox: Backlog, count: usize, tools: &mut Tools<'_, R>) {
+    /// Returns the inbox after `count` bytes were consumed, which reopens the window.
+    pub(super) fn return_inbox<R>(
+        &mut self,
+        mut inbox: Backlog,
+        count: usize,
+        tools: &mut StreamContext<'_, R>,
+    ) {
         debug_assert!(self.inbox.is_empty(), "nothing is read while a piece is out");
         inbox.release(tools.workspace);
         self.inbox = inbox;
         tools.codec.consume(self.id, u32::try_from(count).unwrap_or(u32::MAX));
     }
 
-    /// The trailers that came, once.
+    /// Takes the received trailers.
     pub(super) fn take_trailers(&mut self) -> Option<Trailers> {
-        self.came.take()
+        self.received_trailers.take()
     }
 
-    /// A head was put into `bytes` bytes of frames.
-    pub(super) fn head_left(&mut self, bytes: usize, follow: Follow) {
-        self.outgoing.head_left(bytes, follow);
+    /// Records that a head was sent in `bytes` bytes of frames.
+    pub(super) fn head_sent(&mut self, bytes: usize, follow: Following) {
+        self.outgoing.head_sent(bytes, follow);
     }
 
-    /// From now on bytes of a tunnel leave, until somebody ends them.
+    /// Switches to tunnel mode: bytes are sent until [`Self::finish`].
     pub(super) fn open_tunnel(&mut self) {
         self.outgoing.open_tunnel();
     }
 
-    /// Takes a piece of a body.
-    pub(super) fn send_data<R>(&mut self, data: &[u8], tools: &mut Tools<'_, R>) -> Result<(), Failure> {
-        if self.arrival == Arrival::Broken {
+    /// Sends body data, or queues it.
+    pub(super) fn send_data<R>(
+        &mut self,
+        data: &[u8],
+        tools: &mut StreamContext<'_, R>,
+    ) -> Result<(), Failure> {
+        if self.arrival == ReceiveState::Reset {
             return Err(Failure::Closed);
         }
         let (id, workspace) = (self.id, tools.workspace);
-        self.outgoing.send_data(data, &mut Frame { id, tools }, workspace)
+        self.outgoing.send_data(data, &mut CodecFrames { id, tools }, workspace)
     }
 
-    /// Ends a body.
+    /// Ends the body.
     pub(super) fn finish<'a, R>(
         &mut self,
         trailers: impl Iterator<Item = (&'a [u8], &'a [u8])>,
-        tools: &mut Tools<'_, R>,
+        tools: &mut StreamContext<'_, R>,
     ) -> Result<(), Failure> {
         let (id, workspace) = (self.id, tools.workspace);
-        self.outgoing.finish(trailers, &mut Frame { id, tools }, workspace)
+        self.outgoing.finish(trailers, &mut CodecFrames { id, tools }, workspace)
     }
 
-    /// Moves what waits into frames, as far as there is room; says whether nothing waits any more.
-    pub(super) fn push<R>(&mut self, tools: &mut Tools<'_, R>) -> bool {
+    /// Moves queued data into frames as far as there is room. Returns whether nothing is queued any more.
+    pub(super) fn push<R>(&mut self, tools: &mut StreamContext<'_, R>) -> bool {
         let (id, workspace) = (self.id, tools.workspace);
-        self.outgoing.push(&mut Frame { id, tools }, workspace)
+        self.outgoing.push(&mut CodecFrames { id, tools }, workspace)
     }
 
-    /// How many bytes of a body there is room for. Where there is none, the codec gives the stream its turn later.
-    pub(super) fn room<R>(&mut self, tools: &mut Tools<'_, R>) -> Result<Option<usize>, Failure> {
-        if self.arrival == Arrival::Broken {
+    /// How many body bytes can be sent. Without room, the stream waits for its turn.
+    pub(super) fn room<R>(&mut self, tools: &mut StreamContext<'_, R>) -> Result<Option<usize>, Failure> {
+        if self.arrival == ReceiveState::Reset {
             return Err(Failure::Closed);
         }
         let (id, workspace) = (self.id, tools.workspace);
-        Ok(self.outgoing.room(&mut Frame { id, tools }, workspace))
+        Ok(self.outgoing.room(&mut CodecFrames { id, tools }, workspace))
     }
 
-    /// Whether bytes of a body are still to be given to us. Its end needs no room.
+    /// Whether more body data is expected from the exchange. The end of a body needs no room.
     pub(super) fn has_more(&self) -> bool {
         self.outgoing.has_more()
     }
 
-    /// The codec gives it a turn.
-    pub(super) fn await_turn<R>(&self, tools: &mut Tools<'_, R>) {
-        Frame { id: self.id, tools }.await_room();
+    /// Asks the codec for a turn to send.
+    pub(super) fn await_room<R>(&self, tools: &mut StreamContext<'_, R>) {
+        CodecFrames { id: self.id, tools }.await_room();
     }
 
     pub(super) fn queued(&self) -> usize {
         self.outgoing.queued()
     }
 
-    /// Bytes of bodies and heads in frames.
+    /// Bytes of heads and bodies in frames.
     pub(super) fn sent(&self) -> u64 {
         self.outgoing.sent
     }
 
-    /// Nobody serves it any more; the codec forgets it, and resets it where it is not over.
-    pub(super) fn close<R>(&mut self, tools: &mut Tools<'_, R>) {
+    /// Ends the stream; the codec resets it if it is not complete.
+    pub(super) fn close<R>(&mut self, tools: &mut StreamContext<'_, R>) {
         if self.id != 0 {
             tools.codec.release(self.id);
         }
-        (self.id, self.arrival, self.came) = (0, Arrival::Broken, None);
+        (self.id, self.arrival, self.received_trailers) = (0, ReceiveState::Reset, None);
         self.inbox.consume(self.inbox.pending().len());
         self.inbox.release(tools.workspace);
         self.outgoing.close(tools.workspace);
     }
 
-    /// How it would be left now, seen from an endpoint of ours.
-    pub(super) fn departed(&self) -> Departed {
+    /// How the request would end if it were dropped now.
+    pub(super) fn request_end(&self) -> RequestEnd {
         match (self.outgoing.awaits_head(), self.arrival) {
-            (true, Arrival::Broken) => Departed::TakenBack,
-            (true, _) => Departed::GivenUp,
-            (false, _) => Departed::Answered,
+            (true, ReceiveState::Reset) => RequestEnd::Canceled,
+            (true, _) => RequestEnd::Abandoned,
+            (false, _) => RequestEnd::Responded,
         }
     }
 
-    /// Whether closing it means to cancel it.
+    /// Whether closing the stream now would cancel it.
     pub(super) fn is_under_way(&self) -> bool {
-        let is_over = self.arrival == Arrival::Whole && self.outgoing.has_ended();
-        self.id != 0 && self.arrival != Arrival::Broken && !is_over
+        let is_over = self.arrival == ReceiveState::Complete && self.outgoing.has_ended();
+        self.id != 0 && self.arrival != ReceiveState::Reset && !is_over
     }
 
-    /// What came of a body, and what is still to come, is for nobody. Says whether that is all that is missing of the stream.
-    pub(super) fn begin_drain<R>(&mut self, tools: &mut Tools<'_, R>) -> bool {
-        if self.arrival != Arrival::Coming || !self.outgoing.has_ended() {
+    /// Drops the received body and what follows. Returns whether only the body is missing.
+    pub(super) fn begin_drain<R>(&mut self, tools: &mut StreamContext<'_, R>) -> bool {
+        if self.arrival != ReceiveState::Receiving || !self.outgoing.has_ended() {
             return false;
         }
         let count = self.inbox.pending().len();
@@ -245,12 +255,12 @@ impl Stream {
         true
     }
 
-    fn inbox_consumed<R>(&mut self, mut inbox: Backlog, count: usize, tools: &mut Tools<'_, R>) {
+    fn inbox_consumed<R>(&mut self, mut inbox: Backlog, count: usize, tools: &mut StreamContext<'_, R>) {
         inbox.consume(count);
-        self.put_back(inbox, count, tools);
+        self.return_inbox(inbox, count, tools);
     }
 
-    /// The peer shall see a failure.
+    /// Resets the stream, so that the peer sees a failure.
     pub(super) fn abort<R>(&mut self, codec: &mut Session<R>) {
         codec.reset(self.id, Code::Internal);
     }

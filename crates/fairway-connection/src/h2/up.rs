@@ -1,73 +1,75 @@
-//! One stream as the endpoint's side of an exchange, and the connection itself as the pool keeps it.
+//! One stream of a shared connection as the upstream side of an exchange, and the connection as the pool keeps it.
 
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use fairway_http::{BodySize, Head, HeadLimits, Known, Method, Version};
-use fairway_http2::Note;
+use fairway_http2::PeerEvent;
 use fairway_http2::fields::{Connect, Limits};
 use fairway_net::clock::Instant;
 use fairway_net::transport::Transport;
 use fairway_net::wire::{Wire, Workspace};
 
-use super::carried::Fate;
+use super::carried::StreamState;
 use super::link::{Link, LinkState};
-use super::stream::{Arrival, Follow};
-use crate::outgoing::follow;
-use crate::sides::{BodyStep, Channel, Failure, HeadRead, Hop, Reply, RequestPlan, Share, Upgrade, Upstream};
+use super::stream::{Following, ReceiveState};
+use crate::outgoing::following;
+use crate::sides::{
+    BodyStep, Channel, Failure, HeadRead, Hop, RequestPlan, ResponseMeta, Share, Upgrade, Upstream,
+};
 use crate::trailers::Trailers;
 use crate::websocket;
 
-/// A connection to an endpoint that carries several exchanges, or one exchange's stream of it.
-pub struct H2Up<S: Transport> {
+/// A shared connection to an endpoint, or one exchange's stream on it.
+pub struct H2Upstream<S: Transport> {
     link: Rc<Link<S>>,
-    role: Role,
+    role: HopRole,
     trailers: Option<Trailers>,
-    asked: Asked,
+    request: RequestKind,
 }
 
-/// What the request was, as far as its answer depends on it.
-enum Asked {
+/// What the response's interpretation depends on.
+enum RequestKind {
     Other,
-    /// HEAD: the answer has no body.
+    /// HEAD: the response has no body.
     Head,
-    /// CONNECT for a WebSocket; with what proves to the client that its key was understood.
+    /// CONNECT for a WebSocket, with the `Sec-WebSocket-Accept` value for the client.
     Tunnel(String),
-    /// The same, which waits for the endpoint to say whether it understands it.
-    Later(Box<Handshake>),
+    /// The same, waiting for the endpoint's SETTINGS.
+    DeferredTunnel(Box<TunnelRequest>),
 }
 
-/// A request for a tunnel.
-struct Handshake {
+/// The request for a tunnel.
+struct TunnelRequest {
     request: Head,
     target: Vec<u8>,
 }
 
-/// What of a connection it is.
+/// Whether this is the connection or one of its streams.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Role {
+enum HopRole {
     /// The connection, as its pool keeps it.
-    Whole,
+    Connection,
     /// The stream in this slot.
     Stream(usize),
 }
 
-impl<S: Transport> H2Up<S> {
-    /// A new connection, on which heads may be so large.
-    pub fn begin(wire: Wire<S>, workspace: &Rc<Workspace>, heads: HeadLimits) -> Self {
+impl<S: Transport> H2Upstream<S> {
+    /// A new connection whose heads are limited to `heads`.
+    pub fn new(wire: Wire<S>, workspace: &Rc<Workspace>, heads: HeadLimits) -> Self {
         let limits = Limits { list_bytes: heads.head_bytes, fields: u32::from(heads.fields) };
-        Self::of(Link::begin(wire, workspace, limits), Role::Whole)
+        Self::with_role(Link::spawn(wire, workspace, limits), HopRole::Connection)
     }
 
-    fn of(link: Rc<Link<S>>, role: Role) -> Self {
-        Self { link, role, trailers: None, asked: Asked::Other }
+    fn with_role(link: Rc<Link<S>>, role: HopRole) -> Self {
+        Self { link, role, trailers: None, request: RequestKind::Other }
     }
 
     fn slot(&self) -> usize {
         match self.role {
-            Role::Stream(slot) => slot,
-            Role::Whole => unreachable!("only parts of it are lent"),
+            HopRole::Stream(slot) => slot,
+            HopRole::Connection => unreachable!("only streams are lent"),
         }
     }
 
@@ -75,35 +77,37 @@ impl<S: Transport> H2Up<S> {
         if self.link.is_secure { b"https" } else { b"http" }
     }
 
-    /// Keeps a request for a tunnel until the endpoint's SETTINGS are known: whether it understands it, nobody knows before
-    /// (RFC 8441 §3).
-    fn ask_later(&mut self, request: &Head, target: &[u8]) {
-        self.asked = Asked::Later(Box::new(Handshake { request: request.clone(), target: target.to_vec() }));
-        self.link.act(self.slot(), |carried, _| {
-            carried.stream.begin(0, Arrival::Coming);
-            carried.stream.head_left(0, Follow::Tunnel);
+    /// Keeps a tunnel request until the endpoint's SETTINGS say whether it supports extended CONNECT (RFC 8441 §3).
+    fn defer_tunnel(&mut self, request: &Head, target: &[u8]) {
+        self.request = RequestKind::DeferredTunnel(Box::new(TunnelRequest {
+            request: request.clone(),
+            target: target.to_vec(),
+        }));
+        self.link.with_stream(self.slot(), |carried, _| {
+            carried.stream.open(0, ReceiveState::Receiving);
+            carried.stream.head_sent(0, Following::Tunnel);
         });
     }
 
-    /// Sends what waits for the endpoint's SETTINGS once they are there; `false` where they do not allow it.
-    fn asks_now(&mut self) -> bool {
-        let Asked::Later(handshake) = &self.asked else { return true };
-        match self.link.core.borrow().codec.takes_extended_connect() {
+    /// Sends the deferred request once the SETTINGS are known; `false` if they do not allow it.
+    fn send_deferred(&mut self) -> bool {
+        let RequestKind::DeferredTunnel(handshake) = &self.request else { return true };
+        match self.link.core.borrow().codec.supports_extended_connect() {
             None => return true,
             Some(false) => return false,
             Some(true) => {}
         }
-        let Handshake { request, target } = &**handshake;
+        let TunnelRequest { request, target } = &**handshake;
         let connect = Connect { protocol: b"websocket", scheme: self.scheme(), path: target };
-        self.link.open(self.slot(), Follow::Tunnel, |codec| codec.send_connect(request, &connect));
+        self.link.open(self.slot(), Following::Tunnel, |codec| codec.send_connect(request, &connect));
         let key = request.first(Known::SecWebsocketKey).unwrap_or_default();
-        self.asked = Asked::Tunnel(websocket::accept(key));
+        self.request = RequestKind::Tunnel(websocket::accept(key));
         true
     }
 
-    /// What the exchange's body is, as far as the head tells. A head that ends the stream says so to HTTP/1 clients, too.
-    fn body(&self, answer: &mut Head, end: bool, length: Option<u64>) -> BodySize {
-        if matches!(self.asked, Asked::Head) || matches!(answer.status(), 204 | 304) {
+    /// The size of the response body. A head that ends the stream gets a length of 0 for HTTP/1 clients.
+    fn response_body(&self, answer: &mut Head, end: bool, length: Option<u64>) -> BodySize {
+        if matches!(self.request, RequestKind::Head) || matches!(answer.status(), 204 | 304) {
             return BodySize::None;
         }
         match (end, length) {
@@ -118,16 +122,16 @@ impl<S: Transport> H2Up<S> {
     }
 }
 
-impl<S: Transport> Drop for H2Up<S> {
+impl<S: Transport> Drop for H2Upstream<S> {
     fn drop(&mut self) {
         match self.role {
-            Role::Whole => self.link.retire(),
-            Role::Stream(slot) => self.link.give_back(slot),
+            HopRole::Connection => self.link.retire(),
+            HopRole::Stream(slot) => self.link.release_slot(slot),
         }
     }
 }
 
-impl<S: Transport> Channel for H2Up<S> {
+impl<S: Transport> Channel for H2Upstream<S> {
     fn poll_body<F>(
         &mut self,
         cx: &mut Context<'_>,
@@ -138,8 +142,8 @@ impl<S: Transport> Channel for H2Up<S> {
         F: FnMut(&mut Context<'_>, &[u8]) -> Result<(), Failure>,
     {
         let slot = self.slot();
-        let taken = self.link.act(slot, |carried, _| {
-            carried.waits(cx);
+        let taken = self.link.with_stream(slot, |carried, _| {
+            carried.register_waker(cx);
             carried.stream.take_inbox()
         });
         let mut inbox = match taken {
@@ -147,23 +151,23 @@ impl<S: Transport> Channel for H2Up<S> {
             Err(None) => return Poll::Pending,
             Err(Some(step)) => {
                 if step == Ok(BodyStep::End) {
-                    let trailers = self.link.act(slot, |carried, _| carried.stream.take_trailers());
+                    let trailers = self.link.with_stream(slot, |carried, _| carried.stream.take_trailers());
                     self.trailers = self.trailers.take().or(trailers);
                 }
                 return Poll::Ready(step);
             }
         };
         let count = inbox.pending().len().min(most);
-        // Nothing is borrowed meanwhile: what it sinks into may be a stream, too.
+        // Nothing is borrowed while `sink` runs: it may write to a stream as well.
         let sunk = sink(cx, &inbox.pending()[..count]);
         inbox.consume(count);
-        self.link.act(slot, |carried, tools| carried.stream.put_back(inbox, count, tools));
+        self.link.with_stream(slot, |carried, tools| carried.stream.return_inbox(inbox, count, tools));
         Poll::Ready(sunk.map(|()| BodyStep::More))
     }
 
     fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, Failure>> {
-        let room = self.link.act(self.slot(), |carried, tools| {
-            carried.waits(cx);
+        let room = self.link.with_stream(self.slot(), |carried, tools| {
+            carried.register_waker(cx);
             carried.stream.room(tools)
         });
         match room {
@@ -174,22 +178,22 @@ impl<S: Transport> Channel for H2Up<S> {
     }
 
     fn send_data(&mut self, _: &mut Context<'_>, data: &[u8]) -> Result<(), Failure> {
-        self.link.act(self.slot(), |carried, tools| carried.stream.send_data(data, tools))
+        self.link.with_stream(self.slot(), |carried, tools| carried.stream.send_data(data, tools))
     }
 
     fn finish<'a>(&mut self, trailers: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Result<(), Failure> {
-        self.link.act(self.slot(), |carried, tools| carried.stream.finish(trailers, tools))
+        self.link.with_stream(self.slot(), |carried, tools| carried.stream.finish(trailers, tools))
     }
 
     fn trailers(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.trailers.iter().flat_map(Trailers::iter)
     }
 
-    /// What is in frames counts as sent: the connection's task writes them before it waits.
+    /// Data in frames counts as sent: the connection's task writes it before it waits.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
-        self.link.act(self.slot(), |carried, tools| {
-            carried.waits(cx);
-            if carried.stream.arrival == Arrival::Broken {
+        self.link.with_stream(self.slot(), |carried, tools| {
+            carried.register_waker(cx);
+            if carried.stream.arrival == ReceiveState::Reset {
                 return Poll::Ready(Err(Failure::Closed));
             }
             if carried.stream.push(tools) { Poll::Ready(Ok(())) } else { Poll::Pending }
@@ -197,18 +201,18 @@ impl<S: Transport> Channel for H2Up<S> {
     }
 
     fn queued(&self) -> usize {
-        self.link.core.borrow_mut().carried(self.slot()).stream.queued()
+        self.link.core.borrow_mut().slot_mut(self.slot()).stream.queued()
     }
 
     fn sent(&self) -> u64 {
         let mut core = self.link.core.borrow_mut();
-        let carried = core.carried(self.slot());
-        // What the endpoint refused it has not acted on (RFC 9113 §8.7).
-        if carried.fate == Fate::Refused { 0 } else { carried.stream.sent() }
+        let carried = core.slot_mut(self.slot());
+        // The endpoint did not act on a request that it refused (RFC 9113 §8.7).
+        if carried.state == StreamState::Refused { 0 } else { carried.stream.sent() }
     }
 
     fn open_tunnel(&mut self) {
-        self.link.act(self.slot(), |carried, _| carried.stream.open_tunnel());
+        self.link.with_stream(self.slot(), |carried, _| carried.stream.open_tunnel());
     }
 
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
@@ -217,116 +221,122 @@ impl<S: Transport> Channel for H2Up<S> {
     }
 }
 
-impl<S: Transport> Upstream for H2Up<S> {
+impl<S: Transport> Upstream for H2Upstream<S> {
     fn send_request(&mut self, request: &Head, plan: &RequestPlan<'_>) {
         if plan.upgrade == Upgrade::WebSocket {
-            return self.ask_later(request, plan.target);
+            return self.defer_tunnel(request, plan.target);
         }
-        self.asked = if request.method() == Method::Head { Asked::Head } else { Asked::Other };
-        let (scheme, follow) = (self.scheme(), follow(plan.body, request.version()));
-        let end = follow == Follow::Body(Some(0));
+        self.request = if request.method() == Method::Head { RequestKind::Head } else { RequestKind::Other };
+        let (scheme, follow) = (self.scheme(), following(plan.body, request.version()));
+        let end = follow == Following::Body(Some(0));
         self.link.open(self.slot(), follow, |codec| codec.send_head(request, plan.target, scheme, end));
     }
 
-    fn poll_answer(
+    fn poll_response(
         &mut self,
         cx: &mut Context<'_>,
         answer: &mut Head,
         _: &HeadLimits,
-    ) -> Poll<HeadRead<Reply>> {
-        if !self.asks_now() {
+    ) -> Poll<HeadRead<ResponseMeta>> {
+        if !self.send_deferred() {
             return Poll::Ready(HeadRead::NoUpgrade);
         }
         let state = self.link.core.borrow().state;
-        let (facts, fate) = self.link.act(self.slot(), |carried, _| {
-            carried.waits(cx);
-            (carried.read_head(answer), carried.fate)
+        let (facts, fate) = self.link.with_stream(self.slot(), |carried, _| {
+            carried.register_waker(cx);
+            (carried.take_head(answer), carried.state)
         });
         let Some(facts) = facts else {
             return match (fate, state) {
-                (Fate::Refused, _) => Poll::Ready(HeadRead::Closed),
-                (Fate::Broken, LinkState::Unreachable) => Poll::Ready(HeadRead::Unreachable),
-                (Fate::Broken, _) => Poll::Ready(HeadRead::Cut),
-                (Fate::Unsent | Fate::UnderWay, _) => Poll::Pending,
+                (StreamState::Refused, _) => Poll::Ready(HeadRead::Closed),
+                (StreamState::Broken, LinkState::Unreachable) => Poll::Ready(HeadRead::Unreachable),
+                (StreamState::Broken, _) => Poll::Ready(HeadRead::Cut),
+                (StreamState::Unsent | StreamState::UnderWay, _) => Poll::Pending,
             };
         };
         if answer.status() < 200 {
             answer.remove_known(Known::ContentLength);
-            return Poll::Ready(HeadRead::Whole(Reply { body: BodySize::None, upgrade: Upgrade::None }));
+            return Poll::Ready(HeadRead::Whole(ResponseMeta {
+                body: BodySize::None,
+                upgrade: Upgrade::None,
+            }));
         }
-        if let Asked::Tunnel(accept) = &self.asked
+        if let RequestKind::Tunnel(accept) = &self.request
             && answer.status() < 300
         {
-            // As HTTP/1 would say it. "Any 2xx (Successful) response indicates that the sender ... will switch to tunnel mode",
-            // and a length means nothing there (RFC 9110 §9.3.6).
+            // Map it to HTTP/1. "Any 2xx (Successful) response indicates that the sender ... will switch to tunnel
+            // mode", and a length means nothing there (RFC 9110 §9.3.6).
             answer.set_status(101);
             answer.remove_known(Known::ContentLength);
             answer.set(b"Sec-WebSocket-Accept", accept.as_bytes());
-            return Poll::Ready(HeadRead::Whole(Reply { body: BodySize::None, upgrade: Upgrade::WebSocket }));
+            return Poll::Ready(HeadRead::Whole(ResponseMeta {
+                body: BodySize::None,
+                upgrade: Upgrade::WebSocket,
+            }));
         }
         answer.set_version(Version::Http2);
-        let body = self.body(answer, facts.end, facts.length);
-        Poll::Ready(HeadRead::Whole(Reply { body, upgrade: Upgrade::None }))
+        let body = self.response_body(answer, facts.end, facts.length);
+        Poll::Ready(HeadRead::Whole(ResponseMeta { body, upgrade: Upgrade::None }))
     }
 
     fn received(&self) -> u64 {
-        self.link.core.borrow_mut().carried(self.slot()).received
+        self.link.core.borrow_mut().slot_mut(self.slot()).received
     }
 
     fn is_reusable(&self) -> bool {
         true
     }
 
-    fn owes_acknowledgement(&self) -> Option<Duration> {
+    fn unacknowledged_for(&self) -> Option<Duration> {
         self.link.wire.borrow().stream().owes_acknowledgement()
     }
 
     fn last_written(&self) -> Option<Instant> {
-        Some(self.link.written.get())
+        Some(self.link.last_written_at.get())
     }
 
-    fn watch_closely(&self) {
+    fn shorten_keepalive(&self) {
         self.link.wire.borrow().stream().watch_closely();
     }
 }
 
-impl<S: Transport> Hop for H2Up<S> {
-    /// Whether neither the endpoint nor its use so far speaks against it.
-    fn is_quiet(&mut self) -> bool {
-        !self.link.is_spent()
+impl<S: Transport> Hop for H2Upstream<S> {
+    /// Whether neither the endpoint nor the use so far rules out another exchange.
+    fn is_reusable_now(&mut self) -> bool {
+        !self.link.is_worn_out()
     }
 
-    fn is_silent(&self, now: Instant) -> bool {
-        self.link.is_silent(now)
+    fn needs_liveness_check(&self, now: Instant) -> bool {
+        self.link.needs_liveness_check(now)
     }
 
-    fn poll_proven(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
-        self.link.poll_proven(cx, self.slot())
+    fn poll_alive(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        self.link.poll_alive(cx, self.slot())
     }
 
-    fn distrust(&mut self) {
-        self.link.distrust();
+    fn mark_unresponsive(&mut self) {
+        self.link.mark_unresponsive();
     }
 
-    fn tell(&mut self, told: impl Fn(Note) + 'static) {
-        *self.link.told.borrow_mut() = Some(Box::new(told));
+    fn set_event_observer(&mut self, told: impl Fn(PeerEvent) + 'static) {
+        *self.link.observer.borrow_mut() = Some(Box::new(told));
     }
 
-    fn rest(&mut self) {}
+    fn release_buffers(&mut self) {}
 
-    fn parts_lent(&self) -> usize {
-        self.link.lent()
+    fn shared_exchanges(&self) -> usize {
+        self.link.slots_in_use()
     }
 
-    fn share(&mut self) -> Share<Self> {
-        match self.link.take_slot() {
-            Some(slot) => Share::Part(Self::of(Rc::clone(&self.link), Role::Stream(slot))),
+    fn try_share(&mut self) -> Share<Self> {
+        match self.link.reserve_slot() {
+            Some(slot) => Share::Part(Self::with_role(Rc::clone(&self.link), HopRole::Stream(slot))),
             None => Share::Full,
         }
     }
 
-    /// A request that an endpoint has not acted on when it ends a connection is named by it (RFC 9113 §6.8).
-    fn is_proven(&self) -> bool {
+    /// GOAWAY names the requests that the endpoint did not act on (RFC 9113 §6.8).
+    fn is_safe_for_non_idempotent(&self) -> bool {
         true
     }
 }

@@ -1,8 +1,8 @@
-//! HTTP/3 towards clients: the streams of a connection, and one of them as the client's side of an exchange. The only
-//! module that knows HTTP/3. Bodies of requests are read straight from QUIC, and those of responses go to its send buffer.
+//! HTTP/3 streams as the downstream side of exchanges. The only module that knows HTTP/3. Request bodies are read
+//! directly from QUIC, and response bodies go to its send buffer.
 
 mod side;
 mod streams;
 
-pub use side::H3Side;
+pub use side::H3Downstream;
 pub use streams::{SharedStreams, Streams};

@@ -1,5 +1,5 @@
-//! One stream as the client's side of an exchange. Never waits by itself: the connection polls the exchange again when
-//! something came for its stream, or there is room for more.
+//! A client's stream as the downstream side of an exchange. Registers no wakers: the connection polls the exchange when
+//! its stream receives something or can send.
 
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -7,27 +7,27 @@ use std::task::{Context, Poll};
 
 use fairway_http::Head;
 
-use super::streams::{Piece, SharedStreams};
-use crate::outgoing::{Follow, follow};
-use crate::sides::{AnswerPlan, BodyStep, Channel, Downstream, Failure, Persistence};
+use super::streams::{RequestBodyRead, SharedStreams};
+use crate::outgoing::{Following, following};
+use crate::sides::{BodyStep, Channel, Downstream, Failure, Persistence, ResponsePlan};
 use crate::trailers::Trailers;
 
-/// A stream.
-pub struct H3Side {
+/// One stream of a client connection.
+pub struct H3Downstream {
     streams: SharedStreams,
     slot: usize,
-    /// Those of the request, once its body was read.
+    /// The trailers of the request, once its body was read.
     trailers: Option<Trailers>,
 }
 
-impl H3Side {
-    /// The stream in this slot, now and later.
+impl H3Downstream {
+    /// The stream in this slot.
     pub fn new(streams: &SharedStreams, slot: usize) -> Self {
         Self { streams: Rc::clone(streams), slot, trailers: None }
     }
 
-    /// Another stream has the slot.
-    pub fn renew(&mut self) {
+    /// Prepares for another stream in the same slot.
+    pub fn reset(&mut self) {
         self.trailers = None;
     }
 
@@ -36,7 +36,7 @@ impl H3Side {
     }
 }
 
-impl Channel for H3Side {
+impl Channel for H3Downstream {
     fn poll_body<F>(
         &mut self,
         cx: &mut Context<'_>,
@@ -46,13 +46,13 @@ impl Channel for H3Side {
     where
         F: FnMut(&mut Context<'_>, &[u8]) -> Result<(), Failure>,
     {
-        let piece = self.streams.borrow_mut().read(self.slot, most, &mut self.trailers);
+        let piece = self.streams.borrow_mut().read_body(self.slot, most, &mut self.trailers);
         match piece {
-            // Nothing is borrowed meanwhile: what it sinks into may be a stream, too.
-            Piece::Bytes(bytes) => Poll::Ready(sink(cx, &bytes).map(|()| BodyStep::More)),
-            Piece::Blocked => Poll::Pending,
-            Piece::End => Poll::Ready(Ok(BodyStep::End)),
-            Piece::Broken => Poll::Ready(Err(Failure::Closed)),
+            // Nothing is borrowed while `sink` runs: it may write to a stream as well.
+            RequestBodyRead::Bytes(bytes) => Poll::Ready(sink(cx, &bytes).map(|()| BodyStep::More)),
+            RequestBodyRead::Blocked => Poll::Pending,
+            RequestBodyRead::End => Poll::Ready(Ok(BodyStep::End)),
+            RequestBodyRead::Broken => Poll::Ready(Err(Failure::Closed)),
         }
     }
 
@@ -60,7 +60,7 @@ impl Channel for H3Side {
         let room = self
             .streams
             .borrow_mut()
-            .act(self.slot, |outgoing, frames, workspace| outgoing.room(frames, workspace));
+            .with_stream(self.slot, |outgoing, frames, workspace| outgoing.room(frames, workspace));
         match room {
             Ok(Some(room)) => Poll::Ready(Ok(room)),
             Ok(None) => Poll::Pending,
@@ -71,14 +71,16 @@ impl Channel for H3Side {
     fn send_data(&mut self, _: &mut Context<'_>, data: &[u8]) -> Result<(), Failure> {
         self.streams
             .borrow_mut()
-            .act(self.slot, |outgoing, frames, workspace| outgoing.send_data(data, frames, workspace))
+            .with_stream(self.slot, |outgoing, frames, workspace| outgoing.send_data(data, frames, workspace))
             .flatten()
     }
 
     fn finish<'a>(&mut self, trailers: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Result<(), Failure> {
         self.streams
             .borrow_mut()
-            .act(self.slot, |outgoing, frames, workspace| outgoing.finish(trailers, frames, workspace))
+            .with_stream(self.slot, |outgoing, frames, workspace| {
+                outgoing.finish(trailers, frames, workspace)
+            })
             .flatten()
     }
 
@@ -86,12 +88,12 @@ impl Channel for H3Side {
         self.trailers.iter().flat_map(Trailers::iter)
     }
 
-    /// What QUIC has counts as sent: the connection sends it before it waits.
+    /// Data that QUIC accepted counts as sent: the connection sends it before it waits.
     fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         let is_flushed = self
             .streams
             .borrow_mut()
-            .act(self.slot, |outgoing, frames, workspace| outgoing.push(frames, workspace));
+            .with_stream(self.slot, |outgoing, frames, workspace| outgoing.push(frames, workspace));
         match is_flushed {
             Ok(true) => Poll::Ready(Ok(())),
             Ok(false) => Poll::Pending,
@@ -117,45 +119,45 @@ impl Channel for H3Side {
     }
 }
 
-impl Downstream for H3Side {
+impl Downstream for H3Downstream {
     fn peer(&self) -> Option<IpAddr> {
         Some(self.streams.borrow().quic.remote_address().ip().to_canonical())
     }
 
     fn send_interim(&mut self, interim: &Head) {
-        self.streams.borrow_mut().send_head(self.slot, interim, Follow::Body(None));
+        self.streams.borrow_mut().send_head(self.slot, interim, Following::Body(None));
     }
 
-    /// The connection stays whatever becomes of the stream.
-    fn send_head(&mut self, answer: &mut Head, plan: &AnswerPlan) -> Persistence {
+    /// The connection stays open, whatever happens to the stream.
+    fn send_head(&mut self, answer: &mut Head, plan: &ResponsePlan) -> Persistence {
         if plan.persistence == Persistence::Upgraded {
-            // There is no 101 here, and no key that an answer would prove something of (RFC 9220 §3).
+            // HTTP/3 has no 101 and no key to prove (RFC 9220 §3).
             answer.set_status(200);
             answer.remove(b"Sec-WebSocket-Accept");
-            self.streams.borrow_mut().send_head(self.slot, answer, Follow::Tunnel);
+            self.streams.borrow_mut().send_head(self.slot, answer, Following::Tunnel);
             return Persistence::Upgraded;
         }
-        let follow = follow(plan.body, answer.version());
+        let follow = following(plan.body, answer.version());
         self.streams.borrow_mut().send_head(self.slot, answer, follow);
         Persistence::KeepAlive
     }
 
-    /// Nothing is to be read before the next request: what still comes of this one is not wanted, and the client is told
-    /// so (RFC 9114 §4.1).
-    fn unread(&self) -> Option<u64> {
+    /// Always 0: an unfinished request does not delay the next one, and the client is asked to stop sending (RFC 9114
+    /// §4.1).
+    fn unread_body(&self) -> Option<u64> {
         Some(0)
     }
 
-    fn poll_gone(&mut self, _: &mut Context<'_>) -> Poll<()> {
+    fn poll_client_gone(&mut self, _: &mut Context<'_>) -> Poll<()> {
         if self.is_broken() { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    fn is_gone(&self) -> bool {
+    fn is_client_gone(&self) -> bool {
         self.is_broken()
     }
 
-    fn is_early(&self) -> bool {
-        self.streams.borrow().is_early
+    fn is_early_data(&self) -> bool {
+        self.streams.borrow().is_early_data
     }
 
     fn abort(&mut self) {

@@ -1,9 +1,9 @@
-//! What is under way with one Service and port, all workers of the process together, where a backend limits it: requests, connections and
-//! retries, and the requests that wait because a limit is reached. Backends without a limit are not counted. Requests that await a response may
-//! have a limit that moves ([`super::concurrency`]): each worker measures its own, and tells the others from time to time.
+//! Circuit breaking: counts the requests, connections, retries and pending requests of one Service port across all
+//! workers, if a backend limits them. Backends without limits are not counted. The limit of requests awaiting a
+//! response may be adaptive ([`super::concurrency`]): workers measure separately and share their results periodically.
 //!
-//! A connection that is given back while others wait for one stays with its worker if whoever has waited longest is there, and is closed
-//! otherwise. Those that are idle in other workers are closed when a request needs them ([`Circuits::listen`]).
+//! A connection that is returned while others wait for one stays with its worker if the longest waiter is there, and is
+//! closed otherwise. Idle connections of other workers are closed when a request needs them ([`Circuits::subscribe`]).
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
@@ -20,53 +20,53 @@ use tokio::sync::watch;
 use super::concurrency::{Concurrency, Tally};
 use super::gate::{Gate, Ticket};
 
-/// The circuits of a process. A clone is the same.
+/// The circuits of a process. Clones share the same state.
 #[derive(Clone, Default)]
 pub struct Circuits {
-    known: Arc<Mutex<HashMap<Box<str>, Weak<Circuit>>>>,
-    wanted: Wanted,
+    by_name: Arc<Mutex<HashMap<Box<str>, Weak<Circuit>>>>,
+    wanted: ConnectionsWanted,
 }
 
-/// Tells all workers that somebody waits for a connection.
-type Wanted = Arc<watch::Sender<()>>;
+/// Notifies all workers that a request waits for a connection.
+type ConnectionsWanted = Arc<watch::Sender<()>>;
 
-/// What is under way with one Service and port.
+/// What is in flight for one Service port.
 #[derive(Default)]
 struct Circuit {
     requests: Gate,
     connections: Gate,
     retries: AtomicU32,
     pending: AtomicU32,
-    wanted: Wanted,
-    /// Where a backend has a limit that moves.
+    wanted: ConnectionsWanted,
+    /// The adaptive limit, if a backend has one.
     concurrency: Mutex<Weak<Concurrency>>,
 }
 
-/// What is under way with all backends that have limits.
+/// What is in flight for all backends with limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct UnderWay {
+pub struct CircuitTotals {
     /// Requests.
     pub requests: u64,
     /// Connections, idle ones included.
     pub connections: u64,
-    /// Requests that wait because a limit is reached.
+    /// Requests waiting because a limit is reached.
     pub pending: u64,
-    /// Requests of which an attempt followed another one.
+    /// Requests that are being retried.
     pub retries: u64,
-    /// Requests that await a response, of backends whose limit of those moves.
+    /// Requests awaiting a response, for backends with an adaptive limit.
     pub awaiting: u64,
 }
 
-/// Why a request has no place.
+/// The limit that a request has reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Full {
-    /// There are as many requests as there may be.
+pub enum LimitReached {
+    /// The limit of requests.
     Requests,
-    /// As many requests await a response as may for now.
+    /// The current limit of requests awaiting a response.
     Concurrency,
-    /// There are as many connections as there may be, and all are in use.
+    /// The limit of connections, all of which are in use.
     Connections,
-    /// As many wait as may.
+    /// The limit of pending requests.
     Pending,
 }
 
@@ -74,56 +74,57 @@ pub enum Full {
 pub(crate) struct Breaker {
     circuit: Arc<Circuit>,
     limits: BackendLimits,
-    /// What tells workers apart.
+    /// Identifies the worker.
     worker: usize,
     /// Whether a connection carries one request at a time.
     is_exclusive: bool,
-    /// The limit of requests that await a response, where it moves.
-    measuring: Option<Measuring>,
+    /// The adaptive limit of requests awaiting a response.
+    measuring: Option<Measurement>,
 }
 
-/// What one backend of one worker measures for a limit that moves.
-struct Measuring {
+/// What one backend of one worker measures for an adaptive limit.
+struct Measurement {
     concurrency: Arc<Concurrency>,
     bounds: AdaptiveConcurrency,
-    /// What the others have not been told yet, and when they are.
+    /// Results that were not reported yet, and when they will be.
     tally: Cell<Tally>,
     report_at: Cell<Instant>,
-    /// What requests count time from.
-    began: Instant,
+    /// The origin of request times.
+    started_at: Instant,
 }
 
 impl Circuits {
-    /// Is marked as changed whenever somebody waits for a connection: those that are idle are to give way ([`super::Groups::give_way`]).
+    /// Changes whenever a request waits for a connection: idle ones should then be closed
+    /// ([`super::Groups::yield_idle_connections`]).
     #[must_use]
-    pub fn listen(&self) -> watch::Receiver<()> {
+    pub fn subscribe(&self) -> watch::Receiver<()> {
         self.wanted.subscribe()
     }
 
-    /// What is under way with all of them.
+    /// The totals over all circuits.
     #[must_use]
-    pub fn under_way(&self) -> UnderWay {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut all = UnderWay::default();
+    pub fn totals(&self) -> CircuitTotals {
+        let known = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = CircuitTotals::default();
         for circuit in known.values().filter_map(Weak::upgrade) {
-            all.requests += u64::from(circuit.requests.taken());
-            all.connections += u64::from(circuit.connections.taken());
+            all.requests += u64::from(circuit.requests.in_use());
+            all.connections += u64::from(circuit.connections.in_use());
             all.pending += u64::from(circuit.pending.load(Ordering::Relaxed));
             all.retries += u64::from(circuit.retries.load(Ordering::Relaxed));
-            all.awaiting += circuit.concurrency().map_or(0, |concurrency| concurrency.gate.taken().into());
+            all.awaiting += circuit.concurrency().map_or(0, |concurrency| concurrency.gate.in_use().into());
         }
         all
     }
 
-    /// The limits that move, by the name of their Service and port.
+    /// The adaptive limits by Service port.
     #[must_use]
     pub fn moving_limits(&self) -> BTreeMap<Box<str>, u32> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
         let limit = |circuit: &Weak<Circuit>| Some(circuit.upgrade()?.concurrency()?.limit());
         known.iter().filter_map(|(name, circuit)| Some((name.clone(), limit(circuit)?))).collect()
     }
 
-    /// That of a backend, if it has a limit.
+    /// The breaker of a backend, if it has limits.
     pub(crate) fn breaker(&self, backend: &Backend, worker: usize) -> Option<Rc<Breaker>> {
         let limits = backend.traffic().limits?;
         let service = &backend.service;
@@ -131,7 +132,7 @@ impl Circuits {
             true => backend.key.0.to_string(),
             false => format!("{}/{}:{}", service.namespace, service.name, service.port),
         };
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() == known.capacity() {
             known.retain(|_, circuit| circuit.strong_count() > 0);
         }
@@ -141,7 +142,7 @@ impl Circuits {
             circuit
         });
         let is_exclusive = backend.protocol == BackendProtocol::Http1;
-        let measuring = limits.concurrency.map(|bounds| circuit.measure(bounds, Instant::now()));
+        let measuring = limits.concurrency.map(|bounds| circuit.start_measurement(bounds, Instant::now()));
         Some(Rc::new(Breaker { circuit, limits, worker, is_exclusive, measuring }))
     }
 }
@@ -151,27 +152,33 @@ impl Circuit {
         self.concurrency.lock().unwrap_or_else(PoisonError::into_inner).upgrade()
     }
 
-    /// The limit moves between these.
-    fn measure(&self, bounds: AdaptiveConcurrency, now: Instant) -> Measuring {
+    /// Starts measuring an adaptive limit within `bounds`.
+    fn start_measurement(&self, bounds: AdaptiveConcurrency, now: Instant) -> Measurement {
         let mut known = self.concurrency.lock().unwrap_or_else(PoisonError::into_inner);
         let concurrency = known.upgrade().unwrap_or_else(|| {
             let concurrency = Arc::new(Concurrency::new(bounds, now));
             *known = Arc::downgrade(&concurrency);
             concurrency
         });
-        Measuring { concurrency, bounds, tally: Cell::default(), report_at: Cell::new(now), began: now }
+        Measurement {
+            concurrency,
+            bounds,
+            tally: Cell::default(),
+            report_at: Cell::new(now),
+            started_at: now,
+        }
     }
 }
 
-impl Measuring {
-    fn take(&self) -> bool {
-        self.concurrency.gate.take(self.concurrency.limit_within(self.bounds))
+impl Measurement {
+    fn try_acquire(&self) -> bool {
+        self.concurrency.gate.try_acquire(self.concurrency.limit_within(self.bounds))
     }
 
-    /// A request took this long, or has waited as long without a response.
-    fn note(&self, took: Duration, is_answered: bool, now: Instant) {
+    /// Records a request that took this long, or has waited this long without a response.
+    fn record(&self, took: Duration, is_answered: bool, now: Instant) {
         let mut tally = self.tally.take();
-        tally.note(took, is_answered, self.concurrency.gate.taken());
+        tally.record(took, is_answered, self.concurrency.gate.in_use());
         if now < self.report_at.get() {
             self.tally.set(tally);
         } else {
@@ -179,152 +186,160 @@ impl Measuring {
         }
     }
 
-    /// How long after [`Self::began`], in microseconds. Within a request an `Instant` would be four times as large; what takes more than an hour is
-    /// taken for shorter.
+    /// Microseconds since [`Self::started_at`], modulo 2^32 (about an hour): an `Instant` in each request would be four
+    /// times as large, and longer times are recorded as shorter ones.
     fn micros(&self, now: Instant) -> u32 {
-        now.saturating_duration_since(self.began).as_micros() as u32
+        now.saturating_duration_since(self.started_at).as_micros() as u32
     }
 }
 
 impl Breaker {
-    /// A place for a request that begins, or for a connection that is forwarded, which has no response.
-    pub(super) fn begin_request(self: &Rc<Self>, has_response: bool) -> Result<RequestPlace, Full> {
+    /// Acquires a permit for a request, or for a forwarded connection, which has no response.
+    pub(super) fn begin_request(self: &Rc<Self>, has_response: bool) -> Result<RequestPermit, LimitReached> {
         let measuring = self.measuring.as_ref().filter(|_| has_response);
-        if !measuring.is_none_or(Measuring::take) {
-            return Err(Full::Concurrency);
+        if !measuring.is_none_or(Measurement::try_acquire) {
+            return Err(LimitReached::Concurrency);
         }
-        if !self.circuit.requests.take(most(self.limits.requests.map(u32::from))) {
+        if !self.circuit.requests.try_acquire(limit_or_max(self.limits.requests.map(u32::from))) {
             if let Some(measuring) = measuring {
                 measuring.concurrency.gate.release();
             }
-            return Err(Full::Requests);
+            return Err(LimitReached::Requests);
         }
-        let progress = if measuring.is_some() { Progress::Begun } else { Progress::Unlimited };
-        Ok(RequestPlace {
+        let progress =
+            if measuring.is_some() { ResponseProgress::Begun } else { ResponseProgress::Unlimited };
+        Ok(RequestPermit {
             breaker: Rc::clone(self),
             is_retried: Cell::new(false),
             progress: Cell::new(progress),
-            sent: Cell::new(0),
+            sent_micros: Cell::new(0),
         })
     }
 
-    /// A place for a connection that is to be made; none where connections are not limited.
-    pub(super) fn begin_connection(self: &Rc<Self>) -> Result<Option<Rc<ConnectionPlace>>, Full> {
+    /// Acquires a permit for a new connection; `None` if connections are not limited.
+    pub(super) fn begin_connection(self: &Rc<Self>) -> Result<Option<Rc<ConnectionPermit>>, LimitReached> {
         let Some(limit) = self.limits.connections else { return Ok(None) };
-        match self.circuit.connections.take(limit.get()) {
-            true => Ok(Some(Rc::new(ConnectionPlace(Rc::clone(self))))),
-            false => Err(Full::Connections),
+        match self.circuit.connections.try_acquire(limit.get()) {
+            true => Ok(Some(Rc::new(ConnectionPermit(Rc::clone(self))))),
+            false => Err(LimitReached::Connections),
         }
     }
 
-    /// A place among those that wait for what is `full`. Of connections that carry one request each, some are idle while there are fewer requests
-    /// than connections; waiting for those to be closed counts for nothing.
-    pub(super) fn wait(self: &Rc<Self>, full: Full) -> Result<Pending, Full> {
+    /// Acquires a place among those that wait for `full`. Where connections carry one request each, waiting for idle
+    /// ones to be closed does not count as pending: some are idle while there are fewer requests than connections.
+    pub(super) fn wait(self: &Rc<Self>, full: LimitReached) -> Result<PendingRequest, LimitReached> {
         let circuit = &self.circuit;
-        let is_spare = circuit.requests.taken() <= self.limits.connections.map_or(0, u32::from);
-        let is_counted = full != Full::Connections || !is_spare;
+        let is_spare = circuit.requests.in_use() <= self.limits.connections.map_or(0, u32::from);
+        let is_counted = full != LimitReached::Connections || !is_spare;
         if is_counted {
             let one_more = |pending: u32| (pending < self.limits.pending).then(|| pending + 1);
             let taken = circuit.pending.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
-            taken.map_err(|_| if self.limits.pending == 0 { full } else { Full::Pending })?;
+            taken.map_err(|_| if self.limits.pending == 0 { full } else { LimitReached::Pending })?;
         }
-        let asks_others = full == Full::Connections && (is_spare || !self.is_exclusive);
-        Ok(Pending { breaker: Rc::clone(self), full, is_counted, asks_others, ticket: Ticket::default() })
+        let asks_others = full == LimitReached::Connections && (is_spare || !self.is_exclusive);
+        Ok(PendingRequest {
+            breaker: Rc::clone(self),
+            full,
+            is_counted,
+            may_wait_for_others: asks_others,
+            ticket: Ticket::default(),
+        })
     }
 
-    /// Whether somebody of another worker has waited longest for a connection.
-    pub(super) fn is_wanted_elsewhere(&self) -> bool {
-        self.circuit.connections.first().is_some_and(|worker| worker != self.worker)
+    /// Whether a request of another worker has waited longest for a connection.
+    pub(super) fn is_awaited_by_other_worker(&self) -> bool {
+        self.circuit.connections.first_worker().is_some_and(|worker| worker != self.worker)
     }
 
-    fn gate(&self, full: Full) -> &Gate {
+    fn gate(&self, full: LimitReached) -> &Gate {
         match full {
-            Full::Connections => &self.circuit.connections,
-            Full::Concurrency => match &self.measuring {
+            LimitReached::Connections => &self.circuit.connections,
+            LimitReached::Concurrency => match &self.measuring {
                 Some(measuring) => &measuring.concurrency.gate,
                 None => &self.circuit.requests,
             },
-            Full::Requests | Full::Pending => &self.circuit.requests,
+            LimitReached::Requests | LimitReached::Pending => &self.circuit.requests,
         }
     }
 }
 
-fn most(limit: Option<u32>) -> u32 {
+fn limit_or_max(limit: Option<u32>) -> u32 {
     limit.unwrap_or(u32::MAX)
 }
 
-/// A request of a backend that has limits, until this is dropped.
-pub struct RequestPlace {
+/// A request of a backend with limits. Dropping it releases its permits.
+pub struct RequestPermit {
     breaker: Rc<Breaker>,
     is_retried: Cell<bool>,
-    progress: Cell<Progress>,
-    /// When the request was sent, as [`Measuring::micros`].
-    sent: Cell<u32>,
+    progress: Cell<ResponseProgress>,
+    /// When the request was sent; see [`Measurement::micros`].
+    sent_micros: Cell<u32>,
 }
 
-/// What a request has of the places of those that await a response.
+/// Whether the request holds a permit to await a response.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Progress {
-    /// None, and needs none: the backend has no such limit.
+enum ResponseProgress {
+    /// None, and needs none: the backend has no adaptive limit.
     Unlimited,
-    /// A place, but nothing was sent.
+    /// Holds one; nothing was sent.
     Begun,
-    /// A place, and awaits the response to what was sent.
+    /// Holds one and awaits the response.
     Sent,
-    /// None any more: it has a response.
+    /// Released it: the response came.
     Answered,
 }
 
-impl RequestPlace {
+impl RequestPermit {
     /// An attempt sends the request.
     #[inline]
-    pub fn note_sent(&self, now: Instant) {
+    pub fn record_sent(&self, now: Instant) {
         let Some(measuring) = self.measuring() else { return };
-        if self.progress.replace(Progress::Sent) == Progress::Answered {
-            // An attempt after a response that nobody gets: the request was let in.
-            measuring.concurrency.gate.take(u32::MAX);
+        if self.progress.replace(ResponseProgress::Sent) == ResponseProgress::Answered {
+            // Another attempt after a response that was not used: the request was admitted before.
+            measuring.concurrency.gate.try_acquire(u32::MAX);
         }
-        self.sent.set(measuring.micros(now));
+        self.sent_micros.set(measuring.micros(now));
     }
 
-    /// The head of a response came. Whether it says how long responses take: one that says that something failed does not.
+    /// The response head came. The time is recorded for successful responses only: failures do not tell how long
+    /// responses take.
     #[inline]
-    pub fn note_response(&self, now: Instant, is_success: bool) {
+    pub fn record_response(&self, now: Instant, is_success: bool) {
         let Some(measuring) = self.measuring() else { return };
-        if self.progress.replace(Progress::Answered) == Progress::Sent {
+        if self.progress.replace(ResponseProgress::Answered) == ResponseProgress::Sent {
             if is_success {
-                measuring.note(self.waited(measuring, now), true, now);
+                measuring.record(self.waited_since_sent(measuring, now), true, now);
             }
             measuring.concurrency.gate.release();
         }
     }
 
-    /// The attempt is over without a response.
-    pub fn note_failure(&self, now: Instant) {
+    /// The attempt ended without a response.
+    pub fn record_failure(&self, now: Instant) {
         let Some(measuring) = self.measuring() else { return };
-        if self.progress.get() == Progress::Sent {
-            self.progress.set(Progress::Begun);
-            let waited = self.waited(measuring, now);
+        if self.progress.get() == ResponseProgress::Sent {
+            self.progress.set(ResponseProgress::Begun);
+            let waited = self.waited_since_sent(measuring, now);
             if measuring.concurrency.is_slow(waited) {
-                measuring.note(waited, false, now);
+                measuring.record(waited, false, now);
             }
         }
     }
 
-    fn measuring(&self) -> Option<&Measuring> {
-        self.breaker.measuring.as_ref().filter(|_| self.progress.get() != Progress::Unlimited)
+    fn measuring(&self) -> Option<&Measurement> {
+        self.breaker.measuring.as_ref().filter(|_| self.progress.get() != ResponseProgress::Unlimited)
     }
 
-    fn waited(&self, measuring: &Measuring, now: Instant) -> Duration {
-        Duration::from_micros(measuring.micros(now).wrapping_sub(self.sent.get()).into())
+    fn waited_since_sent(&self, measuring: &Measurement, now: Instant) -> Duration {
+        Duration::from_micros(measuring.micros(now).wrapping_sub(self.sent_micros.get()).into())
     }
 
-    /// Another attempt follows one of it. False where as many requests are tried again as may be.
+    /// Acquires a permit for another attempt; `false` if the limit of retries is reached.
     pub fn begin_retry(&self) -> bool {
         if self.is_retried.get() {
             return true;
         }
-        let limit = most(self.breaker.limits.retries);
+        let limit = limit_or_max(self.breaker.limits.retries);
         let one_more = |retries: u32| (retries < limit).then(|| retries + 1);
         let retries = &self.breaker.circuit.retries;
         self.is_retried.set(retries.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok());
@@ -332,16 +347,16 @@ impl RequestPlace {
     }
 }
 
-impl Drop for RequestPlace {
+impl Drop for RequestPermit {
     fn drop(&mut self) {
         if self.is_retried.get() {
             self.breaker.circuit.retries.fetch_sub(1, Ordering::Relaxed);
         }
         if let Some(measuring) = self.measuring()
-            && self.progress.get() != Progress::Answered
+            && self.progress.get() != ResponseProgress::Answered
         {
-            if self.progress.get() == Progress::Sent {
-                self.note_failure(Instant::now());
+            if self.progress.get() == ResponseProgress::Sent {
+                self.record_failure(Instant::now());
             }
             measuring.concurrency.gate.release();
         }
@@ -349,87 +364,88 @@ impl Drop for RequestPlace {
     }
 }
 
-/// A connection of a backend that limits them, until the last clone is dropped: a connection that carries several exchanges is open as long as
-/// one of them has a part of it.
-pub struct ConnectionPlace(Rc<Breaker>);
+/// A connection of a backend that limits them. The permit is released with the last clone: a shared connection stays
+/// open as long as an exchange uses it.
+pub struct ConnectionPermit(Rc<Breaker>);
 
-impl ConnectionPlace {
-    /// The connection is idle from now on. Whether it stays: otherwise a worker that has waited longer needs its place.
-    pub(super) fn rests(&self) -> bool {
+impl ConnectionPermit {
+    /// The connection becomes idle. Returns whether it may stay open; otherwise a worker that has waited longer needs
+    /// the permit.
+    pub(super) fn stays_idle(&self) -> bool {
         let connections = &self.0.circuit.connections;
-        match connections.first() {
+        match connections.first_worker() {
             Some(worker) if worker != self.0.worker => false,
             Some(_) => {
-                connections.call();
+                connections.wake_first();
                 true
             }
             None => true,
         }
     }
 
-    /// One of several exchanges that it carries is over.
-    pub(super) fn has_room(&self) {
-        match self.0.circuit.connections.first() {
-            Some(worker) if worker == self.0.worker => self.0.circuit.connections.call(),
+    /// One of several exchanges on the connection is over.
+    pub(super) fn notify_room(&self) {
+        match self.0.circuit.connections.first_worker() {
+            Some(worker) if worker == self.0.worker => self.0.circuit.connections.wake_first(),
             Some(_) => self.0.circuit.wanted.send_replace(()),
             None => {}
         }
     }
 
-    /// Whether it counts for the same backend.
-    pub(super) fn is_of(&self, breaker: &Breaker) -> bool {
+    /// Whether it belongs to the same circuit.
+    pub(super) fn belongs_to(&self, breaker: &Breaker) -> bool {
         Arc::ptr_eq(&self.0.circuit, &breaker.circuit)
     }
 }
 
-impl Drop for ConnectionPlace {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.0.circuit.connections.release();
     }
 }
 
-/// A request that waits because a limit is reached, until this is dropped.
-pub struct Pending {
+/// A request that waits because a limit is reached. Dropping it leaves the queue.
+pub struct PendingRequest {
     breaker: Rc<Breaker>,
-    /// What it waits for.
-    full: Full,
+    /// The limit it waits for.
+    full: LimitReached,
     is_counted: bool,
     /// Whether other workers may have idle connections.
-    asks_others: bool,
+    may_wait_for_others: bool,
     ticket: Ticket,
 }
 
-impl Pending {
-    /// Ready when there is a reason to look for a place again.
-    pub fn poll_call(&mut self, cx: &Context<'_>) -> Poll<()> {
+impl PendingRequest {
+    /// Ready when it is worth trying again.
+    pub fn poll_woken(&mut self, cx: &Context<'_>) -> Poll<()> {
         let gate = self.breaker.gate(self.full);
-        let called = gate.poll_call(cx, self.breaker.worker, &mut self.ticket);
-        if called.is_pending() && std::mem::take(&mut self.asks_others) {
+        let called = gate.poll_woken(cx, self.breaker.worker, &mut self.ticket);
+        if called.is_pending() && std::mem::take(&mut self.may_wait_for_others) {
             self.breaker.circuit.wanted.send_replace(());
         }
         called
     }
 
-    /// What it waits for.
+    /// The limit it waits for.
     #[must_use]
-    pub fn full(&self) -> Full {
+    pub fn full(&self) -> LimitReached {
         self.full
     }
 
-    /// It waits for this from now on, which another look found full.
-    pub fn wait_for(&mut self, full: Full) {
+    /// Waits for another limit, which the last try reached.
+    pub fn wait_for(&mut self, full: LimitReached) {
         if full != self.full {
-            self.breaker.gate(self.full).leave(&self.ticket);
+            self.breaker.gate(self.full).leave_queue(&self.ticket);
             (self.full, self.ticket) = (full, Ticket::default());
         }
     }
 }
 
-impl Drop for Pending {
+impl Drop for PendingRequest {
     fn drop(&mut self) {
         if self.is_counted {
             self.breaker.circuit.pending.fetch_sub(1, Ordering::Relaxed);
         }
-        self.breaker.gate(self.full).leave(&self.ticket);
+        self.breaker.gate(self.full).leave_queue(&self.ticket);
     }
 }

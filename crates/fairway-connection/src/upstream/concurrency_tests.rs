@@ -1,4 +1,4 @@
-//! Where the limit goes with backends that answer so many requests at a time, and let further ones wait.
+//! How the limit moves for simulated backends that process a fixed number of requests at a time and queue the rest.
 
 use std::num::NonZeroU32;
 
@@ -11,17 +11,17 @@ fn bounds(minimum: u32, maximum: u32) -> AdaptiveConcurrency {
     AdaptiveConcurrency { minimum: number(minimum), maximum: number(maximum) }
 }
 
-/// A backend under more load than it can take, and its limit.
+/// An overloaded backend and its limit.
 struct Simulated {
     gradient: Gradient,
     bounds: AdaptiveConcurrency,
     now: Instant,
-    /// Requests that it answers at a time, and what one takes, in milliseconds.
+    /// Requests it processes at a time, and the time for one, in milliseconds.
     capacity: f64,
     millis: f64,
-    /// Requests that clients have under way at a time.
+    /// Concurrent requests of clients.
     demand: f64,
-    /// What part of a response is left over from the ticks before.
+    /// The fraction of a response left over from earlier ticks.
     rest: f64,
 }
 
@@ -36,12 +36,12 @@ impl Simulated {
         self.demand.min(self.gradient.limit().into())
     }
 
-    /// What a response takes now, in milliseconds.
+    /// The current response time, in milliseconds.
     fn time(&self) -> f64 {
         self.millis * (self.in_flight() / self.capacity).max(1.0)
     }
 
-    /// Lets seconds pass. Returns the responses, and the limits between which the limit was.
+    /// Advances by `seconds`. Returns the responses, and the minimum and maximum of the limit.
     fn pass(&mut self, seconds: u32) -> (f64, u32, u32) {
         let (mut responses, mut least, mut most) = (0.0, u32::MAX, 0);
         for _ in 0..seconds * 100 {
@@ -50,7 +50,7 @@ impl Simulated {
             self.rest += self.in_flight() / time * 10.0;
             let mut tally = Tally::default();
             while self.rest >= 1.0 {
-                tally.note(Duration::from_secs_f64(time / 1e3), true, self.in_flight() as u32);
+                tally.record(Duration::from_secs_f64(time / 1e3), true, self.in_flight() as u32);
                 self.rest -= 1.0;
                 responses += 1.0;
             }
@@ -61,12 +61,12 @@ impl Simulated {
         (responses, least, most)
     }
 
-    /// The same in times of the capacity.
+    /// The limit relative to the capacity.
     fn relative(&self) -> f64 {
         f64::from(self.gradient.limit()) / self.capacity
     }
 
-    /// What part of what it could answer was answered in these seconds.
+    /// The fraction of its capacity that it used in these seconds.
     fn used(&mut self, seconds: u32) -> f64 {
         self.pass(seconds).0 / (self.capacity / self.millis * 1e3 * f64::from(seconds))
     }
@@ -116,7 +116,7 @@ fn a_backend_that_is_slower_for_good_gets_its_limit_back_within_seconds() {
         assert!(factor < 1.5 || least <= 80, "{factor}: the limit fell to {least} first");
         assert!(simulated.relative() > 1.0, "{factor}: {}", simulated.relative());
         assert!(simulated.used(60) > 0.97, "{factor}");
-        // When it is as fast as before, the limit is too high until a probe or a pause.
+        // Once it is as fast as before, the limit is too high until a probe or a pause.
         simulated.millis /= factor;
         simulated.pass(200);
         assert!((1.0..2.0).contains(&simulated.relative()), "{factor}: {}", simulated.relative());
@@ -163,11 +163,11 @@ fn one_that_requests_come_near_without_delay_grows_and_no_further_than_its_maxim
     assert!(simulated.gradient.limit() >= 400);
 }
 
-/// So many requests wait for a response this long, in vain.
+/// `count` requests wait for a response this long, in vain.
 fn hang(simulated: &mut Simulated, count: u32, seconds: u64) {
     let mut tally = Tally::default();
     let limit = simulated.gradient.limit();
-    (0..count).for_each(|_| tally.note(Duration::from_secs(seconds), false, limit));
+    (0..count).for_each(|_| tally.record(Duration::from_secs(seconds), false, limit));
     simulated.now += Duration::from_secs(20);
     simulated.gradient.add(tally, simulated.bounds, simulated.now);
 }
@@ -176,13 +176,13 @@ fn hang(simulated: &mut Simulated, count: u32, seconds: u64) {
 fn timeouts_lower_the_limit_to_its_minimum_and_do_not_count_as_what_responses_take() {
     let mut simulated = Simulated::new(100.0, 20.0, 5);
     simulated.pass(10);
-    let (limit, tolerated) = (simulated.gradient.limit(), simulated.gradient.tolerated());
+    let (limit, tolerated) = (simulated.gradient.limit(), simulated.gradient.tolerated_seconds());
     hang(&mut simulated, MIN_RESPONSES, 60);
     assert_eq!(simulated.gradient.limit(), (f64::from(limit) / 2.0).round() as u32);
     (0..9).for_each(|_| hang(&mut simulated, MIN_RESPONSES, 60));
     assert_eq!(simulated.gradient.limit(), 5);
-    assert_eq!(simulated.gradient.tolerated(), tolerated);
-    simulated.now += MOVE_INTERVAL[1];
+    assert_eq!(simulated.gradient.tolerated_seconds(), tolerated);
+    simulated.now += UPDATE_INTERVAL_RANGE[1];
     simulated.pass(5);
     assert!((1.0..2.0).contains(&simulated.relative()), "{}", simulated.relative());
 }
@@ -203,7 +203,7 @@ fn too_few_responses_move_nothing() {
 fn a_few_slow_responses_weigh_little() {
     let mut tally = Tally::default();
     for millis in [10; 98].into_iter().chain([10_000; 2]) {
-        tally.note(Duration::from_millis(millis), true, 1);
+        tally.record(Duration::from_millis(millis), true, 1);
     }
     assert!((0.010..0.012).contains(&tally.mean()), "{}", tally.mean());
 }
@@ -215,7 +215,7 @@ fn a_response_of_a_new_limit_that_is_in_use_is_told_at_once_and_later_ones_from_
     let concurrency = Concurrency::new(within, now);
     let told = |awaiting| {
         let mut tally = Tally::default();
-        tally.note(Duration::from_millis(20), true, awaiting);
+        tally.record(Duration::from_millis(20), true, awaiting);
         concurrency.report(tally, within, now)
     };
     assert_eq!(told(2), now + REPORT_INTERVAL, "it is hardly in use");

@@ -1,72 +1,72 @@
-//! Places of which all workers together may take so many, and a queue of those that wait for one. Nobody who has a place or waits takes a lock
-//! unless somebody waits.
+//! Permits shared by all workers, and a FIFO queue of waiters. Neither holders nor waiters take a lock unless someone
+//! waits.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// How many places are taken, and who waits. How many there may be is asked each time, so that it can change.
+/// Counts permits and queues waiters. The limit is passed to each call, so that it can change.
 #[derive(Default)]
 pub(super) struct Gate {
-    taken: AtomicU32,
-    /// How long the queue is. Whoever begins to wait writes it before looking at `taken` again, and whoever leaves reads it after `taken` is
-    /// lower: one of the two sees the other.
+    in_use: AtomicU32,
+    /// The length of the queue. A waiter writes it before it checks `in_use` again, and a holder reads it after it
+    /// lowered `in_use`: one of the two sees the other.
     waiting: AtomicUsize,
     queue: Mutex<Queue>,
 }
 
-/// Those that wait, the first in front.
+/// The waiters, first in front.
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<Waiting>,
     /// The next ticket.
-    next: u64,
+    next_ticket: u64,
 }
 
-/// Somebody in the queue.
+/// A waiter in the queue.
 struct Waiting {
     ticket: u64,
     worker: usize,
     waker: Waker,
 }
 
-/// A place in the queue, while it is in use. It is to be given to [`Gate::leave`] in the end.
+/// A place in the queue. Must be passed to [`Gate::leave_queue`] in the end.
 #[derive(Default)]
 pub(super) struct Ticket {
-    /// None where it is not in the queue: before it was, or after it was called.
+    /// `None` if it is not in the queue: not yet, or woken.
     queued: Option<u64>,
-    was_called: bool,
+    was_woken: bool,
 }
 
 impl Gate {
-    /// One more, where fewer than `most` are taken.
-    pub(super) fn take(&self, most: u32) -> bool {
-        let one_more = |taken: u32| (taken < most).then(|| taken + 1);
-        self.taken.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more).is_ok()
+    /// Acquires a permit if fewer than `most` are in use.
+    pub(super) fn try_acquire(&self, limit: u32) -> bool {
+        let one_more = |taken: u32| (taken < limit).then(|| taken + 1);
+        self.in_use.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more).is_ok()
     }
 
-    /// One is given back: whoever has waited longest is called.
+    /// Releases a permit and wakes the first waiter.
     pub(super) fn release(&self) {
-        self.taken.fetch_sub(1, Ordering::SeqCst);
-        self.call();
+        self.in_use.fetch_sub(1, Ordering::SeqCst);
+        self.wake_first();
     }
 
-    /// How many are taken.
-    pub(super) fn taken(&self) -> u32 {
-        self.taken.load(Ordering::SeqCst)
+    /// Permits in use.
+    pub(super) fn in_use(&self) -> u32 {
+        self.in_use.load(Ordering::SeqCst)
     }
 
-    /// The worker of whoever has waited longest.
-    pub(super) fn first(&self) -> Option<usize> {
+    /// The worker of the first waiter.
+    pub(super) fn first_worker(&self) -> Option<usize> {
         match self.waiting.load(Ordering::SeqCst) {
             0 => None,
             _ => self.lock().waiting.front().map(|first| first.worker),
         }
     }
 
-    /// Whoever has waited longest looks again, if anybody waits.
-    pub(super) fn call(&self) {
+    /// Wakes the first waiter, if any.
+    pub(super) fn wake_first(&self) {
         if self.waiting.load(Ordering::SeqCst) == 0 {
             return;
         }
@@ -79,22 +79,22 @@ impl Gate {
         }
     }
 
-    /// Ready when there is a reason to look for a place: once it is in the queue, as it may have missed a call, and when it is called. One that
-    /// was called and found nothing is the first of the queue again.
-    pub(super) fn poll_call(&self, cx: &Context<'_>, worker: usize, ticket: &mut Ticket) -> Poll<()> {
+    /// Ready when it is worth trying to acquire: once after it was queued, since it may have missed a wake-up, and
+    /// whenever it is woken. A waiter that was woken and got nothing goes back to the front.
+    pub(super) fn poll_woken(&self, cx: &Context<'_>, worker: usize, ticket: &mut Ticket) -> Poll<()> {
         let mut queue = self.lock();
         if let Some(number) = ticket.queued {
             let Some(waiting) = queue.waiting.iter_mut().find(|waiting| waiting.ticket == number) else {
-                *ticket = Ticket { queued: None, was_called: true };
+                *ticket = Ticket { queued: None, was_woken: true };
                 return Poll::Ready(());
             };
             waiting.waker.clone_from(cx.waker());
             return Poll::Pending;
         }
-        let number = queue.next;
-        queue.next += 1;
+        let number = queue.next_ticket;
+        queue.next_ticket += 1;
         let waiting = Waiting { ticket: number, worker, waker: cx.waker().clone() };
-        match ticket.was_called {
+        match ticket.was_woken {
             true => queue.waiting.push_front(waiting),
             false => queue.waiting.push_back(waiting),
         }
@@ -103,8 +103,8 @@ impl Gate {
         Poll::Ready(())
     }
 
-    /// Waits no more. A call that was not heard goes to the next.
-    pub(super) fn leave(&self, ticket: &Ticket) {
+    /// Leaves the queue. A wake-up that was not used is passed to the next waiter.
+    pub(super) fn leave_queue(&self, ticket: &Ticket) {
         let Some(number) = ticket.queued else { return };
         let mut queue = self.lock();
         let at = queue.waiting.iter().position(|waiting| waiting.ticket == number);
@@ -114,7 +114,7 @@ impl Gate {
         self.waiting.store(queue.waiting.len(), Ordering::SeqCst);
         drop(queue);
         if at.is_none() {
-            self.call();
+            self.wake_first();
         }
     }
 
@@ -129,7 +129,7 @@ mod tests {
 
     use super::*;
 
-    /// One more in the queue.
+    /// Adds a waiter to the queue.
     fn wait(gate: &Gate) -> Ticket {
         let mut ticket = Ticket::default();
         assert!(poll(gate, &mut ticket).is_ready(), "it is to look again before it waits");
@@ -138,38 +138,38 @@ mod tests {
     }
 
     fn poll(gate: &Gate, ticket: &mut Ticket) -> Poll<()> {
-        gate.poll_call(&Context::from_waker(Waker::noop()), 0, ticket)
+        gate.poll_woken(&Context::from_waker(Waker::noop()), 0, ticket)
     }
 
     #[test]
     fn a_call_that_is_not_heard_goes_to_the_next_and_one_that_finds_nothing_stays_first() {
         let gate = Gate::default();
-        assert!(gate.take(1) && !gate.take(1));
+        assert!(gate.try_acquire(1) && !gate.try_acquire(1));
         let [one, mut two, mut three] = [(); 3].map(|()| wait(&gate));
         gate.release();
-        gate.leave(&one);
+        gate.leave_queue(&one);
         assert!(poll(&gate, &mut two).is_ready() && poll(&gate, &mut three).is_pending());
-        assert!(gate.take(1), "somebody who did not wait is faster");
+        assert!(gate.try_acquire(1), "somebody who did not wait is faster");
         assert!(poll(&gate, &mut two).is_ready() && poll(&gate, &mut two).is_pending());
         gate.release();
         assert!(poll(&gate, &mut two).is_ready() && poll(&gate, &mut three).is_pending());
-        gate.leave(&two);
-        gate.leave(&three);
-        assert_eq!((gate.first(), gate.taken()), (None, 0));
+        gate.leave_queue(&two);
+        gate.leave_queue(&three);
+        assert_eq!((gate.first_worker(), gate.in_use()), (None, 0));
     }
 
     #[test]
     fn threads_miss_no_call() {
-        const MOST: u32 = 2;
+        const LIMIT: u32 = 2;
         let gate = Gate::default();
         let work = async |worker| {
             for _ in 0..2_000 {
                 let mut ticket = Ticket::default();
-                while !gate.take(MOST) {
-                    poll_fn(|cx| gate.poll_call(cx, worker, &mut ticket)).await;
+                while !gate.try_acquire(LIMIT) {
+                    poll_fn(|cx| gate.poll_woken(cx, worker, &mut ticket)).await;
                 }
-                gate.leave(&ticket);
-                assert!(gate.taken() <= MOST);
+                gate.leave_queue(&ticket);
+                assert!(gate.in_use() <= LIMIT);
                 tokio::task::yield_now().await;
                 gate.release();
             }
@@ -181,6 +181,6 @@ mod tests {
                 scope.spawn(move || runtime.block_on(work(worker)));
             }
         });
-        assert_eq!((gate.first(), gate.taken()), (None, 0));
+        assert_eq!((gate.first_worker(), gate.in_use()), (None, 0));
     }
 }

@@ -1,27 +1,27 @@
-//! How many attempts were under way with an endpoint at once: what its pool is worth keeping for.
+//! The maximum number of concurrent attempts on an endpoint, which decides how many idle connections to keep.
 
 use std::cell::Cell;
 use std::time::Duration;
 
 use fairway_net::clock::Instant;
 
-/// For how long a high-water mark holds at least; it is gone after twice the time.
-const MEMORY: Duration = Duration::from_secs(60);
+/// How long a maximum is kept at least; it is forgotten after twice this time.
+const MARK_PERIOD: Duration = Duration::from_secs(60);
 
-/// The most attempts at once, of the minute that is under way and of the one before.
+/// The maxima of the current and the previous minute.
 pub(crate) struct HighWater {
     current: Cell<u32>,
-    before: Cell<u32>,
-    /// When the minute that is under way began.
+    previous: Cell<u32>,
+    /// When the current minute began.
     began: Cell<Instant>,
 }
 
 impl HighWater {
     pub(crate) fn new(now: Instant) -> Self {
-        Self { current: Cell::new(0), before: Cell::new(0), began: Cell::new(now) }
+        Self { current: Cell::new(0), previous: Cell::new(0), began: Cell::new(now) }
     }
 
-    /// So many attempts are under way. Called for each attempt, so it asks no clock.
+    /// This many attempts are in flight. Called for each attempt, so it reads no clock.
     #[inline]
     pub(crate) fn rise(&self, in_flight: u32) {
         if in_flight > self.current.get() {
@@ -29,21 +29,21 @@ impl HighWater {
         }
     }
 
-    /// Forgets what is older, once a second; `in_flight` attempts are under way.
+    /// Call once a second to forget old maxima.
     pub(crate) fn sweep(&self, in_flight: u32, now: Instant) {
         let age = now.saturating_duration_since(self.began.get());
-        if age < MEMORY {
+        if age < MARK_PERIOD {
             return;
         }
-        // Of a worker that was not looked at for longer, the minute before has nothing.
-        self.before.set(if age < 2 * MEMORY { self.current.get() } else { 0 });
+        // If the worker was not swept for longer, the previous minute had no attempts.
+        self.previous.set(if age < 2 * MARK_PERIOD { self.current.get() } else { 0 });
         self.current.set(in_flight);
         self.began.set(now);
     }
 
     /// The mark.
     pub(crate) fn mark(&self) -> usize {
-        self.current.get().max(self.before.get()) as usize
+        self.current.get().max(self.previous.get()) as usize
     }
 }
 
@@ -51,7 +51,7 @@ impl HighWater {
 mod tests {
     use super::*;
 
-    /// Marks after each second in which this many attempts are under way at once.
+    /// The marks after each second, with this many concurrent attempts in each.
     fn marks(in_flight: impl IntoIterator<Item = u32>) -> Vec<usize> {
         let mut now = Instant::now();
         let water = HighWater::new(now);
@@ -60,7 +60,7 @@ mod tests {
             .map(|in_flight| {
                 (1..=in_flight).for_each(|count| water.rise(count));
                 now += Duration::from_secs(1);
-                // All end within the second.
+                // All attempts end within the second.
                 water.sweep(0, now);
                 water.mark()
             })
@@ -98,10 +98,10 @@ mod tests {
         let water = HighWater::new(began);
         water.rise(40);
         for minute in 1..10 {
-            water.sweep(40, began + minute * MEMORY);
+            water.sweep(40, began + minute * MARK_PERIOD);
             assert_eq!(water.mark(), 40);
         }
-        water.sweep(0, began + 20 * MEMORY);
+        water.sweep(0, began + 20 * MARK_PERIOD);
         assert_eq!(water.mark(), 0, "nobody looked for ten minutes");
     }
 }

@@ -1,8 +1,8 @@
-//! What the pool lends to an exchange: one exchange's worth of a connection to an endpoint. Of a protocol that carries one
-//! exchange at a time that is the whole connection.
+//! A lease: what the pool lends to one exchange. For protocols with one exchange at a time, that is the whole
+//! connection.
 //!
-//! A lease may be dropped at any point: then what was lent is closed, since nobody knows what is still on its way there, and
-//! the endpoint counts one exchange less. Only [`Lease::give_back`] returns a whole connection to its pool.
+//! A lease can be dropped at any time: what was lent is then closed, since its state is unknown, and the endpoint has
+//! one attempt less in flight. Only [`Lease::give_back`] returns a connection to the pool.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -10,46 +10,55 @@ use std::time::Duration;
 use fairway_net::clock::Instant;
 
 use crate::sides::Hop;
-use crate::upstream::circuit::{ConnectionPlace, RequestPlace};
-use crate::upstream::endpoint::{Chosen, Endpoint, PoolLimits, Pooled};
+use crate::upstream::circuit::{ConnectionPermit, RequestPermit};
+use crate::upstream::endpoint::{Endpoint, PickedEndpoint, PoolLimits, Pooled};
 
-/// A connection to an endpoint, for one exchange.
+/// A connection to an endpoint, lent to one exchange.
 pub struct Lease<H: Hop> {
-    chosen: Chosen<H>,
+    chosen: PickedEndpoint<H>,
     connection: Box<Pooled<H>>,
-    /// The place of its request, where its backend limits them.
-    request: Option<RequestPlace>,
+    /// The permit of the request, if the backend limits requests.
+    request_permit: Option<RequestPermit>,
 }
 
 impl<H: Hop> Lease<H> {
-    /// An idle connection to the chosen endpoint; `proven` asks for one that answered within the last second.
+    /// An idle connection to the picked endpoint; `proven` asks for one that responded within the last second.
     ///
     /// # Errors
-    /// Gives the choice back where there is none.
-    pub fn of_idle(chosen: Chosen<H>, proven: bool, now: Instant) -> Result<Self, Chosen<H>> {
+    /// Returns the endpoint if there is none.
+    pub fn from_idle(
+        chosen: PickedEndpoint<H>,
+        proven: bool,
+        now: Instant,
+    ) -> Result<Self, PickedEndpoint<H>> {
         match chosen.endpoint.checkout(proven, now) {
             Some(mut connection) => {
                 connection.served += 1;
-                Ok(Self { chosen, connection, request: None })
+                Ok(Self { chosen, connection, request_permit: None })
             }
             None => Err(chosen),
         }
     }
 
-    /// A connection that was just made, in `took`, with its place where its backend limits them.
-    pub fn of_new(chosen: Chosen<H>, hop: H, place: Option<Rc<ConnectionPlace>>, took: Duration) -> Self {
+    /// A new connection that was made in `took`, with its permit if the backend limits connections.
+    pub fn from_new(
+        chosen: PickedEndpoint<H>,
+        hop: H,
+        place: Option<Rc<ConnectionPermit>>,
+        took: Duration,
+    ) -> Self {
         chosen.endpoint.connected(took);
         let mut connection = chosen.endpoint.open(hop, place);
         connection.served = 1;
-        Self { chosen, connection, request: None }
+        Self { chosen, connection, request_permit: None }
     }
 
-    /// Its request keeps its place as long as it has the connection.
-    pub fn keep(&mut self, request: Option<RequestPlace>) {
-        self.request = request;
+    /// Holds the request's permit as long as the connection is lent.
+    pub fn attach_permit(&mut self, request: Option<RequestPermit>) {
+        self.request_permit = request;
     }
 
-    /// The endpoint's place in its group.
+    /// The index of the endpoint in its group.
     pub fn index(&self) -> u32 {
         self.chosen.index
     }
@@ -59,24 +68,24 @@ impl<H: Hop> Lease<H> {
         &self.chosen.endpoint
     }
 
-    /// The endpoint's side of the exchange.
-    pub fn up(&mut self) -> &mut H {
+    /// The upstream side of the exchange.
+    pub fn upstream(&mut self) -> &mut H {
         self.connection.hop()
     }
 
-    /// The exchange ended cleanly, at `answered`: the connection may carry another one.
+    /// The exchange ended cleanly, with its response at `answered`: the connection may carry another one.
     pub fn give_back(mut self, answered: Instant, limits: &PoolLimits) {
-        self.connection.answered = answered;
+        self.connection.last_response_at = answered;
         self.chosen.endpoint.check_in(self.connection, limits);
     }
 
-    /// The endpoint did not show that it is there: another connection is to be made.
-    pub fn distrust(mut self) -> Chosen<H> {
-        self.connection.hop().distrust();
+    /// The endpoint did not answer the liveness check: a new connection is needed.
+    pub fn discard_unresponsive(mut self) -> PickedEndpoint<H> {
+        self.connection.hop().mark_unresponsive();
         self.chosen
     }
 
-    /// Nothing was sent: the connection waits for its first exchange.
+    /// Nothing was sent: returns the connection unused.
     pub fn give_back_unused(mut self, limits: &PoolLimits) {
         self.connection.served = 0;
         self.chosen.endpoint.check_in(self.connection, limits);

@@ -1,20 +1,21 @@
-//! The endpoints of backends as one worker knows them: their health, their load, the idle connections to them, and who gets
-//! the next request.
+//! The endpoints of backends as one worker sees them: health, load, idle connections, and which one gets the next
+//! request.
 //!
-//! * [`group`]: the endpoints of one backend. It picks one for each attempt, from those that somebody else picked for
-//!   the request where there are some, and keeps to what the backend says of its traffic: how many requests an endpoint may have under way, and what ejects one.
-//! * [`endpoint`]: one address, shared by all groups that have it, with its pool.
-//! * [`health`]: what failures say of it.
-//! * [`checks`]: what health checks say of it, to all workers.
-//! * [`circuit`]: what all workers together may have under way with a backend that limits it.
-//! * [`concurrency`]: a limit of those that moves with how long responses take.
-//! * [`lease`]: one exchange's worth of a connection, which the pool lends.
-//! * [`room`]: idle connections give way when descriptors run short.
-//! * [`state`]: what of all this others may look at.
+//! * [`group`]: the endpoints of one backend. It picks one for each attempt, from an endpoint picker's choice if there
+//!   is one, and applies the backend's limits of attempts in flight and its ejection policy.
+//! * [`endpoint`]: one address with its pool, shared by all groups that have it.
+//! * [`health`]: the results of passive health checking.
+//! * [`checks`]: the results of active health checks, shared by all workers.
+//! * [`circuit`]: limits on what all workers together have in flight for a backend.
+//! * [`concurrency`]: such a limit that adapts to response times.
+//! * [`lease`]: one exchange's part of a pooled connection.
+//! * [`room`]: closes idle connections when descriptors run short.
+//! * [`state`]: a copy of the state for observers.
 //!
 //! All of it belongs to one worker and outlives snapshots: a group follows its backend, an endpoint its address and
-//! everything that makes two connections to it alike. No group chooses an endpoint that has as many attempts
-//! under way as its backend allows, and an attempt that ends, however it does, makes room. Nothing here connects, and nothing knows what a request is.
+//! everything that makes two connections to it interchangeable. No group picks an endpoint that has as many attempts in
+//! flight as its backend allows, and an attempt makes room however it ends. Nothing here connects or knows what a
+//! request is.
 
 pub mod checks;
 pub mod circuit;
@@ -28,12 +29,15 @@ pub mod lease;
 pub mod room;
 pub mod state;
 
-pub use checks::{CheckState, Checked, Checks};
-pub use circuit::{Circuits, ConnectionPlace, Full, Pending, RequestPlace, UnderWay};
-pub use endpoint::{Awaited, Chosen, Endpoint, EndpointIdentity, Errand, Opened, PoolLimits, Underway};
+pub use checks::{CheckState, CheckedEndpoint, HealthChecks};
+pub use circuit::{CircuitTotals, Circuits, ConnectionPermit, LimitReached, PendingRequest, RequestPermit};
+pub use endpoint::{
+    ConnectInProgress, ConnectOutcome, ConnectTicket, Endpoint, EndpointIdentity, PickReason, PickedEndpoint,
+    PoolLimits,
+};
 pub use group::picks::Picks;
-pub use group::{Group, Groups, Tried};
+pub use group::{Group, Groups, TriedMembers};
 pub use health::Blame;
 pub use lease::Lease;
-pub use room::Room;
+pub use room::DescriptorRoom;
 pub use state::EndpointState;

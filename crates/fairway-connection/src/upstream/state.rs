@@ -1,53 +1,56 @@
-//! What is known of an endpoint, copied for whoever looks at it from outside. Nothing here changes what is known.
+//! The state of an endpoint, copied for observers such as the admin server.
 
 use std::time::Duration;
 
 use fairway_net::clock::Instant;
 
-use super::health::{Health, THIRDS};
+use super::health::{Health, THIRDS_PER_FAILURE};
 
-/// An endpoint as one worker knows it, or as several do together.
+/// The state of an endpoint in one worker, or merged over several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EndpointState {
     /// Workers that know it.
     pub workers: u32,
-    /// Those that have ejected it.
+    /// Workers that have ejected it.
     pub ejected_by: u32,
-    /// Of these, those whose probe is under way.
+    /// Of these, those with a probe under way.
     pub probed_by: u32,
-    /// Those that suspect it, because its last connect lost a race.
+    /// Workers that suspect it, because its last connect lost a race.
     pub suspected_by: u32,
-    /// How long it stays ejected at most; zero where it is due for a probe.
+    /// The longest remaining ejection; zero if it is due for a probe.
     pub ejected_for: Duration,
     /// Whether its health checks fail.
     pub fails_checks: bool,
-    /// Failures in a row, in hundredths: the most that a worker counts of an endpoint that is in use. One that no other endpoint
+    /// Consecutive failures in hundredths: the highest count of a worker that uses it. A failure that no other endpoint
     /// contradicts counts a third.
     pub failures: u32,
-    /// Attempts under way with it, connects included.
-    pub under_way: u32,
-    /// Connections that wait for a request.
+    /// Attempts in flight, connects included.
+    pub in_flight: u32,
+    /// Idle connections.
     pub idle: usize,
-    /// Connections that carry requests or are being opened.
+    /// Connections in use or being opened.
     pub busy: usize,
-    /// From a request to its response head: the longest of the workers' moving averages. `None` before the first response.
+    /// Time from a request to its response head: the highest moving average of all workers. `None` before the first
+    /// response.
     pub latency: Option<Duration>,
-    /// From the beginning of a connect to its end, TLS included: the longest of the workers' moving averages.
+    /// Time to connect, TLS included: the highest moving average of all workers.
     pub connect_time: Option<Duration>,
 }
 
 impl EndpointState {
-    /// What its health says, as one worker has it.
-    pub(super) fn of_health(health: Health, now: Instant) -> Self {
+    /// From one worker's health of it.
+    pub(super) fn from_health(health: Health, now: Instant) -> Self {
         let mut state = Self { workers: 1, ..Self::default() };
         match health {
-            Health::Good { failures } => state.failures = u32::from(failures) * 100 / u32::from(THIRDS),
+            Health::Good { failures } => {
+                state.failures = u32::from(failures) * 100 / u32::from(THIRDS_PER_FAILURE);
+            }
             Health::Suspect { .. } => state.suspected_by = 1,
             Health::Ejected { until, .. } => {
                 state.ejected_by = 1;
                 state.ejected_for = until.saturating_duration_since(now);
             }
-            // One that was given up is due again.
+            // A probe that timed out is due again.
             Health::Probing { until, .. } => {
                 state.ejected_by = 1;
                 state.probed_by = u32::from(until > now);
@@ -56,7 +59,7 @@ impl EndpointState {
         state
     }
 
-    /// Adds what another worker knows.
+    /// Adds another worker's state.
     pub fn merge(&mut self, other: &Self) {
         self.workers += other.workers;
         self.ejected_by += other.ejected_by;
@@ -65,7 +68,7 @@ impl EndpointState {
         self.ejected_for = self.ejected_for.max(other.ejected_for);
         self.fails_checks |= other.fails_checks;
         self.failures = self.failures.max(other.failures);
-        self.under_way += other.under_way;
+        self.in_flight += other.in_flight;
         self.idle += other.idle;
         self.busy += other.busy;
         self.latency = self.latency.max(other.latency);
@@ -82,7 +85,7 @@ mod tests {
     #[test]
     fn health_is_told_as_of_now() {
         let now = Instant::now();
-        let of = |health| EndpointState::of_health(health, now);
+        let of = |health| EndpointState::from_health(health, now);
         assert_eq!(of(Health::Good { failures: 4 }).failures, 133);
         assert_eq!(of(Health::Suspect { until: now }).suspected_by, 1);
         let ejected = of(Health::Ejected { until: now + SECOND, length: SECOND });
@@ -100,7 +103,7 @@ mod tests {
             workers: 1,
             ejected_by: 1,
             ejected_for: SECOND,
-            under_way: 2,
+            in_flight: 2,
             idle: 3,
             busy: 4,
             latency: Some(SECOND),

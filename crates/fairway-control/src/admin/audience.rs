@@ -1,10 +1,10 @@
-//! Whom an admin server answers. Knows no page.
+//! The audience of an admin server.
 
-/// Which pages there are.
+/// Which pages are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Audience {
-    /// Whoever may look at the process itself: all of them.
+    /// Operators of the process: all pages.
     Operators,
-    /// Probes and scrapes from outside: what names no host and no object that was not asked for.
+    /// Probes and scrapes from outside: only pages that name no host, and no object that was not asked for.
     Probes,
 }

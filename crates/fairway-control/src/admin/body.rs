@@ -1,4 +1,4 @@
-//! The responses of the admin server: what their bodies are, and what all of their heads have. Knows no page.
+//! Responses of the admin server: their body types and common headers.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -11,21 +11,21 @@ use hyper::{Response, StatusCode};
 
 use super::scrape::Scrape;
 
-/// A whole body, or one that is written as it is read: a scrape or server-sent events.
+/// A complete body, or one that is streamed: a scrape or server-sent events.
 pub type Body = Either<Full<Bytes>, Either<Scrape, Events>>;
-/// Server-sent events, each made when it is due.
+/// Server-sent events, each created when it is due.
 pub(super) type Events = StreamBody<EventStream>;
-/// What they are made by.
+/// The stream behind them.
 pub(super) type EventStream = Pin<Box<dyn Stream<Item = Result<Frame<Bytes>, Infallible>> + Send>>;
 
-pub(super) const TEXT: &str = "text/plain; charset=utf-8";
+pub(super) const TEXT_CONTENT_TYPE: &str = "text/plain; charset=utf-8";
 
-/// A response with a whole body.
+/// A response with a complete body.
 pub(super) fn page(status: StatusCode, content_type: &'static str, body: String) -> Response<Body> {
     respond(status, content_type, Either::Left(Full::new(Bytes::from(body))))
 }
 
-/// A response that nobody keeps.
+/// A response that must not be cached.
 pub(super) fn respond(status: StatusCode, content_type: &'static str, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = status;

@@ -1,5 +1,5 @@
-//! What ingress-nginx tells of its controller, under the same names: configuration, certificates, Ingresses without a
-//! backend. What each of them means here, where nothing is ever reloaded: docs/metrics.md.
+//! Metrics that ingress-nginx reports about its controller, under the same names: configuration, certificates, Ingresses without
+//! a backend. docs/metrics.md describes what each means here, where nothing is ever reloaded.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, UNIX_EPOCH};
@@ -10,19 +10,19 @@ use super::identity::Identity;
 use crate::exposition::{escaped, head, line, single};
 use crate::pipeline::{Freshness, View};
 
-/// Workers adopt within milliseconds. Only what takes longer than this has failed.
-const ADOPTION: Duration = Duration::from_secs(1);
+/// Workers adopt a configuration within milliseconds; after this time adoption counts as failed.
+const ADOPTION_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The metrics of what is served, when every worker has adopted `adopted` or a newer version.
-pub(super) fn text(view: &View, adopted: u64, identity: &Identity) -> String {
+/// The metrics of what is served, when every worker has adopted version `adopted` or later.
+pub(super) fn metrics_text(view: &View, adopted: u64, identity: &Identity) -> String {
     let mut out = String::new();
-    configuration(&mut out, view, adopted, identity.labels());
-    certificates(&mut out, &view.outcome.translation.config, identity.class());
-    orphans(&mut out, view, identity.labels());
+    write_configuration(&mut out, view, adopted, identity.labels());
+    write_certificates(&mut out, &view.outcome.translation.config, identity.class());
+    write_orphans(&mut out, view, identity.labels());
     out
 }
 
-fn configuration(out: &mut String, view: &View, adopted: u64, labels: &str) {
+fn write_configuration(out: &mut String, view: &View, adopted: u64, labels: &str) {
     let published = view.published.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
     let version = view.outcome.snapshot.version();
     for (name, kind, help, value) in [
@@ -52,19 +52,19 @@ fn configuration(out: &mut String, view: &View, adopted: u64, labels: &str) {
     }
 }
 
-/// Whether every worker serves what was published last, and that is made of the objects as they are.
+/// Whether every worker serves the last published configuration, and that is made from the current objects.
 fn is_served(view: &View, adopted: u64) -> bool {
-    let late = view.published.elapsed().is_ok_and(|age| age > ADOPTION);
+    let late = view.published.elapsed().is_ok_and(|age| age > ADOPTION_TIMEOUT);
     let waits = adopted < view.outcome.snapshot.version() && late;
     view.freshness == Freshness::Current && !waits
 }
 
-fn certificates(out: &mut String, config: &Config, class: &str) {
-    let served = served(config);
+fn write_certificates(out: &mut String, config: &Config, class: &str) {
+    let served = served_certificates(config);
     let name = "nginx_ingress_controller_ssl_expire_time_seconds";
     head(out, name, "gauge", "The end of validity of a certificate in seconds since 1970.");
     for (host, certificate) in &served {
-        line(out, name, &named(host, certificate, class), certificate.not_after);
+        line(out, name, &certificate_labels(host, certificate, class), certificate.not_after);
     }
     let name = "nginx_ingress_controller_ssl_certificate_info";
     head(out, name, "gauge", "1; the labels describe a certificate.");
@@ -72,7 +72,7 @@ fn certificates(out: &mut String, config: &Config, class: &str) {
         let issued = &certificate.issued;
         let labels = format!(
             "{},issuer_common_name=\"{}\",issuer_organization=\"{}\",serial_number=\"{}\",public_key_algorithm=\"{}\"",
-            named(host, certificate, class),
+            certificate_labels(host, certificate, class),
             escaped(&issued.issuer_common_name),
             escaped(&issued.issuer_organization),
             issued.serial_number,
@@ -82,8 +82,8 @@ fn certificates(out: &mut String, config: &Config, class: &str) {
     }
 }
 
-/// The labels that name a certificate of a host.
-fn named(host: &str, certificate: &Certificate, class: &str) -> String {
+/// The labels that identify the certificate of a host.
+fn certificate_labels(host: &str, certificate: &Certificate, class: &str) -> String {
     let (origin, issued) = (&certificate.origin, &certificate.issued);
     format!(
         "host=\"{}\",namespace=\"{}\",secret_name=\"{}\",class=\"{class}\",identifier=\"{}-{}\"",
@@ -95,8 +95,8 @@ fn named(host: &str, certificate: &Certificate, class: &str) -> String {
     )
 }
 
-/// Each host with its certificate; `_` are clients that name no host with one.
-fn served(config: &Config) -> Vec<(String, &Certificate)> {
+/// Each host with its certificate; `_` stands for clients that name no host with one.
+fn served_certificates(config: &Config) -> Vec<(String, &Certificate)> {
     let known = |key: &Option<CertificateKey>| key.as_ref().and_then(|key| config.certificates.get(key));
     let hosts = config.hosts.values();
     let hosts = hosts.filter_map(|host| Some((host.key.host.to_string(), &**known(&host.certificate)?)));
@@ -104,8 +104,8 @@ fn served(config: &Config) -> Vec<(String, &Certificate)> {
     hosts.chain(fallback).collect()
 }
 
-/// Ingresses that name a Service that is not there, or that has no endpoint. All others have no series.
-fn orphans(out: &mut String, view: &View, labels: &str) {
+/// Ingresses that reference a missing Service or one without endpoints. Others have no series.
+fn write_orphans(out: &mut String, view: &View, labels: &str) {
     let name = "nginx_ingress_controller_orphan_ingress";
     head(out, name, "gauge", "1: the Ingress names a Service that does not exist or has no endpoint.");
     let mut orphans: BTreeSet<(&str, &str, &str)> = BTreeSet::new();
@@ -128,7 +128,7 @@ fn orphans(out: &mut String, view: &View, labels: &str) {
     }
 }
 
-/// Whether the Service that the rule is named for has none. A canary may be empty: the main Service stands in for it.
+/// Whether the Service in the rule's labels has no endpoint. A canary may be empty: the main Service takes its requests.
 fn has_no_endpoint(rule: &Rule, config: &Config) -> bool {
     let (Action::Forward(backends), false) = (&rule.action, rule.labels.ingress.is_empty()) else {
         return false;
@@ -143,13 +143,13 @@ mod tests {
     use std::sync::Arc;
     use std::time::SystemTime;
 
-    use fairway_model::{Issued, Origin, PrivateKey};
+    use fairway_model::{Issuance, Origin, PrivateKey};
     use fairway_objects::options::Options;
 
     use super::*;
     use crate::engine::Engine;
 
-    /// What was published so many seconds ago; its version is 1.
+    /// A view that was published this many seconds ago, with version 1.
     fn view(age: u64, freshness: Freshness) -> View {
         let mut engine = Engine::new(Options::default());
         engine.update(Vec::new(), 0);
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reload_has_failed_while_clients_do_not_get_what_objects_describe() {
+    fn a_reload_counts_as_failed_while_clients_are_served_by_old_objects() {
         let identity = Identity::new("c", "n", "p", "r");
         let name = "nginx_ingress_controller_config_last_reload_successful{controller_class=\"c\",\
                     controller_namespace=\"n\",controller_pod=\"p\"}";
@@ -175,14 +175,14 @@ mod tests {
             (0, Freshness::Current, 0, 1),
             (60, Freshness::Stale, 1, 0),
         ] {
-            let text = text(&view(age, freshness), adopted, &identity);
+            let text = metrics_text(&view(age, freshness), adopted, &identity);
             let line = format!("{name} {expected}");
             assert!(text.lines().any(|it| it == line), "{age} {freshness:?} {adopted}: {line}\n{text}");
         }
     }
 
     #[test]
-    fn the_default_certificate_is_that_of_clients_that_name_no_host() {
+    fn the_default_certificate_is_listed_for_clients_that_name_no_host() {
         let key = CertificateKey("a/tls".into());
         let certificate = Certificate {
             key: key.clone(),
@@ -191,12 +191,12 @@ mod tests {
             private_key: PrivateKey::default(),
             names: Vec::new(),
             not_after: 7,
-            issued: Arc::new(Issued { serial_number: "12".to_owned(), ..Issued::default() }),
+            issued: Arc::new(Issuance { serial_number: "12".to_owned(), ..Issuance::default() }),
         };
         let mut config = Config { default_certificate: Some(key.clone()), ..Config::default() };
         config.certificates.insert(key, Arc::new(certificate));
         let mut out = String::new();
-        certificates(&mut out, &config, "c");
+        write_certificates(&mut out, &config, "c");
         let line = "nginx_ingress_controller_ssl_expire_time_seconds{host=\"_\",namespace=\"a\",secret_name=\"tls\",\
                     class=\"c\",identifier=\"-12\"} 7";
         assert!(out.lines().any(|it| it == line), "{out}");

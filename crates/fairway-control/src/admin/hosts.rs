@@ -1,6 +1,6 @@
-//! The names by which the admin server answers. A web site may have a name of its own lead to the address of the admin server, and
-//! read in an operator's browser what it answers (DNS rebinding); the request then has that name in `Host`. Names that no web site can
-//! have are answered: addresses, `localhost`, names without a dot, and those of Services.
+//! The host names that the admin server accepts. A web site can point its own name to the address of the admin server and read
+//! the responses in an operator's browser (DNS rebinding); such requests carry that name in `Host`. Only names that no web site
+//! can have are accepted: addresses, `localhost`, names without a dot, and names of Services.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -8,14 +8,14 @@ use hyper::Request;
 use hyper::header::HOST;
 
 /// Why a request is refused.
-pub(super) const FOREIGN: &str = "this name does not belong to the admin server; use an address, localhost, or the name of a Service \
+pub(super) const FOREIGN_HOST_TEXT: &str = "this name does not belong to the admin server; use an address, localhost, or the name of a Service \
                                   (NAME.NAMESPACE.svc)\n";
 
 /// Names below these are private to a machine (RFC 6761 §6.3) or a cluster.
-const PRIVATE: [&str; 3] = [".localhost", ".svc", ".svc.cluster.local"];
+const PRIVATE_SUFFIXES: [&str; 3] = [".localhost", ".svc", ".svc.cluster.local"];
 
-/// Whether the request asks for no name that may be a web site's. No browser leaves `Host` out.
-pub(super) fn is_answered<B>(request: &Request<B>) -> bool {
+/// Whether every `Host` of the request is one that no web site can have. Browsers always send `Host`.
+pub(super) fn has_private_host<B>(request: &Request<B>) -> bool {
     let mut hosts = request.headers().get_all(HOST).into_iter();
     let is_private_host = hosts.all(|host| host.to_str().is_ok_and(is_private));
     is_private_host && request.uri().authority().is_none_or(|authority| is_private(authority.as_str()))
@@ -30,7 +30,7 @@ fn is_private(authority: &str) -> bool {
     let is_label = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     name.parse::<IpAddr>().is_ok()
         || name.bytes().all(is_label)
-        || PRIVATE.iter().any(|suffix| name.ends_with(suffix))
+        || PRIVATE_SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
 }
 
 #[cfg(test)]
@@ -68,10 +68,10 @@ mod tests {
     }
 
     #[test]
-    fn every_host_of_a_request_counts() {
+    fn every_host_of_a_request_is_checked() {
         let request = |hosts: &[&str], uri: &str| {
             let request = hosts.iter().fold(Request::get(uri), |request, host| request.header(HOST, *host));
-            is_answered(&request.body(()).unwrap())
+            has_private_host(&request.body(()).unwrap())
         };
         assert!(request(&[], "/config"), "HTTP/1.0 has none");
         assert!(request(&["localhost"], "/config"));

@@ -1,8 +1,8 @@
-//! Which controller the metrics are of: the labels that all metrics of ingress-nginx have.
+//! The labels that all metrics of ingress-nginx carry.
 
 use crate::exposition::{escaped, single};
 
-/// Which controller, which pod, which build.
+/// The controller, pod and build.
 #[derive(Clone, Debug)]
 pub struct Identity {
     class: String,
@@ -11,8 +11,8 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Of the pod `pod` in `namespace`, each empty where it is not known, which serves the IngressClasses of the
-    /// controller `class`. `revision` names the sources that it was built from.
+    /// For the pod `pod` in `namespace`, each empty if unknown, which serves the IngressClasses of the controller `class`.
+    /// `revision` names the sources of the build.
     #[must_use]
     pub fn new(class: &str, namespace: &str, pod: &str, revision: &str) -> Self {
         let class = escaped(class);
@@ -24,18 +24,18 @@ impl Identity {
         Self { class, labels, revision: escaped(revision) }
     }
 
-    /// The labels as they are written between braces.
+    /// The labels between the braces.
     #[must_use]
     pub fn labels(&self) -> &str {
         &self.labels
     }
 
-    /// The controller, as the value of a label.
+    /// The controller as a label value.
     pub(super) fn class(&self) -> &str {
         &self.class
     }
 
-    /// The metric that tells what was built.
+    /// The metric that describes the build.
     pub(super) fn build(&self) -> String {
         let Self { labels, revision, .. } = self;
         let release = env!("CARGO_PKG_VERSION");

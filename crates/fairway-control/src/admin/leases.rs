@@ -1,5 +1,5 @@
-//! What replicas ask each other about the limits of their fleet. The port answers everybody: who asks is for the data plane to verify, and
-//! whoever is no replica gets what any other `POST` gets.
+//! Requests of other replicas about fleet-wide limits. The port is open to everyone: the data plane verifies the sender, and
+//! others get the same response as for any other `POST`.
 
 use std::time::Duration;
 
@@ -13,17 +13,17 @@ use super::body::{Body, respond};
 
 /// More than a replica sends.
 const MAX_BODY_BYTES: usize = 8 << 10;
-/// A replica sends all of it at once.
+/// A replica sends the whole body at once.
 const BODY_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Answers the message of another replica; `None` for everybody else.
-pub type AnswerReplica = Box<dyn Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync>;
+/// Handles a message of another replica; `None` for other senders.
+pub type HandleReplicaMessage = Box<dyn Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync>;
 
-/// The answer to a replica that asks, or else the request, for the pages.
-pub(super) async fn answer(
+/// The response to another replica, or the request for the pages.
+pub(super) async fn handle_replica_request(
     request: Request<Incoming>,
     audience: Audience,
-    answer_replica: &AnswerReplica,
+    answer_replica: &HandleReplicaMessage,
 ) -> Result<Response<Body>, Request<()>> {
     let asks =
         audience == Audience::Probes && request.method() == Method::POST && request.uri().path() == "/leases";

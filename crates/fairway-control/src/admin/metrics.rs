@@ -1,4 +1,4 @@
-//! What the control side counts, in the Prometheus text format. The data plane's metrics come from elsewhere.
+//! The control side's metrics in the Prometheus text format. The data plane's metrics come from elsewhere.
 
 use std::time::UNIX_EPOCH;
 
@@ -24,7 +24,7 @@ pub fn text(view: &View) -> String {
         ("config_compile_seconds", "The time its compilation took.", durations.compile.as_secs_f64()),
         (
             "config_stale",
-            "1 while it is the last good one of an earlier process.",
+            "1 while it is the last good configuration of an earlier process.",
             f64::from(u8::from(view.freshness == Freshness::Stale)),
         ),
         ("config_kept_snapshots", "Snapshots in memory, the published one included.", view.kept as f64),
@@ -53,7 +53,7 @@ fn objects(out: &mut String, resources: &Resources) {
 
 fn diagnostics(out: &mut String, view: &View) {
     let name = "fairway_diagnostics";
-    head(out, name, "gauge", "What is wrong with the configuration's sources now.");
+    head(out, name, "gauge", "Current problems with the configuration's sources.");
     for severity in [Severity::Error, Severity::Warning, Severity::Note] {
         let count = view.diagnostics().filter(|it| it.severity == severity).count();
         line(out, name, &format!("severity=\"{severity}\""), count);

@@ -1,9 +1,9 @@
-//! The admin server: a few read-only pages about the process, on a thread of its own.
+//! The admin server: a few read-only pages about the process, on its own thread.
 //!
-//! [`pages`] answers, [`dashboard`] has the pages for people, [`metrics`] writes what the control side counts, and `controller` what
-//! ingress-nginx counts of its controller, `scrape` sends both in pieces, [`readiness`] says why not yet, `hosts` keeps web sites
-//! out, and `leases` lets other replicas ask for what only replicas get. Never serves a secret: no private key can be written ([`fairway_model::PrivateKey`]), and what else must not be shown is
-//! hidden ([`fairway_model::redaction`]).
+//! [`pages`] dispatches, [`dashboard`] has the HTML pages, [`metrics`] writes the control side's metrics, and `controller` those
+//! of ingress-nginx's controller; `scrape` streams both, [`readiness`] reports readiness, `hosts` keeps web sites out, and
+//! `leases` handles requests of other replicas. Never serves a secret: private keys cannot be serialized
+//! ([`fairway_model::PrivateKey`]), and other secrets are redacted ([`fairway_model::redaction`]).
 
 mod audience;
 mod body;
@@ -40,26 +40,26 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 pub use audience::Audience;
 pub use body::Body;
 pub use identity::Identity;
-pub use leases::AnswerReplica;
+pub use leases::HandleReplicaMessage;
 pub use pages::Pages;
 pub use readiness::{Healthz, Readiness};
-pub use scrape::{Pieces, Scrape, Scrapes};
-pub use served::{Served, ServedIngress, ServedObject};
+pub use scrape::{Scrape, ScrapeLimits, TextChunks};
+pub use served::{ServedConfig, ServedIngress, ServedObject};
 
-use crate::places::{Pace, Places};
+use crate::places::{ConnectionHandle, ConnectionSlots};
 
-/// Connections at a time. One more closes one of them at once: clients that hold connections keep no probe waiting.
+/// Concurrent connections. One more closes one of them at once: clients that hold connections cannot delay probes.
 const MAX_CONNECTIONS: usize = 64;
-/// How long a request head may take.
+/// Timeout of a request head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
-/// A connection that is so old takes no other request: nothing here is slow, and nobody may keep the places.
+/// After this time a connection accepts no further request: nothing here is slow, and no client may keep a slot.
 const KEEP_ALIVE_TIME: Duration = Duration::from_secs(50);
-/// How long what is under way then may still take. Streams of events end before, so that none is cut.
+/// Timeout of the response in progress after that. Event streams end earlier, so none is cut off.
 const LAST_RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
-/// The pause after a failed accept (no descriptors left), so that it does not spin.
+/// The pause after a failed accept (out of file descriptors), to avoid a busy loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// An address that is bound and not yet served.
+/// A bound address; it does not serve yet.
 #[derive(Debug)]
 pub struct Admin {
     listener: TcpListener,
@@ -71,27 +71,27 @@ impl Admin {
     /// # Errors
     /// It is in use or not allowed.
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
-        Self::over(TcpListener::bind(address)?)
+        Self::from_listener(TcpListener::bind(address)?)
     }
 
-    /// Over a socket that listens already.
+    /// Uses a socket that is already listening.
     ///
     /// # Errors
-    /// The system does not let it be waited for.
-    pub fn over(listener: TcpListener) -> io::Result<Self> {
+    /// The socket cannot be polled.
+    pub fn from_listener(listener: TcpListener) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         Ok(Self { listener })
     }
 
-    /// The address it is bound to.
+    /// The bound address.
     ///
     /// # Errors
-    /// The system does not say.
+    /// The system does not report it.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Answers `audience` with `pages` until the process ends, or the server is left to another process.
+    /// Serves `pages` to `audience` until the process ends or another process takes over.
     ///
     /// # Errors
     /// No thread or runtime can be started.
@@ -113,7 +113,7 @@ impl Admin {
     }
 }
 
-/// A server that answers; it goes on without this.
+/// A running server; it keeps running when this is dropped.
 #[derive(Debug)]
 pub struct AdminServer {
     socket: OwnedFd,
@@ -121,7 +121,7 @@ pub struct AdminServer {
 }
 
 impl AdminServer {
-    /// The socket on which it accepts connections, once more.
+    /// A duplicate of the listening socket.
     ///
     /// # Errors
     /// The process may open no more files.
@@ -129,14 +129,14 @@ impl AdminServer {
         self.socket.try_clone()
     }
 
-    /// Accepts no more connections, and closes those that are open after the response under way: another process has the socket.
-    pub fn leave(self) {
+    /// Stops accepting, and closes open connections after the response in progress: another process has the socket.
+    pub fn stop_accepting(self) {
         self.left.send_replace(true);
     }
 }
 
-/// Waits until the server is left to another process.
-async fn left(mut is_left: watch::Receiver<bool>) {
+/// Waits until another process takes over.
+async fn wait_for_stop(mut is_left: watch::Receiver<bool>) {
     if is_left.wait_for(|left| *left).await.is_err() {
         pending::<()>().await;
     }
@@ -148,18 +148,18 @@ async fn accept(
     audience: Audience,
     is_left: watch::Receiver<bool>,
 ) {
-    let mut places = Places::new(MAX_CONNECTIONS, Duration::ZERO);
+    let mut places = ConnectionSlots::new(MAX_CONNECTIONS, Duration::ZERO);
     loop {
         let accepted = tokio::select! {
             biased;
-            () = left(is_left.clone()) => break,
+            () = wait_for_stop(is_left.clone()) => break,
             accepted = listener.accept() => accepted,
         };
         match accepted {
             Ok((stream, peer)) => {
                 let (pages, is_left) = (pages.clone(), is_left.clone());
-                places.take(peer.ip(), |pace| serve(stream, pages, audience, pace, is_left)).await;
-                // A request that came with its connection is answered before later connections can take its place.
+                places.serve(peer.ip(), |pace| serve(stream, pages, audience, pace, is_left)).await;
+                // A request that arrives with its connection is answered before a later connection can take its slot.
                 yield_now().await;
             }
             Err(error) => {
@@ -169,7 +169,7 @@ async fn accept(
         }
     }
     drop(listener);
-    // Connections that are open end by themselves.
+    // Open connections end by themselves.
     pending::<()>().await;
 }
 
@@ -177,19 +177,20 @@ async fn serve(
     stream: TcpStream,
     pages: Arc<Pages>,
     audience: Audience,
-    pace: Pace,
+    pace: ConnectionHandle,
     is_left: watch::Receiver<bool>,
 ) {
     let end = Instant::now() + KEEP_ALIVE_TIME;
     let answer = service_fn(move |request: Request<Incoming>| {
         let (pages, pace) = (pages.clone(), pace.clone());
         async move {
-            pace.client();
-            let request = match leases::answer(request, audience, &pages.answer_replica).await {
+            pace.wait_for_client();
+            let request = match leases::handle_replica_request(request, audience, &pages.answer_replica).await
+            {
                 Ok(answer) => return Ok(answer),
                 Err(request) => request,
             };
-            Ok::<Response<Body>, Infallible>(pages.answer(&request, audience, &pace, end).await)
+            Ok::<Response<Body>, Infallible>(pages.respond(&request, audience, &pace, end).await)
         }
     });
     let connection = http1::Builder::new()
@@ -201,9 +202,9 @@ async fn serve(
     tokio::select! {
         _ = connection.as_mut() => return,
         () = sleep_until(end) => {}
-        () = left(is_left) => {}
+        () = wait_for_stop(is_left) => {}
     }
     connection.as_mut().graceful_shutdown();
-    // A client that goes away or is too slow is its own business.
+    // The client is gone or too slow; there is nobody to report it to.
     _ = timeout_at(end + LAST_RESPONSE_TIMEOUT, connection).await;
 }

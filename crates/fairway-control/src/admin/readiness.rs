@@ -1,41 +1,41 @@
-//! Whether the process may be sent traffic, and if not, why not.
+//! Whether the process is ready for traffic, and if not, why.
 
 use std::fmt;
 
 use crate::pipeline::Freshness;
 
-/// The answer of `/readyz` and `/servingz`.
+/// The response of `/readyz` and `/servingz`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Readiness {
-    /// The first configuration is being read; what it waits for, when the source says.
+    /// The first configuration is being read; what it waits for, if the source reports that.
     Loading(Option<String>),
     /// The first configuration is not yet adopted by every worker.
     Adopting {
-        /// The version that is published.
+        /// The published version.
         published: u64,
-        /// The version that every worker has.
+        /// The oldest version that a worker has.
         adopted: u64,
     },
     /// Every worker serves a configuration.
     Ready {
         /// The version that every worker has.
         adopted: u64,
-        /// Where it is from.
+        /// Where it came from.
         freshness: Freshness,
     },
-    /// New requests are refused for want of memory, and have been for 10 s longer than the load explains.
+    /// New requests are refused for lack of memory, and have been for 10 s longer than the load explains.
     OutOfMemory,
     /// The process is about to end.
     Draining {
-        /// Kubernetes deletes its pod, and so sends it no new connections whatever its probe says.
+        /// Kubernetes deletes its pod, and so sends it no new connections whatever its probe reports.
         pod_is_deleted: bool,
     },
 }
 
 impl Readiness {
-    /// Judges by the published version, if any, with where it is from, and the one that every worker has (0 for none).
+    /// From the published version and its freshness, if any, and the version that every worker has (0 for none).
     #[must_use]
-    pub fn judge(published: Option<(u64, Freshness)>, adopted: u64) -> Self {
+    pub fn from_versions(published: Option<(u64, Freshness)>, adopted: u64) -> Self {
         match published {
             Some((_, freshness)) if adopted > 0 => Self::Ready { adopted, freshness },
             Some((published, _)) => Self::Adopting { published, adopted },
@@ -43,36 +43,36 @@ impl Readiness {
         }
     }
 
-    /// Whether traffic is welcome.
+    /// Whether the process is ready for traffic.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         matches!(self, Self::Ready { .. })
     }
 
-    /// The condition `serving` of an endpoint in a Kubernetes EndpointSlice: traffic is welcome, or is that of a pod that is
-    /// deleted and completes what it has. kube-proxy takes away the UDP flows of endpoints that are not serving, and with
-    /// them the HTTP/3 connections that drain. A container that stops in a pod that stays is not serving: nothing else would keep new
-    /// connections from it.
+    /// The condition `serving` of an endpoint in a Kubernetes EndpointSlice: the process is ready, or its pod is being deleted
+    /// and it finishes its connections. kube-proxy drops the UDP flows of endpoints that are not serving, and with them the
+    /// HTTP/3 connections that drain. A container that stops in a pod that stays is not serving: nothing else would keep new
+    /// connections away.
     #[must_use]
     pub(crate) fn is_serving(&self) -> bool {
         self.is_ready() || matches!(self, Self::Draining { pod_is_deleted: true })
     }
 }
 
-/// When `/healthz` answers 200.
+/// When `/healthz` returns 200.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Healthz {
-    /// While the process lives.
+    /// While the process runs.
     Alive,
-    /// From the first configuration that is served until the process is told to stop, as that of ingress-nginx, which its
-    /// manifests probe for liveness and readiness alike. What a restart would not mend is no reason for another answer.
+    /// From the first served configuration until shutdown, like ingress-nginx, whose manifests use it for liveness and readiness.
+    /// Problems that a restart would not fix do not change it.
     Serving,
 }
 
 impl Healthz {
-    /// Whether the answer is 200.
+    /// Whether the response is 200.
     #[must_use]
-    pub(crate) fn is_well(self, readiness: &Readiness) -> bool {
+    pub(crate) fn is_healthy(self, readiness: &Readiness) -> bool {
         match self {
             Self::Alive => true,
             Self::Serving => matches!(readiness, Readiness::Ready { .. } | Readiness::OutOfMemory),
@@ -111,19 +111,19 @@ mod tests {
 
     #[test]
     fn is_ready_once_every_worker_has_a_configuration() {
-        assert_eq!(Readiness::judge(None, 0), Readiness::Loading(None));
-        assert!(!Readiness::judge(Some((1, Freshness::Current)), 0).is_ready());
-        assert!(Readiness::judge(Some((9, Freshness::Current)), 8).is_ready());
-        let stale = Readiness::judge(Some((1, Freshness::Stale)), 1);
+        assert_eq!(Readiness::from_versions(None, 0), Readiness::Loading(None));
+        assert!(!Readiness::from_versions(Some((1, Freshness::Current)), 0).is_ready());
+        assert!(Readiness::from_versions(Some((9, Freshness::Current)), 8).is_ready());
+        let stale = Readiness::from_versions(Some((1, Freshness::Stale)), 1);
         assert!(stale.is_ready() && stale.to_string().contains("stale"));
         assert!(!Readiness::OutOfMemory.is_ready());
         assert!(!Readiness::Draining { pod_is_deleted: true }.is_ready());
     }
 
     #[test]
-    fn is_serving_while_it_drains_only_in_a_pod_that_is_deleted() {
+    fn is_serving_during_a_drain_only_in_a_deleted_pod() {
         for (readiness, is_serving) in [
-            (Readiness::judge(Some((1, Freshness::Stale)), 1), true),
+            (Readiness::from_versions(Some((1, Freshness::Stale)), 1), true),
             (Readiness::Draining { pod_is_deleted: true }, true),
             (Readiness::Draining { pod_is_deleted: false }, false),
             (Readiness::OutOfMemory, false),
@@ -134,9 +134,9 @@ mod tests {
     }
 
     #[test]
-    fn healthz_stands_for_readiness_only_where_it_is_asked_to_and_never_for_want_of_memory() {
-        let ready = Readiness::judge(Some((1, Freshness::Stale)), 1);
-        let adopting = Readiness::judge(Some((1, Freshness::Current)), 0);
+    fn healthz_reports_readiness_only_if_configured_and_never_lack_of_memory() {
+        let ready = Readiness::from_versions(Some((1, Freshness::Stale)), 1);
+        let adopting = Readiness::from_versions(Some((1, Freshness::Current)), 0);
         for (readiness, is_well) in [
             (ready, true),
             (Readiness::OutOfMemory, true),
@@ -144,8 +144,8 @@ mod tests {
             (Readiness::Loading(None), false),
             (Readiness::Draining { pod_is_deleted: true }, false),
         ] {
-            assert_eq!(Healthz::Serving.is_well(&readiness), is_well, "{readiness}");
-            assert!(Healthz::Alive.is_well(&readiness), "{readiness}");
+            assert_eq!(Healthz::Serving.is_healthy(&readiness), is_well, "{readiness}");
+            assert!(Healthz::Alive.is_healthy(&readiness), "{readiness}");
         }
     }
 }

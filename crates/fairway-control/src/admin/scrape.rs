@@ -1,4 +1,4 @@
-//! Scrapes: a few at a time, and their text is written as the client takes it. Knows no metric.
+//! Scrapes: a few at a time, with text that is produced as the client reads it.
 
 use std::convert::Infallible;
 use std::pin::{Pin, pin};
@@ -11,104 +11,108 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep;
 
 use super::audience::Audience;
-use crate::places::{LOOK, Pace, longest_of_the_busiest};
+use crate::places::{ConnectionHandle, RECHECK_INTERVAL, longest_waiting_of_busiest_peer};
 
-/// Scrapes of an audience at a time, and those of one address with the ones that wait. Each holds the numbers of all series
-/// until its client has the whole text.
+/// Concurrent scrapes per audience, and scrapes of one address including waiting ones. Each holds the numbers of all series until
+/// its client has the whole text.
 const MAX_SCRAPES: usize = 4;
-/// A scrape may take this long, whoever else waits for its place.
-const GRACE: Duration = Duration::from_secs(1);
+/// A slow scrape keeps its permit for this long while another one waits.
+const SLOW_SCRAPE_GRACE: Duration = Duration::from_secs(1);
 
-/// Text in pieces, each made when it is asked for.
-pub type Pieces = Box<dyn Iterator<Item = String> + Send>;
+/// Text in chunks, each produced on demand.
+pub type TextChunks = Box<dyn Iterator<Item = String> + Send>;
 
-/// The places for scrapes. Each audience has its own, so that clients from outside keep no operator out.
+/// Limits concurrent scrapes. Each audience has its own limit, so that outside clients cannot block operators.
 #[derive(Debug, Default)]
-pub struct Scrapes {
-    operators: ScrapePlaces,
-    probes: ScrapePlaces,
+pub struct ScrapeLimits {
+    operators: AudienceScrapes,
+    probes: AudienceScrapes,
 }
 
 #[derive(Debug)]
-struct ScrapePlaces {
+struct AudienceScrapes {
     free: Arc<Semaphore>,
-    /// Those that wait for a place or have one.
-    known: Mutex<Vec<Weak<Place>>>,
+    /// Scrapes that wait for a permit or have one.
+    known: Mutex<Vec<Weak<ScrapePermit>>>,
 }
 
-/// A scrape that waits for its place, or has it until this is dropped.
+/// A scrape that waits for its permit, or holds it until this is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
-    pace: Pace,
+pub(super) struct ScrapePermit {
+    pace: ConnectionHandle,
     permit: OnceLock<OwnedSemaphorePermit>,
 }
 
-impl Default for ScrapePlaces {
+impl Default for AudienceScrapes {
     fn default() -> Self {
         Self { free: Arc::new(Semaphore::new(MAX_SCRAPES)), known: Mutex::default() }
     }
 }
 
-impl Scrapes {
-    /// A place for the connection `pace`, which is free again when it is dropped; none when its address scrapes too often at
-    /// a time. While it waits, a client that takes too long with its text loses its connection.
-    pub(super) async fn place(&self, audience: Audience, pace: &Pace) -> Option<Arc<Place>> {
+impl ScrapeLimits {
+    /// A permit for the connection `pace`, released when dropped; `None` if its address has too many scrapes. While it waits, a
+    /// client that reads its text too slowly loses its connection.
+    pub(super) async fn acquire(
+        &self,
+        audience: Audience,
+        pace: &ConnectionHandle,
+    ) -> Option<Arc<ScrapePermit>> {
         let places = match audience {
             Audience::Operators => &self.operators,
             Audience::Probes => &self.probes,
         };
-        let place = places.enter(pace)?;
+        let place = places.register(pace)?;
         let mut free = pin!(Arc::clone(&places.free).acquire_owned());
         let permit = loop {
             tokio::select! {
                 biased;
                 permit = &mut free => break permit.expect("the semaphore is never closed"),
-                () = sleep(LOOK) => places.close_slowest(),
+                () = sleep(RECHECK_INTERVAL) => places.close_slowest(),
             }
         };
         _ = place.permit.set(permit);
-        pace.client();
+        pace.wait_for_client();
         Some(place)
     }
 }
 
-impl ScrapePlaces {
-    fn enter(&self, pace: &Pace) -> Option<Arc<Place>> {
-        let known = self.known();
-        if known.iter().filter(|other| other.pace.is_of_peer(pace)).count() >= MAX_SCRAPES {
+impl AudienceScrapes {
+    fn register(&self, pace: &ConnectionHandle) -> Option<Arc<ScrapePermit>> {
+        let known = self.live_scrapes();
+        if known.iter().filter(|other| other.pace.has_same_peer(pace)).count() >= MAX_SCRAPES {
             return None;
         }
-        let place = Arc::new(Place { pace: pace.clone(), permit: OnceLock::new() });
+        let place = Arc::new(ScrapePermit { pace: pace.clone(), permit: OnceLock::new() });
         self.known.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&place));
         Some(place)
     }
 
     fn close_slowest(&self) {
-        let known = self.known();
+        let known = self.live_scrapes();
         let running = known.iter().filter(|place| place.permit.get().is_some());
         let running: Vec<_> = running.map(|place| place.pace.clone()).collect();
-        if let Some((pace, waited)) = longest_of_the_busiest(&running)
-            && waited >= GRACE
+        if let Some((pace, waited)) = longest_waiting_of_busiest_peer(&running)
+            && waited >= SLOW_SCRAPE_GRACE
         {
             pace.close();
         }
     }
 
-    fn known(&self) -> Vec<Arc<Place>> {
+    fn live_scrapes(&self) -> Vec<Arc<ScrapePermit>> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|place| place.strong_count() > 0);
         known.iter().filter_map(Weak::upgrade).collect()
     }
 }
 
-/// The body of a scrape, which keeps its place.
+/// The body of a scrape, which holds its permit.
 pub struct Scrape {
-    pieces: Pieces,
-    _place: Arc<Place>,
+    pieces: TextChunks,
+    _place: Arc<ScrapePermit>,
 }
 
 impl Scrape {
-    pub(super) fn new(pieces: Pieces, place: Arc<Place>) -> Self {
+    pub(super) fn new(pieces: TextChunks, place: Arc<ScrapePermit>) -> Self {
         Self { pieces, _place: place }
     }
 }
@@ -135,24 +139,28 @@ mod tests {
 
     use super::*;
 
-    /// A connection of an address of its own.
-    fn client(number: u8) -> Pace {
-        Pace::new([10, 0, 0, number].into())
+    /// A connection from its own address.
+    fn client(number: u8) -> ConnectionHandle {
+        ConnectionHandle::new([10, 0, 0, number].into())
     }
 
-    async fn place(scrapes: &Scrapes, audience: Audience, client: &Pace) -> Option<Arc<Place>> {
-        timeout(Duration::from_secs(50), scrapes.place(audience, client)).await.unwrap_or_default()
+    async fn place(
+        scrapes: &ScrapeLimits,
+        audience: Audience,
+        client: &ConnectionHandle,
+    ) -> Option<Arc<ScrapePermit>> {
+        timeout(Duration::from_secs(50), scrapes.acquire(audience, client)).await.unwrap_or_default()
     }
 
     #[tokio::test]
-    async fn a_piece_is_made_when_the_one_before_was_taken() {
+    async fn a_chunk_is_produced_when_the_previous_one_was_read() {
         let made = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&made);
         let pieces = (0..1_000).map(move |number| {
             counted.fetch_add(1, Ordering::Relaxed);
             format!("{number}\n")
         });
-        let place = place(&Scrapes::default(), Audience::Probes, &client(1)).await.unwrap();
+        let place = place(&ScrapeLimits::default(), Audience::Probes, &client(1)).await.unwrap();
         let mut body = Scrape::new(Box::new(pieces), place);
         for taken in 1..=3 {
             let frame = body.frame().await.unwrap().unwrap();
@@ -164,8 +172,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_scrape_waits_for_a_place_and_audiences_wait_for_their_own() {
-        let scrapes = Scrapes::default();
+    async fn a_scrape_waits_for_a_permit_of_its_own_audience() {
+        let scrapes = ScrapeLimits::default();
         let mut taken = Vec::new();
         for number in 0..4 {
             taken.push(place(&scrapes, Audience::Probes, &client(number)).await.unwrap());
@@ -178,17 +186,17 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_address_has_no_more_scrapes_than_there_are_places() {
-        let scrapes = Arc::new(Scrapes::default());
+    async fn an_address_has_no_more_scrapes_than_permits() {
+        let scrapes = Arc::new(ScrapeLimits::default());
         let _other = place(&scrapes, Audience::Probes, &client(2)).await.unwrap();
         let waiting: Vec<_> = (0..MAX_SCRAPES)
             .map(|_| {
                 let scrapes = scrapes.clone();
-                tokio::spawn(async move { scrapes.place(Audience::Probes, &client(1)).await })
+                tokio::spawn(async move { scrapes.acquire(Audience::Probes, &client(1)).await })
             })
             .collect();
         tokio::task::yield_now().await;
-        assert!(scrapes.place(Audience::Probes, &client(1)).await.is_none(), "one that waits counts too");
+        assert!(scrapes.acquire(Audience::Probes, &client(1)).await.is_none(), "one that waits counts too");
         waiting.iter().for_each(tokio::task::JoinHandle::abort);
     }
 }

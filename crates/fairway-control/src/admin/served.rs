@@ -1,4 +1,4 @@
-//! What every worker serves now, by name: the page that tells whether replicas agree.
+//! What every worker serves now: the page by which replicas are compared.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -15,28 +15,28 @@ use serde::{Deserialize, Serialize};
 
 use crate::pipeline::{Freshness, View};
 
-/// The answer of `/served`.
+/// The response of `/served`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Served {
-    /// The configuration by its content; the same on every replica that serves the same.
+pub struct ServedConfig {
+    /// The digest of the configuration; equal on replicas that serve the same.
     pub digest: String,
-    /// Its number in this process.
+    /// Its version in this process.
     pub version: u64,
     /// Whether every worker has adopted it.
     pub adopted: bool,
-    /// Whether it is from the source or from an earlier process.
+    /// Whether it comes from the source or from an earlier process.
     pub freshness: Freshness,
-    /// The Ingress that was asked for, when it is served.
+    /// The requested Ingress, if it is served.
     pub ingress: Option<ServedIngress>,
-    /// The object of the Gateway API that was asked for, when it is this controller's.
+    /// The requested Gateway API object, if it is this controller's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object: Option<ServedObject>,
-    /// All Gateways that are accepted, by `NAMESPACE/NAME`, when they were asked for: other replicas compare them.
+    /// All accepted Gateways by `NAMESPACE/NAME`, if requested: other replicas compare them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateways: Option<BTreeMap<String, ServedGateway>>,
 }
 
-/// An object of the Gateway API as it was read.
+/// A Gateway API object as it was read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServedObject {
@@ -66,9 +66,9 @@ pub struct ServedIngress {
     pub generation: Option<i64>,
 }
 
-impl Served {
-    /// Of `view`, when every worker has adopted `adopted` or a newer version, and these addresses are bound.
-    pub(super) fn of(
+impl ServedConfig {
+    /// From `view`, when every worker has adopted version `adopted` or later; `bound` tells which addresses are bound.
+    pub(super) fn from_view(
         view: &View,
         adopted: u64,
         bound: &dyn Fn((PortProtocol, SocketAddr)) -> bool,
@@ -88,17 +88,17 @@ impl Served {
             version: outcome.snapshot.version(),
             adopted: adopted >= outcome.snapshot.version(),
             freshness: view.freshness,
-            ingress: status.map(|status| ServedIngress::of(status)),
-            object: asked("object").and_then(|name| ServedObject::named(&name, view)),
+            ingress: status.map(|status| ServedIngress::new(status)),
+            object: asked("object").and_then(|name| ServedObject::find(&name, view)),
             gateways: query
                 .is_some_and(|query| query.split('&').any(|part| part == "gateways"))
-                .then(|| gateways(view, bound)),
+                .then(|| accepted_gateways(view, bound)),
         }
     }
 }
 
-/// The Gateways that are accepted, with what is bound for each.
-fn gateways(
+/// The accepted Gateways, with their bound addresses.
+fn accepted_gateways(
     view: &View,
     bound: &dyn Fn((PortProtocol, SocketAddr)) -> bool,
 ) -> BTreeMap<String, ServedGateway> {
@@ -125,8 +125,8 @@ fn gateways(
 }
 
 impl ServedObject {
-    /// Of an object that is this controller's.
-    pub(super) fn of(object: &ObjectRef, status: &ObjectStatus) -> Self {
+    /// An object of this controller.
+    pub(super) fn new(object: &ObjectRef, status: &ObjectStatus) -> Self {
         Self {
             kind: object.kind.name().to_owned(),
             name: object.key.to_string(),
@@ -136,20 +136,20 @@ impl ServedObject {
         }
     }
 
-    /// Of `KIND/NAMESPACE/NAME`, or `KIND/NAME` for what has no namespace.
-    fn named(name: &str, view: &View) -> Option<Self> {
+    /// Finds `KIND/NAMESPACE/NAME`, or `KIND/NAME` for a cluster-scoped kind.
+    fn find(name: &str, view: &View) -> Option<Self> {
         let (kind, name) = name.split_once('/')?;
-        let kind = ApiResource::of_gateways(kind)?.kind;
+        let kind = ApiResource::find_gateway_kind(kind)?.kind;
         let key = ObjectKey::parse(name).unwrap_or_else(|| ObjectKey::new("", name));
         let object = ObjectRef::new(kind, key);
         let status = view.outcome.translation.gateway.statuses.get(&object)?;
-        Some(Self::of(&object, status))
+        Some(Self::new(&object, status))
     }
 }
 
 impl ServedIngress {
-    /// Of a served Ingress.
-    pub(super) fn of(status: &IngressStatus) -> Self {
+    /// A served Ingress.
+    pub(super) fn new(status: &IngressStatus) -> Self {
         Self {
             name: status.ingress.to_string(),
             uid: status.uid.to_string(),

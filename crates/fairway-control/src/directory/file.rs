@@ -1,4 +1,4 @@
-//! One manifest file: which objects it gives now, compared with what it gave before.
+//! One manifest file: the objects it defines now, compared with those it defined before.
 
 use std::collections::btree_map::Entry;
 use std::collections::hash_map::DefaultHasher;
@@ -8,91 +8,92 @@ use std::sync::Arc;
 
 use fairway_model::{Origin, SourceLine};
 use fairway_objects::diagnostic::{Diagnostic, Severity};
-use fairway_objects::manifest::{self as manifest, Reading, Section};
+use fairway_objects::manifest::{self as manifest, ReadDocument, Section};
 use fairway_objects::object::{DocumentSource, Object, ObjectRef};
 
-/// What is remembered of a file: enough to read again only the documents that changed. There may be 100,000 files, so what
-/// few of them have is behind a pointer.
+/// What is remembered of a file: enough to re-read only changed documents. There may be 100,000 files, so rarely used state is
+/// behind a pointer.
 #[derive(Debug, Default)]
-pub struct File {
+pub struct ManifestFile {
     documents: Box<[Document]>,
-    trouble: Option<Box<Trouble>>,
+    trouble: Option<Box<FileProblems>>,
 }
 
-/// What is wrong with a file as a whole, and what follows from it.
+/// Problems of a file as a whole, and their consequences.
 #[derive(Debug, Default)]
-struct Trouble {
-    /// Objects that a document gave before it became unreadable.
+struct FileProblems {
+    /// Objects that a document defined before it became unreadable.
     kept: BTreeSet<ObjectRef>,
-    /// Objects that could never be read, and whose targets are closed.
+    /// Objects that could never be read, whose targets are closed.
     closed: BTreeSet<ObjectRef>,
     refusal: Option<Diagnostic>,
     doubles: Vec<Diagnostic>,
 }
 
-/// What reading a file again brought.
+/// The result of reading a file again.
 #[derive(Debug, Default)]
-pub struct Update {
-    /// Objects that are new or stand in a changed document, each once.
+pub struct FileUpdate {
+    /// Objects that are new or in a changed document, each once.
     pub set: BTreeMap<ObjectRef, (Object, DocumentSource)>,
-    /// What stands in for objects that cannot be read and never could, as far as it is new.
+    /// Stand-ins for objects that could never be read, as far as they are new.
     pub stand_ins: BTreeMap<ObjectRef, (Object, DocumentSource)>,
-    /// Objects that the file gave and gives no more.
+    /// Objects that the file no longer defines.
     pub gone: BTreeSet<ObjectRef>,
 }
 
 #[derive(Debug)]
 struct Document {
-    identity: Identity,
+    identity: DocumentIdentity,
     objects: Box<[ObjectRef]>,
-    flaws: Option<Box<Flaws>>,
+    flaws: Option<Box<DocumentFlaws>>,
 }
 
 /// What is wrong with a document.
 #[derive(Debug)]
-struct Flaws {
-    /// Whether it is no YAML: nobody knows which objects it was meant to give. Otherwise single objects may be broken.
+struct DocumentFlaws {
+    /// Whether it is not YAML: it is unknown which objects it defines. Otherwise only single objects may be broken.
     is_unreadable: bool,
     broken: Vec<ObjectRef>,
-    /// The broken ones that something stands in for.
+    /// The broken objects that have a stand-in.
     stand_ins: Vec<ObjectRef>,
     diagnostics: Vec<Diagnostic>,
 }
 
 /// What reading a document gave.
-struct Given {
+struct DocumentObjects {
     objects: Vec<(Object, DocumentSource)>,
     stand_ins: Vec<(Object, DocumentSource)>,
 }
 
-/// A document that did not change and did not move need not be read again.
+/// An unchanged document at the same line is not read again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Identity {
+struct DocumentIdentity {
     hash: u64,
     line: u32,
 }
 
-impl File {
-    /// Takes the file's new text.
-    pub fn update(&mut self, file: &Arc<str>, text: &str) -> Update {
+impl ManifestFile {
+    /// Reads the file's new text.
+    pub fn update(&mut self, file: &Arc<str>, text: &str) -> FileUpdate {
         let before = self.references();
         let written = self.documents.iter().flat_map(|it| it.objects.iter().chain(it.stand_ins()));
         if written.clone().count() > written.collect::<BTreeSet<_>>().len() {
-            // An object written twice: which of the two is served may change, so both are read.
+            // An object that is defined twice: which of the two is served may change, so both are read.
             self.forget_identities();
         }
         let known = std::mem::take(&mut self.documents).into_vec().into_iter();
-        let mut known: HashMap<Identity, Document> =
+        let mut known: HashMap<DocumentIdentity, Document> =
             known.map(|document| (document.identity, document)).collect();
-        let mut update = Update::default();
+        let mut update = FileUpdate::default();
         let (mut carried, mut documents) = (BTreeSet::new(), Vec::new());
         for section in manifest::sections(text) {
-            let identity = Identity::of(&section);
+            let identity = DocumentIdentity::from_section(&section);
             let document = if let Some(document) = known.remove(&identity) {
                 carried.extend(document.objects.iter().cloned());
                 document
             } else {
-                let (document, Given { objects, stand_ins }) = Document::read(&section, identity, file);
+                let (document, DocumentObjects { objects, stand_ins }) =
+                    Document::read(&section, identity, file);
                 for (reference, (object, source)) in document.objects.iter().zip(objects) {
                     if !carried.contains(reference) {
                         update.set.entry(reference.clone()).or_insert((object, source));
@@ -106,28 +107,28 @@ impl File {
             documents.push(document);
         }
         self.documents = documents.into();
-        let doubles = self.doubles(file);
+        let doubles = self.find_duplicates(file);
         let (kept, closed) = self.keep_last(&before);
         update.stand_ins.retain(|reference, _| closed.contains(reference));
-        self.trouble = Trouble { kept, closed, refusal: None, doubles }.boxed();
+        self.trouble = FileProblems { kept, closed, refusal: None, doubles }.boxed();
         let after = self.references();
         update.gone = before.difference(&after).cloned().collect();
         update
     }
 
-    /// The file cannot be read; what it gave before stays.
-    pub fn refuse(&mut self, diagnostic: Diagnostic) {
+    /// The file cannot be read; its objects stay.
+    pub fn mark_unreadable(&mut self, diagnostic: Diagnostic) {
         self.trouble.get_or_insert_default().refusal = Some(diagnostic);
     }
 
-    /// Forgets which documents are known, so that the next update gives all objects again.
+    /// Forgets the known documents, so that the next update returns all objects.
     pub(crate) fn forget_identities(&mut self) {
         for document in self.documents.iter_mut() {
-            document.identity = Identity { hash: 0, line: 0 };
+            document.identity = DocumentIdentity { hash: 0, line: 0 };
         }
     }
 
-    /// The objects it gives.
+    /// The objects of the file.
     #[must_use]
     pub fn references(&self) -> BTreeSet<ObjectRef> {
         let listed = self.documents.iter().flat_map(|document| document.objects.iter());
@@ -135,22 +136,22 @@ impl File {
         listed.chain(kept).cloned().collect()
     }
 
-    /// What to tell about it.
+    /// The diagnostics of the file.
     pub fn diagnostics(&self) -> impl Iterator<Item = &Diagnostic> {
         let of_all = self.trouble.iter().flat_map(|it| it.refusal.iter().chain(&it.doubles));
         of_all.chain(self.flaws().flat_map(|flaws| flaws.diagnostics.iter()))
     }
 
-    fn flaws(&self) -> impl Iterator<Item = &Flaws> {
+    fn flaws(&self) -> impl Iterator<Item = &DocumentFlaws> {
         self.documents.iter().filter_map(|document| document.flaws.as_deref())
     }
 
-    fn given(&self) -> BTreeSet<ObjectRef> {
+    fn readable_objects(&self) -> BTreeSet<ObjectRef> {
         self.documents.iter().flat_map(|document| document.objects.iter()).cloned().collect()
     }
 
-    /// Says which objects are written twice.
-    fn doubles(&self, file: &Arc<str>) -> Vec<Diagnostic> {
+    /// Diagnostics for objects that are defined twice.
+    fn find_duplicates(&self, file: &Arc<str>) -> Vec<Diagnostic> {
         let (mut first, mut doubles) = (BTreeMap::new(), Vec::new());
         for document in &self.documents {
             for reference in &document.objects {
@@ -159,7 +160,7 @@ impl File {
                     Entry::Occupied(winner) => {
                         let written = |line| SourceLine { file: file.clone(), line };
                         let (lost, won) = (written(document.identity.line), written(*winner.get()));
-                        doubles.push(duplicate(reference, lost, &won));
+                        doubles.push(duplicate_diagnostic(reference, lost, &won));
                     }
                 }
             }
@@ -167,14 +168,13 @@ impl File {
         doubles
     }
 
-    /// The objects whose last form stays, and those that are closed. While a document is unreadable, every object that the
-    /// file gave before and that no readable document gives now stays: it is not known which of them the broken document was
-    /// meant to give. So does a stand-in, until the object can be read; it never takes the place of a form that could be
-    /// read.
+    /// The objects whose last state stays, and those that are closed. While a document is unreadable, every object that the file
+    /// defined before and that no readable document defines now stays: it is unknown which of them the broken document defines. A
+    /// stand-in stays until the object can be read; it never replaces a state that could be read.
     fn keep_last(&self, before: &BTreeSet<ObjectRef>) -> (BTreeSet<ObjectRef>, BTreeSet<ObjectRef>) {
         let unreadable = self.flaws().any(|flaws| flaws.is_unreadable);
         let broken: BTreeSet<_> = self.flaws().flat_map(|flaws| flaws.broken.iter()).cloned().collect();
-        let given = self.given();
+        let given = self.readable_objects();
         let stays = |reference: &&ObjectRef| {
             (unreadable || broken.contains(*reference)) && !given.contains(*reference)
         };
@@ -189,8 +189,8 @@ impl File {
     }
 }
 
-impl Trouble {
-    /// As it is remembered; most files have none.
+impl FileProblems {
+    /// Boxed, because most files have none.
     fn boxed(self) -> Option<Box<Self>> {
         let Self { kept, closed, refusal, doubles } = &self;
         let is_none = kept.is_empty() && closed.is_empty() && refusal.is_none() && doubles.is_empty();
@@ -198,8 +198,8 @@ impl Trouble {
     }
 }
 
-impl Flaws {
-    /// As they are remembered; most documents have none.
+impl DocumentFlaws {
+    /// Boxed, because most documents have none.
     fn boxed(self) -> Option<Box<Self>> {
         let Self { is_unreadable, broken, stand_ins, diagnostics } = &self;
         let is_read = !is_unreadable && broken.is_empty() && stand_ins.is_empty();
@@ -207,9 +207,9 @@ impl Flaws {
     }
 }
 
-/// Says that the object at `lost` is ignored for the one at `won`.
+/// The diagnostic that the object at `lost` is ignored in favour of the one at `won`.
 #[must_use]
-pub fn duplicate(object: &ObjectRef, lost: SourceLine, won: &SourceLine) -> Diagnostic {
+pub fn duplicate_diagnostic(object: &ObjectRef, lost: SourceLine, won: &SourceLine) -> Diagnostic {
     let origin = Origin {
         source: Some(lost),
         ..Origin::object(object.kind.name(), &object.key.namespace, &object.key.name)
@@ -225,8 +225,8 @@ pub fn duplicate(object: &ObjectRef, lost: SourceLine, won: &SourceLine) -> Diag
     }
 }
 
-impl Identity {
-    fn of(section: &Section<'_>) -> Self {
+impl DocumentIdentity {
+    fn from_section(section: &Section<'_>) -> Self {
         let mut hasher = DefaultHasher::new();
         section.text.hash(&mut hasher);
         Self { hash: hasher.finish(), line: section.line }
@@ -234,21 +234,22 @@ impl Identity {
 }
 
 impl Document {
-    fn read(section: &Section<'_>, identity: Identity, file: &Arc<str>) -> (Self, Given) {
+    fn read(section: &Section<'_>, identity: DocumentIdentity, file: &Arc<str>) -> (Self, DocumentObjects) {
         let mut is_unreadable = false;
-        let Reading { objects, broken, stand_ins, diagnostics } = match manifest::parse(section) {
+        let ReadDocument { objects, broken, stand_ins, diagnostics } = match manifest::parse(section) {
             Ok(Some(root)) => manifest::read(&root, file),
-            Ok(None) => Reading::default(),
+            Ok(None) => ReadDocument::default(),
             Err(flaw) => {
                 is_unreadable = true;
                 let consequence = "the document is not read; what the file gave before stays";
                 let because = (flaw.problem, consequence);
-                let diagnostic = manifest::about_line(file, flaw.line, "not-yaml", because);
-                Reading { diagnostics: vec![diagnostic], ..Reading::default() }
+                let diagnostic = manifest::line_diagnostic(file, flaw.line, "not-yaml", because);
+                ReadDocument { diagnostics: vec![diagnostic], ..ReadDocument::default() }
             }
         };
-        let given = Given { objects, stand_ins };
-        let flaws = Flaws { is_unreadable, broken, stand_ins: references(&given.stand_ins), diagnostics };
+        let given = DocumentObjects { objects, stand_ins };
+        let flaws =
+            DocumentFlaws { is_unreadable, broken, stand_ins: references(&given.stand_ins), diagnostics };
         (Self { identity, objects: references(&given.objects).into(), flaws: flaws.boxed() }, given)
     }
 
@@ -273,14 +274,14 @@ mod tests {
         references.into_iter().map(|reference| reference.key.name.to_string()).collect()
     }
 
-    fn update(file: &mut File, text: &str) -> (Vec<String>, Vec<String>) {
+    fn update(file: &mut ManifestFile, text: &str) -> (Vec<String>, Vec<String>) {
         let update = file.update(&"web.yaml".into(), text);
         (names(update.set.into_keys()), names(update.gone))
     }
 
     #[test]
     fn only_changed_documents_are_read_again() {
-        let mut file = File::default();
+        let mut file = ManifestFile::default();
         let (a, b) = (service("a"), service("b"));
         assert_eq!(update(&mut file, &format!("{a}{b}")).0, ["a", "b"]);
         assert_eq!(update(&mut file, &format!("{a}{b}spec: {{}}\n")), (vec!["b".into()], vec![]));
@@ -288,8 +289,8 @@ mod tests {
     }
 
     #[test]
-    fn an_unreadable_document_keeps_what_the_file_gave() {
-        let mut file = File::default();
+    fn an_unreadable_document_keeps_the_objects_of_the_file() {
+        let mut file = ManifestFile::default();
         let (a, b, c) = (service("a"), service("b"), service("c"));
         update(&mut file, &format!("{a}{b}"));
         let (set, gone) = update(&mut file, &format!("{a}---\n{{half\n{c}"));
@@ -302,7 +303,7 @@ mod tests {
 
     #[test]
     fn the_first_of_two_documents_for_an_object_counts() {
-        let mut file = File::default();
+        let mut file = ManifestFile::default();
         let (first, second) = (service("a"), format!("{}spec: {{type: ExternalName}}\n", service("a")));
         let name = Arc::from("web.yaml");
         let update = file.update(&name, &format!("{first}{second}"));
@@ -314,8 +315,8 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_object_keeps_only_its_own_last_form() {
-        let mut file = File::default();
+    fn a_broken_object_keeps_only_its_own_last_state() {
+        let mut file = ManifestFile::default();
         update(&mut file, &format!("{}{}", service("a"), service("b")));
         let (_, gone) = update(&mut file, &format!("{}spec: 5\n", service("a")));
         assert_eq!(gone, ["b"]);
@@ -327,15 +328,15 @@ mod tests {
         format!("{head}{name}\nspec: {{rateLimits: [{{requests: {requests}}}]}}\n")
     }
 
-    /// The names of what is set, of what stands in and of what is gone.
-    fn with_stand_ins(file: &mut File, text: &str) -> (Vec<String>, Vec<String>, Vec<String>) {
+    /// The names of objects that are set, of stand-ins, and of removed objects.
+    fn with_stand_ins(file: &mut ManifestFile, text: &str) -> (Vec<String>, Vec<String>, Vec<String>) {
         let update = file.update(&"policies.yaml".into(), text);
         (names(update.set.into_keys()), names(update.stand_ins.into_keys()), names(update.gone))
     }
 
     #[test]
-    fn a_policy_that_was_never_read_has_a_stand_in_until_it_can_be() {
-        let mut file = File::default();
+    fn an_unreadable_policy_has_a_stand_in_until_it_can_be_read() {
+        let mut file = ManifestFile::default();
         let broken = policy("a", "many");
         let a = || vec!["a".to_owned()];
         assert_eq!(with_stand_ins(&mut file, &broken), (vec![], a(), vec![]));
@@ -350,8 +351,8 @@ mod tests {
     }
 
     #[test]
-    fn a_stand_in_takes_the_place_of_nothing_that_was_read() {
-        let mut file = File::default();
+    fn a_stand_in_never_replaces_an_object_that_was_read() {
+        let mut file = ManifestFile::default();
         let (good, broken) = (policy("a", "5"), policy("a", "many"));
         with_stand_ins(&mut file, &good);
         assert_eq!(with_stand_ins(&mut file, &broken), (vec![], vec![], vec![]));
@@ -359,7 +360,7 @@ mod tests {
         assert_eq!(names(file.references()), ["b", "a"]);
         file.forget_identities();
         assert_eq!(with_stand_ins(&mut file, &broken).1, Vec::<String>::new());
-        let mut file = File::default();
+        let mut file = ManifestFile::default();
         let (set, stand_ins, _) = with_stand_ins(&mut file, &format!("{broken}{good}"));
         assert_eq!((set, stand_ins), (vec!["a".to_owned()], vec![]));
     }

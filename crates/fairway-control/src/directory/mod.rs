@@ -1,8 +1,8 @@
-//! The directory source: manifests on disk -> changes of objects, at once and file by file.
+//! The directory source: manifest files -> changes of objects, without delay and file by file.
 //!
-//! [`watch`] hears of events, [`pending`] decides when a touched file is worth reading, [`scan`] walks when events do not
-//! tell enough, [`mod@file`] and [`tree`] compare what is there with what was, so that only what changed is passed on.
-//! Never judges what an object means, and knows nobody who listens.
+//! [`watch`] receives events, [`pending`] decides when a touched file is read, [`scan`] walks the directory when events are not
+//! enough, [`mod@file`] and [`tree`] compare with the previous state, so that only differences are reported. Nothing here
+//! interprets an object.
 
 pub mod file;
 pub mod names;
@@ -17,12 +17,12 @@ use std::path::Path;
 use fairway_objects::diagnostic::Diagnostic;
 use fairway_objects::resources::Change;
 
-pub use tree::Tree;
-pub use watch::{Directory, News, StartError};
+pub use tree::ManifestTree;
+pub use watch::{DirectoryUpdate, StartError, WatchedDirectory};
 
-/// Everything a directory holds, read once.
+/// The content of a directory, read once.
 #[derive(Debug)]
-pub struct Contents {
+pub struct DirectoryContents {
     /// Its objects.
     pub changes: Vec<Change>,
     /// What could not be read.
@@ -31,20 +31,20 @@ pub struct Contents {
     pub files: usize,
 }
 
-/// Reads manifests that are in no file, under a name for diagnostics.
+/// Reads manifests that are in no file; `name` is used in diagnostics.
 #[must_use]
-pub fn read_text(name: &str, text: &str) -> Contents {
-    let mut tree = Tree::new(Path::new(name));
+pub fn read_text(name: &str, text: &str) -> DirectoryContents {
+    let mut tree = ManifestTree::new(Path::new(name));
     let changes = tree.read_text(Path::new(name), text);
-    Contents { changes, diagnostics: tree.diagnostics(), files: tree.len() }
+    DirectoryContents { changes, diagnostics: tree.diagnostics(), files: tree.len() }
 }
 
-/// Reads a directory (or a single file) once, for commands that do not watch.
+/// Reads a directory or a single file once, for commands that do not watch.
 ///
 /// # Errors
-/// It cannot be listed.
-pub fn read(path: &Path) -> io::Result<Contents> {
-    let mut tree = Tree::new(path);
+/// The directory cannot be listed.
+pub fn read(path: &Path) -> io::Result<DirectoryContents> {
+    let mut tree = ManifestTree::new(path);
     let changes = if path.is_file() { tree.read(&[path.to_path_buf()]) } else { tree.read_all()? };
-    Ok(Contents { changes, diagnostics: tree.diagnostics(), files: tree.len() })
+    Ok(DirectoryContents { changes, diagnostics: tree.diagnostics(), files: tree.len() })
 }

@@ -1,23 +1,23 @@
-//! Which paths below the directory are manifests. Looks at names only.
+//! Which paths below the directory are manifests, by name only.
 
 use std::ffi::OsStr;
 use std::path::{Component, Path};
 
-/// What the name of a path says about it.
+/// What a path is by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NameKind {
     /// A manifest file.
     Manifest,
-    /// The `..data` link of a mounted ConfigMap or Secret: when it is renamed into place, every file of the volume changes
-    /// at once (Kubernetes `AtomicWriter`).
+    /// The `..data` link of a mounted ConfigMap or Secret: when it is replaced by a rename, every file of the volume changes at
+    /// once (Kubernetes `AtomicWriter`).
     VolumeSwap,
-    /// Hidden, an editor's backup or lock: never read.
+    /// Hidden files, editor backups and locks: never read.
     Ignored,
-    /// Anything else: perhaps a directory.
+    /// Anything else, perhaps a directory.
     Other,
 }
 
-/// What `path`, seen from the directory `root`, is by its name.
+/// What `path`, below the directory `root`, is by its name.
 #[must_use]
 pub(crate) fn classify(root: &Path, path: &Path) -> NameKind {
     let Ok(below) = path.strip_prefix(root) else {
@@ -39,7 +39,7 @@ pub(crate) fn classify(root: &Path, path: &Path) -> NameKind {
     if is_manifest(last) { NameKind::Manifest } else { NameKind::Other }
 }
 
-/// Whether directory walks skip the name.
+/// Whether directory walks skip this name.
 #[must_use]
 pub fn is_hidden(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(b".")
@@ -54,7 +54,7 @@ pub(crate) fn is_manifest(name: &OsStr) -> bool {
         && extension.is_some_and(|extension| extension == "yaml" || extension == "yml" || extension == "json")
 }
 
-/// Backups and probes of editors: `x~` (emacs, vim), `#x#` (emacs), `4913` (vim), `x.swp` (vim).
+/// Backup and probe files of editors: `x~` (emacs, vim), `#x#` (emacs), `4913` (vim), `x.swp` (vim).
 fn is_backup(name: &OsStr) -> bool {
     let name = name.as_encoded_bytes();
     name.ends_with(b"~")

@@ -1,4 +1,4 @@
-//! Decides when a touched file is read. Pure: events and the time go in, work comes out.
+//! Decides when a touched file is read. Pure: events and the time go in, due reads come out.
 //!
 //! ```text
 //!   renamed into place, closed after writing ──────────────► now
@@ -6,23 +6,23 @@
 //!   removed, renamed away ── GRACE ────────────────────────► look again: gone, or back with new content
 //! ```
 //!
-//! So an atomic rename costs no delay, a half-written file is not read, and an editor that removes before it writes
+//! So an atomic rename causes no delay, a half-written file is not read, and an editor that removes a file before rewriting it
 //! loses nothing.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Without a write for so long, a file that is still open counts as complete.
-pub const SETTLE: Duration = Duration::from_millis(50);
-/// A file that is written to all the time is read at the latest after this.
-const PATIENCE: Duration = Duration::from_millis(500);
-/// A removed file may come back within this time without its objects going.
-pub const GRACE: Duration = Duration::from_millis(50);
+/// Without a write for this long, a file that is still open counts as complete.
+pub const WRITE_SETTLE_TIME: Duration = Duration::from_millis(50);
+/// A file that is written continuously is read at the latest after this time.
+const MAX_WRITE_WAIT: Duration = Duration::from_millis(500);
+/// A removed file may come back within this time without its objects being removed.
+pub const REMOVAL_GRACE: Duration = Duration::from_millis(50);
 
 /// What happened to a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Touch {
+pub enum FileTouch {
     /// It is complete: renamed into place, or closed after writing.
     Complete,
     /// It is being written.
@@ -31,54 +31,55 @@ pub enum Touch {
     Gone,
 }
 
-/// What waits to be looked at.
+/// The files and walks that are due later.
 #[derive(Debug, Default)]
-pub struct Pending {
-    files: HashMap<PathBuf, Due>,
+pub struct PendingReads {
+    files: HashMap<PathBuf, PendingFile>,
     walk: Option<Instant>,
 }
 
-/// What is to be looked at now.
+/// What is due now.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Work {
-    /// These files, with the last that happened to each.
-    pub files: Vec<(PathBuf, Touch)>,
-    /// Whether the whole directory is to be walked.
+pub struct DueReads {
+    /// These files, with the last event of each.
+    pub files: Vec<(PathBuf, FileTouch)>,
+    /// Whether to walk the whole directory.
     pub walk: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Due {
-    touch: Touch,
+struct PendingFile {
+    touch: FileTouch,
     at: Instant,
     latest: Instant,
 }
 
-impl Pending {
+impl PendingReads {
     /// A manifest was touched.
-    pub fn file(&mut self, path: PathBuf, touch: Touch, now: Instant) {
-        let due = self.files.entry(path).or_insert(Due { touch, at: now, latest: now + PATIENCE });
+    pub fn touch(&mut self, path: PathBuf, touch: FileTouch, now: Instant) {
+        let due =
+            self.files.entry(path).or_insert(PendingFile { touch, at: now, latest: now + MAX_WRITE_WAIT });
         due.touch = touch;
         due.at = match touch {
-            Touch::Complete => now,
-            Touch::Growing => (now + SETTLE).min(due.latest),
-            Touch::Gone => now + GRACE,
+            FileTouch::Complete => now,
+            FileTouch::Growing => (now + WRITE_SETTLE_TIME).min(due.latest),
+            FileTouch::Gone => now + REMOVAL_GRACE,
         };
     }
 
-    /// Something happened that only a walk through the directory can tell.
-    pub fn walk(&mut self, at: Instant) {
+    /// Schedules a walk, after an event that does not name the changed files.
+    pub fn schedule_walk(&mut self, at: Instant) {
         self.walk = Some(self.walk.map_or(at, |earlier| earlier.min(at)));
     }
 
     /// When the next work is due.
     #[must_use]
-    pub fn next(&self) -> Option<Instant> {
+    pub fn next_due(&self) -> Option<Instant> {
         self.files.values().map(|due| due.at).chain(self.walk).min()
     }
 
-    /// Takes what is due.
-    pub fn take(&mut self, now: Instant) -> Work {
+    /// Takes the due work.
+    pub fn take_due(&mut self, now: Instant) -> DueReads {
         let walk = self.walk.take_if(|at| *at <= now).is_some();
         let mut files: Vec<_> = self
             .files
@@ -90,7 +91,7 @@ impl Pending {
         for (path, _) in &files {
             self.files.remove(path);
         }
-        Work { files, walk }
+        DueReads { files, walk }
     }
 }
 
@@ -102,55 +103,55 @@ mod tests {
         Duration::from_millis(count)
     }
 
-    fn due(pending: &mut Pending, at: Instant) -> usize {
-        pending.take(at).files.len()
+    fn due(pending: &mut PendingReads, at: Instant) -> usize {
+        pending.take_due(at).files.len()
     }
 
     #[test]
     fn a_rename_is_read_at_once() {
-        let (mut pending, start) = (Pending::default(), Instant::now());
-        pending.file("a".into(), Touch::Complete, start);
+        let (mut pending, start) = (PendingReads::default(), Instant::now());
+        pending.touch("a".into(), FileTouch::Complete, start);
         assert_eq!(due(&mut pending, start), 1);
-        assert_eq!(pending.next(), None);
+        assert_eq!(pending.next_due(), None);
     }
 
     #[test]
-    fn a_file_that_grows_is_read_when_it_is_closed_or_rests() {
-        let (mut pending, start) = (Pending::default(), Instant::now());
-        pending.file("a".into(), Touch::Growing, start);
-        pending.file("a".into(), Touch::Growing, start + ms(40));
+    fn a_growing_file_is_read_when_it_is_closed_or_settles() {
+        let (mut pending, start) = (PendingReads::default(), Instant::now());
+        pending.touch("a".into(), FileTouch::Growing, start);
+        pending.touch("a".into(), FileTouch::Growing, start + ms(40));
         assert_eq!(due(&mut pending, start + ms(60)), 0);
-        pending.file("a".into(), Touch::Complete, start + ms(61));
+        pending.touch("a".into(), FileTouch::Complete, start + ms(61));
         assert_eq!(due(&mut pending, start + ms(61)), 1);
-        pending.file("a".into(), Touch::Growing, start);
-        assert_eq!(due(&mut pending, start + SETTLE), 1);
+        pending.touch("a".into(), FileTouch::Growing, start);
+        assert_eq!(due(&mut pending, start + WRITE_SETTLE_TIME), 1);
     }
 
     #[test]
-    fn a_file_that_never_rests_is_read_all_the_same() {
-        let (mut pending, start) = (Pending::default(), Instant::now());
+    fn a_file_that_never_settles_is_read_after_the_maximum_wait() {
+        let (mut pending, start) = (PendingReads::default(), Instant::now());
         for step in 0..60 {
-            pending.file("a".into(), Touch::Growing, start + ms(step * 10));
+            pending.touch("a".into(), FileTouch::Growing, start + ms(step * 10));
         }
-        assert_eq!(due(&mut pending, start + PATIENCE), 1);
+        assert_eq!(due(&mut pending, start + MAX_WRITE_WAIT), 1);
     }
 
     #[test]
     fn a_removed_file_that_comes_back_is_read_at_once_and_only_once() {
-        let (mut pending, start) = (Pending::default(), Instant::now());
-        pending.file("a".into(), Touch::Gone, start);
+        let (mut pending, start) = (PendingReads::default(), Instant::now());
+        pending.touch("a".into(), FileTouch::Gone, start);
         assert_eq!(due(&mut pending, start + ms(1)), 0);
-        pending.file("a".into(), Touch::Complete, start + ms(2));
+        pending.touch("a".into(), FileTouch::Complete, start + ms(2));
         assert_eq!(due(&mut pending, start + ms(2)), 1);
-        assert_eq!(due(&mut pending, start + GRACE + GRACE), 0);
+        assert_eq!(due(&mut pending, start + REMOVAL_GRACE + REMOVAL_GRACE), 0);
     }
 
     #[test]
     fn the_earliest_walk_counts() {
-        let (mut pending, start) = (Pending::default(), Instant::now());
-        pending.walk(start + GRACE);
-        pending.walk(start);
-        assert!(pending.take(start).walk);
-        assert!(!pending.take(start + GRACE).walk);
+        let (mut pending, start) = (PendingReads::default(), Instant::now());
+        pending.schedule_walk(start + REMOVAL_GRACE);
+        pending.schedule_walk(start);
+        assert!(pending.take_due(start).walk);
+        assert!(!pending.take_due(start + REMOVAL_GRACE).walk);
     }
 }

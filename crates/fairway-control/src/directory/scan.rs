@@ -1,4 +1,4 @@
-//! Walks the directory and looks at every manifest without opening it.
+//! Walks the directory and stats every manifest without opening it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::{self, Metadata};
@@ -9,16 +9,17 @@ use std::sync::Arc;
 
 use crate::directory::names;
 
-/// Directories below each other; deeper ones are reported as unreadable.
+/// The maximum depth; deeper directories are reported as unreadable.
 const MAX_DEPTH: usize = 32;
-/// Files and directories that a walk looks at; where there are more, the directories that are left are reported as unreadable. A
-/// link may lead to a tree of any size.
+/// The maximum number of entries of a walk; beyond it, the remaining directories are reported as unreadable. A link may lead to a
+/// tree of any size.
 const MAX_ENTRIES: usize = 250_000;
-const TOO_MANY: &str = "there are too many files and directories here or behind links; the rest is not read";
+const TOO_MANY_ENTRIES: &str =
+    "there are too many files and directories here, including links; the rest is not read";
 
-/// What tells one state of a file from another without reading it.
+/// Identifies the state of a file without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
+pub struct FileStamp {
     device: u64,
     inode: u64,
     size: u64,
@@ -26,26 +27,26 @@ pub struct Stamp {
     changed: (i64, i64),
 }
 
-/// What a walk found.
+/// The result of a walk.
 #[derive(Debug, Default)]
 pub struct Walk {
-    /// The manifests with what they looked like.
-    pub files: BTreeMap<PathBuf, Stamp>,
-    /// What could not be listed or looked at, and why. What was known below these paths is not gone.
+    /// The manifests and their stamps.
+    pub files: BTreeMap<PathBuf, FileStamp>,
+    /// Paths that could not be listed or read, with the reason. Known files below them are not removed.
     pub unreadable: BTreeMap<PathBuf, String>,
-    /// Whether there are more files and directories than are looked at, those behind links left out.
+    /// Whether there are too many entries, not counting those behind links.
     pub is_too_large: bool,
-    /// Links whose trees were given up in this walk since they are too large, and where they led.
-    pub given_up: BTreeMap<PathBuf, Identity>,
+    /// Links whose trees were abandoned in this walk because they are too large, and the directory they lead to.
+    pub given_up: BTreeMap<PathBuf, DirectoryIdentity>,
 }
 
 /// The device and inode of a directory.
-pub type Identity = (u64, u64);
+pub type DirectoryIdentity = (u64, u64);
 
-impl Stamp {
-    /// Takes the state that `metadata` (links followed) shows.
+impl FileStamp {
+    /// The state in this metadata (links followed).
     #[must_use]
-    pub fn of(metadata: &Metadata) -> Self {
+    pub fn from_metadata(metadata: &Metadata) -> Self {
         Self {
             device: metadata.dev(),
             inode: metadata.ino(),
@@ -56,23 +57,27 @@ impl Stamp {
     }
 }
 
-/// Walks `root`, links followed, except those that still lead to a tree that was given up before.
+/// Walks `root` and follows links, except those that still lead to an abandoned tree.
 ///
 /// # Errors
 /// `root` itself cannot be listed.
-pub fn walk(root: &Path, given_up: BTreeMap<PathBuf, Identity>) -> io::Result<Walk> {
+pub fn walk(root: &Path, given_up: BTreeMap<PathBuf, DirectoryIdentity>) -> io::Result<Walk> {
     walk_within(root, MAX_ENTRIES, given_up)
 }
 
-fn walk_within(root: &Path, max_entries: usize, skipped: BTreeMap<PathBuf, Identity>) -> io::Result<Walk> {
+fn walk_within(
+    root: &Path,
+    max_entries: usize,
+    skipped: BTreeMap<PathBuf, DirectoryIdentity>,
+) -> io::Result<Walk> {
     let mut walker = Walker { left: max_entries, skipped, ..Walker::default() };
-    walker.list(&Directory { path: root.into(), depth: 0, tree: root.into(), is_linked: false })?;
+    walker.list(&QueuedDirectory { path: root.into(), depth: 0, tree: root.into(), is_linked: false })?;
     while let Some(directory) = walker.next() {
         if walker.found.unreadable.contains_key(&*directory.tree) {
             continue;
         }
         if let Err(error) = walker.list(&directory) {
-            // Gone since its parent was listed: what was in it is gone too.
+            // Removed since its parent was listed; so are its files.
             if !is_gone(&error) {
                 walker.found.unreadable.insert(directory.path, error.to_string());
             }
@@ -81,58 +86,58 @@ fn walk_within(root: &Path, max_entries: usize, skipped: BTreeMap<PathBuf, Ident
     Ok(walker.found)
 }
 
-/// Whether there is nothing at a path: neither in its directory nor where that is a file by now.
+/// Whether nothing exists at a path, or its parent is not a directory any more.
 #[must_use]
 pub fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-fn identity(metadata: &Metadata) -> Identity {
+fn identity(metadata: &Metadata) -> DirectoryIdentity {
     (metadata.dev(), metadata.ino())
 }
 
-/// A walk under way.
+/// A walk in progress.
 #[derive(Default)]
 struct Walker {
     found: Walk,
-    seen: BTreeSet<Identity>,
+    seen: BTreeSet<DirectoryIdentity>,
     /// Links that are not followed.
-    skipped: BTreeMap<PathBuf, Identity>,
-    /// Entries that may still be looked at.
+    skipped: BTreeMap<PathBuf, DirectoryIdentity>,
+    /// Entries that may still be visited.
     left: usize,
     /// Directories to list.
-    directories: VecDeque<Directory>,
-    /// Links to directories. They are followed last: a tree elsewhere takes nothing from what is here.
-    links: VecDeque<Directory>,
+    directories: VecDeque<QueuedDirectory>,
+    /// Links to directories. They are followed last, so that a tree elsewhere takes nothing away from this one.
+    links: VecDeque<QueuedDirectory>,
 }
 
-struct Directory {
+struct QueuedDirectory {
     path: PathBuf,
-    /// How many directories it is below the first.
+    /// Levels below the root.
     depth: usize,
-    /// The manifests themselves, or the link in them that led here: what is given up as a whole when it is too large.
+    /// The root, or the link below it that led here: abandoned as a whole if too large.
     tree: Arc<Path>,
     is_linked: bool,
 }
 
 impl Walker {
-    fn next(&mut self) -> Option<Directory> {
+    fn next(&mut self) -> Option<QueuedDirectory> {
         self.directories.pop_front().or_else(|| self.links.pop_front())
     }
 
-    fn list(&mut self, within: &Directory) -> io::Result<()> {
-        let Directory { path: directory, depth, tree, is_linked } = within;
+    fn list(&mut self, within: &QueuedDirectory) -> io::Result<()> {
+        let QueuedDirectory { path: directory, depth, tree, is_linked } = within;
         let metadata = fs::metadata(directory)?;
         if !self.seen.insert(identity(&metadata)) {
             return Ok(());
         }
         if *depth > MAX_DEPTH {
-            return Err(io::Error::other(format!("more than {MAX_DEPTH} directories below each other")));
+            return Err(io::Error::other(format!("directories are nested more than {MAX_DEPTH} deep")));
         }
         let mut entries = fs::read_dir(directory)?.take(self.left + 1).collect::<io::Result<Vec<_>>>()?;
         let Some(left) = self.left.checked_sub(entries.len()) else {
             self.left = 0;
-            self.found.unreadable.insert(tree.to_path_buf(), TOO_MANY.to_owned());
+            self.found.unreadable.insert(tree.to_path_buf(), TOO_MANY_ENTRIES.to_owned());
             if !is_linked {
                 self.found.is_too_large = true;
             } else if let Ok(led_to) = fs::metadata(tree) {
@@ -150,32 +155,32 @@ impl Walker {
             let path = entry.path();
             let kind = entry.file_type()?;
             if kind.is_dir() {
-                self.directories.push_back(Directory {
+                self.directories.push_back(QueuedDirectory {
                     path,
                     depth: depth + 1,
                     tree: tree.clone(),
                     is_linked: *is_linked,
                 });
             } else if names::is_manifest(&name) || kind.is_symlink() {
-                self.look(path, within);
+                self.examine(path, within);
             }
         }
         Ok(())
     }
 
-    /// A manifest, or a link to one or to a directory.
-    fn look(&mut self, path: PathBuf, within: &Directory) {
+    /// Adds a manifest, or follows a link to a manifest or directory.
+    fn examine(&mut self, path: PathBuf, within: &QueuedDirectory) {
         match fs::metadata(&path) {
             Ok(metadata) if metadata.is_dir() && self.skipped.get(&path) == Some(&identity(&metadata)) => {
-                self.found.unreadable.insert(path, TOO_MANY.to_owned());
+                self.found.unreadable.insert(path, TOO_MANY_ENTRIES.to_owned());
             }
             Ok(metadata) if metadata.is_dir() => {
                 let tree = if within.is_linked { within.tree.clone() } else { path.as_path().into() };
                 let depth = within.depth + 1;
-                self.links.push_back(Directory { path, depth, tree, is_linked: true });
+                self.links.push_back(QueuedDirectory { path, depth, tree, is_linked: true });
             }
             Ok(metadata) if metadata.is_file() && path.file_name().is_some_and(names::is_manifest) => {
-                self.found.files.insert(path, Stamp::of(&metadata));
+                self.found.files.insert(path, FileStamp::from_metadata(&metadata));
             }
             Ok(_) => {}
             Err(error) if is_gone(&error) => {}
@@ -214,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_to_a_huge_tree_is_not_followed_to_its_end_and_takes_nothing_from_the_rest() {
+    fn a_link_to_a_huge_tree_is_abandoned_and_the_rest_is_read() {
         let (dir, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let root = dir.path();
         for number in 0..100 {
@@ -235,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_that_was_given_up_is_not_walked_again_until_its_link_leads_elsewhere() {
+    fn an_abandoned_tree_is_walked_again_when_its_link_changes() {
         let (dir, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let (root, link) = (dir.path(), dir.path().join("a"));
         for name in ["large", "small"] {
@@ -248,7 +253,7 @@ mod tests {
         symlink(elsewhere.path().join("large"), &link).unwrap();
         let first = walk_within(root, 20, BTreeMap::new()).unwrap();
         assert!(first.given_up.contains_key(&link), "{first:?}");
-        // With this limit the tree would be read now.
+        // With this limit the tree would be read.
         let again = walk_within(root, 1_000, first.given_up.clone()).unwrap();
         assert!(again.files.is_empty() && again.given_up.is_empty(), "{again:?}");
         assert_eq!(again.unreadable, first.unreadable);
@@ -271,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_of_kubernetes_is_read_through_its_links() {
+    fn a_kubernetes_volume_is_read_through_its_links() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path();
         fs::create_dir_all(root.join("..2026_01_01/sub")).unwrap();

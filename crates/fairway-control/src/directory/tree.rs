@@ -1,4 +1,4 @@
-//! All files of a directory and who of them owns which object. Touches the disk only when asked to look.
+//! All files of a directory, and which file defines which object. Reads the disk only on request.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{self, Metadata};
@@ -15,55 +15,55 @@ use fairway_objects::object::ObjectRef;
 use fairway_objects::resources::Change;
 use rustix::fs::{Mode, OFlags};
 
-use crate::directory::file::{File, Update, duplicate};
-use crate::directory::scan::{self, Stamp, Walk};
+use crate::directory::file::{FileUpdate, ManifestFile, duplicate_diagnostic};
+use crate::directory::scan::{self, FileStamp, Walk};
 
 /// The largest file that is read, in bytes.
-const MAX_FILE: u64 = 256 << 20;
+const MAX_FILE_BYTES: u64 = 256 << 20;
 /// From this many new files on, several threads read them.
-const MANY: usize = 64;
-/// At most this many files are read ahead: what they give is in memory twice until it is taken.
-const AHEAD: usize = 1024;
+const PARALLEL_READ_THRESHOLD: usize = 64;
+/// How many files are read ahead: their objects are in memory twice until they are taken.
+const MAX_READ_AHEAD: usize = 1024;
 
-/// What is known of the directory.
+/// The known state of the directory.
 #[derive(Debug)]
-pub struct Tree {
+pub struct ManifestTree {
     root: PathBuf,
-    files: BTreeMap<Arc<Path>, Box<Known>>,
-    /// The files that give an object: the first one's form is served.
+    files: BTreeMap<Arc<Path>, Box<KnownFile>>,
+    /// The files that define an object: the first one is served.
     claims: BTreeMap<ObjectRef, Claims>,
     /// Objects with more than one claim.
     contested: BTreeSet<ObjectRef>,
     unreadable: BTreeMap<PathBuf, String>,
-    /// Files with something to tell: a change must not visit all the others.
+    /// Files with diagnostics, so that a change need not visit all files.
     noisy: BTreeSet<PathBuf>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
-    stamp: Option<Stamp>,
-    file: File,
+struct KnownFile {
+    stamp: Option<FileStamp>,
+    file: ManifestFile,
 }
 
-/// A file that was not known, read.
+/// A new file, already read.
 struct FirstReading {
-    stamp: Stamp,
-    file: File,
-    update: Update,
+    stamp: FileStamp,
+    file: ManifestFile,
+    update: FileUpdate,
 }
 
 impl FirstReading {
-    /// None where the file cannot be read: whoever owns the tree finds out why.
-    fn of(path: &Path) -> Option<Self> {
-        let (stamp, text) = load(path).ok()?;
-        let mut file = File::default();
+    /// `None` if the file cannot be read; the owner of the tree finds out why.
+    fn read(path: &Path) -> Option<Self> {
+        let (stamp, text) = load_text(path).ok()?;
+        let mut file = ManifestFile::default();
         let update = file.update(&display(path), &text);
         Some(Self { stamp, file, update })
     }
 }
 
-impl Tree {
-    /// Nothing is known yet.
+impl ManifestTree {
+    /// An empty tree.
     #[must_use]
     pub fn new(root: &Path) -> Self {
         Self {
@@ -82,28 +82,28 @@ impl Tree {
         &self.root
     }
 
-    /// Walks the directory and reads what changed, all of it.
+    /// Walks the directory and reads everything that changed.
     ///
     /// # Errors
-    /// The directory itself cannot be listed; what is known stays.
+    /// The directory cannot be listed; its known state stays.
     pub fn read_all(&mut self) -> io::Result<Vec<Change>> {
         let different = self.walk()?;
         Ok(self.read(&different))
     }
 
-    /// Walks the directory without opening a file: those that are new, gone or look different.
+    /// Walks the directory without opening files: returns those that are new, gone or different.
     ///
     /// # Errors
-    /// The directory itself cannot be listed; what is known stays, and a diagnostic says so.
+    /// The directory cannot be listed; its known state stays, with a diagnostic.
     pub fn walk(&mut self) -> io::Result<Vec<PathBuf>> {
         let walk = scan::walk(&self.root, BTreeMap::new());
         self.compare(walk)
     }
 
-    /// What a walk through the directory, perhaps on another thread, found to be new, gone or different.
+    /// The files that are new, gone or different after a walk, perhaps by another thread.
     ///
     /// # Errors
-    /// Those of the walk; what is known stays, and a diagnostic says so.
+    /// Those of the walk; the known state stays, with a diagnostic.
     pub fn compare(&mut self, walk: io::Result<Walk>) -> io::Result<Vec<PathBuf>> {
         let Walk { files, unreadable, .. } = match walk {
             Ok(walk) => walk,
@@ -113,7 +113,7 @@ impl Tree {
             }
         };
         self.unreadable = unreadable;
-        let looks_known = |path: &Path, stamp: &Stamp| {
+        let looks_known = |path: &Path, stamp: &FileStamp| {
             self.files.get(path).is_some_and(|known| known.stamp == Some(*stamp))
         };
         let different = files.iter().filter(|(path, stamp)| !looks_known(path, stamp)).map(|(path, _)| path);
@@ -122,23 +122,23 @@ impl Tree {
         Ok(different.cloned().chain(gone.map(|path| path.to_path_buf())).collect())
     }
 
-    /// Whether the file is there but empty, or not there: signs of a save in progress.
+    /// Whether the file is empty or missing: signs of a save in progress.
     #[must_use]
     pub(crate) fn looks_gone(path: &Path) -> bool {
         fs::metadata(path).map_or(true, |metadata| metadata.len() == 0)
     }
 
-    /// Reads these files, which may be gone.
+    /// Reads these files, some of which may be gone.
     pub fn read(&mut self, paths: &[PathBuf]) -> Vec<Change> {
         let (mut changes, before) = (Vec::new(), self.files.len());
-        for part in paths.chunks(AHEAD) {
+        for part in paths.chunks(MAX_READ_AHEAD) {
             let mut ahead = self.read_ahead(part);
             for path in part {
                 match ahead.remove(path) {
-                    Some(first) => self.take_first(path, first, &mut changes),
+                    Some(first) => self.apply_first_reading(path, first, &mut changes),
                     None => self.load_file(path, &mut changes),
                 }
-                self.listen_to(path);
+                self.track_diagnostics(path);
             }
         }
         if self.files.len() > 2 * before {
@@ -147,21 +147,21 @@ impl Tree {
         changes
     }
 
-    /// Maps that many keys came to in order have half empty nodes; those that are made at once have full ones.
+    /// Maps filled in key order have half-empty nodes; rebuilding them at once fills the nodes.
     fn compact(&mut self) {
         self.files = std::mem::take(&mut self.files).into_iter().collect();
         self.claims = std::mem::take(&mut self.claims).into_iter().collect();
     }
 
-    /// Reads those of many files that are not known yet, on all CPUs. What they give depends on nothing but their content.
+    /// Reads new files on all CPUs if there are many. The result depends only on their content.
     fn read_ahead(&self, paths: &[PathBuf]) -> HashMap<PathBuf, FirstReading> {
         let new: Vec<_> = paths.iter().filter(|path| !self.files.contains_key(path.as_path())).collect();
-        if new.len() < MANY {
+        if new.len() < PARALLEL_READ_THRESHOLD {
             return HashMap::new();
         }
         let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let read = |part: &[&PathBuf]| {
-            let first = |path: &&PathBuf| Some(((*path).clone(), FirstReading::of(path)?));
+            let first = |path: &&PathBuf| Some(((*path).clone(), FirstReading::read(path)?));
             part.iter().filter_map(first).collect::<Vec<_>>()
         };
         std::thread::scope(|scope| {
@@ -175,24 +175,24 @@ impl Tree {
         })
     }
 
-    fn take_first(&mut self, path: &Path, first: FirstReading, changes: &mut Vec<Change>) {
+    fn apply_first_reading(&mut self, path: &Path, first: FirstReading, changes: &mut Vec<Change>) {
         let FirstReading { stamp, file, update } = first;
         let path: Arc<Path> = path.into();
-        self.files.insert(Arc::clone(&path), Box::new(Known { stamp: Some(stamp), file }));
-        self.settle(&path, update, changes);
+        self.files.insert(Arc::clone(&path), Box::new(KnownFile { stamp: Some(stamp), file }));
+        self.apply_update(&path, update, changes);
     }
 
-    /// Takes a text as the content of a file that is not there.
+    /// Uses a text as the content of a file that does not exist.
     pub fn read_text(&mut self, path: &Path, text: &str) -> Vec<Change> {
         let mut changes = Vec::new();
-        let (shared, known) = self.known(path);
+        let (shared, known) = self.known_file(path);
         let update = known.file.update(&display(path), text);
-        self.settle(&shared, update, &mut changes);
+        self.apply_update(&shared, update, &mut changes);
         self.noisy.insert(path.to_path_buf());
         changes
     }
 
-    /// What to tell about the files.
+    /// The diagnostics of all files.
     #[must_use]
     pub fn diagnostics(&self) -> Vec<Diagnostic> {
         let unreadable = self.unreadable.iter().map(|(path, error)| unreadable(path, error));
@@ -203,37 +203,37 @@ impl Tree {
             .flat_map(|known| known.file.diagnostics());
         unreadable
             .chain(of_files.cloned())
-            .chain(self.contested.iter().flat_map(|object| self.losers(object)))
+            .chain(self.contested.iter().flat_map(|object| self.duplicate_diagnostics(object)))
             .collect()
     }
 
-    /// How many files there are.
+    /// The number of files.
     #[must_use]
     pub fn len(&self) -> usize {
         self.files.len()
     }
 
-    /// Whether there is no file.
+    /// Whether there are no files.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
     }
 
-    /// What is known of a file, with the path that all its claims share.
-    fn known(&mut self, path: &Path) -> (Arc<Path>, &mut Known) {
+    /// The state of a file, with the path that all its claims share.
+    fn known_file(&mut self, path: &Path) -> (Arc<Path>, &mut KnownFile) {
         let shared = self.files.get_key_value(path).map(|(shared, _)| Arc::clone(shared));
         let shared = shared.unwrap_or_else(|| path.into());
-        let known: &mut Known = self.files.entry(Arc::clone(&shared)).or_default();
+        let known: &mut KnownFile = self.files.entry(Arc::clone(&shared)).or_default();
         (shared, known)
     }
 
     fn read_file(&mut self, path: &Path, changes: &mut Vec<Change>) {
         self.load_file(path, changes);
-        self.listen_to(path);
+        self.track_diagnostics(path);
     }
 
-    /// Whether the file has something to tell.
-    fn listen_to(&mut self, path: &Path) {
+    /// Tracks whether the file has diagnostics.
+    fn track_diagnostics(&mut self, path: &Path) {
         if self.files.get(path).is_some_and(|known| known.file.diagnostics().next().is_some()) {
             self.noisy.insert(path.to_path_buf());
         } else {
@@ -242,39 +242,39 @@ impl Tree {
     }
 
     fn load_file(&mut self, path: &Path, changes: &mut Vec<Change>) {
-        match load(path) {
+        match load_text(path) {
             Ok((stamp, text)) => {
-                let (shared, known) = self.known(path);
+                let (shared, known) = self.known_file(path);
                 known.stamp = Some(stamp);
                 let update = known.file.update(&display(path), &text);
-                self.settle(&shared, update, changes);
+                self.apply_update(&shared, update, changes);
             }
             Err(error) if scan::is_gone(&error) => {
-                // When the whole directory is gone, what was known of it stays until it is back.
+                // While the whole directory is missing, its known state stays.
                 if !self.root.is_dir() {
                     return;
                 }
                 if let Some(known) = self.files.remove(path) {
                     let gone = known.file.references();
-                    self.settle(&path.into(), Update { gone, ..Update::default() }, changes);
+                    self.apply_update(&path.into(), FileUpdate { gone, ..FileUpdate::default() }, changes);
                 }
             }
             Err(error) => {
-                let (_, known) = self.known(path);
-                known.stamp = fs::metadata(path).ok().map(|metadata| Stamp::of(&metadata));
-                known.file.refuse(unreadable(path, &error.to_string()));
+                let (_, known) = self.known_file(path);
+                known.stamp = fs::metadata(path).ok().map(|metadata| FileStamp::from_metadata(&metadata));
+                known.file.mark_unreadable(unreadable(path, &error.to_string()));
             }
         }
     }
 
-    /// Turns what a file gives into what the directory gives.
-    fn settle(&mut self, path: &Arc<Path>, update: Update, changes: &mut Vec<Change>) {
-        let read = update.set.into_iter().map(|it| (Form::Read, it));
-        let stand_ins = update.stand_ins.into_iter().map(|it| (Form::StandIn, it));
+    /// Turns changes of a file into changes of the directory.
+    fn apply_update(&mut self, path: &Arc<Path>, update: FileUpdate, changes: &mut Vec<Change>) {
+        let read = update.set.into_iter().map(|it| (ClaimForm::Read, it));
+        let stand_ins = update.stand_ins.into_iter().map(|it| (ClaimForm::StandIn, it));
         for (form, (reference, (object, source))) in read.chain(stand_ins) {
             let claims = self.claims.entry(reference.clone()).or_default();
             claims.insert(Claim { form, file: Arc::clone(path), line: source.line });
-            if claims.all().len() > 1 {
+            if claims.as_slice().len() > 1 {
                 self.contested.insert(reference);
             }
             if claims.first() == Some(path) {
@@ -283,13 +283,13 @@ impl Tree {
         }
         let mut heirs = BTreeSet::new();
         for reference in update.gone {
-            match self.withdraw(path, &reference) {
+            match self.withdraw_claim(path, &reference) {
                 Some(Successor::None) => changes.push(Change::Remove(reference)),
                 Some(Successor::File(heir)) => _ = heirs.insert(heir),
                 None => {}
             }
         }
-        // Objects that lost were not kept in memory: the files that have the first claim now are read again.
+        // Objects without the first claim are not kept in memory: files that now have the first claim are read again.
         for heir in heirs {
             if let Some(known) = self.files.get_mut(&heir) {
                 known.file.forget_identities();
@@ -298,13 +298,13 @@ impl Tree {
         }
     }
 
-    /// Ends a file's claim; says who serves the object now if that file served it.
-    fn withdraw(&mut self, path: &Path, reference: &ObjectRef) -> Option<Successor> {
+    /// Removes a file's claim; returns which file serves the object now, if this one did.
+    fn withdraw_claim(&mut self, path: &Path, reference: &ObjectRef) -> Option<Successor> {
         let claims = self.claims.get_mut(reference)?;
         let served = claims.first().is_some_and(|first| **first == *path);
         claims.remove(path);
         let heir = claims.first().cloned();
-        if claims.all().len() < 2 {
+        if claims.as_slice().len() < 2 {
             self.contested.remove(reference);
         }
         if heir.is_none() {
@@ -313,20 +313,20 @@ impl Tree {
         served.then(|| heir.map_or(Successor::None, Successor::File))
     }
 
-    fn losers(&self, reference: &ObjectRef) -> Vec<Diagnostic> {
+    fn duplicate_diagnostics(&self, reference: &ObjectRef) -> Vec<Diagnostic> {
         let Some(claims) = self.claims.get(reference) else {
             return Vec::new();
         };
-        let Some((winner, losers)) = claims.all().split_first() else {
+        let Some((winner, losers)) = claims.as_slice().split_first() else {
             return Vec::new();
         };
         let written = |claim: &Claim| SourceLine { file: display(&claim.file), line: claim.line };
         let won = written(winner);
-        losers.iter().map(|lost| duplicate(reference, written(lost), &won)).collect()
+        losers.iter().map(|lost| duplicate_diagnostic(reference, written(lost), &won)).collect()
     }
 }
 
-/// The files that give an object: those in which it can be read come first, then the first by name.
+/// The files that define an object: those in which it can be read first, then by name.
 #[derive(Debug)]
 enum Claims {
     /// Nearly always.
@@ -337,17 +337,17 @@ enum Claims {
 
 #[derive(Clone, Debug)]
 struct Claim {
-    form: Form,
+    form: ClaimForm,
     file: Arc<Path>,
     line: u32,
 }
 
-/// What a file gives of an object.
+/// How a file defines an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Form {
-    /// The object.
+enum ClaimForm {
+    /// As the object.
     Read,
-    /// What closes its targets, since it cannot be read.
+    /// As a stand-in that closes its targets, because the object cannot be read.
     StandIn,
 }
 
@@ -358,7 +358,7 @@ impl Default for Claims {
 }
 
 impl Claims {
-    fn all(&self) -> &[Claim] {
+    fn as_slice(&self) -> &[Claim] {
         match self {
             Self::One(claim) => std::slice::from_ref(claim),
             Self::Several(claims) => claims,
@@ -366,7 +366,7 @@ impl Claims {
     }
 
     fn first(&self) -> Option<&Arc<Path>> {
-        self.all().first().map(|claim| &claim.file)
+        self.as_slice().first().map(|claim| &claim.file)
     }
 
     fn insert(&mut self, claim: Claim) {
@@ -381,7 +381,7 @@ impl Claims {
     }
 
     fn without(&self, file: &Path) -> Vec<Claim> {
-        self.all().iter().filter(|claim| *claim.file != *file).cloned().collect()
+        self.as_slice().iter().filter(|claim| *claim.file != *file).cloned().collect()
     }
 }
 
@@ -394,24 +394,24 @@ impl From<Vec<Claim>> for Claims {
     }
 }
 
-/// Who serves an object after a claim ended.
+/// Which file serves an object after a claim ended.
 enum Successor {
     None,
     File(Arc<Path>),
 }
 
-fn load(path: &Path) -> io::Result<(Stamp, String)> {
-    // Opening what is no file may have effects.
-    readable(&fs::metadata(path)?)?;
-    // The state is taken before the content: a change in between is seen by the next look.
+fn load_text(path: &Path) -> io::Result<(FileStamp, String)> {
+    // Opening a special file may have side effects.
+    check_readable(&fs::metadata(path)?)?;
+    // The state is taken before the content: a change in between is seen by the next walk.
     let (file, metadata) = open(path)?;
-    // Files of procfs say that they are empty, and reading one may never end (`/proc/kmsg`).
+    // Files of procfs claim to be empty, and reading one may never end (`/proc/kmsg`).
     let mut bytes = Vec::new();
     if metadata.len() > 0 {
         bytes.reserve_exact(usize::try_from(metadata.len()).unwrap_or_default());
-        file.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
+        file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
     }
-    if bytes.len() as u64 > MAX_FILE {
+    if bytes.len() as u64 > MAX_FILE_BYTES {
         return Err(too_large());
     }
     let text = String::from_utf8(bytes).map_err(|error| {
@@ -421,21 +421,21 @@ fn load(path: &Path) -> io::Result<(Stamp, String)> {
             .count();
         io::Error::other(format!("is no UTF-8 text (line {})", line + 1))
     })?;
-    Ok((Stamp::of(&metadata), text))
+    Ok((FileStamp::from_metadata(&metadata), text))
 }
 
-/// Opens a file, whatever has come into its place: of a pipe, opening would wait for a writer (`fifo(7)`).
+/// Opens a file without blocking, in case it was replaced by a pipe: opening that would wait for a writer (`fifo(7)`).
 fn open(path: &Path) -> io::Result<(fs::File, Metadata)> {
     let without_waiting = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = fs::File::from(rustix::fs::open(path, without_waiting, Mode::empty())?);
     let metadata = file.metadata()?;
-    readable(&metadata)?;
+    check_readable(&metadata)?;
     Ok((file, metadata))
 }
 
-/// Whether something with this state is read.
-fn readable(metadata: &Metadata) -> io::Result<()> {
-    if metadata.len() > MAX_FILE {
+/// Whether a file in this state is read.
+fn check_readable(metadata: &Metadata) -> io::Result<()> {
+    if metadata.len() > MAX_FILE_BYTES {
         return Err(too_large());
     }
     if metadata.is_dir() {
@@ -448,12 +448,12 @@ fn readable(metadata: &Metadata) -> io::Result<()> {
 }
 
 fn too_large() -> io::Error {
-    io::Error::other(format!("is larger than {} MiB", MAX_FILE >> 20))
+    io::Error::other(format!("is larger than {} MiB", MAX_FILE_BYTES >> 20))
 }
 
 fn unreadable(path: &Path, error: &str) -> Diagnostic {
     let because = (format!("cannot be read: {error}"), "what was known of it before stays");
-    manifest::about_line(&display(path), 1, "unreadable", because)
+    manifest::line_diagnostic(&display(path), 1, "unreadable", because)
 }
 
 fn display(path: &Path) -> Arc<str> {
@@ -471,7 +471,7 @@ mod tests {
 
     use super::*;
 
-    /// Why it is not opened. It is asked on another thread, which a pipe would keep.
+    /// The reason the file is not opened. Runs on another thread, which a pipe would block.
     fn refusal(path: &Path) -> String {
         let ((tell, told), path) = (channel(), path.to_path_buf());
         thread::spawn(move || tell.send(open(&path).map(drop).map_err(|error| error.to_string())));
@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_into_the_place_of_a_file_is_not_waited_for() {
+    fn opening_a_pipe_in_place_of_a_file_does_not_block() {
         let dir = tempfile::tempdir().unwrap();
         let (pipe, link) = (dir.path().join("pipe.yaml"), dir.path().join("link.yaml"));
         rustix::fs::mknodat(rustix::fs::CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();

@@ -1,5 +1,5 @@
-//! What holds for any text as manifests: called by the property tests and by the fuzz target. Panics when it does not hold.
-//! Never generates inputs.
+//! Invariants for any text as manifests, used by the property tests and the fuzz target. Panics if one is violated. Generates no
+//! inputs.
 
 #![allow(clippy::unwrap_used, reason = "a check that panics has failed, which is what it is for")]
 
@@ -16,7 +16,7 @@ const NOW: i64 = 1_767_225_600;
 
 const FILE: &str = "any.yaml";
 
-/// What must be served whatever stands beside it.
+/// An object that must be served whatever surrounds it.
 const GOOD: &str = r#"
 ---
 apiVersion: networking.k8s.io/v1
@@ -47,7 +47,7 @@ endpoints: [{addresses: [10.9.9.9]}]
 ---
 "#;
 
-/// What translation is told of a text that is in this file. What cannot be read is left out.
+/// The changes from a text in this file. Unreadable parts are omitted.
 pub(crate) fn changes(text: &str, file: &str) -> Vec<Change> {
     let file: Arc<str> = file.into();
     let mut changes = Vec::new();
@@ -65,7 +65,7 @@ fn engine() -> Engine {
     Engine::new(Options { without_class: WithoutClass::Served, ..Options::default() })
 }
 
-/// What the survivor's host is.
+/// The host of that object.
 fn survivor(engine: &Engine) -> Arc<VirtualHost> {
     let host = HostPattern::parse("survivor.test", WildcardSpan::OneLabel).unwrap();
     let hosts = &engine.current().unwrap().translation.config.hosts;
@@ -75,8 +75,8 @@ fn survivor(engine: &Engine) -> Arc<VirtualHost> {
     only
 }
 
-/// All that a user could see of what came of a text.
-fn seen(engine: &Engine) -> (String, BTreeSet<String>) {
+/// Everything that users can see of the result.
+fn visible_result(engine: &Engine) -> (String, BTreeSet<String>) {
     let outcome = engine.current().unwrap();
     let said = outcome.diagnostics().iter().chain(outcome.problems.iter());
     (format!("{:?}", outcome.digest), said.map(ToString::to_string).collect())
@@ -87,20 +87,20 @@ pub(crate) fn manifest(input: &[u8]) {
     holds(&String::from_utf8_lossy(input));
 }
 
-/// The same text means the same, in whatever steps it is told, and an object that is right is served as it is alone.
+/// The result does not depend on the steps in which a text arrives, and a valid object is served as if it were alone.
 pub(crate) fn holds(text: &str) {
     let mut alone = engine();
     alone.update(changes(GOOD, FILE), NOW);
-    // A directive (`%`) belongs to the document that follows, so one that is wrong must not be the survivor's.
+    // A directive (`%`) belongs to the document that follows, so an invalid one must not precede the valid object.
     for text in [format!("{GOOD}{text}"), format!("{text}\n...\n{GOOD}")] {
         let all = changes(&text, FILE);
         let (mut at_once, mut again, mut in_steps) = (engine(), engine(), engine());
         at_once.update(all.clone(), NOW);
         again.update(changes(&text, FILE), NOW);
-        assert_eq!(seen(&at_once), seen(&again), "the same text means the same");
+        assert_eq!(visible_result(&at_once), visible_result(&again), "the same text means the same");
         all.into_iter().for_each(|change| _ = in_steps.update(vec![change], NOW));
         if in_steps.current().is_some() {
-            assert_eq!(seen(&at_once), seen(&in_steps), "told step by step");
+            assert_eq!(visible_result(&at_once), visible_result(&in_steps), "told step by step");
         }
         let (mine, other) = (survivor(&at_once), survivor(&alone));
         let rules = |host: &VirtualHost| -> Vec<_> {

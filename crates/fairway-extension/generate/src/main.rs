@@ -1,7 +1,7 @@
-//! Writes `../src/generated.rs` from Envoy's published protocol definitions, which are not kept in this repository. Owns the list of
-//! messages and fields that Fairway uses; never a definition of its own.
+//! Generates `../src/generated.rs` from Envoy's published protocol definitions, which are not kept in this repository. Owns the
+//! list of messages and fields that Fairway uses; never adds a definition of its own.
 //!
-//! The definitions are in the Maven artifact `io.envoyproxy.controlplane:api`, a ZIP file. Unpack it, and call in this folder
+//! The definitions are in the Maven artifact `io.envoyproxy.controlplane:api`, a ZIP file. Unpack it, and run in this directory
 //! `cargo run -- DIRECTORY VERSION > ../src/generated.rs && rustfmt --edition 2024 ../src/generated.rs`.
 
 use std::collections::HashMap;
@@ -14,8 +14,8 @@ use prost_types::{DescriptorProto, FileDescriptorProto};
 const FILES: &[&str] =
     &["envoy/service/auth/v3/external_auth.proto", "envoy/service/ext_proc/v3/external_processor.proto"];
 
-/// The messages that are kept, with their fields; a field that is not named is unknown to Fairway, which ignores it. All names
-/// end up in one module: what their packages were called is not on the wire.
+/// The messages to keep, with their fields; Fairway ignores all other fields. All names end up in one module: package names are
+/// not on the wire.
 const KEPT: &[(&str, &str)] = &[
     ("envoy.service.auth.v3.CheckRequest", "attributes"),
     ("envoy.service.auth.v3.DeniedHttpResponse", "status headers body"),
@@ -120,7 +120,7 @@ fn renamed(package: &str, name: &str) -> (String, String) {
     (format!(".{package}.{name}"), format!(".{PACKAGE}.{name}"))
 }
 
-/// The message with the fields that are listed; `None` for one that is not.
+/// The message with its listed fields; `None` if it is not listed.
 fn kept(scope: &str, mut message: DescriptorProto) -> Option<DescriptorProto> {
     let name = format!("{scope}.{}", message.name());
     let is_map = message.options.as_ref().is_some_and(|options| options.map_entry());
@@ -143,7 +143,7 @@ fn kept(scope: &str, mut message: DescriptorProto) -> Option<DescriptorProto> {
     drop_empty_oneofs(&mut message);
     for field in &mut message.field {
         field.options = None;
-        // More than a hundred names of numbers, where the number is enough.
+        // More than a hundred names for numbers, of which only the number is needed.
         if field.type_name() == ".envoy.type.v3.StatusCode" {
             field.set_type(Type::Int32);
             field.type_name = None;

@@ -1,5 +1,5 @@
-//! `ext_authz`: a service decides whether a request may pass. The question is made of the request, the decision is read once and
-//! whole; an answer that contradicts itself is none, so that its request does not pass.
+//! `ext_authz`: a service decides whether a request may continue. The check request is built from the client's request, and the
+//! response is decoded and validated as a whole: a contradictory response is invalid, and the request is denied.
 
 mod decision;
 mod question;

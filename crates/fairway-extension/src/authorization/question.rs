@@ -1,4 +1,4 @@
-//! The question: what a request is, in Envoy's words. Never decides what of it is sent.
+//! Builds the check request: a client's request in Envoy's attributes. Does not decide which parts are sent.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -13,15 +13,15 @@ use crate::generated::attribute_context::{HttpRequest, Peer, Request, TlsSession
 use crate::generated::socket_address::{PortSpecifier, Protocol};
 use crate::generated::{Address, AttributeContext, CheckRequest, SocketAddress, Timestamp};
 
-/// Says whether the body in the question is cut off.
-const PARTIAL_BODY: &str = "x-envoy-auth-partial-body";
+/// Tells the service whether the body is truncated.
+const PARTIAL_BODY_HEADER: &str = "x-envoy-auth-partial-body";
 
-/// A request that a service is asked about.
+/// A request to check.
 #[derive(Clone, Copy, Debug)]
 pub struct CheckedRequest<'a> {
     /// Its headers.
     pub head: &'a Head,
-    /// Which of them the question has, in lower case; all, where none is named.
+    /// The headers to send, in lower case; empty means all.
     pub sent: &'a [Arc<str>],
     /// Its method.
     pub method: &'a [u8],
@@ -33,29 +33,29 @@ pub struct CheckedRequest<'a> {
     pub scheme: &'a str,
     /// `HTTP/1.0`, `HTTP/1.1` or `HTTP/2`.
     pub protocol: &'a str,
-    /// The body, or its beginning; empty when the service does not see it.
+    /// The body or its beginning; empty if the service does not get it.
     pub body: &'a [u8],
-    /// Whether the body is longer.
+    /// Whether the body is truncated.
     pub is_body_partial: bool,
-    /// The length of the whole body, where it is known.
+    /// The length of the whole body, if known.
     pub size: Option<u64>,
     /// When the request was received.
     pub time: SystemTime,
     /// The identifier of the request.
     pub id: &'a str,
-    /// The client.
+    /// The address of the client.
     pub source: Option<SocketAddr>,
-    /// Where the client connected to.
+    /// The address the client connected to.
     pub destination: Option<SocketAddr>,
-    /// The name that the client asked for in TLS.
+    /// The server name in the client's TLS handshake.
     pub server_name: Option<&'a str>,
     /// The certificate of the client, as URL-encoded PEM.
     pub certificate: Option<&'a str>,
-    /// Whom that certificate names.
+    /// The subject of that certificate.
     pub principal: Option<&'a str>,
 }
 
-/// The framed message that asks about a request. `context` are its `context_extensions`.
+/// Encodes the framed check request. `context` becomes its `context_extensions`.
 #[must_use]
 pub fn check_request(request: &CheckedRequest<'_>, context: &[(Arc<str>, Arc<str>)]) -> Vec<u8> {
     let (body, raw_body) = match std::str::from_utf8(request.body) {
@@ -64,10 +64,10 @@ pub fn check_request(request: &CheckedRequest<'_>, context: &[(Arc<str>, Arc<str
     };
     let http = HttpRequest {
         id: request.id.to_owned(),
-        method: text(request.method),
-        headers: headers(request),
-        path: text(request.path),
-        host: text(request.host),
+        method: lossy_text(request.method),
+        headers: header_map(request),
+        path: lossy_text(request.path),
+        host: lossy_text(request.host),
         scheme: request.scheme.to_owned(),
         // "If unknown, it must be -1."
         size: request.size.and_then(|size| i64::try_from(size).ok()).unwrap_or(-1),
@@ -76,11 +76,12 @@ pub fn check_request(request: &CheckedRequest<'_>, context: &[(Arc<str>, Arc<str
         raw_body,
     };
     let source = Peer {
-        address: request.source.map(address),
+        address: request.source.map(socket_address),
         principal: request.principal.unwrap_or_default().to_owned(),
         certificate: request.certificate.unwrap_or_default().to_owned(),
     };
-    let destination = request.destination.map(|at| Peer { address: Some(address(at)), ..Peer::default() });
+    let destination =
+        request.destination.map(|at| Peer { address: Some(socket_address(at)), ..Peer::default() });
     let attributes = AttributeContext {
         source: Some(source),
         destination,
@@ -91,25 +92,25 @@ pub fn check_request(request: &CheckedRequest<'_>, context: &[(Arc<str>, Arc<str
     frame::encode(&CheckRequest { attributes: Some(attributes) })
 }
 
-/// Names in lower case; the values of one name are merged, as a map has room for one.
-fn headers(request: &CheckedRequest<'_>) -> BTreeMap<String, String> {
+/// Header names in lower case; the values of repeated headers are merged, because a map holds one value per name.
+fn header_map(request: &CheckedRequest<'_>) -> BTreeMap<String, String> {
     let mut headers = BTreeMap::new();
     for (name, value) in [
-        (":method", text(request.method)),
-        (":path", text(request.path)),
-        (":authority", text(request.host)),
+        (":method", lossy_text(request.method)),
+        (":path", lossy_text(request.path)),
+        (":authority", lossy_text(request.host)),
         (":scheme", request.scheme.to_owned()),
     ] {
         headers.insert(name.to_owned(), value);
     }
-    const OTHERWISE: u64 = Known::HOP_BY_HOP | Known::Host.bit();
-    for field in request.head.fields().filter(|field| field.known.bit() & OTHERWISE == 0) {
-        let name = text(field.name).to_ascii_lowercase();
+    const SENT_ELSEWHERE: u64 = Known::HOP_BY_HOP | Known::Host.bit();
+    for field in request.head.fields().filter(|field| field.known.bit() & SENT_ELSEWHERE == 0) {
+        let name = lossy_text(field.name).to_ascii_lowercase();
         if !request.sent.is_empty() && !request.sent.iter().any(|sent| **sent == *name) {
             continue;
         }
-        let value = text(field.value);
-        // RFC 9113 §8.2.3: pieces of a cookie are joined otherwise than the values of a list.
+        let value = lossy_text(field.value);
+        // RFC 9113 §8.2.3: cookie headers are joined with a different separator than list values.
         let separator = if name == "cookie" { "; " } else { "," };
         headers
             .entry(name)
@@ -119,16 +120,16 @@ fn headers(request: &CheckedRequest<'_>) -> BTreeMap<String, String> {
             })
             .or_insert(value);
     }
-    // A client cannot say it.
-    headers.remove(PARTIAL_BODY);
+    // The client must not set it.
+    headers.remove(PARTIAL_BODY_HEADER);
     if !request.body.is_empty() || request.is_body_partial {
-        headers.insert(PARTIAL_BODY.to_owned(), request.is_body_partial.to_string());
+        headers.insert(PARTIAL_BODY_HEADER.to_owned(), request.is_body_partial.to_string());
     }
     headers
 }
 
 /// "Non-UTF-8 characters will be replaced by '!'."
-fn text(bytes: &[u8]) -> String {
+fn lossy_text(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         text.push_str(chunk.valid());
@@ -137,7 +138,7 @@ fn text(bytes: &[u8]) -> String {
     text
 }
 
-fn address(at: SocketAddr) -> Address {
+fn socket_address(at: SocketAddr) -> Address {
     let socket = SocketAddress {
         protocol: Protocol::Tcp.into(),
         address: at.ip().to_canonical().to_string(),
@@ -201,21 +202,21 @@ mod tests {
         }
     }
 
-    fn asked(request: &CheckedRequest<'_>) -> AttributeContext {
+    fn sent_attributes(request: &CheckedRequest<'_>) -> AttributeContext {
         let context = [("team".into(), "blue".into())];
         let framed = check_request(request, &context);
-        let question = CheckRequest::decode(&framed[frame::PREFIX..]).unwrap();
+        let question = CheckRequest::decode(&framed[frame::PREFIX_BYTES..]).unwrap();
         question.attributes.unwrap()
     }
 
-    fn asked_http(request: &CheckedRequest<'_>) -> HttpRequest {
-        asked(request).request.unwrap().http.unwrap()
+    fn sent_http(request: &CheckedRequest<'_>) -> HttpRequest {
+        sent_attributes(request).request.unwrap().http.unwrap()
     }
 
     #[test]
-    fn headers_are_merged_in_lower_case_without_those_of_the_connection() {
+    fn headers_are_merged_in_lower_case_without_connection_headers() {
         let head = head();
-        let http = asked_http(&request(&head));
+        let http = sent_http(&request(&head));
         let headers: Vec<_> =
             http.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let expected = [
@@ -232,9 +233,9 @@ mod tests {
     }
 
     #[test]
-    fn the_client_is_named_by_address_certificate_and_server_name() {
+    fn the_client_is_described_by_address_certificate_and_server_name() {
         let head = head();
-        let asked = asked(&request(&head));
+        let asked = sent_attributes(&request(&head));
         let source = asked.source.unwrap();
         assert_eq!(
             (source.principal.as_str(), source.certificate.as_str()),
@@ -253,15 +254,15 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_text_or_bytes_and_says_whether_it_is_cut_off() {
+    fn a_body_is_text_or_bytes_and_marked_if_truncated() {
         let head = head();
         let whole = CheckedRequest { body: "é".as_bytes(), size: Some(2), ..request(&head) };
-        let http = asked_http(&whole);
+        let http = sent_http(&whole);
         assert_eq!((http.body.as_str(), http.raw_body.len(), http.size), ("é", 0, 2));
-        assert_eq!(http.headers[PARTIAL_BODY], "false");
+        assert_eq!(http.headers[PARTIAL_BODY_HEADER], "false");
         let cut = CheckedRequest { body: &"é".as_bytes()[..1], is_body_partial: true, ..request(&head) };
-        let http = asked_http(&cut);
+        let http = sent_http(&cut);
         assert_eq!((http.body.as_str(), http.raw_body.len()), ("", 1));
-        assert_eq!(http.headers[PARTIAL_BODY], "true");
+        assert_eq!(http.headers[PARTIAL_BODY_HEADER], "true");
     }
 }

@@ -1,5 +1,5 @@
-//! One direction of a stream: what of a message was taken, what the service was shown and is asked about, and what goes on. Never
-//! decodes an answer.
+//! One direction of a stream: what was received, what was sent to the service, what it must respond to, and what is forwarded.
+//! Does not decode responses.
 //!
 //! ```text
 //!  Idle ── head ──► HeadersAsked ── answer ──► Body ── end ──► TrailersAsked ── answer ──► Over
@@ -18,29 +18,29 @@ use super::outbox::{Outbox, Wait};
 use super::phases::Override;
 use crate::change::{HeaderAction, HeaderChange};
 
-/// The most bytes of a body that are held in each direction, besides `max_buffered_body`.
-pub const MAX_HELD: usize = 64 * 1024;
+/// The maximum number of body bytes held per direction, in addition to `max_buffered_body`.
+pub const MAX_HELD_BYTES: usize = 64 * 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum DirectionStage {
     /// No head yet.
     Idle,
-    /// The service was shown the head.
-    HeadersAsked,
-    /// Body and end go by, shown or not.
+    /// The head was sent to the service.
+    AwaitingHeaders,
+    /// Body and end pass through, sent to the service or not.
     Body,
-    /// The service was shown the trailers.
-    TrailersAsked,
-    /// The end went on.
-    Over,
+    /// The trailers were sent to the service.
+    AwaitingTrailers,
+    /// The end was forwarded.
+    Done,
 }
 
-/// A service's piece of a body.
+/// The service's response to a body piece.
 #[derive(Debug)]
 pub(super) enum Replacement {
-    /// What was shown goes on.
+    /// Forward the piece unchanged.
     Unchanged,
-    /// This goes on.
+    /// Forward these bytes instead.
     Bytes(Vec<u8>),
 }
 
@@ -48,23 +48,23 @@ pub(super) enum Replacement {
 pub(super) struct Direction {
     side: Side,
     pub(super) phases: ProcessingPhases,
-    pub(super) stage: Stage,
-    /// The change of the head while it is held.
+    pub(super) stage: DirectionStage,
+    /// The change of the head while it is held back.
     change: Option<HeadChange>,
     has_body: bool,
-    /// Bytes that were taken and neither shown nor passed on.
+    /// Bytes that were received and neither sent to the service nor forwarded.
     input: Vec<u8>,
-    /// The piece that the service is asked about.
+    /// The piece that the service must respond to.
     in_flight: Option<Vec<u8>>,
-    /// Whether the piece in flight and what went before it is the whole body.
+    /// Whether the piece in flight and everything before it is the whole body.
     is_whole: bool,
-    /// The sender's end.
+    /// The sender's end of message.
     ended: Option<Trailers>,
-    /// Whether the service was shown the end.
+    /// Whether the end was sent to the service.
     is_end_shown: bool,
-    /// Whether the service alone has bytes of the body, so that it cannot be left out.
+    /// Whether only the service has some bytes of the body, so that it cannot be bypassed.
     is_entrusted: bool,
-    /// Whether the service's body ended, and its trailers did not come yet.
+    /// Whether the service has ended the body, but not sent its trailers yet.
     is_body_over: bool,
     wait: Option<Wait>,
     events: VecDeque<Event>,
@@ -77,7 +77,7 @@ impl Direction {
         Direction {
             side,
             phases,
-            stage: Stage::Idle,
+            stage: DirectionStage::Idle,
             change: None,
             has_body: false,
             input: Vec::new(),
@@ -94,10 +94,10 @@ impl Direction {
         }
     }
 
-    /// Takes the head; `asked` when it was shown.
-    pub(super) fn head(&mut self, has_body: bool, asked: Option<Wait>) {
-        debug_assert!(self.stage == Stage::Idle, "a message has one head");
-        self.stage = if asked.is_some() { Stage::HeadersAsked } else { Stage::Body };
+    /// Handles the head; `asked` is set if it was sent to the service.
+    pub(super) fn handle_head(&mut self, has_body: bool, asked: Option<Wait>) {
+        debug_assert!(self.stage == DirectionStage::Idle, "a message has one head");
+        self.stage = if asked.is_some() { DirectionStage::AwaitingHeaders } else { DirectionStage::Body };
         self.wait = asked;
         self.change = Some(HeadChange::default());
         self.has_body = has_body;
@@ -107,7 +107,7 @@ impl Direction {
     }
 
     pub(super) fn write(&mut self, piece: &[u8]) {
-        if self.stage == Stage::Over || self.ended.is_some() {
+        if self.stage == DirectionStage::Done || self.ended.is_some() {
             return;
         }
         if self.is_passing() {
@@ -118,7 +118,7 @@ impl Direction {
     }
 
     pub(super) fn end(&mut self, trailers: Trailers) {
-        if self.stage != Stage::Over && self.ended.is_none() {
+        if self.stage != DirectionStage::Done && self.ended.is_none() {
             self.ended = Some(trailers);
         }
     }
@@ -127,17 +127,17 @@ impl Direction {
         let max_buffered = outbox.prepared.extension.max_buffered_body as usize;
         let in_flight = self.in_flight.as_ref().map_or(0, Vec::len);
         match self.mode() {
-            // What comes now is dropped.
-            _ if self.stage == Stage::Over => MAX_HELD,
+            // Further data is dropped.
+            _ if self.stage == DirectionStage::Done => MAX_HELD_BYTES,
             _ if self.ended.is_some() => 0,
             BodyMode::FullDuplexStreamed => {
-                MAX_HELD.saturating_sub(self.input.len() + outbox.bytes(self.side))
+                MAX_HELD_BYTES.saturating_sub(self.input.len() + outbox.bytes(self.side))
             }
-            BodyMode::Buffered | BodyMode::BufferedPartial if self.stage == Stage::Body => {
+            BodyMode::Buffered | BodyMode::BufferedPartial if self.stage == DirectionStage::Body => {
                 let taken = self.input.len() + if self.in_flight.is_some() { max_buffered } else { 0 };
-                (max_buffered + MAX_HELD).saturating_sub(taken)
+                (max_buffered + MAX_HELD_BYTES).saturating_sub(taken)
             }
-            _ => MAX_HELD.saturating_sub(self.input.len() + in_flight + self.event_bytes),
+            _ => MAX_HELD_BYTES.saturating_sub(self.input.len() + in_flight + self.event_bytes),
         }
     }
 
@@ -151,16 +151,16 @@ impl Direction {
         Some(event)
     }
 
-    /// The bytes that a service sent of its own accord and that wait for [`Direction::next`].
+    /// The bytes that the service sent on its own and that wait for [`Direction::next`].
     pub(super) fn backlog(&self) -> usize {
         if self.mode() == BodyMode::FullDuplexStreamed { self.event_bytes } else { 0 }
     }
 
-    /// What the service is waited for. In [`BodyMode::FullDuplexStreamed`] it may wait for the whole message, so that nothing is
-    /// awaited while the sender can go on.
+    /// The response that the service owes. In [`BodyMode::FullDuplexStreamed`] it may wait for the whole message, so there is no
+    /// timeout while the sender can continue.
     pub(super) fn awaited(&self, outbox: &Outbox) -> Option<Wait> {
         let is_waiting_itself = self.mode() == BodyMode::FullDuplexStreamed
-            && self.stage != Stage::Over
+            && self.stage != DirectionStage::Done
             && self.ended.is_none()
             && self.room(outbox) > 0;
         self.wait.filter(|_| !is_waiting_itself)
@@ -170,85 +170,85 @@ impl Direction {
         self.wait.as_mut()
     }
 
-    /// Lets what the service is waited for begin anew.
-    pub(super) fn renew_wait(&mut self, outbox: &mut Outbox) {
+    /// Restarts the wait for the service.
+    pub(super) fn restart_wait(&mut self, outbox: &mut Outbox) {
         if self.wait.is_some() {
             self.wait = Some(outbox.begin_wait());
         }
     }
 
-    /// Whether nothing will be shown any more, and nothing is awaited.
+    /// Whether nothing more will be sent to the service, and no response is due.
     pub(super) fn is_complete(&self) -> bool {
         match self.stage {
-            Stage::Idle => self.phases == ProcessingPhases::default(),
-            Stage::HeadersAsked | Stage::TrailersAsked => false,
-            Stage::Body => self.mode() == BodyMode::None && !self.phases.trailers,
-            Stage::Over => true,
+            DirectionStage::Idle => self.phases == ProcessingPhases::default(),
+            DirectionStage::AwaitingHeaders | DirectionStage::AwaitingTrailers => false,
+            DirectionStage::Body => self.mode() == BodyMode::None && !self.phases.trailers,
+            DirectionStage::Done => true,
         }
     }
 
-    /// Whether the rest goes by without being looked at, so that it need not go through here.
+    /// Whether the rest of the message needs no processing, so that it can bypass this stream.
     pub(super) fn is_transparent(&self) -> bool {
         self.is_passing() && self.is_complete() && self.ended.is_none() && self.events.is_empty()
     }
 
-    /// Whether pieces go on as they come.
+    /// Whether pieces are forwarded as they arrive.
     fn is_passing(&self) -> bool {
-        self.stage == Stage::Body
+        self.stage == DirectionStage::Body
             && self.change.is_none()
             && self.mode() == BodyMode::None
             && self.input.is_empty()
     }
 
     fn mode(&self) -> BodyMode {
-        if self.has_body || self.stage == Stage::Idle { self.phases.body } else { BodyMode::None }
+        if self.has_body || self.stage == DirectionStage::Idle { self.phases.body } else { BodyMode::None }
     }
 
     fn has_trailers(&self) -> bool {
         self.ended.as_ref().is_some_and(|trailers| !trailers.is_empty())
     }
 
-    /// Whether the service will be shown trailers. With [`BodyMode::FullDuplexStreamed`] they are a part of what it answers.
-    fn has_trailers_to_show(&self) -> bool {
+    /// Whether trailers will be sent to the service. With [`BodyMode::FullDuplexStreamed`] they are part of its responses.
+    fn has_trailers_to_send(&self) -> bool {
         let is_shown = self.phases.trailers || self.mode() == BodyMode::FullDuplexStreamed;
         is_shown && self.has_trailers()
     }
 
-    /// Shows and passes on what can be.
+    /// Sends and forwards everything that is possible now.
     pub(super) fn advance(&mut self, outbox: &mut Outbox) -> Result<(), Failure> {
         match (self.stage, self.mode()) {
-            (Stage::HeadersAsked, BodyMode::FullDuplexStreamed) => self.show_duplex(outbox),
-            (Stage::Body, BodyMode::FullDuplexStreamed) => {
+            (DirectionStage::AwaitingHeaders, BodyMode::FullDuplexStreamed) => self.send_duplex(outbox),
+            (DirectionStage::Body, BodyMode::FullDuplexStreamed) => {
                 self.emit_head(BodyLength::Unknown);
-                self.show_duplex(outbox);
+                self.send_duplex(outbox);
             }
-            (Stage::Body, BodyMode::None) => {
+            (DirectionStage::Body, BodyMode::None) => {
                 self.emit_head(BodyLength::Unchanged);
                 let input = mem::take(&mut self.input);
                 self.emit_body(input);
                 self.finish(outbox);
             }
-            (Stage::Body, BodyMode::Streamed) => {
+            (DirectionStage::Body, BodyMode::Streamed) => {
                 self.emit_head(BodyLength::Unknown);
-                self.show_streamed(outbox);
+                self.send_streamed(outbox);
             }
-            (Stage::Body, BodyMode::Buffered) if self.in_flight.is_none() => {
+            (DirectionStage::Body, BodyMode::Buffered) if self.in_flight.is_none() => {
                 if self.input.len() > outbox.prepared.extension.max_buffered_body as usize {
                     return Err(Failure::TooLarge(self.side));
                 }
                 if self.ended.is_some() {
                     self.is_whole = true;
                     let whole = mem::take(&mut self.input);
-                    self.show(whole, outbox);
+                    self.send_piece(whole, outbox);
                 }
             }
-            (Stage::Body, BodyMode::BufferedPartial) if self.in_flight.is_none() => {
+            (DirectionStage::Body, BodyMode::BufferedPartial) if self.in_flight.is_none() => {
                 let max = outbox.prepared.extension.max_buffered_body as usize;
                 if self.input.len() >= max || self.ended.is_some() {
                     let rest = self.input.split_off(max.min(self.input.len()));
                     self.is_whole = rest.is_empty() && self.ended.is_some();
                     let beginning = mem::replace(&mut self.input, rest);
-                    self.show(beginning, outbox);
+                    self.send_piece(beginning, outbox);
                 }
             }
             _ => {}
@@ -256,33 +256,33 @@ impl Direction {
         Ok(())
     }
 
-    /// Shows a piece that goes on once it is answered.
-    fn show(&mut self, piece: Vec<u8>, outbox: &mut Outbox) {
-        let is_end = self.ended.is_some() && self.input.is_empty() && !self.has_trailers_to_show();
+    /// Sends a piece that is forwarded after the response.
+    fn send_piece(&mut self, piece: Vec<u8>, outbox: &mut Outbox) {
+        let is_end = self.ended.is_some() && self.input.is_empty() && !self.has_trailers_to_send();
         self.is_end_shown = is_end;
         self.wait = Some(outbox.body(self.side, &piece, is_end));
         self.in_flight = Some(piece);
     }
 
-    fn show_streamed(&mut self, outbox: &mut Outbox) {
+    fn send_streamed(&mut self, outbox: &mut Outbox) {
         if self.in_flight.is_some() {
             return;
         }
-        let is_end_due = self.ended.is_some() && !self.is_end_shown && !self.has_trailers_to_show();
+        let is_end_due = self.ended.is_some() && !self.is_end_shown && !self.has_trailers_to_send();
         if !self.input.is_empty() || is_end_due {
             let piece = mem::take(&mut self.input);
-            self.show(piece, outbox);
+            self.send_piece(piece, outbox);
         } else {
             self.finish(outbox);
         }
     }
 
-    /// Shows all pieces at once, without waiting for the service's.
-    fn show_duplex(&mut self, outbox: &mut Outbox) {
+    /// Sends all pieces at once, without waiting for responses.
+    fn send_duplex(&mut self, outbox: &mut Outbox) {
         if self.is_end_shown || (self.input.is_empty() && self.ended.is_none()) {
             return;
         }
-        let has_trailers = self.has_trailers_to_show();
+        let has_trailers = self.has_trailers_to_send();
         let is_end = self.ended.is_some() && !has_trailers;
         if !self.input.is_empty() || is_end {
             let piece = mem::take(&mut self.input);
@@ -296,22 +296,22 @@ impl Direction {
         }
     }
 
-    /// Ends the message, if its sender did and the body went on.
+    /// Ends the message, if its sender has ended it and the whole body was forwarded.
     fn finish(&mut self, outbox: &mut Outbox) {
         if self.ended.is_none() {
             return;
         }
-        if self.has_trailers_to_show() {
+        if self.has_trailers_to_send() {
             let trailers = self.ended.as_ref().expect("it was looked at");
             self.wait = Some(outbox.trailers(self.side, trailers));
-            self.stage = Stage::TrailersAsked;
+            self.stage = DirectionStage::AwaitingTrailers;
         } else {
             let trailers = self.ended.take().unwrap_or_default();
             self.emit_end(trailers);
         }
     }
 
-    /// Changes the phases from the body on. Pieces that the service already has on its own terms stay so.
+    /// Changes the phases from the body on. Pieces that the service already got in full duplex mode are not affected.
     pub(super) fn override_from_body(&mut self, over: Override) {
         let body = self.phases.body;
         over.apply_from_body(&mut self.phases);
@@ -320,15 +320,15 @@ impl Direction {
         }
     }
 
-    /// The service answered the head with changes of it. `replaced` is a new body: the message ends with it.
-    pub(super) fn answer_headers(&mut self, change: HeadChange, replaced: Option<Vec<u8>>) {
-        debug_assert!(self.stage == Stage::HeadersAsked);
-        // Pieces of a full duplex body that were shown already are still to be answered.
+    /// The service responded to the head with changes. `replaced` is a new body, with which the message ends.
+    pub(super) fn handle_headers_response(&mut self, change: HeadChange, replaced: Option<Vec<u8>>) {
+        debug_assert!(self.stage == DirectionStage::AwaitingHeaders);
+        // Pieces of a full duplex body that were already sent still need a response.
         if replaced.is_some() || !(self.is_entrusted || self.is_end_shown) {
             self.wait = None;
         }
         self.merge(change);
-        self.stage = Stage::Body;
+        self.stage = DirectionStage::Body;
         if let Some(body) = replaced {
             self.input = Vec::new();
             self.emit_head(length_of(&body));
@@ -337,30 +337,32 @@ impl Direction {
         }
     }
 
-    /// Whether an answer to a piece is due.
-    pub(super) fn is_body_asked(&self) -> bool {
-        self.stage == Stage::Body && self.in_flight.is_some()
+    /// Whether a response to a piece is due.
+    pub(super) fn is_body_response_due(&self) -> bool {
+        self.stage == DirectionStage::Body && self.in_flight.is_some()
     }
 
-    /// Whether the service sends pieces of its own.
+    /// Whether the service sends its own pieces.
     pub(super) fn is_duplex(&self) -> bool {
-        self.stage == Stage::Body && self.mode() == BodyMode::FullDuplexStreamed && !self.is_body_over
+        self.stage == DirectionStage::Body
+            && self.mode() == BodyMode::FullDuplexStreamed
+            && !self.is_body_over
     }
 
-    /// Whether changes of the head may come with the body.
+    /// Whether changes of the head may arrive with the body.
     pub(super) fn is_head_held(&self) -> bool {
         self.change.is_some()
     }
 
-    /// The service answered the piece in flight, with changes of a head that is still held.
-    pub(super) fn answer_body(&mut self, change: HeadChange, replacement: Replacement) {
-        debug_assert!(self.is_body_asked());
+    /// The service responded to the piece in flight, with changes of a head that is still held back.
+    pub(super) fn handle_body_response(&mut self, change: HeadChange, replacement: Replacement) {
+        debug_assert!(self.is_body_response_due());
         self.wait = None;
         self.merge(change);
         let shown = self.in_flight.take().unwrap_or_default();
         let length = match &replacement {
             Replacement::Unchanged => BodyLength::Unchanged,
-            // HTTP/1 has no place for trailers behind a body of a known length.
+            // HTTP/1 cannot send trailers after a body of known length.
             Replacement::Bytes(body) if self.is_whole && !self.has_trailers() => length_of(body),
             Replacement::Bytes(_) => BodyLength::Unknown,
         };
@@ -374,8 +376,8 @@ impl Direction {
         }
     }
 
-    /// The service sent a piece of its own.
-    pub(super) fn stream(
+    /// The service sent its own piece.
+    pub(super) fn handle_streamed_piece(
         &mut self,
         piece: Vec<u8>,
         is_end: bool,
@@ -388,7 +390,7 @@ impl Direction {
         self.is_entrusted = true;
         self.wait = Some(outbox.begin_wait());
         self.emit_body(piece);
-        if is_end && self.has_trailers_to_show() {
+        if is_end && self.has_trailers_to_send() {
             self.is_body_over = true;
         } else if is_end {
             self.wait = None;
@@ -397,28 +399,29 @@ impl Direction {
         Ok(())
     }
 
-    /// Whether an answer to the trailers is due.
-    pub(super) fn is_trailers_asked(&self) -> bool {
-        let is_duplex = self.stage == Stage::Body && self.mode() == BodyMode::FullDuplexStreamed;
-        self.stage == Stage::TrailersAsked || (is_duplex && self.is_end_shown && self.has_trailers_to_show())
+    /// Whether a response to the trailers is due.
+    pub(super) fn is_trailers_response_due(&self) -> bool {
+        let is_duplex = self.stage == DirectionStage::Body && self.mode() == BodyMode::FullDuplexStreamed;
+        self.stage == DirectionStage::AwaitingTrailers
+            || (is_duplex && self.is_end_shown && self.has_trailers_to_send())
     }
 
-    /// The service answered the trailers.
-    pub(super) fn answer_trailers(&mut self, changes: &[HeaderChange]) {
-        debug_assert!(self.is_trailers_asked());
+    /// The service responded to the trailers.
+    pub(super) fn handle_trailers_response(&mut self, changes: &[HeaderChange]) {
+        debug_assert!(self.is_trailers_response_due());
         self.wait = None;
         let mut trailers = self.ended.take().unwrap_or_default();
         changes.iter().for_each(|change| change_trailers(change, &mut trailers));
         self.emit_end(trailers);
     }
 
-    /// Whether the service can be left out from here, as all that it was shown is still here.
+    /// Whether the service can be bypassed from here, because everything sent to it is still held.
     pub(super) fn is_recoverable(&self) -> bool {
-        !self.is_entrusted || self.stage == Stage::Over
+        !self.is_entrusted || self.stage == DirectionStage::Done
     }
 
-    /// Leaves the service out: what is held goes on as it came, and so does the rest.
-    pub(super) fn pass(&mut self, outbox: &mut Outbox) {
+    /// Bypasses the service: held data is forwarded unchanged, and so is the rest.
+    pub(super) fn bypass(&mut self, outbox: &mut Outbox) {
         debug_assert!(self.is_recoverable());
         self.wait = None;
         if let Some(mut shown) = self.in_flight.take() {
@@ -426,14 +429,14 @@ impl Direction {
             self.input = shown;
         }
         self.phases = ProcessingPhases::default();
-        if matches!(self.stage, Stage::HeadersAsked | Stage::TrailersAsked) {
-            self.stage = Stage::Body;
+        if matches!(self.stage, DirectionStage::AwaitingHeaders | DirectionStage::AwaitingTrailers) {
+            self.stage = DirectionStage::Body;
         }
         let passed = self.advance(outbox);
         debug_assert!(passed.is_ok(), "nothing is refused that nobody is shown");
     }
 
-    /// Forgets what is held.
+    /// Drops the held data.
     pub(super) fn clear(&mut self) {
         self.input = Vec::new();
         self.in_flight = None;
@@ -442,7 +445,7 @@ impl Direction {
         self.wait = None;
     }
 
-    /// The bytes of bodies that are held.
+    /// The number of body bytes held.
     pub(super) fn held_bytes(&self) -> usize {
         self.input.len() + self.in_flight.as_ref().map_or(0, Vec::len) + self.event_bytes
     }
@@ -470,7 +473,7 @@ impl Direction {
 
     fn emit_end(&mut self, trailers: Trailers) {
         self.events.push_back(Event::End(trailers));
-        self.stage = Stage::Over;
+        self.stage = DirectionStage::Done;
     }
 }
 

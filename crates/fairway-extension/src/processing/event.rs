@@ -1,4 +1,4 @@
-//! What goes in and comes out of a stream. Owns no state.
+//! The inputs and outputs of a stream.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,47 +17,47 @@ pub enum Side {
 /// Trailers: names and values.
 pub type Trailers = Vec<(Box<[u8]>, Box<[u8]>)>;
 
-/// What a service is shown of a request besides its headers.
+/// What a service is told about a request besides its headers.
 #[derive(Clone, Copy, Debug)]
 pub struct ExchangeFacts<'a> {
     /// Path and query: `:path`.
     pub path: &'a [u8],
     /// `http` or `https`: `:scheme`.
     pub scheme: &'a str,
-    /// `:authority`; none where the request has no `Host`, as HTTP/1.0 allows.
+    /// `:authority`; `None` if the request has no `Host`, as HTTP/1.0 allows.
     pub authority: Option<&'a [u8]>,
-    /// Attributes that the configuration asks for, by name; already rendered.
+    /// The configured attributes, by name; already rendered.
     pub attributes: &'a [(Arc<str>, Vec<u8>)],
 }
 
-/// What goes on in a direction.
+/// Data to forward in one direction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The head, changed so.
+    /// The head, with these changes.
     Head(HeadChange),
-    /// A piece of the body; never empty.
+    /// A non-empty piece of the body.
     Body(Vec<u8>),
-    /// The end of the message, with its trailers. Nothing follows. It may come before the sender's end, when the service replaced
-    /// the body: what the sender still writes is dropped.
+    /// The end of the message, with its trailers. Nothing follows. It may precede the sender's end if the service replaced the
+    /// body: data that the sender still writes is dropped.
     End(Trailers),
 }
 
-/// What the service is waited for.
+/// A response that the service owes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Awaited {
-    /// Another one with every wait that begins.
+    /// Incremented with every wait.
     pub serial: u64,
-    /// How long this wait may take from its beginning.
+    /// The timeout of this wait, from its start.
     pub timeout: Duration,
 }
 
-/// What happened in a stream, for metrics.
+/// Counters of a stream, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Messages for the service.
+pub struct StreamCounts {
+    /// Messages to the service.
     pub sent: u64,
-    /// Messages of the service.
+    /// Messages from the service.
     pub received: u64,
-    /// Changes that were left out because the rules do not allow them.
+    /// Changes that were ignored because the rules do not allow them.
     pub refused: u64,
 }

@@ -1,18 +1,18 @@
-//! What becomes of a head. Never decides what is allowed.
+//! Changes of a head.
 
 use fairway_http::Head;
 
 use crate::change::{HeaderChange, apply};
 
-/// What becomes of the length of a body.
+/// How the length of a body changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BodyLength {
-    /// The body is the one that the head announces.
+    /// As the head announces.
     #[default]
     Unchanged,
-    /// It ends when it ends: `Content-Length` goes.
+    /// Unknown: `Content-Length` is removed.
     Unknown,
-    /// This many bytes.
+    /// This number of bytes.
     Exact(u64),
     /// There is no body.
     None,
@@ -22,30 +22,30 @@ pub enum BodyLength {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeadChange {
     pub(super) changes: Vec<HeaderChange>,
-    /// The path and query that a request gets.
+    /// The new path and query of a request.
     pub path: Option<Vec<u8>>,
-    /// The method that a request gets.
+    /// The new method of a request.
     pub method: Option<Vec<u8>>,
-    /// The status that a response gets; [`HeadChange::apply`] sets it.
+    /// The new status of a response; [`HeadChange::apply`] sets it.
     pub status: Option<u16>,
-    /// What becomes of the body's length; whoever writes the head sets the framing.
+    /// The length of the body; whoever writes the head sets the framing.
     pub length: BodyLength,
 }
 
 impl HeadChange {
-    /// Whether nothing changes, so that the head goes on as it is.
+    /// Whether nothing changes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == HeadChange::default()
     }
 
-    /// The changes of headers, in their order.
+    /// The header changes, in order.
     #[must_use]
     pub fn headers(&self) -> &[HeaderChange] {
         &self.changes
     }
 
-    /// Applies the changes of headers, and the status to a response. Path, method and framing are left to the caller.
+    /// Applies the header changes, and the status of a response. Path, method and framing are left to the caller.
     pub fn apply(&self, head: &mut Head) {
         apply(&self.changes, head);
         if let Some(status) = self.status.filter(|_| head.status() != 0) {

@@ -1,24 +1,24 @@
-//! The messages for a service (`ProcessingRequest`), written without building them first: heads and bodies are copied once. A
-//! test reads them with the generated types.
+//! Encodes messages to a service (`ProcessingRequest`) directly, without building them first, so that heads and bodies are copied
+//! once. A test decodes them with the generated types.
 
 use fairway_http::{Head, Known};
 
 use super::event::{ExchangeFacts, Side, Trailers};
-use crate::frame::{PREFIX, close};
+use crate::frame::{PREFIX_BYTES, set_length};
 
-/// Tags of `ProcessingRequest`: those of a request's phases; the response's are one more.
-const HEADERS: u32 = 2;
-const BODY: u32 = 4;
-const TRAILERS: u32 = 6;
+/// Tags of `ProcessingRequest` for the phases of a request; those of a response are one higher.
+const HEADERS_TAG: u32 = 2;
+const BODY_TAG: u32 = 4;
+const TRAILERS_TAG: u32 = 6;
 
 /// Tags of `HttpHeaders`, `HttpBody`, `HttpTrailers`, `HeaderMap` and `HeaderValue`.
-const FIRST: u32 = 1;
-const SECOND: u32 = 2;
-const RAW_VALUE: u32 = 3;
+const FIRST_FIELD: u32 = 1;
+const SECOND_FIELD: u32 = 2;
+const RAW_VALUE_FIELD: u32 = 3;
 
 type Header<'a> = (&'a [u8], &'a [u8]);
 
-/// Shows a head of a request, with `extra` fields of the message behind it.
+/// Encodes the head of a request, followed by `extra` fields of the message.
 pub(super) fn request_headers(
     head: &Head,
     facts: &ExchangeFacts<'_>,
@@ -36,7 +36,7 @@ pub(super) fn request_headers(
     all_headers(Side::Request, headers, head, end_of_stream, extra)
 }
 
-/// Shows a head of a response.
+/// Encodes the head of a response.
 pub(super) fn response_headers(head: &Head, end_of_stream: bool, extra: &[&[u8]]) -> Vec<u8> {
     let status = head.status().to_string();
     let mut headers: Vec<Header<'_>> = Vec::with_capacity(head.field_count() + 1);
@@ -51,7 +51,7 @@ fn all_headers<'a>(
     end_of_stream: bool,
     extra: &[&[u8]],
 ) -> Vec<u8> {
-    // `Host` is `:authority`, and nothing of this connection is the service's business.
+    // `Host` is sent as `:authority`, and connection headers are of no use to the service.
     let left_out = match side {
         Side::Request => Known::HOP_BY_HOP | Known::Host.bit(),
         Side::Response => Known::HOP_BY_HOP,
@@ -60,57 +60,57 @@ fn all_headers<'a>(
     headers.extend(fields.map(|field| (field.name, field.value)));
     let map = map_length(&headers);
     let content = field_length(map) + if end_of_stream { 2 } else { 0 };
-    let mut message = begin(tag(HEADERS, side), content, extra);
+    let mut message = begin_message(tag(HEADERS_TAG, side), content, extra);
     write_map(&headers, map, &mut message);
     if end_of_stream {
-        // `HttpHeaders` has it in its third field.
+        // The third field of `HttpHeaders`.
         message.extend([3 << 3, 1]);
     }
-    finish(message, extra)
+    finish_message(message, extra)
 }
 
-/// Shows a piece of a body.
+/// Encodes a piece of a body.
 pub(super) fn body(side: Side, piece: &[u8], end_of_stream: bool, extra: &[&[u8]]) -> Vec<u8> {
     let bytes = if piece.is_empty() { 0 } else { field_length(piece.len()) };
-    let mut message = begin(tag(BODY, side), bytes + if end_of_stream { 2 } else { 0 }, extra);
+    let mut message = begin_message(tag(BODY_TAG, side), bytes + if end_of_stream { 2 } else { 0 }, extra);
     if !piece.is_empty() {
-        write_field(FIRST, piece, &mut message);
+        write_field(FIRST_FIELD, piece, &mut message);
     }
     if end_of_stream {
-        message.extend([(SECOND << 3) as u8, 1]);
+        message.extend([(SECOND_FIELD << 3) as u8, 1]);
     }
-    finish(message, extra)
+    finish_message(message, extra)
 }
 
-/// Shows trailers.
+/// Encodes trailers.
 pub(super) fn trailers(side: Side, trailers: &Trailers, extra: &[&[u8]]) -> Vec<u8> {
     let headers: Vec<Header<'_>> = trailers.iter().map(|(name, value)| (&**name, &**value)).collect();
     let map = map_length(&headers);
-    let mut message = begin(tag(TRAILERS, side), field_length(map), extra);
+    let mut message = begin_message(tag(TRAILERS_TAG, side), field_length(map), extra);
     write_map(&headers, map, &mut message);
-    finish(message, extra)
+    finish_message(message, extra)
 }
 
 fn tag(phase: u32, side: Side) -> u32 {
     phase + u32::from(side == Side::Response)
 }
 
-/// Room for a prefix, and the key and length of the phase.
-fn begin(tag: u32, content: usize, extra: &[&[u8]]) -> Vec<u8> {
+/// Reserves the prefix, and writes the key and length of the phase.
+fn begin_message(tag: u32, content: usize, extra: &[&[u8]]) -> Vec<u8> {
     let extra: usize = extra.iter().map(|extra| extra.len()).sum();
-    let mut message = Vec::with_capacity(PREFIX + field_length(content) + extra);
-    message.resize(PREFIX, 0);
+    let mut message = Vec::with_capacity(PREFIX_BYTES + field_length(content) + extra);
+    message.resize(PREFIX_BYTES, 0);
     write_key(tag, content, &mut message);
     message
 }
 
-fn finish(mut message: Vec<u8>, extra: &[&[u8]]) -> Vec<u8> {
+fn finish_message(mut message: Vec<u8>, extra: &[&[u8]]) -> Vec<u8> {
     extra.iter().for_each(|extra| message.extend_from_slice(extra));
-    close(&mut message);
+    set_length(&mut message);
     message
 }
 
-/// The bytes of a field with a short tag and so many bytes.
+/// The size of a field with a one-byte tag and this much content.
 fn field_length(content: usize) -> usize {
     1 + prost::length_delimiter_len(content) + content
 }
@@ -125,13 +125,13 @@ fn map_length(headers: &[Header<'_>]) -> usize {
 
 /// `HeaderMap`, as the first field.
 fn write_map(headers: &[Header<'_>], length: usize, message: &mut Vec<u8>) {
-    write_key(FIRST, length, message);
+    write_key(FIRST_FIELD, length, message);
     for &(name, value) in headers {
-        write_key(FIRST, value_length((name, value)), message);
-        write_key(FIRST, name.len(), message);
+        write_key(FIRST_FIELD, value_length((name, value)), message);
+        write_key(FIRST_FIELD, name.len(), message);
         message.extend(name.iter().map(u8::to_ascii_lowercase));
         if !value.is_empty() {
-            write_field(RAW_VALUE, value, message);
+            write_field(RAW_VALUE_FIELD, value, message);
         }
     }
 }
@@ -141,7 +141,7 @@ fn write_field(tag: u32, content: &[u8], message: &mut Vec<u8>) {
     message.extend_from_slice(content);
 }
 
-/// The key and the length of a field with bytes.
+/// The key and length of a bytes field.
 fn write_key(tag: u32, length: usize, message: &mut Vec<u8>) {
     debug_assert!(tag < 16, "its key is one byte");
     message.push(((tag << 3) | 2) as u8);
@@ -158,8 +158,8 @@ mod tests {
 
     fn decode(framed: &[u8]) -> ProcessingRequest {
         let length = u32::from_be_bytes(framed[1..5].try_into().unwrap());
-        assert_eq!((framed[0], length as usize), (0, framed.len() - PREFIX));
-        ProcessingRequest::decode(&framed[PREFIX..]).unwrap()
+        assert_eq!((framed[0], length as usize), (0, framed.len() - PREFIX_BYTES));
+        ProcessingRequest::decode(&framed[PREFIX_BYTES..]).unwrap()
     }
 
     fn shown(map: Option<HeaderMap>) -> Vec<(String, String)> {
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_are_shown_in_lower_case_without_what_is_of_the_connection() {
+    fn heads_are_sent_in_lower_case_without_connection_headers() {
         let mut head = Head::new();
         head.start_request(b"PUT", b"/other");
         let long = "v".repeat(300);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_and_trailers_are_shown_whole() {
+    fn bodies_and_trailers_are_sent_completely() {
         for (length, end_of_stream) in [(0, true), (0, false), (1, false), (70_000, true)] {
             let piece = vec![b'x'; length];
             let message = decode(&body(Side::Response, &piece, end_of_stream, &[]));

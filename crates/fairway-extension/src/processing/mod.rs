@@ -1,5 +1,5 @@
-//! One stream of `ext_proc`: a service sees the head, the body and the trailers of a request and of its response, as far as the
-//! configuration says, and changes them or answers in their place.
+//! One stream of `ext_proc`: a service gets the head, the body and the trailers of a request and of its response, as configured,
+//! and changes them or responds in place of the endpoint.
 //!
 //! ```text
 //!  head, pieces, end ──► Direction: request  ──► next(Request):  Head, Body*, End
@@ -11,10 +11,10 @@
 //!  head, pieces, end ──► Direction: response ──► next(Response): Head, Body*, End
 //! ```
 //!
-//! Each direction gives one [`Event::Head`], any number of [`Event::Body`] and one [`Event::End`], unless the exchange is stopped.
-//! In each direction one message is under way at most, except in [`BodyMode::FullDuplexStreamed`]; both directions may be under way
-//! at once. What was taken and did not go on yet is kept, so that a service that fails can be left out
-//! (`failure_mode_allow`); only the pieces of `FullDuplexStreamed` are the service's alone once they are sent.
+//! Each direction emits one [`Event::Head`], any number of [`Event::Body`] and one [`Event::End`], unless the exchange is
+//! stopped. In each direction at most one message is in flight, except in [`BodyMode::FullDuplexStreamed`]; both directions may
+//! be active at once. Data that was received and not yet forwarded is kept, so that a failing service can be bypassed
+//! (`failure_mode_allow`); only pieces of `FullDuplexStreamed` exist only at the service once they are sent.
 //!
 //! [`BodyMode::FullDuplexStreamed`]: fairway_model::BodyMode::FullDuplexStreamed
 
@@ -29,12 +29,12 @@ mod prepared;
 mod processor;
 mod rules;
 
-pub use direction::MAX_HELD;
-pub use event::{Awaited, Counts, Event, ExchangeFacts, Side, Trailers};
-pub use failure::{Failure, ImmediateResponse, Stop};
+pub use direction::MAX_HELD_BYTES;
+pub use event::{Awaited, Event, ExchangeFacts, Side, StreamCounts, Trailers};
+pub use failure::{Failure, ImmediateResponse, StopReason};
 pub use head::{BodyLength, HeadChange};
-pub use prepared::Prepared;
-pub use processor::{MAX_MESSAGE, Processor};
+pub use prepared::PreparedExtension;
+pub use processor::{MAX_MESSAGE_BYTES, Processor};
 
 /// The path of the call.
 pub const PROCESS_PATH: &str = "/envoy.service.ext_proc.v3.ExternalProcessor/Process";

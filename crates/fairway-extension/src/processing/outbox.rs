@@ -1,4 +1,4 @@
-//! Messages that wait to be sent, and the waits that they begin. Never knows what is answered.
+//! Messages waiting to be sent, and the waits for their responses. Knows nothing of the responses.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,22 +6,22 @@ use std::time::Duration;
 
 use super::event::{Side, Trailers};
 use super::message;
-use super::prepared::Prepared;
+use super::prepared::PreparedExtension;
 
-/// A wait for the service.
+/// A wait for a response of the service.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wait {
     pub(super) serial: u64,
     pub(super) timeout: Duration,
-    /// Whether the service took its one chance to ask for more time.
+    /// Whether the service has used its one extension of the timeout.
     pub(super) is_extended: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct Outbox {
-    pub(super) prepared: Arc<Prepared>,
+    pub(super) prepared: Arc<PreparedExtension>,
     messages: VecDeque<(Side, Vec<u8>)>,
-    /// The bytes of `messages`, by side.
+    /// The size of `messages`, by side.
     bytes: [usize; 2],
     /// Fields of the first message besides those of every stream.
     attributes: Vec<u8>,
@@ -30,7 +30,7 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    pub(super) fn new(prepared: Arc<Prepared>) -> Self {
+    pub(super) fn new(prepared: Arc<PreparedExtension>) -> Self {
         Outbox {
             prepared,
             messages: VecDeque::new(),
@@ -41,12 +41,12 @@ impl Outbox {
         }
     }
 
-    /// Keeps what the first message says besides its phase.
+    /// Sets additional fields of the first message.
     pub(super) fn set_attributes(&mut self, attributes: Vec<u8>) {
         self.attributes = attributes;
     }
 
-    /// Sends a head, which `write` encodes with further fields.
+    /// Sends a head, which `write` encodes together with further fields.
     pub(super) fn headers(&mut self, side: Side, write: impl FnOnce(&[&[u8]]) -> Vec<u8>) -> Wait {
         let message = match self.sent {
             0 => self.first(write),
@@ -102,12 +102,12 @@ impl Outbox {
         self.messages.is_empty()
     }
 
-    /// The bytes of a side that wait to be sent.
+    /// The number of bytes of a side that wait to be sent.
     pub(super) fn bytes(&self, side: Side) -> usize {
         self.bytes[side as usize]
     }
 
-    /// A wait that begins now.
+    /// A wait that starts now.
     pub(super) fn begin_wait(&mut self) -> Wait {
         self.serial += 1;
         Wait { serial: self.serial, timeout: self.prepared.extension.message_timeout, is_extended: false }

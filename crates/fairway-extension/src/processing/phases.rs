@@ -1,11 +1,11 @@
-//! What a service sees of one exchange: what is configured, until the service overrides it. Never reaches back.
+//! What a service gets of one exchange: as configured, until the service overrides it for later phases.
 
 use fairway_model::{BodyMode, ProcessingPhases};
 
 use crate::generated::processing_mode::{BodySendMode, HeaderSendMode};
 
-/// The number of a mode on the wire.
-pub(super) fn number(mode: BodyMode) -> i32 {
+/// The wire value of a mode.
+pub(super) fn wire_number(mode: BodyMode) -> i32 {
     let mode = match mode {
         BodyMode::None => BodySendMode::None,
         BodyMode::Streamed => BodySendMode::Streamed,
@@ -16,7 +16,7 @@ pub(super) fn number(mode: BodyMode) -> i32 {
     mode.into()
 }
 
-/// What a service says of one direction; numbers that mean nothing change nothing.
+/// A service's override for one direction; unknown values change nothing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Override {
     pub(super) headers: i32,

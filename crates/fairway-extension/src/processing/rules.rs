@@ -1,4 +1,5 @@
-//! Which changes of a service are made: those that `mutation_rules` allow, of what may be changed at all. Never touches a head.
+//! Validates the header changes that a service sends, and drops those that `mutation_rules` or the protocol deny. The
+//! processor applies the rest.
 
 use std::borrow::Cow;
 
@@ -8,16 +9,16 @@ use fairway_model::MutationRules;
 
 use super::failure::Failure;
 use super::head::HeadChange;
-use crate::change::{self, Allowance, HeaderAction, HeaderChange, InvalidChange, is_never_changed};
+use crate::change::{self, ChangeLimits, HeaderAction, HeaderChange, InvalidChange, is_never_changed};
 use crate::generated::HeaderMutation;
 
-/// What is changed.
+/// The part of an exchange that a service changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum ChangedPart {
     RequestHead,
     ResponseHead,
     Trailers,
-    /// The headers of an immediate response, which is given whatever is left out of them.
+    /// The headers of an immediate response. A denied change is dropped and never an error.
     Immediate,
 }
 
@@ -27,26 +28,29 @@ impl From<InvalidChange> for Failure {
     }
 }
 
-/// Reads the changes that are made, removals first, and counts those that are left out.
-pub(super) fn read(
+/// Reads the allowed changes, removals first, and adds the number of denied changes to `denials`.
+///
+/// # Errors
+/// A change is malformed or exceeds the limits of a message, or it is denied and `error_on_denied` is set.
+pub(super) fn read_changes(
     mutation: Option<HeaderMutation>,
     rules: &MutationRules,
-    part: Part,
-    refused: &mut u64,
+    part: ChangedPart,
+    denials: &mut u64,
 ) -> Result<HeadChange, Failure> {
     let Some(mutation) = mutation else { return Ok(HeadChange::default()) };
-    let mut reader = Reader { rules, part, refused, change: HeadChange::default() };
-    let mut allowance = Allowance::new();
+    let mut reader = Reader { rules, part, denials, change: HeadChange::default() };
+    let mut limits = ChangeLimits::new();
     for name in mutation.remove_headers {
         let name = change::read_name(&name)?;
-        allowance.take(name.len())?;
+        limits.take(name.len())?;
         if reader.may_change(&name)? {
             reader.change.changes.push(HeaderChange::remove(name));
         }
     }
     for option in mutation.set_headers {
-        let Some(change) = change::read(option, HeaderAction::Overwrite)? else { continue };
-        allowance.take(change.name.len() + change.value.len())?;
+        let Some(change) = change::read_change(option, HeaderAction::Overwrite)? else { continue };
+        limits.take(change.name.len() + change.value.len())?;
         reader.set(change)?;
     }
     Ok(reader.change)
@@ -54,25 +58,25 @@ pub(super) fn read(
 
 struct Reader<'a> {
     rules: &'a MutationRules,
-    part: Part,
-    refused: &'a mut u64,
+    part: ChangedPart,
+    denials: &'a mut u64,
     change: HeadChange,
 }
 
 impl Reader<'_> {
     fn set(&mut self, change: HeaderChange) -> Result<(), Failure> {
-        let is_target_allowed = self.part == Part::RequestHead && self.rules.allow_path_and_method;
+        let is_target_allowed = self.part == ChangedPart::RequestHead && self.rules.allow_path_and_method;
         match &*change.name {
             ":path" if is_target_allowed => {
                 let is_path = change.value.first() == Some(&b'/') && is_visible(&change.value);
-                self.change.path = Some(valid(is_path, change.value)?);
+                self.change.path = Some(check_value(is_path, change.value)?);
             }
             ":method" if is_target_allowed => {
-                // CONNECT has no path: it would be another kind of request.
+                // CONNECT has no path and asks for a tunnel (RFC 9110 §9.3.6), so it cannot replace another method.
                 let is_method = is_token(&change.value) && *change.value != *b"CONNECT";
-                self.change.method = Some(valid(is_method, change.value)?);
+                self.change.method = Some(check_value(is_method, change.value)?);
             }
-            ":status" if self.part == Part::ResponseHead => self.set_status(&change.value)?,
+            ":status" if self.part == ChangedPart::ResponseHead => self.set_status(&change.value)?,
             name if self.may_change(name)? => self.change.changes.push(change),
             _ => {}
         }
@@ -82,50 +86,55 @@ impl Reader<'_> {
     fn set_status(&mut self, value: &[u8]) -> Result<(), Failure> {
         let status = std::str::from_utf8(value).ok().and_then(|value| value.parse().ok());
         match status {
-            // Whether a message has a body was settled by its own status.
-            Some(204 | 205 | 304) => self.refuse()?,
+            // These statuses exclude a body, but the original status has already decided whether there is one.
+            Some(204 | 205 | 304) => self.deny()?,
             Some(status @ 200..=599) if value.len() == 3 => self.change.status = Some(status),
             _ => return Err(Failure::Malformed),
         }
         Ok(())
     }
 
-    /// Whether the change of this name is made. The length of a body follows from the body: what a service says of it is no change,
-    /// and asking for it no offence, as Envoy wants it with each buffered body.
+    /// Returns whether the header of this name may change, and counts a denied change. A `content-length` is dropped
+    /// without being denied: Envoy expects services to send it with each buffered body, but the proxy computes the
+    /// length from the body.
     fn may_change(&mut self, name: &str) -> Result<bool, Failure> {
         if name == "content-length" {
             return Ok(false);
         }
         let is_denied = self.is_denied(name);
         if is_denied {
-            self.refuse()?;
+            self.deny()?;
         }
         Ok(!is_denied)
     }
 
     fn is_denied(&self, name: &str) -> bool {
-        let known = change::known(name);
-        // Programs that read `_` like `-` must not be told by one what the other is denied.
-        let read_as: Cow<'_, [u8]> = match is_plain_name(name.as_bytes()) {
+        let known = change::known_name(name);
+        // Some endpoints treat `_` in names like `-`, so a name with `_` is denied where its form with `-` is.
+        let normalized: Cow<'_, [u8]> = match is_plain_name(name.as_bytes()) {
             true => name.as_bytes().into(),
             false => hyphenated(name.as_bytes()).into(),
         };
         let is_forwarded =
-            known.is_of_the_client() || known == Known::Forwarded || read_as.starts_with(b"x-envoy-");
+            known.is_of_the_client() || known == Known::Forwarded || normalized.starts_with(b"x-envoy-");
         is_never_changed(name)
             || (is_forwarded && !self.rules.allow_forwarded)
-            || (self.part == Part::Trailers && !known.may_be_trailer())
-            || self.rules.denied.iter().any(|denied| **denied == *name || *denied.as_bytes() == *read_as)
+            || (self.part == ChangedPart::Trailers && !known.may_be_trailer())
+            || self.rules.denied.iter().any(|denied| **denied == *name || *denied.as_bytes() == *normalized)
     }
 
-    fn refuse(&mut self) -> Result<(), Failure> {
-        *self.refused += 1;
-        let is_error = self.rules.error_on_denied && self.part != Part::Immediate;
+    /// Counts a denied change.
+    ///
+    /// # Errors
+    /// The rules make a denied change an error.
+    fn deny(&mut self) -> Result<(), Failure> {
+        *self.denials += 1;
+        let is_error = self.rules.error_on_denied && self.part != ChangedPart::Immediate;
         if is_error { Err(Failure::NotAllowed) } else { Ok(()) }
     }
 }
 
-fn valid(is_valid: bool, value: Box<[u8]>) -> Result<Vec<u8>, Failure> {
+fn check_value(is_valid: bool, value: Box<[u8]>) -> Result<Vec<u8>, Failure> {
     is_valid.then(|| value.into_vec()).ok_or(Failure::Malformed)
 }
 
@@ -150,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_never_changed_is_left_out_and_counted_in_every_part() {
+    fn denied_changes_are_dropped_and_counted_in_every_part() {
         let names = [
             ":authority",
             ":scheme",
@@ -172,15 +181,22 @@ mod tests {
             "forwarded",
         ];
         let set: Vec<_> = names.iter().map(|name| (*name, "v")).collect();
-        for part in [Part::RequestHead, Part::ResponseHead, Part::Trailers, Part::Immediate] {
-            let mut refused = 0;
-            let change = read(mutation(&set, &names), &MutationRules::default(), part, &mut refused).unwrap();
-            assert_eq!((change, refused), (HeadChange::default(), 36), "{part:?}");
+        for part in [
+            ChangedPart::RequestHead,
+            ChangedPart::ResponseHead,
+            ChangedPart::Trailers,
+            ChangedPart::Immediate,
+        ] {
+            let mut denials = 0;
+            let change =
+                read_changes(mutation(&set, &names), &MutationRules::default(), part, &mut denials).unwrap();
+            // The service sets and removes each of the 18 names.
+            assert_eq!((change, denials), (HeadChange::default(), 36), "{part:?}");
         }
     }
 
     #[test]
-    fn rules_open_what_may_be_opened() {
+    fn rules_can_allow_some_changes() {
         let rules = MutationRules {
             allow_path_and_method: true,
             allow_forwarded: true,
@@ -196,36 +212,42 @@ mod tests {
             ("x_secret", "1"),
             ("Content-Length", "7"),
         ];
-        let mut refused = 0;
-        let change = read(mutation(&set, &["a"]), &rules, Part::RequestHead, &mut refused).unwrap();
+        let mut denials = 0;
+        let change =
+            read_changes(mutation(&set, &["a"]), &rules, ChangedPart::RequestHead, &mut denials).unwrap();
         assert_eq!(
             (change.path.as_deref(), change.method.as_deref()),
             (Some(&b"/a?b"[..]), Some(&b"POST"[..]))
         );
-        assert_eq!((names(&change), refused), (vec!["a", "x-forwarded-for", "x-envoy-a"], 2));
-        let mut refused = 0;
-        let change = read(mutation(&set[..2], &[]), &rules, Part::ResponseHead, &mut refused).unwrap();
-        assert_eq!((change, refused), (HeadChange::default(), 2));
+        assert_eq!((names(&change), denials), (vec!["a", "x-forwarded-for", "x-envoy-a"], 2));
+        let mut denials = 0;
+        let change =
+            read_changes(mutation(&set[..2], &[]), &rules, ChangedPart::ResponseHead, &mut denials).unwrap();
+        assert_eq!((change, denials), (HeadChange::default(), 2));
     }
 
     #[test]
-    fn a_denied_change_is_an_error_on_request_except_in_an_immediate_response() {
+    fn a_denied_change_can_be_an_error_except_in_an_immediate_response() {
         let rules = MutationRules { error_on_denied: true, ..MutationRules::default() };
-        let read = |name, part| read(mutation(&[(name, "v")], &[]), &rules, part, &mut 0);
-        assert_eq!(read("host", Part::RequestHead), Err(Failure::NotAllowed));
-        assert_eq!(read("x-checksum", Part::Trailers).map(|_| ()), Ok(()));
-        assert_eq!(read("host", Part::Immediate), Ok(HeadChange::default()));
-        assert_eq!(read("content-length", Part::RequestHead), Ok(HeadChange::default()));
+        let read = |name, part| read_changes(mutation(&[(name, "v")], &[]), &rules, part, &mut 0);
+        assert_eq!(read("host", ChangedPart::RequestHead), Err(Failure::NotAllowed));
+        assert_eq!(read("x-checksum", ChangedPart::Trailers).map(|_| ()), Ok(()));
+        assert_eq!(read("host", ChangedPart::Immediate), Ok(HeadChange::default()));
+        assert_eq!(read("content-length", ChangedPart::RequestHead), Ok(HeadChange::default()));
     }
 
     #[test]
-    fn a_status_is_one_of_a_final_response_with_a_body() {
+    fn a_status_must_be_final_and_allow_a_body() {
         let status = |value| {
-            let mut refused = 0;
+            let mut denials = 0;
             let set = [(":status", value)];
-            let change =
-                read(mutation(&set, &[]), &MutationRules::default(), Part::ResponseHead, &mut refused);
-            change.map(|change| (change.status, refused))
+            let change = read_changes(
+                mutation(&set, &[]),
+                &MutationRules::default(),
+                ChangedPart::ResponseHead,
+                &mut denials,
+            );
+            change.map(|change| (change.status, denials))
         };
         assert_eq!(status("201"), Ok((Some(201), 0)));
         assert_eq!(status("304"), Ok((None, 1)));
@@ -235,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_methods_names_and_values_that_cannot_be_are_malformed() {
+    fn invalid_paths_methods_names_and_values_are_malformed() {
         let rules = MutationRules { allow_path_and_method: true, ..MutationRules::default() };
         for set in [
             (":path", "a"),
@@ -246,7 +268,7 @@ mod tests {
             ("a b", ""),
             ("a", "b\nc"),
         ] {
-            let change = read(mutation(&[set], &[]), &rules, Part::RequestHead, &mut 0);
+            let change = read_changes(mutation(&[set], &[]), &rules, ChangedPart::RequestHead, &mut 0);
             assert_eq!(change, Err(Failure::Malformed), "{set:?}");
         }
     }

@@ -1,5 +1,5 @@
-//! What holds for any bytes of a service and any order of calls: nothing panics, events come in order, memory is bounded, and there
-//! is always something to go on with.
+//! Invariants for any bytes of a service and any order of calls: nothing panics, events are in order, memory is bounded, and
+//! progress is always possible.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use fairway_extension::generated::{
     BodyMutation, BodyResponse, CommonResponse, HeadersResponse, ProcessingMode, ProcessingResponse,
     StreamedBodyResponse, TrailersResponse,
 };
-use fairway_extension::processing::{Event, ExchangeFacts, MAX_HELD, Processor, Side};
+use fairway_extension::processing::{Event, ExchangeFacts, MAX_HELD_BYTES, Processor, Side};
 use fairway_http::Head;
 use fairway_model::{
     BackendKey, BodyMode, Extension, GrpcService, MutationRules, ProcessingPhases, Timeouts,
@@ -85,7 +85,7 @@ fn extension(input: &mut Input<'_>) -> Extension {
     }
 }
 
-/// What went on in a direction.
+/// What was forwarded in a direction.
 #[derive(Clone, Copy, PartialEq, PartialOrd)]
 enum Progress {
     Nothing,
@@ -124,7 +124,7 @@ impl Check {
                     && !self.has_ended[side as usize]
                     && self.processor.room(side) > 0
                 {
-                    self.processor.write(side, piece);
+                    self.processor.write_body(side, piece);
                 }
             }
             3 if self.has_head[side as usize] => {
@@ -166,8 +166,8 @@ impl Check {
     }
 
     fn holds(&mut self) {
-        // Each byte is held once and copied into a message at most once; messages of a few bytes are written for each piece.
-        let bound = 4 * (MAX_HELD + 256 * 4 + 1024) + self.received;
+        // Each byte is held once and copied into a message at most once; each piece adds messages of a few bytes.
+        let bound = 4 * (MAX_HELD_BYTES + 256 * 4 + 1024) + self.received;
         assert!(self.processor.held_bytes() <= bound, "{} bytes are held", self.processor.held_bytes());
         for side in SIDES {
             while let Some(event) = self.processor.next(side) {
@@ -207,7 +207,7 @@ impl Check {
     }
 }
 
-/// A message that is at least one of the protocol.
+/// A message that conforms to the protocol.
 fn answer(call: u8, input: &mut Input<'_>) -> ProcessingResponse {
     let bytes = input.bytes();
     let kind = input.byte().unwrap_or(0);

@@ -1,9 +1,9 @@
-//! A data plane in miniature: it drives a [`Processor`], and keeps what went on and what the service was shown.
+//! A minimal data plane: drives a [`Processor`], and records what was forwarded and what the service got.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairway_extension::frame::{self, PREFIX};
+use fairway_extension::frame::{self, PREFIX_BYTES};
 use fairway_extension::generated::body_mutation::Mutation;
 use fairway_extension::generated::processing_request::Request;
 use fairway_extension::generated::processing_response::Response;
@@ -11,7 +11,9 @@ use fairway_extension::generated::{
     BodyMutation, BodyResponse, CommonResponse, HeaderMutation, HeaderValue, HeaderValueOption,
     HeadersResponse, ProcessingRequest, ProcessingResponse, StreamedBodyResponse, TrailersResponse,
 };
-use fairway_extension::processing::{Event, ExchangeFacts, HeadChange, Processor, Side, Stop, Trailers};
+use fairway_extension::processing::{
+    Event, ExchangeFacts, HeadChange, Processor, Side, StopReason, Trailers,
+};
 use fairway_http::Head;
 use fairway_model::{
     BackendKey, BodyMode, Extension, GrpcService, MutationRules, ProcessingPhases, Timeouts,
@@ -32,7 +34,7 @@ pub(crate) fn phases(headers: bool, body: BodyMode, trailers: bool) -> Processin
     ProcessingPhases { headers, body, trailers }
 }
 
-/// A configuration that shows nothing.
+/// A configuration that sends nothing to the service.
 pub(crate) fn extension() -> Extension {
     let second = Duration::from_secs(1);
     let timeouts =
@@ -73,7 +75,7 @@ pub(crate) fn trailers(pairs: &[(&str, &str)]) -> Trailers {
     pairs.iter().map(|(name, value)| (name.as_bytes().into(), value.as_bytes().into())).collect()
 }
 
-/// What went on in a direction.
+/// What was forwarded in a direction.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Output {
     pub(crate) head: Option<HeadChange>,
@@ -86,7 +88,7 @@ impl Output {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// Takes an event; fails on one that is out of order.
+    /// Handles an event; fails if it is out of order.
     pub(crate) fn take(&mut self, event: Event) {
         assert!(self.end.is_none(), "{event:?} after the end");
         match event {
@@ -103,17 +105,17 @@ impl Output {
     }
 }
 
-pub(crate) struct World {
+pub(crate) struct TestExchange {
     pub(crate) processor: Processor,
     pub(crate) outputs: [Output; 2],
-    pub(crate) stop: Option<Stop>,
-    /// What the service was shown and did not look at.
+    pub(crate) stop: Option<StopReason>,
+    /// Messages for the service that the test has not read yet.
     pub(crate) shown: Vec<ProcessingRequest>,
 }
 
-impl World {
+impl TestExchange {
     pub(crate) fn new(extension: Extension) -> Self {
-        World {
+        TestExchange {
             processor: Processor::new(Arc::new(extension)),
             outputs: Default::default(),
             stop: None,
@@ -137,7 +139,7 @@ impl World {
 
     pub(crate) fn write(&mut self, side: Side, piece: &str) {
         assert!(self.processor.room(side) > 0, "no room");
-        self.processor.write(side, piece.as_bytes());
+        self.processor.write_body(side, piece.as_bytes());
         self.drain();
     }
 
@@ -156,10 +158,10 @@ impl World {
         self.drain();
     }
 
-    /// Collects messages, events and the stop.
+    /// Collects messages, events and the stop reason.
     pub(crate) fn drain(&mut self) {
         while let Some(message) = self.processor.take_message() {
-            self.shown.push(ProcessingRequest::decode(&message[PREFIX..]).unwrap());
+            self.shown.push(ProcessingRequest::decode(&message[PREFIX_BYTES..]).unwrap());
         }
         for side in SIDES {
             while let Some(event) = self.processor.next(side) {
@@ -171,13 +173,13 @@ impl World {
         }
     }
 
-    /// The one message that the service was shown since the last look.
+    /// The only new message for the service.
     pub(crate) fn shown(&mut self) -> Request {
         assert_eq!(self.shown.len(), 1, "{:?}", self.shown);
         self.shown.pop().and_then(|message| message.request).unwrap()
     }
 
-    /// The body that the service was shown since the last look, and whether it ended.
+    /// The new part of the body for the service, and whether it ended.
     pub(crate) fn shown_body(&mut self) -> (String, bool) {
         match self.shown() {
             Request::RequestBody(body) | Request::ResponseBody(body) => {

@@ -1,8 +1,8 @@
-//! Whether every ready replica serves a Gateway as the leader does: what each of them said, compared with what the leader
-//! sees. Pure; who asks and when is not decided here.
+//! Whether all ready replicas serve a Gateway like the leader does, by comparing what each replica reports with the
+//! leader's state. Pure; polling happens elsewhere.
 //!
-//! What was agreed once stays agreed until the Gateway or its ports are others: a replica is not ready before it has bound
-//! what the list of ports says, so one that comes later changes nothing.
+//! Agreement lasts until the Gateway or its ports change: a replica is not ready before it has bound the listed
+//! ports, so new replicas do not affect it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -11,20 +11,20 @@ use std::sync::Arc;
 use fairway_objects::object::ObjectKey;
 use serde::{Deserialize, Serialize};
 
-/// So often in a row a replica may fail to answer. After that it no longer counts: a policy of the network may keep replicas
-/// from asking each other, and no Gateway waits for that for ever.
-pub const SILENT: u32 = 20;
+/// Consecutive failed polls after which a replica is ignored: a NetworkPolicy may prevent replicas from polling each
+/// other, and Gateways must not wait for that forever.
+pub const MAX_MISSED_POLLS: u32 = 20;
 
 /// A Gateway as a replica serves it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServedGateway {
     /// Its `metadata.uid`.
     pub uid: String,
-    /// Its `metadata.generation` as it was read.
+    /// Its `metadata.generation` when it was read.
     pub generation: i64,
-    /// The addresses of the pod that are bound for its connections.
+    /// Pod addresses bound for its TCP ports.
     pub bound: BTreeSet<SocketAddr>,
-    /// The same for its datagrams.
+    /// Pod addresses bound for its UDP ports.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub datagrams: BTreeSet<SocketAddr>,
 }
@@ -32,10 +32,10 @@ pub struct ServedGateway {
 /// The Gateways that a replica serves.
 pub type ServedGateways = BTreeMap<ObjectKey, ServedGateway>;
 
-/// What the leader knows of the other replicas.
+/// What the leader knows about the other replicas.
 #[derive(Debug, Default)]
 pub struct Agreement {
-    /// Gateways as all replicas served them.
+    /// Gateways that all replicas have served.
     agreed: ServedGateways,
     replicas: BTreeMap<Arc<str>, Replica>,
 }
@@ -43,21 +43,21 @@ pub struct Agreement {
 #[derive(Debug, Default)]
 struct Replica {
     serves: ServedGateways,
-    /// How often in a row it did not answer.
-    silent: u32,
+    /// Consecutive failed polls.
+    missed_polls: u32,
 }
 
-/// What is not agreed.
+/// What is not agreed yet.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Open {
-    /// The Gateways that a replica is not known to serve.
+pub struct PendingAgreement {
+    /// Gateways that some replica is not known to serve.
     pub gateways: BTreeSet<ObjectKey>,
-    /// These replicas.
+    /// Those replicas.
     pub replicas: BTreeSet<Arc<str>>,
 }
 
 impl ServedGateway {
-    /// Whether it is this Gateway, at this generation or a later one, at all of these addresses.
+    /// Whether it is the same Gateway, at this generation or a later one, with all of these addresses bound.
     fn covers(&self, wanted: &Self) -> bool {
         let is_bound = wanted.bound.is_subset(&self.bound) && wanted.datagrams.is_subset(&self.datagrams);
         self.uid == wanted.uid && self.generation >= wanted.generation && is_bound
@@ -65,25 +65,25 @@ impl ServedGateway {
 }
 
 impl Agreement {
-    /// An earlier leader has found it agreed.
-    pub fn take_over(&mut self, gateway: ObjectKey, served: ServedGateway) {
+    /// Restores an agreement that an earlier leader reached.
+    pub fn restore(&mut self, gateway: ObjectKey, served: ServedGateway) {
         self.agreed.insert(gateway, served);
     }
 
-    /// Takes the answer of a replica; `None` where it gave none.
+    /// Records the response of a replica; `None` if the poll failed.
     pub fn answered(&mut self, replica: &Arc<str>, answer: Option<ServedGateways>) {
         let replica = self.replicas.entry(replica.clone()).or_default();
         match answer {
-            Some(serves) => *replica = Replica { serves, silent: 0 },
-            None => replica.silent = replica.silent.saturating_add(1),
+            Some(serves) => *replica = Replica { serves, missed_polls: 0 },
+            None => replica.missed_polls = replica.missed_polls.saturating_add(1),
         }
     }
 
-    /// What is not agreed of the Gateways as the leader serves them, while `ready` are the other replicas that are ready.
-    pub fn open(&mut self, wanted: &ServedGateways, ready: &BTreeSet<Arc<str>>) -> Open {
+    /// What is not agreed of the Gateways that the leader serves, given the other `ready` replicas.
+    pub fn open(&mut self, wanted: &ServedGateways, ready: &BTreeSet<Arc<str>>) -> PendingAgreement {
         self.replicas.retain(|name, _| ready.contains(name));
         self.agreed.retain(|gateway, _| wanted.contains_key(gateway));
-        let mut open = Open::default();
+        let mut open = PendingAgreement::default();
         for (gateway, served) in wanted {
             if self.agreed.get(gateway) == Some(served) {
                 continue;
@@ -102,7 +102,8 @@ impl Agreement {
 
     fn serves(&self, name: &Arc<str>, gateway: &ObjectKey, wanted: &ServedGateway) -> bool {
         self.replicas.get(name).is_some_and(|replica| {
-            replica.silent >= SILENT || replica.serves.get(gateway).is_some_and(|it| it.covers(wanted))
+            replica.missed_polls >= MAX_MISSED_POLLS
+                || replica.serves.get(gateway).is_some_and(|it| it.covers(wanted))
         })
     }
 }
@@ -161,9 +162,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_agreed_stays_so_when_replicas_come_and_ends_with_another_generation_or_port() {
+    fn agreement_survives_new_replicas_but_not_changes() {
         let (mut agreement, wanted) = (Agreement::default(), serving(1, &[20_000]));
-        agreement.take_over(key(), wanted[&key()].clone());
+        agreement.restore(key(), wanted[&key()].clone());
         assert!(!is_open(&mut agreement, &wanted, &["a", "b"]));
         assert!(is_open(&mut agreement, &serving(2, &[20_000]), &["a"]));
         assert!(is_open(&mut agreement, &serving(1, &[20_000, 20_001]), &["a"]));
@@ -177,7 +178,7 @@ mod tests {
             agreement.answered(&"a".into(), None);
             times += 1;
         }
-        assert_eq!(times, SILENT);
+        assert_eq!(times, MAX_MISSED_POLLS);
         let later = serving(2, &[20_000]);
         agreement.answered(&"a".into(), Some(wanted));
         assert!(is_open(&mut agreement, &later, &["a"]), "it answers again");

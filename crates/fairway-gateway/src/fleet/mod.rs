@@ -1,8 +1,8 @@
-//! What a cluster has for each Gateway: ports of the pods ([`ports`]), Services ([`services`]), EndpointSlices ([`slices`]), and
-//! where all this puts the Gateway ([`places`]); and whether every replica serves it there ([`agreement`]).
+//! Cluster resources of a Gateway: pod ports ([`ports`]), Services ([`services`]), EndpointSlices ([`slices`]), the
+//! resulting addresses ([`places`]), and agreement between replicas ([`agreement`]).
 //!
-//! Pure: what is there goes in, what should be there comes out. [0039](../../../docs/design/0039-gateway-addresses.md) says why
-//! it is so.
+//! Pure: current state in, desired state out. [0039](../../../docs/design/0039-gateway-addresses.md) explains the
+//! design.
 
 pub mod agreement;
 pub mod names;

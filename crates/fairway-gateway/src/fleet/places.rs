@@ -1,12 +1,13 @@
-//! Where a Gateway is: its addresses by its Services, and its ports by the list and by what the data plane has bound. Owns the
-//! words for what is missing.
+//! The placement of a Gateway: its addresses from its Services, and its ports from the port list and the data plane.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use fairway_objects::object::ObjectKey;
-use fairway_objects::placement::{Address, AddressKind, Addresses, Placement, PortPlacement, PortState};
+use fairway_objects::placement::{
+    Address, AddressKind, GatewayAddresses, Placement, PortPlacement, PortState,
+};
 use fairway_objects::transport::PortProtocol;
 use k8s_openapi::api::core::v1::Service;
 
@@ -14,24 +15,24 @@ use crate::WantedGateway;
 use crate::fleet::ports::{PortRange, Ports};
 use crate::fleet::services::{self, DesiredService};
 
-/// What is known of a cluster and of the data plane.
-pub struct Known<'a> {
-    /// The ports that were given.
+/// Current state of the cluster and the data plane.
+pub struct FleetState<'a> {
+    /// Assigned ports.
     pub ports: &'a Ports,
-    /// Those that may be given.
+    /// The range of ports that can be assigned.
     pub range: PortRange,
-    /// The addresses that each of them is bound at.
+    /// Addresses on which each port is bound.
     pub bind: &'a [IpAddr],
-    /// What became of an address to bind.
+    /// The state of an address to bind.
     pub bound: &'a dyn Fn(PortProtocol, SocketAddr) -> PortState,
-    /// The Services that there are.
+    /// Existing Services.
     pub services: &'a BTreeMap<ObjectKey, Arc<Service>>,
     /// Why a Service could not be written.
     pub problems: &'a BTreeMap<ObjectKey, Arc<str>>,
 }
 
-impl Known<'_> {
-    /// Where the Gateway is that should have the Services `desired`.
+impl FleetState<'_> {
+    /// The placement of a Gateway whose Services should be `desired`.
     #[must_use]
     pub fn placement(
         &self,
@@ -47,9 +48,9 @@ impl Known<'_> {
         placement
     }
 
-    /// Both transports of a number have the same port of the pods, and each is bound or not by itself.
+    /// TCP and UDP of one number share a pod port, but are bound independently.
     fn port(&self, gateway: &ObjectKey, protocol: PortProtocol, port: u16) -> PortPlacement {
-        let Some(given) = self.ports.of(gateway, port) else {
+        let Some(given) = self.ports.pod_port(gateway, port) else {
             return PortPlacement { bind: Vec::new(), state: PortState::Pending };
         };
         let bind: Vec<_> = self.bind.iter().map(|ip| SocketAddr::new(*ip, given)).collect();
@@ -69,37 +70,37 @@ impl Known<'_> {
         gateway: &ObjectKey,
         wanted: &WantedGateway,
         desired: &[DesiredService],
-    ) -> Addresses {
-        let without = wanted.ports.keys().find(|port| self.ports.of(gateway, **port).is_none());
+    ) -> GatewayAddresses {
+        let without = wanted.ports.keys().find(|port| self.ports.pod_port(gateway, **port).is_none());
         if let Some(port) = without {
             return match self.ports.is_used_up(self.range) {
-                true => Addresses::NoResources(
+                true => GatewayAddresses::NoResources(
                     format!("no port of --gateway-ports {} is free for port {port}", self.range).into(),
                 ),
-                false => Addresses::Pending(format!("port {port} has no port of the pods yet").into()),
+                false => GatewayAddresses::Pending(format!("port {port} has no port of the pods yet").into()),
             };
         }
         if desired.is_empty() {
-            return Addresses::Pending("no listener has a port".into());
+            return GatewayAddresses::Pending("no listener has a port".into());
         }
         if wanted.addresses.iter().any(|asked| asked.value.is_some()) {
             return self.static_addresses(wanted, desired);
         }
         let key = &desired[0].key;
-        match self.found(&wanted.uid, &desired[0]) {
+        match self.service_addresses(&wanted.uid, &desired[0]) {
             Ok(found) if found.is_empty() => {
-                Addresses::Pending(format!("the Service {key} has no address yet").into())
+                GatewayAddresses::Pending(format!("the Service {key} has no address yet").into())
             }
             Ok(found) => match wanted.addresses.iter().find(|asked| !has_kind(&found, asked.kind)) {
-                Some(asked) => Addresses::Pending(none_of_kind(key, asked.kind).into()),
-                None => Addresses::Assigned(found),
+                Some(asked) => GatewayAddresses::Pending(missing_kind_reason(key, asked.kind).into()),
+                None => GatewayAddresses::Assigned(found),
             },
-            Err(problem) => Addresses::Pending(problem),
+            Err(problem) => GatewayAddresses::Pending(problem),
         }
     }
 
-    /// The addresses that a Service has, or why there is no such Service.
-    fn found(&self, uid: &str, desired: &DesiredService) -> Result<Vec<Address>, Arc<str>> {
+    /// The addresses of a Service, or why it does not exist.
+    fn service_addresses(&self, uid: &str, desired: &DesiredService) -> Result<Vec<Address>, Arc<str>> {
         let key = &desired.key;
         match self.services.get(key).filter(|service| services::is_owned(service, uid)) {
             Some(service) => Ok(services::addresses(service)),
@@ -113,17 +114,17 @@ impl Known<'_> {
         self.problems.get(key).cloned()
     }
 
-    /// Each address that is asked for must be shown: an IP address by the Service that is made for it, a host name by any
-    /// Service of the Gateway, because no field of a Service asks for one.
-    fn static_addresses(&self, wanted: &WantedGateway, desired: &[DesiredService]) -> Addresses {
+    /// Every requested address must be visible: an IP address on the Service created for it, a host name on any
+    /// Service of the Gateway, because no Service field requests a host name.
+    fn static_addresses(&self, wanted: &WantedGateway, desired: &[DesiredService]) -> GatewayAddresses {
         let (mut usable, mut missing) = (Vec::new(), Vec::new());
         let mut shown_by_all = Vec::new();
         for service in desired {
-            let found = self.found(&wanted.uid, service).unwrap_or_default();
+            let found = self.service_addresses(&wanted.uid, service).unwrap_or_default();
             if let Some(asked) = service.address {
                 match found.iter().find(|address| address.value.parse() == Ok(asked)) {
                     Some(address) => usable.push(address.clone()),
-                    None => missing.push(self.why_not(&asked.to_string(), &service.key)),
+                    None => missing.push(self.unassigned_reason(&asked.to_string(), &service.key)),
                 }
             }
             shown_by_all.extend(found);
@@ -134,19 +135,19 @@ impl Known<'_> {
                 Some(value) if value.parse::<IpAddr>().is_ok() => {}
                 Some(value) => match shown_by_all.iter().find(|it| it.value.eq_ignore_ascii_case(value)) {
                     Some(address) => usable.push(address.clone()),
-                    None => missing.push(self.why_not(value, first)),
+                    None => missing.push(self.unassigned_reason(value, first)),
                 },
                 None if has_kind(&shown_by_all, asked.kind) => {}
-                None => missing.push(none_of_kind(first, asked.kind)),
+                None => missing.push(missing_kind_reason(first, asked.kind)),
             }
         }
         if missing.is_empty() {
-            return Addresses::Assigned(usable);
+            return GatewayAddresses::Assigned(usable);
         }
-        Addresses::NotUsable { why: missing.join("; ").into(), usable }
+        GatewayAddresses::NotUsable { why: missing.join("; ").into(), usable }
     }
 
-    fn why_not(&self, asked: &str, key: &ObjectKey) -> String {
+    fn unassigned_reason(&self, asked: &str, key: &ObjectKey) -> String {
         match self.problem(key) {
             Some(problem) => format!("{asked}: {problem}"),
             None => format!("{asked} is not given to the Service {key}"),
@@ -158,7 +159,7 @@ fn has_kind(found: &[Address], kind: AddressKind) -> bool {
     found.iter().any(|address| address.kind == kind)
 }
 
-fn none_of_kind(key: &ObjectKey, kind: AddressKind) -> String {
+fn missing_kind_reason(key: &ObjectKey, kind: AddressKind) -> String {
     format!("the Service {key} has no address of type {}", kind.name())
 }
 
@@ -212,8 +213,8 @@ mod tests {
             )
         }
 
-        /// The Service at this place among the desired ones is there, with these addresses.
-        fn made(&mut self, at: usize, addresses: &[&str]) {
+        /// Gives the desired Service at index `at` these addresses.
+        fn set_addresses(&mut self, at: usize, addresses: &[&str]) {
             let DesiredService { key, mut service, .. } = self.desired().remove(at);
             let entry = |address: &&str| match address.parse::<IpAddr>() {
                 Ok(ip) => json!({ "ip": ip }),
@@ -227,7 +228,7 @@ mod tests {
 
         fn placement(&self, bound: &dyn Fn(PortProtocol, SocketAddr) -> PortState) -> Placement {
             let bind = ["0.0.0.0".parse().unwrap(), "::".parse().unwrap()];
-            let known = Known {
+            let known = FleetState {
                 ports: &self.ports,
                 range: self.range,
                 bind: &bind,
@@ -238,7 +239,7 @@ mod tests {
             known.placement(&self.gateway, &self.wanted, &self.desired())
         }
 
-        fn addresses(&self) -> Addresses {
+        fn addresses(&self) -> GatewayAddresses {
             self.placement(&|_, _| PortState::Bound).addresses
         }
     }
@@ -279,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_of_udp_alone_is_none_of_tcp() {
+    fn a_udp_port_is_not_a_tcp_port() {
         let mut scene = Scene::new(&[53], &[]);
         scene.wanted.ports.insert(53, PortTransport::Udp);
         let placement = scene.placement(&|_, _| PortState::Bound);
@@ -291,34 +292,34 @@ mod tests {
         let mut scene = Scene::new(&[80], &[]);
         assert_eq!(
             scene.addresses(),
-            Addresses::Pending("the Service shop/edge-fairway is not there yet".into())
+            GatewayAddresses::Pending("the Service shop/edge-fairway is not there yet".into())
         );
-        scene.made(0, &[]);
+        scene.set_addresses(0, &[]);
         assert_eq!(
             scene.addresses(),
-            Addresses::Pending("the Service shop/edge-fairway has no address yet".into())
+            GatewayAddresses::Pending("the Service shop/edge-fairway has no address yet".into())
         );
-        scene.made(0, &["192.0.2.7"]);
-        assert_eq!(scene.addresses(), Addresses::Assigned(vec![ip("192.0.2.7")]));
+        scene.set_addresses(0, &["192.0.2.7"]);
+        assert_eq!(scene.addresses(), GatewayAddresses::Assigned(vec![ip("192.0.2.7")]));
     }
 
     #[test]
-    fn why_a_service_cannot_be_made_is_said() {
+    fn service_errors_are_reported() {
         let mut scene = Scene::new(&[80], &[]);
         scene.problems.insert(ObjectKey::new("shop", "edge-fairway"), "it is somebody else's".into());
-        assert_eq!(scene.addresses(), Addresses::Pending("it is somebody else's".into()));
+        assert_eq!(scene.addresses(), GatewayAddresses::Pending("it is somebody else's".into()));
     }
 
     #[test]
     fn a_static_address_is_usable_when_its_service_shows_it() {
         let mut scene = Scene::new(&[80], &["192.0.2.7", "192.0.2.99"]);
-        scene.made(0, &["192.0.2.7"]);
-        scene.made(1, &["192.0.2.1"]);
-        let Addresses::NotUsable { why, usable } = scene.addresses() else { panic!("usable") };
+        scene.set_addresses(0, &["192.0.2.7"]);
+        scene.set_addresses(1, &["192.0.2.1"]);
+        let GatewayAddresses::NotUsable { why, usable } = scene.addresses() else { panic!("usable") };
         assert_eq!(usable, [ip("192.0.2.7")]);
         assert_eq!(&*why, "192.0.2.99 is not given to the Service shop/edge-fairway-192-0-2-99");
-        scene.made(1, &["192.0.2.99"]);
-        assert_eq!(scene.addresses(), Addresses::Assigned(vec![ip("192.0.2.7"), ip("192.0.2.99")]));
+        scene.set_addresses(1, &["192.0.2.99"]);
+        assert_eq!(scene.addresses(), GatewayAddresses::Assigned(vec![ip("192.0.2.7"), ip("192.0.2.99")]));
     }
 
     fn asking_for_host_name(value: Option<&str>) -> Scene {
@@ -335,40 +336,40 @@ mod tests {
     #[test]
     fn a_host_name_that_is_asked_for_is_usable_when_a_service_shows_it() {
         let mut scene = asking_for_host_name(Some("edge.example.com"));
-        scene.made(0, &["192.0.2.7", "lb.example.net"]);
+        scene.set_addresses(0, &["192.0.2.7", "lb.example.net"]);
         let why = "edge.example.com is not given to the Service shop/edge-fairway".into();
-        assert_eq!(scene.addresses(), Addresses::NotUsable { why, usable: Vec::new() });
-        scene.made(0, &["192.0.2.7", "edge.example.com"]);
-        assert_eq!(scene.addresses(), Addresses::Assigned(vec![host_name("edge.example.com")]));
+        assert_eq!(scene.addresses(), GatewayAddresses::NotUsable { why, usable: Vec::new() });
+        scene.set_addresses(0, &["192.0.2.7", "edge.example.com"]);
+        assert_eq!(scene.addresses(), GatewayAddresses::Assigned(vec![host_name("edge.example.com")]));
         let ip = WantedAddress { kind: AddressKind::Ip, value: Some("192.0.2.7".into()) };
         scene.wanted.addresses.push(ip);
-        scene.made(0, &["192.0.2.7"]);
-        let Addresses::NotUsable { usable, .. } = scene.addresses() else { panic!("usable") };
+        scene.set_addresses(0, &["192.0.2.7"]);
+        let GatewayAddresses::NotUsable { usable, .. } = scene.addresses() else { panic!("usable") };
         assert_eq!(usable, [self::ip("192.0.2.7")], "the others are still had");
     }
 
     #[test]
     fn any_address_of_a_type_is_assigned_when_the_service_shows_one() {
         let mut scene = asking_for_host_name(None);
-        scene.made(0, &["192.0.2.7"]);
+        scene.set_addresses(0, &["192.0.2.7"]);
         let why = "the Service shop/edge-fairway has no address of type Hostname";
-        assert_eq!(scene.addresses(), Addresses::Pending(why.into()));
-        scene.made(0, &["lb.example.net"]);
-        assert_eq!(scene.addresses(), Addresses::Assigned(vec![host_name("lb.example.net")]));
+        assert_eq!(scene.addresses(), GatewayAddresses::Pending(why.into()));
+        scene.set_addresses(0, &["lb.example.net"]);
+        assert_eq!(scene.addresses(), GatewayAddresses::Assigned(vec![host_name("lb.example.net")]));
     }
 
     #[test]
     fn a_range_that_is_used_up_is_named_with_its_flag() {
         let scene = Scene::new(&[80, 443, 8080], &[]);
         let expected = "no port of --gateway-ports 20000-20001 is free for port 8080";
-        assert_eq!(scene.addresses(), Addresses::NoResources(expected.into()));
+        assert_eq!(scene.addresses(), GatewayAddresses::NoResources(expected.into()));
     }
 
     #[test]
-    fn a_service_that_another_gateway_of_the_name_left_has_no_address_for_this_one() {
+    fn a_service_of_a_deleted_gateway_is_not_used() {
         let mut scene = Scene::new(&[80], &[]);
-        scene.made(0, &["192.0.2.7"]);
+        scene.set_addresses(0, &["192.0.2.7"]);
         scene.wanted.uid = "later".into();
-        assert!(matches!(scene.addresses(), Addresses::Pending(_)));
+        assert!(matches!(scene.addresses(), GatewayAddresses::Pending(_)));
     }
 }

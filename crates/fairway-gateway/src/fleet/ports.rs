@@ -1,5 +1,4 @@
-//! Which port of the pods stands for which port of which Gateway: the list that the leader keeps in a ConfigMap and every
-//! replica listens by. Owns its text and how a free port is found.
+//! The assignment of pod ports to Gateway ports, kept by the leader in a ConfigMap and read by every replica.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -8,31 +7,31 @@ use std::str::FromStr;
 
 use fairway_objects::object::ObjectKey;
 
-/// The key of the ConfigMap that has the list.
-const LIST: &str = "ports";
-/// The key that has the port which was given last.
-const LAST: &str = "last";
+/// ConfigMap key of the list.
+const LIST_KEY: &str = "ports";
+/// ConfigMap key of the last assigned port.
+const LAST_PORT_KEY: &str = "last";
 
 /// A port of a Gateway.
 pub(crate) type GatewayPort = (ObjectKey, u16);
 
-/// The ports that may be given to Gateways.
+/// The range of ports that can be assigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortRange {
     first: u16,
     last: u16,
 }
 
-/// The ports that were given.
+/// The assigned ports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ports {
-    given: BTreeMap<GatewayPort, u16>,
-    /// The one that was given last: the search for a free one begins behind it, so that one that was freed rests.
+    assigned: BTreeMap<GatewayPort, u16>,
+    /// The last assigned port: the search for a free one starts after it, so that freed ports are not reused at once.
     last: u16,
 }
 
 impl Default for PortRange {
-    /// Below the ports that the kernel gives to outgoing connections.
+    /// Below the kernel's ephemeral ports.
     fn default() -> Self {
         Self { first: 20_000, last: 29_999 }
     }
@@ -62,7 +61,7 @@ impl fmt::Display for PortRange {
 }
 
 impl PortRange {
-    /// The first and the last of them, and those between.
+    /// All ports of the range.
     #[must_use]
     pub fn ports(self) -> RangeInclusive<u16> {
         self.first..=self.last
@@ -72,96 +71,99 @@ impl PortRange {
         self.ports().contains(&port)
     }
 
-    fn after(self, port: u16) -> u16 {
+    fn next_port(self, port: u16) -> u16 {
         if self.contains(port) && port < self.last { port + 1 } else { self.first }
     }
 
-    /// How many there are.
+    /// Number of ports.
     fn len(self) -> usize {
         usize::from(self.last - self.first) + 1
     }
 }
 
 impl Ports {
-    /// Reads the data of the ConfigMap. A line that cannot be read is none: its port is given anew.
+    /// Reads the ConfigMap. A port on an unreadable line is assigned again.
     #[must_use]
     pub fn read(data: &BTreeMap<String, String>) -> Self {
-        let lines = data.get(LIST).map(String::as_str).unwrap_or_default().lines();
+        let lines = data.get(LIST_KEY).map(String::as_str).unwrap_or_default().lines();
         let mut taken = BTreeSet::new();
-        let given = lines.filter_map(entry).filter(|(_, port)| taken.insert(*port)).collect();
-        Self { given, last: data.get(LAST).and_then(|text| text.parse().ok()).unwrap_or(0) }
+        let given = lines.filter_map(parse_entry).filter(|(_, port)| taken.insert(*port)).collect();
+        Self {
+            assigned: given,
+            last: data.get(LAST_PORT_KEY).and_then(|text| text.parse().ok()).unwrap_or(0),
+        }
     }
 
-    /// As [`Ports::read`]; `None` where the ConfigMap has no list at all, as one that somebody emptied.
+    /// As [`Ports::read`]; `None` if the ConfigMap contains no list, for example because it was emptied.
     #[must_use]
     pub fn listed(data: &BTreeMap<String, String>) -> Option<Self> {
-        data.contains_key(LIST).then(|| Self::read(data))
+        data.contains_key(LIST_KEY).then(|| Self::read(data))
     }
 
-    /// Whether no port was given.
+    /// Whether no port is assigned.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.given.is_empty()
+        self.assigned.is_empty()
     }
 
     /// The data of the ConfigMap.
     #[must_use]
     pub fn data(&self) -> BTreeMap<String, String> {
         let line = |((gateway, port), given): (&GatewayPort, &u16)| format!("{gateway}:{port} {given}\n");
-        let list = self.given.iter().map(line).collect();
-        [(LIST.to_owned(), list), (LAST.to_owned(), self.last.to_string())].into()
+        let list = self.assigned.iter().map(line).collect();
+        [(LIST_KEY.to_owned(), list), (LAST_PORT_KEY.to_owned(), self.last.to_string())].into()
     }
 
-    /// The port of the pods for a port of a Gateway.
+    /// The pod port of a Gateway port.
     #[must_use]
-    pub fn of(&self, gateway: &ObjectKey, port: u16) -> Option<u16> {
-        self.given.get(&(gateway.clone(), port)).copied()
+    pub fn pod_port(&self, gateway: &ObjectKey, port: u16) -> Option<u16> {
+        self.assigned.get(&(gateway.clone(), port)).copied()
     }
 
-    /// Gives each of `wanted` a port, in this order, as long as there are any; those of another range are given anew. Where
-    /// `wanted` is all that is wanted, the rest is freed. Whether anything is different.
+    /// Assigns a port to each of `wanted`, in order, while ports are free; ports outside the range are replaced. If
+    /// `wanted` is complete, other ports are freed. Returns whether anything changed.
     pub fn settle<'a>(
         &mut self,
         wanted: impl Iterator<Item = (&'a ObjectKey, u16)> + Clone,
         is_all: bool,
         range: PortRange,
     ) -> bool {
-        let before = self.given.clone();
+        let before = self.assigned.clone();
         let keep: BTreeSet<GatewayPort> = wanted.clone().map(|(key, port)| (key.clone(), port)).collect();
-        self.given.retain(|wanted, given| (!is_all || keep.contains(wanted)) && range.contains(*given));
-        let mut taken: BTreeSet<u16> = self.given.values().copied().collect();
+        self.assigned.retain(|wanted, given| (!is_all || keep.contains(wanted)) && range.contains(*given));
+        let mut taken: BTreeSet<u16> = self.assigned.values().copied().collect();
         for (gateway, port) in wanted {
-            if self.of(gateway, port).is_some() {
+            if self.pod_port(gateway, port).is_some() {
                 continue;
             }
-            let Some(free) = self.free(range, &taken) else { break };
+            let Some(free) = self.find_free(range, &taken) else { break };
             taken.insert(free);
             self.last = free;
-            self.given.insert((gateway.clone(), port), free);
+            self.assigned.insert((gateway.clone(), port), free);
         }
-        before != self.given
+        before != self.assigned
     }
 
-    /// Whether no port of the range is free.
+    /// Whether the range has no free port.
     #[must_use]
     pub(crate) fn is_used_up(&self, range: PortRange) -> bool {
-        self.given.values().filter(|given| range.contains(**given)).count() >= range.len()
+        self.assigned.values().filter(|given| range.contains(**given)).count() >= range.len()
     }
 
-    fn free(&self, range: PortRange, taken: &BTreeSet<u16>) -> Option<u16> {
+    fn find_free(&self, range: PortRange, taken: &BTreeSet<u16>) -> Option<u16> {
         if taken.len() >= range.len() {
             return None;
         }
-        let mut port = range.after(self.last);
+        let mut port = range.next_port(self.last);
         while taken.contains(&port) {
-            port = range.after(port);
+            port = range.next_port(port);
         }
         Some(port)
     }
 }
 
 /// `NAMESPACE/NAME:PORT GIVEN`.
-fn entry(line: &str) -> Option<(GatewayPort, u16)> {
+fn parse_entry(line: &str) -> Option<(GatewayPort, u16)> {
     let (wanted, given) = line.split_once(' ')?;
     let (gateway, port) = wanted.rsplit_once(':')?;
     Some(((ObjectKey::parse(gateway)?, port.parse().ok()?), given.trim().parse().ok()?))
@@ -175,7 +177,7 @@ mod tests {
         ObjectKey::new("shop", name)
     }
 
-    fn settle(ports: &mut Ports, wanted: &[(&str, u16)], range: &str) -> bool {
+    fn allocate(ports: &mut Ports, wanted: &[(&str, u16)], range: &str) -> bool {
         let wanted: Vec<_> = wanted.iter().map(|(name, port)| (key(name), *port)).collect();
         ports.settle(wanted.iter().map(|(key, port)| (key, *port)), true, range.parse().unwrap())
     }
@@ -183,52 +185,58 @@ mod tests {
     #[test]
     fn a_port_stays_with_its_gateway_and_a_freed_one_rests() {
         let mut ports = Ports::default();
-        assert!(settle(&mut ports, &[("a", 80), ("b", 80)], "20000-20003"));
-        assert_eq!((ports.of(&key("a"), 80), ports.of(&key("b"), 80)), (Some(20_000), Some(20_001)));
-        assert!(!settle(&mut ports, &[("b", 80), ("a", 80)], "20000-20003"), "in any order");
-        assert!(settle(&mut ports, &[("b", 80)], "20000-20003"));
-        assert!(settle(&mut ports, &[("b", 80), ("c", 80)], "20000-20003"));
-        assert_eq!(ports.of(&key("c"), 80), Some(20_002), "not the one that was just freed");
-        assert_eq!(ports.of(&key("b"), 80), Some(20_001));
+        assert!(allocate(&mut ports, &[("a", 80), ("b", 80)], "20000-20003"));
+        assert_eq!(
+            (ports.pod_port(&key("a"), 80), ports.pod_port(&key("b"), 80)),
+            (Some(20_000), Some(20_001))
+        );
+        assert!(!allocate(&mut ports, &[("b", 80), ("a", 80)], "20000-20003"), "in any order");
+        assert!(allocate(&mut ports, &[("b", 80)], "20000-20003"));
+        assert!(allocate(&mut ports, &[("b", 80), ("c", 80)], "20000-20003"));
+        assert_eq!(ports.pod_port(&key("c"), 80), Some(20_002), "not the one that was just freed");
+        assert_eq!(ports.pod_port(&key("b"), 80), Some(20_001));
     }
 
     #[test]
     fn a_range_that_is_used_up_leaves_the_last_ones_without() {
         let mut ports = Ports::default();
-        settle(&mut ports, &[("a", 80), ("a", 443), ("b", 80)], "20000-20001");
-        assert_eq!((ports.of(&key("a"), 443), ports.of(&key("b"), 80)), (Some(20_001), None));
-        settle(&mut ports, &[("a", 443), ("b", 80)], "20000-20001");
-        assert_eq!(ports.of(&key("b"), 80), Some(20_000), "once there is one");
+        allocate(&mut ports, &[("a", 80), ("a", 443), ("b", 80)], "20000-20001");
+        assert_eq!((ports.pod_port(&key("a"), 443), ports.pod_port(&key("b"), 80)), (Some(20_001), None));
+        allocate(&mut ports, &[("a", 443), ("b", 80)], "20000-20001");
+        assert_eq!(ports.pod_port(&key("b"), 80), Some(20_000), "once there is one");
     }
 
     #[test]
-    fn what_is_not_known_to_be_all_frees_nothing() {
+    fn an_incomplete_list_frees_no_ports() {
         let mut ports = Ports::default();
-        settle(&mut ports, &[("a", 80), ("b", 80)], "20000-20003");
+        allocate(&mut ports, &[("a", 80), ("b", 80)], "20000-20003");
         let more = [(key("b"), 80), (key("c"), 80)];
         let wanted = more.iter().map(|(key, port)| (key, *port));
         assert!(ports.settle(wanted, false, "20000-20003".parse().unwrap()));
-        assert_eq!([ports.of(&key("a"), 80), ports.of(&key("c"), 80)], [Some(20_000), Some(20_002)]);
+        assert_eq!(
+            [ports.pod_port(&key("a"), 80), ports.pod_port(&key("c"), 80)],
+            [Some(20_000), Some(20_002)]
+        );
     }
 
     #[test]
     fn another_range_gives_other_ports() {
         let mut ports = Ports::default();
-        settle(&mut ports, &[("a", 80)], "20000-20009");
-        assert!(settle(&mut ports, &[("a", 80)], "30000-30009"));
-        assert_eq!(ports.of(&key("a"), 80), Some(30_000));
+        allocate(&mut ports, &[("a", 80)], "20000-20009");
+        assert!(allocate(&mut ports, &[("a", 80)], "30000-30009"));
+        assert_eq!(ports.pod_port(&key("a"), 80), Some(30_000));
     }
 
     #[test]
-    fn the_list_is_read_as_it_was_written_and_no_port_twice() {
+    fn the_list_round_trips_without_duplicate_ports() {
         let mut ports = Ports::default();
-        settle(&mut ports, &[("a", 80), ("a.b", 443)], "20000-20009");
+        allocate(&mut ports, &[("a", 80), ("a.b", 443)], "20000-20009");
         assert_eq!(Ports::read(&ports.data()), ports);
         assert_eq!(ports.data()["ports"], "shop/a:80 20000\nshop/a.b:443 20001\n");
         let damaged =
             [("ports".to_owned(), "shop/a:80 20000\nnonsense\nshop/b:80 20000\n".to_owned())].into();
         let read = Ports::read(&damaged);
-        assert_eq!((read.of(&key("a"), 80), read.of(&key("b"), 80)), (Some(20_000), None));
+        assert_eq!((read.pod_port(&key("a"), 80), read.pod_port(&key("b"), 80)), (Some(20_000), None));
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The Services that a Gateway should have, and how those that it has differ from them. Owns which fields are Fairway's: all
-//! others of a Service stay as they are.
+//! The desired Services of a Gateway and their difference from the existing ones. Fields that Fairway does not manage
+//! stay unchanged.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -13,24 +13,24 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::{Map, Value, json};
 
-use crate::fleet::names::{self, CLASS_LABEL, FAIRWAY, GATEWAY_LABEL, MANAGED_BY};
+use crate::fleet::names::{self, CLASS_LABEL, GATEWAY_LABEL, MANAGED_BY, MANAGED_BY_FAIRWAY};
 use crate::fleet::ports::Ports;
 use crate::{PortTransport, WantedGateway};
 
-/// Lists the keys that came from `spec.infrastructure`, and the field of the Service that came from parameters, so that what
-/// leaves them can be taken back.
+/// Annotation that lists keys from `spec.infrastructure` and the Service field set by parameters, so that they can be
+/// removed later.
 const FROM_INFRASTRUCTURE: &str = "fairway.dev/gateway-infrastructure";
 const TRAFFIC_POLICY: &str = "externalTrafficPolicy";
 
-/// The type of the Services of Gateways.
+/// The type of Gateway Services.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ServiceType {
-    /// Their addresses are those of a load balancer.
+    /// With load balancer addresses.
     #[default]
     LoadBalancer,
-    /// Their addresses are those of the cluster, and each node has ports for them.
+    /// With cluster addresses and a port on each node.
     NodePort,
-    /// Their addresses are those of the cluster.
+    /// With cluster addresses.
     ClusterIp,
 }
 
@@ -56,34 +56,35 @@ impl FromStr for ServiceType {
     }
 }
 
-/// A Service that a Gateway should have.
+/// A desired Service.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DesiredService {
-    /// Its name, in the namespace of the Gateway.
+    /// Its name, in the Gateway's namespace.
     pub key: ObjectKey,
-    /// The address that it is for, where `spec.addresses` names one.
+    /// The address requested by `spec.addresses`, if any.
     pub address: Option<IpAddr>,
-    /// All of it that is Fairway's.
+    /// The fields that Fairway manages.
     pub service: Service,
-    /// Whether one that is there stays as it is, and one that is not is not made: what says how cannot be used.
+    /// Whether an existing Service stays unchanged and a missing one is not created, because the parameters are
+    /// unusable.
     pub is_held: bool,
 }
 
-/// What is to be done about a Service.
+/// The change to a Service.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ServiceEdit {
-    /// It is to be made.
+    /// Create it.
     Create(Box<Service>),
-    /// It is to be changed by this merge patch, which holds its version.
+    /// Apply this merge patch, which contains the resource version.
     Patch(Value),
-    /// It is as it should be.
+    /// It is up to date.
     Nothing,
-    /// It belongs to somebody else.
+    /// It belongs to someone else.
     Foreign,
 }
 
-/// The Services that a Gateway should have: one, or one for each address that `spec.addresses` names. None while no listener has
-/// a port. Those of the pods in `http3` serve HTTP/3 as well, so they take both transports.
+/// The desired Services of a Gateway: one, or one for each address in `spec.addresses`; none while no listener has a
+/// port. Ports in `http3` serve HTTP/3 as well and use TCP and UDP.
 #[must_use]
 pub fn desired(
     gateway: &ObjectKey,
@@ -122,7 +123,7 @@ fn service_ports(
     http3: &BTreeSet<u16>,
 ) -> Vec<ServicePort> {
     let of_port = |(port, transport): (&u16, &PortTransport)| {
-        let target = ports.of(gateway, *port)?;
+        let target = ports.pod_port(gateway, *port)?;
         let transport = if http3.contains(&target) { PortTransport::Both } else { *transport };
         let port = *port;
         Some(transport.protocols().iter().map(move |protocol| ServicePort {
@@ -136,7 +137,7 @@ fn service_ports(
     wanted.ports.iter().filter_map(of_port).flatten().collect()
 }
 
-/// The name of a port, in the Service and in its slices.
+/// The name of a port in Services and EndpointSlices.
 pub(crate) fn port_name(protocol: &str, port: u16) -> String {
     format!("{}-{port}", protocol.to_ascii_lowercase())
 }
@@ -145,10 +146,10 @@ fn metadata(gateway: &ObjectKey, wanted: &WantedGateway, name: &str) -> ObjectMe
     let own = [
         (GATEWAY_LABEL.to_owned(), names::label(&gateway.name)),
         (CLASS_LABEL.to_owned(), names::label(&wanted.class)),
-        (MANAGED_BY.to_owned(), FAIRWAY.to_owned()),
+        (MANAGED_BY.to_owned(), MANAGED_BY_FAIRWAY.to_owned()),
     ];
     let text = |(key, value): (&Arc<str>, &Arc<str>)| (key.to_string(), value.to_string());
-    // What is Fairway's own goes last and so replaces what infrastructure says.
+    // Fairway's own entries come last and override those of the infrastructure.
     let labels = wanted.labels.iter().map(text).chain(own).collect();
     let keys =
         |map: &BTreeMap<Arc<str>, Arc<str>>| map.keys().map(|key| &**key).collect::<Vec<_>>().join(",");
@@ -199,7 +200,7 @@ fn spec(
     }
 }
 
-/// What is to be done so that `existing` is as it should be.
+/// The change that makes `existing` match `desired`.
 #[must_use]
 pub fn edit(existing: Option<&Service>, desired: &DesiredService, gateway_uid: &str) -> ServiceEdit {
     let Some(existing) = existing else {
@@ -220,12 +221,12 @@ pub fn edit(existing: Option<&Service>, desired: &DesiredService, gateway_uid: &
     for (field, old, new) in
         [("labels", &old.labels, &new.labels), ("annotations", &old.annotations, &new.annotations)]
     {
-        let difference = keys_that_differ(old.as_ref(), new.as_ref(), &left(existing, field));
+        let difference = metadata_patch(old.as_ref(), new.as_ref(), &managed_keys(existing, field));
         if !difference.is_empty() {
             metadata.insert(field.to_owned(), Value::Object(difference));
         }
     }
-    let spec = spec_that_differs(existing, &desired.service);
+    let spec = spec_patch(existing, &desired.service);
     if metadata.is_empty() && spec.is_empty() {
         return ServiceEdit::Nothing;
     }
@@ -244,8 +245,8 @@ pub fn is_owned(service: &Service, gateway_uid: &str) -> bool {
     !gateway_uid.is_empty() && owners.into_iter().any(|owner| owner.uid == gateway_uid)
 }
 
-/// The keys that infrastructure and parameters had when the Service was written last.
-fn left(existing: &Service, field: &str) -> BTreeSet<String> {
+/// Keys from infrastructure or parameters when the Service was last written.
+fn managed_keys(existing: &Service, field: &str) -> BTreeSet<String> {
     let annotations = existing.metadata.annotations.as_ref();
     let listed = annotations.and_then(|all| all.get(FROM_INFRASTRUCTURE)).map(String::as_str);
     let parts = listed.unwrap_or_default().split(';').filter_map(|part| part.split_once('='));
@@ -253,8 +254,8 @@ fn left(existing: &Service, field: &str) -> BTreeSet<String> {
     keys.filter(|key| !key.is_empty()).map(str::to_owned).collect()
 }
 
-/// The part of a merge patch: new values, and `null` for keys that infrastructure no longer has. Keys of others stay.
-fn keys_that_differ(
+/// Part of a merge patch: new values, and `null` for keys removed from the infrastructure. Other keys stay.
+fn metadata_patch(
     old: Option<&BTreeMap<String, String>>,
     new: Option<&BTreeMap<String, String>>,
     left: &BTreeSet<String>,
@@ -268,7 +269,7 @@ fn keys_that_differ(
     set.map(|(key, value)| (key.clone(), json!(value))).chain(gone).collect()
 }
 
-fn spec_that_differs(existing: &Service, desired: &Service) -> Map<String, Value> {
+fn spec_patch(existing: &Service, desired: &Service) -> Map<String, Value> {
     let none = ServiceSpec::default();
     let (old, new) = (existing.spec.as_ref().unwrap_or(&none), desired.spec.as_ref().unwrap_or(&none));
     let mut spec = Map::new();
@@ -282,15 +283,16 @@ fn spec_that_differs(existing: &Service, desired: &Service) -> Map<String, Value
     text("clusterIP", &old.cluster_ip, &new.cluster_ip);
     text("ipFamilyPolicy", &old.ip_family_policy, &new.ip_family_policy);
     text("loadBalancerClass", &old.load_balancer_class, &new.load_balancer_class);
-    // What parameters said once and no longer say is what Kubernetes makes of nothing; what somebody else wrote stays.
-    let was_given = new.external_traffic_policy.is_none() && left(existing, "spec").contains(TRAFFIC_POLICY);
+    // A field removed from the parameters is reset to the Kubernetes default; one set by someone else stays.
+    let was_given =
+        new.external_traffic_policy.is_none() && managed_keys(existing, "spec").contains(TRAFFIC_POLICY);
     let by_default =
         Some("Cluster".to_owned()).filter(|_| was_given && old.external_traffic_policy.is_some());
     text(TRAFFIC_POLICY, &old.external_traffic_policy, &new.external_traffic_policy.clone().or(by_default));
     if let (Some(selector), true) = (&old.selector, new.selector.is_none())
         && !selector.is_empty()
     {
-        // With a selector Kubernetes would write endpoints of its own.
+        // A selector would make Kubernetes write its own endpoints.
         spec.insert("selector".to_owned(), Value::Null);
     }
     let (before, after) =
@@ -302,13 +304,13 @@ fn spec_that_differs(existing: &Service, desired: &Service) -> Map<String, Value
     spec
 }
 
-/// What is Fairway's of a port.
+/// The fields that identify a port.
 fn identity(port: &ServicePort) -> (Option<&str>, i32, &str, Option<&IntOrString>) {
     let protocol = port.protocol.as_deref().unwrap_or("TCP");
     (port.name.as_deref(), port.port, protocol, port.target_port.as_ref())
 }
 
-/// A port keeps the port of the nodes that was given to it.
+/// Keeps the assigned node port.
 fn with_node_port(port: &ServicePort, before: &[ServicePort]) -> ServicePort {
     let same = |old: &&ServicePort| old.port == port.port && old.protocol == port.protocol;
     ServicePort { node_port: before.iter().find(same).and_then(|old| old.node_port), ..port.clone() }

@@ -1,5 +1,5 @@
-//! The EndpointSlices of a Gateway's Service: copies of those that Kubernetes keeps of Fairway's pods, with the ports that the
-//! pods have for this Gateway. Owns what is copied and which replica writes first.
+//! EndpointSlices of a Gateway's Service: copies of Kubernetes' slices for Fairway's pods, with the pod ports of this
+//! Gateway.
 
 use std::collections::BTreeMap;
 
@@ -11,19 +11,19 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::fleet::names::{self, SERVICE_LABEL, SLICE_MANAGED_BY, SLICE_MANAGER};
 
-/// What is to be done about an EndpointSlice.
+/// The change to an EndpointSlice.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SliceEdit {
-    /// It is to be made.
+    /// Create it.
     Create(Box<EndpointSlice>),
-    /// It is to be replaced; it holds the version that it replaces.
+    /// Replace it; contains the resource version.
     Replace(Box<EndpointSlice>),
-    /// It is to be deleted.
+    /// Delete it.
     Delete(ObjectKey),
 }
 
-/// The slices that a Service should have, when those of the pods are `pods`. The ports are those of the Service as it should be:
-/// whoever may edit it must not lead it to the ports of another Gateway.
+/// The desired slices of a Service, given the slices of the pods. Ports come from the desired Service rather than the
+/// existing one: editing the Service must not redirect it to another Gateway's ports.
 #[must_use]
 pub fn desired<'a>(
     service: &Service,
@@ -34,7 +34,7 @@ pub fn desired<'a>(
     let wanted = |slice: &&EndpointSlice| families.is_empty() || families.contains(&slice.address_type);
     let ports = should_be.spec.iter().flat_map(|spec| spec.ports.iter().flatten());
     let ports: Vec<_> = ports.filter_map(port).collect();
-    pods.filter(wanted).map(|slice| copy(service, should_be, slice, &ports)).collect()
+    pods.filter(wanted).map(|slice| copy_slice(service, should_be, slice, &ports)).collect()
 }
 
 fn port(port: &ServicePort) -> Option<EndpointPort> {
@@ -47,7 +47,7 @@ fn port(port: &ServicePort) -> Option<EndpointPort> {
     })
 }
 
-fn copy(
+fn copy_slice(
     service: &Service,
     should_be: &Service,
     pods: &EndpointSlice,
@@ -66,7 +66,8 @@ fn copy(
         block_owner_deletion: None,
     };
     let own = [(SERVICE_LABEL.to_owned(), owner), (SLICE_MANAGED_BY.to_owned(), SLICE_MANAGER.to_owned())];
-    // Those of `spec.infrastructure` too (Gateway API `GatewayInfrastructure`: on any resource created for the Gateway).
+    // Includes those of `spec.infrastructure` (Gateway API `GatewayInfrastructure`: on any resource created for the
+    // Gateway).
     let mut labels = should_be.metadata.labels.clone().unwrap_or_default();
     labels.extend(own);
     let metadata = ObjectMeta {
@@ -97,14 +98,14 @@ fn endpoint(pod: &Endpoint) -> Endpoint {
     }
 }
 
-/// The Service that a slice with this key belongs to.
+/// The Service that a slice belongs to.
 #[must_use]
 pub fn service_of(key: &ObjectKey, slice: &EndpointSlice) -> Option<ObjectKey> {
     let name = slice.metadata.labels.as_ref()?.get(SERVICE_LABEL)?;
     Some(ObjectKey::new(&key.namespace, name))
 }
 
-/// What is to be done so that the slices `existing` of a Service are the `desired` ones.
+/// The changes that make the `existing` slices of a Service match the `desired` ones.
 #[must_use]
 pub fn edits<'a>(
     existing: impl Iterator<Item = (&'a ObjectKey, &'a EndpointSlice)>,
@@ -116,7 +117,7 @@ pub fn edits<'a>(
         match existing.get(key) {
             None => edits.push(SliceEdit::Create(Box::new(slice.clone()))),
             Some(old) if is_same(old, slice) => {}
-            // The type of its addresses cannot be changed (EndpointSlice API reference).
+            // The address type is immutable (EndpointSlice API reference).
             Some(old) if old.address_type != slice.address_type => {
                 edits.push(SliceEdit::Delete(key.clone()));
             }
@@ -133,8 +134,8 @@ pub fn edits<'a>(
 }
 
 fn is_same(old: &EndpointSlice, new: &EndpointSlice) -> bool {
-    // What a policy of the cluster adds is no difference. A key that leaves the infrastructure changes the list of its keys,
-    // which is an annotation too.
+    // Metadata added by cluster policies does not count. A key removed from the infrastructure changes the annotation
+    // that lists the keys.
     let has = |old: &Option<BTreeMap<String, String>>, new: &Option<BTreeMap<String, String>>| {
         let same = |(key, value)| old.as_ref().and_then(|old| old.get(key)) == Some(value);
         new.iter().flatten().all(same)
@@ -148,9 +149,10 @@ fn is_same(old: &EndpointSlice, new: &EndpointSlice) -> bool {
         && ports(old) == ports(new)
 }
 
-/// How many replicas write before this one: the ready pods with lesser names, or all of them where this one is not ready.
+/// How many replicas write before this one: the ready pods with smaller names, or all ready pods if this one is not
+/// ready.
 #[must_use]
-pub fn rank<'a>(pods: impl Iterator<Item = &'a EndpointSlice>, own: &str) -> usize {
+pub fn write_rank<'a>(pods: impl Iterator<Item = &'a EndpointSlice>, own: &str) -> usize {
     let endpoints = pods.flat_map(|slice| slice.endpoints.iter().flatten());
     let ready = endpoints.filter(|endpoint| is_ready(endpoint.conditions.as_ref()));
     let mut names: Vec<_> =
@@ -160,7 +162,7 @@ pub fn rank<'a>(pods: impl Iterator<Item = &'a EndpointSlice>, own: &str) -> usi
     names.iter().position(|name| *name == own).unwrap_or(names.len())
 }
 
-/// Where it is not said, it is (EndpointSlice API reference).
+/// Unknown counts as ready (EndpointSlice API reference).
 fn is_ready(conditions: Option<&EndpointConditions>) -> bool {
     conditions.and_then(|conditions| conditions.ready).unwrap_or(true)
 }
@@ -198,12 +200,12 @@ mod tests {
         .unwrap()
     }
 
-    fn made(service: &Service, pods: &[EndpointSlice]) -> BTreeMap<ObjectKey, EndpointSlice> {
+    fn desired_from(service: &Service, pods: &[EndpointSlice]) -> BTreeMap<ObjectKey, EndpointSlice> {
         desired(service, service, pods.iter())
     }
 
     #[test]
-    fn the_ports_of_an_edited_service_lead_nowhere_else() {
+    fn edited_service_ports_do_not_redirect_traffic() {
         let mut edited = service(&["IPv4"]);
         let ports = edited.spec.as_mut().unwrap().ports.as_mut().unwrap();
         ports[0].target_port = Some(IntOrString::Int(20_777));
@@ -216,7 +218,7 @@ mod tests {
     fn the_pods_are_copied_with_the_ports_that_they_have_for_the_gateway() {
         let all =
             [pods("fairway-1", "IPv4", &json!([pod("a", "10.0.0.1", true), pod("b", "10.0.0.2", false)]))];
-        let desired = made(&service(&["IPv4"]), &all);
+        let desired = desired_from(&service(&["IPv4"]), &all);
         let slice = desired.values().next().unwrap();
         let json = serde_json::to_value(slice).unwrap();
         assert_eq!(json["ports"], json!([{ "name": "tcp-80", "port": 20_000, "protocol": "TCP" }]));
@@ -239,7 +241,7 @@ mod tests {
             ..ports[0].clone()
         };
         ports.push(udp);
-        let made = made(&both, &[pods("v4", "IPv4", &json!([pod("a", "10.0.0.1", true)]))]);
+        let made = desired_from(&both, &[pods("v4", "IPv4", &json!([pod("a", "10.0.0.1", true)]))]);
         let slice = serde_json::to_value(made.values().next().unwrap()).unwrap();
         assert_eq!(
             slice["ports"],
@@ -253,21 +255,21 @@ mod tests {
     #[test]
     fn a_service_of_one_family_has_slices_of_that_one() {
         let all = [pods("v4", "IPv4", &json!([])), pods("v6", "IPv6", &json!([]))];
-        assert_eq!(made(&service(&["IPv6"]), &all).len(), 1);
-        assert_eq!(made(&service(&["IPv4", "IPv6"]), &all).len(), 2);
+        assert_eq!(desired_from(&service(&["IPv6"]), &all).len(), 1);
+        assert_eq!(desired_from(&service(&["IPv4", "IPv6"]), &all).len(), 2);
     }
 
     #[test]
     fn only_differences_are_written_and_a_replacement_holds_the_version() {
         let before = [pods("v4", "IPv4", &json!([pod("a", "10.0.0.1", true)]))];
-        let mut existing = made(&service(&[]), &before);
+        let mut existing = desired_from(&service(&[]), &before);
         for slice in existing.values_mut() {
             slice.metadata.resource_version = Some("7".to_owned());
         }
-        let same = made(&service(&[]), &before);
+        let same = desired_from(&service(&[]), &before);
         assert_eq!(edits(existing.iter(), &same), []);
         let after = [pods("v4", "IPv4", &json!([pod("a", "10.0.0.1", false)]))];
-        let changed = edits(existing.iter(), &made(&service(&[]), &after));
+        let changed = edits(existing.iter(), &desired_from(&service(&[]), &after));
         let [SliceEdit::Replace(slice)] = changed.as_slice() else { panic!("{changed:?}") };
         assert_eq!(slice.metadata.resource_version.as_deref(), Some("7"));
         let gone = edits(existing.iter(), &BTreeMap::new());
@@ -278,7 +280,7 @@ mod tests {
     #[test]
     fn labels_and_annotations_of_the_infrastructure_are_those_of_slices_too() {
         let pods = [pods("v4", "IPv4", &json!([pod("a", "10.0.0.1", true)]))];
-        let before = made(&service(&[]), &pods);
+        let before = desired_from(&service(&[]), &pods);
         let mut should_be = service(&[]);
         let texts = |name: &str, value: &str| Some([(name.to_owned(), value.to_owned())].into());
         should_be.metadata.labels = texts("team", "shop");
@@ -303,7 +305,7 @@ mod tests {
             "IPv4",
             &json!([pod("c", "10.0.0.3", true), pod("a", "10.0.0.1", false), pod("b", "10.0.0.2", true)]),
         )];
-        let rank = |name: &str| rank(all.iter(), name);
+        let rank = |name: &str| write_rank(all.iter(), name);
         assert_eq!((rank("b"), rank("c"), rank("a")), (0, 1, 2));
     }
 }

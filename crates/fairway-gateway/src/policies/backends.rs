@@ -1,60 +1,60 @@
-//! BackendTrafficPolicies: how the endpoints of a Service are used.
+//! Reads BackendTrafficPolicies.
 
 use std::sync::Arc;
 
 use fairway_model::{
-    BackendTraffic, Balancing, BodyHandling, Retry, RetryBudget, RetryBy, SameSite, SecureCookie,
+    BackendTraffic, Balancing, BodyHandling, Retry, RetryBudget, RetrySource, SameSite, SecureCookie,
     SessionCarrier, SessionCookie, SessionHash, SessionLifetime, SessionPart, SessionStart, Stickiness,
     StickyFailure,
 };
-use fairway_objects::balance::{Balance, DISTRIBUTIONS, HashBy};
+use fairway_objects::balance::{Balance, DISTRIBUTIONS, HashKey};
 use fairway_objects::external_processor::InvalidField;
 use fairway_objects::policies as types;
 use fairway_objects::policies::{BackendLimits, BackendTrafficPolicySpec, ServiceReference};
 use fairway_objects::{backend_traffic, health};
 
-use crate::policies::reading::{Reading, Warning, Wrong};
-use crate::policies::value::{number, some_bytes, some_time, time, word};
+use crate::policies::reading::{PolicyError, PolicyReading, PolicyWarning};
+use crate::policies::value::{enum_value, number, positive_bytes, positive_time, time};
 use crate::policies::{buffering, compression};
 
-/// What a worker allows all backends together (`fairway_net::budgets`): what a Service has of a budget of its own where it does not say it.
+/// The default retry budget of a worker (`fairway_net::budgets`), used for missing values of a Service's own budget.
 const RETRY_PERCENT: u8 = 20;
 const RETRIES_PER_SECOND: u16 = 10;
 const MAX_RETRIES_PER_SECOND: u16 = 1000;
 
-/// How the endpoints of a Service are used.
+/// Settings for the endpoints of a Service.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct BackendUse {
-    /// Who gets a request.
+pub(crate) struct BackendSettings {
+    /// Load balancing and session persistence.
     pub balance: Balance,
-    /// What holds for its endpoints.
+    /// Retries, ejection, limits and health checks.
     pub traffic: BackendTraffic,
-    /// How bodies of requests and responses are handled, where that is not as usual.
+    /// Body handling, if it differs from the default.
     pub bodies: Option<Arc<BodyHandling>>,
-    /// Which responses another Service makes instead.
-    pub pages: Option<Arc<Pages>>,
+    /// Responses replaced with error pages.
+    pub pages: Option<Arc<ErrorPageService>>,
 }
 
-/// Which responses another Service makes instead.
+/// Responses replaced with error pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Pages {
+pub(crate) struct ErrorPageService {
     /// In ascending order.
     pub statuses: Vec<u16>,
-    /// Who makes them.
+    /// The Service with the pages.
     pub service: ServiceReference,
 }
 
-/// Reads what a policy says.
+/// Reads a policy.
 ///
 /// # Errors
-/// The first value that cannot be used.
-pub(crate) fn read(spec: &BackendTrafficPolicySpec) -> Result<Reading<BackendUse>, Wrong> {
+/// The first unusable value.
+pub(crate) fn read(spec: &BackendTrafficPolicySpec) -> Result<PolicyReading<BackendSettings>, PolicyError> {
     let balancing = spec.load_balancing.clone().unwrap_or_default();
     let hash = hash(&balancing.hash)?;
     let cookie = spec.session_cookie.as_ref().map(cookie).transpose()?;
     if hash.is_some() && cookie.is_some() {
         let problem = "loadBalancing.hash and sessionCookie exclude each other";
-        return Err(Wrong::new("spec.sessionCookie", problem));
+        return Err(PolicyError::new("spec.sessionCookie", problem));
     }
     let algorithms = [
         ("PeakEWMA", Balancing::PeakEwma),
@@ -62,17 +62,17 @@ pub(crate) fn read(spec: &BackendTrafficPolicySpec) -> Result<Reading<BackendUse
         ("LeastRequests", Balancing::LeastRequests),
         ("Random", Balancing::Random),
     ];
-    let algorithm = word("spec.loadBalancing.algorithm", balancing.algorithm.as_deref(), &algorithms)?;
+    let algorithm = enum_value("spec.loadBalancing.algorithm", balancing.algorithm.as_deref(), &algorithms)?;
     let distribution = balancing.traffic_distribution.as_deref();
-    let distribution = word("spec.loadBalancing.trafficDistribution", distribution, &DISTRIBUTIONS)?;
+    let distribution = enum_value("spec.loadBalancing.trafficDistribution", distribution, &DISTRIBUTIONS)?;
     let limits = spec.limits.clone().unwrap_or_default();
     let delay = spec.hedging.as_ref().and_then(|hedging| hedging.connect_delay.as_deref());
-    let health = spec.health.as_ref().map(|of| health::read(of).map_err(within("health")));
+    let health = spec.health.as_ref().map(|of| health::read(of).map_err(invalid_in("health")));
     let outliers = spec.outlier_ejection.as_ref().map(backend_traffic::ejection);
-    let outliers = outliers.transpose().map_err(within("outlierEjection"))?;
-    let most = backend_traffic::limits(&limits).map_err(within("limits"))?;
+    let outliers = outliers.transpose().map_err(invalid_in("outlierEjection"))?;
+    let most = backend_traffic::limits(&limits).map_err(invalid_in("limits"))?;
     let mut warnings = Vec::new();
-    let said = BackendUse {
+    let said = BackendSettings {
         balance: Balance {
             balancing: algorithm.unwrap_or(Balancing::PeakEwma),
             hash: hash.map(Arc::new),
@@ -94,32 +94,35 @@ pub(crate) fn read(spec: &BackendTrafficPolicySpec) -> Result<Reading<BackendUse
         bodies: bodies(spec, &limits, &mut warnings)?.kept(),
         pages: spec.error_pages.as_ref().map(pages).transpose()?.map(Arc::new),
     };
-    Ok(Reading { said, warnings })
+    Ok(PolicyReading { said, warnings })
 }
 
-/// What is wrong within this field of the spec.
-fn within(of: &str) -> impl Fn(InvalidField) -> Wrong {
+/// Prefixes the field of an error.
+fn invalid_in(of: &str) -> impl Fn(InvalidField) -> PolicyError {
     move |InvalidField { field, value, problem }| {
         let value = value.map_or_else(String::new, |value| format!("\"{value}\" "));
-        Wrong::new(format!("spec.{of}.{field}"), format!("{value}{problem}"))
+        PolicyError::new(format!("spec.{of}.{field}"), format!("{value}{problem}"))
     }
 }
 
-fn retry_budget(of: &types::RetryPolicy) -> Result<Option<RetryBudget>, Wrong> {
-    let percent: Option<u8> = number("spec.retry.budgetPercent", of.budget_percent.map(i64::from), 0)?;
-    let per_second = of.min_retries_per_second.map(i64::from);
+fn retry_budget(spec: &types::RetryPolicy) -> Result<Option<RetryBudget>, PolicyError> {
+    let percent: Option<u8> = number("spec.retry.budgetPercent", spec.budget_percent.map(i64::from), 0)?;
+    let per_second = spec.min_retries_per_second.map(i64::from);
     let per_second: Option<u16> = number("spec.retry.minRetriesPerSecond", per_second, 0)?;
     if percent.is_some_and(|percent| percent > 100) {
-        return Err(Wrong::new("spec.retry.budgetPercent", "it is above 100"));
+        return Err(PolicyError::new("spec.retry.budgetPercent", "it is above 100"));
     }
     if per_second.is_some_and(|count| count > MAX_RETRIES_PER_SECOND) {
-        return Err(Wrong::new("spec.retry.minRetriesPerSecond", "it is above 1000"));
+        return Err(PolicyError::new("spec.retry.minRetriesPerSecond", "it is above 1000"));
     }
     if percent.is_none() && per_second.is_none() {
         return Ok(None);
     }
-    if of.budget.as_deref() == Some("None") {
-        return Err(Wrong::new("spec.retry.budget", "None has no budgetPercent and no minRetriesPerSecond"));
+    if spec.budget.as_deref() == Some("None") {
+        return Err(PolicyError::new(
+            "spec.retry.budget",
+            "None has no budgetPercent and no minRetriesPerSecond",
+        ));
     }
     Ok(Some(RetryBudget {
         percent: percent.unwrap_or(RETRY_PERCENT),
@@ -130,9 +133,9 @@ fn retry_budget(of: &types::RetryPolicy) -> Result<Option<RetryBudget>, Wrong> {
 fn bodies(
     spec: &BackendTrafficPolicySpec,
     limits: &BackendLimits,
-    warnings: &mut Vec<Warning>,
-) -> Result<BodyHandling, Wrong> {
-    let max_request = some_bytes("spec.limits.requestBody", limits.request_body.as_ref())?;
+    warnings: &mut Vec<PolicyWarning>,
+) -> Result<BodyHandling, PolicyError> {
+    let max_request = positive_bytes("spec.limits.requestBody", limits.request_body.as_ref())?;
     let compression = spec.compression.as_ref().map(|of| compression::read(of, warnings)).transpose()?;
     let buffering = spec.buffering.as_ref().map(|of| buffering::read(of, max_request)).transpose()?;
     Ok(BodyHandling {
@@ -142,42 +145,42 @@ fn bodies(
     })
 }
 
-fn pages(of: &types::ErrorPages) -> Result<Pages, Wrong> {
+fn pages(spec: &types::ErrorPages) -> Result<ErrorPageService, PolicyError> {
     let status = |(index, status): (usize, &i32)| {
         let known = u16::try_from(*status).ok().filter(|status| (400..=599).contains(status));
         let problem = || format!("{status} is no status from 400 to 599");
-        known.ok_or_else(|| Wrong::new(format!("spec.errorPages.statuses[{index}]"), problem()))
+        known.ok_or_else(|| PolicyError::new(format!("spec.errorPages.statuses[{index}]"), problem()))
     };
-    let mut statuses: Vec<u16> = of.statuses.iter().enumerate().map(status).collect::<Result<_, _>>()?;
+    let mut statuses: Vec<u16> = spec.statuses.iter().enumerate().map(status).collect::<Result<_, _>>()?;
     statuses.sort_unstable();
     statuses.dedup();
     if statuses.is_empty() {
-        return Err(Wrong::new("spec.errorPages.statuses", "it has no status"));
+        return Err(PolicyError::new("spec.errorPages.statuses", "it has no status"));
     }
-    let types::PageService { name, port } = of.backend_ref.clone();
+    let types::PageService { name, port } = spec.backend_ref.clone();
     let service = ServiceReference { name, namespace: None, port };
-    Ok(Pages { statuses, service })
+    Ok(ErrorPageService { statuses, service })
 }
 
-fn retry(of: &types::RetryPolicy) -> Result<Retry, Wrong> {
+fn retry(spec: &types::RetryPolicy) -> Result<Retry, PolicyError> {
     let base = Retry::default();
-    let attempts: Option<u8> = number("spec.retry.attempts", of.attempts.map(i64::from), 0)?;
+    let attempts: Option<u8> = number("spec.retry.attempts", spec.attempts.map(i64::from), 0)?;
     let tries = match attempts {
-        Some(u8::MAX) => return Err(Wrong::new("spec.retry.attempts", "255 is out of range")),
+        Some(u8::MAX) => return Err(PolicyError::new("spec.retry.attempts", "255 is out of range")),
         Some(attempts) => attempts + 1,
         None => base.tries,
     };
-    let budgets = [("Shared", RetryBy::Proxy), ("None", RetryBy::Route)];
+    let budgets = [("Shared", RetrySource::Proxy), ("None", RetrySource::Route)];
     Ok(Retry {
         tries,
-        connect_total: some_time("spec.retry.connectTime", of.connect_time.as_deref())?
+        connect_total: positive_time("spec.retry.connectTime", spec.connect_time.as_deref())?
             .unwrap_or(base.connect_total),
-        by: word("spec.retry.budget", of.budget.as_deref(), &budgets)?.unwrap_or_default(),
-        backoff: time("spec.retry.backoff", of.backoff.as_deref())?.unwrap_or_default(),
+        by: enum_value("spec.retry.budget", spec.budget.as_deref(), &budgets)?.unwrap_or_default(),
+        backoff: time("spec.retry.backoff", spec.backoff.as_deref())?.unwrap_or_default(),
     })
 }
 
-fn hash(parts: &[types::HashPart]) -> Result<Option<HashBy>, Wrong> {
+fn hash(parts: &[types::HashPart]) -> Result<Option<HashKey>, PolicyError> {
     let mut read = Vec::with_capacity(parts.len());
     let mut texts = Vec::with_capacity(parts.len());
     for (index, part) in parts.iter().enumerate() {
@@ -186,10 +189,10 @@ fn hash(parts: &[types::HashPart]) -> Result<Option<HashBy>, Wrong> {
         let named = matches!(&*part.type_, "Header" | "Cookie" | "QueryParam");
         if named == name.is_empty() {
             let problem = "Header, Cookie and QueryParam need a name, and others have none";
-            return Err(Wrong::new(field, problem));
+            return Err(PolicyError::new(field, problem));
         }
         if named && !is_token(name) {
-            return Err(Wrong::new(field, format!("\"{name}\" is no name")));
+            return Err(PolicyError::new(field, format!("\"{name}\" is no name")));
         }
         read.push(match &*part.type_ {
             "ClientAddress" => SessionPart::Address,
@@ -200,58 +203,61 @@ fn hash(parts: &[types::HashPart]) -> Result<Option<HashBy>, Wrong> {
             "QueryParam" => SessionPart::Query(name.into()),
             other => {
                 let problem = format!("\"{other}\" is no part of a request that can be compared");
-                return Err(Wrong::new(field, problem));
+                return Err(PolicyError::new(field, problem));
             }
         });
         texts.push(if named { format!("{}:{name}", part.type_) } else { part.type_.clone() });
     }
     let text: Arc<str> = texts.join(",").into();
-    Ok((!read.is_empty()).then_some(HashBy { text, hash: SessionHash { parts: read, spread: None } }))
+    Ok((!read.is_empty()).then_some(HashKey { text, hash: SessionHash { parts: read, spread: None } }))
 }
 
-/// RFC 6265 §4.1.1 and RFC 9110 §5.1, without what would have to be quoted.
+/// RFC 6265 §4.1.1 and RFC 9110 §5.1, without characters that require quoting.
 pub(crate) fn is_token(text: &str) -> bool {
     let is_of_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
     !text.is_empty() && text.bytes().all(is_of_token)
 }
 
-fn cookie(of: &types::SessionCookie) -> Result<SessionCookie, Wrong> {
-    if !is_token(&of.name) {
-        return Err(Wrong::new("spec.sessionCookie.name", format!("\"{}\" is no name of a cookie", of.name)));
+fn cookie(spec: &types::SessionCookie) -> Result<SessionCookie, PolicyError> {
+    if !is_token(&spec.name) {
+        return Err(PolicyError::new(
+            "spec.sessionCookie.name",
+            format!("\"{}\" is no name of a cookie", spec.name),
+        ));
     }
     let attribute = |field: &str, value: Option<&str>, also: &[u8]| match value {
         Some(value) if !value.bytes().all(|b| b.is_ascii_alphanumeric() || also.contains(&b)) => {
-            Err(Wrong::new(field, format!("\"{value}\" cannot stand in a cookie")))
+            Err(PolicyError::new(field, format!("\"{value}\" cannot stand in a cookie")))
         }
         value => Ok(value.map(Arc::<str>::from)),
     };
-    let path = attribute("spec.sessionCookie.path", of.path.as_deref(), b"-._~/:,?&=%")?;
-    // Browsers ignore a path without it (RFC 6265 §5.2.4).
+    let path = attribute("spec.sessionCookie.path", spec.path.as_deref(), b"-._~/:,?&=%")?;
+    // Browsers ignore a path without a leading slash (RFC 6265 §5.2.4).
     if path.as_deref().is_some_and(|path| !path.starts_with('/')) {
-        return Err(Wrong::new("spec.sessionCookie.path", "it does not begin with a slash"));
+        return Err(PolicyError::new("spec.sessionCookie.path", "it does not begin with a slash"));
     }
     let field = "spec.sessionCookie.maxAge";
-    let max_age = some_time(field, of.max_age.as_deref())?;
+    let max_age = positive_time(field, spec.max_age.as_deref())?;
     if max_age.is_some_and(|age| age.subsec_nanos() > 0) {
-        return Err(Wrong::new(field, "it has no whole number of seconds"));
+        return Err(PolicyError::new(field, "it has no whole number of seconds"));
     }
     let same_sites = [("None", SameSite::None), ("Lax", SameSite::Lax), ("Strict", SameSite::Strict)];
     let sticky = [("Balanced", Stickiness::Balanced), ("Persistent", Stickiness::Persistent)];
     let secure = [("OverTLS", SecureCookie::OverTls), ("Always", SecureCookie::Always)];
     let failure = [("Return", StickyFailure::Returns), ("Move", StickyFailure::Moves)];
     Ok(SessionCookie {
-        name: of.name.as_str().into(),
+        name: spec.name.as_str().into(),
         backend: "".into(),
-        stickiness: word("spec.sessionCookie.stickiness", of.stickiness.as_deref(), &sticky)?
+        stickiness: enum_value("spec.sessionCookie.stickiness", spec.stickiness.as_deref(), &sticky)?
             .unwrap_or_default(),
         path: path.or_else(|| Some("/".into())),
-        domain: attribute("spec.sessionCookie.domain", of.domain.as_deref(), b"-.")?,
+        domain: attribute("spec.sessionCookie.domain", spec.domain.as_deref(), b"-.")?,
         expires: None,
         max_age: max_age.and_then(|age| i64::try_from(age.as_secs()).ok()),
-        secure: word("spec.sessionCookie.secure", of.secure.as_deref(), &secure)?.unwrap_or_default(),
-        same_site: word("spec.sessionCookie.sameSite", of.same_site.as_deref(), &same_sites)?
+        secure: enum_value("spec.sessionCookie.secure", spec.secure.as_deref(), &secure)?.unwrap_or_default(),
+        same_site: enum_value("spec.sessionCookie.sameSite", spec.same_site.as_deref(), &same_sites)?
             .unwrap_or_default(),
-        on_failure: word("spec.sessionCookie.onFailure", of.on_failure.as_deref(), &failure)?
+        on_failure: enum_value("spec.sessionCookie.onFailure", spec.on_failure.as_deref(), &failure)?
             .unwrap_or_default(),
         begins: SessionStart::Here,
         carrier: SessionCarrier::Cookie,
@@ -265,18 +271,18 @@ mod tests {
     use std::time::Duration;
 
     use fairway_model::Ejection;
-    use fairway_objects::backend_traffic::{DEFAULT_FAILURES, DEFAULT_LONGEST};
+    use fairway_objects::backend_traffic::{DEFAULT_CONSECUTIVE_FAILURES, DEFAULT_MAX_EJECTION};
     use serde_json::{Value, json};
 
     use super::*;
 
-    fn of(spec: Value) -> Result<BackendUse, Wrong> {
+    fn parse_spec(spec: Value) -> Result<BackendSettings, PolicyError> {
         read(&serde_json::from_value(spec).expect("a spec")).map(|read| read.said)
     }
 
     #[test]
     fn an_empty_policy_changes_nothing() {
-        let read = of(json!({})).unwrap();
+        let read = parse_spec(json!({})).unwrap();
         assert_eq!(read.balance, Balance { balancing: Balancing::PeakEwma, ..Balance::default() });
         assert_eq!((read.traffic, read.bodies), (BackendTraffic::default(), None));
         assert_eq!(read.pages, None);
@@ -285,13 +291,13 @@ mod tests {
     #[test]
     fn statuses_of_error_pages_are_in_order_and_each_once() {
         let pages = json!({"statuses": [503, 404, 503], "backendRef": {"name": "pages", "port": 80}});
-        let read = of(json!({"errorPages": pages})).unwrap().pages.unwrap();
+        let read = parse_spec(json!({"errorPages": pages})).unwrap().pages.unwrap();
         assert_eq!((&*read.statuses, &*read.service.name, read.service.port), (&[404, 503][..], "pages", 80));
     }
 
     #[test]
-    fn endpoints_are_preferred_by_the_words_of_a_service() {
-        let preferring = |value: &str| of(json!({"loadBalancing": {"trafficDistribution": value}}));
+    fn traffic_distribution_uses_the_service_values() {
+        let preferring = |value: &str| parse_spec(json!({"loadBalancing": {"trafficDistribution": value}}));
         for (value, meant) in DISTRIBUTIONS {
             assert_eq!(preferring(value).unwrap().balance.distribution, Some(meant));
         }
@@ -300,8 +306,8 @@ mod tests {
     }
 
     #[test]
-    fn retries_ejection_and_limits_have_the_usual_values_where_nothing_is_said() {
-        let read = of(json!({
+    fn retries_ejection_and_limits_have_defaults() {
+        let read = parse_spec(json!({
             "retry": {"attempts": 4, "backoff": "20ms"},
             "outlierEjection": {"firstTime": "5s"},
             "limits": {"requestsPerEndpoint": 100, "requestBody": "2Ki"},
@@ -309,24 +315,28 @@ mod tests {
         }))
         .unwrap();
         let retry = read.traffic.retry.unwrap();
-        assert_eq!((retry.tries, retry.by, retry.backoff), (5, RetryBy::Proxy, Duration::from_millis(20)));
+        assert_eq!(
+            (retry.tries, retry.by, retry.backoff),
+            (5, RetrySource::Proxy, Duration::from_millis(20))
+        );
         assert_eq!(retry.connect_total, Retry::default().connect_total);
-        let (first, longest) = (Duration::from_secs(5), DEFAULT_LONGEST);
-        let after = Ejection::After { failures: DEFAULT_FAILURES, first, longest };
+        let (first, longest) = (Duration::from_secs(5), DEFAULT_MAX_EJECTION);
+        let after = Ejection::After { failures: DEFAULT_CONSECUTIVE_FAILURES, first, longest };
         assert_eq!(read.traffic.ejection, Some(after));
         assert_eq!(read.traffic.in_flight, NonZeroU32::new(100));
         assert_eq!(read.traffic.hedge, Some(Duration::ZERO));
         assert_eq!(read.bodies.unwrap().max_request, Some(2048));
-        let never =
-            of(json!({"outlierEjection": {"mode": "Off"}, "retry": {"attempts": 0, "budget": "None"}}));
+        let never = parse_spec(
+            json!({"outlierEjection": {"mode": "Off"}, "retry": {"attempts": 0, "budget": "None"}}),
+        );
         let traffic = never.unwrap().traffic;
         assert_eq!(traffic.ejection, Some(Ejection::Never));
-        assert_eq!(traffic.retry.map(|it| (it.tries, it.by)), Some((1, RetryBy::Route)));
+        assert_eq!(traffic.retry.map(|it| (it.tries, it.by)), Some((1, RetrySource::Route)));
     }
 
     #[test]
     fn slow_endpoints_limits_of_the_service_and_a_budget_are_read() {
-        let read = of(json!({
+        let read = parse_spec(json!({
             "outlierEjection": {"latency": {"factor": 4}},
             "limits": {"requests": 100, "adaptiveConcurrency": {}, "pendingRequests": 10},
             "retry": {"budgetPercent": 5},
@@ -341,7 +351,8 @@ mod tests {
 
     #[test]
     fn hashes_that_differ_make_backends_that_differ() {
-        let suffix = |parts: Value| of(json!({"loadBalancing": {"hash": parts}})).unwrap().balance.suffix();
+        let suffix =
+            |parts: Value| parse_spec(json!({"loadBalancing": {"hash": parts}})).unwrap().balance.suffix();
         assert_eq!(suffix(json!([{"type": "ClientAddress"}])), ";ewma;hash=ClientAddress");
         assert_eq!(
             suffix(json!([{"type": "Header", "name": "X-A"}, {"type": "Path"}])),
@@ -392,7 +403,7 @@ mod tests {
                 "spec.sessionCookie",
             ),
         ] {
-            assert_eq!(of(spec.clone()).unwrap_err().field, field, "{spec}");
+            assert_eq!(parse_spec(spec.clone()).unwrap_err().field, field, "{spec}");
         }
     }
 }

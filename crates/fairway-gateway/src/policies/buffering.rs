@@ -1,4 +1,4 @@
-//! `buffering` of BackendTrafficPolicies: which bodies of a Service are held before they go on, and where.
+//! Reads `buffering` of BackendTrafficPolicies: which bodies of a Service are buffered, and where.
 
 use fairway_model::{BodyBuffer, Buffering};
 use fairway_objects::buffering::{
@@ -6,16 +6,16 @@ use fairway_objects::buffering::{
 };
 use fairway_objects::policies::{BodyBufferSize, BodyBuffering, Size};
 
-use crate::policies::reading::Wrong;
-use crate::policies::value::{bytes, some_bytes};
+use crate::policies::reading::PolicyError;
+use crate::policies::value::{bytes, positive_bytes};
 
-/// Which bodies are held, of requests of which none is larger than `max_request`.
-pub(crate) fn read(of: &BodyBuffering, max_request: Option<u64>) -> Result<Buffering, Wrong> {
-    let requests = of.requests.as_ref().map(|of| {
+/// Body buffering, with request bodies limited to `max_request`.
+pub(crate) fn read(spec: &BodyBuffering, max_request: Option<u64>) -> Result<Buffering, PolicyError> {
+    let requests = spec.requests.as_ref().map(|of| {
         let disk = |memory: u32| max_request.map_or(REQUEST_DISK, |most| most.saturating_sub(memory.into()));
         buffer("spec.buffering.requests", of, REQUEST_MEMORY, disk)
     });
-    let responses = of.responses.as_ref().map(|of| {
+    let responses = spec.responses.as_ref().map(|of| {
         let memory = u64::from(RESPONSE_BUFFERS) * RESPONSE_BUFFER;
         buffer("spec.buffering.responses", of, memory, |_| RESPONSE_DISK)
     });
@@ -24,18 +24,18 @@ pub(crate) fn read(of: &BodyBuffering, max_request: Option<u64>) -> Result<Buffe
 
 fn buffer(
     field: &str,
-    of: &BodyBufferSize,
+    size: &BodyBufferSize,
     memory: u64,
     disk: impl FnOnce(u32) -> u64,
-) -> Result<BodyBuffer, Wrong> {
+) -> Result<BodyBuffer, PolicyError> {
     let of_memory = format!("{field}.memory");
-    let memory = some_bytes(&of_memory, of.memory.as_ref())?.unwrap_or(memory);
+    let memory = positive_bytes(&of_memory, size.memory.as_ref())?.unwrap_or(memory);
     let memory = u32::try_from(memory).ok().filter(|memory| u64::from(*memory) <= MAX_MEMORY);
     let memory = memory.ok_or_else(|| {
-        let most = Size::of_bytes(MAX_MEMORY).0;
-        Wrong::new(of_memory, format!("it is more than {most}, which a body may have in memory"))
+        let most = Size::from_bytes(MAX_MEMORY).0;
+        PolicyError::new(of_memory, format!("it is more than {most}, which a body may have in memory"))
     })?;
-    let on_disk = bytes(&format!("{field}.disk"), of.disk.as_ref())?;
+    let on_disk = bytes(&format!("{field}.disk"), size.disk.as_ref())?;
     Ok(BodyBuffer { memory, disk: on_disk.unwrap_or_else(|| disk(memory)) })
 }
 
@@ -45,7 +45,7 @@ mod tests {
 
     use super::*;
 
-    fn of(value: Value, max_request: Option<u64>) -> Result<Buffering, Wrong> {
+    fn parse_value(value: Value, max_request: Option<u64>) -> Result<Buffering, PolicyError> {
         read(&serde_json::from_value(value).expect("fields of the policy"), max_request)
     }
 
@@ -54,16 +54,17 @@ mod tests {
     }
 
     #[test]
-    fn bodies_are_held_that_are_named_with_the_sizes_of_the_annotations() {
-        assert_eq!(of(json!({}), None).unwrap(), Buffering::default());
-        let both = of(json!({"requests": {}, "responses": {}}), None).unwrap();
+    fn named_bodies_are_buffered_with_the_annotation_defaults() {
+        assert_eq!(parse_value(json!({}), None).unwrap(), Buffering::default());
+        let both = parse_value(json!({"requests": {}, "responses": {}}), None).unwrap();
         assert_eq!(both.requests, buffer(8192, 1 << 30));
         assert_eq!(both.responses, buffer(16_384, 1 << 30));
     }
 
     #[test]
     fn a_request_has_no_more_room_on_disk_than_its_limit_leaves() {
-        let requests = |value: Value, most| of(json!({"requests": value}), Some(most)).unwrap().requests;
+        let requests =
+            |value: Value, most| parse_value(json!({"requests": value}), Some(most)).unwrap().requests;
         assert_eq!(requests(json!({}), 10_000), buffer(8192, 1808));
         assert_eq!(requests(json!({}), 1000), buffer(8192, 0));
         assert_eq!(requests(json!({"memory": "64Ki", "disk": 0}), 10_000), buffer(65_536, 0));
@@ -80,7 +81,7 @@ mod tests {
             (json!({"responses": {"disk": "-1"}}), "responses.disk"),
         ] {
             assert_eq!(
-                of(value.clone(), None).unwrap_err().field,
+                parse_value(value.clone(), None).unwrap_err().field,
                 format!("spec.buffering.{field}"),
                 "{value}"
             );

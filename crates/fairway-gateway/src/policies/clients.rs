@@ -1,21 +1,23 @@
-//! ClientTrafficPolicies: what holds for the clients of a listener.
+//! Reads ClientTrafficPolicies.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use fairway_model::{BlockedClients, ClientTraffic, ForwardedTrust, HeaderNames, Introduction, ValueTest};
-use fairway_objects::annotations::is_of_the_hop;
+use fairway_model::{
+    BlockedClients, ClientTraffic, ForwardedTrust, HeaderNames, ProxyProtocolMode, ValueTest,
+};
+use fairway_objects::annotations::is_hop_header;
 use fairway_objects::policies::{
     self, ClientTrafficPolicySpec, ForwardedHeaders, HeaderValue, ProxyProtocol,
 };
 use fairway_pattern::Pattern;
 
-use crate::policies::reading::{Reading, Warning, Wrong};
+use crate::policies::reading::{PolicyError, PolicyReading, PolicyWarning};
 use crate::policies::tracing;
-use crate::policies::value::{is_everybody, number, ranges, some_bytes, some_time, word};
+use crate::policies::value::{covers_everyone, enum_value, number, positive_bytes, positive_time, ranges};
 
-/// A connection of HTTP/2 never has more streams.
-const MOST_STREAMS: i64 = 128;
+/// Maximum concurrent streams of an HTTP/2 connection.
+const MAX_STREAMS: i64 = 128;
 
 const HEADER_NAMES: [(&str, HeaderNames); 3] =
     [("Plain", HeaderNames::Plain), ("Underscores", HeaderNames::Underscores), ("Any", HeaderNames::Any)];
@@ -24,120 +26,137 @@ const ENABLED: [(&str, bool); 2] = [("Enabled", true), ("Disabled", false)];
 
 const UNKNOWN_NAMES: [(&str, bool); 2] = [("Accept", false), ("Reject", true)];
 
-/// Reads what a policy says.
+/// Reads a policy.
 ///
 /// # Errors
-/// The first value that cannot be used.
-pub(crate) fn read(spec: &ClientTrafficPolicySpec) -> Result<Reading<ClientTraffic>, Wrong> {
+/// The first unusable value.
+pub(crate) fn read(spec: &ClientTrafficPolicySpec) -> Result<PolicyReading<ClientTraffic>, PolicyError> {
     let timeouts = spec.timeouts.clone().unwrap_or_default();
     let limits = spec.limits.clone().unwrap_or_default();
     let mut warnings = Vec::new();
-    if limits.concurrent_streams.is_some_and(|streams| streams > MOST_STREAMS) {
-        return Err(Wrong::new("spec.limits.concurrentStreams", format!("it is more than {MOST_STREAMS}")));
+    if limits.concurrent_streams.is_some_and(|streams| streams > MAX_STREAMS) {
+        return Err(PolicyError::new(
+            "spec.limits.concurrentStreams",
+            format!("it is more than {MAX_STREAMS}"),
+        ));
     }
-    let introduction = spec.proxy_protocol.as_ref().map(|it| introduction(it, &mut warnings)).transpose()?;
+    let introduction =
+        spec.proxy_protocol.as_ref().map(|it| proxy_protocol(it, &mut warnings)).transpose()?;
     let said = ClientTraffic {
-        introduction,
-        forwarded: spec.forwarded_headers.as_ref().map(|it| forwarded(it, &mut warnings)).transpose()?,
-        idle_timeout: some_time("spec.timeouts.idle", timeouts.idle.as_deref())?,
-        head_timeout: some_time("spec.timeouts.requestHead", timeouts.request_head.as_deref())?,
-        handshake_timeout: some_time("spec.timeouts.tlsHandshake", timeouts.tls_handshake.as_deref())?,
+        proxy_protocol: introduction,
+        forwarded: spec
+            .forwarded_headers
+            .as_ref()
+            .map(|it| forwarded_trust(it, &mut warnings))
+            .transpose()?,
+        idle_timeout: positive_time("spec.timeouts.idle", timeouts.idle.as_deref())?,
+        head_timeout: positive_time("spec.timeouts.requestHead", timeouts.request_head.as_deref())?,
+        handshake_timeout: positive_time("spec.timeouts.tlsHandshake", timeouts.tls_handshake.as_deref())?,
         requests_per_connection: number(
             "spec.limits.requestsPerConnection",
             limits.requests_per_connection,
             1,
         )?,
-        connections: some("spec.limits.connections", limits.connections)?,
-        streams: some("spec.limits.concurrentStreams", limits.concurrent_streams)?,
+        connections: positive_number("spec.limits.connections", limits.connections)?,
+        streams: positive_number("spec.limits.concurrentStreams", limits.concurrent_streams)?,
         http3: spec.http3.as_ref().map(http3).transpose()?,
         early_data: spec.http3.as_ref().map(early_data).transpose()?.flatten(),
-        reject_unknown_names: word("spec.unknownNames", spec.unknown_names.as_deref(), &UNKNOWN_NAMES)?,
+        reject_unknown_names: enum_value("spec.unknownNames", spec.unknown_names.as_deref(), &UNKNOWN_NAMES)?,
         blocked: spec.blocked_clients.as_ref().map(blocked).transpose()?.and_then(BlockedClients::kept),
-        max_body: some_bytes("spec.limits.requestBody", limits.request_body.as_ref())?,
-        header_names: word("spec.headerNames", spec.header_names.as_deref(), &HEADER_NAMES)?,
+        max_body: positive_bytes("spec.limits.requestBody", limits.request_body.as_ref())?,
+        header_names: enum_value("spec.headerNames", spec.header_names.as_deref(), &HEADER_NAMES)?,
         tracing: spec.tracing.as_ref().map(tracing::read).transpose()?,
     };
-    Ok(Reading { said, warnings })
+    Ok(PolicyReading { said, warnings })
 }
 
-fn some(field: &str, value: Option<i64>) -> Result<Option<NonZeroU32>, Wrong> {
+fn positive_number(field: &str, value: Option<i64>) -> Result<Option<NonZeroU32>, PolicyError> {
     Ok(number::<u32>(field, value, 1)?.and_then(NonZeroU32::new))
 }
 
-fn introduction(of: &ProxyProtocol, warnings: &mut Vec<Warning>) -> Result<Introduction, Wrong> {
+fn proxy_protocol(
+    spec: &ProxyProtocol,
+    warnings: &mut Vec<PolicyWarning>,
+) -> Result<ProxyProtocolMode, PolicyError> {
     let field = "spec.proxyProtocol.trustedSources";
-    let trusted = ranges(field, &of.trusted_sources)?;
-    let required = word("spec.proxyProtocol.mode", Some(&of.mode), &[("Required", true), ("Off", false)])?;
+    let trusted = ranges(field, &spec.trusted_sources)?;
+    let required =
+        enum_value("spec.proxyProtocol.mode", Some(&spec.mode), &[("Required", true), ("Off", false)])?;
     match (required, trusted.is_empty()) {
-        (Some(true), true) => Err(Wrong::new(field, "mode Required needs who may send the header")),
+        (Some(true), true) => Err(PolicyError::new(field, "mode Required needs who may send the header")),
         (Some(true), false) => {
-            warnings.extend(is_everybody(&trusted).then(|| everybody(field)));
-            Ok(Introduction::ProxyProtocol { trusted })
+            warnings.extend(covers_everyone(&trusted).then(|| everyone_warning(field)));
+            Ok(ProxyProtocolMode::Required { trusted })
         }
-        (Some(false), false) => Err(Wrong::new(field, "mode Off has no trustedSources")),
-        (Some(false), true) => Ok(Introduction::None),
-        (None, _) => Err(Wrong::new("spec.proxyProtocol.mode", "it is neither Required nor Off")),
+        (Some(false), false) => Err(PolicyError::new(field, "mode Off has no trustedSources")),
+        (Some(false), true) => Ok(ProxyProtocolMode::None),
+        (None, _) => Err(PolicyError::new("spec.proxyProtocol.mode", "it is neither Required nor Off")),
     }
 }
 
-fn http3(of: &policies::Http3) -> Result<bool, Wrong> {
-    Ok(word("spec.http3.mode", of.mode.as_deref(), &ENABLED)?.unwrap_or(true))
+fn http3(spec: &policies::Http3) -> Result<bool, PolicyError> {
+    Ok(enum_value("spec.http3.mode", spec.mode.as_deref(), &ENABLED)?.unwrap_or(true))
 }
 
-fn early_data(of: &policies::Http3) -> Result<Option<bool>, Wrong> {
-    word("spec.http3.earlyData", of.early_data.as_deref(), &ENABLED)
+fn early_data(spec: &policies::Http3) -> Result<Option<bool>, PolicyError> {
+    enum_value("spec.http3.earlyData", spec.early_data.as_deref(), &ENABLED)
 }
 
-fn forwarded(of: &ForwardedHeaders, warnings: &mut Vec<Warning>) -> Result<ForwardedTrust, Wrong> {
+fn forwarded_trust(
+    spec: &ForwardedHeaders,
+    warnings: &mut Vec<PolicyWarning>,
+) -> Result<ForwardedTrust, PolicyError> {
     let field = "spec.forwardedHeaders.trustedSources";
-    let ranges = ranges(field, &of.trusted_sources)?;
-    warnings.extend(is_everybody(&ranges).then(|| everybody(field)));
+    let ranges = ranges(field, &spec.trusted_sources)?;
+    warnings.extend(covers_everyone(&ranges).then(|| everyone_warning(field)));
     let chain = [("Replace", false), ("Append", true)];
-    let append = word("spec.forwardedHeaders.chain", of.chain.as_deref(), &chain)?.unwrap_or_default();
-    let header = of.address_header.as_deref().map(address_header).transpose()?.flatten();
+    let append =
+        enum_value("spec.forwardedHeaders.chain", spec.chain.as_deref(), &chain)?.unwrap_or_default();
+    let header = spec.address_header.as_deref().map(address_header).transpose()?.flatten();
     let scope = [("All", false), ("Address", true)];
-    let address_only = word("spec.forwardedHeaders.scope", of.scope.as_deref(), &scope)?.unwrap_or_default();
+    let address_only =
+        enum_value("spec.forwardedHeaders.scope", spec.scope.as_deref(), &scope)?.unwrap_or_default();
     Ok(ForwardedTrust { ranges, header, address_only, append })
 }
 
-/// The name of the header with the client's address, where it is not the usual one.
-fn address_header(name: &str) -> Result<Option<Arc<str>>, Wrong> {
+/// The header with the client address, if it is not the default.
+fn address_header(name: &str) -> Result<Option<Arc<str>>, PolicyError> {
     let is_plain = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-    if !is_plain || is_of_the_hop(name) {
+    if !is_plain || is_hop_header(name) {
         let problem = format!(
             "\"{name}\" is not a header with letters, digits and - in its name that does not belong to the connection"
         );
-        return Err(Wrong::new("spec.forwardedHeaders.addressHeader", problem));
+        return Err(PolicyError::new("spec.forwardedHeaders.addressHeader", problem));
     }
     let name = name.to_ascii_lowercase();
     Ok((name != "x-forwarded-for").then(|| name.into()))
 }
 
-fn blocked(of: &policies::BlockedClients) -> Result<BlockedClients, Wrong> {
+fn blocked(spec: &policies::BlockedClients) -> Result<BlockedClients, PolicyError> {
     Ok(BlockedClients {
-        user_agents: value_tests("spec.blockedClients.userAgents", &of.user_agents)?,
-        referers: value_tests("spec.blockedClients.referers", &of.referers)?,
+        user_agents: value_tests("spec.blockedClients.userAgents", &spec.user_agents)?,
+        referers: value_tests("spec.blockedClients.referers", &spec.referers)?,
     })
 }
 
-fn value_tests(field: &str, values: &[HeaderValue]) -> Result<Vec<ValueTest>, Wrong> {
+fn value_tests(field: &str, values: &[HeaderValue]) -> Result<Vec<ValueTest>, PolicyError> {
     let types = [("Exact", false), ("RegularExpression", true)];
     let test = |(at, HeaderValue { type_, value }): (usize, &HeaderValue)| {
         let field = format!("{field}[{at}]");
-        let is_pattern = word(&format!("{field}.type"), type_.as_deref(), &types)?.unwrap_or_default();
+        let is_pattern = enum_value(&format!("{field}.type"), type_.as_deref(), &types)?.unwrap_or_default();
         if !is_pattern {
             return Ok(ValueTest::AnyCase(value.as_str().into()));
         }
         Pattern::anywhere(value, false).map_err(|why| {
-            Wrong::new(format!("{field}.value"), format!("the regular expression {value:?} {why}"))
+            PolicyError::new(format!("{field}.value"), format!("the regular expression {value:?} {why}"))
         })?;
         Ok(ValueTest::Found { pattern: value.as_str().into(), ignore_case: false })
     };
     values.iter().enumerate().map(test).collect()
 }
 
-fn everybody(field: &str) -> Warning {
-    Warning {
+fn everyone_warning(field: &str) -> PolicyWarning {
+    PolicyWarning {
         code: "trusts-everybody",
         field: field.to_owned(),
         problem: "the ranges have all addresses of a family".to_owned(),
@@ -154,13 +173,13 @@ mod tests {
 
     use super::*;
 
-    fn of(spec: Value) -> Result<Reading<ClientTraffic>, Wrong> {
+    fn parse_spec(spec: Value) -> Result<PolicyReading<ClientTraffic>, PolicyError> {
         read(&serde_json::from_value(spec).expect("a spec"))
     }
 
     #[test]
     fn all_fields_become_values_of_the_model() {
-        let read = of(json!({
+        let read = parse_spec(json!({
             "proxyProtocol": {"mode": "Required", "trustedSources": ["10.1.2.3/8"]},
             "forwardedHeaders": {
                 "trustedSources": ["192.0.2.1"],
@@ -178,7 +197,9 @@ mod tests {
         }))
         .unwrap();
         let expected = ClientTraffic {
-            introduction: Some(Introduction::ProxyProtocol { trusted: vec!["10.0.0.0/8".parse().unwrap()] }),
+            proxy_protocol: Some(ProxyProtocolMode::Required {
+                trusted: vec!["10.0.0.0/8".parse().unwrap()],
+            }),
             forwarded: Some(ForwardedTrust {
                 ranges: vec!["192.0.2.1/32".parse().unwrap()],
                 header: Some("cf-connecting-ip".into()),
@@ -212,16 +233,16 @@ mod tests {
             })),
         };
         assert_eq!((read.said, read.warnings), (expected, Vec::new()));
-        assert_eq!(of(json!({})).unwrap().said, ClientTraffic::default());
+        assert_eq!(parse_spec(json!({})).unwrap().said, ClientTraffic::default());
     }
 
     #[test]
     fn a_value_that_cannot_be_compared_is_named() {
         let value = |value: Value| json!({"blockedClients": {"referers": [{"value": "x"}, value]}});
-        let pattern = of(value(json!({"type": "RegularExpression", "value": "("}))).unwrap_err();
+        let pattern = parse_spec(value(json!({"type": "RegularExpression", "value": "("}))).unwrap_err();
         assert_eq!(pattern.field, "spec.blockedClients.referers[1].value");
         assert_eq!(
-            of(value(json!({"type": "Prefix"}))).unwrap_err().field,
+            parse_spec(value(json!({"type": "Prefix"}))).unwrap_err().field,
             "spec.blockedClients.referers[1].type"
         );
     }
@@ -229,7 +250,7 @@ mod tests {
     #[test]
     fn the_header_with_the_address_is_one_that_a_proxy_may_pass_on() {
         let of = |name: &str| {
-            of(json!({"forwardedHeaders": {"trustedSources": ["10.0.0.1"], "addressHeader": name}}))
+            parse_spec(json!({"forwardedHeaders": {"trustedSources": ["10.0.0.1"], "addressHeader": name}}))
         };
         let usual = of("X-Forwarded-For").unwrap().said.forwarded.unwrap();
         assert_eq!(usual.header, None);
@@ -240,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_connection_has_no_more_streams_than_there_can_be() {
-        let of = |streams: i64| of(json!({"limits": {"concurrentStreams": streams}}));
+        let of = |streams: i64| parse_spec(json!({"limits": {"concurrentStreams": streams}}));
         assert_eq!(of(128).unwrap().said.streams, NonZeroU32::new(128));
         for wrong in [129, 0] {
             assert_eq!(of(wrong).unwrap_err().field, "spec.limits.concurrentStreams", "{wrong}");
@@ -249,7 +270,7 @@ mod tests {
 
     #[test]
     fn http3_is_on_where_a_policy_names_it_unless_it_is_disabled() {
-        let of = |spec: Value| of(spec).map(|read| read.said.http3);
+        let of = |spec: Value| parse_spec(spec).map(|read| read.said.http3);
         assert_eq!(of(json!({})).unwrap(), None);
         assert_eq!(of(json!({"http3": {}})).unwrap(), Some(true));
         assert_eq!(of(json!({"http3": {"mode": "Disabled"}})).unwrap(), Some(false));
@@ -257,8 +278,8 @@ mod tests {
     }
 
     #[test]
-    fn early_data_is_taken_only_where_a_policy_says_so_in_a_word() {
-        let of = |spec: Value| of(spec).map(|read| read.said.early_data);
+    fn early_data_requires_an_explicit_policy() {
+        let of = |spec: Value| parse_spec(spec).map(|read| read.said.early_data);
         assert_eq!(of(json!({"http3": {}})).unwrap(), None);
         assert_eq!(of(json!({"http3": {"earlyData": "Enabled"}})).unwrap(), Some(true));
         assert_eq!(of(json!({"http3": {"earlyData": "Disabled"}})).unwrap(), Some(false));
@@ -266,9 +287,9 @@ mod tests {
     }
 
     #[test]
-    fn the_proxy_protocol_is_taken_from_those_who_are_named_and_from_nobody_else() {
-        let of = |proxy: Value| of(json!({"proxyProtocol": proxy}));
-        assert_eq!(of(json!({"mode": "Off"})).unwrap().said.introduction, Some(Introduction::None));
+    fn the_proxy_protocol_is_accepted_only_from_trusted_sources() {
+        let of = |proxy: Value| parse_spec(json!({"proxyProtocol": proxy}));
+        assert_eq!(of(json!({"mode": "Off"})).unwrap().said.proxy_protocol, Some(ProxyProtocolMode::None));
         for wrong in [
             json!({"mode": "Required"}),
             json!({"mode": "Off", "trustedSources": ["10.0.0.0/8"]}),

@@ -1,4 +1,4 @@
-//! `compression` of BackendTrafficPolicies: which responses of a Service are compressed, and how.
+//! Reads `compression` of BackendTrafficPolicies.
 
 use std::sync::Arc;
 
@@ -6,45 +6,48 @@ use fairway_model::{CodingRule, Compression, ContentCoding};
 use fairway_objects::compression::{self, CODINGS, default_rule, exact_types};
 use fairway_objects::policies::{CompressionCoding, ResponseCompression};
 
-use crate::policies::reading::{Warning, Wrong};
-use crate::policies::value::{bytes, word};
+use crate::policies::reading::{PolicyError, PolicyWarning};
+use crate::policies::value::{bytes, enum_value};
 
-const TYPES: [(&str, ContentCoding); 3] =
+const CODING_NAMES: [(&str, ContentCoding); 3] =
     [("Brotli", ContentCoding::Brotli), ("Gzip", ContentCoding::Gzip), ("Zstd", ContentCoding::Zstd)];
 
-/// How responses are compressed; `None` where they are not.
+/// Response compression; `None` if disabled.
 pub(crate) fn read(
-    of: &ResponseCompression,
-    warnings: &mut Vec<Warning>,
-) -> Result<Option<Arc<Compression>>, Wrong> {
+    spec: &ResponseCompression,
+    warnings: &mut Vec<PolicyWarning>,
+) -> Result<Option<Arc<Compression>>, PolicyError> {
     let modes = [("Enabled", true), ("Disabled", false)];
-    let is_enabled = word("spec.compression.mode", of.mode.as_deref(), &modes)?.unwrap_or(true);
-    let mut codings = codings(&of.codings, warnings)?;
-    if let Some(least) = bytes("spec.compression.minContentLength", of.min_content_length.as_ref())? {
+    let is_enabled = enum_value("spec.compression.mode", spec.mode.as_deref(), &modes)?.unwrap_or(true);
+    let mut codings = codings(&spec.codings, warnings)?;
+    if let Some(least) = bytes("spec.compression.minContentLength", spec.min_content_length.as_ref())? {
         codings.iter_mut().for_each(|rule| rule.min_length = least);
     }
-    if !of.content_types.is_empty() {
-        let types = exact_types(&of.content_types).map_err(|wrong| {
+    if !spec.content_types.is_empty() {
+        let types = exact_types(&spec.content_types).map_err(|wrong| {
             let problem = format!("\"{wrong}\" is no media type such as text/plain, and not *");
-            Wrong::new("spec.compression.contentTypes", problem)
+            PolicyError::new("spec.compression.contentTypes", problem)
         })?;
         codings.iter_mut().for_each(|rule| rule.types = Arc::clone(&types));
     }
     Ok(is_enabled.then(|| Arc::new(Compression { codings })))
 }
 
-fn codings(of: &[CompressionCoding], warnings: &mut Vec<Warning>) -> Result<Vec<CodingRule>, Wrong> {
-    if of.is_empty() {
+fn codings(
+    specs: &[CompressionCoding],
+    warnings: &mut Vec<PolicyWarning>,
+) -> Result<Vec<CodingRule>, PolicyError> {
+    if specs.is_empty() {
         return Ok(CODINGS.map(default_rule).into());
     }
-    let mut codings: Vec<CodingRule> = Vec::with_capacity(of.len());
-    for (at, CompressionCoding { type_, level }) in of.iter().enumerate() {
+    let mut codings: Vec<CodingRule> = Vec::with_capacity(specs.len());
+    for (at, CompressionCoding { type_, level }) in specs.iter().enumerate() {
         let field = format!("spec.compression.codings[{at}]");
         let of_type = format!("{field}.type");
-        let coding = word(&of_type, Some(type_), &TYPES)?;
-        let coding = coding.ok_or_else(|| Wrong::new(&of_type, "it is empty"))?;
+        let coding = enum_value(&of_type, Some(type_), &CODING_NAMES)?;
+        let coding = coding.ok_or_else(|| PolicyError::new(&of_type, "it is empty"))?;
         if codings.iter().any(|rule| rule.coding == coding) {
-            return Err(Wrong::new(&of_type, format!("{type_} is there twice")));
+            return Err(PolicyError::new(&of_type, format!("{type_} is there twice")));
         }
         let mut rule = default_rule(coding);
         if let Some(asked) = *level {
@@ -55,12 +58,17 @@ fn codings(of: &[CompressionCoding], warnings: &mut Vec<Warning>) -> Result<Vec<
     Ok(codings)
 }
 
-fn level(coding: ContentCoding, asked: i32, field: &str, warnings: &mut Vec<Warning>) -> Result<u8, Wrong> {
+fn level(
+    coding: ContentCoding,
+    asked: i32,
+    field: &str,
+    warnings: &mut Vec<PolicyWarning>,
+) -> Result<u8, PolicyError> {
     let Some((level, limit)) = compression::level(coding, asked.into()) else {
         let what = compression::levels(coding).what;
-        return Err(Wrong::new(field, format!("{asked} is not {what}")));
+        return Err(PolicyError::new(field, format!("{asked} is not {what}")));
     };
-    warnings.extend(limit.map(|limit| Warning {
+    warnings.extend(limit.map(|limit| PolicyWarning {
         code: "unsupported-setting",
         field: field.to_owned(),
         problem: limit.problem.to_owned(),
@@ -75,14 +83,14 @@ mod tests {
 
     use super::*;
 
-    fn of(value: Value) -> Result<(Option<Arc<Compression>>, Vec<Warning>), Wrong> {
+    fn parse_value(value: Value) -> Result<(Option<Arc<Compression>>, Vec<PolicyWarning>), PolicyError> {
         let mut warnings = Vec::new();
         let compression = read(&serde_json::from_value(value).expect("fields of the policy"), &mut warnings)?;
         Ok((compression, warnings))
     }
 
     fn codings(value: Value) -> Vec<CodingRule> {
-        of(value).unwrap().0.unwrap().codings.clone()
+        parse_value(value).unwrap().0.unwrap().codings.clone()
     }
 
     #[test]
@@ -90,7 +98,7 @@ mod tests {
         assert_eq!(codings(json!({})), CODINGS.map(default_rule));
         assert_eq!(codings(json!({"mode": "Enabled"})), CODINGS.map(default_rule));
         assert_eq!(
-            of(json!({"mode": "Disabled", "codings": [{"type": "Gzip"}]})).unwrap(),
+            parse_value(json!({"mode": "Disabled", "codings": [{"type": "Gzip"}]})).unwrap(),
             (None, Vec::new())
         );
     }
@@ -109,8 +117,9 @@ mod tests {
     }
 
     #[test]
-    fn a_level_that_takes_too_long_is_lowered_and_told() {
-        let (compression, warnings) = of(json!({"codings": [{"type": "Brotli", "level": 11}]})).unwrap();
+    fn expensive_levels_are_lowered_with_a_warning() {
+        let (compression, warnings) =
+            parse_value(json!({"codings": [{"type": "Brotli", "level": 11}]})).unwrap();
         assert_eq!(compression.unwrap().codings[0].level, 6);
         assert_eq!(warnings[0].field, "spec.compression.codings[0].level");
         assert_eq!(warnings[0].consequence, "level 6 is used");
@@ -131,7 +140,7 @@ mod tests {
             (json!({"contentTypes": ["text/*"]}), "contentTypes"),
             (json!({"mode": "Disabled", "contentTypes": ["text"]}), "contentTypes"),
         ] {
-            let wrong = of(value.clone()).unwrap_err();
+            let wrong = parse_value(value.clone()).unwrap_err();
             assert_eq!(wrong.field, format!("spec.compression.{field}"), "{value}");
         }
     }

@@ -1,5 +1,5 @@
-//! ExtensionPolicies: services that see requests and responses, in the order in which requests meet them. Each service that cannot be
-//! used closes or opens what it is for, as its own `failureMode` says; the others are used all the same.
+//! Reads ExtensionPolicies: services that see requests and responses, in order. Each unusable service closes or opens
+//! its target, according to its `failureMode`; the others are still used.
 
 use std::sync::Arc;
 
@@ -9,58 +9,62 @@ use fairway_objects::object::ObjectKey;
 use fairway_objects::policies as types;
 use fairway_objects::policies::ExtensionPolicySpec;
 
-use crate::policies::reading::Wrong;
+use crate::policies::reading::PolicyError;
 
-/// How many services a policy may have.
+/// Maximum number of services per policy.
 const MAX_SERVICES: usize = 4;
 
 /// A service of a policy.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Service {
-    /// What it sees and may do, or why it cannot be used. Its backend has no name before it was looked for.
-    pub(crate) extension: Result<Arc<Extension>, Wrong>,
-    /// Whether requests go on without it.
-    pub(crate) is_open: bool,
+pub(crate) struct ExtensionService {
+    /// Its settings, or why it is unusable. The backend key is empty until the reference is resolved.
+    pub(crate) extension: Result<Arc<Extension>, PolicyError>,
+    /// Whether requests continue without it.
+    pub(crate) fails_open: bool,
 }
 
-/// Reads the services of the policy `policy`. A policy that cannot be used as a whole has one, which cannot be used either.
-pub(crate) fn read(policy: &ObjectKey, spec: &ExtensionPolicySpec) -> Vec<Service> {
+/// Reads the services of a policy. A policy that is unusable as a whole yields one unusable service.
+pub(crate) fn read(policy: &ObjectKey, spec: &ExtensionPolicySpec) -> Vec<ExtensionService> {
     if let Some(wrong) = unusable(spec) {
-        let is_open = !spec.ext_proc.is_empty() && spec.ext_proc.iter().all(may_be_left_out);
-        return vec![Service { extension: Err(wrong), is_open }];
+        let fails_open = !spec.ext_proc.is_empty() && spec.ext_proc.iter().all(fails_open);
+        return vec![ExtensionService { extension: Err(wrong), fails_open }];
     }
-    let read = |(index, of): (usize, &types::ExternalProcessor)| Service {
+    let read = |(index, of): (usize, &types::ExternalProcessor)| ExtensionService {
         extension: extension(policy, &format!("spec.extProc[{index}]"), of).map(Arc::new),
-        is_open: may_be_left_out(of),
+        fails_open: fails_open(of),
     };
     spec.ext_proc.iter().enumerate().map(read).collect()
 }
 
-/// The Services that are asked, in the order of what [`read`] gives.
-pub(crate) fn asked(spec: &ExtensionPolicySpec) -> &[types::ExternalProcessor] {
+/// The referenced Services, in the order of the result of [`read`].
+pub(crate) fn processors(spec: &ExtensionPolicySpec) -> &[types::ExternalProcessor] {
     if unusable(spec).is_some() { &[] } else { &spec.ext_proc }
 }
 
-fn unusable(spec: &ExtensionPolicySpec) -> Option<Wrong> {
+fn unusable(spec: &ExtensionPolicySpec) -> Option<PolicyError> {
     match (&spec.refused, spec.ext_proc.len()) {
-        (Some(refused), _) => Some(Wrong::new(&refused.field, &refused.problem)),
-        (None, 0) => Some(Wrong::new("spec.extProc", "it has no service")),
+        (Some(refused), _) => Some(PolicyError::new(&refused.field, &refused.problem)),
+        (None, 0) => Some(PolicyError::new("spec.extProc", "it has no service")),
         (None, 1..=MAX_SERVICES) => None,
-        _ => Some(Wrong::new("spec.extProc", format!("it has more than {MAX_SERVICES} services"))),
+        _ => Some(PolicyError::new("spec.extProc", format!("it has more than {MAX_SERVICES} services"))),
     }
 }
 
-/// A mode that cannot be read closes.
-fn may_be_left_out(of: &types::ExternalProcessor) -> bool {
-    external_processor::fails_open(of).unwrap_or_default()
+/// An unreadable mode fails closed.
+fn fails_open(spec: &types::ExternalProcessor) -> bool {
+    external_processor::fails_open(spec).unwrap_or_default()
 }
 
-fn extension(policy: &ObjectKey, at: &str, of: &types::ExternalProcessor) -> Result<Extension, Wrong> {
+fn extension(
+    policy: &ObjectKey,
+    at: &str,
+    spec: &types::ExternalProcessor,
+) -> Result<Extension, PolicyError> {
     let name = format!("ExtensionPolicy/{policy}").into();
-    external_processor::read(of, name, &policy.namespace).map_err(|invalid| {
+    external_processor::read(spec, name, &policy.namespace).map_err(|invalid| {
         let InvalidField { field, value, problem } = invalid;
         let subject = value.map_or_else(|| "it".to_owned(), |value| format!("\"{value}\""));
-        Wrong::new(format!("{at}.{field}"), format!("{subject} {problem}"))
+        PolicyError::new(format!("{at}.{field}"), format!("{subject} {problem}"))
     })
 }
 
@@ -74,19 +78,19 @@ mod tests {
 
     use super::*;
 
-    fn services(spec: Value) -> Vec<Service> {
+    fn services(spec: Value) -> Vec<ExtensionService> {
         read(&ObjectKey::new("shop", "waf"), &serde_json::from_value(spec).expect("a spec"))
     }
 
-    /// The one service of a policy, with these fields besides its Service.
-    fn service(more: &Value) -> Service {
+    /// The only service of a policy, with these fields in addition to its Service.
+    fn service(more: &Value) -> ExtensionService {
         let mut of = json!({"backendRef": {"name": "waf", "port": 9000}});
         of.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         services(json!({"extProc": [of]})).remove(0)
     }
 
     #[test]
-    fn a_service_sees_the_headers_of_both_messages_unless_it_is_said_otherwise() {
+    fn a_service_sees_headers_of_both_messages_by_default() {
         let read = service(&json!({})).extension.unwrap();
         let headers = ProcessingPhases { headers: true, ..ProcessingPhases::default() };
         assert_eq!((read.request, read.response), (headers, headers));
@@ -114,7 +118,7 @@ mod tests {
             "attributes": ["request.path", "source.address", "request.path"],
             "metadata": {"a.test": {"rule": [1, {"x": null}]}},
         }));
-        let Service { extension, is_open: true } = read else { panic!("{read:?}") };
+        let ExtensionService { extension, fails_open: true } = read else { panic!("{read:?}") };
         let read = extension.unwrap();
         let phases = |headers, body, trailers| ProcessingPhases { headers, body, trailers };
         assert_eq!(read.request, phases(false, BodyMode::FullDuplexStreamed, true));
@@ -130,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_closes_or_opens_as_it_says() {
+    fn unreadable_services_follow_their_failure_mode() {
         for (more, field) in [
             (json!({"host": "a b"}), "host"),
             (json!({"messageTimeout": "0s"}), "messageTimeout"),
@@ -153,12 +157,12 @@ mod tests {
                 let read = service(&more);
                 let wrong = read.extension.unwrap_err();
                 assert_eq!(wrong.field, format!("spec.extProc[0].{field}"), "{more}");
-                assert_eq!(read.is_open, mode == "Open", "{more}");
+                assert_eq!(read.fails_open, mode == "Open", "{more}");
             }
         }
         let read = service(&json!({"failureMode": "Ajar"}));
         assert_eq!(
-            (read.extension.unwrap_err().field, read.is_open),
+            (read.extension.unwrap_err().field, read.fails_open),
             ("spec.extProc[0].failureMode".into(), false)
         );
     }
@@ -172,12 +176,15 @@ mod tests {
             (json!({"extProc": [of("Open"), of("Open"), of("Open"), of("Closed"), of("Open")]}), false),
         ] {
             let read = services(spec.clone());
-            assert_eq!((read.len(), read[0].is_open), (1, is_open), "{spec}");
+            assert_eq!((read.len(), read[0].fails_open), (1, is_open), "{spec}");
             assert_eq!(read[0].extension.as_ref().unwrap_err().field, "spec.extProc", "{spec}");
         }
         let refused = types::RefusedField { field: "spec.extproc".into(), problem: "is unknown".into() };
         let spec = ExtensionPolicySpec { refused: Some(refused), ..ExtensionPolicySpec::default() };
         let read = read(&ObjectKey::new("shop", "waf"), &spec).remove(0);
-        assert_eq!((read.extension, read.is_open), (Err(Wrong::new("spec.extproc", "is unknown")), false));
+        assert_eq!(
+            (read.extension, read.fails_open),
+            (Err(PolicyError::new("spec.extproc", "is unknown")), false)
+        );
     }
 }

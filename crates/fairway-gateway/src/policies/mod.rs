@@ -1,8 +1,8 @@
-//! What Fairway's policies for Gateway API say, as values of the model: [`clients`] for listeners, [`backends`] for Services,
-//! [`security`] for requests, [`extensions`] for services that see them. `value` reads times, numbers and ranges.
+//! Translates Fairway's own policies for the Gateway API: [`clients`] for listeners, [`backends`] for Services,
+//! [`security`] for requests, [`extensions`] for services that see them. `value` parses durations, numbers and
+//! ranges.
 //!
-//! Pure and total. It knows no target: which policy holds where, and what becomes of one that cannot be read, is
-//! decided beside it.
+//! Pure and total. Targets, precedence and the handling of invalid policies are decided elsewhere.
 
 pub(crate) mod backends;
 mod buffering;
@@ -15,4 +15,4 @@ pub(crate) mod security;
 mod tracing;
 mod value;
 
-pub(crate) use reading::{Warning, Wrong};
+pub(crate) use reading::{PolicyError, PolicyWarning};

@@ -1,37 +1,37 @@
-//! What comes of reading a policy. Reads nothing.
+//! Results of reading a policy.
 
-/// What a policy says, and what is worth knowing about it.
+/// A policy's content, with warnings.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Reading<T> {
-    /// What it says.
+pub(crate) struct PolicyReading<T> {
+    /// The content.
     pub said: T,
-    /// What is not as its writer may think.
-    pub warnings: Vec<Warning>,
+    /// Settings that may not mean what the author intended.
+    pub warnings: Vec<PolicyWarning>,
 }
 
-/// Something that a policy says and that may not be meant so.
+/// A setting that may not mean what the author intended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Warning {
-    /// A stable name in kebab case.
+pub(crate) struct PolicyWarning {
+    /// A stable code in kebab case.
     pub code: &'static str,
-    /// The field, as in `spec.basicAuth.secretRef`.
+    /// The field, such as `spec.basicAuth.secretRef`.
     pub field: String,
     /// What is wrong.
     pub problem: String,
-    /// What happens now.
+    /// The consequence.
     pub consequence: &'static str,
 }
 
 /// A value that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wrong {
+pub(crate) struct PolicyError {
     /// The field, as in `spec.timeouts.idle`.
     pub field: String,
     /// What is wrong with it.
     pub problem: String,
 }
 
-impl Wrong {
+impl PolicyError {
     pub(crate) fn new(field: impl Into<String>, problem: impl Into<String>) -> Self {
         Self { field: field.into(), problem: problem.into() }
     }

@@ -1,78 +1,78 @@
-//! SecurityPolicies: who may pass, and how often, as filters in the order in which they act. What cannot be read is no policy: a
-//! guess would let somebody in.
+//! Reads SecurityPolicies: access control and limits, as guards in the order in which they apply. A policy that
+//! cannot be read completely is not applied in part, because guessing could admit someone.
 
 use std::sync::Arc;
 
 use fairway_model::{
-    AccessList, BackendKey, BasicAuth, ClientDemand, ClientVerification, ConcurrencyLimit, Guard, HeaderEdit,
-    RequestEdit,
+    AccessList, BackendKey, BasicAuth, ClientCertificateMode, ClientVerification, ConcurrencyLimit, Guard,
+    HeaderEdit, RequestEdit,
 };
 use fairway_objects::certificate::secret_value;
-use fairway_objects::identity::{self, Identity, KeysBackend};
+use fairway_objects::identity::{self, Identity, KeySetBackend};
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
-use fairway_objects::passwords::{self, ReadUsers, SecretForm, Unusable};
+use fairway_objects::passwords::{self, ReadUsers, SecretForm, UnusableHash};
 use fairway_objects::policies as types;
 use fairway_objects::policies::SecurityPolicySpec;
 use fairway_objects::resources::Resources;
 use fairway_objects::roots::{are_certificates, are_revocation_lists, only_unsupported_keys};
 use ipnet::IpNet;
 
-use crate::policies::external::{self, Question};
-use crate::policies::reading::{Reading, Warning, Wrong};
-use crate::policies::value::{number, ranges, word};
+use crate::policies::external::{self, AuthCall};
+use crate::policies::reading::{PolicyError, PolicyReading, PolicyWarning};
+use crate::policies::value::{enum_value, number, ranges};
 
-/// What a SecurityPolicy asks for.
+/// The content of a SecurityPolicy.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Security {
-    /// Which certificates the clients of listeners must show.
+    /// Client certificate verification for listeners.
     pub clients: Option<ClientVerification>,
-    under_way: Option<Guard>,
+    concurrency: Option<Guard>,
     access: Option<AccessList>,
     basic: Option<BasicAuth>,
-    external: Option<Question>,
+    external: Option<AuthCall>,
     identity: Identity,
 }
 
-/// Whose more specific policies take the place of one.
+/// Whose more specific policies may replace a policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ReplaceableBy {
-    /// Those of its own namespace.
+    /// Policies of its own namespace.
     #[default]
     SameNamespace,
-    /// All.
+    /// All policies.
     All,
-    /// None: it always holds.
+    /// None: it always applies.
     None,
 }
 
-/// What a reader of policies may look at.
+/// Inputs for reading policies.
 #[derive(Clone, Copy)]
-pub(crate) struct Context<'a> {
+pub(crate) struct PolicyContext<'a> {
     /// The objects.
     pub resources: &'a Resources,
     /// Whether the policy may refer to an object.
     pub permits: &'a dyn Fn(Kind, &ObjectKey) -> bool,
 }
 
-/// The Secrets and ConfigMaps that a policy in `namespace` names.
+/// Secrets and ConfigMaps that a policy in `namespace` references.
 #[must_use]
-pub(crate) fn named(spec: &SecurityPolicySpec, namespace: &str) -> Vec<ObjectRef> {
+pub(crate) fn named_references(spec: &SecurityPolicySpec, namespace: &str) -> Vec<ObjectRef> {
     let users = spec.basic_auth.iter().map(|basic| {
         let key = key(basic.secret_ref.namespace.as_deref(), namespace, &basic.secret_ref.name);
         ObjectRef::new(Kind::Secret, key)
     });
     let authorities = spec.client_certificates.iter().flat_map(|it| &it.ca_certificate_refs);
     let authorities = authorities.filter_map(|it| authority(it, namespace));
-    users.chain(authorities).chain(about_identity(spec, "").named(namespace)).collect()
+    users.chain(authorities).chain(identity_fields(spec, "").referenced_objects(namespace)).collect()
 }
 
-/// The Services that the URLs of a policy name.
-pub(crate) fn services_of_urls(spec: &SecurityPolicySpec) -> Vec<ObjectKey> {
-    about_identity(spec, "").services().into_iter().collect()
+/// Services named by the URLs of a policy.
+pub(crate) fn url_services(spec: &SecurityPolicySpec) -> Vec<ObjectKey> {
+    identity_fields(spec, "").services().into_iter().collect()
 }
 
-fn about_identity<'s>(spec: &'s SecurityPolicySpec, counted_as: &'s str) -> identity::Written<'s> {
-    identity::Written {
+fn identity_fields<'s>(spec: &'s SecurityPolicySpec, counted_as: &'s str) -> identity::IdentitySpec<'s> {
+    identity::IdentitySpec {
         jwt: spec.jwt.as_ref(),
         oidc: spec.oidc.as_ref(),
         api_key: spec.api_key.as_ref(),
@@ -95,56 +95,56 @@ fn authority(reference: &types::SecretOrConfigMapReference, namespace: &str) -> 
     Some(ObjectRef::new(kind, key(reference.namespace.as_deref(), namespace, &reference.name)))
 }
 
-/// Reads whose more specific policies take the place of one.
+/// Reads whose more specific policies may replace a policy.
 ///
 /// # Errors
-/// The word is not known, or the policy is refused: what cannot be read of it may be this.
-pub(crate) fn replaceable(spec: &SecurityPolicySpec) -> Result<ReplaceableBy, Wrong> {
+/// The value is unknown, or the policy is invalid: the unreadable part may be this field.
+pub(crate) fn read_replaceable(spec: &SecurityPolicySpec) -> Result<ReplaceableBy, PolicyError> {
     if let Some(refused) = &spec.refused {
-        return Err(Wrong::new(&refused.field, &refused.problem));
+        return Err(PolicyError::new(&refused.field, &refused.problem));
     }
     let known = [
         ("SameNamespace", ReplaceableBy::SameNamespace),
         ("All", ReplaceableBy::All),
         ("None", ReplaceableBy::None),
     ];
-    Ok(word("spec.replaceableBy", spec.replaceable_by.as_deref(), &known)?.unwrap_or_default())
+    Ok(enum_value("spec.replaceableBy", spec.replaceable_by.as_deref(), &known)?.unwrap_or_default())
 }
 
-/// Reads what the policy `policy` says.
+/// Reads the policy `policy`.
 ///
 /// # Errors
-/// The first value that cannot be used.
+/// The first unusable value.
 pub(crate) fn read(
     policy: &ObjectKey,
     spec: &SecurityPolicySpec,
-    context: Context<'_>,
-) -> Result<Reading<Security>, Wrong> {
+    context: PolicyContext<'_>,
+) -> Result<PolicyReading<Security>, PolicyError> {
     let mut warnings = Vec::new();
-    replaceable(spec)?;
+    read_replaceable(spec)?;
     let basic = spec.basic_auth.as_ref();
     let clients = spec.client_certificates.as_ref();
     let said = Security {
-        clients: clients.map(|it| verification(it, policy, context)).transpose()?,
-        under_way: spec.concurrency_limit.as_ref().map(|it| concurrency(policy, it)).transpose()?,
-        access: spec.source_ranges.as_ref().map(access).transpose()?,
-        basic: basic.map(|it| self::basic(it, policy, context, &mut warnings)).transpose()?,
+        clients: clients.map(|it| client_verification(it, policy, context)).transpose()?,
+        concurrency: spec.concurrency_limit.as_ref().map(|it| concurrency(policy, it)).transpose()?,
+        access: spec.source_ranges.as_ref().map(access_list).transpose()?,
+        basic: basic.map(|it| basic_auth(it, policy, context, &mut warnings)).transpose()?,
         external: spec.external_auth.as_ref().map(|it| external::read(it, &policy.namespace)).transpose()?,
         identity: identity(spec, policy, context, &mut warnings)?,
     };
-    Ok(Reading { said, warnings })
+    Ok(PolicyReading { said, warnings })
 }
 
 impl Security {
-    /// The guards, in the order in which they are asked; `backend` is the authentication service.
+    /// The guards in order; `backend` is the authentication service.
     #[must_use]
     pub(crate) fn guards(&self, backend: Option<BackendKey>) -> Vec<Guard> {
         let mut guards = Vec::new();
-        if self.clients.as_ref().is_some_and(|clients| clients.demand == ClientDemand::Required) {
+        if self.clients.as_ref().is_some_and(|clients| clients.demand == ClientCertificateMode::Required) {
             guards.push(Guard::OverTls);
         }
         guards.extend(self.identity.limits.iter().cloned().map(Guard::RateLimit));
-        guards.extend(self.under_way.clone());
+        guards.extend(self.concurrency.clone());
         guards.extend(self.access.clone().map(Guard::Access));
         guards.extend(self.basic.clone().map(Guard::BasicAuth));
         guards.extend(self.identity.jwt.clone().map(Guard::Jwt));
@@ -156,41 +156,41 @@ impl Security {
         guards
     }
 
-    /// The backends that publish the keys of tokens.
-    pub(crate) fn keys_backends(&self) -> &[KeysBackend] {
+    /// The backends that publish token keys.
+    pub(crate) fn keys_backends(&self) -> &[KeySetBackend] {
         &self.identity.backends
     }
 
-    /// Whether it reads passwords, which endpoints do not get.
+    /// Whether it checks passwords, which are not sent to endpoints.
     #[must_use]
-    pub(crate) fn takes_passwords(&self) -> bool {
+    pub(crate) fn reads_passwords(&self) -> bool {
         self.basic.is_some()
     }
 }
 
-/// What keeps passwords from endpoints; behind all guards.
+/// Removes passwords from requests, after all guards.
 #[must_use]
-pub(crate) fn without_password() -> RequestEdit {
+pub(crate) fn remove_authorization() -> RequestEdit {
     RequestEdit::Headers(HeaderEdit { remove: vec!["authorization".into()], ..HeaderEdit::default() })
 }
 
-/// What counts belong to is named by the policy: all requests that it holds for share them.
-fn concurrency(policy: &ObjectKey, limit: &types::ConcurrencyLimit) -> Result<Guard, Wrong> {
+/// The policy identifies the counter: all requests to which it applies share it.
+fn concurrency(policy: &ObjectKey, limit: &types::ConcurrencyLimit) -> Result<Guard, PolicyError> {
     Ok(Guard::ConcurrencyLimit(ConcurrencyLimit {
         policy: format!("SecurityPolicy/{policy}/concurrencyLimit").into(),
-        most: needed("spec.concurrencyLimit.requests", limit.requests)?,
+        most: required_number("spec.concurrencyLimit.requests", limit.requests)?,
         status: status("spec.concurrencyLimit.status", limit.status, 503)?,
         exempt: ranges("spec.concurrencyLimit.exempt", &limit.exempt)?,
     }))
 }
 
-/// Tokens, logins, API keys, what is allowed to whom, and how often.
+/// Tokens, logins, API keys, authorization and rate limits.
 fn identity(
     spec: &SecurityPolicySpec,
     policy: &ObjectKey,
-    context: Context<'_>,
-    warnings: &mut Vec<Warning>,
-) -> Result<Identity, Wrong> {
+    context: PolicyContext<'_>,
+    warnings: &mut Vec<PolicyWarning>,
+) -> Result<Identity, PolicyError> {
     let permits = |kind: Kind, key: &ObjectKey| match (context.permits)(kind, key) {
         true => Ok(()),
         false => Err(format!("no ReferenceGrant lets it refer to {} {key}", kind.name())),
@@ -198,9 +198,9 @@ fn identity(
     let of = |field: &str| format!("spec.{field}");
     let (resources, namespace) = (context.resources, &policy.namespace);
     let context = identity::Context { resources, namespace, permits: &permits };
-    let read = about_identity(spec, &format!("SecurityPolicy/{policy}")).read(context);
-    let mut identity = read.map_err(|mistake| Wrong::new(of(&mistake.field), mistake.problem))?;
-    warnings.extend(identity.doubts.drain(..).map(|doubt| Warning {
+    let read = identity_fields(spec, &format!("SecurityPolicy/{policy}")).read(context);
+    let mut identity = read.map_err(|mistake| PolicyError::new(of(&mistake.field), mistake.problem))?;
+    warnings.extend(identity.doubts.drain(..).map(|doubt| PolicyWarning {
         code: doubt.code,
         field: of(&doubt.field),
         problem: doubt.problem,
@@ -210,104 +210,117 @@ fn identity(
     Ok(identity)
 }
 
-fn needed(field: &str, value: i64) -> Result<u32, Wrong> {
-    number(field, Some(value), 1)?.ok_or_else(|| Wrong::new(field, "it is missing"))
+fn required_number(field: &str, value: i64) -> Result<u32, PolicyError> {
+    number(field, Some(value), 1)?.ok_or_else(|| PolicyError::new(field, "it is missing"))
 }
 
-fn status(field: &str, value: Option<i32>, default: u16) -> Result<u16, Wrong> {
+fn status(field: &str, value: Option<i32>, default: u16) -> Result<u16, PolicyError> {
     match number::<u16>(field, value.map(i64::from), 400)? {
-        Some(600..) => Err(Wrong::new(field, "it is none of 400 to 599")),
+        Some(600..) => Err(PolicyError::new(field, "it is none of 400 to 599")),
         status => Ok(status.unwrap_or(default)),
     }
 }
 
-fn access(of: &types::SourceRanges) -> Result<AccessList, Wrong> {
-    let deny: Vec<IpNet> = ranges("spec.sourceRanges.deny", &of.deny)?;
-    let allow = ranges("spec.sourceRanges.allow", &of.allow)?;
+fn access_list(spec: &types::SourceRanges) -> Result<AccessList, PolicyError> {
+    let deny: Vec<IpNet> = ranges("spec.sourceRanges.deny", &spec.deny)?;
+    let allow = ranges("spec.sourceRanges.allow", &spec.allow)?;
     match deny.is_empty() && allow.is_empty() {
-        true => Err(Wrong::new("spec.sourceRanges", "it has no range, which would let everybody pass")),
+        true => Err(PolicyError::new("spec.sourceRanges", "it has no range, which would let everybody pass")),
         false => Ok(AccessList { deny, allow }),
     }
 }
 
-fn basic(
-    of: &types::BasicAuth,
+fn basic_auth(
+    spec: &types::BasicAuth,
     policy: &ObjectKey,
-    context: Context<'_>,
-    warnings: &mut Vec<Warning>,
-) -> Result<BasicAuth, Wrong> {
+    context: PolicyContext<'_>,
+    warnings: &mut Vec<PolicyWarning>,
+) -> Result<BasicAuth, PolicyError> {
     let field = "spec.basicAuth.secretRef";
     let forms = [("File", SecretForm::File), ("Map", SecretForm::Map)];
-    let form = word("spec.basicAuth.format", of.format.as_deref(), &forms)?.unwrap_or(SecretForm::File);
-    let realm = of.realm.as_deref().unwrap_or_default();
+    let form =
+        enum_value("spec.basicAuth.format", spec.format.as_deref(), &forms)?.unwrap_or(SecretForm::File);
+    let realm = spec.realm.as_deref().unwrap_or_default();
     let plain = |byte: u8| (byte.is_ascii_graphic() || byte == b' ') && byte != b'"' && byte != b'\\';
     if !realm.bytes().all(plain) {
         let problem = format!("{realm:?} has something besides visible ASCII, a quote or a backslash");
-        return Err(Wrong::new("spec.basicAuth.realm", problem));
+        return Err(PolicyError::new("spec.basicAuth.realm", problem));
     }
-    let key = key(of.secret_ref.namespace.as_deref(), &policy.namespace, &of.secret_ref.name);
-    permitted(field, Kind::Secret, &key, context)?;
+    let key = key(spec.secret_ref.namespace.as_deref(), &policy.namespace, &spec.secret_ref.name);
+    check_permitted(field, Kind::Secret, &key, context)?;
     let secret = context.resources.secrets.get(&key);
-    let secret = secret.ok_or_else(|| Wrong::new(field, format!("Secret {key} does not exist")))?;
+    let secret = secret.ok_or_else(|| PolicyError::new(field, format!("Secret {key} does not exist")))?;
     let ReadUsers { users, unusable } = passwords::read(&secret.object, form)
-        .map_err(|problem| Wrong::new(field, format!("Secret {key}: {problem}")))?;
+        .map_err(|problem| PolicyError::new(field, format!("Secret {key}: {problem}")))?;
     if !unusable.is_empty() {
-        let problem = format!("Secret {key}: {} cannot be verified", Unusable::places(&unusable));
+        let problem = format!("Secret {key}: {} cannot be verified", UnusableHash::places(&unusable));
         let consequence = "no password lets that user in";
-        warnings.push(Warning { code: "unusable-password", field: field.to_owned(), problem, consequence });
+        warnings.push(PolicyWarning {
+            code: "unusable-password",
+            field: field.to_owned(),
+            problem,
+            consequence,
+        });
     }
-    // What differs between two states of the Secret that are otherwise told apart by nothing that may be shown.
+    // Distinguishes versions of the Secret that have no other visible difference.
     let version = secret.object.metadata.resource_version.as_deref();
     let version = version.map(|version| format!("@{version}")).unwrap_or_default();
     let form = if form == SecretForm::Map { ";map" } else { "" };
     Ok(BasicAuth { policy: format!("{key}{form}{version}").into(), realm: realm.into(), users })
 }
 
-fn permitted(field: &str, kind: Kind, key: &ObjectKey, context: Context<'_>) -> Result<(), Wrong> {
+fn check_permitted(
+    field: &str,
+    kind: Kind,
+    key: &ObjectKey,
+    context: PolicyContext<'_>,
+) -> Result<(), PolicyError> {
     match (context.permits)(kind, key) {
         true => Ok(()),
         false => {
             let problem = format!("no ReferenceGrant lets it refer to {} {key}", kind.name());
-            Err(Wrong::new(field, problem))
+            Err(PolicyError::new(field, problem))
         }
     }
 }
 
-/// Unlike trust in endpoints, all references must be good: a list of revoked certificates that is missing lets somebody in.
-fn verification(
-    of: &types::ClientCertificates,
+/// Unlike for trusted endpoints, all references must be valid: a missing revocation list would admit someone.
+fn client_verification(
+    spec: &types::ClientCertificates,
     policy: &ObjectKey,
-    context: Context<'_>,
-) -> Result<ClientVerification, Wrong> {
-    let modes = [("Required", ClientDemand::Required), ("Optional", ClientDemand::Optional)];
-    let demand = word("spec.clientCertificates.mode", of.mode.as_deref(), &modes)?;
-    let depth = number("spec.clientCertificates.depth", of.depth.map(i64::from), 0)?;
+    context: PolicyContext<'_>,
+) -> Result<ClientVerification, PolicyError> {
+    let modes =
+        [("Required", ClientCertificateMode::Required), ("Optional", ClientCertificateMode::Optional)];
+    let demand = enum_value("spec.clientCertificates.mode", spec.mode.as_deref(), &modes)?;
+    let depth = number("spec.clientCertificates.depth", spec.depth.map(i64::from), 0)?;
     let (mut roots, mut revoked) = (String::new(), String::new());
-    for (index, reference) in of.ca_certificate_refs.iter().enumerate() {
+    for (index, reference) in spec.ca_certificate_refs.iter().enumerate() {
         let field = format!("spec.clientCertificates.caCertificateRefs[{index}]");
         let Some(object) = authority(reference, &policy.namespace) else {
             let problem = format!("\"{}\" is neither Secret nor ConfigMap", reference.kind);
-            return Err(Wrong::new(field, problem));
+            return Err(PolicyError::new(field, problem));
         };
-        permitted(&field, object.kind, &object.key, context)?;
+        check_permitted(&field, object.kind, &object.key, context)?;
         let what = format!("{} {}", object.kind.name(), object.key);
         let entry = |name: &str| {
-            text(&object, name, context).map_err(|why| Wrong::new(&field, format!("{what} {why}")))
+            object_text(&object, name, context)
+                .map_err(|why| PolicyError::new(&field, format!("{what} {why}")))
         };
         let Some(own) = entry("ca.crt")? else {
-            return Err(Wrong::new(&field, format!("{what} has no ca.crt")));
+            return Err(PolicyError::new(&field, format!("{what} has no ca.crt")));
         };
         let lists = entry("ca.crl")?.unwrap_or_default();
         if !are_certificates(own) {
             let problem = format!("ca.crt of {what} has no certificate, or one that cannot be read");
-            return Err(Wrong::new(&field, problem));
+            return Err(PolicyError::new(&field, problem));
         }
         if let Some(why) = only_unsupported_keys(own) {
-            return Err(Wrong::new(&field, format!("ca.crt of {what} verifies nothing: {why}")));
+            return Err(PolicyError::new(&field, format!("ca.crt of {what} verifies nothing: {why}")));
         }
         if !are_revocation_lists(lists) {
             let problem = format!("ca.crl of {what} has no list, or one that cannot be read");
-            return Err(Wrong::new(&field, problem));
+            return Err(PolicyError::new(&field, problem));
         }
         for (all, own) in [(&mut roots, own), (&mut revoked, lists)] {
             all.push_str(own.trim_end());
@@ -315,15 +328,19 @@ fn verification(
         }
     }
     if roots.is_empty() {
-        return Err(Wrong::new("spec.clientCertificates.caCertificateRefs", "it names no authority"));
+        return Err(PolicyError::new("spec.clientCertificates.caCertificateRefs", "it names no authority"));
     }
     let revoked: Arc<str> = if revoked.trim().is_empty() { "".into() } else { revoked.into() };
-    let demand = demand.unwrap_or(ClientDemand::Required);
+    let demand = demand.unwrap_or(ClientCertificateMode::Required);
     Ok(ClientVerification { roots: roots.into(), revoked, depth, demand })
 }
 
 /// An entry of a Secret or ConfigMap.
-fn text<'c>(object: &ObjectRef, entry: &str, context: Context<'c>) -> Result<Option<&'c str>, &'static str> {
+fn object_text<'c>(
+    object: &ObjectRef,
+    entry: &str,
+    context: PolicyContext<'c>,
+) -> Result<Option<&'c str>, &'static str> {
     let missing = "does not exist";
     if object.kind == Kind::ConfigMap {
         let map = context.resources.config_maps.get(&object.key).ok_or(missing)?;
@@ -352,7 +369,7 @@ mod tests {
     fn resources() -> Resources {
         let secret: Secret = serde_json::from_value(json!({
             "metadata": {"name": "users", "namespace": "shop", "resourceVersion": "7"},
-            "stringData": {"auth": "alice:{PLAIN}x\nbob:nothing\n", "jwks.json": KEYS},
+            "stringData": {"auth": "alice:{PLAIN}x\nbob:nothing\n", "jwks.json": PUBLISHED_KEYS},
         }))
         .unwrap();
         let partners: Secret = serde_json::from_value(json!({
@@ -366,15 +383,15 @@ mod tests {
         resources
     }
 
-    fn of(spec: Value) -> Result<Reading<Security>, Wrong> {
+    fn parse_spec(spec: Value) -> Result<PolicyReading<Security>, PolicyError> {
         let resources = resources();
-        let context = Context { resources: &resources, permits: &|_, key| &*key.namespace == "shop" };
+        let context = PolicyContext { resources: &resources, permits: &|_, key| &*key.namespace == "shop" };
         read(&ObjectKey::new("shop", "login"), &serde_json::from_value(spec).expect("a spec"), context)
     }
 
     #[test]
-    fn guards_act_from_the_cheapest_to_the_dearest() {
-        let read = of(json!({
+    fn guards_run_from_cheapest_to_most_expensive() {
+        let read = parse_spec(json!({
             "externalAuth": {"backendRef": {"name": "auth", "port": 80}, "path": "/check?u=$request_uri"},
             "basicAuth": {"secretRef": {"name": "users"}, "realm": "shop"},
             "sourceRanges": {"deny": ["192.0.2.1"]},
@@ -404,7 +421,7 @@ mod tests {
     }
 
     /// The public key of RFC 8037 appendix A.2.
-    const KEYS: &str =
+    const PUBLISHED_KEYS: &str =
         r#"{"keys": [{"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
 
     fn jwt() -> Value {
@@ -412,8 +429,8 @@ mod tests {
     }
 
     #[test]
-    fn limits_by_identity_come_behind_what_finds_it_out() {
-        let read = of(json!({
+    fn identity_limits_follow_authentication() {
+        let read = parse_spec(json!({
             "rateLimits": [
                 {"requests": 1, "by": "Claim", "claim": "sub"},
                 {"requests": 2, "by": "ApiKeyClient"},
@@ -451,9 +468,9 @@ mod tests {
     }
 
     #[test]
-    fn a_question_over_grpc_has_its_bounds() {
+    fn grpc_checks_are_bounded() {
         let grpc = |more: Value| {
-            let read = of(json!({"externalAuth": more})).unwrap();
+            let read = parse_spec(json!({"externalAuth": more})).unwrap();
             match read.said.guards(Some("shop/opa:9191;h2c".into())).remove(0) {
                 Guard::GrpcAuth(auth) => *auth,
                 other => panic!("{other:?}"),
@@ -476,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_names_is_watched() {
+    fn references_are_watched() {
         let spec = serde_json::from_value(json!({
             "jwt": {"issuers": [
                 {"issuer": "a", "keys": {"ref": {"kind": "ConfigMap", "name": "keys", "namespace": "bank"}}},
@@ -485,19 +502,19 @@ mod tests {
             "apiKey": {"secretRefs": [{"name": "partners"}]},
         }))
         .unwrap();
-        let named = named(&spec, "shop");
+        let named = named_references(&spec, "shop");
         let named: Vec<_> = named.iter().map(|it| format!("{} {}", it.kind.name(), it.key)).collect();
         assert_eq!(named, ["Secret shop/partners", "ConfigMap bank/keys"]);
-        assert_eq!(services_of_urls(&spec), [ObjectKey::new("login", "keys")]);
+        assert_eq!(url_services(&spec), [ObjectKey::new("login", "keys")]);
     }
 
     #[test]
     fn an_empty_policy_guards_nothing() {
-        assert_eq!(of(json!({})).unwrap().said.guards(None), Vec::new());
+        assert_eq!(parse_spec(json!({})).unwrap().said.guards(None), Vec::new());
     }
 
     #[test]
-    fn what_cannot_be_read_is_no_policy() {
+    fn unreadable_policies_are_rejected() {
         let auth = |more: Value| {
             let mut auth = json!({"backendRef": {"name": "auth", "port": 80}});
             auth.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -562,7 +579,7 @@ mod tests {
             (limit(json!({"by": "Claim"})), "spec.rateLimits[0].claim"),
             (limit(json!({"claim": "sub"})), "spec.rateLimits[0].claim"),
         ] {
-            assert_eq!(of(spec.clone()).unwrap_err().field, field, "{spec}");
+            assert_eq!(parse_spec(spec.clone()).unwrap_err().field, field, "{spec}");
         }
     }
 
@@ -575,9 +592,9 @@ mod tests {
             ..SecurityPolicySpec::default()
         };
         let resources = resources();
-        let context = Context { resources: &resources, permits: &|_, _| true };
-        let wrong = Wrong::new("spec.sourceRange", "is unknown");
+        let context = PolicyContext { resources: &resources, permits: &|_, _| true };
+        let wrong = PolicyError::new("spec.sourceRange", "is unknown");
         assert_eq!(read(&ObjectKey::new("shop", "login"), &spec, context).unwrap_err(), wrong);
-        assert_eq!(replaceable(&spec), Err(wrong));
+        assert_eq!(read_replaceable(&spec), Err(wrong));
     }
 }

@@ -1,12 +1,12 @@
-//! `tracing` of ClientTrafficPolicies: how the requests of a listener are traced.
+//! Reads `tracing` of ClientTrafficPolicies.
 
 use std::sync::Arc;
 
 use fairway_model::{Propagation, SampleRatio, Tracing};
 use fairway_objects::policies::{ClientTracing, SamplingRate};
 
-use crate::policies::reading::Wrong;
-use crate::policies::value::{number, word};
+use crate::policies::reading::PolicyError;
+use crate::policies::value::{enum_value, number};
 
 const MODES: [(&str, bool); 2] = [("Enabled", true), ("Disabled", false)];
 
@@ -15,46 +15,46 @@ const CONTEXTS: [(&str, bool); 2] = [("Restart", false), ("Continue", true)];
 const PROPAGATIONS: [(&str, Propagation); 2] =
     [("W3C", Propagation::W3c), ("W3CAndB3", Propagation::W3cAndB3)];
 
-/// Reads how requests are traced.
+/// Reads the tracing settings.
 ///
 /// # Errors
-/// The first value that cannot be used.
-pub(crate) fn read(of: &ClientTracing) -> Result<Arc<Tracing>, Wrong> {
-    let Some(rate) = &of.sampling_rate else {
-        return Err(Wrong::new("spec.tracing.samplingRate", "it is missing"));
+/// The first unusable value.
+pub(crate) fn read(spec: &ClientTracing) -> Result<Arc<Tracing>, PolicyError> {
+    let Some(rate) = &spec.sampling_rate else {
+        return Err(PolicyError::new("spec.tracing.samplingRate", "it is missing"));
     };
     let ratio = ratio(rate)?;
-    let context = word("spec.tracing.incomingContext", of.incoming_context.as_deref(), &CONTEXTS)?;
+    let context = enum_value("spec.tracing.incomingContext", spec.incoming_context.as_deref(), &CONTEXTS)?;
     let trust_incoming = context.unwrap_or_default();
-    let propagation = word("spec.tracing.propagation", of.propagation.as_deref(), &PROPAGATIONS)?;
+    let propagation = enum_value("spec.tracing.propagation", spec.propagation.as_deref(), &PROPAGATIONS)?;
     Ok(Arc::new(Tracing {
         ratio,
-        parent_based: parent_based(of, trust_incoming)?,
+        parent_based: parent_based(spec, trust_incoming)?,
         trust_incoming,
         propagation: propagation.unwrap_or_default(),
         span_name: None,
     }))
 }
 
-/// Whether the decision of a client counts. A trace that begins here has none.
-fn parent_based(of: &ClientTracing, trust_incoming: bool) -> Result<bool, Wrong> {
+/// Whether the client's sampling decision counts. Traces that start here have none.
+fn parent_based(spec: &ClientTracing, trust_incoming: bool) -> Result<bool, PolicyError> {
     let field = "spec.tracing.parentBasedSampling";
-    match &of.parent_based_sampling {
+    match &spec.parent_based_sampling {
         None => Ok(trust_incoming),
-        Some(_) if !trust_incoming => Err(Wrong::new(field, "it needs incomingContext Continue")),
-        Some(it) => Ok(word(&format!("{field}.mode"), it.mode.as_deref(), &MODES)?.unwrap_or(true)),
+        Some(_) if !trust_incoming => Err(PolicyError::new(field, "it needs incomingContext Continue")),
+        Some(it) => Ok(enum_value(&format!("{field}.mode"), it.mode.as_deref(), &MODES)?.unwrap_or(true)),
     }
 }
 
-fn ratio(rate: &SamplingRate) -> Result<SampleRatio, Wrong> {
+fn ratio(rate: &SamplingRate) -> Result<SampleRatio, PolicyError> {
     let field = "spec.tracing.samplingRate";
     let at = format!("{field}.numerator");
     let Some(numerator) = number::<u32>(&at, rate.numerator, 0)? else {
-        return Err(Wrong::new(at, "it is missing"));
+        return Err(PolicyError::new(at, "it is missing"));
     };
     let denominator = number::<u32>(&format!("{field}.denominator"), rate.denominator, 1)?.unwrap_or(100);
     SampleRatio::new(f64::from(numerator) / f64::from(denominator))
-        .ok_or_else(|| Wrong::new(field, format!("{numerator} is more than {denominator}")))
+        .ok_or_else(|| PolicyError::new(field, format!("{numerator} is more than {denominator}")))
 }
 
 #[cfg(test)]
@@ -63,17 +63,17 @@ mod tests {
 
     use super::*;
 
-    fn of(tracing: Value) -> Result<Tracing, Wrong> {
+    fn parse_tracing(tracing: Value) -> Result<Tracing, PolicyError> {
         let read = read(&serde_json::from_value(tracing).expect("tracing of a policy"))?;
         Ok(Tracing::clone(&read))
     }
 
     #[test]
-    fn a_rate_alone_begins_traces_and_believes_no_client() {
-        let tracing = of(json!({"samplingRate": {"numerator": 5}})).unwrap();
+    fn a_rate_alone_starts_traces_and_trusts_no_client() {
+        let tracing = parse_tracing(json!({"samplingRate": {"numerator": 5}})).unwrap();
         assert_eq!(tracing, Tracing { ratio: SampleRatio::new(0.05).unwrap(), ..Tracing::default() });
-        assert!(of(json!({"samplingRate": {"numerator": 0}})).unwrap().is_off());
-        let all = of(json!({"samplingRate": {"numerator": 7, "denominator": 7}})).unwrap();
+        assert!(parse_tracing(json!({"samplingRate": {"numerator": 0}})).unwrap().is_off());
+        let all = parse_tracing(json!({"samplingRate": {"numerator": 7, "denominator": 7}})).unwrap();
         assert_eq!(all.ratio, SampleRatio::ALL);
     }
 
@@ -84,7 +84,7 @@ mod tests {
             if !parent.is_null() {
                 tracing["parentBasedSampling"] = parent;
             }
-            let tracing = of(tracing).unwrap();
+            let tracing = parse_tracing(tracing).unwrap();
             assert!(tracing.trust_incoming);
             tracing.parent_based
         };
@@ -112,7 +112,11 @@ mod tests {
                 "parentBasedSampling.mode",
             ),
         ] {
-            assert_eq!(of(tracing.clone()).unwrap_err().field, format!("spec.tracing.{field}"), "{tracing}");
+            assert_eq!(
+                parse_tracing(tracing.clone()).unwrap_err().field,
+                format!("spec.tracing.{field}"),
+                "{tracing}"
+            );
         }
     }
 }

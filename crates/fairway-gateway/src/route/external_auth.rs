@@ -1,27 +1,27 @@
-//! The filter `ExternalAuth` of HTTPRoutes (GEP-1494): another service is asked about requests, over HTTP or gRPC. It protects, so a
-//! rule whose filter cannot be applied answers 500, whatever else its route has.
+//! The `ExternalAuth` filter of HTTPRoutes (GEP-1494): an external service is asked over HTTP or gRPC. A rule whose
+//! filter cannot be applied returns 500, whatever else its route contains.
 
 use std::sync::Arc;
 
 use fairway_model::{
     AuthCookies, AuthFilter, AuthService, BackendKey, ExternalAuth, GrpcAuth, GrpcService, Guard, Template,
-    TemplatePart, Timeouts, shown_url,
+    TemplatePart, Timeouts, redact_url,
 };
-use fairway_objects::annotations::is_of_the_hop;
+use fairway_objects::annotations::is_hop_header;
 use fairway_objects::gateway_api::{
     BackendObjectReference, ForwardBodyConfig, HttpAuthConfig, HttpExternalAuthFilter, HttpRouteFilter,
     HttpRouteRule,
 };
 
-use crate::backend::Speaks;
+use crate::backend::RouteProtocol;
 use crate::condition::Fault;
 use crate::filter::EXTERNAL_AUTH;
 use crate::policies::backends::is_token;
-use crate::policies::external::{GRPC_TIMEOUT, MAX_BODY};
-use crate::rules::Builder;
+use crate::policies::external::{GRPC_TIMEOUT, MAX_GRPC_BODY};
+use crate::rules::RuleBuilder;
 
-/// The guards of rule `index`; `None` where one cannot be made, and the rule must stay closed.
-pub(super) fn read(index: usize, rule: &HttpRouteRule, builder: &mut Builder<'_>) -> Option<Vec<Guard>> {
+/// The guards of rule `index`; `None` if one is unusable and the rule must stay closed.
+pub(super) fn read(index: usize, rule: &HttpRouteRule, builder: &mut RuleBuilder<'_>) -> Option<Vec<Guard>> {
     let mut guards = Some(Vec::new());
     for (number, of) in rule.filters.iter().enumerate().filter(|(_, of)| of.type_ == EXTERNAL_AUTH) {
         let at = format!("spec.rules[{index}].filters[{number}].externalAuth");
@@ -44,54 +44,54 @@ pub(super) fn read(index: usize, rule: &HttpRouteRule, builder: &mut Builder<'_>
     guards
 }
 
-fn guard(index: usize, at: &str, of: &HttpRouteFilter, builder: &mut Builder<'_>) -> Option<Guard> {
-    let question = of.external_auth.as_ref().ok_or_else(|| unsupported("it has no value".to_owned()));
-    let (of, speaks) = match question.and_then(|of| Ok((of, speaks(of)?))) {
+fn guard(index: usize, at: &str, filter: &HttpRouteFilter, builder: &mut RuleBuilder<'_>) -> Option<Guard> {
+    let question = filter.external_auth.as_ref().ok_or_else(|| unsupported("it has no value".to_owned()));
+    let (of, speaks) = match question.and_then(|of| Ok((of, protocol(of)?))) {
         Ok(asked) => asked,
         Err(fault) => {
             builder.close(index, at, fault);
             return None;
         }
     };
-    let backend = builder.protector(&format!("{at}.backendRef"), (&of.backend_ref).into(), speaks)?;
+    let backend = builder.auth_backend(&format!("{at}.backendRef"), (&of.backend_ref).into(), speaks)?;
     let made = match speaks {
-        Speaks::Grpc => over_grpc(of, backend, host(&of.backend_ref, builder)).map(Guard::GrpcAuth),
-        _ => over_http(of, backend).map(Guard::ExternalAuth),
+        RouteProtocol::Grpc => grpc_auth(of, backend, host(&of.backend_ref, builder)).map(Guard::GrpcAuth),
+        _ => http_auth(of, backend).map(Guard::ExternalAuth),
     };
     made.map_err(|fault| builder.close(index, at, fault)).ok()
 }
 
-fn speaks(of: &HttpExternalAuthFilter) -> Result<Speaks, Fault> {
-    match (&*of.protocol, &of.http, &of.grpc) {
-        ("HTTP", _, None) => Ok(Speaks::Http),
-        ("GRPC", None, _) => Ok(Speaks::Grpc),
+fn protocol(filter: &HttpExternalAuthFilter) -> Result<RouteProtocol, Fault> {
+    match (&*filter.protocol, &filter.http, &filter.grpc) {
+        ("HTTP", _, None) => Ok(RouteProtocol::Http),
+        ("GRPC", None, _) => Ok(RouteProtocol::Grpc),
         ("HTTP", ..) => Err(unsupported("grpc is for the protocol GRPC, and protocol is HTTP".to_owned())),
         ("GRPC", ..) => Err(unsupported("http is for the protocol HTTP, and protocol is GRPC".to_owned())),
         (other, ..) => Err(unsupported(format!("protocol \"{other}\" is neither HTTP nor GRPC"))),
     }
 }
 
-/// The name by which a service is asked over gRPC.
-fn host(of: &BackendObjectReference, builder: &Builder<'_>) -> Arc<str> {
-    let namespace = of.namespace.as_deref().unwrap_or(&builder.resolver.route.key.namespace);
-    format!("{}.{namespace}.svc", of.name).into()
+/// The host name of a gRPC call.
+fn host(reference: &BackendObjectReference, builder: &RuleBuilder<'_>) -> Arc<str> {
+    let namespace = reference.namespace.as_deref().unwrap_or(&builder.resolver.route.key.namespace);
+    format!("{}.{namespace}.svc", reference.name).into()
 }
 
-fn over_http(of: &HttpExternalAuthFilter, backend: BackendKey) -> Result<Box<ExternalAuth>, Fault> {
-    if of.forward_body.as_ref().is_some_and(|body| body.max_size.unwrap_or_default() != 0) {
+fn http_auth(spec: &HttpExternalAuthFilter, backend: BackendKey) -> Result<Box<ExternalAuth>, Fault> {
+    if spec.forward_body.as_ref().is_some_and(|body| body.max_size.unwrap_or_default() != 0) {
         let problem = "forwardBody is supported for the protocol GRPC only";
         return Err(unsupported(problem.to_owned()));
     }
     let none = HttpAuthConfig::default();
-    let http = of.http.as_ref().unwrap_or(&none);
-    let mut sent = names("http.allowedHeaders", &http.allowed_headers)?;
+    let http = spec.http.as_ref().unwrap_or(&none);
+    let mut sent = header_names("http.allowedHeaders", &http.allowed_headers)?;
     sent.push("authorization".into());
-    let copied = names("http.allowedResponseHeaders", &http.allowed_response_headers)?;
-    if let Some(name) = copied.iter().find(|name| is_fixed(name)) {
+    let copied = header_names("http.allowedResponseHeaders", &http.allowed_response_headers)?;
+    if let Some(name) = copied.iter().find(|name| is_fixed_header(name)) {
         return Err(unsupported(format!("http.allowedResponseHeaders: {name} belongs to the connection")));
     }
     Ok(Box::new(ExternalAuth {
-        // The question has the host of the request.
+        // The call has the host of the request.
         service: AuthService::Backend { backend, host: "".into() },
         method: None,
         target: target(http.path.as_deref().unwrap_or_default())?,
@@ -106,49 +106,49 @@ fn over_http(of: &HttpExternalAuthFilter, backend: BackendKey) -> Result<Box<Ext
     }))
 }
 
-fn over_grpc(
-    of: &HttpExternalAuthFilter,
+fn grpc_auth(
+    filter: &HttpExternalAuthFilter,
     backend: BackendKey,
     authority: Arc<str>,
 ) -> Result<Box<GrpcAuth>, Fault> {
-    let headers = of.grpc.as_ref().map_or(&[][..], |grpc| grpc.allowed_headers.as_slice());
+    let headers = filter.grpc.as_ref().map_or(&[][..], |grpc| grpc.allowed_headers.as_slice());
     let base = Timeouts::default();
     let (send, read) = (GRPC_TIMEOUT, GRPC_TIMEOUT);
     let timeouts = Timeouts { connect: base.connect.min(GRPC_TIMEOUT), send, read, ..base };
     let timeouts = Timeouts { request: Some(GRPC_TIMEOUT), ..timeouts };
     Ok(Box::new(GrpcAuth {
         service: GrpcService { backend, authority, timeouts },
-        max_body: of.forward_body.as_ref().map(max_body).transpose()?.unwrap_or_default(),
+        max_body: filter.forward_body.as_ref().map(max_body).transpose()?.unwrap_or_default(),
         // "Bodies over that size must be rejected."
         allow_partial_body: false,
         failure_mode_allow: false,
         context: Vec::new(),
-        sent: names("grpc.allowedHeaders", headers)?,
+        sent: header_names("grpc.allowedHeaders", headers)?,
     }))
 }
 
-fn max_body(of: &ForwardBodyConfig) -> Result<u32, Fault> {
-    let size = of.max_size.unwrap_or_default();
-    let fits = u32::try_from(size).ok().filter(|size| u64::from(*size) <= MAX_BODY);
+fn max_body(config: &ForwardBodyConfig) -> Result<u32, Fault> {
+    let size = config.max_size.unwrap_or_default();
+    let fits = u32::try_from(size).ok().filter(|size| u64::from(*size) <= MAX_GRPC_BODY);
     fits.ok_or_else(|| {
-        unsupported(format!("forwardBody.maxSize {size} is not supported; the most is {MAX_BODY} bytes"))
+        unsupported(format!("forwardBody.maxSize {size} is not supported; the most is {MAX_GRPC_BODY} bytes"))
     })
 }
 
-/// The prefix, and the path and query of the request behind it.
+/// The prefix followed by the path and query of the request.
 fn target(prefix: &str) -> Result<Template, Fault> {
     let good = |byte: u8| byte.is_ascii_graphic() && !b"?#\\".contains(&byte);
     let is_path = prefix.starts_with('/') && prefix.bytes().all(good);
     if !prefix.is_empty() && !is_path {
-        return Err(unsupported(format!("http.path \"{}\" is no path", shown_url(prefix))));
+        return Err(unsupported(format!("http.path \"{}\" is no path", redact_url(prefix))));
     }
     let prefix = prefix.trim_end_matches('/');
     let text = (!prefix.is_empty()).then(|| TemplatePart::Text(prefix.into()));
     Ok(Template(text.into_iter().chain([TemplatePart::RequestUri]).collect()))
 }
 
-/// Names of headers in lower case.
-fn names(field: &str, names: &[String]) -> Result<Vec<Arc<str>>, Fault> {
+/// Header names in lower case.
+fn header_names(field: &str, names: &[String]) -> Result<Vec<Arc<str>>, Fault> {
     let name = |name: &String| match is_token(name) {
         true => Ok(name.to_ascii_lowercase().into()),
         false => Err(unsupported(format!("{field}: \"{name}\" is no name of a header"))),
@@ -156,9 +156,9 @@ fn names(field: &str, names: &[String]) -> Result<Vec<Arc<str>>, Fault> {
     names.iter().map(name).collect()
 }
 
-/// Whether no service may say this header of a request.
-fn is_fixed(name: &str) -> bool {
-    is_of_the_hop(name) || name == "expect"
+/// Whether no service may set this request header.
+fn is_fixed_header(name: &str) -> bool {
+    is_hop_header(name) || name == "expect"
 }
 
 fn unsupported(problem: String) -> Fault {
@@ -171,20 +171,20 @@ mod tests {
 
     use super::*;
 
-    fn of(filter: Value) -> HttpExternalAuthFilter {
+    fn auth_filter(filter: Value) -> HttpExternalAuthFilter {
         serde_json::from_value(filter).expect("a filter")
     }
 
     fn http(filter: Value) -> Result<Box<ExternalAuth>, Fault> {
-        over_http(&of(filter), "auth".into())
+        http_auth(&auth_filter(filter), "auth".into())
     }
 
     fn grpc(filter: Value) -> Result<Box<GrpcAuth>, Fault> {
-        over_grpc(&of(filter), "auth".into(), "auth.shop.svc".into())
+        grpc_auth(&auth_filter(filter), "auth".into(), "auth.shop.svc".into())
     }
 
     #[test]
-    fn the_question_has_few_headers_and_the_request_gets_all_unless_some_are_named() {
+    fn auth_requests_have_few_headers_and_responses_copy_all_by_default() {
         let plain = http(json!({})).unwrap();
         let filter = plain.filter.unwrap();
         assert_eq!((filter.sent, filter.copies_all), (vec!["authorization".into()], true));
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_are_for_services_that_are_asked_over_grpc() {
+    fn bodies_are_sent_only_over_grpc() {
         let size = |size: i64| json!({"forwardBody": {"maxSize": size}});
         assert!(http(size(0)).is_ok() && http(size(1)).is_err());
         assert!(http(json!({"forwardBody": {}})).is_ok());
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_asked_is_refused() {
+    fn rejects_unsupported_auth_filters() {
         for filter in [
             json!({"http": {"path": "check"}}),
             json!({"http": {"path": "/a?b"}}),
@@ -229,7 +229,7 @@ mod tests {
             json!({"protocol": "HTTP", "grpc": {}}),
             json!({"protocol": "GRPC", "http": {}}),
         ] {
-            assert!(speaks(&of(filter.clone())).is_err(), "{filter}");
+            assert!(protocol(&auth_filter(filter.clone())).is_err(), "{filter}");
         }
     }
 }

@@ -1,46 +1,46 @@
-//! HTTPRoutes: their rules with matches, filters, time-outs and retries.
+//! HTTPRoutes: rules with matches, filters, timeouts and retries.
 
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_model::{
-    Match, PathMatch, Policy, Retry, RetryBy, RouteFilters, SessionCookie, Timeouts, WeightedBackend,
+    Match, PathMatch, Policy, Retry, RetrySource, RouteFilters, SessionCookie, Timeouts, WeightedBackend,
 };
 use fairway_objects::duration;
 use fairway_objects::gateway_api::{
     HttpRouteFilter, HttpRouteRetry, HttpRouteRule, HttpRouteSpec, HttpRouteTimeouts,
 };
 
-use crate::backend::Reference;
+use crate::backend::BackendReference;
 use crate::condition::Fault;
-use crate::filter::Refusal;
+use crate::filter::FilterError;
 use crate::route::{external_auth, session};
-use crate::rules::{Builder, Draft};
+use crate::rules::{RuleBuilder, RuleDraft};
 use crate::{filter, matches};
 
-/// How often a request is repeated where a rule does not say it (`attempts` of Gateway API v1.7; earlier releases leave it open).
+/// Default number of retries (`attempts` of Gateway API v1.7; earlier releases leave it open).
 const DEFAULT_ATTEMPTS: i32 = 1;
 
 /// Reads the rules.
-pub(crate) fn read(spec: &HttpRouteSpec, builder: &mut Builder<'_>) {
+pub(crate) fn read(spec: &HttpRouteSpec, builder: &mut RuleBuilder<'_>) {
     for (index, rule) in spec.rules.iter().enumerate() {
         let draft = draft(index, rule, builder);
         builder.add(draft);
     }
 }
 
-fn draft<'r>(index: usize, rule: &'r HttpRouteRule, builder: &mut Builder<'_>) -> Draft<'r> {
+fn draft<'r>(index: usize, rule: &'r HttpRouteRule, builder: &mut RuleBuilder<'_>) -> RuleDraft<'r> {
     let at = format!("spec.rules[{index}]");
     let session = session::read(index, rule.name.as_deref(), rule.session_persistence.as_deref(), builder);
     let account = &mut builder.account;
-    let matches: Vec<_> = rule.matches.iter().map(|it| matches::http(it, account)).collect();
+    let matches: Vec<_> = rule.matches.iter().map(|it| matches::http_match(it, account)).collect();
     let prefixes = matches.iter().flatten().all(|it: &Match| matches!(it.path, PathMatch::Prefix(_)));
     let filters = filters(builder, &at, prefixes, &rule.filters);
     let guards = external_auth::read(index, rule, builder);
-    let retry_statuses = rule.retry.as_deref().map(codes).unwrap_or_default();
+    let retry_statuses = rule.retry.as_deref().map(retry_statuses).unwrap_or_default();
     let shares = shares(index, rule, prefixes, session.as_ref(), builder);
-    Draft {
+    RuleDraft {
         index,
         name: rule.name.as_deref(),
         matches,
@@ -58,33 +58,33 @@ fn shares(
     rule: &HttpRouteRule,
     prefixes: bool,
     session: Option<&Arc<SessionCookie>>,
-    builder: &mut Builder<'_>,
+    builder: &mut RuleBuilder<'_>,
 ) -> Vec<WeightedBackend> {
     let mut shares = Vec::with_capacity(rule.backend_refs.len());
     for (number, it) in rule.backend_refs.iter().enumerate() {
         let at = format!("spec.rules[{index}].backendRefs[{number}]");
-        let mirror = &mut |reference: Reference<'_>| builder.mirror(&at, reference);
-        let filters = filter::Reader { named: None, mirror, prefixes }.http(&it.filters);
+        let mirror = &mut |reference: BackendReference<'_>| builder.mirror(&at, reference);
+        let filters = filter::FilterReader { named: None, mirror, prefixes }.read_http(&it.filters);
         shares.push(builder.share(index, &at, it.into(), it.weight, filters, session));
     }
     shares
 }
 
-/// Those of a rule.
+/// The filters of a rule.
 fn filters(
-    builder: &mut Builder<'_>,
+    builder: &mut RuleBuilder<'_>,
     at: &str,
     prefixes: bool,
     filters: &[HttpRouteFilter],
-) -> Result<RouteFilters, Refusal> {
+) -> Result<RouteFilters, FilterError> {
     let builder = RefCell::new(builder);
-    let mirror = &mut |reference: Reference<'_>| builder.borrow_mut().mirror(at, reference);
+    let mirror = &mut |reference: BackendReference<'_>| builder.borrow_mut().mirror(at, reference);
     let named = &mut |name: &str| builder.borrow_mut().filter(name);
-    filter::Reader { named: Some(named), mirror, prefixes }.http(filters)
+    filter::FilterReader { named: Some(named), mirror, prefixes }.read_http(filters)
 }
 
-/// The statuses after which another endpoint is asked.
-fn codes(retry: &HttpRouteRetry) -> Vec<u16> {
+/// Response statuses that are retried on another endpoint.
+fn retry_statuses(retry: &HttpRouteRetry) -> Vec<u16> {
     let mut codes: Vec<u16> = retry.codes.iter().filter_map(|code| u16::try_from(*code).ok()).collect();
     codes.sort_unstable();
     codes.dedup();
@@ -97,11 +97,11 @@ fn policy(rule: &HttpRouteRule) -> Result<Policy, Fault> {
     Ok(Policy { timeouts, retry, ..Policy::default() })
 }
 
-/// Zero is no limit (Gateway API `HTTPRouteTimeouts`). The patience between two reads and writes is then what was
-/// asked for, too.
-fn timeouts(of: &HttpRouteTimeouts) -> Result<Timeouts, Fault> {
+/// Zero is unlimited (Gateway API `HTTPRouteTimeouts`). The timeouts between reads and writes then follow the
+/// requested ones.
+fn timeouts(spec: &HttpRouteTimeouts) -> Result<Timeouts, Fault> {
     let read = |text: &Option<String>| text.as_deref().map(time).transpose();
-    let (request, backend_request) = (read(&of.request)?, read(&of.backend_request)?);
+    let (request, backend_request) = (read(&spec.request)?, read(&spec.backend_request)?);
     let given = [request, backend_request].into_iter().flatten();
     let patience = given.map(|time| if time.is_zero() { Duration::MAX } else { time }).max();
     let base = Timeouts::default();
@@ -115,13 +115,13 @@ fn timeouts(of: &HttpRouteTimeouts) -> Result<Timeouts, Fault> {
     })
 }
 
-fn retry(of: &HttpRouteRetry) -> Result<Retry, Fault> {
+fn retry(spec: &HttpRouteRetry) -> Result<Retry, Fault> {
     let tries = |attempts: i32| u8::try_from(attempts.max(0)).unwrap_or(u8::MAX).saturating_add(1);
     Ok(Retry {
-        tries: tries(of.attempts.unwrap_or(DEFAULT_ATTEMPTS)),
+        tries: tries(spec.attempts.unwrap_or(DEFAULT_ATTEMPTS)),
         connect_total: Duration::MAX,
-        by: RetryBy::Route,
-        backoff: of.backoff.as_deref().map(time).transpose()?.unwrap_or_default(),
+        by: RetrySource::Route,
+        backoff: spec.backoff.as_deref().map(time).transpose()?.unwrap_or_default(),
     })
 }
 
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zero_is_no_limit_and_patience_follows_what_is_asked_for() {
+    fn zero_is_unlimited_and_io_timeouts_follow_requested_ones() {
         let of = |request: &str, backend_request: Option<&str>| {
             let text = |text: &str| text.to_owned();
             let of = HttpRouteTimeouts {

@@ -1,4 +1,4 @@
-//! Routes as they were written, whatever their kind: where they want to be attached, and what their rules come to.
+//! Routes of all kinds: their parents, hostnames and rules.
 
 pub(crate) mod external_auth;
 mod grpc;
@@ -14,11 +14,11 @@ use fairway_objects::object::{Kind, ObjectKey, ObjectRef, Sourced};
 use fairway_objects::resources::Resources;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::backend::{Resolver, Speaks};
-use crate::rules::{Builder, Rules};
+use crate::backend::{Resolver, RouteProtocol};
+use crate::rules::{RouteRules, RuleBuilder};
 
-/// The kinds of routes that are served.
-pub(crate) const KINDS: &[Kind] =
+/// Supported kinds of routes.
+pub(crate) const ROUTE_KINDS: &[Kind] =
     &[Kind::HttpRoute, Kind::GrpcRoute, Kind::TlsRoute, Kind::TcpRoute, Kind::UdpRoute];
 
 /// A route.
@@ -32,7 +32,7 @@ pub(crate) enum Route<'a> {
 }
 
 impl<'a> Route<'a> {
-    /// The route of that kind and name.
+    /// The route with this kind and name.
     pub(crate) fn find(reference: &ObjectRef, resources: &'a Resources) -> Option<Self> {
         let (gateway, key) = (&resources.gateway, &reference.key);
         match reference.kind {
@@ -46,7 +46,7 @@ impl<'a> Route<'a> {
     }
 
     /// All routes in a namespace.
-    pub(crate) fn within(
+    pub(crate) fn in_namespace(
         namespace: &'a str,
         resources: &'a Resources,
     ) -> impl Iterator<Item = ObjectRef> + 'a {
@@ -98,7 +98,7 @@ impl<'a> Route<'a> {
         }
     }
 
-    /// The names of its rules, as far as they have some.
+    /// The names of its rules, if any.
     pub(crate) fn rule_names(self) -> Vec<Option<&'a str>> {
         match self {
             Self::Http(it) => it.object.spec.rules.iter().map(|rule| rule.name.as_deref()).collect(),
@@ -119,7 +119,7 @@ impl<'a> Route<'a> {
     }
 
     /// Whether its status has an entry of this controller.
-    pub(crate) fn has_entry_of(self, controller: &str) -> bool {
+    pub(crate) fn has_status_of(self, controller: &str) -> bool {
         let status: Option<&RouteStatus> = match self {
             Self::Http(it) => it.object.status.as_ref(),
             Self::Grpc(it) => it.object.status.as_ref(),
@@ -130,7 +130,7 @@ impl<'a> Route<'a> {
         status.is_some_and(|status| status.parents.iter().any(|it| it.controller_name == controller))
     }
 
-    /// The route at a field.
+    /// The origin of a field of the route.
     pub(crate) fn origin(self, reference: &ObjectRef, field: &str) -> Origin {
         match self {
             Self::Http(it) => it.origin(reference.kind, &reference.key, field),
@@ -141,15 +141,15 @@ impl<'a> Route<'a> {
         }
     }
 
-    /// What its rules come to.
-    pub(crate) fn rules(self, resolver: Resolver<'_>) -> Rules {
+    /// Translates its rules.
+    pub(crate) fn rules(self, resolver: Resolver<'_>) -> RouteRules {
         let reference = resolver.route;
         let place = |field: &str| self.origin(reference, field);
-        let mut builder = Builder::new(resolver, &place);
+        let mut builder = RuleBuilder::new(resolver, &place);
         if self.asks_for_default_gateways() {
             let problem = "default Gateways are not supported";
             let consequence = "the route is attached to its parentRefs only";
-            builder.ignored("spec.useDefaultGateways", problem, consequence);
+            builder.report_ignored("spec.useDefaultGateways", problem, consequence);
         }
         match self {
             Self::Http(it) => http::read(&it.object.spec, &mut builder),
@@ -161,14 +161,14 @@ impl<'a> Route<'a> {
         builder.rules
     }
 
-    /// What it speaks to its backends, where TLS ends in front of it or not.
-    pub(crate) fn speaks(self, passes_through: bool) -> Speaks {
+    /// The protocol to its backends, depending on whether TLS is passed through.
+    pub(crate) fn protocol(self, passes_through: bool) -> RouteProtocol {
         match self {
-            Self::Http(_) => Speaks::Http,
-            Self::Grpc(_) => Speaks::Grpc,
-            Self::Tls(_) if passes_through => Speaks::ClientTls,
-            Self::Tls(_) | Self::Tcp(_) => Speaks::Bytes,
-            Self::Udp(_) => Speaks::Datagrams,
+            Self::Http(_) => RouteProtocol::Http,
+            Self::Grpc(_) => RouteProtocol::Grpc,
+            Self::Tls(_) if passes_through => RouteProtocol::ClientTls,
+            Self::Tls(_) | Self::Tcp(_) => RouteProtocol::Bytes,
+            Self::Udp(_) => RouteProtocol::Datagrams,
         }
     }
 }

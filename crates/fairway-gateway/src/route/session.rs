@@ -1,4 +1,4 @@
-//! `sessionPersistence` of the rules of HTTPRoutes and GRPCRoutes (GEP-1619), in the form of Gateway API v1.7 and in that of earlier
+//! `sessionPersistence` of HTTPRoute and GRPCRoute rules (GEP-1619), in the form of Gateway API v1.7 and of earlier
 //! releases, which have `sessionName`, `cookieConfig` and `idleTimeout`.
 
 use std::num::NonZeroU32;
@@ -13,44 +13,48 @@ use fairway_objects::gateway_api::{CookieConfig, SessionPersistence};
 use fairway_objects::object::ObjectRef;
 
 use crate::policies::backends::is_token;
-use crate::rules::Builder;
+use crate::rules::RuleBuilder;
 
-/// What is wrong, and with which field.
+/// An invalid field and the problem.
 #[derive(Debug, PartialEq, Eq)]
-struct Invalid {
+struct InvalidSession {
     field: &'static str,
     problem: String,
 }
 
-/// Reads the sessions of rule `index`. What cannot be read has no effect, and a diagnostic says so: sessions protect nothing.
+/// Reads the session persistence of rule `index`. Invalid settings are ignored with a diagnostic, because sessions
+/// protect nothing.
 pub(super) fn read(
     index: usize,
     name: Option<&str>,
-    of: Option<&SessionPersistence>,
-    builder: &mut Builder<'_>,
+    spec: Option<&SessionPersistence>,
+    builder: &mut RuleBuilder<'_>,
 ) -> Option<Arc<SessionCookie>> {
-    match session(of?, || own_name(builder.resolver.route, index, name)) {
+    match session_cookie(spec?, || default_name(builder.resolver.route, index, name)) {
         Ok(session) => Some(Arc::new(session)),
-        Err(Invalid { field, problem }) => {
+        Err(InvalidSession { field, problem }) => {
             let at = format!("spec.rules[{index}].sessionPersistence.{field}");
-            builder.ignored(&at, &problem, "requests of a session go to any endpoint");
+            builder.report_ignored(&at, &problem, "requests of a session go to any endpoint");
             None
         }
     }
 }
 
-fn session(of: &SessionPersistence, own_name: impl Fn() -> String) -> Result<SessionCookie, Invalid> {
-    let carrier = match of.type_.as_deref() {
+fn session_cookie(
+    spec: &SessionPersistence,
+    own_name: impl Fn() -> String,
+) -> Result<SessionCookie, InvalidSession> {
+    let carrier = match spec.type_.as_deref() {
         None | Some("Cookie") => SessionCarrier::Cookie,
         Some("Header") => SessionCarrier::Header,
         Some(other) => return Err(invalid("type", format!("\"{other}\" is neither Cookie nor Header"))),
     };
     let named = match carrier {
-        SessionCarrier::Cookie => ("cookie.name", of.cookie.as_ref().and_then(|it| it.name.as_deref())),
-        SessionCarrier::Header => ("header.name", of.header.as_ref().map(|it| &*it.name)),
+        SessionCarrier::Cookie => ("cookie.name", spec.cookie.as_ref().and_then(|it| it.name.as_deref())),
+        SessionCarrier::Header => ("header.name", spec.header.as_ref().map(|it| &*it.name)),
     };
     let (field, name) = match named {
-        (_, None) => ("sessionName", of.session_name.as_deref()),
+        (_, None) => ("sessionName", spec.session_name.as_deref()),
         named => named,
     };
     let name = name.map_or_else(own_name, str::to_owned);
@@ -58,11 +62,11 @@ fn session(of: &SessionPersistence, own_name: impl Fn() -> String) -> Result<Ses
         return Err(invalid(field, format!("\"{name}\" is no name of a cookie or header")));
     }
     let lifetime = SessionLifetime {
-        absolute: seconds("absoluteTimeout", of.absolute_timeout.as_deref())?,
-        idle: seconds("idleTimeout", of.idle_timeout.as_deref())?,
+        absolute: seconds("absoluteTimeout", spec.absolute_timeout.as_deref())?,
+        idle: seconds("idleTimeout", spec.idle_timeout.as_deref())?,
     };
-    // The cookie configuration of a header has no meaning.
-    let cookie = of.cookie.as_ref().or(of.cookie_config.as_ref());
+    // Cookie settings are ignored for headers.
+    let cookie = spec.cookie.as_ref().or(spec.cookie_config.as_ref());
     let cookie = cookie.filter(|_| carrier == SessionCarrier::Cookie);
     Ok(SessionCookie {
         name: name.into(),
@@ -73,7 +77,7 @@ fn session(of: &SessionPersistence, own_name: impl Fn() -> String) -> Result<Ses
         expires: None,
         max_age: max_age(cookie, lifetime)?,
         secure: SecureCookie::OverTls,
-        // GEP-1619 asks for what is secure by default.
+        // GEP-1619 requires secure defaults.
         same_site: SameSite::Strict,
         on_failure: StickyFailure::Moves,
         begins: SessionStart::Here,
@@ -82,16 +86,17 @@ fn session(of: &SessionPersistence, own_name: impl Fn() -> String) -> Result<Ses
     })
 }
 
-/// A name for the sessions of a rule that no other rule has (FNV-1a, as clients keep it): that of the rule outlasts a new order.
-fn own_name(route: &ObjectRef, index: usize, name: Option<&str>) -> String {
+/// A session name unique to the rule (FNV-1a, because clients store it). A rule's name keeps it stable when rules are
+/// reordered.
+fn default_name(route: &ObjectRef, index: usize, name: Option<&str>) -> String {
     let rule = name.map_or_else(|| index.to_string(), |name| format!("={name}"));
     let text = format!("{}/{}/{rule}", route.kind.name(), route.key);
     let step = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     format!("fairway-session-{:016x}", text.bytes().fold(0xcbf2_9ce4_8422_2325, step))
 }
 
-/// Whole seconds, rounded up: a session may last longer than asked for, and not shorter.
-fn seconds(field: &'static str, text: Option<&str>) -> Result<Option<NonZeroU32>, Invalid> {
+/// Whole seconds, rounded up: a session may last longer than requested, but not shorter.
+fn seconds(field: &'static str, text: Option<&str>) -> Result<Option<NonZeroU32>, InvalidSession> {
     let Some(text) = text else { return Ok(None) };
     let time = duration::read(text).ok_or_else(|| invalid(field, format!("\"{text}\" is no duration")))?;
     let seconds = u32::try_from(time.as_millis().div_ceil(1000)).unwrap_or(u32::MAX);
@@ -101,8 +106,8 @@ fn seconds(field: &'static str, text: Option<&str>) -> Result<Option<NonZeroU32>
     }
 }
 
-/// Of a permanent cookie, which lasts as long as its session.
-fn max_age(cookie: Option<&CookieConfig>, lifetime: SessionLifetime) -> Result<Option<i64>, Invalid> {
+/// The lifetime of a permanent cookie, which equals that of its session.
+fn max_age(cookie: Option<&CookieConfig>, lifetime: SessionLifetime) -> Result<Option<i64>, InvalidSession> {
     match cookie.and_then(|it| it.lifetime_type.as_deref()) {
         None | Some("Session") => Ok(None),
         Some("Permanent") => match lifetime.absolute {
@@ -116,8 +121,8 @@ fn max_age(cookie: Option<&CookieConfig>, lifetime: SessionLifetime) -> Result<O
     }
 }
 
-/// `/` where nothing is said. Browsers ignore a path that does not begin with a slash (RFC 6265 §5.2.4).
-fn path(cookie: Option<&CookieConfig>) -> Result<Arc<str>, Invalid> {
+/// Defaults to `/`. Browsers ignore a path without a leading slash (RFC 6265 §5.2.4).
+fn path(cookie: Option<&CookieConfig>) -> Result<Arc<str>, InvalidSession> {
     let path = cookie.and_then(|it| it.path.as_deref()).unwrap_or("/");
     let good = |byte: u8| byte.is_ascii_graphic() && byte != b';';
     match path.starts_with('/') && path.bytes().all(good) {
@@ -126,8 +131,8 @@ fn path(cookie: Option<&CookieConfig>) -> Result<Arc<str>, Invalid> {
     }
 }
 
-fn invalid(field: &'static str, problem: String) -> Invalid {
-    Invalid { field, problem }
+fn invalid(field: &'static str, problem: String) -> InvalidSession {
+    InvalidSession { field, problem }
 }
 
 #[cfg(test)]
@@ -136,12 +141,12 @@ mod tests {
 
     use super::*;
 
-    fn of(spec: Value) -> Result<SessionCookie, Invalid> {
-        session(&serde_json::from_value(spec).expect("a spec"), || "own".to_owned())
+    fn parse_spec(spec: Value) -> Result<SessionCookie, InvalidSession> {
+        session_cookie(&serde_json::from_value(spec).expect("a spec"), || "own".to_owned())
     }
 
     #[test]
-    fn both_forms_of_the_api_say_the_same() {
+    fn both_api_forms_are_equivalent() {
         for (new, old) in [
             (json!({}), json!({"type": "Cookie"})),
             (json!({"cookie": {"name": "cart"}}), json!({"sessionName": "cart"})),
@@ -154,19 +159,19 @@ mod tests {
                 json!({"absoluteTimeout": "60m", "cookieConfig": {"lifetimeType": "Permanent"}}),
             ),
         ] {
-            assert_eq!(of(new).unwrap(), of(old).unwrap());
+            assert_eq!(parse_spec(new).unwrap(), parse_spec(old).unwrap());
         }
     }
 
     #[test]
     fn cookies_last_for_a_session_unless_they_are_permanent() {
-        let plain = of(json!({"absoluteTimeout": "90s", "idleTimeout": "1500ms"})).unwrap();
+        let plain = parse_spec(json!({"absoluteTimeout": "90s", "idleTimeout": "1500ms"})).unwrap();
         assert_eq!((&*plain.name, plain.path.as_deref(), plain.max_age), ("own", Some("/"), None));
         assert_eq!(plain.lifetime.absolute.map(NonZeroU32::get), Some(90));
         assert_eq!(plain.lifetime.idle.map(NonZeroU32::get), Some(2), "rounded up");
         let permanent =
             json!({"absoluteTimeout": "90s", "cookie": {"lifetimeType": "Permanent", "path": "/a"}});
-        let permanent = of(permanent).unwrap();
+        let permanent = parse_spec(permanent).unwrap();
         assert_eq!((permanent.path.as_deref(), permanent.max_age), (Some("/a"), Some(90)));
     }
 
@@ -184,7 +189,7 @@ mod tests {
             (json!({"cookie": {"path": "cart"}}), "cookie.path"),
             (json!({"cookie": {"path": "/; Domain=a.test"}}), "cookie.path"),
         ] {
-            assert_eq!(of(spec.clone()).unwrap_err().field, field, "{spec}");
+            assert_eq!(parse_spec(spec.clone()).unwrap_err().field, field, "{spec}");
         }
     }
 
@@ -194,14 +199,14 @@ mod tests {
         let route = |kind, name| ObjectRef::new(kind, ObjectKey::new("shop", name));
         let cart = route(Kind::HttpRoute, "cart");
         let names = [
-            own_name(&cart, 0, None),
-            own_name(&cart, 1, None),
-            own_name(&cart, 0, Some("1")),
-            own_name(&route(Kind::HttpRoute, "pay"), 0, None),
-            own_name(&route(Kind::GrpcRoute, "cart"), 0, None),
+            default_name(&cart, 0, None),
+            default_name(&cart, 1, None),
+            default_name(&cart, 0, Some("1")),
+            default_name(&route(Kind::HttpRoute, "pay"), 0, None),
+            default_name(&route(Kind::GrpcRoute, "cart"), 0, None),
         ];
         assert!(names.iter().enumerate().all(|(at, name)| !names[..at].contains(name)), "{names:?}");
-        assert_eq!(own_name(&cart, 0, Some("pay")), own_name(&cart, 7, Some("pay")));
+        assert_eq!(default_name(&cart, 0, Some("pay")), default_name(&cart, 7, Some("pay")));
         assert!(is_token(&names[0]));
     }
 }

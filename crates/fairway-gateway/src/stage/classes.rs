@@ -1,4 +1,4 @@
-//! Reads the classes that are marked, and marks the Gateways that are made with other parameters from now on.
+//! Reads the marked classes, and marks Gateways whose parameters change.
 
 use std::sync::Arc;
 
@@ -18,13 +18,13 @@ impl Gateways {
             let class = object.and_then(|object| class::read(&key, object, inputs)).map(Arc::new);
             let reference: ObjectRef = class_reference(&key.name);
             let found = class.as_ref().map(|class| class.diagnostics.clone()).unwrap_or_default();
-            work.pieces.diagnostics.push((reference.clone(), found));
+            work.changes.diagnostics.push((reference.clone(), found));
             self.set_status(&reference, class.as_ref().map(|class| class.status.clone()));
             let before = match &class {
                 Some(class) => self.listening.classes.insert(key, class.clone()),
                 None => self.listening.classes.remove(&key),
             };
-            // Gateways read nothing else of their class, least of all its status.
+            // Gateways depend on nothing else of their class, least of all its status.
             let (old, new) = (before.as_deref(), class.as_deref());
             let read = |class: Option<&Class>| class.map(|it| (it.parameters.clone(), it.is_shared));
             if read(old) != read(new) {

@@ -1,6 +1,6 @@
-//! HTTPRoutes and GRPCRoutes with the same hosts at one listener: exactly one of two is accepted, the older one
-//! (Gateway API `GRPCRouteSpec.hostnames`). Marks the listeners whose count of routes may be another. Of TCPRoutes and
-//! UDPRoutes all are accepted and one serves, which the others name.
+//! HTTPRoutes and GRPCRoutes with the same hosts at one listener: only the older one is accepted (Gateway API
+//! `GRPCRouteSpec.hostnames`). Marks the listeners whose route count changes. TCPRoutes and UDPRoutes are all
+//! accepted; one serves, and the others name it.
 
 use fairway_model::HostPattern;
 use fairway_objects::object::{Kind, ObjectRef};
@@ -9,17 +9,17 @@ use imbl::OrdSet;
 use crate::hostname;
 use crate::listener::ListenerId;
 use crate::route::stream;
-use crate::state::{Aged, Gateways};
+use crate::state::{Gateways, RouteByAge};
 use crate::work::Work;
 
 impl Gateways {
-    /// Decides who keeps whom from the listeners that are marked.
+    /// Decides which routes lose at the marked listeners.
     pub(crate) fn decide_contests(&mut self, work: &mut Work) {
         for listener in std::mem::take(&mut work.attached) {
             // A listener has either such routes or others, of which there may be very many.
-            let all = self.routes.attached.of(&listener);
+            let all = self.routes.attached.users_of(&listener);
             let streams = all.take_while(|it| stream::serves_alone(it.kind));
-            work.routes.finished.extend(streams.map(Aged::reference));
+            work.routes.contributing.extend(streams.map(RouteByAge::reference));
             let after = self.losers(&listener);
             let before = match after.is_empty() {
                 true => self.routes.losers.remove(&listener),
@@ -28,7 +28,7 @@ impl Gateways {
             let changed = before.unwrap_or_default().symmetric_difference(after);
             if !changed.is_empty() {
                 work.statuses.insert(listener.owner);
-                work.routes.finished.extend(changed);
+                work.routes.contributing.extend(changed);
             }
         }
     }
@@ -40,7 +40,7 @@ impl Gateways {
         }
         let (mut http, mut grpc) = (OrdSet::new(), OrdSet::new());
         let mut losers = OrdSet::new();
-        for route in self.routes.attached.of(listener) {
+        for route in self.routes.attached.users_of(listener) {
             let hosts = self.hosts_at(listener, route);
             let (own, other) = match route.kind {
                 Kind::GrpcRoute => (&mut grpc, &http),
@@ -54,14 +54,14 @@ impl Gateways {
         losers
     }
 
-    fn hosts_at(&self, listener: &ListenerId, route: &Aged) -> OrdSet<HostPattern> {
+    fn hosts_at(&self, listener: &ListenerId, route: &RouteByAge) -> OrdSet<HostPattern> {
         let memo = self.routes.by_key.get(&route.reference());
-        let attached = memo.iter().flat_map(|memo| memo.attached());
+        let attached = memo.iter().flat_map(|memo| memo.attachments());
         attached.filter(|it| it.listener == *listener).flat_map(|it| it.hosts.iter().cloned()).collect()
     }
 }
 
-/// Whether a host has a name in common with one of others.
+/// Whether a host overlaps with any of the others.
 fn meets(others: &OrdSet<HostPattern>, host: &HostPattern) -> bool {
     hostname::most_specific(others, host).is_some()
         || (!matches!(host, HostPattern::Exact(_)) && others.iter().any(|it| hostname::covers(host, it)))

@@ -1,5 +1,4 @@
-//! Reads the Gateways that are marked with their ListenerSets, and marks the routes and hosts for which something
-//! is different.
+//! Reads the marked Gateways with their ListenerSets, and marks the affected routes and hosts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,20 +9,20 @@ use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 
 use crate::client_traffic::decides_about_clients;
 use crate::condition::Fault;
-use crate::gateway::{self, Listener, Member, Parent, Reading, Written};
+use crate::gateway::{self, GatewayInput, GatewayReading, Listener, ListenerOwner, Parent};
 use crate::hostname;
-use crate::listener::{self, Context, Entry, ListenerId, Place};
-use crate::place::PortUser;
+use crate::listener::{self, Context, ListenerEntry, ListenerId, ListenerSource};
+use crate::place::PortClaimant;
 use crate::shared::{SharedAddress, SharedHost};
 use crate::state::Gateways;
 use crate::work::Work;
 
-/// The hosts of listeners by table, and whether the table is one of HTTP.
+/// Listener hosts by table, and whether the table is an HTTP table.
 type TableHosts = BTreeSet<TableHost>;
 type TableHost = (Arc<str>, HostPattern, bool);
 
-/// A ListenerSet, why its Gateway does not take it in, and its listeners by themselves.
-pub(crate) type Set = (ObjectRef, Origin, Option<Fault>, Arc<[Arc<Entry>]>);
+/// A ListenerSet, why its Gateway does not accept it, and its listeners.
+pub(crate) type ListenerSetEntries = (ObjectRef, Origin, Option<Fault>, Arc<[Arc<ListenerEntry>]>);
 
 impl Gateways {
     /// Reads Gateways.
@@ -33,13 +32,13 @@ impl Gateways {
         for key in std::mem::take(&mut work.gateways) {
             let reading = self.read_gateway(&key, context, work);
             let hosts = table_hosts(reading.as_ref());
-            let before = self.remember_gateway(&key, reading, work);
+            let before = self.store_gateway(&key, reading, work);
             exchanged.push((table_hosts(before.as_deref()), hosts));
         }
-        // A host of a table may go from one Gateway to another.
+        // A host of a table may move from one Gateway to another.
         exchanged.iter().for_each(|(before, after)| self.leave_tables(before.difference(after), work));
         exchanged.iter().for_each(|(before, after)| self.enter_tables(after.difference(before), work));
-        // What is left belongs to no Gateway of this controller.
+        // The rest belongs to no Gateway of this controller.
         for object in std::mem::take(&mut work.entries) {
             if !self.listening.parents.contains_key(&object) {
                 self.forget_entries(&object, work);
@@ -47,13 +46,18 @@ impl Gateways {
         }
     }
 
-    fn read_gateway(&mut self, key: &ObjectKey, context: Context<'_>, work: &mut Work) -> Option<Reading> {
+    fn read_gateway(
+        &mut self,
+        key: &ObjectKey,
+        context: Context<'_>,
+        work: &mut Work,
+    ) -> Option<GatewayReading> {
         let gateway = context.inputs.resources.gateway.gateways.get(key)?;
         let class = self.class_of(&gateway.object.spec.gateway_class_name)?.clone();
         let reference = ObjectRef::new(Kind::Gateway, key.clone());
         let own = self.entries(&reference, context, work);
-        let all = self.sets_of(key, &gateway.object, context, work);
-        let members = all.iter().map(|(set, origin, refused, entries)| Member {
+        let all = self.listener_sets(key, &gateway.object, context, work);
+        let members = all.iter().map(|(set, origin, refused, entries)| ListenerOwner {
             reference: set.clone(),
             origin: origin.clone(),
             refused: refused.clone(),
@@ -61,22 +65,24 @@ impl Gateways {
         });
         let sets = members.collect();
         let is_shared = gateway::is_shared(key, &gateway.object, &class, context.inputs);
-        let taken = |host: &SharedHost| self.shared_host_taken(key, host);
-        let has_policy = |entry: &Entry| decides_about_clients(&self.attached, key, &entry.id);
+        let taken = |host: &SharedHost| self.other_owner_of_shared_host(key, host);
+        let has_policy = |entry: &ListenerEntry| decides_about_clients(&self.own_policies, key, &entry.id);
         let ingresses = &context.inputs.options.listeners;
-        let shared = is_shared.then_some(SharedAddress { ingresses, taken: &taken, has_policy: &has_policy });
-        let written = Written { key, gateway, class: &class, sets, entries: &own, shared };
+        let shared =
+            is_shared.then_some(SharedAddress { ingresses, other_owner: &taken, has_policy: &has_policy });
+        let written = GatewayInput { key, gateway, class: &class, sets, entries: &own, shared };
         Some(gateway::read(&written, context))
     }
 
-    /// The ListenerSets of a Gateway in the order of their precedence, why it does not take them in, and their listeners by themselves.
-    pub(crate) fn sets_of(
+    /// The ListenerSets of a Gateway in order of precedence, with the reason if they are not accepted, and their
+    /// listeners.
+    pub(crate) fn listener_sets(
         &mut self,
         key: &ObjectKey,
         gateway: &types::Gateway,
         context: Context<'_>,
         work: &mut Work,
-    ) -> Vec<Set> {
+    ) -> Vec<ListenerSetEntries> {
         let objects = &context.inputs.resources.gateway;
         let reference = ObjectRef::new(Kind::Gateway, key.clone());
         let sets = self.naming.dependent(&reference).filter_map(|set| {
@@ -88,26 +94,26 @@ impl Gateways {
         let mut sets: Vec<(i64, ObjectRef, Origin)> = sets.collect();
         sets.sort_by(|(a, first, _), (b, second, _)| (a, first).cmp(&(b, second)));
         let read = |(_, set, origin): (i64, ObjectRef, Origin)| {
-            let refused = gateway::refusal(gateway, &key.namespace, &set.key.namespace, context);
+            let refused = gateway::listener_set_refusal(gateway, &key.namespace, &set.key.namespace, context);
             let entries = self.entries(&set, context, work);
             (set, origin, refused, entries)
         };
         sets.into_iter().map(read).collect()
     }
 
-    /// The listeners of an object by themselves, read again where they are marked.
+    /// The listeners of an object, read again if marked.
     pub(crate) fn entries(
         &mut self,
         object: &ObjectRef,
         context: Context<'_>,
         work: &mut Work,
-    ) -> Arc<[Arc<Entry>]> {
+    ) -> Arc<[Arc<ListenerEntry>]> {
         let marked = work.entries.remove(object);
         if let Some(known) = self.listening.entries.get(object).filter(|_| !marked) {
             return known.clone();
         }
         let objects = &context.inputs.resources.gateway;
-        let entries: Arc<[Arc<Entry>]> = match object.kind {
+        let entries: Arc<[Arc<ListenerEntry>]> = match object.kind {
             Kind::Gateway => objects.gateways.get(&object.key).map(|it| {
                 let place = |field: &str| it.origin(object.kind, &object.key, field);
                 read_entries(object, &it.object.spec.listeners, &place, context)
@@ -118,20 +124,20 @@ impl Gateways {
             }),
         }
         .unwrap_or_default();
-        self.set_foreign(object, foreign(object, context));
+        self.set_foreign_namespaces(object, foreign_namespaces(object, context));
         self.listening.entries.insert(object.clone(), entries.clone());
         entries
     }
 
     fn forget_entries(&mut self, object: &ObjectRef, work: &mut Work) {
         self.listening.entries.remove(object);
-        self.set_foreign(object, BTreeSet::new());
-        work.pieces.diagnostics.push((object.clone(), Vec::new()));
+        self.set_foreign_namespaces(object, BTreeSet::new());
+        work.changes.diagnostics.push((object.clone(), Vec::new()));
         work.statuses.insert(object.clone());
     }
 
-    /// Notes to which other namespaces an object refers.
-    pub(crate) fn set_foreign(&mut self, object: &ObjectRef, after: BTreeSet<Arc<str>>) {
+    /// Records the other namespaces to which an object refers.
+    pub(crate) fn set_foreign_namespaces(&mut self, object: &ObjectRef, after: BTreeSet<Arc<str>>) {
         let before = self.listening.foreign_of.remove(object).unwrap_or_default();
         before.difference(&after).for_each(|it| self.listening.foreign.remove(it, object));
         after.difference(&before).for_each(|it| self.listening.foreign.add(it, object.clone()));
@@ -140,16 +146,16 @@ impl Gateways {
         }
     }
 
-    /// Keeps a reading, and gives the one before it.
-    fn remember_gateway(
+    /// Stores a Gateway and returns the previous version.
+    fn store_gateway(
         &mut self,
         key: &ObjectKey,
-        reading: Option<Reading>,
+        reading: Option<GatewayReading>,
         work: &mut Work,
-    ) -> Option<Arc<Reading>> {
+    ) -> Option<Arc<GatewayReading>> {
         let before = self.listening.readings.remove(key);
-        self.exchange_parents(before.as_deref(), reading.as_ref(), work);
-        self.exchange_wanted(key, before.as_deref(), reading.as_ref(), work);
+        self.replace_parents(before.as_deref(), reading.as_ref(), work);
+        self.replace_wanted(key, before.as_deref(), reading.as_ref(), work);
         work.places.insert(key.clone());
         work.statuses.insert(ObjectRef::new(Kind::Gateway, key.clone()));
         if let Some(reading) = reading {
@@ -158,25 +164,30 @@ impl Gateways {
         before
     }
 
-    /// Marks the routes of the parents that are different.
-    fn exchange_parents(&mut self, before: Option<&Reading>, after: Option<&Reading>, work: &mut Work) {
-        let of = |reading: Option<&Reading>| -> BTreeMap<ObjectRef, Arc<Parent>> {
+    /// Marks the routes of changed parents.
+    fn replace_parents(
+        &mut self,
+        before: Option<&GatewayReading>,
+        after: Option<&GatewayReading>,
+        work: &mut Work,
+    ) {
+        let of = |reading: Option<&GatewayReading>| -> BTreeMap<ObjectRef, Arc<Parent>> {
             reading.map(|reading| reading.parents.clone()).unwrap_or_default()
         };
         let (old, new) = (of(before), of(after));
-        let shown = |reading: Option<&Reading>| reading.map(|it| it.client_certificate.clone());
-        let frontend = |reading: Option<&Reading>| reading.map(|it| it.frontend.clone());
+        let shown = |reading: Option<&GatewayReading>| reading.map(|it| it.client_certificate.clone());
+        let frontend = |reading: Option<&GatewayReading>| reading.map(|it| it.frontend.clone());
         let all = shown(before) != shown(after) || frontend(before) != frontend(after);
-        let is_wanted = |reading: Option<&Reading>| reading.is_some_and(|it| it.wanted.is_some());
+        let is_wanted = |reading: Option<&GatewayReading>| reading.is_some_and(|it| it.wanted.is_some());
         let wanted_changed = is_wanted(before) != is_wanted(after);
-        // What a policy can say about one listener depends on the others.
+        // What a policy can set for one listener depends on the others.
         for reference in old.keys().chain(new.keys()) {
-            work.statuses.extend(self.attached.of(reference).cloned());
+            work.statuses.extend(self.own_policies.policies_for(reference).cloned());
         }
         let gone = old.iter().filter(|(reference, _)| !new.contains_key(*reference));
         for (reference, parent) in gone {
-            work.routes.read.extend(self.routes.by_named.of(reference).cloned());
-            // A ListenerSet may be another Gateway's by now.
+            work.routes.read.extend(self.routes.by_named.users_of(reference).cloned());
+            // The ListenerSet may belong to another Gateway by now.
             if self.listening.parents.get(reference).is_some_and(|now| now.gateway == parent.gateway) {
                 self.listening.parents.remove(reference);
                 self.forget_entries(reference, work);
@@ -185,11 +196,11 @@ impl Gateways {
         for (reference, parent) in new {
             let same = old.get(&reference).is_some_and(|before| *before == parent);
             if same && !all {
-                // Whether the place of the Gateway must be known is a part of what is said of it.
+                // Its status depends on whether the placement of the Gateway must be known.
                 work.statuses.extend(Some(reference).filter(|_| wanted_changed));
                 continue;
             }
-            work.routes.read.extend(self.routes.by_named.of(&reference).cloned());
+            work.routes.read.extend(self.routes.by_named.users_of(&reference).cloned());
             work.statuses.insert(reference.clone());
             self.listening.parents.insert(reference, parent);
         }
@@ -230,15 +241,15 @@ impl Gateways {
         work.hosts.extend(known.filter(|(it, _)| hostname::covers(host, &it.host)).map(|(it, _)| it.clone()));
     }
 
-    fn exchange_wanted(
+    fn replace_wanted(
         &mut self,
         key: &ObjectKey,
-        before: Option<&Reading>,
-        after: Option<&Reading>,
+        before: Option<&GatewayReading>,
+        after: Option<&GatewayReading>,
         work: &mut Work,
     ) {
-        // At the address of Ingresses nothing is made for it, and it has no ports of its own.
-        let wanted = |reading: Option<&Reading>| {
+        // A Gateway at the shared address needs no resources and has no ports of its own.
+        let wanted = |reading: Option<&GatewayReading>| {
             reading.filter(|reading| !reading.is_shared).and_then(|reading| reading.wanted.clone())
         };
         let (before, after) = (wanted(before), wanted(after));
@@ -246,12 +257,12 @@ impl Gateways {
             return;
         }
         for (wanted, port) in before.iter().flat_map(|it| it.each_port().map(move |port| (it, port))) {
-            self.listening.ports.remove(&port, &PortUser::of(key, wanted));
-            self.mark_users(&port, work);
+            self.listening.ports.remove(&port, &PortClaimant::from_gateway(key, wanted));
+            self.mark_port_claimants(&port, work);
         }
         for (wanted, port) in after.iter().flat_map(|it| it.each_port().map(move |port| (it, port))) {
-            self.listening.ports.add(&port, PortUser::of(key, wanted));
-            self.mark_users(&port, work);
+            self.listening.ports.add(&port, PortClaimant::from_gateway(key, wanted));
+            self.mark_port_claimants(&port, work);
         }
         match after {
             Some(wanted) => drop(self.translation.wanted.insert(key.clone(), wanted)),
@@ -265,11 +276,11 @@ fn read_entries(
     listeners: &[types::Listener],
     place: &dyn Fn(&str) -> Origin,
     context: Context<'_>,
-) -> Arc<[Arc<Entry>]> {
+) -> Arc<[Arc<ListenerEntry>]> {
     let mut names = BTreeSet::new();
     let entry = |(index, it): (usize, &types::Listener)| {
         let id = ListenerId { owner: object.clone(), name: it.name.as_str().into() };
-        let place = Place { id, origin: place(&format!("spec.listeners[{index}]")) };
+        let place = ListenerSource { id, origin: place(&format!("spec.listeners[{index}]")) };
         let mut entry = listener::read(place, it, context);
         if !names.insert(entry.id.name.clone()) {
             let problem = format!("another listener before it has the name {}", it.name);
@@ -280,30 +291,31 @@ fn read_entries(
     listeners.iter().enumerate().map(entry).collect()
 }
 
-/// The other namespaces that an object refers to.
-fn foreign(object: &ObjectRef, context: Context<'_>) -> BTreeSet<Arc<str>> {
+/// The other namespaces to which an object refers.
+fn foreign_namespaces(object: &ObjectRef, context: Context<'_>) -> BTreeSet<Arc<str>> {
     let objects = &context.inputs.resources.gateway;
     let own = &object.key.namespace;
     let named: Vec<ObjectKey> = match object.kind {
         Kind::Gateway => objects.gateways.get(&object.key).map(|it| {
             let client = it.object.spec.tls.as_ref().and_then(|tls| tls.backend.as_ref());
             let client = client.and_then(|tls| tls.client_certificate_ref.as_ref());
-            listener::secrets(&it.object.spec.listeners, own)
-                .chain(client.and_then(|client| listener::secret(client, own)))
-                .chain(crate::frontend::named(&it.object, own).into_iter().map(|it| it.key))
+            listener::named_secrets(&it.object.spec.listeners, own)
+                .chain(client.and_then(|client| listener::secret_key(client, own)))
+                .chain(crate::frontend::named_references(&it.object, own).into_iter().map(|it| it.key))
                 .collect()
         }),
         _ => objects
             .listener_sets
             .get(&object.key)
-            .map(|it| listener::secrets(&it.object.spec.listeners, own).collect()),
+            .map(|it| listener::named_secrets(&it.object.spec.listeners, own).collect()),
     }
     .unwrap_or_default();
     named.into_iter().map(|key| key.namespace).filter(|namespace| namespace != own).collect()
 }
 
-fn table_hosts(reading: Option<&Reading>) -> TableHosts {
-    let served = reading.into_iter().flat_map(Reading::served);
-    let is_http = |listener: &Listener| listener.entry.protocol.served().is_some_and(|it| it.is_http());
+fn table_hosts(reading: Option<&GatewayReading>) -> TableHosts {
+    let served = reading.into_iter().flat_map(GatewayReading::served);
+    let is_http =
+        |listener: &Listener| listener.entry.protocol.data_plane_protocol().is_some_and(|it| it.is_http());
     served.map(|it| (it.table.clone(), it.entry.host.clone(), is_http(it))).collect()
 }

@@ -1,4 +1,4 @@
-//! The stages of an update, in their order. Each is an `impl` of `Gateways`.
+//! The stages of an update in order. Each is an `impl` of `Gateways`.
 
 mod classes;
 mod contests;

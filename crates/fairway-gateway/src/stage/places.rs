@@ -1,4 +1,4 @@
-//! Finds where the Gateways that are marked are, and puts their listeners into the configuration.
+//! Places the marked Gateways, and puts their listeners into the configuration.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,31 +8,31 @@ use fairway_objects::inputs::Inputs;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 
 use crate::listening::{self, Listeners};
-use crate::place::{self, PortUser, ServicePort};
+use crate::place::{self, PortClaimant, ServicePort};
 use crate::state::Gateways;
 use crate::work::Work;
 
 impl Gateways {
-    /// Takes notice of the ports that the ConfigMaps of TCP and UDP services have, and of those that they had before.
-    pub fn exchange_service_ports(
+    /// Records changed ports of the TCP and UDP service ConfigMaps.
+    pub fn replace_service_ports(
         &mut self,
         before: &BTreeSet<ServicePort>,
         after: &BTreeSet<ServicePort>,
         work: &mut Work,
     ) {
-        for (port, user) in before.difference(after).map(ServicePort::wanted) {
+        for (port, user) in before.difference(after).map(ServicePort::claim) {
             self.listening.ports.remove(&port, &user);
-            self.mark_users(&port, work);
+            self.mark_port_claimants(&port, work);
         }
-        for (port, user) in after.difference(before).map(ServicePort::wanted) {
+        for (port, user) in after.difference(before).map(ServicePort::claim) {
             self.listening.ports.add(&port, user);
-            self.mark_users(&port, work);
+            self.mark_port_claimants(&port, work);
         }
     }
 
-    /// Marks the Gateways that want a port: another one may have it now.
-    pub(crate) fn mark_users(&self, port: &(PortProtocol, u16), work: &mut Work) {
-        work.places.extend(self.listening.ports.of(port).filter_map(PortUser::gateway).cloned());
+    /// Marks the Gateways that claim a port, because its owner may have changed.
+    pub(crate) fn mark_port_claimants(&self, port: &(PortProtocol, u16), work: &mut Work) {
+        work.places.extend(self.listening.ports.users_of(port).filter_map(PortClaimant::gateway).cloned());
     }
 
     /// Places Gateways.
@@ -42,19 +42,21 @@ impl Gateways {
             let wanted = reading.as_ref().and_then(|reading| reading.wanted.as_ref());
             let is_shared = reading.as_ref().is_some_and(|reading| reading.is_shared);
             let placement = wanted.and_then(|wanted| match is_shared {
-                true => Some(place::shared(wanted, inputs)),
+                true => Some(place::shared_placement(wanted, inputs)),
                 false => place::placement(&key, wanted, inputs, &self.listening.ports),
             });
             let listeners = match &reading {
-                Some(reading) if wanted.is_some() => {
-                    listening::of(reading, &placement.clone().unwrap_or_default(), &self.attached)
-                }
+                Some(reading) if wanted.is_some() => listening::build_listeners(
+                    reading,
+                    &placement.clone().unwrap_or_default(),
+                    &self.own_policies,
+                ),
                 _ => Listeners::new(),
             };
-            self.configure(&key, listeners, work);
+            self.replace_listeners(&key, listeners, work);
             let before = match &placement {
-                Some(placement) => self.listening.places.insert(key.clone(), placement.clone()),
-                None => self.listening.places.remove(&key),
+                Some(placement) => self.listening.placements.insert(key.clone(), placement.clone()),
+                None => self.listening.placements.remove(&key),
             };
             if before != placement {
                 let parents = reading.iter().flat_map(|reading| reading.parents.keys().cloned());
@@ -64,10 +66,10 @@ impl Gateways {
         }
     }
 
-    /// Exchanges the listeners of a Gateway, and the certificates that they show.
-    fn configure(&mut self, key: &ObjectKey, after: Listeners, work: &mut Work) {
+    /// Replaces the listeners of a Gateway and the certificates that they use.
+    fn replace_listeners(&mut self, key: &ObjectKey, after: Listeners, work: &mut Work) {
         let before = self.listening.configured.remove(key).unwrap_or_default();
-        let pieces = &mut work.pieces;
+        let pieces = &mut work.changes;
         for name in before.keys().filter(|name| !after.contains_key(*name)) {
             pieces.listeners.push((name.clone(), None));
             pieces.certificates.push((name.clone(), BTreeSet::new()));

@@ -1,4 +1,4 @@
-//! Says what became of InferencePools: an entry for each Gateway whose routes send requests to a pool.
+//! Statuses of InferencePools, with an entry for each Gateway whose routes use the pool.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use fairway_objects::inputs::Inputs;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 use fairway_objects::resources::Resources;
 
-use crate::backend::{References, Speaks};
+use crate::backend::{ResolvedReferences, RouteProtocol};
 use crate::condition::{ACCEPTED, Condition, RESOLVED_REFS};
 use crate::grant::{self, Referrer};
 use crate::pool::{self, Pool};
 use crate::state::{Gateways, Variant};
-use crate::status::{GROUP, MOST_PARENTS, ObjectStatus, OwnStatus, ParentStatus};
+use crate::status::{GATEWAY_GROUP, MAX_PARENTS, ObjectStatus, OwnStatus, ParentStatus};
 
 impl Gateways {
-    /// The status of a pool, and what is wrong with it. Nothing is said of one that no Gateway of this controller uses, unless it has
-    /// an entry that must go.
+    /// The status and diagnostics of a pool. A pool that no Gateway of this controller uses gets none, unless an old
+    /// entry must be removed.
     pub(crate) fn pool_status(
         &self,
         reference: &ObjectRef,
@@ -33,10 +33,10 @@ impl Gateways {
             return (None, Vec::new());
         }
         let variant = Variant::default();
-        let pool = self.with_resolver(reference, Speaks::Http, &variant, inputs, |resolver| {
-            pool::read(key, &object.object.spec, resolver, &mut References::default())
+        let pool = self.with_resolver(reference, RouteProtocol::Http, &variant, inputs, |resolver| {
+            pool::read(key, &object.object.spec, resolver, &mut ResolvedReferences::default())
         });
-        let entries = gateways.iter().take(MOST_PARENTS).map(|gateway| entry(gateway, &pool)).collect();
+        let entries = gateways.iter().take(MAX_PARENTS).map(|gateway| pool_entry(gateway, &pool)).collect();
         let status = ObjectStatus::new(&object.object.metadata, &self.controller, OwnStatus::Route(entries));
         let place = |field: &str| object.origin(Kind::InferencePool, key, field);
         let found = match gateways.is_empty() {
@@ -46,7 +46,7 @@ impl Gateways {
         (Some(status), found)
     }
 
-    /// The Gateways whose routes name a pool, and may.
+    /// The Gateways whose routes reference a pool with permission.
     fn gateways_of_pool<'a>(
         &'a self,
         pool: &'a ObjectKey,
@@ -56,29 +56,29 @@ impl Gateways {
             let from = Referrer { kind: route.kind, namespace: &route.key.namespace };
             grant::permits(resources, from, Kind::InferencePool, pool)
         };
-        let routes = self.routes.by_pool.of(pool).filter(is_permitted);
+        let routes = self.routes.by_pool.users_of(pool).filter(is_permitted);
         let memos = routes.filter_map(|route| self.routes.by_key.get(route));
-        memos.flat_map(|memo| memo.attached()).map(|it| &it.gateway)
+        memos.flat_map(|memo| memo.attachments()).map(|it| &it.gateway)
     }
 }
 
-fn entry(gateway: &ObjectKey, pool: &Pool) -> ParentStatus {
+fn pool_entry(gateway: &ObjectKey, pool: &Pool) -> ParentStatus {
     ParentStatus {
         parent: Arc::new(ParentReference {
-            group: Some(GROUP.to_owned()),
+            group: Some(GATEWAY_GROUP.to_owned()),
             kind: Some("Gateway".to_owned()),
             namespace: Some(gateway.namespace.to_string()),
             name: gateway.name.to_string(),
             ..ParentReference::default()
         }),
         conditions: vec![
-            Condition::of(
+            Condition::true_unless(
                 ACCEPTED,
                 pool.invalid.as_ref(),
                 "Accepted",
                 "it is a backend of routes of the Gateway",
             ),
-            Condition::of(
+            Condition::true_unless(
                 RESOLVED_REFS,
                 pool.picker.as_ref().err(),
                 "ResolvedRefs",

@@ -1,5 +1,5 @@
-//! Who has which host at the address of Ingresses: of several Gateways that want one, the oldest. Marks the Gateways for which another
-//! one comes or goes.
+//! Ownership of hosts at the address of Ingresses: the oldest Gateway that requests a host owns it. Marks Gateways
+//! whose competitors change.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 
 use crate::gateway;
 use crate::listener::{Context, Protocol};
-use crate::shared::{self, Claims, SharedHost};
+use crate::shared::{self, HostClaims, SharedHost};
 use crate::state::Gateways;
 use crate::work::Work;
 
 impl Gateways {
-    /// Takes notice of what the marked Gateways want, and marks those that want the same.
+    /// Updates the claims of the marked Gateways, and marks other claimants of the same hosts.
     pub(crate) fn claim_shared_hosts(&mut self, context: Context<'_>, work: &mut Work) {
         for key in work.gateways.clone() {
             let after = self.claims_of(&key, context, work);
@@ -29,7 +29,7 @@ impl Gateways {
                 self.listening.claimants.add(host, (after.created, key.clone()));
             }
             for host in before.hosts.union(&after.hosts) {
-                work.gateways.extend(self.listening.claimants.of(host).map(|(_, other)| other.clone()));
+                work.gateways.extend(self.listening.claimants.users_of(host).map(|(_, other)| other.clone()));
             }
             match after.hosts.is_empty() {
                 true => drop(self.listening.claims.remove(&key)),
@@ -38,26 +38,26 @@ impl Gateways {
         }
     }
 
-    /// `None` where it wants nothing.
-    fn claims_of(&mut self, key: &ObjectKey, context: Context<'_>, work: &mut Work) -> Option<Claims> {
+    /// The claims of a Gateway; `None` if it has none.
+    fn claims_of(&mut self, key: &ObjectKey, context: Context<'_>, work: &mut Work) -> Option<HostClaims> {
         let gateway = &context.inputs.resources.gateway.gateways.get(key)?.object;
         let class = self.class_of(&gateway.spec.gateway_class_name)?.clone();
         if !gateway::is_shared(key, gateway, &class, context.inputs) {
             return None;
         }
         let own = self.entries(&ObjectRef::new(Kind::Gateway, key.clone()), context, work);
-        let sets = self.sets_of(key, gateway, context, work);
+        let sets = self.listener_sets(key, gateway, context, work);
         let of_sets = sets.iter().filter(|(_, _, refused, _)| refused.is_none());
         let entries = own.iter().chain(of_sets.flat_map(|(_, _, _, entries)| entries.iter()));
         let ingresses = &context.inputs.options.listeners;
-        let hosts: BTreeSet<_> = shared::wanted(entries.map(|entry| &**entry), ingresses).collect();
+        let hosts: BTreeSet<_> = shared::wanted_hosts(entries.map(|entry| &**entry), ingresses).collect();
         let created = gateway.metadata.creation_timestamp.as_ref().map_or(i64::MAX, |at| at.0.as_second());
-        (!hosts.is_empty()).then_some(Claims { created, hosts })
+        (!hosts.is_empty()).then_some(HostClaims { created, hosts })
     }
 
-    /// The Gateway that has a host, where it is another one than `own`.
-    pub(crate) fn shared_host_taken(&self, own: &ObjectKey, host: &SharedHost) -> Option<ObjectKey> {
-        let (_, first) = self.listening.claimants.of(host).next()?;
+    /// The Gateway other than `own` that owns a host.
+    pub(crate) fn other_owner_of_shared_host(&self, own: &ObjectKey, host: &SharedHost) -> Option<ObjectKey> {
+        let (_, first) = self.listening.claimants.users_of(host).next()?;
         (first != own).then(|| first.clone())
     }
 
@@ -66,11 +66,11 @@ impl Gateways {
         self.listening.readings.iter().filter(|(_, reading)| reading.is_shared).map(|(key, _)| key)
     }
 
-    /// The tables of routes at the address of Ingresses, in the clear and over TLS, where a listener there has one.
+    /// The route tables at the address of Ingresses, for plain HTTP and for TLS, if a listener there uses them.
     #[must_use]
     pub fn shared_tables(&self) -> [Option<Arc<str>>; 2] {
         [Protocol::Http, Protocol::Https].map(|protocol| {
-            let found = self.tables.listeners.get_key_value(shared::table(protocol));
+            let found = self.tables.listeners.get_key_value(shared::shared_table(protocol));
             found.map(|(table, _)| table.clone())
         })
     }

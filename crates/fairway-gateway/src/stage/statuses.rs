@@ -1,5 +1,4 @@
-//! Makes the statuses of Gateways, ListenerSets, policies and InferencePools that are marked, and says what is wrong with them. Keeps all
-//! statuses.
+//! Creates the statuses and diagnostics of marked Gateways, ListenerSets, policies and InferencePools.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +10,7 @@ use fairway_objects::options::GatewayScope;
 use fairway_objects::placement::{Placement, PortState};
 
 use crate::condition::Fault;
-use crate::gateway::{Parent, Reading, gateway_of};
+use crate::gateway::{GatewayReading, Parent, parent_gateway};
 use crate::gateway_status;
 use crate::listener::ListenerId;
 use crate::state::Gateways;
@@ -24,7 +23,7 @@ impl Gateways {
         for object in std::mem::take(&mut work.statuses) {
             let status = match object.kind {
                 Kind::Gateway | Kind::ListenerSet => {
-                    work.pieces.diagnostics.push((object.clone(), self.parent_diagnostics(&object)));
+                    work.changes.diagnostics.push((object.clone(), self.parent_diagnostics(&object)));
                     match object.kind {
                         Kind::Gateway => self.gateway_status(&object.key, inputs),
                         _ => self.listener_set_status(&object, inputs),
@@ -33,12 +32,12 @@ impl Gateways {
                 Kind::BackendTlsPolicy => self.policy_status(&object.key, inputs),
                 Kind::InferencePool => {
                     let (status, found) = self.pool_status(&object, inputs);
-                    work.pieces.diagnostics.push((object.clone(), found));
+                    work.changes.diagnostics.push((object.clone(), found));
                     status
                 }
                 _ => {
                     let (status, found) = self.own_policy_status(&object, inputs);
-                    work.pieces.diagnostics.push((object.clone(), found));
+                    work.changes.diagnostics.push((object.clone(), found));
                     status
                 }
             };
@@ -49,7 +48,7 @@ impl Gateways {
     fn parent_diagnostics(&self, object: &ObjectRef) -> Vec<Diagnostic> {
         let Some(parent) = self.listening.parents.get(object) else { return Vec::new() };
         let reading = self.listening.readings.get(&parent.gateway);
-        let placement = self.listening.places.get(&parent.gateway);
+        let placement = self.listening.placements.get(&parent.gateway);
         let mut found = diagnostics(object, parent, reading.map(|reading| &**reading));
         found.extend(placement.into_iter().flat_map(|placement| unavailable_ports(parent, placement)));
         found
@@ -58,8 +57,9 @@ impl Gateways {
     fn gateway_status(&self, key: &ObjectKey, inputs: Inputs<'_>) -> Option<ObjectStatus> {
         let object = inputs.resources.gateway.gateways.get(key)?;
         let reading = self.listening.readings.get(key)?;
-        let placement = self.place_for_status(key)?;
-        let own = gateway_status::gateway(reading, &placement, &|listener| self.attached(listener));
+        let placement = self.placement_for_status(key)?;
+        let own =
+            gateway_status::gateway(reading, &placement, &|listener| self.attached_route_count(listener));
         let own = OwnStatus::Gateway(Box::new(own));
         Some(ObjectStatus::new(&object.object.metadata, &self.controller, own))
     }
@@ -68,11 +68,13 @@ impl Gateways {
         let object = inputs.resources.gateway.listener_sets.get(&set.key)?;
         let own = match self.listening.parents.get(set) {
             Some(parent) => {
-                let placement = self.place_for_status(&parent.gateway)?;
-                gateway_status::listener_set(parent, &placement, &|listener| self.attached(listener))
+                let placement = self.placement_for_status(&parent.gateway)?;
+                gateway_status::listener_set(parent, &placement, &|listener| {
+                    self.attached_route_count(listener)
+                })
             }
             None => {
-                let gateway = gateway_of(&object.object, &set.key.namespace)?;
+                let gateway = parent_gateway(&object.object, &set.key.namespace)?;
                 let is_read = inputs.options.gateways.scope == GatewayScope::AllNamespaces
                     || gateway.namespace == set.key.namespace;
                 let is_gone = is_read && !inputs.resources.gateway.gateways.contains_key(&gateway);
@@ -83,20 +85,21 @@ impl Gateways {
         Some(ObjectStatus::new(&object.object.metadata, &self.controller, own))
     }
 
-    /// Where a Gateway is, for what is said of it; nowhere, if it should not be anywhere. `None` while this replica does not know: a
-    /// status must not lose the addresses that an earlier leader wrote, which others publish as names.
-    fn place_for_status(&self, gateway: &ObjectKey) -> Option<Arc<Placement>> {
+    /// The placement of a Gateway for its status; an empty one if it should not be placed. `None` while this replica
+    /// does not know it: a status must not lose the addresses that an earlier leader wrote, which DNS controllers
+    /// publish.
+    fn placement_for_status(&self, gateway: &ObjectKey) -> Option<Arc<Placement>> {
         let is_wanted = self.listening.readings.get(gateway).is_some_and(|reading| reading.wanted.is_some());
-        let placement = self.listening.places.get(gateway).cloned();
+        let placement = self.listening.placements.get(gateway).cloned();
         if is_wanted { placement } else { Some(placement.unwrap_or_default()) }
     }
 
     fn policy_status(&self, key: &ObjectKey, inputs: Inputs<'_>) -> Option<ObjectStatus> {
         let object = inputs.resources.gateway.policies.tls.get(key)?;
-        let policy = self.policies.by_key.get(key)?;
+        let policy = self.tls_policies.by_key.get(key)?;
         let mut gateways: BTreeMap<&ObjectKey, Option<&Fault>> = BTreeMap::new();
         for (service, _) in &policy.targets {
-            for gateway in self.gateways_of(service) {
+            for gateway in self.gateways_of_service(service) {
                 let missing = gateways.entry(gateway).or_default();
                 *missing = missing.or(policy.missing.get(service));
             }
@@ -106,24 +109,25 @@ impl Gateways {
         if gateways.is_empty() && before.next().is_none() {
             return None;
         }
-        let conflict = policy.conflict(&self.policies.targets);
+        let conflict = policy.conflict(&self.tls_policies.targets);
         let own = policy.ancestors(conflict.as_ref(), gateways.into_iter());
         Some(ObjectStatus::new(&object.object.metadata, &self.controller, OwnStatus::Policy(own.into())))
     }
 
-    /// The Gateways whose routes name a Service. Found when they are asked for, since few Services have a policy.
-    fn gateways_of(&self, service: &ObjectKey) -> impl Iterator<Item = &ObjectKey> {
-        let routes = self.routes.by_service.of(service).filter_map(|route| self.routes.by_key.get(route));
-        routes.flat_map(|memo| memo.attached()).map(|it| &it.gateway)
+    /// The Gateways whose routes name a Service. Searched on demand, because few Services have a policy.
+    fn gateways_of_service(&self, service: &ObjectKey) -> impl Iterator<Item = &ObjectKey> {
+        let routes =
+            self.routes.by_service.users_of(service).filter_map(|route| self.routes.by_key.get(route));
+        routes.flat_map(|memo| memo.attachments()).map(|it| &it.gateway)
     }
 
-    /// How many routes are attached to a listener.
-    fn attached(&self, listener: &ListenerId) -> usize {
+    /// Number of routes attached to a listener.
+    fn attached_route_count(&self, listener: &ListenerId) -> usize {
         let losers = self.routes.losers.get(listener).map_or(0, |losers| losers.len());
-        self.routes.attached.count(listener).saturating_sub(losers + self.spent(listener))
+        self.routes.attached.count(listener).saturating_sub(losers + self.routes_over_budget(listener))
     }
 
-    /// Keeps a status, or forgets it.
+    /// Stores a status, or removes it.
     pub(crate) fn set_status(&mut self, object: &ObjectRef, status: Option<ObjectStatus>) {
         let statuses = &mut self.translation.statuses;
         match status {
@@ -134,14 +138,14 @@ impl Gateways {
     }
 }
 
-fn diagnostics(reference: &ObjectRef, parent: &Parent, reading: Option<&Reading>) -> Vec<Diagnostic> {
+fn diagnostics(reference: &ObjectRef, parent: &Parent, reading: Option<&GatewayReading>) -> Vec<Diagnostic> {
     let place = &parent.origin;
     let refused = parent.refused.as_ref().map(|fault| {
         let found = Diagnostic::new(Severity::Error, "not-accepted", place.clone());
         found.because(fault.message.clone(), "none of its listeners is served")
     });
     let own = reading.filter(|_| reference.kind == Kind::Gateway);
-    let unusable = own.and_then(|reading| reading.unusable.as_ref()).map(|fault| {
+    let unusable = own.and_then(|reading| reading.parameters_fault.as_ref()).map(|fault| {
         let found = Diagnostic::new(Severity::Error, "invalid-parameters", place.clone());
         found.because(
             fault.message.clone(),
@@ -168,7 +172,7 @@ fn diagnostics(reference: &ObjectRef, parent: &Parent, reading: Option<&Reading>
     refused.into_iter().chain(unusable).chain(client).chain(default).chain(parent.diagnostics()).collect()
 }
 
-/// Listeners of which nothing can be bound, because somebody else has their port.
+/// Listeners whose port is owned by someone else.
 fn unavailable_ports(parent: &Parent, placement: &Placement) -> impl Iterator<Item = Diagnostic> {
     parent.served().filter_map(|listener| {
         let entry = &listener.entry;

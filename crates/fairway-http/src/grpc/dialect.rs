@@ -1,6 +1,6 @@
-//! Content types.
+//! gRPC content types.
 
-/// What a message speaks, by its content type.
+/// The gRPC dialect of a message, by its content type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dialect {
     /// Neither gRPC nor gRPC-Web.
@@ -10,26 +10,26 @@ pub enum Dialect {
     Native,
     /// gRPC-Web: the status is the last frame of the body.
     Web,
-    /// The same in base64.
+    /// gRPC-Web in base64.
     WebText,
 }
 
 const GRPC: &[u8] = b"application/grpc";
 
 impl Dialect {
-    /// Of a message with this content type, in any case and with any message format or parameters.
+    /// The dialect of this content type, in any case and with any message format or parameters.
     #[must_use]
-    pub fn of(content_type: &[u8]) -> Self {
+    pub fn from_content_type(content_type: &[u8]) -> Self {
         split(content_type).map_or(Self::None, |(dialect, _)| dialect)
     }
 
-    /// Whether it is a call at all.
+    /// Whether it is a gRPC call.
     #[must_use]
     pub fn is_grpc(self) -> bool {
         self != Self::None
     }
 
-    /// Whether it is one of the dialects of browsers.
+    /// Whether it is gRPC-Web.
     #[must_use]
     pub fn is_web(self) -> bool {
         matches!(self, Self::Web | Self::WebText)
@@ -47,21 +47,21 @@ impl Dialect {
     }
 }
 
-/// The content type of the same message in another dialect: message format and parameters stay.
+/// The content type in another dialect; message format and parameters stay.
 #[must_use]
 pub fn with_dialect(content_type: &[u8], to: Dialect) -> Vec<u8> {
     let rest = split(content_type).map_or(&b""[..], |(_, rest)| rest);
     [to.content_type(), rest].concat()
 }
 
-/// The dialect, and what stands behind it.
+/// The dialect, and the rest of the content type.
 fn split(content_type: &[u8]) -> Option<(Dialect, &[u8])> {
     let rest = behind(content_type, GRPC)?;
     let (dialect, rest) = match behind(rest, b"-web") {
         None => (Dialect::Native, rest),
         Some(rest) => match behind(rest, b"-text") {
             None => (Dialect::Web, rest),
-            // The encoding may be named; there is no other.
+            // An encoding may be named; there is only one.
             Some(rest) => (Dialect::WebText, behind(rest, b"-base64").unwrap_or(rest)),
         },
     };
@@ -96,7 +96,7 @@ mod tests {
             ("application/json", Dialect::None),
             ("", Dialect::None),
         ] {
-            assert_eq!(Dialect::of(content_type.as_bytes()), dialect, "{content_type}");
+            assert_eq!(Dialect::from_content_type(content_type.as_bytes()), dialect, "{content_type}");
         }
     }
 

@@ -1,8 +1,7 @@
-//! What gRPC and gRPC-Web write into HTTP, without I/O: which of them a message speaks, how long a call may take, its status,
-//! and the framing of gRPC-Web. Knows neither HTTP's versions nor what a message means. Any split of a body gives
-//! the same result.
+//! gRPC and gRPC-Web on top of HTTP, without I/O: the dialect of a message, the timeout and status of a call, and the
+//! framing of gRPC-Web. Any split of a body gives the same result.
 //!
-//! The rules are those of PROTOCOL-HTTP2.md and PROTOCOL-WEB.md of the gRPC project.
+//! Implements PROTOCOL-HTTP2.md and PROTOCOL-WEB.md of the gRPC project.
 
 mod dialect;
 mod status;

@@ -1,6 +1,6 @@
-//! The status of a call.
+//! gRPC status codes.
 
-/// What became of a call.
+/// A gRPC status code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[expect(missing_docs, reason = "they are explained by gRPC's own statuscodes.md")]
@@ -45,7 +45,7 @@ const NAMES: [&str; 17] = [
 ];
 
 impl Code {
-    /// Of an answer that says no more than this (http-grpc-status-mapping.md).
+    /// The code for an HTTP response without a gRPC status (http-grpc-status-mapping.md).
     #[must_use]
     pub fn of_http(status: u16) -> Self {
         match status {
@@ -58,27 +58,27 @@ impl Code {
         }
     }
 
-    /// As `grpc-status` has it.
+    /// The number in `grpc-status`.
     #[must_use]
     pub fn number(self) -> u32 {
         u32::from(self as u8)
     }
 
-    /// The name of a status; `OTHER` of one that gRPC does not know.
+    /// The name of a code; `OTHER` for unknown numbers.
     #[must_use]
     pub fn name_of(number: u32) -> &'static str {
         usize::try_from(number).ok().and_then(|number| NAMES.get(number)).unwrap_or(&"OTHER")
     }
 }
 
-/// The value of `grpc-status`.
+/// Parses the value of `grpc-status`.
 #[must_use]
 pub fn read_status(value: &[u8]) -> Option<u32> {
     let is_number = (1..=9).contains(&value.len()) && value.iter().all(u8::is_ascii_digit);
     is_number.then(|| value.iter().fold(0, |number, digit| 10 * number + u32::from(digit - b'0')))
 }
 
-/// Writes a value of `grpc-message`: printable ASCII as it is, all else as `%XX`.
+/// Appends a `grpc-message` value: printable ASCII as it is, everything else as `%XX`.
 pub fn write_message(text: &[u8], out: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     for &byte in text {

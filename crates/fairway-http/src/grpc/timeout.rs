@@ -1,8 +1,8 @@
-//! How long a call may take.
+//! The timeout of a gRPC call.
 
 use std::time::Duration;
 
-/// The value of `grpc-timeout`: at most eight digits and a unit. `None` where it is anything else.
+/// Parses `grpc-timeout`: at most eight digits and a unit. `None` for anything else.
 #[must_use]
 pub fn timeout(value: &[u8]) -> Option<Duration> {
     let (unit, digits) = value.split_last()?;

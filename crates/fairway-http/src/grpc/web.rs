@@ -1,25 +1,25 @@
-//! The bodies of gRPC-Web: frames, of which the last has the trailers, and base64 around them.
+//! gRPC-Web bodies: frames, the last of which has the trailers, optionally in base64.
 
-/// Bytes that are handed on at once.
+/// Bytes passed to the sink at once.
 const BLOCK: usize = 4096;
 
-/// What stands before a message: a flag and its length.
+/// Bytes before a message: a flag and the length.
 const PREFIX: u8 = 5;
 
-/// The flag of a frame of trailers.
+/// The flag of a trailer frame.
 const TRAILERS: u8 = 0x80;
 
-/// Follows frames, whatever their pieces.
+/// Tracks frames across any split of the input.
 #[derive(Clone, Copy, Debug, Default)]
-struct Frames {
-    /// Bytes of the prefix that were seen.
+struct FrameTracker {
+    /// Bytes of the prefix read so far.
     seen: u8,
-    /// Bytes of the message that are to come, once its prefix is whole.
+    /// Bytes of the message still to come, once its prefix is complete.
     left: u32,
 }
 
-impl Frames {
-    /// Takes bytes up to the end of a frame or of `data`: says how many, and whether a frame ended with them.
+impl FrameTracker {
+    /// Advances to the end of a frame or of `data`. Returns the number of bytes, and whether a frame ended.
     fn take(&mut self, data: &[u8]) -> (usize, bool) {
         let mut at = 0;
         while self.seen < PREFIX {
@@ -43,50 +43,50 @@ impl Frames {
     }
 }
 
-/// Makes the body of an answer out of messages.
+/// Converts messages to the body of a response.
 #[derive(Clone, Debug)]
 pub struct Encoder {
-    frames: Frames,
-    text: Option<Text>,
+    frames: FrameTracker,
+    text: Option<Base64Group>,
 }
 
-/// What waits for the rest of its group of three.
+/// An incomplete group of three bytes.
 #[derive(Clone, Copy, Debug, Default)]
-struct Text {
+struct Base64Group {
     waiting: [u8; 3],
     count: usize,
 }
 
 impl Encoder {
-    /// Of a body in base64, or not.
+    /// For a base64 body or a binary one.
     #[must_use]
     pub fn new(is_text: bool) -> Self {
-        Self { frames: Frames::default(), text: is_text.then(Text::default) }
+        Self { frames: FrameTracker::default(), text: is_text.then(Base64Group::default) }
     }
 
-    /// Whether no frame is under way.
+    /// Whether no frame is incomplete.
     #[must_use]
     pub fn is_between_frames(&self) -> bool {
         self.frames.seen == 0
     }
 
-    /// How many bytes of messages fit where there is room for so many; at least 1.
+    /// How many message bytes fit into `room` bytes of output; at least 1.
     #[must_use]
     pub fn room(&self, room: usize) -> usize {
-        // A frame without a message is five bytes, which are eight digits.
+        // A frame without a message has five bytes, which become eight characters.
         if self.text.is_some() { (room / 2).max(1) } else { room }
     }
 
-    /// Hands over what `data` becomes. In base64 the end of each frame is padded, so that nothing of it waits.
+    /// Passes the converted `data` to `sink`. In base64, the end of each frame is padded, so that nothing is held back.
     ///
     /// # Errors
-    /// With that of `sink`.
+    /// The error of `sink`.
     pub fn write<E>(&mut self, data: &[u8], mut sink: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
         if data.is_empty() {
             return Ok(());
         }
         let mut rest = data;
-        let mut block = Block::default();
+        let mut block = OutputBlock::default();
         while !rest.is_empty() {
             let (count, ended) = self.frames.take(rest);
             if let Some(text) = &mut self.text {
@@ -101,7 +101,7 @@ impl Encoder {
     }
 }
 
-impl Text {
+impl Base64Group {
     fn write<E>(
         &mut self,
         data: &[u8],
@@ -128,19 +128,19 @@ impl Text {
     }
 }
 
-/// Bytes on their way to a sink.
-struct Block {
+/// Collects output for a sink.
+struct OutputBlock {
     bytes: [u8; BLOCK],
     count: usize,
 }
 
-impl Default for Block {
+impl Default for OutputBlock {
     fn default() -> Self {
         Self { bytes: [0; BLOCK], count: 0 }
     }
 }
 
-impl Block {
+impl OutputBlock {
     fn push<E>(&mut self, piece: &[u8], sink: &mut impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
         if self.count + piece.len() > BLOCK {
             self.flush(sink)?;
@@ -158,7 +158,7 @@ impl Block {
     }
 }
 
-/// The four digits of a group of which so many bytes are meant (RFC 4648 §4).
+/// The four characters of a group with this many bytes (RFC 4648 §4).
 fn digits(group: [u8; 3], bytes: usize) -> [u8; 4] {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let [first, second, third] = group;
@@ -168,36 +168,36 @@ fn digits(group: [u8; 3], bytes: usize) -> [u8; 4] {
     digits
 }
 
-/// A body that is not base64.
+/// The body is not base64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotBase64;
 
-/// Reads a body in base64, which may be of several parts that are padded each.
+/// Decodes a base64 body, which may consist of several padded parts.
 #[derive(Clone, Debug, Default)]
 pub struct Decoder {
     bits: u32,
-    /// Characters of the group that were seen, its padding among them.
+    /// Characters of the current group, including padding.
     seen: u8,
     padding: u8,
 }
 
 impl Decoder {
-    /// Whether nothing of a group is missing: the body may end here.
+    /// Whether the last group is complete: the body may end here.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.seen == 0
     }
 
-    /// Hands over what `data` stands for.
+    /// Passes the decoded `data` to `sink`.
     ///
     /// # Errors
-    /// With that of `sink`, or when it is not base64.
+    /// The error of `sink`, or an error if the input is not base64.
     pub fn read<E: From<NotBase64>>(
         &mut self,
         data: &[u8],
         mut sink: impl FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
-        let mut block = Block::default();
+        let mut block = OutputBlock::default();
         for &character in data {
             let value = match (value_of(character), character) {
                 (Some(value), _) if self.padding == 0 => value,
@@ -230,7 +230,7 @@ const fn value_of(character: u8) -> Option<u8> {
     }
 }
 
-/// Appends a line of trailers.
+/// Appends a trailer line.
 pub fn trailer_line(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     out.extend(name.iter().map(u8::to_ascii_lowercase));
     out.extend_from_slice(b": ");
@@ -238,7 +238,7 @@ pub fn trailer_line(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// What stands before lines of trailers.
+/// The frame prefix of trailer lines.
 #[must_use]
 pub fn trailer_prefix(lines: &[u8]) -> [u8; PREFIX as usize] {
     let [first, second, third, fourth] = u32::try_from(lines.len()).unwrap_or(u32::MAX).to_be_bytes();

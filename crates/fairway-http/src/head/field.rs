@@ -1,8 +1,8 @@
-//! Where a field lies in its head. Never owns bytes.
+//! Positions of fields in a head.
 
 use super::known::Known;
 
-/// A piece of a head's buffer.
+/// A range of a head's buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Span {
     /// The first byte.
@@ -15,46 +15,46 @@ impl Span {
     /// The bytes from `start` up to `end`.
     ///
     /// # Panics
-    /// When a head were 4 GiB large.
+    /// If the head is larger than 4 GiB.
     #[inline]
     #[must_use]
     pub fn new(start: usize, end: usize) -> Self {
         debug_assert!(start <= end);
-        // What comes before an offset that fits, fits.
+        // An offset before one that fits also fits.
         Span { start: start as u32, end: offset(end) }
     }
 
-    /// The bytes of this piece.
+    /// The bytes of this range.
     #[inline]
-    pub fn of(self, bytes: &[u8]) -> &[u8] {
+    pub fn slice(self, bytes: &[u8]) -> &[u8] {
         &bytes[self.start as usize..self.end as usize]
     }
 }
 
-/// An offset into a head, whose parsed part is limited and whose edits are small.
+/// An offset into a head; heads are limited and edits are small.
 #[inline]
 pub(crate) fn offset(at: usize) -> u32 {
     u32::try_from(at).expect("a head is far below 4 GiB")
 }
 
-/// A field that lies in the buffer as `name: value CRLF`, always: the parser copies one that came with
-/// other white space. So a run of neighbours is written with one copy and is canonical nevertheless.
+/// A field in the buffer, always as `name: value CRLF`: the parser copies a field that was received with other white
+/// space. So a run of neighbours is written with one copy and is still canonical.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Field {
     pub(super) start: u32,
     pub(super) name_end: u32,
     pub(super) end: u32,
     pub(super) known: Known,
-    /// It must never enter a compression table (RFC 7541 §7.1.3).
+    /// Whether it must never enter a compression table (RFC 7541 §7.1.3).
     pub(super) sensitive: bool,
 }
 
 impl Field {
-    /// One that lies there, its name from `start` to `name_end`.
+    /// A field at this position; its name is from `start` to `name_end`.
     #[inline]
     pub(super) fn at(start: usize, name_end: usize, end: usize, known: Known) -> Self {
         debug_assert!(start <= name_end && name_end <= end);
-        // What comes before an offset that fits, fits.
+        // An offset before one that fits also fits.
         let end = offset(end);
         Field { start: start as u32, name_end: name_end as u32, end, known, sensitive: false }
     }
@@ -70,23 +70,23 @@ impl Field {
     }
 
     #[inline]
-    pub(super) fn of(self, bytes: &[u8]) -> FieldRef<'_> {
+    pub(super) fn field_ref(self, bytes: &[u8]) -> FieldRef<'_> {
         FieldRef { name: self.name(bytes), value: self.value(bytes), known: self.known }
     }
 
     #[inline]
-    pub(super) fn is(self, known: Known, name: &[u8], bytes: &[u8]) -> bool {
+    pub(super) fn matches(self, known: Known, name: &[u8], bytes: &[u8]) -> bool {
         self.known == known && (known != Known::Other || self.name(bytes).eq_ignore_ascii_case(name))
     }
 }
 
-/// A field as the world sees it.
+/// A field of a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FieldRef<'a> {
-    /// The name as it was spelt.
+    /// The name as written.
     pub name: &'a [u8],
-    /// The value without white space around it.
+    /// The value without surrounding white space.
     pub value: &'a [u8],
-    /// The name, if it is one with a meaning here.
+    /// The known name, if it is one.
     pub known: Known,
 }

@@ -1,11 +1,11 @@
-//! How a codec fills a head, and gets out what it writes: bytes are copied once, and spans say what they are.
+//! Methods for codecs: filling a head and reading its parts. Bytes are copied once; spans refer to them.
 
 use super::field::offset;
-use super::{Field, FieldRef, Head, Known, Method, Span, Start, Version};
+use super::{Field, FieldRef, Head, Known, Method, Span, StartLine, Version};
 
 impl Head {
-    /// Begins a received message of these bytes. Which of them are what, [`Head::found_request`] or
-    /// [`Head::found_response`] and [`Head::found_field`] tell.
+    /// Starts a received message with these bytes. [`Head::found_request`] or [`Head::set_response_spans`], and
+    /// [`Head::add_field_span`] say what they are.
     #[inline]
     pub fn receive(&mut self, text: &[u8], version: Version) {
         self.clear();
@@ -13,44 +13,44 @@ impl Head {
         self.version = version;
     }
 
-    /// It is a request with a method and a target, which lie there.
+    /// Makes it a request with a method and a target at these positions.
     #[inline]
     pub fn found_request(&mut self, method: Span, target: Span) {
         let name = method;
-        self.start = Start::Request { method: Method::of(name.of(&self.bytes)), name, target };
+        self.start = StartLine::Request { method: Method::from_name(name.slice(&self.bytes)), name, target };
     }
 
-    /// It is a response with a reason phrase, which lies there.
+    /// Makes it a response with a reason phrase at this position.
     #[inline]
-    pub(crate) fn found_response(&mut self, status: u16, reason: Span) {
-        self.start = Start::Response { status, reason };
+    pub(crate) fn set_response_spans(&mut self, status: u16, reason: Span) {
+        self.start = StartLine::Response { status, reason };
     }
 
-    /// A field lies there as `name: value CRLF`: the name's span, and where the value ends.
+    /// Adds the field `name: value CRLF` at this position: the span of its name, and the end of its value.
     #[inline]
-    pub(crate) fn found_field(&mut self, name: Span, end: usize) -> Known {
-        let known = Known::of(name.of(&self.bytes));
+    pub(crate) fn add_field_span(&mut self, name: Span, end: usize) -> Known {
+        let known = Known::from_name(name.slice(&self.bytes));
         self.add(Field { start: name.start, name_end: name.end, end: offset(end), known, sensitive: false });
         known
     }
 
-    /// Appends bytes that are part of no field, such as a method or a target, and returns where they lie.
+    /// Appends bytes that belong to no field, such as a method or a target, and returns their position.
     #[inline]
-    pub fn lay_text(&mut self, text: &[u8]) -> Span {
+    pub fn append_text(&mut self, text: &[u8]) -> Span {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(text);
         Span::new(start, self.bytes.len())
     }
 
-    /// The bytes that [`Head::lay_text`] appended.
+    /// The bytes appended by [`Head::append_text`].
     #[inline]
     #[must_use]
     pub fn text(&self, span: Span) -> &[u8] {
-        span.of(&self.bytes)
+        span.slice(&self.bytes)
     }
 
-    /// Appends a field that comes as a ready line, `name: value CRLF`, from a codec that has checked it. The line begins
-    /// with `name_bytes` bytes of name.
+    /// Appends a field as a prepared line `name: value CRLF`, from a codec that has checked it. The first `name_bytes`
+    /// bytes are the name.
     #[inline]
     pub fn lay_line(&mut self, line: &[u8], name_bytes: usize, known: Known, sensitive: bool) {
         debug_assert!(line.ends_with(b"\r\n") && &line[name_bytes..name_bytes + 2] == b": ");
@@ -60,7 +60,7 @@ impl Head {
         self.add(Field { sensitive, ..field });
     }
 
-    /// Continues the value of the field that was appended last.
+    /// Continues the value of the last field.
     pub fn extend_last(&mut self, separator: &[u8], value: &[u8], sensitive: bool) {
         let Some(last) = self.fields.last_mut() else { return };
         debug_assert_eq!(
@@ -76,9 +76,9 @@ impl Head {
         self.bytes.extend_from_slice(b"\r\n");
     }
 
-    /// Appends the fields of another head for which this holds.
+    /// Appends the fields of another head for which `keeps` returns true.
     pub fn copy_fields(&mut self, from: &Head, keeps: impl Fn(FieldRef<'_>) -> bool) {
-        for field in from.fields.iter().filter(|field| keeps(field.of(&from.bytes))) {
+        for field in from.fields.iter().filter(|field| keeps(field.field_ref(&from.bytes))) {
             let start = offset(self.bytes.len());
             self.bytes.extend_from_slice(&from.bytes[field.start as usize..field.end as usize + 2]);
             let moved = |place: u32| place - field.start + start;
@@ -91,14 +91,14 @@ impl Head {
 
     /// Joins all fields of this name into one at the end, which is sensitive if one of them was.
     pub fn join(&mut self, name: &[u8], separator: &[u8]) {
-        let known = Known::of(name);
+        let known = Known::from_name(name);
         let start = self.bytes.len();
         self.bytes.extend_from_slice(name);
         let name_end = offset(self.bytes.len());
         self.bytes.extend_from_slice(b": ");
         let (mut count, mut sensitive) = (0, false);
         for field in &self.fields {
-            if field.is(known, name, &self.bytes) {
+            if field.matches(known, name, &self.bytes) {
                 if count > 0 {
                     self.bytes.extend_from_slice(separator);
                 }
@@ -113,24 +113,24 @@ impl Head {
         let end = offset(self.bytes.len());
         self.bytes.extend_from_slice(b"\r\n");
         let bytes = &self.bytes;
-        self.fields.retain(|field| !field.is(known, name, bytes));
+        self.fields.retain(|field| !field.matches(known, name, bytes));
         self.add(Field { start: offset(start), name_end, end, known, sensitive });
     }
 
-    /// The fields in their order, each with whether it must never enter a compression table (RFC 7541 §7.1.3).
+    /// The fields in order, each with whether it must never enter a compression table (RFC 7541 §7.1.3).
     #[inline]
     pub fn marked_fields(&self) -> impl Iterator<Item = (FieldRef<'_>, bool)> {
-        self.fields.iter().map(|field| (field.of(&self.bytes), field.sensitive))
+        self.fields.iter().map(|field| (field.field_ref(&self.bytes), field.sensitive))
     }
 
-    /// How many bytes it has, lines that were edited away included.
+    /// The size of the buffer, including lines that were edited away.
     #[inline]
     #[must_use]
     pub fn capacity_hint(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The fields as they lie in the buffer, `name: value CRLF` each: neighbours come together.
+    /// The fields as lines `name: value CRLF` in the buffer; neighbours are passed together.
     #[inline]
     pub fn for_each_run<'a>(&'a self, mut take: impl FnMut(&'a [u8])) {
         let (mut from, mut to) = (0, 0);
@@ -156,8 +156,8 @@ mod tests {
     #[test]
     fn ready_lines_become_fields() {
         let mut head = Head::new();
-        let method = head.lay_text(b"GET");
-        let target = head.lay_text(b"/a");
+        let method = head.append_text(b"GET");
+        let target = head.append_text(b"/a");
         head.lay_line(b"host: a\r\n", 4, Known::Host, false);
         head.lay_line(b"x: y\r\n", 1, Known::Other, true);
         head.found_request(method, target);

@@ -1,8 +1,8 @@
-//! The field names that the proxy itself reads or writes, as one byte each. Never holds values.
+//! The header names that the proxy itself reads or writes, one byte each.
 
 macro_rules! known {
     ($($name:ident = $text:literal;)+) => {
-        /// A field name with a meaning here; everything else is [`Known::Other`].
+        /// A header name known to the proxy; all others are [`Known::Other`].
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum Known {
@@ -20,7 +20,7 @@ macro_rules! known {
                 match self { $(Known::$name => $text,)+ Known::Other => "" }
             }
 
-            /// What a field of this name begins with, up to its value.
+            /// The start of a line with this name, up to its value.
             pub(crate) const fn line_start(self) -> &'static [u8] {
                 match self { $(Known::$name => concat!($text, ": ").as_bytes(),)+ Known::Other => b": " }
             }
@@ -79,9 +79,9 @@ known! {
 }
 
 impl Known {
-    /// Which name this is. `name` is a token: only then is `|0x20` a faithful lower case.
+    /// Looks up a name. `name` must be a token: only then is `|0x20` a valid lower case.
     #[inline]
-    pub fn of(name: &[u8]) -> Known {
+    pub fn from_name(name: &[u8]) -> Known {
         use Known::*;
         let Some(&first) = name.first() else { return Other };
         match (name.len(), first | 0x20) {
@@ -143,8 +143,8 @@ impl Known {
         }
     }
 
-    /// Fields for one hop only, removed from every forwarded message, named in `Connection` or not (RFC 9110 §7.6.1).
-    /// `Proxy` has no meaning at all, but becomes `HTTP_PROXY` in CGI.
+    /// Hop-by-hop headers, removed from every forwarded message whether `Connection` names them or not (RFC 9110
+    /// §7.6.1). `Proxy` has no meaning in HTTP, but becomes `HTTP_PROXY` in CGI.
     pub const HOP_BY_HOP: u64 = Known::Connection.bit()
         | Known::KeepAlive.bit()
         | Known::ProxyConnection.bit()
@@ -154,7 +154,7 @@ impl Known {
         | Known::Upgrade.bit()
         | Known::Proxy.bit();
 
-    /// Fields of answers in which backends speak to nginx, which never passes them on (`proxy_hide_header`).
+    /// Response headers that control nginx, which never forwards them (`proxy_hide_header`).
     pub const TO_NGINX: u64 = Known::XPad.bit()
         | Known::XAccelBuffering.bit()
         | Known::XAccelCharset.bit()
@@ -162,17 +162,17 @@ impl Known {
         | Known::XAccelLimitRate.bit()
         | Known::XAccelRedirect.bit();
 
-    /// The fields of W3C Trace Context.
+    /// The W3C Trace Context headers.
     pub const TRACE_CONTEXT: u64 = Known::TraceParent.bit() | Known::TraceState.bit();
 
-    /// The fields in which B3 sends the context of a trace, other than [`Known::B3`].
+    /// The B3 trace context headers, other than [`Known::B3`].
     pub const X_B3: u64 = Known::XB3TraceId.bit()
         | Known::XB3SpanId.bit()
         | Known::XB3ParentSpanId.bit()
         | Known::XB3Sampled.bit()
         | Known::XB3Flags.bit();
 
-    /// Fields that tell an endpoint of the client, which Fairway always writes anew.
+    /// Headers that describe the client to an endpoint. Fairway always overwrites them.
     pub const OF_THE_CLIENT: [Known; 7] = [
         Known::XForwardedFor,
         Known::XForwardedHost,
@@ -183,21 +183,23 @@ impl Known {
         Known::XRealIp,
     ];
 
-    /// Whether Fairway writes this field of a request itself: [`Known::OF_THE_CLIENT`], and what a client said in their place.
+    /// Whether Fairway writes this request header itself: [`Known::OF_THE_CLIENT`], and the headers that preserve what
+    /// the client sent instead.
     #[must_use]
     pub fn is_of_the_client(self) -> bool {
         Self::OF_THE_CLIENT.contains(&self)
             || matches!(self, Known::XOriginalForwardedFor | Known::XOriginalForwardedHost)
     }
 
-    /// Whether this field is about the connection or the length of the body: only whoever writes the message may set it.
+    /// Whether this header concerns the connection or the message framing: only the writer of the message may set it.
     #[inline]
     #[must_use]
     pub const fn is_of_one_hop(self) -> bool {
         self.bit() & (Self::HOP_BY_HOP | Known::ContentLength.bit()) != 0
     }
 
-    /// Whether a field of this name may be a trailer: it is not for routing, framing or one hop (RFC 9110 §6.5.1).
+    /// Whether a field of this name may be a trailer: it does not concern routing, framing or one hop (RFC 9110
+    /// §6.5.1).
     #[inline]
     #[must_use]
     pub const fn may_be_trailer(self) -> bool {
@@ -217,7 +219,7 @@ fn pick<const N: usize>(name: &[u8], lower: &[u8; N], known: Known) -> Known {
     if same(name, lower) { known } else { Known::Other }
 }
 
-/// Equal without case; `lower` is lower case. Eight bytes at a time; the last eight overlap those before them.
+/// Compares without case, eight bytes at a time; `lower` is lower case. The last eight bytes overlap those before.
 #[inline]
 fn same<const N: usize>(name: &[u8], lower: &[u8; N]) -> bool {
     const CASE: u64 = u64::from_le_bytes([0x20; 8]);
@@ -243,7 +245,7 @@ mod tests {
     fn every_known_name_is_found_in_any_case() {
         for &known in Known::ALL {
             for name in [known.name().into(), known.name().to_lowercase(), known.name().to_uppercase()] {
-                assert_eq!(Known::of(name.as_bytes()), known, "{name}");
+                assert_eq!(Known::from_name(name.as_bytes()), known, "{name}");
             }
         }
     }
@@ -257,12 +259,12 @@ mod tests {
                 let is_wrong = |byte: &u8| is_token(&[*byte]) && !byte.eq_ignore_ascii_case(&right);
                 for wrong in (0..=255).filter(is_wrong) {
                     name[at] = wrong;
-                    assert_eq!(Known::of(&name), Known::Other, "{name:?}");
+                    assert_eq!(Known::from_name(&name), Known::Other, "{name:?}");
                 }
             }
-            assert_eq!(Known::of(format!("{}s", known.name()).as_bytes()), Known::Other);
+            assert_eq!(Known::from_name(format!("{}s", known.name()).as_bytes()), Known::Other);
         }
-        assert_eq!(Known::of(b""), Known::Other);
+        assert_eq!(Known::from_name(b""), Known::Other);
     }
 
     #[test]

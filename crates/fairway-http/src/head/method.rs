@@ -1,4 +1,4 @@
-//! Methods and versions. Never holds the spelling of an extension method: the head does.
+//! Methods and versions. The spelling of an extension method is kept in the head.
 
 /// A request method (RFC 9110 §9, RFC 5789). Methods are case-sensitive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -26,9 +26,9 @@ pub enum Method {
 }
 
 impl Method {
-    /// Which method these bytes spell.
+    /// The method with this name.
     #[inline]
-    pub fn of(name: &[u8]) -> Method {
+    pub fn from_name(name: &[u8]) -> Method {
         match name {
             b"GET" => Method::Get,
             b"HEAD" => Method::Head,
@@ -58,7 +58,7 @@ impl Method {
     }
 }
 
-/// The versions spoken here.
+/// The supported HTTP versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
     /// `HTTP/1.0`
@@ -72,8 +72,8 @@ pub enum Version {
 }
 
 impl Version {
-    /// Whether a message is a stream of frames that ends by itself: trailers may follow any body, no length is needed, and
-    /// a WebSocket begins with an extended CONNECT (RFC 9113, RFC 9114).
+    /// Whether messages are streams of frames with an explicit end: any body can have trailers, no length is needed,
+    /// and a WebSocket starts with an extended CONNECT (RFC 9113, RFC 9114).
     #[inline]
     #[must_use]
     pub fn has_streams(self) -> bool {
@@ -87,19 +87,23 @@ mod tests {
 
     #[test]
     fn methods_are_case_sensitive() {
-        assert_eq!(Method::of(b"GET"), Method::Get);
-        assert_eq!(Method::of(b"get"), Method::Other);
-        assert_eq!(Method::of(b"GETX"), Method::Other);
+        assert_eq!(Method::from_name(b"GET"), Method::Get);
+        assert_eq!(Method::from_name(b"get"), Method::Other);
+        assert_eq!(Method::from_name(b"GETX"), Method::Other);
     }
 
     #[test]
     fn only_the_methods_of_rfc_9110_are_idempotent() {
         for name in ["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "TRACE"] {
-            assert!(Method::of(name.as_bytes()).is_idempotent(), "{name}");
-            assert_eq!(Method::of(name.as_bytes()).is_safe(), !["PUT", "DELETE"].contains(&name), "{name}");
+            assert!(Method::from_name(name.as_bytes()).is_idempotent(), "{name}");
+            assert_eq!(
+                Method::from_name(name.as_bytes()).is_safe(),
+                !["PUT", "DELETE"].contains(&name),
+                "{name}"
+            );
         }
         for name in ["POST", "PATCH", "CONNECT", "PURGE"] {
-            let method = Method::of(name.as_bytes());
+            let method = Method::from_name(name.as_bytes());
             assert!(!method.is_idempotent() && !method.is_safe(), "{name}");
         }
     }

@@ -1,22 +1,23 @@
-//! Fields that `Connection` nominates (RFC 9110 §7.6.1): they are no longer fields of the head, and nothing writes them, but what
-//! depends on the request as it was received can read them. What removes or replaces a field does so with a nominated one, too.
+//! Fields that `Connection` nominates (RFC 9110 §7.6.1): they are no longer part of the head and are never forwarded,
+//! but code that needs the request as received can read them. Removing or replacing a field affects nominated ones,
+//! too.
 
 use std::iter;
 
 use super::{FieldRef, Head};
 
 impl Head {
-    /// Takes out the fields for which this holds.
+    /// Removes the fields for which `is_nominated` returns true from the head and keeps them.
     pub(crate) fn nominate(&mut self, is_nominated: impl Fn(FieldRef<'_>) -> bool) {
         let bytes = &self.bytes;
-        let mut taken = self.fields.extract_if(.., |field| is_nominated(field.of(bytes))).peekable();
+        let mut taken = self.fields.extract_if(.., |field| is_nominated(field.field_ref(bytes))).peekable();
         if taken.peek().is_some() {
             self.nominated.get_or_insert_default().extend(taken);
         }
     }
 
-    /// The fields with those that `Connection` nominated, in the order received.
-    pub fn received(&self) -> impl Iterator<Item = FieldRef<'_>> {
+    /// All fields in the order received, including those that `Connection` nominated.
+    pub fn received_fields(&self) -> impl Iterator<Item = FieldRef<'_>> {
         let mut fields = self.fields.iter().peekable();
         let mut nominated = self.nominated.iter().flat_map(|nominated| nominated.iter()).peekable();
         iter::from_fn(move || {
@@ -25,7 +26,7 @@ impl Head {
                 (Some(_), _) => nominated.next(),
                 (None, _) => fields.next(),
             };
-            field.map(|field| field.of(&self.bytes))
+            field.map(|field| field.field_ref(&self.bytes))
         })
     }
 
@@ -66,12 +67,12 @@ mod tests {
     #[test]
     fn nominated_fields_are_among_those_received_in_their_order() {
         let head = head();
-        assert_eq!((values(head.fields()), values(head.received())), ("35".into(), "12345".into()));
+        assert_eq!((values(head.fields()), values(head.received_fields())), ("35".into(), "12345".into()));
         assert_eq!((head.named(b"A"), head.first(Known::Referer), head.field_count()), (None, None, 2));
         let mut copied = Head::new();
         copied.start_request(b"GET", b"/");
         copied.copy_fields(&head, |_| true);
-        assert_eq!(values(copied.received()), "35");
+        assert_eq!(values(copied.received_fields()), "35");
     }
 
     #[test]
@@ -79,7 +80,7 @@ mod tests {
         let edited = |edit: fn(&mut Head)| {
             let mut head = head();
             edit(&mut head);
-            values(head.received())
+            values(head.received_fields())
         };
         assert_eq!(edited(|head| head.set(b"a", b"6")), "2356");
         assert_eq!(edited(|head| head.set(b"referer", b"6")), "13456");

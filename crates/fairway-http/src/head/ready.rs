@@ -1,20 +1,20 @@
-//! Fields that are the same in many messages, written once and appended with one copy.
+//! Fields that are the same in many messages: formatted once and appended with one copy.
 
 use super::Head;
 use super::field::{Field, FieldRef, offset};
 
-/// Such fields.
+/// Prepared fields.
 #[derive(Debug, Clone)]
 pub struct ReadyFields {
     lines: Box<[u8]>,
     fields: Box<[Field]>,
     known: u64,
-    /// Which lengths their names have (`length_bit`).
+    /// The set of name lengths (`length_bit`).
     lengths: u64,
 }
 
 impl ReadyFields {
-    /// These names, which are tokens, and values.
+    /// Prepares these names, which are tokens, and values.
     #[must_use]
     pub fn new<'a>(fields: impl IntoIterator<Item = (&'a [u8], &'a [u8])>) -> Self {
         let mut head = Head::new();
@@ -23,7 +23,8 @@ impl ReadyFields {
         Self { lines: head.bytes.into(), fields: head.fields.into(), known: head.present, lengths }
     }
 
-    /// What [`Head::set`] leaves of these, one after the other: the last one of each name, where its first one stood.
+    /// Prepares what setting each of these with [`Head::set`] in turn would leave: the last value of each name, at the
+    /// position of its first one.
     #[must_use]
     pub fn distinct<'a>(fields: impl IntoIterator<Item = (&'a [u8], &'a [u8])>) -> Self {
         let mut head = Head::new();
@@ -31,16 +32,16 @@ impl ReadyFields {
         Self::new(head.fields().map(|field| (field.name, field.value)))
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.fields.is_empty()
     }
 
-    /// Their names and values.
+    /// The names and values.
     pub fn iter(&self) -> impl Iterator<Item = FieldRef<'_>> {
-        self.fields.iter().map(|field| field.of(&self.lines))
+        self.fields.iter().map(|field| field.field_ref(&self.lines))
     }
 }
 
@@ -64,8 +65,8 @@ impl Head {
         self.present |= ready.known;
     }
 
-    /// Sets each of them, as [`Head::set`] does: with one copy where the head has none of their names, which must differ
-    /// from each other.
+    /// Sets each of them, as [`Head::set`] does; with one copy if the head has none of their names. The names must be
+    /// distinct.
     #[inline]
     pub fn set_ready(&mut self, ready: &ReadyFields) {
         if self.has_loose_names() || self.has_nominated() || self.has_one_of(ready) {
@@ -75,18 +76,18 @@ impl Head {
         }
     }
 
-    /// Whether a field has one of their names.
+    /// Whether the head has a field with one of their names.
     #[inline]
     fn has_one_of(&self, ready: &ReadyFields) -> bool {
         let may_be = |field: &&Field| ready.lengths & length_bit(field) != 0;
         let is_one = |field: &Field| {
-            ready.fields.iter().any(|one| field.is(one.known, one.name(&ready.lines), &self.bytes))
+            ready.fields.iter().any(|one| field.matches(one.known, one.name(&ready.lines), &self.bytes))
         };
         self.may_have(ready.known) && self.fields.iter().filter(may_be).any(is_one)
     }
 }
 
-/// The bit of the length of its name in a set of lengths. Most names that differ do so in their lengths.
+/// The bit for the length of the name in a set of lengths. Most names that differ have different lengths.
 #[inline]
 fn length_bit(field: &Field) -> u64 {
     1 << ((field.name_end - field.start) & 63)
@@ -125,7 +126,7 @@ mod tests {
     fn ready_fields_replace_those_of_their_names_and_no_others() {
         let long = [b'x'; 69];
         let ready = ReadyFields::new([(&b"Server"[..], &b"a"[..]), (b"X-One", b"1")]);
-        // Names in the head, and the values of all fields afterwards.
+        // The names in the head, and the values of all fields afterwards.
         for (names, values) in [
             (&[&b"Date"[..]][..], &["0", "a", "1"][..]),
             (&[b"X-Two", b"X-One-", b"x", &long], &["0", "0", "0", "0", "a", "1"]),

@@ -1,6 +1,6 @@
-//! The usual reason phrases (RFC 9110 §15 and the status code registry). Never decides a status.
+//! The usual reason phrases (RFC 9110 §15 and the status code registry).
 
-/// The phrase for a status, empty for one that is not registered.
+/// The phrase of a status, empty if it is not registered.
 pub(super) fn phrase(status: u16) -> &'static str {
     match status {
         100..=199 => informational(status),

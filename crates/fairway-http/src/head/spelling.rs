@@ -1,16 +1,16 @@
-//! Names that many programs read as one: CGI, PHP and the variables of nginx turn every byte that is no letter and no digit into
-//! `_`, so that `X-User`, `X_User` and `X.User` are the same to them. Owns what editing one of them does to the others.
+//! Header names that many programs confuse: CGI, PHP and nginx variables turn every byte that is not a letter or digit
+//! into `_`, so that `X-User`, `X_User` and `X.User` are the same to them. Editing one of them removes the others.
 
 use super::{FieldRef, Head};
 use crate::bytes::is_plain_name;
 
-/// The bit of [`Head::present`] that says that names with other bytes than letters, digits and `-` may be among the fields. No
-/// known name has it.
+/// The bit of [`Head::present`] that says that names with other bytes than letters, digits and `-` may be present. No
+/// known name uses it.
 const LOOSE_NAMES: u64 = 1 << 63;
 
 impl Head {
-    /// Says that names with other bytes than letters, digits and `-` may be among the fields: from now on, whoever sets or
-    /// removes a field removes those that are read like it, too.
+    /// Declares that names with other bytes than letters, digits and `-` may be present: from now on, setting or
+    /// removing a field also removes those that are read like it.
     pub fn note_loose_names(&mut self) {
         self.present |= LOOSE_NAMES;
     }
@@ -20,7 +20,7 @@ impl Head {
         self.may_have(LOOSE_NAMES)
     }
 
-    /// Removes fields that are read like `name` and are written otherwise than with letters, digits and `-`.
+    /// Removes fields that are read like `name` but have bytes other than letters, digits and `-`.
     #[cold]
     pub(super) fn remove_spellings(&mut self, name: &[u8]) {
         let wanted = hyphenated(name);
@@ -33,7 +33,7 @@ impl Head {
     }
 }
 
-/// A name with `-` in place of every byte that is no letter and no digit.
+/// A name with every byte that is not a letter or digit replaced by `-`.
 #[must_use]
 pub fn hyphenated(name: &[u8]) -> Vec<u8> {
     name.iter().map(|byte| if byte.is_ascii_alphanumeric() { *byte } else { b'-' }).collect()

@@ -1,6 +1,5 @@
-//! Bodies: [`BodyReader`] takes one out of a stream, [`BodyWriter`] puts one into another, each by its own
-//! framing, so that what was chunked can leave with a length and the other way round. Neither ever keeps
-//! body bytes; only trailers are kept, up to their limit.
+//! Bodies: [`BodyReader`] reads one from a stream and [`BodyWriter`] writes one, each with its own framing, so that a
+//! chunked body can be sent with a length and vice versa. Neither buffers body data, only trailers up to their limit.
 
 mod limits;
 mod reader;
@@ -8,7 +7,7 @@ mod trailer;
 mod writer;
 
 pub use limits::BodyLimits;
-pub use reader::{BodyReader, Part};
+pub use reader::{BodyPart, BodyReader};
 pub use writer::BodyWriter;
 
 #[cfg(test)]

@@ -1,5 +1,4 @@
-//! Where a body ends (RFC 9112 §6) and what the connection does next (§9): everything that a head says
-//! about its own hop. Never touches body bytes; `connection` has the hop-by-hop fields.
+//! Where a body ends (RFC 9112 §6) and what the connection does next (§9). `connection` has the hop-by-hop fields.
 
 mod connection;
 
@@ -29,8 +28,8 @@ pub fn request_framing(head: &Head) -> Result<Framing, Malformed> {
 
 /// The framing of a response to a request with this method (RFC 9112 §6.3).
 ///
-/// The declared framing is checked even where it does not apply, because it is forwarded: the
-/// `Content-Length` of an answer to HEAD must be one number.
+/// The declared framing is checked even if it does not apply, because it is forwarded: the `Content-Length` of a
+/// response to HEAD must be one number.
 #[inline]
 pub fn response_framing(head: &Head, request: Method) -> Result<Framing, Malformed> {
     let declared = declared(head)?;
@@ -40,7 +39,7 @@ pub fn response_framing(head: &Head, request: Method) -> Result<Framing, Malform
     }
 }
 
-/// What `Transfer-Encoding` or `Content-Length` declare; both together are refused (RFC 9112 §6.3 item 3:
+/// The framing declared by `Transfer-Encoding` or `Content-Length`; both together are refused (RFC 9112 §6.3 item 3:
 /// "ought to be handled as an error").
 #[inline]
 fn declared(head: &Head) -> Result<Option<Framing>, Malformed> {
@@ -72,7 +71,7 @@ fn only(head: &Head, known: Known, repeated: Malformed) -> Result<Option<&[u8]>,
     if values.next().is_some() { Err(repeated) } else { Ok(first) }
 }
 
-/// "Content-Length = 1*DIGIT" (RFC 9110 §8.6), within 64 bits. A list of equal numbers is refused too.
+/// "Content-Length = 1*DIGIT" (RFC 9110 §8.6), at most 64 bits. A list of equal numbers is refused too.
 fn decimal(value: &[u8]) -> Result<u64, Malformed> {
     if value.is_empty() {
         return Err(Malformed::ContentLengthInvalid);
@@ -86,8 +85,7 @@ fn decimal(value: &[u8]) -> Result<u64, Malformed> {
         .ok_or(Malformed::ContentLengthInvalid)
 }
 
-/// `chunked` in a wrong place or repeated is an error of the framing (400); another coding is one that
-/// we do not have (RFC 9112 §6.1: 501).
+/// A misplaced or repeated `chunked` is a framing error (400); any other coding is unsupported (RFC 9112 §6.1: 501).
 #[cold]
 fn coding_defect(value: &[u8]) -> Malformed {
     let mut codings = value.split(|&byte| byte == b',').map(crate::bytes::trimmed).peekable();

@@ -1,5 +1,4 @@
-//! Heads: received bytes to a [`crate::Head`] and back to canonical bytes. Never knows the body or the
-//! connection.
+//! Parses received bytes into a [`crate::Head`] and writes heads as canonical bytes.
 
 mod defect;
 mod parse;

@@ -1,4 +1,4 @@
-//! Both forms of a path, as data.
+//! Both forms of a path, as tables.
 
 use super::*;
 
@@ -38,7 +38,7 @@ fn what_may_have_another_form_is_not_plain() {
     }
 }
 
-/// What [`is_plain`] says, byte by byte.
+/// The result of [`is_plain`], computed byte by byte.
 fn is_plain_bytewise(path: &[u8]) -> bool {
     let [b'/', rest @ ..] = path else { return path == b"*" };
     let mut pairs = path.iter().zip(rest);
@@ -141,7 +141,7 @@ fn a_path_begins_with_a_slash() {
     }
 }
 
-/// What an endpoint makes of the path that decodes every escape and resolves nothing.
+/// The path as an endpoint reads it that decodes every escape and resolves nothing.
 fn unescaped(path: &str) -> Vec<u8> {
     let mut out = Vec::new();
     let mut rest = path.as_bytes();
@@ -192,7 +192,7 @@ fn whoever_decodes_the_path_of_a_decoded_rule_gets_what_was_matched() {
         let (matched, found) = (form(decode, &path), form(normalise_as_decoded, &path));
         match (&matched, &found) {
             (Ok(matched), Ok(found)) => assert_eq!(unescaped(found), matched.as_bytes(), "{path}"),
-            // Such a request is refused as soon as one of its forms cannot be.
+            // Such a request is refused if either form is invalid.
             (Err(_), found) => assert!(found.is_err(), "{path}"),
             (Ok(_), Err(problem)) => assert_eq!(form(normalise, &path), Err(*problem), "{path}"),
         }

@@ -1,10 +1,10 @@
-//! The rules for targets and for who is asked, one test each.
+//! The rules for targets and authorities, one test each.
 
 use super::*;
 use crate::head::Span;
 
 fn parse(method: &str, raw: &'static str) -> Result<Target<'static>, Malformed> {
-    Target::parse(Method::of(method.as_bytes()), raw.as_bytes())
+    Target::parse(Method::from_name(method.as_bytes()), raw.as_bytes())
 }
 
 /// The head of a request.
@@ -23,14 +23,14 @@ fn received(text: &str) -> Head {
     head
 }
 
-fn asked(text: &str) -> Result<Option<(String, Option<u16>)>, Malformed> {
+fn parse_target(text: &str) -> Result<Option<(String, Option<u16>)>, Malformed> {
     let head = received(text);
     let target = Target::parse(head.method(), head.target())?;
     Ok(request_authority(&head, &target)?.map(|authority| (authority.host.to_owned(), authority.port)))
 }
 
 fn host(text: &str) -> Option<String> {
-    asked(text).unwrap_or_else(|rule| panic!("{text:?}: {rule}")).map(|(host, _)| host)
+    parse_target(text).unwrap_or_else(|rule| panic!("{text:?}: {rule}")).map(|(host, _)| host)
 }
 
 #[test]
@@ -92,29 +92,29 @@ fn visible_ascii_that_no_uri_has_passes() {
 
 #[test]
 fn the_host_field_says_who_is_asked() {
-    let found = asked("GET / HTTP/1.1\r\nHost: a.b:8080\r\n");
+    let found = parse_target("GET / HTTP/1.1\r\nHost: a.b:8080\r\n");
     assert_eq!(found, Ok(Some(("a.b".to_owned(), Some(8080)))));
 }
 
 #[test]
 fn http_1_1_has_exactly_one_host() {
-    assert_eq!(asked("GET / HTTP/1.1\r\n"), Err(Malformed::HostMissing));
-    assert_eq!(asked("GET http://a/ HTTP/1.1\r\n"), Err(Malformed::HostMissing));
-    assert_eq!(asked("GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n"), Err(Malformed::HostRepeated));
+    assert_eq!(parse_target("GET / HTTP/1.1\r\n"), Err(Malformed::HostMissing));
+    assert_eq!(parse_target("GET http://a/ HTTP/1.1\r\n"), Err(Malformed::HostMissing));
+    assert_eq!(parse_target("GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n"), Err(Malformed::HostRepeated));
 }
 
 #[test]
 fn http_1_0_may_have_none_but_not_two() {
-    assert_eq!(asked("GET / HTTP/1.0\r\n"), Ok(None));
+    assert_eq!(parse_target("GET / HTTP/1.0\r\n"), Ok(None));
     assert_eq!(host("GET http://a/ HTTP/1.0\r\n").as_deref(), Some("a"));
-    assert_eq!(asked("GET / HTTP/1.0\r\nHost: a\r\nHost: a\r\n"), Err(Malformed::HostRepeated));
+    assert_eq!(parse_target("GET / HTTP/1.0\r\nHost: a\r\nHost: a\r\n"), Err(Malformed::HostRepeated));
 }
 
 #[test]
 fn an_invalid_host_is_refused() {
     for value in ["a b", "a/b", "a@b", "a,b c", "a:99999", "http://a", "a\u{e9}"] {
         assert_eq!(
-            asked(&format!("GET / HTTP/1.1\r\nHost: {value}\r\n")),
+            parse_target(&format!("GET / HTTP/1.1\r\nHost: {value}\r\n")),
             Err(Malformed::AuthorityInvalid),
             "{value}"
         );
@@ -123,10 +123,10 @@ fn an_invalid_host_is_refused() {
 
 #[test]
 fn an_empty_host_is_for_the_asterisk_form_only() {
-    assert_eq!(asked("OPTIONS * HTTP/1.1\r\nHost:\r\n"), Ok(None));
-    assert_eq!(asked("GET / HTTP/1.1\r\nHost:\r\n"), Err(Malformed::AuthorityInvalid));
-    assert_eq!(asked("GET / HTTP/1.0\r\nHost:\r\n"), Err(Malformed::AuthorityInvalid));
-    assert_eq!(asked("GET http://a/ HTTP/1.1\r\nHost:\r\n"), Err(Malformed::AuthorityInvalid));
+    assert_eq!(parse_target("OPTIONS * HTTP/1.1\r\nHost:\r\n"), Ok(None));
+    assert_eq!(parse_target("GET / HTTP/1.1\r\nHost:\r\n"), Err(Malformed::AuthorityInvalid));
+    assert_eq!(parse_target("GET / HTTP/1.0\r\nHost:\r\n"), Err(Malformed::AuthorityInvalid));
+    assert_eq!(parse_target("GET http://a/ HTTP/1.1\r\nHost:\r\n"), Err(Malformed::AuthorityInvalid));
 }
 
 #[test]
@@ -140,14 +140,14 @@ fn absolute_form_wins_and_must_agree_with_host() {
         "GET http://a/ HTTP/1.1\r\nHost: a:443\r\n",
         "CONNECT a:443 HTTP/1.1\r\nHost: b:443\r\n",
     ] {
-        assert_eq!(asked(text), Err(Malformed::HostDisagrees), "{text:?}");
+        assert_eq!(parse_target(text), Err(Malformed::HostDisagrees), "{text:?}");
     }
 }
 
 #[test]
 fn the_authority_of_a_target_is_checked_before_it_routes() {
     for raw in ["http:///", "http://u@a/", "http://a:x/", "http://[::1/"] {
-        let found = asked(&format!("GET {raw} HTTP/1.1\r\nHost: a\r\n"));
+        let found = parse_target(&format!("GET {raw} HTTP/1.1\r\nHost: a\r\n"));
         assert_eq!(found, Err(Malformed::AuthorityInvalid), "{raw}");
     }
 }

@@ -1,4 +1,4 @@
-//! The committed corpus of the fuzz target, rerun through the same checks.
+//! Runs the fuzz target's committed corpus through the same checks.
 
 use std::fs;
 use std::path::Path;

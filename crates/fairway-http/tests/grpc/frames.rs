@@ -1,4 +1,4 @@
-//! Bodies of gRPC-Web, split anywhere, beside another implementation of base64.
+//! gRPC-Web bodies with any split, compared with another base64 implementation.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -11,7 +11,7 @@ fn frame(message: &[u8]) -> Vec<u8> {
     [&[0][..], &length.to_be_bytes(), message].concat()
 }
 
-/// Pieces of `bytes` that end at these places.
+/// Parts of `bytes` that end at these positions.
 fn pieces<'b>(bytes: &'b [u8], cuts: &[usize]) -> Vec<&'b [u8]> {
     let mut cuts: Vec<_> = cuts.iter().map(|cut| cut % (bytes.len() + 1)).collect();
     cuts.extend([0, bytes.len()]);
@@ -29,7 +29,7 @@ fn encoded(is_text: bool, pieces: &[&[u8]]) -> (Vec<u8>, Encoder) {
                 Ok(())
             })
             .unwrap();
-        // What `room` promises; two bytes of the piece before may have waited.
+        // As `room` promises; two bytes of the previous part may have waited.
         assert!(out.len() - before <= 2 * (piece.len() + 2), "{} of {}", out.len() - before, piece.len());
     }
     (out, encoder)

@@ -1,4 +1,4 @@
-//! The tests of one part; a file is a subject.
+//! One file per subject.
 
 mod checks;
 mod corpus;

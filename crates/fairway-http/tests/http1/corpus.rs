@@ -1,4 +1,4 @@
-//! The committed corpora of the fuzz targets, rerun through the same checks.
+//! Runs the fuzz targets' committed corpora through the same checks.
 
 use std::fs;
 use std::path::Path;

@@ -1,8 +1,8 @@
-//! Properties over generated messages: encode after decode is the identity, any split of the input gives
-//! the same result, arbitrary bytes never panic.
+//! Properties of generated messages: encoding after decoding is the identity, any split of the input gives the same
+//! result, arbitrary bytes never panic.
 
 use fairway_http::http1::{
-    BodyLimits, BodyReader, BodyWriter, Framing, HeadParser, Parsed, Part, RequestHop, write_request,
+    BodyLimits, BodyPart, BodyReader, BodyWriter, Framing, HeadParser, Parsed, RequestHop, write_request,
     write_response,
 };
 use fairway_http::{Head, HeadLimits, Version};
@@ -36,7 +36,7 @@ fn visible() -> impl Strategy<Value = Vec<u8>> {
     vec(0x21..=0x7eu8, 1..60)
 }
 
-/// Bytes that look enough like HTTP to get somewhere.
+/// Bytes similar enough to HTTP to get past the first checks.
 fn nearly_http() -> impl Strategy<Value = Vec<u8>> {
     let pieces = vec![
         "GET",
@@ -104,7 +104,7 @@ proptest! {
         let parsed = HeadParser::new().request(&mut head, &request, &HeadLimits::default());
         prop_assert_eq!(parsed, Ok(Parsed::Complete { consumed: request.len() }));
         write_request(&head, head.target(), &RequestHop::default(), &mut out);
-        // Whoever sends TE names it as an option of the connection (RFC 9110 §10.1.4).
+        // A sender of TE names it as a connection option (RFC 9110 §10.1.4).
         let mut written = fields;
         if written.iter().any(|(name, _)| name.eq_ignore_ascii_case(b"TE")) {
             written.push((b"Connection".to_vec(), b"TE".to_vec()));
@@ -166,7 +166,7 @@ proptest! {
         for mut piece in wire.chunks(read) {
             while !piece.is_empty() {
                 let (taken, part) = reader.next(piece).unwrap();
-                if let Part::Data(bytes) = part { back.extend_from_slice(bytes) }
+                if let BodyPart::Data(bytes) = part { back.extend_from_slice(bytes) }
                 piece = &piece[taken..];
             }
         }

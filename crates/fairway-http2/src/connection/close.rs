@@ -1,33 +1,33 @@
-//! How streams and connections end (RFC 9113 §5.4, §6.8): errors of both scopes, release, GOAWAY in two steps, deadlines.
-//! Never forgets a stream that somebody still serves.
+//! How streams and connections end (RFC 9113 §5.4, §6.8): errors of both scopes, release, and GOAWAY in two steps.
+//! Never forgets a stream that is still served.
 
-use super::control::LAST_PING;
-use super::{Connection, Ending, Reading, Role};
+use super::control::GO_AWAY_PING;
+use super::{Connection, ReadState, Role, Shutdown};
 use crate::abuse::{Standing, Weight};
-use crate::event::{By, Event};
+use crate::event::{Event, ResetBy};
 use crate::fault::{Code, Fault, Scope};
-use crate::flow::LARGEST;
+use crate::flow::MAX_WINDOW;
 use crate::frame;
-use crate::notes::{Note, Noted};
-use crate::stream::{Half, Life, Past};
+use crate::notes::{PeerEvent, PeerEventKind};
+use crate::stream::{HalfState, PastStream, StreamLife};
 
-/// How long streams that were under way are taken after GOAWAY, in microseconds.
-const UNDER_WAY_MICROS: u64 = 1_000_000;
-/// The same once the client has answered the PING behind GOAWAY: its library may send that answer before requests that it had
-/// queued by then.
-const QUEUED_MICROS: u64 = 250_000;
+/// How long streams in flight are accepted after GOAWAY, in microseconds.
+const IN_FLIGHT_STREAMS_MICROS: u64 = 1_000_000;
+/// The same after the client has answered the PING that follows GOAWAY: its library may answer before it sends requests
+/// it had queued.
+const QUEUED_STREAMS_MICROS: u64 = 250_000;
 
 impl Connection {
-    /// The connection ends with this error.
+    /// Ends the connection with this error.
     pub(super) fn fail<'a>(&mut self, fault: Fault) -> Event<'a> {
-        let last = if self.role == Role::Server { self.last_taken() } else { 0 };
+        let last = if self.role == Role::Server { self.last_accepted_stream() } else { 0 };
         frame::write_go_away(last, fault.code, fault.rule, self.outbox.bytes());
-        self.conduct.notes.add(Noted::ConnectionFault, fault.rule);
-        self.reading = Reading::Nothing(fault);
+        self.peer_record.events.add(PeerEventKind::ConnectionFault, fault.rule);
+        self.read_state = ReadState::Failed(fault);
         Event::Closed(fault)
     }
 
-    /// A stream ends because of what the peer did on it. One that was reset before gets the code again but no event.
+    /// Ends a stream because of the peer. One that was reset before gets the code again, without an event.
     pub(super) fn fail_stream<'a>(
         &mut self,
         now: u64,
@@ -35,47 +35,47 @@ impl Connection {
         fault: Fault,
     ) -> Result<Option<Event<'a>>, Fault> {
         debug_assert!(fault.scope == Scope::Stream);
-        self.conduct.notes.add(Noted::StreamFault, fault.rule);
+        self.peer_record.events.add(PeerEventKind::StreamFault, fault.rule);
         self.charge(now, Weight::Heavy)?;
         let Some(stream) = self.streams.get_mut(id) else {
-            if self.ids.memory.of(id) != Past::Unknown {
+            if self.ids.closed.past(id) != PastStream::Unknown {
                 self.outbox.reply(|out| frame::write_reset(id, fault.code, out));
-                self.ids.memory.note(id, Past::Unknown);
+                self.ids.closed.record(id, PastStream::Unknown);
             }
             return Ok(None);
         };
         let before = stream.life;
-        if before == Life::ResetByUs {
+        if before == StreamLife::ResetByUs {
             return Ok(None);
         }
-        if before == Life::Lingering {
-            self.linger_no_more(id, Life::ResetByUs);
+        if before == StreamLife::Lingering {
+            self.stop_lingering(id, StreamLife::ResetByUs);
         } else {
-            stream.life = Life::ResetByUs;
-            let held = std::mem::take(&mut stream.incoming.held);
-            self.give_to_connection(held);
+            stream.life = StreamLife::ResetByUs;
+            let held = std::mem::take(&mut stream.incoming.unconsumed);
+            self.return_to_connection(held);
         }
         self.outbox.reply(|out| frame::write_reset(id, fault.code, out));
-        let event = Event::Reset { stream: id, code: fault.code, by: By::Us(fault.rule) };
-        Ok((before == Life::Live).then_some(event))
+        let event = Event::Reset { stream: id, code: fault.code, by: ResetBy::Us(fault.rule) };
+        Ok((before == StreamLife::Live).then_some(event))
     }
 
-    /// A stream is refused before it exists.
+    /// Refuses a stream that has no record.
     pub(super) fn refuse<'a>(&mut self, now: u64, id: u32, fault: Fault) -> Result<Option<Event<'a>>, Fault> {
-        self.conduct.notes.add(Noted::StreamFault, fault.rule);
+        self.peer_record.events.add(PeerEventKind::StreamFault, fault.rule);
         self.charge(now, Weight::Heavy)?;
         self.outbox.reply(|out| frame::write_reset(id, fault.code, out));
-        self.ids.memory.note(id, Past::Unknown);
+        self.ids.closed.record(id, PastStream::Unknown);
         Ok(None)
     }
 
-    /// Charges the peer. A warned one gets no new streams, an overdrawn one is sent away.
+    /// Charges the peer. A warned peer gets no new streams, an overdrawn one is disconnected.
     pub(super) fn charge(&mut self, now: u64, weight: Weight) -> Result<(), Fault> {
-        match self.conduct.account.charge(now, weight, 1) {
+        match self.peer_record.account.charge(now, weight, 1) {
             Standing::Good => {}
             Standing::Warned => {
-                if self.times.ending == Ending::No {
-                    self.conduct.notes.add(Noted::Warned, "abuse");
+                if self.timers.shutdown == Shutdown::Open {
+                    self.peer_record.events.add(PeerEventKind::Warned, "abuse");
                 }
                 self.go_away(now);
             }
@@ -84,99 +84,101 @@ impl Connection {
         Ok(())
     }
 
-    /// Something that happened and was not told yet.
+    /// Takes a peer event that was not reported yet.
     #[inline]
-    pub(crate) fn noted(&mut self) -> Option<Note> {
-        self.conduct.notes.take()
+    pub(crate) fn take_event(&mut self) -> Option<PeerEvent> {
+        self.peer_record.events.take()
     }
 
-    /// Resets a stream, if it is not over yet.
+    /// Resets a stream that is not over yet.
     pub(crate) fn reset(&mut self, id: u32, code: Code) {
-        let Some(stream) = self.streams.get_mut(id).filter(|stream| stream.life == Life::Live) else {
+        let Some(stream) = self.streams.get_mut(id).filter(|stream| stream.life == StreamLife::Live) else {
             return;
         };
-        stream.life = Life::ResetByUs;
-        let held = std::mem::take(&mut stream.incoming.held);
-        self.give_to_connection(held);
+        stream.life = StreamLife::ResetByUs;
+        let held = std::mem::take(&mut stream.incoming.unconsumed);
+        self.return_to_connection(held);
         frame::write_reset(id, code, self.outbox.bytes());
     }
 
-    /// Nobody serves the stream any more. One that has not ended is reset: with NO_ERROR when only the request has not,
-    /// and otherwise with CANCEL (RFC 9113 §8.1). One that lingers ends by itself.
+    /// Ends the service of a stream. If it is not complete, it is reset: with NO_ERROR if only the request is
+    /// incomplete, otherwise with CANCEL (RFC 9113 §8.1). A lingering stream ends by itself.
     pub(crate) fn release(&mut self, id: u32) {
-        let Some(stream) = self.streams.get(id).filter(|stream| stream.life != Life::Lingering) else {
+        let Some(stream) = self.streams.get(id).filter(|stream| stream.life != StreamLife::Lingering) else {
             return;
         };
         let (received, sent) = (stream.received, stream.sent);
         match (received, sent) {
-            (Half::Ended, Half::Ended) if stream.life == Life::Live => self.conduct.account.completed(),
-            (_, Half::Ended) if self.role == Role::Server => self.reset(id, Code::NoError),
+            (HalfState::Ended, HalfState::Ended) if stream.life == StreamLife::Live => {
+                self.peer_record.account.completed();
+            }
+            (_, HalfState::Ended) if self.role == Role::Server => self.reset(id, Code::NoError),
             _ => self.reset(id, Code::Cancel),
         }
-        self.forget(id);
+        self.remove_stream(id);
     }
 
-    /// Nothing more is to come of a stream: its record goes.
-    pub(super) fn forget(&mut self, id: u32) {
+    /// Removes the record of a stream that is over.
+    pub(super) fn remove_stream(&mut self, id: u32) {
         let Some(stream) = self.streams.remove(id) else { return };
-        self.pause_if_quiet();
+        self.pause_stall_timer_if_idle();
         if self.streams.len() == 0 {
-            self.times.stalled = None;
+            self.timers.next_stall_check = None;
         }
-        self.give_to_connection(stream.incoming.held);
-        self.shrink(stream.incoming.grown);
-        self.ids.memory.note(
+        self.return_to_connection(stream.incoming.unconsumed);
+        self.return_growth(stream.incoming.grown);
+        self.ids.closed.record(
             id,
             match stream.life {
-                Life::Live | Life::Lingering => Past::Ended,
-                Life::ResetByPeer => Past::ResetByPeer,
-                Life::ResetByUs => Past::Unknown,
+                StreamLife::Live | StreamLife::Lingering => PastStream::Ended,
+                StreamLife::ResetByPeer => PastStream::ResetByPeer,
+                StreamLife::ResetByUs => PastStream::Unknown,
             },
         );
     }
 
-    /// Takes no new streams, except those that are under way: "an initial GOAWAY frame with the last stream identifier set
-    /// to 2^31-1 ... After allowing time for any in-flight stream creation (at least one round-trip time), the server MAY
+    /// Accepts no new streams except those in flight: "an initial GOAWAY frame with the last stream identifier set to
+    /// 2^31-1 ... After allowing time for any in-flight stream creation (at least one round-trip time), the server MAY
     /// send another GOAWAY frame with an updated last stream identifier" (RFC 9113 §6.8).
     pub(crate) fn go_away(&mut self, now: u64) {
-        if self.times.ending != Ending::No {
+        if self.timers.shutdown != Shutdown::Open {
             return;
         }
-        self.conduct.notes.add(Noted::GoAway, Code::NoError.label());
+        self.peer_record.events.add(PeerEventKind::GoAway, Code::NoError.label());
         if self.role == Role::Client {
-            self.times.ending = Ending::After { last: 0 };
+            self.timers.shutdown = Shutdown::After { last: 0 };
             return frame::write_go_away(0, Code::NoError, "", self.outbox.bytes());
         }
-        self.times.ending = Ending::Announced { until: now + UNDER_WAY_MICROS };
-        frame::write_go_away(LARGEST, Code::NoError, "", self.outbox.bytes());
-        self.ping(*LAST_PING);
+        self.timers.shutdown = Shutdown::Announced { until: now + IN_FLIGHT_STREAMS_MICROS };
+        frame::write_go_away(MAX_WINDOW, Code::NoError, "", self.outbox.bytes());
+        self.ping(*GO_AWAY_PING);
     }
 
-    /// The client has seen GOAWAY: what it sends from now on was asked for before.
-    pub(super) fn go_away_was_seen(&mut self, now: u64) {
-        if let Ending::Announced { until } = &mut self.times.ending {
-            *until = (*until).min(now + QUEUED_MICROS);
+    /// The client has seen GOAWAY: requests that still arrive were queued before.
+    pub(super) fn go_away_acknowledged(&mut self, now: u64) {
+        if let Shutdown::Announced { until } = &mut self.timers.shutdown {
+            *until = (*until).min(now + QUEUED_STREAMS_MICROS);
         }
     }
 
-    /// The second step.
-    pub(super) fn go_away_at_last(&mut self) {
+    /// Sends the second GOAWAY.
+    pub(super) fn send_final_go_away(&mut self) {
         let last = self.ids.highest;
-        self.times.ending = Ending::After { last };
+        self.timers.shutdown = Shutdown::After { last };
         frame::write_go_away(last, Code::NoError, "", self.outbox.bytes());
     }
 
-    /// The last stream that we may have acted on.
-    fn last_taken(&self) -> u32 {
-        match self.times.ending {
-            Ending::After { last } => last,
+    /// The last stream that may have been acted on.
+    fn last_accepted_stream(&self) -> u32 {
+        match self.timers.shutdown {
+            Shutdown::After { last } => last,
             _ => self.ids.highest,
         }
     }
 
-    /// Whether nothing will come of this connection any more.
+    /// Whether nothing more will happen on this connection.
     pub(crate) fn is_done(&self) -> bool {
-        let ended = matches!(self.times.ending, Ending::After { .. }) && self.streams.len() == 0;
-        ended || matches!(self.reading, Reading::Nothing(_))
+        let ended = matches!(self.timers.shutdown, Shutdown::After { .. }) && self.streams.len() == 0;
+        ended || matches!(self.read_state, ReadState::Failed(_))
     }
 }

@@ -1,93 +1,92 @@
-//! What happens when nothing comes: deadlines of settings, of GOAWAY, of windows that stay closed and of silence. Never
-//! reads a clock.
+//! Timeouts: SETTINGS acknowledgement, GOAWAY, closed windows and silence. Reads no clock.
 
-use super::control::SILENCE_PING;
-use super::{Connection, Ending, Reading, Role};
+use super::control::LIVENESS_PING;
+use super::{Connection, ReadState, Role, Shutdown};
 use crate::event::Event;
 use crate::fault::{Code, Fault};
 use crate::frame;
 use crate::patience::Due;
-use crate::stream::Life;
+use crate::stream::StreamLife;
 
 impl Connection {
-    /// When [`Connection::pass`] must be called, if nothing else happens.
+    /// When [`Connection::handle_timeout`] must be called, if nothing else happens.
     pub(crate) fn deadline(&self) -> Option<u64> {
-        if let Reading::Nothing(_) = self.reading {
+        if let ReadState::Failed(_) = self.read_state {
             return None;
         }
-        let ending = match self.times.ending {
-            Ending::Announced { until } => Some(until),
+        let ending = match self.timers.shutdown {
+            Shutdown::Announced { until } => Some(until),
             _ => None,
         };
-        let window = self.windows.patience.until(self.config.timeouts.window);
+        let window = self.windows.stall.expires_at(self.config.timeouts.window);
         [
-            self.times.settings.time(),
-            self.times.head.time(),
+            self.timers.settings_due.time(),
+            self.timers.block_due.time(),
             ending,
             window,
-            self.times.stalled,
-            self.times.lingering.time(),
-            self.silent_until(),
+            self.timers.next_stall_check,
+            self.timers.linger_due.time(),
+            self.silence_due(),
         ]
         .into_iter()
         .flatten()
         .min()
     }
 
-    fn silent_until(&self) -> Option<u64> {
+    fn silence_due(&self) -> Option<u64> {
         let timeouts = self.config.timeouts;
-        match self.times.asked {
+        match self.timers.pinged_at {
             _ if self.streams.len() == 0 => None,
             Some(asked) => Some(asked.saturating_add(u64::from(timeouts.answer))),
-            None => Some(self.times.heard.saturating_add(u64::from(timeouts.silence))),
+            None => Some(self.timers.last_received.saturating_add(u64::from(timeouts.silence))),
         }
     }
 
-    /// Time passed. Gives what came of it, one event a call: to be called until nothing does.
-    pub(crate) fn pass<'a>(&mut self, now: u64) -> Option<Event<'a>> {
-        self.times.now = now;
-        if let Reading::Nothing(_) = self.reading {
+    /// Handles the passing of time. Returns one event per call: call until there is none.
+    pub(crate) fn handle_timeout<'a>(&mut self, now: u64) -> Option<Event<'a>> {
+        self.timers.now = now;
+        if let ReadState::Failed(_) = self.read_state {
             return None;
         }
         let due = |until: Option<u64>| until.is_some_and(|until| until <= now);
-        if let Ending::Announced { until } = self.times.ending
+        if let Shutdown::Announced { until } = self.timers.shutdown
             && until <= now
         {
-            self.go_away_at_last();
+            self.send_final_go_away();
         }
-        if due(self.times.settings.time()) {
+        if due(self.timers.settings_due.time()) {
             return Some(self.fail(Fault::connection(Code::SettingsTimeout, "settings_timeout")));
         }
-        if due(self.times.head.time()) {
+        if due(self.timers.block_due.time()) {
             return Some(self.fail(Fault::connection(Code::EnhanceYourCalm, "head_timeout")));
         }
-        if due(self.windows.patience.until(self.config.timeouts.window)) {
+        if due(self.windows.stall.expires_at(self.config.timeouts.window)) {
             return Some(self.fail(Fault::connection(Code::EnhanceYourCalm, "connection_window_closed")));
         }
-        if due(self.silent_until()) {
-            if self.times.asked.is_some() {
+        if due(self.silence_due()) {
+            if self.timers.pinged_at.is_some() {
                 return Some(self.fail(Fault::connection(Code::NoError, "silence")));
             }
-            self.times.asked = Some(now);
-            self.ping(*SILENCE_PING);
+            self.timers.pinged_at = Some(now);
+            self.ping(*LIVENESS_PING);
         }
-        if due(self.times.lingering.time()) {
-            self.end_lingering(now);
+        if due(self.timers.linger_due.time()) {
+            self.reset_expired_lingering(now);
         }
-        due(self.times.stalled).then(|| self.give_up(now)).flatten()
+        due(self.timers.next_stall_check).then(|| self.reset_stalled(now)).flatten()
     }
 
-    /// Ends one stream whose peer kept its window closed for too long, and finds when the next one must be.
-    fn give_up<'a>(&mut self, now: u64) -> Option<Event<'a>> {
+    /// Resets one stream whose peer kept its window closed too long, and finds the next deadline.
+    fn reset_stalled<'a>(&mut self, now: u64) -> Option<Event<'a>> {
         let micros = self.config.timeouts.window;
         let until = |stream: &crate::stream::Stream| match stream.life {
-            Life::Live => stream.outgoing.patience.until(micros),
+            StreamLife::Live => stream.outgoing.stall.expires_at(micros),
             _ => None,
         };
         let due = self.streams.iter().find(|stream| until(stream).is_some_and(|until| until <= now));
         let due = due.map(|stream| stream.id);
         if due.is_none() {
-            self.times.stalled = self.streams.iter().filter_map(until).min();
+            self.timers.next_stall_check = self.streams.iter().filter_map(until).min();
         }
         let fault = Fault::stream(Code::Cancel, "window_closed");
         match self.fail_stream(now, due?, fault) {
@@ -96,25 +95,26 @@ impl Connection {
         }
     }
 
-    /// A field block has begun and is not whole: a client has so long for the rest, however many pieces it comes in.
-    pub(super) fn await_block(&mut self, now: u64) {
-        if self.role == Role::Server && self.times.head == Due::NEVER {
-            self.times.head = Due::after(now, self.config.timeouts.head);
+    /// Starts the timeout for an incomplete field block: a client has this long for the rest, however many pieces it
+    /// sends.
+    pub(super) fn start_block_timer(&mut self, now: u64) {
+        if self.role == Role::Server && self.timers.block_due == Due::NEVER {
+            self.timers.block_due = Due::after(now, self.config.timeouts.head);
         }
     }
 
-    /// A stream waits for its window from now on.
-    pub(super) fn start_patience(&mut self, id: u32) {
-        let (now, micros) = (self.times.now, self.config.timeouts.window);
+    /// Starts the stall timer of a stream that waits for its window.
+    pub(super) fn start_stall_timer(&mut self, id: u32) {
+        let (now, micros) = (self.timers.now, self.config.timeouts.window);
         let Some(stream) = self.streams.get_mut(id) else { return };
-        stream.outgoing.patience.wait(now);
-        let until = stream.outgoing.patience.until(micros);
-        self.times.stalled = [self.times.stalled, until].into_iter().flatten().min();
+        stream.outgoing.stall.start(now);
+        let until = stream.outgoing.stall.expires_at(micros);
+        self.timers.next_stall_check = [self.timers.next_stall_check, until].into_iter().flatten().min();
     }
 
     /// Sends PING; [`Event::Pong`] follows.
     pub(crate) fn ping(&mut self, payload: [u8; 8]) {
-        self.times.pings = self.times.pings.saturating_add(1);
+        self.timers.unanswered_pings = self.timers.unanswered_pings.saturating_add(1);
         frame::write_ping(payload, false, self.outbox.bytes());
     }
 }

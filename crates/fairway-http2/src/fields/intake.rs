@@ -1,18 +1,18 @@
-//! Lines of one block into a head, with the rules between them (RFC 9113 §8.2, §8.3) and the bounds of a list. Never stops
-//! reading: what is refused is dropped, so that the compression table stays in step.
+//! Builds a head from the lines of a field block, with the rules between fields (RFC 9113 §8.2, §8.3) and the limits of
+//! a list. Refused fields are read and dropped, to keep the compression table in step.
 
 use fairway_http::{Head, Known, Span};
 
-use super::request::Pseudo;
+use super::request::PseudoFields;
 use crate::hpack::Line;
-use crate::verdict::{Defect, Verdict, length};
+use crate::verdict::{Defect, Verdict, parse_length};
 
-/// How large a list of fields may be.
+/// Limits of a list of fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of all names and values and 32 for each field (RFC 9113 §6.5.2), every crumb of a cookie counted.
+    /// Bytes of all names and values plus 32 per field (RFC 9113 §6.5.2), counting every cookie crumb.
     pub list_bytes: u32,
-    /// Number of fields, pseudo-header fields and crumbs included.
+    /// Number of fields, including pseudo-header fields and crumbs.
     pub fields: u32,
 }
 
@@ -22,7 +22,7 @@ impl Default for Limits {
     }
 }
 
-/// Which message a block is part of.
+/// The message that a block is part of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Message {
     /// A request. `extended` says whether `:protocol` was offered (RFC 8441).
@@ -32,102 +32,102 @@ pub enum Message {
     },
     /// A response.
     Response,
-    /// Trailers of either.
+    /// Trailers of a request or response.
     Trailers,
 }
 
-/// What became of a block.
+/// The result of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum BlockOutcome {
     /// The head is complete.
     Complete {
-        /// `content-length`, if it was there.
+        /// `content-length`, if present.
         length: Option<u64>,
-        /// `:protocol`, if it was there.
+        /// `:protocol`, if present.
         protocol: Option<Span>,
     },
     /// The message breaks a rule.
     Malformed(Defect),
-    /// The list is over a limit; nothing of it is kept.
+    /// The list exceeds a limit; nothing of it is kept.
     TooLarge,
 }
 
-/// Reads one block.
+/// Builds the head of one block.
 #[derive(Debug)]
-pub struct Intake<'h> {
+pub struct HeadBuilder<'h> {
     head: &'h mut Head,
     message: Message,
     limits: Limits,
     size: usize,
     count: u32,
     defect: Option<Defect>,
-    /// What came so far.
-    regular: Regular,
-    pseudo: Pseudo,
+    /// What was read so far.
+    cookie_state: CookieState,
+    pseudo: PseudoFields,
     length: Option<u64>,
 }
 
-/// How far the regular fields are.
+/// Which regular fields were read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Regular {
-    /// Only pseudo-header fields came.
+enum CookieState {
+    /// None: only pseudo-header fields.
     None,
-    /// The last field is a crumb.
+    /// The last field is a cookie crumb.
     Crumb,
-    /// The last field is another one, and there were crumbs before it.
+    /// The last field is another one, after crumbs.
     AfterCrumbs,
-    /// The last field is a crumb, and there were others between crumbs.
+    /// The last field is a crumb, with other fields between crumbs.
     Scattered,
-    /// There was no crumb.
+    /// No crumbs.
     Others,
 }
 
-impl<'h> Intake<'h> {
-    /// For a block of this message. The head is cleared.
+impl<'h> HeadBuilder<'h> {
+    /// For a block of this message. Clears the head.
     #[inline]
     pub fn new(head: &'h mut Head, message: Message, limits: Limits) -> Self {
         head.clear();
-        Intake {
+        HeadBuilder {
             head,
             message,
             limits,
             size: 0,
             count: 0,
             defect: None,
-            regular: Regular::None,
-            pseudo: Pseudo::default(),
+            cookie_state: CookieState::None,
+            pseudo: PseudoFields::default(),
             length: None,
         }
     }
 
-    /// Takes the next line.
+    /// Adds the next line.
     #[inline]
-    pub fn take(&mut self, line: Line<'_>) {
+    pub fn add(&mut self, line: Line<'_>) {
         self.size = self.size.saturating_add(line.size());
         self.count = self.count.saturating_add(1);
         if self.is_too_large() || self.defect.is_some() {
             return;
         }
-        if let Err(defect) = self.lay(line) {
+        if let Err(defect) = self.add_line(line) {
             self.defect = Some(defect);
         }
     }
 
-    /// The block is over.
-    pub fn finish(mut self) -> Outcome {
+    /// Ends the block.
+    pub fn finish(mut self) -> BlockOutcome {
         let protocol = match self.defect {
             Some(defect) => Err(defect),
             None if self.is_too_large() => {
                 self.head.clear();
-                return Outcome::TooLarge;
+                return BlockOutcome::TooLarge;
             }
-            None => self.start(),
+            None => self.start_line(),
         };
         match protocol {
-            Ok(protocol) => Outcome::Complete { length: self.length, protocol },
+            Ok(protocol) => BlockOutcome::Complete { length: self.length, protocol },
             Err(defect) => {
                 self.head.clear();
-                Outcome::Malformed(defect)
+                BlockOutcome::Malformed(defect)
             }
         }
     }
@@ -138,97 +138,98 @@ impl<'h> Intake<'h> {
     }
 
     #[inline]
-    fn lay(&mut self, line: Line<'_>) -> Result<(), Defect> {
+    fn add_line(&mut self, line: Line<'_>) -> Result<(), Defect> {
         match line.verdict {
-            Verdict::Regular => self.lay_regular(line),
-            Verdict::Cookie => self.lay_crumb(line),
-            Verdict::Host => return self.lay_host(line),
-            Verdict::Length => return self.lay_length(line),
+            Verdict::Regular => self.add_regular(line),
+            Verdict::Cookie => self.add_crumb(line),
+            Verdict::Host => return self.add_host(line),
+            Verdict::Length => return self.add_length(line),
             Verdict::Bad(defect) => return Err(defect),
-            pseudo => return self.lay_pseudo(pseudo, line.value()),
+            pseudo => return self.add_pseudo(pseudo, line.value()),
         }
         Ok(())
     }
 
-    /// Fields for routing, framing or one hop have no place in trailers (RFC 9110 §6.5.1).
+    /// Fields for routing, framing or one hop are dropped from trailers (RFC 9110 §6.5.1).
     #[inline]
-    fn lay_regular(&mut self, line: Line<'_>) {
+    fn add_regular(&mut self, line: Line<'_>) {
         if self.message == Message::Trailers && !line.known.may_be_trailer() {
             return;
         }
-        self.regular = match self.regular {
-            Regular::None | Regular::Others => Regular::Others,
-            Regular::Scattered => Regular::AfterCrumbs,
-            Regular::Crumb | Regular::AfterCrumbs => Regular::AfterCrumbs,
+        self.cookie_state = match self.cookie_state {
+            CookieState::None | CookieState::Others => CookieState::Others,
+            CookieState::Scattered => CookieState::AfterCrumbs,
+            CookieState::Crumb | CookieState::AfterCrumbs => CookieState::AfterCrumbs,
         };
         self.head.lay_line(line.bytes, line.name_bytes, line.known, line.sensitive);
     }
 
-    /// "these MUST be concatenated into a single octet string using the two-octet delimiter of 0x3b, 0x20 ... before being
-    /// passed into a non-HTTP/2 context" (RFC 9113 §8.2.3). Crumbs in a row are joined at once, others at the end.
+    /// "these MUST be concatenated into a single octet string using the two-octet delimiter of 0x3b, 0x20 ... before
+    /// being passed into a non-HTTP/2 context" (RFC 9113 §8.2.3). Consecutive crumbs are joined at once, others at the
+    /// end.
     #[inline]
-    fn lay_crumb(&mut self, line: Line<'_>) {
+    fn add_crumb(&mut self, line: Line<'_>) {
         if self.message == Message::Trailers {
             return;
         }
-        // Joined with others, an empty one would leave a blank at the end, which no value may have (§8.2.1).
+        // Joined with others, an empty crumb would leave a trailing space, which no value may have (§8.2.1).
         if line.value().is_empty() {
-            return self.seen_regular();
+            return self.skip_regular();
         }
-        if matches!(self.regular, Regular::Crumb | Regular::Scattered) {
+        if matches!(self.cookie_state, CookieState::Crumb | CookieState::Scattered) {
             return self.head.extend_last(b"; ", line.value(), line.sensitive);
         }
-        self.regular = match self.regular {
-            Regular::AfterCrumbs => Regular::Scattered,
-            _ => Regular::Crumb,
+        self.cookie_state = match self.cookie_state {
+            CookieState::AfterCrumbs => CookieState::Scattered,
+            _ => CookieState::Crumb,
         };
         self.head.lay_line(line.bytes, line.name_bytes, line.known, line.sensitive);
     }
 
     /// `:authority` replaces `host`, which must agree with it.
-    fn lay_host(&mut self, line: Line<'_>) -> Result<(), Defect> {
+    fn add_host(&mut self, line: Line<'_>) -> Result<(), Defect> {
         if let Message::Request { .. } = self.message {
             if let Some(authority) = self.pseudo.authority(self.head) {
-                let agrees = self.pseudo.agrees(authority, line.value());
-                self.seen_regular();
+                let agrees = self.pseudo.is_same_authority(authority, line.value());
+                self.skip_regular();
                 return if agrees { Ok(()) } else { Err(Defect::Host) };
             }
             if self.head.first(Known::Host).is_some() {
                 return Err(Defect::Host);
             }
         }
-        self.lay_regular(line);
+        self.add_regular(line);
         Ok(())
     }
 
-    fn lay_length(&mut self, line: Line<'_>) -> Result<(), Defect> {
+    fn add_length(&mut self, line: Line<'_>) -> Result<(), Defect> {
         if self.message == Message::Trailers {
             return Ok(());
         }
         if self.length.is_some() {
             return Err(Defect::ContentLength);
         }
-        self.length = length(line.value());
-        self.lay_regular(line);
+        self.length = parse_length(line.value());
+        self.add_regular(line);
         Ok(())
     }
 
-    /// A regular field came that the head does not get.
-    fn seen_regular(&mut self) {
-        if self.regular == Regular::None {
-            self.regular = Regular::Others;
+    /// Records a regular field that is not added to the head.
+    fn skip_regular(&mut self) {
+        if self.cookie_state == CookieState::None {
+            self.cookie_state = CookieState::Others;
         }
     }
 
-    fn lay_pseudo(&mut self, verdict: Verdict, value: &[u8]) -> Result<(), Defect> {
+    fn add_pseudo(&mut self, verdict: Verdict, value: &[u8]) -> Result<(), Defect> {
         if self.message == Message::Trailers {
             return Err(Defect::PseudoInTrailers);
         }
-        if self.regular != Regular::None {
+        if self.cookie_state != CookieState::None {
             return Err(Defect::PseudoLate);
         }
         if self.message != Message::Response {
-            return self.pseudo.take(verdict, value, self.head);
+            return self.pseudo.add(verdict, value, self.head);
         }
         if verdict != Verdict::Status {
             return Err(Defect::PseudoUnknown);
@@ -246,13 +247,13 @@ impl<'h> Intake<'h> {
     }
 
     /// Completes the head.
-    fn start(&mut self) -> Result<Option<Span>, Defect> {
+    fn start_line(&mut self) -> Result<Option<Span>, Defect> {
         let protocol = match self.message {
             Message::Request { extended } => self.pseudo.finish(self.head, extended)?,
             Message::Response if self.head.status() == 0 => return Err(Defect::PseudoMissing),
             Message::Response | Message::Trailers => None,
         };
-        if matches!(self.regular, Regular::Scattered | Regular::AfterCrumbs) {
+        if matches!(self.cookie_state, CookieState::Scattered | CookieState::AfterCrumbs) {
             self.head.join(b"cookie", b"; ");
         }
         Ok(protocol)

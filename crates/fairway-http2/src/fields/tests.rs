@@ -3,7 +3,7 @@
 use fairway_http::{Head, Known, Method, Target, request_authority};
 
 use super::*;
-use crate::hpack::{Decoder, Encoder, Strings};
+use crate::hpack::{Decoder, Encoder, StringCoding};
 use crate::verdict::Defect;
 
 const REQUEST: Message = Message::Request { extended: false };
@@ -12,7 +12,7 @@ const REQUEST: Message = Message::Request { extended: false };
 fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     let mut out = Vec::new();
     for (name, value) in fields {
-        // As they are: an encoder would write names in lower case.
+        // Literally: an encoder would write names in lower case.
         out.extend([&[0, u8::try_from(name.len()).unwrap()], name.as_bytes()].concat());
         assert!(value.len() < 127);
         out.extend([&[u8::try_from(value.len()).unwrap()], value.as_bytes()].concat());
@@ -20,29 +20,29 @@ fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     out
 }
 
-fn taken(message: Message, limits: Limits, block: &[u8]) -> (Head, Outcome) {
+fn taken(message: Message, limits: Limits, block: &[u8]) -> (Head, BlockOutcome) {
     let mut head = Head::new();
-    let mut intake = Intake::new(&mut head, message, limits);
-    Decoder::new(4096).decode(block, |line| intake.take(line)).expect("a valid block");
+    let mut intake = HeadBuilder::new(&mut head, message, limits);
+    Decoder::new(4096).decode(block, |line| intake.add(line)).expect("a valid block");
     let outcome = intake.finish();
     (head, outcome)
 }
 
-fn read(message: Message, fields: &[(&str, &str)]) -> (Head, Outcome) {
+fn read(message: Message, fields: &[(&str, &str)]) -> (Head, BlockOutcome) {
     taken(message, Limits::default(), &block(fields))
 }
 
 #[track_caller]
 fn complete(message: Message, fields: &[(&str, &str)]) -> Head {
     let (head, outcome) = read(message, fields);
-    assert!(matches!(outcome, Outcome::Complete { .. }), "{outcome:?}");
+    assert!(matches!(outcome, BlockOutcome::Complete { .. }), "{outcome:?}");
     head
 }
 
 #[track_caller]
 fn malformed(message: Message, fields: &[(&str, &str)], defect: Defect) {
     let (head, outcome) = read(message, fields);
-    assert_eq!(outcome, Outcome::Malformed(defect), "{fields:?}");
+    assert_eq!(outcome, BlockOutcome::Malformed(defect), "{fields:?}");
     assert_eq!((head.field_count(), head.target()), (0, &b""[..]), "nothing is kept");
 }
 
@@ -51,7 +51,7 @@ fn lines(head: &Head) -> Vec<String> {
     head.fields().map(|field| format!("{}: {}", text(field.name), text(field.value))).collect()
 }
 
-/// A GET of `/a` with more fields.
+/// GET `/a` with additional fields.
 fn get<'a>(more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
     [&[(":method", "GET"), (":scheme", "https"), (":authority", "a.example"), (":path", "/a?b")][..], more]
         .concat()
@@ -135,7 +135,7 @@ fn rfc8441_4_protocol_needs_an_offer_connect_and_a_full_target() {
         (":authority", "a"),
     ];
     let (head, outcome) = read(offered, &full);
-    let Outcome::Complete { protocol: Some(protocol), .. } = outcome else { panic!("{outcome:?}") };
+    let BlockOutcome::Complete { protocol: Some(protocol), .. } = outcome else { panic!("{outcome:?}") };
     assert_eq!((head.text(protocol), head.target()), (&b"websocket"[..], &b"/chat"[..]));
     malformed(REQUEST, &full, Defect::Protocol);
     for missing in 2..5 {
@@ -206,7 +206,7 @@ fn trailers_lose_what_is_for_routing_or_framing() {
 #[test]
 fn the_length_is_reported() {
     let (_, outcome) = read(REQUEST, &get(&[("content-length", "17")]));
-    assert_eq!(outcome, Outcome::Complete { length: Some(17), protocol: None });
+    assert_eq!(outcome, BlockOutcome::Complete { length: Some(17), protocol: None });
 }
 
 #[test]
@@ -214,16 +214,16 @@ fn a_list_is_bounded_by_bytes_with_32_for_each_field_and_by_fields() {
     let limits = Limits { list_bytes: 32 * 3 + 20, fields: 3 };
     let fields = [("a", "123456789"), ("b", "123456"), ("c", "12")];
     let fits = block(&fields);
-    assert!(matches!(taken(Message::Trailers, limits, &fits).1, Outcome::Complete { .. }));
+    assert!(matches!(taken(Message::Trailers, limits, &fits).1, BlockOutcome::Complete { .. }));
     let over = Limits { list_bytes: limits.list_bytes - 1, ..limits };
     let (head, outcome) = taken(Message::Trailers, over, &fits);
-    assert_eq!((outcome, head.field_count()), (Outcome::TooLarge, 0));
+    assert_eq!((outcome, head.field_count()), (BlockOutcome::TooLarge, 0));
     let fewer = Limits { fields: 2, ..limits };
-    assert_eq!(taken(Message::Trailers, fewer, &fits).1, Outcome::TooLarge);
+    assert_eq!(taken(Message::Trailers, fewer, &fits).1, BlockOutcome::TooLarge);
     let crumbs = Limits { list_bytes: 1 << 20, fields: 128 };
     let block = [&block(&get(&[])), &[0x60, 1, b'a'][..], &[0xbe; 124]].concat();
-    assert_eq!(taken(REQUEST, crumbs, &block).1, Outcome::TooLarge, "129 fields, every crumb counted");
-    assert!(matches!(taken(REQUEST, crumbs, &block[..block.len() - 1]).1, Outcome::Complete { .. }));
+    assert_eq!(taken(REQUEST, crumbs, &block).1, BlockOutcome::TooLarge, "129 fields, every crumb counted");
+    assert!(matches!(taken(REQUEST, crumbs, &block[..block.len() - 1]).1, BlockOutcome::Complete { .. }));
 }
 
 #[test]
@@ -231,10 +231,10 @@ fn what_is_too_large_still_enters_the_table() {
     let mut decoder = Decoder::new(4096);
     let mut head = Head::new();
     let limits = Limits { list_bytes: 40, fields: 9 };
-    let mut intake = Intake::new(&mut head, Message::Trailers, limits);
+    let mut intake = HeadBuilder::new(&mut head, Message::Trailers, limits);
     let block = [&[0x40, 1, b'a', 100][..], &[b'x'; 100]].concat();
-    decoder.decode(&block, |line| intake.take(line)).unwrap();
-    assert_eq!(intake.finish(), Outcome::TooLarge);
+    decoder.decode(&block, |line| intake.add(line)).unwrap();
+    assert_eq!(intake.finish(), BlockOutcome::TooLarge);
     let mut again = 0;
     decoder.decode(&[0xbe], |line| again = line.value().len()).unwrap();
     assert_eq!(again, 100);
@@ -254,10 +254,10 @@ fn a_head_is_written_with_pseudo_fields_and_without_its_hop() {
     ] {
         head.append(name.as_bytes(), value.as_bytes());
     }
-    let (mut encoder, mut out) = (Encoder::new(Strings::Plain, 0), Vec::new());
+    let (mut encoder, mut out) = (Encoder::new(StringCoding::Plain, 0), Vec::new());
     write_request(&head, head.target(), b"https", &mut encoder, &mut out);
     let (back, outcome) = taken(REQUEST, Limits::default(), &out);
-    assert!(matches!(outcome, Outcome::Complete { .. }));
+    assert!(matches!(outcome, BlockOutcome::Complete { .. }));
     assert_eq!((back.method(), back.target()), (Method::Post, &b"/x"[..]));
     assert_eq!(lines(&back), ["Host: a", "x-a: b", "te: trailers"]);
     head.start_response(204);
@@ -279,9 +279,9 @@ fn a_sensitive_field_stays_sensitive() {
     let mut head = head;
     head.remove(b"c");
     let fields = head.marked_fields();
-    let (mut encoder, mut out) = (Encoder::new(Strings::Plain, 4096), Vec::new());
+    let (mut encoder, mut out) = (Encoder::new(StringCoding::Plain, 4096), Vec::new());
     for (field, sensitive) in fields {
-        encoder.field(field.name, field.value, sensitive, &mut out);
+        encoder.write_field(field.name, field.value, sensitive, &mut out);
     }
     assert_eq!(out[0], 0x10, "never indexed again");
 }

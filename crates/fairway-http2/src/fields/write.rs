@@ -1,5 +1,5 @@
-//! Heads to field blocks (RFC 9113 §8.2, §8.3). What is for one hop only was taken out before; of what is left of it here
-//! nothing is written. Never knows how blocks become frames.
+//! Writes heads as field blocks (RFC 9113 §8.2, §8.3). Fields for one hop were removed before; any that remain are
+//! skipped. Knows no frames.
 
 use fairway_http::{Head, Known, Method};
 
@@ -7,26 +7,26 @@ use crate::hpack::Encoder;
 
 /// Appends a request with this target and scheme: `Host` becomes `:authority`.
 pub fn write_request(head: &Head, target: &[u8], scheme: &[u8], encoder: &mut Encoder, out: &mut Vec<u8>) {
-    encoder.begin(out);
-    encoder.field(b":method", head.method_bytes(), false, out);
+    encoder.begin_block(out);
+    encoder.write_field(b":method", head.method_bytes(), false, out);
     if head.method() != Method::Connect {
-        encoder.field(b":scheme", scheme, false, out);
+        encoder.write_field(b":scheme", scheme, false, out);
     }
     if let Some(host) = head.first(Known::Host).filter(|host| !host.is_empty()) {
-        encoder.field(b":authority", host, false, out);
+        encoder.write_field(b":authority", host, false, out);
     }
     if head.method() != Method::Connect {
-        encoder.field(b":path", target, false, out);
+        encoder.write_field(b":path", target, false, out);
     }
     write_fields(head, Known::Host.bit(), encoder, out);
-    // What gRPC wants to be told, as a proof that nothing in between drops trailers (gRPC over HTTP2, "Requests").
+    // gRPC requires it as proof that no intermediary drops trailers (gRPC over HTTP2, "Requests").
     let is_grpc = |kind: &[u8]| kind.starts_with(b"application/grpc");
     if !head.may_have(Known::Te.bit()) && head.named(b"content-type").is_some_and(is_grpc) {
-        encoder.field(b"te", b"trailers", false, out);
+        encoder.write_field(b"te", b"trailers", false, out);
     }
 }
 
-/// What CONNECT asks for another protocol with (RFC 8441 §4).
+/// The pseudo-header fields of an extended CONNECT (RFC 8441 §4).
 #[derive(Debug, Clone, Copy)]
 pub struct Connect<'a> {
     /// `:protocol`
@@ -37,15 +37,15 @@ pub struct Connect<'a> {
     pub path: &'a [u8],
 }
 
-/// Appends a request for another protocol, whatever the head's method: `Host` becomes `:authority`, and what the handshake of
-/// WebSocket has in its place in HTTP/1 is left out (RFC 8441 §5).
+/// Appends an extended CONNECT, whatever the head's method: `Host` becomes `:authority`, and the fields of an HTTP/1
+/// WebSocket handshake are omitted (RFC 8441 §5).
 pub fn write_connect(head: &Head, connect: &Connect<'_>, encoder: &mut Encoder, out: &mut Vec<u8>) {
-    encoder.begin(out);
-    encoder.field(b":method", b"CONNECT", false, out);
-    encoder.field(b":protocol", connect.protocol, false, out);
-    encoder.field(b":scheme", connect.scheme, false, out);
-    encoder.field(b":authority", head.first(Known::Host).unwrap_or_default(), false, out);
-    encoder.field(b":path", connect.path, false, out);
+    encoder.begin_block(out);
+    encoder.write_field(b":method", b"CONNECT", false, out);
+    encoder.write_field(b":protocol", connect.protocol, false, out);
+    encoder.write_field(b":scheme", connect.scheme, false, out);
+    encoder.write_field(b":authority", head.first(Known::Host).unwrap_or_default(), false, out);
+    encoder.write_field(b":path", connect.path, false, out);
     let without = Known::Host.bit() | Known::SecWebsocketKey.bit() | Known::ContentLength.bit();
     write_fields(head, without, encoder, out);
 }
@@ -53,8 +53,8 @@ pub fn write_connect(head: &Head, connect: &Connect<'_>, encoder: &mut Encoder, 
 /// Appends a response.
 #[inline]
 pub fn write_response(head: &Head, encoder: &mut Encoder, out: &mut Vec<u8>) {
-    encoder.begin(out);
-    encoder.status(head.status(), out);
+    encoder.begin_block(out);
+    encoder.write_status(head.status(), out);
     write_fields(head, 0, encoder, out);
 }
 
@@ -64,9 +64,9 @@ pub fn write_trailers<'a>(
     encoder: &mut Encoder,
     out: &mut Vec<u8>,
 ) {
-    encoder.begin(out);
+    encoder.begin_block(out);
     for (name, value) in fields {
-        encoder.field(name, value, false, out);
+        encoder.write_field(name, value, false, out);
     }
 }
 
@@ -76,11 +76,11 @@ fn write_fields(head: &Head, without: u64, encoder: &mut Encoder, out: &mut Vec<
         if field.known.bit() & (Known::HOP_BY_HOP | without) != 0 && !asks_for_trailers(field) {
             continue;
         }
-        encoder.field(field.name, field.value, sensitive, out);
+        encoder.write_field(field.name, field.value, sensitive, out);
     }
 }
 
-/// `te: trailers` is the only thing that `te` may say (RFC 9113 §8.2.2).
+/// `te` may only say `trailers` (RFC 9113 §8.2.2).
 fn asks_for_trailers(field: fairway_http::FieldRef<'_>) -> bool {
     field.known == Known::Te && field.value == b"trailers"
 }

@@ -1,23 +1,23 @@
-//! What payloads hold (RFC 9113 §6). Their lengths were judged before. Never keeps anything.
+//! Reads frame payloads (RFC 9113 §6), whose lengths were checked before.
 
-use super::rules::{Header, PADDED, PRIORITY};
+use super::rules::{FLAG_PADDED, FLAG_PRIORITY, Header};
 use crate::fault::{Code, Fault};
 
 /// The first four bytes as a number: an error code, an increment.
 #[inline]
 #[must_use]
-pub fn word(payload: &[u8]) -> u32 {
+pub fn first_u32(payload: &[u8]) -> u32 {
     payload.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes))
 }
 
-/// A whole payload without its padding. "If the length of the padding is the length of the frame payload or greater, the
-/// recipient MUST treat this as a connection error of type PROTOCOL_ERROR" (RFC 9113 §6.1).
+/// A complete payload without its padding. "If the length of the padding is the length of the frame payload or greater,
+/// the recipient MUST treat this as a connection error of type PROTOCOL_ERROR" (RFC 9113 §6.1).
 ///
 /// # Errors
-/// When the padding is too long.
+/// The padding is too long.
 #[inline]
-pub fn payload<'a>(header: &Header, payload: &'a [u8]) -> Result<&'a [u8], Fault> {
-    if !header.has(PADDED) {
+pub fn strip_padding<'a>(header: &Header, payload: &'a [u8]) -> Result<&'a [u8], Fault> {
+    if !header.has_flag(FLAG_PADDED) {
         return Ok(payload);
     }
     let padded = payload.split_first().and_then(|(&padding, rest)| {
@@ -30,20 +30,20 @@ pub fn payload<'a>(header: &Header, payload: &'a [u8]) -> Result<&'a [u8], Fault
 /// What a HEADERS frame carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Block<'a> {
-    /// The beginning of the field block, or all of it.
+    /// The start of the field block, or all of it.
     pub fragment: &'a [u8],
-    /// Whether the stream depends on itself, a stream error that must wait until the block was decoded (RFC 7540 §5.3.1).
+    /// Whether the stream depends on itself: a stream error, reported once the block is decoded (RFC 7540 §5.3.1).
     pub depends_on_itself: bool,
 }
 
 /// The payload of HEADERS without padding and priority.
 ///
 /// # Errors
-/// When either does not fit.
+/// Either does not fit.
 #[inline]
-pub fn block<'a>(header: &Header, bytes: &'a [u8]) -> Result<Block<'a>, Fault> {
-    let fragment = payload(header, bytes)?;
-    if !header.has(PRIORITY) {
+pub fn headers_payload<'a>(header: &Header, bytes: &'a [u8]) -> Result<Block<'a>, Fault> {
+    let fragment = strip_padding(header, bytes)?;
+    if !header.has_flag(FLAG_PRIORITY) {
         return Ok(Block { fragment, depends_on_itself: false });
     }
     match fragment.split_at_checked(5) {
@@ -56,33 +56,35 @@ pub fn block<'a>(header: &Header, bytes: &'a [u8]) -> Result<Block<'a>, Fault> {
 
 /// The stream that this priority depends on.
 fn depends_on(priority: &[u8]) -> u32 {
-    word(priority) & 0x7fff_ffff
+    first_u32(priority) & 0x7fff_ffff
 }
 
-/// The payload of PRIORITY, which is deprecated and only checked: "A stream cannot depend on itself" (RFC 7540 §5.3.1).
+/// Checks PRIORITY, which is deprecated: "A stream cannot depend on itself" (RFC 7540 §5.3.1).
 ///
 /// # Errors
-/// When it does.
-pub fn priority(header: &Header, payload: &[u8]) -> Result<(), Fault> {
+/// The stream depends on itself.
+pub fn check_priority(header: &Header, payload: &[u8]) -> Result<(), Fault> {
     if depends_on(payload) == header.stream {
         return Err(Fault::stream(Code::Protocol, "depends_on_itself"));
     }
     Ok(())
 }
 
-/// The settings in their order.
+/// The settings in order.
 pub fn settings(payload: &[u8]) -> impl Iterator<Item = (u16, u32)> {
-    payload.chunks_exact(6).map(|setting| (u16::from_be_bytes([setting[0], setting[1]]), word(&setting[2..])))
+    payload
+        .chunks_exact(6)
+        .map(|setting| (u16::from_be_bytes([setting[0], setting[1]]), first_u32(&setting[2..])))
 }
 
 /// The last stream and the error code of GOAWAY.
 #[must_use]
 pub fn go_away(payload: &[u8]) -> (u32, Code) {
-    (word(payload) & 0x7fff_ffff, Code::of(word(&payload[4..])))
+    (first_u32(payload) & 0x7fff_ffff, Code::from_number(first_u32(&payload[4..])))
 }
 
-/// The stream of PRIORITY_UPDATE and the text of its priority.
+/// The stream of PRIORITY_UPDATE and its priority text.
 #[must_use]
 pub fn priority_update(payload: &[u8]) -> (u32, &[u8]) {
-    (word(payload) & 0x7fff_ffff, &payload[4..])
+    (first_u32(payload) & 0x7fff_ffff, &payload[4..])
 }

@@ -1,27 +1,27 @@
-//! What each type of frame may look like, one row per type (RFC 9113 §6, RFC 9218 §7.1). Never reads a payload.
+//! The rules for frame headers, one row per type (RFC 9113 §6, RFC 9218 §7.1).
 
 use crate::fault::{Code, Fault, Scope};
 
 /// Bytes of a frame's header.
 pub const HEADER_BYTES: usize = 9;
 
-/// The last frame of a stream's direction (DATA, HEADERS).
-pub const END_STREAM: u8 = 0x1;
-/// An answer to SETTINGS or PING.
-pub const ACK: u8 = 0x1;
+/// The last frame in a stream's direction (DATA, HEADERS).
+pub const FLAG_END_STREAM: u8 = 0x1;
+/// An acknowledgement of SETTINGS or PING.
+pub const FLAG_ACK: u8 = 0x1;
 /// The last frame of a field block.
-pub const END_HEADERS: u8 = 0x4;
+pub const FLAG_END_HEADERS: u8 = 0x4;
 /// The payload begins with the length of its padding.
-pub const PADDED: u8 = 0x8;
+pub const FLAG_PADDED: u8 = 0x8;
 /// HEADERS with the deprecated priority.
-pub const PRIORITY: u8 = 0x20;
+pub const FLAG_PRIORITY: u8 = 0x20;
 
-/// The largest frame that every endpoint takes (RFC 9113 §4.2), and the largest that we take.
-pub const FRAME_BYTES: u32 = 16_384;
+/// The largest frame that every endpoint accepts (RFC 9113 §4.2), and the largest accepted here.
+pub const MAX_FRAME_BYTES: u32 = 16_384;
 
-/// A type of frame.
+/// A frame type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum FrameKind {
     /// §6.1
     Data,
     /// §6.2
@@ -46,31 +46,31 @@ pub enum Kind {
     PriorityUpdate,
 }
 
-impl Kind {
+impl FrameKind {
     /// Its number.
     #[must_use]
     pub const fn number(self) -> u8 {
         match self {
-            Kind::PriorityUpdate => 0x10,
+            FrameKind::PriorityUpdate => 0x10,
             kind => kind as u8,
         }
     }
 
-    /// The type of this number; unknown ones are ignored (RFC 9113 §4.1).
+    /// The type with this number; unknown ones are ignored (RFC 9113 §4.1).
     #[must_use]
-    pub const fn of(number: u8) -> Option<Kind> {
+    pub const fn from_number(number: u8) -> Option<FrameKind> {
         Some(match number {
-            0 => Kind::Data,
-            1 => Kind::Headers,
-            2 => Kind::Priority,
-            3 => Kind::Reset,
-            4 => Kind::Settings,
-            5 => Kind::PushPromise,
-            6 => Kind::Ping,
-            7 => Kind::GoAway,
-            8 => Kind::WindowUpdate,
-            9 => Kind::Continuation,
-            0x10 => Kind::PriorityUpdate,
+            0 => FrameKind::Data,
+            1 => FrameKind::Headers,
+            2 => FrameKind::Priority,
+            3 => FrameKind::Reset,
+            4 => FrameKind::Settings,
+            5 => FrameKind::PushPromise,
+            6 => FrameKind::Ping,
+            7 => FrameKind::GoAway,
+            8 => FrameKind::WindowUpdate,
+            9 => FrameKind::Continuation,
+            0x10 => FrameKind::PriorityUpdate,
             _ => return None,
         })
     }
@@ -106,11 +106,11 @@ impl Header {
     /// Whether it has this flag.
     #[inline]
     #[must_use]
-    pub const fn has(&self, flag: u8) -> bool {
+    pub const fn has_flag(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }
 
-    /// The bytes of a header.
+    /// The encoded header.
     #[inline]
     #[must_use]
     pub fn bytes(&self) -> [u8; HEADER_BYTES] {
@@ -120,71 +120,73 @@ impl Header {
     }
 }
 
-/// Where a frame may stand.
+/// Where a frame may appear.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum FrameScope {
     Connection,
     Stream,
     Either,
 }
 
-/// The row of a type: where it stands, its least and most bytes, what they are a multiple of, and how far a wrong length
-/// reaches.
-struct Rule {
-    place: Place,
-    least: u32,
-    most: u32,
+/// The rules of a type: where it may appear, its minimum and maximum length, the unit of its length, and the scope of a
+/// wrong length.
+struct FrameRule {
+    allowed_on: FrameScope,
+    min_bytes: u32,
+    max_bytes: u32,
     unit: u32,
     scope: Scope,
 }
 
-const fn rule(place: Place, least: u32, most: u32, unit: u32, scope: Scope) -> Rule {
-    Rule { place, least, most, unit, scope }
+const fn rule(place: FrameScope, least: u32, most: u32, unit: u32, scope: Scope) -> FrameRule {
+    FrameRule { allowed_on: place, min_bytes: least, max_bytes: most, unit, scope }
 }
 
-const ANY: u32 = u32::MAX;
+const NO_LIMIT: u32 = u32::MAX;
 
 /// "a frame size error in a frame that could alter the state of the entire connection MUST be treated as a connection
 /// error; this includes any frame carrying a field block (HEADERS, PUSH_PROMISE, and CONTINUATION), a SETTINGS frame, and
 /// any frame with a stream identifier of 0" (RFC 9113 §4.2).
-const fn row(kind: Kind) -> Rule {
-    use Place::{Connection, Either, Stream};
+const fn rule_for(kind: FrameKind) -> FrameRule {
+    use FrameScope::{Connection, Either, Stream};
     match kind {
-        Kind::Data => rule(Stream, 0, ANY, 1, Scope::Stream),
-        Kind::Headers | Kind::Continuation | Kind::PushPromise => rule(Stream, 0, ANY, 1, Scope::Connection),
-        Kind::Priority => rule(Stream, 5, 5, 1, Scope::Stream),
-        Kind::Reset => rule(Stream, 4, 4, 1, Scope::Connection),
-        Kind::Settings => rule(Connection, 0, ANY, 6, Scope::Connection),
-        Kind::Ping => rule(Connection, 8, 8, 1, Scope::Connection),
-        Kind::GoAway => rule(Connection, 8, ANY, 1, Scope::Connection),
-        Kind::WindowUpdate => rule(Either, 4, 4, 1, Scope::Connection),
-        Kind::PriorityUpdate => rule(Connection, 4, ANY, 1, Scope::Connection),
+        FrameKind::Data => rule(Stream, 0, NO_LIMIT, 1, Scope::Stream),
+        FrameKind::Headers | FrameKind::Continuation | FrameKind::PushPromise => {
+            rule(Stream, 0, NO_LIMIT, 1, Scope::Connection)
+        }
+        FrameKind::Priority => rule(Stream, 5, 5, 1, Scope::Stream),
+        FrameKind::Reset => rule(Stream, 4, 4, 1, Scope::Connection),
+        FrameKind::Settings => rule(Connection, 0, NO_LIMIT, 6, Scope::Connection),
+        FrameKind::Ping => rule(Connection, 8, 8, 1, Scope::Connection),
+        FrameKind::GoAway => rule(Connection, 8, NO_LIMIT, 1, Scope::Connection),
+        FrameKind::WindowUpdate => rule(Either, 4, 4, 1, Scope::Connection),
+        FrameKind::PriorityUpdate => rule(Connection, 4, NO_LIMIT, 1, Scope::Connection),
     }
 }
 
-/// Whether this frame may exist, of at most `most` bytes; `None` for a type that is unknown and ignored.
+/// Checks a frame header with a payload of at most `most` bytes; `None` for an unknown type, which is ignored.
 ///
 /// # Errors
-/// With the rule that its header breaks.
+/// The rule that the header breaks.
 #[inline]
-pub fn judge(header: &Header, most: u32) -> Result<Option<Kind>, Fault> {
-    let Some(kind) = Kind::of(header.kind) else {
-        return match header.length > most {
+pub fn check_header(header: &Header, max_bytes: u32) -> Result<Option<FrameKind>, Fault> {
+    let Some(kind) = FrameKind::from_number(header.kind) else {
+        return match header.length > max_bytes {
             true => Err(Fault::connection(Code::FrameSize, "frame_too_long")),
             false => Ok(None),
         };
     };
-    let rule = row(kind);
-    let stands = match rule.place {
-        Place::Connection => header.stream == 0,
-        Place::Stream => header.stream != 0,
-        Place::Either => true,
+    let rule = rule_for(kind);
+    let stands = match rule.allowed_on {
+        FrameScope::Connection => header.stream == 0,
+        FrameScope::Stream => header.stream != 0,
+        FrameScope::Either => true,
     };
     if !stands {
         return Err(Fault::connection(Code::Protocol, "stream_id"));
     }
-    if header.length < rule.least
-        || header.length > rule.most.min(most)
+    if header.length < rule.min_bytes
+        || header.length > rule.max_bytes.min(max_bytes)
         || !header.length.is_multiple_of(rule.unit)
     {
         return Err(Fault { scope: rule.scope, code: Code::FrameSize, rule: "frame_length" });

@@ -1,30 +1,30 @@
-//! The rule of each type of frame.
+//! The rules of each frame type.
 
 use super::*;
 use crate::fault::{Code, Fault, Scope};
 
-const ALL: [Kind; 11] = [
-    Kind::Data,
-    Kind::Headers,
-    Kind::Priority,
-    Kind::Reset,
-    Kind::Settings,
-    Kind::PushPromise,
-    Kind::Ping,
-    Kind::GoAway,
-    Kind::WindowUpdate,
-    Kind::Continuation,
-    Kind::PriorityUpdate,
+const ALL: [FrameKind; 11] = [
+    FrameKind::Data,
+    FrameKind::Headers,
+    FrameKind::Priority,
+    FrameKind::Reset,
+    FrameKind::Settings,
+    FrameKind::PushPromise,
+    FrameKind::Ping,
+    FrameKind::GoAway,
+    FrameKind::WindowUpdate,
+    FrameKind::Continuation,
+    FrameKind::PriorityUpdate,
 ];
 
-fn judged(kind: Kind, length: u32, stream: u32) -> Result<Option<Kind>, (Scope, Code)> {
+fn judged(kind: FrameKind, length: u32, stream: u32) -> Result<Option<FrameKind>, (Scope, Code)> {
     let header = Header { length, kind: kind.number(), flags: 0, stream };
-    judge(&header, FRAME_BYTES).map_err(|fault| (fault.scope, fault.code))
+    check_header(&header, MAX_FRAME_BYTES).map_err(|fault| (fault.scope, fault.code))
 }
 
-const C_PE: Result<Option<Kind>, (Scope, Code)> = Err((Scope::Connection, Code::Protocol));
-const C_FS: Result<Option<Kind>, (Scope, Code)> = Err((Scope::Connection, Code::FrameSize));
-const S_FS: Result<Option<Kind>, (Scope, Code)> = Err((Scope::Stream, Code::FrameSize));
+const C_PE: Result<Option<FrameKind>, (Scope, Code)> = Err((Scope::Connection, Code::Protocol));
+const C_FS: Result<Option<FrameKind>, (Scope, Code)> = Err((Scope::Connection, Code::FrameSize));
+const S_FS: Result<Option<FrameKind>, (Scope, Code)> = Err((Scope::Stream, Code::FrameSize));
 
 #[test]
 fn rfc9113_4_1_headers_read_back_without_the_reserved_bit() {
@@ -38,30 +38,31 @@ fn rfc9113_4_1_headers_read_back_without_the_reserved_bit() {
 #[test]
 fn rfc9113_4_1_every_type_has_its_number_and_others_are_ignored() {
     for kind in ALL {
-        assert_eq!(Kind::of(kind.number()), Some(kind));
+        assert_eq!(FrameKind::from_number(kind.number()), Some(kind));
     }
-    let known = (0..=255).filter(|&number| Kind::of(number).is_some()).count();
+    let known = (0..=255).filter(|&number| FrameKind::from_number(number).is_some()).count();
     assert_eq!(known, ALL.len());
-    let unknown = |length| judge(&Header { length, kind: 0x20, flags: 0xff, stream: 7 }, FRAME_BYTES);
-    assert_eq!(unknown(FRAME_BYTES), Ok(None));
-    assert!(unknown(FRAME_BYTES + 1).is_err());
+    let unknown =
+        |length| check_header(&Header { length, kind: 0x20, flags: 0xff, stream: 7 }, MAX_FRAME_BYTES);
+    assert_eq!(unknown(MAX_FRAME_BYTES), Ok(None));
+    assert!(unknown(MAX_FRAME_BYTES + 1).is_err());
 }
 
 #[test]
 fn rfc9113_4_2_frames_that_are_too_long() {
-    let long = FRAME_BYTES + 1;
-    assert_eq!(judged(Kind::Data, long, 1), S_FS);
-    assert_eq!(judged(Kind::Headers, long, 1), C_FS);
-    assert_eq!(judged(Kind::Continuation, long, 1), C_FS);
-    assert_eq!(judged(Kind::Settings, 6 * 3000, 0), C_FS);
-    assert_eq!(judged(Kind::GoAway, long, 0), C_FS);
-    assert_eq!(judged(Kind::PriorityUpdate, long, 0), C_FS);
-    assert_eq!(judged(Kind::Data, FRAME_BYTES, 1), Ok(Some(Kind::Data)));
+    let long = MAX_FRAME_BYTES + 1;
+    assert_eq!(judged(FrameKind::Data, long, 1), S_FS);
+    assert_eq!(judged(FrameKind::Headers, long, 1), C_FS);
+    assert_eq!(judged(FrameKind::Continuation, long, 1), C_FS);
+    assert_eq!(judged(FrameKind::Settings, 6 * 3000, 0), C_FS);
+    assert_eq!(judged(FrameKind::GoAway, long, 0), C_FS);
+    assert_eq!(judged(FrameKind::PriorityUpdate, long, 0), C_FS);
+    assert_eq!(judged(FrameKind::Data, MAX_FRAME_BYTES, 1), Ok(Some(FrameKind::Data)));
 }
 
 #[test]
 fn rfc9113_6_each_type_stands_on_a_stream_or_on_the_connection() {
-    use Kind::{Continuation, Data, GoAway, Headers, Ping, Priority, PriorityUpdate, Reset, Settings};
+    use FrameKind::{Continuation, Data, GoAway, Headers, Ping, Priority, PriorityUpdate, Reset, Settings};
     for (kind, length) in [(Data, 9), (Headers, 9), (Continuation, 9), (Priority, 5), (Reset, 4)] {
         assert_eq!(judged(kind, length, 0), C_PE, "{kind:?}");
         assert_eq!(judged(kind, length, 1), Ok(Some(kind)), "{kind:?}");
@@ -71,45 +72,45 @@ fn rfc9113_6_each_type_stands_on_a_stream_or_on_the_connection() {
         assert_eq!(judged(kind, length, 0), Ok(Some(kind)), "{kind:?}");
     }
     for stream in [0, 1] {
-        assert_eq!(judged(Kind::WindowUpdate, 4, stream), Ok(Some(Kind::WindowUpdate)));
+        assert_eq!(judged(FrameKind::WindowUpdate, 4, stream), Ok(Some(FrameKind::WindowUpdate)));
     }
 }
 
 #[test]
 fn rfc9113_6_each_type_has_its_lengths() {
     for length in [0, 4, 6] {
-        assert_eq!(judged(Kind::Priority, length, 1), S_FS);
+        assert_eq!(judged(FrameKind::Priority, length, 1), S_FS);
     }
     for length in [1, 3, 5] {
-        assert_eq!(judged(Kind::Reset, length, 1), C_FS);
-        assert_eq!(judged(Kind::WindowUpdate, length, 1), C_FS);
-        assert_eq!(judged(Kind::WindowUpdate, length, 0), C_FS);
-        assert_eq!(judged(Kind::Settings, length, 0), C_FS);
-        assert_eq!(judged(Kind::Ping, length, 0), C_FS);
-        assert_eq!(judged(Kind::GoAway, length, 0), C_FS);
+        assert_eq!(judged(FrameKind::Reset, length, 1), C_FS);
+        assert_eq!(judged(FrameKind::WindowUpdate, length, 1), C_FS);
+        assert_eq!(judged(FrameKind::WindowUpdate, length, 0), C_FS);
+        assert_eq!(judged(FrameKind::Settings, length, 0), C_FS);
+        assert_eq!(judged(FrameKind::Ping, length, 0), C_FS);
+        assert_eq!(judged(FrameKind::GoAway, length, 0), C_FS);
     }
-    assert_eq!(judged(Kind::PriorityUpdate, 3, 0), C_FS);
-    assert_eq!(judged(Kind::GoAway, 100, 0), Ok(Some(Kind::GoAway)));
+    assert_eq!(judged(FrameKind::PriorityUpdate, 3, 0), C_FS);
+    assert_eq!(judged(FrameKind::GoAway, 100, 0), Ok(Some(FrameKind::GoAway)));
 }
 
 #[test]
 fn rfc9113_6_1_padding_is_shorter_than_the_payload() {
-    let header = Header { length: 0, kind: 0, flags: PADDED, stream: 1 };
+    let header = Header { length: 0, kind: 0, flags: FLAG_PADDED, stream: 1 };
     let fault = Err(Fault::connection(Code::Protocol, "padding"));
-    assert_eq!(payload(&header, &[]), fault);
-    assert_eq!(payload(&header, &[1]), fault);
-    assert_eq!(payload(&header, &[3, 1, 2]), fault);
-    assert_eq!(payload(&header, &[0]), Ok(&[][..]));
-    assert_eq!(payload(&header, &[2, 9, 0, 0]), Ok(&[9][..]));
+    assert_eq!(strip_padding(&header, &[]), fault);
+    assert_eq!(strip_padding(&header, &[1]), fault);
+    assert_eq!(strip_padding(&header, &[3, 1, 2]), fault);
+    assert_eq!(strip_padding(&header, &[0]), Ok(&[][..]));
+    assert_eq!(strip_padding(&header, &[2, 9, 0, 0]), Ok(&[9][..]));
 }
 
 #[test]
 fn rfc9113_6_2_headers_carry_padding_and_priority() {
-    let header = Header { length: 0, kind: 1, flags: PADDED | PRIORITY, stream: 3 };
+    let header = Header { length: 0, kind: 1, flags: FLAG_PADDED | FLAG_PRIORITY, stream: 3 };
     let (own, other) = ([1, 0x80, 0, 0, 3, 9, 7, 0], [1, 0, 0, 0, 1, 9, 7, 0]);
-    assert_eq!(block(&header, &own), Ok(Block { fragment: &[7], depends_on_itself: true }));
-    assert_eq!(block(&header, &other), Ok(Block { fragment: &[7], depends_on_itself: false }));
-    assert!(block(&header, &[0, 0, 0, 0, 0]).is_err());
+    assert_eq!(headers_payload(&header, &own), Ok(Block { fragment: &[7], depends_on_itself: true }));
+    assert_eq!(headers_payload(&header, &other), Ok(Block { fragment: &[7], depends_on_itself: false }));
+    assert!(headers_payload(&header, &[0, 0, 0, 0, 0]).is_err());
 }
 
 #[test]
@@ -134,6 +135,10 @@ fn frames_are_written_as_they_are_read() {
     write_data_header(1, 3, true, &mut out);
     let headers: Vec<_> =
         [0, 17, 26].map(|at| Header::read(out[at..at + 9].try_into().unwrap())).into_iter().collect();
-    assert!(headers[0].has(ACK) && headers[1].has(ACK) && headers[2].has(END_STREAM));
+    assert!(
+        headers[0].has_flag(FLAG_ACK)
+            && headers[1].has_flag(FLAG_ACK)
+            && headers[2].has_flag(FLAG_END_STREAM)
+    );
     assert_eq!(headers.iter().map(|header| header.length).collect::<Vec<_>>(), [8, 0, 3]);
 }

@@ -1,9 +1,9 @@
-//! Frames to bytes. Never decides when.
+//! Writes frames.
 
-use super::rules::{ACK, END_STREAM, Header, Kind};
+use super::rules::{FLAG_ACK, FLAG_END_STREAM, FrameKind, Header};
 use crate::fault::Code;
 
-/// The settings that are known here (RFC 9113 §6.5.2, RFC 8441 §3, RFC 9218 §2.1).
+/// The supported settings (RFC 9113 §6.5.2, RFC 8441 §3, RFC 9218 §2.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u16)]
 pub enum Setting {
@@ -19,16 +19,16 @@ pub enum Setting {
     MaxFrameSize = 5,
     /// The largest list of fields.
     MaxHeaderListSize = 6,
-    /// Whether `:protocol` is understood.
+    /// Whether `:protocol` is supported.
     EnableConnectProtocol = 8,
-    /// Whether the old priorities are ignored.
+    /// Whether the priorities of RFC 7540 are ignored.
     NoRfc7540Priorities = 9,
 }
 
 impl Setting {
-    /// The setting of this number; unknown ones are ignored (RFC 9113 §6.5.2).
+    /// The setting with this number; unknown ones are ignored (RFC 9113 §6.5.2).
     #[must_use]
-    pub const fn of(number: u16) -> Option<Setting> {
+    pub const fn from_number(number: u16) -> Option<Setting> {
         Some(match number {
             1 => Setting::HeaderTableSize,
             2 => Setting::EnablePush,
@@ -45,7 +45,7 @@ impl Setting {
 
 /// Appends a frame.
 #[inline]
-pub fn write_frame(kind: Kind, flags: u8, stream: u32, payload: &[u8], out: &mut Vec<u8>) {
+pub fn write_frame(kind: FrameKind, flags: u8, stream: u32, payload: &[u8], out: &mut Vec<u8>) {
     let header = Header { length: payload.len() as u32, kind: kind.number(), flags, stream };
     out.extend_from_slice(&header.bytes());
     out.extend_from_slice(payload);
@@ -54,15 +54,15 @@ pub fn write_frame(kind: Kind, flags: u8, stream: u32, payload: &[u8], out: &mut
 /// Appends the header of a DATA frame of this length.
 #[inline]
 pub fn write_data_header(stream: u32, length: usize, end: bool, out: &mut Vec<u8>) {
-    let flags = if end { END_STREAM } else { 0 };
-    let header = Header { length: length as u32, kind: Kind::Data.number(), flags, stream };
+    let flags = if end { FLAG_END_STREAM } else { 0 };
+    let header = Header { length: length as u32, kind: FrameKind::Data.number(), flags, stream };
     out.extend_from_slice(&header.bytes());
 }
 
 /// Appends SETTINGS.
 pub fn write_settings(settings: &[(Setting, u32)], out: &mut Vec<u8>) {
     let length = settings.len() as u32 * 6;
-    let header = Header { length, kind: Kind::Settings.number(), flags: 0, stream: 0 };
+    let header = Header { length, kind: FrameKind::Settings.number(), flags: 0, stream: 0 };
     out.extend_from_slice(&header.bytes());
     for &(setting, value) in settings {
         out.extend_from_slice(&(setting as u16).to_be_bytes());
@@ -72,28 +72,29 @@ pub fn write_settings(settings: &[(Setting, u32)], out: &mut Vec<u8>) {
 
 /// Appends the acknowledgement of SETTINGS.
 pub fn write_settings_ack(out: &mut Vec<u8>) {
-    write_frame(Kind::Settings, ACK, 0, &[], out);
+    write_frame(FrameKind::Settings, FLAG_ACK, 0, &[], out);
 }
 
-/// Appends PING, or the answer to one.
+/// Appends PING or its acknowledgement.
 pub fn write_ping(payload: [u8; 8], ack: bool, out: &mut Vec<u8>) {
-    write_frame(Kind::Ping, if ack { ACK } else { 0 }, 0, &payload, out);
+    write_frame(FrameKind::Ping, if ack { FLAG_ACK } else { 0 }, 0, &payload, out);
 }
 
 /// Appends RST_STREAM.
 pub fn write_reset(stream: u32, code: Code, out: &mut Vec<u8>) {
-    write_frame(Kind::Reset, 0, stream, &(code as u32).to_be_bytes(), out);
+    write_frame(FrameKind::Reset, 0, stream, &(code as u32).to_be_bytes(), out);
 }
 
 /// Appends WINDOW_UPDATE.
 #[inline]
 pub fn write_window_update(stream: u32, increment: u32, out: &mut Vec<u8>) {
-    write_frame(Kind::WindowUpdate, 0, stream, &increment.to_be_bytes(), out);
+    write_frame(FrameKind::WindowUpdate, 0, stream, &increment.to_be_bytes(), out);
 }
 
-/// Appends GOAWAY with the rule that was broken, if any, as its debug data.
+/// Appends GOAWAY with the broken rule, if any, as debug data.
 pub fn write_go_away(last: u32, code: Code, rule: &str, out: &mut Vec<u8>) {
-    let header = Header { length: 8 + rule.len() as u32, kind: Kind::GoAway.number(), flags: 0, stream: 0 };
+    let header =
+        Header { length: 8 + rule.len() as u32, kind: FrameKind::GoAway.number(), flags: 0, stream: 0 };
     out.extend_from_slice(&header.bytes());
     out.extend_from_slice(&last.to_be_bytes());
     out.extend_from_slice(&(code as u32).to_be_bytes());
@@ -103,7 +104,7 @@ pub fn write_go_away(last: u32, code: Code, rule: &str, out: &mut Vec<u8>) {
 /// Appends PRIORITY_UPDATE.
 pub fn write_priority_update(stream: u32, priority: &[u8], out: &mut Vec<u8>) {
     let length = 4 + priority.len() as u32;
-    let header = Header { length, kind: Kind::PriorityUpdate.number(), flags: 0, stream: 0 };
+    let header = Header { length, kind: FrameKind::PriorityUpdate.number(), flags: 0, stream: 0 };
     out.extend_from_slice(&header.bytes());
     out.extend_from_slice(&stream.to_be_bytes());
     out.extend_from_slice(priority);

@@ -1,63 +1,63 @@
-//! Fields to field blocks (RFC 7541 §6). Never reads a message: whoever writes one gives field after field.
+//! Encodes fields to field blocks (RFC 7541 §6).
 //!
-//! By default nothing enters a table: what the static table has is an index, the rest are plain literals, which costs the
-//! peer some bytes and us next to nothing. With a table, fields that repeat become one byte.
+//! By default there is no dynamic table: fields of the static table are indexed, the rest are plain literals, which
+//! costs the peer a few bytes and us next to nothing. With a table, repeated fields become one byte.
 
 use std::collections::VecDeque;
 
 use fairway_http::Known;
 
-use super::table::{Line, OVERHEAD, Table};
+use super::table::{ENTRY_OVERHEAD_BYTES, Line, Table};
 use super::{fixed, huffman, integer};
 use crate::verdict::Verdict;
 
 /// How strings are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Strings {
-    /// As they are.
+pub enum StringCoding {
+    /// Uncompressed.
     Plain,
-    /// Huffman-coded where that is shorter.
+    /// Huffman-coded if that is shorter.
     Huffman,
 }
 
-/// Entries of the dynamic table that are used: all are compared with each field, so there are few.
-const ENTRIES: usize = 32;
+/// Entries of the dynamic table in use: each field is compared with all of them, so there are few.
+const MAX_ENTRIES: usize = 32;
 
-/// Fields that never enter a table: connections to an endpoint carry the requests of many clients, and what is compressed
-/// together can be guessed from its size (RFC 7541 §7.1).
-const SECRET: [&str; 3] = ["authorization", "proxy-authorization", "x-api-key"];
+/// Fields that never enter a table: connections to an endpoint carry the requests of many clients, and compression
+/// would reveal secrets by size (RFC 7541 §7.1).
+const NEVER_INDEXED: [&str; 3] = ["authorization", "proxy-authorization", "x-api-key"];
 
 /// Fields whose values hardly ever repeat, or that are secret but too common to be marked.
-const VOLATILE: [&str; 8] =
+const NOT_INDEXED: [&str; 8] =
     [":path", "content-length", "cookie", "set-cookie", "etag", "location", "x-request-id", "last-modified"];
 
-/// Writes the blocks of one direction of a connection, one after the other.
+/// Encodes the blocks of one direction of a connection.
 #[derive(Debug)]
 pub struct Encoder {
-    strings: Strings,
-    /// What we want the table to be, 0 for none.
-    wanted: usize,
+    strings: StringCoding,
+    /// The preferred table size, 0 for none.
+    preferred_bytes: usize,
     table: Table,
     /// A hash of each entry of the table, oldest first.
     hashes: VecDeque<u32>,
-    /// Sizes that the next block must begin with: the smallest that the peer asked for since the last one, and the
-    /// present one.
-    updates: Option<(usize, usize)>,
+    /// Sizes to announce with the next block: the smallest that the peer asked for since the last one, and the current
+    /// one.
+    pending_updates: Option<(usize, usize)>,
     /// The line of a field that enters the table.
     scratch: Vec<u8>,
 }
 
 impl Encoder {
-    /// With an empty table of at most `wanted` bytes; 0 is none.
+    /// With an empty table of at most `wanted` bytes; 0 for none.
     #[must_use]
-    pub fn new(strings: Strings, wanted: usize) -> Self {
+    pub fn new(strings: StringCoding, wanted: usize) -> Self {
         let wanted = wanted.min(4096);
         let mut encoder = Encoder {
             strings,
-            wanted,
+            preferred_bytes: wanted,
             table: Table::new(4096),
             hashes: VecDeque::new(),
-            updates: None,
+            pending_updates: None,
             scratch: Vec::new(),
         };
         if wanted < 4096 && wanted > 0 {
@@ -69,23 +69,23 @@ impl Encoder {
     /// The peer's SETTINGS_HEADER_TABLE_SIZE changed. "An encoder can choose to use less capacity than this maximum size"
     /// (RFC 7541 §4.2).
     pub fn set_limit(&mut self, limit: usize) {
-        // Without a table there is nothing to evict, but a peer that reduces the limit waits for an update.
-        let most = if self.wanted == 0 { limit.min(4096) } else { limit.min(self.wanted) };
-        let before = self.table.most();
-        if most == before && self.updates.is_none() {
+        // Without a table there is nothing to evict, but a peer that reduces the limit expects an update.
+        let most = if self.preferred_bytes == 0 { limit.min(4096) } else { limit.min(self.preferred_bytes) };
+        let before = self.table.max_bytes();
+        if most == before && self.pending_updates.is_none() {
             return;
         }
-        let smallest = self.updates.map_or(most, |(smallest, _)| smallest.min(most));
-        self.updates = Some((smallest, most));
+        let smallest = self.pending_updates.map_or(most, |(smallest, _)| smallest.min(most));
+        self.pending_updates = Some((smallest, most));
         self.resize(most);
     }
 
-    /// Gives back what only blocks need.
-    pub fn rest(&mut self) {
+    /// Releases the memory that only encoding needs.
+    pub fn release_memory(&mut self) {
         self.scratch = Vec::new();
     }
 
-    /// The memory that it keeps from block to block, in bytes.
+    /// Bytes of memory kept between blocks.
     #[must_use]
     pub fn kept_bytes(&self) -> usize {
         self.table.kept_bytes() + self.hashes.capacity() * 4 + self.scratch.capacity()
@@ -93,8 +93,8 @@ impl Encoder {
 
     /// Begins a block.
     #[inline]
-    pub fn begin(&mut self, out: &mut Vec<u8>) {
-        if let Some((smallest, present)) = self.updates.take() {
+    pub fn begin_block(&mut self, out: &mut Vec<u8>) {
+        if let Some((smallest, present)) = self.pending_updates.take() {
             if smallest < present {
                 integer::write(smallest as u64, 5, 0x20, out);
             }
@@ -104,41 +104,41 @@ impl Encoder {
 
     /// Appends `:status`.
     #[inline]
-    pub fn status(&mut self, status: u16, out: &mut Vec<u8>) {
+    pub fn write_status(&mut self, status: u16, out: &mut Vec<u8>) {
         let digits =
             [(status / 100 % 10) as u8, (status / 10 % 10) as u8, (status % 10) as u8].map(|it| b'0' + it);
-        self.field(b":status", &digits, false, out);
+        self.write_field(b":status", &digits, false, out);
     }
 
-    /// Appends a field; its name is written in lower case (RFC 9113 §8.2). A sensitive one is never indexed, here nor by
-    /// anyone after the peer (RFC 7541 §7.1.3).
+    /// Appends a field; its name is written in lower case (RFC 9113 §8.2). A sensitive one is never indexed, here or on
+    /// any later hop (RFC 7541 §7.1.3).
     #[inline]
-    pub fn field(&mut self, name: &[u8], value: &[u8], sensitive: bool, out: &mut Vec<u8>) {
+    pub fn write_field(&mut self, name: &[u8], value: &[u8], sensitive: bool, out: &mut Vec<u8>) {
         let fixed = fixed::index_of(name);
         if let Some(index) = fixed.and_then(|lowest| fixed::with_value(lowest, value)) {
             return integer::write(index as u64, 7, 0x80, out);
         }
-        let sensitive = sensitive || is_one_of(name, &SECRET);
-        if self.wanted > 0 && !sensitive && !is_one_of(name, &VOLATILE) {
-            return self.tabled(fixed, name, value, out);
+        let sensitive = sensitive || is_one_of(name, &NEVER_INDEXED);
+        if self.preferred_bytes > 0 && !sensitive && !is_one_of(name, &NOT_INDEXED) {
+            return self.write_indexable(fixed, name, value, out);
         }
         let high = if sensitive { 0x10 } else { 0 };
-        self.literal(fixed.unwrap_or(0), 4, high, name, value, out);
+        self.write_literal(fixed.unwrap_or(0), 4, high, name, value, out);
     }
 
-    /// Appends a field that the dynamic table has or gets.
-    fn tabled(&mut self, fixed: Option<usize>, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+    /// Appends a field that is in the dynamic table or enters it.
+    fn write_indexable(&mut self, fixed: Option<usize>, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
         let hash = hash(name, value);
         let newest_first = self.hashes.iter().rev().enumerate().filter(|(_, other)| **other == hash);
         for (at, _) in newest_first {
             let same = |line: Line<'_>| line.name().eq_ignore_ascii_case(name) && line.value() == value;
-            if self.table.newest(at).is_some_and(same) {
+            if self.table.get_from_newest(at).is_some_and(same) {
                 return integer::write((fixed::COUNT + 1 + at) as u64, 7, 0x80, out);
             }
         }
-        // One long field must not push out all the others.
-        if name.len() + value.len() + OVERHEAD > self.table.most() / 4 {
-            return self.literal(fixed.unwrap_or(0), 4, 0, name, value, out);
+        // One long field must not evict all others.
+        if name.len() + value.len() + ENTRY_OVERHEAD_BYTES > self.table.max_bytes() / 4 {
+            return self.write_literal(fixed.unwrap_or(0), 4, 0, name, value, out);
         }
         self.scratch.clear();
         self.scratch.extend(name.iter().map(u8::to_ascii_lowercase));
@@ -152,8 +152,8 @@ impl Encoder {
             verdict: Verdict::Regular,
             sensitive: false,
         };
-        while self.table.count() >= ENTRIES {
-            // The peer keeps more than we do: ours has a prefix of its entries, so every index of ours is valid there.
+        while self.table.count() >= MAX_ENTRIES {
+            // The peer keeps more entries than we do: ours are a prefix of its table, so our indices are valid there.
             self.table.evict();
         }
         self.table.insert(line);
@@ -161,7 +161,7 @@ impl Encoder {
         while self.hashes.len() > self.table.count() {
             self.hashes.pop_front();
         }
-        self.literal(fixed.unwrap_or(0), 6, 0x40, name, value, out);
+        self.write_literal(fixed.unwrap_or(0), 6, 0x40, name, value, out);
     }
 
     fn resize(&mut self, most: usize) {
@@ -171,25 +171,25 @@ impl Encoder {
         }
     }
 
-    /// Appends a literal: `index` is that of its name or 0, `bits` the length of its prefix, `high` what stands before that.
+    /// Appends a literal: `index` is that of its name or 0, `bits` the length of its prefix, `high` the bits before it.
     #[inline]
-    fn literal(&self, index: usize, bits: u32, high: u8, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+    fn write_literal(&self, index: usize, bits: u32, high: u8, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
         integer::write(index as u64, bits, high, out);
         if index == 0 {
-            self.name(name, out);
+            self.write_name(name, out);
         }
-        self.string(value, out);
+        self.write_string(value, out);
     }
 
     /// Appends a name in lower case.
     #[inline]
-    fn name(&self, name: &[u8], out: &mut Vec<u8>) {
+    fn write_name(&self, name: &[u8], out: &mut Vec<u8>) {
         let mut lower = [0; 64];
         match lower.get_mut(..name.len()) {
-            Some(lower) if self.strings == Strings::Huffman => {
+            Some(lower) if self.strings == StringCoding::Huffman => {
                 lower.copy_from_slice(name);
                 lower.make_ascii_lowercase();
-                self.string(lower, out);
+                self.write_string(lower, out);
             }
             _ => {
                 integer::write(name.len() as u64, 7, 0, out);
@@ -201,8 +201,8 @@ impl Encoder {
     }
 
     #[inline]
-    fn string(&self, text: &[u8], out: &mut Vec<u8>) {
-        if self.strings == Strings::Huffman {
+    fn write_string(&self, text: &[u8], out: &mut Vec<u8>) {
+        if self.strings == StringCoding::Huffman {
             let length = huffman::encoded_len(text);
             if length < text.len() {
                 integer::write(length as u64, 7, 0x80, out);
@@ -219,7 +219,7 @@ fn is_one_of(name: &[u8], names: &[&str]) -> bool {
     names.iter().any(|other| name.eq_ignore_ascii_case(other.as_bytes()))
 }
 
-/// FNV-1a over the name in lower case and the value.
+/// FNV-1a over the lower-case name and the value.
 #[inline]
 fn hash(name: &[u8], value: &[u8]) -> u32 {
     let lower = name.iter().map(|byte| byte | 0x20);

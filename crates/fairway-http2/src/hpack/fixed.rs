@@ -1,9 +1,9 @@
-//! The static table (RFC 7541 Appendix A) as ready lines, and the way back from a name to its index. Never changes.
+//! The static table (RFC 7541 Appendix A) as prepared lines, with lookup by name.
 
-use super::static_table::Names;
+use super::static_table::NameIndex;
 use crate::verdict::{Defect, Verdict};
 
-/// How many entries there are; the dynamic table begins behind them.
+/// The number of entries; the dynamic table begins after them.
 pub(super) const COUNT: usize = TABLE.len();
 
 const REGULAR: Verdict = Verdict::Regular;
@@ -73,15 +73,15 @@ static_table! {
     "www-authenticate", "", Other, REGULAR;
 }
 
-static NAMES: Names<COUNT> = Names::new(&TABLE);
+static NAMES: NameIndex<COUNT> = NameIndex::new(&TABLE);
 
-/// The lowest index of a name in any case, if it has one.
+/// The lowest index of a name in any case, if there is one.
 #[inline]
 pub(super) fn index_of(name: &[u8]) -> Option<usize> {
-    NAMES.places(name).next().map(|place| place + 1)
+    NAMES.indices_of(name).next().map(|place| place + 1)
 }
 
-/// The index of a field of a name whose lowest index this is, with this value.
+/// The index of a field with this value and a name whose lowest index is `lowest`.
 #[inline]
 pub(super) fn with_value(lowest: usize, value: &[u8]) -> Option<usize> {
     let name = TABLE[lowest - 1].name;
@@ -106,9 +106,9 @@ mod tests {
         for entry in &TABLE {
             let line = [entry.name, b": ", entry.value, b"\r\n"].concat();
             assert_eq!(entry.bytes, line);
-            assert_eq!(entry.known, Known::of(entry.name), "{:?}", str::from_utf8(entry.name));
-            assert_eq!(entry.name_verdict, Verdict::of_name(entry.name));
-            assert_eq!(entry.verdict, Verdict::of(entry.name, entry.value));
+            assert_eq!(entry.known, Known::from_name(entry.name), "{:?}", str::from_utf8(entry.name));
+            assert_eq!(entry.name_verdict, Verdict::for_name(entry.name));
+            assert_eq!(entry.verdict, Verdict::for_field(entry.name, entry.value));
         }
         assert_eq!((TABLE[1].value, TABLE[60].name), (&b"GET"[..], &b"www-authenticate"[..]));
         assert_eq!((TABLE[15].value, TABLE[57].name), (&b"gzip, deflate"[..], &b"user-agent"[..]));

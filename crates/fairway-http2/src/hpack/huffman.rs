@@ -1,7 +1,7 @@
-//! The Huffman code of RFC 7541 Appendix B. It is canonical, so all tables follow from the code lengths when the crate is
-//! built. Never knows where a string comes from.
+//! The Huffman code of RFC 7541 Appendix B. It is canonical, so all tables are derived from the code lengths at compile
+//! time.
 
-/// The end of a string, which only its prefix may stand for (RFC 7541 §5.2).
+/// End of string; only its prefix may appear, as padding (RFC 7541 §5.2).
 const EOS: usize = 256;
 
 /// The length of each symbol's code in bits, EOS last.
@@ -19,27 +19,31 @@ const LENGTHS: [u8; 257] = [
     25, 25, 24, 24, 26, 23, 26, 27, 26, 26, 27, 27, 27, 27, 27, 28, 27, 27, 27, 27, 27, 26, 30,
 ];
 
-const LONGEST: usize = 30;
+const MAX_CODE_BITS: usize = 30;
 
-/// Symbols by their codes, the codes of each symbol, and where the codes of each length begin.
+/// Symbols by code, codes by symbol, and where the codes of each length begin.
 struct Canon {
     /// The symbols in the order of their codes.
     symbols: [u16; 257],
     /// The code of each symbol.
     codes: [u32; 257],
     /// The first code of each length, and one past the last, as the high bits of 32.
-    ends: [u64; LONGEST + 1],
-    /// How many symbols have shorter codes, less the first code of this length.
-    offsets: [i64; LONGEST + 1],
+    ends: [u64; MAX_CODE_BITS + 1],
+    /// The number of symbols with shorter codes, minus the first code of this length.
+    offsets: [i64; MAX_CODE_BITS + 1],
 }
 
 const CANON: Canon = canon();
 
 const fn canon() -> Canon {
-    let mut canon =
-        Canon { symbols: [0; 257], codes: [0; 257], ends: [0; LONGEST + 1], offsets: [0; LONGEST + 1] };
+    let mut canon = Canon {
+        symbols: [0; 257],
+        codes: [0; 257],
+        ends: [0; MAX_CODE_BITS + 1],
+        offsets: [0; MAX_CODE_BITS + 1],
+    };
     let (mut code, mut ordered, mut bits) = (0u32, 0, 1);
-    while bits <= LONGEST {
+    while bits <= MAX_CODE_BITS {
         code <<= 1;
         canon.offsets[bits] = ordered as i64 - code as i64;
         let mut symbol = 0;
@@ -58,32 +62,32 @@ const fn canon() -> Canon {
     canon
 }
 
-/// Bits that are looked up at once: usually two codes of text. The table has 16 KiB, half of a first-level cache.
-const PEEK: u32 = 12;
+/// Bits looked up at once: usually two codes of text. The table has 16 KiB, half of a first-level cache.
+const PEEK_BITS: u32 = 12;
 
-/// Lookups between two refills: their symbols fill at most a word, and their bits are there.
-const LOOKUPS: u32 = 4;
+/// Lookups between two refills: their bits are available, and their symbols fill at most one word.
+const LOOKUPS_PER_REFILL: u32 = 4;
 
-/// What the next [`PEEK`] bits begin with: one or two symbols, or none when the code is longer. From the lowest byte: the
-/// bits that they take, how many bits the symbols have in the output, and the symbols.
-static NEXT: [u32; 1 << PEEK] = {
-    let mut table = [0; 1 << PEEK];
+/// What the next [`PEEK_BITS`] bits begin with: one or two symbols, or none if the code is longer. From the lowest byte:
+/// bits consumed, bits of output, and the symbols.
+static PEEK_TABLE: [u32; 1 << PEEK_BITS] = {
+    let mut table = [0; 1 << PEEK_BITS];
     let mut bits = 0;
-    while bits < 1 << PEEK {
-        table[bits] = next((bits as u32) << (32 - PEEK));
+    while bits < 1 << PEEK_BITS {
+        table[bits] = peek_entry((bits as u32) << (32 - PEEK_BITS));
         bits += 1;
     }
     table
 };
 
-/// An entry of [`NEXT`].
-const fn next(window: u32) -> u32 {
+/// An entry of [`PEEK_TABLE`].
+const fn peek_entry(window: u32) -> u32 {
     let (first, taken) = symbol(window);
-    if taken > PEEK {
+    if taken > PEEK_BITS {
         return 0;
     }
     let (second, more) = symbol(window << taken);
-    if taken + more > PEEK {
+    if taken + more > PEEK_BITS {
         return taken | 8 << 8 | (first as u32) << 16;
     }
     (taken + more) | 16 << 8 | (first as u32) << 16 | (second as u32) << 24
@@ -92,7 +96,7 @@ const fn next(window: u32) -> u32 {
 /// The symbol that these bits begin with, and the length of its code.
 const fn symbol(window: u32) -> (u16, u32) {
     let mut bits = 5;
-    while bits < LONGEST && window as u64 >= CANON.ends[bits] {
+    while bits < MAX_CODE_BITS && window as u64 >= CANON.ends[bits] {
         bits += 1;
     }
     let code = (window >> (32 - bits)) as i64;
@@ -118,14 +122,14 @@ struct Bits<'a> {
 }
 
 impl Bits<'_> {
-    /// Takes in as many whole bytes as there is room for.
+    /// Reads as many whole bytes as fit.
     #[inline]
     fn fill(&mut self) {
         if let Some(word) = self.input.first_chunk::<8>() {
             let bytes = (63 - self.count) / 8;
             self.window |= u64::from_be_bytes(*word) >> self.count;
             self.count += bytes * 8;
-            // Bits of a byte that is not taken in whole yet are taken again, and must not be there twice.
+            // A byte that is only partly in the window is read again, and must not be there twice.
             self.window &= !0u64 << (64 - self.count);
             self.input = &self.input[bytes as usize..];
         } else {
@@ -147,19 +151,19 @@ impl Bits<'_> {
         self.count -= bits;
     }
 
-    /// The entry of [`NEXT`] that comes next.
+    /// The entry of [`PEEK_TABLE`] that comes next.
     #[inline]
     fn peek(&self) -> u32 {
-        NEXT[(self.window >> (64 - PEEK)) as usize]
+        PEEK_TABLE[(self.window >> (64 - PEEK_BITS)) as usize]
     }
 
-    /// The symbols of some lookups in the order of memory, how many bits they have, and whether a long code is next.
+    /// The symbols of several lookups in memory order, their number of bits, and whether a long code is next.
     #[inline]
-    fn some(&mut self) -> (u64, u32, bool) {
+    fn decode_several(&mut self) -> (u64, u32, bool) {
         let (mut symbols, mut written, mut taken, mut last) = (0u64, 0u32, 0u32, 0u32);
         let mut window = self.window;
-        for _ in 0..LOOKUPS {
-            let entry = NEXT[(window >> (64 - PEEK)) as usize];
+        for _ in 0..LOOKUPS_PER_REFILL {
+            let entry = PEEK_TABLE[(window >> (64 - PEEK_BITS)) as usize];
             window <<= entry & 0x3f;
             taken += entry & 0xff;
             symbols |= u64::from(entry >> 16) << (written & 63);
@@ -171,9 +175,9 @@ impl Bits<'_> {
         (symbols, written, last == 0)
     }
 
-    /// The next symbol, if all of its code is there.
+    /// The next symbol, if its code is complete.
     #[inline]
-    fn one(&mut self) -> Option<u16> {
+    fn decode_one(&mut self) -> Option<u16> {
         let (symbol, bits) = symbol((self.window >> 32) as u32);
         (bits <= self.count).then(|| {
             self.skip(bits);
@@ -182,10 +186,9 @@ impl Bits<'_> {
     }
 }
 
-/// Appends what a string stands for. `None` if it holds EOS, or ends with more than 7 bits that are no symbol, or with
-/// others than ones: "A padding strictly longer than 7 bits MUST be treated as a decoding error. A padding not
-/// corresponding to the most significant bits of the code for the EOS symbol MUST be treated as a decoding error"
-/// (RFC 7541 §5.2).
+/// Appends the decoded string. `None` if it contains EOS, or ends with more than 7 bits of padding, or padding other
+/// than ones: "A padding strictly longer than 7 bits MUST be treated as a decoding error. A padding not corresponding
+/// to the most significant bits of the code for the EOS symbol MUST be treated as a decoding error" (RFC 7541 §5.2).
 #[must_use]
 pub fn decode(input: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let start = out.len();
@@ -202,13 +205,13 @@ fn decode_into(input: &[u8], out: &mut [u8]) -> Option<usize> {
     let mut at = 0;
     loop {
         bits.fill();
-        while bits.count >= LOOKUPS * PEEK {
+        while bits.count >= LOOKUPS_PER_REFILL * PEEK_BITS {
             let room = out[at..].first_chunk_mut::<8>()?;
-            let (symbols, written, stuck) = bits.some();
+            let (symbols, written, stuck) = bits.decode_several();
             *room = symbols.to_le_bytes();
             at += written as usize / 8;
-            // Perhaps not all of it is in the window yet.
-            if stuck && let Some(symbol) = bits.one() {
+            // Part of it may not be in the window yet.
+            if stuck && let Some(symbol) = bits.decode_one() {
                 out[at] = u8::try_from(symbol).ok()?;
                 at += 1;
             }
@@ -223,7 +226,7 @@ fn decode_into(input: &[u8], out: &mut [u8]) -> Option<usize> {
             *out[at..].first_chunk_mut()? = [first, second];
             at += usize::from(written) / 8;
             bits.skip(u32::from(taken));
-        } else if let Some(symbol) = bits.one() {
+        } else if let Some(symbol) = bits.decode_one() {
             *out.get_mut(at)? = u8::try_from(symbol).ok()?;
             at += 1;
         } else {
@@ -234,7 +237,7 @@ fn decode_into(input: &[u8], out: &mut [u8]) -> Option<usize> {
     (bits.count < 8 && bits.window == padding).then_some(at)
 }
 
-/// How many bytes a string takes.
+/// The encoded length of a string.
 #[inline]
 #[must_use]
 pub fn encoded_len(text: &[u8]) -> usize {
@@ -282,7 +285,7 @@ mod tests {
         out
     }
 
-    /// The bits of a text of 0 and 1, which must be whole bytes.
+    /// The bytes of a text of 0 and 1, which must be a multiple of 8.
     fn bytes(bits: &str) -> Vec<u8> {
         assert_eq!(bits.len() % 8, 0);
         bits.as_bytes()
@@ -330,7 +333,7 @@ mod tests {
 
     #[test]
     fn a_long_code_may_lie_across_what_is_taken_in_at_once() {
-        // Seven bytes are taken in at first. The long code begins at every bit of them.
+        // Seven bytes are read at first. The long code begins at every bit of them.
         for before in 0..16 {
             for long in [0, 22, 203, 255] {
                 let text = [&b"A3 3 0aA3 3 0aA3"[..before], &[long], b" and what follows"].concat();

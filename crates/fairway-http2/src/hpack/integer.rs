@@ -1,24 +1,24 @@
-//! Integers with a prefix (RFC 7541 §5.1, RFC 9204 §4.1.1). Never reads or writes what they count.
+//! Integers with a prefix (RFC 7541 §5.1, RFC 9204 §4.1.1).
 
-/// What an integer may be at most. "QPACK implementations MUST be able to decode integers up to and including 62 bits long"
-/// (RFC 9204 §4.1.1).
-const MAX: u64 = (1 << 62) - 1;
+/// The maximum value. "QPACK implementations MUST be able to decode integers up to and including 62 bits long" (RFC
+/// 9204 §4.1.1).
+const MAX_VALUE: u64 = (1 << 62) - 1;
 
-/// Continuation bytes that an integer may have: enough for 62 bits, and no padding beyond them.
-const MAX_CONTINUATION: usize = 9;
+/// Maximum continuation bytes: enough for 62 bits, without further padding.
+const MAX_CONTINUATION_BYTES: usize = 9;
 
-/// The same in HPACK: "Integer encodings that exceed implementation limits -- in value or octet length -- MUST be treated as decoding
-/// errors" (RFC 7541 §5.1). Four carry 28 bits, more than anything there has.
-const MAX_HPACK_CONTINUATION: usize = 4;
+/// The maximum in HPACK: "Integer encodings that exceed implementation limits -- in value or octet length -- MUST be
+/// treated as decoding errors" (RFC 7541 §5.1). Four carry 28 bits, more than any value needs.
+const MAX_HPACK_CONTINUATION_BYTES: usize = 4;
 
-/// What the bytes at the beginning of an input are.
+/// The result of reading an integer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Integer {
-    /// An integer, and how many bytes it takes.
+    /// The value, and its encoded length.
     Value(u64, usize),
     /// More bytes are needed.
     Incomplete,
-    /// It is too large or too long: "MUST be treated as decoding errors" (RFC 7541 §5.1).
+    /// Too large or too long: "MUST be treated as decoding errors" (RFC 7541 §5.1).
     TooLarge,
 }
 
@@ -33,26 +33,26 @@ pub fn read(input: &[u8], bits: u32) -> Integer {
 
 fn read_continuation(input: &[u8], prefix: u64) -> Integer {
     let mut value = 0u64;
-    for (at, &byte) in input.iter().take(MAX_CONTINUATION).enumerate() {
+    for (at, &byte) in input.iter().take(MAX_CONTINUATION_BYTES).enumerate() {
         value |= u64::from(byte & 0x7f) << (7 * at);
         if byte & 0x80 == 0 {
             let value = value + prefix;
-            return if value > MAX { Integer::TooLarge } else { Integer::Value(value, at + 2) };
+            return if value > MAX_VALUE { Integer::TooLarge } else { Integer::Value(value, at + 2) };
         }
     }
-    if input.len() < MAX_CONTINUATION { Integer::Incomplete } else { Integer::TooLarge }
+    if input.len() < MAX_CONTINUATION_BYTES { Integer::Incomplete } else { Integer::TooLarge }
 }
 
-/// The same within the limits of HPACK, where all of it must be there. `None` if it is truncated or too large.
+/// The same within the limits of HPACK, from complete input. `None` if it is truncated or too large.
 #[inline]
 pub(super) fn decode(input: &[u8], bits: u32) -> Option<(u32, usize)> {
     match read(input, bits) {
-        Integer::Value(value, used) if used <= 1 + MAX_HPACK_CONTINUATION => Some((value as u32, used)),
+        Integer::Value(value, used) if used <= 1 + MAX_HPACK_CONTINUATION_BYTES => Some((value as u32, used)),
         _ => None,
     }
 }
 
-/// Appends an integer whose prefix is the low `bits` bits of a byte with these high bits.
+/// Appends an integer with a prefix of the low `bits` bits, and `high` as the bits above it.
 #[inline]
 pub fn write(value: u64, bits: u32, high: u8, out: &mut Vec<u8>) {
     let max_prefix = (1u64 << bits) - 1;
@@ -90,7 +90,8 @@ mod tests {
     #[test]
     fn integers_up_to_62_bits_read_back_with_every_prefix() {
         for bits in 3..=8 {
-            for value in (0..600).chain([16_383, 65_535, 1 << 28, 1 << 35, 1 << 56, MAX - 1, MAX]) {
+            for value in (0..600).chain([16_383, 65_535, 1 << 28, 1 << 35, 1 << 56, MAX_VALUE - 1, MAX_VALUE])
+            {
                 let bytes = written(value, bits);
                 assert_eq!(read(&bytes, bits), Integer::Value(value, bytes.len()));
                 assert_eq!(read(&bytes[..bytes.len() - 1], bits), Integer::Incomplete);
@@ -101,7 +102,7 @@ mod tests {
     #[test]
     fn rfc9204_4_1_1_larger_and_longer_integers_are_refused() {
         for bits in 3..=8 {
-            assert_eq!(read(&written(MAX + 1, bits), bits), Integer::TooLarge);
+            assert_eq!(read(&written(MAX_VALUE + 1, bits), bits), Integer::TooLarge);
             assert_eq!(read(&written(u64::MAX, bits), bits), Integer::TooLarge);
         }
         let zeros = [0x80; 9];

@@ -1,5 +1,4 @@
-//! What the static tables of HPACK and QPACK have in common: entries as ready lines, and the way back from a name to its entries. Never
-//! knows what they are.
+//! What the static tables of HPACK and QPACK have in common: entries as prepared lines, and lookup by name.
 
 use fairway_http::Known;
 
@@ -15,11 +14,11 @@ pub struct Fixed {
     pub name: &'static [u8],
     /// Its value.
     pub value: &'static [u8],
-    /// The name, if it is one with a meaning here.
+    /// The known name, if it is one.
     pub known: Known,
-    /// What fields of this name are.
+    /// The verdict on any field of this name.
     pub name_verdict: Verdict,
-    /// What this field is.
+    /// The verdict on this field.
     pub verdict: Verdict,
 }
 
@@ -38,7 +37,7 @@ impl Fixed {
 #[macro_export]
 macro_rules! static_table {
     ($($name:literal, $value:literal, $known:ident, $name_verdict:expr $(, $verdict:expr)?;)+) => {
-        /// The entries in their order.
+        /// The entries in order.
         pub(super) static TABLE: [$crate::hpack::static_table::Fixed; [$($name),+].len()] = [$($crate::hpack::static_table::Fixed {
             bytes: concat!($name, ": ", $value, "\r\n").as_bytes(),
             name: $name.as_bytes(),
@@ -50,25 +49,25 @@ macro_rules! static_table {
     };
 }
 
-const BUCKETS: usize = 128;
+const BUCKET_COUNT: usize = 128;
 
-/// No entry.
-const END: u8 = u8::MAX;
+/// End of a chain.
+const NO_ENTRY: u8 = u8::MAX;
 
-/// The places of a table's entries by the hashes of their names, lowest first.
+/// The indices of a table's entries by the hash of their name, lowest first.
 #[derive(Debug)]
-pub struct Names<const N: usize> {
+pub struct NameIndex<const N: usize> {
     table: &'static [Fixed; N],
-    first: [u8; BUCKETS],
-    /// The next place with the same hash behind each.
+    first: [u8; BUCKET_COUNT],
+    /// The next index with the same hash.
     next: [u8; N],
 }
 
-impl<const N: usize> Names<N> {
-    /// Those of this table.
+impl<const N: usize> NameIndex<N> {
+    /// For this table.
     #[must_use]
     pub const fn new(table: &'static [Fixed; N]) -> Self {
-        let mut names = Names { table, first: [END; BUCKETS], next: [END; N] };
+        let mut names = NameIndex { table, first: [NO_ENTRY; BUCKET_COUNT], next: [NO_ENTRY; N] };
         let mut place = N;
         while place > 0 {
             place -= 1;
@@ -79,12 +78,12 @@ impl<const N: usize> Names<N> {
         names
     }
 
-    /// The places of a name in any case, lowest first. It has no control character.
+    /// The indices of a name in any case, lowest first. The name has no control characters.
     #[inline]
-    pub fn places(&self, name: &[u8]) -> impl Iterator<Item = usize> {
-        let mut at = if name.is_empty() { END } else { self.first[bucket(name)] };
+    pub fn indices_of(&self, name: &[u8]) -> impl Iterator<Item = usize> {
+        let mut at = if name.is_empty() { NO_ENTRY } else { self.first[bucket(name)] };
         std::iter::from_fn(move || {
-            while at != END {
+            while at != NO_ENTRY {
                 let place = usize::from(at);
                 at = self.next[place];
                 if is_same(name, self.table[place].name) {
@@ -102,10 +101,11 @@ const fn bucket(name: &[u8]) -> usize {
         + (name[0] | 0x20) as usize
         + (name[last] | 0x20) as usize * 7
         + (name[last / 2] | 0x20) as usize * 5;
-    sum % BUCKETS
+    sum % BUCKET_COUNT
 }
 
-/// Equal without case, eight bytes at a time; `lower` has nothing but lower case, `-` and `:`, and a name no control character.
+/// Compares without case, eight bytes at a time; `lower` consists of lower-case letters, `-` and `:`, and `name` has no
+/// control characters.
 #[inline]
 fn is_same(name: &[u8], lower: &[u8]) -> bool {
     const CASE: u64 = 0x2020_2020_2020_2020;

@@ -1,5 +1,5 @@
-//! The dynamic table (RFC 7541 §2.3.2, §4) as ready lines with what is known of them, so that an indexed field is one
-//! copy. Never decides what enters it.
+//! The dynamic table (RFC 7541 §2.3.2, §4) as prepared lines with their verdicts, so that an indexed field is a single
+//! copy.
 
 use std::collections::VecDeque;
 
@@ -8,26 +8,26 @@ use fairway_http::Known;
 use crate::verdict::Verdict;
 
 /// "The size of an entry is the sum of its name's length in octets, its value's length in octets, and 32" (RFC 7541 §4.1).
-pub(crate) const OVERHEAD: usize = 32;
+pub(crate) const ENTRY_OVERHEAD_BYTES: usize = 32;
 
-/// A line has four bytes that count for nothing: the colon, the blank and the line end.
-const PUNCTUATION: usize = 4;
+/// Bytes of a line that do not count: the colon, the space and the line end.
+const PUNCTUATION_BYTES: usize = 4;
 
-/// Tables are at most this large, so that 16 bits say where a line lies.
-pub const MOST: usize = 32 * 1024;
+/// The maximum size of a table, so that 16-bit offsets suffice.
+pub const MAX_TABLE_BYTES: usize = 32 * 1024;
 
-/// A field as the line that a head has.
+/// A field as a line of a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Line<'a> {
     /// `name: value CRLF`
     pub bytes: &'a [u8],
-    /// How long the name is.
+    /// The length of the name.
     pub name_bytes: usize,
-    /// The name, if it is one with a meaning here.
+    /// The known name, if it is one.
     pub known: Known,
-    /// What the field is.
+    /// The verdict on the field.
     pub verdict: Verdict,
-    /// It must never enter a table (RFC 7541 §7.1.3).
+    /// Whether it must never enter a table (RFC 7541 §7.1.3).
     pub sensitive: bool,
 }
 
@@ -46,15 +46,15 @@ impl<'a> Line<'a> {
         &self.bytes[self.name_bytes + 2..self.bytes.len() - 2]
     }
 
-    /// What it counts in a table and in a list of fields.
+    /// Its size in a table and in a list of fields.
     #[inline]
     #[must_use]
     pub fn size(&self) -> usize {
-        self.bytes.len() - PUNCTUATION + OVERHEAD
+        self.bytes.len() - PUNCTUATION_BYTES + ENTRY_OVERHEAD_BYTES
     }
 }
 
-/// Where a line lies.
+/// The position of a line.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     start: u16,
@@ -64,46 +64,45 @@ struct Entry {
     verdict: Verdict,
 }
 
-/// The entries, oldest first. Their lines lie in one buffer in the same order and without gaps between them: new ones are
-/// appended, and when there is no room left all move to the front. A line is shorter than what its entry counts, so this
-/// is rare.
+/// The entries, oldest first. Their lines are in one buffer in the same order and without gaps: new ones are appended,
+/// and when there is no room all move to the front. A line is shorter than its counted size, so this is rare.
 #[derive(Debug)]
 pub struct Table {
     lines: Vec<u8>,
     entries: VecDeque<Entry>,
     size: usize,
-    most: usize,
+    max_bytes: usize,
 }
 
 impl Table {
-    /// An empty table of this size at most. It takes no memory before it has an entry.
+    /// An empty table of at most this size. Allocates with the first entry.
     #[must_use]
     pub fn new(most: usize) -> Self {
-        Table { lines: Vec::new(), entries: VecDeque::new(), size: 0, most: most.min(MOST) }
+        Table { lines: Vec::new(), entries: VecDeque::new(), size: 0, max_bytes: most.min(MAX_TABLE_BYTES) }
     }
 
-    /// How large it may be.
+    /// The maximum size.
     #[inline]
     #[must_use]
-    pub fn most(&self) -> usize {
-        self.most
+    pub fn max_bytes(&self) -> usize {
+        self.max_bytes
     }
 
-    /// What its entries count.
+    /// The counted size of its entries.
     #[inline]
     #[must_use]
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// How many entries it has.
+    /// The number of entries.
     #[inline]
     #[must_use]
     pub fn count(&self) -> usize {
         self.entries.len()
     }
 
-    /// The memory that it keeps, in bytes.
+    /// Bytes of memory in use.
     #[must_use]
     pub fn kept_bytes(&self) -> usize {
         self.lines.capacity() + self.entries.capacity() * size_of::<Entry>()
@@ -112,20 +111,20 @@ impl Table {
     /// "Whenever the maximum size for the dynamic table is reduced, entries are evicted from the end of the dynamic table
     /// until the size of the dynamic table is less than or equal to the maximum size" (RFC 7541 §4.3).
     pub fn resize(&mut self, most: usize) {
-        self.most = most.min(MOST);
-        while self.size > self.most {
+        self.max_bytes = most.min(MAX_TABLE_BYTES);
+        while self.size > self.max_bytes {
             self.evict();
         }
-        if self.most == 0 {
+        if self.max_bytes == 0 {
             self.lines = Vec::new();
             self.entries = VecDeque::new();
         }
     }
 
-    /// The entry that was inserted so many entries before the newest one.
+    /// The entry that was inserted this many entries before the newest one.
     #[inline]
     #[must_use]
-    pub fn newest(&self, before: usize) -> Option<Line<'_>> {
+    pub fn get_from_newest(&self, before: usize) -> Option<Line<'_>> {
         let entry = self.entries.get(self.entries.len().checked_sub(before + 1)?)?;
         Some(Line {
             bytes: &self.lines[usize::from(entry.start)..usize::from(entry.end)],
@@ -136,17 +135,17 @@ impl Table {
         })
     }
 
-    /// Inserts a field, and evicts what has no room beside it. "It is not an error to attempt to add an entry that is
-    /// larger than the maximum size; an attempt to add an entry larger than the maximum size causes the table to be
-    /// emptied of all existing entries" (RFC 7541 §4.4).
+    /// Inserts a field, evicting the oldest ones for which there is no room. "It is not an error to attempt to add an
+    /// entry that is larger than the maximum size; an attempt to add an entry larger than the maximum size causes the
+    /// table to be emptied of all existing entries" (RFC 7541 §4.4).
     pub fn insert(&mut self, line: Line<'_>) {
         let size = line.size();
-        while self.size + size > self.most {
+        while self.size + size > self.max_bytes {
             if !self.evict() {
                 return;
             }
         }
-        if self.lines.len() + line.bytes.len() > self.most {
+        if self.lines.len() + line.bytes.len() > self.max_bytes {
             self.move_to_front();
         }
         let start = self.lines.len();
@@ -161,10 +160,10 @@ impl Table {
         });
     }
 
-    /// Takes the oldest entry out; says whether there was one.
+    /// Removes the oldest entry. Returns whether there was one.
     pub(super) fn evict(&mut self) -> bool {
         let Some(entry) = self.entries.pop_front() else { return false };
-        self.size -= usize::from(entry.end - entry.start) - PUNCTUATION + OVERHEAD;
+        self.size -= usize::from(entry.end - entry.start) - PUNCTUATION_BYTES + ENTRY_OVERHEAD_BYTES;
         if self.entries.is_empty() {
             self.lines.clear();
         }
@@ -192,7 +191,7 @@ mod tests {
     }
 
     fn listed(table: &Table) -> Vec<Vec<u8>> {
-        (0..table.count()).map(|at| table.newest(at).unwrap().bytes.to_vec()).collect()
+        (0..table.count()).map(|at| table.get_from_newest(at).unwrap().bytes.to_vec()).collect()
     }
 
     #[test]
@@ -205,7 +204,7 @@ mod tests {
         assert_eq!(listed(&table), [b"a: d\r\n", b"a: c\r\n"]);
         let long = [&b"a: "[..], &[b'x'; 60], b"\r\n"].concat();
         table.insert(line(&long, 1));
-        assert_eq!((table.count(), table.size(), table.newest(0)), (0, 0, None));
+        assert_eq!((table.count(), table.size(), table.get_from_newest(0)), (0, 0, None));
         table.insert(line(b"a: b\r\n", 1));
         assert_eq!(table.count(), 1);
     }

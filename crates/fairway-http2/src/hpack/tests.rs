@@ -1,4 +1,4 @@
-//! Blocks: the examples of RFC 7541 Appendix C, every rule of §4 and §6, and round trips.
+//! Field blocks: the examples of RFC 7541 Appendix C, every rule of §4 and §6, and round trips.
 
 use proptest::prelude::*;
 
@@ -12,12 +12,12 @@ fn hex(text: &str) -> Vec<u8> {
     digits.chunks(2).map(|pair| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
 }
 
-fn fields(decoder: &mut Decoder, block: &[u8]) -> Result<Vec<Field>, Defective> {
+fn fields(decoder: &mut Decoder, block: &[u8]) -> Result<Vec<Field>, CompressionError> {
     let mut fields = Vec::new();
     decoder.decode(block, |line| {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         assert_eq!(line.bytes, [line.name(), b": ", line.value(), b"\r\n"].concat());
-        assert_eq!(line.verdict, Verdict::of(line.name(), line.value()), "the verdict of {line:?}");
+        assert_eq!(line.verdict, Verdict::for_field(line.name(), line.value()), "the verdict of {line:?}");
         fields.push((text(line.name()), text(line.value()), line.sensitive));
     })?;
     Ok(fields)
@@ -31,7 +31,7 @@ fn shown(decoder: &mut Decoder, block: &str) -> Vec<String> {
 
 #[track_caller]
 fn refused(block: &str) {
-    assert_eq!(fields(&mut Decoder::new(4096), &hex(block)), Err(Defective), "{block}");
+    assert_eq!(fields(&mut Decoder::new(4096), &hex(block)), Err(CompressionError), "{block}");
 }
 
 const FIRST: [&str; 4] = [":method: GET", ":scheme: http", ":path: /", ":authority: www.example.com"];
@@ -44,7 +44,7 @@ fn rfc7541_c_2_single_fields() {
     assert_eq!(shown(&mut decoder, "be"), ["custom-key: custom-header"], "it is in the table");
     let mut decoder = Decoder::new(4096);
     assert_eq!(shown(&mut decoder, "040c 2f73 616d 706c 652f 7061 7468"), [":path: /sample/path"]);
-    assert_eq!(fields(&mut decoder, &[0xbe]), Err(Defective), "it is not");
+    assert_eq!(fields(&mut decoder, &[0xbe]), Err(CompressionError), "it is not");
     let never = fields(&mut Decoder::new(4096), &hex("1008 7061 7373 776f 7264 0673 6563 7265 74")).unwrap();
     assert_eq!(never, [("password".into(), "secret".into(), true)]);
     assert_eq!(shown(&mut Decoder::new(4096), "82"), [":method: GET"]);
@@ -106,7 +106,7 @@ fn rfc7541_c_5_and_c_6_responses_evict() {
         assert_eq!(shown(&mut decoder, blocks[0]), [&[":status: 302"], &rest[..]].concat());
         assert_eq!(shown(&mut decoder, blocks[1]), [&[":status: 307"], &rest[..]].concat());
         assert_eq!(shown(&mut decoder, "c1"), ["cache-control: private"], "the first status was evicted");
-        assert_eq!(fields(&mut decoder, &[0xc2]), Err(Defective));
+        assert_eq!(fields(&mut decoder, &[0xc2]), Err(CompressionError));
     }
 }
 
@@ -145,11 +145,11 @@ fn rfc7541_6_3_size_updates_stay_within_the_limit() {
 fn rfc9113_4_3_1_a_reduction_must_be_signalled() {
     let mut decoder = Decoder::new(4096);
     decoder.set_limit(100);
-    assert_eq!(fields(&mut decoder, &hex("82")), Err(Defective));
+    assert_eq!(fields(&mut decoder, &hex("82")), Err(CompressionError));
     let mut decoder = Decoder::new(4096);
     decoder.set_limit(100);
     decoder.set_limit(4096);
-    assert_eq!(fields(&mut decoder, &hex("3fe1 1f 82")), Err(Defective), "4,096 alone is not enough");
+    assert_eq!(fields(&mut decoder, &hex("3fe1 1f 82")), Err(CompressionError), "4,096 alone is not enough");
     let mut decoder = Decoder::new(4096);
     decoder.set_limit(100);
     decoder.set_limit(4096);
@@ -180,40 +180,40 @@ fn verdicts_of_names_outlive_bad_values() {
 
 #[test]
 fn the_encoder_uses_the_static_table_and_nothing_else_by_default() {
-    let mut encoder = Encoder::new(Strings::Plain, 0);
+    let mut encoder = Encoder::new(StringCoding::Plain, 0);
     let mut out = Vec::new();
-    encoder.begin(&mut out);
-    encoder.status(200, &mut out);
-    encoder.field(b"Content-Type", b"a", false, &mut out);
-    encoder.field(b"X-A", b"b", false, &mut out);
-    encoder.field(b"x-s", b"b", true, &mut out);
-    encoder.field(b"Authorization", b"c", false, &mut out);
+    encoder.begin_block(&mut out);
+    encoder.write_status(200, &mut out);
+    encoder.write_field(b"Content-Type", b"a", false, &mut out);
+    encoder.write_field(b"X-A", b"b", false, &mut out);
+    encoder.write_field(b"x-s", b"b", true, &mut out);
+    encoder.write_field(b"Authorization", b"c", false, &mut out);
     assert_eq!(out, hex("88 0f10 0161 0003 782d 6101 62 1003 782d 7301 62 1f08 0163"));
     assert_eq!(encoder.kept_bytes(), 0);
 }
 
 #[test]
 fn the_encoder_signals_a_smaller_table_even_without_one() {
-    let mut encoder = Encoder::new(Strings::Plain, 0);
+    let mut encoder = Encoder::new(StringCoding::Plain, 0);
     let mut out = Vec::new();
     encoder.set_limit(0);
     encoder.set_limit(300);
-    encoder.begin(&mut out);
-    encoder.begin(&mut out);
+    encoder.begin_block(&mut out);
+    encoder.begin_block(&mut out);
     assert_eq!(out, hex("20 3f8d 02"));
 }
 
 #[test]
 fn a_table_makes_repeated_fields_one_byte_but_never_secrets() {
-    let mut encoder = Encoder::new(Strings::Huffman, 4096);
+    let mut encoder = Encoder::new(StringCoding::Huffman, 4096);
     let mut decoder = Decoder::new(4096);
     let written = [("server", "x", false), ("cookie", "k", false), ("x-token", "t", true)];
     let mut lengths = Vec::new();
     for _ in 0..2 {
         let mut out = Vec::new();
-        encoder.begin(&mut out);
+        encoder.begin_block(&mut out);
         for (name, value, sensitive) in written {
-            encoder.field(name.as_bytes(), value.as_bytes(), sensitive, &mut out);
+            encoder.write_field(name.as_bytes(), value.as_bytes(), sensitive, &mut out);
         }
         lengths.push(out.len());
         let read = fields(&mut decoder, &out).unwrap();
@@ -222,7 +222,7 @@ fn a_table_makes_repeated_fields_one_byte_but_never_secrets() {
     assert_eq!(lengths[0] - lengths[1], 2, "only `server` became an index: {lengths:?}");
 }
 
-/// Names that repeat, so that tables are used.
+/// Repeating names, so that tables are used.
 fn some_fields() -> impl Strategy<Value = Vec<Field>> {
     let name = prop_oneof![
         "[a-z]{1,3}",
@@ -242,7 +242,7 @@ proptest! {
         wanted in prop_oneof![Just(0usize), Just(4096), 0..4096usize],
         huffman in any::<bool>(),
     ) {
-        let strings = if huffman { Strings::Huffman } else { Strings::Plain };
+        let strings = if huffman { StringCoding::Huffman } else { StringCoding::Plain };
         let (mut encoder, mut decoder) = (Encoder::new(strings, wanted), Decoder::new(4096));
         for (written, limit) in blocks {
             if let Some(limit) = limit {
@@ -250,9 +250,9 @@ proptest! {
                 decoder.set_limit(limit);
             }
             let mut out = Vec::new();
-            encoder.begin(&mut out);
+            encoder.begin_block(&mut out);
             for (name, value, sensitive) in &written {
-                encoder.field(name.as_bytes(), value.as_bytes(), *sensitive, &mut out);
+                encoder.write_field(name.as_bytes(), value.as_bytes(), *sensitive, &mut out);
             }
             let read = fields(&mut decoder, &out).expect("what was encoded");
             let text = |fields: &[Field]| fields.iter().map(|(name, value, _)| (name.clone(), value.clone())).collect::<Vec<_>>();

@@ -1,14 +1,14 @@
-//! Decisions: taken from an input as long as it lasts, and then from what that input began with. So a fuzzer steers each
-//! of them, and every play still comes to its end.
+//! Decisions: taken from the input while it lasts, then from a generator seeded by it. So a fuzzer controls each of
+//! them, and every run still ends.
 
-/// Where decisions come from.
+/// A source of decisions.
 pub(crate) struct Dice<'b> {
     input: &'b [u8],
     state: u64,
 }
 
 impl<'b> Dice<'b> {
-    /// Decisions of this input.
+    /// Decisions from this input.
     pub(crate) fn new(input: &'b [u8]) -> Self {
         let state = input.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
             (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
@@ -16,7 +16,7 @@ impl<'b> Dice<'b> {
         Dice { input, state: state | 1 }
     }
 
-    /// One of `0..sides`.
+    /// A number in `0..sides`.
     pub(crate) fn roll(&mut self, sides: u64) -> usize {
         let bytes = (64 - sides.saturating_sub(1).leading_zeros()).div_ceil(8) as usize;
         let number = match self.input.split_at_checked(bytes.max(1)) {

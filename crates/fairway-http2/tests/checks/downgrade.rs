@@ -1,17 +1,16 @@
-//! Requests of HTTP/2 written as HTTP/1, as a proxy does: exactly one request comes out, for a reader that shares no code
-//! with the writer and for our own parser, with the method, target, fields and body that came in. Anything else is
-//! request smuggling.
+//! HTTP/2 requests written as HTTP/1, as a proxy does: exactly one request results, both for an independent reader and
+//! for our own parser, with the method, target, fields and body that were received. Anything else is request smuggling.
 
 use arbitrary::Unstructured;
 use fairway_http::http1::{
-    BodyLimits, BodyReader, BodyWriter, Framing, HeadParser, Parsed, Part, RequestHop, request_framing,
+    BodyLimits, BodyPart, BodyReader, BodyWriter, Framing, HeadParser, Parsed, RequestHop, request_framing,
     write_request,
 };
 use fairway_http::{Head, HeadLimits, Method};
-use fairway_http2::frame::{ACK, END_HEADERS, END_STREAM, Kind, write_frame};
+use fairway_http2::frame::{FLAG_ACK, FLAG_END_HEADERS, FLAG_END_STREAM, FrameKind, write_frame};
 use fairway_http2::{Config, Event, Server};
 
-/// Names that matter to framing and routing, and others.
+/// Names that matter for framing and routing, and others.
 const NAMES: [&str; 27] = [
     ":method",
     ":scheme",
@@ -75,7 +74,7 @@ const VALUES: [&str; 30] = [
     "",
 ];
 
-/// One request as it was sent and as it was understood.
+/// A request as it was sent and as it was understood.
 #[derive(Default)]
 struct Request {
     head: Head,
@@ -91,11 +90,11 @@ pub(crate) fn downgrade(input: &[u8]) {
     let mut choices = Unstructured::new(input);
     let Ok(sent) = frames(&mut choices) else { return };
     let Some(mut request) = understood(&sent) else { return };
-    // Nothing else of a request that is a tunnel is HTTP/1.
+    // The rest of a tunnel is not HTTP/1.
     if request.head.method() == Method::Connect {
         return;
     }
-    let expected = wanted(&request.head);
+    let expected = expected_head(&request.head);
     let out = written(&mut request);
     one_by_our_parser(&out, &request, &expected);
     one_by_another(&out, &request, &expected);
@@ -104,8 +103,8 @@ pub(crate) fn downgrade(input: &[u8]) {
 /// A connection with one request: HEADERS, some DATA, perhaps trailers.
 fn frames(choices: &mut Unstructured<'_>) -> arbitrary::Result<Vec<u8>> {
     let mut out = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-    write_frame(Kind::Settings, 0, 0, &[], &mut out);
-    write_frame(Kind::Settings, ACK, 0, &[], &mut out);
+    write_frame(FrameKind::Settings, 0, 0, &[], &mut out);
+    write_frame(FrameKind::Settings, FLAG_ACK, 0, &[], &mut out);
     let mut block = Vec::new();
     if choices.ratio(7, 8)? {
         let method = *choices.choose(&[0x83, 0x83, 0x83, 0x82])?;
@@ -114,21 +113,27 @@ fn frames(choices: &mut Unstructured<'_>) -> arbitrary::Result<Vec<u8>> {
     fields(choices, &mut block)?;
     let pieces = choices.int_in_range(0..=3)?;
     let trailers = choices.ratio(1, 4)?;
-    let end = |last: bool| if last { END_STREAM } else { 0 };
-    write_frame(Kind::Headers, END_HEADERS | end(pieces == 0 && !trailers), 1, &block, &mut out);
+    let end = |last: bool| if last { FLAG_END_STREAM } else { 0 };
+    write_frame(FrameKind::Headers, FLAG_END_HEADERS | end(pieces == 0 && !trailers), 1, &block, &mut out);
     for piece in 0..pieces {
         let length = choices.int_in_range(0..=5)?;
-        write_frame(Kind::Data, end(piece + 1 == pieces && !trailers), 1, &b"0\r\n\r\n"[..length], &mut out);
+        write_frame(
+            FrameKind::Data,
+            end(piece + 1 == pieces && !trailers),
+            1,
+            &b"0\r\n\r\n"[..length],
+            &mut out,
+        );
     }
     if trailers {
         let mut block = Vec::new();
         fields(choices, &mut block)?;
-        write_frame(Kind::Headers, END_HEADERS | END_STREAM, 1, &block, &mut out);
+        write_frame(FrameKind::Headers, FLAG_END_HEADERS | FLAG_END_STREAM, 1, &block, &mut out);
     }
     Ok(out)
 }
 
-/// Literal fields, with names and values of the lists or any.
+/// Literal fields, with names and values from the lists or arbitrary ones.
 fn fields(choices: &mut Unstructured<'_>, block: &mut Vec<u8>) -> arbitrary::Result<()> {
     for _ in 0..choices.int_in_range(0..=5)? {
         block.push(0);
@@ -144,7 +149,7 @@ fn fields(choices: &mut Unstructured<'_>, block: &mut Vec<u8>) -> arbitrary::Res
     Ok(())
 }
 
-/// What a server makes of it, unless it refuses it.
+/// The server's result, unless it refuses the request.
 fn understood(sent: &[u8]) -> Option<Request> {
     let mut server = Server::new(Config::default(), 0);
     let (mut at, mut head, mut request) = (0, Head::new(), None::<Request>);
@@ -175,18 +180,18 @@ fn understood(sent: &[u8]) -> Option<Request> {
     }
 }
 
-/// The request line and the fields that must arrive, in order, names in any case.
-struct Wanted {
+/// The request line and the fields that must be received, in order, names in any case.
+struct ExpectedHead {
     line: Vec<u8>,
     fields: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-fn wanted(head: &Head) -> Wanted {
+fn expected_head(head: &Head) -> ExpectedHead {
     let line = [head.method_bytes(), b" ", head.target(), b" HTTP/1.1"].concat();
-    Wanted { line, fields: sorted(head.fields().map(|field| (field.name, field.value))) }
+    ExpectedHead { line, fields: sorted(head.fields().map(|field| (field.name, field.value))) }
 }
 
-/// Without what is for one hop only.
+/// Without hop-by-hop fields.
 fn sorted<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Vec<(Vec<u8>, Vec<u8>)> {
     let for_one_hop: [&[u8]; 3] = [b"te", b"transfer-encoding", b"connection"];
     let lower = fields.map(|(name, value)| (name.to_ascii_lowercase(), value.to_vec()));
@@ -195,7 +200,7 @@ fn sorted<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Vec<(Vec<u8
         .collect()
 }
 
-/// As the hop to an endpoint writes it.
+/// As written to an endpoint.
 fn written(request: &mut Request) -> Vec<u8> {
     let framing = match (request.ended_at_once, request.length) {
         (true, _) => Framing::None,
@@ -215,28 +220,28 @@ fn written(request: &mut Request) -> Vec<u8> {
     out
 }
 
-fn one_by_our_parser(out: &[u8], request: &Request, expected: &Wanted) {
+fn one_by_our_parser(out: &[u8], request: &Request, expected: &ExpectedHead) {
     let (mut head, limits) =
         (Head::new(), HeadLimits { head_bytes: 1 << 20, fields: 500, line_bytes: 1 << 20 });
     let parsed = HeadParser::new().request(&mut head, out, &limits);
     let Ok(Parsed::Complete { consumed }) = parsed else { panic!("{parsed:?}") };
-    assert_eq!(wanted(&head).line, expected.line);
+    assert_eq!(expected_head(&head).line, expected.line);
     let framing = request_framing(&head).expect("one framing");
     let (mut reader, mut body) = (BodyReader::new(framing, BodyLimits::default()), Vec::new());
     let mut rest = &out[consumed..];
     while !reader.is_done() {
         let (taken, part) = reader.next(rest).expect("a body that holds");
-        if let Part::Data(bytes) = part {
+        if let BodyPart::Data(bytes) = part {
             body.extend_from_slice(bytes);
         }
-        assert!(taken > 0 || matches!(part, Part::End), "the body is there");
+        assert!(taken > 0 || matches!(part, BodyPart::End), "the body is there");
         rest = &rest[taken..];
     }
     assert!(rest.is_empty() && body == request.body, "one request, and nothing behind it");
 }
 
-/// A reader of the strictest kind: everything is where RFC 9112 has it or it panics.
-fn one_by_another(out: &[u8], request: &Request, expected: &Wanted) {
+/// The strictest reader: everything is as RFC 9112 says, or it panics.
+fn one_by_another(out: &[u8], request: &Request, expected: &ExpectedHead) {
     let end = out.windows(4).position(|four| four == b"\r\n\r\n").expect("the end of the head");
     let (head, mut rest) = (&out[..end], &out[end + 4..]);
     let mut lines = head.split(|byte| *byte == b'\n');

@@ -1,8 +1,8 @@
-//! Fields to blocks and back: whatever table both ends agree on and however that changes, what was written is what is read,
-//! and what is sensitive stays so.
+//! Encoding and decoding blocks: whatever tables both ends agree on and however they change, what is read equals what
+//! was written, and sensitive fields stay sensitive.
 
 use arbitrary::Unstructured;
-use fairway_http2::hpack::{Decoder, Encoder, Strings};
+use fairway_http2::hpack::{Decoder, Encoder, StringCoding};
 
 const NAMES: [&str; 16] = [
     ":method",
@@ -29,13 +29,13 @@ const VALUES: [&str; 10] =
 /// A name, a value, and whether it is sensitive.
 type Field = (Vec<u8>, Vec<u8>, bool);
 
-/// Any bytes as blocks that are written one after the other, with limits that change between them.
+/// Any bytes as consecutive blocks, with limits that change in between.
 pub(crate) fn encode(input: &[u8]) {
     _ = blocks(&mut Unstructured::new(input));
 }
 
 fn blocks(choices: &mut Unstructured<'_>) -> arbitrary::Result<()> {
-    let strings = *choices.choose(&[Strings::Plain, Strings::Huffman])?;
+    let strings = *choices.choose(&[StringCoding::Plain, StringCoding::Huffman])?;
     let wanted = *choices.choose(&[0, 0, 100, 300, 4096, 60_000])?;
     let (mut encoder, mut decoder) = (Encoder::new(strings, wanted), Decoder::new(4096));
     while !choices.is_empty() {
@@ -47,13 +47,13 @@ fn blocks(choices: &mut Unstructured<'_>) -> arbitrary::Result<()> {
         let fields: Vec<Field> =
             (0..choices.int_in_range(0..=12)?).map(|_| field(choices)).collect::<arbitrary::Result<_>>()?;
         let mut block = Vec::new();
-        encoder.begin(&mut block);
+        encoder.begin_block(&mut block);
         for (name, value, sensitive) in &fields {
-            encoder.field(name, value, *sensitive, &mut block);
+            encoder.write_field(name, value, *sensitive, &mut block);
         }
         if choices.ratio(1, 10)? {
-            encoder.rest();
-            decoder.rest();
+            encoder.release_memory();
+            decoder.release_memory();
         }
         read(&mut decoder, &block, &fields);
         assert!(encoder.kept_bytes() <= 16 * 1024 && decoder.kept_bytes() <= 64 * 1024);
@@ -79,7 +79,7 @@ fn read(decoder: &mut Decoder, block: &[u8], fields: &[Field]) {
     let decoded = decoder.decode(block, |line| {
         let (name, value, sensitive) = &fields[at];
         assert_eq!((line.name(), line.value()), (&name.to_ascii_lowercase()[..], &value[..]));
-        // What the static table has as a whole is no secret.
+        // A complete entry of the static table is no secret.
         assert!(!*sensitive || line.sensitive || is_static(name, value), "{name:?}");
         at += 1;
     });

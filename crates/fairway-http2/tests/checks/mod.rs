@@ -1,4 +1,4 @@
-//! What must hold for any bytes: fuzz targets, properties and the committed corpora share it.
+//! Checks for any input, shared by fuzz targets, properties and the committed corpora.
 
 #![allow(dead_code, unused_imports, reason = "each test binary and each target uses a part of it")]
 
@@ -14,15 +14,15 @@ pub(crate) use encode::encode;
 pub(crate) use pair::{pair, play};
 
 use fairway_http::{Head, Method, Target};
-use fairway_http2::fields::{Intake, Limits, Message, Outcome, write_request};
-use fairway_http2::hpack::{Decoder, Encoder, Strings};
+use fairway_http2::fields::{BlockOutcome, HeadBuilder, Limits, Message, write_request};
+use fairway_http2::hpack::{Decoder, Encoder, StringCoding};
 use fairway_http2::{Client, Config, Event, Server, Verdict, Wait};
 
-/// Any bytes as blocks of one direction, each behind its length: every verdict holds, and a request that is accepted is
-/// the same after it was written again.
+/// Any bytes as blocks of one direction, each preceded by its length: every verdict is correct, and an accepted request
+/// is the same after it was written again.
 pub(crate) fn hpack(mut input: &[u8]) {
     let mut decoder = Decoder::new(4096);
-    let mut encoders = [Encoder::new(Strings::Plain, 0), Encoder::new(Strings::Huffman, 4096)];
+    let mut encoders = [Encoder::new(StringCoding::Plain, 0), Encoder::new(StringCoding::Huffman, 4096)];
     let mut decoders = [Decoder::new(4096), Decoder::new(4096)];
     while let [length, rest @ ..] = input {
         let (block, rest) = rest.split_at(rest.len().min(usize::from(*length)));
@@ -30,7 +30,7 @@ pub(crate) fn hpack(mut input: &[u8]) {
         let mut head = Head::new();
         let Some(outcome) = read(&mut decoder, &mut head, block) else { return };
         assert!(decoder.kept_bytes() < 32 * 1024);
-        if !matches!(outcome, Outcome::Complete { protocol: None, .. }) {
+        if !matches!(outcome, BlockOutcome::Complete { protocol: None, .. }) {
             assert_eq!((head.field_count(), head.target()), (0, &b""[..]));
             continue;
         }
@@ -39,39 +39,39 @@ pub(crate) fn hpack(mut input: &[u8]) {
             let (mut out, mut back) = (Vec::new(), Head::new());
             write_request(&head, head.target(), b"https", encoder, &mut out);
             let outcome = read(decoder, &mut back, &out).expect("what was written can be read");
-            assert!(matches!(outcome, Outcome::Complete { .. }), "{outcome:?}");
+            assert!(matches!(outcome, BlockOutcome::Complete { .. }), "{outcome:?}");
             assert_eq!((back.method_bytes(), back.target()), (head.method_bytes(), head.target()));
             assert_eq!(listed(&back), listed(&head));
         }
     }
 }
 
-fn read(decoder: &mut Decoder, head: &mut Head, block: &[u8]) -> Option<Outcome> {
-    let mut intake = Intake::new(head, Message::Request { extended: false }, Limits::default());
+fn read(decoder: &mut Decoder, head: &mut Head, block: &[u8]) -> Option<BlockOutcome> {
+    let mut intake = HeadBuilder::new(head, Message::Request { extended: false }, Limits::default());
     let decoded = decoder.decode(block, |line| {
         assert_eq!(line.bytes, [line.name(), b": ", line.value(), b"\r\n"].concat());
-        assert_eq!(line.verdict, Verdict::of(line.name(), line.value()));
+        assert_eq!(line.verdict, Verdict::for_field(line.name(), line.value()));
         if !matches!(line.verdict, Verdict::Bad(_)) {
             assert!(memchr::memchr3(b'\r', b'\n', 0, line.value()).is_none());
         }
-        intake.take(line);
+        intake.add(line);
     });
     decoded.ok().map(|()| intake.finish())
 }
 
-/// Names and values, with `Host` in front as a block has it, and in any case.
+/// Names and values, with `Host` first as in a block, in any case.
 fn listed(head: &Head) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut fields: Vec<_> =
         head.fields().map(|field| (field.name.to_ascii_lowercase(), field.value.to_vec())).collect();
-    // An empty one says nothing, and is not written.
+    // An empty one has no meaning and is not written.
     fields.retain(|(name, value)| !(name == b"host" && value.is_empty()));
     fields.sort_by_key(|(name, _)| name != b"host");
     fields
 }
 
-/// Any bytes as what a client sends: answered as far as it goes, the same however it is cut, and never more than bounds.
+/// Any bytes as client input: processed as far as possible, the same for any split, and always within bounds.
 pub(crate) fn server(input: &[u8]) {
-    // Beyond that, WINDOW_UPDATE comes when a piece was consumed, and pieces depend on where the input is cut.
+    // Beyond that, WINDOW_UPDATE depends on when data is consumed, and so on the split of the input.
     if input.len() > 32_000 {
         return;
     }
@@ -81,9 +81,9 @@ pub(crate) fn server(input: &[u8]) {
     }
 }
 
-/// The events as text without the pieces of bodies, how many bytes those had, and what was written.
+/// The events as text without body data, the number of body bytes, and the output.
 fn serve(input: &[u8], piece: usize) -> (String, usize, Vec<u8>) {
-    let mut server = Server::new(Config { streams: 5, ..Config::default() }, 0);
+    let mut server = Server::new(Config { max_streams: 5, ..Config::default() }, 0);
     let (mut head, mut events) = (Head::new(), String::new());
     let (mut body, mut written) = (0, Vec::new());
     let (mut from, mut to) = (0, 0);
@@ -93,7 +93,7 @@ fn serve(input: &[u8], piece: usize) -> (String, usize, Vec<u8>) {
             let (used, event) = server.receive(0, &input[from..to], &mut head);
             from += used;
             written.extend_from_slice(server.pending());
-            server.wrote(server.pending().len());
+            server.mark_written(server.pending().len());
             match event {
                 Event::NeedMore => break,
                 Event::Wait(Wait::Flush) => {}
@@ -114,10 +114,10 @@ fn serve(input: &[u8], piece: usize) -> (String, usize, Vec<u8>) {
     (events, body, written)
 }
 
-/// Any bytes as what a client sends to a server that answers, over a socket that takes what the input says and with time
-/// that passes: what is written are whole frames, and windows grow by no more than what was granted.
+/// Any bytes as input of a server that responds, over a socket and a clock that the input controls: the output consists
+/// of complete frames, and windows grow by no more than granted.
 pub(crate) fn answers(input: &[u8]) {
-    let mut server = Server::new(Config { streams: 5, ..Config::default() }, 0);
+    let mut server = Server::new(Config { max_streams: 5, ..Config::default() }, 0);
     let (mut head, mut answer, mut written) = (Head::new(), Head::new(), Vec::new());
     answer.start_response(200);
     let (body, mut at, mut granted) = (vec![7; 40_000], 0, 0u32);
@@ -128,15 +128,15 @@ pub(crate) fn answers(input: &[u8]) {
         match event {
             Event::Head { stream, .. } | Event::HeadTooLarge { stream, .. } => {
                 assert!(server.send_head(stream, &answer, false));
-                server.want_to_send(now, stream);
+                server.queue_for_sending(now, stream);
             }
             Event::Data { stream, bytes, .. } => server.consume(stream, bytes.len() as u32),
             Event::Reset { stream, .. } => server.release(stream),
             _ => {}
         }
-        granted += server.window_wanted();
-        server.grant_window(server.window_wanted());
-        if let Some(turn) = server.next_to_send(now) {
+        granted += server.wanted_window_bytes();
+        server.grant_window(server.wanted_window_bytes());
+        if let Some(turn) = server.next_turn(now) {
             assert!(turn.bytes > 0 && turn.bytes <= server.room(turn.stream));
             let write = |slices: &[std::io::IoSlice<'_>]| {
                 let all: Vec<u8> = slices.iter().flat_map(|slice| slice.to_vec()).collect();
@@ -153,8 +153,8 @@ pub(crate) fn answers(input: &[u8]) {
         }
         let count = server.pending().len().min(usize::from(*takes) * 10);
         written.extend_from_slice(&server.pending()[..count]);
-        server.wrote(count);
-        while let Some(Event::Reset { stream, .. }) = server.pass(now) {
+        server.mark_written(count);
+        while let Some(Event::Reset { stream, .. }) = server.handle_timeout(now) {
             server.release(stream);
         }
         granted = granted.checked_sub(server.reclaim_window()).expect("only what was granted comes back");
@@ -170,7 +170,7 @@ pub(crate) fn answers(input: &[u8]) {
     assert!(rest.is_empty());
 }
 
-/// Any bytes as what a server answers to three requests.
+/// Any bytes as a server's responses to three requests.
 pub(crate) fn client(input: &[u8]) {
     let mut client = Client::new(Config::default(), 0);
     let mut head = Head::new();
@@ -183,7 +183,7 @@ pub(crate) fn client(input: &[u8]) {
     loop {
         let (used, event) = client.receive(0, &input[at..], &mut head);
         at += used;
-        client.wrote(client.pending().len());
+        client.mark_written(client.pending().len());
         match event {
             Event::NeedMore | Event::Closed(_) => return,
             Event::Head { .. } => assert!((100..=999).contains(&head.status()) && head.status() != 101),

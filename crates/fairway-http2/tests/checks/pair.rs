@@ -1,29 +1,29 @@
-//! Both ends against each other in virtual time: bodies in both directions, resets, slow readers, windows of all sizes and
-//! writes that are cut anywhere. Whatever happens, each byte arrives where it belongs, every frame may stand where it does,
-//! and in the end nothing is left of streams or windows.
+//! Both ends connected in virtual time: bodies in both directions, resets, slow readers, windows of all sizes and
+//! writes split anywhere. Whatever happens, each byte arrives where it belongs, every frame is allowed where it
+//! appears, and in the end no streams and no windows are left over.
 
 use std::collections::BTreeMap;
 
 use fairway_http::Head;
-use fairway_http2::hpack::Strings;
-use fairway_http2::{By, Client, Code, Config, Event, Priority, Server, Session, Wait};
+use fairway_http2::hpack::StringCoding;
+use fairway_http2::{Client, Code, Config, Event, Priority, ResetBy, Server, Session, Wait};
 
 use super::dice::Dice;
 use super::watch::Watch;
 
-/// What a body has at each place: other bytes for each stream and direction.
+/// The byte at each position of a body: different for each stream and direction.
 fn byte(stream: u32, seed: u8, at: usize) -> u8 {
     (at as u32).wrapping_mul(31).wrapping_add(stream.wrapping_mul(7)).to_le_bytes()[at % 2].wrapping_add(seed)
 }
 
-/// One stream as one end sees it.
+/// One end's view of a stream.
 #[derive(Debug, Default)]
 struct Body {
-    /// What is still to be sent, of how much.
+    /// How much is still to be sent, and of how much.
     sent: usize,
     length: usize,
     trailers: bool,
-    /// What came, and of that what was not consumed yet.
+    /// How much was received, and how much of it was not consumed yet.
     received: usize,
     held: u32,
     incoming: Half,
@@ -40,7 +40,7 @@ enum Half {
     Ended,
 }
 
-/// One end, what it sends, and what it has not read.
+/// One end, its unsent data, and its unread input.
 struct End<R> {
     session: Session<R>,
     watch: Watch,
@@ -50,7 +50,7 @@ struct End<R> {
     head: Head,
     granted: u32,
     window: u32,
-    /// Streams that ended in order, and others.
+    /// Streams that ended normally, and others.
     finished: usize,
     reset: usize,
 }
@@ -71,7 +71,7 @@ impl<R> End<R> {
         }
     }
 
-    /// Handles what came. Gives streams whose head did.
+    /// Processes input. Returns the streams whose head arrived.
     fn receive(&mut self, now: u64) -> Vec<u32> {
         let (mut at, mut heads) = (0, Vec::new());
         loop {
@@ -102,17 +102,17 @@ impl<R> End<R> {
                 }
                 Event::Trailers { stream } => (stream, true),
                 Event::Reset { stream, by, code } => {
-                    assert!(by == By::Peer, "{by:?} {code:?}");
+                    assert!(by == ResetBy::Peer, "{by:?} {code:?}");
                     if let Some(body) = self.bodies.get_mut(&stream) {
-                        // NO_ERROR behind a whole answer takes nothing away.
+                        // NO_ERROR after a complete response loses nothing.
                         body.reset |= !(code == Code::NoError && body.incoming == Half::Ended);
                         body.outgoing = Half::Ended;
                     }
                     continue;
                 }
-                Event::GoAway { last, code } => {
+                Event::GoAway { last_stream: last, code } => {
                     assert_eq!(code, Code::NoError);
-                    // Nothing was done with those above; a client's speaks of streams that a server opens.
+                    // Streams above that one were not acted on; a client's GOAWAY concerns streams that a server opens.
                     let above = last.saturating_add(1).max(if self.seed == CLIENT { 0 } else { u32::MAX });
                     self.bodies.range_mut(above..).for_each(|(_, body)| body.reset = true);
                     continue;
@@ -132,7 +132,7 @@ impl<R> End<R> {
         heads
     }
 
-    /// Reads something of what is there, at the reader's own pace.
+    /// Reads some of the available data, at the reader's own pace.
     fn consume(&mut self, dice: &mut Dice<'_>) {
         for (stream, body) in &mut self.bodies {
             let bytes = match dice.roll(4) {
@@ -145,7 +145,7 @@ impl<R> End<R> {
         }
     }
 
-    /// Sends bodies, and what waits, to the other end; the socket takes what it likes.
+    /// Sends bodies and pending output to the other end; the socket accepts any amount.
     fn send(&mut self, now: u64, dice: &mut Dice<'_>, to: &mut Vec<u8>) {
         let before = to.len();
         for (stream, body) in &mut self.bodies {
@@ -153,7 +153,7 @@ impl<R> End<R> {
                 continue;
             }
             if body.sent < body.length {
-                self.session.want_to_send(now, *stream);
+                self.session.queue_for_sending(now, *stream);
             } else {
                 body.outgoing = Half::Ended;
                 match body.trailers {
@@ -163,7 +163,7 @@ impl<R> End<R> {
             }
         }
         for _ in 0..dice.roll(20) {
-            let Some(turn) = self.session.next_to_send(now) else { break };
+            let Some(turn) = self.session.next_turn(now) else { break };
             let body = self.bodies.get_mut(&turn.stream).expect("only who wants to send has a turn");
             let (from, stream, seed) = (body.sent, turn.stream, self.seed);
             let count = (body.length - from).min(turn.bytes).min(1 + dice.roll(100_000));
@@ -179,13 +179,13 @@ impl<R> End<R> {
         }
         let count = dice.roll(200_000).min(self.session.pending().len());
         to.extend_from_slice(&self.session.pending()[..count]);
-        self.session.wrote(count);
+        self.session.mark_written(count);
         self.watch.see(&to[before..]);
     }
 
-    /// Releases what is over on both sides.
+    /// Releases finished streams on both sides.
     fn settle(&mut self) {
-        // Of every third stream nobody reads the rest.
+        // The rest of every third stream is not read.
         let over = |(id, body): &(&u32, &Body)| {
             let ended = (body.incoming, body.outgoing) == (Half::Ended, Half::Ended);
             body.reset || (ended && (body.held == 0 || *id % 3 == 0))
@@ -205,16 +205,16 @@ impl<R> End<R> {
         }
     }
 
-    /// Once in a while, something that peers do.
+    /// Occasionally does something that peers do.
     fn disturb(&mut self, now: u64, dice: &mut Dice<'_>) {
-        if dice.roll(3) == 0 && self.session.window_wanted() > 0 {
-            let bytes = self.session.window_wanted();
+        if dice.roll(3) == 0 && self.session.wanted_window_bytes() > 0 {
+            let bytes = self.session.wanted_window_bytes();
             self.granted += bytes;
             self.session.grant_window(bytes);
         }
         match dice.roll(250) {
             0 => self.session.ping([1; 8]),
-            1 => self.session.rest(),
+            1 => self.session.release_memory(),
             2 if dice.roll(8) == 0 => self.session.go_away(now),
             _ => {}
         }
@@ -229,10 +229,10 @@ impl<R> End<R> {
                 self.session.reset(stream, Code::Cancel);
                 self.bodies.get_mut(&stream).expect("it is one of them").reset = true;
             }
-            // Whatever came and whatever is missing.
+            // Whatever was received and whatever is missing.
             1 => self.release(stream),
-            // It has nothing to say for now.
-            2 => self.session.send_no_more(stream),
+            // It has nothing to send for now.
+            2 => self.session.unqueue(stream),
             _ => {}
         }
     }
@@ -243,7 +243,7 @@ impl<R> End<R> {
         self.send(now, dice, to);
         self.settle();
         if self.session.deadline().is_some_and(|deadline| deadline <= now) {
-            assert_eq!(self.session.pass(now), None);
+            assert_eq!(self.session.handle_timeout(now), None);
         }
     }
 
@@ -256,10 +256,10 @@ impl<R> End<R> {
         )
     }
 
-    /// No stream is left, nothing waits for a turn, and the windows are as large as they should be.
+    /// No stream is left, nothing waits for a turn, and the windows have their expected size.
     fn is_at_rest(&mut self, other: &Watch, now: u64) {
         assert!(self.bodies.is_empty() && self.session.open_streams() == 0);
-        assert_eq!(self.session.next_to_send(now), None);
+        assert_eq!(self.session.next_turn(now), None);
         assert!(self.session.pending().is_empty() && self.watch.is_between_frames());
         let given_back = self.session.reclaim_window();
         self.granted = self.granted.checked_sub(given_back).expect("only what was granted is given back");
@@ -267,7 +267,7 @@ impl<R> End<R> {
         let left = self.watch.left(other);
         let (least, most) = (u64::from(self.window) / 2, u64::from(self.window + self.granted));
         assert!(left > least && left <= most, "a window of {left}, not of {least} to {most}");
-        self.session.rest();
+        self.session.release_memory();
         let kept = self.session.kept_bytes();
         assert!(kept <= 16 * 1024, "{kept} bytes are kept at rest");
     }
@@ -276,7 +276,7 @@ impl<R> End<R> {
 const CLIENT: u8 = 2;
 const SERVER: u8 = 3;
 
-/// Some bytes of what is on the way arrive.
+/// Delivers some of the bytes in transit.
 fn deliver(dice: &mut Dice<'_>, from: &mut Vec<u8>, to: &mut Vec<u8>) {
     let count = [from.len(), 1, dice.roll(100), dice.roll(50_000)][dice.roll(4)].min(from.len());
     to.extend(from.drain(..count));
@@ -287,7 +287,7 @@ fn length(dice: &mut Dice<'_>) -> usize {
     dice.roll(most)
 }
 
-/// Fields that say whose they are; sometimes more than a frame has room for.
+/// Fields that identify the stream; sometimes too many for one frame.
 fn fill(head: &mut Head, stream: u32, dice: &mut Dice<'_>) {
     head.append(b"X-Stream", stream.to_string().as_bytes());
     match dice.roll(16) {
@@ -298,10 +298,10 @@ fn fill(head: &mut Head, stream: u32, dice: &mut Dice<'_>) {
     }
 }
 
-/// A client that asks, a server that answers, and what is on the way between them.
+/// A client, a server, and the data in transit.
 struct Play {
-    client: End<fairway_http2::Asks>,
-    server: End<fairway_http2::Answers>,
+    client: End<fairway_http2::ClientRole>,
+    server: End<fairway_http2::ServerRole>,
     up: Vec<u8>,
     down: Vec<u8>,
     now: u64,
@@ -309,12 +309,18 @@ struct Play {
     asked: usize,
 }
 
-/// Plays a whole connection with so many requests.
+/// Runs a complete connection with this many requests.
 pub(crate) fn play(dice: &mut Dice<'_>, requests: usize, stream_window: u32, connection_window: u32) {
     let (encoder_table, strings) =
-        [(0, Strings::Plain), (4096, Strings::Huffman), (300, Strings::Plain)][dice.roll(3)];
-    let config =
-        Config { streams: 9, stream_window, connection_window, encoder_table, strings, ..Config::default() };
+        [(0, StringCoding::Plain), (4096, StringCoding::Huffman), (300, StringCoding::Plain)][dice.roll(3)];
+    let config = Config {
+        max_streams: 9,
+        stream_window,
+        connection_window,
+        encoder_table_bytes: encoder_table,
+        string_coding: strings,
+        ..Config::default()
+    };
     let mut play = Play {
         client: End::new(Client::new(config, 0), CLIENT, config),
         server: End::new(Server::new(config, 0), SERVER, config),
@@ -325,7 +331,7 @@ pub(crate) fn play(dice: &mut Dice<'_>, requests: usize, stream_window: u32, con
         asked: 0,
     };
     let mut quiet = 0;
-    while (play.asked < requests && !play.client.session.is_leaving()) || play.is_busy() {
+    while (play.asked < requests && !play.client.session.is_going_away()) || play.is_busy() {
         let before = play.progress();
         play.step(requests, dice);
         quiet = if before == play.progress() { quiet + 1 } else { 0 };
@@ -337,7 +343,7 @@ pub(crate) fn play(dice: &mut Dice<'_>, requests: usize, stream_window: u32, con
     play.server.is_at_rest(&play.client.watch, play.now);
 }
 
-/// Any bytes as the decisions of a play.
+/// Any bytes as the decisions of a run.
 pub(crate) fn pair(input: &[u8]) {
     let mut dice = Dice::new(input);
     let (stream_window, connection_window) =
@@ -403,16 +409,16 @@ impl Play {
         }
     }
 
-    /// All that waits arrives. Streams of which a GOAWAY said that nothing was done are not there any more.
+    /// Delivers everything in transit. Streams that a GOAWAY declared unprocessed no longer exist.
     fn flush(&mut self) {
         for _ in 0..4 {
             self.client.watch.see(self.client.session.pending());
             self.up.extend_from_slice(self.client.session.pending());
-            self.client.session.wrote(self.client.session.pending().len());
+            self.client.session.mark_written(self.client.session.pending().len());
             self.server.input.append(&mut self.up);
             self.server.watch.see(self.server.session.pending());
             self.down.extend_from_slice(self.server.session.pending());
-            self.server.session.wrote(self.server.session.pending().len());
+            self.server.session.mark_written(self.server.session.pending().len());
             self.client.input.append(&mut self.down);
             self.client.receive(self.now);
             self.server.receive(self.now);

@@ -1,13 +1,13 @@
-//! Reads what one end writes, and knows the other end's side of it: whether each frame may stand where it stands, and
-//! whether windows add up. Uses nothing of the code that it watches but the numbers of frames.
+//! Observes one end's output from the other end's perspective: whether each frame is allowed where it appears, and
+//! whether windows add up. Independent of the observed code except for frame constants.
 
 use std::collections::BTreeMap;
 
-use fairway_http2::frame::{ACK, END_HEADERS, END_STREAM, HEADER_BYTES, Header, Kind};
+use fairway_http2::frame::{FLAG_ACK, FLAG_END_HEADERS, FLAG_END_STREAM, FrameKind, HEADER_BYTES, Header};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// One direction of a stream as it is on the wire.
+/// One direction of a stream on the wire.
 #[derive(Default)]
 struct Lane {
     ended: bool,
@@ -21,21 +21,21 @@ pub(crate) struct Watch {
     bytes: Vec<u8>,
     preface: bool,
     begun: bool,
-    /// The block that is not complete, and whether the stream ends with it.
+    /// The incomplete block, and whether the stream ends with it.
     block: Option<(u32, bool)>,
     lanes: BTreeMap<u32, Lane>,
     /// Bytes of all DATA.
     sent: u64,
     /// What was announced to the other end, by stream.
     announced: BTreeMap<u32, u64>,
-    /// The window that its settings give streams.
+    /// The initial window of streams in its SETTINGS.
     stream_window: u64,
     /// The last stream of each GOAWAY.
     last: u32,
 }
 
 impl Watch {
-    /// Of what a client writes, or a server.
+    /// For a client's or a server's output.
     pub(crate) fn new(is_client: bool) -> Self {
         Watch {
             bytes: Vec::new(),
@@ -50,7 +50,7 @@ impl Watch {
         }
     }
 
-    /// More was written.
+    /// Processes further output.
     pub(crate) fn see(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
         if self.preface && self.bytes.len() >= PREFACE.len() {
@@ -72,41 +72,41 @@ impl Watch {
         self.bytes.drain(..at);
     }
 
-    /// Whether whole frames were written, and no block is open.
+    /// Whether the output consists of complete frames, without an open block.
     pub(crate) fn is_between_frames(&self) -> bool {
         self.bytes.is_empty() && self.block.is_none()
     }
 
     fn frame(&mut self, header: &Header, payload: &[u8]) {
-        let kind = Kind::of(header.kind).expect("known frames are written");
+        let kind = FrameKind::from_number(header.kind).expect("known frames are written");
         assert!(header.length <= 16_384, "{header:?}");
         assert!(
-            self.begun || (kind == Kind::Settings && !header.has(ACK)),
+            self.begun || (kind == FrameKind::Settings && !header.has_flag(FLAG_ACK)),
             "SETTINGS come first: {header:?}"
         );
         self.begun = true;
         match self.block {
-            Some((stream, _)) => assert_eq!((kind, header.stream), (Kind::Continuation, stream)),
-            None => assert_ne!(kind, Kind::Continuation),
+            Some((stream, _)) => assert_eq!((kind, header.stream), (FrameKind::Continuation, stream)),
+            None => assert_ne!(kind, FrameKind::Continuation),
         }
         match kind {
-            Kind::Headers => self.headers(header),
-            Kind::Continuation if header.has(END_HEADERS) => self.block_ends(),
-            Kind::Continuation => {}
-            Kind::Data => self.data(header, payload),
-            Kind::Reset => {
+            FrameKind::Headers => self.headers(header),
+            FrameKind::Continuation if header.has_flag(FLAG_END_HEADERS) => self.block_ends(),
+            FrameKind::Continuation => {}
+            FrameKind::Data => self.data(header, payload),
+            FrameKind::Reset => {
                 let lane = self.lanes.entry(header.stream).or_default();
                 assert!(!std::mem::replace(&mut lane.reset, true), "reset twice: {header:?}");
             }
-            Kind::WindowUpdate => self.window_update(header.stream, payload),
-            Kind::Settings => self.settings(payload),
-            Kind::GoAway => {
+            FrameKind::WindowUpdate => self.window_update(header.stream, payload),
+            FrameKind::Settings => self.settings(payload),
+            FrameKind::GoAway => {
                 let last = word(payload);
                 assert!(last <= self.last, "GOAWAY rises");
                 self.last = last;
             }
-            Kind::Ping => assert_eq!((header.stream, payload.len()), (0, 8)),
-            Kind::Priority | Kind::PushPromise | Kind::PriorityUpdate => {
+            FrameKind::Ping => assert_eq!((header.stream, payload.len()), (0, 8)),
+            FrameKind::Priority | FrameKind::PushPromise | FrameKind::PriorityUpdate => {
                 panic!("{header:?} is never written")
             }
         }
@@ -115,8 +115,8 @@ impl Watch {
     fn headers(&mut self, header: &Header) {
         let lane = self.lanes.entry(header.stream).or_default();
         assert!(!lane.ended && !lane.reset, "HEADERS behind the end of {}", header.stream);
-        self.block = Some((header.stream, header.has(END_STREAM)));
-        if header.has(END_HEADERS) {
+        self.block = Some((header.stream, header.has_flag(FLAG_END_STREAM)));
+        if header.has_flag(FLAG_END_HEADERS) {
             self.block_ends();
         }
     }
@@ -129,7 +129,7 @@ impl Watch {
     fn data(&mut self, header: &Header, payload: &[u8]) {
         let lane = self.lanes.get_mut(&header.stream).expect("DATA comes behind HEADERS");
         assert!(!lane.ended && !lane.reset, "DATA behind the end of {}", header.stream);
-        lane.ended = header.has(END_STREAM);
+        lane.ended = header.has_flag(FLAG_END_STREAM);
         lane.sent += payload.len() as u64;
         self.sent += payload.len() as u64;
     }
@@ -150,17 +150,17 @@ impl Watch {
         }
     }
 
-    /// What of its window for the whole connection the other end has not used.
+    /// The part of the connection window that the other end has not used.
     pub(crate) fn left(&self, other: &Watch) -> u64 {
         let announced = self.announced.get(&0).copied().unwrap_or_default();
         (65_535 + announced).checked_sub(other.sent).expect("nobody sends more than it may")
     }
 
-    /// Whether the other end kept to every window that was ever announced to it.
+    /// Whether the other end respected every window announced to it.
     pub(crate) fn kept_by(&self, other: &Watch) {
         self.left(other);
         for (stream, lane) in &other.lanes {
-            // Before it knew our settings it could take the initial one.
+            // Before it knew our SETTINGS, it could use the initial one.
             let announced = self.announced.get(stream).copied().unwrap_or_default();
             let window = announced + self.stream_window.max(65_535);
             assert!(lane.sent <= window, "{} on stream {stream}, of {window}", lane.sent);

@@ -1,9 +1,11 @@
-//! A peer that writes any frames it likes, and reads what comes back.
+//! A peer that can write any frames, and reads the replies.
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use fairway_http::Head;
-use fairway_http2::frame::{self, ACK, END_HEADERS, END_STREAM, HEADER_BYTES, Header, Kind, write_frame};
+use fairway_http2::frame::{
+    self, FLAG_ACK, FLAG_END_HEADERS, FLAG_END_STREAM, FrameKind, HEADER_BYTES, Header, write_frame,
+};
 use fairway_http2::{Code, Config, Event, Server};
 
 pub(crate) mod table;
@@ -17,7 +19,7 @@ pub(crate) const GET: &[u8] = &[0x82, 0x86, 0x84, 0x01, 0x01, b'a'];
 pub(crate) const POST: &[u8] = &[0x83, 0x86, 0x84, 0x01, 0x01, b'a'];
 
 /// A frame.
-pub(crate) fn frame(kind: Kind, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(kind: FrameKind, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     write_frame(kind, flags, stream, payload, &mut out);
     out
@@ -28,27 +30,27 @@ pub(crate) fn settings(settings: &[(u16, u32)]) -> Vec<u8> {
         .iter()
         .flat_map(|(number, value)| [&number.to_be_bytes()[..], &value.to_be_bytes()].concat())
         .collect();
-    frame(Kind::Settings, 0, 0, &payload)
+    frame(FrameKind::Settings, 0, 0, &payload)
 }
 
 pub(crate) fn headers(stream: u32, end: bool, block: &[u8]) -> Vec<u8> {
-    frame(Kind::Headers, END_HEADERS | if end { END_STREAM } else { 0 }, stream, block)
+    frame(FrameKind::Headers, FLAG_END_HEADERS | if end { FLAG_END_STREAM } else { 0 }, stream, block)
 }
 
 pub(crate) fn data(stream: u32, end: bool, bytes: &[u8]) -> Vec<u8> {
-    frame(Kind::Data, if end { END_STREAM } else { 0 }, stream, bytes)
+    frame(FrameKind::Data, if end { FLAG_END_STREAM } else { 0 }, stream, bytes)
 }
 
 pub(crate) fn window_update(stream: u32, increment: u32) -> Vec<u8> {
-    frame(Kind::WindowUpdate, 0, stream, &increment.to_be_bytes())
+    frame(FrameKind::WindowUpdate, 0, stream, &increment.to_be_bytes())
 }
 
 pub(crate) fn reset(stream: u32, code: u32) -> Vec<u8> {
-    frame(Kind::Reset, 0, stream, &code.to_be_bytes())
+    frame(FrameKind::Reset, 0, stream, &code.to_be_bytes())
 }
 
 pub(crate) fn ping(flags: u8) -> Vec<u8> {
-    frame(Kind::Ping, flags, 0, &[7; 8])
+    frame(FrameKind::Ping, flags, 0, &[7; 8])
 }
 
 /// A literal field without indexing.
@@ -57,9 +59,9 @@ pub(crate) fn literal(name: &str, value: &str) -> Vec<u8> {
     [&[0, length(name)], name.as_bytes(), &[length(value)], value.as_bytes()].concat()
 }
 
-/// What came, owned; a body's pieces are put together.
+/// The received events, owned; the parts of a body are joined.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Seen {
+pub(crate) enum ReceivedEvent {
     Head { stream: u32, end: bool, method: String, target: String, fields: usize },
     HeadTooLarge { stream: u32, end: bool },
     Trailers { stream: u32, fields: usize },
@@ -70,13 +72,13 @@ pub(crate) enum Seen {
 /// A frame that the server sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Sent {
-    pub(crate) kind: Kind,
+    pub(crate) kind: FrameKind,
     pub(crate) flags: u8,
     pub(crate) stream: u32,
     pub(crate) payload: Vec<u8>,
 }
 
-/// A server and what it has not taken of its input.
+/// A server and its unused input.
 pub(crate) struct Peer {
     pub(crate) server: Server,
     pub(crate) head: Head,
@@ -85,26 +87,26 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// A connection that has shaken hands.
+    /// A connection after the handshake.
     pub(crate) fn new() -> Self {
         Peer::with(Config::default())
     }
 
     pub(crate) fn with(config: Config) -> Self {
         let mut peer = Peer::raw(config);
-        let begin = [PREFACE, &settings(&[]), &frame(Kind::Settings, ACK, 0, &[])].concat();
+        let begin = [PREFACE, &settings(&[]), &frame(FrameKind::Settings, FLAG_ACK, 0, &[])].concat();
         assert_eq!(peer.send(&begin), []);
         peer.sent();
         peer
     }
 
-    /// A connection on which nothing came.
+    /// A connection without any input.
     pub(crate) fn raw(config: Config) -> Self {
         Peer { server: Server::new(config, 0), head: Head::new(), now: 0, input: Vec::new() }
     }
 
-    /// Sends bytes and tells what came of them.
-    pub(crate) fn send(&mut self, bytes: &[u8]) -> Vec<Seen> {
+    /// Sends bytes and returns the resulting events.
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> Vec<ReceivedEvent> {
         self.input.extend_from_slice(bytes);
         let input = std::mem::take(&mut self.input);
         let (mut at, mut seen) = (0, Vec::new());
@@ -114,13 +116,13 @@ impl Peer {
             match event {
                 Event::NeedMore | Event::Wait(_) => {
                     if let Event::Wait(wait) = event {
-                        seen.push(Seen::Other(format!("{wait:?}")));
+                        seen.push(ReceivedEvent::Other(format!("{wait:?}")));
                     }
                     self.input = input[at..].to_vec();
                     return seen;
                 }
                 Event::Closed(fault) => {
-                    seen.push(Seen::Other(format!("Closed({:?}, {})", fault.code, fault.rule)));
+                    seen.push(ReceivedEvent::Other(format!("Closed({:?}, {})", fault.code, fault.rule)));
                     return seen;
                 }
                 event => note(event, &self.head, &mut seen),
@@ -128,23 +130,23 @@ impl Peer {
         }
     }
 
-    /// The frames that the server wrote since the last time.
+    /// The frames that the server wrote since the last call.
     pub(crate) fn sent(&mut self) -> Vec<Sent> {
         let bytes = self.server.pending().to_vec();
-        self.server.wrote(bytes.len());
+        self.server.mark_written(bytes.len());
         frames(&bytes)
     }
 
-    /// Opens a stream with a GET whose request has ended.
+    /// Opens a stream with a complete GET.
     pub(crate) fn get(&mut self, stream: u32) {
         let seen = self.send(&headers(stream, true, GET));
-        assert!(matches!(seen[..], [Seen::Head { end: true, .. }]), "{seen:?}");
+        assert!(matches!(seen[..], [ReceivedEvent::Head { end: true, .. }]), "{seen:?}");
     }
 
-    /// Opens a stream with a POST whose request goes on.
+    /// Opens a stream with an incomplete POST.
     pub(crate) fn post(&mut self, stream: u32) {
         let seen = self.send(&headers(stream, false, POST));
-        assert!(matches!(seen[..], [Seen::Head { end: false, .. }]), "{seen:?}");
+        assert!(matches!(seen[..], [ReceivedEvent::Head { end: false, .. }]), "{seen:?}");
     }
 
     /// Answers a stream and releases it.
@@ -161,21 +163,21 @@ pub(crate) fn ok() -> Head {
     head
 }
 
-fn note(event: Event<'_>, head: &Head, seen: &mut Vec<Seen>) {
+fn note(event: Event<'_>, head: &Head, seen: &mut Vec<ReceivedEvent>) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let new = match event {
-        Event::Head { stream, end, .. } => Seen::Head {
+        Event::Head { stream, end, .. } => ReceivedEvent::Head {
             stream,
             end,
             method: text(head.method_bytes()),
             target: text(head.target()),
             fields: head.field_count(),
         },
-        Event::HeadTooLarge { stream, end } => Seen::HeadTooLarge { stream, end },
-        Event::Trailers { stream } => Seen::Trailers { stream, fields: head.field_count() },
+        Event::HeadTooLarge { stream, end } => ReceivedEvent::HeadTooLarge { stream, end },
+        Event::Trailers { stream } => ReceivedEvent::Trailers { stream, fields: head.field_count() },
         Event::Data { stream, bytes, end } => {
             match seen.last_mut() {
-                Some(Seen::Data { stream: before, bytes: so_far, end: ended })
+                Some(ReceivedEvent::Data { stream: before, bytes: so_far, end: ended })
                     if *before == stream && !*ended =>
                 {
                     so_far.extend_from_slice(bytes);
@@ -184,20 +186,20 @@ fn note(event: Event<'_>, head: &Head, seen: &mut Vec<Seen>) {
                 }
                 _ => {}
             }
-            Seen::Data { stream, bytes: bytes.to_vec(), end }
+            ReceivedEvent::Data { stream, bytes: bytes.to_vec(), end }
         }
-        event => Seen::Other(format!("{event:?}")),
+        event => ReceivedEvent::Other(format!("{event:?}")),
     };
     seen.push(new);
 }
 
-/// Cuts what was written into frames.
+/// Splits output into frames.
 pub(crate) fn frames(mut bytes: &[u8]) -> Vec<Sent> {
     let mut frames = Vec::new();
     while let Some(header) = bytes.first_chunk::<HEADER_BYTES>() {
         let header = Header::read(header);
         let end = HEADER_BYTES + header.length as usize;
-        let kind = Kind::of(header.kind).expect("we write no unknown frames");
+        let kind = FrameKind::from_number(header.kind).expect("we write no unknown frames");
         let payload = bytes[HEADER_BYTES..end].to_vec();
         frames.push(Sent { kind, flags: header.flags, stream: header.stream, payload });
         bytes = &bytes[end..];
@@ -208,18 +210,18 @@ pub(crate) fn frames(mut bytes: &[u8]) -> Vec<Sent> {
 
 /// The streams that were reset, with their codes.
 pub(crate) fn resets(frames: &[Sent]) -> Vec<(u32, Code)> {
-    let reset = frames.iter().filter(|frame| frame.kind == Kind::Reset);
-    reset.map(|frame| (frame.stream, Code::of(frame::word(&frame.payload)))).collect()
+    let reset = frames.iter().filter(|frame| frame.kind == FrameKind::Reset);
+    reset.map(|frame| (frame.stream, Code::from_number(frame::first_u32(&frame.payload)))).collect()
 }
 
 /// The codes of GOAWAY.
 pub(crate) fn goodbyes(frames: &[Sent]) -> Vec<(u32, Code)> {
-    let away = frames.iter().filter(|frame| frame.kind == Kind::GoAway);
+    let away = frames.iter().filter(|frame| frame.kind == FrameKind::GoAway);
     away.map(|frame| frame::go_away(&frame.payload)).collect()
 }
 
-/// Increments of WINDOW_UPDATE by stream.
+/// The increments of WINDOW_UPDATE by stream.
 pub(crate) fn updates(frames: &[Sent]) -> Vec<(u32, u32)> {
-    let updates = frames.iter().filter(|frame| frame.kind == Kind::WindowUpdate);
-    updates.map(|frame| (frame.stream, frame::word(&frame.payload))).collect()
+    let updates = frames.iter().filter(|frame| frame.kind == FrameKind::WindowUpdate);
+    updates.map(|frame| (frame.stream, frame::first_u32(&frame.payload))).collect()
 }

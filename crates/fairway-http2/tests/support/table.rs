@@ -1,55 +1,55 @@
-//! Frames to judge, one after the other, and what a server says of them: the comparisons with other codecs share it.
+//! A table of frames and a server's results for them, shared by the comparisons with other codecs.
 
 use std::collections::BTreeMap;
 
 use fairway_http2::Code;
-use fairway_http2::frame::{ACK, END_HEADERS, END_STREAM, HEADER_BYTES, Header, Kind};
+use fairway_http2::frame::{FLAG_ACK, FLAG_END_HEADERS, FLAG_END_STREAM, FrameKind, HEADER_BYTES, Header};
 
 use super::{
     GET, POST, PREFACE, frame, frames, goodbyes, headers, literal, reset, resets, settings, window_update,
 };
 
-/// What a server says of some input.
+/// A server's result for some input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Said {
+pub(crate) enum ServerResult {
     Nothing,
     /// It reset a stream.
     Stream,
     /// It ended the connection.
     Connection,
-    /// It answers nothing any more, and does not say why.
+    /// It no longer answers, without a reason.
     Silent,
 }
 
-/// The mark behind the input: whoever answers it has read all before it.
+/// The mark after the input: whoever answers it has read everything before it.
 pub(crate) const MARK: [u8; 8] = *b"the mark";
 
-/// What frames say, if they say enough: the mark is answered, or the connection ends.
-pub(crate) fn judged(bytes: &[u8]) -> Option<Said> {
+/// The result, if the frames show one: the mark is answered, or the connection ends.
+pub(crate) fn judged(bytes: &[u8]) -> Option<ServerResult> {
     let frames = frames(&bytes[..whole(bytes)]);
     if goodbyes(&frames).iter().any(|(_, code)| *code as u32 != 0) {
-        return Some(Said::Connection);
+        return Some(ServerResult::Connection);
     }
-    let answered = frames.iter().any(|frame| frame.kind == Kind::Ping && frame.payload == MARK);
-    let said = if resets(&frames).is_empty() { Said::Nothing } else { Said::Stream };
+    let answered = frames.iter().any(|frame| frame.kind == FrameKind::Ping && frame.payload == MARK);
+    let said = if resets(&frames).is_empty() { ServerResult::Nothing } else { ServerResult::Stream };
     answered.then_some(said)
 }
 
-/// The same with the code of the first error that it names.
-pub(crate) fn judged_with_code(bytes: &[u8]) -> Option<(Said, Code)> {
+/// The same with the code of the first error.
+pub(crate) fn judged_with_code(bytes: &[u8]) -> Option<(ServerResult, Code)> {
     let said = judged(bytes)?;
     let frames = frames(&bytes[..whole(bytes)]);
     let code = match said {
-        Said::Stream => resets(&frames).first().map(|(_, code)| *code),
-        Said::Connection => {
+        ServerResult::Stream => resets(&frames).first().map(|(_, code)| *code),
+        ServerResult::Connection => {
             goodbyes(&frames).iter().map(|(_, code)| *code).find(|code| *code != Code::NoError)
         }
-        Said::Nothing | Said::Silent => None,
+        ServerResult::Nothing | ServerResult::Silent => None,
     };
     Some((said, code.unwrap_or(Code::NoError)))
 }
 
-/// Bytes of whole frames.
+/// The bytes of complete frames.
 fn whole(bytes: &[u8]) -> usize {
     let mut whole = 0;
     while let Some(header) = bytes[whole..].first_chunk::<HEADER_BYTES>() {
@@ -62,18 +62,25 @@ fn whole(bytes: &[u8]) -> usize {
     whole
 }
 
-/// A beginning that has streams of all kinds: 1 has a body to come, 3 has ended, 5 was reset.
+/// A beginning with streams of all kinds: the body of 1 is incomplete, 3 has ended, 5 was reset.
 pub(crate) fn beginning() -> Vec<u8> {
     let streams = [headers(1, false, POST), headers(3, true, GET), headers(5, false, POST), reset(5, 8)];
-    [PREFACE, &settings(&[]), &frame(Kind::Settings, ACK, 0, &[]), &streams.concat()].concat()
+    [PREFACE, &settings(&[]), &frame(FrameKind::Settings, FLAG_ACK, 0, &[]), &streams.concat()].concat()
 }
 
-/// Frames of every type on every kind of stream with several flags and lengths, and others that are wrong in one thing.
+/// Frames of every type on every kind of stream with several flags and lengths, and others with a single defect.
 pub(crate) fn frames_to_judge() -> BTreeMap<String, Vec<u8>> {
     let mut all = BTreeMap::new();
     for kind in 0..=11u8 {
         for stream in [0, 1, 2, 3, 5, 7] {
-            for flags in [0, END_STREAM, END_HEADERS, END_HEADERS | END_STREAM, 8, 0x20 | END_HEADERS] {
+            for flags in [
+                0,
+                FLAG_END_STREAM,
+                FLAG_END_HEADERS,
+                FLAG_END_HEADERS | FLAG_END_STREAM,
+                8,
+                0x20 | FLAG_END_HEADERS,
+            ] {
                 for (name, payload) in payloads() {
                     let length = u32::try_from(payload.len()).unwrap();
                     let header = Header { length, kind, flags, stream };

@@ -1,33 +1,33 @@
-//! The dynamic table that the client fills (RFC 9204 §3.2), and field sections that refer to it (§4.5). Never judges a message:
-//! every field is given to whoever reads the section.
+//! The dynamic table that the client fills (RFC 9204 §3.2), and field sections that refer to it (§4.5). Does not check
+//! messages: every field is passed on.
 //!
-//! Entries are counted from the first one ever inserted (absolute index, §3.2.4). Decoder instructions are
-//! collected here until it can be written to the decoder stream.
+//! Entries are counted from the first insertion (absolute index, §3.2.4). Decoder instructions are collected here until
+//! they can be written to the decoder stream.
 
 use fairway_http::Known;
 use fairway_http2::Verdict;
 use fairway_http2::hpack::integer::{self, Integer};
 use fairway_http2::hpack::{Line, MAX_TABLE_BYTES, Table, huffman};
 
-use super::instruction::{self, Instruction, Parsed, Text};
+use super::instruction::{self, Instruction, ParseResult, StringLiteral};
 use super::{fixed, instruction::read_text};
 use crate::code::{Code, Fault};
 
-/// What every entry counts in addition to its name and value (RFC 9204 §3.2.1).
+/// The size of an entry in addition to its name and value (RFC 9204 §3.2.1).
 const OVERHEAD: usize = 32;
 
-/// What a string may grow to before its buffer is freed.
+/// The scratch buffer is freed if it grew beyond this.
 const KEPT_SCRATCH: usize = 4 * 1024;
 
-/// What waits for the decoder stream may grow to this: only a client that does not read it gets there.
+/// Maximum pending output for the decoder stream: only a client that does not read it reaches this.
 const MAX_FEEDBACK: usize = 4 * 1024;
 
-/// What became of a field section.
+/// The result of a field section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Section {
-    /// Its fields were given.
+pub enum SectionResult {
+    /// Its fields were returned.
     Decoded,
-    /// It needs this many insertions, and nothing of it was given.
+    /// It needs this many insertions; none of its fields were returned.
     Blocked(u64),
 }
 
@@ -37,34 +37,34 @@ pub struct Decoder {
     table: Table,
     /// SETTINGS_QPACK_MAX_TABLE_CAPACITY.
     max_capacity: usize,
-    /// Entries that were ever inserted.
+    /// Entries inserted so far.
     inserted: u64,
-    /// Known Received Count at the client's encoder (RFC 9204 §2.1.4), once all feedback is there.
+    /// Known Received Count at the client's encoder (RFC 9204 §2.1.4), once all feedback is received.
     acknowledged: u64,
-    /// The beginning of an encoder instruction.
+    /// The start of an encoder instruction.
     partial: Vec<u8>,
-    /// The literal field that is being read.
+    /// The literal field being read.
     scratch: Vec<u8>,
-    /// Decoder instructions that were not sent yet.
+    /// Pending decoder instructions.
     feedback: Vec<u8>,
 }
 
 /// The name of a literal field, which is in the scratch buffer.
-struct Name {
+struct LiteralName {
     bytes: usize,
     known: Known,
     verdict: Verdict,
 }
 
 /// The prefix of a section (RFC 9204 §4.5.1).
-struct Prefix {
+struct SectionPrefix {
     required: u64,
     base: u64,
     used: usize,
 }
 
 impl Decoder {
-    /// With an empty table of no capacity, which the client can raise to `max_capacity` bytes.
+    /// With an empty table of capacity 0, which the client can raise to `max_capacity` bytes.
     #[must_use]
     pub fn new(max_capacity: usize) -> Self {
         Decoder {
@@ -78,16 +78,16 @@ impl Decoder {
         }
     }
 
-    /// Entries that were ever inserted.
+    /// Entries inserted so far.
     #[must_use]
     pub fn inserted(&self) -> u64 {
         self.inserted
     }
 
-    /// Takes bytes of the client's encoder stream; gives how many instructions were complete.
+    /// Processes bytes of the client's encoder stream; returns how many instructions were complete.
     ///
     /// # Errors
-    /// QPACK_ENCODER_STREAM_ERROR when an instruction breaks a rule.
+    /// QPACK_ENCODER_STREAM_ERROR if an instruction breaks a rule.
     pub fn receive(&mut self, input: &[u8]) -> Result<u32, Fault> {
         if self.partial.is_empty() {
             let (used, count) = self.instructions(input)?;
@@ -104,20 +104,20 @@ impl Decoder {
         Ok(count)
     }
 
-    /// Carries out all complete instructions; gives how many bytes they have and their number.
+    /// Applies all complete instructions; returns their bytes and number.
     fn instructions(&mut self, input: &[u8]) -> Result<(usize, u32), Fault> {
         let (mut used, mut count) = (0, 0);
-        // A Huffman code has at most 30 bits a byte, so longer strings fit no table.
+        // A Huffman code has at most 30 bits per byte, so longer strings fit no table.
         let max_bytes = self.max_capacity * 4;
         loop {
             match instruction::read(&input[used..], max_bytes) {
-                Parsed::Whole(instruction, bytes) => {
+                ParseResult::Whole(instruction, bytes) => {
                     self.carry_out(instruction).map_err(encoder_error)?;
                     used += bytes;
                     count += 1;
                 }
-                Parsed::Incomplete => break,
-                Parsed::Bad => return Err(encoder_error("instruction_too_large")),
+                ParseResult::Incomplete => break,
+                ParseResult::Bad => return Err(encoder_error("instruction_too_large")),
             }
         }
         if self.scratch.capacity() > KEPT_SCRATCH {
@@ -139,7 +139,7 @@ impl Decoder {
             }
             Instruction::Duplicate(index) => {
                 let at = self.relative_position(index).ok_or("duplicate_of_missing_entry")?;
-                let line = self.table.newest(at).ok_or("duplicate_of_missing_entry")?;
+                let line = self.table.get_from_newest(at).ok_or("duplicate_of_missing_entry")?;
                 self.scratch.extend_from_slice(line.bytes);
                 let (name_bytes, known, verdict) = (line.name_bytes, line.known, line.verdict);
                 return self.insert(name_bytes, known, verdict);
@@ -159,11 +159,11 @@ impl Decoder {
         self.insert(name.bytes, name.known, verdict)
     }
 
-    /// Inserts the line of the scratch buffer. "It is an error if the encoder attempts to add an entry that is larger than the
-    /// dynamic table capacity" (RFC 9204 §3.2.2).
+    /// Inserts the line in the scratch buffer. "It is an error if the encoder attempts to add an entry that is larger
+    /// than the dynamic table capacity" (RFC 9204 §3.2.2).
     fn insert(&mut self, name_bytes: usize, known: Known, verdict: Verdict) -> Result<(), &'static str> {
         let line = Line { bytes: &self.scratch, name_bytes, known, verdict, sensitive: false };
-        if line.size() > self.table.most() {
+        if line.size() > self.table.max_bytes() {
             return Err("entry_over_capacity");
         }
         self.table.insert(line);
@@ -171,19 +171,19 @@ impl Decoder {
         Ok(())
     }
 
-    /// Reads a section of a stream and gives its fields in their order.
+    /// Decodes a section of a stream and returns its fields in order.
     ///
     /// # Errors
-    /// QPACK_DECOMPRESSION_FAILED when the section breaks a rule; it can have given fields before.
+    /// QPACK_DECOMPRESSION_FAILED if the section breaks a rule; fields before it may have been returned.
     pub fn decode(
         &mut self,
         stream: u64,
         section: &[u8],
         mut take: impl FnMut(Line<'_>),
-    ) -> Result<Section, Fault> {
+    ) -> Result<SectionResult, Fault> {
         let prefix = self.prefix(section).ok_or_else(|| section_error("section_prefix"))?;
         if prefix.required > self.inserted {
-            return Ok(Section::Blocked(prefix.required));
+            return Ok(SectionResult::Blocked(prefix.required));
         }
         let mut rest = &section[prefix.used..];
         while !rest.is_empty() {
@@ -198,11 +198,11 @@ impl Decoder {
             instruction::write_acknowledgment(stream, &mut self.feedback);
             self.acknowledged = self.acknowledged.max(prefix.required);
         }
-        Ok(Section::Decoded)
+        Ok(SectionResult::Decoded)
     }
 
     /// Reads Required Insert Count (RFC 9204 §4.5.1.1) and Base (§4.5.1.2).
-    fn prefix(&self, section: &[u8]) -> Option<Prefix> {
+    fn prefix(&self, section: &[u8]) -> Option<SectionPrefix> {
         let Integer::Value(encoded, first) = integer::read(section, 8) else { return None };
         let Integer::Value(delta, second) = integer::read(&section[first..], 7) else { return None };
         let required = self.required(encoded)?;
@@ -211,10 +211,10 @@ impl Decoder {
         } else {
             required.checked_sub(delta)?.checked_sub(1)?
         };
-        Some(Prefix { required, base, used: first + second })
+        Some(SectionPrefix { required, base, used: first + second })
     }
 
-    /// The Required Insert Count that was encoded modulo twice the number of entries that a full table can have.
+    /// Decodes the Required Insert Count, which is encoded modulo twice the maximum number of entries.
     fn required(&self, encoded: u64) -> Option<u64> {
         if encoded == 0 {
             return Some(0);
@@ -234,11 +234,11 @@ impl Decoder {
         (required > 0).then_some(required)
     }
 
-    /// Reads one field line (RFC 9204 §4.5.2 to §4.5.6) and gives what follows it.
+    /// Reads one field line (RFC 9204 §4.5.2 to §4.5.6) and returns the rest of the input.
     fn field<'s>(
         &mut self,
         input: &'s [u8],
-        prefix: &Prefix,
+        prefix: &SectionPrefix,
         take: &mut impl FnMut(Line<'_>),
     ) -> Result<&'s [u8], &'static str> {
         match input[0] {
@@ -267,7 +267,7 @@ impl Decoder {
         &mut self,
         input: &'s [u8],
         first: u8,
-        prefix: &Prefix,
+        prefix: &SectionPrefix,
         take: &mut impl FnMut(Line<'_>),
     ) -> Result<&'s [u8], &'static str> {
         self.scratch.clear();
@@ -296,19 +296,24 @@ impl Decoder {
         Ok(rest)
     }
 
-    /// How many entries were inserted after the one with this absolute index. "If the decoder encounters a reference in a field
-    /// line representation to a dynamic table entry that has already been evicted or that has an absolute index greater than or
-    /// equal to the declared Required Insert Count, it MUST treat this as a connection error" (RFC 9204 §2.2.3).
-    fn position(&self, index: Option<u64>, prefix: &Prefix) -> Option<usize> {
+    /// How many entries were inserted after the one with this absolute index. "If the decoder encounters a reference in
+    /// a field line representation to a dynamic table entry that has already been evicted or that has an absolute index
+    /// greater than or equal to the declared Required Insert Count, it MUST treat this as a connection error" (RFC 9204
+    /// §2.2.3).
+    fn position(&self, index: Option<u64>, prefix: &SectionPrefix) -> Option<usize> {
         let index = index.filter(|index| *index < prefix.required)?;
         usize::try_from(self.inserted.checked_sub(index + 1)?).ok()
     }
 
-    fn line(&self, index: Option<u64>, prefix: &Prefix) -> Result<Line<'_>, &'static str> {
-        self.position(index, prefix).and_then(|at| self.table.newest(at)).ok_or("dynamic_index")
+    fn line(&self, index: Option<u64>, prefix: &SectionPrefix) -> Result<Line<'_>, &'static str> {
+        self.position(index, prefix).and_then(|at| self.table.get_from_newest(at)).ok_or("dynamic_index")
     }
 
-    fn referred_name(&mut self, index: Option<u64>, prefix: &Prefix) -> Result<Name, &'static str> {
+    fn referred_name(
+        &mut self,
+        index: Option<u64>,
+        prefix: &SectionPrefix,
+    ) -> Result<LiteralName, &'static str> {
         self.position(index, prefix).and_then(|at| self.dynamic_name(at)).ok_or("dynamic_index")
     }
 
@@ -316,53 +321,54 @@ impl Decoder {
         usize::try_from(index).ok().filter(|at| *at < self.table.count())
     }
 
-    /// Puts the name of a static entry into the scratch buffer.
-    fn static_name(&mut self, index: u64) -> Option<Name> {
+    /// Copies the name of a static entry to the scratch buffer.
+    fn static_name(&mut self, index: u64) -> Option<LiteralName> {
         let entry = fixed::entry(index)?;
         self.scratch.extend_from_slice(entry.name);
-        Some(Name { bytes: entry.name.len(), known: entry.known, verdict: entry.name_verdict })
+        Some(LiteralName { bytes: entry.name.len(), known: entry.known, verdict: entry.name_verdict })
     }
 
-    /// The same for the entry of the dynamic table that is followed by this many.
-    fn dynamic_name(&mut self, at: usize) -> Option<Name> {
-        let line = self.table.newest(at)?;
+    /// The same for a dynamic entry with this many later ones.
+    fn dynamic_name(&mut self, at: usize) -> Option<LiteralName> {
+        let line = self.table.get_from_newest(at)?;
         self.scratch.extend_from_slice(line.name());
         let verdict = match line.verdict {
-            // The value of that entry may be what is bad.
-            Verdict::Bad(_) => Verdict::of_name(line.name()),
+            // The value of that entry may be what is invalid.
+            Verdict::Bad(_) => Verdict::for_name(line.name()),
             verdict => verdict,
         };
-        Some(Name { bytes: line.name_bytes, known: line.known, verdict })
+        Some(LiteralName { bytes: line.name_bytes, known: line.known, verdict })
     }
 
     /// The same for a string.
-    fn literal_name(&mut self, name: Text<'_>) -> Option<Name> {
+    fn literal_name(&mut self, name: StringLiteral<'_>) -> Option<LiteralName> {
         append(name, &mut self.scratch)?;
-        let verdict = Verdict::of_name(&self.scratch);
-        // `Known::of` needs a valid name.
-        let known = if matches!(verdict, Verdict::Bad(_)) { Known::Other } else { Known::of(&self.scratch) };
-        Some(Name { bytes: self.scratch.len(), known, verdict })
+        let verdict = Verdict::for_name(&self.scratch);
+        // `Known` lookup needs a valid name.
+        let known =
+            if matches!(verdict, Verdict::Bad(_)) { Known::Other } else { Known::from_name(&self.scratch) };
+        Some(LiteralName { bytes: self.scratch.len(), known, verdict })
     }
 
-    /// Completes the line in the scratch buffer, which has its name, and judges it.
-    fn value(&mut self, name: &Name, value: Text<'_>) -> Option<Verdict> {
+    /// Completes the line in the scratch buffer, which has the name, and returns its verdict.
+    fn value(&mut self, name: &LiteralName, value: StringLiteral<'_>) -> Option<Verdict> {
         self.scratch.extend_from_slice(b": ");
         let start = self.scratch.len();
         append(value, &mut self.scratch)?;
-        let verdict = name.verdict.with(&self.scratch[..name.bytes], &self.scratch[start..]);
+        let verdict = name.verdict.with_value(&self.scratch[..name.bytes], &self.scratch[start..]);
         self.scratch.extend_from_slice(b"\r\n");
         Some(verdict)
     }
 
-    /// The stream ended, or is no longer read, before all its sections were decoded: "the decoder MUST generate a Stream
-    /// Cancellation" unless there can be no dynamic table (RFC 9204 §2.2.2.2).
+    /// The stream ended, or is no longer read, before all its sections were decoded: "the decoder MUST generate a
+    /// Stream Cancellation" unless there can be no dynamic table (RFC 9204 §2.2.2.2).
     pub fn cancel(&mut self, stream: u64) {
         if self.max_capacity > 0 {
             instruction::write_cancellation(stream, &mut self.feedback);
         }
     }
 
-    /// What waits for the decoder stream, with the insertions that the client does not know to be received.
+    /// Pending output for the decoder stream, including insertions that were not acknowledged.
     pub fn feedback(&mut self) -> &[u8] {
         if self.inserted > self.acknowledged {
             instruction::write_increment(self.inserted - self.acknowledged, &mut self.feedback);
@@ -374,7 +380,7 @@ impl Decoder {
     /// This many bytes of the feedback were sent.
     ///
     /// # Errors
-    /// H3_EXCESSIVE_LOAD when too much of it waits.
+    /// H3_EXCESSIVE_LOAD if too much of it is pending.
     pub fn sent_feedback(&mut self, bytes: usize) -> Result<(), Fault> {
         self.feedback.drain(..bytes);
         if self.feedback.len() > MAX_FEEDBACK {
@@ -386,12 +392,12 @@ impl Decoder {
         Ok(())
     }
 
-    /// Gives back what only instructions and sections need.
+    /// Releases the memory that only instructions and sections need.
     pub fn rest(&mut self) {
         self.scratch = Vec::new();
     }
 
-    /// The memory that it keeps, in bytes.
+    /// Bytes of memory in use.
     #[must_use]
     pub fn kept_bytes(&self) -> usize {
         let buffers = self.partial.capacity() + self.scratch.capacity() + self.feedback.capacity();
@@ -400,7 +406,7 @@ impl Decoder {
 }
 
 /// The absolute index of an entry relative to Base (RFC 9204 §3.2.5).
-fn before_base(prefix: &Prefix, index: u64) -> Option<u64> {
+fn before_base(prefix: &SectionPrefix, index: u64) -> Option<u64> {
     prefix.base.checked_sub(index)?.checked_sub(1)
 }
 
@@ -412,15 +418,15 @@ fn number(input: &[u8], bits: u32) -> Result<(u64, &[u8]), &'static str> {
     }
 }
 
-fn text(input: &[u8], bits: u32) -> Result<(Text<'_>, &[u8]), &'static str> {
+fn text(input: &[u8], bits: u32) -> Result<(StringLiteral<'_>, &[u8]), &'static str> {
     match read_text(input, bits, input.len()) {
-        Parsed::Whole(text, used) => Ok((text, &input[used..])),
-        Parsed::Incomplete | Parsed::Bad => Err("section_truncated"),
+        ParseResult::Whole(text, used) => Ok((text, &input[used..])),
+        ParseResult::Incomplete | ParseResult::Bad => Err("section_truncated"),
     }
 }
 
 /// Appends a string; `None` if its Huffman code is bad.
-fn append(text: Text<'_>, out: &mut Vec<u8>) -> Option<()> {
+fn append(text: StringLiteral<'_>, out: &mut Vec<u8>) -> Option<()> {
     if text.huffman {
         huffman::decode(text.bytes, out)
     } else {

@@ -1,11 +1,11 @@
-//! Fields to field sections (RFC 9204 §4.5) with the static table and literals. Never refers to a dynamic table, so every
+//! Encodes field sections (RFC 9204 §4.5) with the static table and literals. Never refers to a dynamic table, so every
 //! section can be decoded at once.
 
 use fairway_http2::hpack::integer;
 
-use super::fixed::{self, Match};
+use super::fixed::{self, StaticMatch};
 
-/// Bit of a literal that must stay one on every hop: "never indexed" (RFC 9204 §4.5.4).
+/// The bit for literals that every hop must keep as literals: "never indexed" (RFC 9204 §4.5.4).
 const NEVER_INDEXED_REFERENCE: u8 = 0x20;
 const NEVER_INDEXED_NAME: u8 = 0x10;
 
@@ -31,12 +31,12 @@ impl Encoder {
     /// Appends a field; its name is written in lower case (RFC 9114 §4.2).
     pub fn field(name: &[u8], value: &[u8], sensitive: bool, out: &mut Vec<u8>) {
         match fixed::find(name, value) {
-            Match::Field(index) if !sensitive => return integer::write(index as u64, 6, 0xc0, out),
-            Match::Field(index) | Match::Name(index) => {
+            StaticMatch::Field(index) if !sensitive => return integer::write(index as u64, 6, 0xc0, out),
+            StaticMatch::Field(index) | StaticMatch::Name(index) => {
                 let high = if sensitive { 0x50 | NEVER_INDEXED_REFERENCE } else { 0x50 };
                 integer::write(index as u64, 4, high, out);
             }
-            Match::None => {
+            StaticMatch::None => {
                 let high = if sensitive { 0x20 | NEVER_INDEXED_NAME } else { 0x20 };
                 integer::write(name.len() as u64, 3, high, out);
                 let start = out.len();

@@ -1,6 +1,6 @@
-//! The static table (RFC 9204 Appendix A) as ready lines, and the way back from a field to its index. Never changes.
+//! The static table (RFC 9204 Appendix A) as prepared lines, with lookup by field.
 
-use fairway_http2::hpack::{Fixed, Names};
+use fairway_http2::hpack::{Fixed, NameIndex};
 use fairway_http2::{Defect, Verdict};
 
 const REGULAR: Verdict = Verdict::Regular;
@@ -112,28 +112,28 @@ pub(super) fn entry(index: u64) -> Option<&'static Fixed> {
     TABLE.get(usize::try_from(index).ok()?)
 }
 
-/// How a field can refer to the static table.
+/// A match in the static table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Match {
-    /// The entry at this index is the field.
+pub(super) enum StaticMatch {
+    /// The entry at this index has the same name and value.
     Field(usize),
-    /// The entry at this index has its name.
+    /// The entry at this index has the same name.
     Name(usize),
-    /// There is neither.
+    /// No entry has this name.
     None,
 }
 
-static NAMES: Names<{ TABLE.len() }> = Names::new(&TABLE);
+static NAMES: NameIndex<{ TABLE.len() }> = NameIndex::new(&TABLE);
 
 /// Looks up a field whose name can have any case.
-pub(super) fn find(name: &[u8], value: &[u8]) -> Match {
-    let mut found = Match::None;
-    for place in NAMES.places(name) {
+pub(super) fn find(name: &[u8], value: &[u8]) -> StaticMatch {
+    let mut found = StaticMatch::None;
+    for place in NAMES.indices_of(name) {
         if TABLE[place].value == value {
-            return Match::Field(place);
+            return StaticMatch::Field(place);
         }
-        if found == Match::None {
-            found = Match::Name(place);
+        if found == StaticMatch::None {
+            found = StaticMatch::Name(place);
         }
     }
     found
@@ -149,11 +149,11 @@ mod tests {
         assert_eq!(TABLE.len(), 99);
         for entry in &TABLE {
             assert_eq!(entry.bytes, [entry.name, b": ", entry.value, b"\r\n"].concat());
-            assert_eq!(entry.known, Known::of(entry.name), "{:?}", str::from_utf8(entry.name));
-            assert_eq!(entry.name_verdict, Verdict::of_name(entry.name));
+            assert_eq!(entry.known, Known::from_name(entry.name), "{:?}", str::from_utf8(entry.name));
+            assert_eq!(entry.name_verdict, Verdict::for_name(entry.name));
             assert_eq!(
                 entry.verdict,
-                Verdict::of(entry.name, entry.value),
+                Verdict::for_field(entry.name, entry.value),
                 "{:?}",
                 str::from_utf8(entry.bytes)
             );
@@ -165,12 +165,12 @@ mod tests {
     #[test]
     fn every_field_and_name_is_found_in_any_case() {
         for (index, entry) in TABLE.iter().enumerate() {
-            assert_eq!(find(&entry.name.to_ascii_uppercase(), entry.value), Match::Field(index));
+            assert_eq!(find(&entry.name.to_ascii_uppercase(), entry.value), StaticMatch::Field(index));
             let lowest = TABLE.iter().position(|other| other.name == entry.name).unwrap();
-            assert_eq!(find(entry.name, b"another value"), Match::Name(lowest));
+            assert_eq!(find(entry.name, b"another value"), StaticMatch::Name(lowest));
         }
         for name in ["", "x", "accept-", "content-lengti", ":pat"] {
-            assert_eq!(find(name.as_bytes(), b""), Match::None, "{name}");
+            assert_eq!(find(name.as_bytes(), b""), StaticMatch::None, "{name}");
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The examples of RFC 9204 Appendix B, bad input as a table, and sections of a reference encoder that uses everything.
+//! The examples of RFC 9204 Appendix B, invalid input as a table, and sections of a reference encoder that uses all
+//! features.
 
 use fairway_http2::hpack::{huffman, integer};
 
@@ -18,8 +19,8 @@ fn decode(decoder: &mut Decoder, stream: u64, section: &[u8]) -> Result<Option<V
     let result =
         decoder.decode(stream, section, |line| fields.push((line.name().to_vec(), line.value().to_vec())));
     match result {
-        Ok(Section::Decoded) => Ok(Some(fields)),
-        Ok(Section::Blocked(_)) => Ok(None),
+        Ok(SectionResult::Decoded) => Ok(Some(fields)),
+        Ok(SectionResult::Blocked(_)) => Ok(None),
         Err(fault) => Err(fault.code),
     }
 }
@@ -141,9 +142,9 @@ fn bad_encoder_instructions_are_errors_of_the_connection() {
 #[test]
 fn decoder_instructions_that_nothing_explains_are_errors() {
     let read = |hex: &str| read_acknowledgment(&bytes(hex)).map_err(|fault| (fault.code, fault.rule));
-    assert_eq!(read("44"), Ok((Acknowledgment::Cancellation(4), 1)));
-    assert_eq!(read("7f 05"), Ok((Acknowledgment::Cancellation(68), 2)));
-    assert_eq!(read("7f"), Ok((Acknowledgment::Incomplete, 0)));
+    assert_eq!(read("44"), Ok((DecoderInstruction::Cancellation(4), 1)));
+    assert_eq!(read("7f 05"), Ok((DecoderInstruction::Cancellation(68), 2)));
+    assert_eq!(read("7f"), Ok((DecoderInstruction::Incomplete, 0)));
     for (hex, rule) in [
         ("84", "section_not_referring"),
         ("00", "increment_zero"),
@@ -211,7 +212,7 @@ fn what_the_encoder_writes_reads_back_in_lower_case() {
     }
 }
 
-/// An encoder that chooses at random among all that RFC 9204 allows, with its own idea of the table.
+/// An encoder that chooses at random among everything RFC 9204 allows, with its own model of the table.
 struct Reference {
     random: fastrand::Rng,
     capacity: usize,
@@ -247,7 +248,7 @@ impl Reference {
         (name.into(), std::iter::repeat_with(|| self.random.lowercase() as u8).take(length).collect())
     }
 
-    /// Appends an instruction, if there is one that is allowed: those from `pinned` on may not be evicted.
+    /// Appends an instruction if one is allowed: entries from `pinned` on must not be evicted.
     fn instruct(&mut self, pinned: usize, out: &mut Vec<u8>) {
         let live = self.entries.len() - self.evicted;
         let relative = (live > 0).then(|| self.random.usize(0..live));
@@ -273,7 +274,7 @@ impl Reference {
                 integer::write((self.entries.len() - 1 - at) as u64, 6, 0x80, out);
                 self.text(&entry.1, 7, 0, out);
             }
-            (_, _, fixed::Match::Name(index)) if self.random.bool() => {
+            (_, _, fixed::StaticMatch::Name(index)) if self.random.bool() => {
                 integer::write(index as u64, 6, 0xc0, out);
                 self.text(&entry.1, 7, 0, out);
             }
@@ -303,7 +304,7 @@ impl Reference {
         fields.push(field);
     }
 
-    /// A section, its fields, and the insertions that it needs.
+    /// A section, its fields, and the insertions it needs.
     fn section(&mut self, max_entries: usize) -> (Vec<u8>, Vec<Field>, usize) {
         let (mut fields, mut lines) = (Vec::new(), Vec::new());
         let live: Vec<usize> = (self.evicted..self.entries.len()).collect();
@@ -350,7 +351,7 @@ fn a_reference_encoder_is_understood_whatever_it_uses() {
                 encoder.instruct(received, &mut stream);
             }
             let (section, fields, required) = encoder.section(max_capacity / 32);
-            // The instructions come in pieces of any size, the section before or between them.
+            // The instructions arrive in parts of any size, with the section before or between them.
             let mut rest = &stream[..];
             while !rest.is_empty() {
                 if decoder.inserted() < required as u64 {

@@ -1,36 +1,37 @@
-//! Bodies and trailers of requests, as far as the owner asks for them.
+//! Reading request bodies and trailers.
 
 use bytes::BytesMut;
 use fairway_http::Head;
-use fairway_http2::fields::{Message, Outcome};
+use fairway_http2::fields::{BlockOutcome, Message};
 use quinn_proto::{Connection, StreamId};
 
-use super::head::{Decoded, decode};
-use super::{Server, State};
+use super::head::{DecodedSection, decode};
+use super::{ConnectionState, Server};
 use crate::code::{Code, Fault, Scope};
-use crate::event::Read;
-use crate::incoming::{Next, Phase};
-use crate::requests::Life;
+use crate::event::BodyRead;
+use crate::incoming::{MessagePhase, NextInput};
+use crate::requests::RequestState;
 
-/// Pieces below this are joined with what follows them, if that is here already: many small frames would be many small writes.
+/// Smaller parts are joined with what follows, if it has already arrived: many small frames would cause many small
+/// writes.
 const SMALL_PIECE: usize = 512;
 
 impl Server {
-    /// Reads the next piece of a request's body, at most `max_bytes` bytes. `trailers` receives the fields of [`Read::Trailers`],
-    /// and can be overwritten otherwise. What is not read stays in QUIC and closes the client's window.
+    /// Reads the next part of a request body, at most `max_bytes` bytes. `trailers` receives the fields of
+    /// [`BodyRead::Trailers`], and may be overwritten otherwise. Unread data stays in QUIC and closes the client's window.
     pub fn read_body(
         &mut self,
         quic: &mut Connection,
         stream: StreamId,
         max_bytes: usize,
         trailers: &mut Head,
-    ) -> Read {
-        if self.state == State::Closed || self.fault.is_some() {
-            return Read::Broken;
+    ) -> BodyRead {
+        if self.state == ConnectionState::Closed || self.fault.is_some() {
+            return BodyRead::Broken;
         }
         match self.requests.get_mut(stream) {
-            Some(record) if record.life == Life::Live => {}
-            _ => return Read::Broken,
+            Some(record) if record.life == RequestState::Live => {}
+            _ => return BodyRead::Broken,
         }
         let fault = match self.try_read(quic, stream, max_bytes.max(1), trailers) {
             Ok(read) => return read,
@@ -44,7 +45,7 @@ impl Server {
             Ok(event) => self.events.extend(event),
             Err(fault) => self.fault = Some(fault),
         }
-        Read::Broken
+        BodyRead::Broken
     }
 
     fn try_read(
@@ -53,72 +54,72 @@ impl Server {
         id: StreamId,
         max_bytes: usize,
         trailers: &mut Head,
-    ) -> Result<Read, Fault> {
-        let Some(record) = self.requests.get_mut(id) else { return Ok(Read::Broken) };
+    ) -> Result<BodyRead, Fault> {
+        let Some(record) = self.requests.get_mut(id) else { return Ok(BodyRead::Broken) };
         let (incoming, shared) = (&mut record.incoming, &mut self.shared);
         let reset = match incoming.next(quic, id, shared)? {
-            Next::Data => match incoming.data(quic, id, max_bytes)? {
+            NextInput::Data => match incoming.data(quic, id, max_bytes)? {
                 Ok(piece) if piece.len() < SMALL_PIECE && incoming.has_pending() => {
                     return self.join(quic, id, &piece, max_bytes);
                 }
-                Ok(piece) => return Ok(Read::Bytes(piece)),
-                Err(Next::Reset(code)) => code,
-                Err(_) => return Ok(Read::Blocked),
+                Ok(piece) => return Ok(BodyRead::Bytes(piece)),
+                Err(NextInput::Reset(code)) => code,
+                Err(_) => return Ok(BodyRead::Blocked),
             },
-            Next::Section => match decode(quic, id, incoming, shared, Message::Trailers, trailers)? {
-                Decoded::Done(Outcome::Complete { .. }) => {
+            NextInput::Section => match decode(quic, id, incoming, shared, Message::Trailers, trailers)? {
+                DecodedSection::Done(BlockOutcome::Complete { .. }) => {
                     incoming.check_end()?;
-                    incoming.phase = Phase::Trailers;
-                    return Ok(Read::Trailers);
+                    incoming.phase = MessagePhase::Trailers;
+                    return Ok(BodyRead::Trailers);
                 }
-                Decoded::Done(Outcome::Malformed(defect)) => {
+                DecodedSection::Done(BlockOutcome::Malformed(defect)) => {
                     return Err(Fault::stream(Code::Message, defect.label()));
                 }
-                Decoded::TooLarge | Decoded::Done(Outcome::TooLarge) => {
+                DecodedSection::TooLarge | DecodedSection::Done(BlockOutcome::TooLarge) => {
                     return Err(Fault::stream(Code::ExcessiveLoad, "trailers_too_large"));
                 }
-                Decoded::Blocked => return Ok(Read::Blocked),
-                Decoded::Reset(code) => code,
+                DecodedSection::Blocked => return Ok(BodyRead::Blocked),
+                DecodedSection::Reset(code) => code,
             },
-            Next::Blocked => return Ok(Read::Blocked),
-            Next::End => {
+            NextInput::Blocked => return Ok(BodyRead::Blocked),
+            NextInput::End => {
                 incoming.check_end()?;
-                return Ok(Read::End);
+                return Ok(BodyRead::End);
             }
-            Next::Reset(code) => code,
+            NextInput::Reset(code) => code,
         };
         let event = self.request_reset(quic, id, reset)?;
         self.events.extend(event);
-        Ok(Read::Broken)
+        Ok(BodyRead::Broken)
     }
 
-    /// Joins a small piece with those that follow it. What comes behind them is left for the next call.
+    /// Joins a small part with those that follow it. Anything after them is left for the next call.
     fn join(
         &mut self,
         quic: &mut Connection,
         id: StreamId,
         first: &[u8],
         max_bytes: usize,
-    ) -> Result<Read, Fault> {
-        let Some(record) = self.requests.get_mut(id) else { return Ok(Read::Broken) };
+    ) -> Result<BodyRead, Fault> {
+        let Some(record) = self.requests.get_mut(id) else { return Ok(BodyRead::Broken) };
         let incoming = &mut record.incoming;
         let mut joined = BytesMut::from(first);
         while incoming.has_pending() && joined.len() < max_bytes {
             match incoming.next(quic, id, &mut self.shared)? {
-                Next::Data if incoming.has_pending() => {
+                NextInput::Data if incoming.has_pending() => {
                     match incoming.data(quic, id, max_bytes - joined.len())? {
                         Ok(piece) => joined.extend_from_slice(&piece),
                         Err(_) => break,
                     }
                 }
-                Next::Reset(code) => {
+                NextInput::Reset(code) => {
                     let event = self.request_reset(quic, id, code)?;
                     self.events.extend(event);
-                    return Ok(Read::Broken);
+                    return Ok(BodyRead::Broken);
                 }
-                Next::Data | Next::Section | Next::Blocked | Next::End => break,
+                NextInput::Data | NextInput::Section | NextInput::Blocked | NextInput::End => break,
             }
         }
-        Ok(Read::Bytes(joined.freeze()))
+        Ok(BodyRead::Bytes(joined.freeze()))
     }
 }

@@ -1,58 +1,58 @@
-//! The head of a request: from the first frame of its stream to the event.
+//! Request heads: from the first frame of a stream to the event.
 
 use fairway_http::{Head, Method};
 use fairway_http2::Priority;
-use fairway_http2::fields::{Intake, Message, Outcome};
+use fairway_http2::fields::{BlockOutcome, HeadBuilder, Message};
 use quinn_proto::{Connection, StreamId};
 
 use super::Server;
 use crate::code::{Code, Fault, Scope};
 use crate::event::Event;
-use crate::incoming::{Collected, Incoming, Next, Phase};
-use crate::qpack::Section;
-use crate::requests::Life;
-use crate::shared::Shared;
+use crate::incoming::{CollectedSection, Incoming, MessagePhase, NextInput};
+use crate::qpack::SectionResult;
+use crate::requests::RequestState;
+use crate::shared::ConnectionShared;
 use crate::transport;
 
-/// What came of a section.
-pub(super) enum Decoded {
-    Done(Outcome),
-    /// Not all of it has come, or the dynamic table lacks insertions.
+/// The result of decoding a section.
+pub(super) enum DecodedSection {
+    Done(BlockOutcome),
+    /// It is incomplete, or the dynamic table lacks insertions.
     Blocked,
     TooLarge,
     Reset(Code),
 }
 
-/// Collects and decodes the section that comes next.
+/// Collects and decodes the next section.
 pub(super) fn decode(
     quic: &mut Connection,
     id: StreamId,
     incoming: &mut Incoming,
-    shared: &mut Shared,
+    shared: &mut ConnectionShared,
     message: Message,
     head: &mut Head,
-) -> Result<Decoded, Fault> {
+) -> Result<DecodedSection, Fault> {
     let section = match incoming.collect(quic, id, shared)? {
-        Collected::Whole(section) => section,
-        Collected::Blocked => return Ok(Decoded::Blocked),
-        Collected::TooLarge => return Ok(Decoded::TooLarge),
-        Collected::Reset(code) => return Ok(Decoded::Reset(code)),
+        CollectedSection::Whole(section) => section,
+        CollectedSection::Blocked => return Ok(DecodedSection::Blocked),
+        CollectedSection::TooLarge => return Ok(DecodedSection::TooLarge),
+        CollectedSection::Reset(code) => return Ok(DecodedSection::Reset(code)),
     };
-    let mut intake = Intake::new(head, message, shared.config.limits);
-    match shared.qpack.decode(id.index() * 4, &section, |line| intake.take(line))? {
-        Section::Decoded => Ok(match intake.finish() {
-            Outcome::TooLarge => Decoded::TooLarge,
-            outcome => Decoded::Done(outcome),
+    let mut intake = HeadBuilder::new(head, message, shared.config.limits);
+    match shared.qpack.decode(id.index() * 4, &section, |line| intake.add(line))? {
+        SectionResult::Decoded => Ok(match intake.finish() {
+            BlockOutcome::TooLarge => DecodedSection::TooLarge,
+            outcome => DecodedSection::Done(outcome),
         }),
-        Section::Blocked(required) => {
+        SectionResult::Blocked(required) => {
             incoming.block(&section, required, shared)?;
-            Ok(Decoded::Blocked)
+            Ok(DecodedSection::Blocked)
         }
     }
 }
 
 impl Server {
-    /// Reads on in a stream whose head is not complete. Errors of the stream are handled here.
+    /// Continues to read an incomplete head. Handles stream errors.
     pub(super) fn drive(
         &mut self,
         quic: &mut Connection,
@@ -74,53 +74,55 @@ impl Server {
         let Some(record) = self.requests.get_mut(id) else { return Ok(None) };
         let (incoming, shared) = (&mut record.incoming, &mut self.shared);
         match incoming.next(quic, id, shared)? {
-            Next::Section => {}
-            Next::Blocked => return Ok(None),
-            Next::Reset(code) => return self.request_reset(quic, id, code),
-            Next::Data => return Err(crate::frame::Kind::Data.unexpected()),
+            NextInput::Section => {}
+            NextInput::Blocked => return Ok(None),
+            NextInput::Reset(code) => return self.request_reset(quic, id, code),
+            NextInput::Data => return Err(crate::frame::FrameKind::Data.unexpected()),
             // "If a client-initiated stream terminates without enough of the HTTP message to provide a complete response, the server
             // SHOULD abort its response stream with the error code H3_REQUEST_INCOMPLETE" (RFC 9114 §4.1).
-            Next::End => return Err(Fault::stream(Code::RequestIncomplete, "request_incomplete")),
+            NextInput::End => return Err(Fault::stream(Code::RequestIncomplete, "request_incomplete")),
         }
         let message = Message::Request { extended: shared.config.extended_connect };
         let (length, protocol) = match decode(quic, id, incoming, shared, message, head)? {
-            Decoded::Done(Outcome::Complete { length, protocol }) => (length, protocol),
-            Decoded::Done(Outcome::Malformed(defect)) => {
+            DecodedSection::Done(BlockOutcome::Complete { length, protocol }) => (length, protocol),
+            DecodedSection::Done(BlockOutcome::Malformed(defect)) => {
                 return Err(Fault::stream(Code::Message, defect.label()));
             }
-            Decoded::Blocked => return Ok(None),
-            Decoded::TooLarge | Decoded::Done(Outcome::TooLarge) => return Ok(self.too_large(quic, id)),
-            Decoded::Reset(code) => return self.request_reset(quic, id, code),
+            DecodedSection::Blocked => return Ok(None),
+            DecodedSection::TooLarge | DecodedSection::Done(BlockOutcome::TooLarge) => {
+                return Ok(self.too_large(quic, id));
+            }
+            DecodedSection::Reset(code) => return self.request_reset(quic, id, code),
         };
-        incoming.phase = Phase::Body;
+        incoming.phase = MessagePhase::Body;
         incoming.announced = length;
         incoming.tunnel = head.method() == Method::Connect;
         shared.requested();
         let end = match incoming.next(quic, id, shared)? {
-            Next::End => {
+            NextInput::End => {
                 incoming.check_end()?;
                 true
             }
-            Next::Reset(code) => return self.request_reset(quic, id, code),
-            Next::Data | Next::Section | Next::Blocked => false,
+            NextInput::Reset(code) => return self.request_reset(quic, id, code),
+            NextInput::Data | NextInput::Section | NextInput::Blocked => false,
         };
         incoming.detach();
         let head_bytes = incoming.head_bytes;
-        record.life = Life::Live;
+        record.life = RequestState::Live;
         if !record.priority_updated
             && let Some(value) = head.named(b"priority")
         {
-            record.prioritize(quic, Priority::read(value));
+            record.prioritize(quic, Priority::parse(value));
         }
         Ok(Some(Event::Head { stream: id, end, length, protocol, head_bytes }))
     }
 
-    /// Reports a head that is over a limit, and reads no more of its stream: "A server can send a complete response prior to the
-    /// client sending an entire request ... MAY abort reading the request stream ... with the error code H3_NO_ERROR" (RFC 9114
-    /// §4.1).
+    /// Reports a head that exceeds a limit, and stops reading its stream: "A server can send a complete response prior
+    /// to the client sending an entire request ... MAY abort reading the request stream ... with the error code
+    /// H3_NO_ERROR" (RFC 9114 §4.1).
     fn too_large(&mut self, quic: &mut Connection, id: StreamId) -> Option<Event> {
         let record = self.requests.get_mut(id)?;
-        record.life = Life::Live;
+        record.life = RequestState::Live;
         transport::stop(quic, id, Code::NoError);
         record.incoming.abandon(id, &mut self.shared);
         Some(Event::HeadTooLarge { stream: id, end: true })

@@ -1,7 +1,7 @@
 //! The order of responses (RFC 9218 §10): which stream QUIC sends next, and which one may fill its buffer first.
 //!
-//! QUIC sends the highest order that has something to send, and equal orders take turns. So the urgency decides first; then come
-//! those that are not incremental, each with an order of its own, by the ids of their streams; then all others with the same one.
+//! QUIC sends the highest order that has data; equal orders take turns. So the urgency decides first; then come
+//! non-incremental streams, each with its own order by stream id; then all others with the same order.
 
 use std::cmp::Reverse;
 
@@ -10,22 +10,22 @@ use quinn_proto::{Connection, StreamId};
 
 use super::Server;
 use crate::event::Event;
-use crate::requests::Record;
+use crate::requests::RequestRecord;
 use crate::transport;
 
-/// Orders of one urgency. Those of streams that are not incremental repeat after as many streams, which no connection has open at
-/// the same time.
+/// Orders of one urgency. Those of non-incremental streams repeat after this many streams, more than any connection has
+/// open.
 const ORDERS: i32 = 1 << 27;
 
-/// Higher comes first. 0, where nothing has to be set, is that of [`Priority::UNSAID`].
+/// Higher comes first. 0, which needs not be set, is that of [`Priority::UNSPECIFIED`].
 pub(super) fn order(priority: Priority, stream: StreamId) -> i32 {
-    let urgency = i32::from(Priority::UNSAID.urgency) - i32::from(priority.urgency.min(7));
+    let urgency = i32::from(Priority::UNSPECIFIED.urgency) - i32::from(priority.urgency.min(7));
     let place = (stream.index() % (ORDERS as u64 - 1)) as i32;
     urgency * ORDERS + if priority.incremental { 0 } else { ORDERS - 1 - place }
 }
 
-impl Record {
-    /// Gives the stream another priority. What QUIC has of it is sent in the new order from the next packet of the stream on.
+impl RequestRecord {
+    /// Changes the priority of the stream. QUIC applies the new order from the next packet of the stream on.
     pub(super) fn prioritize(&mut self, quic: &mut Connection, priority: Priority) {
         if std::mem::replace(&mut self.priority, priority) != priority {
             transport::set_order(quic, self.id, order(priority, self.id));
@@ -34,16 +34,16 @@ impl Record {
 }
 
 impl Server {
-    /// QUIC takes bytes of a stream again.
+    /// QUIC accepts data of a stream again.
     pub(super) fn unblocked_by_quic(&mut self, id: StreamId) {
         if !self.sendable.contains(&id) {
             self.sendable.push(id);
         }
     }
 
-    /// Reports the stream that is to send next. All share QUIC's buffer, and whoever sends first can fill it, so the next one is
-    /// reported when this one has sent, or when `poll` is called again after it had nothing to report. Of equal streams the one is next
-    /// that has not sent for the longest time.
+    /// Reports the next stream to send. All streams share QUIC's buffer, and the first to send can fill it, so the next
+    /// one is reported when this one has sent, or when `poll` is called again after it had nothing to report. Among
+    /// equal streams, the one that has not sent for the longest time is next.
     pub(super) fn next_writable(&mut self, quic: &mut Connection) -> Option<Event> {
         if self.turn.take().is_some() {
             return None;

@@ -1,47 +1,47 @@
-//! What arrived, one event at a time.
+//! Processes what arrived, one event at a time.
 
 use std::time::Instant;
 
 use bytes::Bytes;
 use fairway_http::Head;
 use fairway_http2::abuse::Weight;
-use fairway_http2::{Noted, Priority};
+use fairway_http2::{PeerEventKind, Priority};
 use quinn_proto::{Connection, Dir, Event as QuicEvent, StreamEvent, StreamId};
 
-use super::{Going, MAX_EARLY_PRIORITIES, Server, State};
+use super::{ConnectionState, MAX_EARLY_PRIORITIES, Server, Shutdown};
 use crate::code::{Code, Fault};
-use crate::control::Request;
+use crate::control::ControlAction;
 use crate::event::Event;
-use crate::requests::Life;
+use crate::requests::RequestState;
 use crate::transport;
 use crate::unidirectional::closed_critical;
 
-/// What came of one thing that arrived.
-pub(super) enum Step {
-    /// Something for the owner.
+/// The result of processing one input.
+pub(super) enum PollStep {
+    /// An event for the owner.
     Event(Event),
-    /// Nothing for the owner; there may be more.
+    /// No event; there may be more input.
     More,
-    /// Nothing arrived.
+    /// No input.
     Idle,
 }
 
-impl From<Option<Event>> for Step {
-    fn from(event: Option<Event>) -> Step {
-        event.map_or(Step::More, Step::Event)
+impl From<Option<Event>> for PollStep {
+    fn from(event: Option<Event>) -> PollStep {
+        event.map_or(PollStep::More, PollStep::Event)
     }
 }
 
 impl Server {
-    /// Takes what arrived (the events of [`Connection::poll`] and the data of streams) up to the next event; `None` when there is
-    /// nothing more for now. To be called until then, after QUIC got input or a timeout, and after [`Server::release`]. `head`
-    /// receives the request of [`Event::Head`], and can be overwritten whatever the event.
+    /// Processes what arrived (the events of [`Connection::poll`] and stream data) up to the next event; `None` when
+    /// there is nothing more. Call it until then, after QUIC got input or a timeout, and after [`Server::release`].
+    /// `head` receives the head of [`Event::Head`], and any event may overwrite it.
     pub fn poll(&mut self, now: Instant, quic: &mut Connection, head: &mut Head) -> Option<Event> {
         let began = *self.polled_at.get_or_insert(now);
         let passed = now.saturating_duration_since(began);
         self.shared.now = u64::try_from(passed.as_micros()).unwrap_or(u64::MAX);
         loop {
-            if self.state == State::Closed {
+            if self.state == ConnectionState::Closed {
                 return lost(quic);
             }
             if let Some(event) = self.events.pop_front() {
@@ -52,16 +52,16 @@ impl Server {
                 None => self.advance(quic, head),
             };
             match step {
-                Ok(Step::Event(event)) => return Some(event),
-                Ok(Step::More) => {}
-                Ok(Step::Idle) => {
+                Ok(PollStep::Event(event)) => return Some(event),
+                Ok(PollStep::More) => {}
+                Ok(PollStep::Idle) => {
                     let request_streams = quic.streams().send_streams() > self.local.count();
                     self.delivered = !request_streams;
                     return None;
                 }
                 Err(fault) => {
-                    self.state = State::Closed;
-                    self.shared.notes.add(Noted::ConnectionFault, fault.rule);
+                    self.state = ConnectionState::Closed;
+                    self.shared.notes.add(PeerEventKind::ConnectionFault, fault.rule);
                     let reason = Bytes::from_static(fault.rule.as_bytes());
                     quic.close(now, transport::number(fault.code), reason);
                     return Some(Event::Closed(fault));
@@ -70,17 +70,17 @@ impl Server {
         }
     }
 
-    /// Handles one thing that arrived.
-    fn advance(&mut self, quic: &mut Connection, head: &mut Head) -> Result<Step, Fault> {
-        if self.shared.warned && self.going == Going::No {
-            self.shared.notes.add(Noted::Warned, "excessive_load");
+    /// Processes one input.
+    fn advance(&mut self, quic: &mut Connection, head: &mut Head) -> Result<PollStep, Fault> {
+        if self.shared.warned && self.going == Shutdown::No {
+            self.shared.notes.add(PeerEventKind::Warned, "excessive_load");
             self.go_away(quic);
-            self.finish_going(quic);
+            self.finish_go_away(quic);
         }
         if self.shared.blocked > 0
             && let Some(id) = self.requests.unblocked(self.shared.qpack.inserted())
         {
-            return self.unblocked(quic, id, head).map(Step::from);
+            return self.unblocked(quic, id, head).map(PollStep::from);
         }
         if let Some(step) = self.accept(quic, head)? {
             return Ok(step);
@@ -94,22 +94,27 @@ impl Server {
             None => {
                 self.local.open(quic, &self.shared.config);
                 self.local.flush(quic, &mut self.shared)?;
-                Ok(self.next_writable(quic).map_or(Step::Idle, Step::Event))
+                Ok(self.next_writable(quic).map_or(PollStep::Idle, PollStep::Event))
             }
         }
     }
 
-    fn handle(&mut self, event: QuicEvent, quic: &mut Connection, head: &mut Head) -> Result<Step, Fault> {
+    fn handle(
+        &mut self,
+        event: QuicEvent,
+        quic: &mut Connection,
+        head: &mut Head,
+    ) -> Result<PollStep, Fault> {
         match event {
             QuicEvent::Stream(event) => self.handle_stream(&event, quic, head),
             QuicEvent::ConnectionLost { reason } => {
-                self.state = State::Closed;
-                Ok(Step::Event(Event::Lost(reason)))
+                self.state = ConnectionState::Closed;
+                Ok(PollStep::Event(Event::Lost(reason)))
             }
             QuicEvent::HandshakeDataReady
             | QuicEvent::Connected
             | QuicEvent::DatagramReceived
-            | QuicEvent::DatagramsUnblocked => Ok(Step::More),
+            | QuicEvent::DatagramsUnblocked => Ok(PollStep::More),
         }
     }
 
@@ -118,46 +123,46 @@ impl Server {
         event: &StreamEvent,
         quic: &mut Connection,
         head: &mut Head,
-    ) -> Result<Step, Fault> {
+    ) -> Result<PollStep, Fault> {
         match *event {
             StreamEvent::Readable { id } if id.dir() == Dir::Uni => self.read_unidirectional(quic, id),
-            StreamEvent::Readable { id } => self.readable(quic, id, head).map(Step::from),
+            StreamEvent::Readable { id } => self.readable(quic, id, head).map(PollStep::from),
             StreamEvent::Writable { id } if self.local.is_local(id) => {
                 self.local.flush(quic, &mut self.shared)?;
-                Ok(Step::More)
+                Ok(PollStep::More)
             }
             StreamEvent::Writable { id } => {
                 self.unblocked_by_quic(id);
-                Ok(Step::More)
+                Ok(PollStep::More)
             }
             StreamEvent::Stopped { id, .. } if self.local.is_local(id) => Err(closed_critical()),
             StreamEvent::Stopped { id, error_code } => {
                 let code = Code::from_number(error_code.into_inner());
-                self.reset_by_peer(quic, id, code).map(Step::from)
+                self.reset_by_peer(quic, id, code).map(PollStep::from)
             }
-            // New streams are taken in `advance`, and what was allowed to be opened is opened there.
+            // New streams are accepted in `advance`, which also opens ours if that became possible.
             StreamEvent::Opened { .. } | StreamEvent::Finished { .. } | StreamEvent::Available { .. } => {
-                Ok(Step::More)
+                Ok(PollStep::More)
             }
         }
     }
 
-    /// Takes the next request stream, if there is a place for it. Others wait in QUIC.
-    fn accept(&mut self, quic: &mut Connection, head: &mut Head) -> Result<Option<Step>, Fault> {
-        let is_final = matches!(self.going, Going::Final(_));
+    /// Accepts the next request stream, if there is a free slot. Others wait in QUIC.
+    fn accept(&mut self, quic: &mut Connection, head: &mut Head) -> Result<Option<PollStep>, Fault> {
+        let is_final = matches!(self.going, Shutdown::Final(_));
         if self.requests.len() >= self.shared.config.streams as usize && !is_final {
             return Ok(None);
         }
         let Some(id) = quic.streams().accept(Dir::Bi) else { return Ok(None) };
         self.accepted = id.index() + 1;
-        if let Going::Final(end) = self.going
+        if let Shutdown::Final(end) = self.going
             && id.index() >= end
         {
             transport::stop(quic, id, Code::RequestRejected);
             transport::reset(quic, id, Code::RequestRejected);
-            self.shared.notes.add(Noted::Rejected, "going_away");
+            self.shared.notes.add(PeerEventKind::Rejected, "going_away");
             self.shared.charge(Weight::Light, "requests_after_goaway")?;
-            return Ok(Some(Step::More));
+            return Ok(Some(PollStep::More));
         }
         self.requests.insert(id, self.shared.now);
         self.apply_early_priority(quic, id);
@@ -174,9 +179,9 @@ impl Server {
         let Some(record) = self.requests.get_mut(id) else { return Ok(None) };
         record.incoming.unblock(&mut self.shared);
         match record.life {
-            Life::Opening => self.drive(quic, id, head),
-            Life::Live => Ok(Some(Event::Readable { stream: id })),
-            Life::Over | Life::Draining => Ok(None),
+            RequestState::Opening => self.drive(quic, id, head),
+            RequestState::Live => Ok(Some(Event::Readable { stream: id })),
+            RequestState::Over | RequestState::Draining => Ok(None),
         }
     }
 
@@ -195,35 +200,35 @@ impl Server {
             return self.request_reset(quic, id, code);
         }
         match record.life {
-            Life::Opening => self.drive(quic, id, head),
-            Life::Live => Ok(Some(Event::Readable { stream: id })),
-            Life::Over | Life::Draining => Ok(None),
+            RequestState::Opening => self.drive(quic, id, head),
+            RequestState::Live => Ok(Some(Event::Readable { stream: id })),
+            RequestState::Over | RequestState::Draining => Ok(None),
         }
     }
 
-    /// Sends what waits, and says whether the owner can send more.
+    /// Sends what is pending. Returns an event if the owner can send more.
     pub(super) fn writable(&mut self, quic: &mut Connection, id: StreamId) -> Option<Event> {
         let record = self.requests.get_mut(id)?;
         let can_send = record.outgoing.unblock(quic, id);
         match record.life {
-            Life::Live if can_send => return Some(Event::Writable { stream: id }),
-            Life::Draining if !record.outgoing.is_waiting() => self.forget(id),
-            Life::Opening | Life::Live | Life::Over | Life::Draining => {}
+            RequestState::Live if can_send => return Some(Event::Writable { stream: id }),
+            RequestState::Draining if !record.outgoing.is_waiting() => self.forget(id),
+            RequestState::Opening | RequestState::Live | RequestState::Over | RequestState::Draining => {}
         }
         None
     }
 
-    fn read_unidirectional(&mut self, quic: &mut Connection, id: StreamId) -> Result<Step, Fault> {
+    fn read_unidirectional(&mut self, quic: &mut Connection, id: StreamId) -> Result<PollStep, Fault> {
         while let Some(request) = self.unidirectional.read(quic, id, &mut self.shared)? {
             match request {
-                Request::GoAway => {
-                    self.shared.notes.add(Noted::GoAwayReceived, "peer");
+                ControlAction::GoAway => {
+                    self.shared.notes.add(PeerEventKind::GoAwayReceived, "peer");
                     self.events.push_back(Event::GoAway);
                 }
-                Request::Priority(stream, priority) => self.reprioritize(quic, stream, priority)?,
+                ControlAction::Priority(stream, priority) => self.reprioritize(quic, stream, priority)?,
             }
         }
-        Ok(Step::More)
+        Ok(PollStep::More)
     }
 
     /// PRIORITY_UPDATE. "The stream ID MUST be within the client-initiated bidirectional stream limit" (RFC 9218 §7.2).
@@ -244,7 +249,7 @@ impl Server {
         let Some(record) = self.requests.get_mut(id) else { return Ok(()) };
         record.priority_updated = true;
         record.prioritize(quic, priority);
-        if record.life == Life::Live {
+        if record.life == RequestState::Live {
             self.events.push_back(Event::Priority { stream: id, priority });
         }
         Ok(())
@@ -258,7 +263,7 @@ impl Server {
     }
 }
 
-/// Waits for the end of a connection that was closed.
+/// Waits for the end of a closed connection.
 fn lost(quic: &mut Connection) -> Option<Event> {
     while let Some(event) = quic.poll() {
         if let QuicEvent::ConnectionLost { reason } = event {

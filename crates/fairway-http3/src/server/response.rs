@@ -1,23 +1,23 @@
-//! Responses: heads, bodies and trailers as frames.
+//! Sending responses: heads, bodies and trailers as frames.
 
 use bytes::Bytes;
 use fairway_http::{Head, Known};
 use quinn_proto::{Connection, StreamId};
 
-use super::{Server, State};
+use super::{ConnectionState, Server};
 use crate::code::Code;
 use crate::frame;
-use crate::outgoing::Sent;
+use crate::outgoing::SendState;
 use crate::qpack::Encoder;
-use crate::requests::{Life, Record};
-use crate::shared::Shared;
+use crate::requests::{RequestRecord, RequestState};
+use crate::shared::ConnectionShared;
 
-/// What the buffer for field sections may grow to before it is freed.
+/// The buffer for field sections is freed if it grew beyond this.
 const KEPT_SECTION: usize = 4 * 1024;
 
 impl Server {
-    /// Sends the head of a response, interim (1xx) or final, and ends the stream if `end` is set; gives the bytes of its frame, 0
-    /// if the stream cannot take it. What QUIC does not take yet waits here.
+    /// Sends an interim (1xx) or final response head, and ends the stream if `end` is set. Returns the bytes of its
+    /// frame, 0 if the stream cannot take it. What QUIC does not accept yet is queued.
     pub fn send_head(&mut self, quic: &mut Connection, stream: StreamId, head: &Head, end: bool) -> usize {
         let frame = section(&mut self.shared, |out| {
             Encoder::status(head.status(), out);
@@ -28,12 +28,13 @@ impl Server {
                 }
             }
         });
-        let Some(record) = self.live(stream).filter(|record| record.outgoing.sent == Sent::Nothing) else {
+        let Some(record) = self.live(stream).filter(|record| record.outgoing.sent == SendState::Nothing)
+        else {
             return 0;
         };
         let bytes = frame.len();
         if head.status() >= 200 {
-            record.outgoing.sent = Sent::Head;
+            record.outgoing.sent = SendState::Head;
             if let Some(value) = head.named(b"priority") {
                 record.prioritize(quic, record.priority.merged(value));
             }
@@ -45,14 +46,15 @@ impl Server {
         bytes
     }
 
-    /// Sends body bytes in DATA frames; gives how many were taken. If that is less than all, [`Event::Writable`](crate::Event)
-    /// follows, and the rest must be passed again then.
+    /// Sends body bytes in DATA frames; returns how many were accepted. If not all were,
+    /// [`Event::Writable`](crate::Event) follows, and the rest must be passed again.
     pub fn send_data(&mut self, quic: &mut Connection, stream: StreamId, data: &[u8]) -> usize {
         let now = self.shared.now;
         self.live(stream).map_or(0, |record| record.outgoing.data(quic, stream, data, now))
     }
 
-    /// Sends trailers and ends the stream. All body bytes must have been taken before; otherwise the stream is reset.
+    /// Sends trailers and ends the stream. All body bytes must have been accepted before; otherwise the stream is
+    /// reset.
     pub fn send_trailers<'f>(
         &mut self,
         quic: &mut Connection,
@@ -74,7 +76,7 @@ impl Server {
         self.finish(quic, stream);
     }
 
-    /// Ends the stream. All body bytes must have been taken before; otherwise the stream is reset.
+    /// Ends the stream. All body bytes must have been accepted before; otherwise the stream is reset.
     pub fn finish(&mut self, quic: &mut Connection, stream: StreamId) {
         let Some(record) = self.unfinished(stream) else { return };
         if record.outgoing.is_in_frame() {
@@ -83,29 +85,31 @@ impl Server {
         record.outgoing.finish(quic, stream);
     }
 
-    /// About how many bytes `send_data` takes now, 0 if it is blocked or the stream cannot take any.
+    /// About how many bytes `send_data` accepts now, 0 if it is blocked or the stream cannot send.
     #[must_use]
     pub fn room(&self, stream: StreamId) -> usize {
         match self.requests.get(stream) {
-            Some(record) if record.life == Life::Live && self.state == State::Open => record.outgoing.room(),
+            Some(record) if record.life == RequestState::Live && self.state == ConnectionState::Open => {
+                record.outgoing.room()
+            }
             _ => 0,
         }
     }
 
-    fn live(&mut self, stream: StreamId) -> Option<&mut Record> {
-        let open = self.state == State::Open;
+    fn live(&mut self, stream: StreamId) -> Option<&mut RequestRecord> {
+        let open = self.state == ConnectionState::Open;
         self.turn.take_if(|turn| *turn == stream);
-        self.requests.get_mut(stream).filter(|record| open && record.life == Life::Live)
+        self.requests.get_mut(stream).filter(|record| open && record.life == RequestState::Live)
     }
 
-    /// A stream whose response has its final head and is not finished.
-    fn unfinished(&mut self, stream: StreamId) -> Option<&mut Record> {
-        self.live(stream).filter(|record| record.outgoing.sent == Sent::Head)
+    /// A stream whose final response head was sent and whose response is not finished.
+    fn unfinished(&mut self, stream: StreamId) -> Option<&mut RequestRecord> {
+        self.live(stream).filter(|record| record.outgoing.sent == SendState::Head)
     }
 }
 
 /// A HEADERS frame with the section that `write` appends.
-fn section(shared: &mut Shared, write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
+fn section(shared: &mut ConnectionShared, write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
     let section = &mut shared.section;
     section.clear();
     Encoder::begin(section);

@@ -1,4 +1,4 @@
-//! What holds for any input, as the ordinary tests and the fuzz targets check it.
+//! Checks for any input, shared by tests and fuzz targets.
 
 pub(crate) mod qpack;
 pub(crate) mod server;

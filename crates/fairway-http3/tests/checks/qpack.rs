@@ -1,15 +1,15 @@
-//! A QPACK decoder and any bytes.
+//! A QPACK decoder with arbitrary input.
 
-use fairway_http3::qpack::{Decoder, Section};
+use fairway_http3::qpack::{Decoder, SectionResult};
 
-/// The most memory that a decoder with a table of this capacity may keep: its lines and entries, the beginning of an instruction,
-/// and what waits for the client.
+/// The maximum memory of a decoder with a table of this capacity: its lines and entries, the start of an instruction,
+/// and pending output.
 fn most_memory(capacity: usize) -> usize {
     capacity * 16 + 64 * 1024
 }
 
-/// An encoder stream and sections. The first byte chooses the capacity of the table; then come pieces with a byte each for what they
-/// are and how long. Whatever the split of the encoder stream, the sections mean the same.
+/// An encoder stream and sections. The first byte chooses the capacity of the table; then come parts, each preceded by
+/// a byte for their kind and length. The split of the encoder stream must not change the meaning of the sections.
 pub(crate) fn check(input: &[u8]) {
     let [first, rest @ ..] = input else { return };
     let capacity = usize::from(first & 7) * 512;
@@ -36,12 +36,12 @@ pub(crate) fn check(input: &[u8]) {
             let (result, fields) = read(&mut whole);
             assert_eq!((result, fields.clone()), read(&mut split));
             match result {
-                Ok(Section::Blocked(required)) => {
+                Ok(SectionResult::Blocked(required)) => {
                     assert!(required > whole.inserted() && fields.is_empty());
                     whole.cancel(stream);
                     split.cancel(stream);
                 }
-                Ok(Section::Decoded) => {}
+                Ok(SectionResult::Decoded) => {}
                 Err(_) => return,
             }
             stream += 4;

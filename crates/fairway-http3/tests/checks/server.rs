@@ -1,4 +1,4 @@
-//! A server and a client that sends any bytes on any streams.
+//! A server with a client that sends arbitrary bytes on any streams.
 
 use fairway_http3::{Config, Event};
 use quinn_proto::{Dir, StreamId};
@@ -6,10 +6,10 @@ use quinn_proto::{Dir, StreamId};
 use crate::support::serve::{self, response};
 use crate::support::{Pair, Setup};
 
-/// The most memory that a server may keep: that of incomplete heads, of its table and of its records.
+/// The maximum memory of a server: incomplete heads, its table and its records.
 const MOST_MEMORY: usize = 768 * 1024;
 
-/// Steps of a client: a byte for what it does and on which stream, one that says how long a piece is, and the piece.
+/// The steps of a client: a byte for the action and the stream, one for the length of the data, and the data.
 pub(crate) fn check(input: &[u8]) {
     let config = Config { streams: 8, ..Config::default() };
     let mut pair = Pair::with(&Setup { config, client_window: 4_000, ..Setup::default() });
@@ -37,7 +37,7 @@ pub(crate) fn check(input: &[u8]) {
                 let bytes = piece(&mut rest);
                 pair.write(id, &bytes);
             }
-            // What is over already cannot be ended again.
+            // What is over cannot be ended again.
             (3, Some(id)) => _ = pair.peer().send_stream(id).finish(),
             (4, Some(id)) => _ = pair.peer().send_stream(id).reset((0x100 + u32::from(*length)).into()),
             (5, Some(id)) if id.dir() == Dir::Bi => _ = pair.peer().recv_stream(id).stop(0x10cu32.into()),
@@ -55,7 +55,7 @@ pub(crate) fn check(input: &[u8]) {
     owner.look(&mut pair);
 }
 
-/// Who has the server.
+/// The owner of the server.
 #[derive(Default)]
 struct Owner {
     /// Streams that were reported and not released.
@@ -64,7 +64,7 @@ struct Owner {
 }
 
 impl Owner {
-    /// Takes what the server reports.
+    /// Processes the server's events.
     fn look(&mut self, pair: &mut Pair) {
         for event in pair.take_events() {
             assert!(!self.is_closed || matches!(event, Event::Lost(_)), "{event:?} after the end");
@@ -93,7 +93,7 @@ impl Owner {
         }
     }
 
-    /// Reads all requests and answers those that are complete. Of those that broke it is told.
+    /// Reads all requests and answers complete ones. Reset ones are reported by an event.
     fn serve(&mut self, pair: &mut Pair) {
         pair.drive();
         self.look(pair);

@@ -1,4 +1,4 @@
-//! Bytes as text: two hexadecimal digits each, or a word that stands for a frame.
+//! Bytes as text: two hexadecimal digits each, or a word for a frame.
 
 /// `HEADERS` with `GET https://a/`.
 pub(crate) const GET: &str = "01 08 00 00 d1 d7 c1 50 01 61";
@@ -11,8 +11,8 @@ pub(crate) const CONTROL: &str = "00 04 00";
 /// `HEADERS` with the trailer `x: y`.
 pub(crate) const TRAILERS: &str = "01 06 00 00 21 78 01 79";
 
-/// The bytes that a text stands for. `word*n` repeats a word, `zero*n` is that many zero bytes, and `len:n` is `n` as an integer
-/// of four bytes.
+/// Decodes a text. `word*n` repeats a word, `zero*n` is that many zero bytes, and `len:n` is `n` as a four-byte
+/// integer.
 pub(crate) fn bytes(text: &str) -> Vec<u8> {
     let mut out = Vec::new();
     for word in text.split_whitespace() {

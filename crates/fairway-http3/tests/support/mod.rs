@@ -1,5 +1,5 @@
-//! A client and a server of QUIC that are connected in memory. Time is virtual: a datagram takes a millisecond, and timers are due
-//! when nothing is under way. The client has no HTTP/3 of its own; it writes what a test says.
+//! A QUIC client and server connected in memory. Time is virtual: a datagram takes a millisecond, and timers fire when
+//! nothing is in transit. The client has no HTTP/3; it writes what a test says.
 
 pub(crate) mod hex;
 pub(crate) mod response;
@@ -22,8 +22,8 @@ use quinn_proto::{
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 
 const LATENCY: Duration = Duration::from_millis(1);
-/// Timers that are due later are left alone, unless time is let pass.
-const PATIENCE: Duration = Duration::from_millis(200);
+/// Timers later than this do not fire, unless the test advances time.
+const TIMER_HORIZON: Duration = Duration::from_millis(200);
 
 static CRYPTO: LazyLock<(Arc<QuicServerConfig>, Arc<QuicClientConfig>)> = LazyLock::new(|| {
     let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["a.example".to_owned()]).unwrap();
@@ -55,13 +55,13 @@ static CRYPTO: LazyLock<(Arc<QuicServerConfig>, Arc<QuicClientConfig>)> = LazyLo
 #[derive(Debug, Clone)]
 pub(crate) struct Setup {
     pub(crate) config: Config,
-    /// Bytes that the client takes of each stream before it reads.
+    /// Bytes of each stream that the client accepts before it reads.
     pub(crate) client_window: u32,
     /// Unidirectional streams that the client lets the server open.
     pub(crate) client_streams: u32,
-    /// Bytes that the server takes of each stream.
+    /// Bytes of each stream that the server accepts.
     pub(crate) server_window: u32,
-    /// Bytes that QUIC keeps for the server until the client has acknowledged them.
+    /// Bytes that QUIC buffers for the server until the client has acknowledged them.
     pub(crate) send_window: u64,
 }
 
@@ -77,9 +77,9 @@ impl Default for Setup {
     }
 }
 
-/// What the client saw of a stream.
+/// What the client received on a stream.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct Seen {
+pub(crate) struct ReceivedStream {
     pub(crate) bytes: Vec<u8>,
     pub(crate) finished: bool,
     /// The code of RESET_STREAM.
@@ -92,7 +92,7 @@ pub(crate) struct Seen {
 struct End {
     endpoint: Endpoint,
     connection: Option<(ConnectionHandle, Connection)>,
-    /// Datagrams on their way to it.
+    /// Datagrams in transit to it.
     inbound: VecDeque<(Instant, BytesMut)>,
     peer: SocketAddr,
 }
@@ -103,10 +103,10 @@ pub(crate) struct Pair {
     served: End,
     pub(crate) server: Server,
     pub(crate) now: Instant,
-    /// What the server reported, heads as text.
+    /// The server's events, with heads as text.
     pub(crate) events: Vec<Event>,
     pub(crate) heads: Vec<(StreamId, Vec<String>)>,
-    seen: HashMap<StreamId, Seen>,
+    seen: HashMap<StreamId, ReceivedStream>,
     /// Why the client's connection ended.
     pub(crate) lost: Option<ConnectionError>,
     /// Whether the client reads.
@@ -173,7 +173,7 @@ impl Pair {
         self.peer().streams().open(dir).expect("the server allows another stream")
     }
 
-    /// Writes as much as the server's window takes.
+    /// Writes as much as the server's window allows.
     pub(crate) fn write(&mut self, id: StreamId, bytes: &[u8]) -> usize {
         self.peer().send_stream(id).write(bytes).unwrap_or(0)
     }
@@ -199,21 +199,21 @@ impl Pair {
     }
 
     /// The client's control stream with SETTINGS.
-    pub(crate) fn greet(&mut self) -> StreamId {
+    pub(crate) fn open_control_stream(&mut self) -> StreamId {
         let id = self.open(Dir::Uni);
         self.write(id, &[0, 4, 0]);
         self.drive();
         id
     }
 
-    /// What the client saw of a stream.
-    pub(crate) fn seen(&self, id: StreamId) -> Seen {
+    /// What the client received on a stream.
+    pub(crate) fn received(&self, id: StreamId) -> ReceivedStream {
         self.seen.get(&id).cloned().unwrap_or_default()
     }
 
-    /// What the client saw of the server's unidirectional streams, in their order.
-    pub(crate) fn seen_unidirectional(&self, index: u64) -> Vec<u8> {
-        self.seen(StreamId::new(quinn_proto::Side::Server, Dir::Uni, index)).bytes
+    /// What the client received on the server's unidirectional streams, in order.
+    pub(crate) fn received_unidirectional(&self, index: u64) -> Vec<u8> {
+        self.received(StreamId::new(quinn_proto::Side::Server, Dir::Uni, index)).bytes
     }
 
     /// The code and reason with which the server closed the connection.
@@ -228,26 +228,26 @@ impl Pair {
         }
     }
 
-    /// Takes the server's events.
+    /// Processes the server's events.
     pub(crate) fn take_events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events)
     }
 
     /// Lets time pass.
-    pub(crate) fn pass(&mut self, time: Duration) {
+    pub(crate) fn advance_time(&mut self, time: Duration) {
         self.now += time;
         self.drive();
     }
 
-    /// Delivers datagrams and handles timers until nothing happens any more.
+    /// Delivers datagrams and fires timers until nothing more happens.
     pub(crate) fn drive(&mut self) {
         self.drive_with(Pair::poll_server);
     }
 
-    /// The same with another owner of the served connection.
+    /// The same with another owner of the server's connection.
     pub(crate) fn drive_with(&mut self, mut serve: impl FnMut(&mut Pair)) {
         for _ in 0..100_000 {
-            // One by one, so that the order of what the server sends is seen.
+            // One by one, to observe the order in which the server sends.
             self.client.receive(self.now, 1);
             self.served.receive(self.now, usize::MAX);
             self.poll_client();
@@ -263,7 +263,7 @@ impl Pair {
             }
             let due = [&mut self.client, &mut self.served].into_iter().filter_map(End::timeout).min();
             match due {
-                Some(due) if due <= self.now + PATIENCE => self.now = self.now.max(due),
+                Some(due) if due <= self.now + TIMER_HORIZON => self.now = self.now.max(due),
                 _ => return,
             }
         }
@@ -324,7 +324,7 @@ pub(crate) fn text(head: &Head) -> Vec<String> {
     lines
 }
 
-fn read(quic: &mut Connection, id: StreamId, seen: &mut Seen) {
+fn read(quic: &mut Connection, id: StreamId, seen: &mut ReceivedStream) {
     let is_own = id.dir() == Dir::Uni && id.initiator() == quinn_proto::Side::Client;
     if is_own || seen.finished || seen.reset.is_some() {
         return;
@@ -357,7 +357,7 @@ impl End {
         self.connection.as_mut()?.1.poll_timeout()
     }
 
-    /// Handles what has arrived, so many datagrams at most, and the timers that are due.
+    /// Processes received datagrams, up to this many, and due timers.
     fn receive(&mut self, now: Instant, max_datagrams: usize) {
         let mut answer = Vec::new();
         for _ in 0..max_datagrams {
@@ -382,7 +382,7 @@ impl End {
         }
     }
 
-    /// What it has to send.
+    /// Its pending output.
     fn send(&mut self, now: Instant) -> Vec<BytesMut> {
         let mut sent = Vec::new();
         let Some((handle, connection)) = &mut self.connection else { return sent };

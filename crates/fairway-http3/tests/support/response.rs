@@ -1,4 +1,4 @@
-//! What a server sent on a request stream, taken apart.
+//! Parses what a server sent on a request stream.
 
 use fairway_http3::qpack::Decoder;
 
@@ -9,11 +9,11 @@ pub(crate) enum Frame {
     Headers(Vec<String>),
     /// DATA.
     Data(Vec<u8>),
-    /// Any other.
+    /// Any other frame.
     Other(u64, Vec<u8>),
 }
 
-/// An integer of RFC 9000 §16, and what follows it.
+/// An integer of RFC 9000 §16, and the rest.
 fn integer(bytes: &[u8]) -> (u64, &[u8]) {
     let length = 1 << (bytes[0] >> 6);
     let first = u64::from(bytes[0] & 0x3f);
@@ -21,7 +21,7 @@ fn integer(bytes: &[u8]) -> (u64, &[u8]) {
     (value, &bytes[length..])
 }
 
-/// The frames of a stream, which must all be whole.
+/// The frames of a stream, which must all be complete.
 pub(crate) fn frames(mut bytes: &[u8]) -> Vec<Frame> {
     let mut frames = Vec::new();
     while !bytes.is_empty() {

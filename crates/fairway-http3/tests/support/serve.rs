@@ -1,7 +1,7 @@
-//! The owner of a server in tests: reads requests to their end and answers them.
+//! An owner of a server for tests: reads requests to their end and answers them.
 
 use fairway_http::Head;
-use fairway_http3::{Event, Read};
+use fairway_http3::{BodyRead, Event};
 use quinn_proto::StreamId;
 
 use super::{Pair, text};
@@ -15,24 +15,24 @@ pub(crate) struct Body {
     pub(crate) broken: bool,
 }
 
-/// Reads what there is of a request.
+/// Reads the available part of a request.
 pub(crate) fn read(pair: &mut Pair, stream: StreamId, max_bytes: usize) -> Body {
     let mut body = Body::default();
     let mut head = Head::new();
     let (server, quic) = pair.both();
     loop {
         match server.read_body(quic, stream, max_bytes, &mut head) {
-            Read::Bytes(bytes) => {
+            BodyRead::Bytes(bytes) => {
                 assert!(!bytes.is_empty() && bytes.len() <= max_bytes);
                 body.bytes.extend_from_slice(&bytes);
             }
-            Read::Trailers => body.trailers = Some(text(&head)),
-            Read::Blocked => return body,
-            Read::End => {
+            BodyRead::Trailers => body.trailers = Some(text(&head)),
+            BodyRead::Blocked => return body,
+            BodyRead::End => {
                 body.ended = true;
                 return body;
             }
-            Read::Broken => {
+            BodyRead::Broken => {
                 body.broken = true;
                 return body;
             }
@@ -50,14 +50,14 @@ pub(crate) fn response(status: u16, fields: &[(&str, &str)]) -> Head {
     head
 }
 
-/// Sends an empty response and lets go of the stream.
-pub(crate) fn answer(pair: &mut Pair, stream: StreamId) {
+/// Sends an empty response and releases the stream.
+pub(crate) fn respond_204(pair: &mut Pair, stream: StreamId) {
     let (server, quic) = pair.both();
     server.send_head(quic, stream, &response(204, &[]), true);
     server.release(quic, stream);
 }
 
-/// Reads all requests that were reported, answers those that are complete and lets go of those that broke.
+/// Reads all reported requests, answers complete ones and releases failed ones.
 pub(crate) fn answer_all(pair: &mut Pair) {
     let mut open: Vec<StreamId> = Vec::new();
     for event in &pair.events {
@@ -72,7 +72,7 @@ pub(crate) fn answer_all(pair: &mut Pair) {
         }
         let body = read(pair, stream, 64 * 1024);
         if body.ended {
-            answer(pair, stream);
+            respond_204(pair, stream);
         } else if body.broken {
             let (server, quic) = pair.both();
             server.release(quic, stream);

@@ -1,41 +1,41 @@
-//! Which requests of a path go to its canary: those whose session is there, else those with a header, else those with a
-//! cookie, else a share by chance (ingress-nginx `balancer.lua`, `route_to_alternative_balancer`).
+//! Which requests of a path go to its canary: those with a session there, then by header, then by cookie, then at
+//! random by weight (ingress-nginx `balancer.lua`, `route_to_alternative_balancer`).
 
 use std::sync::Arc;
 
-use fairway_model::{Action, BackendKey, Fallback, FieldMatch, Match, TextMatch, WeightedBackend};
+use fairway_model::{Action, BackendKey, Fallback, Match, NamedValueMatch, TextMatch, WeightedBackend};
 use fairway_objects::backend::BackendRef;
 
-/// What an Ingress with `canary: true` asks for.
+/// The settings of an Ingress with `canary: true`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Canary {
-    /// The header that decides first, by its name in lower case.
+    /// The header that decides first, by its lower-case name.
     pub(crate) header: Option<(Arc<str>, HeaderChoice)>,
-    /// The cookie that decides next.
+    /// The cookie that decides second.
     pub(crate) cookie: Option<Arc<str>>,
-    /// The share of all others, out of `total`.
+    /// The share of the remaining requests, out of `total`.
     pub(crate) weight: u32,
     pub(crate) total: u32,
-    pub(crate) sessions: Sessions,
+    pub(crate) sessions: CanarySessions,
 }
 
-/// What the header says.
+/// How the header value decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum HeaderChoice {
     /// `always` or `never`.
     Always,
-    /// This value chooses the canary, others nothing.
+    /// This value selects the canary; other values decide nothing.
     Value(Arc<str>),
-    /// A value that this pattern covers chooses the canary, others nothing.
+    /// A value that the pattern matches completely selects the canary; other values decide nothing.
     Pattern(Arc<str>),
-    /// The pattern cannot be used: whoever sends the header stays with the main Ingress (`balancer.lua`: `elseif err`).
+    /// The pattern is invalid: requests with the header go to the main Ingress (`balancer.lua`: `elseif err`).
     Unusable,
 }
 
-/// Which sessions the canary has (`affinity-canary-behavior`).
+/// The sessions of the canary (`affinity-canary-behavior`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sessions {
-    /// Those of the main Ingress: its cookie says, too, which of the two a client belongs to.
+pub(crate) enum CanarySessions {
+    /// Those of the main Ingress: its cookie also records which of the two a client uses.
     OfMain,
     /// Its own.
     Own,
@@ -43,14 +43,13 @@ pub(crate) enum Sessions {
 
 /// Where a request goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Goes {
+enum CanaryDecision {
     ToCanary,
     ToMain,
 }
 
 impl Canary {
-    /// What becomes of requests with the path of `on`: the conditions that decide without chance, the first first, and the
-    /// action of all others.
+    /// Matches that decide without chance, in order, and the action for all other requests with the path of `on`.
     pub(crate) fn decisions(
         &self,
         on: &Match,
@@ -60,7 +59,7 @@ impl Canary {
         let conditions = self.conditions(main, canary);
         let ranks = (0..=u8::try_from(conditions.len()).unwrap_or(u8::MAX)).rev();
         let decided = conditions.into_iter().zip(ranks).map(|(((headers, cookies), goes), rank)| {
-            let to = if goes == Goes::ToCanary { canary } else { main };
+            let to = if goes == CanaryDecision::ToCanary { canary } else { main };
             let on = Match { headers, cookies, rank, ..on.clone() };
             (on, Action::Forward(vec![share(&to.key, 1)]))
         });
@@ -68,33 +67,37 @@ impl Canary {
     }
 
     /// Headers and cookies that decide.
-    fn conditions(&self, main: &BackendRef, canary: &BackendRef) -> Vec<(Fields, Goes)> {
+    fn conditions(&self, main: &BackendRef, canary: &BackendRef) -> Vec<(Fields, CanaryDecision)> {
         let exact = |text: &str| TextMatch::Exact(text.into());
         let mut decisions = Vec::new();
-        for (of, goes) in [(main, Goes::ToMain), (canary, Goes::ToCanary)] {
-            let session = of.balance.cookie.as_ref().map(|cookie| (&cookie.name, of_backend(&of.tag())));
+        for (of, goes) in [(main, CanaryDecision::ToMain), (canary, CanaryDecision::ToCanary)] {
+            let session = of
+                .balance
+                .cookie
+                .as_ref()
+                .map(|cookie| (&cookie.name, backend_cookie_value(&of.cookie_tag())));
             decisions.extend(session.map(|(name, value)| (cookie(name, value), goes)));
         }
         match &self.header {
             None => {}
             Some((name, HeaderChoice::Always)) => decisions.extend([
-                (header(name, exact("always")), Goes::ToCanary),
-                (header(name, exact("never")), Goes::ToMain),
+                (header(name, exact("always")), CanaryDecision::ToCanary),
+                (header(name, exact("never")), CanaryDecision::ToMain),
             ]),
             Some((name, HeaderChoice::Value(value))) => {
-                decisions.push((header(name, exact(value)), Goes::ToCanary));
+                decisions.push((header(name, exact(value)), CanaryDecision::ToCanary));
             }
             Some((name, HeaderChoice::Unusable)) => {
-                decisions.push((header(name, TextMatch::Regex("(?s).*".into())), Goes::ToMain));
+                decisions.push((header(name, TextMatch::Regex("(?s).*".into())), CanaryDecision::ToMain));
             }
             Some((name, HeaderChoice::Pattern(pattern))) => {
-                decisions.push((header(name, TextMatch::Regex(pattern.clone())), Goes::ToCanary));
+                decisions.push((header(name, TextMatch::Regex(pattern.clone())), CanaryDecision::ToCanary));
             }
         }
         if let Some(name) = &self.cookie {
             decisions.extend([
-                (cookie(name, exact("always")), Goes::ToCanary),
-                (cookie(name, exact("never")), Goes::ToMain),
+                (cookie(name, exact("always")), CanaryDecision::ToCanary),
+                (cookie(name, exact("never")), CanaryDecision::ToMain),
             ]);
         }
         decisions
@@ -108,23 +111,23 @@ impl Canary {
 }
 
 /// A canary without endpoints gets no requests.
-pub(crate) fn while_empty(main: &BackendRef) -> Fallback {
+pub(crate) fn fallback_to_main(main: &BackendRef) -> Fallback {
     Fallback { backend: main.key.clone(), fields: Vec::new() }
 }
 
 /// Headers, then cookies.
-type Fields = (Vec<FieldMatch>, Vec<FieldMatch>);
+type Fields = (Vec<NamedValueMatch>, Vec<NamedValueMatch>);
 
 fn header(name: &Arc<str>, value: TextMatch) -> Fields {
-    (vec![FieldMatch { name: name.clone(), value }], Vec::new())
+    (vec![NamedValueMatch { name: name.clone(), value }], Vec::new())
 }
 
 fn cookie(name: &Arc<str>, value: TextMatch) -> Fields {
-    (Vec::new(), vec![FieldMatch { name: name.clone(), value }])
+    (Vec::new(), vec![NamedValueMatch { name: name.clone(), value }])
 }
 
-/// The value of a session's cookie, whose second part names the backend.
-fn of_backend(tag: &str) -> TextMatch {
+/// The value of a session cookie, whose second part names the backend.
+fn backend_cookie_value(tag: &str) -> TextMatch {
     TextMatch::Regex(format!(r"[^|]*\|{tag}(?:\|.*)?").into())
 }
 

@@ -1,4 +1,4 @@
-//! Which Ingresses are this controller's: IngressClass, the older annotation, or no class at all.
+//! Which Ingresses belong to this controller: by IngressClass, by the older annotation, or without a class.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,37 +11,37 @@ use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
 
 use crate::ingress::reader::Reader;
 
-/// The annotation that names the class of an Ingress, from before `spec.ingressClassName`.
+/// The annotation that named the class before `spec.ingressClassName` existed.
 pub(crate) const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 const DEFAULT_ANNOTATION: &str = "ingressclass.kubernetes.io/is-default-class";
 
-/// The classes that exist.
+/// The existing classes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Classes {
     ours: BTreeSet<Arc<str>>,
     others: BTreeSet<Arc<str>>,
-    /// What becomes of an Ingress that names no class.
+    /// How Ingresses without a class are treated.
     without_class: WithoutClass,
-    /// What the flag calls ours without an object.
+    /// Class names from the flag that need no object.
     names: BTreeSet<Arc<str>>,
 }
 
-/// Whose an Ingress is.
+/// Whether an Ingress belongs to this controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Selection {
+pub(crate) enum ClassSelection {
     /// Ours.
     Ours,
-    /// Ours by the name alone: there is no such IngressClass object.
+    /// By name only: the IngressClass object does not exist.
     OursByName(Arc<str>),
-    /// Another controller's.
+    /// It belongs to another controller.
     Others,
-    /// It names a class that does not exist.
+    /// Its class does not exist.
     NoSuchClass(Arc<str>),
-    /// It names none, and such are not served.
+    /// It has no class, and such Ingresses are not served.
     Classless,
 }
 
-/// How an Ingress names its class: all of it that decides whose it is.
+/// How an Ingress names its class; nothing else decides who owns it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NamedClass {
     Field(Arc<str>),
@@ -51,7 +51,7 @@ pub(crate) enum NamedClass {
 }
 
 impl NamedClass {
-    pub(crate) fn of(ingress: &Ingress) -> Self {
+    pub(crate) fn from_ingress(ingress: &Ingress) -> Self {
         let annotation = || ingress.metadata.annotations.as_ref()?.get(CLASS_ANNOTATION);
         let field = ingress.spec.as_ref().and_then(|spec| spec.ingress_class_name.as_deref());
         match (field, annotation().map(String::as_str)) {
@@ -62,13 +62,13 @@ impl NamedClass {
     }
 }
 
-impl Selection {
-    /// Whether it is served.
+impl ClassSelection {
+    /// Whether the Ingress is served.
     pub(crate) fn is_served(&self) -> bool {
         matches!(self, Self::Ours | Self::OursByName(_))
     }
 
-    /// Says what the author of the Ingress should know of it.
+    /// Reports problems to the author of the Ingress.
     pub(crate) fn report(&self, reader: &mut Reader<'_>) {
         let (severity, problem, consequence) = match self {
             Self::Ours | Self::Others => return,
@@ -85,7 +85,7 @@ impl Selection {
                 (Severity::Note, problem, "it is not served")
             }
         };
-        let origin = reader.field("spec.ingressClassName");
+        let origin = reader.field_origin("spec.ingressClassName");
         reader.report(Diagnostic::new(severity, "ingress-class", origin).because(problem, consequence));
     }
 }
@@ -95,11 +95,11 @@ impl Classes {
     pub(crate) fn read(resources: &Resources, options: &Options) -> Self {
         let named =
             |(key, class): (&ObjectKey, &Sourced<IngressClass>)| (key.name.clone(), class.object.clone());
-        Self::of(resources.classes.iter().map(named), options)
+        Self::from_objects(resources.classes.iter().map(named), options)
     }
 
-    /// Reads IngressClass objects by name.
-    pub(crate) fn of(
+    /// From IngressClass objects by name.
+    pub(crate) fn from_objects(
         objects: impl Iterator<Item = (Arc<str>, Arc<IngressClass>)>,
         options: &Options,
     ) -> Self {
@@ -119,33 +119,33 @@ impl Classes {
         classes
     }
 
-    /// Whose an Ingress is: `spec.ingressClassName`, else the annotation, else none (ingress-nginx `GetIngressClass`).
-    pub(crate) fn selection(&self, ingress: &Ingress) -> Selection {
-        self.selection_by(&NamedClass::of(ingress))
+    /// Selects by `spec.ingressClassName`, else the annotation, else no class (ingress-nginx `GetIngressClass`).
+    pub(crate) fn selection(&self, ingress: &Ingress) -> ClassSelection {
+        self.selection_for(&NamedClass::from_ingress(ingress))
     }
 
-    /// Whose an Ingress is that names its class so.
-    pub(crate) fn selection_by(&self, named: &NamedClass) -> Selection {
+    /// Selects by a named class.
+    pub(crate) fn selection_for(&self, named: &NamedClass) -> ClassSelection {
         match named {
             NamedClass::Field(name) => self.by_field(name),
             NamedClass::Annotation(name) if self.ours.contains(name) || self.names.contains(name) => {
-                Selection::Ours
+                ClassSelection::Ours
             }
-            NamedClass::Annotation(_) => Selection::Others,
-            NamedClass::None if self.without_class == WithoutClass::Served => Selection::Ours,
-            NamedClass::None => Selection::Classless,
+            NamedClass::Annotation(_) => ClassSelection::Others,
+            NamedClass::None if self.without_class == WithoutClass::Served => ClassSelection::Ours,
+            NamedClass::None => ClassSelection::Classless,
         }
     }
 
-    fn by_field(&self, name: &str) -> Selection {
+    fn by_field(&self, name: &str) -> ClassSelection {
         if self.ours.contains(name) {
-            Selection::Ours
+            ClassSelection::Ours
         } else if self.others.contains(name) {
-            Selection::Others
+            ClassSelection::Others
         } else if self.names.contains(name) {
-            Selection::OursByName(name.into())
+            ClassSelection::OursByName(name.into())
         } else {
-            Selection::NoSuchClass(name.into())
+            ClassSelection::NoSuchClass(name.into())
         }
     }
 }

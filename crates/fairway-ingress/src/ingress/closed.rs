@@ -1,38 +1,39 @@
-//! Why the paths of an Ingress answer 503, or 404 where a value of it is refused: it asks for protection that cannot be given. Owns the diagnostics for it.
+//! Why the paths of an Ingress return 503, or 404 if it has a refused value: it asks for protection that is not
+//! available.
 
-use fairway_model::AnswerReason;
+use fairway_model::FixedResponseReason;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 
 use crate::ingress::reader::Reader;
 
-/// Why the paths of an Ingress answer 503 or 404; the diagnostic is already written.
+/// Why paths return 503 or 404; the diagnostic has already been written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Closed(pub(crate) AnswerReason);
+pub(crate) struct Closed(pub(crate) FixedResponseReason);
 
-/// What happens to such an Ingress.
-pub(crate) const CONSEQUENCE: &str = "its paths answer 503";
+/// The consequence for such an Ingress.
+pub(crate) const CLOSED_CONSEQUENCE: &str = "its paths answer 503";
 
 impl Closed {
-    /// Because a value that protects cannot be read.
+    /// A protective value cannot be read.
     pub(crate) fn invalid(reader: &mut Reader<'_>, name: &str, problem: String) -> Self {
         report(reader, "invalid-protection", name, problem);
-        Self(AnswerReason::ProtectionUnavailable)
+        Self(FixedResponseReason::ProtectionUnavailable)
     }
 
-    /// Because an object does not exist.
+    /// A referenced object does not exist.
     pub(crate) fn missing(reader: &mut Reader<'_>, name: &str, problem: String) -> Self {
         report(reader, "missing-reference", name, problem);
-        Self(AnswerReason::MissingReference)
+        Self(FixedResponseReason::MissingReference)
     }
 
-    /// Because a value is not supported and to serve it otherwise would be wrong.
+    /// A value is not supported, and serving the Ingress without it would be wrong.
     pub(crate) fn unsupported(reader: &mut Reader<'_>, name: &str, problem: String) -> Self {
         report(reader, "unsupported-value", name, problem);
-        Self(AnswerReason::ProtectionUnavailable)
+        Self(FixedResponseReason::ProtectionUnavailable)
     }
 }
 
 fn report(reader: &mut Reader<'_>, code: &'static str, name: &str, problem: String) {
     let found = Diagnostic::new(Severity::Error, code, reader.at(name));
-    reader.report(found.because(problem, CONSEQUENCE));
+    reader.report(found.because(problem, CLOSED_CONSEQUENCE));
 }

@@ -1,5 +1,5 @@
-//! `fairway.dev/compression`: how the responses of an Ingress are compressed, whatever the switches of the settings ConfigMap say. It
-//! protects nothing, so one that cannot be read closes nothing.
+//! `fairway.dev/compression`: response compression of an Ingress, overriding the settings ConfigMap. It protects
+//! nothing, so an unreadable value closes nothing.
 
 use std::sync::Arc;
 
@@ -9,34 +9,34 @@ use fairway_objects::diagnostic::{Diagnostic, Severity};
 use crate::ingress::defaults::CompressionDefaults;
 use crate::ingress::reader::Reader;
 
-/// It is Fairway's own: `--annotations-prefix` does not change it.
+/// Fairway's own annotation, which `--annotations-prefix` does not affect.
 const COMPRESSION: &str = "fairway.dev/compression";
 
-/// How the responses of an Ingress are compressed.
+/// Response compression of an Ingress.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) enum CompressionChoice {
-    /// As those of all Ingresses.
+    /// The global setting.
     #[default]
     OfAll,
-    /// Not at all.
+    /// Disabled.
     Off,
-    /// Like this.
+    /// These codings.
     Own(Arc<Compression>),
 }
 
 impl CompressionChoice {
-    /// Reads the annotation: `on`, `off`, or codings separated by commas, the preferred one first.
+    /// Reads the annotation: `on`, `off`, or comma-separated codings in order of preference.
     pub(crate) fn read(reader: &mut Reader<'_>, defaults: &CompressionDefaults) -> Self {
         let annotations = reader.ingress.object.metadata.annotations.as_ref();
         let Some(value) = annotations.and_then(|all| all.get(COMPRESSION)) else { return Self::OfAll };
         match &*value.trim().to_ascii_lowercase() {
             "off" => Self::Off,
             "on" => Self::Own(Arc::new(Compression { codings: defaults.codings.clone() })),
-            list => Self::listed(list, reader, defaults),
+            list => Self::read_list(list, reader, defaults),
         }
     }
 
-    fn listed(list: &str, reader: &mut Reader<'_>, defaults: &CompressionDefaults) -> Self {
+    fn read_list(list: &str, reader: &mut Reader<'_>, defaults: &CompressionDefaults) -> Self {
         let mut codings: Vec<CodingRule> = Vec::new();
         let mut unknown = Vec::new();
         for word in list.split(',').map(str::trim) {
@@ -57,7 +57,7 @@ impl CompressionChoice {
             let known: Vec<_> = defaults.codings.iter().map(|rule| rule.coding.name()).collect();
             let problem =
                 format!("{} is neither on, off nor a list of {}", unknown.join(", "), known.join(", "));
-            let origin = reader.field(&format!("metadata.annotations[\"{COMPRESSION}\"]"));
+            let origin = reader.field_origin(&format!("metadata.annotations[\"{COMPRESSION}\"]"));
             let found = Diagnostic::new(Severity::Warning, "invalid-annotation", origin);
             reader.report(found.because(problem, consequence));
         }
@@ -67,8 +67,8 @@ impl CompressionChoice {
         }
     }
 
-    /// How responses are compressed.
-    pub(crate) fn settle(&self, defaults: &CompressionDefaults) -> Option<Arc<Compression>> {
+    /// The resulting compression.
+    pub(crate) fn resolve(&self, defaults: &CompressionDefaults) -> Option<Arc<Compression>> {
         match self {
             Self::OfAll => defaults.of_all.clone(),
             Self::Off => None,

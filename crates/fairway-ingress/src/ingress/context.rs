@@ -1,10 +1,10 @@
-//! What the readers of Ingresses may look at. Owns nothing.
+//! Inputs for reading Ingresses.
 
 use fairway_objects::inputs::Inputs;
 
 use crate::ingress::defaults::Defaults;
 
-/// The objects, the operator's choices and the defaults of Ingresses.
+/// The objects, the operator's options and the defaults of Ingresses.
 #[derive(Clone, Copy)]
 pub(crate) struct Context<'a> {
     pub(crate) inputs: Inputs<'a>,

@@ -1,57 +1,57 @@
-//! What the annotations of an Ingress contribute to the way of its requests. Owns the order in which guards are asked; never reads
-//! an annotation.
+//! What the annotations of an Ingress contribute to request handling, including the order of guards. Reads no
+//! annotations.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fairway_model::{
-    AccessList, AnswerEdit, Authorization, AuthorizationRule, ChosenBy, CipherSuite, ClientCertificate,
-    ClientDemand, ClientVerification, CredentialLocation, Deny, ExternalAuth, Guard, HeaderEdit, HostPattern,
-    LimitKey, Match, Origin, Phases, Policy, RequestEdit, Stickiness, Template,
+    AccessList, Authorization, AuthorizationRule, CipherSuite, ClientCertificate, ClientCertificateMode,
+    ClientVerification, CredentialLocation, Deny, ExternalAuth, Guard, HeaderEdit, HostPattern, LimitKey,
+    Match, Origin, Phases, Policy, RequestEdit, ResponseEdit, Stickiness, SuitePreference, Template,
 };
-use fairway_objects::backend::{BackendRef, Purpose, Via};
+use fairway_objects::backend::{BackendAddressSource, BackendPurpose, BackendRef};
 use fairway_objects::balance::Balance;
 use fairway_objects::transport::Transport;
-use fairway_snippet::{HostSnippet, PathSnippet, Replaces, Uses};
+use fairway_snippet::{HeaderUses, HostSnippet, PathSnippet, ReplacementScope};
 use ipnet::IpNet;
 
 use crate::ingress::canary::Canary;
 use crate::ingress::closed::Closed;
 use crate::ingress::compression::CompressionChoice;
 use crate::ingress::defaults::Defaults;
-use crate::ingress::errors::Errors;
+use crate::ingress::errors::ErrorPageSettings;
 use crate::ingress::to_https::Redirects;
 
-/// When a guard is asked, in the order of nginx: `if` and `return` of the rewrite phase, the redirect to https at its end, the
-/// limits, the access phase.
+/// When a guard runs, in nginx's order: `if` and `return` of the rewrite phase, then the redirect to https, limits,
+/// and the access phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Turn {
-    /// What is refused whatever else is asked for.
+pub(crate) enum GuardStage {
+    /// Unconditional refusals.
     Refuse,
-    /// Answers of the snippet of the host.
+    /// Responses of the host's snippet.
     HostSnippet,
-    /// Answers to preflight requests, before anything else.
+    /// Responses to preflight requests.
     Preflight,
-    /// Answers of the snippet of the path.
+    /// Responses of the path's snippet.
     Snippet,
     /// Redirects of all requests.
     Redirect,
-    /// Redirects of plain requests to https, and what stands behind them.
+    /// Redirects of plain requests to https, and guards that follow them.
     Https,
-    /// How much each client may ask for.
+    /// Limits per client.
     Limit,
-    /// Who may pass.
+    /// Access control.
     Access,
-    /// How much each client may ask for, by what is known of it then.
+    /// Limits per authenticated client.
     LateLimit,
 }
 
-impl Turn {
-    /// That of a guard.
-    pub(crate) fn of(guard: &Guard) -> Self {
+impl GuardStage {
+    /// The stage of a guard.
+    pub(crate) fn from_guard(guard: &Guard) -> Self {
         match guard {
             Guard::Deny(_) => Self::Refuse,
-            Guard::Respond(respond) if respond.of_host.is_some() => Self::HostSnippet,
+            Guard::Respond(respond) if respond.host_headers.is_some() => Self::HostSnippet,
             Guard::Respond(_) => Self::Snippet,
             Guard::Preflight(_) => Self::Preflight,
             Guard::Redirect(_) => Self::Redirect,
@@ -73,79 +73,79 @@ impl Turn {
     }
 }
 
-/// What annotations add to the phases of rules: guards in the order of their turns, all else in the order of its arrival. With it the
-/// backends that it names.
+/// Phases added by annotations: guards ordered by stage, everything else in order of arrival. Includes the referenced
+/// backends.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Added {
+pub(crate) struct AddedPhases {
     phases: Phases,
-    backends: Vec<Named>,
+    backends: Vec<NamedBackend>,
 }
 
-/// A backend that an annotation names.
+/// A backend that an annotation references.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Named {
+pub(crate) struct NamedBackend {
     pub(crate) backend: BackendRef,
-    /// Where it is named.
+    /// Where it is referenced.
     pub(crate) origin: Origin,
-    pub(crate) purpose: Purpose,
+    pub(crate) purpose: BackendPurpose,
 }
 
-/// What the annotations of an Ingress make of its requests.
+/// What the annotations of an Ingress contribute.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Contributions {
-    /// Why all paths answer 503.
+    /// Why all paths return 503.
     pub(crate) closed: Option<Closed>,
-    /// What is done on all paths.
-    pub(crate) added: Added,
-    /// When plain requests are sent to https: whether they are depends on the host and the path too.
+    /// Phases of all paths.
+    pub(crate) added: AddedPhases,
+    /// Redirects to https, which also depend on the host and path.
     pub(crate) redirects: Redirects,
-    /// What holds for its hosts as a whole.
+    /// Host-wide settings.
     pub(crate) host: HostFeatures,
-    /// Where `/` is redirected to.
+    /// Target of redirects from `/`.
     pub(crate) app_root: Option<Arc<str>>,
-    /// What becomes of each path.
+    /// Rewrite of each path.
     pub(crate) rewrite: Rewrite,
-    /// `use-regex`: whether its paths, and with them all paths of the host, are regular expressions.
+    /// `use-regex`: whether its paths, and then all paths of the host, are regular expressions.
     pub(crate) use_regex: bool,
     pub(crate) policy: Arc<Policy>,
     /// `fairway.dev/compression`.
     pub(crate) compression: CompressionChoice,
     /// How its Services are reached.
     pub(crate) upstream: Upstream,
-    pub(crate) errors: Errors,
+    pub(crate) errors: ErrorPageSettings,
     /// `satisfy: any`.
     pub(crate) satisfies_any: bool,
-    /// `configuration-snippet`, with `location-snippet` of the settings behind it.
-    pub(crate) snippet: Option<Arc<SnippetOfPath>>,
-    pub(crate) role: Role,
+    /// `configuration-snippet`, followed by `location-snippet` of the settings.
+    pub(crate) snippet: Option<Arc<PathSnippetEffects>>,
+    pub(crate) role: IngressRole,
 }
 
-/// What the snippets of a path do that does not stand in its phases.
+/// Effects of path snippets that are not part of the phases.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct SnippetOfPath {
-    /// `expires` and `add_header`, behind all other changes to answers.
-    pub(crate) adds: Vec<AnswerEdit>,
+pub(crate) struct PathSnippetEffects {
+    /// `expires` and `add_header`, applied after all other response changes.
+    pub(crate) adds: Vec<ResponseEdit>,
     /// Whether they replace those of the host.
-    pub(crate) replaces_adds: Replaces,
-    /// What is done to the redirect to a path with a slash.
-    pub(crate) on_entry: Vec<AnswerEdit>,
-    /// What its headers have to do with.
-    pub(crate) uses: Uses,
-    /// Whether an answer has the type of the host.
+    pub(crate) replaces_adds: ReplacementScope,
+    /// Changes to the redirect that adds a trailing slash.
+    pub(crate) on_entry: Vec<ResponseEdit>,
+    /// Headers that it uses.
+    pub(crate) uses: HeaderUses,
+    /// Whether a response inherits the media type of the host.
     pub(crate) inherits_type: bool,
     /// Whether it rewrites the path.
     pub(crate) rewrites: bool,
-    /// Whether `allow` and `deny` of the host are not for its paths.
+    /// Whether it overrides `allow` and `deny` of the host.
     pub(crate) hides_access_of_host: bool,
-    /// Whether `proxy_hide_header` of the host is not for its paths.
+    /// Whether it overrides `proxy_hide_header` of the host.
     pub(crate) hides_hidden_of_host: bool,
-    /// Whether answers do not get the content coding gzip.
+    /// Whether gzip is disabled.
     pub(crate) gzip_off: bool,
 }
 
-impl SnippetOfPath {
-    /// What stands in no phase of a snippet.
-    pub(crate) fn of(snippet: &PathSnippet) -> Self {
+impl PathSnippetEffects {
+    /// The effects that are not in the phases of a snippet.
+    pub(crate) fn from_snippet(snippet: &PathSnippet) -> Self {
         Self {
             adds: snippet.adds.clone(),
             replaces_adds: snippet.replaces_adds,
@@ -165,24 +165,24 @@ impl SnippetOfPath {
 pub(crate) struct Upstream {
     pub(crate) transport: Transport,
     pub(crate) balance: Balance,
-    pub(crate) via: Via,
-    /// `affinity-mode`, where it says something.
+    pub(crate) via: BackendAddressSource,
+    /// `affinity-mode`, if set.
     pub(crate) mode: Option<Stickiness>,
-    /// `upstream-vhost`: texts and labels of the rule.
+    /// `upstream-vhost`: text and rule labels.
     pub(crate) host: Option<Template>,
 }
 
-/// What an Ingress says about its hosts as a whole.
+/// Host-wide settings of an Ingress.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct HostFeatures {
     /// `from-to-www-redirect`.
     pub(crate) www: bool,
-    /// `server-alias`. A wildcard stands for any number of labels.
+    /// `server-alias`. A wildcard covers any number of labels.
     pub(crate) aliases: BTreeSet<HostPattern>,
     /// `ssl-ciphers`.
     pub(crate) suites: Vec<CipherSuite>,
     /// `ssl-prefer-server-ciphers`.
-    pub(crate) suite_chosen_by: Option<ChosenBy>,
+    pub(crate) suite_chosen_by: Option<SuitePreference>,
     /// `auth-tls-secret`.
     pub(crate) clients: Option<HostClients>,
     /// `ssl-passthrough`.
@@ -191,26 +191,26 @@ pub(crate) struct HostFeatures {
     pub(crate) snippet: Option<ServerSnippet>,
 }
 
-/// What a host does before one of its paths is chosen.
+/// What a host does before a path is selected.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ServerSnippet {
     /// This.
     Acts(Arc<HostSnippet>),
-    /// It answers 503: nobody knows whom the snippet would keep out.
+    /// The host returns 503, because it is unknown whom the snippet would refuse.
     Refused,
 }
 
 /// Which clients a host serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum HostClients {
-    /// Those with such certificates.
+    /// Clients with acceptable certificates.
     Verified(ClientCertificate),
-    /// None: what it asks for cannot be read.
+    /// None: the requirements are unreadable.
     Refused,
 }
 
 impl HostClients {
-    /// What connections are verified by.
+    /// The verification of connections.
     pub(crate) fn rules(&self) -> Option<&Arc<ClientVerification>> {
         match self {
             Self::Verified(of) => Some(&of.rules),
@@ -218,8 +218,8 @@ impl HostClients {
         }
     }
 
-    /// Puts what asks for it before the guards of a rule.
-    pub(crate) fn guard(&self, guards: &mut Vec<Guard>) {
+    /// Inserts the certificate check into the guards of a rule.
+    pub(crate) fn add_guards(&self, guards: &mut Vec<Guard>) {
         let of = match self {
             Self::Verified(of) => of,
             Self::Refused => {
@@ -228,57 +228,57 @@ impl HostClients {
             }
         };
         guards.insert(0, Guard::ClientCertificate(of.clone()));
-        if of.rules.demand == ClientDemand::Required {
-            // Behind what sends requests in the clear to https.
+        if of.rules.demand == ClientCertificateMode::Required {
+            // After the redirect of plain requests to https.
             let redirect = guards.iter().position(|guard| matches!(guard, Guard::HttpsRedirect(_)));
             guards.insert(redirect.unwrap_or(0) + 1, Guard::OverTls);
         }
     }
 }
 
-/// What becomes of the paths of an Ingress.
+/// Path rewriting of an Ingress.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Rewrite {
-    /// What each is rewritten to.
+    /// The target of the rewrite.
     pub(crate) target: Option<Arc<str>>,
-    /// `X-Forwarded-Prefix` of requests whose path is rewritten.
+    /// `X-Forwarded-Prefix` of rewritten requests.
     pub(crate) prefix: Option<Arc<str>>,
 }
 
-/// What an Ingress is to the others of its host.
+/// The role of an Ingress on its host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
-    /// It has paths of its own.
+pub(crate) enum IngressRole {
+    /// It has its own paths.
     Main,
-    /// It takes a part of another Ingress's requests.
+    /// It takes some requests of another Ingress.
     Canary(Canary),
 }
 
-impl Added {
-    /// Adds what is done; a guard comes behind those that have their turn with it or before it.
+impl AddedPhases {
+    /// Adds phases; a guard is inserted after those of the same or an earlier stage.
     pub(crate) fn add(&mut self, part: impl Into<Phases>) {
         self.phases.add(part);
-        self.phases.guards.sort_by_key(Turn::of);
-        // The annotations for CORS are read at any time; other changes to answers come behind its fields, and those of a snippet
-        // before those of other annotations.
+        self.phases.guards.sort_by_key(GuardStage::from_guard);
+        // CORS annotations may be read at any time; other response changes follow the CORS headers, and those of a
+        // snippet precede those of other annotations.
         self.phases.answers.edits.sort_by_key(|edit| match edit {
-            AnswerEdit::Cors(_) => 0,
-            AnswerEdit::Chosen(_) => 1,
+            ResponseEdit::Cors(_) => 0,
+            ResponseEdit::Chosen(_) => 1,
             _ => 2,
         });
     }
 
-    /// Notes a backend that an annotation names, and where it is written.
-    pub(crate) fn name_backend(&mut self, backend: BackendRef, origin: Origin, purpose: Purpose) {
-        self.backends.push(Named { backend, origin, purpose });
+    /// Adds a backend that an annotation references.
+    pub(crate) fn name_backend(&mut self, backend: BackendRef, origin: Origin, purpose: BackendPurpose) {
+        self.backends.push(NamedBackend { backend, origin, purpose });
     }
 
-    /// The backends that annotations name.
-    pub(crate) fn backends(&self) -> &[Named] {
+    /// The backends that annotations reference.
+    pub(crate) fn backends(&self) -> &[NamedBackend] {
         &self.backends
     }
 
-    /// Takes the lists of client addresses out.
+    /// Removes and returns the client address lists.
     pub(crate) fn take_access_lists(&mut self) -> Vec<AccessList> {
         let mut lists = Vec::new();
         self.phases.guards.retain(|guard| match guard {
@@ -291,18 +291,18 @@ impl Added {
         lists
     }
 
-    /// Refuses these clients, whatever else lets them pass.
+    /// Refuses these clients, whatever would admit them.
     pub(crate) fn block(&mut self, ranges: &[IpNet]) {
         if !ranges.is_empty() {
             self.add(Guard::Access(AccessList { deny: ranges.to_vec(), allow: Vec::new() }));
         }
     }
 
-    /// Takes out what asks who the client is; its address still counts. Endpoints get no header that would say who it is.
-    pub(crate) fn let_everybody_in(&mut self) {
+    /// Removes everything that identifies the client, except for its address. Endpoints get no identity headers.
+    pub(crate) fn remove_authentication(&mut self) {
         let mut unknown = Vec::new();
         self.phases.guards.retain_mut(|guard| {
-            unknown.extend(headers_about_client(guard));
+            unknown.extend(identity_headers(guard));
             match guard {
                 Guard::BasicAuth(_)
                 | Guard::ExternalAuth(_)
@@ -310,7 +310,7 @@ impl Added {
                 | Guard::Jwt(_)
                 | Guard::Oidc(_)
                 | Guard::ApiKey(_) => false,
-                Guard::Authorize(authorization) => !asks_about_client(authorization),
+                Guard::Authorize(authorization) => !needs_identity(authorization),
                 Guard::Any(any) => {
                     let list = any.access.take().map(Guard::Access);
                     list.map(|list| *guard = list).is_some()
@@ -323,7 +323,7 @@ impl Added {
         }
     }
 
-    /// The service that is asked who the client is.
+    /// The external authentication service.
     pub(crate) fn external_auth(&self) -> Option<&ExternalAuth> {
         self.phases.guards.iter().find_map(|guard| match guard {
             Guard::ExternalAuth(external) => Some(&**external),
@@ -332,13 +332,13 @@ impl Added {
         })
     }
 
-    /// Whether a password is asked for.
+    /// Whether a password is required.
     pub(crate) fn asks_for_password(&self) -> bool {
         self.phases.guards.iter().any(|guard| guard.basic_auth().is_some())
     }
 
-    /// Whether it is asked who the client is.
-    pub(crate) fn asks_who(&self) -> bool {
+    /// Whether the client is authenticated.
+    pub(crate) fn authenticates(&self) -> bool {
         let by_identity =
             |guard: &Guard| guard.jwt().is_some() || guard.oidc().is_some() || guard.api_key().is_some();
         self.external_auth().is_some()
@@ -346,8 +346,8 @@ impl Added {
             || self.phases.guards.iter().any(by_identity)
     }
 
-    /// A header, in lower case, that tells endpoints of a token or API key, if it is one of these.
-    pub(crate) fn told_of_identity(&self, is_used: impl Fn(&String) -> bool) -> Option<String> {
+    /// The first header, in lower case, that carries identity to endpoints and for which `is_used` is true.
+    pub(crate) fn identity_header(&self, is_used: impl Fn(&String) -> bool) -> Option<String> {
         let guards = &self.phases.guards;
         let issuers = guards.iter().filter_map(Guard::jwt).flat_map(|auth| &auth.issuers);
         let logins = guards.iter().filter_map(Guard::oidc).flat_map(|auth| &auth.headers);
@@ -356,8 +356,8 @@ impl Added {
         claims.chain(clients).map(|header| header.to_ascii_lowercase()).find(is_used)
     }
 
-    /// Whether requests have an API key in one of these headers, in lower case: endpoints do not get it.
-    pub(crate) fn takes_key_from(&self, headers: &BTreeSet<String>) -> bool {
+    /// Whether API keys are read from one of these headers (lower case), which are not sent to endpoints.
+    pub(crate) fn reads_key_from(&self, headers: &BTreeSet<String>) -> bool {
         let keys = self.phases.guards.iter().filter_map(Guard::api_key);
         keys.flat_map(|auth| &auth.locations).any(|location| match location {
             CredentialLocation::Header { name, .. } => headers.contains(&name.to_ascii_lowercase()),
@@ -365,11 +365,11 @@ impl Added {
         })
     }
 
-    /// The fields of answers that annotations set, in lower case.
-    pub(crate) fn answer_fields(&self) -> impl Iterator<Item = String> {
+    /// Response headers that annotations set, in lower case.
+    pub(crate) fn response_header_names(&self) -> impl Iterator<Item = String> {
         let fields = self.phases.answers.edits.iter().flat_map(|edit| match edit {
-            AnswerEdit::Fields(fields) => fields.iter().map(|field| &field.name).collect(),
-            AnswerEdit::Headers(edit) => {
+            ResponseEdit::Fields(fields) => fields.iter().map(|field| &field.name).collect(),
+            ResponseEdit::Headers(edit) => {
                 let written = edit.set.iter().chain(&edit.add).map(|field| &field.name);
                 edit.remove.iter().chain(written).collect::<Vec<_>>()
             }
@@ -378,7 +378,7 @@ impl Added {
         fields.map(|name| name.to_ascii_lowercase())
     }
 
-    /// Whether a service sees requests that may stop them.
+    /// Whether a service that may stop requests sees them.
     pub(crate) fn is_filtered(&self) -> bool {
         !self.phases.extensions.is_empty()
     }
@@ -388,24 +388,24 @@ impl Added {
         self.phases.forwarding.as_ref().is_some_and(|forwarding| !forwarding.mirrors.is_empty())
     }
 
-    /// Whether it says who the client is.
-    pub(crate) fn says_who(&self) -> bool {
+    /// Whether it determines the client address.
+    pub(crate) fn sets_client_address(&self) -> bool {
         self.phases.client.is_some()
     }
 
-    /// Whether a guard has this turn.
-    pub(crate) fn has(&self, turn: Turn) -> bool {
-        self.phases.guards.iter().any(|guard| Turn::of(guard) == turn)
+    /// Whether a guard has this stage.
+    pub(crate) fn has(&self, turn: GuardStage) -> bool {
+        self.phases.guards.iter().any(|guard| GuardStage::from_guard(guard) == turn)
     }
 
-    /// What is done.
+    /// The phases.
     pub(crate) fn phases(self) -> Phases {
         self.phases
     }
 }
 
-/// The headers by which a guard tells endpoints who the client is, or in which it reads a key; in lower case.
-fn headers_about_client(guard: &Guard) -> Vec<Arc<str>> {
+/// Headers, in lower case, that carry identity to endpoints or from which a guard reads a key.
+fn identity_headers(guard: &Guard) -> Vec<Arc<str>> {
     let tokens = guard.jwt().into_iter().flat_map(|auth| &auth.issuers).flat_map(|issuer| &issuer.headers);
     let claims = tokens.chain(guard.oidc().into_iter().flat_map(|auth| &auth.headers));
     let keys = guard.api_key().into_iter().flat_map(|auth| {
@@ -418,8 +418,8 @@ fn headers_about_client(guard: &Guard) -> Vec<Arc<str>> {
     claims.map(|it| &it.header).chain(keys).map(|name| name.to_ascii_lowercase().into()).collect()
 }
 
-/// Whether something is allowed to some clients only.
-fn asks_about_client(authorization: &Authorization) -> bool {
+/// Whether the rules depend on the identity of the client.
+fn needs_identity(authorization: &Authorization) -> bool {
     let asks = |rule: &AuthorizationRule| {
         !(rule.claims.is_empty() && rule.scopes.is_empty() && rule.clients.is_empty())
     };
@@ -427,11 +427,11 @@ fn asks_about_client(authorization: &Authorization) -> bool {
 }
 
 impl Contributions {
-    /// Of an Ingress without annotations.
+    /// The contributions of an Ingress without annotations.
     pub(crate) fn new(defaults: &Defaults) -> Self {
         Self {
             closed: defaults.closed,
-            added: Added::default(),
+            added: AddedPhases::default(),
             redirects: defaults.https.redirects,
             host: HostFeatures::default(),
             app_root: None,
@@ -440,26 +440,26 @@ impl Contributions {
             policy: Arc::new(defaults.policy(defaults.forwarding.timeouts, defaults.forwarding.max_body)),
             compression: CompressionChoice::default(),
             upstream: Upstream::default(),
-            errors: Errors::default(),
+            errors: ErrorPageSettings::default(),
             satisfies_any: false,
             snippet: None,
-            role: Role::Main,
+            role: IngressRole::Main,
         }
     }
 
-    /// Whether they keep somebody out: close the paths, or say who may pass.
-    pub(crate) fn protect(&self) -> bool {
+    /// Whether they restrict access: close the paths, or admit only some clients.
+    pub(crate) fn restrict_access(&self) -> bool {
         self.closed.is_some()
             || self.added.phases.client.is_some()
             || self.added.is_filtered()
             || self.host.snippet.is_some()
-            || [Turn::Refuse, Turn::Snippet, Turn::Access, Turn::Limit]
+            || [GuardStage::Refuse, GuardStage::Snippet, GuardStage::Access, GuardStage::Limit]
                 .into_iter()
                 .any(|turn| self.added.has(turn))
     }
 
-    /// Whether they check the addresses of clients.
-    pub(crate) fn check_source_ranges(&self) -> bool {
+    /// Whether they check client addresses.
+    pub(crate) fn have_source_ranges(&self) -> bool {
         let is_list = |guard: &Guard| match guard {
             Guard::Access(_) => true,
             Guard::Any(any) => any.access.is_some(),
@@ -471,7 +471,7 @@ impl Contributions {
 
 #[cfg(test)]
 mod tests {
-    use fairway_model::{Cors, CorsManner};
+    use fairway_model::{Cors, CorsMode};
 
     use super::*;
 
@@ -479,7 +479,7 @@ mod tests {
     fn guards_are_asked_in_the_order_of_their_turns_and_fields_of_cors_come_first() {
         let list =
             |range: &str| Guard::Access(AccessList { deny: vec![range.parse().unwrap()], allow: Vec::new() });
-        let hsts = || AnswerEdit::StrictTransportSecurity("a".into());
+        let hsts = || ResponseEdit::StrictTransportSecurity("a".into());
         let cors = Cors {
             origins: Vec::new(),
             methods: "".into(),
@@ -487,21 +487,21 @@ mod tests {
             expose: "".into(),
             credentials: false,
             max_age: 0,
-            manner: CorsManner::IngressNginx,
+            manner: CorsMode::IngressNginx,
         };
-        let mut added = Added::default();
+        let mut added = AddedPhases::default();
         added.add(hsts());
         added.add(list("10.0.0.1/32"));
         added.add(cors.clone());
         added.add(list("10.0.0.2/32"));
         added.add(Guard::NeedsEndpoint);
-        assert!(added.has(Turn::Access) && !added.has(Turn::Redirect));
+        assert!(added.has(GuardStage::Access) && !added.has(GuardStage::Redirect));
         let (preflight, fields) = (Arc::new(cors.clone()), Arc::new(cors));
         let phases = added.phases();
         assert_eq!(
             phases.guards,
             [Guard::Preflight(preflight), Guard::NeedsEndpoint, list("10.0.0.1/32"), list("10.0.0.2/32"),]
         );
-        assert_eq!(phases.answers.edits, [AnswerEdit::Cors(fields), hsts()]);
+        assert_eq!(phases.answers.edits, [ResponseEdit::Cors(fields), hsts()]);
     }
 }

@@ -1,4 +1,4 @@
-//! What an Ingress does that says nothing: the defaults of ingress-nginx, as far as the settings ConfigMap leaves them.
+//! Defaults of an Ingress: those of ingress-nginx, modified by the settings ConfigMap.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
@@ -6,22 +6,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_model::{
-    AnswerEdit, Answers, Balancing, CodingRule, Compression, FieldTemplate, ForwardedPath, Forwarding,
-    HttpsRedirect, Origin, Phases, Policy, Propagation, ReceivedEdit, Retry, SampleRatio, Timeouts, Tracing,
+    Balancing, CodingRule, Compression, ForwardedPath, Forwarding, HeaderTemplate, HttpsRedirect, Origin,
+    Phases, Policy, Propagation, ResponseEdit, ResponseHandling, Retry, SampleRatio, Timeouts, Tracing,
+    UpstreamResponseEdit,
 };
 use fairway_objects::compression::{CODINGS, default_rule};
 use fairway_snippet::{Directive, HostSnippet, HttpSnippet, PathSnippet};
 use ipnet::IpNet;
 
 use crate::ingress::closed::Closed;
-use crate::ingress::external_auth::Question;
+use crate::ingress::external_auth::AuthRequest;
 use crate::ingress::to_https::{Https, Redirects};
-use crate::ingress::trust::{AddressSource, TrustsEverybody};
+use crate::ingress::trust::{AddressSource, UniversalTrust};
 use crate::ingress::values::Values;
 use crate::seclang::RuleText;
 
 /// ingress-nginx: `proxy-connect-timeout` 5, `proxy-send-timeout` 60, `proxy-read-timeout` 60.
-const TIMEOUTS: Timeouts = Timeouts {
+const DEFAULT_TIMEOUTS: Timeouts = Timeouts {
     connect: Duration::from_secs(5),
     send: Duration::from_secs(60),
     read: Duration::from_secs(60),
@@ -30,46 +31,46 @@ const TIMEOUTS: Timeouts = Timeouts {
 };
 
 /// ingress-nginx: `proxy-body-size` 1m.
-const MAX_BODY: u64 = 1 << 20;
+const DEFAULT_MAX_BODY: u64 = 1 << 20;
 
 /// ingress-nginx: `proxy-next-upstream-tries` 3.
-const TRIES: u8 = 3;
+const DEFAULT_TRIES: u8 = 3;
 
-/// What an Ingress does that says nothing.
+/// Defaults of an Ingress.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Defaults {
     pub(crate) https: Https,
     pub(crate) limit_status: LimitStatus,
-    /// The value of `Strict-Transport-Security`, where it is sent.
+    /// The value of `Strict-Transport-Security`, if sent.
     pub(crate) hsts: Option<Arc<str>>,
     pub(crate) forwarding: ForwardingDefaults,
     /// `custom-http-errors`, in ascending order.
     pub(crate) errors: Vec<u16>,
-    /// As they are written: ingress-nginx compares them with their case.
+    /// With their original case, as ingress-nginx compares them.
     pub(crate) allowed_headers: BTreeSet<String>,
     pub(crate) source_ranges: SourceRanges,
-    /// Keys that are annotations as well.
+    /// Keys that are also annotations.
     pub(crate) values: Values,
-    /// By what every client may claim any address.
-    pub(crate) trusts_everybody: Vec<TrustsEverybody>,
+    /// Why every client can claim any address.
+    pub(crate) universal_trust: Vec<UniversalTrust>,
     pub(crate) authentication: AuthDefaults,
-    pub(crate) headers: Headers,
+    pub(crate) headers: GlobalHeaders,
     pub(crate) compression: CompressionDefaults,
     pub(crate) snippets: SnippetDefaults,
     pub(crate) tracing: TracingDefaults,
     pub(crate) firewall: FirewallDefaults,
-    /// Why all Ingresses answer 503: the ConfigMap asks for protection that is not given yet.
+    /// Why all Ingresses return 503: the ConfigMap asks for protection that is not supported yet.
     pub(crate) closed: Option<Closed>,
 }
 
-/// Snippets of the ConfigMap, and whether those of Ingresses act.
+/// Snippets of the ConfigMap, and whether snippets of Ingresses are allowed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct SnippetDefaults {
     /// `allow-snippet-annotations`.
     pub(crate) allowed: bool,
-    /// The place of `server-snippet`.
+    /// The origin of `server-snippet`.
     pub(crate) origin: Origin,
-    /// Whether the settings say which peers are believed about clients.
+    /// Whether the settings trust peers about client addresses.
     pub(crate) believes_peers: bool,
     /// `http-snippet`.
     pub(crate) http: HttpSnippet,
@@ -77,13 +78,13 @@ pub(crate) struct SnippetDefaults {
     pub(crate) server: Vec<Directive>,
     /// `location-snippet`.
     pub(crate) location: Vec<Directive>,
-    /// What hosts do without a snippet of an Ingress.
+    /// Snippet of hosts without one from an Ingress.
     pub(crate) host: Option<Arc<HostSnippet>>,
-    /// What paths do that belong to no Ingress.
+    /// Snippet of paths that belong to no Ingress.
     pub(crate) path: Option<Arc<PathSnippet>>,
 }
 
-/// The web application firewall where an Ingress says nothing.
+/// Default of the web application firewall.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FirewallDefaults {
     /// `enable-modsecurity`.
@@ -96,34 +97,37 @@ pub(crate) struct FirewallDefaults {
 
 /// Headers of all Ingresses.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Headers {
+pub(crate) struct GlobalHeaders {
     /// `proxy-set-headers`.
-    pub(crate) requests: Arc<[FieldTemplate]>,
+    pub(crate) requests: Arc<[HeaderTemplate]>,
     /// `add-headers`.
-    pub(crate) answers: Arc<[FieldTemplate]>,
+    pub(crate) answers: Arc<[HeaderTemplate]>,
     /// `hide-headers`, in lower case.
     pub(crate) hidden: Arc<[Arc<str>]>,
 }
 
-impl Headers {
-    /// What they make of requests that are forwarded, and of what comes back.
-    pub(crate) fn of_forwarded(&self) -> Phases {
+impl GlobalHeaders {
+    /// Header changes for forwarded requests and their responses.
+    pub(crate) fn forwarding_phases(&self) -> Phases {
         let fields = (!self.requests.is_empty()).then(|| Arc::clone(&self.requests));
-        let hidden = (!self.hidden.is_empty()).then(|| ReceivedEdit::Hide(Arc::clone(&self.hidden)));
+        let hidden = (!self.hidden.is_empty()).then(|| UpstreamResponseEdit::Hide(Arc::clone(&self.hidden)));
         Phases {
             forwarding: Forwarding { fields, ..Forwarding::default() }.kept(),
-            answers: Answers { received: hidden.into_iter().collect(), ..Answers::default() },
+            answers: ResponseHandling {
+                received: hidden.into_iter().collect(),
+                ..ResponseHandling::default()
+            },
             ..Phases::default()
         }
     }
 
-    /// What they make of answers, whoever makes them.
-    pub(crate) fn of_answers(&self) -> Option<AnswerEdit> {
-        (!self.answers.is_empty()).then(|| AnswerEdit::Fields(Arc::clone(&self.answers)))
+    /// Header changes for all responses.
+    pub(crate) fn response_edit(&self) -> Option<ResponseEdit> {
+        (!self.answers.is_empty()).then(|| ResponseEdit::Fields(Arc::clone(&self.answers)))
     }
 }
 
-/// How requests are forwarded.
+/// Forwarding defaults.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ForwardingDefaults {
     pub(crate) timeouts: Timeouts,
@@ -132,14 +136,14 @@ pub(crate) struct ForwardingDefaults {
     pub(crate) balancing: Balancing,
     /// `forwarded-path`.
     pub(crate) path: ForwardedPath,
-    /// Of TCP and UDP services.
+    /// For TCP and UDP services.
     pub(crate) streams: StreamDefaults,
 }
 
-/// How connections and datagrams of TCP and UDP services are forwarded.
+/// Defaults for forwarding connections and datagrams of TCP and UDP services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StreamDefaults {
-    /// `proxy-stream-timeout`, where it is given.
+    /// `proxy-stream-timeout`, if set.
     pub(crate) timeout: Option<Duration>,
     /// `proxy-stream-responses`; 0 is none.
     pub(crate) responses: Option<NonZeroU32>,
@@ -154,8 +158,8 @@ impl Default for StreamDefaults {
 impl Default for ForwardingDefaults {
     fn default() -> Self {
         Self {
-            timeouts: TIMEOUTS,
-            max_body: Some(MAX_BODY),
+            timeouts: DEFAULT_TIMEOUTS,
+            max_body: Some(DEFAULT_MAX_BODY),
             balancing: Balancing::RoundRobin,
             path: ForwardedPath::AsReceived,
             streams: StreamDefaults::default(),
@@ -163,12 +167,12 @@ impl Default for ForwardingDefaults {
     }
 }
 
-/// How the responses of endpoints are compressed.
+/// Response compression.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CompressionDefaults {
-    /// Those of all Ingresses.
+    /// Compression of all Ingresses.
     pub(crate) of_all: Option<Arc<Compression>>,
-    /// Each coding as the keys have it, whether it is on or not, in the order in which they are preferred.
+    /// Each coding as configured, enabled or not, in order of preference.
     pub(crate) codings: Vec<CodingRule>,
 }
 
@@ -178,12 +182,12 @@ impl Default for CompressionDefaults {
     }
 }
 
-/// How requests are traced.
+/// Tracing.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TracingDefaults {
-    /// `enable-opentelemetry`, where the ConfigMap has it.
+    /// `enable-opentelemetry`, if set.
     pub(crate) enabled: Option<bool>,
-    /// How they are traced where an Ingress or the ConfigMap turns it on.
+    /// Tracing settings when an Ingress or the ConfigMap enables it.
     pub(crate) traced: Tracing,
 }
 
@@ -201,12 +205,12 @@ impl Default for TracingDefaults {
     }
 }
 
-/// Who is let in where an Ingress says nothing.
+/// Authentication defaults.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AuthDefaults {
-    /// Whoever is asked.
-    pub(crate) global: Option<Question>,
-    /// Paths that begin so are for everybody.
+    /// The global external authentication.
+    pub(crate) global: Option<AuthRequest>,
+    /// Path prefixes that are exempt from it.
     pub(crate) exempt: Vec<Arc<str>>,
 }
 
@@ -217,7 +221,7 @@ impl Default for AuthDefaults {
     }
 }
 
-/// What clients are answered that ask for too much: 400..=599.
+/// Response statuses for exceeded limits: 400..=599.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LimitStatus {
     /// `limit-req-status-code`.
@@ -232,14 +236,14 @@ impl Default for LimitStatus {
     }
 }
 
-/// The lists of client addresses that stand where an Ingress has none.
+/// Client address lists for Ingresses without their own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SourceRanges {
     pub(crate) allow: Vec<IpNet>,
     pub(crate) deny: Vec<IpNet>,
-    /// Refused whatever an Ingress says (`block-cidrs`).
+    /// Always refused (`block-cidrs`).
     pub(crate) block: Vec<IpNet>,
-    /// By what every client may claim any address.
+    /// Why every client can claim any address.
     pub(crate) claimable_by: Vec<AddressSource>,
 }
 
@@ -279,9 +283,9 @@ impl Default for Defaults {
             allowed_headers: BTreeSet::new(),
             source_ranges: SourceRanges::default(),
             values: Values::default(),
-            trusts_everybody: Vec::new(),
+            universal_trust: Vec::new(),
             authentication: AuthDefaults::default(),
-            headers: Headers::default(),
+            headers: GlobalHeaders::default(),
             compression: CompressionDefaults::default(),
             snippets: SnippetDefaults::default(),
             tracing: TracingDefaults::default(),
@@ -297,10 +301,10 @@ impl Defaults {
         Policy {
             timeouts,
             max_body,
-            // nginx has no limit over all tries (proxy_next_upstream_timeout 0) besides that of each.
+            // nginx has no limit for all attempts together (proxy_next_upstream_timeout 0), only one for each.
             retry: Retry {
-                tries: TRIES,
-                connect_total: timeouts.connect.saturating_mul(u32::from(TRIES)),
+                tries: DEFAULT_TRIES,
+                connect_total: timeouts.connect.saturating_mul(u32::from(DEFAULT_TRIES)),
                 ..Retry::default()
             },
             forwarded_path: self.forwarding.path,
@@ -308,7 +312,7 @@ impl Defaults {
         }
     }
 
-    /// The redirect of plain requests.
+    /// The redirect of plain requests to https.
     pub(crate) fn https_redirect(&self, redirects: Redirects) -> HttpsRedirect {
         HttpsRedirect {
             status: self.https.status,

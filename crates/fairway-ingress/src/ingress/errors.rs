@@ -1,4 +1,4 @@
-//! Whose pages replace error answers, and what the owner of the pages is told of the request (ingress-nginx,
+//! Error pages: which backend generates them, and which headers it gets about the request (ingress-nginx,
 //! `custom-errors`).
 
 use std::sync::Arc;
@@ -9,18 +9,18 @@ use fairway_model::{
 use fairway_objects::backend::BackendRef;
 use fairway_objects::object::ObjectKey;
 
-/// Whose pages replace which answers.
+/// Which responses are replaced, and by which backend.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Errors {
-    /// The Service of `default-backend`, of which the first port counts, and where it is named.
+pub(crate) struct ErrorPageSettings {
+    /// The Service of `default-backend`, of which the first port counts, and its origin.
     pub(crate) backend: Option<Box<(ObjectKey, Origin)>>,
     /// In ascending order.
     pub(crate) statuses: Vec<u16>,
 }
 
-impl Errors {
-    /// What a rule with these labels does: pages come from the Service of `default-backend`, else from the default
-    /// backend of all Ingresses, else there are none and the answers become 404.
+impl ErrorPageSettings {
+    /// The error pages of a rule with these labels: from `default-backend`, else from the default backend of all
+    /// Ingresses; without either, the responses become 404.
     pub(crate) fn phases(
         &self,
         own: Option<BackendKey>,
@@ -28,29 +28,29 @@ impl Errors {
         labels: &RuleLabels,
     ) -> Phases {
         let fallback =
-            |backend: &BackendKey| Fallback { backend: backend.clone(), fields: unavailable(labels) };
+            |backend: &BackendKey| Fallback { backend: backend.clone(), fields: unavailable_headers(labels) };
         let mut phases = own.iter().map(fallback).map(Phases::from).collect::<Phases>();
         if !self.statuses.is_empty() {
             let backend = own.or_else(|| by_default.map(|reference| reference.key.clone()));
-            let fields = if backend.is_some() { labels.fields_for_pages() } else { Vec::new() };
+            let fields = if backend.is_some() { labels.error_page_headers() } else { Vec::new() };
             phases.add(ErrorPages { statuses: self.statuses.clone(), backend, fields });
         }
         phases
     }
 
-    /// What a rule does that only the owner of the pages serves, because its own Service does not exist.
-    pub(crate) fn instead(labels: &RuleLabels) -> Phases {
+    /// The phases of a rule whose Service does not exist and that the error page backend serves instead.
+    pub(crate) fn fallback_phases(labels: &RuleLabels) -> Phases {
         let field = |(name, value)| HeaderField { name, value };
-        let set = unavailable(labels).into_iter().map(field).collect();
+        let set = unavailable_headers(labels).into_iter().map(field).collect();
         RequestEdit::Headers(HeaderEdit { set, ..HeaderEdit::default() }).into()
     }
 }
 
-type Fields = Vec<(Arc<str>, Arc<str>)>;
+type HeaderPairs = Vec<(Arc<str>, Arc<str>)>;
 
-/// What the owner of the pages is told of a request that has no endpoint.
-fn unavailable(labels: &RuleLabels) -> Fields {
-    let mut fields = labels.fields_for_pages();
+/// Headers for the error page backend about a request without endpoint.
+fn unavailable_headers(labels: &RuleLabels) -> HeaderPairs {
+    let mut fields = labels.error_page_headers();
     fields.push(("X-Code".into(), "503".into()));
     fields
 }

@@ -1,5 +1,5 @@
-//! The web application firewall: which rules hold for the requests of an Ingress, and how they are shown to `fairway-waf`, which runs
-//! Coraza. Reads no annotation.
+//! The web application firewall: the rules for the requests of an Ingress, and how requests are sent to
+//! `fairway-waf`, which runs Coraza.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,16 +15,16 @@ use serde_json::json;
 
 use crate::ingress::context::Context;
 use crate::ingress::defaults::FirewallDefaults;
-use crate::seclang::{CORE_RULE_SET, Engine, Part, RuleText};
+use crate::seclang::{CORE_RULE_SET, Engine, RulePart, RuleText};
 
-/// What is said where there is none.
-pub(crate) const NONE: &str =
+/// The consequence of a missing firewall.
+pub(crate) const NO_FIREWALL: &str =
     "requests would pass without the web application firewall, which --waf names (chart value waf.enabled)";
 
-/// How long the firewall may take for one message.
+/// Timeout for one message.
 const MESSAGE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Of calls: they are open as long as their exchanges.
-const TIMEOUTS: Timeouts = Timeouts {
+/// Timeouts of calls, which stay open for a whole exchange.
+const CALL_TIMEOUTS: Timeouts = Timeouts {
     connect: Duration::from_secs(5),
     send: Duration::from_secs(5),
     read: Duration::from_secs(3600),
@@ -33,16 +33,16 @@ const TIMEOUTS: Timeouts = Timeouts {
 };
 /// `SecRequestBodyLimit` of the recommended configuration.
 const BODY_LIMIT: u32 = 13_107_200;
-/// The least and the most that is held of a body, whatever `SecRequestBodyLimit` says.
-const HELD_BODY: std::ops::RangeInclusive<u32> = 128 * 1024..=8 * 1024 * 1024;
-/// Where `fairway-waf` reads what holds for an exchange.
-const METADATA: &str = "fairway.waf";
-/// `SecResponseBodyLimit` that `fairway-waf` allows.
+/// Minimum and maximum of buffered body bytes, regardless of `SecRequestBodyLimit`.
+const HELD_BODY_BYTES: std::ops::RangeInclusive<u32> = 128 * 1024..=8 * 1024 * 1024;
+/// Metadata namespace with the rules of an exchange.
+const METADATA_NAMESPACE: &str = "fairway.waf";
+/// Maximum `SecResponseBodyLimit` that `fairway-waf` accepts.
 const MAX_RESPONSE_BODY: u32 = 1024 * 1024;
 
-/// What an Ingress asks for that wants the firewall.
+/// Firewall settings of an Ingress.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct OwnRules {
+pub(crate) struct IngressRules {
     /// `modsecurity-snippet`.
     pub(crate) snippet: Option<RuleText>,
     /// `enable-owasp-core-rules`.
@@ -50,7 +50,7 @@ pub(crate) struct OwnRules {
 }
 
 impl FirewallDefaults {
-    /// What `http { }` of ingress-nginx has.
+    /// The rules in `http { }` of ingress-nginx.
     fn rules(&self) -> RuleText {
         if !self.enabled {
             return RuleText::default();
@@ -63,12 +63,12 @@ impl FirewallDefaults {
     }
 }
 
-impl OwnRules {
-    /// The rules of its paths: what `location { }` of ingress-nginx has, merged with what `http { }` has
+impl IngressRules {
+    /// The rules of its paths: those in `location { }` of ingress-nginx, merged with those in `http { }`
     /// (`buildModSecurityForLocation`, `ngx_http_modsecurity_merge_conf`).
     ///
     /// # Errors
-    /// The id of a rule that the ConfigMap has, too.
+    /// The id of a rule that the ConfigMap also has.
     pub(crate) fn with(self, of_all: &FirewallDefaults) -> Result<RuleText, u32> {
         let mut own = match self.snippet {
             Some(snippet) => snippet,
@@ -88,12 +88,12 @@ fn recommended() -> RuleText {
     rules
 }
 
-/// `$request_id`, which names a transaction unless an annotation says otherwise.
+/// `$request_id`, the default transaction id.
 pub(crate) fn request_id() -> Template {
     Template(vec![TemplatePart::RequestId])
 }
 
-/// How requests of `object` are shown to the firewall; `None` where its engine is off.
+/// Sends the requests of `object` to the firewall; `None` if its engine is off.
 pub(crate) fn extension(
     firewall: &Firewall,
     kind: &str,
@@ -104,13 +104,13 @@ pub(crate) fn extension(
     let mode = match rules.engine {
         Some(Engine::Off) => return None,
         Some(Engine::On) => "On",
-        // Without SecRuleEngine ModSecurity v3 looks and does nothing.
+        // Without SecRuleEngine, ModSecurity v3 inspects requests and does nothing.
         Some(Engine::DetectionOnly) | None => "DetectionOnly",
     };
     let setting = |name: &str| rules.settings.get(name).map(String::as_str);
     let body = match (setting("SecRequestBodyAccess"), setting("SecRequestBodyLimitAction")) {
         (Some("Off"), _) => BodyMode::None,
-        // ModSecurity: a longer body is never refused in DetectionOnly.
+        // ModSecurity never refuses a longer body in DetectionOnly mode.
         (_, Some("ProcessPartial")) => BodyMode::BufferedPartial,
         _ if mode != "On" => BodyMode::BufferedPartial,
         _ => BodyMode::Buffered,
@@ -129,16 +129,16 @@ pub(crate) fn extension(
         service: GrpcService {
             backend: backend.key.clone(),
             authority: firewall.authority().into(),
-            timeouts: TIMEOUTS,
+            timeouts: CALL_TIMEOUTS,
         },
         message_timeout: MESSAGE_TIMEOUT,
         failure_mode_allow: false,
         request: ProcessingPhases { headers: true, body, trailers: false },
-        // fairway-waf turns bodies of responses on where a rule looks at them.
+        // fairway-waf enables response bodies if a rule inspects them.
         response: ProcessingPhases { headers: true, body: BodyMode::None, trailers: false },
         allow_mode_override: true,
         mutation_rules: MutationRules::default(),
-        max_buffered_body: limit.clamp(*HELD_BODY.start(), *HELD_BODY.end()),
+        max_buffered_body: limit.clamp(*HELD_BODY_BYTES.start(), *HELD_BODY_BYTES.end()),
         attributes: vec![
             attribute("source.address", TemplatePart::Address),
             attribute("destination.port", TemplatePart::Port),
@@ -146,42 +146,42 @@ pub(crate) fn extension(
             attribute("request.protocol", TemplatePart::Protocol),
             (Arc::from("waf.transaction_id"), transaction),
         ],
-        metadata: vec![(METADATA.into(), metadata.to_string().into())],
+        metadata: vec![(METADATA_NAMESPACE.into(), metadata.to_string().into())],
         picks_endpoint: false,
     };
     Some((extension, backend))
 }
 
-/// That of requests which no Ingress serves, where the ConfigMap turns the firewall on.
-pub(crate) fn of_nobody(context: &Context<'_>) -> Option<(Extension, BackendRef)> {
+/// For requests that no Ingress serves, if the ConfigMap enables the firewall.
+pub(crate) fn default_extension(context: &Context<'_>) -> Option<(Extension, BackendRef)> {
     let firewall = context.inputs.options.firewall.as_ref()?;
     let of_all = &context.defaults.firewall;
     let map = context.inputs.options.configmap.as_ref().filter(|_| of_all.enabled)?;
     extension(firewall, "ConfigMap", map, &of_all.rules(), request_id())
 }
 
-/// What rules do that show their requests to it.
+/// The phases of rules that use the firewall.
 pub(crate) fn phases(extension: Extension) -> Phases {
     Phases { extensions: vec![Arc::new(extension)], ..Phases::default() }
 }
 
-/// One directive a line: values, rules in their order, changes to rules. The engine is none of them: the mode says it. `fairway-waf` reads
-/// them behind the recommended configuration.
+/// One directive per line: values, rules in order, changes to rules. The engine is omitted, because the mode
+/// expresses it. `fairway-waf` reads them after the recommended configuration.
 fn directives(rules: &RuleText) -> String {
     let settings = rules.settings.iter().map(|(name, value)| match (*name, value.parse::<u32>()) {
-        ("SecRequestBodyLimit", Ok(bytes)) => format!("{name} {}", bytes.min(*HELD_BODY.end())),
+        ("SecRequestBodyLimit", Ok(bytes)) => format!("{name} {}", bytes.min(*HELD_BODY_BYTES.end())),
         ("SecResponseBodyLimit", Ok(bytes)) => format!("{name} {}", bytes.min(MAX_RESPONSE_BODY)),
         _ => format!("{name} {value}"),
     });
-    // ModSecurity does not look at bodies of responses unless it is told to, and the recommended configuration tells it to.
+    // ModSecurity does not inspect response bodies by default; the recommended configuration enables them.
     let access = "SecResponseBodyAccess";
     let implied = !rules.recommended && !rules.settings.contains_key(access);
     let implied = implied.then(|| format!("{access} Off"));
     let parts = rules.parts.iter().map(|part| match part {
-        Part::Directive(directive) => directive.clone(),
-        Part::CoreRuleSet => format!("Include {CORE_RULE_SET}"),
+        RulePart::Directive(directive) => directive.clone(),
+        RulePart::CoreRuleSet => format!("Include {CORE_RULE_SET}"),
     });
-    // Coraza changes no rule that was removed.
+    // Coraza cannot change a rule that was removed.
     let (removals, changes): (Vec<_>, Vec<_>) =
         rules.exceptions.iter().cloned().partition(|directive| directive.starts_with("SecRuleRemove"));
     let lines = implied.into_iter().chain(settings).chain(parts).chain(changes).chain(removals);

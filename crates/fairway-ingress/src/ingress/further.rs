@@ -1,13 +1,13 @@
-//! The names that a host has besides its own: those of `server-alias`, and the other of a name and its `www.`
-//! (`from-to-www-redirect`). A name that Ingresses have rules for is theirs, whoever is older, except where hosts have owners:
-//! there the namespace of the oldest Ingress with the name owns it, whether it has the name by a rule or claims it here.
+//! Alias names of a host: those of `server-alias`, and its `www.` counterpart (`from-to-www-redirect`). A name for
+//! which Ingresses have rules belongs to them, however old they are, unless hosts have owners: then the namespace of
+//! the oldest Ingress with the name owns it, whether by a rule or by an alias.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fairway_model::{
-    Action, Answer, AnswerReason, CertificateKey, Guard, HostKey, HostPattern, Match, PathForm, Phases,
-    Policy, Redirect, RedirectTarget, Route, Rule, RuleLabels, RuleOrder, VirtualHost, WildcardSpan,
+    Action, CertificateKey, FixedResponse, FixedResponseReason, Guard, HostKey, HostPattern, Match, PathForm,
+    Phases, Policy, Redirect, RedirectTarget, Route, Rule, RuleLabels, RuleOrder, VirtualHost, WildcardSpan,
 };
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 
@@ -15,21 +15,21 @@ use crate::ingress::ownership::HostIngresses;
 use crate::ingress::served::ServedIngress;
 use crate::listeners::ingress_table;
 
-/// What becomes of requests for a further name. In the order in which nginx would list the servers: of two hosts that want
-/// a name, the one that redirects it gets it.
+/// How requests for an alias are handled. In the order in which nginx would list the servers: if two hosts request a
+/// name, the one that redirects it gets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Further {
+pub(crate) enum AliasKind {
     /// They are redirected to the host.
     Redirected,
-    /// They are served as the host's own.
+    /// They are served like the host's own.
     Alias,
 }
 
-/// The further names of a host, and what becomes of requests for them.
-pub(crate) type Names = BTreeSet<(Further, HostPattern)>;
+/// The aliases of a host and how requests for them are handled.
+pub(crate) type AliasNames = BTreeSet<(AliasKind, HostPattern)>;
 
-impl Further {
-    /// The annotation that asks for it.
+impl AliasKind {
+    /// The annotation that requests it.
     fn annotation(self) -> &'static str {
         match self {
             Self::Redirected => "from-to-www-redirect",
@@ -37,15 +37,15 @@ impl Further {
         }
     }
 
-    /// The Ingress that asks for it: the oldest that decides about the host.
-    pub(crate) fn asking(self, serving: &HostIngresses) -> Option<&Arc<ServedIngress>> {
-        serving.deciding().find(|ingress| match self {
+    /// The Ingress that requests it: the oldest that decides about the host.
+    pub(crate) fn requesting_ingress(self, serving: &HostIngresses) -> Option<&Arc<ServedIngress>> {
+        serving.deciding_ingresses().find(|ingress| match self {
             Self::Redirected => ingress.contributions.host.www,
             Self::Alias => !ingress.contributions.host.aliases.is_empty(),
         })
     }
 
-    /// Why a host does not get a name that it asks for, and what has it.
+    /// Why a host does not get an alias, and who has it.
     pub(crate) fn refusal(
         self,
         name: &HostPattern,
@@ -59,34 +59,34 @@ impl Further {
     }
 }
 
-/// The further names of a host.
-pub(crate) fn names(host: &HostPattern, serving: &HostIngresses) -> Names {
-    let other = Further::Redirected.asking(serving).and_then(|_| other_of_www(host));
-    let asking = Further::Alias.asking(serving).into_iter();
+/// The aliases of a host.
+pub(crate) fn names(host: &HostPattern, serving: &HostIngresses) -> AliasNames {
+    let other = AliasKind::Redirected.requesting_ingress(serving).and_then(|_| www_counterpart(host));
+    let asking = AliasKind::Alias.requesting_ingress(serving).into_iter();
     let aliases = asking.flat_map(|it| it.contributions.host.aliases.iter().cloned());
-    let aliases = aliases.filter(|alias| one_label(alias) != *host).map(|alias| (Further::Alias, alias));
-    aliases.chain(other.map(|other| (Further::Redirected, other))).collect()
+    let aliases = aliases.filter(|alias| one_label(alias) != *host).map(|alias| (AliasKind::Alias, alias));
+    aliases.chain(other.map(|other| (AliasKind::Redirected, other))).collect()
 }
 
-/// The names that an Ingress claims besides its hosts, whether or not it gets them.
-pub(crate) fn claims(ingress: &ServedIngress) -> BTreeSet<HostPattern> {
+/// The names that an Ingress claims in addition to its hosts, whether or not it gets them.
+pub(crate) fn claimed_names(ingress: &ServedIngress) -> BTreeSet<HostPattern> {
     let asked = &ingress.contributions.host;
     let hosts = ingress.hosts();
     if ingress.canary().is_some() || hosts.is_empty() {
         return BTreeSet::new();
     }
-    let others = hosts.iter().filter(|_| asked.www).filter_map(other_of_www);
+    let others = hosts.iter().filter(|_| asked.www).filter_map(www_counterpart);
     others.chain(asked.aliases.iter().cloned()).collect()
 }
 
 /// `www.a` of `a`, and `a` of `www.a`.
-fn other_of_www(host: &HostPattern) -> Option<HostPattern> {
+fn www_counterpart(host: &HostPattern) -> Option<HostPattern> {
     let HostPattern::Exact(name) = host else { return None };
     let other = name.strip_prefix("www.").map_or_else(|| format!("www.{name}"), str::to_owned);
     HostPattern::parse(&other, WildcardSpan::OneLabel).ok()
 }
 
-/// The name as a rule would have it: the star of a rule stands for one label.
+/// The name in the form of a rule's host, in which the star covers one label.
 pub(crate) fn one_label(name: &HostPattern) -> HostPattern {
     match name {
         HostPattern::Wildcard { suffix, .. } => {
@@ -96,8 +96,8 @@ pub(crate) fn one_label(name: &HostPattern) -> HostPattern {
     }
 }
 
-/// The host `name` that only redirects to `main`, as `asking` wants it.
-pub(crate) fn redirecting(
+/// The host `name`, which only redirects to `main`, as `asking` requests.
+pub(crate) fn redirecting_host(
     name: &HostPattern,
     main: &HostPattern,
     asking: &ServedIngress,
@@ -116,7 +116,7 @@ pub(crate) fn redirecting(
         origin: asking.origin(""),
         matches: vec![Match::default()],
         phases: Phases::from(Guard::Redirect(Redirect { status, target })).kept(),
-        action: Action::Answer(Answer { status: 404, reason: AnswerReason::NoRoute }),
+        action: Action::FixedResponse(FixedResponse { status: 404, reason: FixedResponseReason::NoRoute }),
         policy: Arc::new(policy),
         labels,
     };
@@ -139,10 +139,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_and_its_www_are_the_other_of_each_other() {
+    fn a_name_and_its_www_name_are_counterparts() {
         let other = |text: &str| {
             let host = HostPattern::parse(text, WildcardSpan::OneLabel).unwrap();
-            other_of_www(&host).map(|other| other.to_string())
+            www_counterpart(&host).map(|other| other.to_string())
         };
         assert_eq!(other("a.test"), Some("www.a.test".into()));
         assert_eq!(other("www.a.test"), Some("a.test".into()));

@@ -1,9 +1,9 @@
-//! The virtual host that all Ingresses of a host make together: its rules with their filters, and its certificate.
+//! Builds the virtual host of all Ingresses of a host: rules, filters and certificate.
 
 use std::sync::Arc;
 
 use fairway_model::{
-    ChosenBy, HostKey, HostPattern, HostSuites, PathForm, RuleOrder, StreamRoute, VirtualHost,
+    HostKey, HostPattern, HostSuites, PathForm, RuleOrder, StreamRoute, SuitePreference, VirtualHost,
 };
 use fairway_objects::backend::BackendRef;
 use fairway_objects::diagnostic::Diagnostic;
@@ -13,7 +13,7 @@ use crate::ingress::contributions::HostClients;
 use crate::ingress::host_certificate::{HostCertificate, TlsSection, Usable};
 use crate::ingress::layout::{self, Layout, Matching};
 use crate::ingress::location::Location;
-use crate::ingress::order::{self, Entry};
+use crate::ingress::order::{self, LocationEntry};
 use crate::ingress::ownership::{HostIngresses, decides};
 use crate::ingress::passthrough;
 use crate::ingress::rules::Builder;
@@ -24,34 +24,34 @@ use crate::ingress::snippets;
 use crate::ingress::values::{self, Values};
 use crate::listeners::ingress_table;
 
-/// What a host is built from besides its Ingresses.
+/// Inputs for building a host, besides its Ingresses.
 pub(crate) struct HostInputs<'a> {
     pub(crate) context: Context<'a>,
     pub(crate) services: &'a SharedServices,
     pub(crate) certificates: Usable<'a>,
-    /// What the wildcard host has that covers this one.
+    /// The certificate of the wildcard host that covers this one.
     pub(crate) wildcard: HostCertificate,
-    /// The name under which the host is built, where it is not its own.
+    /// The alias under which the host is built, if any.
     pub(crate) alias: Option<&'a HostPattern>,
 }
 
-/// What building a host gives.
+/// The result of building a host.
 #[derive(Debug)]
-pub(crate) struct Built {
+pub(crate) struct BuiltHost {
     pub(crate) host: VirtualHost,
-    /// Where its TLS goes, where it does not end here.
+    /// The route for its TLS, if it is passed through.
     pub(crate) stream: Option<StreamRoute>,
-    /// Its own certificate, before that of a wildcard host takes its place.
+    /// Its own certificate, before a wildcard host's replaces it.
     pub(crate) certificate: HostCertificate,
     pub(crate) backends: Vec<BackendRef>,
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
 /// Builds a host.
-pub(crate) fn build(host: &HostPattern, serving: &HostIngresses, inputs: &HostInputs<'_>) -> Built {
+pub(crate) fn build(host: &HostPattern, serving: &HostIngresses, inputs: &HostInputs<'_>) -> BuiltHost {
     let mut layout = layout::layout(host, serving);
     let mut diagnostics = std::mem::take(&mut layout.diagnostics);
-    let section = TlsSection::of(host, serving);
+    let section = TlsSection::for_host(host, serving);
     let own = section.map_or(HostCertificate::None, |section| {
         section.certificate(host, inputs.certificates, &mut diagnostics)
     });
@@ -60,14 +60,15 @@ pub(crate) fn build(host: &HostPattern, serving: &HostIngresses, inputs: &HostIn
         None => own.clone(),
     };
     let certificate = if shown == HostCertificate::None { inputs.wildcard.clone() } else { shown };
-    // A name that no host has is never redirected: no certificate is known for it.
+    // An alias is never redirected: no certificate is known for it.
     let has_certificate = *host != HostPattern::Any && certificate != HostCertificate::None;
-    snippets::close_beside_canaries(&mut layout, inputs.services, &inputs.context, &mut diagnostics);
-    let snippet = snippets::of_host(host, serving, &layout, &inputs.context, &mut diagnostics);
+    snippets::close_snippets_with_canaries(&mut layout, inputs.services, &inputs.context, &mut diagnostics);
+    let snippet = snippets::snippet_of_host(host, serving, &layout, &inputs.context, &mut diagnostics);
     let (entries, refused) = order::entries(&layout);
     diagnostics.extend(refused);
     let root = app_root(&layout, &entries);
-    let clients = serving.deciding().find_map(|ingress| ingress.contributions.host.clients.as_ref());
+    let clients =
+        serving.deciding_ingresses().find_map(|ingress| ingress.contributions.host.clients.as_ref());
     let mut builder =
         Builder::new(inputs.context, inputs.services, &layout, has_certificate, clients, snippet.as_ref());
     let mut routes = builder.routes(&entries, root);
@@ -103,24 +104,25 @@ pub(crate) fn build(host: &HostPattern, serving: &HostIngresses, inputs: &HostIn
         suites: suites(serving, &inputs.context.defaults.values),
         falls_through: false,
     };
-    Built { host, stream, certificate: own, backends: builder.backends, diagnostics }
+    BuiltHost { host, stream, certificate: own, backends: builder.backends, diagnostics }
 }
 
-/// The cipher suites of the oldest Ingress that names some, or else of the settings, in the order of the oldest that says whose order counts.
+/// The cipher suites of the oldest Ingress that sets them, else of the settings. The preference is that of the oldest
+/// Ingress that sets it.
 fn suites(serving: &HostIngresses, defaults: &Values) -> Option<HostSuites> {
-    let hosts = || serving.deciding().map(|ingress| &ingress.contributions.host);
+    let hosts = || serving.deciding_ingresses().map(|ingress| &ingress.contributions.host);
     let named = hosts().map(|host| &host.suites).find(|suites| !suites.is_empty());
     let offered = named.cloned().or_else(|| defaults.get("ssl-ciphers", values::ciphers));
     let chosen_by = hosts().find_map(|host| host.suite_chosen_by);
     (offered.is_some() || chosen_by.is_some()).then(|| HostSuites {
         offered: offered.unwrap_or_default(),
-        chosen_by: chosen_by.unwrap_or(ChosenBy::Server),
+        chosen_by: chosen_by.unwrap_or(SuitePreference::Server),
     })
 }
 
-/// The location whose Ingress sends `/` to the root of its application: the first one that nginx lists, of those that
-/// decide about the host.
-fn app_root<'a>(layout: &'a Layout, entries: &[Entry]) -> Option<&'a Location> {
+/// The location whose Ingress redirects `/` to `app-root`: the first in nginx's order, among those that decide about
+/// the host.
+fn app_root<'a>(layout: &'a Layout, entries: &[LocationEntry]) -> Option<&'a Location> {
     let order = entries.iter().map(|entry| &layout.locations[entry.location]);
     let may = |owner: &Arc<ServedIngress>| decides(layout.host_owner.as_ref(), owner);
     let redirects = |location: &&Location| {

@@ -1,4 +1,4 @@
-//! Which certificate a host has: the one that the `tls` section of an Ingress names for it.
+//! The certificate of a host, selected by the `tls` sections of Ingresses.
 
 use std::sync::Arc;
 
@@ -12,20 +12,20 @@ use crate::ingress::further::one_label;
 use crate::ingress::ownership::HostIngresses;
 use crate::ingress::served::ServedIngress;
 
-/// What certificate a host has.
+/// The certificate of a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum HostCertificate {
-    /// No Ingress of it has a `tls` section.
+    /// No `tls` section applies.
     #[default]
     None,
-    /// The default one: the section names none that is good for it.
+    /// The default certificate: the section has none that is valid for the host.
     Default,
-    /// The one in this Secret.
+    /// The certificate in this Secret.
     Secret(ObjectKey),
 }
 
 impl HostCertificate {
-    /// What a further name of the host shows: the same, where it is for that name (`ssl.IsValidHostname`).
+    /// The certificate for an alias: the same one, if it covers that name (`ssl.IsValidHostname`).
     pub(crate) fn for_name(self, name: &HostPattern, usable: Usable<'_>) -> Self {
         match &self {
             Self::Secret(secret)
@@ -37,7 +37,7 @@ impl HostCertificate {
         }
     }
 
-    /// Its name in the configuration.
+    /// Its key in the configuration.
     pub(crate) fn key(&self) -> Option<CertificateKey> {
         match self {
             Self::Secret(secret) => Some(CertificateKey(secret.to_string().into())),
@@ -46,10 +46,10 @@ impl HostCertificate {
     }
 }
 
-/// The usable certificates by Secret.
+/// Looks up usable certificates by Secret.
 pub(crate) type Usable<'a> = &'a dyn Fn(&ObjectKey) -> Option<Arc<Certificate>>;
 
-/// The `tls` section that gives a host its certificate.
+/// The `tls` section that determines the certificate of a host.
 #[derive(Clone, Copy)]
 pub(crate) struct TlsSection<'a> {
     pub(crate) ingress: &'a Arc<ServedIngress>,
@@ -57,16 +57,16 @@ pub(crate) struct TlsSection<'a> {
 }
 
 impl<'a> TlsSection<'a> {
-    /// That of the oldest Ingress which has one and decides.
-    pub(crate) fn of(host: &HostPattern, serving: &'a HostIngresses) -> Option<Self> {
-        serving.deciding().find_map(|ingress| {
+    /// The section of the oldest Ingress that has one and decides about the host.
+    pub(crate) fn for_host(host: &HostPattern, serving: &'a HostIngresses) -> Option<Self> {
+        serving.deciding_ingresses().find_map(|ingress| {
             let entries = ingress.spec()?.tls.as_deref().filter(|entries| !entries.is_empty())?;
             (ingress.rules.iter().any(|(of, _)| of == host)).then_some(Self { ingress, entries })
         })
     }
 
-    /// The certificate of the entry that names the host, else of one whose certificate is for it
-    /// (`extractTLSSecretName`); the default one where it is not for the host.
+    /// The certificate of the entry that names the host, else of an entry whose certificate covers it
+    /// (`extractTLSSecretName`); the default certificate if it does not cover the host.
     pub(crate) fn certificate(
         &self,
         host: &HostPattern,

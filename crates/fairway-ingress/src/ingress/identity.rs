@@ -1,29 +1,30 @@
-//! Tokens, logins, API keys, what is allowed to whom, and how often: `fairway.dev/jwt`, `fairway.dev/oidc`, `fairway.dev/api-key`,
-//! `fairway.dev/authorization` and `fairway.dev/rate-limits`, which have the fields of a SecurityPolicy as JSON. Whatever cannot be read closes the paths.
+//! Tokens, logins, API keys, authorization and rate limits: `fairway.dev/jwt`, `fairway.dev/oidc`,
+//! `fairway.dev/api-key`, `fairway.dev/authorization` and `fairway.dev/rate-limits`, with fields of a SecurityPolicy
+//! as JSON. Unreadable values close the paths.
 
-use fairway_model::{AnswerReason, Origin};
-use fairway_objects::annotations::field_of_policies;
-use fairway_objects::backend::Purpose;
+use fairway_model::{FixedResponseReason, Origin};
+use fairway_objects::annotations::parse_policy_field;
+use fairway_objects::backend::BackendPurpose;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
-use fairway_objects::identity::{Context as IdentityContext, Identity, Written};
+use fairway_objects::identity::{Context as IdentityContext, Identity, IdentitySpec};
 use fairway_objects::object::{Kind, ObjectKey};
 use fairway_objects::policies::{ApiKey, Authorization, Jwt, Oidc, RateLimit};
-use fairway_objects::references::Referenced;
+use fairway_objects::references::ReferencedObjects;
 use serde::Deserialize;
 
 use crate::ingress::closed::{self, Closed};
 use crate::ingress::context::Context;
 use crate::ingress::contributions::Contributions;
-use crate::ingress::own::PREFIX;
+use crate::ingress::own::OWN_PREFIX;
 use crate::ingress::reader::{Annotations, Reader};
 
-/// The annotations, and the fields that they are.
-const FIELDS: [(&str, &str); 4] =
+/// The annotations and their SecurityPolicy fields.
+const ANNOTATION_FIELDS: [(&str, &str); 4] =
     [("jwt", "jwt"), ("oidc", "oidc"), ("api-key", "apiKey"), ("authorization", "authorization")];
 
-/// What the annotations say.
+/// The annotation values.
 #[derive(Default)]
-struct Values {
+struct IdentityValues {
     jwt: Option<Jwt>,
     oidc: Option<Oidc>,
     api_key: Option<ApiKey>,
@@ -32,27 +33,28 @@ struct Values {
     counted_as: String,
 }
 
-/// The annotation with limits: an object, as the others are.
+/// The annotation with rate limits: an object, like the others.
 #[derive(Default, Deserialize)]
 struct RateLimits {
     limits: Vec<RateLimit>,
 }
 
-impl Values {
-    /// Reads them; `wrong` gets the name of an annotation that cannot be read, and why.
+impl IdentityValues {
+    /// Reads the values; `wrong` gets the name and problem of unreadable annotations.
     fn read(annotations: &Annotations<'_>, mut wrong: impl FnMut(&'static str, String)) -> Self {
         Self {
-            jwt: value(annotations, "jwt", field_of_policies, &mut wrong),
-            oidc: value(annotations, "oidc", field_of_policies, &mut wrong),
-            api_key: value(annotations, "api-key", field_of_policies, &mut wrong),
-            authorization: value(annotations, "authorization", field_of_policies, &mut wrong),
-            rate_limits: value(annotations, "rate-limits", field_of_policies, &mut wrong).unwrap_or_default(),
+            jwt: value(annotations, "jwt", parse_policy_field, &mut wrong),
+            oidc: value(annotations, "oidc", parse_policy_field, &mut wrong),
+            api_key: value(annotations, "api-key", parse_policy_field, &mut wrong),
+            authorization: value(annotations, "authorization", parse_policy_field, &mut wrong),
+            rate_limits: value(annotations, "rate-limits", parse_policy_field, &mut wrong)
+                .unwrap_or_default(),
             counted_as: format!("Ingress/{}", annotations.key),
         }
     }
 
-    fn written(&self) -> Written<'_> {
-        Written {
+    fn written(&self) -> IdentitySpec<'_> {
+        IdentitySpec {
             jwt: self.jwt.as_ref(),
             oidc: self.oidc.as_ref(),
             api_key: self.api_key.as_ref(),
@@ -69,14 +71,14 @@ fn value<T>(
     read: fn(&str) -> Result<T, String>,
     wrong: &mut impl FnMut(&'static str, String),
 ) -> Option<T> {
-    let value = Annotations { prefix: PREFIX, ..*annotations }.value(name)?;
+    let value = Annotations { prefix: OWN_PREFIX, ..*annotations }.value(name)?;
     read(value).map_err(|problem| wrong(name, problem)).ok()
 }
 
-/// The objects that they name.
-pub(crate) fn refer(annotations: &Annotations<'_>, referenced: &mut Referenced) {
-    let values = Values::read(annotations, |_, _| {});
-    for object in values.written().named(&annotations.key.namespace) {
+/// Adds the objects that they reference.
+pub(crate) fn refer(annotations: &Annotations<'_>, referenced: &mut ReferencedObjects) {
+    let values = IdentityValues::read(annotations, |_, _| {});
+    for object in values.written().referenced_objects(&annotations.key.namespace) {
         match object.kind {
             Kind::Secret => referenced.secrets.insert(object.key),
             _ => referenced.config_maps.insert(object.key),
@@ -85,23 +87,23 @@ pub(crate) fn refer(annotations: &Annotations<'_>, referenced: &mut Referenced) 
     referenced.services.extend(values.written().services());
 }
 
-/// Reads them, and adds the backends that publish keys.
+/// Reads the values, and adds the backends that publish keys.
 ///
 /// # Errors
-/// One cannot be used; it has a diagnostic.
+/// One of them is unusable; it has a diagnostic.
 pub(crate) fn read(
     reader: &mut Reader<'_>,
     context: &Context<'_>,
     contributions: &mut Contributions,
 ) -> Result<Identity, Closed> {
     let mut problems = Vec::new();
-    let values = Values::read(&reader.annotations(), |name, problem| problems.push((name, problem)));
+    let values = IdentityValues::read(&reader.annotations(), |name, problem| problems.push((name, problem)));
     let unreadable = !problems.is_empty();
     for (name, problem) in problems {
         refuse(reader, name, problem);
     }
     if unreadable {
-        return Err(Closed(AnswerReason::ProtectionUnavailable));
+        return Err(Closed(FixedResponseReason::ProtectionUnavailable));
     }
     let own = &reader.key.namespace;
     let permits = |kind: Kind, key: &ObjectKey| match key.namespace == *own {
@@ -114,47 +116,47 @@ pub(crate) fn read(
     let identity = match read {
         Ok(identity) => identity,
         Err(mistake) => {
-            let (name, field) = place(&mistake.field);
+            let (name, field) = annotation_of_field(&mistake.field);
             let problem = match &*field {
                 "" => mistake.problem,
                 field => format!("{field}: {}", mistake.problem),
             };
             if !mistake.is_missing {
                 refuse(reader, name, problem);
-                return Err(Closed(AnswerReason::ProtectionUnavailable));
+                return Err(Closed(FixedResponseReason::ProtectionUnavailable));
             }
             let found = Diagnostic::new(Severity::Error, "missing-reference", origin(reader, name));
-            reader.report(found.because(problem, closed::CONSEQUENCE));
-            return Err(Closed(AnswerReason::MissingReference));
+            reader.report(found.because(problem, closed::CLOSED_CONSEQUENCE));
+            return Err(Closed(FixedResponseReason::MissingReference));
         }
     };
     for doubt in &identity.doubts {
-        let (name, field) = place(&doubt.field);
+        let (name, field) = annotation_of_field(&doubt.field);
         let found = Diagnostic::new(Severity::Warning, doubt.code, origin(reader, name));
         reader.report(found.because(format!("{field}: {}", doubt.problem), doubt.consequence));
     }
     for it in &identity.backends {
-        let origin = origin(reader, place(&it.field).0);
-        contributions.added.name_backend(it.backend.clone(), origin, Purpose::Keys);
+        let origin = origin(reader, annotation_of_field(&it.field).0);
+        contributions.added.name_backend(it.backend.clone(), origin, BackendPurpose::Keys);
     }
     Ok(identity)
 }
 
-/// The annotation that has a field, and the field in it.
-fn place(field: &str) -> (&'static str, String) {
+/// The annotation that contains a field, and the field in it.
+fn annotation_of_field(field: &str) -> (&'static str, String) {
     if let Some(rest) = field.strip_prefix("rateLimits") {
         return ("rate-limits", format!("limits{rest}"));
     }
     let within = |(name, of): &(&'static str, &str)| Some((*name, field.strip_prefix(of)?));
-    let (name, rest) = FIELDS.iter().find_map(within).unwrap_or((FIELDS[0].0, field));
+    let (name, rest) = ANNOTATION_FIELDS.iter().find_map(within).unwrap_or((ANNOTATION_FIELDS[0].0, field));
     (name, rest.strip_prefix('.').unwrap_or(rest).to_owned())
 }
 
 fn origin(reader: &Reader<'_>, name: &str) -> Origin {
-    reader.field(&format!("metadata.annotations[\"{PREFIX}/{name}\"]"))
+    reader.field_origin(&format!("metadata.annotations[\"{OWN_PREFIX}/{name}\"]"))
 }
 
 fn refuse(reader: &mut Reader<'_>, name: &str, problem: String) {
     let found = Diagnostic::new(Severity::Error, "invalid-annotation", origin(reader, name));
-    reader.report(found.because(problem, closed::CONSEQUENCE));
+    reader.report(found.because(problem, closed::CLOSED_CONSEQUENCE));
 }

@@ -1,29 +1,32 @@
-//! For which requests an answer of an authentication service holds besides, and for how long: `auth-cache-key` and
-//! `auth-cache-duration`, or the keys of the settings ConfigMap. Knows neither an Ingress nor a ConfigMap.
+//! Caching of auth responses: `auth-cache-key` and `auth-cache-duration`, or the keys of the settings ConfigMap.
 
 use std::time::Duration;
 
 use fairway_model::{Template, TemplatePart, variables};
 
-/// ingress-nginx: `auth-cache-duration`.
-const DEFAULT: &str = "200 202 401 5m";
+/// ingress-nginx: default of `auth-cache-duration`.
+const DEFAULT_DURATION: &str = "200 202 401 5m";
 
-/// Reads a key; `None` where it is empty, and the error says what is wrong. A key that is the same for all clients would let everybody in
-/// whom the service refuses, once it has let one in.
+/// Parses a cache key; `None` if it is empty. A key that is equal for all clients would admit everyone once the
+/// service has admitted one client.
 pub(crate) fn key(text: &str) -> Result<Option<Template>, String> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_${}".contains(&byte);
     if !text.bytes().all(plain) {
         return Err(format!("\"{text}\" has characters other than letters, digits and -_${{}}"));
     }
-    let key = variables::compared(text).map_err(|name| {
-        format!("\"{text}\" has {name}, and besides {} only {} work", variables::COMPARED, variables::KNOWN)
+    let key = variables::parse_compared(text).map_err(|name| {
+        format!(
+            "\"{text}\" has {name}, and besides {} only {} work",
+            variables::CLIENT_VARIABLES,
+            variables::URL_VARIABLES
+        )
     })?;
     let tells_clients_apart = |part: &TemplatePart| {
-        use TemplatePart::{Address, BasicUser, Cookie, Field};
-        matches!(part, Address | BasicUser | Cookie(_) | Field(_))
+        use TemplatePart::{Address, BasicUser, Cookie, Header};
+        matches!(part, Address | BasicUser | Cookie(_) | Header(_))
     };
     if !text.is_empty() && !key.0.iter().any(tells_clients_apart) {
-        let (compared, address) = (variables::COMPARED, "$remote_addr");
+        let (compared, address) = (variables::CLIENT_VARIABLES, "$remote_addr");
         return Err(format!(
             "\"{text}\" has none of {compared} and {address}, so that all clients would share one decision"
         ));
@@ -31,23 +34,23 @@ pub(crate) fn key(text: &str) -> Result<Option<Template>, String> {
     Ok((!text.is_empty()).then_some(key))
 }
 
-/// Reads times by status, as nginx's `proxy_cache_valid` does each: statuses, `any` or neither, then a time.
-pub(crate) fn times(text: &str) -> Result<Vec<(Option<u16>, Duration)>, String> {
+/// Parses times by status, each as in nginx's `proxy_cache_valid`: statuses, `any` or neither, then a time.
+pub(crate) fn cache_times(text: &str) -> Result<Vec<(Option<u16>, Duration)>, String> {
     let rules = |text: &str| -> Option<Vec<_>> {
         let rules = text.split(',').map(str::trim).filter(|rule| !rule.is_empty());
-        Some(rules.map(rule).collect::<Option<Vec<_>>>()?.concat())
+        Some(rules.map(parse_rule).collect::<Option<Vec<_>>>()?.concat())
     };
     match rules(text) {
-        Some(times) if times.is_empty() => Ok(rules(DEFAULT).expect("the default is good")),
+        Some(times) if times.is_empty() => Ok(rules(DEFAULT_DURATION).expect("the default is good")),
         Some(times) => Ok(times),
         None => Err(format!("\"{text}\" is no list of statuses and a time, as in \"200 202 10m, 401 1m\"")),
     }
 }
 
 /// nginx: "If only caching time is specified then only 200, 301, and 302 responses are cached."
-fn rule(text: &str) -> Option<Vec<(Option<u16>, Duration)>> {
+fn parse_rule(text: &str) -> Option<Vec<(Option<u16>, Duration)>> {
     let (statuses, time) = text.rsplit_once(' ').map_or(("", text), |(statuses, time)| (statuses, time));
-    let time = time_of(time)?;
+    let time = parse_time(time)?;
     let status = |text: &str| match text {
         "any" => Some(None),
         _ => text.parse().ok().filter(|status| (100..600).contains(status)).map(Some),
@@ -57,8 +60,8 @@ fn rule(text: &str) -> Option<Vec<(Option<u16>, Duration)>> {
     Some(statuses.into_iter().map(|status| (status, time)).collect())
 }
 
-/// A number with a unit, which ingress-nginx demands.
-fn time_of(text: &str) -> Option<Duration> {
+/// A number with a unit, which ingress-nginx requires.
+fn parse_time(text: &str) -> Option<Duration> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match &text[digits.len()..] {
         "s" => 1,
@@ -82,9 +85,9 @@ mod tests {
     fn times_belong_to_the_statuses_before_them() {
         let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
         let default = vec![(Some(200), minutes(5)), (Some(202), minutes(5)), (Some(401), minutes(5))];
-        assert_eq!(times(""), Ok(default.clone()));
-        assert_eq!(times(" , "), Ok(default));
-        let read = times("200  202 10m, any 1h,30s").unwrap();
+        assert_eq!(cache_times(""), Ok(default.clone()));
+        assert_eq!(cache_times(" , "), Ok(default));
+        let read = cache_times("200  202 10m, any 1h,30s").unwrap();
         let second = Duration::from_secs(30);
         let expected = [
             (Some(200), minutes(10)),
@@ -98,7 +101,7 @@ mod tests {
         for wrong in
             ["200", "200 5", "5m 200", "1h 30m", "2000 5m", "200 5x", "x 5m", "200 -5m", "200 5m, 401"]
         {
-            assert!(times(wrong).is_err(), "{wrong}");
+            assert!(cache_times(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -9,7 +9,7 @@ use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::shared;
 use k8s_openapi::api::networking::v1::HTTPIngressPath;
 
-use crate::ingress::location::{Location, PathKind, Place, http_path};
+use crate::ingress::location::{Location, LocationSource, PathKind, http_path};
 use crate::ingress::ownership::{HostIngresses, decides};
 use crate::ingress::pattern;
 use crate::ingress::served::ServedIngress;
@@ -17,9 +17,9 @@ use crate::ingress::served::ServedIngress;
 /// How the paths of a host are matched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Matching {
-    /// By text.
+    /// As text.
     Text,
-    /// All as regular expressions: one Ingress of the host asked for it.
+    /// All as regular expressions, because one Ingress of the host requests it.
     Patterns,
 }
 
@@ -29,19 +29,19 @@ pub(crate) struct Layout {
     pub(crate) matching: Matching,
     pub(crate) locations: Vec<Location>,
     pub(crate) diagnostics: Vec<Diagnostic>,
-    /// The namespace whose Ingresses decide what holds for the whole host; `None` where all do.
+    /// The namespace whose Ingresses decide host-wide settings; `None` if all do.
     pub(crate) host_owner: Option<Arc<str>>,
-    /// Who takes a part of the requests of a path, and where that is written.
+    /// The canary of a path, and where it is defined.
     pub(crate) canaries: HashMap<(PathKind, Arc<str>), Location>,
-    /// The Services whose sessions begin at a path: an Ingress with that path asks for them.
+    /// Services whose sessions may start at a path, because an Ingress with that path requests affinity.
     sessions: HashSet<(ServiceName, Arc<str>)>,
-    /// Which location has a path.
+    /// Locations by path.
     by_path: HashMap<(PathKind, Arc<str>), usize>,
 }
 
-/// Lays out the locations of a host.
+/// Creates the locations of a host.
 pub(crate) fn layout(host: &HostPattern, serving: &HostIngresses) -> Layout {
-    let deciding: Vec<_> = serving.deciding().collect();
+    let deciding: Vec<_> = serving.deciding_ingresses().collect();
     let mut layout = Layout {
         matching: Matching::Text,
         locations: vec![fallback(host, &deciding)],
@@ -55,10 +55,10 @@ pub(crate) fn layout(host: &HostPattern, serving: &HostIngresses) -> Layout {
         paths_of(ingress, host).for_each(|(place, path)| layout.claim(ingress, path, place));
     }
     for ingress in &serving.canaries {
-        paths_of(ingress, host).for_each(|(place, path)| layout.join(ingress, path, place));
+        paths_of(ingress, host).for_each(|(place, path)| layout.add_canary(ingress, path, place));
         layout.diagnostics.extend(catch_all_unused(ingress, host));
     }
-    if layout.asking_for_patterns().is_some() {
+    if layout.pattern_requester().is_some() {
         layout.matching = Matching::Patterns;
     } else {
         layout.refuse_patterns_of_guests(host);
@@ -67,41 +67,41 @@ pub(crate) fn layout(host: &HostPattern, serving: &HostIngresses) -> Layout {
     layout
 }
 
-/// That the canaries of a host without other Ingresses have nothing to take.
+/// Reports canaries of a host without main Ingresses.
 pub(crate) fn without_main(host: &HostPattern, canaries: &[Arc<ServedIngress>]) -> Vec<Diagnostic> {
     let unused = |ingress: &Arc<ServedIngress>| {
         let paths =
-            paths_of(ingress, host).map(|(place, path)| unused(&location(ingress, path, place), None));
+            paths_of(ingress, host).map(|(place, path)| unused_canary(&location(ingress, path, place), None));
         paths.collect::<Vec<_>>()
     };
     canaries.iter().flat_map(unused).collect()
 }
 
-/// The paths that an Ingress has on a host, as its rules list them.
+/// The paths of an Ingress on a host, in rule order.
 fn paths_of<'i>(
     ingress: &'i ServedIngress,
     host: &HostPattern,
-) -> impl Iterator<Item = (Place, &'i HTTPIngressPath)> {
+) -> impl Iterator<Item = (LocationSource, &'i HTTPIngressPath)> {
     let all = ingress.spec().and_then(|spec| spec.rules.as_ref());
     ingress.rules.iter().filter(move |(of, _)| of == host).flat_map(move |(_, rule)| {
         let http = all.and_then(|rules| rules.get(*rule)).and_then(|rule| rule.http.as_ref());
         let paths = http.into_iter().flat_map(|http| &http.paths).enumerate();
-        paths.map(move |(at, path)| (Place::Path(*rule, at), path))
+        paths.map(move |(at, path)| (LocationSource::Path(*rule, at), path))
     })
 }
 
-/// What answers a path that no rule of the host has: the default backend of the oldest Ingress that has one, else 404
-/// with the annotations of the oldest Ingress. On the catch-all host an Ingress without rules comes first.
+/// The location for paths without a rule: the default backend of the oldest Ingress that has one, else 404 with the
+/// annotations of the oldest Ingress. On the catch-all host, an Ingress without rules comes first.
 fn fallback(host: &HostPattern, ingresses: &[&Arc<ServedIngress>]) -> Location {
     let catch_all = ingresses.iter().find(|ingress| ingress.is_catch_all());
     let owner = catch_all.or_else(|| ingresses.iter().find(|ingress| ingress.default_backend().is_some()));
     let (owner, place) = match owner {
-        Some(owner) => (Some(owner), Place::DefaultBackend),
-        None if *host == HostPattern::Any => (None, Place::Nowhere),
-        None => (ingresses.first(), Place::Nowhere),
+        Some(owner) => (Some(owner), LocationSource::DefaultBackend),
+        None if *host == HostPattern::Any => (None, LocationSource::Nowhere),
+        None => (ingresses.first(), LocationSource::Nowhere),
     };
     let owner = owner.copied().cloned();
-    Location { path: "/".into(), kind: PathKind::Prefix, owner, place }
+    Location { path: "/".into(), kind: PathKind::Prefix, owner, source: place }
 }
 
 impl Layout {
@@ -110,13 +110,13 @@ impl Layout {
         self.by_path.contains_key(&(kind, path.into()))
     }
 
-    /// The Ingress for which all paths of the host are patterns: the first that asks for it and may.
-    pub(crate) fn asking_for_patterns(&self) -> Option<&Arc<ServedIngress>> {
+    /// The Ingress that turns all paths of the host into patterns: the first that requests it and is allowed to.
+    pub(crate) fn pattern_requester(&self) -> Option<&Arc<ServedIngress>> {
         let asking = self.locations.iter().filter(|location| location.asks_for_patterns());
         asking.filter_map(|it| it.owner.as_ref()).find(|ingress| decides(self.host_owner.as_ref(), ingress))
     }
 
-    /// Takes away the patterns of Ingresses that may not turn the paths of the host into patterns: as plain text they
+    /// Removes the patterns of Ingresses that may not turn the paths of the host into patterns: as plain text they
     /// would mean something else.
     fn refuse_patterns_of_guests(&mut self, host: &HostPattern) {
         let Some(owner) = self.host_owner.clone() else { return };
@@ -136,7 +136,7 @@ impl Layout {
     }
 
     /// Gives a path to an Ingress, unless an older one has it.
-    fn claim(&mut self, ingress: &Arc<ServedIngress>, path: &HTTPIngressPath, place: Place) {
+    fn claim(&mut self, ingress: &Arc<ServedIngress>, path: &HTTPIngressPath, place: LocationSource) {
         let claimed = location(ingress, path, place);
         let (kind, text) = (claimed.kind, claimed.path.clone());
         if ingress.contributions.upstream.balance.cookie.is_some() && !claimed.is_strict() {
@@ -159,8 +159,8 @@ impl Layout {
         }
     }
 
-    /// Lets a canary take a part of the requests of a path, unless an older one does.
-    fn join(&mut self, ingress: &Arc<ServedIngress>, path: &HTTPIngressPath, place: Place) {
+    /// Adds a canary for a path, unless an older one exists.
+    fn add_canary(&mut self, ingress: &Arc<ServedIngress>, path: &HTTPIngressPath, place: LocationSource) {
         let joining = location(ingress, path, place);
         let key = (joining.kind, joining.path.clone());
         let has_main = self.by_path.get(&key).is_some_and(|at| self.locations[*at].is_path());
@@ -168,7 +168,7 @@ impl Layout {
         if has_main && older.is_none() {
             self.canaries.insert(key, joining);
         } else {
-            self.diagnostics.push(unused(&joining, older));
+            self.diagnostics.push(unused_canary(&joining, older));
         }
     }
 
@@ -177,8 +177,8 @@ impl Layout {
         self.canaries.get(&(location.kind, location.path.clone())).filter(|_| location.is_path())
     }
 
-    /// The canaries that act for all requests of a Service, because a path with it is one of theirs.
-    pub(crate) fn joins(&self) -> impl Iterator<Item = (ServiceName, &Location)> {
+    /// Canaries that apply to all requests of a Service, because they claim a path with it.
+    pub(crate) fn service_canaries(&self) -> impl Iterator<Item = (ServiceName, &Location)> {
         self.canaries.iter().filter_map(|(path, joining)| {
             let main = self.locations.get(*self.by_path.get(path)?)?;
             let service = main.service()?;
@@ -187,7 +187,7 @@ impl Layout {
         })
     }
 
-    /// Whether answers of a location set the cookie of its Service's sessions.
+    /// Whether responses of a location set the cookie of its Service's sessions.
     pub(crate) fn begins_sessions(&self, location: &Location) -> bool {
         let asks = |owner: &Arc<ServedIngress>| owner.contributions.upstream.balance.cookie.is_some();
         let shared =
@@ -210,20 +210,20 @@ impl Layout {
     }
 }
 
-/// The location of a path, by the index of its rule and its own.
+/// The location of a path, by rule and path index.
 pub(crate) fn location_at(ingress: &Arc<ServedIngress>, rule: usize, path: usize) -> Option<Location> {
-    Some(location(ingress, http_path(ingress, rule, path)?, Place::Path(rule, path)))
+    Some(location(ingress, http_path(ingress, rule, path)?, LocationSource::Path(rule, path)))
 }
 
-/// The location that a path of an Ingress asks for.
-fn location(ingress: &Arc<ServedIngress>, path: &HTTPIngressPath, place: Place) -> Location {
+/// The location that a path of an Ingress requests.
+fn location(ingress: &Arc<ServedIngress>, path: &HTTPIngressPath, place: LocationSource) -> Location {
     let text = path.path.as_deref().filter(|text| !text.is_empty()).unwrap_or("/");
     let kind = if path.path_type == "Exact" { PathKind::Exact } else { PathKind::Prefix };
-    Location { path: shared::text(text), kind, owner: Some(ingress.clone()), place }
+    Location { path: shared::text(text), kind, owner: Some(ingress.clone()), source: place }
 }
 
-/// That a canary takes nothing: another one does, or there is nothing to take.
-fn unused(joining: &Location, older: Option<&Location>) -> Diagnostic {
+/// Reports a canary without effect: another one exists, or there is no such path.
+fn unused_canary(joining: &Location, older: Option<&Location>) -> Diagnostic {
     let path = &joining.path;
     let problem = match older {
         Some(older) => format!("{} is the canary of path \"{path}\" already", older.origin("")),
@@ -233,14 +233,14 @@ fn unused(joining: &Location, older: Option<&Location>) -> Diagnostic {
     found.because(problem, "this canary gets no requests")
 }
 
-/// That the default backend of a canary takes nothing.
+/// Reports that the default backend of a canary has no effect.
 fn catch_all_unused(ingress: &ServedIngress, host: &HostPattern) -> Option<Diagnostic> {
     let takes = *host == HostPattern::Any && ingress.is_catch_all();
     let found = Diagnostic::new(Severity::Warning, "canary-unused", ingress.origin("spec.defaultBackend"));
     takes.then(|| found.because("default backends have no canaries", "this canary gets no requests"))
 }
 
-/// That a path belongs to another one.
+/// Reports that a path belongs to another Ingress.
 fn conflict(claimed: &Location, older: &Location) -> Diagnostic {
     let same_object = claimed.owner.as_ref().map(|it| &it.key) == older.owner.as_ref().map(|it| &it.key);
     let why = if same_object { "listed before" } else { "older" };

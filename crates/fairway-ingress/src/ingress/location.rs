@@ -1,4 +1,4 @@
-//! A path of a host, whose it is and where it was written. Never looks at other paths.
+//! A path of a host, its owner and its origin, independent of other paths.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,105 +12,105 @@ use crate::ingress::closed::Closed;
 use crate::ingress::pattern;
 use crate::ingress::served::ServedIngress;
 
-/// One path of a host and whose it is.
+/// A path of a host and its owner.
 #[derive(Clone, Debug)]
 pub(crate) struct Location {
-    /// As the rule wrote it; `/` where it wrote none.
+    /// As written in the rule; `/` if empty.
     pub(crate) path: Arc<str>,
     pub(crate) kind: PathKind,
-    /// `None` for the answer of a host where nobody has a default backend or annotations for it.
+    /// `None` for the fallback response of a host without default backend or annotations for it.
     pub(crate) owner: Option<Arc<ServedIngress>>,
-    pub(crate) place: Place,
+    pub(crate) source: LocationSource,
 }
 
-/// The two kinds of paths that ingress-nginx knows; `ImplementationSpecific` is a prefix.
+/// The kinds of paths in ingress-nginx; `ImplementationSpecific` is a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum PathKind {
     Exact,
     Prefix,
 }
 
-/// Where in its owner a location is written.
+/// Where in its owner a location is defined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum LocationSource {
     /// `spec.rules[.0].http.paths[.1]`.
     Path(usize, usize),
     /// `spec.defaultBackend`.
     DefaultBackend,
-    /// Nowhere: the answer is 404.
+    /// Nowhere: the response is 404.
     Nowhere,
 }
 
 impl Location {
-    /// Where its requests go, as the object says.
+    /// The backend that the object names.
     pub(crate) fn backend(&self) -> Option<&IngressBackend> {
         let owner = self.owner.as_ref()?;
-        match self.place {
-            Place::Path(rule, path) => http_path(owner, rule, path).map(|path| &path.backend),
-            Place::DefaultBackend => owner.default_backend(),
-            Place::Nowhere => None,
+        match self.source {
+            LocationSource::Path(rule, path) => http_path(owner, rule, path).map(|path| &path.backend),
+            LocationSource::DefaultBackend => owner.default_backend(),
+            LocationSource::Nowhere => None,
         }
     }
 
-    /// The Service and port that its requests go to.
+    /// The Service and port of its backend.
     pub(crate) fn service(&self) -> Option<ServiceName> {
         service_name(self.owner.as_ref()?, self.backend()?)
     }
 
-    /// Whether its Ingress shares nothing with others that have the same Service.
+    /// Whether its Ingress shares nothing with others of the same Service.
     pub(crate) fn is_strict(&self) -> bool {
         self.owner.as_ref().is_some_and(|owner| owner.compat == Compat::Strict)
     }
 
-    /// The field that wrote it.
+    /// The field that defines it.
     pub(crate) fn field(&self) -> String {
-        match self.place {
-            Place::Path(rule, path) => format!("spec.rules[{rule}].http.paths[{path}]"),
-            Place::DefaultBackend => "spec.defaultBackend".to_owned(),
-            Place::Nowhere => String::new(),
+        match self.source {
+            LocationSource::Path(rule, path) => format!("spec.rules[{rule}].http.paths[{path}]"),
+            LocationSource::DefaultBackend => "spec.defaultBackend".to_owned(),
+            LocationSource::Nowhere => String::new(),
         }
     }
 
-    /// What `rewrite-target` makes of its path, where that differs from it (`needsRewrite`).
+    /// The rewrite of its path by `rewrite-target`, if different (`needsRewrite`).
     pub(crate) fn rewrite(&self) -> Option<&Arc<str>> {
         let target = self.owner.as_ref()?.contributions.rewrite.target.as_ref()?;
         (*target != self.path).then_some(target)
     }
 
-    /// Why its Ingress answers 503 on all of its paths.
+    /// Why all paths of its Ingress are closed.
     pub(crate) fn closed(&self) -> Option<Closed> {
         self.owner.as_ref()?.contributions.closed
     }
 
-    /// Whether its Ingress keeps somebody out.
+    /// Whether its Ingress restricts access.
     pub(crate) fn is_protected(&self) -> bool {
-        self.owner.as_ref().is_some_and(|owner| owner.contributions.protect())
+        self.owner.as_ref().is_some_and(|owner| owner.contributions.restrict_access())
     }
 
-    /// Whether its Ingress asks for the paths of the host to be patterns.
+    /// Whether its Ingress turns the paths of the host into patterns.
     pub(crate) fn asks_for_patterns(&self) -> bool {
         let by_annotation = |owner: &Arc<ServedIngress>| owner.contributions.use_regex;
         self.rewrite().is_some() || self.owner.as_ref().is_some_and(by_annotation)
     }
 
-    /// Whether it is a path that is meant, and looks, like a regular expression.
+    /// Whether it is a regular expression, by its type and its form.
     pub(crate) fn is_pattern(&self) -> bool {
         self.asks_for_patterns() && pattern::looks_like_pattern(&self.path)
     }
 
-    /// Whether a rule wrote it.
+    /// Whether a rule defines it.
     pub(crate) fn is_path(&self) -> bool {
-        matches!(self.place, Place::Path(..))
+        matches!(self.source, LocationSource::Path(..))
     }
 
-    /// Its place, or that of a field below it.
+    /// Its origin, or that of a field below it.
     pub(crate) fn origin(&self, field: &str) -> Origin {
         let owner = self.owner.as_ref();
         owner.map_or_else(Origin::default, |owner| owner.origin(&format!("{}{field}", self.field())))
     }
 }
 
-/// The Services and ports that an Ingress names in the rules that are served, and as its default backend.
+/// The Services and ports that an Ingress names in served rules and as its default backend.
 pub(crate) fn services_of(ingress: &ServedIngress) -> BTreeSet<ServiceName> {
     let all = ingress.spec().and_then(|spec| spec.rules.as_deref()).unwrap_or_default();
     let rules = ingress.rules.iter().filter_map(|(_, at)| all.get(*at)?.http.as_ref());
@@ -135,7 +135,7 @@ pub(crate) fn port_text(backend: &IngressServiceBackend) -> Option<Arc<str>> {
     }
 }
 
-/// A path of an Ingress, by the number of its rule and its own.
+/// A path of an Ingress, by rule and path index.
 pub(crate) fn http_path(owner: &ServedIngress, rule: usize, path: usize) -> Option<&HTTPIngressPath> {
     owner.spec()?.rules.as_ref()?.get(rule)?.http.as_ref()?.paths.get(path)
 }

@@ -1,8 +1,8 @@
 //! The Ingress API with the annotations of ingress-nginx.
 //!
-//! The way of an Ingress: its class decides whether it is served ([`class`]); it is read by itself, with its annotations
-//! ([`read`], [`annotations`]); on each of its hosts it meets other Ingresses ([`ownership`], [`layout`], [`sharing`]);
-//! together they become a virtual host ([`host`], [`rules`]).
+//! An Ingress is selected by its class ([`class`]) and read by itself, with its annotations ([`read`],
+//! [`annotations`]). On each of its hosts it is combined with other Ingresses ([`ownership`], [`layout`],
+//! [`sharing`]) into a virtual host ([`host`], [`rules`]).
 
 pub(crate) mod annotations;
 pub(crate) mod canary;

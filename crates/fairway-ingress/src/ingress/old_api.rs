@@ -1,4 +1,4 @@
-//! Ingresses of API versions that Kubernetes 1.22 removed: not served, but shown as they are written today.
+//! Ingresses of API versions removed in Kubernetes 1.22: not served, but reported in their current form.
 
 mod yaml;
 
@@ -8,18 +8,18 @@ use serde_json::{Map, Value, json};
 
 use crate::ingress::class::CLASS_ANNOTATION;
 
-/// Says that an Ingress is not served, with the form that would be.
+/// Reports that an Ingress is not served, with its current form.
 pub(crate) fn describe(key: &ObjectKey, old: &Sourced<Value>) -> Diagnostic {
     let version = old.object.get("apiVersion").and_then(Value::as_str).unwrap_or("an old version");
     let problem = format!("apiVersion {version} was removed in Kubernetes 1.22");
-    let today = yaml::text(&today(&old.object));
+    let today = yaml::text(&to_v1(&old.object));
     let consequence = format!("it is not served; today it is written so:\n{today}");
     let origin = old.origin(Kind::OldIngress, key, "apiVersion");
     Diagnostic::new(Severity::Error, "removed-api-version", origin).because(problem, consequence)
 }
 
 /// The same Ingress in `networking.k8s.io/v1`.
-fn today(old: &Value) -> Value {
+fn to_v1(old: &Value) -> Value {
     let mut metadata = old.get("metadata").cloned().unwrap_or_else(|| json!({}));
     let mut spec = Map::new();
     if let Some(metadata) = metadata.as_object_mut() {
@@ -33,14 +33,14 @@ fn today(old: &Value) -> Value {
     for (field, value) in old.get("spec").and_then(Value::as_object).into_iter().flatten() {
         match field.as_str() {
             "backend" => drop(spec.insert("defaultBackend".into(), backend(value))),
-            "rules" => drop(spec.insert("rules".into(), each(value, rule))),
+            "rules" => drop(spec.insert("rules".into(), map_list(value, rule))),
             _ => drop(spec.insert(field.clone(), value.clone())),
         }
     }
     json!({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": metadata, "spec": spec})
 }
 
-/// Takes the annotation that `spec.ingressClassName` replaces.
+/// Removes and returns the annotation that `spec.ingressClassName` replaces.
 fn take_class(metadata: &mut Map<String, Value>) -> Option<Value> {
     let annotations = metadata.get_mut("annotations")?.as_object_mut()?;
     let class = annotations.remove(CLASS_ANNOTATION)?;
@@ -50,14 +50,14 @@ fn take_class(metadata: &mut Map<String, Value>) -> Option<Value> {
     Some(class)
 }
 
-fn each(list: &Value, change: impl Fn(&Value) -> Value) -> Value {
+fn map_list(list: &Value, change: impl Fn(&Value) -> Value) -> Value {
     list.as_array().map_or_else(|| list.clone(), |items| items.iter().map(change).collect())
 }
 
 fn rule(old: &Value) -> Value {
     let mut rule = old.clone();
     if let Some(paths) = rule.pointer_mut("/http/paths") {
-        *paths = each(paths, path);
+        *paths = map_list(paths, path);
     }
     rule
 }

@@ -1,5 +1,5 @@
-//! The order in which the locations of a host are tried (nginx `location`; ingress-nginx `updateServerLocations`), and
-//! which of their regular expressions cannot be used.
+//! The order in which the locations of a host are tried (nginx `location`; ingress-nginx `updateServerLocations`),
+//! and which regular expressions are unusable.
 
 use std::sync::Arc;
 
@@ -8,30 +8,30 @@ use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_pattern::budget::Budget;
 
 use crate::ingress::layout::{Layout, Matching};
-use crate::ingress::location::{Location, PathKind, Place};
-use crate::ingress::pattern::{self, Patterns, Verdict};
+use crate::ingress::location::{Location, LocationSource, PathKind};
+use crate::ingress::pattern::{self, PatternVerdict, Patterns};
 
-/// A location as the routing table sees it.
+/// A location in the routing table.
 #[derive(Debug)]
-pub(crate) struct Entry {
-    /// Which location.
+pub(crate) struct LocationEntry {
+    /// Index of the location.
     pub(crate) location: usize,
     pub(crate) condition: Match,
-    /// The path with the slash, where the location only adds it.
+    /// The path with a slash, if the location only adds it.
     pub(crate) adds_slash: Option<Arc<str>>,
-    /// The regular expression that cannot be used, where it is one.
+    /// Whether it is an unusable regular expression.
     pub(crate) unusable: bool,
 }
 
-/// The locations as the routing table sees them, in the order in which it tries them.
-pub(crate) fn entries(layout: &Layout) -> (Vec<Entry>, Vec<Diagnostic>) {
+/// The locations in the order in which the routing table tries them.
+pub(crate) fn entries(layout: &Layout) -> (Vec<LocationEntry>, Vec<Diagnostic>) {
     match layout.matching {
         Matching::Text => (text_entries(layout), Vec::new()),
         Matching::Patterns => pattern_entries(layout),
     }
 }
 
-fn text_entries(layout: &Layout) -> Vec<Entry> {
+fn text_entries(layout: &Layout) -> Vec<LocationEntry> {
     let mut entries = Vec::new();
     for (at, location) in layout.locations.iter().enumerate() {
         let path = location.path.clone();
@@ -40,19 +40,24 @@ fn text_entries(layout: &Layout) -> Vec<Entry> {
             && !layout.has(PathKind::Prefix, without)
         {
             let condition = on_path(PathMatch::Exact(without.into()));
-            entries.push(Entry { location: at, condition, adds_slash: Some(path.clone()), unusable: false });
+            entries.push(LocationEntry {
+                location: at,
+                condition,
+                adds_slash: Some(path.clone()),
+                unusable: false,
+            });
         }
         let condition = on_path(match location.kind {
             PathKind::Exact => PathMatch::Exact(path),
             PathKind::Prefix => PathMatch::Prefix(path),
         });
-        entries.push(Entry { location: at, condition, adds_slash: None, unusable: false });
+        entries.push(LocationEntry { location: at, condition, adds_slash: None, unusable: false });
     }
     entries
 }
 
 /// The longest text first, then reverse lexical (`controller.go`: two stable sorts).
-fn pattern_entries(layout: &Layout) -> (Vec<Entry>, Vec<Diagnostic>) {
+fn pattern_entries(layout: &Layout) -> (Vec<LocationEntry>, Vec<Diagnostic>) {
     let mut candidates: Vec<Candidate> = Vec::new();
     let mut budget = Budget::default();
     for (at, location) in layout.locations.iter().enumerate() {
@@ -62,8 +67,8 @@ fn pattern_entries(layout: &Layout) -> (Vec<Entry>, Vec<Diagnostic>) {
             candidates.push(Candidate::new(at, location, path, &mut budget));
             continue;
         }
-        // As without regular expressions it is two nginx locations: `/path/` and, if free, `= /path`. Both stand where
-        // the path of the object does, which is split after the sort (`updateServerLocations`).
+        // As without regular expressions, it becomes two nginx locations: `/path/` and, if free, `= /path`. Both take
+        // the position of the object's path, which is split after sorting (`updateServerLocations`).
         let taken = layout.has(PathKind::Exact, &path);
         let slashed = if path.ends_with('/') { path.clone() } else { format!("{path}/") };
         let with_path = slashed != path && !taken;
@@ -86,23 +91,23 @@ fn pattern_entries(layout: &Layout) -> (Vec<Entry>, Vec<Diagnostic>) {
     (entries, diagnostics)
 }
 
-/// The text that the matches of an unusable pattern begin with.
+/// The literal prefix of an unusable pattern's matches.
 fn unread_start(path: &str) -> String {
-    fairway_pattern::literal_start(&pattern::of_path(path))
+    fairway_pattern::literal_start(&pattern::path_pattern(path))
 }
 
-/// A pattern that waits for its place in the order.
+/// A pattern before ordering.
 struct Candidate {
     at: usize,
     path: String,
-    /// Why it cannot be used: a code, and what follows "the regular expression" in a sentence.
+    /// Why it is unusable: a code, and the text after "the regular expression" in a message.
     flaw: Option<(&'static str, Arc<str>)>,
-    /// The text that decides about its place.
+    /// The text by which it is ordered.
     rank: String,
     tie_break: TieBreak,
 }
 
-/// Who comes first at equal texts.
+/// Order among equal texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum TieBreak {
     Usable,
@@ -112,39 +117,39 @@ enum TieBreak {
 }
 
 impl Candidate {
-    /// Takes what the pattern costs from the host's budget; locations come in the order of age.
+    /// Charges the pattern to the host's budget; locations come in order of age.
     fn new(at: usize, location: &Location, path: String, budget: &mut Budget) -> Self {
         let owner = location.owner.as_ref();
         let judged =
-            owner.map_or_else(|| Patterns::default().judged(&path), |owner| owner.patterns.judged(&path));
+            owner.map_or_else(|| Patterns::default().verdict(&path), |owner| owner.patterns.verdict(&path));
         let namespace = owner.map(|owner| owner.key.namespace.clone()).unwrap_or_default();
         let flaw = match judged {
-            Verdict::Refused(why) => Some(("invalid-regex", why)),
-            Verdict::TooMuch(why) => Some(("regex-cost", why)),
-            Verdict::Usable { start, steps } => budget
+            PatternVerdict::Refused(why) => Some(("invalid-regex", why)),
+            PatternVerdict::TooMuch(why) => Some(("regex-cost", why)),
+            PatternVerdict::Usable { start, steps } => budget
                 .admit(&namespace, &start, steps)
                 .err()
                 .map(|exceeded| ("regex-cost", exceeded.to_string().into())),
         };
-        // An unusable one that protects stands where its text would: no request passes it that the pattern would have
-        // stopped. Any other unusable pattern only has the paths that are left, so that it takes none from those that work.
+        // An unusable protective pattern keeps the position of its text, so that no request passes that it would have
+        // stopped. Other unusable patterns come last, so that they take no requests from working ones.
         let steps_back = flaw.is_some() && !location.is_protected();
         let rank = if steps_back { unread_start(&path) } else { location.path.to_string() };
-        let tie_break = match (location.place, steps_back) {
-            (Place::Nowhere, _) => TieBreak::Nowhere,
+        let tie_break = match (location.source, steps_back) {
+            (LocationSource::Nowhere, _) => TieBreak::Nowhere,
             (_, true) => TieBreak::Unusable,
             (_, false) => TieBreak::Usable,
         };
         Self { at, path, flaw, rank, tie_break }
     }
 
-    /// The entry, and what is wrong with its pattern.
-    fn into_entry(self, locations: &[Location]) -> (Entry, Option<Diagnostic>) {
+    /// The entry, and a diagnostic for an unusable pattern.
+    fn into_entry(self, locations: &[Location]) -> (LocationEntry, Option<Diagnostic>) {
         let Self { at, path, flaw, .. } = self;
         let unusable = flaw.is_some();
         let mut found = None;
         let pattern = match flaw {
-            None => pattern::of_path(&path).into_owned(),
+            None => pattern::path_pattern(&path).into_owned(),
             Some((code, why)) => {
                 let start = unread_start(&path);
                 let start = if start.is_empty() { "/".to_owned() } else { start };
@@ -160,7 +165,7 @@ impl Candidate {
             }
         };
         let condition = on_path(PathMatch::Regex { pattern: pattern.into(), ignore_case: true });
-        (Entry { location: at, condition, adds_slash: None, unusable }, found)
+        (LocationEntry { location: at, condition, adds_slash: None, unusable }, found)
     }
 }
 

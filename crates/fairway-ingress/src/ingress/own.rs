@@ -1,24 +1,24 @@
-//! Fairway's own annotations, `fairway.dev/...`: which there are, and what each does. One that cannot be read closes the paths of
-//! its Ingress, since any of them may keep somebody out.
+//! Fairway's own annotations, `fairway.dev/...`. An unreadable one closes the paths of its Ingress, because any of
+//! them may restrict access.
 
 use std::sync::Arc;
 
-use fairway_model::{AnswerReason, Guard, Origin, Phases};
+use fairway_model::{FixedResponseReason, Guard, Origin, Phases};
 use fairway_objects::annotations::{self, deny, real_ip, redirect, request_headers, response_headers};
-use fairway_objects::backend::Purpose;
+use fairway_objects::backend::BackendPurpose;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 
 use crate::ingress::closed::{self, Closed};
 use crate::ingress::contributions::Contributions;
 use crate::ingress::reader::Reader;
 
-/// Their prefix: `--annotations-prefix` does not change it.
-pub(crate) const PREFIX: &str = "fairway.dev";
+/// Their prefix, which `--annotations-prefix` does not affect.
+pub(crate) const OWN_PREFIX: &str = "fairway.dev";
 
-/// Says what a rule does for a value, or what is wrong with it.
-type Make = fn(&str) -> Result<Phases, String>;
+/// Translates a value into phases, or returns its problem.
+type MakePhases = fn(&str) -> Result<Phases, String>;
 
-const TYPED: [(&str, Make); 5] = [
+const TYPED_ANNOTATIONS: [(&str, MakePhases); 5] = [
     ("deny", |value| Ok(Guard::Deny(deny(value)?).into())),
     ("real-ip", |value| Ok(real_ip(value)?.into())),
     ("redirect", |value| Ok(Guard::Redirect(redirect(value)?).into())),
@@ -26,8 +26,8 @@ const TYPED: [(&str, Make); 5] = [
     ("response-headers", |value| Ok(response_headers(value)?.into())),
 ];
 
-/// Those that are read elsewhere.
-const OTHERS: [&str; 14] = [
+/// Annotations that are read elsewhere.
+const OTHER_ANNOTATIONS: [&str; 14] = [
     "api-key",
     "authorization",
     "backend-limits",
@@ -44,24 +44,24 @@ const OTHERS: [&str; 14] = [
     "traffic-distribution",
 ];
 
-/// The annotation that names a backend.
+/// The annotation that references a backend.
 const EXTENSION: &str = "extension";
 
-/// Adds what they ask for.
+/// Adds the phases of all of them.
 ///
 /// # Errors
-/// With the last one that cannot be read; each has a diagnostic.
+/// The last unreadable one; each has a diagnostic.
 pub(crate) fn contribute(reader: &mut Reader<'_>, contributions: &mut Contributions) -> Result<(), Closed> {
     let mut outcome = Ok(());
-    for (name, value) in reader.with_prefix(PREFIX).collect::<Vec<_>>() {
-        let origin = reader.field(&format!("metadata.annotations[\"{PREFIX}/{name}\"]"));
+    for (name, value) in reader.with_prefix(OWN_PREFIX).collect::<Vec<_>>() {
+        let origin = reader.field_origin(&format!("metadata.annotations[\"{OWN_PREFIX}/{name}\"]"));
         if name == EXTENSION {
             outcome = extension(reader, value, origin, contributions).and(outcome);
             continue;
         }
-        let Some((_, make)) = TYPED.iter().find(|(typed, _)| *typed == name) else {
-            if !OTHERS.contains(&name) {
-                let problem = format!("Fairway has no annotation {PREFIX}/{name}; it has {}", names());
+        let Some((_, make)) = TYPED_ANNOTATIONS.iter().find(|(typed, _)| *typed == name) else {
+            if !OTHER_ANNOTATIONS.contains(&name) {
+                let problem = format!("Fairway has no annotation {OWN_PREFIX}/{name}; it has {}", names());
                 let found = Diagnostic::new(Severity::Warning, "unknown-annotation", origin);
                 reader.report(found.because(problem, "it changes nothing"));
             }
@@ -86,19 +86,19 @@ fn extension(
         Ok(read) => read,
         Err(problem) => return Err(invalid(reader, origin, problem)),
     };
-    contributions.added.name_backend(backend, origin, Purpose::Extension);
+    contributions.added.name_backend(backend, origin, BackendPurpose::Extension);
     contributions.added.add(Phases { extensions: vec![Arc::new(extension)], ..Phases::default() });
     Ok(())
 }
 
-/// One cannot be read: its paths are closed.
+/// Reports an unreadable annotation, which closes the paths.
 pub(crate) fn invalid(reader: &mut Reader<'_>, origin: Origin, problem: String) -> Closed {
     let found = Diagnostic::new(Severity::Error, "invalid-annotation", origin);
-    reader.report(found.because(problem, closed::CONSEQUENCE));
-    Closed(AnswerReason::ProtectionUnavailable)
+    reader.report(found.because(problem, closed::CLOSED_CONSEQUENCE));
+    Closed(FixedResponseReason::ProtectionUnavailable)
 }
 
 fn names() -> String {
-    let names = TYPED.iter().map(|(name, ..)| *name).chain(OTHERS);
+    let names = TYPED_ANNOTATIONS.iter().map(|(name, ..)| *name).chain(OTHER_ANNOTATIONS);
     names.collect::<Vec<_>>().join(", ")
 }

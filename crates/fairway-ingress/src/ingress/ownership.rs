@@ -1,5 +1,5 @@
-//! Whose a host is (`--host-ownership`): which Ingresses may serve it, and which of them decide what holds for all of
-//! it. Never looks at paths.
+//! Host ownership (`--host-ownership`): which Ingresses may serve a host, and which decide host-wide settings.
+//! Independent of paths.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,41 +11,40 @@ use fairway_objects::object::ObjectKey;
 use crate::ingress::served::ServedIngress;
 use crate::ingress::shared_hosts::SharedHosts;
 
-/// What the Ingresses that name a host, or claim a name, say about its ownership: all that names below a wildcard must know
-/// of it.
+/// The ownership of a host or claimed name, as needed by names below a wildcard.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ownership {
-    /// The oldest Ingress, by its age and name; `None` without Ingresses, or when hosts have no owners.
+    /// The oldest Ingress by age and name; `None` without Ingresses or without host ownership.
     oldest: Option<(i64, ObjectKey)>,
     /// With whom the Ingresses of a namespace share the host.
     shared: BTreeMap<Arc<str>, SharedHosts>,
 }
 
-/// The Ingresses that serve a host, and who decides about it.
+/// The Ingresses that serve a host, and its owner.
 #[derive(Debug, Default)]
 pub(crate) struct HostIngresses {
-    /// Those that serve it, the oldest first.
+    /// Serving Ingresses, oldest first.
     pub(crate) ingresses: Vec<Arc<ServedIngress>>,
-    /// Those that take a part of the requests of others, the oldest first.
+    /// Canaries, oldest first.
     pub(crate) canaries: Vec<Arc<ServedIngress>>,
-    /// The namespace that owns the host; `None` where hosts have no owners.
+    /// The namespace that owns the host; `None` without host ownership.
     pub(crate) owner: Option<Arc<str>>,
-    /// What the others do not get.
+    /// What other Ingresses do not get.
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
-/// Who owns a host.
+/// The owner of a host.
 struct Owner<'a> {
     namespace: Arc<str>,
     ingress: &'a ObjectKey,
-    /// The wildcard or the claimed name that makes it the owner; `None` if it has a rule for the host.
+    /// The wildcard or claimed name that makes it the owner; `None` if it has a rule for the host.
     through: Option<&'a HostPattern>,
 }
 
 impl Ownership {
-    /// Of the Ingresses that name a host, the oldest first.
-    pub(crate) fn of(ingresses: &[Arc<ServedIngress>]) -> Self {
-        let mut ownership = Self::of_claims(ingresses);
+    /// From the Ingresses that name a host, oldest first.
+    pub(crate) fn from_ingresses(ingresses: &[Arc<ServedIngress>]) -> Self {
+        let mut ownership = Self::from_claims(ingresses);
         for ingress in ingresses.iter().filter(|it| it.shared_hosts != SharedHosts::default()) {
             let shared = ownership.shared.entry(ingress.key.namespace.clone()).or_default();
             shared.join(&ingress.shared_hosts);
@@ -53,15 +52,15 @@ impl Ownership {
         ownership
     }
 
-    /// Of the Ingresses that claim a name besides their hosts, the oldest first. They share their hosts and not the name: with a
-    /// rule for it, a guest would make it a host of its own, without the paths that it has as a name of another host.
-    pub(crate) fn of_claims(ingresses: &[Arc<ServedIngress>]) -> Self {
+    /// From the Ingresses that claim a name in addition to their hosts, oldest first. They share their hosts but not
+    /// the name: a guest's rule for it would create a separate host without the paths that the alias has.
+    pub(crate) fn from_claims(ingresses: &[Arc<ServedIngress>]) -> Self {
         let oldest = ingresses.iter().find(|ingress| ingress.canary().is_none());
         let oldest = oldest.map(|oldest| (oldest.age().0, oldest.key.clone()));
         Self { oldest, shared: BTreeMap::new() }
     }
 
-    /// Takes in what others say about the same names.
+    /// Adds the statements of others about the same names.
     pub(crate) fn join(&mut self, other: &Self) {
         self.oldest = self.oldest.take().into_iter().chain(other.oldest.clone()).min();
         for (namespace, shared) in &other.shared {
@@ -69,7 +68,7 @@ impl Ownership {
         }
     }
 
-    /// The namespace of the oldest of them.
+    /// The namespace of the oldest Ingress.
     pub(crate) fn owner(&self) -> Option<&Arc<str>> {
         self.oldest.as_ref().map(|(_, ingress)| &ingress.namespace)
     }
@@ -80,28 +79,28 @@ impl Ownership {
 }
 
 impl HostIngresses {
-    /// Of a host where everybody has the same rights.
-    pub(crate) fn equal(ingresses: Vec<Arc<ServedIngress>>) -> Self {
+    /// A host without ownership, on which all Ingresses have equal rights.
+    pub(crate) fn unowned(ingresses: Vec<Arc<ServedIngress>>) -> Self {
         let mut serving = Self::default();
         ingresses.into_iter().for_each(|ingress| serving.admit(ingress));
         serving
     }
 
-    /// Of a host with an owner. `others` are the wildcards that cover it and the claims of its name, each with its
-    /// ownership: the oldest Ingress of them all owns the host.
-    pub(crate) fn of(
+    /// A host with an owner. `others` are the wildcards that cover it and the claims of its name, with their
+    /// ownership: the oldest Ingress of all owns the host.
+    pub(crate) fn with_owner(
         host: &HostPattern,
         ingresses: Vec<Arc<ServedIngress>>,
         others: &[(&HostPattern, &Ownership)],
     ) -> Self {
-        let own = Ownership::of(&ingresses);
+        let own = Ownership::from_ingresses(&ingresses);
         let all = others.iter().map(|(of, ownership)| (Some(*of), *ownership));
         let all = std::iter::once((None, &own)).chain(all);
         let oldest = all.filter_map(|(through, ownership)| Some((ownership.oldest.as_ref()?, through)));
-        // Of several names of one Ingress, the closest to the host.
+        // Among several names of one Ingress, the closest to the host.
         let oldest = oldest.min_by_key(|(oldest, _)| *oldest);
-        // There are canaries at most.
-        let Some(((_, ingress), through)) = oldest else { return Self::equal(ingresses) };
+        // There can only be canaries.
+        let Some(((_, ingress), through)) = oldest else { return Self::unowned(ingresses) };
         let owner = Owner { namespace: ingress.namespace.clone(), ingress, through };
         let mut serving = Self { owner: Some(owner.namespace.clone()), ..Self::default() };
         for ingress in ingresses {
@@ -126,14 +125,14 @@ impl HostIngresses {
         }
     }
 
-    /// Whether an Ingress has a say in what holds for the whole host: its certificate, how paths are matched, where `/`
-    /// leads, what answers a path that no rule has.
+    /// Whether an Ingress decides host-wide settings: certificate, path matching, the target of `/`, and the response
+    /// to paths without a rule.
     pub(crate) fn decides(&self, ingress: &ServedIngress) -> bool {
         decides(self.owner.as_ref(), ingress)
     }
 
-    /// The Ingresses that have, the oldest first.
-    pub(crate) fn deciding(&self) -> impl Iterator<Item = &Arc<ServedIngress>> {
+    /// The Ingresses that decide, oldest first.
+    pub(crate) fn deciding_ingresses(&self) -> impl Iterator<Item = &Arc<ServedIngress>> {
         self.ingresses.iter().filter(|ingress| self.decides(ingress))
     }
 }
@@ -144,7 +143,7 @@ pub(crate) fn decides(owner: Option<&Arc<str>>, ingress: &ServedIngress) -> bool
 }
 
 impl Owner<'_> {
-    /// That an Ingress may not serve the host.
+    /// Reports that an Ingress may not serve the host.
     fn refusal(&self, ingress: &ServedIngress, host: &HostPattern) -> Diagnostic {
         let rule = ingress.rules.iter().find(|(of, _)| of == host);
         let field = rule.map_or("spec.defaultBackend".to_owned(), |(_, at)| format!("spec.rules[{at}].host"));
@@ -167,7 +166,7 @@ impl Owner<'_> {
         Diagnostic::new(Severity::Error, "host-owned", ingress.origin(&field)).because(problem, consequence)
     }
 
-    /// That an Ingress asks for a certificate, which only the owner of the host chooses.
+    /// Reports that an Ingress requests a certificate, which only the owner of the host selects.
     fn certificate_not_shared(&self, ingress: &ServedIngress, host: &HostPattern) -> Option<Diagnostic> {
         let tls = ingress.spec()?.tls.as_ref()?;
         let names = |tls: &[String]| tls.iter().any(|name| host.to_string() == name.to_ascii_lowercase());

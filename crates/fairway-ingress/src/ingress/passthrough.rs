@@ -1,17 +1,18 @@
-//! `ssl-passthrough`: TLS of a host goes as it comes to the backend of its `/`. Its other paths and the annotations of its Ingresses act
-//! on requests in the clear only, so that a protection which would be bypassed closes what asks for both (docs/design/0052).
+//! `ssl-passthrough`: forwards a host's TLS unchanged to the backend of its `/`. Other paths and annotations then
+//! apply only to plain requests, so a protection that would be bypassed closes Ingresses that ask for both
+//! (docs/design/0052).
 
 use std::sync::Arc;
 
-use fairway_model::{AnswerReason, HostPattern, Origin, StreamKey, StreamPolicy, StreamRoute};
-use fairway_objects::annotations::text::switch;
+use fairway_model::{FixedResponseReason, HostPattern, Origin, StreamKey, StreamPolicy, StreamRoute};
+use fairway_objects::annotations::text::parse_bool;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::options::{Options, UnsupportedProtection};
 use k8s_openapi::api::networking::v1::IngressRule;
 
 use crate::ingress::closed::{self, Closed};
 use crate::ingress::context::Context;
-use crate::ingress::contributions::{Contributions, Turn};
+use crate::ingress::contributions::{Contributions, GuardStage};
 use crate::ingress::layout::Layout;
 use crate::ingress::location::{Location, PathKind};
 use crate::ingress::own;
@@ -21,8 +22,8 @@ use crate::ingress::rules::Builder;
 use crate::ingress::served::ServedIngress;
 use crate::listeners::ingress_table;
 
-/// Annotations that keep somebody out. Those that are not supported close an Ingress anyway.
-const PROTECTING: [&str; 13] = [
+/// Annotations that restrict access. Unsupported ones close an Ingress anyway.
+const PROTECTIVE_ANNOTATIONS: [&str; 13] = [
     "allowlist-source-range",
     "auth-tls-secret",
     "auth-type",
@@ -38,63 +39,66 @@ const PROTECTING: [&str; 13] = [
     "whitelist-source-range",
 ];
 
-/// Fairway's own annotations that do.
-const OWN_PROTECTING: [&str; 7] =
+/// Fairway's own annotations that restrict access.
+const OWN_PROTECTIVE_ANNOTATIONS: [&str; 7] =
     ["api-key", "authorization", "deny", "extension", "jwt", "oidc", "rate-limits"];
 
-/// What happens where the operator says so.
-const IGNORED: &str = "clients over TLS reach the backend without it, as the flag says";
+/// Consequence if the operator ignores unsupported protection.
+const IGNORED_CONSEQUENCE: &str = "clients over TLS reach the backend without it, as the flag says";
 
-/// An Ingress, and what it protects.
+/// An Ingress and its protections.
 struct Protections<'a> {
     annotations: Annotations<'a>,
     contributions: &'a Contributions,
-    /// Whether a snippet of the settings keeps somebody off all hosts.
+    /// Whether a snippet of the settings restricts access to all hosts.
     by_snippet: bool,
-    /// The place of a field of it.
+    /// The origin of a field of the Ingress.
     origin: &'a dyn Fn(&str) -> Origin,
 }
 
-/// Closes an Ingress that asks for passthrough and has a protection, which would act on requests in the clear only.
+/// Closes an Ingress that combines passthrough with a protection, which would apply to plain requests only.
 pub(crate) fn close_protected(
     reader: &mut Reader<'_>,
     context: &Context<'_>,
     contributions: &mut Contributions,
 ) {
     let rules = reader.ingress.object.spec.as_ref().and_then(|spec| spec.rules.as_ref());
-    // TLS of clients that ask for no host that an Ingress names always ends at Fairway.
+    // TLS for names without an Ingress always terminates at Fairway.
     let names_a_host = |rule: &IngressRule| rule.host.as_ref().is_some_and(|host| !host.is_empty());
     if !contributions.host.passthrough || !rules.into_iter().flatten().any(names_a_host) {
         return;
     }
     let protection = context.inputs.options.hosts.unsupported_protection;
-    let consequence = format!("{}, and TLS connections to its hosts are closed", closed::CONSEQUENCE);
-    let origin = |field: &str| reader.field(field);
+    let consequence = format!("{}, and TLS connections to its hosts are closed", closed::CLOSED_CONSEQUENCE);
+    let origin = |field: &str| reader.field_origin(field);
     let by_snippet = context.defaults.snippets.host.as_ref().is_some_and(|host| host.protects());
     let own = Protections { annotations: reader.annotations(), contributions, by_snippet, origin: &origin };
     let found = own.bypassed(protection, &consequence);
     if !found.is_empty() && protection == UnsupportedProtection::Closed {
-        let why = Closed(AnswerReason::ProtectionUnavailable);
+        let why = Closed(FixedResponseReason::ProtectionUnavailable);
         contributions.closed = contributions.closed.or(Some(why));
     }
     found.into_iter().for_each(|found| reader.report(found));
 }
 
 impl Protections<'_> {
-    /// A diagnostic for each annotation that passthrough would bypass, or one for what the settings protect.
+    /// A diagnostic for each annotation that passthrough would bypass, or one for the protections of the settings.
     fn bypassed(&self, protection: UnsupportedProtection, consequence: &str) -> Vec<Diagnostic> {
-        let named = PROTECTING.into_iter().filter(|name| self.has(name));
+        let named = PROTECTIVE_ANNOTATIONS.into_iter().filter(|name| self.has_protection(name));
         let mut all: Vec<_> = named.map(|name| (self.annotations.prefix, name)).collect();
-        let own = OWN_PROTECTING.into_iter().filter(|name| self.annotations.has(own::PREFIX, name));
-        all.extend(own.map(|name| (own::PREFIX, name)));
+        let own =
+            OWN_PROTECTIVE_ANNOTATIONS.into_iter().filter(|name| self.annotations.has(own::OWN_PREFIX, name));
+        all.extend(own.map(|name| (own::OWN_PREFIX, name)));
         let by_settings = all.is_empty()
             && (self.by_snippet
                 || self.contributions.added.is_filtered()
-                || [Turn::Snippet, Turn::Access].into_iter().any(|turn| self.contributions.added.has(turn)));
+                || [GuardStage::Snippet, GuardStage::Access]
+                    .into_iter()
+                    .any(|turn| self.contributions.added.has(turn)));
         let found = |(prefix, name): (&str, &str), what: &str| {
             let (severity, consequence) = match protection {
                 UnsupportedProtection::Closed => (Severity::Error, consequence),
-                UnsupportedProtection::Ignored => (Severity::Warning, IGNORED),
+                UnsupportedProtection::Ignored => (Severity::Warning, IGNORED_CONSEQUENCE),
             };
             let origin = (self.origin)(&format!("metadata.annotations[\"{prefix}/{name}\"]"));
             let problem = format!("clients over TLS that is passed through would bypass {what}");
@@ -107,17 +111,17 @@ impl Protections<'_> {
         all.into_iter().map(|(prefix, name)| found((prefix, name), name)).collect()
     }
 
-    /// Whether it has an annotation of [`PROTECTING`] with a value that keeps somebody out.
-    fn has(&self, name: &str) -> bool {
+    /// Whether it has an annotation of [`PROTECTIVE_ANNOTATIONS`] with a value that restricts access.
+    fn has_protection(&self, name: &str) -> bool {
         let Some(value) = self.annotations.value(name) else { return false };
         let verifies = self.annotations.value("auth-tls-verify-client") != Some("off");
         let filters = name != "enable-modsecurity"
-            || switch(value) == Some(true) && self.contributions.added.is_filtered();
+            || parse_bool(value) == Some(true) && self.contributions.added.is_filtered();
         !value.is_empty() && value != "0" && (name != "auth-tls-secret" || verifies) && filters
     }
 }
 
-/// The stream route of a host, where its oldest Ingress asks for one (ingress-nginx `createServers`).
+/// The stream route of a host, if its oldest Ingress requests one (ingress-nginx `createServers`).
 pub(crate) fn stream(
     host: &HostPattern,
     serving: &HostIngresses,
@@ -127,7 +131,7 @@ pub(crate) fn stream(
     if *host == HostPattern::Any {
         return None;
     }
-    let oldest = serving.deciding().next()?;
+    let oldest = serving.deciding_ingresses().next()?;
     if !oldest.contributions.host.passthrough {
         builder.diagnostics.extend(ignored(host, serving, oldest));
         return None;
@@ -148,7 +152,8 @@ pub(crate) fn stream(
     let is_closed = oldest.contributions.closed.is_some()
         || protected.iter().any(|diagnostic| diagnostic.severity == Severity::Error);
     builder.diagnostics.extend(protected);
-    let backends = root.filter(|_| !is_closed).map(|root| builder.passed_through(root)).unwrap_or_default();
+    let backends =
+        root.filter(|_| !is_closed).map(|root| builder.passthrough_backends(root)).unwrap_or_default();
     if backends.is_empty() && !is_closed {
         let found = Diagnostic::new(Severity::Warning, "passthrough-nowhere", oldest.origin(""));
         let namespace = &oldest.key.namespace;
@@ -161,7 +166,7 @@ pub(crate) fn stream(
     Some(StreamRoute { key, origin: oldest.origin(""), backends, policy: StreamPolicy::default() })
 }
 
-/// That younger Ingresses, or those of other namespaces than the host's owner, do not decide.
+/// Reports that younger Ingresses, or those of other namespaces than the owner's, do not decide.
 fn ignored(host: &HostPattern, serving: &HostIngresses, oldest: &ServedIngress) -> Vec<Diagnostic> {
     let asking = serving.ingresses.iter().filter(|ingress| ingress.contributions.host.passthrough);
     let found = asking.map(|ingress| {
@@ -175,8 +180,9 @@ fn ignored(host: &HostPattern, serving: &HostIngresses, oldest: &ServedIngress) 
     found.collect()
 }
 
-/// What other Ingresses protect and TLS would reach all the same: the Service of `/`, and the host as a whole. Those of other
-/// namespaces protect Services of their own, which TLS does not reach; they cannot close the host.
+/// Protections of other Ingresses that TLS would bypass: those of the Service of `/`, and of the whole host.
+/// Ingresses of other namespaces protect their own Services, which this TLS does not reach; they cannot close the
+/// host.
 fn protected_by_others(
     serving: &HostIngresses,
     layout: &Layout,

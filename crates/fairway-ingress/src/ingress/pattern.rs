@@ -1,5 +1,5 @@
-//! The paths of an Ingress as regular expressions: which of them can be used, and what they cost. Verdict by the object alone,
-//! so that its limits do not depend on others; what the patterns of a host cost together is in `order`.
+//! Paths of an Ingress as regular expressions: which are usable, and their cost. The verdict depends only on the
+//! object, not on others; `order` limits the total cost per host.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,40 +13,40 @@ use k8s_openapi::api::networking::v1::IngressSpec;
 
 use crate::ingress::contributions::Contributions;
 
-/// Whether a path can be used as a regular expression.
+/// Whether a path is usable as a regular expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// It can be used; this is the text that its matches begin with, and the steps of a comparison.
+pub(crate) enum PatternVerdict {
+    /// Usable, with the literal prefix of its matches and the steps of a comparison.
     Usable { start: Arc<[u8]>, steps: u64 },
-    /// What follows "the regular expression" in a sentence.
+    /// The problem, as the text after "the regular expression" in a message.
     Refused(Arc<str>),
-    /// As before, because of what it costs together with others.
+    /// The same, if it only exceeds the budget together with others.
     TooMuch(Arc<str>),
 }
 
-/// The paths of one Ingress, in order and with no room for more: there are as many of these as Ingresses.
+/// The paths of one Ingress, in order and without spare capacity: there is one list per Ingress.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Patterns(Box<[(Arc<str>, Verdict)]>);
+pub(crate) struct Patterns(Box<[(Arc<str>, PatternVerdict)]>);
 
 impl Patterns {
-    /// Judges the paths of an Ingress in their order.
-    pub(crate) fn of(spec: Option<&IngressSpec>, contributions: &Contributions) -> Self {
+    /// Checks the paths of an Ingress in order.
+    pub(crate) fn from_paths(spec: Option<&IngressSpec>, contributions: &Contributions) -> Self {
         let target = contributions.rewrite.target.as_deref();
         let captures =
             [target, contributions.rewrite.prefix.as_deref()].into_iter().flatten().any(has_captures);
         let rules = spec.and_then(|spec| spec.rules.as_ref()).into_iter().flatten();
         let paths = rules.filter_map(|rule| rule.http.as_ref()).flat_map(|http| &http.paths);
         let mut account = Account::default();
-        let mut judged: BTreeMap<Arc<str>, Verdict> = BTreeMap::new();
+        let mut judged: BTreeMap<Arc<str>, PatternVerdict> = BTreeMap::new();
         let mut add = |path: &str, captures| {
             if !judged.contains_key(path) {
-                judged.insert(shared::text(path), judge(path, captures, &mut account));
+                judged.insert(shared::text(path), check_path(path, captures, &mut account));
             }
         };
         for path in paths.filter_map(|path| path.path.as_deref()) {
             let rewrites = target.is_some_and(|target| target != path);
             add(path, rewrites && captures);
-            // Where it is a plain path of a host with patterns (`order::entries`).
+            // If it is a plain path of a host with patterns (`order::entries`).
             if !rewrites && !contributions.use_regex && !path.ends_with('/') {
                 add(&format!("{path}/"), false);
             }
@@ -54,42 +54,42 @@ impl Patterns {
         Self(judged.into_iter().collect())
     }
 
-    /// What is known of `path`; one that no Ingress wrote is judged by itself.
-    pub(crate) fn judged(&self, path: &str) -> Verdict {
+    /// The verdict on `path`; a path that no Ingress contains is checked by itself.
+    pub(crate) fn verdict(&self, path: &str) -> PatternVerdict {
         match self.0.binary_search_by(|(known, _)| (**known).cmp(path)) {
             Ok(at) => self.0[at].1.clone(),
-            Err(_) => judge(path, false, &mut Account::default()),
+            Err(_) => check_path(path, false, &mut Account::default()),
         }
     }
 }
 
-fn judge(path: &str, captures: bool, account: &mut Account) -> Verdict {
+fn check_path(path: &str, captures: bool, account: &mut Account) -> PatternVerdict {
     if let Err(spent) = account.admit(Cost::default()) {
-        return Verdict::TooMuch(spent.to_string().into());
+        return PatternVerdict::TooMuch(spent.to_string().into());
     }
     let is_plain = fairway_pattern::literal_start(path) == path;
     if is_plain && !captures {
-        return Verdict::Usable { start: path.to_ascii_lowercase().into_bytes().into(), steps: 0 };
+        return PatternVerdict::Usable { start: path.to_ascii_lowercase().into_bytes().into(), steps: 0 };
     }
-    match compiled(&of_path(path), captures) {
+    match compile(&path_pattern(path), captures) {
         Err(refusal) => {
             account.refused(refusal.work());
-            Verdict::Refused(refusal.to_string().into())
+            PatternVerdict::Refused(refusal.to_string().into())
         }
         Ok((pattern, more)) => {
             let cost = pattern.cost();
             let both =
                 Cost { steps: cost.steps, memory: cost.memory + more.memory, work: cost.work + more.work };
             match account.admit(both) {
-                Ok(()) => Verdict::Usable { start: pattern.start().into(), steps: cost.steps },
-                Err(why) => Verdict::TooMuch(why.to_string().into()),
+                Ok(()) => PatternVerdict::Usable { start: pattern.start().into(), steps: cost.steps },
+                Err(why) => PatternVerdict::TooMuch(why.to_string().into()),
             }
         }
     }
 }
 
-/// The pattern, and what the search for its captures costs.
-fn compiled(pattern: &str, captures: bool) -> Result<(Arc<Pattern>, Cost), Refusal> {
+/// The pattern, and the cost of a search for its captures.
+fn compile(pattern: &str, captures: bool) -> Result<(Arc<Pattern>, Cost), Refusal> {
     let compiled = Pattern::shared(pattern, Anchor::Start, true)?;
     let more = match captures {
         true => Finder::shared(pattern, true)?.cost(),
@@ -98,26 +98,26 @@ fn compiled(pattern: &str, captures: bool) -> Result<(Arc<Pattern>, Cost), Refus
     Ok((compiled, more))
 }
 
-/// The pattern that nginx reads where ingress-nginx has written `path` between quotes: two backslashes are one there
+/// The pattern that nginx reads where ingress-nginx writes `path` between quotes: two backslashes become one
 /// (`ngx_conf_read_token`).
-pub(crate) fn of_path(path: &str) -> Cow<'_, str> {
+pub(crate) fn path_pattern(path: &str) -> Cow<'_, str> {
     match path.contains(r"\\") {
         true => path.replace(r"\\", r"\").into(),
         false => path.into(),
     }
 }
 
-/// What a rewrite makes of requests at `path`: `rewrite "(?i)path" target break`.
+/// The rewrite for requests at `path`: `rewrite "(?i)path" target break`.
 pub(crate) fn rewrite(path: &str, target: &Arc<str>) -> PathRewrite {
-    PathRewrite::Regex { pattern: of_path(path).into(), replacement: target.clone(), ignore_case: true }
+    PathRewrite::Regex { pattern: path_pattern(path).into(), replacement: target.clone(), ignore_case: true }
 }
 
 /// A URL as the target of a rewrite.
 pub(crate) struct Url<'a> {
-    /// `None` is the request's own.
+    /// `None` keeps that of the request.
     scheme: Option<&'static str>,
     authority: &'a str,
-    /// `None` where the authority has a variable that does not work.
+    /// `None` if the authority has an unsupported variable.
     pub(crate) path: Option<&'a str>,
 }
 
@@ -136,7 +136,7 @@ fn is_own_host(authority: &str) -> bool {
     matches!(authority, "$host" | "$http_host")
 }
 
-/// The redirect that a rewrite of requests at `path` is, if its target is a URL.
+/// The redirect for requests at `path`, if the target of the rewrite is a URL.
 pub(crate) fn redirect(path: &str, target: &Arc<str>) -> Option<Redirect> {
     let Url { scheme, authority, path: new } = url(target)?;
     let new: Arc<str> = new.unwrap_or_default().into();
@@ -157,12 +157,12 @@ pub(crate) fn redirect(path: &str, target: &Arc<str>) -> Option<Redirect> {
     Some(Redirect { status: 302, target })
 }
 
-/// Whether the target of a rewrite takes something from the path.
+/// Whether the target of a rewrite uses captures.
 pub(crate) fn has_captures(target: &str) -> bool {
     target.contains('$')
 }
 
-/// Whether the path of a rule looks like a regular expression.
+/// Whether a path looks like a regular expression.
 pub(crate) fn looks_like_pattern(path: &str) -> bool {
     path.contains(['(', '[', '*', '^', '$', '|', '\\'])
 }

@@ -1,11 +1,11 @@
-//! Reads one Ingress by itself: whose it is, its hosts, what its annotations contribute, and what it refers to.
+//! Reads one Ingress by itself: its class, hosts, contributions and references.
 
 use std::sync::Arc;
 
-use fairway_model::{AnswerReason, HostPattern, WildcardSpan};
+use fairway_model::{FixedResponseReason, HostPattern, WildcardSpan};
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::object::{ObjectKey, Sourced};
-use fairway_objects::references::Referenced;
+use fairway_objects::references::ReferencedObjects;
 use fairway_objects::resources::Resources;
 use k8s_openapi::api::networking::v1::Ingress;
 
@@ -20,11 +20,11 @@ use crate::ingress::served::ServedIngress;
 use crate::ingress::shared_hosts::SharedHosts;
 use crate::ingress::{compat, passthrough, referenced, validation};
 
-/// What reading an Ingress gives.
+/// The result of reading an Ingress.
 #[derive(Debug, Default)]
-pub(crate) struct Reading {
+pub(crate) struct IngressReading {
     pub(crate) served: Option<ServedIngress>,
-    pub(crate) referenced: Referenced,
+    pub(crate) referenced: ReferencedObjects,
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
@@ -34,17 +34,17 @@ pub(crate) fn read(
     object: &Sourced<Ingress>,
     classes: &Classes,
     context: &Context<'_>,
-) -> Reading {
+) -> IngressReading {
     let mut reader = Reader::new(key, object, &context.inputs.options.annotations_prefix);
     let selection = classes.selection(&object.object);
     selection.report(&mut reader);
     if !selection.is_served() {
-        return Reading { diagnostics: reader.diagnostics, ..Reading::default() };
+        return IngressReading { diagnostics: reader.diagnostics, ..IngressReading::default() };
     }
-    let mut referenced = referenced::by_ingress(&reader.annotations());
+    let mut referenced = referenced::references_of_ingress(&reader.annotations());
     let refusal = refusal(&mut reader, context);
     if refusal == Refusal::NotServed {
-        return Reading { served: None, referenced, diagnostics: reader.diagnostics };
+        return IngressReading { served: None, referenced, diagnostics: reader.diagnostics };
     }
     let rules = rules(&mut reader);
     report_missing_secrets(&mut reader, context.inputs.resources);
@@ -55,16 +55,17 @@ pub(crate) fn read(
     let mut contributions = annotations::contributions(&mut reader, context);
     passthrough::close_protected(&mut reader, context, &mut contributions);
     if refusal == Refusal::Closed {
-        // The rest says which requests are its own, and what is wrong with it will matter once it is open.
+        // The rest determines which requests belong to the Ingress, and its problems will matter once the paths are
+        // open.
         reader.diagnostics.truncate(said);
-        contributions.closed = Some(Closed(AnswerReason::Refused));
+        contributions.closed = Some(Closed(FixedResponseReason::Refused));
     }
     for named in contributions.added.backends() {
-        referenced.services.extend(named.backend.by_service().cloned());
-        referenced.addresses.extend(named.backend.by_address());
+        referenced.services.extend(named.backend.service_key().cloned());
+        referenced.addresses.extend(named.backend.url_address());
     }
     referenced.certificates.extend(contributions.upstream.transport.client_certificate().cloned());
-    let patterns = Patterns::of(object.object.spec.as_ref(), &contributions);
+    let patterns = Patterns::from_paths(object.object.spec.as_ref(), &contributions);
     let served = Some(ServedIngress {
         key: key.clone(),
         object: object.clone(),
@@ -75,7 +76,7 @@ pub(crate) fn read(
         contributions: Arc::new(contributions),
         patterns,
     });
-    Reading { served, referenced, diagnostics: reader.diagnostics }
+    IngressReading { served, referenced, diagnostics: reader.diagnostics }
 }
 
 fn rules(reader: &mut Reader<'_>) -> Vec<(HostPattern, usize)> {
@@ -86,7 +87,7 @@ fn rules(reader: &mut Reader<'_>) -> Vec<(HostPattern, usize)> {
         match HostPattern::parse(host, WildcardSpan::OneLabel) {
             Ok(pattern) => rules.push((pattern, at)),
             Err(error) => {
-                let origin = reader.field(&format!("spec.rules[{at}].host"));
+                let origin = reader.field_origin(&format!("spec.rules[{at}].host"));
                 let found = Diagnostic::new(Severity::Error, "invalid-host", origin);
                 reader.report(found.because(format!("\"{host}\" {error}"), "the rule is not served"));
             }
@@ -96,14 +97,14 @@ fn rules(reader: &mut Reader<'_>) -> Vec<(HostPattern, usize)> {
     rules
 }
 
-/// Reports Secrets of `spec.tls` that do not exist; what is wrong inside one is said with the certificate.
+/// Reports missing Secrets of `spec.tls`; problems with their content are reported with the certificate.
 fn report_missing_secrets(reader: &mut Reader<'_>, resources: &Resources) {
     let tls = reader.ingress.object.spec.as_ref().and_then(|spec| spec.tls.as_ref());
     for (at, name) in tls.into_iter().flatten().map(|tls| tls.secret_name.as_deref()).enumerate() {
         let Some(name) = name.filter(|name| !name.is_empty()) else { continue };
         let key = ObjectKey { namespace: reader.key.namespace.clone(), name: name.into() };
         if !resources.secrets.contains_key(&key) {
-            let origin = reader.field(&format!("spec.tls[{at}].secretName"));
+            let origin = reader.field_origin(&format!("spec.tls[{at}].secretName"));
             let found = Diagnostic::new(Severity::Error, "missing-reference", origin);
             reader.report(found.because(
                 format!("Secret {key} does not exist"),

@@ -1,15 +1,15 @@
-//! The objects that an Ingress names, whether they exist or not: in its rules, its `tls` section and its annotations.
+//! The objects that an Ingress references in its rules, `tls` section and annotations, existing or not.
 
 use fairway_objects::object::ObjectKey;
-use fairway_objects::references::Referenced;
+use fairway_objects::references::ReferencedObjects;
 use fairway_objects::shared;
 
 use crate::ingress::annotations::read;
 use crate::ingress::reader::Annotations;
 
-/// What an Ingress refers to, before anything is judged.
-pub(crate) fn by_ingress(annotations: &Annotations<'_>) -> Referenced {
-    let mut referenced = Referenced::default();
+/// The references of an Ingress, before it is interpreted.
+pub(crate) fn references_of_ingress(annotations: &Annotations<'_>) -> ReferencedObjects {
+    let mut referenced = ReferencedObjects::default();
     let namespace = &annotations.key.namespace;
     let here = |name: &str| ObjectKey { namespace: namespace.clone(), name: shared::text(name) };
     if let Some(spec) = &annotations.ingress.spec {
@@ -22,6 +22,6 @@ pub(crate) fn by_ingress(annotations: &Annotations<'_>) -> Referenced {
         referenced.certificates.extend(tls.filter(|name| !name.is_empty()).map(here));
         referenced.secrets.extend(referenced.certificates.iter().cloned());
     }
-    read::refer(annotations, &mut referenced);
+    read::add_references(annotations, &mut referenced);
     referenced
 }

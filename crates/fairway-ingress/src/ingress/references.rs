@@ -1,6 +1,5 @@
-//! Which Secrets and ConfigMaps the served Ingresses, the settings and Gateways name, so that a source need not
-//! hold any other. Owns a small note of every object that names one; never an object, and never a judgement about
-//! what is named.
+//! Tracks which Secrets and ConfigMaps are referenced by served Ingresses, the settings and Gateways, so that a
+//! source need not keep others. Stores only references, no objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,7 +7,7 @@ use std::sync::Arc;
 use fairway_gateway::Naming as GatewayNaming;
 use fairway_objects::object::{Kind, Object, ObjectKey, ObjectRef};
 use fairway_objects::options::Options;
-use fairway_objects::references::{Counts, Difference};
+use fairway_objects::references::{ReferenceChanges, ReferenceCounts};
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
 
@@ -16,26 +15,26 @@ use crate::ingress::class::{Classes, NamedClass};
 use crate::ingress::reader::Annotations;
 use crate::ingress::{referenced, settings};
 
-/// Secrets and ConfigMaps by what names them.
+/// Referenced Secrets and ConfigMaps.
 #[derive(Clone, Debug)]
 pub struct References {
     options: Options,
     objects: BTreeMap<Arc<str>, Arc<IngressClass>>,
     classes: Classes,
-    ingresses: BTreeMap<ObjectKey, Naming>,
-    /// What the settings ConfigMap names, without repetition.
+    ingresses: BTreeMap<ObjectKey, IngressReferences>,
+    /// References of the settings ConfigMap, without duplicates.
     settings: Box<[ObjectRef]>,
-    /// How many of them name an object.
-    users: Counts,
-    /// What the objects of the Gateway API name.
+    /// Reference counts by object.
+    users: ReferenceCounts,
+    /// References of Gateway API objects.
     gateways: GatewayNaming,
 }
 
-/// An Ingress that names something.
+/// An Ingress that references something.
 #[derive(Clone, Debug)]
-struct Naming {
+struct IngressReferences {
     class: NamedClass,
-    /// Without repetition.
+    /// Without duplicates.
     named: Box<[ObjectRef]>,
     served: bool,
 }
@@ -45,22 +44,22 @@ impl References {
     #[must_use]
     pub fn new(options: &Options) -> Self {
         Self {
-            classes: Classes::of(std::iter::empty(), options),
+            classes: Classes::from_objects(std::iter::empty(), options),
             gateways: GatewayNaming::new(&options.gateways.controller),
             options: options.clone(),
             objects: BTreeMap::new(),
             ingresses: BTreeMap::new(),
             settings: [].into(),
-            users: Counts::default(),
+            users: ReferenceCounts::default(),
         }
     }
 
-    /// Takes an object as it is now, `None` when it is gone, if it is of a kind that names others or decides about them.
+    /// Updates an object, or removes it for `None`, if its kind matters for references.
     pub fn set(
         &mut self,
         ObjectRef { kind, key }: &ObjectRef,
         object: Option<&Object>,
-    ) -> Option<Difference> {
+    ) -> Option<ReferenceChanges> {
         macro_rules! typed {
             ($kind:ident) => {
                 match object {
@@ -83,21 +82,21 @@ impl References {
         Some(self.apart_from_ingresses(noticed.difference))
     }
 
-    /// Takes an IngressClass as it is now; `None` when it is gone.
-    fn set_class(&mut self, name: &str, class: Option<&IngressClass>) -> Difference {
+    /// Updates an IngressClass; `None` deletes it.
+    fn set_class(&mut self, name: &str, class: Option<&IngressClass>) -> ReferenceChanges {
         match class {
             Some(class) => drop(self.objects.insert(name.into(), Arc::new(class.clone()))),
             None => drop(self.objects.remove(name)),
         }
         let objects = self.objects.iter().map(|(name, class)| (name.clone(), class.clone()));
-        let classes = Classes::of(objects, &self.options);
-        let mut difference = Difference::default();
+        let classes = Classes::from_objects(objects, &self.options);
+        let mut difference = ReferenceChanges::default();
         if classes == self.classes {
             return difference;
         }
         self.classes = classes;
         for naming in self.ingresses.values_mut() {
-            let served = self.classes.selection_by(&naming.class).is_served();
+            let served = self.classes.selection_for(&naming.class).is_served();
             match (naming.served, served) {
                 (false, true) => self.users.add(&naming.named, &mut difference),
                 (true, false) => self.users.remove(&naming.named, &mut difference),
@@ -108,9 +107,9 @@ impl References {
         self.apart_from_gateways(difference)
     }
 
-    /// Takes an Ingress as it is now; `None` when it is gone.
-    fn set_ingress(&mut self, key: &ObjectKey, ingress: Option<&Ingress>) -> Difference {
-        let mut difference = Difference::default();
+    /// Updates an Ingress; `None` deletes it.
+    fn set_ingress(&mut self, key: &ObjectKey, ingress: Option<&Ingress>) -> ReferenceChanges {
+        let mut difference = ReferenceChanges::default();
         let naming = ingress.and_then(|ingress| self.naming(key, ingress));
         if let Some(naming) = naming.as_ref().filter(|naming| naming.served) {
             self.users.add(&naming.named, &mut difference);
@@ -125,13 +124,13 @@ impl References {
         self.apart_from_gateways(difference)
     }
 
-    /// Takes a ConfigMap as it is now, `None` when it is gone, if it is that of the settings.
-    fn set_config_map(&mut self, key: &ObjectKey, map: Option<&ConfigMap>) -> Difference {
-        let mut difference = Difference::default();
+    /// Updates a ConfigMap, or removes it for `None`, if it is the settings ConfigMap.
+    fn set_config_map(&mut self, key: &ObjectKey, map: Option<&ConfigMap>) -> ReferenceChanges {
+        let mut difference = ReferenceChanges::default();
         if self.options.configmap.as_ref() != Some(key) {
             return difference;
         }
-        let named: BTreeSet<_> = map.into_iter().flat_map(settings::named).collect();
+        let named: BTreeSet<_> = map.into_iter().flat_map(settings::named_config_maps).collect();
         let named: Box<[_]> = named.into_iter().map(|key| ObjectRef::new(Kind::ConfigMap, key)).collect();
         self.users.add(&named, &mut difference);
         let before = std::mem::replace(&mut self.settings, named);
@@ -139,29 +138,29 @@ impl References {
         self.apart_from_gateways(difference)
     }
 
-    /// Without what Gateways name all the same.
-    fn apart_from_gateways(&self, mut difference: Difference) -> Difference {
-        difference.settle();
+    /// Removes objects that Gateways still reference.
+    fn apart_from_gateways(&self, mut difference: ReferenceChanges) -> ReferenceChanges {
+        difference.cancel_out();
         difference.gained.retain(|object| !self.gateways.contains(object));
         difference.lost.retain(|object| !self.gateways.contains(object));
         difference
     }
 
-    /// Without what Ingresses and the settings name all the same.
-    fn apart_from_ingresses(&self, mut difference: Difference) -> Difference {
+    /// Removes objects that Ingresses or the settings still reference.
+    fn apart_from_ingresses(&self, mut difference: ReferenceChanges) -> ReferenceChanges {
         difference.gained.retain(|object| !self.users.contains(object));
         difference.lost.retain(|object| !self.users.contains(object));
         difference
     }
 
-    /// What a ConfigMap names.
+    /// The references of a ConfigMap.
     pub fn of_config_map(&self, key: &ObjectKey) -> impl Iterator<Item = &ObjectRef> {
         let is_settings = self.options.configmap.as_ref() == Some(key);
         self.settings.iter().filter(move |_| is_settings)
     }
 
-    /// What an Ingress names, if it is served.
-    pub fn of(&self, ingress: &ObjectKey) -> impl Iterator<Item = &ObjectRef> {
+    /// The references of an Ingress, if it is served.
+    pub fn references_of(&self, ingress: &ObjectKey) -> impl Iterator<Item = &ObjectRef> {
         self.ingresses
             .get(ingress)
             .filter(|naming| naming.served)
@@ -169,30 +168,30 @@ impl References {
             .flat_map(|naming| naming.named.iter())
     }
 
-    /// Whether a served Ingress, a Gateway or the settings name it.
+    /// Whether a served Ingress, a Gateway or the settings reference it.
     #[must_use]
     pub fn contains(&self, object: &ObjectRef) -> bool {
         self.users.contains(object) || self.gateways.contains(object)
     }
 
-    /// All that is named.
+    /// All referenced objects.
     pub fn iter(&self) -> impl Iterator<Item = &ObjectRef> {
         self.users.objects().chain(self.gateways.iter().filter(|object| !self.users.contains(object)))
     }
 
-    fn naming(&self, key: &ObjectKey, ingress: &Ingress) -> Option<Naming> {
+    fn naming(&self, key: &ObjectKey, ingress: &Ingress) -> Option<IngressReferences> {
         let annotations = Annotations { key, ingress, prefix: &self.options.annotations_prefix };
-        let referenced = referenced::by_ingress(&annotations);
-        // Names in other namespaces are refused by whoever reads them: nobody may make us look there.
+        let referenced = referenced::references_of_ingress(&annotations);
+        // References to other namespaces are refused when they are read: nobody may make Fairway look there.
         let here = |named: &ObjectKey| named.namespace == key.namespace;
         let secrets =
             referenced.secrets.into_iter().filter(here).map(|key| ObjectRef::new(Kind::Secret, key));
         let maps =
             referenced.config_maps.into_iter().filter(here).map(|key| ObjectRef::new(Kind::ConfigMap, key));
         let named: Box<[_]> = secrets.chain(maps).collect();
-        let class = NamedClass::of(ingress);
-        let served = self.classes.selection_by(&class).is_served();
-        (!named.is_empty()).then_some(Naming { class, named, served })
+        let class = NamedClass::from_ingress(ingress);
+        let served = self.classes.selection_for(&class).is_served();
+        (!named.is_empty()).then_some(IngressReferences { class, named, served })
     }
 }
 
@@ -245,13 +244,13 @@ mod tests {
         let mut references = References::new(&Options::default());
         let key = ObjectKey::new("shop", "i");
         references.set_ingress(&key, Some(&ingress(Some("edge"), &["a"], &[])));
-        assert_eq!(references.of(&key).count(), 0);
+        assert_eq!(references.references_of(&key).count(), 0);
         let class: IngressClass = serde_json::from_value(
             serde_json::json!({ "spec": { "controller": "fairway.dev/ingress-controller" } }),
         )
         .expect("an IngressClass");
         assert_eq!(references.set_class("edge", Some(&class)).gained, [secret("shop", "a")].into());
-        assert_eq!(references.set_class("edge", Some(&class)), Difference::default());
+        assert_eq!(references.set_class("edge", Some(&class)), ReferenceChanges::default());
         assert_eq!(references.set_class("edge", None).lost, [secret("shop", "a")].into());
     }
 
@@ -261,7 +260,7 @@ mod tests {
         let (one, two) = (ObjectKey::new("shop", "one"), ObjectKey::new("shop", "two"));
         references.set_ingress(&one, Some(&ingress(Some("fairway"), &["a"], &[])));
         references.set_ingress(&two, Some(&ingress(Some("fairway"), &["a"], &[])));
-        assert_eq!(references.set_ingress(&one, None), Difference::default());
+        assert_eq!(references.set_ingress(&one, None), ReferenceChanges::default());
         let moved = references.set_ingress(&two, Some(&ingress(Some("fairway"), &["b"], &[])));
         assert_eq!((moved.gained, moved.lost), ([secret("shop", "b")].into(), [secret("shop", "a")].into()));
     }
@@ -277,7 +276,7 @@ mod tests {
         let foreign = ingress(Some("fairway"), &[], &[("proxy-ssl-secret", "kube-system/token")]);
         assert_eq!(
             references.set_ingress(&ObjectKey::new("shop", "j"), Some(&foreign)),
-            Difference::default()
+            ReferenceChanges::default()
         );
     }
 
@@ -316,7 +315,7 @@ mod tests {
         };
         let named = |namespace, name| ObjectRef::new(Kind::ConfigMap, ObjectKey::new(namespace, name));
         let both = map(&[("add-headers", "edge/one"), ("proxy-set-headers", "shop/two")]);
-        assert_eq!(references.set_config_map(&other, Some(&both)), Difference::default());
+        assert_eq!(references.set_config_map(&other, Some(&both)), ReferenceChanges::default());
         let gained = references.set_config_map(&key, Some(&both)).gained;
         assert_eq!(gained, [named("edge", "one"), named("shop", "two")].into());
         assert_eq!(
@@ -325,7 +324,7 @@ mod tests {
         );
         let same = map(&[("add-headers", "edge/one"), ("proxy-set-headers", "edge/one")]);
         assert_eq!(references.set_config_map(&key, Some(&same)).lost, [named("shop", "two")].into());
-        assert_eq!(references.set_config_map(&key, Some(&same)), Difference::default());
+        assert_eq!(references.set_config_map(&key, Some(&same)), ReferenceChanges::default());
         assert_eq!(references.set_config_map(&key, None).lost, [named("edge", "one")].into());
     }
 }

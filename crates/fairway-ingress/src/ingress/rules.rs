@@ -1,15 +1,16 @@
-//! The rules of a host: what each of its locations does with a request, phase by phase.
+//! The rules of a host: what each location does with a request, phase by phase.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use fairway_model::{
-    Action, Answer, AnswerEdit, AnswerReason, BackendKey, Deny, Extension, Forwarding, Guard, HeaderEdit,
+    Action, BackendKey, Deny, Extension, FixedResponse, FixedResponseReason, Forwarding, Guard, HeaderEdit,
     HeaderField, Match, Origin, PathMatch, PathRewrite, Phases, Policy, Redirect, RedirectTarget,
-    RequestEdit, Route, Rule, RuleLabel, RuleLabels, ServiceName, Template, TemplatePart, WeightedBackend,
+    RequestEdit, ResponseEdit, Route, Rule, RuleLabel, RuleLabels, ServiceName, Template, TemplatePart,
+    WeightedBackend,
 };
-use fairway_objects::annotations::text::switch;
-use fairway_objects::backend::{BackendRef, Purpose, ResolveError, Via};
+use fairway_objects::annotations::text::parse_bool;
+use fairway_objects::backend::{BackendAddressSource, BackendPurpose, BackendRef, ResolveError};
 use fairway_objects::balance::Balance;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::object::ObjectKey;
@@ -19,63 +20,63 @@ use fairway_objects::transport::Transport;
 use fairway_snippet::HostSnippet;
 use k8s_openapi::api::networking::v1::IngressBackend;
 
-use crate::ingress::canary::{Canary, Sessions, while_empty};
+use crate::ingress::canary::{Canary, CanarySessions, fallback_to_main};
 use crate::ingress::closed::Closed;
 use crate::ingress::context::Context;
-use crate::ingress::contributions::{HostClients, Named, ServerSnippet, Turn};
+use crate::ingress::contributions::{GuardStage, HostClients, NamedBackend, ServerSnippet};
 use crate::ingress::defaults::Defaults;
-use crate::ingress::errors::Errors;
+use crate::ingress::errors::ErrorPageSettings;
 use crate::ingress::firewall;
 use crate::ingress::layout::{Layout, Matching};
 use crate::ingress::location::{Location, PathKind, port_text};
-use crate::ingress::order::Entry;
+use crate::ingress::order::LocationEntry;
 use crate::ingress::pattern;
 use crate::ingress::served::ServedIngress;
-use crate::ingress::shared_service::{self, SharedServices, Usual};
+use crate::ingress::shared_service::{self, DefaultBalance, SharedServices};
 use crate::ingress::snippets;
 use crate::ingress::to_https::ToHttps;
 
 /// How a backend is used.
-struct Settings<'a> {
+struct BackendUsage<'a> {
     transport: &'a Transport,
     balance: &'a Balance,
-    via: Via,
-    /// What becomes of requests where there is none.
-    otherwise: &'static str,
+    via: BackendAddressSource,
+    /// The consequence if it does not exist.
+    consequence: &'static str,
 }
 
-/// Makes the rules of one host.
+/// Builds the rules of one host.
 pub(crate) struct Builder<'a> {
     context: Context<'a>,
     services: &'a SharedServices,
     layout: &'a Layout,
-    /// Whether a certificate is known for the host.
+    /// Whether the host has a certificate.
     has_certificate: bool,
     /// Which clients it serves; `None` is all.
     clients: Option<&'a HostClients>,
-    /// What its snippet does on all of its paths.
+    /// The effect of its snippet on all paths.
     snippet: Option<&'a ServerSnippet>,
-    /// Whether a path with a line break is answered 400. nginx matches it with patterns, and so does `--compat nginx`.
+    /// Whether a path with a line break returns 400. nginx matches paths with patterns, and so does `--compat nginx`.
     refuses_line_breaks: bool,
-    /// The backends that rules forward to.
+    /// The backends of rules.
     pub(crate) backends: Vec<BackendRef>,
     pub(crate) diagnostics: Vec<Diagnostic>,
-    /// What is said already of an Ingress and a Service that it shares.
-    described: HashSet<(Shared, ObjectKey, ServiceName)>,
+    /// Shared settings of an Ingress and a Service that have already been reported.
+    described: HashSet<(SharedAspect, ObjectKey, ServiceName)>,
 }
 
 /// What Ingresses share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Shared {
+enum SharedAspect {
     BalancingAndSessions,
     Canary,
 }
 
-/// ingress-nginx: `--health-check-path`.
-const HEALTH: &str = "/healthz";
+/// ingress-nginx: default of `--health-check-path`.
+const HEALTH_PATH: &str = "/healthz";
 
-/// Lists grow while they are made and end with room for four members, which is most of them where they have one.
-fn fitted(mut route: Route) -> Route {
+/// Releases spare capacity: a growing list reserves room for four members, and most have one.
+fn shrink_route(mut route: Route) -> Route {
     for rule in &mut route.rules {
         rule.matches.shrink_to_fit();
         rule.phases = Arc::unwrap_or_clone(std::mem::take(&mut rule.phases)).kept();
@@ -85,7 +86,7 @@ fn fitted(mut route: Route) -> Route {
 }
 
 impl<'a> Builder<'a> {
-    /// One that has made none yet.
+    /// A builder without rules.
     pub(crate) fn new(
         context: Context<'a>,
         services: &'a SharedServices,
@@ -117,20 +118,21 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// What the operator chose.
+    /// The operator's options.
     pub(crate) fn options(&self) -> &'a Options {
         self.context.inputs.options
     }
 
-    /// The rules of a host, in runs of the same Ingress. `root` is the location whose Ingress redirects `/`.
-    pub(crate) fn routes(&mut self, entries: &[Entry], root: Option<&Location>) -> Vec<Arc<Route>> {
+    /// The rules of a host, grouped into runs of the same Ingress. `root` is the location whose Ingress redirects
+    /// `/`.
+    pub(crate) fn routes(&mut self, entries: &[LocationEntry], root: Option<&Location>) -> Vec<Arc<Route>> {
         let layout = self.layout;
         let mut routes: Vec<Route> = Vec::new();
         if let Some(location) = root {
             append(&mut routes, location, self.guarded(self.app_root(location)));
         }
-        // The answers of locations are made once: nginx tries some of them at two places.
-        let mut actions: Vec<Option<Actions>> = layout.locations.iter().map(|_| None).collect();
+        // The actions of a location are built once: nginx tries some locations at two positions.
+        let mut actions: Vec<Option<LocationActions>> = layout.locations.iter().map(|_| None).collect();
         for entry in entries {
             let at_root = entry.condition.path == PathMatch::Exact("/".into());
             if root.is_some() && at_root && layout.matching == Matching::Text {
@@ -151,15 +153,15 @@ impl<'a> Builder<'a> {
                 append(&mut routes, location, self.guarded(rule));
             }
         }
-        let mut routes: Vec<_> = routes.into_iter().map(|route| Arc::new(fitted(route))).collect();
-        // The list of pointers takes over the memory of the list of routes, which is larger.
+        let mut routes: Vec<_> = routes.into_iter().map(|route| Arc::new(shrink_route(route))).collect();
+        // The list of pointers reuses the memory of the larger list of routes.
         routes.shrink_to_fit();
         routes
     }
 
-    /// Where TLS goes that ends at the backend of a location; nowhere where that has none, or is closed. What is wrong with it
-    /// is said with its rules.
-    pub(crate) fn passed_through(&mut self, location: &Location) -> Vec<WeightedBackend> {
+    /// The backends for TLS that the location's backend terminates; empty if there is none or it is closed. Problems
+    /// are reported with its rules.
+    pub(crate) fn passthrough_backends(&mut self, location: &Location) -> Vec<WeightedBackend> {
         let said = self.diagnostics.len();
         let destination = self.destination(location);
         self.diagnostics.truncate(said);
@@ -169,25 +171,28 @@ impl<'a> Builder<'a> {
         vec![weighted]
     }
 
-    /// `location /healthz` of the server without a name: load balancers probe it on the ports for traffic. `None` where an
-    /// Ingress has that path, or a regular expression, which nginx would find first.
+    /// `location /healthz` of the server without a name, which load balancers probe on the traffic ports. `None` if
+    /// an Ingress has that path, or a regular expression, which nginx would match first.
     pub(crate) fn health(&self) -> Option<Arc<Route>> {
-        let texts = self.layout.matching == Matching::Text && !self.layout.has(PathKind::Prefix, HEALTH);
+        let texts = self.layout.matching == Matching::Text && !self.layout.has(PathKind::Prefix, HEALTH_PATH);
         if !texts || self.context.inputs.options.hosts.compat == Compat::Strict {
             return None;
         }
         let defaults = self.context.defaults;
         let mut phases = Phases { unlogged: true, ..Phases::default() };
-        phases.answers.edits.extend(defaults.headers.of_answers());
+        phases.answers.edits.extend(defaults.headers.response_edit());
         let rule = self.guarded(Rule {
             origin: Origin::object("Default", "", "health"),
-            matches: vec![Match { path: PathMatch::Prefix(HEALTH.into()), ..Match::default() }],
+            matches: vec![Match { path: PathMatch::Prefix(HEALTH_PATH.into()), ..Match::default() }],
             phases: Arc::new(phases),
-            action: Action::Answer(Answer { status: 200, reason: AnswerReason::NoRoute }),
+            action: Action::FixedResponse(FixedResponse {
+                status: 200,
+                reason: FixedResponseReason::NoRoute,
+            }),
             policy: Arc::new(defaults.policy(defaults.forwarding.timeouts, None)),
             labels: RuleLabels::default(),
         });
-        Some(Arc::new(fitted(Route {
+        Some(Arc::new(shrink_route(Route {
             origin: rule.origin.clone(),
             created: None,
             hostname_rank: 0,
@@ -195,22 +200,22 @@ impl<'a> Builder<'a> {
         })))
     }
 
-    /// The rule for the clients and the paths that the host serves.
+    /// Adds the guards for the clients and paths that the host serves.
     fn guarded(&self, mut rule: Rule) -> Rule {
         if matches!(self.snippet, Some(ServerSnippet::Refused)) {
-            rule.action = unavailable(AnswerReason::ProtectionUnavailable);
+            rule.action = unavailable(FixedResponseReason::ProtectionUnavailable);
             rule.phases = Phases::none();
         }
         if self.refuses_line_breaks {
             Arc::make_mut(&mut rule.phases).guards.insert(0, Guard::Deny(Deny::line_breaks()));
         }
         if let Some(clients) = self.clients {
-            clients.guard(&mut Arc::make_mut(&mut rule.phases).guards);
+            clients.add_guards(&mut Arc::make_mut(&mut rule.phases).guards);
         }
         rule
     }
 
-    fn rule(&self, location: &Location, entry: &Entry, action: Action) -> Rule {
+    fn rule(&self, location: &Location, entry: &LocationEntry, action: Action) -> Rule {
         let mut rule = Rule {
             origin: origin(location),
             matches: vec![entry.condition.clone()],
@@ -224,24 +229,24 @@ impl<'a> Builder<'a> {
             phases.add(Guard::Redirect(to_trailing_slash(path, location)));
             rule.action = not_found();
         } else if entry.unusable {
-            rule.action = unavailable(AnswerReason::ProtectionUnavailable);
+            rule.action = unavailable(FixedResponseReason::ProtectionUnavailable);
         } else if location.closed().is_none() {
             phases = self.phases(location);
         }
         let Defaults { headers, hsts, compression, .. } = self.context.defaults;
         if matches!(rule.action, Action::Forward(_)) {
-            phases.add(headers.of_forwarded());
+            phases.add(headers.forwarding_phases());
             phases.answers.compression = match &location.owner {
-                Some(owner) => owner.contributions.compression.settle(compression),
+                Some(owner) => owner.contributions.compression.resolve(compression),
                 None => compression.of_all.clone(),
             };
         }
         let edits = &mut phases.answers.edits;
-        // What the annotations say about answers replaces them.
-        edits.splice(0..0, headers.of_answers());
-        edits.extend(hsts.clone().map(AnswerEdit::StrictTransportSecurity));
+        // Replaced by what the annotations set for responses.
+        edits.splice(0..0, headers.response_edit());
+        edits.extend(hsts.clone().map(ResponseEdit::StrictTransportSecurity));
         let is_usable = !entry.unusable && location.closed().is_none();
-        snippets::add(
+        snippets::add_snippets(
             &mut phases,
             self.snippet().filter(|_| is_usable),
             location,
@@ -252,25 +257,25 @@ impl<'a> Builder<'a> {
         Rule { phases: Arc::new(phases), ..rule }
     }
 
-    /// What the annotations contribute, and what depends on the path and the host.
+    /// Phases from the annotations, and those that depend on the path and host.
     fn phases(&self, location: &Location) -> Phases {
         let Some(owner) = &location.owner else {
-            let filtered = self.filtered_by_default();
+            let filtered = self.default_firewall();
             return filtered.map(|(extension, _)| firewall::phases(extension)).unwrap_or_default();
         };
         let mut added = owner.contributions.added.clone();
         let exempt = &self.context.defaults.authentication.exempt;
         if exempt.iter().any(|prefix| location.path.starts_with(&**prefix)) {
-            added.let_everybody_in();
+            added.remove_authentication();
         }
         let redirects = owner.contributions.redirects;
         if self.goes_to_https(location, redirects.when) {
             let redirect = self.context.defaults.https_redirect(redirects);
             added.add(Guard::HttpsRedirect(redirect));
         }
-        let is_guarded = added.has(Turn::Limit) || added.has(Turn::Access);
+        let is_guarded = added.has(GuardStage::Limit) || added.has(GuardStage::Access);
         if is_guarded && !location.is_strict() {
-            // `balancer.rewrite()` stands behind the redirect to https.
+            // `balancer.rewrite()` runs after the redirect to https.
             added.add(Guard::NeedsEndpoint);
         }
         if let Some(service) = location.backend().and_then(|backend| backend.service.as_ref())
@@ -279,10 +284,10 @@ impl<'a> Builder<'a> {
             let name = shared::text(&service.name);
             let key = ObjectKey { namespace: owner.key.namespace.clone(), name };
             let secured = self.secured(location, &key, &port).map(|it| it.key);
-            added.add(Forwarding { secured, ..Forwarding::default() });
+            added.add(Forwarding { tls_backend: secured, ..Forwarding::default() });
         }
         if let Some(host) = &owner.contributions.upstream.host {
-            added.add(RequestEdit::Host(labelled(host, &labels(location))));
+            added.add(RequestEdit::Host(expand_labels(host, &labels(location))));
         }
         if let Some(target) = location.rewrite() {
             if let Some(redirect) = pattern::redirect(&location.path, target) {
@@ -294,7 +299,7 @@ impl<'a> Builder<'a> {
             if let Some(prefix) = &owner.contributions.rewrite.prefix {
                 added.add(match pattern::has_captures(prefix) {
                     true => RequestEdit::ForwardedPrefix(pattern::rewrite(&location.path, prefix)),
-                    false => RequestEdit::Headers(setting("X-Forwarded-Prefix", prefix)),
+                    false => RequestEdit::Headers(set_header("X-Forwarded-Prefix", prefix)),
                 });
             }
         }
@@ -307,59 +312,69 @@ impl<'a> Builder<'a> {
             && !exempt.iter().any(|prefix| location.path.starts_with(&**prefix))
     }
 
-    /// What becomes of the requests of a location, which may have a canary and pages for its errors.
-    fn actions(&mut self, location: &Location) -> Actions {
+    /// The actions for the requests of a location, including its canary and error pages.
+    fn actions(&mut self, location: &Location) -> LocationActions {
         match &location.owner {
             Some(owner) => self.name_backends(owner),
-            None => self.backends.extend(self.filtered_by_default().map(|(_, backend)| backend)),
+            None => self.backends.extend(self.default_firewall().map(|(_, backend)| backend)),
         }
         let main = match self.destination(location) {
             Ok(main) => main,
-            Err(answer) => return Actions::instead(answer, Phases::default()),
+            Err(answer) => return LocationActions::replaced(answer, Phases::default()),
         };
         let pages = self.error_backend(location);
         let Some(main) = main else {
             return match pages {
-                Some(pages) => Actions::instead(only(&pages), Errors::instead(&labels(location))),
-                None => Actions::instead(unavailable(AnswerReason::MissingReference), Phases::default()),
+                Some(pages) => LocationActions::replaced(
+                    forward_to(&pages),
+                    ErrorPageSettings::fallback_phases(&labels(location)),
+                ),
+                None => LocationActions::replaced(
+                    unavailable(FixedResponseReason::MissingReference),
+                    Phases::default(),
+                ),
             };
         };
         self.backends.push(main.clone());
         self.backends.extend(self.secured(location, &main.service, &main.port));
-        let joining = self.joining(location);
+        let joining = self.canary_location(location);
         self.describe_shared(location);
         let said = self.diagnostics.len();
         let canary = joining.and_then(|joining| self.canary(&joining, &main));
         if self.layout.canary_of(location).is_none() {
-            // What is to be said of a canary is said where it names a path.
+            // Problems of a canary are reported where it names a path.
             self.diagnostics.truncate(said);
         }
-        let mut phases = canary.iter().map(|_| while_empty(&main).into()).collect::<Phases>();
+        let mut phases = canary.iter().map(|_| fallback_to_main(&main).into()).collect::<Phases>();
         if let Some(owner) = &location.owner {
-            let otherwise = self.by_default().ok();
+            let otherwise = self.default_backend().ok();
             let errors = &owner.contributions.errors;
             let asks_by_default = pages.is_none() && !errors.statuses.is_empty();
             phases.add(errors.phases(pages, otherwise.as_ref(), &labels(location)));
             self.backends.extend(otherwise.filter(|_| asks_by_default));
         }
-        Actions { destination: Destination::Forwarded(Box::new(Forwarded { main, canary })), phases }
+        LocationActions {
+            destination: Destination::Forwarded(Box::new(ForwardTargets { main, canary })),
+            phases,
+        }
     }
 
-    /// Who gets a request at a location, and what stands for its Service: what its Ingress says, or all with the Service.
-    fn balance(&self, location: &Location, owner: &ServedIngress) -> (Balance, Via) {
+    /// Load balancing and address source of a location's Service: those of its Ingress, or those shared by all with
+    /// the Service.
+    fn balance(&self, location: &Location, owner: &ServedIngress) -> (Balance, BackendAddressSource) {
         let own = &owner.contributions.upstream;
-        match self.services.of(location) {
+        match self.services.settings_for(location) {
             None => (own.balance.clone(), own.via),
             Some(shared) if self.layout.begins_sessions(location) => {
-                (shared.balance.clone().with_own(&own.balance), shared.via)
+                (shared.balance.clone().with_annotations_of(&own.balance), shared.via)
             }
             Some(shared) => {
-                (shared.balance.clone().with_own(&own.balance).without_new_sessions(), shared.via)
+                (shared.balance.clone().with_annotations_of(&own.balance).without_new_sessions(), shared.via)
             }
         }
     }
 
-    /// The backend of requests that came over TLS, where it is another one.
+    /// The backend of requests that arrived over TLS, if it differs.
     fn secured(&self, location: &Location, service: &ObjectKey, port: &Arc<str>) -> Option<BackendRef> {
         let owner = location.owner.as_ref()?;
         let (_, secured) = owner.contributions.upstream.transport.by_client();
@@ -367,75 +382,76 @@ impl<'a> Builder<'a> {
         Some(BackendRef::new(service.clone(), port.clone(), &secured, &balance).via(via))
     }
 
-    /// The path of the canary of a location: the one that names it, or that of its Service, which acts for all locations.
-    fn joining(&mut self, location: &Location) -> Option<Location> {
+    /// The canary of a location: the one that names it, or the Service's, which applies to all its locations.
+    fn canary_location(&mut self, location: &Location) -> Option<Location> {
         let (layout, services) = (self.layout, self.services);
         let named = layout.canary_of(location);
-        let of_service = services.of(location).and_then(|shared| shared.canary.as_ref());
+        let of_service = services.settings_for(location).and_then(|shared| shared.canary.as_ref());
         let of_service = of_service.filter(|_| !named.is_some_and(Location::is_strict));
         let Some(canary) = of_service else { return named.cloned() };
         let which = |it: &Location| (it.owner.as_ref().map(|owner| owner.key.clone()), it.service());
         let found = match named {
             Some(named) if which(named) == which(canary) => None,
             Some(named) => shared_service::canary_displaced(location, named, canary),
-            None if !self.is_first(Shared::Canary, location) => None,
+            None if !self.is_first(SharedAspect::Canary, location) => None,
             None => shared_service::canary_shared(location, canary),
         };
         self.diagnostics.extend(found);
         Some(canary.clone())
     }
 
-    /// Says what an Ingress and others with its Service share.
+    /// Reports what an Ingress shares with others of the same Service.
     fn describe_shared(&mut self, location: &Location) {
         let services = self.services;
-        let Some(shared) = services.of(location) else { return };
-        if self.is_first(Shared::BalancingAndSessions, location) {
-            self.diagnostics.extend(shared.describe(location, self.usual()));
+        let Some(shared) = services.settings_for(location) else { return };
+        if self.is_first(SharedAspect::BalancingAndSessions, location) {
+            self.diagnostics.extend(shared.describe(location, self.default_balance()));
         }
     }
 
-    fn usual(&self) -> Usual {
+    fn default_balance(&self) -> DefaultBalance {
         let defaults = self.context.defaults;
-        let via = match defaults.values.get("service-upstream", switch) {
-            Some(true) => Via::ClusterAddress,
-            _ => Via::Endpoints,
+        let via = match defaults.values.get("service-upstream", parse_bool) {
+            Some(true) => BackendAddressSource::ClusterAddress,
+            _ => BackendAddressSource::Endpoints,
         };
         (defaults.forwarding.balancing, via)
     }
 
-    /// Whether nothing is said yet: one path of an Ingress with a Service stands for all.
-    fn is_first(&mut self, what: Shared, location: &Location) -> bool {
+    /// Whether this is reported for the first time: one path of an Ingress with a Service represents all.
+    fn is_first(&mut self, what: SharedAspect, location: &Location) -> bool {
         let owner = location.owner.as_ref().map(|owner| owner.key.clone());
         let which = owner.zip(location.service());
         which.is_some_and(|(owner, service)| self.described.insert((what, owner, service)))
     }
 
-    /// The backend of a canary, which speaks what the main Ingress says.
+    /// The backend of a canary, which uses the protocol of the main Ingress.
     fn canary(&mut self, joining: &Location, main: &BackendRef) -> Option<(Canary, BackendRef)> {
         let owner = joining.owner.as_ref()?;
-        // Protection that is not supported closes a canary, too.
+        // Unsupported protection closes a canary, too.
         let own = owner.canary().filter(|_| owner.contributions.closed.is_none())?;
-        let shared = self.services.of(joining);
+        let shared = self.services.settings_for(joining);
         let share = shared.and_then(|shared| shared.share.as_ref()).and_then(|ingress| ingress.canary());
         let canary = Canary { sessions: own.sessions, ..share.unwrap_or(own).clone() };
-        let usual = self.usual();
+        let usual = self.default_balance();
         self.diagnostics.extend(shared.into_iter().flat_map(|shared| shared.describe_canary(joining, usual)));
         let upstream = &owner.contributions.upstream;
         let (mut balance, via) = shared.map_or((upstream.balance.clone(), upstream.via), |it| {
-            (it.balance.clone().with_own(&upstream.balance), it.via)
+            (it.balance.clone().with_annotations_of(&upstream.balance), it.via)
         });
         balance.cookie = match canary.sessions {
-            Sessions::OfMain => main.balance.cookie.clone(),
-            Sessions::Own => balance.cookie.or_else(|| upstream.balance.cookie.clone()),
+            CanarySessions::OfMain => main.balance.cookie.clone(),
+            CanarySessions::Own => balance.cookie.or_else(|| upstream.balance.cookie.clone()),
         };
         let otherwise = "this canary gets no requests";
-        let settings = Settings { transport: &main.transport, balance: &balance, via, otherwise };
+        let settings =
+            BackendUsage { transport: &main.transport, balance: &balance, via, consequence: otherwise };
         let backend = self.reference(joining, owner, joining.backend()?, &settings)?;
         self.backends.push(backend.clone());
         Some((canary, backend))
     }
 
-    /// Who answers in the place of a location's own backend.
+    /// The backend of the location's error pages.
     fn error_backend(&mut self, location: &Location) -> Option<BackendKey> {
         let (service, named) = location.owner.as_ref()?.contributions.errors.backend.as_deref()?;
         let Some(reference) = BackendRef::first_port(service, self.context.inputs) else {
@@ -449,13 +465,13 @@ impl<'a> Builder<'a> {
         Some(key)
     }
 
-    /// The backend of a location, `None` where it does not exist; or what is answered.
+    /// The backend of a location, `None` if it does not exist; or a response instead.
     fn destination(&mut self, location: &Location) -> Result<Option<BackendRef>, Action> {
-        let Some(owner) = &location.owner else { return self.by_default().map(Some) };
+        let Some(owner) = &location.owner else { return self.default_backend().map(Some) };
         let Some(backend) = location.backend() else {
-            // What keeps somebody out and cannot be given keeps the default backend to itself, too.
-            let may = location.closed().is_none() && !owner.contributions.added.has(Turn::Redirect);
-            return if may { self.by_default().map(Some) } else { Err(not_found()) };
+            // Unavailable protection also closes the default backend's paths.
+            let may = location.closed().is_none() && !owner.contributions.added.has(GuardStage::Redirect);
+            return if may { self.default_backend().map(Some) } else { Err(not_found()) };
         };
         let contributions = &owner.contributions;
         let pages = contributions.errors.backend.as_deref();
@@ -466,58 +482,62 @@ impl<'a> Builder<'a> {
             };
         let (transport, _) = contributions.upstream.transport.by_client();
         let (balance, via) = self.balance(location, owner);
-        let settings = Settings { transport: &transport, balance: &balance, via, otherwise };
+        let settings = BackendUsage { transport: &transport, balance: &balance, via, consequence: otherwise };
         if let Some(Closed(reason)) = location.closed() {
-            // What else is wrong with it will matter once it is open.
+            // Other problems will matter once the paths are open.
             _ = self.reference(location, owner, backend, &settings);
             return Err(unavailable(reason));
         }
-        if contributions.added.has(Turn::Redirect) {
-            // ingress-nginx does not look at the Service of a path that is only redirected.
+        if contributions.added.has(GuardStage::Redirect) {
+            // ingress-nginx ignores the Service of a path that is only redirected.
             return Err(not_found());
         }
         Ok(self.reference(location, owner, backend, &settings))
     }
 
-    /// Who serves requests without a rule.
-    fn by_default(&self) -> Result<BackendRef, Action> {
+    /// The backend of requests without a rule.
+    fn default_backend(&self) -> Result<BackendRef, Action> {
         let service = self.context.inputs.options.defaults.backend.as_ref();
         let reference = service.and_then(|service| BackendRef::first_port(service, self.context.inputs));
         reference.ok_or_else(not_found)
     }
 
-    /// What the settings show to the firewall of requests that go to the default backend.
-    fn filtered_by_default(&self) -> Option<(Extension, BackendRef)> {
-        self.by_default().ok()?;
-        firewall::of_nobody(&self.context)
+    /// The firewall for requests to the default backend, from the settings.
+    fn default_firewall(&self) -> Option<(Extension, BackendRef)> {
+        self.default_backend().ok()?;
+        firewall::default_extension(&self.context)
     }
 
-    /// The backends that annotations name.
+    /// Adds the backends that annotations reference.
     fn name_backends(&mut self, owner: &ServedIngress) {
-        for Named { backend, origin, purpose } in owner.contributions.added.backends() {
-            let Err(error) = backend.target(self.context.inputs) else {
+        for NamedBackend { backend, origin, purpose } in owner.contributions.added.backends() {
+            let Err(error) = backend.resolve(self.context.inputs) else {
                 self.backends.push(backend.clone());
                 continue;
             };
             let severity = match purpose {
-                Purpose::Copies => Severity::Warning,
-                Purpose::Word | Purpose::Keys | Purpose::Firewall | Purpose::Extension => Severity::Error,
+                BackendPurpose::Mirror => Severity::Warning,
+                BackendPurpose::Authentication
+                | BackendPurpose::Keys
+                | BackendPurpose::Firewall
+                | BackendPurpose::Extension => Severity::Error,
             };
             let (code, _, problem) = explain(&error, backend);
-            let found = Diagnostic::new(severity, code, origin.clone()).because(problem, purpose.without());
+            let found = Diagnostic::new(severity, code, origin.clone())
+                .because(problem, purpose.unavailable_consequence());
             if !self.diagnostics.contains(&found) {
                 self.diagnostics.push(found);
             }
         }
     }
 
-    /// The backend that a path names, or nothing after saying why it has none.
+    /// The backend of a path; `None` after reporting why there is none.
     fn reference(
         &mut self,
         location: &Location,
         owner: &ServedIngress,
         backend: &IngressBackend,
-        settings: &Settings<'_>,
+        settings: &BackendUsage<'_>,
     ) -> Option<BackendRef> {
         let mut origin = origin(location);
         if !origin.field.ends_with("Backend") {
@@ -525,17 +545,17 @@ impl<'a> Builder<'a> {
         }
         let Some(service) = &backend.service else {
             let problem = "its backend is no Service, and other kinds are not supported";
-            self.unresolved(origin, problem, settings.otherwise);
+            self.unresolved(origin, problem, settings.consequence);
             return None;
         };
         let Some(port) = port_text(service) else {
-            self.unresolved(origin, "its backend names no port", settings.otherwise);
+            self.unresolved(origin, "its backend names no port", settings.consequence);
             return None;
         };
         let key = ObjectKey { namespace: owner.key.namespace.clone(), name: shared::text(&service.name) };
         let reference = BackendRef::new(key, port, settings.transport, settings.balance).via(settings.via);
-        if let Err(error) = reference.target(self.context.inputs) {
-            self.diagnostics.push(describe(&error, &reference, &origin, settings.otherwise));
+        if let Err(error) = reference.resolve(self.context.inputs) {
+            self.diagnostics.push(describe(&error, &reference, &origin, settings.consequence));
             return None;
         }
         Some(reference)
@@ -546,19 +566,19 @@ impl<'a> Builder<'a> {
         self.diagnostics.push(found.because(problem, otherwise));
     }
 
-    /// `if ($uri = /) { return 302 $scheme://$http_host<app-root>; }` stands before all locations.
+    /// `if ($uri = /) { return 302 $scheme://$http_host<app-root>; }` precedes all locations.
     fn app_root(&self, location: &Location) -> Rule {
         let path = location.owner.as_ref().and_then(|owner| owner.contributions.app_root.clone());
-        let entry = Entry {
+        let entry = LocationEntry {
             location: 0,
             condition: Match { path: PathMatch::Exact("/".into()), ..Match::default() },
             adds_slash: None,
             unusable: false,
         };
         let mut rule = self.rule(location, &entry, not_found());
-        // It comes before the location, whose limit of the body and fields of answers do not matter yet.
+        // It precedes the location, so the location's body limit and response headers do not apply.
         let mut phases = Phases::from_iter(path.map(|path| Guard::Redirect(to_app_root(&path)).into()));
-        phases.answers.edits.extend(self.context.defaults.headers.of_answers());
+        phases.answers.edits.extend(self.context.defaults.headers.response_edit());
         snippets::add_before_paths(&mut phases, self.snippet());
         rule.phases = Arc::new(phases);
         Arc::make_mut(&mut rule.policy).max_body = None;
@@ -573,39 +593,39 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// What becomes of the requests of a location.
-struct Actions {
+/// What happens to the requests of a location.
+struct LocationActions {
     destination: Destination,
-    /// What rules do to them because of it.
+    /// Additional phases of its rules.
     phases: Phases,
 }
 
 /// Where the requests of a location go.
 enum Destination {
-    /// An answer, or another backend in place of the location's own.
-    Instead(Action),
+    /// A response, or another backend instead of the location's own.
+    Replaced(Action),
     /// They are forwarded.
-    Forwarded(Box<Forwarded>),
+    Forwarded(Box<ForwardTargets>),
 }
 
-/// Who gets the requests of a location.
-struct Forwarded {
+/// The backends of a location.
+struct ForwardTargets {
     main: BackendRef,
-    /// Who gets some of them.
+    /// The canary, if any.
     canary: Option<(Canary, BackendRef)>,
 }
 
-impl Actions {
-    fn instead(action: Action, phases: Phases) -> Self {
-        Self { destination: Destination::Instead(action), phases }
+impl LocationActions {
+    fn replaced(action: Action, phases: Phases) -> Self {
+        Self { destination: Destination::Replaced(action), phases }
     }
 
-    /// The actions for requests that fit `on`, the first that fits counts, and what else their rules do.
+    /// The actions for requests that match `on`; the first match applies. Also returns additional phases.
     fn decisions(&self, on: &Match) -> (Vec<(Match, Action)>, &Phases) {
         let decisions = match &self.destination {
-            Destination::Instead(action) => vec![(on.clone(), action.clone())],
+            Destination::Replaced(action) => vec![(on.clone(), action.clone())],
             Destination::Forwarded(forwarded) => match &forwarded.canary {
-                None => vec![(on.clone(), only(&forwarded.main.key))],
+                None => vec![(on.clone(), forward_to(&forwarded.main.key))],
                 Some((canary, backend)) => canary.decisions(on, &forwarded.main, backend),
             },
         };
@@ -613,18 +633,18 @@ impl Actions {
     }
 }
 
-fn only(backend: &BackendKey) -> Action {
+fn forward_to(backend: &BackendKey) -> Action {
     Action::Forward(vec![WeightedBackend::new(backend.clone(), 1)])
 }
 
-/// Why the backend at `origin` cannot be found.
+/// Reports why the backend at `origin` cannot be resolved.
 fn describe(error: &ResolveError, reference: &BackendRef, origin: &Origin, otherwise: &str) -> Diagnostic {
     let (code, field, problem) = explain(error, reference);
     let origin = origin.at(format!("{}.{field}", origin.field));
     Diagnostic::new(Severity::Error, code, origin).because(problem, otherwise)
 }
 
-/// The code, the field and the problem.
+/// The diagnostic code, the field and the problem.
 fn explain(error: &ResolveError, reference: &BackendRef) -> (&'static str, &'static str, String) {
     let service = &reference.service;
     match error {
@@ -644,12 +664,12 @@ fn explain(error: &ResolveError, reference: &BackendRef) -> (&'static str, &'sta
     }
 }
 
-/// `/` to the root of the application; the query is dropped, as recorded.
+/// Redirects `/` to the root of the application; the query is dropped, as recorded.
 fn to_app_root(path: &Arc<str>) -> Redirect {
     same_url_with(302, path.clone(), false)
 }
 
-/// To the form of the path that ends in a slash (nginx `location`: "a permanent redirect with the code 301 will be
+/// Redirects to the path with a trailing slash (nginx `location`: "a permanent redirect with the code 301 will be
 /// returned to the requested URI with the slash appended").
 fn to_trailing_slash(path_with_slash: &str, location: &Location) -> Redirect {
     match location.owner.as_ref().is_some_and(|owner| owner.contributions.redirects.relative) {
@@ -666,25 +686,30 @@ fn same_url_with(status: u16, path: Arc<str>, keep_query: bool) -> Redirect {
     }
 }
 
-/// Sets one field.
-fn setting(name: &str, value: &Arc<str>) -> HeaderEdit {
+/// Sets one header.
+fn set_header(name: &str, value: &Arc<str>) -> HeaderEdit {
     let field = HeaderField { name: name.into(), value: value.clone() };
     HeaderEdit { set: vec![field], ..HeaderEdit::default() }
 }
 
-/// Adds a rule to the last route, or to a new one when another Ingress wrote it.
+/// Adds a rule to the last route, or to a new one if another Ingress defines it.
 fn append(routes: &mut Vec<Route>, location: &Location, rule: Rule) {
     let origin = rule.origin.at("");
-    if routes.last().is_none_or(|last| last.origin != whole(&origin, location)) {
+    if routes.last().is_none_or(|last| last.origin != object_origin(&origin, location)) {
         let created = location.owner.as_ref().and_then(|owner| owner.created);
-        routes.push(Route { origin: whole(&origin, location), created, hostname_rank: 0, rules: Vec::new() });
+        routes.push(Route {
+            origin: object_origin(&origin, location),
+            created,
+            hostname_rank: 0,
+            rules: Vec::new(),
+        });
     }
     let last = routes.last_mut().expect("one was just added where there was none");
     last.rules.push(rule);
 }
 
 /// The object as a whole.
-fn whole(origin: &Origin, location: &Location) -> Origin {
+fn object_origin(origin: &Origin, location: &Location) -> Origin {
     location.owner.as_ref().map_or_else(|| origin.clone(), |owner| owner.origin(""))
 }
 
@@ -707,8 +732,8 @@ fn labels(location: &Location) -> RuleLabels {
     }
 }
 
-/// The text of a template that has nothing of a request in it.
-fn labelled(template: &Template, labels: &RuleLabels) -> Arc<str> {
+/// The text of a template without request parts.
+fn expand_labels(template: &Template, labels: &RuleLabels) -> Arc<str> {
     let text = template.0.iter().map(|part| match part {
         TemplatePart::Text(text) => text,
         TemplatePart::Label(RuleLabel::Namespace) => &labels.namespace,
@@ -721,10 +746,10 @@ fn labelled(template: &Template, labels: &RuleLabels) -> Arc<str> {
 }
 
 fn not_found() -> Action {
-    Action::Answer(Answer { status: 404, reason: AnswerReason::NoRoute })
+    Action::FixedResponse(FixedResponse { status: 404, reason: FixedResponseReason::NoRoute })
 }
 
-fn unavailable(reason: AnswerReason) -> Action {
-    let status = if reason == AnswerReason::Refused { 404 } else { 503 };
-    Action::Answer(Answer { status, reason })
+fn unavailable(reason: FixedResponseReason) -> Action {
+    let status = if reason == FixedResponseReason::Refused { 404 } else { 503 };
+    Action::FixedResponse(FixedResponse { status, reason })
 }

@@ -1,4 +1,4 @@
-//! The namespaces with which an Ingress shares its hosts, where hosts have owners (`--host-ownership`).
+//! The namespaces with which an Ingress shares its hosts, if hosts have owners (`--host-ownership`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use fairway_objects::diagnostic::{Diagnostic, Severity};
 
 use crate::ingress::reader::Reader;
 
-/// Names the namespaces that may add paths to the hosts of an Ingress, not to the names that it has besides them. It is Fairway's own: `--annotations-prefix` does
-/// not change it.
+/// Names the namespaces that may add paths to the hosts of an Ingress, but not to its aliases. Fairway's own
+/// annotation, which `--annotations-prefix` does not affect.
 const SHARED_HOSTS: &str = "fairway.dev/shared-hosts";
 
 /// The namespaces with which an Ingress shares its hosts.
@@ -27,7 +27,7 @@ impl Default for SharedHosts {
 }
 
 impl SharedHosts {
-    /// Reads the annotation: comma-separated namespaces, or `*`. What is no namespace lets nobody in.
+    /// Reads the annotation: comma-separated namespaces, or `*`. An invalid namespace admits no one.
     pub(crate) fn read(reader: &mut Reader<'_>) -> Self {
         let annotations = reader.ingress.object.metadata.annotations.as_ref();
         let Some(value) = annotations.and_then(|all| all.get(SHARED_HOSTS)) else { return Self::default() };
@@ -36,7 +36,7 @@ impl SharedHosts {
             if item == "*" {
                 shared = Self::Everyone;
             } else if !is_namespace(item) {
-                let origin = reader.field(&format!("metadata.annotations[\"{SHARED_HOSTS}\"]"));
+                let origin = reader.field_origin(&format!("metadata.annotations[\"{SHARED_HOSTS}\"]"));
                 let found = Diagnostic::new(Severity::Warning, "invalid-annotation", origin);
                 let problem = format!("\"{item}\" is neither the name of a namespace nor *");
                 reader.report(found.because(problem, "it lets nobody in"));
@@ -63,7 +63,7 @@ impl SharedHosts {
     }
 }
 
-/// A label of RFC 1123, as names of namespaces are (Kubernetes "Object Names and IDs").
+/// An RFC 1123 label, as namespace names are (Kubernetes "Object Names and IDs").
 fn is_namespace(text: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     text.len() <= 63 && text.bytes().all(inner) && !text.starts_with('-') && !text.ends_with('-')

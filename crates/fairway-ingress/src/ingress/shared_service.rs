@@ -1,10 +1,10 @@
-//! What Ingresses with the same Service and port share, as in ingress-nginx, where both make one upstream: balancing,
-//! sessions and canaries. Owns what is said about it; which Ingress decides is found in `translator::served`.
+//! What Ingresses with the same Service and port share, as in ingress-nginx, which makes one upstream of both: load
+//! balancing, sessions and canaries. `translator::served` decides which Ingress takes precedence.
 
 use std::sync::Arc;
 
 use fairway_model::{Balancing, Origin, ServiceName, SessionCookie};
-use fairway_objects::backend::Via;
+use fairway_objects::backend::BackendAddressSource;
 use fairway_objects::balance::Balance;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::object::ObjectKey;
@@ -14,62 +14,62 @@ use crate::ingress::canary::Canary;
 use crate::ingress::location::Location;
 use crate::ingress::served::ServedIngress;
 
-/// The end of each diagnostic about what Ingresses share, and of no other.
+/// The end of every diagnostic about shared settings, and of no other.
 pub const KEPT_APART: &str = "fairway.dev/compat: strict keeps them apart";
 
-/// What the Ingresses with a Service and port share.
+/// The shared settings of Ingresses with a Service and port.
 #[derive(Clone, Debug)]
 pub(crate) struct SharedService {
-    /// Of the oldest Ingress, with the cookie of the youngest that has one.
+    /// Load balancing of the oldest Ingress, with the cookie of the youngest that has one.
     pub(crate) balance: Balance,
-    /// Of the oldest.
-    pub(crate) via: Via,
-    pub(crate) givers: Givers,
-    /// Who takes a part of all requests: the path of a canary, the oldest that names a path with the Service.
+    /// Of the oldest Ingress.
+    pub(crate) via: BackendAddressSource,
+    pub(crate) deciders: Deciders,
+    /// The canary for all requests: the oldest that names a path with the Service.
     pub(crate) canary: Option<Location>,
-    /// The oldest canary whose own the Service is: it says how large the part is.
+    /// The oldest canary that has the Service as its own backend: it sets the weight.
     pub(crate) share: Option<Arc<ServedIngress>>,
 }
 
-/// Who decided, as far as others ask for something else.
+/// The Ingress that decided, where others request something else.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Givers {
+pub(crate) struct Deciders {
     /// The oldest Ingress.
     pub(crate) balance: Option<ObjectKey>,
-    /// The oldest with sessions, where one has none.
+    /// The oldest with sessions, if another has none.
     pub(crate) sessions: Option<ObjectKey>,
     /// The youngest with sessions.
     pub(crate) cookie: Option<ObjectKey>,
-    /// The oldest with sessions that says how they and endpoints belong together.
+    /// The oldest with sessions that sets the affinity mode.
     pub(crate) mode: Option<ObjectKey>,
 }
 
 impl PartialEq for SharedService {
-    /// Two states of an Ingress are different ones.
+    /// Different versions of an Ingress are not equal.
     fn eq(&self, other: &Self) -> bool {
         let path = |it: &Self| {
-            it.canary.as_ref().map(|canary| (canary.owner.as_ref().map(Arc::as_ptr), canary.place))
+            it.canary.as_ref().map(|canary| (canary.owner.as_ref().map(Arc::as_ptr), canary.source))
         };
-        (&self.balance, self.via, &self.givers) == (&other.balance, other.via, &other.givers)
+        (&self.balance, self.via, &self.deciders) == (&other.balance, other.via, &other.deciders)
             && path(self) == path(other)
             && self.share.as_ref().map(Arc::as_ptr) == other.share.as_ref().map(Arc::as_ptr)
     }
 }
 
-/// The Services and ports that are shared.
+/// The shared Services and ports.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SharedServices(OrdMap<ServiceName, Arc<SharedService>>);
 
 impl SharedServices {
-    /// What holds for the Service of a location, where that is shared with other Ingresses.
-    pub(crate) fn of(&self, location: &Location) -> Option<&SharedService> {
+    /// The shared settings of a location's Service, if it is shared with other Ingresses.
+    pub(crate) fn settings_for(&self, location: &Location) -> Option<&SharedService> {
         if self.0.is_empty() || location.is_strict() {
             return None;
         }
         self.0.get(&location.service()?).map(|shared| &**shared)
     }
 
-    /// Puts what is shared in the place of what was; says whether it is something else.
+    /// Replaces the shared settings; returns whether they changed.
     pub(crate) fn set(&mut self, service: &ServiceName, shared: Option<SharedService>) -> bool {
         let before = self.0.get(service).map(|before| &**before);
         if before == shared.as_ref() {
@@ -83,27 +83,30 @@ impl SharedServices {
     }
 }
 
-/// How Ingresses without annotations reach their Services.
-pub(crate) type Usual = (Balancing, Via);
+/// Load balancing and address source of Ingresses without annotations.
+pub(crate) type DefaultBalance = (Balancing, BackendAddressSource);
 
-/// What is said of something that is shared: how bad it is, what it is, and what happens.
-type Said = (Severity, String, &'static str);
+/// Severity, problem and consequence of a diagnostic.
+type Finding = (Severity, String, &'static str);
 
 impl SharedService {
-    /// What holds at a location otherwise than its Ingress says by itself. `usual` is what Ingresses
-    /// have that say nothing.
-    pub(crate) fn describe(&self, location: &Location, usual: Usual) -> Vec<Diagnostic> {
+    /// Diagnostics for shared settings that differ from those of the location's own Ingress. `usual` are the settings
+    /// of Ingresses without annotations.
+    pub(crate) fn describe(&self, location: &Location, usual: DefaultBalance) -> Vec<Diagnostic> {
         let (Some(owner), Some(service)) = (&location.owner, shown(location)) else { return Vec::new() };
-        told(location, [self.balancing_of(owner, &service, usual), self.sessions_of(owner, &service)])
+        to_diagnostics(
+            location,
+            [self.balancing_of(owner, &service, usual), self.sessions_of(owner, &service)],
+        )
     }
 
-    /// The same of the Service of a canary.
-    pub(crate) fn describe_canary(&self, canary: &Location, usual: Usual) -> Vec<Diagnostic> {
+    /// The same for the Service of a canary.
+    pub(crate) fn describe_canary(&self, canary: &Location, usual: DefaultBalance) -> Vec<Diagnostic> {
         let (Some(owner), Some(service)) = (&canary.owner, shown(canary)) else { return Vec::new() };
-        told(canary, [self.balancing_of(owner, &service, usual), self.share_of(owner, &service)])
+        to_diagnostics(canary, [self.balancing_of(owner, &service, usual), self.share_of(owner, &service)])
     }
 
-    fn share_of(&self, owner: &ServedIngress, service: &str) -> Option<Said> {
+    fn share_of(&self, owner: &ServedIngress, service: &str) -> Option<Finding> {
         let (own, giver) = (owner.canary()?, self.share.as_ref()?);
         let alike = Canary { sessions: own.sessions, ..giver.canary()?.clone() };
         let problem = format!(
@@ -117,9 +120,9 @@ impl SharedService {
         ))
     }
 
-    fn balancing_of(&self, owner: &ServedIngress, service: &str, usual: Usual) -> Option<Said> {
+    fn balancing_of(&self, owner: &ServedIngress, service: &str, usual: DefaultBalance) -> Option<Finding> {
         let own = &owner.contributions.upstream;
-        let giver = self.givers.balance.as_ref()?;
+        let giver = self.deciders.balance.as_ref()?;
         if (own.balance.of_ingress_nginx().without_sessions(), own.via)
             == (self.balance.without_sessions(), self.via)
         {
@@ -136,10 +139,10 @@ impl SharedService {
         })
     }
 
-    fn sessions_of(&self, owner: &ServedIngress, service: &str) -> Option<Said> {
+    fn sessions_of(&self, owner: &ServedIngress, service: &str) -> Option<Finding> {
         let cookie = self.balance.cookie.as_ref()?;
         let Some(own) = &owner.contributions.upstream.balance.cookie else {
-            let giver = self.givers.sessions.as_ref()?;
+            let giver = self.deciders.sessions.as_ref()?;
             let problem =
                 format!("sessions of {service} stay at one endpoint, because Ingress {giver} has affinity");
             let taken =
@@ -148,7 +151,7 @@ impl SharedService {
         };
         let alike = SessionCookie { stickiness: cookie.stickiness, ..(**own).clone() };
         if alike != **cookie {
-            let giver = self.givers.cookie.as_ref()?;
+            let giver = self.deciders.cookie.as_ref()?;
             let problem =
                 format!("the cookie of {service} is that of Ingress {giver}, the youngest with affinity");
             return Some((
@@ -157,29 +160,29 @@ impl SharedService {
                 "session-cookie-* of this Ingress have no effect on it",
             ));
         }
-        let giver = self.givers.mode.as_ref().filter(|_| own.stickiness != cookie.stickiness)?;
+        let giver = self.deciders.mode.as_ref().filter(|_| own.stickiness != cookie.stickiness)?;
         let problem =
             format!("affinity-mode of {service} is that of Ingress {giver}, the oldest that has it");
         Some((Severity::Warning, problem, "what this Ingress says about it has no effect"))
     }
 }
 
-fn told(location: &Location, said: [Option<Said>; 2]) -> Vec<Diagnostic> {
-    let diagnostic = |(severity, problem, consequence): Said| {
+fn to_diagnostics(location: &Location, said: [Option<Finding>; 2]) -> Vec<Diagnostic> {
+    let diagnostic = |(severity, problem, consequence): Finding| {
         let found = Diagnostic::new(severity, "shared-service", place(location));
         found.because(problem, format!("{consequence}; {KEPT_APART}"))
     };
     said.into_iter().flatten().map(diagnostic).collect()
 }
 
-/// That a canary takes a part of the requests of a location, although it does not name it.
+/// Reports that a canary takes some requests of a location that it does not name.
 pub(crate) fn canary_shared(location: &Location, canary: &Location) -> Option<Diagnostic> {
     let problem = format!("{} has a canary, {}", shown(location)?, canary.origin(""));
     let taken = format!("it takes its part of the requests of this Ingress, too; {KEPT_APART}");
     Some(Diagnostic::new(Severity::Warning, "shared-service", place(location)).because(problem, taken))
 }
 
-/// That a canary that names a location takes nothing, because another one is that of the Service.
+/// Reports that a canary that names a location has no effect, because the Service has another one.
 pub(crate) fn canary_displaced(
     location: &Location,
     named: &Location,

@@ -1,49 +1,48 @@
-//! What one Ingress of a host changes of another's answers: patterns that take requests from a path, paths that become
-//! patterns, a root that is redirected, plain requests that go to https. Sharing a host is normal, so everything else
-//! is silent: a longer path that takes its own requests from a shorter one is what both authors asked for.
+//! Reports how one Ingress of a host affects another: patterns that take requests of a path, paths that become
+//! patterns, a redirected root, plain requests redirected to https. Sharing a host is normal, so everything else is
+//! silent: a longer path that takes its own requests from a shorter one is what both authors intended.
 
 use std::sync::Arc;
 
 use fairway_model::{HostPattern, Origin, PathMatch};
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::transport::Transport;
-use fairway_pattern::{Anchor, Optional, Pattern, literal_start, sample};
+use fairway_pattern::{Anchor, OptionalPart, Pattern, literal_start, sample};
 
 use crate::ingress::layout::{Layout, Matching};
-use crate::ingress::location::{Location, PathKind, Place};
-use crate::ingress::order::Entry;
+use crate::ingress::location::{Location, LocationSource, PathKind};
+use crate::ingress::order::LocationEntry;
 use crate::ingress::ownership::decides;
 use crate::ingress::pattern::looks_like_pattern;
 use crate::ingress::served::ServedIngress;
 
-/// How often a pattern is held against a path for one host: beyond that the search ends, for a host of thousands of
-/// patterns would hold up every other change.
-const MOST_TESTS: usize = 20_000;
-/// Paths that are longer are not tried.
-const LONGEST_PROBE: usize = 1024;
-/// What stands for any segment below a path: letters that no rule is likely to spell out.
-const SEGMENT: &str = "zqxjkv";
+/// Maximum number of pattern tests per host, because a host with thousands of patterns would delay all other changes.
+const MAX_TESTS: usize = 20_000;
+/// Maximum length of a path to test.
+const MAX_PROBE_BYTES: usize = 1024;
+/// Stands for any segment below a path: letters that no rule is likely to contain.
+const PROBE_SEGMENT: &str = "zqxjkv";
 
 /// A host as it will be served.
 pub(crate) struct SharedHost<'a> {
     pub(crate) host: &'a HostPattern,
     pub(crate) layout: &'a Layout,
-    pub(crate) entries: &'a [Entry],
+    pub(crate) entries: &'a [LocationEntry],
     /// The location whose Ingress redirects `/`.
     pub(crate) root: Option<&'a Location>,
-    /// The Ingress whose `tls` section gives the host its certificate, where no wildcard gives it one.
+    /// The Ingress whose `tls` section provides the certificate, unless a wildcard does.
     pub(crate) tls: Option<&'a Arc<ServedIngress>>,
     pub(crate) annotations_prefix: &'a str,
 }
 
-/// A request that a path would answer if it were alone.
+/// A request that a path would serve by itself.
 struct Probe<'a> {
     location: usize,
     path: String,
     kind: ProbeKind,
-    /// The entry that answers it, as far as the entries were tried.
-    answered: Option<&'a Entry>,
-    /// Whether its own path matches it, as far as the entries were tried.
+    /// The entry that serves it, among the entries tried so far.
+    answered: Option<&'a LocationEntry>,
+    /// Whether its own path matches it, among the entries tried so far.
     matched: bool,
 }
 
@@ -51,20 +50,20 @@ struct Probe<'a> {
 enum ProbeKind {
     /// The text of a path.
     Itself,
-    /// Something below it, or a sample of what a pattern matches.
+    /// Something below it, or a sample of a pattern's matches.
     Below,
 }
 
 impl SharedHost<'_> {
-    /// All that authors of Ingresses of this host should know of each other.
+    /// Everything that authors of Ingresses of this host should know about each other.
     pub(crate) fn describe(&self) -> Vec<Diagnostic> {
         let mut found = Vec::new();
         self.report_roots(&mut found);
         self.report_https(&mut found);
         self.report_endpoint_tls(&mut found);
         if self.layout.matching == Matching::Patterns && self.is_shared() {
-            self.report_turned(&mut found);
-            self.report_taken(&mut found);
+            self.report_paths_as_patterns(&mut found);
+            self.report_taken_requests(&mut found);
         }
         found
     }
@@ -75,7 +74,7 @@ impl SharedHost<'_> {
         owners.any(|owner| first.is_some_and(|first| first.key != owner.key))
     }
 
-    /// `app-root`: whose `/` it takes, and whose `app-root` gives way.
+    /// `app-root`: whose `/` is replaced, and whose `app-root` has no effect.
     fn report_roots(&self, found: &mut Vec<Diagnostic>) {
         let winner = self.root.and_then(|root| root.owner.as_ref());
         let mut reported: Vec<&Arc<ServedIngress>> = Vec::new();
@@ -118,12 +117,12 @@ impl SharedHost<'_> {
         Some(found.because(problem, "this app-root has no effect there"))
     }
 
-    /// The location that would answer `/`.
+    /// The location that would serve `/`.
     fn at_root(&self) -> Option<&Location> {
-        let exact = |entry: &&Entry| entry.condition.path == PathMatch::Exact("/".into());
-        let prefix = |entry: &&Entry| entry.condition.path == PathMatch::Prefix("/".into());
-        let pattern = |entry: &&Entry| {
-            may_match(entry, "/") && Tester::of(entry).is_some_and(|tester| tester.matches("/"))
+        let exact = |entry: &&LocationEntry| entry.condition.path == PathMatch::Exact("/".into());
+        let prefix = |entry: &&LocationEntry| entry.condition.path == PathMatch::Prefix("/".into());
+        let pattern = |entry: &&LocationEntry| {
+            may_match(entry, "/") && EntryMatcher::from_entry(entry).is_some_and(|tester| tester.matches("/"))
         };
         let entries = || self.entries.iter();
         let entry = match self.layout.matching {
@@ -133,7 +132,7 @@ impl SharedHost<'_> {
         entry.map(|entry| &self.layout.locations[entry.location])
     }
 
-    /// A `tls` section sends the plain requests of older Ingresses to https.
+    /// A `tls` section redirects plain requests of older Ingresses to https.
     fn report_https(&self, found: &mut Vec<Diagnostic>) {
         let Some(tls) = self.tls else { return };
         let mut reported: Vec<&Arc<ServedIngress>> = Vec::new();
@@ -183,9 +182,9 @@ impl SharedHost<'_> {
         }
     }
 
-    /// Paths that are patterns because another Ingress asks for it.
-    fn report_turned(&self, found: &mut Vec<Diagnostic>) {
-        let Some(cause) = self.layout.asking_for_patterns() else { return };
+    /// Paths that are patterns because of another Ingress.
+    fn report_paths_as_patterns(&self, found: &mut Vec<Diagnostic>) {
+        let Some(cause) = self.layout.pattern_requester() else { return };
         let mut reported: Vec<&Arc<ServedIngress>> = Vec::new();
         for location in &self.layout.locations {
             let Some(owner) = &location.owner else { continue };
@@ -205,8 +204,8 @@ impl SharedHost<'_> {
         }
     }
 
-    /// Requests that a path would answer, and that a pattern of another Ingress gets.
-    fn report_taken(&self, found: &mut Vec<Diagnostic>) {
+    /// Requests of a path that a pattern of another Ingress takes.
+    fn report_taken_requests(&self, found: &mut Vec<Diagnostic>) {
         let mut probes = self.probes();
         let mut tests = 0;
         for entry in self.entries {
@@ -218,10 +217,10 @@ impl SharedHost<'_> {
                     continue;
                 }
                 tests += 1;
-                if tests > MOST_TESTS {
+                if tests > MAX_TESTS {
                     return;
                 }
-                let tester = tester.get_or_insert_with(|| Tester::of(entry));
+                let tester = tester.get_or_insert_with(|| EntryMatcher::from_entry(entry));
                 if !tester.as_ref().is_some_and(|tester| tester.matches(&probe.path)) {
                     continue;
                 }
@@ -247,18 +246,21 @@ impl SharedHost<'_> {
         let mut probes = Vec::new();
         for (at, location) in self.layout.locations.iter().enumerate().filter(|(_, it)| it.is_path()) {
             let mut push = |kind, path: String| {
-                if path.len() <= LONGEST_PROBE {
+                if path.len() <= MAX_PROBE_BYTES {
                     probes.push(Probe { location: at, path, kind, answered: None, matched: false });
                 }
             };
             if location.is_pattern() {
-                for optional in [Optional::Absent, Optional::Once] {
-                    push(ProbeKind::Below, sample(&location.path, optional, LONGEST_PROBE));
+                for optional in [OptionalPart::Absent, OptionalPart::Once] {
+                    push(ProbeKind::Below, sample(&location.path, optional, MAX_PROBE_BYTES));
                 }
             } else {
                 push(ProbeKind::Itself, location.path.to_string());
                 if location.kind == PathKind::Prefix {
-                    push(ProbeKind::Below, format!("{}/{SEGMENT}", location.path.trim_end_matches('/')));
+                    push(
+                        ProbeKind::Below,
+                        format!("{}/{PROBE_SEGMENT}", location.path.trim_end_matches('/')),
+                    );
                 }
             }
         }
@@ -285,15 +287,15 @@ impl SharedHost<'_> {
     }
 }
 
-/// Holds an entry against paths.
-enum Tester<'a> {
+/// Matches an entry against paths.
+enum EntryMatcher<'a> {
     Text(&'a str),
     Pattern(Arc<Pattern>),
 }
 
-impl<'a> Tester<'a> {
-    /// `None` where it is no pattern that can be compiled.
-    fn of(entry: &'a Entry) -> Option<Self> {
+impl<'a> EntryMatcher<'a> {
+    /// `None` if its pattern cannot be compiled.
+    fn from_entry(entry: &'a LocationEntry) -> Option<Self> {
         let PathMatch::Regex { pattern, .. } = &entry.condition.path else { return None };
         if !is_special(pattern) {
             return Some(Self::Text(pattern));
@@ -313,9 +315,8 @@ fn is_special(pattern: &str) -> bool {
     literal_start(pattern).len() < pattern.len()
 }
 
-/// Whether an entry can match a path as far as the text that its pattern begins with tells: most cannot, and then it is
-/// not compiled.
-fn may_match(entry: &Entry, path: &str) -> bool {
+/// Whether an entry can match a path, by its literal prefix: most cannot, and are not compiled.
+fn may_match(entry: &LocationEntry, path: &str) -> bool {
     let PathMatch::Regex { pattern, .. } = &entry.condition.path else { return false };
     starts_with(path, &literal_start(pattern))
 }
@@ -324,7 +325,7 @@ fn starts_with(path: &str, start: &str) -> bool {
     path.as_bytes().get(..start.len()).is_some_and(|head| head.eq_ignore_ascii_case(start.as_bytes()))
 }
 
-/// Whether there is a `proxy-ssl-secret` for the endpoints of an Ingress; `None` where TLS is not spoken to them.
+/// Whether there is a `proxy-ssl-secret` for the endpoints of an Ingress; `None` if they do not use TLS.
 fn has_endpoint_secret(ingress: &ServedIngress) -> Option<bool> {
     match &ingress.contributions.upstream.transport {
         Transport::Tls(tls) | Transport::AsClient(tls) | Transport::H2(tls) => Some(tls.secret.is_some()),
@@ -333,7 +334,8 @@ fn has_endpoint_secret(ingress: &ServedIngress) -> Option<bool> {
 }
 
 fn is_of_another(location: &Location, ingress: &ServedIngress) -> bool {
-    location.place != Place::Nowhere && location.owner.as_ref().is_some_and(|owner| owner.key != ingress.key)
+    location.source != LocationSource::Nowhere
+        && location.owner.as_ref().is_some_and(|owner| owner.key != ingress.key)
 }
 
 fn place(location: &Location, field: &str) -> Origin {

@@ -1,18 +1,20 @@
-//! What snippets make of the rules of a host: that of the host, and that of each path within it, as nginx inherits directives.
+//! Combines the snippets of a host and of its paths, as nginx inherits directives.
 
 pub(crate) mod conflicts;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use fairway_model::{AnswerEdit, AnswerReason, ContentCoding, Guard, HostPattern, Phases, ReceivedEdit};
+use fairway_model::{
+    ContentCoding, FixedResponseReason, Guard, HostPattern, Phases, ResponseEdit, UpstreamResponseEdit,
+};
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::options::UnsupportedProtection;
-use fairway_snippet::{HostSnippet, Replaces, RulePaths};
+use fairway_snippet::{HostSnippet, ReplacementScope, RulePaths};
 
 use crate::ingress::closed::Closed;
 use crate::ingress::context::Context;
-use crate::ingress::contributions::{ServerSnippet, SnippetOfPath, Turn};
+use crate::ingress::contributions::{GuardStage, PathSnippetEffects, ServerSnippet};
 use crate::ingress::defaults::Defaults;
 use crate::ingress::layout::{Layout, Matching};
 use crate::ingress::location::{Location, PathKind};
@@ -20,9 +22,9 @@ use crate::ingress::ownership::HostIngresses;
 use crate::ingress::served::ServedIngress;
 use crate::ingress::shared_service::SharedServices;
 
-/// Adds what snippets do to the phases of a rule, in which all else stands already. Of one that only adds a slash to the path, nginx has
-/// entered the location, and run nothing of its rewrite phase.
-pub(crate) fn add(
+/// Adds the effects of snippets to the otherwise complete phases of a rule. For a rule that only adds a slash to the
+/// path, nginx has entered the location but run nothing of its rewrite phase.
+pub(crate) fn add_snippets(
     phases: &mut Phases,
     host: Option<&HostSnippet>,
     location: &Location,
@@ -37,24 +39,26 @@ pub(crate) fn add(
     }
     let of_path = match owner {
         Some(owner) => owner.contributions.snippet.clone(),
-        None => of_settings.map(|snippet| Arc::new(SnippetOfPath::of(snippet))),
+        None => of_settings.map(|snippet| Arc::new(PathSnippetEffects::from_snippet(snippet))),
     };
     let of_path = of_path.as_deref();
     if let (true, Some(of_path)) = (adds_slash, of_path) {
         phases.answers.edits.extend(of_path.on_entry.iter().cloned());
     }
     if let Some(host) = host {
-        let has_lists = owner.is_some_and(|owner| owner.contributions.check_source_ranges());
+        let has_lists = owner.is_some_and(|owner| owner.contributions.have_source_ranges());
         // `auth-url` brings an `add_header` of ingress-nginx's own.
         let asks = owner.is_some_and(|owner| owner.contributions.added.external_auth().is_some());
-        let replaces_adds = asks || of_path.is_some_and(|of_path| of_path.replaces_adds == Replaces::Always);
+        let replaces_adds =
+            asks || of_path.is_some_and(|of_path| of_path.replaces_adds == ReplacementScope::Always);
         add_host(phases, host, of_path, replaces_adds, has_lists);
-        let at = phases.guards.iter().position(|guard| Turn::of(guard) > Turn::HostSnippet);
+        let at =
+            phases.guards.iter().position(|guard| GuardStage::from_guard(guard) > GuardStage::HostSnippet);
         let at = at.unwrap_or(phases.guards.len());
         let paths = match adds_slash {
-            // nginx finds out that a slash is missing before it tries patterns.
-            true => Paths { prefix: None, exact: Some(location.path.trim_end_matches('/').into()) },
-            false => Paths::of(location, layout),
+            // nginx notices a missing slash before it tries patterns.
+            true => LocationPaths { prefix: None, exact: Some(location.path.trim_end_matches('/').into()) },
+            false => LocationPaths::for_location(location, layout),
         };
         phases.guards.splice(at..at, host.guards(paths.rule()));
     }
@@ -67,8 +71,8 @@ pub(crate) fn add(
     }
     // `Strict-Transport-Security` is written first, so that snippets see it.
     let edits = &mut phases.answers.edits;
-    let hsts = edits.iter().position(|edit| matches!(edit, AnswerEdit::StrictTransportSecurity(_)));
-    let first = edits.iter().position(|edit| matches!(edit, AnswerEdit::Chosen(_)));
+    let hsts = edits.iter().position(|edit| matches!(edit, ResponseEdit::StrictTransportSecurity(_)));
+    let first = edits.iter().position(|edit| matches!(edit, ResponseEdit::Chosen(_)));
     if let (Some(hsts), Some(first)) = (hsts, first)
         && first < hsts
     {
@@ -76,7 +80,7 @@ pub(crate) fn add(
     }
 }
 
-/// Adds what the snippet of a host answers before a path is chosen, to a rule that answers at that time, too.
+/// Adds the host snippet's responses that precede path selection, to a rule that responds at that stage, too.
 pub(crate) fn add_before_paths(phases: &mut Phases, host: Option<&HostSnippet>) {
     let Some(host) = host else { return };
     phases.guards.splice(0..0, host.guards_before_paths());
@@ -86,7 +90,7 @@ pub(crate) fn add_before_paths(phases: &mut Phases, host: Option<&HostSnippet>) 
 fn add_host(
     phases: &mut Phases,
     host: &HostSnippet,
-    of_path: Option<&SnippetOfPath>,
+    of_path: Option<&PathSnippetEffects>,
     replaces_adds: bool,
     has_lists: bool,
 ) {
@@ -96,13 +100,13 @@ fn add_host(
     phases.unlogged |= host.unlogged;
     if !has_lists && !of_path.is_some_and(|of_path| of_path.hides_access_of_host) {
         phases.guards.extend(host.access.clone().map(Guard::Access));
-        phases.guards.sort_by_key(Turn::of);
+        phases.guards.sort_by_key(GuardStage::from_guard);
     }
     let answers = &mut phases.answers;
-    if !host.hides.is_empty() && !of_path.is_some_and(|of_path| of_path.hides_hidden_of_host) {
-        answers.received.push(ReceivedEdit::Hide(host.hides.as_slice().into()));
+    if !host.hidden_headers.is_empty() && !of_path.is_some_and(|of_path| of_path.hides_hidden_of_host) {
+        answers.received.push(UpstreamResponseEdit::Hide(host.hidden_headers.as_slice().into()));
     }
-    let chosen = answers.edits.iter().position(|edit| matches!(edit, AnswerEdit::Chosen(_)));
+    let chosen = answers.edits.iter().position(|edit| matches!(edit, ResponseEdit::Chosen(_)));
     let at = chosen.unwrap_or(answers.edits.len());
     answers.edits.splice(at..at, host.more.iter().cloned());
     if !replaces_adds {
@@ -113,14 +117,14 @@ fn add_host(
     }
 }
 
-/// The paths of a location, as nginx has them in its configuration.
-struct Paths {
+/// The paths of a location in nginx's configuration.
+struct LocationPaths {
     prefix: Option<String>,
     exact: Option<Arc<str>>,
 }
 
-impl Paths {
-    fn of(location: &Location, layout: &Layout) -> Self {
+impl LocationPaths {
+    fn for_location(location: &Location, layout: &Layout) -> Self {
         let path = &location.path;
         let is_pattern = layout.matching == Matching::Patterns;
         let splits = location.kind == PathKind::Prefix && !location.asks_for_patterns();
@@ -148,9 +152,9 @@ impl Paths {
     }
 }
 
-/// The snippet of a host: that of the oldest Ingress that has one and may decide about the host, or else of the settings. Where it does not
-/// go with the paths of the host, the host is closed as it is for one that cannot be read.
-pub(crate) fn of_host(
+/// The snippet of a host: that of the oldest Ingress that has one and decides about the host, else of the settings.
+/// If it conflicts with the paths of the host, the host is closed, as for an unreadable one.
+pub(crate) fn snippet_of_host(
     host: &HostPattern,
     serving: &HostIngresses,
     layout: &Layout,
@@ -159,18 +163,21 @@ pub(crate) fn of_host(
 ) -> Option<ServerSnippet> {
     let defaults = context.defaults;
     let with_snippet = |ingress: &&Arc<ServedIngress>| ingress.contributions.host.snippet.is_some();
-    let ingress = serving.deciding().find(with_snippet);
+    let ingress = serving.deciding_ingresses().find(with_snippet);
     let own = ingress.and_then(|ingress| ingress.contributions.host.snippet.as_ref());
     let snippet = match (own, &defaults.snippets.host) {
         (Some(ServerSnippet::Refused), _) => return Some(ServerSnippet::Refused),
         (Some(ServerSnippet::Acts(snippet)), _) | (None, Some(snippet)) => snippet,
         (None, None) => return None,
     };
-    let paths: Vec<_> = layout.locations.iter().map(|location| Paths::of(location, layout)).collect();
-    let rules: Vec<_> = paths.iter().map(Paths::rule).collect();
+    let paths: Vec<_> =
+        layout.locations.iter().map(|location| LocationPaths::for_location(location, layout)).collect();
+    let rules: Vec<_> = paths.iter().map(LocationPaths::rule).collect();
     let problem = match snippet.check(&rules, layout.matching == Matching::Patterns) {
         Err(problem) => Some(format!(", {problem}")),
-        Ok(()) => conflicts::on_host(snippet, layout, defaults).map(|conflict| format!(" {conflict}")),
+        Ok(()) => {
+            conflicts::host_snippet_conflict(snippet, layout, defaults).map(|conflict| format!(" {conflict}"))
+        }
     };
     let Some(problem) = problem else { return Some(ServerSnippet::Acts(Arc::clone(snippet))) };
     let origin = match ingress {
@@ -193,8 +200,8 @@ pub(crate) fn of_host(
     outcome
 }
 
-/// Closes the Ingresses whose snippets change requests by which a canary may choose: it chooses by requests as they were received.
-pub(crate) fn close_beside_canaries(
+/// Closes Ingresses whose snippets change request headers that a canary may use: it selects by requests as received.
+pub(crate) fn close_snippets_with_canaries(
     layout: &mut Layout,
     services: &SharedServices,
     context: &Context<'_>,
@@ -202,7 +209,7 @@ pub(crate) fn close_beside_canaries(
 ) {
     let has_canary = |location: &Location| {
         layout.canary_of(location).is_some()
-            || services.of(location).is_some_and(|shared| shared.canary.is_some())
+            || services.settings_for(location).is_some_and(|shared| shared.canary.is_some())
     };
     let beside: Vec<bool> = layout.locations.iter().map(has_canary).collect();
     let prefix = &context.inputs.options.annotations_prefix;
@@ -217,7 +224,7 @@ pub(crate) fn close_beside_canaries(
             UnsupportedProtection::Ignored => (Severity::Warning, "the canary does not see them"),
             UnsupportedProtection::Closed => {
                 let contributions = Arc::make_mut(&mut Arc::make_mut(owner).contributions);
-                contributions.closed = Some(Closed(AnswerReason::ProtectionUnavailable));
+                contributions.closed = Some(Closed(FixedResponseReason::ProtectionUnavailable));
                 (Severity::Error, "the paths with a canary answer 503")
             }
         };

@@ -1,14 +1,14 @@
-//! What spans are called (`opentelemetry-operation-name`): a text with variables of nginx. Never sends a credential to a collector.
+//! Span names (`opentelemetry-operation-name`): text with nginx variables. Credentials are never sent to a collector.
 
 use fairway_model::{Template, TemplatePart, variables};
 
-/// The longest text, in bytes.
+/// Maximum length, in bytes.
 const MAX_BYTES: usize = 256;
 
-/// Headers whose values let somebody in, as variables write their names.
+/// Headers with credentials, as variables spell their names.
 const CREDENTIALS: [&str; 3] = ["authorization", "cookie", "proxy_authorization"];
 
-/// Reads a name; the error says what is wrong with it.
+/// Parses a name; the error describes the problem.
 pub(crate) fn read(text: &str) -> Result<Template, String> {
     if text.len() > MAX_BYTES {
         return Err(format!("it has more than {MAX_BYTES} bytes"));
@@ -36,7 +36,7 @@ pub(crate) fn read(text: &str) -> Result<Template, String> {
 fn is_credential(part: &TemplatePart) -> bool {
     match part {
         TemplatePart::Cookie(_) => true,
-        TemplatePart::Field(name) => CREDENTIALS.contains(&&**name),
+        TemplatePart::Header(name) => CREDENTIALS.contains(&&**name),
         _ => false,
     }
 }

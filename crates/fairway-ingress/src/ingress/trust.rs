@@ -1,4 +1,4 @@
-//! When every client may claim any address: by what, and what that makes of the source ranges of Ingresses.
+//! When every client can claim any address, and how that affects the source ranges of Ingresses.
 
 use std::fmt;
 
@@ -8,10 +8,10 @@ use fairway_objects::object::ObjectKey;
 use fairway_objects::options::{ProxySenders, Trust};
 use ipnet::IpNet;
 
-/// At most this many Ingresses are named in one text; each has a warning of its own too.
-const NAMED: usize = 20;
+/// Maximum number of Ingresses named in one message; each also gets its own warning.
+const MAX_NAMED_INGRESSES: usize = 20;
 
-/// How a client says what its address is.
+/// How a client states its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AddressSource {
     /// In `X-Forwarded-For`.
@@ -20,18 +20,18 @@ pub(crate) enum AddressSource {
     ProxyProtocol,
 }
 
-/// That every client is believed.
+/// Every client is trusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TrustsEverybody {
+pub(crate) struct UniversalTrust {
     pub(crate) source: AddressSource,
-    /// What makes it so.
+    /// The responsible setting.
     pub(crate) origin: Origin,
-    /// The same in words.
+    /// The problem in words.
     pub(crate) problem: &'static str,
 }
 
-impl TrustsEverybody {
-    /// By the PROXY protocol, where every peer may use it.
+impl UniversalTrust {
+    /// By the PROXY protocol, if every peer may use it.
     pub(crate) fn by_proxy_protocol(trust: &Trust) -> Option<Self> {
         let ProxySenders::Peers(ranges) = &trust.proxy_protocol else { return None };
         let (flag, problem) = if ranges.is_empty() {
@@ -39,7 +39,7 @@ impl TrustsEverybody {
                 "--proxy-protocol",
                 "--proxy-protocol-trusted names no range: the PROXY header of every peer is believed",
             )
-        } else if is_everybody(ranges) {
+        } else if covers_everyone(ranges) {
             (
                 "--proxy-protocol-trusted",
                 "its ranges are those of everybody: the PROXY header of every peer is believed",
@@ -51,14 +51,15 @@ impl TrustsEverybody {
         Some(Self { source: AddressSource::ProxyProtocol, origin, problem })
     }
 
-    /// What it means where these Ingresses check source ranges.
+    /// The diagnostic, given the Ingresses that check source ranges.
     pub(crate) fn describe<'k>(
         &self,
         restricting: impl ExactSizeIterator<Item = &'k ObjectKey>,
     ) -> Diagnostic {
         let count = restricting.len();
-        let named = restricting.take(NAMED).map(ToString::to_string).collect::<Vec<_>>().join(", ");
-        let more = count.checked_sub(NAMED).filter(|more| *more > 0);
+        let named =
+            restricting.take(MAX_NAMED_INGRESSES).map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let more = count.checked_sub(MAX_NAMED_INGRESSES).filter(|more| *more > 0);
         let more = more.map(|more| format!(" and {more} more")).unwrap_or_default();
         let effect = match count {
             0 => String::new(),
@@ -71,7 +72,7 @@ impl TrustsEverybody {
 }
 
 impl AddressSource {
-    /// What ends it.
+    /// How to fix it.
     pub(crate) const fn remedy(self) -> &'static str {
         match self {
             Self::ForwardedHeaders => "proxy-real-ip-cidr or --trusted-forwarders names the proxies in front",
@@ -92,7 +93,7 @@ impl fmt::Display for AddressSource {
     }
 }
 
-/// Whether the ranges together hold all of IPv4 or all of IPv6.
-pub(crate) fn is_everybody(ranges: &[IpNet]) -> bool {
+/// Whether the ranges cover all of IPv4 or all of IPv6.
+pub(crate) fn covers_everyone(ranges: &[IpNet]) -> bool {
     IpNet::aggregate(&ranges.to_vec()).iter().any(|range| range.prefix_len() == 0)
 }

@@ -1,5 +1,5 @@
-//! What the API server would have refused, for Ingresses that come from a directory. Only warns: they are read as far as
-//! they make sense, and what cannot be read at all is reported where it is read.
+//! Checks that the API server performs, for Ingresses from a directory. Only warns: Ingresses are read as far as
+//! possible, and unreadable parts are reported where they are read.
 
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 
@@ -7,7 +7,7 @@ use crate::ingress::reader::Reader;
 
 const PATH_TYPES: [&str; 3] = ["Exact", "Prefix", "ImplementationSpecific"];
 
-/// Reports path types that do not exist, and an Ingress that says nothing.
+/// Reports invalid path types, and an Ingress without content.
 pub(crate) fn check(reader: &mut Reader<'_>) {
     let Some(spec) = &reader.ingress.object.spec else { return };
     let rules = spec.rules.as_deref().unwrap_or_default();
@@ -29,6 +29,6 @@ pub(crate) fn check(reader: &mut Reader<'_>) {
 }
 
 fn warn(reader: &mut Reader<'_>, code: &'static str, field: &str, problem: &str, consequence: &str) {
-    let found = Diagnostic::new(Severity::Warning, code, reader.field(field));
+    let found = Diagnostic::new(Severity::Warning, code, reader.field_origin(field));
     reader.report(found.because(problem, consequence));
 }

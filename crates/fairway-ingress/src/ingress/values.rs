@@ -1,22 +1,21 @@
-//! Values that an Ingress takes from the settings ConfigMap where it has no annotation of the same name, and how their
-//! texts are read. Owns no meaning beyond that.
+//! Values that default to the settings ConfigMap's key of the annotation's name, and their parsers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fairway_model::{CipherList, CipherSuite, HopVersion, Replacement};
+use fairway_model::{CipherList, CipherSuite, Http1Version, Replacement};
 use fairway_objects::annotations::text;
 
 use crate::ingress::reader::Reader;
 
-/// Keys of the ConfigMap by name, each of them good.
+/// Valid keys of the ConfigMap by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Values(BTreeMap<&'static str, Arc<str>>);
 
-/// A key that is an annotation as well.
-struct Known {
+/// A key that is also an annotation.
+struct KnownKey {
     name: &'static str,
-    /// What its value must be.
+    /// The required value.
     what: &'static str,
     is_good: fn(&str) -> bool,
 }
@@ -33,32 +32,36 @@ const NUMBER: &str = "a whole number";
 const RISK: &str = "Critical, High, Medium or Low";
 const SIZE: &str = "a size such as 8, 8k or 8m";
 
-const KNOWN: &[Known] = &[
-    Known { name: "annotations-risk-level", what: RISK, is_good: |it| is_risk(it) },
-    Known { name: "client-body-buffer-size", what: SIZE, is_good: |it| text::bytes(it).is_some() },
-    Known { name: "limit-rate", what: NUMBER, is_good: |it| kibibytes(it).is_some() },
-    Known { name: "limit-rate-after", what: NUMBER, is_good: |it| kibibytes(it).is_some() },
-    Known { name: "proxy-buffer-size", what: SIZE, is_good: |it| text::bytes(it).is_some() },
-    Known { name: "proxy-buffering", what: ON_OR_OFF, is_good: |it| is_on(it).is_some() },
-    Known { name: "proxy-buffers-number", what: NUMBER, is_good: |it| count(it).is_some() },
-    Known { name: "proxy-cookie-domain", what: PAIR_OF_DOMAINS, is_good: |it| domains(it).is_some() },
-    Known { name: "proxy-cookie-path", what: PAIR_OF_PATHS, is_good: |it| paths(it).is_some() },
-    Known { name: "proxy-http-version", what: "1.0 or 1.1", is_good: |it| http_version(it).is_some() },
-    Known { name: "proxy-max-temp-file-size", what: SIZE, is_good: |it| text::bytes(it).is_some() },
-    Known { name: "proxy-next-upstream", what: FAILURES, is_good: |it| failures(it).is_some() },
-    Known { name: "proxy-next-upstream-timeout", what: NUMBER, is_good: |it| count(it).is_some() },
-    Known { name: "proxy-next-upstream-tries", what: NUMBER, is_good: |it| count(it).is_some() },
-    Known { name: "proxy-redirect-from", what: URL, is_good: |it| url(it).is_some() },
-    Known { name: "proxy-redirect-to", what: URL, is_good: |it| url(it).is_some() },
-    Known { name: "proxy-request-buffering", what: ON_OR_OFF, is_good: |it| is_on(it).is_some() },
-    Known { name: "ssl-ciphers", what: CIPHERS, is_good: |it| ciphers(it).is_some() },
-    Known { name: "service-upstream", what: "true or false", is_good: |it| text::switch(it).is_some() },
+const KNOWN_KEYS: &[KnownKey] = &[
+    KnownKey { name: "annotations-risk-level", what: RISK, is_good: |it| is_risk(it) },
+    KnownKey { name: "client-body-buffer-size", what: SIZE, is_good: |it| text::parse_size(it).is_some() },
+    KnownKey { name: "limit-rate", what: NUMBER, is_good: |it| kibibytes(it).is_some() },
+    KnownKey { name: "limit-rate-after", what: NUMBER, is_good: |it| kibibytes(it).is_some() },
+    KnownKey { name: "proxy-buffer-size", what: SIZE, is_good: |it| text::parse_size(it).is_some() },
+    KnownKey { name: "proxy-buffering", what: ON_OR_OFF, is_good: |it| is_on(it).is_some() },
+    KnownKey { name: "proxy-buffers-number", what: NUMBER, is_good: |it| count(it).is_some() },
+    KnownKey { name: "proxy-cookie-domain", what: PAIR_OF_DOMAINS, is_good: |it| domains(it).is_some() },
+    KnownKey { name: "proxy-cookie-path", what: PAIR_OF_PATHS, is_good: |it| paths(it).is_some() },
+    KnownKey { name: "proxy-http-version", what: "1.0 or 1.1", is_good: |it| http_version(it).is_some() },
+    KnownKey { name: "proxy-max-temp-file-size", what: SIZE, is_good: |it| text::parse_size(it).is_some() },
+    KnownKey { name: "proxy-next-upstream", what: FAILURES, is_good: |it| failures(it).is_some() },
+    KnownKey { name: "proxy-next-upstream-timeout", what: NUMBER, is_good: |it| count(it).is_some() },
+    KnownKey { name: "proxy-next-upstream-tries", what: NUMBER, is_good: |it| count(it).is_some() },
+    KnownKey { name: "proxy-redirect-from", what: URL, is_good: |it| url(it).is_some() },
+    KnownKey { name: "proxy-redirect-to", what: URL, is_good: |it| url(it).is_some() },
+    KnownKey { name: "proxy-request-buffering", what: ON_OR_OFF, is_good: |it| is_on(it).is_some() },
+    KnownKey { name: "ssl-ciphers", what: CIPHERS, is_good: |it| ciphers(it).is_some() },
+    KnownKey {
+        name: "service-upstream",
+        what: "true or false",
+        is_good: |it| text::parse_bool(it).is_some(),
+    },
 ];
 
 impl Values {
-    /// Takes a key of the ConfigMap; `None` if it is no such key, and what its value must be where it is not.
+    /// Reads a key of the ConfigMap; `None` for any other. The error is the required value.
     pub(crate) fn set(&mut self, name: &str, value: &str) -> Option<Result<(), &'static str>> {
-        let known = KNOWN.iter().find(|known| known.name == name)?;
+        let known = KNOWN_KEYS.iter().find(|known| known.name == name)?;
         if !(known.is_good)(value) {
             return Some(Err(known.what));
         }
@@ -66,13 +69,13 @@ impl Values {
         Some(Ok(()))
     }
 
-    /// What a key says.
+    /// The parsed value of a key.
     pub(crate) fn get<T>(&self, name: &str, parse: fn(&str) -> Option<T>) -> Option<T> {
         self.0.get(name).and_then(|value| parse(value))
     }
 }
 
-/// The value of an annotation, or of the key of the same name where it is absent or wrong.
+/// The value of an annotation, or of the key of the same name if it is absent or invalid.
 pub(crate) fn value<T>(
     reader: &mut Reader<'_>,
     defaults: &Values,
@@ -82,13 +85,13 @@ pub(crate) fn value<T>(
     let default = || defaults.get(name, parse);
     let Some(value) = reader.value(name).filter(|value| !value.is_empty()) else { return default() };
     parse(value).or_else(|| {
-        let what = KNOWN.iter().find(|known| known.name == name).map_or("a value", |known| known.what);
+        let what = KNOWN_KEYS.iter().find(|known| known.name == name).map_or("a value", |known| known.what);
         reader.invalid(name, format!("\"{value}\" is not {what}"), "the default is used");
         default()
     })
 }
 
-/// Two domains, without the dots that they may begin with; nothing for `off`.
+/// Two domains, without leading dots; `None` for `off`.
 pub(crate) fn domains(text: &str) -> Option<Option<Replacement>> {
     let replacement = pair(text, |domain| {
         let bare = domain.strip_prefix('.').unwrap_or(domain);
@@ -98,13 +101,13 @@ pub(crate) fn domains(text: &str) -> Option<Option<Replacement>> {
     replacement.map(Some).or_else(|| is_off(text))
 }
 
-/// Two paths; nothing for `off`.
+/// Two paths; `None` for `off`.
 pub(crate) fn paths(text: &str) -> Option<Option<Replacement>> {
     let replacement = pair(text, |path| (!path.is_empty() && is_plain(path)).then_some(path));
     replacement.map(Some).or_else(|| is_off(text))
 }
 
-/// The beginning of a URL; nothing for `off`.
+/// A URL prefix; `None` for `off`.
 pub(crate) fn url(text: &str) -> Option<Option<Arc<str>>> {
     match text {
         "off" => Some(None),
@@ -112,7 +115,7 @@ pub(crate) fn url(text: &str) -> Option<Option<Arc<str>>> {
     }
 }
 
-/// A whole number of KiB, in bytes.
+/// An integer in KiB, in bytes.
 pub(crate) fn kibibytes(text: &str) -> Option<u64> {
     text.parse::<u32>().ok().map(|number| u64::from(number) << 10)
 }
@@ -127,26 +130,26 @@ pub(crate) fn is_on(text: &str) -> Option<bool> {
     match text {
         "on" => Some(true),
         "off" => Some(false),
-        _ => text::switch(text),
+        _ => text::parse_bool(text),
     }
 }
 
-/// A list of cipher suites in OpenSSL's syntax, of which some are spoken.
+/// A cipher list in OpenSSL syntax that selects at least one supported suite.
 pub(crate) fn ciphers(text: &str) -> Option<Vec<CipherSuite>> {
     let suites = CipherList::read(text).suites;
     (!suites.is_empty()).then_some(suites)
 }
 
-/// After what else than a failure to connect or to answer a request is tried elsewhere.
+/// Failures that are retried on another endpoint, besides failures to connect or to respond.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failures {
-    /// Not even after those.
+    /// Not even those.
     None,
-    /// After answers with these statuses.
+    /// Responses with these statuses.
     Statuses(Vec<u16>),
 }
 
-/// The kinds of failures of nginx's `proxy_next_upstream`.
+/// The failures of nginx's `proxy_next_upstream`.
 pub(crate) fn failures(text: &str) -> Option<Failures> {
     let mut statuses = Vec::new();
     let mut none = false;
@@ -164,15 +167,15 @@ pub(crate) fn failures(text: &str) -> Option<Failures> {
 }
 
 /// A version of HTTP/1.
-pub(crate) fn http_version(text: &str) -> Option<HopVersion> {
+pub(crate) fn http_version(text: &str) -> Option<Http1Version> {
     match text {
-        "1.0" => Some(HopVersion::Http10),
-        "1.1" => Some(HopVersion::Http11),
+        "1.0" => Some(Http1Version::Http10),
+        "1.1" => Some(Http1Version::Http11),
         _ => None,
     }
 }
 
-/// ingress-nginx takes any other text for `Low`.
+/// ingress-nginx treats any other text as `Low`.
 fn is_risk(text: &str) -> bool {
     ["critical", "high", "medium", "low"].iter().any(|level| level.eq_ignore_ascii_case(text))
 }
@@ -187,7 +190,7 @@ fn pair(text: &str, part: impl Fn(&str) -> Option<&str>) -> Option<Replacement> 
     words.next().is_none().then(|| Replacement { from: from.into(), to: to.into() })
 }
 
-/// Nothing that nginx takes for a regular expression or a variable, and nothing that ends a field or an attribute.
+/// Text that nginx would not treat as a regular expression or variable, and that does not end a header or attribute.
 fn is_plain(text: &str) -> bool {
     let good = |c: char| c.is_ascii_alphanumeric() || "-._~/:,?&=".contains(c);
     !text.starts_with('~') && text.chars().all(good)

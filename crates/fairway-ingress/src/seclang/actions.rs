@@ -1,20 +1,20 @@
-//! The actions of rules: which there are, and that a list of them has no other. Writes them as they are, one behind the other.
+//! Actions of rules: parses a list of actions, refuses unknown ones, and writes the list unchanged.
 
 use super::lines::Line;
 use super::problem::Problem;
 
-/// A list of actions that was read.
+/// A parsed list of actions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Actions {
-    /// As the firewall gets it.
+    /// As sent to the firewall.
     pub(super) text: String,
     pub(super) id: Option<u32>,
-    /// Whether the rule that follows belongs to this one.
+    /// Whether the following rule belongs to this one.
     pub(super) chains: bool,
 }
 
 /// Actions without a value.
-const PLAIN: [&str; 12] = [
+const PLAIN_ACTIONS: [&str; 12] = [
     "allow",
     "auditlog",
     "block",
@@ -28,8 +28,8 @@ const PLAIN: [&str; 12] = [
     "nolog",
     "pass",
 ];
-/// Actions with a text as their value.
-const TEXTS: [&str; 12] = [
+/// Actions with a text value.
+const TEXT_ACTIONS: [&str; 12] = [
     "accuracy",
     "allow",
     "logdata",
@@ -43,8 +43,8 @@ const TEXTS: [&str; 12] = [
     "tag",
     "ver",
 ];
-/// What actions do that are refused.
-const REFUSED: [(&str, &str); 9] = [
+/// Refused actions and what they do.
+const REFUSED_ACTIONS: [(&str, &str); 9] = [
     ("append", "it changes responses, which Coraza does not"),
     ("deprecatevar", "no collection is kept between requests"),
     ("exec", "it runs a program"),
@@ -92,7 +92,7 @@ const TRANSFORMATIONS: [&str; 34] = [
     "utf8tounicode",
 ];
 /// Options of `ctl`.
-const CONTROLS: [&str; 17] = [
+const CTL_OPTIONS: [&str; 17] = [
     "auditengine",
     "auditlogparts",
     "forcerequestbodyvariable",
@@ -112,7 +112,7 @@ const CONTROLS: [&str; 17] = [
     "ruleremovetargetbytag",
 ];
 
-/// Reads a list, which stands between double quotes.
+/// Parses a list, which is written in double quotes.
 pub(super) fn read(line: &Line, list: &str) -> Result<Actions, Problem> {
     let mut actions = Actions::default();
     for item in split(list) {
@@ -140,7 +140,7 @@ pub(super) fn read(line: &Line, list: &str) -> Result<Actions, Problem> {
     Ok(actions)
 }
 
-/// The parts between commas outside of single quotes. As Coraza does, a character behind a backslash is looked at by nobody.
+/// Splits at commas outside of single quotes. As in Coraza, a character after a backslash has no meaning.
 fn split(list: &str) -> Vec<&str> {
     let (mut parts, mut from, mut quoted, mut escaped) = (Vec::new(), 0, false, false);
     for (at, byte) in list.bytes().enumerate() {
@@ -159,7 +159,7 @@ fn split(list: &str) -> Vec<&str> {
     parts
 }
 
-/// A value without the single quotes around it; `None` where a quote or a backslash stands elsewhere than an escape allows.
+/// Removes single quotes; `None` if a quote or backslash is not part of an escape.
 fn unquoted(value: &str) -> Option<&str> {
     let inner = match value.strip_prefix('\'') {
         Some(rest) => rest.strip_suffix('\'')?,
@@ -170,7 +170,7 @@ fn unquoted(value: &str) -> Option<&str> {
     (quotes && !inner.ends_with('\\')).then_some(inner)
 }
 
-/// Takes an action, by its name in lower case, or says why not.
+/// Accepts an action by its lower-case name, or returns the reason for refusing it.
 fn accept(name: &str, value: Option<&str>, actions: &mut Actions) -> Result<(), String> {
     let given = value.filter(|value| !value.is_empty());
     match name {
@@ -204,13 +204,13 @@ fn accept(name: &str, value: Option<&str>, actions: &mut Actions) -> Result<(), 
         "chain" => actions.chains = true,
         _ => {}
     }
-    if let Some((_, why)) = REFUSED.iter().find(|(refused, _)| *refused == name) {
+    if let Some((_, why)) = REFUSED_ACTIONS.iter().find(|(refused, _)| *refused == name) {
         return Err(format!("{name} is refused: {why}"));
     }
     let known = match given {
         _ if ["id", "phase", "status", "skip", "t", "ctl"].contains(&name) => true,
-        None => PLAIN.contains(&name) && value.is_none(),
-        Some(_) => TEXTS.contains(&name),
+        None => PLAIN_ACTIONS.contains(&name) && value.is_none(),
+        Some(_) => TEXT_ACTIONS.contains(&name),
     };
     match known {
         true => Ok(()),
@@ -236,7 +236,7 @@ fn control(text: &str) -> Result<(), String> {
         "requestbodyprocessor" | "responsebodyprocessor" => {
             is_one_of(&["urlencoded", "multipart", "xml", "json"])
         }
-        _ if CONTROLS.contains(&option.as_str()) && !value.is_empty() => Ok(()),
+        _ if CTL_OPTIONS.contains(&option.as_str()) && !value.is_empty() => Ok(()),
         _ => Err("ctl has no such option, or it is refused".to_owned()),
     }
 }

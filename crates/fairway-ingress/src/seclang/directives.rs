@@ -1,32 +1,33 @@
-//! Directives by their names: what each becomes, and which are refused. Owns the list of those that are allowed.
+//! Directives by name: the translation of supported ones, and the list of refused ones.
 
 use super::actions;
 use super::lines::{Line, Word};
 use super::problem::Problem;
 use super::rule::{check_operator, check_pattern, check_variables};
-use super::text::{CORE_RULE_SET, Engine, MAX_RULES, Part, RuleText};
+use super::text::{CORE_RULE_SET, Engine, MAX_RULES, RulePart, RuleText};
 
-/// The file of ingress-nginx with the recommended configuration.
-const RECOMMENDED: &str = "/etc/nginx/modsecurity/modsecurity.conf";
+/// ingress-nginx's file with the recommended configuration.
+const RECOMMENDED_PATH: &str = "/etc/nginx/modsecurity/modsecurity.conf";
 
-/// The pattern of `modsecurity.conf-recommended` for `SecAuditLogRelevantStatus`, which many texts repeat, and the same for RE2.
+/// The pattern for `SecAuditLogRelevantStatus` from `modsecurity.conf-recommended`, which many texts repeat, and its
+/// RE2 equivalent.
 const NOT_404: &str = "^(?:5|4(?!04))";
 const NOT_404_IN_RE2: &str = "^(?:5|4(?:0[0-35-9]|[1-9]))";
 
-/// What a directive takes that sets a value.
+/// The value of a directive.
 #[derive(Clone, Copy)]
 enum Value {
     /// One of these.
     OneOf(&'static [&'static str]),
-    /// A whole number.
+    /// An integer.
     Number,
-    /// A whole number above 0.
+    /// An integer above 0.
     Size,
     /// A regular expression.
     Pattern,
     /// Letters.
     Letters,
-    /// Types of media.
+    /// Media types.
     MediaTypes,
     /// A name.
     Name,
@@ -53,7 +54,7 @@ const SETTINGS: [(&str, Value); 15] = [
     ("SecWebAppId", Value::Name),
 ];
 
-/// Those that the recommended configuration sets: where it is included, those before it count no longer.
+/// Directives that the recommended configuration sets: including it overrides earlier values.
 pub(super) const SET_BY_RECOMMENDED: [&str; 11] = [
     "SecAuditEngine",
     "SecAuditLogParts",
@@ -68,9 +69,9 @@ pub(super) const SET_BY_RECOMMENDED: [&str; 11] = [
     "SecResponseBodyMimeType",
 ];
 
-/// Directives with a value that asks for nothing but what is so anyway.
-const NEEDLESS: [(&str, Value); 15] = [
-    // The audit log goes where fairway-waf writes it.
+/// Directives with values that ask for the existing behaviour.
+const IGNORED_DIRECTIVES: [(&str, Value); 15] = [
+    // fairway-waf decides where the audit log is written.
     ("SecAuditLog", Value::OneOf(&["/dev/stdout", "/dev/stderr"])),
     ("SecAuditLogFormat", Value::OneOf(&["JSON", "Native"])),
     ("SecAuditLogType", Value::OneOf(&["Serial"])),
@@ -88,8 +89,8 @@ const NEEDLESS: [(&str, Value); 15] = [
     ("SecXmlExternalEntity", Value::OneOf(&["Off"])),
 ];
 
-/// Directives that are refused whatever they say.
-const REFUSED: [(&str, &str); 19] = [
+/// Directives that are always refused.
+const REFUSED_DIRECTIVES: [(&str, &str); 19] = [
     ("SecAuditLog2", "it names a file"),
     ("SecAuditLogDirMode", "it is about files"),
     ("SecAuditLogFileMode", "it is about files"),
@@ -118,7 +119,7 @@ pub(super) fn read(lines: &[Line]) -> Result<RuleText, Problem> {
     for line in lines {
         let words = line.words()?;
         let Some((name, arguments)) = words.split_first() else { continue };
-        let reading = Reading { line, name: name.text, arguments, text: &mut text };
+        let reading = DirectiveReader { line, name: name.text, arguments, text: &mut text };
         let is_rule = name.text.eq_ignore_ascii_case("SecRule");
         if chained.is_some() && !is_rule {
             return reading.wrong("a rule with chain stands before it, behind which a SecRule must follow");
@@ -131,27 +132,28 @@ pub(super) fn read(lines: &[Line]) -> Result<RuleText, Problem> {
     }
 }
 
-/// A directive while it is read.
-struct Reading<'a> {
+/// A directive being read.
+struct DirectiveReader<'a> {
     line: &'a Line,
     name: &'a str,
     arguments: &'a [Word<'a>],
     text: &'a mut RuleText,
 }
 
-impl Reading<'_> {
+impl DirectiveReader<'_> {
     fn wrong<T>(&self, reason: impl Into<String>) -> Result<T, Problem> {
         Err(Problem::new(self.line.number, &self.line.text, reason))
     }
 
-    /// Reads it; whether the next rule belongs to it. `chained` is whether it belongs to the one before.
+    /// Reads the directive; returns whether the next rule belongs to it. `chained` says whether it belongs to the
+    /// previous one.
     fn read(mut self, chained: bool) -> Result<bool, Problem> {
         match self.name.to_ascii_lowercase().as_str() {
             "secrule" => return self.rule(chained),
             "secaction" => {
                 let [list] = self.arguments else { return self.wrong("SecAction has one list of actions") };
                 let actions = self.actions(list)?;
-                self.note_id(actions.id, false)?;
+                self.record_id(actions.id, false)?;
                 self.push(format!("SecAction \"{}\"", actions.text))?;
                 return Ok(actions.chains);
             }
@@ -207,11 +209,11 @@ impl Reading<'_> {
         if self.text.parts.len() >= MAX_RULES {
             return self.wrong(format!("there are more than {MAX_RULES} rules"));
         }
-        self.text.parts.push(Part::Directive(directive));
+        self.text.parts.push(RulePart::Directive(directive));
         Ok(())
     }
 
-    fn except(&mut self, directive: String) -> Result<(), Problem> {
+    fn push_exception(&mut self, directive: String) -> Result<(), Problem> {
         if self.text.exceptions.len() >= MAX_RULES {
             return self.wrong(format!("there are more than {MAX_RULES} changes to rules"));
         }
@@ -223,8 +225,8 @@ impl Reading<'_> {
         actions::read(self.line, list.text)
     }
 
-    /// Every rule has an id of its own; of a chain the first has it.
-    fn note_id(&mut self, id: Option<u32>, chained: bool) -> Result<(), Problem> {
+    /// Every rule has its own id; in a chain, only the first rule has one.
+    fn record_id(&mut self, id: Option<u32>, chained: bool) -> Result<(), Problem> {
         match (id, chained) {
             (None, true) => Ok(()),
             (Some(_), true) => self.wrong("a rule of a chain has an id, and only the first has one"),
@@ -246,7 +248,7 @@ impl Reading<'_> {
             return self.wrong(problem);
         }
         let actions = list.map(|list| self.actions(list)).transpose()?.unwrap_or_default();
-        self.note_id(actions.id, chained)?;
+        self.record_id(actions.id, chained)?;
         let list = if actions.text.is_empty() { String::new() } else { format!(" \"{}\"", actions.text) };
         self.push(format!("SecRule {} \"{}\"{list}", variables.text, operator.text))?;
         Ok(actions.chains)
@@ -254,7 +256,7 @@ impl Reading<'_> {
 
     fn include(&mut self) -> Result<(), Problem> {
         match self.single("a file")?.as_str() {
-            RECOMMENDED => {
+            RECOMMENDED_PATH => {
                 self.text.recommended = true;
                 self.text.engine = Some(Engine::DetectionOnly);
                 SET_BY_RECOMMENDED.iter().for_each(|name| drop(self.text.settings.remove(name)));
@@ -264,7 +266,7 @@ impl Reading<'_> {
                 self.text.add_core_rule_set();
                 Ok(())
             }
-            _ => self.wrong(format!("only {RECOMMENDED} and {CORE_RULE_SET} can be included")),
+            _ => self.wrong(format!("only {RECOMMENDED_PATH} and {CORE_RULE_SET} can be included")),
         }
     }
 
@@ -275,7 +277,7 @@ impl Reading<'_> {
             return self
                 .wrong("SecRuleRemoveById has ids and ranges of them, such as 942100 or 942000-942999");
         }
-        self.except(format!("SecRuleRemoveById {}", ids.join(" ")))
+        self.push_exception(format!("SecRuleRemoveById {}", ids.join(" ")))
     }
 
     fn remove_by_text(&mut self, name: &str) -> Result<(), Problem> {
@@ -283,7 +285,7 @@ impl Reading<'_> {
         if text.is_empty() || text.contains(['"', '\\']) {
             return self.wrong("the text is empty, or has a quote or a backslash");
         }
-        self.except(format!("{name} \"{text}\""))
+        self.push_exception(format!("{name} \"{text}\""))
     }
 
     fn update_by_id(&mut self, name: &str) -> Result<(), Problem> {
@@ -305,7 +307,7 @@ impl Reading<'_> {
         if change.contains(char::is_whitespace) {
             return self.wrong("what changes has a space in it, which Coraza does not read there");
         }
-        self.except(format!("{name} {} \"{change}\"", id.text))
+        self.push_exception(format!("{name} {} \"{change}\"", id.text))
     }
 
     fn update_by_tag(&mut self) -> Result<(), Problem> {
@@ -317,16 +319,16 @@ impl Reading<'_> {
             return self.wrong("the tag is empty, or has a space, a quote or a backslash");
         }
         let change = targets(change.text).or_else(|problem| self.wrong(problem))?;
-        self.except(format!("SecRuleUpdateTargetByTag {} \"{change}\"", tag.text))
+        self.push_exception(format!("SecRuleUpdateTargetByTag {} \"{change}\"", tag.text))
     }
 
-    /// Directives that set a value, by their names in lower case.
+    /// Directives that set a value, by lower-case name.
     fn setting(&mut self, lower: &str) -> Result<(), Problem> {
         let is = |name: &str| name.eq_ignore_ascii_case(lower);
-        if let Some((_, why)) = REFUSED.iter().find(|(name, _)| is(name)) {
+        if let Some((_, why)) = REFUSED_DIRECTIVES.iter().find(|(name, _)| is(name)) {
             return self.wrong(format!("{} is refused: {why}", self.name));
         }
-        if let Some((_, value)) = NEEDLESS.iter().find(|(name, _)| is(name)) {
+        if let Some((_, value)) = IGNORED_DIRECTIVES.iter().find(|(name, _)| is(name)) {
             return self.value(*value).map(drop);
         }
         let Some((name, value)) = SETTINGS.iter().find(|(name, _)| is(name)) else {
@@ -337,7 +339,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// The value as the firewall gets it.
+    /// The value as sent to the firewall.
     fn value(&self, wanted: Value) -> Result<String, Problem> {
         if let Value::MediaTypes = wanted {
             let plain = |c: char| c.is_ascii_alphanumeric() || "/+-._*".contains(c);
@@ -384,7 +386,7 @@ fn is_id_or_range(text: &str) -> bool {
     }
 }
 
-/// Variables that are added to a rule or, with `!`, taken out, which ModSecurity separates by commas or bars.
+/// Variables that are added to a rule or, with `!`, removed; ModSecurity separates them by commas or bars.
 fn targets(text: &str) -> Result<String, String> {
     if text.contains(',') && text.contains('/') {
         return Err("write | between variables, not a comma, where one has a pattern".to_owned());

@@ -1,11 +1,11 @@
-//! The lines of a text of rules, and the words of a line: comments, continuation lines, quotes. Knows no directive.
+//! Splits a text of rules into lines and words: comments, continuation lines, quotes.
 
 use super::problem::Problem;
 
-/// A directive as it is written, continuation lines joined.
+/// A directive as written, with continuation lines joined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Line {
-    /// Where it begins, counted from 1.
+    /// Its first line, starting at 1.
     pub(super) number: u32,
     pub(super) text: String,
 }
@@ -13,13 +13,13 @@ pub(super) struct Line {
 /// An argument of a directive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Word<'a> {
-    /// Without its quotes, everything else as it is written.
+    /// Without quotes, otherwise as written.
     pub(super) text: &'a str,
     pub(super) quoted: bool,
 }
 
-/// The text as nginx gives it to ModSecurity: ingress-nginx writes it between single quotes, where a backslash stands before a quote
-/// or another backslash. `\n`, `\r` and `\t` mean the same in a pattern, so they stay.
+/// The text as nginx passes it to ModSecurity: ingress-nginx writes it in single quotes, where a backslash precedes a
+/// quote or another backslash. `\n`, `\r` and `\t` mean the same in a pattern, so they stay.
 pub(super) fn unquoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();
@@ -35,7 +35,7 @@ pub(super) fn unquoted(text: &str) -> String {
     out
 }
 
-/// Cuts a text into directives.
+/// Splits a text into directives.
 pub(super) fn lines(text: &str) -> Result<Vec<Line>, Problem> {
     let mut lines = Vec::new();
     let mut open: Option<Line> = None;
@@ -55,7 +55,7 @@ pub(super) fn lines(text: &str) -> Result<Vec<Line>, Problem> {
             if open.is_some() {
                 return Err(Problem::new(number, "", "a line that ends in \\ is not continued here"));
             }
-            // ModSecurity: a directive that is commented out is so with its continuation lines.
+            // In ModSecurity, commenting out a directive includes its continuation lines.
             in_comment = continues;
             continue;
         }
@@ -102,7 +102,7 @@ impl Line {
     }
 }
 
-/// Where the first quote is that no backslash escapes.
+/// Position of the first quote that is not escaped.
 fn closing_quote(text: &str) -> Option<usize> {
     let mut escaped = false;
     text.bytes().position(|byte| {

@@ -1,9 +1,10 @@
-//! Rules of a web application firewall in ModSecurity's language (SecLang), as `modsecurity-snippet` has them.
+//! Web application firewall rules in ModSecurity's language (SecLang), from `modsecurity-snippet`.
 //!
-//! A text is cut into lines and words ([`lines`]), and each directive is read by its name ([`directives`]), a rule with its variables,
-//! operator ([`rule`]) and actions ([`actions`]). What is not understood, and what reaches the file system, the network, processes or
-//! other Ingresses, is a [`Problem`] with its line, and then the text as a whole is refused. What is understood is written anew, one
-//! directive a line: no line of the text reaches `fairway-waf` as it was written.
+//! A text is split into lines and words ([`lines`]), and each directive is read by its name ([`directives`]),
+//! including the variables and operator ([`rule`]) and the actions ([`actions`]) of a rule. Anything unknown, or with
+//! access to the file system, the network, processes or other Ingresses, is a [`Problem`] with its line and rejects
+//! the whole text. The result is written anew, one directive per line: no line of the text reaches `fairway-waf` as
+//! written.
 
 mod actions;
 mod directives;
@@ -13,13 +14,13 @@ mod rule;
 mod text;
 
 pub use problem::Problem;
-pub use text::{CORE_RULE_SET, Engine, MAX_RULES, MAX_TEXT, Part, RuleText};
+pub use text::{CORE_RULE_SET, Engine, MAX_RULES, MAX_TEXT, RulePart, RuleText};
 
 impl RuleText {
-    /// Reads the text of an annotation or of a key, which nginx would have between single quotes.
+    /// Parses the text of an annotation or key, which nginx would have in single quotes.
     ///
     /// # Errors
-    /// The first thing that is not understood or not allowed.
+    /// The first part that is unknown or refused.
     pub fn read(text: &str) -> Result<Self, Problem> {
         if text.len() > MAX_TEXT {
             let reason = format!("the text has {} bytes, and {MAX_TEXT} are allowed", text.len());
@@ -28,10 +29,11 @@ impl RuleText {
         directives::read(&lines::lines(&lines::unquoted(text))?)
     }
 
-    /// Rules of an Ingress in front of those of all (`msc_rules_merge`): of settings its own count.
+    /// Merges the rules of an Ingress with global ones (`msc_rules_merge`): its rules come first, and its settings
+    /// take precedence.
     ///
     /// # Errors
-    /// The id of a rule that both have.
+    /// The id of a rule that both contain.
     pub fn before(self, of_all: Self) -> Result<Self, u32> {
         if let Some(id) = self.ids.intersection(&of_all.ids).next() {
             return Err(*id);

@@ -1,21 +1,21 @@
-//! Why a text of rules is refused: the line, what stands there, and the reason.
+//! Why a text of rules is refused: line, text and reason.
 
 use std::fmt;
 
-/// The first thing in a text of rules that is not understood or not allowed.
+/// The first part of a text of rules that is unknown or refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Counted from 1; that where the directive begins.
+    /// Line where the directive begins, starting at 1.
     pub line: u32,
-    /// The directive, or the part of it, shortened; empty where there is none.
+    /// The directive or its part, shortened; may be empty.
     pub text: String,
-    /// Why it is refused, as a clause.
+    /// The reason, as a clause.
     pub reason: String,
 }
 
-/// Characters of a directive that messages show.
+/// Maximum characters of a directive in messages.
 const MAX_SHOWN: usize = 60;
-/// Characters of a reason.
+/// Maximum characters of a reason.
 const MAX_REASON: usize = 300;
 
 impl Problem {

@@ -1,6 +1,6 @@
-//! The variables and the operator of a rule: which there are, and which patterns RE2 reads, with which Coraza matches.
+//! Variables and operators of rules: which exist, and which patterns RE2 supports, with which Coraza matches.
 
-/// Operators with what they compare.
+/// Operators with an argument.
 const OPERATORS: [&str; 21] = [
     "beginswith",
     "contains",
@@ -24,8 +24,8 @@ const OPERATORS: [&str; 21] = [
     "validateutf8encoding",
     "within",
 ];
-/// Operators that are refused.
-const REFUSED: [(&str, &str); 13] = [
+/// Refused operators.
+const REFUSED_OPERATORS: [(&str, &str); 13] = [
     ("fuzzyhash", "it reads a file"),
     ("geolookup", "it reads a file"),
     ("gsblookup", "it asks another service"),
@@ -40,7 +40,7 @@ const REFUSED: [(&str, &str); 13] = [
     ("validatedtd", "it reads a file"),
     ("validateschema", "it reads a file"),
 ];
-/// Collections, of which a part can be chosen (`NAME:PART`).
+/// Collections, whose members can be selected (`NAME:PART`).
 const COLLECTIONS: [&str; 28] = [
     "ARGS",
     "ARGS_GET",
@@ -71,8 +71,8 @@ const COLLECTIONS: [&str; 28] = [
     "TX",
     "XML",
 ];
-/// Variables without parts.
-const SINGLE: [&str; 56] = [
+/// Variables without members.
+const SINGLE_VARIABLES: [&str; 56] = [
     "ARGS_COMBINED_SIZE",
     "AUTH_TYPE",
     "DURATION",
@@ -130,12 +130,13 @@ const SINGLE: [&str; 56] = [
     "URI_PARSE_ERROR",
     "URLENCODED_ERROR",
 ];
-/// The paths of XML and JSON that are read.
+/// Supported paths of XML and JSON.
 const PATHS: [&str; 2] = ["/*", "//@*"];
-/// RE2 refuses more repetitions of a part.
+/// RE2's limit for repetitions.
 const MAX_REPETITIONS: u32 = 1000;
 
-/// Checks variables as a rule has them: names with `|` between them, each with `&` or `!` before it and `:PART` behind it.
+/// Checks the variables of a rule: names separated by `|`, each with optional `&` or `!` before it and `:PART` after
+/// it.
 pub(super) fn check_variables(text: &str) -> Result<(), String> {
     let mut rest = text;
     loop {
@@ -144,7 +145,7 @@ pub(super) fn check_variables(text: &str) -> Result<(), String> {
         let name = &start[..end];
         let is_in = |names: &[&str]| names.iter().any(|known| known.eq_ignore_ascii_case(name));
         let is_collection = is_in(&COLLECTIONS);
-        if !is_collection && !is_in(&SINGLE) {
+        if !is_collection && !is_in(&SINGLE_VARIABLES) {
             return Err(format!("{name} is no variable that is understood"));
         }
         let mut behind = &start[end..];
@@ -156,7 +157,9 @@ pub(super) fn check_variables(text: &str) -> Result<(), String> {
             let whole = &part[..part.find('|').unwrap_or(part.len())];
             behind = match is_path(whole) {
                 true => &part[whole.len()..],
-                false => behind_part(part).ok_or_else(|| format!("the part of {name} is not understood"))?,
+                false => {
+                    rest_after_part(part).ok_or_else(|| format!("the part of {name} is not understood"))?
+                }
             };
         }
         match behind.strip_prefix('|') {
@@ -167,8 +170,8 @@ pub(super) fn check_variables(text: &str) -> Result<(), String> {
     }
 }
 
-/// What follows `PART`: a name, or `/REGEX/`, or one of the two between single quotes.
-fn behind_part(text: &str) -> Option<&str> {
+/// The text after `PART`: a name, or `/REGEX/`, or one of these in single quotes.
+fn rest_after_part(text: &str) -> Option<&str> {
     let (inner, quoted) = match text.strip_prefix('\'') {
         Some(inner) => (inner, true),
         None => (text, false),
@@ -197,13 +200,13 @@ fn closing_slash(text: &str) -> Option<usize> {
     })
 }
 
-/// Checks an operator with what it compares: `[!]@NAME ARGUMENT`, or a pattern alone.
+/// Checks an operator with its argument: `[!]@NAME ARGUMENT`, or a pattern alone.
 pub(super) fn check_operator(text: &str) -> Result<(), String> {
     let positive = text.strip_prefix('!').unwrap_or(text);
     let Some(named) = positive.strip_prefix('@') else { return check_pattern(positive) };
     let (name, argument) = named.split_once(' ').unwrap_or((named, ""));
     let lower = name.to_ascii_lowercase();
-    if let Some((_, why)) = REFUSED.iter().find(|(refused, _)| *refused == lower) {
+    if let Some((_, why)) = REFUSED_OPERATORS.iter().find(|(refused, _)| *refused == lower) {
         return Err(format!("@{name} is refused: {why}"));
     }
     if !OPERATORS.contains(&lower.as_str()) {
@@ -212,7 +215,8 @@ pub(super) fn check_operator(text: &str) -> Result<(), String> {
     if lower == "rx" { check_pattern(argument.trim()) } else { Ok(()) }
 }
 
-/// Refuses what PCRE reads and RE2 does not. A pattern that RE2 refuses would stop the whole firewall of its Ingress.
+/// Refuses PCRE syntax that RE2 does not support. A pattern that RE2 rejects would disable the whole firewall of its
+/// Ingress.
 pub(super) fn check_pattern(pattern: &str) -> Result<(), String> {
     let chars: Vec<char> = pattern.chars().collect();
     let not_re2 = |what: &str| {
@@ -233,7 +237,7 @@ pub(super) fn check_pattern(pattern: &str) -> Result<(), String> {
             ']' if in_class => in_class = false,
             '[' if !in_class => {
                 in_class = true;
-                // A bracket that stands first is a member of the class.
+                // A bracket in first position is a member of the class.
                 at += usize::from(next(1) == '^');
                 at += usize::from(chars.get(at + 1) == Some(&']'));
             }
@@ -250,7 +254,7 @@ pub(super) fn check_pattern(pattern: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// What follows `(?`.
+/// Checks what follows `(?`.
 fn check_group(first: char, second: char) -> Result<(), &'static str> {
     match (first, second) {
         ('=' | '!', _) | ('<', '=' | '!') => Err("look-around"),

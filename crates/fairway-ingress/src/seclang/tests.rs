@@ -1,4 +1,4 @@
-//! What texts of rules become, and what is refused with which line.
+//! Translated texts of rules, and refused texts with their line.
 
 use super::*;
 
@@ -8,8 +8,8 @@ fn read(text: &str) -> RuleText {
 
 fn directives(text: &str) -> Vec<String> {
     let parts = read(text).parts.into_iter().map(|part| match part {
-        Part::Directive(directive) => directive,
-        Part::CoreRuleSet => "core rule set".to_owned(),
+        RulePart::Directive(directive) => directive,
+        RulePart::CoreRuleSet => "core rule set".to_owned(),
     });
     parts.collect()
 }
@@ -145,7 +145,7 @@ fn rules_of_an_ingress_stand_before_those_of_all_and_its_settings_count() {
     let of_all = read("SecRuleEngine Off\nSecRequestBodyLimit 2\nSecMarker ALL\nSecAction \"id:5,pass\"");
     let merged = own.before(of_all.clone()).unwrap();
     assert_eq!((merged.engine, merged.settings["SecRequestBodyLimit"].as_str()), (Some(Engine::On), "1"));
-    assert_eq!(merged.parts[0], Part::Directive("SecMarker \"OWN\"".to_owned()));
+    assert_eq!(merged.parts[0], RulePart::Directive("SecMarker \"OWN\"".to_owned()));
     assert_eq!(RuleText::default().before(of_all.clone()), Ok(of_all.clone()));
     assert_eq!(read("SecAction \"id:5,pass\"").before(of_all), Err(5));
 }

@@ -1,62 +1,62 @@
-//! What a text of rules says, once it is read.
+//! The parsed content of a text of rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The longest text, in bytes. Each request that the firewall sees has the text with it.
+/// Maximum length of a text, in bytes. It is sent with every request that the firewall sees.
 pub const MAX_TEXT: usize = 32 * 1024;
 
-/// The file of ingress-nginx that loads the Core Rule Set; `fairway-waf` has one in its place.
+/// ingress-nginx's file that loads the Core Rule Set; `fairway-waf` loads its own instead.
 pub const CORE_RULE_SET: &str = "/etc/nginx/owasp-modsecurity-crs/nginx-modsecurity.conf";
 
-/// The most rules.
+/// Maximum number of rules.
 pub const MAX_RULES: usize = 1000;
 
-/// What a text of rules says.
+/// The parsed content of a text of rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuleText {
     /// `SecRuleEngine`; the last one counts.
     pub engine: Option<Engine>,
     /// Whether it includes the recommended configuration (`modsecurity.conf`).
     pub recommended: bool,
-    /// The directives that set a value, by their names, with that value as it is written to the firewall; the last of each counts.
+    /// Value directives by name, with the value as sent to the firewall; the last of each counts.
     pub settings: BTreeMap<&'static str, String>,
-    /// Rules and the place of the Core Rule Set, in their order.
-    pub parts: Vec<Part>,
-    /// Changes to other rules. ModSecurity applies them wherever they stand, so the firewall gets them last.
+    /// Rules and the position of the Core Rule Set, in order.
+    pub parts: Vec<RulePart>,
+    /// Changes to other rules. ModSecurity applies them regardless of position, so the firewall gets them last.
     pub exceptions: Vec<String>,
     /// The ids of its rules.
     pub ids: BTreeSet<u32>,
 }
 
-/// One part of a [`RuleText`].
+/// A part of a [`RuleText`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// A directive in one line.
+pub enum RulePart {
+    /// A directive on one line.
     Directive(String),
-    /// The Core Rule Set is loaded here.
+    /// Loads the Core Rule Set here.
     CoreRuleSet,
 }
 
-/// What the firewall does with what it finds.
+/// The firewall's reaction to findings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
-    /// It refuses requests.
+    /// Refuses requests.
     On,
-    /// It only logs.
+    /// Only logs.
     DetectionOnly,
-    /// It does not look.
+    /// Inspects nothing.
     Off,
 }
 
 impl RuleText {
-    /// Adds the Core Rule Set behind the rules that are there, unless they include it.
+    /// Appends the Core Rule Set, unless it is included already.
     pub fn add_core_rule_set(&mut self) {
         if !self.has_core_rule_set() {
-            self.parts.push(Part::CoreRuleSet);
+            self.parts.push(RulePart::CoreRuleSet);
         }
     }
 
-    /// Adds the recommended configuration in front of all that the text says.
+    /// Puts the recommended configuration before everything else.
     pub fn add_recommended(&mut self) {
         self.recommended = true;
         self.engine = self.engine.or(Some(Engine::DetectionOnly));
@@ -65,6 +65,6 @@ impl RuleText {
     /// Whether the Core Rule Set is loaded.
     #[must_use]
     pub fn has_core_rule_set(&self) -> bool {
-        self.parts.contains(&Part::CoreRuleSet)
+        self.parts.contains(&RulePart::CoreRuleSet)
     }
 }

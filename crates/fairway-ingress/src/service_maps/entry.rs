@@ -1,5 +1,5 @@
-//! An entry of a ConfigMap of TCP or UDP services, as ingress-nginx reads it (`exposing-tcp-udp-services.md`): the key is a
-//! port, the value `NAMESPACE/SERVICE:PORT[:[PROXY]][:[PROXY]]`.
+//! Parses entries of the ConfigMaps of TCP and UDP services as ingress-nginx does (`exposing-tcp-udp-services.md`):
+//! the key is a port, the value `NAMESPACE/SERVICE:PORT[:[PROXY]][:[PROXY]]`.
 
 use std::sync::Arc;
 
@@ -8,34 +8,34 @@ use fairway_objects::object::ObjectKey;
 
 /// An entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct ServiceMapEntry {
     pub(super) port: u16,
     pub(super) service: ObjectKey,
     /// A number or a name.
     pub(super) service_port: Arc<str>,
     pub(super) header: ProxyHeader,
-    /// What of it has no effect.
+    /// The part of it that has no effect.
     pub(super) ignored: Option<String>,
 }
 
-/// Where the header of the PROXY protocol is.
+/// Where a PROXY protocol header is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ProxyHeader {
-    /// Connections of clients begin with it.
+    /// Expected from clients.
     pub(super) from_clients: bool,
-    /// Connections to endpoints begin with it.
+    /// Sent to endpoints.
     pub(super) to_endpoints: bool,
 }
 
-const SHAPE: &str = "NAMESPACE/SERVICE:PORT[:PROXY[:PROXY]]";
+const VALUE_FORMAT: &str = "NAMESPACE/SERVICE:PORT[:PROXY[:PROXY]]";
 
-impl Entry {
+impl ServiceMapEntry {
     /// # Errors
-    /// What is wrong with it.
+    /// The problem.
     pub(super) fn read(protocol: PortProtocol, key: &str, value: &str) -> Result<Self, String> {
         let port = key.parse::<u16>().ok().filter(|port| *port > 0 && port.to_string() == key);
         let port = port.ok_or_else(|| format!("\"{key}\" is no port: a key is a number from 1 to 65535"))?;
-        let wrong = || format!("{key}: \"{}\" is not {SHAPE}", value.trim());
+        let wrong = || format!("{key}: \"{}\" is not {VALUE_FORMAT}", value.trim());
         let parts: Vec<&str> = value.split(':').map(str::trim).collect();
         let [service, service_port, marks @ ..] = &parts[..] else { return Err(wrong()) };
         let service = ObjectKey::parse(service).ok_or_else(wrong)?;
@@ -62,8 +62,8 @@ impl Entry {
 mod tests {
     use super::*;
 
-    fn read(key: &str, value: &str) -> Result<Entry, String> {
-        Entry::read(PortProtocol::Tcp, key, value)
+    fn read(key: &str, value: &str) -> Result<ServiceMapEntry, String> {
+        ServiceMapEntry::read(PortProtocol::Tcp, key, value)
     }
 
     #[test]
@@ -96,7 +96,7 @@ mod tests {
             ["", "pg:5432", "db/pg", "db/pg:", "/pg:1", "db/:1", "a/b/c:1", "db/pg:1:PROXY:PROXY:PROXY"]
         {
             let problem = read("53", value).unwrap_err();
-            assert!(problem.contains(SHAPE), "{value}: {problem}");
+            assert!(problem.contains(VALUE_FORMAT), "{value}: {problem}");
         }
     }
 
@@ -105,7 +105,7 @@ mod tests {
         let entry = read("53", "db/pg:5432:PROXI:PROXY").unwrap();
         assert_eq!(entry.header, ProxyHeader { from_clients: false, to_endpoints: true });
         assert!(entry.ignored.unwrap().contains("PROXI"));
-        let entry = Entry::read(PortProtocol::Udp, "53", "kube-system/kube-dns:53:PROXY").unwrap();
+        let entry = ServiceMapEntry::read(PortProtocol::Udp, "53", "kube-system/kube-dns:53:PROXY").unwrap();
         assert_eq!(entry.header, ProxyHeader::default());
         assert!(entry.ignored.unwrap().contains("TCP only"));
     }

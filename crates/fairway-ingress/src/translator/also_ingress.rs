@@ -1,22 +1,23 @@
-//! Says which hosts of routes are hosts of Ingresses too. Whoever moves from one to the other wants to know which hosts are at both,
-//! and who serves them: each side at its own address, or both at that of Ingresses.
+//! Reports hosts that both routes and Ingresses serve. During a migration, users want to know which hosts exist in
+//! both, and who serves them: each side at its own address, or both at that of Ingresses.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fairway_model::{Config, HostKey, HostPattern, VirtualHost, WildcardSpan};
-use fairway_objects::diagnostic::{Diagnostic, Scope, Severity};
+use fairway_objects::diagnostic::{Diagnostic, DiagnosticScope, Severity};
 use imbl::OrdMap;
 use imbl::ordmap::DiffItem;
 
 use crate::listeners::ingress_table;
-use crate::translator::state::State;
+use crate::translator::state::TranslatorState;
 
 type Hosts = OrdMap<HostKey, Arc<VirtualHost>>;
 
-impl State {
-    /// Compares the hosts that differ from `before` with those of the other side, at a cost of what differs.
-    pub(super) fn tell_also_ingress(&mut self, before: &Hosts) {
+impl TranslatorState {
+    /// Compares the hosts that differ from `before` with those of the other side, at a cost proportional to the
+    /// difference.
+    pub(super) fn report_also_ingress(&mut self, before: &Hosts) {
         let hosts = &self.current.config.hosts;
         let key = |item: DiffItem<'_, '_, HostKey, Arc<VirtualHost>>| match item {
             DiffItem::Add(key, _) | DiffItem::Remove(key, _) | DiffItem::Update { new: (key, _), .. } => {
@@ -30,17 +31,17 @@ impl State {
         let tables = tables_of_routes(hosts);
         for host in changed {
             let found = diagnostics(&host, &self.current.config, &tables);
-            self.current.diagnostics.replace(Scope::AlsoIngress(host), found);
+            self.current.diagnostics.replace(DiagnosticScope::AlsoIngress(host), found);
         }
     }
 }
 
-/// The route tables that are not the one of Ingresses: one for each port of a Gateway.
+/// Route tables other than that of Ingresses: one for each port of a Gateway.
 fn tables_of_routes(hosts: &Hosts) -> Vec<Arc<str>> {
     let mut tables: Vec<Arc<str>> = Vec::new();
-    // Of a table, the host without a name is the last.
+    // The catch-all host is the last of a table.
     let after = |table: &Arc<str>| {
-        hosts.range((std::ops::Bound::Excluded(last(table)), std::ops::Bound::Unbounded)).next()
+        hosts.range((std::ops::Bound::Excluded(last_key(table)), std::ops::Bound::Unbounded)).next()
     };
     let mut next = hosts.iter().next();
     while let Some((key, _)) = next {
@@ -51,11 +52,11 @@ fn tables_of_routes(hosts: &Hosts) -> Vec<Arc<str>> {
     tables
 }
 
-fn last(table: &Arc<str>) -> HostKey {
+fn last_key(table: &Arc<str>) -> HostKey {
     HostKey { table: Arc::clone(table), host: HostPattern::Any }
 }
 
-/// A host as Ingresses have it; `None` for the one without a name, which each side has.
+/// The host in the form that Ingresses use; `None` for the catch-all host, which both sides have.
 fn as_in_ingress(host: &HostPattern) -> Option<HostPattern> {
     with_span(host, WildcardSpan::OneLabel)
 }
@@ -68,7 +69,7 @@ fn with_span(host: &HostPattern, span: WildcardSpan) -> Option<HostPattern> {
     }
 }
 
-/// One for each table in which routes have the host.
+/// A diagnostic for each table in which routes have the host.
 fn diagnostics(host: &HostPattern, config: &Config, tables: &[Arc<str>]) -> Vec<Diagnostic> {
     let hosts = &config.hosts;
     let first = |table: &Arc<str>, host: &HostPattern| {

@@ -1,22 +1,22 @@
-//! Makes the backends that are marked, and forgets those that nobody uses.
+//! Builds the marked backends, and removes unused ones.
 
 use std::sync::Arc;
 
 use fairway_model::{Backend, BackendKey};
-use fairway_objects::backend::{self, BackendRef, Target, Via};
-use fairway_objects::diagnostic::Scope;
-use fairway_objects::few::Few;
+use fairway_objects::backend::{self, BackendAddressSource, BackendRef, ResolvedTarget};
+use fairway_objects::diagnostic::DiagnosticScope;
+use fairway_objects::few::SmallSet;
 use fairway_objects::filling::filling;
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::ObjectKey;
 use fairway_objects::resources::Resources;
 use imbl::OrdMap;
 
-use crate::translator::state::{BackendMemo, BackendUser, CertificateUser, State};
+use crate::translator::state::{BackendMemo, BackendUser, CertificateUser, TranslatorState};
 use crate::translator::work::Work;
 
-/// Remembers what a slice belongs to, or forgets it; gives what it belonged to.
-fn exchange(
+/// Sets or removes the owner of a slice; returns the previous owner.
+fn replace_owner(
     owners: &mut OrdMap<ObjectKey, ObjectKey>,
     slice: &ObjectKey,
     owner: Option<&ObjectKey>,
@@ -27,22 +27,22 @@ fn exchange(
     }
 }
 
-impl State {
-    /// Marks the backends whose slices changed: those of the Service that each names, and named before.
+impl TranslatorState {
+    /// Marks the backends of changed slices, for the current and the previous Service.
     pub(super) fn assign_slices(&mut self, resources: &Resources, work: &mut Work) {
         for key in filling(std::mem::take(&mut work.slices)) {
             let slice = resources.slices.get(&key).map(|slice| &slice.object);
             let service = slice.and_then(|slice| slice.service());
             let import = slice.and_then(|slice| slice.import());
-            let service_before = exchange(&mut self.slice_services, &key, service.as_ref());
-            let import_before = exchange(&mut self.slice_imports, &key, import.as_ref());
+            let service_before = replace_owner(&mut self.slice_services, &key, service.as_ref());
+            let import_before = replace_owner(&mut self.slice_imports, &key, import.as_ref());
             for named in [service, service_before, import, import_before].iter().flatten() {
-                work.backends.extend(self.dependencies.backends.of(named).cloned());
+                work.backends.extend(self.dependencies.backends.users_of(named).cloned());
             }
         }
     }
 
-    /// Notes that somebody uses a backend, and marks it where that is new.
+    /// Records a user of a backend, and marks the backend if it is new.
     pub(super) fn use_backend(&mut self, user: BackendUser, reference: BackendRef, work: &mut Work) {
         let key = reference.key.clone();
         match self.backends.get_mut(&key) {
@@ -56,10 +56,10 @@ impl State {
             }
             None => {
                 self.dependencies.backends.add(&reference.service, key.clone());
-                if reference.via == Via::Pool {
+                if reference.via == BackendAddressSource::Pool {
                     self.dependencies.pools.add(&reference.service.namespace, key.clone());
                 }
-                let users = Few::one(user);
+                let users = SmallSet::single(user);
                 let memo = BackendMemo { reference, users, external: None, certificate: None };
                 self.backends.insert(key.clone(), Arc::new(memo));
                 work.backends.insert(key);
@@ -67,7 +67,7 @@ impl State {
         }
     }
 
-    /// Notes that somebody no longer uses a backend, and marks it when it was the last.
+    /// Removes a user of a backend, and marks the backend if it was the last.
     pub(super) fn release_backend(&mut self, user: &BackendUser, key: &BackendKey, work: &mut Work) {
         if let Some(memo) = self.backends.get_mut(key).map(Arc::make_mut) {
             memo.users.remove(user);
@@ -77,14 +77,14 @@ impl State {
         }
     }
 
-    /// Makes backends, and forgets those that nobody uses.
+    /// Builds backends, and removes unused ones.
     pub(super) fn make_backends(&mut self, inputs: Inputs<'_>, work: &mut Work) {
         for key in filling(std::mem::take(&mut work.backends)) {
             let Some(mut memo) = self.backends.remove(&key).map(Arc::unwrap_or_clone) else { continue };
             let used = !memo.users.is_empty();
             let built = used.then(|| backend::build(&memo.reference, inputs)).flatten();
-            let external = match memo.reference.target(inputs) {
-                Ok(Target::External(name)) if used => name.to_resolve().cloned(),
+            let external = match memo.reference.resolve(inputs) {
+                Ok(ResolvedTarget::External(name)) if used => name.name_to_resolve().cloned(),
                 _ => None,
             };
             self.exchange_external(&key, memo.external.as_ref(), external.as_ref());
@@ -93,7 +93,9 @@ impl State {
             let secrets = self.exchange_certificate(user, memo.certificate.as_deref(), certificate.as_ref());
             work.certificates.extend(secrets);
             let (made, diagnostics) = built.unzip();
-            self.current.diagnostics.replace(Scope::Backend(key.0.clone()), diagnostics.unwrap_or_default());
+            self.current
+                .diagnostics
+                .replace(DiagnosticScope::Backend(key.0.clone()), diagnostics.unwrap_or_default());
             self.set_backend(&key, made);
             if used {
                 (memo.external, memo.certificate) = (external, certificate.map(Box::new));
@@ -101,7 +103,7 @@ impl State {
             } else {
                 let BackendRef { service, via, .. } = &memo.reference;
                 self.dependencies.backends.remove(service, &key);
-                if *via == Via::Pool {
+                if *via == BackendAddressSource::Pool {
                     self.dependencies.pools.remove(&service.namespace, &key);
                 }
             }

@@ -1,26 +1,26 @@
-//! The certificates that are in use or may be, read once per Secret. A Secret that breaks keeps the certificate that it
-//! had; owns that memory.
+//! Certificates that are or may be in use, parsed once per Secret. A Secret that becomes invalid keeps its previous
+//! certificate.
 
 use std::sync::Arc;
 
-use fairway_gateway::Certified;
+use fairway_gateway::CertificateState;
 use fairway_model::Certificate;
-use fairway_objects::certificate::{self, Parsed};
+use fairway_objects::certificate::{self, ParsedCertificate};
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::object::{Kind, ObjectKey, Sourced};
 use imbl::OrdMap;
 use k8s_openapi::api::core::v1::Secret;
 
-/// The certificates by Secret.
+/// Certificates by Secret.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Certificates(OrdMap<ObjectKey, Entry>);
+pub(super) struct Certificates(OrdMap<ObjectKey, CertificateEntry>);
 
 #[derive(Clone, Debug)]
-struct Entry {
+struct CertificateEntry {
     secret: Sourced<Secret>,
-    /// The one of this Secret, or of an earlier state of it.
-    parsed: Option<Parsed>,
-    /// What is wrong with the Secret as it is now.
+    /// The certificate of this or an earlier version of the Secret.
+    parsed: Option<ParsedCertificate>,
+    /// The problem with the current version of the Secret.
     problem: Option<String>,
 }
 
@@ -30,21 +30,21 @@ impl Certificates {
         self.0.get(key)?.parsed.as_ref().map(|parsed| parsed.certificate.clone())
     }
 
-    /// What is known of the certificate in a Secret.
-    pub(super) fn certified(&self, key: &ObjectKey) -> Certified {
+    /// The state of the certificate in a Secret.
+    pub(super) fn state(&self, key: &ObjectKey) -> CertificateState {
         match self.0.get(key) {
-            None => Certified::Missing,
-            Some(Entry { problem: None, .. }) => Certified::Good,
-            Some(Entry { problem: Some(problem), parsed, .. }) => {
-                Certified::Broken { problem: problem.clone(), usable: parsed.is_some() }
+            None => CertificateState::Missing,
+            Some(CertificateEntry { problem: None, .. }) => CertificateState::Good,
+            Some(CertificateEntry { problem: Some(problem), parsed, .. }) => {
+                CertificateState::Broken { problem: problem.clone(), usable: parsed.is_some() }
             }
         }
     }
 
-    /// The Secret as it is now.
-    pub(super) fn put(&mut self, key: &ObjectKey, secret: &Sourced<Secret>) {
+    /// Updates a Secret.
+    pub(super) fn set(&mut self, key: &ObjectKey, secret: &Sourced<Secret>) {
         let before = self.0.get(key);
-        let is_same = |entry: &Entry| {
+        let is_same = |entry: &CertificateEntry| {
             Arc::ptr_eq(&entry.secret.object, &secret.object) && entry.secret.source == secret.source
         };
         if before.is_some_and(is_same) {
@@ -54,20 +54,20 @@ impl Certificates {
             Ok(parsed) => (Some(parsed), None),
             Err(problem) => (before.and_then(|entry| entry.parsed.clone()), Some(problem)),
         };
-        self.0.insert(key.clone(), Entry { secret: secret.clone(), parsed, problem });
+        self.0.insert(key.clone(), CertificateEntry { secret: secret.clone(), parsed, problem });
     }
 
-    /// Nobody refers to the Secret, or it is gone.
-    pub(super) fn drop(&mut self, key: &ObjectKey) {
+    /// Removes a Secret that is deleted or no longer referenced.
+    pub(super) fn remove(&mut self, key: &ObjectKey) {
         self.0.remove(key);
     }
 
-    /// All Secrets that are kept.
+    /// All stored Secrets.
     pub(super) fn keys(&self) -> impl Iterator<Item = &ObjectKey> {
         self.0.keys()
     }
 
-    /// What is wrong with a Secret at `now`; `without` is what happens where it gives no certificate.
+    /// Problems of a Secret at `now`; `without` is the consequence if it has no certificate.
     pub(super) fn diagnostics(&self, key: &ObjectKey, now: i64, without: &str) -> Vec<Diagnostic> {
         let Some(entry) = self.0.get(key) else { return Vec::new() };
         let broken = entry.problem.as_ref().map(|problem| {
@@ -79,13 +79,17 @@ impl Certificates {
             Diagnostic::new(Severity::Error, "invalid-certificate", origin)
                 .because(problem.clone(), consequence)
         });
-        let validity = entry.parsed.as_ref().and_then(|parsed| parsed.validity(now));
+        let validity = entry.parsed.as_ref().and_then(|parsed| parsed.validity_problem(now));
         broken.into_iter().chain(validity).collect()
     }
 
-    /// The first moment after `now` at which a diagnostic may change.
-    pub(super) fn next_moment(&self, now: i64) -> i64 {
+    /// The first time after `now` at which a diagnostic may change.
+    pub(super) fn next_change(&self, now: i64) -> i64 {
         let parsed = self.0.values().filter_map(|entry| entry.parsed.as_ref());
-        parsed.flat_map(Parsed::moments).filter(|moment| *moment > now).min().unwrap_or(i64::MAX)
+        parsed
+            .flat_map(ParsedCertificate::validity_bounds)
+            .filter(|moment| *moment > now)
+            .min()
+            .unwrap_or(i64::MAX)
     }
 }

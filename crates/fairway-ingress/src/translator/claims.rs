@@ -1,5 +1,5 @@
-//! The names that Ingresses claim besides their hosts (`server-alias`, `from-to-www-redirect`), where hosts have owners. A
-//! claim counts whether or not the name is served in the end, so that nobody's ownership depends on that of another host.
+//! Names that Ingresses claim in addition to their hosts (`server-alias`, `from-to-www-redirect`), if hosts have
+//! owners. A claim counts whether or not the name is served, so that ownership does not depend on other hosts.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,34 +10,33 @@ use crate::ingress::further::{self, one_label};
 use crate::ingress::ownership::Ownership;
 use crate::ingress::served::ServedIngress;
 use crate::translator::further::many_labels;
-use crate::translator::state::State;
+use crate::translator::state::TranslatorState;
 use crate::translator::work::Work;
 
-impl State {
-    /// Notes the names that an Ingress claims.
-    pub(super) fn join_claims(&mut self, ingress: &ServedIngress, work: &mut Work) {
-        for name in further::claims(ingress) {
+impl TranslatorState {
+    /// Adds the claims of an Ingress.
+    pub(super) fn add_claims(&mut self, ingress: &ServedIngress, work: &mut Work) {
+        for name in further::claimed_names(ingress) {
             self.dependencies.claims.add(&name, (ingress.age().0, ingress.key.clone()));
             work.claims.insert(name);
         }
     }
 
-    /// Forgets the names that an Ingress claims.
-    pub(super) fn leave_claims(&mut self, ingress: &ServedIngress, work: &mut Work) {
-        for name in further::claims(ingress) {
+    /// Removes the claims of an Ingress.
+    pub(super) fn remove_claims(&mut self, ingress: &ServedIngress, work: &mut Work) {
+        for name in further::claimed_names(ingress) {
             self.dependencies.claims.remove(&name, &(ingress.age().0, ingress.key.clone()));
             work.claims.insert(name);
         }
     }
 
-    /// Updates the ownership of names whose claims are marked, and marks the hosts and names whose owner may be another
-    /// now.
+    /// Updates the ownership of marked names, and marks the hosts and names whose owner may have changed.
     pub(super) fn update_claims(&mut self, work: &mut Work) {
         let mut suffixes = BTreeSet::new();
         for name in std::mem::take(&mut work.claims) {
-            let keys = self.dependencies.claims.of(&name);
+            let keys = self.dependencies.claims.users_of(&name);
             let ingresses: Vec<_> = keys.filter_map(|(_, key)| self.ingresses.get(key).cloned()).collect();
-            let after = (!ingresses.is_empty()).then(|| Arc::new(Ownership::of_claims(&ingresses)));
+            let after = (!ingresses.is_empty()).then(|| Arc::new(Ownership::from_claims(&ingresses)));
             if self.claims.get(&name) == after.as_ref() {
                 continue;
             }
@@ -54,7 +53,7 @@ impl State {
         if suffixes.is_empty() {
             return;
         }
-        // One pass for all wildcards: claims of them are rare, but one Ingress can make thousands.
+        // One pass for all wildcards: wildcard claims are rare, but one Ingress can make thousands.
         let is_covered = |host: &&HostPattern| parents(host).any(|parent| suffixes.contains(parent));
         let first = || HostPattern::Exact("".into());
         let hosts = self.dependencies.hosts.from(first()).map(|(host, _)| host);
@@ -63,7 +62,7 @@ impl State {
         work.names.extend(names.filter(is_covered).cloned());
     }
 
-    /// The claims of a host's name and of wildcards that cover it, the closest first.
+    /// Claims of a host's name and of wildcards that cover it, the closest first.
     pub(super) fn claims_on(&self, host: &HostPattern) -> Vec<(&HostPattern, &Ownership)> {
         if self.claims.is_empty() {
             return Vec::new();
@@ -78,7 +77,7 @@ impl State {
     }
 }
 
-/// The names above a host, the closest first.
+/// The parent domains of a host, the closest first.
 fn parents(host: &HostPattern) -> impl Iterator<Item = &str> {
     let name = match host {
         HostPattern::Exact(name) | HostPattern::Wildcard { suffix: name, .. } => name,

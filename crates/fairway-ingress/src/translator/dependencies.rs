@@ -1,4 +1,4 @@
-//! Who must be looked at again when something changes. Owns reverse look-up tables and nothing of what they mean.
+//! Reverse lookup tables: what must be updated when an object changes.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -6,48 +6,48 @@ use std::sync::Arc;
 
 use fairway_model::{BackendKey, HostPattern};
 use fairway_objects::object::ObjectKey;
-use fairway_objects::references::Referenced;
-use fairway_objects::users::Users;
+use fairway_objects::references::ReferencedObjects;
+use fairway_objects::users::ReverseIndex;
 use imbl::{OrdMap, OrdSet};
 
-use crate::ingress::further::Further;
+use crate::ingress::further::AliasKind;
 use crate::ingress::served::ServedIngress;
 
-/// All look-up tables.
+/// All lookup tables.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Dependencies {
-    /// The Ingresses that refer to a Service.
-    pub(super) services: Users<ObjectKey, ObjectKey>,
-    /// The Ingresses that refer to a Secret.
-    pub(super) secrets: Users<ObjectKey, ObjectKey>,
-    /// The Ingresses that show the certificate in a Secret.
-    pub(super) certificates: Users<ObjectKey, ObjectKey>,
-    /// The Ingresses that refer to a ConfigMap.
-    pub(super) config_maps: Users<ObjectKey, ObjectKey>,
-    /// The Ingresses that refer to an address.
-    pub(super) addresses: Users<IpAddr, ObjectKey>,
-    /// The Ingresses with a part in a host, the oldest first.
-    pub(super) hosts: Users<HostPattern, (i64, ObjectKey)>,
-    /// The Ingresses that claim a name besides their hosts, the oldest first; empty where hosts have no owners.
-    pub(super) claims: Users<HostPattern, (i64, ObjectKey)>,
-    /// The hosts that ask for a name besides their own.
-    pub(super) names: Users<HostPattern, (Further, HostPattern)>,
-    /// The exact hosts and further names that a wildcard with this suffix covers.
-    pub(super) below: Users<Arc<str>, HostPattern>,
-    /// The backends of a Service, or of an InferencePool.
-    pub(super) backends: Users<ObjectKey, BackendKey>,
-    /// Those of InferencePools, by the namespace of their Pods.
-    pub(super) pools: Users<Arc<str>, BackendKey>,
-    /// The backends whose addresses are those of an external name.
-    pub(super) external: Users<Arc<str>, BackendKey>,
-    /// The Ingresses that check source ranges.
+    /// Ingresses by Service.
+    pub(super) services: ReverseIndex<ObjectKey, ObjectKey>,
+    /// Ingresses by Secret.
+    pub(super) secrets: ReverseIndex<ObjectKey, ObjectKey>,
+    /// Ingresses by the Secret of a used certificate.
+    pub(super) certificates: ReverseIndex<ObjectKey, ObjectKey>,
+    /// Ingresses by ConfigMap.
+    pub(super) config_maps: ReverseIndex<ObjectKey, ObjectKey>,
+    /// Ingresses by address.
+    pub(super) addresses: ReverseIndex<IpAddr, ObjectKey>,
+    /// Ingresses by host, oldest first.
+    pub(super) hosts: ReverseIndex<HostPattern, (i64, ObjectKey)>,
+    /// Ingresses by claimed name, oldest first; empty without host ownership.
+    pub(super) claims: ReverseIndex<HostPattern, (i64, ObjectKey)>,
+    /// Hosts by requested alias.
+    pub(super) names: ReverseIndex<HostPattern, (AliasKind, HostPattern)>,
+    /// Exact hosts and aliases by the suffix of the wildcard that covers them.
+    pub(super) below: ReverseIndex<Arc<str>, HostPattern>,
+    /// Backends by Service or InferencePool.
+    pub(super) backends: ReverseIndex<ObjectKey, BackendKey>,
+    /// Backends of InferencePools by the namespace of their Pods.
+    pub(super) pools: ReverseIndex<Arc<str>, BackendKey>,
+    /// Backends by external name.
+    pub(super) external: ReverseIndex<Arc<str>, BackendKey>,
+    /// Ingresses that check source ranges.
     pub(super) restricting: OrdSet<ObjectKey>,
-    referenced: OrdMap<ObjectKey, Arc<[Named]>>,
+    referenced: OrdMap<ObjectKey, Arc<[IngressReference]>>,
 }
 
-/// An object that an Ingress refers to, and as what. Most Ingresses refer to one.
+/// A typed reference of an Ingress. Most Ingresses have one.
 #[derive(Clone, Debug)]
-enum Named {
+enum IngressReference {
     Service(ObjectKey),
     Secret(ObjectKey),
     Certificate(ObjectKey),
@@ -56,13 +56,18 @@ enum Named {
 }
 
 impl Dependencies {
-    /// What an Ingress refers to from now on; gives what it referred to before.
-    pub(super) fn set_referenced(&mut self, ingress: &ObjectKey, new: Referenced) -> Referenced {
-        let old = self.referenced.remove(ingress).map(|named| together(&named)).unwrap_or_default();
-        let exchange = |users: &mut Users<ObjectKey, ObjectKey>, old: &BTreeSet<_>, new: &BTreeSet<_>| {
-            old.difference(new).for_each(|key| users.remove(key, ingress));
-            new.difference(old).for_each(|key| users.add(key, ingress.clone()));
-        };
+    /// Replaces the references of an Ingress; returns the previous ones.
+    pub(super) fn set_referenced(
+        &mut self,
+        ingress: &ObjectKey,
+        new: ReferencedObjects,
+    ) -> ReferencedObjects {
+        let old = self.referenced.remove(ingress).map(|named| collect_references(&named)).unwrap_or_default();
+        let exchange =
+            |users: &mut ReverseIndex<ObjectKey, ObjectKey>, old: &BTreeSet<_>, new: &BTreeSet<_>| {
+                old.difference(new).for_each(|key| users.remove(key, ingress));
+                new.difference(old).for_each(|key| users.add(key, ingress.clone()));
+            };
         exchange(&mut self.services, &old.services, &new.services);
         exchange(&mut self.secrets, &old.secrets, &new.secrets);
         exchange(&mut self.certificates, &old.certificates, &new.certificates);
@@ -71,8 +76,8 @@ impl Dependencies {
         new.addresses
             .difference(&old.addresses)
             .for_each(|address| self.addresses.add(address, ingress.clone()));
-        if new != Referenced::default() {
-            self.referenced.insert(ingress.clone(), one_by_one(new));
+        if new != ReferencedObjects::default() {
+            self.referenced.insert(ingress.clone(), flatten_references(new));
         }
         old
     }
@@ -80,10 +85,10 @@ impl Dependencies {
     /// Whether an Ingress refers to addresses.
     pub(super) fn refers_to_addresses(&self, ingress: &ObjectKey) -> bool {
         let named = self.referenced.get(ingress);
-        named.is_some_and(|named| named.iter().any(|it| matches!(it, Named::Address(_))))
+        named.is_some_and(|named| named.iter().any(|it| matches!(it, IngressReference::Address(_))))
     }
 
-    /// Whether an Ingress checks source ranges from now on; says whether that is new.
+    /// Records whether an Ingress checks source ranges; returns whether that changed.
     pub(super) fn set_restricting(&mut self, ingress: &ObjectKey, restricts: bool) -> bool {
         match restricts {
             true => self.restricting.insert(ingress.clone()).is_none(),
@@ -91,8 +96,8 @@ impl Dependencies {
         }
     }
 
-    /// Takes an Ingress's part in its hosts.
-    pub(super) fn join_hosts(&mut self, ingress: &ServedIngress) {
+    /// Adds an Ingress to its hosts.
+    pub(super) fn add_hosts(&mut self, ingress: &ServedIngress) {
         for host in ingress.hosts() {
             self.hosts.add(&host, (ingress.age().0, ingress.key.clone()));
             if let Some(suffix) = parent(&host) {
@@ -101,24 +106,24 @@ impl Dependencies {
         }
     }
 
-    /// Forgets an Ingress's part in its hosts.
-    pub(super) fn leave_hosts(&mut self, ingress: &ServedIngress) {
+    /// Removes an Ingress from its hosts.
+    pub(super) fn remove_hosts(&mut self, ingress: &ServedIngress) {
         for host in ingress.hosts() {
             self.hosts.remove(&host, &(ingress.age().0, ingress.key.clone()));
             self.forget_below(&host);
         }
     }
 
-    /// A host asks for a name.
-    pub(super) fn join_name(&mut self, name: &HostPattern, asking: (Further, HostPattern)) {
+    /// Records that a host requests an alias.
+    pub(super) fn add_alias(&mut self, name: &HostPattern, asking: (AliasKind, HostPattern)) {
         self.names.add(name, asking);
         if let Some(suffix) = parent(name) {
             self.below.add(&suffix, name.clone());
         }
     }
 
-    /// A host asks for a name no longer.
-    pub(super) fn leave_name(&mut self, name: &HostPattern, asking: &(Further, HostPattern)) {
+    /// Removes a request for an alias.
+    pub(super) fn remove_alias(&mut self, name: &HostPattern, asking: &(AliasKind, HostPattern)) {
         self.names.remove(name, asking);
         self.forget_below(name);
     }
@@ -130,25 +135,25 @@ impl Dependencies {
     }
 }
 
-/// What an Ingress refers to, in the form in which it is remembered.
-fn one_by_one(referenced: Referenced) -> Arc<[Named]> {
-    let Referenced { services, secrets, certificates, config_maps, addresses } = referenced;
-    let objects = (services.into_iter().map(Named::Service))
-        .chain(secrets.into_iter().map(Named::Secret))
-        .chain(certificates.into_iter().map(Named::Certificate))
-        .chain(config_maps.into_iter().map(Named::ConfigMap));
-    objects.chain(addresses.into_iter().map(Named::Address)).collect()
+/// The stored form of an Ingress's references.
+fn flatten_references(referenced: ReferencedObjects) -> Arc<[IngressReference]> {
+    let ReferencedObjects { services, secrets, certificates, config_maps, addresses } = referenced;
+    let objects = (services.into_iter().map(IngressReference::Service))
+        .chain(secrets.into_iter().map(IngressReference::Secret))
+        .chain(certificates.into_iter().map(IngressReference::Certificate))
+        .chain(config_maps.into_iter().map(IngressReference::ConfigMap));
+    objects.chain(addresses.into_iter().map(IngressReference::Address)).collect()
 }
 
-fn together(named: &[Named]) -> Referenced {
-    let mut referenced = Referenced::default();
+fn collect_references(named: &[IngressReference]) -> ReferencedObjects {
+    let mut referenced = ReferencedObjects::default();
     for it in named {
         match it {
-            Named::Service(key) => referenced.services.insert(key.clone()),
-            Named::Secret(key) => referenced.secrets.insert(key.clone()),
-            Named::Certificate(key) => referenced.certificates.insert(key.clone()),
-            Named::ConfigMap(key) => referenced.config_maps.insert(key.clone()),
-            Named::Address(address) => referenced.addresses.insert(*address),
+            IngressReference::Service(key) => referenced.services.insert(key.clone()),
+            IngressReference::Secret(key) => referenced.secrets.insert(key.clone()),
+            IngressReference::Certificate(key) => referenced.certificates.insert(key.clone()),
+            IngressReference::ConfigMap(key) => referenced.config_maps.insert(key.clone()),
+            IngressReference::Address(address) => referenced.addresses.insert(*address),
         };
     }
     referenced

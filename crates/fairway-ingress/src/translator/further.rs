@@ -1,44 +1,44 @@
-//! Makes the names that hosts have besides their own, after the hosts: a name follows whatever the host that has it does.
+//! Builds the aliases of hosts, after the hosts: an alias follows its host.
 
 use std::sync::Arc;
 
 use fairway_model::{HostKey, HostPattern, VirtualHost, WildcardSpan};
-use fairway_objects::diagnostic::{Diagnostic, Scope};
+use fairway_objects::diagnostic::{Diagnostic, DiagnosticScope};
 use fairway_objects::inputs::Inputs;
 
-use crate::ingress::further::{self, Further, Names, one_label};
+use crate::ingress::further::{self, AliasKind, AliasNames, one_label};
 use crate::listeners::ingress_table;
-use crate::translator::state::State;
+use crate::translator::state::TranslatorState;
 use crate::translator::work::Work;
 
-impl State {
-    /// Notes the names that a host asks for from now on, and marks them with those that it asked for before.
-    pub(super) fn remember_names(
+impl TranslatorState {
+    /// Stores the aliases that a host requests, and marks current and previous ones.
+    pub(super) fn store_aliases(
         &mut self,
         host: &HostPattern,
-        before: &Names,
-        after: &Names,
+        before: &AliasNames,
+        after: &AliasNames,
         work: &mut Work,
     ) {
         for (further, name) in before.difference(after) {
-            self.dependencies.leave_name(name, &(*further, host.clone()));
+            self.dependencies.remove_alias(name, &(*further, host.clone()));
         }
         for (further, name) in after.difference(before) {
-            self.dependencies.join_name(name, (*further, host.clone()));
+            self.dependencies.add_alias(name, (*further, host.clone()));
         }
         work.names.extend(before.union(after).map(|(_, name)| name.clone()));
-        // Whether it is a host of its own decides who has it.
+        // An alias yields to a host of the same name.
         work.names.extend(
             [host.clone(), many_labels(host)].into_iter().filter(|it| self.dependencies.names.has(it)),
         );
     }
 
-    /// Makes the names that are marked.
-    pub(super) fn make_names(&mut self, inputs: Inputs<'_>, work: &mut Work) {
+    /// Builds the marked aliases.
+    pub(super) fn make_aliases(&mut self, inputs: Inputs<'_>, work: &mut Work) {
         for name in std::mem::take(&mut work.names) {
-            let (made, found) = self.made_name(&name, inputs);
+            let (made, found) = self.build_alias(&name, inputs);
             let key = HostKey { table: ingress_table(), host: name.clone() };
-            self.current.diagnostics.replace(Scope::FurtherName(key.clone()), found);
+            self.current.diagnostics.replace(DiagnosticScope::FurtherName(key.clone()), found);
             let hosts = &mut self.current.config.hosts;
             match made {
                 Some(made) if hosts.get(&key).is_some_and(|before| **before == made) => {}
@@ -49,16 +49,17 @@ impl State {
         }
     }
 
-    /// What serves a further name, and why hosts that ask for it do not get it.
-    fn made_name(&self, name: &HostPattern, inputs: Inputs<'_>) -> (Option<VirtualHost>, Vec<Diagnostic>) {
+    /// The virtual host of an alias, and why other hosts do not get it.
+    fn build_alias(&self, name: &HostPattern, inputs: Inputs<'_>) -> (Option<VirtualHost>, Vec<Diagnostic>) {
         let mut found = Vec::new();
         let mut made = None;
-        let (rule, above) = (one_label(name), self.above(name));
-        let owner = self.serving(&rule, above, inputs.options.hosts.ownership).0.owner;
+        let (rule, above) = (one_label(name), self.covering_wildcard(name));
+        let owner = self.ingresses_serving(&rule, above, inputs.options.hosts.ownership).0.owner;
         let mut holder = self.hosts.contains_key(&rule).then(|| "is a host of its own".to_owned());
-        for (further, main) in self.dependencies.names.of(name) {
-            let (serving, _) = self.serving(main, self.above(main), inputs.options.hosts.ownership);
-            let Some(asking) = further.asking(&serving) else { continue };
+        for (further, main) in self.dependencies.names.users_of(name) {
+            let (serving, _) =
+                self.ingresses_serving(main, self.covering_wildcard(main), inputs.options.hosts.ownership);
+            let Some(asking) = further.requesting_ingress(&serving) else { continue };
             let foreign =
                 owner.as_ref().filter(|owner| serving.owner.as_ref().is_some_and(|own| own != *owner));
             let taken =
@@ -69,14 +70,14 @@ impl State {
                 continue;
             }
             holder = Some(format!("is already a name of host {main}"));
-            let built = self.built_host(main, Some(name), &serving, above.map(|(_, memo)| memo), inputs);
+            let built = self.build_host(main, Some(name), &serving, above.map(|(_, memo)| memo), inputs);
             made = Some(match further {
-                Further::Alias => built.host,
-                Further::Redirected => {
-                    // Nothing of the body matters to a server that only redirects.
+                AliasKind::Alias => built.host,
+                AliasKind::Redirected => {
+                    // The body limit does not matter to a server that only redirects.
                     let policy = self.defaults.policy(self.defaults.forwarding.timeouts, None);
                     let status = self.defaults.https.status;
-                    further::redirecting(name, main, asking, status, policy, built.host.certificate)
+                    further::redirecting_host(name, main, asking, status, policy, built.host.certificate)
                 }
             });
         }
@@ -84,7 +85,7 @@ impl State {
     }
 }
 
-/// The name as an alias would have it: the star of an alias stands for any number of labels.
+/// The name in the form of an alias, in which the star covers any number of labels.
 pub(super) fn many_labels(host: &HostPattern) -> HostPattern {
     match host {
         HostPattern::Wildcard { suffix, .. } => {

@@ -1,13 +1,13 @@
-//! Takes what the Gateway API says into the configuration, in pieces, and notes which backends and certificates it uses: they have
-//! one owner, for Ingresses and Gateways.
+//! Applies Gateway API changes to the configuration, and tracks the backends and certificates that they use, which
+//! Ingresses and Gateways share.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use fairway_gateway::{Gateways, Pieces, Work as GatewayWork};
+use fairway_gateway::{ConfigChanges, Gateways, Work as GatewayWork};
 use fairway_model::BackendKey;
 use fairway_objects::backend::BackendRef;
-use fairway_objects::diagnostic::Scope;
+use fairway_objects::diagnostic::DiagnosticScope;
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::{ObjectKey, ObjectRef};
 use fairway_objects::options::Options;
@@ -16,16 +16,16 @@ use imbl::OrdMap;
 
 use crate::listeners;
 use crate::translator::service_maps::PortChange;
-use crate::translator::state::{BackendUser, CertificateUser, State};
+use crate::translator::state::{BackendUser, CertificateUser, TranslatorState};
 use crate::translator::work::Work;
 
-/// The translation of the Gateway API, and what it uses. A clone costs nothing.
+/// The Gateway API translation and its users. Cloning is free.
 #[derive(Clone, Debug)]
 pub(super) struct GatewayStage {
     gateways: Gateways,
-    /// The backends of each route, each once.
+    /// Backends of each route, each once.
     backends: OrdMap<ObjectRef, Arc<[BackendKey]>>,
-    /// The Secrets whose certificates each listener shows.
+    /// Secrets whose certificates each listener uses.
     certificates: OrdMap<Arc<str>, Arc<BTreeSet<ObjectKey>>>,
 }
 
@@ -44,45 +44,45 @@ impl GatewayStage {
         &self.gateways
     }
 
-    /// Takes notice of everything.
-    pub(super) fn note_all(&mut self, resources: &Resources) -> GatewayWork {
-        self.gateways.note_all(resources)
+    /// Marks everything.
+    pub(super) fn mark_all(&mut self, resources: &Resources) -> GatewayWork {
+        self.gateways.mark_all(resources)
     }
 
-    /// Takes notice of what changed.
-    pub(super) fn note(&mut self, resources: &Resources, changed: &[ObjectRef]) -> GatewayWork {
+    /// Marks what the changed objects affect.
+    pub(super) fn mark_changes(&mut self, resources: &Resources, changed: &[ObjectRef]) -> GatewayWork {
         self.gateways.note(resources, changed)
     }
 
-    /// Takes notice of the ports that TCP and UDP services have.
+    /// Marks what changed ports of TCP and UDP services affect.
     pub(super) fn exchange_service_ports(&mut self, ports: &PortChange, noted: &mut GatewayWork) {
-        self.gateways.exchange_service_ports(&ports.before, &ports.after, noted);
+        self.gateways.replace_service_ports(&ports.before, &ports.after, noted);
     }
 
-    /// Makes what was noted, and marks the backends and certificates that it uses.
+    /// Rebuilds what is marked, and marks the backends and certificates that it uses.
     pub(super) fn make(
         &mut self,
-        state: &mut State,
+        state: &mut TranslatorState,
         inputs: Inputs<'_>,
         noted: GatewayWork,
         work: &mut Work,
     ) {
         let certificates = &state.certificates;
-        let mut pieces = self.gateways.update(inputs, noted, &|key| certificates.certified(key));
+        let mut pieces = self.gateways.update(inputs, noted, &|key| certificates.state(key));
         for (route, backends) in std::mem::take(&mut pieces.backends) {
             self.use_backends(state, &route, backends, work);
         }
         for (listener, secrets) in std::mem::take(&mut pieces.certificates) {
-            self.show(state, &listener, secrets, work);
+            self.show_certificates(state, &listener, secrets, work);
         }
-        state.take(pieces);
-        listeners::share(self.gateways.shared_tables(), &mut state.current.config);
+        state.apply_changes(pieces);
+        listeners::set_gateway_tables(self.gateways.shared_tables(), &mut state.current.config);
         state.current.gateway = self.gateways.translation().clone();
     }
 
     fn use_backends(
         &mut self,
-        state: &mut State,
+        state: &mut TranslatorState,
         route: &ObjectRef,
         backends: Vec<BackendRef>,
         work: &mut Work,
@@ -101,7 +101,13 @@ impl GatewayStage {
         }
     }
 
-    fn show(&mut self, state: &mut State, listener: &Arc<str>, after: BTreeSet<ObjectKey>, work: &mut Work) {
+    fn show_certificates(
+        &mut self,
+        state: &mut TranslatorState,
+        listener: &Arc<str>,
+        after: BTreeSet<ObjectKey>,
+        work: &mut Work,
+    ) {
         let user = CertificateUser::Listener(listener.clone());
         let before = self.certificates.remove(listener).unwrap_or_default();
         for secret in before.difference(&after) {
@@ -117,9 +123,9 @@ impl GatewayStage {
     }
 }
 
-impl State {
-    /// Puts pieces into the configuration in the place of those that are there.
-    fn take(&mut self, pieces: Pieces) {
+impl TranslatorState {
+    /// Applies changes to the configuration.
+    fn apply_changes(&mut self, pieces: ConfigChanges) {
         let config = &mut self.current.config;
         for (name, listener) in pieces.listeners {
             match listener {
@@ -142,7 +148,7 @@ impl State {
             }
         }
         for (object, found) in pieces.diagnostics {
-            self.current.diagnostics.replace(Scope::Object(object), found);
+            self.current.diagnostics.replace(DiagnosticScope::Object(object), found);
         }
     }
 }

@@ -1,18 +1,18 @@
-//! What concerns all Ingresses: classes, settings, and whose word about client addresses is taken.
+//! Global inputs of all Ingresses: classes, settings, and trust in client addresses.
 
 use fairway_model::{HostPattern, Origin};
 use fairway_objects::backend::BackendRef;
-use fairway_objects::diagnostic::{Diagnostic, Scope, Severity};
+use fairway_objects::diagnostic::{Diagnostic, DiagnosticScope, Severity};
 use fairway_objects::inputs::Inputs;
 
 use crate::ingress::class::Classes;
 use crate::ingress::settings;
 use crate::listeners;
-use crate::translator::state::State;
+use crate::translator::state::TranslatorState;
 use crate::translator::work::Work;
 
-impl State {
-    /// The classes and the settings; where they mean something else now, every Ingress is read again.
+impl TranslatorState {
+    /// Reads the classes and the settings; if they change, every Ingress is read again.
     pub(super) fn read_globals(&mut self, inputs: Inputs<'_>, work: &mut Work) {
         let mut all = false;
         if work.classes {
@@ -23,19 +23,20 @@ impl State {
         if work.settings {
             let read = settings::read(inputs);
             let map = inputs.options.configmap.as_ref().and_then(|key| inputs.resources.config_maps.get(key));
-            self.settings_maps = map.iter().flat_map(|map| settings::named(&map.object)).collect();
+            self.settings_maps =
+                map.iter().flat_map(|map| settings::named_config_maps(&map.object)).collect();
             all |= read.defaults != self.defaults;
             self.defaults = read.defaults;
             work.report_trust = true;
             let introduced_otherwise =
-                read.settings.introduction != self.current.config.settings.introduction;
+                read.settings.proxy_protocol != self.current.config.settings.proxy_protocol;
             self.current.config.settings = read.settings;
             if introduced_otherwise {
-                listeners::of_ingresses(inputs.options, &mut self.current.config);
+                listeners::set_ingress_listeners(inputs.options, &mut self.current.config);
             }
             let mut found = read.diagnostics;
             found.extend(missing_defaults(inputs));
-            self.current.diagnostics.replace(Scope::Settings, found);
+            self.current.diagnostics.replace(DiagnosticScope::Settings, found);
         }
         if all {
             work.ingresses.extend(inputs.resources.ingresses.keys().cloned());
@@ -43,25 +44,25 @@ impl State {
         }
     }
 
-    /// Reports again what is wrong with the settings, after the Secret of the default certificate changed.
+    /// Repeats the diagnostics of the settings, after the default certificate's Secret changed.
     pub(super) fn report_settings(&mut self, inputs: Inputs<'_>) {
         let found = settings::read(inputs).diagnostics.into_iter().chain(missing_defaults(inputs));
-        self.current.diagnostics.replace(Scope::Settings, found.collect());
+        self.current.diagnostics.replace(DiagnosticScope::Settings, found.collect());
     }
 
-    /// Reports that every client may claim any address, with the Ingresses whose source ranges that makes worthless.
+    /// Reports that every client can claim any address, with the Ingresses whose source ranges become ineffective.
     pub(super) fn report_trust(&mut self, work: &Work) {
         if !work.report_trust {
             return;
         }
         let restricting = &self.dependencies.restricting;
-        let trusts = &self.defaults.trusts_everybody;
+        let trusts = &self.defaults.universal_trust;
         let found = trusts.iter().map(|trust| trust.describe(restricting.iter())).collect();
-        self.current.diagnostics.replace(Scope::Trust, found);
+        self.current.diagnostics.replace(DiagnosticScope::Trust, found);
     }
 }
 
-/// That something does not exist that the operator named for where objects say nothing.
+/// Reports missing objects that the operator named as defaults.
 fn missing_defaults(inputs: Inputs<'_>) -> Vec<Diagnostic> {
     missing_default_certificate(inputs).into_iter().chain(missing_default_backend(inputs)).collect()
 }

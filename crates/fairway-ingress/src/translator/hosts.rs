@@ -1,26 +1,26 @@
-//! Makes the hosts that are marked, and marks the backends and certificates that they use.
+//! Builds the marked hosts, and marks the backends and certificates that they use.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fairway_model::{BackendKey, HostKey, HostPattern, WildcardSpan};
-use fairway_objects::diagnostic::Scope;
+use fairway_objects::diagnostic::DiagnosticScope;
 use fairway_objects::filling::filling;
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::ObjectKey;
 use fairway_objects::options::HostOwnership;
 use imbl::OrdMap;
 
-use crate::ingress::host::{self, Built, HostInputs};
+use crate::ingress::host::{self, BuiltHost, HostInputs};
 use crate::ingress::ownership::{HostIngresses, Ownership};
 use crate::ingress::{further, layout};
 use crate::listeners::{self, ingress_table};
 use crate::translator::dependencies::parent;
-use crate::translator::state::{BackendUser, CertificateUser, HostMemo, State};
+use crate::translator::state::{BackendUser, CertificateUser, HostMemo, TranslatorState};
 use crate::translator::work::Work;
 
-impl State {
-    /// Makes hosts: wildcards first, because hosts below them may show their certificate or belong to their owner.
+impl TranslatorState {
+    /// Builds hosts: wildcards first, because hosts below them may use their certificate or belong to their owner.
     pub(super) fn make_hosts(&mut self, inputs: Inputs<'_>, work: &mut Work) {
         let (exact, wide): (Vec<_>, Vec<_>) = std::mem::take(&mut work.hosts)
             .into_iter()
@@ -39,7 +39,7 @@ impl State {
             if let HostPattern::Wildcard { suffix, .. } = &host
                 && before != after
             {
-                exact.extend(self.dependencies.below.of(suffix).cloned());
+                exact.extend(self.dependencies.below.users_of(suffix).cloned());
             }
         }
         for host in filling(exact) {
@@ -49,21 +49,21 @@ impl State {
 
     fn make_host(&mut self, host: &HostPattern, inputs: Inputs<'_>, work: &mut Work) {
         let key = HostKey { table: ingress_table(), host: host.clone() };
-        let scope = Scope::Host(key.clone());
-        let above = self.above(host);
-        let (serving, ownership) = self.serving(host, above, inputs.options.hosts.ownership);
+        let scope = DiagnosticScope::Host(key.clone());
+        let above = self.covering_wildcard(host);
+        let (serving, ownership) = self.ingresses_serving(host, above, inputs.options.hosts.ownership);
         if serving.ingresses.is_empty() && *host != HostPattern::Any {
-            self.remember_host(host, HostMemo::default(), work);
+            self.store_host(host, HostMemo::default(), work);
             self.hosts.remove(host);
             self.current.config.hosts.remove(&key);
-            listeners::pass_through(host, None, &mut self.current.config);
+            listeners::set_passthrough(host, None, &mut self.current.config);
             let mut diagnostics = serving.diagnostics;
             diagnostics.extend(layout::without_main(host, &serving.canaries));
             self.current.diagnostics.replace(scope, diagnostics);
             return;
         }
-        let Built { host: made, stream, certificate: own_certificate, backends, mut diagnostics } =
-            self.built_host(host, None, &serving, above.map(|(_, memo)| memo), inputs);
+        let BuiltHost { host: made, stream, certificate: own_certificate, backends, mut diagnostics } =
+            self.build_host(host, None, &serving, above.map(|(_, memo)| memo), inputs);
         let names = further::names(host, &serving);
         diagnostics.extend(serving.diagnostics);
         let shown = made.certificate.as_ref().and_then(|key| ObjectKey::parse(&key.0)).map(Box::new);
@@ -73,37 +73,37 @@ impl State {
         }
         let backends = used.into_iter().collect();
         let memo = HostMemo { own_certificate, ownership, backends, certificate: shown, names };
-        self.remember_host(host, memo, work);
+        self.store_host(host, memo, work);
         self.current.diagnostics.replace(scope, diagnostics);
-        listeners::pass_through(host, stream, &mut self.current.config);
+        listeners::set_passthrough(host, stream, &mut self.current.config);
         if self.current.config.hosts.get(&key).is_none_or(|before| **before != made) {
             self.current.config.hosts.insert(key, Arc::new(made));
         }
     }
 
     /// The wildcard host that covers an exact one.
-    pub(super) fn above(&self, host: &HostPattern) -> Option<(&HostPattern, &HostMemo)> {
+    pub(super) fn covering_wildcard(&self, host: &HostPattern) -> Option<(&HostPattern, &HostMemo)> {
         let suffix = parent(host)?;
         let wildcard = HostPattern::Wildcard { suffix, span: WildcardSpan::OneLabel };
         self.hosts.get_key_value(&wildcard).map(|(wildcard, memo)| (wildcard, &**memo))
     }
 
-    /// Who serves a host, and what they say about its ownership where hosts below it must know.
-    pub(super) fn serving(
+    /// The Ingresses that serve a host, and its ownership if hosts below it need to know it.
+    pub(super) fn ingresses_serving(
         &self,
         host: &HostPattern,
         above: Option<(&HostPattern, &HostMemo)>,
         hosts: HostOwnership,
     ) -> (HostIngresses, Option<Box<Ownership>>) {
-        let keys = self.dependencies.hosts.of(host);
+        let keys = self.dependencies.hosts.users_of(host);
         let ingresses: Vec<_> = keys.filter_map(|(_, key)| self.ingresses.get(key).cloned()).collect();
         if hosts == HostOwnership::Off {
-            return (HostIngresses::equal(ingresses), None);
+            return (HostIngresses::unowned(ingresses), None);
         }
         let mut others = self.claims_on(host);
         let ownership = match host {
             HostPattern::Wildcard { .. } => {
-                let mut ownership = Ownership::of(&ingresses);
+                let mut ownership = Ownership::from_ingresses(&ingresses);
                 others.iter().for_each(|(_, claims)| ownership.join(claims));
                 Some(ownership)
             }
@@ -111,19 +111,19 @@ impl State {
         };
         let ownership = ownership.filter(|it| *it != Ownership::default()).map(Box::new);
         others.extend(above.and_then(|(wildcard, memo)| Some((wildcard, memo.ownership.as_deref()?))));
-        (HostIngresses::of(host, ingresses, &others), ownership)
+        (HostIngresses::with_owner(host, ingresses, &others), ownership)
     }
 
-    /// Builds a host, under another name where one is given.
-    pub(super) fn built_host(
+    /// Builds a host, optionally under an alias.
+    pub(super) fn build_host(
         &self,
         host: &HostPattern,
         alias: Option<&HostPattern>,
         serving: &HostIngresses,
         above: Option<&HostMemo>,
         inputs: Inputs<'_>,
-    ) -> Built {
-        // A certificate comes from a wildcard only where both have one owner, or none.
+    ) -> BuiltHost {
+        // A wildcard's certificate is only used if both hosts have the same owner, or none.
         let wildcard = above.filter(|memo| memo.owner() == serving.owner.as_ref());
         let inputs = HostInputs {
             context: self.context(inputs),
@@ -135,8 +135,8 @@ impl State {
         host::build(host, serving, &inputs)
     }
 
-    /// Puts the memory of a host in the place of the earlier one, and releases what it no longer uses.
-    fn remember_host(&mut self, host: &HostPattern, memo: HostMemo, work: &mut Work) {
+    /// Stores a host, and releases what it no longer uses.
+    fn store_host(&mut self, host: &HostPattern, memo: HostMemo, work: &mut Work) {
         let before = self.hosts.remove(host).unwrap_or_default();
         let is_left = |key: &&BackendKey| memo.backends.binary_search(key).is_err();
         for key in before.backends.iter().filter(is_left) {
@@ -145,7 +145,7 @@ impl State {
         let user = CertificateUser::Host(host.clone());
         let (old, new) = (before.certificate.as_deref(), memo.certificate.as_deref());
         work.certificates.extend(self.exchange_certificate(user, old, new));
-        self.remember_names(host, &before.names, &memo.names, work);
+        self.store_aliases(host, &before.names, &memo.names, work);
         self.hosts.insert(host.clone(), Arc::new(memo));
     }
 }

@@ -1,8 +1,9 @@
-//! Reads the Ingresses that are marked, and marks their hosts and what they refer to.
+//! Reads each Ingress that a change has marked, stores the result, and marks the hosts and Secrets that must be
+//! updated after it.
 
 use std::sync::Arc;
 
-use fairway_objects::diagnostic::Scope;
+use fairway_objects::diagnostic::DiagnosticScope;
 use fairway_objects::filling::filling;
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::ObjectKey;
@@ -11,68 +12,74 @@ use fairway_objects::resources::Resources;
 
 use crate::ingress::contributions::Contributions;
 use crate::ingress::old_api;
-use crate::ingress::read::read;
+use crate::ingress::read;
 use crate::ingress::served::ServedIngress;
 use crate::translation::IngressStatus;
-use crate::translator::state::State;
+use crate::translator::state::TranslatorState;
 use crate::translator::work::Work;
 
-impl State {
-    /// Reads Ingresses, and marks their hosts as they were and as they are.
+impl TranslatorState {
+    /// Reads the marked Ingresses. Marks the hosts that each has now and those that it had before, because the latter
+    /// lose its rules.
     pub(super) fn read_ingresses(&mut self, inputs: Inputs<'_>, work: &mut Work) {
-        let are_owned = inputs.options.hosts.ownership == HostOwnership::Namespace;
+        let hosts_have_owners = inputs.options.hosts.ownership == HostOwnership::Namespace;
+        // Insertions in this order fill the nodes of the persistent maps.
         for key in filling(std::mem::take(&mut work.ingresses)) {
-            if let Some(before) = self.ingresses.remove(&key) {
-                if are_owned {
-                    self.leave_claims(&before, work);
+            if let Some(previous) = self.ingresses.remove(&key) {
+                if hosts_have_owners {
+                    self.remove_claims(&previous, work);
                 }
-                self.dependencies.leave_hosts(&before);
-                work.hosts.extend(before.hosts());
+                self.dependencies.remove_hosts(&previous);
+                work.hosts.extend(previous.hosts());
             }
             let object = inputs.resources.ingresses.get(&key);
             let context = self.context(inputs);
-            let reading = object.map(|it| read(&key, it, &self.classes, &context)).unwrap_or_default();
-            let certificates = reading.referenced.certificates.clone();
-            let before = self.dependencies.set_referenced(&key, reading.referenced);
-            work.secrets.extend(before.certificates.symmetric_difference(&certificates).cloned());
-            self.current.diagnostics.replace(Scope::Ingress(key.clone()), reading.diagnostics);
-            self.set_status(&key, reading.served.as_ref());
-            let contributions = reading.served.as_ref().map(|served| &*served.contributions);
-            let restricts = contributions.is_some_and(Contributions::check_source_ranges);
-            if self.dependencies.set_restricting(&key, restricts) {
+            let outcome =
+                object.map(|ingress| read::read(&key, ingress, &self.classes, &context)).unwrap_or_default();
+            let certificates = outcome.referenced.certificates.clone();
+            let previous_references = self.dependencies.set_referenced(&key, outcome.referenced);
+            // Secrets that are certificates only since this change, or no longer.
+            work.secrets
+                .extend(previous_references.certificates.symmetric_difference(&certificates).cloned());
+            self.current.diagnostics.replace(DiagnosticScope::Ingress(key.clone()), outcome.diagnostics);
+            self.set_status(&key, outcome.served.as_ref());
+            let contributions = outcome.served.as_ref().map(|ingress| &*ingress.contributions);
+            let checks_source_ranges = contributions.is_some_and(Contributions::have_source_ranges);
+            if self.dependencies.set_restricting(&key, checks_source_ranges) {
                 work.report_trust = true;
             }
-            if let Some(mut served) = reading.served {
-                served.contributions = self.ingresses.shared(served.contributions);
-                self.dependencies.join_hosts(&served);
-                if are_owned {
-                    self.join_claims(&served, work);
+            if let Some(mut ingress) = outcome.served {
+                ingress.contributions = self.ingresses.reuse_contributions(ingress.contributions);
+                self.dependencies.add_hosts(&ingress);
+                if hosts_have_owners {
+                    self.add_claims(&ingress, work);
                 }
-                work.hosts.extend(served.hosts());
-                self.ingresses.insert(served);
+                work.hosts.extend(ingress.hosts());
+                self.ingresses.insert(ingress);
             }
         }
     }
 
-    fn set_status(&mut self, key: &ObjectKey, served: Option<&ServedIngress>) {
-        let Some(served) = served else {
+    /// Updates the status of an Ingress, or removes it if the Ingress is not served.
+    fn set_status(&mut self, key: &ObjectKey, ingress: Option<&ServedIngress>) {
+        let Some(ingress) = ingress else {
             self.current.status.remove(key);
             return;
         };
-        let mut hosts: Vec<_> = served.hosts().into_iter().collect();
+        let mut hosts: Vec<_> = ingress.hosts().into_iter().collect();
         hosts.shrink_to_fit();
-        let status = IngressStatus::new(key, &served.object.object, hosts);
-        if self.current.status.get(key).is_none_or(|before| **before != status) {
+        let status = IngressStatus::new(key, &ingress.object.object, hosts);
+        if self.current.status.get(key).is_none_or(|previous| **previous != status) {
             self.current.status.insert(key.clone(), Arc::new(status));
         }
     }
 
-    /// Ingresses of removed API versions only give a diagnostic.
+    /// Updates the diagnostics of Ingresses with a removed API version. Such an Ingress has no other effect.
     pub(super) fn read_old_ingresses(&mut self, resources: &Resources, work: &Work) {
         for key in &work.old_ingresses {
-            let found = resources.old_ingresses.get(key).map(|value| old_api::describe(key, value));
-            let scope = Scope::OldIngress(key.clone());
-            self.current.diagnostics.replace(scope, found.into_iter().collect());
+            let diagnostic = resources.old_ingresses.get(key).map(|object| old_api::describe(key, object));
+            let scope = DiagnosticScope::OldIngress(key.clone());
+            self.current.diagnostics.replace(scope, diagnostic.into_iter().collect());
         }
     }
 }

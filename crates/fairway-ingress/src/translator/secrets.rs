@@ -1,16 +1,16 @@
-//! Reads the Secrets whose certificates are used or may be, and puts those that are used into the configuration.
+//! Reads Secrets with certificates that are or may be used, and puts used ones into the configuration.
 
 use fairway_gateway::Gateways;
 use fairway_model::CertificateKey;
-use fairway_objects::diagnostic::Scope;
+use fairway_objects::diagnostic::DiagnosticScope;
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::ObjectKey;
 
-use crate::translator::state::{CertificateUser, Progress, State};
+use crate::translator::state::{CertificateUser, Progress, TranslatorState};
 use crate::translator::work::Work;
 
-impl State {
-    /// Reads Secrets with certificates, and looks at the time; `gateways` say which of them they show.
+impl TranslatorState {
+    /// Reads Secrets with certificates, and checks their validity; `gateways` knows which of them it uses.
     pub(super) fn read_secrets(
         &mut self,
         inputs: Inputs<'_>,
@@ -26,8 +26,8 @@ impl State {
             let ingresses = self.dependencies.certificates.has(key) || default == Some(key);
             let shown = ingresses || gateways.shows(key);
             match inputs.resources.secrets.get(key).filter(|_| shown) {
-                Some(secret) => self.certificates.put(key, secret),
-                None => self.certificates.drop(key),
+                Some(secret) => self.certificates.set(key, secret),
+                None => self.certificates.remove(key),
             }
         }
         if let Some(default) = default.filter(|default| work.secrets.contains(default)) {
@@ -47,10 +47,10 @@ impl State {
                 "the listeners that name it show none"
             };
             let found = self.certificates.diagnostics(key, now, without);
-            self.current.diagnostics.replace(Scope::Certificate(key.clone()), found);
+            self.current.diagnostics.replace(DiagnosticScope::Certificate(key.clone()), found);
         }
         if stale || !work.secrets.is_empty() {
-            self.progress = Progress::Running { since: now, until: self.certificates.next_moment(now) };
+            self.progress = Progress::Running { since: now, until: self.certificates.next_change(now) };
         }
         work.certificates.append(&mut work.secrets);
     }
@@ -62,7 +62,7 @@ impl State {
         self.current.config.default_certificate = usable.then(|| CertificateKey(key.to_string().into()));
     }
 
-    /// Puts the certificates that somebody shows into the configuration, and takes the others out.
+    /// Adds used certificates to the configuration, and removes the others.
     pub(super) fn make_certificates(&mut self, work: &Work) {
         let certificates = &mut self.current.config.certificates;
         for key in &work.certificates {

@@ -1,5 +1,5 @@
-//! The Ingresses that are served, and which of them use a Service and port: an index by their ages, so that those who decide
-//! are found at once, however many share it. What is shared, and what is said of it, is in `ingress::shared_service`.
+//! Index of served Ingresses by Service, port and age, so that the deciding Ingresses are found quickly even if many
+//! share a Service. `ingress::shared_service` evaluates what is shared.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,66 +13,66 @@ use imbl::{OrdMap, OrdSet};
 
 use crate::ingress::contributions::Contributions;
 use crate::ingress::layout::{Layout, location_at};
-use crate::ingress::location::{Location, Place, services_of};
+use crate::ingress::location::{Location, LocationSource, services_of};
 use crate::ingress::served::ServedIngress;
-use crate::ingress::shared_service::{Givers, SharedService, SharedServices};
+use crate::ingress::shared_service::{Deciders, SharedService, SharedServices};
 
-/// The Ingresses that are served.
+/// The served Ingresses.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ingresses {
     by_key: OrdMap<ObjectKey, Arc<ServedIngress>>,
-    facts: OrdSet<Fact>,
-    /// The canaries of each host, as facts about the Services whose requests they take.
-    joins: OrdMap<HostPattern, Arc<[Fact]>>,
-    /// What is said about these Services changed.
+    facts: OrdSet<ServiceFact>,
+    /// Canaries of each host, as facts about the Services whose requests they take.
+    joins: OrdMap<HostPattern, Arc<[ServiceFact]>>,
+    /// Services whose facts changed.
     touched: BTreeSet<Arc<ServiceName>>,
     pub(super) shared: SharedServices,
-    /// The contributions of the Ingress that was read last.
+    /// The contributions of the last read Ingress.
     recent: Option<Arc<Contributions>>,
 }
 
-/// One thing that an Ingress says about a Service. The order is that in which they are searched.
+/// A fact about a Service from an Ingress, in search order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Fact {
-    /// All facts of an Ingress about it share this.
+struct ServiceFact {
+    /// Shared by all facts of an Ingress about it.
     service: Arc<ServiceName>,
-    facet: Facet,
-    /// Of [`Facet::Balance`] and [`Facet::Cookie`]: the same text is the same wish.
+    kind: FactKind,
+    /// For [`FactKind::Balance`] and [`FactKind::Cookie`]: equal texts are equal settings.
     text: Arc<str>,
     created: i64,
     ingress: ObjectKey,
-    /// Of [`Facet::Joined`]: the index of the rule of `ingress`.
+    /// For [`FactKind::Joined`]: the rule index in `ingress`.
     rule: u32,
-    /// Of [`Facet::Joined`]: the index of the path of that rule.
+    /// For [`FactKind::Joined`]: the path index in that rule.
     path: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Facet {
-    /// It uses the Service.
+enum FactKind {
+    /// Uses the Service.
     Used,
-    /// It wants this balancing.
+    /// Requests this load balancing.
     Balance,
-    /// It wants sessions.
+    /// Requests sessions.
     Sessions,
-    /// It wants none.
+    /// Requests no sessions.
     NoSessions,
-    /// It wants this cookie.
+    /// Requests this cookie.
     Cookie,
-    /// It says how sessions and endpoints belong together.
+    /// Sets the affinity mode.
     Mode,
-    /// It is a canary, and the Service is its own.
+    /// Is a canary whose own backend is the Service.
     Canary,
-    /// It is a canary, and takes a part of the Service's requests.
+    /// Is a canary that takes requests of the Service.
     Joined,
-    /// Behind all others.
+    /// After all others.
     End,
 }
 
 impl Ingresses {
-    /// These contributions, or those of the Ingress before where they are the same: most Ingresses of a cluster say the same
-    /// as their neighbours, or nothing.
-    pub(super) fn shared(&mut self, contributions: Arc<Contributions>) -> Arc<Contributions> {
+    /// Returns the previous Ingress's contributions if they are equal: most Ingresses have the same annotations as
+    /// their neighbours, or none.
+    pub(super) fn reuse_contributions(&mut self, contributions: Arc<Contributions>) -> Arc<Contributions> {
         match &self.recent {
             Some(recent) if **recent == *contributions => Arc::clone(recent),
             _ => {
@@ -82,12 +82,12 @@ impl Ingresses {
         }
     }
 
-    /// One of them.
+    /// The Ingress with this key.
     pub(super) fn get(&self, key: &ObjectKey) -> Option<&Arc<ServedIngress>> {
         self.by_key.get(key)
     }
 
-    /// Takes one in that is not there.
+    /// Adds a new Ingress.
     pub(super) fn insert(&mut self, ingress: ServedIngress) {
         let facts = facts(&ingress);
         self.touched.extend(facts.iter().map(|fact| fact.service.clone()));
@@ -95,27 +95,28 @@ impl Ingresses {
         self.by_key.insert(ingress.key.clone(), Arc::new(ingress));
     }
 
-    /// Forgets one, and gives it.
+    /// Removes and returns an Ingress.
     pub(super) fn remove(&mut self, key: &ObjectKey) -> Option<Arc<ServedIngress>> {
         let ingress = self.by_key.remove(key)?;
         self.forget(facts(&ingress));
         Some(ingress)
     }
 
-    fn forget(&mut self, facts: impl IntoIterator<Item = Fact>) {
+    fn forget(&mut self, facts: impl IntoIterator<Item = ServiceFact>) {
         for fact in facts {
             self.facts.remove(&fact);
             self.touched.insert(fact.service);
         }
     }
 
-    /// The canaries of a host join the Services of its paths, as laid out where it has canaries.
+    /// Records the canaries of a host for the Services of its paths.
     pub(super) fn join_canaries(&mut self, host: &HostPattern, layout: Option<&Layout>) {
         if let Some(before) = self.joins.remove(host) {
             self.forget(before.iter().cloned());
         }
-        let joins = layout.into_iter().flat_map(Layout::joins);
-        let joins: Arc<[Fact]> = joins.filter_map(|(service, canary)| joined(service, canary)).collect();
+        let joins = layout.into_iter().flat_map(Layout::service_canaries);
+        let joins: Arc<[ServiceFact]> =
+            joins.filter_map(|(service, canary)| canary_fact(service, canary)).collect();
         if !joins.is_empty() {
             self.touched.extend(joins.iter().map(|fact| fact.service.clone()));
             self.facts.extend(joins.iter().cloned());
@@ -123,8 +124,8 @@ impl Ingresses {
         }
     }
 
-    /// Finds again what is shared of the Services that were touched; gives the hosts of those for whom it changed.
-    pub(super) fn share(&mut self) -> BTreeSet<HostPattern> {
+    /// Updates the shared settings of changed Services; returns the hosts for which they changed.
+    pub(super) fn update_shared(&mut self) -> BTreeSet<HostPattern> {
         let mut hosts = BTreeSet::new();
         for service in std::mem::take(&mut self.touched) {
             let shared = self.shared_by(&service);
@@ -139,8 +140,8 @@ impl Ingresses {
         self.users(service).for_each(|ingress| hosts.extend(self.hosts_reached(ingress)));
     }
 
-    /// The hosts whose requests may reach the Services of an Ingress: its own, and where it is a canary those of all that
-    /// use a Service whose requests it takes.
+    /// The hosts whose requests may reach the Services of an Ingress: its own, and for a canary those of all users of
+    /// the Services whose requests it takes.
     pub(super) fn hosts_reached(&self, ingress: &ServedIngress) -> BTreeSet<HostPattern> {
         let mut hosts = ingress.hosts();
         let joins: Vec<_> = hosts.iter().filter_map(|host| self.joins.get(host)).collect();
@@ -152,70 +153,75 @@ impl Ingresses {
         hosts
     }
 
-    /// The Ingresses that use a Service, the oldest first.
+    /// The Ingresses that use a Service, oldest first.
     fn users(&self, service: &Arc<ServiceName>) -> impl Iterator<Item = &Arc<ServedIngress>> {
-        self.all(service, Facet::Used).filter_map(|fact| self.by_key.get(&fact.ingress))
+        self.facts_of_kind(service, FactKind::Used).filter_map(|fact| self.by_key.get(&fact.ingress))
     }
 
-    /// What the Ingresses with a Service share; `None` where there are not two, or a canary of it.
+    /// The shared settings of a Service; `None` unless there are two users or a canary.
     fn shared_by(&self, service: &Arc<ServiceName>) -> Option<SharedService> {
-        let joined = self.all(service, Facet::Joined).next();
-        if joined.is_none() && self.all(service, Facet::Used).nth(1).is_none() {
+        let joined = self.facts_of_kind(service, FactKind::Joined).next();
+        if joined.is_none() && self.facts_of_kind(service, FactKind::Used).nth(1).is_none() {
             return None;
         }
-        let known = |fact: &Fact| self.by_key.get(&fact.ingress).cloned();
-        let first = |facet| self.all(service, facet).next();
-        let last = |facet| self.all(service, facet).next_back();
+        let known = |fact: &ServiceFact| self.by_key.get(&fact.ingress).cloned();
+        let first = |facet| self.facts_of_kind(service, facet).next();
+        let last = |facet| self.facts_of_kind(service, facet).next_back();
         let differ = |facet| first(facet).map(|fact| &fact.text) != last(facet).map(|fact| &fact.text);
-        let key = |fact: Option<&Fact>| fact.map(|fact| fact.ingress.clone());
-        let oldest = first(Facet::Used).and_then(known)?;
+        let key = |fact: Option<&ServiceFact>| fact.map(|fact| fact.ingress.clone());
+        let oldest = first(FactKind::Used).and_then(known)?;
         let upstream = &oldest.contributions.upstream;
-        let mode = first(Facet::Mode).and_then(known).and_then(|it| it.contributions.upstream.mode);
-        let cookie = last(Facet::Sessions).and_then(known);
+        let mode = first(FactKind::Mode).and_then(known).and_then(|it| it.contributions.upstream.mode);
+        let cookie = last(FactKind::Sessions).and_then(known);
         let cookie = cookie
             .and_then(|it| it.contributions.upstream.balance.cookie.clone())
             .map(|it| Arc::new(SessionCookie { stickiness: mode.unwrap_or_default(), ..(*it).clone() }));
-        let givers = Givers {
-            balance: key(first(Facet::Used).filter(|_| differ(Facet::Balance))),
-            sessions: key(first(Facet::Sessions).filter(|_| first(Facet::NoSessions).is_some())),
-            cookie: key(last(Facet::Sessions).filter(|_| differ(Facet::Cookie))),
-            mode: key(first(Facet::Mode).filter(|_| differ(Facet::Cookie))),
+        let givers = Deciders {
+            balance: key(first(FactKind::Used).filter(|_| differ(FactKind::Balance))),
+            sessions: key(first(FactKind::Sessions).filter(|_| first(FactKind::NoSessions).is_some())),
+            cookie: key(last(FactKind::Sessions).filter(|_| differ(FactKind::Cookie))),
+            mode: key(first(FactKind::Mode).filter(|_| differ(FactKind::Cookie))),
         };
         Some(SharedService {
             balance: Balance { cookie, ..upstream.balance.of_ingress_nginx() },
             via: upstream.via,
-            givers,
+            deciders: givers,
             canary: joined
                 .and_then(|fact| location_at(&known(fact)?, fact.rule as usize, fact.path as usize)),
-            share: first(Facet::Canary).and_then(known),
+            share: first(FactKind::Canary).and_then(known),
         })
     }
 
-    fn all(&self, service: &Arc<ServiceName>, facet: Facet) -> impl DoubleEndedIterator<Item = &Fact> {
-        self.facts.range(Fact::begin(service, facet)..Fact::begin(service, facet.next()))
+    fn facts_of_kind(
+        &self,
+        service: &Arc<ServiceName>,
+        facet: FactKind,
+    ) -> impl DoubleEndedIterator<Item = &ServiceFact> {
+        self.facts
+            .range(ServiceFact::lower_bound(service, facet)..ServiceFact::lower_bound(service, facet.next()))
     }
 }
 
-impl Fact {
-    fn new(ingress: &ServedIngress, service: &Arc<ServiceName>, facet: Facet) -> Self {
+impl ServiceFact {
+    fn new(ingress: &ServedIngress, service: &Arc<ServiceName>, facet: FactKind) -> Self {
         let (created, key) = ingress.age();
         let (service, ingress) = (service.clone(), key.clone());
-        Self { service, facet, text: Arc::default(), created, ingress, rule: 0, path: 0 }
+        Self { service, kind: facet, text: Arc::default(), created, ingress, rule: 0, path: 0 }
     }
 
-    /// Before all facts of a facet.
-    fn begin(service: &Arc<ServiceName>, facet: Facet) -> Self {
+    /// Sorts before all facts of a kind.
+    fn lower_bound(service: &Arc<ServiceName>, facet: FactKind) -> Self {
         let (service, ingress) = (service.clone(), ObjectKey::default());
-        Self { service, facet, text: Arc::default(), created: i64::MIN, ingress, rule: 0, path: 0 }
+        Self { service, kind: facet, text: Arc::default(), created: i64::MIN, ingress, rule: 0, path: 0 }
     }
 
-    /// A text decides about its place, and age about nothing.
+    /// The text determines its position; age is irrelevant.
     fn with_text(self, text: &str) -> Self {
         Self { text: shared::text(text), created: 0, ..self }
     }
 }
 
-impl Facet {
+impl FactKind {
     fn next(self) -> Self {
         match self {
             Self::Used => Self::Balance,
@@ -230,8 +236,8 @@ impl Facet {
     }
 }
 
-/// All that an Ingress by itself says about its Services.
-fn facts(ingress: &ServedIngress) -> Vec<Fact> {
+/// All facts from an Ingress about its Services.
+fn facts(ingress: &ServedIngress) -> Vec<ServiceFact> {
     if ingress.compat == Compat::Strict {
         return Vec::new();
     }
@@ -244,24 +250,26 @@ fn facts(ingress: &ServedIngress) -> Vec<Fact> {
     });
     let mut facts = Vec::new();
     for service in services_of(ingress).into_iter().map(Arc::new) {
-        let fact = |facet| Fact::new(ingress, &service, facet);
-        facts.extend([fact(Facet::Used), fact(Facet::Balance).with_text(&balance)]);
+        let fact = |facet| ServiceFact::new(ingress, &service, facet);
+        facts.extend([fact(FactKind::Used), fact(FactKind::Balance).with_text(&balance)]);
         match (ingress.canary(), &cookie) {
-            (Some(_), _) => facts.push(fact(Facet::Canary)),
-            (None, None) => facts.push(fact(Facet::NoSessions)),
+            (Some(_), _) => facts.push(fact(FactKind::Canary)),
+            (None, None) => facts.push(fact(FactKind::NoSessions)),
             (None, Some(cookie)) => {
-                facts.extend([fact(Facet::Sessions), fact(Facet::Cookie).with_text(cookie)]);
-                facts.extend(upstream.mode.map(|_| fact(Facet::Mode)));
+                facts.extend([fact(FactKind::Sessions), fact(FactKind::Cookie).with_text(cookie)]);
+                facts.extend(upstream.mode.map(|_| fact(FactKind::Mode)));
             }
         }
     }
     facts
 }
 
-fn joined(service: ServiceName, canary: &Location) -> Option<Fact> {
-    let (owner, Place::Path(rule, path)) = (canary.owner.as_ref()?, canary.place) else { return None };
+fn canary_fact(service: ServiceName, canary: &Location) -> Option<ServiceFact> {
+    let (owner, LocationSource::Path(rule, path)) = (canary.owner.as_ref()?, canary.source) else {
+        return None;
+    };
     let (rule, path) = (u32::try_from(rule).ok()?, u32::try_from(path).ok()?);
-    Some(Fact { rule, path, ..Fact::new(owner, &Arc::new(service), Facet::Joined) })
+    Some(ServiceFact { rule, path, ..ServiceFact::new(owner, &Arc::new(service), FactKind::Joined) })
 }
 
 #[cfg(test)]
@@ -270,6 +278,6 @@ mod tests {
 
     #[test]
     fn each_ingress_pays_for_several_facts() {
-        assert!(size_of::<Fact>() <= 80, "{}", size_of::<Fact>());
+        assert!(size_of::<ServiceFact>() <= 80, "{}", size_of::<ServiceFact>());
     }
 }

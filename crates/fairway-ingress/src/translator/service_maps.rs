@@ -1,30 +1,30 @@
-//! Takes what the ConfigMaps of TCP and UDP services say into the configuration. They are read as a whole, and only when one of
-//! them, a Service that they name or a key `proxy-stream-*` changed: they have a handful of entries.
+//! Applies the ConfigMaps of TCP and UDP services to the configuration. They are read completely, but only if one of
+//! them, a Service that they name or a key `proxy-stream-*` changed: they have few entries.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fairway_gateway::ServicePort;
 use fairway_model::{BackendKey, HostPattern, Origin, StreamKey};
-use fairway_objects::diagnostic::Scope;
+use fairway_objects::diagnostic::DiagnosticScope;
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 use fairway_objects::options::Options;
 
 use crate::ingress::defaults::StreamDefaults;
 use crate::service_maps::{self, ServedPort};
-use crate::translator::state::{BackendUser, State};
+use crate::translator::state::{BackendUser, TranslatorState};
 use crate::translator::work::Work;
 
-/// What was made of the ConfigMaps. A clone costs nothing.
+/// The result of the ConfigMaps. Cloning is free.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ServiceMapStage {
     /// `None` before the first update.
-    made: Option<Arc<Made>>,
+    result: Option<Arc<ServiceMapResult>>,
 }
 
 #[derive(Debug, Default)]
-struct Made {
+struct ServiceMapResult {
     defaults: StreamDefaults,
     services: BTreeSet<ObjectKey>,
     listeners: BTreeSet<Arc<str>>,
@@ -32,7 +32,7 @@ struct Made {
     backends: BTreeSet<BackendKey>,
 }
 
-/// The ports that the ConfigMaps had, and those that they have.
+/// The previous and current ports of the ConfigMaps.
 #[derive(Debug, Default)]
 pub(super) struct PortChange {
     pub(super) before: BTreeSet<ServicePort>,
@@ -40,26 +40,26 @@ pub(super) struct PortChange {
 }
 
 impl ServiceMapStage {
-    /// Makes all of it again, where something that it depends on changed, and marks the backends. Gateways get none of its ports.
+    /// Rebuilds everything if an input changed, and marks the backends. Gateways get none of its ports.
     pub(super) fn make(
         &mut self,
-        state: &mut State,
+        state: &mut TranslatorState,
         inputs: Inputs<'_>,
         changed: &[ObjectRef],
         work: &mut Work,
     ) -> PortChange {
         let defaults = state.defaults.forwarding.streams;
-        let made = self.made.clone();
+        let made = self.result.clone();
         if made.as_ref().is_some_and(|made| !made.is_touched(inputs.options, changed, defaults)) {
             return PortChange::default();
         }
         let before = made.unwrap_or_default();
         let reading = service_maps::read(inputs, defaults);
-        let made = Made {
+        let made = ServiceMapResult {
             defaults,
             services: reading.services,
             listeners: reading.ports.keys().cloned().collect(),
-            ports: reading.ports.values().map(taken).collect(),
+            ports: reading.ports.values().map(gateway_port).collect(),
             backends: reading.ports.values().map(|port| port.backend.key.clone()).collect(),
         };
         for key in before.backends.difference(&made.backends) {
@@ -72,15 +72,15 @@ impl ServiceMapStage {
             state.use_backend(BackendUser::ServiceMaps, port.backend.clone(), work);
             state.serve_port(port);
         }
-        state.current.diagnostics.replace(Scope::ServiceMaps, reading.diagnostics);
+        state.current.diagnostics.replace(DiagnosticScope::ServiceMaps, reading.diagnostics);
         let change = PortChange { before: before.ports.clone(), after: made.ports.clone() };
-        self.made = Some(Arc::new(made));
+        self.result = Some(Arc::new(made));
         change
     }
 }
 
-/// A port as Gateways must know of it.
-fn taken(ServedPort { listener, .. }: &ServedPort) -> ServicePort {
+/// A port as Gateways need to know it.
+fn gateway_port(ServedPort { listener, .. }: &ServedPort) -> ServicePort {
     let Origin { namespace, name, .. } = &listener.origin;
     ServicePort {
         protocol: listener.protocol.port_protocol(),
@@ -90,7 +90,7 @@ fn taken(ServedPort { listener, .. }: &ServedPort) -> ServicePort {
     }
 }
 
-impl Made {
+impl ServiceMapResult {
     fn is_touched(&self, options: &Options, changed: &[ObjectRef], defaults: StreamDefaults) -> bool {
         let maps = &options.listeners.service_maps;
         let is_map = |key: &ObjectKey| maps.tcp.as_ref() == Some(key) || maps.udp.as_ref() == Some(key);
@@ -103,7 +103,7 @@ impl Made {
     }
 }
 
-impl State {
+impl TranslatorState {
     fn serve_port(&mut self, ServedPort { listener, route, .. }: ServedPort) {
         let config = &mut self.current.config;
         if config.listeners.get(&listener.name).is_none_or(|before| **before != listener) {
@@ -114,7 +114,7 @@ impl State {
         }
     }
 
-    /// The table of a port has the name of its listener.
+    /// The table of a port is named like its listener.
     fn stop_serving(&mut self, name: &Arc<str>) {
         let config = &mut self.current.config;
         config.listeners.remove(name);

@@ -1,21 +1,21 @@
-//! What is remembered between two updates. Owns the memory, and nothing of how it comes about.
+//! State kept between updates.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fairway_model::{BackendKey, Config, HostPattern};
 use fairway_objects::backend::BackendRef;
-use fairway_objects::few::Few;
+use fairway_objects::few::SmallSet;
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::{ObjectKey, ObjectRef};
 use fairway_objects::options::Options;
-use fairway_objects::users::Users;
+use fairway_objects::users::ReverseIndex;
 use imbl::OrdMap;
 
 use crate::ingress::class::Classes;
 use crate::ingress::context::Context;
 use crate::ingress::defaults::Defaults;
-use crate::ingress::further::Names;
+use crate::ingress::further::AliasNames;
 use crate::ingress::host_certificate::HostCertificate;
 use crate::ingress::ownership::Ownership;
 use crate::listeners;
@@ -24,22 +24,22 @@ use crate::translator::certificates::Certificates;
 use crate::translator::dependencies::Dependencies;
 use crate::translator::served::Ingresses;
 
-/// Everything that the next update may need of the earlier ones. A clone costs nothing.
+/// State of earlier updates. Cloning is free.
 #[derive(Clone, Debug)]
-pub(super) struct State {
+pub(super) struct TranslatorState {
     pub(super) progress: Progress,
     pub(super) classes: Classes,
     pub(super) defaults: Defaults,
-    /// The ConfigMaps that the settings name.
+    /// ConfigMaps that the settings reference.
     pub(super) settings_maps: BTreeSet<ObjectKey>,
     pub(super) ingresses: Ingresses,
     pub(super) dependencies: Dependencies,
     pub(super) hosts: OrdMap<HostPattern, Arc<HostMemo>>,
-    /// What the Ingresses that claim a name besides their hosts say about its ownership.
+    /// Ownership of the names that Ingresses claim in addition to their hosts.
     pub(super) claims: OrdMap<HostPattern, Arc<Ownership>>,
     pub(super) backends: OrdMap<BackendKey, Arc<BackendMemo>>,
     pub(super) certificates: Certificates,
-    pub(super) certificate_users: Users<ObjectKey, CertificateUser>,
+    pub(super) certificate_users: ReverseIndex<ObjectKey, CertificateUser>,
     /// The Service of each slice.
     pub(super) slice_services: OrdMap<ObjectKey, ObjectKey>,
     /// The ServiceImport of each slice that has one.
@@ -47,39 +47,39 @@ pub(super) struct State {
     pub(super) current: Translation,
 }
 
-/// How far it has come.
+/// Progress of the translation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// Nothing was visited yet.
+    /// Nothing has been processed yet.
     New,
-    /// All was visited; diagnostics of certificates hold from the first moment to before the second.
+    /// Everything has been processed; diagnostics of certificates are valid from `since` until before `until`.
     Running { since: i64, until: i64 },
 }
 
-/// What is remembered of a host.
+/// State of a host.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HostMemo {
-    /// Its own, before that of a wildcard host takes its place.
+    /// Its own certificate, before a wildcard host's replaces it.
     pub(super) own_certificate: HostCertificate,
-    /// Of a wildcard: what the Ingresses that name or claim it say about its ownership, if anything.
+    /// For a wildcard: the ownership by Ingresses that name or claim it, if any.
     pub(super) ownership: Option<Box<Ownership>>,
-    /// In order, each once.
+    /// Sorted, each once.
     pub(super) backends: Box<[BackendKey]>,
     pub(super) certificate: Option<Box<ObjectKey>>,
-    /// The names that it asks for besides its own.
-    pub(super) names: Names,
+    /// The aliases that it requests.
+    pub(super) names: AliasNames,
 }
 
-/// What is remembered of a backend.
+/// State of a backend.
 #[derive(Clone, Debug)]
 pub(super) struct BackendMemo {
     pub(super) reference: BackendRef,
-    pub(super) users: Few<BackendUser>,
+    pub(super) users: SmallSet<BackendUser>,
     pub(super) external: Option<Arc<str>>,
     pub(super) certificate: Option<Box<ObjectKey>>,
 }
 
-/// Who uses a backend.
+/// A user of a backend.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum BackendUser {
     /// A host of Ingresses.
@@ -90,7 +90,7 @@ pub(super) enum BackendUser {
     ServiceMaps,
 }
 
-/// Who shows a certificate.
+/// A user of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum CertificateUser {
     Default,
@@ -107,11 +107,11 @@ impl HostMemo {
     }
 }
 
-impl State {
+impl TranslatorState {
     /// Before the first update.
     pub(super) fn new(options: &Options) -> Self {
         let mut config = Config::default();
-        listeners::of_ingresses(options, &mut config);
+        listeners::set_ingress_listeners(options, &mut config);
         Self {
             progress: Progress::New,
             classes: Classes::default(),
@@ -123,19 +123,19 @@ impl State {
             claims: OrdMap::new(),
             backends: OrdMap::new(),
             certificates: Certificates::default(),
-            certificate_users: Users::default(),
+            certificate_users: ReverseIndex::default(),
             slice_services: OrdMap::new(),
             slice_imports: OrdMap::new(),
             current: Translation { config, ..Translation::default() },
         }
     }
 
-    /// What readers of Ingresses may look at.
+    /// Inputs for reading Ingresses.
     pub(super) fn context<'a>(&'a self, inputs: Inputs<'a>) -> Context<'a> {
         Context { inputs, defaults: &self.defaults }
     }
 
-    /// Notes who shows which certificate from now on, and gives the Secrets that this concerns.
+    /// Replaces the certificate of a user; returns the affected Secrets.
     pub(super) fn exchange_certificate(
         &mut self,
         user: CertificateUser,

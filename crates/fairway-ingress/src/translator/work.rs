@@ -1,4 +1,4 @@
-//! What an edit touches directly. Owns the first marks; the stages add what follows from them.
+//! Marks what a change affects directly; the stages mark what follows from it.
 
 use std::collections::BTreeSet;
 
@@ -7,26 +7,26 @@ use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 use fairway_objects::options::Options;
 use fairway_objects::resources::Resources;
 
-use crate::translator::state::State;
+use crate::translator::state::TranslatorState;
 
-/// What must be looked at again.
+/// What must be updated.
 #[derive(Debug, Default)]
 pub(super) struct Work {
     pub(super) classes: bool,
     pub(super) settings: bool,
-    /// Whether to report again that every client may claim any address, and what that makes spoofable.
+    /// Whether to repeat the diagnostics about clients that can claim any address.
     pub(super) report_trust: bool,
     pub(super) ingresses: BTreeSet<ObjectKey>,
     pub(super) old_ingresses: BTreeSet<ObjectKey>,
     pub(super) secrets: BTreeSet<ObjectKey>,
     pub(super) slices: BTreeSet<ObjectKey>,
     pub(super) hosts: BTreeSet<HostPattern>,
-    /// Names that Ingresses claim besides their hosts.
+    /// Claimed names.
     pub(super) claims: BTreeSet<HostPattern>,
-    /// Names that hosts have besides their own.
+    /// Aliases.
     pub(super) names: BTreeSet<HostPattern>,
     pub(super) backends: BTreeSet<BackendKey>,
-    /// Secrets whose certificate may enter or leave the configuration.
+    /// Secrets whose certificates may become used or unused.
     pub(super) certificates: BTreeSet<ObjectKey>,
 }
 
@@ -45,9 +45,9 @@ impl Work {
     }
 }
 
-/// What an edit of `changed` touches.
-pub(super) fn touched(
-    state: &State,
+/// What a change of `changed` affects.
+pub(super) fn work_for_changes(
+    state: &TranslatorState,
     changed: &[ObjectRef],
     resources: &Resources,
     options: &Options,
@@ -60,9 +60,9 @@ pub(super) fn touched(
             Kind::OldIngress => drop(work.old_ingresses.insert(key.clone())),
             Kind::IngressClass => work.classes = true,
             Kind::EndpointSlice => drop(work.slices.insert(key.clone())),
-            Kind::Pod => work.backends.extend(dependencies.pools.of(&key.namespace).cloned()),
+            Kind::Pod => work.backends.extend(dependencies.pools.users_of(&key.namespace).cloned()),
             Kind::InferencePool | Kind::ServiceImport => {
-                work.backends.extend(dependencies.backends.of(key).cloned());
+                work.backends.extend(dependencies.backends.users_of(key).cloned());
             }
             Kind::Service => {
                 mark_service(state, key, resources, &mut work);
@@ -73,32 +73,32 @@ pub(super) fn touched(
             }
             Kind::Secret => {
                 work.secrets.insert(key.clone());
-                work.ingresses.extend(dependencies.secrets.of(key).cloned());
+                work.ingresses.extend(dependencies.secrets.users_of(key).cloned());
             }
             Kind::ConfigMap => {
                 work.settings |= options.configmap.as_ref() == Some(key) || state.settings_maps.contains(key);
-                work.ingresses.extend(dependencies.config_maps.of(key).cloned());
+                work.ingresses.extend(dependencies.config_maps.users_of(key).cloned());
             }
-            Kind::Resolved => work.backends.extend(dependencies.external.of(&key.name).cloned()),
-            // No Ingress depends on what is of the Gateway API.
+            Kind::Resolved => work.backends.extend(dependencies.external.users_of(&key.name).cloned()),
+            // No Ingress depends on Gateway API objects.
             _ => {}
         }
     }
     work
 }
 
-fn mark_service(state: &State, key: &ObjectKey, resources: &Resources, work: &mut Work) {
+fn mark_service(state: &TranslatorState, key: &ObjectKey, resources: &Resources, work: &mut Work) {
     let dependencies = &state.dependencies;
-    for ingress in dependencies.services.of(key) {
+    for ingress in dependencies.services.users_of(key) {
         let served = state.ingresses.get(ingress).into_iter();
         work.hosts.extend(served.flat_map(|it| state.ingresses.hosts_reached(it)));
         if dependencies.refers_to_addresses(ingress) {
-            // An address may be another Service's from now on, or nobody's.
+            // An address may now belong to another Service, or to none.
             work.ingresses.insert(ingress.clone());
         }
     }
     for address in resources.addresses_of(key) {
-        work.ingresses.extend(dependencies.addresses.of(&address).cloned());
+        work.ingresses.extend(dependencies.addresses.users_of(&address).cloned());
     }
-    work.backends.extend(state.dependencies.backends.of(key).cloned());
+    work.backends.extend(state.dependencies.backends.users_of(key).cloned());
 }

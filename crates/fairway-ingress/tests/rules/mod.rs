@@ -1,13 +1,13 @@
-//! What holds for any text of rules: called by the property tests and by the fuzz target. Panics when it does not hold. Never generates
-//! inputs.
+//! Invariants for any text of rules, used by the property tests and the fuzz target. Panics on violations.
 
-use fairway_ingress::seclang::{CORE_RULE_SET, MAX_TEXT, Part, RuleText};
+use fairway_ingress::seclang::{CORE_RULE_SET, MAX_TEXT, RulePart, RuleText};
 
-/// How directives begin that the firewall gets.
+/// Prefixes of directives that the firewall gets.
 const DIRECTIVES: [&str; 6] =
     ["SecRule ", "SecAction ", "SecMarker ", "SecDefaultAction ", "SecRuleRemoveBy", "SecRuleUpdate"];
 
-/// A text has a problem with a line of its own, or becomes directives of one line each, which mean the same when they are read again.
+/// A text has a problem with a line of its own, or becomes single-line directives with the same meaning when parsed
+/// again.
 pub(crate) fn any_text(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let read = match RuleText::read(&text) {
@@ -31,13 +31,13 @@ pub(crate) fn any_text(input: &[u8]) {
     assert_eq!(again, RuleText { engine: None, recommended: false, ..read });
 }
 
-fn directive(part: &Part) -> String {
+fn directive(part: &RulePart) -> String {
     match part {
-        Part::Directive(directive) => {
+        RulePart::Directive(directive) => {
             check(directive);
             directive.clone()
         }
-        Part::CoreRuleSet => format!("Include {CORE_RULE_SET}"),
+        RulePart::CoreRuleSet => format!("Include {CORE_RULE_SET}"),
     }
 }
 

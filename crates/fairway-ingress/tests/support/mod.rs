@@ -1,4 +1,4 @@
-//! Manifests as text to resources, with certificates made on the spot. Owns no expectations.
+//! Parses manifests into resources and creates certificates.
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part")]
 #![allow(clippy::unwrap_used, reason = "a manifest of a test that cannot be read is a wrong test")]
@@ -12,29 +12,31 @@ use fairway_objects::kinds::KINDS;
 use fairway_objects::manifest;
 use fairway_objects::object::{DocumentSource, Object, ObjectKey};
 use fairway_objects::options::{
-    Compat, Defaults, ExternalNames, HostOwnership, LogFormatChoice, LoopbackEndpoints, Options, Places,
-    ProxySenders, ReservedPorts, UnsupportedProtection, WithoutClass,
+    Compat, Defaults, ExternalNames, GatewayPlacement, HostOwnership, LogFormatChoice, LoopbackEndpoints,
+    Options, ProxySenders, ReservedPorts, UnsupportedProtection, WithoutClass,
 };
 use fairway_objects::own::OwnListener;
-use fairway_objects::placement::{Address, AddressKind, Addresses, Placement, PortPlacement, PortState};
+use fairway_objects::placement::{
+    Address, AddressKind, GatewayAddresses, Placement, PortPlacement, PortState,
+};
 use fairway_objects::resources::{Change, Resources};
 use fairway_objects::with_type;
 use fairway_testkit::golden;
 use k8s_openapi::api::core::v1::Secret;
 use serde_json::{Value, json};
 
-/// The moment of all tests: 2026-01-01.
+/// The time of all tests: 2026-01-01.
 pub const NOW: i64 = 1_767_225_600;
 
-/// A set of manifests with the options that they bring in a document of kind `Options`.
+/// Manifests, with options from a document of kind `Options`.
 #[derive(Default)]
 pub struct Scene {
     pub resources: Resources,
     pub options: Options,
 }
 
-/// Reads documents. Beside Kubernetes kinds: `Options`, and `Certificate` for a TLS Secret with a new certificate. A
-/// SecurityPolicy or ExtensionPolicy is refused for the field that `refused` names.
+/// Reads documents. In addition to Kubernetes kinds: `Options`, and `Certificate` for a TLS Secret with a new
+/// certificate. A SecurityPolicy or ExtensionPolicy is invalid in the field that `refused` names.
 pub fn scene(yaml: &str) -> Scene {
     let mut scene = Scene::default();
     for change in changes(yaml, &mut scene.options) {
@@ -75,8 +77,8 @@ pub fn object(value: Value) -> Object {
     object
 }
 
-/// Where a Gateway is: `addresses`, and `ports` with `bound`, `pending` or why there is none; bound ones are at 30000 more.
-/// `datagramPorts` are those of UDP.
+/// The placement of a Gateway: `addresses`, and `ports` with `bound`, `pending` or an error; bound ports are offset
+/// by 30000. `datagramPorts` are those of UDP.
 fn placed(value: &Value) -> Change {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let addresses = value["addresses"].as_array().into_iter().flatten();
@@ -94,9 +96,9 @@ fn placed(value: &Value) -> Change {
     };
     let ports = |field: &str| value[field].as_object().into_iter().flatten().map(port).collect();
     let addresses = match (value["notUsable"].as_str(), value["pending"].as_str()) {
-        (Some(why), _) => Addresses::NotUsable { why: why.into(), usable: addresses },
-        (_, Some(why)) => Addresses::Pending(why.into()),
-        (None, None) => Addresses::Assigned(addresses),
+        (Some(why), _) => GatewayAddresses::NotUsable { why: why.into(), usable: addresses },
+        (_, Some(why)) => GatewayAddresses::Pending(why.into()),
+        (None, None) => GatewayAddresses::Assigned(addresses),
     };
     let placement = Placement { addresses, ports: ports("ports"), datagram_ports: ports("datagramPorts") };
     let metadata = &value["metadata"];
@@ -108,8 +110,8 @@ fn from<T: serde::de::DeserializeOwned + Into<Object>>(value: Value) -> Object {
     serde_json::from_value::<T>(value).unwrap().into()
 }
 
-/// A Secret with a certificate for `names`, valid for the years `from` to `until`, with the key of another one where
-/// `foreignKey` says so.
+/// A Secret with a certificate for `names`, valid for the years `from` to `until`; with `foreignKey`, the key belongs
+/// to another certificate.
 fn certificate(wish: &Value) -> Value {
     let names: Vec<String> =
         wish["names"].as_array().unwrap().iter().map(|it| it.as_str().unwrap().into()).collect();
@@ -173,10 +175,11 @@ fn set_options(options: &mut Options, value: &Value) {
     if let Some(addresses) = value["gatewayAddress"].as_array() {
         let addresses = addresses.iter().map(|it| it.as_str().unwrap().parse().unwrap());
         let addresses: Vec<_> = addresses.collect();
-        options.gateways.places = if addresses.is_empty() { Places::Given } else { Places::At(addresses) };
+        options.gateways.places =
+            if addresses.is_empty() { GatewayPlacement::Given } else { GatewayPlacement::At(addresses) };
     }
     if value["gatewayAddress"] == "nowhere" {
-        options.gateways.places = Places::Nowhere;
+        options.gateways.places = GatewayPlacement::Nowhere;
     }
     if let Some(firewall) = value["waf"].as_str() {
         options.firewall = Some(fairway_objects::service_url::firewall(firewall).unwrap());
@@ -187,8 +190,8 @@ fn set_options(options: &mut Options, value: &Value) {
     set_service_maps(options, value);
 }
 
-/// `tcpServices` and `udpServices` are ConfigMaps, `http` the addresses of the plain listener; the ports of `reserved` are
-/// those of `--reserved`.
+/// `tcpServices` and `udpServices` are ConfigMaps, `http` the addresses of the plain listener, and `reserved` the
+/// ports of `--reserved`.
 fn set_service_maps(options: &mut Options, value: &Value) {
     let key = |field: &str| value[field].as_str().and_then(ObjectKey::parse);
     let http = value["http"].as_array().into_iter().flatten();
@@ -204,7 +207,7 @@ fn set_service_maps(options: &mut Options, value: &Value) {
     maps.proxy_senders = senders.map(|it| it.as_str().unwrap().parse().unwrap()).collect();
 }
 
-/// Compares what becomes of `in.yaml` of each folder below `tests/NAME` with its `out.yaml`.
+/// Compares the result for `in.yaml` of each folder below `tests/NAME` with its `out.yaml`.
 pub fn every_case(name: &str, found: impl Fn(&str) -> String) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name);
     let entries = fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().path());
@@ -220,7 +223,7 @@ pub fn every_case(name: &str, found: impl Fn(&str) -> String) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }
 
-/// What a rule does, in the order of the phases: guards one after the other, all else by its phase.
+/// The effects of a rule in phase order: guards one by one, everything else by phase.
 pub fn phases(of: &Value) -> Vec<Value> {
     let guards = of["guards"].as_array().cloned().unwrap_or_default();
     let others =

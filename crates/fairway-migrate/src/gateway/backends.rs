@@ -1,4 +1,4 @@
-//! Where the requests of a rule go: Services as references of routes, and what is spoken to them as BackendTLSPolicies.
+//! Converts the backends of a rule: Services to backend references, and TLS to them to BackendTLSPolicies.
 
 use std::collections::BTreeMap;
 
@@ -17,29 +17,31 @@ use crate::gateway::input::Input;
 use crate::gateway::remark::Remark;
 use crate::gateway::sessions;
 
-const PROTOCOL: &[&str] = &["backend-protocol", "proxy-ssl-verify", "proxy-ssl-secret", "proxy-ssl-name"];
+const PROTOCOL_ANNOTATIONS: &[&str] =
+    &["backend-protocol", "proxy-ssl-verify", "proxy-ssl-secret", "proxy-ssl-name"];
 const CLIENT_CERTIFICATE: &[&str] = &["proxy-ssl-secret"];
-const SESSIONS: &[&str] = &["upstream-hash-by", "upstream-hash-by-subset", "upstream-hash-by-subset-size"];
+const HASHING_ANNOTATIONS: &[&str] =
+    &["upstream-hash-by", "upstream-hash-by-subset", "upstream-hash-by-subset-size"];
 
-/// A Service and its port as routes name them.
+/// A Service and its port, as routes refer to them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Destination {
     pub(crate) service: ObjectKey,
     pub(crate) port: i32,
 }
 
-/// What is spoken to a Service over TLS.
+/// The TLS settings of a Service.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Policy {
     pub(crate) spec: BackendTlsPolicySpec,
-    /// The authorities that are trusted, as PEM, for the ConfigMap that the policy names.
+    /// The trusted CA certificates as PEM, for the ConfigMap that the policy names.
     pub(crate) authorities: Option<String>,
 }
 
-/// All that Services need besides routes, by Service and the name of the port.
+/// The policies of Services, by Service and port name.
 pub(crate) type Policies = BTreeMap<(ObjectKey, Option<String>), Policy>;
 
-/// Turns backends of the configuration into references.
+/// Converts backends of the configuration to references.
 pub(crate) struct Backends<'i> {
     pub(crate) input: &'i Input<'i>,
     pub(crate) policies: Policies,
@@ -49,20 +51,20 @@ pub(crate) struct Backends<'i> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shares {
     pub(crate) of: Vec<HttpBackendRef>,
-    /// The cookie of each one's sessions, in their order.
+    /// The session cookie of each backend, in the same order.
     pub(crate) cookies: Vec<Option<SessionCookie>>,
-    /// Whether all of them speak gRPC.
+    /// Whether all backends speak gRPC.
     pub(crate) grpc: bool,
     pub(crate) remarks: Vec<Remark>,
 }
 
 impl Backends<'_> {
-    /// References with their weights; or why there are none.
+    /// The references with their weights, or why there are none.
     pub(crate) fn shares(&mut self, weighted: &[WeightedBackend]) -> Result<Shares, String> {
         let mut shares = Shares { grpc: !weighted.is_empty(), ..Shares::default() };
         for it in weighted {
             let Some(backend) = self.input.backend(&it.backend) else {
-                return Err(format!("nothing is known of the backend {}", it.backend));
+                return Err(format!("unknown backend {}", it.backend));
             };
             let to = self.destination(backend)?;
             shares.grpc &= matches!(backend.protocol, BackendProtocol::H2c | BackendProtocol::Http2);
@@ -73,23 +75,23 @@ impl Backends<'_> {
                 shares.remarks.extend(self.policy(&to, backend, tls));
             }
             let weight = i32::try_from(it.weight).ok().filter(|_| weighted.len() > 1);
-            shares.of.push(reference(&to, weight));
+            shares.of.push(backend_ref(&to, weight));
         }
         Ok(shares)
     }
 
-    /// The Service that a rule names, where the configuration has no backend for it.
-    pub(crate) fn labelled(&self, labels: &RuleLabels) -> Result<Shares, String> {
+    /// The Service that the labels of a rule name, for rules without a backend in the configuration.
+    pub(crate) fn shares_from_labels(&self, labels: &RuleLabels) -> Result<Shares, String> {
         let service = ObjectKey { namespace: labels.namespace.clone(), name: labels.service.clone() };
         if service.name.is_empty() {
             return Err("it names no Service".to_owned());
         }
-        let to = self.numbered(service, &labels.service_port)?;
-        Ok(Shares { of: vec![reference(&to, None)], ..Shares::default() })
+        let to = self.with_port_number(service, &labels.service_port)?;
+        Ok(Shares { of: vec![backend_ref(&to, None)], ..Shares::default() })
     }
 
-    /// The Service that gets copies of requests; `None` where a URL names something else.
-    pub(crate) fn copies(&self, backend: &BackendKey) -> Option<(BackendObjectReference, ObjectKey)> {
+    /// The Service that receives mirrored requests; `None` if the mirror is not a Service.
+    pub(crate) fn mirror_target(&self, backend: &BackendKey) -> Option<(BackendObjectReference, ObjectKey)> {
         let to = self.destination(self.input.backend(backend)?).ok()?;
         let reference = BackendObjectReference {
             name: to.service.name.to_string(),
@@ -100,10 +102,10 @@ impl Backends<'_> {
         Some((reference, to.service))
     }
 
-    /// The Service and port that are asked about requests, and what is said about TLS to it; `None` where they are no Service's.
-    pub(crate) fn asked(&mut self, backend: &BackendKey) -> Option<(Destination, Vec<Remark>)> {
+    /// The Service and port of an authentication service, with remarks on TLS to it; `None` if it is not a Service.
+    pub(crate) fn auth_service(&mut self, backend: &BackendKey) -> Option<(Destination, Vec<Remark>)> {
         let backend = self.input.backend(backend)?;
-        // Often only the Ingresses are at hand. The URL of the service has the number of its port.
+        // The input may lack the Service, but the URL of the authentication service contains the port number.
         let of_url = || {
             let ServiceName { namespace, name, port } = &backend.service;
             let service = ObjectKey { namespace: namespace.clone(), name: name.clone() };
@@ -111,24 +113,24 @@ impl Backends<'_> {
             port.parse().ok().filter(|_| is_service).map(|port| Destination { service, port })
         };
         let to = self.destination(backend).ok().or_else(of_url)?;
-        let said = backend.tls.as_ref().map(|tls| self.policy(&to, backend, tls)).unwrap_or_default();
-        Some((to, said))
+        let found = backend.tls.as_ref().map(|tls| self.policy(&to, backend, tls)).unwrap_or_default();
+        Some((to, found))
     }
 
     /// The Service and port of a backend.
     pub(crate) fn destination(&self, backend: &Backend) -> Result<Destination, String> {
         let name = &backend.service;
         if name.name.is_empty() || name.namespace.is_empty() {
-            return Err(format!("the backend {} is no Service", backend.key));
+            return Err(format!("the backend {} is not a Service", backend.key));
         }
         let service = ObjectKey { namespace: name.namespace.clone(), name: name.name.clone() };
-        self.numbered(service, &name.port)
+        self.with_port_number(service, &name.port)
     }
 
-    fn numbered(&self, service: ObjectKey, written: &str) -> Result<Destination, String> {
+    fn with_port_number(&self, service: ObjectKey, written: &str) -> Result<Destination, String> {
         match self.input.port(&service, written) {
             Some(port) => Ok(Destination { service, port: port.port }),
-            None => Err(format!("the number of port {written} of Service {service} is not known")),
+            None => Err(format!("the number of port {written} of Service {service} is unknown")),
         }
     }
 
@@ -138,7 +140,7 @@ impl Backends<'_> {
         let section = written.and_then(|port| port.name).filter(|name| !name.is_empty());
         let default = || format!("{}.{}.svc", service.name, service.namespace);
         let name = tls.server_name.as_ref().map_or_else(default, ToString::to_string);
-        let mut said = Vec::new();
+        let mut found = Vec::new();
         let (hostname, authorities) = match &tls.verification {
             UpstreamVerification::Chain { roots, name, .. } => (name.to_string(), Some(roots.to_string())),
             UpstreamVerification::Off | UpstreamVerification::Subject { .. } => {
@@ -146,17 +148,20 @@ impl Backends<'_> {
                     "TLS to Service {service} is verified: its certificate must be for {name} and from an authority of the \
                      system, or the BackendTLSPolicy must name another one"
                 );
-                said.push(Remark::differs(PROTOCOL, what));
+                found.push(Remark::differs(PROTOCOL_ANNOTATIONS, what));
                 (name, None)
             }
         };
         if tls.client_certificate.is_some() {
             let what =
-                "no certificate is shown to endpoints; spec.tls.backend of the Gateway can name one for all";
-            said.push(Remark::lost(CLIENT_CERTIFICATE, what));
+                "endpoints get no client certificate; spec.tls.backend of the Gateway can set one for all";
+            found.push(Remark::lost(CLIENT_CERTIFICATE, what));
         }
         if matches!(backend.protocol, BackendProtocol::Auto) {
-            said.push(Remark::lost(PROTOCOL, "endpoints are spoken to over TLS, also for plain requests"));
+            found.push(Remark::lost(
+                PROTOCOL_ANNOTATIONS,
+                "requests to endpoints use TLS, also for plain requests of clients",
+            ));
         }
         let target = PolicyTargetReference {
             kind: "Service".to_owned(),
@@ -178,16 +183,16 @@ impl Backends<'_> {
         let spec =
             BackendTlsPolicySpec { target_refs: vec![target], validation, ..BackendTlsPolicySpec::default() };
         self.policies.entry((service.clone(), section)).or_insert(Policy { spec, authorities });
-        said
+        found
     }
 }
 
-/// The ConfigMap with the authorities of a Service.
+/// The name of the ConfigMap with the CA certificates for a Service.
 pub(crate) fn authorities_name(service: &str) -> String {
     format!("{service}-authorities")
 }
 
-fn reference(to: &Destination, weight: Option<i32>) -> HttpBackendRef {
+fn backend_ref(to: &Destination, weight: Option<i32>) -> HttpBackendRef {
     HttpBackendRef {
         name: to.service.name.to_string(),
         port: Some(to.port),
@@ -198,5 +203,5 @@ fn reference(to: &Destination, weight: Option<i32>) -> HttpBackendRef {
 
 fn of_backend(backend: &Backend) -> Option<Remark> {
     let hash = matches!(backend.session, Some(fairway_model::SessionKey::Hash(_)));
-    hash.then(|| Remark::lost(SESSIONS, "requests that belong together go to any endpoint"))
+    hash.then(|| Remark::lost(HASHING_ANNOTATIONS, "requests with the same hash key go to any endpoint"))
 }

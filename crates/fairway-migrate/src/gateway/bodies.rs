@@ -1,6 +1,6 @@
-//! What Ingresses ask for as to their Services: bodies of requests and responses, error pages, sessions and retries, as
-//! BackendTrafficPolicies, Fairway's own, for which the Gateway API has no fields. A policy is for all that a Service gets, so Ingresses
-//! with one Service must ask for the same.
+//! Converts settings for which the Gateway API has no fields, such as body limits, error pages, sessions and retries, to Fairway's
+//! BackendTrafficPolicies. A policy applies to all requests for a Service, so all Ingresses with that Service must
+//! have the same settings.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use fairway_objects::policies::{
 
 use crate::gateway::backends::Shares;
 use crate::gateway::input::OWN_CLASS;
-use crate::gateway::object::{self, Written};
+use crate::gateway::object::{self, WrittenObject};
 use crate::gateway::remark::{Remark, Remarks};
 
-const BODY: &[&str] = &["proxy-body-size"];
-const COMPRESSION: &[&str] = &["fairway.dev/compression"];
-const PAGES: &[&str] = &["custom-http-errors", "default-backend"];
-const SESSIONS: &[&str] = &[
+const BODY_SIZE_ANNOTATIONS: &[&str] = &["proxy-body-size"];
+const COMPRESSION_ANNOTATIONS: &[&str] = &["fairway.dev/compression"];
+const ERROR_PAGE_ANNOTATIONS: &[&str] = &["custom-http-errors", "default-backend"];
+const SESSION_COOKIE_ANNOTATIONS: &[&str] = &[
     "affinity",
     "affinity-mode",
     "affinity-canary-behavior",
@@ -36,34 +36,34 @@ const SESSIONS: &[&str] = &[
     "session-cookie-samesite",
     "session-cookie-secure",
 ];
-const RETRIES: &[&str] = &["proxy-next-upstream", "proxy-next-upstream-tries"];
-const BUFFERING: &[&str] = &["proxy-request-buffering", "proxy-buffering"];
+const RETRY_ANNOTATIONS: &[&str] = &["proxy-next-upstream", "proxy-next-upstream-tries"];
+const BUFFERING_ANNOTATIONS: &[&str] = &["proxy-request-buffering", "proxy-buffering"];
 
-/// The largest body of a request that ingress-nginx takes unless it is told otherwise.
-const USUAL_BODY: u64 = 1 << 20;
+/// The default of `proxy-body-size` in ingress-nginx.
+const DEFAULT_BODY_LIMIT: u64 = 1 << 20;
 
-/// How often a request is tried in all, unless it is said otherwise.
-pub(crate) const USUAL_TRIES: u8 = 3;
+/// The default number of attempts per request.
+pub(crate) const DEFAULT_TRIES: u8 = 3;
 
-/// What is asked for the bodies of each Service, and by which Ingress.
+/// The settings for each Service, by Ingress.
 #[derive(Debug, Default)]
-pub(crate) struct Bodies(BTreeMap<ObjectKey, Vec<Asked>>);
+pub(crate) struct TrafficSettings(BTreeMap<ObjectKey, Vec<IngressTraffic>>);
 
 #[derive(Clone, Debug)]
-struct Asked {
+struct IngressTraffic {
     ingress: ObjectKey,
     max_request: Option<u64>,
     compression: Option<Arc<Compression>>,
     buffering: Buffering,
     pages: Option<ErrorPages>,
     cookie: Option<SessionCookie>,
-    /// How often a request is tried in all, where that is not usual.
+    /// Number of attempts per request, if it is not the default.
     tries: Option<u8>,
 }
 
-impl Bodies {
-    /// A rule of an Ingress sends requests to these Services.
-    pub(crate) fn ask(
+impl TrafficSettings {
+    /// Adds the settings of a rule of an Ingress to its Services.
+    pub(crate) fn add_rule(
         &mut self,
         rule: &Rule,
         ingress: &ObjectKey,
@@ -71,14 +71,14 @@ impl Bodies {
         pages: Option<ErrorPages>,
     ) {
         let forwarding = rule.phases.forwarding.as_ref();
-        let asked = Asked {
+        let wanted = IngressTraffic {
             ingress: ingress.clone(),
             max_request: rule.policy.max_body,
             compression: rule.phases.answers.compression.clone(),
             buffering: forwarding.map(|forwarding| forwarding.buffering).unwrap_or_default(),
             pages,
             cookie: None,
-            tries: Some(rule.policy.retry.tries).filter(|tries| *tries != USUAL_TRIES),
+            tries: Some(rule.policy.retry.tries).filter(|tries| *tries != DEFAULT_TRIES),
         };
         for (index, service) in shares.of.iter().enumerate() {
             let cookie = shares.cookies.get(index).cloned().flatten();
@@ -86,33 +86,46 @@ impl Bodies {
             self.0
                 .entry(ObjectKey::new(namespace, &service.name))
                 .or_default()
-                .push(Asked { cookie, ..asked.clone() });
+                .push(IngressTraffic { cookie, ..wanted.clone() });
         }
     }
 
-    /// The policies, for a Gateway that has such, and what is lost.
-    pub(crate) fn policies(&self, has_policies: bool, remarks: &mut Remarks) -> Vec<Written> {
-        let policy = |(service, asked): (&ObjectKey, &Vec<Asked>)| {
-            policy(asked, Common { service, has_policies, remarks: &mut *remarks })
+    /// The policies, if the Gateway supports them. Adds remarks on losses.
+    pub(crate) fn policies(&self, has_policies: bool, remarks: &mut Remarks) -> Vec<WrittenObject> {
+        let policy = |(service, wanted): (&ObjectKey, &Vec<IngressTraffic>)| {
+            policy(wanted, AgreedSettings { service, has_policies, remarks: &mut *remarks })
         };
         self.0.iter().filter_map(policy).collect()
     }
 }
 
-fn policy(asked: &[Asked], mut common: Common<'_>) -> Option<Written> {
+fn policy(wanted: &[IngressTraffic], mut common: AgreedSettings<'_>) -> Option<WrittenObject> {
     let service = common.service;
-    if asked.iter().any(|it| it.max_request == Some(USUAL_BODY)) {
-        common.remarks.add_general("bodies of requests have no limit; that of ingress-nginx is 1 MiB");
+    if wanted.iter().any(|it| it.max_request == Some(DEFAULT_BODY_LIMIT)) {
+        common.remarks.add_general("request bodies have no limit; the limit of ingress-nginx is 1 MiB");
     }
-    let said: Vec<_> = asked.iter().filter(|it| it.max_request != Some(USUAL_BODY)).cloned().collect();
-    let limit = common.of(&said, BODY, "bodies of requests have no limit", |it| it.max_request);
+    let explicit: Vec<_> =
+        wanted.iter().filter(|it| it.max_request != Some(DEFAULT_BODY_LIMIT)).cloned().collect();
+    let limit = common
+        .agreed_value(&explicit, BODY_SIZE_ANNOTATIONS, "request bodies have no limit", |it| it.max_request);
     let compression =
-        common.of(asked, COMPRESSION, "responses are not compressed", |it| it.compression.clone());
-    let buffering = common.of(asked, BUFFERING, "bodies are streamed", |it| it.buffering).unwrap_or_default();
-    let pages = common.of(asked, PAGES, "error responses stay as they are", |it| it.pages.clone());
-    let tries = common.of(asked, RETRIES, "requests are tried three times", |it| it.tries);
-    let cookie = common.of(asked, SESSIONS, "clients do not stay with an endpoint", |it| it.cookie.clone());
-    let request_body = limit.flatten().map(Size::of_bytes);
+        common.agreed_value(wanted, COMPRESSION_ANNOTATIONS, "responses are not compressed", |it| {
+            it.compression.clone()
+        });
+    let buffering = common
+        .agreed_value(wanted, BUFFERING_ANNOTATIONS, "bodies are streamed", |it| it.buffering)
+        .unwrap_or_default();
+    let pages =
+        common.agreed_value(wanted, ERROR_PAGE_ANNOTATIONS, "error responses are not replaced", |it| {
+            it.pages.clone()
+        });
+    let tries =
+        common.agreed_value(wanted, RETRY_ANNOTATIONS, "requests are tried three times", |it| it.tries);
+    let cookie =
+        common.agreed_value(wanted, SESSION_COOKIE_ANNOTATIONS, "there is no session affinity", |it| {
+            it.cookie.clone()
+        });
+    let request_body = limit.flatten().map(Size::from_bytes);
     let spec = BackendTrafficPolicySpec {
         target_refs: vec![PolicyTargetReference {
             group: String::new(),
@@ -122,8 +135,8 @@ fn policy(asked: &[Asked], mut common: Common<'_>) -> Option<Written> {
         }],
         limits: request_body
             .map(|size| BackendLimits { request_body: Some(size), ..BackendLimits::default() }),
-        compression: compression.flatten().map(|it| common.compression(&it, asked)),
-        buffering: (buffering != Buffering::default()).then(|| held(buffering)),
+        compression: compression.flatten().map(|it| common.compression(&it, wanted)),
+        buffering: (buffering != Buffering::default()).then(|| body_buffering(buffering)),
         error_pages: pages.flatten(),
         session_cookie: cookie.flatten(),
         retry: tries.flatten().map(|tries| RetryPolicy {
@@ -137,32 +150,32 @@ fn policy(asked: &[Asked], mut common: Common<'_>) -> Option<Written> {
         ..BackendTrafficPolicySpec::default()
     };
     let is_empty = spec == empty;
-    (!is_empty).then(|| object::written::<BackendTrafficPolicy>(service, &spec, object::about_own_crd()))
+    (!is_empty).then(|| object::write_object::<BackendTrafficPolicy>(service, &spec, object::about_own_crd()))
 }
 
-/// What the Ingresses of a Service have in common.
-struct Common<'a> {
+/// The settings that all Ingresses of a Service agree on.
+struct AgreedSettings<'a> {
     service: &'a ObjectKey,
-    /// Whether the Gateway is one of Fairway, which alone has such policies.
+    /// Whether the Gateway is one of Fairway, which these policies require.
     has_policies: bool,
     remarks: &'a mut Remarks,
 }
 
-impl Common<'_> {
-    /// The value of all; where they differ, those that ask for something hear `instead`.
-    fn of<T: PartialEq + Default>(
+impl AgreedSettings<'_> {
+    /// The value that all agree on. If they differ, those with a value get a remark that says `instead`.
+    fn agreed_value<T: PartialEq + Default>(
         &mut self,
-        asked: &[Asked],
+        wanted: &[IngressTraffic],
         about: &'static [&'static str],
         instead: &str,
-        value: impl Fn(&Asked) -> T,
+        value: impl Fn(&IngressTraffic) -> T,
     ) -> Option<T> {
-        let first = value(asked.first()?);
-        let differ = asked.iter().any(|it| value(it) != first);
+        let first = value(wanted.first()?);
+        let differ = wanted.iter().any(|it| value(it) != first);
         if self.has_policies && !differ {
             return Some(first);
         }
-        for it in asked.iter().filter(|it| value(it) != T::default()) {
+        for it in wanted.iter().filter(|it| value(it) != T::default()) {
             let what = match self.has_policies {
                 true => {
                     format!("paths with the Service {} ask for different things, so {instead}", self.service)
@@ -174,9 +187,9 @@ impl Common<'_> {
         None
     }
 
-    fn compression(&mut self, of: &Compression, asked: &[Asked]) -> ResponseCompression {
+    fn compression(&mut self, of: &Compression, wanted: &[IngressTraffic]) -> ResponseCompression {
         let coding = |rule: &CodingRule| CompressionCoding {
-            type_: name(rule.coding).to_owned(),
+            type_: coding_name(rule.coding).to_owned(),
             level: Some(rule.level).filter(|level| *level != default_rule(rule.coding).level).map(i32::from),
         };
         let mut codings: Vec<_> = of.codings.iter().map(coding).collect();
@@ -194,15 +207,16 @@ impl Common<'_> {
             (!usual_length && rule.min_length != longest) || (!usual_types && rule.types != types)
         });
         if differ {
-            for it in asked {
-                let what = "all codings have the largest least length, and the types of the first one";
-                self.remarks.add(&it.ingress, Remark::differs(COMPRESSION, what));
+            for it in wanted {
+                let what =
+                    "all codings use the largest minimum length and the content types of the first coding";
+                self.remarks.add(&it.ingress, Remark::differs(COMPRESSION_ANNOTATIONS, what));
             }
         }
         ResponseCompression {
             mode: None,
             codings,
-            min_content_length: (!usual_length).then(|| Size::of_bytes(longest)),
+            min_content_length: (!usual_length).then(|| Size::from_bytes(longest)),
             content_types: if usual_types {
                 Vec::new()
             } else {
@@ -212,7 +226,7 @@ impl Common<'_> {
     }
 }
 
-fn name(coding: ContentCoding) -> &'static str {
+fn coding_name(coding: ContentCoding) -> &'static str {
     match coding {
         ContentCoding::Brotli => "Brotli",
         ContentCoding::Gzip => "Gzip",
@@ -220,11 +234,11 @@ fn name(coding: ContentCoding) -> &'static str {
     }
 }
 
-fn held(of: Buffering) -> BodyBuffering {
+fn body_buffering(of: Buffering) -> BodyBuffering {
     let size = |of: fairway_model::BodyBuffer| BodyBufferSize {
-        // A policy has no body without memory.
-        memory: Some(Size::of_bytes(u64::from(of.memory.max(1)))),
-        disk: Some(Size::of_bytes(of.disk)),
+        // A policy requires some memory for a body.
+        memory: Some(Size::from_bytes(u64::from(of.memory.max(1)))),
+        disk: Some(Size::from_bytes(of.disk)),
     };
     BodyBuffering { requests: of.requests.map(size), responses: of.responses.map(size) }
 }

@@ -1,11 +1,12 @@
-//! What a rule does, as filters of a route, and what of it is lost. Guards are left to policies.
+//! Converts the steps of a rule to filters of a route, and reports what is lost. Guards are converted to policies elsewhere.
 
 use fairway_model::{
-    AnswerEdit, ChosenFields, Content, Cors, CorsOrigin, ErrorPages, Fallback, FieldTemplate, Guard,
-    HeaderEdit, HttpsRedirect, Manner, Mirror, MirrorTarget, OF_SUCCESS, PathRewrite, Phases, ReceivedEdit,
-    Redirect, RedirectTarget, RequestEdit, Respond, RuleLabels, Step, TemplatePart,
+    ADD_HEADER_STATUSES, ConditionalHeaders, ConditionalResponse, Cors, CorsOrigin, ErrorPages, Fallback,
+    Guard, HeaderEdit, HeaderOperation, HeaderTemplate, HttpsRedirect, Mirror, MirrorTarget, PathRewrite,
+    Phases, Redirect, RedirectTarget, RequestEdit, ResponseContent, ResponseEdit, RuleLabels, RuleStep,
+    TemplatePart, UpstreamResponseEdit,
 };
-use fairway_objects::annotations::is_of_the_hop;
+use fairway_objects::annotations::is_hop_header;
 use fairway_objects::gateway_api::{
     HttpCorsFilter, HttpHeader, HttpHeaderFilter, HttpRequestRedirectFilter, HttpRouteFilter,
     HttpUrlRewriteFilter,
@@ -17,103 +18,108 @@ use crate::gateway::paths;
 use crate::gateway::protection;
 use crate::gateway::remark::Remark;
 
-/// What redirects of an Ingress ask for: to a URL, and within a host.
+/// The annotations for redirects: to a URL, and within a host.
 const TO_URL: &[&str] = &["permanent-redirect", "temporal-redirect", "fairway.dev/redirect"];
 const TO_ROOT: &[&str] = &["app-root"];
-const RELATIVE: &[&str] = &["relative-redirects"];
-const CORS: &[&str] = &["enable-cors", "cors-allow-origin"];
-const MIRROR: &[&str] = &["mirror-target", "mirror-host", "mirror-request-body"];
-const SNIPPETS: &[&str] = &["configuration-snippet", "server-snippet"];
-const RETRIES: &[&str] = &["proxy-next-upstream"];
-const HEADERS: &[&str] = &["fairway.dev/request-headers", "fairway.dev/response-headers"];
+const RELATIVE_REDIRECT_ANNOTATIONS: &[&str] = &["relative-redirects"];
+const CORS_ANNOTATIONS: &[&str] = &["enable-cors", "cors-allow-origin"];
+const MIRROR_ANNOTATIONS: &[&str] = &["mirror-target", "mirror-host", "mirror-request-body"];
+const SNIPPET_ANNOTATIONS: &[&str] = &["configuration-snippet", "server-snippet"];
+const RETRY_ANNOTATIONS: &[&str] = &["proxy-next-upstream"];
+const HEADER_ANNOTATIONS: &[&str] = &["fairway.dev/request-headers", "fairway.dev/response-headers"];
 
 /// The statuses that a redirect may have (Gateway API `HTTPRequestRedirectFilter.statusCode`).
-const STATUSES: [u16; 5] = [301, 302, 303, 307, 308];
+const REDIRECT_STATUSES: [u16; 5] = [301, 302, 303, 307, 308];
 
-/// What a rule does, sorted by what a route has for them.
+/// The steps of a rule, grouped by the features of a route.
 #[derive(Debug, Default)]
 pub(crate) struct Filters<'f> {
     request: HttpHeaderFilter,
     response: HttpHeaderFilter,
-    /// Strict-Transport-Security of answers over TLS.
+    /// Strict-Transport-Security of responses over TLS.
     hsts: Option<&'f str>,
     cors: Option<HttpCorsFilter>,
-    /// Sends plain requests to https.
+    /// The redirect of plain requests to https.
     pub(crate) to_https: Option<&'f HttpsRedirect>,
     pub(crate) redirect: Option<HttpRequestRedirectFilter>,
     host: Option<String>,
     /// The new path, which depends on the match.
     pub(crate) path: Option<&'f PathRewrite>,
     pub(crate) mirrors: Vec<&'f Mirror>,
-    /// What only a filter of Fairway's own says.
+    /// The steps that require an HTTPRouteFilter.
     own: RouteFilterSpec,
-    /// Statuses after which another endpoint is asked.
+    /// Statuses after which the request is retried on another endpoint.
     pub(crate) retry_statuses: &'f [u16],
-    /// Which responses another backend makes.
+    /// Error responses that another backend serves.
     pub(crate) pages: Option<&'f ErrorPages>,
-    /// Who serves while there are no endpoints.
+    /// The backend that serves requests while there are no endpoints.
     pub(crate) fallback: Option<&'f Fallback>,
-    /// Guards that filters do not express.
+    /// Guards, which filters do not express.
     pub(crate) guards: Vec<&'f Guard>,
-    /// Why the rule must not be served: each is what would be missing.
+    /// The protections that would be missing, so that the rule must be closed.
     pub(crate) closed: Vec<&'static str>,
-    /// Why its requests would be answered otherwise than they should be.
+    /// Why requests would not be handled as they should be.
     pub(crate) lost: Vec<String>,
     pub(crate) remarks: Vec<Remark>,
 }
 
 impl<'f> Filters<'f> {
-    /// Sorts what a rule does.
-    pub(crate) fn of(phases: &'f Phases, rule: Context<'_>) -> Self {
+    /// Groups the steps of a rule.
+    pub(crate) fn from_phases(phases: &'f Phases, rule: Context<'_>) -> Self {
         let mut all = Self::default();
-        phases.steps().for_each(|step| all.take(step, rule));
+        phases.steps().for_each(|step| all.add_step(step, rule));
         all.closed.dedup();
         all
     }
 
-    fn take(&mut self, step: Step<'f>, rule: Context<'_>) {
+    fn add_step(&mut self, step: RuleStep<'f>, rule: Context<'_>) {
         match step {
-            // The first that answers ends the exchange.
-            Step::Guard(Guard::HttpsRedirect(to_https)) if self.redirect.is_none() => {
+            // The first step that responds ends the exchange.
+            RuleStep::Guard(Guard::HttpsRedirect(to_https)) if self.redirect.is_none() => {
                 self.to_https = Some(to_https);
             }
-            Step::Guard(Guard::Redirect(redirect)) if !self.responds() => self.redirect(redirect),
-            Step::Guard(Guard::Respond(_)) if self.redirect.is_some() || self.responds() => {}
-            Step::Guard(Guard::Respond(respond)) => self.respond(respond, rule),
-            Step::Guard(guard) => self.guards.push(guard),
-            Step::Extension(it) if !it.failure_mode_allow => {
-                self.closed.push("the service that must see its requests");
+            RuleStep::Guard(Guard::Redirect(redirect)) if !self.responds() => self.redirect(redirect),
+            RuleStep::Guard(Guard::Respond(_)) if self.redirect.is_some() || self.responds() => {}
+            RuleStep::Guard(Guard::Respond(respond)) => self.respond(respond, rule),
+            RuleStep::Guard(guard) => self.guards.push(guard),
+            RuleStep::Extension(it) if !it.failure_mode_allow => {
+                self.closed.push("the service that must process its requests");
             }
-            Step::Answer(AnswerEdit::Cors(cors)) => self.cors(cors),
-            Step::Request(RequestEdit::Headers(edit)) => merge(&mut self.request, edit),
-            Step::Answer(AnswerEdit::Headers(edit)) => merge(&mut self.response, edit),
-            Step::EndpointFields(fields) => self.fields(fields, Direction::Request, rule),
-            Step::Answer(AnswerEdit::Fields(fields)) => self.fields(fields, Direction::Response, rule),
-            Step::Chosen(fields) => self.chosen(fields, Direction::Request, rule),
-            Step::Answer(AnswerEdit::Chosen(fields)) => self.chosen(fields, Direction::Response, rule),
-            Step::Received(ReceivedEdit::Hide(names)) => {
+            RuleStep::Response(ResponseEdit::Cors(cors)) => self.cors(cors),
+            RuleStep::Request(RequestEdit::Headers(edit)) => merge_edit(&mut self.request, edit),
+            RuleStep::Response(ResponseEdit::Headers(edit)) => merge_edit(&mut self.response, edit),
+            RuleStep::RequestHeaders(fields) => self.add_headers(fields, Direction::Request, rule),
+            RuleStep::Response(ResponseEdit::Fields(fields)) => {
+                self.add_headers(fields, Direction::Response, rule);
+            }
+            RuleStep::ConditionalHeaders(fields) => {
+                self.add_conditional_headers(fields, Direction::Request, rule);
+            }
+            RuleStep::Response(ResponseEdit::Chosen(fields)) => {
+                self.add_conditional_headers(fields, Direction::Response, rule);
+            }
+            RuleStep::UpstreamResponse(UpstreamResponseEdit::Hide(names)) => {
                 self.response.remove.extend(names.iter().map(ToString::to_string));
             }
-            Step::Answer(AnswerEdit::StrictTransportSecurity(value)) => self.hsts = Some(value),
-            Step::Path(path) => self.path = Some(path),
-            Step::Request(RequestEdit::ForwardedPrefix(path)) => {
+            RuleStep::Response(ResponseEdit::StrictTransportSecurity(value)) => self.hsts = Some(value),
+            RuleStep::Path(path) => self.path = Some(path),
+            RuleStep::Request(RequestEdit::ForwardedPrefix(path)) => {
                 self.own.forwarded_prefix =
                     Some(path).filter(|_| rule.has_own_filters).and_then(own_filter::substitution);
                 if self.own.forwarded_prefix.is_none() {
-                    self.remarks.extend(feature(step));
+                    self.remarks.extend(unsupported_remark(step));
                 }
             }
-            Step::Request(RequestEdit::Host(host)) => self.host = Some(host.to_string()),
-            Step::Mirror(mirror) => self.mirrors.push(mirror),
-            Step::Pages(pages) => self.pages = Some(pages),
-            Step::RetryStatuses(statuses) => {
-                let what =
-                    "the same endpoint is asked again where there is no other, and no budget limits retries";
-                self.remarks.push(Remark::differs(RETRIES, what));
+            RuleStep::Request(RequestEdit::Host(host)) => self.host = Some(host.to_string()),
+            RuleStep::Mirror(mirror) => self.mirrors.push(mirror),
+            RuleStep::ErrorPages(pages) => self.pages = Some(pages),
+            RuleStep::RetryStatuses(statuses) => {
+                let what = "the same endpoint is retried if there is no other, and no budget limits retries";
+                self.remarks.push(Remark::differs(RETRY_ANNOTATIONS, what));
                 self.retry_statuses = statuses;
             }
-            Step::Fallback(fallback) if !is_of_canary(fallback) => self.fallback = Some(fallback),
-            other => self.remarks.extend(feature(other)),
+            RuleStep::Fallback(fallback) if !is_of_canary(fallback) => self.fallback = Some(fallback),
+            other => self.remarks.extend(unsupported_remark(other)),
         }
     }
 
@@ -128,73 +134,73 @@ impl<'f> Filters<'f> {
     }
 
     fn cors(&mut self, of: &Cors) {
-        let what = "only preflights are answered; ingress-nginx answers every OPTIONS";
-        self.remarks.push(Remark::differs(CORS, what));
+        let what = "only preflights get a response; ingress-nginx responds to every OPTIONS request";
+        self.remarks.push(Remark::differs(CORS_ANNOTATIONS, what));
         if of.origins.iter().any(|origin| matches!(origin, CorsOrigin::OneLabel { .. })) {
-            let what = "the star of an origin stands for several labels, too";
-            self.remarks.push(Remark::differs(CORS, what));
+            let what = "the wildcard of an origin also matches several labels";
+            self.remarks.push(Remark::differs(CORS_ANNOTATIONS, what));
         }
         self.cors = Some(cors(of));
     }
 
-    /// Whether the rule answers every request itself.
+    /// Whether the rule itself responds to every request.
     pub(crate) fn responds(&self) -> bool {
         self.own.direct_response.is_some()
     }
 
     /// A response of the rule itself, or a guard that closes it.
-    fn respond(&mut self, of: &Respond, rule: Context<'_>) {
+    fn respond(&mut self, of: &ConditionalResponse, rule: Context<'_>) {
         let response = Some(of).filter(|_| rule.has_own_filters);
         let Some((response, headers)) = response.and_then(|of| own_filter::response(of, rule.labels)) else {
-            return self.closed.extend(protection::name_of(&Guard::Respond(of.clone().into())));
+            return self.closed.extend(protection::protection_name(&Guard::Respond(of.clone().into())));
         };
-        if of.content == Content::Status {
-            let what = "the response has no body, which says its status in ingress-nginx";
-            self.remarks.push(Remark::differs(SNIPPETS, what));
+        if of.content == ResponseContent::Status {
+            let what = "the response has no body; in ingress-nginx the body shows the status";
+            self.remarks.push(Remark::differs(SNIPPET_ANNOTATIONS, what));
         }
         self.own.direct_response = Some(response);
         if let Some(headers) = headers {
             self.own.response_headers.get_or_insert_default().set.extend(headers.set);
         }
-        self.remarks.push(Remark::same(SNIPPETS));
+        self.remarks.push(Remark::same(SNIPPET_ANNOTATIONS));
     }
 
-    /// Fields that replace others.
-    fn fields(&mut self, fields: &[FieldTemplate], direction: Direction, rule: Context<'_>) {
+    /// Adds headers that replace others.
+    fn add_headers(&mut self, fields: &[HeaderTemplate], direction: Direction, rule: Context<'_>) {
         for field in fields {
-            if !self.field(field, direction, Headers::Replaced, rule) {
-                let what = format!("the field {} has parts of the request in its value", field.name);
-                self.remarks.push(Remark::lost(HEADERS, what));
+            if !self.add_header(field, direction, Headers::Replaced, rule) {
+                let what = format!("the value of the header {} contains parts of the request", field.name);
+                self.remarks.push(Remark::lost(HEADER_ANNOTATIONS, what));
             }
         }
     }
 
-    /// Fields of snippets.
-    fn chosen(&mut self, of: &ChosenFields, direction: Direction, rule: Context<'_>) {
-        let of_success = of.statuses == OF_SUCCESS;
+    /// Adds headers of snippets.
+    fn add_conditional_headers(&mut self, of: &ConditionalHeaders, direction: Direction, rule: Context<'_>) {
+        let of_success = of.statuses == ADD_HEADER_STATUSES;
         if !of.when.is_empty() || !(of.statuses.is_empty() || of_success) {
-            let what = "the headers that snippets set or add under conditions are neither set nor added";
-            return self.remarks.push(Remark::lost(SNIPPETS, what));
+            let what = "headers that snippets set or add conditionally are not set or added";
+            return self.remarks.push(Remark::lost(SNIPPET_ANNOTATIONS, what));
         }
-        let headers = if of.manner == Manner::Set { Headers::Replaced } else { Headers::Kept };
+        let headers = if of.operation == HeaderOperation::Set { Headers::Replaced } else { Headers::Kept };
         for field in &of.fields {
-            if !self.field(field, direction, headers, rule) {
+            if !self.add_header(field, direction, headers, rule) {
                 let what = format!("the header {} of a snippet is neither set nor added", field.name);
-                self.remarks.push(Remark::lost(SNIPPETS, what));
+                self.remarks.push(Remark::lost(SNIPPET_ANNOTATIONS, what));
             }
         }
         if of_success {
-            let what = "headers of add_header without always are on responses of all statuses";
-            self.remarks.push(Remark::differs(SNIPPETS, what));
+            let what = "headers of add_header without always are added to responses with any status";
+            self.remarks.push(Remark::differs(SNIPPET_ANNOTATIONS, what));
         }
-        self.remarks.push(Remark::same(SNIPPETS));
+        self.remarks.push(Remark::same(SNIPPET_ANNOTATIONS));
     }
 
-    /// Adds a field: as the Gateway API says it where its value is the same for every request, else as only a filter of Fairway's own
-    /// does. `false` where neither does.
-    fn field(
+    /// Adds a header: through the Gateway API if its value is the same for every request, otherwise through an HTTPRouteFilter.
+    /// `false` if neither can express it.
+    fn add_header(
         &mut self,
-        field: &FieldTemplate,
+        field: &HeaderTemplate,
         direction: Direction,
         headers: Headers,
         rule: Context<'_>,
@@ -203,21 +209,21 @@ impl<'f> Filters<'f> {
             Direction::Request => (&mut self.request, &mut self.own.request_headers),
             Direction::Response => (&mut self.response, &mut self.own.response_headers),
         };
-        let Some(value) = constant(field).filter(|_| !is_of_the_hop(&field.name)) else {
+        let Some(value) = constant_value(field).filter(|_| !is_hop_header(&field.name)) else {
             return rule.has_own_filters && own_filter::add_header(own, field, headers, rule.labels);
         };
         let name = field.name.to_string();
         match (headers, value.is_empty()) {
             (Headers::Replaced, true) => edit.remove.push(name),
-            (Headers::Replaced, false) => set(edit, &name, &value),
+            (Headers::Replaced, false) => set_header(edit, &name, &value),
             (Headers::Kept, true) => {}
             (Headers::Kept, false) => edit.add.push(HttpHeader { name, value }),
         }
         true
     }
 
-    /// What only a filter of Fairway's own says, with the new path.
-    pub(crate) fn own(&self, path: Option<PathSubstitution>) -> Option<RouteFilterSpec> {
+    /// The spec of the HTTPRouteFilter with the new path; `None` if the rule needs none.
+    pub(crate) fn own_filter_spec(&self, path: Option<PathSubstitution>) -> Option<RouteFilterSpec> {
         let mut own = self.own.clone();
         if self.redirect.is_some() || self.responds() {
             (own.forwarded_prefix, own.request_headers) = (None, None);
@@ -227,7 +233,7 @@ impl<'f> Filters<'f> {
         (own != RouteFilterSpec::default()).then_some(own)
     }
 
-    /// Those of the route in the order in which Fairway applies them, with `path` as the new path.
+    /// The filters of the route in the order in which Fairway applies them, with `path` as the new path.
     pub(crate) fn for_route(
         &self,
         path: Option<&fairway_objects::gateway_api::HttpPathModifier>,
@@ -235,41 +241,46 @@ impl<'f> Filters<'f> {
     ) -> Vec<HttpRouteFilter> {
         let mut filters = Vec::new();
         if let Some(cors) = &self.cors {
-            filters.push(HttpRouteFilter { cors: Some(cors.clone()), ..kind("CORS") });
+            filters.push(HttpRouteFilter { cors: Some(cors.clone()), ..filter_of_kind("CORS") });
         }
         if !is_empty(&self.request) {
             let edit = Some(self.request.clone());
-            filters.push(HttpRouteFilter { request_header_modifier: edit, ..kind("RequestHeaderModifier") });
+            filters.push(HttpRouteFilter {
+                request_header_modifier: edit,
+                ..filter_of_kind("RequestHeaderModifier")
+            });
         }
         let mut response = self.response.clone();
         if let Some(value) = self.hsts.filter(|_| over_tls) {
-            set(&mut response, "Strict-Transport-Security", value);
+            set_header(&mut response, "Strict-Transport-Security", value);
         }
         if !is_empty(&response) {
             let edit = Some(response);
-            filters
-                .push(HttpRouteFilter { response_header_modifier: edit, ..kind("ResponseHeaderModifier") });
+            filters.push(HttpRouteFilter {
+                response_header_modifier: edit,
+                ..filter_of_kind("ResponseHeaderModifier")
+            });
         }
         if let Some(redirect) = &self.redirect {
             let redirect = Some(redirect.clone());
-            filters.push(HttpRouteFilter { request_redirect: redirect, ..kind("RequestRedirect") });
+            filters.push(HttpRouteFilter { request_redirect: redirect, ..filter_of_kind("RequestRedirect") });
         } else if self.host.is_some() || path.is_some() {
             let rewrite = HttpUrlRewriteFilter { hostname: self.host.clone(), path: path.cloned() };
-            filters.push(HttpRouteFilter { url_rewrite: Some(rewrite), ..kind("URLRewrite") });
+            filters.push(HttpRouteFilter { url_rewrite: Some(rewrite), ..filter_of_kind("URLRewrite") });
         }
         filters
     }
 }
 
-/// What is known of a rule besides what it does.
+/// Properties of a rule other than its steps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Context<'r> {
     pub(crate) labels: &'r RuleLabels,
-    /// Whether its route may name filters of Fairway's own.
+    /// Whether its route may refer to HTTPRouteFilters.
     pub(crate) has_own_filters: bool,
 }
 
-/// Which fields are changed.
+/// Which headers are changed.
 #[derive(Clone, Copy)]
 enum Direction {
     Request,
@@ -277,7 +288,7 @@ enum Direction {
 }
 
 /// A filter without its value.
-pub(crate) fn kind(kind: &str) -> HttpRouteFilter {
+pub(crate) fn filter_of_kind(kind: &str) -> HttpRouteFilter {
     HttpRouteFilter { type_: kind.to_owned(), ..HttpRouteFilter::default() }
 }
 
@@ -289,56 +300,60 @@ pub(crate) fn to_https(of: &HttpsRedirect, port: u16) -> HttpRouteFilter {
         status_code: Some(i32::from(of.status)),
         ..HttpRequestRedirectFilter::default()
     };
-    HttpRouteFilter { request_redirect: Some(redirect), ..kind("RequestRedirect") }
+    HttpRouteFilter { request_redirect: Some(redirect), ..filter_of_kind("RequestRedirect") }
 }
 
-/// Whether it is the word of a canary for the time without endpoints: it tells the main Service nothing.
+/// Whether the fallback belongs to a canary without endpoints; it does not concern the main Service.
 pub(crate) fn is_of_canary(fallback: &Fallback) -> bool {
     fallback.fields.is_empty()
 }
 
-/// What else is lost with a step.
-fn feature(step: Step<'_>) -> Option<Remark> {
+/// The remark on a step that has no counterpart.
+fn unsupported_remark(step: RuleStep<'_>) -> Option<Remark> {
     let (about, what): (&'static [&'static str], _) = match step {
-        Step::Extension(_) => {
-            (&[], "the service does not see its requests: an ExtensionPolicy for the route would ask it")
+        RuleStep::Extension(_) => {
+            (&[], "the service does not process its requests: use an ExtensionPolicy for the route")
         }
-        Step::Client(_) => (&["fairway.dev/real-ip"], "who the client is follows from the settings alone"),
-        Step::Secured(_) => {
-            (&["backend-protocol"], "endpoints are spoken to in the clear, also for clients with TLS")
+        RuleStep::Client(_) => (&["fairway.dev/real-ip"], "the client address depends only on the settings"),
+        RuleStep::TlsBackend(_) => {
+            (&["backend-protocol"], "requests to endpoints are not encrypted, also for clients with TLS")
         }
-        Step::Hop(_) => (&["proxy-http-version", "connection-proxy-header"], "HTTP/1.1 is spoken as usual"),
-        Step::Request(RequestEdit::ForwardedPrefix(_)) => (
+        RuleStep::Http1(_) => {
+            (&["proxy-http-version", "connection-proxy-header"], "HTTP/1.1 is used, as by default")
+        }
+        RuleStep::Request(RequestEdit::ForwardedPrefix(_)) => (
             &["x-forwarded-prefix"],
-            "endpoints do not get the field, which has parts of the path in its value",
+            "endpoints do not get the header, whose value contains parts of the path",
         ),
-        Step::HeadBound(_) => (&["proxy-buffer-size"], "the usual limit of the head of a response holds"),
-        Step::Rate(_) => (&["limit-rate", "limit-rate-after"], "responses have no limit of their speed"),
-        Step::Received(ReceivedEdit::Cookies(_)) => {
-            (&["proxy-cookie-domain", "proxy-cookie-path"], "cookies of endpoints stay as they are")
+        RuleStep::HeadLimit(_) => (&["proxy-buffer-size"], "the default limit of response heads applies"),
+        RuleStep::ResponseRate(_) => (&["limit-rate", "limit-rate-after"], "responses have no rate limit"),
+        RuleStep::UpstreamResponse(UpstreamResponseEdit::Cookies(_)) => {
+            (&["proxy-cookie-domain", "proxy-cookie-path"], "cookies of endpoints are not changed")
         }
-        Step::Received(ReceivedEdit::Location(_)) => {
-            (&["proxy-redirect-from", "proxy-redirect-to"], "Location of endpoints stays as it is")
+        RuleStep::UpstreamResponse(UpstreamResponseEdit::Location(_)) => {
+            (&["proxy-redirect-from", "proxy-redirect-to"], "the Location header of endpoints is not changed")
         }
-        Step::Unlogged => (&["enable-access-log"], "requests are written to the access log"),
-        Step::Tracing(_) => (
+        RuleStep::Unlogged => (&["enable-access-log"], "requests are written to the access log"),
+        RuleStep::Tracing(_) => (
             &["enable-opentelemetry", "opentelemetry-operation-name", "opentelemetry-trust-incoming-span"],
-            "requests are traced as those of the whole listener: as tracing of its ClientTrafficPolicy says, else as the settings \
-             ConfigMap does",
+            "requests are traced like all requests of the listener: according to tracing of its ClientTrafficPolicy, otherwise \
+             to the settings ConfigMap",
         ),
-        Step::GrpcWeb => return Some(Remark::differs(&["backend-protocol"], "gRPC-Web is not translated")),
+        RuleStep::GrpcWeb => {
+            return Some(Remark::differs(&["backend-protocol"], "gRPC-Web is not translated"));
+        }
         _ => return None,
     };
     Some(Remark::lost(about, what))
 }
 
 fn redirect(of: &Redirect, remarks: &mut Vec<Remark>) -> Result<HttpRequestRedirectFilter, String> {
-    if !STATUSES.contains(&of.status) {
+    if !REDIRECT_STATUSES.contains(&of.status) {
         return Err(format!("a redirect cannot have the status {}", of.status));
     }
     let filter = HttpRequestRedirectFilter { status_code: Some(of.status.into()), ..Default::default() };
     let path = |path: &PathRewrite| {
-        paths::redirected(path).ok_or_else(|| "a redirect cannot lead to such a path".to_owned())
+        paths::redirect_path(path).ok_or_else(|| "a redirect cannot lead to such a path".to_owned())
     };
     Ok(match &of.target {
         RedirectTarget::Url(url) => {
@@ -347,7 +362,7 @@ fn redirect(of: &Redirect, remarks: &mut Vec<Remark>) -> Result<HttpRequestRedir
             parts.redirect(filter.status_code)
         }
         RedirectTarget::Path(to) => {
-            remarks.push(Remark::differs(RELATIVE, "Location has scheme and host"));
+            remarks.push(Remark::differs(RELATIVE_REDIRECT_ANNOTATIONS, "Location has scheme and host"));
             HttpRequestRedirectFilter { path: Some(path(&PathRewrite::Full(to.clone()))?), ..filter }
         }
         RedirectTarget::Host(host) => {
@@ -377,7 +392,7 @@ struct Url<'u> {
     path: &'u str,
 }
 
-/// `None` where a URL has what a redirect cannot have: a query, a fragment, an address in brackets.
+/// Splits a URL. `None` if it has a part that a redirect cannot have: a query, a fragment, or an address in brackets.
 fn url_of(url: &str) -> Option<Url<'_>> {
     let (scheme, rest) = url.split_once("://")?;
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
@@ -396,7 +411,7 @@ impl Url<'_> {
             scheme: Some(self.scheme.to_owned()),
             hostname: Some(self.host.to_owned()),
             port: self.port.map(i32::from),
-            path: paths::redirected(&PathRewrite::Full(path.into())),
+            path: paths::redirect_path(&PathRewrite::Full(path.into())),
             status_code,
         }
     }
@@ -404,17 +419,17 @@ impl Url<'_> {
 
 fn cors(of: &Cors) -> HttpCorsFilter {
     HttpCorsFilter {
-        allow_origins: of.origins.iter().flat_map(origin).collect(),
-        allow_methods: listed(&of.methods),
-        allow_headers: listed(&of.headers),
-        expose_headers: listed(&of.expose),
+        allow_origins: of.origins.iter().flat_map(cors_origins).collect(),
+        allow_methods: comma_separated(&of.methods),
+        allow_headers: comma_separated(&of.headers),
+        expose_headers: comma_separated(&of.expose),
         allow_credentials: of.credentials.then_some(true),
         max_age: i32::try_from(of.max_age).ok(),
     }
 }
 
-/// One without a scheme is one of each.
-fn origin(of: &CorsOrigin) -> Vec<String> {
+/// The allowed origins. An origin without a scheme becomes one for each scheme.
+fn cors_origins(of: &CorsOrigin) -> Vec<String> {
     match of {
         CorsOrigin::Any => vec!["*".to_owned()],
         CorsOrigin::Exact(origin) => vec![origin.to_string()],
@@ -427,25 +442,25 @@ fn origin(of: &CorsOrigin) -> Vec<String> {
     }
 }
 
-fn listed(text: &str) -> Vec<String> {
+fn comma_separated(text: &str) -> Vec<String> {
     let names = text.split([',', ' ', '\t']).filter(|name| !name.is_empty());
     names.map(str::to_owned).collect()
 }
 
-fn merge(into: &mut HttpHeaderFilter, edit: &HeaderEdit) {
+fn merge_edit(into: &mut HttpHeaderFilter, edit: &HeaderEdit) {
     let field = |field: &fairway_model::HeaderField| HttpHeader {
         name: field.name.to_string(),
         value: field.value.to_string(),
     };
     into.remove.extend(edit.remove.iter().map(ToString::to_string));
     for it in &edit.set {
-        set(into, &it.name, &it.value);
+        set_header(into, &it.name, &it.value);
     }
     into.add.extend(edit.add.iter().map(field));
 }
 
-/// The last one of a name counts: a list of the Gateway API has each name once.
-fn set(into: &mut HttpHeaderFilter, name: &str, value: &str) {
+/// Sets a header. The last value of a name wins, because a list of the Gateway API contains each name once.
+fn set_header(into: &mut HttpHeaderFilter, name: &str, value: &str) {
     into.set.retain(|field| !field.name.eq_ignore_ascii_case(name));
     into.set.push(HttpHeader { name: name.to_owned(), value: value.to_owned() });
 }
@@ -454,7 +469,7 @@ fn is_empty(edit: &HttpHeaderFilter) -> bool {
     edit.add.is_empty() && edit.remove.is_empty() && edit.set.is_empty()
 }
 
-fn constant(field: &FieldTemplate) -> Option<String> {
+fn constant_value(field: &HeaderTemplate) -> Option<String> {
     let text = |part: &TemplatePart| match part {
         TemplatePart::Text(text) => Some(text.to_string()),
         _ => None,
@@ -462,31 +477,38 @@ fn constant(field: &FieldTemplate) -> Option<String> {
     field.value.0.iter().map(text).collect()
 }
 
-/// What is said of copies: they have the request's own host, and go wherever the request goes.
-pub(crate) fn of_mirror(mirror: &Mirror) -> Vec<Remark> {
-    let mut said = Vec::new();
+/// Remarks on mirrored requests, which always have the Host and path of the original request.
+pub(crate) fn mirror_remarks(mirror: &Mirror) -> Vec<Remark> {
+    let mut found = Vec::new();
     if mirror.host.is_some() {
-        said.push(Remark::differs(MIRROR, "copies have the Host of the request"));
+        found.push(Remark::differs(
+            MIRROR_ANNOTATIONS,
+            "mirrored requests have the Host of the original request",
+        ));
     }
     match &mirror.target {
         MirrorTarget::Forwarded => {}
         MirrorTarget::Received(before) if before.is_empty() => {}
         MirrorTarget::Received(before) => {
-            said.push(Remark::lost(MIRROR, format!("copies do not have {before} before their path")));
+            found.push(Remark::lost(
+                MIRROR_ANNOTATIONS,
+                format!("mirrored requests do not have {before} before their path"),
+            ));
         }
         MirrorTarget::Fixed(path) => {
-            said.push(Remark::lost(MIRROR, format!("copies have the path of the request instead of {path}")));
+            let what = format!("mirrored requests have the path of the original request instead of {path}");
+            found.push(Remark::lost(MIRROR_ANNOTATIONS, what));
         }
     }
-    if mirror.most_body == 0 {
-        said.push(Remark::differs(MIRROR, "bodies are copied, too"));
+    if mirror.max_body == 0 {
+        found.push(Remark::differs(MIRROR_ANNOTATIONS, "bodies are mirrored too"));
     }
-    said
+    found
 }
 
-/// What is said of copies that nobody gets.
+/// The remark on a mirror that is not a Service.
 pub(crate) fn without_mirror(name: &str) -> Remark {
-    Remark::lost(MIRROR, format!("{name} is no Service, so nobody gets copies"))
+    Remark::lost(MIRROR_ANNOTATIONS, format!("{name} is not a Service, so requests are not mirrored"))
 }
 
 #[cfg(test)]
@@ -494,45 +516,48 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::gateway::remark::Fate;
+    use crate::gateway::remark::Outcome;
 
-    fn of(phases: &Phases) -> Filters<'_> {
-        Filters::of(phases, Context { labels: &RuleLabels::default(), has_own_filters: true })
+    fn filters_of(phases: &Phases) -> Filters<'_> {
+        Filters::from_phases(phases, Context { labels: &RuleLabels::default(), has_own_filters: true })
     }
 
     #[test]
-    fn headers_of_snippets_are_said_by_the_gateway_api_where_it_can() {
-        let field = |name: &str, part: TemplatePart| FieldTemplate {
+    fn headers_of_snippets_use_the_gateway_api_if_it_can_express_them() {
+        let field = |name: &str, part: TemplatePart| HeaderTemplate {
             name: name.into(),
             value: fairway_model::Template(vec![part]),
         };
-        let chosen = |fields: Vec<FieldTemplate>| {
+        let chosen = |fields: Vec<HeaderTemplate>| {
             let origin = "x".into();
-            let (when, statuses) = (Vec::new(), OF_SUCCESS.to_vec());
-            Phases::from(AnswerEdit::Chosen(Arc::new(ChosenFields {
+            let (when, statuses) = (Vec::new(), ADD_HEADER_STATUSES.to_vec());
+            Phases::from(ResponseEdit::Chosen(Arc::new(ConditionalHeaders {
                 origin,
                 when,
                 statuses,
-                manner: Manner::Add,
+                operation: HeaderOperation::Add,
                 fields,
             })))
         };
         let phases =
             chosen(vec![field("X-A", TemplatePart::Text("a".into())), field("X-B", TemplatePart::Address)]);
-        let found = of(&phases);
+        let found = filters_of(&phases);
         assert_eq!(found.response.add.len(), 1);
-        assert_eq!(found.own(None).unwrap().response_headers.unwrap().add[0].value, "{client.address}");
+        assert_eq!(
+            found.own_filter_spec(None).unwrap().response_headers.unwrap().add[0].value,
+            "{client.address}"
+        );
         let fates: Vec<_> = found.remarks.iter().map(|remark| remark.fate).collect();
-        assert_eq!(fates, [Fate::Differs, Fate::Same]);
+        assert_eq!(fates, [Outcome::Differs, Outcome::Same]);
         let labels = RuleLabels::default();
-        let foreign = Filters::of(&phases, Context { labels: &labels, has_own_filters: false });
-        assert_eq!(foreign.remarks[0].fate, Fate::Lost);
+        let foreign = Filters::from_phases(&phases, Context { labels: &labels, has_own_filters: false });
+        assert_eq!(foreign.remarks[0].fate, Outcome::Lost);
     }
 
     #[test]
-    fn guards_are_for_policies_and_what_no_filter_has_is_lost() {
+    fn guards_are_left_to_policies_and_steps_without_a_filter_are_lost() {
         let phases = Phases { unlogged: true, ..Guard::OverTls.into() };
-        let found = of(&phases);
+        let found = filters_of(&phases);
         assert_eq!(found.guards, [&Guard::OverTls]);
         assert_eq!(
             found.remarks,
@@ -541,18 +566,18 @@ mod tests {
     }
 
     #[test]
-    fn how_requests_are_traced_is_left_to_the_listener() {
+    fn tracing_is_left_to_the_listener() {
         let phases = Phases { tracing: Some(Arc::default()), ..Phases::default() };
-        let found = of(&phases);
+        let found = filters_of(&phases);
         assert!(found.closed.is_empty());
         let [remark] = &found.remarks[..] else { panic!("{:?}", found.remarks) };
-        assert_eq!(remark.fate, Fate::Lost);
+        assert_eq!(remark.fate, Outcome::Lost);
         assert!(remark.about.contains(&"opentelemetry-trust-incoming-span"));
         assert!(remark.what.contains("ClientTrafficPolicy"), "{}", remark.what);
     }
 
     #[test]
-    fn a_url_becomes_the_parts_of_a_redirect() {
+    fn a_url_is_split_into_the_parts_of_a_redirect() {
         let read = |url: &'static str| {
             let it = url_of(url)?;
             Some((it.scheme, it.host, it.port, it.path))
@@ -565,20 +590,20 @@ mod tests {
     }
 
     #[test]
-    fn an_origin_without_a_scheme_is_one_of_each() {
+    fn an_origin_without_a_scheme_becomes_one_per_scheme() {
         let of = CorsOrigin::OneLabel { before: "".into(), after: ".a.test".into() };
-        assert_eq!(origin(&of), ["http://*.a.test", "https://*.a.test"]);
+        assert_eq!(cors_origins(&of), ["http://*.a.test", "https://*.a.test"]);
     }
 
     #[test]
     fn names_are_separated_by_commas_spaces_or_both() {
-        assert_eq!(listed("GET, PUT POST,"), ["GET", "PUT", "POST"]);
+        assert_eq!(comma_separated("GET, PUT POST,"), ["GET", "PUT", "POST"]);
     }
 
     #[test]
-    fn strict_transport_security_is_for_answers_over_tls() {
-        let phases = AnswerEdit::StrictTransportSecurity("max-age=1".into()).into();
-        let found = of(&phases);
+    fn strict_transport_security_is_only_for_responses_over_tls() {
+        let phases = ResponseEdit::StrictTransportSecurity("max-age=1".into()).into();
+        let found = filters_of(&phases);
         assert!(found.for_route(None, false).is_empty());
         let set = found.for_route(None, true).pop().and_then(|it| it.response_header_modifier).unwrap().set;
         assert_eq!((set[0].name.as_str(), set[0].value.as_str()), ("Strict-Transport-Security", "max-age=1"));

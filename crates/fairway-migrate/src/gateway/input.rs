@@ -1,4 +1,4 @@
-//! What moves and where to: the translation of the Ingresses, their text, and the choices of whoever moves them.
+//! The input of the conversion: the Ingresses, their translation, and the user's choices.
 
 use std::collections::BTreeSet;
 
@@ -11,12 +11,12 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::report::Ingresses;
 
-/// What moves.
+/// The Ingresses to convert.
 #[derive(Debug)]
 pub struct Input<'i> {
     /// The Ingresses as they are written.
     pub ingresses: &'i Ingresses,
-    /// What translation made of them.
+    /// Their translation.
     pub translation: &'i Translation,
     /// All objects that were read.
     pub resources: &'i Resources,
@@ -24,44 +24,44 @@ pub struct Input<'i> {
     pub prefix: &'i str,
 }
 
-/// Where it moves.
+/// The choices of the user.
 #[derive(Clone, Debug)]
-pub struct Choice {
+pub struct ConversionOptions {
     /// The Gateway.
     pub gateway: ObjectKey,
     /// The name of its GatewayClass.
     pub class: String,
-    /// The port of its listeners in the clear.
+    /// The port of its plain HTTP listeners.
     pub http_port: u16,
     /// The port of its listeners with TLS.
     pub https_port: u16,
-    /// Whether to serve a path without a protection, match or rewrite that the Gateway API cannot ask for. Otherwise the path
-    /// is closed: its requests are answered 500.
+    /// Whether to serve a path without a protection, match or rewrite that the Gateway API cannot express. Otherwise the path
+    /// is closed and returns 500.
     pub allow_loss: bool,
 }
 
-/// The class of Gateways that Fairway serves unless it is told otherwise.
+/// The default GatewayClass of Fairway.
 pub(crate) const OWN_CLASS: &str = "fairway";
 
-impl Choice {
-    /// Whether the Gateway is one of Fairway, which alone knows its policies and filters.
+impl ConversionOptions {
+    /// Whether the Gateway is one of Fairway, which Fairway's policies and filters require.
     pub(crate) fn has_own_kinds(&self) -> bool {
         self.class == OWN_CLASS
     }
 }
 
 impl<'i> Input<'i> {
-    /// The configuration that the Ingresses lead to.
+    /// The translated configuration.
     pub(crate) fn config(&self) -> &'i Config {
         &self.translation.config
     }
 
-    /// A backend of it.
+    /// A backend of the configuration.
     pub(crate) fn backend(&self, key: &BackendKey) -> Option<&'i Backend> {
         self.config().backends.get(key).map(|backend| &**backend)
     }
 
-    /// The port of a Service that `written`, a number or a name, stands for. Routes name ports of Services by number alone.
+    /// The port of a Service by `written`, a number or a name. Routes refer to Service ports by number only.
     pub(crate) fn port(&self, service: &ObjectKey, written: &str) -> Option<ServicePort> {
         let found = self.resources.services.get(service)?;
         let ports = &found.object.ports;
@@ -80,7 +80,7 @@ impl<'i> Input<'i> {
         found.cloned().or_else(headless)
     }
 
-    /// The names of cookies that keep clients with an endpoint; conditions on them are no canary's.
+    /// The names of session cookies. Conditions on them do not belong to a canary.
     pub(crate) fn session_cookies(&self) -> BTreeSet<&'i str> {
         let sessions = self.config().backends.values().filter_map(|backend| backend.session.as_ref());
         let named = sessions.filter_map(|session| match session {

@@ -1,5 +1,5 @@
-//! The Gateway with a listener for each host, ListenerSets for those beyond its limit, and ReferenceGrants for the Secrets of
-//! other namespaces.
+//! Builds the Gateway with a listener for each host, ListenerSets for listeners beyond its limit, and ReferenceGrants for Secrets
+//! in other namespaces.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,97 +14,97 @@ use fairway_objects::kinds::GROUP;
 use fairway_objects::object::ObjectKey;
 
 use crate::gateway::drafts::{Draft, Drafts};
-use crate::gateway::input::Choice;
+use crate::gateway::input::ConversionOptions;
 use crate::gateway::naming;
-use crate::gateway::object::{self, Written};
-use crate::gateway::routes::{Attachment, OfHosts};
+use crate::gateway::object::{self, WrittenObject};
+use crate::gateway::routes::{Attachment, RulesByHost};
 
 /// Gateway API `GatewaySpec.listeners` and `ListenerSetSpec.listeners`.
-const MOST_LISTENERS: usize = 64;
+const MAX_LISTENERS: usize = 64;
 
-/// What listeners are made for.
+/// The hosts that need listeners.
 pub(crate) struct Hosts<'a> {
     /// The rules of each host.
-    pub(crate) of: &'a OfHosts,
+    pub(crate) of: &'a RulesByHost,
     /// The Secrets with the certificates of hosts that are served over TLS.
     pub(crate) certificates: &'a BTreeMap<HostPattern, ObjectKey>,
-    /// Hosts whose TLS passes through.
+    /// Hosts with TLS passthrough.
     pub(crate) passed: &'a [HostPattern],
 }
 
-/// Listeners, and where routes of each host attach to them.
+/// The listeners, and where the routes of each host attach.
 #[derive(Debug, Default)]
-pub(crate) struct Listening {
+pub(crate) struct ListenerPlan {
     pub(crate) attached: BTreeMap<HostPattern, Attachment>,
     pub(crate) passed: BTreeMap<HostPattern, ParentReference>,
-    pub(crate) written: Vec<Written>,
+    pub(crate) written: Vec<WrittenObject>,
 }
 
-/// What a listener is for.
-enum For {
-    /// All hosts in the clear that need no listener of their own.
+/// The purpose of a listener.
+enum ListenerNeed {
+    /// Plain requests for all hosts without their own listener.
     Rest,
     Http(HostPattern),
     Https(HostPattern),
     Passed(HostPattern),
 }
 
-/// The Gateway and what belongs to it.
-pub(crate) fn listening(hosts: &Hosts<'_>, choice: &Choice) -> Listening {
+/// Builds the Gateway and its listeners.
+pub(crate) fn plan_listeners(hosts: &Hosts<'_>, choice: &ConversionOptions) -> ListenerPlan {
     let namespaces: BTreeSet<&Arc<str>> =
         hosts.of.values().flat_map(BTreeMap::keys).map(|ingress| &ingress.namespace).collect();
     let others = namespaces.iter().any(|namespace| **namespace != choice.gateway.namespace);
-    let wanted: Vec<(For, Listener)> = wanted(hosts)
+    let wanted: Vec<(ListenerNeed, Listener)> = needed_listeners(hosts)
         .into_iter()
         .map(|of| {
             let listener = listener(&of, hosts, choice, others);
             (of, listener)
         })
         .collect();
-    let mut listening = Listening::default();
-    for (number, part) in wanted.chunks(MOST_LISTENERS).enumerate() {
-        let key = holder(choice, number);
+    let mut listening = ListenerPlan::default();
+    for (number, part) in wanted.chunks(MAX_LISTENERS).enumerate() {
+        let key = holder_key(choice, number);
         for (of, listener) in part {
-            listening.attach(of, parent(&key, number, &listener.name), hosts);
+            listening.attach(of, parent_reference(&key, number, &listener.name), hosts);
         }
         let listeners = part.iter().map(|(_, listener)| listener.clone()).collect();
-        let more = wanted.len() > MOST_LISTENERS;
+        let more = wanted.len() > MAX_LISTENERS;
         listening.written.push(match number {
             0 => gateway(&key, choice, listeners, more),
             _ => listener_set(&key, choice, listeners),
         });
     }
-    listening.written.extend(grants(hosts, choice, wanted.len() > MOST_LISTENERS));
+    listening.written.extend(grants(hosts, choice, wanted.len() > MAX_LISTENERS));
     listening
 }
 
-impl Listening {
-    fn attach(&mut self, of: &For, parent: ParentReference, hosts: &Hosts<'_>) {
+impl ListenerPlan {
+    fn attach(&mut self, of: &ListenerNeed, parent: ParentReference, hosts: &Hosts<'_>) {
         match of {
-            For::Rest => {
-                for host in hosts.of.keys().filter(|host| !stands_alone(host, hosts)) {
+            ListenerNeed::Rest => {
+                for host in hosts.of.keys().filter(|host| !needs_own_listener(host, hosts)) {
                     self.attached.entry(host.clone()).or_default().http = Some(parent.clone());
                 }
             }
-            For::Http(host) => self.attached.entry(host.clone()).or_default().http = Some(parent),
-            For::Https(host) => self.attached.entry(host.clone()).or_default().https = Some(parent),
-            For::Passed(host) => drop(self.passed.insert(host.clone(), parent)),
+            ListenerNeed::Http(host) => self.attached.entry(host.clone()).or_default().http = Some(parent),
+            ListenerNeed::Https(host) => self.attached.entry(host.clone()).or_default().https = Some(parent),
+            ListenerNeed::Passed(host) => drop(self.passed.insert(host.clone(), parent)),
         }
     }
 }
 
-fn wanted(hosts: &Hosts<'_>) -> Vec<For> {
-    let (alone, shared): (Vec<_>, Vec<_>) = hosts.of.keys().partition(|host| stands_alone(host, hosts));
-    let rest = (!shared.is_empty()).then_some(For::Rest);
-    let http = alone.into_iter().cloned().map(For::Http);
-    let https = hosts.certificates.keys().cloned().map(For::Https);
-    let passed = hosts.passed.iter().cloned().map(For::Passed);
+fn needed_listeners(hosts: &Hosts<'_>) -> Vec<ListenerNeed> {
+    let (alone, shared): (Vec<_>, Vec<_>) = hosts.of.keys().partition(|host| needs_own_listener(host, hosts));
+    let rest = (!shared.is_empty()).then_some(ListenerNeed::Rest);
+    let http = alone.into_iter().cloned().map(ListenerNeed::Http);
+    let https = hosts.certificates.keys().cloned().map(ListenerNeed::Https);
+    let passed = hosts.passed.iter().cloned().map(ListenerNeed::Passed);
     rest.into_iter().chain(http).chain(https).chain(passed).collect()
 }
 
-/// Whether a host must have its own listener in the clear. A request that none of its rules matches is answered 404 by an
-/// ingress controller; at a listener for all hosts the rules of a less specific host could serve it.
-fn stands_alone(host: &HostPattern, hosts: &Hosts<'_>) -> bool {
+/// Whether a host needs its own plain listener. An ingress controller returns 404 for a request that none of its rules matches; at
+/// a listener for all hosts, the rules of a less specific host could serve it.
+fn needs_own_listener(host: &HostPattern, hosts: &Hosts<'_>) -> bool {
     let covers = |other: &HostPattern| match (other, host) {
         (HostPattern::Any, HostPattern::Exact(_) | HostPattern::Wildcard { .. }) => true,
         (HostPattern::Wildcard { .. }, HostPattern::Exact(name)) => other.covers(name),
@@ -130,16 +130,16 @@ fn serves_every_path(drafts: &Drafts) -> bool {
     drafts.http.iter().any(everything)
 }
 
-fn listener(of: &For, hosts: &Hosts<'_>, choice: &Choice, others: bool) -> Listener {
+fn listener(of: &ListenerNeed, hosts: &Hosts<'_>, choice: &ConversionOptions, others: bool) -> Listener {
     let namespaces = FromNamespaces { from: Some("All".to_owned()), selector: None };
     let allowed = AllowedRoutes { namespaces: Some(namespaces), ..AllowedRoutes::default() };
     let (http, https) = (choice.http_port, choice.https_port);
     let any = HostPattern::Any;
     let (kind, host, port, protocol) = match of {
-        For::Rest => ("http", &any, http, "HTTP"),
-        For::Http(host) => ("http", host, http, "HTTP"),
-        For::Https(host) => ("https", host, https, "HTTPS"),
-        For::Passed(host) => ("tls", host, https, "TLS"),
+        ListenerNeed::Rest => ("http", &any, http, "HTTP"),
+        ListenerNeed::Http(host) => ("http", host, http, "HTTP"),
+        ListenerNeed::Https(host) => ("https", host, https, "HTTPS"),
+        ListenerNeed::Passed(host) => ("tls", host, https, "TLS"),
     };
     let certificate = |secret: &ObjectKey| ObjectReference {
         name: secret.name.to_string(),
@@ -147,12 +147,12 @@ fn listener(of: &For, hosts: &Hosts<'_>, choice: &Choice, others: bool) -> Liste
         ..ObjectReference::default()
     };
     let tls = match of {
-        For::Rest | For::Http(_) => None,
-        For::Https(host) => Some(ListenerTls {
+        ListenerNeed::Rest | ListenerNeed::Http(_) => None,
+        ListenerNeed::Https(host) => Some(ListenerTls {
             certificate_refs: hosts.certificates.get(host).map(certificate).into_iter().collect(),
             ..ListenerTls::default()
         }),
-        For::Passed(_) => {
+        ListenerNeed::Passed(_) => {
             Some(ListenerTls { mode: Some("Passthrough".to_owned()), ..ListenerTls::default() })
         }
     };
@@ -167,8 +167,8 @@ fn listener(of: &For, hosts: &Hosts<'_>, choice: &Choice, others: bool) -> Liste
     }
 }
 
-/// The Gateway, or the ListenerSet of this number.
-fn holder(choice: &Choice, number: usize) -> ObjectKey {
+/// The key of the Gateway, or of the ListenerSet with this number.
+fn holder_key(choice: &ConversionOptions, number: usize) -> ObjectKey {
     let ObjectKey { namespace, name } = choice.gateway.clone();
     match number {
         0 => ObjectKey { namespace, name },
@@ -176,7 +176,7 @@ fn holder(choice: &Choice, number: usize) -> ObjectKey {
     }
 }
 
-fn parent(key: &ObjectKey, number: usize, section: &str) -> ParentReference {
+fn parent_reference(key: &ObjectKey, number: usize, section: &str) -> ParentReference {
     ParentReference {
         kind: (number > 0).then(|| "ListenerSet".to_owned()),
         name: key.name.to_string(),
@@ -186,7 +186,12 @@ fn parent(key: &ObjectKey, number: usize, section: &str) -> ParentReference {
     }
 }
 
-fn gateway(key: &ObjectKey, choice: &Choice, listeners: Vec<Listener>, more: bool) -> Written {
+fn gateway(
+    key: &ObjectKey,
+    choice: &ConversionOptions,
+    listeners: Vec<Listener>,
+    more: bool,
+) -> WrittenObject {
     let namespaces = FromNamespaces { from: Some("Same".to_owned()), selector: None };
     let spec = GatewaySpec {
         gateway_class_name: choice.class.clone(),
@@ -194,17 +199,17 @@ fn gateway(key: &ObjectKey, choice: &Choice, listeners: Vec<Listener>, more: boo
         allowed_listeners: more.then_some(AllowedListeners { namespaces: Some(namespaces) }),
         ..GatewaySpec::default()
     };
-    object::written::<Gateway>(key, &spec, Vec::new())
+    object::write_object::<Gateway>(key, &spec, Vec::new())
 }
 
-fn listener_set(key: &ObjectKey, choice: &Choice, listeners: Vec<Listener>) -> Written {
+fn listener_set(key: &ObjectKey, choice: &ConversionOptions, listeners: Vec<Listener>) -> WrittenObject {
     let parent_ref = ObjectReference { name: choice.gateway.name.to_string(), ..ObjectReference::default() };
     let spec = ListenerSetSpec { listeners, parent_ref };
-    object::written::<ListenerSet>(key, &spec, Vec::new())
+    object::write_object::<ListenerSet>(key, &spec, Vec::new())
 }
 
-/// For the Secrets in other namespaces than the Gateway's.
-fn grants(hosts: &Hosts<'_>, choice: &Choice, sets: bool) -> Vec<Written> {
+/// The ReferenceGrants for Secrets outside the Gateway's namespace.
+fn grants(hosts: &Hosts<'_>, choice: &ConversionOptions, sets: bool) -> Vec<WrittenObject> {
     let mut secrets: BTreeMap<&Arc<str>, BTreeSet<&Arc<str>>> = BTreeMap::new();
     for secret in hosts.certificates.values().filter(|it| it.namespace != choice.gateway.namespace) {
         secrets.entry(&secret.namespace).or_default().insert(&secret.name);
@@ -225,18 +230,18 @@ fn grants(hosts: &Hosts<'_>, choice: &Choice, sets: bool) -> Vec<Written> {
             ReferenceGrantSpec { from: kinds.iter().map(from).collect(), to: names.iter().map(to).collect() };
         let name = format!("{}-certificates", choice.gateway.name);
         let key = ObjectKey { namespace: namespace.clone(), name: name.into() };
-        object::written::<ReferenceGrant>(&key, &spec, Vec::new())
+        object::write_object::<ReferenceGrant>(&key, &spec, Vec::new())
     };
     secrets.into_iter().map(grant).collect()
 }
 
-/// For Services in other namespaces that get copies of the requests of routes.
+/// The ReferenceGrants for Services in other namespaces that routes or policies refer to.
 pub(crate) fn grants_for_services(
     foreign: &BTreeSet<(ObjectKey, ObjectKey)>,
     prefix: &str,
     kinds: &[(&str, &str)],
-) -> Vec<Written> {
-    /// The namespace of Services and that of routes.
+) -> Vec<WrittenObject> {
+    /// The namespace of the Services and that of the routes.
     type Pair<'a> = (&'a Arc<str>, &'a Arc<str>);
     let mut granted: BTreeMap<Pair<'_>, BTreeSet<&Arc<str>>> = BTreeMap::new();
     for (ingress, service) in foreign {
@@ -257,7 +262,7 @@ pub(crate) fn grants_for_services(
         let spec =
             ReferenceGrantSpec { from: kinds.iter().map(from).collect(), to: names.iter().map(to).collect() };
         let key = ObjectKey { namespace: namespace.clone(), name: format!("{prefix}-of-{of}").into() };
-        object::written::<ReferenceGrant>(&key, &spec, Vec::new())
+        object::write_object::<ReferenceGrant>(&key, &spec, Vec::new())
     };
     granted.into_iter().map(grant).collect()
 }

@@ -1,5 +1,5 @@
-//! What Ingresses refer to and the input does not have: often only the Ingresses are at hand. What they mean does not depend on
-//! the endpoints of their Services or the keys of their certificates, so both may be assumed.
+//! Finds Services and TLS Secrets that Ingresses refer to but the input does not contain. The translation does not depend on the
+//! endpoints of Services or the keys of certificates, so placeholders are sufficient.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use k8s_openapi::api::core::v1::{Secret, Service, ServicePort, ServiceSpec};
 use k8s_openapi::api::networking::v1::{Ingress, IngressBackend, IngressRule};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// What is not there.
+/// The missing objects.
 #[derive(Clone, Debug, Default)]
 pub struct Missing {
-    /// Services that stand for those that are missing, with the ports whose numbers Ingresses name.
+    /// Placeholders for missing Services, with the port numbers that Ingresses use.
     pub services: Vec<Change>,
-    /// TLS Secrets, with the hosts that they are for.
+    /// Missing TLS Secrets with their hosts.
     pub certificates: Vec<(ObjectKey, Vec<String>)>,
 }
 
-/// What the Ingresses among objects refer to and is not among them.
+/// Finds the objects that Ingresses refer to but that are not among the objects.
 #[must_use]
 pub fn missing(changes: &[Change]) -> Missing {
     let mut known: BTreeSet<(&str, ObjectKey)> = BTreeSet::new();
@@ -29,10 +29,10 @@ pub fn missing(changes: &[Change]) -> Missing {
     for change in changes {
         match change {
             Change::Set(Object::Service(it), _) => {
-                known.insert(("Service", ObjectKey::of(&it.metadata)));
+                known.insert(("Service", ObjectKey::from_metadata(&it.metadata)));
             }
             Change::Set(Object::Secret(it), _) => {
-                known.insert(("Secret", ObjectKey::of(&it.metadata)));
+                known.insert(("Secret", ObjectKey::from_metadata(&it.metadata)));
             }
             Change::Set(Object::Ingress(ingress), _) => {
                 collect_ports(ingress, &mut ports);
@@ -55,7 +55,7 @@ fn rules(ingress: &Ingress) -> impl Iterator<Item = &IngressRule> {
 }
 
 fn in_namespace(ingress: &Ingress, name: &str) -> ObjectKey {
-    ObjectKey { name: name.into(), ..ObjectKey::of(&ingress.metadata) }
+    ObjectKey { name: name.into(), ..ObjectKey::from_metadata(&ingress.metadata) }
 }
 
 fn collect_ports(ingress: &Ingress, ports: &mut BTreeMap<ObjectKey, BTreeSet<i32>>) {
@@ -68,7 +68,7 @@ fn collect_ports(ingress: &Ingress, ports: &mut BTreeMap<ObjectKey, BTreeSet<i32
     }
 }
 
-/// A section without hosts is for those of all rules.
+/// A TLS section without hosts applies to the hosts of all rules.
 fn collect_hosts(ingress: &Ingress, hosts: &mut BTreeMap<ObjectKey, BTreeSet<String>>) {
     let sections = ingress.spec.iter().flat_map(|spec| spec.tls.iter().flatten());
     for section in sections {
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn services_and_secrets_that_are_there_are_not_missing() {
+    fn existing_services_and_secrets_are_not_missing() {
         let ingress: Ingress = serde_json::from_value(json!({
             "metadata": {"name": "web", "namespace": "shop"},
             "spec": {

@@ -1,9 +1,9 @@
-//! Ingresses as objects of the Gateway API, and what is lost on the way ([`moved`]).
+//! Converts Ingresses to Gateway API objects and reports what is lost ([`move_objects`]).
 //!
-//! The input is what translation made of the Ingresses, not their text: who wins a path, which rule a canary has and where a
-//! redirect leads is decided already. `filters`, `paths` and `backends` turn the parts of a rule, `own_filter` those that only a filter of Fairway's own says, `drafts` puts them together for
-//! requests in the clear and over TLS, `protection` turns guards into policies, `routes`, `streams` and `listeners` collect them into objects, and `rows` says of each
-//! annotation what became of it.
+//! The input is the translation of the Ingresses, not their text, so conflicts, canaries and redirects are already resolved.
+//! `filters`, `paths` and `backends` convert the parts of a rule, `own_filter` those that need an HTTPRouteFilter, and `protection`
+//! converts guards to policies. `drafts` combines them for plain requests and requests over TLS, `routes`, `streams` and
+//! `listeners` build the objects, and `rows` reports on each annotation.
 
 mod backends;
 mod bodies;
@@ -25,9 +25,9 @@ mod rows;
 mod sessions;
 mod streams;
 
-pub use input::{Choice, Input};
+pub use input::{ConversionOptions, Input};
 pub use missing::{Missing, certificate, missing};
-pub use moving::{Entry, Moved, moved};
-pub use object::Written;
-pub use remark::{Fate, Remark};
-pub use rows::Row;
+pub use moving::{Moved, MovedIngress, move_objects};
+pub use object::WrittenObject;
+pub use remark::{Outcome, Remark};
+pub use rows::ConvertedAnnotation;

@@ -1,4 +1,4 @@
-//! All Ingresses of an installation as objects of the Gateway API, and what is to be said about each.
+//! Converts all Ingresses of an installation to Gateway API objects, with a report on each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -12,61 +12,61 @@ use k8s_openapi::Resource;
 use serde::Serialize;
 
 use crate::gateway::backends::{self, Backends, Policies};
-use crate::gateway::bodies::Bodies;
-use crate::gateway::drafts::{self, Drafting, Foreign, Tls};
-use crate::gateway::input::{Choice, Input};
+use crate::gateway::bodies::TrafficSettings;
+use crate::gateway::drafts::{self, DraftBuilder, ForeignServices, Tls};
+use crate::gateway::input::{ConversionOptions, Input};
 use crate::gateway::listeners::{self, Hosts};
 use crate::gateway::naming::Names;
-use crate::gateway::object::{self, Written};
+use crate::gateway::object::{self, WrittenObject};
 use crate::gateway::protection::Annotated;
-use crate::gateway::remark::{Fate, Remark, Remarks};
-use crate::gateway::routes::{self, OfHosts};
-use crate::gateway::rows::{self, Row};
+use crate::gateway::remark::{Outcome, Remark, Remarks};
+use crate::gateway::routes::{self, RulesByHost};
+use crate::gateway::rows::{self, ConvertedAnnotation};
 use crate::gateway::streams;
 
-/// What Ingresses become.
+/// The result of the conversion.
 #[derive(Debug, Serialize)]
 pub struct Moved {
     /// The objects, the Gateway first.
     #[serde(skip)]
-    pub objects: Vec<Written>,
-    /// Each Ingress that moves, in alphabetical order.
-    pub ingresses: Vec<Entry>,
-    /// How many Ingresses are other controllers'.
+    pub objects: Vec<WrittenObject>,
+    /// The converted Ingresses, in alphabetical order.
+    pub ingresses: Vec<MovedIngress>,
+    /// Number of Ingresses of other controllers.
     pub of_others: usize,
-    /// What differs for all.
+    /// Differences that apply to all Ingresses.
     pub general: Vec<&'static str>,
 }
 
-/// What becomes of an Ingress.
+/// The report on an Ingress.
 #[derive(Debug, Serialize)]
-pub struct Entry {
+pub struct MovedIngress {
     /// `NAMESPACE/NAME`.
     pub ingress: String,
-    /// Where it was read, where that is a file.
+    /// File and line, if it was read from a file.
     pub place: Option<String>,
-    /// The worst of all that is said.
-    pub fate: Fate,
-    /// Its annotations, as they are listed.
-    pub annotations: Vec<Row>,
-    /// What else is said about it.
+    /// The worst outcome of its annotations and remarks.
+    pub fate: Outcome,
+    /// Its annotations in their order.
+    pub annotations: Vec<ConvertedAnnotation>,
+    /// Other remarks.
     pub remarks: Vec<Remark>,
-    /// Its routes, as in `HTTPRoute shop/web`.
+    /// Its routes, such as `HTTPRoute shop/web`.
     pub routes: Vec<String>,
 }
 
-/// Turns the Ingresses of an installation into objects of the Gateway API.
+/// Converts the Ingresses of an installation to Gateway API objects.
 #[must_use]
-pub fn moved(input: &Input<'_>, choice: &Choice) -> Moved {
+pub fn move_objects(input: &Input<'_>, choice: &ConversionOptions) -> Moved {
     let mut remarks = Remarks::default();
     let mut backends = Backends { input, policies: Policies::new() };
-    let mut bodies = Bodies::default();
-    let (mut foreign, annotated) = (Foreign::default(), Annotated::new(input));
-    let passed = passed(input);
+    let mut bodies = TrafficSettings::default();
+    let (mut foreign, annotated) = (ForeignServices::default(), Annotated::new(input));
+    let passed = passthrough_routes(input);
     let certificates = certificates(input, &passed, &mut remarks);
     let passed = without_takers(&passed, input, &certificates, &mut remarks);
-    let mut hosts = OfHosts::new();
-    for host in served(input) {
+    let mut hosts = RulesByHost::new();
+    for host in served_hosts(input) {
         if is_address(host, &mut remarks) {
             continue;
         }
@@ -76,12 +76,12 @@ pub fn moved(input: &Input<'_>, choice: &Choice) -> Moved {
             false => Tls::Nowhere,
         };
         let asked = (&mut backends, &mut bodies, &annotated);
-        let mut drafting = Drafting::new(choice, tls, asked, &mut remarks, &mut foreign, host);
+        let mut drafting = DraftBuilder::new(choice, tls, asked, &mut remarks, &mut foreign, host);
         add_host(host, &mut drafting, &mut hosts);
     }
     let passed_hosts: Vec<_> = passed.iter().map(|stream| stream.key.host.clone()).collect();
     let of_hosts = Hosts { of: &hosts, certificates: &certificates, passed: &passed_hosts };
-    let listening = listeners::listening(&of_hosts, choice);
+    let listening = listeners::plan_listeners(&of_hosts, choice);
     let mut names = Names::default();
     let mut routes = routes::routes(&hosts, &listening.attached, &mut names, &mut remarks);
     for stream in &passed {
@@ -92,7 +92,7 @@ pub fn moved(input: &Input<'_>, choice: &Choice) -> Moved {
                 routes.written.push((ingress, written));
             }
             None => {
-                let what = format!("TLS of {} passes through to no Service", stream.key.host);
+                let what = format!("TLS of {} has no Service for passthrough", stream.key.host);
                 remarks.add(&of_stream(stream), Remark::lost(&["ssl-passthrough"], what));
             }
         }
@@ -107,27 +107,27 @@ pub fn moved(input: &Input<'_>, choice: &Choice) -> Moved {
     objects.append(&mut routes.filters.written);
     objects.extend(routes.protections.written());
     objects.extend(bodies.policies(choice.has_own_kinds(), &mut remarks));
-    let (ingresses, of_others) = entries(input, &mut remarks, &routes.of);
-    let mut commented = commented(routes.written, &ingresses);
+    let (ingresses, of_others) = moved_ingresses(input, &mut remarks, &routes.of);
+    let mut commented = with_comments(routes.written, &ingresses);
     objects.append(&mut commented);
     Moved { objects, ingresses, of_others, general: remarks.general().to_vec() }
 }
 
 /// Hosts with rules of Ingresses.
-fn served<'i>(input: &Input<'i>) -> impl Iterator<Item = &'i VirtualHost> + use<'i> {
+fn served_hosts<'i>(input: &Input<'i>) -> impl Iterator<Item = &'i VirtualHost> + use<'i> {
     let of_ingress =
         |host: &&VirtualHost| host.routes.iter().flat_map(|route| &route.rules).any(drafts::is_of_ingress);
     input.config().hosts.values().map(|host| &**host).filter(of_ingress)
 }
 
-/// TLS of Ingresses that passes through.
-fn passed<'i>(input: &Input<'i>) -> Vec<&'i StreamRoute> {
+/// The TLS passthrough of Ingresses.
+fn passthrough_routes<'i>(input: &Input<'i>) -> Vec<&'i StreamRoute> {
     let streams = input.config().streams.values().map(|stream| &**stream);
     streams.filter(|stream| *stream.origin.kind == *"Ingress").collect()
 }
 
-/// Leaves out wildcards whose listener would take the TLS of a host below them: one that ends its TLS at the controller and has no
-/// certificate, so that no listener of its own is written.
+/// Skips passthrough of wildcards whose listener would take the TLS of a host below them: a host that is terminated at the
+/// controller but has no certificate, and therefore gets no listener of its own.
 fn without_takers<'i>(
     passed: &[&'i StreamRoute],
     input: &Input<'i>,
@@ -138,7 +138,7 @@ fn without_takers<'i>(
         certificates.contains_key(host) || passed.iter().any(|stream| stream.key.host == *host)
     };
     let hosts: Vec<&HostPattern> =
-        served(input).map(|host| &host.key.host).filter(|host| !has_listener(host)).collect();
+        served_hosts(input).map(|host| &host.key.host).filter(|host| !has_listener(host)).collect();
     let mut kept = Vec::new();
     for stream in passed.iter().copied() {
         let wildcard = &stream.key.host;
@@ -154,8 +154,8 @@ fn without_takers<'i>(
     kept
 }
 
-/// Whether a listener for `wildcard` takes TLS of `host` where that has none of its own. Wildcards of the Gateway API cover names with
-/// any number of labels (`Hostname`).
+/// Whether a listener for `wildcard` takes TLS of `host` if that has no listener. Gateway API wildcards cover any number of labels
+/// (`Hostname`).
 fn is_below(host: &HostPattern, wildcard: &HostPattern) -> bool {
     let HostPattern::Wildcard { suffix, .. } = wildcard else { return false };
     let name = match host {
@@ -170,7 +170,7 @@ fn of_stream(stream: &StreamRoute) -> ObjectKey {
     ObjectKey { namespace: stream.origin.namespace.clone(), name: stream.origin.name.clone() }
 }
 
-/// The Secrets of hosts whose TLS ends at the Gateway.
+/// The Secrets of hosts whose TLS is terminated at the Gateway.
 fn certificates(
     input: &Input<'_>,
     passed: &[&StreamRoute],
@@ -178,19 +178,21 @@ fn certificates(
 ) -> BTreeMap<HostPattern, ObjectKey> {
     let default = input.config().default_certificate.as_ref();
     let mut found = BTreeMap::new();
-    for host in served(input).filter(|host| !passed.iter().any(|stream| stream.key.host == host.key.host)) {
+    for host in
+        served_hosts(input).filter(|host| !passed.iter().any(|stream| stream.key.host == host.key.host))
+    {
         match host.certificate.as_ref().or(default).and_then(|key| ObjectKey::parse(&key.0)) {
             Some(secret) => drop(found.insert(host.key.host.clone(), secret)),
             None => remarks.add_general(
-                "hosts without a certificate are served in the clear only; an ingress controller also has a certificate of its \
-                 own for them",
+                "hosts without a certificate are only served over plain HTTP; an ingress controller also serves them with its \
+                 default certificate",
             ),
         }
     }
     found
 }
 
-/// An address is no hostname of the Gateway API.
+/// Whether a host is an IP address, which cannot be a Gateway API hostname.
 fn is_address(host: &VirtualHost, remarks: &mut Remarks) -> bool {
     let HostPattern::Exact(name) = &host.key.host else { return false };
     if name.trim_matches(['[', ']']).parse::<IpAddr>().is_err() {
@@ -198,13 +200,14 @@ fn is_address(host: &VirtualHost, remarks: &mut Remarks) -> bool {
     }
     let rules = host.routes.iter().flat_map(|route| &route.rules);
     for ingress in rules.filter(|rule| drafts::is_of_ingress(rule)).map(drafts::ingress_of) {
-        let what = format!("the host {name} is an address, and the Gateway API has no such hostnames");
+        let what =
+            format!("the host {name} is an IP address, which the Gateway API does not allow as a hostname");
         remarks.add(&ingress, Remark::lost(&[], what));
     }
     true
 }
 
-fn add_host(host: &VirtualHost, drafting: &mut Drafting<'_, '_>, hosts: &mut OfHosts) {
+fn add_host(host: &VirtualHost, drafting: &mut DraftBuilder<'_, '_>, hosts: &mut RulesByHost) {
     let name = &host.key.host;
     for rule in host.routes.iter().flat_map(|route| &route.rules).filter(|rule| drafts::is_of_ingress(rule)) {
         let ingress = drafts::ingress_of(rule);
@@ -218,11 +221,11 @@ fn add_host(host: &VirtualHost, drafting: &mut Drafting<'_, '_>, hosts: &mut OfH
     }
 }
 
-/// BackendTLSPolicies, and the authorities that they name.
-fn policies(policies: &Policies) -> Vec<Written> {
+/// The BackendTLSPolicies and the ConfigMaps with their CA certificates.
+fn policies(policies: &Policies) -> Vec<WrittenObject> {
     let (mut written, mut names) = (Vec::new(), Names::default());
     for ((service, _), policy) in policies {
-        let name = names.free(&service.namespace, &service.name);
+        let name = names.claim_free_name(&service.namespace, &service.name);
         let key = ObjectKey { namespace: service.namespace.clone(), name: name.into() };
         if let Some(authorities) = &policy.authorities {
             let name = backends::authorities_name(&service.name);
@@ -232,33 +235,34 @@ fn policies(policies: &Policies) -> Vec<Written> {
                 written.push(map);
             }
         }
-        written.push(object::written::<BackendTlsPolicy>(&key, &policy.spec, Vec::new()));
+        written.push(object::write_object::<BackendTlsPolicy>(&key, &policy.spec, Vec::new()));
     }
     written
 }
 
-/// What is said of each Ingress that is served, and how many others there are.
-fn entries(
+/// The report on each served Ingress, and the number of the others.
+fn moved_ingresses(
     input: &Input<'_>,
     remarks: &mut Remarks,
     routes: &BTreeMap<ObjectKey, Vec<String>>,
-) -> (Vec<Entry>, usize) {
+) -> (Vec<MovedIngress>, usize) {
     let (mut entries, mut of_others) = (Vec::new(), 0);
     for (ingress, place) in input.ingresses.iter() {
-        let key = ObjectKey::of(&ingress.metadata);
+        let key = ObjectKey::from_metadata(&ingress.metadata);
         if !input.translation.status.contains_key(&key) {
             of_others += 1;
             continue;
         }
-        let mut said = remarks.take(&key);
-        let annotations = rows::rows(ingress, input.prefix, &mut said);
-        let fates = annotations.iter().map(|row| row.fate).chain(said.iter().map(|remark| remark.fate));
-        entries.push(Entry {
+        let mut own_remarks = remarks.take(&key);
+        let annotations = rows::rows(ingress, input.prefix, &mut own_remarks);
+        let fates =
+            annotations.iter().map(|row| row.fate).chain(own_remarks.iter().map(|remark| remark.fate));
+        entries.push(MovedIngress {
             ingress: key.to_string(),
             place: place.map(str::to_owned),
             fate: fates.max().unwrap_or_default(),
             annotations,
-            remarks: said,
+            remarks: own_remarks,
             routes: routes.get(&key).cloned().unwrap_or_default(),
         });
     }
@@ -266,14 +270,14 @@ fn entries(
     (entries, of_others)
 }
 
-/// Says above the first route of an Ingress what becomes of it.
-fn commented(routes: Vec<(ObjectKey, Written)>, entries: &[Entry]) -> Vec<Written> {
-    let mut told: BTreeSet<ObjectKey> = BTreeSet::new();
+/// Adds the report on an Ingress as a comment above its first route.
+fn with_comments(routes: Vec<(ObjectKey, WrittenObject)>, entries: &[MovedIngress]) -> Vec<WrittenObject> {
+    let mut reported: BTreeSet<ObjectKey> = BTreeSet::new();
     let mut written = Vec::with_capacity(routes.len());
     for (ingress, mut route) in routes {
         let entry = entries.iter().find(|entry| entry.ingress == ingress.to_string());
-        if told.insert(ingress.clone()) {
-            route.about.splice(0..0, entry.map(Entry::lines).unwrap_or_default());
+        if reported.insert(ingress.clone()) {
+            route.about.splice(0..0, entry.map(MovedIngress::lines).unwrap_or_default());
         }
         route.about.insert(0, format!("Ingress {ingress}"));
         written.push(route);
@@ -281,15 +285,15 @@ fn commented(routes: Vec<(ObjectKey, Written)>, entries: &[Entry]) -> Vec<Writte
     written
 }
 
-impl Entry {
-    /// What differs and what is lost, a line for each.
+impl MovedIngress {
+    /// The differences and losses, one line each.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
-        let rows = self.annotations.iter().filter(|row| row.fate != Fate::Same);
+        let rows = self.annotations.iter().filter(|row| row.fate != Outcome::Same);
         let rows =
             rows.map(|row| (row.fate, format!("{}: {}: {}", row.fate.word(), row.annotation, row.why)));
         let remarks = self.remarks.iter().map(|it| (it.fate, format!("{}: {}", it.fate.word(), it.what)));
-        let mut lines: Vec<(Fate, String)> = rows.chain(remarks).collect();
+        let mut lines: Vec<(Outcome, String)> = rows.chain(remarks).collect();
         lines.sort_by(|(one, _), (other, _)| other.cmp(one));
         lines.into_iter().map(|(_, line)| line).collect()
     }

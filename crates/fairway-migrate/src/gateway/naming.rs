@@ -1,17 +1,17 @@
-//! Names of objects and listeners: of the Ingress and the host that they come from, and never twice.
+//! Unique names of objects and listeners, derived from the Ingress and host that they come from.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fairway_model::HostPattern;
 
-/// Names that are taken, by namespace.
+/// The names in use, by namespace.
 #[derive(Debug, Default)]
 pub(crate) struct Names(BTreeSet<(Arc<str>, String)>);
 
 impl Names {
-    /// `wanted`, or with a number behind it where that is taken.
-    pub(crate) fn free(&mut self, namespace: &Arc<str>, wanted: &str) -> String {
+    /// Claims `wanted`, with a number appended if it is already in use.
+    pub(crate) fn claim_free_name(&mut self, namespace: &Arc<str>, wanted: &str) -> String {
         let numbered = (2_u32..).map(|number| format!("{wanted}-{number}"));
         let mut candidates = std::iter::once(wanted.to_owned()).chain(numbered);
         let free = candidates.find(|name| self.0.insert((namespace.clone(), name.clone())));
@@ -27,7 +27,7 @@ pub(crate) fn of_listener(kind: &str, host: &HostPattern) -> String {
     }
 }
 
-/// As the Gateway API writes it; `None` is every name.
+/// The hostname in the syntax of the Gateway API; `None` for all hosts.
 pub(crate) fn hostname(host: &HostPattern) -> Option<String> {
     match host {
         HostPattern::Any => None,
@@ -40,10 +40,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_given_once_in_a_namespace() {
+    fn a_name_is_unique_in_its_namespace() {
         let (mut names, shop): (_, Arc<str>) = (Names::default(), "shop".into());
-        let given = ["web", "web", "web-2", "web"].map(|wanted| names.free(&shop, wanted));
+        let given = ["web", "web", "web-2", "web"].map(|wanted| names.claim_free_name(&shop, wanted));
         assert_eq!(given, ["web", "web-2", "web-2-2", "web-3"]);
-        assert_eq!(names.free(&"other".into(), "web"), "web");
+        assert_eq!(names.claim_free_name(&"other".into(), "web"), "web");
     }
 }

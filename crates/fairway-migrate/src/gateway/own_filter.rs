@@ -1,31 +1,31 @@
-//! What a rule does that only an HTTPRouteFilter says: headers with parts of the request, fixed responses, paths by regular
-//! expressions. It is Fairway's own; routes of Gateways of other classes lose these.
+//! Converts steps of a rule that need an HTTPRouteFilter: headers with parts of the request, fixed responses, and path rewrites by
+//! regular expressions. HTTPRouteFilters are specific to Fairway; Gateways of other classes lose these steps.
 
 use fairway_model::{
-    Content, FieldTemplate, PathRewrite, Respond, RuleLabel, RuleLabels, Template, TemplatePart,
-    request_parts,
+    ConditionalResponse, HeaderTemplate, PathRewrite, ResponseContent, RuleLabel, RuleLabels, Template,
+    TemplatePart, request_parts,
 };
-use fairway_objects::annotations::is_of_the_hop;
+use fairway_objects::annotations::is_hop_header;
 use fairway_objects::policies::{
     DirectResponse, HeaderValues, NamedValue, PathSubstitution, RouteFilterSpec,
 };
 use fairway_pattern::has_alternatives;
 
-/// The most headers of a list, and the longest body of a response.
+/// Limits of an HTTPRouteFilter: headers per list, and size of a response body.
 const MAX_HEADERS: usize = 16;
-const MAX_BODY: usize = 8 << 10;
+const MAX_BODY_BYTES: usize = 8 << 10;
 
-/// What becomes of headers that have a name already.
+/// What happens to existing headers with the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Headers {
     Replaced,
     Kept,
 }
 
-/// Adds a header; `false` where a filter cannot have it.
+/// Adds a header; `false` if a filter cannot express it.
 pub(crate) fn add_header(
     into: &mut Option<HeaderValues>,
-    field: &FieldTemplate,
+    field: &HeaderTemplate,
     headers: Headers,
     labels: &RuleLabels,
 ) -> bool {
@@ -35,7 +35,7 @@ pub(crate) fn add_header(
         Headers::Replaced => of.set.len().max(of.remove.len()) >= MAX_HEADERS,
         Headers::Kept => of.add.len() >= MAX_HEADERS,
     });
-    if is_of_the_hop(&name) || is_full {
+    if is_hop_header(&name) || is_full {
         return false;
     }
     let of = into.get_or_insert_default();
@@ -51,7 +51,7 @@ pub(crate) fn add_header(
     true
 }
 
-/// The value of a header as a filter writes it. What is the same for all requests of the rule is text.
+/// The value of a header in the syntax of the filter. Parts that are the same for all requests of the rule become text.
 pub(crate) fn value(template: &Template, labels: &RuleLabels) -> Option<String> {
     let settled = |part: &TemplatePart| match part {
         TemplatePart::Label(label) => TemplatePart::Text(match label {
@@ -65,39 +65,42 @@ pub(crate) fn value(template: &Template, labels: &RuleLabels) -> Option<String> 
     request_parts::text(&Template(template.0.iter().map(settled).collect()))
 }
 
-/// A response to every request, with its headers; `None` where a filter cannot make it.
-pub(crate) fn response(of: &Respond, labels: &RuleLabels) -> Option<(DirectResponse, Option<HeaderValues>)> {
-    if !of.when.is_empty() || of.of_host.is_some() {
+/// A fixed response with its headers; `None` if a filter cannot express it.
+pub(crate) fn response(
+    of: &ConditionalResponse,
+    labels: &RuleLabels,
+) -> Option<(DirectResponse, Option<HeaderValues>)> {
+    if !of.when.is_empty() || of.host_headers.is_some() {
         return None;
     }
     let mut response = DirectResponse { status_code: Some(of.status.into()), ..DirectResponse::default() };
     let mut headers = None;
     match &of.content {
-        Content::Status | Content::Empty => {}
-        Content::Text(text, media_type) => {
+        ResponseContent::Status | ResponseContent::Empty => {}
+        ResponseContent::Text(text, media_type) => {
             let ([] | [TemplatePart::Text(_)]) = &*text.0 else { return None };
             let has_body = !matches!(of.status, 204 | 205 | 304);
             response.body = Some(text.to_string()).filter(|text| has_body && !text.is_empty());
             response.content_type = has_body.then(|| media_type.to_string());
         }
-        Content::Fixed { body, media_type } => {
+        ResponseContent::Fixed { body, media_type } => {
             response.body = Some(body.to_string()).filter(|body| !body.is_empty());
             response.content_type = media_type.as_ref().map(ToString::to_string);
         }
-        Content::Location(url) => {
-            let location = FieldTemplate { name: "Location".into(), value: url.clone() };
+        ResponseContent::Location(url) => {
+            let location = HeaderTemplate { name: "Location".into(), value: url.clone() };
             if !add_header(&mut headers, &location, Headers::Replaced, labels) {
                 return None;
             }
         }
-        Content::UnescapedLocation(_) | Content::Rewritten { .. } => return None,
+        ResponseContent::UnescapedLocation(_) | ResponseContent::Rewritten { .. } => return None,
     }
-    let fits = response.body.as_ref().is_none_or(|body| body.len() <= MAX_BODY);
+    let fits = response.body.as_ref().is_none_or(|body| body.len() <= MAX_BODY_BYTES);
     fits.then_some((response, headers))
 }
 
-/// A path by a regular expression. Of several alternatives, a filter looks for all at the start of the path, and ingress-nginx only for
-/// the first.
+/// A rewrite by a regular expression; `None` for several alternatives, because a filter anchors all of them at the start of the
+/// path and ingress-nginx only the first.
 pub(crate) fn substitution(of: &PathRewrite) -> Option<PathSubstitution> {
     let PathRewrite::Regex { pattern, replacement, ignore_case } = of else { return None };
     (!has_alternatives(pattern)).then(|| PathSubstitution {
@@ -107,7 +110,7 @@ pub(crate) fn substitution(of: &PathRewrite) -> Option<PathSubstitution> {
     })
 }
 
-/// Whether a filter changes headers and nothing else, so that a GRPCRoute may have it.
+/// Whether a filter only changes headers, so that a GRPCRoute may use it.
 pub(crate) fn has_headers_only(of: &RouteFilterSpec) -> bool {
     of.direct_response.is_none() && of.path_rewrite.is_none() && of.forwarded_prefix.is_none()
 }
@@ -116,12 +119,12 @@ pub(crate) fn has_headers_only(of: &RouteFilterSpec) -> bool {
 mod tests {
     use super::*;
 
-    fn field(name: &str, parts: &[TemplatePart]) -> FieldTemplate {
-        FieldTemplate { name: name.into(), value: Template(parts.to_vec()) }
+    fn field(name: &str, parts: &[TemplatePart]) -> HeaderTemplate {
+        HeaderTemplate { name: name.into(), value: Template(parts.to_vec()) }
     }
 
     #[test]
-    fn labels_are_text_and_what_a_filter_cannot_have_is_said() {
+    fn labels_become_text_and_headers_beyond_the_filter_are_refused() {
         let labels = RuleLabels { service: "web".into(), ..RuleLabels::default() };
         let mut headers = None;
         let parts =
@@ -141,24 +144,25 @@ mod tests {
 
     #[test]
     fn a_response_is_fixed_and_its_location_may_have_parts() {
-        let of = |content: Content| Respond {
+        let of = |content: ResponseContent| ConditionalResponse {
             origin: "x".into(),
             when: Vec::new(),
             status: 301,
             content,
-            of_host: None,
+            host_headers: None,
             max_body: None,
         };
         let url = Template(vec![TemplatePart::Text("https://new.test".into()), TemplatePart::RequestUri]);
-        let (response, headers) = response(&of(Content::Location(url)), &RuleLabels::default()).unwrap();
+        let (response, headers) =
+            response(&of(ResponseContent::Location(url)), &RuleLabels::default()).unwrap();
         assert_eq!((response.status_code, response.body), (Some(301), None));
         assert_eq!(headers.unwrap().set[0].value, "https://new.test{request.uri}");
-        let varying = Content::Text(Template(vec![TemplatePart::Host]), "text/plain".into());
+        let varying = ResponseContent::Text(Template(vec![TemplatePart::Host]), "text/plain".into());
         assert_eq!(super::response(&of(varying), &RuleLabels::default()), None);
     }
 
     #[test]
-    fn a_pattern_with_alternatives_stays_behind() {
+    fn a_pattern_with_alternatives_is_not_converted() {
         let of = |pattern: &str| {
             substitution(&PathRewrite::Regex {
                 pattern: pattern.into(),

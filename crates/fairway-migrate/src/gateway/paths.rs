@@ -1,44 +1,44 @@
-//! What a rule asks of a request, and what its path becomes, as the Gateway API says it.
+//! Converts the matches and path rewrites of a rule to the Gateway API.
 
 use std::collections::BTreeSet;
 
-use fairway_model::{FieldMatch, Match, PathMatch, PathRewrite, TextMatch};
+use fairway_model::{Match, NamedValueMatch, PathMatch, PathRewrite, TextMatch};
 use fairway_objects::gateway_api::{HttpPathModifier, HttpRouteMatch, TypedValue, ValueMatch};
 use fairway_objects::policies::PathSubstitution;
 
 use crate::gateway::own_filter;
-use crate::gateway::pattern::{self, Rest, Shape};
+use crate::gateway::pattern::{self, PatternEnd, Shape};
 use crate::gateway::remark::Remark;
 
 /// The annotations that make paths regular expressions.
-const PATTERNS: &[&str] = &["use-regex", "rewrite-target"];
+const PATTERN_ANNOTATIONS: &[&str] = &["use-regex", "rewrite-target"];
 
-/// How the paths of a host are said.
+/// How the paths of a host are expressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
-    /// All of them are prefixes, or said as such.
+    /// All paths are prefixes, or can be expressed as such.
     Prefixes,
-    /// Some can only be said by regular expressions, so all are that can be: which of several rules counts is then decided
+    /// Some paths need regular expressions, so all that can be are regular expressions: precedence between rules is then decided
     /// among expressions.
     Expressions,
 }
 
-/// A match with what becomes of the path.
+/// A match with the rewrite of its path.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Matched {
     pub(crate) of: HttpRouteMatch,
     /// The new path.
     pub(crate) path: Option<HttpPathModifier>,
-    /// The same where only a filter of Fairway's own says it.
+    /// The new path, if it needs an HTTPRouteFilter.
     pub(crate) substitution: Option<PathSubstitution>,
-    /// Why the path cannot become what it should.
+    /// Why the path cannot be rewritten.
     pub(crate) lost: Option<String>,
     pub(crate) remarks: Vec<Remark>,
 }
 
 impl Style {
-    /// That of a host with these paths.
-    pub(crate) fn of<'m>(paths: impl Iterator<Item = &'m PathMatch>) -> Self {
+    /// The style for a host with these paths.
+    pub(crate) fn from_paths<'m>(paths: impl Iterator<Item = &'m PathMatch>) -> Self {
         let mut patterns = paths.filter_map(|path| match path {
             PathMatch::Regex { pattern, .. } => Some(&**pattern),
             PathMatch::Exact(_) | PathMatch::Prefix(_) => None,
@@ -50,8 +50,8 @@ impl Style {
     }
 }
 
-/// A match and a rewrite, which a filter of Fairway's own may say.
-pub(crate) fn matched(
+/// Converts a match and a rewrite, for which an HTTPRouteFilter may be used.
+pub(crate) fn match_paths(
     of: &Match,
     rewrite: Option<&PathRewrite>,
     style: Style,
@@ -72,18 +72,19 @@ pub(crate) fn matched(
     }
     matched.of.path = Some(TypedValue { type_: Some(kind.to_owned()), value: Some(value) });
     matched.of.method = of.method.as_ref().map(ToString::to_string);
-    matched.of.headers = of.headers.iter().map(value_match).chain(of.cookies.iter().map(cookie)).collect();
+    matched.of.headers =
+        of.headers.iter().map(value_match).chain(of.cookies.iter().map(cookie_match)).collect();
     matched.of.query_params = of.query.iter().map(value_match).collect();
     matched
 }
 
-/// Whether a match is for sessions alone, which stay with an endpoint of the canary or the main Service.
+/// Whether a match only keeps sessions with an endpoint of the canary or the main Service.
 pub(crate) fn is_of_session(of: &Match, cookies: &BTreeSet<&str>) -> bool {
     of.cookies.iter().any(|cookie| cookies.contains(&*cookie.name))
 }
 
 impl Matched {
-    /// A pattern, which is said as a prefix where it is one and the host allows it, or its rewrite needs it.
+    /// Converts a pattern. It becomes a prefix if it is one and the style of the host allows it, or its rewrite requires it.
     fn pattern(
         &mut self,
         pattern: &str,
@@ -97,7 +98,7 @@ impl Matched {
             Some(PathRewrite::Regex { replacement, .. }) => Some(&**replacement),
             Some(other) => {
                 self.rewrite(Some(other), "RegularExpression", None);
-                return ("RegularExpression", pattern::covering(pattern, ignore_case));
+                return ("RegularExpression", pattern::covering_pattern(pattern, ignore_case));
             }
         };
         let modifier = replacement.map(|text| modifier(text, &shape));
@@ -106,7 +107,7 @@ impl Matched {
             Some(Ok(modifier)) => self.path = modifier,
             Some(Err(_)) if own.is_some() => self.substitution = own,
             Some(Err(why)) => {
-                self.remarks.push(Remark::lost(PATTERNS, why.clone()));
+                self.remarks.push(Remark::lost(PATTERN_ANNOTATIONS, why.clone()));
                 self.lost = Some(why);
             }
             None => {}
@@ -114,44 +115,44 @@ impl Matched {
         match shape {
             Shape::Everything { .. } => ("PathPrefix", "/".to_owned()),
             Shape::Prefix { path, whole, .. } if needs_prefix || style == Style::Prefixes => {
-                self.narrower(&path, whole, ignore_case);
+                self.report_narrower_path(&path, whole, ignore_case);
                 if needs_prefix && style == Style::Expressions {
                     let what = format!(
-                        "regular expressions of the host come before the prefix {path}; in ingress-nginx the longest text does"
+                        "regular expressions of the host take precedence over the prefix {path}; \
+                         in ingress-nginx the longest path does"
                     );
-                    self.remarks.push(Remark::differs(PATTERNS, what));
+                    self.remarks.push(Remark::differs(PATTERN_ANNOTATIONS, what));
                 }
                 ("PathPrefix", path)
             }
             Shape::Prefix { .. } | Shape::Other => {
                 let what = "implementations of the Gateway API differ in their regular expressions; this one \
                             is written for RE2 and Fairway";
-                self.remarks.push(Remark::differs(PATTERNS, what));
-                ("RegularExpression", pattern::covering(pattern, ignore_case))
+                self.remarks.push(Remark::differs(PATTERN_ANNOTATIONS, what));
+                ("RegularExpression", pattern::covering_pattern(pattern, ignore_case))
             }
         }
     }
 
-    /// What a prefix does not match and the pattern does.
-    fn narrower(&mut self, path: &str, whole: bool, ignore_case: bool) {
+    /// Adds remarks on paths that the pattern matches but the prefix does not.
+    fn report_narrower_path(&mut self, path: &str, whole: bool, ignore_case: bool) {
         if ignore_case && path.chars().any(|character| character.is_ascii_alphabetic()) {
-            let what =
-                format!("{path} is matched in this case only; ingress-nginx also takes upper for lower case");
-            self.remarks.push(Remark::differs(PATTERNS, what));
+            let what = format!("{path} is matched case-sensitively; ingress-nginx ignores case");
+            self.remarks.push(Remark::differs(PATTERN_ANNOTATIONS, what));
         }
         if !whole {
-            let what = format!("{path} covers whole elements; ingress-nginx also takes {path}x");
-            self.remarks.push(Remark::differs(PATTERNS, what));
+            let what = format!("{path} covers whole path elements; ingress-nginx also matches {path}x");
+            self.remarks.push(Remark::differs(PATTERN_ANNOTATIONS, what));
         }
     }
 
     fn rewrite(&mut self, rewrite: Option<&PathRewrite>, kind: &str, own: Option<PathSubstitution>) {
         match (rewrite, kind) {
             (None, _) => {}
-            (Some(PathRewrite::Full(path)), _) => self.path = Some(full(path)),
-            (Some(PathRewrite::Prefix(path)), "PathPrefix") => self.path = Some(prefix(path)),
+            (Some(PathRewrite::Full(path)), _) => self.path = Some(replace_full_path(path)),
+            (Some(PathRewrite::Prefix(path)), "PathPrefix") => self.path = Some(replace_prefix(path)),
             (Some(PathRewrite::Regex { replacement, .. }), _) if is_plain(replacement) => {
-                self.path = Some(full(replacement));
+                self.path = Some(replace_full_path(replacement));
             }
             (Some(_), _) if own.is_some() => self.substitution = own,
             (Some(_), _) => self.lost = Some("parts of this path cannot be replaced".to_owned()),
@@ -159,41 +160,42 @@ impl Matched {
     }
 }
 
-/// What the path becomes; nothing where it stays.
+/// The path modifier of a rewrite; `None` if the path stays the same.
 fn modifier(replacement: &str, shape: &Shape) -> Result<Option<HttpPathModifier>, String> {
     if is_plain(replacement) {
-        return Ok(Some(full(replacement)));
+        return Ok(Some(replace_full_path(replacement)));
     }
-    let lost = || Err(format!("the Gateway API cannot say rewrite-target {replacement} for this path"));
+    let lost = || Err(format!("the Gateway API cannot express rewrite-target {replacement} for this path"));
     let (rest, is_root) = match shape {
         Shape::Everything { rest: Some(rest) } => (*rest, true),
         Shape::Prefix { rest: Some(rest), .. } => (*rest, false),
         _ => return lost(),
     };
     let Some(before) = before_rest(replacement, rest) else { return lost() };
-    Ok((!(is_root && before.is_empty())).then(|| prefix(if before.is_empty() { "/" } else { before })))
+    Ok((!(is_root && before.is_empty()))
+        .then(|| replace_prefix(if before.is_empty() { "/" } else { before })))
 }
 
-/// What stands before the rest of the path in its place, without the slash between them; `None` where the replacement says
-/// something else.
-fn before_rest(replacement: &str, rest: Rest) -> Option<&str> {
+/// The text before the rest of the path in a replacement, without the slash between them; `None` if the replacement has another
+/// form.
+fn before_rest(replacement: &str, rest: PatternEnd) -> Option<&str> {
     let before = match rest {
-        Rest { group: 2, behind_slash: true } if replacement.ends_with("$1$2") => {
+        PatternEnd { group: 2, behind_slash: true } if replacement.ends_with("$1$2") => {
             replacement.strip_suffix("$1$2")?
         }
-        Rest { group, behind_slash: true } => replacement.strip_suffix(&format!("/${group}"))?,
-        Rest { group, behind_slash: false } => replacement.strip_suffix(&format!("${group}"))?,
+        PatternEnd { group, behind_slash: true } => replacement.strip_suffix(&format!("/${group}"))?,
+        PatternEnd { group, behind_slash: false } => replacement.strip_suffix(&format!("${group}"))?,
     };
     let before = before.trim_end_matches('/');
     (is_plain(before) && (before.is_empty() || before.starts_with('/'))).then_some(before)
 }
 
-/// Whether a replacement is a path and nothing else.
+/// Whether a replacement is a plain path.
 fn is_plain(replacement: &str) -> bool {
     !replacement.contains(['$', '?'])
 }
 
-fn full(path: &str) -> HttpPathModifier {
+fn replace_full_path(path: &str) -> HttpPathModifier {
     HttpPathModifier {
         type_: "ReplaceFullPath".to_owned(),
         replace_full_path: Some(path.to_owned()),
@@ -201,7 +203,7 @@ fn full(path: &str) -> HttpPathModifier {
     }
 }
 
-fn prefix(path: &str) -> HttpPathModifier {
+fn replace_prefix(path: &str) -> HttpPathModifier {
     HttpPathModifier {
         type_: "ReplacePrefixMatch".to_owned(),
         replace_full_path: None,
@@ -209,16 +211,16 @@ fn prefix(path: &str) -> HttpPathModifier {
     }
 }
 
-/// A path modifier that leads a redirect to this path.
-pub(crate) fn redirected(path: &PathRewrite) -> Option<HttpPathModifier> {
+/// The path modifier for a redirect to this path.
+pub(crate) fn redirect_path(path: &PathRewrite) -> Option<HttpPathModifier> {
     match path {
-        PathRewrite::Full(path) if is_plain(path) => Some(full(path)),
-        PathRewrite::Prefix(path) => Some(prefix(path)),
+        PathRewrite::Full(path) if is_plain(path) => Some(replace_full_path(path)),
+        PathRewrite::Prefix(path) => Some(replace_prefix(path)),
         PathRewrite::Full(_) | PathRewrite::Regex { .. } => None,
     }
 }
 
-/// A slash at the end of a prefix says nothing (Gateway API `PathMatchPathPrefix`).
+/// A trailing slash of a prefix has no meaning (Gateway API `PathMatchPathPrefix`).
 fn without_slash(path: &str) -> &str {
     match path.trim_end_matches('/') {
         "" => "/",
@@ -226,7 +228,7 @@ fn without_slash(path: &str) -> &str {
     }
 }
 
-fn value_match(of: &FieldMatch) -> ValueMatch {
+fn value_match(of: &NamedValueMatch) -> ValueMatch {
     let (type_, value) = match &of.value {
         TextMatch::Exact(text) => (None, text.to_string()),
         TextMatch::Regex(pattern) => (Some("RegularExpression".to_owned()), pattern.to_string()),
@@ -234,18 +236,18 @@ fn value_match(of: &FieldMatch) -> ValueMatch {
     ValueMatch { name: of.name.to_string(), type_, value }
 }
 
-/// Routes do not match cookies, but their header.
-fn cookie(of: &FieldMatch) -> ValueMatch {
+/// Routes cannot match cookies, only the Cookie header.
+fn cookie_match(of: &NamedValueMatch) -> ValueMatch {
     let value = match &of.value {
-        TextMatch::Exact(text) => escaped(text),
+        TextMatch::Exact(text) => escape_pattern(text),
         TextMatch::Regex(pattern) => format!("(?:{pattern})"),
     };
-    let value = format!("(?:.*; *)?{}={value}(?:;.*)?", escaped(&of.name));
+    let value = format!("(?:.*; *)?{}={value}(?:;.*)?", escape_pattern(&of.name));
     ValueMatch { name: "Cookie".to_owned(), type_: Some("RegularExpression".to_owned()), value }
 }
 
-/// A text that matches itself.
-fn escaped(text: &str) -> String {
+/// Escapes a text for use in a regular expression.
+fn escape_pattern(text: &str) -> String {
     let escape = |character: char| {
         let operator = "\\^$.|?*+()[]{}".contains(character);
         operator.then_some('\\').into_iter().chain([character])
@@ -257,7 +259,7 @@ fn escaped(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn said(pattern: &str, replacement: Option<&str>) -> Result<(String, Option<String>), String> {
+    fn converted(pattern: &str, replacement: Option<&str>) -> Result<(String, Option<String>), String> {
         let path = PathMatch::Regex { pattern: pattern.into(), ignore_case: true };
         let rewrite = replacement.map(|replacement| PathRewrite::Regex {
             pattern: pattern.into(),
@@ -265,7 +267,7 @@ mod tests {
             ignore_case: true,
         });
         let of = Match { path: path.clone(), ..Match::default() };
-        let found = matched(&of, rewrite.as_ref(), Style::of(std::iter::once(&path)), false);
+        let found = match_paths(&of, rewrite.as_ref(), Style::from_paths(std::iter::once(&path)), false);
         if let Some(lost) = found.lost {
             return Err(lost);
         }
@@ -278,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn rewrites_become_prefixes_and_full_paths_where_they_can() {
+    fn rewrites_become_prefixes_and_full_paths_if_possible() {
         for (pattern, replacement, path, modifier) in [
             ("/api(/|$)(.*)", Some("/$2"), "PathPrefix /api", Some("ReplacePrefixMatch /")),
             ("/api(/|$)(.*)", Some("/v2/$2"), "PathPrefix /api", Some("ReplacePrefixMatch /v2")),
@@ -291,30 +293,30 @@ mod tests {
             ("/api/[0-9]+", None, "RegularExpression (?i)/api/[0-9]+.*", None),
         ] {
             let expected = (path.to_owned(), modifier.map(str::to_owned));
-            assert_eq!(said(pattern, replacement), Ok(expected), "{pattern} {replacement:?}");
+            assert_eq!(converted(pattern, replacement), Ok(expected), "{pattern} {replacement:?}");
         }
     }
 
     #[test]
-    fn what_no_path_modifier_says_is_lost() {
+    fn rewrites_without_a_path_modifier_are_lost() {
         for (pattern, replacement) in [
             ("/([a-z]+)/(.*)", "/$2/$1"),
             ("/api(/|$)(.*)", "/v2$2"),
             ("/api(/|$)(.*)", "/$2?from=api"),
             ("/api", "/$1"),
         ] {
-            assert!(said(pattern, Some(replacement)).is_err(), "{pattern} {replacement}");
+            assert!(converted(pattern, Some(replacement)).is_err(), "{pattern} {replacement}");
         }
     }
 
     #[test]
-    fn what_no_path_modifier_says_a_filter_of_fairway_does() {
+    fn rewrites_without_a_path_modifier_use_fairways_filter() {
         let rewritten = |pattern: &str, replacement: &str| {
             let path = PathMatch::Regex { pattern: pattern.into(), ignore_case: true };
             let (pattern, replacement) = (pattern.into(), replacement.into());
             let rewrite = PathRewrite::Regex { pattern, replacement, ignore_case: true };
             let of = Match { path, ..Match::default() };
-            let found = matched(&of, Some(&rewrite), Style::Expressions, true);
+            let found = match_paths(&of, Some(&rewrite), Style::Expressions, true);
             (found.path.is_some(), found.substitution.is_some(), found.lost.is_some())
         };
         assert_eq!(rewritten("/([a-z]+)/(.*)", "/$2/$1"), (false, true, false));
@@ -323,9 +325,9 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_is_a_part_of_its_header() {
-        let of = FieldMatch { name: "a.b".into(), value: TextMatch::Exact("always".into()) };
-        let found = cookie(&of);
+    fn a_cookie_match_becomes_a_cookie_header_match() {
+        let of = NamedValueMatch { name: "a.b".into(), value: TextMatch::Exact("always".into()) };
+        let found = cookie_match(&of);
         assert_eq!((found.name.as_str(), found.value.as_str()), ("Cookie", r"(?:.*; *)?a\.b=always(?:;.*)?"));
     }
 }

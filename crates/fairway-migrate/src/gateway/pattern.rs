@@ -1,58 +1,58 @@
-//! The regular expressions that paths of ingress-nginx are, by what they are meant for: a prefix and what follows it, everything,
-//! or something that only an expression says. Judges texts; knows no route.
+//! Classifies the regular expressions in paths of ingress-nginx by their intent: a prefix and the rest of the path, every path, or
+//! something that needs an expression.
 
-/// What a pattern, anchored at its start and nowhere else, stands for.
+/// The intent of a pattern that is anchored only at its start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// Every path.
     Everything {
-        /// The group that has what follows the first slash, where one does.
-        rest: Option<Rest>,
+        /// The group with the text after the first slash, if there is one.
+        rest: Option<PatternEnd>,
     },
-    /// Paths that begin with a text.
+    /// Paths that start with a text.
     Prefix {
-        /// The text without a slash at its end.
+        /// The text without a trailing slash.
         path: String,
-        /// The group that has what follows, where one does.
-        rest: Option<Rest>,
-        /// Whether the text ends where an element of a path ends: `/a` covers `/a/b` and not `/ab`.
+        /// The group with the rest of the path, if there is one.
+        rest: Option<PatternEnd>,
+        /// Whether the text ends at the end of a path element: `/a` covers `/a/b` but not `/ab`.
         whole: bool,
     },
     /// Anything else.
     Other,
 }
 
-/// The group of a pattern that has the end of the path.
+/// The group of a pattern that captures the end of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Rest {
+pub(crate) struct PatternEnd {
     /// Its number.
     pub(crate) group: u8,
-    /// Whether it begins behind the slash, or with it.
+    /// Whether it starts after the slash instead of with it.
     pub(crate) behind_slash: bool,
 }
 
-/// Ends of patterns, the longest first: what they capture, and whether what is before them is whole elements.
-const ENDS: &[(&str, Rest, bool)] = &[
-    ("(/|$)(.*)", Rest { group: 2, behind_slash: true }, true),
-    ("(/|$)(.+)", Rest { group: 2, behind_slash: true }, true),
-    ("(?:/|$)(.*)", Rest { group: 1, behind_slash: true }, true),
-    ("(/?)(.*)", Rest { group: 2, behind_slash: true }, false),
-    ("(/.*)?", Rest { group: 1, behind_slash: false }, false),
-    ("(/.*)", Rest { group: 1, behind_slash: false }, true),
-    ("/?(.*)", Rest { group: 1, behind_slash: true }, false),
-    ("/(.*)", Rest { group: 1, behind_slash: true }, true),
-    ("/(.+)", Rest { group: 1, behind_slash: true }, true),
+/// Ends of patterns, the longest first: what they capture, and whether the text before them consists of whole elements.
+const PATTERN_ENDS: &[(&str, PatternEnd, bool)] = &[
+    ("(/|$)(.*)", PatternEnd { group: 2, behind_slash: true }, true),
+    ("(/|$)(.+)", PatternEnd { group: 2, behind_slash: true }, true),
+    ("(?:/|$)(.*)", PatternEnd { group: 1, behind_slash: true }, true),
+    ("(/?)(.*)", PatternEnd { group: 2, behind_slash: true }, false),
+    ("(/.*)?", PatternEnd { group: 1, behind_slash: false }, false),
+    ("(/.*)", PatternEnd { group: 1, behind_slash: false }, true),
+    ("/?(.*)", PatternEnd { group: 1, behind_slash: true }, false),
+    ("/(.*)", PatternEnd { group: 1, behind_slash: true }, true),
+    ("/(.+)", PatternEnd { group: 1, behind_slash: true }, true),
 ];
 
 /// Ends that capture nothing.
 const OPEN_ENDS: &[(&str, bool)] = &[("/.*", true), (".*", false), ("/?", false)];
 
-/// What a pattern stands for.
+/// Classifies a pattern.
 pub(crate) fn shape(pattern: &str) -> Shape {
     let pattern = pattern.strip_prefix('^').unwrap_or(pattern);
     let end = |text: &str| text.strip_suffix('$').filter(|it| it.ends_with([')', '*'])).map(str::to_owned);
     let pattern = end(pattern).unwrap_or_else(|| pattern.to_owned());
-    for (end, rest, whole) in ENDS {
+    for (end, rest, whole) in PATTERN_ENDS {
         if let Some(text) = pattern.strip_suffix(end).and_then(literal) {
             return of_prefix(&text, Some(*rest), *whole);
         }
@@ -68,7 +68,7 @@ pub(crate) fn shape(pattern: &str) -> Shape {
     }
 }
 
-fn of_prefix(text: &str, rest: Option<Rest>, whole: bool) -> Shape {
+fn of_prefix(text: &str, rest: Option<PatternEnd>, whole: bool) -> Shape {
     match text.trim_end_matches('/') {
         "" => Shape::Everything { rest },
         path if path.starts_with('/') => Shape::Prefix { path: path.to_owned(), rest, whole },
@@ -76,7 +76,7 @@ fn of_prefix(text: &str, rest: Option<Rest>, whole: bool) -> Shape {
     }
 }
 
-/// The text that a pattern without any operator matches.
+/// The text that a pattern without operators matches.
 fn literal(pattern: &str) -> Option<String> {
     let mut text = String::with_capacity(pattern.len());
     let mut characters = pattern.chars();
@@ -90,9 +90,9 @@ fn literal(pattern: &str) -> Option<String> {
     Some(text)
 }
 
-/// The expression that must cover a whole path and means the same as `pattern`, of which nginx looks for a match at the start
-/// of the path: of several alternatives outside of groups only the first begins there.
-pub(crate) fn covering(pattern: &str, ignore_case: bool) -> String {
+/// An expression for whole paths that is equivalent to `pattern`, which nginx anchors only at the start of the path: of several
+/// alternatives outside of groups, only the first is anchored.
+pub(crate) fn covering_pattern(pattern: &str, ignore_case: bool) -> String {
     let alternatives = alternatives(pattern);
     let case = if ignore_case { "(?i)" } else { "" };
     let one = |(number, text): (usize, &&str)| {
@@ -106,7 +106,7 @@ pub(crate) fn covering(pattern: &str, ignore_case: bool) -> String {
     }
 }
 
-/// The same with anything behind it, unless it says where it ends.
+/// The expression followed by any text, unless it already has an end.
 fn open_ended(text: &str) -> String {
     let text = text.strip_prefix('^').unwrap_or(text);
     match text.strip_suffix('$') {
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     fn prefix(path: &str, rest: Option<(u8, bool)>, whole: bool) -> Shape {
-        let rest = rest.map(|(group, behind_slash)| Rest { group, behind_slash });
+        let rest = rest.map(|(group, behind_slash)| PatternEnd { group, behind_slash });
         Shape::Prefix { path: path.to_owned(), rest, whole }
     }
 
@@ -158,7 +158,7 @@ mod tests {
             ("/api/.*", prefix("/api", None, true)),
             ("/api", prefix("/api", None, false)),
             ("/api/", prefix("/api", None, true)),
-            ("/(.*)", Shape::Everything { rest: Some(Rest { group: 1, behind_slash: true }) }),
+            ("/(.*)", Shape::Everything { rest: Some(PatternEnd { group: 1, behind_slash: true }) }),
             ("/", Shape::Everything { rest: None }),
             ("/[a-z]+", Shape::Other),
             ("/a|/b", Shape::Other),
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expression_covers_what_nginx_finds_at_the_start() {
+    fn an_expression_covers_the_paths_that_nginx_matches_at_the_start() {
         for (pattern, expected) in [
             ("/api", "(?i)/api.*"),
             ("/api/[0-9]+$", "(?i)/api/[0-9]+"),
@@ -178,8 +178,8 @@ mod tests {
             ("/[|]", "(?i)/[|].*"),
             (r"/a\$", r"(?i)/a\$.*"),
         ] {
-            assert_eq!(covering(pattern, true), expected, "{pattern}");
+            assert_eq!(covering_pattern(pattern, true), expected, "{pattern}");
         }
-        assert_eq!(covering("/a", false), "/a.*");
+        assert_eq!(covering_pattern("/a", false), "/a.*");
     }
 }

@@ -1,5 +1,5 @@
-//! Guards of a rule as the spec of a SecurityPolicy: Fairway's own, because the Gateway API has no fields for them. A guard that no
-//! policy can express closes the rule.
+//! Converts the guards of a rule to the spec of Fairway's SecurityPolicy, because the Gateway API has no fields for them. A guard
+//! that the policy cannot express closes the rule.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use fairway_model::{
     AuthCookies, AuthService, Deny, ExternalAuth, Guard, LimitKey, LimitScope, RateLimit, Timeouts,
 };
-use fairway_objects::annotations::field_of_policies;
+use fairway_objects::annotations::parse_policy_field;
 use fairway_objects::object::ObjectKey;
 use fairway_objects::policies::{self, SecretReference, SecurityPolicySpec, ServiceReference, SourceRanges};
 use k8s_openapi::api::networking::v1::Ingress;
@@ -17,9 +17,10 @@ use crate::gateway::backends::{Backends, Destination};
 use crate::gateway::input::Input;
 use crate::gateway::remark::Remark;
 
-const ADDRESSES: &[&str] = &["whitelist-source-range", "allowlist-source-range", "denylist-source-range"];
-const PASSWORDS: &[&str] = &["auth-type", "auth-secret", "auth-secret-type", "auth-realm"];
-const SERVICE: &[&str] = &[
+const ADDRESS_ANNOTATIONS: &[&str] =
+    &["whitelist-source-range", "allowlist-source-range", "denylist-source-range"];
+const PASSWORD_ANNOTATIONS: &[&str] = &["auth-type", "auth-secret", "auth-secret-type", "auth-realm"];
+const AUTH_SERVICE_ANNOTATIONS: &[&str] = &[
     "auth-url",
     "auth-method",
     "auth-response-headers",
@@ -27,25 +28,25 @@ const SERVICE: &[&str] = &[
     "auth-signin-redirect-param",
     "auth-snippet",
 ];
-const RATES: &[&str] =
+const RATE_ANNOTATIONS: &[&str] =
     &["limit-rps", "limit-rpm", "limit-burst-multiplier", "limit-allowlist", "limit-whitelist"];
-/// The most limits of a SecurityPolicy.
+/// Maximum number of rate limits of a SecurityPolicy.
 const MAX_RATE_LIMITS: usize = 4;
-const CONNECTIONS: &[&str] = &["limit-connections", "limit-allowlist", "limit-whitelist"];
+const CONNECTION_ANNOTATIONS: &[&str] = &["limit-connections", "limit-allowlist", "limit-whitelist"];
 
-/// What of protection a guard gives; `None` for one that gives none.
-pub(crate) fn name_of(guard: &Guard) -> Option<&'static str> {
+/// The protection that a guard provides; `None` if it provides none.
+pub(crate) fn protection_name(guard: &Guard) -> Option<&'static str> {
     Some(match guard {
-        Guard::Access(_) => "the list of client addresses that may pass",
-        Guard::ClientCertificate(_) => "the certificates that clients must show",
+        Guard::Access(_) => "the list of allowed client addresses",
+        Guard::ClientCertificate(_) => "client certificates",
         Guard::OverTls => "the refusal of plain requests",
-        // In the paths of Gateway API a line break stays escaped, and `.` matches that.
+        // In Gateway API paths a line break stays escaped, and `.` matches it.
         Guard::Deny(deny) if *deny == Deny::line_breaks() => return None,
         Guard::Deny(_) => "the requests that fairway.dev/deny refuses",
-        Guard::Respond(_) => "the requests that a snippet answers",
-        Guard::ExternalAuth(_) => "the question to the authentication service",
-        Guard::GrpcAuth(_) => "the question to the authorization service",
-        Guard::BasicAuth(_) => "the password",
+        Guard::Respond(_) => "the responses of a snippet",
+        Guard::ExternalAuth(_) => "the authentication service",
+        Guard::GrpcAuth(_) => "the authorization service",
+        Guard::BasicAuth(_) => "basic authentication",
         Guard::Jwt(_) => "the token of fairway.dev/jwt",
         Guard::Oidc(_) => "the login of fairway.dev/oidc",
         Guard::ApiKey(_) => "the key of fairway.dev/api-key",
@@ -60,34 +61,35 @@ pub(crate) fn name_of(guard: &Guard) -> Option<&'static str> {
     })
 }
 
-/// Whether a guard bounds what clients may send.
+/// Whether a guard limits the requests of clients.
 pub(crate) fn is_limit(guard: &Guard) -> bool {
     matches!(guard, Guard::RateLimit(_) | Guard::ConcurrencyLimit(_))
 }
 
-/// What is lost with a limit.
+/// The remark on the loss of a limit.
 pub(crate) fn without_limit(guard: &Guard) -> Remark {
     match guard {
-        Guard::ConcurrencyLimit(_) => {
-            Remark::lost(CONNECTIONS, "clients may send any number of requests at a time")
-        }
-        _ => Remark::lost(RATES, "clients may send any number of requests"),
+        Guard::ConcurrencyLimit(_) => Remark::lost(
+            CONNECTION_ANNOTATIONS,
+            "the number of concurrent requests per client is not limited",
+        ),
+        _ => Remark::lost(RATE_ANNOTATIONS, "the request rate of clients is not limited"),
     }
 }
 
-/// What SecurityPolicies say of the guards of a rule.
+/// The guards of a rule, converted to a SecurityPolicy.
 #[derive(Debug, Default)]
 pub(crate) struct Protection {
-    /// The policy without its targets; `None` where no guard needs one.
+    /// The policy without its targets; `None` if no guard needs one.
     pub(crate) spec: Option<SecurityPolicySpec>,
     /// Guards that no policy can express.
     pub(crate) missing: Vec<&'static str>,
-    /// Services in other namespaces that the policy asks.
+    /// Services in other namespaces that the policy refers to.
     pub(crate) foreign: Vec<ObjectKey>,
     pub(crate) remarks: Vec<Remark>,
 }
 
-/// The annotations of all Ingresses: what names objects and their values is read there and not from guards.
+/// The annotations of all Ingresses: names of objects and their values are read from them instead of from guards.
 pub(crate) struct Annotated<'i> {
     ingresses: BTreeMap<ObjectKey, &'i Ingress>,
     prefix: &'i str,
@@ -95,7 +97,8 @@ pub(crate) struct Annotated<'i> {
 
 impl<'i> Annotated<'i> {
     pub(crate) fn new(input: &Input<'i>) -> Self {
-        let keyed = input.ingresses.iter().map(|(ingress, _)| (ObjectKey::of(&ingress.metadata), ingress));
+        let keyed =
+            input.ingresses.iter().map(|(ingress, _)| (ObjectKey::from_metadata(&ingress.metadata), ingress));
         Self { ingresses: keyed.collect(), prefix: input.prefix }
     }
 
@@ -104,12 +107,12 @@ impl<'i> Annotated<'i> {
         annotations.get(&format!("{prefix}/{name}")).map(|value| value.trim())
     }
 
-    /// An annotation of Fairway's own, which has the fields of a policy.
+    /// An annotation of Fairway, which has the fields of a policy.
     fn field<T: DeserializeOwned>(&self, ingress: &ObjectKey, name: &str) -> Option<T> {
-        field_of_policies(self.value(ingress, "fairway.dev", name)?).ok()
+        parse_policy_field(self.value(ingress, "fairway.dev", name)?).ok()
     }
 
-    /// Expresses the guards of a rule.
+    /// Converts the guards of a rule.
     pub(crate) fn protection(
         &self,
         ingress: &ObjectKey,
@@ -119,18 +122,18 @@ impl<'i> Annotated<'i> {
         let mut protection = Protection::default();
         let mut spec = SecurityPolicySpec::default();
         for guard in guards {
-            if self.express(guard, ingress, backends, &mut spec, &mut protection) {
+            if self.add_guard(guard, ingress, backends, &mut spec, &mut protection) {
                 continue;
             }
-            protection.missing.extend(name_of(guard));
+            protection.missing.extend(protection_name(guard));
             protection.remarks.extend(Some(guard).filter(|it| is_limit(it)).map(|it| without_limit(it)));
         }
         protection.spec = Some(spec).filter(|spec| *spec != SecurityPolicySpec::default());
         protection
     }
 
-    /// Adds a guard to the spec; `false` where no field expresses it.
-    fn express(
+    /// Adds a guard to the spec; `false` if no field can express it.
+    fn add_guard(
         &self,
         guard: &Guard,
         ingress: &ObjectKey,
@@ -144,19 +147,19 @@ impl<'i> Annotated<'i> {
                     allow: list.allow.iter().map(ToString::to_string).collect(),
                     deny: list.deny.iter().map(ToString::to_string).collect(),
                 });
-                ADDRESSES
+                ADDRESS_ANNOTATIONS
             }
             Guard::BasicAuth(basic) if spec.basic_auth.is_none() => {
                 let Some(secret) = self.value(ingress, self.prefix, "auth-secret") else { return false };
                 let name = secret.rsplit('/').next().unwrap_or(secret).to_owned();
                 let is_map = self.value(ingress, self.prefix, "auth-secret-type") == Some("auth-map");
                 spec.basic_auth = Some(policies::BasicAuth {
-                    // Ingresses name Secrets of their own namespace alone.
+                    // Ingresses can only name Secrets of their own namespace.
                     secret_ref: SecretReference { name, namespace: None },
                     format: is_map.then(|| "Map".to_owned()),
                     realm: Some(basic.realm.to_string()).filter(|realm| !realm.is_empty()),
                 });
-                PASSWORDS
+                PASSWORD_ANNOTATIONS
             }
             Guard::ExternalAuth(auth) if spec.external_auth.is_none() => {
                 spec.external_auth = external_auth(auth, ingress, backends, protection);
@@ -164,7 +167,7 @@ impl<'i> Annotated<'i> {
             }
             Guard::RateLimit(limit) if spec.rate_limits.len() < MAX_RATE_LIMITS => {
                 spec.rate_limits.push(rate_limit(limit));
-                RATES
+                RATE_ANNOTATIONS
             }
             Guard::ConcurrencyLimit(limit) if spec.concurrency_limit.is_none() => {
                 spec.concurrency_limit = Some(policies::ConcurrencyLimit {
@@ -172,7 +175,7 @@ impl<'i> Annotated<'i> {
                     status: Some(limit.status.into()).filter(|status| *status != 503),
                     exempt: limit.exempt.iter().map(ToString::to_string).collect(),
                 });
-                CONNECTIONS
+                CONNECTION_ANNOTATIONS
             }
             Guard::Jwt(_) => {
                 spec.jwt = self.field(ingress, "jwt");
@@ -205,7 +208,7 @@ fn rate_limit(limit: &RateLimit) -> policies::RateLimit {
     };
     policies::RateLimit {
         requests: limit.requests.into(),
-        per: Some(limit.per).filter(|per| *per != Duration::from_secs(1)).map(duration),
+        per: Some(limit.per).filter(|per| *per != Duration::from_secs(1)).map(duration_text),
         burst: Some(limit.burst.into()).filter(|burst| *burst > 0),
         status: Some(limit.status.into()).filter(|status| *status != 429),
         exempt: limit.exempt.iter().map(ToString::to_string).collect(),
@@ -215,7 +218,7 @@ fn rate_limit(limit: &RateLimit) -> policies::RateLimit {
     }
 }
 
-/// The question to an authentication service; `None` where a policy cannot ask it.
+/// Converts an authentication service; `None` if a policy cannot express it.
 fn external_auth(
     auth: &ExternalAuth,
     ingress: &ObjectKey,
@@ -223,46 +226,46 @@ fn external_auth(
     protection: &mut Protection,
 ) -> Option<policies::ExternalAuth> {
     let AuthService::Backend { backend, host } = &auth.service else { return None };
-    // Without these the service would decide about another request.
+    // Without these settings the service would decide about a different request.
     if !auth.fields.is_empty() || auth.filter.is_some() {
         return None;
     }
-    let (Destination { service, port }, tls) = backends.asked(backend)?;
+    let (Destination { service, port }, tls) = backends.auth_service(backend)?;
     protection.remarks.extend(tls);
     let namespace = (service.namespace != ingress.namespace).then(|| service.namespace.to_string());
     if namespace.is_some() {
         protection.foreign.push(service.clone());
     }
     let usual = Timeouts::default();
-    let timeout = (auth.timeouts.read != usual.read).then(|| duration(auth.timeouts.read));
+    let timeout = (auth.timeouts.read != usual.read).then(|| duration_text(auth.timeouts.read));
     let usual_host = format!("{}.{}.svc", service.name, service.namespace);
     let mut differs = |about, what| protection.remarks.push(Remark::differs(about, what));
     if auth.redirect.is_some() {
         differs(&["auth-request-redirect"], "X-Auth-Request-Redirect is the path and query of the request");
     }
     if auth.cookies != AuthCookies::default() {
-        let what = "cookies of the service are on successful responses alone";
+        let what = "cookies of the service are only added to successful responses";
         differs(&["auth-always-set-cookie"], what);
     }
     if auth.kept.is_some() {
-        differs(&["auth-cache-key", "auth-cache-duration"], "the service is asked about every request");
+        differs(&["auth-cache-key", "auth-cache-duration"], "the service is called for every request");
     }
-    protection.remarks.push(Remark::same(SERVICE));
+    protection.remarks.push(Remark::same(AUTH_SERVICE_ANNOTATIONS));
     Some(policies::ExternalAuth {
         backend_ref: ServiceReference { name: service.name.to_string(), namespace, port },
         host: Some(host.to_string()).filter(|host| *host != usual_host),
         path: Some(auth.target.to_string()).filter(|path| path != "/"),
         method: auth.method.as_deref().filter(|method| *method != "GET").map(str::to_owned),
         response_headers: auth.copied.iter().map(ToString::to_string).collect(),
-        // It has the parameter with the request's own URL already.
+        // The URL already contains the parameter with the URL of the request.
         sign_in_url: auth.sign_in.as_ref().map(ToString::to_string),
         timeout,
         grpc: None,
     })
 }
 
-/// GEP-2257: five digits at most for a unit.
-pub(crate) fn duration(time: Duration) -> String {
+/// Formats a duration. GEP-2257 allows at most five digits per unit.
+pub(crate) fn duration_text(time: Duration) -> String {
     match time.as_secs() {
         seconds @ 0..=99_999 => format!("{seconds}s"),
         seconds => format!("{}h", (seconds / 3600).min(99_999)),

@@ -1,24 +1,24 @@
-//! What is said of an Ingress that moves: what differs afterwards and what is lost. Owns the words for it; finds nothing.
+//! Remarks on converted Ingresses: what differs and what is lost.
 
 use std::collections::BTreeMap;
 
 use fairway_objects::object::ObjectKey;
 use serde::Serialize;
 
-/// What becomes of something, from the best to the worst.
+/// The outcome of the conversion of an Ingress or annotation, from the best to the worst.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Fate {
-    /// The objects of the Gateway API ask for the same.
+pub enum Outcome {
+    /// The Gateway API objects are equivalent.
     #[default]
     Same,
-    /// They ask for something close to it.
+    /// The Gateway API objects behave similarly.
     Differs,
-    /// They do not ask for it.
+    /// The Gateway API objects do not express it.
     Lost,
 }
 
-impl Fate {
+impl Outcome {
     /// The word for it.
     #[must_use]
     pub fn word(self) -> &'static str {
@@ -30,12 +30,12 @@ impl Fate {
     }
 }
 
-/// What is said of an Ingress.
+/// A remark on an Ingress.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Remark {
-    /// How bad it is.
-    pub fate: Fate,
-    /// The annotations that it is about, by their names without prefix; none where it is about the Ingress as such.
+    /// The outcome.
+    pub fate: Outcome,
+    /// The annotations that it concerns, by name without prefix; empty if it concerns the Ingress as a whole.
     #[serde(skip)]
     pub about: &'static [&'static str],
     /// What differs or is lost, and what happens instead.
@@ -43,23 +43,23 @@ pub struct Remark {
 }
 
 impl Remark {
-    /// Something that is known only now to be the same.
+    /// A remark that annotations turned out to be equivalent.
     pub(crate) fn same(about: &'static [&'static str]) -> Self {
-        Self { fate: Fate::Same, about, what: String::new() }
+        Self { fate: Outcome::Same, about, what: String::new() }
     }
 
-    /// Something is close to what it was.
+    /// A remark on a difference.
     pub(crate) fn differs(about: &'static [&'static str], what: impl Into<String>) -> Self {
-        Self { fate: Fate::Differs, about, what: what.into() }
+        Self { fate: Outcome::Differs, about, what: what.into() }
     }
 
-    /// Something is gone.
+    /// A remark on a loss.
     pub(crate) fn lost(about: &'static [&'static str], what: impl Into<String>) -> Self {
-        Self { fate: Fate::Lost, about, what: what.into() }
+        Self { fate: Outcome::Lost, about, what: what.into() }
     }
 }
 
-/// What is said of all Ingresses, each thing once.
+/// The remarks on all Ingresses, without duplicates.
 #[derive(Debug, Default)]
 pub(crate) struct Remarks {
     of: BTreeMap<ObjectKey, Vec<Remark>>,
@@ -67,34 +67,34 @@ pub(crate) struct Remarks {
 }
 
 impl Remarks {
-    /// Says something of an Ingress.
+    /// Adds a remark on an Ingress.
     pub(crate) fn add(&mut self, ingress: &ObjectKey, remark: Remark) {
-        let said = self.of.entry(ingress.clone()).or_default();
-        if !said.contains(&remark) {
-            said.push(remark);
+        let known = self.of.entry(ingress.clone()).or_default();
+        if !known.contains(&remark) {
+            known.push(remark);
         }
     }
 
-    /// Says several things.
+    /// Adds several remarks on an Ingress.
     pub(crate) fn extend(&mut self, ingress: &ObjectKey, remarks: impl IntoIterator<Item = Remark>) {
         remarks.into_iter().for_each(|remark| self.add(ingress, remark));
     }
 
-    /// Says what holds for all Ingresses.
+    /// Adds a difference that applies to all Ingresses.
     pub(crate) fn add_general(&mut self, what: &'static str) {
         if !self.general.contains(&what) {
             self.general.push(what);
         }
     }
 
-    /// What was said of one, the worst first.
+    /// Takes the remarks on an Ingress, the worst first.
     pub(crate) fn take(&mut self, ingress: &ObjectKey) -> Vec<Remark> {
-        let mut said = self.of.remove(ingress).unwrap_or_default();
-        said.sort_by(|one, other| (other.fate, &one.what).cmp(&(one.fate, &other.what)));
-        said
+        let mut found = self.of.remove(ingress).unwrap_or_default();
+        found.sort_by(|one, other| (other.fate, &one.what).cmp(&(one.fate, &other.what)));
+        found
     }
 
-    /// What was said of all.
+    /// The differences that apply to all Ingresses.
     pub(crate) fn general(&self) -> &[&'static str] {
         &self.general
     }
@@ -105,15 +105,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_thing_is_said_once_and_the_worst_first() {
+    fn remarks_are_unique_and_sorted_worst_first() {
         let (key, mut remarks) = (ObjectKey::new("shop", "web"), Remarks::default());
         for _ in 0..2 {
             remarks.add(&key, Remark::differs(&["b"], "close"));
             remarks.add(&key, Remark::lost(&["a"], "gone"));
             remarks.add_general("all");
         }
-        let said: Vec<_> = remarks.take(&key).into_iter().map(|remark| remark.what).collect();
-        assert_eq!(said, ["gone", "close"]);
+        let found: Vec<_> = remarks.take(&key).into_iter().map(|remark| remark.what).collect();
+        assert_eq!(found, ["gone", "close"]);
         assert_eq!((remarks.take(&key).len(), remarks.general()), (0, &["all"][..]));
     }
 }

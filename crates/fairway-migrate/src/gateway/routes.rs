@@ -1,5 +1,5 @@
-//! Rules of the Ingresses as HTTPRoutes and GRPCRoutes: one for each Ingress, and more where its hosts or their ports have
-//! different rules. Owns how many hosts and rules a route may have.
+//! Builds HTTPRoutes and GRPCRoutes from the rules of Ingresses: one per Ingress, and more if its hosts or their ports have
+//! different rules or exceed the limits of a route.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,53 +18,54 @@ use k8s_openapi::Resource;
 use crate::gateway::drafts::{Draft, Drafts};
 use crate::gateway::filters;
 use crate::gateway::naming::{self, Names};
-use crate::gateway::object::{self, Written};
+use crate::gateway::object::{self, WrittenObject};
 use crate::gateway::own_filter::has_headers_only;
 use crate::gateway::remark::{Remark, Remarks};
 
 /// Gateway API `HTTPRouteSpec.hostnames` and `HTTPRouteSpec.rules`.
-const MOST_HOSTS: usize = 16;
-const MOST_RULES: usize = 16;
-/// The most targets of a SecurityPolicy.
+const MAX_HOSTS: usize = 16;
+const MAX_RULES: usize = 16;
+/// Maximum number of targets of a SecurityPolicy.
 const MAX_TARGETS: usize = 16;
 
-const PROTOCOL: &[&str] = &["backend-protocol"];
+const PROTOCOL_ANNOTATIONS: &[&str] = &["backend-protocol"];
 
-/// The rules that the Ingresses have on each host.
-pub(crate) type OfHosts = BTreeMap<HostPattern, BTreeMap<ObjectKey, Drafts>>;
+/// The rules of each host, by Ingress.
+pub(crate) type RulesByHost = BTreeMap<HostPattern, BTreeMap<ObjectKey, Drafts>>;
 
-/// Where routes of a host attach: the listeners in the clear and with TLS.
+/// The plain and TLS listeners that the routes of a host attach to.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Attachment {
     pub(crate) http: Option<ParentReference>,
     pub(crate) https: Option<ParentReference>,
 }
 
-/// Rules for some hosts, and where they attach.
+/// Hosts with the same rules and listeners.
 #[derive(Clone, Debug)]
 struct Block {
     hosts: Vec<HostPattern>,
     parents: Vec<ParentReference>,
     drafts: Vec<Draft>,
-    /// What is put behind the name of the Ingress.
+    /// The suffix of the route's name after the name of the Ingress.
     suffix: &'static str,
 }
 
-/// Routes, and which of them each Ingress has.
+/// The routes, and which of them belong to each Ingress.
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
-    pub(crate) written: Vec<(ObjectKey, Written)>,
+    pub(crate) written: Vec<(ObjectKey, WrittenObject)>,
     pub(crate) of: BTreeMap<ObjectKey, Vec<String>>,
     pub(crate) filters: OwnFilters,
     pub(crate) protections: Protections,
 }
 
-/// The policies that protect rules: those of an Ingress that say the same are one, so that its limits count together.
+/// The policies that protect rules. Identical policies of an Ingress are merged, so that its limits count together.
 #[derive(Debug, Default)]
 pub(crate) struct Protections(Vec<(ObjectKey, SecurityPolicySpec)>);
 
 impl Protections {
-    /// Protects the rules of a route: as a whole if all of them have the same protection, else each one that has some, by its name.
+    /// Protects the rules of a route: the whole route if all rules have the same protection, otherwise each protected rule by its
+    /// name.
     fn attach(&mut self, ingress: &ObjectKey, kind: &str, route: &ObjectKey, drafts: &mut [Draft]) {
         let target = |section_name: Option<String>| PolicyTargetReference {
             group: GROUP.to_owned(),
@@ -95,58 +96,60 @@ impl Protections {
         }
     }
 
-    /// As objects.
-    pub(crate) fn written(&self) -> Vec<Written> {
+    /// The policies as objects.
+    pub(crate) fn written(&self) -> Vec<WrittenObject> {
         let mut names = Names::default();
         let mut write = |(ingress, spec): &(ObjectKey, SecurityPolicySpec)| {
-            let key = named(&ingress.namespace, &names.free(&ingress.namespace, &ingress.name));
-            object::written::<SecurityPolicy>(&key, spec, object::about_own_crd())
+            let key =
+                object_key(&ingress.namespace, &names.claim_free_name(&ingress.namespace, &ingress.name));
+            object::write_object::<SecurityPolicy>(&key, spec, object::about_own_crd())
         };
         self.0.iter().map(&mut write).collect()
     }
 }
 
-/// The filters of Fairway's own that rules name: rules that do the same name the same.
+/// The HTTPRouteFilters of rules. Rules with identical filters share one object.
 #[derive(Debug, Default)]
 pub(crate) struct OwnFilters {
-    pub(crate) written: Vec<Written>,
+    pub(crate) written: Vec<WrittenObject>,
     names: Names,
     known: Vec<(ObjectKey, RouteFilterSpec)>,
 }
 
 impl OwnFilters {
-    /// The rule of a draft, which names what it does.
-    fn name(&mut self, ingress: &ObjectKey, draft: &Draft) -> Draft {
+    /// The draft with a reference to its filter.
+    fn name_filter(&mut self, ingress: &ObjectKey, draft: &Draft) -> Draft {
         let mut draft = draft.clone();
         if let Some(spec) = draft.filter.take() {
             let reference = LocalObjectReference {
                 group: RouteFilter::GROUP.to_owned(),
                 kind: RouteFilter::KIND.to_owned(),
-                name: self.named(ingress, spec).name.to_string(),
+                name: self.filter_key(ingress, spec).name.to_string(),
             };
-            let filter = filters::kind("ExtensionRef");
+            let filter = filters::filter_of_kind("ExtensionRef");
             draft.rule.filters.push(HttpRouteFilter { extension_ref: Some(reference), ..filter });
         }
         draft
     }
 
-    fn named(&mut self, ingress: &ObjectKey, spec: RouteFilterSpec) -> ObjectKey {
+    fn filter_key(&mut self, ingress: &ObjectKey, spec: RouteFilterSpec) -> ObjectKey {
         let is_known = |(key, known): &&(ObjectKey, RouteFilterSpec)| {
             key.namespace == ingress.namespace && *known == spec
         };
         if let Some((key, _)) = self.known.iter().find(is_known) {
             return key.clone();
         }
-        let key = named(&ingress.namespace, &self.names.free(&ingress.namespace, &ingress.name));
-        self.written.push(object::written::<RouteFilter>(&key, &spec, object::about_own_crd()));
+        let key =
+            object_key(&ingress.namespace, &self.names.claim_free_name(&ingress.namespace, &ingress.name));
+        self.written.push(object::write_object::<RouteFilter>(&key, &spec, object::about_own_crd()));
         self.known.push((key.clone(), spec));
         key
     }
 }
 
-/// The routes of all Ingresses.
+/// Builds the routes of all Ingresses.
 pub(crate) fn routes(
-    hosts: &OfHosts,
+    hosts: &RulesByHost,
     attached: &BTreeMap<HostPattern, Attachment>,
     names: &mut Names,
     remarks: &mut Remarks,
@@ -159,12 +162,13 @@ pub(crate) fn routes(
             let speaks_grpc =
                 block.hosts.iter().all(|host| grpc.contains(host)) && !block.drafts.iter().all(is_redirect);
             if !speaks_grpc {
-                of_mixed(ingress, &block.drafts, remarks);
+                report_mixed_grpc(ingress, &block.drafts, remarks);
             }
-            for part in block.drafts.chunks(MOST_RULES) {
+            for part in block.drafts.chunks(MAX_RULES) {
                 let wanted = format!("{}{}", ingress.name, block.suffix);
-                let key = named(&ingress.namespace, &names.free(&ingress.namespace, &wanted));
-                let mut part: Vec<_> = part.iter().map(|draft| routes.filters.name(ingress, draft)).collect();
+                let key = object_key(&ingress.namespace, &names.claim_free_name(&ingress.namespace, &wanted));
+                let mut part: Vec<_> =
+                    part.iter().map(|draft| routes.filters.name_filter(ingress, draft)).collect();
                 let kind = if speaks_grpc { "GRPCRoute" } else { "HTTPRoute" };
                 let is_protected = part.iter().any(|draft| draft.protection.is_some());
                 routes.protections.attach(ingress, kind, &key, &mut part);
@@ -184,12 +188,16 @@ pub(crate) fn routes(
     routes
 }
 
-fn named(namespace: &Arc<str>, name: &str) -> ObjectKey {
+fn object_key(namespace: &Arc<str>, name: &str) -> ObjectKey {
     ObjectKey { namespace: namespace.clone(), name: name.into() }
 }
 
-/// What an Ingress has on its hosts, those with the same rules together.
-fn blocks(ingress: &ObjectKey, hosts: &OfHosts, attached: &BTreeMap<HostPattern, Attachment>) -> Vec<Block> {
+/// The rules of an Ingress, with hosts that have the same rules grouped.
+fn blocks(
+    ingress: &ObjectKey,
+    hosts: &RulesByHost,
+    attached: &BTreeMap<HostPattern, Attachment>,
+) -> Vec<Block> {
     let mut blocks: Vec<Block> = Vec::new();
     for (host, of) in hosts {
         let (Some(drafts), Some(attachment)) = (of.get(ingress), attached.get(host)) else { continue };
@@ -203,7 +211,7 @@ fn blocks(ingress: &ObjectKey, hosts: &OfHosts, attached: &BTreeMap<HostPattern,
         add(&mut blocks, host, http.into_iter().collect(), plain, &drafts.http);
         add(&mut blocks, host, https.into_iter().collect(), "", &drafts.https);
     }
-    // What serves comes before what redirects to it.
+    // Routes that serve requests come before those that redirect to them.
     blocks.sort_by_key(|block| block.suffix.len());
     blocks
 }
@@ -222,7 +230,7 @@ fn add(
     let fits = |block: &&mut Block| {
         block.suffix == suffix
             && block.drafts == drafts
-            && block.hosts.len() < MOST_HOSTS
+            && block.hosts.len() < MAX_HOSTS
             && !every(host)
             && !block.hosts.iter().any(every)
     };
@@ -236,8 +244,8 @@ fn add(
     }
 }
 
-/// Hosts of which everything can be said by GRPCRoutes: they cannot share a host with HTTPRoutes.
-fn grpc_hosts(hosts: &OfHosts) -> BTreeSet<HostPattern> {
+/// Hosts that GRPCRoutes can express completely. GRPCRoutes cannot share a host with HTTPRoutes.
+fn grpc_hosts(hosts: &RulesByHost) -> BTreeSet<HostPattern> {
     let fits = |draft: &Draft| {
         let speaks_grpc = draft.grpc || draft.closed.is_some();
         speaks_grpc && draft.filter.as_ref().is_none_or(has_headers_only) && grpc_rule(&draft.rule).is_some()
@@ -259,8 +267,8 @@ fn is_redirect(draft: &Draft) -> bool {
     draft.rule.filters.iter().any(|filter| filter.request_redirect.is_some())
 }
 
-/// Backends that speak gRPC behind an HTTPRoute need a word at their Service.
-fn of_mixed(ingress: &ObjectKey, drafts: &[Draft], remarks: &mut Remarks) {
+/// Adds a remark for gRPC backends of an HTTPRoute, whose Service needs an appProtocol.
+fn report_mixed_grpc(ingress: &ObjectKey, drafts: &[Draft], remarks: &mut Remarks) {
     for backend in drafts.iter().filter(|draft| draft.grpc).flat_map(|draft| &draft.rule.backend_refs) {
         let what = format!(
             "port {} of Service {}/{} needs appProtocol: kubernetes.io/h2c: the paths of this host do not fit a GRPCRoute",
@@ -268,37 +276,37 @@ fn of_mixed(ingress: &ObjectKey, drafts: &[Draft], remarks: &mut Remarks) {
             ingress.namespace,
             backend.name
         );
-        remarks.add(ingress, Remark::differs(PROTOCOL, what));
+        remarks.add(ingress, Remark::differs(PROTOCOL_ANNOTATIONS, what));
     }
 }
 
-fn http_route(key: &ObjectKey, block: &Block, drafts: &[Draft]) -> Written {
+fn http_route(key: &ObjectKey, block: &Block, drafts: &[Draft]) -> WrittenObject {
     let spec = HttpRouteSpec {
         hostnames: block.hosts.iter().filter_map(naming::hostname).collect(),
         parent_refs: block.parents.clone(),
         rules: drafts.iter().map(|draft| draft.rule.clone()).collect(),
         ..HttpRouteSpec::default()
     };
-    object::written::<HttpRoute>(key, &spec, about(drafts))
+    object::write_object::<HttpRoute>(key, &spec, comments_on_closed(drafts))
 }
 
-fn grpc_route(key: &ObjectKey, block: &Block, drafts: &[Draft]) -> Written {
+fn grpc_route(key: &ObjectKey, block: &Block, drafts: &[Draft]) -> WrittenObject {
     let spec = GrpcRouteSpec {
         hostnames: block.hosts.iter().filter_map(naming::hostname).collect(),
         parent_refs: block.parents.clone(),
         rules: drafts.iter().filter_map(|draft| grpc_rule(&draft.rule)).collect(),
         ..GrpcRouteSpec::default()
     };
-    object::written::<GrpcRoute>(key, &spec, about(drafts))
+    object::write_object::<GrpcRoute>(key, &spec, comments_on_closed(drafts))
 }
 
-/// Which rules are closed, and why.
-fn about(drafts: &[Draft]) -> Vec<String> {
+/// The comment on closed rules.
+fn comments_on_closed(drafts: &[Draft]) -> Vec<String> {
     let closed = drafts.iter().enumerate().filter_map(|(index, draft)| Some((index, draft.closed.as_ref()?)));
-    closed.map(|(index, why)| format!("spec.rules[{index}] is closed and answers 500: {why}")).collect()
+    closed.map(|(index, why)| format!("spec.rules[{index}] is closed and returns 500: {why}")).collect()
 }
 
-/// The same for gRPC, where its matches and filters exist there.
+/// Converts the rule to a rule of a GRPCRoute; `None` if its matches or filters do not exist there.
 fn grpc_rule(of: &HttpRouteRule) -> Option<GrpcRouteRule> {
     if of.retry.is_some() {
         return None;
@@ -314,7 +322,7 @@ fn grpc_rule(of: &HttpRouteRule) -> Option<GrpcRouteRule> {
     })
 }
 
-/// `/` is every call, `/shop.Cart` a service and `/shop.Cart/Add` a method.
+/// Converts a path: `/` is every call, `/shop.Cart` a service, `/shop.Cart/Add` a method.
 fn grpc_match(of: &HttpRouteMatch) -> Option<GrpcRouteMatch> {
     if of.method.is_some() || !of.query_params.is_empty() {
         return None;
@@ -354,7 +362,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_of_calls_are_services_and_methods() {
+    fn grpc_paths_become_services_and_methods() {
         let of = |kind: &str, value: &str| {
             let path = TypedValue { type_: Some(kind.into()), value: Some(value.into()) };
             let found = grpc_match(&HttpRouteMatch { path: Some(path), ..HttpRouteMatch::default() })?;

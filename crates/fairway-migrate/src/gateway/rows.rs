@@ -1,27 +1,27 @@
-//! What becomes of each annotation of an Ingress.
+//! Reports the outcome of each annotation of an Ingress.
 
-use fairway_ingress::{Known, Support, known_annotations};
+use fairway_ingress::{KnownAnnotation, Support, known_annotations};
 use k8s_openapi::api::networking::v1::Ingress;
 use serde::Serialize;
 
-use crate::gateway::remark::{Fate, Remark};
+use crate::gateway::remark::{Outcome, Remark};
 
 /// An annotation of an Ingress.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Row {
+pub struct ConvertedAnnotation {
     /// Its name with its prefix.
     pub annotation: String,
     /// Its value.
     pub value: String,
-    /// What becomes of it.
-    pub fate: Fate,
+    /// The outcome.
+    pub fate: Outcome,
     /// What differs or is lost.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub why: String,
 }
 
-/// Annotations that decide about rules, matches, filters and backends: what is lost of them, remarks say.
-const CARRIED: &[&str] = &[
+/// Annotations that are converted with rules, matches, filters and backends; remarks report their losses.
+const CARRIED_ANNOTATIONS: &[&str] = &[
     "affinity",
     "affinity-canary-behavior",
     "affinity-mode",
@@ -97,8 +97,8 @@ const CARRIED: &[&str] = &[
     "x-forwarded-prefix",
 ];
 
-/// Annotations whose values mean something only in one way, with that value.
-const USUAL: &[(&str, &str)] = &[
+/// Annotations with their default values, which need no counterpart.
+const DEFAULT_VALUES: &[(&str, &str)] = &[
     ("enable-access-log", "true"),
     ("load-balance", "round_robin"),
     ("load-balance", "ewma"),
@@ -106,53 +106,59 @@ const USUAL: &[(&str, &str)] = &[
     ("enable-global-auth", "true"),
 ];
 
-/// The annotations of an Ingress. Remarks on one of them are taken out of `remarks`.
-pub(crate) fn rows(ingress: &Ingress, prefix: &str, remarks: &mut Vec<Remark>) -> Vec<Row> {
+/// The outcome of each annotation of an Ingress. Moves the remarks on annotations out of `remarks`.
+pub(crate) fn rows(ingress: &Ingress, prefix: &str, remarks: &mut Vec<Remark>) -> Vec<ConvertedAnnotation> {
     let mut rows = Vec::new();
-    let mut told: Vec<&str> = Vec::new();
+    let mut reported: Vec<&str> = Vec::new();
     for (annotation, value) in ingress.metadata.annotations.iter().flatten() {
         let of_nginx = annotation.strip_prefix(prefix).and_then(|name| name.strip_prefix('/'));
         let own = annotation.starts_with("fairway.dev/").then_some(&**annotation);
         let Some(name) = of_nginx.or(own) else { continue };
-        told.push(name);
-        let (fate, why) = fate(name, value.trim(), remarks);
-        rows.push(Row { annotation: annotation.clone(), value: value.trim().to_owned(), fate, why });
+        reported.push(name);
+        let (fate, why) = outcome(name, value.trim(), remarks);
+        rows.push(ConvertedAnnotation {
+            annotation: annotation.clone(),
+            value: value.trim().to_owned(),
+            fate,
+            why,
+        });
     }
-    remarks
-        .retain(|remark| remark.fate != Fate::Same && !remark.about.iter().any(|name| told.contains(name)));
+    remarks.retain(|remark| {
+        remark.fate != Outcome::Same && !remark.about.iter().any(|name| reported.contains(name))
+    });
     rows
 }
 
-fn fate(name: &str, value: &str, remarks: &[Remark]) -> (Fate, String) {
+fn outcome(name: &str, value: &str, remarks: &[Remark]) -> (Outcome, String) {
     let said: Vec<&Remark> = remarks.iter().filter(|remark| remark.about.contains(&name)).collect();
     if let Some(worst) = said.iter().map(|remark| remark.fate).max() {
         let whats = said.iter().map(|remark| remark.what.as_str()).filter(|what| !what.is_empty());
         let whats: Vec<_> = whats.collect();
         return (worst, whats.join("; "));
     }
-    let asks_nothing = value.is_empty() || (value == "false" && !USUAL.contains(&(name, "true")));
-    if CARRIED.contains(&name) || USUAL.contains(&(name, value)) || asks_nothing {
-        return (Fate::Same, String::new());
+    let asks_nothing = value.is_empty() || (value == "false" && !DEFAULT_VALUES.contains(&(name, "true")));
+    if CARRIED_ANNOTATIONS.contains(&name) || DEFAULT_VALUES.contains(&(name, value)) || asks_nothing {
+        return (Outcome::Same, String::new());
     }
     let of_policies = [
-        ("fairway.dev/backend-limits", "limits of a BackendTrafficPolicy for the Service says it"),
-        ("fairway.dev/health", "health of a BackendTrafficPolicy for the Service says it"),
-        ("fairway.dev/outlier-ejection", "outlierEjection of a BackendTrafficPolicy for the Service says it"),
+        ("fairway.dev/backend-limits", "use limits of a BackendTrafficPolicy for the Service"),
+        ("fairway.dev/health", "use health of a BackendTrafficPolicy for the Service"),
+        ("fairway.dev/outlier-ejection", "use outlierEjection of a BackendTrafficPolicy for the Service"),
         (
             "fairway.dev/traffic-distribution",
-            "trafficDistribution of the Service says it, or of a BackendTrafficPolicy for it",
+            "use trafficDistribution of the Service or of a BackendTrafficPolicy for it",
         ),
     ];
     if let Some((_, why)) = of_policies.iter().find(|(own, _)| *own == name) {
-        return (Fate::Lost, (*why).to_owned());
+        return (Outcome::Lost, (*why).to_owned());
     }
-    match known(name).map(|known| known.support) {
-        Some(Support::Needless { .. }) => (Fate::Same, String::new()),
-        _ => (Fate::Lost, "the Gateway API has no field for it".to_owned()),
+    match find_annotation(name).map(|known| known.support) {
+        Some(Support::Needless { .. }) => (Outcome::Same, String::new()),
+        _ => (Outcome::Lost, "the Gateway API has no field for it".to_owned()),
     }
 }
 
-fn known(name: &str) -> Option<&'static Known> {
+fn find_annotation(name: &str) -> Option<&'static KnownAnnotation> {
     known_annotations().iter().find(|known| known.name == name)
 }
 
@@ -163,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn annotations_are_the_same_unless_a_remark_or_nothing_is_about_them() {
+    fn annotations_are_the_same_unless_remarks_or_the_table_say_otherwise() {
         let ingress: Ingress = serde_json::from_value(json!({"metadata": {"annotations": {
             "n/auth-url": "http://a", "n/enable-access-log": "false", "n/enable-cors": "false",
             "n/proxy-read-timeout": "9", "n/proxy-buffering": "on", "n/ssl-redirect": "true", "other/x": "y",
@@ -178,21 +184,21 @@ mod tests {
         assert_eq!(
             fates,
             [
-                ("n/auth-url", Fate::Lost),
-                ("n/enable-access-log", Fate::Lost),
-                ("n/enable-cors", Fate::Same),
-                ("n/proxy-buffering", Fate::Same),
-                ("n/proxy-read-timeout", Fate::Differs),
-                ("n/ssl-redirect", Fate::Same),
+                ("n/auth-url", Outcome::Lost),
+                ("n/enable-access-log", Outcome::Lost),
+                ("n/enable-cors", Outcome::Same),
+                ("n/proxy-buffering", Outcome::Same),
+                ("n/proxy-read-timeout", Outcome::Differs),
+                ("n/ssl-redirect", Outcome::Same),
             ]
         );
         assert_eq!(remarks, [Remark::lost(&["affinity"], "gone")]);
     }
 
     #[test]
-    fn annotations_that_are_carried_over_exist() {
-        for name in CARRIED.iter().chain(USUAL.iter().map(|(name, _)| name)) {
-            assert!(name.starts_with("fairway.dev/") || known(name).is_some(), "{name}");
+    fn carried_annotations_exist() {
+        for name in CARRIED_ANNOTATIONS.iter().chain(DEFAULT_VALUES.iter().map(|(name, _)| name)) {
+            assert!(name.starts_with("fairway.dev/") || find_annotation(name).is_some(), "{name}");
         }
     }
 }

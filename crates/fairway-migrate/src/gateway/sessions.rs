@@ -1,47 +1,47 @@
-//! Sessions by cookie as `sessionCookie` of a BackendTrafficPolicy, which says all that the annotations say; `sessionPersistence` of a
-//! route has no fields for most of it.
+//! Converts cookie sessions to `sessionCookie` of a BackendTrafficPolicy. `sessionPersistence` of a route lacks fields for most of
+//! the annotations.
 
 use fairway_model::{Backend, SameSite, SecureCookie, SessionCookie, SessionKey, Stickiness, StickyFailure};
 use fairway_objects::policies;
 
 use crate::gateway::remark::Remark;
 
-const COOKIE: &[&str] = &["affinity"];
-const PATH: &[&str] = &["session-cookie-path"];
-const EXPIRES: &[&str] = &["session-cookie-expires"];
+const AFFINITY_ANNOTATIONS: &[&str] = &["affinity"];
+const COOKIE_PATH_ANNOTATIONS: &[&str] = &["session-cookie-path"];
+const COOKIE_EXPIRY_ANNOTATIONS: &[&str] = &["session-cookie-expires"];
 const SAME_SITE: &[&str] = &["session-cookie-conditional-samesite-none"];
-const CANARY: &[&str] = &["affinity-canary-behavior"];
+const CANARY_BEHAVIOR_ANNOTATIONS: &[&str] = &["affinity-canary-behavior"];
 
-/// The cookie of a backend's sessions, where it has some.
+/// The session cookie of a backend, if it has one.
 pub(crate) fn cookie(of: &Backend) -> Option<policies::SessionCookie> {
     let SessionKey::Cookie(cookie) = of.session.as_ref()? else { return None };
     Some(in_policy(cookie))
 }
 
-/// What is otherwise for sessions of a backend, which is one of `count` that share the requests of a rule.
+/// Remarks on the sessions of a backend, which is one of `count` backends of a rule.
 pub(crate) fn remarks(of: &Backend, count: usize) -> Vec<Remark> {
     let Some(SessionKey::Cookie(cookie)) = &of.session else { return Vec::new() };
-    let mut said = Vec::new();
-    let mut differs = |about, what| said.push(Remark::differs(about, what));
+    let mut remarks = Vec::new();
+    let mut differs = |about, what| remarks.push(Remark::differs(about, what));
     if cookie.path.is_none() {
-        differs(PATH, "the path of the cookie is /, not that of the rule");
+        differs(COOKIE_PATH_ANNOTATIONS, "the path of the cookie is /, not that of the rule");
     }
     if cookie.expires.is_some() {
-        differs(EXPIRES, "the cookie has Max-Age in place of Expires");
+        differs(COOKIE_EXPIRY_ANNOTATIONS, "the cookie has Max-Age in place of Expires");
     }
     if cookie.same_site == SameSite::NoneIfKnown {
-        differs(SAME_SITE, "browsers that reject SameSite=None get it, too");
+        differs(SAME_SITE, "browsers that reject SameSite=None also get it");
     }
     if count > 1 {
-        differs(CANARY, "a session may move between the main Service and the canary");
+        differs(CANARY_BEHAVIOR_ANNOTATIONS, "a session may move between the main Service and the canary");
     }
     if [cookie.max_age, cookie.expires].into_iter().flatten().any(|seconds| seconds <= 0) {
         differs(
-            COOKIE,
+            AFFINITY_ANNOTATIONS,
             "the cookie lasts for the session of the browser: a policy has no time below a second",
         );
     }
-    said
+    remarks
 }
 
 fn in_policy(of: &SessionCookie) -> policies::SessionCookie {
@@ -51,7 +51,7 @@ fn in_policy(of: &SessionCookie) -> policies::SessionCookie {
         name: of.name.to_string(),
         path: of.path.as_deref().filter(|path| *path != "/").map(str::to_owned),
         domain: of.domain.as_deref().map(str::to_owned),
-        max_age: age.map(duration),
+        max_age: age.map(duration_text),
         secure: (of.secure == SecureCookie::Always).then(|| "Always".to_owned()),
         same_site: match of.same_site {
             SameSite::Absent => None,
@@ -64,8 +64,8 @@ fn in_policy(of: &SessionCookie) -> policies::SessionCookie {
     }
 }
 
-/// GEP-2257: five digits at most for a unit.
-fn duration(seconds: i64) -> String {
+/// Formats a duration. GEP-2257 allows at most five digits per unit.
+fn duration_text(seconds: i64) -> String {
     match seconds {
         ..=99_999 => format!("{seconds}s"),
         _ => format!("{}h{}m{}s", (seconds / 3600).min(99_999), seconds / 60 % 60, seconds % 60),
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_policy_has_what_annotations_say_and_nothing_that_is_usual() {
+    fn a_policy_has_the_values_of_annotations_without_defaults() {
         let plain = SessionCookie {
             name: "INGRESSCOOKIE".into(),
             backend: "".into(),
@@ -108,13 +108,16 @@ mod tests {
             on_failure: StickyFailure::Moves,
             ..plain
         };
-        let said = in_policy(&all);
-        assert_eq!((said.path.as_deref(), said.domain.as_deref()), (Some("/shop"), Some("a.test")));
-        assert_eq!((said.max_age.as_deref(), said.secure.as_deref()), (Some("48h0m0s"), Some("Always")));
+        let remarks = in_policy(&all);
+        assert_eq!((remarks.path.as_deref(), remarks.domain.as_deref()), (Some("/shop"), Some("a.test")));
         assert_eq!(
-            (said.same_site.as_deref(), said.stickiness.as_deref()),
+            (remarks.max_age.as_deref(), remarks.secure.as_deref()),
+            (Some("48h0m0s"), Some("Always"))
+        );
+        assert_eq!(
+            (remarks.same_site.as_deref(), remarks.stickiness.as_deref()),
             (Some("None"), Some("Persistent"))
         );
-        assert_eq!(said.on_failure.as_deref(), Some("Move"));
+        assert_eq!(remarks.on_failure.as_deref(), Some("Move"));
     }
 }

@@ -1,4 +1,4 @@
-//! TLS that passes through as TLSRoutes.
+//! Converts TLS passthrough to TLSRoutes.
 
 use fairway_model::StreamRoute;
 use fairway_objects::gateway_api::{BackendRef, ParentReference, StreamRouteRule, TlsRoute, TlsRouteSpec};
@@ -6,15 +6,15 @@ use fairway_objects::object::ObjectKey;
 
 use crate::gateway::backends::Backends;
 use crate::gateway::naming::{self, Names};
-use crate::gateway::object::{self, Written};
+use crate::gateway::object::{self, WrittenObject};
 
-/// The TLSRoute of a host, with the Ingress that it is of; `None` where it leads nowhere.
+/// The TLSRoute of a host and its Ingress; `None` if it has no Service.
 pub(crate) fn route(
     stream: &StreamRoute,
     parent: ParentReference,
     backends: &Backends<'_>,
     names: &mut Names,
-) -> Option<(ObjectKey, String, Written)> {
+) -> Option<(ObjectKey, String, WrittenObject)> {
     let ingress = ObjectKey { namespace: stream.origin.namespace.clone(), name: stream.origin.name.clone() };
     let reference = |of: &fairway_model::WeightedBackend| {
         let to = backends.destination(backends.input.backend(&of.backend)?).ok()?;
@@ -31,7 +31,7 @@ pub(crate) fn route(
         rules: vec![StreamRouteRule { backend_refs, name: None }],
         ..TlsRouteSpec::default()
     };
-    let name = names.free(&ingress.namespace, &format!("{}-tls", ingress.name));
+    let name = names.claim_free_name(&ingress.namespace, &format!("{}-tls", ingress.name));
     let key = ObjectKey { namespace: ingress.namespace.clone(), name: name.into() };
-    Some((ingress, format!("TLSRoute {key}"), object::written::<TlsRoute>(&key, &spec, Vec::new())))
+    Some((ingress, format!("TLSRoute {key}"), object::write_object::<TlsRoute>(&key, &spec, Vec::new())))
 }

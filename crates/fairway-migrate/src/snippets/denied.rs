@@ -1,7 +1,7 @@
-//! Conditions that refuse requests, such as `if ($http_user_agent ~ bot) { return 403; }`, as conditions of `fairway.dev/deny`. One that
-//! would refuse less than nginx does is not proposed.
+//! Conditions that refuse requests, such as `if ($http_user_agent ~ bot) { return 403; }`, as conditions of `fairway.dev/deny`. One
+//! that would refuse less than nginx does is not proposed.
 
-use fairway_objects::annotations::is_of_the_hop;
+use fairway_objects::annotations::is_hop_header;
 use fairway_pattern::{Anchor, Pattern};
 use serde_json::{Value, json};
 
@@ -61,7 +61,7 @@ fn parts(condition: &str) -> Option<(&str, &str, &str)> {
 
 /// Whether a header is for one connection only: conditions of Fairway do not see it as the client sent it.
 fn leaves_with_the_hop(header: &str) -> bool {
-    is_of_the_hop(header) && !["content-length", "host"].contains(&header)
+    is_hop_header(header) && !["content-length", "host"].contains(&header)
 }
 
 /// The names in `^(PUT|DELETE)$`.

@@ -16,7 +16,7 @@ pub(super) struct Directive {
 /// # Errors
 /// The first thing that is no directive.
 pub(super) fn directives(text: &str) -> Result<Vec<Directive>, Problem> {
-    let read = fairway_snippet::directives("snippet", text)?;
+    let read = fairway_snippet::parse_directives("snippet", text)?;
     Ok(read.into_iter().map(Directive::from).collect())
 }
 

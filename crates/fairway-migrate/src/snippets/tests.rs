@@ -60,7 +60,7 @@ fn patterns_are_found_anywhere_and_keep_their_backslashes() {
 }
 
 #[test]
-fn what_would_refuse_less_than_the_snippet_is_left() {
+fn rules_that_would_refuse_less_than_the_snippet_are_not_proposed() {
     for line in [
         r"if ($http_x_key ~ ^$) { return 403 }",
         r"if ($http_x_key ~* ^(none)?$) { return 403 }",
@@ -105,7 +105,7 @@ fn times_become_whole_seconds() {
 }
 
 #[test]
-fn what_fairway_writes_itself_is_edited_and_what_belongs_to_the_hop_is_not() {
+fn headers_that_fairway_sets_are_edited_and_hop_by_hop_headers_are_not() {
     assert_eq!(
         annotations("proxy_set_header X-Forwarded-Proto https; more_clear_input_headers X-Forwarded-Port;"),
         [
@@ -142,7 +142,7 @@ fn redirects_addresses_and_limits_have_annotations() {
 }
 
 #[test]
-fn what_nothing_says_is_left() {
+fn directives_without_an_annotation_are_left() {
     let left = |snippet: &str| {
         let found = proposal(snippet, PREFIX);
         assert_eq!((found.annotations, found.hints), (Vec::new(), Vec::new()));
@@ -220,7 +220,7 @@ fn a_rewrite_of_every_path_to_a_fixed_url_is_a_redirect() {
 }
 
 #[test]
-fn what_needs_values_from_elsewhere_has_a_hint() {
+fn directives_that_need_other_values_have_a_hint() {
     let snippet =
         "error_page 404 /404.html; auth_basic \"staff\"; limit_req zone=one burst=5; auth_basic off;";
     let found = proposal(snippet, "n");

@@ -1,20 +1,20 @@
-//! Requests and limits of memory and CPU: Fairway's chart has defaults for some of them, and a request above its limit
-//! would be refused.
+//! Requests and limits of memory and CPU. Fairway's chart has defaults for some of them, and Kubernetes rejects a request above
+//! its limit.
 
 use serde_json::Value;
 
 use super::input::Input;
 use super::kind::scalar;
-use super::outcome::Outcome;
+use super::outcome::Conversion;
 
-/// The defaults of Fairway's chart. It has no limit of CPU.
+/// The defaults of Fairway's chart, which sets no CPU limit.
 pub(super) const REQUESTED_MEMORY: &str = "128Mi";
 pub(super) const MEMORY_LIMIT: &str = "512Mi";
 pub(super) const REQUESTED_CPU: &str = "200m";
 
-/// Gives a request or a limit that was not given, where the default would contradict the other one.
-pub(super) fn finish(input: Input<'_>, outcome: &mut Outcome) {
-    let given = |which: &str| input.at(&format!("controller.resources.{which}"));
+/// Sets a missing request or limit if the default would contradict the other one.
+pub(super) fn finish(input: Input<'_>, outcome: &mut Conversion) {
+    let given = |which: &str| input.value_at(&format!("controller.resources.{which}"));
     if given("limits.memory").is_none()
         && let Some(request) = given("requests.memory").filter(|it| is_more(it, &MEMORY_LIMIT.into()))
     {
@@ -23,7 +23,7 @@ pub(super) fn finish(input: Input<'_>, outcome: &mut Outcome) {
             "Fairway's chart has a limit of memory, {MEMORY_LIMIT}, which is raised to this request; above 85% of it \
              Fairway sheds load"
         );
-        outcome.note("controller.resources.requests.memory", &what);
+        outcome.add_note("controller.resources.requests.memory", &what);
     }
     for (request, limit, usual) in [
         ("requests.memory", "limits.memory", REQUESTED_MEMORY),
@@ -41,7 +41,7 @@ fn is_more(one: &Value, other: &Value) -> bool {
     amount(one).zip(amount(other)).is_some_and(|(one, other)| one > other)
 }
 
-/// A quantity of Kubernetes.
+/// Parses a Kubernetes quantity.
 fn amount(value: &Value) -> Option<f64> {
     let text = scalar(value)?;
     let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());

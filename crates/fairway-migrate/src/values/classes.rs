@@ -1,31 +1,32 @@
-//! Whose Ingresses are served: the controller of IngressClass objects, and the classes by name.
+//! The classes to serve: the controller of IngressClass objects, and classes by name.
 
 use super::input::Input;
-use super::outcome::Outcome;
-use crate::unserved::CONTROLLER;
+use super::outcome::Conversion;
+use crate::unserved::INGRESS_NGINX_CONTROLLER;
 
-/// What the chart of ingress-nginx says by default, as it does of the controller.
-const CLASS: &str = "nginx";
+/// The default class of the ingress-nginx chart.
+const DEFAULT_CLASS: &str = "nginx";
 
-const OBJECT: &str = "controller.ingressClassResource.name";
+const CLASS_NAME_PATH: &str = "controller.ingressClassResource.name";
 
-/// Serves what this ingress-nginx served, and makes no IngressClass that it has.
-pub(super) fn finish(input: Input<'_>, outcome: &mut Outcome) {
+/// Serves the classes of this ingress-nginx, and does not create an IngressClass that already belongs to it.
+pub(super) fn finish(input: Input<'_>, outcome: &mut Conversion) {
     let controller = input
         .text(&["controller.extraArgs.controller-class", "controller.ingressClassResource.controllerValue"]);
     let written = input.name(&["controller.extraArgs.ingress-class", "controller.ingressClass"]);
-    let (controller, written) = (controller.unwrap_or(CONTROLLER), written.unwrap_or(CLASS));
-    let object = input.name(&[OBJECT]).unwrap_or(CLASS);
+    let (controller, written) =
+        (controller.unwrap_or(INGRESS_NGINX_CONTROLLER), written.unwrap_or(DEFAULT_CLASS));
+    let object = input.name(&[CLASS_NAME_PATH]).unwrap_or(DEFAULT_CLASS);
     let is_made = !input.is_false("controller.ingressClassResource.enabled");
-    outcome.set("ingressClass.compat", (controller == CONTROLLER).into());
-    if controller != CONTROLLER {
+    outcome.set("ingressClass.compat", (controller == INGRESS_NGINX_CONTROLLER).into());
+    if controller != INGRESS_NGINX_CONTROLLER {
         let argument = format!("--controller-class=fairway.dev/ingress-controller,{controller}");
         outcome.push("extraArgs", argument.into());
     }
-    // Objects are found by their controller: the name counts for Ingresses that have the annotation instead.
+    // IngressClass objects are found by their controller; the name matters only for Ingresses with the annotation.
     let name = match (controller, written, object) {
-        (CONTROLLER, CLASS, CLASS) => None,
-        (CONTROLLER, CLASS, object) => Some(object),
+        (INGRESS_NGINX_CONTROLLER, DEFAULT_CLASS, DEFAULT_CLASS) => None,
+        (INGRESS_NGINX_CONTROLLER, DEFAULT_CLASS, object) => Some(object),
         _ => Some(written),
     };
     if let Some(name) = name {
@@ -36,13 +37,13 @@ pub(super) fn finish(input: Input<'_>, outcome: &mut Outcome) {
         let what = format!(
             "the IngressClass {object} belongs to ingress-nginx: set ingressClass.enabled to true when that is removed"
         );
-        outcome.note(OBJECT, &what);
+        outcome.add_note(CLASS_NAME_PATH, &what);
     } else if !is_made {
         outcome.set("ingressClass.enabled", false.into());
     }
     if input.is_true("controller.ingressClassResource.default") {
         let what = "the cluster would have two default classes: set ingressClass.default to true when \
                     ingress-nginx is removed";
-        outcome.note("controller.ingressClassResource.default", what);
+        outcome.add_note("controller.ingressClassResource.default", what);
     }
 }

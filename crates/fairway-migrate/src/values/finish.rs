@@ -1,21 +1,21 @@
-//! What depends on several values at once, so that Fairway's chart accepts the whole.
+//! Adjusts values that depend on each other, so that Fairway's chart accepts them together.
 
 use serde_json::Value;
 
 use super::input::Input;
-use super::outcome::Outcome;
+use super::outcome::Conversion;
 use super::{amounts, classes, network, service, service_maps};
 
 /// The defaults of Fairway's chart.
 pub(super) const DRAIN_DELAY: u64 = 10;
 pub(super) const DRAIN_MARGIN: u64 = 20;
-/// What `drain.timeout` can be.
-const MOST_SECONDS: u64 = 86_400;
+/// The maximum of `drain.timeout`.
+const MAX_DRAIN_SECONDS: u64 = 86_400;
 pub(super) const MIN_REPLICAS: u64 = 2;
 pub(super) const MAX_REPLICAS: u64 = 10;
 
 /// Completes the values.
-pub(super) fn finish(input: Input<'_>, outcome: &mut Outcome) {
+pub(super) fn finish(input: Input<'_>, outcome: &mut Conversion) {
     classes::finish(input, outcome);
     service::finish(input, outcome);
     network::finish(input, outcome);
@@ -28,18 +28,18 @@ pub(super) fn finish(input: Input<'_>, outcome: &mut Outcome) {
     if outcome.value("watch.namespaces").is_some() && outcome.value("watch.namespaceSelector").is_some() {
         outcome.remove("watch");
         let what = "namespaces and a selector are given: set watch.namespaces or watch.namespaceSelector";
-        outcome.lose("controller.scope", what);
+        outcome.add_lost("controller.scope", what);
     }
 }
 
-/// Numbers of replicas that are not given are those of Fairway's chart, unless they contradict the others.
-fn scaling(outcome: &mut Outcome) {
+/// Missing replica counts get the defaults of Fairway's chart unless these contradict the others.
+fn scaling(outcome: &mut Conversion) {
     if !outcome.is_true("autoscaling.enabled") {
         return;
     }
     if outcome.value("kind") == Some(&"DaemonSet".into()) {
         outcome.remove("autoscaling");
-        return outcome.note("controller.autoscaling", "a DaemonSet has one pod per node");
+        return outcome.add_note("controller.autoscaling", "a DaemonSet has one pod per node");
     }
     let given = |name: &str| outcome.value(&format!("autoscaling.{name}")).and_then(Value::as_u64);
     match (given("minReplicas"), given("maxReplicas")) {
@@ -49,9 +49,9 @@ fn scaling(outcome: &mut Outcome) {
     }
 }
 
-/// The chart takes one of the two, and `maxUnavailable` has a default. In ingress-nginx it goes before the other.
-/// A budget for one replica would keep its node from draining.
-fn disruption(input: Input<'_>, outcome: &mut Outcome) {
+/// The chart accepts only one of `minAvailable` and `maxUnavailable`, which has a default. In ingress-nginx `maxUnavailable` takes
+/// precedence. A budget for one replica would prevent its node from draining.
+fn disruption(input: Input<'_>, outcome: &mut Conversion) {
     let has = |name: &str| outcome.value(&format!("podDisruptionBudget.{name}")).is_some();
     let replicas = match input.is_true("controller.autoscaling.enabled") {
         true => "controller.autoscaling.minReplicas",
@@ -61,14 +61,14 @@ fn disruption(input: Input<'_>, outcome: &mut Outcome) {
         if outcome.value("podDisruptionBudget").is_some() {
             outcome.remove("podDisruptionBudget");
             let what = "the chart of ingress-nginx makes no budget for one replica, and Fairway's has its own default";
-            outcome.note("controller.minAvailable", what);
+            outcome.add_note("controller.minAvailable", what);
         }
         return;
     }
     match (has("minAvailable"), has("maxUnavailable")) {
         (true, true) => {
             outcome.remove("podDisruptionBudget.minAvailable");
-            outcome.note("controller.minAvailable", "controller.maxUnavailable goes before it");
+            outcome.add_note("controller.minAvailable", "controller.maxUnavailable goes before it");
         }
         (true, false) => outcome.set("podDisruptionBudget.maxUnavailable", Value::Null),
         (false, _) => {}
@@ -76,22 +76,22 @@ fn disruption(input: Input<'_>, outcome: &mut Outcome) {
     let eviction = input.text(&["controller.unhealthyPodEvictionPolicy"]);
     if eviction == Some("IfHealthyBudget") {
         let what = "pods that are not ready never keep a node from draining (AlwaysAllow)";
-        outcome.lose("controller.unhealthyPodEvictionPolicy", what);
+        outcome.add_lost("controller.unhealthyPodEvictionPolicy", what);
     }
 }
 
-/// Fairway's chart adds up the grace period of the pod: delay, time for requests in flight, margin.
-fn drain(input: Input<'_>, outcome: &mut Outcome) {
+/// Fairway's chart computes the pod's grace period as the sum of delay, timeout and margin.
+fn drain(input: Input<'_>, outcome: &mut Conversion) {
     let path = "controller.terminationGracePeriodSeconds";
-    let Some(seconds) = input.number(path, MOST_SECONDS) else { return };
+    let Some(seconds) = input.number(path, MAX_DRAIN_SECONDS) else { return };
     let delay = outcome.value("drain.delay").and_then(Value::as_u64).unwrap_or(DRAIN_DELAY);
     match seconds.checked_sub(delay + DRAIN_MARGIN) {
         Some(timeout) => outcome.set("drain.timeout", timeout.into()),
-        None => outcome.lose(path, "set drain.delay, drain.timeout and drain.margin, which add up to it"),
+        None => outcome.add_lost(path, "set drain.delay, drain.timeout and drain.margin, which add up to it"),
     }
 }
 
-fn metrics(input: Input<'_>, outcome: &mut Outcome) {
+fn metrics(input: Input<'_>, outcome: &mut Conversion) {
     if input.is_true("controller.metrics.enabled") {
         let has_service = !input.is_false("controller.metrics.service.enabled");
         outcome.set("metrics.service.enabled", has_service.into());
@@ -99,7 +99,7 @@ fn metrics(input: Input<'_>, outcome: &mut Outcome) {
     if outcome.is_true("metrics.serviceMonitor.enabled") && !outcome.is_true("metrics.service.enabled") {
         outcome.set("metrics.serviceMonitor.enabled", false.into());
         let what = "there was none without controller.metrics.enabled and its Service";
-        outcome.note("controller.metrics.serviceMonitor", what);
+        outcome.add_note("controller.metrics.serviceMonitor", what);
     }
     if !outcome.is_true("metrics.rules.enabled") {
         return;
@@ -108,9 +108,9 @@ fn metrics(input: Input<'_>, outcome: &mut Outcome) {
     if input.is_true("controller.metrics.enabled") {
         let what =
             "the PrometheusRule has the alerts of Fairway as well; metrics.rules.disabled leaves alerts out";
-        outcome.note(path, what);
+        outcome.add_note(path, what);
     } else {
         outcome.set("metrics.rules.enabled", false.into());
-        outcome.note(path, "there was none without controller.metrics.enabled");
+        outcome.add_note(path, "there was none without controller.metrics.enabled");
     }
 }

@@ -1,11 +1,11 @@
-//! The types of values: what a value of the chart of ingress-nginx has to be for Fairway's chart, and the same value
-//! as that chart takes it.
+//! The types of values: checks a value of the ingress-nginx chart and converts it to the form that Fairway's chart
+//! accepts.
 
 use serde_json::{Map, Value};
 
-/// What a value has to be.
+/// The type of a value.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Kind {
+pub(super) enum ValueKind {
     Text,
     /// The name of an object of Kubernetes.
     Name,
@@ -13,10 +13,10 @@ pub(super) enum Kind {
     Reference,
     /// One of these words.
     OneOf(&'static [&'static str]),
-    /// A whole number from the one to the other, also written as text. Where it has to be above 0, 0 asks for nothing.
+    /// An integer in this range, also written as text. If the minimum is above 0, 0 counts as empty.
     Within(u64, u64),
     Switch,
-    /// A switch that a flag has, where `"false"` is false.
+    /// A switch of a flag, where `"false"` is false.
     SwitchOfFlag,
     /// A number or a percentage.
     Share,
@@ -33,17 +33,17 @@ pub(super) enum Kind {
     Mapping,
     /// A mapping to text; other scalars become text.
     Texts,
-    /// Text with commas, or a list.
+    /// Comma-separated text, or a list.
     Commas,
-    /// The same of names of objects.
+    /// Comma-separated names of objects, or a list of them.
     Names,
 }
 
-impl Kind {
-    /// The value as Fairway's chart takes it, `None` for one that asks for nothing.
+impl ValueKind {
+    /// Converts a value for Fairway's chart; `None` for an empty one.
     ///
     /// # Errors
-    /// What was expected.
+    /// A description of the expected type.
     pub(super) fn convert(self, value: &Value) -> Result<Option<Value>, &'static str> {
         let asks_for_nothing = matches!(self, Self::Within(1.., _)) && whole(value) == Some(0);
         if is_empty(value) || asks_for_nothing {
@@ -126,7 +126,7 @@ fn texts(map: &Map<String, Value>) -> Option<Value> {
     texts.collect::<Option<Map<_, _>>>().map(Value::Object)
 }
 
-/// Each once, in order.
+/// The list without duplicates, in the original order.
 fn words(given: &[Value]) -> Option<Value> {
     let mut words: Vec<&str> = Vec::new();
     for word in given {
@@ -161,7 +161,7 @@ fn is_reference(text: &str) -> bool {
     }
 }
 
-/// What Fairway's chart takes as one; the binary looks closer when it starts.
+/// Whether Fairway's chart accepts a text as an address range; the binary validates it when it starts.
 pub(super) fn is_range(text: &str) -> bool {
     let is_part = |c: char| c.is_ascii_hexdigit() || c == ':' || c == '.';
     text.split_once('/').is_some_and(|(address, length)| {
@@ -178,7 +178,7 @@ pub(super) fn scalar(value: &Value) -> Option<String> {
     }
 }
 
-/// Whether a value is empty, which asks for nothing.
+/// Whether a value is empty.
 pub(super) fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,

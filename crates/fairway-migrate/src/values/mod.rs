@@ -1,8 +1,8 @@
-//! Values of the Helm chart of ingress-nginx as values of Fairway's chart, and what is lost on the way. Pure: values
-//! in, values out.
+//! Converts values of the ingress-nginx Helm chart to values of Fairway's chart, and reports what is lost. Pure functions
+//! without I/O.
 //!
-//! [`table`] says what each path means, and [`convert`] walks over the input by it. [`special`], [`settings`] and
-//! [`selectors`] hold meanings that take a function. [`finish`] does what depends on several values at once.
+//! [`table`] maps paths to meanings, and [`convert`] applies it to the input. [`special`], [`settings`] and
+//! [`selectors`] contain meanings that need a function. [`finish`] adjusts values that depend on each other.
 
 mod amounts;
 mod classes;
@@ -21,33 +21,33 @@ mod table;
 use serde_json::{Map, Value};
 
 use input::Input;
-use kind::{Kind, has_template, is_empty, is_off, scalar};
+use kind::{ValueKind, has_template, is_empty, is_off, scalar};
+use outcome::{Conversion, UNKNOWN_VALUE};
 pub use outcome::{Converted, Finding};
-use outcome::{Outcome, UNKNOWN};
-use table::{Meaning, ROWS};
+use table::{Meaning, VALUE_ROWS};
 
-/// What a flag of ingress-nginx that has no value of the chart means to Fairway.
+/// The meaning of an ingress-nginx flag without a chart value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FlagMeaning {
     /// This argument of `fairway run`.
     Argument(String),
-    /// Nothing, and why.
+    /// No effect, with the reason.
     Nothing(String),
-    /// What is lost.
+    /// A loss, with its description.
     Lost(String),
 }
 
-/// What `input`, values of the chart of ingress-nginx, is for Fairway's chart. `flag` says what a flag with its value
-/// means.
+/// Converts `input`, values of the ingress-nginx chart, to values of Fairway's chart. `flag` returns the meaning of a flag with
+/// its value.
 pub fn convert(input: &Map<String, Value>, flag: &dyn Fn(&str, &str) -> FlagMeaning) -> Converted {
-    let mut walk = Walk { outcome: Outcome::default(), flag };
+    let mut walk = Walk { outcome: Conversion::default(), flag };
     walk.below("", input);
     finish::finish(Input(input), &mut walk.outcome);
     walk.outcome.converted()
 }
 
 struct Walk<'f> {
-    outcome: Outcome,
+    outcome: Conversion,
     flag: &'f dyn Fn(&str, &str) -> FlagMeaning,
 }
 
@@ -56,8 +56,8 @@ impl Walk<'_> {
         for (key, value) in values {
             let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
             match key.contains('.') {
-                // As in `controller.kind`, which only --set takes apart.
-                true => self.outcome.lose_all(&path, value, UNKNOWN),
+                // A key such as `controller.kind`, which only --set would split into a path.
+                true => self.outcome.add_all_lost(&path, value, UNKNOWN_VALUE),
                 false => self.take(&path, value),
             }
         }
@@ -70,11 +70,12 @@ impl Walk<'_> {
         if let Some(meaning) = meaning(path) {
             return self.apply(path, meaning, value);
         }
-        let has_rows = ROWS.iter().any(|(of, _)| of.strip_prefix(path).is_some_and(|it| it.starts_with('.')));
+        let has_rows =
+            VALUE_ROWS.iter().any(|(of, _)| of.strip_prefix(path).is_some_and(|it| it.starts_with('.')));
         match value {
             Value::Object(values) if has_rows => self.below(path, values),
             _ if has_rows => self.outcome.wrong(path, "a mapping", value),
-            _ => self.outcome.lose_all(path, value, UNKNOWN),
+            _ => self.outcome.add_all_lost(path, value, UNKNOWN_VALUE),
         }
     }
 
@@ -84,7 +85,7 @@ impl Walk<'_> {
             Meaning::Kept(own, kind, note) => {
                 self.set(path, own, kind, value);
                 if self.outcome.value(own).is_some() {
-                    self.outcome.note(path, note);
+                    self.outcome.add_note(path, note);
                 }
             }
             Meaning::Later(kind) => {
@@ -93,24 +94,24 @@ impl Walk<'_> {
                 }
             }
             Meaning::Nothing(_) if is_off(value) => {}
-            Meaning::Nothing(why) => self.outcome.note(path, why),
+            Meaning::Nothing(why) => self.outcome.add_note(path, why),
             Meaning::Lost(_) | Meaning::Without(..) if is_off(value) => {}
             Meaning::Without(usual, _) if scalar(value).is_some_and(|it| usual.contains(&it.as_str())) => {}
-            Meaning::Lost(what) | Meaning::Without(_, what) => self.outcome.lose_all(path, value, what),
+            Meaning::Lost(what) | Meaning::Without(_, what) => self.outcome.add_all_lost(path, value, what),
             Meaning::IfEnabled(what) => self.if_enabled(path, value, what),
             Meaning::EachLost(what) => {
-                self.each(path, value, |walk, path, _| walk.outcome.lose(path, what));
+                self.for_each_value(path, value, |walk, path, _| walk.outcome.add_lost(path, what));
             }
             Meaning::Does(special) => {
                 if let Err(expected) = special(&mut self.outcome, path, value) {
                     self.outcome.wrong(path, expected, value);
                 }
             }
-            Meaning::Flags => self.each(path, value, Self::flag),
+            Meaning::Flags => self.for_each_value(path, value, Self::flag),
         }
     }
 
-    fn set(&mut self, path: &str, own: &str, kind: Kind, value: &Value) {
+    fn set(&mut self, path: &str, own: &str, kind: ValueKind, value: &Value) {
         match kind.convert(value) {
             Ok(Some(value)) => self.outcome.set(own, value),
             Ok(None) => {}
@@ -118,7 +119,7 @@ impl Walk<'_> {
         }
     }
 
-    fn each(&mut self, path: &str, value: &Value, visit: impl Fn(&mut Self, &str, &Value)) {
+    fn for_each_value(&mut self, path: &str, value: &Value, visit: impl Fn(&mut Self, &str, &Value)) {
         match value {
             Value::Object(values) => {
                 values.iter().for_each(|(key, value)| visit(self, &format!("{path}.{key}"), value));
@@ -129,14 +130,14 @@ impl Walk<'_> {
 
     fn if_enabled(&mut self, path: &str, value: &Value, what: &str) {
         match value.get("enabled") {
-            Some(Value::Bool(true)) => self.outcome.lose_all(path, value, what),
+            Some(Value::Bool(true)) => self.outcome.add_all_lost(path, value, what),
             Some(Value::Bool(false)) | None if value.is_object() => {}
             Some(enabled) => self.outcome.wrong(&format!("{path}.enabled"), "true or false", enabled),
             None => self.outcome.wrong(path, "a mapping", value),
         }
     }
 
-    /// A flag that has a row of its own, or else whatever the flag means.
+    /// Converts a flag by its own row in the table, or by the meaning of the flag.
     fn flag(&mut self, path: &str, value: &Value) {
         if value.is_null() {
             return;
@@ -145,7 +146,7 @@ impl Walk<'_> {
         let on = Value::Bool(true);
         let value_of_switch = if is_empty(value) { &on } else { value };
         match meaning(path) {
-            Some(meaning @ Meaning::Is(_, Kind::SwitchOfFlag)) => {
+            Some(meaning @ Meaning::Is(_, ValueKind::SwitchOfFlag)) => {
                 return self.apply(path, meaning, value_of_switch);
             }
             Some(meaning) => return self.apply(path, meaning, value),
@@ -157,14 +158,14 @@ impl Walk<'_> {
         let name = path.rsplit('.').next().unwrap_or(path);
         match (self.flag)(name, &given) {
             FlagMeaning::Argument(argument) => self.outcome.push("extraArgs", argument.into()),
-            FlagMeaning::Nothing(why) => self.outcome.note(path, &why),
-            FlagMeaning::Lost(what) => self.outcome.lose(path, &what),
+            FlagMeaning::Nothing(why) => self.outcome.add_note(path, &why),
+            FlagMeaning::Lost(what) => self.outcome.add_lost(path, &what),
         }
     }
 }
 
 fn meaning(path: &str) -> Option<Meaning> {
-    ROWS.iter().find(|(of, _)| *of == path).map(|(_, meaning)| *meaning)
+    VALUE_ROWS.iter().find(|(of, _)| *of == path).map(|(_, meaning)| *meaning)
 }
 
 #[cfg(test)]

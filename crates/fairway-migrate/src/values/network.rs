@@ -1,32 +1,32 @@
 //! Ports of pods and of nodes, and the addresses in the status of Ingresses.
 
 use super::input::Input;
-use super::outcome::Outcome;
+use super::outcome::Conversion;
 
-/// `ports.probe` of Fairway's chart, where metrics are.
+/// `ports.probe` of Fairway's chart, which serves the metrics.
 pub(super) const PROBE_PORT: u64 = 10_255;
-/// Its ports besides those of the listeners.
+/// The other ports of Fairway's chart, apart from those of the listeners.
 pub(super) const OTHER_PORTS: [(&str, u64); 3] =
     [("probe", PROBE_PORT), ("admin", 10_254), ("webhook", 9_443)];
 
-/// Name, port in the chart of ingress-nginx, flag and value.
-const LISTENERS: [(&str, u64, [&str; 2]); 2] = [
+/// Name, port in the ingress-nginx chart, flag and value.
+const LISTENER_PORTS: [(&str, u64, [&str; 2]); 2] = [
     ("http", 80, ["controller.extraArgs.http-port", "controller.containerPort.http"]),
     ("https", 443, ["controller.extraArgs.https-port", "controller.containerPort.https"]),
 ];
 
-/// Ports, and who publishes addresses.
-pub(super) fn finish(input: Input<'_>, outcome: &mut Outcome) {
+/// Converts ports and the published addresses.
+pub(super) fn finish(input: Input<'_>, outcome: &mut Conversion) {
     match input.is_true("controller.hostNetwork") {
         true => of_nodes(input, outcome),
         false => of_pods(input, outcome),
     }
-    published(input, outcome);
+    published_services(input, outcome);
 }
 
-/// Pods listen on the ports of their node: those of ingress-nginx unless others are given.
-fn of_nodes(input: Input<'_>, outcome: &mut Outcome) {
-    for (name, usual, paths) in LISTENERS {
+/// With the host network, pods listen on the ports of their node: those of ingress-nginx unless others are given.
+fn of_nodes(input: Input<'_>, outcome: &mut Conversion) {
+    for (name, usual, paths) in LISTENER_PORTS {
         let given = paths.into_iter().find_map(|path| Some((path, input.port(path)?)));
         let (path, port) = given.unwrap_or(("controller.hostNetwork", usual));
         match OTHER_PORTS.iter().find(|(_, taken)| *taken == port) {
@@ -34,15 +34,16 @@ fn of_nodes(input: Input<'_>, outcome: &mut Outcome) {
                 let what = format!(
                     "{port} is ports.{other} of Fairway's chart: choose another one there, and set ports.{name}"
                 );
-                outcome.lose(path, &what);
+                outcome.add_lost(path, &what);
             }
             None => outcome.set(&format!("ports.{name}"), port.into()),
         }
     }
     if input.is_true("controller.hostPort.enabled") {
-        outcome.note("controller.hostPort", "with hostNetwork pods listen on the ports of the node anyway");
+        outcome
+            .add_note("controller.hostPort", "with hostNetwork pods listen on the ports of the node anyway");
     }
-    outcome.note(
+    outcome.add_note(
         "controller.hostNetwork",
         "Fairway does not run as root: its nodes have to let other users bind these ports (sysctl \
          net.ipv4.ip_unprivileged_port_start=80), and on a node with ingress-nginx it needs other ports than 80, 443 \
@@ -50,27 +51,27 @@ fn of_nodes(input: Input<'_>, outcome: &mut Outcome) {
     );
 }
 
-/// Ports inside of the pod are Fairway's own; those of the node that lead there are kept.
-fn of_pods(input: Input<'_>, outcome: &mut Outcome) {
-    for (name, usual, paths) in LISTENERS {
+/// Ports inside the pod are Fairway's own; host ports that lead to them are kept.
+fn of_pods(input: Input<'_>, outcome: &mut Conversion) {
+    for (name, usual, paths) in LISTENER_PORTS {
         for path in paths.into_iter().filter(|path| input.port(path).is_some_and(|port| port != usual)) {
             let what = format!("pods listen on ports.{name} of Fairway's chart, and its Service leads there");
-            outcome.note(path, &what);
+            outcome.add_note(path, &what);
         }
     }
     if !input.is_true("controller.hostPort.enabled") {
         return;
     }
-    for (name, usual, _) in LISTENERS {
+    for (name, usual, _) in LISTENER_PORTS {
         let port = input.port(&format!("controller.hostPort.ports.{name}")).unwrap_or(usual);
         outcome.set(&format!("hostPorts.{name}"), port.into());
     }
     let what = "a pod of Fairway waits for a node on which ingress-nginx does not use these ports";
-    outcome.note("controller.hostPort", what);
+    outcome.add_note("controller.hostPort", what);
 }
 
-/// ingress-nginx publishes the addresses of its nodes where it publishes no Service.
-fn published(input: Input<'_>, outcome: &mut Outcome) {
+/// ingress-nginx publishes the addresses of its nodes if it publishes no Service.
+fn published_services(input: Input<'_>, outcome: &mut Conversion) {
     let given = [
         "controller.publishService.pathOverride",
         "controller.extraArgs.publish-service",
@@ -87,6 +88,6 @@ fn published(input: Input<'_>, outcome: &mut Outcome) {
     if let Some(path) = off.filter(|_| writes_status && input.text(&given).is_none() && !has_internal) {
         let what = "ingress-nginx writes the addresses of its nodes into the status of Ingresses, Fairway those of its \
                     Service or none: name the nodes' addresses in status.publishAddresses";
-        outcome.lose(path, what);
+        outcome.add_lost(path, what);
     }
 }

@@ -1,18 +1,18 @@
-//! What a conversion has found so far: values of Fairway's chart, and what to say about the input.
+//! The result of a conversion so far: values of Fairway's chart, and findings about the input.
 
 use serde_json::{Map, Value};
 
 use super::kind::has_template;
 
-/// What is lost with a path that no row of the table has.
-pub(super) const UNKNOWN: &str = "Fairway does not know this value of the chart of ingress-nginx";
+/// The finding for a path that the table does not contain.
+pub(super) const UNKNOWN_VALUE: &str = "Fairway does not know this value of the ingress-nginx chart";
 
-/// What is said about a value of the input.
+/// A finding about a value of the input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// Its path, e.g. `controller.service.type`.
     pub path: String,
-    /// What is lost and what to do about it, or what to know.
+    /// The loss and a remedy, or a remark.
     pub what: String,
 }
 
@@ -21,21 +21,21 @@ pub struct Finding {
 pub struct Converted {
     /// Only paths that the chart has.
     pub values: Value,
-    /// What Fairway does not do as ingress-nginx did, or not without a value that is given by hand.
+    /// What Fairway does not do the way ingress-nginx did, or only with a value that has to be set by hand.
     pub lost: Vec<Finding>,
-    /// What to know about values that were taken over, and why others mean nothing with Fairway.
+    /// Remarks about converted values, and why others are not needed.
     pub notes: Vec<Finding>,
 }
 
-/// See the module.
+/// The result of a conversion so far.
 #[derive(Debug, Default)]
-pub(super) struct Outcome {
+pub(super) struct Conversion {
     values: Map<String, Value>,
     lost: Vec<Finding>,
     notes: Vec<Finding>,
 }
 
-impl Outcome {
+impl Conversion {
     /// Sets the value at a path of Fairway's chart.
     pub(super) fn set(&mut self, path: &str, value: Value) {
         if let Some(place) = self.place(path) {
@@ -52,7 +52,7 @@ impl Outcome {
         }
     }
 
-    /// The value at a path, made if there is none. None below a value that is no mapping.
+    /// The value at a path, inserted if missing; `None` below a value that is not a mapping.
     fn place(&mut self, path: &str) -> Option<&mut Value> {
         let (parents, last) =
             path.rsplit_once('.').map_or((None, path), |(parents, last)| (Some(parents), last));
@@ -74,7 +74,7 @@ impl Outcome {
         self.value(path) == Some(&Value::Bool(true))
     }
 
-    /// Takes a value away again, and the mappings around it that are empty then.
+    /// Removes a value, and the mappings around it that become empty.
     pub(super) fn remove(&mut self, path: &str) {
         if self.value(path).is_none() {
             return;
@@ -91,26 +91,26 @@ impl Outcome {
         }
     }
 
-    pub(super) fn lose(&mut self, path: &str, what: &str) {
+    pub(super) fn add_lost(&mut self, path: &str, what: &str) {
         self.lost.push(Finding { path: path.to_owned(), what: what.to_owned() });
     }
 
-    /// Loses a value with everything below it, whose names are said.
-    pub(super) fn lose_all(&mut self, path: &str, value: &Value, what: &str) {
+    /// Reports the loss of a value, with the names of all values below it.
+    pub(super) fn add_all_lost(&mut self, path: &str, value: &Value, what: &str) {
         let keys = value.as_object().into_iter().flat_map(Map::keys).filter(|key| *key != "enabled");
         let keys: Vec<&str> = keys.map(String::as_str).collect();
         match keys.is_empty() {
-            true => self.lose(path, what),
-            false => self.lose(path, &format!("{what} (lost with it: {})", keys.join(", "))),
+            true => self.add_lost(path, what),
+            false => self.add_lost(path, &format!("{what} (lost with it: {})", keys.join(", "))),
         }
     }
 
-    pub(super) fn note(&mut self, path: &str, what: &str) {
+    pub(super) fn add_note(&mut self, path: &str, what: &str) {
         self.notes.push(Finding { path: path.to_owned(), what: what.to_owned() });
     }
 
-    /// Takes back what was said of a path and of those below it but one.
-    pub(super) fn unsay(&mut self, path: &str, but: &str) {
+    /// Removes the findings of a path and of those below it, except for the path `but`.
+    pub(super) fn remove_findings(&mut self, path: &str, but: &str) {
         let is_other = |finding: &Finding| match finding.path.strip_prefix(path) {
             Some(rest) => !rest.is_empty() && !rest.starts_with('.') || finding.path == but,
             None => true,
@@ -119,10 +119,10 @@ impl Outcome {
         self.notes.retain(is_other);
     }
 
-    /// A value of a type that its path does not take.
+    /// Reports a value of the wrong type.
     pub(super) fn wrong(&mut self, path: &str, expected: &str, value: &Value) {
         if has_template(value) {
-            return self.lose(path, "Fairway's chart evaluates no Helm templates; write what it becomes");
+            return self.add_lost(path, "Fairway's chart evaluates no Helm templates; write what it becomes");
         }
         let found = match value {
             Value::Null => "nothing".to_owned(),
@@ -130,7 +130,7 @@ impl Outcome {
             Value::Array(_) => "a list".to_owned(),
             Value::Bool(_) | Value::Number(_) | Value::String(_) => value.to_string(),
         };
-        self.lose(path, &format!("expected {expected}, found {found}"));
+        self.add_lost(path, &format!("expected {expected}, found {found}"));
     }
 
     pub(super) fn converted(self) -> Converted {

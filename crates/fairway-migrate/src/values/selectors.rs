@@ -1,71 +1,76 @@
-//! Label selectors in rules about where pods run: where they name the pods of ingress-nginx, they have to name those of
+//! Label selectors in scheduling rules: selectors for the pods of ingress-nginx are changed to select those of
 //! Fairway.
 
 use serde_json::{Map, Value, json};
 
-use super::kind::{Kind, has_template};
-use super::outcome::Outcome;
+use super::kind::{ValueKind, has_template};
+use super::outcome::Conversion;
 
-type Done = Result<(), &'static str>;
+type ConversionResult = Result<(), &'static str>;
 
-/// The labels that both charts give their pods.
-const STANDARD: [&str; 3] =
+/// The labels that both charts set on their pods.
+const STANDARD_LABELS: [&str; 3] =
     ["app.kubernetes.io/name", "app.kubernetes.io/instance", "app.kubernetes.io/component"];
 
-/// Whose pods a selector names.
+/// The pods that a selector selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Whose {
-    /// By the labels that Fairway's pods have too.
+enum SelectedPods {
+    /// Pods of ingress-nginx, by labels that Fairway's pods have too.
     IngressNginx,
-    /// By a label that no pod of Fairway has.
+    /// Pods of ingress-nginx, by a label that Fairway's pods do not have.
     IngressNginxByAnotherLabel,
     Others,
 }
 
-/// Rules of affinity.
-pub(super) fn affinity(outcome: &mut Outcome, path: &str, value: &Value) -> Done {
+/// Converts affinity rules.
+pub(super) fn affinity(outcome: &mut Conversion, path: &str, value: &Value) -> ConversionResult {
     let mut affinity = value.clone();
-    let mut seen = Vec::new();
-    adapt(&mut affinity, &mut seen);
+    let mut received = Vec::new();
+    adapt_selectors(&mut affinity, &mut received);
     if has_template(&affinity) || !affinity.is_object() {
         return Err("a mapping");
     }
-    if seen.contains(&Whose::IngressNginx) {
-        outcome.note(path, "its label selectors name the pods of Fairway instead of those of ingress-nginx");
+    if received.contains(&SelectedPods::IngressNginx) {
+        outcome.add_note(
+            path,
+            "its label selectors select the pods of Fairway instead of those of ingress-nginx",
+        );
     }
-    if seen.contains(&Whose::IngressNginxByAnotherLabel) {
-        outcome
-            .lose(path, "a label selector names pods of ingress-nginx by a label that Fairway's do not have");
+    if received.contains(&SelectedPods::IngressNginxByAnotherLabel) {
+        outcome.add_lost(
+            path,
+            "a label selector selects pods of ingress-nginx by a label that Fairway's pods do not have",
+        );
     }
     outcome.set("affinity", affinity);
     Ok(())
 }
 
-/// Constraints without their label selectors, in whose place the chart puts its own.
-pub(super) fn spread(outcome: &mut Outcome, _: &str, value: &Value) -> Done {
+/// Converts topology spread constraints, without their label selectors, which the chart sets itself.
+pub(super) fn spread(outcome: &mut Conversion, _: &str, value: &Value) -> ConversionResult {
     let mut constraints = value.clone();
     for constraint in constraints.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
         constraint.remove("labelSelector");
         constraint.remove("matchLabelKeys");
     }
-    if let Some(constraints) = Kind::Mappings.convert(&constraints)? {
+    if let Some(constraints) = ValueKind::Mappings.convert(&constraints)? {
         outcome.set("topologySpreadConstraints", constraints);
     }
     Ok(())
 }
 
-fn adapt(value: &mut Value, seen: &mut Vec<Whose>) {
+fn adapt_selectors(value: &mut Value, received: &mut Vec<SelectedPods>) {
     match value {
-        Value::Array(list) => list.iter_mut().for_each(|item| adapt(item, seen)),
+        Value::Array(list) => list.iter_mut().for_each(|item| adapt_selectors(item, received)),
         Value::Object(map) => {
             for (key, value) in map {
                 if key != "labelSelector" {
-                    adapt(value, seen);
+                    adapt_selectors(value, received);
                     continue;
                 }
-                let whose = whose(value);
-                seen.push(whose);
-                if whose == Whose::IngressNginx {
+                let whose = selected_pods(value);
+                received.push(whose);
+                if whose == SelectedPods::IngressNginx {
                     *value = json!({ "matchLabels": { "app.kubernetes.io/name": "fairway" } });
                 }
             }
@@ -74,19 +79,19 @@ fn adapt(value: &mut Value, seen: &mut Vec<Whose>) {
     }
 }
 
-fn whose(selector: &Value) -> Whose {
+fn selected_pods(selector: &Value) -> SelectedPods {
     let labels = labels(selector);
     let names_it = |(key, text): &(&str, &str)| {
-        text.contains("ingress-nginx") || text.contains("{{") && STANDARD.contains(key)
+        text.contains("ingress-nginx") || text.contains("{{") && STANDARD_LABELS.contains(key)
     };
-    match (labels.iter().any(names_it), labels.iter().all(|(key, _)| STANDARD.contains(key))) {
-        (true, true) => Whose::IngressNginx,
-        (true, false) => Whose::IngressNginxByAnotherLabel,
-        (false, _) => Whose::Others,
+    match (labels.iter().any(names_it), labels.iter().all(|(key, _)| STANDARD_LABELS.contains(key))) {
+        (true, true) => SelectedPods::IngressNginx,
+        (true, false) => SelectedPods::IngressNginxByAnotherLabel,
+        (false, _) => SelectedPods::Others,
     }
 }
 
-/// Each label that the selector asks for, with each of its values.
+/// The labels of a selector with their values.
 fn labels(selector: &Value) -> Vec<(&str, &str)> {
     let exact = selector["matchLabels"].as_object().into_iter().flat_map(Map::iter);
     let exact = exact.filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)));

@@ -1,43 +1,47 @@
-//! The Services: the one for clients from outside, and the internal one.
+//! The external and the internal Service.
 
 use serde_json::{Map, Value};
 
 use super::input::Input;
-use super::kind::Kind;
-use super::outcome::Outcome;
+use super::kind::ValueKind;
+use super::outcome::Conversion;
 
-const OF: &str = "controller.service";
+const SERVICE_PATH: &str = "controller.service";
 
-/// Which Services there are, and what the internal one has from the other.
-pub(super) fn finish(input: Input<'_>, outcome: &mut Outcome) {
-    let is_off = |path: &str| input.is_false(&format!("{OF}.{path}"));
+/// Converts which Services exist, and what the internal one takes from the other.
+pub(super) fn finish(input: Input<'_>, outcome: &mut Conversion) {
+    let is_off = |path: &str| input.is_false(&format!("{SERVICE_PATH}.{path}"));
     if is_off("enabled") || is_off("external.enabled") {
         outcome.set("service.enabled", false.into());
     }
     internal(input, outcome);
     labels(input, outcome);
     ports(input, outcome);
-    health_check("service", OF, outcome);
-    health_check("internalService", &format!("{OF}.internal"), outcome);
-    if input.at(&format!("{OF}.annotations")).is_some_and(|it| it.to_string().contains("external-dns.")) {
-        outcome.note(
-            &format!("{OF}.annotations"),
+    health_check("service", SERVICE_PATH, outcome);
+    health_check("internalService", &format!("{SERVICE_PATH}.internal"), outcome);
+    if input
+        .value_at(&format!("{SERVICE_PATH}.annotations"))
+        .is_some_and(|it| it.to_string().contains("external-dns."))
+    {
+        outcome.add_note(
+            &format!("{SERVICE_PATH}.annotations"),
             "external-dns publishes Fairway's address under the name in these annotations as soon as the Service \
              exists: leave them out until you move traffic",
         );
     }
 }
 
-fn internal(input: Input<'_>, outcome: &mut Outcome) {
-    let path = format!("{OF}.internal");
+fn internal(input: Input<'_>, outcome: &mut Conversion) {
+    let path = format!("{SERVICE_PATH}.internal");
     let switch = format!("{path}.enabled");
-    if !input.is_true(&switch) || input.is_false(&format!("{OF}.enabled")) {
+    if !input.is_true(&switch) || input.is_false(&format!("{SERVICE_PATH}.enabled")) {
         outcome.remove("internalService");
-        return outcome.unsay(&path, &switch);
+        return outcome.remove_findings(&path, &switch);
     }
     if outcome.value("internalService.annotations").is_none() {
         outcome.remove("internalService");
-        return outcome.note(&path, "the chart of ingress-nginx made no such Service without annotations");
+        return outcome
+            .add_note(&path, "the chart of ingress-nginx made no such Service without annotations");
     }
     outcome.set("internalService.enabled", true.into());
     for path in ["type", "ports.http", "ports.https", "targetPorts.http", "targetPorts.https"] {
@@ -50,11 +54,11 @@ fn internal(input: Input<'_>, outcome: &mut Outcome) {
     }
 }
 
-/// Labels of both, then those of each.
-fn labels(input: Input<'_>, outcome: &mut Outcome) {
+/// Merges the common labels with those of each Service.
+fn labels(input: Input<'_>, outcome: &mut Conversion) {
     for (own, more) in [("service", "external.labels"), ("internalService", "internal.labels")] {
-        let given = [format!("{OF}.labels"), format!("{OF}.{more}")];
-        let given = given.iter().filter_map(|path| Kind::Texts.convert(input.at(path)?).ok()?);
+        let given = [format!("{SERVICE_PATH}.labels"), format!("{SERVICE_PATH}.{more}")];
+        let given = given.iter().filter_map(|path| ValueKind::Texts.convert(input.value_at(path)?).ok()?);
         let labels: Map<String, Value> =
             given.filter_map(|labels| labels.as_object().cloned()).flatten().collect();
         if !labels.is_empty() && (own == "service" || outcome.is_true("internalService.enabled")) {
@@ -63,15 +67,17 @@ fn labels(input: Input<'_>, outcome: &mut Outcome) {
     }
 }
 
-/// A port that is switched off is null.
-fn ports(input: Input<'_>, outcome: &mut Outcome) {
+/// Sets a disabled port to null.
+fn ports(input: Input<'_>, outcome: &mut Conversion) {
     let off: Vec<_> = [("enableHttp", "http"), ("enableHttps", "https")]
         .into_iter()
-        .filter(|(switch, _)| input.is_false(&format!("{OF}.{switch}")))
+        .filter(|(switch, _)| input.is_false(&format!("{SERVICE_PATH}.{switch}")))
         .collect();
     if off.len() == 2 {
-        return outcome
-            .lose(&format!("{OF}.enableHttp"), "a Service of Fairway's chart has at least one port");
+        return outcome.add_lost(
+            &format!("{SERVICE_PATH}.enableHttp"),
+            "a Service of Fairway's chart has at least one port",
+        );
     }
     for (_, port) in off {
         outcome.set(&format!("service.ports.{port}"), Value::Null);
@@ -81,7 +87,7 @@ fn ports(input: Input<'_>, outcome: &mut Outcome) {
     }
 }
 
-fn health_check(own: &str, of: &str, outcome: &mut Outcome) {
+fn health_check(own: &str, of: &str, outcome: &mut Conversion) {
     let path = format!("{own}.healthCheckNodePort");
     let is = |name: &str, usual: bool, expected: &str| {
         outcome.value(&format!("{own}.{name}")).map_or(usual, |value| value == expected)
@@ -90,7 +96,7 @@ fn health_check(own: &str, of: &str, outcome: &mut Outcome) {
     if outcome.value(&path).is_some() && !has_one {
         outcome.remove(&path);
         let of = format!("{of}.healthCheckNodePort");
-        outcome.unsay(&of, "");
-        outcome.note(&of, "there is one only with type LoadBalancer and externalTrafficPolicy Local");
+        outcome.remove_findings(&of, "");
+        outcome.add_note(&of, "there is one only with type LoadBalancer and externalTrafficPolicy Local");
     }
 }

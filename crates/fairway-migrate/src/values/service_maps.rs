@@ -1,28 +1,28 @@
-//! TCP and UDP services (`tcp` and `udp`), and the ports of nodes that lead to them.
+//! TCP and UDP services (`tcp` and `udp`), and their node ports.
 
 use serde_json::Value;
 
-use super::kind::{Kind, has_template, is_empty, scalar};
+use super::kind::{ValueKind, has_template, is_empty, scalar};
 use super::network::OTHER_PORTS;
-use super::outcome::Outcome;
+use super::outcome::Conversion;
 
-type Done = Result<(), &'static str>;
+type ConversionResult = Result<(), &'static str>;
 
-const SHAPE: &str = "NAMESPACE/SERVICE:PORT[:PROXY[:PROXY]]";
-const PORT: Kind = Kind::Within(1, 65_535);
+const ENTRY_SHAPE: &str = "NAMESPACE/SERVICE:PORT[:PROXY[:PROXY]]";
+const PORT_KIND: ValueKind = ValueKind::Within(1, 65_535);
 
 /// `tcp` or `udp`, which have the same shape in both charts.
-pub(super) fn services(outcome: &mut Outcome, path: &str, value: &Value) -> Done {
+pub(super) fn services(outcome: &mut Conversion, path: &str, value: &Value) -> ConversionResult {
     for (port, value) in value.as_object().ok_or("a mapping")? {
         let path = format!("{path}.{port}");
         let text = scalar(value).filter(|_| !has_template(value));
         let read = text.as_deref().and_then(Service::read).filter(|_| is_port(port));
         match read {
             None if value.is_null() => {}
-            None => outcome.wrong(&path, SHAPE, value),
+            None => outcome.wrong(&path, ENTRY_SHAPE, value),
             Some(Service { place, marks }) if path.starts_with("udp.") => {
                 if !marks.is_empty() {
-                    outcome.note(&path, "PROXY counts for TCP only");
+                    outcome.add_note(&path, "PROXY applies to TCP only");
                 }
                 outcome.set(&path, place.into());
             }
@@ -33,7 +33,7 @@ pub(super) fn services(outcome: &mut Outcome, path: &str, value: &Value) -> Done
 }
 
 /// `controller.service.nodePorts.tcp` and the like.
-pub(super) fn node_ports(outcome: &mut Outcome, path: &str, value: &Value) -> Done {
+pub(super) fn node_ports(outcome: &mut Conversion, path: &str, value: &Value) -> ConversionResult {
     let below = path.strip_prefix("controller.service.").unwrap_or(path);
     let own = match below.strip_prefix("internal.") {
         Some(below) => format!("internalService.{below}"),
@@ -41,7 +41,7 @@ pub(super) fn node_ports(outcome: &mut Outcome, path: &str, value: &Value) -> Do
     };
     let mut kept = false;
     for (port, value) in value.as_object().ok_or("a mapping")? {
-        match PORT.convert(value) {
+        match PORT_KIND.convert(value) {
             Ok(Some(node)) if is_port(port) => {
                 outcome.set(&format!("{own}.{port}"), node);
                 kept = true;
@@ -52,13 +52,13 @@ pub(super) fn node_ports(outcome: &mut Outcome, path: &str, value: &Value) -> Do
     }
     if kept {
         let what = "kept, but the Service of ingress-nginx holds them: leave them out until that Service gives them up";
-        outcome.note(path, what);
+        outcome.add_note(path, what);
     }
     Ok(())
 }
 
-/// Takes ports away that Fairway's pods use for something else. Where listeners have ports of the node, these have too.
-pub(super) fn finish(outcome: &mut Outcome) {
+/// Removes ports that Fairway's pods use for something else. If listeners have host ports, these services have them too.
+pub(super) fn finish(outcome: &mut Conversion) {
     let of_listeners = [("http", 8_080), ("https", 8_443)];
     for (name, usual) in of_listeners.into_iter().chain(OTHER_PORTS) {
         let own = format!("ports.{name}");
@@ -68,7 +68,7 @@ pub(super) fn finish(outcome: &mut Outcome) {
             outcome.remove(&path);
             let what =
                 format!("{port} is {own} of Fairway's chart: choose another one there, and set {path}");
-            outcome.lose(&path, &what);
+            outcome.add_lost(&path, &what);
         }
     }
     let are_given = |protocol| outcome.value(protocol).is_some_and(|services| !is_empty(services));
@@ -77,7 +77,7 @@ pub(super) fn finish(outcome: &mut Outcome) {
     }
 }
 
-/// Where connections go, and the marks of the PROXY protocol behind it.
+/// A destination and its PROXY protocol marks.
 struct Service<'a> {
     place: &'a str,
     marks: &'a str,

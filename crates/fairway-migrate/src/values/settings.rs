@@ -1,12 +1,12 @@
-//! The settings of the values (`controller.config`): what translation says of each key, as `fairway check` says it of a
-//! ConfigMap. Owns no key.
+//! The settings in the values (`controller.config`): reports the diagnostics that `fairway check` would give for them in a
+//! ConfigMap.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use fairway_ingress::translate;
-use fairway_objects::diagnostic::{Diagnostic, Scope, Severity};
+use fairway_objects::diagnostic::{Diagnostic, DiagnosticScope, Severity};
 use fairway_objects::object::{Object, ObjectKey};
 use fairway_objects::options::{Options, ProxySenders};
 use fairway_objects::resources::{Change, Resources};
@@ -14,10 +14,10 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::{Map, Value};
 
 use super::kind::{has_template, is_range, scalar};
-use super::outcome::Outcome;
+use super::outcome::Conversion;
 
-/// Takes every key over, also those without an effect: one that may protect closes all paths as long as it is there.
-pub(super) fn settings(outcome: &mut Outcome, path: &str, value: &Value) -> Result<(), &'static str> {
+/// Keeps every key, including those without an effect: an unsupported key for protection closes all paths while it is set.
+pub(super) fn settings(outcome: &mut Conversion, path: &str, value: &Value) -> Result<(), &'static str> {
     let mut texts = BTreeMap::new();
     for (key, value) in value.as_object().ok_or("a mapping")? {
         match scalar(value) {
@@ -36,10 +36,10 @@ pub(super) fn settings(outcome: &mut Outcome, path: &str, value: &Value) -> Resu
     Ok(())
 }
 
-/// Makes the listeners expect a PROXY header where `use-proxy-protocol` does, from the peers that nginx believes. Answers with
-/// those.
+/// Makes the listeners expect a PROXY protocol header if `use-proxy-protocol` is set, from the peers that nginx trusts. Returns
+/// these peers.
 fn proxy_protocol(
-    outcome: &mut Outcome,
+    outcome: &mut Conversion,
     path: &str,
     texts: &BTreeMap<String, String>,
 ) -> Option<Vec<String>> {
@@ -59,12 +59,12 @@ fn proxy_protocol(
         outcome.set("proxyProtocol.trusted", trusted.as_slice().into());
         let what = "proxyProtocol.trusted has the ranges of proxy-real-ip-cidr: connections of other peers are closed, where \
                     ingress-nginx serves them under the peer's own address";
-        outcome.note(&format!("{path}.{KEY}"), what);
+        outcome.add_note(&format!("{path}.{KEY}"), what);
     }
     Some(trusted)
 }
 
-fn report(outcome: &mut Outcome, path: &str, texts: BTreeMap<String, String>, proxies: Option<&[String]>) {
+fn report(outcome: &mut Conversion, path: &str, texts: BTreeMap<String, String>, proxies: Option<&[String]>) {
     let key = ObjectKey::new("fairway", "fairway");
     let mut map = ConfigMap { data: Some(texts), ..ConfigMap::default() };
     map.metadata.namespace = Some(key.namespace.to_string());
@@ -77,21 +77,21 @@ fn report(outcome: &mut Outcome, path: &str, texts: BTreeMap<String, String>, pr
         options.trust.proxy_protocol = ProxySenders::Peers(ranges);
     }
     let diagnostics = translate(&resources, &options, 0).diagnostics;
-    for found in diagnostics.of(&Scope::Settings) {
+    for found in diagnostics.group(&DiagnosticScope::Settings) {
         let (path, what) = finding(path, found);
         match found.severity {
-            Severity::Error | Severity::Warning => outcome.lose(&path, &what),
-            Severity::Note => outcome.note(&path, &what),
+            Severity::Error | Severity::Warning => outcome.add_lost(&path, &what),
+            Severity::Note => outcome.add_note(&path, &what),
         }
     }
-    // ingress-nginx believes the same clients: nothing is lost.
-    for found in diagnostics.of(&Scope::Trust) {
+    // ingress-nginx trusts the same clients, so nothing is lost.
+    for found in diagnostics.group(&DiagnosticScope::Trust) {
         let (path, what) = finding(path, found);
-        outcome.note(&path, &what);
+        outcome.add_note(&path, &what);
     }
 }
 
-/// The path of the key, and what is said without its name.
+/// The path of the key, and the diagnostic without the key's name.
 fn finding(path: &str, found: &Diagnostic) -> (String, String) {
     let Diagnostic { origin, problem, consequence, .. } = found;
     let Some(key) = origin.field.strip_prefix("data.") else {

@@ -1,4 +1,4 @@
-//! Tests of the conversion. Every outcome is held to the schema of Fairway's chart.
+//! Tests of the conversion. Every outcome is validated against the schema of Fairway's chart.
 
 use std::path::Path;
 
@@ -31,7 +31,7 @@ fn merge(under: &mut Value, over: &Value) {
     }
 }
 
-/// The outcome of values, with a flag `known` that is one of Fairway's and one, `usual`, that changes nothing.
+/// Converts values. The flag `known` is one of Fairway's, the flag `usual` has no effect.
 fn converted(input: &Value) -> Converted {
     let flag = |name: &str, value: &str| match name {
         "known" => FlagMeaning::Argument(format!("--known={value}")),
@@ -46,7 +46,7 @@ fn converted(input: &Value) -> Converted {
     converted
 }
 
-/// The values, without the one that is always there, and the paths of what is lost.
+/// Checks the values, without the one that is always set, and the paths of the losses.
 fn check(input: &Value, expected: &Value, lost: &[&str]) {
     let mut it = converted(input);
     let values = it.values.as_object_mut().unwrap();
@@ -57,8 +57,8 @@ fn check(input: &Value, expected: &Value, lost: &[&str]) {
     assert_eq!((&it.values, paths), (expected, lost.to_vec()), "{input}");
 }
 
-/// What is lost or noted of a path; empty if nothing.
-fn said(input: &Value, path: &str) -> String {
+/// The finding for a path; empty if there is none.
+fn finding_for(input: &Value, path: &str) -> String {
     let it = converted(input);
     let found = it.lost.into_iter().chain(it.notes).find(|finding| finding.path == path);
     found.map(|finding| finding.what).unwrap_or_default()
@@ -74,15 +74,15 @@ fn unknown_paths_are_named_with_what_is_below_them() {
     let hpa = json!({ "a": 1, "b": 2 });
     let input = json!({ "controller": { "hpa": hpa, "replicaCount": 3 }, "controller.kind": "DaemonSet" });
     check(&input, &json!({ "replicas": 3 }), &["controller.hpa", "controller.kind"]);
-    assert!(said(&input, "controller.hpa").ends_with("(lost with it: a, b)"));
+    assert!(finding_for(&input, "controller.hpa").ends_with("(lost with it: a, b)"));
     let input = json!({ "defaultBackend": { "enabled": true, "image": { "tag": "1" }, "replicaCount": 2 } });
     check(&input, &json!({}), &["defaultBackend"]);
-    assert!(said(&input, "defaultBackend").ends_with("(lost with it: image, replicaCount)"));
+    assert!(finding_for(&input, "defaultBackend").ends_with("(lost with it: image, replicaCount)"));
     check(&json!({ "defaultBackend": { "enabled": false, "replicaCount": 2 } }), &json!({}), &[]);
 }
 
 #[test]
-fn a_wrong_type_is_named_and_the_rest_goes_on() {
+fn a_wrong_type_is_reported_and_the_rest_is_converted() {
     let input = json!({ "controller": {
         "replicaCount": "three", "kind": "DaemonSet", "service": [1],
         "ingressClass": 4, "admissionWebhooks": { "timeoutSeconds": 60 }, "extraEnvs": [{ "value": "b" }],
@@ -97,13 +97,13 @@ fn a_wrong_type_is_named_and_the_rest_goes_on() {
     ];
     check(&input, &json!({ "kind": "DaemonSet" }), &lost);
     let whole = "expected a whole number that Fairway's chart takes here, found";
-    assert_eq!(said(&input, "controller.replicaCount"), format!("{whole} \"three\""));
-    assert_eq!(said(&input, "controller.admissionWebhooks.timeoutSeconds"), format!("{whole} 60"));
-    assert_eq!(said(&input, "controller.service"), "expected a mapping, found a list");
+    assert_eq!(finding_for(&input, "controller.replicaCount"), format!("{whole} \"three\""));
+    assert_eq!(finding_for(&input, "controller.admissionWebhooks.timeoutSeconds"), format!("{whole} 60"));
+    assert_eq!(finding_for(&input, "controller.service"), "expected a mapping, found a list");
 }
 
 #[test]
-fn what_fairways_chart_would_refuse_is_named_and_left_out() {
+fn values_that_fairways_chart_would_refuse_are_reported_and_omitted() {
     let input = json!({ "controller": {
         "hostNetwork": true, "containerPort": { "http": 70000 }, "ingressClass": "My_Class",
         "terminationGracePeriodSeconds": 100_000, "extraArgs": { "watch-namespace": "a,B" },
@@ -158,7 +158,7 @@ fn tcp_and_udp_services_keep_their_ports() {
         }),
         &["controller.service.nodePorts.tcp.x", "tcp.9000", "tcp.9001", "tcp.9002", "tcp.ssh", "tcp.8443"],
     );
-    assert!(said(&input, "tcp.8443").contains("ports.https"));
+    assert!(finding_for(&input, "tcp.8443").contains("ports.https"));
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn templates_are_not_passed_on() {
             "controller.podLabels",
         ],
     );
-    assert!(said(&input, "controller.podLabels").contains("Helm templates"));
+    assert!(finding_for(&input, "controller.podLabels").contains("Helm templates"));
 }
 
 #[test]
@@ -200,8 +200,8 @@ fn settings_become_text_and_each_is_judged_as_check_does() {
         ["proxy-busy-buffers-size", "use-forwarded-headers"].map(|key| format!("controller.config.{key}"))
     );
     assert_eq!(
-        said(&input, "controller.config.server-tokens"),
-        "Fairway does not name itself in answers; it has no effect"
+        finding_for(&input, "controller.config.server-tokens"),
+        "Fairway does not name itself in responses; it has no effect"
     );
     check(&json!({ "controller": { "config": [1] } }), &json!({}), &["controller.config"]);
 }
@@ -266,7 +266,7 @@ fn flags_are_values_or_arguments_or_lost() {
     );
     assert_eq!(it.lost.len(), 1);
     assert_eq!(it.lost[0].path, "controller.extraArgs.other");
-    assert!(said(&input, "controller.extraArgs.default-ssl-certificate").contains("NAMESPACE/NAME"));
+    assert!(finding_for(&input, "controller.extraArgs.default-ssl-certificate").contains("NAMESPACE/NAME"));
     assert_eq!(converted(&input).values["ingressClass"]["withoutClass"], true);
 }
 
@@ -277,16 +277,17 @@ fn a_class_of_another_name_stays_with_ingress_nginx_until_that_is_removed() {
     let input = class(json!({ "name": "in" }));
     check(&input, &json!({ "ingressClass": { "compat": true, "enabled": false, "name": "in" } }), &[]);
     assert!(
-        said(&input, "controller.ingressClassResource.name").contains("set ingressClass.enabled to true")
+        finding_for(&input, "controller.ingressClassResource.name")
+            .contains("set ingressClass.enabled to true")
     );
     // No object is made, so there is none to wait for.
     let input = class(json!({ "name": "in", "enabled": false }));
     check(&input, &json!({ "ingressClass": { "compat": true, "enabled": false, "name": "in" } }), &[]);
-    assert_eq!(said(&input, "controller.ingressClassResource.name"), "");
+    assert_eq!(finding_for(&input, "controller.ingressClassResource.name"), "");
     // The annotation has the name, and the object is found by its controller.
     let input = class(json!({ "name": "other", "default": true }));
     check(&input, &json!({ "ingressClass": { "compat": true, "name": "in" } }), &[]);
-    assert!(said(&input, "controller.ingressClassResource.default").contains("two default classes"));
+    assert!(finding_for(&input, "controller.ingressClassResource.default").contains("two default classes"));
 }
 
 #[test]
@@ -310,7 +311,7 @@ fn the_classes_of_ingress_nginx_are_served_unless_its_controller_had_another_nam
 }
 
 #[test]
-fn there_is_an_external_service_where_both_switches_are_on() {
+fn the_external_service_exists_only_if_both_switches_are_on() {
     let addresses = |path: &str| format!("controller.service.{path}");
     for (enabled, external, made) in
         [(true, true, true), (true, false, false), (false, true, false), (false, false, false)]
@@ -325,7 +326,7 @@ fn there_is_an_external_service_where_both_switches_are_on() {
 }
 
 #[test]
-fn an_internal_service_has_what_both_have() {
+fn the_internal_service_inherits_the_common_values() {
     let service = |external: bool, annotations: Value| {
         json!({ "controller": { "service": {
             "type": "LoadBalancer", "ports": { "https": 8443 }, "labels": { "a": "b" },
@@ -348,7 +349,7 @@ fn an_internal_service_has_what_both_have() {
     assert_eq!((&it.values["internalService"], it.lost.len()), (&internal, 0), "its address is published");
     let without = service(true, json!({}));
     check(&without, &json!({ "service": own }), &[]);
-    assert!(said(&without, "controller.service.internal").contains("without annotations"));
+    assert!(finding_for(&without, "controller.service.internal").contains("without annotations"));
     let off = json!({ "enabled": false, "loadBalancerIP": "10.0.0.1", "clusterIPs": ["10.0.0.2"] });
     let off = json!({ "controller": { "service": { "internal": off } } });
     check(&off, &json!({}), &[]);
@@ -376,7 +377,7 @@ fn a_port_that_is_off_is_left_out() {
 }
 
 #[test]
-fn what_the_service_of_ingress_nginx_holds_is_kept_with_a_note() {
+fn addresses_held_by_the_service_of_ingress_nginx_are_kept_with_a_note() {
     let input = json!({ "controller": { "service": {
         "loadBalancerIP": "192.0.2.8", "nodePorts": { "http": 32080 }, "healthCheckNodePort": 32000,
         "annotations": { "external-dns.alpha.kubernetes.io/hostname": "shop.example.com" },
@@ -390,10 +391,10 @@ fn what_the_service_of_ingress_nginx_holds_is_kept_with_a_note() {
         &[],
     );
     for path in ["loadBalancerIP", "nodePorts.http"] {
-        let said = said(&input, &format!("controller.service.{path}"));
+        let said = finding_for(&input, &format!("controller.service.{path}"));
         assert!(said.contains("the Service of ingress-nginx holds it"), "{path}: {said}");
     }
-    assert!(said(&input, "controller.service.annotations").contains("until you move traffic"));
+    assert!(finding_for(&input, "controller.service.annotations").contains("until you move traffic"));
 }
 
 #[test]
@@ -401,7 +402,7 @@ fn ports_inside_of_pods_are_fairways_own() {
     let ports = json!({ "http": 8080, "https": 8443 });
     let input = json!({ "controller": { "containerPort": ports } });
     check(&input, &json!({}), &[]);
-    assert!(said(&input, "controller.containerPort.https").contains("ports.https"));
+    assert!(finding_for(&input, "controller.containerPort.https").contains("ports.https"));
     let input = json!({ "controller": { "hostPort": { "enabled": true, "ports": { "https": "8443" } } } });
     check(&input, &json!({ "hostPorts": { "http": 80, "https": 8443 } }), &[]);
     let input = json!({ "controller": { "hostPort": { "enabled": false, "ports": ports } } });
@@ -417,7 +418,7 @@ fn pods_in_the_network_of_nodes_have_the_ports_of_ingress_nginx() {
     };
     let input = nodes(json!({}));
     check(&input, &json!({ "hostNetwork": true, "ports": { "http": 80, "https": 443 } }), &[]);
-    assert!(said(&input, "controller.hostNetwork").contains("net.ipv4.ip_unprivileged_port_start"));
+    assert!(finding_for(&input, "controller.hostNetwork").contains("net.ipv4.ip_unprivileged_port_start"));
     let ports = json!({ "http": 8080, "https": 8443 });
     let given = nodes(json!({ "containerPort": ports, "extraArgs": { "http-port": 9080 } }));
     check(&given, &json!({ "hostNetwork": true, "ports": { "http": 9080, "https": 8443 } }), &[]);
@@ -452,7 +453,7 @@ fn addresses_of_nodes_are_lost_unless_others_are_published() {
 }
 
 #[test]
-fn values_that_fairways_chart_refuses_together_do_not_come_together() {
+fn contradicting_values_are_not_set_together() {
     check(
         &json!({ "controller": { "kind": "DaemonSet", "autoscaling": { "enabled": true, "minReplicas": 2 } } }),
         &json!({ "kind": "DaemonSet" }),
@@ -483,7 +484,7 @@ fn values_that_fairways_chart_refuses_together_do_not_come_together() {
 }
 
 #[test]
-fn alerts_of_the_installation_come_after_those_of_the_chart() {
+fn alerts_of_the_installation_follow_those_of_the_chart() {
     let rules = json!([{
         "alert": "Certificate", "expr": "nginx_ingress_controller_ssl_expire_time_seconds - time() < 604800",
         "annotations": { "summary": "{{ $labels.host }} ends" },
@@ -504,11 +505,11 @@ fn alerts_of_the_installation_come_after_those_of_the_chart() {
         } }),
         &[],
     );
-    assert!(said(&input, "controller.metrics.prometheusRule").contains("metrics.rules.disabled"));
+    assert!(finding_for(&input, "controller.metrics.prometheusRule").contains("metrics.rules.disabled"));
     let path = "controller.metrics.prometheusRule.rules";
     let input = json!({ "controller": { "metrics": { "prometheusRule": { "rules": ["up"] } } } });
     check(&input, &json!({}), &[path]);
-    assert_eq!(said(&input, path), "expected a list of mappings, found a list");
+    assert_eq!(finding_for(&input, path), "expected a list of mappings, found a list");
 }
 
 #[test]
@@ -533,7 +534,7 @@ fn a_disruption_budget_has_one_of_the_two() {
 fn one_replica_has_no_budget_that_keeps_its_node_from_draining() {
     let input = json!({ "controller": { "minAvailable": 1, "replicaCount": 1 } });
     check(&input, &json!({ "replicas": 1 }), &[]);
-    assert!(said(&input, "controller.minAvailable").contains("one replica"));
+    assert!(finding_for(&input, "controller.minAvailable").contains("one replica"));
     let scaled =
         json!({ "controller": { "minAvailable": 1, "autoscaling": { "enabled": true, "minReplicas": 3 } } });
     let values = converted(&scaled).values;
@@ -548,7 +549,7 @@ fn requests_and_limits_do_not_contradict_the_defaults() {
         "requests": { "memory": "2Gi", "cpu": 1 }, "limits": { "memory": "2Gi" },
     } });
     check(&input, &expected, &[]);
-    assert!(said(&input, "controller.resources.requests.memory").contains("sheds load"));
+    assert!(finding_for(&input, "controller.resources.requests.memory").contains("sheds load"));
     let input = resources(json!({ "limits": { "memory": "90Mi", "cpu": "100m" } }));
     let expected = json!({ "resources": {
         "requests": { "memory": "90Mi", "cpu": "100m" }, "limits": { "memory": "90Mi", "cpu": "100m" },
@@ -631,7 +632,7 @@ fn users_and_capabilities_of_the_image_stay_with_it() {
         } }),
         &[],
     );
-    assert!(said(&input, "controller.containerSecurityContext.runAsUser").contains("securityContext"));
+    assert!(finding_for(&input, "controller.containerSecurityContext.runAsUser").contains("securityContext"));
 }
 
 #[test]
@@ -646,7 +647,7 @@ fn prometheus_finds_the_port_of_metrics() {
 
 #[test]
 fn each_path_has_one_row() {
-    let mut paths: Vec<_> = ROWS.iter().map(|(path, _)| *path).collect();
+    let mut paths: Vec<_> = VALUE_ROWS.iter().map(|(path, _)| *path).collect();
     paths.sort_unstable();
     assert!(paths.windows(2).all(|pair| pair[0] != pair[1]));
 }
@@ -658,7 +659,7 @@ fn every_value_that_a_row_names_is_one_of_the_charts_schema() {
         let referred = of["$ref"].as_str().map(|it| schema.pointer(it.trim_start_matches('#')).unwrap());
         referred.unwrap_or(of)["properties"].get(key).cloned()
     };
-    for (of, meaning) in ROWS {
+    for (of, meaning) in VALUE_ROWS {
         let (Meaning::Is(own, _) | Meaning::Kept(own, ..)) = meaning else { continue };
         let found = own.split('.').try_fold(schema.clone(), |schema, key| property(&schema, key));
         assert!(found.is_some(), "{of}: {own}");
@@ -666,7 +667,7 @@ fn every_value_that_a_row_names_is_one_of_the_charts_schema() {
     }
 }
 
-/// Whether values.yaml has the value, or an empty one around it, whose members it does not list.
+/// Whether values.yaml contains the value or an empty parent, whose members it does not list.
 fn is_value_of_the_chart(path: &str) -> bool {
     let values = values_of_the_chart();
     let mut found = &values;
@@ -682,7 +683,7 @@ fn is_value_of_the_chart(path: &str) -> bool {
     true
 }
 
-/// Mappings of which values.yaml lists the members that have a default.
+/// Mappings for which values.yaml lists only the members with a default.
 const OPEN: [&str; 2] = ["probes.", "resources."];
 
 #[test]
@@ -691,7 +692,7 @@ fn a_value_that_both_charts_have_is_taken_over() {
     // `controller.tcp` says where the ConfigMap is, and `tcp` has its entries.
     const OWN: [&str; 7] =
         ["fullnameOverride", "nameOverride", "image.repository", "image.tag", "image.digest", "tcp", "udp"];
-    for (of, meaning) in ROWS {
+    for (of, meaning) in VALUE_ROWS {
         let is_left_out = matches!(
             meaning,
             Meaning::Nothing(_) | Meaning::Lost(_) | Meaning::IfEnabled(_) | Meaning::EachLost(_)

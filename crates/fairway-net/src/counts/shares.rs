@@ -1,63 +1,64 @@
-//! Whose share of a limit is lent or borrowed, by the keys of counts. Requests look it up without a lock; entries are written off their
-//! path, one writer at a time.
+//! Which shares of a limit are lent or borrowed, by counter key. Requests read without a lock; one writer at a time,
+//! off the request path.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Entries of a set.
-const WAYS: usize = 8;
+const ENTRIES_PER_SET: usize = 8;
 /// Sets of the table: 4,096 entries, 64 KiB.
-const SETS: usize = 512;
+const SET_COUNT: usize = 512;
 /// A value is the end in milliseconds, above the number of replicas and the sixteenths.
 const SIXTEENTHS_BITS: u32 = 14;
 const REPLICAS_BITS: u32 = 10;
 const END_BITS: u32 = u64::BITS - SIXTEENTHS_BITS - REPLICAS_BITS;
 
-/// How the share of a client differs from the equal one for a while.
+/// How a client's share temporarily differs from an equal share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Share {
-    /// It is lent, except for the part that a lender keeps.
+pub(super) enum ShareState {
+    /// It is lent, except for the part that the lender keeps.
     Lent,
     /// It is this many sixteenths of an equal share, which was one of `replicas`.
     Borrowed { sixteenths: u32, replicas: u32 },
 }
 
 #[derive(Default)]
-pub(super) struct Shares {
+pub(super) struct LentShares {
     entries: OnceLock<Box<[Entry]>>,
     writer: Mutex<()>,
 }
 
 #[derive(Default)]
 struct Entry {
-    /// 0 is nobody's.
+    /// 0 if free.
     key: AtomicU64,
     value: AtomicU64,
 }
 
-impl Shares {
-    /// The share of a key, if it is another one than usual; `now` is in milliseconds.
+impl LentShares {
+    /// The share of a key, if it differs from the equal one; `now` is in milliseconds.
     #[inline]
-    pub(super) fn find(&self, key: u64, now: u64) -> Option<Share> {
+    pub(super) fn find(&self, key: u64, now: u64) -> Option<ShareState> {
         let entry = set(self.entries.get()?, key).iter().find(|it| it.key.load(Ordering::Acquire) == key)?;
         let value = entry.value.load(Ordering::Acquire);
-        // Written for another key meanwhile.
+        // Written for another key in the meantime.
         if entry.key.load(Ordering::Acquire) != key || !is_current(value, now) {
             return None;
         }
         Some(unpack(value))
     }
 
-    /// Sets the share of a key until `end`; `false` where there is no room. Times are in milliseconds.
-    pub(super) fn set(&self, key: u64, share: Share, end: u64, now: u64) -> bool {
+    /// Sets the share of a key until `end`; `false` if there is no room. Times are in milliseconds.
+    pub(super) fn set(&self, key: u64, share: ShareState, end: u64, now: u64) -> bool {
         let _writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        let entries = self.entries.get_or_init(|| (0..WAYS * SETS).map(|_| Entry::default()).collect());
+        let entries =
+            self.entries.get_or_init(|| (0..ENTRIES_PER_SET * SET_COUNT).map(|_| Entry::default()).collect());
         let set = set(entries, key);
         let is_free = |entry: &&Entry| !is_current(entry.value.load(Ordering::Acquire), now);
         let own = set.iter().find(|entry| entry.key.load(Ordering::Acquire) == key);
         let Some(entry) = own.or_else(|| set.iter().find(is_free)) else { return false };
         if own.is_none() {
-            // Whoever finds the new key never finds the value of the old one.
+            // A reader that finds the new key never finds the old value.
             entry.value.store(0, Ordering::Release);
             entry.key.store(key, Ordering::Release);
         }
@@ -69,8 +70,8 @@ impl Shares {
 /// The lowest bit of a key is always set.
 #[inline]
 fn set(entries: &[Entry], key: u64) -> &[Entry] {
-    let first = ((key >> 1) as usize % SETS) * WAYS;
-    &entries[first..first + WAYS]
+    let first = ((key >> 1) as usize % SET_COUNT) * ENTRIES_PER_SET;
+    &entries[first..first + ENTRIES_PER_SET]
 }
 
 #[inline]
@@ -78,10 +79,10 @@ fn is_current(value: u64, now: u64) -> bool {
     now < value >> (SIXTEENTHS_BITS + REPLICAS_BITS)
 }
 
-fn pack(share: Share, end: u64) -> u64 {
+fn pack(share: ShareState, end: u64) -> u64 {
     let (replicas, sixteenths) = match share {
-        Share::Lent => (0, 0),
-        Share::Borrowed { sixteenths, replicas } => (replicas, sixteenths),
+        ShareState::Lent => (0, 0),
+        ShareState::Borrowed { sixteenths, replicas } => (replicas, sixteenths),
     };
     let end = end.min((1 << END_BITS) - 1);
     let replicas = u64::from(replicas.min((1 << REPLICAS_BITS) - 1));
@@ -90,11 +91,11 @@ fn pack(share: Share, end: u64) -> u64 {
 }
 
 #[inline]
-fn unpack(value: u64) -> Share {
+fn unpack(value: u64) -> ShareState {
     let part = |shift: u32, bits: u32| ((value >> shift) & ((1 << bits) - 1)) as u32;
     match part(0, SIXTEENTHS_BITS) {
-        0 => Share::Lent,
-        sixteenths => Share::Borrowed { sixteenths, replicas: part(SIXTEENTHS_BITS, REPLICAS_BITS) },
+        0 => ShareState::Lent,
+        sixteenths => ShareState::Borrowed { sixteenths, replicas: part(SIXTEENTHS_BITS, REPLICAS_BITS) },
     }
 }
 
@@ -104,19 +105,19 @@ mod tests {
 
     #[test]
     fn a_share_holds_until_its_end_and_makes_room_then() {
-        let shares = Shares::default();
+        let shares = LentShares::default();
         assert_eq!(shares.find(1, 0), None);
-        let borrowed = Share::Borrowed { sixteenths: 15_001, replicas: 1_000 };
-        assert!(shares.set(1, borrowed, 10, 0) && shares.set(3, Share::Lent, 20, 0));
+        let borrowed = ShareState::Borrowed { sixteenths: 15_001, replicas: 1_000 };
+        assert!(shares.set(1, borrowed, 10, 0) && shares.set(3, ShareState::Lent, 20, 0));
         assert_eq!((shares.find(1, 9), shares.find(1, 10)), (Some(borrowed), None));
-        assert_eq!((shares.find(3, 19), shares.find(5, 0)), (Some(Share::Lent), None));
+        assert_eq!((shares.find(3, 19), shares.find(5, 0)), (Some(ShareState::Lent), None));
         // Keys of one set.
-        let key = |number: u64| (number * SETS as u64) << 1 | 1;
-        let shares = Shares::default();
-        assert!((0..WAYS as u64).all(|number| shares.set(key(number), Share::Lent, 10, 0)));
-        assert!(!shares.set(key(100), Share::Lent, 10, 9), "all are in use");
-        assert!(shares.set(key(3), Share::Lent, 30, 9), "and may be set again");
-        assert!(shares.set(key(100), Share::Lent, 40, 10));
-        assert_eq!((shares.find(key(0), 0), shares.find(key(100), 39)), (None, Some(Share::Lent)));
+        let key = |number: u64| (number * SET_COUNT as u64) << 1 | 1;
+        let shares = LentShares::default();
+        assert!((0..ENTRIES_PER_SET as u64).all(|number| shares.set(key(number), ShareState::Lent, 10, 0)));
+        assert!(!shares.set(key(100), ShareState::Lent, 10, 9), "all are in use");
+        assert!(shares.set(key(3), ShareState::Lent, 30, 9), "and may be set again");
+        assert!(shares.set(key(100), ShareState::Lent, 40, 10));
+        assert_eq!((shares.find(key(0), 0), shares.find(key(100), 39)), (None, Some(ShareState::Lent)));
     }
 }

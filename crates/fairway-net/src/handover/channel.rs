@@ -1,4 +1,4 @@
-//! One conversation: messages, and the descriptors that go with them (`SCM_RIGHTS`, unix(7)).
+//! A connection between the two processes: messages with file descriptors (`SCM_RIGHTS`, unix(7)).
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -12,16 +12,16 @@ use rustix::net::{
 };
 use socket2::Socket;
 
-use super::message::{MAX_BYTES, MAX_DESCRIPTORS, Malformed, Message};
+use super::message::{MAX_BYTES, MAX_DESCRIPTORS, MalformedMessage, Message};
 use crate::sys::{PeerProcess, peer_process};
 
 /// How long the other side may take to read.
 const SEND_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A connection to the other process, which is of the same user.
+/// A connection to the other process, which runs as the same user.
 #[derive(Debug)]
 pub(super) struct Channel {
-    /// Of the type `SOCK_SEQPACKET`: each message arrives whole or not at all.
+    /// Of type `SOCK_SEQPACKET`: each message arrives complete or not at all.
     socket: Socket,
     peer: i32,
 }
@@ -30,7 +30,7 @@ impl Channel {
     /// Over a connected socket.
     ///
     /// # Errors
-    /// The peer is of another user.
+    /// The peer runs as another user.
     pub(super) fn new(socket: Socket) -> io::Result<Self> {
         let PeerProcess { id, user } = peer_process(&socket)?;
         let own = rustix::process::geteuid().as_raw();
@@ -43,7 +43,7 @@ impl Channel {
         Ok(Self { socket, peer: id })
     }
 
-    /// The process id at the other end.
+    /// The process id of the peer.
     pub(super) fn peer(&self) -> i32 {
         self.peer
     }
@@ -53,7 +53,7 @@ impl Channel {
         let bytes = message.bytes();
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
         let mut control = SendAncillaryBuffer::new(&mut space);
-        // The space is rounded up, and might take one more than the other side has room for.
+        // The space is rounded up, and could hold one more than the receiver expects.
         let fits = descriptors.len() <= MAX_DESCRIPTORS;
         let mut takes_all = || fits && control.push(SendAncillaryMessage::ScmRights(descriptors));
         if !descriptors.is_empty() && !takes_all() {
@@ -64,13 +64,13 @@ impl Channel {
         Ok(())
     }
 
-    /// Receives a message that comes `within` this time, or at any time.
+    /// Receives a message that arrives `within` this time, or at any time.
     ///
     /// # Errors
-    /// It does not come in time, the other side has gone, or it is no message.
+    /// It does not arrive in time, the other side is gone, or it is malformed.
     pub(super) fn receive(&self, within: Option<Duration>) -> io::Result<(Message, Vec<OwnedFd>)> {
         self.socket.set_read_timeout(within)?;
-        // One byte more, so that a message that is too long shows.
+        // One byte more, to detect a message that is too long.
         let mut bytes = [0; MAX_BYTES + 1];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -87,13 +87,13 @@ impl Channel {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         if received.flags.contains(ReturnFlags::CTRUNC) {
-            // Either they are more than any message has, or this process may open no more files.
+            // Either there are more than any message has, or this process may open no more files.
             return Err(io::Error::other(
                 "not all descriptors of a message could be received: raise the limit of open files",
             ));
         }
         let message = match Message::parse(&bytes[..received.bytes]) {
-            _ if received.flags.contains(ReturnFlags::TRUNC) => Err(Malformed::TooLong),
+            _ if received.flags.contains(ReturnFlags::TRUNC) => Err(MalformedMessage::TooLong),
             parsed => parsed,
         };
         let message = message.map_err(|it| io::Error::new(io::ErrorKind::InvalidData, it.to_string()))?;

@@ -1,4 +1,4 @@
-//! Where the two processes meet: a socket in the file system that only their user can reach.
+//! The Unix socket where the two processes meet, which only their user can reach.
 
 use std::ffi::OsString;
 use std::fs;
@@ -11,37 +11,37 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::channel::Channel;
 
-/// Processes that may wait for their turn.
+/// Processes that may wait to be accepted.
 const BACKLOG: i32 = 4;
 
-/// How long a connect waits for a place among them.
+/// How long a connect may wait to be accepted.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Write permission of the group and of everybody.
+/// Write permission for the group and for others.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
-/// A path at which a running process can be asked for its sockets.
+/// A path where a running process offers its sockets.
 #[derive(Clone, Debug)]
-pub struct Rendezvous {
+pub struct HandoverSocket {
     path: PathBuf,
 }
 
-/// A running process that can be asked.
+/// A process listening for its successor.
 #[derive(Debug)]
-pub struct Listening {
+pub struct HandoverListener {
     socket: Socket,
 }
 
-impl Rendezvous {
-    /// At `path`, in a directory that no other user may change.
+impl HandoverSocket {
+    /// At `path`, in a directory that no other user may write to.
     ///
     /// # Errors
-    /// The directory is another user's or others may write to it, the path is too long, or something else than a socket is there.
+    /// The directory belongs to another user or is writable by others, the path is too long, or it is not a socket.
     pub fn at(path: &Path) -> io::Result<Self> {
         let refused = |problem: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, problem));
         let path = std::path::absolute(path)?;
         let Some(directory) = path.parent().filter(|_| path.file_name().is_some()) else {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not the path of a file"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path does not name a file"));
         };
         let found = fs::metadata(directory)
             .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", directory.display())))?;
@@ -57,24 +57,24 @@ impl Rendezvous {
         }
         match fs::symlink_metadata(&path) {
             Ok(file) if !file.file_type().is_socket() => {
-                return refused("a file is there that is no socket".to_owned());
+                return refused("the path exists and is not a socket".to_owned());
             }
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
         let rendezvous = Self { path };
-        // The longer one of both.
+        // The longer of the two paths.
         SockAddr::unix(rendezvous.temporary())?;
         Ok(rendezvous)
     }
 
-    /// Connects to the process that listens there; `None` where none does.
+    /// Connects to the process that listens there; `None` if none does.
     pub(super) fn connect(&self) -> io::Result<Option<Channel>> {
         let socket = Socket::new(Domain::UNIX, Type::SEQPACKET, None)?;
         socket.set_write_timeout(Some(CONNECT_TIMEOUT))?;
         match socket.connect(&SockAddr::unix(&self.path)?) {
             Ok(()) => Channel::new(socket).map(Some),
-            // Nothing is there, or what a process left that has ended.
+            // Nothing is there, or the process has ended.
             Err(error)
                 if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) =>
             {
@@ -85,11 +85,12 @@ impl Rendezvous {
         }
     }
 
-    /// Listens there, in place of whoever did. Ask for a predecessor before: this replaces one that runs.
+    /// Listens there, replacing any previous listener. Request the sockets of a predecessor first: this replaces one
+    /// that is running.
     ///
     /// # Errors
     /// The system refuses it.
-    pub fn listen(&self) -> io::Result<Listening> {
+    pub fn listen(&self) -> io::Result<HandoverListener> {
         let temporary = self.temporary();
         match fs::remove_file(&temporary) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -97,11 +98,12 @@ impl Rendezvous {
         }
         let socket = Socket::new(Domain::UNIX, Type::SEQPACKET, None)?;
         socket.bind(&SockAddr::unix(&temporary)?)?;
-        // A connect fails until the mode is set and the socket listens. The path always has a socket: the old one, then this one.
+        // Connects fail until the mode is set and the socket listens. The path always has a socket: the old one, then
+        // this one.
         fs::set_permissions(&temporary, fs::Permissions::from_mode(0o600))?;
         socket.listen(BACKLOG)?;
         fs::rename(&temporary, &self.path)?;
-        Ok(Listening { socket })
+        Ok(HandoverListener { socket })
     }
 
     fn temporary(&self) -> PathBuf {
@@ -111,14 +113,14 @@ impl Rendezvous {
     }
 }
 
-/// A process listens and does not answer.
+/// A process listens but does not answer.
 pub(super) fn busy() -> io::Error {
     let problem = "the running process does not answer: another process may be about to take its place";
     io::Error::new(io::ErrorKind::TimedOut, problem)
 }
 
-impl Listening {
-    /// Waits for a process that wants the place of this one.
+impl HandoverListener {
+    /// Waits for a process that wants to replace this one.
     pub(super) fn accept(&self) -> io::Result<Channel> {
         Channel::new(self.socket.accept()?.0)
     }

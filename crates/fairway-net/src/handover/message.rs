@@ -1,19 +1,19 @@
-//! What the two processes say: a line of text each, with the version in front.
+//! The messages of the two processes: a line of text each, starting with the version.
 
 use std::fmt;
 
-/// The version of the protocol. Raise it with any change: processes of different versions do not hand over.
+/// The version of the protocol. Increase it with any change: processes with different versions do not hand over.
 pub(super) const VERSION: u32 = 1;
 
-/// The most bytes of a message.
+/// Maximum bytes of a message.
 pub(super) const MAX_BYTES: usize = 512;
 
-/// Descriptors that go with one message; the kernel takes 253.
+/// Descriptors of one message; the kernel allows 253.
 pub(super) const MAX_DESCRIPTORS: usize = 64;
 
 const PROTOCOL: &str = "fairway-handover";
 
-/// Bytes of a reason.
+/// Maximum bytes of a reason.
 const MAX_REASON: usize = 300;
 
 /// A message.
@@ -21,30 +21,30 @@ const MAX_REASON: usize = 300;
 pub(super) enum Message {
     /// The new process asks for the sockets.
     Hello,
-    /// So many sockets go with this message.
+    /// This many sockets come with this message.
     Sockets(usize),
-    /// These were all.
+    /// All sockets were sent.
     Complete,
-    /// There are none for the new process.
+    /// The new process gets no sockets.
     Refused(String),
     /// The new process serves from now on.
     Ready,
 }
 
-/// What is no message.
+/// Why a message is malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Malformed {
-    /// It has no end.
+pub(super) enum MalformedMessage {
+    /// It is truncated.
     Torn,
-    /// It is longer than any message.
+    /// It is too long.
     TooLong,
-    /// Of another version.
+    /// It has another version.
     Version(u32),
-    /// Of another protocol, or nothing that this one says.
+    /// It is of another protocol, or unknown.
     Unknown,
 }
 
-impl fmt::Display for Malformed {
+impl fmt::Display for MalformedMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Torn => f.write_str("a message is cut off"),
@@ -54,13 +54,13 @@ impl fmt::Display for Malformed {
                 "the other process speaks version {version} of the hand-over and this one version {VERSION}: stop the old process, \
                  then start the new one"
             ),
-            Self::Unknown => f.write_str("a message is not one of Fairway's hand-over"),
+            Self::Unknown => f.write_str("a message is not part of the Fairway handover protocol"),
         }
     }
 }
 
 impl Message {
-    /// The bytes of the message.
+    /// The encoded message.
     pub(super) fn bytes(&self) -> Vec<u8> {
         let words = match self {
             Self::Hello => "hello".to_owned(),
@@ -72,36 +72,37 @@ impl Message {
         format!("{PROTOCOL} {VERSION} {words}\n").into_bytes()
     }
 
-    /// Reads one.
-    pub(super) fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
+    /// Parses a message.
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, MalformedMessage> {
         if bytes.len() > MAX_BYTES {
-            return Err(Malformed::TooLong);
+            return Err(MalformedMessage::TooLong);
         }
-        let line = bytes.strip_suffix(b"\n").ok_or(Malformed::Torn)?;
-        let line = std::str::from_utf8(line).map_err(|_| Malformed::Unknown)?;
+        let line = bytes.strip_suffix(b"\n").ok_or(MalformedMessage::Torn)?;
+        let line = std::str::from_utf8(line).map_err(|_| MalformedMessage::Unknown)?;
         let mut words = line.splitn(4, ' ');
         if words.next() != Some(PROTOCOL) {
-            return Err(Malformed::Unknown);
+            return Err(MalformedMessage::Unknown);
         }
-        let version = words.next().and_then(|version| version.parse().ok()).ok_or(Malformed::Unknown)?;
+        let version =
+            words.next().and_then(|version| version.parse().ok()).ok_or(MalformedMessage::Unknown)?;
         if version != VERSION {
-            return Err(Malformed::Version(version));
+            return Err(MalformedMessage::Version(version));
         }
         match (words.next(), words.next()) {
             (Some("hello"), None) => Ok(Self::Hello),
             (Some("sockets"), Some(count)) => {
                 let count = count.parse().ok().filter(|count| (1..=MAX_DESCRIPTORS).contains(count));
-                count.map(Self::Sockets).ok_or(Malformed::Unknown)
+                count.map(Self::Sockets).ok_or(MalformedMessage::Unknown)
             }
             (Some("complete"), None) => Ok(Self::Complete),
             (Some("refused"), Some(reason)) => Ok(Self::Refused(printable(reason))),
             (Some("ready"), None) => Ok(Self::Ready),
-            _ => Err(Malformed::Unknown),
+            _ => Err(MalformedMessage::Unknown),
         }
     }
 }
 
-/// A reason as it may stand in a log.
+/// A reason, safe to be logged.
 fn printable(reason: &str) -> String {
     let mut text: String = reason.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     text.truncate(text.floor_char_boundary(MAX_REASON));
@@ -112,7 +113,7 @@ fn printable(reason: &str) -> String {
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Result<Message, Malformed> {
+    fn parse(text: &str) -> Result<Message, MalformedMessage> {
         Message::parse(text.as_bytes())
     }
 
@@ -131,7 +132,11 @@ mod tests {
         {
             let bytes = message.bytes();
             for end in 0..bytes.len() {
-                assert_eq!(Message::parse(&bytes[..end]), Err(Malformed::Torn), "{end} of {message:?}");
+                assert_eq!(
+                    Message::parse(&bytes[..end]),
+                    Err(MalformedMessage::Torn),
+                    "{end} of {message:?}"
+                );
             }
         }
     }
@@ -141,14 +146,14 @@ mod tests {
         let bytes = Message::Refused("é".repeat(10_000)).bytes();
         assert!(bytes.len() <= MAX_BYTES && Message::parse(&bytes).is_ok());
         let longer = format!("fairway-handover 1 refused {}\n", "x".repeat(MAX_BYTES));
-        assert_eq!(parse(&longer), Err(Malformed::TooLong));
+        assert_eq!(parse(&longer), Err(MalformedMessage::TooLong));
     }
 
     #[test]
     fn another_version_is_named_whatever_it_says() {
-        assert_eq!(parse("fairway-handover 2 hello\n"), Err(Malformed::Version(2)));
-        assert_eq!(parse("fairway-handover 0 something new entirely\n"), Err(Malformed::Version(0)));
-        assert!(Malformed::Version(2).to_string().contains("version 2"));
+        assert_eq!(parse("fairway-handover 2 hello\n"), Err(MalformedMessage::Version(2)));
+        assert_eq!(parse("fairway-handover 0 something new entirely\n"), Err(MalformedMessage::Version(0)));
+        assert!(MalformedMessage::Version(2).to_string().contains("version 2"));
     }
 
     #[test]
@@ -168,9 +173,9 @@ mod tests {
             "fairway-handover 1 ready \n",
             "fairway-handover 1 hello\nfairway-handover 1 ready\n",
         ] {
-            assert_eq!(parse(text), Err(Malformed::Unknown), "{text:?}");
+            assert_eq!(parse(text), Err(MalformedMessage::Unknown), "{text:?}");
         }
-        assert_eq!(Message::parse(b"fairway-handover 1 \xff\n"), Err(Malformed::Unknown));
+        assert_eq!(Message::parse(b"fairway-handover 1 \xff\n"), Err(MalformedMessage::Unknown));
     }
 
     #[test]

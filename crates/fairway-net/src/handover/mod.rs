@@ -9,15 +9,16 @@
 //!  │ accepts                      │   accepts no longer, drains and ends
 //! ```
 //!
-//! [`endpoint`] is where both meet, and trusts only the same user, [`message`] is the language, [`channel`] carries it with the
-//! descriptors, [`roles`] are the two sides. What the sockets are, the kernel says (`crate::inherited`); no message describes them.
+//! [`endpoint`] is the socket where both meet, which accepts only the same user; [`message`] has the messages,
+//! [`channel`] sends them with descriptors, and [`roles`] are the two sides. What the sockets are is read from the
+//! kernel (`crate::inherited`), not from messages.
 
 mod channel;
 mod endpoint;
 mod message;
 mod roles;
 
-pub use endpoint::{Listening, Rendezvous};
+pub use endpoint::{HandoverListener, HandoverSocket};
 pub use roles::{Predecessor, Successor};
 
 #[cfg(test)]

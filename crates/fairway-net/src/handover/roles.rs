@@ -1,31 +1,31 @@
-//! The two sides of a hand-over.
+//! The two sides of a handover.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use super::channel::Channel;
-use super::endpoint::{Listening, Rendezvous, busy};
+use super::endpoint::{HandoverListener, HandoverSocket, busy};
 use super::message::{MAX_DESCRIPTORS, Message};
 
-/// How long the other side may think about its next message.
+/// How long the other side may take for its next message.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Sockets that are handed over at most.
+/// Maximum number of sockets handed over.
 const MAX_SOCKETS: usize = 16_384;
 
-/// The process whose place this one takes.
+/// The process that this one replaces.
 #[derive(Debug)]
 pub struct Predecessor {
     channel: Channel,
 }
 
 impl Predecessor {
-    /// Asks the process that listens at `rendezvous` for its sockets; `None` where none does.
+    /// Requests the sockets of the process that listens at `rendezvous`; `None` if none does.
     ///
     /// # Errors
-    /// There is one that gives none, does not answer, or is of another version or user.
-    pub fn ask(rendezvous: &Rendezvous) -> io::Result<Option<(Self, Vec<OwnedFd>)>> {
+    /// The process refuses, does not answer, or has another version or user.
+    pub fn ask(rendezvous: &HandoverSocket) -> io::Result<Option<(Self, Vec<OwnedFd>)>> {
         let Some(channel) = rendezvous.connect()? else { return Ok(None) };
         channel.send(&Message::Hello, &[])?;
         let mut sockets = Vec::new();
@@ -55,34 +55,34 @@ impl Predecessor {
         self.channel.peer()
     }
 
-    /// Says that this process serves from now on. From here the sockets are its own, also where the other one has ended meanwhile, which
-    /// is the error.
+    /// Announces that this process serves from now on. The sockets then belong to it, even if the other process has
+    /// ended in the meantime, which is the error.
     ///
     /// # Errors
-    /// It has ended.
+    /// The other process has ended.
     pub fn replace(self) -> io::Result<()> {
         self.channel.send(&Message::Ready, &[])
     }
 }
 
-/// A process that wants the place of this one.
+/// A process that wants to replace this one.
 #[derive(Debug)]
 pub struct Successor {
     channel: Channel,
 }
 
-impl Listening {
-    /// Waits for a process that asks for the sockets of this one.
+impl HandoverListener {
+    /// Waits for a process that asks for the sockets.
     ///
     /// # Errors
-    /// The process that connected is none.
+    /// The connected process does not ask for them.
     pub fn successor(&self) -> io::Result<Successor> {
         let channel = self.accept()?;
         match channel.receive(Some(REPLY_TIMEOUT)) {
             Ok((Message::Hello, _)) => Ok(Successor { channel }),
             Ok(_) => Err(io::Error::new(io::ErrorKind::InvalidData, "an unexpected message")),
             Err(error) => {
-                // Says at least which version this one speaks.
+                // Tells it at least which version this process speaks.
                 _ = channel.send(&Message::Refused(error.to_string()), &[]);
                 Err(error)
             }
@@ -96,16 +96,16 @@ impl Successor {
         self.channel.peer()
     }
 
-    /// Gives it nothing, for this reason.
+    /// Refuses, with this reason.
     pub fn refuse(self, reason: &str) {
-        // Who has gone needs no reason.
+        // A process that is gone needs no reason.
         _ = self.channel.send(&Message::Refused(reason.to_owned()), &[]);
     }
 
-    /// Gives it the sockets, which stay this process's as well.
+    /// Sends it the sockets, which this process keeps as well.
     ///
     /// # Errors
-    /// It has gone or does not read.
+    /// It is gone or does not read.
     pub fn give(&self, sockets: &[OwnedFd]) -> io::Result<()> {
         if sockets.len() > MAX_SOCKETS {
             let problem =
@@ -123,7 +123,7 @@ impl Successor {
     /// Waits until it serves.
     ///
     /// # Errors
-    /// It ended before, or said something else.
+    /// It ended before, or sent another message.
     pub fn wait_until_ready(self) -> io::Result<()> {
         match self.channel.receive(None)? {
             (Message::Ready, _) => Ok(()),

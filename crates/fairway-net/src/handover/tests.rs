@@ -1,4 +1,4 @@
-//! The two sides, in one process.
+//! Both sides in one process.
 
 use std::fs::{self, Permissions};
 use std::io::ErrorKind;
@@ -14,9 +14,9 @@ use socket2::{Domain, Socket, Type};
 use super::channel::Channel;
 use super::message::Message;
 use super::*;
-use crate::inherited::Inherited;
+use crate::inherited::InheritedSockets;
 
-/// A directory that only this user may write to; gone with this value.
+/// A directory that only this user may write to; removed on drop.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -41,7 +41,7 @@ impl Drop for Directory {
 }
 
 fn refusal(path: &Path) -> String {
-    Rendezvous::at(path).unwrap_err().to_string()
+    HandoverSocket::at(path).unwrap_err().to_string()
 }
 
 fn pair() -> (Channel, Channel) {
@@ -52,12 +52,12 @@ fn pair() -> (Channel, Channel) {
 #[test]
 fn every_socket_arrives_and_the_old_process_learns_that_the_new_one_is_ready() {
     let directory = Directory::new();
-    let rendezvous = Rendezvous::at(&directory.socket()).unwrap();
+    let rendezvous = HandoverSocket::at(&directory.socket()).unwrap();
     assert!(Predecessor::ask(&rendezvous).unwrap().is_none(), "nobody is there");
     let listening = rendezvous.listen().unwrap();
     let mode = fs::metadata(directory.socket()).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    // More than go with one message.
+    // More than fit into one message.
     let sockets: Vec<_> = (0..150).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
     let addresses: Vec<_> = sockets.iter().map(|socket| socket.local_addr().unwrap()).collect();
     let old = thread::spawn(move || {
@@ -68,7 +68,7 @@ fn every_socket_arrives_and_the_old_process_learns_that_the_new_one_is_ready() {
     });
     let (predecessor, sockets) = Predecessor::ask(&rendezvous).unwrap().unwrap();
     assert_eq!(predecessor.id(), i32::try_from(std::process::id()).unwrap());
-    let mut inherited = Inherited::default();
+    let mut inherited = InheritedSockets::default();
     inherited.add(sockets).unwrap();
     assert!(addresses.iter().all(|address| inherited.take(*address).len() == 1));
     predecessor.replace().unwrap();
@@ -78,7 +78,7 @@ fn every_socket_arrives_and_the_old_process_learns_that_the_new_one_is_ready() {
 #[test]
 fn the_old_process_goes_on_when_the_new_one_ends() {
     let directory = Directory::new();
-    let rendezvous = Rendezvous::at(&directory.socket()).unwrap();
+    let rendezvous = HandoverSocket::at(&directory.socket()).unwrap();
     let listening = rendezvous.listen().unwrap();
     let old = thread::spawn(move || {
         let successor = listening.successor().unwrap();
@@ -93,7 +93,7 @@ fn the_old_process_goes_on_when_the_new_one_ends() {
 #[test]
 fn a_reason_for_a_refusal_arrives() {
     let directory = Directory::new();
-    let rendezvous = Rendezvous::at(&directory.socket()).unwrap();
+    let rendezvous = HandoverSocket::at(&directory.socket()).unwrap();
     let listening = rendezvous.listen().unwrap();
     let old = thread::spawn(move || listening.successor().unwrap().refuse("it drains"));
     let error = Predecessor::ask(&rendezvous).unwrap_err().to_string();
@@ -104,7 +104,7 @@ fn a_reason_for_a_refusal_arrives() {
 #[test]
 fn who_speaks_something_else_gets_no_socket() {
     let directory = Directory::new();
-    let rendezvous = Rendezvous::at(&directory.socket()).unwrap();
+    let rendezvous = HandoverSocket::at(&directory.socket()).unwrap();
     let listening = rendezvous.listen().unwrap();
     let old = thread::spawn(move || listening.successor().unwrap_err().to_string());
     let channel = rendezvous.connect().unwrap().unwrap();
@@ -115,17 +115,17 @@ fn who_speaks_something_else_gets_no_socket() {
 #[test]
 fn a_file_that_a_process_left_is_replaced_and_another_kind_of_file_is_not() {
     let directory = Directory::new();
-    let rendezvous = Rendezvous::at(&directory.socket()).unwrap();
+    let rendezvous = HandoverSocket::at(&directory.socket()).unwrap();
     drop(rendezvous.listen().unwrap());
     assert!(directory.socket().exists() && Predecessor::ask(&rendezvous).unwrap().is_none());
-    // Also what a process left that ended before it had renamed it.
+    // Also the leftover of a process that ended before it had renamed it.
     fs::write(directory.0.join("socket.new"), "").unwrap();
     let listening = rendezvous.listen().unwrap();
     assert!(rendezvous.connect().unwrap().is_some());
     drop(listening);
     fs::remove_file(directory.socket()).unwrap();
     fs::write(directory.socket(), "precious").unwrap();
-    assert_eq!(refusal(&directory.socket()), "a file is there that is no socket");
+    assert_eq!(refusal(&directory.socket()), "the path exists and is not a socket");
 }
 
 #[test]
@@ -137,10 +137,10 @@ fn the_directory_must_be_closed_to_others() {
         assert!(problem.starts_with("others may write to "), "{problem}");
     }
     fs::set_permissions(&directory.0, Permissions::from_mode(0o755)).unwrap();
-    assert!(Rendezvous::at(&directory.socket()).is_ok());
+    assert!(HandoverSocket::at(&directory.socket()).is_ok());
     assert!(refusal(&directory.0.join("none/socket")).contains("none"));
-    assert!(Rendezvous::at(&directory.0.join("s".repeat(100))).is_err(), "longer than an address may be");
-    assert!(Rendezvous::at(Path::new("/")).is_err());
+    assert!(HandoverSocket::at(&directory.0.join("s".repeat(100))).is_err(), "longer than an address may be");
+    assert!(HandoverSocket::at(Path::new("/")).is_err());
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn descriptors_come_only_with_the_message_that_announces_them() {
     assert_eq!(error, "a message announces 2 descriptors and has 1");
     let many = vec![file.as_fd(); 65];
     assert!(one.send(&Message::Sockets(64), &many).is_err());
-    // A sender that does not keep to it.
+    // A sender that ignores the limit.
     one.send(&Message::Sockets(1), &[file.as_fd()]).unwrap();
     assert_eq!(other.receive(None).unwrap().1.len(), 1);
 }

@@ -1,13 +1,13 @@
-//! How much memory the process may use, as its operator says it.
+//! The configured memory budget of the process.
 
-/// How much memory may be in use.
+/// How much memory may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryBudget {
-    /// Any.
+    /// No limit.
     Unlimited,
-    /// 85% of the limit of its cgroup, where that has one.
+    /// 85% of the limit of its cgroup, if it has one.
     Cgroup,
-    /// So many bytes of this process, the buffers of its sockets included. The cgroup's limit holds too: these bytes are
+    /// This many bytes of this process, including its socket buffers. The cgroup's limit applies too: this value is
     /// then its budget, within 85% and 95% of it.
     Bytes(u64),
 }

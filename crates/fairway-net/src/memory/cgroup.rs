@@ -1,35 +1,35 @@
-//! What the cgroup of this process allows and uses (cgroups(7)), version 2 or 1. Reads only.
+//! The memory limit and usage of this process's cgroup (cgroups(7)), version 2 or 1.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::file::{Kept, field, number};
+use super::file::{KernelFile, field, number};
 
-/// At and above this, version 1 means no limit.
+/// Values from here on mean no limit in version 1.
 const UNLIMITED: u64 = 1 << 60;
 
-/// The memory files of a cgroup, which stay open.
+/// The memory files of a cgroup, kept open.
 pub(super) struct Cgroup {
-    version: Version,
-    limit: Kept,
-    usage: Kept,
-    statistics: Kept,
+    version: CgroupVersion,
+    limit: KernelFile,
+    usage: KernelFile,
+    statistics: KernelFile,
 }
 
-/// What a cgroup's memory is now.
+/// The memory usage of a cgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Usage {
-    /// What the kernel could not take back at once: all but the file pages that nothing used lately.
+pub(super) struct CgroupUsage {
+    /// Bytes that the kernel could not reclaim at once: all but the file pages that were not used lately.
     pub(super) bytes: u64,
-    /// What of it is in the buffers of sockets.
+    /// The part in socket buffers.
     pub(super) sockets: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Version {
-    /// Does not count the memory of sockets.
+pub(super) enum CgroupVersion {
+    /// Does not count socket memory.
     One,
-    /// Counts it.
+    /// Counts socket memory.
     Two,
 }
 
@@ -40,7 +40,7 @@ impl Cgroup {
         Self::find(&groups, Path::new("/sys/fs/cgroup"))
     }
 
-    /// The most specific one that has a limit; else the most specific one, which may be given a limit later.
+    /// The most specific group with a limit; otherwise the most specific one, which may get a limit later.
     fn find(groups: &str, mount: &Path) -> Option<Self> {
         let mut found = candidates(groups, mount)
             .into_iter()
@@ -50,58 +50,57 @@ impl Cgroup {
         (limited < found.len()).then(|| found.swap_remove(limited))
     }
 
-    fn open(version: Version, directory: &Path) -> Option<Self> {
+    fn open(version: CgroupVersion, directory: &Path) -> Option<Self> {
         let (limit, usage) = match version {
-            Version::One => ("memory.limit_in_bytes", "memory.usage_in_bytes"),
-            Version::Two => ("memory.max", "memory.current"),
+            CgroupVersion::One => ("memory.limit_in_bytes", "memory.usage_in_bytes"),
+            CgroupVersion::Two => ("memory.max", "memory.current"),
         };
-        let open = |file| Kept::open(&directory.join(file));
+        let open = |file| KernelFile::open(&directory.join(file));
         Some(Self { version, limit: open(limit)?, usage: open(usage)?, statistics: open("memory.stat")? })
     }
 
-    pub(super) fn version(&self) -> Version {
+    pub(super) fn version(&self) -> CgroupVersion {
         self.version
     }
 
-    /// The bytes this process may use together with what shares its cgroup; `None` without a limit. It may change while
-    /// the process runs.
+    /// The bytes that this process and others in its cgroup may use; `None` without a limit. It may change at run time.
     pub(super) fn limit(&self) -> Option<u64> {
         number(&self.limit.read()?).filter(|bytes| *bytes < UNLIMITED)
     }
 
-    /// All that is charged, pages that the kernel could take back included: never less than [`Cgroup::usage`], and
-    /// cheap to read.
+    /// All charged memory, including pages that the kernel could reclaim: never less than [`Cgroup::usage`], and cheap
+    /// to read.
     pub(super) fn charged(&self) -> Option<u64> {
         number(&self.usage.read()?)
     }
 
-    /// What the limit is compared with.
-    pub(super) fn usage(&self) -> Option<Usage> {
+    /// The usage to compare with the limit.
+    pub(super) fn usage(&self) -> Option<CgroupUsage> {
         let charged = self.charged()?;
         let statistics = self.statistics.read()?;
         let (inactive, sockets) = match self.version {
-            Version::One => ("total_inactive_file ", None),
-            Version::Two => ("inactive_file ", Some("sock ")),
+            CgroupVersion::One => ("total_inactive_file ", None),
+            CgroupVersion::Two => ("inactive_file ", Some("sock ")),
         };
         let inactive = field(&statistics, inactive).unwrap_or(0);
         let sockets = sockets.and_then(|name| field(&statistics, name)).unwrap_or(0);
-        Some(Usage { bytes: charged.saturating_sub(inactive), sockets })
+        Some(CgroupUsage { bytes: charged.saturating_sub(inactive), sockets })
     }
 }
 
-/// The directories that may be it, the most specific first. In a container the group's own path may not be visible, and
-/// its root is the group itself.
-fn candidates(groups: &str, mount: &Path) -> Vec<(Version, PathBuf)> {
+/// The possible directories, most specific first. In a container, the group's own path may not be visible, and the root
+/// is the group itself.
+fn candidates(groups: &str, mount: &Path) -> Vec<(CgroupVersion, PathBuf)> {
     let mut directories = Vec::new();
     for line in groups.lines() {
         let mut parts = line.splitn(3, ':').skip(1);
         let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
         let path = path.trim_start_matches('/');
         if controllers.is_empty() {
-            directories.extend([path, ""].map(|path| (Version::Two, mount.join(path))));
+            directories.extend([path, ""].map(|path| (CgroupVersion::Two, mount.join(path))));
         } else if controllers.split(',').any(|controller| controller == "memory") {
             let root = mount.join("memory");
-            directories.extend([path, ""].map(|path| (Version::One, root.join(path))));
+            directories.extend([path, ""].map(|path| (CgroupVersion::One, root.join(path))));
         }
     }
     directories
@@ -153,8 +152,8 @@ mod tests {
     #[test]
     fn pages_of_files_that_nothing_used_lately_are_not_counted() {
         for (groups, directory, files, usage) in [
-            ("0::/pod", "pod", two("1000\n"), Usage { bytes: 350, sockets: 40 }),
-            ("2:memory:/pod", "memory/pod", one("1000\n"), Usage { bytes: 400, sockets: 0 }),
+            ("0::/pod", "pod", two("1000\n"), CgroupUsage { bytes: 350, sockets: 40 }),
+            ("2:memory:/pod", "memory/pod", one("1000\n"), CgroupUsage { bytes: 400, sockets: 0 }),
         ] {
             let mount = mounted(directory, files);
             let group = Cgroup::find(groups, mount.path()).unwrap();

@@ -1,46 +1,46 @@
-//! When work is refused for want of memory, and when that has lasted too long to be explained by work.
+//! Decides when to refuse work for lack of memory, and when that has lasted too long to be explained by load.
 
 use std::time::{Duration, Instant};
 
-use super::reading::Reading;
+use super::reading::MemoryReading;
 
-/// Shedding ends when the process is below this share of its budget, so that it does not begin and end all the time.
-const ENOUGH: (u64, u64) = (95, 100);
+/// Shedding ends below this share of the budget, so that it does not flap.
+const RECOVERY_RATIO: (u64, u64) = (95, 100);
 
-/// What one exchange may hold in this process: both heads, what waits to be written to either side, and the body that is
-/// held for another attempt (docs/limits.md).
+/// What one exchange may hold in this process: both heads, pending output to either side, and a body buffered for
+/// retries (docs/limits.md).
 const EXCHANGE: u64 = 640 * 1024;
 
-/// How long shedding may outlast the load that explains it.
+/// How long shedding may last without load that explains it.
 const OUTLASTS: Duration = Duration::from_secs(10);
 
-/// What is decided.
+/// The decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum MemoryState {
     /// There is room.
     Welcoming,
     /// New work is refused.
     Shedding,
-    /// New work has been refused for 10 s although what is in flight does not explain it.
+    /// New work has been refused for 10 s although the exchanges in flight do not explain it.
     Stuck,
 }
 
-/// The judge, who remembers.
-pub(super) struct Judge {
-    verdict: Verdict,
-    /// Since when what is in flight does not explain the shedding.
+/// Decides from consecutive readings.
+pub(super) struct SheddingPolicy {
+    verdict: MemoryState,
+    /// Since when the exchanges in flight do not explain the shedding.
     unexplained: Option<Instant>,
 }
 
-impl Judge {
+impl SheddingPolicy {
     pub(super) const fn new() -> Self {
-        Self { verdict: Verdict::Welcoming, unexplained: None }
+        Self { verdict: MemoryState::Welcoming, unexplained: None }
     }
 
-    /// Judges what was read while so many exchanges were in flight.
-    pub(super) fn judge(&mut self, reading: &Reading, exchanges: u64, now: Instant) -> Verdict {
-        let enough = reading.budget / ENOUGH.1 * ENOUGH.0;
-        let bound = if self.verdict == Verdict::Welcoming { reading.budget } else { enough };
+    /// Updates the decision with a reading and the number of exchanges in flight.
+    pub(super) fn judge(&mut self, reading: &MemoryReading, exchanges: u64, now: Instant) -> MemoryState {
+        let enough = reading.budget / RECOVERY_RATIO.1 * RECOVERY_RATIO.0;
+        let bound = if self.verdict == MemoryState::Welcoming { reading.budget } else { enough };
         if reading.used <= bound {
             *self = Self::new();
             return self.verdict;
@@ -52,7 +52,7 @@ impl Judge {
         };
         let since = self.unexplained;
         let stuck = since.is_some_and(|since| now.saturating_duration_since(since) >= OUTLASTS);
-        self.verdict = if stuck { Verdict::Stuck } else { Verdict::Shedding };
+        self.verdict = if stuck { MemoryState::Stuck } else { MemoryState::Shedding };
         self.verdict
     }
 }
@@ -63,19 +63,19 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn reading(used: u64) -> Reading {
-        Reading { used, budget: 1_000 * MIB, sockets: 0 }
+    fn reading(used: u64) -> MemoryReading {
+        MemoryReading { used, budget: 1_000 * MIB, sockets: 0 }
     }
 
     #[test]
     fn sheds_above_the_budget_until_there_is_clearly_room() {
-        let (mut judge, now) = (Judge::new(), Instant::now());
+        let (mut judge, now) = (SheddingPolicy::new(), Instant::now());
         for (used, expected) in [
-            (1_000, Verdict::Welcoming),
-            (1_001, Verdict::Shedding),
-            (960, Verdict::Shedding),
-            (950, Verdict::Welcoming),
-            (1_000, Verdict::Welcoming),
+            (1_000, MemoryState::Welcoming),
+            (1_001, MemoryState::Shedding),
+            (960, MemoryState::Shedding),
+            (950, MemoryState::Welcoming),
+            (1_000, MemoryState::Welcoming),
         ] {
             assert_eq!(judge.judge(&reading(used * MIB), 0, now), expected, "{used}");
         }
@@ -83,34 +83,34 @@ mod tests {
 
     #[test]
     fn shedding_that_the_load_explains_may_last_and_what_outlasts_it_by_ten_seconds_is_told() {
-        let (mut judge, began) = (Judge::new(), Instant::now());
+        let (mut judge, began) = (SheddingPolicy::new(), Instant::now());
         let mut at = |seconds, exchanges| {
             judge.judge(&reading(1_050 * MIB), exchanges, began + Duration::from_secs(seconds))
         };
-        // 100 MiB must go: 160 exchanges may hold that much.
-        assert_eq!(at(0, 160), Verdict::Shedding);
-        assert_eq!(at(600, 160), Verdict::Shedding);
-        assert_eq!(at(601, 159), Verdict::Shedding, "the load is over");
-        assert_eq!(at(610, 0), Verdict::Shedding);
-        assert_eq!(at(611, 0), Verdict::Stuck);
-        assert_eq!(at(612, 160), Verdict::Shedding, "it is explained again");
-        assert_eq!(at(621, 0), Verdict::Shedding);
+        // 100 MiB must be freed: 160 exchanges may hold that much.
+        assert_eq!(at(0, 160), MemoryState::Shedding);
+        assert_eq!(at(600, 160), MemoryState::Shedding);
+        assert_eq!(at(601, 159), MemoryState::Shedding, "the load is over");
+        assert_eq!(at(610, 0), MemoryState::Shedding);
+        assert_eq!(at(611, 0), MemoryState::Stuck);
+        assert_eq!(at(612, 160), MemoryState::Shedding, "it is explained again");
+        assert_eq!(at(621, 0), MemoryState::Shedding);
     }
 
     #[test]
     fn what_sockets_hold_is_load() {
-        let (mut judge, began) = (Judge::new(), Instant::now());
-        let full = Reading { sockets: 150 * MIB, ..reading(1_100 * MIB) };
+        let (mut judge, began) = (SheddingPolicy::new(), Instant::now());
+        let full = MemoryReading { sockets: 150 * MIB, ..reading(1_100 * MIB) };
         judge.judge(&full, 0, began);
-        assert_eq!(judge.judge(&full, 0, began + OUTLASTS), Verdict::Shedding);
+        assert_eq!(judge.judge(&full, 0, began + OUTLASTS), MemoryState::Shedding);
     }
 
     #[test]
     fn room_ends_all_of_it() {
-        let (mut judge, began) = (Judge::new(), Instant::now());
+        let (mut judge, began) = (SheddingPolicy::new(), Instant::now());
         judge.judge(&reading(1_100 * MIB), 0, began);
-        assert_eq!(judge.judge(&reading(1_100 * MIB), 0, began + OUTLASTS), Verdict::Stuck);
-        assert_eq!(judge.judge(&reading(900 * MIB), 0, began + OUTLASTS), Verdict::Welcoming);
-        assert_eq!(judge.judge(&reading(1_100 * MIB), 0, began + 2 * OUTLASTS), Verdict::Shedding);
+        assert_eq!(judge.judge(&reading(1_100 * MIB), 0, began + OUTLASTS), MemoryState::Stuck);
+        assert_eq!(judge.judge(&reading(900 * MIB), 0, began + OUTLASTS), MemoryState::Welcoming);
+        assert_eq!(judge.judge(&reading(1_100 * MIB), 0, began + 2 * OUTLASTS), MemoryState::Shedding);
     }
 }

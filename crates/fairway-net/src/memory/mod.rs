@@ -1,8 +1,7 @@
 //! Whether this process has memory for more work (docs/design/0014-memory-budget.md).
 //!
-//! One thread reads what the system says ([`reading`]) and judges it ([`judgement`]); workers look at an atomic. Nothing
-//! is freed here: workers that see shedding free what they only keep for speed, refused requests and closed
-//! connections free the rest.
+//! One thread reads the usage ([`reading`]) and decides ([`judgement`]); workers read an atomic. Nothing is freed here:
+//! workers that see shedding free their caches, and refused requests and closed connections free the rest.
 
 mod budget;
 mod cgroup;
@@ -18,40 +17,40 @@ use std::time::{Duration, Instant};
 
 pub use budget::MemoryBudget;
 pub(crate) use file::field;
-use judgement::{Judge, Verdict};
-use reading::{Reader, Reading};
+use judgement::{MemoryState, SheddingPolicy};
+use reading::{MemoryReader, MemoryReading};
 
 pub use crate::sys::refuse_huge_pages;
 
-/// Which of the memory that nothing uses is returned to the system.
+/// Which unused memory to return to the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Freed {
-    /// What has been free for a while; the allocator decides for how long.
+pub enum ReturnScope {
+    /// What has been free for a while, as the allocator decides.
     Rested,
     /// All that the calling thread, or no thread, holds.
     All,
 }
 
-/// Returns freed memory to the system, which only the allocator of the process can. Every thread may call it at any time.
-pub type ReturnMemory = fn(Freed);
+/// Returns freed memory to the system, which only the allocator can do. Any thread may call it at any time.
+pub type ReturnMemory = fn(ReturnScope);
 
-/// How often the memory is looked at, by the thread that reads and by the workers.
-pub const LOOK: Duration = Duration::from_millis(100);
+/// How often the memory is checked, by the reading thread and by the workers.
+pub const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 const LOOKS_PER_SECOND: u64 = 10;
 
-/// No limit, and nothing that would be compared with it.
-const NOTHING: Reading = Reading { used: 0, budget: 0, sockets: 0 };
+/// No limit and no usage.
+const NOTHING: MemoryReading = MemoryReading { used: 0, budget: 0, sockets: 0 };
 
-/// The state of the memory, as the whole process sees it.
+/// The memory state of the process.
 pub struct Memory {
     verdict: AtomicU8,
     used: AtomicU64,
     budget: AtomicU64,
-    /// Of each worker.
+    /// Per worker.
     exchanges: Vec<AtomicU64>,
 }
 
-/// The name by which filters of `--log-level` know these messages, whichever crate they come from.
+/// The target of these log messages for `--log-level`, whichever crate they come from.
 const TARGET: &str = "fairway_proxy::memory";
 
 const WELCOMING: u8 = 0;
@@ -59,39 +58,39 @@ const SHEDDING: u8 = 1;
 const STUCK: u8 = 2;
 
 impl Memory {
-    /// Starts the thread that reads, where there is a budget. It ends with the last holder of what this returns. It also
-    /// returns freed memory, because an idle process makes no other call that does.
+    /// Starts the reading thread if there is a budget. It ends when the returned value is dropped. It also returns
+    /// freed memory, because an idle process makes no other call that does.
     ///
     /// # Errors
-    /// When the system gives no thread.
+    /// The system cannot start a thread.
     pub fn watch(
         budget: MemoryBudget,
         workers: usize,
         return_memory: ReturnMemory,
     ) -> std::io::Result<Arc<Self>> {
         let memory = Arc::new(Self::unwatched(workers));
-        let Some(mut reader) = Reader::open(budget) else { return Ok(memory) };
+        let Some(mut reader) = MemoryReader::open(budget) else { return Ok(memory) };
         let shared = Arc::downgrade(&memory);
-        let mut judge = Judge::new();
+        let mut judge = SheddingPolicy::new();
         let watch = move || {
             let mut looks = 0_u64;
             while let Some(memory) = shared.upgrade() {
                 memory.note(reader.read(Instant::now()), &mut judge);
                 if memory.is_shedding() {
-                    return_memory(Freed::All);
+                    return_memory(ReturnScope::All);
                 } else if looks.is_multiple_of(LOOKS_PER_SECOND) {
-                    return_memory(Freed::Rested);
+                    return_memory(ReturnScope::Rested);
                 }
                 drop(memory);
                 looks += 1;
-                thread::sleep(LOOK);
+                thread::sleep(CHECK_INTERVAL);
             }
         };
         thread::Builder::new().name("fairway-memory".into()).spawn(watch)?;
         Ok(memory)
     }
 
-    /// With nobody who reads: there is always room.
+    /// Without a reading thread: there is always room.
     pub fn unwatched(workers: usize) -> Self {
         Self {
             verdict: AtomicU8::new(WELCOMING),
@@ -101,37 +100,37 @@ impl Memory {
         }
     }
 
-    /// Whether new connections and requests are to be refused.
+    /// Whether to refuse new connections and requests.
     #[inline]
     pub fn is_shedding(&self) -> bool {
         self.verdict.load(Ordering::Relaxed) != WELCOMING
     }
 
-    /// Whether that outlasts the load that explains it by more than 10 s.
+    /// Whether shedding has lasted more than 10 s longer than the load explains.
     #[inline]
     pub fn is_stuck(&self) -> bool {
         self.verdict.load(Ordering::Relaxed) == STUCK
     }
 
-    /// Bytes in use, and bytes that may be; 0 where nothing is read.
+    /// Bytes in use and the budget; 0 if nothing is read.
     pub fn figures(&self) -> (u64, u64) {
         (self.used.load(Ordering::Relaxed), self.budget.load(Ordering::Relaxed))
     }
 
-    /// How many exchanges a worker has in flight.
+    /// Sets the number of exchanges in flight of a worker.
     #[inline]
     pub fn note_exchanges(&self, worker: usize, exchanges: u64) {
         self.exchanges[worker].store(exchanges, Ordering::Relaxed);
     }
 
-    /// A limit that is taken away, or can no longer be read, is none.
-    fn note(&self, reading: Option<Reading>, judge: &mut Judge) {
+    /// A limit that was removed or cannot be read any more is no limit.
+    fn note(&self, reading: Option<MemoryReading>, judge: &mut SheddingPolicy) {
         let reading = &reading.unwrap_or(NOTHING);
         let exchanges = self.exchanges.iter().map(|of_worker| of_worker.load(Ordering::Relaxed)).sum();
         let next = match judge.judge(reading, exchanges, Instant::now()) {
-            Verdict::Welcoming => WELCOMING,
-            Verdict::Shedding => SHEDDING,
-            Verdict::Stuck => STUCK,
+            MemoryState::Welcoming => WELCOMING,
+            MemoryState::Shedding => SHEDDING,
+            MemoryState::Stuck => STUCK,
         };
         self.used.store(reading.used, Ordering::Relaxed);
         self.budget.store(reading.budget, Ordering::Relaxed);
@@ -142,8 +141,8 @@ impl Memory {
     }
 }
 
-fn tell(next: u8, before: u8, reading: &Reading, exchanges: u64) {
-    let Reading { used, budget, sockets } = *reading;
+fn tell(next: u8, before: u8, reading: &MemoryReading, exchanges: u64) {
+    let MemoryReading { used, budget, sockets } = *reading;
     match (before, next) {
         (WELCOMING, _) => tracing::warn!(
             target: TARGET,
@@ -151,7 +150,7 @@ fn tell(next: u8, before: u8, reading: &Reading, exchanges: u64) {
             sockets,
             budget,
             exchanges,
-            "above the memory budget (--max-memory): new requests are answered 503 until there is room"
+            "above the memory budget (--max-memory): new requests get 503 until there is room"
         ),
         (_, WELCOMING) => tracing::info!(
             target: TARGET,
@@ -172,7 +171,7 @@ fn tell(next: u8, before: u8, reading: &Reading, exchanges: u64) {
             used,
             budget,
             exchanges,
-            "above the memory budget: the load explains it again"
+            "still above the memory budget, but the load explains it again"
         ),
     }
 }

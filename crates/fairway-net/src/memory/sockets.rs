@@ -1,8 +1,8 @@
-//! The memory that the kernel keeps in the buffers of this process's sockets: what was received and is not read yet,
-//! what was written and is not acknowledged yet. A process that is full of slow readers holds it there.
+//! Kernel memory in this process's socket buffers: received data not read yet, and sent data not acknowledged yet. Slow
+//! readers make a process hold memory there.
 //!
-//! The sockets are asked for over netlink (sock_diag(7)), which needs no privilege. That costs about a microsecond per
-//! socket, so `/proc/net/sockstat` is read first: its figure is of the whole machine, hence never too small.
+//! The sockets are queried over netlink (sock_diag(7)), which needs no privileges. That costs about a microsecond per
+//! socket, so `/proc/net/sockstat` is read first: it covers the whole machine, so it is never too low.
 
 use std::collections::HashSet;
 use std::fs;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::file::Kept;
+use super::file::KernelFile;
 
 const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
@@ -20,53 +20,53 @@ const AF_NETLINK: i32 = 16;
 const NETLINK_SOCK_DIAG: i32 = 4;
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const IPPROTO_TCP: u8 = 6;
-/// `NLM_F_REQUEST | NLM_F_ROOT | NLM_F_MATCH`: all of them.
+/// `NLM_F_REQUEST | NLM_F_ROOT | NLM_F_MATCH`: dump all sockets.
 const DUMP: u16 = 0x301;
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
-/// The attribute with the figures, as the request's bit and as its type.
+/// The attribute with the memory values: its bit in a request and its type in a response.
 const INET_DIAG_SKMEMINFO: u16 = 7;
-/// Every state (tcp_states.h) but listening ones and those without a socket of a process.
+/// Every state (tcp_states.h) except listening sockets and those that no process owns.
 const STATES: u32 = !((1 << 6) | (1 << 10) | (1 << 12));
-/// `struct nlmsghdr` and `struct inet_diag_msg`.
+/// Sizes of `struct nlmsghdr` and `struct inet_diag_msg`.
 const HEADER: usize = 16;
 const ENTRY: usize = 72;
 
-/// A dump may take this share of a processor.
+/// A dump may take this fraction of one CPU's time: one part in this many.
 const SHARE: u32 = 20;
 
-/// Asks the kernel.
-pub(super) struct Sockets {
-    machine: Kept,
+/// Queries the kernel.
+pub(super) struct SocketMemory {
+    machine: KernelFile,
     page: u64,
     diagnosis: Option<Socket>,
-    last: Option<Measured>,
+    last: Option<Dump>,
 }
 
 /// The latest dump.
-struct Measured {
+struct Dump {
     bytes: u64,
-    /// When the next one may be made.
+    /// When the next dump is allowed.
     next: Instant,
 }
 
-impl Sockets {
-    /// `None` where the kernel says nothing.
+impl SocketMemory {
+    /// `None` if the kernel does not report it.
     pub(super) fn open() -> Option<Self> {
-        let machine = Kept::open(Path::new("/proc/net/sockstat"))?;
+        let machine = KernelFile::open(Path::new("/proc/net/sockstat"))?;
         let netlink = Protocol::from(NETLINK_SOCK_DIAG);
         let diagnosis = Socket::new(Domain::from(AF_NETLINK), Type::DGRAM, Some(netlink)).ok();
         let diagnosis = diagnosis.filter(|it| it.set_read_timeout(Some(Duration::from_secs(1))).is_ok());
         if diagnosis.is_none() {
             tracing::warn!(
                 target: "fairway_proxy::memory::sockets",
-                "the kernel does not tell the memory of sockets: it is not part of the memory budget"
+                "the kernel does not report socket memory: it is not counted in the memory budget"
             );
         }
         Some(Self { machine, page: page_size(), diagnosis, last: None })
     }
 
-    /// What all sockets of the machine hold: never less than what those of this process do.
+    /// Memory of all sockets on the machine: never less than that of this process.
     pub(super) fn at_most(&self) -> u64 {
         let Some(text) = self.machine.read().filter(|_| self.diagnosis.is_some()) else { return 0 };
         let line = text.lines().find_map(|line| line.strip_prefix("TCP:")).unwrap_or_default();
@@ -74,7 +74,7 @@ impl Sockets {
         words.next().and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * self.page
     }
 
-    /// What the sockets of this process hold; a figure that was costly is used for some time.
+    /// Memory of this process's sockets; an expensive result is reused for some time.
     pub(super) fn own(&mut self, now: Instant) -> u64 {
         if let Some(last) = &self.last
             && now < last.next
@@ -82,9 +82,9 @@ impl Sockets {
             return last.bytes;
         }
         let began = Instant::now();
-        // What cannot be measured counts nothing: a guess could close the proxy for no reason.
+        // If it cannot be measured it counts as zero: a guess could stop the proxy for no reason.
         let bytes = self.measure().unwrap_or(0);
-        self.last = Some(Measured { bytes, next: now + began.elapsed() * SHARE });
+        self.last = Some(Dump { bytes, next: now + began.elapsed() * SHARE });
         bytes
     }
 
@@ -104,7 +104,7 @@ impl Sockets {
     }
 }
 
-/// The inodes of this process's sockets: others may share its network, and its machine does.
+/// The inodes of this process's sockets: other processes may share its network namespace.
 fn own_sockets() -> Option<HashSet<u32>> {
     let descriptors = fs::read_dir("/proc/self/fd").ok()?;
     let socket = |entry: fs::DirEntry| {
@@ -125,7 +125,7 @@ fn request(family: u8) -> [u8; HEADER + 56] {
     bytes
 }
 
-/// Reads the answer to one request to its end; gives each socket's inode and memory to `each`.
+/// Reads the complete answer to one request; calls `each` with the inode and memory of each socket.
 fn read_all(from: &mut impl Read, mut each: impl FnMut(u32, u64)) -> Option<()> {
     let mut datagram = vec![0; 64 * 1024];
     loop {
@@ -169,9 +169,10 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.try_into().ok().map(u32::from_ne_bytes)
 }
 
-/// Bytes of a page, as the kernel says for the first mapping of this process.
+/// The page size, as the kernel reports it for the first mapping of this process.
 fn page_size() -> u64 {
-    let text = Kept::open(Path::new("/proc/self/smaps")).and_then(|maps| maps.read()).unwrap_or_default();
+    let text =
+        KernelFile::open(Path::new("/proc/self/smaps")).and_then(|maps| maps.read()).unwrap_or_default();
     super::file::field(&text, "KernelPageSize:").map_or(4096, |kibibytes| kibibytes * 1024)
 }
 
@@ -186,8 +187,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut writer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (reader, _) = listener.accept().unwrap();
-        let mut sockets = Sockets::open().expect("the kernel tells");
-        let before = sockets.measure().expect("the kernel tells");
+        let mut sockets = SocketMemory::open().expect("the kernel reports it");
+        let before = sockets.measure().expect("the kernel reports it");
         writer.set_nonblocking(true).unwrap();
         let mut written = 0;
         while let Ok(count) = writer.write(&[0; 64 * 1024]) {

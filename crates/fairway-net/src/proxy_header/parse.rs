@@ -1,66 +1,67 @@
-//! Bytes to a header of the PROXY protocol. Never reads from a connection.
+//! Parses PROXY protocol headers.
 
 use std::net::SocketAddr;
 
 use ppp::{HeaderResult, PartialResult, v1, v2};
 
-/// How a version 1 line begins.
+/// The start of a version 1 line.
 const LINE: &[u8] = b"PROXY ";
 
-/// A version 1 line that says nothing of the client.
+/// A version 1 line without client information.
 const UNKNOWN: &[u8] = b"PROXY UNKNOWN";
 
-/// How a version 2 header begins.
+/// The start of a version 2 header.
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 
-/// A version 1 line with its CRLF.
+/// Maximum bytes of a version 1 line, including CRLF.
 const MOST_OF_LINE: usize = 107;
 
-/// What was read before the connection's own first byte.
+/// A parsed header.
 pub struct ProxyHeader {
-    /// The client, unless the balancer speaks for itself (`LOCAL`) or cannot say for whom it speaks (`UNKNOWN`).
+    /// The client, unless the balancer speaks for itself (`LOCAL`) or does not know the client (`UNKNOWN`).
     pub client: Option<SocketAddr>,
-    /// Whether the balancer speaks for itself, as when it checks health: it is the client.
+    /// Whether the balancer speaks for itself, for example in a health check: then it is the client.
     pub is_local: bool,
-    /// What the client connected to, where there is a client.
+    /// The address that the client connected to, if there is a client.
     pub server: Option<SocketAddr>,
-    /// Bytes that follow the header.
+    /// Bytes after the header.
     pub rest: Vec<u8>,
 }
 
-/// The peer left, or sent something else.
+/// The peer closed, or sent something else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoHeader;
+pub struct InvalidHeader;
 
-/// The header that these bytes begin with; `None` asks for more of them.
+/// Parses the header at the start of these bytes; `None` if more are needed.
 ///
 /// # Errors
-/// When they begin with something else.
-pub fn parse(bytes: &[u8]) -> Result<Option<ProxyHeader>, NoHeader> {
+/// They are not a header.
+pub fn parse(bytes: &[u8]) -> Result<Option<ProxyHeader>, InvalidHeader> {
     let begins = |with: &[u8]| bytes.iter().zip(with).all(|(byte, other)| byte == other);
     let is_line = begins(LINE);
-    // Of other bytes the parser sometimes wants more, as it does of "P\rP".
+    // The parser sometimes asks for more of an invalid input, such as "P\rP".
     if !is_line && !begins(SIGNATURE) {
-        return Err(NoHeader);
+        return Err(InvalidHeader);
     }
     let line_end = bytes.windows(2).position(|two| two == b"\r\n").filter(|_| is_line);
     match line_end.map(|end| &bytes[..end]) {
-        // The parser takes a line that was cut before its last number for a wrong one: it sees whole lines only.
-        None if is_line => return if bytes.len() > MOST_OF_LINE { Err(NoHeader) } else { Ok(None) },
-        // "the receiver must ignore anything presented before the CRLF is found", of which the parser takes a few words.
+        // The parser rejects a line that is cut before its last number: it only gets complete lines.
+        None if is_line => return if bytes.len() > MOST_OF_LINE { Err(InvalidHeader) } else { Ok(None) },
+        // "the receiver must ignore anything presented before the CRLF is found", but the parser allows only a few
+        // words.
         Some(line) if line.strip_prefix(UNKNOWN).is_some_and(|more| matches!(more, [] | [b' ', ..])) => {
             let length = line.len() + 2;
             let header =
                 ProxyHeader { client: None, is_local: false, server: None, rest: bytes[length..].to_vec() };
-            return if length > MOST_OF_LINE { Err(NoHeader) } else { Ok(Some(header)) };
+            return if length > MOST_OF_LINE { Err(InvalidHeader) } else { Ok(Some(header)) };
         }
-        // The parser takes a port with a sign.
-        Some(line) if line.contains(&b'+') => return Err(NoHeader),
+        // The parser accepts a port with a sign.
+        Some(line) if line.contains(&b'+') => return Err(InvalidHeader),
         _ => {}
     }
     let header = HeaderResult::parse(bytes);
     if header.is_incomplete() && bytes.starts_with(LINE) {
-        return Err(NoHeader);
+        return Err(InvalidHeader);
     }
     if header.is_incomplete() {
         return Ok(None);
@@ -70,16 +71,16 @@ pub fn parse(bytes: &[u8]) -> Result<Option<ProxyHeader>, NoHeader> {
         HeaderResult::V2(Ok(header)) => {
             (v2_addresses(&header), header.command == v2::Command::Local, header.length() + 16)
         }
-        HeaderResult::V1(Err(_)) | HeaderResult::V2(Err(_)) => return Err(NoHeader),
+        HeaderResult::V1(Err(_)) | HeaderResult::V2(Err(_)) => return Err(InvalidHeader),
     };
     let (client, server) = both.unzip();
     Ok(Some(ProxyHeader { client, is_local, server, rest: bytes[length.min(bytes.len())..].to_vec() }))
 }
 
 /// The client, and what it connected to.
-type Both = (SocketAddr, SocketAddr);
+type AddressPair = (SocketAddr, SocketAddr);
 
-fn v1_addresses(addresses: &v1::Addresses) -> Option<Both> {
+fn v1_addresses(addresses: &v1::Addresses) -> Option<AddressPair> {
     match addresses {
         v1::Addresses::Tcp4(ip) => Some((
             (ip.source_address, ip.source_port).into(),
@@ -93,7 +94,7 @@ fn v1_addresses(addresses: &v1::Addresses) -> Option<Both> {
     }
 }
 
-fn v2_addresses(header: &v2::Header<'_>) -> Option<Both> {
+fn v2_addresses(header: &v2::Header<'_>) -> Option<AddressPair> {
     if header.command == v2::Command::Local {
         return None;
     }

@@ -1,26 +1,26 @@
-//! Headers of the PROXY protocol for endpoints: the line of version 1 and the bytes of version 2. Sends nothing.
+//! Writes PROXY protocol headers for endpoints: version 1 lines and binary version 2 headers.
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-/// How a version 2 header begins, up to its command: version 2, PROXY.
+/// The start of a version 2 header up to its command: version 2, PROXY.
 const BEGINNING: &[u8; 13] = b"\r\n\r\n\0\r\nQUIT\n\x21";
 
-/// The longest header of version 2 that is written: of two IPv6 addresses.
+/// The longest version 2 header that is written: two IPv6 addresses.
 pub const MOST_OF_V2: usize = 16 + 36;
 
-/// Who speaks with whom.
+/// The addresses of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Addresses {
     /// The client.
     pub source: SocketAddr,
-    /// What it sent to.
+    /// The address it connected to.
     pub destination: SocketAddr,
 }
 
-/// What a header of version 2 stands in front of.
+/// What follows a version 2 header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Carries {
+pub enum Payload {
     /// A stream.
     Stream,
     /// Datagrams.
@@ -28,7 +28,7 @@ pub enum Carries {
 }
 
 impl Addresses {
-    /// Both in one family: where they differ, an IPv4 address is written as the IPv6 address that stands for it.
+    /// Both addresses in one family: if they differ, an IPv4 address becomes an IPv4-mapped IPv6 address.
     fn in_one_family(self) -> (IpAddr, IpAddr) {
         let canonical = |address: SocketAddr| address.ip().to_canonical();
         match (canonical(self.source), canonical(self.destination)) {
@@ -45,7 +45,7 @@ fn as_v6(address: IpAddr) -> Ipv6Addr {
     }
 }
 
-/// The line of version 1.
+/// The version 1 line.
 #[must_use]
 pub fn write_v1(addresses: Addresses) -> Vec<u8> {
     let (source, destination) = addresses.in_one_family();
@@ -54,14 +54,14 @@ pub fn write_v1(addresses: Addresses) -> Vec<u8> {
     format!("PROXY {family} {source} {destination} {from} {to}\r\n").into_bytes()
 }
 
-/// The header of version 2 in `room`; gives its bytes.
-pub fn write_v2(addresses: Addresses, carries: Carries, room: &mut [u8; MOST_OF_V2]) -> &[u8] {
+/// Writes the version 2 header into `room` and returns it.
+pub fn write_v2(addresses: Addresses, carries: Payload, room: &mut [u8; MOST_OF_V2]) -> &[u8] {
     let mut rest = &mut room[..];
-    let mut add = |bytes: &[u8]| rest.write_all(bytes).expect("there is room for the longest");
+    let mut add = |bytes: &[u8]| rest.write_all(bytes).expect("the longest header fits");
     let (source, destination) = addresses.in_one_family();
     let transport = match carries {
-        Carries::Stream => 1,
-        Carries::Datagrams => 2,
+        Payload::Stream => 1,
+        Payload::Datagrams => 2,
     };
     add(BEGINNING);
     let length = match (source, destination) {
@@ -103,7 +103,7 @@ mod tests {
             ),
         ] {
             let both = addresses(source, destination);
-            for carries in [Carries::Stream, Carries::Datagrams] {
+            for carries in [Payload::Stream, Payload::Datagrams] {
                 let mut room = [0; MOST_OF_V2];
                 let header = parse(write_v2(both, carries, &mut room)).unwrap().unwrap();
                 assert_eq!((header.client, header.server), (Some(both.source), Some(both.destination)));
@@ -120,8 +120,8 @@ mod tests {
         assert_eq!(write_v1(both), b"PROXY TCP4 192.0.2.7 192.0.2.1 5555 80\r\n");
         let mut room = [0; MOST_OF_V2];
         let stream = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xc0\0\x02\x07\xc0\0\x02\x01\x15\xb3\0\x50";
-        assert_eq!(write_v2(both, Carries::Stream, &mut room), stream);
-        let datagrams = write_v2(both, Carries::Datagrams, &mut room);
+        assert_eq!(write_v2(both, Payload::Stream, &mut room), stream);
+        let datagrams = write_v2(both, Payload::Datagrams, &mut room);
         assert_eq!((&datagrams[..13], datagrams[13], &datagrams[14..]), (&stream[..13], 0x12, &stream[14..]));
     }
 

@@ -1,17 +1,17 @@
-//! Huge pages of this process: memory that is resident though nothing uses it.
+//! Disables transparent huge pages for this process: they make unused memory resident.
 
 use std::io;
 
-/// From now on the kernel backs no memory of this process with huge pages where they are not asked for explicitly
-/// (`PR_SET_THP_DISABLE`, prctl(2)). With them memory becomes resident 2 MiB at a time, for each of the allocator's classes of
-/// sizes, and a bound on what is used says little about what is resident.
+/// Stops the kernel from backing memory of this process with huge pages, unless they are requested explicitly
+/// (`PR_SET_THP_DISABLE`, prctl(2)). With huge pages, memory becomes resident 2 MiB at a time for each size class of
+/// the allocator, and a bound on used memory says little about resident memory.
 ///
 /// # Errors
-/// Where the kernel does not know the request: memory grows by huge pages if the system's setting is `always`.
+/// The kernel does not support the request: memory grows by huge pages if the system's setting is `always`.
 pub fn refuse_huge_pages() -> io::Result<()> {
     const ON: libc::c_ulong = 1;
     const UNUSED: libc::c_ulong = 0;
-    // SAFETY: this request takes numbers alone and touches no memory of the process.
+    // SAFETY: this request takes only numbers and touches no memory of the process.
     let result = unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, ON, UNUSED, UNUSED, UNUSED) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
@@ -20,7 +20,7 @@ pub fn refuse_huge_pages() -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// What the kernel says of this process (proc(5)).
+    /// The state that the kernel reports for this process (proc(5)).
     fn has_huge_pages() -> bool {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let line = status.lines().find(|line| line.starts_with("THP_enabled:")).unwrap();

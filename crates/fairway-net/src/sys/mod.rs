@@ -1,4 +1,4 @@
-//! What only the system knows and no safe crate tells. The only unsafe code of the data plane.
+//! System interfaces without a safe crate. The only unsafe code of the data plane.
 
 #![allow(unsafe_code, reason = "each use says why it is sound; everything else of the workspace has none")]
 

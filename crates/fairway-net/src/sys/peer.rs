@@ -1,13 +1,13 @@
-//! Who is at the other end of a Unix socket (unix(7), `SO_PEERCRED`).
+//! The process at the other end of a Unix socket (unix(7), `SO_PEERCRED`).
 
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// A process, as it was when it connected or began to listen.
+/// A process, as it was when it connected or started to listen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PeerProcess {
-    /// 0 where it is in another PID namespace, for which rustix has no value.
+    /// 0 if it is in another PID namespace, for which rustix has no value.
     pub(crate) id: i32,
     pub(crate) user: u32,
 }
@@ -15,13 +15,13 @@ pub(crate) struct PeerProcess {
 /// The process at the other end of a connected socket.
 ///
 /// # Errors
-/// The socket is not connected, or none of the Unix domain.
+/// The socket is not connected, or not a Unix socket.
 pub(crate) fn peer_process(socket: &impl AsFd) -> io::Result<PeerProcess> {
     let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut length = libc::socklen_t::try_from(size_of::<libc::ucred>()).expect("a few bytes");
     let whole = length;
-    // SAFETY: the descriptor is open for as long as the socket is borrowed; `peer` has room for `length` bytes, of which the kernel
-    // writes at most that many, and any bytes are a valid `ucred`: it has only integers.
+    // SAFETY: the descriptor is open while the socket is borrowed; `peer` has room for `length` bytes, of which the
+    // kernel writes at most that many, and any bytes are a valid `ucred`: it has only integers.
     let result = unsafe {
         libc::getsockopt(
             socket.as_fd().as_raw_fd(),
@@ -32,7 +32,7 @@ pub(crate) fn peer_process(socket: &impl AsFd) -> io::Result<PeerProcess> {
         )
     };
     match result {
-        // Of a TCP socket the kernel says that there is nobody.
+        // For a TCP socket, the kernel reports no process.
         0 if length == whole && peer.uid != u32::MAX => Ok(PeerProcess { id: peer.pid, user: peer.uid }),
         0 => Err(io::ErrorKind::InvalidInput.into()),
         _ => Err(io::Error::last_os_error()),

@@ -1,21 +1,20 @@
-//! What the kernel knows of a TCP connection (tcp(7), `TCP_INFO`).
+//! The kernel's state of a TCP connection (tcp(7), `TCP_INFO`).
 
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-/// A peer whose window is closed is asked again and again whether it has opened; the first question may just be on its
-/// way.
+/// A peer with a closed window is probed repeatedly; the first probe may still be in flight.
 const ON_ITS_WAY: u8 = 1;
 
-/// Where segments were sent that the peer has not acknowledged, or it does not even say that its window is closed: how
-/// long nothing at all came from it. What cannot be read counts as acknowledged: then only the kernel's own time-outs
-/// notice that the peer is gone.
+/// If the peer has not acknowledged sent segments, or does not even confirm that its window is closed: how long nothing
+/// was received from it. If the state cannot be read, everything counts as acknowledged: then only the kernel's
+/// timeouts detect that the peer is gone.
 pub(crate) fn owes_acknowledgement(socket: BorrowedFd<'_>) -> Option<Duration> {
     let mut info = MaybeUninit::<libc::tcp_info>::zeroed();
     let mut length = libc::socklen_t::try_from(size_of::<libc::tcp_info>()).expect("a few hundred bytes");
-    // SAFETY: the descriptor is open for as long as it is borrowed; `info` has room for `length` bytes, of which the
-    // kernel writes at most that many.
+    // SAFETY: the descriptor is open while it is borrowed; `info` has room for `length` bytes, of which the kernel
+    // writes at most that many.
     let result = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -25,7 +24,7 @@ pub(crate) fn owes_acknowledgement(socket: BorrowedFd<'_>) -> Option<Duration> {
             &raw mut length,
         )
     };
-    // SAFETY: all bytes were zero before, which is a valid `tcp_info`: it has only integers.
+    // SAFETY: all bytes were zeroed before, which is a valid `tcp_info`: it has only integers.
     let info = unsafe { info.assume_init() };
     let owes = result == 0 && (info.tcpi_unacked > 0 || info.tcpi_probes > ON_ITS_WAY);
     owes.then(|| Duration::from_millis(u64::from(info.tcpi_last_ack_recv)))
@@ -41,7 +40,7 @@ mod tests {
 
     use super::*;
 
-    /// Drops every segment that arrives, before TCP sees it.
+    /// Drops every arriving segment before TCP sees it.
     const DROP_ALL: [SockFilter; 1] = [SockFilter::new(6, 0, 0, 0)];
 
     #[test]
@@ -51,7 +50,7 @@ mod tests {
         let (mut theirs, _) = listener.accept().unwrap();
         ours.write_all(b"a").unwrap();
         theirs.read_exact(&mut [0]).unwrap();
-        // Whoever answers has acknowledged.
+        // A response acknowledges the request.
         theirs.write_all(b"b").unwrap();
         ours.read_exact(&mut [0]).unwrap();
         assert_eq!(owes_acknowledgement(ours.as_fd()), None);

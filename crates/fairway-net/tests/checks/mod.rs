@@ -1,16 +1,16 @@
-//! What holds for any bytes as the header of the PROXY protocol: it does not matter how they arrive, and another reader,
-//! written after the specification alone, says the same.
+//! Checks for any bytes as a PROXY protocol header: it does not matter how they arrive, and a second reader, written
+//! from the specification alone, agrees.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// A client, and what it connected to.
 pub(crate) type Both = (SocketAddr, SocketAddr);
 
-/// What a reader says: more is needed, the two addresses and the bytes of the header, or that this is none.
-pub(crate) type Said = Result<Option<(Option<Both>, usize)>, ()>;
+/// A reader's result: more is needed, the two addresses and the length of the header, or that it is not a header.
+pub(crate) type HeaderResult = Result<Option<(Option<Both>, usize)>, ()>;
 
-/// Any bytes as the beginning of a connection, read by `parse`.
-pub(crate) fn proxy_header(input: &[u8], parse: impl Fn(&[u8]) -> Said) {
+/// Any bytes as the start of a connection, read by `parse`.
+pub(crate) fn proxy_header(input: &[u8], parse: impl Fn(&[u8]) -> HeaderResult) {
     let decided = (0..=input.len()).find(|end| parse(&input[..*end]) != Ok(None));
     let Some(decided) = decided else { return assert_eq!(naive(input), Ok(None)) };
     let said = parse(&input[..decided]);
@@ -23,7 +23,7 @@ pub(crate) fn proxy_header(input: &[u8], parse: impl Fn(&[u8]) -> Said) {
     assert_eq!(naive(input), said);
 }
 
-fn naive(input: &[u8]) -> Said {
+fn naive(input: &[u8]) -> HeaderResult {
     const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
     let begins = |with: &[u8]| input[..input.len().min(with.len())] == with[..input.len().min(with.len())];
     match (begins(b"PROXY "), begins(SIGNATURE)) {
@@ -35,7 +35,7 @@ fn naive(input: &[u8]) -> Said {
 }
 
 /// "The maximum line lengths the receiver must support including the CRLF are ... 107 chars".
-fn line(input: &[u8]) -> Said {
+fn line(input: &[u8]) -> HeaderResult {
     let Some(end) = input.windows(2).position(|two| two == b"\r\n") else {
         return if input.len() > 107 { Err(()) } else { Ok(None) };
     };
@@ -46,7 +46,7 @@ fn line(input: &[u8]) -> Said {
     if input[..end].splitn(3, |byte| *byte == b' ').nth(1) == Some(b"UNKNOWN") {
         return Ok(Some((None, end + 2)));
     }
-    // A line end of any other kind has no place in it.
+    // No other kind of line end is allowed.
     if input[..end].contains(&b'\r') {
         return Err(());
     }
@@ -75,7 +75,7 @@ fn line(input: &[u8]) -> Said {
 }
 
 /// What follows the signature.
-fn binary(input: &[u8]) -> Said {
+fn binary(input: &[u8]) -> HeaderResult {
     let (command, family) = (input[0], input[1]);
     let length = usize::from(u16::from_be_bytes([input[2], input[3]]));
     // "Any other value ... must not be accepted".

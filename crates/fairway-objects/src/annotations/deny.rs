@@ -1,23 +1,23 @@
-//! `deny`: requests that are refused by what they are.
+//! `deny`: refuses requests that match conditions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fairway_model::{Deny, FieldMatch, Match, PathMatch, TextMatch};
+use fairway_model::{Deny, Match, NamedValueMatch, PathMatch, TextMatch};
 use fairway_pattern::{Anchor, Pattern};
 use serde::Deserialize;
 
-use crate::annotations::value::{header_name, object};
+use crate::annotations::value::{check_header_name, parse_object};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Wanted {
+struct DenyAnnotation {
     #[serde(default = "forbidden")]
     status: u16,
     when: Vec<Condition>,
 }
 
-/// All of it must hold.
+/// Every part must match.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[derive(Default)]
@@ -25,7 +25,7 @@ struct Condition {
     methods: Vec<String>,
     /// Anchored at the start.
     path: Option<String>,
-    /// Each covers the whole value. Whichever of several values matches is enough.
+    /// Each pattern must match the whole value. Of several values, one match is enough.
     headers: BTreeMap<String, String>,
     query: BTreeMap<String, String>,
 }
@@ -34,21 +34,22 @@ fn forbidden() -> u16 {
     403
 }
 
-/// Conditions of one annotation, and fields of one condition: each may be a regular expression that all requests pay for.
-const MOST: usize = 32;
+/// The maximum number of conditions in an annotation, and of fields in a condition: each may be a regular expression that costs
+/// time for every request.
+const MAX_CONDITIONS: usize = 32;
 
-/// Headers of one hop that backends receive, but never as a client sent them.
-const WRITTEN_BY_EACH_HOP: [&str; 3] = ["connection", "te", "transfer-encoding"];
+/// Hop-by-hop headers that backends receive, but never as the client sent them.
+const PER_HOP_HEADERS: [&str; 3] = ["connection", "te", "transfer-encoding"];
 
-/// As the backend receives it, whatever the case in which the client wrote it.
-const UPGRADE: &[u8] = b"websocket";
+/// The form that the backend receives, whatever the case in the client's request.
+const WEBSOCKET_UPGRADE: &[u8] = b"websocket";
 
-/// Reads it.
+/// Parses the annotation.
 ///
 /// # Errors
-/// With what is wrong.
+/// What is wrong with it.
 pub fn deny(value: &str) -> Result<Deny, String> {
-    let Wanted { status, when } = object(value)?;
+    let DenyAnnotation { status, when } = parse_object(value)?;
     if !(400..=599).contains(&status) {
         return Err(format!("status {status} refuses nothing; 400 to 599 do"));
     }
@@ -59,9 +60,9 @@ pub fn deny(value: &str) -> Result<Deny, String> {
     for condition in when {
         all.extend(condition.matches()?);
     }
-    if all.len() > MOST {
+    if all.len() > MAX_CONDITIONS {
         return Err(format!(
-            "it has {} conditions, a method counting as one, and may have {MOST}",
+            "it has {} conditions, a method counting as one, and may have {MAX_CONDITIONS}",
             all.len()
         ));
     }
@@ -69,45 +70,47 @@ pub fn deny(value: &str) -> Result<Deny, String> {
 }
 
 impl Condition {
-    /// One for each method.
+    /// One match per method.
     fn matches(self) -> Result<Vec<Match>, String> {
         let Self { methods, path, headers, query } = self;
         if methods.is_empty() && path.is_none() && headers.is_empty() && query.is_empty() {
             return Err("a condition asks for nothing, so that every request would be refused".to_owned());
         }
-        if headers.len() + query.len() > MOST {
-            return Err(format!("a condition has more than {MOST} headers and parameters"));
+        if headers.len() + query.len() > MAX_CONDITIONS {
+            return Err(format!("a condition has more than {MAX_CONDITIONS} headers and parameters"));
         }
         let path = match path {
             None => PathMatch::default(),
-            Some(path) => {
-                PathMatch::Regex { pattern: pattern(&path, Anchor::Start, "path")?, ignore_case: false }
-            }
+            Some(path) => PathMatch::Regex {
+                pattern: anchored_pattern(&path, Anchor::Start, "path")?,
+                ignore_case: false,
+            },
         };
-        headers.iter().try_for_each(|(name, pattern)| comparable(name, pattern))?;
-        let headers = fields(headers.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value)))?;
-        let of = Match { path, headers, query: fields(query.into_iter())?, ..Match::default() };
+        headers.iter().try_for_each(|(name, pattern)| check_matchable(name, pattern))?;
+        let headers =
+            field_matches(headers.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value)))?;
+        let of = Match { path, headers, query: field_matches(query.into_iter())?, ..Match::default() };
         if methods.is_empty() {
             return Ok(vec![of]);
         }
         methods
             .iter()
-            .try_for_each(|name| header_name(name).map_err(|_| format!("\"{name}\" is no method")))?;
+            .try_for_each(|name| check_header_name(name).map_err(|_| format!("\"{name}\" is no method")))?;
         Ok(methods.into_iter().map(|name| Match { method: Some(name.into()), ..of.clone() }).collect())
     }
 }
 
-/// Whether a condition on the header can match at all: one that cannot would protect nothing.
-fn comparable(name: &str, text: &str) -> Result<(), String> {
-    header_name(name)?;
-    if WRITTEN_BY_EACH_HOP.iter().any(|hop| name.eq_ignore_ascii_case(hop)) {
+/// Rejects conditions on headers that can never match: they would protect nothing.
+fn check_matchable(name: &str, text: &str) -> Result<(), String> {
+    check_header_name(name)?;
+    if PER_HOP_HEADERS.iter().any(|hop| name.eq_ignore_ascii_case(hop)) {
         return Err(format!(
             "a condition on {name} matches nothing: Fairway removes what clients send as {name}, and writes its own"
         ));
     }
     if name.eq_ignore_ascii_case("upgrade")
-        && !Pattern::new(&pattern(text, Anchor::Both, name)?, Anchor::Both, false)
-            .is_ok_and(|pattern| pattern.is_match(UPGRADE))
+        && !Pattern::new(&anchored_pattern(text, Anchor::Both, name)?, Anchor::Both, false)
+            .is_ok_and(|pattern| pattern.is_match(WEBSOCKET_UPGRADE))
     {
         return Err(format!(
             "the regular expression of {name}, \"{text}\", does not match \"websocket\", the only upgrade that is forwarded"
@@ -116,19 +119,19 @@ fn comparable(name: &str, text: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn fields(all: impl Iterator<Item = (String, String)>) -> Result<Vec<FieldMatch>, String> {
+fn field_matches(all: impl Iterator<Item = (String, String)>) -> Result<Vec<NamedValueMatch>, String> {
     let field = |(name, text): (String, String)| {
-        let value = TextMatch::Regex(pattern(&text, Anchor::Both, &name)?);
-        Ok(FieldMatch { name: name.into(), value })
+        let value = TextMatch::Regex(anchored_pattern(&text, Anchor::Both, &name)?);
+        Ok(NamedValueMatch { name: name.into(), value })
     };
     all.map(field).collect()
 }
 
-/// The pattern of what is refused. Its `.` matches a line feed: otherwise a client could put `%0a` before a word that
-/// `.*word.*` refuses.
-fn pattern(text: &str, anchor: Anchor, of: &str) -> Result<Arc<str>, String> {
+/// Anchors a pattern. Its `.` matches a line feed: otherwise a client could put `%0a` in front of a word that `.*word.*` is meant
+/// to refuse.
+fn anchored_pattern(text: &str, anchor: Anchor, of: &str) -> Result<Arc<str>, String> {
     let refused = |why| format!("the regular expression of {of}, \"{text}\", {why}");
-    // By itself too: a flag before it must not make sense of what has none.
+    // The pattern must also be valid on its own: a flag in front of it must not make an invalid one valid.
     Pattern::shared(text, anchor, false).map_err(refused)?;
     let pattern = format!("(?s){text}");
     Pattern::shared(&pattern, anchor, false).map_err(refused)?;
@@ -148,14 +151,14 @@ mod tests {
     }
 
     #[test]
-    fn a_line_feed_hides_nothing_from_a_pattern() {
+    fn a_line_feed_cannot_hide_text_from_a_pattern() {
         let value = r#"{"when": [{"path": "/.*secret|/.*key", "headers": {"a": ".*bot.*|.*crawler.*"}, "query": {"b": ".*drop.*"}}]}"#;
         let Ok(deny) = deny(value) else { panic!("it is read") };
         let [Match { path: PathMatch::Regex { pattern: path, .. }, headers, query, .. }] = &deny.when[..]
         else {
             panic!("one condition: {deny:?}")
         };
-        let value = |field: &FieldMatch| match &field.value {
+        let value = |field: &NamedValueMatch| match &field.value {
             TextMatch::Regex(pattern) => pattern.clone(),
             TextMatch::Exact(_) => panic!("{field:?}"),
         };
@@ -184,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_refuses_everything_or_nothing_is_refused() {
+    fn conditions_that_match_everything_or_nothing_are_rejected() {
         let many = format!(r#"{{"when": [{}]}}"#, vec![r#"{"path": "/a"}"#; 33].join(","));
         for (value, words) in [
             ("{}", "missing field `when`"),

@@ -1,9 +1,9 @@
-//! `extension`: a service that sees the requests and responses of an Ingress, and may change them. The fields are those of an entry of
-//! `spec.extProc` in an ExtensionPolicy.
+//! `extension`: a service that receives the requests and responses of an Ingress, and may change them. The fields are those of an
+//! entry of `spec.extProc` in an ExtensionPolicy.
 
 use fairway_model::Extension;
 
-use crate::annotations::value::field_of_policies;
+use crate::annotations::value::parse_policy_field;
 use crate::backend::BackendRef;
 use crate::balance::Balance;
 use crate::external_processor::{self, InvalidField};
@@ -11,12 +11,12 @@ use crate::object::ObjectKey;
 use crate::policies::ExternalProcessor;
 use crate::transport::Transport;
 
-/// Reads it for the Ingress `key`, whose namespace has the Service.
+/// Parses the annotation of the Ingress `key`; the Service is in its namespace.
 ///
 /// # Errors
-/// With what is wrong, which repeats no value.
+/// What is wrong with it, without repeating any value.
 pub fn extension(key: &ObjectKey, value: &str) -> Result<(Extension, BackendRef), String> {
-    let wanted: ExternalProcessor = field_of_policies(value)?;
+    let wanted: ExternalProcessor = parse_policy_field(value)?;
     let service = &wanted.backend_ref;
     let is_label = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     let port = u16::try_from(service.port).ok().filter(|port| *port > 0);
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_sees_headers_unless_more_is_said() {
+    fn a_service_gets_headers_by_default() {
         let Ok((of, backend)) = read(r#"{"backendRef": {"name": "filter", "port": 9000}}"#) else {
             panic!("it is read")
         };
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_named() {
+    fn invalid_fields_are_named() {
         let service = r#""backendRef": {"name": "filter", "port": 9000}"#;
         for (value, problem) in [
             ("filter:9000".to_owned(), "JSON"),

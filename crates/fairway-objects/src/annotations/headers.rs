@@ -1,14 +1,14 @@
-//! `request-headers` and `response-headers`: fields that are removed, set and added.
+//! `request-headers` and `response-headers`: headers that are removed, set and added.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fairway_model::{AnswerEdit, HeaderEdit, HeaderField, RequestEdit};
+use fairway_model::{HeaderEdit, HeaderField, RequestEdit, ResponseEdit};
 use serde::Deserialize;
 
-use crate::annotations::value::{header_name, object};
+use crate::annotations::value::{check_header_name, parse_object};
 
-/// In the order in which they act.
+/// In the order in which they are applied.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[derive(Default)]
@@ -18,8 +18,8 @@ struct Edit {
     add: BTreeMap<String, String>,
 }
 
-/// What says where a message ends, or belongs to one connection, is the proxy's own (RFC 9110 §7.6.1), and there is one `Host`.
-const OF_THE_HOP: [&str; 10] = [
+/// Headers for framing and the connection, which are up to the proxy (RFC 9110 §7.6.1), and `Host`, of which there is one.
+const HOP_HEADERS: [&str; 10] = [
     "connection",
     "content-length",
     "host",
@@ -32,45 +32,45 @@ const OF_THE_HOP: [&str; 10] = [
     "http2-settings",
 ];
 
-/// Whether a header says where a message ends or what becomes of the connection, which no annotation decides.
+/// Whether a header controls framing or the connection, which annotations cannot change.
 #[must_use]
-pub fn is_of_the_hop(name: &str) -> bool {
-    OF_THE_HOP.iter().any(|of_the_hop| name.eq_ignore_ascii_case(of_the_hop))
+pub fn is_hop_header(name: &str) -> bool {
+    HOP_HEADERS.iter().any(|of_the_hop| name.eq_ignore_ascii_case(of_the_hop))
 }
 
-/// `request-headers`: what the endpoint gets.
+/// `request-headers`: changes to the headers that the endpoint gets.
 ///
 /// # Errors
-/// With what is wrong.
+/// What is wrong with it.
 pub fn request_headers(value: &str) -> Result<RequestEdit, String> {
-    edit(value).map(RequestEdit::Headers)
+    read_edit(value).map(RequestEdit::Headers)
 }
 
-/// `response-headers`: what the client gets, whoever made the answer.
+/// `response-headers`: changes to the headers that the client gets, whatever produced the response.
 ///
 /// # Errors
-/// With what is wrong.
-pub fn response_headers(value: &str) -> Result<AnswerEdit, String> {
-    edit(value).map(AnswerEdit::Headers)
+/// What is wrong with it.
+pub fn response_headers(value: &str) -> Result<ResponseEdit, String> {
+    read_edit(value).map(ResponseEdit::Headers)
 }
 
-fn edit(value: &str) -> Result<HeaderEdit, String> {
-    let Edit { remove, set, add } = object(value)?;
+fn read_edit(value: &str) -> Result<HeaderEdit, String> {
+    let Edit { remove, set, add } = parse_object(value)?;
     if remove.is_empty() && set.is_empty() && add.is_empty() {
         return Err("it neither removes, sets nor adds a header".to_owned());
     }
     for name in remove.iter().chain(set.keys()).chain(add.keys()) {
-        header_name(name)?;
-        if is_of_the_hop(name) {
+        check_header_name(name)?;
+        if is_hop_header(name) {
             let instead = if name.eq_ignore_ascii_case("host") { "; use upstream-vhost" } else { "" };
             return Err(format!("{name} is the proxy's own and cannot be changed{instead}"));
         }
     }
     let remove = remove.into_iter().map(|name| name.to_ascii_lowercase().into()).collect();
-    Ok(HeaderEdit { remove, set: fields(set)?, add: fields(add)? })
+    Ok(HeaderEdit { remove, set: header_fields(set)?, add: header_fields(add)? })
 }
 
-fn fields(all: BTreeMap<String, String>) -> Result<Vec<HeaderField>, String> {
+fn header_fields(all: BTreeMap<String, String>) -> Result<Vec<HeaderField>, String> {
     let field = |(name, value): (String, String)| match is_value(&value) {
         true => Ok(HeaderField { name: Arc::from(name), value: Arc::from(value) }),
         false => Err(format!(
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_not_be_changed_or_is_no_header_is_refused() {
+    fn protected_and_invalid_headers_are_rejected() {
         for (value, words) in [
             ("{}", "neither removes"),
             (r#"{"set": {"Host": "a"}}"#, "use upstream-vhost"),

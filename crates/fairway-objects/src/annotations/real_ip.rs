@@ -1,32 +1,33 @@
-//! `real-ip`: who the client is, where a content delivery network or another proxy in front says so.
+//! `real-ip`: takes the client's address from a header that a CDN or another proxy in front sets.
 
 use fairway_model::RealIp;
 use ipnet::IpNet;
 use serde::Deserialize;
 
-use crate::annotations::text::range;
-use crate::annotations::value::{header_name, object};
+use crate::annotations::text::parse_range;
+use crate::annotations::value::{check_header_name, parse_object};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Wanted {
+struct RealIpAnnotation {
     header: String,
     trusted: Vec<String>,
 }
 
-/// Fields that only trusted peers of the whole installation may send: they are gone before rules are chosen.
-const OF_TRUSTED_PEERS: [&str; 7] =
+/// Headers that only trusted peers of the whole installation may send: they are removed before a rule is selected.
+const FORWARDING_HEADERS: [&str; 7] =
     ["forwarded", "x-forwarded-", "x-original-", "x-real-", "x-scheme", "x-sent-from", "x-ssl-"];
 
-/// Reads it.
+/// Parses the annotation.
 ///
 /// # Errors
-/// With what is wrong.
+/// What is wrong with it.
 pub fn real_ip(value: &str) -> Result<RealIp, String> {
-    let Wanted { header, trusted } = object(value)?;
-    header_name(&header)?;
+    let RealIpAnnotation { header, trusted } = parse_object(value)?;
+    check_header_name(&header)?;
     let header = header.to_ascii_lowercase();
-    if header != "x-forwarded-for" && OF_TRUSTED_PEERS.iter().any(|beginning| header.starts_with(beginning)) {
+    if header != "x-forwarded-for" && FORWARDING_HEADERS.iter().any(|beginning| header.starts_with(beginning))
+    {
         return Err(format!(
             "{header} is taken from peers alone that the settings ConfigMap trusts (proxy-real-ip-cidr); X-Forwarded-For and \
              headers such as CF-Connecting-IP work here"
@@ -35,12 +36,12 @@ pub fn real_ip(value: &str) -> Result<RealIp, String> {
     if trusted.is_empty() {
         return Err("\"trusted\" is empty, so that nobody would be believed".to_owned());
     }
-    let trusted = trusted.iter().map(|range| parse(range)).collect::<Result<Vec<_>, _>>()?;
+    let trusted = trusted.iter().map(|range| parse_trusted_range(range)).collect::<Result<Vec<_>, _>>()?;
     Ok(RealIp { header: header.into(), trusted, last_only: false })
 }
 
-fn parse(text: &str) -> Result<IpNet, String> {
-    match range(text) {
+fn parse_trusted_range(text: &str) -> Result<IpNet, String> {
+    match parse_range(text) {
         Ok(range) if range.prefix_len() == 0 => {
             Err(format!("{text} is everybody: each client could claim any address"))
         }
@@ -54,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_header_and_those_who_are_believed() {
+    fn the_header_and_the_trusted_peers_are_read() {
         let Ok(of) = real_ip(r#"{"header": "CF-Connecting-IP", "trusted": ["10.0.0.0/8", "2001:db8::1"]}"#)
         else {
             panic!("it is read");
@@ -63,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn who_would_believe_everybody_is_refused() {
+    fn trusting_every_peer_is_rejected() {
         for (value, words) in [
             (r#"{"header": "X", "trusted": ["0.0.0.0/0"]}"#, "everybody"),
             (r#"{"header": "X", "trusted": ["::/0"]}"#, "everybody"),

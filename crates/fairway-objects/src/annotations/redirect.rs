@@ -1,13 +1,13 @@
-//! `redirect`: every request is answered with one, to another URL or to its own with parts replaced.
+//! `redirect`: redirects every request, to another URL or to its own URL with parts replaced.
 
 use fairway_model::{PathRewrite, Redirect, RedirectTarget};
 use serde::Deserialize;
 
-use crate::annotations::value::object;
+use crate::annotations::value::parse_object;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Wanted {
+struct RedirectAnnotation {
     #[serde(default = "found")]
     status: u16,
     url: Option<String>,
@@ -29,25 +29,25 @@ fn found() -> u16 {
     302
 }
 
-/// Reads it.
+/// Parses the annotation.
 ///
 /// # Errors
-/// With what is wrong.
+/// What is wrong with it.
 pub fn redirect(value: &str) -> Result<Redirect, String> {
-    let wanted: Wanted = object(value)?;
+    let wanted: RedirectAnnotation = parse_object(value)?;
     let status = wanted.status;
     if ![301, 302, 303, 307, 308].contains(&status) {
         return Err(format!("status {status} is no redirect; 301, 302, 303, 307 and 308 are"));
     }
     let target = match &wanted.url {
-        Some(url) => whole(url, &wanted)?,
-        None => parts(wanted)?,
+        Some(url) => full_url_target(url, &wanted)?,
+        None => parts_target(wanted)?,
     };
     Ok(Redirect { status, target })
 }
 
-fn whole(url: &str, wanted: &Wanted) -> Result<RedirectTarget, String> {
-    let Wanted { scheme, host, port, path, keep_query, .. } = wanted;
+fn full_url_target(url: &str, wanted: &RedirectAnnotation) -> Result<RedirectTarget, String> {
+    let RedirectAnnotation { scheme, host, port, path, keep_query, .. } = wanted;
     if scheme.is_some() || host.is_some() || port.is_some() || path.is_some() || keep_query.is_some() {
         return Err("url leaves nothing for scheme, host, port, path or keepQuery to say".to_owned());
     }
@@ -58,8 +58,8 @@ fn whole(url: &str, wanted: &Wanted) -> Result<RedirectTarget, String> {
     }
 }
 
-fn parts(wanted: Wanted) -> Result<RedirectTarget, String> {
-    let Wanted { scheme, host, port, path, keep_query, .. } = wanted;
+fn parts_target(wanted: RedirectAnnotation) -> Result<RedirectTarget, String> {
+    let RedirectAnnotation { scheme, host, port, path, keep_query, .. } = wanted;
     if scheme.is_none() && host.is_none() && port.is_none() && path.is_none() {
         return Err("it says neither url nor scheme, host, port or path: it would lead to itself".to_owned());
     }
@@ -81,7 +81,7 @@ fn parts(wanted: Wanted) -> Result<RedirectTarget, String> {
     Ok(RedirectTarget::Parts { scheme, host, port, path, keep_query: keep_query.unwrap_or(true) })
 }
 
-/// RFC 3986 §2: what stands for itself, and escapes.
+/// RFC 3986 §2: unreserved and reserved characters, and escapes.
 fn is_plain(url: &str) -> bool {
     url.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._~:/?#[]@!$&'()*+,;=%".contains(&b))
 }
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_nowhere_is_refused() {
+    fn invalid_redirects_are_rejected() {
         for (value, words) in [
             ("{}", "lead to itself"),
             (r#"{"status": 200, "path": "/a"}"#, "is no redirect"),

@@ -1,12 +1,12 @@
-//! The text forms of values, as Go and nginx read them. Owns no defaults.
+//! Parses values as Go and nginx do. Has no defaults.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
 use ipnet::IpNet;
 
-/// A switch as Go's `strconv.ParseBool` reads it.
-pub fn switch(text: &str) -> Option<bool> {
+/// A boolean, as parsed by Go's `strconv.ParseBool`.
+pub fn parse_bool(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
@@ -14,8 +14,8 @@ pub fn switch(text: &str) -> Option<bool> {
     }
 }
 
-/// A size as nginx reads it (`ngx_parse_offset`): digits and at most one of `k`, `m`, `g`.
-pub fn bytes(text: &str) -> Option<u64> {
+/// A size, as parsed by nginx (`ngx_parse_offset`): digits and at most one of `k`, `m`, `g`.
+pub fn parse_size(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit: u64 = match &text[digits.len()..] {
         "" => 1,
@@ -28,8 +28,8 @@ pub fn bytes(text: &str) -> Option<u64> {
     number.checked_mul(unit)
 }
 
-/// A time as nginx reads it: a whole number of seconds, or with one of `ms`, `s`, `m`, `h`, `d`.
-pub fn duration(text: &str) -> Option<Duration> {
+/// A time, as parsed by nginx: a whole number of seconds, or with one of `ms`, `s`, `m`, `h`, `d`.
+pub fn parse_duration(text: &str) -> Option<Duration> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let number: u64 = digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())??;
     let unit = match &text[digits.len()..] {
@@ -43,22 +43,22 @@ pub fn duration(text: &str) -> Option<Duration> {
     number.checked_mul(unit).map(Duration::from_secs)
 }
 
-/// Comma-separated addresses and ranges, sorted; the error is the first that is neither.
-pub fn ranges(text: &str) -> Result<Vec<IpNet>, &str> {
-    let mut ranges = text.split(',').map(str::trim).map(range).collect::<Result<Vec<_>, _>>()?;
+/// Comma-separated addresses and ranges, sorted; the error is the first invalid one.
+pub fn parse_ranges(text: &str) -> Result<Vec<IpNet>, &str> {
+    let mut ranges = text.split(',').map(str::trim).map(parse_range).collect::<Result<Vec<_>, _>>()?;
     ranges.sort();
     ranges.dedup();
     Ok(ranges)
 }
 
 /// An address or a range.
-pub fn range(text: &str) -> Result<IpNet, &str> {
+pub fn parse_range(text: &str) -> Result<IpNet, &str> {
     let net = text.parse::<IpNet>().map(|net| net.trunc());
     net.or_else(|_| text.parse::<IpAddr>().map(IpNet::from)).map_err(|_| text)
 }
 
-/// Statuses of errors, separated by commas; in ascending order, each once.
-pub fn statuses(text: &str) -> Option<Vec<u16>> {
+/// Comma-separated error statuses, sorted and without duplicates.
+pub fn parse_statuses(text: &str) -> Option<Vec<u16>> {
     let texts = text.split(',').map(str::trim).filter(|text| !text.is_empty());
     let read = |text: &str| text.parse().ok().filter(|status| (400..=599).contains(status));
     let mut statuses = texts.map(read).collect::<Option<Vec<u16>>>()?;
@@ -75,29 +75,29 @@ mod tests {
     fn reads_addresses_and_ranges_of_both_families() {
         let expected: Vec<IpNet> =
             ["10.0.0.0/8", "192.0.2.1/32", "2001:db8::/32"].map(|net| net.parse().unwrap()).into();
-        assert_eq!(ranges("2001:db8::/32, 10.1.2.3/8,192.0.2.1").unwrap(), expected);
+        assert_eq!(parse_ranges("2001:db8::/32, 10.1.2.3/8,192.0.2.1").unwrap(), expected);
     }
 
     #[test]
-    fn one_wrong_range_spoils_the_list() {
-        assert_eq!(ranges("10.0.0.0/8,x"), Err("x"));
-        assert_eq!(ranges(""), Err(""));
-        assert_eq!(ranges("10.0.0.0/33"), Err("10.0.0.0/33"));
+    fn one_invalid_range_invalidates_the_list() {
+        assert_eq!(parse_ranges("10.0.0.0/8,x"), Err("x"));
+        assert_eq!(parse_ranges(""), Err(""));
+        assert_eq!(parse_ranges("10.0.0.0/33"), Err("10.0.0.0/33"));
     }
 
     #[test]
-    fn sizes_are_those_of_nginx() {
-        assert_eq!(bytes("8"), Some(8));
-        assert_eq!(bytes("1k"), Some(1024));
-        assert_eq!(bytes("2M"), Some(2 << 20));
-        assert_eq!(bytes("1g"), Some(1 << 30));
+    fn sizes_are_parsed_like_nginx() {
+        assert_eq!(parse_size("8"), Some(8));
+        assert_eq!(parse_size("1k"), Some(1024));
+        assert_eq!(parse_size("2M"), Some(2 << 20));
+        assert_eq!(parse_size("1g"), Some(1 << 30));
         for bad in ["", "k", "lots", "1kb", "-1", "+1", "1.5m", "1 m", "99999999999999999999"] {
-            assert_eq!(bytes(bad), None, "{bad}");
+            assert_eq!(parse_size(bad), None, "{bad}");
         }
     }
 
     #[test]
-    fn switches_are_those_of_go() {
-        assert_eq!((switch("True"), switch("f"), switch("yes")), (Some(true), Some(false), None));
+    fn booleans_are_parsed_like_go() {
+        assert_eq!((parse_bool("True"), parse_bool("f"), parse_bool("yes")), (Some(true), Some(false), None));
     }
 }

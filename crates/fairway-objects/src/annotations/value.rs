@@ -1,32 +1,32 @@
-//! What the values of Fairway's own annotations have in common.
+//! Shared parsers for the values of Fairway's own annotations.
 
 use serde::de::{DeserializeOwned, IgnoredAny};
 
 use crate::manifest::decode::decode;
 use crate::manifest::{Schema, parse_single};
 
-/// Reads an object in JSON. What is wrong with it repeats no value, which may be a password.
-pub(crate) fn object<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+/// Parses a JSON object. Errors repeat no value, which may be a password.
+pub(crate) fn parse_object<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     serde_json::from_str(text).map_err(|error| {
         let (line, column) = (error.line(), error.column());
         let text = error.to_string();
         let text = text.rsplit_once(" at line ").map_or(&*text, |(text, _)| text);
-        let problem = if error.is_data() { without_value(text) } else { text.to_owned() };
+        let problem = if error.is_data() { strip_value(text) } else { text.to_owned() };
         format!("it is not the JSON that is expected here: {problem} (line {line} column {column})")
     })
 }
 
-/// Reads an object in JSON that policies have as a field, and refuses fields that it does not know.
+/// Parses a JSON object that is also a field of a policy, and rejects unknown fields.
 ///
 /// # Errors
-/// With what is wrong, which repeats no value.
-pub fn field_of_policies<T: DeserializeOwned>(text: &str) -> Result<T, String> {
-    object::<IgnoredAny>(text)?;
+/// What is wrong with it, without repeating any value.
+pub fn parse_policy_field<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    parse_object::<IgnoredAny>(text)?;
     let node = parse_single(text, Schema::Core).ok().flatten();
     let node = node.ok_or("it is not the JSON that is expected here")?;
     let decoded = decode::<T>(&node).map_err(|misfit| {
         let place = if misfit.field.is_empty() { "it" } else { &misfit.field };
-        format!("{place} is not what is expected here: {}", without_value(&misfit.problem))
+        format!("{place} is not what is expected here: {}", strip_value(&misfit.problem))
     })?;
     match decoded.unknown.first() {
         None => Ok(decoded.value),
@@ -39,9 +39,9 @@ pub fn field_of_policies<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     }
 }
 
-/// serde says `KIND: VALUE, expected WHAT` or ``unknown KIND `TEXT`, expected WHAT``. The names of missing and of double fields
-/// are those that are known here.
-fn without_value(text: &str) -> String {
+/// serde reports `KIND: VALUE, expected WHAT` or ``unknown KIND `TEXT`, expected WHAT``. The names of missing and of duplicate
+/// fields are known names.
+fn strip_value(text: &str) -> String {
     if text.starts_with("missing field") || text.starts_with("duplicate field") {
         return text.to_owned();
     }
@@ -53,11 +53,11 @@ fn without_value(text: &str) -> String {
 }
 
 /// RFC 9110 §5.1: a token.
-pub(crate) fn header_name(text: &str) -> Result<(), String> {
+pub(crate) fn check_header_name(text: &str) -> Result<(), String> {
     let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
     match !text.is_empty() && text.bytes().all(token) {
         true => Ok(()),
-        // What is behind it may be the value, as in `X-Token: ...`.
+        // The rest may be a value, as in `X-Token: ...`.
         false => {
             let name = text.split(|c: char| !c.is_ascii() || !token(c as u8)).next().unwrap_or_default();
             Err(format!("a name that begins with \"{name}\" is no name of a header"))
@@ -67,14 +67,14 @@ pub(crate) fn header_name(text: &str) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use super::field_of_policies;
+    use super::parse_policy_field;
     use crate::annotations::headers::{request_headers, response_headers};
     use crate::annotations::{deny, real_ip, redirect};
     use crate::policies::{ApiKey, Authorization, Jwt};
 
-    /// Every value here may be a password that somebody put in the wrong place.
+    /// Every value here may be a password in the wrong place.
     #[test]
-    fn problems_of_json_name_the_place_and_repeat_no_value() {
+    fn json_errors_name_the_position_and_repeat_no_value() {
         for value in [
             r#""hunter2""#,
             "X-Token: hunter2",
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_of_policies_are_read_strictly_and_problems_repeat_no_value() {
+    fn policy_fields_are_parsed_strictly_and_errors_repeat_no_value() {
         for value in [
             r#""hunter2""#,
             "hunter2",
@@ -129,21 +129,21 @@ mod tests {
             r#"{"issuers": [], "issuers": [], "secretRefs": [], "secretRefs": [], "rules": [], "rules": []}"#,
         ] {
             let problems = [
-                field_of_policies::<Jwt>(value).err(),
-                field_of_policies::<ApiKey>(value).err(),
-                field_of_policies::<Authorization>(value).err(),
+                parse_policy_field::<Jwt>(value).err(),
+                parse_policy_field::<ApiKey>(value).err(),
+                parse_policy_field::<Authorization>(value).err(),
             ];
             for problem in problems {
                 let problem = problem.expect(value);
                 assert!(!problem.contains("hunter2"), "{value}: {problem}");
             }
         }
-        let of = |value: &str| field_of_policies::<Jwt>(value).unwrap_err();
+        let of = |value: &str| parse_policy_field::<Jwt>(value).unwrap_err();
         assert_eq!(of(r#"{"issuers": [{"isuer": "a"}]}"#), "issuers[0] has a field that is not known");
         assert_eq!(of(r#"{"realms": "a"}"#), "it has a field that is not known");
         let wrong = of(r#"{"realm": 5}"#);
         assert!(wrong.starts_with("realm is not what is expected here: invalid type"), "{wrong}");
-        let read: ApiKey = field_of_policies(r#"{"secretRefs": [{"name": "partners"}]}"#).unwrap();
+        let read: ApiKey = parse_policy_field(r#"{"secretRefs": [{"name": "partners"}]}"#).unwrap();
         assert_eq!(read.secret_refs[0].name, "partners");
     }
 }

@@ -1,4 +1,4 @@
-//! API keys. What is said about them names no entry of a Secret: somebody may have exchanged keys and names.
+//! API keys. Errors name no entry of a Secret: keys and names may have been swapped by mistake.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,18 +9,18 @@ use fairway_token::digest;
 use crate::certificate::secret_value;
 use crate::identity::context::Context;
 use crate::identity::headers::{is_same_header, written_header};
-use crate::identity::mistake::{Checked, Mistake};
-use crate::identity::places::locations;
-use crate::identity::values::{filled, most};
+use crate::identity::mistake::{IdentityFieldError, IdentityResult};
+use crate::identity::places::read_locations;
+use crate::identity::values::{check_not_empty, most};
 use crate::object::{Kind, ObjectKey};
 use crate::policies as types;
 
-/// The shortest API key in bytes: one that is shorter could be guessed.
+/// The minimum length of an API key in bytes: a shorter one could be guessed.
 const MIN_API_KEY_BYTES: usize = 16;
 
-pub(super) fn read_api_key(of: &types::ApiKey, context: Context<'_>) -> Checked<ApiKeyAuth> {
+pub(super) fn read_api_key(of: &types::ApiKey, context: Context<'_>) -> IdentityResult<ApiKeyAuth> {
     let default = CredentialLocation::Header { name: "X-API-Key".into(), prefix: "".into() };
-    let locations = locations("apiKey.from", &of.from, default)?;
+    let locations = read_locations("apiKey.from", &of.from, default)?;
     let client_header = of.client_header.as_deref();
     let client_header = client_header.map(|name| written_header("apiKey.clientHeader", name)).transpose()?;
     let is_client_header = |location: &CredentialLocation| match (location, &client_header) {
@@ -28,23 +28,23 @@ pub(super) fn read_api_key(of: &types::ApiKey, context: Context<'_>) -> Checked<
         _ => false,
     };
     if locations.iter().any(is_client_header) {
-        return Err(Mistake::new("apiKey.clientHeader", "requests have the key in this header"));
+        return Err(IdentityFieldError::new("apiKey.clientHeader", "requests have the key in this header"));
     }
     let field = "apiKey.secretRefs";
-    filled(field, &of.secret_refs, most::SECRETS)?;
+    check_not_empty(field, &of.secret_refs, most::SECRETS)?;
     let mut keys: BTreeMap<[u8; 32], Arc<str>> = BTreeMap::new();
     let mut policy = BTreeSet::new();
     for (index, it) in of.secret_refs.iter().enumerate() {
         let field = format!("{field}[{index}]");
         let namespace = it.namespace.as_deref().filter(|it| !it.is_empty()).unwrap_or(context.namespace);
         let key = ObjectKey::new(namespace, &it.name);
-        (context.permits)(Kind::Secret, &key).map_err(|problem| Mistake::new(&field, problem))?;
+        (context.permits)(Kind::Secret, &key).map_err(|problem| IdentityFieldError::new(&field, problem))?;
         let Some(secret) = context.resources.secrets.get(&key) else {
             let problem = format!("Secret {key} does not exist");
-            return Err(Mistake { is_missing: true, ..Mistake::new(field, problem) });
+            return Err(IdentityFieldError { is_missing: true, ..IdentityFieldError::new(field, problem) });
         };
         let secret = &secret.object;
-        let wrong = |why: &str| Mistake::new(&field, format!("Secret {key}: {why}"));
+        let wrong = |why: &str| IdentityFieldError::new(&field, format!("Secret {key}: {why}"));
         let data = secret.data.iter().flatten().map(|(name, _)| name);
         let clients: BTreeSet<_> =
             data.chain(secret.string_data.iter().flatten().map(|(name, _)| name)).collect();
@@ -65,7 +65,7 @@ pub(super) fn read_api_key(of: &types::ApiKey, context: Context<'_>) -> Checked<
                 return Err(wrong("two clients have the same key"));
             }
         }
-        // What differs between two states of the Secret that are otherwise told apart by nothing that may be shown.
+        // Distinguishes two states of the Secret without revealing its content.
         let version = secret.metadata.resource_version.as_deref();
         policy.insert(format!("{key}{}", version.map(|version| format!("@{version}")).unwrap_or_default()));
     }
@@ -73,7 +73,7 @@ pub(super) fn read_api_key(of: &types::ApiKey, context: Context<'_>) -> Checked<
     Ok(ApiKeyAuth { policy, locations, client_header, keys: ApiKeys::new(keys) })
 }
 
-/// Files end with a line break, and nobody means it as a part of a key.
+/// Files end with a line break that is not meant as part of a key.
 fn without_line_end(value: &[u8]) -> &[u8] {
     let value = value.strip_suffix(b"\n").unwrap_or(value);
     value.strip_suffix(b"\r").unwrap_or(value)

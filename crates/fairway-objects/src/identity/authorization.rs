@@ -1,22 +1,22 @@
-//! What is allowed to whom.
+//! Authorization rules.
 
 use std::sync::Arc;
 
 use fairway_model::{
-    ApiKeyAuth, Authorization, AuthorizationRule, CountryCode, Decision, FieldMatch, TextMatch,
+    ApiKeyAuth, Authorization, AuthorizationRule, CountryCode, Decision, NamedValueMatch, TextMatch,
 };
 use fairway_pattern::{Anchor, Pattern};
 use ipnet::IpNet;
 
-use crate::annotations::text::range;
+use crate::annotations::text::parse_range;
 use crate::identity::headers::request_header;
-use crate::identity::mistake::{Checked, Doubt, Mistake};
-use crate::identity::values::{claims, filled, most, scopes, texts};
+use crate::identity::mistake::{IdentityFieldError, IdentityResult, IdentityWarning};
+use crate::identity::values::{check_not_empty, most, read_claims, read_scopes, read_texts};
 use crate::policies as types;
 
-/// What is found out about clients before.
+/// The credentials that are verified before.
 #[derive(Clone, Copy)]
-pub(super) struct Known<'a> {
+pub(super) struct KnownCredentials<'a> {
     pub(super) has_jwt: bool,
     pub(super) has_oidc: bool,
     pub(super) api_key: Option<&'a ApiKeyAuth>,
@@ -24,105 +24,114 @@ pub(super) struct Known<'a> {
 
 pub(super) fn read_authorization(
     of: &types::Authorization,
-    known: Known<'_>,
-    doubts: &mut Vec<Doubt>,
-) -> Checked<Authorization> {
+    known: KnownCredentials<'_>,
+    doubts: &mut Vec<IdentityWarning>,
+) -> IdentityResult<Authorization> {
     let field = "authorization.rules";
-    filled(field, &of.rules, most::RULES)?;
+    check_not_empty(field, &of.rules, most::RULES)?;
     let rules = of.rules.iter().enumerate();
     let rules = rules.map(|(index, rule)| read_rule(&format!("{field}[{index}]"), rule, known, doubts));
-    Ok(Authorization { rules: rules.collect::<Checked<_>>()? })
+    Ok(Authorization { rules: rules.collect::<IdentityResult<_>>()? })
 }
 
 fn read_rule(
     at: &str,
     of: &types::AuthorizationRule,
-    known: Known<'_>,
-    doubts: &mut Vec<Doubt>,
-) -> Checked<AuthorizationRule> {
+    known: KnownCredentials<'_>,
+    doubts: &mut Vec<IdentityWarning>,
+) -> IdentityResult<AuthorizationRule> {
     let decision = match &*of.action {
         "Allow" => Decision::Allow,
         "Deny" => Decision::Deny,
         other => {
             let problem = format!("\"{other}\" is none of Allow, Deny");
-            return Err(Mistake::new(format!("{at}.action"), problem));
+            return Err(IdentityFieldError::new(format!("{at}.action"), problem));
         }
     };
-    let sources = condition(at, "sources", of.sources.as_deref(), most::RANGES, ranges)?;
-    let countries = condition(at, "countries", of.countries.as_deref(), most::COUNTRIES, countries)?;
-    let asns = condition(at, "asns", of.asns.as_deref(), most::ASNS, asns)?;
-    let methods = condition(at, "methods", of.methods.as_deref(), most::METHODS, methods)?;
-    let claims = condition(at, "claims", of.claims.as_deref(), most::CLAIMS, claims)?;
-    let scopes = condition(at, "scopes", of.scopes.as_deref(), most::SCOPES, scopes)?;
+    let sources = read_condition(at, "sources", of.sources.as_deref(), most::RANGES, ranges)?;
+    let countries = read_condition(at, "countries", of.countries.as_deref(), most::COUNTRIES, countries)?;
+    let asns = read_condition(at, "asns", of.asns.as_deref(), most::ASNS, asns)?;
+    let methods = read_condition(at, "methods", of.methods.as_deref(), most::METHODS, methods)?;
+    let claims = read_condition(at, "claims", of.claims.as_deref(), most::CLAIMS, read_claims)?;
+    let scopes = read_condition(at, "scopes", of.scopes.as_deref(), most::SCOPES, read_scopes)?;
     let clients = of.api_key_clients.as_deref();
-    let clients = condition(at, "apiKeyClients", clients, most::CLIENTS, |field, all| {
-        texts(field, all, most::CLIENTS)
+    let clients = read_condition(at, "apiKeyClients", clients, most::CLIENTS, |field, all| {
+        read_texts(field, all, most::CLIENTS)
     })?;
-    let headers = condition(at, "headers", of.headers.as_deref(), most::HEADERS, header_conditions)?;
+    let headers = read_condition(at, "headers", of.headers.as_deref(), most::HEADERS, header_conditions)?;
     if !claims.is_empty() && !known.has_jwt && !known.has_oidc {
-        return Err(Mistake::new(format!("{at}.claims"), "nothing is known of a token without jwt or oidc"));
+        return Err(IdentityFieldError::new(
+            format!("{at}.claims"),
+            "nothing is known of a token without jwt or oidc",
+        ));
     }
     if !scopes.is_empty() && !known.has_jwt {
-        return Err(Mistake::new(format!("{at}.scopes"), "nothing is known of a token without jwt"));
+        return Err(IdentityFieldError::new(
+            format!("{at}.scopes"),
+            "nothing is known of a token without jwt",
+        ));
     }
     if !clients.is_empty() {
         let field = format!("{at}.apiKeyClients");
         let Some(auth) = known.api_key else {
-            return Err(Mistake::new(field, "nothing is known of a client without apiKey"));
+            return Err(IdentityFieldError::new(field, "nothing is known of a client without apiKey"));
         };
         let is_known = |name: &Arc<str>| auth.keys.iter().any(|(_, client)| client == name);
         if let Some(unknown) = clients.iter().find(|name| !is_known(name)) {
             let problem = format!("no API key is of a client \"{unknown}\"");
             let consequence = "no request is by this client";
-            doubts.push(Doubt { code: "unknown-api-key-client", field, problem, consequence });
+            doubts.push(IdentityWarning { code: "unknown-api-key-client", field, problem, consequence });
         }
     }
     Ok(AuthorizationRule { decision, sources, countries, asns, methods, claims, scopes, clients, headers })
 }
 
-/// A condition. A list without members is none: the rule would hold for more requests than its writer may think.
-fn condition<W, T>(
+/// A condition. An empty list is an error: the rule would match more requests than its author may expect.
+fn read_condition<W, T>(
     at: &str,
     name: &str,
     written: Option<&[W]>,
     most: usize,
-    read: impl FnOnce(&str, &[W]) -> Checked<Vec<T>>,
-) -> Checked<Vec<T>> {
+    read: impl FnOnce(&str, &[W]) -> IdentityResult<Vec<T>>,
+) -> IdentityResult<Vec<T>> {
     let Some(written) = written else { return Ok(Vec::new()) };
     let field = format!("{at}.{name}");
-    filled(&field, written, most)?;
+    check_not_empty(&field, written, most)?;
     read(&field, written)
 }
 
-fn ranges(field: &str, written: &[String]) -> Checked<Vec<IpNet>> {
+fn ranges(field: &str, written: &[String]) -> IdentityResult<Vec<IpNet>> {
     let read = |text: &String| {
-        range(text).map_err(|wrong| {
+        parse_range(text).map_err(|wrong| {
             let problem = format!("\"{wrong}\" is neither an address nor a range of addresses");
-            Mistake::new(field, problem)
+            IdentityFieldError::new(field, problem)
         })
     };
-    let mut ranges = written.iter().map(read).collect::<Checked<Vec<_>>>()?;
+    let mut ranges = written.iter().map(read).collect::<IdentityResult<Vec<_>>>()?;
     ranges.sort();
     ranges.dedup();
     Ok(ranges)
 }
 
-/// A code in small letters would be one that no database has.
-fn countries(field: &str, written: &[String]) -> Checked<Vec<CountryCode>> {
+/// A lower-case code would never match: databases have upper-case ones.
+fn countries(field: &str, written: &[String]) -> IdentityResult<Vec<CountryCode>> {
     let read = |text: &String| {
         text.parse().map_err(|_| {
-            Mistake::new(field, format!("\"{text}\" is no code of a country; they are two capital letters"))
+            IdentityFieldError::new(
+                field,
+                format!("\"{text}\" is no code of a country; they are two capital letters"),
+            )
         })
     };
-    let mut codes = written.iter().map(read).collect::<Checked<Vec<_>>>()?;
+    let mut codes = written.iter().map(read).collect::<IdentityResult<Vec<_>>>()?;
     codes.sort();
     codes.dedup();
     Ok(codes)
 }
 
-fn asns(field: &str, written: &[u32]) -> Checked<Vec<u32>> {
+fn asns(field: &str, written: &[u32]) -> IdentityResult<Vec<u32>> {
     if written.contains(&0) {
-        return Err(Mistake::new(field, "0 is the number of no autonomous system"));
+        return Err(IdentityFieldError::new(field, "0 is the number of no autonomous system"));
     }
     let mut numbers = written.to_vec();
     numbers.sort_unstable();
@@ -130,19 +139,24 @@ fn asns(field: &str, written: &[u32]) -> Checked<Vec<u32>> {
     Ok(numbers)
 }
 
-/// Methods are case-sensitive (RFC 9110 §9.1), and one in lower case would be none that anybody sends.
-fn methods(field: &str, written: &[String]) -> Checked<Vec<Arc<str>>> {
+/// Methods are case-sensitive (RFC 9110 §9.1); clients send none in lower case.
+fn methods(field: &str, written: &[String]) -> IdentityResult<Vec<Arc<str>>> {
     let good = |name: &str| {
         !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_uppercase() || b"-_".contains(&byte))
     };
     let read = |name: &String| match good(name) {
         true => Ok(name.as_str().into()),
-        false => Err(Mistake::new(field, format!("\"{name}\" is no method; they are in upper case"))),
+        false => {
+            Err(IdentityFieldError::new(field, format!("\"{name}\" is no method; they are in upper case")))
+        }
     };
     written.iter().map(read).collect()
 }
 
-fn header_conditions(field: &str, written: &[types::HeaderCondition]) -> Checked<Vec<FieldMatch>> {
+fn header_conditions(
+    field: &str,
+    written: &[types::HeaderCondition],
+) -> IdentityResult<Vec<NamedValueMatch>> {
     let read = |(index, it): (usize, &types::HeaderCondition)| {
         let at = format!("{field}[{index}]");
         let name = request_header(&format!("{at}.name"), &it.name)?;
@@ -150,16 +164,16 @@ fn header_conditions(field: &str, written: &[types::HeaderCondition]) -> Checked
             None | Some("" | "Exact") => TextMatch::Exact(it.value.as_str().into()),
             Some("RegularExpression") => {
                 Pattern::shared(&it.value, Anchor::Both, false).map_err(|why| {
-                    Mistake::new(format!("{at}.value"), format!("the regular expression {why}"))
+                    IdentityFieldError::new(format!("{at}.value"), format!("the regular expression {why}"))
                 })?;
                 TextMatch::Regex(it.value.as_str().into())
             }
             Some(other) => {
                 let problem = format!("\"{other}\" is none of Exact, RegularExpression");
-                return Err(Mistake::new(format!("{at}.type"), problem));
+                return Err(IdentityFieldError::new(format!("{at}.type"), problem));
             }
         };
-        Ok(FieldMatch { name: name.to_ascii_lowercase().into(), value })
+        Ok(NamedValueMatch { name: name.to_ascii_lowercase().into(), value })
     };
     written.iter().enumerate().map(read).collect()
 }

@@ -1,21 +1,21 @@
-//! The Secrets and ConfigMaps that are named, and whether they may be.
+//! Access to referenced Secrets and ConfigMaps, with a permission check.
 
 use crate::certificate::secret_value;
-use crate::identity::mistake::{Checked, Mistake};
+use crate::identity::mistake::{IdentityFieldError, IdentityResult};
 use crate::object::{Kind, ObjectKey, ObjectRef};
 use crate::resources::Resources;
 
-/// Whether the object may refer to another one; what is wrong where it may not.
+/// Checks whether the object may reference another one; the error says why not.
 pub type Permits<'a> = &'a dyn Fn(Kind, &ObjectKey) -> Result<(), String>;
 
-/// What a reader may look at.
+/// What the parsers may access.
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
     /// The objects.
     pub resources: &'a Resources,
-    /// The namespace of what is read.
+    /// The namespace of the parsed object.
     pub namespace: &'a str,
-    /// Which objects it may refer to.
+    /// Checks references.
     pub permits: Permits<'a>,
 }
 
@@ -29,17 +29,19 @@ pub(super) fn object(kind: &str, namespace: Option<&str>, own: &str, name: &str)
     Some(ObjectRef::new(kind, ObjectKey::new(namespace, name)))
 }
 
-/// An entry of a Secret or ConfigMap, and what this is called.
-pub(super) fn entry<'c>(
+/// An entry of a Secret or ConfigMap, and the description of that object.
+pub(super) fn read_entry<'c>(
     field: &str,
     object: Option<ObjectRef>,
     entry: &str,
     context: Context<'c>,
-) -> Checked<(String, &'c str)> {
-    let object = object.ok_or_else(|| Mistake::new(field, "its kind is neither Secret nor ConfigMap"))?;
-    (context.permits)(object.kind, &object.key).map_err(|problem| Mistake::new(field, problem))?;
+) -> IdentityResult<(String, &'c str)> {
+    let object =
+        object.ok_or_else(|| IdentityFieldError::new(field, "its kind is neither Secret nor ConfigMap"))?;
+    (context.permits)(object.kind, &object.key).map_err(|problem| IdentityFieldError::new(field, problem))?;
     let what = format!("{} {}", object.kind.name(), object.key);
-    let missing = |problem: String| Mistake { is_missing: true, ..Mistake::new(field, problem) };
+    let missing =
+        |problem: String| IdentityFieldError { is_missing: true, ..IdentityFieldError::new(field, problem) };
     let gone = || missing(format!("{what} does not exist"));
     let text = if object.kind == Kind::ConfigMap {
         let map = context.resources.config_maps.get(&object.key).ok_or_else(gone)?;
@@ -47,7 +49,7 @@ pub(super) fn entry<'c>(
     } else {
         let secret = context.resources.secrets.get(&object.key).ok_or_else(gone)?;
         let text = secret_value(&secret.object, entry).map(std::str::from_utf8).transpose();
-        text.map_err(|_| Mistake::new(field, format!("{entry} of {what} is no text")))?
+        text.map_err(|_| IdentityFieldError::new(field, format!("{entry} of {what} is no text")))?
     };
     let text = text.ok_or_else(|| missing(format!("{what} has no entry {entry}")))?;
     Ok((what, text))

@@ -1,22 +1,26 @@
-//! Names of headers that requests have, and of those that endpoints get.
+//! Names of headers in requests, and of headers that are sent to endpoints.
 
 use std::sync::Arc;
 
-use crate::annotations::is_of_the_hop;
-use crate::annotations::value::header_name;
-use crate::identity::mistake::{Checked, Mistake};
+use crate::annotations::is_hop_header;
+use crate::annotations::value::check_header_name;
+use crate::identity::mistake::{IdentityFieldError, IdentityResult};
 
-/// The name of a header that requests have.
-pub(super) fn request_header<'n>(field: &str, name: &'n str) -> Checked<&'n str> {
-    header_name(name).map_err(|problem| Mistake::new(field, problem))?;
-    if is_of_the_hop(name) || name.eq_ignore_ascii_case("expect") {
-        return Err(Mistake::new(field, format!("{name} belongs to the message or the connection")));
+/// The name of a request header.
+pub(super) fn request_header<'n>(field: &str, name: &'n str) -> IdentityResult<&'n str> {
+    check_header_name(name).map_err(|problem| IdentityFieldError::new(field, problem))?;
+    if is_hop_header(name) || name.eq_ignore_ascii_case("expect") {
+        return Err(IdentityFieldError::new(
+            field,
+            format!("{name} belongs to the message or the connection"),
+        ));
     }
     Ok(name)
 }
 
-/// What a claim cannot be written to besides what belongs to the message: it has a meaning of its own, or Fairway writes it.
-const TAKEN: [&str; 15] = [
+/// Headers that claims cannot be written to, in addition to framing and connection headers: they have their own meaning, or
+/// Fairway sets them.
+const RESERVED_HEADERS: [&str; 15] = [
     "authorization",
     "cookie",
     "forwarded",
@@ -34,17 +38,17 @@ const TAKEN: [&str; 15] = [
     "range",
 ];
 
-/// The name of a header that endpoints get.
-pub(super) fn written_header(field: &str, name: &str) -> Checked<Arc<str>> {
+/// The name of a header that is sent to endpoints.
+pub(super) fn written_header(field: &str, name: &str) -> IdentityResult<Arc<str>> {
     request_header(field, name)?;
     let plain = name.replace('_', "-").to_ascii_lowercase();
-    if is_of_the_hop(&plain) || plain.starts_with("content-") || TAKEN.contains(&&*plain) {
-        return Err(Mistake::new(field, format!("{name} has another meaning")));
+    if is_hop_header(&plain) || plain.starts_with("content-") || RESERVED_HEADERS.contains(&&*plain) {
+        return Err(IdentityFieldError::new(field, format!("{name} has another meaning")));
     }
     Ok(name.into())
 }
 
-/// Whether endpoints may take both for the same.
+/// Whether endpoints may treat both names as equal.
 pub(super) fn is_same_header(a: &str, b: &str) -> bool {
     let plain = |byte: u8| if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
     a.bytes().map(plain).eq(b.bytes().map(plain))

@@ -1,4 +1,4 @@
-//! How often each client may ask, also by what is known of it.
+//! Rate limits per client, by address or identity.
 
 use std::time::Duration;
 
@@ -6,43 +6,44 @@ use fairway_model::{LimitKey, LimitScope, RateLimit};
 
 use crate::annotations::text;
 use crate::duration;
-use crate::identity::mistake::{Checked, Mistake};
-use crate::identity::values::{at_most, most, some_text};
+use crate::identity::mistake::{IdentityFieldError, IdentityResult};
+use crate::identity::values::{check_length, most, non_empty_text};
 use crate::policies as types;
 
-/// What is found out of a client before the limits by that.
+/// What is known about a client before limits by identity apply.
 #[derive(Clone, Copy)]
-pub(super) struct Known {
+pub(super) struct KnownClientFacts {
     pub(super) token: bool,
     pub(super) api_key: bool,
 }
 
-/// What counts belong to is named by where the limits are written: all requests that they hold for share them.
+/// Counters are named by where the limits are written: all requests that a limit covers share them.
 pub(super) fn read_limits(
     written: &[types::RateLimit],
     counted_as: &str,
-    known: Known,
-) -> Checked<Vec<RateLimit>> {
-    at_most("rateLimits", written, most::LIMITS)?;
+    known: KnownClientFacts,
+) -> IdentityResult<Vec<RateLimit>> {
+    check_length("rateLimits", written, most::LIMITS)?;
     let read = |(index, limit): (usize, &types::RateLimit)| {
         let at = format!("rateLimits[{index}]");
         let field = |name: &str| format!("{at}.{name}");
         let exempt = limit.exempt.iter().map(|range| {
-            text::range(range).map_err(|wrong| {
+            text::parse_range(range).map_err(|wrong| {
                 let problem = format!("\"{wrong}\" is neither an address nor a range of addresses");
-                Mistake::new(field("exempt"), problem)
+                IdentityFieldError::new(field("exempt"), problem)
             })
         });
-        let mut exempt = exempt.collect::<Checked<Vec<_>>>()?;
+        let mut exempt = exempt.collect::<IdentityResult<Vec<_>>>()?;
         exempt.sort();
         exempt.dedup();
         let requests = u32::try_from(limit.requests).ok().filter(|requests| *requests > 0);
-        let out_of_range = |name, number: i64| Mistake::new(field(name), format!("{number} is out of range"));
+        let out_of_range =
+            |name, number: i64| IdentityFieldError::new(field(name), format!("{number} is out of range"));
         Ok(RateLimit {
             key: key(&at, limit, known)?,
             policy: format!("{counted_as}/rateLimits/{index}").into(),
             requests: requests.ok_or_else(|| out_of_range("requests", limit.requests))?,
-            per: per(&field("per"), limit.per.as_deref())?,
+            per: read_period(&field("per"), limit.per.as_deref())?,
             burst: match limit.burst {
                 None => 0,
                 Some(burst) => burst.try_into().map_err(|_| out_of_range("burst", burst))?,
@@ -51,54 +52,57 @@ pub(super) fn read_limits(
                 None => 429,
                 Some(status @ 400..=599) => status as u16,
                 Some(status) => {
-                    return Err(Mistake::new(field("status"), format!("{status} is none of 400 to 599")));
+                    return Err(IdentityFieldError::new(
+                        field("status"),
+                        format!("{status} is none of 400 to 599"),
+                    ));
                 }
             },
             exempt,
-            scope: scope(&field("scope"), limit.scope.as_deref())?,
+            scope: limit_scope(&field("scope"), limit.scope.as_deref())?,
         })
     };
     written.iter().enumerate().map(read).collect()
 }
 
-fn per(field: &str, written: Option<&str>) -> Checked<Duration> {
+fn read_period(field: &str, written: Option<&str>) -> IdentityResult<Duration> {
     let Some(text) = written else { return Ok(Duration::from_secs(1)) };
     match duration::read(text) {
-        None => Err(Mistake::new(field, format!("\"{text}\" is no duration such as 1m30s"))),
-        Some(Duration::ZERO) => Err(Mistake::new(field, "0s is too short")),
+        None => Err(IdentityFieldError::new(field, format!("\"{text}\" is no duration such as 1m30s"))),
+        Some(Duration::ZERO) => Err(IdentityFieldError::new(field, "0s is too short")),
         Some(per) => Ok(per),
     }
 }
 
-fn scope(field: &str, written: Option<&str>) -> Checked<LimitScope> {
+fn limit_scope(field: &str, written: Option<&str>) -> IdentityResult<LimitScope> {
     match written.unwrap_or_default() {
         "" | "Replica" => Ok(LimitScope::Replica),
         "Fleet" => Ok(LimitScope::Fleet),
-        other => Err(Mistake::new(field, format!("\"{other}\" is none of Replica, Fleet"))),
+        other => Err(IdentityFieldError::new(field, format!("\"{other}\" is none of Replica, Fleet"))),
     }
 }
 
-/// Whose requests a limit counts together. By address they are only where nothing else is said.
-fn key(at: &str, limit: &types::RateLimit, known: Known) -> Checked<LimitKey> {
+/// Which requests a limit counts together; by address unless configured otherwise.
+fn key(at: &str, limit: &types::RateLimit, known: KnownClientFacts) -> IdentityResult<LimitKey> {
     let (by, claim) = (format!("{at}.by"), format!("{at}.claim"));
     let named = limit.claim.as_deref().filter(|claim| !claim.is_empty());
     let key = match (limit.by.as_deref().unwrap_or_default(), named) {
         ("" | "ClientAddress", None) => LimitKey::Address,
         ("ApiKeyClient", None) if known.api_key => LimitKey::ApiClient,
         ("ApiKeyClient", None) => {
-            return Err(Mistake::new(by, "nothing is known of a client without apiKey"));
+            return Err(IdentityFieldError::new(by, "nothing is known of a client without apiKey"));
         }
-        ("Claim", None) => return Err(Mistake::new(claim, "no claim is named")),
+        ("Claim", None) => return Err(IdentityFieldError::new(claim, "no claim is named")),
         ("Claim", Some(_)) if !known.token => {
-            return Err(Mistake::new(by, "nothing is known of a token without jwt or oidc"));
+            return Err(IdentityFieldError::new(by, "nothing is known of a token without jwt or oidc"));
         }
-        ("Claim", Some(named)) => LimitKey::Claim(some_text(&claim, named)?),
+        ("Claim", Some(named)) => LimitKey::Claim(non_empty_text(&claim, named)?),
         ("" | "ClientAddress" | "ApiKeyClient", Some(_)) => {
-            return Err(Mistake::new(claim, "it needs the word Claim in by"));
+            return Err(IdentityFieldError::new(claim, "it needs the word Claim in by"));
         }
         (other, _) => {
             let problem = format!("\"{other}\" is none of ClientAddress, Claim, ApiKeyClient");
-            return Err(Mistake::new(by, problem));
+            return Err(IdentityFieldError::new(by, problem));
         }
     };
     Ok(key)

@@ -7,21 +7,21 @@ use fairway_model::{ClientSecret, OidcAuth, OidcPaths, ProviderHost};
 use fairway_token::login::Endpoint;
 
 use crate::duration;
-use crate::identity::context::{Context, entry, object};
-use crate::identity::keys::{At, Found, KeysBackend, published};
-use crate::identity::mistake::{Checked, Mistake};
+use crate::identity::context::{Context, object, read_entry};
+use crate::identity::keys::{KeyFindings, KeySetBackend, UrlFields, published_document};
+use crate::identity::mistake::{IdentityFieldError, IdentityResult};
 use crate::identity::tokens::{claim_headers, clock_skew};
-use crate::identity::values::{at_most, claims, most, scopes, some_text};
+use crate::identity::values::{check_length, most, non_empty_text, read_claims, read_scopes};
 use crate::object::ObjectKey;
 use crate::policies as types;
 
-/// The entry with the secret of a client.
-const CLIENT_SECRET: &str = "client-secret";
-/// Where a provider has its metadata (OpenID Connect Discovery 1.0 §4).
-const WELL_KNOWN: &str = "/.well-known/openid-configuration";
+/// The entry that contains the client secret.
+const CLIENT_SECRET_ENTRY: &str = "client-secret";
+/// The path of a provider's metadata (OpenID Connect Discovery 1.0 §4).
+const DISCOVERY_PATH: &str = "/.well-known/openid-configuration";
 const DEFAULT_SESSION_LIFETIME: Duration = Duration::from_secs(12 * 3600);
-const SESSION_LIFETIMES: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(7 * 86_400)];
-/// What the authorization request says by itself.
+const SESSION_LIFETIME_RANGE: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(7 * 86_400)];
+/// Parameters that Fairway sets in the authorization request.
 const OWN_PARAMETERS: [&str; 10] = [
     "client_id",
     "client_secret",
@@ -35,38 +35,42 @@ const OWN_PARAMETERS: [&str; 10] = [
     "state",
 ];
 
-pub(super) fn read_oidc(of: &types::Oidc, context: Context<'_>, found: &mut Found) -> Checked<OidcAuth> {
-    let issuer = some_text("oidc.issuer", &of.issuer)?;
+pub(super) fn read_oidc(
+    of: &types::Oidc,
+    context: Context<'_>,
+    found: &mut KeyFindings,
+) -> IdentityResult<OidcAuth> {
+    let issuer = non_empty_text("oidc.issuer", &of.issuer)?;
     if Endpoint::parse(&issuer).is_none() || issuer.contains('?') {
-        return Err(Mistake::new("oidc.issuer", "it is no http or https URL"));
+        return Err(IdentityFieldError::new("oidc.issuer", "it is no http or https URL"));
     }
-    let client_id = some_text("oidc.clientId", &of.client_id)?;
-    let own_url = [issuer.trim_end_matches('/'), WELL_KNOWN].concat();
+    let client_id = non_empty_text("oidc.clientId", &of.client_id)?;
+    let own_url = [issuer.trim_end_matches('/'), DISCOVERY_PATH].concat();
     let (field, url) = match &of.metadata_url {
         Some(url) => ("oidc.metadataUrl", url),
         None => ("oidc.issuer", &own_url),
     };
-    let at = |url: String| At { url, authorities: "oidc.caCertificateRefs".to_owned() };
+    let at = |url: String| UrlFields { url, authorities: "oidc.caCertificateRefs".to_owned() };
     let authorities = &of.ca_certificate_refs;
-    let (metadata, backend) = published(&at(field.to_owned()), url, authorities, context)?;
+    let (metadata, backend) = published_document(&at(field.to_owned()), url, authorities, context)?;
     let scheme = if url.starts_with("http://") { "http" } else { "https" };
     let origin = format!("{scheme}://{}", metadata.host).into();
     let mut hosts = vec![ProviderHost { origin, backend: backend.key.clone() }];
-    found.backends.push(KeysBackend { field: field.to_owned(), backend });
-    at_most("oidc.additionalHosts", &of.additional_hosts, most::HOSTS)?;
+    found.backends.push(KeySetBackend { field: field.to_owned(), backend });
+    check_length("oidc.additionalHosts", &of.additional_hosts, most::HOSTS)?;
     for (index, host) in of.additional_hosts.iter().enumerate() {
         let field = format!("oidc.additionalHosts[{index}]");
         if host.contains(['/', '?']) {
-            return Err(Mistake::new(field, "it is no host, such as login.example.com"));
+            return Err(IdentityFieldError::new(field, "it is no host, such as login.example.com"));
         }
         let (document, backend) =
-            published(&at(field.clone()), &format!("https://{host}/"), authorities, context)?;
+            published_document(&at(field.clone()), &format!("https://{host}/"), authorities, context)?;
         let origin = format!("https://{}", document.host).into();
         hosts.push(ProviderHost { origin, backend: backend.key.clone() });
-        found.backends.push(KeysBackend { field, backend });
+        found.backends.push(KeySetBackend { field, backend });
     }
     let (client_secret, client_secret_version) = client_secret(of, context)?;
-    let mut scopes = scopes("oidc.scopes", &of.scopes)?;
+    let mut scopes = read_scopes("oidc.scopes", &of.scopes)?;
     if !scopes.iter().any(|scope| **scope == *"openid") {
         scopes.insert(0, "openid".into());
     }
@@ -84,88 +88,91 @@ pub(super) fn read_oidc(of: &types::Oidc, context: Context<'_>, found: &mut Foun
         session_lifetime: session_lifetime(of)?,
         skew: clock_skew("oidc.clockSkew", of.clock_skew.as_deref())?,
         forwards_access_token: of.forward_access_token.unwrap_or_default(),
-        claims: claims("oidc.requiredClaims", &of.required_claims)?,
+        claims: read_claims("oidc.requiredClaims", &of.required_claims)?,
         headers: claim_headers("oidc.claimsToHeaders", &of.claims_to_headers)?,
     })
 }
 
-/// The secret of the client, and which state of its Secret this is.
-fn client_secret(of: &types::Oidc, context: Context<'_>) -> Checked<(ClientSecret, Arc<str>)> {
+/// The client secret, and the version of its Secret.
+fn client_secret(of: &types::Oidc, context: Context<'_>) -> IdentityResult<(ClientSecret, Arc<str>)> {
     let Some(reference) = &of.client_secret_ref else { return Ok((ClientSecret::default(), "".into())) };
     let field = "oidc.clientSecretRef";
     let namespace = reference.namespace.as_deref();
     let secret = object("Secret", namespace, context.namespace, &reference.name);
-    let (secret, text) = entry(field, secret, CLIENT_SECRET, context)?;
+    let (secret, text) = read_entry(field, secret, CLIENT_SECRET_ENTRY, context)?;
     let text = text.strip_suffix('\n').unwrap_or(text);
     let text = text.strip_suffix('\r').unwrap_or(text);
     if text.is_empty() || text.chars().any(char::is_control) {
-        let problem = format!("{CLIENT_SECRET} of {secret} is empty, or has a control character");
-        return Err(Mistake::new(field, problem));
+        let problem = format!("{CLIENT_SECRET_ENTRY} of {secret} is empty, or has a control character");
+        return Err(IdentityFieldError::new(field, problem));
     }
     let namespace = namespace.filter(|it| !it.is_empty()).unwrap_or(context.namespace);
     let key = ObjectKey::new(namespace, &reference.name);
-    // What differs between two states of the Secret that are otherwise told apart by nothing that may be shown.
+    // Distinguishes two states of the Secret without revealing its content.
     let version =
         context.resources.secrets.get(&key).and_then(|it| it.object.metadata.resource_version.as_deref());
     let version = version.map(|version| format!("@{version}")).unwrap_or_default();
     Ok((ClientSecret::new(text), format!("{key}{version}").into()))
 }
 
-fn parameters(written: &[types::OidcParameter]) -> Checked<Vec<(Arc<str>, Arc<str>)>> {
+fn parameters(written: &[types::OidcParameter]) -> IdentityResult<Vec<(Arc<str>, Arc<str>)>> {
     let field = "oidc.parameters";
-    at_most(field, written, most::PARAMETERS)?;
+    check_length(field, written, most::PARAMETERS)?;
     let mut parameters: Vec<(Arc<str>, Arc<str>)> = Vec::with_capacity(written.len());
     for (index, it) in written.iter().enumerate() {
         let at = format!("{field}[{index}].name");
-        let name = some_text(&at, &it.name)?;
+        let name = non_empty_text(&at, &it.name)?;
         if OWN_PARAMETERS.contains(&&*name) {
-            return Err(Mistake::new(at, format!("Fairway sets {name} itself")));
+            return Err(IdentityFieldError::new(at, format!("Fairway sets {name} itself")));
         }
         if parameters.iter().any(|(other, _)| *other == name) {
-            return Err(Mistake::new(at, "it is listed twice"));
+            return Err(IdentityFieldError::new(at, "it is listed twice"));
         }
-        parameters.push((name, some_text(&format!("{field}[{index}].value"), &it.value)?));
+        parameters.push((name, non_empty_text(&format!("{field}[{index}].value"), &it.value)?));
     }
     Ok(parameters)
 }
 
-fn paths(of: &types::Oidc) -> Checked<OidcPaths> {
+fn paths(of: &types::Oidc) -> IdentityResult<OidcPaths> {
     let callback = path("oidc.callbackPath", of.callback_path.as_deref(), "/oauth2/callback")?;
     let logout = path("oidc.logoutPath", of.logout_path.as_deref(), "/oauth2/logout")?;
     let after_logout = path("oidc.afterLogoutPath", of.after_logout_path.as_deref(), "/")?;
     if logout == callback {
-        return Err(Mistake::new("oidc.logoutPath", "it is the same as callbackPath"));
+        return Err(IdentityFieldError::new("oidc.logoutPath", "it is the same as callbackPath"));
     }
     if after_logout == logout || after_logout == callback {
-        return Err(Mistake::new("oidc.afterLogoutPath", "it is the same as logoutPath or callbackPath"));
+        return Err(IdentityFieldError::new(
+            "oidc.afterLogoutPath",
+            "it is the same as logoutPath or callbackPath",
+        ));
     }
     let field = "oidc.backChannelLogoutPath";
     let written = of.back_channel_logout_path.as_deref();
     let back_channel_logout =
         written.map(|written| path(field, Some(written), "/oauth2/backchannel-logout")).transpose()?;
     if back_channel_logout.as_ref().is_some_and(|own| [&callback, &logout, &after_logout].contains(&own)) {
-        return Err(Mistake::new(field, "it is the same as another path of the login"));
+        return Err(IdentityFieldError::new(field, "it is the same as another path of the login"));
     }
     Ok(OidcPaths { callback, logout, after_logout, back_channel_logout })
 }
 
-/// A path that is its own normal form: it is compared byte for byte, and is a part of URLs.
-fn path(field: &str, written: Option<&str>, default: &str) -> Checked<Arc<str>> {
+/// A path in normal form: it is compared byte for byte, and becomes part of URLs.
+fn path(field: &str, written: Option<&str>, default: &str) -> IdentityResult<Arc<str>> {
     let path = written.unwrap_or(default);
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte);
     let has_dots = path.split('/').any(|segment| segment == "." || segment == "..");
     if !path.starts_with('/') || path.contains("//") || has_dots || !path.bytes().all(is_plain) {
         let problem = format!("\"{path}\" is no path of letters, digits and -._~ such as {default}");
-        return Err(Mistake::new(field, problem));
+        return Err(IdentityFieldError::new(field, problem));
     }
     Ok(path.into())
 }
 
-fn session_lifetime(of: &types::Oidc) -> Checked<Duration> {
+fn session_lifetime(of: &types::Oidc) -> IdentityResult<Duration> {
     let Some(text) = of.session_lifetime.as_deref() else { return Ok(DEFAULT_SESSION_LIFETIME) };
-    let [shortest, longest] = SESSION_LIFETIMES;
+    let [shortest, longest] = SESSION_LIFETIME_RANGE;
     duration::read(text).filter(|time| (shortest..=longest).contains(time)).ok_or_else(|| {
         let problem = format!("\"{text}\" is no duration from 1m to 168h such as 12h");
-        Mistake::new("oidc.sessionLifetime", problem)
+        IdentityFieldError::new("oidc.sessionLifetime", problem)
     })
 }

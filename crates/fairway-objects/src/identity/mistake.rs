@@ -1,33 +1,33 @@
-//! What is wrong with what is written, or doubtful.
+//! Errors and warnings about identity settings.
 
-/// A value that cannot be used.
+/// An invalid value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mistake {
+pub struct IdentityFieldError {
     /// The field, as in `jwt.issuers[0].keys.url`.
     pub field: String,
     /// What is wrong with it.
     pub problem: String,
-    /// Whether an object that it names does not exist.
+    /// Whether a referenced object does not exist.
     pub is_missing: bool,
 }
 
-impl Mistake {
+impl IdentityFieldError {
     pub(super) fn new(field: impl Into<String>, problem: impl Into<String>) -> Self {
         Self { field: field.into(), problem: problem.into(), is_missing: false }
     }
 }
 
-/// Something that may not be meant as it is written.
+/// A setting that may be unintended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Doubt {
-    /// A stable name in kebab case.
+pub struct IdentityWarning {
+    /// A stable identifier in kebab case.
     pub code: &'static str,
     /// The field, as in `jwt.issuers[0].keys.ref`.
     pub field: String,
-    /// What is doubtful.
+    /// What is suspicious.
     pub problem: String,
-    /// What happens now.
+    /// The consequence.
     pub consequence: &'static str,
 }
 
-pub(super) type Checked<T> = Result<T, Mistake>;
+pub(super) type IdentityResult<T> = Result<T, IdentityFieldError>;

@@ -1,14 +1,16 @@
-//! What is written about identity, good and bad, and what comes of it.
+//! Valid and invalid identity settings, and their results.
 
 use std::time::Duration;
 
-use fairway_model::{CredentialLocation, Decision, FieldMatch, JwtKeys, OwnScheme, TextMatch, TrustedRoots};
+use fairway_model::{
+    CredentialLocation, Decision, JwtKeys, NamedValueMatch, TextMatch, TrustedRoots, UrlScheme,
+};
 use fairway_token::digest;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::backend::{Purpose, ResolveError};
+use crate::backend::{BackendPurpose, ResolveError};
 use crate::inputs::Inputs;
 use crate::object::{Kind, Object};
 use crate::options::{ExternalNames, Options};
@@ -62,9 +64,9 @@ fn resources() -> Resources {
     resources
 }
 
-fn read(spec: &Value) -> Checked<Identity> {
+fn read(spec: &Value) -> IdentityResult<Identity> {
     let spec: SecurityPolicySpec = serde_json::from_value(spec.clone()).expect("a spec");
-    let written = Written {
+    let written = IdentitySpec {
         jwt: spec.jwt.as_ref(),
         oidc: spec.oidc.as_ref(),
         api_key: spec.api_key.as_ref(),
@@ -83,7 +85,7 @@ fn keys() -> Value {
     json!({"ref": {"kind": "ConfigMap", "name": "keys"}})
 }
 
-/// A policy for an issuer with more fields.
+/// A policy for an issuer with these additional fields.
 fn issuer(fields: &Value) -> Value {
     let mut issuer = json!({"issuer": "https://login.test", "keys": keys()});
     let fields = fields.as_object().unwrap().clone();
@@ -112,7 +114,7 @@ fn rule(fields: &Value) -> Value {
     json!({"authorization": {"rules": [fields]}})
 }
 
-/// The field of each mistake follows the value that has it.
+/// The expected error field of each invalid value.
 fn check(mistakes: &[(Value, &str)]) {
     for (spec, field) in mistakes {
         let mistake = read(spec).expect_err(&spec.to_string());
@@ -122,7 +124,7 @@ fn check(mistakes: &[(Value, &str)]) {
 }
 
 #[test]
-fn mistakes_about_tokens_name_their_field() {
+fn errors_about_tokens_name_their_field() {
     let twice = json!({"issuer": "a", "keys": keys()});
     check(&[
         (json!({"jwt": {}}), "jwt.issuers"),
@@ -158,7 +160,7 @@ fn mistakes_about_tokens_name_their_field() {
 }
 
 #[test]
-fn mistakes_about_keys_name_their_field() {
+fn errors_about_keys_name_their_field() {
     let named = |kind: &str, name: &str| issuer(&json!({"keys": {"ref": {"kind": kind, "name": name}}}));
     let by = |name: &str, url: &str| {
         issuer(&json!({"keys": {"url": url, "caCertificateRefs": [{"kind": "Secret", "name": name}]}}))
@@ -200,7 +202,7 @@ fn mistakes_about_keys_name_their_field() {
 }
 
 #[test]
-fn mistakes_about_places_and_headers_name_their_field() {
+fn errors_about_locations_and_headers_name_their_field() {
     let from = |source: Value| jwt(&json!({"from": [source]}));
     let header = |header: &str| issuer(&json!({"claimsToHeaders": [{"claim": "sub", "header": header}]}));
     let name = "jwt.from[0].name";
@@ -271,7 +273,7 @@ fn a_claim_and_a_key_do_not_share_a_header() {
 }
 
 #[test]
-fn mistakes_about_api_keys_name_their_field() {
+fn errors_about_api_keys_name_their_field() {
     let wrong = |secret: &str| api_key(&[secret], &json!({}));
     let of = "apiKey.secretRefs[0]";
     let foreign = json!({"apiKey": {"secretRefs": [{"name": "partners", "namespace": "bank"}]}});
@@ -289,7 +291,7 @@ fn mistakes_about_api_keys_name_their_field() {
 }
 
 #[test]
-fn mistakes_about_authorization_name_their_field() {
+fn errors_about_authorization_name_their_field() {
     let allow = |name: &str, value: Value| rule(&json!({"action": "Allow", name: value}));
     let at = |name: &str| format!("authorization.rules[0].{name}");
     check(&[
@@ -317,11 +319,11 @@ fn mistakes_about_authorization_name_their_field() {
 }
 
 #[test]
-fn a_condition_that_is_null_is_not_read_as_one_that_is_absent() {
+fn a_null_condition_differs_from_an_absent_one() {
     for name in ["sources", "countries", "asns", "methods", "claims", "scopes", "apiKeyClients", "headers"] {
         let text = format!(r#"{{"rules": [{{"action": "Allow", "{name}": null}}]}}"#);
         assert!(serde_json::from_str::<types::Authorization>(&text).is_err(), "{name}");
-        let problem = crate::annotations::field_of_policies::<types::Authorization>(&text).unwrap_err();
+        let problem = crate::annotations::parse_policy_field::<types::Authorization>(&text).unwrap_err();
         assert!(problem.starts_with(&format!("rules[0].{name} is not what is expected here")), "{problem}");
     }
 }
@@ -347,7 +349,7 @@ fn tokens_are_found_and_verified_as_written() {
 }
 
 #[test]
-fn key_sets_of_hosts_are_asked_for_over_verified_tls_and_of_services_also_in_the_clear() {
+fn key_sets_need_verified_tls_except_from_services() {
     for (url, host, target, service) in [
         ("https://Login.test/keys?a=b", "login.test", "/keys?a=b", "login.test"),
         ("https://login.test:8443", "login.test:8443", "/", "login.test"),
@@ -367,7 +369,7 @@ fn key_sets_of_hosts_are_asked_for_over_verified_tls_and_of_services_also_in_the
 }
 
 #[test]
-fn keys_in_the_clear_come_from_endpoints_of_the_cluster_only() {
+fn cleartext_keys_come_only_from_endpoints_of_the_cluster() {
     let (resources, mut options) = (resources(), Options::default());
     options.trust.external.names = ExternalNames::Resolved;
     let inputs = Inputs { resources: &resources, options: &options };
@@ -378,26 +380,26 @@ fn keys_in_the_clear_come_from_endpoints_of_the_cluster_only() {
         ("https://gone.shop.svc/", None),
     ] {
         let read = read(&keys_at(url)).unwrap();
-        assert_eq!(read.backends[0].backend.target(inputs).err(), expected, "{url}");
+        assert_eq!(read.backends[0].backend.resolve(inputs).err(), expected, "{url}");
     }
 }
 
 #[test]
 fn hosts_with_different_trust_are_different_backends() {
-    let host = UrlHost::read("login.test", OwnScheme::Https).unwrap();
-    let key = |roots| host.backend_verified(roots, Purpose::Keys).key;
+    let host = UrlHost::parse("login.test", UrlScheme::Https).unwrap();
+    let key = |roots| host.backend_verified(roots, BackendPurpose::Keys).key;
     let keys = [
         key(TrustedRoots::System),
         key(TrustedRoots::Pem("a".into())),
         key(TrustedRoots::Pem("b".into())),
-        host.backend(&Resources::default(), Purpose::Keys).key,
-        host.backend(&Resources::default(), Purpose::Word).key,
+        host.backend(&Resources::default(), BackendPurpose::Keys).key,
+        host.backend(&Resources::default(), BackendPurpose::Authentication).key,
     ];
     assert_eq!(keys.iter().collect::<BTreeSet<_>>().len(), keys.len(), "{keys:?}");
 }
 
 #[test]
-fn keys_that_are_not_used_are_a_doubt() {
+fn unused_keys_are_a_warning() {
     let read = read(&issuer(&json!({"keys": {"ref": {"kind": "ConfigMap", "name": "mixed"}}}))).unwrap();
     let doubt = &read.doubts[0];
     assert_eq!((doubt.code, &*doubt.field), ("unusable-key", "jwt.issuers[0].keys.ref"));
@@ -405,7 +407,7 @@ fn keys_that_are_not_used_are_a_doubt() {
 }
 
 #[test]
-fn api_keys_belong_to_the_entries_of_secrets_without_the_end_of_their_line() {
+fn api_keys_are_the_entries_of_secrets_without_line_ends() {
     let read = read(&api_key(&["partners", "next"], &json!({"clientHeader": "X-Client"}))).unwrap();
     let auth = read.api_key.unwrap();
     let client = |key: &str| auth.keys.client(&digest(key.as_bytes())).map(|name| &**name);
@@ -423,7 +425,7 @@ fn api_keys_belong_to_the_entries_of_secrets_without_the_end_of_their_line() {
 }
 
 #[test]
-fn rules_have_their_conditions_and_may_have_none() {
+fn rules_may_have_conditions_or_none() {
     let mut spec = jwt(&json!({}));
     spec["apiKey"] = api_key(&["partners"], &json!({}))["apiKey"].clone();
     spec["authorization"] = json!({"rules": [
@@ -441,15 +443,15 @@ fn rules_have_their_conditions_and_may_have_none() {
     let read = read(&spec).unwrap();
     let rules = &read.authorization.unwrap().rules;
     assert_eq!((rules[0].decision, rules[0].sources.len(), rules[0].clients.len()), (Decision::Deny, 2, 2));
-    let tenant = FieldMatch { name: "x-tenant".into(), value: TextMatch::Exact("acme".into()) };
-    let other = FieldMatch { name: "b".into(), value: TextMatch::Regex("c.*".into()) };
+    let tenant = NamedValueMatch { name: "x-tenant".into(), value: TextMatch::Exact("acme".into()) };
+    let other = NamedValueMatch { name: "b".into(), value: TextMatch::Regex("c.*".into()) };
     assert_eq!(rules[0].headers, [tenant, other]);
     assert!(rules[1].sources.is_empty() && rules[1].headers.is_empty());
     assert_eq!(read.doubts[0].code, "unknown-api-key-client");
 }
 
 #[test]
-fn what_is_named_is_known_before_anything_is_judged() {
+fn references_are_known_before_validation() {
     let spec = json!({
         "jwt": {"issuers": [
             {"keys": {"ref": {"kind": "ConfigMap", "name": "keys"}}},
@@ -459,14 +461,18 @@ fn what_is_named_is_known_before_anything_is_judged() {
         "apiKey": {"secretRefs": [{"name": "partners"}]},
     });
     let spec: SecurityPolicySpec = serde_json::from_value(spec).unwrap();
-    let written = Written { jwt: spec.jwt.as_ref(), api_key: spec.api_key.as_ref(), ..Written::default() };
-    let named: Vec<_> =
-        written.named("shop").iter().map(|it| format!("{} {}", it.kind.name(), it.key)).collect();
+    let written =
+        IdentitySpec { jwt: spec.jwt.as_ref(), api_key: spec.api_key.as_ref(), ..IdentitySpec::default() };
+    let named: Vec<_> = written
+        .referenced_objects("shop")
+        .iter()
+        .map(|it| format!("{} {}", it.kind.name(), it.key))
+        .collect();
     assert_eq!(named, ["Secret b/ca", "Secret shop/partners", "ConfigMap shop/keys"]);
     assert_eq!(written.services().into_iter().collect::<Vec<_>>(), [ObjectKey::new("login", "a")]);
 }
 
-/// A policy with a login with more fields.
+/// A policy for a login with these additional fields.
 fn login(fields: &Value) -> Value {
     let mut oidc = json!({"issuer": "https://login.test/shop", "clientId": "shop"});
     oidc.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
@@ -500,7 +506,7 @@ fn a_login_needs_little_and_has_safe_defaults() {
 }
 
 #[test]
-fn a_login_that_cannot_be_used_names_its_field_and_no_secret() {
+fn an_invalid_login_names_its_field_and_no_secret() {
     for (fields, field) in [
         (json!({"issuer": ""}), "oidc.issuer"),
         (json!({"issuer": "login.test"}), "oidc.issuer"),

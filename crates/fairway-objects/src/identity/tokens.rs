@@ -7,10 +7,12 @@ use fairway_model::{ClaimHeader, CredentialLocation, JwtAuth, JwtIssuer};
 use crate::duration;
 use crate::identity::context::Context;
 use crate::identity::headers::{is_same_header, written_header};
-use crate::identity::keys::{Found, read_keys};
-use crate::identity::mistake::{Checked, Mistake};
-use crate::identity::places::locations;
-use crate::identity::values::{at_most, claims, filled, most, scopes, some_text, texts};
+use crate::identity::keys::{KeyFindings, read_keys};
+use crate::identity::mistake::{IdentityFieldError, IdentityResult};
+use crate::identity::places::read_locations;
+use crate::identity::values::{
+    check_length, check_not_empty, most, non_empty_text, read_claims, read_scopes, read_texts,
+};
 use crate::policies as types;
 
 const MAX_CLOCK_SKEW: Duration = Duration::from_secs(600);
@@ -19,35 +21,39 @@ const DEFAULT_CLOCK_SKEW: Duration = Duration::from_secs(30);
 
 const DEFAULT_REALM: &str = "fairway";
 
-pub(super) fn read_jwt(jwt: &types::Jwt, context: Context<'_>, found: &mut Found) -> Checked<JwtAuth> {
+pub(super) fn read_jwt(
+    jwt: &types::Jwt,
+    context: Context<'_>,
+    found: &mut KeyFindings,
+) -> IdentityResult<JwtAuth> {
     let realm = jwt.realm.as_deref().unwrap_or(DEFAULT_REALM);
     let plain = |byte: u8| (byte.is_ascii_graphic() || byte == b' ') && byte != b'"' && byte != b'\\';
     if realm.is_empty() || !realm.bytes().all(plain) {
         let problem = "it is empty, or has something besides visible ASCII, a quote or a backslash";
-        return Err(Mistake::new("jwt.realm", problem));
+        return Err(IdentityFieldError::new("jwt.realm", problem));
     }
     let skew = clock_skew("jwt.clockSkew", jwt.clock_skew.as_deref())?;
     let default = CredentialLocation::Header { name: "Authorization".into(), prefix: "Bearer ".into() };
-    let locations = locations("jwt.from", &jwt.from, default)?;
+    let locations = read_locations("jwt.from", &jwt.from, default)?;
     let field = "jwt.issuers";
-    filled(field, &jwt.issuers, most::ISSUERS)?;
+    check_not_empty(field, &jwt.issuers, most::ISSUERS)?;
     let mut issuers: Vec<JwtIssuer> = Vec::with_capacity(jwt.issuers.len());
     for (index, it) in jwt.issuers.iter().enumerate() {
         let at = format!("{field}[{index}]");
         let issuer = read_issuer(&at, it, context, found)?;
         if issuers.iter().any(|other| other.issuer == issuer.issuer) {
-            return Err(Mistake::new(format!("{at}.issuer"), "the issuer is listed twice"));
+            return Err(IdentityFieldError::new(format!("{at}.issuer"), "the issuer is listed twice"));
         }
         issuers.push(issuer);
     }
     Ok(JwtAuth { realm: realm.into(), locations, skew, issuers })
 }
 
-/// How far clocks may differ.
-pub(super) fn clock_skew(field: &str, written: Option<&str>) -> Checked<Duration> {
+/// The allowed difference between clocks.
+pub(super) fn clock_skew(field: &str, written: Option<&str>) -> IdentityResult<Duration> {
     written.map_or(Ok(DEFAULT_CLOCK_SKEW), |text| {
         duration::read(text).filter(|skew| *skew <= MAX_CLOCK_SKEW).ok_or_else(|| {
-            Mistake::new(field, format!("\"{text}\" is no duration from 0s to 10m such as 30s"))
+            IdentityFieldError::new(field, format!("\"{text}\" is no duration from 0s to 10m such as 30s"))
         })
     })
 }
@@ -56,26 +62,29 @@ fn read_issuer(
     at: &str,
     of: &types::JwtIssuer,
     context: Context<'_>,
-    found: &mut Found,
-) -> Checked<JwtIssuer> {
-    let issuer = some_text(&format!("{at}.issuer"), &of.issuer)?;
-    let audiences = texts(&format!("{at}.audiences"), &of.audiences, most::AUDIENCES)?;
-    let claims = claims(&format!("{at}.requiredClaims"), &of.required_claims)?;
-    let scopes = scopes(&format!("{at}.requiredScopes"), &of.required_scopes)?;
+    found: &mut KeyFindings,
+) -> IdentityResult<JwtIssuer> {
+    let issuer = non_empty_text(&format!("{at}.issuer"), &of.issuer)?;
+    let audiences = read_texts(&format!("{at}.audiences"), &of.audiences, most::AUDIENCES)?;
+    let claims = read_claims(&format!("{at}.requiredClaims"), &of.required_claims)?;
+    let scopes = read_scopes(&format!("{at}.requiredScopes"), &of.required_scopes)?;
     let headers = claim_headers(&format!("{at}.claimsToHeaders"), &of.claims_to_headers)?;
     let keys = read_keys(&format!("{at}.keys"), &of.keys, context, found)?;
     Ok(JwtIssuer { issuer, audiences, keys, claims, scopes, headers })
 }
 
-pub(super) fn claim_headers(field: &str, written: &[types::ClaimHeader]) -> Checked<Vec<ClaimHeader>> {
-    at_most(field, written, most::CLAIMS)?;
+pub(super) fn claim_headers(field: &str, written: &[types::ClaimHeader]) -> IdentityResult<Vec<ClaimHeader>> {
+    check_length(field, written, most::CLAIMS)?;
     let mut headers: Vec<ClaimHeader> = Vec::with_capacity(written.len());
     for (index, it) in written.iter().enumerate() {
         let at = format!("{field}[{index}]");
-        let claim = some_text(&format!("{at}.claim"), &it.claim)?;
+        let claim = non_empty_text(&format!("{at}.claim"), &it.claim)?;
         let header = written_header(&format!("{at}.header"), &it.header)?;
         if headers.iter().any(|other| is_same_header(&other.header, &header)) {
-            return Err(Mistake::new(format!("{at}.header"), "another claim is written to it, too"));
+            return Err(IdentityFieldError::new(
+                format!("{at}.header"),
+                "another claim is written to it, too",
+            ));
         }
         headers.push(ClaimHeader { claim, header });
     }

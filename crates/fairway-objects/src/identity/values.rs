@@ -1,13 +1,13 @@
-//! Lists and texts that are written in several places.
+//! Parsers for lists and texts that occur in several places.
 
 use std::sync::Arc;
 
 use fairway_model::ClaimMatch;
 
-use crate::identity::mistake::{Checked, Mistake};
+use crate::identity::mistake::{IdentityFieldError, IdentityResult};
 use crate::policies as types;
 
-/// The most members of a list, as the CRD has them.
+/// The maximum lengths of lists, as in the CRD.
 pub(super) mod most {
     pub(in crate::identity) const SOURCES_OF_CREDENTIALS: usize = 8;
     pub(in crate::identity) const ISSUERS: usize = 8;
@@ -29,40 +29,42 @@ pub(super) mod most {
     pub(in crate::identity) const LIMITS: usize = 4;
 }
 
-pub(super) fn filled<T>(field: &str, list: &[T], most: usize) -> Checked<()> {
+pub(super) fn check_not_empty<T>(field: &str, list: &[T], most: usize) -> IdentityResult<()> {
     match list.is_empty() {
-        true => Err(Mistake::new(field, "it is empty")),
-        false => at_most(field, list, most),
+        true => Err(IdentityFieldError::new(field, "it is empty")),
+        false => check_length(field, list, most),
     }
 }
 
-pub(super) fn at_most<T>(field: &str, list: &[T], most: usize) -> Checked<()> {
+pub(super) fn check_length<T>(field: &str, list: &[T], most: usize) -> IdentityResult<()> {
     match list.len() > most {
-        true => Err(Mistake::new(field, format!("it has {} members, and may have {most}", list.len()))),
+        true => {
+            Err(IdentityFieldError::new(field, format!("it has {} members, and may have {most}", list.len())))
+        }
         false => Ok(()),
     }
 }
 
-pub(super) fn texts(field: &str, written: &[String], most: usize) -> Checked<Vec<Arc<str>>> {
-    at_most(field, written, most)?;
-    written.iter().map(|text| some_text(field, text)).collect()
+pub(super) fn read_texts(field: &str, written: &[String], most: usize) -> IdentityResult<Vec<Arc<str>>> {
+    check_length(field, written, most)?;
+    written.iter().map(|text| non_empty_text(field, text)).collect()
 }
 
-/// A text that is not empty and has no control character.
-pub(super) fn some_text(field: &str, text: &str) -> Checked<Arc<str>> {
+/// A non-empty text without control characters.
+pub(super) fn non_empty_text(field: &str, text: &str) -> IdentityResult<Arc<str>> {
     match !text.is_empty() && !text.chars().any(char::is_control) {
         true => Ok(text.into()),
-        false => Err(Mistake::new(field, "it is empty, or has a control character")),
+        false => Err(IdentityFieldError::new(field, "it is empty, or has a control character")),
     }
 }
 
-pub(super) fn claims(field: &str, written: &[types::ClaimValues]) -> Checked<Vec<ClaimMatch>> {
-    at_most(field, written, most::CLAIMS)?;
+pub(super) fn read_claims(field: &str, written: &[types::ClaimValues]) -> IdentityResult<Vec<ClaimMatch>> {
+    check_length(field, written, most::CLAIMS)?;
     let read = |(index, it): (usize, &types::ClaimValues)| {
         let values = format!("{field}[{index}].values");
-        filled(&values, &it.values, most::VALUES)?;
+        check_not_empty(&values, &it.values, most::VALUES)?;
         Ok(ClaimMatch {
-            claim: some_text(&format!("{field}[{index}].name"), &it.name)?,
+            claim: non_empty_text(&format!("{field}[{index}].name"), &it.name)?,
             values: it.values.iter().map(|value| value.as_str().into()).collect(),
         })
     };
@@ -70,14 +72,16 @@ pub(super) fn claims(field: &str, written: &[types::ClaimValues]) -> Checked<Vec
 }
 
 /// RFC 6749 §3.3.
-pub(super) fn scopes(field: &str, written: &[String]) -> Checked<Vec<Arc<str>>> {
+pub(super) fn read_scopes(field: &str, written: &[String]) -> IdentityResult<Vec<Arc<str>>> {
     let good = |scope: &str| {
         !scope.is_empty() && scope.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"\\".contains(&byte))
     };
-    at_most(field, written, most::SCOPES)?;
+    check_length(field, written, most::SCOPES)?;
     let read = |scope: &String| match good(scope) {
         true => Ok(scope.as_str().into()),
-        false => Err(Mistake::new(field, format!("{scope:?} is no scope; list each one by itself"))),
+        false => {
+            Err(IdentityFieldError::new(field, format!("{scope:?} is no scope; list each one by itself")))
+        }
     };
     written.iter().map(read).collect()
 }

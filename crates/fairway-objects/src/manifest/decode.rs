@@ -1,5 +1,4 @@
-//! A tree of nodes -> a typed value, through serde. Every error names the field and its line, every field that the type
-//! does not know is listed. Knows no type of its own.
+//! Decodes a node tree to a typed value, through serde. Errors name the field and its line, and unknown fields are listed.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -12,19 +11,19 @@ use serde::{Deserialize, forward_to_deserialize_any};
 
 use crate::manifest::node::{Entry, Node, Value};
 
-/// A decoded value and the fields that its type does not know.
+/// A decoded value and its unknown fields.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decoded<T> {
     /// The value.
     pub value: T,
-    /// Fields that were passed over.
-    pub unknown: Vec<Misfit>,
+    /// Fields that were skipped.
+    pub unknown: Vec<FieldError>,
 }
 
-/// Something about one field.
+/// A problem of one field.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Misfit {
-    /// The field as a path: `spec.rules[0].host`; empty for the whole.
+pub struct FieldError {
+    /// The path of the field: `spec.rules[0].host`; empty for the whole document.
     pub field: String,
     /// Its line in the file, counted from 1.
     pub line: u32,
@@ -32,23 +31,23 @@ pub struct Misfit {
     pub problem: String,
 }
 
-/// The value that `node` describes.
+/// Decodes `node`.
 ///
 /// # Errors
-/// The first field whose type does not fit.
-pub fn decode<T: for<'de> Deserialize<'de>>(node: &Node) -> Result<Decoded<T>, Misfit> {
+/// The first field with a wrong type.
+pub fn decode<T: for<'de> Deserialize<'de>>(node: &Node) -> Result<Decoded<T>, FieldError> {
     let unknown = RefCell::new(Vec::new());
-    let place = Place { node, path: &Path::Root, unknown: &unknown };
+    let place = NodeDecoder { node, path: &Path::Root, unknown: &unknown };
     match T::deserialize(place) {
         Ok(value) => Ok(Decoded { value, unknown: unknown.into_inner() }),
-        Err(Unfit { problem, at }) => {
+        Err(DecodeError { problem, at }) => {
             let (field, line) = at.unwrap_or_else(|| (String::new(), node.line));
-            Err(Misfit { field, line, problem })
+            Err(FieldError { field, line, problem })
         }
     }
 }
 
-/// Appends the step to `key` to the path of a field, written as [`crate::object::DocumentSource`] says.
+/// Appends `key` to the path of a field, in the syntax of [`crate::object::DocumentSource`].
 pub(crate) fn push_key(path: &mut String, key: &str) {
     if key.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')) {
         if !path.is_empty() {
@@ -62,7 +61,7 @@ pub(crate) fn push_key(path: &mut String, key: &str) {
     }
 }
 
-/// Where the decoder stands: the way back to the root lives on the stack and costs nothing until an error needs it.
+/// The position of the decoder: the path to the root is on the stack and costs nothing without an error.
 #[derive(Clone, Copy)]
 enum Path<'a> {
     Root,
@@ -95,52 +94,52 @@ impl Path<'_> {
 }
 
 #[derive(Debug)]
-struct Unfit {
+struct DecodeError {
     problem: String,
     at: Option<(String, u32)>,
 }
 
-impl fmt::Display for Unfit {
+impl fmt::Display for DecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.problem)
     }
 }
 
-impl std::error::Error for Unfit {}
+impl std::error::Error for DecodeError {}
 
-impl serde::de::Error for Unfit {
+impl serde::de::Error for DecodeError {
     fn custom<T: fmt::Display>(message: T) -> Self {
         Self { problem: message.to_string(), at: None }
     }
 }
 
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct NodeDecoder<'a> {
     node: &'a Node,
     path: &'a Path<'a>,
-    unknown: &'a RefCell<Vec<Misfit>>,
+    unknown: &'a RefCell<Vec<FieldError>>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> NodeDecoder<'a> {
     fn visit<'de, V: Visitor<'de>>(
         self,
         visitor: V,
         known: Option<&'static [&'static str]>,
-    ) -> Result<V::Value, Unfit> {
+    ) -> Result<V::Value, DecodeError> {
         let visited = match &self.node.value {
             Value::Null => visitor.visit_unit(),
             Value::Bool(value) => visitor.visit_bool(*value),
             Value::Int(value) => visitor.visit_i64(*value),
             Value::Float(value) => visitor.visit_f64(*value),
             Value::Text(text) => visitor.visit_str(text),
-            // Derived visitors take the members of a list for the fields in their order. No list is an object.
-            Value::List(_) if known.is_some() => Err(Unfit::invalid_type(Unexpected::Seq, &visitor)),
+            // Derived visitors accept a list as fields in order. A list is not an object here.
+            Value::List(_) if known.is_some() => Err(DecodeError::invalid_type(Unexpected::Seq, &visitor)),
             Value::List(items) => visitor.visit_seq(Items { items: items.iter().enumerate(), place: self }),
             Value::Map(entries) => {
                 visitor.visit_map(Entries { entries: entries.iter(), value: None, known, place: self })
             }
         };
-        // The innermost place fills this in; the outer ones leave it.
+        // The innermost decoder sets this; outer ones keep it.
         visited.map_err(|mut unfit| {
             unfit.at.get_or_insert_with(|| (self.path.text(), self.node.line));
             unfit
@@ -148,10 +147,10 @@ impl<'a> Place<'a> {
     }
 }
 
-impl<'de> Deserializer<'de> for Place<'_> {
-    type Error = Unfit;
+impl<'de> Deserializer<'de> for NodeDecoder<'_> {
+    type Error = DecodeError;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Unfit> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         self.visit(visitor, None)
     }
 
@@ -160,11 +159,11 @@ impl<'de> Deserializer<'de> for Place<'_> {
         _name: &'static str,
         fields: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Unfit> {
+    ) -> Result<V::Value, DecodeError> {
         self.visit(visitor, Some(fields))
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Unfit> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         match self.node.value {
             Value::Null => visitor.visit_none(),
             _ => visitor.visit_some(self),
@@ -175,11 +174,11 @@ impl<'de> Deserializer<'de> for Place<'_> {
         self,
         _name: &'static str,
         visitor: V,
-    ) -> Result<V::Value, Unfit> {
+    ) -> Result<V::Value, DecodeError> {
         visitor.visit_newtype_struct(self)
     }
 
-    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Unfit> {
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         visitor.visit_unit()
     }
 
@@ -191,21 +190,24 @@ impl<'de> Deserializer<'de> for Place<'_> {
 
 struct Items<'a> {
     items: std::iter::Enumerate<std::slice::Iter<'a, Node>>,
-    place: Place<'a>,
+    place: NodeDecoder<'a>,
 }
 
 impl<'de> SeqAccess<'de> for Items<'_> {
-    type Error = Unfit;
+    type Error = DecodeError;
 
-    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Unfit> {
+    fn next_element_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, DecodeError> {
         let Some((index, node)) = self.items.next() else {
             return Ok(None);
         };
         let path = Path::Index(self.place.path, index);
-        seed.deserialize(Place { node, path: &path, unknown: self.place.unknown }).map(Some)
+        seed.deserialize(NodeDecoder { node, path: &path, unknown: self.place.unknown }).map(Some)
     }
 
-    /// Exactly: a list of one member that does not know it ends with room for four.
+    /// Exact: without it, a list with one member would allocate room for four.
     fn size_hint(&self) -> Option<usize> {
         Some(self.items.len())
     }
@@ -215,36 +217,36 @@ struct Entries<'a> {
     entries: std::slice::Iter<'a, Entry>,
     value: Option<&'a Entry>,
     known: Option<&'static [&'static str]>,
-    place: Place<'a>,
+    place: NodeDecoder<'a>,
 }
 
 impl Entries<'_> {
-    fn note_unknown(&self, entry: &Entry) {
+    fn record_unknown(&self, entry: &Entry) {
         if self.known.is_some_and(|known| !known.contains(&entry.key.as_str())) {
             let field = Path::Key(self.place.path, &entry.key).text();
             let problem = "is a field that this kind does not have".to_owned();
-            self.place.unknown.borrow_mut().push(Misfit { field, line: entry.line, problem });
+            self.place.unknown.borrow_mut().push(FieldError { field, line: entry.line, problem });
         }
     }
 }
 
 impl<'de> MapAccess<'de> for Entries<'_> {
-    type Error = Unfit;
+    type Error = DecodeError;
 
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Unfit> {
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, DecodeError> {
         let Some(entry) = self.entries.next() else {
             return Ok(None);
         };
-        self.note_unknown(entry);
+        self.record_unknown(entry);
         self.value = Some(entry);
-        let key: StrDeserializer<'_, Unfit> = entry.key.as_str().into_deserializer();
+        let key: StrDeserializer<'_, DecodeError> = entry.key.as_str().into_deserializer();
         seed.deserialize(key).map(Some)
     }
 
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Unfit> {
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, DecodeError> {
         let entry = self.value.take().expect("serde asks for a value only after its key");
         let path = Path::Key(self.place.path, &entry.key);
-        seed.deserialize(Place { node: &entry.node, path: &path, unknown: self.place.unknown })
+        seed.deserialize(NodeDecoder { node: &entry.node, path: &path, unknown: self.place.unknown })
     }
 }
 
@@ -255,14 +257,14 @@ mod tests {
     use super::*;
     use crate::manifest::{Section, parse};
 
-    fn ingress(text: &str) -> Result<Decoded<Ingress>, Misfit> {
+    fn ingress(text: &str) -> Result<Decoded<Ingress>, FieldError> {
         decode(&parse(&Section { text, line: 1 }).unwrap().unwrap())
     }
 
     const HEAD: &str = "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata:\n  name: web\n";
 
     #[test]
-    fn a_wrong_type_is_named_with_its_field_and_line() {
+    fn a_wrong_type_is_reported_with_field_and_line() {
         let text = format!(
             "{HEAD}spec:\n  rules:\n  - http:\n      paths:\n      - path: /\n        backend:\n          service:\n            name: a\n            port:\n              number: \"80\"\n"
         );
@@ -273,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_have_no_room_for_more() {
+    fn lists_have_no_spare_capacity() {
         let text = format!("{HEAD}spec:\n  rules:\n  - host: a\n  tls:\n  - hosts: [a, b]\n  - hosts: [c]\n");
         let spec = ingress(&text).unwrap().value.spec.unwrap();
         assert_eq!(spec.rules.unwrap().capacity(), 1);
@@ -296,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_complete_object_comes_out_as_written() {
+    fn a_complete_object_is_decoded_as_written() {
         let text =
             format!("{HEAD}  creationTimestamp: 2024-05-01T00:00:00Z\nspec:\n  ingressClassName: fairway\n");
         let decoded = ingress(&text).unwrap();

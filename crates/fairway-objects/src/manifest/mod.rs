@@ -1,9 +1,8 @@
-//! Text of a manifest file -> documents -> Kubernetes objects, each with the line it stands on.
+//! Decodes the text of a manifest file: documents -> Kubernetes objects, each with its line.
 //!
-//! One document that cannot be read never costs its neighbours: [`split`] cuts the text, [`mod@parse`] makes a tree of
-//! nodes that know their lines, [`decode`] turns a tree into a typed object and names the field that does not fit,
-//! [`object`] reads the kinds that the table [`crate::kinds`] has; `remains` says what a SecurityPolicy that cannot be decoded
-//! is for. Never touches the file system.
+//! An unreadable document never affects its neighbours: [`split`] cuts the text, [`mod@parse`] builds a tree of nodes with line
+//! numbers, [`decode`] converts a tree to a typed object and names fields that do not fit, [`object`] decodes the kinds of the
+//! table [`crate::kinds`]; `remains` salvages the targets of a policy that cannot be decoded. Never accesses the file system.
 
 pub mod decode;
 pub mod node;
@@ -14,7 +13,7 @@ mod scalar;
 pub mod split;
 
 pub use node::{Entry, Node, Value};
-pub use object::{Reading, about_line, read};
-pub use parse::{Flaw, parse, parse_single};
+pub use object::{ReadDocument, line_diagnostic, read};
+pub use parse::{ManifestError, parse, parse_single};
 pub use scalar::Schema;
 pub use split::{Section, sections};

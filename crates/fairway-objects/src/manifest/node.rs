@@ -1,15 +1,15 @@
-//! A document as a tree whose nodes know their lines. Holds values, judges nothing.
+//! A document as a tree whose nodes know their lines.
 
 /// A node of a document.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
-    /// The line of the file, counted from 1.
+    /// The line in the file, counted from 1.
     pub line: u32,
-    /// What stands there.
+    /// The value.
     pub value: Value,
 }
 
-/// What a node can be (the JSON types, as Kubernetes has them).
+/// The types of nodes (the JSON types, as in Kubernetes).
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// Nothing.
@@ -24,14 +24,14 @@ pub enum Value {
     Text(String),
     /// A list.
     List(Vec<Node>),
-    /// A mapping in the order of the file, without duplicate keys.
+    /// A mapping in file order, without duplicate keys.
     Map(Vec<Entry>),
 }
 
-/// A key with its value.
+/// A key and its value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// The key; other scalars are taken as they are written.
+    /// The key; scalars of other types as written.
     pub key: String,
     /// The line of the key.
     pub line: u32,
@@ -40,7 +40,7 @@ pub struct Entry {
 }
 
 impl Node {
-    /// The value of `key`, where this is a mapping that has it.
+    /// The value of `key`, if this is a mapping that has it.
     #[must_use]
     pub fn field(&self, key: &str) -> Option<&Node> {
         match &self.value {
@@ -49,7 +49,7 @@ impl Node {
         }
     }
 
-    /// The text of `key`, where this is a mapping that has it as a text.
+    /// The text of `key`, if this is a mapping that has it as a text.
     #[must_use]
     pub(crate) fn text_of(&self, key: &str) -> Option<&str> {
         match &self.field(key)?.value {
@@ -58,7 +58,7 @@ impl Node {
         }
     }
 
-    /// The number of nodes below and including this one.
+    /// The number of nodes in this tree.
     #[must_use]
     pub fn size(&self) -> usize {
         1 + match &self.value {
@@ -68,7 +68,7 @@ impl Node {
         }
     }
 
-    /// The same tree as JSON.
+    /// The tree as JSON.
     #[must_use]
     pub fn to_json(&self) -> serde_json::Value {
         match &self.value {

@@ -1,4 +1,4 @@
-//! A tree of nodes -> the objects that Fairway reads, and what to say about those it does not.
+//! Decodes a node tree to the objects that Fairway reads, with diagnostics about others.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,47 +9,57 @@ use serde::Deserialize;
 
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::kinds::{ApiResource, GROUP, INFERENCE_GROUP, KINDS, POLICY_GROUP};
-use crate::lines::Lines;
-use crate::manifest::decode::{Decoded, Misfit, decode, push_key};
+use crate::lines::FieldLines;
+use crate::manifest::decode::{Decoded, FieldError, decode, push_key};
 use crate::manifest::node::{Node, Value};
-use crate::manifest::remains::{self, Remains};
+use crate::manifest::remains::{self, SalvagedPolicy};
 use crate::object::{DocumentSource, Kind, Object, ObjectKey, ObjectRef};
 use crate::with_type;
 
-/// What a document gave.
+/// The result of reading a document.
 #[derive(Debug, Default)]
-pub struct Reading {
+pub struct ReadDocument {
     /// Its objects.
     pub objects: Vec<(Object, DocumentSource)>,
-    /// Objects of it that could not be read: what was known of them before stays.
+    /// Objects that could not be read: their previous state stays.
     pub broken: Vec<ObjectRef>,
-    /// What closes the targets of those among them that protect something, for as long as nothing was known of them before.
+    /// Stand-ins that close the targets of unreadable objects that protect something, as long as no previous state exists.
     pub stand_ins: Vec<(Object, DocumentSource)>,
-    /// What to tell about it.
+    /// The diagnostics about it.
     pub diagnostics: Vec<Diagnostic>,
 }
 
 /// Reads a document of `file`; a `kind: List` is read item by item.
 #[must_use]
-pub fn read(root: &Node, file: &Arc<str>) -> Reading {
-    let mut reading = Reading::default();
+pub fn read(root: &Node, file: &Arc<str>) -> ReadDocument {
+    let mut reading = ReadDocument::default();
     read_node(root, file, &mut reading);
     reading
 }
 
-/// A diagnostic about a line of a file where no object is known.
+/// A diagnostic about a line of a file without a known object.
 #[must_use]
-pub fn about_line(file: &Arc<str>, line: u32, code: &'static str, because: (String, &str)) -> Diagnostic {
+pub fn line_diagnostic(
+    file: &Arc<str>,
+    line: u32,
+    code: &'static str,
+    because: (String, &str),
+) -> Diagnostic {
     let origin = Origin { source: Some(SourceLine { file: file.clone(), line }), ..Origin::default() };
     let (problem, consequence) = (because.0, because.1.to_owned());
     Diagnostic { severity: Severity::Error, origin, code, problem, consequence }
 }
 
-fn read_node(node: &Node, file: &Arc<str>, reading: &mut Reading) {
-    let place = Place { node, file };
+fn read_node(node: &Node, file: &Arc<str>, reading: &mut ReadDocument) {
+    let place = ManifestObject { node, file };
     let (Some(api), Some(kind)) = (node.text_of("apiVersion"), node.text_of("kind")) else {
         let problem = "is no Kubernetes object: apiVersion or kind is missing".to_owned();
-        reading.diagnostics.push(about_line(file, node.line, "not-an-object", (problem, "it is ignored")));
+        reading.diagnostics.push(line_diagnostic(
+            file,
+            node.line,
+            "not-an-object",
+            (problem, "it is ignored"),
+        ));
         return;
     };
     match (api, kind) {
@@ -66,20 +76,20 @@ fn read_node(node: &Node, file: &Arc<str>, reading: &mut Reading) {
             place.keep(Object::OldIngress(node.to_json()), reading);
         }
         _ => match ApiResource::find(api, kind) {
-            // Whichever of its versions it is written in.
-            Some(known) => with_type!(known.kind, K => place.typed::<K>(known.kind, reading), _ => {}),
-            None => place.pass_over(api, kind, reading),
+            // Written in any of its versions.
+            Some(known) => with_type!(known.kind, K => place.read_typed::<K>(known.kind, reading), _ => {}),
+            None => place.skip_kind(api, kind, reading),
         },
     }
 }
 
-/// Whether it is a list of objects, some of which may be read.
+/// Whether it is a list of objects, some of which may be readable.
 fn is_list(kind: &str) -> bool {
     let is_read = |item: &str| item.is_empty() || KINDS.iter().any(|known| known.name == item);
     kind.strip_suffix("List").is_some_and(is_read)
 }
 
-/// Moves `stringData` of a Secret over its `data`, as the API server does.
+/// Merges `stringData` of a Secret into its `data`, as the API server does.
 fn move_string_entries(object: &mut Object) {
     let Object::Secret(secret) = object else { return };
     let secret = Arc::make_mut(secret);
@@ -89,18 +99,18 @@ fn move_string_entries(object: &mut Object) {
     }
 }
 
-/// The decoder of base64 does not say what it is; its messages begin with a capital, serde's do not.
-fn in_words(kind: Kind, misfit: Misfit) -> String {
-    let Misfit { field, problem, .. } = misfit;
+/// The base64 decoder does not name the format; its messages start with a capital, serde's do not.
+fn error_text(kind: Kind, misfit: FieldError) -> String {
+    let FieldError { field, problem, .. } = misfit;
     match kind == Kind::Secret && field.starts_with("data") && problem.starts_with("Invalid") {
         true => format!("the value is no base64 ({})", problem.trim_end_matches('.')),
         false => problem,
     }
 }
 
-/// Which requests to the targets of a policy are refused that cannot be read as it was written, and how: without a field, a
-/// SecurityPolicy protects less than its writer asked for, and a service of an ExtensionPolicy sees less or may do more.
-fn closing(kind: Kind) -> Option<&'static str> {
+/// The consequence for the targets of a policy that cannot be read as written: without a field, a SecurityPolicy protects less
+/// than its author intended, and a service of an ExtensionPolicy gets less or may do more.
+fn refusal_consequence(kind: Kind) -> Option<&'static str> {
     match kind {
         Kind::SecurityPolicy => Some("requests to its targets are answered 503"),
         Kind::ExtensionPolicy => Some("requests to its targets are answered 500"),
@@ -108,20 +118,20 @@ fn closing(kind: Kind) -> Option<&'static str> {
     }
 }
 
-/// Whether an object without this field may not be used.
-fn is_needed(kind: Kind, misfit: &Misfit) -> bool {
+/// Whether an object without this field must not be used.
+fn is_required_field(kind: Kind, misfit: &FieldError) -> bool {
     let below_spec = |rest: &str| rest.starts_with(['.', '[']);
-    closing(kind).is_some() && misfit.field.strip_prefix("spec").is_some_and(below_spec)
+    refusal_consequence(kind).is_some() && misfit.field.strip_prefix("spec").is_some_and(below_spec)
 }
 
 /// An object in a file.
-struct Place<'a> {
+struct ManifestObject<'a> {
     node: &'a Node,
     file: &'a Arc<str>,
 }
 
-impl Place<'_> {
-    fn typed<T>(&self, kind: Kind, reading: &mut Reading)
+impl ManifestObject<'_> {
+    fn read_typed<T>(&self, kind: Kind, reading: &mut ReadDocument)
     where
         T: for<'de> Deserialize<'de> + Into<Object>,
     {
@@ -130,18 +140,18 @@ impl Place<'_> {
                 let mut object = value.into();
                 object.set_default_namespace();
                 move_string_entries(&mut object);
-                // Not all types of kinds have what names them.
-                let named_by = |misfit: &Misfit| matches!(misfit.field.as_str(), "apiVersion" | "kind");
+                // Not all kinds have a type with the fields that identify them.
+                let named_by = |misfit: &FieldError| matches!(misfit.field.as_str(), "apiVersion" | "kind");
                 for misfit in unknown.into_iter().filter(|misfit| !named_by(misfit)) {
                     reading.diagnostics.push(self.unknown_field(kind, &misfit));
-                    if is_needed(kind, &misfit) {
+                    if is_required_field(kind, &misfit) {
                         object.refuse(&misfit.field, &misfit.problem);
                     }
                 }
                 self.keep(object, reading);
             }
             Err(misfit) => {
-                let consequence = match closing(kind) {
+                let consequence = match refusal_consequence(kind) {
                     Some(closed) => self.close::<T>(&misfit, closed, reading),
                     None => "the object is not read; what was known of it before stays".to_owned(),
                 };
@@ -149,7 +159,7 @@ impl Place<'_> {
                     severity: Severity::Error,
                     origin: self.origin(kind, &misfit),
                     code: "wrong-type",
-                    problem: in_words(kind, misfit),
+                    problem: error_text(kind, misfit),
                     consequence,
                 };
                 reading.diagnostics.push(diagnostic);
@@ -158,13 +168,13 @@ impl Place<'_> {
         }
     }
 
-    /// Hands on what closes the targets of a policy that cannot be read; says what follows from that.
-    fn close<T>(&self, misfit: &Misfit, closed: &str, reading: &mut Reading) -> String
+    /// Adds a stand-in for a policy that cannot be read; returns the consequence.
+    fn close<T>(&self, misfit: &FieldError, closed: &str, reading: &mut ReadDocument) -> String
     where
         T: for<'de> Deserialize<'de> + Into<Object>,
     {
-        let decoded = |it: Remains| Some((decode::<T>(&it.node).ok()?.value, it.unread));
-        let Some((value, unread)) = remains::of(self.node).and_then(decoded) else {
+        let decoded = |it: SalvagedPolicy| Some((decode::<T>(&it.node).ok()?.value, it.unread));
+        let Some((value, unread)) = remains::salvage(self.node).and_then(decoded) else {
             return "neither the policy nor its name can be read; it protects nothing".to_owned();
         };
         let mut object = value.into();
@@ -179,7 +189,7 @@ impl Place<'_> {
         }
     }
 
-    fn keep(&self, object: Object, reading: &mut Reading) {
+    fn keep(&self, object: Object, reading: &mut ReadDocument) {
         if object.reference().key.name.is_empty() {
             self.refuse(reading, "has no metadata.name");
             return;
@@ -188,12 +198,12 @@ impl Place<'_> {
     }
 
     fn sourced(&self, object: Object) -> (Object, DocumentSource) {
-        let lines = Lines::of(&lines(self.node), self.node.line).map(Arc::new);
+        let lines = FieldLines::from_lines(&lines(self.node), self.node.line).map(Arc::new);
         (object, DocumentSource { file: self.file.clone(), line: self.node.line, lines })
     }
 
-    /// Kinds that are not read: workloads and the like in silence, relatives of what is read with a word.
-    fn pass_over(&self, api: &str, kind: &str, reading: &mut Reading) {
+    /// Skips a kind that is not read: silently for workloads and the like, with a note for kinds related to supported ones.
+    fn skip_kind(&self, api: &str, kind: &str, reading: &mut ReadDocument) {
         let group = api.split_once('/').map_or("", |(group, _)| group);
         let (severity, code, problem, consequence) = match (group, kind) {
             ("", "Endpoints") => (
@@ -226,7 +236,7 @@ impl Place<'_> {
                 "is of a kind or version of fairway.dev that does not exist",
                 "it is ignored",
             ),
-            _ if is_ordinary(group) => return,
+            _ if is_unrelated_group(group) => return,
             _ => (Severity::Note, "unknown-kind", "is of a kind that is not read", "it is ignored"),
         };
         let key = self.key(Kind::Ingress);
@@ -241,9 +251,9 @@ impl Place<'_> {
         });
     }
 
-    fn refuse(&self, reading: &mut Reading, problem: &str) {
+    fn refuse(&self, reading: &mut ReadDocument, problem: &str) {
         let problem = format!("is no Kubernetes object: {problem}");
-        reading.diagnostics.push(about_line(
+        reading.diagnostics.push(line_diagnostic(
             self.file,
             self.node.line,
             "not-an-object",
@@ -251,8 +261,10 @@ impl Place<'_> {
         ));
     }
 
-    fn unknown_field(&self, kind: Kind, misfit: &Misfit) -> Diagnostic {
-        let (severity, consequence) = match closing(kind).filter(|_| is_needed(kind, misfit)) {
+    fn unknown_field(&self, kind: Kind, misfit: &FieldError) -> Diagnostic {
+        let (severity, consequence) = match refusal_consequence(kind)
+            .filter(|_| is_required_field(kind, misfit))
+        {
             Some(closed) if kind == Kind::ExtensionPolicy => {
                 (Severity::Error, format!("the policy is Invalid, and {closed}, unless failureMode is Open"))
             }
@@ -268,7 +280,7 @@ impl Place<'_> {
         }
     }
 
-    fn origin(&self, kind: Kind, misfit: &Misfit) -> Origin {
+    fn origin(&self, kind: Kind, misfit: &FieldError) -> Origin {
         self.origin_of(kind.name(), &self.key(kind), &misfit.field, misfit.line)
     }
 
@@ -282,7 +294,7 @@ impl Place<'_> {
         }
     }
 
-    /// The name as far as it can be read from an object that may be broken.
+    /// The name, as far as it can be read from a broken object.
     fn key(&self, kind: Kind) -> ObjectKey {
         let metadata = self.node.field("metadata");
         let text = |key| metadata.and_then(|metadata| metadata.text_of(key));
@@ -291,8 +303,8 @@ impl Place<'_> {
     }
 }
 
-/// Groups whose kinds are a normal part of a directory of manifests and mean nothing to an ingress controller.
-fn is_ordinary(group: &str) -> bool {
+/// Groups that are common in manifest directories and irrelevant to an ingress controller.
+fn is_unrelated_group(group: &str) -> bool {
     matches!(
         group,
         "" | "apps"
@@ -314,7 +326,7 @@ fn is_ordinary(group: &str) -> bool {
     )
 }
 
-/// The lines of all fields, by path.
+/// The line of every field, by path.
 fn lines(root: &Node) -> BTreeMap<String, u32> {
     let mut lines = Vec::new();
     let mut path = String::new();
@@ -350,12 +362,12 @@ mod tests {
     use super::*;
     use crate::manifest::{Section, parse, sections};
 
-    fn reading(text: &str) -> Reading {
+    fn reading(text: &str) -> ReadDocument {
         let file: Arc<str> = "web.yaml".into();
         read(&parse(&Section { text, line: 1 }).unwrap().unwrap(), &file)
     }
 
-    fn codes(reading: &Reading) -> Vec<&str> {
+    fn codes(reading: &ReadDocument) -> Vec<&str> {
         reading.diagnostics.iter().map(|diagnostic| diagnostic.code).collect()
     }
 
@@ -409,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn workloads_are_passed_over_in_silence_and_strangers_with_a_note() {
+    fn workloads_are_skipped_silently_and_related_kinds_with_a_note() {
         let of = |api: &str, kind: &str| {
             let reading = reading(&format!("apiVersion: {api}\nkind: {kind}\nmetadata: {{name: x}}\n"));
             assert!(reading.objects.is_empty());
@@ -442,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_type_in_a_route_names_the_field_and_its_line_and_loses_only_that_route() {
+    fn a_wrong_type_in_a_route_is_reported_and_skips_only_that_route() {
         let route = |name: &str, port: &str| {
             format!(
                 "- apiVersion: gateway.networking.k8s.io/v1\n  kind: HTTPRoute\n  metadata: {{name: {name}}}\n  spec:\n    \
@@ -465,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_brings_the_labels_that_gateways_choose_by() {
+    fn a_namespace_keeps_its_labels() {
         let reading = reading("apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {team: a}}\n");
         let (Object::Namespace(namespace), _) = &reading.objects[0] else { panic!() };
         assert_eq!(namespace.metadata.labels.as_ref().unwrap()["team"], "a");
@@ -473,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_reported_on_its_line() {
+    fn a_document_that_is_no_object_is_reported_with_its_line() {
         let values = reading("# values of a chart\nreplicas: 3\n");
         assert_eq!(codes(&values), ["not-an-object"]);
         assert_eq!(values.diagnostics[0].origin.source.as_ref().unwrap().line, 2);
@@ -510,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_of_a_slice_that_do_not_fit_are_named_also_where_nothing_is_kept_of_them() {
+    fn wrong_types_in_a_slice_are_reported_even_for_unused_fields() {
         let said = |fields: &str| {
             let text = format!("apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\n{fields}\n");
             let said = |it: Diagnostic| format!("{} {}: {}", it.code, it.origin.field, it.problem);
@@ -589,7 +601,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_with_a_wrong_type_leaves_what_closes_its_targets() {
+    fn a_policy_with_a_wrong_type_leaves_a_stand_in() {
         let reading = reading(&policy("  rateLimits: [{requests: \"600\"}]\n"));
         assert_eq!(codes(&reading), ["wrong-type"]);
         let said = reading.diagnostics[0].to_string();
@@ -607,7 +619,7 @@ mod tests {
     }
 
     #[test]
-    fn what_of_a_broken_policy_cannot_be_closed_is_said() {
+    fn targets_of_a_broken_policy_that_stay_open_are_reported() {
         let of = |metadata: &str, targets: &str| {
             let reading = reading(&format!(
                 "apiVersion: fairway.dev/v1alpha1\nkind: SecurityPolicy\nmetadata: {metadata}\nspec: {{targetRefs: {targets}}}\n"
@@ -623,7 +635,7 @@ mod tests {
 
     #[test]
     fn a_policy_with_a_field_that_does_not_exist_is_refused() {
-        let refused = |reading: &Reading| {
+        let refused = |reading: &ReadDocument| {
             let Object::SecurityPolicy(policy) = &reading.objects[0].0 else { panic!() };
             policy.spec.refused.as_ref().map(|refused| refused.field.clone())
         };
@@ -670,7 +682,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_is_no_base64_is_called_so() {
+    fn an_invalid_base64_value_is_reported_as_such() {
         let problem = |yaml: &str| reading(yaml).diagnostics.remove(0).problem;
         let secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\n";
         assert_eq!(

@@ -1,4 +1,4 @@
-//! One document -> a tree of nodes. Bounded in depth, nodes and alias expansion, so that no document can eat the memory.
+//! Parses one document to a node tree. Depth, nodes and alias expansion are limited, so that no document can exhaust the memory.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,55 +8,56 @@ use crate::manifest::node::{Entry, Node, Value};
 use crate::manifest::scalar::Schema;
 use crate::manifest::split::{Section, sections};
 
-/// Levels of nesting that a document may have; Kubernetes objects have about ten.
+/// The maximum nesting depth; Kubernetes objects have about ten levels.
 const MAX_DEPTH: usize = 64;
-/// Nodes of one document, aliases expanded. A `kind: List` with 20,000 Ingresses has about 1,500,000.
+/// The maximum number of nodes in a document, aliases expanded. A `kind: List` with 20,000 Ingresses has about 1,500,000.
 const MAX_NODES: usize = 4_000_000;
-/// Nodes that aliases may add: more is a "billion laughs" document.
+/// The maximum number of nodes that aliases add: more is a "billion laughs" document.
 const MAX_ALIAS_NODES: usize = 100_000;
 
-/// Why a document cannot be read.
+/// Why a document cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Flaw {
-    /// The line of the file, counted from 1.
+pub struct ManifestError {
+    /// The line in the file, counted from 1.
     pub line: u32,
     /// What is wrong, as half a sentence.
     pub problem: String,
 }
 
-/// The tree of a document; `None` for one without content.
+/// Parses a document; `None` if it has no content.
 ///
 /// # Errors
-/// The first thing that is no YAML or passes a limit.
-pub fn parse(section: &Section<'_>) -> Result<Option<Node>, Flaw> {
+/// The first syntax error or exceeded limit.
+pub fn parse(section: &Section<'_>) -> Result<Option<Node>, ManifestError> {
     parse_by(section, Schema::Core)
 }
 
-/// The tree of a text that may have one document; `None` for a text without content.
+/// Parses a text with at most one document; `None` if it has no content.
 ///
 /// # Errors
-/// The first thing that is no YAML or passes a limit, or a second document.
-pub fn parse_single(text: &str, schema: Schema) -> Result<Option<Node>, Flaw> {
+/// The first syntax error or exceeded limit, or a second document.
+pub fn parse_single(text: &str, schema: Schema) -> Result<Option<Node>, ManifestError> {
     match sections(text)[..] {
         [] => Ok(None),
         [section] => parse_by(&section, schema),
-        [_, second, ..] => {
-            Err(Flaw { line: second.line, problem: "has more than one document, and one is expected".into() })
-        }
+        [_, second, ..] => Err(ManifestError {
+            line: second.line,
+            problem: "has more than one document, and one is expected".into(),
+        }),
     }
 }
 
-fn parse_by(section: &Section<'_>, schema: Schema) -> Result<Option<Node>, Flaw> {
+fn parse_by(section: &Section<'_>, schema: Schema) -> Result<Option<Node>, ManifestError> {
     let mut builder = Builder { first_line: section.line, schema, ..Builder::default() };
     let text = section.text.trim_start_matches('\u{feff}');
     let options = granit_parser::options! {
-        // Another crate of the build may enable events of comments, which carry no value.
+        // Another crate of the build may enable comment events, which carry no value.
         emit_comments: false,
-        // The parser looks at many brackets before the first event of them comes.
+        // The parser may read ahead many brackets before it emits their first event.
         flow_nesting_limit: MAX_DEPTH,
     };
     for event in Parser::new_from_str_with_options(text, options) {
-        let (event, span) = event.map_err(|error| Flaw {
+        let (event, span) = event.map_err(|error| ManifestError {
             line: section.line + offset(error.marker().line()),
             problem: match error.kind() {
                 ErrorKind::RecursionLimitExceeded => too_deep(),
@@ -80,15 +81,15 @@ fn offset(line: usize) -> u32 {
 struct Builder {
     first_line: u32,
     schema: Schema,
-    open: Vec<Open>,
+    open: Vec<OpenCollection>,
     root: Option<Node>,
     anchors: HashMap<usize, Node>,
     nodes: usize,
     alias_nodes: usize,
 }
 
-/// A collection whose end has not come yet.
-struct Open {
+/// A collection that has not ended yet.
+struct OpenCollection {
     line: u32,
     anchor: usize,
     content: Content,
@@ -99,22 +100,22 @@ enum Content {
     Map(Mapping),
 }
 
-/// As many keys are compared one by one, which is faster than a set for the mappings of all usual objects.
-const FEW_KEYS: usize = 32;
+/// Up to this many keys are compared one by one, which is faster than a set for ordinary mappings.
+const MAX_LINEAR_KEYS: usize = 32;
 
-/// A mapping whose end has not come yet.
+/// A mapping that has not ended yet.
 #[derive(Default)]
 struct Mapping {
     entries: Vec<Entry>,
-    /// The keys of the entries, once there are more than [`FEW_KEYS`]: a mapping may have millions.
+    /// The keys of the entries, once there are more than [`MAX_LINEAR_KEYS`]: a mapping may have millions.
     keys: HashSet<String>,
-    /// A key whose value has not come yet.
+    /// A key whose value has not been read yet.
     key: Option<(String, u32)>,
     merged: Vec<Entry>,
 }
 
 impl Builder {
-    fn accept(&mut self, event: Event<'_>, span: Span) -> Result<(), Flaw> {
+    fn accept(&mut self, event: Event<'_>, span: Span) -> Result<(), ManifestError> {
         let line = self.first_line + offset(span.start.line());
         match event {
             Event::Scalar(text, style, anchor, tag) => {
@@ -123,45 +124,49 @@ impl Builder {
                     ScalarStyle::Plain if !forced_text => self.schema.plain(&text),
                     _ => Value::Text(text.into_owned()),
                 };
-                self.finish(Node { line, value }, anchor)
+                self.finish_node(Node { line, value }, anchor)
             }
-            Event::SequenceStart(_, anchor, _) => self.open(line, anchor, Content::List(Vec::new())),
-            Event::MappingStart(_, anchor, _) => self.open(line, anchor, Content::Map(Mapping::default())),
-            Event::SequenceEnd | Event::MappingEnd => self.close(),
-            Event::Alias(anchor) => self.alias(anchor, line),
-            // The ends of the stream and its document, and what no option asks for.
+            Event::SequenceStart(_, anchor, _) => {
+                self.open_collection(line, anchor, Content::List(Vec::new()))
+            }
+            Event::MappingStart(_, anchor, _) => {
+                self.open_collection(line, anchor, Content::Map(Mapping::default()))
+            }
+            Event::SequenceEnd | Event::MappingEnd => self.close_collection(),
+            Event::Alias(anchor) => self.expand_alias(anchor, line),
+            // Stream and document ends, and events that no option enables.
             _ => Ok(()),
         }
     }
 
-    fn open(&mut self, line: u32, anchor: usize, content: Content) -> Result<(), Flaw> {
+    fn open_collection(&mut self, line: u32, anchor: usize, content: Content) -> Result<(), ManifestError> {
         if self.open.len() == MAX_DEPTH {
-            return Err(Flaw { line, problem: too_deep() });
+            return Err(ManifestError { line, problem: too_deep() });
         }
-        self.open.push(Open { line, anchor, content });
+        self.open.push(OpenCollection { line, anchor, content });
         Ok(())
     }
 
-    fn close(&mut self) -> Result<(), Flaw> {
-        let Some(Open { line, anchor, content }) = self.open.pop() else {
+    fn close_collection(&mut self) -> Result<(), ManifestError> {
+        let Some(OpenCollection { line, anchor, content }) = self.open.pop() else {
             return Ok(());
         };
         let value = match content {
             Content::List(items) => Value::List(items),
             Content::Map(mapping) => Value::Map(mapping.with_merged()),
         };
-        self.finish(Node { line, value }, anchor)
+        self.finish_node(Node { line, value }, anchor)
     }
 
-    fn alias(&mut self, anchor: usize, line: u32) -> Result<(), Flaw> {
+    fn expand_alias(&mut self, anchor: usize, line: u32) -> Result<(), ManifestError> {
         let Some(node) = self.anchors.get(&anchor).cloned() else {
-            return Err(Flaw { line, problem: "uses an alias inside of its own anchor".into() });
+            return Err(ManifestError { line, problem: "uses an alias inside of its own anchor".into() });
         };
         let size = node.size();
         self.alias_nodes += size;
         self.nodes += size;
         if self.alias_nodes > MAX_ALIAS_NODES {
-            return Err(Flaw {
+            return Err(ManifestError {
                 line,
                 problem: format!("expands aliases to more than {MAX_ALIAS_NODES} nodes"),
             });
@@ -169,18 +174,21 @@ impl Builder {
         self.place(Node { line, ..node })
     }
 
-    fn finish(&mut self, node: Node, anchor: usize) -> Result<(), Flaw> {
+    fn finish_node(&mut self, node: Node, anchor: usize) -> Result<(), ManifestError> {
         if anchor != 0 {
             self.anchors.insert(anchor, node.clone());
         }
         self.place(node)
     }
 
-    /// Puts a finished node where it belongs.
-    fn place(&mut self, node: Node) -> Result<(), Flaw> {
+    /// Attaches a finished node to its parent.
+    fn place(&mut self, node: Node) -> Result<(), ManifestError> {
         self.nodes += 1;
         if self.nodes > MAX_NODES {
-            return Err(Flaw { line: node.line, problem: format!("has more than {MAX_NODES} values") });
+            return Err(ManifestError {
+                line: node.line,
+                problem: format!("has more than {MAX_NODES} values"),
+            });
         }
         let Some(open) = self.open.last_mut() else {
             self.root = (node.value != Value::Null).then_some(node);
@@ -195,14 +203,14 @@ impl Builder {
 }
 
 impl Mapping {
-    /// Takes a key or its value, whichever comes next.
-    fn place(&mut self, node: Node) -> Result<(), Flaw> {
+    /// Adds a key or its value, whichever is next.
+    fn place(&mut self, node: Node) -> Result<(), ManifestError> {
         match self.key.take() {
             None => self.key = Some((key_text(node.value, node.line)?, node.line)),
-            Some((name, _)) if name == "<<" => merge(node, &mut self.merged)?,
+            Some((name, _)) if name == "<<" => merge_mapping(node, &mut self.merged)?,
             Some((name, line)) => {
                 if !self.is_new(&name) {
-                    return Err(Flaw { line, problem: format!("has the key {name:?} twice") });
+                    return Err(ManifestError { line, problem: format!("has the key {name:?} twice") });
                 }
                 self.entries.push(Entry { key: name, line, node });
             }
@@ -210,9 +218,9 @@ impl Mapping {
         Ok(())
     }
 
-    /// Whether no entry has this key. It is called once for each key of the entries.
+    /// Whether no entry has this key. Called once per key.
     fn is_new(&mut self, key: &str) -> bool {
-        if self.entries.len() < FEW_KEYS {
+        if self.entries.len() < MAX_LINEAR_KEYS {
             return self.entries.iter().all(|entry| entry.key != key);
         }
         if self.keys.is_empty() {
@@ -221,7 +229,7 @@ impl Mapping {
         self.keys.insert(key.to_owned())
     }
 
-    /// All entries, and those merged ones whose keys it does not have.
+    /// All entries, and merged ones whose keys are not overridden.
     fn with_merged(mut self) -> Vec<Entry> {
         for entry in std::mem::take(&mut self.merged) {
             if self.is_new(&entry.key) {
@@ -232,27 +240,34 @@ impl Mapping {
     }
 }
 
-fn key_text(key: Value, line: u32) -> Result<String, Flaw> {
+fn key_text(key: Value, line: u32) -> Result<String, ManifestError> {
     match key {
         Value::Text(text) => Ok(text),
         Value::Int(number) => Ok(number.to_string()),
         Value::Bool(value) => Ok(value.to_string()),
         Value::Float(number) => Ok(number.to_string()),
         Value::Null => Ok("null".to_owned()),
-        Value::List(_) | Value::Map(_) => Err(Flaw { line, problem: "has a key that is no scalar".into() }),
+        Value::List(_) | Value::Map(_) => {
+            Err(ManifestError { line, problem: "has a key that is no scalar".into() })
+        }
     }
 }
 
-/// `<<: *alias` (YAML merge key): keys of the mapping itself win.
-fn merge(node: Node, merged: &mut Vec<Entry>) -> Result<(), Flaw> {
+/// `<<: *alias` (YAML merge key): keys of the mapping itself take precedence.
+fn merge_mapping(node: Node, merged: &mut Vec<Entry>) -> Result<(), ManifestError> {
     match node.value {
         Value::Map(entries) => merged.extend(entries),
         Value::List(items) => {
             for item in items {
-                merge(item, merged)?;
+                merge_mapping(item, merged)?;
             }
         }
-        _ => return Err(Flaw { line: node.line, problem: "merges something that is no mapping".into() }),
+        _ => {
+            return Err(ManifestError {
+                line: node.line,
+                problem: "merges something that is no mapping".into(),
+            });
+        }
     }
     Ok(())
 }
@@ -265,7 +280,7 @@ mod tests {
         parse(&Section { text, line: 1 }).unwrap().unwrap()
     }
 
-    fn flaw(text: &str) -> Flaw {
+    fn flaw(text: &str) -> ManifestError {
         parse(&Section { text, line: 1 }).unwrap_err()
     }
 
@@ -289,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_document_is_read_by_the_schema_that_is_asked_for() {
+    fn a_single_document_is_parsed_by_the_given_schema() {
         let read = |text: &str, schema| parse_single(text, schema).map(|node| node.map(|it| it.to_json()));
         assert_eq!(read("# note\n---\na: yes\n", Schema::Core), Ok(Some(serde_json::json!({"a": "yes"}))));
         assert_eq!(
@@ -300,13 +315,13 @@ mod tests {
     }
 
     #[test]
-    fn a_second_document_is_refused_where_one_is_asked_for() {
+    fn a_second_document_is_rejected_where_one_is_expected() {
         let problem = "has more than one document, and one is expected".to_owned();
-        assert_eq!(parse_single("a: 1\n---\nb: 2\n", Schema::Core), Err(Flaw { line: 2, problem }));
+        assert_eq!(parse_single("a: 1\n---\nb: 2\n", Schema::Core), Err(ManifestError { line: 2, problem }));
     }
 
     #[test]
-    fn comments_are_passed_over_wherever_they_stand() {
+    fn comments_are_skipped_everywhere() {
         let note = "# note\n".repeat(200);
         let root = tree(&format!("{note}a: # note\n{note}  b: 1\n{note}c:\n{note}- x # note\n{note}"));
         assert_eq!(root.to_json(), serde_json::json!({"a": {"b": 1}, "c": ["x"]}));
@@ -333,9 +348,9 @@ mod tests {
         assert_eq!(root.to_json()["use"], serde_json::json!({"x": 1, "y": 2, "z": 5}));
     }
 
-    /// Compared one by one, 200,000 keys take 20,000,000,000 comparisons.
+    /// Compared one by one, 200,000 keys would take 20,000,000,000 comparisons.
     #[test]
-    fn the_time_for_a_mapping_grows_with_its_keys_alone() {
+    fn the_time_for_a_mapping_is_linear_in_its_keys() {
         let text: String = (0..200_000).map(|number| format!("k{number:06}: 0\n")).collect();
         let began = std::time::Instant::now();
         let Value::Map(entries) = tree(&text).value else { panic!("no mapping") };
@@ -356,7 +371,10 @@ mod tests {
     #[test]
     fn deep_nesting_and_duplicate_keys_are_refused_with_their_line() {
         assert!(flaw(&"[".repeat(100)).problem.contains("nested deeper"));
-        assert_eq!(flaw("a: 1\nb: 2\na: 3\n"), Flaw { line: 3, problem: "has the key \"a\" twice".into() });
+        assert_eq!(
+            flaw("a: 1\nb: 2\na: 3\n"),
+            ManifestError { line: 3, problem: "has the key \"a\" twice".into() }
+        );
         assert_eq!(flaw("a: 1\n b: [\n").line, 2);
     }
 }

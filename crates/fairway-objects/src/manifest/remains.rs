@@ -1,37 +1,37 @@
-//! A policy that closes its targets and cannot be decoded -> the part of it that says what it is for, so that this can be closed. Judges no
-//! other field.
+//! Salvages the metadata and targets of a policy that cannot be decoded, so that its targets can be closed. Does not read other
+//! fields.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::manifest::decode::decode;
 use crate::manifest::node::{Entry, Node, Value};
 
-/// What a policy is without the fields that do not fit.
+/// A policy without the fields that do not fit.
 #[derive(Debug)]
-pub(crate) struct Remains {
+pub(crate) struct SalvagedPolicy {
     /// Its metadata and its targets.
     pub(crate) node: Node,
-    /// The targets that cannot be read either, as paths.
+    /// The paths of targets that cannot be read either.
     pub(crate) unread: Vec<String>,
 }
 
-/// What remains of a policy; `None` where its name or namespace cannot be read.
-pub(crate) fn of(policy: &Node) -> Option<Remains> {
+/// Salvages a policy; `None` if its name or namespace cannot be read.
+pub(crate) fn salvage(policy: &Node) -> Option<SalvagedPolicy> {
     let metadata = metadata(policy.field("metadata")?)?;
     let (targets, unread) = targets(policy);
     let targets = Node { line: policy.line, value: Value::List(targets) };
     let spec = map(policy.line, vec![entry("targetRefs", targets)]);
     let node = map(policy.line, vec![entry("metadata", metadata), entry("spec", spec)]);
-    Some(Remains { node, unread })
+    Some(SalvagedPolicy { node, unread })
 }
 
-/// The age is kept where it can be: it decides between two policies for one target.
+/// The age is kept if possible: it decides between two policies for one target.
 fn metadata(written: &Node) -> Option<Node> {
     let Value::Map(entries) = &written.value else { return None };
     let fits = |entry: &&Entry| decode::<ObjectMeta>(&map(entry.line, vec![(*entry).clone()])).is_ok();
     let fitting = map(written.line, entries.iter().filter(fits).cloned().collect());
     let named = fitting.text_of("name").is_some_and(|name| !name.is_empty());
-    // Another namespace is not guessed: objects of the same name there are none of its targets.
+    // The namespace is never guessed: objects of the same name in another one are not its targets.
     let placed = written.field("namespace").is_none() || fitting.field("namespace").is_some();
     (named && placed).then_some(fitting)
 }
@@ -53,7 +53,7 @@ fn targets(policy: &Node) -> (Vec<Node>, Vec<String>) {
     (targets, unread)
 }
 
-/// A target whose section cannot be read is the whole object, of which the section is a part.
+/// A target whose section cannot be read becomes the whole object, which contains the section.
 fn target(item: &Node) -> Option<Node> {
     let Value::Map(entries) = &item.value else { return None };
     let fits = |entry: &&Entry| {
@@ -77,13 +77,14 @@ mod tests {
     use super::*;
     use crate::manifest::{Section, parse};
 
-    fn remains(text: &str) -> Option<Remains> {
-        of(&parse(&Section { text, line: 1 }).unwrap().unwrap())
+    fn remains(text: &str) -> Option<SalvagedPolicy> {
+        salvage(&parse(&Section { text, line: 1 }).unwrap().unwrap())
     }
 
     /// The names and sections of the targets that remain, and those that cannot be read.
     fn targets_of(spec: &str) -> (Vec<(String, Option<String>)>, Vec<String>) {
-        let Remains { node, unread } = remains(&format!("metadata: {{name: a}}\nspec: {spec}\n")).unwrap();
+        let SalvagedPolicy { node, unread } =
+            remains(&format!("metadata: {{name: a}}\nspec: {spec}\n")).unwrap();
         let Some(Value::List(targets)) =
             node.field("spec").and_then(|spec| spec.field("targetRefs")).map(|targets| &targets.value)
         else {
@@ -95,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn targets_remain_without_the_fields_that_do_not_fit() {
+    fn targets_are_kept_without_invalid_fields() {
         let good = "{group: g, kind: HTTPRoute, name: a, sectionName: b}";
         let section = "{group: g, kind: HTTPRoute, name: c, sectionName: 5}";
         let spec = format!(
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_remains_as_far_as_it_fits_but_never_under_another_name() {
+    fn valid_metadata_is_kept_but_never_under_another_name() {
         let metadata = |text: &str| {
             let remains = remains(&format!("metadata: {{{text}}}\n"))?;
             let Some(Value::Map(entries)) = remains.node.field("metadata").map(|node| &node.value) else {

@@ -1,4 +1,4 @@
-//! Which type an unquoted scalar has, by the schema of its reader.
+//! The types of unquoted scalars, by schema.
 
 use crate::manifest::node::Value;
 
@@ -8,7 +8,7 @@ pub enum Schema {
     /// The core schema of YAML 1.2 (§10.3.2), where `yes`, `no`, `on` and `off` are texts.
     #[default]
     Core,
-    /// YAML 1.1 as Helm reads it: `yes`, `no`, `on` and `off` are booleans, `0644` is octal, and `_` may separate digits.
+    /// YAML 1.1 as read by Helm: `yes`, `no`, `on` and `off` are booleans, `0644` is octal, and `_` may separate digits.
     Yaml11,
 }
 

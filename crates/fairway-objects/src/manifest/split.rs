@@ -1,18 +1,18 @@
-//! Cuts a file into its documents. Never looks inside one.
+//! Splits a file into its documents, without parsing them.
 
 /// One document of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Section<'a> {
-    /// Its text, the `---` line that opens it included.
+    /// Its text, including the `---` line that starts it.
     pub text: &'a str,
-    /// The line of the file on which `text` starts, counted from 1.
+    /// The line of the file where `text` starts, counted from 1.
     pub line: u32,
 }
 
 /// The documents of `text`.
 ///
-/// `---` and `...` at the start of a line end a document whatever surrounds them, also inside of quoted and block
-/// scalars (YAML 1.2.2 §9.1.2, rule `c-forbidden`), so that cutting needs no parsing.
+/// `---` and `...` at the start of a line always end a document, even inside quoted and block scalars (YAML 1.2.2 §9.1.2, rule
+/// `c-forbidden`), so splitting needs no parser.
 #[must_use]
 pub fn sections(text: &str) -> Vec<Section<'_>> {
     let mut found = Vec::new();
@@ -33,7 +33,7 @@ pub fn sections(text: &str) -> Vec<Section<'_>> {
             (start, start_line, substance) = (at, line, false);
             continue;
         }
-        substance |= has_substance(row, marker);
+        substance |= has_content(row, marker);
     }
     if substance {
         found.push(Section { text: &text[start..], line: start_line });
@@ -56,8 +56,8 @@ fn marker(row: &str) -> Option<Marker> {
     rest.chars().next().is_none_or(char::is_whitespace).then_some(marker)
 }
 
-/// Whether the row belongs to a document: neither blank, nor a comment, nor a directive, nor a bare `---`.
-fn has_substance(row: &str, marker: Option<Marker>) -> bool {
+/// Whether the row is content: neither blank, nor a comment, a directive, or a bare `---`.
+fn has_content(row: &str, marker: Option<Marker>) -> bool {
     let rest = if marker.is_some() { &row[3..] } else { row };
     let rest = rest.trim_start_matches('\u{feff}').trim();
     !(rest.is_empty() || rest.starts_with('#') || row.starts_with('%'))

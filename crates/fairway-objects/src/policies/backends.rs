@@ -13,9 +13,9 @@ use crate::policies::size::Size;
 pub struct BackendTrafficPolicy {
     /// Its name and age.
     pub metadata: ObjectMeta,
-    /// What it asks for.
+    /// The settings.
     pub spec: BackendTrafficPolicySpec,
-    /// What became of it.
+    /// Its status.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<PolicyStatus>,
 }
@@ -25,53 +25,53 @@ custom_resource! {
     "fairway.dev", "v1alpha1", "BackendTrafficPolicy", "backendtrafficpolicies", NamespaceResourceScope
 }
 
-/// What a BackendTrafficPolicy asks for. What is absent is as everywhere.
+/// The settings of a BackendTrafficPolicy. Absent fields have their defaults.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct BackendTrafficPolicySpec {
     /// Services of its namespace; a `sectionName` is the name of a port.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub target_refs: Vec<PolicyTargetReference>,
-    /// Which endpoint gets a request.
+    /// How requests are balanced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load_balancing: Option<LoadBalancing>,
-    /// A cookie that keeps requests with one endpoint.
+    /// A cookie that binds requests to one endpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_cookie: Option<SessionCookie>,
-    /// Which failures are tried again.
+    /// Which failures are retried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry: Option<RetryPolicy>,
-    /// When an endpoint that fails is not used for a time.
+    /// When a failing endpoint is ejected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outlier_ejection: Option<OutlierEjection>,
-    /// Which endpoints are fit for requests.
+    /// Health checks and slow start of endpoints.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub health: Option<Health>,
-    /// How much endpoints are asked for.
+    /// Limits of requests and connections.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limits: Option<BackendLimits>,
-    /// Connects that are late.
+    /// A second connect if the first one is slow.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hedging: Option<Hedging>,
     /// Which responses are compressed, and how.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compression: Option<ResponseCompression>,
-    /// Which bodies are held before they go on.
+    /// Which bodies are buffered before they are forwarded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub buffering: Option<BodyBuffering>,
-    /// Which responses another Service makes instead.
+    /// Responses that another Service replaces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_pages: Option<ErrorPages>,
 }
 
-/// Which responses another Service makes instead.
+/// Responses that another Service replaces.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ErrorPages {
     /// Statuses from 400 to 599.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub statuses: Vec<i32>,
-    /// Who makes them.
+    /// The Service that provides the pages.
     pub backend_ref: PageService,
 }
 
@@ -85,18 +85,18 @@ pub struct PageService {
     pub port: i32,
 }
 
-/// Which endpoint gets a request.
+/// How requests are balanced.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct LoadBalancing {
     /// `PeakEWMA` (default), `RoundRobin`, `LeastRequests` or `Random`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub algorithm: Option<String>,
-    /// `PreferSameZone`, `PreferSameNode` or `Any`: which endpoints are preferred, whatever `spec.trafficDistribution` of the Service
-    /// says.
+    /// `PreferSameZone`, `PreferSameNode` or `Any`: which endpoints are preferred, overriding `spec.trafficDistribution` of the
+    /// Service.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub traffic_distribution: Option<String>,
-    /// Requests in which all of these are equal belong to the same endpoint.
+    /// Requests in which all of these parts are equal go to the same endpoint.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hash: Vec<HashPart>,
 }
@@ -113,19 +113,19 @@ pub struct HashPart {
     pub name: Option<String>,
 }
 
-/// A cookie that keeps requests with one endpoint.
+/// A cookie that binds requests to one endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct SessionCookie {
     /// Its name.
     pub name: String,
-    /// Its `Path`; `/` where it is absent.
+    /// Its `Path`; default `/`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     /// Its `Domain`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
-    /// Its `Max-Age`, a duration of whole seconds; it lasts as long as the browser where it is absent.
+    /// Its `Max-Age`, a duration of whole seconds; by default a session cookie.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_age: Option<String>,
     /// `OverTLS` (default) or `Always`.
@@ -142,158 +142,158 @@ pub struct SessionCookie {
     pub on_failure: Option<String>,
 }
 
-/// Which failures are tried again.
+/// Which failures are retried.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct RetryPolicy {
     /// Attempts after the first one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempts: Option<i32>,
-    /// The least time between an attempt that failed and the next one.
+    /// The minimum pause after a failed attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backoff: Option<String>,
-    /// Time for all attempts to connect together.
+    /// The total time for connecting, over all attempts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connect_time: Option<String>,
-    /// `Shared` (default) or `None`: whether the budget for retries of the worker counts.
+    /// `Shared` (default) or `None`: whether the retry budget of the worker applies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget: Option<String>,
-    /// Retries that a worker may make for the Service, in percent of its requests, instead of those of the budget of the worker.
+    /// Retries of a worker for the Service, in percent of its requests; replaces the budget of the worker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget_percent: Option<i32>,
-    /// Retries that a worker may make for the Service every second besides.
+    /// Additional retries of a worker for the Service per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_retries_per_second: Option<i32>,
 }
 
-/// When an endpoint that fails is not used for a time.
+/// When a failing endpoint is ejected.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct OutlierEjection {
     /// `ConsecutiveFailures` (default) or `Off`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
-    /// Failures in a row.
+    /// Consecutive failures.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub consecutive_failures: Option<i32>,
-    /// How long the first time is; each further one is twice as long.
+    /// The duration of the first ejection; it doubles each time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_time: Option<String>,
-    /// How long it is at most.
+    /// The maximum duration of an ejection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub longest_time: Option<String>,
-    /// When an endpoint that is slow is not used for a time, too.
+    /// When a slow endpoint is ejected, too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency: Option<LatencyEjection>,
 }
 
-/// When an endpoint that is slow is not used for a time.
+/// When a slow endpoint is ejected.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct LatencyEjection {
-    /// How many times as slow as the median of the others it is.
+    /// How many times slower than the median of the others it must be.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub factor: Option<i32>,
-    /// Responses of an endpoint below which an interval says nothing about it.
+    /// The minimum of responses of an endpoint for which an interval counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_responses: Option<i64>,
-    /// How long is measured.
+    /// The measuring interval.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<String>,
 }
 
-/// Which endpoints are fit for requests.
+/// Health checks and slow start of endpoints.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Health {
-    /// What Fairway asks each endpoint by itself.
+    /// Health checks that Fairway sends to each endpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub check: Option<HealthCheck>,
-    /// How long an endpoint that is new, or fit again, takes to get its whole share.
+    /// How long an endpoint that is new, or healthy again, takes to get its full share.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slow_start: Option<String>,
-    /// Where more than this percentage of the endpoints fail their checks, checks do not count.
+    /// If more than this percentage of the endpoints fail their checks, checks are ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub panic_threshold: Option<i32>,
 }
 
-/// A request of Fairway's own to each endpoint, again and again.
+/// A periodic check of each endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct HealthCheck {
     /// `HTTP` (default), `GRPC` or `TCP`.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub type_: Option<String>,
-    /// With `HTTP`: path and query; `/` where it is absent.
+    /// With `HTTP`: path and query; default `/`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// With `HTTP`: the `Host`; the address of the endpoint where it is absent.
+    /// With `HTTP`: the `Host`; default: the address of the endpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// With `HTTP`: the statuses that are a success; 200 to 399 where there are none.
+    /// With `HTTP`: the statuses that count as success; default: 200 to 399.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub expected_statuses: Vec<i32>,
-    /// With `GRPC`: the service that is asked about; the server as a whole where it is absent.
+    /// With `GRPC`: the service to check; default: the server as a whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service: Option<String>,
-    /// From the beginning of one to the beginning of the next.
+    /// From the start of one check to the start of the next.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<String>,
-    /// How long one may take.
+    /// Timeout of a check.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<String>,
-    /// Failures in a row after which an endpoint is out.
+    /// Consecutive failures that mark an endpoint unhealthy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unhealthy_threshold: Option<i32>,
-    /// Successes in a row after which it is in again.
+    /// Consecutive successes that mark it healthy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub healthy_threshold: Option<i32>,
 }
 
-/// How much endpoints are asked for.
+/// Limits of requests and connections.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct BackendLimits {
-    /// Requests, or forwarded connections, that a worker may have under way with one endpoint.
+    /// Concurrent requests, or forwarded connections, of a worker to one endpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests_per_endpoint: Option<i64>,
-    /// Requests, or forwarded connections, that all workers together may have under way with the Service.
+    /// Concurrent requests, or forwarded connections, of all workers together to the Service.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests: Option<i64>,
-    /// Connections that all workers together may have to the endpoints of the Service.
+    /// Connections of all workers together to the endpoints of the Service.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connections: Option<i64>,
-    /// A limit of requests that await a response, which moves with how long responses take.
+    /// A limit of requests that await a response, which adapts to response times.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub adaptive_concurrency: Option<AdaptiveConcurrency>,
     /// Requests that may wait because one of these three limits is reached.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pending_requests: Option<i64>,
-    /// Requests of which an attempt may follow another one at the same time.
+    /// Concurrent requests that are being retried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retries: Option<i64>,
-    /// Bytes that the body of a request may have.
+    /// The maximum size of a request body, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_body: Option<Size>,
 }
 
-/// Between which numbers a limit moves.
+/// The bounds of an adaptive limit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct AdaptiveConcurrency {
-    /// The limit is never lower.
+    /// The lower bound.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub minimum: Option<i64>,
-    /// The limit is never higher.
+    /// The upper bound.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub maximum: Option<i64>,
 }
 
-/// Connects that are late.
+/// A second connect if the first one is slow.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Hedging {
-    /// How long a connect may take before another endpoint is tried as well; `0s` is never.
+    /// How long a connect may take before another endpoint is tried as well; `0s` means never.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connect_delay: Option<String>,
 }
@@ -305,10 +305,10 @@ pub struct ResponseCompression {
     /// `Enabled` (default) or `Disabled`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
-    /// The preferred one first; all where there are none.
+    /// The preferred one first; default: all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub codings: Vec<CompressionCoding>,
-    /// The least `Content-Length`; each coding has its own default.
+    /// The minimum `Content-Length`; each coding has its own default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_content_length: Option<Size>,
     /// Media types; each coding has its own default.
@@ -323,31 +323,31 @@ pub struct CompressionCoding {
     /// `Brotli`, `Gzip` or `Zstd`.
     #[serde(rename = "type")]
     pub type_: String,
-    /// How hard the compressor tries.
+    /// The compression level.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub level: Option<i32>,
 }
 
-/// Which bodies are held before they go on.
+/// Which bodies are buffered before they are forwarded.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct BodyBuffering {
-    /// Those of requests, until they are whole.
+    /// Request bodies, until they are complete.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests: Option<BodyBufferSize>,
-    /// Those of responses, while a client is slower than its endpoint.
+    /// Response bodies, while a client is slower than its endpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub responses: Option<BodyBufferSize>,
 }
 
-/// Where a body is held.
+/// Buffer sizes for a body.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct BodyBufferSize {
     /// Bytes in memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<Size>,
-    /// Bytes on disk behind those in memory.
+    /// Bytes on disk, in addition to those in memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk: Option<Size>,
 }

@@ -1,4 +1,4 @@
-//! ClientTrafficPolicy: what holds for the clients of listeners.
+//! ClientTrafficPolicy: settings for the clients of listeners.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize};
@@ -13,9 +13,9 @@ use crate::policies::size::Size;
 pub struct ClientTrafficPolicy {
     /// Its name and age.
     pub metadata: ObjectMeta,
-    /// What it asks for.
+    /// The settings.
     pub spec: ClientTrafficPolicySpec,
-    /// What became of it.
+    /// Its status.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<PolicyStatus>,
 }
@@ -25,35 +25,35 @@ custom_resource! {
     "fairway.dev", "v1alpha1", "ClientTrafficPolicy", "clienttrafficpolicies", NamespaceResourceScope
 }
 
-/// What a ClientTrafficPolicy asks for. What is absent is as the flags and the settings ConfigMap have it.
+/// The settings of a ClientTrafficPolicy. Absent fields are as in the flags and the settings ConfigMap.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ClientTrafficPolicySpec {
     /// Gateways and ListenerSets of its namespace; a `sectionName` is a listener.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub target_refs: Vec<PolicyTargetReference>,
-    /// How connections begin.
+    /// Whether connections start with the PROXY protocol.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proxy_protocol: Option<ProxyProtocol>,
-    /// Whether HTTP/3 is spoken.
+    /// Whether HTTP/3 is enabled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http3: Option<Http3>,
-    /// Whose `X-Forwarded-*` headers are believed.
+    /// Which peers' `X-Forwarded-*` headers are trusted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forwarded_headers: Option<ForwardedHeaders>,
-    /// `Plain` (default), `Underscores` or `Any`: which names the headers of a request may have; others are removed.
+    /// `Plain` (default), `Underscores` or `Any`: which header names requests may have; other headers are removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub header_names: Option<String>,
-    /// `Accept` (default) or `Reject`: what becomes of TLS clients that ask for no name, or for one that no host has.
+    /// `Accept` (default) or `Reject`: how TLS clients are treated that send no server name, or an unknown one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unknown_names: Option<String>,
     /// Clients that are refused with 403.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blocked_clients: Option<BlockedClients>,
-    /// How long clients may take.
+    /// Timeouts for clients.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeouts: Option<ClientTimeouts>,
-    /// How much clients may ask for.
+    /// Limits for clients.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limits: Option<ClientLimits>,
     /// How requests are traced.
@@ -67,7 +67,7 @@ pub struct ClientTrafficPolicySpec {
 pub struct ProxyProtocol {
     /// `Required` or `Off`.
     pub mode: String,
-    /// Addresses and ranges that may send the header; others are refused. Needed where it is required.
+    /// Addresses and ranges that may send the header; others are refused. Required with `Required`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub trusted_sources: Vec<String>,
 }
@@ -79,7 +79,7 @@ pub struct Http3 {
     /// `Enabled` (default) or `Disabled`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
-    /// Whether requests in early data (0-RTT) are taken: `Enabled` or `Disabled`.
+    /// Whether requests in early data (0-RTT) are accepted: `Enabled` or `Disabled`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub early_data: Option<String>,
 }
@@ -88,21 +88,21 @@ pub struct Http3 {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ForwardedHeaders {
-    /// Addresses and ranges that are believed; nobody where there are none.
+    /// Trusted addresses and ranges; none by default.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub trusted_sources: Vec<String>,
-    /// `Replace` (default) or `Append`: what becomes of the `X-Forwarded-For` of a request.
+    /// `Replace` (default) or `Append`: how the `X-Forwarded-For` of a request is forwarded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chain: Option<String>,
     /// The header with the client's address, instead of `X-Forwarded-For`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address_header: Option<String>,
-    /// `All` (default) or `Address`: what the trusted sources are believed about.
+    /// `All` (default) or `Address`: which information of the trusted sources is used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,
 }
 
-/// Clients that are refused with 403, whatever they ask for. Any value is enough.
+/// Clients that are refused with 403 for any request. One matching value is enough.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct BlockedClients {
@@ -118,60 +118,60 @@ pub struct BlockedClients {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct HeaderValue {
-    /// `Exact` (default), in upper or lower case, or `RegularExpression`, which is found anywhere in it.
+    /// `Exact` (default), case-insensitive, or `RegularExpression`, which may match anywhere in it.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub type_: Option<String>,
-    /// The text; of an absent header it is empty.
+    /// The text; an absent header counts as empty.
     pub value: String,
 }
 
-/// How long clients may take.
+/// Timeouts for clients.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ClientTimeouts {
     /// How long an idle connection is kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle: Option<String>,
-    /// How long the head of a request may take.
+    /// Timeout of a request head.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_head: Option<String>,
-    /// How long TLS may take to be agreed on.
+    /// Timeout of the TLS handshake.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls_handshake: Option<String>,
 }
 
-/// How much clients may ask for.
+/// Limits for clients.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ClientLimits {
-    /// Connections of a listener that are open at a time.
+    /// Concurrent connections of a listener.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connections: Option<i64>,
     /// Requests per connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests_per_connection: Option<i64>,
-    /// Streams of HTTP/2 that a connection may have open at a time.
+    /// Concurrent HTTP/2 streams of a connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrent_streams: Option<i64>,
-    /// Bytes that the body of a request may have.
+    /// The maximum size of a request body, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_body: Option<Size>,
 }
 
-/// How requests are traced. Fields are called as in XTelemetryPolicy of Gateway API, where it has them.
+/// How requests are traced. Field names follow XTelemetryPolicy of Gateway API where possible.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ClientTracing {
-    /// Which of the traces that begin here are sampled.
+    /// Which of the traces that start here are sampled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampling_rate: Option<SamplingRate>,
-    /// Whether the sampling decision of a trace that is continued counts.
+    /// Whether the sampling decision of a continued trace applies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent_based_sampling: Option<ParentBasedSampling>,
-    /// `Restart` (default) or `Continue`: what becomes of the trace context of a client.
+    /// `Restart` (default) or `Continue`: how the trace context of a client is treated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub incoming_context: Option<String>,
-    /// `W3C` (default) or `W3CAndB3`: the headers in which contexts are read and sent.
+    /// `W3C` (default) or `W3CAndB3`: the headers for trace contexts, incoming and outgoing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub propagation: Option<String>,
 }
@@ -183,12 +183,12 @@ pub struct SamplingRate {
     /// From 0 to the denominator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub numerator: Option<i64>,
-    /// From 1 on; 100 where there is none.
+    /// At least 1; default 100.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub denominator: Option<i64>,
 }
 
-/// Whether the sampling decision of a trace that is continued counts.
+/// Whether the sampling decision of a continued trace applies.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ParentBasedSampling {

@@ -1,4 +1,4 @@
-//! ExtensionPolicy: services that see requests and responses, and may change them.
+//! ExtensionPolicy: services that get requests and responses, and may change them.
 
 use std::collections::BTreeMap;
 
@@ -18,9 +18,9 @@ use crate::policies::size::Size;
 pub struct ExtensionPolicy {
     /// Its name and age.
     pub metadata: ObjectMeta,
-    /// What it asks for.
+    /// The settings.
     pub spec: ExtensionPolicySpec,
-    /// What became of it.
+    /// Its status.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<PolicyStatus>,
 }
@@ -30,69 +30,69 @@ custom_resource! {
     "fairway.dev", "v1alpha1", "ExtensionPolicy", "extensionpolicies", NamespaceResourceScope
 }
 
-/// What an ExtensionPolicy asks for.
+/// The settings of an ExtensionPolicy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ExtensionPolicySpec {
     /// Gateways, ListenerSets, HTTPRoutes and GRPCRoutes of its namespace; a `sectionName` is a listener or a rule.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub target_refs: Vec<PolicyTargetReference>,
-    /// Services that speak `ext_proc`, in the order in which requests meet them.
+    /// `ext_proc` services, in the order in which they process requests.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ext_proc: Vec<ExternalProcessor>,
-    /// Why nothing above may be relied on; set by whoever read the policy, never written in one.
+    /// Why nothing above is reliable; set by the reader of the policy, never written in one.
     #[serde(skip)]
     pub refused: Option<RefusedField>,
 }
 
-/// A service that speaks `ext_proc`.
+/// An `ext_proc` service.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ExternalProcessor {
-    /// Who is asked.
+    /// The service.
     pub backend_ref: ServiceReference,
-    /// The `:authority` of calls; `name.namespace.svc` where it is absent.
+    /// The `:authority` of calls; default: `name.namespace.svc`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// How long the answer to one message may take; `200ms` where it is absent.
+    /// Timeout of a response to one message; default `200ms`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message_timeout: Option<String>,
-    /// `Closed` (default) or `Open`: what becomes of requests while the service cannot be used.
+    /// `Closed` (default) or `Open`: how requests are treated while the service is unavailable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure_mode: Option<String>,
-    /// What the service sees.
+    /// What the service gets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub processing_mode: Option<ProcessingMode>,
-    /// Whether the service may choose for each request what it sees.
+    /// Whether the service may choose what it gets, per request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_mode_override: Option<bool>,
     /// Which headers it may change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mutation_rules: Option<HeaderMutationRules>,
-    /// The longest body that `Buffered` and `BufferedPartial` hold.
+    /// The maximum body size for `Buffered` and `BufferedPartial`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_buffered_bytes: Option<Size>,
-    /// Names of attributes of requests that it gets.
+    /// Names of request attributes that it gets.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub attributes: Vec<String>,
-    /// What it gets with every request besides: by namespace, an object.
+    /// Metadata that it gets with every request: an object per namespace.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, Map<String, Value>>,
 }
 
-/// What a service sees.
+/// What a service gets.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ProcessingMode {
-    /// Of requests.
+    /// For requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request: Option<MessageProcessing>,
-    /// Of responses.
+    /// For responses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub response: Option<MessageProcessing>,
 }
 
-/// What a service sees of a message.
+/// What a service gets of a message.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct MessageProcessing {
@@ -120,7 +120,7 @@ pub struct HeaderMutationRules {
     /// Names of other headers that it may not change.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub denied: Vec<String>,
-    /// Whether a change that is not allowed ends the request with 500. Otherwise it is left out.
+    /// Whether a forbidden change ends the request with 500. Otherwise it is ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_on_denied: Option<bool>,
 }

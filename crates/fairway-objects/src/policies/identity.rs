@@ -1,4 +1,4 @@
-//! Who asks, by a JSON Web Token, an API key or a login, and what that client may do. The annotations of Ingresses have the same objects.
+//! Authentication by JSON Web Token, API key or login, and authorization. The annotations of Ingresses use the same structs.
 
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -8,21 +8,21 @@ use crate::policies::references::{SecretOrConfigMapReference, SecretReference};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Jwt {
-    /// The protection space that clients are told; `fairway` where it is absent.
+    /// The protection space sent to clients; default `fairway`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub realm: Option<String>,
-    /// How far the clocks of issuers may differ; `30s` where it is absent.
+    /// The allowed clock difference to issuers; default `30s`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clock_skew: Option<String>,
-    /// Where requests have the token; behind `Bearer ` in `Authorization` where there is none.
+    /// Where requests carry the token; default: after `Bearer ` in `Authorization`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub from: Vec<CredentialSource>,
-    /// Whose tokens are accepted.
+    /// Issuers whose tokens are accepted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub issuers: Vec<JwtIssuer>,
 }
 
-/// Where requests have a credential.
+/// Where requests carry a credential.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct CredentialSource {
@@ -31,7 +31,7 @@ pub struct CredentialSource {
     pub type_: String,
     /// The name of the header, cookie or query parameter.
     pub name: String,
-    /// What stands before the credential in a header.
+    /// The text before the credential in a header.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefix: Option<String>,
 }
@@ -42,33 +42,33 @@ pub struct CredentialSource {
 pub struct JwtIssuer {
     /// `iss` of its tokens, byte for byte.
     pub issuer: String,
-    /// `aud` of its tokens must be one of these; where there are none, tokens with `aud` are refused.
+    /// Allowed values of `aud` in its tokens; if empty, tokens with `aud` are refused.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub audiences: Vec<String>,
     /// Its public keys.
     pub keys: JwtKeys,
-    /// Claims that its tokens must have; all of them.
+    /// Required claims of its tokens, all of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub required_claims: Vec<ClaimValues>,
-    /// Scopes that its tokens must have; all of them.
+    /// Required scopes of its tokens, all of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub required_scopes: Vec<String>,
-    /// Claims that endpoints get as headers.
+    /// Claims that are sent to endpoints as headers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub claims_to_headers: Vec<ClaimHeader>,
 }
 
-/// The public keys of an issuer: those at a URL, or those in an object.
+/// The public keys of an issuer: at a URL or in an object.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct JwtKeys {
-    /// Where the issuer publishes its key set.
+    /// The URL of the issuer's key set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// Secrets and ConfigMaps with the authorities of that host in `ca.crt`; those of the system where there are none.
+    /// Secrets and ConfigMaps with the authorities for that host in `ca.crt`; default: those of the system.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ca_certificate_refs: Vec<SecretOrConfigMapReference>,
-    /// The Secret or ConfigMap with the key set in its entry `jwks.json`.
+    /// The Secret or ConfigMap that contains the key set in its entry `jwks.json`.
     #[serde(rename = "ref", skip_serializing_if = "Option::is_none")]
     pub reference: Option<SecretOrConfigMapReference>,
 }
@@ -77,17 +77,17 @@ pub struct JwtKeys {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ClaimValues {
-    /// The claim; dots lead into objects.
+    /// The claim; dots separate nested objects.
     pub name: String,
-    /// Numbers and booleans as JSON writes them.
+    /// Numbers and booleans are written as in JSON.
     pub values: Vec<String>,
 }
 
-/// A claim as a header.
+/// A claim that is sent as a header.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ClaimHeader {
-    /// The claim; dots lead into objects.
+    /// The claim; dots separate nested objects.
     pub claim: String,
     /// The header.
     pub header: String,
@@ -97,13 +97,13 @@ pub struct ClaimHeader {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ApiKey {
-    /// Where requests have the key; in `X-API-Key` where there is none.
+    /// Where requests carry the key; default `X-API-Key`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub from: Vec<CredentialSource>,
-    /// Secrets whose entries are clients, each with its key.
+    /// Secrets with one entry per client: its key.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub secret_refs: Vec<SecretReference>,
-    /// The header with which endpoints get the name of the client.
+    /// The header with the client's name for endpoints.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_header: Option<String>,
 }
@@ -114,51 +114,51 @@ pub struct ApiKey {
 pub struct Oidc {
     /// The issuer of the provider, byte for byte.
     pub issuer: String,
-    /// Where its metadata is; below the issuer, as OpenID Connect Discovery says, where it is absent.
+    /// The URL of its metadata; default: derived from the issuer (OpenID Connect Discovery).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata_url: Option<String>,
-    /// Other hosts on which its token endpoint or its keys are.
+    /// Further hosts of its token endpoint or its keys.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub additional_hosts: Vec<String>,
-    /// Secrets and ConfigMaps with the authorities of these hosts in `ca.crt`; those of the system where there are none.
+    /// Secrets and ConfigMaps with the authorities for these hosts in `ca.crt`; default: those of the system.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ca_certificate_refs: Vec<SecretOrConfigMapReference>,
-    /// The name of the client at the provider.
+    /// The client id at the provider.
     pub client_id: String,
-    /// The Secret with the secret of the client in its entry `client-secret`; public clients have none.
+    /// The Secret that contains the client secret in its entry `client-secret`; public clients have none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_secret_ref: Option<SecretReference>,
-    /// What is asked for besides `openid`.
+    /// Scopes in addition to `openid`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub scopes: Vec<String>,
     /// Further parameters of the authorization request.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub parameters: Vec<OidcParameter>,
-    /// Where the provider sends browsers back to; `/oauth2/callback` where it is absent.
+    /// The path the provider redirects browsers to; default `/oauth2/callback`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub callback_path: Option<String>,
-    /// Where users log out; `/oauth2/logout` where it is absent.
+    /// The logout path; default `/oauth2/logout`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub logout_path: Option<String>,
-    /// Where they are after that; `/` where it is absent.
+    /// The path after a logout; default `/`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after_logout_path: Option<String>,
-    /// Where the provider says that users have logged out elsewhere; it cannot where this is absent.
+    /// The path where the provider reports logouts elsewhere; disabled by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub back_channel_logout_path: Option<String>,
-    /// After which time users log in again, at most `168h`; `12h` where it is absent.
+    /// The time after which users must log in again, at most `168h`; default `12h`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_lifetime: Option<String>,
-    /// How far the clock of the provider may differ; `30s` where it is absent.
+    /// The allowed clock difference to the provider; default `30s`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clock_skew: Option<String>,
-    /// Whether endpoints get the access token in `Authorization`.
+    /// Whether the access token is sent to endpoints in `Authorization`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forward_access_token: Option<bool>,
-    /// Claims that the ID token must have; all of them.
+    /// Required claims of the ID token, all of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub required_claims: Vec<ClaimValues>,
-    /// Claims of the ID token that endpoints get as headers.
+    /// Claims of the ID token that are sent to endpoints as headers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub claims_to_headers: Vec<ClaimHeader>,
 }
@@ -173,49 +173,49 @@ pub struct OidcParameter {
     pub value: String,
 }
 
-/// What is allowed to whom.
+/// Authorization rules.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Authorization {
-    /// The first rule that a request meets decides.
+    /// The first matching rule decides.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<AuthorizationRule>,
 }
 
-/// A rule for the requests that meet all of its conditions. Unlike elsewhere, a list that is absent is not an empty one: it would
-/// be a condition that was forgotten.
+/// A rule for requests that meet all of its conditions. Unlike elsewhere, an absent list differs from an empty one, which would
+/// be a forgotten condition.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct AuthorizationRule {
     /// `Allow` or `Deny`.
     pub action: String,
-    /// Addresses and ranges; one is enough.
+    /// Addresses and ranges, any of them.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "list")]
     pub sources: Option<Vec<String>>,
-    /// Codes of countries (ISO 3166-1 alpha-2); one is enough.
+    /// Country codes (ISO 3166-1 alpha-2), any of them.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "list")]
     pub countries: Option<Vec<String>>,
-    /// Numbers of autonomous systems; one is enough.
+    /// Autonomous system numbers, any of them.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "list")]
     pub asns: Option<Vec<u32>>,
-    /// Methods; one is enough.
+    /// Methods, any of them.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "list")]
     pub methods: Option<Vec<String>>,
-    /// Claims of the token; all must hold.
+    /// Claims of the token, all of them.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "list")]
     pub claims: Option<Vec<ClaimValues>>,
-    /// Scopes of the token; all must be there.
+    /// Scopes of the token, all of them.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "list")]
     pub scopes: Option<Vec<String>>,
-    /// Clients of API keys; one is enough.
+    /// Clients of API keys, any of them.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "list")]
     pub api_key_clients: Option<Vec<String>>,
-    /// Headers; all must hold.
+    /// Headers, all of them.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "list")]
     pub headers: Option<Vec<HeaderCondition>>,
 }
 
-/// A list. What is there and no list, such as `null`, is no condition that is absent.
+/// A list. A value that is not a list, such as `null`, does not count as absent.
 fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<Vec<T>>, D::Error> {
     Vec::deserialize(from).map(Some)
 }
@@ -224,7 +224,7 @@ fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Optio
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct HeaderCondition {
-    /// `Exact` (default) or `RegularExpression`, which covers the whole value.
+    /// `Exact` (default) or `RegularExpression`, which must match the whole value.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub type_: Option<String>,
     /// Its name.

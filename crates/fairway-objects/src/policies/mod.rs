@@ -1,8 +1,8 @@
 //! Fairway's own policies for Gateway API, group `fairway.dev`, as plain structs. Their CRDs are in
-//! `charts/fairway/charts/policy-crds/crds`; a test holds both to the same fields.
+//! `charts/fairway/charts/policy-crds/crds`; a test checks that both have the same fields.
 //!
-//! Enumerations are strings and numbers are as wide as the CRD allows, so that a value that is not known leaves the rest of
-//! the object readable; times are durations of GEP-2257. A list that is absent is an empty one. Nothing here judges an object.
+//! Enumerations are strings and numbers are as wide as the CRD allows, so that an unknown value leaves the rest of the object
+//! readable; times are durations of GEP-2257. An absent list is an empty one. Nothing here validates an object.
 
 mod backends;
 mod clients;

@@ -1,4 +1,4 @@
-//! Objects that policies refer to.
+//! References of policies to objects.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ pub struct SecretOrConfigMapReference {
     pub kind: String,
     /// Its name.
     pub name: String,
-    /// Its namespace; that of the policy where it is absent. Another one needs a ReferenceGrant.
+    /// Its namespace; default: that of the policy. Another one needs a ReferenceGrant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
 }
@@ -21,7 +21,7 @@ pub struct SecretOrConfigMapReference {
 pub struct SecretReference {
     /// Its name.
     pub name: String,
-    /// Its namespace; that of the policy where it is absent. Another one needs a ReferenceGrant.
+    /// Its namespace; default: that of the policy. Another one needs a ReferenceGrant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
 }
@@ -32,7 +32,7 @@ pub struct SecretReference {
 pub struct ServiceReference {
     /// Its name.
     pub name: String,
-    /// Its namespace; that of the policy where it is absent. Another one needs a ReferenceGrant.
+    /// Its namespace; default: that of the policy. Another one needs a ReferenceGrant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// The number of its port.

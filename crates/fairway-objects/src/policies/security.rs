@@ -1,4 +1,4 @@
-//! SecurityPolicy: who may pass, and how often.
+//! SecurityPolicy: authentication, authorization and rate limits.
 
 use std::collections::BTreeMap;
 
@@ -17,9 +17,9 @@ use crate::policies::size::Size;
 pub struct SecurityPolicy {
     /// Its name and age.
     pub metadata: ObjectMeta,
-    /// What it asks for.
+    /// The settings.
     pub spec: SecurityPolicySpec,
-    /// What became of it.
+    /// Its status.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<PolicyStatus>,
 }
@@ -29,30 +29,29 @@ custom_resource! {
     "fairway.dev", "v1alpha1", "SecurityPolicy", "securitypolicies", NamespaceResourceScope
 }
 
-/// What a SecurityPolicy asks for. A request must pass all of it.
+/// The settings of a SecurityPolicy. A request must pass all of them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct SecurityPolicySpec {
     /// Gateways, ListenerSets, HTTPRoutes and GRPCRoutes of its namespace; a `sectionName` is a listener or a rule.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub target_refs: Vec<PolicyTargetReference>,
-    /// Whose more specific policies take the place of this one: `SameNamespace` (default), `All` or `None`. Others hold next
-    /// to it.
+    /// Which more specific policies replace this one: `SameNamespace` (default), `All` or `None`. Others apply in addition to it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replaceable_by: Option<String>,
-    /// Which client addresses may pass.
+    /// Which client addresses are allowed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source_ranges: Option<SourceRanges>,
-    /// How often each client may ask.
+    /// Rate limits per client.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rate_limits: Vec<RateLimit>,
-    /// How many requests of each client may be under way.
+    /// The limit of concurrent requests per client.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrency_limit: Option<ConcurrencyLimit>,
-    /// Certificates of clients.
+    /// Client certificates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_certificates: Option<ClientCertificates>,
-    /// A password.
+    /// Password authentication.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub basic_auth: Option<BasicAuth>,
     /// A JSON Web Token.
@@ -64,18 +63,18 @@ pub struct SecurityPolicySpec {
     /// An API key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_key: Option<ApiKey>,
-    /// The word of another service.
+    /// Authorization by an external service.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub external_auth: Option<ExternalAuth>,
-    /// What is allowed to whom.
+    /// Authorization rules.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub authorization: Option<Authorization>,
-    /// Why nothing above may be relied on; set by whoever read the policy, never written in one.
+    /// Why nothing above is reliable; set by the reader of the policy, never written in one.
     #[serde(skip)]
     pub refused: Option<RefusedField>,
 }
 
-/// A field for which a policy is refused as a whole: without it the rest would protect less than its writer asked for.
+/// A field that makes the whole policy invalid: without it, the rest would protect less than its author intended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedField {
     /// The field, as in `spec.rateLimits[0].requests`.
@@ -84,54 +83,54 @@ pub struct RefusedField {
     pub problem: String,
 }
 
-/// Which client addresses may pass.
+/// Which client addresses are allowed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct SourceRanges {
-    /// Where there are some, nothing else passes.
+    /// If not empty, only these are allowed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allow: Vec<String>,
-    /// Refused first.
+    /// Refused; takes precedence over `allow`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deny: Vec<String>,
 }
 
-/// How often each client may ask.
+/// A rate limit per client.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct RateLimit {
-    /// So many requests, evenly spread over `per`.
+    /// The number of requests, evenly spread over `per`.
     pub requests: i64,
-    /// The time for them; `1s` where it is absent.
+    /// The period; default `1s`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per: Option<String>,
-    /// So many may come early, at once.
+    /// Additional requests that may arrive at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub burst: Option<i64>,
-    /// What is answered above it: 400 to 599, 429 where it is absent.
+    /// The status above the limit: 400 to 599, default 429.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<i32>,
     /// Addresses and ranges that are not counted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub exempt: Vec<String>,
-    /// `ClientAddress` (default), `Claim` or `ApiKeyClient`: whose requests are counted together.
+    /// `ClientAddress` (default), `Claim` or `ApiKeyClient`: which requests are counted together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// The claim, with `Claim`.
+    /// The claim, for `Claim`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub claim: Option<String>,
-    /// `Replica` (default) or `Fleet`: whether the limit holds for each replica, or for all replicas together.
+    /// `Replica` (default) or `Fleet`: whether the limit applies per replica or to all replicas together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,
 }
 
-/// How many requests of each client may be under way.
+/// The limit of concurrent requests per client.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ConcurrencyLimit {
-    /// At most so many.
+    /// The number of concurrent requests.
     pub requests: i64,
-    /// What is answered above it: 400 to 599, 503 where it is absent.
+    /// The status above the limit: 400 to 599, default 503.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<i32>,
     /// Addresses and ranges that are not counted.
@@ -139,79 +138,79 @@ pub struct ConcurrencyLimit {
     pub exempt: Vec<String>,
 }
 
-/// Certificates of clients, which HTTPS listeners ask for.
+/// Client certificates, requested by HTTPS listeners.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ClientCertificates {
-    /// Secrets and ConfigMaps with the authorities in `ca.crt`. A `ca.crl` has lists of revoked certificates.
+    /// Secrets and ConfigMaps with the authorities in `ca.crt`. A `ca.crl` contains revocation lists.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ca_certificate_refs: Vec<SecretOrConfigMapReference>,
     /// `Required` (default) or `Optional`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
-    /// How many certificates may stand between a client's and an authority's.
+    /// The maximum number of certificates between a client's and an authority's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub depth: Option<i32>,
 }
 
-/// A password.
+/// Password authentication.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct BasicAuth {
-    /// The Secret with users and hashes.
+    /// The Secret with users and password hashes.
     pub secret_ref: SecretReference,
-    /// `File` (default): its entry `auth` is a file of `htpasswd`. `Map`: each entry is a user.
+    /// `File` (default): its entry `auth` is an `htpasswd` file. `Map`: each entry is a user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub format: Option<String>,
-    /// The protection space that browsers show.
+    /// The protection space shown by browsers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub realm: Option<String>,
 }
 
-/// The word of another service.
+/// Authorization by an external service.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ExternalAuth {
-    /// Who is asked.
+    /// The service.
     pub backend_ref: ServiceReference,
-    /// The `Host` of the question; `name.namespace.svc` where it is absent.
+    /// The `Host` of the auth request; default: `name.namespace.svc`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// Path and query of the question; `/` where it is absent.
+    /// Path and query of the auth request; default `/`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// The method of the question; `GET` where it is absent.
+    /// The method of the auth request; default `GET`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
-    /// Headers of an answer that lets the request pass, which the endpoint gets in place of the request's.
+    /// Headers of an allowing response that replace those of the request for the endpoint.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub response_headers: Vec<String>,
-    /// Where a client that is answered 401 is sent instead.
+    /// The URL that clients are redirected to on a 401.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sign_in_url: Option<String>,
-    /// How long each step of the question may take; `60s`, and `1s` for the connect, where it is absent. With `grpc`, how long the whole
-    /// question may take; `10s` where it is absent.
+    /// Timeout of each step of the auth request; default `60s`, and `1s` for the connect. With `grpc`, timeout of the whole call;
+    /// default `10s`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<String>,
-    /// Asks over gRPC instead of HTTP.
+    /// Uses gRPC instead of HTTP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grpc: Option<GrpcAuth>,
 }
 
-/// The word of another service over gRPC (`ext_authz`).
+/// Authorization by an external service over gRPC (`ext_authz`).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct GrpcAuth {
-    /// How much of a request's body the question has; nothing where it is absent.
+    /// How much of a request's body the auth request includes; default: nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_request_bytes: Option<Size>,
-    /// Whether a larger body is cut off there. Otherwise its request is answered 413.
+    /// Whether a larger body is truncated. Otherwise its request gets a 413 response.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_partial_body: Option<bool>,
-    /// `Closed` (default) or `Open`: what becomes of requests while the service gives no answer.
+    /// `Closed` (default) or `Open`: how requests are treated while the service does not respond.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure_mode: Option<String>,
-    /// What the question has besides, as `context_extensions`.
+    /// Additional information in the auth request, as `context_extensions`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub context_extensions: BTreeMap<String, String>,
 }

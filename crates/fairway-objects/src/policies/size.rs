@@ -1,11 +1,11 @@
-//! Sizes of bytes, as in quantities of Kubernetes: `8Mi`, `500k`, `1048576`.
+//! Sizes in bytes, as Kubernetes quantities: `8Mi`, `500k`, `1048576`.
 
 use std::fmt;
 
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// A size as it was written, as a text or as a number.
+/// A size as written, as a text or as a number.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Size(pub String);
@@ -23,7 +23,7 @@ const SUFFIXES: [(&str, u64); 9] = [
 ];
 
 impl Size {
-    /// So many bytes. `None` for what is no whole number with one of the suffixes, or too large a number.
+    /// The number of bytes. `None` if it is not a whole number with one of the suffixes, or too large.
     #[must_use]
     pub fn bytes(&self) -> Option<u64> {
         let end = self.0.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(self.0.len());
@@ -32,9 +32,9 @@ impl Size {
         number.parse::<u64>().ok()?.checked_mul(*factor)
     }
 
-    /// So many bytes, with the largest binary suffix that says the same.
+    /// This number of bytes, with the largest exact binary suffix.
     #[must_use]
-    pub fn of_bytes(bytes: u64) -> Self {
+    pub fn from_bytes(bytes: u64) -> Self {
         let exact = |(_, factor): &&(&str, u64)| bytes != 0 && bytes.is_multiple_of(*factor);
         let binary = SUFFIXES[5..].iter().rev().find(exact);
         let (suffix, factor) = binary.copied().unwrap_or(("", 1));
@@ -44,9 +44,9 @@ impl Size {
 
 impl<'de> Deserialize<'de> for Size {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Written;
+        struct SizeVisitor;
 
-        impl Visitor<'_> for Written {
+        impl Visitor<'_> for SizeVisitor {
             type Value = Size;
 
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -66,7 +66,7 @@ impl<'de> Deserialize<'de> for Size {
             }
         }
 
-        deserializer.deserialize_any(Written)
+        deserializer.deserialize_any(SizeVisitor)
     }
 }
 
@@ -108,12 +108,12 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_written_as_people_write_them() {
+    fn bytes_are_written_with_the_largest_exact_suffix() {
         for (bytes, written) in
             [(0, "0"), (1, "1"), (1000, "1000"), (1024, "1Ki"), (8 << 20, "8Mi"), (1536 << 10, "1536Ki")]
         {
-            assert_eq!(Size::of_bytes(bytes).0, written);
-            assert_eq!(Size::of_bytes(bytes).bytes(), Some(bytes));
+            assert_eq!(Size::from_bytes(bytes).0, written);
+            assert_eq!(Size::from_bytes(bytes).bytes(), Some(bytes));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Lines of all formats, and that nothing a client sends can forge one.
+//! Lines of all formats, and that clients cannot forge one.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -8,33 +8,33 @@ use std::time::Duration;
 use fairway_connection::sides::Upgrade;
 use fairway_http::HeadLimits;
 use fairway_model::{
-    Backend, Escape, LogFormat, Phases, SampleRatio, ServiceName, Settings, Tracing, ValueTest,
+    Backend, LogEscape, LogFormat, Phases, SampleRatio, ServiceName, Settings, Tracing, ValueTest,
 };
 use fairway_net::clock::Instant;
 use fairway_net::output::OutputSender;
 use fairway_routing::{CompiledRule, Matched, Request};
 use serde_json::json;
 
-use super::{ADDRESSES, AccessLog, Seen, words};
-use crate::buffers::{Buffers, Parties};
+use super::{ADDRESS_FIELDS, AccessLog, LoggedPeer, words};
+use crate::buffers::{Buffers, LoggedAddresses};
 use crate::fault::Fault;
 use crate::listener::ListenerId;
-use crate::log::{Process, WallClock};
-use crate::metrics::record::{Record, UpstreamRecord};
+use crate::log::{ProcessInfo, WallClock};
+use crate::metrics::record::{ExchangeRecord, UpstreamRecord};
 use crate::options::AccessLogFormat;
-use crate::peer::{Facts, Noted, Peer, Scheme, Sender};
-use crate::request::intake::Fields;
+use crate::peer::{ConnectionDetails, ConnectionLogDetails, Peer, Scheme, Sender};
+use crate::request::intake::RoutedHeaders;
 use crate::testing::{endpoint, snapshot};
-use crate::tls::Agreed;
+use crate::tls::NegotiatedTls;
 
-const PLAIN: &[u8] =
+const PLAIN_REQUEST: &[u8] =
     b"GET /a?b=c HTTP/1.1\r\nHost: Example.com\r\nReferer: http://r/\r\nUser-Agent: curl/8\r\n\
                        X-Request-ID: 4bf9\r\n\r\n";
 
 fn peer() -> Peer {
     let listener = ListenerId { slot: 0, generation: 1 };
     let client = "2001:db8::7".parse().unwrap();
-    Peer { listener, scheme: Scheme::Http, client, sender: Sender::Client, facts: None }
+    Peer { listener, scheme: Scheme::Http, client, sender: Sender::Client, details: None }
 }
 
 fn buffers(head: &[u8]) -> Buffers {
@@ -43,15 +43,17 @@ fn buffers(head: &[u8]) -> Buffers {
         .request(&mut buffers.request, head, &HeadLimits::default())
         .unwrap();
     buffers.host.push_str("example.com");
-    buffers.parties =
-        Parties { client: Some("203.0.113.7".parse().unwrap()), sender: Some("10.0.0.1".parse().unwrap()) };
+    buffers.addresses = LoggedAddresses {
+        client: Some("203.0.113.7".parse().unwrap()),
+        sender: Some("10.0.0.1".parse().unwrap()),
+    };
     buffers
 }
 
-/// An exchange of 12 milliseconds with an answer of ten bytes.
-fn record<'a>(rule: Option<&'a CompiledRule>, fault: Option<Fault>) -> Record<'a> {
-    let mut record = Record::new(Instant::now(), 100);
-    record.end(record.began + Duration::from_micros(12_345));
+/// An exchange of 12 milliseconds with a response of ten bytes.
+fn record<'a>(rule: Option<&'a CompiledRule>, fault: Option<Fault>) -> ExchangeRecord<'a> {
+    let mut record = ExchangeRecord::new(Instant::now(), 100);
+    record.finish(record.started_at + Duration::from_micros(12_345));
     record.status = fault.map_or(200, Fault::status);
     record.body_bytes = 10;
     record.sent_bytes = 99;
@@ -72,46 +74,46 @@ fn record<'a>(rule: Option<&'a CompiledRule>, fault: Option<Fault>) -> Record<'a
     record
 }
 
-fn nginx_line(record: &Record<'_>, buffers: &Buffers) -> String {
-    line_in(LogFormat::BUILT_IN, Escape::Nginx, record, buffers)
+fn nginx_line(record: &ExchangeRecord<'_>, buffers: &Buffers) -> String {
+    line_in(LogFormat::BUILT_IN, LogEscape::Nginx, record, buffers)
 }
 
-fn line_in(format: &str, escape: Escape, record: &Record<'_>, buffers: &Buffers) -> String {
+fn line_in(format: &str, escape: LogEscape, record: &ExchangeRecord<'_>, buffers: &Buffers) -> String {
     let read = LogFormat::read(format, escape).unwrap();
     assert!(read.unknown.is_empty(), "{:?}", read.unknown);
     let mut clock = WallClock::default();
     clock.set(std::time::UNIX_EPOCH + Duration::from_millis(1_795_229_297_042));
-    let (peer, process) = (peer(), Process { id: 7, hostname: "pod-1".to_owned() });
-    let seen = Seen { peer: &peer, port: Some(80), introduced: false, served: 4 };
+    let (peer, process) = (peer(), ProcessInfo { id: 7, hostname: "pod-1".to_owned() });
+    let seen = LoggedPeer { peer: &peer, port: Some(80), is_introduced: false, earlier_requests: 4 };
     let mut out = Vec::new();
-    words::line(record, buffers, seen, &clock, &process).write(&read.format, &mut out);
+    words::build_line(record, buffers, seen, &clock, &process).write(&read.format, &mut out);
     String::from_utf8(out).unwrap()
 }
 
-fn json_line(record: &Record<'_>, buffers: &Buffers) -> serde_json::Value {
+fn json_line(record: &ExchangeRecord<'_>, buffers: &Buffers) -> serde_json::Value {
     let mut clock = WallClock::default();
     clock.set(std::time::UNIX_EPOCH + Duration::from_millis(1_795_229_297_042));
-    let (peer, process, mut out) = (peer(), Process::default(), Vec::new());
-    let seen = Seen { peer: &peer, port: Some(80), introduced: false, served: 4 };
-    words::line(record, buffers, seen, &clock, &process).write_json(&mut out);
+    let (peer, process, mut out) = (peer(), ProcessInfo::default(), Vec::new());
+    let seen = LoggedPeer { peer: &peer, port: Some(80), is_introduced: false, earlier_requests: 4 };
+    words::build_line(record, buffers, seen, &clock, &process).write_json(&mut out);
     assert_eq!(out.iter().filter(|byte| **byte == b'\n').count(), 1, "one line");
     serde_json::from_slice(&out).unwrap()
 }
 
-/// Calls `with` with the rule of the stage's configuration.
+/// Calls `with` with the rule of the test configuration.
 fn with_rule(with: impl FnOnce(&CompiledRule)) {
     with_rule_of(Vec::new(), with);
 }
 
 fn with_rule_of(filters: Vec<Phases>, with: impl FnOnce(&CompiledRule)) {
-    let (snapshot, buffers) = (snapshot(filters), buffers(PLAIN));
+    let (snapshot, buffers) = (snapshot(filters), buffers(PLAIN_REQUEST));
     let request = Request {
         host: "example.com",
         method: b"GET",
         normalised: b"/a",
         decoded: b"/a",
         query: b"",
-        fields: &Fields(&buffers.request, Upgrade::None),
+        fields: &RoutedHeaders(&buffers.request, Upgrade::None),
     };
     let table = snapshot.table("ingress").unwrap();
     let Matched::Rule { rule, .. } = snapshot.lookup(table, &request) else {
@@ -121,10 +123,10 @@ fn with_rule_of(filters: Vec<Phases>, with: impl FnOnce(&CompiledRule)) {
 }
 
 #[test]
-fn the_nginx_format_is_that_of_ingress_nginx_with_a_flag_behind() {
+fn the_nginx_format_is_that_of_ingress_nginx_plus_the_flag() {
     with_rule(|rule| {
         assert_eq!(
-            nginx_line(&record(Some(rule), None), &buffers(PLAIN)),
+            nginx_line(&record(Some(rule), None), &buffers(PLAIN_REQUEST)),
             "2001:db8::7 - - [21/Nov/2026:02:48:17 +0000] \"GET /a?b=c HTTP/1.1\" 200 10 \"http://r/\" \"curl/8\" \
              100 0.012 [default-web-80] [] 192.0.2.1:8080 10 0.011 200 4bf9 -\n"
         );
@@ -136,26 +138,26 @@ fn the_alternative_upstream_is_the_canary_that_got_the_request() {
     with_rule(|rule| {
         let mut record = record(Some(rule), None);
         let names = "$proxy_upstream_name $proxy_alternative_upstream_name";
-        assert_eq!(line_in(names, Escape::Nginx, &record, &buffers(PLAIN)), "default-web-80 \n");
+        assert_eq!(line_in(names, LogEscape::Nginx, &record, &buffers(PLAIN_REQUEST)), "default-web-80 \n");
         let snapshot = snapshot(Vec::new());
         let mut backend = Backend::clone(snapshot.config().backends.values().next().unwrap());
         backend.service =
             ServiceName { namespace: "default".into(), name: "web-new".into(), port: "http".into() };
         record.served_by.canary = Some(Arc::new(backend));
-        let line = line_in(names, Escape::Nginx, &record, &buffers(PLAIN));
+        let line = line_in(names, LogEscape::Nginx, &record, &buffers(PLAIN_REQUEST));
         assert_eq!(line, "default-web-80 default-web-new-http\n");
-        let built_in = nginx_line(&record, &buffers(PLAIN));
+        let built_in = nginx_line(&record, &buffers(PLAIN_REQUEST));
         assert!(built_in.contains(" [default-web-80] [default-web-new-http] "), "{built_in}");
     });
 }
 
 #[test]
 fn the_nginx_format_can_end_with_the_resolved_client_and_the_peer() {
-    let (record, mut buffers) = (record(None, Some(Fault::NoRoute)), buffers(PLAIN));
+    let (record, mut buffers) = (record(None, Some(Fault::NoRoute)), buffers(PLAIN_REQUEST));
     let plain = nginx_line(&record, &buffers);
     let mut with = |sender| {
-        buffers.parties.sender = sender;
-        line_in(&[LogFormat::BUILT_IN, ADDRESSES].concat(), Escape::Nginx, &record, &buffers)
+        buffers.addresses.sender = sender;
+        line_in(&[LogFormat::BUILT_IN, ADDRESS_FIELDS].concat(), LogEscape::Nginx, &record, &buffers)
     };
     let plain = plain.trim_end();
     assert_eq!(with(Some("10.0.0.1".parse().unwrap())), format!("{plain} 203.0.113.7 10.0.0.1\n"));
@@ -163,21 +165,21 @@ fn the_nginx_format_can_end_with_the_resolved_client_and_the_peer() {
 }
 
 #[test]
-fn an_answer_of_our_own_says_why() {
+fn a_local_response_has_a_reason() {
     let line = nginx_line(&record(None, Some(Fault::NoRoute)), &buffers(b"GET / HTTP/1.0\r\n\r\n"));
     assert_eq!(
         line,
         "2001:db8::7 - - [21/Nov/2026:02:48:17 +0000] \"GET / HTTP/1.0\" 404 10 \"-\" \"-\" 100 0.012 [] [] - - - - - \
          no_route\n"
     );
-    assert_eq!(json_line(&record(None, Some(Fault::NoRoute)), &buffers(PLAIN))["flag"], "no_route");
+    assert_eq!(json_line(&record(None, Some(Fault::NoRoute)), &buffers(PLAIN_REQUEST))["flag"], "no_route");
 }
 
 #[test]
 fn the_json_format_has_every_member() {
     with_rule(|rule| {
         assert_eq!(
-            json_line(&record(Some(rule), None), &buffers(PLAIN)),
+            json_line(&record(Some(rule), None), &buffers(PLAIN_REQUEST)),
             json!({
                 "time": "2026-11-21T02:48:17Z",
                 "client": "203.0.113.7",
@@ -203,8 +205,8 @@ fn the_json_format_has_every_member() {
 }
 
 #[test]
-fn no_value_ends_its_quotes_or_its_line() {
-    // A quote in the target is refused by the parser; the fields are what a client can choose freely.
+fn no_value_can_end_its_quotes_or_its_line() {
+    // The parser refuses a quote in the target; headers are what a client can choose freely.
     let buffers = buffers(
         b"GET / HTTP/1.1\r\nHost: a\r\nReferer: \" 200 \\ \xff\t\xc3\xa9\r\nUser-Agent: {\"a\":\"b\"}\r\n\r\n",
     );
@@ -219,11 +221,11 @@ fn no_value_ends_its_quotes_or_its_line() {
 }
 
 #[test]
-fn what_cannot_be_written_is_dropped_and_counted() {
+fn lines_that_cannot_be_written_are_dropped_and_counted() {
     let (sender, receiver) = std::sync::mpsc::sync_channel(1);
     let log = AccessLog::new(AccessLogFormat::Nginx, OutputSender::to(sender));
-    let (record, buffers, peer) = (record(None, Some(Fault::NoRoute)), buffers(PLAIN), peer());
-    let seen = Seen { peer: &peer, port: None, introduced: false, served: 4 };
+    let (record, buffers, peer) = (record(None, Some(Fault::NoRoute)), buffers(PLAIN_REQUEST), peer());
+    let seen = LoggedPeer { peer: &peer, port: None, is_introduced: false, earlier_requests: 4 };
     for _ in 0..3 {
         log.write(&record, &buffers, seen);
         log.flush();
@@ -237,27 +239,27 @@ fn what_cannot_be_written_is_dropped_and_counted() {
 }
 
 #[test]
-fn an_exchange_whose_rule_wants_no_line_has_none() {
+fn a_rule_can_disable_the_log() {
     let (sender, receiver) = std::sync::mpsc::sync_channel(4);
     let log = AccessLog::new(AccessLogFormat::Nginx, OutputSender::to(sender));
     let peer = peer();
-    let seen = Seen { peer: &peer, port: None, introduced: false, served: 4 };
+    let seen = LoggedPeer { peer: &peer, port: None, is_introduced: false, earlier_requests: 4 };
     for (filters, lines) in [(vec![Phases { unlogged: true, ..Phases::default() }], 0), (Vec::new(), 1)] {
-        with_rule_of(filters, |rule| log.write(&record(Some(rule), None), &buffers(PLAIN), seen));
+        with_rule_of(filters, |rule| log.write(&record(Some(rule), None), &buffers(PLAIN_REQUEST), seen));
         log.flush();
         assert_eq!(receiver.try_iter().count(), lines);
     }
 }
 
 #[test]
-fn an_exchange_whose_target_is_not_logged_has_no_line() {
+fn unlogged_targets_have_no_line() {
     let (sender, receiver) = std::sync::mpsc::sync_channel(4);
     let log = AccessLog::new(AccessLogFormat::Nginx, OutputSender::to(sender));
     let found = |pattern: &str| ValueTest::Found { pattern: pattern.into(), ignore_case: false };
     let unlogged_targets = [ValueTest::AnyCase("/HealthZ".into()), found("^/probe[?]"), found("(")].into();
     log.adopt(&Settings { unlogged_targets, ..Settings::default() });
     let peer = peer();
-    let seen = Seen { peer: &peer, port: None, introduced: false, served: 4 };
+    let seen = LoggedPeer { peer: &peer, port: None, is_introduced: false, earlier_requests: 4 };
     for (target, lines) in [("/healthz", 0), ("/healthz?x", 1), ("/probe?x=1", 0), ("/probe", 1), ("/(", 1)] {
         let buffers = buffers(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
         log.write(&record(None, None), &buffers, seen);
@@ -266,21 +268,21 @@ fn an_exchange_whose_target_is_not_logged_has_no_line() {
     }
 }
 
-/// The default of ingress-nginx as its documentation has it.
-const INGRESS_NGINX: &str = "$remote_addr - $remote_user [$time_local] \"$request\" $status $body_bytes_sent \
+/// The default of ingress-nginx as documented.
+const INGRESS_NGINX_FORMAT: &str = "$remote_addr - $remote_user [$time_local] \"$request\" $status $body_bytes_sent \
                              \"$http_referer\" \"$http_user_agent\" $request_length $request_time \
                              [$proxy_upstream_name] [$proxy_alternative_upstream_name] $upstream_addr \
                              $upstream_response_length $upstream_response_time $upstream_status $req_id";
 
 #[test]
-fn the_documented_default_gives_the_line_of_the_flag_but_for_the_reason() {
+fn the_documented_default_equals_the_built_in_format_except_for_the_reason() {
     with_rule(|rule| {
         for (record, reason) in
             [(record(Some(rule), None), " -"), (record(None, Some(Fault::NoRoute)), " no_route")]
         {
-            for head in [PLAIN, b"GET / HTTP/1.0\r\n\r\n"] {
+            for head in [PLAIN_REQUEST, b"GET / HTTP/1.0\r\n\r\n"] {
                 let buffers = buffers(head);
-                let line = line_in(INGRESS_NGINX, Escape::Nginx, &record, &buffers);
+                let line = line_in(INGRESS_NGINX_FORMAT, LogEscape::Nginx, &record, &buffers);
                 let built_in = nginx_line(&record, &buffers);
                 assert_eq!(line.trim_end(), built_in.trim_end().strip_suffix(reason).unwrap());
             }
@@ -289,20 +291,20 @@ fn the_documented_default_gives_the_line_of_the_flag_but_for_the_reason() {
 }
 
 #[test]
-fn every_word_has_its_value() {
+fn every_variable_has_its_value() {
     let mut buffers = buffers(
         b"GET http://example.com/a%20b?x=1&Page=2 HTTP/1.1\r\nHost: Example.com:80\r\nX-A: 1\r\nx-a: 2\r\n\
           Cookie: b=3; Route=4\r\nX-Request-ID: 4bf9\r\nAuthorization: Basic YW5uOnNlY3JldA==\r\n\r\n",
     );
-    buffers.forms.write().origin = b"/a%20b?x=1&Page=2".to_vec();
-    buffers.forms.write().decoded = b"/a b".to_vec();
-    buffers.answer.start_response(200);
-    buffers.answer.append(b"X-Served-By", b"me");
+    buffers.extras.write().origin = b"/a%20b?x=1&Page=2".to_vec();
+    buffers.extras.write().decoded = b"/a b".to_vec();
+    buffers.response.start_response(200);
+    buffers.response.append(b"X-Served-By", b"me");
     let host = fairway_model::HostPattern::parse("*.com", fairway_model::WildcardSpan::OneLabel).unwrap();
     with_rule(|rule| {
         let mut record = record(Some(rule), None);
         record.served_by.host = Some(&host);
-        let line = |format: &str| line_in(format, Escape::Nginx, &record, &buffers).trim_end().to_owned();
+        let line = |format: &str| line_in(format, LogEscape::Nginx, &record, &buffers).trim_end().to_owned();
         for (format, value) in [
             ("$ssl_client_verify $ssl_client_s_dn $ssl_client_i_dn", "- - -"),
             ("$remote_user", "ann"),
@@ -327,17 +329,17 @@ fn every_word_has_its_value() {
 }
 
 #[test]
-fn the_certificate_of_a_client_is_shown_with_its_verdict() {
+fn client_certificates_are_logged_with_their_verdict() {
     let of_line = |certificate: Option<Result<(), &'static str>>| {
         let format = LogFormat::read(
             "$ssl_client_verify|$ssl_client_s_dn|$ssl_client_i_dn|$ssl_client_serial $ssl_client_fingerprint",
-            Escape::Nginx,
+            LogEscape::Nginx,
         );
-        let (record, buffers) = (record(None, Some(Fault::NoRoute)), buffers(PLAIN));
-        let (clock, process, mut out) = (WallClock::default(), Process::default(), Vec::new());
+        let (record, buffers) = (record(None, Some(Fault::NoRoute)), buffers(PLAIN_REQUEST));
+        let (clock, process, mut out) = (WallClock::default(), ProcessInfo::default(), Vec::new());
         let peer = Peer { scheme: Scheme::Https, ..peer() };
-        let seen = Seen { peer: &peer, port: None, introduced: false, served: 4 };
-        let mut line = words::line(&record, &buffers, seen, &clock, &process);
+        let seen = LoggedPeer { peer: &peer, port: None, is_introduced: false, earlier_requests: 4 };
+        let mut line = words::build_line(&record, &buffers, seen, &clock, &process);
         line.connection.certificate = certificate.map(|verdict| crate::log::Certificate {
             subject: "CN=a|b",
             issuer: "CN=c",
@@ -357,20 +359,20 @@ fn the_certificate_of_a_client_is_shown_with_its_verdict() {
 }
 
 #[test]
-fn a_connection_is_shown_as_far_as_it_was_noted() {
+fn connection_details_are_logged_if_collected() {
     let format = "$remote_port $connection $connection_requests|$ssl_protocol $ssl_cipher $ssl_curve \
                   $ssl_server_name $ssl_session_reused $ssl_alpn_protocol|$http2|$proxy_protocol_port";
-    let line = |peer: &Peer, introduced| {
-        let read = LogFormat::read(format, Escape::Nginx).unwrap();
-        assert!(read.unknown.is_empty() && read.format.has_connection());
-        let (record, buffers) = (record(None, Some(Fault::NoRoute)), buffers(PLAIN));
-        let (clock, process, mut out) = (WallClock::default(), Process::default(), Vec::new());
-        let seen = Seen { peer, port: None, introduced, served: 4 };
-        words::line(&record, &buffers, seen, &clock, &process).write(&read.format, &mut out);
+    let line = |peer: &Peer, is_introduced| {
+        let read = LogFormat::read(format, LogEscape::Nginx).unwrap();
+        assert!(read.unknown.is_empty() && read.format.uses_connection_values());
+        let (record, buffers) = (record(None, Some(Fault::NoRoute)), buffers(PLAIN_REQUEST));
+        let (clock, process, mut out) = (WallClock::default(), ProcessInfo::default(), Vec::new());
+        let seen = LoggedPeer { peer, port: None, is_introduced, earlier_requests: 4 };
+        words::build_line(&record, &buffers, seen, &clock, &process).write(&read.format, &mut out);
         String::from_utf8(out).unwrap()
     };
     assert_eq!(line(&peer(), true), "- - 5|- - - - - -||-\n");
-    let tls = Agreed {
+    let tls = NegotiatedTls {
         version: "TLSv1.2",
         suite: "ECDHE-RSA-AES128-GCM-SHA256",
         group: Some("prime256v1"),
@@ -378,53 +380,65 @@ fn a_connection_is_shown_as_far_as_it_was_noted() {
         resumed: true,
         protocol: None,
     };
-    let noted = |tls| Facts::of(None, Some(Noted { number: 9, port: 4711, tls }), None, None, None);
-    let secured = Peer { scheme: Scheme::Https, facts: noted(Some(tls)), ..peer() };
+    let noted = |tls| {
+        ConnectionDetails::from_parts(
+            None,
+            Some(ConnectionLogDetails { number: 9, port: 4711, tls }),
+            None,
+            None,
+            None,
+        )
+    };
+    let secured = Peer { scheme: Scheme::Https, details: noted(Some(tls)), ..peer() };
     assert_eq!(
         line(&secured, false),
         "4711 9 5|TLSv1.2 ECDHE-RSA-AES128-GCM-SHA256 prime256v1 a\\x20b r -||-\n"
     );
-    assert_eq!(line(&Peer { facts: noted(None), ..peer() }, true), "4711 9 5|- - - - - -||4711\n");
+    assert_eq!(line(&Peer { details: noted(None), ..peer() }, true), "4711 9 5|- - - - - -||4711\n");
 }
 
 #[test]
-fn an_answer_is_shown_as_it_came_and_kept_only_where_the_format_asks() {
+fn received_response_headers_are_kept_only_if_the_format_uses_them() {
     let adopted = |format: AccessLogFormat, text: &str| {
         let (sender, receiver) = std::sync::mpsc::sync_channel(4);
         let log = AccessLog::new(format, OutputSender::to(sender));
-        let format = LogFormat::read(text, Escape::Nginx).unwrap().format;
+        let format = LogFormat::read(text, LogEscape::Nginx).unwrap().format;
         log.adopt(&Settings { log_format: Some(Arc::new(format)), ..Settings::default() });
         (log, receiver)
     };
     let text = "$upstream_http_x_a|$upstream_http_none|$upstream_cookie_sid|$sent_http_x_a";
     let (log, receiver) = adopted(AccessLogFormat::Nginx, text);
-    let mut buffers = buffers(PLAIN);
-    buffers.answer.start_response(200);
+    let mut buffers = buffers(PLAIN_REQUEST);
+    buffers.response.start_response(200);
     for (name, value) in
         [("X-A", "1"), ("Set-Cookie", "other=2"), ("Set-Cookie", "SID=3; Path=/"), ("x-a", "4")]
     {
-        buffers.answer.append(name.as_bytes(), value.as_bytes());
+        buffers.response.append(name.as_bytes(), value.as_bytes());
     }
     log.keep_received(&mut buffers);
-    buffers.answer.remove(b"x-a");
+    buffers.response.remove(b"x-a");
     let (peer, record) = (peer(), record(None, None));
-    log.write(&record, &buffers, Seen { peer: &peer, port: None, introduced: false, served: 0 });
+    log.write(
+        &record,
+        &buffers,
+        LoggedPeer { peer: &peer, port: None, is_introduced: false, earlier_requests: 0 },
+    );
     log.flush();
     assert_eq!(String::from_utf8(receiver.try_recv().unwrap()).unwrap(), "1, 4|-|3|-\n");
-    buffers.forms.forget_steps();
+    buffers.extras.reset();
     for (format, text) in [(AccessLogFormat::Json, text), (AccessLogFormat::Nginx, "$sent_http_x_a")] {
         let (log, _receiver) = adopted(format, text);
         log.keep_received(&mut buffers);
-        assert_eq!(buffers.forms.read().received.field_count(), 0);
+        assert_eq!(buffers.extras.read().received.field_count(), 0);
     }
 }
 
 #[test]
-fn connections_are_numbered_only_where_the_format_shows_them() {
+fn connections_are_numbered_only_if_the_format_uses_it() {
     let number = |text: &str| {
         let (sender, _receiver) = std::sync::mpsc::sync_channel(4);
         let log = AccessLog::new(AccessLogFormat::Nginx, OutputSender::to(sender));
-        let format = LogFormat::read(text, Escape::Nginx).unwrap().format;
+        let format = LogFormat::read(text, LogEscape::Nginx).unwrap().format;
         log.adopt(&Settings { log_format: Some(Arc::new(format)), ..Settings::default() });
         log.next_connection()
     };
@@ -434,23 +448,23 @@ fn connections_are_numbered_only_where_the_format_shows_them() {
 }
 
 #[test]
-fn fields_of_an_answer_that_was_not_sent_are_absent() {
-    let (mut record, mut buffers) = (record(None, Some(Fault::NoRoute)), buffers(PLAIN));
-    buffers.answer.start_response(200);
-    buffers.answer.append(b"X-A", b"me");
+fn headers_of_an_unsent_response_are_absent() {
+    let (mut record, mut buffers) = (record(None, Some(Fault::NoRoute)), buffers(PLAIN_REQUEST));
+    buffers.response.start_response(200);
+    buffers.response.append(b"X-A", b"me");
     let mut line = |sent| {
         record.sent_bytes = sent;
-        line_in("$sent_http_x_a", Escape::Nginx, &record, &buffers)
+        line_in("$sent_http_x_a", LogEscape::Nginx, &record, &buffers)
     };
     assert_eq!((line(1), line(0)), ("me\n".to_owned(), "-\n".to_owned()));
 }
 
 #[test]
-fn a_user_is_what_credentials_name_and_cannot_end_the_line() {
+fn the_user_of_the_credentials_cannot_end_the_line() {
     let line = |authorization: &str| {
         let head = format!("GET / HTTP/1.1\r\nHost: a\r\nAuthorization: {authorization}\r\n\r\n");
         let (record, buffers) = (record(None, Some(Fault::NoRoute)), buffers(head.as_bytes()));
-        line_in("$remote_user -", Escape::Nginx, &record, &buffers).trim_end().to_owned()
+        line_in("$remote_user -", LogEscape::Nginx, &record, &buffers).trim_end().to_owned()
     };
     assert_eq!(line("Basic YQpiADpj"), "a\\x0Ab\\x00 -", "of a, line feed, b, NUL");
     assert_eq!(line("basic  YW5uOnNlY3JldA"), "ann -");
@@ -464,23 +478,23 @@ fn a_user_is_what_credentials_name_and_cannot_end_the_line() {
 }
 
 #[test]
-fn what_is_absent_is_a_dash_and_nothing_in_json() {
+fn absent_values_are_a_dash_and_empty_in_json() {
     let buffers = buffers(b"GET /? HTTP/1.1\r\nAuthorization: Basic bm9jb2xvbg==\r\n\r\n");
     let record = record(None, Some(Fault::NoRoute));
     let format =
         "<$remote_user|$http_a|$arg_a|$upstream_addr|$server_name|$cookie_a|$sent_http_a|$is_args$args>";
-    assert_eq!(line_in(format, Escape::Nginx, &record, &buffers), "<-|-|-|-|-|-|-|>\n");
-    assert_eq!(line_in(format, Escape::Json, &record, &buffers), "<|||||||>\n");
+    assert_eq!(line_in(format, LogEscape::Nginx, &record, &buffers), "<-|-|-|-|-|-|-|>\n");
+    assert_eq!(line_in(format, LogEscape::Json, &record, &buffers), "<|||||||>\n");
 }
 
 #[test]
-fn a_value_ends_neither_its_line_nor_its_place() {
+fn no_value_can_end_its_line_or_leave_its_place() {
     let buffers = buffers(
         b"GET /?x=1|2 HTTP/1.1\r\nHost: a\r\nUser-Agent: x 200 |\" \\\t\x80\xc3\xa9\r\n\
           Authorization: Basic YSBbYl06Yw==\r\n\r\n",
     );
     let record = record(None, Some(Fault::NoRoute));
-    let line = |format: &str| line_in(format, Escape::Nginx, &record, &buffers);
+    let line = |format: &str| line_in(format, LogEscape::Nginx, &record, &buffers);
     assert_eq!(line("$http_user_agent $status"), "x\\x20200\\x20|\\x22\\x20\\x5C\\x09\\x80\\xC3\\xA9 404\n");
     assert_eq!(line("$http_user_agent|$status"), "x 200 \\x7C\\x22 \\x5C\\x09\\x80\\xC3\\xA9|404\n");
     assert_eq!(line("\"$http_user_agent\""), "\"x 200 |\\x22 \\x5C\\x09\\x80\\xC3\\xA9\"\n");
@@ -497,7 +511,7 @@ fn lines_of_json_stay_lines_of_json_whatever_a_client_sends() {
     let record = record(None, Some(Fault::NoRoute));
     let line = line_in(
         "{\"agent\": \"$http_user_agent\", \"status\": \"$status\", \"none\": \"$http_none\"}",
-        Escape::Json,
+        LogEscape::Json,
         &record,
         &buffers,
     );
@@ -505,24 +519,25 @@ fn lines_of_json_stay_lines_of_json_whatever_a_client_sends() {
     let value: serde_json::Value = serde_json::from_str(&line).unwrap();
     let agent = "\",\"status\":\"200 \\ \t \u{fffd}\u{e9} \u{2028} \u{9b}";
     assert_eq!(value, json!({ "agent": agent, "status": "404", "none": "" }));
-    let bare = line_in("{\"a\": $http_referer, \"b\": 1}", Escape::Json, &record, &buffers);
+    let bare = line_in("{\"a\": $http_referer, \"b\": 1}", LogEscape::Json, &record, &buffers);
     assert_eq!(bare, "{\"a\": 1\\u002C\\\"status\\\":200, \"b\": 1}\n", "no member can be added");
 }
 
 #[test]
-fn a_client_cannot_make_a_line_grow_without_end() {
+fn a_client_cannot_make_a_line_grow_without_limit() {
     let head = [b"GET / HTTP/1.1\r\nX-A: ", &*vec![b'"'; 20_000], b"\r\n\r\n"].concat();
-    let line = line_in(&"$http_x_a".repeat(128), Escape::Nginx, &record(None, None), &buffers(&head));
+    let line = line_in(&"$http_x_a".repeat(128), LogEscape::Nginx, &record(None, None), &buffers(&head));
     assert!(line.len() <= 4 * 80_000 + 125, "{}", line.len());
     assert!(line.ends_with(&format!("\\x22{}\n", "-".repeat(124))), "the rest is absent");
 }
 
 #[test]
-fn a_format_of_the_configuration_is_adopted_live_and_json_stays_json() {
-    let (record, buffers, peer) = (record(None, Some(Fault::NoRoute)), buffers(PLAIN), peer());
-    let seen = Seen { peer: &peer, port: None, introduced: true, served: 4 };
+fn a_configured_format_is_adopted_live_and_json_stays_json() {
+    let (record, buffers, peer) = (record(None, Some(Fault::NoRoute)), buffers(PLAIN_REQUEST), peer());
+    let seen = LoggedPeer { peer: &peer, port: None, is_introduced: true, earlier_requests: 4 };
     let format =
-        LogFormat::read("$proxy_protocol_addr $realip_remote_addr $fairway_reason", Escape::Nginx).unwrap();
+        LogFormat::read("$proxy_protocol_addr $realip_remote_addr $fairway_reason", LogEscape::Nginx)
+            .unwrap();
     let custom = Settings { log_format: Some(Arc::new(format.format)), ..Settings::default() };
     for format in [AccessLogFormat::Nginx, AccessLogFormat::NginxAddresses, AccessLogFormat::Json] {
         let (sender, receiver) = std::sync::mpsc::sync_channel(4);
@@ -532,31 +547,31 @@ fn a_format_of_the_configuration_is_adopted_live_and_json_stays_json() {
             log.flush();
             String::from_utf8(receiver.try_recv().unwrap()).unwrap()
         };
-        let (before, shown) = (line(), log.shows_sender());
+        let (before, shown) = (line(), log.logs_sender());
         log.adopt(&custom);
-        assert!(log.shows_sender());
+        assert!(log.logs_sender());
         if format == AccessLogFormat::Json {
             assert!(line().starts_with("{\"time\""));
         } else {
             assert_eq!(line(), "2001:db8::7 10.0.0.1 no_route\n");
         }
         log.adopt(&Settings::default());
-        assert_eq!((line().len(), log.shows_sender()), (before.len(), shown), "{format:?}");
+        assert_eq!((line().len(), log.logs_sender()), (before.len(), shown), "{format:?}");
     }
 }
 
 #[test]
-fn a_line_has_its_trace_sampled_or_not_and_none_where_nothing_is_traced() {
+fn a_line_has_its_trace_whether_sampled_or_not() {
     const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
     const SPAN: &str = "00f067aa0ba902b7";
     let by_parent = Tracing { parent_based: true, trust_incoming: true, ..Tracing::default() };
     let traced = |flags: &str, tracing: &Tracing| {
         let head = format!("GET / HTTP/1.1\r\nHost: a\r\ntraceparent: 00-{TRACE}-{SPAN}-{flags}\r\n\r\n");
         let (mut record, mut buffers) = (record(None, None), buffers(head.as_bytes()));
-        record.is_traced = crate::trace::begin(tracing, &mut buffers, &mut fastrand::Rng::with_seed(7));
+        record.is_traced = crate::trace::begin_trace(tracing, &mut buffers, &mut fastrand::Rng::with_seed(7));
         let line =
-            line_in("$opentelemetry_trace_id $opentelemetry_span_id", Escape::Nginx, &record, &buffers);
-        let own = buffers.forms.read().sampled.as_ref().map(|it| format!("{:016x}", it.span_id));
+            line_in("$opentelemetry_trace_id $opentelemetry_span_id", LogEscape::Nginx, &record, &buffers);
+        let own = buffers.extras.read().sampled.as_ref().map(|it| format!("{:016x}", it.span_id));
         (line, json_line(&record, &buffers), own)
     };
     let (line, json, own) = traced("01", &by_parent);

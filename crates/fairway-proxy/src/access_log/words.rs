@@ -1,64 +1,64 @@
-//! What the log knows of an exchange, for any format.
+//! Collects what any log format may use of an exchange.
 
 use crate::buffers::Buffers;
 use crate::fault::Fault;
 use crate::log::{
-    Amounts, Certificate, Connection, Line, NotedConnection, Parties, Process, ServedBy, Target, Tls, Trace,
-    Upstream, WallClock,
+    Certificate, ClientIdentities, Connection, ExchangeAmounts, LogLine, LoggedConnection, ProcessInfo,
+    RequestTarget, ServedBy, Tls, Trace, Upstream, WallClock,
 };
-use crate::metrics::record::Record;
-use crate::peer::{Noted, Peer};
-use crate::tls::Agreed;
+use crate::metrics::record::ExchangeRecord;
+use crate::peer::{ConnectionLogDetails, Peer};
+use crate::tls::NegotiatedTls;
 
-/// Who asked, and where.
+/// Downstream details of an exchange.
 #[derive(Clone, Copy)]
-pub(crate) struct Seen<'a> {
+pub(crate) struct LoggedPeer<'a> {
     pub(crate) peer: &'a Peer,
-    /// The port of the listener, as clients see it.
+    /// Public port of the listener.
     pub(crate) port: Option<u16>,
-    /// The PROXY protocol named the client.
-    pub(crate) introduced: bool,
-    /// Requests of the connection before this one.
-    pub(crate) served: u64,
+    /// Whether the PROXY protocol named the client.
+    pub(crate) is_introduced: bool,
+    /// Requests on the connection before this one.
+    pub(crate) earlier_requests: u64,
 }
 
-/// An exchange that is over.
-pub(super) fn line<'a>(
-    record: &'a Record<'_>,
+/// The log line of a finished exchange.
+pub(super) fn build_line<'a>(
+    record: &'a ExchangeRecord<'_>,
     buffers: &'a Buffers,
-    seen: Seen<'a>,
+    logged: LoggedPeer<'a>,
     clock: &'a WallClock,
-    process: &'a Process,
-) -> Line<'a> {
-    let (peer, forms) = (seen.peer, buffers.forms.read());
-    Line {
+    process: &'a ProcessInfo,
+) -> LogLine<'a> {
+    let (peer, forms) = (logged.peer, buffers.extras.read());
+    LogLine {
         request: &buffers.request,
-        answer: (record.sent_bytes > 0).then_some(&*buffers.answer),
-        target: Target {
+        response: (record.sent_bytes > 0).then_some(&*buffers.response),
+        target: RequestTarget {
             scheme: peer.scheme.as_str(),
-            port: seen.port,
+            port: logged.port,
             host: &buffers.host,
             received_host: &forms.host,
             origin: &forms.origin,
             decoded: &forms.decoded,
         },
-        parties: Parties {
+        identities: ClientIdentities {
             remote: peer.client,
-            client: buffers.parties.client,
-            sender: buffers.parties.sender,
-            named: seen.introduced.then_some(peer.client),
+            client: buffers.addresses.client,
+            sender: buffers.addresses.sender,
+            named: logged.is_introduced.then_some(peer.client),
             subject: forms.identity.token.as_ref().and_then(|token| token.claims.subject()),
             api_client: forms.identity.api_client.as_deref(),
             location: forms.location.as_deref(),
         },
-        connection: connection(peer, seen.served),
-        amounts: Amounts {
+        connection: connection(peer, logged.earlier_requests),
+        amounts: ExchangeAmounts {
             status: record.status,
             request: record.request_bytes,
             body: record.body_bytes,
             sent: record.sent_bytes,
-            took: record.took(),
-            grpc_status: record.call.status,
+            duration: record.duration(),
+            grpc_status: record.grpc_call.status,
         },
         served_by: ServedBy {
             rule: record.served_by.rule.map(|rule| &rule.rule().labels),
@@ -86,25 +86,25 @@ pub(super) fn line<'a>(
     }
 }
 
-fn connection(peer: &Peer, served: u64) -> Connection<'_> {
-    let shown = peer.proof().and_then(|proof| proof.shown.as_ref());
-    let certificate = shown.map(|shown| Certificate {
-        subject: &shown.subject,
-        issuer: &shown.issuer,
-        serial: &shown.serial,
-        fingerprint: &shown.fingerprint,
-        verdict: shown.verdict,
+fn connection(peer: &Peer, earlier_requests: u64) -> Connection<'_> {
+    let presented = peer.proof().and_then(|proof| proof.certificate.as_ref());
+    let certificate = presented.map(|presented| Certificate {
+        subject: &presented.subject,
+        issuer: &presented.issuer,
+        serial: &presented.serial,
+        fingerprint: &presented.fingerprint,
+        verdict: presented.verdict,
     });
-    let noted = peer.noted();
+    let details = peer.logged_connection();
     Connection {
-        requests: served + 1,
-        noted: noted.map(|&Noted { number, port, .. }| NotedConnection { port, number }),
-        tls: noted.and_then(|noted| noted.tls.as_ref()).map(tls),
+        requests: earlier_requests + 1,
+        logged: details.map(|&ConnectionLogDetails { number, port, .. }| LoggedConnection { port, number }),
+        tls: details.and_then(|details| details.tls.as_ref()).map(tls),
         certificate,
     }
 }
 
-fn tls(agreed: &Agreed) -> Tls<'_> {
-    let Agreed { version, suite, group, name, resumed, protocol } = agreed;
+fn tls(agreed: &NegotiatedTls) -> Tls<'_> {
+    let NegotiatedTls { version, suite, group, name, resumed, protocol } = agreed;
     Tls { version, suite, group: *group, name: name.as_deref(), resumed: *resumed, protocol: *protocol }
 }

@@ -1,8 +1,8 @@
-//! What of held bodies has no room in memory: one file of the process, without a name, that a thread of its own writes and reads. A slow
-//! disk delays the exchanges that wait for it, and no others.
+//! The part of buffered bodies that does not fit in memory: one unnamed file of the process, which its own thread writes and
+//! reads. A slow disk delays only the exchanges that wait for it.
 //!
-//! The file consists of extents of one size, which are used again once they are free. Its bound is also the bound of what all bodies
-//! have on disk, and the file takes one descriptor however many they are.
+//! The file consists of extents of one size, which are reused once they are free. Its limit is the limit for all bodies on
+//! disk, and it needs one file descriptor in total.
 
 use std::fs::File;
 use std::io;
@@ -16,124 +16,127 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FallocateFlags, fallocate};
 use tokio::sync::oneshot;
 
-/// Bytes of an extent.
-pub(crate) const EXTENT: usize = 16 * 1024;
+/// The size of an extent, in bytes.
+pub(crate) const EXTENT_BYTES: usize = 16 * 1024;
 
-/// The most extents that wait to be written: what a disk that stands still may take of memory, also for bodies whose exchanges are over.
-const MOST_WAITING: u64 = 4096;
+/// Extents that may wait to be written: bounds the memory that a stalled disk takes, also for bodies whose exchanges are over.
+const MAX_WAITING_EXTENTS: u64 = 4096;
 
-/// How often the log says that the disk fails.
-const QUIET: Duration = Duration::from_secs(10);
+/// The minimum interval between log messages about disk failures.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The file, or none.
+/// The buffer file, if one is configured.
 #[derive(Clone, Default)]
 pub(crate) struct Disk(Option<Arc<Inner>>);
 
 struct Inner {
-    way: Way,
+    runner: JobRunner,
     /// Bytes of extents in use.
     used: AtomicU64,
     /// Extents that wait to be written.
     waiting: AtomicU64,
 }
 
-/// How jobs are done.
-enum Way {
+/// How jobs are run.
+enum JobRunner {
     Thread(mpsc::Sender<Job>),
-    /// At once: beside a thread, the paused clock of a test would run on.
+    /// At once: with a thread, the paused clock of a test would advance.
     #[cfg(test)]
     Inline(std::sync::Mutex<Extents>),
 }
 
-/// A part of the file, free again when this is dropped.
+/// An extent of the file, freed when this is dropped.
 pub(super) struct Extent {
     number: u64,
-    of: Of,
+    of: BodyKind,
     inner: Arc<Inner>,
 }
 
-/// Whose body an extent is for.
+/// The kind of body in an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Of {
+pub(crate) enum BodyKind {
     Request,
-    /// All of them together have at most half of the file: without it, they stream, and requests fail.
+    /// All of them together get at most half of the file: without room they stream, while requests fail.
     Response,
 }
 
-/// What becomes of a piece that is written: where it is, and its buffer, empty; or the buffer as it was.
-pub(super) type Written = Result<(Extent, Vec<u8>), Vec<u8>>;
+/// The result of a write: the extent and the emptied buffer, or the buffer unchanged.
+pub(super) type WriteResult = Result<(Extent, Vec<u8>), Vec<u8>>;
 
-/// What is read, in the buffer that was given.
-pub(super) type Read = io::Result<Vec<u8>>;
+/// The result of a read, in the buffer that was passed.
+pub(super) type ReadResult = io::Result<Vec<u8>>;
 
 enum Job {
-    /// Exactly an extent.
-    Write(Vec<u8>, Of, oneshot::Sender<Written>),
-    Read(u64, Vec<u8>, oneshot::Sender<Read>),
-    Free(u64, Of),
+    /// Data of exactly one extent.
+    Write(Vec<u8>, BodyKind, oneshot::Sender<WriteResult>),
+    Read(u64, Vec<u8>, oneshot::Sender<ReadResult>),
+    Free(u64, BodyKind),
 }
 
-/// A job that is done, and whoever waits for it.
-enum Done {
-    Write(Written, oneshot::Sender<Written>),
-    Read(Read, oneshot::Sender<Read>),
+/// A finished job, and its waiting sender.
+enum FinishedJob {
+    Write(WriteResult, oneshot::Sender<WriteResult>),
+    Read(ReadResult, oneshot::Sender<ReadResult>),
     Free,
 }
 
-/// Which extents there are.
+/// The file and its extents.
 struct Extents {
     file: File,
-    /// How many there may be.
-    most: u64,
-    /// How many there are, free or not.
-    made: u64,
+    /// The maximum number of extents.
+    max_extents: u64,
+    /// The number of extents allocated, free or not.
+    allocated: u64,
     free: Vec<u64>,
-    /// How many responses have.
-    of_responses: u64,
-    said: Option<Instant>,
+    /// Extents in use by responses.
+    response_extents: u64,
+    last_logged: Option<Instant>,
 }
 
 impl Disk {
-    /// A file in `directory` of at most so many bytes, and its thread.
+    /// Creates a file in `directory` of at most `max_bytes`, and its thread.
     ///
     /// # Errors
-    /// No file can be made there, or no thread be had.
-    pub(crate) fn open(directory: &Path, most: u64) -> io::Result<Self> {
-        let mut extents = Extents::new(directory, most)?;
+    /// The file cannot be created there, or the thread cannot be started.
+    pub(crate) fn open(directory: &Path, max_bytes: u64) -> io::Result<Self> {
+        let mut extents = Extents::new(directory, max_bytes)?;
         let (sender, jobs) = mpsc::channel();
-        let inner =
-            Arc::new(Inner { way: Way::Thread(sender), used: AtomicU64::new(0), waiting: AtomicU64::new(0) });
-        // A strong reference would keep the channel open, and so the thread, for ever.
+        let inner = Arc::new(Inner {
+            runner: JobRunner::Thread(sender),
+            used: AtomicU64::new(0),
+            waiting: AtomicU64::new(0),
+        });
+        // A strong reference would keep the channel open, and the thread running, forever.
         let weak = Arc::downgrade(&inner);
         std::thread::Builder::new().name("disk".to_owned()).spawn(move || {
             while let Ok(job) = jobs.recv() {
-                extents.run(job, &weak).tell();
+                extents.run(job, &weak).reply();
             }
         })?;
         Ok(Self(Some(inner)))
     }
 
-    /// The same without a thread.
+    /// Creates the file without a thread.
     #[cfg(test)]
-    pub(crate) fn inline(directory: &Path, most: u64) -> io::Result<Self> {
-        let way = Way::Inline(std::sync::Mutex::new(Extents::new(directory, most)?));
-        let inner = Inner { way, used: AtomicU64::new(0), waiting: AtomicU64::new(0) };
+    pub(crate) fn inline(directory: &Path, max_bytes: u64) -> io::Result<Self> {
+        let runner = JobRunner::Inline(std::sync::Mutex::new(Extents::new(directory, max_bytes)?));
+        let inner = Inner { runner, used: AtomicU64::new(0), waiting: AtomicU64::new(0) };
         Ok(Self(Some(Arc::new(inner))))
     }
 
-    /// One whose thread has gone.
+    /// A disk whose thread has ended.
     #[cfg(test)]
-    pub(super) fn gone() -> Self {
-        let way = Way::Thread(mpsc::channel().0);
-        Self(Some(Arc::new(Inner { way, used: AtomicU64::new(0), waiting: AtomicU64::new(0) })))
+    pub(super) fn with_gone_thread() -> Self {
+        let runner = JobRunner::Thread(mpsc::channel().0);
+        Self(Some(Arc::new(Inner { runner, used: AtomicU64::new(0), waiting: AtomicU64::new(0) })))
     }
 
-    /// Blocks of 512 bytes that the file takes.
+    /// The blocks of 512 bytes that the file occupies.
     #[cfg(test)]
     pub(super) fn blocks(&self) -> u64 {
         use std::os::unix::fs::MetadataExt;
-        match self.0.as_ref().map(|inner| &inner.way) {
-            Some(Way::Inline(extents)) => {
+        match self.0.as_ref().map(|inner| &inner.runner) {
+            Some(JobRunner::Inline(extents)) => {
                 let extents = extents.lock().expect("nothing panics in here");
                 extents.file.metadata().expect("a file").blocks()
             }
@@ -141,36 +144,36 @@ impl Disk {
         }
     }
 
-    /// Whether there is one.
-    pub(crate) fn is_there(&self) -> bool {
+    /// Whether a file is configured.
+    pub(crate) fn is_available(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Says once in the log that there is none.
-    pub(crate) fn miss() {
-        static SAID: Once = Once::new();
-        SAID.call_once(|| {
+    /// Logs once that no file is configured.
+    pub(crate) fn log_missing() {
+        static LOGGED: Once = Once::new();
+        LOGGED.call_once(|| {
             tracing::warn!(
-                "a body that is to be held has no room in memory, and there is no --buffer-dir: such requests are answered 503"
+                "a body to buffer does not fit in memory, and --buffer-dir is not set: such requests return 503"
             );
         });
     }
 
-    /// Bytes that bodies have on it.
-    pub(crate) fn used(&self) -> u64 {
+    /// The bytes of bodies in the file.
+    pub(crate) fn used_bytes(&self) -> u64 {
         self.0.as_ref().map_or(0, |inner| inner.used.load(Ordering::Relaxed))
     }
 
-    /// Writes an extent. Without a disk, or once its thread is gone, nobody answers.
-    pub(super) fn write(&self, data: Vec<u8>, of: Of) -> oneshot::Receiver<Written> {
-        debug_assert_eq!(data.len(), EXTENT, "extents are written whole");
+    /// Writes an extent. Without a disk or its thread, the receiver is closed without a result.
+    pub(super) fn write(&self, data: Vec<u8>, of: BodyKind) -> oneshot::Receiver<WriteResult> {
+        debug_assert_eq!(data.len(), EXTENT_BYTES, "extents are written whole");
         let (reply, written) = oneshot::channel();
         if let Some(inner) = &self.0 {
-            if inner.waiting.fetch_add(1, Ordering::Relaxed) < MOST_WAITING {
-                inner.begin(Job::Write(data, of, reply));
+            if inner.waiting.fetch_add(1, Ordering::Relaxed) < MAX_WAITING_EXTENTS {
+                inner.submit(Job::Write(data, of, reply));
             } else {
                 inner.waiting.fetch_sub(1, Ordering::Relaxed);
-                Done::Write(Err(data), reply).tell();
+                FinishedJob::Write(Err(data), reply).reply();
             }
         }
         written
@@ -178,39 +181,39 @@ impl Disk {
 }
 
 impl Inner {
-    fn begin(self: &Arc<Self>, job: Job) {
-        match &self.way {
-            // Without a thread, whoever waits sees that nobody answers.
-            Way::Thread(jobs) => _ = jobs.send(job),
+    fn submit(self: &Arc<Self>, job: Job) {
+        match &self.runner {
+            // Without the thread, the receiver sees a closed channel.
+            JobRunner::Thread(jobs) => _ = jobs.send(job),
             #[cfg(test)]
-            Way::Inline(extents) => {
+            JobRunner::Inline(extents) => {
                 let done = extents.lock().expect("nothing panics in here").run(job, &Arc::downgrade(self));
-                done.tell();
+                done.reply();
             }
         }
     }
 }
 
 impl Extent {
-    /// Reads it into a buffer of any length.
-    pub(super) fn read(&self, into: Vec<u8>) -> oneshot::Receiver<Read> {
+    /// Reads the extent into a buffer of any length.
+    pub(super) fn read(&self, into: Vec<u8>) -> oneshot::Receiver<ReadResult> {
         let (reply, read) = oneshot::channel();
-        self.inner.begin(Job::Read(self.number, into, reply));
+        self.inner.submit(Job::Read(self.number, into, reply));
         read
     }
 }
 
 impl Drop for Extent {
     fn drop(&mut self) {
-        self.inner.used.fetch_sub(EXTENT as u64, Ordering::Relaxed);
-        // Behind all that was begun with it.
-        self.inner.begin(Job::Free(self.number, self.of));
+        self.inner.used.fetch_sub(EXTENT_BYTES as u64, Ordering::Relaxed);
+        // Queued after all earlier jobs of this extent.
+        self.inner.submit(Job::Free(self.number, self.of));
     }
 }
 
-impl Done {
-    fn tell(self) {
-        // Whoever asked may have left; an extent that nobody takes is free again.
+impl FinishedJob {
+    fn reply(self) {
+        // The receiver may be gone; an extent that it does not take is freed.
         match self {
             Self::Write(written, reply) => _ = reply.send(written),
             Self::Read(read, reply) => _ = reply.send(read),
@@ -220,82 +223,82 @@ impl Done {
 }
 
 impl Extents {
-    fn new(directory: &Path, most: u64) -> io::Result<Self> {
+    fn new(directory: &Path, max_bytes: u64) -> io::Result<Self> {
         let file = tempfile::tempfile_in(directory)?;
-        let most = most / EXTENT as u64;
-        Ok(Self { file, most, made: 0, free: Vec::new(), of_responses: 0, said: None })
+        let max_extents = max_bytes / EXTENT_BYTES as u64;
+        Ok(Self { file, max_extents, allocated: 0, free: Vec::new(), response_extents: 0, last_logged: None })
     }
 
-    fn run(&mut self, job: Job, inner: &Weak<Inner>) -> Done {
+    fn run(&mut self, job: Job, inner: &Weak<Inner>) -> FinishedJob {
         match job {
             Job::Write(data, of, reply) => {
-                let Some(inner) = inner.upgrade() else { return Done::Write(Err(data), reply) };
+                let Some(inner) = inner.upgrade() else { return FinishedJob::Write(Err(data), reply) };
                 inner.waiting.fetch_sub(1, Ordering::Relaxed);
-                // Whoever asked may have left meanwhile.
+                // The receiver may be gone.
                 let written = if reply.is_closed() { Err(data) } else { self.write(data, of, inner) };
-                Done::Write(written, reply)
+                FinishedJob::Write(written, reply)
             }
             Job::Read(number, mut into, reply) => {
-                into.resize(EXTENT, 0);
-                let read = self.file.read_exact_at(&mut into, number * EXTENT as u64);
-                Done::Read(read.map(|()| into).inspect_err(|error| self.complain(error)), reply)
+                into.resize(EXTENT_BYTES, 0);
+                let read = self.file.read_exact_at(&mut into, number * EXTENT_BYTES as u64);
+                FinishedJob::Read(read.map(|()| into).inspect_err(|error| self.log_failure(error)), reply)
             }
             Job::Free(number, of) => {
-                self.punch(number);
+                self.punch_hole(number);
                 self.free.push(number);
-                self.of_responses -= u64::from(of == Of::Response);
-                if self.free.len() as u64 == self.made {
-                    self.give_back();
+                self.response_extents -= u64::from(of == BodyKind::Response);
+                if self.free.len() as u64 == self.allocated {
+                    self.truncate_file();
                 }
-                Done::Free
+                FinishedJob::Free
             }
         }
     }
 
-    fn write(&mut self, mut data: Vec<u8>, of: Of, inner: Arc<Inner>) -> Written {
-        if of == Of::Response && self.of_responses >= self.most / 2 {
+    fn write(&mut self, mut data: Vec<u8>, of: BodyKind, inner: Arc<Inner>) -> WriteResult {
+        if of == BodyKind::Response && self.response_extents >= self.max_extents / 2 {
             return Err(data);
         }
         let number = match self.free.pop() {
             Some(number) => number,
-            None if self.made < self.most => {
-                self.made += 1;
-                self.made - 1
+            None if self.allocated < self.max_extents => {
+                self.allocated += 1;
+                self.allocated - 1
             }
             None => return Err(data),
         };
-        if let Err(error) = self.file.write_all_at(&data, number * EXTENT as u64) {
-            self.complain(&error);
+        if let Err(error) = self.file.write_all_at(&data, number * EXTENT_BYTES as u64) {
+            self.log_failure(&error);
             self.free.push(number);
             return Err(data);
         }
         data.clear();
-        self.of_responses += u64::from(of == Of::Response);
-        inner.used.fetch_add(EXTENT as u64, Ordering::Relaxed);
+        self.response_extents += u64::from(of == BodyKind::Response);
+        inner.used.fetch_add(EXTENT_BYTES as u64, Ordering::Relaxed);
         Ok((Extent { number, of, inner }, data))
     }
 
-    /// Nobody needs the bytes of an extent: they take no space, are not written if they were not yet, and are no more in the page
-    /// cache, where they would count as memory of the process's cgroup.
-    fn punch(&self, number: u64) {
+    /// Frees the space of an extent: unwritten pages are dropped, and they leave the page cache, where they would count as
+    /// memory of the process's cgroup.
+    fn punch_hole(&self, number: u64) {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        // Not every file system can; there they go when nobody has anything in the file.
-        let _ = fallocate(&self.file, flags, number * EXTENT as u64, EXTENT as u64);
+        // Not every file system supports this; there the space is freed when the file is empty.
+        let _ = fallocate(&self.file, flags, number * EXTENT_BYTES as u64, EXTENT_BYTES as u64);
     }
 
-    /// Nobody has anything in the file: it takes no space.
-    fn give_back(&mut self) {
+    /// Truncates the file when no extent is in use.
+    fn truncate_file(&mut self) {
         match self.file.set_len(0) {
-            Ok(()) => (self.made, self.free) = (0, Vec::new()),
-            Err(error) => self.complain(&error),
+            Ok(()) => (self.allocated, self.free) = (0, Vec::new()),
+            Err(error) => self.log_failure(&error),
         }
     }
 
-    fn complain(&mut self, error: &io::Error) {
+    fn log_failure(&mut self, error: &io::Error) {
         let now = Instant::now();
-        if self.said.is_none_or(|said| now.duration_since(said) >= QUIET) {
-            self.said = Some(now);
-            tracing::warn!(%error, "the file of --buffer-dir fails: requests that need it are answered 503");
+        if self.last_logged.is_none_or(|logged| now.duration_since(logged) >= LOG_INTERVAL) {
+            self.last_logged = Some(now);
+            tracing::warn!(%error, "the buffer file in --buffer-dir failed: requests that need it return 503");
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Bodies that are held: in memory up to a bound, and on disk beyond it. Owns where the bytes are; who holds which bodies, and for how
-//! long, is up to exchanges.
+//! Buffered bodies: in memory up to a limit, and on disk beyond it. Exchanges decide which bodies are buffered, and for how
+//! long.
 
 mod disk;
 mod store;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use disk::{Disk, EXTENT, Of};
+pub(crate) use disk::{BodyKind, Disk, EXTENT_BYTES};
 pub(crate) use store::{Full, Store};

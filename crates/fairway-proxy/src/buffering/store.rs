@@ -1,4 +1,4 @@
-//! One body that is held.
+//! One buffered body.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -6,54 +6,54 @@ use std::task::{Context, Poll, ready};
 use fairway_model::BodyBuffer;
 use tokio::sync::oneshot;
 
-use super::disk::{Disk, EXTENT, Extent, Of, Read, Written};
-use crate::memory_share::Share;
+use super::disk::{BodyKind, Disk, EXTENT_BYTES, Extent, ReadResult, WriteResult};
+use crate::memory_share::MemoryReservation;
 
-/// What a body that begins is given.
-const SMALL: usize = 4096;
+/// The room for a body that has just begun.
+const MIN_ROOM_BYTES: usize = 4096;
 
-/// A body, or what came of it: its beginning in memory, then extents on disk, then what is gathered for the next extent.
+/// A body, or the part received so far: its beginning in memory, then extents on disk, then the data for the next extent.
 ///
-/// It is read while it grows, or again from its beginning.
+/// It can be read while it grows, and again from its beginning.
 pub(crate) struct Store {
     bounds: BodyBuffer,
-    of: Of,
+    of: BodyKind,
     disk: Disk,
-    /// What it takes of the worker's memory.
-    share: Share,
+    /// Its share of the worker's memory.
+    share: MemoryReservation,
     head: Vec<u8>,
     extents: Vec<Extent>,
-    writing: Option<oneshot::Receiver<Written>>,
+    writing: Option<oneshot::Receiver<WriteResult>>,
     tail: Vec<u8>,
-    /// Whether the disk took no more: it is not asked again.
-    is_refused: bool,
-    /// Whether bytes of it are gone.
+    /// Whether the disk refused a write; it is not tried again.
+    disk_refused: bool,
+    /// Whether bytes are lost.
     is_lost: bool,
-    /// How much of it was read.
-    at: u64,
-    /// An extent that was read from disk: which, and its bytes.
+    /// The number of bytes read.
+    read_position: u64,
+    /// The extent that was last read from disk: its index and bytes.
     loaded: Option<(usize, Vec<u8>)>,
-    loading: Option<(usize, oneshot::Receiver<Read>)>,
+    loading: Option<(usize, oneshot::Receiver<ReadResult>)>,
 }
 
-/// Why it takes no more.
+/// Why a store takes no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Full {
-    /// It has as much as one body may have.
+    /// The body has reached its maximum size.
     TooLarge,
-    /// There is no disk, or it is full or fails.
+    /// There is no disk, or it is full or failing.
     NoDisk,
-    /// All that are held have as much memory as they may have.
+    /// All stores together have reached their memory limit.
     NoMemory,
 }
 
-/// What was held cannot be read again.
+/// Buffered data cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unreadable;
 
 impl Store {
-    /// An empty one, whose share has no bytes yet.
-    pub(crate) fn new(of: Of, bounds: BodyBuffer, disk: Disk, share: Share) -> Self {
+    /// Creates an empty store with an empty share.
+    pub(crate) fn new(of: BodyKind, bounds: BodyBuffer, disk: Disk, share: MemoryReservation) -> Self {
         Self {
             bounds,
             of,
@@ -63,74 +63,83 @@ impl Store {
             extents: Vec::new(),
             writing: None,
             tail: Vec::new(),
-            is_refused: false,
+            disk_refused: false,
             is_lost: false,
-            at: 0,
+            read_position: 0,
             loaded: None,
             loading: None,
         }
     }
 
-    /// Bytes that it holds.
+    /// The bytes in the store.
     pub(crate) fn len(&self) -> u64 {
         (self.head.len() + self.tail.len()) as u64 + self.on_disk()
     }
 
-    /// Bytes that are on disk, or will be.
+    /// Bytes that are on disk or being written.
     fn on_disk(&self) -> u64 {
-        ((self.extents.len() + usize::from(self.writing.is_some())) * EXTENT) as u64
+        ((self.extents.len() + usize::from(self.writing.is_some())) * EXTENT_BYTES) as u64
     }
 
-    /// Whether everything was read; never of a body of which bytes are gone.
+    /// Whether everything was read; false if bytes are lost.
     pub(crate) fn is_read(&self) -> bool {
-        !self.is_lost && self.at == self.len()
+        !self.is_lost && self.read_position == self.len()
     }
 
-    /// Whether it is being read from disk.
+    /// Whether an extent is being read from disk.
     pub(crate) fn is_loading(&self) -> bool {
         self.loading.is_some()
     }
 
-    /// Whether there is a disk to hold it on.
+    /// Whether there is a disk.
     pub(crate) fn has_disk(&self) -> bool {
-        self.disk.is_there()
+        self.disk.is_available()
     }
 
-    /// Whether it takes nothing before the disk has written something.
+    /// Whether it takes nothing until the disk has written an extent.
     pub(crate) fn waits_for_disk(&self) -> bool {
-        self.writing.is_some() && self.tail.len() >= EXTENT
+        self.writing.is_some() && self.tail.len() >= EXTENT_BYTES
     }
 
-    /// Bytes of memory that it takes.
+    /// The bytes of memory in use.
     fn memory(&self) -> u64 {
         let extents = usize::from(self.writing.is_some())
             + usize::from(self.loaded.is_some() || self.loading.is_some());
-        (self.head.len() + self.tail.len() + extents * EXTENT) as u64
+        (self.head.len() + self.tail.len() + extents * EXTENT_BYTES) as u64
     }
 
-    /// Ready with how many bytes it takes now, at least 1, where all that are held may take `most` bytes of memory.
-    pub(crate) fn poll_room(&mut self, cx: &mut Context<'_>, most: u64) -> Poll<Result<usize, Full>> {
-        if self.poll_write(cx).is_pending() && self.tail.len() >= EXTENT {
+    /// Ready with the number of bytes that it takes now, at least 1. `max_memory_bytes` is the limit for all stores together.
+    pub(crate) fn poll_room(
+        &mut self,
+        cx: &mut Context<'_>,
+        max_memory_bytes: u64,
+    ) -> Poll<Result<usize, Full>> {
+        if self.poll_write(cx).is_pending() && self.tail.len() >= EXTENT_BYTES {
             return Poll::Pending;
         }
         let in_memory = self.bounds.memory as usize - self.head.len();
         let left = self.bounds.disk - self.on_disk() - self.tail.len() as u64;
         let on_disk = match left {
             0 => Err(Full::TooLarge),
-            _ if self.is_refused || !self.disk.is_there() => Err(Full::NoDisk),
-            left => Ok(usize::try_from(left).unwrap_or(usize::MAX).min(2 * EXTENT - self.tail.len())),
+            _ if self.disk_refused || !self.disk.is_available() => Err(Full::NoDisk),
+            left => Ok(usize::try_from(left).unwrap_or(usize::MAX).min(2 * EXTENT_BYTES - self.tail.len())),
         };
         let room = match (in_memory, on_disk) {
             (0, on_disk) => on_disk?,
             (in_memory, on_disk) => in_memory + on_disk.unwrap_or_default(),
         };
-        // Who has sent little gets little: clients cannot take memory with what they only announce.
+        // Room grows with what was received: clients cannot reserve memory by only announcing a body.
         let used = self.memory();
-        let room = room.min(usize::try_from(self.len()).unwrap_or(EXTENT).clamp(SMALL, EXTENT));
-        Poll::Ready(if self.share.resize(used + room as u64, most) { Ok(room) } else { Err(Full::NoMemory) })
+        let room =
+            room.min(usize::try_from(self.len()).unwrap_or(EXTENT_BYTES).clamp(MIN_ROOM_BYTES, EXTENT_BYTES));
+        Poll::Ready(if self.share.resize(used + room as u64, max_memory_bytes) {
+            Ok(room)
+        } else {
+            Err(Full::NoMemory)
+        })
     }
 
-    /// Ready when nothing is being written. Begins to write where there is an extent to write.
+    /// Ready when nothing is being written. Starts a write when an extent is full.
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             if let Some(writing) = &mut self.writing {
@@ -143,23 +152,23 @@ impl Store {
                     }
                     Ok(Err(mut refused)) => {
                         refused.append(&mut self.tail);
-                        (self.tail, self.is_refused) = (refused, true);
+                        (self.tail, self.disk_refused) = (refused, true);
                     }
-                    // The thread of the disk has gone, and the bytes with it: whoever reads them sees it.
-                    Err(_) => (self.is_refused, self.is_lost) = (true, true),
+                    // The disk thread has ended and the bytes are lost; reading them fails.
+                    Err(_) => (self.disk_refused, self.is_lost) = (true, true),
                 }
                 self.writing = None;
             }
-            if self.tail.len() < EXTENT || self.is_refused {
+            if self.tail.len() < EXTENT_BYTES || self.disk_refused {
                 return Poll::Ready(());
             }
-            let behind = self.tail.split_off(EXTENT);
+            let behind = self.tail.split_off(EXTENT_BYTES);
             let extent = std::mem::replace(&mut self.tail, behind);
             self.writing = Some(self.disk.write(extent, self.of));
         }
     }
 
-    /// Takes no more bytes than there is room for.
+    /// Appends data, at most what [`Self::poll_room`] returned.
     pub(crate) fn append(&mut self, data: &[u8]) {
         let in_memory = (self.bounds.memory as usize - self.head.len()).min(data.len());
         let (first, behind) = data.split_at(in_memory);
@@ -167,14 +176,18 @@ impl Store {
         self.tail.extend_from_slice(behind);
     }
 
-    /// Ready with the bytes that come next, at most so many; with none at the end. [`Self::advance`] says how many were used.
-    pub(crate) fn poll_read(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<Result<&[u8], Unreadable>> {
-        if self.at < self.head.len() as u64 {
-            let rest = &self.head[self.at as usize..];
-            return Poll::Ready(Ok(&rest[..rest.len().min(most)]));
+    /// Ready with the next bytes, at most `max_bytes`; empty at the end. [`Self::advance`] consumes them.
+    pub(crate) fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        max_bytes: usize,
+    ) -> Poll<Result<&[u8], Unreadable>> {
+        if self.read_position < self.head.len() as u64 {
+            let rest = &self.head[self.read_position as usize..];
+            return Poll::Ready(Ok(&rest[..rest.len().min(max_bytes)]));
         }
-        let behind = self.at - self.head.len() as u64;
-        let index = usize::try_from(behind / EXTENT as u64).map_err(|_| Unreadable)?;
+        let behind = self.read_position - self.head.len() as u64;
+        let index = usize::try_from(behind / EXTENT_BYTES as u64).map_err(|_| Unreadable)?;
         if index == self.extents.len() && self.writing.is_some() {
             ready!(self.poll_write(cx));
         }
@@ -183,15 +196,15 @@ impl Store {
         }
         if index < self.extents.len() {
             ready!(self.poll_load(cx, index))?;
-            let from = (behind % EXTENT as u64) as usize;
+            let from = (behind % EXTENT_BYTES as u64) as usize;
             let rest = self.loaded.as_ref().map_or(&[][..], |(_, bytes)| &bytes[from..]);
-            return Poll::Ready(Ok(&rest[..rest.len().min(most)]));
+            return Poll::Ready(Ok(&rest[..rest.len().min(max_bytes)]));
         }
         let rest = &self.tail[(behind - self.on_disk()) as usize..];
-        Poll::Ready(Ok(&rest[..rest.len().min(most)]))
+        Poll::Ready(Ok(&rest[..rest.len().min(max_bytes)]))
     }
 
-    /// Ready when an extent is in memory.
+    /// Ready when the extent is in memory.
     fn poll_load(&mut self, cx: &mut Context<'_>, index: usize) -> Poll<Result<(), Unreadable>> {
         while self.loaded.as_ref().is_none_or(|(loaded, _)| *loaded != index) {
             let buffer = self.loaded.take().map(|(_, buffer)| buffer).unwrap_or_default();
@@ -208,24 +221,24 @@ impl Store {
         Poll::Ready(Ok(()))
     }
 
-    /// So many of the bytes that come next were used.
+    /// Consumes bytes that were read.
     pub(crate) fn advance(&mut self, used: usize) {
-        self.at += used as u64;
+        self.read_position += used as u64;
     }
 
-    /// It is read from its beginning again.
+    /// Starts reading from the beginning again.
     pub(crate) fn rewind(&mut self) {
-        self.at = 0;
+        self.read_position = 0;
     }
 
-    /// Forgets what it holds, all of which was read, and takes as much as in the beginning.
+    /// Discards the content, all of which was read, so that the store has its full room again.
     pub(crate) fn empty(&mut self) {
         debug_assert!(self.is_read() && self.writing.is_none(), "nothing is lost");
-        // Not only cleared: its share of the memory ends here.
+        // Freed, not only cleared: its share of the memory ends here.
         (self.head, self.tail) = (Vec::new(), Vec::new());
         self.extents.clear();
         (self.loaded, self.loading) = (None, None);
-        (self.at, self.is_refused) = (0, false);
+        (self.read_position, self.disk_refused) = (0, false);
         self.share.resize(0, 0);
     }
 }

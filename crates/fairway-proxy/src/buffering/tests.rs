@@ -1,4 +1,4 @@
-//! Bodies of every length in every place, with disks that are full or fail.
+//! Bodies of every length in memory and on disk, with disks that are full or failing.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -7,23 +7,23 @@ use std::future::poll_fn;
 use fairway_model::BodyBuffer;
 use fastrand::Rng;
 
-use super::disk::EXTENT;
+use super::disk::EXTENT_BYTES;
 use super::store::Unreadable;
 use super::*;
-use crate::memory_share::MemoryShares;
+use crate::memory_share::MemoryPool;
 
-const DISK: u64 = 64 * EXTENT as u64;
+const DISK: u64 = 64 * EXTENT_BYTES as u64;
 
 fn disk() -> Disk {
     Disk::inline(&std::env::temp_dir(), DISK).unwrap()
 }
 
 fn store(memory: u32, on_disk: u64, disk: &Disk) -> Store {
-    let share = MemoryShares::default().empty();
-    Store::new(Of::Request, BodyBuffer { memory, disk: on_disk }, disk.clone(), share)
+    let share = MemoryPool::default().empty();
+    Store::new(BodyKind::Request, BodyBuffer { memory, disk: on_disk }, disk.clone(), share)
 }
 
-/// Appends all that there is room for, in pieces of up to `piece` bytes.
+/// Appends as much as fits, in pieces of up to `piece` bytes.
 async fn fill(store: &mut Store, mut body: &[u8], piece: usize) -> Result<(), Full> {
     while !body.is_empty() {
         let room = poll_fn(|cx| store.poll_room(cx, u64::MAX)).await?;
@@ -58,8 +58,10 @@ fn random_body(random: &mut Rng, length: usize) -> Vec<u8> {
 #[tokio::test]
 async fn a_body_is_read_as_it_was_written_as_often_as_it_is_asked_for() {
     let (disk, mut random) = (disk(), Rng::with_seed(36));
-    for memory in [0, 1, 1000, EXTENT as u32, 3 * EXTENT as u32] {
-        for length in [0, 1, 999, 1000, 1001, EXTENT, EXTENT + 1, 2 * EXTENT, 5 * EXTENT + 77] {
+    for memory in [0, 1, 1000, EXTENT_BYTES as u32, 3 * EXTENT_BYTES as u32] {
+        for length in
+            [0, 1, 999, 1000, 1001, EXTENT_BYTES, EXTENT_BYTES + 1, 2 * EXTENT_BYTES, 5 * EXTENT_BYTES + 77]
+        {
             let body = random_body(&mut random, length);
             let mut store = store(memory, DISK, &disk);
             fill(&mut store, &body, random.usize(1..40_000)).await.unwrap();
@@ -74,7 +76,7 @@ async fn a_body_is_read_as_it_was_written_as_often_as_it_is_asked_for() {
             }
         }
     }
-    assert_eq!(disk.used(), 0, "all of it is free again");
+    assert_eq!(disk.used_bytes(), 0, "all of it is free again");
 }
 
 #[tokio::test]
@@ -119,7 +121,7 @@ async fn a_queue_gives_what_it_took_in_its_order() {
         given.extend(read(&mut store, usize::MAX).await.unwrap());
         assert!(given == taken, "{memory}");
     }
-    assert_eq!(disk.used(), 0);
+    assert_eq!(disk.used_bytes(), 0);
 }
 
 #[tokio::test]
@@ -130,8 +132,8 @@ async fn a_body_has_no_more_than_its_bounds() {
         (10, 0, &disk, 11, Err(Full::TooLarge)),
         (10, 5, &disk, 15, Ok(())),
         (10, 5, &disk, 16, Err(Full::TooLarge)),
-        (0, 3 * EXTENT as u64 + 1, &disk, 3 * EXTENT + 1, Ok(())),
-        (0, 3 * EXTENT as u64 + 1, &disk, 3 * EXTENT + 2, Err(Full::TooLarge)),
+        (0, 3 * EXTENT_BYTES as u64 + 1, &disk, 3 * EXTENT_BYTES + 1, Ok(())),
+        (0, 3 * EXTENT_BYTES as u64 + 1, &disk, 3 * EXTENT_BYTES + 2, Err(Full::TooLarge)),
         (10, 5, &none, 10, Ok(())),
         (10, 5, &none, 11, Err(Full::NoDisk)),
     ] {
@@ -143,19 +145,19 @@ async fn a_body_has_no_more_than_its_bounds() {
 
 #[tokio::test]
 async fn a_full_disk_takes_no_more_and_what_is_held_is_not_lost() {
-    let disk = Disk::inline(&std::env::temp_dir(), 2 * EXTENT as u64).unwrap();
+    let disk = Disk::inline(&std::env::temp_dir(), 2 * EXTENT_BYTES as u64).unwrap();
     let mut other = store(0, DISK, &disk);
-    fill(&mut other, &vec![1; EXTENT + 1], usize::MAX).await.unwrap();
+    fill(&mut other, &vec![1; EXTENT_BYTES + 1], usize::MAX).await.unwrap();
     poll_fn(|cx| other.poll_room(cx, u64::MAX)).await.unwrap();
     let mut full = store(0, DISK, &disk);
-    assert_eq!(fill(&mut full, &vec![2; 8 * EXTENT], usize::MAX).await, Err(Full::NoDisk));
+    assert_eq!(fill(&mut full, &vec![2; 8 * EXTENT_BYTES], usize::MAX).await, Err(Full::NoDisk));
     let held = full.len();
     assert_eq!(read(&mut full, usize::MAX).await.unwrap(), vec![2; held as usize], "all that it took");
     full.empty();
     drop(other);
-    fill(&mut full, &vec![3; 2 * EXTENT + 1], usize::MAX).await.unwrap();
+    fill(&mut full, &vec![3; 2 * EXTENT_BYTES + 1], usize::MAX).await.unwrap();
     poll_fn(|cx| full.poll_room(cx, u64::MAX)).await.unwrap();
-    assert_eq!(disk.used(), 2 * EXTENT as u64);
+    assert_eq!(disk.used_bytes(), 2 * EXTENT_BYTES as u64);
 }
 
 #[tokio::test]
@@ -163,12 +165,12 @@ async fn what_is_dropped_while_it_is_written_is_free_again() {
     let disk = Disk::open(&std::env::temp_dir(), DISK).unwrap();
     for _ in 0..50 {
         let mut store = store(0, DISK, &disk);
-        fill(&mut store, &vec![1; EXTENT], usize::MAX).await.unwrap();
-        // Begins to write, and nobody waits for it.
+        fill(&mut store, &vec![1; EXTENT_BYTES], usize::MAX).await.unwrap();
+        // Starts a write without waiting for it.
         let begun = poll_fn(|cx| std::task::Poll::Ready(store.poll_room(cx, u64::MAX).is_ready())).await;
         let _ = begun;
     }
-    // Behind all of these, in the queue of the only thread.
+    // Queued after all of these for the only thread.
     let mut last = store(0, DISK, &disk);
     fill(&mut last, &vec![1; DISK as usize], usize::MAX).await.unwrap();
     drop(last);
@@ -176,34 +178,34 @@ async fn what_is_dropped_while_it_is_written_is_free_again() {
 
 #[tokio::test]
 async fn responses_have_half_of_the_disk_and_requests_all_of_it() {
-    let disk = Disk::inline(&std::env::temp_dir(), 8 * EXTENT as u64).unwrap();
-    let share = || MemoryShares::default().empty();
+    let disk = Disk::inline(&std::env::temp_dir(), 8 * EXTENT_BYTES as u64).unwrap();
+    let share = || MemoryPool::default().empty();
     let bounds = BodyBuffer { memory: 0, disk: DISK };
-    let mut response = Store::new(Of::Response, bounds, disk.clone(), share());
-    let mut other = Store::new(Of::Response, bounds, disk.clone(), share());
-    assert_eq!(fill(&mut response, &vec![1; 20 * EXTENT], usize::MAX).await, Err(Full::NoDisk));
-    assert_eq!(fill(&mut other, &vec![1; 20 * EXTENT], usize::MAX).await, Err(Full::NoDisk));
-    assert_eq!(disk.used(), 4 * EXTENT as u64);
-    let mut request = Store::new(Of::Request, bounds, disk.clone(), share());
-    fill(&mut request, &vec![1; 4 * EXTENT], usize::MAX).await.unwrap();
+    let mut response = Store::new(BodyKind::Response, bounds, disk.clone(), share());
+    let mut other = Store::new(BodyKind::Response, bounds, disk.clone(), share());
+    assert_eq!(fill(&mut response, &vec![1; 20 * EXTENT_BYTES], usize::MAX).await, Err(Full::NoDisk));
+    assert_eq!(fill(&mut other, &vec![1; 20 * EXTENT_BYTES], usize::MAX).await, Err(Full::NoDisk));
+    assert_eq!(disk.used_bytes(), 4 * EXTENT_BYTES as u64);
+    let mut request = Store::new(BodyKind::Request, bounds, disk.clone(), share());
+    fill(&mut request, &vec![1; 4 * EXTENT_BYTES], usize::MAX).await.unwrap();
     drop((response, other));
-    assert_eq!(disk.used(), 3 * EXTENT as u64, "the last extent is written when more comes");
+    assert_eq!(disk.used_bytes(), 3 * EXTENT_BYTES as u64, "the last extent is written when more comes");
 }
 
 #[tokio::test]
 async fn a_body_takes_the_memory_that_it_uses() {
-    let (memory, disk) = (MemoryShares::default(), disk());
+    let (memory, disk) = (MemoryPool::default(), disk());
     let bounds = BodyBuffer { memory: 100_000, disk: DISK };
-    let mut store = Store::new(Of::Request, bounds, disk, memory.empty());
+    let mut store = Store::new(BodyKind::Request, bounds, disk, memory.empty());
     let room = poll_fn(|cx| store.poll_room(cx, 5000)).await.unwrap();
-    assert_eq!((room, memory.taken()), (4096, 4096));
+    assert_eq!((room, memory.used_bytes()), (4096, 4096));
     store.append(&[1; 4000]);
     assert_eq!(poll_fn(|cx| store.poll_room(cx, 5000)).await, Err(Full::NoMemory));
     fill(&mut store, &vec![1; 500_000], usize::MAX).await.unwrap();
-    let most = (100_000 + 4 * EXTENT) as u64;
-    assert!((100_000..=most).contains(&memory.taken()), "{}", memory.taken());
+    let most = (100_000 + 4 * EXTENT_BYTES) as u64;
+    assert!((100_000..=most).contains(&memory.used_bytes()), "{}", memory.used_bytes());
     drop(store);
-    assert_eq!(memory.taken(), 0);
+    assert_eq!(memory.used_bytes(), 0);
 }
 
 #[tokio::test]
@@ -211,19 +213,19 @@ async fn extents_that_are_free_take_no_space() {
     let directory = tempfile::tempdir().unwrap();
     let disk = Disk::inline(directory.path(), DISK).unwrap();
     let mut stays = store(0, DISK, &disk);
-    fill(&mut stays, &vec![1; 3 * EXTENT], usize::MAX).await.unwrap();
+    fill(&mut stays, &vec![1; 3 * EXTENT_BYTES], usize::MAX).await.unwrap();
     let mut goes = store(0, DISK, &disk);
-    fill(&mut goes, &vec![2; 40 * EXTENT], usize::MAX).await.unwrap();
+    fill(&mut goes, &vec![2; 40 * EXTENT_BYTES], usize::MAX).await.unwrap();
     let before = disk.blocks();
     drop(goes);
-    assert!(disk.blocks() + 30 * EXTENT as u64 / 512 < before, "{} of {before}", disk.blocks());
-    assert!(read(&mut stays, usize::MAX).await.unwrap() == vec![1; 3 * EXTENT]);
+    assert!(disk.blocks() + 30 * EXTENT_BYTES as u64 / 512 < before, "{} of {before}", disk.blocks());
+    assert!(read(&mut stays, usize::MAX).await.unwrap() == vec![1; 3 * EXTENT_BYTES]);
 }
 
 #[tokio::test]
 async fn a_body_of_which_bytes_are_gone_is_never_read_to_its_end() {
-    for length in [EXTENT + 100, EXTENT + 101] {
-        let mut store = store(100, DISK, &Disk::gone());
+    for length in [EXTENT_BYTES + 100, EXTENT_BYTES + 101] {
+        let mut store = store(100, DISK, &Disk::with_gone_thread());
         fill(&mut store, &vec![1; length], usize::MAX).await.unwrap();
         assert_eq!(poll_fn(|cx| store.poll_room(cx, u64::MAX)).await, Err(Full::NoDisk));
         assert_eq!(read(&mut store, usize::MAX).await, Err(Unreadable), "{length}");

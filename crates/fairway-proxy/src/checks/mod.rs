@@ -1,7 +1,8 @@
-//! Health checks: requests of Fairway's own to endpoints, made by the first worker for all.
+//! Active health checks: requests to endpoints, made by the first worker for all.
 //!
-//! [`run`] knows from each snapshot which endpoints are to be checked, also those that no request went to yet; each is asked by a task
-//! of its own ([`probe`]), which ends when neither a snapshot nor a request of any worker has to do with it any more.
+//! [`run`] knows from each snapshot which endpoints to check, including those without requests so far; each is
+//! checked by its own task ([`probe`]), which ends when no snapshot and no request of any worker uses the
+//! endpoint any more.
 
 mod probe;
 #[cfg(test)]
@@ -12,7 +13,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use fairway_connection::upstream::{CheckState, Checked, Checks};
+use fairway_connection::upstream::{CheckState, CheckedEndpoint, HealthChecks};
 use fairway_model::{Backend, PortProtocol};
 use fairway_net::clock::Instant;
 use fairway_routing::{BackendSlot, Snapshot};
@@ -22,32 +23,32 @@ use tokio::time::sleep_until;
 use crate::network::Network;
 use crate::publish::Published;
 use crate::upstream::endpoint::EndpointIdentity;
-use crate::worker::{Phase, Worker};
-use probe::Problem;
+use crate::worker::{StopPhase, Worker};
+use probe::ProbeError;
 
-/// Checks under way at a time; others wait for one to end.
-const MOST_AT_A_TIME: usize = 1024;
+/// Concurrent checks; others wait.
+const MAX_CONCURRENT_CHECKS: usize = 1024;
 
-/// Endpoints that are asked in the same step are asked together: the worker wakes up once for them, which costs more than a check.
-const STEP: Duration = Duration::from_millis(20);
+/// Checks are aligned to this step: the worker wakes up once for all of a step, which costs more than a check.
+const SCHEDULE_STEP: Duration = Duration::from_millis(20);
 
 /// Checks endpoints until the process drains.
 pub(crate) async fn run<N: Network>(worker: Rc<Worker<N>>, mut updates: watch::Receiver<Arc<Published>>) {
-    let turns = Rc::new(Semaphore::new(MOST_AT_A_TIME));
-    let mut wanted = Wanted::new(worker.checks.clone());
+    let permits = Rc::new(Semaphore::new(MAX_CONCURRENT_CHECKS));
+    let mut endpoints = CheckedEndpoints::new(worker.checks.clone());
     loop {
         let published = Arc::clone(&updates.borrow_and_update());
-        wanted.follow(&published.snapshot);
+        endpoints.update(&published.snapshot);
         loop {
             tokio::select! {
                 changed = updates.changed() => match changed {
                     Ok(()) => break,
                     Err(_) => return,
                 },
-                unchecked = worker.checks.next() => {
+                unchecked = worker.checks.next_unchecked() => {
                     for (checked, state) in unchecked {
-                        let (worker, turns) = (Rc::clone(&worker), Rc::clone(&turns));
-                        tokio::task::spawn_local(watch_one(worker, turns, checked, state));
+                        let (worker, turns) = (Rc::clone(&worker), Rc::clone(&permits));
+                        tokio::task::spawn_local(check_endpoint(worker, turns, checked, state));
                     }
                 }
             }
@@ -55,26 +56,26 @@ pub(crate) async fn run<N: Network>(worker: Rc<Worker<N>>, mut updates: watch::R
     }
 }
 
-/// The endpoints of the latest snapshot that are to be checked.
-struct Wanted {
-    checks: Checks,
+/// Endpoints of the latest snapshot with health checks.
+struct CheckedEndpoints {
+    checks: HealthChecks,
     snapshot: Option<Arc<Snapshot>>,
     states: HashMap<BackendSlot, Vec<Arc<CheckState>>>,
 }
 
-impl Wanted {
-    fn new(checks: Checks) -> Self {
+impl CheckedEndpoints {
+    fn new(checks: HealthChecks) -> Self {
         Self { checks, snapshot: None, states: HashMap::new() }
     }
 
-    /// Goes on with a newer snapshot. Costs what changed.
-    fn follow(&mut self, snapshot: &Arc<Snapshot>) {
+    /// Updates to a newer snapshot, at the cost of what changed.
+    fn update(&mut self, snapshot: &Arc<Snapshot>) {
         let changed: Vec<BackendSlot> = match &self.snapshot {
             Some(older) => snapshot.backends_changed_since(older).collect(),
             None => (0..).take(snapshot.slots()).map(BackendSlot).collect(),
         };
         for slot in changed {
-            let states = snapshot.backend(slot).map(|backend| self.of(backend)).unwrap_or_default();
+            let states = snapshot.backend(slot).map(|backend| self.states_of(backend)).unwrap_or_default();
             match states.is_empty() {
                 true => _ = self.states.remove(&slot),
                 false => _ = self.states.insert(slot, states),
@@ -83,83 +84,86 @@ impl Wanted {
         self.snapshot = Some(Arc::clone(snapshot));
     }
 
-    fn of(&self, backend: &Backend) -> Vec<Arc<CheckState>> {
+    fn states_of(&self, backend: &Backend) -> Vec<Arc<CheckState>> {
         let health = backend.traffic().health.as_deref();
         let Some(check) = health.and_then(|health| health.check.as_ref()) else { return Vec::new() };
-        let identity = |address| EndpointIdentity::of(backend, address, PortProtocol::Tcp);
-        let checked = |address| Checked { identity: identity(address), check: Arc::clone(check) };
+        let identity = |address| EndpointIdentity::of_backend(backend, address, PortProtocol::Tcp);
+        let checked = |address| CheckedEndpoint { identity: identity(address), check: Arc::clone(check) };
         backend.endpoints.iter().map(|endpoint| self.checks.state(&checked(endpoint.address))).collect()
     }
 }
 
-/// What the last checks of an endpoint have found.
+/// Consecutive results of an endpoint.
 #[derive(Default)]
-struct Streak {
+struct CheckStreak {
     failures: u8,
     successes: u8,
 }
 
-/// Checks one endpoint as long as anybody has its state.
-async fn watch_one<N: Network>(
+/// Checks one endpoint while its state is used.
+async fn check_endpoint<N: Network>(
     worker: Rc<Worker<N>>,
-    turns: Rc<Semaphore>,
-    checked: Checked,
+    permits: Rc<Semaphore>,
+    checked: CheckedEndpoint,
     state: Weak<CheckState>,
 ) {
     let check = Arc::clone(&checked.check);
-    // Spread, so that many endpoints are not asked at once; early enough for the last of the failures in a row to be over in time.
+    // Spread over the interval, so that endpoints are not all checked at once, yet early enough for the last
+    // consecutive failure to complete in time.
     let spread = check.interval.saturating_sub(check.timeout).mul_f64(worker.random(|random| random.f64()));
-    let mut due = step_of(worker.began, Instant::now() + spread);
-    let (mut streak, mut was_out) = (Streak::default(), false);
+    let mut due = align_to_step(worker.started_at, Instant::now() + spread);
+    let (mut streak, mut was_out) = (CheckStreak::default(), false);
     let mut connection = None;
     loop {
         sleep_until(due).await;
-        if worker.phase() >= Phase::Draining {
+        if worker.phase() >= StopPhase::Draining {
             return;
         }
         let Some(state) = state.upgrade() else { break };
-        let turn = turns.acquire().await;
-        let answer = probe::ask(&worker, &checked, &mut connection).await;
-        drop(turn);
-        worker.counters.health_checked(match answer {
+        let permit = permits.acquire().await;
+        let result = probe::probe(&worker, &checked, &mut connection).await;
+        drop(permit);
+        worker.counters.count_health_check(match result {
             Ok(()) => "passed",
-            Err(Problem::Endpoint(_)) => "failed",
-            Err(Problem::NoSocket) => "unknown",
+            Err(ProbeError::Endpoint(_)) => "failed",
+            Err(ProbeError::NoSocket) => "unknown",
         });
-        let turned = match answer {
-            Err(Problem::NoSocket) => None,
-            answer => streak.after(answer.is_ok(), was_out, &check),
+        let change = match result {
+            Err(ProbeError::NoSocket) => None,
+            result => streak.record(result.is_ok(), was_out, &check),
         };
-        if let Some(is_out) = turned {
+        if let Some(is_out) = change {
             was_out = is_out;
-            worker.checks.set(&state, is_out, Instant::now());
+            worker.checks.set_out(&state, is_out, Instant::now());
             let endpoint = checked.identity.address;
-            match answer {
-                Err(Problem::Endpoint(reason)) => {
-                    tracing::warn!(%endpoint, reason, "fails its health checks, and gets no requests");
+            match result {
+                Err(ProbeError::Endpoint(reason)) => {
+                    tracing::warn!(%endpoint, reason, "the endpoint fails its health checks and gets no requests");
                 }
-                _ => tracing::info!(%endpoint, "passes its health checks again, and gets requests"),
+                _ => {
+                    tracing::info!(%endpoint, "the endpoint passes its health checks again and gets requests");
+                }
             }
         }
-        due = next(due, check.interval, Instant::now());
+        due = next_due(due, check.interval, Instant::now());
     }
-    worker.checks.forget(&checked, was_out);
+    worker.checks.remove(&checked, was_out);
 }
 
-/// The beginning of the step, counted since `began`, that this time is in.
-fn step_of(began: Instant, time: Instant) -> Instant {
-    let since = time.duration_since(began);
-    time - Duration::from_nanos((since.as_nanos() % STEP.as_nanos()) as u64)
+/// The start of the step, counted from `started_at`, that contains this time.
+fn align_to_step(started_at: Instant, time: Instant) -> Instant {
+    let since = time.duration_since(started_at);
+    time - Duration::from_nanos((since.as_nanos() % SCHEDULE_STEP.as_nanos()) as u64)
 }
 
-/// When the check after that of `last` is due: at once where that one took its whole interval. Those that were missed are left out.
-fn next(last: Instant, interval: Duration, now: Instant) -> Instant {
+/// Time of the next check: at once if the last took its whole interval. Missed checks are skipped.
+fn next_due(last: Instant, interval: Duration, now: Instant) -> Instant {
     (last + interval).max(now)
 }
 
-impl Streak {
-    /// Whether the endpoint goes out, or comes back, by one more check.
-    fn after(&mut self, passed: bool, is_out: bool, check: &fairway_model::HealthCheck) -> Option<bool> {
+impl CheckStreak {
+    /// Records a check; returns whether the endpoint goes out (`true`) or comes back (`false`), if it changes.
+    fn record(&mut self, passed: bool, is_out: bool, check: &fairway_model::HealthCheck) -> Option<bool> {
         if passed {
             (self.failures, self.successes) = (0, self.successes.saturating_add(1));
         } else {

@@ -1,11 +1,11 @@
-//! One check of one endpoint, over a connection that is kept for the next one.
+//! One health check of one endpoint, over a connection kept for the next one.
 
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Poll, ready};
 
 use fairway_connection::sides::{BodyStep, Failure, HeadRead, Hop, RequestPlan, Share, Upgrade, Upstream};
-use fairway_connection::upstream::Checked;
+use fairway_connection::upstream::CheckedEndpoint;
 use fairway_http::{BodySize, Head};
 use fairway_model::{BackendProtocol, Probe};
 use tokio::time::timeout;
@@ -13,100 +13,100 @@ use tokio::time::timeout;
 use crate::fault::Fault;
 use crate::network::Network;
 use crate::upstream::endpoint::EndpointIdentity;
-use crate::worker::{ToEndpoint, Worker};
+use crate::worker::{EndpointHop, Worker};
 
-/// The longest body of a response that is read; longer ones are cut, which is no failure.
-const MAX_BODY: usize = 64 * 1024;
-/// Taken at a time.
-const PIECE: usize = 16 * 1024;
+/// Bytes of a response body that are read; longer ones are cut, which is no failure.
+const MAX_BODY_BYTES: usize = 64 * 1024;
+/// Bytes per read.
+const READ_BYTES: usize = 16 * 1024;
 /// Interim responses before the final one.
-const MAX_INTERIM: usize = 8;
+const MAX_INTERIM_RESPONSES: usize = 8;
 
-/// Of gRPC's health protocol (grpc/doc/health-checking.md).
+/// Path of gRPC's health protocol (grpc/doc/health-checking.md).
 const GRPC_PATH: &[u8] = b"/grpc.health.v1.Health/Check";
 /// `HealthCheckResponse` with `status: SERVING`, in protobuf.
-const SERVING: [u8; 2] = [0x08, 0x01];
+const GRPC_SERVING_MESSAGE: [u8; 2] = [0x08, 0x01];
 
-/// Why there is no success.
+/// Why a check did not pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Problem {
+pub(super) enum ProbeError {
     /// The endpoint failed.
     Endpoint(&'static str),
-    /// This process or its machine has no socket left, which says nothing of the endpoint.
+    /// The process or machine has no free socket, which says nothing about the endpoint.
     NoSocket,
 }
 
-/// The connection ended before the response.
-const BROKEN: Problem = Problem::Endpoint("it closed the connection");
+/// The connection closed before the response.
+const CONNECTION_CLOSED: ProbeError = ProbeError::Endpoint("it closed the connection");
 
-/// What a response says.
+/// The response to a probe.
 #[derive(Default, PartialEq)]
-struct Answer {
+struct ProbeResponse {
     status: u16,
     body: Vec<u8>,
     grpc_status: Option<Vec<u8>>,
 }
 
-/// Asks the endpoint once. `kept` has the connection of the last check, and gets the one for the next.
+/// Probes the endpoint once. `kept_connection` holds the connection of the last check, and receives the one for the next.
 ///
 /// # Errors
 /// The endpoint failed.
-pub(super) async fn ask<N: Network>(
+pub(super) async fn probe<N: Network>(
     worker: &Rc<Worker<N>>,
-    checked: &Checked,
-    kept: &mut Option<ToEndpoint<N>>,
-) -> Result<(), Problem> {
-    let patience = checked.check.timeout;
-    let asked = timeout(patience, ask_in_time(worker, checked, kept)).await;
-    asked.unwrap_or(Err(Problem::Endpoint("it did not answer in time")))
+    checked: &CheckedEndpoint,
+    kept_connection: &mut Option<EndpointHop<N>>,
+) -> Result<(), ProbeError> {
+    let check_timeout = checked.check.timeout;
+    let result = timeout(check_timeout, probe_without_timeout(worker, checked, kept_connection)).await;
+    result.unwrap_or(Err(ProbeError::Endpoint("the check timed out")))
 }
 
-async fn ask_in_time<N: Network>(
+async fn probe_without_timeout<N: Network>(
     worker: &Rc<Worker<N>>,
-    checked: &Checked,
-    kept: &mut Option<ToEndpoint<N>>,
-) -> Result<(), Problem> {
+    checked: &CheckedEndpoint,
+    kept_connection: &mut Option<EndpointHop<N>>,
+) -> Result<(), ProbeError> {
     let probe = &checked.check.probe;
     if *probe == Probe::Tcp {
         let plain =
             EndpointIdentity { tls: None, protocol: BackendProtocol::Http1, ..checked.identity.clone() };
         return connect(worker, checked, &plain).await.map(|mut hop| hop.abandon());
     }
-    // Taken: a check that is given up takes its connection along.
-    let known = kept.take().and_then(|mut hop| hop.is_quiet().then_some(hop));
+    // Taken out, so that an abandoned check drops its connection.
+    let known = kept_connection.take().and_then(|mut hop| hop.is_reusable_now().then_some(hop));
     let (mut hop, was_kept) = match known {
         Some(hop) => (hop, true),
-        None => (connect(worker, checked, &spoken_to(checked)).await?, false),
+        None => (connect(worker, checked, &endpoint_identity(checked)).await?, false),
     };
-    let mut answer = over(worker, checked, &mut hop).await;
-    if was_kept && answer == Err(BROKEN) {
-        // It may have been closed for its age just then, which says nothing of the endpoint.
-        hop = connect(worker, checked, &spoken_to(checked)).await?;
-        answer = over(worker, checked, &mut hop).await;
+    let mut response = send_over(worker, checked, &mut hop).await;
+    if was_kept && response == Err(CONNECTION_CLOSED) {
+        // The kept connection may have been closed for its age, which says nothing about the endpoint.
+        hop = connect(worker, checked, &endpoint_identity(checked)).await?;
+        response = send_over(worker, checked, &mut hop).await;
     }
-    let verdict = judge(probe, &answer?);
+    let verdict = evaluate(probe, &response?);
     if hop.is_reusable() {
-        hop.rest();
-        *kept = Some(hop);
+        hop.release_buffers();
+        *kept_connection = Some(hop);
     }
     verdict
 }
 
-/// Asks over a connection, or a part of it.
-async fn over<N: Network>(
+/// Sends the probe over a connection, or a stream of it.
+async fn send_over<N: Network>(
     worker: &Rc<Worker<N>>,
-    checked: &Checked,
-    hop: &mut ToEndpoint<N>,
-) -> Result<Answer, Problem> {
-    match hop.share() {
+    checked: &CheckedEndpoint,
+    hop: &mut EndpointHop<N>,
+) -> Result<ProbeResponse, ProbeError> {
+    match hop.try_share() {
         Share::Whole => exchange(worker, checked, hop).await,
         Share::Part(mut part) => exchange(worker, checked, &mut part).await,
-        Share::Full => Err(Problem::Endpoint("its connection takes no more requests")),
+        Share::Full => Err(ProbeError::Endpoint("its connection accepts no more requests")),
     }
 }
 
-/// gRPC is spoken over HTTP/2, whatever requests get.
-fn spoken_to(checked: &Checked) -> EndpointIdentity {
+/// gRPC probes use HTTP/2, whatever the protocol of requests.
+fn endpoint_identity(checked: &CheckedEndpoint) -> EndpointIdentity {
     let identity = &checked.identity;
     let protocol = match (&checked.check.probe, &identity.tls) {
         (Probe::Grpc { .. }, None) => BackendProtocol::H2c,
@@ -118,39 +118,39 @@ fn spoken_to(checked: &Checked) -> EndpointIdentity {
 
 async fn connect<N: Network>(
     worker: &Rc<Worker<N>>,
-    checked: &Checked,
+    checked: &CheckedEndpoint,
     to: &EndpointIdentity,
-) -> Result<ToEndpoint<N>, Problem> {
+) -> Result<EndpointHop<N>, ProbeError> {
     let adopted = worker.adopted();
     let connecting = worker.connector.start(to, adopted.identities(), checked.check.timeout);
     connecting.await.map(|connected| connected.hop).map_err(|fault| match fault {
-        Fault::LocalShortage => Problem::NoSocket,
-        _ => Problem::Endpoint("no connection can be made"),
+        Fault::LocalShortage => ProbeError::NoSocket,
+        _ => ProbeError::Endpoint("cannot connect"),
     })
 }
 
-fn judge(probe: &Probe, answer: &Answer) -> Result<(), Problem> {
-    if !probe.accepts(answer.status) {
-        return Err(Problem::Endpoint("its status is none that is expected"));
+fn evaluate(probe: &Probe, response: &ProbeResponse) -> Result<(), ProbeError> {
+    if !probe.accepts(response.status) {
+        return Err(ProbeError::Endpoint("unexpected status"));
     }
     if let Probe::Grpc { .. } = probe {
-        if answer.grpc_status.as_deref() != Some(b"0") {
-            return Err(Problem::Endpoint("its call has not the status OK"));
+        if response.grpc_status.as_deref() != Some(b"0") {
+            return Err(ProbeError::Endpoint("the status of the gRPC call is not OK"));
         }
-        // A message is behind a flag and its length.
-        if answer.body.get(5..) != Some(&SERVING) {
-            return Err(Problem::Endpoint("it says that it does not serve"));
+        // A message follows a flag and its length.
+        if response.body.get(5..) != Some(&GRPC_SERVING_MESSAGE) {
+            return Err(ProbeError::Endpoint("it reports that it is not serving"));
         }
     }
     Ok(())
 }
 
-/// Sends a request, and reads the response to its end.
+/// Sends a request and reads the whole response.
 async fn exchange<N: Network, U: Upstream>(
     worker: &Rc<Worker<N>>,
-    checked: &Checked,
+    checked: &CheckedEndpoint,
     up: &mut U,
-) -> Result<Answer, Problem> {
+) -> Result<ProbeResponse, ProbeError> {
     let mut buffers = worker.lend_buffers();
     let message = write_head(&mut buffers.request, checked);
     let target = match &checked.check.probe {
@@ -160,35 +160,37 @@ async fn exchange<N: Network, U: Upstream>(
     let body = if message.is_some() { BodySize::Unknown } else { BodySize::None };
     let plan = RequestPlan { target, body, upgrade: Upgrade::None, http10: false, connection: None };
     up.send_request(&buffers.request, &plan);
-    let (mut answer, mut unsent, mut interim) = (Answer::default(), message, 0);
+    let (mut response, mut unsent, mut interim) = (ProbeResponse::default(), message, 0);
     let limits = worker.options.limits.head();
     poll_fn(|cx| {
         if let Some(message) = unsent.take() {
-            up.send_data(cx, &message).map_err(|_| BROKEN)?;
-            up.finish(std::iter::empty()).map_err(|_| BROKEN)?;
+            up.send_data(cx, &message).map_err(|_| CONNECTION_CLOSED)?;
+            up.finish(std::iter::empty()).map_err(|_| CONNECTION_CLOSED)?;
         }
         if up.queued() > 0
             && let Poll::Ready(Err(_)) = up.poll_flush(cx)
         {
-            return Poll::Ready(Err(BROKEN));
+            return Poll::Ready(Err(CONNECTION_CLOSED));
         }
         loop {
-            match ready!(up.poll_answer(cx, &mut buffers.answer, &limits)) {
-                HeadRead::Whole(_) if buffers.answer.status() >= 200 => return Poll::Ready(Ok(())),
-                HeadRead::Whole(_) if interim < MAX_INTERIM => interim += 1,
-                HeadRead::Closed | HeadRead::Cut | HeadRead::Unreachable => return Poll::Ready(Err(BROKEN)),
-                _ => return Poll::Ready(Err(Problem::Endpoint("what it sends is no HTTP"))),
+            match ready!(up.poll_response(cx, &mut buffers.response, &limits)) {
+                HeadRead::Whole(_) if buffers.response.status() >= 200 => return Poll::Ready(Ok(())),
+                HeadRead::Whole(_) if interim < MAX_INTERIM_RESPONSES => interim += 1,
+                HeadRead::Closed | HeadRead::Cut | HeadRead::Unreachable => {
+                    return Poll::Ready(Err(CONNECTION_CLOSED));
+                }
+                _ => return Poll::Ready(Err(ProbeError::Endpoint("it sent no valid HTTP response"))),
             }
         }
     })
     .await?;
-    answer.status = buffers.answer.status();
-    answer.grpc_status = buffers.answer.all_named(b"grpc-status").next().map(<[u8]>::to_vec);
+    response.status = buffers.response.status();
+    response.grpc_status = buffers.response.all_named(b"grpc-status").next().map(<[u8]>::to_vec);
     poll_fn(|cx| {
         loop {
-            let Answer { body, .. } = &mut answer;
-            let step = up.poll_body(cx, PIECE, |_, bytes| {
-                if body.len() + bytes.len() > MAX_BODY {
+            let ProbeResponse { body, .. } = &mut response;
+            let step = up.poll_body(cx, READ_BYTES, |_, bytes| {
+                if body.len() + bytes.len() > MAX_BODY_BYTES {
                     return Err(Failure::Refused);
                 }
                 body.extend_from_slice(bytes);
@@ -198,20 +200,20 @@ async fn exchange<N: Network, U: Upstream>(
                 Ok(BodyStep::End) => return Poll::Ready(Ok(())),
                 Ok(_) => {}
                 Err(Failure::Refused) => return Poll::Ready(Ok(())),
-                Err(_) => return Poll::Ready(Err(Problem::Endpoint("its response breaks off"))),
+                Err(_) => return Poll::Ready(Err(ProbeError::Endpoint("its response was truncated"))),
             }
         }
     })
     .await?;
-    if answer.grpc_status.is_none() {
+    if response.grpc_status.is_none() {
         let mut trailers = up.trailers().filter(|(name, _)| name.eq_ignore_ascii_case(b"grpc-status"));
-        answer.grpc_status = trailers.next().map(|(_, value)| value.to_vec());
+        response.grpc_status = trailers.next().map(|(_, value)| value.to_vec());
     }
-    Ok(answer)
+    Ok(response)
 }
 
-/// Writes the head; gives the body of a call.
-fn write_head(head: &mut Head, checked: &Checked) -> Option<Vec<u8>> {
+/// Writes the request head; returns the body of a gRPC call.
+fn write_head(head: &mut Head, checked: &CheckedEndpoint) -> Option<Vec<u8>> {
     let address = checked.identity.address.to_string();
     match &checked.check.probe {
         Probe::Http { path, host, .. } => {
@@ -225,14 +227,14 @@ fn write_head(head: &mut Head, checked: &Checked) -> Option<Vec<u8>> {
             head.append(b"Host", address.as_bytes());
             head.append(b"Content-Type", b"application/grpc");
             head.append(b"User-Agent", b"fairway");
-            Some(call(service))
+            Some(grpc_message(service))
         }
         Probe::Tcp => None,
     }
 }
 
-/// A message of gRPC with `HealthCheckRequest`, whose only field is the service.
-fn call(service: &str) -> Vec<u8> {
+/// A gRPC message with `HealthCheckRequest`, whose only field is the service.
+fn grpc_message(service: &str) -> Vec<u8> {
     let mut request = Vec::new();
     if !service.is_empty() {
         request.push(0x0a);

@@ -16,9 +16,11 @@ use tokio::sync::watch;
 use tokio::task::spawn_local;
 use tokio::time::sleep;
 
-use super::{Streak, next, run};
+use super::{CheckStreak, next_due, run};
 use crate::publish::Published;
-use crate::testing::{GET, Meeting, OK, Stage, endpoint, filtered, on_stage, published};
+use crate::testing::{
+    GET_REQUEST, OK_RESPONSE, ScriptedConnect, TestWorker, config_with_phases, endpoint, published, run_local,
+};
 
 const INTERVAL: Duration = Duration::from_secs(5);
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -32,9 +34,9 @@ fn check(probe: Probe) -> HealthCheck {
     HealthCheck { probe, interval: INTERVAL, timeout: TIMEOUT, failures, successes }
 }
 
-/// One rule over so many endpoints, which are checked.
+/// A configuration with one rule and this many checked endpoints.
 fn config(endpoints: usize, health: EndpointHealth) -> Config {
-    let mut config = filtered(endpoints, Vec::new());
+    let mut config = config_with_phases(endpoints, Vec::new());
     let backend = config.backends.values().next().unwrap();
     let traffic = BackendTraffic { health: Some(Arc::new(health)), ..BackendTraffic::default() };
     let backend = Backend { traffic: traffic.kept(), ..Backend::clone(backend) };
@@ -46,24 +48,24 @@ fn checked(probe: Probe) -> EndpointHealth {
     EndpointHealth { check: Some(Arc::new(check(probe))), slow_start: None, panic_threshold: Some(50) }
 }
 
-/// Checks by this configuration; the other end publishes newer ones.
-fn begin(stage: &Stage, config: &Config) -> watch::Sender<Arc<Published>> {
+/// Starts health checks; the sender publishes newer configurations.
+fn start_checks(stage: &TestWorker, config: &Config) -> watch::Sender<Arc<Published>> {
     let (updates, seen) = watch::channel(published(config, None));
     spawn_local(run(Rc::clone(&stage.worker), seen));
     updates
 }
 
-/// Answers checks with this status, and everything else with 200.
-async fn ill(mut stream: DuplexStream, status: u16) {
+/// Responds to checks with this status, and to everything else with 200.
+async fn serve_checks_with(mut stream: DuplexStream, status: u16) {
     let mut bytes = Vec::new();
     loop {
         while let Some(end) = bytes.windows(4).position(|it| it == b"\r\n\r\n") {
             let head: Vec<u8> = bytes.drain(..end + 4).collect();
-            let answer = match head.starts_with(b"GET /health ") {
+            let response = match head.starts_with(b"GET /health ") {
                 true => format!("HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n").into_bytes(),
-                false => OK.to_vec(),
+                false => OK_RESPONSE.to_vec(),
             };
-            if stream.write_all(&answer).await.is_err() {
+            if stream.write_all(&response).await.is_err() {
                 return;
             }
         }
@@ -73,93 +75,92 @@ async fn ill(mut stream: DuplexStream, status: u16) {
     }
 }
 
-fn well() -> Meeting {
-    Meeting::with(|stream| ill(stream, 200))
+fn healthy() -> ScriptedConnect {
+    ScriptedConnect::served_by(|stream| serve_checks_with(stream, 200))
 }
 
-/// To how many of 100 requests, one after the other on new connections to endpoints, each endpoint answered.
-async fn asked(stage: &Stage, endpoints: u16) -> Vec<usize> {
+/// How many of 100 sequential requests, each on a new connection, each endpoint answered.
+async fn responses_by_endpoint(stage: &TestWorker, endpoints: u16) -> Vec<usize> {
     let mut client = stage.client();
     let before = stage.connects().len();
     for _ in 0..100 {
-        assert_eq!(client.ask(GET).await.unwrap().status, 200);
+        assert_eq!(client.request(GET_REQUEST).await.unwrap().status, 200);
     }
     let connects = stage.connects();
     let to = |number| connects[before..].iter().filter(|(_, to)| *to == endpoint(number)).count();
     (0..endpoints).map(to).collect()
 }
 
-/// A stage whose connections to endpoints carry one request each.
-fn stage(config: &Config, script: impl Fn(SocketAddr) -> Meeting + 'static) -> Stage {
+/// A worker whose upstream connections carry one request each.
+fn stage(config: &Config, script: impl Fn(SocketAddr) -> ScriptedConnect + 'static) -> TestWorker {
     let mut config = config.clone();
     config.settings.upstream.requests_per_connection = 1;
-    Stage::serving(&config, script)
+    TestWorker::with_config(&config, script)
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_endpoint_without_traffic_that_swallows_everything_is_out_within_its_interval_times_the_threshold()
-{
-    on_stage(async {
+async fn a_silent_endpoint_without_traffic_is_out_within_interval_times_threshold() {
+    run_local(async {
         let config = config(3, checked(http()));
-        let stage = stage(&config, |to| if to == endpoint(0) { Meeting::Silence } else { well() });
-        let _updates = begin(&stage, &config);
+        let stage = stage(&config, |to| if to == endpoint(0) { ScriptedConnect::Silence } else { healthy() });
+        let _updates = start_checks(&stage, &config);
         sleep(INTERVAL * 3).await;
         assert_eq!(stage.worker.checks.failing(), 1);
         let began = Instant::now();
-        assert_eq!(asked(&stage, 3).await[0], 0, "no request waits for it");
+        assert_eq!(responses_by_endpoint(&stage, 3).await[0], 0, "no request waits for it");
         assert!(began.elapsed() < TIMEOUT);
-        assert!(stage.value("fairway_health_checks_total{result=\"passed\"}") >= 4);
-        assert_eq!(stage.value("fairway_health_checks_total{result=\"failed\"}"), 3);
+        assert!(stage.metric_value("fairway_health_checks_total{result=\"passed\"}") >= 4);
+        assert_eq!(stage.metric_value("fairway_health_checks_total{result=\"failed\"}"), 3);
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_endpoint_comes_back_after_enough_successes_in_a_row() {
-    on_stage(async {
+    run_local(async {
         let is_ill = Rc::new(Cell::new(true));
         let script = {
             let is_ill = Rc::clone(&is_ill);
             move |to| match to == endpoint(0) {
                 true => {
                     let status = if is_ill.get() { 503 } else { 200 };
-                    Meeting::with(move |stream| ill(stream, status))
+                    ScriptedConnect::served_by(move |stream| serve_checks_with(stream, status))
                 }
-                false => well(),
+                false => healthy(),
             }
         };
         let config = config(2, checked(Probe::Tcp));
         let http = self::config(2, checked(http()));
         let stage = stage(&http, script);
-        let updates = begin(&stage, &http);
+        let updates = start_checks(&stage, &http);
         sleep(INTERVAL * 4).await;
         assert_eq!(stage.worker.checks.failing(), 1, "its status is none that is expected");
-        assert_eq!(asked(&stage, 2).await[0], 0);
+        assert_eq!(responses_by_endpoint(&stage, 2).await[0], 0);
         is_ill.set(false);
-        // The kept connection still says what it said.
+        // The kept connection still gets the old response.
         updates.send_replace(published(&config, None));
         stage.publish(&config);
         sleep(INTERVAL * 4).await;
         assert_eq!(stage.worker.checks.failing(), 0, "a connect is enough now");
-        assert!(asked(&stage, 2).await[0] > 0);
+        assert!(responses_by_endpoint(&stage, 2).await[0] > 0);
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn checks_do_not_count_where_more_fail_than_the_threshold_allows() {
-    on_stage(async {
+async fn checks_are_ignored_if_more_fail_than_the_threshold_allows() {
+    run_local(async {
         let script = |to: SocketAddr| match to.port() < 2 {
-            true => Meeting::with(|stream| ill(stream, 500)),
-            false => well(),
+            true => ScriptedConnect::served_by(|stream| serve_checks_with(stream, 500)),
+            false => healthy(),
         };
         for (threshold, shares) in [(50, [true, true, true]), (70, [false, false, true])] {
             let config = config(3, EndpointHealth { panic_threshold: Some(threshold), ..checked(http()) });
             let stage = stage(&config, script);
-            let _updates = begin(&stage, &config);
+            let _updates = start_checks(&stage, &config);
             sleep(INTERVAL * 4).await;
             assert_eq!(stage.worker.checks.failing(), 2);
-            let asked = asked(&stage, 3).await;
+            let asked = responses_by_endpoint(&stage, 3).await;
             assert_eq!([asked[0] > 0, asked[1] > 0, asked[2] > 0], shares, "{threshold} %: {asked:?}");
         }
     })
@@ -168,10 +169,10 @@ async fn checks_do_not_count_where_more_fail_than_the_threshold_allows() {
 
 #[tokio::test(start_paused = true)]
 async fn checks_follow_the_endpoints_of_the_snapshot_and_end_with_them() {
-    on_stage(async {
+    run_local(async {
         let first = config(2, checked(http()));
-        let stage = stage(&first, |_| Meeting::Refused);
-        let updates = begin(&stage, &first);
+        let stage = stage(&first, |_| ScriptedConnect::Refused);
+        let updates = start_checks(&stage, &first);
         sleep(INTERVAL * 4).await;
         assert_eq!(stage.worker.checks.failing(), 2);
         let mut second = config(3, checked(http()));
@@ -193,7 +194,7 @@ async fn checks_follow_the_endpoints_of_the_snapshot_and_end_with_them() {
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_is_kept_for_the_next_check_and_an_endpoint_that_sends_no_http_fails() {
-    on_stage(async {
+    run_local(async {
         let garbage = |mut stream: DuplexStream| async move {
             let mut seen = [0; 512];
             while stream.read(&mut seen).await.unwrap_or(0) > 0 {
@@ -201,9 +202,10 @@ async fn a_connection_is_kept_for_the_next_check_and_an_endpoint_that_sends_no_h
             }
         };
         let config = config(2, checked(http()));
-        let script = move |to| if to == endpoint(0) { Meeting::with(garbage) } else { well() };
+        let script =
+            move |to| if to == endpoint(0) { ScriptedConnect::served_by(garbage) } else { healthy() };
         let stage = stage(&config, script);
-        let _updates = begin(&stage, &config);
+        let _updates = start_checks(&stage, &config);
         sleep(INTERVAL * 10).await;
         assert_eq!(stage.worker.checks.failing(), 1);
         let connects = stage.connects();
@@ -214,29 +216,29 @@ async fn a_connection_is_kept_for_the_next_check_and_an_endpoint_that_sends_no_h
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kept_connection_that_ends_under_a_check_is_no_failure() {
-    on_stage(async {
-        // Each answers one request, and closes with the next one.
+async fn a_kept_connection_that_closes_during_a_check_is_no_failure() {
+    run_local(async {
+        // Each connection answers one request and closes at the next.
         let once = |mut stream: DuplexStream| async move {
             let mut seen = [0; 512];
             _ = stream.read(&mut seen).await;
-            _ = stream.write_all(OK).await;
+            _ = stream.write_all(OK_RESPONSE).await;
             _ = stream.read(&mut seen).await;
         };
         let mut check = check(http());
         check.failures = NonZeroU8::MIN;
         let health = EndpointHealth { check: Some(Arc::new(check)), ..checked(Probe::Tcp) };
         let config = config(2, health);
-        let stage = stage(&config, move |_| Meeting::with(once));
-        let _updates = begin(&stage, &config);
+        let stage = stage(&config, move |_| ScriptedConnect::served_by(once));
+        let _updates = start_checks(&stage, &config);
         sleep(INTERVAL * 10).await;
-        assert_eq!(stage.value("fairway_health_checks_total{result=\"failed\"}"), 0);
+        assert_eq!(stage.metric_value("fairway_health_checks_total{result=\"failed\"}"), 0);
         assert!(stage.connects().len() > 10, "they ended");
     })
     .await;
 }
 
-/// Serves gRPC's health protocol over HTTP/2, and says this of the service `a.B`.
+/// Serves gRPC's health protocol over HTTP/2, reporting `serving` for the service `a.B`.
 async fn grpc(stream: DuplexStream, serving: bool) {
     let mut connection = h2::server::handshake(stream).await.unwrap();
     while let Some(Ok((request, mut respond))) = connection.accept().await {
@@ -259,12 +261,13 @@ async fn grpc(stream: DuplexStream, serving: bool) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn grpc_is_asked_by_its_health_protocol_whatever_requests_speak() {
-    on_stage(async {
+async fn grpc_checks_use_the_health_protocol_regardless_of_the_request_protocol() {
+    run_local(async {
         let config = config(3, checked(Probe::Grpc { service: "a.B".into() }));
-        let script = |to: SocketAddr| Meeting::with(move |stream| grpc(stream, to != endpoint(0)));
+        let script =
+            |to: SocketAddr| ScriptedConnect::served_by(move |stream| grpc(stream, to != endpoint(0)));
         let stage = stage(&config, script);
-        let _updates = begin(&stage, &config);
+        let _updates = start_checks(&stage, &config);
         sleep(INTERVAL * 6).await;
         assert_eq!(stage.worker.checks.failing(), 1, "the one that says that it does not serve");
         assert_eq!(stage.connects().len(), 3, "each connection is kept");
@@ -273,22 +276,22 @@ async fn grpc_is_asked_by_its_health_protocol_whatever_requests_speak() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_endpoint_gets_more_and_more_until_it_gets_its_share() {
-    on_stage(async {
+async fn a_new_endpoint_ramps_up_to_its_share() {
+    run_local(async {
         let slow = EndpointHealth { slow_start: Some(Duration::from_secs(60)), ..EndpointHealth::default() };
         let one = |count| {
             let mut config = config(count, slow.clone());
             config.settings.upstream.requests_per_connection = 1;
             config
         };
-        let stage = stage(&one(1), |_| well());
-        assert_eq!(asked(&stage, 1).await, [100]);
+        let stage = stage(&one(1), |_| healthy());
+        assert_eq!(responses_by_endpoint(&stage, 1).await, [100]);
         stage.publish(&one(2));
-        let early = asked(&stage, 2).await;
+        let early = responses_by_endpoint(&stage, 2).await;
         sleep(Duration::from_secs(30)).await;
-        let half = asked(&stage, 2).await;
+        let half = responses_by_endpoint(&stage, 2).await;
         sleep(Duration::from_secs(30)).await;
-        let whole = asked(&stage, 2).await;
+        let whole = responses_by_endpoint(&stage, 2).await;
         assert!(early[1] < 15 && (10..45).contains(&half[1]), "{early:?} {half:?}");
         assert_eq!(whole, [50, 50]);
     })
@@ -297,12 +300,12 @@ async fn a_new_endpoint_gets_more_and_more_until_it_gets_its_share() {
 
 #[tokio::test(start_paused = true)]
 async fn a_check_that_takes_its_whole_interval_delays_no_verdict() {
-    on_stage(async {
+    run_local(async {
         let check = HealthCheck { timeout: INTERVAL, ..check(http()) };
         let config = config(2, EndpointHealth { check: Some(Arc::new(check)), ..checked(Probe::Tcp) });
-        let stage = stage(&config, |to| if to == endpoint(0) { Meeting::Silence } else { well() });
-        let _updates = begin(&stage, &config);
-        // One clock's tick for each check.
+        let stage = stage(&config, |to| if to == endpoint(0) { ScriptedConnect::Silence } else { healthy() });
+        let _updates = start_checks(&stage, &config);
+        // One clock tick per check.
         sleep(INTERVAL * 3 + Duration::from_millis(10)).await;
         assert_eq!(stage.worker.checks.failing(), 1);
     })
@@ -310,10 +313,10 @@ async fn a_check_that_takes_its_whole_interval_delays_no_verdict() {
 }
 
 #[test]
-fn failures_and_successes_count_only_in_a_row() {
+fn only_consecutive_results_count() {
     let check = check(http());
-    let mut streak = Streak::default();
-    let mut after = |passed, is_out| streak.after(passed, is_out, &check);
+    let mut streak = CheckStreak::default();
+    let mut after = |passed, is_out| streak.record(passed, is_out, &check);
     assert_eq!([false, false, true, false, false].map(|passed| after(passed, false)), [None; 5]);
     assert_eq!(after(false, false), Some(true));
     assert_eq!([true, false, true].map(|passed| after(passed, true)), [None; 3]);
@@ -321,8 +324,8 @@ fn failures_and_successes_count_only_in_a_row() {
 }
 
 #[test]
-fn checks_that_were_missed_are_left_out() {
+fn missed_checks_are_skipped() {
     let now = Instant::now();
-    assert_eq!(next(now, INTERVAL, now + TIMEOUT), now + INTERVAL);
-    assert_eq!(next(now, INTERVAL, now + INTERVAL * 3), now + INTERVAL * 3);
+    assert_eq!(next_due(now, INTERVAL, now + TIMEOUT), now + INTERVAL);
+    assert_eq!(next_due(now, INTERVAL, now + INTERVAL * 3), now + INTERVAL * 3);
 }

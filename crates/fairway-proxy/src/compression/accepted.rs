@@ -1,9 +1,9 @@
-//! Which content codings the client of a request takes (RFC 9110 §12.5.3).
+//! The content codings that a client accepts (RFC 9110 §12.5.3).
 
 use fairway_http::{Head, Version};
 use fairway_model::{CodingRule, ContentCoding};
 
-/// The weight of each coding in thousandths, as the client gave it; 0 is one that it does not get.
+/// The weight of each coding in thousandths, as the client gave it; 0 means not accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Accepted {
     brotli: u16,
@@ -11,7 +11,7 @@ pub(crate) struct Accepted {
     zstd: u16,
 }
 
-/// What `Accept-Encoding` says of each coding. The first mention counts.
+/// The weights in `Accept-Encoding`. The first mention of a coding counts.
 #[derive(Default)]
 struct Weights {
     brotli: Option<u16>,
@@ -22,15 +22,15 @@ struct Weights {
     others: Option<u16>,
 }
 
-/// The weight of a coding that has none in the field.
-const FULL: u16 = 1000;
+/// The weight of a coding without an explicit one.
+const FULL_WEIGHT: u16 = 1000;
 
 impl Accepted {
-    /// Responses stay as they come.
+    /// No coding is accepted.
     pub(crate) const NONE: Self = Self { brotli: 0, gzip: 0, zstd: 0 };
 
-    /// Reads the head of a request as the client sent it, over a connection for which it may have shown a certificate.
-    pub(crate) fn of(request: &Head, has_certificate: bool) -> Self {
+    /// Reads the request head as the client sent it. `has_certificate`: the connection may have a client certificate.
+    pub(crate) fn from_request(request: &Head, has_certificate: bool) -> Self {
         // nginx: `gzip_http_version` 1.1.
         if request.version() < Version::Http11 || could_reveal_secrets(request, has_certificate) {
             return Self::NONE;
@@ -41,10 +41,10 @@ impl Accepted {
     fn parse<'a>(values: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut weights = Weights::default();
         for element in values.flat_map(|value| value.split(|byte| *byte == b',')) {
-            weights.take(element);
+            weights.add_element(element);
         }
-        // "*" in an Accept-Encoding field matches any available content coding not explicitly listed. What is not acceptable at all
-        // stays as it came: never 406. A client that names `identity` and likes it better gets that.
+        // "*" in an Accept-Encoding field matches any available content coding not explicitly listed. If no coding is
+        // acceptable, the response is not changed, and never 406. A client that prefers `identity` gets that.
         let Weights { brotli, gzip, zstd, identity, others } = weights;
         let of = |weight: Option<u16>| {
             weight.or(others).filter(|weight| *weight >= identity.unwrap_or_default()).unwrap_or_default()
@@ -52,7 +52,7 @@ impl Accepted {
         Self { brotli: of(brotli), gzip: of(gzip), zstd: of(zstd) }
     }
 
-    /// The coding that the client likes best; the first of those that it likes equally well.
+    /// The coding that the client prefers; the first among equals.
     pub(super) fn choose<'r>(self, rules: impl Iterator<Item = &'r CodingRule>) -> Option<&'r CodingRule> {
         let weight = |rule: &CodingRule| match rule.coding {
             ContentCoding::Brotli => self.brotli,
@@ -68,11 +68,11 @@ impl Accepted {
 
 impl Weights {
     /// Reads one element of the list: `codings [ weight ]`.
-    fn take(&mut self, element: &[u8]) {
+    fn add_element(&mut self, element: &[u8]) {
         let end = element.iter().position(|byte| *byte == b';');
         let (coding, weight) = match end {
             Some(end) => (&element[..end], weight(&element[end + 1..])),
-            None => (element, FULL),
+            None => (element, FULL_WEIGHT),
         };
         let place = match coding.trim_ascii().to_ascii_lowercase().as_slice() {
             b"br" => &mut self.brotli,
@@ -87,7 +87,7 @@ impl Weights {
     }
 }
 
-/// `OWS "q=" qvalue OWS` (§12.4.2) in thousandths. One that is malformed is 0: a response as it came is never wrong.
+/// `OWS "q=" qvalue OWS` (§12.4.2) in thousandths. A malformed weight is 0: an uncompressed response is never wrong.
 fn weight(text: &[u8]) -> u16 {
     let text = text.trim_ascii();
     let value = text.strip_prefix(b"q=").or_else(|| text.strip_prefix(b"Q="));
@@ -100,16 +100,16 @@ fn weight(text: &[u8]) -> u16 {
     let value = (0..3).fold(u16::from(whole - b'0'), |value, at| {
         value * 10 + digits.get(at).map_or(0, |digit| u16::from(digit - b'0'))
     });
-    if value > FULL { 0 } else { value }
+    if value > FULL_WEIGHT { 0 } else { value }
 }
 
-/// Whether the length of the compressed response could tell another site what is in it (BREACH): that site makes the request, and it is
-/// answered for the user who has the credentials.
+/// Whether the length of a compressed response could reveal its content to another site (BREACH): that site makes the request,
+/// which is answered with the user's credentials.
 fn could_reveal_secrets(request: &Head, has_certificate: bool) -> bool {
     let is_cross_site =
         request.all_named(b"Sec-Fetch-Site").any(|value| value.eq_ignore_ascii_case(b"cross-site"));
     let has_credentials = || {
-        // Browsers send certificates with other sites' requests as they send cookies (Fetch, "credentials").
+        // Browsers send certificates with cross-site requests as they send cookies (Fetch, "credentials").
         has_certificate || [&b"Cookie"[..], b"Authorization"].iter().any(|name| request.named(name).is_some())
     };
     is_cross_site && has_credentials()
@@ -138,7 +138,7 @@ mod tests {
 
     fn chosen(request: &Head) -> &'static str {
         let rules = rules();
-        Accepted::of(request, false).choose(rules.iter()).map_or("", |rule| rule.coding.name())
+        Accepted::from_request(request, false).choose(rules.iter()).map_or("", |rule| rule.coding.name())
     }
 
     #[test]
@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn only_codings_that_the_response_can_get_are_chosen() {
         let rules = rules();
-        let accepted = Accepted::of(&request(&[("Accept-Encoding", "br, gzip;q=0.1")]), false);
+        let accepted = Accepted::from_request(&request(&[("Accept-Encoding", "br, gzip;q=0.1")]), false);
         let name = |rule: Option<&CodingRule>| rule.map(|rule| rule.coding.name());
         assert_eq!(name(accepted.choose(rules.iter())), Some("br"));
         assert_eq!(name(accepted.choose(rules[2..].iter())), Some("gzip"));

@@ -1,5 +1,6 @@
-//! What holds for any bytes as an `Accept-Encoding` and as a body that comes in any pieces: the coding is that which a slow reading of the
-//! header chooses, and the decoders of other crates give back the body, at each pause as far as it came. Shared with a fuzz target.
+//! Checks that must hold for any bytes as an `Accept-Encoding` and as a body in any pieces: the chosen coding matches a naive
+//! implementation, and the decoders of other crates return the body, at each pause as far as it was written. Shared with a fuzz
+//! target.
 
 #![allow(clippy::unwrap_used, reason = "a check that panics has failed, which is what it is for")]
 
@@ -16,18 +17,18 @@ use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer};
 use super::accepted::Accepted;
 use super::compressors;
 
-/// All codings, each with its levels, in the order in which rules have them.
+/// All codings with their levels, in the order of rules.
 pub(crate) const CODINGS: [(ContentCoding, RangeInclusive<u8>); 3] =
     [(ContentCoding::Zstd, 1..=9), (ContentCoding::Brotli, 0..=6), (ContentCoding::Gzip, 1..=9)];
 
-/// Bodies are not longer.
+/// The maximum length of a body.
 const MAX_BODY: usize = 128 * 1024;
 
-/// Bodies up to this length are decoded at each pause, and how often at most.
+/// Bodies up to this length are decoded at pauses, at most `MAX_DECODED` times.
 const MAX_DECODED_AT_PAUSES: usize = 8 * 1024;
 const MAX_DECODED: usize = 8;
 
-/// Any bytes: an `Accept-Encoding` up to the first end of a line, and then what a compressor gets.
+/// Checks any bytes: an `Accept-Encoding` up to the first line feed, then the input of a compressor.
 pub(crate) fn compression(input: &[u8]) {
     let end = input.iter().position(|byte| *byte == b'\n').unwrap_or(input.len());
     negotiation(&input[..end]);
@@ -42,7 +43,7 @@ pub(crate) fn rule(coding: ContentCoding, level: u8) -> CodingRule {
 }
 
 fn negotiation(value: &[u8]) {
-    // No head holds these.
+    // A head cannot contain these.
     let value: &[u8] =
         &value.iter().map(|byte| if matches!(byte, 0 | b'\r') { b' ' } else { *byte }).collect::<Vec<_>>();
     let rules = CODINGS.map(|(coding, levels)| rule(coding, *levels.start()));
@@ -50,7 +51,7 @@ fn negotiation(value: &[u8]) {
         let mut head = Head::new();
         head.start_request(b"GET", b"/");
         values.iter().for_each(|value| head.append(b"Accept-Encoding", value));
-        Accepted::of(&head, false).choose(rules.iter()).map(|rule| rule.coding.name())
+        Accepted::from_request(&head, false).choose(rules.iter()).map(|rule| rule.coding.name())
     };
     let expected = naive_choice(value);
     assert_eq!(chosen(&[value]), expected, "{:?}", value.escape_ascii().to_string());
@@ -59,7 +60,7 @@ fn negotiation(value: &[u8]) {
     assert_eq!(chosen(&[&value.to_ascii_uppercase()]), expected, "{:?}", value.escape_ascii().to_string());
 }
 
-/// RFC 9110 §12.5.3, read slowly.
+/// A naive implementation of RFC 9110 §12.5.3.
 fn naive_choice(value: &[u8]) -> Option<&'static str> {
     let text: String = value.to_ascii_lowercase().iter().map(|byte| char::from(*byte)).collect();
     let trimmed = |text: &str| text.trim_matches(|each: char| each.is_ascii_whitespace()).to_owned();
@@ -91,27 +92,27 @@ fn naive_weight(text: &str) -> u32 {
     }
 }
 
-/// What a compressor gets at a time.
+/// One call of a compressor.
 enum Act {
     Write(Vec<u8>),
     Pause,
 }
 
-/// Reads a body and its pauses: bytes as they are, one of them often, or the body from its beginning again.
+/// Decodes a body and its pauses: literal bytes, one repeated byte, or a repetition of the body's beginning.
 fn acts(mut input: &[u8]) -> Vec<Act> {
     let (mut acts, mut body) = (Vec::new(), Vec::new());
     while let [act, rest @ ..] = input {
         let count = usize::from(act >> 2);
         let piece = match act & 3 {
             0 => {
-                let (piece, behind) = rest.split_at(count.min(rest.len()));
-                input = behind;
+                let (piece, rest_of_input) = rest.split_at(count.min(rest.len()));
+                input = rest_of_input;
                 piece.to_vec()
             }
             1 => {
-                let (first, behind) =
-                    rest.split_first().map_or((0, rest), |(first, behind)| (*first, behind));
-                input = behind;
+                let (first, rest_of_input) =
+                    rest.split_first().map_or((0, rest), |(first, rest_of_input)| (*first, rest_of_input));
+                input = rest_of_input;
                 vec![first; 1 + count * count * 8]
             }
             2 => {
@@ -172,7 +173,7 @@ fn compressor(kind: u8, has_length: bool, input: &[u8]) {
     assert!(decode(coding, &output) == (body, true), "{} {level}: {length} bytes", coding.name());
 }
 
-/// Reads as much as can be read, and says whether that is all.
+/// Decodes as much as possible, and returns whether the body is complete.
 pub(crate) fn decode(coding: ContentCoding, bytes: &[u8]) -> (Vec<u8>, bool) {
     match coding {
         ContentCoding::Gzip => read_all(GzDecoder::new(bytes)),
@@ -192,7 +193,7 @@ fn read_all(mut decoder: impl Read) -> (Vec<u8>, bool) {
     }
 }
 
-/// As a client that keeps no more than the window that the compressor promises to need.
+/// Decodes like a client that only has the window that the compressor promises to need.
 fn decode_zstd(bytes: &[u8]) -> (Vec<u8>, bool) {
     let mut state = DCtx::create();
     state.set_parameter(DParameter::WindowLogMax(16)).unwrap();

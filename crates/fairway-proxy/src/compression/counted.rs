@@ -1,22 +1,22 @@
-//! A compressor whose bytes are counted.
+//! A compressor that counts its bytes.
 
 use std::rc::Rc;
 
 use fairway_connection::sides::Failure;
 
 use crate::body_step::{BodyStep, Sink};
-use crate::memory_share::Share;
-use crate::metrics::Volume;
+use crate::memory_share::MemoryReservation;
+use crate::metrics::CodingBytes;
 
-/// A compressor, where its bytes are counted, and its share of the memory.
-pub(super) struct Counted {
+/// A compressor with its byte counters and its share of the memory.
+pub(super) struct CountedCompressor {
     pub(super) step: Box<dyn BodyStep>,
-    pub(super) volume: Rc<Volume>,
-    pub(super) _share: Share,
+    pub(super) volume: Rc<CodingBytes>,
+    pub(super) _share: MemoryReservation,
 }
 
-impl Counted {
-    /// Lets the step hand something on, and counts it.
+impl CountedCompressor {
+    /// Runs the step and counts its output.
     fn count(
         &mut self,
         sink: &mut Sink<'_>,
@@ -30,7 +30,7 @@ impl Counted {
     }
 }
 
-impl BodyStep for Counted {
+impl BodyStep for CountedCompressor {
     fn takes(&self, room: usize) -> usize {
         self.step.takes(room)
     }
@@ -39,8 +39,8 @@ impl BodyStep for Counted {
         self.step.keeps_length()
     }
 
-    fn held(&self) -> usize {
-        self.step.held()
+    fn held_bytes(&self) -> usize {
+        self.step.held_bytes()
     }
 
     fn write(&mut self, piece: &[u8], sink: &mut Sink<'_>) -> Result<(), Failure> {

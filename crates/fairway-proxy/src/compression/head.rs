@@ -1,24 +1,24 @@
-//! What the head of a response says of content codings: whether it may get one, and what becomes of it then.
+//! Response heads and content codings: whether a response may be compressed, and how its head changes.
 
 use fairway_http::grpc::Dialect;
 use fairway_http::{Head, Known};
 use fairway_model::ContentCoding;
 
-/// Checksums of the content or the representation (RFC 9530, RFC 3230, RFC 1864), which a coding makes wrong.
+/// Checksums of the content or the representation (RFC 9530, RFC 3230, RFC 1864), which a coding invalidates.
 const DIGESTS: [&[u8]; 4] = [b"content-digest", b"repr-digest", b"digest", b"content-md5"];
 
-/// The validator of a response; it may be a trailer, too (RFC 9110 §8.8.3).
+/// The validator of a response; it may also be a trailer (RFC 9110 §8.8.3).
 const ETAG: &[u8] = b"ETag";
 
-/// Whether this is a trailer that a coding makes wrong.
-pub(crate) fn is_made_wrong(name: &[u8], value: &[u8]) -> bool {
+/// Whether a coding invalidates this trailer.
+pub(crate) fn is_invalidated(name: &[u8], value: &[u8]) -> bool {
     let is_strong = || name.eq_ignore_ascii_case(ETAG) && !value.starts_with(b"W/");
     DIGESTS.iter().any(|digest| digest.eq_ignore_ascii_case(name)) || is_strong()
 }
 
-/// Whether a response with this head, and a body, may get a content coding.
+/// Whether a response with this head and a body may be compressed.
 pub(super) fn may_be_coded(response: &Head) -> bool {
-    // Those of nginx's filter.
+    // The statuses of nginx's filter.
     if !matches!(response.status(), 200 | 403 | 404) {
         return false;
     }
@@ -38,14 +38,14 @@ fn elements<'h>(head: &'h Head, name: &'h [u8]) -> impl Iterator<Item = &'h [u8]
     values.map(<[u8]>::trim_ascii).filter(|element| !element.is_empty())
 }
 
-/// Whether these are events or messages, whose readers want each of them at once and in its own frame.
+/// Whether the body is a stream of events or messages, which must arrive at once and in their own frames.
 fn is_stream(media_type: &[u8]) -> bool {
     let end = media_type.iter().position(|byte| *byte == b';').unwrap_or(media_type.len());
     let essence = media_type[..end].trim_ascii();
-    essence.eq_ignore_ascii_case(b"text/event-stream") || Dialect::of(media_type).is_grpc()
+    essence.eq_ignore_ascii_case(b"text/event-stream") || Dialect::from_content_type(media_type).is_grpc()
 }
 
-/// Says that the response depends on `Accept-Encoding`.
+/// Adds `Accept-Encoding` to `Vary`.
 pub(super) fn vary_by_encoding(response: &mut Head) {
     const NAME: &[u8] = b"Vary";
     let says = |name: &[u8]| elements(response, NAME).any(|element| element.eq_ignore_ascii_case(name));
@@ -61,7 +61,7 @@ pub(super) fn vary_by_encoding(response: &mut Head) {
     response.set(NAME, &value);
 }
 
-/// Says that the body has this coding, and no longer what was true of the body without it.
+/// Sets the coding, and removes headers that only apply to the uncompressed body.
 pub(super) fn set_coding(response: &mut Head, coding: ContentCoding) {
     response.remove_known(Known::ContentLength);
     for name in [&b"Content-Encoding"[..], b"Accept-Ranges"].into_iter().chain(DIGESTS) {
@@ -71,8 +71,8 @@ pub(super) fn set_coding(response: &mut Head, coding: ContentCoding) {
     response.append(b"Content-Encoding", coding.name().as_bytes());
 }
 
-/// Two bodies with the same strong validator would be the same byte for byte (RFC 9110 §8.8.1). As in nginx, what is no entity tag
-/// goes; so do several.
+/// Weakens the validator: bodies with the same strong validator must be identical (RFC 9110 §8.8.1). As in nginx, an invalid or
+/// repeated entity tag is removed.
 fn weaken_etag(response: &mut Head) {
     let has_several = response.all_named(ETAG).nth(1).is_some();
     match response.named(ETAG).filter(|_| !has_several) {
@@ -85,12 +85,12 @@ fn weaken_etag(response: &mut Head) {
     }
 }
 
-/// Gives a 304 the weak form of its strong validator where that is what the client asked with: its response was compressed. With the
-/// strong one it could take the ranges of another response for parts of its own (RFC 9111 §4.3.4).
+/// Gives a 304 the weak form of its strong validator if the client asked with that: its stored response was compressed. With
+/// the strong one it could combine ranges of different responses (RFC 9111 §4.3.4).
 pub(crate) fn repeat_weak_etag(request: &Head, response: &mut Head) {
     let Some(strong @ [b'"', ..]) = response.named(ETAG) else { return };
     let weak = [b"W/", strong].concat();
-    // A tag has no quotation marks within, so this one is not a part of another.
+    // Tags contain no quotation marks, so this cannot match a part of another tag.
     let is_weak = |known: &[u8]| known.windows(weak.len()).any(|tag| tag == weak);
     if request.all_named(b"If-None-Match").any(is_weak) {
         response.set(ETAG, &weak);

@@ -1,5 +1,5 @@
-//! Compression of responses: which of them get which content coding, what their heads say of it, and the compressors, which are
-//! steps of bodies that stream. Owns no configuration: [`Compression`] says what may be compressed.
+//! Compression of responses: chooses the content coding, adjusts the head, and provides the compressors as body steps.
+//! [`Compression`] has the configuration.
 
 mod accepted;
 #[cfg(test)]
@@ -14,24 +14,24 @@ use fairway_http::{BodySize, Head, Known};
 use fairway_model::{CodingRule, Compression};
 
 pub(crate) use accepted::Accepted;
-pub(crate) use head::{is_made_wrong, repeat_weak_etag};
+pub(crate) use head::{is_invalidated, repeat_weak_etag};
 
-use self::counted::Counted;
+use self::counted::CountedCompressor;
 use crate::body_steps::BodySteps;
-use crate::memory_share::MemoryShares;
+use crate::memory_share::MemoryPool;
 use crate::metrics::CompressedBytes;
 
-/// Begins the compression of an endpoint's response where its client accepts that, and makes its head say so.
+/// Starts the compression of an endpoint's response if its client accepts it, and adjusts its head.
 ///
-/// A response that another client would get compressed says that, too: `Vary` keeps caches from giving it to the wrong one. All compressors
-/// in `memory` together take at most `most` bytes; a response for which there is no room goes as it came.
-pub(crate) fn begin(
+/// A response that other clients would get compressed gets `Vary`, too, so that caches do not give it to the wrong client. All
+/// compressors in `memory` together take at most `max_memory_bytes`; without room a response is not compressed.
+pub(crate) fn start(
     compression: &Compression,
     accepted: Accepted,
     response: &mut Head,
     body: &mut BodySize,
     counted: &CompressedBytes,
-    (memory, most): (&MemoryShares, u64),
+    (memory, max_memory_bytes): (&MemoryPool, u64),
 ) -> Option<Box<BodySteps>> {
     let length = match *body {
         BodySize::None => return None,
@@ -39,17 +39,17 @@ pub(crate) fn begin(
         BodySize::Unknown => None,
     };
     let chosen = choose(compression, accepted, response, length)?;
-    let share = memory.share(compressors::max_bytes(chosen), most)?;
+    let share = memory.reserve(compressors::max_bytes(chosen), max_memory_bytes)?;
     let step = compressors::start(chosen, length)?;
     head::set_coding(response, chosen.coding);
     *body = BodySize::Unknown;
-    let volume = counted.of(chosen.coding);
-    Some(BodySteps::of(Counted { step, volume, _share: share }))
+    let volume = counted.for_coding(chosen.coding);
+    Some(BodySteps::from_step(CountedCompressor { step, volume, _share: share }))
 }
 
-/// Makes the head of a response to HEAD that of the response to GET, as in nginx: "The server SHOULD send the same header fields"
+/// Gives the response to HEAD the head of the response to GET, as in nginx: "The server SHOULD send the same header fields"
 /// (RFC 9110 §9.3.2). A cache may compare the two (RFC 9111 §4.3.5).
-pub(crate) fn describe(compression: &Compression, accepted: Accepted, response: &mut Head) {
+pub(crate) fn describe_for_head_request(compression: &Compression, accepted: Accepted, response: &mut Head) {
     let length = response.first(Known::ContentLength);
     let length = length.and_then(|length| str::from_utf8(length).ok()?.parse().ok());
     if let Some(chosen) = choose(compression, accepted, response, length) {
@@ -57,7 +57,7 @@ pub(crate) fn describe(compression: &Compression, accepted: Accepted, response: 
     }
 }
 
-/// Which coding a response with a body of this length gets; without a length it is long enough.
+/// The coding for a response with a body of this length; an unknown length is long enough.
 fn choose<'r>(
     compression: &'r Compression,
     accepted: Accepted,

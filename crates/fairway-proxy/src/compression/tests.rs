@@ -1,4 +1,4 @@
-//! The compressors against the decoders of their crates: bodies of every kind, in pieces of every size, with and without pauses.
+//! Tests the compressors against decoders: bodies of every kind, in pieces of every size, with and without pauses.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -13,11 +13,11 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::checks::{self, CODINGS, decode, rule};
-use super::compressors::{MAX_PIECE, OUTPUT};
+use super::compressors::{MAX_PIECE, OUTPUT_BUFFER_BYTES};
 use super::*;
 use crate::body_step::BodyStep;
 
-/// What a compressor may hand on at once: a block of Brotli that does not get smaller, and what came since.
+/// The maximum output at once: a Brotli block that cannot be compressed, and what was written since.
 const MAX_BURST: usize = 128 * 1024;
 
 fn step(coding: ContentCoding, level: u8, length: Option<u64>) -> Box<dyn BodyStep> {
@@ -47,7 +47,7 @@ proptest! {
     }
 }
 
-/// Bytes that can be compressed well, or a little, or not at all.
+/// Bytes that compress well, a little, or not at all.
 pub(crate) fn body(random: &mut Rng, length: usize) -> Vec<u8> {
     const WORDS: [&str; 6] = ["the ", "of ", "<div class=\"a\">", "{\"key\": ", "\n", "Fairway "];
     let kind = random.u8(..4);
@@ -84,7 +84,7 @@ fn what_is_decoded_is_what_was_compressed() {
                 rest = behind;
                 let before = output.len();
                 let mut sink = |bytes: &[u8]| {
-                    assert!((1..=OUTPUT).contains(&bytes.len()));
+                    assert!((1..=OUTPUT_BUFFER_BYTES).contains(&bytes.len()));
                     output.extend_from_slice(bytes);
                     Ok(())
                 };
@@ -94,7 +94,7 @@ fn what_is_decoded_is_what_was_compressed() {
                     step.pause(&mut sink).unwrap();
                 }
                 assert!(output.len() - before <= MAX_BURST, "{what}");
-                assert_eq!(step.held(), 0);
+                assert_eq!(step.held_bytes(), 0);
                 if pauses && body.len() < 20_000 {
                     let (decoded, is_whole) = decode(coding, &output);
                     assert_eq!(decoded.len(), body.len() - rest.len(), "{what}: all is there after a pause");
@@ -119,7 +119,7 @@ fn what_is_decoded_is_what_was_compressed() {
 #[test]
 fn nothing_is_flushed_while_bytes_come_and_nothing_twice() {
     for (coding, _) in CODINGS {
-        // The bytes that come out before the end, and those at the end.
+        // The number of bytes of output before the end, and at the end.
         let lengths_of = |pauses: usize| {
             let mut step = step(coding, 4, None);
             let length = Cell::new(0);
@@ -164,7 +164,7 @@ fn response(status: u16, fields: &[(&str, &str)]) -> Head {
     head
 }
 
-/// Which coding a response gets, and its `Vary`, for a client that takes all of them or none.
+/// The coding of a response and its `Vary`, for a client that accepts all codings or none.
 fn outcome(response: &Head, mut body: BodySize, accepts: bool) -> (String, String) {
     let rule = |coding, min_length, types: &[&str]| CodingRule {
         coding,
@@ -185,9 +185,9 @@ fn outcome(response: &Head, mut body: BodySize, accepts: bool) -> (String, Strin
         request.append(b"Accept-Encoding", b"br, gzip, zstd");
     }
     let mut response = response.clone();
-    let memory = MemoryShares::default();
-    let (accepted, counted) = (Accepted::of(&request, false), CompressedBytes::default());
-    let steps = begin(&compression, accepted, &mut response, &mut body, &counted, (&memory, u64::MAX));
+    let memory = MemoryPool::default();
+    let (accepted, counted) = (Accepted::from_request(&request, false), CompressedBytes::default());
+    let steps = start(&compression, accepted, &mut response, &mut body, &counted, (&memory, u64::MAX));
     let text = |name: &[u8]| String::from_utf8_lossy(response.named(name).unwrap_or_default()).into_owned();
     let coding = text(b"content-encoding");
     assert_eq!(steps.is_some(), !coding.is_empty());

@@ -1,20 +1,19 @@
-//! What a request's head says about its hop where requests are streams of a connection: HTTP/2 and HTTP/3. The codec has
-//! checked the head already.
+//! Framing and hop-by-hop properties of HTTP/2 and HTTP/3 request heads, which the codec has already validated.
 
-use fairway_connection::sides::{Arrival, Persistence, Upgrade};
+use fairway_connection::sides::{Persistence, RequestMeta, Upgrade};
 use fairway_connection::websocket;
 use fairway_http::{BodySize, Head, Known, Malformed, Span, Version};
 
-/// What a head of a request in `version` says about its hop; it is removed from the head.
-pub(super) fn arrival(
+/// Reads the hop-by-hop properties of a request head in `version` and removes them.
+pub(super) fn read_arrival(
     head: &mut Head,
     version: Version,
     head_bytes: usize,
-    end: bool,
+    is_end: bool,
     length: Option<u64>,
-) -> Arrival {
+) -> RequestMeta {
     head.set_version(version);
-    let body = match (end, length) {
+    let body = match (is_end, length) {
         (true, _) => BodySize::None,
         (false, Some(length)) => BodySize::Exact(length),
         (false, None) => BodySize::Unknown,
@@ -27,15 +26,15 @@ pub(super) fn arrival(
     head.remove_hop_by_hop();
     let (persistence, upgrade) = (Persistence::KeepAlive, Upgrade::None);
     let head_bytes = u32::try_from(head_bytes).unwrap_or(u32::MAX);
-    Arrival { head_bytes, body: Ok(body), expects_continue, persistence, upgrade }
+    RequestMeta { head_bytes, body: Ok(body), expects_continue, persistence, upgrade }
 }
 
-/// Makes CONNECT for a WebSocket the handshake that it would be in HTTP/1, with a key of ours: a client has none here (RFC 8441
-/// §5, RFC 9220 §3). Any other protocol stays CONNECT, which is refused.
+/// Turns an extended CONNECT for a WebSocket into the HTTP/1.1 handshake, with a key generated here: HTTP/2 and
+/// HTTP/3 clients send none (RFC 8441 §5, RFC 9220 §3). Other protocols stay CONNECT, which is refused.
 #[cold]
-pub(super) fn switch(
+pub(super) fn upgrade_connect(
     head: &mut Head,
-    arrival: &mut Arrival,
+    arrival: &mut RequestMeta,
     protocol: Span,
     length: Option<u64>,
     nonce: u128,
@@ -46,7 +45,7 @@ pub(super) fn switch(
     head.set_method(b"GET");
     head.set(b"Sec-WebSocket-Key", websocket::key(nonce).as_bytes());
     arrival.upgrade = Upgrade::WebSocket;
-    // What follows is the tunnel's, unless its length says otherwise.
+    // Data that follows belongs to the tunnel, unless there is a content length.
     if length.unwrap_or(0) == 0 {
         arrival.body = Ok(BodySize::None);
     }

@@ -1,4 +1,5 @@
-//! What carries the datagrams of a connection of HTTP/3: its link to the endpoint at a socket, or memory in tests.
+//! Transport of the datagrams of an HTTP/3 connection: its link to the endpoint at a socket, or memory in
+//! tests.
 
 use std::task::Context;
 use std::time::Instant;
@@ -7,15 +8,16 @@ use quinn_proto::Connection as Quic;
 
 use crate::quic::endpoint::Link;
 
-/// What carries the datagrams of one connection.
+/// Transports the datagrams of one connection.
 pub(crate) trait Carrier {
-    /// Takes what came since the last call into `quic`, and wakes the task when more comes.
+    /// Passes received datagrams to `quic`, and wakes the task when more arrive.
     fn poll_input(&self, cx: &mut Context<'_>, quic: &mut Quic, now: Instant);
 
-    /// Sends what `quic` has to send as far as the socket takes it. The task is woken when there is room for the rest.
+    /// Sends pending output of `quic` as far as the socket takes it. The task is woken when there is room for
+    /// more.
     fn poll_output(&self, cx: &mut Context<'_>, quic: &mut Quic, now: Instant);
 
-    /// Whether a connection that is closed may be kept for what still comes. To be asked again whenever its task is woken.
+    /// Whether a closed connection may be kept to answer late datagrams. Ask again whenever the task is woken.
     fn may_linger(&self) -> bool;
 }
 

@@ -1,115 +1,123 @@
-//! How a client's connection of HTTP/2 or HTTP/3 has behaved, and what it may ask for while many requests are taken back: few at a time until
-//! some were answered. The rest is held, which means that its exchanges have not begun and no endpoint has heard of them
-//! (docs/design/0034-requests-that-are-held.md).
+//! Trust in an HTTP/2 or HTTP/3 connection, and how many requests it may have unanswered while clients cancel
+//! many: few at a time until some were answered. Further requests are held: their exchanges have not started
+//! and no endpoint knows of them (docs/design/0034-requests-that-are-held.md).
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use fairway_connection::sides::Departed;
+use fairway_connection::sides::RequestEnd;
 use fairway_net::clock::Instant;
-use fairway_net::slots::{MOST, Slots};
+use fairway_net::slots::{ExchangeSlots, MAX_SLOTS};
 
-/// Requests that a new connection may have waiting, once it has left them alone for a moment.
-const FIRST: u16 = 4;
-const MOMENT: Duration = Duration::from_millis(10);
-/// More than it can have streams, so that one with a long past can lose some.
-const MOST_TRUST: u16 = 2 * MOST as u16;
-/// What an answered request adds, and one that was taken back costs.
-const EARNED: u16 = 2;
-const LOST: u16 = 4;
-/// The oldest that is held begins after this, whatever waits: requests may wait for hours by nature.
-const PATIENCE: Duration = Duration::from_millis(50);
+/// Unanswered requests allowed to a new connection, after its first hold.
+const INITIAL_TRUST: u16 = 4;
+const INITIAL_HOLD: Duration = Duration::from_millis(10);
+/// Higher than the stream limit, so that a connection with a long history can lose some.
+const MOST_TRUST: u16 = 2 * MAX_SLOTS as u16;
+/// Trust gained by an answered request, and lost by a cancelled one.
+const TRUST_PER_RESPONSE: u16 = 2;
+const TRUST_LOST_PER_RESET: u16 = 4;
+/// The oldest held request starts after this time regardless of trust: requests may legitimately take hours.
+const MAX_HOLD: Duration = Duration::from_millis(50);
 
-/// Of one connection.
-pub(super) struct Conduct {
-    /// Requests until now.
-    pub(super) served: u64,
-    /// How many may wait for their answers, where requests are held; 0 where nothing is known of it.
+/// Trust in one connection.
+pub(super) struct ClientTrustLevel {
+    /// Requests so far.
+    pub(super) requests_served: u64,
+    /// Requests that may be unanswered while requests are held; 0 before anything is known.
     trust: u16,
-    /// Those that are held. Boxed: few connections ever have one.
-    line: Option<Box<Line>>,
+    /// Held requests. Boxed: few connections ever have one.
+    held: Option<Box<HeldRequests>>,
 }
 
-/// Requests that have not begun; at least one.
-struct Line {
-    /// Their slots, the oldest first.
-    held: VecDeque<u8>,
-    /// When the oldest begins in any case.
-    due: Instant,
+/// Requests that have not started; at least one.
+struct HeldRequests {
+    /// Slots, oldest first.
+    slots: VecDeque<u8>,
+    /// When the oldest request starts in any case.
+    oldest_due: Instant,
 }
 
-impl Conduct {
-    /// Of a connection that begins.
+impl ClientTrustLevel {
+    /// For a new connection.
     pub(super) fn new() -> Self {
-        Self { served: 0, trust: 0, line: None }
+        Self { requests_served: 0, trust: 0, held: None }
     }
 
-    /// A request is over, or its client has left.
-    pub(super) fn departed(&mut self, departed: Departed) {
+    /// Adjusts trust when a request ends or its client cancels it.
+    pub(super) fn record_departure(&mut self, departed: RequestEnd) {
         self.trust = match departed {
-            Departed::Answered => (self.trust + EARNED).min(MOST_TRUST),
-            Departed::TakenBack => self.trust.saturating_sub(LOST).max(self.trust.min(1)),
-            Departed::GivenUp => self.trust,
+            RequestEnd::Responded => (self.trust + TRUST_PER_RESPONSE).min(MOST_TRUST),
+            RequestEnd::Canceled => self.trust.saturating_sub(TRUST_LOST_PER_RESET).max(self.trust.min(1)),
+            RequestEnd::Abandoned => self.trust,
         };
     }
 
-    /// Whether one more has to wait, where `waiting` are there with it.
-    pub(super) fn is_exceeded_by(&self, waiting: usize) -> bool {
-        self.line.is_some() || waiting > usize::from(self.trust)
+    /// Whether a request must be held, being one of `waiting` unanswered ones.
+    pub(super) fn must_hold(&self, waiting: usize) -> bool {
+        self.held.is_some() || waiting > usize::from(self.trust)
     }
 
-    /// This one waits.
-    pub(super) fn hold<F: Future>(&mut self, slot: usize, slots: &mut Slots<F>) {
-        let patience = if self.trust == 0 { MOMENT } else { PATIENCE };
-        let due = || Instant::now() + patience;
-        let line = self.line.get_or_insert_with(|| Box::new(Line { held: VecDeque::new(), due: due() }));
-        line.held.push_back(slot as u8);
+    /// Holds the request.
+    pub(super) fn hold<F: Future>(&mut self, slot: usize, slots: &mut ExchangeSlots<F>) {
+        let delay = if self.trust == 0 { INITIAL_HOLD } else { MAX_HOLD };
+        let due = || Instant::now() + delay;
+        let held = self
+            .held
+            .get_or_insert_with(|| Box::new(HeldRequests { slots: VecDeque::new(), oldest_due: due() }));
+        held.slots.push_back(slot as u8);
         slots.hold(slot);
     }
 
-    /// When there is something to do for those that are held.
+    /// When held requests need attention.
     pub(super) fn due(&self) -> Option<Instant> {
-        self.line.as_ref().map(|line| line.due)
+        self.held.as_ref().map(|line| line.oldest_due)
     }
 
-    /// Lets begin what may, of `waiting` requests in all; everything where requests are not `held` any more.
-    pub(super) fn release<F: Future>(&mut self, waiting: usize, held: bool, slots: &mut Slots<F>) {
-        let Some(line) = &mut self.line else { return };
+    /// Starts held requests that trust allows, of `waiting` unanswered ones; all of them if requests are no
+    /// longer held.
+    pub(super) fn release<F: Future>(
+        &mut self,
+        waiting: usize,
+        is_holding: bool,
+        slots: &mut ExchangeSlots<F>,
+    ) {
+        let Some(queue) = &mut self.held else { return };
         let now = Instant::now();
-        let mut begun = waiting.saturating_sub(line.held.len());
-        if self.trust == 0 && line.due <= now {
-            (self.trust, line.due) = (FIRST, now + PATIENCE);
+        let mut started = waiting.saturating_sub(queue.slots.len());
+        if self.trust == 0 && queue.oldest_due <= now {
+            (self.trust, queue.oldest_due) = (INITIAL_TRUST, now + MAX_HOLD);
         }
-        while let Some(&slot) = line.held.front() {
-            let is_due = line.due <= now;
-            if held && !is_due && begun >= usize::from(self.trust) {
+        while let Some(&slot) = queue.slots.front() {
+            let is_due = queue.oldest_due <= now;
+            if is_holding && !is_due && started >= usize::from(self.trust) {
                 return;
             }
             if is_due {
-                line.due = now + PATIENCE;
+                queue.oldest_due = now + MAX_HOLD;
             }
-            line.held.pop_front();
-            begun += 1;
+            queue.slots.pop_front();
+            started += 1;
             slots.release(usize::from(slot));
         }
-        self.line = None;
+        self.held = None;
     }
 
-    /// The client does not want this one any more, which is to be seen at once.
-    pub(super) fn let_go<F: Future>(&mut self, slot: usize, slots: &mut Slots<F>) {
-        let Some(line) = &mut self.line else { return };
-        if let Some(at) = line.held.iter().position(|&held| usize::from(held) == slot) {
-            line.held.remove(at);
+    /// The client cancelled this request: its exchange must see that at once.
+    pub(super) fn release_cancelled<F: Future>(&mut self, slot: usize, slots: &mut ExchangeSlots<F>) {
+        let Some(queue) = &mut self.held else { return };
+        if let Some(at) = queue.slots.iter().position(|&held| usize::from(held) == slot) {
+            queue.slots.remove(at);
             slots.release(slot);
         }
-        if line.held.is_empty() {
-            self.line = None;
+        if queue.slots.is_empty() {
+            self.held = None;
         }
     }
 
-    /// The same of all.
-    pub(super) fn let_all_go<F: Future>(&mut self, slots: &mut Slots<F>) {
-        for slot in self.line.take().into_iter().flat_map(|line| line.held) {
+    /// Releases all held requests.
+    pub(super) fn release_all<F: Future>(&mut self, slots: &mut ExchangeSlots<F>) {
+        for slot in self.held.take().into_iter().flat_map(|queue| queue.slots) {
             slots.release(usize::from(slot));
         }
     }

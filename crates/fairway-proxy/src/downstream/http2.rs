@@ -1,4 +1,4 @@
-//! A client's HTTP/2 connection: reads frames, runs an exchange for each stream, and writes once for all of them.
+//! A downstream HTTP/2 connection: reads frames, runs one exchange per stream, and writes once for all of them.
 //!
 //! ```text
 //!          ┌────────────────────────────── turn ─────────────────────────────┐
@@ -6,102 +6,103 @@
 //!          └──────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! A stream that the client resets is only marked: its exchange sees that at its next step, ends, is logged, and frees its
-//! slot. Until then the stream counts as open, which bounds how fast a client can open and reset streams.
+//! A stream reset by the client is only marked: its exchange sees that at its next step, ends, is logged, and
+//! frees its slot. Until then the stream counts as open, which bounds how fast a client can open and reset
+//! streams.
 
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use fairway_connection::h2::{H2Side, SharedStreams, Streams};
-use fairway_connection::sides::Arrival;
+use fairway_connection::h2::{H2Downstream, SharedStreams, Streams};
+use fairway_connection::sides::RequestMeta;
 use fairway_http::{Malformed, Version};
 use fairway_http2::fields::Limits;
 use fairway_http2::{Config, Event, Timeouts, Wait};
 use fairway_net::clock::{Deadline, Instant};
-use fairway_net::slots::{MOST, Slots};
-use fairway_net::spread::Share;
+use fairway_net::slots::{ExchangeSlots, MAX_SLOTS};
+use fairway_net::spread::SpreadConnection;
 use fairway_net::transport::Transport;
 use fairway_net::turns::go_on_later;
 use fairway_net::wire::{Wire, Workspace};
 
-use super::arrival::{arrival, switch};
+use super::arrival::{read_arrival, upgrade_connect};
 use super::exchanges::{self, Exchanges};
-use super::ledger::Ledger;
+use super::ledger::ConnectionLedger;
 use crate::exchange::{Request, exchange};
 use crate::inspection::ClientProtocol;
-use crate::metrics::count;
+use crate::metrics::increment;
 use crate::network::Network;
 use crate::peer::Peer;
-use crate::worker::{Open, Worker};
+use crate::worker::{OpenConnection, Worker};
 
-/// How much one read may bring.
-const READ: usize = 64 * 1024;
+/// Bytes per read.
+const READ_BYTES: usize = 64 * 1024;
 
-/// Polls of exchanges, and reads counted as several, in one turn of the task: other connections come first then.
-const TURN: usize = 256;
+/// Polls of exchanges per turn of the task, a read counting as several; then other connections get their turn.
+const MAX_POLLS_PER_TURN: usize = 256;
 
-/// A connection without streams keeps its memory so long.
-const REST: Duration = Duration::from_secs(1);
+/// How long a connection without streams keeps its memory.
+const MEMORY_RELEASE_DELAY: Duration = Duration::from_secs(1);
 
 /// How long the client may take to notice that the connection ends.
-const LINGER: Duration = Duration::from_secs(2);
+const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What an exchange gives back.
-type Over = exchanges::Over<H2Side>;
+/// The result of an exchange.
+type FinishedExchange = exchanges::FinishedExchange<H2Downstream>;
 
 /// Serves streams until the connection ends.
 pub(crate) fn serve<N: Network, S: Transport>(
-    mut open: Open<N>,
+    mut open: OpenConnection<N>,
     peer: Peer,
     wire: Wire<S>,
-    share: Share,
+    share: SpreadConnection,
 ) -> impl Future<Output = ()> {
-    open.served_by(peer.listener, ClientProtocol::Http2);
-    let frames = open.reuse.frames.of(exchange::<N, H2Side>);
-    let slots = Slots::new(frames);
+    open.set_listener(peer.listener, ClientProtocol::Http2);
+    let frames = open.reuse.frames.pool_for(exchange::<N, H2Downstream>);
+    let slots = ExchangeSlots::new(frames);
     let connection = Connection::new(&open, peer, wire, slots);
-    // Its own turns are bounded; a budget of the runtime would end within one, and leave exchanges that were not asked.
-    tokio::task::unconstrained(run(open, share, Box::new(connection), exchange::<N, H2Side>))
+    // Turns are bounded here; tokio's cooperative budget would end within a turn and leave exchanges unpolled.
+    tokio::task::unconstrained(run(open, share, Box::new(connection), exchange::<N, H2Downstream>))
 }
 
-async fn run<N: Network, S: Transport, F: Future<Output = Over>>(
-    open: Open<N>,
-    _share: Share,
+async fn run<N: Network, S: Transport, F: Future<Output = FinishedExchange>>(
+    open: OpenConnection<N>,
+    _share: SpreadConnection,
     mut connection: Box<Connection<N, S, F>>,
-    begin: impl Fn(Request<N, H2Side>) -> F,
+    run_exchange: impl Fn(Request<N, H2Downstream>) -> F,
 ) {
     let worker = &*open;
     let _registered = poll_fn(|cx| Poll::Ready(worker.register(cx.waker()))).await;
-    poll_fn(|cx| connection.poll(cx, worker, &begin)).await;
-    connection.ledger.look(worker, &mut connection.streams.borrow_mut().codec);
-    if connection.stage != Stage::Broken {
-        let _ = tokio::time::timeout(LINGER, connection.linger()).await;
+    poll_fn(|cx| connection.poll(cx, worker, &run_exchange)).await;
+    connection.ledger.update(worker, &mut connection.streams.borrow_mut().codec);
+    if connection.stage != ConnectionStage::Broken {
+        let _ = tokio::time::timeout(LINGER_TIMEOUT, connection.linger()).await;
     }
 }
 
-/// How far the connection is.
+/// Stage of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum ConnectionStage {
     Open,
-    /// What waits is written, and nothing is read any more.
+    /// Pending output is written; nothing is read any more.
     Closing,
-    /// Nobody is there: exchanges end, and that is all.
+    /// The client is gone: only the exchanges have to end.
     Broken,
 }
 
-/// What is to be read next.
+/// What to read next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reading {
-    /// What was read already.
-    Residue,
-    /// More.
-    Hungry,
-    /// Nothing until this has happened.
-    Held(Wait),
+enum ReadState {
+    /// Input that is already buffered.
+    BufferedInput,
+    /// More input from the socket.
+    MoreInput,
+    /// Nothing until the codec's condition is met.
+    Blocked(Wait),
     /// Nothing any more.
-    Over,
+    Finished,
 }
 
 /// A connection.
@@ -109,82 +110,88 @@ struct Connection<N: Network, S, F> {
     wire: Wire<S>,
     workspace: Rc<Workspace>,
     streams: SharedStreams,
-    exchanges: Exchanges<N, H2Side, F>,
-    ledger: Ledger,
-    stage: Stage,
-    reading: Reading,
+    exchanges: Exchanges<N, H2Downstream, F>,
+    ledger: ConnectionLedger,
+    stage: ConnectionStage,
+    reading: ReadState,
     clock: Clock,
 }
 
-/// The times of a connection.
+/// Deadlines of a connection.
 struct Clock {
-    began: Instant,
-    /// Of the last byte written, or when nothing waited to be.
-    moved: Instant,
-    /// When a stream was open last. Frames without one keep no connection open.
-    used: Instant,
-    /// How many streams there had been at the last look.
-    seen_streams: u64,
-    /// Whether none was open then.
+    started_at: Instant,
+    /// Time of the last write, or when no output was pending.
+    last_write: Instant,
+    /// When a stream was last open. Frames without a stream keep no connection open.
+    last_active: Instant,
+    /// Number of streams at the last update.
+    last_stream_count: u64,
+    /// Whether no stream was open then.
     was_idle: bool,
     deadline: Deadline,
-    /// How many streams there had been when memory was given back.
-    rested_after: u64,
-    /// Whether it ended because nothing was asked for.
+    /// Number of streams when memory was released.
+    released_after: u64,
+    /// Whether it ends because it was idle.
     is_ending: bool,
 }
 
 impl Clock {
     fn new(now: Instant) -> Self {
         Self {
-            began: now,
-            moved: now,
-            used: now,
-            seen_streams: 0,
+            started_at: now,
+            last_write: now,
+            last_active: now,
+            last_stream_count: 0,
             was_idle: true,
             deadline: Deadline::unset(),
-            rested_after: 0,
+            released_after: 0,
             is_ending: false,
         }
     }
 
-    /// Notes at the end of a turn whether anything waits to be written, how many streams there have been, and whether none is
-    /// open.
-    fn look(&mut self, now: Instant, waits: bool, streams: u64, is_idle: bool) {
-        if !waits {
-            self.moved = now;
+    /// Records at the end of a turn whether output is pending, how many streams there have been, and whether
+    /// none is open.
+    fn update(&mut self, now: Instant, has_pending_output: bool, streams: u64, is_idle: bool) {
+        if !has_pending_output {
+            self.last_write = now;
         }
-        if !is_idle || !self.was_idle || self.seen_streams != streams {
-            (self.used, self.seen_streams, self.was_idle) = (now, streams, is_idle);
+        if !is_idle || !self.was_idle || self.last_stream_count != streams {
+            (self.last_active, self.last_stream_count, self.was_idle) = (now, streams, is_idle);
         }
     }
 
-    /// The codec's time.
+    /// Time as the codec counts it.
     fn micros(&self, now: Instant) -> u64 {
-        u64::try_from(now.saturating_duration_since(self.began).as_micros()).unwrap_or(u64::MAX)
+        u64::try_from(now.saturating_duration_since(self.started_at).as_micros()).unwrap_or(u64::MAX)
     }
 }
 
-impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
-    fn new(worker: &Rc<Worker<N>>, peer: Peer, wire: Wire<S>, slots: Slots<F>) -> Self {
+impl<N: Network, S: Transport, F: Future<Output = FinishedExchange>> Connection<N, S, F> {
+    fn new(worker: &Rc<Worker<N>>, peer: Peer, wire: Wire<S>, slots: ExchangeSlots<F>) -> Self {
         let now = Instant::now();
         let head = worker.options.limits.head();
         let limits = Limits { list_bytes: head.head_bytes, fields: u32::from(head.fields) };
         let adopted = worker.adopted();
-        let clients = adopted.clients(peer.listener);
-        let streams = clients.streams.clamp(1, MOST as u32);
+        let clients = adopted.client_limits(peer.listener);
+        let streams = clients.streams.clamp(1, MAX_SLOTS as u32);
         let head = u32::try_from(clients.head_timeout.as_micros()).unwrap_or(u32::MAX);
         let timeouts = Timeouts { head, ..Timeouts::default() };
-        let config = Config { streams, limits, extended_connect: true, timeouts, ..Config::default() };
+        let config = Config {
+            max_streams: streams,
+            head_limits: limits,
+            extended_connect: true,
+            timeouts,
+            ..Config::default()
+        };
         let workspace = Rc::clone(&worker.reuse.workspace);
-        let streams = Streams::begin(config, 0, wire.peer(), &workspace);
+        let streams = Streams::new(config, 0, wire.peer(), &workspace);
         let clock = Clock::new(now);
-        let (stage, reading) = (Stage::Open, Reading::Residue);
+        let (stage, reading) = (ConnectionStage::Open, ReadState::BufferedInput);
         Self {
             wire,
             workspace,
             streams,
-            ledger: Ledger::new(worker, peer.client),
+            ledger: ConnectionLedger::new(worker, peer.client),
             exchanges: Exchanges::new(slots, peer),
             stage,
             reading,
@@ -192,20 +199,20 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
         }
     }
 
-    /// Ready when the connection is over, but for what the client may still read.
+    /// Ready when the connection ends, except for data the client may still read.
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
         worker: &Rc<Worker<N>>,
-        begin: &impl Fn(Request<N, H2Side>) -> F,
+        begin: &impl Fn(Request<N, H2Downstream>) -> F,
     ) -> Poll<()> {
         self.exchanges.slots.listen(cx);
         {
             let mut streams = self.streams.borrow_mut();
             streams.now = self.clock.micros(Instant::now());
-            streams.lend_memory();
+            streams.acquire_buffers();
         }
-        self.drain(worker);
+        self.go_away_if_needed(worker);
         let mut polled = 0;
         loop {
             let has_read = self.read(cx, worker, begin);
@@ -215,7 +222,7 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
             if self.is_over() {
                 return Poll::Ready(());
             }
-            if polled > TURN {
+            if polled > MAX_POLLS_PER_TURN {
                 go_on_later(cx);
                 break;
             }
@@ -223,86 +230,86 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
                 break;
             }
         }
-        self.exchanges.loan = None;
+        self.exchanges.lease = None;
         {
             let mut streams = self.streams.borrow_mut();
-            self.ledger.look(worker, &mut streams.codec);
-            streams.give_memory_back();
+            self.ledger.update(worker, &mut streams.codec);
+            streams.release_buffers();
         }
-        self.poll_times(cx, worker)
+        self.poll_deadlines(cx, worker)
     }
 
-    /// Tells the client where no more streams are taken.
-    fn drain(&mut self, worker: &Rc<Worker<N>>) {
-        if self.exchanges.is_to_go(worker) {
+    /// Sends GOAWAY if no more streams are accepted.
+    fn go_away_if_needed(&mut self, worker: &Rc<Worker<N>>) {
+        if self.exchanges.must_go_away(worker) {
             let now = self.clock.micros(Instant::now());
             self.streams.borrow_mut().codec.go_away(now);
         }
     }
 
-    /// Reads once. Says whether something came.
+    /// Reads once. Returns whether anything arrived.
     fn read(
         &mut self,
         cx: &mut Context<'_>,
         worker: &Rc<Worker<N>>,
-        begin: &impl Fn(Request<N, H2Side>) -> F,
+        run_exchange: &impl Fn(Request<N, H2Downstream>) -> F,
     ) -> bool {
-        if self.stage != Stage::Open || !self.may_read() {
+        if self.stage != ConnectionStage::Open || !self.may_read() {
             return false;
         }
         let Self { wire, workspace, streams, exchanges, reading, clock, .. } = self;
         let now = Instant::now();
         let micros = clock.micros(now);
-        let mut intake = Intake { worker, streams, exchanges, begin };
-        let mut next = Reading::Hungry;
+        let mut handler = FrameHandler { worker, streams, exchanges, run_exchange };
+        let mut next = ReadState::MoreInput;
         let take = |bytes: &[u8]| {
             let used;
-            (used, next) = intake.take(micros, bytes);
+            (used, next) = handler.receive(micros, bytes);
             used
         };
-        let came = if *reading == Reading::Residue {
+        let received = if *reading == ReadState::BufferedInput {
             wire.take_residue(take);
             Poll::Ready(Ok(1))
         } else {
-            wire.poll_more(cx, workspace, READ, take)
+            wire.poll_more(cx, workspace, READ_BYTES, take)
         };
-        match came {
+        match received {
             Poll::Pending => return false,
             Poll::Ready(Ok(1..)) => {}
-            Poll::Ready(Ok(0) | Err(_)) => self.break_off(),
+            Poll::Ready(Ok(0) | Err(_)) => self.fail_connection(),
         }
         self.reading = next;
-        if next == Reading::Over && self.stage == Stage::Open {
+        if next == ReadState::Finished && self.stage == ConnectionStage::Open {
             self.close();
         }
         true
     }
 
-    /// Whether what held reading up is over.
+    /// Whether reading may continue.
     fn may_read(&mut self) -> bool {
         let is_over = match self.reading {
-            Reading::Hungry | Reading::Residue => return true,
-            Reading::Held(Wait::Flush) => !self.streams.borrow().codec.must_flush(),
-            Reading::Held(Wait::Release) => !self.streams.borrow().codec.is_full(),
-            Reading::Over => false,
+            ReadState::MoreInput | ReadState::BufferedInput => return true,
+            ReadState::Blocked(Wait::Flush) => !self.streams.borrow().codec.must_flush(),
+            ReadState::Blocked(Wait::Release) => !self.streams.borrow().codec.is_at_stream_limit(),
+            ReadState::Finished => false,
         };
         if is_over {
-            self.reading = Reading::Residue;
+            self.reading = ReadState::BufferedInput;
         }
         is_over
     }
 
     fn poll_exchanges(&mut self, worker: &Worker<N>) -> usize {
         let Self { exchanges, streams, .. } = self;
-        streams.borrow_mut().take_turns(|slot| exchanges.slots.ring(slot));
-        let waiting = streams.borrow().unanswered();
+        streams.borrow_mut().grant_turns(|slot| exchanges.slots.ring(slot));
+        let waiting = streams.borrow().awaiting_response();
         exchanges.poll(worker, waiting, |slot| streams.borrow_mut().close(slot))
     }
 
-    /// Writes what waits. Says whether something was written, so that there is room for exchanges and reading may go on, or the
-    /// client has gone.
+    /// Writes pending output. Returns whether something was written, which makes room for exchanges and
+    /// reading, or the client is gone.
     fn write(&mut self, cx: &mut Context<'_>) -> bool {
-        if self.stage == Stage::Broken {
+        if self.stage == ConnectionStage::Broken {
             return false;
         }
         let Self { wire, streams, clock, .. } = self;
@@ -312,7 +319,7 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
         while !shared.codec.pending().is_empty() {
             match wire.poll_write(cx, shared.codec.pending()) {
                 Poll::Ready(Ok(count)) => {
-                    shared.codec.wrote(count);
+                    shared.codec.mark_written(count);
                     moved = true;
                 }
                 Poll::Ready(Err(_)) => {
@@ -326,29 +333,29 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
             failed = true;
         }
         if moved {
-            clock.moved = Instant::now();
+            clock.last_write = Instant::now();
         }
         drop(shared);
         if failed {
-            self.break_off();
+            self.fail_connection();
         }
         moved || failed
     }
 
-    /// The client has gone.
-    fn break_off(&mut self) {
-        self.end(Stage::Broken);
+    /// The client is gone.
+    fn fail_connection(&mut self) {
+        self.end(ConnectionStage::Broken);
     }
 
-    /// The connection ends with an error that the client is told.
+    /// Ends the connection with an error that is sent to the client.
     fn close(&mut self) {
-        self.end(Stage::Closing);
+        self.end(ConnectionStage::Closing);
     }
 
-    fn end(&mut self, stage: Stage) {
+    fn end(&mut self, stage: ConnectionStage) {
         self.stage = stage;
-        self.exchanges.let_all_go();
-        for slot in self.streams.borrow_mut().all_broke() {
+        self.exchanges.release_all();
+        for slot in self.streams.borrow_mut().fail_all() {
             self.exchanges.slots.ring(slot);
         }
     }
@@ -357,47 +364,47 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
         let streams = self.streams.borrow();
         let idle = streams.open_streams() == 0;
         match self.stage {
-            Stage::Broken => idle,
-            Stage::Closing => idle && streams.codec.pending().is_empty(),
-            Stage::Open => idle && streams.codec.is_done() && streams.codec.pending().is_empty(),
+            ConnectionStage::Broken => idle,
+            ConnectionStage::Closing => idle && streams.codec.pending().is_empty(),
+            ConnectionStage::Open => idle && streams.codec.is_done() && streams.codec.pending().is_empty(),
         }
     }
 
-    /// Sees to what is late, and waits for what will be next.
-    fn poll_times(&mut self, cx: &mut Context<'_>, worker: &Rc<Worker<N>>) -> Poll<()> {
+    /// Handles expired deadlines and waits for the next one.
+    fn poll_deadlines(&mut self, cx: &mut Context<'_>, worker: &Rc<Worker<N>>) -> Poll<()> {
         loop {
             let now = Instant::now();
             let micros = self.clock.micros(now);
             let adopted = worker.adopted();
             let write_timeout = adopted.settings().downstream.write_timeout;
-            let idle_timeout = adopted.clients(self.exchanges.peer.listener).idle_timeout;
-            let (idle, waits) = {
+            let idle_timeout = adopted.client_limits(self.exchanges.peer.listener).idle_timeout;
+            let (idle, has_pending_output) = {
                 let streams = self.streams.borrow();
                 (streams.open_streams() == 0, !streams.codec.pending().is_empty())
             };
-            let served = self.exchanges.conduct.served;
-            self.clock.look(now, waits, served, idle);
-            let rests = self.clock.rested_after == served;
-            let limit = match (waits, idle) {
-                (true, _) => Some(self.clock.moved + write_timeout),
-                (false, true) if rests => Some(self.clock.used + idle_timeout),
-                (false, true) => Some(self.clock.used + REST.min(idle_timeout)),
+            let served = self.exchanges.trust_level.requests_served;
+            self.clock.update(now, has_pending_output, served, idle);
+            let has_released_memory = self.clock.released_after == served;
+            let limit = match (has_pending_output, idle) {
+                (true, _) => Some(self.clock.last_write + write_timeout),
+                (false, true) if has_released_memory => Some(self.clock.last_active + idle_timeout),
+                (false, true) => Some(self.clock.last_active + MEMORY_RELEASE_DELAY.min(idle_timeout)),
                 (false, false) => None,
             };
-            if limit.is_some_and(|limit| limit <= now) && !waits && !rests {
-                self.rest();
+            if limit.is_some_and(|limit| limit <= now) && !has_pending_output && !has_released_memory {
+                self.release_memory();
                 continue;
             }
-            if limit.is_some_and(|limit| limit <= now) && !waits && !self.clock.is_ending {
+            if limit.is_some_and(|limit| limit <= now) && !has_pending_output && !self.clock.is_ending {
                 self.clock.is_ending = true;
-                self.clock.used = now;
+                self.clock.last_active = now;
                 self.streams.borrow_mut().codec.go_away(micros);
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
             if limit.is_some_and(|limit| limit <= now) {
-                // One that takes nothing is not told either.
-                self.break_off();
+                // A client that reads nothing cannot be told.
+                self.fail_connection();
                 if self.is_over() {
                     return Poll::Ready(());
                 }
@@ -406,16 +413,16 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
             }
             let codec = self.streams.borrow().codec.deadline();
             if codec.is_some_and(|codec| codec <= micros) {
-                self.pass(micros);
+                self.handle_codec_deadline(micros);
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
-            if self.exchanges.conduct.due().is_some_and(|due| due <= now) {
+            if self.exchanges.trust_level.due().is_some_and(|due| due <= now) {
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
-            let codec = codec.map(|codec| self.clock.began + Duration::from_micros(codec));
-            let held = self.exchanges.conduct.due();
+            let codec = codec.map(|codec| self.clock.started_at + Duration::from_micros(codec));
+            let held = self.exchanges.trust_level.due();
             let Some(next) = limit.into_iter().chain(codec).chain(held).min() else { return Poll::Pending };
             self.clock.deadline.set(now, next.saturating_duration_since(now));
             if self.clock.deadline.poll_passed(cx).is_pending() {
@@ -424,16 +431,16 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
         }
     }
 
-    /// Time of the codec passed.
-    fn pass(&mut self, now: u64) {
+    /// Handles a deadline of the codec.
+    fn handle_codec_deadline(&mut self, now: u64) {
         loop {
             let mut streams = self.streams.borrow_mut();
-            match streams.codec.pass(now) {
+            match streams.codec.handle_timeout(now) {
                 None => break,
                 Some(Event::Reset { stream, .. }) => {
                     if let Some(slot) = streams.slot(stream) {
-                        streams.broke(slot);
-                        self.exchanges.let_go(slot);
+                        streams.fail(slot);
+                        self.exchanges.release_cancelled(slot);
                         self.exchanges.slots.ring(slot);
                     }
                 }
@@ -447,87 +454,89 @@ impl<N: Network, S: Transport, F: Future<Output = Over>> Connection<N, S, F> {
         }
     }
 
-    /// Nothing is asked for now: memory goes back.
-    fn rest(&mut self) {
-        self.clock.rested_after = self.exchanges.conduct.served;
-        self.exchanges.rest();
-        self.streams.borrow_mut().rest();
+    /// Releases memory while the connection is idle.
+    fn release_memory(&mut self) {
+        self.clock.released_after = self.exchanges.trust_level.requests_served;
+        self.exchanges.release_memory();
+        self.streams.borrow_mut().release_memory();
         self.wire.rest(&self.workspace);
     }
 
-    /// Ends our direction, and reads until the client ends its own: closing with unread input would reset what it has not
-    /// read (RFC 9113 §5.4.1, RFC 9112 §9.6).
+    /// Shuts down our direction and reads until the client ends its own: closing with unread input would reset
+    /// data the client has not read (RFC 9113 §5.4.1, RFC 9112 §9.6).
     async fn linger(&mut self) {
         let Self { wire, workspace, .. } = self;
         if poll_fn(|cx| wire.poll_shutdown(cx)).await.is_err() {
             return;
         }
         wire.take_residue(<[u8]>::len);
-        while let Ok(1..) = poll_fn(|cx| wire.poll_more(cx, workspace, READ, <[u8]>::len)).await {}
+        while let Ok(1..) = poll_fn(|cx| wire.poll_more(cx, workspace, READ_BYTES, <[u8]>::len)).await {}
     }
 }
 
-/// What events of the codec act on.
-struct Intake<'c, N: Network, F, B> {
+/// Handles the events of the codec.
+struct FrameHandler<'c, N: Network, F, B> {
     worker: &'c Rc<Worker<N>>,
     streams: &'c SharedStreams,
-    exchanges: &'c mut Exchanges<N, H2Side, F>,
-    begin: &'c B,
+    exchanges: &'c mut Exchanges<N, H2Downstream, F>,
+    run_exchange: &'c B,
 }
 
-impl<N: Network, F: Future<Output = Over>, B: Fn(Request<N, H2Side>) -> F> Intake<'_, N, F, B> {
-    /// Takes what it can of the input; gives how much that was.
-    fn take(&mut self, now: u64, bytes: &[u8]) -> (usize, Reading) {
-        let mut used = 0;
+impl<N: Network, F: Future<Output = FinishedExchange>, B: Fn(Request<N, H2Downstream>) -> F>
+    FrameHandler<'_, N, F, B>
+{
+    /// Processes as much of the input as possible; returns how much.
+    fn receive(&mut self, now: u64, bytes: &[u8]) -> (usize, ReadState) {
+        let mut consumed = 0;
         loop {
-            let loan = self.exchanges.loan.get_or_insert_with(|| self.worker.lend_buffers());
+            let lease = self.exchanges.lease.get_or_insert_with(|| self.worker.lend_buffers());
             let mut streams = self.streams.borrow_mut();
-            let (count, event) = streams.codec.receive(now, &bytes[used..], &mut loan.request);
-            used += count;
+            let (count, event) = streams.codec.receive(now, &bytes[consumed..], &mut lease.request);
+            consumed += count;
             match event {
-                Event::NeedMore => return (used, Reading::Hungry),
-                Event::Wait(wait) => return (used, Reading::Held(wait)),
-                Event::Closed(_) => return (used, Reading::Over),
+                Event::NeedMore => return (consumed, ReadState::MoreInput),
+                Event::Wait(wait) => return (consumed, ReadState::Blocked(wait)),
+                Event::Closed(_) => return (consumed, ReadState::Finished),
                 Event::Head { stream, end, length, protocol } => {
-                    let mut arrival = arrival(&mut loan.request, Version::Http2, count, end, length);
+                    let mut arrival = read_arrival(&mut lease.request, Version::Http2, count, end, length);
                     if let Some(protocol) = protocol {
                         let nonce = self.worker.random(|random| random.u128(..));
-                        switch(&mut loan.request, &mut arrival, protocol, length, nonce);
+                        upgrade_connect(&mut lease.request, &mut arrival, protocol, length, nonce);
                     }
                     let slot = streams.open(stream, end);
                     drop(streams);
-                    self.begin(slot, Ok(arrival));
+                    self.start_exchange(slot, Ok(arrival));
                 }
                 Event::HeadTooLarge { stream, end } => {
                     let slot = streams.open(stream, end);
                     drop(streams);
-                    self.begin(slot, Err(Malformed::HeadTooLarge));
+                    self.start_exchange(slot, Err(Malformed::HeadTooLarge));
                 }
                 Event::Data { stream, bytes, end } => {
-                    self.at(stream, |streams, slot| streams.came(slot, bytes, end), streams);
+                    self.with_stream(stream, |streams, slot| streams.receive(slot, bytes, end), streams);
                 }
                 Event::Trailers { stream } => {
-                    let head = &loan.request;
+                    let head = &lease.request;
                     if let Some(slot) = streams.slot(stream) {
-                        streams.trailers_came(slot, head);
+                        streams.receive_trailers(slot, head);
                         self.exchanges.slots.ring(slot);
                     }
                 }
                 Event::Reset { stream, .. } => {
                     if let Some(slot) = streams.slot(stream) {
-                        self.exchanges.let_go(slot);
+                        self.exchanges.release_cancelled(slot);
                     }
-                    self.at(stream, Streams::broke, streams);
+                    self.with_stream(stream, Streams::fail, streams);
                 }
-                // Streams that wait for room get their turns once all was read.
+                // Streams waiting for room are polled once all input was processed.
                 Event::Writable { .. } => {}
                 Event::Priority { .. } | Event::Settings | Event::Pong(_) | Event::GoAway { .. } => {}
             }
         }
     }
 
-    /// Acts on a stream that has a slot, and has its exchange look.
-    fn at(
+    /// Acts on a stream that has a slot, and wakes its exchange.
+    fn with_stream(
         &self,
         stream: u32,
         act: impl FnOnce(&mut Streams, usize),
@@ -539,13 +548,13 @@ impl<N: Network, F: Future<Output = Over>, B: Fn(Request<N, H2Side>) -> F> Intak
         }
     }
 
-    fn begin(&mut self, slot: usize, arrival: Result<Arrival, Malformed>) {
-        let Self { worker, streams, exchanges, begin } = self;
-        let mut side = exchanges.side(slot, || H2Side::new(streams, slot));
-        side.down.renew();
-        exchanges.begin(worker, slot, side, arrival, begin);
-        if exchanges.hold_back(worker, slot, streams.borrow().unanswered()) {
-            count(&worker.counters.http2.held);
+    fn start_exchange(&mut self, slot: usize, arrival: Result<RequestMeta, Malformed>) {
+        let Self { worker, streams, exchanges, run_exchange } = self;
+        let mut side = exchanges.take_side(slot, || H2Downstream::new(streams, slot));
+        side.down.reset();
+        exchanges.start(worker, slot, side, arrival, run_exchange);
+        if exchanges.hold_if_untrusted(worker, slot, streams.borrow().awaiting_response()) {
+            increment(&worker.counters.http2.held_requests);
         }
     }
 }

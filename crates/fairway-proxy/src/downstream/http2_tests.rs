@@ -1,4 +1,4 @@
-//! Connections of HTTP/2 clients in virtual time: the codec's other end asks, scripted endpoints of HTTP/1 answer.
+//! HTTP/2 clients in virtual time: the client codec sends requests, scripted HTTP/1 endpoints respond.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -13,87 +13,93 @@ use fairway_model::{Policy, Settings};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::testing::{Meeting, OK, Stage, endpoint, on_stage, read_head};
-use crate::worker::Phase;
+use crate::testing::{OK_RESPONSE, ScriptedConnect, TestWorker, endpoint, read_head, run_local};
+use crate::worker::StopPhase;
 
-/// What came of a stream.
+/// What a stream received.
 #[derive(Default)]
-pub(super) struct Answer {
+pub(super) struct StreamResponse {
     /// 0 before its final head.
     pub(super) status: u16,
-    /// Of its final head.
-    pub(super) fields: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Headers of the final head.
+    pub(super) headers: Vec<(Vec<u8>, Vec<u8>)>,
     interim: Vec<u16>,
     pub(super) body: Vec<u8>,
     pub(super) trailers: Vec<(Vec<u8>, Vec<u8>)>,
-    pub(super) is_whole: bool,
+    pub(super) is_complete: bool,
     pub(super) reset: Option<Code>,
 }
 
 /// A client.
-pub(super) struct Browser {
+pub(super) struct Http2TestClient {
     stream: DuplexStream,
     pub(super) codec: Client,
     head: Head,
     input: Vec<u8>,
-    pub(super) answers: BTreeMap<u32, Answer>,
-    /// The last stream of the server's GOAWAY.
-    pub(super) goes_away: Option<u32>,
-    /// Whether what comes is given credit for.
+    pub(super) responses: BTreeMap<u32, StreamResponse>,
+    /// Last stream id of the server's GOAWAY.
+    pub(super) goaway_last_stream: Option<u32>,
+    /// Whether received data is credited.
     pub(super) consumes: bool,
-    /// Streams that are not given up when an answer ends.
-    pub(super) kept: Vec<u32>,
+    /// Streams not released when their response ends.
+    pub(super) kept_streams: Vec<u32>,
     is_closed: bool,
 }
 
-impl Browser {
-    pub(super) fn new(stage: &Stage) -> Self {
-        Self::with(stage, Config::default())
+impl Http2TestClient {
+    pub(super) fn new(stage: &TestWorker) -> Self {
+        Self::with_config(stage, Config::default())
     }
 
-    pub(super) fn with(stage: &Stage, config: Config) -> Self {
+    pub(super) fn with_config(stage: &TestWorker, config: Config) -> Self {
         Self {
             stream: stage.client().stream,
             codec: Client::new(config, 0),
             head: Head::new(),
             input: Vec::new(),
-            answers: BTreeMap::new(),
-            goes_away: None,
+            responses: BTreeMap::new(),
+            goaway_last_stream: None,
             consumes: true,
-            kept: Vec::new(),
+            kept_streams: Vec::new(),
             is_closed: false,
         }
     }
 
-    /// Asks for `path`; `end` says whether that is all of the request.
-    fn ask(&mut self, method: &[u8], path: &[u8], end: bool) -> u32 {
-        self.ask_with(method, path, &[], end)
+    /// Sends a request; `end` says whether it is complete.
+    fn request(&mut self, method: &[u8], path: &[u8], end: bool) -> u32 {
+        self.request_with_headers(method, path, &[], end)
     }
 
-    /// The same with more fields.
-    pub(super) fn ask_with(&mut self, method: &[u8], path: &[u8], fields: &[(&str, &str)], end: bool) -> u32 {
+    /// The same with more headers.
+    pub(super) fn request_with_headers(
+        &mut self,
+        method: &[u8],
+        path: &[u8],
+        fields: &[(&str, &str)],
+        end: bool,
+    ) -> u32 {
         let mut head = Head::new();
         head.start_request(method, path);
         head.append(b"Host", b"a");
         fields.iter().for_each(|(name, value)| head.append(name.as_bytes(), value.as_bytes()));
         let id = self.codec.send_head(&head, path, b"http", end).expect("the server takes one more");
-        self.answers.insert(id, Answer::default());
+        self.responses.insert(id, StreamResponse::default());
         id
     }
 
     pub(super) fn get(&mut self, path: &str) -> u32 {
-        self.ask(b"GET", path.as_bytes(), true)
+        self.request(b"GET", path.as_bytes(), true)
     }
 
     pub(super) async fn flush(&mut self) {
         let pending = self.codec.pending().to_vec();
         if self.stream.write_all(&pending).await.is_ok() {
-            self.codec.wrote(pending.len());
+            self.codec.mark_written(pending.len());
         }
     }
 
     /// Writes and reads until `is_done`; panics after an hour of virtual time.
-    pub(super) async fn until(&mut self, what: &str, is_done: impl Fn(&Self) -> bool) {
+    pub(super) async fn run_until(&mut self, what: &str, is_done: impl Fn(&Self) -> bool) {
         let done = async {
             loop {
                 self.flush().await;
@@ -102,7 +108,7 @@ impl Browser {
                 }
                 let before = self.input.len();
                 match self.stream.read_buf(&mut self.input).await {
-                    Ok(1..) => self.take(),
+                    Ok(1..) => self.process_input(),
                     Ok(0) | Err(_) => {
                         self.is_closed = true;
                         assert!(is_done(self), "the connection ended before: {what}; {before} bytes left");
@@ -114,17 +120,17 @@ impl Browser {
         timeout(Duration::from_secs(3600), done).await.unwrap_or_else(|_| panic!("an hour without: {what}"));
     }
 
-    /// Reads once, and so many bytes at most.
-    pub(super) async fn sip(&mut self, most: usize) {
+    /// Reads once, at most this many bytes.
+    pub(super) async fn read_some(&mut self, most: usize) {
         let mut piece = vec![0; most];
         let count = self.stream.read(&mut piece).await.unwrap();
         assert!(count > 0, "the connection ended");
         self.input.extend_from_slice(&piece[..count]);
-        self.take();
+        self.process_input();
         self.flush().await;
     }
 
-    fn take(&mut self) {
+    fn process_input(&mut self) {
         let mut used = 0;
         loop {
             let (count, event) = self.codec.receive(0, &self.input[used..], &mut self.head);
@@ -132,77 +138,78 @@ impl Browser {
             match event {
                 Event::NeedMore | Event::Wait(_) => break,
                 Event::Head { stream, end, .. } => {
-                    let answer = self.answers.get_mut(&stream).unwrap();
+                    let response = self.responses.get_mut(&stream).unwrap();
                     match self.head.status() {
-                        interim @ 100..=199 => answer.interim.push(interim),
+                        interim @ 100..=199 => response.interim.push(interim),
                         status => {
-                            (answer.status, answer.is_whole) = (status, end);
+                            (response.status, response.is_complete) = (status, end);
                             let fields = self.head.fields();
-                            answer.fields =
+                            response.headers =
                                 fields.map(|field| (field.name.to_vec(), field.value.to_vec())).collect();
                         }
                     }
                 }
                 Event::Data { stream, bytes, end } => {
-                    let answer = self.answers.get_mut(&stream).unwrap();
-                    answer.body.extend_from_slice(bytes);
-                    answer.is_whole = end;
+                    let response = self.responses.get_mut(&stream).unwrap();
+                    response.body.extend_from_slice(bytes);
+                    response.is_complete = end;
                     let count = bytes.len() as u32;
                     if self.consumes {
                         self.codec.consume(stream, count);
                     }
                 }
                 Event::Trailers { stream } => {
-                    let answer = self.answers.get_mut(&stream).unwrap();
-                    answer.is_whole = true;
+                    let response = self.responses.get_mut(&stream).unwrap();
+                    response.is_complete = true;
                     let fields = self.head.fields();
-                    answer.trailers =
+                    response.trailers =
                         fields.map(|field| (field.name.to_vec(), field.value.to_vec())).collect();
                 }
                 Event::Reset { stream, code, .. } => {
-                    self.answers.get_mut(&stream).unwrap().reset = Some(code);
+                    self.responses.get_mut(&stream).unwrap().reset = Some(code);
                 }
-                Event::GoAway { last, .. } => self.goes_away = Some(last),
+                Event::GoAway { last_stream: last, .. } => self.goaway_last_stream = Some(last),
                 Event::Closed(fault) => panic!("the server broke a rule: {fault:?}"),
                 _ => {}
             }
         }
         self.input.drain(..used);
-        let over = self.answers.iter().filter(|(id, one)| one.is_over() && !self.kept.contains(id));
+        let over =
+            self.responses.iter().filter(|(id, one)| one.is_finished() && !self.kept_streams.contains(id));
         let over: Vec<u32> = over.map(|(id, _)| *id).collect();
         over.into_iter().for_each(|id| self.codec.release(id));
     }
 
-    pub(super) async fn answered(&mut self, id: u32) -> &Answer {
-        self.until("an answer", |browser| browser.answers[&id].is_over()).await;
-        &self.answers[&id]
+    pub(super) async fn response(&mut self, id: u32) -> &StreamResponse {
+        self.run_until("a response", |browser| browser.responses[&id].is_finished()).await;
+        &self.responses[&id]
     }
 }
 
-impl Answer {
-    pub(super) fn is_over(&self) -> bool {
-        self.is_whole || self.reset.is_some()
+impl StreamResponse {
+    pub(super) fn is_finished(&self) -> bool {
+        self.is_complete || self.reset.is_some()
     }
 }
 
-/// Ends when the proxy has closed its side and nothing is under way.
-pub(super) async fn comes_to_rest(stage: &Stage) {
+/// Waits until nothing is in flight.
+pub(super) async fn wait_until_idle(stage: &TestWorker) {
     for _ in 0..1_000 {
-        if stage.at_rest().is_ok() {
+        if stage.check_idle().is_ok() {
             return;
         }
         sleep(Duration::from_millis(10)).await;
     }
-    stage.at_rest().unwrap();
+    stage.check_idle().unwrap();
 }
 
-/// Answers with the path as body, each after as many milliseconds as the path says.
-pub(super) async fn echoing(mut stream: DuplexStream) {
+/// Responds with the path as body, after as many milliseconds as the path says.
+pub(super) async fn serve_echo(mut stream: DuplexStream) {
     while let Some(path) = read_path(&mut stream).await {
         let wait = path.trim_start_matches('/').parse().unwrap_or(0);
         sleep(Duration::from_millis(wait)).await;
-        let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{path}", path.len());
-        if stream.write_all(answer.as_bytes()).await.is_err() {
+        let response = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{path}", path.len());
+        if stream.write_all(response.as_bytes()).await.is_err() {
             return;
         }
     }
@@ -218,95 +225,100 @@ pub(super) async fn read_path(stream: &mut DuplexStream) -> Option<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hundred_streams_at_once_get_their_own_answers_as_they_come() {
-    on_stage(async {
-        let stage = Stage::new(2, |_, _| {}, |_| Meeting::with(echoing));
-        let mut browser = Browser::new(&stage);
+async fn a_hundred_concurrent_streams_get_their_own_responses() {
+    run_local(async {
+        let stage = TestWorker::new(2, |_, _| {}, |_| ScriptedConnect::served_by(serve_echo));
+        let mut browser = Http2TestClient::new(&stage);
         let began = Instant::now();
         let ids: Vec<u32> = (0..100).map(|at| browser.get(&format!("/{}", 1000 - 7 * at))).collect();
-        browser.until("all answers", |browser| browser.answers.values().all(Answer::is_over)).await;
+        browser
+            .run_until("all responses", |browser| browser.responses.values().all(StreamResponse::is_finished))
+            .await;
         assert!(began.elapsed() < Duration::from_millis(1100), "they wait side by side");
-        assert_eq!(stage.value("fairway_http2_streams_open"), 0);
+        assert_eq!(stage.metric_value("fairway_http2_streams_open"), 0);
         for (at, id) in ids.into_iter().enumerate() {
-            let answer = &browser.answers[&id];
-            assert_eq!((answer.status, &answer.body[..]), (200, format!("/{}", 1000 - 7 * at).as_bytes()));
+            let response = &browser.responses[&id];
+            assert_eq!(
+                (response.status, &response.body[..]),
+                (200, format!("/{}", 1000 - 7 * at).as_bytes())
+            );
         }
         let id = browser.get("/again");
-        assert_eq!(browser.answered(id).await.body, b"/again", "a slot is used again");
+        assert_eq!(browser.response(id).await.body, b"/again", "a slot is used again");
         drop(browser);
-        comes_to_rest(&stage).await;
+        wait_until_idle(&stage).await;
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_reset_ends_its_exchange_and_no_other() {
-    on_stage(async {
-        let stage = Stage::new(2, |_, _| {}, |_| Meeting::with(echoing));
-        let mut browser = Browser::new(&stage);
+    run_local(async {
+        let stage = TestWorker::new(2, |_, _| {}, |_| ScriptedConnect::served_by(serve_echo));
+        let mut browser = Http2TestClient::new(&stage);
         let (first, second) = (browser.get("/500"), browser.get("/600"));
         browser.flush().await;
         sleep(Duration::from_millis(100)).await;
         assert_eq!(stage.worker.exchanges(), 2);
-        assert_eq!(stage.value("fairway_http2_streams_open"), 2);
+        assert_eq!(stage.metric_value("fairway_http2_streams_open"), 2);
         browser.codec.reset(first, Code::Cancel);
         browser.flush().await;
         sleep(Duration::from_millis(1)).await;
         assert_eq!(stage.worker.exchanges(), 1, "it ended at once");
-        assert_eq!(stage.value("fairway_http2_streams_open"), 1);
-        assert_eq!(events(&stage, "reset_received", "cancel"), 1);
-        assert_eq!(browser.answered(second).await.body, b"/600");
-        assert_eq!(browser.answers[&first].status, 0);
+        assert_eq!(stage.metric_value("fairway_http2_streams_open"), 1);
+        assert_eq!(event_count(&stage, "reset_received", "cancel"), 1);
+        assert_eq!(browser.response(second).await.body, b"/600");
+        assert_eq!(browser.responses[&first].status, 0);
         drop(browser);
-        comes_to_rest(&stage).await;
+        wait_until_idle(&stage).await;
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_leaves_takes_its_exchanges_with_it() {
-    on_stage(async {
-        let stage = Stage::new(2, |_, _| {}, |_| Meeting::with(echoing));
-        let mut browser = Browser::new(&stage);
+async fn a_client_that_leaves_ends_its_exchanges() {
+    run_local(async {
+        let stage = TestWorker::new(2, |_, _| {}, |_| ScriptedConnect::served_by(serve_echo));
+        let mut browser = Http2TestClient::new(&stage);
         (0..20).for_each(|_| _ = browser.get("/5000"));
         browser.flush().await;
         sleep(Duration::from_millis(100)).await;
         assert_eq!(stage.worker.exchanges(), 20);
         drop(browser);
         sleep(Duration::from_millis(1)).await;
-        stage.at_rest().unwrap();
+        stage.check_idle().unwrap();
     })
     .await;
 }
 
-/// Requests in one write, each with the frame `after` right behind it; gives how many of them ended as cancelled.
-async fn cancelled_at_once(stage: &Stage, after: impl Fn(u32) -> Vec<u8>) -> u64 {
-    let before = stage.value("fairway_faults_total{reason=\"client_gone\"}");
-    let mut browser = Browser::new(stage);
+/// Sends requests in one write, each followed by the frame `after`; returns how many ended as cancelled.
+async fn cancelled_in_one_write(stage: &TestWorker, after: impl Fn(u32) -> Vec<u8>) -> u64 {
+    let before = stage.metric_value("fairway_faults_total{reason=\"client_gone\"}");
+    let mut browser = Http2TestClient::new(stage);
     let mut bytes = Vec::new();
-    for _ in 0..ALL_AT_ONCE {
+    for _ in 0..REQUESTS_IN_ONE_WRITE {
         let id = browser.get("/0");
         bytes.extend_from_slice(browser.codec.pending());
-        browser.codec.wrote(browser.codec.pending().len());
+        browser.codec.mark_written(browser.codec.pending().len());
         bytes.extend(after(id));
     }
     browser.stream.write_all(&bytes).await.unwrap();
     sleep(Duration::from_millis(100)).await;
     drop(browser);
-    comes_to_rest(stage).await;
-    stage.value("fairway_faults_total{reason=\"client_gone\"}") - before
+    wait_until_idle(stage).await;
+    stage.metric_value("fairway_faults_total{reason=\"client_gone\"}") - before
 }
 
-const ALL_AT_ONCE: u64 = 90;
+const REQUESTS_IN_ONE_WRITE: u64 = 90;
 
-/// A frame of this type and these flags on a stream.
+/// A frame of this type and flags on a stream.
 fn frame_on(id: u32, kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
     let header = [&[0, 0, payload.len() as u8, kind, flags][..], &id.to_be_bytes()].concat();
     [&header, payload].concat()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_reset_in_the_read_that_brought_it_reaches_no_endpoint() {
+async fn a_request_reset_in_the_same_read_reaches_no_endpoint() {
     let ways: [fn(u32) -> Vec<u8>; 7] = [
         // CVE-2023-44487
         |id| frame_on(id, 3, 0, &8_u32.to_be_bytes()),
@@ -319,34 +331,38 @@ async fn a_request_that_is_reset_in_the_read_that_brought_it_reaches_no_endpoint
         |id| frame_on(id, 0, 1, b"x"),
     ];
     for (way, after) in ways.into_iter().enumerate() {
-        on_stage(async move {
-            let stage = Stage::new(2, |_, _| {}, |_| Meeting::with(echoing));
-            assert_eq!(cancelled_at_once(&stage, after).await, ALL_AT_ONCE, "way {way} is not counted");
-            assert_eq!(stage.connects(), [], "way {way}: nobody waits for an answer");
-            assert_eq!(stage.value("fairway_upstream_requests_total"), 0);
+        run_local(async move {
+            let stage = TestWorker::new(2, |_, _| {}, |_| ScriptedConnect::served_by(serve_echo));
+            assert_eq!(
+                cancelled_in_one_write(&stage, after).await,
+                REQUESTS_IN_ONE_WRITE,
+                "way {way} is not counted"
+            );
+            assert_eq!(stage.connects(), [], "way {way}: nothing waits for a response");
+            assert_eq!(stage.metric_value("fairway_upstream_requests_total"), 0);
         })
         .await;
     }
 }
 
-/// How often something happened on connections.
-fn events(stage: &Stage, event: &str, reason: &str) -> u64 {
-    stage.value(&format!("fairway_http2_events_total{{event=\"{event}\",reason=\"{reason}\"}}"))
+/// Value of an event counter.
+fn event_count(stage: &TestWorker, event: &str, reason: &str) -> u64 {
+    stage.metric_value(&format!("fairway_http2_events_total{{event=\"{event}\",reason=\"{reason}\"}}"))
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_ends_streams_and_connections_is_counted_by_reason() {
-    on_stage(async {
-        let stage = Stage::new(1, |_, _| {}, |_| Meeting::with(echoing));
-        let mut browser = Browser::new(&stage);
+async fn ended_streams_and_connections_are_counted_by_reason() {
+    run_local(async {
+        let stage = TestWorker::new(1, |_, _| {}, |_| ScriptedConnect::served_by(serve_echo));
+        let mut browser = Http2TestClient::new(&stage);
         let id = browser.get("/5000");
         browser.flush().await;
         // A WINDOW_UPDATE of nothing ends its stream (RFC 9113 §6.9).
         let nothing = [0, 0, 4, 8, 0, 0, 0, 0, id as u8, 0, 0, 0, 0];
         browser.stream.write_all(&nothing).await.unwrap();
-        assert_eq!(browser.answered(id).await.reset, Some(Code::Protocol));
-        assert_eq!(events(&stage, "stream_fault", "increment_zero"), 1);
-        // More PINGs than are worth an answer.
+        assert_eq!(browser.response(id).await.reset, Some(Code::Protocol));
+        assert_eq!(event_count(&stage, "stream_fault", "increment_zero"), 1);
+        // More PINGs than are answered.
         for _ in 0..600 {
             browser.codec.ping(*b"flooding");
         }
@@ -354,27 +370,27 @@ async fn what_ends_streams_and_connections_is_counted_by_reason() {
         let mut rest = Vec::new();
         browser.stream.write_all(&flood).await.unwrap();
         _ = browser.stream.read_to_end(&mut rest).await;
-        assert_eq!(events(&stage, "warned", "abuse"), 1);
-        assert_eq!(events(&stage, "connection_fault", "abuse"), 1);
-        assert_eq!(events(&stage, "goaway_sent", "no_error"), 1);
+        assert_eq!(event_count(&stage, "warned", "abuse"), 1);
+        assert_eq!(event_count(&stage, "connection_fault", "abuse"), 1);
+        assert_eq!(event_count(&stage, "goaway_sent", "no_error"), 1);
         drop(browser);
-        comes_to_rest(&stage).await;
+        wait_until_idle(&stage).await;
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_field_block_without_end_is_given_up_with_the_time_for_a_head() {
-    on_stage(async {
+async fn an_endless_header_block_ends_with_the_head_timeout() {
+    run_local(async {
         let patience = Duration::from_secs(7);
-        let stage = Stage::new(
+        let stage = TestWorker::new(
             1,
             |_, settings| settings.downstream.head_timeout = patience,
-            |_| Meeting::with(echoing),
+            |_| ScriptedConnect::served_by(serve_echo),
         );
-        let mut browser = Browser::new(&stage);
+        let mut browser = Http2TestClient::new(&stage);
         let id = browser.get("/0");
-        assert_eq!(browser.answered(id).await.status, 200);
+        assert_eq!(browser.response(id).await.status, 200);
         // HEADERS with `:method: GET` and no END_HEADERS (RFC 9113 §6.2).
         let began = Instant::now();
         browser.stream.write_all(&[0, 0, 1, 1, 1, 0, 0, 0, 3, 0x82]).await.unwrap();
@@ -383,24 +399,24 @@ async fn a_field_block_without_end_is_given_up_with_the_time_for_a_head() {
         let took = began.elapsed();
         assert!((patience..patience + Duration::from_secs(1)).contains(&took), "{took:?}");
         assert!(rest.ends_with(b"head_timeout"), "GOAWAY says why");
-        assert_eq!(events(&stage, "connection_fault", "head_timeout"), 1);
+        assert_eq!(event_count(&stage, "connection_fault", "head_timeout"), 1);
         drop(browser);
-        comes_to_rest(&stage).await;
+        wait_until_idle(&stage).await;
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_takes_nothing_stops_the_endpoint_and_is_given_up() {
-    on_stage(async {
+async fn a_stalled_client_stops_the_endpoint_and_is_closed() {
+    run_local(async {
         let written = Rc::new(Cell::new(0));
         let counter = Rc::clone(&written);
-        let stage = Stage::new(
+        let stage = TestWorker::new(
             1,
             |_, _| {},
             move |_| {
                 let counter = Rc::clone(&counter);
-                Meeting::with(move |mut stream| async move {
+                ScriptedConnect::served_by(move |mut stream| async move {
                     assert!(read_head(&mut stream).await);
                     let head = b"HTTP/1.1 200 OK\r\nContent-Length: 10000000\r\n\r\n";
                     stream.write_all(head).await.unwrap();
@@ -410,179 +426,183 @@ async fn a_client_that_takes_nothing_stops_the_endpoint_and_is_given_up() {
                 })
             },
         );
-        let mut browser = Browser::with(&stage, Config { stream_window: 16 * 1024, ..Config::default() });
+        let mut browser =
+            Http2TestClient::with_config(&stage, Config { stream_window: 16 * 1024, ..Config::default() });
         browser.consumes = false;
         let id = browser.get("/");
         let began = Instant::now();
-        browser.until("a window full", |browser| browser.answers[&id].body.len() == 16 * 1024).await;
+        browser.run_until("a window full", |browser| browser.responses[&id].body.len() == 16 * 1024).await;
         sleep(Duration::from_secs(1)).await;
-        // A window at the client, and what the pipe to the endpoint holds; the proxy itself reads nothing beyond.
+        // The client's window and the pipe to the endpoint; the proxy itself reads nothing beyond.
         assert!(written.get() <= 16 * 1024 + 64 * 1024 + 1000, "{} bytes were taken", written.get());
-        assert!(browser.answered(id).await.reset.is_some());
+        assert!(browser.response(id).await.reset.is_some());
         assert!(began.elapsed() >= Duration::from_secs(30), "after {:?}", began.elapsed());
         drop(browser);
-        comes_to_rest(&stage).await;
+        wait_until_idle(&stage).await;
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_that_drains_ends_the_connection_behind_the_last_answer() {
-    on_stage(async {
-        let stage = Stage::new(1, |_, _| {}, |_| Meeting::with(echoing));
-        let mut browser = Browser::new(&stage);
+async fn a_draining_worker_closes_the_connection_after_the_last_response() {
+    run_local(async {
+        let stage = TestWorker::new(1, |_, _| {}, |_| ScriptedConnect::served_by(serve_echo));
+        let mut browser = Http2TestClient::new(&stage);
         let id = browser.get("/3000");
         browser.flush().await;
         sleep(Duration::from_millis(100)).await;
-        stage.worker.enter(Phase::Draining);
-        browser.until("GOAWAY", |browser| browser.goes_away.is_some()).await;
-        assert_eq!(browser.answered(id).await.body, b"/3000");
-        browser.until("the end", |browser| browser.is_closed).await;
-        assert_eq!(browser.goes_away, Some(id), "the second GOAWAY says which stream was the last");
-        comes_to_rest(&stage).await;
+        stage.worker.enter_phase(StopPhase::Draining);
+        browser.run_until("GOAWAY", |browser| browser.goaway_last_stream.is_some()).await;
+        assert_eq!(browser.response(id).await.body, b"/3000");
+        browser.run_until("the end", |browser| browser.is_closed).await;
+        assert_eq!(browser.goaway_last_stream, Some(id), "the second GOAWAY says which stream was the last");
+        wait_until_idle(&stage).await;
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_open_when_the_time_of_a_drain_is_over_is_reset() {
-    on_stage(async {
-        let stage = Stage::new(1, |_, _| {}, |_| Meeting::Silence);
-        let mut browser = Browser::new(&stage);
+async fn streams_open_at_the_drain_timeout_are_reset() {
+    run_local(async {
+        let stage = TestWorker::new(1, |_, _| {}, |_| ScriptedConnect::Silence);
+        let mut browser = Http2TestClient::new(&stage);
         let ids = [browser.get("/1"), browser.get("/2")];
         browser.flush().await;
         sleep(Duration::from_millis(100)).await;
-        stage.worker.enter(Phase::Draining);
+        stage.worker.enter_phase(StopPhase::Draining);
         sleep(Duration::from_millis(100)).await;
         assert_eq!(stage.worker.exchanges(), 2);
-        stage.worker.enter(Phase::Cutting);
-        browser.until("the end", |browser| browser.is_closed).await;
+        stage.worker.enter_phase(StopPhase::Cutting);
+        browser.run_until("the end", |browser| browser.is_closed).await;
         for id in ids {
-            assert_eq!(browser.answers[&id].reset, Some(Code::Internal));
+            assert_eq!(browser.responses[&id].reset, Some(Code::Internal));
         }
-        assert_eq!(stage.value("fairway_faults_total{reason=\"drained\"}"), 2);
-        assert_eq!(stage.value("fairway_self_inflicted_errors_total{cause=\"roll\"}"), 2);
-        comes_to_rest(&stage).await;
+        assert_eq!(stage.metric_value("fairway_faults_total{reason=\"drained\"}"), 2);
+        assert_eq!(stage.metric_value("fairway_self_inflicted_errors_total{cause=\"roll\"}"), 2);
+        wait_until_idle(&stage).await;
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_comes_while_a_worker_leaves_is_served_before_it_is_told_to_go() {
-    on_stage(async {
-        let stage = Stage::new(1, |_, _| {}, |_| Meeting::with(echoing));
-        stage.worker.enter(Phase::Leaving);
-        let mut browser = Browser::new(&stage);
+async fn a_client_that_connects_during_the_drain_delay_is_served_before_goaway() {
+    run_local(async {
+        let stage = TestWorker::new(1, |_, _| {}, |_| ScriptedConnect::served_by(serve_echo));
+        stage.worker.enter_phase(StopPhase::Leaving);
+        let mut browser = Http2TestClient::new(&stage);
         browser.flush().await;
         sleep(Duration::from_secs(2)).await;
         let id = browser.get("/0");
-        assert_eq!(browser.answered(id).await.status, 200);
-        browser.until("GOAWAY", |browser| browser.goes_away.is_some()).await;
-        browser.until("the end", |browser| browser.is_closed).await;
-        let mut idle = Browser::new(&stage);
+        assert_eq!(browser.response(id).await.status, 200);
+        browser.run_until("GOAWAY", |browser| browser.goaway_last_stream.is_some()).await;
+        browser.run_until("the end", |browser| browser.is_closed).await;
+        let mut idle = Http2TestClient::new(&stage);
         idle.flush().await;
         sleep(Duration::from_secs(2)).await;
-        assert_eq!(idle.goes_away, None);
-        stage.worker.enter(Phase::Draining);
-        idle.until("the end", |idle| idle.is_closed).await;
-        assert!(idle.goes_away.is_some(), "then everybody is told");
-        comes_to_rest(&stage).await;
+        assert_eq!(idle.goaway_last_stream, None);
+        stage.worker.enter_phase(StopPhase::Draining);
+        idle.run_until("the end", |idle| idle.is_closed).await;
+        assert!(idle.goaway_last_stream.is_some(), "then everyone gets GOAWAY");
+        wait_until_idle(&stage).await;
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_without_streams_ends_after_the_idle_time() {
-    on_stage(async {
-        let stage = Stage::new(1, |_, _| {}, |_| Meeting::with(echoing));
-        let mut browser = Browser::new(&stage);
+async fn an_idle_connection_ends_after_the_idle_timeout() {
+    run_local(async {
+        let stage = TestWorker::new(1, |_, _| {}, |_| ScriptedConnect::served_by(serve_echo));
+        let mut browser = Http2TestClient::new(&stage);
         let id = browser.get("/0");
-        browser.answered(id).await;
+        browser.response(id).await;
         let idle = stage.worker.adopted().settings().downstream.idle_timeout;
         let began = Instant::now();
-        browser.until("the end", |browser| browser.is_closed).await;
+        browser.run_until("the end", |browser| browser.is_closed).await;
         assert!(
             began.elapsed() >= idle && began.elapsed() < idle + Duration::from_secs(5),
             "{:?}",
             began.elapsed()
         );
-        assert!(browser.goes_away.is_some(), "it is told");
-        comes_to_rest(&stage).await;
+        assert!(browser.goaway_last_stream.is_some(), "it gets GOAWAY");
+        wait_until_idle(&stage).await;
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn pings_do_not_keep_a_connection_without_streams_open() {
-    on_stage(async {
-        let stage = Stage::new(1, |_, _| {}, |_| Meeting::with(echoing));
+async fn pings_do_not_keep_an_idle_connection_open() {
+    run_local(async {
+        let stage = TestWorker::new(1, |_, _| {}, |_| ScriptedConnect::served_by(serve_echo));
         for asked in [true, false] {
-            let mut browser = Browser::new(&stage);
+            let mut browser = Http2TestClient::new(&stage);
             if asked {
                 let id = browser.get("/90000");
-                browser.answered(id).await;
+                browser.response(id).await;
             }
             let idle = stage.worker.adopted().settings().downstream.idle_timeout;
             let began = Instant::now();
             while !browser.is_closed {
                 assert!(began.elapsed() < idle + Duration::from_secs(5), "{:?}", began.elapsed());
                 browser.codec.ping(*b"anybody?");
-                // Until nothing comes for a second.
-                let quiet = browser.until("the end", |browser| browser.is_closed);
+                // Until nothing arrives for a second.
+                let quiet = browser.run_until("the end", |browser| browser.is_closed);
                 _ = timeout(Duration::from_secs(1), quiet).await;
             }
             assert!(began.elapsed() >= idle, "{:?}", began.elapsed());
-            assert!(browser.goes_away.is_some(), "it is told");
-            comes_to_rest(&stage).await;
+            assert!(browser.goaway_last_stream.is_some(), "it gets GOAWAY");
+            wait_until_idle(&stage).await;
         }
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_is_silent_with_a_stream_open_is_asked_and_ended_where_it_says_nothing() {
-    on_stage(async {
+async fn a_silent_client_with_an_open_stream_is_pinged_and_then_closed() {
+    run_local(async {
         let patient =
             |policy: &mut Policy, _: &mut Settings| policy.timeouts.read = Duration::from_secs(3600);
-        let stage = Stage::new(1, patient, |_| Meeting::with(echoing));
-        let mut browser = Browser::new(&stage);
+        let stage = TestWorker::new(1, patient, |_| ScriptedConnect::served_by(serve_echo));
+        let mut browser = Http2TestClient::new(&stage);
         let id = browser.get("/0");
-        browser.answered(id).await;
+        browser.response(id).await;
         browser.get("/3000000");
         browser.flush().await;
         let began = Instant::now();
         let mut bytes = Vec::new();
-        // It reads, and answers nothing.
+        // It reads, but sends nothing.
         browser.stream.read_to_end(&mut bytes).await.unwrap();
         let took = began.elapsed().as_secs();
-        assert!((75..80).contains(&took), "60 s of silence and 15 s for the answer, not {took}");
+        assert!((75..80).contains(&took), "60 s of silence and 15 s for the PING response, not {took}");
         assert!(bytes.windows(8).any(|eight| eight == b"are you?"));
         drop(browser);
-        comes_to_rest(&stage).await;
+        wait_until_idle(&stage).await;
 
-        let mut browser = Browser::new(&stage);
+        let mut browser = Http2TestClient::new(&stage);
         let id = browser.get("/300000");
-        assert_eq!(browser.answered(id).await.status, 200, "PINGs were answered");
+        assert_eq!(browser.response(id).await.status, 200, "PINGs were answered");
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn trailers_and_interim_answers_pass() {
+async fn trailers_and_interim_responses_pass() {
     async fn with_trailers(mut stream: DuplexStream) {
         assert!(read_head(&mut stream).await);
-        let answer = b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>\r\n\r\n\
+        let response = b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>\r\n\r\n\
             HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: Checksum\r\n\r\n\
             3\r\nabc\r\n0\r\nChecksum: 17\r\n\r\n";
-        stream.write_all(answer).await.unwrap();
+        stream.write_all(response).await.unwrap();
     }
-    on_stage(async {
-        let stage = Stage::new(1, |_, _| {}, |_| Meeting::with(with_trailers));
-        let mut browser = Browser::new(&stage);
+    run_local(async {
+        let stage = TestWorker::new(1, |_, _| {}, |_| ScriptedConnect::served_by(with_trailers));
+        let mut browser = Http2TestClient::new(&stage);
         let id = browser.get("/");
-        let answer = browser.answered(id).await;
-        assert_eq!((answer.status, &answer.interim[..], &answer.body[..]), (200, &[103][..], &b"abc"[..]));
-        assert_eq!(answer.trailers, [(b"checksum".to_vec(), b"17".to_vec())]);
+        let response = browser.response(id).await;
+        assert_eq!(
+            (response.status, &response.interim[..], &response.body[..]),
+            (200, &[103][..], &b"abc"[..])
+        );
+        assert_eq!(response.trailers, [(b"checksum".to_vec(), b"17".to_vec())]);
     })
     .await;
 }
@@ -593,26 +613,29 @@ async fn an_answer_that_breaks_off_is_a_reset() {
         assert!(read_head(&mut stream).await);
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nsome").await.unwrap();
     }
-    on_stage(async {
-        let stage = Stage::new(1, |_, _| {}, |_| Meeting::with(breaking));
-        let mut browser = Browser::new(&stage);
+    run_local(async {
+        let stage = TestWorker::new(1, |_, _| {}, |_| ScriptedConnect::served_by(breaking));
+        let mut browser = Http2TestClient::new(&stage);
         let id = browser.get("/");
-        let answer = browser.answered(id).await;
-        assert_eq!((answer.status, answer.is_whole, answer.reset), (200, false, Some(Code::Internal)));
+        let response = browser.response(id).await;
+        assert_eq!(
+            (response.status, response.is_complete, response.reset),
+            (200, false, Some(Code::Internal))
+        );
         let id = browser.get("/");
-        browser.until("another head", |browser| browser.answers[&id].status == 200).await;
+        browser.run_until("another head", |browser| browser.responses[&id].status == 200).await;
     })
     .await;
 }
 
-/// Wherever a connection is dropped, every count comes to rest.
+/// Wherever a connection is dropped, all counts return to zero.
 #[tokio::test(start_paused = true)]
 async fn a_connection_can_be_dropped_at_any_point() {
-    on_stage(async {
+    run_local(async {
         for step in 0..60 {
-            let stage = Stage::new(2, |_, _| {}, |_| Meeting::with(echoing));
-            let (client, serving) = stage.unserved();
-            let mut browser = Browser { stream: client.stream, ..Browser::new(&stage) };
+            let stage = TestWorker::new(2, |_, _| {}, |_| ScriptedConnect::served_by(serve_echo));
+            let (client, serving) = stage.unserved_client();
+            let mut browser = Http2TestClient { stream: client.stream, ..Http2TestClient::new(&stage) };
             (0..4).for_each(|at| _ = browser.get(&format!("/{at}")));
             browser.flush().await;
             let polls = RefCell::new(0);
@@ -627,28 +650,28 @@ async fn a_connection_can_be_dropped_at_any_point() {
             let _ = timeout(Duration::from_secs(1), some).await;
             drop(serving);
             drop(browser);
-            comes_to_rest(&stage).await;
+            wait_until_idle(&stage).await;
         }
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_no_preface_is_refused_as_before() {
-    on_stage(async {
-        let stage = Stage::new(
+async fn an_invalid_preface_is_refused_as_http1() {
+    run_local(async {
+        let stage = TestWorker::new(
             1,
             |_, _| {},
             |to| {
                 assert_eq!(to, endpoint(0));
-                Meeting::with(|mut stream| async move {
+                ScriptedConnect::served_by(|mut stream| async move {
                     read_head(&mut stream).await;
-                    stream.write_all(OK).await.unwrap();
+                    stream.write_all(OK_RESPONSE).await.unwrap();
                 })
             },
         );
         let mut client = stage.client();
-        assert_eq!(client.ask("PRI * HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap().status, 400);
+        assert_eq!(client.request("PRI * HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap().status, 400);
     })
     .await;
 }

@@ -1,4 +1,4 @@
-//! A client of HTTP/3 for tests in virtual time, over QUIC without sockets.
+//! An HTTP/3 client for tests in virtual time, over QUIC without sockets.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -23,37 +23,37 @@ use tokio::sync::Notify;
 use tokio::time::{sleep_until, timeout};
 
 use super::carrier::Carrier;
-use super::http3::{Accepted, serve_over};
-use super::http3_client::{Answer, Conversation, head, request};
+use super::http3::{AcceptInfo, serve_with_carrier};
+use super::http3_client::{Http3Conversation, Http3Response, pseudo_headers, request_stream_id};
 use crate::listener::ListenerId;
 use crate::peer::{Peer, Scheme, Sender};
-use crate::testing::{Stage, endpoint};
-use crate::worker::Open;
+use crate::testing::{TestWorker, endpoint};
+use crate::worker::OpenConnection;
 
-/// How long either side hears nothing before it takes the other for gone.
+/// Idle timeout of both sides.
 pub(super) const QUIC_IDLE: Duration = Duration::from_secs(100);
 
-const SERVER: ([u8; 4], u16) = ([192, 0, 2, 2], 443);
+const SERVER_ADDRESS: ([u8; 4], u16) = ([192, 0, 2, 2], 443);
 
-/// The network between a client and the task that serves it, with the endpoint of the latter.
-struct Between {
+/// The network between a client and its server task, with the server's endpoint.
+struct MemoryNetwork {
     endpoint: Endpoint,
-    /// Of the connection at that endpoint, while it is known there.
+    /// Handle of the connection at that endpoint, while known there.
     handle: Option<ConnectionHandle>,
     events: VecDeque<ConnectionEvent>,
     task: Option<Waker>,
     to_client: VecDeque<BytesMut>,
     heard: Rc<Notify>,
-    /// Where the client's datagrams come from.
+    /// Source address of the client's datagrams.
     client: SocketAddr,
-    /// Neither side hears the other.
+    /// Drops datagrams in both directions.
     is_cut: bool,
-    /// The client does not hear the server.
+    /// Drops datagrams to the client.
     is_deaf: bool,
 }
 
-impl Between {
-    /// A datagram of the client; gives what connection begins with it.
+impl MemoryNetwork {
+    /// Delivers a client datagram; returns a connection it opens.
     fn carry(&mut self, datagram: BytesMut) -> Option<Connection> {
         if self.is_cut {
             return None;
@@ -85,13 +85,13 @@ impl Between {
             if event.is_drained() {
                 self.handle = None;
             }
-            if let Some(answer) = self.endpoint.handle_event(handle, event) {
-                quic.handle_event(answer);
+            if let Some(response) = self.endpoint.handle_event(handle, event) {
+                quic.handle_event(response);
             }
         }
     }
 
-    /// What `quic` of the server has to say goes to the client.
+    /// Delivers the server's output to the client.
     fn send(&mut self, quic: &mut Connection) {
         let mut output = Vec::new();
         while let Some(transmit) = quic.poll_transmit(Instant::now().into_std(), 1, &mut output) {
@@ -106,9 +106,9 @@ impl Between {
     }
 }
 
-struct InMemory(Rc<RefCell<Between>>);
+struct MemoryCarrier(Rc<RefCell<MemoryNetwork>>);
 
-impl Carrier for InMemory {
+impl Carrier for MemoryCarrier {
     fn poll_input(&self, cx: &mut Context<'_>, quic: &mut Connection, _: std::time::Instant) {
         let mut between = self.0.borrow_mut();
         between.task = Some(cx.waker().clone());
@@ -128,21 +128,21 @@ impl Carrier for InMemory {
 }
 
 /// A client.
-pub(super) struct Browser {
-    between: Rc<RefCell<Between>>,
+pub(super) struct Http3TestClient {
+    between: Rc<RefCell<MemoryNetwork>>,
     heard: Rc<Notify>,
     endpoint: Endpoint,
     handle: ConnectionHandle,
     pub(super) quic: Connection,
-    talk: Conversation,
+    talk: Http3Conversation,
 }
 
-/// How a client and its connection are set up.
+/// Flow control windows of a client and its connection.
 #[derive(Clone, Copy)]
 pub(super) struct Windows {
-    /// Bytes that the client takes of a response.
+    /// Receive window of the client.
     pub(super) client: u32,
-    /// Bytes that the server takes of a request.
+    /// Receive window of the server.
     pub(super) server: u32,
 }
 
@@ -177,23 +177,26 @@ fn endpoints(windows: Windows) -> (Endpoint, Endpoint, ClientConfig) {
     (served, Endpoint::new(config, None, false, Some([2; 32])), client)
 }
 
-impl Browser {
-    pub(super) fn new(stage: &Stage) -> Self {
-        Self::with(stage, Windows::default())
+impl Http3TestClient {
+    pub(super) fn new(stage: &TestWorker) -> Self {
+        Self::with_windows(stage, Windows::default())
     }
 
-    /// With its connection served in a task of its own.
-    pub(super) fn with(stage: &Stage, windows: Windows) -> Self {
-        let (browser, serving) = Self::unserved(stage, windows);
+    /// Serves the connection in its own task.
+    pub(super) fn with_windows(stage: &TestWorker, windows: Windows) -> Self {
+        let (browser, serving) = Self::unserved_client(stage, windows);
         tokio::task::spawn_local(serving);
         browser
     }
 
-    /// After the handshake, with what must run to serve the connection.
-    pub(super) fn unserved(stage: &Stage, windows: Windows) -> (Self, impl Future<Output = ()> + use<>) {
+    /// A client after its handshake, and the future that serves it.
+    pub(super) fn unserved_client(
+        stage: &TestWorker,
+        windows: Windows,
+    ) -> (Self, impl Future<Output = ()> + use<>) {
         let (served, mut own, config) = endpoints(windows);
         let heard = Rc::new(Notify::new());
-        let between = Between {
+        let between = MemoryNetwork {
             endpoint: served,
             handle: None,
             events: VecDeque::new(),
@@ -204,7 +207,7 @@ impl Browser {
             is_cut: false,
             is_deaf: false,
         };
-        let server = SocketAddr::from(SERVER);
+        let server = SocketAddr::from(SERVER_ADDRESS);
         let (handle, quic) = own.connect(Instant::now().into_std(), config, server, "stage.invalid").unwrap();
         let mut browser = Self {
             between: Rc::new(RefCell::new(between)),
@@ -212,21 +215,26 @@ impl Browser {
             endpoint: own,
             handle,
             quic,
-            talk: Conversation::new(),
+            talk: Http3Conversation::new(),
         };
-        let quic = browser.shake_hands();
-        Conversation::greet(&mut browser.quic);
+        let quic = browser.complete_handshake();
+        Http3Conversation::open_control_stream(&mut browser.quic);
         let listener = ListenerId { slot: 0, generation: 1 };
         let client = endpoint(9999).ip();
-        let peer = Peer { listener, scheme: Scheme::Https, client, sender: Sender::Client, facts: None };
-        let carrier = InMemory(Rc::clone(&browser.between));
-        let serving =
-            serve_over(Open::new(&stage.worker), peer, Box::new(quic), carrier, Accepted::default());
+        let peer = Peer { listener, scheme: Scheme::Https, client, sender: Sender::Client, details: None };
+        let carrier = MemoryCarrier(Rc::clone(&browser.between));
+        let serving = serve_with_carrier(
+            OpenConnection::new(&stage.worker),
+            peer,
+            Box::new(quic),
+            carrier,
+            AcceptInfo::default(),
+        );
         (browser, serving)
     }
 
-    /// Gives the server's connection once both are ready.
-    fn shake_hands(&mut self) -> Connection {
+    /// Returns the server's connection once both are ready.
+    fn complete_handshake(&mut self) -> Connection {
         let mut server: Option<Connection> = None;
         for _ in 0..20 {
             if let Some(begun) = self.pump() {
@@ -245,31 +253,31 @@ impl Browser {
                 }
             }
         }
-        panic!("no handshake: {:?}", self.talk.lost)
+        panic!("no handshake: {:?}", self.talk.connection_error)
     }
 
-    /// Neither side hears the other from now on.
-    pub(super) fn cut(&mut self) {
+    /// Drops all datagrams from now on.
+    pub(super) fn disconnect(&mut self) {
         self.between.borrow_mut().is_cut = true;
     }
 
-    /// Whether the client hears nothing of the server from now on.
-    pub(super) fn be_deaf(&mut self, is_deaf: bool) {
+    /// Whether to drop datagrams to the client.
+    pub(super) fn set_deaf(&mut self, is_deaf: bool) {
         self.between.borrow_mut().is_deaf = is_deaf;
     }
 
-    /// What the client sends comes from this address from now on.
+    /// Changes the client's source address.
     pub(super) fn move_to(&mut self, address: SocketAddr) {
         self.between.borrow_mut().client = address;
     }
 
-    /// Takes what came, and sends what there is; gives what connection began at the server.
+    /// Processes input and sends output; returns a connection opened at the server.
     pub(super) fn pump(&mut self) -> Option<Connection> {
         let now = Instant::now().into_std();
         let datagrams = std::mem::take(&mut self.between.borrow_mut().to_client);
         for datagram in datagrams {
             let mut output = Vec::new();
-            let from = SocketAddr::from(SERVER);
+            let from = SocketAddr::from(SERVER_ADDRESS);
             match self.endpoint.handle(now, from, None, None, datagram, &mut output) {
                 Some(DatagramEvent::ConnectionEvent(_, event)) => self.quic.handle_event(event),
                 Some(_) => panic!("nobody connects to a client"),
@@ -288,8 +296,8 @@ impl Browser {
             output.clear();
         }
         while let Some(event) = self.quic.poll_endpoint_events() {
-            if let Some(answer) = self.endpoint.handle_event(self.handle, event) {
-                self.quic.handle_event(answer);
+            if let Some(response) = self.endpoint.handle_event(self.handle, event) {
+                self.quic.handle_event(response);
             }
         }
         begun
@@ -299,29 +307,29 @@ impl Browser {
         while let Some(event) = self.quic.poll() {
             self.talk.handle(event, &mut self.quic);
         }
-        self.talk.go_on(&mut self.quic);
+        self.talk.exchange_data(&mut self.quic);
     }
 
-    /// Asks with these fields besides the pseudo fields; `ends` says whether that is all of the request.
-    pub(super) fn ask(&mut self, pseudo: &[(&str, &str)], fields: &[(&str, &str)], ends: bool) -> u64 {
-        self.talk.ask(&mut self.quic, pseudo, fields, ends)
+    /// Sends a request with these headers besides the pseudo-headers; `ends` says whether it is complete.
+    pub(super) fn request(&mut self, pseudo: &[(&str, &str)], fields: &[(&str, &str)], ends: bool) -> u64 {
+        self.talk.request(&mut self.quic, pseudo, fields, ends)
     }
 
     pub(super) fn get(&mut self, path: &str) -> u64 {
-        self.ask(&head("GET", path), &[], true)
+        self.request(&pseudo_headers("GET", path), &[], true)
     }
 
-    /// A request whose body follows with [`Conversation::send`].
+    /// Sends a request whose body follows with [`Http3Conversation::send`].
     pub(super) fn post(&mut self, path: &str, fields: &[(&str, &str)]) -> u64 {
-        self.ask(&head("POST", path), fields, false)
+        self.request(&pseudo_headers("POST", path), fields, false)
     }
 
-    /// A request whose fields are this block.
-    pub(super) fn ask_with_block(&mut self, block: &[u8]) -> u64 {
-        self.talk.ask_with_block(&mut self.quic, block, true)
+    /// Sends a request with this header block.
+    pub(super) fn request_with_block(&mut self, block: &[u8]) -> u64 {
+        self.talk.request_with_block(&mut self.quic, block, true)
     }
 
-    /// These bytes on a stream of a request that says nothing else.
+    /// Sends raw bytes on a request stream.
     pub(super) fn send_raw(&mut self, bytes: &[u8]) -> u64 {
         self.talk.send_raw(&mut self.quic, bytes)
     }
@@ -337,20 +345,24 @@ impl Browser {
         self.pump();
     }
 
-    /// Sends and hears until the server has reset a response, of which nothing was read.
+    /// Runs until the server has reset a response, without reading it.
     pub(super) async fn reset_unread(&mut self, number: u64) -> u64 {
-        let id = request(number);
+        let id = request_stream_id(number);
         let mut code = None;
         while code.is_none() {
-            self.go_on_for(Duration::from_secs(1)).await;
-            assert!(self.talk.lost.is_none(), "the connection ended: {:?}", self.talk.lost);
+            self.run_for(Duration::from_secs(1)).await;
+            assert!(
+                self.talk.connection_error.is_none(),
+                "the connection ended: {:?}",
+                self.talk.connection_error
+            );
             code = self.quic.recv_stream(id).received_reset().unwrap();
         }
         code.unwrap().into_inner()
     }
 
-    /// Sends and hears until `is_done`; panics after an hour of virtual time.
-    pub(super) async fn until(&mut self, what: &str, is_done: impl Fn(&Self) -> bool) {
+    /// Runs until `is_done`; panics after an hour of virtual time.
+    pub(super) async fn run_until(&mut self, what: &str, is_done: impl Fn(&Self) -> bool) {
         let heard = Rc::clone(&self.heard);
         let done = async {
             loop {
@@ -370,40 +382,40 @@ impl Browser {
             }
         };
         let is_in_time = timeout(Duration::from_secs(3600), done).await.is_ok();
-        assert!(is_in_time, "an hour without: {what}; the connection: {:?}", self.talk.lost);
+        assert!(is_in_time, "an hour without: {what}; the connection: {:?}", self.talk.connection_error);
     }
 
-    /// Sends and hears for so long.
-    pub(super) async fn go_on_for(&mut self, time: Duration) {
+    /// Runs for this long.
+    pub(super) async fn run_for(&mut self, time: Duration) {
         let until = Instant::now() + time;
-        _ = timeout(time, self.until("the end of that time", |_| Instant::now() > until)).await;
+        _ = timeout(time, self.run_until("the end of that time", |_| Instant::now() > until)).await;
     }
 
-    pub(super) async fn answered(&mut self, number: u64) -> &Answer {
-        self.until("an answer", |browser| browser.answers[&number].is_over()).await;
-        &self.talk.answers[&number]
+    pub(super) async fn response(&mut self, number: u64) -> &Http3Response {
+        self.run_until("a response", |browser| browser.responses[&number].is_finished()).await;
+        &self.talk.responses[&number]
     }
 
-    /// Waits for the end of the connection; gives the code that the server closed it with.
+    /// Waits for the end of the connection; returns the server's close code.
     pub(super) async fn closed(&mut self) -> u64 {
-        self.until("the end", |browser| browser.lost.is_some()).await;
-        match &self.talk.lost {
+        self.run_until("the end", |browser| browser.connection_error.is_some()).await;
+        match &self.talk.connection_error {
             Some(ConnectionError::ApplicationClosed(close)) => close.error_code.into_inner(),
             other => panic!("not closed by the server: {other:?}"),
         }
     }
 }
 
-impl Deref for Browser {
-    type Target = Conversation;
+impl Deref for Http3TestClient {
+    type Target = Http3Conversation;
 
-    fn deref(&self) -> &Conversation {
+    fn deref(&self) -> &Http3Conversation {
         &self.talk
     }
 }
 
-impl DerefMut for Browser {
-    fn deref_mut(&mut self) -> &mut Conversation {
+impl DerefMut for Http3TestClient {
+    fn deref_mut(&mut self) -> &mut Http3Conversation {
         &mut self.talk
     }
 }

@@ -1,5 +1,5 @@
-//! What a client of HTTP/3 says and hears over one connection of QUIC, for tests: frames that are written and read here, so that no
-//! error of the codec can hide behind its own mirror image. Knows no network.
+//! A minimal HTTP/3 client over one QUIC connection, for tests: frames are written and parsed here, so that no
+//! codec error is hidden by its mirror image. Knows no network.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -10,40 +10,40 @@ use quinn_proto::{
     Connection, ConnectionError, Dir, Event, ReadError, Side, StreamEvent, StreamId, VarInt, WriteError,
 };
 
-/// Frames and streams (RFC 9114 §7.2, §6.2).
-const DATA: u64 = 0;
-const HEADERS: u64 = 1;
-const GOAWAY: u64 = 7;
-const CONTROL: u64 = 0;
-const DECODER: u8 = 3;
+/// Types of frames and streams (RFC 9114 §7.2, §6.2).
+const DATA_FRAME: u64 = 0;
+const HEADERS_FRAME: u64 = 1;
+const GOAWAY_FRAME: u64 = 7;
+const CONTROL_STREAM: u64 = 0;
+const DECODER_STREAM: u8 = 3;
 
-/// What came of a request.
+/// What a request stream received.
 #[derive(Default)]
-pub(crate) struct Answer {
+pub(crate) struct Http3Response {
     /// 0 before its final head.
     pub(crate) status: u64,
-    pub(crate) fields: Vec<(String, String)>,
+    pub(crate) headers: Vec<(String, String)>,
     pub(crate) interim: Vec<u64>,
     pub(crate) body: Vec<u8>,
     pub(crate) trailers: Vec<(String, String)>,
-    pub(crate) is_whole: bool,
+    pub(crate) is_complete: bool,
     pub(crate) reset: Option<u64>,
-    /// Whether the server wants no more of the request, and its code.
+    /// The code with which the server stopped the request, if it did.
     pub(crate) stopped: Option<u64>,
     input: Vec<u8>,
-    /// Bytes of a DATA frame that are still to come.
+    /// Bytes of the current DATA frame still to come.
     data_left: u64,
-    /// What QUIC did not take yet, and whether the end follows.
+    /// Data QUIC has not taken yet, and whether the end follows.
     output: VecDeque<u8>,
     ends: bool,
 }
 
-impl Answer {
-    pub(crate) fn is_over(&self) -> bool {
-        self.is_whole || self.reset.is_some()
+impl Http3Response {
+    pub(crate) fn is_finished(&self) -> bool {
+        self.is_complete || self.reset.is_some()
     }
 
-    /// What the client gave QUIC no room for.
+    /// Bytes not yet accepted by QUIC.
     pub(crate) fn unsent(&self) -> usize {
         self.output.len()
     }
@@ -60,7 +60,7 @@ impl Answer {
                 }
             }
             let Some((kind, payload, used)) = frame(&self.input) else { return };
-            if kind == DATA {
+            if kind == DATA_FRAME {
                 self.data_left = payload;
                 self.input.drain(..used);
                 continue;
@@ -69,7 +69,7 @@ impl Answer {
             if self.input.len() < end {
                 return;
             }
-            if kind == HEADERS {
+            if kind == HEADERS_FRAME {
                 let fields = decode(&self.input[used..end]);
                 self.take_fields(fields);
             }
@@ -82,93 +82,93 @@ impl Answer {
             None => self.trailers = fields,
             Some((_, status)) => match status.parse().unwrap() {
                 interim @ 100..=199 => self.interim.push(interim),
-                status => (self.status, self.fields) = (status, fields),
+                status => (self.status, self.headers) = (status, fields),
             },
         }
     }
 }
 
-/// The requests of one connection, and what came of them.
-pub(crate) struct Conversation {
-    /// By the number of the stream.
-    pub(crate) answers: BTreeMap<u64, Answer>,
-    /// By the number of the stream, what came on those that the server opened.
+/// Requests of one connection and their responses.
+pub(crate) struct Http3Conversation {
+    /// By stream number.
+    pub(crate) responses: BTreeMap<u64, Http3Response>,
+    /// Data of streams opened by the server, by stream number.
     unidirectional: BTreeMap<u64, (StreamId, Vec<u8>)>,
-    /// The ids of the server's GOAWAY frames.
-    pub(crate) goes_away: Vec<u64>,
+    /// Ids of the server's GOAWAY frames.
+    pub(crate) goaway_ids: Vec<u64>,
     /// Whether responses are read.
-    pub(crate) consumes: bool,
+    pub(crate) reads_responses: bool,
     /// Whether the server's QPACK decoder stream is read.
-    pub(crate) hears_decoder: bool,
-    /// Why the connection is over.
-    pub(crate) lost: Option<ConnectionError>,
+    pub(crate) reads_decoder_stream: bool,
+    /// Why the connection was lost.
+    pub(crate) connection_error: Option<ConnectionError>,
 }
 
-impl Conversation {
+impl Http3Conversation {
     /// None yet.
     pub(crate) fn new() -> Self {
         Self {
-            answers: BTreeMap::new(),
+            responses: BTreeMap::new(),
             unidirectional: BTreeMap::new(),
-            goes_away: Vec::new(),
-            consumes: true,
-            hears_decoder: true,
-            lost: None,
+            goaway_ids: Vec::new(),
+            reads_responses: true,
+            reads_decoder_stream: true,
+            connection_error: None,
         }
     }
 
-    /// Opens the control stream, which begins with SETTINGS (RFC 9114 §6.2.1).
-    pub(crate) fn greet(quic: &mut Connection) {
-        open_with(quic, &[CONTROL as u8, 4, 0]);
+    /// Opens the control stream, which starts with SETTINGS (RFC 9114 §6.2.1).
+    pub(crate) fn open_control_stream(quic: &mut Connection) {
+        open_with(quic, &[CONTROL_STREAM as u8, 4, 0]);
     }
 
-    /// Takes what QUIC has to say.
+    /// Handles an event of QUIC.
     pub(crate) fn handle(&mut self, event: Event, quic: &mut Connection) {
         match event {
-            Event::ConnectionLost { reason } => self.lost = Some(reason),
+            Event::ConnectionLost { reason } => self.connection_error = Some(reason),
             Event::Stream(StreamEvent::Opened { dir: Dir::Uni }) => {
                 while let Some(id) = quic.streams().accept(Dir::Uni) {
                     self.unidirectional.insert(id.index(), (id, Vec::new()));
                 }
             }
             Event::Stream(StreamEvent::Stopped { id, error_code }) => {
-                if let Some(answer) = self.answers.get_mut(&id.index()) {
-                    answer.stopped = Some(error_code.into_inner());
-                    answer.output.clear();
+                if let Some(response) = self.responses.get_mut(&id.index()) {
+                    response.stopped = Some(error_code.into_inner());
+                    response.output.clear();
                 }
             }
             _ => {}
         }
     }
 
-    /// Gives QUIC what it takes of requests, and reads what came.
-    pub(crate) fn go_on(&mut self, quic: &mut Connection) {
-        if self.lost.is_some() {
+    /// Sends pending request data, and reads what arrived.
+    pub(crate) fn exchange_data(&mut self, quic: &mut Connection) {
+        if self.connection_error.is_some() {
             return;
         }
         for (id, input) in self.unidirectional.values_mut() {
-            if !self.hears_decoder && input.first() == Some(&DECODER) {
+            if !self.reads_decoder_stream && input.first() == Some(&DECODER_STREAM) {
                 continue;
             }
-            _ = read(quic, *id, |bytes| input.extend_from_slice(bytes));
-            self.goes_away.extend(goaways(input));
+            _ = read_stream(quic, *id, |bytes| input.extend_from_slice(bytes));
+            self.goaway_ids.extend(take_goaways(input));
         }
-        for (number, answer) in &mut self.answers {
-            let id = request(*number);
-            write(quic, id, answer);
-            if !self.consumes || answer.is_over() {
+        for (number, response) in &mut self.responses {
+            let id = request_stream_id(*number);
+            write_pending(quic, id, response);
+            if !self.reads_responses || response.is_finished() {
                 continue;
             }
-            match read(quic, id, |bytes| answer.take(bytes)) {
+            match read_stream(quic, id, |bytes| response.take(bytes)) {
                 Read::More => {}
-                Read::End => answer.is_whole = true,
-                Read::Reset(code) => answer.reset = Some(code),
+                Read::End => response.is_complete = true,
+                Read::Reset(code) => response.reset = Some(code),
             }
         }
     }
 
-    /// Asks with these fields besides the pseudo fields; `ends` says whether that is all of the request.
-    pub(crate) fn ask(
+    /// Sends a request with these headers besides the pseudo-headers; `ends` says whether it is complete.
+    pub(crate) fn request(
         &mut self,
         quic: &mut Connection,
         pseudo: &[(&str, &str)],
@@ -179,70 +179,70 @@ impl Conversation {
         for (name, value) in pseudo.iter().chain(fields) {
             encode(name, value, &mut block);
         }
-        self.ask_with_block(quic, &block, ends)
+        self.request_with_block(quic, &block, ends)
     }
 
-    /// The same with a block of fields as it is.
-    pub(crate) fn ask_with_block(&mut self, quic: &mut Connection, block: &[u8], ends: bool) -> u64 {
-        let mut answer = Answer { ends, ..Answer::default() };
-        put_frame(HEADERS, block, &mut answer.output);
-        self.open(quic, answer)
+    /// Sends a request with a raw header block.
+    pub(crate) fn request_with_block(&mut self, quic: &mut Connection, block: &[u8], ends: bool) -> u64 {
+        let mut response = Http3Response { ends, ..Http3Response::default() };
+        put_frame(HEADERS_FRAME, block, &mut response.output);
+        self.open(quic, response)
     }
 
-    /// These bytes on a stream of a request that says nothing else.
+    /// Sends raw bytes on a request stream.
     pub(crate) fn send_raw(&mut self, quic: &mut Connection, bytes: &[u8]) -> u64 {
         let output = bytes.iter().copied().collect();
-        self.open(quic, Answer { output, ..Answer::default() })
+        self.open(quic, Http3Response { output, ..Http3Response::default() })
     }
 
-    fn open(&mut self, quic: &mut Connection, answer: Answer) -> u64 {
+    fn open(&mut self, quic: &mut Connection, response: Http3Response) -> u64 {
         let id = quic.streams().open(Dir::Bi).expect("the server takes one more");
-        self.answers.insert(id.index(), answer);
+        self.responses.insert(id.index(), response);
         id.index()
     }
 
-    /// A piece of a body.
+    /// Sends a part of a body.
     pub(crate) fn send(&mut self, number: u64, data: &[u8], ends: bool) {
-        let answer = self.answers.get_mut(&number).unwrap();
+        let response = self.responses.get_mut(&number).unwrap();
         if !data.is_empty() {
-            put_frame(DATA, data, &mut answer.output);
+            put_frame(DATA_FRAME, data, &mut response.output);
         }
-        answer.ends = ends;
+        response.ends = ends;
     }
 
-    /// Trailers, and the end.
+    /// Sends trailers and ends the request.
     pub(crate) fn send_trailers(&mut self, number: u64, fields: &[(&str, &str)]) {
         let mut block = vec![0, 0];
         fields.iter().for_each(|(name, value)| encode(name, value, &mut block));
-        let answer = self.answers.get_mut(&number).unwrap();
-        put_frame(HEADERS, &block, &mut answer.output);
-        answer.ends = true;
+        let response = self.responses.get_mut(&number).unwrap();
+        put_frame(HEADERS_FRAME, &block, &mut response.output);
+        response.ends = true;
     }
 
     /// H3_REQUEST_CANCELLED in both directions (RFC 9114 §4.1.1).
     pub(crate) fn cancel(&mut self, quic: &mut Connection, number: u64) {
-        let (id, code) = (request(number), VarInt::from_u32(0x10c));
-        // The request may have ended, which leaves nothing to reset.
+        let (id, code) = (request_stream_id(number), VarInt::from_u32(0x10c));
+        // A finished request has nothing to reset.
         _ = quic.send_stream(id).reset(code);
         quic.recv_stream(id).stop(code).unwrap();
-        self.answers.get_mut(&number).unwrap().reset = Some(0x10c);
+        self.responses.get_mut(&number).unwrap().reset = Some(0x10c);
     }
 }
 
-/// These bytes on a new stream that carries no request.
+/// Opens a stream without a request and sends these bytes.
 pub(crate) fn open_with(quic: &mut Connection, bytes: &[u8]) -> StreamId {
     let id = quic.streams().open(Dir::Uni).expect("the server takes one more");
     assert_eq!(quic.send_stream(id).write(bytes), Ok(bytes.len()));
     id
 }
 
-/// The pseudo fields of a request.
-pub(crate) fn head<'t>(method: &'t str, path: &'t str) -> [(&'static str, &'t str); 4] {
+/// The pseudo-headers of a request.
+pub(crate) fn pseudo_headers<'t>(method: &'t str, path: &'t str) -> [(&'static str, &'t str); 4] {
     [(":method", method), (":scheme", "https"), (":authority", "a"), (":path", path)]
 }
 
-/// The stream of a request.
-pub(crate) fn request(number: u64) -> StreamId {
+/// Stream id of a request.
+pub(crate) fn request_stream_id(number: u64) -> StreamId {
     StreamId::new(Side::Client, Dir::Bi, number)
 }
 
@@ -252,7 +252,7 @@ enum Read {
     Reset(u64),
 }
 
-fn read(quic: &mut Connection, id: StreamId, mut take: impl FnMut(&[u8])) -> Read {
+fn read_stream(quic: &mut Connection, id: StreamId, mut take: impl FnMut(&[u8])) -> Read {
     let mut stream = quic.recv_stream(id);
     let Ok(mut chunks) = stream.read(true) else { return Read::More };
     let read = loop {
@@ -267,26 +267,26 @@ fn read(quic: &mut Connection, id: StreamId, mut take: impl FnMut(&[u8])) -> Rea
     read
 }
 
-/// Gives QUIC what it takes of a request.
-fn write(quic: &mut Connection, id: StreamId, answer: &mut Answer) {
+/// Sends pending data of a request.
+fn write_pending(quic: &mut Connection, id: StreamId, response: &mut Http3Response) {
     let mut stream = quic.send_stream(id);
-    while !answer.output.is_empty() {
-        match stream.write(answer.output.make_contiguous()) {
-            Ok(count) => drop(answer.output.drain(..count)),
+    while !response.output.is_empty() {
+        match stream.write(response.output.make_contiguous()) {
+            Ok(count) => drop(response.output.drain(..count)),
             Err(WriteError::Blocked) => return,
-            Err(_) => return answer.output.clear(),
+            Err(_) => return response.output.clear(),
         }
     }
-    if std::mem::take(&mut answer.ends) {
+    if std::mem::take(&mut response.ends) {
         // The server may have stopped it meanwhile.
         _ = stream.finish();
     }
 }
 
-/// The ids of the GOAWAY frames that are whole in the input of a stream, which are taken out of it.
-fn goaways(input: &mut Vec<u8>) -> Vec<u64> {
+/// Removes complete GOAWAY frames from the input of a stream; returns their ids.
+fn take_goaways(input: &mut Vec<u8>) -> Vec<u64> {
     let mut ids = Vec::new();
-    if input.first() != Some(&(CONTROL as u8)) {
+    if input.first() != Some(&(CONTROL_STREAM as u8)) {
         return ids;
     }
     while let Some((kind, payload, used)) = frame(&input[1..]) {
@@ -294,7 +294,7 @@ fn goaways(input: &mut Vec<u8>) -> Vec<u64> {
         if input.len() < end {
             break;
         }
-        if kind == GOAWAY {
+        if kind == GOAWAY_FRAME {
             ids.push(varint(&input[begin..end]).unwrap().0);
         }
         input.drain(1..end);
@@ -302,14 +302,14 @@ fn goaways(input: &mut Vec<u8>) -> Vec<u64> {
     ids
 }
 
-/// Type and length of a frame, and the bytes of both.
+/// Type and length of a frame, and the bytes they take.
 fn frame(input: &[u8]) -> Option<(u64, u64, usize)> {
     let (kind, first) = varint(input)?;
     let (length, second) = varint(&input[first..])?;
     Some((kind, length, first + second))
 }
 
-/// A number (RFC 9000 §16), and its length.
+/// A variable-length integer (RFC 9000 §16), and its length.
 fn varint(input: &[u8]) -> Option<(u64, usize)> {
     let length = 1 << (input.first()? >> 6);
     let bytes = input.get(..length)?;
@@ -331,7 +331,7 @@ fn put_frame(kind: u64, payload: &[u8], out: &mut VecDeque<u8>) {
     out.extend(payload);
 }
 
-/// A literal field line with a literal name (RFC 9204 §4.5.6).
+/// A literal field line with literal name (RFC 9204 §4.5.6).
 fn encode(name: &str, value: &str, out: &mut Vec<u8>) {
     integer(0x20, 3, name.len(), out);
     out.extend_from_slice(name.as_bytes());
@@ -339,7 +339,7 @@ fn encode(name: &str, value: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(value.as_bytes());
 }
 
-/// A number behind a pattern in the first byte (RFC 7541 §5.1).
+/// A prefix integer (RFC 7541 §5.1).
 fn integer(pattern: u8, bits: u32, number: usize, out: &mut Vec<u8>) {
     let most = (1 << bits) - 1;
     if number < most {
@@ -354,16 +354,16 @@ fn integer(pattern: u8, bits: u32, number: usize, out: &mut Vec<u8>) {
     out.push(rest as u8);
 }
 
-/// The lines of a block of fields that has no dynamic table.
+/// Decodes a field section without dynamic table.
 fn decode(block: &[u8]) -> Vec<(String, String)> {
     let mut rest = block;
     assert_eq!((number(8, &mut rest), number(7, &mut rest)), (0, 0), "no dynamic table was offered");
     let mut fields = Vec::new();
     while let Some(&first) = rest.first() {
         let field = match first {
-            0xc0.. => fixed(number(6, &mut rest)),
+            0xc0.. => static_table_entry(number(6, &mut rest)),
             0x50..0x60 | 0x70..0x80 => {
-                let (name, _) = fixed(number(4, &mut rest));
+                let (name, _) = static_table_entry(number(4, &mut rest));
                 (name, string(7, &mut rest))
             }
             0x20..0x40 => (string(3, &mut rest), string(7, &mut rest)),
@@ -374,8 +374,8 @@ fn decode(block: &[u8]) -> Vec<(String, String)> {
     fields
 }
 
-/// What the static table (RFC 9204, appendix A) has of statuses; others are named by their index.
-fn fixed(index: usize) -> (String, String) {
+/// Status entries of the static table (RFC 9204, appendix A); others are named by their index.
+fn static_table_entry(index: usize) -> (String, String) {
     let status = match index {
         24..=28 => [103, 200, 304, 404, 503][index - 24],
         63..=71 => [100, 204, 206, 302, 400, 403, 421, 425, 500][index - 63],

@@ -1,105 +1,110 @@
-//! What a connection of HTTP/2 or HTTP/3 has of its worker, and what it did that is counted. Looked at once a turn; serves
-//! nothing.
+//! Accounting of HTTP/2 and HTTP/3 connections: resources leased from the worker, and counted events. Updated
+//! once per turn.
 
 use std::cell::Cell;
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use fairway_http2::{Noted, Server};
-use fairway_net::growth::Loan;
+use fairway_http2::{PeerEventKind, Server};
+use fairway_net::growth::MemoryLoan;
 use quinn_proto::{ConnectionError, TransportErrorCode};
 
 use crate::metrics::Http3;
 use crate::network::Network;
 use crate::worker::Worker;
 
-/// Of one connection of HTTP/2.
-pub(super) struct Ledger {
-    /// What its windows may have grown by.
-    grown: Loan,
+/// Accounting of one HTTP/2 connection.
+pub(super) struct ConnectionLedger {
+    /// Window growth leased from the worker's budget.
+    window_growth: MemoryLoan,
     streams: OpenStreams,
-    faults: Faults,
+    fault_log: FaultLog,
 }
 
-impl Ledger {
-    /// Of a connection that begins.
+impl ConnectionLedger {
+    /// For a new connection.
     pub(super) fn new<N: Network>(worker: &Worker<N>, client: IpAddr) -> Self {
         Self {
-            grown: Loan::new(&worker.budgets.windows),
+            window_growth: MemoryLoan::new(&worker.budgets.window_growth),
             streams: OpenStreams::new(worker.counters.http2.streams()),
-            faults: Faults::new("HTTP/2", client),
+            fault_log: FaultLog::new("HTTP/2", client),
         }
     }
 
-    /// Brings it up to date.
-    pub(super) fn look<N: Network>(&mut self, worker: &Worker<N>, codec: &mut Server) {
+    /// Updates counts and window growth.
+    pub(super) fn update<N: Network>(&mut self, worker: &Worker<N>, codec: &mut Server) {
         self.streams.count(codec.open_streams() as u64);
-        let wanted = codec.window_wanted();
-        if wanted > 0 && self.grown.extend(u64::from(wanted), worker.window_growth()) {
+        let wanted = codec.wanted_window_bytes();
+        if wanted > 0 && self.window_growth.extend(u64::from(wanted), worker.window_growth()) {
             codec.grant_window(wanted);
         }
-        if !self.grown.is_empty() {
-            self.grown.give_back(u64::from(codec.reclaim_window()));
+        if !self.window_growth.is_empty() {
+            self.window_growth.give_back(u64::from(codec.reclaim_window()));
         }
-        while let Some(note) = codec.noted() {
-            worker.counters.http2.clients.note(note);
-            self.faults.tell(worth(note.what, note.reason), note.what.label(), note.reason);
+        while let Some(note) = codec.take_event() {
+            worker.counters.http2.clients.record(note);
+            self.fault_log.log(log_worth(note.kind, note.reason), note.kind.label(), note.reason);
         }
     }
 }
 
-/// Of one connection of HTTP/3.
+/// Accounting of one HTTP/3 connection.
 pub(super) struct Http3Ledger {
     streams: OpenStreams,
-    faults: Faults,
-    /// Connections of the worker, this one among them.
+    fault_log: FaultLog,
+    /// Open connections of the worker, including this one.
     connections: Rc<Cell<u64>>,
 }
 
 impl Http3Ledger {
-    /// Of a connection that begins.
+    /// For a new connection.
     pub(super) fn new(counters: &Http3, client: IpAddr) -> Self {
         let connections = Rc::clone(&counters.connections);
         connections.set(connections.get() + 1);
-        let (streams, faults) = (OpenStreams::new(counters.streams()), Faults::new("HTTP/3", client));
-        Self { streams, faults, connections }
+        let (streams, fault_log) = (OpenStreams::new(counters.streams()), FaultLog::new("HTTP/3", client));
+        Self { streams, fault_log, connections }
     }
 
-    /// Brings it up to date.
-    pub(super) fn look(&mut self, counters: &Http3, codec: &mut fairway_http3::Server, open_streams: usize) {
+    /// Updates counts.
+    pub(super) fn update(
+        &mut self,
+        counters: &Http3,
+        codec: &mut fairway_http3::Server,
+        open_streams: usize,
+    ) {
         self.streams.count(open_streams as u64);
         while let Some(note) = codec.noted() {
-            counters.events.add((note.what.label(), note.reason), note.count);
-            self.faults.tell(worth(note.what, note.reason), note.what.label(), note.reason);
+            counters.events.add((note.kind.label(), note.reason), note.count);
+            self.fault_log.log(log_worth(note.kind, note.reason), note.kind.label(), note.reason);
         }
     }
 
-    /// The connection ended because the client took too long.
-    pub(super) fn gave_up(&mut self, counters: &Http3, reason: &'static str) {
-        counters.events.add((Noted::ConnectionFault.label(), reason), 1);
-        self.faults.tell(Worth::Nothing, Noted::ConnectionFault.label(), reason);
+    /// Counts a connection that ended because the client took too long.
+    pub(super) fn record_timeout(&mut self, counters: &Http3, reason: &'static str) {
+        counters.events.add((PeerEventKind::ConnectionFault.label(), reason), 1);
+        self.fault_log.log(LogWorth::Nothing, PeerEventKind::ConnectionFault.label(), reason);
     }
 
-    /// A request ended for the same reason, and no other did.
-    pub(super) fn rejected(&mut self, counters: &Http3, reason: &'static str) {
-        counters.events.add((Noted::StreamFault.label(), reason), 1);
-        self.faults.tell(Worth::Debugging, Noted::StreamFault.label(), reason);
+    /// Counts a request that ended for that reason while others continue.
+    pub(super) fn record_rejection(&mut self, counters: &Http3, reason: &'static str) {
+        counters.events.add((PeerEventKind::StreamFault.label(), reason), 1);
+        self.fault_log.log(LogWorth::Debug, PeerEventKind::StreamFault.label(), reason);
     }
 
-    /// QUIC says that the connection is over. Only a client that broke a rule of QUIC is to blame.
-    pub(super) fn lost(&mut self, counters: &Http3, error: &ConnectionError) {
+    /// Counts a lost QUIC connection. Only clients that violated QUIC are at fault.
+    pub(super) fn record_loss(&mut self, counters: &Http3, error: &ConnectionError) {
         if let ConnectionError::TransportError(error) = error {
             let reason = transport_reason(error.code);
             counters.events.add((TRANSPORT_FAULT, reason), 1);
-            self.faults.tell(Worth::Telling, TRANSPORT_FAULT, reason);
+            self.fault_log.log(LogWorth::Info, TRANSPORT_FAULT, reason);
         }
     }
 }
 
-/// The event of a connection that Fairway closed because its client broke a rule of QUIC.
+/// Event of a connection closed because its client violated QUIC.
 const TRANSPORT_FAULT: &str = "transport_fault";
 
-/// The code that a connection was closed with, as RFC 9000 §20.1 names it.
+/// Name of a transport error code (RFC 9000 §20.1).
 fn transport_reason(code: TransportErrorCode) -> &'static str {
     match code {
         TransportErrorCode::NO_ERROR => "no_error",
@@ -126,21 +131,21 @@ impl Drop for Http3Ledger {
     }
 }
 
-/// The open streams of one connection among those of its worker.
+/// Open streams of one connection, as part of the worker's.
 struct OpenStreams {
-    all: Rc<Cell<u64>>,
-    own: u64,
+    worker_streams: Rc<Cell<u64>>,
+    connection_streams: u64,
 }
 
 impl OpenStreams {
-    /// None yet, of `all` of the worker.
-    fn new(all: Rc<Cell<u64>>) -> Self {
-        Self { all, own: 0 }
+    /// No streams yet; `worker_streams` counts those of the worker.
+    fn new(worker_streams: Rc<Cell<u64>>) -> Self {
+        Self { worker_streams, connection_streams: 0 }
     }
 
     fn count(&mut self, now: u64) {
-        self.all.set((self.all.get() + now).saturating_sub(self.own));
-        self.own = now;
+        self.worker_streams.set((self.worker_streams.get() + now).saturating_sub(self.connection_streams));
+        self.connection_streams = now;
     }
 }
 
@@ -150,49 +155,54 @@ impl Drop for OpenStreams {
     }
 }
 
-/// How much something is worth in the log.
+/// Log level of an event.
 #[derive(Clone, Copy)]
-enum Worth {
+enum LogWorth {
     Nothing,
-    Debugging,
-    Telling,
+    Debug,
+    Info,
 }
 
-fn worth(what: Noted, reason: &str) -> Worth {
+fn log_worth(what: PeerEventKind, reason: &str) -> LogWorth {
     match what {
-        Noted::Reset | Noted::GoAway | Noted::GoAwayReceived | Noted::Rejected => Worth::Nothing,
-        // Peers that vanish are everyday life.
-        Noted::ConnectionFault if matches!(reason, "silence" | "settings_timeout") => Worth::Nothing,
-        Noted::ConnectionFault | Noted::Warned => Worth::Telling,
-        Noted::StreamFault => Worth::Debugging,
+        PeerEventKind::Reset
+        | PeerEventKind::GoAway
+        | PeerEventKind::GoAwayReceived
+        | PeerEventKind::Rejected => LogWorth::Nothing,
+        // Vanishing peers are normal.
+        PeerEventKind::ConnectionFault if matches!(reason, "silence" | "settings_timeout") => {
+            LogWorth::Nothing
+        }
+        PeerEventKind::ConnectionFault | PeerEventKind::Warned => LogWorth::Info,
+        PeerEventKind::StreamFault => LogWorth::Debug,
     }
 }
 
-/// What is logged of a connection.
-struct Faults {
+/// Logs the faults of one connection.
+struct FaultLog {
     protocol: &'static str,
     client: IpAddr,
-    /// Whether the log has a line about it.
-    is_told: bool,
+    /// Whether a fault was logged.
+    has_logged: bool,
 }
 
-impl Faults {
+impl FaultLog {
     fn new(protocol: &'static str, client: IpAddr) -> Self {
-        Self { protocol, client, is_told: false }
+        Self { protocol, client, has_logged: false }
     }
 
-    /// Logs the first thing that is the client's fault; what follows is only counted.
-    fn tell(&mut self, worth: Worth, event: &'static str, reason: &'static str) {
-        let Self { protocol, client, is_told } = self;
+    /// Logs the first fault of the client; further ones are only counted.
+    fn log(&mut self, worth: LogWorth, event: &'static str, reason: &'static str) {
+        let Self { protocol, client, has_logged } = self;
         match worth {
-            Worth::Telling if !*is_told => {
-                tracing::info!(%client, reason, "a client's {protocol} connection is ended: {event}");
-                *is_told = true;
+            LogWorth::Info if !*has_logged => {
+                tracing::info!(%client, reason, "closing a client's {protocol} connection: {event}");
+                *has_logged = true;
             }
-            Worth::Debugging if !*is_told => {
-                tracing::debug!(%client, reason, "a stream of a client's {protocol} connection is ended");
+            LogWorth::Debug if !*has_logged => {
+                tracing::debug!(%client, reason, "resetting a stream of a client's {protocol} connection");
             }
-            Worth::Nothing | Worth::Debugging | Worth::Telling => {}
+            LogWorth::Nothing | LogWorth::Debug | LogWorth::Info => {}
         }
     }
 }
@@ -204,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_of_quic_that_clients_break_are_counted_by_their_codes() {
+    fn quic_violations_of_clients_are_counted_by_error_code() {
         let counters = Http3::default();
         let mut ledger = Http3Ledger::new(&counters, IpAddr::from([192, 0, 2, 1]));
         let broken: TransportError = TransportErrorCode::FINAL_SIZE_ERROR.into();
@@ -215,10 +225,10 @@ mod tests {
             ConnectionError::TimedOut,
             ConnectionError::Reset,
         ] {
-            ledger.lost(&counters, &error);
+            ledger.record_loss(&counters, &error);
         }
         let expected =
             [(("transport_fault", "crypto_error"), 1), (("transport_fault", "final_size_error"), 1)];
-        assert_eq!(counters.events.counted(), expected.into());
+        assert_eq!(counters.events.by_event(), expected.into());
     }
 }

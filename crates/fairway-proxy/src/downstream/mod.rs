@@ -1,4 +1,4 @@
-//! A client's connection, by the protocol that it speaks.
+//! Downstream connections, by protocol.
 
 mod arrival;
 mod carrier;

@@ -1,4 +1,4 @@
-//! WebSocket in virtual time: clients and endpoints of both versions, and the stage between them.
+//! WebSocket fixtures in virtual time: clients and endpoints of both versions.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -15,41 +15,41 @@ use fairway_model::BackendProtocol;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::http2_tests::{Answer, Browser};
-use crate::testing::{Meeting, Stage};
+use super::http2_tests::{Http2TestClient, StreamResponse};
+use crate::testing::{ScriptedConnect, TestWorker};
 
 pub(super) const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 
-pub(super) const SHORT: Duration = Duration::from_millis(100);
+pub(super) const SHORT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Which version is spoken.
+/// HTTP version of a side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Spoken {
+pub(super) enum HttpVersion {
     H1,
     H2,
 }
 
-pub(super) use Spoken::{H1, H2};
+pub(super) use HttpVersion::{H1, H2};
 
-pub(super) const PAIRINGS: [(Spoken, Spoken); 4] = [(H1, H1), (H2, H1), (H1, H2), (H2, H2)];
+pub(super) const PAIRINGS: [(HttpVersion, HttpVersion); 4] = [(H1, H1), (H2, H1), (H1, H2), (H2, H2)];
 
-/// What endpoints saw.
+/// What endpoints observed.
 #[derive(Default)]
-pub(super) struct Seen {
-    /// Start line and fields of each request, as text.
-    pub(super) heads: Vec<String>,
+pub(super) struct EndpointLog {
+    /// Start line and headers of each request as text.
+    pub(super) request_heads: Vec<String>,
     /// How tunnels ended.
-    pub(super) ends: Vec<&'static str>,
-    /// Bytes that were taken out of tunnels.
-    pub(super) taken: usize,
-    /// Bytes that were put into tunnels.
-    pub(super) given: usize,
+    pub(super) tunnel_ends: Vec<&'static str>,
+    /// Bytes read from tunnels.
+    pub(super) bytes_read: usize,
+    /// Bytes written to tunnels.
+    pub(super) bytes_written: usize,
 }
 
-pub(super) type Shared = Rc<RefCell<Seen>>;
+pub(super) type SharedLog = Rc<RefCell<EndpointLog>>;
 
-/// An endpoint of HTTP/1. What it does, its path says.
-pub(super) async fn http1_endpoint(mut stream: DuplexStream, seen: Shared) {
+/// An HTTP/1 endpoint. The path selects its behaviour.
+pub(super) async fn http1_endpoint(mut stream: DuplexStream, seen: SharedLog) {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         let Ok(byte) = stream.read_u8().await else { return };
@@ -57,9 +57,9 @@ pub(super) async fn http1_endpoint(mut stream: DuplexStream, seen: Shared) {
     }
     let head = String::from_utf8(head).unwrap();
     let path = head.split(' ').nth(1).unwrap().to_owned();
-    let key = field(&head, "sec-websocket-key").unwrap_or_default();
-    seen.borrow_mut().heads.push(head.clone());
-    let early = timeout(SHORT, stream.read_u8()).await;
+    let key = header(&head, "sec-websocket-key").unwrap_or_default();
+    seen.borrow_mut().request_heads.push(head.clone());
+    let early = timeout(SHORT_PAUSE, stream.read_u8()).await;
     assert!(early.is_err(), "nothing passes before the endpoint has switched: {early:?}");
     let switch = |proof: &str| {
         format!(
@@ -67,14 +67,14 @@ pub(super) async fn http1_endpoint(mut stream: DuplexStream, seen: Shared) {
              Sec-WebSocket-Accept: {proof}\r\nSec-WebSocket-Protocol: chat\r\n\r\n"
         )
     };
-    let answer = match path.as_str() {
+    let response = match path.as_str() {
         "/no" => "HTTP/1.1 403 Forbidden\r\nContent-Length: 4\r\n\r\nnope".to_owned(),
         "/plain" => "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\npage".to_owned(),
         "/wrong" => switch(&accept(b"another")),
         "/hang" => return sleep(Duration::from_secs(1000)).await,
         _ => switch(&accept(key.as_bytes())),
     };
-    stream.write_all(answer.as_bytes()).await.unwrap();
+    stream.write_all(response.as_bytes()).await.unwrap();
     if path == "/no" || path == "/plain" {
         Box::pin(http1_endpoint(stream, seen)).await;
     } else {
@@ -82,15 +82,15 @@ pub(super) async fn http1_endpoint(mut stream: DuplexStream, seen: Shared) {
     }
 }
 
-pub(super) async fn http1_tunnel(mut stream: DuplexStream, path: &str, seen: &Shared) {
+pub(super) async fn http1_tunnel(mut stream: DuplexStream, path: &str, seen: &SharedLog) {
     match path {
         "/reset" => return drop(stream.read_u8().await),
         "/deaf" => return sleep(Duration::from_secs(50)).await,
         "/flood" => {
             while stream.write_all(&[b'x'; 1000]).await.is_ok() {
-                seen.borrow_mut().given += 1000;
+                seen.borrow_mut().bytes_written += 1000;
             }
-            return seen.borrow_mut().ends.push("broken");
+            return seen.borrow_mut().tunnel_ends.push("broken");
         }
         _ => {}
     }
@@ -99,20 +99,20 @@ pub(super) async fn http1_tunnel(mut stream: DuplexStream, path: &str, seen: &Sh
         match stream.read(&mut piece).await {
             Ok(0) => break,
             Ok(count) => {
-                seen.borrow_mut().taken += count;
+                seen.borrow_mut().bytes_read += count;
                 if stream.write_all(&piece[..count]).await.is_err() {
-                    return seen.borrow_mut().ends.push("broken");
+                    return seen.borrow_mut().tunnel_ends.push("broken");
                 }
             }
-            Err(_) => return seen.borrow_mut().ends.push("broken"),
+            Err(_) => return seen.borrow_mut().tunnel_ends.push("broken"),
         }
     }
     let said = stream.write_all(b"bye").await;
     let _ = stream.shutdown().await;
-    seen.borrow_mut().ends.push(if said.is_ok() { "end" } else { "broken" });
+    seen.borrow_mut().tunnel_ends.push(if said.is_ok() { "end" } else { "broken" });
 }
 
-pub(super) fn field(head: &str, name: &str) -> Option<String> {
+pub(super) fn header(head: &str, name: &str) -> Option<String> {
     let mut lines = head.lines().filter_map(|line| line.split_once(": "));
     lines.find(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value.to_owned())
 }
@@ -121,34 +121,34 @@ pub(super) fn field(head: &str, name: &str) -> Option<String> {
 #[derive(Default)]
 pub(super) struct Tunnel {
     path: String,
-    /// When it is answered; none when it was.
+    /// When to respond; `None` once done.
     due: Option<Instant>,
     waits: Vec<u8>,
     is_ended: bool,
 }
 
-/// An endpoint of HTTP/2.
+/// An HTTP/2 endpoint.
 pub(super) struct Http2Endpoint {
     codec: Server,
     tunnels: BTreeMap<u32, Tunnel>,
-    seen: Shared,
+    seen: SharedLog,
 }
 
 impl Http2Endpoint {
-    async fn serve(mut stream: DuplexStream, seen: Shared, offers: bool, late: Duration) {
+    async fn serve(mut stream: DuplexStream, seen: SharedLog, offers: bool, late: Duration) {
         let config = Config { extended_connect: offers, ..Config::default() };
         let mut endpoint = Self { codec: Server::new(config, 0), tunnels: BTreeMap::new(), seen };
         let mut input = Vec::new();
         sleep(late).await;
         loop {
-            let used = endpoint.take(&input);
+            let used = endpoint.process_input(&input);
             input.drain(..used);
-            endpoint.act();
+            endpoint.poll_tunnels();
             let pending = endpoint.codec.pending().to_vec();
             if stream.write_all(&pending).await.is_err() {
                 return;
             }
-            endpoint.codec.wrote(pending.len());
+            endpoint.codec.mark_written(pending.len());
             let due = endpoint.tunnels.values().filter_map(|one| one.due).min();
             let wait = due.map_or(Duration::from_secs(9999), |due| due.duration_since(Instant::now()));
             match timeout(wait, stream.read_buf(&mut input)).await {
@@ -158,7 +158,7 @@ impl Http2Endpoint {
         }
     }
 
-    fn take(&mut self, input: &[u8]) -> usize {
+    fn process_input(&mut self, input: &[u8]) -> usize {
         let (mut used, mut head) = (0, Head::new());
         loop {
             let (count, event) = self.codec.receive(0, &input[used..], &mut head);
@@ -175,8 +175,8 @@ impl Http2Endpoint {
                     for field in head.fields() {
                         said += &format!("\n{}: {}", text(field.name), text(field.value));
                     }
-                    self.seen.borrow_mut().heads.push(said);
-                    let due = Some(Instant::now() + SHORT);
+                    self.seen.borrow_mut().request_heads.push(said);
+                    let due = Some(Instant::now() + SHORT_PAUSE);
                     self.tunnels.insert(stream, Tunnel { path, due, ..Tunnel::default() });
                 }
                 Event::Data { stream, bytes, end } => {
@@ -184,14 +184,14 @@ impl Http2Endpoint {
                     assert!(tunnel.due.is_none(), "nothing passes before the endpoint has agreed: {bytes:?}");
                     tunnel.is_ended |= end;
                     if tunnel.path != "/deaf" {
-                        self.seen.borrow_mut().taken += bytes.len();
+                        self.seen.borrow_mut().bytes_read += bytes.len();
                         tunnel.waits.extend_from_slice(bytes);
                         self.codec.consume(stream, bytes.len() as u32);
                     }
                 }
                 Event::Reset { stream, code, .. } => {
                     let end = if code == Code::Cancel { "broken" } else { "another code" };
-                    self.seen.borrow_mut().ends.push(end);
+                    self.seen.borrow_mut().tunnel_ends.push(end);
                     self.tunnels.remove(&stream);
                     self.codec.release(stream);
                 }
@@ -201,8 +201,8 @@ impl Http2Endpoint {
         }
     }
 
-    /// Answers and echoes.
-    fn act(&mut self) {
+    /// Sends due responses and echoes data.
+    fn poll_tunnels(&mut self) {
         let Self { codec, tunnels, seen } = self;
         tunnels.retain(|id, tunnel| {
             if tunnel.due.is_some_and(|due| due > Instant::now()) || tunnel.path == "/hang" {
@@ -212,7 +212,7 @@ impl Http2Endpoint {
                 return false;
             }
             while tunnel.path == "/flood" && codec.room(*id) > 0 {
-                seen.borrow_mut().given += codec.send_data(*id, &[b'x'; 1000], false);
+                seen.borrow_mut().bytes_written += codec.send_data(*id, &[b'x'; 1000], false);
             }
             if tunnel.path == "/reset" && !tunnel.waits.is_empty() {
                 codec.reset(*id, Code::Cancel);
@@ -224,7 +224,7 @@ impl Http2Endpoint {
             let is_over = tunnel.is_ended && tunnel.waits.is_empty();
             if is_over {
                 codec.send_data(*id, b"bye", true);
-                seen.borrow_mut().ends.push("end");
+                seen.borrow_mut().tunnel_ends.push("end");
                 codec.release(*id);
             }
             !is_over
@@ -232,13 +232,13 @@ impl Http2Endpoint {
     }
 }
 
-/// Answers a request; says whether it is a tunnel now.
+/// Responds to a request; returns whether it opened a tunnel.
 pub(super) fn open(codec: &mut Server, id: u32, path: &str) -> bool {
-    let mut answer = Head::new();
+    let mut response = Head::new();
     let mut refuse = |status, body: &[u8]| {
-        answer.start_response(status);
-        answer.append(b"content-length", b"4");
-        codec.send_head(id, &answer, false);
+        response.start_response(status);
+        response.append(b"content-length", b"4");
+        codec.send_head(id, &response, false);
         codec.send_data(id, body, true);
         codec.release(id);
         false
@@ -248,42 +248,42 @@ pub(super) fn open(codec: &mut Server, id: u32, path: &str) -> bool {
         "/page" => return refuse(200, b"page"),
         _ => {}
     }
-    answer.start_response(200);
-    answer.append(b"sec-websocket-protocol", b"chat");
-    // Which means nothing here.
-    answer.append(b"content-length", b"7");
-    codec.send_head(id, &answer, false);
+    response.start_response(200);
+    response.append(b"sec-websocket-protocol", b"chat");
+    // Meaningless here.
+    response.append(b"content-length", b"7");
+    codec.send_head(id, &response, false);
     true
 }
 
-/// A stage whose endpoint speaks this version; one of HTTP/2 offers WebSocket or not, and says so late.
-pub(super) fn stage_with(spoken: Spoken, offers: bool, late: Duration) -> (Stage, Shared) {
-    let seen = Shared::default();
+/// A worker whose endpoint has this version; an HTTP/2 endpoint may offer WebSocket, with a delay.
+pub(super) fn stage_with(spoken: HttpVersion, offers: bool, late: Duration) -> (TestWorker, SharedLog) {
+    let seen = SharedLog::default();
     let shared = Rc::clone(&seen);
     let protocol = if spoken == H2 { BackendProtocol::H2c } else { BackendProtocol::Http1 };
-    let stage = Stage::speaking(protocol, 1, move |_| {
+    let stage = TestWorker::with_protocol(protocol, 1, move |_| {
         let seen = Rc::clone(&shared);
         match spoken {
-            H1 => Meeting::with(|stream| http1_endpoint(stream, seen)),
-            H2 => Meeting::with(move |stream| Http2Endpoint::serve(stream, seen, offers, late)),
+            H1 => ScriptedConnect::served_by(|stream| http1_endpoint(stream, seen)),
+            H2 => ScriptedConnect::served_by(move |stream| Http2Endpoint::serve(stream, seen, offers, late)),
         }
     });
     (stage, seen)
 }
 
-pub(super) fn stage(spoken: Spoken) -> (Stage, Shared) {
+pub(super) fn stage(spoken: HttpVersion) -> (TestWorker, SharedLog) {
     stage_with(spoken, true, Duration::ZERO)
 }
 
-/// A client that asked for a WebSocket.
-pub(super) enum Asker {
+/// A client that requested a WebSocket.
+pub(super) enum WebSocketClient {
     Http1(DuplexStream, Vec<u8>),
-    Http2(Box<Browser>, u32),
+    Http2(Box<Http2TestClient>, u32),
 }
 
-impl Asker {
-    /// Asks, and sends `early` without waiting for the answer.
-    pub(super) async fn ask(stage: &Stage, spoken: Spoken, path: &str, early: &[u8]) -> Self {
+impl WebSocketClient {
+    /// Requests a WebSocket and sends `early` without waiting for the response.
+    pub(super) async fn connect(stage: &TestWorker, spoken: HttpVersion, path: &str, early: &[u8]) -> Self {
         match spoken {
             H1 => {
                 let mut stream = stage.client().stream;
@@ -295,7 +295,7 @@ impl Asker {
                 Self::Http1(stream, Vec::new())
             }
             H2 => {
-                let mut browser = Box::new(Browser::new(stage));
+                let mut browser = Box::new(Http2TestClient::new(stage));
                 let fields = [("sec-websocket-version", "13"), ("sec-websocket-protocol", "chat")];
                 let id = connect(&mut browser, "websocket", path, &fields);
                 browser.codec.send_data(id, early, false);
@@ -305,12 +305,12 @@ impl Asker {
         }
     }
 
-    /// The status and the fields of the answer.
-    pub(super) async fn answer(&mut self) -> (u16, String) {
+    /// Status and headers of the response.
+    pub(super) async fn response(&mut self) -> (u16, String) {
         match self {
             Self::Http1(stream, came) => {
                 while !came.windows(4).any(|part| part == b"\r\n\r\n") {
-                    assert!(stream.read_buf(came).await.unwrap() > 0, "an answer");
+                    assert!(stream.read_buf(came).await.unwrap() > 0, "a response");
                 }
                 let end = came.windows(4).position(|part| part == b"\r\n\r\n").unwrap() + 4;
                 let head = String::from_utf8(came.drain(..end).collect()).unwrap();
@@ -318,19 +318,19 @@ impl Asker {
             }
             Self::Http2(browser, id) => {
                 let id = *id;
-                browser.until("an answer", |browser| browser.answers[&id].status > 0).await;
-                let Answer { status, fields, .. } = &browser.answers[&id];
+                browser.run_until("a response", |browser| browser.responses[&id].status > 0).await;
+                let StreamResponse { status, headers, .. } = &browser.responses[&id];
                 let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-                let lines = fields.iter().map(|(name, value)| format!("{}: {}\n", text(name), text(value)));
+                let lines = headers.iter().map(|(name, value)| format!("{}: {}\n", text(name), text(value)));
                 (*status, lines.collect())
             }
         }
     }
 
-    /// The same, of a request that opens one.
-    pub(super) async fn opened(stage: &Stage, spoken: Spoken, path: &str) -> Self {
-        let mut client = Self::ask(stage, spoken, path, b"").await;
-        assert_eq!(client.answer().await.0, if spoken == H1 { 101 } else { 200 });
+    /// Connects and expects the tunnel to open.
+    pub(super) async fn open(stage: &TestWorker, spoken: HttpVersion, path: &str) -> Self {
+        let mut client = Self::connect(stage, spoken, path, b"").await;
+        assert_eq!(client.response().await.0, if spoken == H1 { 101 } else { 200 });
         client
     }
 
@@ -340,7 +340,7 @@ impl Asker {
             Self::Http2(browser, id) => {
                 let id = *id;
                 while !bytes.is_empty() {
-                    browser.until("room", |browser| browser.codec.room(id) > 0).await;
+                    browser.run_until("room", |browser| browser.codec.room(id) > 0).await;
                     bytes = &bytes[browser.codec.send_data(id, bytes, false)..];
                 }
                 browser.flush().await;
@@ -348,7 +348,7 @@ impl Asker {
         }
     }
 
-    /// What comes, when it is so much.
+    /// Reads this many bytes.
     pub(super) async fn bytes(&mut self, count: usize) -> Vec<u8> {
         match self {
             Self::Http1(stream, came) => {
@@ -359,8 +359,8 @@ impl Asker {
             }
             Self::Http2(browser, id) => {
                 let id = *id;
-                browser.until("bytes", |browser| browser.answers[&id].body.len() >= count).await;
-                browser.answers.get_mut(&id).unwrap().body.drain(..count).collect()
+                browser.run_until("bytes", |browser| browser.responses[&id].body.len() >= count).await;
+                browser.responses.get_mut(&id).unwrap().body.drain(..count).collect()
             }
         }
     }
@@ -376,8 +376,8 @@ impl Asker {
         }
     }
 
-    /// Waits for the end of the other direction; gives what came before it, and whether it was a clean one.
-    pub(super) async fn rest(&mut self) -> (Vec<u8>, bool) {
+    /// Reads to the end of the other direction; returns the data and whether the end was clean.
+    pub(super) async fn read_to_end(&mut self) -> (Vec<u8>, bool) {
         match self {
             Self::Http1(stream, came) => {
                 let clean = stream.read_to_end(came).await.is_ok();
@@ -385,36 +385,41 @@ impl Asker {
             }
             Self::Http2(browser, id) => {
                 let id = *id;
-                browser.until("the end", |browser| browser.answers[&id].is_over()).await;
-                let answer = browser.answers.get_mut(&id).unwrap();
-                (std::mem::take(&mut answer.body), answer.reset.is_none())
+                browser.run_until("the end", |browser| browser.responses[&id].is_finished()).await;
+                let response = browser.responses.get_mut(&id).unwrap();
+                (std::mem::take(&mut response.body), response.reset.is_none())
             }
         }
     }
 
-    /// Gives it up: a reset, or an end of the connection.
-    pub(super) async fn leave(self) {
+    /// Abandons the tunnel: a reset, or an end of the connection.
+    pub(super) async fn abandon(self) {
         if let Self::Http2(mut browser, id) = self {
             browser.codec.reset(id, Code::Cancel);
             browser.flush().await;
             // The connection stays.
-            sleep(SHORT).await;
+            sleep(SHORT_PAUSE).await;
         }
     }
 }
 
-/// Names and values.
+/// Header names and values.
 pub(super) type Fields = &'static [(&'static str, &'static str)];
 
-/// Asks for another protocol.
-pub(super) fn connect(browser: &mut Browser, protocol: &str, path: &str, fields: &[(&str, &str)]) -> u32 {
+/// Sends an extended CONNECT.
+pub(super) fn connect(
+    browser: &mut Http2TestClient,
+    protocol: &str,
+    path: &str,
+    fields: &[(&str, &str)],
+) -> u32 {
     let mut head = Head::new();
     head.start_request(b"CONNECT", path.as_bytes());
     head.append(b"Host", b"a");
     fields.iter().for_each(|(name, value)| head.append(name.as_bytes(), value.as_bytes()));
     let connect = Connect { protocol: protocol.as_bytes(), scheme: b"http", path: path.as_bytes() };
     let id = browser.codec.send_connect(&head, &connect).unwrap();
-    browser.answers.insert(id, Answer::default());
-    browser.kept.push(id);
+    browser.responses.insert(id, StreamResponse::default());
+    browser.kept_streams.push(id);
     id
 }

@@ -1,4 +1,4 @@
-//! Tells clients that came over TCP where the same listener serves HTTP/3: `Alt-Svc` (RFC 7838 §3, RFC 9114 §3.1.1).
+//! Tells clients on TCP that the same listener serves HTTP/3: `Alt-Svc` (RFC 7838 §3, RFC 9114 §3.1.1).
 
 use std::num::NonZeroU16;
 
@@ -7,27 +7,27 @@ use fairway_http::{Head, Version};
 use super::environment::Environment;
 use crate::network::Network;
 
-/// Seconds that a client may remember it: a day, as everywhere (RFC 7838 §3.1 `ma`). Where HTTP/3 is switched off before, clients
-/// come back over TCP by themselves (RFC 7838 §2.4).
-const MAX_AGE: &[u8] = b"86400";
+/// How long a client may remember it, in seconds: a day, the usual value (RFC 7838 §3.1 `ma`). If HTTP/3 is switched off
+/// earlier, clients fall back to TCP (RFC 7838 §2.4).
+const MAX_AGE_SECONDS: &[u8] = b"86400";
 
-/// Adds the header to the response in the buffers, unless the endpoint or the rule has set one, or HTTP/3 is spoken already.
+/// Adds the header to the response, unless the endpoint or the rule has set one, or the client already uses HTTP/3.
 #[inline]
-pub(super) fn advertise_http3<N: Network>(env: &Environment<'_, N>, answer: &mut Head) {
+pub(super) fn advertise_http3<N: Network>(env: &Environment<'_, N>, response: &mut Head) {
     if let Some(port) = env.http3_port {
-        advertise(port, env.intake.version, answer);
+        advertise(port, env.intake.version, response);
     }
 }
 
-fn advertise(port: NonZeroU16, version: Version, answer: &mut Head) {
-    if version == Version::Http3 || answer.named(b"Alt-Svc").is_some() {
+fn advertise(port: NonZeroU16, version: Version, response: &mut Head) {
+    if version == Version::Http3 || response.named(b"Alt-Svc").is_some() {
         return;
     }
-    answer.append_with(b"Alt-Svc", |value| {
+    response.append_with(b"Alt-Svc", |value| {
         value.extend_from_slice(b"h3=\":");
         value.extend_from_slice(itoa::Buffer::new().format(port.get()).as_bytes());
         value.extend_from_slice(b"\"; ma=");
-        value.extend_from_slice(MAX_AGE);
+        value.extend_from_slice(MAX_AGE_SECONDS);
     });
 }
 
@@ -35,13 +35,13 @@ fn advertise(port: NonZeroU16, version: Version, answer: &mut Head) {
 mod tests {
     use super::*;
 
-    /// What a response says that was received as `own` says it.
+    /// The `Alt-Svc` headers of a response that had these before.
     fn advertised(version: Version, own: &[&str]) -> Vec<String> {
-        let mut answer = Head::default();
-        answer.start_response(200);
-        own.iter().for_each(|value| answer.append(b"alt-svc", value.as_bytes()));
-        advertise(NonZeroU16::new(8443).unwrap(), version, &mut answer);
-        answer.all_named(b"Alt-Svc").map(|value| String::from_utf8_lossy(value).into_owned()).collect()
+        let mut response = Head::default();
+        response.start_response(200);
+        own.iter().for_each(|value| response.append(b"alt-svc", value.as_bytes()));
+        advertise(NonZeroU16::new(8443).unwrap(), version, &mut response);
+        response.all_named(b"Alt-Svc").map(|value| String::from_utf8_lossy(value).into_owned()).collect()
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Property: however the bytes are cut, on either side, the endpoint receives the same sequence of requests and the
-//! client the same answers. The judge on both ends is the testkit's parser, which shares no code with the proxy.
+//! Property: however the bytes are split, on either side, the endpoint receives the same requests and the client the same
+//! responses. The testkit's parser checks both ends; it shares no code with the proxy.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -12,11 +12,11 @@ use proptest::prelude::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::task::{LocalSet, yield_now};
 
-use crate::testing::{Meeting, Seen, Stage};
+use crate::testing::{ScriptedConnect, TestResponse, TestWorker};
 
-/// A request, and what its answer will be made of.
+/// A request, and the content of its response.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Asked {
+struct TestRequest {
     method: &'static str,
     target: String,
     body: Vec<u8>,
@@ -27,19 +27,19 @@ struct Asked {
 enum Framing {
     None,
     Length,
-    /// With chunks of at most so many bytes.
+    /// With chunks of at most this many bytes.
     Chunks(usize),
 }
 
-/// How an endpoint frames its answers.
+/// How an endpoint frames its responses.
 #[derive(Clone, Copy, Debug)]
-enum Answers {
+enum ResponseFraming {
     Length,
     Chunked,
     UntilClose,
 }
 
-/// What the endpoint saw of a request.
+/// A request as the endpoint received it.
 #[derive(Debug, PartialEq, Eq)]
 struct Received {
     method: String,
@@ -47,7 +47,7 @@ struct Received {
     body: Vec<u8>,
 }
 
-impl Asked {
+impl TestRequest {
     fn bytes(&self) -> Vec<u8> {
         let mut bytes =
             format!("{} {} HTTP/1.1\r\nHost: example.com\r\n", self.method, self.target).into_bytes();
@@ -85,27 +85,27 @@ fn chunked(body: &[u8], size: usize) -> Vec<u8> {
     bytes
 }
 
-/// An answer whose body tells its request, so that a swapped or mixed one shows.
+/// A response body that identifies its request, so that swapped or mixed responses are detected.
 fn body_of(received: &Received) -> Vec<u8> {
     let Received { method, target, body } = received;
     [method.as_bytes(), b" ", target.as_bytes(), b" ", body].concat()
 }
 
-fn answer_to(received: &Received, how: Answers) -> Vec<u8> {
+fn response_to(received: &Received, how: ResponseFraming) -> Vec<u8> {
     let body = body_of(received);
     match how {
-        Answers::Length => {
+        ResponseFraming::Length => {
             let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
             [head.as_bytes(), &body].concat()
         }
-        Answers::Chunked => {
+        ResponseFraming::Chunked => {
             [&b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"[..], &chunked(&body, 7)].concat()
         }
-        Answers::UntilClose => [&b"HTTP/1.1 200 OK\r\n\r\n"[..], &body].concat(),
+        ResponseFraming::UntilClose => [&b"HTTP/1.1 200 OK\r\n\r\n"[..], &body].concat(),
     }
 }
 
-/// Writes in pieces of these sizes, again and again, and lets everybody else run between them.
+/// Writes in pieces of these sizes, repeatedly, and lets other tasks run between them.
 async fn write_in_pieces(stream: &mut (impl AsyncWriteExt + Unpin), bytes: &[u8], sizes: &[usize]) -> bool {
     let mut rest = bytes;
     for size in sizes.iter().cycle() {
@@ -122,8 +122,8 @@ async fn write_in_pieces(stream: &mut (impl AsyncWriteExt + Unpin), bytes: &[u8]
     true
 }
 
-/// One request from the front of the bytes, when it is whole.
-fn request_in(bytes: &[u8]) -> Option<(Received, usize)> {
+/// The first request in the bytes, if it is complete, and its length.
+fn parse_request(bytes: &[u8]) -> Option<(Received, usize)> {
     let head = wire::head(bytes).expect("the proxy writes canonical heads")?;
     let mut line = head.start.split(' ');
     let (method, target) = (line.next()?.to_owned(), line.next()?.to_owned());
@@ -147,16 +147,18 @@ fn request_in(bytes: &[u8]) -> Option<(Received, usize)> {
 async fn endpoint(
     mut stream: DuplexStream,
     seen: Rc<RefCell<Vec<Received>>>,
-    how: Answers,
+    how: ResponseFraming,
     sizes: Vec<usize>,
 ) {
     let mut pending = Vec::new();
     loop {
-        if let Some((received, used)) = request_in(&pending) {
+        if let Some((received, used)) = parse_request(&pending) {
             pending.drain(..used);
-            let answer = answer_to(&received, how);
+            let answer = response_to(&received, how);
             seen.borrow_mut().push(received);
-            if !write_in_pieces(&mut stream, &answer, &sizes).await || matches!(how, Answers::UntilClose) {
+            if !write_in_pieces(&mut stream, &answer, &sizes).await
+                || matches!(how, ResponseFraming::UntilClose)
+            {
                 return;
             }
         } else if stream.read_buf(&mut pending).await.unwrap_or(0) == 0 {
@@ -165,28 +167,36 @@ async fn endpoint(
     }
 }
 
-fn play(asked: &[Asked], how: Answers, from_client: &[usize], from_endpoint: Vec<usize>) {
+fn run_case(
+    requests: &[TestRequest],
+    how: ResponseFraming,
+    from_client: &[usize],
+    from_endpoint: Vec<usize>,
+) {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     LocalSet::new().block_on(&runtime, async {
         let seen = Rc::new(RefCell::new(Vec::new()));
         let record = Rc::clone(&seen);
-        let script =
-            move |_| Meeting::with(|stream| endpoint(stream, Rc::clone(&record), how, from_endpoint.clone()));
-        let stage = Stage::new(1, |_, _| {}, script);
+        let script = move |_| {
+            ScriptedConnect::served_by(|stream| {
+                endpoint(stream, Rc::clone(&record), how, from_endpoint.clone())
+            })
+        };
+        let stage = TestWorker::new(1, |_, _| {}, script);
         let mut client = stage.client();
-        let bytes: Vec<u8> = asked.iter().flat_map(Asked::bytes).collect();
+        let bytes: Vec<u8> = requests.iter().flat_map(TestRequest::bytes).collect();
         assert!(write_in_pieces(&mut client.stream, &bytes, from_client).await);
-        for request in asked {
-            let answer = client.answer().await;
-            assert_eq!(answer, Some(Seen { status: 200, body: request.answer() }));
+        for request in requests {
+            let answer = client.response().await;
+            assert_eq!(answer, Some(TestResponse { status: 200, body: request.answer() }));
         }
-        let expected: Vec<Received> = asked.iter().map(Asked::received).collect();
+        let expected: Vec<Received> = requests.iter().map(TestRequest::received).collect();
         assert_eq!(*seen.borrow(), expected);
     });
 }
 
-fn asked() -> impl Strategy<Value = Asked> {
+fn any_request() -> impl Strategy<Value = TestRequest> {
     let framing =
         prop_oneof![Just(Framing::None), Just(Framing::Length), (1_usize..40).prop_map(Framing::Chunks)];
     let body = prop_oneof![3 => vec(any::<u8>(), 0..60), 1 => vec(any::<u8>(), 0..3000)];
@@ -194,7 +204,7 @@ fn asked() -> impl Strategy<Value = Asked> {
         prop_oneof![Just("GET"), Just("POST"), Just("PUT"), Just("DELETE"), Just("PATCH"), Just("PURGE")];
     (method, "/[a-z0-9]{0,8}(\\?[a-z=&]{0,5})?", body, framing).prop_map(|(method, target, body, framing)| {
         let body = if framing == Framing::None { Vec::new() } else { body };
-        Asked { method, target, body, framing }
+        TestRequest { method, target, body, framing }
     })
 }
 
@@ -207,11 +217,11 @@ proptest! {
 
     #[test]
     fn requests_and_answers_do_not_depend_on_how_their_bytes_are_cut(
-        asked in vec(asked(), 1..6),
-        how in prop_oneof![Just(Answers::Length), Just(Answers::Chunked), Just(Answers::UntilClose)],
+        requests in vec(any_request(), 1..6),
+        how in prop_oneof![Just(ResponseFraming::Length), Just(ResponseFraming::Chunked), Just(ResponseFraming::UntilClose)],
         from_client in sizes(),
         from_endpoint in sizes(),
     ) {
-        play(&asked, how, &from_client, from_endpoint);
+        run_case(&requests, how, &from_client, from_endpoint);
     }
 }

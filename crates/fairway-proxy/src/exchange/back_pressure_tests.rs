@@ -1,4 +1,4 @@
-//! What one side does not read is not taken from the other, in virtual time.
+//! Back-pressure: what one side does not read is not read from the other, in virtual time.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -8,22 +8,22 @@ use std::rc::Rc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::sleep;
 
-use super::hostile_tests::{END, HEADERS, Raw, SETTINGS, Shared, WHOLE, frame};
+use super::hostile_tests::{FLAG_END_HEADERS, FLAG_END_STREAM, HEADERS, Raw, SETTINGS, SentFrames, frame};
 use super::tests::seconds;
-use crate::testing::{GET, Meeting, Stage, on_stage, read_head};
+use crate::testing::{GET_REQUEST, ScriptedConnect, TestWorker, read_head, run_local};
 
-/// An endpoint that says this without end. Counts what is taken of it.
+/// An endpoint that sends this forever, and counts what is read of it.
 fn without_end(
     interim: &'static [u8],
     taken: &Rc<Cell<usize>>,
-) -> impl Fn(std::net::SocketAddr) -> Meeting + 'static {
+) -> impl Fn(std::net::SocketAddr) -> ScriptedConnect + 'static {
     let taken = Rc::clone(taken);
     move |_| {
         let taken = Rc::clone(&taken);
-        Meeting::with(move |mut stream| async move {
+        ScriptedConnect::served_by(move |mut stream| async move {
             read_head(&mut stream).await;
             let many = interim.repeat(100);
-            // Ten times what streams and buffers may hold.
+            // Ten times what streams and buffers can hold.
             while taken.get() < 10_000_000 && stream.write_all(&many).await.is_ok() {
                 taken.set(taken.get() + many.len());
             }
@@ -32,25 +32,25 @@ fn without_end(
     }
 }
 
-/// The statuses that a client gets which reads nothing for a while.
-async fn statuses(stage: &Stage) -> Vec<u16> {
+/// The statuses that an HTTP/1 client gets that first reads nothing for a while.
+async fn statuses(stage: &TestWorker) -> Vec<u16> {
     let mut client = stage.client();
-    client.send(GET).await;
+    client.send(GET_REQUEST).await;
     sleep(seconds(10)).await;
     let mut statuses: Vec<u16> = Vec::new();
     while statuses.last().is_none_or(|status| *status < 200) {
-        statuses.push(client.answer().await.unwrap().status);
+        statuses.push(client.response().await.unwrap().status);
     }
     statuses
 }
 
-/// The same of HTTP/2.
-async fn statuses_of_http2(stage: &Stage) -> Vec<u16> {
-    let mut raw = Raw::new(stage.client().stream, &Shared::default());
-    let settings = [frame(SETTINGS, 0, 0, &[]), frame(SETTINGS, END, 0, &[])].concat();
+/// The same for an HTTP/2 client.
+async fn statuses_of_http2(stage: &TestWorker) -> Vec<u16> {
+    let mut raw = Raw::new(stage.client().stream, &SentFrames::default());
+    let settings = [frame(SETTINGS, 0, 0, &[]), frame(SETTINGS, FLAG_END_STREAM, 0, &[])].concat();
     // `GET http://a/`: fields of the static table, and a literal that enters no table (RFC 7541 §6).
-    let asked = frame(HEADERS, END | WHOLE, 1, b"\x82\x86\x84\x01\x01a");
-    raw.say([&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &settings, &asked].concat()).await;
+    let asked = frame(HEADERS, FLAG_END_STREAM | FLAG_END_HEADERS, 1, b"\x82\x86\x84\x01\x01a");
+    raw.send([&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &settings, &asked].concat()).await;
     sleep(seconds(10)).await;
     let mut statuses: Vec<u16> = Vec::new();
     while statuses.last().is_none_or(|status| *status < 200) {
@@ -71,14 +71,14 @@ async fn interim_answers_without_end_are_not_hoarded() {
     for (interim, passed_on, is_http2) in
         [(hints, 8, false), (hints, 8, true), (go_on, 0, false), (go_on, 0, true)]
     {
-        on_stage(async {
+        run_local(async {
             let taken = Rc::new(Cell::new(0));
-            let stage = Stage::new(1, |_, _| {}, without_end(interim, &taken));
+            let stage = TestWorker::new(1, |_, _| {}, without_end(interim, &taken));
             let came = if is_http2 { statuses_of_http2(&stage).await } else { statuses(&stage).await };
             let expected: Vec<u16> = [vec![103; passed_on], vec![502]].concat();
             assert_eq!(came, expected, "over HTTP/2: {is_http2}");
             assert!(taken.get() < 1_000_000, "{} bytes were taken", taken.get());
-            assert_eq!(stage.value("fairway_faults_total{reason=\"upstream_malformed\"}"), 1);
+            assert_eq!(stage.metric_value("fairway_faults_total{reason=\"upstream_malformed\"}"), 1);
         })
         .await;
     }
@@ -87,12 +87,12 @@ async fn interim_answers_without_end_are_not_hoarded() {
 #[tokio::test(start_paused = true)]
 async fn what_the_client_does_not_read_is_not_taken_from_the_endpoint() {
     for framing in ["Content-Length: 10000000", "Transfer-Encoding: chunked"] {
-        on_stage(async {
+        run_local(async {
             let written = Rc::new(Cell::new(0));
             let counter = Rc::clone(&written);
             let eager = move |_| {
                 let counter = Rc::clone(&counter);
-                Meeting::with(move |mut stream| async move {
+                ScriptedConnect::served_by(move |mut stream| async move {
                     read_head(&mut stream).await;
                     stream
                         .write_all(format!("HTTP/1.1 200 OK\r\n{framing}\r\n\r\n").as_bytes())
@@ -106,9 +106,9 @@ async fn what_the_client_does_not_read_is_not_taken_from_the_endpoint() {
                     std::future::pending::<()>().await;
                 })
             };
-            let stage = Stage::new(1, |_, _| {}, eager);
+            let stage = TestWorker::new(1, |_, _| {}, eager);
             let mut client = stage.client();
-            client.send(GET).await;
+            client.send(GET_REQUEST).await;
             sleep(seconds(10)).await;
             let taken = written.get();
             assert!((1_000..1_000_000).contains(&taken), "{taken} bytes with {framing}");
@@ -122,14 +122,14 @@ async fn what_the_client_does_not_read_is_not_taken_from_the_endpoint() {
 
 #[tokio::test(start_paused = true)]
 async fn what_the_endpoint_does_not_read_is_not_taken_from_the_client() {
-    on_stage(async {
+    run_local(async {
         let deaf = |_| {
-            Meeting::with(|stream| async move {
+            ScriptedConnect::served_by(|stream| async move {
                 sleep(seconds(3600)).await;
                 drop(stream);
             })
         };
-        let stage = Stage::new(1, |_, _| {}, deaf);
+        let stage = TestWorker::new(1, |_, _| {}, deaf);
         let mut client = stage.client();
         client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10000000\r\n\r\n").await;
         let mut taken = 0;

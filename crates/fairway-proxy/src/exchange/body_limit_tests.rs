@@ -1,4 +1,4 @@
-//! How large the bodies of requests may be by a rule, a share of it and the listener, in virtual time: the smallest limit counts.
+//! Limits of request bodies by a rule, its share and the listener, in virtual time: the smallest limit applies.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -8,23 +8,23 @@ use std::sync::Arc;
 use fairway_model::{Action, BodyHandling, Listener, Rule, WeightedBackend};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
-use crate::testing::{Meeting, OK, Stage, endpoint, filtered, on_stage};
+use crate::testing::{OK_RESPONSE, ScriptedConnect, TestWorker, config_with_phases, endpoint, run_local};
 
 const CHUNKED: &str = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
 
-/// Answers each request when its body is whole, which ends with `!` or with the last chunk.
+/// Responds to each request when its body is complete, which ends with `!` or with the last chunk.
 async fn answering(mut stream: DuplexStream) {
     let mut bytes = Vec::new();
     while stream.read_buf(&mut bytes).await.unwrap_or(0) > 0 {
         if bytes.ends_with(b"!") || bytes.ends_with(b"0\r\n\r\n") {
             bytes.clear();
-            stream.write_all(OK).await.unwrap();
+            stream.write_all(OK_RESPONSE).await.unwrap();
         }
     }
 }
 
-fn script(_: SocketAddr) -> Meeting {
-    Meeting::with(answering)
+fn script(_: SocketAddr) -> ScriptedConnect {
+    ScriptedConnect::served_by(answering)
 }
 
 fn share(backend: &str, most: Option<u64>) -> WeightedBackend {
@@ -37,14 +37,14 @@ fn with_length(length: usize) -> String {
     format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n{body}!")
 }
 
-/// Of bytes in chunks of one.
+/// A request with chunks of one byte.
 fn chunked(length: usize) -> String {
     format!("{CHUNKED}{}0\r\n\r\n", "1\r\nx\r\n".repeat(length))
 }
 
 /// One endpoint behind a listener and a rule with these limits.
-fn limited(of_listener: Option<u64>, of_rule: Option<u64>) -> Stage {
-    let mut config = filtered(1, Vec::new());
+fn limited(of_listener: Option<u64>, of_rule: Option<u64>) -> TestWorker {
+    let mut config = config_with_phases(1, Vec::new());
     let mut listener = Listener::clone(&config.listeners["http"]);
     listener.clients.max_body = of_listener;
     config.listeners.insert("http".into(), Arc::new(listener));
@@ -54,42 +54,42 @@ fn limited(of_listener: Option<u64>, of_rule: Option<u64>) -> Stage {
         Arc::make_mut(&mut route.rules[0].policy).max_body = of_rule;
         config.hosts.insert(host.key.clone(), Arc::new(host));
     }
-    Stage::serving(&config, script)
+    TestWorker::with_config(&config, script)
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_smaller_limit_of_listener_and_rule_counts_by_length_and_by_count() {
-    on_stage(async {
+    run_local(async {
         for (of_listener, of_rule, most) in
             [(Some(5), None, 5), (None, Some(5), 5), (Some(5), Some(9), 5), (Some(9), Some(5), 5)]
         {
             let stage = limited(of_listener, of_rule);
             for request in [with_length as fn(usize) -> String, chunked] {
-                assert_eq!(stage.client().ask(request(most)).await.unwrap().status, 200);
-                let refused = stage.client().ask(request(most + 1)).await.unwrap().status;
+                assert_eq!(stage.client().request(request(most)).await.unwrap().status, 200);
+                let refused = stage.client().request(request(most + 1)).await.unwrap().status;
                 assert_eq!(refused, 413, "{of_listener:?} {of_rule:?}");
             }
         }
         let unlimited = limited(None, None);
-        assert_eq!(unlimited.client().ask(chunked(5000)).await.unwrap().status, 200);
+        assert_eq!(unlimited.client().request(chunked(5000)).await.unwrap().status, 200);
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn each_share_has_the_limit_of_its_backend_and_never_more_than_its_rule() {
-    on_stage(async {
+    run_local(async {
         let edit = |rule: &mut Rule| {
             Arc::make_mut(&mut rule.policy).max_body = Some(20);
             rule.action = Action::Forward(vec![share("a", Some(5)), share("b", Some(90)), share("c", None)]);
         };
-        let stage = Stage::ruled(1, edit, script);
+        let stage = TestWorker::with_rule(1, edit, script);
         for (request, length) in
             [with_length as fn(usize) -> String, chunked].into_iter().flat_map(|it| [(it, 6), (it, 21)])
         {
             let mut refused = 0;
             for _ in 0..60 {
-                refused += u32::from(stage.client().ask(request(length)).await.unwrap().status == 413);
+                refused += u32::from(stage.client().request(request(length)).await.unwrap().status == 413);
             }
             match length {
                 6 => assert!((8..35).contains(&refused), "a third: {refused}"),
@@ -98,7 +98,7 @@ async fn each_share_has_the_limit_of_its_backend_and_never_more_than_its_rule() 
         }
         let before = stage.connects().len();
         for _ in 0..20 {
-            assert_eq!(stage.client().ask(with_length(21)).await.unwrap().status, 413);
+            assert_eq!(stage.client().request(with_length(21)).await.unwrap().status, 413);
         }
         assert_eq!(stage.connects().len(), before, "no endpoint is asked");
         assert!(stage.connects().iter().any(|(_, to)| *to == endpoint(100)), "smaller bodies pass");
@@ -108,12 +108,12 @@ async fn each_share_has_the_limit_of_its_backend_and_never_more_than_its_rule() 
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_waits_for_a_word_is_refused_without_one() {
-    on_stage(async {
+    run_local(async {
         let of_share =
-            Stage::ruled(1, |rule| rule.action = Action::Forward(vec![share("a", Some(5))]), script);
+            TestWorker::with_rule(1, |rule| rule.action = Action::Forward(vec![share("a", Some(5))]), script);
         for stage in [limited(Some(5), None), of_share] {
             let head = "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 6\r\n\r\n";
-            assert_eq!(stage.client().ask(head).await.unwrap().status, 413);
+            assert_eq!(stage.client().request(head).await.unwrap().status, 413);
             assert_eq!(stage.connects(), []);
         }
     })
@@ -122,14 +122,17 @@ async fn a_client_that_waits_for_a_word_is_refused_without_one() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_too_large_gets_a_status_of_grpc() {
-    on_stage(async {
+    run_local(async {
         let stage = limited(Some(5), None);
         let mut client = stage.client();
         let head =
             "POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/grpc\r\nContent-Length: 6\r\n\r\n";
         client.send(head).await;
-        let answer = client.answer_text().await.to_ascii_lowercase();
-        assert!(answer.starts_with("http/1.1 200 ") && answer.contains("grpc-status: 8\r\n"), "{answer}");
+        let response = client.response_text().await.to_ascii_lowercase();
+        assert!(
+            response.starts_with("http/1.1 200 ") && response.contains("grpc-status: 8\r\n"),
+            "{response}"
+        );
     })
     .await;
 }

@@ -1,5 +1,5 @@
-//! Steps that change bodies while they stream: what else a request and an answer have stays as it is. That ends die at every byte is
-//! in `pairing_tests`.
+//! Steps that change bodies while they stream: everything else in the request and response stays the same. `pairing_tests`
+//! covers ends that die at every byte.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -10,16 +10,16 @@ use fairway_model::Rule;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 use crate::body_steps::upper_case;
-use crate::testing::{Meeting, Stage, on_stage};
+use crate::testing::{ScriptedConnect, TestWorker, run_local};
 
-/// What the endpoint was sent, and all that a client got that asked so and then closed its side.
-async fn play(request: &str, answer: &'static str) -> (String, String) {
+/// What the endpoint received, and what a client got that sent this request and then closed its side.
+async fn exchange(request: &str, response: &'static str) -> (String, String) {
     let seen = Rc::new(RefCell::new(String::new()));
     let theirs = Rc::clone(&seen);
     let edit = |rule: &mut Rule| rule.labels.path = upper_case::PATH.into();
-    let stage = Stage::ruled(1, edit, move |_| {
+    let stage = TestWorker::with_rule(1, edit, move |_| {
         let seen = Rc::clone(&theirs);
-        Meeting::with(move |mut stream: DuplexStream| async move {
+        ScriptedConnect::served_by(move |mut stream: DuplexStream| async move {
             let mut input = Vec::new();
             // Fairway sends all of a small request before it reads.
             while stream.read_buf(&mut input).await.unwrap_or(0) > 0 {
@@ -28,7 +28,7 @@ async fn play(request: &str, answer: &'static str) -> (String, String) {
                     || (!text.contains("chunked") && text.ends_with("\r\n\r\n"))
                 {
                     *seen.borrow_mut() = text;
-                    stream.write_all(answer.as_bytes()).await.unwrap();
+                    stream.write_all(response.as_bytes()).await.unwrap();
                 }
             }
         })
@@ -49,9 +49,9 @@ const CHUNKED: &str =
 
 #[tokio::test(start_paused = true)]
 async fn both_bodies_are_changed_and_have_no_length_and_interim_answers_pass() {
-    on_stage(async {
+    run_local(async {
         let request = "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 4\r\n\r\nbody";
-        let (seen, text) = play(request, HELLO).await;
+        let (seen, text) = exchange(request, HELLO).await;
         assert!(seen.contains("Transfer-Encoding: chunked") && !seen.contains("Content-Length"), "{seen}");
         assert!(seen.ends_with("4\r\nBODY\r\n1\r\n!\r\n0\r\n\r\n"), "{seen}");
         assert!(text.starts_with("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n"), "{text}");
@@ -63,10 +63,10 @@ async fn both_bodies_are_changed_and_have_no_length_and_interim_answers_pass() {
 
 #[tokio::test(start_paused = true)]
 async fn trailers_follow_what_the_steps_held() {
-    on_stage(async {
+    run_local(async {
         let chunked = "Transfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\nX-Sum: b\r\n\r\n";
         let request = format!("POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{chunked}");
-        let (seen, text) = play(&request, CHUNKED).await;
+        let (seen, text) = exchange(&request, CHUNKED).await;
         assert!(seen.ends_with("4\r\nBODY\r\n1\r\n!\r\n0\r\nX-Sum: b\r\n\r\n"), "{seen}");
         assert!(text.ends_with("5\r\nHELLO\r\n1\r\n!\r\n0\r\nX-Sum: b\r\n\r\n"), "{text}");
     })
@@ -75,8 +75,8 @@ async fn trailers_follow_what_the_steps_held() {
 
 #[tokio::test(start_paused = true)]
 async fn what_has_no_body_gets_none() {
-    on_stage(async {
-        for (request, answer) in [
+    run_local(async {
+        for (request, response) in [
             (
                 "HEAD / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
                 "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n",
@@ -87,7 +87,7 @@ async fn what_has_no_body_gets_none() {
                 "HTTP/1.1 304 No\r\nContent-Length: 5\r\n\r\n",
             ),
         ] {
-            let (seen, text) = play(request, answer).await;
+            let (seen, text) = exchange(request, response).await;
             assert!(seen.ends_with("\r\n\r\n") && !seen.contains("Transfer-Encoding"), "{seen}");
             assert!(text.ends_with("\r\n\r\n") && !text.contains('!'), "{text}");
             assert!(!text.contains("Content-Length") && !text.contains("chunked"), "{text}");

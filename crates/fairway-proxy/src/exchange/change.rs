@@ -1,5 +1,6 @@
-//! Whether a change of the configuration is to blame for a request that fails: the snapshot before it would have treated the request
-//! otherwise, in the one thing that the fault is about. A header that changed is not to blame for a client that is denied as before.
+//! Decides whether a change of the configuration is to blame for a failed request: whether the snapshot before it would have
+//! treated the request differently, in the one respect that the fault depends on. A changed header is not to blame for a client
+//! that is denied as before.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,20 +17,20 @@ use crate::peer::Peer;
 use crate::request::intake::Intake;
 use crate::worker::Adopted;
 
-/// What decides whether a request fails in a certain way.
+/// What a fault depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Decider {
-    /// No configuration: the client, or what the process has room for.
+    /// No configuration: the client, or the resources of the process.
     None,
-    /// The rule of the snapshot that the request was served by.
+    /// The rule of the snapshot that served the request.
     Rule,
-    /// An endpoint, which may have come or gone with a change, also with one that was adopted while the request was under way.
+    /// An endpoint, which a change may have added or removed, also one that was adopted during the request.
     Endpoint,
 }
 
 impl Decider {
-    /// What decides about a fault of a request that has a rule.
-    pub(super) fn of(fault: Fault) -> Self {
+    /// What a fault of a request with a rule depends on.
+    pub(super) fn from_fault(fault: Fault) -> Self {
         match fault {
             Fault::Malformed(_)
             | Fault::ClientGone
@@ -89,7 +90,7 @@ pub(super) struct Serving<'s, H> {
 }
 
 impl<'s, H: Hop> Serving<'s, H> {
-    /// None where no rule matches.
+    /// `None` if no rule matches.
     pub(super) fn find(
         adopted: &'s Adopted<H>,
         peer: &Peer,
@@ -109,12 +110,12 @@ impl<'s, H: Hop> Serving<'s, H> {
         &self.rule.rule().policy
     }
 
-    /// Whether it answers all requests with a failure.
+    /// Whether it responds to all requests with an error.
     fn refuses(&self) -> bool {
-        matches!(&self.model().action, Action::Answer(answer) if answer.status >= 400)
+        matches!(&self.model().action, Action::FixedResponse(response) if response.status >= 400)
     }
 
-    /// Where its requests may go.
+    /// The backends of the rule.
     fn slots(&self) -> impl Iterator<Item = BackendSlot> + use<'s, H> {
         let rule = self.rule;
         let falling = rule.steps().forwarding.fallbacks.iter().map(|falling| &falling.rule);
@@ -138,7 +139,7 @@ impl<'s, H: Hop> Serving<'s, H> {
     }
 }
 
-/// Whether a request that no rule serves by now, or none at its connection, would have been served by this snapshot.
+/// Whether this snapshot would have served a request that no rule serves now, or none on its connection.
 pub(super) fn would_serve<H: Hop>(
     adopted: &Adopted<H>,
     peer: &Peer,
@@ -152,14 +153,14 @@ pub(super) fn would_serve<H: Hop>(
     !is_sent_away && Serving::find(adopted, peer, intake, buffers).is_some_and(|it| !it.refuses())
 }
 
-/// Whether the change from one snapshot to the next is to blame for the fault of a request, which met it at these endpoints.
+/// Whether the change from one snapshot to the next is to blame for a fault that the request met at these endpoints.
 pub(super) fn is_to_blame<H: Hop>(
     fault: Fault,
     endpoints: &[SocketAddr],
     before: &Serving<'_, H>,
     now: &Serving<'_, H>,
 ) -> bool {
-    // What was refused before fails for no other reason than before.
+    // The route already refused requests before the change.
     if before.refuses() {
         return false;
     }
@@ -191,9 +192,9 @@ pub(super) fn is_to_blame<H: Hop>(
         Fault::Unsupported => before.policy().websocket != now.policy().websocket,
         Fault::DeadlineExceeded | Fault::RequestTimeout => before.policy().timeouts != now.policy().timeouts,
         Fault::UpstreamTimeout | Fault::ConnectTimeout => {
-            before.policy().timeouts != now.policy().timeouts || reaches_otherwise(endpoints, before, now)
+            before.policy().timeouts != now.policy().timeouts || routes_differently(endpoints, before, now)
         }
-        _ => reaches_otherwise(endpoints, before, now),
+        _ => routes_differently(endpoints, before, now),
     }
 }
 
@@ -209,7 +210,7 @@ fn has_same_action<H: Hop>(before: &Serving<'_, H>, now: &Serving<'_, H>) -> boo
         || (old.action == new.action && old.phases.forwarding == new.phases.forwarding)
 }
 
-/// Whether a backend of the rule is gone as a whole. One whose endpoints have left is not: these left by themselves.
+/// Whether a backend of the rule was removed. Endpoints that left a remaining backend left by themselves.
 fn loses_a_backend<H: Hop>(before: &Serving<'_, H>, now: &Serving<'_, H>) -> bool {
     now.slots().any(|slot| now.backend(slot).is_none() && before.backend(slot).is_some())
 }
@@ -222,14 +223,14 @@ fn has_same_traffic<H: Hop>(before: &Serving<'_, H>, now: &Serving<'_, H>) -> bo
 }
 
 fn allows_same_bodies<H: Hop>(before: &Serving<'_, H>, now: &Serving<'_, H>) -> bool {
-    let of_listener = |serving: &Serving<'_, H>| serving.adopted.clients(serving.listener).max_body;
+    let of_listener = |serving: &Serving<'_, H>| serving.adopted.client_limits(serving.listener).max_body;
     before.policy().max_body == now.policy().max_body
         && of_listener(before) == of_listener(now)
         && has_same_action(before, now)
 }
 
-/// Whether one of the endpoints has come or gone, or is spoken to in another way.
-fn reaches_otherwise<H: Hop>(
+/// Whether one of the endpoints was added or removed, or its protocol or TLS settings changed.
+fn routes_differently<H: Hop>(
     endpoints: &[SocketAddr],
     before: &Serving<'_, H>,
     now: &Serving<'_, H>,
@@ -244,7 +245,7 @@ fn reaches_otherwise<H: Hop>(
     !shares_backends(before, now) && endpoints.iter().any(has_come_or_gone)
 }
 
-/// Whether nothing of its backends differs: what most changes leave as it was is not searched for endpoints.
+/// Whether the backends are unchanged, as after most changes: then no endpoints need to be compared.
 fn shares_backends<H: Hop>(before: &Serving<'_, H>, now: &Serving<'_, H>) -> bool {
     let is_shared = |slot| match (before.backend(slot), now.backend(slot)) {
         (Some(old), Some(new)) => Arc::ptr_eq(old, new),

@@ -1,5 +1,5 @@
-//! Asks a service over gRPC whether a request may pass (`envoy.service.auth.v3.Authorization/Check`). Only a decision that is
-//! understood lets a request pass, unless the rule says that it passes without one.
+//! Asks a service over gRPC whether a request may pass (`envoy.service.auth.v3.Authorization/Check`). Only a valid decision
+//! lets a request pass, unless the rule allows requests when the service fails.
 
 use std::future::poll_fn;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -9,73 +9,74 @@ use std::time::SystemTime;
 use fairway_connection::sides::{BodyStep, Downstream, Failure};
 use fairway_extension::authorization::{self, Allowed, CHECK_PATH, CheckedRequest, Decision, Denied};
 use fairway_extension::change;
-use fairway_extension::frame::Frames;
+use fairway_extension::frame::FrameReader;
 use fairway_http::grpc::Dialect;
 use fairway_http::{BodySize, Known};
 use fairway_net::clock::Instant;
-use fairway_routing::AskingGrpc;
+use fairway_routing::GrpcAuthCheck;
 
-use super::ask::Answer;
+use super::ask::AuthOutcome;
 use super::environment::{ClientSide, Exchange};
-use super::subrequest::{self, Behind, Question, Sink};
-use super::transact::announce;
+use super::subrequest::{self, Sink, Subrequest, SubrequestHandler};
+use super::transact::send_continue;
 use crate::fault::Fault;
-use crate::filter::{escaped_pem, own_answer};
+use crate::filter::{escaped_pem, start_own_response};
 use crate::grpc::{dialect_of, status_of};
 use crate::network::Network;
-use crate::worker::Loan;
+use crate::worker::BuffersLease;
 
 /// The longest response of a service, in bytes.
 const MAX_RESPONSE_BYTES: u32 = 1024 * 1024;
 
-/// Asks. On [`Answer::Yes`] the request is changed as the service wants it; on [`Answer::No`] the response stands in the buffers.
+/// Asks the service. On [`AuthOutcome::Allowed`] its changes have been applied to the request; on [`AuthOutcome::Denied`] the
+/// response is in the buffers.
 pub(super) async fn check<N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, '_, N, D>,
-    asking: &AskingGrpc,
-) -> Answer {
-    let body = match begin_body(exchange, asking).await {
+    auth_check: &GrpcAuthCheck,
+) -> AuthOutcome {
+    let body = match read_body_prefix(exchange, auth_check).await {
         Ok(body) => body,
-        Err(fault) => return Answer::None(fault),
+        Err(fault) => return AuthOutcome::Failed(fault),
     };
-    match put(exchange, asking, body).await {
+    match call_service(exchange, auth_check, body).await {
         Ok(Decision::Allow(allowed)) => {
-            exchange.env.worker.counters.checked("allowed");
+            exchange.env.worker.counters.count_authorization_check("allowed");
             allow(exchange, allowed)
         }
         Ok(Decision::Deny(denied)) => {
-            exchange.env.worker.counters.checked("denied");
+            exchange.env.worker.counters.count_authorization_check("denied");
             deny(exchange, &denied)
         }
-        Err(Fault::ClientGone) => Answer::None(Fault::ClientGone),
-        Err(_) if exchange.env.is_overdue() => Answer::None(exchange.env.overdue()),
-        Err(_) if asking.auth.failure_mode_allow => {
-            exchange.env.worker.counters.checked("failed_open");
-            Answer::Yes
+        Err(Fault::ClientGone) => AuthOutcome::Failed(Fault::ClientGone),
+        Err(_) if exchange.env.is_overdue() => AuthOutcome::Failed(exchange.env.overdue_fault()),
+        Err(_) if auth_check.auth.failure_mode_allow => {
+            exchange.env.worker.counters.count_authorization_check("failed_open");
+            AuthOutcome::Allowed
         }
         Err(_) => {
-            exchange.env.worker.counters.checked("failed_closed");
-            Answer::None(Fault::Undecided)
+            exchange.env.worker.counters.count_authorization_check("failed_closed");
+            AuthOutcome::Failed(Fault::Undecided)
         }
     }
 }
 
-/// How much of the request's body the question has.
+/// How much of the request body the check includes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum SeenBody {
+enum IncludedBody {
     None,
     Whole,
     Partial,
 }
 
-/// Reads as much of the body as the question has.
-async fn begin_body<N: Network, D: Downstream>(
+/// Reads as much of the body as the check includes.
+async fn read_body_prefix<N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, '_, N, D>,
-    asking: &AskingGrpc,
-) -> Result<SeenBody, Fault> {
-    let auth = &asking.auth;
-    let most = auth.max_body as usize;
-    if most == 0 || exchange.env.intake.body == BodySize::None || exchange.env.intake.dialect.is_web() {
-        return Ok(SeenBody::None);
+    auth_check: &GrpcAuthCheck,
+) -> Result<IncludedBody, Fault> {
+    let auth = &auth_check.auth;
+    let max_bytes = auth.max_body as usize;
+    if max_bytes == 0 || exchange.env.intake.body == BodySize::None || exchange.env.intake.dialect.is_web() {
+        return Ok(IncludedBody::None);
     }
     let is_longer = |length| length > u64::from(auth.max_body);
     if !auth.allow_partial_body
@@ -83,57 +84,59 @@ async fn begin_body<N: Network, D: Downstream>(
     {
         return Err(Fault::BodyTooLarge);
     }
-    announce(exchange);
+    send_continue(exchange);
     let Exchange { env, client_side, buffers, .. } = exchange;
     let ClientSide { down, deadline, .. } = &mut **client_side;
-    let patience = env.worker.options.limits.body_idle;
+    let idle_timeout = env.worker.options.limits.body_idle;
     let mut seen = None;
-    // One byte more tells a body that is whole from one that is longer.
-    let room = if auth.allow_partial_body { most } else { most + 1 };
-    let whole = poll_fn(|cx| {
+    // One more byte tells a complete body from a longer one.
+    let room = if auth.allow_partial_body { max_bytes } else { max_bytes + 1 };
+    let read_result = poll_fn(|cx| {
         if down.queued() > 0 && matches!(down.poll_flush(cx), Poll::Ready(Err(_))) {
             return Poll::Ready(Err(Fault::ClientGone));
         }
-        if let Poll::Ready(read) = buffers.body.poll_beginning(cx, down, &mut buffers.replay, room) {
+        if let Poll::Ready(read) = buffers.body.poll_prefix(cx, down, &mut buffers.replay, room) {
             return Poll::Ready(read);
         }
         if seen != Some(buffers.body.received()) {
             seen = Some(buffers.body.received());
-            env.arm(deadline, Instant::now(), patience);
+            env.arm(deadline, Instant::now(), idle_timeout);
         }
         deadline
             .poll_passed(cx)
-            .map(|()| Err(if env.is_overdue() { env.overdue() } else { Fault::ClientTimeout }))
+            .map(|()| Err(if env.is_overdue() { env.overdue_fault() } else { Fault::ClientTimeout }))
     })
     .await?;
-    match whole {
-        true => Ok(SeenBody::Whole),
-        false if auth.allow_partial_body => Ok(SeenBody::Partial),
+    match read_result {
+        true => Ok(IncludedBody::Whole),
+        false if auth.allow_partial_body => Ok(IncludedBody::Partial),
         false => Err(Fault::BodyTooLarge),
     }
 }
 
-/// Puts the question.
-async fn put<N: Network, D: Downstream>(
+/// Calls the service and reads its decision.
+async fn call_service<N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, '_, N, D>,
-    asking: &AskingGrpc,
-    body: SeenBody,
+    auth_check: &GrpcAuthCheck,
+    body: IncludedBody,
 ) -> Result<Decision, Fault> {
-    let message = question_of(exchange, asking, body);
-    let mut question = exchange.env.worker.lend_buffers();
-    let intake = subrequest::begin_call(&mut question, &asking.auth.service.authority, CHECK_PATH)?;
+    let message = check_message(exchange, auth_check, body);
+    let mut subrequest = exchange.env.worker.lend_buffers();
+    let intake =
+        subrequest::begin_grpc_call(&mut subrequest, &auth_check.auth.service.authority, CHECK_PATH)?;
     let Exchange { env, client_side, .. } = exchange;
     let peer = client_side.peer.clone();
     let mut call = UnaryCall {
         down: &mut client_side.down,
         message: Some(message),
-        frames: Frames::new(MAX_RESPONSE_BYTES),
+        frames: FrameReader::new(MAX_RESPONSE_BYTES),
         messages: Vec::new(),
         status: None,
         is_broken: false,
     };
-    let asked = Question { rule: &asking.rule, intake, client: env.client, buffers: &mut question };
-    let run = subrequest::run(env, peer, asked, &mut call).await;
+    let grpc_call =
+        Subrequest { rule: &auth_check.rule, intake, client: env.client, buffers: &mut subrequest };
+    let run = subrequest::run(env, peer, grpc_call, &mut call).await;
     if call.is_broken {
         return Err(Fault::Undecided);
     }
@@ -141,15 +144,21 @@ async fn put<N: Network, D: Downstream>(
     let UnaryCall { frames, messages, status, .. } = call;
     match &messages[..] {
         [message] if frames.is_between_messages() => {
-            decision(&question, message, status).ok_or(Fault::Undecided)
+            parse_decision(&subrequest, message, status).ok_or(Fault::Undecided)
         }
         _ => Err(Fault::Undecided),
     }
 }
 
-/// What the response says; `None` where it is none that could be used.
-fn decision<N: Network>(question: &Loan<N>, message: &[u8], status: Option<u32>) -> Option<Decision> {
-    if question.answer.status() != 200 || status != Some(0) || dialect_of(&question.answer) != Dialect::Native
+/// The decision in a response; `None` if it cannot be used.
+fn parse_decision<N: Network>(
+    subrequest: &BuffersLease<N>,
+    message: &[u8],
+    status: Option<u32>,
+) -> Option<Decision> {
+    if subrequest.response.status() != 200
+        || status != Some(0)
+        || dialect_of(&subrequest.response) != Dialect::Native
     {
         return None;
     }
@@ -160,49 +169,50 @@ fn decision<N: Network>(question: &Loan<N>, message: &[u8], status: Option<u32>)
     decision.ok()
 }
 
-/// The message that says what is asked for.
-fn question_of<N: Network, D: Downstream>(
+/// Writes the `CheckRequest` message.
+fn check_message<N: Network, D: Downstream>(
     exchange: &Exchange<'_, '_, N, D>,
-    asking: &AskingGrpc,
-    body: SeenBody,
+    auth_check: &GrpcAuthCheck,
+    body: IncludedBody,
 ) -> Vec<u8> {
     let Exchange { env, client_side, buffers, .. } = exchange;
     let peer = &client_side.peer;
-    let shown = peer.proof().and_then(|proof| proof.shown.as_ref()).filter(|shown| shown.verdict.is_ok());
+    let shown =
+        peer.proof().and_then(|proof| proof.certificate.as_ref()).filter(|shown| shown.verdict.is_ok());
     let certificate = shown.map(|shown| escaped_pem(&shown.der));
     let seen = match body {
-        SeenBody::None => &[][..],
-        _ => &buffers.replay[..buffers.replay.len().min(asking.auth.max_body as usize)],
+        IncludedBody::None => &[][..],
+        _ => &buffers.replay[..buffers.replay.len().min(auth_check.auth.max_body as usize)],
     };
     let size = match env.intake.body {
         BodySize::None => Some(0),
         BodySize::Exact(length) => Some(length),
-        BodySize::Unknown => (body == SeenBody::Whole).then_some(seen.len() as u64),
+        BodySize::Unknown => (body == IncludedBody::Whole).then_some(seen.len() as u64),
     };
     let checked = CheckedRequest {
         head: &buffers.request,
-        sent: &asking.auth.sent,
+        sent: &auth_check.auth.sent,
         method: buffers.request.method_bytes(),
         path: env.intake.received(buffers),
         host: buffers.request.first(Known::Host).unwrap_or_default(),
         scheme: env.client.scheme.as_str(),
         protocol: protocol(env.intake.version),
         body: seen,
-        is_body_partial: body == SeenBody::Partial,
+        is_body_partial: body == IncludedBody::Partial,
         size,
         time: SystemTime::now(),
         id: "",
         source: env.client.address.map(|address| SocketAddr::new(address, 0)),
-        // The kernel knows the address; asking it for each request would cost a call.
+        // The local address is left out: it would cost a system call for each request.
         destination: Some(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), env.client.link_port)),
         server_name: peer.proof().map(|proof| &*proof.host),
         certificate: certificate.as_deref(),
         principal: shown.map(|shown| &*shown.subject),
     };
-    authorization::check_request(&checked, &asking.auth.context)
+    authorization::check_request(&checked, &auth_check.auth.context)
 }
 
-/// The version of HTTP as `envoy.service.auth.v3.AttributeContext.HttpRequest.protocol` has it.
+/// The version of HTTP as `envoy.service.auth.v3.AttributeContext.HttpRequest.protocol` writes it.
 pub(super) fn protocol(version: fairway_http::Version) -> &'static str {
     match version {
         fairway_http::Version::Http10 => "HTTP/1.0",
@@ -212,7 +222,7 @@ pub(super) fn protocol(version: fairway_http::Version) -> &'static str {
     }
 }
 
-fn allow<N: Network, D>(exchange: &mut Exchange<'_, '_, N, D>, allowed: Allowed) -> Answer {
+fn allow<N: Network, D>(exchange: &mut Exchange<'_, '_, N, D>, allowed: Allowed) -> AuthOutcome {
     let Exchange { env, buffers, .. } = exchange;
     for name in &allowed.remove {
         buffers.request.remove(name.as_bytes());
@@ -220,15 +230,15 @@ fn allow<N: Network, D>(exchange: &mut Exchange<'_, '_, N, D>, allowed: Allowed)
     change::apply(&allowed.headers, &mut buffers.request);
     if !allowed.set_query.is_empty() || !allowed.remove_query.is_empty() {
         let target = env.intake.forwarded(buffers).to_vec();
-        buffers.forms.write().target = with_query(&target, &allowed);
+        buffers.extras.write().target = with_query(&target, &allowed);
     }
     if !allowed.response_headers.is_empty() {
-        buffers.forms.write().granted.extend(allowed.response_headers);
+        buffers.extras.write().auth_response_changes.extend(allowed.response_headers);
     }
-    Answer::Yes
+    AuthOutcome::Allowed
 }
 
-/// The target with the query that a service wants. A name is compared as it is written.
+/// The target with the query parameters that the service set or removed. Names are compared as written.
 fn with_query(target: &[u8], allowed: &Allowed) -> Vec<u8> {
     let (path, query) = match target.iter().position(|byte| *byte == b'?') {
         Some(at) => (&target[..at], &target[at + 1..]),
@@ -261,31 +271,31 @@ fn with_query(target: &[u8], allowed: &Allowed) -> Vec<u8> {
     changed
 }
 
-fn deny<N: Network, D>(exchange: &mut Exchange<'_, '_, N, D>, denied: &Denied) -> Answer {
+fn deny<N: Network, D>(exchange: &mut Exchange<'_, '_, N, D>, denied: &Denied) -> AuthOutcome {
     let Exchange { buffers, record, .. } = exchange;
     record.fault = Some(Fault::Denied(denied.status));
-    own_answer(buffers, denied.status, Some(Fault::Denied(denied.status).label()));
+    start_own_response(buffers, denied.status, Some(Fault::Denied(denied.status).label()));
     buffers.text.clear();
     buffers.text.extend_from_slice(&denied.body);
     if denied.body.is_empty() {
-        buffers.answer.remove_known(Known::ContentType);
+        buffers.response.remove_known(Known::ContentType);
     }
-    change::apply(&denied.headers, &mut buffers.answer);
-    Answer::No(denied.status)
+    change::apply(&denied.headers, &mut buffers.response);
+    AuthOutcome::Denied(denied.status)
 }
 
-/// A call with one message in each direction.
+/// A gRPC call with one message in each direction.
 struct UnaryCall<'c, D> {
     down: &'c mut D,
     message: Option<Vec<u8>>,
-    frames: Frames,
+    frames: FrameReader,
     messages: Vec<Vec<u8>>,
     status: Option<u32>,
-    /// Whether what came is no message, and the rest of it is not wanted.
+    /// Whether the response is invalid; the rest of it is not read.
     is_broken: bool,
 }
 
-impl<D: Downstream> Behind for UnaryCall<'_, D> {
+impl<D: Downstream> SubrequestHandler for UnaryCall<'_, D> {
     fn poll_body(&mut self, cx: &mut Context<'_>, sink: &mut Sink<'_>) -> Poll<Result<BodyStep, Failure>> {
         Poll::Ready(match self.message.take() {
             Some(message) => sink(cx, &message).map(|()| BodyStep::More),
@@ -313,6 +323,6 @@ impl<D: Downstream> Behind for UnaryCall<'_, D> {
     }
 
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.down.poll_gone(cx)
+        self.down.poll_client_gone(cx)
     }
 }

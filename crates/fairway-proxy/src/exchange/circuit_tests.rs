@@ -1,4 +1,4 @@
-//! What all workers of a process together may have under way with a backend, and the budget of its retries. In virtual time, with two workers.
+//! Limits of a backend over all workers of a process, and its retry budget, in virtual time with two workers.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -8,16 +8,19 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairway_connection::upstream::UnderWay;
+use fairway_connection::upstream::CircuitTotals;
 use fairway_model::{
     AdaptiveConcurrency, Backend, BackendKey, BackendLimits, BackendProtocol, BackendTraffic, Config, Retry,
-    RetryBudget, RetryBy,
+    RetryBudget, RetrySource,
 };
 use fairway_net::clock::Instant;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::time::sleep;
 
-use crate::testing::{Client, GET, Meeting, OK, Stage, answering, filtered, on_stage, read_head};
+use crate::testing::{
+    Client, GET_REQUEST, OK_RESPONSE, ScriptedConnect, TestWorker, config_with_phases, read_head, run_local,
+    serve_ok,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -25,9 +28,9 @@ fn millis(count: u64) -> Duration {
     Duration::from_millis(count)
 }
 
-/// One rule over a backend of so many endpoints, with this traffic.
+/// One rule over a backend with this many endpoints and these traffic settings.
 fn config(endpoints: usize, traffic: BackendTraffic) -> Config {
-    let mut config = filtered(endpoints, Vec::new());
+    let mut config = config_with_phases(endpoints, Vec::new());
     let backend = Backend::clone(&config.backends[&BackendKey::from("backend")]);
     config.backends.insert(backend.key.clone(), Arc::new(Backend { traffic: traffic.kept(), ..backend }));
     config
@@ -39,59 +42,63 @@ fn limited(requests: u32, connections: u32, pending: u32) -> BackendTraffic {
     BackendTraffic { limits: Some(limits), ..BackendTraffic::default() }
 }
 
-/// Answers each request after a while.
-async fn thinking(mut stream: DuplexStream, time: Duration) {
+/// Responds to each request after `time`.
+async fn serve_after(mut stream: DuplexStream, time: Duration) {
     while read_head(&mut stream).await {
         sleep(time).await;
-        if stream.write_all(OK).await.is_err() {
+        if stream.write_all(OK_RESPONSE).await.is_err() {
             return;
         }
     }
 }
 
-fn slow(_: SocketAddr) -> Meeting {
-    Meeting::with(|stream| thinking(stream, SECOND))
+fn slow(_: SocketAddr) -> ScriptedConnect {
+    ScriptedConnect::served_by(|stream| serve_after(stream, SECOND))
 }
 
-fn quick(_: SocketAddr) -> Meeting {
-    Meeting::with(answering)
+fn quick(_: SocketAddr) -> ScriptedConnect {
+    ScriptedConnect::served_by(serve_ok)
 }
 
-/// A client whose request is under way.
-async fn asking(stage: &Stage) -> Client {
+/// A client whose request is in progress.
+async fn start_request(stage: &TestWorker) -> Client {
     let mut client = stage.client();
-    client.send(GET).await;
+    client.send(GET_REQUEST).await;
     sleep(millis(1)).await;
     client
 }
 
 async fn status(client: &mut Client) -> u16 {
-    client.answer().await.unwrap().status
+    client.response().await.unwrap().status
 }
 
-fn under_way(stage: &Stage) -> UnderWay {
-    stage.worker.circuits.under_way()
+fn under_way(stage: &TestWorker) -> CircuitTotals {
+    stage.worker.circuits.totals()
 }
 
-async fn come_to_rest(stages: &[Stage]) {
+async fn come_to_rest(stages: &[TestWorker]) {
     sleep(millis(1)).await;
-    stages.iter().for_each(|stage| stage.at_rest().unwrap());
+    stages.iter().for_each(|stage| stage.check_idle().unwrap());
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_request_too_many_is_503_at_once_whichever_worker_has_it() {
-    on_stage(async {
-        let stages = Stage::two_workers(&config(2, limited(3, 0, 0)), slow);
-        let mut clients = vec![asking(&stages[0]).await, asking(&stages[0]).await, asking(&stages[1]).await];
+    run_local(async {
+        let stages = TestWorker::two_workers(&config(2, limited(3, 0, 0)), slow);
+        let mut clients = vec![
+            start_request(&stages[0]).await,
+            start_request(&stages[0]).await,
+            start_request(&stages[1]).await,
+        ];
         for stage in &stages {
             let began = Instant::now();
-            let refused = asking(stage).await.answer_text().await;
+            let refused = start_request(stage).await.response_text().await;
             assert!(
                 refused.starts_with("HTTP/1.1 503 ") && refused.contains("backend_requests_full"),
                 "{refused}"
             );
             assert!(refused.contains("\r\nRetry-After: 1\r\n") && began.elapsed() < millis(5), "{refused}");
-            assert_eq!(stage.value("fairway_faults_total{reason=\"backend_requests_full\"}"), 1);
+            assert_eq!(stage.metric_value("fairway_faults_total{reason=\"backend_requests_full\"}"), 1);
         }
         for client in &mut clients {
             assert_eq!(status(client).await, 200);
@@ -101,7 +108,11 @@ async fn one_request_too_many_is_503_at_once_whichever_worker_has_it() {
             3,
             "no endpoint heard of the others"
         );
-        assert_eq!(clients[2].ask(GET).await.unwrap().status, 200, "those that are over make room");
+        assert_eq!(
+            clients[2].request(GET_REQUEST).await.unwrap().status,
+            200,
+            "those that are over make room"
+        );
         drop(clients);
         come_to_rest(&stages).await;
     })
@@ -110,13 +121,13 @@ async fn one_request_too_many_is_503_at_once_whichever_worker_has_it() {
 
 #[tokio::test(start_paused = true)]
 async fn as_many_wait_as_may_in_the_order_in_which_they_came_and_one_more_is_503() {
-    on_stage(async {
-        let stages = Stage::two_workers(&config(1, limited(1, 0, 2)), slow);
+    run_local(async {
+        let stages = TestWorker::two_workers(&config(1, limited(1, 0, 2)), slow);
         let began = Instant::now();
-        let mut first = asking(&stages[0]).await;
-        let (mut second, mut third) = (asking(&stages[1]).await, asking(&stages[0]).await);
+        let mut first = start_request(&stages[0]).await;
+        let (mut second, mut third) = (start_request(&stages[1]).await, start_request(&stages[0]).await);
         assert_eq!((under_way(&stages[0]).requests, under_way(&stages[0]).pending), (1, 2));
-        let refused = asking(&stages[1]).await.answer_text().await;
+        let refused = start_request(&stages[1]).await.response_text().await;
         assert!(refused.contains("backend_pending_full"), "{refused}");
         for (client, seconds) in [(&mut first, 1), (&mut second, 2), (&mut third, 3)] {
             assert_eq!(status(client).await, 200);
@@ -130,11 +141,11 @@ async fn as_many_wait_as_may_in_the_order_in_which_they_came_and_one_more_is_503
 
 #[tokio::test(start_paused = true)]
 async fn a_request_waits_for_as_long_as_connecting_may_take() {
-    on_stage(async {
-        let long = |_: SocketAddr| Meeting::with(|stream| thinking(stream, SECOND * 50));
-        let stages = Stage::two_workers(&config(1, limited(1, 0, 9)), long);
-        let (_first, began) = (asking(&stages[0]).await, Instant::now());
-        let refused = asking(&stages[1]).await.answer_text().await;
+    run_local(async {
+        let long = |_: SocketAddr| ScriptedConnect::served_by(|stream| serve_after(stream, SECOND * 50));
+        let stages = TestWorker::two_workers(&config(1, limited(1, 0, 9)), long);
+        let (_first, began) = (start_request(&stages[0]).await, Instant::now());
+        let refused = start_request(&stages[1]).await.response_text().await;
         assert!(refused.contains("backend_requests_full"), "{refused}");
         assert!((5_000..5_020).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
         assert_eq!(under_way(&stages[0]).pending, 0);
@@ -142,21 +153,21 @@ async fn a_request_waits_for_as_long_as_connecting_may_take() {
     .await;
 }
 
-/// Counts the connections that are open.
-struct Opened {
+/// Counts the open connections.
+struct ConnectionCounter {
     now: Cell<u32>,
     most: Cell<u32>,
 }
 
-/// The same, until the proxy closes the connection.
-async fn counted(mut stream: DuplexStream, time: Duration, opened: &Opened) {
+/// Serves until the proxy closes the connection, and counts it.
+async fn counted(mut stream: DuplexStream, time: Duration, opened: &ConnectionCounter) {
     while read_head(&mut stream).await {
         tokio::select! {
             biased;
             _ = stream.read_u8() => break,
             () = sleep(time) => {}
         }
-        if stream.write_all(OK).await.is_err() {
+        if stream.write_all(OK_RESPONSE).await.is_err() {
             break;
         }
     }
@@ -164,28 +175,31 @@ async fn counted(mut stream: DuplexStream, time: Duration, opened: &Opened) {
 }
 
 /// An endpoint whose connections are counted.
-fn counting(opened: &'static Opened, time: Duration) -> impl Fn(SocketAddr) -> Meeting + Copy {
+fn counting(
+    opened: &'static ConnectionCounter,
+    time: Duration,
+) -> impl Fn(SocketAddr) -> ScriptedConnect + Copy {
     move |_| {
         opened.now.set(opened.now.get() + 1);
         opened.most.set(opened.most.get().max(opened.now.get()));
-        Meeting::with(move |stream| counted(stream, time, opened))
+        ScriptedConnect::served_by(move |stream| counted(stream, time, opened))
     }
 }
 
-fn opened() -> &'static Opened {
-    Box::leak(Box::new(Opened { now: Cell::new(0), most: Cell::new(0) }))
+fn opened() -> &'static ConnectionCounter {
+    Box::leak(Box::new(ConnectionCounter { now: Cell::new(0), most: Cell::new(0) }))
 }
 
 #[tokio::test(start_paused = true)]
 async fn idle_connections_of_a_worker_give_way_to_requests_of_another_without_anybody_being_refused() {
-    on_stage(async {
+    run_local(async {
         let opened = opened();
-        let stages = Stage::two_workers(&config(3, limited(0, 3, 0)), counting(opened, millis(10)));
+        let stages = TestWorker::two_workers(&config(3, limited(0, 3, 0)), counting(opened, millis(10)));
         for _ in 0..3 {
             let mut clients = Vec::new();
             for stage in [&stages[0], &stages[1]] {
                 for _ in 0..3 {
-                    clients.push(asking(stage).await);
+                    clients.push(start_request(stage).await);
                 }
                 for client in &mut clients {
                     assert_eq!(status(client).await, 200);
@@ -202,15 +216,15 @@ async fn idle_connections_of_a_worker_give_way_to_requests_of_another_without_an
 
 #[tokio::test(start_paused = true)]
 async fn where_all_connections_are_in_use_a_request_waits_if_it_may() {
-    on_stage(async {
+    run_local(async {
         let opened = opened();
-        let stages = Stage::two_workers(&config(2, limited(0, 2, 2)), counting(opened, SECOND));
+        let stages = TestWorker::two_workers(&config(2, limited(0, 2, 2)), counting(opened, SECOND));
         let began = Instant::now();
         let mut clients = Vec::new();
         for stage in [&stages[0], &stages[0], &stages[0], &stages[1]] {
-            clients.push(asking(stage).await);
+            clients.push(start_request(stage).await);
         }
-        let refused = asking(&stages[1]).await.answer_text().await;
+        let refused = start_request(&stages[1]).await.response_text().await;
         assert!(refused.contains("backend_pending_full"), "{refused}");
         for client in &mut clients {
             assert_eq!(status(client).await, 200);
@@ -231,10 +245,10 @@ async fn where_all_connections_are_in_use_a_request_waits_if_it_may() {
 
 #[tokio::test(start_paused = true)]
 async fn where_nobody_may_wait_a_request_without_a_connection_is_503() {
-    on_stage(async {
-        let stages = Stage::two_workers(&config(1, limited(0, 1, 0)), slow);
-        let mut first = asking(&stages[0]).await;
-        let refused = asking(&stages[1]).await.answer_text().await;
+    run_local(async {
+        let stages = TestWorker::two_workers(&config(1, limited(0, 1, 0)), slow);
+        let mut first = start_request(&stages[0]).await;
+        let refused = start_request(&stages[1]).await.response_text().await;
         assert!(refused.contains("backend_connections_full"), "{refused}");
         assert_eq!(status(&mut first).await, 200);
         drop(first);
@@ -245,13 +259,13 @@ async fn where_nobody_may_wait_a_request_without_a_connection_is_503() {
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_carries_several_requests_counts_once() {
-    on_stage(async {
+    run_local(async {
         let mut config = config(1, limited(0, 1, 0));
         let backend = Backend::clone(&config.backends[&BackendKey::from("backend")]);
         let backend = Backend { protocol: BackendProtocol::H2c, ..backend };
         config.backends.insert(backend.key.clone(), Arc::new(backend));
         let h2 = |_: SocketAddr| {
-            Meeting::with(|stream| async move {
+            ScriptedConnect::served_by(|stream| async move {
                 let mut connection = h2::server::handshake(stream).await.unwrap();
                 while let Some(Ok((_, mut respond))) = connection.accept().await {
                     tokio::task::spawn_local(async move {
@@ -261,15 +275,26 @@ async fn a_connection_that_carries_several_requests_counts_once() {
                 }
             })
         };
-        let stages = Stage::two_workers(&config, h2);
-        let mut clients = vec![asking(&stages[0]).await, asking(&stages[0]).await, asking(&stages[0]).await];
-        assert_eq!(under_way(&stages[0]), UnderWay { requests: 3, connections: 1, ..UnderWay::default() });
-        let refused = asking(&stages[1]).await.answer_text().await;
+        let stages = TestWorker::two_workers(&config, h2);
+        let mut clients = vec![
+            start_request(&stages[0]).await,
+            start_request(&stages[0]).await,
+            start_request(&stages[0]).await,
+        ];
+        assert_eq!(
+            under_way(&stages[0]),
+            CircuitTotals { requests: 3, connections: 1, ..CircuitTotals::default() }
+        );
+        let refused = start_request(&stages[1]).await.response_text().await;
         assert!(refused.contains("backend_connections_full"), "{refused}");
         for client in &mut clients {
             assert_eq!(status(client).await, 200);
         }
-        assert_eq!(asking(&stages[1]).await.answer().await.unwrap().status, 200, "it is idle, and gives way");
+        assert_eq!(
+            start_request(&stages[1]).await.response().await.unwrap().status,
+            200,
+            "it is idle, and gives way"
+        );
         drop(clients);
         come_to_rest(&stages).await;
     })
@@ -280,8 +305,8 @@ async fn a_connection_that_carries_several_requests_counts_once() {
 const HANDSHAKE: &str = "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
                          Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
 
-fn switching(_: SocketAddr) -> Meeting {
-    Meeting::with(|mut stream| async move {
+fn switching(_: SocketAddr) -> ScriptedConnect {
+    ScriptedConnect::served_by(|mut stream| async move {
         read_head(&mut stream).await;
         let switch = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
         stream.write_all(switch).await.unwrap();
@@ -291,16 +316,16 @@ fn switching(_: SocketAddr) -> Meeting {
 
 #[tokio::test(start_paused = true)]
 async fn a_websocket_has_its_place_until_it_ends() {
-    on_stage(async {
-        let stages = Stage::two_workers(&config(1, limited(1, 1, 0)), switching);
+    run_local(async {
+        let stages = TestWorker::two_workers(&config(1, limited(1, 1, 0)), switching);
         let mut client = stages[0].client();
         client.send(HANDSHAKE).await;
         assert_eq!(status(&mut client).await, 101);
         sleep(SECOND * 10).await;
-        assert_eq!(stages[1].client().ask(GET).await.unwrap().status, 503);
+        assert_eq!(stages[1].client().request(GET_REQUEST).await.unwrap().status, 503);
         drop(client);
         come_to_rest(&stages).await;
-        assert_eq!(under_way(&stages[0]), UnderWay::default(), "its connection is gone, too");
+        assert_eq!(under_way(&stages[0]), CircuitTotals::default(), "its connection is gone, too");
         let mut next = stages[1].client();
         next.send(HANDSHAKE).await;
         assert_eq!(status(&mut next).await, 101);
@@ -310,15 +335,15 @@ async fn a_websocket_has_its_place_until_it_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_leaves_makes_room_whether_its_request_waits_or_not() {
-    on_stage(async {
-        let stages = Stage::two_workers(&config(1, limited(1, 1, 1)), slow);
-        let first = asking(&stages[0]).await;
-        let waiting = asking(&stages[1]).await;
+    run_local(async {
+        let stages = TestWorker::two_workers(&config(1, limited(1, 1, 1)), slow);
+        let first = start_request(&stages[0]).await;
+        let waiting = start_request(&stages[1]).await;
         assert_eq!(under_way(&stages[0]).pending, 1);
         drop(waiting);
         sleep(millis(1)).await;
         assert_eq!(under_way(&stages[0]).pending, 0);
-        let mut next = asking(&stages[1]).await;
+        let mut next = start_request(&stages[1]).await;
         let began = Instant::now();
         drop(first);
         assert_eq!(status(&mut next).await, 200);
@@ -331,37 +356,40 @@ async fn a_client_that_leaves_makes_room_whether_its_request_waits_or_not() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_fails_or_takes_too_long_makes_room() {
-    on_stage(async {
+    run_local(async {
         let mut dead = config(1, limited(1, 1, 0));
         dead.settings.upstream.requests_per_connection = 1;
-        type Script = fn(SocketAddr) -> Meeting;
+        type Script = fn(SocketAddr) -> ScriptedConnect;
         let cases: [(Script, u16); 5] = [
-            (|_| Meeting::Refused, 502),
-            (|_| Meeting::Silence, 504),
-            (|_| Meeting::with(|mut stream| async move { _ = read_head(&mut stream).await }), 502),
-            (|_| Meeting::with(|stream| thinking(stream, SECOND * 100)), 504),
+            (|_| ScriptedConnect::Refused, 502),
+            (|_| ScriptedConnect::Silence, 504),
+            (
+                |_| ScriptedConnect::served_by(|mut stream| async move { _ = read_head(&mut stream).await }),
+                502,
+            ),
+            (|_| ScriptedConnect::served_by(|stream| serve_after(stream, SECOND * 100)), 504),
             (quick, 200),
         ];
         for (script, expected) in cases {
-            let stages = Stage::two_workers(&dead, script);
+            let stages = TestWorker::two_workers(&dead, script);
             for stage in [&stages[0], &stages[1], &stages[0]] {
-                assert_eq!(stage.client().ask(GET).await.unwrap().status, expected);
+                assert_eq!(stage.client().request(GET_REQUEST).await.unwrap().status, expected);
                 sleep(millis(1)).await;
             }
             come_to_rest(&stages).await;
-            assert_eq!(under_way(&stages[0]), UnderWay::default(), "{expected}");
+            assert_eq!(under_way(&stages[0]), CircuitTotals::default(), "{expected}");
         }
     })
     .await;
 }
 
-/// Every other connection closes after the head of its request; the others answer after a while.
-fn every_other(made: &'static Cell<u32>) -> impl Fn(SocketAddr) -> Meeting + Copy {
+/// An endpoint whose every other connection closes after the request head; the others respond after a while.
+fn every_other(made: &'static Cell<u32>) -> impl Fn(SocketAddr) -> ScriptedConnect + Copy {
     move |_| {
         made.set(made.get() + 1);
         match made.get() % 2 {
-            1 => Meeting::with(|mut stream| async move { _ = read_head(&mut stream).await }),
-            _ => Meeting::with(|stream| thinking(stream, SECOND)),
+            1 => ScriptedConnect::served_by(|mut stream| async move { _ = read_head(&mut stream).await }),
+            _ => ScriptedConnect::served_by(|stream| serve_after(stream, SECOND)),
         }
     }
 }
@@ -370,22 +398,22 @@ fn counter() -> &'static Cell<u32> {
     Box::leak(Box::new(Cell::new(0)))
 }
 
-const REFUSED: &str = "fairway_upstream_retries_refused_total";
+const REFUSED_RETRIES_METRIC: &str = "fairway_upstream_retries_refused_total";
 
 #[tokio::test(start_paused = true)]
 async fn as_many_requests_are_tried_again_as_may_and_another_one_fails() {
-    on_stage(async {
+    run_local(async {
         let limits = BackendLimits { retries: Some(1), ..BackendLimits::default() };
-        let retry = Retry { tries: 3, by: RetryBy::Route, ..Retry::default() };
+        let retry = Retry { tries: 3, by: RetrySource::Route, ..Retry::default() };
         let traffic =
             BackendTraffic { limits: Some(limits), retry: Some(retry), ..BackendTraffic::default() };
         let mut config = config(4, traffic);
         config.settings.upstream.requests_per_connection = 1;
-        let stages = Stage::two_workers(&config, every_other(counter()));
-        let mut first = asking(&stages[0]).await;
+        let stages = TestWorker::two_workers(&config, every_other(counter()));
+        let mut first = start_request(&stages[0]).await;
         assert_eq!(under_way(&stages[1]).retries, 1);
-        assert_eq!(stages[1].client().ask(GET).await.unwrap().status, 502);
-        assert_eq!(stages[1].value(&format!("{REFUSED}{{reason=\"limit\"}}")), 1);
+        assert_eq!(stages[1].client().request(GET_REQUEST).await.unwrap().status, 502);
+        assert_eq!(stages[1].metric_value(&format!("{REFUSED_RETRIES_METRIC}{{reason=\"limit\"}}")), 1);
         assert_eq!(status(&mut first).await, 200);
         drop(first);
         come_to_rest(&stages).await;
@@ -395,36 +423,36 @@ async fn as_many_requests_are_tried_again_as_may_and_another_one_fails() {
 
 #[tokio::test(start_paused = true)]
 async fn a_backend_has_its_own_budget_for_retries_also_where_the_route_needs_none() {
-    on_stage(async {
+    run_local(async {
         let retry_budget = Some(RetryBudget { percent: 0, per_second: 2 });
-        let retry = Some(Retry { tries: 2, by: RetryBy::Route, ..Retry::default() });
+        let retry = Some(Retry { tries: 2, by: RetrySource::Route, ..Retry::default() });
         let mut config = config(2, BackendTraffic { retry_budget, retry, ..BackendTraffic::default() });
         config.settings.upstream.requests_per_connection = 1;
-        let stage = Stage::serving(&config, |_| {
-            Meeting::with(|mut stream| async move { _ = read_head(&mut stream).await })
+        let stage = TestWorker::with_config(&config, |_| {
+            ScriptedConnect::served_by(|mut stream| async move { _ = read_head(&mut stream).await })
         });
         let mut client = stage.client();
         for made in [2, 4, 5, 6] {
-            assert_eq!(client.ask(GET).await.unwrap().status, 502);
+            assert_eq!(client.request(GET_REQUEST).await.unwrap().status, 502);
             assert_eq!(stage.connects().len(), made);
         }
-        assert_eq!(stage.value(&format!("{REFUSED}{{reason=\"budget\"}}")), 2);
+        assert_eq!(stage.metric_value(&format!("{REFUSED_RETRIES_METRIC}{{reason=\"budget\"}}")), 2);
         let mut other = config.clone();
         let backend = Backend::clone(&config.backends[&BackendKey::from("backend")]);
         let balancing = fairway_model::Balancing::Random;
         other.backends.insert(backend.key.clone(), Arc::new(Backend { balancing, ..backend }));
         stage.publish(&other);
-        assert_eq!(client.ask(GET).await.unwrap().status, 502);
+        assert_eq!(client.request(GET_REQUEST).await.unwrap().status, 502);
         assert_eq!(stage.connects().len(), 7, "a change of something else gives no new budget");
         sleep(SECOND).await;
-        assert_eq!(client.ask(GET).await.unwrap().status, 502);
+        assert_eq!(client.request(GET_REQUEST).await.unwrap().status, 502);
         assert_eq!(stage.connects().len(), 9);
     })
     .await;
 }
 
-/// Clients of two workers come, wait and go in an order that the seed decides.
-async fn play(seed: u64) {
+/// Clients of two workers connect, wait and leave in an order that the seed determines.
+async fn run_seed(seed: u64) {
     let mut random = fastrand::Rng::with_seed(seed);
     let (requests, connections, pending) = (random.u32(0..4), random.u32(1..4), random.u32(0..4));
     let most_awaiting = random.u32(1..4);
@@ -435,13 +463,13 @@ async fn play(seed: u64) {
         limits.concurrency = Some(AdaptiveConcurrency { minimum: NonZeroU32::MIN, maximum });
     }
     let config = config(random.usize(1..4), traffic);
-    let stages = Stage::two_workers(&config, counting(opened, millis(20)));
+    let stages = TestWorker::two_workers(&config, counting(opened, millis(20)));
     let mut clients = Vec::new();
     for _ in 0..200 {
         match random.u32(..10) {
             0..6 => {
                 let mut client = stages[random.usize(..2)].client();
-                client.send(GET).await;
+                client.send(GET_REQUEST).await;
                 clients.push(client);
             }
             6..8 if !clients.is_empty() => drop(clients.swap_remove(random.usize(..clients.len()))),
@@ -460,13 +488,13 @@ async fn play(seed: u64) {
         assert!(opened.now.get() <= connections, "seed {seed}: {} connections", opened.now.get());
     }
     for mut client in clients {
-        let seen = client.answer().await.unwrap();
+        let seen = client.response().await.unwrap();
         assert!([200, 503].contains(&seen.status), "seed {seed}: {}", seen.status);
     }
     sleep(millis(1)).await;
     for stage in &stages {
-        stage.at_rest().unwrap_or_else(|left| panic!("seed {seed}: {left}"));
-        let seen = stage.client().ask(GET).await.unwrap();
+        stage.check_idle().unwrap_or_else(|left| panic!("seed {seed}: {left}"));
+        let seen = stage.client().request(GET_REQUEST).await.unwrap();
         assert_eq!(seen.status, 200, "seed {seed}: there is room again");
     }
 }
@@ -474,6 +502,6 @@ async fn play(seed: u64) {
 #[tokio::test(start_paused = true)]
 async fn whoever_comes_and_goes_no_limit_is_passed_and_nothing_stays() {
     for seed in 0..100 {
-        on_stage(play(seed)).await;
+        run_local(run_seed(seed)).await;
     }
 }

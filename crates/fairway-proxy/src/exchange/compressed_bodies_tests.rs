@@ -1,7 +1,7 @@
-//! Property: whatever the body, its coding, its pieces and its pauses are, the client decodes exactly what the endpoint sent. A response
-//! that breaks off never looks whole, and a client that leaves at any byte leaves nothing behind.
+//! Property: for any body, coding, pieces and pauses, the client decodes exactly what the endpoint sent. A truncated response
+//! never looks complete, and a client that leaves at any byte leaves nothing behind.
 //!
-//! `COMPRESSED_BODIES` says how many bodies there are; `make properties` draws 10,000.
+//! `COMPRESSED_BODIES` sets the number of bodies; `make properties` draws 10,000.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -16,70 +16,73 @@ use proptest::sample::{Index, select};
 use tokio::task::yield_now;
 use tokio::time::sleep;
 
-use super::compression_tests::{Asker, PAIRS, Speaks, asked, begins, compressing_with, ends, greet, piece};
-use super::hostile_tests::{CANCEL, RESET, Raw, settle, word};
+use super::compression_tests::{
+    PAIRS, Protocol, TestClient, await_request, body_piece, compressing_with, greet, response_end,
+    response_head,
+};
+use super::hostile_tests::{CANCEL, RST_STREAM, Raw, run_ready_tasks, word};
 use crate::compression::checks::{CODINGS, decode};
 use crate::compression::tests::body;
-use crate::testing::{Stage, on_stage};
+use crate::testing::{TestWorker, run_local};
 
-/// The most that an endpoint of HTTP/2 sends without looking at its windows.
+/// The maximum that an HTTP/2 endpoint sends without regard to its windows.
 const MAX_BODY: usize = 60_000;
 
-/// A response, and what becomes of it.
+/// A response, and how it ends.
 #[derive(Clone, Debug)]
 struct Case {
-    client: Speaks,
-    endpoint: Speaks,
+    client: Protocol,
+    endpoint: Protocol,
     coding: ContentCoding,
     level: u8,
-    /// Of the bytes of the body.
+    /// The seed of the body's bytes.
     seed: u64,
     length: usize,
     has_length: bool,
-    /// How the endpoint cuts the body, again and again, and where it pauses.
+    /// The sizes of the pieces, used repeatedly, and whether the endpoint pauses after each.
     pieces: Vec<(usize, bool)>,
     /// How much the client reads at a time.
     reads: usize,
-    end: End,
+    end: CaseEnd,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum End {
+enum CaseEnd {
     Whole,
     /// The endpoint closes after a part of the body.
     BreaksOff(Index),
-    /// The client leaves after so many bytes.
+    /// The client leaves after this many bytes.
     Leaves(usize),
-    /// The same; a client of HTTP/2 resets the stream.
+    /// The same, but a client of HTTP/2 resets the stream.
     Resets(usize),
 }
 
-/// What the endpoint does.
+/// The behaviour of the endpoint.
 struct Script {
-    endpoint: Speaks,
+    endpoint: Protocol,
     has_length: bool,
     body: Vec<u8>,
     pieces: Vec<(usize, bool)>,
-    /// Where the body breaks off.
+    /// Where the body is truncated.
     cut: Option<usize>,
 }
 
 impl Script {
-    async fn play(&self, mut raw: Raw) {
+    async fn run(&self, mut raw: Raw) {
         let endpoint = self.endpoint;
         greet(endpoint, &mut raw).await;
-        let Some(id) = asked(endpoint, &mut raw).await else { return };
+        let Some(id) = await_request(endpoint, &mut raw).await else { return };
         let length = self.body.len().to_string();
         let fields = [("content-length", &*length)];
-        raw.say(begins(endpoint, id, if self.has_length { &fields } else { &[] })).await;
-        let is_plain = self.has_length && endpoint == Speaks::Http1;
+        raw.send(response_head(endpoint, id, if self.has_length { &fields } else { &[] })).await;
+        let is_plain = self.has_length && endpoint == Protocol::Http1;
         let mut rest = &self.body[..self.cut.unwrap_or(self.body.len())];
         for (length, pauses) in self.pieces.iter().cycle() {
             let (part, behind) = rest.split_at((*length).min(rest.len()));
             rest = behind;
             // An empty chunk would be the last.
             if !part.is_empty() {
-                raw.say(if is_plain { part.to_vec() } else { piece(endpoint, id, part) }).await;
+                raw.send(if is_plain { part.to_vec() } else { body_piece(endpoint, id, part) }).await;
             }
             match pauses {
                 true => sleep(Duration::from_secs(1)).await,
@@ -90,7 +93,7 @@ impl Script {
             }
         }
         if self.cut.is_none() && !is_plain {
-            raw.say(ends(endpoint, id)).await;
+            raw.send(response_end(endpoint, id)).await;
         }
         if self.cut.is_none() {
             std::future::pending::<()>().await;
@@ -99,54 +102,58 @@ impl Script {
 }
 
 impl Case {
-    fn stage(&self, body: &[u8]) -> Stage {
+    fn stage(&self, body: &[u8]) -> TestWorker {
         let cut = match self.end {
-            End::BreaksOff(at) => Some(at.index(body.len())),
-            End::Whole | End::Leaves(_) | End::Resets(_) => None,
+            CaseEnd::BreaksOff(at) => Some(at.index(body.len())),
+            CaseEnd::Whole | CaseEnd::Leaves(_) | CaseEnd::Resets(_) => None,
         };
         let (endpoint, has_length, pieces) = (self.endpoint, self.has_length, self.pieces.clone());
         let script = Rc::new(Script { endpoint, has_length, body: body.to_vec(), pieces, cut });
         compressing_with((self.coding, self.level), endpoint, move |raw| {
             let script = Rc::clone(&script);
-            async move { script.play(raw).await }
+            async move { script.run(raw).await }
         })
     }
 
-    async fn play(&self) {
+    async fn run(&self) {
         let sent = body(&mut Rng::with_seed(self.seed), self.length);
         let stage = self.stage(&sent);
-        let mut asker =
-            Asker::ask(&stage, self.client, "GET", &[("accept-encoding", self.coding.name())]).await;
+        let mut test_client =
+            TestClient::send_request(&stage, self.client, "GET", &[("accept-encoding", self.coding.name())])
+                .await;
         let mut left = match self.end {
-            End::Leaves(after) | End::Resets(after) => after,
-            End::Whole | End::BreaksOff(_) => usize::MAX,
+            CaseEnd::Leaves(after) | CaseEnd::Resets(after) => after,
+            CaseEnd::Whole | CaseEnd::BreaksOff(_) => usize::MAX,
         };
-        while !asker.is_over && left > 0 {
-            left -= asker.read_at_most(self.reads.max(self.length / 20).min(left)).await;
+        while !test_client.is_over && left > 0 {
+            left -= test_client.read_at_most(self.reads.max(self.length / 20).min(left)).await;
         }
-        if matches!(self.end, End::Resets(_)) && self.client == Speaks::Http2 {
-            asker.say(&word(RESET, 1, CANCEL)).await;
-            settle().await;
-            assert_eq!(stage.worker.compressors.taken(), 0, "after a reset");
+        if matches!(self.end, CaseEnd::Resets(_)) && self.client == Protocol::Http2 {
+            test_client.send(&word(RST_STREAM, 1, CANCEL)).await;
+            run_ready_tasks().await;
+            assert_eq!(stage.worker.compressor_memory.used_bytes(), 0, "after a reset");
         }
-        let came = std::mem::take(&mut asker.came);
-        drop(asker);
-        settle().await;
-        assert_eq!(stage.at_rest(), Ok(()));
-        // The head may be lost with the rest where the endpoint or the client leaves at once.
-        assert!(came.status == 200 || (came.status == 0 && !matches!(self.end, End::Whole)), "{came:?}");
-        if came.status == 200 {
-            assert_eq!(came.named("content-encoding"), [self.coding.name()]);
+        let received = std::mem::take(&mut test_client.received);
+        drop(test_client);
+        run_ready_tasks().await;
+        assert_eq!(stage.check_idle(), Ok(()));
+        // The head may be lost, too, if the endpoint or the client leaves at once.
+        assert!(
+            received.status == 200 || (received.status == 0 && !matches!(self.end, CaseEnd::Whole)),
+            "{received:?}"
+        );
+        if received.status == 200 {
+            assert_eq!(received.values_of("content-encoding"), [self.coding.name()]);
         }
-        let (decoded, is_whole) = decode(self.coding, &came.body);
+        let (decoded, is_whole) = decode(self.coding, &received.body);
         match self.end {
-            End::Whole => {
-                assert!(came.is_whole && is_whole && decoded == sent);
-                let without_last = &came.body[..came.body.len() - 1];
+            CaseEnd::Whole => {
+                assert!(received.is_whole && is_whole && decoded == sent);
+                let without_last = &received.body[..received.body.len() - 1];
                 assert!(!decode(self.coding, without_last).1, "nothing comes after the end");
             }
-            End::BreaksOff(_) => assert!(!came.is_whole && !is_whole && sent.starts_with(&decoded)),
-            End::Leaves(_) | End::Resets(_) => assert!(sent.starts_with(&decoded)),
+            CaseEnd::BreaksOff(_) => assert!(!received.is_whole && !is_whole && sent.starts_with(&decoded)),
+            CaseEnd::Leaves(_) | CaseEnd::Resets(_) => assert!(sent.starts_with(&decoded)),
         }
     }
 }
@@ -159,17 +166,17 @@ fn case() -> impl Strategy<Value = Case> {
     let reads = prop_oneof![1..20_usize, Just(64 * 1024)];
     let after = || prop_oneof![0..600_usize, 0..MAX_BODY];
     let end = prop_oneof![
-        3 => Just(End::Whole),
-        2 => any::<Index>().prop_map(End::BreaksOff),
-        1 => after().prop_map(End::Leaves),
-        1 => after().prop_map(End::Resets),
+        3 => Just(CaseEnd::Whole),
+        2 => any::<Index>().prop_map(CaseEnd::BreaksOff),
+        1 => after().prop_map(CaseEnd::Leaves),
+        1 => after().prop_map(CaseEnd::Resets),
     ];
     let shape = (select(&PAIRS[..]), coding, any::<u64>(), length, any::<bool>());
     (shape, pieces, reads, end).prop_map(|(shape, mut pieces, reads, end)| {
         let ((client, endpoint), (coding, level), seed, length, has_length) = shape;
-        // Of HTTP/1 there are also bodies that are longer than all windows.
-        let length = if endpoint == Speaks::Http1 && length > 3_000 { 5 * length } else { length };
-        // So that no body has thousands of pieces.
+        // HTTP/1 also gets bodies that are longer than all windows.
+        let length = if endpoint == Protocol::Http1 && length > 3_000 { 5 * length } else { length };
+        // Keeps bodies from having thousands of pieces.
         pieces.iter_mut().for_each(|(size, _)| *size = (*size).max(length / 100));
         Case { client, endpoint, coding, level, seed, length, has_length, pieces, reads, end }
     })
@@ -186,6 +193,6 @@ proptest! {
     fn clients_decode_what_endpoints_sent_or_see_that_it_is_not_whole(case in case()) {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-        runtime.block_on(on_stage(case.play()));
+        runtime.block_on(run_local(case.run()));
     }
 }

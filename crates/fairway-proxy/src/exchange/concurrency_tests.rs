@@ -1,5 +1,5 @@
-//! A limit of the requests that await a response of a backend, which moves with how long responses take. In virtual time, with two workers, over
-//! an endpoint that answers so many requests at a time and lets others wait.
+//! Adaptive concurrency: the limit on requests that await a response of a backend follows response times. In virtual time with
+//! two workers, over an endpoint that processes a fixed number of requests at a time and queues others.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -16,9 +16,11 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_local;
 use tokio::time::sleep;
 
-use crate::testing::{GET, Meeting, OK, Stage, filtered, on_stage, read_head};
+use crate::testing::{
+    GET_REQUEST, OK_RESPONSE, ScriptedConnect, TestWorker, config_with_phases, read_head, run_local,
+};
 
-const FULL: &str = "fairway_faults_total{reason=\"backend_concurrency_full\"}";
+const FULL_METRIC: &str = "fairway_faults_total{reason=\"backend_concurrency_full\"}";
 
 fn millis(count: u64) -> Duration {
     Duration::from_millis(count)
@@ -29,7 +31,7 @@ fn seconds(count: u64) -> Duration {
 }
 
 fn config(limits: BackendLimits) -> Config {
-    let mut config = filtered(1, Vec::new());
+    let mut config = config_with_phases(1, Vec::new());
     let backend = Backend::clone(&config.backends[&BackendKey::from("backend")]);
     let traffic = BackendTraffic { limits: Some(limits), ..BackendTraffic::default() }.kept();
     config.backends.insert(backend.key.clone(), Arc::new(Backend { traffic, ..backend }));
@@ -42,23 +44,23 @@ fn adaptive(minimum: u32, maximum: u32, pending: u32) -> BackendLimits {
     BackendLimits { concurrency: Some(bounds), pending, ..BackendLimits::default() }
 }
 
-fn limit(stage: &Stage) -> u32 {
+fn limit(stage: &TestWorker) -> u32 {
     stage.worker.circuits.moving_limits().into_values().next().unwrap()
 }
 
-/// An endpoint: what it answers at a time, how long that takes, and what it answers.
-struct Work {
+/// An endpoint: how many requests it processes at a time, how long that takes, and its responses.
+struct WorkingEndpoint {
     places: Semaphore,
     time: Cell<Duration>,
     response: Cell<&'static [u8]>,
 }
 
-fn work(places: usize, time: Duration) -> &'static Work {
-    let (places, time, response) = (Semaphore::new(places), Cell::new(time), Cell::new(OK));
-    Box::leak(Box::new(Work { places, time, response }))
+fn work(places: usize, time: Duration) -> &'static WorkingEndpoint {
+    let (places, time, response) = (Semaphore::new(places), Cell::new(time), Cell::new(OK_RESPONSE));
+    Box::leak(Box::new(WorkingEndpoint { places, time, response }))
 }
 
-async fn working(mut stream: DuplexStream, work: &Work) {
+async fn working(mut stream: DuplexStream, work: &WorkingEndpoint) {
     while read_head(&mut stream).await {
         let place = work.places.acquire().await.unwrap();
         sleep(work.time.get()).await;
@@ -69,29 +71,29 @@ async fn working(mut stream: DuplexStream, work: &Work) {
     }
 }
 
-fn stages(limits: BackendLimits, work: &'static Work) -> [Stage; 2] {
-    Stage::two_workers(&config(limits), move |_: SocketAddr| {
-        Meeting::with(move |stream| working(stream, work))
+fn stages(limits: BackendLimits, work: &'static WorkingEndpoint) -> [TestWorker; 2] {
+    TestWorker::two_workers(&config(limits), move |_: SocketAddr| {
+        ScriptedConnect::served_by(move |stream| working(stream, work))
     })
 }
 
-/// What clients saw since this was taken last.
+/// What clients saw since the last `take`.
 #[derive(Default)]
-struct Seen {
+struct ClientCounts {
     served: u32,
     refused: u32,
     longest: Duration,
 }
 
-/// So many clients that ask again and again, and wait a little when they are refused.
-fn clients(stages: &[Stage; 2], count: usize) -> &'static RefCell<Seen> {
-    let seen: &RefCell<Seen> = Box::leak(Box::default());
+/// Clients that send requests repeatedly, and wait a little when they are refused.
+fn clients(stages: &[TestWorker; 2], count: usize) -> &'static RefCell<ClientCounts> {
+    let seen: &RefCell<ClientCounts> = Box::leak(Box::default());
     for number in 0..count {
         let mut client = stages[number % 2].client();
         spawn_local(async move {
             loop {
                 let began = Instant::now();
-                let Some(answer) = client.ask(GET).await else { return };
+                let Some(answer) = client.request(GET_REQUEST).await else { return };
                 match answer.status {
                     200 => {
                         let mut seen = seen.borrow_mut();
@@ -111,8 +113,8 @@ fn clients(stages: &[Stage; 2], count: usize) -> &'static RefCell<Seen> {
     seen
 }
 
-/// What clients see in this time, and between which limits the limit is.
-async fn watch(stage: &Stage, seen: &RefCell<Seen>, time: Duration) -> (Seen, u32, u32) {
+/// What clients see during this time, and the lowest and highest limit.
+async fn watch(stage: &TestWorker, seen: &RefCell<ClientCounts>, time: Duration) -> (ClientCounts, u32, u32) {
     seen.take();
     let (mut least, mut most) = (u32::MAX, 0);
     for _ in 0..time.as_millis() / 50 {
@@ -124,7 +126,7 @@ async fn watch(stage: &Stage, seen: &RefCell<Seen>, time: Duration) -> (Seen, u3
 
 #[tokio::test(start_paused = true)]
 async fn under_load_as_many_are_let_in_as_the_backend_answers_without_delay_and_others_are_503() {
-    on_stage(async {
+    run_local(async {
         let work = work(10, millis(50));
         let stages = stages(adaptive(2, 1000, 0), work);
         let seen = clients(&stages, 80);
@@ -133,7 +135,7 @@ async fn under_load_as_many_are_let_in_as_the_backend_answers_without_delay_and_
         assert!(10 <= least && most <= 20, "from {least} to {most}");
         assert!((1_950..=2_010).contains(&before.served), "{} of 2000", before.served);
         assert!(before.longest <= millis(110), "{:?}", before.longest);
-        let refused = stages.each_ref().map(|stage| stage.value(FULL));
+        let refused = stages.each_ref().map(|stage| stage.metric_value(FULL_METRIC));
         assert!(before.refused > 500 && refused.iter().all(|count| *count > 300), "{refused:?}");
 
         work.places.acquire_many(5).await.unwrap().forget();
@@ -145,7 +147,7 @@ async fn under_load_as_many_are_let_in_as_the_backend_answers_without_delay_and_
         work.places.add_permits(5);
         sleep(seconds(3)).await;
         let (again, least, most) = watch(&stages[0], seen, seconds(10)).await;
-        // Responses of the interval before let a limit that grows go too far for a moment.
+        // Responses of the previous interval let a growing limit overshoot for a moment.
         assert!(10 <= least && most <= 25, "from {least} to {most}");
         assert!((1_950..=2_010).contains(&again.served), "{} of 2000", again.served);
     })
@@ -154,7 +156,7 @@ async fn under_load_as_many_are_let_in_as_the_backend_answers_without_delay_and_
 
 #[tokio::test(start_paused = true)]
 async fn a_backend_that_is_slower_for_good_has_its_limit_lowered_until_that_is_known_not_to_help() {
-    on_stage(async {
+    run_local(async {
         let work = work(10, millis(50));
         let stages = stages(adaptive(2, 1000, 0), work);
         let seen = clients(&stages, 80);
@@ -172,7 +174,7 @@ async fn a_backend_that_is_slower_for_good_has_its_limit_lowered_until_that_is_k
 
 #[tokio::test(start_paused = true)]
 async fn idle_clients_and_few_slow_responses_change_nothing() {
-    on_stage(async {
+    run_local(async {
         let work = work(100, millis(20));
         let stages = stages(adaptive(10, 1000, 0), work);
         let seen = clients(&stages, 60);
@@ -193,7 +195,7 @@ async fn idle_clients_and_few_slow_responses_change_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn requests_wait_for_the_limit_where_they_may_and_nobody_is_refused() {
-    on_stage(async {
+    run_local(async {
         let work = work(10, millis(50));
         let stages = stages(adaptive(5, 1000, 100), work);
         let seen = clients(&stages, 60);
@@ -206,13 +208,13 @@ async fn requests_wait_for_the_limit_where_they_may_and_nobody_is_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn a_backend_with_another_limit_or_none_has_no_limit_that_moves() {
-    on_stage(async {
+    run_local(async {
         for limits in [BackendLimits::default(), BackendLimits { retries: Some(1), ..adaptive(1, 1, 0) }] {
             let limits = BackendLimits { concurrency: None, ..limits };
             let stages = stages(limits, work(1, millis(100)));
             let (seen, _) = (clients(&stages, 30), sleep(seconds(10)).await);
             assert_eq!((seen.borrow().refused, stages[0].worker.circuits.moving_limits().len()), (0, 0));
-            assert_eq!(stages[0].worker.circuits.under_way().awaiting, 0);
+            assert_eq!(stages[0].worker.circuits.totals().awaiting, 0);
         }
     })
     .await;
@@ -220,20 +222,20 @@ async fn a_backend_with_another_limit_or_none_has_no_limit_that_moves() {
 
 #[tokio::test(start_paused = true)]
 async fn a_response_that_has_begun_does_not_count_however_long_it_takes() {
-    on_stage(async {
+    run_local(async {
         let work = work(100, millis(1));
         work.response.set(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no");
         let stages = stages(adaptive(1, 1, 0), work);
         let mut clients = Vec::new();
         for number in 0..20 {
             let mut client = stages[number % 2].client();
-            client.send(GET).await;
+            client.send(GET_REQUEST).await;
             let mut head = vec![0; 16];
             client.stream.read_exact(&mut head).await.unwrap();
             assert!(head.starts_with(b"HTTP/1.1 200 OK"), "{}", String::from_utf8_lossy(&head));
             clients.push(client);
         }
-        let under_way = stages[0].worker.circuits.under_way();
+        let under_way = stages[0].worker.circuits.totals();
         assert_eq!((under_way.requests, under_way.awaiting), (20, 0));
     })
     .await;
@@ -241,7 +243,7 @@ async fn a_response_that_has_begun_does_not_count_however_long_it_takes() {
 
 #[tokio::test(start_paused = true)]
 async fn errors_of_the_backend_say_nothing_however_fast_they_are() {
-    on_stage(async {
+    run_local(async {
         let work = work(1_000, millis(50));
         work.response.set(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n");
         let stages = stages(adaptive(10, 1000, 0), work);
@@ -252,12 +254,12 @@ async fn errors_of_the_backend_say_nothing_however_fast_they_are() {
     .await;
 }
 
-/// Again and again, so many clients at a time that leave after this time without a response.
-async fn leave(stage: &Stage, count: usize, after: Duration) {
+/// Repeatedly starts `count` clients that leave after this time without a response.
+async fn run_impatient_clients(stage: &TestWorker, count: usize, after: Duration) {
     for _ in 0..10 {
         let mut clients: Vec<_> = (0..count).map(|_| stage.client()).collect();
         for client in &mut clients {
-            client.send(GET).await;
+            client.send(GET_REQUEST).await;
         }
         sleep(after).await;
     }
@@ -265,7 +267,7 @@ async fn leave(stage: &Stage, count: usize, after: Duration) {
 
 #[tokio::test(start_paused = true)]
 async fn clients_that_left_after_waiting_too_long_lower_the_limit_and_those_that_left_at_once_do_not() {
-    on_stage(async {
+    run_local(async {
         let work = work(100, millis(20));
         let stages = stages(adaptive(4, 1000, 0), work);
         let seen = clients(&stages, 30);
@@ -273,12 +275,12 @@ async fn clients_that_left_after_waiting_too_long_lower_the_limit_and_those_that
         let reached = limit(&stages[0]);
         assert!(reached >= 30 && seen.borrow().served > 1_000, "{reached}");
         work.time.set(seconds(1_000));
-        leave(&stages[0], 100, millis(5)).await;
+        run_impatient_clients(&stages[0], 100, millis(5)).await;
         assert_eq!(limit(&stages[0]), reached);
-        leave(&stages[0], 100, millis(500)).await;
+        run_impatient_clients(&stages[0], 100, millis(500)).await;
         assert!(limit(&stages[0]) <= reached / 2, "{} of {reached}", limit(&stages[0]));
         sleep(seconds(1)).await;
-        let under_way = stages[0].worker.circuits.under_way();
+        let under_way = stages[0].worker.circuits.totals();
         assert!(under_way.awaiting <= 30 && under_way.requests == under_way.awaiting, "{under_way:?}");
     })
     .await;

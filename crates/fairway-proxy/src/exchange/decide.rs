@@ -1,18 +1,18 @@
-//! What a rule makes of a request before anything is forwarded.
+//! Runs the guards and edits of a rule, and decides whether a request is forwarded, gets a response or is refused.
 
 use fairway_http::BodySize;
-use fairway_model::{Action, Answer, AnswerReason};
+use fairway_model::{Action, FixedResponse, FixedResponseReason};
 use fairway_routing::{CompiledRule, GuardStep, Targets};
 
 use super::environment::Environment;
 use crate::buffers::Buffers;
 use crate::fault::Fault;
-use crate::filter::{self, FilterContext, Made, Verdict};
+use crate::filter::{self, FilterContext, ResponseScope, Verdict};
 use crate::network::Network;
 use crate::peer::{Peer, Scheme};
 use crate::worker::Guards;
 
-/// What the rule itself makes of the request, from its guard number `first` on.
+/// Runs the guards of the rule from number `first` on, and decides what happens to the request.
 pub(super) fn decide<'a, N: Network>(
     env: &Environment<'a, N>,
     first: u32,
@@ -24,7 +24,7 @@ pub(super) fn decide<'a, N: Network>(
         env.worker.locate(env.rule().steps().geo, client.address, buffers);
     }
     if env.rule().steps().reads_server_name {
-        let server_name = &mut buffers.forms.write().server_name;
+        let server_name = &mut buffers.extras.write().server_name;
         server_name.clear();
         server_name.extend_from_slice(peer.server_name().as_bytes());
     }
@@ -43,11 +43,11 @@ pub(super) fn decide<'a, N: Network>(
     };
     let rule = env.rule().rule();
     let too_large = match env.intake.body {
-        BodySize::Exact(length) => env.max_body(peer).is_some_and(|most| length > most),
+        BodySize::Exact(length) => env.max_body(peer).is_some_and(|max_bytes| length > max_bytes),
         _ => false,
     };
     if too_large && env.rule().is_location() {
-        // nginx finds it out while it looks for the location, before anything that the location asks for.
+        // nginx checks the length while it looks for the location, before the checks of the location itself.
         return match filter::before_location(env.rule(), &context, buffers) {
             Verdict::Pass => Verdict::Refused(Fault::BodyTooLarge),
             decided => decided,
@@ -57,7 +57,7 @@ pub(super) fn decide<'a, N: Network>(
     loop {
         match filter::on_request(env.rule(), next, &context, buffers) {
             Verdict::Pass => break,
-            Verdict::Wait(GuardStep::Endpoint, then) => match without_endpoint(env, peer.scheme) {
+            Verdict::Wait(GuardStep::Endpoint, then) => match missing_endpoint_fault(env, peer.scheme) {
                 None => next = then,
                 Some(fault) => return Verdict::Refused(fault),
             },
@@ -68,42 +68,42 @@ pub(super) fn decide<'a, N: Network>(
         return Verdict::Refused(Fault::BodyTooLarge);
     }
     match &rule.action {
-        // In HTTP/2 no answer says that the rest of the request was served without its upgrade.
-        Action::Forward(_) if env.intake.is_misled_by(200) && !rule.policy.websocket => {
+        // In HTTP/2 no response can say that the request was served without its upgrade.
+        Action::Forward(_) if env.intake.would_open_websocket(200) && !rule.policy.websocket => {
             Verdict::Refused(Fault::Unsupported)
         }
         Action::Forward(_) => Verdict::Pass,
-        Action::Answer(answer) => match answer.reason {
-            AnswerReason::ProtectionUnavailable => Verdict::Refused(Fault::ProtectionUnavailable),
-            AnswerReason::ExtensionUnavailable => Verdict::Refused(Fault::ExtensionUnavailable),
-            AnswerReason::Refused => Verdict::Refused(Fault::NoRoute),
-            AnswerReason::MissingReference => Verdict::Refused(Fault::MissingReference),
-            AnswerReason::NoRoute if answer.status == 404 => Verdict::Refused(Fault::NoRoute),
-            AnswerReason::NoRoute => {
-                filter::own_answer(buffers, answer.status, None);
-                if answer.status == 200 {
-                    nothing_to_say(buffers);
+        Action::FixedResponse(response) => match response.reason {
+            FixedResponseReason::ProtectionUnavailable => Verdict::Refused(Fault::ProtectionUnavailable),
+            FixedResponseReason::ExtensionUnavailable => Verdict::Refused(Fault::ExtensionUnavailable),
+            FixedResponseReason::Refused => Verdict::Refused(Fault::NoRoute),
+            FixedResponseReason::MissingReference => Verdict::Refused(Fault::MissingReference),
+            FixedResponseReason::NoRoute if response.status == 404 => Verdict::Refused(Fault::NoRoute),
+            FixedResponseReason::NoRoute => {
+                filter::start_own_response(buffers, response.status, None);
+                if response.status == 200 {
+                    set_empty_body(buffers);
                 }
-                Verdict::Answered(Made::ByRule)
+                Verdict::Responded(ResponseScope::Rule)
             }
         },
     }
 }
 
-/// `return 200` of nginx has no body.
-fn nothing_to_say(buffers: &mut Buffers) {
+/// Makes the response empty, like nginx's `return 200`.
+fn set_empty_body(buffers: &mut Buffers) {
     buffers.text.clear();
-    buffers.answer.set(b"Content-Type", b"text/html");
-    buffers.answer.append(b"Content-Length", b"0");
+    buffers.response.set(b"Content-Type", b"text/html");
+    buffers.response.append(b"Content-Length", b"0");
 }
 
-/// Why no request of the rule has an endpoint, if that is so.
-fn without_endpoint<N: Network>(env: &Environment<'_, N>, scheme: Scheme) -> Option<Fault> {
+/// Why no request of this rule can have an endpoint, if that is the case.
+fn missing_endpoint_fault<N: Network>(env: &Environment<'_, N>, scheme: Scheme) -> Option<Fault> {
     match &env.rule().rule().action {
-        Action::Answer(Answer { reason: AnswerReason::MissingReference, .. }) => {
+        Action::FixedResponse(FixedResponse { reason: FixedResponseReason::MissingReference, .. }) => {
             Some(Fault::MissingReference)
         }
-        Action::Answer(_) => None,
+        Action::FixedResponse(_) => None,
         Action::Forward(_) => {
             let mut rules = env.rule().steps().forwarding.fallbacks.iter().map(|fallback| &fallback.rule);
             let has =
@@ -113,7 +113,7 @@ fn without_endpoint<N: Network>(env: &Environment<'_, N>, scheme: Scheme) -> Opt
     }
 }
 
-/// Whether some request of the rule has an endpoint.
+/// Whether any backend of the rule has an endpoint.
 pub(super) fn has_endpoint<N: Network>(
     env: &Environment<'_, N>,
     rule: &CompiledRule,
@@ -122,7 +122,7 @@ pub(super) fn has_endpoint<N: Network>(
     let has = |slot| env.adopted.group(slot, &env.worker.groups).is_some_and(|group| !group.is_empty());
     match (rule.secured().filter(|_| scheme == Scheme::Https), rule.targets()) {
         (Some(secured), _) => has(secured),
-        // Each share decides for itself.
+        // Each share is checked when it is chosen.
         (None, Targets::Shares(_)) => true,
         (None, targets) => targets.slots().any(has),
     }

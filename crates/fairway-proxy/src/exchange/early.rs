@@ -1,6 +1,6 @@
-//! Requests in early data (0-RTT): they came before the handshake of their connection was complete, and could be copies (RFC 8470). A safe
-//! request is served if its rule asks nothing of the client, and its endpoint learns that it is one; all others wait until the handshake
-//! is complete.
+//! Requests in early data (0-RTT): they arrived before the handshake was complete and could be replays (RFC 8470). A safe
+//! request is served if its rule checks nothing about the client, and its endpoint learns that it is early; all others wait for
+//! the handshake.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -11,7 +11,7 @@ use fairway_net::clock::Instant;
 
 use super::environment::{Environment, Exchange};
 use crate::fault::Fault;
-use crate::metrics::count;
+use crate::metrics::increment;
 use crate::network::Network;
 
 /// Whether a request in early data is served at once.
@@ -24,27 +24,27 @@ pub(super) fn may_be_served<N: Network>(env: &Environment<'_, N>) -> bool {
 /// Waits until the handshake is complete.
 ///
 /// # Errors
-/// The client has left.
+/// The client has gone.
 pub(super) async fn wait<N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, '_, N, D>,
 ) -> Result<(), Fault> {
-    count(&exchange.env.worker.counters.http3.early_delayed);
+    increment(&exchange.env.worker.counters.http3.early_delayed);
     let down = &exchange.client_side.down;
-    let waited = poll_fn(|_| match (down.is_gone(), down.is_early()) {
+    let waited = poll_fn(|_| match (down.is_client_gone(), down.is_early_data()) {
         (true, _) => Poll::Ready(Err(Fault::ClientGone)),
         (false, true) => Poll::Pending,
         (false, false) => Poll::Ready(Ok(())),
     });
     waited.await?;
-    // The endpoint is not late for what the handshake took.
-    exchange.record.waited_until(Instant::now());
+    // The time of the handshake does not count as the endpoint's.
+    exchange.record.finish_waiting(Instant::now());
     Ok(())
 }
 
-/// Tells the endpoint that the request is in early data: it may answer 425, which goes to the client (RFC 8470 §5).
+/// Tells the endpoint that the request is in early data. It may respond 425, which is passed to the client (RFC 8470 §5).
 #[inline]
-pub(super) fn mark(down: &impl Downstream, request: &mut Head) {
-    if down.is_early() {
+pub(super) fn mark_early_data(down: &impl Downstream, request: &mut Head) {
+    if down.is_early_data() {
         request.set(b"Early-Data", b"1");
     }
 }

@@ -1,4 +1,4 @@
-//! Endpoints that speak HTTP/2, in virtual time: the codec's other end answers, clients of HTTP/1 ask.
+//! HTTP/2 endpoints with HTTP/1 clients, in virtual time. The endpoint uses the codec's server side.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -14,11 +14,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::task::{JoinSet, spawn_local};
 use tokio::time::{Instant, sleep};
 
-use crate::testing::{GET, Meeting, Owed, Stage, endpoint, on_stage};
+use crate::testing::{GET_REQUEST, ScriptedConnect, TestWorker, UnacknowledgedFor, endpoint, run_local};
 
-/// What an endpoint saw.
+/// What an endpoint received.
 #[derive(Default)]
-struct Seen {
+struct EndpointLog {
     /// Method, path and `te` of each request.
     requests: Vec<(String, String, Option<String>)>,
     bodies: Vec<u8>,
@@ -26,28 +26,28 @@ struct Seen {
     most_at_once: usize,
 }
 
-/// What an endpoint does with a request whose path it is told.
+/// What an endpoint does with a request, depending on its path.
 #[derive(Clone, Copy)]
-enum Does {
+enum Behaviour {
     /// 200, the path as body, and trailers.
     Answer,
     /// It resets the stream with this code.
     Reset(Code),
-    /// It goes away and has not acted on it.
+    /// It sends GOAWAY without having processed it.
     GoAway,
-    /// It says nothing, ever.
+    /// It never responds.
     Nothing,
     /// It closes the connection.
     Close,
 }
 
-type Shared = Rc<RefCell<Seen>>;
+type SharedLog = Rc<RefCell<EndpointLog>>;
 
 /// Serves a connection.
-async fn serve(mut stream: DuplexStream, seen: Shared, does: impl Fn(&str) -> Does) {
+async fn serve(mut stream: DuplexStream, seen: SharedLog, does: impl Fn(&str) -> Behaviour) {
     let mut codec = Server::new(Config::default(), 0);
     let (mut head, mut input) = (Head::new(), Vec::new());
-    let mut ready: Vec<(u32, Does, Vec<u8>)> = Vec::new();
+    let mut ready: Vec<(u32, Behaviour, Vec<u8>)> = Vec::new();
     loop {
         let mut used = 0;
         loop {
@@ -65,9 +65,9 @@ async fn serve(mut stream: DuplexStream, seen: Shared, does: impl Fn(&str) -> Do
                     if end {
                         ready.push((stream, does(&path), path.into_bytes()));
                     } else {
-                        codec.want_to_send(0, stream);
-                        codec.send_no_more(stream);
-                        ready.push((stream, Does::Nothing, path.into_bytes()));
+                        codec.queue_for_sending(0, stream);
+                        codec.unqueue(stream);
+                        ready.push((stream, Behaviour::Nothing, path.into_bytes()));
                     }
                 }
                 Event::Data { stream, bytes, end } => {
@@ -90,32 +90,32 @@ async fn serve(mut stream: DuplexStream, seen: Shared, does: impl Fn(&str) -> Do
         let mut closes = false;
         ready.retain(|(id, does, path)| {
             match does {
-                Does::Nothing => return true,
-                Does::Answer => {
-                    let mut answer = Head::new();
-                    answer.start_response(200);
-                    codec.send_head(*id, &answer, false);
+                Behaviour::Nothing => return true,
+                Behaviour::Answer => {
+                    let mut response = Head::new();
+                    response.start_response(200);
+                    codec.send_head(*id, &response, false);
                     codec.send_data(*id, path, false);
                     codec.send_trailers(*id, [(&b"grpc-status"[..], &b"0"[..])].into_iter());
                 }
-                Does::Reset(code) => codec.reset(*id, *code),
-                Does::GoAway => {
-                    // As a server that ended before it looked at the stream.
+                Behaviour::Reset(code) => codec.reset(*id, *code),
+                Behaviour::GoAway => {
+                    // Like a server that ended before it processed the stream.
                     closes = true;
                 }
-                Does::Close => closes = true,
+                Behaviour::Close => closes = true,
             }
             codec.release(*id);
             false
         });
         let mut pending = codec.pending().to_vec();
-        if closes && does("/goaway").goes() {
+        if closes && does("/goaway").is_goaway() {
             pending.extend_from_slice(&[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
         }
         if stream.write_all(&pending).await.is_err() {
             return;
         }
-        codec.wrote(pending.len());
+        codec.mark_written(pending.len());
         if closes {
             return;
         }
@@ -125,21 +125,21 @@ async fn serve(mut stream: DuplexStream, seen: Shared, does: impl Fn(&str) -> Do
     }
 }
 
-impl Does {
-    fn goes(self) -> bool {
+impl Behaviour {
+    fn is_goaway(self) -> bool {
         matches!(self, Self::GoAway)
     }
 }
 
-/// A stage whose endpoints do so, by the number of the connection.
-fn stage(endpoints: usize, does: impl Fn(usize, &str) -> Does + 'static) -> (Stage, Shared) {
-    let seen = Shared::default();
+/// A stage whose endpoints behave like this, by connection number and path.
+fn stage(endpoints: usize, does: impl Fn(usize, &str) -> Behaviour + 'static) -> (TestWorker, SharedLog) {
+    let seen = SharedLog::default();
     let (shared, does, count) = (Rc::clone(&seen), Rc::new(does), Rc::new(RefCell::new(0)));
-    let stage = Stage::speaking(BackendProtocol::H2c, endpoints, move |_| {
+    let stage = TestWorker::with_protocol(BackendProtocol::H2c, endpoints, move |_| {
         let (seen, does) = (Rc::clone(&shared), Rc::clone(&does));
         *count.borrow_mut() += 1;
         let number = *count.borrow();
-        Meeting::with(move |stream| serve(stream, seen, move |path| does(number, path)))
+        ScriptedConnect::served_by(move |stream| serve(stream, seen, move |path| does(number, path)))
     });
     (stage, seen)
 }
@@ -150,18 +150,18 @@ fn get(path: &str) -> String {
 
 #[tokio::test(start_paused = true)]
 async fn requests_and_bodies_and_trailers_pass() {
-    on_stage(async {
-        let (stage, seen) = stage(1, |_, _| Does::Answer);
+    run_local(async {
+        let (stage, seen) = stage(1, |_, _| Behaviour::Answer);
         let mut client = stage.client();
         client.send(get("/one?q=1")).await;
-        let text = client.answer_text().await;
+        let text = client.response_text().await;
         assert!(text.starts_with("HTTP/1.1 200"), "{text}");
         assert!(text.contains("Transfer-Encoding: chunked") && text.contains("/one?q=1"), "{text}");
         assert!(text.to_lowercase().ends_with("grpc-status: 0\r\n\r\n"), "{text}");
         client
             .send("POST /two HTTP/1.1\r\nHost: a\r\nContent-Type: application/grpc\r\nContent-Length: 5\r\n\r\nhello")
             .await;
-        assert!(client.answer_text().await.contains("/two"));
+        assert!(client.response_text().await.contains("/two"));
         let seen = seen.borrow();
         assert_eq!(seen.bodies, b"hello");
         let te = |at: usize| seen.requests[at].2.as_deref();
@@ -173,14 +173,14 @@ async fn requests_and_bodies_and_trailers_pass() {
 
 #[tokio::test(start_paused = true)]
 async fn many_at_once_share_connections_of_a_hundred() {
-    on_stage(async {
-        let (stage, seen) = stage(1, |_, _| Does::Answer);
+    run_local(async {
+        let (stage, seen) = stage(1, |_, _| Behaviour::Answer);
         let mut clients = JoinSet::new();
         for at in 0..250 {
             let mut client = stage.client();
             clients.spawn_local(async move {
                 client.send(get(&format!("/{at}"))).await;
-                assert!(client.answer_text().await.contains(&format!("/{at}")));
+                assert!(client.response_text().await.contains(&format!("/{at}")));
             });
         }
         while let Some(one) = clients.join_next().await {
@@ -194,121 +194,125 @@ async fn many_at_once_share_connections_of_a_hundred() {
     .await;
 }
 
-/// The statuses of so many requests at once, and how long each took.
-async fn asked_at_once(stage: &Stage, count: u32) -> Vec<(u16, Duration)> {
-    let asked: Vec<_> = (0..count)
+/// The statuses of `count` concurrent requests, and how long each took.
+async fn send_concurrently(stage: &TestWorker, count: u32) -> Vec<(u16, Duration)> {
+    let requested: Vec<_> = (0..count)
         .map(|_| {
             let (mut client, began) = (stage.client(), Instant::now());
-            spawn_local(async move { (client.ask(GET).await.unwrap().status, began.elapsed()) })
+            spawn_local(async move { (client.request(GET_REQUEST).await.unwrap().status, began.elapsed()) })
         })
         .collect();
-    let mut answers = Vec::new();
-    for answer in asked {
-        answers.push(answer.await.unwrap());
+    let mut responses = Vec::new();
+    for response in requested {
+        responses.push(response.await.unwrap());
     }
-    answers
+    responses
 }
 
 #[tokio::test(start_paused = true)]
 async fn all_that_wait_for_a_silent_endpoint_go_to_another_one_when_its_connect_is_late() {
-    on_stage(async {
-        let seen = Shared::default();
+    run_local(async {
+        let seen = SharedLog::default();
         let script = {
             let seen = Rc::clone(&seen);
             move |to: SocketAddr| {
                 let seen = Rc::clone(&seen);
                 match to == endpoint(0) {
-                    true => Meeting::Silence,
-                    false => Meeting::with(move |stream| serve(stream, seen, |_| Does::Answer)),
+                    true => ScriptedConnect::Silence,
+                    false => {
+                        ScriptedConnect::served_by(move |stream| serve(stream, seen, |_| Behaviour::Answer))
+                    }
                 }
             }
         };
-        let stage = Stage::speaking(BackendProtocol::H2c, 2, script);
-        for (status, took) in asked_at_once(&stage, 150).await {
+        let stage = TestWorker::with_protocol(BackendProtocol::H2c, 2, script);
+        for (status, took) in send_concurrently(&stage, 150).await {
             assert_eq!(status, 200);
             assert!(took <= Duration::from_millis(270), "{took:?}");
         }
         assert_eq!(seen.borrow().requests.len(), 150, "each was sent once");
         sleep(Duration::from_secs(2)).await;
-        assert_eq!(stage.at_rest(), Ok(()));
+        assert_eq!(stage.check_idle(), Ok(()));
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_time_of_a_request_ends_while_it_waits_for_the_connect_of_another() {
-    on_stage(async {
+    run_local(async {
         let limit = Duration::from_millis(300);
         let mut policy = Policy::default();
         policy.timeouts.request = Some(limit);
-        let stage = Stage::speaking_under(policy, BackendProtocol::H2c, 1, |_| Meeting::Silence);
-        for (status, took) in asked_at_once(&stage, 20).await {
+        let stage = TestWorker::with_protocol_and_policy(policy, BackendProtocol::H2c, 1, |_| {
+            ScriptedConnect::Silence
+        });
+        for (status, took) in send_concurrently(&stage, 20).await {
             assert_eq!(status, 504);
             assert!(took >= limit && took <= limit + Duration::from_millis(20), "{took:?}");
         }
-        assert_eq!(stage.value("fairway_faults_total{reason=\"request_timeout\"}"), 20);
+        assert_eq!(stage.metric_value("fairway_faults_total{reason=\"request_timeout\"}"), 20);
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn all_that_wait_for_the_only_endpoint_have_the_time_of_its_connects_together() {
-    on_stage(async {
-        let stage = Stage::speaking(BackendProtocol::H2c, 1, |_| Meeting::Silence);
-        for (status, took) in asked_at_once(&stage, 20).await {
+    run_local(async {
+        let stage = TestWorker::with_protocol(BackendProtocol::H2c, 1, |_| ScriptedConnect::Silence);
+        for (status, took) in send_concurrently(&stage, 20).await {
             assert_eq!(status, 504);
             assert!(took <= Duration::from_millis(5100), "{took:?}");
         }
         sleep(Duration::from_secs(2)).await;
-        assert_eq!(stage.at_rest(), Ok(()));
+        assert_eq!(stage.check_idle(), Ok(()));
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_another_exchange_has_just_sent_is_no_silence_of_the_endpoint() {
-    on_stage(async {
-        let (owed, seen) = (Owed::default(), Shared::default());
+    run_local(async {
+        let (owed, seen) = (UnacknowledgedFor::default(), SharedLog::default());
         let script = {
             let (owed, seen) = (Rc::clone(&owed), Rc::clone(&seen));
             move |_| {
                 let seen = Rc::clone(&seen);
-                let does = |path: &str| if path == "/slow" { Does::Nothing } else { Does::Answer };
-                Meeting::owing(&owed, move |stream| serve(stream, seen, does))
+                let does = |path: &str| if path == "/slow" { Behaviour::Nothing } else { Behaviour::Answer };
+                ScriptedConnect::unacknowledging(&owed, move |stream| serve(stream, seen, does))
             }
         };
-        let stage = Stage::speaking(BackendProtocol::H2c, 1, script);
+        let stage = TestWorker::with_protocol(BackendProtocol::H2c, 1, script);
         let (mut slow, mut fast) = (stage.client(), stage.client());
         slow.send(get("/slow")).await;
         sleep(Duration::from_millis(240)).await;
         owed.set(Some(Duration::from_millis(300)));
         fast.send(get("/fast")).await;
-        assert!(fast.answer_text().await.starts_with("HTTP/1.1 200"));
+        assert!(fast.response_text().await.starts_with("HTTP/1.1 200"));
         sleep(Duration::from_millis(100)).await;
         owed.set(None);
         sleep(Duration::from_millis(500)).await;
         assert_eq!(seen.borrow().requests.len(), 2, "none was sent again");
-        assert!(stage.counts("fairway_upstream_unacknowledged_total 0"));
+        assert!(stage.has_metric_line("fairway_upstream_unacknowledged_total 0"));
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_shared_connection_that_went_dead_is_given_up_however_often_it_is_written_to() {
-    on_stage(async {
+    run_local(async {
         let gone = Rc::new(Cell::new(false));
         let script = {
             let gone = Rc::clone(&gone);
             move |to: SocketAddr| {
-                let serving = |stream| serve(stream, Shared::default(), |_| Does::Answer);
+                let serving = |stream| serve(stream, SharedLog::default(), |_| Behaviour::Answer);
                 match to == endpoint(0) {
-                    true => Meeting::mortal(&gone, serving),
-                    false => Meeting::with(serving),
+                    true => ScriptedConnect::vanishing(&gone, serving),
+                    false => ScriptedConnect::served_by(serving),
                 }
             }
         };
-        let stage = Stage::speaking(BackendProtocol::H2c, 2, script);
-        assert!(asked_at_once(&stage, 2).await.iter().all(|(status, _)| *status == 200));
+        let stage = TestWorker::with_protocol(BackendProtocol::H2c, 2, script);
+        assert!(send_concurrently(&stage, 2).await.iter().all(|(status, _)| *status == 200));
         gone.set(true);
         let mut calls = JoinSet::new();
         for at in 0..10 {
@@ -316,7 +320,7 @@ async fn a_shared_connection_that_went_dead_is_given_up_however_often_it_is_writ
             calls.spawn_local(async move {
                 sleep(Duration::from_millis(60 * at)).await;
                 let began = Instant::now();
-                assert_eq!(client.ask(GET).await.unwrap().status, 200);
+                assert_eq!(client.request(GET_REQUEST).await.unwrap().status, 200);
                 began.elapsed()
             });
         }
@@ -330,12 +334,13 @@ async fn a_shared_connection_that_went_dead_is_given_up_however_often_it_is_writ
 
 #[tokio::test(start_paused = true)]
 async fn what_an_endpoint_has_not_acted_on_is_sent_to_another_one_be_it_a_post() {
-    for refusal in [Does::Reset(Code::Refused), Does::GoAway] {
-        on_stage(async {
-            let (stage, seen) = stage(2, move |number, _| if number == 1 { refusal } else { Does::Answer });
+    for refusal in [Behaviour::Reset(Code::Refused), Behaviour::GoAway] {
+        run_local(async {
+            let (stage, seen) =
+                stage(2, move |number, _| if number == 1 { refusal } else { Behaviour::Answer });
             let mut client = stage.client();
             client.send("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi").await;
-            assert!(client.answer_text().await.starts_with("HTTP/1.1 200"));
+            assert!(client.response_text().await.starts_with("HTTP/1.1 200"));
             assert_eq!(seen.borrow().requests.len(), 2);
             assert_eq!(seen.borrow().bodies, b"hihi");
         })
@@ -345,12 +350,12 @@ async fn what_an_endpoint_has_not_acted_on_is_sent_to_another_one_be_it_a_post()
 
 #[tokio::test(start_paused = true)]
 async fn a_post_that_an_endpoint_may_have_acted_on_is_not_sent_again() {
-    for end in [Does::Close, Does::Reset(Code::Internal)] {
-        on_stage(async {
+    for end in [Behaviour::Close, Behaviour::Reset(Code::Internal)] {
+        run_local(async {
             let (stage, seen) = stage(2, move |_, _| end);
             let mut client = stage.client();
-            let answer = client.ask("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi").await;
-            assert_eq!(answer.unwrap().status, 502);
+            let response = client.request("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi").await;
+            assert_eq!(response.unwrap().status, 502);
             assert_eq!(seen.borrow().requests.len(), 1);
         })
         .await;
@@ -359,21 +364,22 @@ async fn a_post_that_an_endpoint_may_have_acted_on_is_not_sent_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_post_like_the_one_before_it_on_its_connection_is_not_sent_again() {
-    on_stage(async {
-        let asked = Rc::new(Cell::new(0));
+    run_local(async {
+        let requested = Rc::new(Cell::new(0));
         let (stage, seen) = stage(2, move |_, path| {
             if path == "/goaway" {
-                return Does::Close;
+                return Behaviour::Close;
             }
-            asked.set(asked.get() + 1);
-            if asked.get() % 8 == 0 { Does::Close } else { Does::Answer }
+            requested.set(requested.get() + 1);
+            if requested.get() % 8 == 0 { Behaviour::Close } else { Behaviour::Answer }
         });
-        // The later ones on a connection are as many bytes as those before them, and have the same place on it.
+        // The later requests on a connection have the same size, and reuse the same place.
         for number in 1..=16 {
             let mut client = stage.client();
-            let answer = client.ask("POST /same HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi").await;
+            let response =
+                client.request("POST /same HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi").await;
             let expected = if number % 8 == 0 { 502 } else { 200 };
-            assert_eq!((number, answer.unwrap().status), (number, expected));
+            assert_eq!((number, response.unwrap().status), (number, expected));
             assert_eq!(seen.borrow().requests.len(), number);
         }
     })
@@ -382,12 +388,13 @@ async fn a_post_like_the_one_before_it_on_its_connection_is_not_sent_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_get_is_tried_elsewhere_when_the_connection_breaks() {
-    on_stage(async {
-        let (stage, seen) = stage(2, |number, _| if number == 1 { Does::Close } else { Does::Answer });
+    run_local(async {
+        let (stage, seen) =
+            stage(2, |number, _| if number == 1 { Behaviour::Close } else { Behaviour::Answer });
         assert!({
             let mut client = stage.client();
-            client.send(GET).await;
-            client.answer_text().await.starts_with("HTTP/1.1 200")
+            client.send(GET_REQUEST).await;
+            client.response_text().await.starts_with("HTTP/1.1 200")
         });
         assert_eq!(seen.borrow().requests.len(), 2);
     })
@@ -396,8 +403,9 @@ async fn a_get_is_tried_elsewhere_when_the_connection_breaks() {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_leaves_cancels_its_stream_and_no_other() {
-    on_stage(async {
-        let (stage, seen) = stage(1, |_, path| if path == "/never" { Does::Nothing } else { Does::Answer });
+    run_local(async {
+        let (stage, seen) =
+            stage(1, |_, path| if path == "/never" { Behaviour::Nothing } else { Behaviour::Answer });
         let mut leaving = stage.client();
         leaving.send(get("/never")).await;
         sleep(Duration::from_millis(10)).await;
@@ -405,10 +413,10 @@ async fn a_client_that_leaves_cancels_its_stream_and_no_other() {
         drop(leaving);
         sleep(Duration::from_millis(10)).await;
         assert_eq!(seen.borrow().resets, [Code::Cancel]);
-        stage.at_rest().unwrap();
+        stage.check_idle().unwrap();
         let mut client = stage.client();
         client.send(get("/again")).await;
-        assert!(client.answer_text().await.contains("/again"));
+        assert!(client.response_text().await.contains("/again"));
         assert_eq!(stage.connects().len(), 1, "the connection goes on");
     })
     .await;
@@ -416,13 +424,13 @@ async fn a_client_that_leaves_cancels_its_stream_and_no_other() {
 
 #[tokio::test(start_paused = true)]
 async fn an_endpoint_that_says_nothing_is_timed_out_as_with_http1() {
-    on_stage(async {
-        let (stage, seen) = stage(1, |_, _| Does::Nothing);
-        let answer = spawn_local({
+    run_local(async {
+        let (stage, seen) = stage(1, |_, _| Behaviour::Nothing);
+        let response = spawn_local({
             let mut client = stage.client();
-            async move { client.ask(GET).await.unwrap().status }
+            async move { client.request(GET_REQUEST).await.unwrap().status }
         });
-        assert_eq!(answer.await.unwrap(), 504);
+        assert_eq!(response.await.unwrap(), 504);
         assert!(seen.borrow().resets.contains(&Code::Cancel));
     })
     .await;

@@ -1,4 +1,4 @@
-//! What every step of an exchange knows and works on.
+//! The state that all steps of an exchange share.
 
 use std::num::{NonZeroU16, NonZeroU64};
 use std::rc::Rc;
@@ -12,77 +12,77 @@ use fairway_routing::CompiledRule;
 use crate::buffers::Buffers;
 use crate::fault::Fault;
 use crate::filter::Sources;
-use crate::metrics::record::Record;
+use crate::metrics::record::ExchangeRecord;
 use crate::network::Network;
 use crate::peer::Peer;
 use crate::request::body::BodyBounds;
 use crate::request::client::Client;
 use crate::request::intake::Intake;
-use crate::worker::{Adopted, ToEndpoint, Worker};
+use crate::worker::{Adopted, EndpointHop, Worker};
 
-/// The client's side of one exchange: its connection, or a part of one that other exchanges share.
+/// The client's side of one exchange: its connection, or its stream of a shared connection.
 pub(crate) struct ClientSide<D> {
     pub(crate) down: D,
     pub(crate) deadline: Deadline,
     pub(crate) peer: Peer,
-    /// Requests of the connection before this one; no more are counted than there is room for.
-    pub(crate) served: u32,
-    /// Answers that Fairway made since the client last waited for one.
-    pub(crate) own_answers: u16,
+    /// Requests of the connection before this one; saturates.
+    pub(crate) served_requests: u32,
+    /// Responses that Fairway made itself since the client last waited for one.
+    pub(crate) own_responses: u16,
 }
 
 impl<D> ClientSide<D> {
-    /// Of a connection, or a part of one, that begins.
+    /// The side of a new connection or stream.
     pub(crate) fn new(down: D, peer: Peer) -> Self {
-        Self { down, deadline: Deadline::unset(), peer, served: 0, own_answers: 0 }
+        Self { down, deadline: Deadline::unset(), peer, served_requests: 0, own_responses: 0 }
     }
 }
 
-/// What becomes of the connection.
+/// What happens to the connection after the exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// It waits for the next request.
-    Again,
-    /// It is closed so that the answer is received.
+    KeepAlive,
+    /// It is closed after the client had time to receive the response.
     Linger,
-    /// It is closed at once; the client sees a failure.
+    /// It is closed at once; the client sees an error.
     Abort,
-    /// Both sides are done with it.
+    /// Both sides have finished with it.
     Finished,
 }
 
-/// What every step of an exchange knows.
+/// The request and its rule, as all steps of an exchange see them.
 pub(crate) struct Environment<'a, N: Network> {
     pub(crate) worker: &'a Rc<Worker<N>>,
-    pub(crate) adopted: &'a Rc<Adopted<ToEndpoint<N>>>,
+    pub(crate) adopted: &'a Rc<Adopted<EndpointHop<N>>>,
     /// The rule that matched.
     matched: &'a CompiledRule,
-    /// Whether Fairway itself asks, and reads the answer.
+    /// Whether Fairway makes this request itself and reads the response.
     pub(crate) is_for_fairway: bool,
-    /// Whether a service sees the response before the client does.
+    /// Whether an extension service sees the response before the client.
     pub(crate) is_extended: bool,
-    /// The rule of the share that was chosen, where shares have rules of their own; the exchange goes on under it.
+    /// The rule of the chosen share, if shares have rules of their own. It replaces the matched rule.
     share: Option<&'a CompiledRule>,
     pub(crate) intake: Intake,
     pub(crate) client: Client,
-    /// The public port of the listener to which requests in the clear are redirected.
+    /// The public port of the listener to which plain HTTP requests are redirected.
     pub(crate) https_port: u16,
-    /// The public port of its listener, where that serves HTTP/3 as well.
+    /// The public port of its listener, if that also serves HTTP/3.
     pub(crate) http3_port: Option<NonZeroU16>,
-    /// When the time for the exchange is over, which the rule, the client of a call or whoever asks gave it.
-    limit: Option<Limit>,
-    /// When the time for the attempt that is under way is over, where the rule gives each attempt its own.
-    attempt_limit: Option<Limit>,
+    /// The deadline of the exchange: from the rule, the client of a gRPC call, or the exchange that made this subrequest.
+    deadline: Option<CompactDeadline>,
+    /// The deadline of the current attempt, if the rule limits attempts.
+    attempt_deadline: Option<CompactDeadline>,
 }
 
-/// A limit in time, in microseconds since the worker began, rounded up, and one more: half as large as an [`Instant`], of which every
-/// exchange that waits would have two.
+/// A deadline in microseconds since the worker started, rounded up, plus one. It is half the size of an [`Instant`], and every
+/// waiting exchange has two.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Limit(NonZeroU64);
+struct CompactDeadline(NonZeroU64);
 
-impl Limit {
-    fn at(instant: Instant, began: Instant) -> Option<Self> {
-        let micros = instant.saturating_duration_since(began).as_nanos().div_ceil(1000);
+impl CompactDeadline {
+    fn at(instant: Instant, started_at: Instant) -> Option<Self> {
+        let micros = instant.saturating_duration_since(started_at).as_nanos().div_ceil(1000);
         NonZeroU64::new(u64::try_from(micros).ok()?.saturating_add(1)).map(Self)
     }
 
@@ -91,26 +91,26 @@ impl Limit {
     }
 }
 
-/// An exchange that has a rule.
+/// An exchange with a rule.
 pub(crate) struct Exchange<'t, 'a, N: Network, D> {
     pub(crate) env: Environment<'a, N>,
     pub(crate) client_side: &'t mut ClientSide<D>,
     pub(crate) buffers: &'t mut Buffers,
-    pub(crate) record: &'t mut Record<'a>,
+    pub(crate) record: &'t mut ExchangeRecord<'a>,
 }
 
-/// When the client's own time for its call is over.
-pub(super) fn limit_of_call(request: &Head, began: Instant) -> Option<Instant> {
+/// The deadline that the client of a gRPC call set.
+pub(super) fn grpc_deadline(request: &Head, began: Instant) -> Option<Instant> {
     let timeout = request.named(b"grpc-timeout").and_then(fairway_http::grpc::timeout)?;
     began.checked_add(timeout)
 }
 
-/// When the time is over that a rule gives an exchange which began then.
-pub(super) fn limit_of_rule(rule: &CompiledRule, began: Instant) -> Option<Instant> {
-    rule.rule().policy.timeouts.request.and_then(|most| began.checked_add(most))
+/// The deadline that a rule sets for an exchange that began at `began`.
+pub(super) fn rule_deadline(rule: &CompiledRule, began: Instant) -> Option<Instant> {
+    rule.rule().policy.timeouts.request.and_then(|timeout| began.checked_add(timeout))
 }
 
-/// The earlier of two limits, of those that there are.
+/// The earlier of two optional values.
 #[inline]
 pub(super) fn earlier<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
     match (one, other) {
@@ -120,19 +120,19 @@ pub(super) fn earlier<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
     }
 }
 
-/// A request that has none.
+/// A request without a rule.
 pub(crate) enum Unroutable {
-    /// It breaks a rule, or there is no room for it: the connection ends with it.
-    Broken(Fault),
-    /// Nobody serves it, or nobody at this connection.
+    /// It is malformed, or there are no resources for it: the connection is closed.
+    Rejected(Fault),
+    /// No rule serves it, or none on this connection.
     Unserved(Intake, Fault),
 }
 
 impl<'a, N: Network> Environment<'a, N> {
-    /// Of an exchange that Fairway begins under a rule: without a limit.
-    pub(super) fn under(
+    /// The environment of an exchange with this rule, without a deadline.
+    pub(super) fn for_rule(
         worker: &'a Rc<Worker<N>>,
-        adopted: &'a Rc<Adopted<ToEndpoint<N>>>,
+        adopted: &'a Rc<Adopted<EndpointHop<N>>>,
         rule: &'a CompiledRule,
         intake: Intake,
         client: Client,
@@ -148,95 +148,95 @@ impl<'a, N: Network> Environment<'a, N> {
             client,
             https_port: 0,
             http3_port: None,
-            limit: None,
-            attempt_limit: None,
+            deadline: None,
+            attempt_deadline: None,
         }
     }
 
-    /// The rule that the exchange is under.
+    /// The rule that applies now: that of the share if one was chosen, else the one that matched.
     #[inline]
     pub(super) fn rule(&self) -> &'a CompiledRule {
         self.share.unwrap_or(self.matched)
     }
 
-    /// The rule of its share was chosen.
+    /// Makes the rule of a share the current one.
     pub(super) fn enter_share(&mut self, rule: &'a CompiledRule) {
         self.share = Some(rule);
     }
 
-    /// The most bytes that the request's body may have: its rule and its listener may both say so.
+    /// The maximum size of the request body in bytes; both the rule and the listener may limit it.
     #[inline]
     pub(super) fn max_body(&self, peer: &Peer) -> Option<u64> {
-        smaller_limit(self.rule().rule().policy.max_body, self.adopted.clients(peer.listener).max_body)
+        smaller_limit(self.rule().rule().policy.max_body, self.adopted.client_limits(peer.listener).max_body)
     }
 
-    /// The bounds of a body that may have so many bytes.
-    pub(super) fn body_bounds(&self, most: Option<u64>) -> BodyBounds {
+    /// The bounds of a request body with this maximum size.
+    pub(super) fn body_bounds(&self, max_bytes: Option<u64>) -> BodyBounds {
         let limits = &self.worker.options.limits;
-        // A stream of messages may be as slow as it likes.
+        // A stream of messages has no minimum rate.
         let rate = if self.intake.dialect.is_grpc() { 0 } else { limits.body_rate };
-        BodyBounds { most, replay: limits.replay_bytes, rate }
+        BodyBounds { max_bytes, max_replay_bytes: limits.replay_bytes, rate }
     }
 
-    /// What texts with parts of the request are made of.
+    /// The values that templates refer to.
     pub(super) fn sources(&self) -> Sources<'_> {
         Sources { intake: &self.intake, client: &self.client, labels: &self.rule().rule().labels }
     }
 
-    /// A number for a request.
-    pub(super) fn number(&self) -> u128 {
+    /// A random ID for a request.
+    pub(super) fn new_request_id(&self) -> u128 {
         self.worker.random(|random| random.u128(..))
     }
 
-    /// Gives the attempt that begins now the time that the rule gives each, if it gives one.
+    /// Sets the deadline of an attempt that begins now, if the rule limits attempts.
     #[inline]
     pub(super) fn begin_attempt(&mut self, now: Instant) {
-        let most = self.rule().rule().policy.timeouts.backend_request;
-        let limit = most.and_then(|most| now.checked_add(most));
-        self.attempt_limit = limit.and_then(|limit| Limit::at(limit, self.worker.began));
+        let timeout = self.rule().rule().policy.timeouts.backend_request;
+        let limit = timeout.and_then(|timeout| now.checked_add(timeout));
+        self.attempt_deadline = limit.and_then(|limit| CompactDeadline::at(limit, self.worker.started_at));
     }
 
-    /// The attempt is over, and with it its time.
+    /// Clears the deadline of the attempt.
     #[inline]
     pub(super) fn end_attempt(&mut self) {
-        self.attempt_limit = None;
+        self.attempt_deadline = None;
     }
 
-    /// That of the exchange or that of the attempt.
+    /// The earlier deadline of the exchange and the attempt.
     #[inline]
-    fn nearest_limit(&self) -> Option<Instant> {
-        earlier(self.limit, self.attempt_limit).map(|limit| limit.instant(self.worker.began))
+    fn nearest_deadline(&self) -> Option<Instant> {
+        earlier(self.deadline, self.attempt_deadline).map(|limit| limit.instant(self.worker.started_at))
     }
 
-    /// When the time for the exchange is over, if it ever is.
+    /// The deadline of the exchange, if it has one.
     pub(super) fn limit(&self) -> Option<Instant> {
-        self.limit.map(|limit| limit.instant(self.worker.began))
+        self.deadline.map(|limit| limit.instant(self.worker.started_at))
     }
 
-    /// The exchange has no more time than that.
-    pub(super) fn set_limit(&mut self, limit: Option<Instant>) {
-        self.limit = limit.and_then(|limit| Limit::at(limit, self.worker.began));
+    /// Sets the deadline of the exchange.
+    pub(super) fn set_deadline(&mut self, limit: Option<Instant>) {
+        self.deadline = limit.and_then(|limit| CompactDeadline::at(limit, self.worker.started_at));
     }
 
-    /// Gives the next step `patience` from `since`, and never more than there is for all of them.
-    pub(super) fn arm(&self, deadline: &mut Deadline, since: Instant, patience: Duration) {
-        let left = self.nearest_limit().map(|limit| limit.saturating_duration_since(since));
-        deadline.set(since, left.map_or(patience, |left| left.min(patience)));
+    /// Arms the timer for the next step: `step_timeout` from `since`, but not beyond the deadline.
+    pub(super) fn arm(&self, deadline: &mut Deadline, since: Instant, step_timeout: Duration) {
+        let left = self.nearest_deadline().map(|limit| limit.saturating_duration_since(since));
+        deadline.set(since, left.map_or(step_timeout, |left| left.min(step_timeout)));
     }
 
-    /// Whether the time for the exchange, or the attempt, is over.
+    /// Whether the deadline of the exchange or the attempt has passed.
     pub(super) fn is_overdue(&self) -> bool {
-        self.nearest_limit().is_some_and(|limit| limit <= Instant::now())
+        self.nearest_deadline().is_some_and(|limit| limit <= Instant::now())
     }
 
-    /// What it is that is over: a call has the time that its client gave it, all else what the rule did.
-    pub(super) fn overdue(&self) -> Fault {
+    /// The fault for a passed deadline: gRPC calls have their own.
+    pub(super) fn overdue_fault(&self) -> Fault {
         if self.intake.dialect.is_grpc() { Fault::DeadlineExceeded } else { Fault::RequestTimeout }
     }
 
-    /// Whether it is only the time that ended the endpoint's answer: servers of gRPC keep that of a call, too, and may be a moment
-    /// earlier than the timer here.
-    pub(super) fn is_cut_in_time(&self, fault: Fault) -> bool {
+    /// Whether the deadline explains this fault: gRPC servers enforce the deadline of a call, too, and may end the response a
+    /// moment before the timer here.
+    pub(super) fn is_cut_by_deadline(&self, fault: Fault) -> bool {
         matches!(fault, Fault::UpstreamClosed | Fault::UpstreamTruncated) && self.is_overdue()
     }
 }

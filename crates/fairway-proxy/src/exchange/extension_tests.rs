@@ -1,4 +1,4 @@
-//! Exchanges that a service sees and may change, in virtual time. The service speaks gRPC in HTTP/1.1, which says the same to the exchange.
+//! Extension services, in virtual time. The service speaks gRPC over HTTP/1.1, which makes no difference to the exchange.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairway_extension::frame::{Frames, encode};
+use fairway_extension::frame::{FrameReader, encode};
 use fairway_extension::generated::{
     BodyMutation, BodyResponse, CommonResponse, HeaderMutation, HeaderValue, HeaderValueOption,
     HeadersResponse, HttpStatus, ImmediateResponse, ProcessingRequest, ProcessingResponse, body_mutation,
@@ -18,15 +18,15 @@ use fairway_model::{BodyMode, Extension, GrpcService, MutationRules, Phases, Pro
 use prost::Message;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
-use super::steps_tests::{Seen, answering, field, settle};
-use crate::testing::{GET, Meeting, OK, Stage, on_stage};
+use super::steps_tests::{ReceivedRequests, field, run_ready_tasks, serve_responses};
+use crate::testing::{GET_REQUEST, OK_RESPONSE, ScriptedConnect, TestWorker, run_local};
 
 const POST: &str = "POST /p?q=1 HTTP/1.1\r\nHost: shop.test\r\nContent-Length: 4\r\nX-Secret: s\r\n\r\nbody";
 
-/// What a service does with a message; `None` never answers it.
-type Answer = Rc<dyn Fn(&processing_request::Request) -> Option<processing_response::Response>>;
+/// The service's response to a message; with `None` it never responds.
+type RespondFn = Rc<dyn Fn(&processing_request::Request) -> Option<processing_response::Response>>;
 
-/// Messages that the service saw.
+/// Messages that the service received.
 type Messages = Rc<RefCell<Vec<ProcessingRequest>>>;
 
 fn extension(request: ProcessingPhases, response: ProcessingPhases) -> Extension {
@@ -62,8 +62,8 @@ fn phases(extension: Extension) -> Vec<Phases> {
     vec![Phases { extensions: vec![Arc::new(extension)], ..Phases::default() }]
 }
 
-/// A service that answers every message of a stream.
-async fn serving(mut stream: DuplexStream, answer: Answer, messages: Messages) {
+/// A service that responds to every message of a stream.
+async fn serving(mut stream: DuplexStream, answer: RespondFn, messages: Messages) {
     let mut bytes = Vec::new();
     while !bytes.ends_with(b"\r\n\r\n") {
         match stream.read_u8().await {
@@ -78,11 +78,11 @@ async fn serving(mut stream: DuplexStream, answer: Answer, messages: Messages) {
     if stream.write_all(begin.as_bytes()).await.is_err() {
         return;
     }
-    let mut frames = Frames::new(1 << 20);
+    let mut frames = FrameReader::new(1 << 20);
     loop {
         let Some(chunk) = chunk(&mut stream).await else { return };
         if chunk.is_empty() {
-            // What follows is for nobody where the exchange is over already.
+            // The exchange may already be over.
             let _ = stream.write_all(b"0\r\ngrpc-status: 0\r\n\r\n").await;
             return;
         }
@@ -122,8 +122,8 @@ async fn chunk(stream: &mut DuplexStream) -> Option<Vec<u8>> {
 }
 
 struct Scene {
-    stage: Stage,
-    seen: Seen,
+    stage: TestWorker,
+    seen: ReceivedRequests,
     messages: Messages,
 }
 
@@ -132,23 +132,25 @@ fn scene(
     response: &'static str,
     answer: impl Fn(&processing_request::Request) -> Option<processing_response::Response> + 'static,
 ) -> Scene {
-    let (seen, messages): (Seen, Messages) = Default::default();
-    let answer: Answer = Rc::new(answer);
+    let (seen, messages): (ReceivedRequests, Messages) = Default::default();
+    let answer: RespondFn = Rc::new(answer);
     let script = {
         let (seen, messages) = (Rc::clone(&seen), Rc::clone(&messages));
         move |to: SocketAddr| {
             let (seen, messages, answer) = (Rc::clone(&seen), Rc::clone(&messages), Rc::clone(&answer));
             match to.port() {
-                100 => Meeting::with(move |stream| serving(stream, answer, messages)),
-                number => Meeting::with(move |stream| answering(number, response.as_bytes(), seen, stream)),
+                100 => ScriptedConnect::served_by(move |stream| serving(stream, answer, messages)),
+                number => ScriptedConnect::served_by(move |stream| {
+                    serve_responses(number, response.as_bytes(), seen, stream)
+                }),
             }
         }
     };
-    Scene { stage: Stage::filtered(1, phases(extension), script), seen, messages }
+    Scene { stage: TestWorker::with_phases(1, phases(extension), script), seen, messages }
 }
 
 fn ok() -> &'static str {
-    std::str::from_utf8(OK).unwrap()
+    std::str::from_utf8(OK_RESPONSE).unwrap()
 }
 
 fn set(name: &str, value: &str) -> HeaderMutation {
@@ -188,7 +190,7 @@ fn pass(request: &processing_request::Request) -> Option<processing_response::Re
 
 #[tokio::test(start_paused = true)]
 async fn the_headers_of_a_request_and_its_response_are_changed() {
-    on_stage(async {
+    run_local(async {
         let Scene { stage, seen, messages } = scene(extension(headers(), headers()), ok(), |request| {
             Some(match request {
                 processing_request::Request::RequestHeaders(_) => {
@@ -204,7 +206,7 @@ async fn the_headers_of_a_request_and_its_response_are_changed() {
         let mut client = stage.client();
         for _ in 0..2 {
             client.send(POST).await;
-            let text = client.answer_text().await;
+            let text = client.response_text().await;
             assert!(text.starts_with("HTTP/1.1 200 "), "{text}");
             assert_eq!(field(&text, "x-seen"), Some("yes"), "{text}");
         }
@@ -213,19 +215,19 @@ async fn the_headers_of_a_request_and_its_response_are_changed() {
         assert!(forwarded.ends_with("\r\n\r\nbody"), "{forwarded}");
         assert_eq!(messages.borrow().len(), 4);
         drop(client);
-        settle().await;
-        assert_eq!(stage.at_rest(), Ok(()));
-        assert!(stage.counts("fairway_extension_streams_total{result=\"finished\"} 2"));
+        run_ready_tasks().await;
+        assert_eq!(stage.check_idle(), Ok(()));
+        assert!(stage.has_metric_line("fairway_extension_streams_total{result=\"finished\"} 2"));
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_service_that_sees_no_more_than_the_head_of_a_request_is_out_of_the_way_then() {
-    on_stage(async {
+    run_local(async {
         let none = ProcessingPhases::default();
         let Scene { stage, seen, messages } = scene(extension(headers(), none), ok(), pass);
-        assert_eq!(stage.client().ask(POST).await.unwrap().status, 200);
+        assert_eq!(stage.client().request(POST).await.unwrap().status, 200);
         assert!(seen.borrow()[0].1.ends_with("\r\n\r\nbody"));
         assert_eq!(messages.borrow().len(), 1);
     })
@@ -235,7 +237,7 @@ async fn a_service_that_sees_no_more_than_the_head_of_a_request_is_out_of_the_wa
 #[tokio::test(start_paused = true)]
 async fn bodies_in_both_directions_are_replaced() {
     for mode in [BodyMode::Streamed, BodyMode::Buffered, BodyMode::BufferedPartial] {
-        on_stage(async {
+        run_local(async {
             let extension = extension(with_body(mode), with_body(mode));
             let Scene { stage, seen, .. } = scene(extension, ok(), |request| match request {
                 processing_request::Request::RequestBody(body) if !body.body.is_empty() => {
@@ -251,9 +253,9 @@ async fn bodies_in_both_directions_are_replaced() {
             });
             let mut client = stage.client();
             client.send(POST).await;
-            let answer = client.answer_text().await;
+            let answer = client.response_text().await;
             assert!(answer.starts_with("HTTP/1.1 200 "), "{mode:?}: {answer}");
-            settle().await;
+            run_ready_tasks().await;
             let seen = seen.borrow();
             // The script of the endpoint reads no chunks.
             if mode != BodyMode::Streamed {
@@ -267,7 +269,7 @@ async fn bodies_in_both_directions_are_replaced() {
 
 #[tokio::test(start_paused = true)]
 async fn a_service_answers_in_the_place_of_the_endpoint() {
-    on_stage(async {
+    run_local(async {
         let Scene { stage, seen, .. } = scene(extension(headers(), headers()), ok(), |_| {
             Some(processing_response::Response::ImmediateResponse(ImmediateResponse {
                 status: Some(HttpStatus { code: 403 }),
@@ -277,12 +279,12 @@ async fn a_service_answers_in_the_place_of_the_endpoint() {
             }))
         });
         let mut client = stage.client();
-        client.send(GET).await;
-        let text = client.answer_text().await;
+        client.send(GET_REQUEST).await;
+        let text = client.response_text().await;
         assert!(text.starts_with("HTTP/1.1 403 "), "{text}");
         assert_eq!((field(&text, "x-rule"), text.ends_with("\r\n\r\nno")), (Some("942100"), true), "{text}");
         assert!(seen.borrow().is_empty(), "the endpoint hears nothing");
-        assert_eq!(client.ask(GET).await.unwrap().status, 403, "the connection stays");
+        assert_eq!(client.request(GET_REQUEST).await.unwrap().status, 403, "the connection stays");
     })
     .await;
 }
@@ -290,11 +292,11 @@ async fn a_service_answers_in_the_place_of_the_endpoint() {
 #[tokio::test(start_paused = true)]
 async fn a_service_that_does_not_answer_closes_or_is_passed_by_as_the_policy_says() {
     for (failure_mode_allow, status) in [(false, 500), (true, 200)] {
-        on_stage(async {
+        run_local(async {
             let extension = Extension { failure_mode_allow, ..extension(headers(), headers()) };
             let Scene { stage, seen, .. } = scene(extension, ok(), |_| None);
             let began = tokio::time::Instant::now();
-            assert_eq!(stage.client().ask(POST).await.unwrap().status, status);
+            assert_eq!(stage.client().request(POST).await.unwrap().status, status);
             assert!(began.elapsed() < Duration::from_secs(1), "its messages have 200 ms");
             assert_eq!(seen.borrow().len(), usize::from(failure_mode_allow));
         })
@@ -304,7 +306,7 @@ async fn a_service_that_does_not_answer_closes_or_is_passed_by_as_the_policy_say
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_goes_takes_the_stream_and_the_exchange_within_with_it() {
-    on_stage(async {
+    run_local(async {
         let slow =
             Extension { message_timeout: Duration::from_secs(3600), ..extension(headers(), headers()) };
         let Scene { stage, .. } = scene(slow, ok(), |request| match request {
@@ -312,11 +314,11 @@ async fn a_client_that_goes_takes_the_stream_and_the_exchange_within_with_it() {
             other => pass(other),
         });
         let mut client = stage.client();
-        client.send(GET).await;
-        settle().await;
+        client.send(GET_REQUEST).await;
+        run_ready_tasks().await;
         drop(client);
-        settle().await;
-        assert_eq!(stage.at_rest(), Ok(()));
+        run_ready_tasks().await;
+        assert_eq!(stage.check_idle(), Ok(()));
     })
     .await;
 }

@@ -1,4 +1,4 @@
-//! Calls of HTTP/1 clients in virtual time: gRPC-Web in front of gRPC, and what a gRPC client is told.
+//! gRPC calls of HTTP/1 clients in virtual time: gRPC-Web translated to gRPC, and Fairway's own responses to gRPC clients.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -12,22 +12,22 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
-use crate::testing::{Client, Meeting, OK, Stage, endpoint, on_stage};
+use crate::testing::{Client, OK_RESPONSE, ScriptedConnect, TestWorker, endpoint, run_local};
 
-/// Five bytes of prefix and two of message, thrice.
+/// Three messages of two bytes, each with a prefix of five.
 const BODY: &[u8] = b"\0\0\0\0\x02ab\0\0\0\0\x02cd\0\0\0\0\x02ef";
 const TEXT: &str = "AAAAAAJhYg==AAAAAAJjZA==AAAAAAJlZg==";
 
-const ANSWER: &[u8] =
+const RESPONSE: &[u8] =
     b"HTTP/1.1 200 OK\r\nContent-Type: application/grpc+proto\r\nTransfer-Encoding: chunked\r\n\r\n\
     7\r\n\0\0\0\0\x02ab\r\n0\r\nGrpc-Status: 0\r\ngrpc-message: fine\r\n\r\n";
 const TRAILERS: &[u8] = b"\x80\0\0\0\x24grpc-status: 0\r\ngrpc-message: fine\r\n";
 
-/// What came to the endpoint: a head, and a body without its framing.
-type Seen = Rc<RefCell<Vec<(String, Vec<u8>)>>>;
+/// What the endpoint received: heads, and bodies without framing.
+type ReceivedRequests = Rc<RefCell<Vec<(String, Vec<u8>)>>>;
 
-/// Reads a request whole, then says this; again and again.
-async fn answering(mut stream: DuplexStream, answer: Vec<u8>, seen: Seen) {
+/// Repeatedly reads a complete request, then sends this.
+async fn answering(mut stream: DuplexStream, response: Vec<u8>, seen: ReceivedRequests) {
     let mut bytes = Vec::new();
     loop {
         let (head, body, used) = loop {
@@ -40,7 +40,7 @@ async fn answering(mut stream: DuplexStream, answer: Vec<u8>, seen: Seen) {
         };
         bytes.drain(..used);
         seen.borrow_mut().push((head, body));
-        if stream.write_all(&answer).await.is_err() {
+        if stream.write_all(&response).await.is_err() {
             return;
         }
     }
@@ -60,17 +60,17 @@ fn request(bytes: &[u8]) -> Option<(String, Vec<u8>, usize)> {
     Some((String::from_utf8(text.to_vec()).unwrap(), body, head.length + length))
 }
 
-fn stage(filters: Vec<Phases>, answer: &[u8]) -> (Stage, Seen) {
-    let seen = Seen::default();
-    let (answer, theirs) = (answer.to_vec(), Rc::clone(&seen));
+fn stage(filters: Vec<Phases>, response: &[u8]) -> (TestWorker, ReceivedRequests) {
+    let seen = ReceivedRequests::default();
+    let (response, theirs) = (response.to_vec(), Rc::clone(&seen));
     let script = move |_| {
-        let (answer, seen) = (answer.clone(), Rc::clone(&theirs));
-        Meeting::with(move |stream| answering(stream, answer, seen))
+        let (response, seen) = (response.clone(), Rc::clone(&theirs));
+        ScriptedConnect::served_by(move |stream| answering(stream, response, seen))
     };
-    (Stage::filtered(1, filters, script), seen)
+    (TestWorker::with_phases(1, filters, script), seen)
 }
 
-fn web(content_type: &str, fields: &str, body: &[u8]) -> Vec<u8> {
+fn web_request(content_type: &str, fields: &str, body: &[u8]) -> Vec<u8> {
     let head = format!(
         "POST /a.B/C HTTP/1.1\r\nHost: a\r\nContent-Type: {content_type}\r\nX-Grpc-Web: 1\r\n{fields}\
         Content-Length: {}\r\n\r\n",
@@ -79,8 +79,8 @@ fn web(content_type: &str, fields: &str, body: &[u8]) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-/// The head of the next answer, and its body.
-async fn asked(client: &mut Client, request: impl AsRef<[u8]>) -> (String, Vec<u8>) {
+/// The head and body of the next response.
+async fn send_request(client: &mut Client, request: impl AsRef<[u8]>) -> (String, Vec<u8>) {
     client.send(request).await;
     let mut bytes = Vec::new();
     loop {
@@ -100,9 +100,9 @@ fn field<'h>(head: &'h str, name: &str) -> Option<&'h str> {
 
 #[tokio::test(start_paused = true)]
 async fn a_browser_calls_a_grpc_endpoint() {
-    on_stage(async {
+    run_local(async {
         let (stage, seen) =
-            stage(vec![Phases::from(Forwarding { grpc_web: true, ..Forwarding::default() })], ANSWER);
+            stage(vec![Phases::from(Forwarding { grpc_web: true, ..Forwarding::default() })], RESPONSE);
         let mut client = stage.client();
         for (content_type, accept, body, expected, answer_type) in [
             (
@@ -127,7 +127,7 @@ async fn a_browser_calls_a_grpc_endpoint() {
                 "application/grpc-web+proto",
             ),
         ] {
-            let (head, body) = asked(&mut client, web(content_type, accept, body)).await;
+            let (head, body) = send_request(&mut client, web_request(content_type, accept, body)).await;
             assert_eq!(String::from_utf8_lossy(&body), String::from_utf8_lossy(&expected), "{content_type}");
             assert_eq!(field(&head, "Content-Type"), Some(answer_type), "{head}");
             assert_eq!((field(&head, "grpc-status"), field(&head, "Content-Length")), (None, None));
@@ -139,17 +139,17 @@ async fn a_browser_calls_a_grpc_endpoint() {
             assert_eq!((of("TE"), of("X-Grpc-Web"), of("Accept")), (Some("trailers"), None, None), "{head}");
         }
         assert_eq!(stage.connects().len(), 1, "the connection is used again");
-        assert_eq!(stage.value("fairway_grpc_calls_total{status=\"OK\"}"), 3);
+        assert_eq!(stage.metric_value("fairway_grpc_calls_total{status=\"OK\"}"), 3);
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn text_is_decoded_wherever_it_is_split() {
-    on_stage(async {
+    run_local(async {
         let (stage, seen) =
-            stage(vec![Phases::from(Forwarding { grpc_web: true, ..Forwarding::default() })], ANSWER);
-        let request = web("application/grpc-web-text", "", TEXT.as_bytes());
+            stage(vec![Phases::from(Forwarding { grpc_web: true, ..Forwarding::default() })], RESPONSE);
+        let request = web_request("application/grpc-web-text", "", TEXT.as_bytes());
         let begin = request.len() - TEXT.len();
         let mut client = stage.client();
         for cut in begin..request.len() {
@@ -157,7 +157,7 @@ async fn text_is_decoded_wherever_it_is_split() {
             for _ in 0..20 {
                 yield_now().await;
             }
-            asked(&mut client, &request[cut..]).await;
+            send_request(&mut client, &request[cut..]).await;
             assert_eq!(seen.borrow_mut().pop().unwrap().1, BODY, "{cut}");
         }
     })
@@ -166,25 +166,26 @@ async fn text_is_decoded_wherever_it_is_split() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_without_messages_has_its_status_in_the_body() {
-    on_stage(async {
-        let answer = b"HTTP/1.1 200 OK\r\nContent-Type: application/grpc\r\nGrpc-Status: 12\r\nX-A: b\r\nContent-Length: 0\r\n\r\n";
-        let (stage, _) = stage(vec![Phases::from(Forwarding { grpc_web: true, ..Forwarding::default() })], answer);
-        let (head, body) = asked(&mut stage.client(), web("application/grpc-web", "", BODY)).await;
+    run_local(async {
+        let response = b"HTTP/1.1 200 OK\r\nContent-Type: application/grpc\r\nGrpc-Status: 12\r\nX-A: b\r\nContent-Length: 0\r\n\r\n";
+        let (stage, _) = stage(vec![Phases::from(Forwarding { grpc_web: true, ..Forwarding::default() })], response);
+        let (head, body) = send_request(&mut stage.client(), web_request("application/grpc-web", "", BODY)).await;
         assert_eq!(body, b"\x80\0\0\0\x11grpc-status: 12\r\n");
         assert_eq!((field(&head, "grpc-status"), field(&head, "X-A")), (None, Some("b")), "{head}");
-        assert_eq!(stage.value("fairway_grpc_calls_total{status=\"UNIMPLEMENTED\"}"), 1);
+        assert_eq!(stage.metric_value("fairway_grpc_calls_total{status=\"UNIMPLEMENTED\"}"), 1);
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn without_the_filter_the_endpoint_speaks_grpc_web_itself() {
-    on_stage(async {
-        let answer =
+    run_local(async {
+        let response =
             b"HTTP/1.1 200 OK\r\nContent-Type: application/grpc-web-text\r\nContent-Length: 4\r\n\r\nAAAA";
-        let (stage, seen) = stage(Vec::new(), answer);
+        let (stage, seen) = stage(Vec::new(), response);
         let (head, body) =
-            asked(&mut stage.client(), web("application/grpc-web-text", "", TEXT.as_bytes())).await;
+            send_request(&mut stage.client(), web_request("application/grpc-web-text", "", TEXT.as_bytes()))
+                .await;
         assert_eq!(
             (field(&head, "Content-Type"), &body[..]),
             (Some("application/grpc-web-text"), &b"AAAA"[..])
@@ -199,13 +200,17 @@ async fn without_the_filter_the_endpoint_speaks_grpc_web_itself() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_no_base64_and_what_is_no_grpc_answer() {
-    on_stage(async {
+    run_local(async {
         let (stage, seen) =
             stage(vec![Phases::from(Forwarding { grpc_web: true, ..Forwarding::default() })], NOT_FOUND);
         for wrong in ["AAAA*AAA", "AAAAAAJhYg=", "AA=A"] {
-            let (head, body) = asked(
+            let (head, body) = send_request(
                 &mut stage.client(),
-                web("application/grpc-web-text", "Accept: application/grpc-web\r\n", wrong.as_bytes()),
+                web_request(
+                    "application/grpc-web-text",
+                    "Accept: application/grpc-web\r\n",
+                    wrong.as_bytes(),
+                ),
             )
             .await;
             assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
@@ -213,7 +218,8 @@ async fn what_is_no_base64_and_what_is_no_grpc_answer() {
             assert!(body.ends_with("grpc-status: 13\r\ngrpc-message: 400 Bad Request: base64\r\n"), "{body}");
         }
         assert_eq!(seen.borrow().len(), 0, "no endpoint got a whole request");
-        let (head, body) = asked(&mut stage.client(), web("application/grpc-web", "", BODY)).await;
+        let (head, body) =
+            send_request(&mut stage.client(), web_request("application/grpc-web", "", BODY)).await;
         assert!(head.starts_with("HTTP/1.1 404 ") && body == b"plain", "as it is: {head}");
     })
     .await;
@@ -234,23 +240,23 @@ async fn an_answer_that_is_late_ends_between_messages_and_breaks_off_within_one(
         ("application/grpc-web", b"6\r\n\0\0\0\0\x02a\r\n", None),
         ("application/grpc", b"7\r\n\0\0\0\0\x02ab\r\n", None),
     ] {
-        on_stage(async {
+        run_local(async {
             let (stage, _) = stage(
                 vec![Phases::from(Forwarding { grpc_web: true, ..Forwarding::default() })],
                 &[head, chunk].concat(),
             );
             let mut client = stage.client();
-            client.send(web(content_type, "grpc-timeout: 500m\r\n", BODY)).await;
+            client.send(web_request(content_type, "grpc-timeout: 500m\r\n", BODY)).await;
             let began = Instant::now();
-            let bytes = client.rest().await;
+            let bytes = client.read_to_end().await;
             assert_eq!(began.elapsed().as_millis() / 10, 50);
             let whole = request(&bytes).map(|(_, body, _)| body);
             assert_eq!(whole, expected, "{content_type} {}", chunk.len());
-            let counted = stage.value("fairway_grpc_calls_total{status=\"DEADLINE_EXCEEDED\"}");
+            let counted = stage.metric_value("fairway_grpc_calls_total{status=\"DEADLINE_EXCEEDED\"}");
             assert_eq!(counted, u64::from(expected.is_some()), "what was told");
-            assert_eq!(stage.value("fairway_faults_total{reason=\"deadline_exceeded\"}"), 1);
+            assert_eq!(stage.metric_value("fairway_faults_total{reason=\"deadline_exceeded\"}"), 1);
             sleep(Duration::from_secs(10)).await;
-            assert_eq!(stage.at_rest(), Ok(()));
+            assert_eq!(stage.check_idle(), Ok(()));
         })
         .await;
     }
@@ -258,13 +264,13 @@ async fn an_answer_that_is_late_ends_between_messages_and_breaks_off_within_one(
 
 #[tokio::test(start_paused = true)]
 async fn a_rule_tells_its_refusals_in_the_clients_dialect_and_pages_are_for_people() {
-    on_stage(async {
+    run_local(async {
         let nobody = AccessList { deny: vec!["192.0.2.0/24".parse().unwrap()], allow: Vec::new() };
         let pages = ErrorPages { statuses: vec![403], backend: Some("c".into()), fields: Vec::new() };
         let filters = vec![Phases::from(Guard::Access(nobody)), Phases::from(pages)];
-        let (stage, seen) = stage(filters, OK);
+        let (stage, seen) = stage(filters, OK_RESPONSE);
         let mut client = stage.client();
-        let (head, body) = asked(&mut client, web("application/grpc", "", b"")).await;
+        let (head, body) = send_request(&mut client, web_request("application/grpc", "", b"")).await;
         let of = |name| field(&head, name);
         assert!(head.starts_with("HTTP/1.1 200 ") && body.is_empty(), "{head}");
         assert_eq!(
@@ -272,11 +278,12 @@ async fn a_rule_tells_its_refusals_in_the_clients_dialect_and_pages_are_for_peop
             (Some("7"), Some("403 Forbidden: access_denied"))
         );
         assert_eq!((of("Content-Type"), of("Content-Length")), (Some("application/grpc"), Some("0")));
-        let (head, body) = asked(&mut client, web("application/grpc-web-text+proto", "", b"")).await;
+        let (head, body) =
+            send_request(&mut client, web_request("application/grpc-web-text+proto", "", b"")).await;
         assert_eq!(field(&head, "Content-Type"), Some("application/grpc-web-text"), "{head}");
         assert!(body.starts_with(b"gAAAAD"), "{}", String::from_utf8_lossy(&body));
         assert!(seen.borrow().is_empty());
-        asked(&mut client, web("text/plain", "", b"")).await;
+        send_request(&mut client, web_request("text/plain", "", b"")).await;
         assert_eq!(seen.borrow().len(), 1, "the page");
         assert_eq!(stage.connects()[0].1, endpoint(102));
     })
@@ -285,10 +292,10 @@ async fn a_rule_tells_its_refusals_in_the_clients_dialect_and_pages_are_for_peop
 
 #[tokio::test(start_paused = true)]
 async fn what_nobody_serves_is_told_too() {
-    on_stage(async {
-        let (stage, _) = stage(Vec::new(), OK);
+    run_local(async {
+        let (stage, _) = stage(Vec::new(), OK_RESPONSE);
         let request = "TRACE / HTTP/1.1\r\nHost: a\r\nContent-Type: application/grpc\r\n\r\n";
-        let (head, _) = asked(&mut stage.client(), request).await;
+        let (head, _) = send_request(&mut stage.client(), request).await;
         assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
         assert_eq!(field(&head, "grpc-status"), Some("12"), "{head}");
     })
@@ -297,18 +304,19 @@ async fn what_nobody_serves_is_told_too() {
 
 #[tokio::test(start_paused = true)]
 async fn a_large_answer_in_text_arrives_whole_and_slowly_taken() {
-    on_stage(async {
+    run_local(async {
         let message = vec![7; 300_000];
         let length = u32::try_from(message.len()).unwrap().to_be_bytes();
         let frame = [&[0][..], &length, &message].concat();
         let chunk = format!("{:x}\r\n", frame.len());
         let head = "HTTP/1.1 200 OK\r\nContent-Type: application/grpc\r\nTransfer-Encoding: chunked\r\n\r\n";
         let end = &b"\r\n0\r\ngrpc-status: 0\r\n\r\n"[..];
-        let answer = [head.as_bytes(), chunk.as_bytes(), &frame, end].concat();
+        let response = [head.as_bytes(), chunk.as_bytes(), &frame, end].concat();
         let (stage, _) =
-            stage(vec![Phases::from(Forwarding { grpc_web: true, ..Forwarding::default() })], &answer);
+            stage(vec![Phases::from(Forwarding { grpc_web: true, ..Forwarding::default() })], &response);
         let (_, body) =
-            asked(&mut stage.client(), web("application/grpc-web-text", "", TEXT.as_bytes())).await;
+            send_request(&mut stage.client(), web_request("application/grpc-web-text", "", TEXT.as_bytes()))
+                .await;
         let mut decoder = fairway_http::grpc::Decoder::default();
         let mut decoded = Vec::new();
         decoder

@@ -1,57 +1,59 @@
-//! Guards that wait for somebody's word before the request goes on: a password that is verified off the worker, a token whose keys come
-//! from its issuer, another service, or the first of them. Also answers the requests that a guard keeps out.
+//! Guards that wait before the request goes on: for a password that is verified on other threads, a token whose keys are
+//! fetched from its issuer, another service, or the first of these that passes. Also writes the responses of guards that
+//! refuse.
 
 use std::time::Duration;
 
 use fairway_connection::sides::Downstream;
 use fairway_model::BasicAuth;
-use fairway_routing::{AnyOf, GuardStep};
+use fairway_routing::{AnyOfCheck, GuardStep};
 
-use super::ask::{self, Answer};
+use super::ask::{self, AuthOutcome};
 use super::check;
 use super::environment::Exchange;
-use super::refused::{Refused, keep_out, wait};
+use super::refused::{GuardError, refuse_credential, wait};
 use super::token;
 use super::{login, respond};
 use crate::fault::{Denial, Fault};
 use crate::filter::{
-    Made, Verdict, admit_api_client, admit_token, api_client, own_answer, remove_credentials, vouch_for_none,
+    ResponseScope, Verdict, admit_api_client, admit_token, api_client, remove_credentials,
+    remove_identity_headers, start_own_response,
 };
-use crate::guards::{Claim, Word};
+use crate::guards::{Claim, PasswordVerdict};
 use crate::network::Network;
 
-/// Waits for the word of a guard. Whatever does not let the request pass keeps it out.
-pub(super) async fn pass<'r, N: Network, D: Downstream>(
+/// Waits for the decision of a guard. Only an explicit pass lets the request through.
+pub(super) async fn await_guard<'r, N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, '_, N, D>,
     step: &GuardStep,
 ) -> Verdict<'r> {
     match step {
-        GuardStep::Ask(asking) => {
-            let answer = ask::ask(exchange, asking).await;
-            conclude(exchange, answer)
+        GuardStep::Ask(auth_check) => {
+            let response = ask::call_auth_service(exchange, auth_check).await;
+            auth_verdict(exchange, response)
         }
-        GuardStep::AskGrpc(asking) => {
-            let answer = check::check(exchange, asking).await;
-            conclude(exchange, answer)
+        GuardStep::AskGrpc(auth_check) => {
+            let response = check::check(exchange, auth_check).await;
+            auth_verdict(exchange, response)
         }
-        GuardStep::Password(basic) => match verify(exchange, basic).await {
-            Ok(Word::Right) => Verdict::Pass,
-            Ok(Word::Wrong) => challenge(exchange, basic),
-            Ok(Word::None) => Verdict::Refused(Fault::Overloaded),
+        GuardStep::Password(basic) => match verify_password(exchange, basic).await {
+            Ok(PasswordVerdict::Right) => Verdict::Pass,
+            Ok(PasswordVerdict::Wrong) => challenge(exchange, basic),
+            Ok(PasswordVerdict::Overloaded) => Verdict::Refused(Fault::Overloaded),
             Err(fault) => Verdict::Refused(fault),
         },
-        GuardStep::Token(check) => match token::verified(exchange, check).await {
+        GuardStep::Token(check) => match token::verified_token(exchange, check).await {
             Ok(token) => {
                 admit_token(&check.auth, &token, exchange.buffers);
                 Verdict::Pass
             }
-            Err(Refused::Failed(fault)) => Verdict::Refused(fault),
-            Err(Refused::Denied(denial)) => {
+            Err(GuardError::Failed(fault)) => Verdict::Refused(fault),
+            Err(GuardError::Denied(denial)) => {
                 token::challenge(exchange, &check.auth, denial);
-                keep_out(exchange, denial)
+                refuse_credential(exchange, denial)
             }
         },
-        GuardStep::Login(check) => login::pass(exchange, check).await,
+        GuardStep::Login(check) => login::require_session(exchange, check).await,
         GuardStep::ApiKey(auth) => match api_client(auth, &exchange.env.intake, exchange.buffers) {
             Ok(client) => {
                 admit_api_client(auth, &client, exchange.buffers);
@@ -59,116 +61,115 @@ pub(super) async fn pass<'r, N: Network, D: Downstream>(
             }
             Err(denial) => {
                 token::challenge_for_api_key(exchange, denial);
-                keep_out(exchange, denial)
+                refuse_credential(exchange, denial)
             }
         },
-        // Its list of addresses has not let the request pass.
-        GuardStep::Any(any) => pass_one(exchange, any).await,
-        // The others wait for nobody.
+        // Its address list has already been checked and does not allow the client.
+        GuardStep::Any(any) => await_any_guard(exchange, any).await,
+        // No other guard waits.
         _ => Verdict::Refused(Fault::ProtectionUnavailable),
     }
 }
 
-/// Waits for the first of several guards that lets the request pass. Where none does, a challenge comes before a plain no: the
-/// client can do something about it.
-async fn pass_one<'r, N: Network, D: Downstream>(
+/// Waits for the first of several guards that lets the request pass. If none does, a challenge is preferred over a plain
+/// refusal, because the client can respond to it.
+async fn await_any_guard<'r, N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, '_, N, D>,
-    any: &AnyOf,
+    any: &AnyOfCheck,
 ) -> Verdict<'r> {
     let token = match &any.jwt {
-        Some(check) => token::verified(exchange, check).await.map(|token| (check, token)),
-        None => Err(Refused::Denied(Denial::NotAllowed)),
+        Some(check) => token::verified_token(exchange, check).await.map(|token| (check, token)),
+        None => Err(GuardError::Denied(Denial::NotAllowed)),
     };
     match &token {
         Ok((check, token)) => {
-            vouch_for_none(any, &mut exchange.buffers.request);
+            remove_identity_headers(any, &mut exchange.buffers.request);
             admit_token(&check.auth, token, exchange.buffers);
             return Verdict::Pass;
         }
-        Err(Refused::Denied(_) | Refused::Failed(Fault::KeysUnavailable)) => {}
-        Err(Refused::Failed(fault)) => return Verdict::Refused(*fault),
+        Err(GuardError::Denied(_) | GuardError::Failed(Fault::KeysUnavailable)) => {}
+        Err(GuardError::Failed(fault)) => return Verdict::Refused(*fault),
     }
     let client =
         any.api_key.as_ref().map(|auth| (auth, api_client(auth, &exchange.env.intake, exchange.buffers)));
     if let Some((auth, Ok(client))) = &client {
-        vouch_for_none(any, &mut exchange.buffers.request);
+        remove_identity_headers(any, &mut exchange.buffers.request);
         admit_api_client(auth, client, exchange.buffers);
         return Verdict::Pass;
     }
     let password = match &any.basic {
-        Some(basic) => verify(exchange, basic).await,
-        None => Ok(Word::Wrong),
+        Some(basic) => verify_password(exchange, basic).await,
+        None => Ok(PasswordVerdict::Wrong),
     };
     match password {
-        Ok(Word::Right) => {
-            vouch_for_none(any, &mut exchange.buffers.request);
+        Ok(PasswordVerdict::Right) => {
+            remove_identity_headers(any, &mut exchange.buffers.request);
             return Verdict::Pass;
         }
-        Ok(Word::Wrong | Word::None) => {}
+        Ok(PasswordVerdict::Wrong | PasswordVerdict::Overloaded) => {}
         Err(fault) => return Verdict::Refused(fault),
     }
-    let answer = match &any.asking {
-        Some(asking) => {
+    let response = match &any.asking {
+        Some(auth_check) => {
             remove_credentials(any, &mut exchange.buffers.request);
-            ask::ask(exchange, asking).await
+            ask::call_auth_service(exchange, auth_check).await
         }
-        None => Answer::No(403),
+        None => AuthOutcome::Denied(403),
     };
-    let Answer::No(403) = answer else { return conclude(exchange, answer) };
+    let AuthOutcome::Denied(403) = response else { return auth_verdict(exchange, response) };
     match (&any.basic, token, &any.jwt, client) {
-        (Some(_), ..) if password == Ok(Word::None) => Verdict::Refused(Fault::Overloaded),
+        (Some(_), ..) if password == Ok(PasswordVerdict::Overloaded) => Verdict::Refused(Fault::Overloaded),
         (Some(basic), ..) => challenge(exchange, basic),
-        (None, Err(Refused::Failed(fault)), ..) => Verdict::Refused(fault),
-        (None, Err(Refused::Denied(denial)), Some(check), _) => {
+        (None, Err(GuardError::Failed(fault)), ..) => Verdict::Refused(fault),
+        (None, Err(GuardError::Denied(denial)), Some(check), _) => {
             token::challenge(exchange, &check.auth, denial);
-            keep_out(exchange, denial)
+            refuse_credential(exchange, denial)
         }
         (.., Some((_, Err(denial)))) => {
             token::challenge_for_api_key(exchange, denial);
-            keep_out(exchange, denial)
+            refuse_credential(exchange, denial)
         }
-        _ if any.asking.is_none() => Verdict::Refused(exchange.env.client.address_refused()),
-        _ => conclude(exchange, answer),
+        _ if any.asking.is_none() => Verdict::Refused(exchange.env.client.address_fault()),
+        _ => auth_verdict(exchange, response),
     }
 }
 
-/// What becomes of the request after another service was asked.
-fn conclude<'r, N: Network, D>(exchange: &Exchange<'_, '_, N, D>, answer: Answer) -> Verdict<'r> {
-    match answer {
-        Answer::Yes => Verdict::Pass,
-        Answer::No(status) => denied(exchange, status),
-        Answer::SignIn => Verdict::Answered(Made::AtSignIn),
-        Answer::None(fault) => Verdict::Refused(fault),
+/// Turns the outcome of an authentication service into a verdict.
+fn auth_verdict<'r, N: Network, D>(exchange: &Exchange<'_, '_, N, D>, response: AuthOutcome) -> Verdict<'r> {
+    match response {
+        AuthOutcome::Allowed => Verdict::Pass,
+        AuthOutcome::Denied(status) => denied_verdict(exchange, status),
+        AuthOutcome::SignIn => Verdict::Responded(ResponseScope::SignIn),
+        AuthOutcome::Failed(fault) => Verdict::Refused(fault),
     }
 }
 
-/// The answer that says no stands in the buffers, unless the rule has a page for its status.
-fn denied<'r, N: Network, D>(exchange: &Exchange<'_, '_, N, D>, status: u16) -> Verdict<'r> {
-    match respond::replacing(&exchange.env, exchange.buffers.answer.status()) {
+/// Refuses with the response in the buffers, or with the rule's page for its status.
+fn denied_verdict<'r, N: Network, D>(exchange: &Exchange<'_, '_, N, D>, status: u16) -> Verdict<'r> {
+    match respond::replacement(&exchange.env, exchange.buffers.response.status()) {
         Some(_) => Verdict::Refused(Fault::Denied(status)),
-        None => Verdict::Answered(Made::ByRule),
+        None => Verdict::Responded(ResponseScope::Rule),
     }
 }
 
-/// Asks the client for a password (RFC 7617 §2).
+/// Responds with a challenge for a password (RFC 7617 §2).
 fn challenge<'r, N: Network, D>(exchange: &mut Exchange<'_, '_, N, D>, basic: &BasicAuth) -> Verdict<'r> {
     let fault = Fault::Denied(401);
     exchange.record.fault = Some(fault);
-    own_answer(exchange.buffers, 401, Some(fault.label()));
+    start_own_response(exchange.buffers, 401, Some(fault.label()));
     let challenge = ["Basic realm=\"", &basic.realm, "\""].concat();
-    exchange.buffers.answer.append(b"WWW-Authenticate", challenge.as_bytes());
-    denied(exchange, 401)
+    exchange.buffers.response.append(b"WWW-Authenticate", challenge.as_bytes());
+    denied_verdict(exchange, 401)
 }
 
-/// Verifies what the client claims.
+/// Verifies the password of the request.
 ///
 /// # Errors
-/// The client has gone, or its request's time is over: the word is not waited for, and nothing is verified that nobody has begun
-/// to.
-async fn verify<N: Network, D: Downstream>(
+/// The client has gone, or the request's deadline has passed. A verification that no thread has started is then skipped.
+async fn verify_password<N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, '_, N, D>,
     basic: &BasicAuth,
-) -> Result<Word, Fault> {
+) -> Result<PasswordVerdict, Fault> {
     let worker = exchange.env.worker;
     let claim = {
         let mut values = exchange.buffers.request.all_named(b"Authorization");
@@ -177,7 +178,7 @@ async fn verify<N: Network, D: Downstream>(
             _ => None,
         }
     };
-    let Some(claim) = claim else { return Ok(Word::Wrong) };
+    let Some(claim) = claim else { return Ok(PasswordVerdict::Wrong) };
     let verified = worker.guards.passwords.verify(basic, claim);
     wait(exchange, verified, Duration::MAX).await
 }

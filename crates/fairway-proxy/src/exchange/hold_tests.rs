@@ -1,4 +1,5 @@
-//! Request bodies that are held, in virtual time: no endpoint is asked before they are whole, and it gets what was sent.
+//! Buffered request bodies, in virtual time: no endpoint gets a request before its body is complete, and it gets exactly what
+//! was sent.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -14,24 +15,29 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::task::spawn_local;
 use tokio::time::sleep;
 
-use super::hostile_tests::{DATA, END, HEADERS, Raw, SETTINGS, Shared, WHOLE, field, frame};
-use crate::buffering::EXTENT;
-use crate::testing::{Client, DISK, Meeting, OK, Stage, endpoint, on_stage, read_head};
+use super::hostile_tests::{
+    DATA, FLAG_END_HEADERS, FLAG_END_STREAM, HEADERS, Raw, SETTINGS, SentFrames, field, frame,
+};
+use crate::buffering::EXTENT_BYTES;
+use crate::testing::{
+    Client, MAX_DISK_BYTES, OK_RESPONSE, ScriptedConnect, TestWorker, endpoint, read_head, run_local,
+};
 
-const MEMORY: u32 = 1000;
-const MOST: usize = 300_000;
+const MEMORY_BYTES: u32 = 1000;
+const MAX_BODY_BYTES: usize = 300_000;
 
 fn holding() -> Phases {
-    let requests = Some(BodyBuffer { memory: MEMORY, disk: (MOST - MEMORY as usize) as u64 });
+    let requests =
+        Some(BodyBuffer { memory: MEMORY_BYTES, disk: (MAX_BODY_BYTES - MEMORY_BYTES as usize) as u64 });
     let buffering = Buffering { requests, responses: None };
     Forwarding { buffering, ..Forwarding::default() }.into()
 }
 
-/// Requests as an endpoint saw them: heads and bodies.
-type Seen = Rc<RefCell<Vec<(String, Vec<u8>)>>>;
+/// Requests as endpoints received them: heads and bodies.
+type ReceivedRequests = Rc<RefCell<Vec<(String, Vec<u8>)>>>;
 
-/// Reads requests to their ends, and answers each but those that `fails` says.
-async fn take(mut stream: DuplexStream, seen: Seen, fails: Rc<Cell<usize>>) {
+/// Reads complete requests and responds to each, except that the first `fails` ones fail.
+async fn serve_failing(mut stream: DuplexStream, seen: ReceivedRequests, fails: Rc<Cell<usize>>) {
     let mut bytes = Vec::new();
     loop {
         if let Some(head) = wire::head(&bytes).unwrap() {
@@ -53,7 +59,7 @@ async fn take(mut stream: DuplexStream, seen: Seen, fails: Rc<Cell<usize>>) {
                     return;
                 }
                 bytes.drain(..end);
-                stream.write_all(OK).await.unwrap();
+                stream.write_all(OK_RESPONSE).await.unwrap();
                 continue;
             }
         }
@@ -63,15 +69,15 @@ async fn take(mut stream: DuplexStream, seen: Seen, fails: Rc<Cell<usize>>) {
     }
 }
 
-/// A stage whose rule holds bodies, over endpoints of which the first requests to any fail.
-fn stage(endpoints: usize, failures: usize) -> (Stage, Seen) {
-    let seen = Seen::default();
-    let (told, fails) = (Rc::clone(&seen), Rc::new(Cell::new(failures)));
+/// A stage whose rule buffers bodies; the first `failures` requests to any endpoint fail.
+fn stage(endpoints: usize, failures: usize) -> (TestWorker, ReceivedRequests) {
+    let seen = ReceivedRequests::default();
+    let (seen_by_endpoint, fails) = (Rc::clone(&seen), Rc::new(Cell::new(failures)));
     let script = move |_: SocketAddr| {
-        let (told, fails) = (Rc::clone(&told), Rc::clone(&fails));
-        Meeting::with(move |stream| take(stream, told, fails))
+        let (seen_by_endpoint, fails) = (Rc::clone(&seen_by_endpoint), Rc::clone(&fails));
+        ScriptedConnect::served_by(move |stream| serve_failing(stream, seen_by_endpoint, fails))
     };
-    (Stage::filtered(endpoints, vec![holding()], script), seen)
+    (TestWorker::with_phases(endpoints, vec![holding()], script), seen)
 }
 
 fn body(length: usize) -> Vec<u8> {
@@ -79,7 +85,7 @@ fn body(length: usize) -> Vec<u8> {
     (0..length).map(|_| random.u8(..)).collect()
 }
 
-/// The request with its body, as one chunk where it is chunked.
+/// A request with this body, as one chunk if it is chunked.
 fn request(method: &str, body: &[u8], chunked: bool) -> Vec<u8> {
     let framing = match chunked {
         true => "Transfer-Encoding: chunked".to_owned(),
@@ -100,45 +106,45 @@ fn request(method: &str, body: &[u8], chunked: bool) -> Vec<u8> {
     bytes
 }
 
-/// Nothing is left of what was held, once all are gone.
-async fn rests(stage: &Stage, client: Client) {
+/// Checks that nothing stays buffered once the client is gone.
+async fn assert_nothing_buffered(stage: &TestWorker, client: Client) {
     drop(client);
     sleep(Duration::from_secs(120)).await;
-    stage.at_rest().unwrap();
+    stage.check_idle().unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_endpoint_is_asked_when_the_body_is_whole_and_gets_all_of_it_with_its_length() {
-    on_stage(async {
+    run_local(async {
         let (stage, seen) = stage(1, 0);
         let mut client = stage.client();
         for chunked in [false, true] {
-            for length in [0, 1, 999, 1000, 1001, 40_000, MOST] {
+            for length in [0, 1, 999, 1000, 1001, 40_000, MAX_BODY_BYTES] {
                 let (body, before) = (body(length), stage.connects().len());
                 let bytes = request("POST", &body, chunked);
                 let (first, last) = bytes.split_at(bytes.len() - 1);
                 client.send(first).await;
                 sleep(Duration::from_secs(3)).await;
-                // Only one that has a body waits for its end.
+                // Only a request with a body waits for its end.
                 let is_waiting = seen.borrow().is_empty();
                 assert!(is_waiting || length == 0, "{length}");
                 assert!(stage.connects().len() == before || length == 0, "{length}");
                 client.send(last).await;
-                assert_eq!(client.answer().await.unwrap().status, 200, "{length} {chunked}");
-                let (head, came) = seen.borrow_mut().pop().unwrap();
-                assert!(came == body, "{length} {chunked}");
+                assert_eq!(client.response().await.unwrap().status, 200, "{length} {chunked}");
+                let (head, received_body) = seen.borrow_mut().pop().unwrap();
+                assert!(received_body == body, "{length} {chunked}");
                 assert!(head.contains(&format!("\r\ncontent-length: {length}\r\n")), "{head}");
                 assert!(!head.contains("transfer-encoding"), "{head}");
             }
         }
-        rests(&stage, client).await;
+        assert_nothing_buffered(&stage, client).await;
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_body_that_comes_in_any_pieces_is_the_same() {
-    on_stage(async {
+    run_local(async {
         let (stage, seen) = stage(1, 0);
         let mut random = Rng::with_seed(36);
         for _ in 0..60 {
@@ -155,92 +161,92 @@ async fn a_body_that_comes_in_any_pieces_is_the_same() {
                 }
                 rest = later;
             }
-            assert_eq!(client.answer().await.unwrap().status, 200);
+            assert_eq!(client.response().await.unwrap().status, 200);
             assert!(seen.borrow_mut().pop().unwrap().1 == body, "{length} {chunked}");
         }
         sleep(Duration::from_secs(120)).await;
-        stage.at_rest().unwrap();
+        stage.check_idle().unwrap();
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn another_endpoint_gets_all_of_it_again() {
-    on_stage(async {
+    run_local(async {
         let (stage, seen) = stage(3, 2);
         let (mut client, body) = (stage.client(), body(200_000));
-        assert_eq!(client.ask(request("PUT", &body, true)).await.unwrap().status, 200);
+        assert_eq!(client.request(request("PUT", &body, true)).await.unwrap().status, 200);
         let seen = seen.take();
         assert_eq!(seen.len(), 3, "far more than is held of a body that streams");
-        assert!(seen.iter().all(|(_, came)| *came == body));
-        rests(&stage, client).await;
+        assert!(seen.iter().all(|(_, received_body)| *received_body == body));
+        assert_nothing_buffered(&stage, client).await;
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_body_that_is_written_already_is_sent_once_where_it_must_not_be_sent_twice() {
-    on_stage(async {
+    run_local(async {
         let (stage, seen) = stage(3, 2);
         let (mut client, body) = (stage.client(), body(2000));
-        assert_eq!(client.ask(request("POST", &body, false)).await.unwrap().status, 502);
+        assert_eq!(client.request(request("POST", &body, false)).await.unwrap().status, 502);
         assert_eq!(seen.borrow().len(), 1);
-        rests(&stage, client).await;
+        assert_nothing_buffered(&stage, client).await;
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_body_that_is_too_large_is_refused_before_any_endpoint_is_asked() {
-    on_stage(async {
+    run_local(async {
         let (stage, _) = stage(1, 0);
         for chunked in [false, true] {
             let mut client = stage.client();
-            let refused = client.ask(request("POST", &body(MOST + 1), chunked)).await;
+            let refused = client.request(request("POST", &body(MAX_BODY_BYTES + 1), chunked)).await;
             assert_eq!(refused.unwrap().status, 413, "{chunked}");
             drop(client);
         }
         assert_eq!(stage.connects(), []);
-        assert_eq!(stage.value("fairway_faults_total{reason=\"body_too_large\"}"), 2);
+        assert_eq!(stage.metric_value("fairway_faults_total{reason=\"body_too_large\"}"), 2);
         sleep(Duration::from_secs(120)).await;
-        stage.at_rest().unwrap();
+        stage.check_idle().unwrap();
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_disk_that_is_full_refuses_what_has_no_room_in_memory_and_nothing_else() {
-    on_stage(async {
+    run_local(async {
         let (stage, seen) = stage(1, 0);
-        // What is behind the last whole extent stays in memory.
-        let on_disk = (MOST - MEMORY as usize) / EXTENT * EXTENT;
-        let count = usize::try_from(DISK).unwrap() / on_disk + 1;
+        // The data after the last full extent stays in memory.
+        let on_disk = (MAX_BODY_BYTES - MEMORY_BYTES as usize) / EXTENT_BYTES * EXTENT_BYTES;
+        let count = usize::try_from(MAX_DISK_BYTES).unwrap() / on_disk + 1;
         let mut clients: Vec<Client> = (0..count).map(|_| stage.client()).collect();
-        let whole = request("POST", &body(MOST), false);
+        let whole = request("POST", &body(MAX_BODY_BYTES), false);
         for client in &mut clients {
             client.send(&whole[..whole.len() - 1]).await;
             sleep(Duration::from_secs(1)).await;
         }
-        let refused = clients.last_mut().unwrap().answer_text().await.to_lowercase();
+        let refused = clients.last_mut().unwrap().response_text().await.to_lowercase();
         assert!(refused.starts_with("http/1.1 503") && refused.contains("retry-after: 1"), "{refused}");
-        assert_eq!(stage.value("fairway_faults_total{reason=\"buffer_full\"}"), 1);
-        let small = stage.client().ask(request("POST", &body(MEMORY as usize), true)).await;
+        assert_eq!(stage.metric_value("fairway_faults_total{reason=\"buffer_full\"}"), 1);
+        let small = stage.client().request(request("POST", &body(MEMORY_BYTES as usize), true)).await;
         assert_eq!(small.unwrap().status, 200);
         for client in clients.iter_mut().rev().skip(1) {
             client.send(&whole[whole.len() - 1..]).await;
-            assert_eq!(client.answer().await.unwrap().status, 200);
+            assert_eq!(client.response().await.unwrap().status, 200);
         }
         assert_eq!(seen.borrow().len(), count);
         clients.clear();
         sleep(Duration::from_secs(120)).await;
-        stage.at_rest().unwrap();
+        stage.check_idle().unwrap();
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_leaves_or_stays_silent_reaches_no_endpoint() {
-    on_stage(async {
+    run_local(async {
         let (stage, _) = stage(1, 0);
         let whole = request("POST", &body(100_000), false);
         for sent in [80, 1080, 40_000, 99_999] {
@@ -251,39 +257,39 @@ async fn a_client_that_leaves_or_stays_silent_reaches_no_endpoint() {
         }
         let mut silent = stage.client();
         silent.send(&whole[..50_000]).await;
-        assert_eq!(silent.answer().await.unwrap().status, 408, "after body_idle");
+        assert_eq!(silent.response().await.unwrap().status, 408, "after body_idle");
         assert_eq!(stage.connects(), []);
-        rests(&stage, silent).await;
+        assert_nothing_buffered(&stage, silent).await;
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_waits_for_a_word_gets_it_at_once_and_once() {
-    on_stage(async {
+    run_local(async {
         let (stage, seen) = stage(2, 1);
         let mut client = stage.client();
         client
             .send("PUT /x HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2000\r\n\r\n")
             .await;
-        assert_eq!(client.answer().await.unwrap().status, 100);
+        assert_eq!(client.response().await.unwrap().status, 100);
         assert_eq!(stage.connects(), []);
         client.send(&body(2000)).await;
-        assert_eq!(client.answer().await.unwrap().status, 200);
+        assert_eq!(client.response().await.unwrap().status, 200);
         let seen = seen.take();
         assert!(seen.len() == 2 && seen.iter().all(|(head, _)| !head.contains("expect")), "{seen:?}");
-        rests(&stage, client).await;
+        assert_nothing_buffered(&stage, client).await;
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_held_any_more_while_the_answer_is_taken() {
-    on_stage(async {
-        // It answers before it has read all, and goes on to read or stops.
+    run_local(async {
+        // It responds before it has read everything, and then continues to read or stops.
         for goes_on in [true, false] {
             let script = move |_| {
-                Meeting::with(move |mut stream: DuplexStream| async move {
+                ScriptedConnect::served_by(move |mut stream: DuplexStream| async move {
                     read_head(&mut stream).await;
                     stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 300000\r\n\r\n").await.unwrap();
                     let (mut read, mut write) = tokio::io::split(stream);
@@ -296,14 +302,14 @@ async fn nothing_is_held_any_more_while_the_answer_is_taken() {
                     std::future::pending::<()>().await;
                 })
             };
-            let stage = Stage::filtered(1, vec![holding()], script);
+            let stage = TestWorker::with_phases(1, vec![holding()], script);
             let mut client = stage.client();
             client.send(request("POST", &body(200_000), false)).await;
             sleep(Duration::from_secs(5)).await;
             if goes_on {
-                assert_eq!((stage.worker.held.taken(), stage.worker.disk.used()), (0, 0));
+                assert_eq!((stage.worker.body_memory.used_bytes(), stage.worker.disk.used_bytes()), (0, 0));
             }
-            rests(&stage, client).await;
+            assert_nothing_buffered(&stage, client).await;
         }
     })
     .await;
@@ -311,68 +317,68 @@ async fn nothing_is_held_any_more_while_the_answer_is_taken() {
 
 #[tokio::test(start_paused = true)]
 async fn trailers_go_on_behind_chunks() {
-    on_stage(async {
+    run_local(async {
         let (stage, seen) = stage(1, 0);
         let mut client = stage.client();
         client.send("POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nX-Sum: 9\r\n\r\n").await;
-        assert_eq!(client.answer().await.unwrap().status, 200);
-        let (head, came) = seen.borrow_mut().pop().unwrap();
+        assert_eq!(client.response().await.unwrap().status, 200);
+        let (head, received_body) = seen.borrow_mut().pop().unwrap();
         assert!(head.contains("transfer-encoding: chunked") && !head.contains("content-length"), "{head}");
-        assert_eq!(came, b"hi");
-        rests(&stage, client).await;
+        assert_eq!(received_body, b"hi");
+        assert_nothing_buffered(&stage, client).await;
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_body_of_http2_without_a_length_gets_one() {
-    on_stage(async {
+    run_local(async {
         let (stage, seen) = stage(1, 0);
-        let mut client = Raw::new(stage.client().stream, &Shared::default());
-        client.say(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
-        client.say(frame(SETTINGS, 0, 0, &[])).await;
+        let mut client = Raw::new(stage.client().stream, &SentFrames::default());
+        client.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
+        client.send(frame(SETTINGS, 0, 0, &[])).await;
         let fields: Vec<u8> =
             [(":method", "POST"), (":scheme", "http"), (":path", "/x"), (":authority", "a")]
                 .iter()
                 .flat_map(|(name, value)| field(name, value))
                 .collect();
-        client.say(frame(HEADERS, WHOLE, 1, &fields)).await;
+        client.send(frame(HEADERS, FLAG_END_HEADERS, 1, &fields)).await;
         let body = body(50_000);
         for piece in body.chunks(10_000) {
-            client.say(frame(DATA, 0, 1, piece)).await;
+            client.send(frame(DATA, 0, 1, piece)).await;
             sleep(Duration::from_secs(1)).await;
         }
         assert_eq!(stage.connects(), []);
-        client.say(frame(DATA, END, 1, &[])).await;
+        client.send(frame(DATA, FLAG_END_STREAM, 1, &[])).await;
         sleep(Duration::from_secs(1)).await;
-        let (head, came) = seen.borrow_mut().pop().unwrap();
-        assert!(came == body && head.contains("content-length: 50000"), "{head}");
+        let (head, received_body) = seen.borrow_mut().pop().unwrap();
+        assert!(received_body == body && head.contains("content-length: 50000"), "{head}");
         drop(client);
         sleep(Duration::from_secs(120)).await;
-        stage.at_rest().unwrap();
+        stage.check_idle().unwrap();
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn endpoints_are_those_that_there_are_when_the_body_is_whole() {
-    on_stage(async {
+    run_local(async {
         let (stage, seen) = stage(1, 0);
         let whole = request("POST", &body(5000), false);
         let mut client = stage.client();
         client.send(&whole[..3000]).await;
         sleep(Duration::from_secs(1)).await;
-        let mut config = crate::testing::filtered(1, vec![holding()]);
+        let mut config = crate::testing::config_with_phases(1, vec![holding()]);
         let backend = config.backends.values().next().unwrap();
         let endpoints = vec![fairway_model::Endpoint::at(endpoint(50))];
         let backend = fairway_model::Backend { endpoints, ..fairway_model::Backend::clone(backend) };
         config.backends.insert(backend.key.clone(), std::sync::Arc::new(backend));
         stage.publish(&config);
         client.send(&whole[3000..]).await;
-        assert_eq!(client.answer().await.unwrap().status, 200);
+        assert_eq!(client.response().await.unwrap().status, 200);
         assert_eq!(seen.borrow().len(), 1);
         assert_eq!(stage.connects().last().unwrap().1, endpoint(50));
-        rests(&stage, client).await;
+        assert_nothing_buffered(&stage, client).await;
     })
     .await;
 }

@@ -1,5 +1,5 @@
-//! Connections of HTTP/2 to endpoints as the pool keeps them, in virtual time: when they are asked whether somebody is there,
-//! when they are let go, and what resets do to them.
+//! Pooled HTTP/2 connections to endpoints, in virtual time: when they are checked with PING, when they are closed, and the
+//! effect of resets.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -13,36 +13,36 @@ use fairway_model::{BackendProtocol, Policy};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::testing::{Meeting, Stage, on_stage};
+use crate::testing::{ScriptedConnect, TestWorker, run_local};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
-/// What endpoints saw.
+/// What endpoints received.
 #[derive(Default)]
-struct Seen {
-    /// The number of the connection of each request.
+struct EndpointLog {
+    /// The connection number of each request.
     requests: Vec<usize>,
-    /// When PINGs came.
+    /// When PINGs arrived.
     pings: Vec<Instant>,
     resets: Vec<Code>,
-    /// Whether they answer PINGs and requests at all; else nothing leaves them.
+    /// Whether they send nothing at all, neither to PINGs nor to requests.
     is_dumb: bool,
 }
 
-type Shared = Rc<RefCell<Seen>>;
+type SharedLog = Rc<RefCell<EndpointLog>>;
 
-/// How an endpoint answers a request.
+/// How an endpoint responds to a request.
 #[derive(Clone, Copy)]
-enum Answers {
+enum ResponseMode {
     AtOnce,
-    /// With the head of an answer, and nothing else.
+    /// With a response head, and nothing else.
     Head,
     Never,
-    /// With a body whose rest of so many bytes comes after a second.
+    /// With a body whose rest, of this many bytes, follows after a second.
     Late(usize),
 }
 
-async fn serve(mut stream: DuplexStream, number: usize, seen: Shared, answers: Answers) {
+async fn serve(mut stream: DuplexStream, number: usize, seen: SharedLog, responses: ResponseMode) {
     let timeouts = Timeouts { silence: 3_600_000_000, ..Timeouts::default() };
     let mut codec = Server::new(Config { timeouts, ..Config::default() }, 0);
     let (mut head, mut input) = (Head::new(), Vec::new());
@@ -50,27 +50,27 @@ async fn serve(mut stream: DuplexStream, number: usize, seen: Shared, answers: A
     loop {
         let mut used = 0;
         loop {
-            note_pings(&input[used..], &seen);
+            record_pings(&input[used..], &seen);
             let (count, event) = codec.receive(0, &input[used..], &mut head);
             used += count;
             match event {
                 Event::Head { stream, .. } => {
                     seen.borrow_mut().requests.push(number);
-                    if matches!(answers, Answers::Never) {
+                    if matches!(responses, ResponseMode::Never) {
                         continue;
                     }
-                    let mut answer = Head::new();
-                    answer.start_response(200);
-                    let length = if let Answers::Late(rest) = answers { rest + 1 } else { 2 };
-                    answer.append(b"Content-Length", length.to_string().as_bytes());
-                    codec.send_head(stream, &answer, false);
-                    match answers {
-                        Answers::AtOnce => {
+                    let mut response = Head::new();
+                    response.start_response(200);
+                    let length = if let ResponseMode::Late(rest) = responses { rest + 1 } else { 2 };
+                    response.append(b"Content-Length", length.to_string().as_bytes());
+                    codec.send_head(stream, &response, false);
+                    match responses {
+                        ResponseMode::AtOnce => {
                             codec.send_data(stream, b"ok", true);
                             codec.release(stream);
                         }
-                        Answers::Head | Answers::Never => {}
-                        Answers::Late(rest) => {
+                        ResponseMode::Head | ResponseMode::Never => {}
+                        ResponseMode::Late(rest) => {
                             codec.send_data(stream, b"x", false);
                             late.push((stream, rest, Instant::now() + Duration::from_secs(1)));
                         }
@@ -99,7 +99,7 @@ async fn serve(mut stream: DuplexStream, number: usize, seen: Shared, answers: A
             if stream.write_all(&pending).await.is_err() {
                 return;
             }
-            codec.wrote(pending.len());
+            codec.mark_written(pending.len());
         }
         if let Ok(Ok(0) | Err(_)) = timeout(Duration::from_millis(100), stream.read_buf(&mut input)).await {
             return;
@@ -107,8 +107,8 @@ async fn serve(mut stream: DuplexStream, number: usize, seen: Shared, answers: A
     }
 }
 
-/// PINGs that are no answers: each comes in a read of its own, or behind other frames.
-fn note_pings(mut input: &[u8], seen: &Shared) {
+/// Notes PINGs that are not acknowledgements: each arrives in a read of its own, or after other frames.
+fn record_pings(mut input: &[u8], seen: &SharedLog) {
     if input.starts_with(b"PRI") {
         input = &input[24..];
     }
@@ -122,30 +122,30 @@ fn note_pings(mut input: &[u8], seen: &Shared) {
     }
 }
 
-fn stage(answers: Answers) -> (Stage, Shared) {
-    within(answers, Policy::default())
+fn stage(responses: ResponseMode) -> (TestWorker, SharedLog) {
+    within(responses, Policy::default())
 }
 
-/// The same under a rule that lets an endpoint be silent for an hour.
-fn patient(answers: Answers) -> (Stage, Shared) {
+/// The same with a read timeout of an hour.
+fn patient(responses: ResponseMode) -> (TestWorker, SharedLog) {
     let mut policy = Policy::default();
     policy.timeouts.read = Duration::from_secs(3600);
-    within(answers, policy)
+    within(responses, policy)
 }
 
-fn within(answers: Answers, policy: Policy) -> (Stage, Shared) {
-    let (seen, count) = (Shared::default(), Cell::new(0));
+fn within(responses: ResponseMode, policy: Policy) -> (TestWorker, SharedLog) {
+    let (seen, count) = (SharedLog::default(), Cell::new(0));
     let theirs = Rc::clone(&seen);
-    let stage = Stage::speaking_under(policy, BackendProtocol::H2c, 1, move |_| {
+    let stage = TestWorker::with_protocol_and_policy(policy, BackendProtocol::H2c, 1, move |_| {
         count.set(count.get() + 1);
         let (number, seen) = (count.get(), Rc::clone(&theirs));
-        Meeting::with(move |stream| serve(stream, number, seen, answers))
+        ScriptedConnect::served_by(move |stream| serve(stream, number, seen, responses))
     });
     (stage, seen)
 }
 
-/// Time passes as it does for a worker.
-async fn pass(stage: &Stage, seconds: u64) {
+/// Lets time pass with a worker's periodic work.
+async fn pass_time(stage: &TestWorker, seconds: u64) {
     for _ in 0..seconds {
         sleep(Duration::from_secs(1)).await;
         stage.worker.tick();
@@ -154,30 +154,30 @@ async fn pass(stage: &Stage, seconds: u64) {
 
 #[tokio::test(start_paused = true)]
 async fn after_ten_seconds_of_silence_a_connection_is_asked_before_it_gets_a_request() {
-    on_stage(async {
-        let (stage, seen) = stage(Answers::AtOnce);
+    run_local(async {
+        let (stage, seen) = stage(ResponseMode::AtOnce);
         let mut client = stage.client();
         for (wait, pings) in [(0, 0), (9, 0), (11, 1), (30, 2), (1, 2)] {
-            pass(&stage, wait).await;
-            assert_eq!(client.ask(GET).await.unwrap().status, 200);
+            pass_time(&stage, wait).await;
+            assert_eq!(client.request(GET).await.unwrap().status, 200);
             assert_eq!(seen.borrow().pings.len(), pings, "after {wait} s");
         }
         assert_eq!(stage.connects().len(), 1, "it was there each time");
         drop(client);
         sleep(Duration::from_millis(10)).await;
-        assert_eq!(stage.at_rest(), Ok(()));
+        assert_eq!(stage.check_idle(), Ok(()));
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_that_does_not_answer_is_left_for_a_new_one_before_anything_is_sent() {
-    on_stage(async {
-        let (stage, seen) = stage(Answers::AtOnce);
+    run_local(async {
+        let (stage, seen) = stage(ResponseMode::AtOnce);
         let mut client = stage.client();
-        assert_eq!(client.ask(GET).await.unwrap().status, 200);
+        assert_eq!(client.request(GET).await.unwrap().status, 200);
         seen.borrow_mut().is_dumb = true;
-        pass(&stage, 20).await;
+        pass_time(&stage, 20).await;
         let theirs = Rc::clone(&seen);
         tokio::task::spawn_local(async move {
             sleep(Duration::from_millis(260)).await;
@@ -185,7 +185,7 @@ async fn one_that_does_not_answer_is_left_for_a_new_one_before_anything_is_sent(
         });
         let began = Instant::now();
         let post = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n";
-        assert_eq!(client.ask(post).await.unwrap().status, 200);
+        assert_eq!(client.request(post).await.unwrap().status, 200);
         assert!(began.elapsed() < Duration::from_millis(500), "{:?}", began.elapsed());
         assert_eq!((stage.connects().len(), &seen.borrow().requests[..]), (2, &[1, 2][..]));
     })
@@ -194,20 +194,20 @@ async fn one_that_does_not_answer_is_left_for_a_new_one_before_anything_is_sent(
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_stream_is_asked_about_no_more_often_than_servers_of_grpc_take() {
-    on_stage(async {
-        let (stage, seen) = patient(Answers::Head);
+    run_local(async {
+        let (stage, seen) = patient(ResponseMode::Head);
         let mut client = stage.client();
         let fields = "Content-Type: application/grpc\r\nContent-Length: 0";
         client.send(format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n")).await;
-        pass(&stage, 1300).await;
+        pass_time(&stage, 1300).await;
         let pings = seen.borrow().pings.clone();
         let between = |two: &[Instant]| two[1].duration_since(two[0]);
         assert!(pings.windows(2).all(|two| between(two) >= Duration::from_secs(300)), "{pings:?}");
         assert!((3..=4).contains(&pings.len()), "{pings:?}");
-        // Whoever does not answer is left, and the client sees that its answer is not whole.
+        // A connection that does not respond is closed, and the client sees a truncated response.
         seen.borrow_mut().is_dumb = true;
         let began = Instant::now();
-        assert!(!client.rest().await.ends_with(b"ok"));
+        assert!(!client.read_to_end().await.ends_with(b"ok"));
         assert!(began.elapsed() < Duration::from_secs(330), "{:?}", began.elapsed());
     })
     .await;
@@ -215,18 +215,18 @@ async fn a_silent_stream_is_asked_about_no_more_often_than_servers_of_grpc_take(
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_is_let_go_before_servers_do() {
-    on_stage(async {
-        let (stage, seen) = stage(Answers::AtOnce);
+    run_local(async {
+        let (stage, seen) = stage(ResponseMode::AtOnce);
         let mut client = stage.client();
         for _ in 0..2000 {
-            assert_eq!(client.ask(GET).await.unwrap().status, 200);
+            assert_eq!(client.request(GET).await.unwrap().status, 200);
         }
         let of = |number: usize| seen.borrow().requests.iter().filter(|one| **one == number).count();
         assert_eq!((of(1), of(2), of(3)), (900, 900, 200));
-        // By age: used every few seconds, so that it is not idle.
+        // By age: it is used every few seconds, so that it is not idle.
         for _ in 0..1000 {
-            pass(&stage, 5).await;
-            assert_eq!(client.ask(GET).await.unwrap().status, 200);
+            pass_time(&stage, 5).await;
+            assert_eq!(client.request(GET).await.unwrap().status, 200);
         }
         assert!(of(4) >= 400, "{} {}", of(3), of(4));
     })
@@ -235,8 +235,8 @@ async fn a_connection_is_let_go_before_servers_do() {
 
 #[tokio::test(start_paused = true)]
 async fn clients_that_leave_early_wear_a_connection() {
-    on_stage(async {
-        let (stage, seen) = stage(Answers::Never);
+    run_local(async {
+        let (stage, seen) = stage(ResponseMode::Never);
         for _ in 0..60 {
             let mut client = stage.client();
             client.send(GET.replace("GET", "DELETE")).await;
@@ -248,7 +248,7 @@ async fn clients_that_leave_early_wear_a_connection() {
         let cancelled = seen.borrow().resets.iter().filter(|code| **code == Code::Cancel).count();
         let on_first = seen.borrow().requests.iter().filter(|one| **one == 1).count();
         assert_eq!((on_first, stage.connects().len()), (20, 3), "{cancelled} were cancelled");
-        assert_eq!(stage.at_rest(), Ok(()));
+        assert_eq!(stage.check_idle(), Ok(()));
     })
     .await;
 }
@@ -256,15 +256,15 @@ async fn clients_that_leave_early_wear_a_connection() {
 #[tokio::test(start_paused = true)]
 async fn a_small_rest_is_read_rather_than_cancelled_and_a_large_one_is_not() {
     for (rest, resets) in [(1000, 0), (100_000, 1)] {
-        on_stage(async {
-            let (stage, seen) = stage(Answers::Late(rest));
+        run_local(async {
+            let (stage, seen) = stage(ResponseMode::Late(rest));
             let mut client = stage.client();
             client.send(GET).await;
             sleep(Duration::from_millis(200)).await;
             drop(client);
             sleep(Duration::from_secs(3)).await;
             assert_eq!(seen.borrow().resets.len(), resets, "{rest}");
-            assert_eq!(stage.at_rest(), Ok(()));
+            assert_eq!(stage.check_idle(), Ok(()));
             assert_eq!(stage.connects().len(), 1);
         })
         .await;

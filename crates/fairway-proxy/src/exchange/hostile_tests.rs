@@ -1,4 +1,4 @@
-//! Endpoints of HTTP/2 that may break rules, in virtual time: frames are written by hand, so nothing keeps them from any of it.
+//! Support for HTTP/2 endpoints that break rules, in virtual time: frames are written by hand, so that anything can be sent.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -12,12 +12,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::task::yield_now;
 use tokio::time::timeout;
 
-use crate::testing::{Client, Meeting, Stage};
+use crate::testing::{Client, ScriptedConnect, TestWorker};
 
 pub(super) const DATA: u8 = 0;
 pub(super) const HEADERS: u8 = 1;
 pub(super) const PRIORITY: u8 = 2;
-pub(super) const RESET: u8 = 3;
+pub(super) const RST_STREAM: u8 = 3;
 pub(super) const SETTINGS: u8 = 4;
 pub(super) const PUSH_PROMISE: u8 = 5;
 pub(super) const PING: u8 = 6;
@@ -26,8 +26,8 @@ pub(super) const WINDOW_UPDATE: u8 = 8;
 pub(super) const CONTINUATION: u8 = 9;
 
 /// Flags: END_STREAM or ACK, and END_HEADERS.
-pub(super) const END: u8 = 1;
-pub(super) const WHOLE: u8 = 4;
+pub(super) const FLAG_END_STREAM: u8 = 1;
+pub(super) const FLAG_END_HEADERS: u8 = 4;
 
 /// `:status: 200`.
 pub(super) const OK: &[u8] = &[0x88];
@@ -54,38 +54,39 @@ pub(super) fn go_away(last: u32) -> Vec<u8> {
     frame(GOAWAY, 0, 0, &[last.to_be_bytes(), [0; 4]].concat())
 }
 
-/// A field that is not indexed.
+/// A literal field without indexing.
 pub(super) fn field(name: &str, value: &str) -> Vec<u8> {
     let (name_length, value_length) = (u8::try_from(name.len()).unwrap(), u8::try_from(value.len()).unwrap());
     [&[0, name_length], name.as_bytes(), &[value_length], value.as_bytes()].concat()
 }
 
-/// A head of an answer with these fields.
+/// A response head with these fields.
 pub(super) fn head(stream: u32, flags: u8, fields: &[(&str, &str)]) -> Vec<u8> {
     let fields: Vec<u8> = fields.iter().flat_map(|(name, value)| field(name, value)).collect();
-    frame(HEADERS, flags | WHOLE, stream, &[OK, &fields].concat())
+    frame(HEADERS, flags | FLAG_END_HEADERS, stream, &[OK, &fields].concat())
 }
 
 pub(super) fn status(stream: u32, flags: u8, status: &str) -> Vec<u8> {
-    frame(HEADERS, flags | WHOLE, stream, &field(":status", status))
+    frame(HEADERS, flags | FLAG_END_HEADERS, stream, &field(":status", status))
 }
 
-/// The end of a connection that writes any frame.
+/// An end of a connection that can write any frame.
 pub(super) struct Raw {
     pub(super) stream: DuplexStream,
     input: Vec<u8>,
-    pub(super) said: Shared,
+    pub(super) sent_frames: SentFrames,
 }
 
-/// What Fairway told hostile endpoints: kind, stream, and first word of what ends streams and connections, and PINGs.
-pub(super) type Shared = Rc<RefCell<Vec<(u8, u32, u32)>>>;
+/// What Fairway sent to hostile endpoints: type, stream and first word of frames that end streams and connections, and of
+/// PINGs.
+pub(super) type SentFrames = Rc<RefCell<Vec<(u8, u32, u32)>>>;
 
 impl Raw {
-    pub(super) fn new(stream: DuplexStream, said: &Shared) -> Self {
-        Self { stream, input: Vec::new(), said: Rc::clone(said) }
+    pub(super) fn new(stream: DuplexStream, sent_frames: &SentFrames) -> Self {
+        Self { stream, input: Vec::new(), sent_frames: Rc::clone(sent_frames) }
     }
 
-    pub(super) async fn say(&mut self, bytes: impl AsRef<[u8]>) {
+    pub(super) async fn send(&mut self, bytes: impl AsRef<[u8]>) {
         // Fairway may have closed.
         let _ = self.stream.write_all(bytes.as_ref()).await;
     }
@@ -114,20 +115,22 @@ impl Raw {
         let stream = u32::from_be_bytes([header[5], header[6], header[7], header[8]]);
         let word = |at: usize| u32::from_be_bytes(payload[at..at + 4].try_into().unwrap());
         match header[3] {
-            RESET => self.said.borrow_mut().push((RESET, stream, word(0))),
-            GOAWAY => self.said.borrow_mut().push((GOAWAY, 0, word(4))),
-            PING if header[4] & END == 0 => self.said.borrow_mut().push((PING, 0, word(0))),
+            RST_STREAM => self.sent_frames.borrow_mut().push((RST_STREAM, stream, word(0))),
+            GOAWAY => self.sent_frames.borrow_mut().push((GOAWAY, 0, word(4))),
+            PING if header[4] & FLAG_END_STREAM == 0 => {
+                self.sent_frames.borrow_mut().push((PING, 0, word(0)));
+            }
             _ => {}
         }
         Some((header[3], header[4], stream, payload))
     }
 
-    /// Waits for a whole request; gives its stream.
+    /// Waits for a complete request; returns its stream.
     pub(super) async fn request(&mut self) -> Option<u32> {
         self.request_with_body().await.map(|(stream, _)| stream)
     }
 
-    /// The same with its body.
+    /// Waits for a complete request with its body.
     pub(super) async fn request_with_body(&mut self) -> Option<(u32, Vec<u8>)> {
         let mut body = Vec::new();
         loop {
@@ -136,15 +139,19 @@ impl Raw {
                 body.extend_from_slice(&payload);
             }
             match kind {
-                HEADERS | DATA if flags & END > 0 => return Some((stream, body)),
-                PING if flags & END == 0 => self.say(frame(PING, END, 0, &payload)).await,
-                SETTINGS if flags & END == 0 => self.say(frame(SETTINGS, END, 0, &[])).await,
+                HEADERS | DATA if flags & FLAG_END_STREAM > 0 => return Some((stream, body)),
+                PING if flags & FLAG_END_STREAM == 0 => {
+                    self.send(frame(PING, FLAG_END_STREAM, 0, &payload)).await;
+                }
+                SETTINGS if flags & FLAG_END_STREAM == 0 => {
+                    self.send(frame(SETTINGS, FLAG_END_STREAM, 0, &[])).await;
+                }
                 _ => {}
             }
         }
     }
 
-    /// The same of HTTP/1, whose stream has the number 1.
+    /// The same for HTTP/1; the stream number is 1.
     pub(super) async fn text_request_with_body(&mut self) -> Option<(u32, Vec<u8>)> {
         loop {
             if let Some(head) = wire::head(&self.input).unwrap() {
@@ -167,64 +174,66 @@ impl Raw {
         }
     }
 
-    /// Takes what comes until the connection ends.
-    pub(super) async fn rest(&mut self) {
+    /// Reads until the connection ends.
+    pub(super) async fn read_to_end(&mut self) {
         while self.next().await.is_some() {}
     }
 }
 
-/// Answers everything with 200 and two bytes.
-pub(super) async fn good(mut raw: Raw) {
-    raw.say(frame(SETTINGS, 0, 0, &[])).await;
+/// Responds to everything with 200 and two bytes.
+pub(super) async fn serve_well(mut raw: Raw) {
+    raw.send(frame(SETTINGS, 0, 0, &[])).await;
     while let Some(id) = raw.request().await {
-        raw.say([head(id, 0, &[]), frame(DATA, END, id, b"ok")].concat()).await;
+        raw.send([head(id, 0, &[]), frame(DATA, FLAG_END_STREAM, id, b"ok")].concat()).await;
     }
 }
 
-/// A stage over endpoints of HTTP/2; the script gets the number of the connection, from 1.
+/// A stage with HTTP/2 endpoints; the script gets the number of the connection, from 1.
 pub(super) fn stage<F: Future<Output = ()> + 'static>(
     endpoints: usize,
     script: impl Fn(usize, Raw) -> F + 'static,
-) -> (Stage, Shared) {
-    let said = Shared::default();
-    let (theirs, count, script) = (Rc::clone(&said), Cell::new(0), Rc::new(script));
-    let stage = Stage::speaking(BackendProtocol::H2c, endpoints, move |_| {
+) -> (TestWorker, SentFrames) {
+    let sent_frames = SentFrames::default();
+    let (theirs, count, script) = (Rc::clone(&sent_frames), Cell::new(0), Rc::new(script));
+    let stage = TestWorker::with_protocol(BackendProtocol::H2c, endpoints, move |_| {
         count.set(count.get() + 1);
-        let (number, said, script) = (count.get(), Rc::clone(&theirs), Rc::clone(&script));
-        Meeting::with(move |stream| async move { script(number, Raw::new(stream, &said)).await })
+        let (number, sent_frames, script) = (count.get(), Rc::clone(&theirs), Rc::clone(&script));
+        ScriptedConnect::served_by(move |stream| async move {
+            script(number, Raw::new(stream, &sent_frames)).await;
+        })
     });
-    (stage, said)
+    (stage, sent_frames)
 }
 
 /// What a client gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Gets {
-    /// A whole answer.
+pub(super) enum ClientResult {
+    /// A complete response.
     Whole(u16),
-    /// The beginning of one.
+    /// A truncated response.
     Broken,
 }
 
-pub(super) async fn gets(client: &mut Client) -> Gets {
+pub(super) async fn client_result(client: &mut Client) -> ClientResult {
     loop {
-        match timeout(Duration::from_secs(600), client.answer()).await.unwrap() {
+        match timeout(Duration::from_secs(600), client.response()).await.unwrap() {
             Some(seen) if seen.status < 200 => {}
-            Some(seen) => return Gets::Whole(seen.status),
-            None => return Gets::Broken,
+            Some(seen) => return ClientResult::Whole(seen.status),
+            None => return ClientResult::Broken,
         }
     }
 }
 
-pub(super) async fn settle() {
+pub(super) async fn run_ready_tasks() {
     for _ in 0..200 {
         yield_now().await;
     }
 }
 
-pub(super) const PROTOCOL: u32 = 1;
-pub(super) const FLOW: u32 = 3;
-pub(super) const CLOSED: u32 = 5;
-pub(super) const SIZE: u32 = 6;
+pub(super) const PROTOCOL_ERROR: u32 = 1;
+pub(super) const FLOW_CONTROL_ERROR: u32 = 3;
+pub(super) const STREAM_CLOSED: u32 = 5;
+pub(super) const FRAME_SIZE_ERROR: u32 = 6;
 pub(super) const CANCEL: u32 = 8;
-pub(super) const COMPRESSION: u32 = 9;
-pub(super) const CALM: u32 = 11;
+pub(super) const COMPRESSION_ERROR: u32 = 9;
+pub(super) const ENHANCE_YOUR_CALM: u32 = 11;

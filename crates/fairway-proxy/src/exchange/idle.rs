@@ -1,46 +1,46 @@
-//! An idle connection for an attempt: which may be used depends on the request, and on what is known of the endpoint.
+//! Finds an idle connection for an attempt. Which one may be used depends on the request and on the endpoint's health.
 
 use fairway_connection::sides::Hop;
 
 use super::attempt::{Attempts, Connection, Reuse};
-use crate::metrics::record::Micros;
+use crate::metrics::record::Microseconds;
 use crate::network::Network;
-use crate::upstream::{Chosen, Lease};
-use crate::worker::ToEndpoint;
+use crate::upstream::{Lease, PickedEndpoint};
+use crate::worker::EndpointHop;
 
-/// An idle connection, if one may be used.
+/// Takes an idle connection, if one may be used.
 ///
 /// # Errors
-/// Gives the choice back where there is none.
-pub(super) fn at_hand<N: Network>(
-    chosen: Chosen<ToEndpoint<N>>,
+/// Returns the choice if there is none.
+pub(super) fn take_idle<N: Network>(
+    chosen: PickedEndpoint<EndpointHop<N>>,
     attempts: &Attempts<'_, N>,
-) -> Result<Connection<ToEndpoint<N>>, Chosen<ToEndpoint<N>>> {
-    // Whether a suspect endpoint is back, only a new connection tells.
+) -> Result<Connection<EndpointHop<N>>, PickedEndpoint<EndpointHop<N>>> {
+    // Only a new connection shows whether a suspect endpoint is back.
     if chosen.endpoint.health().is_suspect() {
         return Err(chosen);
     }
-    idle(chosen, attempts).map(Connection::reused)
+    lease_idle(chosen, attempts).map(Connection::reused)
 }
 
 impl<H: Hop> Connection<H> {
-    /// It carried an exchange before.
+    /// A connection that carried an exchange before.
     pub(super) fn reused(lease: Lease<H>) -> Self {
-        Self { lease, reused: true, connect: Micros::default(), hedged: false }
+        Self { lease, reused: true, connect: Microseconds::default(), hedged: false }
     }
 }
 
-/// The same of an endpoint that another one's connect is too late for.
+/// Leases an idle connection of an endpoint that replaces one whose connect is late.
 ///
 /// # Errors
-/// Gives the choice back where there is none.
-pub(super) fn idle<N: Network>(
-    chosen: Chosen<ToEndpoint<N>>,
+/// Returns the choice if there is none.
+pub(super) fn lease_idle<N: Network>(
+    chosen: PickedEndpoint<EndpointHop<N>>,
     attempts: &Attempts<'_, N>,
-) -> Result<Lease<ToEndpoint<N>>, Chosen<ToEndpoint<N>>> {
+) -> Result<Lease<EndpointHop<N>>, PickedEndpoint<EndpointHop<N>>> {
     match attempts.reuse {
-        Reuse::Any => Lease::of_idle(chosen, false, attempts.now),
-        Reuse::Proven => Lease::of_idle(chosen, true, attempts.now),
+        Reuse::Any => Lease::from_idle(chosen, false, attempts.now),
+        Reuse::Proven => Lease::from_idle(chosen, true, attempts.now),
         Reuse::Never => Err(chosen),
     }
 }

@@ -1,6 +1,6 @@
-//! Exchanges of one client connection over one connection to an endpoint, both of which carry several at a time: a second
-//! implementation of the sides, scripted and in memory. Whatever the order in which their pieces come, no byte of one
-//! exchange is found in another, each gets one answer, and every count comes to rest.
+//! Exchanges of one client connection over one connection to an endpoint, both of which carry several at a time: a second,
+//! scripted in-memory implementation of both sides. In whatever order pieces arrive, no byte of one exchange appears in
+//! another, each gets one response, and every count returns to zero.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -13,11 +13,11 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use fairway_connection::sides::{
-    AnswerPlan, Arrival, BodyStep, Channel, Downstream, Failure, HeadRead, Hop, Persistence, Reply,
-    RequestPlan, Share, Spoken, Upgrade, Upstream,
+    BodyStep, Channel, Downstream, Failure, HeadRead, Hop, HopProtocol, Persistence, RequestMeta,
+    RequestPlan, ResponseMeta, ResponsePlan, Share, Upgrade, Upstream,
 };
 use fairway_http::{BodySize, Head, HeadLimits, Known};
-use fairway_net::transport::{Secured, Transport, UpstreamStream};
+use fairway_net::transport::{MaybeTls, Transport, UpstreamStream};
 use fairway_net::wire::Workspace;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::{spawn_local, yield_now};
@@ -27,36 +27,36 @@ use crate::listener::ListenerId;
 use crate::network::Network;
 use crate::options::Limits;
 use crate::peer::{Peer, Scheme, Sender};
-use crate::testing::{at_rest, endpoint, on_stage, worker_over};
+use crate::testing::{check_worker_idle, endpoint, run_local, worker_over};
 use crate::worker::Worker;
 
-/// What one end tells the other about one exchange.
+/// A message from one end to the other about one exchange.
 #[derive(Clone, Debug)]
 enum Message {
     /// Start line and fields.
     Head(Head),
     Data(Vec<u8>),
     End,
-    /// Nothing more comes, and what came is not whole.
+    /// The exchange is aborted.
     Reset,
 }
 
-/// A connection without bytes.
+/// An in-memory connection.
 #[derive(Default)]
 struct Line {
-    /// What the proxy said, with the number of the exchange's part.
-    said: Vec<(u32, Message)>,
+    /// What the proxy sent, with the part number of the exchange.
+    sent_messages: Vec<(u32, Message)>,
     parts: BTreeMap<u32, Inbox>,
-    /// Parts that may be open at a time.
+    /// The maximum number of open parts.
     most: usize,
 }
 
-/// What was said to the proxy in one part and not read yet.
+/// Messages to the proxy in one part that were not read yet.
 #[derive(Default)]
 struct Inbox {
     messages: VecDeque<Message>,
     reader: Option<Waker>,
-    /// The other end takes nothing for now.
+    /// The other end reads nothing for now.
     paused: bool,
     writer: Option<Waker>,
     state: PartState,
@@ -79,8 +79,8 @@ impl Line {
         Rc::new(RefCell::new(Self { most, ..Self::default() }))
     }
 
-    /// Says something to the proxy.
-    fn say(&mut self, part: u32, message: Message) {
+    /// Sends a message to the proxy.
+    fn send(&mut self, part: u32, message: Message) {
         let inbox = self.parts.get_mut(&part).unwrap();
         if let (Message::Reset, PartState::Open) = (&message, inbox.state) {
             inbox.state = PartState::Reset;
@@ -89,7 +89,7 @@ impl Line {
         inbox.reader.take().into_iter().for_each(Waker::wake);
     }
 
-    /// Stops taking what the proxy sends in a part, or goes on.
+    /// Stops or resumes reading what the proxy sends in a part.
     fn pause(&mut self, part: u32, paused: bool) {
         let inbox = self.parts.get_mut(&part).unwrap();
         inbox.paused = paused;
@@ -100,59 +100,58 @@ impl Line {
         self.parts.values().filter(|inbox| inbox.state != PartState::Dropped).count()
     }
 
-    /// What the proxy said in one part.
-    fn said_in(&self, part: u32) -> Said {
-        let mut said = Said::default();
-        for (_, message) in self.said.iter().filter(|(number, _)| *number == part) {
+    /// What the proxy sent in one part.
+    fn messages_of(&self, part: u32) -> SentMessages {
+        let mut sent_messages = SentMessages::default();
+        for (_, message) in self.sent_messages.iter().filter(|(number, _)| *number == part) {
             match message {
-                Message::Head(head) => said.heads.push(head.clone()),
-                Message::Data(data) => said.data.extend_from_slice(data),
-                Message::End => said.ends += 1,
-                Message::Reset => said.resets += 1,
+                Message::Head(head) => sent_messages.heads.push(head.clone()),
+                Message::Data(data) => sent_messages.data.extend_from_slice(data),
+                Message::End => sent_messages.ends += 1,
+                Message::Reset => sent_messages.resets += 1,
             }
         }
-        said
+        sent_messages
     }
 
-    /// The numbers of parts in the order in which their data was said.
+    /// The part numbers in the order in which their data was sent.
     fn order_of_data(&self) -> Vec<u32> {
-        let data = self.said.iter().filter(|(_, message)| matches!(message, Message::Data(_)));
+        let data = self.sent_messages.iter().filter(|(_, message)| matches!(message, Message::Data(_)));
         data.map(|(part, _)| *part).collect()
     }
 }
 
 #[derive(Default)]
-struct Said {
+struct SentMessages {
     heads: Vec<Head>,
     data: Vec<u8>,
     ends: usize,
     resets: usize,
 }
 
-/// The proxy's end of one exchange's part of a line; number 0 is an endpoint's line itself, as the
-/// pool keeps it.
-struct Part {
+/// The proxy's end of one part of a line; number 0 is the line to an endpoint itself, as the pool keeps it.
+struct LinePart {
     line: SharedLine,
     number: u32,
-    /// The body that comes is whole.
+    /// The received body is complete.
     whole: bool,
-    /// The body that is sent is.
+    /// The sent body is complete.
     finished: bool,
     heard: u64,
     sent: u64,
-    /// Bytes since the other end stopped taking them.
+    /// Bytes queued since the other end stopped reading.
     queued: usize,
 }
 
-impl Part {
+impl LinePart {
     fn new(line: &SharedLine, number: u32) -> Self {
         line.borrow_mut().parts.insert(number, Inbox::default());
         Self { line: Rc::clone(line), number, whole: false, finished: false, heard: 0, sent: 0, queued: 0 }
     }
 
-    fn tell(&mut self, message: Message) {
+    fn push_sent(&mut self, message: Message) {
         let mut line = self.line.borrow_mut();
-        line.said.push((self.number, message));
+        line.sent_messages.push((self.number, message));
     }
 
     /// The next message, or `Pending` with the waker kept.
@@ -160,7 +159,7 @@ impl Part {
         let mut line = self.line.borrow_mut();
         let inbox = line.parts.get_mut(&self.number).unwrap();
         match inbox.messages.front() {
-            // It stays, so that whoever looks next sees it too.
+            // It stays queued, so that the next poll sees it too.
             Some(Message::Reset) => Poll::Ready(Message::Reset),
             Some(_) => {
                 self.heard += 1;
@@ -174,16 +173,16 @@ impl Part {
     }
 }
 
-impl Drop for Part {
+impl Drop for LinePart {
     fn drop(&mut self) {
         if !(self.whole && self.finished) && self.number > 0 {
-            self.tell(Message::Reset);
+            self.push_sent(Message::Reset);
         }
         self.line.borrow_mut().parts.get_mut(&self.number).unwrap().state = PartState::Dropped;
     }
 }
 
-impl Channel for Part {
+impl Channel for LinePart {
     fn poll_body<F>(&mut self, cx: &mut Context<'_>, _: usize, mut sink: F) -> Poll<Result<BodyStep, Failure>>
     where
         F: FnMut(&mut Context<'_>, &[u8]) -> Result<(), Failure>,
@@ -205,14 +204,14 @@ impl Channel for Part {
         if !data.is_empty() {
             self.sent += data.len() as u64;
             self.queued += data.len();
-            self.tell(Message::Data(data.to_vec()));
+            self.push_sent(Message::Data(data.to_vec()));
         }
         Ok(())
     }
 
     fn finish<'a>(&mut self, _: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Result<(), Failure> {
         self.finished = true;
-        self.tell(Message::End);
+        self.push_sent(Message::End);
         Ok(())
     }
 
@@ -248,26 +247,26 @@ impl Channel for Part {
     }
 }
 
-impl Downstream for Part {
+impl Downstream for LinePart {
     fn peer(&self) -> Option<IpAddr> {
         None
     }
 
     fn send_interim(&mut self, interim: &Head) {
-        self.tell(Message::Head(interim.clone()));
+        self.push_sent(Message::Head(interim.clone()));
     }
 
-    fn send_head(&mut self, answer: &mut Head, plan: &AnswerPlan) -> Persistence {
+    fn send_head(&mut self, response: &mut Head, plan: &ResponsePlan) -> Persistence {
         self.sent += 1;
-        self.tell(Message::Head(answer.clone()));
+        self.push_sent(Message::Head(response.clone()));
         plan.persistence
     }
 
-    fn unread(&self) -> Option<u64> {
+    fn unread_body(&self) -> Option<u64> {
         self.whole.then_some(0)
     }
 
-    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_client_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut line = self.line.borrow_mut();
         let inbox = line.parts.get_mut(&self.number).unwrap();
         if inbox.messages.iter().any(|message| matches!(message, Message::Reset)) {
@@ -282,24 +281,24 @@ impl Downstream for Part {
     }
 }
 
-impl Upstream for Part {
+impl Upstream for LinePart {
     fn send_request(&mut self, request: &Head, plan: &RequestPlan<'_>) {
         let mut head = request.clone();
         head.append(b"X-Target", plan.target);
         self.sent += 1;
-        self.tell(Message::Head(head));
+        self.push_sent(Message::Head(head));
     }
 
-    fn poll_answer(
+    fn poll_response(
         &mut self,
         cx: &mut Context<'_>,
-        answer: &mut Head,
+        response: &mut Head,
         _: &HeadLimits,
-    ) -> Poll<HeadRead<Reply>> {
+    ) -> Poll<HeadRead<ResponseMeta>> {
         self.poll_next(cx).map(|message| match message {
             Message::Head(head) => {
-                *answer = head;
-                HeadRead::Whole(Reply { body: BodySize::Unknown, upgrade: Upgrade::None })
+                *response = head;
+                HeadRead::Whole(ResponseMeta { body: BodySize::Unknown, upgrade: Upgrade::None })
             }
             _ => HeadRead::Cut,
         })
@@ -313,21 +312,21 @@ impl Upstream for Part {
         self.whole && self.finished
     }
 
-    fn owes_acknowledgement(&self) -> Option<std::time::Duration> {
+    fn unacknowledged_for(&self) -> Option<std::time::Duration> {
         None
     }
 
-    fn watch_closely(&self) {}
+    fn shorten_keepalive(&self) {}
 }
 
-impl Hop for Part {
-    fn is_quiet(&mut self) -> bool {
+impl Hop for LinePart {
+    fn is_reusable_now(&mut self) -> bool {
         true
     }
 
-    fn rest(&mut self) {}
+    fn release_buffers(&mut self) {}
 
-    fn share(&mut self) -> Share<Self> {
+    fn try_share(&mut self) -> Share<Self> {
         let (open, next, most) = {
             let line = self.line.borrow();
             // The line itself is one of them.
@@ -337,16 +336,16 @@ impl Hop for Part {
     }
 }
 
-/// A stream of bytes through which nothing goes: it stands for the line in whose place it is.
-struct Plug(SharedLine);
+/// A placeholder byte stream for a line; no bytes pass through it.
+struct PlaceholderStream(SharedLine);
 
-impl AsyncRead for Plug {
+impl AsyncRead for PlaceholderStream {
     fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, _: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Poll::Pending
     }
 }
 
-impl AsyncWrite for Plug {
+impl AsyncWrite for PlaceholderStream {
     fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, _: &[u8]) -> Poll<io::Result<usize>> {
         Poll::Pending
     }
@@ -360,7 +359,7 @@ impl AsyncWrite for Plug {
     }
 }
 
-impl Transport for Plug {
+impl Transport for PlaceholderStream {
     fn peer(&self) -> Option<IpAddr> {
         None
     }
@@ -370,31 +369,37 @@ impl Transport for Plug {
 
 /// A network whose connections are lines.
 struct LineNetwork {
-    /// Those that were made.
+    /// The lines created so far.
     lines: Rc<RefCell<Vec<SharedLine>>>,
-    /// Exchanges that one carries at a time.
+    /// Exchanges that one line carries at a time.
     most: usize,
 }
 
 impl Network for LineNetwork {
-    type Stream = Plug;
-    type Hop = Part;
+    type Stream = PlaceholderStream;
+    type Hop = LinePart;
 
-    async fn connect(&self, _: SocketAddr) -> io::Result<Plug> {
+    async fn connect(&self, _: SocketAddr) -> io::Result<PlaceholderStream> {
         let line = Line::new(self.most);
         self.lines.borrow_mut().push(Rc::clone(&line));
-        Ok(Plug(line))
+        Ok(PlaceholderStream(line))
     }
 
-    fn hop(&self, stream: UpstreamStream<Plug>, _: Spoken, _: &Rc<Workspace>, _: HeadLimits) -> Part {
+    fn hop(
+        &self,
+        stream: UpstreamStream<PlaceholderStream>,
+        _: HopProtocol,
+        _: &Rc<Workspace>,
+        _: HeadLimits,
+    ) -> LinePart {
         match stream {
-            Secured::Plain(Plug(line)) => Part::new(&line, 0),
-            Secured::Tls(_) => unreachable!("the backend is in the clear"),
+            MaybeTls::Plain(PlaceholderStream(line)) => LinePart::new(&line, 0),
+            MaybeTls::Tls(_) => unreachable!("the backend is in the clear"),
         }
     }
 }
 
-/// A client's connection to a worker, and what the worker has towards its endpoint.
+/// A client's connection to a worker, and the worker's connections to its endpoint.
 struct Pair {
     worker: Rc<Worker<LineNetwork>>,
     client: SharedLine,
@@ -404,7 +409,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// Whose connections to the endpoint carry `most` exchanges each.
+    /// A pair whose connections to the endpoint carry `most` exchanges each.
     fn new(most: usize) -> Self {
         let endpoints = Rc::default();
         let network = LineNetwork { lines: Rc::clone(&endpoints), most };
@@ -412,11 +417,11 @@ impl Pair {
         Self { worker, client: Line::new(usize::MAX), endpoints, begun: 0 }
     }
 
-    /// The client begins an exchange; gives its number, which is its target too.
+    /// Starts an exchange; returns its number, which is also its target.
     fn begin(&mut self, method: &str, body: BodySize) -> u32 {
         self.begun += 1;
         let number = self.begun;
-        let mut down = Part::new(&self.client, number);
+        let mut down = LinePart::new(&self.client, number);
         down.whole = body == BodySize::None;
         let listener = ListenerId { slot: 0, generation: 1 };
         let peer = Peer {
@@ -424,13 +429,13 @@ impl Pair {
             scheme: Scheme::Http,
             client: endpoint(9999).ip(),
             sender: Sender::Client,
-            facts: None,
+            details: None,
         };
         let side = Box::new(ClientSide::new(down, peer));
         let mut buffers = self.worker.lend_buffers();
         buffers.request.start_request(method.as_bytes(), format!("/{number}").as_bytes());
         buffers.request.append(b"Host", b"a");
-        let arrival = Arrival {
+        let arrival = RequestMeta {
             head_bytes: 100,
             body: Ok(body),
             expects_continue: Ok(false),
@@ -439,20 +444,20 @@ impl Pair {
         };
         let worker = Rc::clone(&self.worker);
         let request = Request { worker, client_side: side, buffers, arrival: Ok(arrival) };
-        let frames = self.worker.reuse.frames.of(exchange::<LineNetwork, Part>);
+        let frames = self.worker.reuse.frames.pool_for(exchange::<LineNetwork, LinePart>);
         spawn_local(async move {
             let _ = frames.run(|| exchange(request)).await;
         });
         number
     }
 
-    /// Where the exchange is on its way to the endpoint: the line and the part of its last attempt.
+    /// The line and part of the exchange's last attempt.
     fn forwarded(&self, number: u32) -> Option<(SharedLine, u32)> {
         let target = format!("/{number}");
         let endpoints = self.endpoints.borrow();
         let parts = endpoints.iter().flat_map(|line| {
-            let said = line.borrow().said.clone();
-            let heads = said.into_iter().filter_map(|(part, message)| match message {
+            let sent_messages = line.borrow().sent_messages.clone();
+            let heads = sent_messages.into_iter().filter_map(|(part, message)| match message {
                 Message::Head(head) => Some((part, head)),
                 _ => None,
             });
@@ -463,19 +468,19 @@ impl Pair {
     }
 
     /// What the client got.
-    fn answer(&self, number: u32) -> Said {
-        self.client.borrow().said_in(number)
+    fn response(&self, number: u32) -> SentMessages {
+        self.client.borrow().messages_of(number)
     }
 
-    /// The client says something in an exchange.
+    /// The client sends a message in an exchange.
     fn client_says(&self, number: u32, message: Message) {
-        self.client.borrow_mut().say(number, message);
+        self.client.borrow_mut().send(number, message);
     }
 
-    /// The endpoint does, in the last attempt.
+    /// The endpoint sends a message in the last attempt.
     fn endpoint_says(&self, number: u32, message: Message) {
         let (line, part) = self.forwarded(number).unwrap();
-        line.borrow_mut().say(part, message);
+        line.borrow_mut().send(part, message);
     }
 }
 
@@ -486,8 +491,8 @@ fn answer_head(number: u32) -> Message {
     Message::Head(head)
 }
 
-/// Lets everything happen that can.
-async fn settle() {
+/// Lets all tasks run until nothing changes.
+async fn run_ready_tasks() {
     for _ in 0..200 {
         yield_now().await;
     }
@@ -495,13 +500,13 @@ async fn settle() {
 
 #[tokio::test(start_paused = true)]
 async fn answers_of_one_connection_take_turns_and_use_one_connection_to_the_endpoint() {
-    on_stage(async {
+    run_local(async {
         let mut pair = Pair::new(10);
         let first = pair.begin("GET", BodySize::None);
-        settle().await;
-        // The first is under way on a connection that has room for the others.
+        run_ready_tasks().await;
+        // The first one is in progress on a connection with room for the others.
         let (second, third) = (pair.begin("POST", BodySize::Unknown), pair.begin("GET", BodySize::None));
-        settle().await;
+        run_ready_tasks().await;
         for number in [third, first, second] {
             pair.endpoint_says(number, answer_head(number));
         }
@@ -509,41 +514,41 @@ async fn answers_of_one_connection_take_turns_and_use_one_connection_to_the_endp
             for number in [first, second, third] {
                 pair.endpoint_says(number, Message::Data(round.to_vec()));
                 pair.client_says(second, Message::Data(round[..1].to_vec()));
-                settle().await;
+                run_ready_tasks().await;
             }
         }
         pair.client_says(second, Message::End);
         for number in [second, third, first] {
             pair.endpoint_says(number, Message::End);
-            settle().await;
-            assert_eq!(pair.answer(number).data, b"abcd");
-            assert_eq!((pair.answer(number).heads.len(), pair.answer(number).ends), (1, 1));
+            run_ready_tasks().await;
+            assert_eq!(pair.response(number).data, b"abcd");
+            assert_eq!((pair.response(number).heads.len(), pair.response(number).ends), (1, 1));
         }
         assert_eq!(pair.client.borrow().order_of_data(), [first, second, third, first, second, third]);
         let (line, part) = pair.forwarded(second).unwrap();
-        assert_eq!(line.borrow().said_in(part).data, b"aaaccc");
+        assert_eq!(line.borrow().messages_of(part).data, b"aaaccc");
         assert_eq!(pair.endpoints.borrow().len(), 1);
-        assert_eq!(at_rest(&pair.worker), Ok(()));
+        assert_eq!(check_worker_idle(&pair.worker), Ok(()));
     })
     .await;
 }
 
-/// The most pieces in a row that are of one exchange.
+/// The maximum number of consecutive pieces of one exchange.
 fn longest_turn(order: &[u32]) -> usize {
     order.chunk_by(|one, next| one == next).map(<[u32]>::len).max().unwrap_or(0)
 }
 
 #[tokio::test(start_paused = true)]
 async fn bodies_that_never_pause_take_turns() {
-    on_stage(async {
+    run_local(async {
         let mut pair = Pair::new(10);
         let both = [pair.begin("POST", BodySize::Unknown), pair.begin("POST", BodySize::Unknown)];
-        settle().await;
+        run_ready_tasks().await;
         for number in both {
             (0..40).for_each(|_| pair.client_says(number, Message::Data(vec![b'x'; 1024])));
             pair.client_says(number, Message::End);
         }
-        settle().await;
+        run_ready_tasks().await;
         let (line, _) = pair.forwarded(both[0]).unwrap();
         assert!(longest_turn(&line.borrow().order_of_data()) <= 4, "{:?}", line.borrow().order_of_data());
         for number in both {
@@ -551,7 +556,7 @@ async fn bodies_that_never_pause_take_turns() {
             (0..40).for_each(|_| pair.endpoint_says(number, Message::Data(vec![b'y'; 1024])));
             pair.endpoint_says(number, Message::End);
         }
-        settle().await;
+        run_ready_tasks().await;
         let order = pair.client.borrow().order_of_data();
         assert!(order.len() == 80 && longest_turn(&order) <= 4, "{order:?}");
     })
@@ -560,10 +565,10 @@ async fn bodies_that_never_pause_take_turns() {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_takes_no_more_of_one_answer_gets_the_others() {
-    on_stage(async {
+    run_local(async {
         let mut pair = Pair::new(10);
         let (slow, quick) = (pair.begin("GET", BodySize::None), pair.begin("GET", BodySize::None));
-        settle().await;
+        run_ready_tasks().await;
         for number in [slow, quick] {
             pair.endpoint_says(number, answer_head(number));
         }
@@ -573,45 +578,45 @@ async fn a_client_that_takes_no_more_of_one_answer_gets_the_others() {
             pair.endpoint_says(quick, Message::Data(vec![b'q'; 1024]));
         }
         pair.endpoint_says(quick, Message::End);
-        settle().await;
-        assert_eq!((pair.answer(quick).data.len(), pair.answer(quick).ends), (100 * 1024, 1));
-        let held = pair.answer(slow).data.len();
+        run_ready_tasks().await;
+        assert_eq!((pair.response(quick).data.len(), pair.response(quick).ends), (100 * 1024, 1));
+        let held = pair.response(slow).data.len();
         assert!(held <= 128 * 1024, "{held} bytes were read for a client that takes none");
         pair.client.borrow_mut().pause(slow, false);
         pair.endpoint_says(slow, Message::End);
-        settle().await;
-        assert_eq!((pair.answer(slow).data.len(), pair.answer(slow).ends), (100 * 64 * 1024, 1));
+        run_ready_tasks().await;
+        assert_eq!((pair.response(slow).data.len(), pair.response(slow).ends), (100 * 64 * 1024, 1));
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_exchange_that_its_client_gives_up_is_cancelled_alone() {
-    on_stage(async {
+    run_local(async {
         let mut pair = Pair::new(10);
         let (gone, other) = (pair.begin("GET", BodySize::None), pair.begin("GET", BodySize::None));
-        settle().await;
+        run_ready_tasks().await;
         pair.client_says(gone, Message::Reset);
-        settle().await;
+        run_ready_tasks().await;
         let (line, part) = pair.forwarded(gone).unwrap();
-        assert_eq!(line.borrow().said_in(part).resets, 1, "the endpoint is told");
+        assert_eq!(line.borrow().messages_of(part).resets, 1, "the endpoint is told");
         pair.endpoint_says(other, answer_head(other));
         pair.endpoint_says(other, Message::End);
-        settle().await;
-        assert_eq!(pair.answer(other).ends, 1);
-        assert_eq!((pair.answer(gone).heads.len(), pair.answer(gone).resets), (0, 1));
-        assert_eq!(at_rest(&pair.worker), Ok(()));
+        run_ready_tasks().await;
+        assert_eq!(pair.response(other).ends, 1);
+        assert_eq!((pair.response(gone).heads.len(), pair.response(gone).resets), (0, 1));
+        assert_eq!(check_worker_idle(&pair.worker), Ok(()));
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_full_connection_gets_a_second_one_beside_it() {
-    on_stage(async {
+    run_local(async {
         let mut pair = Pair::new(2);
         for _ in 0..5 {
             pair.begin("GET", BodySize::None);
-            settle().await;
+            run_ready_tasks().await;
         }
         let lines = pair.endpoints.borrow().clone();
         let open: Vec<usize> = lines.iter().map(|line| line.borrow().open_parts() - 1).collect();
@@ -620,16 +625,16 @@ async fn a_full_connection_gets_a_second_one_beside_it() {
             pair.endpoint_says(number, answer_head(number));
             pair.endpoint_says(number, Message::End);
         }
-        settle().await;
-        assert!((1..=5).all(|number| pair.answer(number).ends == 1));
-        assert_eq!(at_rest(&pair.worker), Ok(()));
+        run_ready_tasks().await;
+        assert!((1..=5).all(|number| pair.response(number).ends == 1));
+        assert_eq!(check_worker_idle(&pair.worker), Ok(()));
     })
     .await;
 }
 
 /// What happens to one exchange, step by step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum Scenario {
     Whole,
     ClientLeaves,
     /// Before its head.
@@ -639,19 +644,19 @@ enum Fate {
 }
 
 /// One exchange of a random play.
-struct Role {
+struct ScriptedExchange {
     number: u32,
-    fate: Fate,
-    /// Pieces of the request's body, and of the answer's, that are still to come; the end counts as one.
+    fate: Scenario,
+    /// Remaining pieces of the request body, and of the response body; the end counts as one.
     request: u32,
-    answer: u32,
+    response: u32,
     begun: bool,
 }
 
 const PIECES: u32 = 4;
 
-impl Role {
-    /// The piece that stands for this exchange and no other.
+impl ScriptedExchange {
+    /// A piece that identifies this exchange.
     fn piece(&self, left: u32) -> Vec<u8> {
         format!("<{} {left}>", self.number).into_bytes()
     }
@@ -660,14 +665,14 @@ impl Role {
         (1..PIECES).rev().flat_map(|left| self.piece(left)).collect()
     }
 
-    /// Plays one step of the client's; `false` when it has none left.
+    /// Plays one step of the client; `false` if none is left.
     fn client(&mut self, pair: &Pair) -> bool {
         if self.request == 0 {
             return false;
         }
         self.request -= 1;
         match (self.request, self.fate) {
-            (1, Fate::ClientLeaves) => {
+            (1, Scenario::ClientLeaves) => {
                 self.request = 0;
                 pair.client_says(self.number, Message::Reset);
             }
@@ -677,16 +682,16 @@ impl Role {
         true
     }
 
-    /// The same of the endpoint's.
+    /// The same for the endpoint.
     fn endpoint(&mut self, pair: &Pair) -> bool {
         let Some((line, part)) = pair.forwarded(self.number) else { return false };
-        if self.answer == 0 || line.borrow().parts[&part].state != PartState::Open {
+        if self.response == 0 || line.borrow().parts[&part].state != PartState::Open {
             return false;
         }
         match (self.begun, self.fate) {
-            (false, Fate::EndpointResets) => {
-                // Once: what is tried again is answered.
-                self.fate = Fate::Whole;
+            (false, Scenario::EndpointResets) => {
+                // Once: the retry gets a response.
+                self.fate = Scenario::Whole;
                 pair.endpoint_says(self.number, Message::Reset);
                 return true;
             }
@@ -697,10 +702,10 @@ impl Role {
             }
             (true, _) => {}
         }
-        self.answer -= 1;
-        match (self.answer, self.fate) {
-            (1, Fate::EndpointBreaksOff) => {
-                self.answer = 0;
+        self.response -= 1;
+        match (self.response, self.fate) {
+            (1, Scenario::EndpointBreaksOff) => {
+                self.response = 0;
                 pair.endpoint_says(self.number, Message::Reset);
             }
             (0, _) => pair.endpoint_says(self.number, Message::End),
@@ -713,20 +718,26 @@ impl Role {
 #[tokio::test(start_paused = true)]
 async fn in_any_order_no_byte_of_one_exchange_is_found_in_another() {
     for seed in 0..1_000 {
-        on_stage(play(seed)).await;
+        run_local(run_seed(seed)).await;
     }
 }
 
-async fn play(seed: u64) {
+async fn run_seed(seed: u64) {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut pair = Pair::new(random.usize(1..=8));
     let mut roles = Vec::new();
     for _ in 0..random.u32(2..=6) {
-        let fates =
-            [Fate::Whole, Fate::Whole, Fate::ClientLeaves, Fate::EndpointResets, Fate::EndpointBreaksOff];
+        let fates = [
+            Scenario::Whole,
+            Scenario::Whole,
+            Scenario::ClientLeaves,
+            Scenario::EndpointResets,
+            Scenario::EndpointBreaksOff,
+        ];
         let number = pair.begin("PUT", BodySize::Unknown);
         let fate = *random.choice(&fates).unwrap();
-        roles.push((fate, Role { number, fate, request: PIECES, answer: PIECES, begun: false }));
+        roles
+            .push((fate, ScriptedExchange { number, fate, request: PIECES, response: PIECES, begun: false }));
     }
     loop {
         settle_some(&mut random).await;
@@ -737,8 +748,8 @@ async fn play(seed: u64) {
             if turn.is_multiple_of(2) { role.client(&pair) } else { role.endpoint(&pair) }
         });
         if !moved {
-            settle().await;
-            // What was tried again may have made room for more.
+            run_ready_tasks().await;
+            // Retries may have made room for more.
             if !roles.iter_mut().any(|(_, role)| role.endpoint(&pair)) {
                 break;
             }
@@ -747,7 +758,7 @@ async fn play(seed: u64) {
     for (fate, role) in &roles {
         check(seed, &pair, *fate, role);
     }
-    assert_eq!(at_rest(&pair.worker), Ok(()), "seed {seed}");
+    assert_eq!(check_worker_idle(&pair.worker), Ok(()), "seed {seed}");
 }
 
 async fn settle_some(random: &mut fastrand::Rng) {
@@ -756,43 +767,43 @@ async fn settle_some(random: &mut fastrand::Rng) {
     }
 }
 
-fn check(seed: u64, pair: &Pair, fate: Fate, role: &Role) {
+fn check(seed: u64, pair: &Pair, fate: Scenario, role: &ScriptedExchange) {
     let what = format!("seed {seed}, exchange {}, {fate:?}", role.number);
-    let answer = pair.answer(role.number);
-    assert!(role.all().starts_with(&answer.data), "{what}: {:?}", String::from_utf8_lossy(&answer.data));
-    assert!(answer.heads.len() <= 1, "{what}: one answer");
+    let response = pair.response(role.number);
+    assert!(role.all().starts_with(&response.data), "{what}: {:?}", String::from_utf8_lossy(&response.data));
+    assert!(response.heads.len() <= 1, "{what}: one answer");
     if let Some((line, part)) = pair.forwarded(role.number) {
-        let asked = line.borrow().said_in(part);
+        let asked = line.borrow().messages_of(part);
         assert!(role.all().starts_with(&asked.data), "{what}: {:?}", String::from_utf8_lossy(&asked.data));
         assert_eq!(asked.heads.len(), 1, "{what}: one request");
     }
     match fate {
-        Fate::Whole | Fate::EndpointResets => {
+        Scenario::Whole | Scenario::EndpointResets => {
             let number = role.number.to_string();
-            assert_eq!(answer.heads[0].status(), 200, "{what}");
-            assert_eq!(answer.heads[0].named(b"X-Number"), Some(number.as_bytes()), "{what}");
-            assert_eq!(answer.heads[0].first(Known::Server), None, "{what}");
-            assert_eq!((answer.data, answer.ends), (role.all(), 1), "{what}");
+            assert_eq!(response.heads[0].status(), 200, "{what}");
+            assert_eq!(response.heads[0].named(b"X-Number"), Some(number.as_bytes()), "{what}");
+            assert_eq!(response.heads[0].first(Known::Server), None, "{what}");
+            assert_eq!((response.data, response.ends), (role.all(), 1), "{what}");
         }
-        Fate::ClientLeaves => assert!(answer.resets == 1 || answer.ends == 1, "{what}"),
-        Fate::EndpointBreaksOff => assert_eq!((answer.ends, answer.resets), (0, 1), "{what}"),
+        Scenario::ClientLeaves => assert!(response.resets == 1 || response.ends == 1, "{what}"),
+        Scenario::EndpointBreaksOff => assert_eq!((response.ends, response.resets), (0, 1), "{what}"),
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_endpoint_that_never_answers_holds_its_own_exchange_only() {
-    on_stage(async {
+    run_local(async {
         let mut pair = Pair::new(10);
         let (silent, other) = (pair.begin("GET", BodySize::None), pair.begin("GET", BodySize::None));
-        settle().await;
+        run_ready_tasks().await;
         pair.endpoint_says(other, answer_head(other));
         pair.endpoint_says(other, Message::End);
         tokio::time::sleep(std::time::Duration::from_secs(90)).await;
-        assert_eq!(pair.answer(other).heads[0].status(), 200);
-        assert_eq!(pair.answer(silent).heads[0].status(), 504);
+        assert_eq!(pair.response(other).heads[0].status(), 200);
+        assert_eq!(pair.response(silent).heads[0].status(), 504);
         let (line, part) = pair.forwarded(silent).unwrap();
-        assert_eq!(line.borrow().said_in(part).resets, 1);
-        assert_eq!(at_rest(&pair.worker), Ok(()));
+        assert_eq!(line.borrow().messages_of(part).resets, 1);
+        assert_eq!(check_worker_idle(&pair.worker), Ok(()));
     })
     .await;
 }

@@ -1,5 +1,5 @@
-//! Requests of Fairway's own to issuers: for their keys, for what they say of themselves, and for tokens. They go through the pools that
-//! requests use, and outlive the client for whom they are made.
+//! Requests that Fairway makes to issuers, for keys, metadata and tokens. They use the same pools as client requests, and may
+//! outlive the client for which they are made.
 
 use std::net::Ipv4Addr;
 use std::rc::Rc;
@@ -15,51 +15,51 @@ use fairway_token::login::TokenRequest;
 use fairway_token::{Digest, KeySet, MAX_KEY_SET_BYTES, Refusal, Token};
 
 use super::environment::{Environment, Exchange};
-use super::refused::{Refused, wait};
-use super::subrequest::{self, Behind, Question, Sink};
+use super::refused::{GuardError, wait};
+use super::subrequest::{self, Sink, Subrequest, SubrequestHandler};
 use crate::fault::Fault;
-use crate::guards::{Fetch, Found, read_key_set};
+use crate::guards::{DocumentLookup, Fetch, read_key_set};
 use crate::network::Network;
 use crate::peer::Peer;
 use crate::request::client::Client;
 
-/// How long an issuer may take to answer, in all.
+/// How long an issuer may take to respond, in total.
 pub(super) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What an issuer is asked.
+/// A request to an issuer.
 pub(super) struct IssuerRequest<'c> {
-    /// The rule that it is forwarded by.
+    /// The rule that forwards it.
     pub(super) rule: &'c CompiledRule,
     /// Its `Host`.
     pub(super) host: &'c str,
     /// Its path and query.
     pub(super) target: &'c str,
-    /// What it accepts.
+    /// Its `Accept` header.
     pub(super) accept: &'static str,
-    /// The form that it posts; without one it is a GET request.
+    /// The form to POST; without one this is a GET.
     pub(super) form: Option<TokenRequest>,
-    /// The longest body of a response that is read, in bytes.
+    /// The longest accepted response body, in bytes.
     pub(super) max_response: usize,
 }
 
-/// What an issuer answers.
+/// The response of an issuer.
 pub(super) struct IssuerResponse {
     pub(super) status: u16,
-    /// For how long it may be used.
+    /// How long it may be used.
     pub(super) max_age: Option<Duration>,
     pub(super) body: Vec<u8>,
 }
 
-/// Asks an issuer, and gives its response to `then`, whatever becomes of the request that asked for it. `then` is dropped where there is
-/// no response.
-pub(super) fn ask<N: Network, D>(
+/// Sends a request to an issuer and passes its response to `then`, even if the client's request ends first. `then` is dropped
+/// if there is no response.
+pub(super) fn send_request<N: Network, D>(
     exchange: &Exchange<'_, '_, N, D>,
     request: IssuerRequest<'_>,
     then: impl FnOnce(IssuerResponse) + 'static,
 ) {
     let Exchange { env, client_side, .. } = exchange;
-    let mut question = env.worker.lend_buffers();
-    let head: &mut Head = &mut question.request;
+    let mut subrequest = env.worker.lend_buffers();
+    let head: &mut Head = &mut subrequest.request;
     let method = if request.form.is_some() { "POST" } else { "GET" };
     head.start_request(method.as_bytes(), request.target.as_bytes());
     head.append(b"Host", request.host.as_bytes());
@@ -78,30 +78,30 @@ pub(super) fn ask<N: Network, D>(
         }
     };
     let mut conversation =
-        Conversation { body, is_sent: false, response: Vec::new(), max_response: request.max_response };
-    // It may outlive the connection, and must not keep its place among those of its listener.
-    let peer = Peer { facts: None, ..client_side.peer.clone() };
+        IssuerHandler { body, is_sent: false, response: Vec::new(), max_response: request.max_response };
+    // It may outlive the connection, and must not count towards the listener's connections.
+    let peer = Peer { details: None, ..client_side.peer.clone() };
     let (worker, adopted) = (Rc::clone(env.worker), Rc::clone(env.adopted));
-    // Who has a token is no matter of the issuer's.
+    // The issuer does not need to know who has a token.
     let client = Client { address: None, peer: Ipv4Addr::UNSPECIFIED.into(), ..env.client };
     let rule = request.rule.clone();
     tokio::task::spawn_local(async move {
-        let Ok(intake) = subrequest::intake_with(&mut question, size) else { return };
-        let mut outer = Environment::under(&worker, &adopted, &rule, intake.clone(), client);
-        outer.set_limit(Instant::now().checked_add(RESPONSE_TIMEOUT));
-        let asked = Question { rule: &rule, intake, client, buffers: &mut question };
+        let Ok(intake) = subrequest::check_with_body(&mut subrequest, size) else { return };
+        let mut outer = Environment::for_rule(&worker, &adopted, &rule, intake.clone(), client);
+        outer.set_deadline(Instant::now().checked_add(RESPONSE_TIMEOUT));
+        let asked = Subrequest { rule: &rule, intake, client, buffers: &mut subrequest };
         if subrequest::run(&outer, peer, asked, &mut conversation).await.is_ok() {
-            // Redirects are not followed: they would lead where nobody has allowed to connect to.
-            let (status, max_age) = (question.answer.status(), max_age(&question.answer));
+            // Redirects are not followed: their target may be a host that the configuration does not allow.
+            let (status, max_age) = (subrequest.response.status(), max_age(&subrequest.response));
             then(IssuerResponse { status, max_age, body: conversation.response });
         }
     });
 }
 
-/// For how long an answer may be used (RFC 9111 §5.2.2.1).
-fn max_age(answer: &Head) -> Option<Duration> {
+/// How long a response may be used (RFC 9111 §5.2.2.1).
+fn max_age(response: &Head) -> Option<Duration> {
     let mut seconds = None;
-    for control in answer.all_named(b"Cache-Control") {
+    for control in response.all_named(b"Cache-Control") {
         for directive in std::str::from_utf8(control).ok()?.split(',') {
             let directive = directive.trim().to_ascii_lowercase();
             match directive.split_once('=') {
@@ -116,15 +116,15 @@ fn max_age(answer: &Head) -> Option<Duration> {
     seconds
 }
 
-/// Behind a request to an issuer: sends its body, and takes that of the response up to a bound.
-struct Conversation {
+/// Sends the body of a request to an issuer, and collects the response body up to a limit.
+struct IssuerHandler {
     body: Vec<u8>,
     is_sent: bool,
     response: Vec<u8>,
     max_response: usize,
 }
 
-impl Behind for Conversation {
+impl SubrequestHandler for IssuerHandler {
     fn poll_body(&mut self, cx: &mut Context<'_>, sink: &mut Sink<'_>) -> Poll<Result<BodyStep, Failure>> {
         if self.is_sent || self.body.is_empty() {
             return Poll::Ready(Ok(BodyStep::End));
@@ -137,7 +137,7 @@ impl Behind for Conversation {
         self.is_sent || self.body.is_empty()
     }
 
-    /// What is too large is read no further.
+    /// Fails once the response is too large.
     fn receive(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         if self.response.len() + bytes.len() > self.max_response {
             return Err(Failure::Refused);
@@ -154,9 +154,9 @@ impl Behind for Conversation {
 /// A key set that an issuer publishes.
 #[derive(Clone, Copy)]
 pub(super) struct PublishedKeys<'c> {
-    /// What tells it apart from all others.
+    /// Its cache key.
     pub(super) id: &'c Digest,
-    /// The rule by which it is asked for.
+    /// The rule that forwards the request for it.
     pub(super) rule: &'c CompiledRule,
     /// The `Host` of that request.
     pub(super) host: &'c str,
@@ -164,14 +164,14 @@ pub(super) struct PublishedKeys<'c> {
     pub(super) target: &'c str,
 }
 
-/// Verifies the signature of a token with the keys that its issuer publishes, which are asked for again where the token has an unknown
-/// one.
-pub(super) async fn verify<N: Network, D: Downstream>(
+/// Verifies the signature of a token with the keys that its issuer publishes. If the token names an unknown key, the keys are
+/// fetched again.
+pub(super) async fn verify_published<N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, '_, N, D>,
     token: &Token<'_>,
     source: PublishedKeys<'_>,
-) -> Result<(), Refused> {
-    let keys = keys(exchange, source).await?;
+) -> Result<(), GuardError> {
+    let keys = await_keys(exchange, source).await?;
     let mut outcome = token.verify(&keys);
     if outcome == Err(Refusal::UnknownKey) {
         let keys = refreshed_keys(exchange, source).await?;
@@ -180,48 +180,50 @@ pub(super) async fn verify<N: Network, D: Downstream>(
     Ok(outcome?)
 }
 
-/// The keys of an issuer, waited for where there are none.
-async fn keys<N: Network, D: Downstream>(
+/// The keys of an issuer, fetched first if there are none.
+async fn await_keys<N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, '_, N, D>,
     source: PublishedKeys<'_>,
-) -> Result<Arc<KeySet>, Refused> {
+) -> Result<Arc<KeySet>, GuardError> {
     match exchange.env.worker.guards.tokens.key_sets.find(source.id, Instant::now()) {
-        Found::Ready(keys, fetch) => {
+        DocumentLookup::Ready(keys, fetch) => {
             begin_fetch(exchange, source, fetch);
             Ok(keys)
         }
-        Found::Awaited(mut updates, fetch) => {
+        DocumentLookup::Awaited(mut updates, fetch) => {
             begin_fetch(exchange, source, fetch);
             wait_for_fetch(exchange, updates.next(), Fault::KeysUnavailable).await?;
-            ready(exchange, source)
+            ready_keys(exchange, source)
         }
-        Found::Unavailable => Err(Refused::Failed(Fault::KeysUnavailable)),
+        DocumentLookup::Unavailable => Err(GuardError::Failed(Fault::KeysUnavailable)),
     }
 }
 
-/// The keys of an issuer after it was asked again, or those that there are where it was asked only just now.
+/// The keys of an issuer after a new fetch, or the cached ones if the last fetch was only just made.
 async fn refreshed_keys<N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, '_, N, D>,
     source: PublishedKeys<'_>,
-) -> Result<Arc<KeySet>, Refused> {
+) -> Result<Arc<KeySet>, GuardError> {
     let sets = &exchange.env.worker.guards.tokens.key_sets;
     if let Some((mut updates, fetch)) = sets.refresh(source.id, Instant::now()) {
         begin_fetch(exchange, source, fetch);
         wait_for_fetch(exchange, updates.next(), Fault::KeysUnavailable).await?;
     }
-    ready(exchange, source)
+    ready_keys(exchange, source)
 }
 
-fn ready<N: Network, D>(
+fn ready_keys<N: Network, D>(
     exchange: &Exchange<'_, '_, N, D>,
     source: PublishedKeys<'_>,
-) -> Result<Arc<KeySet>, Refused> {
+) -> Result<Arc<KeySet>, GuardError> {
     match exchange.env.worker.guards.tokens.key_sets.find(source.id, Instant::now()) {
-        Found::Ready(keys, fetch) => {
+        DocumentLookup::Ready(keys, fetch) => {
             begin_fetch(exchange, source, fetch);
             Ok(keys)
         }
-        Found::Awaited(..) | Found::Unavailable => Err(Refused::Failed(Fault::KeysUnavailable)),
+        DocumentLookup::Awaited(..) | DocumentLookup::Unavailable => {
+            Err(GuardError::Failed(Fault::KeysUnavailable))
+        }
     }
 }
 
@@ -234,7 +236,7 @@ fn begin_fetch<N: Network, D>(
     let PublishedKeys { rule, host, target, .. } = source;
     let accept = "application/jwk-set+json, application/json";
     let request = IssuerRequest { rule, host, target, accept, form: None, max_response: MAX_KEY_SET_BYTES };
-    ask(exchange, request, |response| {
+    send_request(exchange, request, |response| {
         if response.status == 200
             && let Some(keys) = read_key_set(&response.body)
         {
@@ -243,19 +245,19 @@ fn begin_fetch<N: Network, D>(
     });
 }
 
-/// Waits for the outcome of a fetch, and not longer than one may take.
+/// Waits for the outcome of a fetch, at most for the time that a fetch may take.
 pub(super) async fn wait_for_fetch<N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, '_, N, D>,
     awaited: impl Future<Output = ()>,
     unavailable: Fault,
 ) -> Result<(), Fault> {
-    // A moment more than the fetch has.
+    // A little longer than the timeout of the fetch.
     match wait(exchange, awaited, RESPONSE_TIMEOUT + Duration::from_secs(1)).await {
         Err(fault) if fault != Fault::ClientGone && !exchange.env.is_overdue() => Err(unavailable),
         outcome => outcome,
     }
 }
 
-pub(super) fn since_1970() -> Duration {
+pub(super) fn unix_time() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }

@@ -1,5 +1,5 @@
-//! How a session ends before its time: its user logs out here (OpenID Connect RP-Initiated Logout 1.0), or the provider says that somebody
-//! has logged out elsewhere (OpenID Connect Back-Channel Logout 1.0).
+//! Ends sessions early: a user logs out here (OpenID Connect RP-Initiated Logout 1.0), or the provider reports a logout
+//! elsewhere (OpenID Connect Back-Channel Logout 1.0).
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -14,29 +14,29 @@ use fairway_token::Expected;
 use fairway_token::login::{Endpoint, LogoutToken, Session, removal_lines};
 
 use super::environment::{ClientSide, Exchange};
-use super::issuer::since_1970;
-use super::provider::{provider, redirect, verify_signature};
-use super::refused::{Refused, wait};
-use super::transact::announce;
+use super::issuer::unix_time;
+use super::provider::{await_provider, redirect, verify_signature};
+use super::refused::{GuardError, wait};
+use super::transact::send_continue;
 use crate::fault::{Denial, Fault};
-use crate::filter::{Made, Verdict, own_answer, own_origin, shown_session};
+use crate::filter::{ResponseScope, Verdict, own_origin, shown_session, start_own_response};
 use crate::guards::{NotShared, Purpose};
 use crate::network::Network;
 
-/// The longest ID token that is sent along when a user logs out, in bytes: it is a part of a URL.
+/// The longest ID token that a logout sends to the provider, in bytes: it is part of a URL.
 const MAX_HINT_BYTES: usize = 6 << 10;
-/// The longest form with a logout token that is read, in bytes; the token may be escaped.
+/// The longest accepted form with a logout token, in bytes; the token may be escaped.
 const MAX_FORM_BYTES: usize = 64 << 10;
-/// How long a provider may take to send it, and how long it waits until all replicas know.
+/// How long a provider may take to send the form, and how long it waits for all replicas to learn of the logout.
 const LOGOUT_TIMEOUT: Duration = Duration::from_secs(11);
 
-/// Ends the session of a browser, here and at the provider.
+/// Logs a browser out, here and at the provider.
 pub(super) async fn log_out<'r, N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, '_, N, D>,
     check: &LoginCheck,
-) -> Result<Verdict<'r>, Refused> {
-    if !is_own_page(exchange) {
-        return Err(Refused::Denied(Denial::LogoutForeign));
+) -> Result<Verdict<'r>, GuardError> {
+    if !is_same_origin(exchange) {
+        return Err(GuardError::Denied(Denial::LogoutForeign));
     }
     let auth = &check.auth;
     let Exchange { env, buffers, .. } = exchange;
@@ -46,12 +46,12 @@ pub(super) async fn log_out<'r, N: Network, D: Downstream>(
     let session = opened.and_then(|opened| Session::from_bytes(&opened.value));
     let mut after = own_origin(&env.client, buffers);
     after.extend_from_slice(auth.paths.after_logout.as_bytes());
-    let after = String::from_utf8(after).map_err(|_| Refused::Denied(Denial::LoginMalformed))?;
+    let after = String::from_utf8(after).map_err(|_| GuardError::Denied(Denial::LoginMalformed))?;
     let removed: Vec<_> =
         removal_lines(buffers.request.all_named(b"Cookie"), &check.session_cookie, 0).collect();
-    // Whoever has no session, or a provider that does not answer, is logged out here at least.
+    // Without a session, or if the provider does not respond, the user is at least logged out here.
     let provider = match session {
-        Some(_) => provider(exchange, check).await.ok(),
+        Some(_) => await_provider(exchange, check).await.ok(),
         None => None,
     };
     let end = provider.as_ref().and_then(|provider| provider.end_session_endpoint.as_ref());
@@ -60,10 +60,10 @@ pub(super) async fn log_out<'r, N: Network, D: Downstream>(
         _ => after,
     };
     redirect(exchange.buffers, &location, removed);
-    Ok(Verdict::Answered(Made::ByRule))
+    Ok(Verdict::Responded(ResponseScope::Rule))
 }
 
-/// OpenID Connect RP-Initiated Logout 1.0 §2.
+/// The logout URL of the provider (OpenID Connect RP-Initiated Logout 1.0 §2).
 fn logout_url(endpoint: &Endpoint, auth: &OidcAuth, session: &Session, after: &str) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());
     if session.id_token().len() <= MAX_HINT_BYTES {
@@ -73,8 +73,8 @@ fn logout_url(endpoint: &Endpoint, auth: &OidcAuth, session: &Session, after: &s
     endpoint.with_query(&query.finish())
 }
 
-/// Whether the user, or a page of the same host, wants this: what another site leads to must change nothing.
-fn is_own_page<N: Network, D>(exchange: &Exchange<'_, '_, N, D>) -> bool {
+/// Whether the request comes from the user or a page of the same host: other sites must not be able to log users out.
+fn is_same_origin<N: Network, D>(exchange: &Exchange<'_, '_, N, D>) -> bool {
     let Exchange { env, buffers, .. } = exchange;
     let request = &buffers.request;
     let origin = own_origin(&env.client, buffers);
@@ -88,54 +88,56 @@ fn is_own_page<N: Network, D>(exchange: &Exchange<'_, '_, N, D>) -> bool {
     from.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
 }
 
-/// Ends the sessions that a provider says have ended, on all replicas. It is told that it failed where they may go on somewhere (§2.8). No
-/// page of the rule takes the place of what it is told.
+/// Ends the sessions that a provider reports as ended, on all replicas. The provider gets an error if they may continue
+/// somewhere (§2.8). The rule's error pages do not replace this response.
 pub(super) async fn end_sessions<'r, N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, '_, N, D>,
     check: &LoginCheck,
-) -> Result<Verdict<'r>, Refused> {
-    let (status, fault) = match end(exchange, check).await {
+) -> Result<Verdict<'r>, GuardError> {
+    let (status, fault) = match process_logout_token(exchange, check).await {
         Ok(()) => (200, None),
-        Err(Refused::Denied(denial)) => (denial.status(), Some(Fault::Credential(denial))),
-        Err(Refused::Failed(fault @ (Fault::ClientGone | Fault::ClientTimeout | Fault::Malformed(_)))) => {
+        Err(GuardError::Denied(denial)) => (denial.status(), Some(Fault::Credential(denial))),
+        Err(GuardError::Failed(fault @ (Fault::ClientGone | Fault::ClientTimeout | Fault::Malformed(_)))) => {
             return Err(fault.into());
         }
-        Err(Refused::Failed(fault)) => (fault.status(), Some(fault)),
+        Err(GuardError::Failed(fault)) => (fault.status(), Some(fault)),
     };
     exchange.record.fault = fault;
-    own_answer(exchange.buffers, status, fault.map(Fault::label));
-    exchange.buffers.answer.append(b"Cache-Control", b"no-store");
-    Ok(Verdict::Answered(Made::ByRule))
+    start_own_response(exchange.buffers, status, fault.map(Fault::label));
+    exchange.buffers.response.append(b"Cache-Control", b"no-store");
+    Ok(Verdict::Responded(ResponseScope::Rule))
 }
 
-async fn end<N: Network, D: Downstream>(
+async fn process_logout_token<N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, '_, N, D>,
     check: &LoginCheck,
-) -> Result<(), Refused> {
-    // Anybody can send something that is no logout.
+) -> Result<(), GuardError> {
+    // Limited because anyone can send an invalid logout.
     let _permit = exchange.env.worker.guards.logins.permit().ok_or(Fault::Overloaded)?;
     let form = read_form(exchange).await?;
     let mut tokens = form_urlencoded::parse(&form).filter(|(name, _)| name == "logout_token");
     let (Some((_, text)), None) = (tokens.next(), tokens.next()) else {
-        return Err(Refused::Denied(Denial::LogoutMalformed));
+        return Err(GuardError::Denied(Denial::LogoutMalformed));
     };
     let auth = &check.auth;
     let token = LogoutToken::parse(text.as_bytes()).map_err(Denial::LogoutToken)?;
-    let now = since_1970();
+    let now = unix_time();
     let expected = Expected { issuer: &auth.issuer, audiences: &[&*auth.client_id], skew: auth.skew, now };
     token.check(&expected).map_err(Denial::LogoutToken)?;
-    let provider = provider(exchange, check).await?;
+    let provider = await_provider(exchange, check).await?;
     match verify_signature(exchange, check, &provider, token.token()).await {
-        Err(Refused::Denied(Denial::LoginToken(refusal))) => return Err(Denial::LogoutToken(refusal).into()),
+        Err(GuardError::Denied(Denial::LoginToken(refusal))) => {
+            return Err(Denial::LogoutToken(refusal).into());
+        }
         outcome => outcome?,
     }
     let logins = &exchange.env.worker.guards.logins;
-    let told: Vec<_> = token.ended(&auth.sessions).map(|ended| logins.end(ended, now)).collect();
-    for told in told {
-        let shared = match told {
+    let sharing: Vec<_> = token.ended(&auth.sessions).map(|ended| logins.end(ended, now)).collect();
+    for sharing in sharing {
+        let shared = match sharing {
             Ok(None) => true,
-            Ok(Some(told)) => match wait(exchange, told, LOGOUT_TIMEOUT).await {
-                Ok(told) => told.is_ok(),
+            Ok(Some(sharing)) => match wait(exchange, sharing, LOGOUT_TIMEOUT).await {
+                Ok(sharing) => sharing.is_ok(),
                 Err(Fault::ClientGone) => return Err(Fault::ClientGone.into()),
                 Err(_) => false,
             },
@@ -144,7 +146,7 @@ async fn end<N: Network, D: Downstream>(
         if !shared {
             tracing::warn!(
                 issuer = %auth.issuer, client = %auth.client_id,
-                "the other replicas cannot be told of a logout: the provider is told that it failed"
+                "a logout could not be shared with the other replicas: the provider gets an error"
             );
             return Err(Fault::ProtectionUnavailable.into());
         }
@@ -152,20 +154,20 @@ async fn end<N: Network, D: Downstream>(
     Ok(())
 }
 
-/// The form that a provider sends.
+/// Reads the form that a provider sends.
 async fn read_form<N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, '_, N, D>,
-) -> Result<Vec<u8>, Refused> {
+) -> Result<Vec<u8>, GuardError> {
     let Exchange { env, buffers, .. } = exchange;
     let kind = buffers.request.named(b"Content-Type").unwrap_or_default();
     let kind = kind.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
     if env.intake.method != Method::Post || !kind.eq_ignore_ascii_case(b"application/x-www-form-urlencoded") {
-        return Err(Refused::Denied(Denial::LogoutMalformed));
+        return Err(GuardError::Denied(Denial::LogoutMalformed));
     }
     if matches!(env.intake.body, BodySize::Exact(length) if length > MAX_FORM_BYTES as u64) {
         return Err(Fault::BodyTooLarge.into());
     }
-    announce(exchange);
+    send_continue(exchange);
     let Exchange { env, client_side, buffers, .. } = exchange;
     let ClientSide { down, deadline, .. } = &mut **client_side;
     env.arm(deadline, Instant::now(), LOGOUT_TIMEOUT);

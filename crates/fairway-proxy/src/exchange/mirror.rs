@@ -1,52 +1,57 @@
-//! Copies of requests for other backends, whose answers nobody sees. What becomes of a copy changes nothing for its
-//! request: a copy that is too large or too slow is broken off, and there is a bound on how many are under way.
+//! Mirrors requests to other backends and discards their responses. A copy never affects its request: one that is too large or
+//! too slow is aborted, and the number of copies is limited.
 
 use std::rc::Rc;
 
 use fairway_connection::sides::Upgrade;
 use fairway_http::{BodySize, Known};
 use fairway_model::{Mirror, MirrorTarget};
-use fairway_routing::Copying;
+use fairway_routing::MirrorStep;
 
 use super::environment::Environment;
-use super::subrequest::{self, Question};
+use super::subrequest::{self, Subrequest};
 use crate::buffers::Buffers;
 use crate::network::Network;
 use crate::peer::Peer;
-use crate::request::copy::copy;
+use crate::request::copy::copy_channel;
 
-/// The most copies of a worker that are under way.
-const MOST: usize = 256;
+/// Concurrent copies of a worker.
+const MAX_COPIES_PER_WORKER: usize = 256;
 
-/// Begins the copies that the rule asks for of the request in the buffers, which was not made ready for its endpoint yet.
-pub(super) fn begin<N: Network>(env: &Environment<'_, N>, peer: &Peer, buffers: &mut Buffers) {
+/// Starts the copies that the rule asks for. The request in the buffers has not been rewritten for its endpoint yet.
+pub(super) fn start_copies<N: Network>(env: &Environment<'_, N>, peer: &Peer, buffers: &mut Buffers) {
     for copying in &env.rule().steps().forwarding.mirrors {
         let Mirror { numerator, denominator, .. } = copying.mirror;
         let chosen = env.worker.random(|random| random.u32(..denominator.max(1))) < numerator;
         if chosen && env.intake.upgrade == Upgrade::None {
-            // The copy may outlive the connection, and must not keep its place among those of its listener.
-            begin_one(env, Peer { facts: None, ..*peer }, buffers, copying);
+            // The copy may outlive the connection, and must not count towards the listener's connections.
+            start_mirror(env, Peer { details: None, ..*peer }, buffers, copying);
         }
     }
 }
 
-fn begin_one<N: Network>(env: &Environment<'_, N>, peer: Peer, buffers: &mut Buffers, copying: &Copying) {
-    let Some(ticket) = env.worker.begin_copy(MOST) else { return };
+fn start_mirror<N: Network>(
+    env: &Environment<'_, N>,
+    peer: Peer,
+    buffers: &mut Buffers,
+    copying: &MirrorStep,
+) {
+    let Some(ticket) = env.worker.start_copy(MAX_COPIES_PER_WORKER) else { return };
     let mut mine = env.worker.lend_buffers();
     mine.request.clone_from(&buffers.request);
-    mine.forms.copy(&buffers.forms);
+    mine.extras.copy_target(&buffers.extras);
     let mut intake = env.intake.clone();
     intake.expects_continue = false;
-    address(&copying.mirror, env, buffers, &mut mine);
-    if copying.mirror.most_body == 0 {
+    set_copy_target(&copying.mirror, env, buffers, &mut mine);
+    if copying.mirror.max_body == 0 {
         intake.body = BodySize::None;
         mine.request.remove_known(Known::ContentLength);
     }
-    let (writer, mut reader) = copy(copying.mirror.most_body);
+    let (writer, mut reader) = copy_channel(copying.mirror.max_body);
     match intake.body {
         BodySize::None => writer.finish(),
         _ => {
-            // What a guard has read already.
+            // Bytes that a guard has read already.
             writer.write(&buffers.replay);
             buffers.body.copy_to(writer);
         }
@@ -55,36 +60,36 @@ fn begin_one<N: Network>(env: &Environment<'_, N>, peer: Peer, buffers: &mut Buf
     let limit = env.limit();
     let rule = copying.rule.clone();
     tokio::task::spawn_local(async move {
-        let mut outer = Environment::under(&worker, &adopted, &rule, intake, client);
-        outer.set_limit(limit);
+        let mut outer = Environment::for_rule(&worker, &adopted, &rule, intake, client);
+        outer.set_deadline(limit);
         let intake = outer.intake.clone();
-        // Nobody waits for it.
-        let copy = Question { rule: &rule, intake, client, buffers: &mut mine };
+        // The result does not matter.
+        let copy = Subrequest { rule: &rule, intake, client, buffers: &mut mine };
         let _ = subrequest::run(&outer, peer, copy, &mut reader).await;
         drop(ticket);
     });
 }
 
-/// Writes what the copy asks for, and of whom.
-fn address<N: Network>(mirror: &Mirror, env: &Environment<'_, N>, own: &Buffers, copy: &mut Buffers) {
+/// Sets the target and the host of the copy.
+fn set_copy_target<N: Network>(mirror: &Mirror, env: &Environment<'_, N>, own: &Buffers, copy: &mut Buffers) {
     match &mirror.target {
         MirrorTarget::Forwarded => {}
         MirrorTarget::Received(before) => {
-            let target = &mut copy.forms.write().target;
+            let target = &mut copy.extras.write().target;
             target.clear();
             target.extend_from_slice(before.as_bytes());
             target.extend_from_slice(env.intake.received(own));
         }
         MirrorTarget::Fixed(path) => {
-            let target = &mut copy.forms.write().target;
+            let target = &mut copy.extras.write().target;
             target.clear();
             target.extend_from_slice(path.as_bytes());
         }
     }
     if let Some(host) = &mirror.host {
-        let kept = &mut copy.forms.write().host;
-        if kept.is_empty() {
-            kept.extend_from_slice(copy.request.first(Known::Host).unwrap_or_default());
+        let extra_host = &mut copy.extras.write().host;
+        if extra_host.is_empty() {
+            extra_host.extend_from_slice(copy.request.first(Known::Host).unwrap_or_default());
         }
         copy.request.set(b"Host", host.as_bytes());
     }

@@ -1,7 +1,7 @@
-//! Both real codecs on both sides, in virtual time: one end of an exchange dies at every byte that it sends, alone or after
-//! the other, in all four pairings of protocols. Each request has at most one answer, none is sent again after a byte of one
-//! came, another exchange gets its own bytes and no others, and every count comes to rest. All of it again with steps that change
-//! both bodies on their way.
+//! The real codecs on both sides, in virtual time: one end of an exchange dies at every byte that it sends, alone or after the
+//! other, in all four pairings of protocols. Each request gets at most one response, none is retried after a byte of one
+//! arrived, other exchanges get exactly their own bytes, and every count returns to zero. The same again with steps that change
+//! both bodies.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -17,64 +17,65 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::time::{sleep, timeout};
 
 use super::hostile_tests::{
-    self, DATA, END, HEADERS, OK, Raw, SETTINGS, Shared, WHOLE, field, frame, head, setting, settle,
+    self, DATA, FLAG_END_HEADERS, FLAG_END_STREAM, HEADERS, OK, Raw, SETTINGS, SentFrames, field, frame,
+    head, run_ready_tasks, setting,
 };
 use crate::body_steps::upper_case;
-use crate::testing::{Meeting, Stage, on_stage};
+use crate::testing::{ScriptedConnect, TestWorker, run_local};
 
-const ALL: [(Speaks, Speaks); 4] = [
-    (Speaks::Http1, Speaks::Http1),
-    (Speaks::Http1, Speaks::Http2),
-    (Speaks::Http2, Speaks::Http1),
-    (Speaks::Http2, Speaks::Http2),
+const ALL: [(Protocol, Protocol); 4] = [
+    (Protocol::Http1, Protocol::Http1),
+    (Protocol::Http1, Protocol::Http2),
+    (Protocol::Http2, Protocol::Http1),
+    (Protocol::Http2, Protocol::Http2),
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Speaks {
+enum Protocol {
     Http1,
     Http2,
 }
 
-/// Who is the first to end.
+/// Which side ends first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Leaves {
+enum FirstToEnd {
     Endpoint,
-    /// The client leaves while the endpoint is silent, which then ends.
+    /// The client leaves while the endpoint is silent; then the endpoint ends.
     Client,
-    /// Its stream does, or its connection where that is the same.
+    /// Its stream ends, or its connection if that is the same.
     Stream,
 }
 
-/// What came of a request.
+/// What a client received.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Came {
+struct ReceivedResponses {
     status: u16,
-    answers: usize,
+    responses: usize,
     body: Vec<u8>,
     is_whole: bool,
     is_over: bool,
 }
 
-/// A client of either protocol with one request after another.
-struct Asker {
+/// A client of either protocol that sends one request after another.
+struct TestClient {
     stream: DuplexStream,
-    speaks: Speaks,
+    speaks: Protocol,
     codec: Codec,
     input: Vec<u8>,
-    came: Vec<Came>,
+    received: Vec<ReceivedResponses>,
 }
 
-impl Asker {
-    fn new(stage: &Stage, speaks: Speaks) -> Self {
+impl TestClient {
+    fn new(stage: &TestWorker, speaks: Protocol) -> Self {
         let (stream, codec) = (stage.client().stream, Codec::new(Config::default(), 0));
-        Self { stream, speaks, codec, input: Vec::new(), came: Vec::new() }
+        Self { stream, speaks, codec, input: Vec::new(), received: Vec::new() }
     }
 
     /// The bytes of a request.
     fn request(&mut self, is_safe: bool) -> Vec<u8> {
-        self.came.push(Came::default());
+        self.received.push(ReceivedResponses::default());
         let (method, body) = if is_safe { ("GET", "") } else { ("POST", "hi") };
-        if self.speaks == Speaks::Http1 {
+        if self.speaks == Protocol::Http1 {
             let length = if is_safe { "" } else { "Content-Length: 2\r\n" };
             return format!("{method} /x HTTP/1.1\r\nHost: a\r\n{length}\r\n{body}").into_bytes();
         }
@@ -89,35 +90,35 @@ impl Asker {
             self.codec.send_data(id, body.as_bytes(), true);
         }
         let bytes = self.codec.pending().to_vec();
-        self.codec.wrote(bytes.len());
+        self.codec.mark_written(bytes.len());
         bytes
     }
 
-    async fn say(&mut self, bytes: &[u8]) {
+    async fn send(&mut self, bytes: &[u8]) {
         // Fairway may have closed.
         let _ = self.stream.write_all(bytes).await;
     }
 
     /// Reads until every request is over.
     async fn finish(&mut self) {
-        while !self.came.iter().all(|came| came.is_over) {
+        while !self.received.iter().all(|received| received.is_over) {
             let count =
                 timeout(Duration::from_secs(600), self.stream.read_buf(&mut self.input)).await.unwrap();
             let is_closed = count.unwrap_or(0) == 0;
             match self.speaks {
-                Speaks::Http1 => self.take_text(is_closed),
-                Speaks::Http2 => self.take_frames(),
+                Protocol::Http1 => self.take_text(is_closed),
+                Protocol::Http2 => self.take_frames(),
             }
             if is_closed {
-                self.came.iter_mut().for_each(|came| came.is_over = true);
+                self.received.iter_mut().for_each(|received| received.is_over = true);
             }
         }
     }
 
     fn take_text(&mut self, is_closed: bool) {
-        let came = &mut self.came[0];
+        let received = &mut self.received[0];
         let Some(head) = wire::head(&self.input).unwrap() else { return };
-        came.status = head.start.split(' ').nth(1).unwrap().parse().unwrap();
+        received.status = head.start.split(' ').nth(1).unwrap().parse().unwrap();
         let rest = &self.input[head.length..];
         let body = match wire::framing(&head.fields).unwrap() {
             Some(wire::Framing::Length(length)) => {
@@ -126,12 +127,12 @@ impl Asker {
             Some(wire::Framing::Chunked) => wire::chunked(rest).unwrap().map(|one| (one.content, one.length)),
             _ => Some((Vec::new(), 0)),
         };
-        came.answers = 1;
+        received.responses = 1;
         if let Some((body, length)) = body {
-            (came.body, came.is_whole, came.is_over) = (body, true, true);
+            (received.body, received.is_whole, received.is_over) = (body, true, true);
             assert_eq!(rest.len(), length, "nothing follows");
         } else if is_closed {
-            came.body = rest.to_vec();
+            received.body = rest.to_vec();
         }
     }
 
@@ -143,20 +144,20 @@ impl Asker {
             let of = |stream: u32| usize::try_from(stream / 2).unwrap();
             match event {
                 Event::Head { stream, end, .. } => {
-                    let came = &mut self.came[of(stream)];
-                    (came.status, came.answers) = (head.status(), came.answers + 1);
-                    (came.is_whole, came.is_over) = (end, end);
+                    let received = &mut self.received[of(stream)];
+                    (received.status, received.responses) = (head.status(), received.responses + 1);
+                    (received.is_whole, received.is_over) = (end, end);
                 }
                 Event::Data { stream, bytes, end } => {
-                    let came = &mut self.came[of(stream)];
-                    came.body.extend_from_slice(bytes);
-                    (came.is_whole, came.is_over) = (end, end);
+                    let received = &mut self.received[of(stream)];
+                    received.body.extend_from_slice(bytes);
+                    (received.is_whole, received.is_over) = (end, end);
                 }
                 Event::Trailers { stream } => {
-                    let came = &mut self.came[of(stream)];
-                    (came.is_whole, came.is_over) = (true, true);
+                    let received = &mut self.received[of(stream)];
+                    (received.is_whole, received.is_over) = (true, true);
                 }
-                Event::Reset { stream, .. } => self.came[of(stream)].is_over = true,
+                Event::Reset { stream, .. } => self.received[of(stream)].is_over = true,
                 Event::Closed(fault) => panic!("the proxy broke a rule: {fault:?}"),
                 Event::NeedMore | Event::Wait(_) => break,
                 _ => {}
@@ -166,9 +167,9 @@ impl Asker {
     }
 }
 
-/// What an endpoint says, and where its answer's head ends.
-fn answer(speaks: Speaks, id: u32) -> (Vec<u8>, usize) {
-    if speaks == Speaks::Http1 {
+/// An endpoint's response, and where its head ends.
+fn response(speaks: Protocol, id: u32) -> (Vec<u8>, usize) {
+    if speaks == Protocol::Http1 {
         let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
         let text = format!("{head}6\r\nhello \r\n5\r\nworld\r\n0\r\na: b\r\n\r\n");
         return (text.into_bytes(), head.len());
@@ -176,38 +177,38 @@ fn answer(speaks: Speaks, id: u32) -> (Vec<u8>, usize) {
     let head = head(id, 0, &[]);
     let length = head.len();
     let body = [frame(DATA, 0, id, b"hello "), frame(DATA, 0, id, b"world")].concat();
-    ([head, body, frame(HEADERS, END | WHOLE, id, &field("a", "b"))].concat(), length)
+    ([head, body, frame(HEADERS, FLAG_END_STREAM | FLAG_END_HEADERS, id, &field("a", "b"))].concat(), length)
 }
 
-/// Waits for a whole request; gives its stream and its body.
-async fn asked(speaks: Speaks, raw: &mut Raw) -> Option<(u32, Vec<u8>)> {
-    if speaks == Speaks::Http2 {
+/// Waits for a complete request; returns its stream and its body.
+async fn await_request(speaks: Protocol, raw: &mut Raw) -> Option<(u32, Vec<u8>)> {
+    if speaks == Protocol::Http2 {
         return raw.request_with_body().await;
     }
     raw.text_request_with_body().await
 }
 
-/// What one play is about.
+/// The parameters of one run.
 #[derive(Clone, Copy, Debug)]
 struct Play {
-    client: Speaks,
-    endpoint: Speaks,
+    client: Protocol,
+    endpoint: Protocol,
     is_safe: bool,
-    leaves: Leaves,
-    /// Bytes of the answer that the first endpoint says.
+    leaves: FirstToEnd,
+    /// Bytes of the response that the first endpoint sends.
     cut: usize,
-    /// Whether bodies become upper case, with an exclamation mark.
+    /// Whether steps change the bodies: to upper case, with an exclamation mark.
     changes: bool,
 }
 
 impl Play {
-    /// The body of an answer that came whole.
+    /// The body of a complete response.
     fn body(&self) -> &'static [u8] {
         if self.changes { b"HELLO WORLD!" } else { b"hello world" }
     }
 
-    /// The body of a request as it is there.
-    fn asked(&self) -> &'static [u8] {
+    /// The body of a request as the endpoint receives it.
+    fn request_body(&self) -> &'static [u8] {
         match (self.is_safe, self.changes) {
             (true, _) => b"",
             (false, false) => b"hi",
@@ -216,39 +217,39 @@ impl Play {
     }
 }
 
-/// Endpoints of which the first one dies; gives how many requests were there as a whole.
-fn stage(play: Play) -> (Stage, Rc<Cell<usize>>) {
+/// Endpoints of which the first one dies; returns the number of complete requests received.
+fn stage(play: Play) -> (TestWorker, Rc<Cell<usize>>) {
     let (requests, number) = (Rc::new(Cell::new(0)), Cell::new(0));
-    let (count, said) = (Rc::clone(&requests), Shared::default());
+    let (count, sent_frames) = (Rc::clone(&requests), SentFrames::default());
     let protocol = match play.endpoint {
-        Speaks::Http1 => BackendProtocol::Http1,
-        Speaks::Http2 => BackendProtocol::H2c,
+        Protocol::Http1 => BackendProtocol::Http1,
+        Protocol::Http2 => BackendProtocol::H2c,
     };
     let edit = move |rule: &mut Rule| {
         if play.changes {
             rule.labels.path = upper_case::PATH.into();
         }
     };
-    let stage = Stage::speaking_ruled(protocol, 2, edit, move |_| {
+    let stage = TestWorker::with_protocol_and_rule(protocol, 2, edit, move |_| {
         number.set(number.get() + 1);
-        let (number, count, said) = (number.get(), Rc::clone(&count), Rc::clone(&said));
-        Meeting::with(move |stream| async move {
-            let mut raw = Raw::new(stream, &said);
-            if play.endpoint == Speaks::Http2 {
-                raw.say(frame(SETTINGS, 0, 0, &[])).await;
+        let (number, count, sent_frames) = (number.get(), Rc::clone(&count), Rc::clone(&sent_frames));
+        ScriptedConnect::served_by(move |stream| async move {
+            let mut raw = Raw::new(stream, &sent_frames);
+            if play.endpoint == Protocol::Http2 {
+                raw.send(frame(SETTINGS, 0, 0, &[])).await;
             }
-            while let Some((id, body)) = asked(play.endpoint, &mut raw).await {
-                assert_eq!(body, play.asked(), "{play:?}");
+            while let Some((id, body)) = await_request(play.endpoint, &mut raw).await {
+                assert_eq!(body, play.request_body(), "{play:?}");
                 count.set(count.get() + 1);
-                let (bytes, _) = answer(play.endpoint, id);
+                let (bytes, _) = response(play.endpoint, id);
                 if number == 1 {
-                    raw.say(&bytes[..play.cut]).await;
-                    if play.leaves != Leaves::Endpoint {
+                    raw.send(&bytes[..play.cut]).await;
+                    if play.leaves != FirstToEnd::Endpoint {
                         sleep(Duration::from_millis(50)).await;
                     }
                     return;
                 }
-                raw.say(&bytes).await;
+                raw.send(&bytes).await;
             }
         })
     });
@@ -257,54 +258,54 @@ fn stage(play: Play) -> (Stage, Rc<Cell<usize>>) {
 
 async fn at_endpoint(play: Play) {
     let (stage, requests) = stage(play);
-    let mut asker = Asker::new(&stage, play.client);
-    let request = asker.request(play.is_safe);
-    asker.say(&request).await;
-    if play.leaves == Leaves::Endpoint {
-        asker.finish().await;
-        let (all, head) = answer(play.endpoint, 1);
-        // What shows whose answer begins: a byte of HTTP/1, and the header of a frame.
-        let begins = if play.endpoint == Speaks::Http1 { 1 } else { 9 };
+    let mut test_client = TestClient::new(&stage, play.client);
+    let request = test_client.request(play.is_safe);
+    test_client.send(&request).await;
+    if play.leaves == FirstToEnd::Endpoint {
+        test_client.finish().await;
+        let (all, head) = response(play.endpoint, 1);
+        // What identifies the beginning of a response: one byte of HTTP/1, or a frame header.
+        let begins = if play.endpoint == Protocol::Http1 { 1 } else { 9 };
         let (status, is_whole, tries) = match play.cut {
             at if at < begins && play.is_safe => (200, true, 2),
             at if at < head => (502, true, 1),
             at => (200, at == all.len(), 1),
         };
-        let came = &asker.came[0];
-        // A head that nothing follows may not have left.
-        let is_as_expected = came.status == status || (came.status == 0 && !is_whole);
-        let counts = (came.is_whole, came.answers, requests.get());
-        let answers = usize::from(came.status > 0);
+        let received = &test_client.received[0];
+        // A head without following data may not have been sent.
+        let is_as_expected = received.status == status || (received.status == 0 && !is_whole);
+        let counts = (received.is_whole, received.responses, requests.get());
+        let responses = usize::from(received.status > 0);
         assert!(
-            is_as_expected && counts == (is_whole, answers, tries),
-            "{play:?}: {came:?} {}",
+            is_as_expected && counts == (is_whole, responses, tries),
+            "{play:?}: {received:?} {}",
             requests.get()
         );
-        assert!(!is_whole || status != 200 || came.body == play.body(), "{play:?}: {came:?}");
+        assert!(!is_whole || status != 200 || received.body == play.body(), "{play:?}: {received:?}");
     } else {
         sleep(Duration::from_millis(10)).await;
-        if play.leaves == Leaves::Stream && play.client == Speaks::Http2 {
-            asker.say(&frame(3, 0, 1, &[0, 0, 0, 8])).await;
+        if play.leaves == FirstToEnd::Stream && play.client == Protocol::Http2 {
+            test_client.send(&frame(3, 0, 1, &[0, 0, 0, 8])).await;
         } else {
-            drop(asker.stream.shutdown().await);
+            drop(test_client.stream.shutdown().await);
         }
         sleep(Duration::from_millis(10)).await;
-        // What was lent is given back before the endpoint ends.
+        // The lease is returned before the endpoint ends.
         assert_eq!(stage.worker.exchanges(), 0, "{play:?}");
         sleep(Duration::from_millis(100)).await;
         assert!(requests.get() <= 1, "{play:?}");
-        if play.leaves == Leaves::Stream && play.client == Speaks::Http2 {
-            let next = asker.request(play.is_safe);
-            asker.came[0].is_over = true;
-            asker.say(&next).await;
-            asker.finish().await;
-            let came = &asker.came[1];
-            assert_eq!((came.status, &came.body[..]), (200, play.body()), "{play:?}");
+        if play.leaves == FirstToEnd::Stream && play.client == Protocol::Http2 {
+            let next = test_client.request(play.is_safe);
+            test_client.received[0].is_over = true;
+            test_client.send(&next).await;
+            test_client.finish().await;
+            let received = &test_client.received[1];
+            assert_eq!((received.status, &received.body[..]), (200, play.body()), "{play:?}");
         }
     }
-    drop(asker);
-    settle().await;
-    assert_eq!(stage.at_rest(), Ok(()), "{play:?}");
+    drop(test_client);
+    run_ready_tasks().await;
+    assert_eq!(stage.check_idle(), Ok(()), "{play:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -320,11 +321,11 @@ async fn endpoints_die_at_every_byte_while_bodies_are_changed() {
 async fn endpoints_die(changes: bool) -> usize {
     let mut plays = 0;
     for (client, endpoint) in ALL {
-        for leaves in [Leaves::Endpoint, Leaves::Client, Leaves::Stream] {
+        for leaves in [FirstToEnd::Endpoint, FirstToEnd::Client, FirstToEnd::Stream] {
             for is_safe in [true, false] {
-                for cut in 0..=answer(endpoint, 1).0.len() {
+                for cut in 0..=response(endpoint, 1).0.len() {
                     plays += 1;
-                    on_stage(at_endpoint(Play { client, endpoint, is_safe, leaves, cut, changes })).await;
+                    run_local(at_endpoint(Play { client, endpoint, is_safe, leaves, cut, changes })).await;
                 }
             }
         }
@@ -332,24 +333,24 @@ async fn endpoints_die(changes: bool) -> usize {
     plays
 }
 
-/// A client that ends after so many bytes of its request, beside one that is answered.
-async fn at_client(client: Speaks, endpoint: Speaks, cut: usize, changes: bool) -> bool {
-    let whole = answer(endpoint, 1).0.len();
-    let play = Play { client, endpoint, is_safe: false, leaves: Leaves::Endpoint, cut: whole, changes };
+/// A client that ends after `cut` bytes of its request, next to one that gets a response.
+async fn at_client(client: Protocol, endpoint: Protocol, cut: usize, changes: bool) -> bool {
+    let whole = response(endpoint, 1).0.len();
+    let play = Play { client, endpoint, is_safe: false, leaves: FirstToEnd::Endpoint, cut: whole, changes };
     let (stage, requests) = stage(play);
-    let mut asker = Asker::new(&stage, client);
-    let request = asker.request(false);
-    asker.say(&request[..cut.min(request.len())]).await;
+    let mut test_client = TestClient::new(&stage, client);
+    let request = test_client.request(false);
+    test_client.send(&request[..cut.min(request.len())]).await;
     sleep(Duration::from_millis(5)).await;
-    drop(asker);
+    drop(test_client);
     sleep(Duration::from_millis(5)).await;
     assert!(requests.get() <= usize::from(cut == request.len()), "{client:?} {endpoint:?} {cut}");
-    assert_eq!(stage.at_rest(), Ok(()), "{client:?} {endpoint:?} {cut}");
-    let mut other = Asker::new(&stage, client);
+    assert_eq!(stage.check_idle(), Ok(()), "{client:?} {endpoint:?} {cut}");
+    let mut other = TestClient::new(&stage, client);
     let next = other.request(false);
-    other.say(&next).await;
+    other.send(&next).await;
     other.finish().await;
-    assert_eq!(other.came[0].body, play.body(), "{client:?} {endpoint:?} {cut}");
+    assert_eq!(other.received[0].body, play.body(), "{client:?} {endpoint:?} {cut}");
     cut < request.len()
 }
 
@@ -359,22 +360,22 @@ async fn clients_die_at_every_byte() {
         let mut cut = 0;
         let is_more = Cell::new(true);
         while is_more.get() {
-            on_stage(async { is_more.set(at_client(client, endpoint, cut, changes).await) }).await;
+            run_local(async { is_more.set(at_client(client, endpoint, cut, changes).await) }).await;
             cut += 1;
         }
         assert!(cut > 40, "{cut}");
     }
 }
 
-/// A message whose body has five bytes, as its head says; perhaps with trailers.
+/// A message with a body of five bytes, as its head says, and optional trailers.
 fn of_five_bytes(head: &[u8], with_trailers: bool) -> Vec<u8> {
-    let head = frame(HEADERS, WHOLE, 1, &[head, &field("content-length", "5")].concat());
+    let head = frame(HEADERS, FLAG_END_HEADERS, 1, &[head, &field("content-length", "5")].concat());
     match with_trailers {
         true => {
-            let trailers = frame(HEADERS, END | WHOLE, 1, &field("grpc-status", "0"));
+            let trailers = frame(HEADERS, FLAG_END_STREAM | FLAG_END_HEADERS, 1, &field("grpc-status", "0"));
             [head, frame(DATA, 0, 1, b"hello"), trailers].concat()
         }
-        false => [head, frame(DATA, END, 1, b"hello")].concat(),
+        false => [head, frame(DATA, FLAG_END_STREAM, 1, b"hello")].concat(),
     }
 }
 
@@ -384,41 +385,43 @@ async fn message(raw: &mut Raw) -> Vec<(u8, bool, Vec<u8>)> {
     while !frames.last().is_some_and(|(_, ends, _)| *ends) {
         let (kind, flags, _, payload) = raw.next().await.unwrap();
         match kind {
-            HEADERS | DATA => frames.push((kind, flags & END > 0, payload)),
-            SETTINGS if flags & END == 0 => raw.say(frame(SETTINGS, END, 0, &[])).await,
+            HEADERS | DATA => frames.push((kind, flags & FLAG_END_STREAM > 0, payload)),
+            SETTINGS if flags & FLAG_END_STREAM == 0 => {
+                raw.send(frame(SETTINGS, FLAG_END_STREAM, 0, &[])).await;
+            }
             _ => {}
         }
     }
     frames
 }
 
-/// A request and its answer, both of five bytes, between two ends that speak HTTP/2.
+/// A request and its response, both of five bytes, between two ends that speak HTTP/2.
 async fn both_messages(with_trailers: bool) -> [Vec<(u8, bool, Vec<u8>)>; 2] {
     let asked = Rc::new(RefCell::new(Vec::new()));
     let theirs = Rc::clone(&asked);
     let (stage, _) = hostile_tests::stage(1, move |_, mut raw| {
         let asked = Rc::clone(&theirs);
         async move {
-            raw.say(frame(SETTINGS, 0, 0, &[])).await;
+            raw.send(frame(SETTINGS, 0, 0, &[])).await;
             let request = message(&mut raw).await;
             *asked.borrow_mut() = request;
-            raw.say(of_five_bytes(OK, with_trailers)).await;
-            raw.rest().await;
+            raw.send(of_five_bytes(OK, with_trailers)).await;
+            raw.read_to_end().await;
         }
     });
-    let mut client = Raw::new(stage.client().stream, &Shared::default());
+    let mut client = Raw::new(stage.client().stream, &SentFrames::default());
     // The body fills the window: what ends it needs none (RFC 9113 §6.9.1).
     let settings = setting(4, 5);
     // `POST http://a/`: fields of the static table, and a literal that enters no table (RFC 7541 §6).
     let request = of_five_bytes(b"\x83\x86\x84\x01\x01a", with_trailers);
-    client.say([&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &settings, &request].concat()).await;
-    let answer = timeout(Duration::from_secs(20), message(&mut client)).await.unwrap();
-    [asked.take(), answer]
+    client.send([&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &settings, &request].concat()).await;
+    let response = timeout(Duration::from_secs(20), message(&mut client)).await.unwrap();
+    [asked.take(), response]
 }
 
 #[tokio::test(start_paused = true)]
 async fn trailers_may_follow_a_body_of_known_length_over_http2() {
-    on_stage(async {
+    run_local(async {
         for frames in both_messages(true).await {
             let kinds: Vec<_> = frames.iter().map(|(kind, ends, _)| (*kind, *ends)).collect();
             assert_eq!(kinds, [(HEADERS, false), (DATA, false), (HEADERS, true)]);

@@ -1,57 +1,57 @@
-//! Whether the endpoint is still there while it answers nothing.
+//! Detects whether an endpoint is still there while it does not respond.
 //!
-//! A host that lost its power says nothing, and neither does the network. What tells is that it acknowledges nothing. The
-//! kernel could count that (`TCP_USER_TIMEOUT`), but it also gives up an endpoint that is well and pauses reading: there
-//! only the window is closed, which may last as long as `proxy-send-timeout`.
+//! A host that lost power sends nothing, and the network reports nothing; only missing acknowledgements reveal it. The kernel
+//! could check that (`TCP_USER_TIMEOUT`), but it would also give up a healthy endpoint that pauses reading: its window is
+//! closed, which may last as long as `proxy-send-timeout`.
 
 use std::task::Context;
 use std::time::Duration;
 
 use fairway_connection::sides::Upstream;
 use fairway_net::clock::Instant;
-use fairway_net::waits::Wait;
+use fairway_net::waits::ResponseWait;
 
 use crate::network::Network;
 use crate::worker::Worker;
 
-/// An endpoint that was looked at is looked at again after this.
-const AGAIN: Duration = Duration::from_millis(250);
+/// The interval between two checks of an endpoint.
+const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Looks at one endpoint from time to time.
+/// Checks one endpoint periodically.
 #[derive(Default)]
 pub(crate) struct PeerWatch<'w> {
-    wait: Option<Wait<'w>>,
-    /// When it was first seen to owe an acknowledgement; nothing has come from it since.
-    owes_since: Option<Instant>,
+    wait: Option<ResponseWait<'w>>,
+    /// When it was first seen to owe an acknowledgement, if nothing has arrived from it since.
+    unacknowledged_since: Option<Instant>,
 }
 
-/// What a look saw.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PeerState {
-    /// It is not time to look.
+    /// No check is due.
     NotYet,
     /// It has acknowledged all that was sent.
     Present,
     /// It owes an acknowledgement.
     Silent,
-    /// It has owed one for longer than the limit, and nothing came from it.
+    /// It has owed one for longer than the limit, and sent nothing.
     Gone,
 }
 
 impl<'w> PeerWatch<'w> {
-    /// Looks at the endpoint, if it is time: for the first time at `first`, then as often as [`PeerWatch::go_on`] says.
-    pub(crate) fn look<N: Network>(
+    /// Checks the endpoint if that is due: first at `first`, then as [`PeerWatch::schedule_next_check`] schedules.
+    pub(crate) fn check<N: Network>(
         &mut self,
         cx: &Context<'_>,
         first: impl FnOnce() -> Instant,
         worker: &'w Worker<N>,
         up: &impl Upstream,
     ) -> PeerState {
-        self.look_at(cx, first, worker, || up.owes_acknowledgement())
+        self.check_with(cx, first, worker, || up.unacknowledged_for())
     }
 
-    /// The same of whatever says how long the endpoint has owed an acknowledgement.
-    pub(crate) fn look_at<N: Network>(
+    /// The same, with a function that returns how long the endpoint has owed an acknowledgement.
+    pub(crate) fn check_with<N: Network>(
         &mut self,
         cx: &Context<'_>,
         first: impl FnOnce() -> Instant,
@@ -63,40 +63,40 @@ impl<'w> PeerWatch<'w> {
             return PeerState::NotYet;
         }
         let Some(unheard) = owes() else {
-            self.owes_since = None;
+            self.unacknowledged_since = None;
             return PeerState::Present;
         };
         let now = Instant::now();
-        // Whatever came from it since may have acknowledged what it owed then.
+        // Anything received since then may have acknowledged what was owed.
         let is_same = |since: &Instant| now.saturating_duration_since(*since) <= unheard;
-        let since = self.owes_since.filter(is_same).unwrap_or(now);
-        self.owes_since = Some(since);
+        let since = self.unacknowledged_since.filter(is_same).unwrap_or(now);
+        self.unacknowledged_since = Some(since);
         let limit = worker.options.limits.upstream_unacknowledged;
-        match unheard >= limit && now.saturating_duration_since(since) + AGAIN >= limit {
+        match unheard >= limit && now.saturating_duration_since(since) + CHECK_INTERVAL >= limit {
             true => PeerState::Gone,
             false => PeerState::Silent,
         }
     }
 
-    /// How long it has owed the same acknowledgement, as far as looks have seen.
-    pub(crate) fn owed_for(&self) -> Duration {
-        self.owes_since.map_or(Duration::ZERO, |since| since.elapsed())
+    /// How long it has owed the same acknowledgement, as seen by checks.
+    pub(crate) fn unacknowledged_for(&self) -> Duration {
+        self.unacknowledged_since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// There is more to see.
-    pub(crate) fn go_on(&self) {
+    /// Schedules the next check.
+    pub(crate) fn schedule_next_check(&self) {
         if let Some(wait) = &self.wait {
-            wait.again(Instant::now() + AGAIN);
+            wait.again(Instant::now() + CHECK_INTERVAL);
         }
     }
 
-    /// Nothing is owed: the next [`PeerWatch::look`] begins anew.
-    pub(crate) fn rest(&mut self) {
+    /// Stops checking; the next [`PeerWatch::check`] starts again.
+    pub(crate) fn reset(&mut self) {
         self.wait = None;
     }
 
-    /// When something that was just sent is to be acknowledged.
-    pub(crate) fn soon() -> Instant {
-        Instant::now() + AGAIN
+    /// The time of the first check after something was sent.
+    pub(crate) fn first_check_at() -> Instant {
+        Instant::now() + CHECK_INTERVAL
     }
 }

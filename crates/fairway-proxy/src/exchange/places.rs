@@ -1,5 +1,5 @@
-//! Waiting for a place, where the backend limits what all workers together have under way with it: for as long as connecting may take, and as
-//! somebody waits for the response.
+//! Waits for a place if the backend limits the requests or connections of all workers: at most for the time left for
+//! connecting, and while the client is there.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -8,28 +8,28 @@ use std::task::Poll;
 use fairway_connection::sides::{Downstream, Hop};
 use fairway_net::clock::Instant;
 
-use super::attempt::{Attempts, Connection, Failure};
+use super::attempt::{AttemptFailure, Attempts, Connection};
 use super::environment::{ClientSide, Environment, Exchange};
-use super::idle::at_hand;
+use super::idle::take_idle;
 use crate::fault::Fault;
 use crate::network::Network;
-use crate::upstream::{Chosen, ConnectionPlace, Full, Pending, RequestPlace};
-use crate::worker::ToEndpoint;
+use crate::upstream::{ConnectionPermit, LimitReached, PendingRequest, PickedEndpoint, RequestPermit};
+use crate::worker::EndpointHop;
 
-/// A place for the request.
+/// Waits for a place for the request.
 ///
 /// # Errors
-/// There is none, or none in time, or nobody waits for the response.
+/// The queue is full, no place became free in time, or the client has gone.
 #[cold]
 pub(super) async fn wait_for_request<N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, '_, N, D>,
     attempts: &mut Attempts<'_, N>,
-    full: Full,
-) -> Result<Option<RequestPlace>, Fault> {
+    full: LimitReached,
+) -> Result<Option<RequestPermit>, Fault> {
     let mut pending = attempts.group.wait(full).map_err(Fault::BackendFull)?;
-    let began = exchange.record.forwarding_began();
+    let began = exchange.record.forwarding_started_at();
     loop {
-        call(&exchange.env, began, attempts, exchange.client_side, &mut pending).await?;
+        wait_for_call(&exchange.env, began, attempts, exchange.client_side, &mut pending).await?;
         match attempts.group.begin_request() {
             Ok(place) => return Ok(place),
             Err(full) => pending.wait_for(full),
@@ -37,15 +37,16 @@ pub(super) async fn wait_for_request<N: Network, D: Downstream>(
     }
 }
 
-/// What came of waiting for a place for a connection.
-pub(super) enum Found<H: Hop> {
+/// The result of waiting for a place for a connection.
+pub(super) enum ConnectionFound<H: Hop> {
     /// A connection became idle.
     Idle(Connection<H>),
-    /// One may be made.
-    Place(Chosen<H>, Option<Rc<ConnectionPlace>>),
+    /// A new one may be made.
+    Place(PickedEndpoint<H>, Option<Rc<ConnectionPermit>>),
 }
 
-/// A place for a connection to the endpoint, or an idle connection to it or, where the request belongs to none, to another one.
+/// Waits for a place for a connection to the endpoint, or for an idle connection to it or, if the request is not bound to
+/// endpoints, to another one.
 ///
 /// # Errors
 /// As [`wait_for_request`].
@@ -54,46 +55,47 @@ pub(super) async fn wait_for_connection<N: Network, D: Downstream>(
     env: &Environment<'_, N>,
     began: Instant,
     attempts: &mut Attempts<'_, N>,
-    mut chosen: Chosen<ToEndpoint<N>>,
+    mut chosen: PickedEndpoint<EndpointHop<N>>,
     client_side: &mut ClientSide<D>,
-    full: Full,
-) -> Result<Found<ToEndpoint<N>>, Failure> {
-    let failure = |fault, chosen: &Chosen<_>| Failure::before_sending(fault, false, chosen.index);
+    full: LimitReached,
+) -> Result<ConnectionFound<EndpointHop<N>>, AttemptFailure> {
+    let failure =
+        |fault, chosen: &PickedEndpoint<_>| AttemptFailure::before_sending(fault, false, chosen.index);
     let pending = attempts.group.wait(full);
     let mut pending = pending.map_err(|full| failure(Fault::BackendFull(full), &chosen))?;
     loop {
-        let called = call(env, began, attempts, client_side, &mut pending).await;
+        let called = wait_for_call(env, began, attempts, client_side, &mut pending).await;
         called.map_err(|fault| failure(fault, &chosen))?;
-        chosen = match at_hand(chosen, attempts) {
-            Ok(idle) => return Ok(Found::Idle(idle)),
+        chosen = match take_idle(chosen, attempts) {
+            Ok(idle) => return Ok(ConnectionFound::Idle(idle)),
             Err(chosen) => chosen,
         };
-        if let Some(Ok(idle)) = attempts.with_idle().map(|other| at_hand(other, attempts)) {
-            return Ok(Found::Idle(idle));
+        if let Some(Ok(idle)) = attempts.pick_with_idle_connection().map(|other| take_idle(other, attempts)) {
+            return Ok(ConnectionFound::Idle(idle));
         }
         if let Ok(place) = attempts.group.begin_connection() {
-            return Ok(Found::Place(chosen, place));
+            return Ok(ConnectionFound::Place(chosen, place));
         }
     }
 }
 
-/// Waits until there may be a place.
-async fn call<N: Network, D: Downstream>(
+/// Waits until a place may be free.
+async fn wait_for_call<N: Network, D: Downstream>(
     env: &Environment<'_, N>,
     began: Instant,
     attempts: &mut Attempts<'_, N>,
     client_side: &mut ClientSide<D>,
-    pending: &mut Pending,
+    pending: &mut PendingRequest,
 ) -> Result<(), Fault> {
     let ClientSide { down, deadline, .. } = client_side;
     let now = Instant::now();
-    env.arm(deadline, now, attempts.connect_limit(env, now.saturating_duration_since(began)));
-    let called = poll_fn(|cx| match pending.poll_call(cx) {
+    env.arm(deadline, now, attempts.connect_time_left(env, now.saturating_duration_since(began)));
+    let called = poll_fn(|cx| match pending.poll_woken(cx) {
         Poll::Ready(()) => Poll::Ready(Ok(())),
-        Poll::Pending if down.poll_gone(cx).is_ready() => Poll::Ready(Err(Fault::ClientGone)),
-        Poll::Pending => deadline
-            .poll_passed(cx)
-            .map(|()| Err(if env.is_overdue() { env.overdue() } else { Fault::BackendFull(pending.full()) })),
+        Poll::Pending if down.poll_client_gone(cx).is_ready() => Poll::Ready(Err(Fault::ClientGone)),
+        Poll::Pending => deadline.poll_passed(cx).map(|()| {
+            Err(if env.is_overdue() { env.overdue_fault() } else { Fault::BackendFull(pending.full()) })
+        }),
     });
     called.await?;
     attempts.now = Instant::now();

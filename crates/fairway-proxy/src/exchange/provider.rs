@@ -1,4 +1,4 @@
-//! What an OpenID provider says of itself, asked for and kept, and whether a token is the provider's.
+//! Fetches and caches the metadata of OpenID providers, and verifies token signatures with their keys.
 
 use std::sync::Arc;
 
@@ -11,49 +11,49 @@ use fairway_token::{Token, digest};
 
 use super::environment::Exchange;
 use super::issuer::{self, IssuerRequest, PublishedKeys, wait_for_fetch};
-use super::refused::Refused;
+use super::refused::GuardError;
 use crate::buffers::Buffers;
 use crate::fault::{Denial, Fault};
-use crate::filter::own_answer;
-use crate::guards::{Fetch, Found};
+use crate::filter::start_own_response;
+use crate::guards::{DocumentLookup, Fetch};
 use crate::network::Network;
 
-/// What the provider says of itself.
-pub(super) async fn provider<N: Network, D: Downstream>(
+/// The metadata of the provider, fetched first if necessary.
+pub(super) async fn await_provider<N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, '_, N, D>,
     check: &LoginCheck,
-) -> Result<Arc<Provider>, Refused> {
+) -> Result<Arc<Provider>, GuardError> {
     let providers = &exchange.env.worker.guards.logins.providers;
     let awaited = match providers.find(&check.metadata_id, Instant::now()) {
-        Found::Awaited(updates, fetch) => Some((updates, fetch)),
-        Found::Ready(provider, fetch) => {
+        DocumentLookup::Awaited(updates, fetch) => Some((updates, fetch)),
+        DocumentLookup::Ready(provider, fetch) => {
             begin_fetch(exchange, check, fetch);
             return Ok(provider);
         }
-        Found::Unavailable => None,
+        DocumentLookup::Unavailable => None,
     };
     if let Some((mut updates, fetch)) = awaited {
         begin_fetch(exchange, check, fetch);
         wait_for_fetch(exchange, updates.next(), Fault::ProviderUnavailable).await?;
     }
-    ready_provider(exchange, check).ok_or(Refused::Failed(Fault::ProviderUnavailable))
+    ready_provider(exchange, check).ok_or(GuardError::Failed(Fault::ProviderUnavailable))
 }
 
-/// The same, where nobody has to be waited for.
+/// The metadata of the provider, if it is available without waiting.
 pub(super) fn ready_provider<N: Network, D>(
     exchange: &Exchange<'_, '_, N, D>,
     check: &LoginCheck,
 ) -> Option<Arc<Provider>> {
     match exchange.env.worker.guards.logins.providers.find(&check.metadata_id, Instant::now()) {
-        Found::Ready(provider, fetch) => {
+        DocumentLookup::Ready(provider, fetch) => {
             begin_fetch(exchange, check, fetch);
             Some(provider)
         }
-        Found::Awaited(_, fetch) => {
+        DocumentLookup::Awaited(_, fetch) => {
             begin_fetch(exchange, check, fetch);
             None
         }
-        Found::Unavailable => None,
+        DocumentLookup::Unavailable => None,
     }
 }
 
@@ -67,12 +67,12 @@ fn begin_fetch<N: Network, D>(
     let (host, target) = (&*check.auth.metadata.host, &*check.auth.metadata.target);
     let accept = "application/json";
     let request = IssuerRequest { rule, host, target, accept, form: None, max_response: MAX_METADATA_BYTES };
-    issuer::ask(exchange, request, move |response| {
+    issuer::send_request(exchange, request, move |response| {
         let provider = match response.status {
             200 => Provider::parse(&response.body, &auth.issuer).map_err(|why| why.to_string()),
-            status => Err(format!("its metadata is answered {status}")),
+            status => Err(format!("the request for its metadata returned {status}")),
         };
-        let misplaced = |provider: Provider| match misplaced_endpoint(&auth, &provider) {
+        let misplaced = |provider: Provider| match unlisted_endpoint(&auth, &provider) {
             Some(endpoint) => Err(format!("{endpoint} is on a host that oidc.additionalHosts does not list")),
             None => Ok(provider),
         };
@@ -80,19 +80,19 @@ fn begin_fetch<N: Network, D>(
             Ok(provider) => fetch.succeed(provider, &response.body, response.max_age),
             Err(why) => tracing::warn!(
                 issuer = %auth.issuer, client = %auth.client_id,
-                "the OpenID provider cannot be used: {why}; logins are answered 503"
+                "the OpenID provider cannot be used: {why}; logins return 503"
             ),
         }
     });
 }
 
-/// An endpoint that nobody has allowed to connect to.
-fn misplaced_endpoint<'p>(auth: &OidcAuth, provider: &'p Provider) -> Option<&'p Endpoint> {
-    let is_misplaced = |endpoint: &&Endpoint| place(auth, endpoint).is_none();
+/// An endpoint of the provider on a host that the configuration does not list.
+fn unlisted_endpoint<'p>(auth: &OidcAuth, provider: &'p Provider) -> Option<&'p Endpoint> {
+    let is_misplaced = |endpoint: &&Endpoint| host_index(auth, endpoint).is_none();
     [&provider.token_endpoint, &provider.jwks_uri].into_iter().find(is_misplaced)
 }
 
-fn place(auth: &OidcAuth, endpoint: &Endpoint) -> Option<usize> {
+fn host_index(auth: &OidcAuth, endpoint: &Endpoint) -> Option<usize> {
     let origin = endpoint.origin();
     let origin = match origin.split_once("://") {
         Some(("https", _)) => origin.strip_suffix(":443").unwrap_or(origin),
@@ -101,12 +101,12 @@ fn place(auth: &OidcAuth, endpoint: &Endpoint) -> Option<usize> {
     auth.hosts.iter().position(|host| *host.origin == *origin)
 }
 
-/// The rule by which an endpoint is asked, and its `Host`.
-pub(super) fn server<'c>(
+/// The rule that forwards requests to an endpoint, and its `Host`.
+pub(super) fn endpoint_rule<'c>(
     check: &'c LoginCheck,
     endpoint: &Endpoint,
 ) -> Result<(&'c CompiledRule, &'c str), Fault> {
-    let number = place(&check.auth, endpoint).ok_or(Fault::ProviderUnavailable)?;
+    let number = host_index(&check.auth, endpoint).ok_or(Fault::ProviderUnavailable)?;
     let rule = check.rules.get(number).ok_or(Fault::ProviderUnavailable)?;
     let (_, host) = check.auth.hosts[number].origin.split_once("://").ok_or(Fault::ProviderUnavailable)?;
     Ok((rule, host))
@@ -118,24 +118,26 @@ pub(super) async fn verify_signature<N: Network, D: Downstream>(
     check: &LoginCheck,
     provider: &Provider,
     token: &Token<'_>,
-) -> Result<(), Refused> {
+) -> Result<(), GuardError> {
     let auth = &check.auth;
-    let (rule, host) = server(check, &provider.jwks_uri)?;
-    let number = place(auth, &provider.jwks_uri).ok_or(Fault::ProviderUnavailable)?;
+    let (rule, host) = endpoint_rule(check, &provider.jwks_uri)?;
+    let number = host_index(auth, &provider.jwks_uri).ok_or(Fault::ProviderUnavailable)?;
     let id = &digest(format!("{:?}", (&auth.hosts[number], &provider.jwks_uri)).as_bytes());
     let source = PublishedKeys { id, rule, host, target: &provider.jwks_uri.target() };
-    match issuer::verify(exchange, token, source).await {
-        Err(Refused::Denied(Denial::Token(refusal))) => Err(Refused::Denied(Denial::LoginToken(refusal))),
+    match issuer::verify_published(exchange, token, source).await {
+        Err(GuardError::Denied(Denial::Token(refusal))) => {
+            Err(GuardError::Denied(Denial::LoginToken(refusal)))
+        }
         outcome => outcome,
     }
 }
 
-/// Sends a browser elsewhere.
+/// Redirects a browser.
 pub(super) fn redirect(buffers: &mut Buffers, location: &str, cookies: impl IntoIterator<Item = String>) {
-    own_answer(buffers, 302, None);
-    buffers.answer.append(b"Location", location.as_bytes());
-    buffers.answer.append(b"Cache-Control", b"no-store");
+    start_own_response(buffers, 302, None);
+    buffers.response.append(b"Location", location.as_bytes());
+    buffers.response.append(b"Cache-Control", b"no-store");
     for cookie in cookies {
-        buffers.answer.append(b"Set-Cookie", cookie.as_bytes());
+        buffers.response.append(b"Set-Cookie", cookie.as_bytes());
     }
 }

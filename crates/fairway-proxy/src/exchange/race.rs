@@ -1,8 +1,8 @@
 //! A connection for an attempt: an idle one, or the winner of a race of connects.
 //!
-//! A connect carries no byte of the request, so racing is safe for every method. A connect that is late is raced with
-//! one to another endpoint; the first to complete is used, the other goes on in the background, into its endpoint's pool
-//! or its health. What races cost is bounded by a budget (docs/design/0018-hedged-connects.md).
+//! A connect carries no byte of the request, so racing is safe for every method. A late connect is raced with one to another
+//! endpoint. The first to complete is used; the others continue in the background and end in their endpoint's pool or its
+//! health. A budget limits the extra connects (docs/design/0018-hedged-connects.md).
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -14,58 +14,59 @@ use fairway_connection::sides::{Downstream, Hop};
 use fairway_net::clock::Instant;
 use tokio::time::Sleep;
 
-use super::attempt::{Attempts, Connection, Failure};
+use super::attempt::{AttemptFailure, Attempts, Connection};
 use super::environment::{ClientSide, Environment, Exchange};
-use super::idle::{at_hand, idle};
-use super::places::{self, Found};
+use super::idle::{lease_idle, take_idle};
+use super::places::{self, ConnectionFound};
 use crate::fault::Fault;
-use crate::metrics::record::Micros;
-use crate::metrics::{Hedges, count};
+use crate::metrics::record::Microseconds;
+use crate::metrics::{Hedges, increment};
 use crate::network::Network;
-use crate::upstream::blame::note_connect_failure;
+use crate::upstream::blame::record_connect_failure;
 use crate::upstream::{
-    Chosen, Connected, Connecting, ConnectionPlace, Endpoint, Errand, Group, Lease, Opened, Underway,
+    ConnectInProgress, ConnectOutcome, Connected, Connecting, ConnectionPermit, Endpoint, Group, Lease,
+    PickReason, PickedEndpoint,
 };
-use crate::worker::{ToEndpoint, Worker};
+use crate::worker::{EndpointHop, Worker};
 
-/// The most connects of one attempt at a time.
-const MOST_RACERS: usize = 3;
-/// How long an endpoint that has been silent may take to say that it is there, before a new connection is made.
-const PROOF: Duration = Duration::from_millis(250);
-/// When a race found no budget, it asks again after this.
-const AGAIN: Duration = Duration::from_millis(25);
+/// Concurrent connects of one attempt.
+const MAX_RACING_CONNECTS: usize = 3;
+/// How long an endpoint may take to respond to a liveness check on an idle connection, before a new connection is made.
+const PROBE_TIMEOUT: Duration = Duration::from_millis(250);
+/// After this interval a race without budget tries again.
+const HEDGE_RETRY_INTERVAL: Duration = Duration::from_millis(25);
 
-type To<N> = ToEndpoint<N>;
+type To<N> = EndpointHop<N>;
 
-/// An idle connection to the chosen endpoint, or a new one to it or to whoever is faster.
+/// An idle connection to the chosen endpoint, or a new one to it or to a faster endpoint.
 ///
 /// # Errors
-/// With the endpoint of the last connect that failed.
+/// The last connect that failed, with its endpoint.
 pub(super) fn connect<'e, N: Network, D: Downstream>(
     exchange: &'e mut Exchange<'_, '_, N, D>,
     attempts: &'e mut Attempts<'_, N>,
-    chosen: Chosen<To<N>>,
-) -> impl Future<Output = Result<Connection<To<N>>, Failure>> {
-    let found = at_hand(chosen, attempts);
+    chosen: PickedEndpoint<To<N>>,
+) -> impl Future<Output = Result<Connection<To<N>>, AttemptFailure>> {
+    let found = take_idle(chosen, attempts);
     async move {
         let Exchange { env, client_side, record, .. } = exchange;
         let chosen = match found {
             Ok(mut idle) => {
-                if !idle.lease.up().is_silent(attempts.now) {
+                if !idle.lease.upstream().needs_liveness_check(attempts.now) {
                     return Ok(idle);
                 }
-                match Box::pin(prove(idle, attempts, &mut client_side.down)).await? {
+                match Box::pin(probe_idle(idle, attempts, &mut client_side.down)).await? {
                     Ok(proven) => return Ok(proven),
                     Err(chosen) => chosen,
                 }
             }
             Err(chosen) => chosen,
         };
-        let (chosen, hedged) = if chosen.endpoint.is_opening() {
-            let began = record.forwarding_began();
-            match Box::pin(share(env, began, attempts, chosen, client_side)).await? {
-                Shared::Connection(connection) => return Ok(connection),
-                Shared::Nothing { chosen, hedged } => (chosen, hedged),
+        let (chosen, hedged) = if chosen.endpoint.is_connecting() {
+            let began = record.forwarding_started_at();
+            match Box::pin(await_shared_connect(env, began, attempts, chosen, client_side)).await? {
+                SharedConnect::Connection(connection) => return Ok(connection),
+                SharedConnect::Nothing { chosen, hedged } => (chosen, hedged),
             }
         } else {
             (chosen, false)
@@ -73,117 +74,117 @@ pub(super) fn connect<'e, N: Network, D: Downstream>(
         let (chosen, place) = match attempts.group.begin_connection() {
             Ok(place) => (chosen, place),
             Err(full) => {
-                let began = record.forwarding_began();
+                let began = record.forwarding_started_at();
                 let waiting = places::wait_for_connection(env, began, attempts, chosen, client_side, full);
                 match Box::pin(waiting).await? {
-                    Found::Idle(connection) => return Ok(connection),
-                    Found::Place(chosen, place) => (chosen, place),
+                    ConnectionFound::Idle(connection) => return Ok(connection),
+                    ConnectionFound::Place(chosen, place) => (chosen, place),
                 }
             }
         };
-        let race = Race::begin(env, record.forwarding_began(), attempts, chosen, place, hedged);
-        // Boxed: connecting is rare and large, and every connection's task would carry room for it.
+        let race = Race::start(env, record.forwarding_started_at(), attempts, chosen, place, hedged);
+        // Boxed: connecting is rare and its future large, and every connection's task would reserve room for it.
         let won = Box::pin(race.run(client_side)).await;
         match won {
-            Ok(Won { connection, handshake }) => {
-                if handshake != Micros::ZERO {
-                    exchange.buffers.forms.note_handshake(handshake);
+            Ok(RaceResult { connection, handshake }) => {
+                if handshake != Microseconds::ZERO {
+                    exchange.buffers.extras.record_handshake(handshake);
                 }
                 Ok(connection)
             }
-            Err((chosen, fault)) => Err(Failure::before_sending(fault, false, chosen.index)),
+            Err((chosen, fault)) => Err(AttemptFailure::before_sending(fault, false, chosen.index)),
         }
     }
 }
 
-/// Asks the endpoint of a connection that has been silent whether it is there. Gives the choice back where it does not say
-/// so in time.
+/// Checks that the endpoint of an idle connection still responds. Returns the choice if it does not do so in time.
 ///
 /// # Errors
 /// The client has gone.
-async fn prove<N: Network, D: Downstream>(
+async fn probe_idle<N: Network, D: Downstream>(
     mut idle: Connection<To<N>>,
     attempts: &mut Attempts<'_, N>,
     client: &mut D,
-) -> Result<Result<Connection<To<N>>, Chosen<To<N>>>, Failure> {
+) -> Result<Result<Connection<To<N>>, PickedEndpoint<To<N>>>, AttemptFailure> {
     let lease = &mut idle.lease;
-    let proven = poll_fn(|cx| match lease.up().poll_proven(cx) {
-        Poll::Pending => client.poll_gone(cx).map(|()| None),
+    let proven = poll_fn(|cx| match lease.upstream().poll_alive(cx) {
+        Poll::Pending => client.poll_client_gone(cx).map(|()| None),
         proven => proven.map(Some),
     });
-    let proven = tokio::time::timeout(PROOF, proven).await;
+    let proven = tokio::time::timeout(PROBE_TIMEOUT, proven).await;
     attempts.now = Instant::now();
     match proven {
         Ok(Some(true)) => Ok(Ok(idle)),
-        Ok(None) => Err(Failure::before_sending(Fault::ClientGone, true, idle.lease.index())),
-        Ok(Some(false)) | Err(_) => Ok(Err(idle.lease.distrust())),
+        Ok(None) => Err(AttemptFailure::before_sending(Fault::ClientGone, true, idle.lease.index())),
+        Ok(Some(false)) | Err(_) => Ok(Err(idle.lease.discard_unresponsive())),
     }
 }
 
-/// What came of waiting for a connect that exchanges share.
-enum Shared<H: Hop> {
+/// The result of waiting for a connect that exchanges share.
+enum SharedConnect<H: Hop> {
     Connection(Connection<H>),
-    /// No connection: one to this endpoint is to be made.
+    /// No connection: a new one to this endpoint is needed.
     Nothing {
-        chosen: Chosen<H>,
+        chosen: PickedEndpoint<H>,
         hedged: bool,
     },
 }
 
-/// Waits for a connection that is under way and can be shared. When none comes, or not before the connect is late, the exchange
-/// moves to another endpoint. It needs no budget for that: it gives up a connect, and a hundred exchanges begin one elsewhere.
+/// Waits for a connect in progress that can be shared. If it fails or is late, the exchange moves to another endpoint. That
+/// needs no budget: it saves a connect, and a hundred exchanges start only one elsewhere.
 ///
 /// # Errors
-/// The client has gone, or the time for connecting is over.
-async fn share<N: Network, D: Downstream>(
+/// The client has gone, or the connect timeout is over.
+async fn await_shared_connect<N: Network, D: Downstream>(
     env: &Environment<'_, N>,
     began: Instant,
     attempts: &mut Attempts<'_, N>,
-    mut chosen: Chosen<To<N>>,
+    mut chosen: PickedEndpoint<To<N>>,
     client_side: &mut ClientSide<D>,
-) -> Result<Shared<To<N>>, Failure> {
+) -> Result<SharedConnect<To<N>>, AttemptFailure> {
     let group = attempts.group;
     let ClientSide { down, deadline, .. } = client_side;
     let (mut hedged, mut has_waited) = (false, false);
-    let mut late = timer(patience(env, group, &chosen.endpoint));
-    while let Some(since) = chosen.endpoint.await_opened(has_waited) {
+    let mut late = start_timer(hedge_delay(env, group, &chosen.endpoint));
+    while let Some(since) = chosen.endpoint.await_connect(has_waited) {
         has_waited = true;
         let now = Instant::now();
-        env.arm(deadline, now, attempts.connect_limit(env, now.saturating_duration_since(began)));
-        let opened = poll_fn(|cx| match chosen.endpoint.poll_opened(cx, since) {
+        env.arm(deadline, now, attempts.connect_time_left(env, now.saturating_duration_since(began)));
+        let opened = poll_fn(|cx| match chosen.endpoint.poll_connect(cx, since) {
             Poll::Ready(opened) => Poll::Ready(Ok(opened)),
-            Poll::Pending if down.poll_gone(cx).is_ready() => Poll::Ready(Err(Fault::ClientGone)),
-            Poll::Pending if has_passed(&mut late, cx) => Poll::Ready(Ok(Opened::Nothing)),
-            Poll::Pending => deadline.poll_passed(cx).map(|()| Err(out_of_time(env))),
+            Poll::Pending if down.poll_client_gone(cx).is_ready() => Poll::Ready(Err(Fault::ClientGone)),
+            Poll::Pending if has_passed(&mut late, cx) => Poll::Ready(Ok(ConnectOutcome::Nothing)),
+            Poll::Pending => deadline.poll_passed(cx).map(|()| Err(connect_timeout_fault(env))),
         });
-        let opened = opened.await.map_err(|fault| Failure::before_sending(fault, false, chosen.index))?;
+        let opened =
+            opened.await.map_err(|fault| AttemptFailure::before_sending(fault, false, chosen.index))?;
         attempts.now = Instant::now();
-        if opened == Opened::Nothing {
+        if opened == ConnectOutcome::Nothing {
             attempts.tried.insert(chosen.index);
-            let rival = env.worker.random(|random| attempts.rival(random));
-            // Without another endpoint, this one's next connection is waited for, or made.
+            let rival = env.worker.random(|random| attempts.pick_hedge_endpoint(random));
+            // Without another endpoint, this one's next connection is awaited or made.
             let Some(rival) = rival else { continue };
-            count(&env.worker.counters.attempts.hedges.moved);
+            increment(&env.worker.counters.attempts.hedges.switched);
             (chosen, hedged, has_waited) = (rival, true, false);
-            late = timer(patience(env, group, &chosen.endpoint));
+            late = start_timer(hedge_delay(env, group, &chosen.endpoint));
         }
-        chosen = match at_hand(chosen, attempts) {
-            Ok(idle) => return Ok(Shared::Connection(Connection { hedged, ..idle })),
+        chosen = match take_idle(chosen, attempts) {
+            Ok(idle) => return Ok(SharedConnect::Connection(Connection { hedged, ..idle })),
             Err(chosen) => chosen,
         };
     }
-    Ok(Shared::Nothing { chosen, hedged })
+    Ok(SharedConnect::Nothing { chosen, hedged })
 }
 
-/// When a connect is late: none where nothing may race it.
-type Late = Option<Pin<Box<Sleep>>>;
+/// The time at which a connect is late; `None` if nothing may race it.
+type HedgeTimer = Option<Pin<Box<Sleep>>>;
 
-fn timer(patience: Option<Duration>) -> Late {
-    patience.map(|patience| Box::pin(tokio::time::sleep(patience)))
+fn start_timer(delay: Option<Duration>) -> HedgeTimer {
+    delay.map(|delay| Box::pin(tokio::time::sleep(delay)))
 }
 
-/// Says so once.
-fn has_passed(late: &mut Late, cx: &mut Context<'_>) -> bool {
+/// Whether the timer has expired; true once.
+fn has_passed(late: &mut HedgeTimer, cx: &mut Context<'_>) -> bool {
     let has_passed = late.as_mut().is_some_and(|late| late.as_mut().poll(cx).is_ready());
     if has_passed {
         *late = None;
@@ -191,224 +192,232 @@ fn has_passed(late: &mut Late, cx: &mut Context<'_>) -> bool {
     has_passed
 }
 
-/// How long a connect to the endpoint may take before another endpoint is tried as well.
-fn patience<N: Network>(
+/// How long a connect may take before another endpoint is tried as well.
+fn hedge_delay<N: Network>(
     env: &Environment<'_, N>,
     group: &Group<To<N>>,
     endpoint: &Endpoint<To<N>>,
 ) -> Option<Duration> {
-    let most = group.backend().traffic().hedge.unwrap_or(env.worker.options.limits.connect_hedge);
-    endpoint.hedge_after(most)
+    let max_delay = group.backend().traffic().hedge.unwrap_or(env.worker.options.limits.connect_hedge);
+    endpoint.hedge_after(max_delay)
 }
 
-/// Which time is over: that of the exchange, or that of all its connects.
-fn out_of_time<N: Network>(env: &Environment<'_, N>) -> Fault {
-    if env.is_overdue() { env.overdue() } else { Fault::ConnectTimeout }
+/// The fault of a passed deadline: the exchange's, or that of all its connects.
+fn connect_timeout_fault<N: Network>(env: &Environment<'_, N>) -> Fault {
+    if env.is_overdue() { env.overdue_fault() } else { Fault::ConnectTimeout }
 }
 
-/// Connects for one attempt.
+/// The concurrent connects of one attempt.
 struct Race<'a, 's, 'g, N: Network> {
     env: &'a Environment<'s, N>,
     /// When forwarding began.
-    begun: Instant,
+    forwarding_began: Instant,
     attempts: &'a mut Attempts<'g, N>,
     racers: Vec<Racer<N>>,
-    /// When the youngest racer is late.
-    late: Late,
-    /// Whether another endpoint was looked at as well.
+    /// When the newest connect is late.
+    hedge_timer: HedgeTimer,
+    /// Whether another endpoint was tried as well.
     hedged: bool,
 }
 
 struct Racer<N: Network> {
-    chosen: Chosen<To<N>>,
+    chosen: PickedEndpoint<To<N>>,
     connecting: Connecting<Connected<N::Hop>>,
     began: Instant,
-    entry: Entry,
-    /// Where the backend limits connections.
-    place: Option<Rc<ConnectionPlace>>,
-    /// Others may wait for it.
-    _underway: Option<Underway<To<N>>>,
+    entry: RacerEntry,
+    /// Set if the backend limits connections.
+    place: Option<Rc<ConnectionPermit>>,
+    /// Other exchanges may wait for this connect.
+    _underway: Option<ConnectInProgress<To<N>>>,
 }
 
-/// How a connect came into the race.
+/// Whether a connect was paid for by the budget.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Entry {
-    /// It is the attempt's first, or took the place of one.
+enum RacerEntry {
+    /// The first of the attempt, or the replacement of one.
     Free,
-    /// From the budget.
-    Paid,
+    /// Paid from the budget.
+    Budgeted,
 }
 
-/// What came of a race.
-struct Won<H: Hop> {
+/// The connection that won a race.
+struct RaceResult<H: Hop> {
     connection: Connection<H>,
-    /// What TLS took of its connect.
-    handshake: Micros,
+    /// The part of the connect that TLS took.
+    handshake: Microseconds,
 }
 
-/// What happened in a race.
-enum Event<H> {
+/// An event of a race.
+enum RaceEvent<H> {
     Connected(usize, Connected<H>),
     Failed(usize, Fault),
     Late,
-    /// The client has gone, or its time for the call is over.
-    Deserted(Fault),
+    /// The client has gone, or the deadline has passed.
+    Abandoned(Fault),
 }
 
 impl<'a, 's, 'g, N: Network> Race<'a, 's, 'g, N> {
-    fn begin(
+    fn start(
         env: &'a Environment<'s, N>,
-        begun: Instant,
+        forwarding_began: Instant,
         attempts: &'a mut Attempts<'g, N>,
-        chosen: Chosen<To<N>>,
-        place: Option<Rc<ConnectionPlace>>,
+        chosen: PickedEndpoint<To<N>>,
+        place: Option<Rc<ConnectionPermit>>,
         hedged: bool,
     ) -> Self {
-        let mut race = Self { env, begun, attempts, racers: Vec::new(), late: None, hedged };
-        race.enter(chosen, place, Entry::Free);
+        let mut race =
+            Self { env, forwarding_began, attempts, racers: Vec::new(), hedge_timer: None, hedged };
+        race.start_connect(chosen, place, RacerEntry::Free);
         race
     }
 
     async fn run<D: Downstream>(
         mut self,
         client_side: &mut ClientSide<D>,
-    ) -> Result<Won<To<N>>, (Chosen<To<N>>, Fault)> {
+    ) -> Result<RaceResult<To<N>>, (PickedEndpoint<To<N>>, Fault)> {
         loop {
             let event = poll_fn(|cx| match self.poll_event(cx) {
-                Poll::Pending => self.poll_deserted(cx, client_side).map(Event::Deserted),
+                Poll::Pending => self.poll_abandoned(cx, client_side).map(RaceEvent::Abandoned),
                 event => event,
             });
             match event.await {
-                Event::Deserted(fault) => {
-                    self.racers.iter().for_each(|racer| racer.lost(self.hedges()));
+                RaceEvent::Abandoned(fault) => {
+                    self.racers.iter().for_each(|racer| racer.count_lost(self.hedges()));
                     let racer = self.racers.swap_remove(0);
                     return Err((racer.chosen, fault));
                 }
-                Event::Connected(which, connected) => return Ok(self.won(which, connected)),
-                Event::Failed(which, fault) => {
+                RaceEvent::Connected(which, connected) => return Ok(self.finish_with(which, connected)),
+                RaceEvent::Failed(which, fault) => {
                     let racer = self.racers.swap_remove(which);
-                    racer.lost(self.hedges());
-                    note_connect_failure(self.env.worker, self.attempts.group, &racer.chosen.endpoint, fault);
+                    racer.count_lost(self.hedges());
+                    record_connect_failure(
+                        self.env.worker,
+                        self.attempts.group,
+                        &racer.chosen.endpoint,
+                        fault,
+                    );
                     if self.racers.is_empty() {
                         return Err((racer.chosen, fault));
                     }
                 }
-                Event::Late => {
+                RaceEvent::Late => {
                     if let Some(connection) = self.hedge() {
-                        return Ok(Won { connection, handshake: Micros::ZERO });
+                        return Ok(RaceResult { connection, handshake: Microseconds::ZERO });
                     }
                 }
             }
         }
     }
 
-    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Event<To<N>>> {
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<RaceEvent<To<N>>> {
         for (which, racer) in self.racers.iter_mut().enumerate() {
             match racer.connecting.as_mut().poll(cx) {
-                Poll::Ready(Ok(connected)) => return Poll::Ready(Event::Connected(which, connected)),
-                Poll::Ready(Err(fault)) => return Poll::Ready(Event::Failed(which, fault)),
+                Poll::Ready(Ok(connected)) => return Poll::Ready(RaceEvent::Connected(which, connected)),
+                Poll::Ready(Err(fault)) => return Poll::Ready(RaceEvent::Failed(which, fault)),
                 Poll::Pending => {}
             }
         }
-        match &mut self.late {
-            Some(late) => late.as_mut().poll(cx).map(|()| Event::Late),
+        match &mut self.hedge_timer {
+            Some(late) => late.as_mut().poll(cx).map(|()| RaceEvent::Late),
             None => Poll::Pending,
         }
     }
 
-    /// Ready when nobody waits for the connection any more.
-    fn poll_deserted<D: Downstream>(
+    /// Ready when the exchange no longer needs the connection.
+    fn poll_abandoned<D: Downstream>(
         &self,
         cx: &mut Context<'_>,
         client_side: &mut ClientSide<D>,
     ) -> Poll<Fault> {
-        if client_side.down.poll_gone(cx).is_ready() {
+        if client_side.down.poll_client_gone(cx).is_ready() {
             return Poll::Ready(Fault::ClientGone);
         }
         if self.env.limit().is_none() {
             return Poll::Pending;
         }
         self.env.arm(&mut client_side.deadline, Instant::now(), Duration::MAX);
-        client_side.deadline.poll_passed(cx).map(|()| self.env.overdue())
+        client_side.deadline.poll_passed(cx).map(|()| self.env.overdue_fault())
     }
 
-    /// Begins a connect.
-    fn enter(&mut self, chosen: Chosen<To<N>>, place: Option<Rc<ConnectionPlace>>, entry: Entry) {
+    /// Starts a connect.
+    fn start_connect(
+        &mut self,
+        chosen: PickedEndpoint<To<N>>,
+        place: Option<Rc<ConnectionPermit>>,
+        entry: RacerEntry,
+    ) {
         let env = self.env;
         let worker = env.worker;
         worker.budgets.hedges.earn();
         let now = Instant::now();
-        let limit = env
-            .rule()
-            .rule()
-            .policy
-            .timeouts
-            .connect
-            .min(self.attempts.connect_limit(env, now.saturating_duration_since(self.begun)));
+        let limit =
+            env.rule().rule().policy.timeouts.connect.min(
+                self.attempts.connect_time_left(env, now.saturating_duration_since(self.forwarding_began)),
+            );
         let connecting = worker.connector.start(&chosen.endpoint.identity, env.adopted.identities(), limit);
         self.attempts.tried.insert(chosen.index);
-        let patience = patience(env, self.attempts.group, &chosen.endpoint);
+        let delay = hedge_delay(env, self.attempts.group, &chosen.endpoint);
         let _underway = chosen.endpoint.begin_connect();
         self.racers.push(Racer { chosen, connecting, began: now, entry, place, _underway });
-        self.late = timer(patience.filter(|_| self.racers.len() < MOST_RACERS));
+        self.hedge_timer = start_timer(delay.filter(|_| self.racers.len() < MAX_RACING_CONNECTS));
     }
 
-    /// The youngest connect is late: uses another endpoint's idle connection, or begins a connect there.
+    /// Handles a late connect: uses an idle connection to another endpoint, or starts a connect to it.
     fn hedge(&mut self) -> Option<Connection<To<N>>> {
-        self.late = None;
+        self.hedge_timer = None;
         self.attempts.now = Instant::now();
         let hedges = self.hedges();
-        let rival = self.env.worker.random(|random| self.attempts.rival(random))?;
-        let rival = match idle(rival, self.attempts) {
+        let rival = self.env.worker.random(|random| self.attempts.pick_hedge_endpoint(random))?;
+        let rival = match lease_idle(rival, self.attempts) {
             Ok(lease) => {
-                count(&hedges.reused);
+                increment(&hedges.reused);
                 self.attempts.tried.insert(lease.index());
-                self.leave_behind();
+                self.detach_losers();
                 return Some(Connection { hedged: true, ..Connection::reused(lease) });
             }
             Err(rival) => rival,
         };
         if let Some(which) = self.racers.iter().position(Racer::is_superfluous) {
-            count(&hedges.moved);
+            increment(&hedges.switched);
             self.hedged = true;
             let Racer { entry, place, .. } = self.racers.swap_remove(which);
-            self.enter(rival, place, entry);
+            self.start_connect(rival, place, entry);
         } else if let Ok(place) = self.attempts.group.begin_connection()
             && self.env.worker.budgets.hedges.spend(Instant::now())
         {
             self.hedged = true;
-            self.enter(rival, place, Entry::Paid);
+            self.start_connect(rival, place, RacerEntry::Budgeted);
         } else {
-            count(&hedges.refused);
-            self.late = timer(Some(AGAIN));
+            increment(&hedges.refused);
+            self.hedge_timer = start_timer(Some(HEDGE_RETRY_INTERVAL));
         }
         None
     }
 
-    fn won(mut self, which: usize, connected: Connected<To<N>>) -> Won<To<N>> {
+    fn finish_with(mut self, which: usize, connected: Connected<To<N>>) -> RaceResult<To<N>> {
         let Connected { hop, handshake } = connected;
         let Racer { chosen, began, entry, place, _underway, .. } = self.racers.swap_remove(which);
-        if entry == Entry::Paid {
-            count(&self.hedges().won);
+        if entry == RacerEntry::Budgeted {
+            increment(&self.hedges().won);
         }
         let connect = began.elapsed();
         self.attempts.now = began + connect;
-        let lease = welcome(self.env.worker, chosen, hop, place, connect);
-        self.leave_behind();
+        let lease = lease_new(self.env.worker, chosen, hop, place, connect);
+        self.detach_losers();
         let connection = Connection { lease, reused: false, connect: connect.into(), hedged: self.hedged };
-        Won { connection, handshake }
+        RaceResult { connection, handshake }
     }
 
-    /// What is still on its way goes on without this exchange.
-    fn leave_behind(&mut self) {
+    /// Lets the remaining connects finish without this exchange.
+    fn detach_losers(&mut self) {
         let now = Instant::now();
         for mut racer in std::mem::take(&mut self.racers) {
-            racer.lost(self.hedges());
+            racer.count_lost(self.hedges());
             if racer.is_superfluous() {
                 continue;
             }
             racer.chosen.endpoint.lost_race(now);
-            racer.chosen.errand = Errand::Probe;
+            racer.chosen.reason = PickReason::Probe;
             let (worker, group) = (Rc::clone(self.env.worker), Rc::clone(self.attempts.group));
             tokio::task::spawn_local(racer.finish(worker, group));
         }
@@ -420,39 +429,39 @@ impl<'a, 's, 'g, N: Network> Race<'a, 's, 'g, N> {
 }
 
 impl<N: Network> Racer<N> {
-    /// Whether its endpoint is suspect, and another connect is the one probe that may go there.
+    /// Whether its endpoint is suspect and another connect is already the one allowed probe.
     fn is_superfluous(&self) -> bool {
-        self.chosen.endpoint.health().is_suspect() && self.chosen.errand != Errand::Probe
+        self.chosen.endpoint.health().is_suspect() && self.chosen.reason != PickReason::Probe
     }
 
-    /// It was not the first.
-    fn lost(&self, hedges: &Hedges) {
-        if self.entry == Entry::Paid {
-            count(&hedges.lost);
+    /// Counts a paid connect that lost.
+    fn count_lost(&self, hedges: &Hedges) {
+        if self.entry == RacerEntry::Budgeted {
+            increment(&hedges.lost);
         }
     }
 
-    /// Goes on to the end: the connection is pooled, or its failure noted.
+    /// Finishes in the background: the connection is pooled, or its failure recorded.
     async fn finish(self, worker: Rc<Worker<N>>, group: Rc<Group<To<N>>>) {
         let Self { chosen, connecting, began, place, _underway, .. } = self;
         match connecting.await {
             Ok(connected) => {
-                let lease = welcome(&worker, chosen, connected.hop, place, began.elapsed());
+                let lease = lease_new(&worker, chosen, connected.hop, place, began.elapsed());
                 lease.give_back_unused(&worker.pool_limits());
             }
-            Err(fault) => note_connect_failure(&worker, &group, &chosen.endpoint, fault),
+            Err(fault) => record_connect_failure(&worker, &group, &chosen.endpoint, fault),
         }
     }
 }
 
-/// A connection that was just made.
-fn welcome<N: Network>(
+/// Leases a connection that was just made.
+fn lease_new<N: Network>(
     worker: &Worker<N>,
-    chosen: Chosen<To<N>>,
+    chosen: PickedEndpoint<To<N>>,
     hop: To<N>,
-    place: Option<Rc<ConnectionPlace>>,
+    place: Option<Rc<ConnectionPermit>>,
     took: Duration,
 ) -> Lease<To<N>> {
-    count(&worker.counters.attempts.connected);
-    Lease::of_new(chosen, hop, place, took)
+    increment(&worker.counters.attempts.connected);
+    Lease::from_new(chosen, hop, place, took)
 }

@@ -1,4 +1,4 @@
-//! The answer's body on its way to the client, while the rest of the request may still be on its way to the endpoint.
+//! Relays the response body to the client, while the rest of the request may still be sent to the endpoint.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
@@ -6,93 +6,93 @@ use std::time::Duration;
 
 use fairway_connection::sides::{BodyStep, Channel, Downstream, Failure, Persistence, Upstream};
 use fairway_http::grpc::Encoder;
-use fairway_model::AnswerRate;
+use fairway_model::ResponseRate;
 use fairway_net::clock::Instant;
-use fairway_net::pace::Pace;
+use fairway_net::pace::MinimumRate;
 use fairway_net::turns::go_on_later;
 
-use super::ahead::Ahead;
+use super::ahead::ReadAhead;
 use super::environment::{ClientSide, Environment, Exchange};
 use super::web::Outlet;
 use crate::body_steps::BodySteps;
 use crate::buffers::Buffers;
-use crate::compression::is_made_wrong;
+use crate::compression::is_invalidated;
 use crate::fault::Fault;
 use crate::grpc::status_of;
 use crate::network::Network;
-use crate::worker::ToEndpoint;
+use crate::worker::EndpointHop;
 
-/// Pieces of an answer that are relayed before other exchanges have their turn. Most answers have fewer.
-const PIECES_IN_A_TURN: usize = 2;
+/// Pieces that are relayed before other exchanges run. Most responses have fewer.
+const MAX_PIECES_PER_TURN: usize = 2;
 
-/// How far the answer is.
+/// How far the response is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Flowing,
     Finished,
 }
 
-/// What an answer's body meets on its way to the client; most meet nothing.
-pub(crate) struct Through {
-    /// Where what comes faster than the client takes it is held.
-    pub(super) ahead: Option<Box<Ahead>>,
+/// What a response body passes on its way to the client; most pass nothing.
+pub(crate) struct ResponsePipeline {
+    /// The buffer for data that arrives faster than the client reads.
+    pub(super) ahead: Option<Box<ReadAhead>>,
     pub(crate) steps: Option<Box<BodySteps>>,
     pub(crate) encoder: Option<Box<Encoder>>,
 }
 
-/// How far an answer was relayed.
+/// How far a response was relayed.
 pub(crate) enum Relayed {
-    /// To its end: what becomes of the client's connection, which is what was planned, and whether the endpoint's can be reused.
-    Whole(Persistence, bool),
-    /// The endpoint has sent all of it, and the client has not taken all of it: whether the endpoint's connection can be reused, and what
-    /// is left to do without it.
-    Held(bool, Box<Relay>),
+    /// To its end: the planned persistence of the client's connection, and whether the endpoint's can be reused.
+    Complete(Persistence, bool),
+    /// The endpoint has sent everything, but the client has not read everything: whether the endpoint's connection can be
+    /// reused, and the rest to relay without it.
+    Buffered(bool, Box<Relay>),
 }
 
-/// An answer's body that is being relayed.
+/// A response body that is being relayed.
 pub(crate) struct Relay {
     flow: Flow,
-    through: Through,
-    /// Whether the endpoint takes no more of the request.
-    deaf: bool,
-    planned: Persistence,
+    through: ResponsePipeline,
+    /// Whether the endpoint reads no more of the request.
+    endpoint_refuses: bool,
+    planned_persistence: Persistence,
 }
 
-/// Relays to the end of the answer, whose head came at `began`, or until its endpoint is needed no longer.
+/// Relays a response whose head arrived at `began`, to its end or until the endpoint is no longer needed.
 ///
-/// Not an `async fn`: that would keep its arguments twice for as long as the answer takes.
+/// Not an `async fn`: its future would hold the arguments twice for the whole response.
 pub(crate) fn relay<'e, N: Network, D: Downstream, U: Upstream>(
     exchange: &'e mut Exchange<'_, '_, N, D>,
     up: &'e mut U,
     began: Instant,
-    through: Through,
+    through: ResponsePipeline,
     planned: Persistence,
-) -> impl Future<Output = Result<Relayed, Broken>> {
-    let flow = Flow::new(began, exchange.env.worker.options.limits.answer_rate);
-    let mut relay = Some(Relay { flow, through, deaf: false, planned });
+) -> impl Future<Output = Result<Relayed, BrokenResponse>> {
+    let flow = Flow::new(began, exchange.env.worker.options.limits.response_rate);
+    let mut relay = Some(Relay { flow, through, endpoint_refuses: false, planned_persistence: planned });
     poll_fn(move |cx| {
         let Some(this) = &mut relay else { return Poll::Pending };
         if let Poll::Ready(ended) = this.poll(cx, exchange, Some(&mut *up)) {
-            return Poll::Ready(ended.map(|reusable| Relayed::Whole(this.planned, reusable)));
+            return Poll::Ready(ended.map(|reusable| Relayed::Complete(this.planned_persistence, reusable)));
         }
         let is_held = this.through.ahead.as_ref().is_some_and(|ahead| ahead.has_ended());
         if is_held && exchange.buffers.body.is_sent() {
             let reusable = up.is_reusable();
             return relay
                 .take()
-                .map_or(Poll::Pending, |rest| Poll::Ready(Ok(Relayed::Held(reusable, Box::new(rest)))));
+                .map_or(Poll::Pending, |rest| Poll::Ready(Ok(Relayed::Buffered(reusable, Box::new(rest)))));
         }
         Poll::Pending
     })
 }
 
-/// Relays what is held of an answer, without its endpoint. Says what becomes of the client's connection.
+/// Relays the buffered rest of a response, without its endpoint. Returns the persistence of the client's connection.
 pub(crate) async fn relay_rest<N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, '_, N, D>,
     mut rest: Box<Relay>,
-) -> Result<Persistence, Broken> {
-    poll_fn(|cx| rest.poll(cx, exchange, None::<&mut ToEndpoint<N>>)).await?;
-    Ok(rest.planned)
+) -> Result<Persistence, BrokenResponse> {
+    poll_fn(|cx| rest.poll(cx, exchange, None::<&mut EndpointHop<N>>)).await?;
+    Ok(rest.planned_persistence)
 }
 
 impl Relay {
@@ -103,29 +103,30 @@ impl Relay {
         cx: &mut Context<'_>,
         exchange: &mut Exchange<'_, '_, N, D>,
         mut up: Option<&mut U>,
-    ) -> Poll<Result<bool, Broken>> {
+    ) -> Poll<Result<bool, BrokenResponse>> {
         let Exchange { env, client_side, buffers, record } = exchange;
-        let Self { flow, through, deaf, .. } = self;
+        let Self { flow, through, endpoint_refuses, .. } = self;
         let rate = env.rule().steps().bounds.rate;
-        let most = rate.map_or(u64::MAX, |rate| allowance(rate, record.began));
+        let max_bytes = rate.map_or(u64::MAX, |rate| allowance(rate, record.started_at));
         let Buffers { body, replay, text, .. } = &mut **buffers;
         if !body.is_sent()
-            && !*deaf
+            && !*endpoint_refuses
             && let Some(up) = &mut up
         {
-            // The endpoint may refuse the rest; its answer counts all the same.
-            *deaf = matches!(body.poll_send(cx, &mut client_side.down, *up, replay), Poll::Ready(Err(_)));
-            if *deaf {
-                body.forget();
+            // The endpoint may refuse the rest; its response is still valid.
+            *endpoint_refuses =
+                matches!(body.poll_send(cx, &mut client_side.down, *up, replay), Poll::Ready(Err(_)));
+            if *endpoint_refuses {
+                body.discard_store();
             }
         }
         let (down, moved) = (&mut client_side.down, &mut record.body_bytes);
-        let Through { ahead, steps, encoder } = through;
+        let ResponsePipeline { ahead, steps, encoder } = through;
         let mut outlet =
             Outlet { down, steps: steps.as_deref_mut(), encoder: encoder.as_deref_mut(), lines: text, moved };
-        let mut source = Source { up: up.as_deref_mut(), ahead: ahead.as_deref_mut() };
-        let polled = flow.poll(cx, &mut source, &mut outlet, most);
-        if polled.is_pending() && flow.leaves_endpoint_alone() {
+        let mut source = BodySource { up: up.as_deref_mut(), ahead: ahead.as_deref_mut() };
+        let polled = flow.poll(cx, &mut source, &mut outlet, max_bytes);
+        if polled.is_pending() && flow.pauses_endpoint() {
             source.read_ahead(cx, env);
         }
         let fault = match polled {
@@ -133,72 +134,74 @@ impl Relay {
                 if env.intake.dialect.is_grpc()
                     && let Some(up) = &up
                 {
-                    record.call.status = status_of(up.trailers()).or(record.call.status);
+                    record.grpc_call.status = status_of(up.trailers()).or(record.grpc_call.status);
                 }
                 return Poll::Ready(Ok(body.is_sent() && up.is_some_and(|up| up.is_reusable())));
             }
-            Poll::Ready(Err(fault)) if env.is_cut_in_time(fault) => env.overdue(),
+            Poll::Ready(Err(fault)) if env.is_cut_by_deadline(fault) => env.overdue_fault(),
             Poll::Ready(Err(fault)) => fault,
-            // What a turn of several brings is no sign of how fast the client takes it.
+            // A poll that ended only for fairness says nothing about the client's speed.
             Poll::Pending if flow.has_more && client_side.deadline.poll_passed(cx).is_pending() => {
                 return Poll::Pending;
             }
             Poll::Pending => {
-                if body.leaves_alone(*deaf) && client_side.down.poll_gone(cx).is_ready() {
-                    return Poll::Ready(Err(Broken::off(Fault::ClientGone)));
+                if body.is_client_paused(*endpoint_refuses)
+                    && client_side.down.poll_client_gone(cx).is_ready()
+                {
+                    return Poll::Ready(Err(BrokenResponse::without_end(Fault::ClientGone)));
                 }
-                if flow.is_held(record.body_bytes, most) {
-                    flow.hold(client_side, record.body_bytes);
+                if flow.is_rate_limited(record.body_bytes, max_bytes) {
+                    flow.wait_for_allowance(client_side, record.body_bytes);
                     ready!(client_side.deadline.poll_passed(cx));
-                    client_side.deadline.set(Instant::now(), HOLD);
+                    client_side.deadline.set(Instant::now(), RATE_LIMIT_INTERVAL);
                     cx.waker().wake_by_ref();
                     return Poll::Pending;
                 }
-                // In a stream of messages, the request's are progress, too.
+                // In a stream of messages, request messages are progress, too.
                 let received = if env.intake.dialect.is_grpc() { body.received() } else { 0 };
-                if flow.note_progress(env, client_side, record.body_bytes + received) {
-                    return Poll::Ready(Err(Broken::off(Fault::ClientStalled)));
+                if flow.record_progress(env, client_side, record.body_bytes + received) {
+                    return Poll::Ready(Err(BrokenResponse::without_end(Fault::ClientStalled)));
                 }
                 ready!(client_side.deadline.poll_passed(cx));
-                if env.is_overdue() { env.overdue() } else { flow.lateness() }
+                if env.is_overdue() { env.overdue_fault() } else { flow.timeout_fault() }
             }
         };
         let (down, moved) = (&mut client_side.down, &mut record.body_bytes);
-        let Through { steps, encoder, .. } = through;
+        let ResponsePipeline { steps, encoder, .. } = through;
         let mut outlet =
             Outlet { down, steps: steps.as_deref_mut(), encoder: encoder.as_deref_mut(), lines: text, moved };
         let (dialect, version) = (env.intake.dialect, env.intake.version);
         let end = match flow.stage == Stage::Flowing && outlet.end_early(cx, dialect, version, fault) {
-            true => End::Sent,
-            false => End::Missing,
+            true => ClientEnd::Sent,
+            false => ClientEnd::Missing,
         };
-        Poll::Ready(Err(Broken { fault, end }))
+        Poll::Ready(Err(BrokenResponse { fault, end }))
     }
 }
 
-/// Where the answer's body comes from: its endpoint, or what was read ahead of it, or the one behind the other.
-struct Source<'s, U> {
-    /// There is none where all that is left was read ahead.
+/// The source of a response body: its endpoint, the data that was read ahead, or first the one and then the other.
+struct BodySource<'s, U> {
+    /// `None` if everything left was read ahead.
     up: Option<&'s mut U>,
-    ahead: Option<&'s mut Ahead>,
+    ahead: Option<&'s mut ReadAhead>,
 }
 
-impl<U: Channel> Source<'_, U> {
+impl<U: Channel> BodySource<'_, U> {
     #[inline]
     fn poll_body(
         &mut self,
         cx: &mut Context<'_>,
-        most: usize,
+        max_bytes: usize,
         sink: impl FnMut(&mut Context<'_>, &[u8]) -> Result<(), Failure>,
     ) -> Poll<Result<BodyStep, Failure>> {
         match (&mut self.ahead, &mut self.up) {
-            (Some(ahead), up) => ahead.poll_body(cx, up.as_deref_mut(), most, sink),
-            (None, Some(up)) => up.poll_body(cx, most, sink),
+            (Some(ahead), up) => ahead.poll_body(cx, up.as_deref_mut(), max_bytes, sink),
+            (None, Some(up)) => up.poll_body(cx, max_bytes, sink),
             (None, None) => Poll::Ready(Err(Failure::Closed)),
         }
     }
 
-    /// The client takes nothing now.
+    /// Reads ahead while the client reads nothing.
     #[inline]
     fn read_ahead<N: Network>(&mut self, cx: &mut Context<'_>, env: &Environment<'_, N>) {
         if let (Some(ahead), Some(up)) = (&mut self.ahead, &mut self.up) {
@@ -207,68 +210,68 @@ impl<U: Channel> Source<'_, U> {
     }
 }
 
-/// An answer that was not relayed to its end.
+/// A response that was not relayed to its end.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Broken {
+pub(crate) struct BrokenResponse {
     pub(crate) fault: Fault,
-    pub(crate) end: End,
+    pub(crate) end: ClientEnd,
 }
 
-/// What the client will see of it.
+/// How the response ends for the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
-    /// Nothing yet.
+pub(crate) enum ClientEnd {
+    /// Without an end yet.
     Missing,
-    /// It was said why the answer ends here, and waits to be sent.
+    /// With a status that explains the truncation; it is queued.
     Sent,
 }
 
-impl Broken {
-    fn off(fault: Fault) -> Self {
-        Self { fault, end: End::Missing }
+impl BrokenResponse {
+    fn without_end(fault: Fault) -> Self {
+        Self { fault, end: ClientEnd::Missing }
     }
 }
 
-/// Who is waited for.
+/// What the relay waits for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Awaited {
-    /// Nothing was looked at yet.
+    /// Nothing was polled yet.
     Unknown,
     Endpoint,
-    /// Bytes wait that it does not take.
+    /// It does not read the queued bytes.
     Client,
-    /// The rule lets no more pass for now.
+    /// The rule's rate limit.
     Allowance,
 }
 
 /// Bytes of the exchange that have moved.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Moved {
-    /// Of the answer's body, to the client's side; in a stream of messages also of the request's, from the client.
+    /// Of the response body, to the client's side; in a stream of messages also of the request body, from the client.
     relayed: u64,
-    /// By the client's socket.
+    /// Taken by the client's socket.
     taken: u64,
 }
 
 struct Flow {
     stage: Stage,
     awaited: Awaited,
-    /// Whether the client has no room for more.
+    /// Whether the client's side has no room.
     is_full: bool,
-    /// Whether it was left only because others have their turn.
+    /// Whether the last poll ended only so that other exchanges can run.
     has_more: bool,
-    /// What the last look saw: a change is progress.
-    seen: Moved,
+    /// The counters at the last poll: a change is progress.
+    last_moved: Moved,
     /// When the last progress was made.
     since: Instant,
-    pace: Pace,
+    pace: MinimumRate,
 }
 
-/// How long an answer is held for more of its allowance to come.
-const HOLD: Duration = Duration::from_millis(50);
+/// How long a rate-limited response waits for more allowance.
+const RATE_LIMIT_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The bytes of a body that may have moved by now, when its request came at `began`.
-fn allowance(rate: AnswerRate, began: Instant) -> u64 {
+/// The body bytes that the rate limit allows by now, for a request that came at `began`.
+fn allowance(rate: ResponseRate, began: Instant) -> u64 {
     let elapsed = Instant::now().saturating_duration_since(began) + Duration::from_secs(1);
     let bytes = u128::from(rate.bytes) * elapsed.as_millis() / 1000;
     rate.after.saturating_add(u64::try_from(bytes).unwrap_or(u64::MAX))
@@ -281,43 +284,43 @@ impl Flow {
             awaited: Awaited::Unknown,
             is_full: false,
             has_more: false,
-            seen: Moved::default(),
+            last_moved: Moved::default(),
             since: began,
-            pace: Pace::new(rate),
+            pace: MinimumRate::new(rate),
         }
     }
 
-    /// Whether no more may move for now.
-    fn is_held(&self, moved: u64, most: u64) -> bool {
-        self.stage == Stage::Flowing && moved >= most
+    /// Whether the rate limit allows no more bytes for now.
+    fn is_rate_limited(&self, moved: u64, max_bytes: u64) -> bool {
+        self.stage == Stage::Flowing && moved >= max_bytes
     }
 
-    /// Waits for more allowance: nobody is late meanwhile.
-    fn hold<D: Downstream>(&mut self, client_side: &mut ClientSide<D>, moved: u64) {
+    /// Waits for more allowance; no timeout runs meanwhile.
+    fn wait_for_allowance<D: Downstream>(&mut self, client_side: &mut ClientSide<D>, moved: u64) {
         let now = Instant::now();
         if self.awaited != Awaited::Allowance {
             self.awaited = Awaited::Allowance;
             self.since = now;
-            client_side.deadline.set(now, HOLD);
+            client_side.deadline.set(now, RATE_LIMIT_INTERVAL);
         }
-        self.seen = Moved { relayed: moved, taken: client_side.down.progress() };
+        self.last_moved = Moved { relayed: moved, taken: client_side.down.progress() };
     }
 
-    /// Whether the endpoint is not read from for now, whatever it has sent: the client has no room, or the rule lets no more pass.
-    fn leaves_endpoint_alone(&self) -> bool {
+    /// Whether the endpoint is not read from: the client has no room, or the rate limit is reached.
+    fn pauses_endpoint(&self) -> bool {
         self.is_full || self.awaited == Awaited::Allowance
     }
 
     fn poll<D: Channel, U: Channel>(
         &mut self,
         cx: &mut Context<'_>,
-        source: &mut Source<'_, U>,
+        source: &mut BodySource<'_, U>,
         outlet: &mut Outlet<'_, D>,
-        most: u64,
+        max_bytes: u64,
     ) -> Poll<Result<(), Fault>> {
         let mut pieces = 0;
-        // What steps do with a piece takes longer than to copy it.
-        let pieces_in_a_turn = if outlet.steps.is_some() { 1 } else { PIECES_IN_A_TURN };
+        // Steps take longer for a piece than a copy.
+        let pieces_in_a_turn = if outlet.steps.is_some() { 1 } else { MAX_PIECES_PER_TURN };
         self.has_more = false;
         loop {
             if self.stage == Stage::Finished {
@@ -332,18 +335,18 @@ impl Flow {
             let room = outlet.poll_room(cx);
             self.is_full = room.is_pending();
             let room = ready!(room).map_err(|_| Fault::ClientGone)?;
-            if self.is_held(*outlet.moved, most) {
+            if self.is_rate_limited(*outlet.moved, max_bytes) {
                 ready!(outlet.down.poll_flush(cx)).map_err(|_| Fault::ClientGone)?;
                 return Poll::Pending;
             }
-            let left = usize::try_from(most - *outlet.moved).unwrap_or(usize::MAX);
+            let left = usize::try_from(max_bytes - *outlet.moved).unwrap_or(usize::MAX);
             let room = room.min(left);
             let step = source.poll_body(cx, room, |cx, data| outlet.send_data(cx, data));
             match step {
                 Poll::Ready(Ok(BodyStep::More)) => pieces += 1,
                 Poll::Ready(Ok(BodyStep::End)) => {
                     let is_changed = outlet.steps.is_some();
-                    let holds = |(name, value): &(&[u8], &[u8])| !is_changed || !is_made_wrong(name, value);
+                    let holds = |(name, value): &(&[u8], &[u8])| !is_changed || !is_invalidated(name, value);
                     match (&source.ahead, &source.up) {
                         (Some(ahead), _) => outlet.finish(cx, ahead.trailers().filter(holds)),
                         (None, Some(up)) => outlet.finish(cx, up.trailers().filter(holds)),
@@ -362,7 +365,7 @@ impl Flow {
                     return Poll::Ready(Err(Fault::UpstreamMalformed(rule)));
                 }
                 Poll::Pending => {
-                    // What is there leaves before more is waited for.
+                    // Flush before waiting for more.
                     outlet.pause(cx).map_err(|_| Fault::ClientGone)?;
                     if let Poll::Ready(Err(_)) = outlet.down.poll_flush(cx) {
                         return Poll::Ready(Err(Fault::ClientGone));
@@ -373,16 +376,16 @@ impl Flow {
         }
     }
 
-    /// Whose lateness it is.
-    fn lateness(&self) -> Fault {
+    /// The fault of the side that is late.
+    fn timeout_fault(&self) -> Fault {
         match self.awaited {
             Awaited::Client => Fault::ClientStalled,
             Awaited::Unknown | Awaited::Endpoint | Awaited::Allowance => Fault::UpstreamTimeout,
         }
     }
 
-    /// Moves the deadline when there was progress. Says whether the client is too slow altogether.
-    fn note_progress<N: Network, D: Downstream>(
+    /// Extends the deadline on progress. Returns whether the client is below the minimum rate.
+    fn record_progress<N: Network, D: Downstream>(
         &mut self,
         env: &Environment<'_, N>,
         client_side: &mut ClientSide<D>,
@@ -391,27 +394,27 @@ impl Flow {
         let seen = Moved { relayed: moved, taken: client_side.down.progress() };
         let mut too_slow = false;
         if self.awaited != Awaited::Unknown {
-            if self.seen == seen && self.awaited != Awaited::Allowance {
+            if self.last_moved == seen && self.awaited != Awaited::Allowance {
                 return false;
             }
             let now = Instant::now();
             if self.awaited == Awaited::Client {
                 let wait = now.saturating_duration_since(self.since);
-                too_slow = self.pace.note(wait, seen.taken - self.seen.taken);
+                too_slow = self.pace.note(wait, seen.taken - self.last_moved.taken);
             }
             self.since = now;
         }
-        // The first look comes right after the head: the clock was just read.
-        self.seen = seen;
+        // The first poll comes right after the head: the clock was just read.
+        self.last_moved = seen;
         let waits = self.is_full || client_side.down.queued() > 0 || self.stage == Stage::Finished;
         self.awaited = if waits { Awaited::Client } else { Awaited::Endpoint };
-        let patience = match self.awaited {
+        let max_wait = match self.awaited {
             Awaited::Client => env.adopted.settings().downstream.write_timeout,
             Awaited::Unknown | Awaited::Endpoint | Awaited::Allowance => {
                 env.rule().rule().policy.timeouts.read
             }
         };
-        env.arm(&mut client_side.deadline, self.since, patience);
+        env.arm(&mut client_side.deadline, self.since, max_wait);
         too_slow
     }
 }

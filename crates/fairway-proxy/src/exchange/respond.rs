@@ -1,54 +1,56 @@
-//! Answers that Fairway makes, and what becomes of the connection after any answer.
+//! Responses that Fairway makes itself, and what happens to the connection after any response.
 
 use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
 
-use fairway_connection::sides::{AnswerPlan, BodyStep, Downstream, Persistence};
+use fairway_connection::sides::{BodyStep, Downstream, Persistence, ResponsePlan};
 use fairway_http::grpc::Code;
 use fairway_http::{BodySize, Malformed, Method, Version};
 use fairway_net::clock::Instant;
-use fairway_routing::Replacing;
+use fairway_routing::ErrorPagesStep;
 
 use super::alternative::advertise_http3;
 use super::environment::{ClientSide, Ending, Environment, Exchange, Unroutable};
 use crate::buffers::Buffers;
 use crate::fault::Fault;
-use crate::filter::{self, Made};
-use crate::grpc::{self, code_of, dialect_of, dialect_of_answers};
-use crate::metrics::record::Record;
+use crate::filter::{self, ResponseScope};
+use crate::grpc::{self, dialect_of, response_dialect, status_code};
+use crate::metrics::record::ExchangeRecord;
 use crate::network::Network;
 use crate::request::intake::Intake;
-use crate::worker::{Phase, Worker};
+use crate::worker::{StopPhase, Worker};
 
-/// How long the client may take to receive an answer that Fairway made.
-const OWN_ANSWER: Duration = Duration::from_secs(10);
+/// How long the client may take to receive a response that Fairway made.
+const OWN_RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Answers that Fairway makes on a connection whose client always has the next request there before the answer. Most of
-/// such requests cost their sender almost nothing: they have no endpoint to reach.
-const OWN_ANSWERS_AHEAD: u16 = 100;
+/// A connection whose client always sends the next request before it has the response is closed after this many of Fairway's
+/// own responses. Such requests cost their sender almost nothing, as they reach no endpoint.
+const MAX_PIPELINED_OWN_RESPONSES: u16 = 100;
 
-/// An unread request body of at most this size is read and dropped to keep the connection.
-const WORTH_DRAINING: u64 = 64 * 1024;
+/// To keep a connection, an unread request body of at most this size is read and dropped.
+const MAX_DRAINED_BODY_BYTES: u64 = 64 * 1024;
 
-/// Answers a request that has no rule, or is none.
-pub(crate) async fn unroutable<N: Network, D: Downstream>(
+/// Responds to a request without a rule, or to a malformed one.
+pub(crate) async fn respond_unroutable<N: Network, D: Downstream>(
     worker: &Worker<N>,
     client_side: &mut ClientSide<D>,
     buffers: &mut Buffers,
     why: &Unroutable,
-    record: &mut Record<'_>,
+    record: &mut ExchangeRecord<'_>,
 ) -> Ending {
     let fault = match why {
-        Unroutable::Broken(fault) | Unroutable::Unserved(_, fault) => *fault,
+        Unroutable::Rejected(fault) | Unroutable::Unserved(_, fault) => *fault,
     };
     record.fault = Some(fault);
-    record.call.dialect = dialect_of_answers(&buffers.request, dialect_of(&buffers.request));
-    own_fault(buffers, fault);
+    record.grpc_call.dialect = response_dialect(&buffers.request, dialect_of(&buffers.request));
+    start_fault_response(buffers, fault);
     match why {
-        Unroutable::Unserved(intake, _) => finish(worker, client_side, buffers, intake, record).await,
-        // Where the next request would begin, nobody knows; or nothing more is wanted of this client for now.
-        Unroutable::Broken(_) => {
+        Unroutable::Unserved(intake, _) => {
+            send_and_settle(worker, client_side, buffers, intake, record).await
+        }
+        // The beginning of the next request is unknown, or the client should send no more for now.
+        Unroutable::Rejected(_) => {
             let version = buffers.request.version();
             send(client_side, buffers, version, Method::Get, Persistence::Close, record).await;
             Ending::Linger
@@ -56,10 +58,10 @@ pub(crate) async fn unroutable<N: Network, D: Downstream>(
     }
 }
 
-/// Fields that tell the client what it may do instead.
-fn advice(fault: Fault) -> &'static [(&'static [u8], &'static [u8])] {
+/// Headers that tell the client what to do instead.
+fn advice_headers(fault: Fault) -> &'static [(&'static [u8], &'static [u8])] {
     match fault {
-        passing if passing.is_passing() => &[(b"Retry-After", b"1")],
+        fault if fault.is_transient() => &[(b"Retry-After", b"1")],
         // "The origin server MUST generate an Allow header field in a 405 response" (RFC 9110 §15.5.6).
         Fault::MethodNotAllowed => &[(b"Allow", b"GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH")],
         // RFC 6455 §4.4; "the server MUST send an Upgrade header field in a 426 response" (RFC 9110 §15.5.22).
@@ -70,103 +72,108 @@ fn advice(fault: Fault) -> &'static [(&'static [u8], &'static [u8])] {
     }
 }
 
-/// The client has gone: there is nobody to answer.
-pub(crate) fn gone<N: Network, D: Downstream>(exchange: &mut Exchange<'_, '_, N, D>) -> Ending {
+/// Ends an exchange whose client has gone.
+pub(crate) fn client_gone<N: Network, D: Downstream>(exchange: &mut Exchange<'_, '_, N, D>) -> Ending {
     exchange.record.fault = Some(Fault::ClientGone);
     exchange.record.status = Fault::ClientGone.status();
-    note_cancelled(exchange.record);
+    record_cancelled(exchange.record);
     Ending::Abort
 }
 
-/// A call whose client has gone was cancelled, though nobody is left to be told.
-pub(crate) fn note_cancelled(record: &mut Record<'_>) {
-    if record.call.dialect.is_grpc() {
-        record.call.status = Some(Code::Cancelled.number());
+/// Records a gRPC call whose client has gone as cancelled.
+pub(crate) fn record_cancelled(record: &mut ExchangeRecord<'_>) {
+    if record.grpc_call.dialect.is_grpc() {
+        record.grpc_call.status = Some(Code::Cancelled.number());
     }
 }
 
-/// Who makes the answer instead, if it has this status. Pages are for people: a gRPC client gets the status.
-pub(crate) fn replacing<'a, N: Network>(env: &Environment<'a, N>, status: u16) -> Option<&'a Replacing> {
-    if env.intake.dialect.is_grpc() { None } else { filter::replacing(env.rule(), status) }
+/// The page that replaces a response with this status. Pages are for browsers: a gRPC client gets the status.
+pub(crate) fn replacement<'a, N: Network>(
+    env: &Environment<'a, N>,
+    status: u16,
+) -> Option<&'a ErrorPagesStep> {
+    if env.intake.dialect.is_grpc() { None } else { filter::replacement(env.rule(), status) }
 }
 
-/// Answers a fault, unless the rule that makes the answer lets another backend make it.
+/// Responds with a fault, unless the rule has a page of another backend for its status.
 pub(crate) async fn refuse<'a, N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, 'a, N, D>,
     fault: Fault,
-    made: Made,
-) -> Outcome<'a> {
-    let has_pages = made == Made::ByRule && !exchange.env.is_for_fairway;
-    match replacing(&exchange.env, fault.status()).filter(|_| has_pages) {
-        Some(replacing) => Outcome::Replaced(replacing, fault.status(), Some(fault)),
-        None => Outcome::Ended(refuse_without_page(exchange, fault, made).await),
+    made: ResponseScope,
+) -> ForwardOutcome<'a> {
+    let has_pages = made == ResponseScope::Rule && !exchange.env.is_for_fairway;
+    match replacement(&exchange.env, fault.status()).filter(|_| has_pages) {
+        Some(replacing) => ForwardOutcome::Replaced(replacing, fault.status(), Some(fault)),
+        None => ForwardOutcome::Ended(refuse_without_page(exchange, fault, made).await),
     }
 }
 
-/// How an exchange goes on when its request was forwarded or refused.
-pub(crate) enum Outcome<'a> {
-    /// The client has its answer, or will have none.
+/// The result of forwarding or refusing a request.
+pub(crate) enum ForwardOutcome<'a> {
+    /// The client has its response, or gets none.
     Ended(Ending),
-    /// Another backend answers instead of this status, which is an endpoint's, or comes of a fault.
-    Replaced(&'a Replacing, u16, Option<Fault>),
+    /// The page of another backend replaces the response with this status, which came from the endpoint or from a fault.
+    Replaced(&'a ErrorPagesStep, u16, Option<Fault>),
 }
 
-/// Answers a fault, whatever pages the rule has.
+/// Responds with a fault, without the rule's pages.
 pub(crate) async fn refuse_without_page<N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, '_, N, D>,
     fault: Fault,
-    made: Made,
+    made: ResponseScope,
 ) -> Ending {
     exchange.record.fault = Some(fault);
-    own_fault(exchange.buffers, fault);
-    if fault == Fault::AccessDenied && made == Made::ByHost {
-        unauthorized(exchange.buffers);
+    start_fault_response(exchange.buffers, fault);
+    if fault == Fault::AccessDenied && made == ResponseScope::Host {
+        write_certificate_unauthorized(exchange.buffers);
     }
-    own(exchange, made).await
+    send_own(exchange, made).await
 }
 
-/// What ingress-nginx says to certificates of others (`auth-tls-match-cn`).
-fn unauthorized(buffers: &mut Buffers) {
-    buffers.answer.set(b"Content-Type", b"text/html");
+/// Writes the body that ingress-nginx sends if the subject does not match (`auth-tls-match-cn`).
+fn write_certificate_unauthorized(buffers: &mut Buffers) {
+    buffers.response.set(b"Content-Type", b"text/html");
     buffers.text.clear();
     buffers.text.extend_from_slice(b"client certificate unauthorized");
 }
 
-/// Answers 404 in the place of an answer that nobody has a page for.
-pub(super) async fn without_page<N: Network, D: Downstream>(exchange: &mut Exchange<'_, '_, N, D>) -> Ending {
-    filter::own_answer(exchange.buffers, 404, None);
-    own(exchange, Made::ByHost).await
+/// Responds 404 where the page of another backend is not available.
+pub(super) async fn respond_without_page<N: Network, D: Downstream>(
+    exchange: &mut Exchange<'_, '_, N, D>,
+) -> Ending {
+    filter::start_own_response(exchange.buffers, 404, None);
+    send_own(exchange, ResponseScope::Host).await
 }
 
-/// Starts the answer that says what went wrong.
-fn own_fault(buffers: &mut Buffers, fault: Fault) {
-    filter::own_answer(buffers, fault.status(), Some(fault.label()));
-    for (name, value) in advice(fault) {
-        buffers.answer.append(name, value);
+/// Starts the response for a fault.
+fn start_fault_response(buffers: &mut Buffers, fault: Fault) {
+    filter::start_own_response(buffers, fault.status(), Some(fault.label()));
+    for (name, value) in advice_headers(fault) {
+        buffers.response.append(name, value);
     }
 }
 
-/// Sends the answer that stands in the buffers, and was `made` there.
-pub(crate) async fn own<N: Network, D: Downstream>(
+/// Sends the response in the buffers, after the response steps for its scope.
+pub(crate) async fn send_own<N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, '_, N, D>,
-    made: Made,
+    made: ResponseScope,
 ) -> Ending {
     let Exchange { env, client_side, buffers, record, .. } = exchange;
-    filter::on_answer(env.rule(), made, env.sources(), || env.number(), buffers);
-    advertise_http3(env, &mut buffers.answer);
-    // Boxed: its own room in every connection's task would be larger than its share of requests.
-    Box::pin(finish(env.worker, client_side, buffers, &env.intake, record)).await
+    filter::on_response(env.rule(), made, env.sources(), || env.new_request_id(), buffers);
+    advertise_http3(env, &mut buffers.response);
+    // Boxed: few requests need it, and every connection's task would reserve room for it.
+    Box::pin(send_and_settle(env.worker, client_side, buffers, &env.intake, record)).await
 }
 
-/// An answer to a call broke off, and has an end that says so: it is sent, and nothing more.
+/// Flushes a truncated response to a gRPC call that ends with a status.
 pub(crate) async fn end_early<N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, '_, N, D>,
     fault: Fault,
 ) -> Ending {
     exchange.record.fault = Some(fault);
-    exchange.record.call.status = Some(code_of(fault).number());
+    exchange.record.grpc_call.status = Some(status_code(fault).number());
     let ClientSide { down, deadline, .. } = &mut *exchange.client_side;
-    deadline.set(Instant::now(), OWN_ANSWER);
+    deadline.set(Instant::now(), OWN_RESPONSE_TIMEOUT);
     let flushed = poll_fn(|cx| match down.poll_flush(cx) {
         Poll::Ready(flushed) => Poll::Ready(flushed.is_ok()),
         Poll::Pending => deadline.poll_passed(cx).map(|()| false),
@@ -178,44 +185,45 @@ pub(crate) async fn end_early<N: Network, D: Downstream>(
     Ending::Abort
 }
 
-async fn finish<N: Network, D: Downstream>(
+async fn send_and_settle<N: Network, D: Downstream>(
     worker: &Worker<N>,
     client_side: &mut ClientSide<D>,
     buffers: &mut Buffers,
     intake: &Intake,
-    record: &mut Record<'_>,
+    record: &mut ExchangeRecord<'_>,
 ) -> Ending {
-    client_side.own_answers = client_side.own_answers.saturating_add(1);
-    // The rest of a body that did not come in time may come yet: no request may begin behind it (RFC 9110 §15.5.9).
+    client_side.own_responses = client_side.own_responses.saturating_add(1);
+    // The rest of a late body may still arrive, so no request may follow it (RFC 9110 §15.5.9).
     let persistence = match record.fault {
         Some(Fault::ClientTimeout) => Persistence::Close,
-        // Its own descriptor is one that is missing.
+        // Closing the connection frees a descriptor.
         Some(Fault::LocalShortage) => Persistence::Close,
-        _ if client_side.own_answers >= OWN_ANSWERS_AHEAD => Persistence::Close,
+        _ if client_side.own_responses >= MAX_PIPELINED_OWN_RESPONSES => Persistence::Close,
         _ => persistence(worker, client_side, intake),
     };
     if !send(client_side, buffers, intake.version, intake.method, persistence, record).await {
         return Ending::Abort;
     }
-    settle(client_side, persistence).await
+    settle_connection(client_side, persistence).await
 }
 
-/// Whether the connection can stay: the client wishes it, Fairway is not leaving, and what is unread of the body is
-/// little and sure to come.
+/// Whether the connection can be kept: the client wants it, Fairway is not draining, and the unread rest of the body is small
+/// and certain to arrive.
 pub(crate) fn persistence<N: Network, D: Downstream>(
     worker: &Worker<N>,
     client_side: &ClientSide<D>,
     intake: &Intake,
 ) -> Persistence {
-    let most = worker.clients(client_side.peer.listener, |clients| clients.requests_per_connection);
-    let drainable = match client_side.down.unread() {
+    let max_requests =
+        worker.client_limit(client_side.peer.listener, |clients| clients.requests_per_connection);
+    let drainable = match client_side.down.unread_body() {
         Some(0) => true,
-        Some(rest) => rest <= WORTH_DRAINING && !intake.expects_continue,
+        Some(rest) => rest <= MAX_DRAINED_BODY_BYTES && !intake.expects_continue,
         None => false,
     };
     if intake.persistence == Persistence::KeepAlive
-        && worker.phase_of(client_side.peer.listener) == Phase::Running
-        && u64::from(client_side.served) + 1 < most
+        && worker.phase_of(client_side.peer.listener) == StopPhase::Running
+        && u64::from(client_side.served_requests) + 1 < max_requests
         && drainable
     {
         Persistence::KeepAlive
@@ -224,32 +232,32 @@ pub(crate) fn persistence<N: Network, D: Downstream>(
     }
 }
 
-/// Sends head and body from the buffers; `false` when the client is gone.
+/// Sends head and body from the buffers; `false` if the client has gone.
 async fn send<D: Downstream>(
     client_side: &mut ClientSide<D>,
     buffers: &mut Buffers,
     version: Version,
     method: Method,
     persistence: Persistence,
-    record: &mut Record<'_>,
+    record: &mut ExchangeRecord<'_>,
 ) -> bool {
-    grpc::tell(&mut buffers.answer, &mut buffers.text, &mut record.call, record.fault);
-    record.status = buffers.answer.status();
-    let body = match buffers.answer.status() {
+    grpc::convert_response(&mut buffers.response, &mut buffers.text, &mut record.grpc_call, record.fault);
+    record.status = buffers.response.status();
+    let body = match buffers.response.status() {
         204 | 304 => BodySize::None,
-        _ if buffers.text.is_empty() && !grpc::needs_length(&record.call, version) => BodySize::None,
+        _ if buffers.text.is_empty() && !grpc::needs_length(&record.grpc_call, version) => BodySize::None,
         _ => {
             let length = itoa::Buffer::new().format(buffers.text.len()).to_owned();
-            buffers.answer.set(b"Content-Length", length.as_bytes());
+            buffers.response.set(b"Content-Length", length.as_bytes());
             BodySize::Exact(buffers.text.len() as u64)
         }
     };
     let body = if method == Method::Head { BodySize::None } else { body };
-    client_side.down.send_head(&mut buffers.answer, &AnswerPlan { version, persistence, body });
+    client_side.down.send_head(&mut buffers.response, &ResponsePlan { version, persistence, body });
     let body: &[u8] = if body == BodySize::None { &[] } else { &buffers.text };
     record.body_bytes = body.len() as u64;
     let ClientSide { down, deadline, .. } = client_side;
-    deadline.set(Instant::now(), OWN_ANSWER);
+    deadline.set(Instant::now(), OWN_RESPONSE_TIMEOUT);
     let mut queued = false;
     poll_fn(|cx| {
         if !queued && (down.send_data(cx, body).is_err() || down.finish(std::iter::empty()).is_err()) {
@@ -264,8 +272,8 @@ async fn send<D: Downstream>(
     .await
 }
 
-/// Brings the connection to where the next request can be read, or to its end.
-pub(crate) async fn settle<D: Downstream>(
+/// Reads the rest of the request body so that the next request can be read, or ends the connection.
+pub(crate) async fn settle_connection<D: Downstream>(
     client_side: &mut ClientSide<D>,
     persistence: Persistence,
 ) -> Ending {
@@ -273,14 +281,14 @@ pub(crate) async fn settle<D: Downstream>(
         return Ending::Linger;
     }
     let ClientSide { down, deadline, .. } = client_side;
-    if down.unread() == Some(0) {
-        return Ending::Again;
+    if down.unread_body() == Some(0) {
+        return Ending::KeepAlive;
     }
-    deadline.set(Instant::now(), OWN_ANSWER);
+    deadline.set(Instant::now(), OWN_RESPONSE_TIMEOUT);
     poll_fn(|cx| {
         loop {
             match down.poll_body(cx, usize::MAX, |_, _| Ok(())) {
-                Poll::Ready(Ok(BodyStep::End)) => return Poll::Ready(Ending::Again),
+                Poll::Ready(Ok(BodyStep::End)) => return Poll::Ready(Ending::KeepAlive),
                 Poll::Ready(Ok(BodyStep::More)) => {}
                 Poll::Ready(Err(_)) => return Poll::Ready(Ending::Abort),
                 Poll::Pending => return deadline.poll_passed(cx).map(|()| Ending::Linger),

@@ -1,5 +1,4 @@
-//! What routes of Gateway API ask of an exchange, in virtual time: shares with filters of their own, limits in time, and retries
-//! on the route's word.
+//! Exchanges of Gateway API routes, in virtual time: shares with filters of their own, timeouts, and configured retries.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -10,14 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_model::{
-    Action, AnswerEdit, Forwarding, HeaderEdit, HeaderField, Mirror, MirrorTarget, PathRewrite, Phases,
-    Redirect, RedirectTarget, RequestEdit, RetryBy, RouteFilters, Rule, WeightedBackend,
+    Action, Forwarding, HeaderEdit, HeaderField, Mirror, MirrorTarget, PathRewrite, Phases, Redirect,
+    RedirectTarget, RequestEdit, ResponseEdit, RetrySource, RouteFilters, Rule, WeightedBackend,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
-use crate::testing::{GET, Meeting, Stage, on_stage};
+use crate::testing::{GET_REQUEST, ScriptedConnect, TestWorker, run_local};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 const FAILED: &str = "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n";
@@ -26,18 +25,23 @@ const POST: &str = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody"
 const PUT: &str = "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody";
 const AT_ONCE: Duration = Duration::ZERO;
 
-/// Requests that endpoints saw: the endpoint's number, and head and body.
-type Seen = Rc<RefCell<Vec<(u16, String)>>>;
-/// What the endpoint of this number answers to its n-th request, and how long that takes it.
-type Answers = Rc<dyn Fn(u16, usize) -> (Duration, &'static str)>;
+/// Requests that endpoints received: the endpoint's number, and head and body.
+type ReceivedRequests = Rc<RefCell<Vec<(u16, String)>>>;
+/// The response of an endpoint to its n-th request, and how long it takes.
+type Responses = Rc<dyn Fn(u16, usize) -> (Duration, &'static str)>;
 
-async fn answering(number: u16, answers: Answers, seen: Seen, mut stream: DuplexStream) {
+async fn serve_responses(
+    number: u16,
+    responses: Responses,
+    seen: ReceivedRequests,
+    mut stream: DuplexStream,
+) {
     while let Some(request) = read(&mut stream).await {
         let before = seen.borrow().iter().filter(|(other, _)| *other == number).count();
         seen.borrow_mut().push((number, request));
-        let (after, answer) = answers(number, before);
+        let (after, response) = responses(number, before);
         sleep(after).await;
-        if stream.write_all(answer.as_bytes()).await.is_err() {
+        if stream.write_all(response.as_bytes()).await.is_err() {
             return;
         }
     }
@@ -55,28 +59,28 @@ async fn read(stream: &mut DuplexStream) -> Option<String> {
     Some(request)
 }
 
-/// The value of a field in a head.
+/// The value of a header in a head.
 fn field<'h>(head: &'h str, name: &str) -> Option<&'h str> {
     let mut lines = head.lines().filter_map(|line| line.split_once(": "));
     lines.find(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value)
 }
 
-/// A stage whose rule is what `edit` makes of it.
+/// A stage whose rule `edit` changes.
 fn stage(
     endpoints: usize,
     edit: impl FnOnce(&mut Rule),
-    answers: impl Fn(u16, usize) -> (Duration, &'static str) + 'static,
-) -> (Stage, Seen) {
-    let seen = Seen::default();
-    let answers: Answers = Rc::new(answers);
+    responses: impl Fn(u16, usize) -> (Duration, &'static str) + 'static,
+) -> (TestWorker, ReceivedRequests) {
+    let seen = ReceivedRequests::default();
+    let responses: Responses = Rc::new(responses);
     let script = {
         let seen = Rc::clone(&seen);
         move |to: SocketAddr| {
-            let (answers, seen) = (Rc::clone(&answers), Rc::clone(&seen));
-            Meeting::with(move |stream| answering(to.port(), answers, seen, stream))
+            let (responses, seen) = (Rc::clone(&responses), Rc::clone(&seen));
+            ScriptedConnect::served_by(move |stream| serve_responses(to.port(), responses, seen, stream))
         }
     };
-    (Stage::ruled(endpoints, edit, script), seen)
+    (TestWorker::with_rule(endpoints, edit, script), seen)
 }
 
 fn set(name: &str, value: &str) -> HeaderEdit {
@@ -87,14 +91,14 @@ fn share(backend: &str, filters: RouteFilters) -> WeightedBackend {
     WeightedBackend { filters: Some(Box::new(filters)), ..WeightedBackend::new(backend.into(), 1) }
 }
 
-/// Sets a field of requests.
-fn asking(name: &str, value: &str) -> RequestEdit {
+/// Sets a request header.
+fn set_request_header(name: &str, value: &str) -> RequestEdit {
     RequestEdit::Headers(set(name, value))
 }
 
-/// Sets a field of answers.
-fn setting(name: &str, value: &str) -> Phases {
-    AnswerEdit::Headers(set(name, value)).into()
+/// Sets a response header.
+fn set_response_header(name: &str, value: &str) -> Phases {
+    ResponseEdit::Headers(set(name, value)).into()
 }
 
 fn mirror(backend: &str) -> Mirror {
@@ -102,13 +106,13 @@ fn mirror(backend: &str) -> Mirror {
         backend: backend.into(),
         numerator: 1,
         denominator: 1,
-        most_body: 1024,
+        max_body: 1024,
         target: MirrorTarget::Forwarded,
         host: None,
     }
 }
 
-async fn settle() {
+async fn run_ready_tasks() {
     for _ in 0..30 {
         yield_now().await;
     }
@@ -118,29 +122,29 @@ fn milliseconds(count: u64) -> Duration {
     Duration::from_millis(count)
 }
 
-/// How often an endpoint was asked.
-fn asked(seen: &Seen, number: u16) -> usize {
+/// The number of requests that an endpoint received.
+fn request_count(seen: &ReceivedRequests, number: u16) -> usize {
     seen.borrow().iter().filter(|(other, _)| *other == number).count()
 }
 
 #[tokio::test(start_paused = true)]
 async fn each_share_has_its_own_filters_after_those_of_the_rule() {
-    on_stage(async {
+    run_local(async {
         let of = |name: &str| {
-            let (request, answer) = (vec![asking("X-Share", name)], vec![set("X-By", name)]);
-            share(name, RouteFilters { request, answer, ..RouteFilters::default() })
+            let (request, response) = (vec![set_request_header("X-Share", name)], vec![set("X-By", name)]);
+            share(name, RouteFilters { request, answer: response, ..RouteFilters::default() })
         };
         let edit = |rule: &mut Rule| {
-            let request = vec![asking("X-Share", "rule"), asking("X-Rule", "yes")];
-            rule.phases = Phases { request, ..setting("X-Seen", "yes") }.kept();
+            let request = vec![set_request_header("X-Share", "rule"), set_request_header("X-Rule", "yes")];
+            rule.phases = Phases { request, ..set_response_header("X-Seen", "yes") }.kept();
             rule.action = Action::Forward(vec![of("a"), of("b"), WeightedBackend::new("c".into(), 1)]);
         };
         let (stage, seen) = stage(1, edit, |_, _| (AT_ONCE, OK));
         let mut client = stage.client();
         let mut by = Vec::new();
         for _ in 0..60 {
-            client.send(GET).await;
-            let text = client.answer_text().await;
+            client.send(GET_REQUEST).await;
+            let text = client.response_text().await;
             assert_eq!(field(&text, "X-Seen"), Some("yes"), "{text}");
             by.push(field(&text, "X-By").map(str::to_owned));
         }
@@ -153,19 +157,19 @@ async fn each_share_has_its_own_filters_after_those_of_the_rule() {
             assert_eq!(field(request, "X-Share"), Some(share), "{request}");
             assert_eq!((field(request, "X-Rule"), by.as_deref()), (Some("yes"), by_share), "{request}");
         }
-        assert!([100, 101, 102].iter().all(|number| asked(&seen, *number) > 0));
-        assert_eq!(asked(&seen, 0), 0);
+        assert!([100, 101, 102].iter().all(|number| request_count(&seen, *number) > 0));
+        assert_eq!(request_count(&seen, 0), 0);
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_share_rewrites_and_copies_its_own_requests() {
-    on_stage(async {
+    run_local(async {
         let edit = |rule: &mut Rule| {
             rule.phases = Phases::from(mirror("b")).kept();
             let own = RouteFilters {
-                request: vec![asking("X-Share", "a"), RequestEdit::Host("inner.test".into())],
+                request: vec![set_request_header("X-Share", "a"), RequestEdit::Host("inner.test".into())],
                 path: Some(PathRewrite::Full("/new".into())),
                 mirrors: vec![mirror("c")],
                 ..RouteFilters::default()
@@ -173,8 +177,8 @@ async fn a_share_rewrites_and_copies_its_own_requests() {
             rule.action = Action::Forward(vec![share("a", own)]);
         };
         let (stage, seen) = stage(1, edit, |_, _| (AT_ONCE, OK));
-        assert_eq!(stage.client().ask(PUT).await.unwrap().status, 200);
-        settle().await;
+        assert_eq!(stage.client().request(PUT).await.unwrap().status, 200);
+        run_ready_tasks().await;
         let seen = seen.borrow();
         let text = |wanted: u16| &seen.iter().find(|(to, _)| *to == wanted).unwrap().1;
         for (number, line, host, share) in [
@@ -192,18 +196,18 @@ async fn a_share_rewrites_and_copies_its_own_requests() {
 
 #[tokio::test(start_paused = true)]
 async fn a_share_redirects_its_own_requests() {
-    on_stage(async {
+    run_local(async {
         let target = RedirectTarget::Url("https://b.test/".into());
         let redirect = Some(Redirect { status: 307, target });
         let own = RouteFilters { redirect, ..RouteFilters::default() };
         let edit = |rule: &mut Rule| {
-            rule.phases = setting("X-Seen", "yes").kept();
+            rule.phases = set_response_header("X-Seen", "yes").kept();
             rule.action = Action::Forward(vec![share("a", own)]);
         };
         let (stage, seen) = stage(1, edit, |_, _| (AT_ONCE, OK));
         let mut client = stage.client();
-        client.send(GET).await;
-        let text = client.answer_text().await;
+        client.send(GET_REQUEST).await;
+        let text = client.response_text().await;
         assert!(text.starts_with("HTTP/1.1 307 "), "{text}");
         assert_eq!(
             (field(&text, "Location"), field(&text, "X-Seen")),
@@ -216,22 +220,23 @@ async fn a_share_redirects_its_own_requests() {
 
 #[tokio::test(start_paused = true)]
 async fn an_invalid_share_answers_its_part_with_500_and_one_without_endpoints_with_503() {
-    on_stage(async {
-        let edited = RouteFilters { request: vec![asking("X-Share", "gone")], ..RouteFilters::default() };
+    run_local(async {
+        let edited =
+            RouteFilters { request: vec![set_request_header("X-Share", "gone")], ..RouteFilters::default() };
         for (other, status, reason) in [
             (WeightedBackend::invalid("gone".into(), 1), 500, "no_backend"),
             (share("gone", edited), 503, "no_endpoint"),
         ] {
             let edit = |rule: &mut Rule| {
-                rule.phases = setting("X-Seen", "yes").kept();
+                rule.phases = set_response_header("X-Seen", "yes").kept();
                 rule.action = Action::Forward(vec![WeightedBackend::new("a".into(), 1), other]);
             };
             let (stage, seen) = stage(1, edit, |_, _| (AT_ONCE, OK));
             let mut client = stage.client();
             let mut failed = 0;
             for _ in 0..40 {
-                client.send(GET).await;
-                let text = client.answer_text().await;
+                client.send(GET_REQUEST).await;
+                let text = client.response_text().await;
                 assert_eq!(field(&text, "X-Seen"), Some("yes"), "{text}");
                 match text.starts_with(&format!("HTTP/1.1 {status} ")) {
                     true => failed += 1,
@@ -239,8 +244,8 @@ async fn an_invalid_share_answers_its_part_with_500_and_one_without_endpoints_wi
                 }
             }
             assert!((5..35).contains(&failed), "{failed} of 40");
-            assert_eq!(asked(&seen, 100), 40 - failed);
-            let counted = stage.value(&format!("fairway_faults_total{{reason=\"{reason}\"}}"));
+            assert_eq!(request_count(&seen, 100), 40 - failed);
+            let counted = stage.metric_value(&format!("fairway_faults_total{{reason=\"{reason}\"}}"));
             assert_eq!(counted, failed as u64);
         }
         let edit = |rule: &mut Rule| {
@@ -251,14 +256,14 @@ async fn an_invalid_share_answers_its_part_with_500_and_one_without_endpoints_wi
             "POST /a.B/C HTTP/1.1\r\nHost: a\r\nContent-Type: application/grpc\r\nContent-Length: 0\r\n\r\n";
         let mut client = stage.client();
         client.send(call).await;
-        assert_eq!(field(&client.answer_text().await, "grpc-status"), Some("14"), "UNAVAILABLE");
+        assert_eq!(field(&client.response_text().await, "grpc-status"), Some("14"), "UNAVAILABLE");
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn several_mirrors_get_a_copy_each_and_a_part_of_them_where_the_rule_says_so() {
-    on_stage(async {
+    run_local(async {
         let part = Mirror { numerator: 1, denominator: 4, ..mirror("c") };
         let mirrors = vec![mirror("a"), mirror("b"), part];
         let copying = Phases::from(Forwarding { mirrors, ..Forwarding::default() });
@@ -266,11 +271,11 @@ async fn several_mirrors_get_a_copy_each_and_a_part_of_them_where_the_rule_says_
         let (stage, seen) = stage(1, edit, |_, _| (AT_ONCE, OK));
         let mut client = stage.client();
         for _ in 0..200 {
-            assert_eq!(client.ask(PUT).await.unwrap().status, 200);
-            settle().await;
+            assert_eq!(client.request(PUT).await.unwrap().status, 200);
+            run_ready_tasks().await;
         }
-        assert_eq!([0, 100, 101].map(|number| asked(&seen, number)), [200; 3]);
-        assert!((20..80).contains(&asked(&seen, 102)), "{} of 200", asked(&seen, 102));
+        assert_eq!([0, 100, 101].map(|number| request_count(&seen, number)), [200; 3]);
+        assert!((20..80).contains(&request_count(&seen, 102)), "{} of 200", request_count(&seen, 102));
         assert!(seen.borrow().iter().all(|(_, text)| text.ends_with("\r\n\r\nbody")));
     })
     .await;
@@ -278,7 +283,7 @@ async fn several_mirrors_get_a_copy_each_and_a_part_of_them_where_the_rule_says_
 
 #[tokio::test(start_paused = true)]
 async fn an_exchange_has_the_time_that_its_rule_gives_it() {
-    on_stage(async {
+    run_local(async {
         for (limit, after, status) in [(Some(500), 1000, 504), (Some(500), 400, 200), (None, 1000, 200)] {
             let edit =
                 |rule: &mut Rule| Arc::make_mut(&mut rule.policy).timeouts.request = limit.map(milliseconds);
@@ -286,16 +291,16 @@ async fn an_exchange_has_the_time_that_its_rule_gives_it() {
             let mut client = stage.client();
             for _ in 0..2 {
                 let began = Instant::now();
-                assert_eq!(client.ask(GET).await.unwrap().status, status);
+                assert_eq!(client.request(GET_REQUEST).await.unwrap().status, status);
                 let expected = milliseconds(limit.unwrap_or(after).min(after));
                 let took = began.elapsed();
                 assert!(took >= expected && took < expected + milliseconds(20), "{took:?}");
             }
-            let counted = stage.value("fairway_faults_total{reason=\"request_timeout\"}");
+            let counted = stage.metric_value("fairway_faults_total{reason=\"request_timeout\"}");
             assert_eq!((counted, seen.borrow().len()), (if status == 504 { 2 } else { 0 }, 2));
             drop(client);
-            settle().await;
-            assert_eq!(stage.at_rest(), Ok(()));
+            run_ready_tasks().await;
+            assert_eq!(stage.check_idle(), Ok(()));
         }
     })
     .await;
@@ -303,7 +308,7 @@ async fn an_exchange_has_the_time_that_its_rule_gives_it() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_does_not_end_in_time_breaks_off() {
-    on_stage(async {
+    run_local(async {
         for whole in [true, false] {
             let edit = |rule: &mut Rule| {
                 let timeouts = &mut Arc::make_mut(&mut rule.policy).timeouts;
@@ -313,12 +318,12 @@ async fn an_answer_that_does_not_end_in_time_breaks_off() {
             let (stage, _) = stage(1, edit, |_, _| (AT_ONCE, HALF));
             let mut client = stage.client();
             let began = Instant::now();
-            client.send(GET).await;
-            let rest = client.rest().await;
+            client.send(GET_REQUEST).await;
+            let rest = client.read_to_end().await;
             assert!(rest.ends_with(b"\r\n\r\nok"), "{rest:?}");
             assert!(began.elapsed() >= milliseconds(500) && began.elapsed() < milliseconds(600));
-            settle().await;
-            assert_eq!(stage.at_rest(), Ok(()));
+            run_ready_tasks().await;
+            assert_eq!(stage.check_idle(), Ok(()));
         }
     })
     .await;
@@ -326,7 +331,7 @@ async fn an_answer_that_does_not_end_in_time_breaks_off() {
 
 #[tokio::test(start_paused = true)]
 async fn each_attempt_has_its_own_time_within_that_of_the_exchange() {
-    on_stage(async {
+    run_local(async {
         for (whole, tries, took_ms, requests, reason) in [
             (None, 1, 500, 1, "upstream_timeout"),
             (None, 3, 1500, 3, "upstream_timeout"),
@@ -336,28 +341,28 @@ async fn each_attempt_has_its_own_time_within_that_of_the_exchange() {
                 let policy = Arc::make_mut(&mut rule.policy);
                 policy.timeouts.request = whole.map(milliseconds);
                 policy.timeouts.backend_request = Some(milliseconds(500));
-                (policy.retry.tries, policy.retry.by) = (tries, RetryBy::Route);
+                (policy.retry.tries, policy.retry.by) = (tries, RetrySource::Route);
                 policy.retry.connect_total = Duration::MAX;
             };
             let (stage, seen) = stage(1, edit, |_, _| (milliseconds(1000), OK));
             let mut client = stage.client();
             let began = Instant::now();
-            assert_eq!(client.ask(PUT).await.unwrap().status, 504);
+            assert_eq!(client.request(PUT).await.unwrap().status, 504);
             let (took, expected) = (began.elapsed(), milliseconds(took_ms));
             assert!(took >= expected && took < expected + milliseconds(20), "{took:?}");
             assert_eq!(seen.borrow().len(), requests);
             assert!(seen.borrow().iter().all(|(_, text)| text.ends_with("body")));
-            assert_eq!(stage.value(&format!("fairway_faults_total{{reason=\"{reason}\"}}")), 1);
+            assert_eq!(stage.metric_value(&format!("fairway_faults_total{{reason=\"{reason}\"}}")), 1);
         }
-        // The second attempt has all of its time.
+        // The second attempt has its full timeout.
         let edit = |rule: &mut Rule| {
             let policy = Arc::make_mut(&mut rule.policy);
             policy.timeouts.backend_request = Some(milliseconds(500));
-            policy.retry.by = RetryBy::Route;
+            policy.retry.by = RetrySource::Route;
         };
         let slow_once = |_, before| (milliseconds(if before == 0 { 1000 } else { 400 }), OK);
         let (stage, seen) = stage(1, edit, slow_once);
-        assert_eq!(stage.client().ask(GET).await.unwrap().status, 200);
+        assert_eq!(stage.client().request(GET_REQUEST).await.unwrap().status, 200);
         assert_eq!(seen.borrow().len(), 2);
     })
     .await;
@@ -375,8 +380,8 @@ async fn a_call_has_the_time_that_its_client_gave_it_whatever_a_filter_tells_the
             .collect(),
         ..HeaderEdit::default()
     };
-    // What the client says, what is made of it, when the call is over, after how many attempts, and why.
-    for (said, edit, took_ms, requests, status) in [
+    // `grpc-timeout` of the client, what the endpoint gets, when the call ends, the attempts, and the reason.
+    for (request_headers, edit, took_ms, requests, status) in [
         ("grpc-timeout: 600m\r\n", edit(&[], &[]), 600, 2, DEADLINE_EXCEEDED),
         ("grpc-timeout: 600m\r\n", edit(&["grpc-timeout"], &[]), 600, 2, DEADLINE_EXCEEDED),
         ("grpc-timeout: 600m\r\n", edit(&[], &["30S"]), 600, 2, DEADLINE_EXCEEDED),
@@ -384,12 +389,12 @@ async fn a_call_has_the_time_that_its_client_gave_it_whatever_a_filter_tells_the
         ("grpc-timeout: 30S\r\n", edit(&[], &["600m"]), 2000, 4, UNAVAILABLE),
         ("", edit(&[], &["600m"]), 2000, 4, UNAVAILABLE),
     ] {
-        on_stage(async {
+        run_local(async {
             let rule = |rule: &mut Rule| {
                 rule.phases = Phases::from(RequestEdit::Headers(edit.clone())).kept();
                 let policy = Arc::make_mut(&mut rule.policy);
                 policy.timeouts.backend_request = Some(milliseconds(500));
-                (policy.retry.tries, policy.retry.by) = (4, RetryBy::Route);
+                (policy.retry.tries, policy.retry.by) = (4, RetrySource::Route);
                 policy.retry.connect_total = Duration::MAX;
             };
             let (stage, seen) = stage(1, rule, |_, _| (milliseconds(1000), OK));
@@ -397,12 +402,15 @@ async fn a_call_has_the_time_that_its_client_gave_it_whatever_a_filter_tells_the
             let began = Instant::now();
             let call = "PUT /a.B/C HTTP/1.1\r\nHost: a\r\nContent-Type: application/grpc\r\n\
                  Content-Length: 4\r\n";
-            client.send(format!("{call}{said}\r\nbody")).await;
-            let answer = client.answer_text().await;
+            client.send(format!("{call}{request_headers}\r\nbody")).await;
+            let response = client.response_text().await;
             let (took, expected) = (began.elapsed(), milliseconds(took_ms));
-            assert!(took >= expected && took < expected + milliseconds(20), "{took:?} {said} {edit:?}");
-            assert_eq!(seen.borrow().len(), requests, "{said} {edit:?}");
-            assert!(answer.contains(status), "{answer}");
+            assert!(
+                took >= expected && took < expected + milliseconds(20),
+                "{took:?} {request_headers} {edit:?}"
+            );
+            assert_eq!(seen.borrow().len(), requests, "{request_headers} {edit:?}");
+            assert!(response.contains(status), "{response}");
         })
         .await;
     }
@@ -410,8 +418,8 @@ async fn a_call_has_the_time_that_its_client_gave_it_whatever_a_filter_tells_the
 
 #[tokio::test(start_paused = true)]
 async fn a_route_has_an_answer_tried_again_as_often_as_it_says() {
-    on_stage(async {
-        let retrying = |tries: u8, by: RetryBy| {
+    run_local(async {
+        let retrying = |tries: u8, by: RetrySource| {
             move |rule: &mut Rule| {
                 rule.phases =
                     Phases::from(Forwarding { retry_statuses: vec![500], ..Forwarding::default() }).kept();
@@ -421,27 +429,23 @@ async fn a_route_has_an_answer_tried_again_as_often_as_it_says() {
         };
         let third = |_, before: usize| (AT_ONCE, if before % 3 == 2 { OK } else { FAILED });
         for (tries, by, status, requests) in [
-            (3, RetryBy::Route, 200, 3),
-            (2, RetryBy::Route, 500, 2),
-            (1, RetryBy::Route, 500, 1),
+            (3, RetrySource::Route, 200, 3),
+            (2, RetrySource::Route, 500, 2),
+            (1, RetrySource::Route, 500, 1),
             // There is no other endpoint.
-            (3, RetryBy::Proxy, 500, 1),
+            (3, RetrySource::Proxy, 500, 1),
         ] {
             let (stage, seen) = stage(1, retrying(tries, by), third);
-            assert_eq!(stage.client().ask(PUT).await.unwrap().status, status, "{tries} {by:?}");
+            assert_eq!(stage.client().request(PUT).await.unwrap().status, status, "{tries} {by:?}");
             assert_eq!(seen.borrow().len(), requests, "{tries} {by:?}");
-            assert_eq!(
-                stage.connects().len(),
-                1,
-                "an answer that was put aside leaves its connection usable"
-            );
+            assert_eq!(stage.connects().len(), 1, "a discarded response leaves its connection usable");
         }
-        let (stage, seen) = stage(1, retrying(3, RetryBy::Route), third);
+        let (stage, seen) = stage(1, retrying(3, RetrySource::Route), third);
         let mut client = stage.client();
         for _ in 0..100 {
-            assert_eq!(client.ask(GET).await.unwrap().status, 200, "no budget ends it");
+            assert_eq!(client.request(GET_REQUEST).await.unwrap().status, 200, "no budget ends it");
         }
-        assert_eq!(client.ask(POST).await.unwrap().status, 500, "the endpoint has seen it");
+        assert_eq!(client.request(POST).await.unwrap().status, 500, "the endpoint has seen it");
         assert_eq!(seen.borrow().len(), 301);
     })
     .await;
@@ -449,29 +453,31 @@ async fn a_route_has_an_answer_tried_again_as_often_as_it_says() {
 
 #[tokio::test(start_paused = true)]
 async fn a_route_has_failed_connects_tried_again_on_the_only_endpoint() {
-    on_stage(async {
+    run_local(async {
         let refused = Rc::new(RefCell::new(2));
-        let seen = Seen::default();
+        let seen = ReceivedRequests::default();
         let script = {
             let (refused, seen) = (Rc::clone(&refused), Rc::clone(&seen));
             move |to: SocketAddr| {
                 if *refused.borrow() > 0 {
                     *refused.borrow_mut() -= 1;
-                    return Meeting::Refused;
+                    return ScriptedConnect::Refused;
                 }
                 let seen = Rc::clone(&seen);
-                Meeting::with(move |stream| answering(to.port(), Rc::new(|_, _| (AT_ONCE, OK)), seen, stream))
+                ScriptedConnect::served_by(move |stream| {
+                    serve_responses(to.port(), Rc::new(|_, _| (AT_ONCE, OK)), seen, stream)
+                })
             }
         };
         let edit = |rule: &mut Rule| {
             let policy = Arc::make_mut(&mut rule.policy);
             policy.retry.tries = 3;
-            policy.retry.by = RetryBy::Route;
+            policy.retry.by = RetrySource::Route;
             policy.retry.backoff = milliseconds(50);
         };
-        let stage = Stage::ruled(1, edit, script);
+        let stage = TestWorker::with_rule(1, edit, script);
         let began = Instant::now();
-        assert_eq!(stage.client().ask(POST).await.unwrap().status, 200);
+        assert_eq!(stage.client().request(POST).await.unwrap().status, 200);
         assert!(began.elapsed() >= milliseconds(100), "{:?}", began.elapsed());
         assert_eq!((stage.connects().len(), seen.borrow().len()), (3, 1));
     })
@@ -480,13 +486,13 @@ async fn a_route_has_failed_connects_tried_again_on_the_only_endpoint() {
 
 #[tokio::test(start_paused = true)]
 async fn the_next_attempt_waits_for_the_backoff_and_no_longer_than_anybody_does() {
-    on_stage(async {
+    run_local(async {
         let waiting = |backoff: u64, limit: Option<u64>| {
             move |rule: &mut Rule| {
                 rule.phases =
                     Phases::from(Forwarding { retry_statuses: vec![500], ..Forwarding::default() }).kept();
                 let policy = Arc::make_mut(&mut rule.policy);
-                policy.retry.by = RetryBy::Route;
+                policy.retry.by = RetrySource::Route;
                 policy.retry.backoff = milliseconds(backoff);
                 policy.timeouts.request = limit.map(milliseconds);
             }
@@ -494,24 +500,24 @@ async fn the_next_attempt_waits_for_the_backoff_and_no_longer_than_anybody_does(
         let second = |_, before: usize| (AT_ONCE, if before == 1 { OK } else { FAILED });
         let (stage, _) = stage(1, waiting(100, None), second);
         let began = Instant::now();
-        assert_eq!(stage.client().ask(GET).await.unwrap().status, 200);
+        assert_eq!(stage.client().request(GET_REQUEST).await.unwrap().status, 200);
         let took = began.elapsed();
         assert!(took >= milliseconds(100) && took < milliseconds(130), "{took:?}");
         let (stage, seen) = self::stage(1, waiting(1000, Some(300)), second);
         let began = Instant::now();
-        assert_eq!(stage.client().ask(GET).await.unwrap().status, 504);
+        assert_eq!(stage.client().request(GET_REQUEST).await.unwrap().status, 504);
         assert!(began.elapsed() < milliseconds(320), "{:?}", began.elapsed());
         assert_eq!(seen.borrow().len(), 1);
         let (stage, seen) = self::stage(1, waiting(10_000, None), second);
         let mut client = stage.client();
-        client.send(GET).await;
+        client.send(GET_REQUEST).await;
         while seen.borrow().is_empty() {
             yield_now().await;
         }
-        settle().await;
+        run_ready_tasks().await;
         drop(client);
-        settle().await;
-        assert_eq!(stage.at_rest(), Ok(()), "nobody waits for an answer any more");
+        run_ready_tasks().await;
+        assert_eq!(stage.check_idle(), Ok(()), "nobody waits for an answer any more");
         assert_eq!(seen.borrow().len(), 1);
     })
     .await;

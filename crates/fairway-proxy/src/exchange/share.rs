@@ -1,4 +1,4 @@
-//! The share of a rule's requests that one belongs to, where shares have filters of their own or lead nowhere.
+//! Chooses the share of a rule that a request belongs to, if shares have filters of their own or no backend.
 
 use fairway_routing::{CompiledRule, Shares, Targets};
 
@@ -9,31 +9,31 @@ use crate::fault::Fault;
 use crate::filter::Verdict;
 use crate::network::Network;
 
-/// Lets a request that its rule let pass on to its backend: copies of it begin, and its share does what it does with it.
+/// Continues with a request that passed its rule: starts its mirrored copies, and chooses its share.
 #[inline]
-pub(super) fn enter<'a, N: Network, D>(exchange: &mut Exchange<'_, 'a, N, D>) -> Verdict<'a> {
+pub(super) fn enter_share<'a, N: Network, D>(exchange: &mut Exchange<'_, 'a, N, D>) -> Verdict<'a> {
     begin_copies(exchange);
     match exchange.env.rule().targets() {
-        Targets::Shares(shares) => choose(exchange, shares),
+        Targets::Shares(shares) => choose_share(exchange, shares),
         _ => Verdict::Pass,
     }
 }
 
-/// Chooses among the shares. From here on the request has the rule of its share.
+/// Chooses a share. From here on the rule of the share applies.
 #[inline(never)]
-fn choose<'a, N: Network, D>(
+fn choose_share<'a, N: Network, D>(
     exchange: &mut Exchange<'_, 'a, N, D>,
     shares: &'a Shares<CompiledRule>,
 ) -> Verdict<'a> {
     let random = exchange.env.worker.random(|random| random.u32(..));
-    let of_session = sticky::share(exchange, shares);
+    let of_session = sticky::share_of_session(exchange, shares);
     let Some(rule) = of_session.or_else(|| shares.pick(random)) else {
         return Verdict::Refused(Fault::NoBackend);
     };
     exchange.env.enter_share(rule);
-    // No byte of it was read: guards are asked with heads alone.
-    let most = exchange.env.max_body(&exchange.client_side.peer);
-    exchange.buffers.body.limit(most);
+    // No byte of the body was read yet: guards only see heads.
+    let max_bytes = exchange.env.max_body(&exchange.client_side.peer);
+    exchange.buffers.body.set_limit(max_bytes);
     let verdict = decide(&exchange.env, 0, &exchange.client_side.peer, exchange.buffers);
     if matches!(verdict, Verdict::Pass) {
         begin_copies(exchange);
@@ -42,5 +42,5 @@ fn choose<'a, N: Network, D>(
 }
 
 fn begin_copies<N: Network, D>(exchange: &mut Exchange<'_, '_, N, D>) {
-    mirror::begin(&exchange.env, &exchange.client_side.peer, exchange.buffers);
+    mirror::start_copies(&exchange.env, &exchange.client_side.peer, exchange.buffers);
 }

@@ -8,33 +8,36 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_model::{
-    AnswerEdit, AnyGuard, AuthService, BasicAuth, ErrorPages, ExternalAuth, Guard, KeptAuth, PathMatch,
-    Phases, RealIp, RequestEdit, RetryBy, Rule, Template, TemplatePart, Timeouts, Users, VirtualHost,
+    AnyGuard, AuthCache, AuthService, BasicAuth, ErrorPages, ExternalAuth, Guard, PathMatch, Phases, RealIp,
+    RequestEdit, ResponseEdit, RetrySource, Rule, Template, TemplatePart, Timeouts, Users, VirtualHost,
 };
 use tokio::io::{AsyncWriteExt, DuplexStream};
 use tokio::time::sleep;
 
 use super::steps_tests::{
-    BUSY, POST, PUT, Seen, asking, auth, field, kept, never_answering, ok, service, set, settle, stage,
+    BUSY, POST, PUT, ReceivedRequests, auth, auth_phases, cached_auth, field, never_answering, ok,
+    run_ready_tasks, service, set, stage,
 };
-use crate::testing::{GET, Meeting, OK, Stage, filtered, on_stage, read_head};
+use crate::testing::{
+    GET_REQUEST, OK_RESPONSE, ScriptedConnect, TestWorker, config_with_phases, read_head, run_local,
+};
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_may_pass_goes_on_with_what_the_answer_says_of_its_user() {
-    on_stage(async {
+    run_local(async {
         let edit = Phases::from(RequestEdit::Headers(set("X-After", "yes")));
-        let (stage, seen) = stage(1, vec![asking(auth()), edit], |number| match number {
+        let (stage, seen) = stage(1, vec![auth_phases(auth()), edit], |number| match number {
             100 => Some("HTTP/1.1 204 No Content\r\nX-User: alice\r\nContent-Length: 0\r\n\r\n"),
             _ => Some(ok()),
         });
         let mut client = stage.client();
         for _ in 0..2 {
-            assert_eq!(client.ask(POST).await.unwrap().status, 200);
+            assert_eq!(client.request(POST).await.unwrap().status, 200);
         }
         let seen = seen.borrow();
-        let asked = &seen[0].1;
-        assert!(asked.starts_with("GET /verify?x=1 HTTP/1.1\r\n"), "{asked}");
-        assert!(asked.ends_with("\r\n\r\n"), "without a body: {asked}");
+        let auth_requests = &seen[0].1;
+        assert!(auth_requests.starts_with("GET /verify?x=1 HTTP/1.1\r\n"), "{auth_requests}");
+        assert!(auth_requests.ends_with("\r\n\r\n"), "without a body: {auth_requests}");
         for (name, value) in [
             ("Host", "auth.test"),
             ("X-User", "mallory"),
@@ -43,7 +46,7 @@ async fn a_request_that_may_pass_goes_on_with_what_the_answer_says_of_its_user()
             ("X-Auth-Request-Redirect", "/p?q=1"),
             ("X-Real-IP", "192.0.2.1"),
         ] {
-            assert_eq!(field(asked, name), Some(value), "{name} in {asked}");
+            assert_eq!(field(auth_requests, name), Some(value), "{name} in {auth_requests}");
         }
         let (to, forwarded) = &seen[1];
         assert_eq!(*to, 0);
@@ -59,28 +62,28 @@ async fn a_request_that_may_pass_goes_on_with_what_the_answer_says_of_its_user()
 
 #[tokio::test(start_paused = true)]
 async fn what_may_not_pass_is_refused_with_the_challenge_and_what_is_undecided_with_500() {
-    let unauthorized =
+    let write_certificate_unauthorized =
         "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Basic realm=\"x\"\r\nContent-Length: 3\r\n\r\nno!";
-    for (answer, status) in [
-        (Some(unauthorized), 401),
+    for (response, status) in [
+        (Some(write_certificate_unauthorized), 401),
         (Some("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"), 403),
         (Some("HTTP/1.1 302 Found\r\nLocation: /login\r\nContent-Length: 0\r\n\r\n"), 500),
         (Some(BUSY), 500),
         (None, 500),
     ] {
-        on_stage(async {
-            let (stage, seen) = stage(1, vec![asking(auth())], move |number| match number {
-                100 => answer,
+        run_local(async {
+            let (stage, seen) = stage(1, vec![auth_phases(auth())], move |number| match number {
+                100 => response,
                 _ => Some(ok()),
             });
             let mut client = stage.client();
             client.send(POST).await;
-            let text = client.answer_text().await;
+            let text = client.response_text().await;
             assert!(text.starts_with(&format!("HTTP/1.1 {status} ")), "{text}");
             assert_eq!(field(&text, "WWW-Authenticate").is_some(), status == 401, "{text}");
             assert!(seen.borrow().iter().all(|(to, _)| *to == 100), "the backend hears nothing");
-            settle().await;
-            assert!(client.ask(GET).await.is_some(), "the connection stays");
+            run_ready_tasks().await;
+            assert!(client.request(GET_REQUEST).await.is_some(), "the connection stays");
         })
         .await;
     }
@@ -88,58 +91,58 @@ async fn what_may_not_pass_is_refused_with_the_challenge_and_what_is_undecided_w
 
 #[tokio::test(start_paused = true)]
 async fn an_error_that_nobody_has_a_page_for_becomes_404() {
-    on_stage(async {
+    run_local(async {
         let pages = ErrorPages { statuses: vec![500, 503], backend: None, fields: Vec::new() };
-        let hsts = Phases::from(AnswerEdit::StrictTransportSecurity("max-age=1".into()));
+        let hsts = Phases::from(ResponseEdit::StrictTransportSecurity("max-age=1".into()));
         let (stage, seen) = stage(1, vec![Phases::from(pages), hsts], |_| Some(BUSY));
         let mut client = stage.client();
         for _ in 0..2 {
             client.send(PUT).await;
-            let text = client.answer_text().await;
+            let text = client.response_text().await;
             assert!(text.starts_with("HTTP/1.1 404 "), "{text}");
             assert!(!text.contains("busy"), "{text}");
         }
         assert_eq!(seen.borrow().len(), 2);
         drop(client);
-        settle().await;
-        assert_eq!(stage.at_rest(), Ok(()));
+        run_ready_tasks().await;
+        assert_eq!(stage.check_idle(), Ok(()));
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_is_kept_holds_for_its_time_and_key_only() {
-    for (answer, status) in [
+    for (response, status) in [
         ("HTTP/1.1 200 OK\r\nX-User: alice\r\nX-Other: x\r\nContent-Length: 0\r\n\r\n", 200),
         ("HTTP/1.1 401 No\r\nWWW-Authenticate: Bearer\r\nContent-Length: 0\r\n\r\n", 401),
     ] {
-        on_stage(async {
-            let (stage, seen) = stage(1, vec![asking(kept())], move |number| match number {
-                100 => Some(answer),
+        run_local(async {
+            let (stage, seen) = stage(1, vec![auth_phases(cached_auth())], move |number| match number {
+                100 => Some(response),
                 _ => Some(ok()),
             });
             let mut client = stage.client();
             let get =
                 |who: &str| format!("GET / HTTP/1.1\r\nHost: a\r\nAuthorization: {who}\r\nX-User: m\r\n\r\n");
-            let asked = || seen.borrow().iter().filter(|(to, _)| *to == 100).count();
+            let auth_requests = || seen.borrow().iter().filter(|(to, _)| *to == 100).count();
             for _ in 0..3 {
                 client.send(get("one")).await;
-                let text = client.answer_text().await;
+                let text = client.response_text().await;
                 assert!(text.starts_with(&format!("HTTP/1.1 {status} ")), "{text}");
                 assert_eq!(field(&text, "WWW-Authenticate"), (status == 401).then_some("Bearer"), "{text}");
             }
-            assert_eq!(asked(), 1);
+            assert_eq!(auth_requests(), 1);
             client.send(get("two")).await;
-            client.answer_text().await;
-            assert_eq!(asked(), 2, "another key");
+            client.response_text().await;
+            assert_eq!(auth_requests(), 2, "another key");
             client.send(get("one").replace("Host: a", "Host: b")).await;
-            client.answer_text().await;
-            assert_eq!(asked(), 3, "another host");
+            client.response_text().await;
+            assert_eq!(auth_requests(), 3, "another host");
             sleep(Duration::from_secs(60)).await;
             let mut client = stage.client();
             client.send(get("one")).await;
-            client.answer_text().await;
-            assert_eq!(asked(), 4, "its time is over");
+            client.response_text().await;
+            assert_eq!(auth_requests(), 4, "its time is over");
             let seen = seen.borrow();
             let forwarded: Vec<_> = seen.iter().filter(|(to, _)| *to == 0).collect();
             assert_eq!(forwarded.len(), if status == 200 { 6 } else { 0 });
@@ -154,17 +157,17 @@ async fn an_answer_that_is_kept_holds_for_its_time_and_key_only() {
 
 #[tokio::test(start_paused = true)]
 async fn parts_of_a_key_do_not_run_into_each_other() {
-    on_stage(async {
-        let parts = ["x_user", "x_token"].map(|name| TemplatePart::Field(name.into()));
+    run_local(async {
+        let parts = ["x_user", "x_token"].map(|name| TemplatePart::Header(name.into()));
         let times = vec![(None, Duration::from_secs(60))];
-        let auth = ExternalAuth { kept: Some(KeptAuth { key: Template(parts.into()), times }), ..auth() };
-        let (stage, seen) = stage(1, vec![asking(auth)], |_| Some(ok()));
+        let auth = ExternalAuth { kept: Some(AuthCache { key: Template(parts.into()), times }), ..auth() };
+        let (stage, seen) = stage(1, vec![auth_phases(auth)], |_| Some(ok()));
         let mut client = stage.client();
         for (user, token, questions) in [("ab", "c", 1), ("a", "bc", 2), ("ab", "c", 2), ("", "abc", 3)] {
             let get = format!("GET / HTTP/1.1\r\nHost: a\r\nX-User: {user}\r\nX-Token: {token}\r\n\r\n");
-            assert_eq!(client.ask(&get).await.unwrap().status, 200);
-            let asked = seen.borrow().iter().filter(|(to, _)| *to == 100).count();
-            assert_eq!(asked, questions, "{user} {token}");
+            assert_eq!(client.request(&get).await.unwrap().status, 200);
+            let auth_requests = seen.borrow().iter().filter(|(to, _)| *to == 100).count();
+            assert_eq!(auth_requests, questions, "{user} {token}");
         }
     })
     .await;
@@ -174,18 +177,18 @@ async fn parts_of_a_key_do_not_run_into_each_other() {
 // for a client that has no session.
 #[tokio::test(start_paused = true)]
 async fn an_answer_is_not_kept_for_a_request_that_has_nothing_of_what_its_key_compares() {
-    on_stage(async {
+    run_local(async {
         let key = Template(vec![
             TemplatePart::Host,
             TemplatePart::BasicUser,
-            TemplatePart::Field("authorization".into()),
+            TemplatePart::Header("authorization".into()),
             TemplatePart::Cookie("session".into()),
         ]);
         let times = vec![(None, Duration::from_secs(60))];
-        let auth = ExternalAuth { kept: Some(KeptAuth { key, times }), ..auth() };
-        let (stage, seen) = stage(1, vec![asking(auth)], |_| Some(ok()));
+        let auth = ExternalAuth { kept: Some(AuthCache { key, times }), ..auth() };
+        let (stage, seen) = stage(1, vec![auth_phases(auth)], |_| Some(ok()));
         let mut client = stage.client();
-        for (fields, asked) in [
+        for (fields, auth_requests) in [
             ("Cookie: session_0=a; session_1=b\r\n", 1),
             ("", 2),
             ("Authorization:\r\nCookie: session=\r\n", 3),
@@ -195,8 +198,12 @@ async fn an_answer_is_not_kept_for_a_request_that_has_nothing_of_what_its_key_co
             ("Authorization: Bearer a\r\n", 5),
         ] {
             let get = format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
-            assert_eq!(client.ask(&get).await.unwrap().status, 200);
-            assert_eq!(seen.borrow().iter().filter(|(to, _)| *to == 100).count(), asked, "{fields:?}");
+            assert_eq!(client.request(&get).await.unwrap().status, 200);
+            assert_eq!(
+                seen.borrow().iter().filter(|(to, _)| *to == 100).count(),
+                auth_requests,
+                "{fields:?}"
+            );
         }
     })
     .await;
@@ -204,18 +211,19 @@ async fn an_answer_is_not_kept_for_a_request_that_has_nothing_of_what_its_key_co
 
 #[tokio::test(start_paused = true)]
 async fn a_key_of_addresses_keeps_nothing_for_clients_whose_address_is_unknown() {
-    on_stage(async {
+    run_local(async {
         let key = Template([TemplatePart::Address].into());
         let times = vec![(None, Duration::from_secs(60))];
-        let auth = ExternalAuth { kept: Some(KeptAuth { key, times }), ..auth() };
+        let auth = ExternalAuth { kept: Some(AuthCache { key, times }), ..auth() };
         let trusted = vec!["192.0.2.0/24".parse().unwrap()];
         let real_ip = Phases::from(RealIp { header: "x-forwarded-for".into(), trusted, last_only: false });
-        let (stage, seen) = stage(1, vec![real_ip, asking(auth)], |_| Some(ok()));
+        let (stage, seen) = stage(1, vec![real_ip, auth_phases(auth)], |_| Some(ok()));
         let mut client = stage.client();
-        for (list, asked) in [("203.0.113.7", 1), ("203.0.113.7", 1), ("unknown", 2), ("unknown", 3)] {
+        for (list, auth_requests) in [("203.0.113.7", 1), ("203.0.113.7", 1), ("unknown", 2), ("unknown", 3)]
+        {
             let get = format!("GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: {list}\r\n\r\n");
-            assert_eq!(client.ask(&get).await.unwrap().status, 200);
-            assert_eq!(seen.borrow().iter().filter(|(to, _)| *to == 100).count(), asked, "{list}");
+            assert_eq!(client.request(&get).await.unwrap().status, 200);
+            assert_eq!(seen.borrow().iter().filter(|(to, _)| *to == 100).count(), auth_requests, "{list}");
         }
         let seen = seen.borrow();
         let questions: Vec<_> = seen.iter().filter(|(to, _)| *to == 100).collect();
@@ -240,25 +248,25 @@ async fn an_answer_for_one_request_or_with_another_status_is_not_kept() {
         ("", 1),
     ] {
         for status in [200, 204] {
-            let answer = format!("HTTP/1.1 {status} OK\r\n{fields}Content-Length: 0\r\n\r\n");
-            let answer: &'static str = answer.leak();
+            let response = format!("HTTP/1.1 {status} OK\r\n{fields}Content-Length: 0\r\n\r\n");
+            let response: &'static str = response.leak();
             let questions = match (status, fields.contains("=1") || fields.contains(": 5")) {
-                // What the answer says itself holds for every status.
+                // The lifetime in the response applies to every status.
                 (204, false) => 2,
                 _ => questions,
             };
-            on_stage(async {
-                let (stage, seen) = stage(1, vec![asking(kept())], move |number| match number {
-                    100 => Some(answer),
+            run_local(async {
+                let (stage, seen) = stage(1, vec![auth_phases(cached_auth())], move |number| match number {
+                    100 => Some(response),
                     _ => Some(ok()),
                 });
                 let mut client = stage.client();
                 for _ in 0..2 {
                     let get = "GET / HTTP/1.1\r\nHost: a\r\nAuthorization: a\r\n\r\n";
-                    assert_eq!(client.ask(get).await.unwrap().status, 200);
+                    assert_eq!(client.request(get).await.unwrap().status, 200);
                 }
-                let asked = seen.borrow().iter().filter(|(to, _)| *to == 100).count();
-                assert_eq!(asked, questions, "{status} {fields:?}");
+                let auth_requests = seen.borrow().iter().filter(|(to, _)| *to == 100).count();
+                assert_eq!(auth_requests, questions, "{status} {fields:?}");
             })
             .await;
         }
@@ -267,27 +275,31 @@ async fn an_answer_for_one_request_or_with_another_status_is_not_kept() {
 
 #[tokio::test(start_paused = true)]
 async fn a_question_that_nobody_answers_ends_with_its_own_time_out() {
-    on_stage(async {
-        let stage = Stage::filtered(1, vec![asking(auth())], |_| Meeting::with(never_answering));
+    run_local(async {
+        let stage = TestWorker::with_phases(1, vec![auth_phases(auth())], |_| {
+            ScriptedConnect::served_by(never_answering)
+        });
         let began = tokio::time::Instant::now();
-        assert_eq!(stage.client().ask(GET).await.unwrap().status, 500);
+        assert_eq!(stage.client().request(GET_REQUEST).await.unwrap().status, 500);
         assert_eq!(began.elapsed().as_secs(), 7);
-        settle().await;
-        assert_eq!(stage.at_rest(), Ok(()));
+        run_ready_tasks().await;
+        assert_eq!(stage.check_idle(), Ok(()));
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_leaves_cancels_the_question() {
-    on_stage(async {
-        let stage = Stage::filtered(1, vec![asking(auth())], |_| Meeting::with(never_answering));
+    run_local(async {
+        let stage = TestWorker::with_phases(1, vec![auth_phases(auth())], |_| {
+            ScriptedConnect::served_by(never_answering)
+        });
         let mut client = stage.client();
-        client.send(GET).await;
-        settle().await;
+        client.send(GET_REQUEST).await;
+        run_ready_tasks().await;
         drop(client);
-        settle().await;
-        assert_eq!(stage.at_rest(), Ok(()));
+        run_ready_tasks().await;
+        assert_eq!(stage.check_idle(), Ok(()));
         assert_eq!(stage.connects().len(), 1, "the backend was not asked");
     })
     .await;
@@ -295,7 +307,7 @@ async fn a_client_that_leaves_cancels_the_question() {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_leaves_does_not_wait_for_its_password() {
-    on_stage(async {
+    run_local(async {
         // Cost 14: it takes longer than the test.
         let hash = "$2y$14$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW";
         let users = Users::new([("user".into(), hash.into())]);
@@ -305,36 +317,39 @@ async fn a_client_that_leaves_does_not_wait_for_its_password() {
             let (stage, seen) = stage(1, vec![filter], |_| Some(ok()));
             let mut client = stage.client();
             client.send("GET / HTTP/1.1\r\nHost: a\r\nAuthorization: Basic dXNlcjpzZWNyZXQ=\r\n\r\n").await;
-            settle().await;
-            assert!(stage.at_rest().is_err(), "it waits");
+            run_ready_tasks().await;
+            assert!(stage.check_idle().is_err(), "it waits");
             drop(client);
-            settle().await;
-            assert_eq!(stage.at_rest(), Ok(()));
+            run_ready_tasks().await;
+            assert_eq!(stage.check_idle(), Ok(()));
             assert!(seen.borrow().is_empty(), "the backend was not asked");
         }
     })
     .await;
 }
 
-/// Answers each request after a while.
-async fn thinking(number: u16, after: Duration, seen: Seen, mut stream: DuplexStream) {
+/// Responds to each request after `after`.
+async fn thinking(number: u16, after: Duration, seen: ReceivedRequests, mut stream: DuplexStream) {
     while read_head(&mut stream).await {
         seen.borrow_mut().push((number, String::new()));
         sleep(after).await;
-        if stream.write_all(OK).await.is_err() {
+        if stream.write_all(OK_RESPONSE).await.is_err() {
             return;
         }
     }
 }
 
-/// A service that thinks for so long, and endpoints that take 10 ms to connect with and answer at once.
-fn behind_a_slow_service(after: Duration, seen: &Seen) -> impl Fn(SocketAddr) -> Meeting + 'static {
+/// A service that takes this long, and endpoints that take 10 ms to connect to and respond at once.
+fn behind_a_slow_service(
+    after: Duration,
+    seen: &ReceivedRequests,
+) -> impl Fn(SocketAddr) -> ScriptedConnect + 'static {
     let seen = Rc::clone(seen);
     move |to: SocketAddr| {
         let (number, seen) = (to.port(), Rc::clone(&seen));
         match number {
-            100 => Meeting::with(move |stream| thinking(number, after, seen, stream)),
-            _ => Meeting::after(Duration::from_millis(10), move |stream| {
+            100 => ScriptedConnect::served_by(move |stream| thinking(number, after, seen, stream)),
+            _ => ScriptedConnect::served_after(Duration::from_millis(10), move |stream| {
                 thinking(number, Duration::ZERO, seen, stream)
             }),
         }
@@ -344,23 +359,23 @@ fn behind_a_slow_service(after: Duration, seen: &Seen) -> impl Fn(SocketAddr) ->
 #[tokio::test(start_paused = true)]
 async fn the_time_that_a_guard_takes_is_not_the_endpoints() {
     let (seconds, milliseconds) = (Duration::from_secs, Duration::from_millis);
-    // Longer than all connects may take, and longer than an attempt may.
+    // Longer than the limit of all connects, and longer than that of an attempt.
     for (after, attempt) in [(seconds(20), None), (milliseconds(800), Some(milliseconds(500)))] {
-        on_stage(async {
+        run_local(async {
             let patient = ExternalAuth { timeouts: Timeouts::default(), ..auth() };
             let edit = |rule: &mut Rule| {
-                rule.phases = asking(patient).kept();
+                rule.phases = auth_phases(patient).kept();
                 Arc::make_mut(&mut rule.policy).timeouts.backend_request = attempt;
             };
-            let seen = Seen::default();
-            let stage = Stage::ruled(2, edit, behind_a_slow_service(after, &seen));
+            let seen = ReceivedRequests::default();
+            let stage = TestWorker::with_rule(2, edit, behind_a_slow_service(after, &seen));
             let mut client = stage.client();
             for _ in 0..2 {
-                assert_eq!(client.ask(GET).await.unwrap().status, 200, "{after:?}");
+                assert_eq!(client.request(GET_REQUEST).await.unwrap().status, 200, "{after:?}");
             }
-            assert_eq!(stage.value("fairway_upstream_ejections_total"), 0, "{after:?}");
-            let asked: Vec<_> = seen.borrow().iter().map(|(number, _)| *number).collect();
-            assert_eq!(asked, [100, 0, 100, 1], "each request was sent once");
+            assert_eq!(stage.metric_value("fairway_upstream_ejections_total"), 0, "{after:?}");
+            let auth_requests: Vec<_> = seen.borrow().iter().map(|(number, _)| *number).collect();
+            assert_eq!(auth_requests, [100, 0, 100, 1], "each request was sent once");
         })
         .await;
     }
@@ -374,23 +389,23 @@ async fn the_time_of_a_request_ends_while_its_guards_are_waited_for() {
     let basic = BasicAuth { policy: "p".into(), realm: "".into(), users };
     let any = AnyGuard { basic: Some(basic.clone()), ..AnyGuard::default() };
     for filter in
-        [asking(auth()), Phases::from(Guard::BasicAuth(basic)), Phases::from(Guard::Any(Box::new(any)))]
+        [auth_phases(auth()), Phases::from(Guard::BasicAuth(basic)), Phases::from(Guard::Any(Box::new(any)))]
     {
-        on_stage(async {
+        run_local(async {
             let limit = Duration::from_millis(300);
             let edit = |rule: &mut Rule| {
                 rule.phases = filter.kept();
                 Arc::make_mut(&mut rule.policy).timeouts.request = Some(limit);
             };
-            let stage = Stage::ruled(1, edit, |_| Meeting::with(never_answering));
+            let stage = TestWorker::with_rule(1, edit, |_| ScriptedConnect::served_by(never_answering));
             let began = tokio::time::Instant::now();
             let get = "GET / HTTP/1.1\r\nHost: a\r\nAuthorization: Basic dXNlcjpzZWNyZXQ=\r\n\r\n";
-            assert_eq!(stage.client().ask(get).await.unwrap().status, 504);
+            assert_eq!(stage.client().request(get).await.unwrap().status, 504);
             let took = began.elapsed();
             assert!(took >= limit && took < limit + Duration::from_millis(20), "{took:?}");
-            settle().await;
-            assert_eq!(stage.value("fairway_faults_total{reason=\"request_timeout\"}"), 1);
-            assert_eq!(stage.at_rest(), Ok(()));
+            run_ready_tasks().await;
+            assert_eq!(stage.metric_value("fairway_faults_total{reason=\"request_timeout\"}"), 1);
+            assert_eq!(stage.check_idle(), Ok(()));
         })
         .await;
     }
@@ -400,9 +415,9 @@ async fn the_time_of_a_request_ends_while_its_guards_are_waited_for() {
 async fn a_question_to_the_own_host_has_no_more_time_than_its_request_and_than_the_rule_that_answers_it() {
     let milliseconds = Duration::from_millis;
     for (outer, own, status, after) in [(Some(300), None, 504, 300), (None, Some(150), 500, 150)] {
-        on_stage(async {
+        run_local(async {
             let question = ExternalAuth { service: AuthService::OwnHost { scheme: None }, ..auth() };
-            let mut config = filtered(1, vec![asking(question)]);
+            let mut config = config_with_phases(1, vec![auth_phases(question)]);
             let key = config.hosts.keys().next().unwrap().clone();
             let mut host = VirtualHost::clone(&config.hosts[&key]);
             let rules = &mut Arc::make_mut(&mut host.routes[0]).rules;
@@ -412,18 +427,18 @@ async fn a_question_to_the_own_host_has_no_more_time_than_its_request_and_than_t
             let policy = Arc::make_mut(&mut decider.policy);
             policy.timeouts.request = own.map(milliseconds);
             policy.timeouts.backend_request = Some(milliseconds(200));
-            (policy.retry.tries, policy.retry.by) = (9, RetryBy::Route);
+            (policy.retry.tries, policy.retry.by) = (9, RetrySource::Route);
             policy.retry.connect_total = Duration::MAX;
             Arc::make_mut(&mut rules[0].policy).timeouts.request = outer.map(milliseconds);
             rules.push(decider);
             config.hosts.insert(key, Arc::new(host));
-            let stage = Stage::serving(&config, |_| Meeting::with(never_answering));
+            let stage = TestWorker::with_config(&config, |_| ScriptedConnect::served_by(never_answering));
             let began = tokio::time::Instant::now();
-            assert_eq!(stage.client().ask(GET).await.unwrap().status, status);
+            assert_eq!(stage.client().request(GET_REQUEST).await.unwrap().status, status);
             let (took, expected) = (began.elapsed(), milliseconds(after));
             assert!(took >= expected && took < expected + milliseconds(20), "{took:?}");
-            settle().await;
-            assert_eq!(stage.at_rest(), Ok(()));
+            run_ready_tasks().await;
+            assert_eq!(stage.check_idle(), Ok(()));
         })
         .await;
     }
@@ -431,30 +446,32 @@ async fn a_question_to_the_own_host_has_no_more_time_than_its_request_and_than_t
 
 #[tokio::test(start_paused = true)]
 async fn the_time_of_a_call_ends_while_a_service_is_asked() {
-    on_stage(async {
-        let stage = Stage::filtered(1, vec![asking(auth())], |_| Meeting::with(never_answering));
+    run_local(async {
+        let stage = TestWorker::with_phases(1, vec![auth_phases(auth())], |_| {
+            ScriptedConnect::served_by(never_answering)
+        });
         let mut client = stage.client();
         let call = "POST /a.B/C HTTP/1.1\r\nHost: a\r\nContent-Type: application/grpc\r\n\
              grpc-timeout: 300m\r\nContent-Length: 0\r\n\r\n";
         client.send(call).await;
-        let text = client.answer_text().await;
+        let text = client.response_text().await;
         assert_eq!(field(&text, "grpc-status"), Some("4"), "DEADLINE_EXCEEDED: {text}");
-        settle().await;
-        assert_eq!(stage.value("fairway_faults_total{reason=\"deadline_exceeded\"}"), 1);
+        run_ready_tasks().await;
+        assert_eq!(stage.metric_value("fairway_faults_total{reason=\"deadline_exceeded\"}"), 1);
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn questions_are_asked_in_their_order_and_the_first_no_counts() {
-    on_stage(async {
+    run_local(async {
         let second = ExternalAuth { service: service("b"), ..auth() };
-        let filters = vec![asking(auth()), asking(second)];
+        let filters = vec![auth_phases(auth()), auth_phases(second)];
         let (stage, seen) = stage(1, filters, |number| match number {
             101 => Some("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"),
             _ => Some(ok()),
         });
-        assert_eq!(stage.client().ask(GET).await.unwrap().status, 403);
+        assert_eq!(stage.client().request(GET_REQUEST).await.unwrap().status, 403);
         assert_eq!(seen.borrow().iter().map(|(to, _)| *to).collect::<Vec<_>>(), [100, 101]);
     })
     .await;

@@ -1,5 +1,5 @@
-//! Limits of a fleet in virtual time, against the bound of docs/limits.md: replicas that share nothing but their number, and those that
-//! lend each other the shares of a client.
+//! Fleet limits in virtual time, checked against the bound in docs/limits.md: replicas that share only their number, and
+//! replicas that lend each other the shares of a client.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -15,15 +15,15 @@ use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::guards::{Borrower, FleetLimits, LeaseMessage};
-use crate::testing::{GET, Meeting, Stage, answering, filtered, on_stage};
+use crate::testing::{GET_REQUEST, ScriptedConnect, TestWorker, config_with_phases, run_local, serve_ok};
 use crate::tls::SessionTickets;
 
-/// Requests of the client per second, and how many more may come early.
+/// The allowed requests per second, and the burst.
 const RATE: u32 = 24;
 const BURST: u32 = 12;
 /// Requests that the client sends per second.
 const DEMAND: u32 = 100;
-/// How long a share is lent, in seconds: until then it counts by the number that it was divided by.
+/// How long a share is lent, in seconds: until then it counts by the number it was divided by.
 const LEASE: f64 = 3.0;
 
 fn limited() -> Config {
@@ -37,18 +37,18 @@ fn limited() -> Config {
         exempt: Vec::new(),
         scope: LimitScope::Fleet,
     };
-    let mut config = filtered(1, vec![Phases::from(Guard::RateLimit(limit))]);
+    let mut config = config_with_phases(1, vec![Phases::from(Guard::RateLimit(limit))]);
     config.settings.downstream.requests_per_connection = u64::MAX;
     config
 }
 
-/// A replica gets requests between two times, and counts as many replicas as was told to it; in seconds.
+/// A replica that gets requests between two times, and the replica counts that it was told; in seconds.
 struct Replica {
-    /// Its part of the requests, of the sum of all parts.
+    /// Its part of the requests, relative to the sum of all parts.
     part: u32,
     serves: [f64; 2],
     told: Vec<(f64, u32)>,
-    /// From when on no message of another replica reaches it, and none of its own the others.
+    /// The time from which messages between it and other replicas are lost.
     cut_off: f64,
 }
 
@@ -68,16 +68,16 @@ fn name(number: usize) -> Arc<str> {
 }
 
 impl Links {
-    /// What the replica at an address answers to another one.
+    /// The response of the replica at an address to another one.
     async fn carry(&self, from: usize, to: SocketAddr, ask: &[u8]) -> Option<Vec<u8>> {
         let lender = (0..self.limits.len()).find(|number| address(*number) == to)?;
         let is_cut = || self.began.elapsed().as_secs_f64() >= self.cut_off[from].min(self.cut_off[lender]);
         let way = Duration::from_millis(5);
         sleep(way).await;
-        let answer = if is_cut() { None } else { self.limits[lender].answer(ask) };
+        let response = if is_cut() { None } else { self.limits[lender].respond(ask) };
         sleep(way).await;
         if !is_cut() {
-            return answer;
+            return response;
         }
         sleep(Duration::from_millis(240)).await;
         None
@@ -88,20 +88,20 @@ impl Links {
         loop {
             let round = rounds.next_round().await;
             let carry = |it: &LeaseMessage| {
-                let (links, to, ask) = (Rc::clone(&self), it.to, it.ask.clone());
+                let (links, to, ask) = (Rc::clone(&self), it.to, it.request.clone());
                 spawn_local(async move { links.carry(borrower, to, &ask).await })
             };
             let carried: Vec<_> = round.messages().iter().map(carry).collect();
-            let mut answers = Vec::new();
-            for answer in carried {
-                answers.push(answer.await.unwrap());
+            let mut responses = Vec::new();
+            for response in carried {
+                responses.push(response.await.unwrap());
             }
-            rounds.finish_round(&round, &answers);
+            rounds.finish_round(&round, &responses);
         }
     }
 }
 
-/// Limits of replicas that share a key, or none.
+/// The limits of replicas that share a key, or do not.
 fn limits(count: usize, lend: bool) -> Vec<FleetLimits> {
     let limits = |_| {
         let keys = SessionTickets::default();
@@ -118,7 +118,7 @@ impl Replica {
         self.serves[0] < to && from < self.serves[1]
     }
 
-    /// The lowest number that it divided by within a window.
+    /// The lowest number by which it divided within a window.
     fn lowest(&self, [from, to]: [f64; 2]) -> u32 {
         let until = |index: usize| self.told.get(index + 1).map_or(f64::MAX, |(at, _)| *at);
         let held = self.told.iter().enumerate().filter(|(index, (at, _))| *at <= to && from <= until(*index));
@@ -126,13 +126,15 @@ impl Replica {
     }
 }
 
-/// When each replica let a request pass, of all that come until `end`; replicas lend each other shares, or not.
+/// The times at which each replica admitted a request, until `end`; replicas lend each other shares, or not.
 async fn admitted(seed: u64, replicas: &[Replica], end: f64, lend: bool) -> Vec<Vec<f64>> {
     let (config, mut random) = (limited(), fastrand::Rng::with_seed(seed));
     let limits = limits(replicas.len(), lend);
-    let stage = |limits: &FleetLimits| Stage::in_fleet(limits.clone(), &config, |_| Meeting::with(answering));
+    let stage = |limits: &FleetLimits| {
+        TestWorker::in_fleet(limits.clone(), &config, |_| ScriptedConnect::served_by(serve_ok))
+    };
     let stages: Vec<_> = limits.iter().map(stage).collect();
-    let mut clients: Vec<_> = stages.iter().map(Stage::client).collect();
+    let mut clients: Vec<_> = stages.iter().map(TestWorker::client).collect();
     let (began, mut passed) = (Instant::now(), vec![Vec::new(); replicas.len()]);
     let cut_off = replicas.iter().map(|replica| replica.cut_off).collect();
     let links = Rc::new(Links { limits, cut_off, began });
@@ -156,7 +158,7 @@ async fn admitted(seed: u64, replicas: &[Replica], end: f64, lend: bool) -> Vec<
         }
         let parts: Vec<_> = serving.flat_map(|(number, it)| vec![number; it.part as usize]).collect();
         let drawn = *random.choice(&parts).unwrap();
-        match clients[drawn].ask(GET).await.unwrap().status {
+        match clients[drawn].request(GET_REQUEST).await.unwrap().status {
             200 => passed[drawn].push(now),
             status => assert_eq!(status, 429),
         }
@@ -169,8 +171,8 @@ fn within(passed: &[Vec<f64>], [from, to]: [f64; 2]) -> f64 {
     passed.iter().flatten().filter(|at| (from..to).contains(*at)).count() as f64
 }
 
-/// No window has more than (rate x its length + burst) x the sum of shares + 1 for each replica. A share that was lent counts by the
-/// lowest number of up to `lent` seconds before.
+/// Checks that no window has more than (rate x its length + burst) x the sum of shares + 1 for each replica. A lent share
+/// counts by the lowest number of up to `lent` seconds before.
 fn keeps_the_bound(seed: u64, replicas: &[Replica], passed: &[Vec<f64>], end: f64, lent: f64) {
     for length in [0.1, 1.0, 5.0, 20.0] {
         for step in 0..((end - length) * 4.0) as u32 {
@@ -189,12 +191,13 @@ fn replica(part: u32, serves: [f64; 2], told: &[(f64, u32)]) -> Replica {
     Replica { part, serves, told: told.to_vec(), cut_off: f64::MAX }
 }
 
-/// Three that stay, which hear late of the three that come and go; the first gets `part` of the requests, the others one part each.
+/// Three replicas that stay and learn late of three that come and go; the first gets `part` of the requests, the others one
+/// part each.
 fn three_six_three(seed: u64, part: u32) -> Vec<Replica> {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut heard = |at: f64| at + 2.0 * random.f64();
     let staying = [part, 1, 1].map(|part| {
-        // They count those that leave for ten seconds more.
+        // They count replicas that have left for ten seconds more.
         replica(part, [0.0, 60.0], &[(0.0, 3), (heard(20.0), 6), (heard(50.0), 3)])
     });
     let passing = [1; 3].map(|part| replica(part, [20.0, 40.0], &[(0.0, 6)]));
@@ -203,12 +206,12 @@ fn three_six_three(seed: u64, part: u32) -> Vec<Replica> {
 
 #[tokio::test(start_paused = true)]
 async fn a_fleet_that_grows_and_shrinks_lets_through_its_limit_and_no_more() {
-    on_stage(async {
+    run_local(async {
         for seed in 0..2 {
             let replicas = three_six_three(seed, 1);
             let passed = admitted(seed, &replicas, 60.0, false).await;
             keeps_the_bound(seed, &replicas, &passed, 60.0, 0.0);
-            // While all know their number, an even load is let through as a single process does.
+            // While all know their number, an even load is admitted as in a single process.
             for window in [[5.0, 20.0], [23.0, 40.0], [53.0, 60.0]] {
                 let due = f64::from(RATE) * (window[1] - window[0]);
                 let found = within(&passed, window);
@@ -224,7 +227,7 @@ async fn a_fleet_that_grows_and_shrinks_lets_through_its_limit_and_no_more() {
 
 #[tokio::test(start_paused = true)]
 async fn an_uneven_load_balancer_costs_requests_but_exceeds_no_limit() {
-    on_stage(async {
+    run_local(async {
         for seed in 2..4 {
             // The others get 2% each, less than their shares.
             let replicas = three_six_three(seed, 48);
@@ -245,7 +248,7 @@ async fn an_uneven_load_balancer_costs_requests_but_exceeds_no_limit() {
 
 #[tokio::test(start_paused = true)]
 async fn a_replica_that_hears_nothing_keeps_its_last_share() {
-    on_stage(async {
+    run_local(async {
         let seed = 4;
         let mut replicas = three_six_three(seed, 1);
         // The first is cut off before the fleet grows; the others no longer count it once it is not ready.
@@ -268,7 +271,7 @@ async fn a_replica_that_hears_nothing_keeps_its_last_share() {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_of_one_replica_gets_what_the_others_do_not_use() {
-    on_stage(async {
+    run_local(async {
         for seed in 5..7 {
             let mut replicas = three_six_three(seed, 1);
             replicas[1..].iter_mut().for_each(|other| other.part = 0);
@@ -291,7 +294,7 @@ async fn a_client_of_one_replica_gets_what_the_others_do_not_use() {
 
 #[tokio::test(start_paused = true)]
 async fn an_uneven_load_balancer_costs_less_with_leases_and_exceeds_no_limit() {
-    on_stage(async {
+    run_local(async {
         for seed in 7..9 {
             let replicas = three_six_three(seed, 48);
             let divided = admitted(seed, &replicas, 60.0, false).await;
@@ -304,7 +307,7 @@ async fn an_uneven_load_balancer_costs_less_with_leases_and_exceeds_no_limit() {
     .await;
 }
 
-/// Its client is at the first replica, from 30 s on as often at the lender that is cut off.
+/// The client uses the first replica, and from 30 s on equally the lender that is cut off.
 async fn cut_off_at_30(seed: u64, cut_off: usize) -> (Vec<Replica>, Vec<Vec<f64>>) {
     let mut replicas: Vec<_> = [1, 0, 0].map(|part| replica(part, [0.0, 60.0], &[(0.0, 3)])).into();
     replicas[cut_off].cut_off = 30.0;
@@ -314,7 +317,7 @@ async fn cut_off_at_30(seed: u64, cut_off: usize) -> (Vec<Replica>, Vec<Vec<f64>
 
 #[tokio::test(start_paused = true)]
 async fn what_a_replica_has_lent_comes_back_when_it_is_cut_off_and_was_not_used_any_more() {
-    on_stage(async {
+    run_local(async {
         for (seed, cut_off, share) in [(9, 1, (1.0 + 15.0 / 16.0) / 3.0), (10, 0, 1.0 / 3.0)] {
             let (replicas, passed) = cut_off_at_30(seed, cut_off).await;
             keeps_the_bound(seed, &replicas, &passed, 60.0, 0.0);
@@ -331,13 +334,13 @@ async fn what_a_replica_has_lent_comes_back_when_it_is_cut_off_and_was_not_used_
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_changes_to_a_replica_that_has_lent_its_share_gets_it_back() {
-    on_stage(async {
+    run_local(async {
         let (config, limits) = (limited(), limits(3, true));
         let stages: Vec<_> = limits
             .iter()
-            .map(|it| Stage::in_fleet(it.clone(), &config, |_| Meeting::with(answering)))
+            .map(|it| TestWorker::in_fleet(it.clone(), &config, |_| ScriptedConnect::served_by(serve_ok)))
             .collect();
-        let mut clients: Vec<_> = stages.iter().map(Stage::client).collect();
+        let mut clients: Vec<_> = stages.iter().map(TestWorker::client).collect();
         for (number, it) in limits.iter().enumerate() {
             it.size().set(3);
             let others = (0..3).filter(|other| *other != number);
@@ -351,7 +354,7 @@ async fn a_client_that_changes_to_a_replica_that_has_lent_its_share_gets_it_back
             sleep_until(links.began + Duration::from_millis(10) * turn).await;
             let now = links.began.elapsed().as_secs_f64();
             let at = usize::from(now >= 10.0 && turn % 2 == 0);
-            if clients[at].ask(GET).await.unwrap().status == 200 {
+            if clients[at].request(GET_REQUEST).await.unwrap().status == 200 {
                 passed[at].push(now);
             }
         }

@@ -1,4 +1,4 @@
-//! Copies for a second backend, in virtual time.
+//! Mirroring to a second backend, in virtual time.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -8,19 +8,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_model::{Forwarding, Mirror, MirrorTarget, Phases};
-use fairway_net::places::Places;
+use fairway_net::places::Permits;
 use tokio::time::sleep;
 
-use super::steps_tests::{BUSY, POST, Seen, answering, field, never_answering, ok, settle, stage};
-use crate::peer::Facts;
-use crate::testing::{GET, Meeting, OK, Stage, on_stage};
+use super::steps_tests::{
+    BUSY, POST, ReceivedRequests, field, never_answering, ok, run_ready_tasks, serve_responses, stage,
+};
+use crate::peer::ConnectionDetails;
+use crate::testing::{GET_REQUEST, OK_RESPONSE, ScriptedConnect, TestWorker, run_local};
 
 pub(super) fn mirror(most_body: u64) -> Phases {
     Phases::from(Mirror {
         backend: "b".into(),
         numerator: 1,
         denominator: 1,
-        most_body,
+        max_body: most_body,
         target: MirrorTarget::Forwarded,
         host: None,
     })
@@ -33,7 +35,7 @@ async fn a_mirror_is_asked_for_what_its_rule_says() {
         (MirrorTarget::Received("".into()), 0, "POST /p?q=1 HTTP/1.1\r\n"),
         (MirrorTarget::Fixed("/all".into()), u64::MAX, "POST /all HTTP/1.1\r\n"),
     ] {
-        on_stage(async {
+        run_local(async {
             let mut copied = mirror(most_body);
             let copying = &mut copied.forwarding.as_mut().unwrap().mirrors[0];
             (copying.target, copying.host) = (target, Some("copy.test".into()));
@@ -42,8 +44,8 @@ async fn a_mirror_is_asked_for_what_its_rule_says() {
                 ..Forwarding::default()
             });
             let (stage, seen) = stage(1, vec![rewrite, copied], |_| Some(ok()));
-            assert_eq!(stage.client().ask(POST).await.unwrap().status, 200);
-            settle().await;
+            assert_eq!(stage.client().request(POST).await.unwrap().status, 200);
+            run_ready_tasks().await;
             let seen = seen.borrow();
             let text = |wanted: u16| &seen.iter().find(|(to, _)| *to == wanted).unwrap().1;
             let (own, copy) = (text(0), text(101));
@@ -62,16 +64,16 @@ async fn a_mirror_is_asked_for_what_its_rule_says() {
 
 #[tokio::test(start_paused = true)]
 async fn a_mirror_gets_the_whole_request_and_its_answer_goes_nowhere() {
-    on_stage(async {
+    run_local(async {
         let (stage, seen) = stage(1, vec![mirror(1024)], |number| match number {
             101 => Some(BUSY),
             _ => Some(ok()),
         });
         let mut client = stage.client();
-        for request in [POST, std::str::from_utf8(GET).unwrap()] {
-            assert_eq!(client.ask(request).await.unwrap().status, 200);
+        for request in [POST, std::str::from_utf8(GET_REQUEST).unwrap()] {
+            assert_eq!(client.request(request).await.unwrap().status, 200);
         }
-        settle().await;
+        run_ready_tasks().await;
         let seen = seen.borrow();
         let to = |wanted: u16| -> Vec<&str> {
             seen.iter().filter(|(to, _)| *to == wanted).map(|(_, text)| text.as_str()).collect()
@@ -94,31 +96,33 @@ async fn a_mirror_that_is_dead_slow_or_too_small_changes_nothing() {
     let large =
         format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 300000\r\n\r\n{}", "x".repeat(300_000));
     for (most_body, mirror_is) in [(u64::MAX, "refused"), (u64::MAX, "deaf"), (1000, "small")] {
-        on_stage(async {
-            let seen = Seen::default();
+        run_local(async {
+            let seen = ReceivedRequests::default();
             let script = {
                 let seen = Rc::clone(&seen);
                 move |to: SocketAddr| match (to.port(), mirror_is) {
-                    (101, "refused") => Meeting::Refused,
-                    (101, "deaf") => Meeting::with(|stream| async move {
+                    (101, "refused") => ScriptedConnect::Refused,
+                    (101, "deaf") => ScriptedConnect::served_by(|stream| async move {
                         sleep(Duration::from_secs(1000)).await;
                         drop(stream);
                     }),
                     (number, _) => {
                         let seen = Rc::clone(&seen);
-                        Meeting::with(move |stream| answering(number, OK, seen, stream))
+                        ScriptedConnect::served_by(move |stream| {
+                            serve_responses(number, OK_RESPONSE, seen, stream)
+                        })
                     }
                 }
             };
-            let stage = Stage::filtered(1, vec![mirror(most_body)], script);
+            let stage = TestWorker::with_phases(1, vec![mirror(most_body)], script);
             let mut client = stage.client();
             let began = tokio::time::Instant::now();
-            assert_eq!(client.ask(&large).await.unwrap().status, 200, "{mirror_is}");
+            assert_eq!(client.request(&large).await.unwrap().status, 200, "{mirror_is}");
             assert!(began.elapsed() < Duration::from_secs(1), "{mirror_is}: nothing waits for a mirror");
             assert!(seen.borrow().iter().all(|(to, text)| *to == 0 && text.len() > 300_000), "{mirror_is}");
             drop(client);
             sleep(Duration::from_secs(200)).await;
-            assert_eq!(stage.at_rest(), Ok(()), "{mirror_is}");
+            assert_eq!(stage.check_idle(), Ok(()), "{mirror_is}");
         })
         .await;
     }
@@ -126,22 +130,23 @@ async fn a_mirror_that_is_dead_slow_or_too_small_changes_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_mirror_does_not_keep_the_place_of_a_client_that_left() {
-    on_stage(async {
-        let stage = Stage::filtered(1, vec![mirror(1024)], |to| match to.port() {
-            101 => Meeting::with(never_answering),
-            _ => Meeting::with(crate::testing::answering),
+    run_local(async {
+        let stage = TestWorker::with_phases(1, vec![mirror(1024)], |to| match to.port() {
+            101 => ScriptedConnect::served_by(never_answering),
+            _ => ScriptedConnect::served_by(crate::testing::serve_ok),
         });
-        let places = Arc::new(Places::default());
+        let places = Arc::new(Permits::default());
         for copies in 1..=2 {
             let place = places.take(1);
             assert!(place.is_some(), "the client before has left");
-            let mut client = stage.client_with(Facts::of(None, None, None, place, None));
-            assert_eq!(client.ask(GET).await.unwrap().status, 200);
+            let mut client =
+                stage.client_with_details(ConnectionDetails::from_parts(None, None, None, place, None));
+            assert_eq!(client.request(GET_REQUEST).await.unwrap().status, 200);
             drop(client);
-            settle().await;
+            run_ready_tasks().await;
             assert_eq!(stage.worker.copies(), copies, "the mirror is still waited for");
         }
-        assert_eq!(places.taken(), 0);
+        assert_eq!(places.in_use(), 0);
     })
     .await;
 }

@@ -1,17 +1,18 @@
-//! Answers that another backend makes in the place of an endpoint, in virtual time.
+//! Error pages of another backend, in virtual time.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
 use std::time::Duration;
 
-use fairway_model::{AnswerEdit, ErrorPages, FieldTemplate, Guard, Phases, Template};
+use fairway_model::{ErrorPages, Guard, HeaderTemplate, Phases, ResponseEdit, Template};
 use tokio::io::AsyncWriteExt;
 use tokio::time::sleep;
 
 use super::steps_tests::{
-    BUSY, NOT_FOUND, POST, Seen, answering, field, never_answering, set, settle, stage,
+    BUSY, NOT_FOUND, POST, ReceivedRequests, field, never_answering, run_ready_tasks, serve_responses, set,
+    stage,
 };
-use crate::testing::{GET, Meeting, Stage, filtered, on_stage, read_head};
+use crate::testing::{GET_REQUEST, ScriptedConnect, TestWorker, config_with_phases, read_head, run_local};
 
 pub(super) fn pages() -> Phases {
     Phases::from(ErrorPages {
@@ -25,10 +26,10 @@ const PAGE: &str = "HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\nServer: x\r\n
 
 #[tokio::test(start_paused = true)]
 async fn another_backend_makes_the_answers_of_some_statuses() {
-    on_stage(async {
-        let own = Phases::from(AnswerEdit::Headers(set("X-Frame-Options", "DENY")));
-        let of_all = FieldTemplate { name: "X-Of-All".into(), value: Template::text("1") };
-        let filters = vec![pages(), own, Phases::from(AnswerEdit::Fields([of_all].into()))];
+    run_local(async {
+        let own = Phases::from(ResponseEdit::Headers(set("X-Frame-Options", "DENY")));
+        let of_all = HeaderTemplate { name: "X-Of-All".into(), value: Template::text("1") };
+        let filters = vec![pages(), own, Phases::from(ResponseEdit::Fields([of_all].into()))];
         let (stage, seen) = stage(1, filters, |number| match number {
             102 => Some(PAGE),
             _ => Some(NOT_FOUND),
@@ -36,7 +37,7 @@ async fn another_backend_makes_the_answers_of_some_statuses() {
         let mut client = stage.client();
         for _ in 0..2 {
             client.send(POST).await;
-            let text = client.answer_text().await;
+            let text = client.response_text().await;
             assert!(text.starts_with("HTTP/1.1 404 ") && text.ends_with("\r\n\r\npage"), "{text}");
             assert_eq!(field(&text, "X-Frame-Options"), None, "the rule does not make the page: {text}");
             assert_eq!(field(&text, "X-Of-All"), Some("1"), "{text}");
@@ -64,10 +65,12 @@ async fn another_backend_makes_the_answers_of_some_statuses() {
 
 #[tokio::test(start_paused = true)]
 async fn a_page_of_a_snapshot_that_was_replaced_leaves_no_idle_connection_behind() {
-    on_stage(async {
-        let stage = Stage::filtered(1, vec![pages()], |to| match to.port() {
-            102 => Meeting::with(|stream| answering(102, PAGE.as_bytes(), Seen::default(), stream)),
-            _ => Meeting::with(|mut stream| async move {
+    run_local(async {
+        let stage = TestWorker::with_phases(1, vec![pages()], |to| match to.port() {
+            102 => ScriptedConnect::served_by(|stream| {
+                serve_responses(102, PAGE.as_bytes(), ReceivedRequests::default(), stream)
+            }),
+            _ => ScriptedConnect::served_by(|mut stream| async move {
                 read_head(&mut stream).await;
                 sleep(Duration::from_secs(1)).await;
                 stream.write_all(BUSY.as_bytes()).await.unwrap();
@@ -75,41 +78,41 @@ async fn a_page_of_a_snapshot_that_was_replaced_leaves_no_idle_connection_behind
             }),
         });
         let mut client = stage.client();
-        client.send(GET).await;
-        settle().await;
-        let mut without = filtered(1, Vec::new());
+        client.send(GET_REQUEST).await;
+        run_ready_tasks().await;
+        let mut without = config_with_phases(1, Vec::new());
         without.hosts.clear();
         without.backends.clear();
         stage.publish(&without);
-        assert!(client.answer_text().await.ends_with("\r\n\r\npage"), "by the snapshot that it began with");
+        assert!(client.response_text().await.ends_with("\r\n\r\npage"), "by the snapshot that it began with");
         assert_eq!(stage.connects().len(), 2);
         drop(client);
-        settle().await;
+        run_ready_tasks().await;
         assert_eq!(stage.worker.groups.idle_connections(), 0);
-        assert_eq!(stage.at_rest(), Ok(()));
+        assert_eq!(stage.check_idle(), Ok(()));
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn faults_of_the_proxys_own_are_replaced_too_and_once_only() {
-    on_stage(async {
+    run_local(async {
         let (stage, seen) = stage(1, vec![pages()], |number| (number == 102).then_some(PAGE));
         let text = {
             let mut client = stage.client();
-            client.send(GET).await;
-            client.answer_text().await
+            client.send(GET_REQUEST).await;
+            client.response_text().await
         };
         assert!(text.ends_with("\r\n\r\npage"), "{text}");
         assert_eq!(field(&seen.borrow()[0].1, "X-Code"), Some("502"));
-        // Who makes the pages has failed as well.
+        // The backend of the pages has failed as well.
         let (stage, _) = self::stage(1, vec![pages()], |_| None);
-        assert_eq!(stage.client().ask(GET).await.unwrap().status, 502);
+        assert_eq!(stage.client().request(GET_REQUEST).await.unwrap().status, 502);
         let (stage, seen) = self::stage(1, vec![pages()], |number| match number {
             102 => Some(BUSY),
             _ => None,
         });
-        assert_eq!(stage.client().ask(GET).await.unwrap().body, b"busy");
+        assert_eq!(stage.client().request(GET_REQUEST).await.unwrap().body, b"busy");
         assert_eq!(seen.borrow().len(), 1, "the page's own 503 is not replaced again");
     })
     .await;
@@ -117,26 +120,28 @@ async fn faults_of_the_proxys_own_are_replaced_too_and_once_only() {
 
 #[tokio::test(start_paused = true)]
 async fn a_page_has_its_own_time_behind_an_endpoint_that_was_too_slow() {
-    on_stage(async {
+    run_local(async {
         let pages = ErrorPages { statuses: vec![504], backend: Some("c".into()), fields: Vec::new() };
-        let stage = Stage::filtered(1, vec![Phases::from(pages)], |to| match to.port() {
-            102 => Meeting::with(|stream| answering(102, PAGE.as_bytes(), Seen::default(), stream)),
-            _ => Meeting::with(never_answering),
+        let stage = TestWorker::with_phases(1, vec![Phases::from(pages)], |to| match to.port() {
+            102 => ScriptedConnect::served_by(|stream| {
+                serve_responses(102, PAGE.as_bytes(), ReceivedRequests::default(), stream)
+            }),
+            _ => ScriptedConnect::served_by(never_answering),
         });
         let began = tokio::time::Instant::now();
         let mut client = stage.client();
-        client.send(GET).await;
-        let text = client.answer_text().await;
+        client.send(GET_REQUEST).await;
+        let text = client.response_text().await;
         assert!(text.ends_with("\r\n\r\npage"), "{text}");
         assert_eq!(began.elapsed().as_secs(), 60);
-        assert_eq!(stage.value("fairway_upstream_ejections_total"), 0);
+        assert_eq!(stage.metric_value("fairway_upstream_ejections_total"), 0);
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_body_that_nobody_read_does_not_become_the_next_request() {
-    on_stage(async {
+    run_local(async {
         let access = Phases::from(Guard::Access(fairway_model::AccessList {
             deny: vec!["192.0.2.0/24".parse().unwrap()],
             allow: Vec::new(),
@@ -145,10 +150,10 @@ async fn a_body_that_nobody_read_does_not_become_the_next_request() {
         let (stage, seen) = stage(1, vec![Phases::from(pages), access], |_| Some(PAGE));
         let mut client = stage.client();
         client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 27\r\n\r\n").await;
-        assert!(client.answer_text().await.ends_with("page"));
+        assert!(client.response_text().await.ends_with("page"));
         client.send("GET /smuggled HTTP/1.1\r\n\r\n\r").await;
-        client.send(GET).await;
-        assert!(client.answer_text().await.ends_with("page"));
+        client.send(GET_REQUEST).await;
+        assert!(client.response_text().await.ends_with("page"));
         assert!(seen.borrow().iter().all(|(_, text)| !text.contains("smuggled")), "{:?}", seen.borrow());
         assert_eq!(seen.borrow().len(), 2);
     })

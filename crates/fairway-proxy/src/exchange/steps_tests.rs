@@ -1,4 +1,5 @@
-//! Steps that wait, count, copy and look at answers, in virtual time.
+//! Support for tests of steps that wait, count, mirror and inspect responses, in virtual time; and tests of attempts and
+//! limits.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -10,8 +11,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use fairway_model::{
-    AnswerBounds, AnswerRate, AuthCookies, AuthService, ConcurrencyLimit, ExternalAuth, Forwarding, Guard,
-    HeaderEdit, HeaderField, KeptAuth, Phases, RequestEdit, Template, TemplatePart, Timeouts,
+    AuthCache, AuthCookies, AuthService, ConcurrencyLimit, ExternalAuth, Forwarding, Guard, HeaderEdit,
+    HeaderField, Phases, RequestEdit, ResponseLimits, ResponseRate, Template, TemplatePart, Timeouts,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::task::yield_now;
@@ -19,7 +20,7 @@ use tokio::time::sleep;
 
 use super::steps_mirror_tests::mirror;
 use super::steps_page_tests::pages;
-use crate::testing::{GET, Meeting, OK, Stage, on_stage};
+use crate::testing::{GET_REQUEST, OK_RESPONSE, ScriptedConnect, TestWorker, run_local};
 
 pub(super) const POST: &str = "POST /p?q=1 HTTP/1.1\r\nHost: shop.test\r\nContent-Length: 4\r\nX-User: mallory\r\n\
      Accept: text/html\r\n\r\nbody";
@@ -27,11 +28,16 @@ pub(super) const PUT: &str = "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n
 pub(super) const NOT_FOUND: &str = "HTTP/1.1 404 Not Found\r\nContent-Length: 5\r\n\r\nplain";
 pub(super) const BUSY: &str = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\nbusy";
 
-/// Requests that endpoints saw: the endpoint's number, and head and body.
-pub(super) type Seen = Rc<RefCell<Vec<(u16, String)>>>;
+/// Requests that endpoints received: the endpoint's number, and head and body.
+pub(super) type ReceivedRequests = Rc<RefCell<Vec<(u16, String)>>>;
 
-/// Answers every request of a connection, and writes down what it was.
-pub(super) async fn answering(number: u16, answer: &'static [u8], seen: Seen, mut stream: DuplexStream) {
+/// Responds to every request of a connection, and records it.
+pub(super) async fn serve_responses(
+    number: u16,
+    response: &'static [u8],
+    seen: ReceivedRequests,
+    mut stream: DuplexStream,
+) {
     loop {
         let mut bytes = Vec::new();
         while !bytes.ends_with(b"\r\n\r\n") {
@@ -47,40 +53,42 @@ pub(super) async fn answering(number: u16, answer: &'static [u8], seen: Seen, mu
             return;
         }
         seen.borrow_mut().push((number, head + &String::from_utf8(body).unwrap()));
-        if stream.write_all(answer).await.is_err() {
+        if stream.write_all(response).await.is_err() {
             return;
         }
     }
 }
 
-/// The value of a field in a head.
+/// The value of a header in a head.
 pub(super) fn field<'h>(head: &'h str, name: &str) -> Option<&'h str> {
     let lines = head.lines().filter_map(|line| line.split_once(": "));
     lines.filter(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value).next()
 }
 
-/// A stage whose endpoints answer as `answer` says; those for which it has none refuse the connect.
+/// A stage whose endpoints respond as `response` says; if it returns `None`, the endpoint refuses the connect.
 pub(super) fn stage(
     endpoints: usize,
     filters: Vec<Phases>,
-    answer: impl Fn(u16) -> Option<&'static str> + 'static,
-) -> (Stage, Seen) {
-    let seen = Seen::default();
+    response: impl Fn(u16) -> Option<&'static str> + 'static,
+) -> (TestWorker, ReceivedRequests) {
+    let seen = ReceivedRequests::default();
     let script = {
         let seen = Rc::clone(&seen);
-        move |to: SocketAddr| match answer(to.port()) {
-            Some(answer) => {
+        move |to: SocketAddr| match response(to.port()) {
+            Some(response) => {
                 let seen = Rc::clone(&seen);
-                Meeting::with(move |stream| answering(to.port(), answer.as_bytes(), seen, stream))
+                ScriptedConnect::served_by(move |stream| {
+                    serve_responses(to.port(), response.as_bytes(), seen, stream)
+                })
             }
-            None => Meeting::Refused,
+            None => ScriptedConnect::Refused,
         }
     };
-    (Stage::filtered(endpoints, filters, script), seen)
+    (TestWorker::with_phases(endpoints, filters, script), seen)
 }
 
 pub(super) fn ok() -> &'static str {
-    std::str::from_utf8(OK).unwrap()
+    std::str::from_utf8(OK_RESPONSE).unwrap()
 }
 
 pub(super) fn service(backend: &str) -> AuthService {
@@ -103,14 +111,14 @@ pub(super) fn auth() -> ExternalAuth {
     }
 }
 
-/// The same with answers that are kept for a minute, by the value of `Authorization`.
-pub(super) fn kept() -> ExternalAuth {
-    let key = Template(vec![TemplatePart::Field("authorization".into())]);
+/// The same with responses that are cached for a minute, by the value of `Authorization`.
+pub(super) fn cached_auth() -> ExternalAuth {
+    let key = Template(vec![TemplatePart::Header("authorization".into())]);
     let times = [200, 401].map(|status| (Some(status), Duration::from_secs(60))).into();
-    ExternalAuth { kept: Some(KeptAuth { key, times }), ..auth() }
+    ExternalAuth { kept: Some(AuthCache { key, times }), ..auth() }
 }
 
-pub(super) fn asking(auth: ExternalAuth) -> Phases {
+pub(super) fn auth_phases(auth: ExternalAuth) -> Phases {
     Phases::from(Guard::ExternalAuth(Box::new(auth)))
 }
 
@@ -124,7 +132,7 @@ pub(super) async fn never_answering(mut stream: DuplexStream) {
     let _ = stream.read_to_end(&mut all).await;
 }
 
-pub(super) async fn settle() {
+pub(super) async fn run_ready_tasks() {
     for _ in 0..30 {
         yield_now().await;
     }
@@ -132,14 +140,14 @@ pub(super) async fn settle() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_filter_sets_of_the_client_arrives() {
-    on_stage(async {
+    run_local(async {
         let edit = HeaderEdit {
             remove: vec!["X-Forwarded-Port".into()],
             add: vec![HeaderField { name: "X-Forwarded-For".into(), value: "203.0.113.9".into() }],
             ..set("X-Forwarded-Proto", "https")
         };
         let (stage, seen) = stage(1, vec![Phases::from(RequestEdit::Headers(edit))], |_| Some(ok()));
-        assert_eq!(stage.client().ask(POST).await.unwrap().status, 200);
+        assert_eq!(stage.client().request(POST).await.unwrap().status, 200);
         let seen = seen.borrow();
         let forwarded = &seen[0].1;
         assert_eq!(field(forwarded, "X-Forwarded-Proto"), Some("https"), "{forwarded}");
@@ -153,32 +161,32 @@ async fn what_a_filter_sets_of_the_client_arrives() {
 
 #[tokio::test(start_paused = true)]
 async fn a_status_is_tried_again_elsewhere_where_that_is_safe() {
-    on_stage(async {
+    run_local(async {
         let filters =
             || vec![Phases::from(Forwarding { retry_statuses: vec![503, 429], ..Forwarding::default() })];
         let busy_first = |number| Some(if number == 0 { BUSY } else { ok() });
         let (stage, seen) = stage(2, filters(), busy_first);
         let mut client = stage.client();
-        for request in [std::str::from_utf8(GET).unwrap(), PUT] {
+        for request in [std::str::from_utf8(GET_REQUEST).unwrap(), PUT] {
             for _ in 0..4 {
-                assert_eq!(client.ask(request).await.unwrap().status, 200);
+                assert_eq!(client.request(request).await.unwrap().status, 200);
             }
         }
         let puts = seen.borrow().iter().filter(|(_, text)| text.starts_with("PUT")).count();
         assert_eq!(puts, 8, "each went to the busy endpoint first: a second attempt takes the other's turn");
         assert!(seen.borrow().iter().all(|(_, text)| !text.starts_with("PUT") || text.ends_with("body")));
-        assert_eq!(stage.connects().len(), 2, "an answer that was put aside leaves its connection usable");
-        // Not repeatable, and nowhere else to go: the client gets the answer as it is.
+        assert_eq!(stage.connects().len(), 2, "a discarded response leaves its connection usable");
+        // Not repeatable, or without another endpoint: the client gets the response unchanged.
         let mut posted = Vec::new();
         for _ in 0..2 {
-            posted.push(client.ask(POST).await.unwrap().status);
+            posted.push(client.request(POST).await.unwrap().status);
         }
         posted.sort_unstable();
         assert_eq!(posted, [200, 503]);
         let (stage, _) = self::stage(1, filters(), |_| Some(BUSY));
-        assert_eq!(stage.client().ask(GET).await.unwrap().body, b"busy");
+        assert_eq!(stage.client().request(GET_REQUEST).await.unwrap().body, b"busy");
         let (stage, seen) = self::stage(3, filters(), |_| Some(BUSY));
-        assert_eq!(stage.client().ask(GET).await.unwrap().body, b"busy", "the last one's");
+        assert_eq!(stage.client().request(GET_REQUEST).await.unwrap().body, b"busy", "the last one's");
         assert_eq!(seen.borrow().len(), 3);
     })
     .await;
@@ -187,11 +195,11 @@ async fn a_status_is_tried_again_elsewhere_where_that_is_safe() {
 #[tokio::test(start_paused = true)]
 async fn an_exchange_with_every_step_may_be_dropped_wherever_it_waits() {
     for polls in 0..60 {
-        on_stage(async {
+        run_local(async {
             let limit = ConcurrencyLimit { policy: "p".into(), most: 9, status: 503, exempt: Vec::new() };
             let filters = vec![
                 Phases::from(Guard::ConcurrencyLimit(limit)),
-                asking(auth()),
+                auth_phases(auth()),
                 mirror(1024),
                 pages(),
                 Phases::from(Forwarding { retry_statuses: vec![503], ..Forwarding::default() }),
@@ -201,8 +209,8 @@ async fn an_exchange_with_every_step_may_be_dropped_wherever_it_waits() {
                 1 => Some(NOT_FOUND),
                 _ => Some(ok()),
             });
-            let (mut client, serving) = stage.unserved();
-            client.send([GET, PUT.as_bytes(), GET].concat()).await;
+            let (mut client, serving) = stage.unserved_client();
+            client.send([GET_REQUEST, PUT.as_bytes(), GET_REQUEST].concat()).await;
             {
                 let mut serving = pin!(serving);
                 for _ in 0..polls {
@@ -215,7 +223,7 @@ async fn an_exchange_with_every_step_may_be_dropped_wherever_it_waits() {
             }
             drop(client);
             sleep(Duration::from_secs(200)).await;
-            assert_eq!(stage.at_rest(), Ok(()), "after {polls} polls");
+            assert_eq!(stage.check_idle(), Ok(()), "after {polls} polls");
         })
         .await;
     }
@@ -226,16 +234,16 @@ async fn an_answer_goes_at_the_pace_of_its_rule_and_nobody_is_late_meanwhile() {
     const BODY: usize = 3000;
     let text: &'static str =
         format!("HTTP/1.1 200 OK\r\nContent-Length: {BODY}\r\n\r\n{}", "x".repeat(BODY)).leak();
-    on_stage(async move {
-        // The last takes longer than the endpoint and the client may be silent.
+    run_local(async move {
+        // The last one takes longer than the read and write timeouts.
         for (bytes, after, seconds) in [(1000, 0, 2), (1000, 2000, 0), (1_000_000, 0, 0), (10, 0, 299)] {
-            let rate = Phases::from(AnswerBounds { head: 0, rate: Some(AnswerRate { bytes, after }) });
+            let rate = Phases::from(ResponseLimits { head: 0, rate: Some(ResponseRate { bytes, after }) });
             let (stage, _) = stage(1, vec![rate], move |_| Some(text));
             let mut client = stage.client();
             for _ in 0..2 {
                 let began = tokio::time::Instant::now();
-                let answer = client.ask(PUT).await.unwrap();
-                assert_eq!((answer.status, answer.body.len()), (200, BODY), "{bytes} {after}");
+                let response = client.request(PUT).await.unwrap();
+                assert_eq!((response.status, response.body.len()), (200, BODY), "{bytes} {after}");
                 let took = began.elapsed();
                 let expected = Duration::from_secs(seconds);
                 assert!(took >= expected && took < expected + Duration::from_millis(200), "{took:?}");

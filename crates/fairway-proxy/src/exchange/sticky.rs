@@ -1,10 +1,10 @@
-//! Sessions: where a request belongs, before its first attempt, and the cookie of its answer. Backends without sessions cost a
-//! comparison.
+//! Session affinity: finds the session of a request before its first attempt, and writes the cookie or header of a new one.
+//! Backends without sessions cost one comparison.
 
 use std::sync::Arc;
 
 use fairway_model::{SessionCarrier, SessionCookie, SessionKey, SessionLifetime};
-use fairway_routing::session::{Asked, Session, Token, set_cookie};
+use fairway_routing::session::{Session, SessionRequest, Token, set_cookie};
 use fairway_routing::{CompiledRule, Shares};
 use jiff::Timestamp;
 
@@ -14,20 +14,20 @@ use crate::buffers::Buffers;
 use crate::network::Network;
 use crate::peer::Scheme;
 use crate::upstream::Group;
-use crate::worker::ToEndpoint;
+use crate::worker::EndpointHop;
 
-/// The rule of the share that the session of the request began at, where that share has an endpoint.
-pub(super) fn share<'a, N: Network, D>(
+/// The rule of the share in which the request's session started, if that share has an endpoint.
+pub(super) fn share_of_session<'a, N: Network, D>(
     exchange: &Exchange<'_, 'a, N, D>,
     shares: &'a Shares<CompiledRule>,
 ) -> Option<&'a CompiledRule> {
     let session = &shares.sticky()?.session;
-    let token = Token::of(session, &exchange.buffers.request, now(session))?;
+    let token = Token::from_request(session, &exchange.buffers.request, now(session))?;
     let rule = shares.named(token.backend)?;
     has_endpoint(&exchange.env, rule, exchange.client_side.peer.scheme).then_some(rule)
 }
 
-/// The time in seconds since 1970, for sessions that do not last for ever.
+/// The time in seconds since 1970, for sessions that expire.
 fn now(session: &SessionCookie) -> i64 {
     match session.lifetime == SessionLifetime::default() {
         true => 0,
@@ -35,44 +35,46 @@ fn now(session: &SessionCookie) -> i64 {
     }
 }
 
-/// Settles where the request belongs.
-pub(super) fn begin<N: Network>(
+/// Finds the session or hash of the request.
+pub(super) fn find_session<N: Network>(
     env: &Environment<'_, N>,
-    group: &Group<ToEndpoint<N>>,
+    group: &Group<EndpointHop<N>>,
     buffers: &mut Buffers,
 ) {
     let Some(key) = &group.backend().session else { return };
-    let asked = Asked {
+    let asked = SessionRequest {
         request: &buffers.request,
         host: &buffers.host,
         target: env.intake.received(buffers),
         query: env.intake.query(buffers),
         path: env.intake.normalised(buffers),
-        client: env.client.counted(),
+        client: env.client.counted_address(),
         now: match key {
             SessionKey::Cookie(cookie) => now(cookie),
             SessionKey::Hash(_) => 0,
         },
     };
-    let session = Session::of(key, &asked, || env.worker.random(|random| random.u64(..)));
-    buffers.forms.write().session = session;
+    let session = Session::for_request(key, &asked, || env.worker.random(|random| random.u64(..)));
+    buffers.extras.write().session = session;
 }
 
-/// Writes the cookie or header by which the client finds its session again, where that is new, for the answer that the client gets: the endpoint's
-/// or, as in nginx, the page that replaces it. `index` is the endpoint that answered.
-pub(super) fn tell<N: Network, D>(
+/// Writes the cookie or header of a new session, for the response that the client gets: the endpoint's or, as in nginx, the
+/// page that replaces it. `index` is the endpoint that responded.
+pub(super) fn issue_session<N: Network, D>(
     exchange: &mut Exchange<'_, '_, N, D>,
-    group: &Group<ToEndpoint<N>>,
+    group: &Group<EndpointHop<N>>,
     index: u32,
 ) {
     let Some(SessionKey::Cookie(cookie)) = &group.backend().session else { return };
     let Exchange { env, buffers, .. } = exchange;
-    let session = buffers.forms.read().session;
+    let session = buffers.extras.read().session;
     let random = || env.worker.random(|random| random.u64(..));
     let now = now(cookie);
-    let Some(issued) = session.told(cookie, group.keys(), index as usize, now, random) else { return };
-    let Buffers { request, forms, .. } = &mut **buffers;
-    let written = forms.write();
+    let Some(issued) = session.issue_token(cookie, group.affinity_keys(), index as usize, now, random) else {
+        return;
+    };
+    let Buffers { request, extras, .. } = &mut **buffers;
+    let written = extras.write();
     written.session_token.clear();
     if cookie.carrier == SessionCarrier::Header {
         issued.write(&mut written.session_token, cookie, now);

@@ -1,22 +1,23 @@
-//! An exchange within an exchange: through the same pools, with the same attempts, for a client that is not on the network.
+//! Subrequests: exchanges that Fairway makes itself, through the same pools and with the same attempts, for a client that is
+//! not on the network.
 
 use std::net::{IpAddr, SocketAddr};
 use std::task::{Context, Poll};
 
 use fairway_connection::sides::{
-    AnswerPlan, Arrival, BodyStep, Channel, Downstream, Failure, Persistence, Upgrade,
+    BodyStep, Channel, Downstream, Failure, Persistence, RequestMeta, ResponsePlan, Upgrade,
 };
 use fairway_http::grpc::Dialect;
 use fairway_http::{BodySize, Head};
 use fairway_net::clock::Instant;
 use fairway_routing::CompiledRule;
 
-use super::environment::{ClientSide, Environment, Exchange, earlier, limit_of_rule};
+use super::environment::{ClientSide, Environment, Exchange, earlier, rule_deadline};
 use super::forward::forward;
-use super::respond::Outcome;
+use super::respond::ForwardOutcome;
 use crate::buffers::Buffers;
 use crate::fault::Fault;
-use crate::metrics::record::Record;
+use crate::metrics::record::ExchangeRecord;
 use crate::network::Network;
 use crate::peer::Peer;
 use crate::request::body::RequestBody;
@@ -24,14 +25,14 @@ use crate::request::client::Client;
 use crate::request::copy::CopyReader;
 use crate::request::intake::Intake;
 
-/// Checks a request that Fairway makes: it has no body, and waits for nothing.
-pub(super) fn intake(buffers: &mut Buffers) -> Result<Intake, Fault> {
-    intake_with(buffers, BodySize::None)
+/// Checks a request that Fairway makes, without a body.
+pub(super) fn check(buffers: &mut Buffers) -> Result<Intake, Fault> {
+    check_with_body(buffers, BodySize::None)
 }
 
-/// The same for a request with a body.
-pub(super) fn intake_with(buffers: &mut Buffers, body: BodySize) -> Result<Intake, Fault> {
-    let arrival = Arrival {
+/// Checks a request that Fairway makes, with a body.
+pub(super) fn check_with_body(buffers: &mut Buffers, body: BodySize) -> Result<Intake, Fault> {
+    let arrival = RequestMeta {
         head_bytes: 0,
         body: Ok(body),
         expects_continue: Ok(false),
@@ -39,95 +40,99 @@ pub(super) fn intake_with(buffers: &mut Buffers, body: BodySize) -> Result<Intak
         upgrade: Upgrade::None,
     };
     let mut intake = Intake::check(buffers, &arrival)?;
-    // Whatever the client asked: Fairway itself makes no calls.
+    // Even if the client's request is a gRPC call, this one is not.
     intake.dialect = Dialect::None;
     Ok(intake)
 }
 
 /// Writes the head of a gRPC call that Fairway makes, and checks it.
-pub(super) fn begin_call(question: &mut Buffers, authority: &str, path: &str) -> Result<Intake, Fault> {
-    question.request.start_request(b"POST", path.as_bytes());
-    question.request.append(b"Host", authority.as_bytes());
-    question.request.append(b"Content-Type", b"application/grpc");
-    let mut intake = intake_with(question, BodySize::Unknown)?;
-    // A stream, in which nobody need have anything to say.
+pub(super) fn begin_grpc_call(
+    subrequest: &mut Buffers,
+    authority: &str,
+    path: &str,
+) -> Result<Intake, Fault> {
+    subrequest.request.start_request(b"POST", path.as_bytes());
+    subrequest.request.append(b"Host", authority.as_bytes());
+    subrequest.request.append(b"Content-Type", b"application/grpc");
+    let mut intake = check_with_body(subrequest, BodySize::Unknown)?;
+    // A stream may be silent.
     intake.dialect = Dialect::Native;
     Ok(intake)
 }
 
-/// A request that Fairway makes, checked, and the rule that it is forwarded by.
-pub(super) struct Question<'q> {
+/// A checked request that Fairway makes, and the rule that forwards it.
+pub(super) struct Subrequest<'q> {
     pub(super) rule: &'q CompiledRule,
     pub(super) intake: Intake,
-    /// For whom it is made.
+    /// The client for which it is made.
     pub(super) client: Client,
-    /// Its head, and room for the answer's.
+    /// Its head, and room for the response head.
     pub(super) buffers: &'q mut Buffers,
 }
 
-/// Forwards a question. The answer's head stands in its buffers then; its body was dropped.
+/// Forwards a subrequest. Afterwards the response head is in its buffers.
 ///
 /// # Errors
-/// When no endpoint answered.
+/// No endpoint responded.
 pub(super) async fn run<N: Network>(
     outer: &Environment<'_, N>,
     peer: Peer,
-    question: Question<'_>,
-    behind: &mut dyn Behind,
+    subrequest: Subrequest<'_>,
+    handler: &mut dyn SubrequestHandler,
 ) -> Result<(), Fault> {
     let Environment { worker, adopted, .. } = *outer;
-    let Question { rule, intake, client, buffers } = question;
-    let mut client_side = ClientSide::new(Unseen::new(behind), peer);
-    let mut record = Record::new(Instant::now(), 0);
-    // It has no more time than what is left to whoever asks.
-    let limit = earlier(outer.limit(), limit_of_rule(rule, record.began));
-    let mut env = Environment::under(worker, adopted, rule, intake, client);
-    env.set_limit(limit);
+    let Subrequest { rule, intake, client, buffers } = subrequest;
+    let mut client_side = ClientSide::new(SubrequestClient::new(handler), peer);
+    let mut record = ExchangeRecord::new(Instant::now(), 0);
+    // It has at most the time left to the exchange that makes it.
+    let limit = earlier(outer.limit(), rule_deadline(rule, record.started_at));
+    let mut env = Environment::for_rule(worker, adopted, rule, intake, client);
+    env.set_deadline(limit);
     env.is_for_fairway = true;
-    buffers.body = RequestBody::announced(env.body_bounds(rule.rule().policy.max_body), client.trust);
+    buffers.body = RequestBody::without_continue(env.body_bounds(rule.rule().policy.max_body), client.trust);
     let mut exchange = Exchange { env, client_side: &mut client_side, buffers, record: &mut record };
     let outcome = forward(&mut exchange).await;
     match (outcome, record.fault) {
-        (Outcome::Ended(_), None) => Ok(()),
-        // A page would take the place of the answer, whose head stands in the buffers, or of a failure.
-        (Outcome::Replaced(_, status, _), None) if buffers.answer.status() == status => Ok(()),
+        (ForwardOutcome::Ended(_), None) => Ok(()),
+        // A page would replace the response, whose head is in the buffers, or a failure.
+        (ForwardOutcome::Replaced(_, status, _), None) if buffers.response.status() == status => Ok(()),
         (_, fault) => Err(fault.unwrap_or(Fault::Undecided)),
     }
 }
 
-/// A client that is not on the network: it takes every answer. One type whoever is behind it: all
-/// of forwarding is compiled for each type of client.
-pub(super) struct Unseen<'b> {
-    behind: &'b mut dyn Behind,
+/// A client that is not on the network. One type for all handlers, because all of forwarding is compiled for each type of
+/// client.
+pub(super) struct SubrequestClient<'b> {
+    handler: &'b mut dyn SubrequestHandler,
     taken: u64,
 }
 
-impl<'b> Unseen<'b> {
-    pub(super) fn new(behind: &'b mut dyn Behind) -> Self {
-        Self { behind, taken: 0 }
+impl<'b> SubrequestClient<'b> {
+    pub(super) fn new(handler: &'b mut dyn SubrequestHandler) -> Self {
+        Self { handler, taken: 0 }
     }
 }
 
-/// Who is behind an unseen client.
-pub(super) trait Behind {
+/// Provides the request body of a subrequest and receives its response.
+pub(super) trait SubrequestHandler {
     /// As [`Channel::poll_body`].
     fn poll_body(&mut self, cx: &mut Context<'_>, sink: &mut Sink<'_>) -> Poll<Result<BodyStep, Failure>>;
 
-    /// Whether all of the body was read.
+    /// Whether the whole body was read.
     fn is_read(&self) -> bool;
 
-    /// The trailers of the request, once all of the body was read.
+    /// The trailers of the request, once the whole body was read.
     fn trailers(&self) -> &[Trailer] {
         &[]
     }
 
-    /// An interim response came.
+    /// Receives an interim response.
     fn interim(&mut self, _: &Head) {}
 
-    /// The response whose head follows comes from this endpoint.
+    /// Receives the address of the endpoint that responds, before the head.
     fn set_served_by(&mut self, _: SocketAddr) {}
 
-    /// The head of the response came, and this body follows.
+    /// Receives the response head and the size of its body.
     fn head(&mut self, _: &Head, _: BodySize) {}
 
     /// As [`Channel::poll_room`].
@@ -135,32 +140,32 @@ pub(super) trait Behind {
         Poll::Ready(Ok(usize::MAX))
     }
 
-    /// Takes a part of the answer's body, or wants no more of it.
+    /// Receives a part of the response body; an error stops it.
     fn receive(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         _ = bytes;
         Ok(())
     }
 
-    /// The response is whole; these are its trailers.
+    /// The response is complete; these are its trailers.
     fn end<'t>(&mut self, _: &mut dyn Iterator<Item = (&'t [u8], &'t [u8])>) {}
 
-    /// The response breaks off.
+    /// The response is truncated.
     fn abort(&mut self) {}
 
-    /// As [`Downstream::poll_gone`].
+    /// As [`Downstream::poll_client_gone`].
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()>;
 }
 
 /// The name and the value of a trailer.
 pub(super) type Trailer = (Box<[u8]>, Box<[u8]>);
 
-/// Takes pieces of a body.
+/// Receives pieces of a body.
 pub(super) type Sink<'s> = dyn FnMut(&mut Context<'_>, &[u8]) -> Result<(), Failure> + 's;
 
-/// Behind a question: the client that waits for the answer. It has no body.
-pub(super) struct Asker<'c, D>(pub(super) &'c mut D);
+/// A handler without a body that only watches the client that waits for the response.
+pub(super) struct BodylessHandler<'c, D>(pub(super) &'c mut D);
 
-impl<D: Downstream> Behind for Asker<'_, D> {
+impl<D: Downstream> SubrequestHandler for BodylessHandler<'_, D> {
     fn poll_body(&mut self, _: &mut Context<'_>, _: &mut Sink<'_>) -> Poll<Result<BodyStep, Failure>> {
         Poll::Ready(Ok(BodyStep::End))
     }
@@ -170,18 +175,18 @@ impl<D: Downstream> Behind for Asker<'_, D> {
     }
 
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.0.poll_gone(cx)
+        self.0.poll_client_gone(cx)
     }
 }
 
-/// Behind a copy: nobody but the body of the request that is copied.
-impl Behind for CopyReader {
+/// A mirrored request reads its body from the copy.
+impl SubrequestHandler for CopyReader {
     fn poll_body(&mut self, cx: &mut Context<'_>, sink: &mut Sink<'_>) -> Poll<Result<BodyStep, Failure>> {
         self.poll_read(cx, sink)
     }
 
     fn is_read(&self) -> bool {
-        self.is_whole()
+        self.is_complete()
     }
 
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -189,33 +194,33 @@ impl Behind for CopyReader {
     }
 }
 
-impl Channel for Unseen<'_> {
+impl Channel for SubrequestClient<'_> {
     fn poll_body<F>(&mut self, cx: &mut Context<'_>, _: usize, mut sink: F) -> Poll<Result<BodyStep, Failure>>
     where
         F: FnMut(&mut Context<'_>, &[u8]) -> Result<(), Failure>,
     {
-        self.behind.poll_body(cx, &mut sink)
+        self.handler.poll_body(cx, &mut sink)
     }
 
     fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, Failure>> {
-        self.behind.poll_room(cx)
+        self.handler.poll_room(cx)
     }
 
     fn send_data(&mut self, _: &mut Context<'_>, data: &[u8]) -> Result<(), Failure> {
         self.taken += data.len() as u64;
-        self.behind.receive(data)
+        self.handler.receive(data)
     }
 
     fn finish<'a>(
         &mut self,
         mut trailers: impl Iterator<Item = (&'a [u8], &'a [u8])>,
     ) -> Result<(), Failure> {
-        self.behind.end(&mut trailers);
+        self.handler.end(&mut trailers);
         Ok(())
     }
 
     fn trailers(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.behind.trailers().iter().map(|(name, value)| (&**name, &**value))
+        self.handler.trailers().iter().map(|(name, value)| (&**name, &**value))
     }
 
     fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failure>> {
@@ -237,33 +242,33 @@ impl Channel for Unseen<'_> {
     }
 }
 
-impl Downstream for Unseen<'_> {
+impl Downstream for SubrequestClient<'_> {
     fn peer(&self) -> Option<IpAddr> {
         None
     }
 
     fn send_interim(&mut self, interim: &Head) {
-        self.behind.interim(interim);
+        self.handler.interim(interim);
     }
 
     fn set_served_by(&mut self, endpoint: SocketAddr) {
-        self.behind.set_served_by(endpoint);
+        self.handler.set_served_by(endpoint);
     }
 
-    fn send_head(&mut self, answer: &mut Head, plan: &AnswerPlan) -> Persistence {
-        self.behind.head(answer, plan.body);
+    fn send_head(&mut self, response: &mut Head, plan: &ResponsePlan) -> Persistence {
+        self.handler.head(response, plan.body);
         plan.persistence
     }
 
-    fn unread(&self) -> Option<u64> {
-        self.behind.is_read().then_some(0)
+    fn unread_body(&self) -> Option<u64> {
+        self.handler.is_read().then_some(0)
     }
 
-    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.behind.poll_gone(cx)
+    fn poll_client_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.handler.poll_gone(cx)
     }
 
     fn abort(&mut self) {
-        self.behind.abort();
+        self.handler.abort();
     }
 }

@@ -1,4 +1,4 @@
-//! Exchanges in virtual time: every limit with the value it has in production, in no time at all.
+//! Exchanges in virtual time: timeouts with their production values, without real waiting.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -9,7 +9,10 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep};
 
-use crate::testing::{GET, Meeting, OK, Stage, answering, endpoint, filtered, on_stage, read_head};
+use crate::testing::{
+    GET_REQUEST, OK_RESPONSE, ScriptedConnect, TestWorker, config_with_phases, endpoint, read_head,
+    run_local, serve_ok,
+};
 
 pub(super) fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
@@ -27,10 +30,10 @@ pub(super) fn assert_took(began: Instant, expected: Duration) {
 
 #[tokio::test(start_paused = true)]
 async fn a_connect_has_one_second_and_all_of_them_have_five() {
-    on_stage(async {
-        let stage = Stage::new(8, |policy, _| policy.retry.tries = 8, |_| Meeting::Silence);
+    run_local(async {
+        let stage = TestWorker::new(8, |policy, _| policy.retry.tries = 8, |_| ScriptedConnect::Silence);
         let began = Instant::now();
-        assert_eq!(stage.client().ask(GET).await.unwrap().status, 504);
+        assert_eq!(stage.client().request(GET_REQUEST).await.unwrap().status, 504);
         assert_took(began, seconds(5));
         let connects = stage.connects();
         let late: Vec<_> = connects.iter().take(3).map(|(at, _)| at.duration_since(began)).collect();
@@ -51,65 +54,65 @@ async fn a_connect_has_one_second_and_all_of_them_have_five() {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_whose_requests_fail_everywhere_ejects_no_endpoint() {
-    on_stage(async {
+    run_local(async {
         let script = |_| {
-            Meeting::with(|mut stream| async move {
+            ScriptedConnect::served_by(|mut stream| async move {
                 read_head(&mut stream).await;
             })
         };
-        let stage = Stage::new(4, |policy, _| policy.retry.tries = 3, script);
+        let stage = TestWorker::new(4, |policy, _| policy.retry.tries = 3, script);
         let mut client = stage.client();
         for _ in 0..8 {
-            assert_eq!(client.ask(GET).await.unwrap().status, 502);
+            assert_eq!(client.request(GET_REQUEST).await.unwrap().status, 502);
         }
-        assert!(stage.counts("fairway_upstream_ejections_total 0"));
+        assert!(stage.has_metric_line("fairway_upstream_ejections_total 0"));
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_endpoint_that_fails_what_others_answer_is_ejected() {
-    on_stage(async {
+    run_local(async {
         let script = |to| match to == endpoint(0) {
-            true => Meeting::with(|mut stream| async move {
+            true => ScriptedConnect::served_by(|mut stream| async move {
                 read_head(&mut stream).await;
             }),
-            false => Meeting::with(answering),
+            false => ScriptedConnect::served_by(serve_ok),
         };
-        let stage = Stage::new(3, |_, _| {}, script);
+        let stage = TestWorker::new(3, |_, _| {}, script);
         let mut client = stage.client();
         for _ in 0..9 {
-            assert_eq!(client.ask(GET).await.unwrap().status, 200);
+            assert_eq!(client.request(GET_REQUEST).await.unwrap().status, 200);
         }
-        assert!(stage.counts("fairway_upstream_ejections_total 1"));
+        assert!(stage.has_metric_line("fairway_upstream_ejections_total 1"));
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_endpoint_is_waited_for_sixty_seconds() {
-    on_stage(async {
+    run_local(async {
         let silent = |_| {
-            Meeting::with(|mut stream| async move {
+            ScriptedConnect::served_by(|mut stream| async move {
                 let _ = stream.read_to_end(&mut Vec::new()).await;
             })
         };
-        let stage = Stage::new(1, |_, _| {}, silent);
+        let stage = TestWorker::new(1, |_, _| {}, silent);
         let began = Instant::now();
         let post = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody";
-        assert_eq!(stage.client().ask(post).await.unwrap().status, 504);
+        assert_eq!(stage.client().request(post).await.unwrap().status, 504);
         assert_took(began, seconds(60));
-        assert!(stage.counts("fairway_faults_total{reason=\"upstream_timeout\"} 1"));
-        assert!(stage.counts("fairway_upstream_lost_non_idempotent_total 1"));
+        assert!(stage.has_metric_line("fairway_faults_total{reason=\"upstream_timeout\"} 1"));
+        assert!(stage.has_metric_line("fairway_upstream_lost_non_idempotent_total 1"));
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_may_take_long_if_it_moves_and_not_when_it_stops() {
-    on_stage(async {
+    run_local(async {
         let slow = |_| {
-            Meeting::with(|mut stream| async move {
+            ScriptedConnect::served_by(|mut stream| async move {
                 read_head(&mut stream).await;
                 stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n").await.unwrap();
                 for _ in 0..5 {
@@ -119,28 +122,28 @@ async fn an_answer_may_take_long_if_it_moves_and_not_when_it_stops() {
                 let _ = stream.read_to_end(&mut Vec::new()).await;
             })
         };
-        let stage = Stage::new(1, |_, _| {}, slow);
+        let stage = TestWorker::new(1, |_, _| {}, slow);
         let mut client = stage.client();
         let began = Instant::now();
-        client.send(GET).await;
-        let came = client.rest().await;
+        client.send(GET_REQUEST).await;
+        let received = client.read_to_end().await;
         assert_took(began, seconds(5 * 59 + 60));
-        assert!(came.ends_with(b"\r\n\r\naaaaa"));
-        assert!(stage.counts("fairway_faults_total{reason=\"upstream_timeout\"} 1"));
+        assert!(received.ends_with(b"\r\n\r\naaaaa"));
+        assert!(stage.has_metric_line("fairway_faults_total{reason=\"upstream_timeout\"} 1"));
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_endpoint_that_takes_no_bytes_is_given_up_after_sixty_seconds() {
-    on_stage(async {
+    run_local(async {
         let deaf = |_| {
-            Meeting::with(|stream| async move {
+            ScriptedConnect::served_by(|stream| async move {
                 sleep(seconds(3600)).await;
                 drop(stream);
             })
         };
-        let stage = Stage::new(1, |policy, _| policy.timeouts.read = seconds(7), deaf);
+        let stage = TestWorker::new(1, |policy, _| policy.timeouts.read = seconds(7), deaf);
         let mut client = stage.client();
         let began = Instant::now();
         client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n").await;
@@ -159,18 +162,18 @@ async fn an_endpoint_that_takes_no_bytes_is_given_up_after_sixty_seconds() {
 
 #[tokio::test(start_paused = true)]
 async fn an_idle_client_is_kept_for_as_long_as_the_settings_say() {
-    on_stage(async {
+    run_local(async {
         let keep = |_: &mut _, settings: &mut fairway_model::Settings| {
             settings.downstream.idle_timeout = seconds(75);
         };
-        let stage = Stage::new(1, keep, |_| Meeting::with(answering));
+        let stage = TestWorker::new(1, keep, |_| ScriptedConnect::served_by(serve_ok));
         let mut client = stage.client();
         for _ in 0..3 {
             sleep(seconds(74)).await;
-            assert_eq!(client.ask(GET).await.unwrap().status, 200);
+            assert_eq!(client.request(GET_REQUEST).await.unwrap().status, 200);
         }
         let began = Instant::now();
-        assert_eq!(client.rest().await, b"");
+        assert_eq!(client.read_to_end().await, b"");
         assert_took(began, seconds(75));
     })
     .await;
@@ -178,8 +181,8 @@ async fn an_idle_client_is_kept_for_as_long_as_the_settings_say() {
 
 #[tokio::test(start_paused = true)]
 async fn a_head_has_ten_seconds_from_its_first_byte() {
-    on_stage(async {
-        let stage = Stage::new(1, |_, _| {}, |_| Meeting::with(answering));
+    run_local(async {
+        let stage = TestWorker::new(1, |_, _| {}, |_| ScriptedConnect::served_by(serve_ok));
         let mut client = stage.client();
         sleep(seconds(50)).await;
         let began = Instant::now();
@@ -187,27 +190,27 @@ async fn a_head_has_ten_seconds_from_its_first_byte() {
             client.send([*byte]).await;
             sleep(Duration::from_millis(900)).await;
         }
-        let late = client.rest().await;
+        let late = client.read_to_end().await;
         assert!(late.starts_with(b"HTTP/1.1 408 "));
         let took = began.elapsed();
         assert!(took >= seconds(10) && took <= seconds(13), "{took:?}: at most the time to linger more");
-        assert!(stage.counts("fairway_refused_connections_total{reason=\"client_timeout\"} 1"));
+        assert!(stage.has_metric_line("fairway_refused_connections_total{reason=\"client_timeout\"} 1"));
     })
     .await;
 }
 
-/// Sends a body of so many bytes a second; gives the status and when it came.
+/// Sends a body at this rate per second; returns the status and when it arrived.
 async fn body_at(rate: usize, length: usize) -> (u16, Duration) {
     let reading = move |_| {
-        Meeting::with(move |mut stream| async move {
+        ScriptedConnect::served_by(move |mut stream| async move {
             read_head(&mut stream).await;
             let mut body = vec![0; length];
             if stream.read_exact(&mut body).await.is_ok() {
-                let _ = stream.write_all(OK).await;
+                let _ = stream.write_all(OK_RESPONSE).await;
             }
         })
     };
-    let stage = Stage::new(1, |_, _| {}, reading);
+    let stage = TestWorker::new(1, |_, _| {}, reading);
     let mut client = stage.client();
     let began = Instant::now();
     client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n")).await;
@@ -229,7 +232,7 @@ async fn body_at(rate: usize, length: usize) -> (u16, Duration) {
 
 #[tokio::test(start_paused = true)]
 async fn a_body_must_bring_its_bytes_per_second_after_a_grace() {
-    on_stage(async {
+    run_local(async {
         let (status, took) = body_at(250, 30_000).await;
         assert_eq!((status, took.as_secs()), (200, 120), "slow is not too slow");
         let (status, took) = body_at(100, 30_000).await;
@@ -243,12 +246,12 @@ async fn a_body_must_bring_its_bytes_per_second_after_a_grace() {
 
 #[tokio::test(start_paused = true)]
 async fn a_body_that_stops_is_waited_for_sixty_seconds() {
-    on_stage(async {
-        let stage = Stage::new(1, |_, _| {}, |_| Meeting::with(answering_after_the_body));
+    run_local(async {
+        let stage = TestWorker::new(1, |_, _| {}, |_| ScriptedConnect::served_by(answering_after_the_body));
         let mut client = stage.client();
         let began = Instant::now();
         client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc").await;
-        assert_eq!(client.answer().await.unwrap().status, 408);
+        assert_eq!(client.response().await.unwrap().status, 408);
         assert_took(began, seconds(60));
     })
     .await;
@@ -258,25 +261,25 @@ async fn answering_after_the_body(mut stream: tokio::io::DuplexStream) {
     read_head(&mut stream).await;
     let mut body = [0; 10];
     if stream.read_exact(&mut body).await.is_ok() {
-        let _ = stream.write_all(OK).await;
+        let _ = stream.write_all(OK_RESPONSE).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_takes_nothing_is_cut_off_after_thirty_seconds() {
-    on_stage(async {
+    run_local(async {
         let endless = |_| {
-            Meeting::with(|mut stream| async move {
+            ScriptedConnect::served_by(|mut stream| async move {
                 read_head(&mut stream).await;
                 let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await;
                 while stream.write_all(b"4\r\naaaa\r\n").await.is_ok() {}
             })
         };
-        let stage = Stage::new(1, |policy, _| policy.timeouts.read = seconds(3), endless);
+        let stage = TestWorker::new(1, |policy, _| policy.timeouts.read = seconds(3), endless);
         let mut client = stage.client();
         let began = Instant::now();
-        client.send(GET).await;
-        while !stage.counts("fairway_faults_total{reason=\"client_stalled\"} 1") {
+        client.send(GET_REQUEST).await;
+        while !stage.has_metric_line("fairway_faults_total{reason=\"client_stalled\"} 1") {
             sleep(Duration::from_millis(10)).await;
             assert!(began.elapsed() < seconds(60));
         }
@@ -285,7 +288,7 @@ async fn a_client_that_takes_nothing_is_cut_off_after_thirty_seconds() {
     .await;
 }
 
-/// Answers once, and never to the end.
+/// Responds once, without an end.
 async fn endless(mut stream: tokio::io::DuplexStream) {
     read_head(&mut stream).await;
     let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await;
@@ -293,20 +296,19 @@ async fn endless(mut stream: tokio::io::DuplexStream) {
     while stream.write_all(chunk.as_bytes()).await.is_ok() {}
 }
 
-/// How long a client holds its request that reads so many bytes every so many seconds, of an answer without end; an
-/// hour is for ever.
-async fn held_by(bytes: usize, every: Duration) -> Duration {
-    let stage = Stage::new(1, |_, _| {}, |_| Meeting::with(endless));
+/// How long a client keeps its request that reads `bytes` bytes every `every`, of an endless response; an hour means forever.
+async fn time_held(bytes: usize, every: Duration) -> Duration {
+    let stage = TestWorker::new(1, |_, _| {}, |_| ScriptedConnect::served_by(endless));
     let mut client = stage.client();
     let began = Instant::now();
-    client.send(GET).await;
+    client.send(GET_REQUEST).await;
     let mut piece = vec![0; bytes];
     while began.elapsed() < seconds(3600) {
         sleep(every).await;
-        if stage.counts("fairway_faults_total{reason=\"client_stalled\"} 1") {
+        if stage.has_metric_line("fairway_faults_total{reason=\"client_stalled\"} 1") {
             break;
         }
-        // Once the connection is cut, what is left of it is read.
+        // After the connection was closed, the rest is still read.
         let _ = client.stream.read(&mut piece).await;
     }
     began.elapsed()
@@ -314,29 +316,29 @@ async fn held_by(bytes: usize, every: Duration) -> Duration {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_must_take_its_bytes_per_second_after_a_grace() {
-    on_stage(async {
-        assert!(held_by(1, seconds(29)).await <= seconds(2 * 29), "a byte every 29 seconds");
-        let took = held_by(100, seconds(1)).await;
+    run_local(async {
+        assert!(time_held(1, seconds(29)).await <= seconds(2 * 29), "a byte every 29 seconds");
+        let took = time_held(100, seconds(1)).await;
         assert!(took > seconds(5) && took < seconds(15), "{took:?} at 100 bytes/s");
-        assert!(held_by(250, seconds(1)).await >= seconds(3600), "slow is not too slow");
-        assert!(held_by(7000, seconds(28)).await >= seconds(3600), "nor is what comes in bursts");
+        assert!(time_held(250, seconds(1)).await >= seconds(3600), "slow is not too slow");
+        assert!(time_held(7000, seconds(28)).await >= seconds(3600), "nor is what comes in bursts");
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_was_fast_may_be_slow_for_a_minute_only() {
-    on_stage(async {
-        let stage = Stage::new(1, |_, _| {}, |_| Meeting::with(endless));
+    run_local(async {
+        let stage = TestWorker::new(1, |_, _| {}, |_| ScriptedConnect::served_by(endless));
         let mut client = stage.client();
-        client.send(GET).await;
+        client.send(GET_REQUEST).await;
         let mut much = vec![0; 1_000_000];
         for _ in 0..10 {
             sleep(seconds(1)).await;
             client.stream.read_exact(&mut much).await.unwrap();
         }
         let began = Instant::now();
-        while !stage.counts("fairway_faults_total{reason=\"client_stalled\"} 1") {
+        while !stage.has_metric_line("fairway_faults_total{reason=\"client_stalled\"} 1") {
             sleep(seconds(1)).await;
             let _ = client.stream.read(&mut [0; 10]).await;
             assert!(began.elapsed() < seconds(600));
@@ -349,9 +351,9 @@ async fn a_client_that_was_fast_may_be_slow_for_a_minute_only() {
 
 #[tokio::test(start_paused = true)]
 async fn the_silence_of_an_endpoint_is_no_slowness_of_the_client() {
-    on_stage(async {
+    run_local(async {
         let slow = |_| {
-            Meeting::with(|mut stream| async move {
+            ScriptedConnect::served_by(|mut stream| async move {
                 read_head(&mut stream).await;
                 stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n").await.unwrap();
                 for _ in 0..50 {
@@ -360,9 +362,9 @@ async fn the_silence_of_an_endpoint_is_no_slowness_of_the_client() {
                 }
             })
         };
-        let stage = Stage::new(1, |_, _| {}, slow);
+        let stage = TestWorker::new(1, |_, _| {}, slow);
         let began = Instant::now();
-        assert_eq!(stage.client().ask(GET).await.unwrap().body, [b'a'; 50]);
+        assert_eq!(stage.client().request(GET_REQUEST).await.unwrap().body, [b'a'; 50]);
         assert_took(began, seconds(50 * 20));
     })
     .await;
@@ -370,21 +372,21 @@ async fn the_silence_of_an_endpoint_is_no_slowness_of_the_client() {
 
 #[tokio::test(start_paused = true)]
 async fn retries_are_a_fifth_of_the_requests_and_ten_a_second() {
-    on_stage(async {
+    run_local(async {
         let dying = |_| {
-            Meeting::with(|mut stream| async move {
+            ScriptedConnect::served_by(|mut stream| async move {
                 read_head(&mut stream).await;
             })
         };
-        let stage = Stage::new(1, |policy, _| policy.retry.tries = 2, dying);
+        let stage = TestWorker::new(1, |policy, _| policy.retry.tries = 2, dying);
         let mut client = stage.client();
         for _ in 0..100 {
-            assert_eq!(client.ask(GET).await.unwrap().status, 502);
+            assert_eq!(client.request(GET_REQUEST).await.unwrap().status, 502);
         }
         assert_eq!(stage.connects().len(), 100 + 10 + 20);
         sleep(seconds(1)).await;
         for _ in 0..100 {
-            assert_eq!(client.ask(GET).await.unwrap().status, 502);
+            assert_eq!(client.request(GET_REQUEST).await.unwrap().status, 502);
         }
         assert_eq!(stage.connects().len(), 2 * (100 + 10 + 20));
     })
@@ -393,9 +395,9 @@ async fn retries_are_a_fifth_of_the_requests_and_ten_a_second() {
 
 #[tokio::test(start_paused = true)]
 async fn a_tunnel_without_a_byte_ends_after_the_read_time_out() {
-    on_stage(async {
+    run_local(async {
         let switching = |_| {
-            Meeting::with(|mut stream| async move {
+            ScriptedConnect::served_by(|mut stream| async move {
                 read_head(&mut stream).await;
                 let switch =
                     b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
@@ -405,46 +407,46 @@ async fn a_tunnel_without_a_byte_ends_after_the_read_time_out() {
                 let _ = stream.read_to_end(&mut Vec::new()).await;
             })
         };
-        let stage = Stage::new(1, |_, _| {}, switching);
+        let stage = TestWorker::new(1, |_, _| {}, switching);
         let mut client = stage.client();
         let began = Instant::now();
         let handshake = "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
                          Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
         client.send(handshake).await;
-        assert_eq!(client.answer().await.unwrap().status, 101);
-        assert_eq!(client.rest().await, b"ping");
+        assert_eq!(client.response().await.unwrap().status, 101);
+        assert_eq!(client.read_to_end().await, b"ping");
         assert_took(began, seconds(50 + 60));
     })
     .await;
 }
 
-/// One that has no route for anybody.
-fn without_routes() -> Stage {
-    let mut config = filtered(1, Vec::new());
+/// A worker without routes.
+fn without_routes() -> TestWorker {
+    let mut config = config_with_phases(1, Vec::new());
     config.hosts.clear();
-    Stage::serving(&config, |_| Meeting::Refused)
+    TestWorker::with_config(&config, |_| ScriptedConnect::Refused)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_waits_for_nothing_gets_a_hundred_answers_that_no_endpoint_made() {
-    on_stage(async {
+    run_local(async {
         let stage = without_routes();
         let mut eager = stage.client();
-        eager.send(GET.repeat(150)).await;
+        eager.send(GET_REQUEST.repeat(150)).await;
         let mut answers = 0;
-        while let Some(seen) = eager.answer().await {
+        while let Some(seen) = eager.response().await {
             assert_eq!(seen.status, 404);
             answers += 1;
         }
         assert_eq!(answers, 100);
         let mut patient = stage.client();
         for _ in 0..150 {
-            assert_eq!(patient.ask(GET).await.unwrap().status, 404);
+            assert_eq!(patient.request(GET_REQUEST).await.unwrap().status, 404);
         }
         for _ in 0..3 {
-            patient.send(GET.repeat(60)).await;
+            patient.send(GET_REQUEST.repeat(60)).await;
             for _ in 0..60 {
-                assert_eq!(patient.answer().await.unwrap().status, 404, "it has waited for those before");
+                assert_eq!(patient.response().await.unwrap().status, 404, "it has waited for those before");
             }
         }
     })
@@ -453,14 +455,14 @@ async fn a_client_that_waits_for_nothing_gets_a_hundred_answers_that_no_endpoint
 
 #[tokio::test(start_paused = true)]
 async fn requests_that_came_together_are_served_in_turns_with_those_of_others() {
-    on_stage(async {
+    run_local(async {
         let stage = without_routes();
         let (mut eager, mut other) = (stage.client(), stage.client());
-        eager.send(GET.repeat(90)).await;
-        assert_eq!(other.ask(GET).await.unwrap().status, 404);
-        let mut came = Vec::with_capacity(64 * 1024);
-        eager.stream.read_buf(&mut came).await.unwrap();
-        let answers = came.windows(4).filter(|bytes| bytes == b"\r\n\r\n").count();
+        eager.send(GET_REQUEST.repeat(90)).await;
+        assert_eq!(other.request(GET_REQUEST).await.unwrap().status, 404);
+        let mut received = Vec::with_capacity(64 * 1024);
+        eager.stream.read_buf(&mut received).await.unwrap();
+        let answers = received.windows(4).filter(|bytes| bytes == b"\r\n\r\n").count();
         assert!((1..=32).contains(&answers), "{answers} of 90 were served before the other client's");
     })
     .await;
@@ -468,15 +470,15 @@ async fn requests_that_came_together_are_served_in_turns_with_those_of_others() 
 
 #[tokio::test(start_paused = true)]
 async fn chunks_of_a_byte_that_come_together_go_on_as_one() {
-    on_stage(async {
+    run_local(async {
         let seen = Rc::new(RefCell::new(Vec::new()));
         let theirs = Rc::clone(&seen);
-        let stage = Stage::new(
+        let stage = TestWorker::new(
             1,
             |_, _| (),
             move |_| {
                 let seen = Rc::clone(&theirs);
-                Meeting::with(|mut stream| async move {
+                ScriptedConnect::served_by(|mut stream| async move {
                     let mut bytes = Vec::new();
                     while !bytes.ends_with(b"0\r\n\r\n") && stream.read_buf(&mut bytes).await.unwrap() > 0 {}
                     *seen.borrow_mut() = bytes;
@@ -492,7 +494,7 @@ async fn chunks_of_a_byte_that_come_together_go_on_as_one() {
         let mut client = stage.client();
         let head = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
         client.send([&head[..], &b"1\r\nx\r\n".repeat(300), b"0\r\n\r\n"].concat()).await;
-        let answer = client.answer_text().await;
+        let answer = client.response_text().await;
         let body = format!("\r\n\r\n12c\r\n{}\r\n0\r\n\r\n", "x".repeat(300));
         let seen = String::from_utf8(seen.take()).unwrap();
         assert!(seen.to_lowercase().ends_with(&body), "{seen}");

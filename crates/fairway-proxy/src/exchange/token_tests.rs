@@ -1,4 +1,4 @@
-//! Tokens, API keys, and what is allowed with them, in virtual time. Tokens end by the real clock, in an hour.
+//! Tokens, API keys and authorization, in virtual time. Tokens expire by the real clock, in an hour.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -12,12 +12,12 @@ use fairway_model::{
     CredentialLocation, Decision, Guard, JwtAuth, JwtIssuer, JwtKeys, LimitKey, LimitScope, Phases,
     PublishedDocument, RateLimit, Timeouts, Users,
 };
-use fairway_testkit::tokens::{Signer, published};
+use fairway_testkit::tokens::{Signer, jwk_set};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::steps_tests::{Seen, field, ok, settle, stage};
-use crate::testing::{Client, Stage, on_stage};
+use super::steps_tests::{ReceivedRequests, field, ok, run_ready_tasks, stage};
+use crate::testing::{Client, TestWorker, run_local};
 
 const ISSUER: &str = "https://login.test";
 
@@ -25,7 +25,7 @@ fn bearer() -> CredentialLocation {
     CredentialLocation::Header { name: "authorization".into(), prefix: "Bearer ".into() }
 }
 
-/// Trusts one issuer, whose keys are asked for at the backend of authentication services.
+/// Trusts one issuer, whose keys are fetched from the backend of authentication services.
 fn jwt() -> JwtAuth {
     JwtAuth {
         realm: "shop".into(),
@@ -78,16 +78,16 @@ fn leak(text: String) -> &'static str {
     Box::leak(text.into_boxed_str())
 }
 
-/// An answer of an issuer. Its connection ends: one that stays would give the same answer again.
-fn answer(more: &str, body: &str) -> &'static str {
+/// A response of an issuer. Its connection is closed: a kept one would give the same response again.
+fn response(more: &str, body: &str) -> &'static str {
     leak(format!(
         "HTTP/1.1 200 OK\r\nConnection: close\r\n{more}Content-Length: {}\r\n\r\n{body}",
         body.len()
     ))
 }
 
-/// A stage whose issuer answers with what the cell has; nobody answers where that is nothing.
-fn with_issuer(phases: Vec<Phases>, keys: &Rc<Cell<Option<&'static str>>>) -> (Stage, Seen) {
+/// A stage whose issuer sends the response in the cell, or does not respond if there is none.
+fn with_issuer(phases: Vec<Phases>, keys: &Rc<Cell<Option<&'static str>>>) -> (TestWorker, ReceivedRequests) {
     let keys = Rc::clone(keys);
     stage(1, phases, move |number| match number {
         100 => keys.get(),
@@ -96,7 +96,7 @@ fn with_issuer(phases: Vec<Phases>, keys: &Rc<Cell<Option<&'static str>>>) -> (S
 }
 
 fn issuing(signer: &Signer) -> Rc<Cell<Option<&'static str>>> {
-    Rc::new(Cell::new(Some(answer("", &published(std::slice::from_ref(signer))))))
+    Rc::new(Cell::new(Some(response("", &jwk_set(std::slice::from_ref(signer))))))
 }
 
 fn head(fields: &str) -> String {
@@ -107,23 +107,23 @@ fn with_token(token: &str) -> String {
     head(&format!("Authorization: Bearer {token}\r\n"))
 }
 
-async fn ask(client: &mut Client, request: &str) -> String {
+async fn send_request(client: &mut Client, request: &str) -> String {
     client.send(request).await;
-    client.answer_text().await
+    client.response_text().await
 }
 
 async fn status(client: &mut Client, request: &str) -> u16 {
-    let text = ask(client, request).await;
+    let text = send_request(client, request).await;
     text.split(' ').nth(1).unwrap().parse().unwrap()
 }
 
-fn requests_to(seen: &Seen, number: u16) -> Vec<String> {
+fn requests_to(seen: &ReceivedRequests, number: u16) -> Vec<String> {
     seen.borrow().iter().filter(|(to, _)| *to == number).map(|(_, text)| text.clone()).collect()
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_good_token_passes_and_its_claims_are_told_in_headers_that_nobody_else_writes() {
-    on_stage(async {
+    run_local(async {
         let signer = Signer::ed25519("one");
         let (stage, seen) = with_issuer(vec![guard(jwt())], &issuing(&signer));
         let mut client = stage.client();
@@ -137,11 +137,11 @@ async fn a_good_token_passes_and_its_claims_are_told_in_headers_that_nobody_else
         ] {
             assert_eq!(status(&mut client, &request).await, 200, "{request}");
         }
-        let asked = requests_to(&seen, 100);
-        assert_eq!(asked.len(), 1, "the keys are kept: {asked:?}");
-        assert!(asked[0].starts_with("GET /keys HTTP/1.1\r\n"), "{asked:?}");
-        assert_eq!(field(&asked[0], "Host"), Some("login.test"));
-        assert_eq!(field(&asked[0], "Authorization"), None, "nobody's token goes to the issuer");
+        let issuer_requests = requests_to(&seen, 100);
+        assert_eq!(issuer_requests.len(), 1, "the keys are kept: {issuer_requests:?}");
+        assert!(issuer_requests[0].starts_with("GET /keys HTTP/1.1\r\n"), "{issuer_requests:?}");
+        assert_eq!(field(&issuer_requests[0], "Host"), Some("login.test"));
+        assert_eq!(field(&issuer_requests[0], "Authorization"), None, "nobody's token goes to the issuer");
         let forwarded = requests_to(&seen, 0);
         assert_eq!(forwarded.len(), 4);
         for request in forwarded {
@@ -149,15 +149,15 @@ async fn a_good_token_passes_and_its_claims_are_told_in_headers_that_nobody_else
             assert!(!request.contains("mallory"), "{request}");
         }
         drop(client);
-        settle().await;
-        assert_eq!(stage.at_rest(), Ok(()));
+        run_ready_tasks().await;
+        assert_eq!(stage.check_idle(), Ok(()));
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_lets_nobody_pass_is_answered_as_rfc_6750_says() {
-    on_stage(async {
+    run_local(async {
         let (signer, stranger) = (Signer::ed25519("one"), Signer::ed25519("one"));
         let auth = changed(|issuer| {
             issuer.claims = vec![ClaimMatch { claim: "role".into(), values: vec!["staff".into()] }];
@@ -191,7 +191,7 @@ async fn what_lets_nobody_pass_is_answered_as_rfc_6750_says() {
                 "token_scope",
             ),
         ] {
-            let text = ask(&mut client, &request).await;
+            let text = send_request(&mut client, &request).await;
             assert!(text.starts_with(&format!("HTTP/1.1 {status} ")), "{reason}: {text}");
             let challenge = field(&text, "WWW-Authenticate").unwrap();
             assert!(challenge.starts_with("Bearer realm=\"shop\""), "{challenge}");
@@ -213,18 +213,18 @@ async fn an_issuer_that_does_not_answer_closes_and_is_asked_again_later() {
         Some(
             "HTTP/1.1 302 Found\r\nConnection: close\r\nLocation: https://attacker.test/keys\r\nContent-Length: 0\r\n\r\n",
         ),
-        Some(answer("", "<html>")),
-        Some(answer("", &format!("{{\"keys\":[],\"x\":\"{}\"}}", "x".repeat(300 << 10)))),
+        Some(response("", "<html>")),
+        Some(response("", &format!("{{\"keys\":[],\"x\":\"{}\"}}", "x".repeat(300 << 10)))),
     ];
     for wrong in wrong {
-        on_stage(async {
+        run_local(async {
             let signer = Signer::ed25519("one");
             let keys = Rc::new(Cell::new(wrong));
             let (stage, seen) = with_issuer(vec![guard(jwt())], &keys);
             let mut client = stage.client();
             let request = with_token(&token(&signer, &json!({})));
             for _ in 0..3 {
-                let text = ask(&mut client, &request).await;
+                let text = send_request(&mut client, &request).await;
                 assert!(text.starts_with("HTTP/1.1 503 ") && text.contains("keys_unavailable"), "{text}");
             }
             assert!(requests_to(&seen, 100).len() <= 1, "it is asked once");
@@ -238,7 +238,7 @@ async fn an_issuer_that_does_not_answer_closes_and_is_asked_again_later() {
 
 #[tokio::test(start_paused = true)]
 async fn all_who_wait_for_keys_get_them_by_one_question() {
-    on_stage(async {
+    run_local(async {
         let signer = Signer::ed25519("one");
         let (stage, seen) = with_issuer(vec![guard(jwt())], &issuing(&signer));
         let mut clients: Vec<_> = (0..20).map(|_| stage.client()).collect();
@@ -247,17 +247,17 @@ async fn all_who_wait_for_keys_get_them_by_one_question() {
             client.send(&request).await;
         }
         for client in &mut clients {
-            assert!(client.answer_text().await.starts_with("HTTP/1.1 200 "));
+            assert!(client.response_text().await.starts_with("HTTP/1.1 200 "));
         }
         assert_eq!(requests_to(&seen, 100).len(), 1);
     })
     .await;
 }
 
-/// The issuer publishes a new key and signs with it at once, as none should; the old one goes an hour later.
+/// The issuer publishes a new key and signs with it at once, contrary to good practice; the old one is removed an hour later.
 #[tokio::test(start_paused = true)]
 async fn a_key_that_is_rotated_refuses_no_good_token() {
-    on_stage(async {
+    run_local(async {
         let (old, new) = (Signer::ed25519("old"), Signer::ed25519("new"));
         let keys = issuing(&old);
         let (stage, seen) = with_issuer(vec![guard(jwt())], &keys);
@@ -267,7 +267,7 @@ async fn a_key_that_is_rotated_refuses_no_good_token() {
         assert_eq!(status(&mut client, &with_old).await, 200);
         sleep(Duration::from_secs(10)).await;
         let both = json!({"keys": [old.public(), new.public()]}).to_string();
-        keys.set(Some(answer("Cache-Control: public, max-age=3600\r\n", &both)));
+        keys.set(Some(response("Cache-Control: public, max-age=3600\r\n", &both)));
         for request in [&with_new, &with_old, &with_new] {
             assert_eq!(status(&mut client, request).await, 200);
         }
@@ -275,9 +275,9 @@ async fn a_key_that_is_rotated_refuses_no_good_token() {
         keys.set(issuing(&new).get());
         sleep(Duration::from_secs(3600)).await;
         let mut client = stage.client();
-        // What is due is asked for behind the request that finds out.
+        // A due document is fetched in the background of the request that notices.
         assert_eq!(status(&mut client, &with_new).await, 200);
-        settle().await;
+        run_ready_tasks().await;
         assert_eq!(status(&mut client, &with_old).await, 401, "a key that was withdrawn is forgotten");
         assert_eq!(status(&mut client, &with_new).await, 200);
     })
@@ -286,7 +286,7 @@ async fn a_key_that_is_rotated_refuses_no_good_token() {
 
 #[tokio::test(start_paused = true)]
 async fn unknown_keys_ask_the_issuer_once_in_an_interval_whatever_clients_send() {
-    on_stage(async {
+    run_local(async {
         let signer = Signer::ed25519("one");
         let (stage, seen) = with_issuer(vec![guard(jwt())], &issuing(&signer));
         let mut client = stage.client();
@@ -303,11 +303,11 @@ async fn unknown_keys_ask_the_issuer_once_in_an_interval_whatever_clients_send()
 
 #[tokio::test(start_paused = true)]
 async fn keys_stay_good_while_their_issuer_is_away() {
-    on_stage(async {
+    run_local(async {
         let signer = Signer::ed25519("one");
         let keys = issuing(&signer);
         let (stage, _) = with_issuer(vec![guard(jwt())], &keys);
-        // Clients that wait for so long are closed.
+        // Clients that wait this long are closed.
         let request = |number: u32| with_token(&token(&signer, &json!({"n": number})));
         assert_eq!(status(&mut stage.client(), &request(0)).await, 200);
         keys.set(None);
@@ -328,7 +328,7 @@ async fn keys_stay_good_while_their_issuer_is_away() {
 
 #[tokio::test(start_paused = true)]
 async fn two_guards_may_ask_for_the_same_api_key_and_another_credential_stays() {
-    on_stage(async {
+    run_local(async {
         let own = ApiKeyAuth {
             locations: vec![CredentialLocation::Header {
                 name: "authorization".into(),
@@ -367,7 +367,7 @@ async fn two_guards_may_ask_for_the_same_api_key_and_another_credential_stays() 
 
 #[tokio::test(start_paused = true)]
 async fn an_issuer_that_never_answers_holds_requests_for_a_bounded_time() {
-    on_stage(async {
+    run_local(async {
         let signer = Signer::ed25519("one");
         let (stage, _) = with_issuer(vec![guard(jwt())], &Rc::new(Cell::new(Some(""))));
         let began = tokio::time::Instant::now();
@@ -379,19 +379,19 @@ async fn an_issuer_that_never_answers_holds_requests_for_a_bounded_time() {
 
 #[tokio::test(start_paused = true)]
 async fn the_issuer_does_not_learn_who_asked() {
-    on_stage(async {
+    run_local(async {
         let signer = Signer::ed25519("one");
         let (stage, seen) = with_issuer(vec![guard(jwt())], &issuing(&signer));
         assert_eq!(status(&mut stage.client(), &with_token(&token(&signer, &json!({})))).await, 200);
-        let asked = requests_to(&seen, 100).pop().unwrap();
-        assert!(!asked.contains("192.0.2."), "{asked}");
+        let issuer_requests = requests_to(&seen, 100).pop().unwrap();
+        assert!(!issuer_requests.contains("192.0.2."), "{issuer_requests}");
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_leaves_does_not_end_the_question_of_others() {
-    on_stage(async {
+    run_local(async {
         let signer = Signer::ed25519("one");
         let (stage, seen) = with_issuer(vec![guard(jwt())], &issuing(&signer));
         let request = with_token(&token(&signer, &json!({})));
@@ -399,7 +399,7 @@ async fn a_client_that_leaves_does_not_end_the_question_of_others() {
         leaving.send(&request).await;
         staying.send(&request).await;
         drop(leaving);
-        assert!(staying.answer_text().await.starts_with("HTTP/1.1 200 "));
+        assert!(staying.response_text().await.starts_with("HTTP/1.1 200 "));
         assert_eq!(requests_to(&seen, 100).len(), 1);
     })
     .await;
@@ -418,7 +418,7 @@ fn api_key() -> ApiKeyAuth {
 
 #[tokio::test(start_paused = true)]
 async fn an_api_key_passes_and_its_client_is_told_in_its_place() {
-    on_stage(async {
+    run_local(async {
         let (stage, seen) = stage(1, vec![Phases::from(Guard::ApiKey(Arc::new(api_key())))], |_| Some(ok()));
         let mut client = stage.client();
         let key = "X-API-Key: partner-key-of-billing\r\n";
@@ -432,7 +432,7 @@ async fn an_api_key_passes_and_its_client_is_told_in_its_place() {
             (head("X-API-Key: PARTNER-KEY-OF-BILLING\r\n"), "api_key_unknown"),
             (head(&format!("{key}X-API-Key: partner-key-of-stock\r\n")), "api_key_ambiguous"),
         ] {
-            let text = ask(&mut client, &request).await;
+            let text = send_request(&mut client, &request).await;
             assert!(text.starts_with("HTTP/1.1 401 ") && text.contains(reason), "{reason}: {text}");
             assert!(field(&text, "WWW-Authenticate").is_some(), "{text}");
         }
@@ -450,7 +450,7 @@ fn authorize(rules: Vec<AuthorizationRule>) -> Phases {
 
 #[tokio::test(start_paused = true)]
 async fn the_first_rule_that_a_request_meets_decides_what_is_allowed() {
-    on_stage(async {
+    run_local(async {
         let signer = Signer::ed25519("one");
         let is = |claim: &str, value: &str| ClaimMatch { claim: claim.into(), values: vec![value.into()] };
         let rules = vec![
@@ -490,7 +490,7 @@ async fn the_first_rule_that_a_request_meets_decides_what_is_allowed() {
 
 #[tokio::test(start_paused = true)]
 async fn one_of_several_guards_is_enough_and_the_others_say_nothing() {
-    on_stage(async {
+    run_local(async {
         let signer = Signer::ed25519("one");
         let basic = BasicAuth {
             policy: "users".into(),
@@ -525,7 +525,7 @@ async fn one_of_several_guards_is_enough_and_the_others_say_nothing() {
                 "{forwarded}"
             );
         }
-        let text = ask(&mut client, &head(forged)).await;
+        let text = send_request(&mut client, &head(forged)).await;
         assert!(text.starts_with("HTTP/1.1 401 "), "{text}");
         assert_eq!(field(&text, "WWW-Authenticate"), Some("Basic realm=\"office\""));
     })
@@ -534,7 +534,7 @@ async fn one_of_several_guards_is_enough_and_the_others_say_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn rates_are_counted_by_claim_and_by_client_of_a_key() {
-    on_stage(async {
+    run_local(async {
         let signer = Signer::ed25519("one");
         let limit = |key| {
             Phases::from(Guard::RateLimit(RateLimit {

@@ -1,4 +1,4 @@
-//! An exchange in traces: which setting applies to it, how its span is named, and when it is handed to the exporter.
+//! Tracing of an exchange: which settings apply, the name of its span, and its export.
 
 use std::sync::Arc;
 
@@ -9,16 +9,16 @@ use fairway_routing::{ClientLimits, CompiledRule};
 use super::environment::{Environment, Exchange, Unroutable};
 use crate::buffers::Buffers;
 use crate::filter;
-use crate::metrics::record::Record;
+use crate::metrics::record::ExchangeRecord;
 use crate::network::Network;
 use crate::options::ProxyOptions;
 use crate::peer::Peer;
 use crate::trace::{self, TracedExchange};
 use crate::worker::{Adopted, Worker};
 
-/// How an exchange is traced: as its rule says, else its listener, else the process.
+/// The tracing settings of an exchange: the rule's, else the listener's, else the process's.
 #[inline]
-fn setting<'s>(
+fn tracing_setting<'s>(
     rule: Option<&'s CompiledRule>,
     limits: &'s ClientLimits,
     options: &'s ProxyOptions,
@@ -27,65 +27,65 @@ fn setting<'s>(
     of_rule.or(limits.tracing.as_ref()).or(options.tracing.as_ref())
 }
 
-/// Continues or begins the trace of the request in the buffers, where its rule, its listener or the process says so.
+/// Continues or starts the trace of the request, if its rule, its listener or the process enables tracing.
 #[inline]
-pub(super) fn begin<N: Network>(
+pub(super) fn begin_trace<N: Network>(
     env: &Environment<'_, N>,
     limits: &ClientLimits,
     buffers: &mut Buffers,
-    record: &mut Record<'_>,
+    record: &mut ExchangeRecord<'_>,
 ) {
-    if let Some(tracing) = setting(Some(env.rule()), limits, &env.worker.options) {
-        record.is_traced = env.worker.random(|random| trace::begin(tracing, buffers, random));
+    if let Some(tracing) = tracing_setting(Some(env.rule()), limits, &env.worker.options) {
+        record.is_traced = env.worker.random(|random| trace::begin_trace(tracing, buffers, random));
     }
 }
 
-/// The same for a request without a rule. One that is malformed has nothing that could be believed.
+/// The same for a request without a rule. A malformed request is not traced: its headers cannot be trusted.
 pub(super) fn begin_unserved<N: Network, H: Hop>(
     worker: &Worker<N>,
     adopted: &Adopted<H>,
     peer: &Peer,
     unroutable: &Unroutable,
     buffers: &mut Buffers,
-    record: &mut Record<'_>,
+    record: &mut ExchangeRecord<'_>,
 ) {
     let Unroutable::Unserved(..) = unroutable else { return };
-    if let Some(tracing) = setting(None, adopted.clients(peer.listener), &worker.options) {
-        record.is_traced = worker.random(|random| trace::begin(tracing, buffers, random));
+    if let Some(tracing) = tracing_setting(None, adopted.client_limits(peer.listener), &worker.options) {
+        record.is_traced = worker.random(|random| trace::begin_trace(tracing, buffers, random));
     }
 }
 
-/// Names the span of a sampled exchange that is over, where the configuration names it.
+/// Sets the name of the span of a finished sampled exchange, if the configuration has a template for it.
 #[inline(never)]
-pub(super) fn name<N: Network, D>(exchange: &mut Exchange<'_, '_, N, D>) {
+pub(super) fn name_span<N: Network, D>(exchange: &mut Exchange<'_, '_, N, D>) {
     let Exchange { env, client_side, buffers, .. } = exchange;
-    if buffers.forms.read().sampled.is_none() {
+    if buffers.extras.read().sampled.is_none() {
         return;
     }
-    let limits = env.adopted.clients(client_side.peer.listener);
-    let tracing = setting(Some(env.rule()), limits, &env.worker.options);
+    let limits = env.adopted.client_limits(client_side.peer.listener);
+    let tracing = tracing_setting(Some(env.rule()), limits, &env.worker.options);
     let Some(template) = tracing.and_then(|tracing| tracing.span_name.as_ref()) else { return };
-    let name = trace::name_of(&filter::text(template, env.sources(), buffers));
-    if let Some(sampled) = buffers.forms.sampled_mut() {
+    let name = trace::sanitize_span_name(&filter::render(template, env.sources(), buffers));
+    if let Some(sampled) = buffers.extras.sampled_mut() {
         sampled.name = name;
     }
 }
 
-/// Hands a sampled exchange that is over, and was served by the configuration with this version, to the exporter. Where memory is short,
-/// it is dropped and counted.
+/// Exports a finished sampled exchange that was served by this version of the configuration. If memory is short, it is dropped
+/// and counted.
 #[inline(never)]
-pub(super) fn hand_over<N: Network>(
+pub(super) fn export<N: Network>(
     worker: &Worker<N>,
-    record: &Record<'_>,
+    record: &ExchangeRecord<'_>,
     buffers: &Buffers,
     peer: &Peer,
     configuration: u64,
 ) {
-    if buffers.forms.read().sampled.is_none() || !worker.traces.is_exported() {
+    if buffers.extras.read().sampled.is_none() || !worker.traces.has_exporter() {
         return;
     }
     if worker.is_shedding() {
-        return worker.traces.lose();
+        return worker.traces.count_dropped();
     }
     if let Some(traced) = TracedExchange::new(record, buffers, peer, configuration) {
         worker.traces.add(traced);

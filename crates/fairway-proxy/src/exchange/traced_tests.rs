@@ -1,4 +1,5 @@
-//! Traces in virtual time: which are continued and which begun, the headers that endpoints and services get, and what is exported.
+//! Tracing in virtual time: which traces are continued or started, the headers that endpoints and services get, and what is
+//! exported.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -13,22 +14,24 @@ use fairway_model::{
 };
 use tokio::time::{sleep, timeout};
 
-use super::compression_tests::{Asker, Speaks};
+use super::compression_tests::{Protocol, TestClient};
 use super::steps_mirror_tests::mirror;
-use super::steps_tests::{BUSY, Seen, answering, asking, auth, field, ok, settle};
+use super::steps_tests::{
+    BUSY, ReceivedRequests, auth, auth_phases, field, ok, run_ready_tasks, serve_responses,
+};
 use crate::recorder::RecordedExchange;
-use crate::testing::{GET, Meeting, Stage, endpoint, filtered, on_stage};
+use crate::testing::{GET_REQUEST, ScriptedConnect, TestWorker, config_with_phases, endpoint, run_local};
 use crate::trace::{TraceReceiver, TracedExchange, channel};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const SPAN: &str = "00f067aa0ba902b7";
 
-/// Every trace is sampled, and clients are not believed.
+/// Samples every trace, and ignores those of clients.
 fn all() -> Tracing {
     Tracing { ratio: SampleRatio::ALL, ..Tracing::default() }
 }
 
-/// Traces of clients are continued, and sampled where they say so; those that begin here are not.
+/// Continues traces of clients and follows their sampling; does not sample traces that start here.
 fn by_parent() -> Tracing {
     Tracing { parent_based: true, trust_incoming: true, ..Tracing::default() }
 }
@@ -37,30 +40,36 @@ fn with_b3(tracing: Tracing) -> Tracing {
     Tracing { propagation: Propagation::W3cAndB3, ..tracing }
 }
 
-/// A stage, what its endpoints saw, and what it exports.
+/// A stage, what its endpoints received, and what it exports.
 struct Scene {
-    stage: Stage,
-    seen: Seen,
+    stage: TestWorker,
+    seen: ReceivedRequests,
     exported: TraceReceiver,
 }
 
 impl Scene {
-    /// Of a process with this setting, over one endpoint that answers.
+    /// A process with this setting, over one endpoint that responds.
     fn new(tracing: Tracing) -> Self {
-        Self::of(tracing, filtered(1, Vec::new()), |_| Some(ok()))
+        Self::with_config(tracing, config_with_phases(1, Vec::new()), |_| Some(ok()))
     }
 
-    /// The same with this configuration; endpoints for which `answer` has none refuse connects.
-    fn of(tracing: Tracing, config: Config, answer: impl Fn(u16) -> Option<&'static str> + 'static) -> Self {
-        let seen = Seen::default();
+    /// The same with this configuration; endpoints for which `response` returns `None` refuse connects.
+    fn with_config(
+        tracing: Tracing,
+        config: Config,
+        response: impl Fn(u16) -> Option<&'static str> + 'static,
+    ) -> Self {
+        let seen = ReceivedRequests::default();
         let script = {
             let seen = Rc::clone(&seen);
-            move |to: SocketAddr| match answer(to.port()) {
-                Some(answer) => {
+            move |to: SocketAddr| match response(to.port()) {
+                Some(response) => {
                     let seen = Rc::clone(&seen);
-                    Meeting::with(move |stream| answering(to.port(), answer.as_bytes(), seen, stream))
+                    ScriptedConnect::served_by(move |stream| {
+                        serve_responses(to.port(), response.as_bytes(), seen, stream)
+                    })
                 }
-                None => Meeting::Refused,
+                None => ScriptedConnect::Refused,
             }
         };
         let (sender, exported) = channel(16);
@@ -68,13 +77,13 @@ impl Scene {
             options.tracing = Some(Arc::new(tracing));
             options.traces = Some(sender);
         };
-        Self { stage: Stage::started_with(edit, &with_backends(config), script), seen, exported }
+        Self { stage: TestWorker::with_options(edit, &with_backends(config), script), seen, exported }
     }
 
-    /// Asks with these lines of a head; gives what the endpoint saw last.
-    async fn ask(&mut self, lines: &str) -> String {
+    /// Sends a request with these header lines; returns the last request that the endpoint received.
+    async fn send_request(&mut self, lines: &str) -> String {
         let request = format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
-        assert_eq!(self.stage.client().ask(request).await.unwrap().status, 200, "{lines}");
+        assert_eq!(self.stage.client().request(request).await.unwrap().status, 200, "{lines}");
         self.last()
     }
 
@@ -82,9 +91,9 @@ impl Scene {
         self.seen.borrow().last().unwrap().1.clone()
     }
 
-    /// What was exported since.
+    /// What was exported since the last call.
     async fn exported(&mut self) -> Vec<TracedExchange> {
-        settle().await;
+        run_ready_tasks().await;
         self.stage.worker.tick();
         let mut all = Vec::new();
         while let Ok(Some(batch)) = timeout(Duration::from_millis(1), self.exported.receive()).await {
@@ -93,12 +102,12 @@ impl Scene {
         all
     }
 
-    /// The only one that was exported since.
+    /// The only exchange exported since the last call.
     async fn only(&mut self) -> (TracedExchange, RecordedExchange) {
         let mut all = self.exported().await;
         assert_eq!(all.len(), 1, "{all:?}");
         let traced = all.remove(0);
-        let exchange = traced.exchange();
+        let exchange = traced.to_recorded();
         assert_eq!(exchange.trace_id, Some(format!("{:032x}", traced.context.trace_id)));
         assert_eq!(exchange.number, "");
         (traced, exchange)
@@ -117,7 +126,7 @@ fn with_backends(mut config: Config) -> Config {
     config
 }
 
-/// Trace, span and flags of the only `traceparent` of a head.
+/// Trace, span and flags of the only `traceparent` in a head.
 fn parent(head: &str) -> (String, String, String) {
     let count = head.lines().filter(|line| line.to_ascii_lowercase().starts_with("traceparent:")).count();
     assert_eq!(count, 1, "{head}");
@@ -137,11 +146,11 @@ fn trace(traced: &TracedExchange) -> String {
 
 #[tokio::test(start_paused = true)]
 async fn a_trace_begins_and_its_endpoint_gets_the_span_of_the_attempt() {
-    on_stage(async {
+    run_local(async {
         let mut scene = Scene::new(all());
         let mut traces = Vec::new();
         for _ in 0..2 {
-            let head = scene.ask("").await;
+            let head = scene.send_request("").await;
             let (trace_id, span, flags) = parent(&head);
             let (traced, exchange) = scene.only().await;
             assert_eq!((trace_id.clone(), span), (trace(&traced), attempt(&traced, 1)));
@@ -160,9 +169,9 @@ async fn a_trace_begins_and_its_endpoint_gets_the_span_of_the_attempt() {
 
 #[tokio::test(start_paused = true)]
 async fn a_trace_that_is_not_sampled_begins_with_flags_that_say_so_and_nothing_is_exported() {
-    on_stage(async {
+    run_local(async {
         let mut scene = Scene::new(by_parent());
-        let (first, second) = (parent(&scene.ask("").await), parent(&scene.ask("").await));
+        let (first, second) = (parent(&scene.send_request("").await), parent(&scene.send_request("").await));
         assert_eq!((&*first.2, &*second.2), ("00", "00"));
         assert!(first.0 != second.0 && first.1 != second.1);
         assert!(scene.exported().await.is_empty());
@@ -172,12 +181,12 @@ async fn a_trace_that_is_not_sampled_begins_with_flags_that_say_so_and_nothing_i
 
 #[tokio::test(start_paused = true)]
 async fn a_sampled_trace_of_a_client_is_continued_with_a_span_of_its_own() {
-    on_stage(async {
+    run_local(async {
         let mut scene = Scene::new(by_parent());
         let state = "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE";
         for (flags, sent) in [("01", "01"), ("03", "03"), ("ff", "03")] {
             let lines = format!("traceparent: 00-{TRACE}-{SPAN}-{flags}\r\ntracestate: {state}\r\n");
-            let head = scene.ask(&lines).await;
+            let head = scene.send_request(&lines).await;
             let (traced, _) = scene.only().await;
             assert_eq!(parent(&head), (TRACE.to_owned(), attempt(&traced, 1), sent.to_owned()));
             assert_eq!(field(&head, "tracestate"), Some(state));
@@ -191,16 +200,16 @@ async fn a_sampled_trace_of_a_client_is_continued_with_a_span_of_its_own() {
 
 #[tokio::test(start_paused = true)]
 async fn headers_of_a_trace_that_is_not_sampled_pass_as_they_came() {
-    on_stage(async {
+    run_local(async {
         let mut scene = Scene::new(by_parent());
         for value in [format!("00-{TRACE}-{SPAN}-00"), format!("00-{TRACE}-{SPAN}-02")] {
             let lines = format!("traceparent: {value}\r\ntracestate: a=1\r\ntracestate: b=2\r\nb3: x\r\n");
-            let head = scene.ask(&lines).await;
+            let head = scene.send_request(&lines).await;
             assert_eq!(field(&head, "traceparent"), Some(&*value));
             assert!(head.contains("tracestate: a=1\r\ntracestate: b=2\r\nb3: x\r\n"), "{head}");
         }
         let later = format!("cc-{TRACE}-{SPAN}-00-more");
-        let head = scene.ask(&format!("traceparent: {later}\r\n")).await;
+        let head = scene.send_request(&format!("traceparent: {later}\r\n")).await;
         assert_eq!(field(&head, "traceparent"), Some(&*later), "of a later version");
         assert!(scene.exported().await.is_empty());
     })
@@ -209,12 +218,12 @@ async fn headers_of_a_trace_that_is_not_sampled_pass_as_they_came() {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_is_not_believed_begins_no_trace_and_samples_none() {
-    on_stage(async {
+    run_local(async {
         let mut scene = Scene::new(all());
         let lines = format!(
             "traceparent: 00-{TRACE}-{SPAN}-00\r\ntracestate: a=1\r\nb3: 0\r\nX-B3-TraceId: {TRACE}\r\nbaggage: a=b\r\n"
         );
-        let head = scene.ask(&lines).await;
+        let head = scene.send_request(&lines).await;
         let (traced, _) = scene.only().await;
         assert_eq!(parent(&head), (trace(&traced), attempt(&traced, 1), "01".to_owned()));
         assert_ne!(trace(&traced), TRACE);
@@ -229,7 +238,7 @@ async fn a_client_that_is_not_believed_begins_no_trace_and_samples_none() {
 
 #[tokio::test(start_paused = true)]
 async fn headers_that_cannot_be_read_are_removed_and_a_trace_begins() {
-    on_stage(async {
+    run_local(async {
         let mut scene = Scene::new(Tracing { ratio: SampleRatio::ALL, ..by_parent() });
         let good = format!("00-{TRACE}-{SPAN}-01");
         for lines in [
@@ -244,7 +253,7 @@ async fn headers_that_cannot_be_read_are_removed_and_a_trace_begins() {
             "traceparent:\r\n".to_owned(),
             String::new(),
         ] {
-            let head = scene.ask(&format!("{lines}tracestate: a=1\r\nX-B3-Flags: 1\r\n")).await;
+            let head = scene.send_request(&format!("{lines}tracestate: a=1\r\nX-B3-Flags: 1\r\n")).await;
             let (traced, _) = scene.only().await;
             assert_eq!(parent(&head), (trace(&traced), attempt(&traced, 1), "01".to_owned()), "{lines}");
             assert_ne!(trace(&traced), TRACE);
@@ -257,7 +266,7 @@ async fn headers_that_cannot_be_read_are_removed_and_a_trace_begins() {
 
 #[tokio::test(start_paused = true)]
 async fn a_tracestate_that_is_too_long_is_dropped_and_baggage_of_8_kib_passes() {
-    on_stage(async {
+    run_local(async {
         let mut scene = Scene::new(by_parent());
         let baggage = format!("a={}", "x".repeat(8_190));
         for flags in ["00", "01"] {
@@ -269,7 +278,7 @@ async fn a_tracestate_that_is_too_long_is_dropped_and_baggage_of_8_kib_passes() 
                 let lines = format!(
                     "traceparent: 00-{TRACE}-{SPAN}-{flags}\r\ntracestate: {state}\r\nbaggage: {baggage}\r\n"
                 );
-                let head = scene.ask(&lines).await;
+                let head = scene.send_request(&lines).await;
                 assert_eq!(parent(&head).0, TRACE, "the trace goes on");
                 assert_eq!(field(&head, "tracestate"), passes.then_some(&*state));
                 assert_eq!(field(&head, "baggage"), Some(&*baggage));
@@ -281,7 +290,7 @@ async fn a_tracestate_that_is_too_long_is_dropped_and_baggage_of_8_kib_passes() 
 
 #[tokio::test(start_paused = true)]
 async fn the_lowest_bits_of_the_trace_id_decide_by_ratio() {
-    on_stage(async {
+    run_local(async {
         let ratio = SampleRatio::new(0.25).unwrap();
         let mut scene = Scene::new(Tracing { ratio, trust_incoming: true, ..Tracing::default() });
         for (low, flags, sampled) in [
@@ -293,7 +302,7 @@ async fn the_lowest_bits_of_the_trace_id_decide_by_ratio() {
             ("ffffffff", "01", false),
         ] {
             let value = format!("00-{}{low}-{SPAN}-{flags}", &TRACE[..24]);
-            let head = scene.ask(&format!("traceparent: {value}\r\n")).await;
+            let head = scene.send_request(&format!("traceparent: {value}\r\n")).await;
             let exported = scene.exported().await;
             assert_eq!(exported.len(), usize::from(sampled), "{value}");
             match sampled {
@@ -303,7 +312,7 @@ async fn the_lowest_bits_of_the_trace_id_decide_by_ratio() {
         }
         let mut flags = Vec::new();
         for _ in 0..400 {
-            flags.push(parent(&scene.ask("").await).2);
+            flags.push(parent(&scene.send_request("").await).2);
         }
         let sampled = flags.iter().filter(|flags| *flags == "01").count();
         assert!((60..140).contains(&sampled), "{sampled} of 400");
@@ -314,11 +323,11 @@ async fn the_lowest_bits_of_the_trace_id_decide_by_ratio() {
 
 #[tokio::test(start_paused = true)]
 async fn each_attempt_has_a_span_of_its_own() {
-    on_stage(async {
+    run_local(async {
         let retried = Phases::from(Forwarding { retry_statuses: vec![503], ..Forwarding::default() });
-        let answer = |number| Some(if number == 0 { BUSY } else { ok() });
-        let mut scene = Scene::of(all(), filtered(2, vec![retried]), answer);
-        scene.ask("").await;
+        let response = |number| Some(if number == 0 { BUSY } else { ok() });
+        let mut scene = Scene::with_config(all(), config_with_phases(2, vec![retried]), response);
+        scene.send_request("").await;
         let (traced, exchange) = scene.only().await;
         let seen = scene.seen.borrow().clone();
         let received: Vec<_> = seen.iter().map(|(to, head)| (*to, parent(head).1)).collect();
@@ -335,16 +344,16 @@ async fn each_attempt_has_a_span_of_its_own() {
 
 #[tokio::test(start_paused = true)]
 async fn an_attempt_begins_behind_the_pause_before_it() {
-    on_stage(async {
-        let mut config = filtered(2, Vec::new());
+    run_local(async {
+        let mut config = config_with_phases(2, Vec::new());
         let backend = config.backends.values().next().unwrap();
         let retry = fairway_model::Retry { backoff: Duration::from_millis(40), ..Default::default() };
         let traffic = fairway_model::BackendTraffic { retry: Some(retry), ..Default::default() };
         let backend =
             fairway_model::Backend { traffic: traffic.kept(), ..fairway_model::Backend::clone(backend) };
         config.backends.insert(backend.key.clone(), Arc::new(backend));
-        let mut scene = Scene::of(all(), config, |number| (number == 1).then(ok));
-        scene.ask("").await;
+        let mut scene = Scene::with_config(all(), config, |number| (number == 1).then(ok));
+        scene.send_request("").await;
         let (traced, exchange) = scene.only().await;
         assert_eq!(parent(&scene.last()).1, attempt(&traced, 2));
         let (failed, last) = (&exchange.failed_attempts[0], exchange.upstream.unwrap());
@@ -357,26 +366,26 @@ async fn an_attempt_begins_behind_the_pause_before_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_hedged_connect_is_one_attempt() {
-    on_stage(async {
+    run_local(async {
         let (sender, exported) = channel(16);
-        let seen = Seen::default();
+        let seen = ReceivedRequests::default();
         let script = {
             let seen = Rc::clone(&seen);
             move |to: SocketAddr| {
                 let seen = Rc::clone(&seen);
-                let serve = move |stream| answering(to.port(), ok().as_bytes(), seen, stream);
+                let serve = move |stream| serve_responses(to.port(), ok().as_bytes(), seen, stream);
                 match to == endpoint(0) {
-                    true => Meeting::after(Duration::from_secs(4), serve),
-                    false => Meeting::with(serve),
+                    true => ScriptedConnect::served_after(Duration::from_secs(4), serve),
+                    false => ScriptedConnect::served_by(serve),
                 }
             }
         };
         let edit = |options: &mut crate::options::ProxyOptions| {
             (options.tracing, options.traces) = (Some(Arc::new(all())), Some(sender));
         };
-        let stage = Stage::started_with(edit, &filtered(2, Vec::new()), script);
+        let stage = TestWorker::with_options(edit, &config_with_phases(2, Vec::new()), script);
         let mut scene = Scene { stage, seen, exported };
-        let head = scene.ask("").await;
+        let head = scene.send_request("").await;
         let (traced, exchange) = scene.only().await;
         assert_eq!(parent(&head).1, attempt(&traced, 1));
         let upstream = exchange.upstream.unwrap();
@@ -388,10 +397,10 @@ async fn a_hedged_connect_is_one_attempt() {
 
 #[tokio::test(start_paused = true)]
 async fn services_that_are_asked_and_copies_get_the_server_span() {
-    on_stage(async {
-        let config = filtered(1, vec![asking(auth()), mirror(1024)]);
-        let mut scene = Scene::of(all(), config, |_| Some(ok()));
-        scene.ask("").await;
+    run_local(async {
+        let config = config_with_phases(1, vec![auth_phases(auth()), mirror(1024)]);
+        let mut scene = Scene::with_config(all(), config, |_| Some(ok()));
+        scene.send_request("").await;
         let (traced, _) = scene.only().await;
         let server = format!("{:016x}", traced.context.span_id);
         for (number, span) in [(100, server.clone()), (0, attempt(&traced, 1)), (101, server)] {
@@ -399,12 +408,12 @@ async fn services_that_are_asked_and_copies_get_the_server_span() {
             let (_, head) = seen.iter().find(|(to, _)| *to == number).unwrap();
             assert_eq!(parent(head), (trace(&traced), span, "01".to_owned()), "{number}");
         }
-        // Of a trace that is not sampled they get what the client sent.
-        let config = filtered(1, vec![asking(auth()), mirror(1024)]);
-        let mut scene = Scene::of(by_parent(), config, |_| Some(ok()));
+        // For an unsampled trace they get what the client sent.
+        let config = config_with_phases(1, vec![auth_phases(auth()), mirror(1024)]);
+        let mut scene = Scene::with_config(by_parent(), config, |_| Some(ok()));
         let value = format!("00-{TRACE}-{SPAN}-00");
-        scene.ask(&format!("traceparent: {value}\r\n")).await;
-        settle().await;
+        scene.send_request(&format!("traceparent: {value}\r\n")).await;
+        run_ready_tasks().await;
         let seen = scene.seen.borrow();
         assert_eq!(seen.len(), 3);
         assert!(seen.iter().all(|(_, head)| field(head, "traceparent") == Some(&value)), "{seen:?}");
@@ -418,10 +427,10 @@ async fn a_page_of_another_backend_is_one_more_attempt() {
         Phases::from(ErrorPages { statuses: vec![502, 503], backend: Some("c".into()), fields: Vec::new() })
     };
     for (first, reason, status) in [(Some(BUSY), None, Some(503)), (None, Some("connect_failed"), None)] {
-        on_stage(async {
-            let answer = move |number| if number == 102 { Some(ok()) } else { first };
-            let mut scene = Scene::of(all(), filtered(1, vec![pages()]), answer);
-            scene.ask("").await;
+        run_local(async {
+            let response = move |number| if number == 102 { Some(ok()) } else { first };
+            let mut scene = Scene::with_config(all(), config_with_phases(1, vec![pages()]), response);
+            scene.send_request("").await;
             let (traced, exchange) = scene.only().await;
             let failed = &exchange.failed_attempts;
             assert_eq!(failed[0].endpoint, endpoint(0));
@@ -440,11 +449,11 @@ async fn a_page_of_another_backend_is_one_more_attempt() {
 
 #[tokio::test(start_paused = true)]
 async fn streams_of_http2_and_calls_of_grpc_are_traced() {
-    on_stage(async {
+    run_local(async {
         let mut scene = Scene::new(by_parent());
         let value = format!("00-{TRACE}-{SPAN}-01");
         let fields = [("traceparent", &*value), ("content-type", "application/grpc"), ("te", "trailers")];
-        Asker::ask(&scene.stage, Speaks::Http2, "POST", &fields).await.finish().await;
+        TestClient::send_request(&scene.stage, Protocol::Http2, "POST", &fields).await.finish().await;
         let (traced, exchange) = scene.only().await;
         assert_eq!(parent(&scene.last()), (TRACE.to_owned(), attempt(&traced, 1), "01".to_owned()));
         assert_eq!((&*exchange.version, &*traced.span_name), ("HTTP/2.0", "POST /"));
@@ -454,7 +463,7 @@ async fn streams_of_http2_and_calls_of_grpc_are_traced() {
 
 #[tokio::test(start_paused = true)]
 async fn b3_is_read_where_there_is_no_traceparent_and_both_forms_are_sent() {
-    on_stage(async {
+    run_local(async {
         let mut scene = Scene::new(with_b3(by_parent()));
         let (short, debug) = (&TRACE[16..], "d");
         for (lines, trace_id, sampling) in [
@@ -464,7 +473,7 @@ async fn b3_is_read_where_there_is_no_traceparent_and_both_forms_are_sent() {
             (format!("X-B3-TraceId: {short}\r\nX-B3-SpanId: {SPAN}\r\nX-B3-Flags: 1\r\n"), short, debug),
             (format!("traceparent: 00-{TRACE}-{SPAN}-01\r\nb3: 0\r\n"), TRACE, "1"),
         ] {
-            let head = scene.ask(&lines).await;
+            let head = scene.send_request(&lines).await;
             let (traced, _) = scene.only().await;
             let (span, server) = (attempt(&traced, 1), format!("{:016x}", traced.context.span_id));
             assert_eq!(parent(&head), (format!("{trace_id:0>32}"), span.clone(), "01".to_owned()), "{lines}");
@@ -490,7 +499,7 @@ async fn b3_is_read_where_there_is_no_traceparent_and_both_forms_are_sent() {
 
 #[tokio::test(start_paused = true)]
 async fn b3_of_a_trace_that_is_not_sampled_stays_and_the_other_form_is_added() {
-    on_stage(async {
+    run_local(async {
         let mut scene = Scene::new(with_b3(by_parent()));
         for (lines, traceparent, b3) in [
             (
@@ -505,20 +514,20 @@ async fn b3_of_a_trace_that_is_not_sampled_stays_and_the_other_form_is_added() {
                 format!("{TRACE}-{SPAN}-0"),
             ),
         ] {
-            let head = scene.ask(&lines).await;
+            let head = scene.send_request(&lines).await;
             assert_eq!(field(&head, "traceparent"), Some(&*traceparent), "{lines}");
             assert_eq!(field(&head, "b3"), Some(&*b3), "{lines}");
         }
-        // Only a decision, or nothing that can be read: a trace begins.
+        // Only a sampling decision, or nothing readable: a new trace starts.
         for lines in ["b3: 0\r\n", "X-B3-Sampled: 0\r\n", "b3: x\r\n", "b3: 0\r\nb3: 0\r\n", ""] {
-            let head = scene.ask(lines).await;
+            let head = scene.send_request(lines).await;
             let (trace_id, span, flags) = parent(&head);
             assert_eq!(flags, "00", "{lines}");
             assert_eq!(field(&head, "b3"), Some(&*format!("{trace_id}-{span}-0")), "{lines}");
             assert_eq!(head.matches("b3: ").count(), 1, "{head}");
         }
         assert!(scene.exported().await.is_empty());
-        scene.ask("b3: 1\r\n").await;
+        scene.send_request("b3: 1\r\n").await;
         assert_eq!(scene.exported().await.len(), 1, "the client wants the trace that begins");
     })
     .await;
@@ -537,14 +546,14 @@ async fn the_rule_comes_before_the_listener_and_the_listener_before_the_process(
         (None, Some(all()), off(), true),
         (None, None, off(), false),
     ] {
-        on_stage(async {
-            let mut config = filtered(1, of_rule(rule));
+        run_local(async {
+            let mut config = config_with_phases(1, of_rule(rule));
             let mut http = Listener::clone(&config.listeners["http"]);
             http.clients.tracing = listener.map(Arc::new);
             config.listeners.insert(http.name.clone(), Arc::new(http));
-            let mut scene = Scene::of(process, config, |_| Some(ok()));
+            let mut scene = Scene::with_config(process, config, |_| Some(ok()));
             let sent = "traceparent: x\r\ntraceparent: y\r\ntracestate: z\r\nb3: 7\r\n";
-            let head = scene.ask(sent).await;
+            let head = scene.send_request(sent).await;
             assert_eq!(scene.exported().await.len(), usize::from(sampled));
             assert_eq!(
                 head.contains(sent),
@@ -558,13 +567,13 @@ async fn the_rule_comes_before_the_listener_and_the_listener_before_the_process(
 
 #[tokio::test(start_paused = true)]
 async fn spans_are_named_by_the_configuration() {
-    on_stage(async {
+    run_local(async {
         let parts =
-            vec![TemplatePart::Method, TemplatePart::Text(" at ".into()), TemplatePart::Field("x_a".into())];
+            vec![TemplatePart::Method, TemplatePart::Text(" at ".into()), TemplatePart::Header("x_a".into())];
         let mut scene = Scene::new(Tracing { span_name: Some(Arc::new(Template(parts))), ..all() });
-        scene.ask("X-A: b\u{202e}c\r\n").await;
+        scene.send_request("X-A: b\u{202e}c\r\n").await;
         assert_eq!(scene.only().await.0.span_name, "GET at b\u{fffd}c");
-        scene.ask(&format!("X-A: {}\r\n", "y".repeat(1_000))).await;
+        scene.send_request(&format!("X-A: {}\r\n", "y".repeat(1_000))).await;
         assert_eq!(scene.only().await.0.span_name.len(), 256);
     })
     .await;
@@ -572,20 +581,20 @@ async fn spans_are_named_by_the_configuration() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_without_a_rule_is_traced_and_one_that_is_malformed_is_not() {
-    on_stage(async {
-        let mut config = filtered(1, Vec::new());
+    run_local(async {
+        let mut config = config_with_phases(1, Vec::new());
         config.hosts.clear();
-        let mut scene = Scene::of(by_parent(), config, |_| Some(ok()));
+        let mut scene = Scene::with_config(by_parent(), config, |_| Some(ok()));
         let request = |method: &str| {
             format!("{method} / HTTP/1.1\r\nHost: a\r\ntraceparent: 00-{TRACE}-{SPAN}-01\r\n\r\n")
         };
         for (method, name) in [("GET", "GET"), ("INVENTED", "HTTP")] {
-            assert_eq!(scene.stage.client().ask(request(method)).await.unwrap().status, 404);
+            assert_eq!(scene.stage.client().request(request(method)).await.unwrap().status, 404);
             let (traced, exchange) = scene.only().await;
             assert_eq!((&*traced.span_name, traced.route.as_deref()), (name, None));
             assert_eq!((trace(&traced), exchange.reason.as_deref()), (TRACE.to_owned(), Some("no_route")));
         }
-        assert_eq!(scene.stage.client().ask(request("GET ")).await.unwrap().status, 400);
+        assert_eq!(scene.stage.client().request(request("GET ")).await.unwrap().status, 400);
         assert!(scene.exported().await.is_empty());
     })
     .await;
@@ -593,9 +602,9 @@ async fn a_request_without_a_rule_is_traced_and_one_that_is_malformed_is_not() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_is_exported_with_its_attempts() {
-    on_stage(async {
-        let mut scene = Scene::of(all(), filtered(2, Vec::new()), |_| None);
-        assert_eq!(scene.stage.client().ask(GET).await.unwrap().status, 502);
+    run_local(async {
+        let mut scene = Scene::with_config(all(), config_with_phases(2, Vec::new()), |_| None);
+        assert_eq!(scene.stage.client().request(GET_REQUEST).await.unwrap().status, 502);
         let (_, exchange) = scene.only().await;
         assert_eq!((exchange.status, exchange.reason.as_deref()), (502, Some("connect_failed")));
         let (failed, upstream) = (exchange.failed_attempts, exchange.upstream.unwrap());
@@ -612,52 +621,53 @@ async fn a_failure_is_exported_with_its_attempts() {
 
 #[tokio::test(start_paused = true)]
 async fn exchanges_are_dropped_and_counted_when_the_channel_is_full() {
-    on_stage(async {
+    run_local(async {
         let (sender, mut exported) = channel(1);
         let edit = |options: &mut crate::options::ProxyOptions| {
             (options.tracing, options.traces) = (Some(Arc::new(all())), Some(sender));
         };
-        let stage =
-            Stage::started_with(edit, &filtered(1, Vec::new()), |_| Meeting::with(crate::testing::answering));
+        let stage = TestWorker::with_options(edit, &config_with_phases(1, Vec::new()), |_| {
+            ScriptedConnect::served_by(crate::testing::serve_ok)
+        });
         let mut client = stage.client();
         for _ in 0..130 {
-            assert_eq!(client.ask(GET).await.unwrap().status, 200);
+            assert_eq!(client.request(GET_REQUEST).await.unwrap().status, 200);
         }
-        settle().await;
-        assert_eq!(stage.value("fairway_trace_exchanges_dropped_total"), 64, "the second batch");
+        run_ready_tasks().await;
+        assert_eq!(stage.metric_value("fairway_trace_exchanges_dropped_total"), 64, "the second batch");
         stage.worker.tick();
-        assert_eq!(stage.value("fairway_trace_exchanges_dropped_total"), 66, "and what had gathered");
+        assert_eq!(stage.metric_value("fairway_trace_exchanges_dropped_total"), 66, "and what had gathered");
         assert_eq!(exported.receive().await.unwrap().len(), 64);
         drop(exported);
-        assert_eq!(client.ask(GET).await.unwrap().status, 200);
-        settle().await;
+        assert_eq!(client.request(GET_REQUEST).await.unwrap().status, 200);
+        run_ready_tasks().await;
         stage.worker.tick();
-        assert_eq!(stage.value("fairway_trace_exchanges_dropped_total"), 67, "the exporter is gone");
+        assert_eq!(stage.metric_value("fairway_trace_exchanges_dropped_total"), 67, "the exporter is gone");
         drop(client);
         sleep(Duration::from_secs(1)).await;
-        assert_eq!(stage.at_rest(), Ok(()));
+        assert_eq!(stage.check_idle(), Ok(()));
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn contexts_are_sent_without_an_exporter() {
-    on_stage(async {
-        let seen = Seen::default();
+    run_local(async {
+        let seen = ReceivedRequests::default();
         let script = {
             let seen = Rc::clone(&seen);
             move |_| {
                 let seen = Rc::clone(&seen);
-                Meeting::with(move |stream| answering(0, ok().as_bytes(), seen, stream))
+                ScriptedConnect::served_by(move |stream| serve_responses(0, ok().as_bytes(), seen, stream))
             }
         };
         let edit = |options: &mut crate::options::ProxyOptions| options.tracing = Some(Arc::new(all()));
-        let stage = Stage::started_with(edit, &filtered(1, Vec::new()), script);
-        assert_eq!(stage.client().ask(GET).await.unwrap().status, 200);
+        let stage = TestWorker::with_options(edit, &config_with_phases(1, Vec::new()), script);
+        assert_eq!(stage.client().request(GET_REQUEST).await.unwrap().status, 200);
         assert_eq!(parent(&seen.borrow()[0].1).2, "01");
-        settle().await;
+        run_ready_tasks().await;
         stage.worker.tick();
-        assert_eq!(stage.value("fairway_trace_exchanges_dropped_total"), 0);
+        assert_eq!(stage.metric_value("fairway_trace_exchanges_dropped_total"), 0);
     })
     .await;
 }

@@ -1,5 +1,4 @@
-//! What a backend says of its traffic: how many requests an endpoint may have under way, what is tried again, what ejects
-//! an endpoint, and when connects are raced. In virtual time.
+//! Traffic settings of a backend, in virtual time: requests per endpoint, retries, ejection, and hedged connects.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -10,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairway_model::{Backend, BackendKey, BackendTraffic, Config, Ejection, Retry, RetryBy};
+use fairway_model::{Backend, BackendKey, BackendTraffic, Config, Ejection, Retry, RetrySource};
 use fairway_net::clock::Instant;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -18,7 +17,10 @@ use tokio::io::{AsyncWriteExt, DuplexStream};
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::{sleep, timeout};
 
-use crate::testing::{Client, GET, Meeting, OK, Stage, answering, endpoint, filtered, on_stage, read_head};
+use crate::testing::{
+    Client, GET_REQUEST, OK_RESPONSE, ScriptedConnect, TestWorker, config_with_phases, endpoint, read_head,
+    run_local, serve_ok,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -26,9 +28,9 @@ fn millis(count: u64) -> Duration {
     Duration::from_millis(count)
 }
 
-/// One rule over a backend of so many endpoints, with this traffic.
+/// One rule over a backend with this many endpoints and these traffic settings.
 fn config(endpoints: usize, traffic: BackendTraffic) -> Config {
-    let mut config = filtered(endpoints, Vec::new());
+    let mut config = config_with_phases(endpoints, Vec::new());
     let backend = Backend::clone(&config.backends[&BackendKey::from("backend")]);
     config.backends.insert(backend.key.clone(), Arc::new(Backend { traffic: traffic.kept(), ..backend }));
     config
@@ -37,84 +39,84 @@ fn config(endpoints: usize, traffic: BackendTraffic) -> Config {
 fn stage(
     endpoints: usize,
     traffic: BackendTraffic,
-    script: impl Fn(SocketAddr) -> Meeting + 'static,
-) -> Stage {
-    Stage::serving(&config(endpoints, traffic), script)
+    script: impl Fn(SocketAddr) -> ScriptedConnect + 'static,
+) -> TestWorker {
+    TestWorker::with_config(&config(endpoints, traffic), script)
 }
 
 fn within(most: u32) -> BackendTraffic {
     BackendTraffic { in_flight: NonZeroU32::new(most), ..BackendTraffic::default() }
 }
 
-/// Answers each request after a while.
-async fn thinking(mut stream: DuplexStream, time: Duration) {
+/// Responds to each request after `time`.
+async fn serve_after(mut stream: DuplexStream, time: Duration) {
     while read_head(&mut stream).await {
         sleep(time).await;
-        if stream.write_all(OK).await.is_err() {
+        if stream.write_all(OK_RESPONSE).await.is_err() {
             return;
         }
     }
 }
 
 /// Reads a request and closes.
-async fn closing(mut stream: DuplexStream) {
+async fn serve_closing(mut stream: DuplexStream) {
     read_head(&mut stream).await;
 }
 
-/// Clients whose requests are under way.
-async fn asking(stage: &Stage, count: usize) -> Vec<Client> {
+/// Clients whose requests are in progress.
+async fn start_requests(stage: &TestWorker, count: usize) -> Vec<Client> {
     let mut clients = Vec::new();
     for _ in 0..count {
         let mut client = stage.client();
-        client.send(GET).await;
+        client.send(GET_REQUEST).await;
         clients.push(client);
     }
     sleep(millis(10)).await;
     clients
 }
 
-fn connects_to(stage: &Stage, number: u16) -> usize {
+fn connects_to(stage: &TestWorker, number: u16) -> usize {
     stage.connects().iter().filter(|(_, to)| *to == endpoint(number)).count()
 }
 
-const FULL: &str = "fairway_faults_total{reason=\"endpoints_full\"}";
+const FULL_METRIC: &str = "fairway_faults_total{reason=\"endpoints_full\"}";
 
 #[tokio::test(start_paused = true)]
 async fn one_request_too_many_is_503_and_its_connection_goes_on() {
-    on_stage(async {
-        let stage = stage(2, within(2), |_| Meeting::with(|stream| thinking(stream, SECOND)));
-        let under_way = asking(&stage, 4).await;
+    run_local(async {
+        let stage = stage(2, within(2), |_| ScriptedConnect::served_by(|stream| serve_after(stream, SECOND)));
+        let under_way = start_requests(&stage, 4).await;
         let mut late = stage.client();
-        late.send(GET).await;
-        let refused = late.answer_text().await;
+        late.send(GET_REQUEST).await;
+        let refused = late.response_text().await;
         assert!(refused.starts_with("HTTP/1.1 503 ") && refused.contains("endpoints_full"), "{refused}");
         assert!(refused.contains("\r\nRetry-After: 1\r\n") && !refused.contains("close"), "{refused}");
-        assert_eq!(stage.value("fairway_upstream_requests_total"), 4, "no endpoint heard of it");
+        assert_eq!(stage.metric_value("fairway_upstream_requests_total"), 4, "no endpoint heard of it");
         for mut client in under_way {
-            assert_eq!(client.answer().await.unwrap().status, 200);
+            assert_eq!(client.response().await.unwrap().status, 200);
         }
-        assert_eq!(late.ask(GET).await.unwrap().status, 200);
-        assert_eq!(stage.value(FULL), 1);
-        assert_eq!(stage.value("fairway_upstream_ejections_total"), 0);
+        assert_eq!(late.request(GET_REQUEST).await.unwrap().status, 200);
+        assert_eq!(stage.metric_value(FULL_METRIC), 1);
+        assert_eq!(stage.metric_value("fairway_upstream_ejections_total"), 0);
         drop(late);
         sleep(millis(10)).await;
-        stage.at_rest().unwrap();
+        stage.check_idle().unwrap();
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_endpoint_that_is_full_is_passed_over() {
-    on_stage(async {
+    run_local(async {
         let script = |to| match to == endpoint(0) {
-            true => Meeting::with(|stream| thinking(stream, 10 * SECOND)),
-            false => Meeting::with(answering),
+            true => ScriptedConnect::served_by(|stream| serve_after(stream, 10 * SECOND)),
+            false => ScriptedConnect::served_by(serve_ok),
         };
         let stage = stage(2, within(1), script);
-        let _under_way = asking(&stage, 1).await;
+        let _under_way = start_requests(&stage, 1).await;
         let (mut client, began) = (stage.client(), Instant::now());
         for _ in 0..6 {
-            assert_eq!(client.ask(GET).await.unwrap().status, 200);
+            assert_eq!(client.request(GET_REQUEST).await.unwrap().status, 200);
         }
         assert!(began.elapsed() < SECOND && connects_to(&stage, 0) == 1);
     })
@@ -123,16 +125,16 @@ async fn an_endpoint_that_is_full_is_passed_over() {
 
 #[tokio::test(start_paused = true)]
 async fn an_ejected_endpoint_is_not_asked_because_the_others_are_full() {
-    on_stage(async {
+    run_local(async {
         let script = |to| match to == endpoint(0) {
-            true => Meeting::Refused,
-            false => Meeting::with(|stream| thinking(stream, millis(500))),
+            true => ScriptedConnect::Refused,
+            false => ScriptedConnect::served_by(|stream| serve_after(stream, millis(500))),
         };
         let stage = stage(2, within(1), script);
-        let under_way = asking(&stage, 1).await;
-        assert_eq!(stage.value("fairway_upstream_ejections_total"), 1);
-        assert_eq!(stage.client().ask(GET).await.unwrap().status, 503);
-        assert_eq!((stage.value(FULL), connects_to(&stage, 0)), (1, 1));
+        let under_way = start_requests(&stage, 1).await;
+        assert_eq!(stage.metric_value("fairway_upstream_ejections_total"), 1);
+        assert_eq!(stage.client().request(GET_REQUEST).await.unwrap().status, 503);
+        assert_eq!((stage.metric_value(FULL_METRIC), connects_to(&stage, 0)), (1, 1));
         drop(under_way);
     })
     .await;
@@ -140,31 +142,31 @@ async fn an_ejected_endpoint_is_not_asked_because_the_others_are_full() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_is_answered_where_the_endpoints_for_another_attempt_are_full() {
-    on_stage(async {
+    run_local(async {
         let script = |to| match to == endpoint(0) {
-            true => Meeting::with(|stream| thinking(stream, 10 * SECOND)),
-            false => Meeting::with(closing),
+            true => ScriptedConnect::served_by(|stream| serve_after(stream, 10 * SECOND)),
+            false => ScriptedConnect::served_by(serve_closing),
         };
         let stage = stage(2, within(1), script);
-        let _under_way = asking(&stage, 1).await;
-        assert_eq!(stage.client().ask(GET).await.unwrap().status, 502);
-        assert_eq!((connects_to(&stage, 1), stage.value(FULL)), (1, 0));
-        assert_eq!(stage.value("fairway_upstream_retries_total"), 0);
+        let _under_way = start_requests(&stage, 1).await;
+        assert_eq!(stage.client().request(GET_REQUEST).await.unwrap().status, 502);
+        assert_eq!((connects_to(&stage, 1), stage.metric_value(FULL_METRIC)), (1, 0));
+        assert_eq!(stage.metric_value("fairway_upstream_retries_total"), 0);
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_late_connect_is_not_raced_with_one_to_an_endpoint_without_room() {
-    on_stage(async {
+    run_local(async {
         for (traffic, connects) in [(within(1), 2), (BackendTraffic::default(), 3)] {
             let script = |to| match to == endpoint(0) {
-                true => Meeting::with(|stream| thinking(stream, 10 * SECOND)),
-                false => Meeting::after(millis(600), answering),
+                true => ScriptedConnect::served_by(|stream| serve_after(stream, 10 * SECOND)),
+                false => ScriptedConnect::served_after(millis(600), serve_ok),
             };
             let stage = stage(2, traffic, script);
-            let _under_way = asking(&stage, 1).await;
-            let _late = asking(&stage, 1).await;
+            let _under_way = start_requests(&stage, 1).await;
+            let _late = start_requests(&stage, 1).await;
             sleep(SECOND).await;
             assert_eq!(stage.connects().len(), connects);
         }
@@ -174,15 +176,21 @@ async fn a_late_connect_is_not_raced_with_one_to_an_endpoint_without_room() {
 
 #[tokio::test(start_paused = true)]
 async fn a_backend_says_when_connects_are_raced() {
-    on_stage(async {
+    run_local(async {
         for (hedge, answered, won) in [(Duration::ZERO, SECOND, 0), (millis(100), millis(100), 1)] {
-            let script = |to| if to == endpoint(0) { Meeting::Silence } else { Meeting::with(answering) };
+            let script = |to| {
+                if to == endpoint(0) {
+                    ScriptedConnect::Silence
+                } else {
+                    ScriptedConnect::served_by(serve_ok)
+                }
+            };
             let stage = stage(2, BackendTraffic { hedge: Some(hedge), ..BackendTraffic::default() }, script);
             let began = Instant::now();
-            assert_eq!(stage.client().ask(GET).await.unwrap().status, 200);
+            assert_eq!(stage.client().request(GET_REQUEST).await.unwrap().status, 200);
             let late = began.elapsed() - answered;
             assert!(late < millis(3), "{late:?}");
-            assert_eq!(stage.value("fairway_upstream_hedges_total{outcome=\"won\"}"), won);
+            assert_eq!(stage.metric_value("fairway_upstream_hedges_total{outcome=\"won\"}"), won);
         }
     })
     .await;
@@ -190,13 +198,14 @@ async fn a_backend_says_when_connects_are_raced() {
 
 #[tokio::test(start_paused = true)]
 async fn a_backend_says_what_is_tried_again_whatever_the_rule_says() {
-    on_stage(async {
+    run_local(async {
         let once = Retry { tries: 1, ..Retry::default() };
-        let often = Retry { tries: 5, by: RetryBy::Route, backoff: millis(100), ..Retry::default() };
+        let often = Retry { tries: 5, by: RetrySource::Route, backoff: millis(100), ..Retry::default() };
         for (retry, connects, least) in [(None, 3, 0), (Some(once), 1, 0), (Some(often), 5, 400)] {
-            let stage = stage(4, BackendTraffic { retry, ..BackendTraffic::default() }, |_| Meeting::Refused);
+            let stage =
+                stage(4, BackendTraffic { retry, ..BackendTraffic::default() }, |_| ScriptedConnect::Refused);
             let began = Instant::now();
-            assert_eq!(stage.client().ask(GET).await.unwrap().status, 502);
+            assert_eq!(stage.client().request(GET_REQUEST).await.unwrap().status, 502);
             let took = u64::try_from(began.elapsed().as_millis()).unwrap();
             assert_eq!(stage.connects().len(), connects);
             assert!((least..=least + least / 4 + 4).contains(&took), "{took} ms");
@@ -211,28 +220,36 @@ fn ejecting(ejection: Ejection) -> BackendTraffic {
 
 #[tokio::test(start_paused = true)]
 async fn endpoints_of_a_backend_that_ejects_none_are_always_used() {
-    on_stage(async {
-        let script = |to| if to == endpoint(0) { Meeting::Refused } else { Meeting::with(answering) };
+    run_local(async {
+        let script = |to| {
+            if to == endpoint(0) { ScriptedConnect::Refused } else { ScriptedConnect::served_by(serve_ok) }
+        };
         let stage = stage(2, ejecting(Ejection::Never), script);
         let mut client = stage.client();
         for _ in 0..8 {
-            assert_eq!(client.ask(GET).await.unwrap().status, 200);
+            assert_eq!(client.request(GET_REQUEST).await.unwrap().status, 200);
         }
         assert_eq!(connects_to(&stage, 0), 8, "each begins there");
-        assert_eq!(stage.value("fairway_upstream_ejections_total"), 0);
+        assert_eq!(stage.metric_value("fairway_upstream_ejections_total"), 0);
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_backend_says_how_many_failures_eject_and_for_how_long() {
-    on_stage(async {
+    run_local(async {
         let (failures, first, longest) = (NonZeroU8::MIN, 5 * SECOND, 12 * SECOND);
-        let script = |to| if to == endpoint(0) { Meeting::with(closing) } else { Meeting::with(answering) };
+        let script = |to| {
+            if to == endpoint(0) {
+                ScriptedConnect::served_by(serve_closing)
+            } else {
+                ScriptedConnect::served_by(serve_ok)
+            }
+        };
         let stage = stage(2, ejecting(Ejection::After { failures, first, longest }), script);
         let (mut client, began) = (stage.client(), Instant::now());
         while began.elapsed() < 45 * SECOND {
-            assert_eq!(client.ask(GET).await.unwrap().status, 200);
+            assert_eq!(client.request(GET_REQUEST).await.unwrap().status, 200);
             sleep(millis(50)).await;
         }
         let asked: Vec<_> = stage.connects().into_iter().filter(|(_, to)| *to == endpoint(0)).collect();
@@ -244,33 +261,37 @@ async fn a_backend_says_how_many_failures_eject_and_for_how_long() {
 
 #[tokio::test(start_paused = true)]
 async fn a_change_of_nothing_but_traffic_holds_at_once_and_keeps_pools_and_health() {
-    on_stage(async {
+    run_local(async {
         let script = |to| match to == endpoint(0) {
-            true => Meeting::Refused,
-            false => Meeting::with(|stream| thinking(stream, millis(100))),
+            true => ScriptedConnect::Refused,
+            false => ScriptedConnect::served_by(|stream| serve_after(stream, millis(100))),
         };
         let stage = stage(2, BackendTraffic::default(), script);
-        assert_eq!(stage.client().ask(GET).await.unwrap().status, 200);
+        assert_eq!(stage.client().request(GET_REQUEST).await.unwrap().status, 200);
         assert_eq!((stage.connects().len(), stage.worker.groups.idle_connections()), (2, 1));
         stage.publish(&config(2, within(1)));
         assert_eq!(stage.worker.groups.idle_connections(), 1, "no connection is closed for it");
-        let under_way = asking(&stage, 1).await;
-        assert_eq!(stage.client().ask(GET).await.unwrap().status, 503, "the limit holds");
+        let under_way = start_requests(&stage, 1).await;
+        assert_eq!(stage.client().request(GET_REQUEST).await.unwrap().status, 503, "the limit holds");
         assert_eq!(stage.connects().len(), 2, "the connection is used, and the ejected endpoint is not");
         stage.publish(&config(2, within(2)));
-        assert_eq!(stage.client().ask(GET).await.unwrap().status, 200, "there is room for one more");
+        assert_eq!(
+            stage.client().request(GET_REQUEST).await.unwrap().status,
+            200,
+            "there is room for one more"
+        );
         assert_eq!(connects_to(&stage, 0), 1);
         drop(under_way);
     })
     .await;
 }
 
-/// What an endpoint does.
+/// The behaviour of an endpoint.
 #[derive(Clone, Copy, Debug)]
-enum Conduct {
-    /// It answers after so many milliseconds.
+enum EndpointBehaviour {
+    /// It responds after this many milliseconds.
     Answers(u64),
-    /// Its connects take so many milliseconds.
+    /// Its connects take this many milliseconds.
     IsLate(u64),
     Refuses,
     Closes,
@@ -278,41 +299,43 @@ enum Conduct {
 
 /// A client; the times are in milliseconds.
 #[derive(Clone, Copy, Debug)]
-struct Call {
-    /// When it asks.
+struct ClientCall {
+    /// When it sends its request.
     asks: u64,
-    /// How long after that it leaves, if it has no answer by then.
+    /// How long after that it leaves, if it has no response by then.
     leaves: Option<u64>,
 }
 
-fn a_call() -> impl Strategy<Value = Call> {
-    (0..600_u64, prop::option::of(0..800_u64)).prop_map(|(asks, leaves)| Call { asks, leaves })
+fn a_call() -> impl Strategy<Value = ClientCall> {
+    (0..600_u64, prop::option::of(0..800_u64)).prop_map(|(asks, leaves)| ClientCall { asks, leaves })
 }
 
-fn conduct() -> impl Strategy<Value = Conduct> {
+fn conduct() -> impl Strategy<Value = EndpointBehaviour> {
     prop_oneof![
-        4 => (0..400_u64).prop_map(Conduct::Answers),
-        1 => (0..1_500_u64).prop_map(Conduct::IsLate),
-        1 => Just(Conduct::Refuses),
-        1 => Just(Conduct::Closes),
+        4 => (0..400_u64).prop_map(EndpointBehaviour::Answers),
+        1 => (0..1_500_u64).prop_map(EndpointBehaviour::IsLate),
+        1 => Just(EndpointBehaviour::Refuses),
+        1 => Just(EndpointBehaviour::Closes),
     ]
 }
 
-fn meeting(conduct: Conduct) -> Meeting {
+fn meeting(conduct: EndpointBehaviour) -> ScriptedConnect {
     match conduct {
-        Conduct::Answers(time) => Meeting::with(move |stream| thinking(stream, millis(time))),
-        Conduct::IsLate(time) => Meeting::after(millis(time), answering),
-        Conduct::Refuses => Meeting::Refused,
-        Conduct::Closes => Meeting::with(closing),
+        EndpointBehaviour::Answers(time) => {
+            ScriptedConnect::served_by(move |stream| serve_after(stream, millis(time)))
+        }
+        EndpointBehaviour::IsLate(time) => ScriptedConnect::served_after(millis(time), serve_ok),
+        EndpointBehaviour::Refuses => ScriptedConnect::Refused,
+        EndpointBehaviour::Closes => ScriptedConnect::served_by(serve_closing),
     }
 }
 
-/// Asks once, and leaves in time.
-async fn call(stage: Rc<Stage>, call: Call) -> Option<u16> {
-    let Call { asks, leaves } = call;
+/// Sends one request, and leaves in time.
+async fn call(stage: Rc<TestWorker>, call: ClientCall) -> Option<u16> {
+    let ClientCall { asks, leaves } = call;
     sleep(millis(asks)).await;
     let mut client = stage.client();
-    let asked = client.ask(GET);
+    let asked = client.request(GET_REQUEST);
     let answer = match leaves {
         Some(leaves) => timeout(millis(leaves), asked).await.ok().flatten(),
         None => asked.await,
@@ -320,8 +343,8 @@ async fn call(stage: Rc<Stage>, call: Call) -> Option<u16> {
     answer.map(|answer| answer.status)
 }
 
-/// The most that was ever seen under way with an endpoint.
-async fn watch(stage: Rc<Stage>, endpoints: u32, most: Rc<Cell<u32>>) {
+/// The highest number of requests in progress seen with an endpoint.
+async fn watch(stage: Rc<TestWorker>, endpoints: u32, most: Rc<Cell<u32>>) {
     loop {
         let worker = &stage.worker;
         let adopted = worker.adopted();
@@ -333,7 +356,7 @@ async fn watch(stage: Rc<Stage>, endpoints: u32, most: Rc<Cell<u32>>) {
     }
 }
 
-fn play(limit: u32, conducts: Vec<Conduct>, calls: Vec<Call>) {
+fn run_case(limit: u32, conducts: Vec<EndpointBehaviour>, calls: Vec<ClientCall>) {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     LocalSet::new().block_on(&runtime, async {
@@ -350,7 +373,7 @@ fn play(limit: u32, conducts: Vec<Conduct>, calls: Vec<Call>) {
         sleep(60 * SECOND).await;
         watching.abort();
         assert!(most.get() <= limit, "{} of {limit}", most.get());
-        stage.at_rest().unwrap();
+        stage.check_idle().unwrap();
     });
 }
 
@@ -363,6 +386,6 @@ proptest! {
         conducts in vec(conduct(), 1..4),
         calls in vec(a_call(), 1..24),
     ) {
-        play(limit, conducts, calls);
+        run_case(limit, conducts, calls);
     }
 }

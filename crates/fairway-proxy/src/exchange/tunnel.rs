@@ -1,7 +1,7 @@
-//! After `101 Switching Protocols`: bytes in both directions, whatever they mean.
+//! Tunnels after `101 Switching Protocols`: copies bytes in both directions, without interpreting them.
 //!
-//! Nothing passes before the endpoint has switched, and what the client sent too early waits in its residue until now
-//! (robustness: the Upgrade rules).
+//! Nothing passes before the endpoint has switched protocols. What the client sent earlier waits in its residue (robustness:
+//! the Upgrade rules).
 
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
@@ -15,7 +15,7 @@ use super::peer_watch::{PeerState, PeerWatch};
 use crate::network::Network;
 use crate::worker::Worker;
 
-/// How far one direction is.
+/// The state of one direction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Direction {
     Open,
@@ -23,8 +23,8 @@ enum Direction {
     Closed,
 }
 
-/// Pumps until both directions are closed, one fails, nothing moves for `idle`, or the endpoint is gone. Returns the
-/// bytes that went to the client.
+/// Copies until both directions are closed, one fails, nothing moves for `idle`, or the endpoint is gone. Returns the bytes
+/// sent to the client.
 pub(crate) async fn tunnel<N: Network, D: Downstream, U: Upstream>(
     client_side: &mut ClientSide<D>,
     up: &mut U,
@@ -36,14 +36,14 @@ pub(crate) async fn tunnel<N: Network, D: Downstream, U: Upstream>(
     down.open_tunnel();
     up.open_tunnel();
     let mut request = Direction::Open;
-    let mut answer = Direction::Open;
+    let mut response = Direction::Open;
     let began = down.sent();
     let mut seen = None;
-    // Bytes that the endpoint was seen to have.
+    // Bytes that the endpoint has acknowledged.
     let mut delivered = up.sent();
     poll_fn(|cx| {
         let forth = poll_direction(cx, &mut request, &mut *down, up);
-        let back = poll_direction(cx, &mut answer, up, &mut *down);
+        let back = poll_direction(cx, &mut response, up, &mut *down);
         match (forth, back) {
             (Poll::Ready(Err(())), _) | (_, Poll::Ready(Err(()))) => return Poll::Ready(()),
             (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => return Poll::Ready(()),
@@ -54,15 +54,15 @@ pub(crate) async fn tunnel<N: Network, D: Downstream, U: Upstream>(
             seen = moved;
             deadline.set(Instant::now(), idle);
         }
-        // A tunnel in which nothing is on its way to the endpoint is not woken.
+        // The watch runs only while bytes to the endpoint are unacknowledged, so that an idle tunnel is not woken.
         if up.sent() != delivered {
-            match watch.look(cx, PeerWatch::soon, worker, up) {
+            match watch.check(cx, PeerWatch::first_check_at, worker, up) {
                 PeerState::NotYet => {}
-                PeerState::Silent => watch.go_on(),
+                PeerState::Silent => watch.schedule_next_check(),
                 PeerState::Gone => return Poll::Ready(()),
                 PeerState::Present => {
                     delivered = up.sent();
-                    watch.rest();
+                    watch.reset();
                 }
             }
         }

@@ -1,11 +1,11 @@
-//! The user that `Authorization: Basic` names, as nginx reads `$remote_user`: conditions must see the user that nginx would see, also where
-//! nobody would accept the field as a password.
+//! The user in `Authorization: Basic`, as nginx reads `$remote_user`. Conditions must see the same user as in nginx, even if
+//! the header would not be accepted as a password.
 
 use base64::Engine;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
-/// `ngx_decode_base64`: up to the first `=`, whatever stands behind it, and whatever bits are left.
+/// Like `ngx_decode_base64`: decodes up to the first `=`, and ignores what follows and leftover bits.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()
@@ -13,7 +13,7 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
         .with_decode_padding_mode(DecodePaddingMode::RequireNone),
 );
 
-/// The name before the colon (`ngx_http_auth_basic_user`); `None` where there is none.
+/// The name before the colon (`ngx_http_auth_basic_user`); `None` if there is none.
 pub(super) fn find(authorization: &[u8]) -> Option<Vec<u8>> {
     let (scheme, encoded) = authorization.split_at_checked(6)?;
     if !scheme.eq_ignore_ascii_case(b"basic ") {
@@ -24,7 +24,7 @@ pub(super) fn find(authorization: &[u8]) -> Option<Vec<u8>> {
     let mut user = LENIENT.decode(encoded).ok()?;
     let colon = user.iter().position(|byte| *byte == b':')?;
     user.truncate(colon);
-    // It may become a part of a field, in which nginx would let it write further ones.
+    // It may become part of a header; in nginx, line breaks in it could add more headers.
     user.iter().all(|byte| !byte.is_ascii_control()).then_some(user)
 }
 
@@ -50,7 +50,7 @@ mod tests {
             ("Basic ", ""),
             ("BasicYWRtaW46eA==", ""),
             ("Bearer YWRtaW46eA==", ""),
-            // Not this one, with a line break.
+            // Refused: it contains a line break.
             ("Basic YQ0KWDogYjpj", ""),
         ] {
             let found = find(authorization.as_bytes()).unwrap_or_default();

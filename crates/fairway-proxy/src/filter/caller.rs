@@ -1,5 +1,5 @@
-//! What the guards found out about who asks: kept for the guards and the log that come later, and told to endpoints in headers that
-//! nobody else may write.
+//! The verified identity of the client: stored for later guards and the log, and sent to endpoints in headers that clients
+//! cannot set.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -7,14 +7,14 @@ use std::sync::Arc;
 use fairway_http::Head;
 use fairway_model::{ApiKeyAuth, ClaimHeader, CredentialLocation, Decision, JwtAuth, LimitKey, OidcAuth};
 use fairway_routing::{
-    AnyOf, AuthorizationCheck, Caller, GuardStep, LOGIN_COOKIE_PREFIX, LoginCheck, TokenCheck,
+    AnyOfCheck, AuthorizationCheck, Caller, GuardStep, LOGIN_COOKIE_PREFIX, LoginCheck, TokenCheck,
 };
 use fairway_token::digest;
 use fairway_token::login::{CookieParts, find_cookie, without_cookies};
 
 use super::credential::{self, Credential};
 use super::verdict::{FilterContext, Verdict};
-use super::vouched::{is_same, vouch_for_nobody};
+use super::vouched::{is_same_header, remove_auth_headers};
 use crate::buffers::Buffers;
 use crate::fault::{Denial, Fault};
 use crate::geoip::Location;
@@ -22,7 +22,7 @@ use crate::guards::{OpenSession, VerifiedToken};
 use crate::peer::Scheme;
 use crate::request::intake::Intake;
 
-/// The token of the request in the buffers; nothing of it is verified.
+/// The token of the request, unverified.
 pub(crate) fn shown_token<'b>(
     check: &'b TokenCheck,
     intake: &Intake,
@@ -35,8 +35,8 @@ pub(crate) fn shown_token<'b>(
     }
 }
 
-/// The token of the request, if it was verified before and nobody has to be waited for.
-pub(super) fn verified_before(
+/// The token of the request, if it is remembered as verified and no key has to be fetched.
+pub(super) fn remembered_token(
     check: &TokenCheck,
     context: &FilterContext<'_>,
     buffers: &Buffers,
@@ -44,7 +44,7 @@ pub(super) fn verified_before(
     context.tokens?.find(check, shown_token(check, context.intake, buffers).ok()?)
 }
 
-/// The request passes with a token: what it says is known from here on.
+/// Records the token with which the request passes, and adds its claim headers.
 pub(crate) fn admit_token(auth: &JwtAuth, token: &Arc<VerifiedToken>, buffers: &mut Buffers) {
     remove_claims(auth, &mut buffers.request);
     admit_claims(token, buffers);
@@ -54,27 +54,27 @@ fn admit_claims(token: &Arc<VerifiedToken>, buffers: &mut Buffers) {
     for (header, value) in &token.headers {
         buffers.request.append(header.as_bytes(), value.as_bytes());
     }
-    buffers.forms.write().identity.token = Some(Arc::clone(token));
+    buffers.extras.write().identity.token = Some(Arc::clone(token));
 }
 
-/// Removes the headers that claims are told in, whoever wrote them.
+/// Removes the headers for claims.
 fn remove_claims(auth: &JwtAuth, request: &mut Head) {
     remove_headers(|| auth.issuers.iter().flat_map(|issuer| &issuer.headers), request);
 }
 
 fn remove_headers<'h, H: Iterator<Item = &'h ClaimHeader>>(headers: impl Fn() -> H, request: &mut Head) {
     if headers().next().is_some() {
-        request.retain(|field| !headers().any(|of| is_same(field.name, of.header.as_bytes())));
+        request.retain(|field| !headers().any(|of| is_same_header(field.name, of.header.as_bytes())));
     }
 }
 
-/// The session in the cookies of the request; nothing of it is opened.
+/// The session in the cookies of the request, still encrypted.
 pub(crate) fn shown_session<'b>(check: &LoginCheck, buffers: &'b Buffers) -> Option<CookieParts<'b>> {
     find_cookie(buffers.request.all_named(b"Cookie"), &check.session_cookie)
 }
 
-/// The session of the request, if it was opened before and nobody has to be waited for.
-pub(super) fn opened_before(
+/// The session of the request, if it is remembered as opened and nothing has to be refreshed.
+pub(super) fn remembered_session(
     check: &LoginCheck,
     context: &FilterContext<'_>,
     buffers: &Buffers,
@@ -87,7 +87,7 @@ pub(super) fn opened_before(
     context.logins?.find(check, &buffers.host, &shown_session(check, buffers)?)
 }
 
-/// The request passes with a session: what its ID token says is known from here on.
+/// Records the session with which the request passes, and adds the headers of its ID token.
 pub(crate) fn admit_session(auth: &OidcAuth, session: &OpenSession, buffers: &mut Buffers) {
     remove_headers(|| auth.headers.iter(), &mut buffers.request);
     if let Some(authorization) = &session.authorization {
@@ -96,21 +96,21 @@ pub(crate) fn admit_session(auth: &OidcAuth, session: &OpenSession, buffers: &mu
     admit_claims(&session.token, buffers);
 }
 
-/// Removes the cookies of logins from a request for anybody else: whoever has them has the session.
+/// Removes login cookies from a request to another party: whoever has them has the session.
 pub(crate) fn remove_login_cookies(request: &mut Head) {
     let prefix = LOGIN_COOKIE_PREFIX.as_bytes();
     if !request.all_named(b"Cookie").any(|line| memchr::memmem::find(line, prefix).is_some()) {
         return;
     }
-    let mut kept = Vec::new();
-    without_cookies(request.all_named(b"Cookie"), prefix, &mut kept);
+    let mut remaining_cookies = Vec::new();
+    without_cookies(request.all_named(b"Cookie"), prefix, &mut remaining_cookies);
     request.remove(b"Cookie");
-    if !kept.is_empty() {
-        request.append(b"Cookie", &kept);
+    if !remaining_cookies.is_empty() {
+        request.append(b"Cookie", &remaining_cookies);
     }
 }
 
-/// Whose API key the request in the buffers has.
+/// The client to which the API key of the request belongs.
 pub(crate) fn api_client(auth: &ApiKeyAuth, intake: &Intake, buffers: &Buffers) -> Result<Arc<str>, Denial> {
     match credential::find(&auth.locations, intake, buffers) {
         Credential::Absent => Err(Denial::KeyMissing),
@@ -119,55 +119,55 @@ pub(crate) fn api_client(auth: &ApiKeyAuth, intake: &Intake, buffers: &Buffers) 
     }
 }
 
-/// The request passes with the API key of a client, which is known from here on.
+/// Records the client with whose API key the request passes, and adds the header that names it.
 pub(crate) fn admit_api_client(auth: &ApiKeyAuth, client: &Arc<str>, buffers: &mut Buffers) {
     remove_api_client(auth, &mut buffers.request);
     if let Some(header) = &auth.client_header {
         buffers.request.append(header.as_bytes(), client.as_bytes());
     }
-    buffers.forms.write().identity.api_client = Some(Arc::clone(client));
+    buffers.extras.write().identity.api_client = Some(Arc::clone(client));
 }
 
-/// One of several guards lets the request pass: what each of them could say of its client is gone, whoever wrote it.
-pub(crate) fn vouch_for_none(any: &AnyOf, request: &mut Head) {
-    any.asking.iter().for_each(|asking| vouch_for_nobody(asking, request));
+/// Removes the headers that any of several guards could add: the one that let the request pass adds its own.
+pub(crate) fn remove_identity_headers(any: &AnyOfCheck, request: &mut Head) {
+    any.asking.iter().for_each(|auth_check| remove_auth_headers(auth_check, request));
     remove_credentials(any, request);
 }
 
-/// Removes what a token or an API key could say of the client, but for the key itself.
-pub(crate) fn remove_credentials(any: &AnyOf, request: &mut Head) {
+/// Removes the headers for claims and for the API key's client, but not the key itself.
+pub(crate) fn remove_credentials(any: &AnyOfCheck, request: &mut Head) {
     any.jwt.iter().for_each(|check| remove_claims(&check.auth, request));
     any.api_key.iter().for_each(|auth| remove_api_client(auth, request));
 }
 
-/// Removes the header with the name of the key's client, whoever wrote it.
+/// Removes the header that names the API key's client.
 fn remove_api_client(auth: &ApiKeyAuth, request: &mut Head) {
     if let Some(header) = &auth.client_header {
-        request.retain(|field| !is_same(field.name, header.as_bytes()));
+        request.retain(|field| !is_same_header(field.name, header.as_bytes()));
     }
 }
 
-/// Removes the headers with API keys, behind all guards: several may ask for the same.
+/// Removes the headers with API keys, after all guards: several may read the same one.
 pub(super) fn remove_api_keys(guards: &[GuardStep], request: &mut Head) {
     for location in guards.iter().filter_map(GuardStep::api_key).flat_map(|auth| &auth.locations) {
         if let CredentialLocation::Header { name, prefix } = location {
-            // What begins otherwise is another credential.
+            // A value with another prefix is another credential.
             request.retain(|field| {
-                let is_key = credential::behind(field.value, prefix.as_bytes()).is_some();
-                !is_key || !is_same(field.name, name.as_bytes())
+                let is_key = credential::strip_scheme(field.value, prefix.as_bytes()).is_some();
+                !is_key || !is_same_header(field.name, name.as_bytes())
             });
         }
     }
 }
 
-/// Lets a request pass that is allowed.
+/// Applies an authorization check.
 pub(super) fn authorize<'r>(
     check: &AuthorizationCheck,
     context: &FilterContext<'_>,
     buffers: &Buffers,
 ) -> Verdict<'r> {
-    let forms = buffers.forms.read();
-    let (identity, location) = (&forms.identity, forms.location.as_deref());
+    let extras = buffers.extras.read();
+    let (identity, location) = (&extras.identity, extras.location.as_deref());
     let caller = Caller {
         address: context.client.address,
         country: location.map(Location::country).unwrap_or_default(),
@@ -175,21 +175,21 @@ pub(super) fn authorize<'r>(
         claims: identity.token.as_ref().map(|token| &token.claims),
         api_client: identity.api_client.as_deref(),
     };
-    match context.intake.as_routed(buffers, |request| check.decide(request, caller)) {
+    match context.intake.with_routing_request(buffers, |request| check.decide(request, caller)) {
         Decision::Allow => Verdict::Pass,
         Decision::Deny => Verdict::Refused(Fault::Credential(Denial::NotAllowed)),
     }
 }
 
-/// Whose requests a limit counts together, where it is not those of an address.
+/// The identity that a limit counts by; `None` for limits by address.
 pub(super) fn counted_identity<'b>(key: &LimitKey, buffers: &'b Buffers) -> Option<[Cow<'b, str>; 2]> {
-    let identity = &buffers.forms.read().identity;
+    let identity = &buffers.extras.read().identity;
     match key {
         LimitKey::Address => None,
         LimitKey::ApiClient => Some([Cow::Borrowed(""), Cow::Borrowed(identity.api_client.as_deref()?)]),
         LimitKey::Claim(claim) => {
             let claims = &identity.token.as_ref()?.claims;
-            // Two issuers may call different clients the same.
+            // Two issuers may use the same name for different clients.
             Some([Cow::Borrowed(claims.issuer()?), claims.header_value(claim)?])
         }
     }

@@ -1,65 +1,69 @@
-//! Certificates of clients: whether the one that was shown is good enough, and what the endpoint is told of it.
+//! Client certificates: checks the one that was presented, and describes it to the endpoint.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use fairway_http::Head;
-use fairway_model::ClientDemand;
+use fairway_model::ClientCertificateMode;
 use fairway_routing::CompiledCertificate;
 
-use super::answer::own_answer;
-use super::verdict::{FilterContext, Made, Verdict};
+use super::answer::start_own_response;
+use super::verdict::{FilterContext, ResponseScope, Verdict};
 use crate::buffers::Buffers;
 use crate::fault::Fault;
 use crate::peer::Scheme;
-use crate::tls::Shown;
+use crate::tls::ClientCertificate;
 
-/// Fields that say something of it. Nobody else's reach the endpoint.
-const FIELDS: [&str; 4] =
+/// The headers that describe the certificate. Those of the client are removed.
+const CERTIFICATE_HEADERS: [&str; 4] =
     ["ssl-client-cert", "ssl-client-verify", "ssl-client-subject-dn", "ssl-client-issuer-dn"];
 
-/// Judges what was shown, and tells the endpoint. Whoever does not pass is answered for the whole host.
-pub(super) fn verified<'r>(
+/// Checks the certificate, and writes its headers. A refusal applies to the whole host.
+pub(super) fn check_certificate<'r>(
     step: &CompiledCertificate,
     context: &FilterContext<'_>,
     buffers: &mut Buffers,
 ) -> Verdict<'r> {
-    match judged(step, context, buffers) {
+    match certificate_verdict(step, context, buffers) {
         Verdict::Refused(fault) => Verdict::RefusedByHost(fault),
         verdict => verdict,
     }
 }
 
-fn judged<'r>(step: &CompiledCertificate, context: &FilterContext<'_>, buffers: &mut Buffers) -> Verdict<'r> {
-    FIELDS.iter().for_each(|name| buffers.request.remove(name.as_bytes()));
-    let of = &step.of;
+fn certificate_verdict<'r>(
+    step: &CompiledCertificate,
+    context: &FilterContext<'_>,
+    buffers: &mut Buffers,
+) -> Verdict<'r> {
+    CERTIFICATE_HEADERS.iter().for_each(|name| buffers.request.remove(name.as_bytes()));
+    let settings = &step.of;
     let shown = match (context.scheme, context.proof) {
         (Scheme::Http, _) => None,
-        // It was verified by other rules, or not at all (RFC 9110 §15.5.20).
+        // The certificate was verified by other rules, or not at all (RFC 9110 §15.5.20).
         (Scheme::Https, None) => return Verdict::Refused(Fault::Misdirected),
-        (Scheme::Https, Some(proof)) if *proof.host != *buffers.host || proof.rules != of.rules => {
+        (Scheme::Https, Some(proof)) if *proof.host != *buffers.host || proof.rules != settings.rules => {
             return Verdict::Refused(Fault::Misdirected);
         }
         (Scheme::Https, Some(proof)) => {
-            let fault = match (of.rules.demand, proof.shown.as_ref().map(|shown| shown.verdict)) {
-                (ClientDemand::Required, None) => Some(Fault::CertificateMissing),
-                (ClientDemand::Required | ClientDemand::Optional, Some(Err(_))) => {
+            let fault = match (settings.rules.demand, proof.certificate.as_ref().map(|shown| shown.verdict)) {
+                (ClientCertificateMode::Required, None) => Some(Fault::CertificateMissing),
+                (ClientCertificateMode::Required | ClientCertificateMode::Optional, Some(Err(_))) => {
                     Some(Fault::CertificateRefused)
                 }
                 _ => None,
             };
-            match (fault, &of.error_page) {
+            match (fault, &settings.error_page) {
                 (None, _) => {}
                 (Some(fault), None) => return Verdict::Refused(fault),
-                // On the host itself clients would be sent there again and again.
+                // A path on the same host would redirect in a loop.
                 (Some(fault), Some(page)) if page.starts_with('/') => return Verdict::Refused(fault),
                 (Some(_), Some(page)) => {
-                    own_answer(buffers, 302, None);
-                    buffers.answer.append(b"Location", page.as_bytes());
-                    return Verdict::Answered(Made::ByHost);
+                    start_own_response(buffers, 302, None);
+                    buffers.response.append(b"Location", page.as_bytes());
+                    return Verdict::Responded(ResponseScope::Host);
                 }
             }
-            tell(&mut buffers.request, proof.shown.as_ref(), of.forwarded);
-            proof.shown.as_ref()
+            write_headers(&mut buffers.request, proof.certificate.as_ref(), settings.forwarded);
+            proof.certificate.as_ref()
         }
     };
     match step.takes(shown.map_or("", |shown| &shown.subject)) {
@@ -68,8 +72,8 @@ fn judged<'r>(step: &CompiledCertificate, context: &FilterContext<'_>, buffers: 
     }
 }
 
-/// As `$ssl_client_verify`, `$ssl_client_s_dn`, `$ssl_client_i_dn` and `$ssl_client_escaped_cert` of nginx.
-fn tell(request: &mut Head, shown: Option<&Shown>, forwarded: bool) {
+/// Writes `$ssl_client_verify`, `$ssl_client_s_dn`, `$ssl_client_i_dn` and `$ssl_client_escaped_cert` as nginx does.
+fn write_headers(request: &mut Head, shown: Option<&ClientCertificate>, forwarded: bool) {
     let Some(shown) = shown else {
         request.append(b"ssl-client-verify", b"NONE");
         return;
@@ -85,7 +89,7 @@ fn tell(request: &mut Head, shown: Option<&Shown>, forwarded: bool) {
     }
 }
 
-/// The certificate as PEM (RFC 7468 §2), escaped as a part of a URL.
+/// The certificate as URL-escaped PEM (RFC 7468 §2).
 pub(crate) fn escaped_pem(der: &[u8]) -> String {
     let mut escaped = "-----BEGIN%20CERTIFICATE-----%0A".to_owned();
     for line in STANDARD.encode(der).as_bytes().chunks(64) {

@@ -1,55 +1,55 @@
-//! Cross-origin resource sharing (Fetch Standard §3.2), as ingress-nginx or Gateway API do it: preflights are answered here,
-//! every other answer to an allowed origin carries its headers.
+//! Cross-origin resource sharing (Fetch Standard §3.2), as in ingress-nginx or Gateway API: responds to preflights, and adds
+//! headers to every other response to an allowed origin.
 
 use fairway_http::{Head, Known, Method};
-use fairway_model::{Cors, CorsManner, CorsOrigin};
-use fairway_routing::CorsAnswer;
+use fairway_model::{Cors, CorsMode, CorsOrigin};
+use fairway_routing::CompiledCors;
 
-use super::answer::own_answer;
-use super::verdict::{Made, Verdict};
+use super::answer::start_own_response;
+use super::verdict::{ResponseScope, Verdict};
 use crate::buffers::Buffers;
 
-/// `OPTIONS` is answered 204, or forwarded: where it is no preflight, or as ingress-nginx does it, from an origin that is
-/// not allowed.
+/// Responds 204 to a preflight. `OPTIONS` is forwarded if it is not a preflight or, as in ingress-nginx, if the origin is not
+/// allowed.
 pub(super) fn preflight<'r>(cors: &Cors, buffers: &mut Buffers) -> Verdict<'r> {
     let is_answered = match cors.manner {
-        CorsManner::IngressNginx => allowed(cors, &buffers.request).is_some(),
-        CorsManner::GatewayApi => is_preflight(&buffers.request),
+        CorsMode::IngressNginx => allowed_origin(cors, &buffers.request).is_some(),
+        CorsMode::GatewayApi => is_preflight(&buffers.request),
     };
     if !is_answered {
         return Verdict::Pass;
     }
-    own_answer(buffers, 204, None);
-    Verdict::Answered(Made::ByRule)
+    start_own_response(buffers, 204, None);
+    Verdict::Responded(ResponseScope::Rule)
 }
 
-/// Adds the headers to an answer for an allowed origin. What the backend said of the same is replaced.
-pub(super) fn answer(of: &CorsAnswer, buffers: &mut Buffers) {
-    let Buffers { request, answer, .. } = buffers;
-    if of.varies {
-        // "Cache requirements" (Fetch Standard §3.2): another origin gets another answer.
-        answer.append(b"Vary", b"Origin");
+/// Adds the headers to a response for an allowed origin. The backend's own are replaced.
+pub(super) fn add_headers(compiled: &CompiledCors, buffers: &mut Buffers) {
+    let Buffers { request, response, .. } = buffers;
+    if compiled.varies {
+        // "Cache requirements" (Fetch Standard §3.2): the response depends on the origin.
+        response.append(b"Vary", b"Origin");
     }
-    if !of.open {
-        let Some(origin) = allowed(&of.cors, request) else { return };
-        answer.set(b"Access-Control-Allow-Origin", origin);
+    if !compiled.open {
+        let Some(origin) = allowed_origin(&compiled.cors, request) else { return };
+        response.set(b"Access-Control-Allow-Origin", origin);
     }
-    let is_preflight = of.cors.manner == CorsManner::GatewayApi && is_preflight(request);
-    answer.set_ready(if is_preflight { &of.preflight } else { &of.fields });
-    if is_preflight && of.cors.credentials {
-        grant_what_is_asked(&of.cors, request, answer);
+    let is_preflight = compiled.cors.manner == CorsMode::GatewayApi && is_preflight(request);
+    response.set_ready(if is_preflight { &compiled.preflight } else { &compiled.fields });
+    if is_preflight && compiled.cors.credentials {
+        echo_requested(&compiled.cors, request, response);
     }
 }
 
-/// A `*` that may not be said is what the request asks for, if it asks.
-fn grant_what_is_asked(cors: &Cors, request: &Head, answer: &mut Head) {
+/// With credentials `*` is not allowed: the requested methods and headers are echoed instead.
+fn echo_requested(cors: &Cors, request: &Head, response: &mut Head) {
     let asked: [(&str, &[u8], &[u8]); 2] = [
         (&*cors.methods, b"Access-Control-Allow-Methods", b"Access-Control-Request-Method"),
         (&*cors.headers, b"Access-Control-Allow-Headers", b"Access-Control-Request-Headers"),
     ];
-    for (_, name, asking) in asked.into_iter().filter(|(allowed, ..)| *allowed == "*") {
-        if let Some(value) = request.named(asking) {
-            answer.set(name, value);
+    for (_, name, request_header) in asked.into_iter().filter(|(allowed, ..)| *allowed == "*") {
+        if let Some(value) = request.named(request_header) {
+            response.set(name, value);
         }
     }
 }
@@ -61,11 +61,11 @@ fn is_preflight(request: &Head) -> bool {
         && request.first(Known::AccessControlRequestMethod).is_some()
 }
 
-/// What `Access-Control-Allow-Origin` says to this request, if it is allowed anything.
-fn allowed<'a>(cors: &Cors, request: &'a Head) -> Option<&'a [u8]> {
+/// The value of `Access-Control-Allow-Origin` for this request, if its origin is allowed.
+fn allowed_origin<'a>(cors: &Cors, request: &'a Head) -> Option<&'a [u8]> {
     let origin = request.first(Known::Origin);
     cors.origins.iter().find_map(|pattern| match pattern {
-        CorsOrigin::Any if cors.manner == CorsManner::GatewayApi && cors.credentials => origin,
+        CorsOrigin::Any if cors.manner == CorsMode::GatewayApi && cors.credentials => origin,
         CorsOrigin::Any => Some(&b"*"[..]),
         CorsOrigin::Exact(exact) => origin.filter(|origin| origin.eq_ignore_ascii_case(exact.as_bytes())),
         CorsOrigin::OneLabel { before, after } => {
@@ -77,7 +77,7 @@ fn allowed<'a>(cors: &Cors, request: &'a Head) -> Option<&'a [u8]> {
     })
 }
 
-/// Whether the origin is a label between these, in which the `others` may stand, too.
+/// Whether the origin is one label between `before` and `after`; the label may also contain `others`.
 fn is_within(origin: &[u8], before: &str, after: &str, others: &[u8]) -> bool {
     let Ok(origin) = std::str::from_utf8(origin) else { return false };
     let origin = origin.to_ascii_lowercase();

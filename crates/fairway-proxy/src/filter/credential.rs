@@ -1,18 +1,18 @@
-//! Where a request has a credential: in a header, a cookie or a parameter of the query.
+//! Finds the credential of a request: in a header, a cookie or a query parameter.
 
 use fairway_model::CredentialLocation;
 
 use crate::buffers::Buffers;
 use crate::request::intake::Intake;
 
-/// What a request has at the first place that has something.
+/// The credential at the first location that has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Credential<'b> {
-    /// Nothing at any place.
+    /// No location has one.
     Absent,
     /// This.
     Found(&'b [u8]),
-    /// More than one: which of them others see cannot be known.
+    /// More than one: other parties might read another one.
     Ambiguous,
 }
 
@@ -25,19 +25,19 @@ pub(crate) fn find<'b>(
     let places = locations.iter().map(|location| match location {
         CredentialLocation::Header { name, prefix } => {
             let values = buffers.request.all_named(name.as_bytes());
-            only(values.filter_map(|value| behind(value, prefix.as_bytes())))
+            only_value(values.filter_map(|value| strip_scheme(value, prefix.as_bytes())))
         }
         CredentialLocation::Cookie(name) => {
             let lines = buffers.request.all_named(b"Cookie");
-            only(lines.flat_map(|line| values(line, b';', name.as_bytes())))
+            only_value(lines.flat_map(|line| values(line, b';', name.as_bytes())))
         }
-        CredentialLocation::Query(name) => only(values(intake.query(buffers), b'&', name.as_bytes())),
+        CredentialLocation::Query(name) => only_value(values(intake.query(buffers), b'&', name.as_bytes())),
     });
     let mut found = places.filter(|credential| *credential != Credential::Absent);
     found.next().unwrap_or(Credential::Absent)
 }
 
-fn only<'b>(mut values: impl Iterator<Item = &'b [u8]>) -> Credential<'b> {
+fn only_value<'b>(mut values: impl Iterator<Item = &'b [u8]>) -> Credential<'b> {
     match (values.next(), values.next()) {
         (None, _) => Credential::Absent,
         (Some(value), None) => Credential::Found(value),
@@ -45,8 +45,8 @@ fn only<'b>(mut values: impl Iterator<Item = &'b [u8]>) -> Credential<'b> {
     }
 }
 
-/// What stands behind a prefix, and spaces (RFC 9110 §11.4); schemes have no case (§11.1).
-pub(super) fn behind<'b>(value: &'b [u8], prefix: &[u8]) -> Option<&'b [u8]> {
+/// The value after a prefix and spaces (RFC 9110 §11.4); schemes are case-insensitive (§11.1).
+pub(super) fn strip_scheme<'b>(value: &'b [u8], prefix: &[u8]) -> Option<&'b [u8]> {
     let (start, rest) = value.split_at_checked(prefix.len())?;
     start.eq_ignore_ascii_case(prefix).then(|| rest.trim_ascii())
 }

@@ -1,61 +1,61 @@
-//! Fields that the settings give all requests and answers, and those that they hide.
+//! Headers that settings add to requests and responses, and response headers that they hide.
 
 use fairway_http::{Head, Known, identify};
-use fairway_model::{FieldTemplate, ReceivedEdit, TemplatePart};
+use fairway_model::{HeaderTemplate, TemplatePart, UpstreamResponseEdit};
 use fairway_routing::CompiledRule;
 
 use super::template::{self, Sources};
 use crate::buffers::Buffers;
 
-/// Sets fields of the request in the buffers.
-pub(crate) fn set_on_request(fields: &[FieldTemplate], of: Sources<'_>, buffers: &mut Buffers) {
-    set(fields, of, buffers, |buffers| &mut buffers.request);
+/// Sets headers of the request.
+pub(crate) fn set_on_request(fields: &[HeaderTemplate], sources: Sources<'_>, buffers: &mut Buffers) {
+    set(fields, sources, buffers, |buffers| &mut buffers.request);
 }
 
-/// Sets fields of the answer in the buffers. A request that is named in one and has no number yet gets it now: the access log
-/// shows the same.
-pub(super) fn set_on_answer(
-    fields: &[FieldTemplate],
-    of: Sources<'_>,
+/// Sets headers of the response. If one contains the request ID and the request has none yet, it gets one now, so that the
+/// access log shows the same one.
+pub(super) fn set_on_response(
+    fields: &[HeaderTemplate],
+    sources: Sources<'_>,
     number: impl FnOnce() -> u128,
     buffers: &mut Buffers,
 ) {
-    let names_it = |field: &FieldTemplate| field.value.0.contains(&TemplatePart::RequestId);
+    let names_it = |field: &HeaderTemplate| field.value.0.contains(&TemplatePart::RequestId);
     if buffers.request.first(Known::XRequestId).is_none() && fields.iter().any(names_it) {
         identify(&mut buffers.request, number);
     }
-    set(fields, of, buffers, |buffers| &mut buffers.answer);
+    set(fields, sources, buffers, |buffers| &mut buffers.response);
 }
 
-/// Takes the fields that are hidden out of the answer of an endpoint, to which nothing was added yet.
+/// Removes hidden headers from the response of an endpoint, before anything is added to it.
 #[inline]
-pub(crate) fn hide(rule: &CompiledRule, answer: &mut Head) {
+pub(crate) fn remove_hidden_headers(rule: &CompiledRule, response: &mut Head) {
     for step in &rule.steps().answers.received {
-        if let ReceivedEdit::Hide(names) = step {
-            names.iter().for_each(|name| answer.remove(name.as_bytes()));
+        if let UpstreamResponseEdit::Hide(names) = step {
+            names.iter().for_each(|name| response.remove(name.as_bytes()));
         }
     }
 }
 
 fn set(
-    fields: &[FieldTemplate],
-    of: Sources<'_>,
+    fields: &[HeaderTemplate],
+    sources: Sources<'_>,
     buffers: &mut Buffers,
     head: impl Fn(&mut Buffers) -> &mut Head,
 ) {
-    for FieldTemplate { name, value } in fields {
+    for HeaderTemplate { name, value } in fields {
         match &*value.0 {
             [] => head(buffers).remove(name.as_bytes()),
             [TemplatePart::Text(text)] => head(buffers).set(name.as_bytes(), text.as_bytes()),
             _ => {
-                let mut text = std::mem::take(&mut buffers.forms.write().value);
+                let mut text = std::mem::take(&mut buffers.extras.write().value);
                 text.clear();
-                template::write(value, of, buffers, &mut text);
+                template::render_into(value, sources, buffers, &mut text);
                 match text.trim_ascii() {
                     [] => head(buffers).remove(name.as_bytes()),
                     text => head(buffers).set(name.as_bytes(), text),
                 }
-                buffers.forms.write().value = text;
+                buffers.extras.write().value = text;
             }
         }
     }

@@ -1,11 +1,11 @@
-//! Limits of what each client may ask, and of what it may have under way.
+//! Limits per client: request rate and concurrent requests.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use fairway_model::{ConcurrencyLimit, LimitScope, RateLimit};
 use fairway_net::clock::Instant;
-use fairway_net::counts::{Counts, Rate};
+use fairway_net::counts::{ClientCounts, RequestRate};
 use fairway_routing::PolicyId;
 use ipnet::IpNet;
 
@@ -15,8 +15,8 @@ use crate::buffers::Buffers;
 use crate::fault::Fault;
 use crate::request::client::Client;
 
-/// Counts the request, if it does not come too early.
-pub(super) fn rate<'r>(
+/// Counts the request against a rate limit, and refuses it if the limit is exceeded.
+pub(super) fn check_rate<'r>(
     context: &FilterContext<'_>,
     policy: PolicyId,
     limit: &RateLimit,
@@ -24,18 +24,18 @@ pub(super) fn rate<'r>(
 ) -> Verdict<'r> {
     let FilterContext { counts, fleet, client, .. } = context;
     let interval = limit.per / limit.requests.max(1);
-    let rate = Rate { interval, burst: interval.saturating_mul(limit.burst) };
+    let rate = RequestRate { interval, burst: interval.saturating_mul(limit.burst) };
     let asks = || {
         let (identity, now) = (counted_identity(&limit.key, buffers), Instant::now());
         match (limit.scope, identity) {
             (LimitScope::Fleet, identity) => {
-                fleet.asks(policy, identity.as_ref(), client.counted(), rate, now)
+                fleet.admits(policy, identity.as_ref(), client.counted_address(), rate, now)
             }
-            // The address says nothing about it.
+            // The client is identified without its address.
             (LimitScope::Replica, Some(identity)) => {
-                counts.asks((policy, identity), Ipv4Addr::UNSPECIFIED.into(), rate, now)
+                counts.admit((policy, identity), Ipv4Addr::UNSPECIFIED.into(), rate, now)
             }
-            (LimitScope::Replica, None) => counts.asks(policy, client.counted(), rate, now),
+            (LimitScope::Replica, None) => counts.admit(policy, client.counted_address(), rate, now),
         }
     };
     if is_exempt(&limit.exempt, client) || asks() {
@@ -45,9 +45,9 @@ pub(super) fn rate<'r>(
     }
 }
 
-/// Counts the request until its exchange is over, if not too much is under way.
-pub(super) fn concurrency<'r>(
-    counts: &Arc<Counts>,
+/// Counts the request against a concurrency limit until its exchange ends, and refuses it if the limit is reached.
+pub(super) fn check_concurrency<'r>(
+    counts: &Arc<ClientCounts>,
     policy: PolicyId,
     limit: &ConcurrencyLimit,
     client: &Client,
@@ -56,7 +56,7 @@ pub(super) fn concurrency<'r>(
     if is_exempt(&limit.exempt, client) {
         return Verdict::Pass;
     }
-    match counts.begins(policy, client.counted(), limit.most) {
+    match counts.begin_exchange(policy, client.counted_address(), limit.most) {
         Some(under_way) => {
             buffers.under_way.push(under_way);
             Verdict::Pass

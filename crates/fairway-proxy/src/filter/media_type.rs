@@ -115,11 +115,11 @@ const TYPES: &[(&str, &str)] = &[
     ("zip", "application/zip"),
 ];
 
-/// Bytes that an extension has at most.
+/// The maximum length of an extension.
 const MAX_EXTENSION: usize = 8;
 
-/// The type of what the path names; `None` where it has no extension, or an unknown one.
-pub(super) fn of_path(path: &[u8]) -> Option<&'static str> {
+/// The media type for a path; `None` if it has no extension, or an unknown one.
+pub(super) fn for_path(path: &[u8]) -> Option<&'static str> {
     let name = path.rsplit(|byte| *byte == b'/').next()?;
     // A name that begins with its last dot has no extension.
     let dot = name.iter().rposition(|byte| *byte == b'.').filter(|dot| *dot > 0)?;
@@ -140,9 +140,9 @@ mod tests {
     fn types_are_found_by_the_last_extension_without_regard_to_case() {
         assert!(TYPES.is_sorted_by(|a, b| a.0 < b.0));
         assert!(TYPES.iter().all(|(extension, _)| extension.len() <= MAX_EXTENSION));
-        assert_eq!(of_path(b"/robots.TXT"), Some("text/plain"));
-        assert_eq!(of_path(b"/a.txt/b"), None);
-        assert_eq!(of_path(b"/a.tar.json"), Some("application/json"));
-        assert_eq!(of_path(b"/"), None);
+        assert_eq!(for_path(b"/robots.TXT"), Some("text/plain"));
+        assert_eq!(for_path(b"/a.txt/b"), None);
+        assert_eq!(for_path(b"/a.tar.json"), Some("application/json"));
+        assert_eq!(for_path(b"/"), None);
     }
 }

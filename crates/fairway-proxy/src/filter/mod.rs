@@ -1,4 +1,4 @@
-//! What a rule does to a request before it is forwarded, and to every answer of the rule: the steps that routing compiled.
+//! The compiled steps of a rule: guards and edits of the request before it is forwarded, and edits of every response.
 
 mod answer;
 mod basic_user;
@@ -17,32 +17,32 @@ mod template;
 mod verdict;
 mod vouched;
 
-pub(crate) use answer::{keep_login_cookie, own_answer};
+pub(crate) use answer::{keep_login_cookie, start_own_response};
 pub(crate) use caller::{
-    admit_api_client, admit_session, admit_token, api_client, remove_credentials, remove_login_cookies,
-    shown_session, shown_token, vouch_for_none,
+    admit_api_client, admit_session, admit_token, api_client, remove_credentials, remove_identity_headers,
+    remove_login_cookies, shown_session, shown_token,
 };
 pub(crate) use certificate::escaped_pem;
-pub(crate) use chosen::choose_for_request;
-pub(crate) use fields::{hide, set_on_request};
+pub(crate) use chosen::set_chosen_on_request;
+pub(crate) use fields::{remove_hidden_headers, set_on_request};
 pub(crate) use received::on_received;
 pub(crate) use redirect::own_origin;
-pub(crate) use template::{Sources, compared, text};
-pub(crate) use verdict::{FilterContext, Made, Verdict};
-pub(crate) use vouched::{is_copied, keep_cookies, vouch};
+pub(crate) use template::{Sources, cache_key, render};
+pub(crate) use verdict::{FilterContext, ResponseScope, Verdict};
+pub(crate) use vouched::{copy_auth_headers, is_copied, keep_cookies};
 
 use fairway_http::{Known, Method};
 use fairway_model::AccessList;
 use fairway_routing::{
-    AnswerStep, CompiledDeny, CompiledRewrite, CompiledRule, GuardStep, Replacing, RequestStep,
+    CompiledDeny, CompiledRewrite, CompiledRule, ErrorPagesStep, GuardStep, RequestStep, ResponseStep,
 };
 
 use crate::buffers::Buffers;
 use crate::fault::Fault;
 use crate::peer::Scheme;
 
-/// Asks the guards of a rule in order, from number `first` up to the first that does not let the request pass; the head of one that
-/// they all let pass is then changed as the rule says.
+/// Runs the guards of a rule in order, from number `first` to the first that does not let the request pass. If all pass, the
+/// request is then edited as the rule says.
 pub(crate) fn on_request<'r>(
     rule: &'r CompiledRule,
     first: u32,
@@ -51,7 +51,7 @@ pub(crate) fn on_request<'r>(
 ) -> Verdict<'r> {
     let steps = rule.steps();
     for (guard, next) in steps.guards.iter().zip(1..).skip(first as usize) {
-        let verdict = ask(guard, next, rule, context, buffers);
+        let verdict = run_guard(guard, next, rule, context, buffers);
         if !matches!(verdict, Verdict::Pass) {
             return verdict;
         }
@@ -71,7 +71,7 @@ pub(crate) fn on_request<'r>(
     Verdict::Pass
 }
 
-/// Asks only the guards of the whole host: nginx takes them before it looks for a location.
+/// Runs only the guards of the whole host: nginx applies them before it looks for a location.
 #[cold]
 pub(crate) fn before_location<'r>(
     rule: &'r CompiledRule,
@@ -85,12 +85,12 @@ pub(crate) fn before_location<'r>(
         _ => false,
     };
     let guards = rule.steps().guards.iter().take_while(is_of_host).zip(1..);
-    let mut verdicts = guards.map(|(guard, next)| ask(guard, next, rule, context, buffers));
+    let mut verdicts = guards.map(|(guard, next)| run_guard(guard, next, rule, context, buffers));
     verdicts.find(|verdict| !matches!(verdict, Verdict::Pass)).unwrap_or(Verdict::Pass)
 }
 
 #[inline]
-fn ask<'r>(
+fn run_guard<'r>(
     guard: &'r GuardStep,
     next: u32,
     rule: &CompiledRule,
@@ -99,10 +99,10 @@ fn ask<'r>(
 ) -> Verdict<'r> {
     match guard {
         GuardStep::HttpsRedirect(to) => redirect::to_https(to, context, buffers),
-        GuardStep::Redirect(to) => redirect::elsewhere(to, context, buffers),
-        GuardStep::Access(list) if lets_pass(list, context) => Verdict::Pass,
-        GuardStep::Access(_) => Verdict::Refused(context.client.address_refused()),
-        GuardStep::Certificate(of) => certificate::verified(of, context, buffers),
+        GuardStep::Redirect(to) => redirect::to_target(to, context, buffers),
+        GuardStep::Access(list) if allows(list, context) => Verdict::Pass,
+        GuardStep::Access(_) => Verdict::Refused(context.client.address_fault()),
+        GuardStep::Certificate(of) => certificate::check_certificate(of, context, buffers),
         GuardStep::OverTls if context.scheme == Scheme::Http => Verdict::Refused(Fault::AccessDenied),
         GuardStep::OverTls => Verdict::Pass,
         GuardStep::Deny(requests) => deny(requests, context, buffers),
@@ -111,16 +111,16 @@ fn ask<'r>(
             Method::Options => cors::preflight(cors, buffers),
             _ => Verdict::Pass,
         },
-        GuardStep::Any(any) if any.access.as_ref().is_some_and(|list| vouches(list, context)) => {
-            vouch_for_none(any, &mut buffers.request);
+        GuardStep::Any(any) if any.access.as_ref().is_some_and(|list| allows_explicitly(list, context)) => {
+            remove_identity_headers(any, &mut buffers.request);
             Verdict::Pass
         }
-        // Whoever asks the guards knows the endpoints.
+        // The caller checks the endpoints.
         GuardStep::Endpoint => Verdict::Wait(guard, next),
         GuardStep::Ask(_) | GuardStep::AskGrpc(_) | GuardStep::Password(_) | GuardStep::Any(_) => {
             Verdict::Wait(guard, next)
         }
-        GuardStep::Token(check) => match caller::verified_before(check, context, buffers) {
+        GuardStep::Token(check) => match caller::remembered_token(check, context, buffers) {
             Some(token) => {
                 admit_token(&check.auth, &token, buffers);
                 Verdict::Pass
@@ -132,10 +132,10 @@ fn ask<'r>(
                 admit_api_client(auth, &client, buffers);
                 Verdict::Pass
             }
-            // Whoever waits for nobody answers it, too.
+            // The refusal is written where waiting guards are handled.
             Err(_) => Verdict::Wait(guard, next),
         },
-        GuardStep::Login(check) => match caller::opened_before(check, context, buffers) {
+        GuardStep::Login(check) => match caller::remembered_session(check, context, buffers) {
             Some(session) => {
                 admit_session(&check.auth, &session, buffers);
                 Verdict::Pass
@@ -143,9 +143,9 @@ fn ask<'r>(
             None => Verdict::Wait(guard, next),
         },
         GuardStep::Authorize(check) => caller::authorize(check, context, buffers),
-        GuardStep::Rate(policy, limit) => limit::rate(context, *policy, limit, buffers),
+        GuardStep::Rate(policy, limit) => limit::check_rate(context, *policy, limit, buffers),
         GuardStep::Concurrency(policy, limit) => {
-            limit::concurrency(context.counts, *policy, limit, context.client, buffers)
+            limit::check_concurrency(context.counts, *policy, limit, context.client, buffers)
         }
     }
 }
@@ -155,7 +155,7 @@ fn edit(step: &RequestStep, context: &FilterContext<'_>, buffers: &mut Buffers) 
     match step {
         RequestStep::Edit(edits) => edits.apply(&mut buffers.request),
         RequestStep::Host(host) => {
-            let kept = &mut buffers.forms.write().host;
+            let kept = &mut buffers.extras.write().host;
             if kept.is_empty() {
                 kept.extend_from_slice(buffers.request.first(Known::Host).unwrap_or_default());
             }
@@ -165,61 +165,61 @@ fn edit(step: &RequestStep, context: &FilterContext<'_>, buffers: &mut Buffers) 
     }
 }
 
-/// Who makes the answer instead, if it has this status.
-pub(crate) fn replacing(rule: &CompiledRule, status: u16) -> Option<&Replacing> {
+/// The error page that replaces a response with this status.
+pub(crate) fn replacement(rule: &CompiledRule, status: u16) -> Option<&ErrorPagesStep> {
     let replacing = rule.steps().answers.replacing.as_deref()?;
     replacing.pages.statuses.binary_search(&status).is_ok().then_some(replacing)
 }
 
-/// Runs the steps of the answer's head, which was `made` there. `number` identifies a request that has no number yet.
-pub(crate) fn on_answer(
+/// Runs the response steps of a rule that apply to this scope. `number` creates the ID of a request that has none yet.
+pub(crate) fn on_response(
     rule: &CompiledRule,
-    made: Made,
-    of: Sources<'_>,
+    made: ResponseScope,
+    sources: Sources<'_>,
     number: impl Fn() -> u128,
     buffers: &mut Buffers,
 ) {
-    let scheme = of.client.scheme;
+    let scheme = sources.client.scheme;
     answer::add_session_cookie(buffers);
-    for step in rule.steps().answers.edits.iter().filter(|step| reaches(step, made)) {
+    for step in rule.steps().answers.edits.iter().filter(|step| applies_to(step, made)) {
         match step {
-            AnswerStep::Cors(cors) => cors::answer(cors, buffers),
-            AnswerStep::Cookies(which) => vouched::add_cookies(*which, buffers),
-            AnswerStep::Granted => vouched::add_granted(buffers),
-            AnswerStep::Edit(edits) => edits.apply(&mut buffers.answer),
-            AnswerStep::Fields(fields) => fields::set_on_answer(fields, of, &number, buffers),
-            AnswerStep::Chosen(fields) => {
-                chosen::number(fields, &number, buffers);
-                chosen::on_answer(fields, of, buffers);
+            ResponseStep::Cors(cors) => cors::add_headers(cors, buffers),
+            ResponseStep::Cookies(which) => vouched::add_cookies(*which, buffers),
+            ResponseStep::Granted => vouched::add_auth_response_headers(buffers),
+            ResponseStep::Edit(edits) => edits.apply(&mut buffers.response),
+            ResponseStep::Fields(fields) => fields::set_on_response(fields, sources, &number, buffers),
+            ResponseStep::Chosen(fields) => {
+                chosen::ensure_request_id(fields, &number, buffers);
+                chosen::on_response(fields, sources, buffers);
             }
-            AnswerStep::StrictTransportSecurity(value) if scheme == Scheme::Https => {
-                buffers.answer.set(b"Strict-Transport-Security", value.as_bytes());
+            ResponseStep::StrictTransportSecurity(value) if scheme == Scheme::Https => {
+                buffers.response.set(b"Strict-Transport-Security", value.as_bytes());
             }
-            AnswerStep::StrictTransportSecurity(_) => {}
+            ResponseStep::StrictTransportSecurity(_) => {}
         }
     }
 }
 
-/// Whether a step acts on answers that were made there.
+/// Whether a step applies to responses of this scope.
 #[inline]
-fn reaches(step: &AnswerStep, made: Made) -> bool {
+fn applies_to(step: &ResponseStep, made: ResponseScope) -> bool {
     match made {
-        Made::ByRule => true,
-        Made::AtSignIn => !matches!(
+        ResponseScope::Rule => true,
+        ResponseScope::SignIn => !matches!(
             step,
-            AnswerStep::Edit(_) | AnswerStep::Chosen(_) | AnswerStep::StrictTransportSecurity(_)
+            ResponseStep::Edit(_) | ResponseStep::Chosen(_) | ResponseStep::StrictTransportSecurity(_)
         ),
-        Made::ByHost => matches!(step, AnswerStep::Fields(_)),
+        ResponseScope::Host => matches!(step, ResponseStep::Fields(_)),
     }
 }
 
-/// Whether the address alone is enough: a list that only denies says of nobody that he may pass.
-fn vouches(list: &AccessList, context: &FilterContext<'_>) -> bool {
-    !list.allow.is_empty() && lets_pass(list, context)
+/// Whether the list explicitly allows the address: a list that only denies does not.
+fn allows_explicitly(list: &AccessList, context: &FilterContext<'_>) -> bool {
+    !list.allow.is_empty() && allows(list, context)
 }
 
-/// Nobody passes whose address is unknown.
-fn lets_pass(list: &AccessList, context: &FilterContext<'_>) -> bool {
+/// Whether the list allows the client. Clients with an unknown address are refused.
+fn allows(list: &AccessList, context: &FilterContext<'_>) -> bool {
     let Some(client) = context.client.address else { return false };
     let denied = list.deny.iter().any(|range| range.contains(&client));
     let allowed = list.allow.is_empty() || list.allow.iter().any(|range| range.contains(&client));
@@ -228,29 +228,29 @@ fn lets_pass(list: &AccessList, context: &FilterContext<'_>) -> bool {
 
 fn deny<'r>(requests: &CompiledDeny, context: &FilterContext<'_>, buffers: &mut Buffers) -> Verdict<'r> {
     let fault = Fault::Denied(requests.status);
-    match context.intake.as_routed(buffers, |request| requests.covers(request)) {
+    match context.intake.with_routing_request(buffers, |request| requests.covers(request)) {
         true if requests.all => Verdict::RefusedByHost(fault),
         true => Verdict::Refused(fault),
         false => Verdict::Pass,
     }
 }
 
-/// Sets `X-Forwarded-Prefix`, where the pattern finds something.
+/// Sets `X-Forwarded-Prefix`, if the pattern matches.
 fn forwarded_prefix(rewrite: &CompiledRewrite, context: &FilterContext<'_>, buffers: &mut Buffers) {
-    let mut value = std::mem::take(&mut buffers.forms.write().value);
+    let mut value = std::mem::take(&mut buffers.extras.write().value);
     value.clear();
     let path = context.intake.path_in(rewrite.path_form(), buffers);
     if rewrite.expand(path, &mut value) {
         buffers.request.set(b"X-Forwarded-Prefix", &value);
     }
-    buffers.forms.write().value = value;
+    buffers.extras.write().value = value;
 }
 
-/// Writes the new target to the buffers; a pattern that finds nothing writes nothing, which leaves the request's own.
+/// Writes the new target to the buffers. If the pattern does not match, it stays empty, which keeps the request's own.
 fn rewrite(rewrite: &CompiledRewrite, context: &FilterContext<'_>, buffers: &mut Buffers) {
-    let mut target = std::mem::take(&mut buffers.forms.write().target);
+    let mut target = std::mem::take(&mut buffers.extras.write().target);
     target.clear();
     let path = context.intake.path_in(rewrite.path_form(), buffers);
     rewrite.apply(path, context.intake.query(buffers), context.intake.prefix as usize, &mut target);
-    buffers.forms.write().target = target;
+    buffers.extras.write().target = target;
 }

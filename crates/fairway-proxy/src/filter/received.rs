@@ -1,33 +1,33 @@
-//! What becomes of the fields of endpoints' answers that name hosts and paths: `Set-Cookie`, `Location`, `Refresh`.
+//! Rewrites headers of endpoints' responses that name hosts and paths: `Set-Cookie`, `Location`, `Refresh`.
 
-use fairway_model::{CookieRewrite, LocationRewrite, ReceivedEdit, Replacement};
+use fairway_model::{CookieRewrite, LocationRewrite, Replacement, UpstreamResponseEdit};
 use fairway_routing::CompiledRule;
 
 use crate::buffers::Buffers;
 use crate::request::client::Client;
 
-/// Runs the steps of the heads of endpoints' answers.
+/// Runs the steps for the response heads of endpoints.
 #[inline]
 pub(crate) fn on_received(rule: &CompiledRule, client: &Client, buffers: &mut Buffers) {
     for step in &rule.steps().answers.received {
         match step {
-            // Acts on the answer as it came, before this (`hide`).
-            ReceivedEdit::Hide(_) => {}
-            ReceivedEdit::Cookies(rewrite) => cookies(rewrite, buffers),
-            ReceivedEdit::Location(rewrite) => locations(rewrite, client, buffers),
+            // `remove_hidden_headers` has already removed them.
+            UpstreamResponseEdit::Hide(_) => {}
+            UpstreamResponseEdit::Cookies(rewrite) => rewrite_cookies(rewrite, buffers),
+            UpstreamResponseEdit::Location(rewrite) => rewrite_locations(rewrite, client, buffers),
         }
         buffers.text.clear();
     }
 }
 
-fn cookies(rewrite: &CookieRewrite, buffers: &mut Buffers) {
-    let Buffers { answer, text, .. } = buffers;
-    answer.change_each(b"Set-Cookie", text, |cookie, out| cookie_with(rewrite, cookie, out));
+fn rewrite_cookies(rewrite: &CookieRewrite, buffers: &mut Buffers) {
+    let Buffers { response, text, .. } = buffers;
+    response.change_each(b"Set-Cookie", text, |cookie, out| rewrite_cookie(rewrite, cookie, out));
 }
 
-/// Writes the cookie with its new attributes; says whether one is new. The text up to the first semicolon is name and value
+/// Writes the cookie with its new attributes; returns whether any changed. The text up to the first semicolon is name and value
 /// (RFC 6265 §5.2).
-fn cookie_with(rewrite: &CookieRewrite, cookie: &[u8], out: &mut Vec<u8>) -> bool {
+fn rewrite_cookie(rewrite: &CookieRewrite, cookie: &[u8], out: &mut Vec<u8>) -> bool {
     let mut changed = false;
     for (number, part) in cookie.split(|byte| *byte == b';').enumerate() {
         if number > 0 {
@@ -56,7 +56,7 @@ fn cookie_with(rewrite: &CookieRewrite, cookie: &[u8], out: &mut Vec<u8>) -> boo
     changed
 }
 
-/// A dot that the domain begins with stays.
+/// Replaces a domain; a leading dot is kept.
 fn replace_domain(replacement: &Replacement, domain: &[u8], out: &mut Vec<u8>) -> bool {
     let bare = domain.strip_prefix(b".").unwrap_or(domain);
     if !bare.eq_ignore_ascii_case(replacement.from.as_bytes()) {
@@ -74,9 +74,9 @@ fn replace_start(replacement: &Replacement, text: &[u8], out: &mut Vec<u8>) -> b
     true
 }
 
-fn locations(rewrite: &LocationRewrite, client: &Client, buffers: &mut Buffers) {
-    let Buffers { answer, text, host, .. } = buffers;
-    answer.change_each(b"Location", text, |location, out| {
+fn rewrite_locations(rewrite: &LocationRewrite, client: &Client, buffers: &mut Buffers) {
+    let Buffers { response, text, host, .. } = buffers;
+    response.change_each(b"Location", text, |location, out| {
         if rewrite.absolute
             && rewrite.url.to.starts_with('/')
             && location.starts_with(rewrite.url.from.as_bytes())
@@ -91,7 +91,7 @@ fn locations(rewrite: &LocationRewrite, client: &Client, buffers: &mut Buffers) 
         }
         replace_start(&rewrite.url, location, out)
     });
-    answer.change_each(b"Refresh", text, |refresh, out| {
+    response.change_each(b"Refresh", text, |refresh, out| {
         const URL: &[u8] = b"url=";
         let Some(at) = refresh.windows(URL.len()).position(|it| it.eq_ignore_ascii_case(URL)) else {
             return false;
@@ -123,7 +123,7 @@ mod tests {
             ("", None),
         ] {
             let mut out = Vec::new();
-            let changed = cookie_with(&both, cookie.as_bytes(), &mut out);
+            let changed = rewrite_cookie(&both, cookie.as_bytes(), &mut out);
             let found = changed.then(|| String::from_utf8(out).unwrap());
             assert_eq!(found.as_deref(), expected, "{cookie}");
         }

@@ -1,41 +1,41 @@
-//! Answers that send the client elsewhere.
+//! Redirects, to https or to the target of a rule.
 
 use fairway_model::{HttpsRedirect, PathRewrite, RedirectTarget};
 use fairway_routing::{CompiledRedirect, CompiledRewrite};
 
-use super::answer::{host_for_redirect, own_answer, without_port};
-use super::verdict::{FilterContext, Made, Verdict};
+use super::answer::{host_for_redirect, start_own_response, without_port};
+use super::verdict::{FilterContext, ResponseScope, Verdict};
 use crate::buffers::Buffers;
 use crate::peer::Scheme;
 use crate::request::client::{Client, Trust, forwarded_host};
 
-/// To https, where the request came in the clear for certain: at the host that the client asked, as far as a trusted peer says it
-/// (ingress-nginx, `best_http_host`).
+/// Redirects to https, if the request certainly came over plain HTTP: to the host that the client asked for or, from a trusted
+/// peer, the forwarded host (ingress-nginx, `best_http_host`).
 pub(super) fn to_https<'r>(
     to: &HttpsRedirect,
     context: &FilterContext<'_>,
     buffers: &mut Buffers,
 ) -> Verdict<'r> {
-    if !context.client.in_the_clear {
+    if !context.client.is_plain_http {
         return Verdict::Pass;
     }
     let mut location = b"https://".to_vec();
-    let said = match context.client.trust {
+    let original_host = match context.client.trust {
         Trust::Trusted => forwarded_host(&buffers.request),
-        Trust::Stranger => None,
+        Trust::Untrusted => None,
     };
-    location.extend_from_slice(said.map_or_else(|| host_for_redirect(buffers), without_port));
+    location.extend_from_slice(original_host.map_or_else(|| host_for_redirect(buffers), without_port));
     match to.explicit_port {
         true => write_port(&mut location, context.https_port),
         false => push_port(&mut location, Scheme::Https, context.https_port),
     }
     let received = context.intake.received(buffers);
-    let kept = if to.keep_trailing_slash { received } else { without_slash(received) };
-    location.extend_from_slice(kept);
-    answer(buffers, to.status, &location)
+    let trimmed = if to.keep_trailing_slash { received } else { without_slash(received) };
+    location.extend_from_slice(trimmed);
+    respond(buffers, to.status, &location)
 }
 
-/// Scheme, host and port under which the client asked.
+/// The origin that the client used: scheme, host and port.
 pub(crate) fn own_origin(client: &Client, buffers: &Buffers) -> Vec<u8> {
     let mut origin = format!("{}://", client.scheme.as_str()).into_bytes();
     origin.extend_from_slice(host_for_redirect(buffers));
@@ -43,8 +43,8 @@ pub(crate) fn own_origin(client: &Client, buffers: &Buffers) -> Vec<u8> {
     origin
 }
 
-/// Wherever the rule says.
-pub(super) fn elsewhere<'r>(
+/// Redirects to the target of the rule.
+pub(super) fn to_target<'r>(
     to: &CompiledRedirect,
     context: &FilterContext<'_>,
     buffers: &mut Buffers,
@@ -63,7 +63,7 @@ pub(super) fn elsewhere<'r>(
             location
         }
         RedirectTarget::Parts { scheme, host, port, path, keep_query } => {
-            // Gateway API `HTTPRequestRedirectFilter.port`: a scheme that is named brings its well-known port with it.
+            // Gateway API `HTTPRequestRedirectFilter.port`: an explicit scheme implies its well-known port.
             let (scheme, own_port) = match scheme.as_deref() {
                 Some("https") => (Scheme::Https, Scheme::Https.default_port()),
                 Some("http") => (Scheme::Http, Scheme::Http.default_port()),
@@ -81,7 +81,7 @@ pub(super) fn elsewhere<'r>(
             location
         }
     };
-    answer(buffers, to.status, &location)
+    respond(buffers, to.status, &location)
 }
 
 fn push_path(
@@ -94,7 +94,7 @@ fn push_path(
     let received = context.intake.received(buffers);
     let own = received.split(|byte| *byte == b'?').next().unwrap_or(received);
     if let Some(PathRewrite::Full(full)) = path {
-        // The API server takes one without a slash, too, which would continue the name of the host.
+        // The API server also accepts a path without a leading slash, which would extend the host name.
         if !full.starts_with('/') {
             location.push(b'/');
         }
@@ -119,7 +119,7 @@ fn push_query(location: &mut Vec<u8>, context: &FilterContext<'_>, buffers: &Buf
     }
 }
 
-/// As nginx's Lua does it: of the whole target, so that a query may lose it.
+/// Like ingress-nginx's Lua, this strips the slash of the whole target, so a query may lose one.
 fn without_slash(target: &[u8]) -> &[u8] {
     target.strip_suffix(b"/").unwrap_or(target)
 }
@@ -135,8 +135,8 @@ fn write_port(location: &mut Vec<u8>, port: u16) {
     location.extend_from_slice(itoa::Buffer::new().format(port).as_bytes());
 }
 
-fn answer<'r>(buffers: &mut Buffers, status: u16, location: &[u8]) -> Verdict<'r> {
-    own_answer(buffers, status, None);
-    buffers.answer.append(b"Location", location);
-    Verdict::Answered(Made::ByRule)
+fn respond<'r>(buffers: &mut Buffers, status: u16, location: &[u8]) -> Verdict<'r> {
+    start_own_response(buffers, status, None);
+    buffers.response.append(b"Location", location);
+    Verdict::Responded(ResponseScope::Rule)
 }

@@ -1,4 +1,4 @@
-//! Texts with parts of the request in them.
+//! Renders templates with values of the request.
 
 use std::io::Write;
 use std::time::SystemTime;
@@ -13,47 +13,47 @@ use crate::log::argument;
 use crate::request::client::Client;
 use crate::request::intake::Intake;
 
-/// What the parts are of, besides what stands in the buffers.
+/// The sources of template values, in addition to the buffers.
 #[derive(Clone, Copy)]
 pub(crate) struct Sources<'a> {
     pub(crate) intake: &'a Intake,
     pub(crate) client: &'a Client,
-    /// Of the rule.
+    /// The labels of the rule.
     pub(crate) labels: &'a RuleLabels,
 }
 
-/// The text of a template for the request in the buffers.
-pub(crate) fn text(template: &Template, of: Sources<'_>, buffers: &Buffers) -> Vec<u8> {
+/// Renders a template for the request in the buffers.
+pub(crate) fn render(template: &Template, sources: Sources<'_>, buffers: &Buffers) -> Vec<u8> {
     let mut text = Vec::new();
-    write(template, of, buffers, &mut text);
+    render_into(template, sources, buffers, &mut text);
     text
 }
 
-/// Writes it behind what is there.
-pub(super) fn write(template: &Template, of: Sources<'_>, buffers: &Buffers, text: &mut Vec<u8>) {
-    template.0.iter().for_each(|part| write_part(part, of, buffers, text));
+/// Appends the rendered template to `text`.
+pub(super) fn render_into(template: &Template, sources: Sources<'_>, buffers: &Buffers, text: &mut Vec<u8>) {
+    template.0.iter().for_each(|part| write_part(part, sources, buffers, text));
 }
 
-/// A text that is equal only where each part of the template is: no value of a part ends where another begins. `None` where the template
-/// compares headers or cookies and the request has none of them: all such requests would have the same text.
-pub(crate) fn compared(template: &Template, of: Sources<'_>, buffers: &Buffers) -> Option<Vec<u8>> {
+/// A text that is equal only if every part of the template is: parts cannot run into each other. `None` if the template
+/// contains headers or cookies and the request has none of them, because all such requests would share one text.
+pub(crate) fn cache_key(template: &Template, sources: Sources<'_>, buffers: &Buffers) -> Option<Vec<u8>> {
     let mut text = Vec::new();
     let (mut compares_fields, mut has_field) = (false, false);
     for part in &template.0 {
         let start = text.len();
-        write_part(part, of, buffers, &mut text);
-        if matches!(part, TemplatePart::BasicUser | TemplatePart::Field(_) | TemplatePart::Cookie(_)) {
+        write_part(part, sources, buffers, &mut text);
+        if matches!(part, TemplatePart::BasicUser | TemplatePart::Header(_) | TemplatePart::Cookie(_)) {
             compares_fields = true;
             has_field |= text.len() > start;
         }
-        // No value of a field has one (RFC 9110 §5.5), and the name of a user stands for the whole of its field.
+        // Header values contain no line feed (RFC 9110 §5.5), and a user name stands for its whole header.
         text.push(b'\n');
     }
     (has_field || !compares_fields).then_some(text)
 }
 
-fn write_part(part: &TemplatePart, of: Sources<'_>, buffers: &Buffers, text: &mut Vec<u8>) {
-    let Sources { intake, client, labels } = of;
+fn write_part(part: &TemplatePart, sources: Sources<'_>, buffers: &Buffers, text: &mut Vec<u8>) {
+    let Sources { intake, client, labels } = sources;
     match part {
         TemplatePart::Text(part) => text.extend_from_slice(part.as_bytes()),
         TemplatePart::Scheme => text.extend_from_slice(client.scheme.as_str().as_bytes()),
@@ -63,7 +63,7 @@ fn write_part(part: &TemplatePart, of: Sources<'_>, buffers: &Buffers, text: &mu
         TemplatePart::EscapedRequestUri => escape(intake.received(buffers), text),
         TemplatePart::Method => text.extend_from_slice(buffers.request.method_bytes()),
         TemplatePart::Address => client.write_address(text),
-        TemplatePart::Path => text.extend_from_slice(intake.decoded(buffers)),
+        TemplatePart::Path => text.extend_from_slice(intake.decoded_path(buffers)),
         TemplatePart::Query => text.extend_from_slice(intake.query(buffers)),
         TemplatePart::QueryMark if intake.query(buffers).is_empty() => {}
         TemplatePart::QueryMark => text.push(b'?'),
@@ -76,14 +76,14 @@ fn write_part(part: &TemplatePart, of: Sources<'_>, buffers: &Buffers, text: &mu
             Version::Http2 => b"HTTP/2.0",
             Version::Http3 => b"HTTP/3.0",
         }),
-        TemplatePart::Port => show(text, client.port),
-        TemplatePart::ServerName => text.extend_from_slice(&buffers.forms.read().server_name),
+        TemplatePart::Port => write_display(text, client.port),
+        TemplatePart::ServerName => text.extend_from_slice(&buffers.extras.read().server_name),
         TemplatePart::Now => {
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-            show(text, format_args!("{}.{:03}", now.as_secs(), now.subsec_millis()));
+            write_display(text, format_args!("{}.{:03}", now.as_secs(), now.subsec_millis()));
         }
         TemplatePart::Geo(field) => {
-            let location = buffers.forms.read().location.as_deref();
+            let location = buffers.extras.read().location.as_deref();
             text.extend_from_slice(location.and_then(|it| it.value(*field)).unwrap_or_default());
         }
         TemplatePart::Label(label) => {
@@ -97,13 +97,12 @@ fn write_part(part: &TemplatePart, of: Sources<'_>, buffers: &Buffers, text: &mu
         }
         TemplatePart::RequestId
         | TemplatePart::BasicUser
-        | TemplatePart::Field(_)
+        | TemplatePart::Header(_)
         | TemplatePart::Cookie(_) => write_field(part, buffers, text),
     }
 }
 
-/// Writes what stands in a field of the request, `Connection` may name it or not: nobody gets past a condition by naming in it what
-/// the condition is about.
+/// Writes the value of a request header, even if `Connection` lists it: a client must not bypass a condition that way.
 fn write_field(part: &TemplatePart, buffers: &Buffers, text: &mut Vec<u8>) {
     let request = &buffers.request;
     match part {
@@ -114,11 +113,11 @@ fn write_field(part: &TemplatePart, buffers: &Buffers, text: &mut Vec<u8>) {
             let user = received(request, b"Authorization").next().and_then(basic_user::find);
             text.extend_from_slice(&user.unwrap_or_default());
         }
-        TemplatePart::Field(name) => {
+        TemplatePart::Header(name) => {
             let named = |field: &FieldRef<'_>| is_variable(field.name, name.as_bytes());
-            // nginx joins lines of cookies as HTTP/2 does (RFC 9113 §8.2.3).
+            // nginx joins `Cookie` lines as HTTP/2 does (RFC 9113 §8.2.3).
             let between: &[u8] = if **name == *"cookie" { b"; " } else { b", " };
-            for (number, field) in request.received().filter(named).enumerate() {
+            for (number, field) in request.received_fields().filter(named).enumerate() {
                 text.extend_from_slice(if number > 0 { between } else { b"" });
                 text.extend_from_slice(field.value);
             }
@@ -132,20 +131,24 @@ fn write_field(part: &TemplatePart, buffers: &Buffers, text: &mut Vec<u8>) {
 }
 
 fn received<'r>(request: &'r Head, name: &'static [u8]) -> impl Iterator<Item = &'r [u8]> {
-    request.received().filter(|field| field.name.eq_ignore_ascii_case(name)).map(|field| field.value)
+    request.received_fields().filter(|field| field.name.eq_ignore_ascii_case(name)).map(|field| field.value)
 }
 
-/// `Host` as the client sent it, whatever a step has made of it.
+/// `Host` as the client sent it, before any step changed it.
 fn received_host(buffers: &Buffers) -> &[u8] {
-    let kept = &buffers.forms.read().host;
-    if kept.is_empty() { buffers.request.first(Known::Host).unwrap_or_default() } else { kept }
+    let original_host = &buffers.extras.read().host;
+    if original_host.is_empty() {
+        buffers.request.first(Known::Host).unwrap_or_default()
+    } else {
+        original_host
+    }
 }
 
-fn show(text: &mut Vec<u8>, value: impl std::fmt::Display) {
+fn write_display(text: &mut Vec<u8>, value: impl std::fmt::Display) {
     write!(text, "{value}").expect("a vector takes every write");
 }
 
-/// Whether a variable with this name stands for a field.
+/// Whether a variable with this name stands for a header.
 fn is_variable(field: &[u8], name: &[u8]) -> bool {
     let canonical = |byte: &u8| if *byte == b'-' { b'_' } else { byte.to_ascii_lowercase() };
     field.len() == name.len() && field.iter().map(canonical).eq(name.iter().copied())
@@ -173,7 +176,7 @@ mod tests {
         assert_eq!(escaped, b"%2Fa%3Fb%3D1%26c%3Dd%2520e-._~%FF");
     }
 
-    /// nginx 1.30.6 answers the same, but for pairs behind a comma ([`cookie::find`]).
+    /// The results of nginx 1.30.6, except for pairs after a comma ([`cookie::find`]).
     #[test]
     fn a_cookie_is_the_one_that_nginx_reads() {
         let cases: [(&[&str], &str); 35] = [
@@ -202,7 +205,7 @@ mod tests {
             (&["x=\"a;admin=1\""], "1\""),
             (&[",,;; admin=1"], "1"),
             (&["adminadmin=1"], ""),
-            // The byte behind the name is skipped with the name, even if it ends the pair.
+            // The byte after the name is skipped with it, even if it ends the pair.
             (&["admin;admin=2"], ""),
             (&["admin,admin=3"], ""),
             (&["admin;;admin=3"], "3"),

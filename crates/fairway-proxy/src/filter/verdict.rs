@@ -1,8 +1,8 @@
-//! What steps are told, and what they say.
+//! The input of filter steps, and their verdicts.
 
 use std::sync::Arc;
 
-use fairway_net::counts::Counts;
+use fairway_net::counts::ClientCounts;
 use fairway_routing::GuardStep;
 
 use crate::fault::Fault;
@@ -11,50 +11,51 @@ use crate::peer::{Proof, Scheme};
 use crate::request::client::Client;
 use crate::request::intake::Intake;
 
-/// What steps know of the request besides its head.
+/// The input of steps in addition to the request head.
 pub(crate) struct FilterContext<'a> {
     pub(crate) intake: &'a Intake,
     pub(crate) client: &'a Client,
-    /// Of the connection: whether TLS is between the client, or whoever speaks for it, and Fairway.
+    /// The scheme of the connection: whether the client, or the proxy in front of Fairway, uses TLS.
     pub(crate) scheme: Scheme,
-    /// What the client showed in the handshake.
+    /// The client certificate of the handshake.
     pub(crate) proof: Option<&'a Proof>,
-    /// What policies count.
-    pub(crate) counts: &'a Arc<Counts>,
+    /// Counters of rate and concurrency limits.
+    pub(crate) counts: &'a Arc<ClientCounts>,
     /// The limits that replicas share.
     pub(crate) fleet: &'a FleetLimits,
-    /// Which tokens were verified before; none for a question of Fairway's own, which waits for nobody and must not depend on it.
+    /// Remembered verified tokens; `None` for Fairway's own requests, which cannot wait and must not depend on what is
+    /// remembered.
     pub(crate) tokens: Option<&'a Tokens>,
-    /// Which sessions were opened before; none as for tokens.
+    /// Remembered opened sessions; `None` as for `tokens`.
     pub(crate) logins: Option<&'a Logins>,
     /// The public port of the listener `https`.
     pub(crate) https_port: u16,
 }
 
-/// Whether the request goes on.
+/// Whether the request continues.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Verdict<'r> {
-    /// To the next guard, or to its backend.
+    /// It continues with the next guard, or to its backend.
     Pass,
-    /// The answer stands in the buffers.
-    Answered(Made),
+    /// The response is in the buffers.
+    Responded(ResponseScope),
     /// It is refused.
     Refused(Fault),
-    /// It is refused for the whole host, before its rules or in their place.
+    /// It is refused for the whole host, independently of its rules.
     RefusedByHost(Fault),
-    /// This guard waits for somebody's word; when it lets the request pass, that goes on with the guard of this number.
+    /// This guard has to wait. If it lets the request pass, the guard with this number is next.
     Wait(&'r GuardStep, u32),
-    /// It came in early data, and nothing is decided before the handshake of its connection is complete.
+    /// It is in early data, and must wait for the handshake.
     TooEarly,
 }
 
-/// Where an answer is made, as in ingress-nginx, which decides what is done to it.
+/// Where a response is made. As in ingress-nginx, this decides which response steps apply to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Made {
-    /// Under the rule of the request, or by its endpoint.
-    ByRule,
-    /// In the place from which clients are sent to sign in.
-    AtSignIn,
-    /// For the whole host, before its rules or in their place.
-    ByHost,
+pub(crate) enum ResponseScope {
+    /// By the rule of the request, or by its endpoint.
+    Rule,
+    /// In the location that redirects clients to sign in.
+    SignIn,
+    /// For the whole host, independently of its rules.
+    Host,
 }

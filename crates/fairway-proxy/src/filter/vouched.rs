@@ -1,36 +1,37 @@
-//! What a service that was asked says of the request's user: fields that nobody else may write, and cookies for the client.
+//! Headers from an authentication service: identity headers for the endpoint, which clients cannot set, and cookies for the
+//! client.
 
 use fairway_extension::change;
 use fairway_http::{Head, Known};
 use fairway_model::AuthCookies;
-use fairway_routing::Asking;
+use fairway_routing::ExternalAuthCheck;
 
 use crate::buffers::Buffers;
 
-/// Puts the fields that the service says in the place of the client's.
-pub(crate) fn vouch(asking: &Asking, answer: &Head, request: &mut Head) {
-    if asking.auth.filter.as_ref().is_some_and(|filter| filter.copies_all) {
-        return vouch_all(answer, request);
+/// Replaces the client's headers with those of the service.
+pub(crate) fn copy_auth_headers(auth_check: &ExternalAuthCheck, response: &Head, request: &mut Head) {
+    if auth_check.auth.filter.as_ref().is_some_and(|filter| filter.copies_all) {
+        return copy_all_headers(response, request);
     }
-    remove_copied(asking, request);
-    for name in &asking.auth.copied {
-        let said = answer.fields().filter(|field| is_same(field.name, name.as_bytes()));
+    remove_copied(auth_check, request);
+    for name in &auth_check.auth.copied {
+        let said = response.fields().filter(|field| is_same_header(field.name, name.as_bytes()));
         for field in said.filter(|field| !field.value.is_empty()) {
             request.append(name.as_bytes(), field.value);
         }
     }
 }
 
-/// Puts all fields of the answer in the place of the client's, but for those that are about the answer itself.
-fn vouch_all(answer: &Head, request: &mut Head) {
-    let said = || answer.fields().filter(|field| !is_about_answer(field.known, field.name));
-    request.retain(|field| !said().any(|of| is_same(field.name, of.name)));
+/// Replaces the client's headers with all of the service's, except those that describe the service's response itself.
+fn copy_all_headers(response: &Head, request: &mut Head) {
+    let said = || response.fields().filter(|field| !is_about_response(field.known, field.name));
+    request.retain(|field| !said().any(|of| is_same_header(field.name, of.name)));
     for field in said() {
         request.append(field.name, field.value);
     }
 }
 
-fn is_about_answer(known: Known, name: &[u8]) -> bool {
+fn is_about_response(known: Known, name: &[u8]) -> bool {
     const OTHERS: u64 =
         Known::HOP_BY_HOP | Known::Host.bit() | Known::Expect.bit() | Known::ContentLength.bit();
     const NAMES: [&[u8]; 9] = [
@@ -44,61 +45,62 @@ fn is_about_answer(known: Known, name: &[u8]) -> bool {
         b"Server",
         b"Set-Cookie",
     ];
-    known.bit() & OTHERS != 0 || NAMES.iter().any(|of| is_same(name, of))
+    known.bit() & OTHERS != 0 || NAMES.iter().any(|of| is_same_header(name, of))
 }
 
-/// The request passes without the service's word: what it would have said is gone.
-pub(crate) fn vouch_for_nobody(asking: &Asking, request: &mut Head) {
-    remove_copied(asking, request);
+/// Removes the headers of the service from a request that passes without asking it.
+pub(crate) fn remove_auth_headers(auth_check: &ExternalAuthCheck, request: &mut Head) {
+    remove_copied(auth_check, request);
 }
 
-fn remove_copied(asking: &Asking, request: &mut Head) {
-    let copied = &asking.auth.copied;
+fn remove_copied(auth_check: &ExternalAuthCheck, request: &mut Head) {
+    let copied = &auth_check.auth.copied;
     if !copied.is_empty() {
-        request.retain(|field| !is_copied(asking, field.name));
+        request.retain(|field| !is_copied(auth_check, field.name));
     }
 }
 
-/// Whether the request gets fields with this name from the answer.
-pub(crate) fn is_copied(asking: &Asking, name: &[u8]) -> bool {
-    asking.auth.copied.iter().any(|copied| is_same(name, copied.as_bytes()))
+/// Whether this header is copied from the service's response to the request.
+pub(crate) fn is_copied(auth_check: &ExternalAuthCheck, name: &[u8]) -> bool {
+    auth_check.auth.copied.iter().any(|copied| is_same_header(name, copied.as_bytes()))
 }
 
-/// CGI-like endpoints take `_`, `-` and whatever else is no letter and no digit for the same, as the variables of nginx do.
-pub(super) fn is_same(one: &[u8], other: &[u8]) -> bool {
+/// Whether two names are the same to a CGI-like endpoint, which, like nginx's variables, treats all characters other than
+/// letters and digits alike.
+pub(super) fn is_same_header(one: &[u8], other: &[u8]) -> bool {
     let canonical = |byte: &u8| if byte.is_ascii_alphanumeric() { byte.to_ascii_lowercase() } else { b'-' };
     one.len() == other.len() && one.iter().map(canonical).eq(other.iter().map(canonical))
 }
 
-/// Keeps the cookies of the service for the answer to the client.
-pub(crate) fn keep_cookies(answer: &Head, buffers: &mut Buffers) {
-    if answer.named(b"Set-Cookie").is_none() {
+/// Keeps the cookies of the service for the response to the client.
+pub(crate) fn keep_cookies(response: &Head, buffers: &mut Buffers) {
+    if response.named(b"Set-Cookie").is_none() {
         return;
     }
-    let cookies = &mut buffers.forms.write().cookies;
-    for cookie in answer.all_named(b"Set-Cookie") {
+    let cookies = &mut buffers.extras.write().cookies;
+    for cookie in response.all_named(b"Set-Cookie") {
         cookies.extend_from_slice(cookie);
-        // No value of a field has one (RFC 9110 §5.5).
+        // Header values contain no line feed (RFC 9110 §5.5).
         cookies.push(b'\n');
     }
 }
 
-/// Adds the cookies that were kept.
+/// Adds the kept cookies.
 pub(super) fn add_cookies(which: AuthCookies, buffers: &mut Buffers) {
-    let Buffers { answer, forms, .. } = buffers;
+    let Buffers { response, extras, .. } = buffers;
     let added = match which {
         AuthCookies::Always => true,
         AuthCookies::OfSuccess => {
-            matches!(answer.status(), 200 | 201 | 204 | 206 | 301..=304 | 307 | 308)
+            matches!(response.status(), 200 | 201 | 204 | 206 | 301..=304 | 307 | 308)
         }
     };
-    let cookies = &forms.read().cookies;
+    let cookies = &extras.read().cookies;
     for cookie in cookies.split(|byte| *byte == b'\n').filter(|cookie| added && !cookie.is_empty()) {
-        answer.append(b"Set-Cookie", cookie);
+        response.append(b"Set-Cookie", cookie);
     }
 }
-/// Adds the headers that an authorization service gave for the response.
-pub(super) fn add_granted(buffers: &mut Buffers) {
-    let Buffers { answer, forms, .. } = buffers;
-    change::apply(&forms.read().granted, answer);
+/// Adds the headers that an authorization service set for the response.
+pub(super) fn add_auth_response_headers(buffers: &mut Buffers) {
+    let Buffers { response, extras, .. } = buffers;
+    change::apply(&extras.read().auth_response_changes, response);
 }

@@ -1,4 +1,4 @@
-//! One database, in memory. Every record is verified when it is read, so that a lookup meets no broken one.
+//! A database in memory. Every record is verified on loading, so that no lookup meets a broken one.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -8,21 +8,21 @@ use maxminddb::PathElement::{self, Index, Key};
 use maxminddb::{LookupResult, Reader};
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
-/// The longest type that is shown of a database, in bytes.
+/// Bytes of a database type that are shown.
 const MAX_TYPE_BYTES: usize = 64;
 
-/// A database.
+/// A GeoIP database.
 pub(super) struct Database {
     reader: Reader<Vec<u8>>,
     kind: GeoKind,
     type_name: String,
-    bytes: usize,
+    size_bytes: usize,
 }
 
-/// What a database says of an address: maybe nothing.
-pub(super) struct Found<'d>(LookupResult<'d, Vec<u8>>);
+/// The record of an address, possibly empty.
+pub(super) struct GeoRecord<'d>(LookupResult<'d, Vec<u8>>);
 
-/// A value of a record.
+/// A value in a record.
 pub(super) enum Value<'d> {
     Text(&'d str),
     Whole(u64),
@@ -30,44 +30,45 @@ pub(super) enum Value<'d> {
 }
 
 impl Database {
-    /// Reads and verifies what a file has.
+    /// Parses and verifies the content of a file.
     ///
     /// # Errors
-    /// Why it is no database that can be used, as a sentence without its subject.
+    /// Why it is unusable, as a predicate for the file.
     pub(super) fn read(bytes: Vec<u8>) -> Result<Self, String> {
         let size = bytes.len();
-        let reader = Reader::from_source(bytes).map_err(|why| format!("is torn, or no MMDB file: {why}"))?;
-        let type_name = shown(&reader.metadata().database_type);
-        let kind = kind(&type_name)
-            .ok_or_else(|| format!("has the type \"{type_name}\", which nothing asks for"))?;
+        let reader =
+            Reader::from_source(bytes).map_err(|why| format!("is torn or not an MMDB file: {why}"))?;
+        let type_name = sanitize_type_name(&reader.metadata().database_type);
+        let kind =
+            kind_of_type(&type_name).ok_or_else(|| format!("has the unsupported type \"{type_name}\""))?;
         reader.verify().map_err(|why| format!("is torn: {why}"))?;
-        Ok(Self { reader, kind, type_name, bytes: size })
+        Ok(Self { reader, kind, type_name, size_bytes: size })
     }
 
     pub(super) fn kind(&self) -> GeoKind {
         self.kind
     }
 
-    /// What it calls itself, such as `GeoLite2-City`: without quotes and control characters.
+    /// Its declared type, such as `GeoLite2-City`, without quotes and control characters.
     pub(super) fn type_name(&self) -> &str {
         &self.type_name
     }
 
-    /// When it was made, in seconds since 1970.
+    /// Build time in seconds since 1970.
     pub(super) fn built(&self) -> u64 {
         self.reader.metadata().build_epoch
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.bytes
+        self.size_bytes
     }
 
-    /// Looks an address up; none where it cannot know of it, as it knows IPv4 alone.
-    pub(super) fn look_up(&self, address: IpAddr) -> Option<Found<'_>> {
+    /// Looks up an address; `None` for an IPv6 address in an IPv4-only database.
+    pub(super) fn look_up(&self, address: IpAddr) -> Option<GeoRecord<'_>> {
         if address.is_ipv6() && self.reader.metadata().ip_version == 4 {
             return None;
         }
-        self.reader.lookup(address).ok().map(Found)
+        self.reader.lookup(address).ok().map(GeoRecord)
     }
 }
 
@@ -77,31 +78,31 @@ impl fmt::Debug for Database {
     }
 }
 
-impl<'d> Found<'d> {
-    /// The value of a field; none where the record, if there is one, has none.
+impl<'d> GeoRecord<'d> {
+    /// The value of a field, if the record has it.
     pub(super) fn value(&self, field: GeoField) -> Option<Value<'d>> {
-        self.0.decode_path(path(field)).ok().flatten()
+        self.0.decode_path(field_path(field)).ok().flatten()
     }
 }
 
-/// By its type, as MaxMind and those who make databases for the same programs name it.
-fn kind(type_name: &str) -> Option<GeoKind> {
-    let is = |words: &[&str]| words.iter().any(|word| type_name.contains(word));
+/// The kind by type name, as used by MaxMind and compatible vendors.
+fn kind_of_type(type_name: &str) -> Option<GeoKind> {
+    let contains_any = |words: &[&str]| words.iter().any(|word| type_name.contains(word));
     match () {
-        () if is(&["Country", "City", "Enterprise"]) => Some(GeoKind::Places),
-        () if is(&["ASN", "ISP"]) => Some(GeoKind::Networks),
+        () if contains_any(&["Country", "City", "Enterprise"]) => Some(GeoKind::Places),
+        () if contains_any(&["ASN", "ISP"]) => Some(GeoKind::Networks),
         () => None,
     }
 }
 
-/// For messages and labels of metrics.
-fn shown(type_name: &str) -> String {
+/// Restricts a type name to characters safe in messages and metric labels.
+fn sanitize_type_name(type_name: &str) -> String {
     let good = |c: char| if c.is_ascii_alphanumeric() || " -_.()=".contains(c) { c } else { '_' };
     type_name.chars().take(MAX_TYPE_BYTES).map(good).collect()
 }
 
-/// Where a record has the field.
-fn path(field: GeoField) -> &'static [PathElement<'static>] {
+/// Path of a field in a record.
+fn field_path(field: GeoField) -> &'static [PathElement<'static>] {
     match field {
         GeoField::CountryCode => &[Key("country"), Key("iso_code")],
         GeoField::CountryName => &[Key("country"), Key("names"), Key("en")],

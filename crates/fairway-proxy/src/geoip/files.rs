@@ -1,5 +1,5 @@
-//! The files of databases: read when the process starts and again when they change. A file that is torn, or cannot be read, leaves
-//! the database that was read before in use.
+//! Database files, read at the start of the process and again when they change. A truncated or unreadable file
+//! leaves the previous database in use.
 
 use std::fs::{self, File, Metadata};
 use std::io::Read;
@@ -11,35 +11,35 @@ use std::time::Duration;
 use fairway_model::GeoKind;
 
 use super::database::Database;
-use super::shared::{DatabaseFigures, Databases, FileFigures, Shared};
+use super::shared::{DatabaseFigures, Databases, FileFigures, SharedDatabases};
 
-/// How often the files are looked at.
-pub(super) const INTERVAL: Duration = Duration::from_secs(2);
+/// Interval at which the files are checked.
+pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// The most bytes that a file may have.
-const MAX_BYTES: u64 = 512 << 20;
+/// File size limit in bytes.
+const MAX_FILE_BYTES: u64 = 512 << 20;
 
-/// The files.
-pub(super) struct Files {
-    all: Vec<Watched>,
-    to: Weak<Shared>,
-    /// What workers may still use: it is freed here and not by one of them.
+/// The watched files.
+pub(super) struct DatabaseFiles {
+    files: Vec<WatchedFile>,
+    shared: Weak<SharedDatabases>,
+    /// Replaced databases that workers may still use: freed here, not by a worker.
     retired: Vec<Arc<Databases>>,
 }
 
-struct Watched {
+struct WatchedFile {
     path: PathBuf,
     refused: u64,
-    /// As it was when it was looked at last.
-    seen: Option<Stamp>,
-    /// As it was when it was read last; none before that.
-    tried: Option<Option<Stamp>>,
+    /// State at the last check.
+    last_seen: Option<FileStamp>,
+    /// State at the last read; `None` before the first.
+    last_read: Option<Option<FileStamp>>,
     database: Option<Arc<Database>>,
 }
 
-/// What changes whenever a file does.
+/// Identifies the state of a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Stamp {
+struct FileStamp {
     device: u64,
     inode: u64,
     bytes: u64,
@@ -47,8 +47,8 @@ struct Stamp {
     changed: (i64, i64),
 }
 
-impl Stamp {
-    fn of(file: &Metadata) -> Self {
+impl FileStamp {
+    fn from_metadata(file: &Metadata) -> Self {
         Self {
             device: file.dev(),
             inode: file.ino(),
@@ -59,50 +59,53 @@ impl Stamp {
     }
 }
 
-impl Files {
-    pub(super) fn new(paths: &[PathBuf], to: &Arc<Shared>) -> Self {
-        let watched = |path: &PathBuf| Watched {
+impl DatabaseFiles {
+    pub(super) fn new(paths: &[PathBuf], to: &Arc<SharedDatabases>) -> Self {
+        let watched = |path: &PathBuf| WatchedFile {
             path: path.clone(),
             refused: 0,
-            seen: None,
-            tried: None,
+            last_seen: None,
+            last_read: None,
             database: None,
         };
-        Self { all: paths.iter().map(watched).collect(), to: Arc::downgrade(to), retired: Vec::new() }
+        Self { files: paths.iter().map(watched).collect(), shared: Arc::downgrade(to), retired: Vec::new() }
     }
 
-    /// Whether somebody may still use what is read.
+    /// Whether the databases are still in use.
     pub(super) fn are_used(&self) -> bool {
-        self.to.strong_count() > 0
+        self.shared.strong_count() > 0
     }
 
-    /// Reads the files that have changed and are no longer being written, which is what two looks in a row see; the first time all.
-    pub(super) fn look(&mut self) {
+    /// Reads changed files once they are no longer being written, that is, unchanged between two checks; the
+    /// first time reads all.
+    pub(super) fn reload_changed(&mut self) {
         let mut has_changed = false;
-        for index in 0..self.all.len() {
-            has_changed |= self.look_at(index);
+        for index in 0..self.files.len() {
+            has_changed |= self.reload_if_changed(index);
         }
         if has_changed {
-            self.replace();
+            self.publish();
         }
         self.retired.retain(|old| Arc::strong_count(old) > 1);
     }
 
-    /// Whether it was read again.
-    fn look_at(&mut self, index: usize) -> bool {
-        let file = &mut self.all[index];
-        let stamp = fs::metadata(&file.path).ok().map(|it| Stamp::of(&it));
-        let is_settled = file.tried.is_none() || file.seen == stamp;
-        file.seen = stamp;
-        if file.tried == Some(stamp) || !is_settled {
+    /// Reads a file if it changed; returns whether it did.
+    fn reload_if_changed(&mut self, index: usize) -> bool {
+        let file = &mut self.files[index];
+        let stamp = fs::metadata(&file.path).ok().map(|it| FileStamp::from_metadata(&it));
+        let is_settled = file.last_read.is_none() || file.last_seen == stamp;
+        file.last_seen = stamp;
+        if file.last_read == Some(stamp) || !is_settled {
             return false;
         }
-        file.tried = Some(stamp);
-        let read = read(&file.path).and_then(|database| match self.other(index, database.kind()) {
-            Some(other) => Err(format!("is of the same kind as {}, and one is enough", other.display())),
-            None => Ok(Arc::new(database)),
+        file.last_read = Some(stamp);
+        let read = read_database(&file.path).and_then(|database| {
+            match self.other_file_of_kind(index, database.kind()) {
+                Some(other) => Err(format!("is of the same kind as {}, which is in use", other.display())),
+                None => Ok(Arc::new(database)),
+            }
         });
-        let file = &mut self.all[index];
+        let file = &mut self.files[index];
         let path = file.path.display();
         match read {
             Ok(database) => {
@@ -114,7 +117,7 @@ impl Files {
                 file.refused += 1;
                 match &file.database {
                     Some(old) => tracing::warn!(
-                        "the GeoIP database {path} {why}; the one that was built at {} stays in use",
+                        "the GeoIP database {path} {why}; the database built at {} stays in use",
                         old.built()
                     ),
                     None => tracing::warn!(
@@ -128,24 +131,24 @@ impl Files {
     }
 
     /// Another file with a database of this kind.
-    fn other(&self, index: usize, kind: GeoKind) -> Option<&Path> {
-        let has = |file: &Watched| file.database.as_ref().is_some_and(|it| it.kind() == kind);
-        let others = self.all.iter().enumerate().filter(|(at, file)| *at != index && has(file));
+    fn other_file_of_kind(&self, index: usize, kind: GeoKind) -> Option<&Path> {
+        let has = |file: &WatchedFile| file.database.as_ref().is_some_and(|it| it.kind() == kind);
+        let others = self.files.iter().enumerate().filter(|(at, file)| *at != index && has(file));
         others.map(|(_, file)| &*file.path).next()
     }
 
-    fn replace(&mut self) {
-        let Some(shared) = self.to.upgrade() else { return };
+    fn publish(&mut self) {
+        let Some(shared) = self.shared.upgrade() else { return };
         let of = |kind| {
-            self.all.iter().filter_map(|file| file.database.as_ref()).find(|it| it.kind() == kind).cloned()
+            self.files.iter().filter_map(|file| file.database.as_ref()).find(|it| it.kind() == kind).cloned()
         };
         let databases = Databases { places: of(GeoKind::Places), networks: of(GeoKind::Networks) };
-        let figures = self.all.iter().map(Watched::figures).collect();
+        let figures = self.files.iter().map(WatchedFile::figures).collect();
         self.retired.push(shared.replace(databases, figures));
     }
 }
 
-impl Watched {
+impl WatchedFile {
     fn figures(&self) -> FileFigures {
         let database = self.database.as_ref().map(|it| DatabaseFigures {
             type_name: it.type_name().into(),
@@ -156,23 +159,23 @@ impl Watched {
     }
 }
 
-/// Reads a file as a whole; the error is a sentence without its subject.
-fn read(path: &Path) -> Result<Database, String> {
+/// Reads a whole file; the error is a predicate for the file.
+fn read_database(path: &Path) -> Result<Database, String> {
     let failed = |error: std::io::Error| format!("cannot be read: {error}");
     let is_file = fs::metadata(path).map_err(failed)?.is_file();
     if !is_file {
-        return Err("is no file".to_owned());
+        return Err("is not a regular file".to_owned());
     }
     let mut file = File::open(path).map_err(failed)?;
-    let before = Stamp::of(&file.metadata().map_err(failed)?);
-    if before.bytes > MAX_BYTES {
-        return Err(format!("has {} bytes, and may have {MAX_BYTES}", before.bytes));
+    let before = FileStamp::from_metadata(&file.metadata().map_err(failed)?);
+    if before.bytes > MAX_FILE_BYTES {
+        return Err(format!("has {} bytes; the limit is {MAX_FILE_BYTES}", before.bytes));
     }
     let room = usize::try_from(before.bytes).unwrap_or(usize::MAX).saturating_add(1);
     let mut bytes = Vec::new();
-    bytes.try_reserve_exact(room).map_err(|_| "has no room in memory".to_owned())?;
+    bytes.try_reserve_exact(room).map_err(|_| "does not fit into memory".to_owned())?;
     file.by_ref().take(before.bytes + 1).read_to_end(&mut bytes).map_err(failed)?;
-    let after = Stamp::of(&file.metadata().map_err(failed)?);
+    let after = FileStamp::from_metadata(&file.metadata().map_err(failed)?);
     if bytes.len() as u64 != before.bytes || after != before {
         return Err("changed while it was read".to_owned());
     }

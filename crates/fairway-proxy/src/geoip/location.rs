@@ -1,30 +1,30 @@
-//! What was found out about a client: noted once per request, for its guards, its headers and its line of the access log.
+//! GeoIP data of a client: looked up once per request, for its guards, headers and access log line.
 
 use std::io::Write;
 
 use fairway_model::{CountryCode, GeoField, GeoFields, GeoKind};
-use fairway_routing::Located;
+use fairway_routing::GeoLookup;
 
-use super::database::{Found, Value};
+use super::database::{GeoRecord, Value};
 
-/// The longest value, in bytes; a longer one is left out.
+/// Byte limit of a value; longer ones are left out.
 const MAX_VALUE_BYTES: usize = 256;
 
-/// What databases say of a client. The room stays with the buffers of the exchange.
+/// GeoIP data of a client. Its memory stays with the exchange's buffers.
 #[derive(Clone, Debug, Default)]
 pub struct Location {
-    asked: GeoFields,
-    /// By kind of database, whether there was one that knows addresses like this one.
+    looked_up: GeoFields,
+    /// Whether there was a database of each kind that covers such addresses.
     has_places: bool,
     has_networks: bool,
     text: Vec<u8>,
-    /// Of the fields, by number: where `text` has their values.
-    values: [Span; GeoField::ALL.len()],
+    /// By field number: the range of its value in `text`.
+    values: [ValueRange; GeoField::ALL.len()],
 }
 
-/// Empty where there is no value.
+/// Empty without a value.
 #[derive(Clone, Copy, Debug, Default)]
-struct Span {
+struct ValueRange {
     start: u16,
     end: u16,
 }
@@ -33,38 +33,38 @@ impl Location {
     /// The value of a field, if there is one.
     #[must_use]
     pub fn value(&self, field: GeoField) -> Option<&[u8]> {
-        let Span { start, end } = self.values[field as usize];
+        let ValueRange { start, end } = self.values[field as usize];
         self.text.get(usize::from(start)..usize::from(end)).filter(|value| !value.is_empty())
     }
 
-    pub(crate) fn country(&self) -> Located<CountryCode> {
-        self.located(GeoField::CountryCode)
+    pub(crate) fn country(&self) -> GeoLookup<CountryCode> {
+        self.locate(GeoField::CountryCode)
     }
 
-    pub(crate) fn asn(&self) -> Located<u32> {
-        self.located(GeoField::Asn)
+    pub(crate) fn asn(&self) -> GeoLookup<u32> {
+        self.locate(GeoField::Asn)
     }
 
-    fn located<T: std::str::FromStr>(&self, field: GeoField) -> Located<T> {
+    fn locate<T: std::str::FromStr>(&self, field: GeoField) -> GeoLookup<T> {
         let has_database = match field.kind() {
             GeoKind::Places => self.has_places,
             GeoKind::Networks => self.has_networks,
         };
         let value = || std::str::from_utf8(self.value(field)?).ok()?.parse().ok();
         match has_database {
-            true => value().map_or(Located::Nowhere, Located::In),
-            false => Located::Unknown,
+            true => value().map_or(GeoLookup::Nowhere, GeoLookup::In),
+            false => GeoLookup::Unknown,
         }
     }
 
-    /// The fields that were asked for.
-    pub(super) fn asked(&self) -> GeoFields {
-        self.asked
+    /// Fields looked up so far.
+    pub(super) fn looked_up(&self) -> GeoFields {
+        self.looked_up
     }
 
-    /// Notes fields of this kind of what was found; nothing where no database could know.
-    pub(super) fn note(&mut self, kind: GeoKind, fields: GeoFields, found: Option<&Found<'_>>) {
-        self.asked = self.asked.and(fields);
+    /// Adds fields of this kind from a record; `None` if no database covers the address.
+    pub(super) fn add(&mut self, kind: GeoKind, fields: GeoFields, found: Option<&GeoRecord<'_>>) {
+        self.looked_up = self.looked_up.and(fields);
         let Some(found) = found else { return };
         match kind {
             GeoKind::Places => self.has_places = true,
@@ -86,12 +86,12 @@ impl Location {
             Value::Fraction(number) => write!(self.text, "{number}"),
         };
         written.expect("a vector takes every write");
-        // All values together have at most 16 times as many bytes as one may have.
+        // All values together have at most 16 times the limit of one.
         let end = |at: usize| u16::try_from(at).unwrap_or_default();
-        self.values[field as usize] = Span { start: end(start), end: end(self.text.len()) };
+        self.values[field as usize] = ValueRange { start: end(start), end: end(self.text.len()) };
     }
 
-    /// Forgets the client.
+    /// Clears all data.
     pub(crate) fn clear(&mut self) {
         let text = std::mem::take(&mut self.text);
         *self = Self { text, ..Self::default() };
@@ -103,7 +103,7 @@ impl Location {
     }
 }
 
-/// No value ends a header.
+/// Control characters could end a header.
 fn is_control(byte: u8) -> bool {
     byte < b' ' || byte == 0x7f
 }

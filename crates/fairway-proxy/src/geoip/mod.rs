@@ -1,6 +1,6 @@
-//! What databases of addresses (GeoIP) say of clients. The files are in MaxMind's format (MMDB), read into memory as a whole, verified,
-//! and replaced for all workers when they change. A lookup takes no lock and allocates nothing on warm buffers; a request for which
-//! nobody asks has none. The format is read by the crate `maxminddb`, and nowhere here.
+//! GeoIP databases. Files in MaxMind's format (MMDB) are read into memory, verified, and replaced for all
+//! workers when they change. A lookup takes no lock and allocates nothing on warm buffers; requests that do not
+//! use GeoIP have no lookup. The crate `maxminddb` reads the format.
 
 mod database;
 mod files;
@@ -14,45 +14,45 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 
-use files::Files;
-use shared::Shared;
+use files::DatabaseFiles;
+use shared::SharedDatabases;
 
 pub use location::Location;
 pub(crate) use shared::{DatabaseFigures, FileFigures};
-pub(crate) use view::View;
+pub(crate) use view::GeoIpView;
 
-/// The databases of the process, as their files have them now. The default has none.
+/// The GeoIP databases of the process. The default has none.
 #[derive(Clone, Debug, Default)]
-pub struct GeoIp(Arc<Shared>);
+pub struct GeoIp(Arc<SharedDatabases>);
 
 impl GeoIp {
-    /// Reads the files, and follows them on a thread of its own for as long as the result lives. A file that cannot be used is no
-    /// error: a message says so, and it is read again when it changes.
+    /// Reads the files and watches them on its own thread while the result lives. An unusable file is no error:
+    /// it is logged, and read again when it changes.
     ///
     /// # Errors
-    /// The system gives no thread.
+    /// A thread cannot be started.
     pub fn watch(paths: &[PathBuf]) -> std::io::Result<Self> {
         let geoip = Self::default();
-        let mut files = Files::new(paths, &geoip.0);
+        let mut files = DatabaseFiles::new(paths, &geoip.0);
         if !paths.is_empty() {
-            files.look();
+            files.reload_changed();
             thread::Builder::new().name("geoip".to_owned()).spawn(move || {
                 while files.are_used() {
-                    thread::sleep(files::INTERVAL);
-                    files.look();
+                    thread::sleep(files::POLL_INTERVAL);
+                    files.reload_changed();
                 }
             })?;
         }
         Ok(geoip)
     }
 
-    /// What metrics say of each file.
+    /// Numbers of each file for metrics.
     pub(crate) fn figures(&self) -> Vec<FileFigures> {
         self.0.figures()
     }
 
-    /// A worker's view.
-    pub(crate) fn view(&self) -> View {
-        View::new(Arc::clone(&self.0))
+    /// The view of a worker.
+    pub(crate) fn view(&self) -> GeoIpView {
+        GeoIpView::new(Arc::clone(&self.0))
     }
 }

@@ -1,4 +1,4 @@
-//! What the thread that reads files and the workers share: the databases in use. They are replaced as a whole.
+//! Databases shared by the reading thread and the workers, replaced as a whole.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,12 +9,12 @@ use super::database::Database;
 
 /// The databases in use.
 #[derive(Debug, Default)]
-pub(super) struct Shared {
-    /// Grows with each replacement, after it.
+pub(super) struct SharedDatabases {
+    /// Incremented after each replacement.
     version: AtomicU64,
     current: Mutex<Arc<Databases>>,
     figures: Mutex<Vec<FileFigures>>,
-    /// By kind: whether a missing database was reported.
+    /// By kind: whether a missing database was logged.
     reported: [AtomicBool; 2],
 }
 
@@ -25,17 +25,17 @@ pub(super) struct Databases {
     pub(super) networks: Option<Arc<Database>>,
 }
 
-/// What metrics say of a file.
+/// Numbers of a file for metrics.
 #[derive(Clone, Debug)]
 pub(crate) struct FileFigures {
     pub(crate) path: Box<str>,
     /// How often it was refused.
     pub(crate) refused: u64,
-    /// What is in use.
+    /// The database in use.
     pub(crate) database: Option<DatabaseFigures>,
 }
 
-/// What metrics say of a database.
+/// Numbers of a database for metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DatabaseFigures {
     pub(crate) type_name: Box<str>,
@@ -45,7 +45,7 @@ pub(crate) struct DatabaseFigures {
 }
 
 impl Databases {
-    pub(super) fn of(&self, kind: GeoKind) -> Option<&Database> {
+    pub(super) fn of_kind(&self, kind: GeoKind) -> Option<&Database> {
         match kind {
             GeoKind::Places => self.places.as_deref(),
             GeoKind::Networks => self.networks.as_deref(),
@@ -53,8 +53,8 @@ impl Databases {
     }
 }
 
-impl Shared {
-    /// Makes these the ones in use; gives those before.
+impl SharedDatabases {
+    /// Replaces the databases; returns the previous ones.
     pub(super) fn replace(&self, databases: Databases, figures: Vec<FileFigures>) -> Arc<Databases> {
         *lock(&self.figures) = figures;
         let before = std::mem::replace(&mut *lock(&self.current), Arc::new(databases));
@@ -70,7 +70,7 @@ impl Shared {
         Arc::clone(&lock(&self.current))
     }
 
-    /// Reports, once, that something asks for a database that is not there.
+    /// Logs, once, that a database is used but missing.
     pub(super) fn report_missing(&self, kind: GeoKind) {
         let (index, what) = match kind {
             GeoKind::Places => (0, "countries"),

@@ -1,4 +1,4 @@
-//! The databases as one worker sees them: it takes others when there are others, and else asks nobody.
+//! A worker's view of the databases, refreshed when they are replaced.
 
 use std::cell::RefCell;
 use std::net::IpAddr;
@@ -7,51 +7,52 @@ use std::sync::Arc;
 use fairway_model::{GeoFields, GeoKind};
 
 use super::location::Location;
-use super::shared::{Databases, Shared};
+use super::shared::{Databases, SharedDatabases};
 
-/// A worker's view.
-pub(crate) struct View {
-    shared: Arc<Shared>,
-    adopted: RefCell<Adopted>,
+/// The view of one worker.
+pub(crate) struct GeoIpView {
+    shared: Arc<SharedDatabases>,
+    adopted: RefCell<AdoptedDatabases>,
 }
 
-struct Adopted {
+struct AdoptedDatabases {
     version: u64,
     databases: Arc<Databases>,
 }
 
-impl View {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
-        // The version first: databases that come between the two are taken again.
-        let adopted = Adopted { version: shared.version(), databases: shared.current() };
+impl GeoIpView {
+    pub(super) fn new(shared: Arc<SharedDatabases>) -> Self {
+        // Version first: databases replaced in between are then fetched again.
+        let adopted = AdoptedDatabases { version: shared.version(), databases: shared.current() };
         Self { shared, adopted: RefCell::new(adopted) }
     }
 
-    /// Takes the databases that are in use now. Once a second as well, so that a worker without requests keeps no old one.
-    pub(crate) fn adopt(&self) {
+    /// Switches to the current databases. Called once a second as well, so that an idle worker keeps no old
+    /// ones.
+    pub(crate) fn refresh(&self) {
         let version = self.shared.version();
         if self.adopted.borrow().version != version {
-            *self.adopted.borrow_mut() = Adopted { version, databases: self.shared.current() };
+            *self.adopted.borrow_mut() = AdoptedDatabases { version, databases: self.shared.current() };
         }
     }
 
-    /// Notes what the databases say of the client in these fields, as far as it is not noted yet.
+    /// Looks up the fields for the client that are not yet in `location`.
     pub(crate) fn locate(&self, fields: GeoFields, client: Option<IpAddr>, location: &mut Location) {
-        let fields = fields.without(location.asked());
+        let fields = fields.without(location.looked_up());
         if fields.is_empty() {
             return;
         }
-        self.adopt();
+        self.refresh();
         let databases = &self.adopted.borrow().databases;
         for kind in [GeoKind::Places, GeoKind::Networks] {
             let fields = fields.iter().filter(|field| field.kind() == kind).collect::<GeoFields>();
             if !fields.is_empty() {
-                let database = databases.of(kind);
+                let database = databases.of_kind(kind);
                 if database.is_none() {
                     self.shared.report_missing(kind);
                 }
                 let found = database.zip(client).and_then(|(of, client)| of.look_up(client));
-                location.note(kind, fields, found.as_ref());
+                location.add(kind, fields, found.as_ref());
             }
         }
     }

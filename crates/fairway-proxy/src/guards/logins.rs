@@ -1,5 +1,5 @@
-//! Sessions of users who have logged in. Only their browsers have them, encrypted with keys that all replicas share; a worker remembers
-//! for a while which it has opened.
+//! Sessions of logged-in users. Only browsers store them, encrypted with keys that all replicas share. To open a
+//! session means to decrypt and check it; a worker caches opened sessions for a few minutes.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -13,76 +13,86 @@ use fairway_routing::LoginCheck;
 use fairway_token::login::{CookieParts, EndedSessions, MAX_COOKIE_PARTS, Provider};
 use tokio::sync::oneshot;
 
-use super::documents::{Documents, Shared};
-use super::kept::{Kept, Tag};
+use super::documents::{Documents, SharedDocuments};
+use super::kept::{CacheTag, ExpiringCache};
 use super::logouts::{Logouts, NotShared};
 use super::refreshes::Refreshes;
 use super::tokens::VerifiedToken;
-use crate::tls::{Group, SessionTickets};
+use crate::tls::{SessionTickets, TicketGroup};
 
-/// How long an opened session is remembered at most.
-const MAX_MEMORY: Duration = Duration::from_secs(300);
-/// The most memory of one session.
-const MAX_SESSION_MEMORY: usize = 64 << 10;
+/// The maximum time for which a worker remembers an opened session.
+const MAX_REMEMBER_TIME: Duration = Duration::from_secs(300);
+/// Larger opened sessions are not remembered.
+const MAX_SESSION_BYTES: usize = 64 << 10;
 
-/// How many codes a worker exchanges, and logouts it reads, at the same time: anybody can send one that is none.
-const MAX_EXCHANGES: u32 = 64;
-/// See [`Logins::end`].
-const SETTLING: Duration = Duration::from_secs(3600);
+/// The maximum number of permits in use per worker. Clients need no login to make Fairway exchange a code or verify a
+/// logout, so an attacker could start any number of them.
+const MAX_PERMITS: u32 = 64;
+/// The time for which a logout is kept after the last session that it ends has expired. Allows for clock differences
+/// between replicas, and for replicas that learn of the logout late.
+const LOGOUT_MARGIN: Duration = Duration::from_secs(3600);
 
-/// What a worker knows of logins.
+/// The login state of a worker.
 pub(crate) struct Logins {
+    /// The metadata of OpenID providers.
     pub(crate) providers: Documents<Provider>,
     pub(crate) refreshes: Refreshes,
-    sessions: Kept<Arc<OpenSession>>,
+    /// The remembered sessions.
+    sessions: ExpiringCache<Arc<OpenSession>>,
     pub(crate) logouts: Logouts,
-    /// The changes of these that remembered sessions know of.
-    seen: Cell<u64>,
+    /// The value of `logouts.changes()` when the remembered sessions were last known to be valid.
+    seen_logout_changes: Cell<u64>,
     keys: SessionTickets,
-    exchanges: Rc<Cell<u32>>,
+    permits_in_use: Rc<Cell<u32>>,
 }
 
-/// The right to exchange a code or to read a logout, until it is dropped.
+/// A permit to exchange a code or to verify a logout. Dropping it makes it available again.
 pub(crate) struct Permit(Rc<Cell<u32>>);
 
-/// A session that was opened and holds.
+/// An opened, valid session.
 pub(crate) struct OpenSession {
-    /// What the ID token says.
+    /// The ID token.
     pub(crate) token: Arc<VerifiedToken>,
-    /// `Authorization` for endpoints, where they get the access token.
+    /// The `Authorization` header for endpoints, if they get the access token.
     pub(crate) authorization: Option<Box<str>>,
 }
 
-/// What a value is encrypted for: no other one opens it.
+/// The purpose of an encrypted value: a value that was encrypted for one purpose cannot be opened for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// A login that has begun.
+    /// The state of a login in progress.
     Attempt,
-    /// A session.
+    /// The session of a logged-in user.
     Session,
 }
 
-/// A value that was opened.
+/// A decrypted value.
 pub(crate) struct OpenedValue {
     pub(crate) value: Vec<u8>,
-    /// Whether its key will soon be worth nothing.
+    /// Whether the key that encrypted it will soon be retired, so that the value should be encrypted again.
     pub(crate) is_old: bool,
 }
 
 impl Logins {
     pub(crate) fn new(
-        providers: Shared<Provider>,
+        providers: SharedDocuments<Provider>,
         refreshes: Refreshes,
         keys: SessionTickets,
         logouts: Logouts,
     ) -> Self {
-        let sessions = Kept::up_to(MAX_SESSION_MEMORY);
-        let (exchanges, seen) = (Rc::default(), Cell::default());
-        let providers = Documents::new(providers);
-        Self { providers, refreshes, sessions, logouts, seen, keys, exchanges }
+        let sessions = ExpiringCache::with_max_entry_bytes(MAX_SESSION_BYTES);
+        Self {
+            providers: Documents::new(providers),
+            refreshes,
+            sessions,
+            logouts,
+            seen_logout_changes: Cell::default(),
+            keys,
+            permits_in_use: Rc::default(),
+        }
     }
 
-    /// The session in these cookies, if it was opened before and nothing has to be done for it.
+    /// The session in these cookies, if this worker remembers it. Forgets all sessions first if there was a logout.
     pub(crate) fn find(
         &self,
         check: &LoginCheck,
@@ -90,13 +100,13 @@ impl Logins {
         cookie: &CookieParts<'_>,
     ) -> Option<Arc<OpenSession>> {
         let changes = self.logouts.changes();
-        if self.seen.replace(changes) != changes {
+        if self.seen_logout_changes.replace(changes) != changes {
             self.forget();
         }
         self.sessions.find(&self.tag(check, host, cookie))
     }
 
-    /// Remembers a session for a while.
+    /// Remembers a session for at most this time.
     pub(crate) fn remember(
         &self,
         check: &LoginCheck,
@@ -105,46 +115,48 @@ impl Logins {
         session: Arc<OpenSession>,
         time: Duration,
     ) {
+        // An estimate: an opened session holds the tokens and their parsed claims.
         let bytes = 3 * cookie.parts().iter().map(|part| part.len()).sum::<usize>();
-        self.sessions.keep(self.tag(check, host, cookie), session, bytes, time.min(MAX_MEMORY));
+        self.sessions.insert(self.tag(check, host, cookie), session, bytes, time.min(MAX_REMEMBER_TIME));
     }
 
-    /// The right to exchange a code or to read a logout; `None` while there are too many.
+    /// Acquires a permit to exchange a code or to verify a logout; `None` if too many are in use.
     pub(crate) fn permit(&self) -> Option<Permit> {
-        let under_way = self.exchanges.get();
-        (under_way < MAX_EXCHANGES).then(|| {
-            self.exchanges.set(under_way + 1);
-            Permit(Rc::clone(&self.exchanges))
+        let in_use = self.permits_in_use.get();
+        (in_use < MAX_PERMITS).then(|| {
+            self.permits_in_use.set(in_use + 1);
+            Permit(Rc::clone(&self.permits_in_use))
         })
     }
 
-    /// Ends sessions on all replicas, at `now` since 1970; see [`Logouts::end`]. They are remembered until nothing that was encrypted before
-    /// opens, with an hour for clocks and for replicas that have not heard of it yet.
+    /// Ends sessions on all replicas; see [`Logouts::end`]. `now` is the time since 1970. Replicas keep the logout
+    /// until all sessions that were encrypted before it have expired, and for [`LOGOUT_MARGIN`] longer.
     pub(crate) fn end(
         &self,
         ended: EndedSessions,
         now: Duration,
     ) -> Result<Option<oneshot::Receiver<()>>, NotShared> {
-        let ends = (now + self.keys.longest_login() + SETTLING).as_secs();
+        let expires_at = (now + self.keys.max_login_lifetime() + LOGOUT_MARGIN).as_secs();
         let EndedSessions { id, until_login_at } = ended;
-        self.logouts.end(Logout { id, until_login_at, ends }, now.as_secs())
+        self.logouts.end(Logout { id, until_login_at, ends: expires_at }, now.as_secs())
     }
 
-    /// Forgets the sessions, which are opened again.
+    /// Forgets all remembered sessions. The next request of each opens it again.
     pub(crate) fn forget(&self) {
         self.sessions.clear();
     }
 
-    fn tag(&self, check: &LoginCheck, host: &str, cookie: &CookieParts<'_>) -> Tag {
+    /// Identifies a session in the cache.
+    fn tag(&self, check: &LoginCheck, host: &str, cookie: &CookieParts<'_>) -> CacheTag {
         let mut parts = [&[][..]; 2 + MAX_COOKIE_PARTS];
-        // What is remembered was made for the claims and headers of the rule.
+        // An opened session is valid only for the claims and headers that this check configures.
         (parts[0], parts[1]) = (&check.identity, host.as_bytes());
         let count = 2 + cookie.parts().len();
         parts[2..count].copy_from_slice(cookie.parts());
         self.sessions.tag(&parts[..count])
     }
 
-    /// Encrypts a value for browsers of this host; `None` where it is too large, or no key is there.
+    /// Encrypts a value for a cookie of this host; `None` if the value is too large or there is no key.
     pub(crate) fn seal(
         &self,
         purpose: Purpose,
@@ -152,11 +164,12 @@ impl Logins {
         host: &str,
         value: &[u8],
     ) -> Option<String> {
-        let sealed = self.keys.seal_login(group(purpose, check, host), value)?;
+        let sealed = self.keys.seal_login(key_group(purpose, check, host), value)?;
         Some(URL_SAFE_NO_PAD.encode(sealed))
     }
 
-    /// Opens what [`seal`](Self::seal) made for the same.
+    /// Decrypts a value that [`seal`](Self::seal) encrypted for the same purpose, check and host; `None` for any
+    /// other text.
     pub(crate) fn open(
         &self,
         purpose: Purpose,
@@ -165,7 +178,7 @@ impl Logins {
         text: &str,
     ) -> Option<OpenedValue> {
         let sealed = URL_SAFE_NO_PAD.decode(text).ok()?;
-        let (value, is_old) = self.keys.open_login(group(purpose, check, host), &sealed)?;
+        let (value, is_old) = self.keys.open_login(key_group(purpose, check, host), &sealed)?;
         Some(OpenedValue { value, is_old })
     }
 }
@@ -176,10 +189,10 @@ impl Drop for Permit {
     }
 }
 
-fn group(purpose: Purpose, check: &LoginCheck, host: &str) -> Group {
+fn key_group(purpose: Purpose, check: &LoginCheck, host: &str) -> TicketGroup {
     let purpose = match purpose {
         Purpose::Attempt => "attempt",
         Purpose::Session => "session",
     };
-    Group::login(purpose, &check.sessions, host)
+    TicketGroup::login(purpose, &check.sessions, host)
 }

@@ -1,4 +1,4 @@
-//! Sessions that providers have ended, known to all workers of a process and told to its other replicas.
+//! Sessions that providers have ended, known to all workers of the process and shared with its other replicas.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,45 +10,45 @@ use fairway_token::login::SessionId;
 use rustls_pki_types::UnixTime;
 use tokio::sync::oneshot;
 
-/// More are refused: each is there because a provider has signed it, and for as long as its sessions last.
+/// More are refused. Each was signed by a provider, and is kept for as long as its sessions last.
 const MAX_LOGOUTS: usize = 65_536;
 
-/// Tells all replicas of a logout, and says when they know it; `None` where they cannot be told.
+/// Shares a logout with all replicas. The receiver is ready when they know it; `None` if it cannot be shared.
 pub type ShareLogout = Box<dyn Fn(Logout) -> Option<oneshot::Receiver<()>> + Send + Sync>;
 
-/// The logouts of a process. A clone has the same ones.
+/// The logouts of a process. Clones share them.
 ///
-/// A lock is taken to read when a session is opened; a request with a session that was opened before looks at a counter.
+/// Opening a session takes a read lock; a request with a remembered session only reads a counter.
 #[derive(Clone, Default)]
-pub struct Logouts(Arc<Shared>);
+pub struct Logouts(Arc<LogoutState>);
 
 #[derive(Default)]
-struct Shared {
+struct LogoutState {
     known: RwLock<HashMap<SessionId, Logout>>,
     changes: AtomicU64,
     share: OnceLock<ShareLogout>,
 }
 
-/// Why a logout is not known everywhere.
+/// A logout could not be shared with all replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotShared;
 
 impl Logouts {
-    /// Logouts that providers tell this process are told to all replicas by `share`. Only the first call does something; without one, this
+    /// Sets the function that shares logouts with the other replicas. Only the first call has an effect; without one, this
     /// process is alone.
-    pub fn share_by(&self, share: ShareLogout) {
-        // A process has one way.
+    pub fn set_share(&self, share: ShareLogout) {
+        // Only the first one counts.
         _ = self.0.share.set(share);
     }
 
-    /// Takes the logouts that all replicas know; those that are known already may come again.
+    /// Adds logouts from other replicas; known ones may be repeated.
     pub fn adopt_shared(&self, logouts: &[Logout]) {
         if !self.adopt(logouts, UnixTime::now().as_secs()) {
-            tracing::error!("there are too many logouts: some sessions that providers have ended go on");
+            tracing::error!("there are too many logouts: some sessions that providers have ended stay valid");
         }
     }
 
-    /// Takes logouts, at `now` in seconds since 1970; says whether there was room for all.
+    /// Adds logouts, at `now` in seconds since 1970; returns whether there was room for all.
     fn adopt(&self, logouts: &[Logout], now: u64) -> bool {
         let mut known = self.0.known.write().unwrap_or_else(PoisonError::into_inner);
         known.retain(|_, logout| now < logout.ends);
@@ -65,13 +65,13 @@ impl Logouts {
             known.insert(logout.id, Logout { until_login_at, ends: before.ends.max(logout.ends), ..before });
         }
         if ends_more {
-            // Whoever sees the number before it changes forgets what was opened until then.
+            // A worker that sees the new number forgets the sessions that it opened before.
             self.0.changes.fetch_add(1, Ordering::Release);
         }
         has_room
     }
 
-    /// Ends sessions, here at once. What is returned is ready when the other replicas have heard of it; `None` where there are none.
+    /// Ends sessions, in this process at once. The receiver is ready when the other replicas know; `None` if there are none.
     pub(crate) fn end(&self, logout: Logout, now: u64) -> Result<Option<oneshot::Receiver<()>>, NotShared> {
         if !self.adopt(&[logout], now) {
             return Err(NotShared);
@@ -82,19 +82,19 @@ impl Logouts {
         }
     }
 
-    /// Whether there are none, so that nothing has to be looked for.
+    /// Whether there are no logouts, so that no lookup is needed.
     pub(crate) fn are_none(&self) -> bool {
         self.changes() == 0
     }
 
-    /// Whether a session has ended whose user logged in then.
+    /// Whether a session with these IDs has ended whose user logged in at that time.
     pub(crate) fn have_ended(&self, ids: impl Iterator<Item = SessionId>, logged_in_at: u64) -> bool {
         let known = self.0.known.read().unwrap_or_else(PoisonError::into_inner);
         let mut found = ids.filter_map(|id| known.get(&id));
         found.any(|logout| logged_in_at <= logout.until_login_at)
     }
 
-    /// How often something was new.
+    /// The number of changes.
     pub(crate) fn changes(&self) -> u64 {
         self.0.changes.load(Ordering::Acquire)
     }
@@ -140,12 +140,12 @@ mod tests {
     #[test]
     fn what_has_no_room_or_cannot_be_told_is_not_said_to_be_shared() {
         let logouts = Logouts::default();
-        assert_eq!(logouts.end(logout(1, 1, 10), 0).map(|told| told.is_some()), Ok(false), "alone");
-        let (ready, told) = oneshot::channel();
-        let told = std::sync::Mutex::new(Some(told));
-        logouts.share_by(Box::new(move |_| told.lock().unwrap().take()));
+        assert_eq!(logouts.end(logout(1, 1, 10), 0).map(|shared| shared.is_some()), Ok(false), "alone");
+        let (ready, shared) = oneshot::channel();
+        let shared = std::sync::Mutex::new(Some(shared));
+        logouts.set_share(Box::new(move |_| shared.lock().unwrap().take()));
         drop(ready);
-        assert_eq!(logouts.end(logout(2, 1, 10), 0).map(|told| told.is_some()), Ok(true));
+        assert_eq!(logouts.end(logout(2, 1, 10), 0).map(|shared| shared.is_some()), Ok(true));
         assert_eq!(logouts.end(logout(3, 1, 10), 0).map(drop), Err(NotShared));
         assert!(logouts.have_ended([[3; 16]].into_iter(), 1), "it has ended here all the same");
         let many: Vec<_> = (0..MAX_LOGOUTS as u128)

@@ -1,7 +1,6 @@
-//! What the guards of a worker verify with and remember: passwords, off the workers, tokens, logins, answers of authentication services, and
-//! the limits that replicas share.
-//! Bounded, whatever clients claim; it never sees a connection, and never keeps a password, or what could be
-//! computed back to one, or what a request said.
+//! The state of a worker's guards: password verification on other threads, tokens, logins, cached responses of authentication
+//! services, and the limits that replicas share. Everything is bounded, whatever clients send. It never stores a password,
+//! anything from which one could be computed, or the content of a request.
 
 mod documents;
 mod fleet;
@@ -13,13 +12,13 @@ mod queue;
 mod refreshes;
 mod tokens;
 
-pub(crate) use documents::{Fetch, Found, Shared as SharedDocuments};
+pub(crate) use documents::{DocumentLookup, Fetch, SharedDocuments};
 pub(crate) use fleet::LeaseFigures;
 pub use fleet::{Borrower, FleetLimits, FleetSize, Message as LeaseMessage, Round as LeaseRound};
-pub(crate) use kept::{Kept, Tag};
+pub(crate) use kept::{CacheTag, ExpiringCache};
 pub(crate) use logins::{Logins, OpenSession, Permit, Purpose};
 pub(crate) use logouts::NotShared;
 pub use logouts::{Logouts, ShareLogout};
-pub(crate) use passwords::{Claim, Passwords, Pool, Word};
+pub(crate) use passwords::{Claim, PasswordThreads, PasswordVerdict, Passwords};
 pub(crate) use refreshes::{RefreshFailure, Refreshed, Refreshes};
 pub(crate) use tokens::{Tokens, VerifiedToken, read_key_set};

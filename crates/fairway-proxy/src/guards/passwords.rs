@@ -1,7 +1,7 @@
-//! Passwords that clients claim to know: verified off the workers by a few threads of low priority with a bounded queue, and
-//! remembered by each worker for a while. Never keeps a password or what could be computed back to one.
+//! Verifies passwords on a few low-priority threads with a bounded queue; each worker remembers results for a while. Never
+//! stores a password or anything from which one could be computed.
 //!
-//! Nothing is started before the first password is verified.
+//! Threads are started with the first password.
 
 use std::cell::RefCell;
 use std::sync::{Arc, OnceLock};
@@ -13,57 +13,57 @@ use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use fairway_model::BasicAuth;
 use fairway_net::clock::Instant;
-use fairway_password::{Cost, Hash};
+use fairway_password::{Hash, VerifyCost};
 use tokio::sync::oneshot;
 
 use crate::guards::queue::Queue;
 
-/// Passwords that wait to be verified, of all workers and all password files together.
-const QUEUE: usize = 64;
-/// How many verified passwords a worker remembers.
-const REMEMBERED: usize = 1024;
-/// How long it does.
-const MEMORY: Duration = Duration::from_secs(300);
-/// The longest password that is looked at: a longer one costs a multiple, and nobody types it.
-const LONGEST: usize = 1024;
-/// Among how many users one is looked for whose password takes as long as that of a user who does not exist.
-const SEARCHED: usize = 16;
-/// How much less urgent verifying is than serving (`nice`).
+/// Passwords that may wait for verification, of all workers and password files together.
+const MAX_QUEUED_JOBS: usize = 64;
+/// The number of verified passwords that a worker remembers.
+const REMEMBERED_SLOTS: usize = 1024;
+/// How long it remembers them.
+const REMEMBER_TIME: Duration = Duration::from_secs(300);
+/// The maximum length of a password, in bytes: longer ones are expensive to verify, and not typed by people.
+const MAX_PASSWORD_BYTES: usize = 1024;
+/// Users that are searched for one whose hash is slow, for the check of a user who does not exist.
+const MAX_SEARCHED_USERS: usize = 16;
+/// The niceness of the threads (`nice`).
 const NICENESS: i32 = 10;
 
-/// What a client claims: its name and its password (RFC 7617 §2).
+/// The user name and password of a request (RFC 7617 §2).
 pub(crate) struct Claim {
     user: String,
     password: Vec<u8>,
 }
 
-/// What became of a claim.
+/// The result of verifying a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Word {
+pub(crate) enum PasswordVerdict {
     /// It is the user's password.
     Right,
-    /// It is not, or there is no such user, or nobody can tell from what is known of the user's password.
+    /// It is not, there is no such user, or the user's hash is unusable.
     Wrong,
-    /// Too many others wait to be verified.
-    None,
+    /// The queue is full.
+    Overloaded,
 }
 
-/// The threads that verify, for all workers.
-pub(crate) struct Pool {
+/// The verification threads of all workers.
+pub(crate) struct PasswordThreads {
     threads: usize,
-    /// `None` where the system gives no thread.
+    /// `None` if no thread could be started.
     jobs: OnceLock<Option<Arc<Queue<Job>>>>,
 }
 
-/// What a worker verifies passwords with.
+/// The password verification of a worker.
 pub(crate) struct Passwords {
-    pool: Arc<Pool>,
+    pool: Arc<PasswordThreads>,
     key: hmac::Key,
-    /// Made when first used.
+    /// Allocated on first use.
     remembered: RefCell<Vec<Option<Remembered>>>,
 }
 
-/// That a password was right. The tag says whose, which, and by which hash, to whoever has the key.
+/// A verified password. The tag is a keyed hash of user, password and stored hash.
 #[derive(Clone, Copy)]
 struct Remembered {
     tag: [u8; 16],
@@ -77,7 +77,7 @@ struct Job {
 }
 
 impl Claim {
-    /// Reads the value of `Authorization`; `None` where it claims nothing that could be right.
+    /// Reads the value of `Authorization`; `None` if it cannot be valid.
     pub(crate) fn read(value: &[u8]) -> Option<Self> {
         const LENIENT: GeneralPurpose = GeneralPurpose::new(
             &base64::alphabet::STANDARD,
@@ -91,24 +91,24 @@ impl Claim {
         let colon = decoded.iter().position(|byte| *byte == b':')?;
         let user = String::from_utf8(decoded[..colon].to_vec()).ok()?;
         let password = decoded[colon + 1..].to_vec();
-        (password.len() <= LONGEST).then_some(Self { user, password })
+        (password.len() <= MAX_PASSWORD_BYTES).then_some(Self { user, password })
     }
 }
 
-impl Pool {
-    /// One with a thread for every two workers, none of which runs yet.
+impl PasswordThreads {
+    /// One thread for every two workers; none is started yet.
     pub(crate) fn new(workers: usize) -> Arc<Self> {
         Arc::new(Self { threads: (workers / 2).max(1), jobs: OnceLock::new() })
     }
 
-    /// Takes a job for a password file, unless it has its share of the queue or no thread can be had.
-    fn take(&self, policy: &Arc<str>, job: Job) -> bool {
-        let jobs = self.jobs.get_or_init(|| start(self.threads));
+    /// Queues a job for a password file, unless the file has used its share of the queue or there is no thread.
+    fn submit(&self, policy: &Arc<str>, job: Job) -> bool {
+        let jobs = self.jobs.get_or_init(|| start_threads(self.threads));
         jobs.as_ref().is_some_and(|jobs| jobs.push(policy, job).is_ok())
     }
 }
 
-impl Drop for Pool {
+impl Drop for PasswordThreads {
     fn drop(&mut self) {
         if let Some(Some(jobs)) = self.jobs.get() {
             jobs.close();
@@ -116,79 +116,91 @@ impl Drop for Pool {
     }
 }
 
-/// Starts the threads; `None` when the system gives none.
-fn start(threads: usize) -> Option<Arc<Queue<Job>>> {
-    let jobs = Arc::new(Queue::new(QUEUE));
+/// Starts the threads; `None` if none can be started.
+fn start_threads(threads: usize) -> Option<Arc<Queue<Job>>> {
+    let jobs = Arc::new(Queue::new(MAX_QUEUED_JOBS));
     let started = (0..threads).filter(|index| {
         let jobs = Arc::clone(&jobs);
         let builder = std::thread::Builder::new().name(format!("password-{index}"));
-        builder.spawn(move || run(&jobs)).is_ok()
+        builder.spawn(move || verify_jobs(&jobs)).is_ok()
     });
     (started.count() > 0).then_some(jobs)
 }
 
-/// Verifies until every worker is gone.
-fn run(jobs: &Queue<Job>) {
-    // Without it verifying only takes its full share of the processor.
+/// Runs jobs until every worker is gone.
+fn verify_jobs(jobs: &Queue<Job>) {
+    // If this fails, verification only gets a full share of the processor.
     _ = rustix::process::nice(NICENESS);
     while let Some(Job { password, hash, reply }) = jobs.next() {
-        // Whoever asked may have left.
+        // The request may have ended.
         if !reply.is_closed() {
-            let fits = std::panic::catch_unwind(|| Hash::read(&hash).is_ok_and(|hash| hash.fits(&password)));
+            let fits =
+                std::panic::catch_unwind(|| Hash::read(&hash).is_ok_and(|hash| hash.verify(&password)));
             _ = reply.send(fits.unwrap_or(false));
         }
     }
 }
 
 impl Passwords {
-    /// Those of a worker, which remembers none yet.
-    pub(crate) fn new(pool: Arc<Pool>) -> Self {
+    /// The verification of a worker, without remembered passwords.
+    pub(crate) fn new(pool: Arc<PasswordThreads>) -> Self {
         let key = hmac::Key::generate(HMAC_SHA256, &aws_lc_rs::rand::SystemRandom::new())
             .expect("the system gives random bytes, without which there is no TLS either");
         Self { pool, key, remembered: RefCell::new(Vec::new()) }
     }
 
     /// Verifies a claim.
-    pub(crate) async fn verify(&self, basic: &BasicAuth, claim: Claim) -> Word {
+    pub(crate) async fn verify(&self, basic: &BasicAuth, claim: Claim) -> PasswordVerdict {
         let Claim { user, password } = claim;
         let Some(hash) = basic.users.hash(&user) else {
-            return self.waste(basic, password).await;
+            return self.verify_decoy(basic, password).await;
         };
         match Hash::read(hash).map(|read| (read.cost(), read)) {
-            Err(_) => return Word::Wrong,
-            Ok((Cost::Nothing, read)) => return if read.fits(&password) { Word::Right } else { Word::Wrong },
-            Ok((Cost::Slow, _)) => {}
+            Err(_) => return PasswordVerdict::Wrong,
+            Ok((VerifyCost::Nothing, read)) => {
+                return if read.verify(&password) { PasswordVerdict::Right } else { PasswordVerdict::Wrong };
+            }
+            Ok((VerifyCost::Slow, _)) => {}
         }
         let tag = self.tag(basic, &user, hash, &password);
         if self.remembers(&tag) {
-            return Word::Right;
+            return PasswordVerdict::Right;
         }
-        let word = self.ask(basic, password, hash).await;
-        if word == Word::Right {
+        let word = self.verify_on_threads(basic, password, hash).await;
+        if word == PasswordVerdict::Right {
             self.remember(tag);
         }
         word
     }
 
-    /// Takes as long for a name that nobody has as for somebody's: who is a user is not told by the time.
-    async fn waste(&self, basic: &BasicAuth, password: Vec<u8>) -> Word {
-        let slow = |hash: &&Arc<str>| Hash::read(hash).is_ok_and(|hash| hash.cost() == Cost::Slow);
-        let somebody = basic.users.iter().map(|(_, hash)| hash).take(SEARCHED).find(slow);
+    /// Takes as long for an unknown user as for a known one, so that timing does not reveal who is a user.
+    async fn verify_decoy(&self, basic: &BasicAuth, password: Vec<u8>) -> PasswordVerdict {
+        let slow = |hash: &&Arc<str>| Hash::read(hash).is_ok_and(|hash| hash.cost() == VerifyCost::Slow);
+        let somebody = basic.users.iter().map(|(_, hash)| hash).take(MAX_SEARCHED_USERS).find(slow);
         match somebody {
-            Some(hash) if self.ask(basic, password, hash).await == Word::None => Word::None,
-            _ => Word::Wrong,
+            Some(hash)
+                if self.verify_on_threads(basic, password, hash).await == PasswordVerdict::Overloaded =>
+            {
+                PasswordVerdict::Overloaded
+            }
+            _ => PasswordVerdict::Wrong,
         }
     }
 
-    async fn ask(&self, basic: &BasicAuth, password: Vec<u8>, hash: &Arc<str>) -> Word {
-        let (reply, answer) = oneshot::channel();
-        if !self.pool.take(&basic.policy, Job { password, hash: Arc::clone(hash), reply }) {
-            return Word::None;
+    async fn verify_on_threads(
+        &self,
+        basic: &BasicAuth,
+        password: Vec<u8>,
+        hash: &Arc<str>,
+    ) -> PasswordVerdict {
+        let (reply, response) = oneshot::channel();
+        if !self.pool.submit(&basic.policy, Job { password, hash: Arc::clone(hash), reply }) {
+            return PasswordVerdict::Overloaded;
         }
-        match answer.await {
-            Ok(true) => Word::Right,
-            Ok(false) => Word::Wrong,
-            Err(_) => Word::None,
+        match response.await {
+            Ok(true) => PasswordVerdict::Right,
+            Ok(false) => PasswordVerdict::Wrong,
+            Err(_) => PasswordVerdict::Overloaded,
         }
     }
 
@@ -206,21 +218,21 @@ impl Passwords {
 
     fn remembers(&self, tag: &[u8; 16]) -> bool {
         let remembered = self.remembered.borrow();
-        let found = remembered.get(place(tag)).copied().flatten();
+        let found = remembered.get(slot_of(tag)).copied().flatten();
         let is_it = |it: &Remembered| aws_lc_rs::constant_time::verify_slices_are_equal(&it.tag, tag).is_ok();
         found.is_some_and(|it| is_it(&it) && Instant::now() < it.until)
     }
 
-    /// Another one gives way to it where both have the same place.
+    /// Replaces another one in the same slot.
     fn remember(&self, tag: [u8; 16]) {
         let mut remembered = self.remembered.borrow_mut();
-        remembered.resize(REMEMBERED, None);
-        remembered[place(&tag)] = Some(Remembered { tag, until: Instant::now() + MEMORY });
+        remembered.resize(REMEMBERED_SLOTS, None);
+        remembered[slot_of(&tag)] = Some(Remembered { tag, until: Instant::now() + REMEMBER_TIME });
     }
 }
 
-fn place(tag: &[u8; 16]) -> usize {
-    usize::from(u16::from_be_bytes([tag[0], tag[1]])) % REMEMBERED
+fn slot_of(tag: &[u8; 16]) -> usize {
+    usize::from(u16::from_be_bytes([tag[0], tag[1]])) % REMEMBERED_SLOTS
 }
 
 #[cfg(test)]

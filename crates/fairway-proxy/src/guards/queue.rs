@@ -1,19 +1,19 @@
-//! Work of many owners that waits for a few threads: bounded, and shared fairly, so that one owner who is flooded takes
-//! the room and the time of no other. Never knows what the work is.
+//! A bounded queue of work from many owners for a few threads. It is fair: a flooded owner takes neither the room nor the time
+//! of another. It does not know what the work is.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Pieces of work, each with its owner. The owners have their turn one after the other.
+/// Pieces of work, each with its owner. Owners are served round robin.
 pub(crate) struct Queue<T> {
-    state: Mutex<State<T>>,
-    came: Condvar,
-    /// How many pieces may wait.
-    room: usize,
+    state: Mutex<QueueState<T>>,
+    work_arrived: Condvar,
+    /// The maximum number of waiting pieces.
+    capacity: usize,
 }
 
-struct State<T> {
-    /// Those who wait, each with one piece at least, the next to have its turn first.
+struct QueueState<T> {
+    /// The owners with waiting pieces, the next to be served first.
     owners: VecDeque<Owner<T>>,
     is_closed: bool,
 }
@@ -24,24 +24,24 @@ struct Owner<T> {
 }
 
 impl<T> Queue<T> {
-    pub(crate) fn new(room: usize) -> Self {
-        let state = State { owners: VecDeque::new(), is_closed: false };
-        Self { state: Mutex::new(state), came: Condvar::new(), room }
+    pub(crate) fn new(capacity: usize) -> Self {
+        let state = QueueState { owners: VecDeque::new(), is_closed: false };
+        Self { state: Mutex::new(state), work_arrived: Condvar::new(), capacity }
     }
 
-    /// Takes a piece of work. Where there is no room, the newest piece of whoever has the most of them is dropped for it,
-    /// unless that is the owner of this one, or would then have fewer.
+    /// Adds a piece of work. If the queue is full, the newest piece of the owner with the most is dropped, unless that is the
+    /// owner of this one or would then have fewer.
     ///
     /// # Errors
-    /// There is no room for it, and it comes back.
+    /// There is no room; the piece is returned.
     pub(crate) fn push(&self, owner: &Arc<str>, piece: T) -> Result<(), T> {
         let mut state = self.lock();
         let has = state.pieces_of(owner);
-        if state.len() >= self.room && !state.make_room(has + 1) {
+        if state.len() >= self.capacity && !state.make_room(has + 1) {
             return Err(piece);
         }
         state.push(owner, piece);
-        self.came.notify_one();
+        self.work_arrived.notify_one();
         Ok(())
     }
 
@@ -55,24 +55,24 @@ impl<T> Queue<T> {
             if let Some(piece) = state.pop() {
                 return Some(piece);
             }
-            state = self.came.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.work_arrived.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    /// Nobody gets any more work, and what waits is dropped.
+    /// Closes the queue and drops what waits.
     pub(crate) fn close(&self) {
         let mut state = self.lock();
         state.is_closed = true;
         state.owners.clear();
-        self.came.notify_all();
+        self.work_arrived.notify_all();
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
+    fn lock(&self) -> MutexGuard<'_, QueueState<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<T> State<T> {
+impl<T> QueueState<T> {
     fn len(&self) -> usize {
         self.owners.iter().map(|owner| owner.pieces.len()).sum()
     }
@@ -88,15 +88,15 @@ impl<T> State<T> {
         }
     }
 
-    /// Drops the newest piece of whoever has the most, if these are more than `others`.
+    /// Drops the newest piece of the owner with the most, if that is more than `others`.
     fn make_room(&mut self, others: usize) -> bool {
-        let most = self.owners.iter_mut().max_by_key(|owner| owner.pieces.len());
-        let Some(most) = most.filter(|owner| owner.pieces.len() > others) else { return false };
-        most.pieces.pop_back();
+        let longest = self.owners.iter_mut().max_by_key(|owner| owner.pieces.len());
+        let Some(longest) = longest.filter(|owner| owner.pieces.len() > others) else { return false };
+        longest.pieces.pop_back();
         true
     }
 
-    /// The oldest piece of whoever has its turn, which is then the last to have it.
+    /// Takes the oldest piece of the next owner, who then goes last.
     fn pop(&mut self) -> Option<T> {
         let mut owner = self.owners.pop_front()?;
         let piece = owner.pieces.pop_front();
@@ -111,7 +111,7 @@ impl<T> State<T> {
 mod tests {
     use super::*;
 
-    fn filled(room: usize, pieces: &[(&str, u32)]) -> Queue<u32> {
+    fn queue_of(room: usize, pieces: &[(&str, u32)]) -> Queue<u32> {
         let queue = Queue::new(room);
         for (owner, piece) in pieces {
             assert_eq!(queue.push(&Arc::from(*owner), *piece), Ok(()));
@@ -125,13 +125,13 @@ mod tests {
 
     #[test]
     fn owners_have_their_turn_one_after_the_other() {
-        let queue = filled(9, &[("a", 1), ("a", 2), ("a", 3), ("b", 4), ("c", 5), ("b", 6)]);
+        let queue = queue_of(9, &[("a", 1), ("a", 2), ("a", 3), ("b", 4), ("c", 5), ("b", 6)]);
         assert_eq!(next(&queue, 6), [1, 4, 5, 2, 6, 3]);
     }
 
     #[test]
     fn without_room_the_newest_piece_of_whoever_has_the_most_gives_way() {
-        let queue = filled(3, &[("a", 1), ("a", 2), ("a", 3)]);
+        let queue = queue_of(3, &[("a", 1), ("a", 2), ("a", 3)]);
         assert_eq!(queue.push(&"a".into(), 4), Err(4), "its own does not");
         assert_eq!(queue.push(&"b".into(), 5), Ok(()));
         assert_eq!(queue.push(&"b".into(), 6), Err(6), "as many as the other has");
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_closed_queue_ends_those_who_wait_and_drops_what_does() {
-        let queue = Arc::new(filled(3, &[("a", 1)]));
+        let queue = Arc::new(queue_of(3, &[("a", 1)]));
         assert_eq!(queue.next(), Some(1));
         let waiter = std::thread::spawn({
             let queue = Arc::clone(&queue);

@@ -1,5 +1,5 @@
-//! Sessions that are being refreshed, or were only just: a browser sends several requests with one session at the same time, and a
-//! refresh token may be good for one refresh only.
+//! Sessions that are being refreshed or were just refreshed: a browser sends several requests with one session at once, and a
+//! refresh token may be valid only once.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,37 +10,37 @@ use fairway_token::Digest;
 use fairway_token::login::Tokens;
 use tokio::sync::watch;
 
-/// For how long the outcome is there for requests that were under way with the session of before.
-const MEMORY: Duration = Duration::from_secs(60);
-/// For how long one that failed is not tried again.
+/// How long the outcome is kept for concurrent requests with the old session.
+const OUTCOME_LIFETIME: Duration = Duration::from_secs(60);
+/// How long a failed refresh is not retried.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
-/// The most refreshes that are remembered.
+/// The maximum number of remembered refreshes.
 const MAX_REFRESHES: usize = 10_000;
 
-/// The refreshes of all workers of a process, by what tells the session and its refresh token apart.
+/// The refreshes of all workers of a process, by a digest of the session and its refresh token.
 #[derive(Clone, Default)]
 pub(crate) struct Refreshes(Arc<Mutex<Table>>);
 
 #[derive(Default)]
 struct Table {
-    entries: HashMap<Digest, Entry>,
-    /// In the order in which they began.
+    entries: HashMap<Digest, RefreshEntry>,
+    /// In the order in which they started.
     order: VecDeque<(Digest, Instant)>,
 }
 
-struct Entry {
-    outcome: watch::Receiver<Option<Outcome>>,
+struct RefreshEntry {
+    outcome: watch::Receiver<Option<RefreshOutcome>>,
     began: Instant,
 }
 
-/// What the provider answers.
-pub(crate) type Outcome = Result<Arc<Refreshed>, RefreshFailure>;
+/// The result of a refresh.
+pub(crate) type RefreshOutcome = Result<Arc<Refreshed>, RefreshFailure>;
 
 /// New tokens.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Refreshed {
     pub(crate) tokens: Tokens,
-    /// When they came, since 1970.
+    /// When they arrived, since 1970.
     pub(crate) at: Duration,
 }
 
@@ -49,39 +49,39 @@ pub(crate) struct Refreshed {
 pub(crate) enum RefreshFailure {
     /// The provider has ended the session.
     Refused,
-    /// It is out of order; later it may not be.
+    /// It is unavailable for now.
     Unavailable,
 }
 
-/// A refresh that whoever has it waits for.
+/// A refresh to wait for.
 pub(crate) struct Refresh {
-    outcome: watch::Receiver<Option<Outcome>>,
-    /// Whoever gets this must ask the provider.
-    pub(crate) begin: Option<watch::Sender<Option<Outcome>>>,
+    outcome: watch::Receiver<Option<RefreshOutcome>>,
+    /// If set, the caller must make the request to the provider.
+    pub(crate) to_begin: Option<watch::Sender<Option<RefreshOutcome>>>,
 }
 
 impl Refreshes {
-    /// Joins the refresh with a token, or begins it.
+    /// Joins the refresh with this token, or starts it.
     pub(crate) fn join(&self, token: Digest, now: Instant) -> Refresh {
         let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         table.make_room(now);
         if let Some(entry) = table.entries.get(&token)
             && !entry.is_over(now)
         {
-            return Refresh { outcome: entry.outcome.clone(), begin: None };
+            return Refresh { outcome: entry.outcome.clone(), to_begin: None };
         }
         let (begin, outcome) = watch::channel(None);
-        table.entries.insert(token, Entry { outcome: outcome.clone(), began: now });
+        table.entries.insert(token, RefreshEntry { outcome: outcome.clone(), began: now });
         table.order.push_back((token, now));
-        Refresh { outcome, begin: Some(begin) }
+        Refresh { outcome, to_begin: Some(begin) }
     }
 }
 
 impl Table {
-    /// Forgets what is over: it has the tokens of users. The oldest gives way to what is too much.
+    /// Removes finished refreshes, which contain users' tokens, and the oldest one if there are too many.
     fn make_room(&mut self, now: Instant) {
         while let Some((token, began)) = self.order.front().copied() {
-            if now < began + MEMORY && self.order.len() < MAX_REFRESHES {
+            if now < began + OUTCOME_LIFETIME && self.order.len() < MAX_REFRESHES {
                 return;
             }
             self.order.pop_front();
@@ -92,21 +92,21 @@ impl Table {
     }
 }
 
-impl Entry {
+impl RefreshEntry {
     fn is_over(&self, now: Instant) -> bool {
         let age = now.saturating_duration_since(self.began);
         let failed = match &*self.outcome.borrow() {
             Some(outcome) => outcome.is_err(),
-            // Whoever began it has ended without an outcome.
+            // The sender was dropped without an outcome.
             None => self.outcome.has_changed().is_err(),
         };
-        age >= if failed { RETRY_INTERVAL } else { MEMORY }
+        age >= if failed { RETRY_INTERVAL } else { OUTCOME_LIFETIME }
     }
 }
 
 impl Refresh {
     /// Waits for the outcome.
-    pub(crate) async fn outcome(&mut self) -> Outcome {
+    pub(crate) async fn outcome(&mut self) -> RefreshOutcome {
         match self.outcome.wait_for(Option::is_some).await {
             Ok(outcome) => outcome.clone().unwrap_or(Err(RefreshFailure::Unavailable)),
             Err(_) => Err(RefreshFailure::Unavailable),
@@ -130,19 +130,19 @@ mod tests {
         let refreshes = Refreshes::default();
         let mut first = refreshes.join(TOKEN, Instant::now());
         let mut second = refreshes.join(TOKEN, Instant::now());
-        assert!(second.begin.is_none());
-        let begin = first.begin.take().expect("nobody has begun");
+        assert!(second.to_begin.is_none());
+        let begin = first.to_begin.take().expect("nobody has begun");
         begin.send_replace(Some(Ok(tokens())));
         drop(begin);
         assert_eq!(first.outcome().await, Ok(tokens()));
         assert_eq!(second.outcome().await, Ok(tokens()));
-        tokio::time::advance(MEMORY - Duration::from_secs(1)).await;
+        tokio::time::advance(OUTCOME_LIFETIME - Duration::from_secs(1)).await;
         let mut late = refreshes.join(TOKEN, Instant::now());
-        assert!(late.begin.is_none());
+        assert!(late.to_begin.is_none());
         assert_eq!(late.outcome().await, Ok(tokens()));
-        assert!(refreshes.join([2; 32], Instant::now()).begin.is_some(), "that is another session");
+        assert!(refreshes.join([2; 32], Instant::now()).to_begin.is_some(), "that is another session");
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert!(refreshes.join(TOKEN, Instant::now()).begin.is_some());
+        assert!(refreshes.join(TOKEN, Instant::now()).to_begin.is_some());
     }
 
     #[tokio::test(start_paused = true)]
@@ -158,7 +158,7 @@ mod tests {
         }
         let count = || refreshes.0.lock().map(|table| (table.entries.len(), table.order.len())).ok();
         assert_eq!(count(), Some((MAX_REFRESHES, MAX_REFRESHES)));
-        tokio::time::advance(MEMORY).await;
+        tokio::time::advance(OUTCOME_LIFETIME).await;
         drop(refreshes.join(TOKEN, Instant::now()));
         assert_eq!(count(), Some((1, 1)));
     }
@@ -167,14 +167,14 @@ mod tests {
     async fn a_refresh_that_failed_is_tried_again_after_a_pause() {
         let refreshes = Refreshes::default();
         let mut given_up = refreshes.join(TOKEN, Instant::now());
-        drop(given_up.begin.take());
+        drop(given_up.to_begin.take());
         assert_eq!(given_up.outcome().await, Err(RefreshFailure::Unavailable));
-        assert!(refreshes.join(TOKEN, Instant::now()).begin.is_none());
+        assert!(refreshes.join(TOKEN, Instant::now()).to_begin.is_none());
         tokio::time::advance(RETRY_INTERVAL).await;
-        let begin = refreshes.join(TOKEN, Instant::now()).begin.expect("it may be tried again");
+        let begin = refreshes.join(TOKEN, Instant::now()).to_begin.expect("it may be tried again");
         begin.send_replace(Some(Err(RefreshFailure::Refused)));
-        assert!(refreshes.join(TOKEN, Instant::now()).begin.is_none());
+        assert!(refreshes.join(TOKEN, Instant::now()).to_begin.is_none());
         tokio::time::advance(RETRY_INTERVAL).await;
-        assert!(refreshes.join(TOKEN, Instant::now()).begin.is_some());
+        assert!(refreshes.join(TOKEN, Instant::now()).to_begin.is_some());
     }
 }

@@ -1,4 +1,4 @@
-//! Tokens that a worker has verified, until they end, and the keys that it verifies them with.
+//! Tokens that a worker has verified, until they expire, and the keys for verifying them.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -9,59 +9,59 @@ use fairway_net::clock::Instant;
 use fairway_routing::{KeySource, TokenCheck};
 use fairway_token::{Claims, InvalidKeySet, KeySet, MAX_TOKEN_BYTES};
 
-use super::documents::{Documents, Shared};
-use super::kept::{Kept, Tag};
+use super::documents::{Documents, SharedDocuments};
+use super::kept::{CacheTag, ExpiringCache};
 
-/// How long a verified token is remembered at most: a key that an issuer withdraws is noticed earlier.
-const MAX_MEMORY: Duration = Duration::from_secs(300);
-/// Memory of claims for each byte of their token.
+/// The maximum time for which a verified token is remembered. A withdrawn key is noticed earlier.
+const MAX_REMEMBER_TIME: Duration = Duration::from_secs(300);
+/// Bytes of memory for the claims, per byte of their token.
 const CLAIM_BYTES_PER_TOKEN_BYTE: usize = 3;
-/// The most memory of one token: the longest has room.
-const MAX_TOKEN_MEMORY: usize = (CLAIM_BYTES_PER_TOKEN_BYTE + 1) * MAX_TOKEN_BYTES;
+/// The maximum size of one token in memory: enough for the longest.
+const MAX_TOKEN_ENTRY_BYTES: usize = (CLAIM_BYTES_PER_TOKEN_BYTE + 1) * MAX_TOKEN_BYTES;
 
-/// What a worker verifies tokens with and remembers of them.
+/// The token verification of a worker, with its remembered tokens.
 pub(crate) struct Tokens {
-    verified: Kept<Arc<VerifiedToken>>,
+    verified: ExpiringCache<Arc<VerifiedToken>>,
     pub(crate) key_sets: Documents<KeySet>,
-    /// How often keys had changed when a token was looked for last.
+    /// The value of `key_sets.changes()` at the last lookup.
     changes: Cell<u64>,
 }
 
 /// A token that passed a check.
 pub(crate) struct VerifiedToken {
-    /// The number of its issuer in the check.
+    /// The index of its issuer in the check.
     issuer: usize,
     pub(crate) claims: Claims,
-    /// The headers that endpoints get of it.
+    /// The headers for endpoints.
     pub(crate) headers: Box<[(Arc<str>, String)]>,
 }
 
 impl VerifiedToken {
-    /// With what endpoints are told of these claims.
+    /// Creates a token with the headers for these claims.
     pub(crate) fn new(issuer: usize, claims: Claims, headers: &[ClaimHeader]) -> Arc<Self> {
-        let told = headers.iter().filter_map(|of| {
+        let claim_headers = headers.iter().filter_map(|of| {
             let value = claims.header_value(&of.claim)?.into_owned();
             Some((Arc::clone(&of.header), value))
         });
-        let headers = told.collect();
+        let headers = claim_headers.collect();
         Arc::new(Self { issuer, claims, headers })
     }
 }
 
 impl Tokens {
-    pub(crate) fn new(key_sets: Shared<KeySet>) -> Self {
+    pub(crate) fn new(key_sets: SharedDocuments<KeySet>) -> Self {
         Self {
-            verified: Kept::up_to(MAX_TOKEN_MEMORY),
+            verified: ExpiringCache::with_max_entry_bytes(MAX_TOKEN_ENTRY_BYTES),
             key_sets: Documents::new(key_sets),
             changes: Cell::new(0),
         }
     }
 
-    /// What is remembered of a token that passed a check. Nothing while something has to be done for the keys of its issuer.
+    /// A remembered token. `None` while the keys of its issuer need a fetch.
     pub(crate) fn find(&self, check: &TokenCheck, token: &[u8]) -> Option<Arc<VerifiedToken>> {
         let verified = self.verified.find(&self.tag(check, token))?;
         if let KeySource::Published { id, .. } = &check.keys[verified.issuer]
-            && !self.key_sets.is_settled(id, Instant::now())
+            && !self.key_sets.is_current(id, Instant::now())
         {
             return None;
         }
@@ -73,7 +73,7 @@ impl Tokens {
         Some(verified)
     }
 
-    /// Remembers a token until it ends.
+    /// Remembers a token until it expires.
     pub(crate) fn remember(
         &self,
         check: &TokenCheck,
@@ -82,24 +82,24 @@ impl Tokens {
         lifetime: Duration,
     ) {
         let bytes = token.len() * CLAIM_BYTES_PER_TOKEN_BYTE;
-        self.verified.keep(self.tag(check, token), verified, bytes, lifetime.min(MAX_MEMORY));
+        self.verified.insert(self.tag(check, token), verified, bytes, lifetime.min(MAX_REMEMBER_TIME));
     }
 
-    /// Forgets the tokens, which are verified again.
+    /// Forgets the remembered tokens; they are verified again.
     pub(crate) fn forget(&self) {
         self.verified.clear();
     }
 
-    fn tag(&self, check: &TokenCheck, token: &[u8]) -> Tag {
+    fn tag(&self, check: &TokenCheck, token: &[u8]) -> CacheTag {
         self.verified.tag(&[&check.identity, token])
     }
 }
 
-/// What an issuer answers when it is asked for its keys; `None` where that is something else.
+/// Reads the key set of an issuer; `None` if the text is not one.
 pub(crate) fn read_key_set(text: &[u8]) -> Option<KeySet> {
     match KeySet::parse(text) {
         Ok(keys) => Some(keys),
-        // It has withdrawn all of them.
+        // The issuer has withdrawn all keys.
         Err(InvalidKeySet::NoneUsable) => Some(KeySet::default()),
         Err(_) => None,
     }

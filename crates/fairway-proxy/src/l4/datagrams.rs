@@ -1,13 +1,13 @@
-//! Datagrams of the clients of one socket, to endpoints and back. A session is a client's address and port with a connected
-//! socket of its own towards its endpoint, so that answers of others never reach the client.
+//! Forwards datagrams between the clients of one socket and endpoints. A session is a client's address and
+//! port, with its own socket connected to its endpoint, so that responses of others never reach the client.
 //!
 //! ```text
 //! client ─► socket of the listener ─► session ─► its socket ─► endpoint
 //!        ◄─────────────────────────────────────◄ a task of the session
 //! ```
 //!
-//! Every datagram is received into the worker's one buffer and sent from there; what a socket does not take at once is dropped, as
-//! on any other hop of a network. Nothing is sent to whom sent nothing.
+//! Every datagram is received into the worker's one buffer and sent from there; what a socket does not take at
+//! once is dropped, as on any hop of a network. Nothing is sent to an address from which nothing came.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, Read};
@@ -18,7 +18,7 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use fairway_net::clock::{Deadline, Instant};
-use fairway_net::proxy_header::{Addresses, Carries, MOST_OF_V2, write_v2};
+use fairway_net::proxy_header::{Addresses, MOST_OF_V2, Payload, write_v2};
 use fairway_net::turns::go_on_later;
 use fairway_net::wire::Workspace;
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
@@ -26,178 +26,181 @@ use tokio::io::{Interest, ReadBuf};
 use tokio::net::UdpSocket;
 use tokio::task::AbortHandle;
 
-use crate::l4::sessions::{Key, Sessions};
+use crate::l4::sessions::{SessionKey, Sessions};
 
-/// Room for the largest datagram (65,527 bytes over IPv6), and more, so that one that was cut would show.
-const MOST: usize = 64 * 1024;
+/// Room for the largest datagram (65,527 bytes over IPv6) and one byte more, so that truncation shows.
+const MAX_DATAGRAM_BYTES: usize = 64 * 1024;
 
-/// Room in front of a datagram for a header that goes with it.
+/// Room before a datagram for a PROXY protocol header.
 const HEADROOM: usize = MOST_OF_V2;
 
-/// Datagrams that one socket has in a turn.
-const TURN: u32 = 32;
+/// Datagrams per socket and turn.
+const MAX_DATAGRAMS_PER_TURN: u32 = 32;
 
-/// Endpoints that are tried for one datagram.
-const TRIES: u32 = 3;
+/// Endpoints tried for one datagram.
+const MAX_ENDPOINT_TRIES: u32 = 3;
 
-/// How often a socket that is left is looked at.
-const LOOK: Duration = Duration::from_millis(500);
+/// Interval at which a draining socket checks whether its address is wanted again.
+const ADDRESS_POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 const ENOMEM: i32 = 12;
 const EMSGSIZE: i32 = 90;
 const ENOBUFS: i32 = 105;
 
-/// Who decides where datagrams go, and counts them.
+/// Routes and counts the datagrams of a socket.
 pub(crate) trait Forward: 'static {
-    /// What a session has for as long as it lives: its endpoint, and its places in what is counted.
-    type Held: 'static;
+    /// State of a session: its endpoint, and what counts it.
+    type Route: 'static;
 
-    /// A client without a session sent this.
+    /// Starts a session for a datagram of a client without one.
     ///
     /// # Errors
-    /// Why there is no session for it: the datagram is dropped.
-    fn begin(&self, client: SocketAddr, datagram: &[u8]) -> Result<Beginning<Self::Held>, &'static str>;
+    /// The reason why the datagram is dropped.
+    fn start_session(
+        &self,
+        client: SocketAddr,
+        datagram: &[u8],
+    ) -> Result<NewSession<Self::Route>, &'static str>;
 
-    /// A session has begun.
-    fn begun(&self, held: &Self::Held);
+    /// A session has started.
+    fn session_started(&self, route: &Self::Route);
 
-    /// Whether the endpoint of a session may have one more datagram; else the client gets another one.
-    fn stays(&self, held: &Self::Held) -> bool;
+    /// Whether the session's endpoint may get one more datagram; otherwise the client gets another endpoint.
+    fn is_still_valid(&self, route: &Self::Route) -> bool;
 
-    /// The first answer in a session, so long after its first datagram.
-    fn answered(&self, held: &Self::Held, took: Duration);
+    /// The first response of a session, `elapsed` after its first datagram.
+    fn first_response(&self, route: &Self::Route, elapsed: Duration);
 
-    /// The endpoint cannot be reached. Gives the reason for which a datagram is dropped where no other one can be.
-    fn unreachable(&self, held: &Self::Held, error: &io::Error) -> &'static str;
+    /// The endpoint is unreachable. Returns the drop reason to use if no other endpoint can be tried.
+    fn endpoint_unreachable(&self, route: &Self::Route, error: &io::Error) -> &'static str;
 
-    /// A session is over.
-    fn ended(&self, held: Self::Held, over: Over);
+    /// A session has ended.
+    fn session_ended(&self, route: Self::Route, summary: SessionSummary);
 
-    /// How long a session stays in which nothing moves.
-    fn idle(&self) -> Duration;
+    /// Idle timeout of sessions.
+    fn idle_timeout(&self) -> Duration;
 
-    /// Whether somebody else waits for the address of the socket, which only sessions that were there before still use.
-    fn yields(&self) -> bool;
+    /// Whether another listener needs the address of the socket, which only old sessions still use.
+    fn must_release_address(&self) -> bool;
 
-    /// What became of a datagram.
-    fn note(&self, fate: Fate);
+    /// Counts the outcome of a datagram.
+    fn record(&self, outcome: DatagramOutcome);
 }
 
-/// What becomes of a datagram.
+/// The outcome of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
-    /// It came from a client, with so many bytes.
+pub(crate) enum DatagramOutcome {
+    /// Received from a client, with this many bytes.
     Received(usize),
-    /// It went to a client, with so many bytes.
+    /// Sent to a client, with this many bytes.
     Sent(usize),
-    /// It went nowhere, for this reason.
+    /// Dropped, for this reason.
     Dropped(&'static str),
 }
 
-/// How a session begins.
-pub(crate) struct Beginning<H> {
-    /// What it has.
-    pub held: H,
-    /// Where its datagrams go.
+/// A session to be started.
+pub(crate) struct NewSession<H> {
+    /// State of the session.
+    pub route: H,
+    /// Its endpoint.
     pub endpoint: SocketAddr,
-    /// What the endpoint is told of the client, in front of the first datagram.
-    pub introduce: Option<Addresses>,
-    /// Bytes at the beginning of the first datagram that are not for the endpoint.
+    /// PROXY protocol addresses to send before the first datagram.
+    pub proxy_header: Option<Addresses>,
+    /// Leading bytes of the first datagram that are not for the endpoint.
     pub skip: usize,
-    /// Datagrams that the endpoint sends for each one of the client, where that is known: the session is over when all of them
-    /// have come.
+    /// Responses to each datagram of the client, if known: the session ends when all have arrived.
     pub responses: Option<NonZeroU32>,
 }
 
-/// What is known of a session when it is over.
+/// Summary of an ended session.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Over {
+pub(crate) struct SessionSummary {
     /// Bytes of datagrams from the client.
     pub received: u64,
     /// Bytes of datagrams to the client.
     pub sent: u64,
-    /// From its beginning to its end.
-    pub took: Duration,
-    /// Why.
-    pub end: End,
+    /// Duration.
+    pub duration: Duration,
+    /// Reason of the end.
+    pub end: SessionEnd,
 }
 
-/// Why a session is over.
+/// Why a session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
-    /// Nothing moved for too long.
+pub(crate) enum SessionEnd {
+    /// Idle timeout.
     Idle,
-    /// Every datagram of the client has its answers.
+    /// All expected responses arrived.
     Answered,
-    /// Its endpoint has left: the client's next datagram goes to another one.
-    Left,
-    /// Its endpoint cannot be reached: as above.
+    /// The endpoint was removed: the client's next datagram goes to another one.
+    EndpointLeft,
+    /// The endpoint is unreachable: as above.
     Unreachable,
-    /// The process stops, or the listener is gone, and it took too long to end.
+    /// The process drains or the listener is gone, and the session exceeded the drain timeout.
     Drained,
 }
 
-impl End {
-    /// In the words of metrics and logs.
+impl SessionEnd {
+    /// Label in metrics and logs.
     #[must_use]
     pub(crate) fn label(self) -> &'static str {
         match self {
             Self::Idle => "idle",
             Self::Answered => "answered",
-            Self::Left => "endpoint_left",
+            Self::EndpointLeft => "endpoint_left",
             Self::Unreachable => "connect_failed",
             Self::Drained => "drained",
         }
     }
 }
 
-/// The datagrams of one socket.
+/// Forwards the datagrams of one socket.
 pub(crate) struct Datagrams<F: Forward> {
-    shared: Rc<Shared<F>>,
-    /// When the session may end in which nothing has moved for the longest time.
+    forwarding: Rc<Forwarding<F>>,
+    /// When the longest idle session times out.
     idle: Deadline,
 }
 
-struct Shared<F: Forward> {
+struct Forwarding<F: Forward> {
     socket: UdpSocket,
     forward: F,
     workspace: Rc<Workspace>,
-    sessions: RefCell<Sessions<Rc<Session<F::Held>>>>,
-    /// Who waits for the end of the last session.
-    waiting: RefCell<Option<Waker>>,
+    sessions: RefCell<Sessions<Rc<Session<F::Route>>>>,
+    /// Waker of the task that waits for the last session.
+    drain_waker: RefCell<Option<Waker>>,
 }
 
 struct Session<H> {
-    key: Key,
+    key: SessionKey,
     client: SockAddr,
-    /// Connected with the endpoint.
+    /// Connected to the endpoint.
     socket: UdpSocket,
-    /// Nothing once it is over.
-    held: RefCell<Option<H>>,
-    began: Instant,
+    /// `None` once the session has ended.
+    route: RefCell<Option<H>>,
+    started_at: Instant,
     received: Cell<u64>,
     sent: Cell<u64>,
-    /// Datagrams from the client that went to the endpoint.
-    asked: Cell<u64>,
+    /// Datagrams sent to the endpoint.
+    requests: Cell<u64>,
     /// Datagrams from the endpoint.
-    answers: Cell<u64>,
-    /// Those that it sends for each one from the client.
-    responses: Option<NonZeroU32>,
-    /// What receives the answers.
+    responses_received: Cell<u64>,
+    /// Responses to each datagram of the client.
+    responses_per_request: Option<NonZeroU32>,
+    /// The task that relays responses.
     task: RefCell<Option<AbortHandle>>,
 }
 
-/// What is wrong with a socket that did not take a datagram.
+/// Why a socket did not take a datagram.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Trouble {
-    /// The datagram is dropped, and all else goes on.
+enum SendError {
+    /// The datagram is dropped; the session continues.
     Dropped(&'static str),
-    /// The other end cannot be reached.
+    /// The other end is unreachable.
     Unreachable,
 }
 
-impl Trouble {
-    fn of(error: &io::Error) -> Self {
+impl SendError {
+    fn from_io(error: &io::Error) -> Self {
         match error.raw_os_error() {
             _ if error.kind() == io::ErrorKind::WouldBlock => Self::Dropped("no_buffer"),
             Some(ENOBUFS | ENOMEM) => Self::Dropped("no_buffer"),
@@ -208,47 +211,53 @@ impl Trouble {
 }
 
 impl<F: Forward> Datagrams<F> {
-    /// Of a socket, through the buffer of its worker.
+    /// Forwards the datagrams of `socket` through the worker's buffer.
     pub(crate) fn new(socket: UdpSocket, forward: F, workspace: &Rc<Workspace>) -> Self {
-        let shared = Shared {
+        let shared = Forwarding {
             socket,
             forward,
             workspace: Rc::clone(workspace),
             sessions: RefCell::default(),
-            waiting: RefCell::default(),
+            drain_waker: RefCell::default(),
         };
-        Self { shared: Rc::new(shared), idle: Deadline::unset() }
+        Self { forwarding: Rc::new(shared), idle: Deadline::unset() }
     }
 
-    /// Forwards what can be forwarded. Never ready; may be dropped and begun again.
+    /// Forwards datagrams. Never completes; may be dropped and called again.
     pub(crate) async fn serve(&mut self) {
-        std::future::poll_fn(|cx| self.poll_turn(cx)).await;
+        std::future::poll_fn(|cx| self.poll_once(cx)).await;
     }
 
-    /// The same until no session is left, somebody else waits for the address, or `within` is over: then those that are left end.
-    pub(crate) async fn leave(mut self, within: Duration) {
-        let (mut over, mut look) = (Deadline::unset(), tokio::time::interval(LOOK));
-        over.set_once(within);
+    /// Forwards until no session is left, another listener needs the address, or `within` has passed; then ends
+    /// the remaining sessions.
+    pub(crate) async fn drain(mut self, within: Duration) {
+        let (mut deadline, mut poll_interval) =
+            (Deadline::unset(), tokio::time::interval(ADDRESS_POLL_INTERVAL));
+        deadline.set_once(within);
         std::future::poll_fn(|cx| {
-            *self.shared.waiting.borrow_mut() = Some(cx.waker().clone());
-            let _ = self.poll_turn(cx);
-            while look.poll_tick(cx).is_ready() {
-                if self.shared.forward.yields() {
+            *self.forwarding.drain_waker.borrow_mut() = Some(cx.waker().clone());
+            let _ = self.poll_once(cx);
+            while poll_interval.poll_tick(cx).is_ready() {
+                if self.forwarding.forward.must_release_address() {
                     return Poll::Ready(());
                 }
             }
-            if self.shared.sessions.borrow().is_empty() { Poll::Ready(()) } else { over.poll_passed(cx) }
+            if self.forwarding.sessions.borrow().is_empty() {
+                Poll::Ready(())
+            } else {
+                deadline.poll_passed(cx)
+            }
         })
         .await;
         loop {
-            let next = self.shared.sessions.borrow_mut().end_idle(Instant::now(), Duration::ZERO);
+            let next = self.forwarding.sessions.borrow_mut().end_idle(Instant::now(), Duration::ZERO);
             let Some(session) = next else { return };
-            self.shared.over(&session, End::Drained);
+            self.forwarding.close_session(&session, SessionEnd::Drained);
         }
     }
 
-    fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let more = self.shared.poll_receive(cx).is_ready();
+    fn poll_once(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let more = self.forwarding.poll_receive(cx).is_ready();
         self.poll_idle(cx);
         if more {
             go_on_later(cx);
@@ -256,12 +265,12 @@ impl<F: Forward> Datagrams<F> {
         Poll::Pending
     }
 
-    /// Ends the sessions in which nothing has moved for too long, and waits for the next one.
+    /// Ends idle sessions, and waits for the next to time out.
     fn poll_idle(&mut self, cx: &mut Context<'_>) {
-        let shared = &*self.shared;
+        let shared = &*self.forwarding;
         loop {
             let Some(oldest) = shared.sessions.borrow().oldest() else { return };
-            let idle = shared.forward.idle();
+            let idle = shared.forward.idle_timeout();
             self.idle.set(oldest, idle);
             if self.idle.poll_passed(cx).is_pending() {
                 return;
@@ -270,56 +279,57 @@ impl<F: Forward> Datagrams<F> {
             loop {
                 let ended = shared.sessions.borrow_mut().end_idle(now, idle);
                 let Some(session) = ended else { break };
-                shared.over(&session, End::Idle);
+                shared.close_session(&session, SessionEnd::Idle);
             }
         }
     }
 }
 
-impl<F: Forward> Shared<F> {
-    /// Receives from clients. Ready when there may be more than what one turn takes.
+impl<F: Forward> Forwarding<F> {
+    /// Receives from clients. Ready if there may be more than one turn takes.
     fn poll_receive(self: &Rc<Self>, cx: &mut Context<'_>) -> Poll<()> {
-        for _ in 0..TURN {
+        for _ in 0..MAX_DATAGRAMS_PER_TURN {
             let mut room = self.workspace.room();
-            let mut into = ReadBuf::new(&mut room[HEADROOM..][..MOST]);
-            // What is wrong with an answer that was sent before is nobody's fault who sends now.
+            let mut into = ReadBuf::new(&mut room[HEADROOM..][..MAX_DATAGRAM_BYTES]);
+            // An error of an earlier response is not the fault of this sender.
             let Ok(client) = ready!(self.socket.poll_recv_from(cx, &mut into)) else { continue };
             let length = into.filled().len();
-            self.forward.note(Fate::Received(length));
-            match length < MOST {
-                true => self.take(client, &mut room[..HEADROOM + length]),
-                false => self.forward.note(Fate::Dropped("too_large")),
+            self.forward.record(DatagramOutcome::Received(length));
+            match length < MAX_DATAGRAM_BYTES {
+                true => self.forward_datagram(client, &mut room[..HEADROOM + length]),
+                false => self.forward.record(DatagramOutcome::Dropped("too_large")),
             }
         }
         Poll::Ready(())
     }
 
-    /// Forwards what a client sent; it stands in `room` behind the headroom.
-    fn take(self: &Rc<Self>, client: SocketAddr, room: &mut [u8]) {
+    /// Forwards a client's datagram, which is in `room` behind the headroom.
+    fn forward_datagram(self: &Rc<Self>, client: SocketAddr, room: &mut [u8]) {
         let known = self.sessions.borrow().find(&client).map(|(_, session)| Rc::clone(session));
         if let Some(session) = known {
-            let stays = session.held.borrow().as_ref().is_some_and(|held| self.forward.stays(held));
-            if !stays {
-                self.end(&session, End::Left);
-            } else if self.pass(&session, &room[HEADROOM..]) {
+            let is_valid =
+                session.route.borrow().as_ref().is_some_and(|route| self.forward.is_still_valid(route));
+            if !is_valid {
+                self.end(&session, SessionEnd::EndpointLeft);
+            } else if self.send_to_endpoint(&session, &room[HEADROOM..]) {
                 return;
             }
         }
-        self.begin(client, room);
+        self.start_session(client, room);
     }
 
-    /// Sends a datagram of a session on. False where the session is over because of it.
-    fn pass(&self, session: &Session<F::Held>, datagram: &[u8]) -> bool {
+    /// Sends a client's datagram to the endpoint. Returns false if that ended the session.
+    fn send_to_endpoint(&self, session: &Session<F::Route>, datagram: &[u8]) -> bool {
         session.received.set(session.received.get() + datagram.len() as u64);
         match SockRef::from(&session.socket).send(datagram) {
             Ok(_) => {
-                session.asked.set(session.asked.get() + 1);
+                session.requests.set(session.requests.get() + 1);
                 self.sessions.borrow_mut().touch(session.key, Instant::now());
             }
-            Err(error) => match Trouble::of(&error) {
-                Trouble::Dropped(reason) => self.forward.note(Fate::Dropped(reason)),
-                Trouble::Unreachable => {
-                    self.fail(session, &error);
+            Err(error) => match SendError::from_io(&error) {
+                SendError::Dropped(reason) => self.forward.record(DatagramOutcome::Dropped(reason)),
+                SendError::Unreachable => {
+                    self.end_unreachable(session, &error);
                     return false;
                 }
             },
@@ -327,114 +337,118 @@ impl<F: Forward> Shared<F> {
         true
     }
 
-    /// Begins a session for a client that has none.
-    fn begin(self: &Rc<Self>, client: SocketAddr, room: &mut [u8]) {
+    /// Starts a session for a client without one.
+    fn start_session(self: &Rc<Self>, client: SocketAddr, room: &mut [u8]) {
         let mut why = "";
-        for _ in 0..TRIES {
-            let beginning = match self.forward.begin(client, &room[HEADROOM..]) {
-                Ok(beginning) => beginning,
-                Err(reason) => return self.forward.note(Fate::Dropped(reason)),
+        for _ in 0..MAX_ENDPOINT_TRIES {
+            let new_session = match self.forward.start_session(client, &room[HEADROOM..]) {
+                Ok(new_session) => new_session,
+                Err(reason) => return self.forward.record(DatagramOutcome::Dropped(reason)),
             };
             let received = room.len() - HEADROOM;
-            let first = HEADROOM + beginning.skip;
-            let mut covered = [0; MOST_OF_V2];
-            covered.copy_from_slice(&room[first - MOST_OF_V2..first]);
-            let from = introduce(room, beginning.introduce, first);
-            match connect(beginning.endpoint).and_then(|socket| send_first(socket, &room[from..])) {
+            let first = HEADROOM + new_session.skip;
+            let mut original = [0; MOST_OF_V2];
+            original.copy_from_slice(&room[first - MOST_OF_V2..first]);
+            let from = write_proxy_header(room, new_session.proxy_header, first);
+            match connect(new_session.endpoint).and_then(|socket| send_first(socket, &room[from..])) {
                 Ok(Ok(socket)) => {
-                    let Beginning { held, responses, .. } = beginning;
-                    return self.insert(client, socket, held, responses, received);
+                    let NewSession { route, responses, .. } = new_session;
+                    return self.insert(client, socket, route, responses, received);
                 }
-                // What it says of the client is said once: a session begins with a datagram that went out.
-                Ok(Err(reason)) => return self.forward.note(Fate::Dropped(reason)),
-                Err(error) => why = self.forward.unreachable(&beginning.held, &error),
+                // The PROXY header is sent once: a session only starts with a datagram that was sent.
+                Ok(Err(reason)) => return self.forward.record(DatagramOutcome::Dropped(reason)),
+                Err(error) => why = self.forward.endpoint_unreachable(&new_session.route, &error),
             }
-            // The next endpoint is chosen for the datagram as it came.
-            room[first - MOST_OF_V2..first].copy_from_slice(&covered);
+            // The next endpoint is picked for the original datagram.
+            room[first - MOST_OF_V2..first].copy_from_slice(&original);
         }
-        self.forward.note(Fate::Dropped(why));
+        self.forward.record(DatagramOutcome::Dropped(why));
     }
 
     fn insert(
         self: &Rc<Self>,
         client: SocketAddr,
         socket: UdpSocket,
-        held: F::Held,
-        responses: Option<NonZeroU32>,
+        route: F::Route,
+        responses_per_request: Option<NonZeroU32>,
         received: usize,
     ) {
-        self.forward.begun(&held);
-        let began = Instant::now();
+        self.forward.session_started(&route);
+        let started_at = Instant::now();
         let make = |key| {
             Rc::new(Session {
                 key,
                 client: client.into(),
                 socket,
-                held: RefCell::new(Some(held)),
-                began,
+                route: RefCell::new(Some(route)),
+                started_at,
                 received: Cell::new(received as u64),
                 sent: Cell::new(0),
-                asked: Cell::new(1),
-                answers: Cell::new(0),
-                responses,
+                requests: Cell::new(1),
+                responses_received: Cell::new(0),
+                responses_per_request,
                 task: RefCell::new(None),
             })
         };
         let mut sessions = self.sessions.borrow_mut();
-        if sessions.begin(client, began, make).is_ok()
+        if sessions.start(client, started_at, make).is_ok()
             && let Some((_, session)) = sessions.find(&client)
         {
-            let task = tokio::task::spawn_local(answer(Rc::clone(self), Rc::clone(session)));
+            let task = tokio::task::spawn_local(relay_responses(Rc::clone(self), Rc::clone(session)));
             *session.task.borrow_mut() = Some(task.abort_handle());
         }
     }
 
-    /// The endpoint of a session cannot be reached.
-    fn fail(&self, session: &Session<F::Held>, error: &io::Error) {
-        if let Some(held) = &*session.held.borrow() {
-            self.forward.unreachable(held, error);
+    /// Ends a session whose endpoint is unreachable.
+    fn end_unreachable(&self, session: &Session<F::Route>, error: &io::Error) {
+        if let Some(route) = &*session.route.borrow() {
+            self.forward.endpoint_unreachable(route, error);
         }
-        self.end(session, End::Unreachable);
+        self.end(session, SessionEnd::Unreachable);
     }
 
-    fn end(&self, session: &Session<F::Held>, end: End) {
+    fn end(&self, session: &Session<F::Route>, end: SessionEnd) {
         let ended = self.sessions.borrow_mut().end(session.key);
         if let Some(session) = ended {
-            self.over(&session, end);
+            self.close_session(&session, end);
         }
     }
 
-    /// A session was taken out.
-    fn over(&self, session: &Session<F::Held>, end: End) {
+    /// Finishes a session that was removed from the table.
+    fn close_session(&self, session: &Session<F::Route>, end: SessionEnd) {
         if let Some(task) = session.task.borrow_mut().take() {
             task.abort();
         }
-        let Some(held) = session.held.borrow_mut().take() else { return };
+        let Some(route) = session.route.borrow_mut().take() else { return };
         let (received, sent) = (session.received.get(), session.sent.get());
-        self.forward.ended(held, Over { received, sent, took: session.began.elapsed(), end });
-        if let Some(waiting) = &*self.waiting.borrow() {
+        self.forward.session_ended(
+            route,
+            SessionSummary { received, sent, duration: session.started_at.elapsed(), end },
+        );
+        if let Some(waiting) = &*self.drain_waker.borrow() {
             waiting.wake_by_ref();
         }
     }
 }
 
-/// What a session waits for. That an endpoint refuses is an error without anything to read, and would not wake who waits to read.
-const ANSWERS: Interest = Interest::READABLE.add(Interest::ERROR);
+/// Readiness a session waits for. A refusing endpoint is an error without data, which would not wake a task
+/// that waits to read.
+const RESPONSE_INTEREST: Interest = Interest::READABLE.add(Interest::ERROR);
 
-/// Sends the answers of a session to its client until all have come or its endpoint cannot be reached.
-async fn answer<F: Forward>(shared: Rc<Shared<F>>, session: Rc<Session<F::Held>>) {
+/// Relays responses to the client until all have arrived or the endpoint is unreachable.
+async fn relay_responses<F: Forward>(shared: Rc<Forwarding<F>>, session: Rc<Session<F::Route>>) {
     loop {
-        match session.next_answers(&shared).await {
-            Ok(Answers::All) => return shared.end(&session, End::Answered),
-            Ok(Answers::More) => later().await,
+        match session.next_responses(&shared).await {
+            Ok(ReceivedResponses::All) => return shared.end(&session, SessionEnd::Answered),
+            Ok(ReceivedResponses::More) => yield_turn().await,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return shared.fail(&session, &error),
+            Err(error) => return shared.end_unreachable(&session, &error),
         }
     }
 }
 
-/// Lets others of the worker have their turn.
-async fn later() {
+/// Yields to other tasks of the worker.
+async fn yield_turn() {
     let mut was_later = false;
     std::future::poll_fn(|cx| match std::mem::replace(&mut was_later, true) {
         true => Poll::Ready(()),
@@ -446,103 +460,111 @@ async fn later() {
     .await;
 }
 
-/// What of a session's answers has come.
-enum Answers {
-    /// All that there will be.
+/// Progress of a session's responses.
+enum ReceivedResponses {
+    /// All expected responses.
     All,
-    /// A turn's, and there may be more.
+    /// One turn's; there may be more.
     More,
 }
 
 impl<H: 'static> Session<H> {
-    /// Waits until something has come, and passes it on.
+    /// Waits for responses and relays them.
     ///
     /// # Errors
-    /// As [`Session::pass_answers`].
-    async fn next_answers<F: Forward<Held = H>>(&self, shared: &Shared<F>) -> io::Result<Answers> {
-        // One reason at a time: asked for both, tokio never takes back that the socket was ready for either.
-        let why = match self.socket.ready(ANSWERS).await?.is_error() {
+    /// As [`Session::relay_available_responses`].
+    async fn next_responses<F: Forward<Route = H>>(
+        &self,
+        shared: &Forwarding<F>,
+    ) -> io::Result<ReceivedResponses> {
+        // Wait for one interest at a time: asked for both, tokio never clears readiness of either.
+        let interest = match self.socket.ready(RESPONSE_INTEREST).await?.is_error() {
             true => Interest::ERROR,
             false => Interest::READABLE,
         };
-        self.pass_answers(shared, why)
+        self.relay_available_responses(shared, interest)
     }
 
-    /// Passes on what has come, at most a turn's. `why` is the one thing for which the socket is ready.
+    /// Relays available responses, at most one turn's. `interest` is what the socket is ready for.
     ///
     /// # Errors
-    /// `WouldBlock` when nothing more is there; else the endpoint cannot be reached.
-    fn pass_answers<F: Forward<Held = H>>(&self, shared: &Shared<F>, why: Interest) -> io::Result<Answers> {
-        for _ in 0..TURN {
+    /// `WouldBlock` if nothing more is available; otherwise the endpoint is unreachable.
+    fn relay_available_responses<F: Forward<Route = H>>(
+        &self,
+        shared: &Forwarding<F>,
+        why: Interest,
+    ) -> io::Result<ReceivedResponses> {
+        for _ in 0..MAX_DATAGRAMS_PER_TURN {
             let mut room = shared.workspace.room();
-            let receive = || (&*SockRef::from(&self.socket)).read(&mut room[..MOST]);
+            let receive = || (&*SockRef::from(&self.socket)).read(&mut room[..MAX_DATAGRAM_BYTES]);
             let count = self.socket.try_io(why, receive)?;
-            self.pass_back(&room[..count], shared);
-            if self.is_answered() {
-                return Ok(Answers::All);
+            self.send_to_client(&room[..count], shared);
+            if self.has_all_responses() {
+                return Ok(ReceivedResponses::All);
             }
         }
-        Ok(Answers::More)
+        Ok(ReceivedResponses::More)
     }
 
-    /// Whether all answers have come.
-    fn is_answered(&self) -> bool {
-        self.responses.is_some_and(|each| self.answers.get() >= self.asked.get() * u64::from(each.get()))
+    /// Whether all expected responses have arrived.
+    fn has_all_responses(&self) -> bool {
+        self.responses_per_request
+            .is_some_and(|each| self.responses_received.get() >= self.requests.get() * u64::from(each.get()))
     }
 
-    fn pass_back<F: Forward<Held = H>>(&self, datagram: &[u8], shared: &Shared<F>) {
-        let sent = match datagram.len() < MOST {
+    fn send_to_client<F: Forward<Route = H>>(&self, datagram: &[u8], shared: &Forwarding<F>) {
+        let sent = match datagram.len() < MAX_DATAGRAM_BYTES {
             true => SockRef::from(&shared.socket).send_to(datagram, &self.client).map_err(|error| {
-                match Trouble::of(&error) {
-                    Trouble::Dropped(reason) => reason,
-                    Trouble::Unreachable => "client_unreachable",
+                match SendError::from_io(&error) {
+                    SendError::Dropped(reason) => reason,
+                    SendError::Unreachable => "client_unreachable",
                 }
             }),
             false => Err("too_large"),
         };
-        if self.answers.replace(self.answers.get() + 1) == 0
-            && let Some(held) = &*self.held.borrow()
+        if self.responses_received.replace(self.responses_received.get() + 1) == 0
+            && let Some(route) = &*self.route.borrow()
         {
-            shared.forward.answered(held, self.began.elapsed());
+            shared.forward.first_response(route, self.started_at.elapsed());
         }
         self.sent.set(self.sent.get() + datagram.len() as u64);
-        shared.forward.note(sent.map_or_else(Fate::Dropped, Fate::Sent));
+        shared.forward.record(sent.map_or_else(DatagramOutcome::Dropped, DatagramOutcome::Sent));
         shared.sessions.borrow_mut().touch(self.key, Instant::now());
     }
 }
 
-/// Puts a header in front of what begins at `from`. Gives where it begins.
-fn introduce(room: &mut [u8], addresses: Option<Addresses>, from: usize) -> usize {
+/// Writes a PROXY protocol header before offset `from`; returns its start.
+fn write_proxy_header(room: &mut [u8], addresses: Option<Addresses>, from: usize) -> usize {
     let Some(addresses) = addresses else { return from };
     let mut written = [0; MOST_OF_V2];
-    let header = write_v2(addresses, Carries::Datagrams, &mut written);
+    let header = write_v2(addresses, Payload::Datagrams, &mut written);
     room[from - header.len()..from].copy_from_slice(header);
     from - header.len()
 }
 
-/// Sends the first datagram of a session; gives the reason where it was dropped here.
+/// Sends the first datagram of a session; returns the reason if it was dropped locally.
 ///
 /// # Errors
-/// When the endpoint cannot be reached.
+/// The endpoint is unreachable.
 fn send_first(socket: UdpSocket, datagram: &[u8]) -> io::Result<Result<UdpSocket, &'static str>> {
     let sent = SockRef::from(&socket).send(datagram);
     match sent {
         Ok(_) => Ok(Ok(socket)),
-        Err(error) => match Trouble::of(&error) {
-            Trouble::Dropped(reason) => Ok(Err(reason)),
-            Trouble::Unreachable => Err(error),
+        Err(error) => match SendError::from_io(&error) {
+            SendError::Dropped(reason) => Ok(Err(reason)),
+            SendError::Unreachable => Err(error),
         },
     }
 }
 
-/// A socket that receives from this address alone.
+/// A socket that receives only from this address.
 fn connect(to: SocketAddr) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(to), Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
     socket.connect(&to.into())?;
     UdpSocket::from_std(socket.into())
 }
 
-/// The address from which this machine sends to `client`: where a socket receives at all addresses, that of its answers.
+/// The local address from which responses to `client` are sent, for a socket bound to all addresses.
 #[must_use]
 pub(crate) fn source_towards(client: SocketAddr) -> Option<SocketAddr> {
     let any: SocketAddr = match client {

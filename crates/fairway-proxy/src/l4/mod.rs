@@ -1,14 +1,14 @@
-//! Connections and datagrams that are forwarded as they come, whatever is spoken on them.
+//! Forwarding of TCP connections and datagrams, whatever protocol they carry.
 //!
-//! * *Connections*: [`hello`] finds the name that a TLS client asks for before anybody answers it, [`race`] is for connects that
-//!   are late, and [`pump`] copies bytes both ways.
-//! * *Datagrams*: [`datagrams`] receives them and sends them on, [`sessions`] knows which belong together, and [`bounds`] how many
-//!   sessions there may be.
+//! * *Connections*: [`hello`] extracts the SNI before TLS is terminated, [`race`] hedges slow connects, and
+//!   [`pump`] copies bytes both ways.
+//! * *Datagrams*: [`datagrams`] forwards them, [`sessions`] tracks which belong together, and [`bounds`] limits
+//!   the number of sessions.
 //!
-//! Any split of a ClientHello gives the same name, and what leaves open which name is meant gives none. What waits for a slow side is
-//! bounded, a datagram never waits, and nothing is sent to an address from which nothing came.
+//! Any split of a ClientHello gives the same name, and an ambiguous name gives none. Data waiting for a slow
+//! side is bounded, a datagram never waits, and nothing is sent to an address from which nothing came.
 //!
-//! It knows no route, endpoint or configuration; who is connected with whom, and for how long, is decided above.
+//! Knows no routes, endpoints or configuration; the caller decides who is connected to whom and for how long.
 
 pub(crate) mod bounds;
 pub(crate) mod datagrams;

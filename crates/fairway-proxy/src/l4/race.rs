@@ -1,5 +1,5 @@
-//! Connects that race each other: the first to complete is used (docs/design/0018-hedged-connects.md). Who may enter, and what
-//! becomes of those that lose, is decided above.
+//! Concurrent connects of which the first to complete is used (docs/design/0018-hedged-connects.md). The caller
+//! decides what may enter and what happens to the losers.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -9,55 +9,55 @@ use std::time::Duration;
 use fairway_net::clock::Instant;
 use tokio::time::Sleep;
 
-/// A connect under way.
+/// A connect in progress.
 pub(crate) type Connecting<S, E> = Pin<Box<dyn Future<Output = Result<S, E>>>>;
 
-/// A race. `T` is what the caller knows of a racer.
+/// A race of connects. `T` is the caller's data of each.
 pub(crate) struct Race<T, S, E> {
     racers: Vec<Racer<T, S, E>>,
-    /// When the youngest racer is late; none where nothing may race it.
-    late: Option<Pin<Box<Sleep>>>,
+    /// Fires when the latest connect is slow; `None` if nothing may race it.
+    late_timer: Option<Pin<Box<Sleep>>>,
 }
 
 /// One connect of a race.
 pub(crate) struct Racer<T, S, E> {
-    /// What the caller knows of it.
+    /// Data of the caller.
     pub token: T,
     /// The connect.
     pub connecting: Connecting<S, E>,
-    /// When it began.
-    pub began: Instant,
+    /// Start time.
+    pub started_at: Instant,
 }
 
-/// What happened in a race.
+/// An event of a race.
 pub(crate) enum Event<T, S, E> {
-    /// This one was first, after this time.
+    /// The first connect to complete, and how long it took.
     Connected(T, S, Duration),
-    /// This one failed and is out.
+    /// A connect failed and left the race.
     Failed(T, E),
-    /// The youngest is late.
+    /// The latest connect is slow.
     Late,
 }
 
 impl<T, S, E> Default for Race<T, S, E> {
     fn default() -> Self {
-        Self { racers: Vec::new(), late: None }
+        Self { racers: Vec::new(), late_timer: None }
     }
 }
 
 impl<T, S, E> Race<T, S, E> {
-    /// Another connect. It is late after `patience`; never where there is none.
-    pub(crate) fn enter(&mut self, token: T, connecting: Connecting<S, E>, patience: Option<Duration>) {
-        self.racers.push(Racer { token, connecting, began: Instant::now() });
-        self.look_after(patience);
+    /// Adds a connect, which counts as late after `late_after`, or never.
+    pub(crate) fn enter(&mut self, token: T, connecting: Connecting<S, E>, late_after: Option<Duration>) {
+        self.racers.push(Racer { token, connecting, started_at: Instant::now() });
+        self.set_late_timer(late_after);
     }
 
-    /// The youngest is late after this time, from now.
-    pub(crate) fn look_after(&mut self, patience: Option<Duration>) {
-        self.late = patience.map(|patience| Box::pin(tokio::time::sleep(patience)));
+    /// Sets when the latest connect counts as late, from now.
+    pub(crate) fn set_late_timer(&mut self, late_after: Option<Duration>) {
+        self.late_timer = late_after.map(|delay| Box::pin(tokio::time::sleep(delay)));
     }
 
-    /// What happens next. Not to be asked of a race without a connect.
+    /// Waits for the next event. Must not be called without a connect.
     pub(crate) async fn event(&mut self) -> Event<T, S, E> {
         poll_fn(|cx| self.poll_event(cx)).await
     }
@@ -65,34 +65,34 @@ impl<T, S, E> Race<T, S, E> {
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Event<T, S, E>> {
         for which in 0..self.racers.len() {
             if let Poll::Ready(result) = self.racers[which].connecting.as_mut().poll(cx) {
-                let Racer { token, began, .. } = self.racers.swap_remove(which);
+                let Racer { token, started_at, .. } = self.racers.swap_remove(which);
                 return Poll::Ready(match result {
-                    Ok(stream) => Event::Connected(token, stream, began.elapsed()),
+                    Ok(stream) => Event::Connected(token, stream, started_at.elapsed()),
                     Err(error) => Event::Failed(token, error),
                 });
             }
         }
-        let Some(late) = &mut self.late else { return Poll::Pending };
+        let Some(late) = &mut self.late_timer else { return Poll::Pending };
         late.as_mut().poll(cx).map(|()| {
-            self.late = None;
+            self.late_timer = None;
             Event::Late
         })
     }
 
-    /// Those that are under way.
+    /// Connects in progress.
     #[must_use]
     pub(crate) fn racers(&self) -> &[Racer<T, S, E>] {
         &self.racers
     }
 
-    /// Takes out the first one of which `which` is so.
+    /// Removes the first connect for which `which` holds.
     pub(crate) fn take(&mut self, which: impl Fn(&T) -> bool) -> Option<T> {
         let at = self.racers.iter().position(|racer| which(&racer.token))?;
         Some(self.racers.swap_remove(at).token)
     }
 
-    /// The race is over: those that are still under way.
-    pub(crate) fn leave(self) -> Vec<Racer<T, S, E>> {
+    /// Ends the race; returns the connects still in progress.
+    pub(crate) fn into_racers(self) -> Vec<Racer<T, S, E>> {
         self.racers
     }
 }
@@ -108,7 +108,7 @@ mod tests {
         })
     }
 
-    /// In words, and when.
+    /// Event as text, and its time.
     async fn next(race: &mut Race<u8, &'static str, ()>, start: Instant) -> (String, u128) {
         let event = match race.event().await {
             Event::Connected(token, stream, took) => format!("{token} {stream} {}", took.as_millis()),
@@ -119,22 +119,22 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_first_to_complete_wins_and_the_others_are_left() {
+    async fn the_first_to_complete_wins_and_the_others_are_returned() {
         let (mut race, start) = (Race::default(), Instant::now());
         race.enter(1, after(1_000, Ok("slow")), Some(Duration::from_millis(250)));
         assert_eq!(next(&mut race, start).await, ("late".to_owned(), 250));
         race.enter(2, after(100, Ok("fast")), None);
         assert_eq!(next(&mut race, start).await, ("2 fast 100".to_owned(), 350));
-        let left: Vec<_> = race.leave().into_iter().map(|racer| racer.token).collect();
+        let left: Vec<_> = race.into_racers().into_iter().map(|racer| racer.token).collect();
         assert_eq!(left, [1]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_that_fails_is_out_and_lateness_is_said_once_for_each_time_that_was_set() {
+    async fn failed_connects_leave_and_each_timer_fires_once() {
         let (mut race, start) = (Race::default(), Instant::now());
         race.enter(1, after(500, Err(())), Some(Duration::from_millis(100)));
         assert_eq!(next(&mut race, start).await, ("late".to_owned(), 100));
-        race.look_after(Some(Duration::from_millis(25)));
+        race.set_late_timer(Some(Duration::from_millis(25)));
         assert_eq!(next(&mut race, start).await, ("late".to_owned(), 125));
         assert_eq!(next(&mut race, start).await, ("1 failed".to_owned(), 500));
         assert!(race.racers().is_empty());

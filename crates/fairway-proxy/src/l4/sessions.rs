@@ -1,7 +1,7 @@
-//! Which datagrams belong together: sessions by the address and port of their clients, in the order in which something moved in
-//! them last. Every step takes the same time however many there are, and nothing is allocated but room for more of them.
+//! Table of datagram sessions by client address and port, ordered by last activity. Every operation takes
+//! constant time, and allocates only to grow the table.
 //!
-//! Pure: the time is passed in, and what a session has is the caller's.
+//! Pure: the time is passed in, and the values are the caller's.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -11,35 +11,35 @@ use std::time::Duration;
 use fairway_net::clock::Instant;
 use slab::Slab;
 
-/// Where a session is. One that is over is never mistaken for a later one in its place.
+/// Identifies a session. A key of an ended session never matches a later one in its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Key {
+pub(crate) struct SessionKey {
     slot: usize,
     serial: u64,
 }
 
-/// The sessions of one socket.
+/// Sessions of one socket.
 #[derive(Debug)]
 pub(crate) struct Sessions<V> {
-    by_client: HashMap<SocketAddr, Key>,
+    by_client: HashMap<SocketAddr, SessionKey>,
     slots: Slab<Session<V>>,
-    /// The one in which nothing has moved for the longest time, and the one in which something moved last.
-    ends: Option<Ends>,
+    /// The least and most recently active sessions.
+    order: Option<ActivityOrder>,
     last_serial: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Ends {
+struct ActivityOrder {
     oldest: usize,
     newest: usize,
 }
 
 #[derive(Debug)]
 struct Session<V> {
-    key: Key,
+    key: SessionKey,
     client: SocketAddr,
-    moved: Instant,
-    /// In the order of `moved`.
+    last_active: Instant,
+    /// Neighbours in the order of `last_active`.
     older: Option<usize>,
     newer: Option<usize>,
     value: V,
@@ -47,69 +47,69 @@ struct Session<V> {
 
 impl<V> Default for Sessions<V> {
     fn default() -> Self {
-        Self { by_client: HashMap::new(), slots: Slab::new(), ends: None, last_serial: 0 }
+        Self { by_client: HashMap::new(), slots: Slab::new(), order: None, last_serial: 0 }
     }
 }
 
 impl<V> Sessions<V> {
-    /// How many there are.
+    /// Number of sessions.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no sessions.
     #[must_use]
     pub(crate) fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
-    /// The session of a client.
+    /// Finds the session of a client.
     #[must_use]
-    pub(crate) fn find(&self, client: &SocketAddr) -> Option<(Key, &V)> {
+    pub(crate) fn find(&self, client: &SocketAddr) -> Option<(SessionKey, &V)> {
         let key = *self.by_client.get(client)?;
         Some((key, &self.slots.get(key.slot)?.value))
     }
 
-    /// Begins the session of a client that has none. Gives what `make` makes back if it has one.
+    /// Starts a session for a client without one. Returns the value of `make` if the client has a session.
     ///
     /// # Errors
-    /// With the value.
-    pub(crate) fn begin(
+    /// The client already has a session.
+    pub(crate) fn start(
         &mut self,
         client: SocketAddr,
         now: Instant,
-        make: impl FnOnce(Key) -> V,
-    ) -> Result<Key, V> {
+        make: impl FnOnce(SessionKey) -> V,
+    ) -> Result<SessionKey, V> {
         self.last_serial += 1;
-        let key = Key { slot: self.slots.vacant_key(), serial: self.last_serial };
+        let key = SessionKey { slot: self.slots.vacant_key(), serial: self.last_serial };
         let value = make(key);
         match self.by_client.entry(client) {
             Entry::Occupied(_) => Err(value),
             Entry::Vacant(vacant) => {
                 vacant.insert(key);
-                self.slots.insert(Session { key, client, moved: now, older: None, newer: None, value });
+                self.slots.insert(Session { key, client, last_active: now, older: None, newer: None, value });
                 self.append(key.slot);
                 Ok(key)
             }
         }
     }
 
-    /// Something moved in it.
-    pub(crate) fn touch(&mut self, key: Key, now: Instant) {
-        if !self.has(key) {
+    /// Records activity.
+    pub(crate) fn touch(&mut self, key: SessionKey, now: Instant) {
+        if !self.is_current(key) {
             return;
         }
-        self.slots[key.slot].moved = now;
-        if self.ends.is_some_and(|ends| ends.newest != key.slot) {
+        self.slots[key.slot].last_active = now;
+        if self.order.is_some_and(|ends| ends.newest != key.slot) {
             self.unlink(key.slot);
             self.append(key.slot);
         }
     }
 
-    /// Ends it; `None` where it has ended already.
-    pub(crate) fn end(&mut self, key: Key) -> Option<V> {
-        if !self.has(key) {
+    /// Ends a session; `None` if it has ended already.
+    pub(crate) fn end(&mut self, key: SessionKey) -> Option<V> {
+        if !self.is_current(key) {
             return None;
         }
         self.unlink(key.slot);
@@ -122,24 +122,24 @@ impl<V> Sessions<V> {
         Some(session.value)
     }
 
-    /// Ends the one in which nothing has moved for the longest time, if that is `idle` at least.
+    /// Ends the least recently active session if it has been idle for at least `idle`.
     pub(crate) fn end_idle(&mut self, now: Instant, idle: Duration) -> Option<V> {
-        let oldest = &self.slots[self.ends?.oldest];
-        let (key, silent) = (oldest.key, now.saturating_duration_since(oldest.moved));
+        let oldest = &self.slots[self.order?.oldest];
+        let (key, silent) = (oldest.key, now.saturating_duration_since(oldest.last_active));
         if silent >= idle { self.end(key) } else { None }
     }
 
-    /// When something moved last in the one in which nothing has moved for the longest time.
+    /// Last activity of the least recently active session.
     #[must_use]
     pub(crate) fn oldest(&self) -> Option<Instant> {
-        Some(self.slots[self.ends?.oldest].moved)
+        Some(self.slots[self.order?.oldest].last_active)
     }
 
-    fn has(&self, key: Key) -> bool {
+    fn is_current(&self, key: SessionKey) -> bool {
         self.slots.get(key.slot).is_some_and(|session| session.key == key)
     }
 
-    /// Takes it out of the order.
+    /// Removes a session from the order.
     fn unlink(&mut self, slot: usize) {
         let (older, newer) = (self.slots[slot].older.take(), self.slots[slot].newer.take());
         if let Some(older) = older {
@@ -148,17 +148,17 @@ impl<V> Sessions<V> {
         if let Some(newer) = newer {
             self.slots[newer].older = older;
         }
-        self.ends = self.ends.and_then(|ends| {
+        self.order = self.order.and_then(|ends| {
             let oldest = if ends.oldest == slot { newer } else { Some(ends.oldest) };
             let newest = if ends.newest == slot { older } else { Some(ends.newest) };
-            Some(Ends { oldest: oldest?, newest: newest? })
+            Some(ActivityOrder { oldest: oldest?, newest: newest? })
         });
     }
 
-    /// Puts one that is not in the order at its end.
+    /// Appends a session to the order.
     fn append(&mut self, slot: usize) {
-        match &mut self.ends {
-            None => self.ends = Some(Ends { oldest: slot, newest: slot }),
+        match &mut self.order {
+            None => self.order = Some(ActivityOrder { oldest: slot, newest: slot }),
             Some(ends) => {
                 let before = std::mem::replace(&mut ends.newest, slot);
                 self.slots[before].newer = Some(slot);
@@ -181,9 +181,9 @@ mod tests {
     }
 
     #[test]
-    fn sessions_end_in_the_order_in_which_nothing_moves() {
+    fn the_longest_idle_sessions_end_first() {
         let (mut sessions, start) = (Sessions::default(), Instant::now());
-        let keys = [1, 2, 3].map(|port| sessions.begin(client(port), start, |_| port).unwrap());
+        let keys = [1, 2, 3].map(|port| sessions.start(client(port), start, |_| port).unwrap());
         sessions.touch(keys[0], start + Duration::from_secs(10));
         assert_eq!(sessions.end_idle(start + IDLE - Duration::from_millis(1), IDLE), None);
         let ended: Vec<_> = std::iter::from_fn(|| sessions.end_idle(start + IDLE, IDLE)).collect();
@@ -194,19 +194,19 @@ mod tests {
     }
 
     #[test]
-    fn a_client_has_one_session_and_a_place_is_never_mistaken() {
+    fn a_client_has_one_session_and_old_keys_never_match_a_reused_slot() {
         let (mut sessions, now) = (Sessions::default(), Instant::now());
-        let first = sessions.begin(client(1), now, |_| "first").unwrap();
-        assert_eq!(sessions.begin(client(1), now, |_| "again"), Err("again"));
+        let first = sessions.start(client(1), now, |_| "first").unwrap();
+        assert_eq!(sessions.start(client(1), now, |_| "again"), Err("again"));
         assert_eq!(sessions.end(first), Some("first"));
-        let second = sessions.begin(client(2), now, |_| "second").unwrap();
+        let second = sessions.start(client(2), now, |_| "second").unwrap();
         assert_eq!((sessions.end(first), sessions.len()), (None, 1));
         sessions.touch(first, now + IDLE);
         assert_eq!((sessions.oldest(), sessions.find(&client(2))), (Some(now), Some((second, &"second"))));
         assert_eq!(sessions.find(&client(1)), None);
     }
 
-    /// What happens to sessions.
+    /// An operation on the table.
     #[derive(Clone, Debug)]
     enum Step {
         Begin(u16),
@@ -228,14 +228,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn they_are_what_a_list_in_the_order_of_movement_says(steps in prop::collection::vec(step(), 1..200)) {
+        fn behaves_like_a_list_ordered_by_activity(steps in prop::collection::vec(step(), 1..200)) {
             let (mut sessions, mut now) = (Sessions::default(), Instant::now());
-            // The oldest first: client, key, and when something moved.
-            let mut list: Vec<(u16, Key, Instant)> = Vec::new();
+            // Least recently active first: client, key and last activity.
+            let mut list: Vec<(u16, SessionKey, Instant)> = Vec::new();
             for step in steps {
                 let place = |port: u16| list.iter().position(|(other, ..)| *other == port);
                 match step {
-                    Step::Begin(port) => match (sessions.begin(client(port), now, |_| port), place(port)) {
+                    Step::Begin(port) => match (sessions.start(client(port), now, |_| port), place(port)) {
                         (Ok(key), None) => list.push((port, key, now)),
                         (Err(_), Some(_)) => {}
                         (begun, known) => prop_assert!(false, "{begun:?} {known:?}"),

@@ -1,4 +1,4 @@
-//! Listeners by number and sockets by address, from snapshot to snapshot.
+//! Listener ids and sockets from snapshot to snapshot.
 
 use std::num::NonZeroU32;
 use std::os::fd::OwnedFd;
@@ -24,37 +24,37 @@ fn snapshot(config: &Config) -> Arc<Snapshot> {
 fn id(listening: &Listening, name: &str) -> ListenerId {
     let ids = listening.ports().iter().flat_map(|port| port.carries.carried());
     let mut ids = ids.filter_map(|choice| match choice {
-        Choice::Listener(id) => Some(*id),
-        Choice::Closed => None,
+        ConnectionTarget::Listener(id) => Some(*id),
+        ConnectionTarget::Closed => None,
     });
     ids.find(|id| listening.model(*id).is_some_and(|model| *model.name == *name)).unwrap()
 }
 
 #[test]
-fn a_number_stays_with_its_listener_and_is_never_mistaken_for_a_later_one() {
+fn an_id_stays_with_its_listener_and_never_matches_a_later_one() {
     use ListenerProtocol::{Http, Https};
     let mut sockets = Sockets::new(1, 8);
-    let first = sockets.follow(&snapshot(&config(&[("a", Http, 80), ("b", Http, 81)]))).0;
-    let second = sockets.follow(&snapshot(&config(&[("b", Http, 82), ("c", Http, 83)]))).0;
+    let first = sockets.update(&snapshot(&config(&[("a", Http, 80), ("b", Http, 81)]))).0;
+    let second = sockets.update(&snapshot(&config(&[("b", Http, 82), ("c", Http, 83)]))).0;
     assert_eq!(id(&first, "b"), id(&second, "b"));
     assert_eq!(second.facts(id(&first, "b")).unwrap().public_port, 82);
     assert_eq!(id(&first, "a").slot, id(&second, "c").slot, "a vacant slot is used again");
     assert_eq!(second.facts(id(&first, "a")), None);
-    assert!(first.is_more_than(&second) && second.is_more_than(&first));
-    let third = sockets.follow(&snapshot(&config(&[("b", Https, 82), ("c", Http, 83)]))).0;
+    assert!(first.has_listener_missing_in(&second) && second.has_listener_missing_in(&first));
+    let third = sockets.update(&snapshot(&config(&[("b", Https, 82), ("c", Http, 83)]))).0;
     assert_eq!(third.facts(id(&second, "b")), None, "what speaks another protocol is another listener");
-    assert!(!second.is_more_than(&second));
+    assert!(!second.has_listener_missing_in(&second));
 }
 
 #[test]
-fn sockets_stay_where_an_address_stays_and_close_where_it_goes() {
+fn sockets_stay_with_their_address_and_close_without_it() {
     use ListenerProtocol::Http;
     let mut sockets = Sockets::new(2, 8);
-    let first = sockets.follow(&snapshot(&config(&[("a", Http, 80), ("b", Http, 80)]))).0;
+    let first = sockets.update(&snapshot(&config(&[("a", Http, 80), ("b", Http, 80)]))).0;
     let a = first.addresses("a")[0];
     let taken = first.ports()[0].sockets.take(0).unwrap();
     assert!(first.ports()[0].sockets.take(0).is_none() && first.ports()[0].sockets.take(2).is_none());
-    let second = sockets.follow(&snapshot(&config(&[("a", Http, 90)]))).0;
+    let second = sockets.update(&snapshot(&config(&[("a", Http, 90)]))).0;
     assert_eq!((second.addresses("a"), second.addresses("b")), (vec![a], vec![]));
     assert_eq!(second.ports()[0].sockets.id, first.ports()[0].sockets.id);
     assert!(second.ports()[0].sockets.take(1).is_some(), "the other worker's still waits");
@@ -64,15 +64,15 @@ fn sockets_stay_where_an_address_stays_and_close_where_it_goes() {
 }
 
 #[test]
-fn redirects_from_plain_listeners_lead_to_the_one_over_tls_with_the_same_table() {
+fn redirects_lead_to_the_https_listener_with_the_same_table() {
     use ListenerProtocol::{Http, Https};
     let mut config = config(&[("plain", Http, 80), ("over-tls", Https, 8443), ("zz", Https, 9443)]);
     let other = Listener { table: "other".into(), ..Listener::new("elsewhere", Https, 7443, "other") };
     config.listeners.insert(other.name.clone(), Arc::new(other));
-    let listening = Sockets::new(1, 8).follow(&snapshot(&config)).0;
+    let listening = Sockets::new(1, 8).update(&snapshot(&config)).0;
     let https_port = |name| listening.facts(id(&listening, name)).unwrap().https_port;
     assert_eq!((https_port("plain"), https_port("over-tls"), https_port("zz")), (8443, 8443, 9443));
-    let alone = Sockets::new(1, 8).follow(&snapshot(&self::config(&[("plain", Http, 80)]))).0;
+    let alone = Sockets::new(1, 8).update(&snapshot(&self::config(&[("plain", Http, 80)]))).0;
     assert_eq!(alone.facts(id(&alone, "plain")).unwrap().https_port, 443);
 }
 
@@ -83,16 +83,16 @@ fn edited(config: &mut Config, name: &str, edit: impl FnOnce(&mut Listener)) {
 }
 
 #[test]
-fn what_holds_for_clients_follows_the_settings_but_for_what_their_listener_says() {
+fn client_limits_follow_the_settings_unless_the_listener_sets_its_own() {
     let seconds = Duration::from_secs;
     let mut config = config(&[("a", ListenerProtocol::Http, 80), ("b", ListenerProtocol::Http, 81)]);
     edited(&mut config, "b", |listener| listener.clients.idle_timeout = Some(seconds(5)));
     let mut sockets = Sockets::new(1, 8);
     let first = fairway_routing::compile(&config, None).snapshot;
-    let listening = sockets.follow(&first).0;
+    let listening = sockets.update(&first).0;
     let (a, b) = (id(&listening, "a"), id(&listening, "b"));
     let times = |listening: &Listening, id| {
-        let clients = listening.clients(id);
+        let clients = listening.client_limits(id);
         (clients.idle_timeout, clients.head_timeout)
     };
     assert_eq!(times(&listening, a), (seconds(75), seconds(10)));
@@ -100,41 +100,44 @@ fn what_holds_for_clients_follows_the_settings_but_for_what_their_listener_says(
     (config.settings.downstream.idle_timeout, config.settings.downstream.head_timeout) =
         (seconds(7), seconds(8));
     let second = fairway_routing::compile(&config, Some(&first)).snapshot;
-    let listening = sockets.follow(&second).0;
+    let listening = sockets.update(&second).0;
     assert_eq!(
         (times(&listening, a), times(&listening, b)),
         ((seconds(7), seconds(8)), (seconds(5), seconds(8)))
     );
     config.listeners.remove("b");
     let third = fairway_routing::compile(&config, Some(&second)).snapshot;
-    assert_eq!(times(&sockets.follow(&third).0, b), (seconds(7), seconds(8)), "nobody says else");
+    assert_eq!(times(&sockets.update(&third).0, b), (seconds(7), seconds(8)), "no other setting");
 }
 
 #[test]
-fn the_connections_of_a_listener_stay_counted_from_snapshot_to_snapshot() {
+fn connection_counts_of_a_listener_survive_snapshots() {
     let mut config = config(&[("a", ListenerProtocol::Http, 80), ("b", ListenerProtocol::Http, 81)]);
     edited(&mut config, "a", |listener| listener.clients.connections = NonZeroU32::new(2));
     let mut sockets = Sockets::new(1, 8);
     let first = fairway_routing::compile(&config, None).snapshot;
-    let before = sockets.follow(&first).0;
+    let before = sockets.update(&first).0;
     let (a, b) = (id(&before, "a"), id(&before, "b"));
-    let (one, two) = (before.place(a).unwrap(), before.place(a).unwrap());
-    assert!(one.is_some() && before.place(b).unwrap().is_none(), "b has no limit");
-    assert_eq!(before.place(a).unwrap_err(), Fault::ListenerFull);
+    let (one, two) = (before.acquire_connection_slot(a).unwrap(), before.acquire_connection_slot(a).unwrap());
+    assert!(one.is_some() && before.acquire_connection_slot(b).unwrap().is_none(), "b has no limit");
+    assert_eq!(before.acquire_connection_slot(a).unwrap_err(), Fault::ListenerFull);
     edited(&mut config, "a", |listener| listener.clients.connections = NonZeroU32::new(3));
     let second = fairway_routing::compile(&config, Some(&first)).snapshot;
-    let after = sockets.follow(&second).0;
-    let three = after.place(a).unwrap();
-    assert_eq!(after.place(a).unwrap_err(), Fault::ListenerFull);
+    let after = sockets.update(&second).0;
+    let three = after.acquire_connection_slot(a).unwrap();
+    assert_eq!(after.acquire_connection_slot(a).unwrap_err(), Fault::ListenerFull);
     drop((one, two, three));
-    assert!(after.place(a).unwrap().is_some());
+    assert!(after.acquire_connection_slot(a).unwrap().is_some());
     config.listeners.remove("a");
     let third = fairway_routing::compile(&config, Some(&second)).snapshot;
-    assert!(sockets.follow(&third).0.place(a).unwrap().is_none(), "what is gone has no limit");
+    assert!(
+        sockets.update(&third).0.acquire_connection_slot(a).unwrap().is_none(),
+        "what is gone has no limit"
+    );
 }
 
 #[test]
-fn the_first_bytes_of_a_handshake_may_take_what_the_most_patient_listener_of_a_port_allows() {
+fn the_handshake_timeout_of_a_port_is_the_longest_of_its_listeners() {
     let seconds = Duration::from_secs;
     let mut config = config(&[("a", ListenerProtocol::Https, 443), ("b", ListenerProtocol::Https, 443)]);
     let address = fairway_testkit::wait::free_address();
@@ -145,27 +148,27 @@ fn the_first_bytes_of_a_handshake_may_take_what_the_most_patient_listener_of_a_p
             listener.clients.handshake_timeout = Some(timeout);
         });
     }
-    let listening = Sockets::new(1, 8).follow(&snapshot(&config)).0;
+    let listening = Sockets::new(1, 8).update(&snapshot(&config)).0;
     let [port] = listening.ports() else { panic!("both share it") };
     assert_eq!(listening.handshake_timeout(port.sockets.id), seconds(20));
     assert_eq!(listening.handshake_timeout(PortId(77)), seconds(10), "it is gone");
 }
 
 #[test]
-fn nothing_is_made_again_where_no_listener_changes() {
+fn nothing_is_rebuilt_if_no_listener_changes() {
     let mut config = config(&[("a", ListenerProtocol::Http, 80)]);
     let mut sockets = Sockets::new(1, 8);
     let first = fairway_routing::compile(&config, None).snapshot;
-    let listening = sockets.follow(&first).0;
+    let listening = sockets.update(&first).0;
     config.settings.workers = Some(3);
     let second = fairway_routing::compile(&config, Some(&first)).snapshot;
-    assert!(Arc::ptr_eq(&listening, &sockets.follow(&second).0));
+    assert!(Arc::ptr_eq(&listening, &sockets.update(&second).0));
     edited(&mut config, "a", |listener| listener.host = HostPattern::Exact("a.test".into()));
     let third = fairway_routing::compile(&config, Some(&second)).snapshot;
-    assert!(!Arc::ptr_eq(&listening, &sockets.follow(&third).0));
+    assert!(!Arc::ptr_eq(&listening, &sockets.update(&third).0));
 }
 
-/// A configuration whose listeners of HTTPS have HTTP/3.
+/// A configuration whose HTTPS listeners have HTTP/3.
 fn with_http3(listeners: &[(&str, ListenerProtocol, u16)]) -> Config {
     let mut config = config(listeners);
     config.settings.downstream.http3.offered = true;
@@ -177,10 +180,10 @@ fn has_http3(listening: &Listening, name: &str) -> bool {
 }
 
 #[test]
-fn http3_has_the_number_of_the_port_of_tls_even_where_that_is_free() {
+fn http3_uses_the_port_number_of_tls_even_if_assigned_by_the_system() {
     let mut config = with_http3(&[("a", ListenerProtocol::Https, 443), ("b", ListenerProtocol::Http, 80)]);
     let mut sockets = Sockets::new(2, 8);
-    let (listening, errors) = sockets.follow(&snapshot(&config));
+    let (listening, errors) = sockets.update(&snapshot(&config));
     assert!(errors.is_empty(), "{errors:?}");
     let [a] = listening.addresses("a")[..] else { panic!("the port of UDP is not another address") };
     let quic = listening.ports().iter().find(|port| matches!(port.carries, Port::Quic(_))).unwrap();
@@ -190,18 +193,18 @@ fn http3_has_the_number_of_the_port_of_tls_even_where_that_is_free() {
     }
     assert!(has_http3(&listening, "a") && !has_http3(&listening, "b"));
     config.settings.downstream.http3.offered = false;
-    let off = sockets.follow(&snapshot(&config)).0;
+    let off = sockets.update(&snapshot(&config)).0;
     assert_eq!((off.addresses("a"), off.ports().len(), has_http3(&off, "a")), (vec![a], 2, false));
     config.settings.downstream.http3.offered = true;
-    let on = sockets.follow(&snapshot(&config)).0;
+    let on = sockets.update(&snapshot(&config)).0;
     assert_eq!((on.ports().len(), has_http3(&on, "a")), (3, true));
     config.settings.downstream.tls_versions = fairway_model::TlsVersions::Only12;
-    let old = sockets.follow(&snapshot(&config)).0;
+    let old = sockets.update(&snapshot(&config)).0;
     assert_eq!((old.ports().len(), has_http3(&old, "a")), (2, false));
 }
 
 #[test]
-fn a_port_that_is_taken_for_udp_only_leaves_http1_and_http2() {
+fn a_port_taken_for_udp_leaves_http1_and_http2() {
     let mut config = with_http3(&[("a", ListenerProtocol::Https, 443), ("pass", ListenerProtocol::Tls, 443)]);
     // An address of its own, as below.
     let address: SocketAddr = "127.0.53.54:20054".parse().unwrap();
@@ -211,71 +214,71 @@ fn a_port_that_is_taken_for_udp_only_leaves_http1_and_http2() {
     }
     edited(&mut config, "pass", |listener| listener.host = HostPattern::Exact("pass.test".into()));
     let mut sockets = Sockets::new(1, 8);
-    let (listening, errors) = sockets.follow(&snapshot(&config));
+    let (listening, errors) = sockets.update(&snapshot(&config));
     let [ListenerError::Bind(error)] = &errors[..] else { panic!("{errors:?}") };
     let text = error.to_string();
     assert!(text.starts_with("cannot listen on 127.0.53.54:20054 over UDP (a): "), "{text}");
     assert!(text.ends_with("; there is no HTTP/3 there, and HTTP/1.1 and HTTP/2 are served"), "{text}");
     assert_eq!(listening.addresses("a"), [address]);
-    assert!(!has_http3(&listening, "a") && !sockets.is_complete());
+    assert!(!has_http3(&listening, "a") && !sockets.is_fully_bound());
     let unbound = sockets.unbound(&snapshot(&config));
     let [(name, at, why)] = &unbound[..] else { panic!("{unbound:?}") };
     assert_eq!((&**name, *at), ("a", address));
     assert!(why.starts_with("UDP, for HTTP/3: "), "{why}");
-    assert!(sockets.follow(&snapshot(&config)).1.is_empty(), "it is said once");
+    assert!(sockets.update(&snapshot(&config)).1.is_empty(), "it is said once");
     drop(taken);
-    let again = sockets.follow(&snapshot(&config)).0;
-    assert!(has_http3(&again, "a") && sockets.is_complete());
+    let again = sockets.update(&snapshot(&config)).0;
+    assert!(has_http3(&again, "a") && sockets.is_fully_bound());
 }
 
 #[test]
-fn nobody_is_sent_to_http3_that_only_some_addresses_of_a_listener_have() {
+fn http3_is_not_announced_unless_all_addresses_of_a_listener_have_it() {
     let mut config = with_http3(&[("a", ListenerProtocol::Https, 443), ("dns", ListenerProtocol::Udp, 53)]);
     let (one, other) = ("127.0.53.55:20055".parse().unwrap(), "127.0.53.56:20055".parse().unwrap());
     edited(&mut config, "a", |listener| listener.bind = vec![one, other]);
     edited(&mut config, "dns", |listener| listener.bind = vec![other]);
     let mut sockets = Sockets::new(1, 8);
-    let (listening, errors) = sockets.follow(&snapshot(&config));
+    let (listening, errors) = sockets.update(&snapshot(&config));
     assert!(errors.is_empty(), "{errors:?}");
     assert_eq!((listening.addresses("a"), has_http3(&listening, "a")), (vec![one, other], false));
     config.listeners.remove("dns");
-    assert!(has_http3(&sockets.follow(&snapshot(&config)).0, "a"));
+    assert!(has_http3(&sockets.update(&snapshot(&config)).0, "a"));
 }
 
 #[test]
-fn a_number_is_bound_for_both_transports_and_bounds_stay_with_their_listener() {
+fn a_port_number_is_bound_for_both_transports_and_limits_stay_with_their_listener() {
     let mut both = config(&[("tcp", ListenerProtocol::Tcp, 53), ("udp", ListenerProtocol::Udp, 53)]);
-    // An address of its own: of another one, a connection of somebody else may have any port.
+    // Its own address: at a shared one, another process's connection may occupy any port.
     let free = "127.0.53.53:20053".parse().unwrap();
     let mut sockets = Sockets::new(2, 8);
     for name in ["tcp", "udp"] {
         let listener = Listener { bind: vec![free], ..(**both.listeners.get(name).unwrap()).clone() };
         both.listeners.insert(name.into(), Arc::new(listener));
     }
-    let (first, errors) = sockets.follow(&snapshot(&both));
+    let (first, errors) = sockets.update(&snapshot(&both));
     assert!(errors.is_empty(), "{errors:?}");
     assert_eq!((first.addresses("tcp"), first.addresses("udp")), (vec![free], vec![free]));
     let udp = first.ports().iter().find(|port| matches!(port.carries, Port::Datagrams(_))).unwrap();
     let id = udp.listener().unwrap();
     assert!(matches!(udp.sockets.take(1), Some(PortSocket::Udp(_))));
     both.listeners.remove("tcp");
-    let second = sockets.follow(&snapshot(&both)).0;
-    assert!(Arc::ptr_eq(first.bounds(id).unwrap(), second.bounds(id).unwrap()));
+    let second = sockets.update(&snapshot(&both)).0;
+    assert!(Arc::ptr_eq(first.session_bounds(id).unwrap(), second.session_bounds(id).unwrap()));
     assert!(second.addresses("tcp").is_empty());
 }
 
-/// The sockets that each worker gets of the only address, by the numbers that the kernel has for them.
+/// The kernel's socket numbers that each worker gets for the only address.
 fn inherited_by(workers: usize, given: Vec<TcpListener>) -> Vec<Vec<u64>> {
     let address = given[0].local_addr().unwrap();
-    let mut inherited = Inherited::default();
+    let mut inherited = InheritedSockets::default();
     inherited.add(given.into_iter().map(OwnedFd::from).collect()).unwrap();
     let mut config = config(&[("a", ListenerProtocol::Http, 80)]);
     edited(&mut config, "a", |listener| listener.bind = vec![address]);
     let mut sockets = Sockets::new(workers, 8);
     sockets.inherit(inherited);
-    let (listening, errors) = sockets.follow(&snapshot(&config));
+    let (listening, errors) = sockets.update(&snapshot(&config));
     assert!(errors.is_empty(), "{errors:?}");
-    sockets.complete();
+    sockets.fill_inherited();
     let [port] = listening.ports() else { panic!("one address") };
     let number = |socket: PortSocket| {
         let PortSocket::Tcp(socket) = socket else { panic!("{socket:?}") };
@@ -299,7 +302,7 @@ fn every_inherited_socket_belongs_to_a_worker_and_every_worker_has_one() {
 }
 
 #[test]
-fn workers_share_a_socket_that_no_other_one_can_join() {
+fn workers_share_a_socket_that_cannot_be_joined() {
     let alone = fairway_testkit::wait::free_address();
     let by_worker = inherited_by(3, vec![TcpListener::bind(alone).unwrap()]);
     assert!(by_worker.iter().all(|of_worker| of_worker.len() == 1 && *of_worker == by_worker[0]));
@@ -309,12 +312,12 @@ fn workers_share_a_socket_that_no_other_one_can_join() {
 fn inherited_sockets_that_no_listener_uses_are_closed() {
     let unused = listen::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap();
     let address = unused[0].local_addr().unwrap();
-    let mut inherited = Inherited::default();
+    let mut inherited = InheritedSockets::default();
     inherited.add(unused.into_iter().map(OwnedFd::from).collect()).unwrap();
     let mut sockets = Sockets::new(1, 8);
     sockets.inherit(inherited);
-    sockets.follow(&snapshot(&config(&[("a", ListenerProtocol::Http, 80)])));
+    sockets.update(&snapshot(&config(&[("a", ListenerProtocol::Http, 80)])));
     assert!(std::net::TcpStream::connect(address).is_ok());
-    sockets.complete();
+    sockets.fill_inherited();
     assert!(std::net::TcpStream::connect(address).is_err());
 }

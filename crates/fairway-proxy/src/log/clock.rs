@@ -1,11 +1,11 @@
-//! The time as logs write it.
+//! Formatted wall-clock time.
 
 use std::time::SystemTime;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-/// A moment as logs write it, formatted once a second.
+/// A formatted time, updated once a second.
 #[derive(Debug)]
 pub struct WallClock {
     second: i64,
@@ -21,7 +21,7 @@ impl Default for WallClock {
 }
 
 impl WallClock {
-    /// Sets it.
+    /// Sets the time.
     pub fn set(&mut self, now: SystemTime) {
         let now = Timestamp::try_from(now).unwrap_or(Timestamp::UNIX_EPOCH);
         self.millisecond = now.subsec_millisecond();
@@ -40,8 +40,8 @@ impl WallClock {
         &self.iso
     }
 
-    /// As nginx writes `$time_local`, in UTC.
-    pub(crate) fn local(&self) -> &str {
+    /// In the format of nginx's `$time_local`, in UTC.
+    pub(crate) fn common_log(&self) -> &str {
         &self.local
     }
 

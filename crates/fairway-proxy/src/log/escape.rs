@@ -1,47 +1,47 @@
-//! Values as they may stand in a line.
+//! Escaping of values in a log line.
 
 use std::fmt::Display;
 use std::io::Write;
 
-use fairway_model::{Escape, is_layout_control};
+use fairway_model::{LogEscape, is_layout_control};
 
-/// Where one value is written.
-pub(crate) struct Escaped<'a> {
+/// Writes one value.
+pub(crate) struct EscapedWriter<'a> {
     out: &'a mut Vec<u8>,
-    escape: Escape,
-    /// What ends the value in the line.
+    escape: LogEscape,
+    /// The character after the value in the line.
     end: Option<char>,
 }
 
-impl<'a> Escaped<'a> {
-    pub(crate) fn new(out: &'a mut Vec<u8>, escape: Escape, end: Option<char>) -> Self {
+impl<'a> EscapedWriter<'a> {
+    pub(crate) fn new(out: &'a mut Vec<u8>, escape: LogEscape, end: Option<char>) -> Self {
         Self { out, escape, end }
     }
 
-    /// Text that somebody else chose.
+    /// Writes untrusted text.
     pub(crate) fn text(&mut self, value: &[u8]) {
         match self.escape {
-            Escape::Nginx => self.nginx(value),
-            Escape::Json => self.json(value),
+            LogEscape::Nginx => self.nginx(value),
+            LogEscape::Json => self.json(value),
         }
     }
 
-    /// Words of Fairway's own, which need no escape.
-    pub(crate) fn plain(&mut self, word: &str) {
+    /// Writes Fairway's own text, which needs no escaping.
+    pub(crate) fn unescaped(&mut self, word: &str) {
         self.out.extend_from_slice(word.as_bytes());
     }
 
-    /// A number.
+    /// Writes a number.
     pub(crate) fn number(&mut self, number: impl itoa::Integer) {
-        self.plain(itoa::Buffer::new().format(number));
+        self.unescaped(itoa::Buffer::new().format(number));
     }
 
-    /// Something of Fairway's own that needs no escape.
+    /// Writes a value of Fairway's own that needs no escaping.
     pub(crate) fn display(&mut self, value: impl Display) {
         write!(self.out, "{value}").expect("a vector takes every write");
     }
 
-    /// As nginx escapes: what could break the line is written `\xHH`.
+    /// Escapes as nginx does: bytes that could break the line become `\xHH`.
     fn nginx(&mut self, value: &[u8]) {
         let end = self.end.and_then(|end| u8::try_from(end).ok());
         for byte in value {
@@ -54,34 +54,34 @@ impl<'a> Escaped<'a> {
         }
     }
 
-    /// As in a string of JSON. Bytes that are no UTF-8 become U+FFFD, for a string of JSON can have no others.
+    /// Escapes as in a JSON string. Invalid UTF-8 becomes U+FFFD, because JSON strings cannot represent it.
     fn json(&mut self, value: &[u8]) {
         for chunk in value.utf8_chunks() {
             for c in chunk.valid().chars() {
                 self.json_char(c);
             }
             if !chunk.invalid().is_empty() {
-                self.plain("\u{fffd}");
+                self.unescaped("\u{fffd}");
             }
         }
     }
 
     fn json_char(&mut self, c: char) {
         match c {
-            '"' => self.plain("\\\""),
-            '\\' => self.plain("\\\\"),
-            '\n' => self.plain("\\n"),
-            '\r' => self.plain("\\r"),
-            '\t' => self.plain("\\t"),
-            '\u{8}' => self.plain("\\b"),
-            '\u{c}' => self.plain("\\f"),
+            '"' => self.unescaped("\\\""),
+            '\\' => self.unescaped("\\\\"),
+            '\n' => self.unescaped("\\n"),
+            '\r' => self.unescaped("\\r"),
+            '\t' => self.unescaped("\\t"),
+            '\u{8}' => self.unescaped("\\b"),
+            '\u{c}' => self.unescaped("\\f"),
             _ if is_layout_control(c) || Some(c) == self.end => {
                 for unit in c.encode_utf16(&mut [0; 2]) {
                     write!(self.out, "\\u{unit:04X}").expect("a vector takes every write");
                 }
             }
             ' '..='~' => self.out.push(c as u8),
-            _ => self.plain(c.encode_utf8(&mut [0; 4])),
+            _ => self.unescaped(c.encode_utf8(&mut [0; 4])),
         }
     }
 }

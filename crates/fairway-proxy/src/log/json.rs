@@ -1,4 +1,4 @@
-//! The line as one JSON object; docs/metrics.md lists the members.
+//! Lines as JSON objects; docs/metrics.md lists the members.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -10,24 +10,24 @@ use fairway_model::is_layout_control;
 use serde::{Serialize, Serializer};
 use serde_json::ser::Formatter;
 
-use crate::log::line::{Line, SpanId, Trace, TraceId};
+use crate::log::line::{LogLine, SpanId, Trace, TraceId};
 
-/// What is written as it is shown.
-struct Text<T>(T);
+/// Serializes a value by its `Display`.
+struct DisplayAsString<T>(T);
 
-impl<T: Display> Serialize for Text<T> {
+impl<T: Display> Serialize for DisplayAsString<T> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.collect_str(&self.0)
     }
 }
 
-/// Escapes in strings, besides what JSON demands, whatever a terminal or another reader may take for the end of the line or its
-/// direction, or does not show.
-struct OneLine;
+/// Escapes in strings, besides what JSON requires, everything a terminal or another reader may take for a line
+/// end, a change of direction, or not show.
+struct SingleLineFormatter;
 
-impl Formatter for OneLine {
+impl Formatter for SingleLineFormatter {
     fn write_string_fragment<W: ?Sized + Write>(&mut self, out: &mut W, text: &str) -> io::Result<()> {
-        // Nearly all text is ASCII, in which only DEL is left to be found.
+        // Nearly all text is ASCII, of which only DEL is left to find.
         if text.bytes().fold(0, u8::max) < 0x7f {
             return out.write_all(text.as_bytes());
         }
@@ -46,10 +46,10 @@ impl Formatter for OneLine {
 }
 
 #[derive(Serialize)]
-struct Members<'a> {
+struct LineMembers<'a> {
     time: &'a str,
-    client: Option<Text<IpAddr>>,
-    peer: Option<Text<IpAddr>>,
+    client: Option<DisplayAsString<IpAddr>>,
+    peer: Option<DisplayAsString<IpAddr>>,
     request: RequestPart<'a>,
     status: u16,
     flag: &'a str,
@@ -60,9 +60,9 @@ struct Members<'a> {
     rule: Option<RulePart<'a>>,
     upstream: Option<UpstreamPart>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    trace_id: Option<Text<TraceId>>,
+    trace_id: Option<DisplayAsString<TraceId>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    span_id: Option<Text<SpanId>>,
+    span_id: Option<DisplayAsString<SpanId>>,
 }
 
 #[derive(Serialize)]
@@ -86,7 +86,7 @@ struct RulePart<'a> {
 
 #[derive(Serialize)]
 struct UpstreamPart {
-    endpoint: Text<SocketAddr>,
+    endpoint: DisplayAsString<SocketAddr>,
     status: u16,
     attempts: u8,
     hedged: bool,
@@ -95,21 +95,21 @@ struct UpstreamPart {
     response_us: u128,
 }
 
-impl Line<'_> {
-    /// Writes the line as a JSON object, and the line feed behind it. Bytes that are no UTF-8 become U+FFFD.
+impl LogLine<'_> {
+    /// Writes the line as a JSON object followed by a line feed. Invalid UTF-8 becomes U+FFFD.
     pub fn write_json(&self, out: &mut Vec<u8>) {
-        let Line { request, amounts, parties, .. } = self;
+        let LogLine { request, amounts, identities: parties, .. } = self;
         let field = |known| request.first(known).map(String::from_utf8_lossy);
         let (trace_id, span_id) = match self.trace {
             Trace::Sampled { trace_id, span_id } => {
-                (Some(Text(TraceId(trace_id))), Some(Text(SpanId(span_id))))
+                (Some(DisplayAsString(TraceId(trace_id))), Some(DisplayAsString(SpanId(span_id))))
             }
             Trace::None | Trace::Unsampled => (None, None),
         };
-        let members = Members {
+        let members = LineMembers {
             time: self.clock.iso(),
-            client: parties.client.map(Text),
-            peer: parties.sender.map(Text),
+            client: parties.client.map(DisplayAsString),
+            peer: parties.sender.map(DisplayAsString),
             request: RequestPart {
                 method: String::from_utf8_lossy(request.method_bytes()),
                 target: String::from_utf8_lossy(request.target()),
@@ -124,7 +124,7 @@ impl Line<'_> {
             grpc_status: amounts.grpc_status,
             answer_body_bytes: amounts.body,
             sent_bytes: amounts.sent,
-            took_us: amounts.took.as_micros(),
+            took_us: amounts.duration.as_micros(),
             rule: self.served_by.rule.map(|labels| RulePart {
                 namespace: &labels.namespace,
                 ingress: &labels.ingress,
@@ -132,7 +132,7 @@ impl Line<'_> {
                 path: &labels.path,
             }),
             upstream: self.upstream.map(|up| UpstreamPart {
-                endpoint: Text(up.endpoint),
+                endpoint: DisplayAsString(up.endpoint),
                 status: up.status,
                 attempts: up.attempts,
                 hedged: up.hedged,
@@ -143,7 +143,7 @@ impl Line<'_> {
             trace_id,
             span_id,
         };
-        let mut serializer = serde_json::Serializer::with_formatter(&mut *out, OneLine);
+        let mut serializer = serde_json::Serializer::with_formatter(&mut *out, SingleLineFormatter);
         members.serialize(&mut serializer).expect("the line has only text and numbers");
         out.push(b'\n');
     }
@@ -154,11 +154,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_string_neither_ends_the_line_nor_turns_it_around_and_is_read_as_it_was() {
+    fn strings_round_trip_without_line_ends_or_direction_changes() {
         let text =
             "a\n\r\u{7f}\u{85}\u{2028}\u{2029}\u{202e}\u{2066}\u{200f}\u{200b}\u{ad}\u{e0041}é😀\"\\ b";
         let mut out = Vec::new();
-        text.serialize(&mut serde_json::Serializer::with_formatter(&mut out, OneLine)).unwrap();
+        text.serialize(&mut serde_json::Serializer::with_formatter(&mut out, SingleLineFormatter)).unwrap();
         let line = String::from_utf8(out).unwrap();
         assert!(!line.contains(is_layout_control), "{line:?}");
         assert!(line.contains("é😀"), "{line}");

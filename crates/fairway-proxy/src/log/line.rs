@@ -1,163 +1,163 @@
-//! What is known of an exchange when it is over.
+//! A log line: everything known of a finished exchange.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use fairway_http::Head;
-use fairway_model::{Escape, HostPattern, LogFormat, Piece, RuleLabels, ServiceName, Variable};
+use fairway_model::{HostPattern, LogEscape, LogFormat, LogFormatPart, LogVariable, RuleLabels, ServiceName};
 
 use crate::geoip::Location;
 use crate::log::clock::WallClock;
-use crate::log::escape::Escaped;
+use crate::log::escape::EscapedWriter;
 
-/// Bytes of a line above which no more text of clients is written to it.
-const MOST: usize = 256 * 1024;
+/// Above this length, no more client text is written to a line.
+const MAX_LINE_BYTES: usize = 256 * 1024;
 
 /// One exchange.
 #[derive(Clone, Copy, Debug)]
-pub struct Line<'a> {
-    /// The request, with the fields that its endpoint got.
+pub struct LogLine<'a> {
+    /// The request, with the headers its endpoint got.
     pub request: &'a Head,
-    /// The answer, where any of it was sent.
-    pub answer: Option<&'a Head>,
-    /// What the request asks for.
-    pub target: Target<'a>,
-    /// Who asks.
-    pub parties: Parties<'a>,
-    /// On what it came.
+    /// The response, if any of it was sent.
+    pub response: Option<&'a Head>,
+    /// The request target.
+    pub target: RequestTarget<'a>,
+    /// Client identities.
+    pub identities: ClientIdentities<'a>,
+    /// The connection.
     pub connection: Connection<'a>,
-    /// What was counted.
-    pub amounts: Amounts,
-    /// What of the configuration served it.
+    /// Sizes and times.
+    pub amounts: ExchangeAmounts,
+    /// The part of the configuration that served it.
     pub served_by: ServedBy<'a>,
     /// The last attempt.
     pub upstream: Option<Upstream<'a>>,
-    /// The trace that it is part of.
+    /// Its trace.
     pub trace: Trace,
-    /// Why the answer is not the endpoint's.
+    /// Why the response is not the endpoint's.
     pub reason: Option<&'static str>,
-    /// When it was over.
+    /// End time.
     pub clock: &'a WallClock,
-    /// Who writes the log.
-    pub process: &'a Process,
+    /// The process that writes the log.
+    pub process: &'a ProcessInfo,
 }
 
-/// What a request asks for.
+/// A request target.
 #[derive(Clone, Copy, Debug)]
-pub struct Target<'a> {
+pub struct RequestTarget<'a> {
     /// `http` or `https`.
     pub scheme: &'static str,
-    /// The port of the listener, as clients see it.
+    /// Public port of the listener.
     pub port: Option<u16>,
-    /// The host that routes; empty where none was found.
+    /// Host used for routing; empty if none was found.
     pub host: &'a str,
-    /// The `Host` that was received, where a step has set another; else empty.
+    /// The `Host` received, if a step has replaced it; otherwise empty.
     pub received_host: &'a [u8],
-    /// Path and query where the target was absolute; else empty.
+    /// Path and query of an absolute target; otherwise empty.
     pub origin: &'a [u8],
-    /// The decoded path where it differs from the one received; else empty.
+    /// The decoded path if it differs from the received one; otherwise empty.
     pub decoded: &'a [u8],
 }
 
-/// Who asks.
+/// Client identities of a request.
 #[derive(Clone, Copy, Debug)]
-pub struct Parties<'a> {
-    /// The client, as the transport or the PROXY protocol names it.
+pub struct ClientIdentities<'a> {
+    /// Client address according to the transport or the PROXY protocol.
     pub remote: IpAddr,
-    /// The client once trust is settled.
+    /// Client address after trust is settled.
     pub client: Option<IpAddr>,
-    /// Who sent the bytes.
+    /// Address of the sender.
     pub sender: Option<IpAddr>,
-    /// Whom the PROXY protocol named.
+    /// Client address in the PROXY protocol header.
     pub named: Option<IpAddr>,
-    /// The subject of the verified token.
+    /// Subject of the verified token.
     pub subject: Option<&'a str>,
-    /// The client whose API key the request had.
+    /// Client of the API key.
     pub api_client: Option<&'a str>,
-    /// What databases say of its address, as far as the format asks.
+    /// GeoIP data, as far as the format uses it.
     pub location: Option<&'a Location>,
 }
 
-/// The connection of a client.
+/// A downstream connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Connection<'a> {
-    /// Its requests up to this one.
+    /// Number of requests including this one.
     pub requests: u64,
-    /// Where the connection was noted when it began.
-    pub noted: Option<NotedConnection>,
-    /// Its TLS, where that was noted.
+    /// Details collected when the connection started, if any.
+    pub logged: Option<LoggedConnection>,
+    /// TLS parameters, if collected.
     pub tls: Option<Tls<'a>>,
-    /// The certificate that the client has shown.
+    /// The client certificate, if presented.
     pub certificate: Option<Certificate<'a>>,
 }
 
-/// What is noted of a connection when it begins.
+/// Details collected when a connection starts.
 #[derive(Clone, Copy, Debug)]
-pub struct NotedConnection {
+pub struct LoggedConnection {
     /// The client's port.
     pub port: u16,
-    /// Of the connection, among those that are noted.
+    /// Number of the connection among those with details.
     pub number: u64,
 }
 
-/// What was agreed on in a handshake.
+/// Negotiated TLS parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct Tls<'a> {
-    /// The version, such as `TLSv1.3`.
+    /// Version, such as `TLSv1.3`.
     pub version: &'a str,
-    /// The cipher suite, as OpenSSL names it.
+    /// Cipher suite by its OpenSSL name.
     pub suite: &'a str,
-    /// The group in which keys were exchanged.
+    /// Key exchange group.
     pub group: Option<&'a str>,
-    /// The host that the client asked for.
+    /// SNI of the client.
     pub name: Option<&'a str>,
     /// Whether a session was resumed.
     pub resumed: bool,
-    /// The protocol above it.
+    /// ALPN protocol.
     pub protocol: Option<&'a str>,
 }
 
 /// The certificate of a client.
 #[derive(Clone, Copy, Debug)]
 pub struct Certificate<'a> {
-    /// Whom it is for.
+    /// Subject.
     pub subject: &'a str,
-    /// Who issued it.
+    /// Issuer.
     pub issuer: &'a str,
-    /// Its serial number, in hexadecimal digits.
+    /// Serial number in hexadecimal digits.
     pub serial: &'a str,
-    /// Its SHA-1 fingerprint, in hexadecimal digits.
+    /// SHA-1 fingerprint in hexadecimal digits.
     pub fingerprint: &'a str,
     /// Whether it is trusted, or why it is not.
     pub verdict: Result<(), &'static str>,
 }
 
-/// What was counted of an exchange.
+/// Sizes and times of an exchange.
 #[derive(Clone, Copy, Debug)]
-pub struct Amounts {
-    /// The status of the answer.
+pub struct ExchangeAmounts {
+    /// Response status.
     pub status: u16,
-    /// Head and body of the request.
+    /// Bytes of request head and body.
     pub request: u64,
-    /// The answer's body.
+    /// Bytes of the response body.
     pub body: u64,
-    /// Everything that was sent to the client.
+    /// All bytes sent to the client.
     pub sent: u64,
-    /// From the request's head to the answer's last byte.
-    pub took: Duration,
-    /// The status of a gRPC call.
+    /// From the request head to the last byte of the response.
+    pub duration: Duration,
+    /// Status of a gRPC call.
     pub grpc_status: Option<u32>,
 }
 
-/// What of the configuration a request belongs to.
+/// The part of the configuration a request belongs to.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ServedBy<'a> {
     /// The rule.
     pub rule: Option<&'a RuleLabels>,
-    /// The host of the rule.
+    /// Host of the rule.
     pub host: Option<&'a HostPattern>,
-    /// The Service of the rule's canary, where that got the request.
+    /// Service of the rule's canary, if it got the request.
     pub canary: Option<&'a ServiceName>,
 }
 
@@ -166,31 +166,31 @@ pub struct ServedBy<'a> {
 pub struct Upstream<'a> {
     /// The endpoint.
     pub endpoint: SocketAddr,
-    /// 0 when no answer came.
+    /// Status; 0 without a response.
     pub status: u16,
-    /// 0 for a reused connection.
+    /// Connect time; 0 for a reused connection.
     pub connect: Duration,
-    /// To the answer's head.
+    /// Time to the response head.
     pub header: Duration,
-    /// To the answer's last byte.
+    /// Time to the last byte of the response.
     pub response: Duration,
-    /// The fields of the answer as it came that the format asks for.
+    /// Received response headers that the format uses.
     pub received: &'a Head,
-    /// How many attempts it took.
+    /// Number of attempts.
     pub attempts: u8,
-    /// Whether a late connect made the attempt look at another endpoint.
+    /// Whether a slow connect made the attempt try a second endpoint.
     pub hedged: bool,
 }
 
-/// The trace that an exchange is part of.
+/// The trace of an exchange.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Trace {
     /// None.
     #[default]
     None,
-    /// One that is not sampled; `traceparent` of the request has it.
+    /// Not sampled; the `traceparent` of the request identifies it.
     Unsampled,
-    /// One that is sampled, and the span of the exchange.
+    /// Sampled, with the span of the exchange.
     Sampled {
         /// The trace.
         trace_id: u128,
@@ -199,10 +199,10 @@ pub enum Trace {
     },
 }
 
-/// A trace id, which is shown as 32 hexadecimal digits.
+/// A trace id, displayed as 32 hexadecimal digits.
 pub(super) struct TraceId(pub(super) u128);
 
-/// The identifier of a span, which is shown as 16 hexadecimal digits.
+/// A span id, displayed as 16 hexadecimal digits.
 pub(super) struct SpanId(pub(super) u64);
 
 impl fmt::Display for TraceId {
@@ -217,27 +217,29 @@ impl fmt::Display for SpanId {
     }
 }
 
-/// Who writes the log.
+/// The process that writes the log.
 #[derive(Clone, Debug, Default)]
-pub struct Process {
-    /// Its number.
+pub struct ProcessInfo {
+    /// Process id.
     pub id: u32,
-    /// The name of its machine.
+    /// Host name.
     pub hostname: String,
 }
 
-impl Line<'_> {
-    /// Writes the line, and the line feed behind it.
+impl LogLine<'_> {
+    /// Writes the line followed by a line feed.
     pub fn write(&self, format: &LogFormat, out: &mut Vec<u8>) {
         let start = out.len();
         for piece in &format.pieces {
             match piece {
-                Piece::Text(text) => out.extend_from_slice(text.as_bytes()),
-                Piece::Value { .. } if out.len() - start > MOST => absent(format.escape, out),
-                Piece::Value { variable, end } => {
-                    let mut escaped = Escaped::new(out, format.escape, *end);
-                    if self.value(variable, &mut escaped).is_none() {
-                        absent(format.escape, out);
+                LogFormatPart::Text(text) => out.extend_from_slice(text.as_bytes()),
+                LogFormatPart::Value { .. } if out.len() - start > MAX_LINE_BYTES => {
+                    write_absent(format.escape, out);
+                }
+                LogFormatPart::Value { variable, end } => {
+                    let mut escaped = EscapedWriter::new(out, format.escape, *end);
+                    if self.write_value(variable, &mut escaped).is_none() {
+                        write_absent(format.escape, out);
                     }
                 }
             }
@@ -245,51 +247,51 @@ impl Line<'_> {
         out.push(b'\n');
     }
 
-    /// Writes the value of a variable; `None` where there is none, and nothing was written.
-    fn value(&self, variable: &Variable, out: &mut Escaped<'_>) -> Option<()> {
+    /// Writes the value of a variable; returns `None`, with nothing written, if there is none.
+    fn write_value(&self, variable: &LogVariable, out: &mut EscapedWriter<'_>) -> Option<()> {
         match variable {
-            Variable::Word(word) => self.word(*word, out),
-            Variable::RequestField(name) => fields(self.request, name, out),
-            Variable::AnswerField(name) => fields(self.answer?, name, out),
-            Variable::UpstreamField(name) => fields(self.upstream?.received, name, out),
-            Variable::UpstreamCookie(name) => {
+            LogVariable::Word(word) => self.write_word(*word, out),
+            LogVariable::RequestHeader(name) => write_headers(self.request, name, out),
+            LogVariable::ResponseHeader(name) => write_headers(self.response?, name, out),
+            LogVariable::UpstreamHeader(name) => write_headers(self.upstream?.received, name, out),
+            LogVariable::UpstreamCookie(name) => {
                 let set = self.upstream?.received.all_named(b"set-cookie");
-                // RFC 6265 §5.2: name and value are before the first semicolon.
+                // RFC 6265 §5.2: name and value precede the first semicolon.
                 let pairs = set.filter_map(|cookie| cookie.split(|byte| *byte == b';').next());
-                out.text(value_of(pairs.map(<[u8]>::trim_ascii), name)?);
+                out.text(find_value(pairs.map(<[u8]>::trim_ascii), name)?);
                 Some(())
             }
-            Variable::Geo(field) => {
-                out.text(self.parties.location?.value(*field)?);
+            LogVariable::Geo(field) => {
+                out.text(self.identities.location?.value(*field)?);
                 Some(())
             }
-            Variable::Cookie(name) => self.cookie(name, out),
-            Variable::Argument(name) => self.argument(name, out),
-            Variable::Absent => None,
+            LogVariable::Cookie(name) => self.cookie(name, out),
+            LogVariable::Argument(name) => self.argument(name, out),
+            LogVariable::Absent => None,
         }
     }
 
-    fn cookie(&self, name: &str, out: &mut Escaped<'_>) -> Option<()> {
+    fn cookie(&self, name: &str, out: &mut EscapedWriter<'_>) -> Option<()> {
         let lines = self.request.all_named(b"cookie");
         let pairs = lines.flat_map(|line| line.split(|byte| *byte == b';')).map(<[u8]>::trim_ascii);
-        out.text(value_of(pairs, name)?);
+        out.text(find_value(pairs, name)?);
         Some(())
     }
 
-    fn argument(&self, name: &str, out: &mut Escaped<'_>) -> Option<()> {
+    fn argument(&self, name: &str, out: &mut EscapedWriter<'_>) -> Option<()> {
         out.text(argument(self.query()?, name)?);
         Some(())
     }
 }
 
-/// The value of a parameter of a query, as received. Its name is in lower case here and in any case there, as in nginx.
+/// The value of a query parameter, as received. `name` is lower case and matches in any case, as in nginx.
 #[must_use]
 pub fn argument<'q>(query: &'q [u8], name: &str) -> Option<&'q [u8]> {
-    value_of(query.split(|byte| *byte == b'&'), name)
+    find_value(query.split(|byte| *byte == b'&'), name)
 }
 
-/// All fields of a name, comma-separated as in nginx.
-fn fields(head: &Head, name: &str, out: &mut Escaped<'_>) -> Option<()> {
+/// Writes all headers of a name, comma-separated as in nginx.
+fn write_headers(head: &Head, name: &str, out: &mut EscapedWriter<'_>) -> Option<()> {
     let mut values = head.all_named(name.as_bytes());
     out.text(values.next()?);
     for value in values {
@@ -299,16 +301,16 @@ fn fields(head: &Head, name: &str, out: &mut Escaped<'_>) -> Option<()> {
     Some(())
 }
 
-/// The value of a name, which is in lower case here and in any case there, as in nginx.
-fn value_of<'r>(mut pairs: impl Iterator<Item = &'r [u8]>, name: &str) -> Option<&'r [u8]> {
+/// The value of a name, which is lower case and matches in any case, as in nginx.
+fn find_value<'r>(mut pairs: impl Iterator<Item = &'r [u8]>, name: &str) -> Option<&'r [u8]> {
     pairs.find_map(|pair| {
         let (said, value) = pair.split_at_checked(name.len())?;
         if said.eq_ignore_ascii_case(name.as_bytes()) { value.strip_prefix(b"=") } else { None }
     })
 }
 
-fn absent(escape: Escape, out: &mut Vec<u8>) {
-    if escape == Escape::Nginx {
+fn write_absent(escape: LogEscape, out: &mut Vec<u8>) {
+    if escape == LogEscape::Nginx {
         out.push(b'-');
     }
 }

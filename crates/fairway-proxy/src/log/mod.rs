@@ -1,7 +1,7 @@
-//! Lines of the access log: what an exchange has for each variable of a format, and how it is escaped.
+//! Access log lines: the value of each format variable for an exchange, and its escaping.
 //!
-//! [`Line`] is what is known of an exchange when it is over; [`Line::write`] writes it in a format. No value can end its line, or
-//! the place that the format gives it. Never reads a clock or a socket, and allocates nothing but room for the line.
+//! [`LogLine`] holds what is known of a finished exchange; [`LogLine::write`] writes it in a format. No value
+//! can end its line or leave its place in the format. Reads no clock or socket, and allocates only the line.
 
 mod clock;
 mod escape;
@@ -13,7 +13,7 @@ mod value;
 
 pub use clock::WallClock;
 pub use line::{
-    Amounts, Certificate, Connection, Line, NotedConnection, Parties, Process, ServedBy, Target, Tls, Trace,
-    Upstream, argument,
+    Certificate, ClientIdentities, Connection, ExchangeAmounts, LogLine, LoggedConnection, ProcessInfo,
+    RequestTarget, ServedBy, Tls, Trace, Upstream, argument,
 };
 pub use stream::{Forwarded, StreamLine, StreamUpstream};

@@ -1,4 +1,4 @@
-//! The line of a connection, or of a session of datagrams, that was forwarded as it came: it has no request and no answer.
+//! Log lines of forwarded connections and datagram sessions, which have no request and no response.
 
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
@@ -11,9 +11,9 @@ use crate::log::clock::WallClock;
 /// What was forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forwarded {
-    /// A connection.
+    /// A TCP connection.
     Tcp,
-    /// The datagrams of a client.
+    /// A datagram session.
     Udp,
 }
 
@@ -29,36 +29,36 @@ impl Forwarded {
 /// The endpoint of a connection or session.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamUpstream {
-    /// The last one that was tried.
+    /// The last endpoint tried.
     pub endpoint: SocketAddr,
-    /// How many were tried.
+    /// Number of endpoints tried.
     pub attempts: u8,
 }
 
-/// One connection or session, when it is over.
+/// A finished connection or session.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamLine<'a> {
-    /// What it was.
+    /// What was forwarded.
     pub forwarded: Forwarded,
     /// The client.
     pub client: IpAddr,
     /// The name of the listener.
     pub listener: &'a str,
-    /// The name that the client asked for, as far as it may be in a line: letters, digits, `-`, `.` and `_`.
+    /// The SNI, restricted to letters, digits, `-`, `.` and `_`.
     pub name: Option<&'a str>,
-    /// Where it went, if an endpoint was tried.
+    /// The endpoint, if one was tried.
     pub upstream: Option<StreamUpstream>,
-    /// As nginx has it for streams: 200, 502 or 503.
+    /// Status as nginx logs it for streams: 200, 502 or 503.
     pub status: u16,
     /// Bytes from the client.
     pub received: u64,
     /// Bytes to the client.
     pub sent: u64,
-    /// From its beginning to its end.
-    pub took: Duration,
+    /// Duration.
+    pub duration: Duration,
     /// Why it ended, unless both sides ended it.
     pub reason: Option<&'a str>,
-    /// When that was.
+    /// End time.
     pub clock: &'a WallClock,
 }
 
@@ -89,22 +89,22 @@ struct UpstreamPart {
 }
 
 impl StreamLine<'_> {
-    /// The format that ingress-nginx has for streams (`log-format-stream`), and behind it the name, the endpoint and the
-    /// reason.
+    /// Writes the stream format of ingress-nginx (`log-format-stream`), followed by name, endpoint and reason.
     pub fn write(&self, out: &mut Vec<u8>) {
-        let Self { forwarded, client, name, upstream, status, received, sent, took, reason, clock, .. } =
-            self;
+        let Self {
+            forwarded, client, name, upstream, status, received, sent, duration, reason, clock, ..
+        } = self;
         let endpoint = upstream.map_or_else(|| "-".to_owned(), |upstream| upstream.endpoint.to_string());
-        let (time, took) = (clock.local(), took.as_secs_f64());
+        let (time, duration) = (clock.common_log(), duration.as_secs_f64());
         let (name, reason, protocol) = (name.unwrap_or("-"), reason.unwrap_or("-"), forwarded.as_str());
         writeln!(
             out,
-            "[{client}] [{time}] {protocol} {status} {sent} {received} {took:.3} \"{name}\" {endpoint} {reason}"
+            "[{client}] [{time}] {protocol} {status} {sent} {received} {duration:.3} \"{name}\" {endpoint} {reason}"
         )
         .expect("a vector takes every write");
     }
 
-    /// The same as a JSON object, and the line feed behind it.
+    /// Writes the same as a JSON object followed by a line feed.
     pub fn write_json(&self, out: &mut Vec<u8>) {
         let members = Members {
             time: self.clock.iso(),
@@ -118,7 +118,7 @@ impl StreamLine<'_> {
             flag: self.reason.unwrap_or("-"),
             received_bytes: self.received,
             sent_bytes: self.sent,
-            took_us: self.took.as_micros(),
+            took_us: self.duration.as_micros(),
             upstream: self.upstream.map(|upstream| UpstreamPart {
                 endpoint: upstream.endpoint.to_string(),
                 attempts: upstream.attempts,
@@ -151,14 +151,14 @@ mod tests {
             status: 200,
             received: 517,
             sent: 4_096,
-            took: Duration::from_millis(1_234),
+            duration: Duration::from_millis(1_234),
             reason: None,
             clock,
         }
     }
 
     #[test]
-    fn a_line_begins_as_those_of_ingress_nginx_for_streams() {
+    fn lines_start_in_the_stream_format_of_ingress_nginx() {
         let (clock, mut out) = (clock(), Vec::new());
         line(&clock).write(&mut out);
         let refused = Some("no_route");
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn the_object_has_the_same() {
+    fn the_json_object_has_the_same_values() {
         let (clock, mut out) = (clock(), Vec::new());
         line(&clock).write_json(&mut out);
         let said: serde_json::Value = serde_json::from_slice(&out).unwrap();

@@ -1,4 +1,4 @@
-//! What an exchange has for each variable that has a name of its own.
+//! Values of the named format variables.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -7,9 +7,9 @@ use std::time::Duration;
 use fairway_http::{Known, Version};
 use fairway_model::{HostPattern, ServiceName, Word};
 
-use crate::log::escape::Escaped;
-use crate::log::line::{Line, SpanId, Trace, TraceId};
-use crate::log::user::user;
+use crate::log::escape::EscapedWriter;
+use crate::log::line::{LogLine, SpanId, Trace, TraceId};
+use crate::log::user::with_basic_user;
 
 /// Seconds with milliseconds.
 struct Seconds(Duration);
@@ -20,68 +20,68 @@ impl fmt::Display for Seconds {
     }
 }
 
-impl<'a> Line<'a> {
-    /// Writes the value of a word; `None` where there is none.
-    pub(crate) fn word(&self, word: Word, out: &mut Escaped<'_>) -> Option<()> {
-        let parties = &self.parties;
+impl<'a> LogLine<'a> {
+    /// Writes the value of a word; `None` if there is none.
+    pub(crate) fn write_word(&self, word: Word, out: &mut EscapedWriter<'_>) -> Option<()> {
+        let parties = &self.identities;
         match word {
             Word::RemoteAddr => out.display(parties.remote),
             Word::RemoteUser => {
-                return user(self.request.named(b"authorization")?, |user| out.text(user));
+                return with_basic_user(self.request.named(b"authorization")?, |user| out.text(user));
             }
-            Word::TokenSubject => out.text(present(parties.subject?.as_bytes())?),
-            Word::ApiKeyClient => out.text(present(parties.api_client?.as_bytes())?),
-            Word::TheRealIp => return address(parties.client, out),
-            Word::Sender => return address(parties.sender, out),
-            Word::ProxyProtocolAddr => return address(parties.named, out),
-            Word::TimeLocal | Word::TimeIso | Word::Msec => self.time(word, out),
+            Word::TokenSubject => out.text(non_empty(parties.subject?.as_bytes())?),
+            Word::ApiKeyClient => out.text(non_empty(parties.api_client?.as_bytes())?),
+            Word::TheRealIp => return write_address(parties.client, out),
+            Word::Sender => return write_address(parties.sender, out),
+            Word::ProxyProtocolAddr => return write_address(parties.named, out),
+            Word::TimeLocal | Word::TimeIso | Word::Msec => self.write_time(word, out),
             Word::ClientVerify
             | Word::ClientSubject
             | Word::ClientIssuer
             | Word::ClientSerial
-            | Word::ClientFingerprint => return self.certificate(word, out),
+            | Word::ClientFingerprint => return self.write_certificate(word, out),
             Word::Connection | Word::ConnectionRequests | Word::RemotePort | Word::ProxyProtocolPort => {
-                return self.connection(word, out);
+                return self.write_connection(word, out);
             }
             Word::TlsVersion
             | Word::TlsSuite
             | Word::TlsGroup
             | Word::TlsName
             | Word::TlsResumed
-            | Word::TlsProtocol => return self.tls(word, out),
+            | Word::TlsProtocol => return self.write_tls(word, out),
             Word::Pid => out.number(self.process.id),
-            Word::Hostname => out.text(present(self.process.hostname.as_bytes())?),
-            Word::Reason => out.plain(self.reason?),
-            Word::TraceId | Word::SpanId => return self.trace(word, out),
+            Word::Hostname => out.text(non_empty(self.process.hostname.as_bytes())?),
+            Word::Reason => out.unescaped(self.reason?),
+            Word::TraceId | Word::SpanId => return self.write_trace(word, out),
             Word::Namespace
             | Word::IngressName
             | Word::ServiceName
             | Word::ServicePort
             | Word::LocationPath
             | Word::UpstreamName
-            | Word::AlternativeUpstreamName => self.rule(word, out),
+            | Word::AlternativeUpstreamName => self.write_rule(word, out),
             Word::UpstreamAddr
             | Word::UpstreamStatus
             | Word::UpstreamResponseTime
             | Word::UpstreamConnectTime
             | Word::UpstreamHeaderTime
-            | Word::UpstreamResponseLength => return self.upstream(word, out),
+            | Word::UpstreamResponseLength => return self.write_upstream(word, out),
             Word::Status
             | Word::BodyBytesSent
             | Word::BytesSent
             | Word::RequestLength
-            | Word::RequestTime => self.amount(word, out),
-            _ => return self.asked(word, out),
+            | Word::RequestTime => self.write_amount(word, out),
+            _ => return self.write_request_value(word, out),
         }
         Some(())
     }
 
-    fn time(&self, word: Word, out: &mut Escaped<'_>) {
+    fn write_time(&self, word: Word, out: &mut EscapedWriter<'_>) {
         match word {
-            Word::TimeLocal => out.plain(self.clock.local()),
+            Word::TimeLocal => out.unescaped(self.clock.common_log()),
             Word::TimeIso => {
-                out.plain(self.clock.iso().trim_end_matches('Z'));
-                out.plain("+00:00");
+                out.unescaped(self.clock.iso().trim_end_matches('Z'));
+                out.unescaped("+00:00");
             }
             _ => {
                 let (second, millisecond) = self.clock.unix();
@@ -90,19 +90,19 @@ impl<'a> Line<'a> {
         }
     }
 
-    fn amount(&self, word: Word, out: &mut Escaped<'_>) {
+    fn write_amount(&self, word: Word, out: &mut EscapedWriter<'_>) {
         let amounts = &self.amounts;
         match word {
             Word::Status => out.number(amounts.status),
             Word::BodyBytesSent => out.number(amounts.body),
             Word::BytesSent => out.number(amounts.sent),
             Word::RequestLength => out.number(amounts.request),
-            _ => out.display(Seconds(amounts.took)),
+            _ => out.display(Seconds(amounts.duration)),
         }
     }
 
-    /// Empty without a rule, as ingress-nginx sets them.
-    fn rule(&self, word: Word, out: &mut Escaped<'_>) {
+    /// Empty without a rule, as in ingress-nginx.
+    fn write_rule(&self, word: Word, out: &mut EscapedWriter<'_>) {
         let Some(labels) = self.served_by.rule else { return };
         match word {
             Word::Namespace => out.text(labels.namespace.as_bytes()),
@@ -122,7 +122,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    fn upstream(&self, word: Word, out: &mut Escaped<'_>) -> Option<()> {
+    fn write_upstream(&self, word: Word, out: &mut EscapedWriter<'_>) -> Option<()> {
         let upstream = self.upstream?;
         match word {
             Word::UpstreamAddr => out.display(upstream.endpoint),
@@ -135,8 +135,8 @@ impl<'a> Line<'a> {
         Some(())
     }
 
-    /// As nginx, also of a trace that is not sampled. The span is then the one that the endpoint sees as its parent.
-    fn trace(&self, word: Word, out: &mut Escaped<'_>) -> Option<()> {
+    /// As in nginx, also for unsampled traces. The span is then the one that the endpoint sees as its parent.
+    fn write_trace(&self, word: Word, out: &mut EscapedWriter<'_>) -> Option<()> {
         match self.trace {
             Trace::None => return None,
             Trace::Unsampled => {
@@ -149,36 +149,36 @@ impl<'a> Line<'a> {
         Some(())
     }
 
-    /// Of the client, over TLS.
-    fn certificate(&self, word: Word, out: &mut Escaped<'_>) -> Option<()> {
-        let shown = self.connection.certificate;
-        match (word, shown.map(|shown| shown.verdict)) {
+    /// The client certificate of a TLS connection.
+    fn write_certificate(&self, word: Word, out: &mut EscapedWriter<'_>) -> Option<()> {
+        let certificate = self.connection.certificate;
+        match (word, certificate.map(|shown| shown.verdict)) {
             (Word::ClientVerify, _) if self.target.scheme != "https" => return None,
-            (Word::ClientVerify, None) => out.plain("NONE"),
-            (Word::ClientVerify, Some(Ok(()))) => out.plain("SUCCESS"),
+            (Word::ClientVerify, None) => out.unescaped("NONE"),
+            (Word::ClientVerify, Some(Ok(()))) => out.unescaped("SUCCESS"),
             (Word::ClientVerify, Some(Err(why))) => {
-                out.plain("FAILED:");
+                out.unescaped("FAILED:");
                 out.text(why.as_bytes());
             }
-            (Word::ClientSubject, _) => out.text(shown?.subject.as_bytes()),
-            (Word::ClientSerial, _) => out.text(shown?.serial.as_bytes()),
-            (Word::ClientFingerprint, _) => out.text(shown?.fingerprint.as_bytes()),
-            _ => out.text(shown?.issuer.as_bytes()),
+            (Word::ClientSubject, _) => out.text(certificate?.subject.as_bytes()),
+            (Word::ClientSerial, _) => out.text(certificate?.serial.as_bytes()),
+            (Word::ClientFingerprint, _) => out.text(certificate?.fingerprint.as_bytes()),
+            _ => out.text(certificate?.issuer.as_bytes()),
         }
         Some(())
     }
 
-    fn connection(&self, word: Word, out: &mut Escaped<'_>) -> Option<()> {
+    fn write_connection(&self, word: Word, out: &mut EscapedWriter<'_>) -> Option<()> {
         match word {
             Word::ConnectionRequests => out.number(self.connection.requests),
-            Word::Connection => out.number(self.connection.noted?.number),
-            Word::ProxyProtocolPort if self.parties.named.is_none() => return None,
-            _ => out.number(self.connection.noted?.port),
+            Word::Connection => out.number(self.connection.logged?.number),
+            Word::ProxyProtocolPort if self.identities.named.is_none() => return None,
+            _ => out.number(self.connection.logged?.port),
         }
         Some(())
     }
 
-    fn tls(&self, word: Word, out: &mut Escaped<'_>) -> Option<()> {
+    fn write_tls(&self, word: Word, out: &mut EscapedWriter<'_>) -> Option<()> {
         let tls = self.connection.tls?;
         let text = match word {
             Word::TlsVersion => tls.version,
@@ -193,39 +193,39 @@ impl<'a> Line<'a> {
         Some(())
     }
 
-    /// What the request asks for.
-    fn asked(&self, word: Word, out: &mut Escaped<'_>) -> Option<()> {
+    /// Values of the request.
+    fn write_request_value(&self, word: Word, out: &mut EscapedWriter<'_>) -> Option<()> {
         let target = &self.target;
         match word {
             Word::Request => {
                 out.text(self.request.method_bytes());
-                out.plain(" ");
+                out.unescaped(" ");
                 out.text(self.request.target());
-                out.plain(" ");
-                out.plain(self.protocol());
+                out.unescaped(" ");
+                out.unescaped(self.protocol());
             }
-            Word::Method => out.text(present(self.request.method_bytes())?),
-            Word::RequestUri => out.text(present(self.received())?),
-            Word::Uri => out.text(present(self.path())?),
+            Word::Method => out.text(non_empty(self.request.method_bytes())?),
+            Word::RequestUri => out.text(non_empty(self.received_target())?),
+            Word::Uri => out.text(non_empty(self.path())?),
             Word::Args => out.text(self.query()?),
-            Word::IsArgs if self.query().is_some_and(|query| !query.is_empty()) => out.plain("?"),
-            Word::Scheme => out.plain(target.scheme),
-            Word::Https if target.scheme == "https" => out.plain("on"),
-            Word::Host => out.text(present(target.host.as_bytes())?),
+            Word::IsArgs if self.query().is_some_and(|query| !query.is_empty()) => out.unescaped("?"),
+            Word::Scheme => out.unescaped(target.scheme),
+            Word::Https if target.scheme == "https" => out.unescaped("on"),
+            Word::Host => out.text(non_empty(target.host.as_bytes())?),
             Word::HttpHost => {
-                let received = present(target.received_host);
+                let received = non_empty(target.received_host);
                 out.text(received.or_else(|| self.request.first(Known::Host))?);
             }
             Word::ServerName => match self.served_by.host? {
-                HostPattern::Any => out.plain("_"),
+                HostPattern::Any => out.unescaped("_"),
                 host => out.display(host),
             },
             Word::ServerPort => out.number(target.port?),
-            Word::Protocol => out.plain(self.protocol()),
+            Word::Protocol => out.unescaped(self.protocol()),
             Word::Http2 if self.request.version() != Version::Http2 => {}
-            Word::Http2 if target.scheme == "https" => out.plain("h2"),
-            Word::Http2 => out.plain("h2c"),
-            Word::Http3 if self.request.version() == Version::Http3 => out.plain("h3"),
+            Word::Http2 if target.scheme == "https" => out.unescaped("h2"),
+            Word::Http2 => out.unescaped("h2c"),
+            Word::Http3 if self.request.version() == Version::Http3 => out.unescaped("h3"),
             Word::RequestId => out.text(self.request.first(Known::XRequestId)?),
             _ => {}
         }
@@ -242,7 +242,7 @@ impl<'a> Line<'a> {
     }
 
     /// Path and query as received.
-    fn received(&self) -> &'a [u8] {
+    fn received_target(&self) -> &'a [u8] {
         if self.target.origin.is_empty() { self.request.target() } else { self.target.origin }
     }
 
@@ -250,28 +250,28 @@ impl<'a> Line<'a> {
         if !self.target.decoded.is_empty() {
             return self.target.decoded;
         }
-        self.received().split(|byte| *byte == b'?').next().unwrap_or_default()
+        self.received_target().split(|byte| *byte == b'?').next().unwrap_or_default()
     }
 
-    /// What is behind the question mark, if there is one.
+    /// The query after the question mark, if there is one.
     pub(crate) fn query(&self) -> Option<&'a [u8]> {
-        let received = self.received();
+        let received = self.received_target();
         received.get(received.iter().position(|byte| *byte == b'?')? + 1..)
     }
 }
 
-/// A Service and its port as ingress-nginx names an upstream.
-fn upstream_name([namespace, name, port]: [&str; 3], out: &mut Escaped<'_>) {
+/// Writes a Service and port in the form of ingress-nginx's upstream names.
+fn upstream_name([namespace, name, port]: [&str; 3], out: &mut EscapedWriter<'_>) {
     for part in [namespace, "-", name, "-", port] {
-        out.plain(part);
+        out.unescaped(part);
     }
 }
 
-fn address(address: Option<IpAddr>, out: &mut Escaped<'_>) -> Option<()> {
+fn write_address(address: Option<IpAddr>, out: &mut EscapedWriter<'_>) -> Option<()> {
     out.display(address?);
     Some(())
 }
 
-fn present(bytes: &[u8]) -> Option<&[u8]> {
+fn non_empty(bytes: &[u8]) -> Option<&[u8]> {
     (!bytes.is_empty()).then_some(bytes)
 }

@@ -1,4 +1,4 @@
-//! Bytes of the responses that were compressed, before and after.
+//! Bytes of compressed responses, before and after.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -6,26 +6,26 @@ use std::rc::Rc;
 
 use fairway_model::ContentCoding;
 
-/// The bodies that got one coding.
+/// Bytes of bodies with one content coding.
 #[derive(Default)]
-pub struct Volume {
-    /// Bytes from endpoints.
+pub struct CodingBytes {
+    /// Bytes from endpoints, before compression.
     pub before: Cell<u64>,
-    /// Bytes to clients.
+    /// Bytes to clients, after compression.
     pub after: Cell<u64>,
 }
 
-/// Of one worker, by coding.
+/// Bytes of one worker by coding.
 #[derive(Default)]
 pub struct CompressedBytes {
-    brotli: Rc<Volume>,
-    gzip: Rc<Volume>,
-    zstd: Rc<Volume>,
+    brotli: Rc<CodingBytes>,
+    gzip: Rc<CodingBytes>,
+    zstd: Rc<CodingBytes>,
 }
 
 impl CompressedBytes {
-    /// Where the bodies that get a coding are counted.
-    pub fn of(&self, coding: ContentCoding) -> Rc<Volume> {
+    /// The counter of a coding.
+    pub fn for_coding(&self, coding: ContentCoding) -> Rc<CodingBytes> {
         Rc::clone(match coding {
             ContentCoding::Brotli => &self.brotli,
             ContentCoding::Gzip => &self.gzip,
@@ -33,11 +33,11 @@ impl CompressedBytes {
         })
     }
 
-    /// What was counted, by coding and side.
+    /// Counts by coding and side.
     pub(crate) fn counted(&self) -> BTreeMap<(&'static str, &'static str), u64> {
         let codings = [ContentCoding::Brotli, ContentCoding::Gzip, ContentCoding::Zstd];
         let of = |coding: ContentCoding| {
-            let volume = self.of(coding);
+            let volume = self.for_coding(coding);
             let side = |side, bytes: &Cell<u64>| ((coding.name(), side), bytes.get());
             [side("endpoint", &volume.before), side("client", &volume.after)]
         };

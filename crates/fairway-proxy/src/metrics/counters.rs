@@ -1,4 +1,4 @@
-//! What a worker counts. Plain cells on one thread, copied when somebody asks: the request path never shares a counter.
+//! Counters of a worker: plain cells on one thread, copied on demand. The request path never shares a counter.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -16,8 +16,8 @@ use crate::metrics::generations::Generations;
 use crate::metrics::http2::Http2;
 use crate::metrics::http3::Http3;
 use crate::metrics::quic::Quic;
-use crate::metrics::reason::{Reason, Stage};
-use crate::metrics::record::Record;
+use crate::metrics::reason::{FaultStage, Reason};
+use crate::metrics::record::ExchangeRecord;
 use crate::metrics::sample::{Gauges, Sample};
 use crate::metrics::series::SeriesTable;
 use crate::metrics::totals::Totals;
@@ -26,32 +26,32 @@ use crate::metrics::totals::Totals;
 pub struct Counters {
     connections: Connections,
     handshakes: Handshakes,
-    /// Snapshots that were adopted.
+    /// Snapshots adopted.
     pub adoptions: Cell<u64>,
-    /// From the publication of the current snapshot to its adoption.
-    pub adoption: Cell<Duration>,
-    /// What happened on the way to answers.
+    /// Time from publication to adoption of the current snapshot.
+    pub adoption_time: Cell<Duration>,
+    /// Upstream attempts.
     pub attempts: Attempts,
-    /// What happened on connections of HTTP/2.
+    /// HTTP/2 connections.
     pub http2: Http2,
-    /// What happened on connections of HTTP/3.
+    /// HTTP/3 connections.
     pub http3: Http3,
-    /// Responses that were compressed.
+    /// Bytes of compressed responses.
     pub compressed: CompressedBytes,
-    /// Bodies that were held.
+    /// Buffered bodies.
     pub buffered: Buffered,
-    /// What happened to datagrams of QUIC.
+    /// QUIC datagrams.
     pub quic: Rc<Quic>,
-    /// Connections that are forwarded as they come.
+    /// Forwarded TCP connections.
     pub streams: Streams,
-    /// Datagrams that are forwarded as they come.
+    /// Forwarded datagrams.
     pub datagrams: Datagrams,
     bytes: Bytes,
-    /// Connections that were refused before a request, and answers that Fairway made, by reason.
+    /// Connections refused before a request, and responses made by Fairway, by reason.
     reasons: RefCell<BTreeMap<Reason, u64>>,
-    /// Faults of exchanges by who caused them.
+    /// Faults of exchanges by cause.
     faults: RefCell<BTreeMap<(Cause, &'static str), u64>>,
-    /// What versions of the configuration cost.
+    /// Requests and failures by configuration version.
     pub(crate) generations: Generations,
     series: RefCell<SeriesTable>,
 }
@@ -72,38 +72,38 @@ struct Handshakes {
     microseconds: Cell<u64>,
 }
 
-/// What happened on the way to an answer.
+/// Upstream attempts.
 #[derive(Default)]
 pub struct Attempts {
     /// Requests sent to an endpoint.
     pub sent: Cell<u64>,
     /// Connections made to endpoints.
     pub connected: Cell<u64>,
-    /// Requests that were given up because the endpoint did not acknowledge them.
+    /// Requests abandoned because the endpoint did not acknowledge them.
     pub unacknowledged: Cell<u64>,
     /// Attempts after the first.
     pub retried: Cell<u64>,
-    /// Reused connections that were found dead.
+    /// Reused connections found dead.
     pub stale: Cell<u64>,
-    /// Endpoints that were ejected.
+    /// Endpoints ejected.
     pub ejected: Cell<u64>,
     pub hedges: Hedges,
-    /// Non-idempotent requests that were written and then lost: failed, never sent twice.
+    /// Non-idempotent requests that were written and lost: failed, never sent again.
     pub lost: Cell<u64>,
 }
 
-/// What became of connects that were late.
+/// Outcomes of slow connects.
 #[derive(Default)]
 pub struct Hedges {
-    /// Another endpoint's connect was there first.
+    /// The connect to another endpoint completed first.
     pub won: Cell<u64>,
-    /// Another endpoint's connect was begun, and the late one was there first after all, or none came.
+    /// The slow connect completed first after all, or neither did.
     pub lost: Cell<u64>,
-    /// An idle connection to another endpoint was used instead, which costs no connect.
+    /// An idle connection to another endpoint was used instead, at no cost.
     pub reused: Cell<u64>,
-    /// The endpoint was suspect already: its connect was given up for one to another endpoint. Or a connect that exchanges share
-    /// was waited for no longer.
-    pub moved: Cell<u64>,
+    /// The endpoint was already suspect: its connect was replaced by one to another endpoint. Or the exchange
+    /// stopped waiting for a shared connect.
+    pub switched: Cell<u64>,
     /// The budget allowed no other connect at that time.
     pub refused: Cell<u64>,
 }
@@ -114,22 +114,22 @@ impl Hedges {
             ("won", self.won.get()),
             ("lost", self.lost.get()),
             ("reused", self.reused.get()),
-            ("moved", self.moved.get()),
+            ("moved", self.switched.get()),
             ("refused", self.refused.get()),
         ]
     }
 }
 
-/// Bodies that were held.
+/// Buffered bodies.
 #[derive(Default)]
 pub struct Buffered {
-    /// Until they were whole.
+    /// Request bodies buffered until complete.
     pub requests: Cell<u64>,
-    /// Because the client was slower than the endpoint.
+    /// Response bodies buffered because the client was slower than the endpoint.
     pub responses: Cell<u64>,
 }
 
-/// Connections that are forwarded as they come.
+/// Forwarded TCP connections.
 #[derive(Default)]
 pub struct Streams {
     opened: Cell<u64>,
@@ -139,31 +139,31 @@ pub struct Streams {
 }
 
 impl Streams {
-    /// One began.
+    /// Counts a started connection.
     pub fn opened(&self) {
-        count(&self.opened);
-        count(&self.open);
+        increment(&self.opened);
+        increment(&self.open);
     }
 
-    /// One is gone.
+    /// Counts a closed connection.
     pub fn closed(&self) {
         self.open.set(self.open.get().saturating_sub(1));
     }
 
-    /// So many bytes came from a client, and so many went to one.
+    /// Counts bytes from and to a client.
     #[inline]
     pub fn moved(&self, received: u64, sent: u64) {
         self.received.set(self.received.get() + received);
         self.sent.set(self.sent.get() + sent);
     }
 
-    /// Those that are under way.
+    /// Open connections.
     pub fn open(&self) -> u64 {
         self.open.get()
     }
 }
 
-/// Datagrams that are forwarded as they come, and their sessions.
+/// Forwarded datagrams and their sessions.
 #[derive(Default)]
 pub struct Datagrams {
     opened: Cell<u64>,
@@ -174,27 +174,27 @@ pub struct Datagrams {
 }
 
 impl Datagrams {
-    /// A session began.
+    /// Counts a started session.
     pub fn opened(&self) {
-        count(&self.opened);
-        count(&self.open);
+        increment(&self.opened);
+        increment(&self.open);
     }
 
-    /// One of so many bytes came from a client.
+    /// Counts a datagram from a client.
     #[inline]
     pub fn received(&self, bytes: usize) {
-        count(&self.received);
+        increment(&self.received);
         self.bytes.received.set(self.bytes.received.get() + bytes as u64);
     }
 
-    /// One of so many bytes went to a client.
+    /// Counts a datagram to a client.
     #[inline]
     pub fn sent(&self, bytes: usize) {
-        count(&self.sent);
+        increment(&self.sent);
         self.bytes.sent.set(self.bytes.sent.get() + bytes as u64);
     }
 
-    /// Sessions that are open.
+    /// Open sessions.
     pub fn open(&self) -> u64 {
         self.open.get()
     }
@@ -216,19 +216,19 @@ struct Bytes {
     sent: Cell<u64>,
 }
 
-/// Adds one.
-pub fn count(cell: &Cell<u64>) {
+/// Increments a counter.
+pub fn increment(cell: &Cell<u64>) {
     cell.set(cell.get() + 1);
 }
 
 impl Default for Counters {
-    /// Nothing counted yet.
+    /// All zero.
     fn default() -> Self {
         Self {
             connections: Connections::default(),
             handshakes: Handshakes::default(),
             adoptions: Cell::new(0),
-            adoption: Cell::new(Duration::ZERO),
+            adoption_time: Cell::new(Duration::ZERO),
             attempts: Attempts::default(),
             http2: Http2::default(),
             http3: Http3::default(),
@@ -247,65 +247,65 @@ impl Default for Counters {
 }
 
 impl Counters {
-    /// A client connected.
+    /// Counts an accepted connection.
     pub(crate) fn connection_opened(&self) {
-        count(&self.connections.accepted);
-        count(&self.connections.open);
+        increment(&self.connections.accepted);
+        increment(&self.connections.open);
     }
 
-    /// Another worker had accepted it.
+    /// Counts a connection accepted by another worker.
     pub(crate) fn connection_taken_over(&self) {
-        count(&self.connections.taken_over);
-        count(&self.connections.open);
+        increment(&self.connections.taken_over);
+        increment(&self.connections.open);
     }
 
-    /// A connection of a client is gone.
+    /// Counts a closed connection.
     pub(crate) fn connection_closed(&self) {
         self.connections.open.set(self.connections.open.get().saturating_sub(1));
         self.connections.closed.notify_one();
     }
 
-    /// Connections of clients that are open.
+    /// Open downstream connections.
     pub(crate) fn open_connections(&self) -> u64 {
         self.connections.open.get()
     }
 
-    /// The same, as it changes.
-    pub fn open(&self) -> Rc<Cell<u64>> {
+    /// The live gauge of open connections.
+    pub fn open_gauge(&self) -> Rc<Cell<u64>> {
         Rc::clone(&self.connections.open)
     }
 
-    /// Waits until no connection and no session of datagrams is open, at most for `limit`.
-    pub(crate) async fn connections_closed(&self, limit: Duration) {
+    /// Waits until no connection and no datagram session is open, at most for `limit`.
+    pub(crate) async fn wait_for_connections(&self, limit: Duration) {
         let all = async {
             while self.open_connections() > 0 || self.datagrams.open() > 0 {
                 self.connections.closed.notified().await;
             }
         };
-        // Those that are still open are cut: that is what the limit says.
+        // The caller cuts whatever is still open.
         let _ = tokio::time::timeout(limit, all).await;
     }
 
-    /// A connection was refused before its first request.
-    pub fn refused(&self, fault: Fault) {
-        self.reason(Stage::Connection, fault);
+    /// Counts a connection refused before its first request.
+    pub fn count_refused(&self, fault: Fault) {
+        self.count_fault(FaultStage::Connection, fault);
     }
 
-    /// A handshake over TCP succeeded.
-    pub fn handshake<S>(&self, took: Duration, stream: &TlsStream<S>) {
+    /// Counts a completed handshake over TCP.
+    pub fn count_tcp_handshake<S>(&self, duration: Duration, stream: &TlsStream<S>) {
         let resumed = stream.get_ref().1.handshake_kind() == Some(rustls::HandshakeKind::Resumed);
-        self.shook_hands(took, resumed);
+        self.count_handshake(duration, resumed);
     }
 
-    /// A handshake succeeded, which resumed a session or did not.
-    pub fn shook_hands(&self, took: Duration, resumed: bool) {
-        count(if resumed { &self.handshakes.resumed } else { &self.handshakes.full });
-        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+    /// Counts a completed handshake, full or resumed.
+    pub fn count_handshake(&self, duration: Duration, resumed: bool) {
+        increment(if resumed { &self.handshakes.resumed } else { &self.handshakes.full });
+        let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
         self.handshakes.microseconds.set(self.handshakes.microseconds.get().saturating_add(micros));
     }
 
-    /// A handshake failed.
-    pub fn handshake_failed(&self, fault: Fault) {
+    /// Counts a failed handshake.
+    pub fn count_failed_handshake(&self, fault: Fault) {
         let label = match fault {
             Fault::ClientTimeout => "handshake_timeout",
             Fault::NoListener
@@ -315,69 +315,69 @@ impl Counters {
             | Fault::ListenerFull => fault.label(),
             _ => "handshake_failed",
         };
-        self.label(Stage::Connection, label);
+        self.count_label(FaultStage::Connection, label);
     }
 
-    /// An exchange is over.
-    pub fn exchange(&self, record: &Record<'_>) {
+    /// Counts a finished exchange.
+    pub fn observe(&self, record: &ExchangeRecord<'_>) {
         self.bytes.received.set(self.bytes.received.get() + record.request_bytes);
         self.bytes.sent.set(self.bytes.sent.get() + record.sent_bytes);
         if let Some(fault) = record.fault {
-            self.reason(Stage::Exchange, fault);
+            self.count_fault(FaultStage::Exchange, fault);
             *self.faults.borrow_mut().entry((fault.cause(), fault.label())).or_default() += 1;
         }
-        if let Some(status) = record.call.status {
-            self.label(Stage::Call, Code::name_of(status));
+        if let Some(status) = record.grpc_call.status {
+            self.count_label(FaultStage::GrpcCall, Code::name_of(status));
         }
         self.series.borrow_mut().observe(record);
     }
 
-    /// A connection that was forwarded as it came is over, for this reason.
-    pub fn stream_ended(&self, reason: &'static str) {
-        self.label(Stage::Stream, reason);
+    /// Counts the end of a forwarded connection.
+    pub fn count_stream_end(&self, reason: &'static str) {
+        self.count_label(FaultStage::Stream, reason);
     }
 
-    /// A session of datagrams is over, for this reason.
-    pub(crate) fn session_ended(&self, reason: &'static str) {
+    /// Counts the end of a datagram session.
+    pub(crate) fn count_session_end(&self, reason: &'static str) {
         self.datagrams.open.set(self.datagrams.open.get().saturating_sub(1));
         self.connections.closed.notify_one();
-        self.label(Stage::Session, reason);
+        self.count_label(FaultStage::Session, reason);
     }
 
-    /// A datagram was dropped, for this reason.
-    pub(crate) fn datagram_dropped(&self, reason: &'static str) {
-        self.label(Stage::Datagram, reason);
+    /// Counts a dropped datagram.
+    pub(crate) fn count_dropped_datagram(&self, reason: &'static str) {
+        self.count_label(FaultStage::Datagram, reason);
     }
 
-    /// An authorization service was asked over gRPC, with this result.
-    pub(crate) fn checked(&self, result: &'static str) {
-        self.label(Stage::Check, result);
+    /// Counts a gRPC authorization check by result.
+    pub(crate) fn count_authorization_check(&self, result: &'static str) {
+        self.count_label(FaultStage::AuthorizationCheck, result);
     }
 
-    /// A health check is over, with this result.
-    pub(crate) fn health_checked(&self, result: &'static str) {
-        self.label(Stage::HealthCheck, result);
+    /// Counts a health check by result.
+    pub(crate) fn count_health_check(&self, result: &'static str) {
+        self.count_label(FaultStage::HealthCheck, result);
     }
 
-    /// No other attempt follows one that failed, because of this.
-    pub(crate) fn retry_refused(&self, reason: &'static str) {
-        self.label(Stage::RetryRefused, reason);
+    /// Counts a retry that was not made, by reason.
+    pub(crate) fn count_refused_retry(&self, reason: &'static str) {
+        self.count_label(FaultStage::RetryRefused, reason);
     }
 
-    /// The stream to an extension service is over, with this result.
-    pub(crate) fn extension_ended(&self, result: &'static str) {
-        self.label(Stage::Extension, result);
+    /// Counts the end of a stream to an extension service by result.
+    pub(crate) fn count_extension_stream(&self, result: &'static str) {
+        self.count_label(FaultStage::Extension, result);
     }
 
-    fn reason(&self, stage: Stage, fault: Fault) {
-        self.label(stage, fault.label());
+    fn count_fault(&self, stage: FaultStage, fault: Fault) {
+        self.count_label(stage, fault.label());
     }
 
-    fn label(&self, stage: Stage, label: &'static str) {
+    fn count_label(&self, stage: FaultStage, label: &'static str) {
         *self.reasons.borrow_mut().entry((stage, label)).or_default() += 1;
     }
 
-    /// The few numbers that say how exchanges went.
+    /// Totals of all exchanges.
     pub fn totals(&self) -> Totals {
         let mut totals = Totals {
             faults: self.faults.borrow().clone(),
@@ -389,7 +389,7 @@ impl Counters {
         totals
     }
 
-    /// Everything, copied.
+    /// A copy of all counters.
     pub fn sample(&self, gauges: Gauges) -> Sample {
         let attempts = &self.attempts;
         let counts = [
@@ -406,7 +406,7 @@ impl Counters {
             ("upstream_stale_connections_total", attempts.stale.get()),
             ("upstream_ejections_total", attempts.ejected.get()),
             ("upstream_lost_non_idempotent_total", attempts.lost.get()),
-            ("http2_held_requests_total", self.http2.held.get()),
+            ("http2_held_requests_total", self.http2.held_requests.get()),
             ("received_bytes_total", self.bytes.received.get()),
             ("sent_bytes_total", self.bytes.sent.get()),
             ("buffered_request_bodies_total", self.buffered.requests.get()),
@@ -423,9 +423,9 @@ impl Counters {
             gauges,
             open_connections: self.open_connections(),
             reasons: self.reasons.borrow().clone(),
-            http2: self.http2.clients.counted(),
-            http3: self.http3.events.counted(),
-            upstream_http2: self.http2.endpoints.counted(),
+            http2: self.http2.clients.by_event(),
+            http3: self.http3.events.by_event(),
+            upstream_http2: self.http2.endpoints.by_event(),
             zones: BTreeMap::new(),
             compressed: self.compressed.counted(),
             costs: self.generations.total(),

@@ -1,5 +1,6 @@
-//! What each version of the configuration cost: how many requests it served, and how many of them failed or were repeated, on whose
-//! account. A request that goes well costs one increment of a number that its snapshot points to.
+//! Requests and failures per configuration version: how many requests each version served and how many failed
+//! or were repeated, by attribution. A successful request costs one increment through a pointer in its
+//! snapshot.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -9,69 +10,69 @@ use fairway_net::clock::Instant;
 
 use crate::attribution::{Attribution, Costs, RequestOutcome};
 
-/// How many versions are kept apart.
+/// Versions counted separately.
 const MAX_GENERATIONS: usize = 1_000;
-/// A day.
-const HOURS: usize = 24;
+const HOURS_PER_DAY: usize = 24;
 
-/// The numbers of one version in one worker.
+/// Counts of one version in one worker.
 #[derive(Debug)]
 pub(crate) struct Generation {
     version: u64,
     requests: Cell<u64>,
-    /// Boxed: most versions cost nothing.
+    /// Boxed: most versions have none.
     costs: RefCell<Option<Box<Costs>>>,
 }
 
 impl Generation {
-    /// A request that it served is over.
+    /// Counts a finished request.
     #[inline]
     pub(crate) fn count_request(&self) {
         self.requests.set(self.requests.get() + 1);
     }
 }
 
-/// What one version of the configuration cost.
+/// Counts of one configuration version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GenerationCounts {
     /// The version.
     pub version: u64,
-    /// The requests that it served.
+    /// Requests served.
     pub requests: u64,
-    /// Those that failed or were repeated; what a change is to blame for counts for the version that it made, whichever one served the
-    /// request.
+    /// Failed or repeated requests. One caused by a change counts for the version that the change made,
+    /// whichever version served it.
     pub costs: Costs,
 }
 
 impl GenerationCounts {
-    /// Adds those of another worker.
+    /// Adds counts of another worker.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.requests += other.requests;
         self.costs.merge(&other.costs);
     }
 }
 
-/// The versions of one worker, and what all of them cost together.
+/// Counts of one worker by version, and in total.
 pub(crate) struct Generations {
-    /// The oldest first.
-    kept: RefCell<VecDeque<Rc<Generation>>>,
+    /// Oldest first.
+    recent: RefCell<VecDeque<Rc<Generation>>>,
     total: RefCell<Costs>,
-    day: RefCell<Day>,
+    last_day: RefCell<LastDay>,
 }
 
 impl Default for Generations {
-    /// None yet.
+    /// No versions yet.
     fn default() -> Self {
-        let day = RefCell::new(Day { began: Instant::now(), newest: 0, hours: [0; HOURS] });
-        Self { kept: RefCell::default(), total: RefCell::default(), day }
+        let last_day =
+            RefCell::new(LastDay { started_at: Instant::now(), newest: 0, hours: [0; HOURS_PER_DAY] });
+        Self { recent: RefCell::default(), total: RefCell::default(), last_day }
     }
 }
 
 impl Generations {
-    /// The worker serves by this version from now on.
-    pub(crate) fn begin(&self, version: u64) -> Rc<Generation> {
-        let mut kept = self.kept.borrow_mut();
-        // The same snapshot comes again when an address was bound late.
+    /// Starts counting for a newly adopted version.
+    pub(crate) fn start(&self, version: u64) -> Rc<Generation> {
+        let mut kept = self.recent.borrow_mut();
+        // The same snapshot is published again when an address was bound late.
         if let Some(known) = kept.back().filter(|known| known.version == version) {
             return Rc::clone(known);
         }
@@ -84,72 +85,72 @@ impl Generations {
         generation
     }
 
-    /// A request failed or was repeated, which counts for this version.
+    /// Counts a failed or repeated request for this version.
     #[cold]
-    pub(crate) fn note(&self, version: u64, attribution: Attribution, outcome: RequestOutcome) {
+    pub(crate) fn record(&self, version: u64, attribution: Attribution, outcome: RequestOutcome) {
         self.total.borrow_mut().add(attribution, outcome);
         if attribution.is_self_inflicted() && outcome == RequestOutcome::Failed {
-            self.day.borrow_mut().add(Instant::now());
+            self.last_day.borrow_mut().add(Instant::now());
         }
-        let kept = self.kept.borrow();
+        let kept = self.recent.borrow();
         if let Some(generation) = kept.iter().rev().find(|it| it.version == version) {
             generation.costs.borrow_mut().get_or_insert_default().add(attribution, outcome);
         }
     }
 
-    /// What all versions cost together.
+    /// Costs of all versions.
     pub(crate) fn total(&self) -> Costs {
         *self.total.borrow()
     }
 
     /// Self-inflicted errors of the last day.
     pub(crate) fn last_day(&self) -> u64 {
-        self.day.borrow_mut().sum(Instant::now())
+        self.last_day.borrow_mut().sum(Instant::now())
     }
 
-    /// What each version cost, the oldest first.
+    /// Counts per version, oldest first.
     pub(crate) fn counts(&self) -> Vec<GenerationCounts> {
         let count = |it: &Rc<Generation>| GenerationCounts {
             version: it.version,
             requests: it.requests.get(),
             costs: it.costs.borrow().as_deref().copied().unwrap_or_default(),
         };
-        self.kept.borrow().iter().map(count).collect()
+        self.recent.borrow().iter().map(count).collect()
     }
 }
 
-/// Counts by the hour, of one day.
+/// Counts per hour over one day.
 #[derive(Debug)]
-struct Day {
-    began: Instant,
-    /// The hour that was counted in last, since it began.
+struct LastDay {
+    started_at: Instant,
+    /// The last counted hour since the start.
     newest: u64,
-    /// By hour, over and over.
-    hours: [u64; HOURS],
+    /// Ring of hours.
+    hours: [u64; HOURS_PER_DAY],
 }
 
-impl Day {
+impl LastDay {
     fn add(&mut self, now: Instant) {
-        self.go_on(now);
-        self.hours[Self::place(self.newest)] += 1;
+        self.advance(now);
+        self.hours[Self::index_of(self.newest)] += 1;
     }
 
     fn sum(&mut self, now: Instant) -> u64 {
-        self.go_on(now);
+        self.advance(now);
         self.hours.iter().sum()
     }
 
-    /// Forgets the hours that are older than a day.
-    fn go_on(&mut self, now: Instant) {
-        let hour = now.saturating_duration_since(self.began).as_secs() / 3_600;
-        for passed in (self.newest + 1..=hour).take(HOURS) {
-            self.hours[Self::place(passed)] = 0;
+    /// Clears hours older than a day.
+    fn advance(&mut self, now: Instant) {
+        let hour = now.saturating_duration_since(self.started_at).as_secs() / 3_600;
+        for passed in (self.newest + 1..=hour).take(HOURS_PER_DAY) {
+            self.hours[Self::index_of(passed)] = 0;
         }
         self.newest = self.newest.max(hour);
     }
 
-    fn place(hour: u64) -> usize {
-        (hour % HOURS as u64) as usize
+    fn index_of(hour: u64) -> usize {
+        (hour % HOURS_PER_DAY as u64) as usize
     }
 }
 
@@ -160,19 +161,19 @@ mod tests {
     use super::*;
 
     fn failed(generations: &Generations, version: u64) {
-        generations.note(version, Attribution::ConfigurationChange, RequestOutcome::Failed);
+        generations.record(version, Attribution::ConfigurationChange, RequestOutcome::Failed);
     }
 
     #[test]
-    fn late_requests_and_costs_count_for_the_version_that_they_belong_to() {
+    fn late_requests_and_costs_count_for_their_own_version() {
         let generations = Generations::default();
-        let (first, second) = (generations.begin(1), generations.begin(2));
+        let (first, second) = (generations.start(1), generations.start(2));
         second.count_request();
         first.count_request();
         first.count_request();
-        assert!(Rc::ptr_eq(&generations.begin(2), &second), "the same snapshot again");
+        assert!(Rc::ptr_eq(&generations.start(2), &second), "the same snapshot again");
         failed(&generations, 1);
-        generations.note(2, Attribution::Client, RequestOutcome::Failed);
+        generations.record(2, Attribution::Client, RequestOutcome::Failed);
         let counts = generations.counts();
         let found: Vec<_> =
             counts.iter().map(|it| (it.version, it.requests, it.costs.self_inflicted())).collect();
@@ -181,11 +182,11 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_bounded_and_what_they_cost_stays_in_the_total() {
+    fn the_number_of_versions_is_limited_and_evicted_costs_stay_in_the_total() {
         let generations = Generations::default();
-        let oldest = generations.begin(1);
+        let oldest = generations.start(1);
         for version in 2..=MAX_GENERATIONS as u64 + 5 {
-            generations.begin(version);
+            generations.start(version);
         }
         failed(&generations, 1);
         oldest.count_request();
@@ -195,14 +196,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_day_later_errors_are_forgotten_hour_by_hour() {
+    async fn errors_expire_hour_by_hour_after_a_day() {
         let generations = Generations::default();
         for _ in 0..3 {
             failed(&generations, 1);
             tokio::time::advance(Duration::from_secs(3_600)).await;
         }
-        generations.note(1, Attribution::Endpoint, RequestOutcome::Failed);
-        generations.note(1, Attribution::ConfigurationChange, RequestOutcome::Repeated);
+        generations.record(1, Attribution::Endpoint, RequestOutcome::Failed);
+        generations.record(1, Attribution::ConfigurationChange, RequestOutcome::Repeated);
         assert_eq!(generations.last_day(), 3);
         tokio::time::advance(Duration::from_secs(21 * 3_600)).await;
         assert_eq!(generations.last_day(), 2, "the first one is a day old");

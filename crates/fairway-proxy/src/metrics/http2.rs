@@ -1,49 +1,49 @@
-//! What is counted of connections of HTTP/2, with clients and with endpoints.
+//! Counters of HTTP/2 connections, downstream and upstream.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use fairway_http2::Note;
+use fairway_http2::PeerEvent;
 
-/// What happened, and why.
+/// Event and reason.
 pub(crate) type Event = (&'static str, &'static str);
 
-/// What happened on connections, counted by reason; copies count together.
+/// Events on connections by reason. Clones share the counts.
 #[derive(Clone, Default)]
-pub struct Events(Rc<RefCell<BTreeMap<Event, u64>>>);
+pub struct EventCounts(Rc<RefCell<BTreeMap<Event, u64>>>);
 
-impl Events {
-    /// Something happened on a connection.
-    pub fn note(&self, note: Note) {
-        self.add((note.what.label(), note.reason), note.count);
+impl EventCounts {
+    /// Counts an event of a codec.
+    pub fn record(&self, note: PeerEvent) {
+        self.add((note.kind.label(), note.reason), note.count);
     }
 
-    /// The same, by its labels.
+    /// Counts an event by its labels.
     pub(crate) fn add(&self, event: Event, count: u32) {
         *self.0.borrow_mut().entry(event).or_default() += u64::from(count);
     }
 
-    /// What was counted, copied.
-    pub(crate) fn counted(&self) -> BTreeMap<Event, u64> {
+    /// A copy of the counts.
+    pub(crate) fn by_event(&self) -> BTreeMap<Event, u64> {
         self.0.borrow().clone()
     }
 }
 
-/// Of one worker.
+/// Counters of one worker.
 #[derive(Default)]
 pub struct Http2 {
     streams: Rc<Cell<u64>>,
-    /// Requests that waited before they began, because clients took back too many.
-    pub held: Cell<u64>,
-    /// Of clients.
-    pub clients: Events,
-    /// Of endpoints.
-    pub endpoints: Events,
+    /// Requests held before they started because clients cancelled too many.
+    pub held_requests: Cell<u64>,
+    /// Events of downstream connections.
+    pub clients: EventCounts,
+    /// Events of upstream connections.
+    pub endpoints: EventCounts,
 }
 
 impl Http2 {
-    /// Open streams of clients, as their number changes.
+    /// The live gauge of open downstream streams.
     pub fn streams(&self) -> Rc<Cell<u64>> {
         Rc::clone(&self.streams)
     }

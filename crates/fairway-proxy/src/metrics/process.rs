@@ -1,68 +1,74 @@
-//! The metrics that ingress-nginx has of its nginx processes (`nginx_process_*`), of this process. What each means here:
-//! docs/metrics.md.
+//! The `nginx_process_*` metrics of ingress-nginx, for this process. Their meanings here: docs/metrics.md.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use fairway_net::spent::Spent;
+use fairway_net::spent::ProcessUsage;
 
 use crate::fault::Fault;
-use crate::metrics::lines::{head, joined, line, single};
-use crate::metrics::reason::Stage;
+use crate::metrics::lines::{join_labels, write_line, write_metric, write_type};
+use crate::metrics::reason::FaultStage;
 use crate::metrics::sample::Sample;
 
-const PROCESS: &str = "nginx_ingress_controller_nginx_process_";
+const PROCESS_PREFIX: &str = "nginx_ingress_controller_nginx_process_";
 
-/// Connections and requests, of all workers.
+/// Connections and requests of all workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Traffic {
+pub(crate) struct NginxTraffic {
     open: u64,
-    /// Connections that were taken.
+    /// Connections accepted and served.
     handled: u64,
-    /// Those, and the ones that a limit refused.
+    /// Those and the ones refused by a limit.
     accepted: u64,
-    under_way: u64,
+    in_flight: u64,
     requests: u64,
 }
 
-impl Traffic {
-    /// What `sample` says.
-    pub(crate) fn of(sample: &Sample) -> Self {
+impl NginxTraffic {
+    /// Extracts the numbers from a sample.
+    pub(crate) fn from_sample(sample: &Sample) -> Self {
         let handled = sample.counts.get("connections_accepted_total").copied().unwrap_or_default();
-        let refused = sample.reasons.get(&(Stage::Connection, Fault::Overloaded.label()));
+        let refused = sample.reasons.get(&(FaultStage::Connection, Fault::Overloaded.label()));
         Self {
             open: sample.open_connections,
             handled,
             accepted: handled + refused.copied().unwrap_or_default(),
-            under_way: sample.gauges.exchanges,
+            in_flight: sample.gauges.exchanges,
             requests: sample.series.requests(),
         }
     }
 
-    /// Writes it. A request whose head is still arriving is one under way: `reading` of nginx has no count of its own.
+    /// Writes the metrics. A request whose head is still arriving counts as in flight: `reading` of nginx has
+    /// no count of its own.
     pub(crate) fn write(&self, identity: &str, out: &mut String) {
-        let idle = self.open.saturating_sub(self.under_way);
-        let now = [("active", self.open), ("writing", self.under_way), ("waiting", idle)];
-        by_state(out, "connections", "gauge", identity, &now);
+        let idle = self.open.saturating_sub(self.in_flight);
+        let now = [("active", self.open), ("writing", self.in_flight), ("waiting", idle)];
+        write_states(out, "connections", "gauge", identity, &now);
         let ever = [("accepted", self.accepted), ("handled", self.handled)];
-        by_state(out, "connections_total", "counter", identity, &ever);
-        single(out, &format!("{PROCESS}requests_total"), "counter", identity, self.requests);
+        write_states(out, "connections_total", "counter", identity, &ever);
+        write_metric(out, &format!("{PROCESS_PREFIX}requests_total"), "counter", identity, self.requests);
     }
 }
 
-fn by_state(out: &mut String, name: &str, kind: &str, identity: &str, states: &[(&str, u64)]) {
-    let name = format!("{PROCESS}{name}");
-    head(out, &name, kind);
+fn write_states(out: &mut String, name: &str, kind: &str, identity: &str, states: &[(&str, u64)]) {
+    let name = format!("{PROCESS_PREFIX}{name}");
+    write_type(out, &name, kind);
     for (state, value) in states {
-        line(out, &name, &joined(identity, &format!("state=\"{state}\"")), value);
+        write_line(out, &name, &join_labels(identity, &format!("state=\"{state}\"")), value);
     }
 }
 
-/// Writes what the process has spent, which serves since `started`.
-pub fn write_spent(spent: &Spent, started: SystemTime, identity: &str, out: &mut String) {
+/// Writes the resource usage of a process that serves since `started`.
+pub fn write_spent(spent: &ProcessUsage, started: SystemTime, identity: &str, out: &mut String) {
     let started = started.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let memory = spent.memory;
     let storage = spent.storage;
-    single(out, &format!("{PROCESS}cpu_seconds_total"), "counter", identity, spent.cpu.as_secs_f64());
+    write_metric(
+        out,
+        &format!("{PROCESS_PREFIX}cpu_seconds_total"),
+        "counter",
+        identity,
+        spent.cpu.as_secs_f64(),
+    );
     for (name, kind, value) in [
         ("num_procs", "gauge", Some(1)),
         ("oldest_start_time_seconds", "gauge", Some(started)),
@@ -72,7 +78,7 @@ pub fn write_spent(spent: &Spent, started: SystemTime, identity: &str, out: &mut
         ("write_bytes_total", "counter", storage.map(|storage| storage.written)),
     ] {
         if let Some(value) = value {
-            single(out, &format!("{PROCESS}{name}"), kind, identity, value);
+            write_metric(out, &format!("{PROCESS_PREFIX}{name}"), kind, identity, value);
         }
     }
 }
@@ -83,14 +89,14 @@ mod tests {
     use crate::metrics::{Counters, Gauges};
 
     #[test]
-    fn connections_that_a_limit_refused_are_accepted_and_not_handled() {
+    fn connections_refused_by_a_limit_count_as_accepted_but_not_handled() {
         let counters = Counters::default();
         counters.connection_opened();
         counters.connection_opened();
-        counters.refused(Fault::Overloaded);
+        counters.count_refused(Fault::Overloaded);
         let sample = counters.sample(Gauges { exchanges: 3, ..Gauges::default() });
         let mut text = String::new();
-        Traffic::of(&sample).write("pod=\"a\"", &mut text);
+        NginxTraffic::from_sample(&sample).write("pod=\"a\"", &mut text);
         for line in [
             "connections{pod=\"a\",state=\"active\"} 2",
             "connections{pod=\"a\",state=\"writing\"} 3",
@@ -99,15 +105,15 @@ mod tests {
             "connections_total{pod=\"a\",state=\"handled\"} 2",
             "requests_total{pod=\"a\"} 0",
         ] {
-            let line = format!("{PROCESS}{line}");
+            let line = format!("{PROCESS_PREFIX}{line}");
             assert!(text.lines().any(|it| it == line), "{line} is not in\n{text}");
         }
     }
 
     #[test]
-    fn what_the_system_does_not_tell_is_left_out() {
+    fn unknown_system_values_are_left_out() {
         let mut text = String::new();
-        write_spent(&Spent::default(), UNIX_EPOCH, "", &mut text);
+        write_spent(&ProcessUsage::default(), UNIX_EPOCH, "", &mut text);
         assert!(text.contains("cpu_seconds_total 0\n") && !text.contains("memory"), "{text}");
     }
 }

@@ -1,17 +1,17 @@
-//! What is counted of the datagrams of QUIC before they belong to a connection.
+//! Counters of QUIC datagrams before they belong to a connection.
 
 use std::cell::Cell;
 
-/// Of one worker.
+/// Counters of one worker.
 #[derive(Default)]
 pub struct Quic {
-    /// Datagrams that came here and were handed over to the worker that their connection id names.
+    /// Datagrams handed over to the worker named by their connection id.
     pub handed_over: Cell<u64>,
-    /// Datagrams that were lost here, in either direction: no room for them, or the system did not take them.
+    /// Datagrams lost here in either direction: no room, or not taken by the system.
     pub dropped: Cell<u64>,
-    /// Stateless resets that were sent (RFC 9000 §10.3).
+    /// Stateless resets sent (RFC 9000 §10.3).
     pub resets: Cell<u64>,
-    /// Retry packets that were sent (RFC 9000 §8.1.2).
+    /// Retry packets sent (RFC 9000 §8.1.2).
     pub retries: Cell<u64>,
 }
 

@@ -1,45 +1,45 @@
-//! Faults as they are counted.
+//! Labels of counted faults and results.
 
-/// Where a fault was met.
+/// Where a fault or result was counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stage {
+pub enum FaultStage {
     /// Before the first request of a connection.
     Connection,
     /// In an exchange.
     Exchange,
-    /// At the end of a gRPC call: its status.
-    Call,
-    /// At the end of a connection that was forwarded as it came.
+    /// The status of a finished gRPC call.
+    GrpcCall,
+    /// The end of a forwarded connection.
     Stream,
-    /// At the end of a session of datagrams.
+    /// The end of a datagram session.
     Session,
-    /// With a datagram.
+    /// A dropped datagram.
     Datagram,
-    /// When an authorization service was asked over gRPC.
-    Check,
-    /// At the end of the stream to an extension service.
+    /// A gRPC authorization check.
+    AuthorizationCheck,
+    /// The end of a stream to an extension service.
     Extension,
-    /// At the end of a health check of an endpoint.
+    /// A health check of an endpoint.
     HealthCheck,
-    /// When another attempt would follow one that failed.
+    /// A retry that was refused.
     RetryRefused,
 }
 
-impl Stage {
-    /// In the order of metrics.
+impl FaultStage {
+    /// In the order of the metrics.
     pub(crate) const ALL: [Self; 10] = [
         Self::Connection,
         Self::Exchange,
-        Self::Call,
+        Self::GrpcCall,
         Self::Stream,
         Self::Session,
         Self::Datagram,
-        Self::Check,
+        Self::AuthorizationCheck,
         Self::Extension,
         Self::HealthCheck,
         Self::RetryRefused,
     ];
 }
 
-/// A fault as it is counted.
-pub(crate) type Reason = (Stage, &'static str);
+/// A counted fault or result.
+pub(crate) type Reason = (FaultStage, &'static str);

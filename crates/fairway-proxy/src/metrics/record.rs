@@ -1,4 +1,4 @@
-//! What is remembered of an exchange for metrics and the access log.
+//! The record of an exchange for metrics and the access log.
 
 use std::net::SocketAddr;
 use std::num::NonZeroU64;
@@ -14,109 +14,110 @@ use crate::attribution::Attribution;
 use crate::fault::Fault;
 use crate::grpc::Call;
 
-/// One exchange, when it is over.
-pub struct Record<'a> {
-    /// When its head was complete.
-    pub began: Instant,
-    /// How long it took, in nanoseconds and one more; none while it is not over.
-    took: Option<NonZeroU64>,
+/// A finished exchange.
+pub struct ExchangeRecord<'a> {
+    /// When the request head was complete.
+    pub started_at: Instant,
+    /// Duration in nanoseconds plus one; `None` until finished.
+    nanos_plus_one: Option<NonZeroU64>,
     /// The method of the request.
     pub method: Method,
-    /// The status of the answer; 0 where there is none.
+    /// Response status; 0 without a response.
     pub status: u16,
-    /// Head and body of the request.
+    /// Bytes of request head and body.
     pub request_bytes: u64,
-    /// The answer's body, without its framing.
+    /// Bytes of the response body, without framing.
     pub body_bytes: u64,
-    /// Everything that was sent to the client.
+    /// All bytes sent to the client.
     pub sent_bytes: u64,
-    /// Why the answer is not the endpoint's, or incomplete.
+    /// Why the response is not the endpoint's, or incomplete.
     pub fault: Option<Fault>,
-    /// On whose account it failed or was repeated, once that was judged.
+    /// Attribution of a failure or retry, once determined.
     pub(crate) attribution: Option<Attribution>,
-    /// What of the configuration served it.
+    /// The part of the configuration that served it.
     pub served_by: ServedBy<'a>,
-    /// The last attempt, where there was one.
+    /// The last attempt, if any.
     pub upstream: Option<UpstreamRecord>,
-    /// What became of it as a call of gRPC.
-    pub call: Call,
-    /// How long it waited for the word of others before it was forwarded.
-    waited: Micros,
+    /// Its outcome as a gRPC call.
+    pub grpc_call: Call,
+    /// Time that guards waited for other services before forwarding.
+    guard_wait: Microseconds,
     /// Whether it is part of a trace, sampled or not.
     pub(crate) is_traced: bool,
 }
 
-/// What of the configuration a request belongs to.
+/// The part of the configuration a request belongs to.
 #[derive(Default)]
 pub struct ServedBy<'a> {
     /// The rule.
     pub rule: Option<&'a CompiledRule>,
-    /// The host of the rule.
+    /// Host of the rule.
     pub host: Option<&'a HostPattern>,
-    /// The backend of the rule's canary, where it got the request.
+    /// Backend of the rule's canary, if it got the request.
     pub canary: Option<Arc<Backend>>,
 }
 
-/// Microseconds, at most 71 minutes: a quarter of a `Duration`, of which every idle connection has room for several.
+/// Microseconds, up to 71 minutes: a quarter of the size of a `Duration`, of which every idle connection has
+/// several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Micros(u32);
+pub struct Microseconds(u32);
 
-impl Micros {
-    /// None.
+impl Microseconds {
+    /// Zero.
     pub(crate) const ZERO: Self = Self(0);
 
-    /// The same as a duration.
+    /// As a `Duration`.
     pub fn duration(self) -> Duration {
         Duration::from_micros(self.number())
     }
 
-    /// How many they are.
+    /// As a number.
     pub(crate) fn number(self) -> u64 {
         u64::from(self.0)
     }
 }
 
-impl From<Duration> for Micros {
+impl From<Duration> for Microseconds {
     fn from(time: Duration) -> Self {
         Self(u32::try_from(time.as_micros()).unwrap_or(u32::MAX))
     }
 }
 
-/// The last attempt, which gave the answer or the failure.
+/// The last attempt, which produced the response or the failure.
 #[derive(Clone, Copy, Debug)]
 pub struct UpstreamRecord {
     /// The endpoint.
     pub endpoint: SocketAddr,
-    /// 0 when no answer came.
+    /// Status; 0 without a response.
     pub status: u16,
-    /// When its request was sent, counted from when forwarding began; 0 where no answer came.
-    pub sent: Micros,
-    /// 0 for a reused connection.
-    pub connect: Micros,
-    /// From the first byte sent to the answer's head.
-    pub header: Micros,
-    /// From the first byte sent to the answer's last.
-    pub response: Micros,
-    /// How many attempts it took.
+    /// When its request was sent, from the start of forwarding; 0 without a response.
+    pub sent: Microseconds,
+    /// Connect time; 0 for a reused connection.
+    pub connect: Microseconds,
+    /// From the first byte sent to the response head.
+    pub header: Microseconds,
+    /// From the first byte sent to the last byte of the response.
+    pub response: Microseconds,
+    /// Number of attempts.
     pub attempts: u8,
-    /// Whether a late connect made the attempt look at another endpoint as well.
+    /// Whether a slow connect made the attempt try a second endpoint.
     pub hedged: bool,
 }
 
-/// An attempt that brought no response that the client got.
+/// An attempt whose response the client did not get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FailedAttempt {
     /// The endpoint.
     pub(crate) endpoint: SocketAddr,
-    /// What went wrong, or the status that made Fairway ask another endpoint.
+    /// What went wrong, or the status that caused a retry.
     pub(crate) outcome: AttemptOutcome,
-    /// From the beginning of the first attempt to that of this one.
-    pub(crate) began: Micros,
-    /// From the beginning of the first attempt to the end of this one.
-    pub(crate) after: Micros,
+    /// Start, from the start of the first attempt.
+    pub(crate) started_after: Microseconds,
+    /// End, from the start of the first attempt.
+    pub(crate) ended_after: Microseconds,
 }
 
-/// Why another attempt followed, or none could.
+/// Why an attempt was retried, or would have been.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AttemptOutcome {
     Fault(Fault),
@@ -124,35 +125,35 @@ pub(crate) enum AttemptOutcome {
 }
 
 impl UpstreamRecord {
-    /// An attempt that brought no answer in `took`.
-    pub fn failed(endpoint: SocketAddr, attempts: u8, took: Duration) -> Self {
-        let none = Micros::default();
+    /// An attempt without a response, which took `took`.
+    pub fn failed(endpoint: SocketAddr, attempts: u8, duration: Duration) -> Self {
+        let none = Microseconds::default();
         Self {
             endpoint,
             status: 0,
             sent: none,
             connect: none,
             header: none,
-            response: took.into(),
+            response: duration.into(),
             attempts,
             hedged: false,
         }
     }
 }
 
-impl Record<'_> {
-    /// The endpoint's answer ended so long after its head.
-    pub fn answered(&mut self, body: Duration) {
+impl ExchangeRecord<'_> {
+    /// Sets the response time from the duration of the body.
+    pub fn set_response_time(&mut self, body: Duration) {
         if let Some(upstream) = &mut self.upstream {
             upstream.response = (upstream.header.duration() + body).into();
         }
     }
 
-    /// Another backend made the answer: what it was counts.
-    pub(crate) fn take_answer_of(&mut self, other: &Record<'_>) {
-        self.took = None;
+    /// Takes over the response that another backend made.
+    pub(crate) fn take_response_of(&mut self, other: &ExchangeRecord<'_>) {
+        self.nanos_plus_one = None;
         if let Some(ended) = other.ended() {
-            self.end(ended);
+            self.finish(ended);
         }
         self.status = other.status;
         self.body_bytes = other.body_bytes;
@@ -160,50 +161,51 @@ impl Record<'_> {
         self.upstream = other.upstream;
     }
 
-    /// From the request's head to the answer's last byte.
-    pub fn took(&self) -> Duration {
-        self.took.map_or(Duration::ZERO, |took| Duration::from_nanos(took.get() - 1))
+    /// From the request head to the last byte of the response.
+    pub fn duration(&self) -> Duration {
+        self.nanos_plus_one.map_or(Duration::ZERO, |took| Duration::from_nanos(took.get() - 1))
     }
 
     /// The same in microseconds.
-    pub(crate) fn took_micros(&self) -> u64 {
-        self.took.map_or(0, |took| (took.get() - 1) / 1_000)
+    pub(crate) fn duration_micros(&self) -> u64 {
+        self.nanos_plus_one.map_or(0, |took| (took.get() - 1) / 1_000)
     }
 
-    /// All that it waited for is known by now: it is forwarded from here on.
-    pub(crate) fn waited_until(&mut self, now: Instant) {
-        self.waited = now.saturating_duration_since(self.began).into();
+    /// Guards have finished: forwarding starts now.
+    pub(crate) fn finish_waiting(&mut self, now: Instant) {
+        self.guard_wait = now.saturating_duration_since(self.started_at).into();
     }
 
-    /// How long it waited for the word of others before it was forwarded.
-    pub(crate) fn waited(&self) -> Duration {
-        self.waited.duration()
+    /// Time that guards waited for other services before forwarding.
+    pub(crate) fn guard_wait(&self) -> Duration {
+        self.guard_wait.duration()
     }
 
-    /// When forwarding began: with the exchange, where it waited for nobody.
+    /// When forwarding started: with the exchange, unless guards waited.
     #[inline]
     #[must_use]
-    pub(crate) fn forwarding_began(&self) -> Instant {
-        self.began + self.waited.duration()
+    pub(crate) fn forwarding_started_at(&self) -> Instant {
+        self.started_at + self.guard_wait.duration()
     }
 
-    /// It is over.
-    pub fn end(&mut self, at: Instant) {
-        let took = u64::try_from(at.saturating_duration_since(self.began).as_nanos()).unwrap_or(u64::MAX);
-        self.took = NonZeroU64::new(took.saturating_add(1));
+    /// Finishes the record.
+    pub fn finish(&mut self, at: Instant) {
+        let nanos =
+            u64::try_from(at.saturating_duration_since(self.started_at).as_nanos()).unwrap_or(u64::MAX);
+        self.nanos_plus_one = NonZeroU64::new(nanos.saturating_add(1));
     }
 
-    /// When it was over; none while it is not.
+    /// End time; `None` until finished.
     #[must_use]
     pub fn ended(&self) -> Option<Instant> {
-        self.took.map(|_| self.began + self.took())
+        self.nanos_plus_one.map(|_| self.started_at + self.duration())
     }
 
-    /// Nothing known yet but when it began.
-    pub fn new(began: Instant, head_bytes: u32) -> Self {
+    /// A record of an exchange that just started.
+    pub fn new(started_at: Instant, head_bytes: u32) -> Self {
         Self {
-            began,
-            took: None,
+            started_at,
+            nanos_plus_one: None,
             method: Method::Other,
             status: 0,
             request_bytes: u64::from(head_bytes),
@@ -213,8 +215,8 @@ impl Record<'_> {
             attribution: None,
             served_by: ServedBy::default(),
             upstream: None,
-            call: Call::default(),
-            waited: Micros::default(),
+            grpc_call: Call::default(),
+            guard_wait: Microseconds::default(),
             is_traced: false,
         }
     }
@@ -225,15 +227,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_of_microseconds_is_that_of_the_duration() {
+    fn microseconds_equal_those_of_the_duration() {
         let began = Instant::now();
-        let mut record = Record::new(began, 0);
-        assert_eq!(record.took_micros(), 0);
+        let mut record = ExchangeRecord::new(began, 0);
+        assert_eq!(record.duration_micros(), 0);
         for nanos in [0, 999, 1_000, 1_999, 999_999_999, 10_000_001_000] {
             let took = Duration::from_nanos(nanos);
-            record.end(began + took);
-            assert_eq!(u128::from(record.took_micros()), took.as_micros());
-            assert_eq!(u128::from(Micros::from(took).number()), took.as_micros());
+            record.finish(began + took);
+            assert_eq!(u128::from(record.duration_micros()), took.as_micros());
+            assert_eq!(u128::from(Microseconds::from(took).number()), took.as_micros());
         }
     }
 }

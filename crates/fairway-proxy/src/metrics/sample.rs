@@ -1,4 +1,4 @@
-//! A worker's counters as a value, and the sum of several.
+//! A copy of a worker's counters, and the sum of several.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,68 +9,68 @@ use crate::metrics::http2::Event;
 use crate::metrics::reason::Reason;
 use crate::metrics::series::AllSeries;
 
-/// What a worker counted until now.
+/// A copy of a worker's counters.
 #[derive(Clone, Default)]
 pub struct Sample {
-    /// Counters by their names.
+    /// Counters by name.
     pub counts: BTreeMap<&'static str, u64>,
-    /// Late connects by what became of them.
+    /// Slow connects by outcome.
     pub hedges: BTreeMap<&'static str, u64>,
-    /// What it holds now.
+    /// Gauges.
     pub gauges: Gauges,
-    /// Connections of clients.
+    /// Open downstream connections.
     pub open_connections: u64,
-    /// Faults by where they were met.
+    /// Faults and results by stage.
     pub reasons: BTreeMap<Reason, u64>,
-    /// Of clients' connections of HTTP/2.
+    /// Events of downstream HTTP/2 connections.
     pub http2: BTreeMap<Event, u64>,
-    /// Of clients' connections of HTTP/3.
+    /// Events of downstream HTTP/3 connections.
     pub http3: BTreeMap<Event, u64>,
-    /// Of connections of HTTP/2 to endpoints.
+    /// Events of upstream HTTP/2 connections.
     pub upstream_http2: BTreeMap<Event, u64>,
-    /// Attempts on endpoints by their zone, and whether it is the own one.
+    /// Attempts by zone, and whether it is the local zone.
     pub zones: BTreeMap<(Arc<str>, bool), u64>,
-    /// Bytes of responses that were compressed, by coding and side.
+    /// Bytes of compressed responses by coding and side.
     pub compressed: BTreeMap<(&'static str, &'static str), u64>,
-    /// Exchanges that failed or were repeated.
+    /// Failed and repeated exchanges.
     pub costs: Costs,
-    /// Requests by their labels.
+    /// Requests by labels.
     pub series: AllSeries,
 }
 
-/// What a worker holds now.
+/// Gauges of a worker.
 #[derive(Clone, Copy, Default)]
 pub struct Gauges {
-    /// Idle connections to endpoints.
+    /// Idle upstream connections.
     pub upstream_idle: u64,
-    /// Log lines that were dropped because the log's reader was slow.
+    /// Log lines dropped because the log's reader was slow.
     pub log_dropped: u64,
-    /// How long the last worker took to adopt the current snapshot after its publication.
+    /// Longest time a worker took to adopt the current snapshot.
     pub adoption: Duration,
-    /// Workers that refuse work for want of memory.
+    /// Workers that refuse work for lack of memory.
     pub shedding_workers: u64,
-    /// Open streams of clients.
+    /// Open downstream HTTP/2 streams.
     pub http2_streams: u64,
-    /// The same over HTTP/3.
+    /// Open downstream HTTP/3 streams.
     pub http3_streams: u64,
-    /// Connections of HTTP/3.
+    /// Open HTTP/3 connections.
     pub http3_connections: u64,
-    /// Bytes that windows of clients' uploads have grown by.
+    /// Bytes by which upload windows have grown.
     pub http2_window: u64,
-    /// Bytes of memory that bodies which are held may take.
+    /// Bytes of memory reserved for buffered bodies.
     pub buffer_memory: u64,
-    /// Exchanges under way, and connections that are forwarded as they come.
+    /// Exchanges in flight, including forwarded connections.
     pub exchanges: u64,
-    /// Those among them that are forwarded as they come.
+    /// Forwarded connections.
     pub streams: u64,
-    /// Sessions of datagrams.
+    /// Datagram sessions.
     pub sessions: u64,
-    /// Time that the worker's thread has spent on CPUs.
+    /// CPU time of the worker's thread.
     pub cpu: Duration,
 }
 
 impl Sample {
-    /// Adds another worker's.
+    /// Adds the sample of another worker.
     pub fn merge(&mut self, other: Self) {
         for (name, value) in other.counts {
             *self.counts.entry(name).or_default() += value;

@@ -1,4 +1,4 @@
-//! The request metrics of ingress-nginx: one series per rule, method and status, at most so many.
+//! The request metrics of ingress-nginx: one series per rule, method and status, up to a limit.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -7,25 +7,25 @@ use std::sync::Arc;
 use fairway_http::Method;
 use fairway_model::RuleLabels;
 
-use crate::metrics::histogram::{Histogram, LENGTH, SIZE, TIME};
-use crate::metrics::record::Record;
+use crate::metrics::histogram::{Histogram, LENGTH_BOUNDS, SIZE_BOUNDS, TIME_BOUNDS};
+use crate::metrics::record::ExchangeRecord;
 use crate::metrics::totals::Totals;
 
-/// Series a worker keeps; what comes beyond is counted under empty labels.
-const MOST: usize = 10_000;
+/// Series per worker; further requests are counted under empty labels.
+const MAX_SERIES: usize = 10_000;
 
 /// Labels of a series.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SeriesLabels {
     pub rule: RuleLabels,
     pub host: String,
-    /// Where a canary got the requests, its backend by the name that ingress-nginx gives it.
+    /// Backend of the canary that got the requests, as ingress-nginx names it.
     pub canary: String,
     pub method: Method,
     pub status: u16,
 }
 
-/// What is observed of the exchanges of one series.
+/// Observations of one series.
 #[derive(Clone, Debug, Default)]
 pub struct Series {
     pub requests: u64,
@@ -38,33 +38,33 @@ pub struct Series {
     pub bytes_sent: Histogram<7>,
 }
 
-/// Rule, canary or not, method and status in one number: rule identifiers are small and never reused. A rule that changes gets another
-/// identifier, and goes on with its series by its labels.
-type Key = u64;
+/// Rule id, canary, method and status in one number: rule ids are small and never reused. A changed rule gets a
+/// new id and continues its series through its labels.
+type SeriesKey = u64;
 
-/// Identifiers a worker remembers; then it forgets all of them, and finds the series by their labels once more.
-const MOST_KEYS: usize = 4 * MOST;
+/// Keys cached per worker; then all are dropped and looked up by labels again.
+const MAX_KEYS: usize = 4 * MAX_SERIES;
 
 /// All series of a worker.
 #[derive(Default)]
 pub(crate) struct SeriesTable {
     series: Vec<Series>,
     by_labels: HashMap<Arc<SeriesLabels>, usize>,
-    by_key: HashMap<Key, Place, BuildHasherDefault<KeyHasher>>,
-    /// Exchanges that were counted without their labels, because there were too many series.
+    by_key: HashMap<SeriesKey, SeriesSlot, BuildHasherDefault<KeyHasher>>,
+    /// Exchanges counted without labels because there were too many series.
     folded: u64,
 }
 
 /// Where requests are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
-    /// The series.
-    at: usize,
-    /// Whether it is not their own.
-    folded: bool,
+struct SeriesSlot {
+    /// Index of the series.
+    index: usize,
+    /// Whether it is the series without labels.
+    is_folded: bool,
 }
 
-/// One multiplication: the keys are ours, not an attacker's.
+/// A one-multiplication hash: attackers do not control the keys.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct KeyHasher(u64);
 
@@ -91,25 +91,25 @@ impl SeriesTable {
     }
 
     /// Counts an exchange.
-    pub(crate) fn observe(&mut self, record: &Record<'_>) {
+    pub(crate) fn observe(&mut self, record: &ExchangeRecord<'_>) {
         let key = record.served_by.rule.map_or(0, |rule| rule.id().0) << 17
             | u64::from(record.served_by.canary.is_some()) << 16
             | (record.method as u64) << 12
             | u64::from(record.status);
-        let place = match self.by_key.get(&key) {
-            Some(place) => *place,
-            None => self.place(key, SeriesLabels::of(record)),
+        let slot = match self.by_key.get(&key) {
+            Some(slot) => *slot,
+            None => self.slot_for(key, SeriesLabels::from_record(record)),
         };
-        self.folded += u64::from(place.folded);
-        self.series[place.at].observe(record);
+        self.folded += u64::from(slot.is_folded);
+        self.series[slot.index].observe(record);
     }
 
-    /// Exchanges that were counted without their labels.
+    /// Exchanges counted without labels.
     pub(crate) fn folded(&self) -> u64 {
         self.folded
     }
 
-    /// Everything, copied.
+    /// A copy of all series.
     pub(crate) fn series(&self) -> AllSeries {
         let of = |(labels, at): (&Arc<SeriesLabels>, &usize)| {
             (Arc::clone(labels), Box::new(self.series[*at].clone()))
@@ -117,7 +117,7 @@ impl SeriesTable {
         AllSeries(self.by_labels.iter().map(of).collect())
     }
 
-    /// Adds everything to `totals`.
+    /// Adds all series to `totals`.
     pub(crate) fn add_to(&self, totals: &mut Totals) {
         for (labels, at) in &self.by_labels {
             let series = &self.series[*at];
@@ -125,32 +125,32 @@ impl SeriesTable {
         }
     }
 
-    /// Where the series of these labels is, which `key` stands for from now on.
-    fn place(&mut self, key: Key, mut labels: SeriesLabels) -> Place {
-        if self.by_key.len() >= MOST_KEYS {
+    /// The slot of the series with these labels, cached under `key`.
+    fn slot_for(&mut self, key: SeriesKey, mut labels: SeriesLabels) -> SeriesSlot {
+        if self.by_key.len() >= MAX_KEYS {
             self.by_key.clear();
         }
-        let folded = self.series.len() >= MOST && !self.by_labels.contains_key(&labels);
-        if folded {
-            labels = SeriesLabels::nameless(labels.method, labels.status);
+        let is_folded = self.series.len() >= MAX_SERIES && !self.by_labels.contains_key(&labels);
+        if is_folded {
+            labels = SeriesLabels::without_rule(labels.method, labels.status);
         }
         let series = &mut self.series;
-        let at = *self.by_labels.entry(Arc::new(labels)).or_insert_with(|| {
+        let index = *self.by_labels.entry(Arc::new(labels)).or_insert_with(|| {
             series.push(Series::default());
             series.len() - 1
         });
-        let place = Place { at, folded };
-        self.by_key.insert(key, place);
-        place
+        let slot = SeriesSlot { index, is_folded };
+        self.by_key.insert(key, slot);
+        slot
     }
 }
 
-/// One series per set of labels. The labels are those of the tables they were copied from.
+/// One series per label set. The labels are shared with the tables they were copied from.
 #[derive(Clone, Default)]
 pub struct AllSeries(HashMap<Arc<SeriesLabels>, Box<Series>>);
 
 impl AllSeries {
-    /// Adds those of another worker, which has its own series for the same labels.
+    /// Adds the series of another worker.
     pub(crate) fn merge(&mut self, other: Self) {
         if self.0.is_empty() {
             *self = other;
@@ -180,12 +180,12 @@ impl IntoIterator for AllSeries {
 }
 
 impl SeriesLabels {
-    fn of(record: &Record<'_>) -> Self {
+    fn from_record(record: &ExchangeRecord<'_>) -> Self {
         let (method, status) = (record.method, record.status);
         let Some(rule) = record.served_by.rule else {
-            return Self::nameless(method, status);
+            return Self::without_rule(method, status);
         };
-        // The port is no label of ingress-nginx: rules that differ in it alone share a series.
+        // ingress-nginx has no port label: rules that differ only in their port share a series.
         let rule = RuleLabels { service_port: Arc::default(), ..rule.rule().labels.clone() };
         let host = record.served_by.host.map(ToString::to_string).unwrap_or_default();
         let canary = record.served_by.canary.as_deref().map(|backend| {
@@ -195,23 +195,23 @@ impl SeriesLabels {
         Self { rule, host, canary: canary.unwrap_or_default(), method, status }
     }
 
-    /// Of requests that no rule served, or that have no series of their own.
-    fn nameless(method: Method, status: u16) -> Self {
+    /// Labels of requests without a rule or without their own series.
+    fn without_rule(method: Method, status: u16) -> Self {
         Self { rule: RuleLabels::default(), host: String::new(), canary: String::new(), method, status }
     }
 }
 
 impl Series {
-    fn observe(&mut self, record: &Record<'_>) {
+    fn observe(&mut self, record: &ExchangeRecord<'_>) {
         self.requests += 1;
-        self.request_time.observe(&TIME, record.took_micros());
-        self.request_size.observe(&LENGTH, record.request_bytes);
-        self.bytes_sent.observe(&SIZE, record.sent_bytes);
+        self.request_time.observe(&TIME_BOUNDS, record.duration_micros());
+        self.request_size.observe(&LENGTH_BOUNDS, record.request_bytes);
+        self.bytes_sent.observe(&SIZE_BOUNDS, record.sent_bytes);
         if let Some(upstream) = &record.upstream {
-            self.response_time.observe(&TIME, upstream.response.number());
-            self.header_time.observe(&TIME, upstream.header.number());
-            self.connect_time.observe(&TIME, upstream.connect.number());
-            self.response_size.observe(&LENGTH, record.body_bytes);
+            self.response_time.observe(&TIME_BOUNDS, upstream.response.number());
+            self.header_time.observe(&TIME_BOUNDS, upstream.header.number());
+            self.connect_time.observe(&TIME_BOUNDS, upstream.connect.number());
+            self.response_size.observe(&LENGTH_BOUNDS, record.body_bytes);
         }
     }
 
@@ -233,32 +233,32 @@ mod tests {
 
     fn labels(path: &str) -> SeriesLabels {
         let rule = RuleLabels { path: path.into(), ..RuleLabels::default() };
-        SeriesLabels { rule, host: "a.test".to_owned(), ..SeriesLabels::nameless(Method::Get, 200) }
+        SeriesLabels { rule, host: "a.test".to_owned(), ..SeriesLabels::without_rule(Method::Get, 200) }
     }
 
     #[test]
-    fn a_rule_that_changes_again_and_again_keeps_its_one_series() {
+    fn a_repeatedly_changed_rule_keeps_its_series() {
         let mut table = SeriesTable::new();
-        for identifier in 0..3 * MOST_KEYS as u64 {
-            assert_eq!(table.place(identifier << 17, labels("/")).at, 0);
+        for identifier in 0..3 * MAX_KEYS as u64 {
+            assert_eq!(table.slot_for(identifier << 17, labels("/")).index, 0);
         }
         assert_eq!(table.series.len(), 1);
-        assert!(table.by_key.len() <= MOST_KEYS);
+        assert!(table.by_key.len() <= MAX_KEYS);
     }
 
     #[test]
-    fn beyond_the_bound_only_new_rules_lose_their_labels() {
+    fn beyond_the_limit_only_new_rules_lose_their_labels() {
         let mut table = SeriesTable::new();
-        for number in 0..MOST as u64 {
-            table.place(number << 17, labels(&format!("/{number}")));
+        for number in 0..MAX_SERIES as u64 {
+            table.slot_for(number << 17, labels(&format!("/{number}")));
         }
         let (known, first, second) = (1 << 40, 2 << 40, 3 << 40);
-        let place = table.place(known, labels("/7"));
-        assert_eq!(place, Place { at: 7, folded: false }, "a changed rule finds its series");
-        let nameless = table.place(first, labels("/new"));
-        assert_eq!(table.place(second, labels("/newer")), nameless);
-        assert!(nameless.folded, "what is counted there is counted as folded");
-        assert_eq!(table.series.len(), MOST + 1);
-        assert_eq!(table.by_labels[&SeriesLabels::nameless(Method::Get, 200)], nameless.at);
+        let place = table.slot_for(known, labels("/7"));
+        assert_eq!(place, SeriesSlot { index: 7, is_folded: false }, "a changed rule finds its series");
+        let nameless = table.slot_for(first, labels("/new"));
+        assert_eq!(table.slot_for(second, labels("/newer")), nameless);
+        assert!(nameless.is_folded, "what is counted there is counted as folded");
+        assert_eq!(table.series.len(), MAX_SERIES + 1);
+        assert_eq!(table.by_labels[&SeriesLabels::without_rule(Method::Get, 200)], nameless.index);
     }
 }

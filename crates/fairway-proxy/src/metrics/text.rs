@@ -1,5 +1,5 @@
-//! Metrics in the Prometheus text format: our own names, and those of ingress-nginx for requests, so that its
-//! dashboards and alerts go on working. Names and labels: docs/metrics.md.
+//! Metrics in the Prometheus text format: Fairway's own names, and those of ingress-nginx for requests, so that
+//! its dashboards and alerts keep working. Names and labels: docs/metrics.md.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -10,78 +10,78 @@ use fairway_connection::upstream::Circuits;
 use crate::attribution::{Attribution, Costs, RequestOutcome};
 use crate::geoip::{DatabaseFigures, FileFigures};
 use crate::guards::LeaseFigures;
-use crate::metrics::histogram::{LENGTH, Observed, SIZE, TIME};
-use crate::metrics::lines::{escape, head, joined, line, single};
-use crate::metrics::process::Traffic;
-use crate::metrics::reason::{Reason, Stage};
+use crate::metrics::histogram::{HistogramView, LENGTH_BOUNDS, SIZE_BOUNDS, TIME_BOUNDS};
+use crate::metrics::lines::{escape_label, join_labels, write_line, write_metric, write_type};
+use crate::metrics::process::NginxTraffic;
+use crate::metrics::reason::{FaultStage, Reason};
 use crate::metrics::sample::Sample;
 use crate::metrics::series::{AllSeries, Series, SeriesLabels};
 use crate::tls::{KeySource, StaplingFigures, TicketFigures};
 
-const REQUESTS: &str = "nginx_ingress_controller_";
+const REQUEST_PREFIX: &str = "nginx_ingress_controller_";
 
-/// A piece of the text is about this long.
-const PIECE: usize = 64 * 1024;
+/// Approximate length of a chunk.
+const CHUNK_BYTES: usize = 64 * 1024;
 
-/// The text of a scrape, in pieces that are written when they are asked for: the numbers of thousands of series take megabytes, their
+/// The text of a scrape, written in chunks on demand: the numbers of thousands of series take megabytes, their
 /// text hundreds of them.
-pub struct Text {
-    /// What is written and was not asked for yet.
-    beginning: String,
-    /// By the text of their labels.
+pub struct ScrapeText {
+    /// Text already written for the next chunk.
+    head: String,
+    /// Sorted by the text of their labels.
     series: Vec<(Box<str>, Box<Series>)>,
-    /// The family of metrics that comes next.
-    family: usize,
-    /// The series of it that comes next.
-    at: usize,
+    /// The next metric family.
+    next_family: usize,
+    /// The next series of the family.
+    next_series: usize,
 }
 
-impl Text {
-    /// Everything of `sample`; `identity` are the labels that say in ingress-nginx which controller a metric is of.
+impl ScrapeText {
+    /// The text of `sample`; `identity` is the text of labels by which ingress-nginx identifies the controller.
     #[must_use]
-    pub fn of(sample: Sample, identity: &str) -> Self {
-        let mut beginning = String::new();
-        let series = write(sample, identity, &mut beginning);
-        let text = |labels: &SeriesLabels| joined(&labels_of(labels), identity).into_boxed_str();
+    pub fn new(sample: Sample, identity: &str) -> Self {
+        let mut head = String::new();
+        let series = write(sample, identity, &mut head);
+        let text = |labels: &SeriesLabels| join_labels(&labels_of(labels), identity).into_boxed_str();
         let mut series: Vec<_> = series.into_iter().map(|(labels, series)| (text(&labels), series)).collect();
         series.sort_unstable_by(|left, right| left.0.cmp(&right.0));
-        single(&mut beginning, "fairway_metrics_series", "gauge", "", series.len());
-        Self { beginning, series, family: 0, at: 0 }
+        write_metric(&mut head, "fairway_metrics_series", "gauge", "", series.len());
+        Self { head, series, next_family: 0, next_series: 0 }
     }
 
-    /// Where metrics without many series are added, as long as no piece was asked for.
-    pub fn beginning(&mut self) -> &mut String {
-        &mut self.beginning
+    /// Where metrics with few series are added, before the first chunk is taken.
+    pub fn head_mut(&mut self) -> &mut String {
+        &mut self.head
     }
 }
 
-impl Iterator for Text {
+impl Iterator for ScrapeText {
     type Item = String;
 
     fn next(&mut self) -> Option<String> {
-        let mut piece = std::mem::take(&mut self.beginning);
-        piece.reserve(PIECE.saturating_sub(piece.len()));
-        while piece.len() < PIECE
-            && let Some(family) = FAMILIES.get(self.family)
+        let mut piece = std::mem::take(&mut self.head);
+        piece.reserve(CHUNK_BYTES.saturating_sub(piece.len()));
+        while piece.len() < CHUNK_BYTES
+            && let Some(family) = FAMILIES.get(self.next_family)
         {
-            if self.at == 0 {
-                head(&mut piece, &format!("{REQUESTS}{}", family.name), family.kind());
+            if self.next_series == 0 {
+                write_type(&mut piece, &format!("{REQUEST_PREFIX}{}", family.name), family.kind());
             }
-            match self.series.get(self.at) {
+            match self.series.get(self.next_series) {
                 Some((labels, series)) => {
                     family.write(labels, series, &mut piece);
-                    self.at += 1;
+                    self.next_series += 1;
                 }
-                None => (self.family, self.at) = (self.family + 1, 0),
+                None => (self.next_family, self.next_series) = (self.next_family + 1, 0),
             }
         }
         (!piece.is_empty()).then_some(piece)
     }
 }
 
-/// Writes everything but what has labels of requests, which is given back.
+/// Writes all metrics except those with request labels, which are returned.
 fn write(sample: Sample, identity: &str, out: &mut String) -> AllSeries {
-    Traffic::of(&sample).write(identity, out);
+    NginxTraffic::from_sample(&sample).write(identity, out);
     let Sample {
         counts,
         hedges,
@@ -97,11 +97,11 @@ fn write(sample: Sample, identity: &str, out: &mut String) -> AllSeries {
         series,
     } = sample;
     for (name, value) in &counts {
-        single(out, &format!("fairway_{name}"), "counter", "", value);
+        write_metric(out, &format!("fairway_{name}"), "counter", "", value);
     }
-    head(out, "fairway_upstream_hedges_total", "counter");
+    write_type(out, "fairway_upstream_hedges_total", "counter");
     for (outcome, value) in &hedges {
-        line(out, "fairway_upstream_hedges_total", &format!("outcome=\"{outcome}\""), *value);
+        write_line(out, "fairway_upstream_hedges_total", &format!("outcome=\"{outcome}\""), *value);
     }
     for (name, value) in [
         ("fairway_connections_open", open_connections),
@@ -116,9 +116,9 @@ fn write(sample: Sample, identity: &str, out: &mut String) -> AllSeries {
         ("fairway_streams_open", gauges.streams),
         ("fairway_datagram_sessions_open", gauges.sessions),
     ] {
-        single(out, name, "gauge", "", value);
+        write_metric(out, name, "gauge", "", value);
     }
-    single(out, "fairway_config_adoption_seconds", "gauge", "", gauges.adoption.as_secs_f64());
+    write_metric(out, "fairway_config_adoption_seconds", "gauge", "", gauges.adoption.as_secs_f64());
     write_reasons(&reasons, out);
     write_costs(&costs, out);
     for (name, events) in [
@@ -126,83 +126,83 @@ fn write(sample: Sample, identity: &str, out: &mut String) -> AllSeries {
         ("fairway_http3_events_total", &http3),
         ("fairway_upstream_http2_events_total", &upstream_http2),
     ] {
-        head(out, name, "counter");
+        write_type(out, name, "counter");
         for ((event, reason), value) in events {
-            line(out, name, &format!("event=\"{event}\",reason=\"{reason}\""), *value);
+            write_line(out, name, &format!("event=\"{event}\",reason=\"{reason}\""), *value);
         }
     }
-    head(out, "fairway_zone_attempts_total", "counter");
+    write_type(out, "fairway_zone_attempts_total", "counter");
     for ((zone, is_own), value) in &zones {
-        let labels = format!("zone=\"{}\",own=\"{is_own}\"", escape(zone));
-        line(out, "fairway_zone_attempts_total", &labels, *value);
+        let labels = format!("zone=\"{}\",own=\"{is_own}\"", escape_label(zone));
+        write_line(out, "fairway_zone_attempts_total", &labels, *value);
     }
-    head(out, "fairway_compression_bytes_total", "counter");
+    write_type(out, "fairway_compression_bytes_total", "counter");
     for ((coding, side), value) in &compressed {
         let labels = format!("coding=\"{coding}\",side=\"{side}\"");
-        line(out, "fairway_compression_bytes_total", &labels, *value);
+        write_line(out, "fairway_compression_bytes_total", &labels, *value);
     }
     series
 }
 
-/// Writes why connections, answers and datagrams came to their end.
+/// Writes end reasons of connections, responses and datagrams.
 fn write_reasons(reasons: &BTreeMap<Reason, u64>, out: &mut String) {
-    let of = |stage: &Stage| match stage {
-        Stage::Connection => ("fairway_refused_connections_total", "reason"),
-        Stage::Exchange => ("fairway_faults_total", "reason"),
-        Stage::Call => ("fairway_grpc_calls_total", "status"),
-        Stage::Stream => ("fairway_streams_ended_total", "reason"),
-        Stage::Session => ("fairway_datagram_sessions_ended_total", "reason"),
-        Stage::Datagram => ("fairway_datagrams_dropped_total", "reason"),
-        Stage::Check => ("fairway_authorization_checks_total", "result"),
-        Stage::Extension => ("fairway_extension_streams_total", "result"),
-        Stage::HealthCheck => ("fairway_health_checks_total", "result"),
-        Stage::RetryRefused => ("fairway_upstream_retries_refused_total", "reason"),
+    let of = |stage: &FaultStage| match stage {
+        FaultStage::Connection => ("fairway_refused_connections_total", "reason"),
+        FaultStage::Exchange => ("fairway_faults_total", "reason"),
+        FaultStage::GrpcCall => ("fairway_grpc_calls_total", "status"),
+        FaultStage::Stream => ("fairway_streams_ended_total", "reason"),
+        FaultStage::Session => ("fairway_datagram_sessions_ended_total", "reason"),
+        FaultStage::Datagram => ("fairway_datagrams_dropped_total", "reason"),
+        FaultStage::AuthorizationCheck => ("fairway_authorization_checks_total", "result"),
+        FaultStage::Extension => ("fairway_extension_streams_total", "result"),
+        FaultStage::HealthCheck => ("fairway_health_checks_total", "result"),
+        FaultStage::RetryRefused => ("fairway_upstream_retries_refused_total", "reason"),
     };
-    for stage in Stage::ALL {
-        head(out, of(&stage).0, "counter");
+    for stage in FaultStage::ALL {
+        write_type(out, of(&stage).0, "counter");
     }
     for ((stage, reason), value) in reasons {
         let (name, label) = of(stage);
-        line(out, name, &format!("{label}=\"{reason}\""), *value);
+        write_line(out, name, &format!("{label}=\"{reason}\""), *value);
     }
 }
 
-/// Writes which requests failed or were repeated, on whose account. Every series is there from the start: an alert on the increase of one
-/// that appears with its first error would miss that error.
+/// Writes failed and repeated requests by attribution. All series exist from the start: an alert on the
+/// increase of a series that appears with its first error would miss that error.
 fn write_costs(costs: &Costs, out: &mut String) {
     let name = "fairway_attributed_requests_total";
-    head(out, name, "counter");
+    write_type(out, name, "counter");
     for attribution in Attribution::ALL {
         for outcome in RequestOutcome::ALL {
             let labels = format!("attribution=\"{}\",outcome=\"{}\"", attribution.label(), outcome.label());
-            line(out, name, &labels, costs.count(attribution, outcome));
+            write_line(out, name, &labels, costs.count(attribution, outcome));
         }
     }
     let name = "fairway_self_inflicted_errors_total";
-    head(out, name, "counter");
+    write_type(out, name, "counter");
     for attribution in Attribution::ALL.into_iter().filter(|it| it.is_self_inflicted()) {
         let labels = format!("cause=\"{}\"", attribution.label());
-        line(out, name, &labels, costs.count(attribution, RequestOutcome::Failed));
+        write_line(out, name, &labels, costs.count(attribution, RequestOutcome::Failed));
     }
 }
 
-/// Writes the memory in use and its budget.
+/// Writes memory use and budget.
 pub fn write_memory(used: u64, budget: u64, out: &mut String) {
     for (name, value) in [("fairway_memory_used_bytes", used), ("fairway_memory_budget_bytes", budget)] {
-        single(out, name, "gauge", "", value);
+        write_metric(out, name, "gauge", "", value);
     }
 }
 
 /// Writes how many endpoints fail their health checks.
 pub fn write_failing_checks(count: u64, out: &mut String) {
-    single(out, "fairway_endpoints_failing_checks", "gauge", "", count);
+    write_metric(out, "fairway_endpoints_failing_checks", "gauge", "", count);
 }
 
-/// Writes what is under way with backends that limit it, and limits that move.
+/// Writes work in flight with limited backends, and adaptive limits.
 pub fn write_circuits(circuits: &Circuits, out: &mut String) {
-    let under_way = circuits.under_way();
+    let under_way = circuits.totals();
     let name = "fairway_limited_backends_under_way";
-    head(out, name, "gauge");
+    write_type(out, name, "gauge");
     let counts = [
         ("requests", under_way.requests),
         ("connections", under_way.connections),
@@ -211,21 +211,21 @@ pub fn write_circuits(circuits: &Circuits, out: &mut String) {
         ("awaiting_response", under_way.awaiting),
     ];
     for (what, count) in counts {
-        line(out, name, &format!("what=\"{what}\""), count);
+        write_line(out, name, &format!("what=\"{what}\""), count);
     }
     let name = "fairway_backend_concurrency_limit";
-    head(out, name, "gauge");
+    write_type(out, name, "gauge");
     for (backend, limit) in circuits.moving_limits() {
-        line(out, name, &format!("backend=\"{}\"", escape(&backend)), limit);
+        write_line(out, name, &format!("backend=\"{}\"", escape_label(&backend)), limit);
     }
 }
 
-/// Writes how many replicas share limits of the fleet.
+/// Writes how many replicas share fleet limits.
 pub fn write_fleet_size(replicas: u32, out: &mut String) {
-    single(out, "fairway_fleet_replicas", "gauge", "", replicas);
+    write_metric(out, "fairway_fleet_replicas", "gauge", "", replicas);
 }
 
-/// Writes how shares of limits of the fleet are lent and borrowed.
+/// Writes how shares of fleet limits are lent and borrowed.
 pub(crate) fn write_leases(leases: &LeaseFigures, out: &mut String) {
     let counters = [
         ("fairway_fleet_shares_asked_total", "outcome", &leases.asked),
@@ -233,56 +233,56 @@ pub(crate) fn write_leases(leases: &LeaseFigures, out: &mut String) {
         ("fairway_fleet_messages_refused_total", "reason", &leases.refused),
     ];
     for (name, label, counts) in counters {
-        head(out, name, "counter");
+        write_type(out, name, "counter");
         for (value, count) in counts {
-            line(out, name, &format!("{label}=\"{value}\""), *count);
+            write_line(out, name, &format!("{label}=\"{value}\""), *count);
         }
     }
-    single(out, "fairway_fleet_shares_not_asked_total", "counter", "", leases.dropped);
+    write_metric(out, "fairway_fleet_shares_not_asked_total", "counter", "", leases.dropped);
 }
 
-/// Writes how many bytes of bodies that are held are on disk.
+/// Writes bytes of buffered bodies on disk.
 pub fn write_buffer_disk(used: u64, out: &mut String) {
-    single(out, "fairway_body_buffer_disk_bytes", "gauge", "", used);
+    write_metric(out, "fairway_body_buffer_disk_bytes", "gauge", "", used);
 }
 
-/// Writes the time that each worker, by its number, has spent on CPUs.
+/// Writes the CPU time of each worker.
 pub fn write_cpu(workers: &[(usize, Duration)], out: &mut String) {
-    head(out, "fairway_worker_cpu_seconds_total", "counter");
+    write_type(out, "fairway_worker_cpu_seconds_total", "counter");
     for (worker, cpu) in workers {
         let labels = format!("worker=\"{worker}\"");
-        line(out, "fairway_worker_cpu_seconds_total", &labels, cpu.as_secs_f64());
+        write_line(out, "fairway_worker_cpu_seconds_total", &labels, cpu.as_secs_f64());
     }
 }
 
-/// Writes how many connections of HTTP/2 each worker has.
+/// Writes the HTTP/2 connections of each worker.
 pub fn write_spread(workers: &[u64], out: &mut String) {
-    head(out, "fairway_http2_connections_open", "gauge");
+    write_type(out, "fairway_http2_connections_open", "gauge");
     for (worker, open) in workers.iter().enumerate() {
-        line(out, "fairway_http2_connections_open", &format!("worker=\"{worker}\""), *open);
+        write_line(out, "fairway_http2_connections_open", &format!("worker=\"{worker}\""), *open);
     }
 }
 
-/// Writes which key encrypts the tickets of TLS sessions, and how many tickets none opened.
+/// Writes the session ticket keys, and tickets that no key decrypted.
 pub(crate) fn write_tickets(tickets: &TicketFigures, out: &mut String) {
     if let Some(keys) = &tickets.keys {
         let source = match keys.source {
-            KeySource::Fixed => "fixed",
+            KeySource::Operator => "fixed",
             KeySource::Shared => "shared",
-            KeySource::Own => "own",
+            KeySource::Local => "own",
         };
         let labels = format!("source=\"{source}\"");
-        single(out, "fairway_tls_ticket_key_age_seconds", "gauge", &labels, keys.age.as_secs());
-        single(out, "fairway_tls_ticket_keys", "gauge", "", keys.accepted as u64);
+        write_metric(out, "fairway_tls_ticket_key_age_seconds", "gauge", &labels, keys.age.as_secs());
+        write_metric(out, "fairway_tls_ticket_keys", "gauge", "", keys.accepted as u64);
     }
-    single(out, "fairway_tls_tickets_unopened_total", "counter", "", tickets.unopened);
+    write_metric(out, "fairway_tls_tickets_unopened_total", "counter", "", tickets.unopened);
 }
 
-/// Writes which databases of addresses are in use, and how often a file was refused.
+/// Writes the GeoIP databases in use, and how often a file was refused.
 pub(crate) fn write_geoip(files: &[FileFigures], out: &mut String) {
     let used = files.iter().filter_map(|file| {
         let database = file.database.as_ref()?;
-        Some((format!("file=\"{}\",type=\"{}\"", escape(&file.path), database.type_name), database))
+        Some((format!("file=\"{}\",type=\"{}\"", escape_label(&file.path), database.type_name), database))
     });
     let used: Vec<_> = used.collect();
     if files.is_empty() {
@@ -292,73 +292,84 @@ pub(crate) fn write_geoip(files: &[FileFigures], out: &mut String) {
         ("fairway_geoip_database_built_timestamp_seconds", (|it| it.built) as fn(&DatabaseFigures) -> u64),
         ("fairway_geoip_database_bytes", |it| it.bytes),
     ] {
-        head(out, name, "gauge");
-        used.iter().for_each(|(labels, database)| line(out, name, labels, value(database)));
+        write_type(out, name, "gauge");
+        used.iter().for_each(|(labels, database)| write_line(out, name, labels, value(database)));
     }
     let name = "fairway_geoip_databases_refused_total";
-    head(out, name, "counter");
-    files.iter().for_each(|file| line(out, name, &format!("file=\"{}\"", escape(&file.path)), file.refused));
+    write_type(out, name, "counter");
+    files.iter().for_each(|file| {
+        write_line(out, name, &format!("file=\"{}\"", escape_label(&file.path)), file.refused);
+    });
 }
 
-/// Writes what came of asking OCSP responders, and how many certificates have a valid response.
+/// Writes OCSP fetches by result, and certificates with a valid response.
 pub(crate) fn write_stapling(figures: &StaplingFigures, out: &mut String) {
     let name = "fairway_ocsp_fetches_total";
-    head(out, name, "counter");
+    write_type(out, name, "counter");
     figures.fetches.iter().for_each(|(result, count)| {
-        line(out, name, &format!("result=\"{result}\""), *count);
+        write_line(out, name, &format!("result=\"{result}\""), *count);
     });
-    single(out, "fairway_ocsp_stapled_certificates", "gauge", "", figures.stapled);
+    write_metric(out, "fairway_ocsp_stapled_certificates", "gauge", "", figures.stapled);
 }
 
-/// A metric that has the labels of requests.
+/// A metric with request labels.
 struct Family {
     name: &'static str,
-    values: Values,
+    values: FamilyValues,
 }
 
-enum Values {
+enum FamilyValues {
     Count(fn(&Series) -> u64),
-    Histogram { bounds: &'static [u64], unit: f64, of: fn(&Series) -> Observed<'_> },
+    Histogram { bounds: &'static [u64], unit: f64, view: fn(&Series) -> HistogramView<'_> },
 }
 
-/// How many units of an observation are one of the metric. Dividing by it gives the decimal fractions that queries name
-/// (`le="0.1"`), which multiplying by its inverse does not.
-const SECONDS: f64 = 1e6;
-const UNITS: f64 = 1.0;
+/// Observation units per unit of the metric. Dividing gives the decimal fractions that queries use
+/// (`le="0.1"`); multiplying by the inverse does not.
+const MICROSECONDS_PER_SECOND: f64 = 1e6;
+const UNSCALED: f64 = 1.0;
 
 static FAMILIES: [Family; 8] = [
-    Family { name: "requests", values: Values::Count(|series| series.requests) },
-    seconds("request_duration_seconds", |series| series.request_time.observed()),
-    seconds("response_duration_seconds", |series| series.response_time.observed()),
-    seconds("header_duration_seconds", |series| series.header_time.observed()),
-    seconds("connect_duration_seconds", |series| series.connect_time.observed()),
-    bytes("request_size", &LENGTH, |series| series.request_size.observed()),
-    bytes("response_size", &LENGTH, |series| series.response_size.observed()),
-    bytes("bytes_sent", &SIZE, |series| series.bytes_sent.observed()),
+    Family { name: "requests", values: FamilyValues::Count(|series| series.requests) },
+    seconds_family("request_duration_seconds", |series| series.request_time.view()),
+    seconds_family("response_duration_seconds", |series| series.response_time.view()),
+    seconds_family("header_duration_seconds", |series| series.header_time.view()),
+    seconds_family("connect_duration_seconds", |series| series.connect_time.view()),
+    bytes_family("request_size", &LENGTH_BOUNDS, |series| series.request_size.view()),
+    bytes_family("response_size", &LENGTH_BOUNDS, |series| series.response_size.view()),
+    bytes_family("bytes_sent", &SIZE_BOUNDS, |series| series.bytes_sent.view()),
 ];
 
-const fn seconds(name: &'static str, of: fn(&Series) -> Observed<'_>) -> Family {
-    Family { name, values: Values::Histogram { bounds: &TIME, unit: SECONDS, of } }
+const fn seconds_family(name: &'static str, view: fn(&Series) -> HistogramView<'_>) -> Family {
+    Family {
+        name,
+        values: FamilyValues::Histogram { bounds: &TIME_BOUNDS, unit: MICROSECONDS_PER_SECOND, view },
+    }
 }
 
-const fn bytes(name: &'static str, bounds: &'static [u64], of: fn(&Series) -> Observed<'_>) -> Family {
-    Family { name, values: Values::Histogram { bounds, unit: UNITS, of } }
+const fn bytes_family(
+    name: &'static str,
+    bounds: &'static [u64],
+    view: fn(&Series) -> HistogramView<'_>,
+) -> Family {
+    Family { name, values: FamilyValues::Histogram { bounds, unit: UNSCALED, view } }
 }
 
 impl Family {
     fn kind(&self) -> &'static str {
         match self.values {
-            Values::Count(_) => "counter",
-            Values::Histogram { .. } => "histogram",
+            FamilyValues::Count(_) => "counter",
+            FamilyValues::Histogram { .. } => "histogram",
         }
     }
 
-    /// The lines of one series.
+    /// Writes the lines of one series.
     fn write(&self, labels: &str, series: &Series, out: &mut String) {
         let name = self.name;
         match &self.values {
-            Values::Count(of) => writeln!(out, "{REQUESTS}{name}{{{labels}}} {}", of(series)),
-            Values::Histogram { bounds, unit, of } => histogram(name, labels, bounds, *unit, of(series), out),
+            FamilyValues::Count(view) => writeln!(out, "{REQUEST_PREFIX}{name}{{{labels}}} {}", view(series)),
+            FamilyValues::Histogram { bounds, unit, view } => {
+                histogram(name, labels, bounds, *unit, view(series), out)
+            }
         }
         .expect("a string takes every write");
     }
@@ -369,22 +380,22 @@ fn histogram(
     labels: &str,
     bounds: &[u64],
     unit: f64,
-    observed: Observed<'_>,
+    observed: HistogramView<'_>,
     out: &mut String,
 ) -> std::fmt::Result {
-    let Observed { buckets, count, sum } = observed;
+    let HistogramView { buckets, count, sum } = observed;
     let mut below = 0;
     for (count, bound) in buckets.iter().zip(bounds) {
         below += count;
         #[expect(clippy::cast_precision_loss, reason = "bucket bounds are small")]
         let bound = *bound as f64 / unit;
-        writeln!(out, "{REQUESTS}{name}_bucket{{{labels},le=\"{bound}\"}} {below}")?;
+        writeln!(out, "{REQUEST_PREFIX}{name}_bucket{{{labels},le=\"{bound}\"}} {below}")?;
     }
-    writeln!(out, "{REQUESTS}{name}_bucket{{{labels},le=\"+Inf\"}} {count}")?;
+    writeln!(out, "{REQUEST_PREFIX}{name}_bucket{{{labels},le=\"+Inf\"}} {count}")?;
     #[expect(clippy::cast_precision_loss, reason = "a sum is an approximation to its reader")]
     let sum = sum as f64 / unit;
-    writeln!(out, "{REQUESTS}{name}_sum{{{labels}}} {sum}")?;
-    writeln!(out, "{REQUESTS}{name}_count{{{labels}}} {count}")
+    writeln!(out, "{REQUEST_PREFIX}{name}_sum{{{labels}}} {sum}")?;
+    writeln!(out, "{REQUEST_PREFIX}{name}_count{{{labels}}} {count}")
 }
 
 fn labels_of(labels: &SeriesLabels) -> String {
@@ -399,7 +410,7 @@ fn labels_of(labels: &SeriesLabels) -> String {
         ("method", method(labels.method)),
         ("canary", &labels.canary),
     ] {
-        write!(text, "{name}=\"{}\",", escape(value)).expect("a string takes every write");
+        write!(text, "{name}=\"{}\",", escape_label(value)).expect("a string takes every write");
     }
     write!(text, "status=\"{}\"", labels.status).expect("a string takes every write");
     text
@@ -424,15 +435,16 @@ fn method(method: fairway_http::Method) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::record::Record;
+    use crate::metrics::record::ExchangeRecord;
     use crate::metrics::{Counters, Gauges};
     use fairway_net::clock::Instant;
 
     #[test]
     fn buckets_have_the_bounds_that_dashboards_select() {
         let counters = Counters::default();
-        counters.exchange(&Record::new(Instant::now(), 10));
-        let text: String = Text::of(counters.sample(Gauges::default()), "controller_pod=\"p\"").collect();
+        counters.observe(&ExchangeRecord::new(Instant::now(), 10));
+        let text: String =
+            ScrapeText::new(counters.sample(Gauges::default()), "controller_pod=\"p\"").collect();
         let name = "nginx_ingress_controller_request_duration_seconds_bucket{";
         let lines = text.lines().filter(|line| line.starts_with(name));
         let bounds: Vec<_> = lines.filter_map(|line| line.split("le=\"").nth(1)?.split('"').next()).collect();
@@ -442,22 +454,22 @@ mod tests {
         assert!(text.contains("status=\"0\",controller_pod=\"p\"} 1\n"), "{text}");
     }
     #[test]
-    fn pieces_end_where_lines_do_and_each_metric_is_in_one_place() {
+    fn chunks_end_at_line_ends_and_each_metric_is_contiguous() {
         let counters = Counters::default();
         for status in 100..1_100 {
-            let mut record = Record::new(Instant::now(), 10);
+            let mut record = ExchangeRecord::new(Instant::now(), 10);
             record.status = status;
-            counters.exchange(&record);
+            counters.observe(&record);
         }
-        let pieces: Vec<_> = Text::of(counters.sample(Gauges::default()), "").collect();
+        let pieces: Vec<_> = ScrapeText::new(counters.sample(Gauges::default()), "").collect();
         assert!(pieces.len() > 20, "{}", pieces.len());
-        assert!(pieces.iter().all(|piece| piece.ends_with('\n') && piece.len() < 2 * PIECE));
+        assert!(pieces.iter().all(|piece| piece.ends_with('\n') && piece.len() < 2 * CHUNK_BYTES));
         let text = pieces.concat();
         let lines = |start: &str| text.lines().filter(|line| line.starts_with(start)).count();
         assert_eq!(lines("nginx_ingress_controller_requests{"), 1_000);
         assert_eq!(lines("nginx_ingress_controller_bytes_sent_bucket{"), 8_000);
         assert_eq!(lines("# TYPE nginx_ingress_controller_bytes_sent histogram"), 1);
-        // Lines of a metric come together (Prometheus text format, "grouping and sorting").
+        // Lines of a metric must be contiguous (Prometheus text format, "grouping and sorting").
         let mut metrics: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
         let count = metrics.len();
         metrics.sort_unstable();
@@ -466,8 +478,8 @@ mod tests {
     }
 
     #[test]
-    fn errors_have_their_series_before_there_are_any() {
-        let text: String = Text::of(Sample::default(), "").collect();
+    fn error_series_exist_before_the_first_error() {
+        let text: String = ScrapeText::new(Sample::default(), "").collect();
         for series in [
             "fairway_self_inflicted_errors_total{cause=\"fairway\"} 0",
             "fairway_self_inflicted_errors_total{cause=\"configuration_change\"} 0",
@@ -481,9 +493,9 @@ mod tests {
 
     #[test]
     fn without_series_every_family_has_its_type() {
-        let text: String = Text::of(Sample::default(), "").collect();
+        let text: String = ScrapeText::new(Sample::default(), "").collect();
         for Family { name, .. } in &FAMILIES {
-            assert!(text.contains(&format!("# TYPE {REQUESTS}{name} ")), "{name}\n{text}");
+            assert!(text.contains(&format!("# TYPE {REQUEST_PREFIX}{name} ")), "{name}\n{text}");
         }
     }
 }

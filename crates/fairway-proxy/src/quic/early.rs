@@ -1,8 +1,8 @@
-//! Sessions that clients resume with early data (0-RTT, RFC 9001 §4.6.1), which the process keeps itself.
+//! Sessions that clients resume with early data (0-RTT, RFC 9001 §4.6.1), stored in the process.
 //!
-//! A copy of early data is refused because its session is gone: each is taken once, by any worker, and no other process has it. A session
-//! is found only for the address that it began from, whose owner has shown in that handshake that it receives what is sent there: whoever
-//! makes up an address sends no early data in its name.
+//! Replayed early data is refused because its session is gone: each is taken once, by any worker, and no other
+//! process has it. A session is only found for the address it started from, whose owner proved in that
+//! handshake that it receives data there: forged addresses cannot send early data.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,72 +15,77 @@ use rustls::ServerConfig;
 use rustls::server::{ProducesTickets, StoresServerSessions};
 use zeroize::Zeroizing;
 
-use super::under_way::UnderWay;
+use super::under_way::HandshakePermit;
 
-/// Sessions that are kept, the newest of all clients; those that fall out are resumed no more.
+/// Sessions kept, newest first; evicted ones cannot be resumed.
 const MAX_SESSIONS: usize = 16 * 1024;
 
-/// How long a session is resumed, as rustls tells clients.
-const LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
+/// Session lifetime, as rustls announces to clients.
+const SESSION_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A size of early data that QUIC allows; its windows bound the data (RFC 9001 §4.6.1).
-const UNBOUNDED: u32 = u32::MAX;
+/// The early data size QUIC requires; its windows bound the data (RFC 9001 §4.6.1).
+const MAX_EARLY_DATA_SIZE: u32 = u32::MAX;
 
-/// What the workers of a process keep. A clone has the same.
+/// Sessions of a process, shared by its workers. Clones share them.
 #[derive(Clone, Default)]
 pub(super) struct EarlySessions(Arc<Mutex<Generations>>);
 
-/// Sessions by the clients that they are kept for: when the newer half is full, the older one is forgotten.
+/// Sessions by owner: when the newer half is full, the older one is dropped.
 #[derive(Default)]
 struct Generations {
-    newer: HashMap<Box<[u8]>, Kept>,
-    older: HashMap<Box<[u8]>, Kept>,
+    newer: HashMap<Box<[u8]>, StoredSession>,
+    older: HashMap<Box<[u8]>, StoredSession>,
 }
 
-struct Kept {
+struct StoredSession {
     session: Zeroizing<Vec<u8>>,
     expires: Instant,
 }
 
-/// Who may resume a session: clients of this address, as long as they may open as many streams as they remember (RFC 9000 §7.4.1).
+/// The owner of a session: clients of this address, while they may open as many streams as they remember (RFC
+/// 9000 §7.4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Owner {
+pub(super) struct SessionOwner {
     pub(super) client: IpAddr,
     pub(super) streams: u32,
 }
 
-/// A connection that is served before its handshake is complete, because its client sent early data.
-pub(crate) struct Unfinished {
-    /// When its first packet came.
-    pub(crate) began: Instant,
-    /// When the handshake has taken too long.
-    pub(crate) until: Instant,
-    /// It counts as a handshake as long as it is one.
-    pub(super) _under_way: UnderWay,
+/// The rest of the handshake of a connection served early because its client sent early data.
+pub(crate) struct PendingHandshake {
+    /// When its first packet arrived.
+    pub(crate) started_at: Instant,
+    /// Deadline of the handshake.
+    pub(crate) deadline: Instant,
+    /// Counts the handshake while it lasts.
+    pub(super) _permit: HandshakePermit,
 }
 
 impl EarlySessions {
-    /// `config` for a client that may send early data: its sessions are kept here in place of tickets, which could be used again. The same
-    /// as it is where sessions are not resumed at all.
-    pub(super) fn config(&self, config: Arc<ServerConfig>, owner: Owner) -> Arc<ServerConfig> {
+    /// `config` for a client that may send early data: its sessions are stored here instead of in tickets,
+    /// which could be replayed. Unchanged if session resumption is off.
+    pub(super) fn with_early_data(
+        &self,
+        config: Arc<ServerConfig>,
+        owner: SessionOwner,
+    ) -> Arc<ServerConfig> {
         if !config.ticketer.enabled() {
             return config;
         }
         let mut own = ServerConfig::clone(&config);
         own.ticketer = Arc::new(NoTickets);
-        own.session_storage = Arc::new(SessionsOf { sessions: self.clone(), owner });
-        own.max_early_data_size = UNBOUNDED;
+        own.session_storage = Arc::new(OwnedSessions { sessions: self.clone(), owner });
+        own.max_early_data_size = MAX_EARLY_DATA_SIZE;
         Arc::new(own)
     }
 
-    // Sessions are put in and taken out whole, whoever panics.
+    // Insertions and removals are atomic: a panic leaves the maps consistent.
     fn generations(&self) -> MutexGuard<'_, Generations> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Owner {
-    /// What a session of this owner is kept by.
+impl SessionOwner {
+    /// The key of a session of this owner.
     fn key(self, id: &[u8]) -> Box<[u8]> {
         let address = match self.client {
             IpAddr::V4(address) => address.to_ipv6_mapped(),
@@ -91,11 +96,12 @@ impl Owner {
 }
 
 impl Generations {
-    fn put(&mut self, key: Box<[u8]>, session: Vec<u8>, now: Instant) {
+    fn insert(&mut self, key: Box<[u8]>, session: Vec<u8>, now: Instant) {
         if self.newer.len() >= MAX_SESSIONS / 2 {
             self.older = std::mem::take(&mut self.newer);
         }
-        self.newer.insert(key, Kept { session: Zeroizing::new(session), expires: now + LIFETIME });
+        self.newer
+            .insert(key, StoredSession { session: Zeroizing::new(session), expires: now + SESSION_LIFETIME });
     }
 
     fn take(&mut self, key: &[u8], now: Instant) -> Option<Vec<u8>> {
@@ -104,19 +110,19 @@ impl Generations {
     }
 }
 
-/// Those of one owner.
-struct SessionsOf {
+/// Sessions of one owner.
+struct OwnedSessions {
     sessions: EarlySessions,
-    owner: Owner,
+    owner: SessionOwner,
 }
 
-impl StoresServerSessions for SessionsOf {
+impl StoresServerSessions for OwnedSessions {
     fn put(&self, id: Vec<u8>, session: Vec<u8>) -> bool {
-        self.sessions.generations().put(self.owner.key(&id), session, Instant::now());
+        self.sessions.generations().insert(self.owner.key(&id), session, Instant::now());
         true
     }
 
-    /// Only sessions of TLS 1.2 are looked at without being taken.
+    /// Only TLS 1.2 reads sessions without taking them.
     fn get(&self, _: &[u8]) -> Option<Vec<u8>> {
         None
     }
@@ -130,13 +136,13 @@ impl StoresServerSessions for SessionsOf {
     }
 }
 
-impl fmt::Debug for SessionsOf {
+impl fmt::Debug for OwnedSessions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SessionsOf").field("owner", &self.owner).finish_non_exhaustive()
     }
 }
 
-/// Makes and opens no tickets.
+/// Issues and accepts no tickets.
 #[derive(Debug)]
 struct NoTickets;
 
@@ -163,44 +169,44 @@ mod tests {
     use fairway_testkit::Authority;
 
     use super::*;
-    use crate::tls::{Group, SessionTickets};
+    use crate::tls::{SessionTickets, TicketGroup};
 
-    fn owner(client: &str, streams: u32) -> Owner {
-        Owner { client: client.parse().unwrap(), streams }
+    fn owner(client: &str, streams: u32) -> SessionOwner {
+        SessionOwner { client: client.parse().unwrap(), streams }
     }
 
-    fn of(sessions: &EarlySessions, owner: Owner) -> SessionsOf {
-        SessionsOf { sessions: sessions.clone(), owner }
+    fn owned_sessions(sessions: &EarlySessions, owner: SessionOwner) -> OwnedSessions {
+        OwnedSessions { sessions: sessions.clone(), owner }
     }
 
     #[test]
     fn a_session_is_taken_once_and_only_by_its_owner() {
         let (sessions, one) = (EarlySessions::default(), owner("192.0.2.1", 100));
-        assert!(of(&sessions, one).put(b"id".to_vec(), b"session".to_vec()));
+        assert!(owned_sessions(&sessions, one).put(b"id".to_vec(), b"session".to_vec()));
         for other in [owner("192.0.2.2", 100), owner("192.0.2.1", 50), owner("2001:db8::1", 100)] {
-            assert_eq!(of(&sessions, other).take(b"id"), None, "{other:?}");
+            assert_eq!(owned_sessions(&sessions, other).take(b"id"), None, "{other:?}");
         }
-        assert_eq!(of(&EarlySessions::default(), one).take(b"id"), None, "another process");
-        assert_eq!(of(&sessions, one).get(b"id"), None);
+        assert_eq!(owned_sessions(&EarlySessions::default(), one).take(b"id"), None, "another process");
+        assert_eq!(owned_sessions(&sessions, one).get(b"id"), None);
         let same = owner("::ffff:192.0.2.1", 100);
-        assert_eq!(of(&sessions, same).take(b"id").as_deref(), Some(&b"session"[..]));
-        assert_eq!(of(&sessions, one).take(b"id"), None, "a copy finds nothing");
+        assert_eq!(owned_sessions(&sessions, same).take(b"id").as_deref(), Some(&b"session"[..]));
+        assert_eq!(owned_sessions(&sessions, one).take(b"id"), None, "a copy finds nothing");
     }
 
     #[test]
-    fn a_session_is_not_resumed_for_longer_than_clients_are_told() {
+    fn a_session_is_not_resumed_after_its_announced_lifetime() {
         let (mut kept, now) = (Generations::default(), Instant::now());
         for id in [b"a", b"b"] {
-            kept.put(Box::from(&id[..]), b"session".to_vec(), now);
+            kept.insert(Box::from(&id[..]), b"session".to_vec(), now);
         }
-        assert!(kept.take(b"a", now + LIFETIME - Duration::from_secs(1)).is_some());
-        assert!(kept.take(b"b", now + LIFETIME).is_none());
+        assert!(kept.take(b"a", now + SESSION_LIFETIME - Duration::from_secs(1)).is_some());
+        assert!(kept.take(b"b", now + SESSION_LIFETIME).is_none());
     }
 
     #[test]
-    fn sessions_are_bounded_and_the_oldest_are_forgotten() {
+    fn the_number_of_sessions_is_limited_and_the_oldest_are_evicted() {
         let (sessions, one) = (EarlySessions::default(), owner("192.0.2.1", 100));
-        let all = of(&sessions, one);
+        let all = owned_sessions(&sessions, one);
         for id in 0..3 * MAX_SESSIONS as u64 {
             all.put(id.to_be_bytes().to_vec(), vec![0; 8]);
             let kept = sessions.generations();
@@ -211,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn where_sessions_are_not_resumed_there_is_no_early_data() {
+    fn without_session_resumption_there_is_no_early_data() {
         let leaf = Authority::new("early").leaf(&["a.test"]);
         let (sessions, one) = (EarlySessions::default(), owner("192.0.2.1", 100));
         let config = |tickets: &fairway_model::SessionTickets| {
@@ -219,11 +225,11 @@ mod tests {
             keys.configure(tickets);
             let mut config = leaf.server_config(&["h3"]);
             config.max_early_data_size = 0;
-            config.ticketer = keys.of_group(Group::UNASKED);
-            sessions.config(Arc::new(config), one)
+            config.ticketer = keys.ticketer(TicketGroup::NO_CLIENT_AUTH);
+            sessions.with_early_data(Arc::new(config), one)
         };
         let early = config(&fairway_model::SessionTickets::Rotating);
-        assert_eq!((early.max_early_data_size, early.ticketer.enabled()), (UNBOUNDED, false));
+        assert_eq!((early.max_early_data_size, early.ticketer.enabled()), (MAX_EARLY_DATA_SIZE, false));
         assert_eq!(config(&fairway_model::SessionTickets::Off).max_early_data_size, 0);
     }
 }

@@ -1,8 +1,8 @@
 //! The QUIC endpoint at one socket of a worker, and the link between it and each of its connections.
 //!
-//! A datagram is given to the connection that it is for at once, or answered here; the task of the connection takes it when it is
-//! woken. What a connection sends goes to the socket from its own task. Only what the socket does not take waits, with the
-//! connection that it is from, until the task that receives says that there is room again.
+//! A datagram is delivered to its connection at once, or answered here; the task of the connection processes it
+//! when woken. Connections send from their own tasks. Only datagrams the socket does not take wait, with their
+//! connection, until the receiving task reports that there is room again.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -19,43 +19,43 @@ use quinn_proto::{
 };
 
 use super::ids::has_short_header;
-use super::keys::Path;
-use super::socket::{Buffers, Sent, Socket};
+use super::keys::DatagramPath;
+use super::socket::{ReceiveBuffers, SendResult, Socket};
 use crate::listener::PortId;
-use crate::metrics::{Quic, count};
+use crate::metrics::{Quic, increment};
 
-/// Datagrams that wait for the task of one connection. What comes beyond is dropped, as by a network that is full.
-const MAX_WAITING: usize = 256;
+/// Datagrams queued for the task of one connection. Further ones are dropped, as by a full network.
+const MAX_QUEUED_DATAGRAMS: usize = 256;
 
-/// Calls that send for one connection before others have their turn.
-const SENDS_IN_A_TURN: usize = 8;
+/// Send calls per connection and turn.
+const MAX_SENDS_PER_TURN: usize = 8;
 
-/// Connections that are closed and kept for what their clients still send. Those of others get a stateless reset.
+/// Closed connections kept to answer late datagrams. Late datagrams of others get a stateless reset.
 const MAX_LINGERING: usize = 1024;
 
-/// `H3_NO_ERROR` (RFC 9114 §8.1): the connection ends and nobody made a mistake.
+/// `H3_NO_ERROR` (RFC 9114 §8.1): the connection ends without an error.
 const NO_ERROR: u32 = 0x100;
 
 /// The endpoint at one socket.
 pub(super) struct Endpoint {
     endpoint: RefCell<quinn_proto::Endpoint>,
     socket: Socket,
-    /// By the handle of the connection.
+    /// By connection handle.
     inboxes: RefCell<Vec<Option<Inbox>>>,
-    open: Cell<usize>,
-    /// Those of the open ones that are closed and still kept.
-    lingering: Cell<usize>,
-    /// Connections that wait until the socket takes datagrams again.
+    open_connections: Cell<usize>,
+    /// Closed connections among the open ones.
+    lingering_connections: Cell<usize>,
+    /// Connections waiting until the socket takes datagrams.
     blocked: RefCell<Vec<ConnectionHandle>>,
-    /// The task that receives.
+    /// Waker of the receiving task.
     receiver: RefCell<Option<Waker>>,
-    /// What is about to be sent.
+    /// Buffer for output.
     output: RefCell<Vec<u8>>,
     counters: Rc<Quic>,
-    is_cut: Cell<bool>,
+    is_closing: Cell<bool>,
 }
 
-/// What waits for the task of a connection.
+/// Events queued for the task of a connection.
 #[derive(Default)]
 struct Inbox {
     events: VecDeque<ConnectionEvent>,
@@ -64,7 +64,7 @@ struct Inbox {
 }
 
 impl Endpoint {
-    /// Nothing was received yet.
+    /// An endpoint without connections.
     pub(super) fn new(
         socket: Socket,
         endpoint: impl FnOnce(bool) -> quinn_proto::Endpoint,
@@ -75,28 +75,28 @@ impl Endpoint {
             endpoint,
             socket,
             inboxes: RefCell::default(),
-            open: Cell::new(0),
-            lingering: Cell::new(0),
+            open_connections: Cell::new(0),
+            lingering_connections: Cell::new(0),
             blocked: RefCell::default(),
             receiver: RefCell::default(),
             output: RefCell::default(),
             counters,
-            is_cut: Cell::new(false),
+            is_closing: Cell::new(false),
         }
     }
 
-    /// Connections that are open.
-    pub(super) fn open(&self) -> usize {
-        self.open.get()
+    /// Open connections.
+    pub(super) fn open_connections(&self) -> usize {
+        self.open_connections.get()
     }
 
     pub(super) fn counters(&self) -> &Quic {
         &self.counters
     }
 
-    /// Closes all connections: the socket is to be given up.
-    pub(super) fn cut(&self) {
-        self.is_cut.set(true);
+    /// Closes all connections because the socket is given up.
+    pub(super) fn close_all(&self) {
+        self.is_closing.set(true);
         self.inboxes
             .borrow()
             .iter()
@@ -105,8 +105,8 @@ impl Endpoint {
             .for_each(Waker::wake_by_ref);
     }
 
-    /// Remembers the task that receives, and lets connections go on whose datagrams the socket takes again.
-    pub(super) fn poll_unblock(&self, cx: &mut Context<'_>) {
+    /// Registers the receiving task, and wakes connections whose datagrams the socket takes again.
+    pub(super) fn poll_wake_blocked(&self, cx: &mut Context<'_>) {
         let known = self.receiver.borrow().as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
         if !known {
             *self.receiver.borrow_mut() = Some(cx.waker().clone());
@@ -124,22 +124,22 @@ impl Endpoint {
         }
     }
 
-    /// Receives once; gives each datagram to `take`, and says how many there were.
+    /// Receives once, passes each datagram to `take`, and returns how many there were.
     pub(super) fn poll_receive(
         &self,
         cx: &mut Context<'_>,
-        buffers: &mut Buffers,
-        take: impl FnMut(Path, BytesMut),
+        buffers: &mut ReceiveBuffers,
+        take: impl FnMut(DatagramPath, BytesMut),
     ) -> Poll<usize> {
         self.socket.poll_receive(cx, buffers, take)
     }
 
-    /// Takes a datagram: gives it to its connection, answers it, or says who wants to begin a connection.
-    pub(super) fn take(&self, now: Instant, path: Path, datagram: BytesMut) -> Option<Incoming> {
+    /// Processes a datagram: delivers it to its connection, answers it, or returns a new incoming connection.
+    pub(super) fn receive(&self, now: Instant, path: DatagramPath, datagram: BytesMut) -> Option<Incoming> {
         let has_short_header = has_short_header(&datagram);
         let mut output = self.output.borrow_mut();
         output.clear();
-        let Path { remote, local, ecn } = path;
+        let DatagramPath { remote, local, ecn } = path;
         let event = self.endpoint.borrow_mut().handle(now, remote, local, ecn, datagram, &mut output);
         match event? {
             DatagramEvent::NewConnection(incoming) => Some(incoming),
@@ -148,9 +148,9 @@ impl Endpoint {
                 None
             }
             DatagramEvent::Response(transmit) => {
-                // Whatever else is answered here has a long header (RFC 9000 §17.2).
+                // Every other response here answers a long header (RFC 9000 §17.2).
                 if has_short_header {
-                    count(&self.counters.resets);
+                    increment(&self.counters.resets);
                 }
                 self.respond(&transmit, &output);
                 None
@@ -166,15 +166,15 @@ impl Endpoint {
         self.respond(&transmit, &output);
     }
 
-    /// Has a client show that it receives what is sent to its address (RFC 9000 §8.1.2). Nothing of it is remembered. One that has
-    /// shown it is refused.
+    /// Makes a client validate its address with a Retry packet (RFC 9000 §8.1.2), without keeping state. A
+    /// client that already did is refused.
     pub(super) fn retry(&self, incoming: Incoming) {
         let mut output = self.output.borrow_mut();
         output.clear();
         let retried = self.endpoint.borrow_mut().retry(incoming, &mut output);
         match retried {
             Ok(transmit) => {
-                count(&self.counters.retries);
+                increment(&self.counters.retries);
                 self.respond(&transmit, &output);
             }
             Err(validated) => {
@@ -184,10 +184,10 @@ impl Endpoint {
         }
     }
 
-    /// Begins a connection.
+    /// Accepts a connection.
     ///
     /// # Errors
-    /// The first packet of the client was no beginning, or its name is not served; it has been told.
+    /// The client's first packet was invalid, or its SNI is not served; the client has been told.
     pub(super) fn accept(
         self: &Rc<Self>,
         incoming: Incoming,
@@ -204,7 +204,7 @@ impl Endpoint {
                     inboxes.resize_with(handle.0 + 1, || None);
                 }
                 inboxes[handle.0] = Some(Inbox::default());
-                self.open.set(self.open.get() + 1);
+                self.open_connections.set(self.open_connections.get() + 1);
                 let link = Link {
                     endpoint: Rc::clone(self),
                     handle,
@@ -226,8 +226,8 @@ impl Endpoint {
     fn deliver(&self, handle: ConnectionHandle, event: ConnectionEvent) {
         let mut inboxes = self.inboxes.borrow_mut();
         let Some(inbox) = inboxes.get_mut(handle.0).and_then(Option::as_mut) else { return };
-        if inbox.events.len() >= MAX_WAITING {
-            return count(&self.counters.dropped);
+        if inbox.events.len() >= MAX_QUEUED_DATAGRAMS {
+            return increment(&self.counters.dropped);
         }
         inbox.events.push_back(event);
         if let (1, Some(task)) = (inbox.events.len(), &inbox.task) {
@@ -235,14 +235,14 @@ impl Endpoint {
         }
     }
 
-    /// Sends at once or never: whoever is answered without a connection asks again.
+    /// Sends once or drops: a client without a connection retries.
     fn respond(&self, transmit: &Transmit, contents: &[u8]) {
-        if self.socket.send(transmit, contents) != Sent::Taken {
-            count(&self.counters.dropped);
+        if self.socket.send(transmit, contents) != SendResult::Taken {
+            increment(&self.counters.dropped);
         }
     }
 
-    /// The task of this connection is woken when the socket takes datagrams again.
+    /// Wakes the task of this connection when the socket takes datagrams again.
     fn wait_until_writable(&self, handle: ConnectionHandle) {
         let mut inboxes = self.inboxes.borrow_mut();
         let Some(inbox) = inboxes.get_mut(handle.0).and_then(Option::as_mut) else { return };
@@ -252,14 +252,14 @@ impl Endpoint {
         }
     }
 
-    /// Forgets a connection.
-    fn end(&self, handle: ConnectionHandle) {
+    /// Removes a connection.
+    fn forget(&self, handle: ConnectionHandle) {
         if let Some(inbox) = self.inboxes.borrow_mut().get_mut(handle.0) {
             *inbox = None;
         }
         self.blocked.borrow_mut().retain(|blocked| *blocked != handle);
-        self.open.set(self.open.get() - 1);
-        if self.open.get() == 0 {
+        self.open_connections.set(self.open_connections.get() - 1);
+        if self.open_connections.get() == 0 {
             self.wake_receiver();
         }
     }
@@ -271,36 +271,36 @@ impl Endpoint {
     }
 }
 
-/// One connection's end at its endpoint. The endpoint forgets the connection when this is dropped: packets that still come for it get
-/// a stateless reset.
+/// The link of a connection to its endpoint. Dropping it removes the connection: late packets then get a
+/// stateless reset.
 pub(crate) struct Link {
     endpoint: Rc<Endpoint>,
     handle: ConnectionHandle,
     unsent: RefCell<Option<Unsent>>,
-    /// Whether it is closed and kept.
+    /// Whether the connection is closed and kept.
     is_lingering: Cell<bool>,
-    /// Whether the endpoint knows the connection no more.
+    /// Whether the endpoint has removed the connection.
     is_over: Cell<bool>,
 }
 
-/// A connection whose handshake is complete. Streams may have been opened already: nothing that QUIC says of them was taken.
-pub(crate) struct Connecting {
+/// A connection whose handshake is complete. Streams may already be open: no stream event has been taken.
+pub(crate) struct QuicConnection {
     pub(crate) port: PortId,
     pub(crate) link: Link,
     pub(crate) quic: Box<Connection>,
 }
 
-/// Datagrams that the socket did not take.
+/// Datagrams the socket did not take.
 struct Unsent {
     transmit: Transmit,
     contents: Vec<u8>,
 }
 
 impl Link {
-    /// Takes what came for the connection since the last call into `quic`, and wakes the task when more comes. It may be closed
-    /// then ([`Connection::is_closed`]), for one because its socket is to be given up.
+    /// Passes received datagrams to `quic`, and wakes the task when more arrive. The connection may be closed
+    /// afterwards ([`Connection::is_closed`]), for example because its socket is given up.
     pub(crate) fn poll_input(&self, cx: &mut Context<'_>, quic: &mut Connection, now: Instant) {
-        if self.endpoint.is_cut.get() && !quic.is_closed() {
+        if self.endpoint.is_closing.get() && !quic.is_closed() {
             quic.close(now, VarInt::from_u32(NO_ERROR), Bytes::new());
         }
         let events = {
@@ -313,11 +313,11 @@ impl Link {
             std::mem::take(&mut inbox.events)
         };
         events.into_iter().for_each(|event| quic.handle_event(event));
-        self.exchange_events(quic);
+        self.exchange_endpoint_events(quic);
     }
 
-    /// Sends what the connection has to send, as far as the socket takes it. Says whether something left. The task is woken when the
-    /// socket takes the rest, and when others had their turn.
+    /// Sends pending output as far as the socket takes it. Returns whether anything was sent. The task is woken
+    /// when the socket takes more and when other connections had their turn.
     pub(crate) fn poll_output(&self, cx: &mut Context<'_>, quic: &mut Connection, now: Instant) -> bool {
         let mut has_sent = false;
         if let Some(Unsent { transmit, contents }) = self.unsent.take()
@@ -327,7 +327,7 @@ impl Link {
         }
         let mut sends = 0;
         loop {
-            if sends == SENDS_IN_A_TURN {
+            if sends == MAX_SENDS_PER_TURN {
                 go_on_later(cx);
                 break;
             }
@@ -340,19 +340,19 @@ impl Link {
             }
             sends += 1;
         }
-        self.exchange_events(quic);
+        self.exchange_endpoint_events(quic);
         has_sent
     }
 
-    /// Sends, or keeps what the socket does not take; says whether more may be sent.
+    /// Sends datagrams, or keeps them if the socket does not take them; returns whether more may be sent.
     fn send(&self, transmit: Transmit, contents: &[u8], has_sent: &mut bool) -> bool {
         match self.endpoint.socket.send(&transmit, contents) {
-            Sent::Taken => *has_sent = true,
-            Sent::Dropped => {
-                count(&self.endpoint.counters.dropped);
+            SendResult::Taken => *has_sent = true,
+            SendResult::Dropped => {
+                increment(&self.endpoint.counters.dropped);
                 *has_sent = true;
             }
-            Sent::Blocked => {
+            SendResult::Blocked => {
                 *self.unsent.borrow_mut() = Some(Unsent { transmit, contents: contents.to_vec() });
                 self.endpoint.wait_until_writable(self.handle);
                 return false;
@@ -361,8 +361,8 @@ impl Link {
         true
     }
 
-    /// What the connection has to say to its endpoint, such as that it needs ids, and the answers.
-    fn exchange_events(&self, quic: &mut Connection) {
+    /// Exchanges events between connection and endpoint, such as requests for new ids.
+    fn exchange_endpoint_events(&self, quic: &mut Connection) {
         while !self.is_over.get()
             && let Some(event) = quic.poll_endpoint_events()
         {
@@ -372,16 +372,16 @@ impl Link {
                 quic.handle_event(answer);
             }
             if is_last {
-                self.end();
+                self.detach();
             }
         }
     }
 
-    /// Whether the connection, which is closed, may be kept: not where its socket is to be given up, nor where many are kept already.
-    /// To be asked again whenever its task is woken.
+    /// Whether the closed connection may be kept: not if its socket is given up or too many are kept. Ask again
+    /// whenever its task is woken.
     pub(crate) fn may_linger(&self) -> bool {
-        let (lingering, is_new) = (&self.endpoint.lingering, !self.is_lingering.get());
-        if self.endpoint.is_cut.get() || is_new && lingering.get() >= MAX_LINGERING {
+        let (lingering, is_new) = (&self.endpoint.lingering_connections, !self.is_lingering.get());
+        if self.endpoint.is_closing.get() || is_new && lingering.get() >= MAX_LINGERING {
             return false;
         }
         if is_new {
@@ -391,21 +391,21 @@ impl Link {
         true
     }
 
-    fn end(&self) {
+    fn detach(&self) {
         self.is_over.set(true);
         if self.is_lingering.get() {
-            self.endpoint.lingering.set(self.endpoint.lingering.get() - 1);
+            self.endpoint.lingering_connections.set(self.endpoint.lingering_connections.get() - 1);
         }
-        self.endpoint.end(self.handle);
+        self.endpoint.forget(self.handle);
     }
 }
 
 impl Drop for Link {
-    /// Whoever ends the task of a connection drops it where it waits, so that the endpoint hears of it here.
+    /// A connection task can be dropped at any await; the endpoint learns of it here.
     fn drop(&mut self) {
         if !self.is_over.get() {
             let _ = self.endpoint.endpoint.borrow_mut().handle_event(self.handle, EndpointEvent::drained());
-            self.end();
+            self.detach();
         }
     }
 }
@@ -424,10 +424,10 @@ mod tests {
         Rc::new(Endpoint::new(Socket::new(socket).unwrap(), endpoint, Rc::default()))
     }
 
-    /// Of a connection that the endpoint has forgotten, but for what is counted.
-    fn links(endpoint: &Rc<Endpoint>) -> impl Iterator<Item = Link> {
+    /// Links of connections that the endpoint has removed, except for the counts.
+    fn test_links(endpoint: &Rc<Endpoint>) -> impl Iterator<Item = Link> {
         (0..).map(move |number| {
-            endpoint.open.set(endpoint.open.get() + 1);
+            endpoint.open_connections.set(endpoint.open_connections.get() + 1);
             Link {
                 endpoint: Rc::clone(endpoint),
                 handle: ConnectionHandle(number),
@@ -439,17 +439,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn connections_that_are_closed_are_kept_up_to_a_number() {
+    async fn the_number_of_lingering_connections_is_limited() {
         let endpoint = endpoint().await;
-        let mut links: Vec<_> = links(&endpoint).take(MAX_LINGERING + 1).collect();
+        let mut links: Vec<_> = test_links(&endpoint).take(MAX_LINGERING + 1).collect();
         let last = links.pop().unwrap();
         assert!(links.iter().all(Link::may_linger) && !last.may_linger());
         assert!(links.iter().all(Link::may_linger), "those that are kept stay");
         links.pop();
         assert!(last.may_linger());
-        endpoint.cut();
+        endpoint.close_all();
         assert!(!last.may_linger() && !links[0].may_linger(), "the socket is to be given up");
         drop((links, last));
-        assert_eq!((endpoint.lingering.get(), endpoint.open()), (0, 0));
+        assert_eq!((endpoint.lingering_connections.get(), endpoint.open_connections()), (0, 0));
     }
 }

@@ -1,5 +1,4 @@
-//! A connection of QUIC until its handshake is complete: within the time that its listener gives, and with what is known of the client
-//! then.
+//! A QUIC connection during its handshake: enforces the listener's timeout and collects details of the client.
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -12,94 +11,98 @@ use fairway_net::clock::{Deadline, Instant};
 use quinn_proto::{Connection, ConnectionError, Dir, Event, VarInt};
 use rustls::pki_types::CertificateDer;
 
-use super::choice::Choice;
-use super::early::Unfinished;
-use super::endpoint::Connecting;
-use super::session::{Choose, Shaken, choosing_by};
+use super::choice::TlsSelection;
+use super::early::PendingHandshake;
+use super::endpoint::QuicConnection;
+use super::session::{HandshakeData, SelectTls, with_selector};
 use super::settings::max_streams;
-use super::under_way::UnderWay;
+use super::under_way::HandshakePermit;
 use crate::downstream;
 use crate::fault::Fault;
 use crate::listener::PortId;
-use crate::listening::Chosen;
-use crate::metrics::count;
+use crate::listening::ListenerSelection;
+use crate::metrics::increment;
 use crate::network::Network;
-use crate::peer::{ChosenBy, Facts, Noted, Peer, Scheme, Sender};
-use crate::worker::Open;
+use crate::peer::{ConnectionDetails, ConnectionLogDetails, Peer, Scheme, SelectedBy, Sender};
+use crate::worker::OpenConnection;
 
-/// A client that has begun a connection.
-pub(super) struct Client<N: Network> {
+/// A client whose handshake is in progress.
+pub(super) struct HandshakingClient<N: Network> {
     pub(super) port: PortId,
     pub(super) address: SocketAddr,
-    pub(super) choice: Rc<Choice<N>>,
-    /// When its first packet came.
-    pub(super) began: Instant,
-    pub(super) _under_way: UnderWay,
+    pub(super) tls_selection: Rc<TlsSelection<N>>,
+    /// When its first packet arrived.
+    pub(super) started_at: Instant,
+    pub(super) permit: HandshakePermit,
 }
 
 /// Serves a client from its first packet on.
-pub(super) async fn serve<N: Network>(open: Open<N>, client: Client<N>, connecting: Connecting) {
-    let shaken = Box::pin(shake_hands(&open, client, connecting)).await;
-    let Some((peer, connecting, unfinished)) = shaken else { return };
+pub(super) async fn serve<N: Network>(
+    open: OpenConnection<N>,
+    client: HandshakingClient<N>,
+    connecting: QuicConnection,
+) {
+    let handshake_data = Box::pin(complete_handshake(&open, client, connecting)).await;
+    let Some((peer, connecting, unfinished)) = handshake_data else { return };
     downstream::serve_http3(open, peer, connecting, unfinished).await;
 }
 
-/// Completes the handshake, or gives it back unfinished where early data came before its end; `None` where it failed, which the client
-/// was told and is counted.
-async fn shake_hands<N: Network>(
-    open: &Open<N>,
-    client: Client<N>,
-    mut connecting: Connecting,
-) -> Option<(Peer, Connecting, Option<Unfinished>)> {
-    let limit = open.adopted().listening().handshake_timeout(client.port);
-    let mut handshake = Handshake { limit, timer: Deadline::unset() };
+/// Completes the handshake, or returns it unfinished if early data was accepted; `None` if it failed, which was
+/// counted and the client told.
+async fn complete_handshake<N: Network>(
+    open: &OpenConnection<N>,
+    client: HandshakingClient<N>,
+    mut connecting: QuicConnection,
+) -> Option<(Peer, QuicConnection, Option<PendingHandshake>)> {
+    let timeout = open.adopted().listening().handshake_timeout(client.port);
+    let mut handshake = HandshakeDriver { timeout, deadline: Deadline::unset() };
     let finished = poll_fn(|cx| handshake.poll(cx, open, &client, &mut connecting)).await;
     let peer = match finished {
-        Ok(()) => peer_of(open, &client, &mut connecting.quic),
-        Err(fault) => Err(client.choice.take().and_then(Result::err).unwrap_or(fault)),
+        Ok(()) => build_peer(open, &client, &mut connecting.quic),
+        Err(fault) => Err(client.tls_selection.take().and_then(Result::err).unwrap_or(fault)),
     };
     match peer {
         Ok(peer) => {
-            let (began, until) = (client.began, client.began + handshake.limit);
-            let unfinished = Unfinished { began, until, _under_way: client._under_way };
+            let (started_at, deadline) = (client.started_at, client.started_at + handshake.timeout);
+            let unfinished = PendingHandshake { started_at, deadline, _permit: client.permit };
             let is_handshaking = connecting.quic.is_handshaking();
             Some((peer, connecting, is_handshaking.then_some(unfinished)))
         }
         Err(fault) => {
-            open.counters.handshake_failed(fault);
+            open.counters.count_failed_handshake(fault);
             None
         }
     }
 }
 
-/// The times of a handshake.
-struct Handshake {
-    /// From the first packet on.
-    limit: Duration,
-    timer: Deadline,
+/// Deadlines of a handshake.
+struct HandshakeDriver {
+    /// Counted from the first packet.
+    timeout: Duration,
+    deadline: Deadline,
 }
 
-impl Handshake {
-    /// Ready when the handshake is complete, or the client's early data was accepted, or it has failed and the client was told as far as
-    /// the socket took it.
+impl HandshakeDriver {
+    /// Ready when the handshake is complete, early data was accepted, or it failed and the client was told if
+    /// the socket had room.
     fn poll<N: Network>(
         &mut self,
         cx: &mut Context<'_>,
-        open: &Open<N>,
-        client: &Client<N>,
-        Connecting { link, quic, .. }: &mut Connecting,
+        open: &OpenConnection<N>,
+        client: &HandshakingClient<N>,
+        QuicConnection { link, quic, .. }: &mut QuicConnection,
     ) -> Poll<Result<(), Fault>> {
         let now = Instant::now();
-        let choice = Rc::clone(&client.choice) as Rc<dyn Choose>;
-        choosing_by(choice, || link.poll_input(cx, quic, now.into_std()));
-        if let Some(listener) = client.choice.listener() {
-            self.limit = open.adopted().clients(listener).handshake_timeout;
+        let selector = Rc::clone(&client.tls_selection) as Rc<dyn SelectTls>;
+        with_selector(selector, || link.poll_input(cx, quic, now.into_std()));
+        if let Some(listener) = client.tls_selection.listener() {
+            self.timeout = open.adopted().client_limits(listener).handshake_timeout;
         }
         if quic.poll_timeout().is_some_and(|at| at <= now.into_std()) {
             quic.handle_timeout(now.into_std());
         }
         if quic.has_0rtt() && !quic.is_closed() {
-            // What QUIC says of streams is left for whoever serves them.
+            // Stream events are left to whoever serves the streams.
             return Poll::Ready(Ok(()));
         }
         while let Some(event) = quic.poll() {
@@ -115,7 +118,7 @@ impl Handshake {
                 _ => {}
             }
         }
-        let left = (client.began + self.limit).saturating_duration_since(now);
+        let left = (client.started_at + self.timeout).saturating_duration_since(now);
         if left.is_zero() && !quic.is_closed() {
             quic.close(now.into_std(), VarInt::from_u32(0), Bytes::new());
         }
@@ -124,44 +127,51 @@ impl Handshake {
             return Poll::Ready(Err(Fault::ClientTimeout));
         }
         let quic_timeout = quic.poll_timeout().map(|at| at.saturating_duration_since(now.into_std()));
-        self.timer.set(now, quic_timeout.map_or(left, |quic| quic.min(left)));
-        if self.timer.poll_passed(cx).is_ready() {
+        self.deadline.set(now, quic_timeout.map_or(left, |quic| quic.min(left)));
+        if self.deadline.poll_passed(cx).is_ready() {
             cx.waker().wake_by_ref();
         }
         Poll::Pending
     }
 }
 
-/// Who has shaken hands, and what is known of the connection.
-fn peer_of<N: Network>(open: &Open<N>, client: &Client<N>, quic: &mut Connection) -> Result<Peer, Fault> {
-    let mut chosen = client.choice.take().ok_or(Fault::ClientGone)??;
-    let shaken = quic.crypto_session().handshake_data().and_then(|data| data.downcast::<Shaken>().ok());
-    let Shaken { agreed, resumed } = *shaken.ok_or(Fault::ClientGone)?;
+/// The peer of an accepted connection.
+fn build_peer<N: Network>(
+    open: &OpenConnection<N>,
+    client: &HandshakingClient<N>,
+    quic: &mut Connection,
+) -> Result<Peer, Fault> {
+    let mut selected = client.tls_selection.take().ok_or(Fault::ClientGone)??;
+    let handshake_data =
+        quic.crypto_session().handshake_data().and_then(|data| data.downcast::<HandshakeData>().ok());
+    let HandshakeData { agreed, resumed } = *handshake_data.ok_or(Fault::ClientGone)?;
     if quic.has_0rtt() {
-        count(&open.counters.http3.early_connections);
+        increment(&open.counters.http3.early_connections);
     }
     if !quic.is_handshaking() {
-        open.counters.shook_hands(client.began.elapsed(), resumed);
+        open.counters.count_handshake(client.started_at.elapsed(), resumed);
     }
     let identity = quic.crypto_session().peer_identity();
     let chain = identity.and_then(|chain| chain.downcast::<Vec<CertificateDer<'static>>>().ok());
-    let proof = chosen.proof(chain.as_deref().map_or(&[][..], |chain| &chain[..]));
+    let proof = selected.proof(chain.as_deref().map_or(&[][..], |chain| &chain[..]));
     let adopted = open.adopted();
-    let streams = max_streams(adopted.clients(chosen.listener).streams);
+    let streams = max_streams(adopted.client_limits(selected.listener).streams);
     quic.set_max_concurrent_streams(Dir::Bi, VarInt::from_u32(streams));
-    let is_chosen = adopted.listening().port(client.port).is_none_or(|port| port.chosen != Chosen::Alone);
+    let is_chosen =
+        adopted.listening().port(client.port).is_none_or(|port| port.selection != ListenerSelection::Single);
     let keeps_name = is_chosen || adopted.snapshot().reads_server_names();
-    let name = chosen.name.take().unwrap_or_default();
-    let chosen_by = keeps_name.then_some(ChosenBy { port: client.port, name });
+    let name = selected.name.take().unwrap_or_default();
+    let selected_by = keeps_name.then_some(SelectedBy { port: client.port, name });
     let number = open.log.next_connection();
-    let noted = number.map(|number| Noted { number, port: client.address.port(), tls: Some(agreed) });
-    let facts = Facts::of(proof, noted, chosen_by, chosen.place, chosen.trust);
+    let logged =
+        number.map(|number| ConnectionLogDetails { number, port: client.address.port(), tls: Some(agreed) });
+    let details = ConnectionDetails::from_parts(proof, logged, selected_by, selected.slot, selected.trust);
     let address = client.address.ip().to_canonical();
     Ok(Peer {
-        listener: chosen.listener,
+        listener: selected.listener,
         scheme: Scheme::Https,
         client: address,
         sender: Sender::Client,
-        facts,
+        details,
     })
 }

@@ -1,4 +1,4 @@
-//! The secrets of QUIC endpoints that all workers of a process share, and with them the way from one worker to another.
+//! Secrets of QUIC endpoints shared by all workers, and channels between their endpoints.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -15,48 +15,48 @@ use super::resets::{ResetKey, random_secret};
 use crate::listener::PortId;
 use crate::tls::SessionTickets;
 
-/// Datagrams that wait until their worker takes them over, per worker and port. What comes beyond is dropped.
-const MAX_DATAGRAMS_UNDER_WAY: usize = 1024;
+/// Datagrams queued for a worker and port. Further ones are dropped.
+const MAX_HANDED_OVER_DATAGRAMS: usize = 1024;
 
-/// What the QUIC endpoints of a process share. A clone has the same.
+/// State shared by the QUIC endpoints of a process. Clones share it.
 #[derive(Clone)]
-pub(crate) struct SharedEndpoints(Arc<Shared>);
+pub(crate) struct SharedEndpoints(Arc<EndpointSecrets>);
 
-struct Shared {
+struct EndpointSecrets {
     ids: IdKey,
     resets: Arc<ResetKey>,
-    retries: Arc<hkdf::Prk>,
-    early: EarlySessions,
-    /// To the endpoints of each port, by the number of their worker.
-    ways: Mutex<BTreeMap<(PortId, u16), mpsc::Sender<HandedOver>>>,
+    retry_key: Arc<hkdf::Prk>,
+    early_sessions: EarlySessions,
+    /// Senders to the endpoints of each port, by worker.
+    senders: Mutex<BTreeMap<(PortId, u16), mpsc::Sender<HandedOverDatagram>>>,
 }
 
-/// A datagram on its way to the worker that its connection id names.
+/// A datagram in transit to the worker named by its connection id.
 #[derive(Debug)]
-pub(super) struct HandedOver {
-    pub(super) path: Path,
+pub(super) struct HandedOverDatagram {
+    pub(super) path: DatagramPath,
     pub(super) datagram: BytesMut,
 }
 
-/// Where a datagram came from and which way.
+/// Addresses and ECN mark of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Path {
+pub(super) struct DatagramPath {
     pub(super) remote: SocketAddr,
-    /// The address that it was sent to.
+    /// Destination address.
     pub(super) local: Option<IpAddr>,
     pub(super) ecn: Option<EcnCodepoint>,
 }
 
 impl SharedEndpoints {
-    /// With random keys. Tokens of stateless resets come from the secret of `tickets` where replicas share one.
+    /// With random keys. Stateless reset tokens derive from the secret of `tickets` if replicas share one.
     pub(crate) fn new(tickets: SessionTickets) -> Self {
         let retries = hkdf::Salt::new(hkdf::HKDF_SHA256, &[]).extract(&random_secret());
-        Self(Arc::new(Shared {
+        Self(Arc::new(EndpointSecrets {
             ids: IdKey::new(),
             resets: Arc::new(ResetKey::new(tickets)),
-            retries: Arc::new(retries),
-            early: EarlySessions::default(),
-            ways: Mutex::default(),
+            retry_key: Arc::new(retries),
+            early_sessions: EarlySessions::default(),
+            senders: Mutex::default(),
         }))
     }
 
@@ -68,35 +68,35 @@ impl SharedEndpoints {
         &self.0.resets
     }
 
-    /// Seals the tokens of Retry packets (RFC 9000 §8.1.2).
-    pub(super) fn retries(&self) -> &Arc<hkdf::Prk> {
-        &self.0.retries
+    /// Seals tokens of Retry packets (RFC 9000 §8.1.2).
+    pub(super) fn retry_key(&self) -> &Arc<hkdf::Prk> {
+        &self.0.retry_key
     }
 
-    /// Keeps the sessions that may be resumed with early data.
-    pub(super) fn early(&self) -> &EarlySessions {
-        &self.0.early
+    /// Sessions that may be resumed with early data.
+    pub(super) fn early_sessions(&self) -> &EarlySessions {
+        &self.0.early_sessions
     }
 
-    /// Where the endpoint of a worker at a port gets what other workers received for it.
-    pub(super) fn join(&self, port: PortId, worker: u16) -> mpsc::Receiver<HandedOver> {
-        let (sender, receiver) = mpsc::channel(MAX_DATAGRAMS_UNDER_WAY);
-        self.ways().insert((port, worker), sender);
+    /// Registers the endpoint of a worker at a port; returns the receiver for datagrams of other workers.
+    pub(super) fn register(&self, port: PortId, worker: u16) -> mpsc::Receiver<HandedOverDatagram> {
+        let (sender, receiver) = mpsc::channel(MAX_HANDED_OVER_DATAGRAMS);
+        self.lock_senders().insert((port, worker), sender);
         receiver
     }
 
-    /// The endpoint is gone.
-    pub(super) fn leave(&self, port: PortId, worker: u16) {
-        self.ways().remove(&(port, worker));
+    /// Unregisters an endpoint.
+    pub(super) fn unregister(&self, port: PortId, worker: u16) {
+        self.lock_senders().remove(&(port, worker));
     }
 
-    /// The way to the endpoint of another worker at the same port.
-    pub(super) fn way(&self, port: PortId, worker: u16) -> Option<mpsc::Sender<HandedOver>> {
-        self.ways().get(&(port, worker)).cloned()
+    /// The sender to another worker's endpoint at the same port.
+    pub(super) fn sender_to(&self, port: PortId, worker: u16) -> Option<mpsc::Sender<HandedOverDatagram>> {
+        self.lock_senders().get(&(port, worker)).cloned()
     }
 
-    // Senders are put in and taken out whole, whoever panics.
-    fn ways(&self) -> MutexGuard<'_, BTreeMap<(PortId, u16), mpsc::Sender<HandedOver>>> {
-        self.0.ways.lock().unwrap_or_else(PoisonError::into_inner)
+    // Insertions and removals are atomic: a panic leaves the map consistent.
+    fn lock_senders(&self) -> MutexGuard<'_, BTreeMap<(PortId, u16), mpsc::Sender<HandedOverDatagram>>> {
+        self.0.senders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,16 +1,16 @@
-//! QUIC over the UDP sockets of a worker (RFC 9000), as far as HTTP/3 sees a connection.
+//! QUIC (RFC 9000) over the UDP sockets of a worker, as the transport of HTTP/3.
 //!
 //! ```text
 //! socket ─► endpoint ─► link ─► task of the connection: handshake, then `downstream::serve_http3`
 //!               ▲ │
-//!               │ └─► endpoint of another worker, which the connection id of a datagram names
+//!               │ └─► endpoint of another worker, named by the connection id of a datagram
 //!               └──── endpoint of another worker
 //! ```
 //!
-//! The kernel spreads datagrams over workers by the addresses of sender and receiver, so that a client whose address changes (NAT,
-//! another network) comes to another worker than before. [`ids`] say where its connection is, and its datagrams are handed over.
-//! [`keys`] are what workers, and replicas, have in common for that. TLS begins in [`session`] and is chosen in [`choice`], by the same
-//! rules as over TCP.
+//! The kernel spreads datagrams over workers by source and destination address, so that a client whose address
+//! changes (NAT, another network) reaches another worker. [`ids`] name the worker of a connection, and its
+//! datagrams are handed over. [`keys`] holds what workers and replicas share for that. TLS starts in
+//! [`session`] and is selected in [`choice`], by the same rules as over TCP.
 
 mod choice;
 pub(crate) mod early;

@@ -1,4 +1,4 @@
-//! Stateless resets (RFC 9000 §10.3): for which packets there are some, and which tokens they have.
+//! Stateless resets (RFC 9000 §10.3): which packets get one, and with which tokens.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -14,9 +14,9 @@ use tokio::net::UdpSocket;
 use super::ids::{ID_BYTES, IdKey};
 use super::resets::ResetKey;
 use super::serve::{RESET_INTERVAL, endpoint_config};
-use super::testing::{HANDED_OVER, HANGS, Process, RESETS, config, quic_port};
+use super::testing::{HANDED_OVER, Process, RESETS_METRIC, TEST_TIMEOUT, config, quic_port};
 use crate::listener::PortId;
-use crate::testing::on_stage;
+use crate::testing::run_local;
 use crate::tls::SessionTickets;
 
 /// Bytes of a token.
@@ -31,47 +31,50 @@ fn short_packet(id: &[u8], length: usize) -> Vec<u8> {
 
 fn token(resets: &Arc<ResetKey>, address: SocketAddr, id: &[u8]) -> [u8; TOKEN_BYTES] {
     let mut token = [0; 2 * TOKEN_BYTES];
-    resets.at(address).sign(id, &mut token);
+    resets.for_address(address).sign(id, &mut token);
     *token.first_chunk().unwrap()
 }
 
 #[tokio::test]
-async fn a_packet_of_a_connection_that_is_gone_is_answered_with_a_stateless_reset() {
-    on_stage(async {
+async fn a_packet_of_a_forgotten_connection_gets_a_stateless_reset() {
+    run_local(async {
         let process = Process::start(2, &config(&["a.test"], |_| {})).await;
         let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let ids = process.shared.ids().for_port(quic_port(&process.workers[0]));
-        // An id that this process never issued is none of its business, and comes first.
+        // An id never issued by this process is ignored, and comes first.
         let foreign = IdKey::new().issue(0, 0);
         for worker in [0, 1] {
             let (gone, address) = (ids.issue(worker, 0), process.addresses[usize::from(worker)]);
             for id in [foreign, gone] {
                 socket.send_to(&short_packet(&id, 71), process.addresses[0]).await.unwrap();
             }
-            let mut answer = [0; 256];
-            let received = tokio::time::timeout(HANGS, socket.recv_from(&mut answer)).await;
-            let (length, from) = received.expect("an answer").unwrap();
+            let mut response = [0; 256];
+            let received = tokio::time::timeout(TEST_TIMEOUT, socket.recv_from(&mut response)).await;
+            let (length, from) = received.expect("a response").unwrap();
             assert_eq!(from, address, "whose connection it was");
             assert!((ID_BYTES..71).contains(&length), "{length} bytes");
-            assert_eq!(answer[length - TOKEN_BYTES..length], token(process.shared.resets(), address, &gone));
+            assert_eq!(
+                response[length - TOKEN_BYTES..length],
+                token(process.shared.resets(), address, &gone)
+            );
         }
-        assert_eq!((process.value(0, RESETS), process.value(1, RESETS)), (1, 1));
-        assert_eq!((process.value(0, HANDED_OVER), process.value(1, HANDED_OVER)), (1, 0));
+        assert_eq!((process.metric_value(0, RESETS_METRIC), process.metric_value(1, RESETS_METRIC)), (1, 1));
+        assert_eq!((process.metric_value(0, HANDED_OVER), process.metric_value(1, HANDED_OVER)), (1, 0));
     })
     .await;
 }
 
 #[tokio::test]
-async fn what_another_worker_would_get_that_is_gone_is_answered_here() {
-    on_stage(async {
+async fn a_packet_for_a_worker_that_is_gone_is_answered_here() {
+    run_local(async {
         let process = Process::start(2, &config(&["a.test"], |_| {})).await;
-        process.shared.leave(quic_port(&process.workers[0]), 1);
+        process.shared.unregister(quic_port(&process.workers[0]), 1);
         let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let gone = process.shared.ids().for_port(quic_port(&process.workers[0])).issue(1, 0);
         socket.send_to(&short_packet(&gone, 71), process.addresses[0]).await.unwrap();
-        let mut answer = [0; 256];
-        tokio::time::timeout(HANGS, socket.recv(&mut answer)).await.expect("an answer").unwrap();
-        assert_eq!((process.value(0, RESETS), process.value(0, HANDED_OVER)), (1, 0));
+        let mut response = [0; 256];
+        tokio::time::timeout(TEST_TIMEOUT, socket.recv(&mut response)).await.expect("a response").unwrap();
+        assert_eq!((process.metric_value(0, RESETS_METRIC), process.metric_value(0, HANDED_OVER)), (1, 0));
     })
     .await;
 }
@@ -90,9 +93,9 @@ impl Port {
         Self { endpoint, now: Instant::now() }
     }
 
-    /// What a datagram is answered with.
+    /// The response to a datagram.
     fn answer(&mut self, datagram: &[u8]) -> Option<Vec<u8>> {
-        // As many resets as there may be.
+        // As many resets as allowed.
         self.now += RESET_INTERVAL;
         let (client, mut output) = (SocketAddr::from(([192, 0, 2, 9], 9)), Vec::new());
         match self.endpoint.handle(self.now, client, None, None, BytesMut::from(datagram), &mut output)? {
@@ -100,7 +103,7 @@ impl Port {
                 assert_eq!((transmit.size, transmit.destination), (output.len(), client));
                 Some(output)
             }
-            _ => panic!("nobody is connected"),
+            _ => panic!("no connection is open"),
         }
     }
 }
@@ -109,7 +112,7 @@ fn resets(tickets: &SessionTickets) -> Arc<ResetKey> {
     Arc::new(ResetKey::new(tickets.clone()))
 }
 
-/// With a secret that replicas share.
+/// With a secret shared by replicas.
 fn sharing() -> SessionTickets {
     let tickets = SessionTickets::default();
     tickets.adopt(&[SharedTicketSecret {
@@ -121,7 +124,7 @@ fn sharing() -> SessionTickets {
 }
 
 #[test]
-fn an_id_is_known_at_its_own_port_only() {
+fn an_id_is_only_known_at_its_own_port() {
     let (ids, resets) = (IdKey::new(), resets(&SessionTickets::default()));
     let mut ports = [(1, "192.0.2.1:443"), (2, "192.0.2.1:444"), (3, "192.0.2.2:443")]
         .map(|(number, address)| (number, Port::new(&ids, number, &resets, address)));
@@ -135,15 +138,15 @@ fn an_id_is_known_at_its_own_port_only() {
 }
 
 #[test]
-fn what_another_port_answers_where_replicas_share_a_secret_ends_no_connection() {
+fn a_reset_of_another_port_ends_no_connection_even_with_a_shared_secret() {
     let (ids, resets) = (IdKey::new(), resets(&sharing()));
-    let id = ids.for_port(PortId(1)).issue(0, resets.name());
+    let id = ids.for_port(PortId(1)).issue(0, resets.secret_name());
     let tokens: BTreeSet<_> = ["[::]:443", "[::]:444", "192.0.2.1:443"]
         .iter()
         .zip(1..)
         .map(|(address, number)| {
-            let answer = Port::new(&ids, number, &resets, address).answer(&short_packet(&id, 100)).unwrap();
-            let token: [u8; TOKEN_BYTES] = *answer.last_chunk().unwrap();
+            let response = Port::new(&ids, number, &resets, address).answer(&short_packet(&id, 100)).unwrap();
+            let token: [u8; TOKEN_BYTES] = *response.last_chunk().unwrap();
             assert_eq!(token, self::token(&resets, address.parse().unwrap(), &id));
             token
         })
@@ -152,37 +155,40 @@ fn what_another_port_answers_where_replicas_share_a_secret_ends_no_connection() 
 }
 
 #[test]
-fn a_reset_is_shorter_than_its_packet_and_short_packets_have_none() {
+fn a_reset_is_shorter_than_its_packet_and_short_packets_get_none() {
     for tickets in [SessionTickets::default(), sharing()] {
         let (ids, resets) = (IdKey::new(), resets(&tickets));
         let mut port = Port::new(&ids, 1, &resets, "192.0.2.1:443");
         let id = ids.for_port(PortId(1)).issue(0, 0);
-        // The least that can be one has five bytes in front of its token (RFC 9000 §10.3).
+        // The shortest possible reset has five bytes before its token (RFC 9000 §10.3).
         for length in 0..1500 {
             let packet = short_packet(&id, length);
-            match port.answer(&packet).map(|answer| answer.len()) {
+            match port.answer(&packet).map(|response| response.len()) {
                 None => assert!(length <= 5 + TOKEN_BYTES, "{length} bytes"),
-                Some(answer) => assert!((5 + TOKEN_BYTES..length).contains(&answer), "{answer} of {length}"),
+                Some(response) => {
+                    assert!((5 + TOKEN_BYTES..length).contains(&response), "{response} of {length}");
+                }
             }
         }
     }
 }
 
 #[test]
-fn two_endpoints_that_answer_each_other_come_to_an_end() {
+fn two_endpoints_answering_each_other_stop() {
     let resets = resets(&sharing());
     let mut ports = [1, 2].map(|number| Port::new(&IdKey::new(), number, &resets, "[::]:443"));
     for length in [43, 100, 1200, 1500] {
-        let (mut packet, mut answers) = (short_packet(&IdKey::new().issue(0, resets.name()), length), 0);
-        while let Some(answer) = ports[answers % 2].answer(&packet) {
-            (packet, answers) = (answer, answers + 1);
+        let (mut packet, mut responses) =
+            (short_packet(&IdKey::new().issue(0, resets.secret_name()), length), 0);
+        while let Some(response) = ports[responses % 2].answer(&packet) {
+            (packet, responses) = (response, responses + 1);
         }
-        assert!((1..=length - 5 - TOKEN_BYTES).contains(&answers), "{answers} for {length} bytes");
+        assert!((1..=length - 5 - TOKEN_BYTES).contains(&responses), "{responses} for {length} bytes");
     }
 }
 
 #[test]
-fn packets_with_long_headers_of_no_connection_have_no_reset() {
+fn unknown_packets_with_long_headers_get_no_reset() {
     let (ids, resets) = (IdKey::new(), resets(&sharing()));
     let mut port = Port::new(&ids, 1, &resets, "192.0.2.1:443");
     let id = ids.for_port(PortId(1)).issue(0, 0);

@@ -1,4 +1,5 @@
-//! The key of stateless resets, which replicas have in common where they share the secret of session tickets. Knows no connection.
+//! The key of stateless resets, shared by replicas that share the secret of session tickets. Knows no
+//! connections.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -9,47 +10,47 @@ use quinn_proto::crypto::{CryptoError, HmacKey};
 
 use crate::tls::SessionTickets;
 
-/// What the secret that replicas share is expanded for here.
+/// HKDF label for deriving the key from the shared secret.
 const RESET_LABEL: &[u8] = b"quic stateless reset v1";
 
-/// What the tokens of stateless resets (RFC 9000 §10.3) are made with. Where replicas share a secret for session tickets, each of them
-/// makes the same token for an id, so that a client whose packets come to another replica than before learns at once that its
-/// connection is gone there.
+/// Makes stateless reset tokens (RFC 9000 §10.3). Replicas that share a secret for session tickets make the
+/// same token for an id, so that a client whose packets reach another replica learns at once that its
+/// connection is gone.
 pub(super) struct ResetKey {
     tickets: SessionTickets,
-    own: hmac::Key,
+    local_key: hmac::Key,
 }
 
 impl ResetKey {
-    /// Derived from what `tickets` says that replicas share, else random.
+    /// Derived from the shared secret of `tickets`, otherwise random.
     pub(super) fn new(tickets: SessionTickets) -> Self {
-        Self { tickets, own: hmac::Key::new(hmac::HMAC_SHA256, &random_secret()) }
+        Self { tickets, local_key: hmac::Key::new(hmac::HMAC_SHA256, &random_secret()) }
     }
 
-    /// What an id that is issued now says of the secret that its token is made with: its last byte. Replicas know a secret for as long
-    /// as it opens tickets, so that the token of an id stays the same when another secret follows.
-    pub(super) fn name(&self) -> u8 {
+    /// The last byte of newly issued ids, which names the secret of their token. Replicas know a secret while
+    /// it opens tickets, so that an id keeps its token when a newer secret follows.
+    pub(super) fn secret_name(&self) -> u8 {
         self.tickets.shared_name().unwrap_or_default()
     }
 
     /// Whether other replicas make the same token for an id.
     pub(super) fn is_shared(&self, id: &[u8]) -> bool {
-        self.shared(id).is_some()
+        self.shared_key(id).is_some()
     }
 
-    fn shared(&self, id: &[u8]) -> Option<hmac::Key> {
+    fn shared_key(&self, id: &[u8]) -> Option<hmac::Key> {
         let secret = self.tickets.derive_shared(*id.last()?, RESET_LABEL)?;
         Some(hmac::Key::new(hmac::HMAC_SHA256, &secret[..]))
     }
 
-    /// For the ids of the connections at one address.
-    pub(super) fn at(self: &Arc<Self>, address: SocketAddr) -> Arc<PortResetKey> {
+    /// The key for connections at one address.
+    pub(super) fn for_address(self: &Arc<Self>, address: SocketAddr) -> Arc<PortResetKey> {
         Arc::new(PortResetKey { key: Arc::clone(self), address })
     }
 }
 
-/// Makes the tokens for the ids of connections at one address. Those of another address are different: what a packet draws there that
-/// was copied here ends no connection. Replicas listen at the same address, as a rule at that of no interface.
+/// Makes tokens for connections at one address. Tokens differ by address: a reset obtained at another address
+/// ends no connection here. Replicas listen at the same address, usually the unspecified one.
 pub(super) struct PortResetKey {
     key: Arc<ResetKey>,
     address: SocketAddr,
@@ -57,8 +58,8 @@ pub(super) struct PortResetKey {
 
 impl PortResetKey {
     fn tag(&self, id: &[u8]) -> hmac::Tag {
-        let shared = self.key.shared(id);
-        let mut context = hmac::Context::with_key(shared.as_ref().unwrap_or(&self.key.own));
+        let shared = self.key.shared_key(id);
+        let mut context = hmac::Context::with_key(shared.as_ref().unwrap_or(&self.key.local_key));
         match self.address.ip() {
             IpAddr::V4(ip) => context.update(&ip.to_ipv6_mapped().octets()),
             IpAddr::V6(ip) => context.update(&ip.octets()),
@@ -101,7 +102,7 @@ mod tests {
     const ADDRESS: &str = "[::]:8443";
 
     fn token(key: &Arc<ResetKey>, address: &str, id: &[u8]) -> Vec<u8> {
-        let key = key.at(address.parse().unwrap());
+        let key = key.for_address(address.parse().unwrap());
         let mut token = vec![0; key.signature_len()];
         key.sign(id, &mut token);
         assert!(key.verify(id, &token).is_ok() && key.verify(b"another id", &token).is_err());
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn replicas_with_one_secret_make_the_same_tokens_and_processes_without_one_never_do() {
+    fn only_replicas_with_a_shared_secret_make_the_same_tokens() {
         let [one, two] = [(); 2].map(|()| SessionTickets::default());
         let keys = [one.clone(), two.clone()].map(|tickets| Arc::new(ResetKey::new(tickets)));
         let token = |key: &Arc<ResetKey>, id: &[u8]| token(key, ADDRESS, id);
@@ -123,11 +124,11 @@ mod tests {
         };
         one.adopt(&[secret(b"shared")]);
         two.adopt(&[secret(b"shared")]);
-        let id = [b'i', b'd', keys[0].name()];
+        let id = [b'i', b'd', keys[0].secret_name()];
         assert!(keys.iter().all(|key| key.is_shared(&id)));
         assert_eq!(token(&keys[0], &id), token(&keys[1], &id));
         two.adopt(&[secret(b"another"), secret(b"shared")]);
-        assert_ne!(keys[0].name(), keys[1].name());
+        assert_ne!(keys[0].secret_name(), keys[1].secret_name());
         assert_eq!(token(&keys[0], &id), token(&keys[1], &id), "the next secret changes no token");
         two.adopt(&[secret(b"another")]);
         assert!(!keys[1].is_shared(&id), "a secret that is over");
@@ -135,12 +136,12 @@ mod tests {
     }
 
     #[test]
-    fn each_port_has_tokens_of_its_own() {
+    fn tokens_differ_by_port() {
         let tickets = SessionTickets::default();
         let key = Arc::new(ResetKey::new(tickets.clone()));
         let addresses = [ADDRESS, "[::]:8444", "0.0.0.0:8443", "192.0.2.1:8443", "192.0.2.2:8443"];
         for is_shared in [false, true] {
-            let id = [b'i', b'd', key.name()];
+            let id = [b'i', b'd', key.secret_name()];
             assert_eq!(key.is_shared(&id), is_shared);
             let tokens = addresses.map(|address| token(&key, address, &id));
             let different: std::collections::HashSet<_> = tokens.iter().collect();

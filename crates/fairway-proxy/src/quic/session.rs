@@ -1,12 +1,12 @@
-//! TLS of a QUIC connection (RFC 9001) whose settings are chosen by the name that the client asks for.
+//! TLS of a QUIC connection (RFC 9001), configured by the client's SNI.
 //!
 //! ```text
-//! CRYPTO bytes ──► Hello: kept until the ClientHello is whole ──► whoever chooses ──► Handshake: rustls has the rest
+//! CRYPTO bytes ──► AwaitingHello: buffered until the ClientHello is complete ──► selector ──► Handshake: run by rustls
 //! ```
 //!
-//! QUIC wants sessions that any thread may use, and what chooses belongs to a worker: it is where the session finds it as long as
-//! [`choosing_by`] runs, on whose thread the worker feeds its connections. Whether 0-RTT is accepted is a matter of these settings
-//! (`early`).
+//! quinn-proto requires sessions that any thread may use, but the selector belongs to a worker: the session
+//! finds it in a thread-local while [`with_selector`] runs. The configuration also decides whether 0-RTT is
+//! accepted (`early`).
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -27,74 +27,74 @@ use rustls::version::TLS13;
 use rustls::{AlertDescription, HandshakeKind};
 
 use crate::l4::hello::{ClientHello, MessageError};
-use crate::tls::Agreed;
+use crate::tls::NegotiatedTls;
 
-/// The version of QUIC that is spoken (RFC 9000); its number on the wire.
+/// The supported version of QUIC (RFC 9000) on the wire.
 pub(super) const QUIC_VERSION: u32 = 1;
 
-/// What is spoken above it (RFC 9114 §3.1).
-pub(super) const PROTOCOL: &[u8] = b"h3";
+/// ALPN protocol (RFC 9114 §3.1).
+pub(super) const H3_PROTOCOL: &[u8] = b"h3";
 
-/// Why there is no session.
-pub(super) type Refusal = TransportError;
+/// Why a session is refused.
+pub(super) type TlsRefusal = TransportError;
 
-/// Chooses how a client is served, by the name that it asks for.
-pub(super) trait Choose {
-    /// The settings for a client that asks for this.
+/// Selects the TLS configuration of a client by its SNI.
+pub(super) trait SelectTls {
+    /// The configuration for this ClientHello.
     ///
     /// # Errors
-    /// It is not served; it gets this error.
-    fn choose(&self, hello: ClientHello) -> Result<Arc<rustls::ServerConfig>, Refusal>;
+    /// The client is not served and gets this error.
+    fn select_tls(&self, hello: ClientHello) -> Result<Arc<rustls::ServerConfig>, TlsRefusal>;
 }
 
 thread_local! {
-    static CHOOSING: RefCell<Option<Rc<dyn Choose>>> = const { RefCell::new(None) };
+    static CURRENT_SELECTOR: RefCell<Option<Rc<dyn SelectTls>>> = const { RefCell::new(None) };
 }
 
-/// Runs `act`, in which sessions of one connection begin or go on, and lets `choose` choose for them.
-pub(super) fn choosing_by<T>(choose: Rc<dyn Choose>, act: impl FnOnce() -> T) -> T {
-    struct Ended;
+/// Runs `act`, in which a session of one connection starts or continues, with `choose` as selector.
+pub(super) fn with_selector<T>(choose: Rc<dyn SelectTls>, act: impl FnOnce() -> T) -> T {
+    struct ClearSelector;
 
-    impl Drop for Ended {
+    impl Drop for ClearSelector {
         fn drop(&mut self) {
-            CHOOSING.take();
+            CURRENT_SELECTOR.take();
         }
     }
 
-    CHOOSING.set(Some(choose));
-    let _ended = Ended;
+    CURRENT_SELECTOR.set(Some(choose));
+    let _ended = ClearSelector;
     act()
 }
 
-fn choose(hello: ClientHello) -> Result<Arc<rustls::ServerConfig>, Refusal> {
-    let chooser = CHOOSING.with_borrow(Clone::clone);
+fn select_with_current(hello: ClientHello) -> Result<Arc<rustls::ServerConfig>, TlsRefusal> {
+    let chooser = CURRENT_SELECTOR.with_borrow(Clone::clone);
     let Some(chooser) = chooser else { return Err(TransportErrorCode::INTERNAL_ERROR.into()) };
-    chooser.choose(hello)
+    chooser.select_tls(hello)
 }
 
 /// A refusal with a TLS alert (RFC 9001 §4.8).
-pub(super) fn alert(description: AlertDescription) -> Refusal {
+pub(super) fn tls_alert(description: AlertDescription) -> TlsRefusal {
     TransportErrorCode::crypto(description.into()).into()
 }
 
-/// What was agreed on in a handshake that is complete, or whose early data was accepted.
+/// Parameters of a handshake that is complete, or whose early data was accepted.
 #[derive(Debug)]
-pub(super) struct Shaken {
-    pub(super) agreed: Agreed,
+pub(super) struct HandshakeData {
+    pub(super) agreed: NegotiatedTls,
     pub(super) resumed: bool,
 }
 
-/// Begins the sessions of all clients.
-pub(super) struct Sessions {
-    /// Has no certificate and serves nobody: it knows the keys of Initial packets and of Retry.
+/// Starts the TLS sessions of all clients.
+pub(super) struct QuicTls {
+    /// Has no certificate and serves no client: it only holds the keys of Initial packets and Retry.
     initial: Arc<QuicServerConfig>,
 }
 
-impl Sessions {
+impl QuicTls {
     /// With the Initial keys of `provider`.
     ///
     /// # Errors
-    /// The provider lacks TLS 1.3, or the one suite that Initial packets are protected with (RFC 9001 §5.2).
+    /// The provider lacks TLS 1.3 or the suite of Initial packets (RFC 9001 §5.2).
     pub(super) fn new(provider: Arc<CryptoProvider>) -> Result<Self, SetupError> {
         let config = rustls::ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&TLS13])?
@@ -115,7 +115,7 @@ pub(super) enum SetupError {
     Suite(#[from] NoInitialCipherSuite),
 }
 
-impl ServerConfig for Sessions {
+impl ServerConfig for QuicTls {
     fn initial_keys(&self, version: u32, id: &ConnectionId) -> Result<Keys, UnsupportedVersion> {
         self.initial.initial_keys(version, id)
     }
@@ -127,58 +127,58 @@ impl ServerConfig for Sessions {
     fn start_session(self: Arc<Self>, _: u32, parameters: &TransportParameters) -> Box<dyn Session> {
         let mut encoded = Vec::new();
         parameters.write(&mut encoded);
-        let stage = Stage::Hello { received: Vec::new(), parameters: encoded };
-        Box::new(ChosenSession { initial: Arc::clone(&self.initial), stage })
+        let state = SessionState::AwaitingHello { received: Vec::new(), parameters: encoded };
+        Box::new(QuicSession { initial: Arc::clone(&self.initial), state })
     }
 }
 
-/// The session of one connection.
-struct ChosenSession {
+/// The TLS session of one connection.
+struct QuicSession {
     initial: Arc<QuicServerConfig>,
-    stage: Stage,
+    state: SessionState,
 }
 
-/// How far it is.
-enum Stage {
-    /// The ClientHello is not whole.
-    Hello {
-        /// What came of it.
+/// State of the session.
+enum SessionState {
+    /// The ClientHello is incomplete.
+    AwaitingHello {
+        /// Bytes received of it.
         received: Vec<u8>,
-        /// Of this side, as they are sent.
+        /// Our transport parameters, encoded.
         parameters: Vec<u8>,
     },
-    /// rustls has it.
+    /// rustls runs the handshake.
     Handshake(Box<Tls>),
 }
 
 struct Tls {
     connection: ServerConnection,
-    /// For the next update of keys (RFC 9001 §6).
-    next: Option<Secrets>,
+    /// For the next key update (RFC 9001 §6).
+    next_secrets: Option<Secrets>,
 }
 
-impl ChosenSession {
+impl QuicSession {
     fn tls(&self) -> Option<&Tls> {
-        match &self.stage {
-            Stage::Hello { .. } => None,
-            Stage::Handshake(tls) => Some(tls),
+        match &self.state {
+            SessionState::AwaitingHello { .. } => None,
+            SessionState::Handshake(tls) => Some(tls),
         }
     }
 }
 
 impl Tls {
-    /// Begins with a whole ClientHello.
-    fn begin(hello: ClientHello, received: &[u8], parameters: Vec<u8>) -> Result<Self, Refusal> {
-        let config = choose(hello)?;
-        // The versions of TLS that are configured leave out 1.3, which is the only one over QUIC.
+    /// Starts with a complete ClientHello.
+    fn start(hello: ClientHello, received: &[u8], parameters: Vec<u8>) -> Result<Self, TlsRefusal> {
+        let config = select_with_current(hello)?;
+        // The configured TLS versions leave out 1.3, the only one over QUIC.
         let connection = ServerConnection::new(config, Version::V1, parameters)
-            .map_err(|_| alert(AlertDescription::ProtocolVersion))?;
-        let mut tls = Self { connection, next: None };
+            .map_err(|_| tls_alert(AlertDescription::ProtocolVersion))?;
+        let mut tls = Self { connection, next_secrets: None };
         tls.read(received)?;
         Ok(tls)
     }
 
-    fn read(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
+    fn read(&mut self, bytes: &[u8]) -> Result<(), TlsRefusal> {
         self.connection.read_hs(bytes).map_err(|error| {
             let code = match self.connection.alert() {
                 Some(alert) => TransportErrorCode::crypto(alert.into()),
@@ -192,7 +192,7 @@ impl Tls {
         let keys = match self.connection.write_hs(into)? {
             KeyChange::Handshake { keys } => keys,
             KeyChange::OneRtt { keys, next } => {
-                self.next = Some(next);
+                self.next_secrets = Some(next);
                 keys
             }
         };
@@ -209,34 +209,34 @@ impl Tls {
     }
 }
 
-impl Session for ChosenSession {
+impl Session for QuicSession {
     fn initial_keys(&self, id: &ConnectionId, _: Side) -> Keys {
         let keys = self.initial.initial_keys(QUIC_VERSION, id);
         keys.expect("packets of other versions begin no connection")
     }
 
-    /// A [`Shaken`], once the handshake is complete or early data was accepted.
+    /// A [`HandshakeData`], once the handshake is complete or early data was accepted.
     fn handshake_data(&self) -> Option<Box<dyn Any>> {
         let connection = &self.tls()?.connection;
         (!connection.is_handshaking() || connection.zero_rtt_keys().is_some()).then(|| {
             let resumed = connection.handshake_kind() == Some(HandshakeKind::Resumed);
-            Box::new(Shaken { agreed: Agreed::over_quic(connection), resumed }) as Box<dyn Any>
+            Box::new(HandshakeData { agreed: NegotiatedTls::over_quic(connection), resumed }) as Box<dyn Any>
         })
     }
 
-    /// The client's certificates, as a `Vec<CertificateDer<'static>>`, where it showed some.
+    /// The client's certificates as a `Vec<CertificateDer<'static>>`, if it presented any.
     fn peer_identity(&self) -> Option<Box<dyn Any>> {
         let chain = self.tls()?.connection.peer_certificates()?;
         Some(Box::new(chain.to_vec()))
     }
 
-    /// The keys of early data, where it was accepted.
+    /// Keys of early data, if accepted.
     fn early_crypto(&self) -> Option<(Box<dyn HeaderKey>, Box<dyn PacketKey>)> {
         let keys = self.tls()?.connection.zero_rtt_keys()?;
         Some((Box::new(keys.header), Box::new(keys.packet)))
     }
 
-    /// Only clients ask.
+    /// Only used by clients.
     fn early_data_accepted(&self) -> Option<bool> {
         None
     }
@@ -246,22 +246,22 @@ impl Session for ChosenSession {
     }
 
     fn read_handshake(&mut self, bytes: &[u8]) -> Result<bool, TransportError> {
-        match &mut self.stage {
-            Stage::Handshake(tls) => tls.read(bytes)?,
-            Stage::Hello { received, parameters } => {
+        match &mut self.state {
+            SessionState::Handshake(tls) => tls.read(bytes)?,
+            SessionState::AwaitingHello { received, parameters } => {
                 received.extend_from_slice(bytes);
-                let hello = ClientHello::in_message(received).map_err(|error| match error {
-                    MessageError::Unexpected => alert(AlertDescription::UnexpectedMessage),
-                    MessageError::Malformed => alert(AlertDescription::DecodeError),
+                let hello = ClientHello::from_message(received).map_err(|error| match error {
+                    MessageError::Unexpected => tls_alert(AlertDescription::UnexpectedMessage),
+                    MessageError::Malformed => tls_alert(AlertDescription::DecodeError),
                     MessageError::CompatibilityMode => TransportErrorCode::PROTOCOL_VIOLATION.into(),
                 })?;
                 if let Some(hello) = hello {
-                    let tls = Tls::begin(hello, received, std::mem::take(parameters))?;
-                    self.stage = Stage::Handshake(Box::new(tls));
+                    let tls = Tls::start(hello, received, std::mem::take(parameters))?;
+                    self.state = SessionState::Handshake(Box::new(tls));
                 }
             }
         }
-        // Nobody waits for the data of a handshake: they are there when it is complete, which QUIC says itself.
+        // Handshake data is ready when the handshake completes, which QUIC reports itself.
         Ok(false)
     }
 
@@ -272,24 +272,24 @@ impl Session for ChosenSession {
     }
 
     fn write_handshake(&mut self, into: &mut Vec<u8>) -> Option<Keys> {
-        match &mut self.stage {
-            Stage::Hello { .. } => None,
-            Stage::Handshake(tls) => tls.write(into),
+        match &mut self.state {
+            SessionState::AwaitingHello { .. } => None,
+            SessionState::Handshake(tls) => tls.write(into),
         }
     }
 
     fn next_1rtt_keys(&mut self) -> Option<KeyPair<Box<dyn PacketKey>>> {
-        let Stage::Handshake(tls) = &mut self.stage else { return None };
-        let keys = tls.next.as_mut()?.next_packet_keys();
+        let SessionState::Handshake(tls) = &mut self.state else { return None };
+        let keys = tls.next_secrets.as_mut()?.next_packet_keys();
         Some(KeyPair { local: Box::new(keys.local), remote: Box::new(keys.remote) })
     }
 
-    /// Only clients get Retry packets.
+    /// Only used by clients.
     fn is_valid_retry(&self, _: &ConnectionId, _: &[u8], _: &[u8]) -> bool {
         false
     }
 
-    /// Nothing above TLS asks for more keys.
+    /// Unused here.
     fn export_keying_material(
         &self,
         _: &mut [u8],

@@ -1,4 +1,4 @@
-//! Sessions in memory: a ClientHello in pieces of any length, several names, and what is no hello.
+//! Sessions in memory: fragmented ClientHellos, several names, and invalid hellos.
 
 use std::cell::RefCell;
 
@@ -8,17 +8,17 @@ use rustls::quic::ClientConnection;
 
 use super::*;
 
-/// Serves each of these names with a certificate of its own, and notes who asked.
+/// Serves each of these names with its own certificate, and records the requested names.
 struct Names {
     known: Vec<(&'static str, Arc<rustls::ServerConfig>)>,
     asked: RefCell<Vec<Option<Box<str>>>>,
 }
 
-impl Choose for Names {
-    fn choose(&self, hello: ClientHello) -> Result<Arc<rustls::ServerConfig>, Refusal> {
+impl SelectTls for Names {
+    fn select_tls(&self, hello: ClientHello) -> Result<Arc<rustls::ServerConfig>, TlsRefusal> {
         self.asked.borrow_mut().push(hello.name.clone());
         let known = self.known.iter().find(|(name, _)| hello.name.as_deref() == Some(name));
-        known.map(|(_, config)| Arc::clone(config)).ok_or(alert(AlertDescription::UnrecognisedName))
+        known.map(|(_, config)| Arc::clone(config)).ok_or(tls_alert(AlertDescription::UnrecognisedName))
     }
 }
 
@@ -40,17 +40,17 @@ fn parameters() -> TransportParameters {
 
 fn client(name: &str) -> ClientConnection {
     let mut config = fairway_testkit::certificates::trusting_anything();
-    config.alpn_protocols = vec![PROTOCOL.to_vec()];
+    config.alpn_protocols = vec![H3_PROTOCOL.to_vec()];
     let name = ServerName::try_from(name.to_owned()).unwrap();
     ClientConnection::new(Arc::new(config), Version::V1, name, vec![1, 1, 40]).unwrap()
 }
 
 fn session() -> Box<dyn Session> {
-    let sessions = Sessions::new(fairway_testkit::certificates::provider()).unwrap();
+    let sessions = QuicTls::new(fairway_testkit::certificates::provider()).unwrap();
     Arc::new(sessions).start_session(QUIC_VERSION, &parameters())
 }
 
-/// Gives a session bytes in pieces of this length.
+/// Feeds a session bytes in fragments of this length.
 fn read(
     session: &mut dyn Session,
     names: &Rc<Names>,
@@ -58,13 +58,13 @@ fn read(
     piece: usize,
 ) -> Result<(), TransportError> {
     for piece in bytes.chunks(piece) {
-        choosing_by(Rc::clone(names) as Rc<dyn Choose>, || session.read_handshake(piece))?;
+        with_selector(Rc::clone(names) as Rc<dyn SelectTls>, || session.read_handshake(piece))?;
     }
     Ok(())
 }
 
 #[test]
-fn a_hello_may_come_in_any_pieces_and_its_name_chooses_once() {
+fn a_fragmented_hello_selects_once_by_its_name() {
     let names = names(&["a.test", "b.test"]);
     for (piece, name) in [(1, "a.test"), (3, "b.test"), (100, "b.test"), (usize::MAX, "a.test")] {
         let (mut client, mut session) = (client(name), session());
@@ -72,14 +72,14 @@ fn a_hello_may_come_in_any_pieces_and_its_name_chooses_once() {
         assert!(client.write_hs(&mut hello).is_none());
         let (last, before) = hello.split_last().unwrap();
         read(&mut *session, &names, before, piece).unwrap();
-        assert!(names.asked.borrow().is_empty(), "it is not whole");
+        assert!(names.asked.borrow().is_empty(), "it is incomplete");
         assert!(session.is_handshaking() && session.transport_parameters().unwrap().is_none());
         assert!(session.write_handshake(&mut Vec::new()).is_none());
         read(&mut *session, &names, &[*last], 1).unwrap();
         assert_eq!(names.asked.take(), [Some(name.into())]);
         assert!(session.transport_parameters().unwrap().is_some());
 
-        // ServerHello, then the rest of the server's messages; then the client's last one.
+        // ServerHello, then the other server messages; then the client's last one.
         let mut keys = 0;
         loop {
             let mut bytes = Vec::new();
@@ -96,7 +96,7 @@ fn a_hello_may_come_in_any_pieces_and_its_name_chooses_once() {
         assert!(session.is_handshaking() && session.handshake_data().is_none());
         read(&mut *session, &names, &finished, piece).unwrap();
         assert!(!session.is_handshaking());
-        let data = session.handshake_data().unwrap().downcast::<Shaken>().unwrap();
+        let data = session.handshake_data().unwrap().downcast::<HandshakeData>().unwrap();
         assert!(!data.resumed);
         assert_eq!((data.agreed.name.as_deref(), data.agreed.protocol), (Some(name), Some("h3")));
         assert_eq!(data.agreed.version, "TLSv1.3");
@@ -106,7 +106,7 @@ fn a_hello_may_come_in_any_pieces_and_its_name_chooses_once() {
 }
 
 #[test]
-fn who_is_refused_gets_the_error_of_whoever_chooses() {
+fn a_refused_client_gets_the_error_of_the_selector() {
     let names = names(&["a.test"]);
     let (mut client, mut session) = (client("c.test"), session());
     let mut hello = Vec::new();
@@ -117,7 +117,7 @@ fn who_is_refused_gets_the_error_of_whoever_chooses() {
 }
 
 #[test]
-fn what_is_no_hello_is_refused_as_soon_as_that_is_known() {
+fn anything_but_a_hello_is_refused_as_soon_as_possible() {
     let names = names(&["a.test"]);
     let too_long = [1, 0, 0x40, 0];
     let empty = [1, 0, 0, 0];
@@ -134,12 +134,12 @@ fn what_is_no_hello_is_refused_as_soon_as_that_is_known() {
 }
 
 #[test]
-fn a_hello_for_middleboxes_breaks_a_rule_of_quic() {
+fn a_hello_in_middlebox_compatibility_mode_is_a_protocol_violation() {
     let names = names(&["a.test"]);
     let (mut client, mut session) = (client("a.test"), session());
     let mut hello = Vec::new();
     client.write_hs(&mut hello);
-    // The session id is behind the header of the message, its version and its random bytes (RFC 9001 §8.4).
+    // The session id follows the message header, version and random (RFC 9001 §8.4).
     let (length_at, id) = (4 + 2 + 32, [32_u8; 32]);
     assert_eq!(std::mem::replace(&mut hello[length_at], id.len() as u8), 0);
     hello.splice(length_at + 1..length_at + 1, id);
@@ -151,7 +151,7 @@ fn a_hello_for_middleboxes_breaks_a_rule_of_quic() {
 }
 
 #[test]
-fn a_session_that_nobody_chooses_for_fails() {
+fn a_session_without_a_selector_fails() {
     let (mut client, mut session) = (client("a.test"), session());
     let mut hello = Vec::new();
     client.write_hs(&mut hello);
@@ -160,7 +160,7 @@ fn a_session_that_nobody_chooses_for_fails() {
 }
 
 #[test]
-fn versions_of_tls_without_1_3_have_no_quic() {
+fn without_tls_1_3_there_is_no_quic() {
     let authority = Authority::new("old");
     let leaf = authority.leaf(&["a.test"]);
     let key = rustls::pki_types::PrivateKeyDer::Pkcs8(leaf.key_der.clone_key());

@@ -1,4 +1,4 @@
-//! What QUIC promises to the clients of a port, before it is known of which listener they are.
+//! Transport settings announced to the clients of a port before their listener is known.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,53 +7,55 @@ use fairway_routing::Port;
 use quinn_proto::{IdleTimeout, MtuDiscoveryConfig, ServerConfig, TransportConfig, VarInt};
 
 use super::keys::SharedEndpoints;
-use super::session::Sessions;
-use crate::listening::{Choice, Listening};
+use super::session::QuicTls;
+use crate::listening::{ConnectionTarget, Listening};
 
-/// Streams of the client's own that carry no requests: control, the two of QPACK (RFC 9114 §6.2), and a few that mean nothing
-/// (RFC 9114 §6.2.3).
+/// Unidirectional streams of the client: control, two for QPACK (RFC 9114 §6.2), and a few reserved ones
+/// without meaning (RFC 9114 §6.2.3).
 const UNIDIRECTIONAL_STREAMS: u32 = 8;
 
-/// Requests that a connection may have open: as many as RFC 9114 §6.1 asks for. quinn-proto keeps a table with an entry for each stream
-/// that a client may open. Those and the [`UNIDIRECTIONAL_STREAMS`] fit in tables of 128 places; the next size takes 5 KiB more of each
-/// connection.
+/// Concurrent requests per connection: the minimum that RFC 9114 §6.1 recommends. quinn-proto keeps a table
+/// with an entry for each stream a client may open. These and the [`UNIDIRECTIONAL_STREAMS`] fit in tables of
+/// 128 slots; the next size costs 5 KiB more per connection.
 const MAX_STREAMS: u32 = 100;
 
-/// Bytes of a request's body that may be on their way or wait until an endpoint takes them.
+/// Bytes of a request body in flight or waiting for an endpoint.
 const STREAM_WINDOW: u32 = 512 * 1024;
 
-/// The same of all streams of a connection.
+/// The same for all streams of a connection.
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
 
-/// Bytes that a connection keeps until the client has acknowledged them.
+/// Unacknowledged bytes that a connection keeps.
 const SEND_WINDOW: u64 = 1024 * 1024;
 
-/// How many packets behind a later one that the client has a packet may be before it counts as lost: three are the fewest that RFC 9002
-/// §6.1.1 allows, and too few for networks that reorder. What is lost is found out an eighth of a round trip later at most (§6.1.2).
+/// Packets by which a packet may be reordered before it counts as lost: three is the minimum of RFC 9002
+/// §6.1.1, and too few for networks that reorder. Losses are then detected at most an eighth of a round trip
+/// later (§6.1.2).
 const REORDERED_PACKETS: u32 = 16;
 
-/// Beginnings of connections that wait at an endpoint, each with so many bytes more. It accepts or refuses them at once.
+/// Incoming connections queued at an endpoint, and bytes buffered for each. They are accepted or refused at
+/// once.
 const MAX_INCOMING: usize = 16;
 const INCOMING_BYTES: u64 = 64 * 1024;
 
-/// How long a client may take to come back with the token of a Retry packet.
+/// Lifetime of a Retry token.
 const RETRY_LIFETIME: Duration = Duration::from_secs(15);
 
-/// What the listeners of a port have in common: clients may rely on it whichever of them they get.
+/// Limits common to the listeners of a port, valid whichever one is selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PortLimits {
-    /// The longest of any.
+    /// The longest of all listeners.
     pub(super) idle_timeout: Duration,
-    /// The fewest of any; each connection gets those of its listener later.
+    /// The fewest of all listeners; each connection gets those of its listener later.
     pub(super) streams: u32,
 }
 
 impl PortLimits {
-    /// Of the listeners of a port.
-    pub(super) fn of(listening: &Listening, carries: &Port<Choice>) -> Option<Self> {
-        let of = |choice: &Choice| match choice {
-            Choice::Listener(id) => Some(listening.clients(*id)),
-            Choice::Closed => None,
+    /// For the listeners of a port.
+    pub(super) fn from_listeners(listening: &Listening, carries: &Port<ConnectionTarget>) -> Option<Self> {
+        let of = |choice: &ConnectionTarget| match choice {
+            ConnectionTarget::Listener(id) => Some(listening.client_limits(*id)),
+            ConnectionTarget::Closed => None,
         };
         let each = || carries.carried().filter_map(of);
         let idle_timeout = each().map(|clients| clients.idle_timeout).max()?;
@@ -61,8 +63,8 @@ impl PortLimits {
         Some(Self { idle_timeout, streams: max_streams(streams) })
     }
 
-    /// `everywhere` with what these clients are promised.
-    pub(super) fn server_config(self, everywhere: &ServerConfig) -> ServerConfig {
+    /// The base configuration with these limits.
+    pub(super) fn server_config(self, base_config: &ServerConfig) -> ServerConfig {
         let mut transport = TransportConfig::default();
         let idle_timeout = IdleTimeout::try_from(self.idle_timeout).ok();
         transport
@@ -76,15 +78,15 @@ impl PortLimits {
             .packet_threshold(REORDERED_PACKETS)
             .datagram_receive_buffer_size(None)
             .mtu_discovery_config(Some(MtuDiscoveryConfig::default()));
-        let mut config = everywhere.clone();
+        let mut config = base_config.clone();
         config.transport_config(Arc::new(transport));
         config
     }
 }
 
-/// What holds at every port.
-pub(super) fn everywhere(sessions: Sessions, shared: &SharedEndpoints) -> ServerConfig {
-    let mut config = ServerConfig::new(Arc::new(sessions), Arc::clone(shared.retries()) as _);
+/// Configuration common to all ports.
+pub(super) fn base_config(sessions: QuicTls, shared: &SharedEndpoints) -> ServerConfig {
+    let mut config = ServerConfig::new(Arc::new(sessions), Arc::clone(shared.retry_key()) as _);
     config
         .retry_token_lifetime(RETRY_LIFETIME)
         .max_incoming(MAX_INCOMING)
@@ -93,7 +95,7 @@ pub(super) fn everywhere(sessions: Sessions, shared: &SharedEndpoints) -> Server
     config
 }
 
-/// The requests that a connection may have open at a listener that allows so many streams.
+/// Concurrent requests for a listener with this stream limit.
 pub(super) fn max_streams(streams: u32) -> u32 {
     streams.clamp(1, MAX_STREAMS)
 }

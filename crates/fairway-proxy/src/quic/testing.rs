@@ -1,5 +1,5 @@
-//! What tests of QUIC share: a client of `quinn_proto` that the test drives by hand over a real socket, and workers that serve real
-//! sockets. Everything waits for a condition; a limit only ends what hangs.
+//! Fixtures of QUIC tests: a `quinn_proto` client driven by the test over a real socket, and workers that serve
+//! real sockets. Everything waits for a condition; a timeout only ends hanging tests.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use bytes::BytesMut;
 use fairway_model::{Config, HostPattern, Listener, ListenerProtocol};
 use fairway_net::memory::Memory;
 use fairway_net::output::OutputSender;
-use fairway_net::spread::Spread;
+use fairway_net::spread::ConnectionSpread;
 use quinn_proto::crypto::rustls::QuicClientConfig;
 use quinn_proto::{
     ClientConfig, Connection, ConnectionError, ConnectionHandle, DatagramEvent, Endpoint, EndpointConfig,
@@ -26,30 +26,32 @@ use tokio::task::{JoinHandle, spawn_local};
 use super::serve_quic;
 use crate::access_log::AccessLog;
 use crate::buffering::Disk;
-use crate::downstream::http3_client::Conversation;
+use crate::downstream::http3_client::Http3Conversation;
 use crate::guards::Logouts;
 use crate::inspection::ClientProtocol;
 use crate::listener::PortId;
 use crate::listening::PortSocket;
-use crate::metrics::Text;
-use crate::options::{AccessLogFormat, Opening, ProxyOptions};
+use crate::metrics::ScrapeText;
+use crate::options::{AccessLogFormat, ProxyOptions, StartupSockets};
 use crate::publish::{Published, Publisher};
 use crate::quic::keys::SharedEndpoints;
-use crate::testing::{DISK, Meeting, ScriptedNetwork, answering, filtered, options};
+use crate::testing::{
+    MAX_DISK_BYTES, ScriptedConnect, ScriptedNetwork, config_with_phases, options, serve_ok,
+};
 use crate::tls::{ServerTls, SessionTickets, Stapling};
-use crate::worker::{Neighbours, Shared, SharedGuards, Worker};
+use crate::worker::{Neighbours, SharedGuards, Worker, WorkerShared};
 
-/// Series of the metrics.
+/// Metric names.
 pub(super) const HANDED_OVER: &str = "fairway_quic_datagrams_handed_over_total";
-pub(super) const RESETS: &str = "fairway_quic_stateless_resets_total";
+pub(super) const RESETS_METRIC: &str = "fairway_quic_stateless_resets_total";
 
-/// What ends a test that hangs.
-pub(super) const HANGS: Duration = Duration::from_secs(60);
+/// Timeout for hanging tests.
+pub(super) const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A configuration with listeners of HTTP/3 at one free address, one for each of these names.
+/// A configuration with an HTTP/3 listener for each of these names at one free address.
 pub(super) fn config(names: &[&str], edit: impl Fn(&mut Listener)) -> Config {
     let address = fairway_testkit::wait::free_address();
-    let mut config = filtered(1, Vec::new());
+    let mut config = config_with_phases(1, Vec::new());
     for name in names {
         let mut listener = Listener::new(name, ListenerProtocol::Https, 443, "ingress");
         listener.bind = vec![address];
@@ -61,14 +63,14 @@ pub(super) fn config(names: &[&str], edit: impl Fn(&mut Listener)) -> Config {
     config
 }
 
-/// Workers of one process that serve a configuration, each at a socket of its own.
+/// Workers of one process serving a configuration, each at its own socket.
 pub(super) struct Process {
     pub(super) workers: Vec<Rc<Worker<ScriptedNetwork>>>,
-    /// Where each of them receives.
+    /// Address of each worker's socket.
     pub(super) addresses: Vec<SocketAddr>,
     pub(super) tasks: Vec<JoinHandle<()>>,
     pub(super) shared: SharedEndpoints,
-    /// Ports close when this is dropped.
+    /// Dropping these closes the port.
     pub(super) open: Vec<oneshot::Sender<Infallible>>,
     publisher: Publisher,
     port: PortId,
@@ -76,28 +78,33 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// With so many workers. Endpoints answer `ok`.
+    /// With this many workers; endpoints respond `ok`.
     pub(super) async fn start(workers: usize, config: &Config) -> Self {
-        Self::over(workers, config, |_| Meeting::with(answering)).await
+        Self::start_with_script(workers, config, |_| ScriptedConnect::served_by(serve_ok)).await
     }
 
-    /// The same over endpoints that do as `script` says.
-    pub(super) async fn over(
+    /// With scripted endpoints.
+    pub(super) async fn start_with_script(
         workers: usize,
         config: &Config,
-        script: impl Fn(SocketAddr) -> Meeting + Clone + 'static,
+        script: impl Fn(SocketAddr) -> ScriptedConnect + Clone + 'static,
     ) -> Self {
         let tls = ServerTls::new(&options().fallback_certificate, SessionTickets::default()).unwrap();
         let tls = tls.with_stapling(Stapling::new(|_| Ok(())));
-        let (publisher, _) =
-            Publisher::new(tls, fairway_routing::compile(config, None).snapshot, 1, 8, Opening::default());
+        let (publisher, _) = Publisher::new(
+            tls,
+            fairway_routing::compile(config, None).snapshot,
+            1,
+            8,
+            StartupSockets::default(),
+        );
         let published = latest(&publisher);
         let quic =
             |port: &&crate::listening::OpenPort| matches!(port.carries, fairway_routing::Port::Quic(_));
         let port = published.listening.ports().iter().find(quic).expect("a port of QUIC");
         let id = port.sockets.id;
         let (log, logged) = mpsc::sync_channel(64);
-        // That of the first worker is the one of the configuration.
+        // The first worker has the configured address.
         let Some(PortSocket::Udp(socket)) = port.sockets.take(0) else { panic!("a UDP socket") };
         let shared = SharedEndpoints::new(SessionTickets::default());
         let guards = SharedGuards::new(workers, SessionTickets::default(), Logouts::default());
@@ -112,17 +119,17 @@ impl Process {
             logged,
         };
         let mut socket = Some(UdpSocket::from_std(socket).unwrap());
-        for (neighbours, _) in Neighbours::all(&Spread::new(workers)) {
+        for (neighbours, _) in Neighbours::for_workers(&ConnectionSpread::new(workers)) {
             let socket = match socket.take() {
                 Some(first) => first,
                 None => UdpSocket::bind("127.0.0.1:0").await.unwrap(),
             };
-            let shared = Shared {
+            let shared = WorkerShared {
                 memory: Arc::new(Memory::unwatched(1)),
                 guards: guards.clone(),
-                disk: Disk::inline(&std::env::temp_dir(), DISK).unwrap(),
+                disk: Disk::inline(&std::env::temp_dir(), MAX_DISK_BYTES).unwrap(),
                 quic: process.shared.clone(),
-                checks: fairway_connection::upstream::Checks::default(),
+                checks: fairway_connection::upstream::HealthChecks::default(),
                 circuits: fairway_connection::upstream::Circuits::default(),
             };
             let (network, _) = ScriptedNetwork::new(script.clone());
@@ -135,16 +142,16 @@ impl Process {
             process.workers.push(worker);
             process.open.push(open);
         }
-        // All of them are there before the first datagram.
+        // Wait until all are registered.
         for worker in 0..u16::try_from(workers).unwrap() {
-            while process.shared.way(id, worker).is_none() {
+            while process.shared.sender_to(id, worker).is_none() {
                 tokio::task::yield_now().await;
             }
         }
         process
     }
 
-    /// Serves by this configuration from now on, and closes the port where that is gone.
+    /// Publishes a configuration, and closes the port if it is removed.
     pub(super) fn publish(&mut self, config: &Config) {
         let before = self.workers[0].adopted();
         let compiled = fairway_routing::compile(config, Some(before.snapshot()));
@@ -156,20 +163,20 @@ impl Process {
         }
     }
 
-    /// Whether every address of the configuration is bound, now or after another try.
+    /// Whether every address of the configuration is bound, after another try.
     pub(super) fn is_bound(&self) -> bool {
-        self.publisher.bind_again();
+        self.publisher.retry_binds();
         self.publisher.is_bound()
     }
 
-    /// The lines of the access logs since the last call.
-    pub(super) fn logged(&self) -> String {
+    /// Access log lines since the last call.
+    pub(super) fn log_lines(&self) -> String {
         self.workers.iter().for_each(|worker| worker.log.flush());
         self.logged.try_iter().map(|lines| String::from_utf8(lines).unwrap()).collect()
     }
 
-    /// The connections of HTTP/3 that a listener has at the first worker.
-    pub(super) fn served(&self, listener: &str) -> u64 {
+    /// HTTP/3 connections of a listener at the first worker.
+    pub(super) fn http3_connections(&self, listener: &str) -> u64 {
         let open = self.workers[0].open_connections();
         let of = |((name, protocol), count): (&(Arc<str>, ClientProtocol), &u64)| {
             (**name == *listener && *protocol == ClientProtocol::Http3).then_some(*count)
@@ -177,9 +184,9 @@ impl Process {
         open.clients.iter().find_map(of).unwrap_or(0)
     }
 
-    /// The value of a series of the metrics of a worker; 0 when it is not there.
-    pub(super) fn value(&self, worker: usize, series: &str) -> u64 {
-        let text: String = Text::of(self.workers[worker].sample(), "").collect();
+    /// The value of a metric series of a worker; 0 if absent.
+    pub(super) fn metric_value(&self, worker: usize, series: &str) -> u64 {
+        let text: String = ScrapeText::new(self.workers[worker].sample(), "").collect();
         let value = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
         value.map_or(0, |value| value.parse().expect("a whole number"))
     }
@@ -190,13 +197,13 @@ fn latest(publisher: &Publisher) -> Arc<Published> {
 }
 
 /// Waits until this holds.
-pub(super) async fn until(holds: impl Fn() -> bool) {
+pub(super) async fn wait_until(holds: impl Fn() -> bool) {
     let held = async {
         while !holds() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(HANGS, held).await.expect("it holds in the end");
+    tokio::time::timeout(TEST_TIMEOUT, held).await.expect("the condition comes true");
 }
 
 /// A client with any number of connections from one socket.
@@ -205,22 +212,22 @@ pub(super) struct Client {
     socket: UdpSocket,
     tls: Arc<rustls::ClientConfig>,
     pub(super) connections: HashMap<ConnectionHandle, ClientConnection>,
-    /// Where datagrams go whatever address their connection has.
-    pub(super) detour: Cell<Option<SocketAddr>>,
-    /// Whether it takes nothing but Retry packets.
-    pub(super) hears_only_retries: bool,
+    /// Overrides the destination of all datagrams.
+    pub(super) sink_address: Cell<Option<SocketAddr>>,
+    /// Whether it only reads Retry packets.
+    pub(super) reads_only_retries: bool,
 }
 
 /// One of them.
 pub(super) struct ClientConnection {
     pub(super) quic: Connection,
     pub(super) is_connected: bool,
-    pub(super) lost: Option<ConnectionError>,
-    pub(super) talk: Conversation,
+    pub(super) connection_error: Option<ConnectionError>,
+    pub(super) conversation: Http3Conversation,
 }
 
-/// TLS of a client that offers this protocol.
-pub(super) fn offering(protocols: &[&str]) -> rustls::ClientConfig {
+/// TLS of a client with these ALPN protocols.
+pub(super) fn client_tls(protocols: &[&str]) -> rustls::ClientConfig {
     let mut tls = fairway_testkit::certificates::trusting_anything();
     tls.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
     tls
@@ -231,46 +238,50 @@ impl Client {
         let socket = socket_at(1).await;
         let endpoint = Endpoint::new(Arc::new(EndpointConfig::default()), None, false, None);
         let (tls, connections) = (Arc::new(tls), HashMap::new());
-        Self { endpoint, socket, tls, connections, detour: Cell::new(None), hears_only_retries: false }
+        Self { endpoint, socket, tls, connections, sink_address: Cell::new(None), reads_only_retries: false }
     }
 
-    /// From now on datagrams come from this address of the loopback network, and another port.
+    /// Moves the client to this loopback address and another port.
     pub(super) async fn move_to(&mut self, last: u8) {
         self.socket = socket_at(last).await;
     }
 
-    /// Begins a connection; nothing is sent yet.
+    /// Starts a connection; nothing is sent yet.
     pub(super) fn connect(&mut self, to: SocketAddr, name: &str) -> ConnectionHandle {
         let crypto = QuicClientConfig::try_from(Arc::clone(&self.tls)).unwrap();
         let mut config = ClientConfig::new(Arc::new(crypto));
         config.version(1);
         let (handle, quic) = self.endpoint.connect(Instant::now(), config, to, name).unwrap();
-        let talk = Conversation::new();
-        self.connections.insert(handle, ClientConnection { quic, is_connected: false, lost: None, talk });
+        let conversation = Http3Conversation::new();
+        self.connections.insert(
+            handle,
+            ClientConnection { quic, is_connected: false, connection_error: None, conversation },
+        );
         handle
     }
 
-    /// Asks for `/` of a host; gives the number of the stream.
-    pub(super) fn ask(&mut self, handle: ConnectionHandle, host: &str) -> u64 {
+    /// Requests `/` of a host; returns the stream number.
+    pub(super) fn request(&mut self, handle: ConnectionHandle, host: &str) -> u64 {
         let connection = self.connections.get_mut(&handle).unwrap();
         let pseudo = [(":method", "GET"), (":scheme", "https"), (":authority", host), (":path", "/")];
-        connection.talk.ask(&mut connection.quic, &pseudo, &[], true)
+        connection.conversation.request(&mut connection.quic, &pseudo, &[], true)
     }
 
-    /// Goes on until the request is answered; gives the status.
-    pub(super) async fn answered(&mut self, handle: ConnectionHandle, number: u64) -> u64 {
-        self.until(|client| client.connections[&handle].talk.answers[&number].is_over()).await;
-        self.connections[&handle].talk.answers[&number].status
+    /// Runs until the response is complete; returns the status.
+    pub(super) async fn response_status(&mut self, handle: ConnectionHandle, number: u64) -> u64 {
+        self.run_until(|client| client.connections[&handle].conversation.responses[&number].is_finished())
+            .await;
+        self.connections[&handle].conversation.responses[&number].status
     }
 
-    /// Goes on until the connection is over; gives why.
-    pub(super) async fn over(&mut self, handle: ConnectionHandle) -> ConnectionError {
-        self.until(|client| client.connections[&handle].lost.is_some()).await;
-        self.connections[&handle].lost.clone().unwrap()
+    /// Runs until the connection is closed; returns the reason.
+    pub(super) async fn wait_for_close(&mut self, handle: ConnectionHandle) -> ConnectionError {
+        self.run_until(|client| client.connections[&handle].connection_error.is_some()).await;
+        self.connections[&handle].connection_error.clone().unwrap()
     }
 
-    /// Goes on until this holds.
-    pub(super) async fn until(&mut self, holds: impl Fn(&Self) -> bool) {
+    /// Runs until this holds.
+    pub(super) async fn run_until(&mut self, holds: impl Fn(&Self) -> bool) {
         let held = async {
             loop {
                 self.send().await;
@@ -280,20 +291,20 @@ impl Client {
                 self.receive().await;
             }
         };
-        tokio::time::timeout(HANGS, held).await.expect("it holds in the end");
+        tokio::time::timeout(TEST_TIMEOUT, held).await.expect("the condition comes true");
     }
 
-    /// Goes on until the connection has shaken hands or is lost; gives the error in the latter case.
-    pub(super) async fn finish(&mut self, handle: ConnectionHandle) -> Option<ConnectionError> {
+    /// Runs until the handshake completes or fails; returns the error if it failed.
+    pub(super) async fn finish_handshake(&mut self, handle: ConnectionHandle) -> Option<ConnectionError> {
         let is_over = |client: &Self| {
             let connection = &client.connections[&handle];
-            connection.is_connected || connection.lost.is_some()
+            connection.is_connected || connection.connection_error.is_some()
         };
-        self.until(is_over).await;
-        self.connections[&handle].lost.clone()
+        self.run_until(is_over).await;
+        self.connections[&handle].connection_error.clone()
     }
 
-    /// Sends what there is to send.
+    /// Sends pending output.
     pub(super) async fn send(&mut self) {
         let (now, mut output) = (Instant::now(), Vec::new());
         for (handle, connection) in &mut self.connections {
@@ -305,19 +316,19 @@ impl Client {
                 match &event {
                     Event::Connected => {
                         connection.is_connected = true;
-                        Conversation::greet(quic);
+                        Http3Conversation::open_control_stream(quic);
                     }
-                    Event::ConnectionLost { reason } => connection.lost = Some(reason.clone()),
+                    Event::ConnectionLost { reason } => connection.connection_error = Some(reason.clone()),
                     _ => {}
                 }
-                connection.talk.handle(event, quic);
+                connection.conversation.handle(event, quic);
             }
-            connection.talk.go_on(quic);
+            connection.conversation.exchange_data(quic);
             loop {
                 output.clear();
                 let Some(transmit) = quic.poll_transmit(now, 1, &mut output) else { break };
                 let Transmit { destination, size, .. } = transmit;
-                let to = self.detour.get().unwrap_or(destination);
+                let to = self.sink_address.get().unwrap_or(destination);
                 self.socket.send_to(&output[..size], to).await.unwrap();
             }
             while let Some(event) = quic.poll_endpoint_events() {
@@ -328,10 +339,10 @@ impl Client {
         }
     }
 
-    /// Waits for the next datagram, or for the time at which something is to be done.
+    /// Waits for the next datagram or deadline.
     async fn receive(&mut self) {
         let timeouts = self.connections.values_mut().filter_map(|connection| connection.quic.poll_timeout());
-        // The condition that the test waits for may hold without a datagram.
+        // The condition of the test may come true without a datagram.
         let look = Instant::now() + Duration::from_millis(10);
         let next = timeouts.min().map_or(look, |next| next.min(look));
         let mut datagram = vec![0; 2048];
@@ -339,7 +350,7 @@ impl Client {
             received = self.socket.recv_from(&mut datagram) => {
                 let (length, from) = received.unwrap();
                 // A long header of type 3 (RFC 9000 §17.2.5).
-                if self.hears_only_retries && datagram[0] & 0xf0 != 0xf0 {
+                if self.reads_only_retries && datagram[0] & 0xf0 != 0xf0 {
                     return;
                 }
                 let (mut output, datagram) = (Vec::new(), BytesMut::from(&datagram[..length]));
@@ -367,7 +378,7 @@ async fn socket_at(last: u8) -> UdpSocket {
     UdpSocket::bind((address, 0)).await.unwrap()
 }
 
-/// The port of QUIC of a process, for whoever looks at its parts.
+/// Id of the QUIC port of a process.
 pub(super) fn quic_port(worker: &Worker<ScriptedNetwork>) -> PortId {
     let adopted = worker.adopted();
     let mut ports = adopted.listening().ports().iter();

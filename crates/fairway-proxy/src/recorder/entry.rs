@@ -1,4 +1,4 @@
-//! One exchange as it is kept: numbers, and a few texts with a bound each.
+//! A recorded exchange: numbers, and a few texts of bounded length.
 
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
@@ -14,16 +14,16 @@ use crate::buffers::Buffers;
 use crate::cause::Cause;
 use crate::fault::Fault;
 use crate::listener::ListenerId;
-use crate::metrics::record::{AttemptOutcome, FailedAttempt, Micros, Record, UpstreamRecord};
+use crate::metrics::record::{AttemptOutcome, ExchangeRecord, FailedAttempt, Microseconds, UpstreamRecord};
 use crate::peer::{Peer, Scheme};
-use crate::trace::sampled::Sampled;
+use crate::trace::sampled::SampledTrace;
 
 /// Bytes for all texts of an entry.
 const TEXT_BYTES: usize = 864;
 
-/// The texts of an entry, in the order in which they are written, each with the most bytes that are kept of it.
+/// The texts of an entry in writing order, each with a byte limit.
 #[derive(Clone, Copy)]
-pub(super) enum Part {
+pub(super) enum TextPart {
     Kind,
     Namespace,
     Name,
@@ -36,11 +36,11 @@ pub(super) enum Part {
     UserAgent,
 }
 
-/// How many there are.
-const PARTS: usize = Part::UserAgent as usize + 1;
+/// Number of parts.
+const PART_COUNT: usize = TextPart::UserAgent as usize + 1;
 
-impl Part {
-    /// The most bytes that are kept.
+impl TextPart {
+    /// Byte limit.
     const fn limit(self) -> usize {
         match self {
             Self::Method | Self::Kind => 24,
@@ -52,14 +52,14 @@ impl Part {
         }
     }
 
-    /// As much of a text as is kept.
-    fn kept(self, text: &[u8]) -> &[u8] {
+    /// Truncates a text to the limit.
+    fn truncate(self, text: &[u8]) -> &[u8] {
         &text[..text.len().min(self.limit())]
     }
 
-    /// What was kept, to be shown; `None` where it is empty. What was cut ends with `…`, and bytes that are not UTF-8 and characters that
-    /// change how a line is shown are U+FFFD.
-    pub(super) fn shown(self, kept: &[u8]) -> Option<String> {
+    /// The text for display; `None` if empty. Truncated text ends with `…`; invalid UTF-8 and layout control
+    /// characters become U+FFFD.
+    pub(super) fn display(self, kept: &[u8]) -> Option<String> {
         let shown = |c| if is_layout_control(c) { char::REPLACEMENT_CHARACTER } else { c };
         let mut text: String = String::from_utf8_lossy(kept).chars().map(shown).collect();
         if kept.len() == self.limit() {
@@ -69,43 +69,43 @@ impl Part {
     }
 }
 
-/// The texts of an entry, one behind the other.
+/// The concatenated texts of an entry.
 #[derive(Clone)]
-struct Texts {
+struct EntryTexts {
     bytes: [u8; TEXT_BYTES],
-    /// Where each part ends; it begins where the one before it ends.
-    ends: [u16; PARTS],
+    /// End of each part; it starts at the end of the previous one.
+    ends: [u16; PART_COUNT],
 }
 
-impl Texts {
-    /// Writes a part: in the order of [`Part`], each once.
+impl EntryTexts {
+    /// Writes a part. Each is written once, in the order of [`TextPart`].
     #[inline]
-    fn write(&mut self, part: Part, text: &[u8]) {
-        let (start, text) = (self.start(part), part.kept(text));
+    fn write(&mut self, part: TextPart, text: &[u8]) {
+        let (start, text) = (self.start(part), part.truncate(text));
         let end = start + text.len();
         self.bytes[start..end].copy_from_slice(text);
         self.ends[part as usize] = u16::try_from(end).unwrap_or(u16::MAX);
     }
 
     #[inline]
-    fn start(&self, part: Part) -> usize {
+    fn start(&self, part: TextPart) -> usize {
         (part as usize).checked_sub(1).map_or(0, |before| usize::from(self.ends[before]))
     }
 
-    fn read(&self, part: Part) -> &[u8] {
+    fn read(&self, part: TextPart) -> &[u8] {
         &self.bytes[self.start(part)..usize::from(self.ends[part as usize])]
     }
 
-    fn text(&self, part: Part) -> Option<String> {
-        part.shown(self.read(part))
+    fn text(&self, part: TextPart) -> Option<String> {
+        part.display(self.read(part))
     }
 }
 
-/// The path of a request as it came: without its query, and without what may stand before it in an absolute target, which is empty
-/// where it cannot be told apart.
+/// The path of a request as received, and whether a query followed. Empty for an absolute target whose path
+/// cannot be determined.
 fn path(buffers: &Buffers) -> (&[u8], bool) {
     let target = buffers.request.target();
-    let origin = &buffers.forms.read().origin;
+    let origin = &buffers.extras.read().origin;
     let target: &[u8] = match target {
         [b'/', ..] | b"*" => target,
         _ => origin,
@@ -114,12 +114,12 @@ fn path(buffers: &Buffers) -> (&[u8], bool) {
     (&target[..end], end < target.len())
 }
 
-/// An exchange that is over.
+/// A finished exchange.
 #[derive(Clone)]
-pub(crate) struct Entry {
-    /// Which of the worker's exchanges it was.
+pub(crate) struct RecordedEntry {
+    /// Number of the exchange within the worker.
     pub(super) number: u64,
-    pub(super) began: Instant,
+    pub(super) started_at: Instant,
     configuration: u64,
     client: Option<IpAddr>,
     pub(super) listener: ListenerId,
@@ -134,25 +134,25 @@ pub(crate) struct Entry {
     request_bytes: u64,
     body_bytes: u64,
     sent_bytes: u64,
-    took: Duration,
-    waited: Duration,
+    duration: Duration,
+    guard_wait: Duration,
     upstream: Option<UpstreamRecord>,
-    /// When the last attempt began, counted from the beginning of the first.
-    attempt_began: Micros,
-    /// What TLS took of its connect.
-    handshake: Micros,
+    /// Start of the last attempt, from the start of the first.
+    attempt_started: Microseconds,
+    /// TLS part of its connect time.
+    handshake: Microseconds,
     failed_attempts: Vec<FailedAttempt>,
-    /// Of a sampled exchange; else 0.
+    /// Trace id of a sampled exchange; otherwise 0.
     trace_id: u128,
-    texts: Texts,
+    texts: EntryTexts,
 }
 
-impl Entry {
-    /// A place for one.
-    pub(crate) fn empty(began: Instant) -> Self {
+impl RecordedEntry {
+    /// An empty entry.
+    pub(crate) fn empty(started_at: Instant) -> Self {
         Self {
             number: 0,
-            began,
+            started_at,
             configuration: 0,
             client: None,
             listener: ListenerId { slot: 0, generation: 0 },
@@ -167,45 +167,45 @@ impl Entry {
             request_bytes: 0,
             body_bytes: 0,
             sent_bytes: 0,
-            took: Duration::ZERO,
-            waited: Duration::ZERO,
+            duration: Duration::ZERO,
+            guard_wait: Duration::ZERO,
             upstream: None,
-            attempt_began: Micros::default(),
-            handshake: Micros::default(),
+            attempt_started: Microseconds::default(),
+            handshake: Microseconds::default(),
             failed_attempts: Vec::new(),
             trace_id: 0,
-            texts: Texts { bytes: [0; TEXT_BYTES], ends: [0; PARTS] },
+            texts: EntryTexts { bytes: [0; TEXT_BYTES], ends: [0; PART_COUNT] },
         }
     }
 
-    /// Writes it in place: building one and moving it here would cost as much again.
+    /// Overwrites the entry in place: building and moving it would cost as much again.
     pub(crate) fn write(
         &mut self,
         number: u64,
-        record: &Record<'_>,
+        record: &ExchangeRecord<'_>,
         buffers: &Buffers,
         peer: &Peer,
         configuration: u64,
     ) {
-        let (request, forms) = (&buffers.request, buffers.forms.read());
+        let (request, forms) = (&buffers.request, buffers.extras.read());
         self.number = number;
-        self.began = record.began;
+        self.started_at = record.started_at;
         self.configuration = configuration;
-        self.client = buffers.parties.client;
+        self.client = buffers.addresses.client;
         self.listener = peer.listener;
         self.scheme = peer.scheme;
         self.version = request.version();
         self.status = record.status;
         self.fault = record.fault;
         self.attribution = record.attribution;
-        self.grpc_status = record.call.status;
+        self.grpc_status = record.grpc_call.status;
         self.request_bytes = record.request_bytes;
         self.body_bytes = record.body_bytes;
         self.sent_bytes = record.sent_bytes;
-        self.took = record.took();
-        self.waited = record.waited();
+        self.duration = record.duration();
+        self.guard_wait = record.guard_wait();
         self.upstream = record.upstream;
-        self.attempt_began = forms.attempt_began;
+        self.attempt_started = forms.attempt_began;
         self.handshake = forms.handshake;
         self.failed_attempts.clear();
         self.failed_attempts.extend_from_slice(&forms.failed_attempts);
@@ -221,27 +221,27 @@ impl Entry {
             None => [b"".as_slice(); 5],
         };
         let texts = &mut self.texts;
-        texts.write(Part::Kind, kind);
-        texts.write(Part::Namespace, namespace);
-        texts.write(Part::Name, name);
-        texts.write(Part::Field, field);
-        texts.write(Part::Service, service);
+        texts.write(TextPart::Kind, kind);
+        texts.write(TextPart::Namespace, namespace);
+        texts.write(TextPart::Name, name);
+        texts.write(TextPart::Field, field);
+        texts.write(TextPart::Service, service);
         let header = |known| request.first(known).unwrap_or_default();
         let (path, has_query) = path(buffers);
         self.has_query = has_query;
-        texts.write(Part::Method, request.method_bytes());
-        texts.write(Part::Host, buffers.host.as_bytes());
-        texts.write(Part::Path, path);
-        texts.write(Part::RequestId, header(Known::XRequestId));
-        texts.write(Part::UserAgent, header(Known::UserAgent));
+        texts.write(TextPart::Method, request.method_bytes());
+        texts.write(TextPart::Host, buffers.host.as_bytes());
+        texts.write(TextPart::Path, path);
+        texts.write(TextPart::RequestId, header(Known::XRequestId));
+        texts.write(TextPart::UserAgent, header(Known::UserAgent));
     }
 
-    /// Adds the attempt whose response was replaced, and counts the attempts for a page after those before it: in a trace each attempt has
-    /// a span.
-    pub(crate) fn add_unrecorded(&mut self, sampled: &Sampled) {
-        if let Some(unused) = sampled.unused {
+    /// Adds the attempt whose response was replaced, and counts attempts for an error page after those before
+    /// it: each attempt has its own span in the trace.
+    pub(crate) fn add_replaced_attempts(&mut self, sampled: &SampledTrace) {
+        if let Some(unused) = sampled.replaced_attempt {
             self.failed_attempts.push(unused.attempt);
-            // Without a page, the last attempt of the record is one before it.
+            // Without an error page, the record's last attempt is the replaced one.
             self.upstream = self.upstream.filter(|_| sampled.attempts_before_page > 0);
         }
         if let Some(upstream) = &mut self.upstream {
@@ -249,9 +249,9 @@ impl Entry {
         }
     }
 
-    /// Leaves nothing of the exchange in memory.
+    /// Erases the exchange from memory.
     pub(super) fn erase(&mut self) {
-        *self = Self::empty(self.began);
+        *self = Self::empty(self.started_at);
     }
 
     /// Whether it failed or took more than one attempt.
@@ -260,66 +260,66 @@ impl Entry {
         self.fault.is_some() || self.status >= 500 || !self.failed_attempts.is_empty()
     }
 
-    /// When it was over: its age counts from then.
+    /// End time, from which its age counts.
     #[inline]
-    pub(super) fn ended(&self) -> Instant {
-        self.began + self.took
+    pub(super) fn ended_at(&self) -> Instant {
+        self.started_at + self.duration
     }
 
-    /// Whether it has a rule, or none was found for it: a change of the rules may mean something to such exchanges.
+    /// Whether it matched a rule, or failed to: a change of rules may affect such exchanges.
     pub(super) fn was_routed(&self) -> bool {
         self.has_rule || self.fault == Some(Fault::NoRoute)
     }
 
-    /// Whether an endpoint was chosen for it: every guard let it pass.
+    /// Whether an endpoint was picked, so that every guard let it pass.
     pub(super) fn was_forwarded(&self) -> bool {
         self.upstream.is_some()
     }
 
-    /// As much of a text as is kept.
-    pub(super) fn kept(&self, part: Part) -> &[u8] {
+    /// The bytes kept of a text.
+    pub(super) fn text_bytes(&self, part: TextPart) -> &[u8] {
         self.texts.read(part)
     }
 
-    /// Whether the client itself made it fail, as far as is known.
+    /// Whether the client caused the failure.
     pub(super) fn is_client_fault(&self) -> bool {
         self.fault.is_some_and(|fault| fault.cause() == Cause::Client)
     }
 
-    /// Whether this is its host, or as much of it as is kept.
+    /// Whether this is its host, as far as kept.
     pub(super) fn has_host(&self, host: &[u8]) -> bool {
-        self.texts.read(Part::Host) == Part::Host.kept(host)
+        self.texts.read(TextPart::Host) == TextPart::Host.truncate(host)
     }
 
-    /// Whether this is its identifier, or as much of it as is kept.
+    /// Whether this is its request id, as far as kept.
     pub(super) fn has_request_id(&self, id: &[u8]) -> bool {
-        let kept = self.texts.read(Part::RequestId);
-        !kept.is_empty() && kept == Part::RequestId.kept(id)
+        let kept = self.texts.read(TextPart::RequestId);
+        !kept.is_empty() && kept == TextPart::RequestId.truncate(id)
     }
 
-    /// In words; it began at `began`, and came to `listener`.
-    pub(crate) fn exchange(
+    /// Converts the entry; it started at `began` and came through `listener`.
+    pub(crate) fn to_recorded(
         &self,
         worker: usize,
-        began: SystemTime,
+        started_at: SystemTime,
         listener: Option<&str>,
     ) -> RecordedExchange {
         let texts = &self.texts;
         let text = |part| texts.text(part).unwrap_or_default();
         RecordedExchange {
             number: format!("{worker}-{}", self.number),
-            time: shown_time(began),
+            time: format_time(started_at),
             configuration: self.configuration,
             client: self.client,
             listener: listener.map(str::to_owned),
             scheme: self.scheme.as_str().to_owned(),
             version: version(self.version).to_owned(),
-            method: text(Part::Method),
-            host: text(Part::Host),
-            path: text(Part::Path),
+            method: text(TextPart::Method),
+            host: text(TextPart::Host),
+            path: text(TextPart::Path),
             has_query: self.has_query,
-            request_id: texts.text(Part::RequestId),
-            user_agent: texts.text(Part::UserAgent),
+            request_id: texts.text(TextPart::RequestId),
+            user_agent: texts.text(TextPart::UserAgent),
             status: self.status,
             reason: self.fault.map(|fault| fault.label().to_owned()),
             description: self.fault.map(|fault| fault.description().to_owned()),
@@ -329,14 +329,14 @@ impl Entry {
             request_bytes: self.request_bytes,
             response_bytes: self.body_bytes,
             sent_bytes: self.sent_bytes,
-            took_us: micros(self.took),
-            waited_us: micros(self.waited),
+            took_us: micros(self.duration),
+            waited_us: micros(self.guard_wait),
             rule: self.has_rule.then(|| RecordedRule {
-                kind: text(Part::Kind),
-                namespace: text(Part::Namespace),
-                name: text(Part::Name),
-                field: text(Part::Field),
-                service: texts.text(Part::Service),
+                kind: text(TextPart::Kind),
+                namespace: text(TextPart::Namespace),
+                name: text(TextPart::Name),
+                field: text(TextPart::Field),
+                service: texts.text(TextPart::Service),
             }),
             failed_attempts: self.failed_attempts.iter().map(attempt).collect(),
             upstream: self.upstream.map(|it| self.last_attempt(&it)),
@@ -345,10 +345,11 @@ impl Entry {
     }
 
     fn last_attempt(&self, it: &UpstreamRecord) -> RecordedUpstream {
-        // One that failed is among the failed ones: what is noted of the beginning is that of an attempt that did not come.
+        // A failed last attempt is also in the list of failed ones: the recorded start belongs to an attempt
+        // that was not made.
         let failed =
             self.failed_attempts.last().filter(|_| self.failed_attempts.len() == usize::from(it.attempts));
-        let began = failed.map_or(self.attempt_began, |failed| failed.began);
+        let began = failed.map_or(self.attempt_started, |failed| failed.started_after);
         RecordedUpstream {
             endpoint: it.endpoint,
             status: (it.status != 0).then_some(it.status),
@@ -365,7 +366,7 @@ impl Entry {
 }
 
 /// RFC 3339, UTC, with milliseconds.
-pub(super) fn shown_time(time: SystemTime) -> String {
+pub(super) fn format_time(time: SystemTime) -> String {
     let time = Timestamp::try_from(time).unwrap_or(Timestamp::UNIX_EPOCH);
     time.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
 }
@@ -379,8 +380,8 @@ fn attempt(failed: &FailedAttempt) -> RecordedAttempt {
         endpoint: failed.endpoint,
         reason,
         status,
-        began_us: failed.began.number(),
-        after_us: failed.after.number(),
+        began_us: failed.started_after.number(),
+        after_us: failed.ended_after.number(),
     }
 }
 

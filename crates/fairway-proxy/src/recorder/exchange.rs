@@ -1,22 +1,22 @@
-//! Recorded exchanges, and samples of requests, as they are shown.
+//! Recorded exchanges and request samples as shown to users.
 
 use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
-/// An exchange that is over. Times are in microseconds.
+/// A finished exchange. Times are in microseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RecordedExchange {
-    /// The worker, and which of its exchanges it was.
+    /// Worker and number of the exchange, such as `0-17`.
     pub number: String,
-    /// When the head of the request was there: RFC 3339, UTC, with milliseconds.
+    /// When the request head was complete: RFC 3339, UTC, with milliseconds.
     pub time: String,
-    /// The version of the configuration that served it.
+    /// Version of the configuration that served it.
     pub configuration: u64,
-    /// The client, once trust is settled.
+    /// Client address after trust is settled.
     pub client: Option<IpAddr>,
-    /// The name of the listener that it came to, while the configuration has it.
+    /// Name of the listener, if the configuration still has it.
     pub listener: Option<String>,
     /// `http` or `https`.
     pub scheme: String,
@@ -24,37 +24,37 @@ pub struct RecordedExchange {
     pub version: String,
     /// The method.
     pub method: String,
-    /// The host that was asked for, lower case.
+    /// Requested host in lower case.
     pub host: String,
-    /// The target without its query.
+    /// Target without the query.
     pub path: String,
-    /// Whether there was a query, which is not kept.
+    /// Whether there was a query, which is not recorded.
     pub has_query: bool,
     /// `X-Request-ID`.
     pub request_id: Option<String>,
     /// `User-Agent`.
     pub user_agent: Option<String>,
-    /// The status of the response; 0 where there was none.
+    /// Response status; 0 without a response.
     pub status: u16,
     /// Why the response is not the endpoint's, or incomplete: a value of `reason` in docs/metrics.md.
     pub reason: Option<String>,
-    /// The same as a sentence.
+    /// The reason as a sentence.
     pub description: Option<String>,
-    /// Who caused that: `client`, `configuration`, `endpoint`, `service` or `fairway`.
+    /// Cause: `client`, `configuration`, `endpoint`, `service` or `fairway`.
     pub caused_by: Option<String>,
-    /// On whose account it failed or was repeated: as `caused_by`, or `configuration_change` or `roll`.
+    /// Attribution of the failure or retry: as `caused_by`, or `configuration_change` or `roll`.
     pub attribution: Option<String>,
-    /// The status of a gRPC call.
+    /// Status of a gRPC call.
     pub grpc_status: Option<u32>,
-    /// Head and body of the request.
+    /// Bytes of request head and body.
     pub request_bytes: u64,
-    /// The response's body.
+    /// Bytes of the response body.
     pub response_bytes: u64,
-    /// Everything that was sent to the client.
+    /// All bytes sent to the client.
     pub sent_bytes: u64,
-    /// From the request's head to the response's last byte.
+    /// From the request head to the last byte of the response.
     pub took_us: u64,
-    /// How much of it guards waited for other services.
+    /// Part of it that guards waited for other services.
     pub waited_us: u64,
     /// The rule that served it.
     pub rule: Option<RecordedRule>,
@@ -62,50 +62,50 @@ pub struct RecordedExchange {
     pub failed_attempts: Vec<RecordedAttempt>,
     /// The last attempt.
     pub upstream: Option<RecordedUpstream>,
-    /// The trace of which it is a span, as 32 hexadecimal digits, where it was sampled.
+    /// Trace id as 32 hexadecimal digits, if sampled.
     pub trace_id: Option<String>,
 }
 
-/// A few requests of each rule, and what the recorders keep at all.
+/// Sampled requests of each rule, and what the recorders keep.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedSamples {
-    /// How many workers there are.
+    /// Number of workers.
     pub workers: usize,
-    /// How many exchanges each of them remembers; 0 remembers none, and no samples.
+    /// Exchanges recorded per worker; with 0 there are no samples either.
     pub exchanges: usize,
-    /// For how many seconds an exchange is remembered.
+    /// Seconds for which an exchange is kept.
     pub exchange_seconds: u64,
-    /// For how many seconds a sample is.
+    /// Seconds for which a sample is kept.
     pub sample_seconds: u64,
-    /// How many seconds ago the oldest exchange began that is remembered.
+    /// Age in seconds of the oldest recorded exchange.
     pub oldest_seconds: Option<u64>,
-    /// For how many seconds every worker has remembered every exchange; nothing where none was forgotten for want of room.
+    /// Seconds for which every worker has recorded all exchanges; `None` if none was evicted.
     pub complete_seconds: Option<u64>,
-    /// Those of all workers, each request once.
+    /// Samples of all workers, each request once.
     pub samples: Vec<SampledRequest>,
 }
 
-/// A request that stands for others like it.
+/// A request that represents others like it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SampledRequest {
-    /// When the last one like it was over: RFC 3339, UTC, with milliseconds.
+    /// When the latest such request ended: RFC 3339, UTC, with milliseconds.
     pub time: String,
-    /// The name of the listener that it came to, while the configuration has it.
+    /// Name of the listener, if the configuration still has it.
     pub listener: Option<String>,
     /// `http` or `https`.
     pub scheme: String,
     /// The method.
     pub method: String,
-    /// The host that was asked for, lower case.
+    /// Requested host in lower case.
     pub host: String,
-    /// The target without its query.
+    /// Target without the query.
     pub path: String,
-    /// Whether there was a query, which is not kept.
+    /// Whether there was a query, which is not recorded.
     pub has_query: bool,
-    /// The status of the last response; 0 where there was none.
+    /// Status of the latest response; 0 without one.
     pub status: u16,
-    /// Whether an endpoint was chosen for the last one: every guard let it pass.
+    /// Whether an endpoint was picked for the latest one, so that every guard let it pass.
     pub forwarded: bool,
     /// The rule that served it.
     pub rule: Option<RecordedRule>,
@@ -114,7 +114,7 @@ pub struct SampledRequest {
 /// The rule that served an exchange.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedRule {
-    /// The kind of the object that it comes from.
+    /// Kind of the object that defines the rule.
     pub kind: String,
     /// The namespace of the object.
     pub namespace: String,
@@ -122,7 +122,7 @@ pub struct RecordedRule {
     pub name: String,
     /// The field of the object.
     pub field: String,
-    /// The Service that the rule is named for.
+    /// The Service the rule is named after.
     pub service: Option<String>,
 }
 
@@ -133,12 +133,12 @@ pub struct RecordedAttempt {
     pub endpoint: SocketAddr,
     /// What went wrong.
     pub reason: Option<String>,
-    /// The status for which another endpoint was asked.
+    /// The status that caused a retry.
     pub status: Option<u16>,
-    /// When it began, counted from the beginning of the first attempt, which is `waited_us` after that of the exchange.
+    /// Start, from the start of the first attempt, which is `waited_us` after that of the exchange.
     #[serde(default)]
     pub began_us: u64,
-    /// When it ended, counted from the same time.
+    /// End, from the same time.
     pub after_us: u64,
 }
 
@@ -147,25 +147,25 @@ pub struct RecordedAttempt {
 pub struct RecordedUpstream {
     /// The endpoint.
     pub endpoint: SocketAddr,
-    /// The status of its response, if one came.
+    /// Response status, if there was a response.
     pub status: Option<u16>,
-    /// How many attempts there were.
+    /// Number of attempts.
     pub attempts: u8,
     /// Whether a slow connect made Fairway connect to a second endpoint.
     pub hedged: bool,
-    /// When it began, counted from the beginning of the first attempt, which is `waited_us` after that of the exchange.
+    /// Start, from the start of the first attempt, which is `waited_us` after that of the exchange.
     #[serde(default)]
     pub began_us: u64,
-    /// When its request was sent, counted from the same time: later than `began_us` and `connect_us` where it waited for a slow connect
-    /// before it used another endpoint, or for a connect of other requests. 0 where no response came.
+    /// When its request was sent, from the same time: later than `began_us` and `connect_us` if it waited for a
+    /// slow connect before using another endpoint, or for a shared connect. 0 without a response.
     #[serde(default)]
     pub sent_us: u64,
-    /// 0 for a connection that was open already.
+    /// Connect time; 0 for a reused connection.
     pub connect_us: u64,
-    /// How much of it TLS took; 0 without TLS.
+    /// TLS part of the connect time; 0 without TLS.
     #[serde(default)]
     pub tls_us: u64,
-    /// From the first byte sent to the head of the response.
+    /// From the first byte sent to the response head.
     pub header_us: u64,
     /// From the first byte sent to the last byte of the response.
     pub response_us: u64,

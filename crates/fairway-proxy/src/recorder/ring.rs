@@ -1,64 +1,64 @@
-//! A ring of entries, whose places are used again and again.
+//! A ring of entries whose memory is reused.
 
 use std::time::Duration;
 
 use fairway_net::clock::Instant;
 
-use super::entry::Entry;
+use super::entry::RecordedEntry;
 
-/// At most so many entries, of which the next one takes the place of the oldest.
-pub(super) struct Ring {
-    /// Places; they are made as they are needed.
-    places: Vec<Entry>,
+/// A ring of up to `capacity` entries; a new one replaces the oldest.
+pub(super) struct EntryRing {
+    /// Entries, allocated on first use.
+    entries: Vec<RecordedEntry>,
     capacity: usize,
-    /// The place of the next entry.
-    next: usize,
-    /// Entries that are there.
+    /// Index of the next entry.
+    next_index: usize,
+    /// Number of valid entries.
     len: usize,
 }
 
-impl Ring {
+impl EntryRing {
     /// For `capacity` entries, at least one.
     pub(super) fn new(capacity: usize) -> Self {
-        Self { places: Vec::new(), capacity: capacity.max(1), next: 0, len: 0 }
+        Self { entries: Vec::new(), capacity: capacity.max(1), next_index: 0, len: 0 }
     }
 
-    /// The place of the next entry, which is to be written now.
+    /// The slot of the next entry, which the caller must write.
     #[inline]
-    pub(super) fn next(&mut self, began: Instant) -> &mut Entry {
-        let at = self.next;
-        if at == self.places.len() {
-            self.make_place(began);
+    pub(super) fn next_slot(&mut self, started_at: Instant) -> &mut RecordedEntry {
+        let at = self.next_index;
+        if at == self.entries.len() {
+            self.allocate_entry(started_at);
         }
-        self.next = if at + 1 == self.capacity { 0 } else { at + 1 };
+        self.next_index = if at + 1 == self.capacity { 0 } else { at + 1 };
         self.len = self.capacity.min(self.len + 1);
-        &mut self.places[at]
+        &mut self.entries[at]
     }
 
-    /// The memory is asked for at once: growing would copy it again and again, and what is not used yet costs nothing.
+    /// Reserves all memory at once: growing would copy it repeatedly, and untouched memory costs nothing.
     #[cold]
-    fn make_place(&mut self, began: Instant) {
-        if self.places.capacity() == 0 {
-            self.places.reserve_exact(self.capacity);
+    fn allocate_entry(&mut self, started_at: Instant) {
+        if self.entries.capacity() == 0 {
+            self.entries.reserve_exact(self.capacity);
         }
-        self.places.push(Entry::empty(began));
+        self.entries.push(RecordedEntry::empty(started_at));
     }
 
-    /// All entries.
-    pub(super) fn newest_first(&self) -> impl Iterator<Item = &Entry> {
-        (0..self.len).map(|back| &self.places[(self.next + self.capacity - 1 - back) % self.capacity])
+    /// All entries, newest first.
+    pub(super) fn newest_first(&self) -> impl Iterator<Item = &RecordedEntry> {
+        (0..self.len).map(|back| &self.entries[(self.next_index + self.capacity - 1 - back) % self.capacity])
     }
 
-    /// Whether the next entry takes the place of another one.
+    /// Whether the next entry replaces another.
     pub(super) fn is_full(&self) -> bool {
         self.len == self.capacity
     }
 
     /// Erases entries that are older than `keep`.
-    pub(super) fn erase_older(&mut self, now: Instant, keep: Duration) {
+    pub(super) fn erase_older_than(&mut self, now: Instant, keep: Duration) {
         while self.len > 0 {
-            let oldest = &mut self.places[(self.next + self.capacity - self.len) % self.capacity];
-            if now.saturating_duration_since(oldest.ended()) <= keep {
+            let oldest = &mut self.entries[(self.next_index + self.capacity - self.len) % self.capacity];
+            if now.saturating_duration_since(oldest.ended_at()) <= keep {
                 return;
             }
             oldest.erase();
@@ -66,8 +66,8 @@ impl Ring {
         }
     }
 
-    /// Forgets all entries, and frees their memory.
-    pub(super) fn forget(&mut self) {
+    /// Drops all entries and frees their memory.
+    pub(super) fn clear(&mut self) {
         *self = Self::new(self.capacity);
     }
 }

@@ -1,8 +1,9 @@
-//! A few requests of each rule: what there is to compare a change with where the last exchanges are all of other rules.
+//! Sampled requests of each rule, to compare a change with even when the latest exchanges all belong to other
+//! rules.
 //!
-//! A sample has no address, no identifier and no header of its client. Samples are taken from the last exchanges once a second, never on
-//! the path of a request. A rule that has as many as it may keeps those that it has: a new one takes the place of another only after an
-//! eighth of the time, so that they are spread over it.
+//! A sample has no address, no identifier and no headers of its client. Samples are taken from the latest
+//! exchanges once a second, never on the path of a request. A rule with the maximum number of samples replaces
+//! one only after an eighth of the retention time, so that they are spread over it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,66 +11,66 @@ use std::time::{Duration, SystemTime};
 
 use fairway_net::clock::Instant;
 
-use super::entry::{Entry, Part, shown_time};
+use super::entry::{RecordedEntry, TextPart, format_time};
 use super::exchange::{RecordedRule, RecordedSamples, SampledRequest};
-use super::ring::Ring;
+use super::ring::EntryRing;
 use crate::listener::ListenerId;
 use crate::options::RecorderOptions;
 use crate::peer::Scheme;
 
-/// What a listener is called, while there is one of this number.
+/// Looks up the name of a listener, if it still exists.
 pub(crate) type ListenerNames<'n> = &'n dyn Fn(ListenerId) -> Option<Arc<str>>;
 
-/// How many rules a worker has samples of; the one that was asked for least recently makes room.
+/// Rules with samples per worker; the least recently used one is evicted.
 pub(super) const MAX_RULES: usize = 1_024;
-/// How many samples a rule has, all of them different.
+/// Samples per rule, all different.
 pub(super) const SAMPLES_PER_RULE: usize = 8;
-/// How many of the last exchanges are looked at each second, the last ones first.
-const MAX_LOOKED_AT: usize = 256;
-/// How long a sample is kept, where exchanges are not kept for less.
+/// Latest exchanges examined per second, newest first.
+const MAX_SAMPLED_PER_TICK: usize = 256;
+/// Maximum retention of a sample; shorter if exchanges are kept for less.
 const MAX_AGE: Duration = Duration::from_secs(3_600);
-/// How often what is too old is dropped, in seconds.
-const SWEEP: u8 = 8;
+/// Interval in seconds between removals of old samples.
+const SWEEP_INTERVAL_SECONDS: u8 = 8;
 
-/// How long samples are kept where exchanges are kept for this time.
-fn sample_time(keep: Duration) -> Duration {
+/// Retention of samples if exchanges are kept for `keep`.
+fn sample_retention(keep: Duration) -> Duration {
     keep.min(MAX_AGE)
 }
 
-/// A few requests of each rule of a worker.
+/// Sampled requests of a worker by rule.
 pub(super) struct Samples {
     keep: Duration,
-    /// By the texts of the rule and their ends ([`Texts::write_key`]).
-    rules: HashMap<Arc<[u8]>, OfRule>,
-    /// A key in the making: looking a rule up allocates nothing.
+    /// By the rule's texts and their ends ([`Texts::write_key`]).
+    rules: HashMap<Arc<[u8]>, RuleSamples>,
+    /// Reused key buffer, so that lookups allocate nothing.
     key: Vec<u8>,
-    /// The number of the last exchange that was looked at.
-    looked_at: u64,
-    /// Seconds until what is too old is dropped.
+    /// Number of the latest exchange examined.
+    last_sampled: u64,
+    /// Seconds until the next removal of old samples.
     until_sweep: u8,
 }
 
-/// Those of one rule, at most [`SAMPLES_PER_RULE`].
-struct OfRule {
-    /// Where the texts of the rule end in its key.
-    ends: [u16; OF_RULE.len()],
+/// Samples of one rule, at most [`SAMPLES_PER_RULE`].
+struct RuleSamples {
+    /// Ends of the rule's texts in its key.
+    ends: [u16; RULE_PARTS.len()],
     samples: Vec<Sample>,
-    /// When the last one came that was unlike the others.
-    grown: Instant,
-    /// When the last exchange of the rule was over.
+    /// When a new sample was last added.
+    last_addition: Instant,
+    /// End of the latest exchange of the rule.
     last: Instant,
 }
 
 struct Sample {
     request: Texts<3>,
-    facts: Facts,
-    /// When the last exchange like it was over.
+    facts: SampleFacts,
+    /// End of the latest exchange like it.
     last: Instant,
 }
 
-/// What is kept of the last exchange besides its texts.
+/// Properties of the latest exchange besides its texts.
 #[derive(Clone, Copy)]
-struct Facts {
+struct SampleFacts {
     listener: ListenerId,
     scheme: Scheme,
     has_query: bool,
@@ -77,56 +78,57 @@ struct Facts {
     status: u16,
 }
 
-/// Texts, one behind the other, each with its end.
+/// Concatenated texts with their ends.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Texts<const N: usize> {
     bytes: Arc<[u8]>,
     ends: [u16; N],
 }
 
-/// The texts of a rule, in their order.
-const OF_RULE: [Part; 5] = [Part::Kind, Part::Namespace, Part::Name, Part::Field, Part::Service];
-/// Those of a request.
-const OF_REQUEST: [Part; 3] = [Part::Method, Part::Host, Part::Path];
+/// The texts of a rule.
+const RULE_PARTS: [TextPart; 5] =
+    [TextPart::Kind, TextPart::Namespace, TextPart::Name, TextPart::Field, TextPart::Service];
+/// The texts of a request.
+const REQUEST_PARTS: [TextPart; 3] = [TextPart::Method, TextPart::Host, TextPart::Path];
 
 impl<const N: usize> Texts<N> {
-    fn of(entry: &Entry, parts: [Part; N]) -> Self {
+    fn from_entry(entry: &RecordedEntry, parts: [TextPart; N]) -> Self {
         let mut bytes = Vec::new();
         let ends = Self::write(entry, parts, &mut bytes);
         Self { bytes: bytes.into(), ends }
     }
 
-    /// Writes the texts behind one another. Gives the end of each.
-    fn write(entry: &Entry, parts: [Part; N], bytes: &mut Vec<u8>) -> [u16; N] {
+    /// Concatenates the texts; returns the end of each.
+    fn write(entry: &RecordedEntry, parts: [TextPart; N], bytes: &mut Vec<u8>) -> [u16; N] {
         parts.map(|part| {
-            bytes.extend_from_slice(entry.kept(part));
+            bytes.extend_from_slice(entry.text_bytes(part));
             // The texts of an entry are shorter than a kilobyte.
             u16::try_from(bytes.len()).unwrap_or(u16::MAX)
         })
     }
 
-    /// The same with the ends behind the texts, so that others that are cut elsewhere give another key.
-    fn write_key(entry: &Entry, parts: [Part; N], key: &mut Vec<u8>) -> [u16; N] {
+    /// Writes texts and ends, so that texts split elsewhere give another key.
+    fn write_key(entry: &RecordedEntry, parts: [TextPart; N], key: &mut Vec<u8>) -> [u16; N] {
         key.clear();
         let ends = Self::write(entry, parts, key);
         ends.iter().for_each(|end| key.extend_from_slice(&end.to_le_bytes()));
         ends
     }
 
-    fn shown(&self, parts: [Part; N]) -> [Option<String>; N] {
+    fn to_request(&self, parts: [TextPart; N]) -> [Option<String>; N] {
         let mut start = 0;
         let mut ends = self.ends.into_iter();
         parts.map(|part| {
             let end = ends.next().map_or(start, usize::from);
             let kept = &self.bytes[start..end];
             start = end;
-            part.shown(kept)
+            part.display(kept)
         })
     }
 }
 
-impl Facts {
-    fn of(entry: &Entry) -> Self {
+impl SampleFacts {
+    fn from_entry(entry: &RecordedEntry) -> Self {
         Self {
             listener: entry.listener,
             scheme: entry.scheme,
@@ -138,44 +140,49 @@ impl Facts {
 }
 
 impl Samples {
-    /// Of a recorder that keeps exchanges for this time.
+    /// For a recorder with this retention.
     pub(super) fn new(keep: Duration) -> Self {
         Self {
-            keep: sample_time(keep),
+            keep: sample_retention(keep),
             rules: HashMap::new(),
             key: Vec::new(),
-            looked_at: 0,
-            until_sweep: SWEEP,
+            last_sampled: 0,
+            until_sweep: SWEEP_INTERVAL_SECONDS,
         }
     }
 
-    /// Takes samples of the exchanges that came since the last time.
-    pub(super) fn take(&mut self, recent: &Ring, now: Instant) {
-        let before = self.looked_at;
+    /// Samples the exchanges recorded since the last call.
+    pub(super) fn sample_recent(&mut self, recent: &EntryRing, now: Instant) {
+        let before = self.last_sampled;
         let new = recent.newest_first().take_while(|entry| entry.number > before);
-        for entry in new.take(MAX_LOOKED_AT) {
-            self.looked_at = self.looked_at.max(entry.number);
+        for entry in new.take(MAX_SAMPLED_PER_TICK) {
+            self.last_sampled = self.last_sampled.max(entry.number);
             if entry.was_routed() {
                 self.add(entry, now);
             }
         }
         self.until_sweep -= 1;
         if self.until_sweep == 0 {
-            self.until_sweep = SWEEP;
+            self.until_sweep = SWEEP_INTERVAL_SECONDS;
             self.drop_older(now);
         }
     }
 
-    /// Forgets everything, and frees its memory.
-    pub(super) fn forget(&mut self) {
+    /// Drops everything and frees its memory.
+    pub(super) fn clear(&mut self) {
         self.rules = HashMap::new();
     }
 
-    /// Those of now; the clock says `wall`.
-    pub(super) fn kept(&self, now: Instant, wall: SystemTime, names: ListenerNames<'_>) -> Vec<KeptSample> {
-        let of_rule = |(key, of): (&Arc<[u8]>, &OfRule)| {
-            let fresh = of.samples.iter().filter(|sample| is_fresh(sample.last, now, self.keep));
-            let kept = fresh.map(|sample| KeptSample {
+    /// The current samples; `wall` is the current time.
+    pub(super) fn export(
+        &self,
+        now: Instant,
+        wall: SystemTime,
+        names: ListenerNames<'_>,
+    ) -> Vec<ExportedSample> {
+        let of_rule = |(key, of): (&Arc<[u8]>, &RuleSamples)| {
+            let recent = of.samples.iter().filter(|sample| is_fresh(sample.last, now, self.keep));
+            let kept = recent.map(|sample| ExportedSample {
                 rule: Texts { bytes: Arc::clone(key), ends: of.ends },
                 request: sample.request.clone(),
                 facts: sample.facts,
@@ -187,14 +194,17 @@ impl Samples {
         self.rules.iter().flat_map(of_rule).collect()
     }
 
-    fn add(&mut self, entry: &Entry, now: Instant) {
-        let ends = Texts::write_key(entry, OF_RULE, &mut self.key);
-        let last = entry.ended();
+    fn add(&mut self, entry: &RecordedEntry, now: Instant) {
+        let ends = Texts::write_key(entry, RULE_PARTS, &mut self.key);
+        let last = entry.ended_at();
         if !self.rules.contains_key(&*self.key) {
             if self.rules.len() >= MAX_RULES {
                 self.make_room();
             }
-            self.rules.insert((*self.key).into(), OfRule { ends, samples: Vec::new(), grown: now, last });
+            self.rules.insert(
+                (*self.key).into(),
+                RuleSamples { ends, samples: Vec::new(), last_addition: now, last },
+            );
         }
         if let Some(of) = self.rules.get_mut(&*self.key) {
             of.last = of.last.max(last);
@@ -202,7 +212,7 @@ impl Samples {
         }
     }
 
-    /// Drops those of the rule that was asked for least recently.
+    /// Evicts the least recently used rule.
     fn make_room(&mut self) {
         let oldest = self.rules.iter().min_by_key(|(_, of)| of.last).map(|(key, _)| Arc::clone(key));
         if let Some(oldest) = oldest {
@@ -219,33 +229,33 @@ impl Samples {
     }
 }
 
-impl OfRule {
-    fn add(&mut self, entry: &Entry, now: Instant, keep: Duration) {
-        let (last, facts) = (entry.ended(), Facts::of(entry));
-        if let Some(known) = self.samples.iter_mut().find(|sample| sample.is_like(entry)) {
+impl RuleSamples {
+    fn add(&mut self, entry: &RecordedEntry, now: Instant, keep: Duration) {
+        let (last, facts) = (entry.ended_at(), SampleFacts::from_entry(entry));
+        if let Some(known) = self.samples.iter_mut().find(|sample| sample.has_same_request(entry)) {
             if known.last <= last {
                 (known.last, known.facts) = (last, facts);
             }
             return;
         }
-        let sample = || Sample { request: Texts::of(entry, OF_REQUEST), facts, last };
+        let sample = || Sample { request: Texts::from_entry(entry, REQUEST_PARTS), facts, last };
         if self.samples.len() < SAMPLES_PER_RULE {
             self.samples.push(sample());
-            self.grown = now;
-        } else if now.saturating_duration_since(self.grown) * 8 >= keep
+            self.last_addition = now;
+        } else if now.saturating_duration_since(self.last_addition) * 8 >= keep
             && let Some(oldest) = self.samples.iter_mut().min_by_key(|sample| sample.last)
         {
             *oldest = sample();
-            self.grown = now;
+            self.last_addition = now;
         }
     }
 }
 
 impl Sample {
-    /// Whether an exchange asked for the same.
-    fn is_like(&self, entry: &Entry) -> bool {
+    /// Whether an exchange has the same request.
+    fn has_same_request(&self, entry: &RecordedEntry) -> bool {
         let mut rest = &*self.request.bytes;
-        let same = OF_REQUEST.into_iter().all(|part| match rest.strip_prefix(entry.kept(part)) {
+        let same = REQUEST_PARTS.into_iter().all(|part| match rest.strip_prefix(entry.text_bytes(part)) {
             Some(behind) => {
                 rest = behind;
                 true
@@ -260,43 +270,43 @@ fn is_fresh(last: Instant, now: Instant, keep: Duration) -> bool {
     now.saturating_duration_since(last) <= keep
 }
 
-/// What a worker has to say of its samples.
+/// Samples of one worker.
 #[derive(Default)]
 pub(crate) struct WorkerSamples {
-    pub(super) samples: Vec<KeptSample>,
-    /// How long ago the oldest exchange began that is remembered.
-    pub(super) oldest: Option<Duration>,
-    /// For how long all are, where some had to make room.
-    pub(super) complete: Option<Duration>,
+    pub(super) samples: Vec<ExportedSample>,
+    /// Age of the oldest recorded exchange.
+    pub(super) oldest_age: Option<Duration>,
+    /// How far back all are recorded, if any were evicted.
+    pub(super) complete_for: Option<Duration>,
 }
 
-/// What all workers have to say, of recorders with these options.
+/// Combines the samples of all workers, recorded with these options.
 pub(crate) fn recorded_samples(of_workers: Vec<WorkerSamples>, options: RecorderOptions) -> RecordedSamples {
-    let RecorderOptions { exchanges, keep } = options;
+    let RecorderOptions { exchanges_per_worker, retention } = options;
     let seconds = |time: Duration| time.as_secs();
     RecordedSamples {
         workers: of_workers.len(),
-        exchanges,
-        exchange_seconds: keep.as_secs(),
-        sample_seconds: sample_time(keep).as_secs(),
-        oldest_seconds: of_workers.iter().filter_map(|of| of.oldest).max().map(seconds),
-        complete_seconds: of_workers.iter().filter_map(|of| of.complete).min().map(seconds),
-        samples: merged_samples(of_workers.into_iter().flat_map(|of| of.samples).collect()),
+        exchanges: exchanges_per_worker,
+        exchange_seconds: retention.as_secs(),
+        sample_seconds: sample_retention(retention).as_secs(),
+        oldest_seconds: of_workers.iter().filter_map(|of| of.oldest_age).max().map(seconds),
+        complete_seconds: of_workers.iter().filter_map(|of| of.complete_for).min().map(seconds),
+        samples: merge_samples(of_workers.into_iter().flat_map(|of| of.samples).collect()),
     }
 }
 
-/// A sample on its way out of its worker, which shares its texts.
-pub(super) struct KeptSample {
+/// A sample leaving its worker, sharing its texts.
+pub(super) struct ExportedSample {
     rule: Texts<5>,
     request: Texts<3>,
-    facts: Facts,
+    facts: SampleFacts,
     listener: Option<Arc<str>>,
     last: SystemTime,
 }
 
-/// The samples of all workers, each request once, the last ones first.
-pub(super) fn merged_samples(samples: Vec<KeptSample>) -> Vec<SampledRequest> {
-    let mut newest: HashMap<_, KeptSample> = HashMap::new();
+/// Merges the samples of all workers, each request once, newest first.
+pub(super) fn merge_samples(samples: Vec<ExportedSample>) -> Vec<SampledRequest> {
+    let mut newest: HashMap<_, ExportedSample> = HashMap::new();
     for sample in samples {
         let scheme = sample.facts.scheme.as_str();
         let key = (sample.rule.clone(), sample.request.clone(), scheme, sample.listener.clone());
@@ -310,14 +320,14 @@ pub(super) fn merged_samples(samples: Vec<KeptSample>) -> Vec<SampledRequest> {
         let by_time = other.last.cmp(&one.last);
         by_time.then_with(|| one.request.bytes.cmp(&other.request.bytes))
     });
-    samples.iter().map(KeptSample::shown).collect()
+    samples.iter().map(ExportedSample::to_request).collect()
 }
 
-impl KeptSample {
-    fn shown(&self) -> SampledRequest {
-        let Facts { scheme, has_query, forwarded, status, .. } = self.facts;
-        let [kind, namespace, name, field, service] = self.rule.shown(OF_RULE);
-        let [method, host, path] = self.request.shown(OF_REQUEST).map(Option::unwrap_or_default);
+impl ExportedSample {
+    fn to_request(&self) -> SampledRequest {
+        let SampleFacts { scheme, has_query, forwarded, status, .. } = self.facts;
+        let [kind, namespace, name, field, service] = self.rule.to_request(RULE_PARTS);
+        let [method, host, path] = self.request.to_request(REQUEST_PARTS).map(Option::unwrap_or_default);
         let rule = kind.map(|kind| RecordedRule {
             kind,
             namespace: namespace.unwrap_or_default(),
@@ -326,7 +336,7 @@ impl KeptSample {
             service,
         });
         SampledRequest {
-            time: shown_time(self.last),
+            time: format_time(self.last),
             listener: self.listener.as_deref().map(str::to_owned),
             scheme: scheme.as_str().to_owned(),
             method,

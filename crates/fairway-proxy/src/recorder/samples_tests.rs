@@ -1,4 +1,4 @@
-//! Which requests stand for a rule, how many, and for how long.
+//! Which requests are sampled for a rule, how many, and for how long.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -10,27 +10,27 @@ use fairway_model::{Route, VirtualHost};
 use fairway_net::clock::Instant;
 use fairway_routing::{CompiledRule, Snapshot, compile};
 
-use super::samples::{MAX_RULES, SAMPLES_PER_RULE, merged_samples};
+use super::samples::{MAX_RULES, SAMPLES_PER_RULE, merge_samples};
 use super::{Recorder, SampledRequest, recorded_samples};
 use crate::buffers::Buffers;
 use crate::fault::Fault;
 use crate::listener::ListenerId;
-use crate::metrics::record::{Record, UpstreamRecord};
+use crate::metrics::record::{ExchangeRecord, UpstreamRecord};
 use crate::options::RecorderOptions;
 use crate::peer::{Peer, Scheme, Sender};
-use crate::testing::{endpoint, filtered};
+use crate::testing::{config_with_phases, endpoint};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// A recorder, and as many rules as it may be asked about.
-struct Stage {
+/// A recorder and a configuration with this many rules.
+struct RecorderFixture {
     recorder: Recorder,
     snapshot: Arc<Snapshot>,
 }
 
-impl Stage {
-    fn new(keep: Duration, rules: usize) -> Self {
-        let mut config = filtered(1, Vec::new());
+impl RecorderFixture {
+    fn new(retention: Duration, rules: usize) -> Self {
+        let mut config = config_with_phases(1, Vec::new());
         let host = VirtualHost::clone(config.hosts.values().next().unwrap());
         let mut route = Route::clone(&host.routes[0]);
         let rule = route.rules[0].clone();
@@ -42,7 +42,7 @@ impl Stage {
         route.rules = (0..rules).map(numbered).collect();
         let host = VirtualHost { routes: vec![Arc::new(route)], ..host };
         config.hosts.insert(host.key.clone(), Arc::new(host));
-        let recorder = Recorder::new(RecorderOptions { exchanges: 40, keep });
+        let recorder = Recorder::new(RecorderOptions { exchanges_per_worker: 40, retention });
         Self { recorder, snapshot: compile(&config, None).snapshot }
     }
 
@@ -53,9 +53,9 @@ impl Stage {
         &covering[0].rules()[number]
     }
 
-    /// A request for `target` that the rule has served, and is over now.
+    /// Records a finished request for `target` served by the rule.
     fn serve(&self, rule: usize, target: &str) {
-        let mut record = Record::new(Instant::now(), 10);
+        let mut record = ExchangeRecord::new(Instant::now(), 10);
         record.status = 200;
         record.served_by.rule = Some(self.rule(rule));
         record.upstream = Some(UpstreamRecord {
@@ -68,10 +68,10 @@ impl Stage {
             attempts: 1,
             hedged: false,
         });
-        self.recorder.note(&record, &buffers(target), &peer(), 1);
+        self.recorder.record(&record, &buffers(target), &peer(), 1);
     }
 
-    /// Lets a second go by.
+    /// Advances by a second.
     async fn tick(&self) {
         tokio::time::advance(Duration::from_secs(1)).await;
         self.recorder.tick(Instant::now());
@@ -79,7 +79,7 @@ impl Stage {
 
     fn samples(&self) -> Vec<SampledRequest> {
         let names = |listener| (listener == peer().listener).then(|| "http".into());
-        merged_samples(self.recorder.samples(&names).samples)
+        merge_samples(self.recorder.samples(&names).samples)
     }
 
     fn paths(&self) -> Vec<String> {
@@ -92,7 +92,7 @@ impl Stage {
 fn peer() -> Peer {
     let listener = ListenerId { slot: 2, generation: 1 };
     let client = "192.0.2.7".parse().unwrap();
-    Peer { listener, scheme: Scheme::Http, client, sender: Sender::Client, facts: None }
+    Peer { listener, scheme: Scheme::Http, client, sender: Sender::Client, details: None }
 }
 
 fn buffers(target: &str) -> Buffers {
@@ -104,13 +104,13 @@ fn buffers(target: &str) -> Buffers {
         .request(&mut buffers.request, head.as_bytes(), &HeadLimits::default())
         .unwrap();
     buffers.host.push_str("a.test");
-    buffers.parties.client = Some("203.0.113.7".parse().unwrap());
+    buffers.addresses.client = Some("203.0.113.7".parse().unwrap());
     buffers
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sample_says_what_was_asked_and_nothing_about_who_asked() {
-    let stage = Stage::new(HOUR, 1);
+async fn a_sample_contains_the_request_and_nothing_about_the_client() {
+    let stage = RecorderFixture::new(HOUR, 1);
     stage.serve(0, "/cart?token=secret");
     assert!(stage.samples().is_empty(), "nothing is taken on the path of a request");
     stage.tick().await;
@@ -125,8 +125,8 @@ async fn a_sample_says_what_was_asked_and_nothing_about_who_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn samples_outlive_the_exchanges_and_are_all_different() {
-    let stage = Stage::new(HOUR, 2);
+async fn samples_outlive_exchanges_and_are_all_different() {
+    let stage = RecorderFixture::new(HOUR, 2);
     stage.serve(1, "/rare");
     stage.tick().await;
     for _ in 0..100 {
@@ -137,8 +137,8 @@ async fn samples_outlive_the_exchanges_and_are_all_different() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rule_has_few_samples_which_are_spread_over_the_time() {
-    let stage = Stage::new(HOUR, 1);
+async fn a_rule_has_few_samples_spread_over_time() {
+    let stage = RecorderFixture::new(HOUR, 1);
     for number in 0..20 {
         stage.serve(0, &format!("/{number}"));
         stage.tick().await;
@@ -157,9 +157,9 @@ async fn a_rule_has_few_samples_which_are_spread_over_the_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sample_is_kept_for_an_hour_and_for_less_where_exchanges_are() {
+async fn a_sample_is_kept_for_an_hour_or_the_shorter_retention_of_exchanges() {
     for (keep, expected) in [(Duration::from_secs(60), 60), (HOUR, 3_600), (HOUR * 24, 3_600)] {
-        let stage = Stage::new(keep, 1);
+        let stage = RecorderFixture::new(keep, 1);
         stage.serve(0, "/");
         stage.recorder.tick(Instant::now());
         tokio::time::advance(Duration::from_secs(expected)).await;
@@ -176,12 +176,12 @@ async fn a_sample_is_kept_for_an_hour_and_for_less_where_exchanges_are() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_rule_that_was_asked_for_least_recently_makes_room() {
+async fn the_least_recently_used_rule_is_evicted() {
     let rules = MAX_RULES + 20;
-    let stage = Stage::new(HOUR, rules);
+    let stage = RecorderFixture::new(HOUR, rules);
     for number in 0..rules {
         stage.serve(number, "/");
-        // Ten are among the last exchanges.
+        // Ten are among the latest exchanges.
         if number % 10 == 9 {
             stage.tick().await;
         }
@@ -197,34 +197,34 @@ async fn the_rule_that_was_asked_for_least_recently_makes_room() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_without_a_route_are_sampled_and_broken_ones_are_not() {
-    let stage = Stage::new(HOUR, 1);
+async fn unrouted_requests_are_sampled_and_malformed_ones_are_not() {
+    let stage = RecorderFixture::new(HOUR, 1);
     for (fault, target) in [(Fault::NoRoute, "/nowhere"), (Fault::Overloaded, "/shed")] {
-        let mut record = Record::new(Instant::now(), 10);
+        let mut record = ExchangeRecord::new(Instant::now(), 10);
         (record.fault, record.status) = (Some(fault), fault.status());
-        stage.recorder.note(&record, &buffers(target), &peer(), 1);
+        stage.recorder.record(&record, &buffers(target), &peer(), 1);
     }
     stage.tick().await;
     assert_eq!(stage.paths(), ["/nowhere"]);
     assert_eq!(stage.samples()[0].rule, None);
-    stage.recorder.forget();
+    stage.recorder.clear();
     assert_eq!(stage.paths(), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_several_workers_each_request_is_given_once() {
-    let stage = Stage::new(HOUR, 1);
-    let other = Recorder::new(RecorderOptions { exchanges: 40, keep: HOUR });
+async fn each_request_of_several_workers_is_listed_once() {
+    let stage = RecorderFixture::new(HOUR, 1);
+    let other = Recorder::new(RecorderOptions { exchanges_per_worker: 40, retention: HOUR });
     stage.serve(0, "/");
     stage.tick().await;
-    let mut record = Record::new(Instant::now(), 10);
+    let mut record = ExchangeRecord::new(Instant::now(), 10);
     record.status = 503;
     record.served_by.rule = Some(stage.rule(0));
-    other.note(&record, &buffers("/"), &peer(), 1);
+    other.record(&record, &buffers("/"), &peer(), 1);
     other.tick(Instant::now());
     let names = |_| None;
     let both = [&stage.recorder, &other].map(|recorder| recorder.samples(&names));
-    let options = RecorderOptions { exchanges: 40, keep: HOUR * 2 };
+    let options = RecorderOptions { exchanges_per_worker: 40, retention: HOUR * 2 };
     let merged = recorded_samples(both.into(), options);
     let statuses: Vec<_> = merged.samples.iter().map(|it| it.status).collect();
     assert_eq!(statuses, [503], "the last one counts");
@@ -234,13 +234,13 @@ async fn of_several_workers_each_request_is_given_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_is_said_since_when_every_exchange_is_remembered() {
-    let stage = Stage::new(HOUR, 1);
+async fn reports_since_when_every_exchange_is_recorded() {
+    let stage = RecorderFixture::new(HOUR, 1);
     for number in 0..25 {
         stage.serve(0, &format!("/{number}"));
         stage.tick().await;
     }
-    let options = RecorderOptions { exchanges: 40, keep: HOUR };
+    let options = RecorderOptions { exchanges_per_worker: 40, retention: HOUR };
     let said = recorded_samples(vec![stage.recorder.samples(&|_| None)], options);
     assert_eq!((said.oldest_seconds, said.complete_seconds), (Some(10), Some(10)), "a quarter of 40");
 }

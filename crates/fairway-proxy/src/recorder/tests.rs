@@ -1,4 +1,4 @@
-//! What is kept, for how long, and what never is.
+//! What is recorded, for how long, and what never is.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -8,25 +8,25 @@ use std::time::Duration;
 use fairway_http::HeadLimits;
 use fairway_net::clock::Instant;
 
-use super::{FAILURES_PER_SECOND, NEIGHBOURS, RecordedExchange, RecordedQuery, Recorder};
+use super::{FAILURES_PER_SECOND, NEIGHBOURS_PER_FAILURE, RecordedExchange, RecordedQuery, Recorder};
 use crate::buffers::Buffers;
 use crate::fault::Fault;
 use crate::listener::ListenerId;
-use crate::metrics::record::{AttemptOutcome, Micros, Record};
+use crate::metrics::record::{AttemptOutcome, ExchangeRecord, Microseconds};
 use crate::options::RecorderOptions;
 use crate::peer::{Peer, Scheme, Sender};
 use crate::testing::endpoint;
 
-const KEEP: Duration = Duration::from_secs(60);
+const RETENTION: Duration = Duration::from_secs(60);
 
-fn recorder(exchanges: usize) -> Recorder {
-    Recorder::new(RecorderOptions { exchanges, keep: KEEP })
+fn recorder(exchanges_per_worker: usize) -> Recorder {
+    Recorder::new(RecorderOptions { exchanges_per_worker, retention: RETENTION })
 }
 
 fn peer() -> Peer {
     let listener = ListenerId { slot: 0, generation: 1 };
     let client = "192.0.2.7".parse().unwrap();
-    Peer { listener, scheme: Scheme::Https, client, sender: Sender::Client, facts: None }
+    Peer { listener, scheme: Scheme::Https, client, sender: Sender::Client, details: None }
 }
 
 fn buffers(id: &str, more: &str) -> Buffers {
@@ -39,27 +39,27 @@ fn buffers(id: &str, more: &str) -> Buffers {
     buffers
 }
 
-/// An exchange that is over now.
-fn note(recorder: &Recorder, id: &str, fault: Option<Fault>) {
-    let mut record = Record::new(Instant::now(), 10);
+/// Records an exchange that ends now.
+fn record_exchange(recorder: &Recorder, id: &str, fault: Option<Fault>) {
+    let mut record = ExchangeRecord::new(Instant::now(), 10);
     record.fault = fault;
     record.status = fault.map_or(200, Fault::status);
-    recorder.note(&record, &buffers(id, ""), &peer(), 3);
+    recorder.record(&record, &buffers(id, ""), &peer(), 3);
 }
 
-fn named(listener: ListenerId) -> Option<Arc<str>> {
+fn listener_name(listener: ListenerId) -> Option<Arc<str>> {
     (listener == peer().listener).then(|| "https".into())
 }
 
 fn find(recorder: &Recorder, query: RecordedQuery) -> Vec<RecordedExchange> {
-    recorder.find(1, &RecordedQuery { limit: 1_000, ..query }, &named)
+    recorder.find(1, &RecordedQuery { limit: 1_000, ..query }, &listener_name)
 }
 
 fn ids(recorder: &Recorder, query: RecordedQuery) -> Vec<String> {
     find(recorder, query).into_iter().map(|it| it.request_id.unwrap()).collect()
 }
 
-fn all() -> RecordedQuery {
+fn any_exchange() -> RecordedQuery {
     RecordedQuery::default()
 }
 
@@ -68,23 +68,23 @@ fn failed() -> RecordedQuery {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_exchanges_are_kept_and_failed_ones_longer_with_their_neighbours() {
+async fn failures_are_kept_longer_with_their_neighbours() {
     let recorder = recorder(80);
     for number in 0..10 {
-        note(&recorder, &format!("before-{number}"), None);
+        record_exchange(&recorder, &format!("before-{number}"), None);
     }
-    note(&recorder, "failed", Some(Fault::ConnectFailed));
+    record_exchange(&recorder, "failed", Some(Fault::ConnectFailed));
     for number in 0..100 {
-        note(&recorder, &format!("after-{number}"), None);
+        record_exchange(&recorder, &format!("after-{number}"), None);
     }
-    let kept = ids(&recorder, all());
+    let kept = ids(&recorder, any_exchange());
     let last: Vec<String> = (80..100).rev().map(|number| format!("after-{number}")).collect();
     assert_eq!(kept[..20], last, "a quarter are the last ones");
     let around = [
         "after-3", "after-2", "after-1", "after-0", "failed", "before-9", "before-8", "before-7", "before-6",
     ];
     assert_eq!(kept[20..], around);
-    assert_eq!(around.len(), 2 * usize::from(NEIGHBOURS) + 1);
+    assert_eq!(around.len(), 2 * usize::from(NEIGHBOURS_PER_FAILURE) + 1);
     assert_eq!(ids(&recorder, failed()), ["failed"]);
 }
 
@@ -94,53 +94,53 @@ async fn neighbours_of_two_failures_are_kept_once() {
     for (number, fault) in
         [None, Some(Fault::NoRoute), None, Some(Fault::NoEndpoint), None].into_iter().enumerate()
     {
-        note(&recorder, &format!("x{number}"), fault);
+        record_exchange(&recorder, &format!("x{number}"), fault);
     }
     for number in 0..10 {
-        note(&recorder, &format!("y{number}"), None);
+        record_exchange(&recorder, &format!("y{number}"), None);
     }
     let expected = ["y9", "y8", "y7", "y6", "y5", "y4", "y3", "y2", "y1", "y0", "x4", "x3", "x2", "x1", "x0"];
-    assert_eq!(ids(&recorder, all()), expected);
+    assert_eq!(ids(&recorder, any_exchange()), expected);
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_failures_of_a_burst_are_kept_and_the_others_counted() {
+async fn the_first_failures_of_a_burst_are_kept_and_the_rest_counted() {
     let recorder = recorder(400);
     for number in 0..200 {
-        note(&recorder, &format!("burst-{number}"), Some(Fault::UpstreamClosed));
+        record_exchange(&recorder, &format!("burst-{number}"), Some(Fault::UpstreamClosed));
     }
     for number in 0..100 {
-        note(&recorder, &format!("fine-{number}"), None);
+        record_exchange(&recorder, &format!("fine-{number}"), None);
     }
     let bound = usize::try_from(FAILURES_PER_SECOND).unwrap();
     let kept = ids(&recorder, failed());
     assert_eq!(kept.len(), bound);
     assert_eq!((kept[0].as_str(), kept[bound - 1].as_str()), ("burst-31", "burst-0"));
-    assert_eq!(recorder.passed_over(), 200 - u64::from(FAILURES_PER_SECOND));
+    assert_eq!(recorder.dropped_failures(), 200 - u64::from(FAILURES_PER_SECOND));
     recorder.tick(Instant::now());
-    note(&recorder, "later", Some(Fault::UpstreamClosed));
+    record_exchange(&recorder, "later", Some(Fault::UpstreamClosed));
     assert_eq!(ids(&recorder, failed())[0], "later", "the next second has a bound of its own");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_too_old_is_neither_shown_nor_left_in_memory() {
+async fn expired_exchanges_are_neither_shown_nor_left_in_memory() {
     let recorder = recorder(40);
-    note(&recorder, "old", Some(Fault::NoEndpoint));
-    tokio::time::advance(KEEP).await;
-    note(&recorder, "new", None);
-    assert_eq!(ids(&recorder, all()), ["new", "old"]);
+    record_exchange(&recorder, "old", Some(Fault::NoEndpoint));
+    tokio::time::advance(RETENTION).await;
+    record_exchange(&recorder, "new", None);
+    assert_eq!(ids(&recorder, any_exchange()), ["new", "old"]);
     tokio::time::advance(Duration::from_secs(1)).await;
-    assert_eq!(ids(&recorder, all()), ["new"], "before it is erased");
+    assert_eq!(ids(&recorder, any_exchange()), ["new"], "before it is erased");
     recorder.tick(Instant::now());
     let rings = recorder.0.as_ref().unwrap().borrow();
     let left: Vec<u64> =
         rings.recent.newest_first().chain(rings.failed.newest_first()).map(|it| it.number).collect();
     assert_eq!(left, [2, 2], "the new one is a neighbour of the old one");
     drop(rings);
-    recorder.forget();
-    assert_eq!(ids(&recorder, all()), [""; 0]);
-    note(&recorder, "again", None);
-    assert_eq!(ids(&recorder, all()), ["again"]);
+    recorder.clear();
+    assert_eq!(ids(&recorder, any_exchange()), [""; 0]);
+    record_exchange(&recorder, "again", None);
+    assert_eq!(ids(&recorder, any_exchange()), ["again"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -149,14 +149,18 @@ async fn an_exchange_is_shown_without_its_query_and_its_credentials() {
     let more =
         "Authorization: Bearer secret\r\nCookie: a=secret\r\nX-Api-Key: secret\r\nUser-Agent: curl/8\r\n";
     let mut buffers = buffers("4bf9", more);
-    buffers.parties.client = Some("203.0.113.7".parse().unwrap());
+    buffers.addresses.client = Some("203.0.113.7".parse().unwrap());
     let outcome = AttemptOutcome::Fault(Fault::ConnectFailed);
-    buffers.forms.note_failed_attempt(endpoint(8080), outcome, Micros::from(Duration::from_millis(2)));
-    let mut record = Record::new(Instant::now(), 100);
+    buffers.extras.record_failed_attempt(
+        endpoint(8080),
+        outcome,
+        Microseconds::from(Duration::from_millis(2)),
+    );
+    let mut record = ExchangeRecord::new(Instant::now(), 100);
     record.status = 200;
     record.body_bytes = 10;
-    record.end(record.began + Duration::from_millis(12));
-    recorder.note(&record, &buffers, &peer(), 3);
+    record.finish(record.started_at + Duration::from_millis(12));
+    recorder.record(&record, &buffers, &peer(), 3);
     let found = find(&recorder, RecordedQuery { request_id: Some("4bf9".to_owned()), ..failed() });
     let json = serde_json::to_value(&found).unwrap();
     assert!(!json.to_string().contains("secret"), "{json}");
@@ -185,12 +189,12 @@ async fn an_exchange_is_shown_without_its_query_and_its_credentials() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn clients_that_fail_push_no_other_failure_out() {
+async fn client_failures_do_not_evict_other_failures() {
     let recorder = recorder(400);
-    note(&recorder, "endpoint", Some(Fault::UpstreamClosed));
+    record_exchange(&recorder, "endpoint", Some(Fault::UpstreamClosed));
     for second in 0..60 {
         for number in 0..100 {
-            note(&recorder, &format!("scan-{second}-{number}"), Some(Fault::NoRoute));
+            record_exchange(&recorder, &format!("scan-{second}-{number}"), Some(Fault::NoRoute));
         }
         recorder.tick(Instant::now());
     }
@@ -200,21 +204,24 @@ async fn clients_that_fail_push_no_other_failure_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_exchange_is_kept_from_its_end_on_however_long_it_took() {
+async fn retention_counts_from_the_end_of_an_exchange() {
     let recorder = recorder(40);
-    let mut record = Record::new(Instant::now(), 10);
-    tokio::time::advance(2 * KEEP).await;
-    record.end(Instant::now());
+    let mut record = ExchangeRecord::new(Instant::now(), 10);
+    tokio::time::advance(2 * RETENTION).await;
+    record.finish(Instant::now());
     record.fault = Some(Fault::UpstreamTimeout);
-    recorder.note(&record, &buffers("long", ""), &peer(), 1);
+    recorder.record(&record, &buffers("long", ""), &peer(), 1);
     recorder.tick(Instant::now());
-    assert_eq!(ids(&recorder, RecordedQuery { within: Some(Duration::from_secs(1)), ..all() }), ["long"]);
-    tokio::time::advance(KEEP + Duration::from_secs(1)).await;
-    assert_eq!(ids(&recorder, all()), [""; 0]);
+    assert_eq!(
+        ids(&recorder, RecordedQuery { within: Some(Duration::from_secs(1)), ..any_exchange() }),
+        ["long"]
+    );
+    tokio::time::advance(RETENTION + Duration::from_secs(1)).await;
+    assert_eq!(ids(&recorder, any_exchange()), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_a_target_only_its_path_is_kept() {
+async fn only_the_path_of_a_target_is_kept() {
     for (target, origin, expected) in [
         ("/cart?token=secret", "", "/cart"),
         ("/cart#token=secret", "", "/cart"),
@@ -228,15 +235,15 @@ async fn of_a_target_only_its_path_is_kept() {
         let id = buffers.request.first(fairway_http::Known::XRequestId).unwrap().to_owned();
         buffers.request.start_request(b"GET", target.as_bytes());
         buffers.request.append(b"X-Request-ID", &id);
-        buffers.forms.write().origin.extend_from_slice(origin.as_bytes());
-        recorder.note(&Record::new(Instant::now(), 10), &buffers, &peer(), 1);
-        let found = find(&recorder, all());
+        buffers.extras.write().origin.extend_from_slice(origin.as_bytes());
+        recorder.record(&ExchangeRecord::new(Instant::now(), 10), &buffers, &peer(), 1);
+        let found = find(&recorder, any_exchange());
         assert_eq!(found[0].path, expected, "{target}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn texts_of_any_length_fit_and_are_cut() {
+async fn texts_of_any_length_are_truncated() {
     let recorder = recorder(40);
     let (id, agent) = ("i".repeat(300), "u".repeat(8_000));
     let mut buffers = buffers(&id, &format!("User-Agent: {agent}\r\n"));
@@ -245,9 +252,9 @@ async fn texts_of_any_length_fit_and_are_cut() {
     let head = buffers.request.clone();
     buffers.request.start_request(method.as_bytes(), path.as_bytes());
     head.fields().for_each(|field| buffers.request.append(field.name, field.value));
-    let record = Record::new(Instant::now(), 100);
-    recorder.note(&record, &buffers, &peer(), 1);
-    let query = RecordedQuery { request_id: Some(id), host: Some("h".repeat(255)), ..all() };
+    let record = ExchangeRecord::new(Instant::now(), 100);
+    recorder.record(&record, &buffers, &peer(), 1);
+    let query = RecordedQuery { request_id: Some(id), host: Some("h".repeat(255)), ..any_exchange() };
     let found = find(&recorder, query);
     let lengths = |it: &RecordedExchange| {
         let texts = [
@@ -263,15 +270,15 @@ async fn texts_of_any_length_fit_and_are_cut() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn exchanges_are_found_by_what_is_asked_for() {
+async fn queries_find_matching_exchanges() {
     let recorder = recorder(40);
-    note(&recorder, "a", None);
+    record_exchange(&recorder, "a", None);
     tokio::time::advance(Duration::from_secs(20)).await;
-    note(&recorder, "b", Some(Fault::NoRoute));
-    note(&recorder, "c", Some(Fault::Overloaded));
+    record_exchange(&recorder, "b", Some(Fault::NoRoute));
+    record_exchange(&recorder, "c", Some(Fault::Overloaded));
     let read = |text: &str| {
         let parameters = text.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
-        RecordedQuery::read(parameters)
+        RecordedQuery::from_parameters(parameters)
     };
     for (query, expected) in [
         ("id=b", vec!["b"]),
@@ -287,7 +294,7 @@ async fn exchanges_are_found_by_what_is_asked_for() {
         ("before=0-3&limit=1", vec!["b"]),
         ("before=0-", vec!["c", "b", "a"]),
     ] {
-        let found = recorder.find(0, &read(query).unwrap(), &named);
+        let found = recorder.find(0, &read(query).unwrap(), &listener_name);
         let found: Vec<_> = found.iter().filter_map(|it| it.request_id.as_deref()).collect();
         assert_eq!(found, expected, "{query}");
     }
@@ -297,10 +304,10 @@ async fn exchanges_are_found_by_what_is_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_recorder_that_is_switched_off_keeps_nothing() {
+async fn a_disabled_recorder_keeps_nothing() {
     let recorder = recorder(0);
-    note(&recorder, "a", Some(Fault::NoRoute));
+    record_exchange(&recorder, "a", Some(Fault::NoRoute));
     recorder.tick(Instant::now());
-    recorder.forget();
-    assert!(find(&recorder, all()).is_empty());
+    recorder.clear();
+    assert!(find(&recorder, any_exchange()).is_empty());
 }

@@ -1,4 +1,4 @@
-//! Who the client is: what a peer says of others counts only where the peer is in a trusted range.
+//! Determines the client: forwarding headers count only if the peer is in a trusted range.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -9,37 +9,37 @@ use crate::fault::Fault;
 use crate::listening::ListenerFacts;
 use crate::peer::{Peer, Scheme};
 
-/// Who the client is, after trust is settled.
+/// The client, after the forwarding headers of trusted peers were evaluated.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Client {
-    /// None where a trusted peer speaks for it and nobody can read for whom: rules over addresses refuse such a request.
+    /// `None` if a trusted peer forwards for it and the address is unreadable: rules over addresses refuse such a request.
     pub(crate) address: Option<IpAddr>,
-    /// Who sent the bytes: the same, or a trusted peer that speaks for it.
+    /// The sender of the bytes: the client itself, or a trusted peer.
     pub(crate) peer: IpAddr,
     pub(crate) scheme: Scheme,
-    /// Whether a redirect to https leads elsewhere than here again: it came in the clear for certain.
-    pub(crate) in_the_clear: bool,
-    /// The port that endpoints are told: the one of the listener, unless a trusted peer names another one.
+    /// Whether the request certainly came over plain HTTP, so that a redirect to https cannot loop.
+    pub(crate) is_plain_http: bool,
+    /// The port that endpoints get: the listener's, unless a trusted peer names another one.
     pub(crate) port: u16,
     /// The port for links with `scheme`.
     pub(crate) link_port: u16,
     pub(crate) trust: Trust,
-    /// Whether the chain of a trusted peer is extended instead of replaced.
-    pub(crate) appends: bool,
-    /// Whether `X-Original-Forwarded-For` has what named the client already.
+    /// Whether the `X-Forwarded-For` of a trusted peer is extended instead of replaced.
+    pub(crate) appends_chain: bool,
+    /// Whether `X-Original-Forwarded-For` is already set to the header that named the client.
     pub(crate) keeps_original: bool,
 }
 
-/// Whether the peer may speak for others.
+/// Whether the peer may name another client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trust {
-    Stranger,
+    Untrusted,
     Trusted,
 }
 
 impl Client {
-    /// Settles who the client of this request is.
-    pub(crate) fn of(
+    /// Determines the client of a request.
+    pub(crate) fn identify(
         peer: &Peer,
         listener: Option<ListenerFacts>,
         trust: &ForwardedTrust,
@@ -51,17 +51,17 @@ impl Client {
             address,
             peer: peer.client,
             scheme: peer.scheme,
-            in_the_clear: peer.scheme == Scheme::Http,
+            is_plain_http: peer.scheme == Scheme::Http,
             port: public_port,
             link_port: public_port,
-            trust: Trust::Stranger,
-            appends: trust.append,
+            trust: Trust::Untrusted,
+            appends_chain: trust.append,
             keeps_original: false,
         };
         if trust.ranges.is_empty() {
             return stranger;
         }
-        let is_trusted = |address| is_in(trust, address);
+        let is_trusted = |address| is_in_trusted_ranges(trust, address);
         let is_believed = address.is_some_and(is_trusted);
         let address = match &trust.header {
             _ if !is_believed => {
@@ -74,29 +74,29 @@ impl Client {
         if trust.address_only {
             return Self { address, ..stranger };
         }
-        let (scheme, in_the_clear) = forwarded_scheme(request, peer.scheme);
+        let (scheme, is_plain_http) = forwarded_scheme(request, peer.scheme);
         let forwarded = forwarded_port(request);
         let port = forwarded.unwrap_or(public_port);
         let link_port = forwarded.unwrap_or_else(|| port_for_links(scheme, peer.scheme, listener));
         let keeps_original = keep_named(trust, request);
         let trust = Trust::Trusted;
-        Self { address, scheme, in_the_clear, port, link_port, trust, keeps_original, ..stranger }
+        Self { address, scheme, is_plain_http, port, link_port, trust, keeps_original, ..stranger }
     }
 
-    /// The client of a rule that believes what some peers say of it. What others say goes no further; `X-Forwarded-For` has its
-    /// own rules.
+    /// The client according to a rule with its own trusted ranges. The header is removed from requests of other peers, except
+    /// `X-Forwarded-For`, which has its own rules.
     #[cold]
-    pub(crate) fn behind(self, real_ip: &RealIp, request: &mut Head) -> Self {
+    pub(crate) fn with_real_ip(self, real_ip: &RealIp, request: &mut Head) -> Self {
         let is_trusted = |address| real_ip.trusted.iter().any(|range| range.contains(&address));
         let Some(peer) = self.address.filter(|address| is_trusted(*address)) else {
-            if Known::of(real_ip.header.as_bytes()) != Known::XForwardedFor {
+            if Known::from_name(real_ip.header.as_bytes()) != Known::XForwardedFor {
                 request.remove(real_ip.header.as_bytes());
             }
             return self;
         };
-        // Also where the client names the header in `Connection`: it must not choose its address.
+        // Also if `Connection` lists the header: a client must not choose its address that way.
         let named = |field: &FieldRef<'_>| field.name.eq_ignore_ascii_case(real_ip.header.as_bytes());
-        let lines: Vec<_> = request.received().filter(named).map(|field| field.value).collect();
+        let lines: Vec<_> = request.received_fields().filter(named).map(|field| field.value).collect();
         let address = match real_ip.last_only {
             true => listed_client(lines.into_iter(), peer, |_| false),
             false => listed_client(lines.into_iter(), peer, is_trusted),
@@ -104,18 +104,18 @@ impl Client {
         Self { address, peer, ..self }
     }
 
-    /// Whom limits count and hashes choose by. Clients whose address is unknown share that of the peer that speaks for them.
-    pub(crate) fn counted(&self) -> IpAddr {
+    /// The address for limits and hashes. Clients with an unknown address share their peer's.
+    pub(crate) fn counted_address(&self) -> IpAddr {
         self.address.unwrap_or(self.peer)
     }
 
-    /// Why a rule over addresses does not let it pass.
-    pub(crate) fn address_refused(&self) -> Fault {
+    /// The fault when a rule over addresses refuses the client.
+    pub(crate) fn address_fault(&self) -> Fault {
         if self.address.is_some() { Fault::AccessDenied } else { Fault::AddressUnknown }
     }
 
-    /// Writes the address for endpoints and services: `unknown` where it is (RFC 7239 §6.2). The peer's address would pass for
-    /// the client's there.
+    /// Writes the address for endpoints and services, or `unknown` (RFC 7239 §6.2). The peer's address would be mistaken for
+    /// the client's.
     pub(crate) fn write_address(&self, out: &mut Vec<u8>) {
         match self.address {
             Some(address) => write_ip(out, address),
@@ -124,12 +124,12 @@ impl Client {
     }
 }
 
-/// The client that a list of addresses names: the last one that no trusted peer vouches for, whom the first trusted peer saw; none
-/// where that entry cannot be read. Without a list the peer speaks for itself. Several lines are one list (RFC 9110 §5.3): a
-/// trusted peer may have added its line behind the one that its client sent. Empty elements do not count (RFC 9110 §5.6.1.2),
-/// and a list of nothing else names nobody.
+/// The client that a list of addresses names: the last entry that is not a trusted peer, or the first entry if all are; `None`
+/// if that entry is unreadable. Without a list the peer is the client. Several lines form one list (RFC 9110 §5.3): a trusted
+/// peer may have added its line after its client's. Empty elements are skipped (RFC 9110 §5.6.1.2), and a list of only empty
+/// elements names no client.
 ///
-/// It is read from its end: nobody vouches for what stands before the client, which may be long.
+/// It is read from the end: entries before the client are unverified, and may be many.
 fn listed_client<'r>(
     lines: impl DoubleEndedIterator<Item = &'r [u8]>,
     peer: IpAddr,
@@ -147,43 +147,44 @@ fn listed_client<'r>(
     found
 }
 
-/// An address, whatever port stands behind it: some load balancers write the port of the client, and nginx reads that as well.
-/// An IPv4-mapped one is that of IPv4, as nginx compares it.
+/// Parses an address, with or without a port: some load balancers add the client's port, which nginx accepts too. An
+/// IPv4-mapped address becomes IPv4, as nginx compares it.
 fn address(text: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(text).ok()?;
     let before_port = || text.parse().ok().filter(|both: &SocketAddr| both.port() != 0).map(|both| both.ip());
     let in_brackets = || text.strip_prefix('[')?.strip_suffix(']')?.parse::<Ipv6Addr>().ok().map(IpAddr::V6);
     let found = text.parse().ok().or_else(before_port).or_else(in_brackets);
-    // The address of another link (RFC 4007 §11).
+    // An address with a zone is only valid on one link (RFC 4007 §11).
     found.filter(|_| !text.contains('%')).map(|found: IpAddr| found.to_canonical())
 }
 
-/// A stranger names the client in a header that only trusted peers may use.
+/// Removes the header that only trusted peers may use to name the client.
 fn remove_named(trust: &ForwardedTrust, request: &mut Head) {
     if let Some(header) = &trust.header {
         request.remove(header.as_bytes());
     }
 }
 
-/// Keeps what a trusted peer said of the client in a header of its own, as ingress-nginx does. Says whether there is such a header.
+/// Copies the header in which a trusted peer named the client to `X-Original-Forwarded-For`, as ingress-nginx does. Returns
+/// whether such a header is configured.
 fn keep_named(trust: &ForwardedTrust, request: &mut Head) -> bool {
     let Some(header) = &trust.header else { return false };
-    let said: Vec<_> = request.all_named(header.as_bytes()).filter(|value| !value.is_empty()).collect();
-    let said = said.join(&b", "[..]);
+    let received: Vec<_> = request.all_named(header.as_bytes()).filter(|value| !value.is_empty()).collect();
+    let received = received.join(&b", "[..]);
     request.remove_known(Known::XOriginalForwardedFor);
-    if !said.is_empty() {
-        request.append_known(Known::XOriginalForwardedFor, |value| value.extend_from_slice(&said));
+    if !received.is_empty() {
+        request.append_known(Known::XOriginalForwardedFor, |value| value.extend_from_slice(&received));
     }
     true
 }
 
-fn is_in(trust: &ForwardedTrust, address: IpAddr) -> bool {
+fn is_in_trusted_ranges(trust: &ForwardedTrust, address: IpAddr) -> bool {
     trust.ranges.iter().any(|range| range.contains(&address))
 }
 
-/// The scheme that the client used, the first one where each proxy of a chain has added its own, and whether a redirect to https
-/// leads elsewhere. As in ingress-nginx, it does only where exactly `http` is said: proxies that say `https,http`, or `ws`, say so
-/// again of the request that follows the redirect.
+/// The scheme that the client used (the first, if each proxy of a chain added its own), and whether the request certainly came
+/// over plain HTTP. As in ingress-nginx, that holds only for exactly `http`: proxies that send `https,http` or `ws` would send
+/// the same after a redirect.
 fn forwarded_scheme(request: &Head, connection: Scheme) -> (Scheme, bool) {
     let mut lines =
         request.all(Known::XForwardedProto).map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
@@ -198,14 +199,14 @@ fn forwarded_scheme(request: &Head, connection: Scheme) -> (Scheme, bool) {
     (scheme, line.eq_ignore_ascii_case(b"http") && lines.next().is_none())
 }
 
-/// The port that the client asked, likewise. No client can ask port 0.
+/// The port that the client connected to, from the first element. Port 0 is invalid.
 fn forwarded_port(request: &Head) -> Option<u16> {
     let port = std::str::from_utf8(first_element(request.first(Known::XForwardedPort)?)).ok()?.parse().ok();
     port.filter(|port| *port != 0)
 }
 
-/// The port where clients find `scheme` if nobody has named one. The public port of the listener is that of its own scheme: a
-/// load balancer that terminates TLS in front of a plain listener would otherwise get links to `https://example.com:80/`.
+/// The port for `scheme` if no header names one. The listener's public port belongs to the listener's own scheme: a load
+/// balancer that terminates TLS in front of a plain listener would otherwise get links to `https://example.com:80/`.
 fn port_for_links(scheme: Scheme, connection: Scheme, listener: Option<ListenerFacts>) -> u16 {
     match listener {
         Some(listener) if scheme == connection => listener.public_port,
@@ -214,7 +215,7 @@ fn port_for_links(scheme: Scheme, connection: Scheme, listener: Option<ListenerF
     }
 }
 
-/// The host that the client asked, likewise, with its port if one is there; none if the first element is no host.
+/// The host that the client asked for, from the first element, with its port if there is one; `None` if that is not a host.
 pub(crate) fn forwarded_host(request: &Head) -> Option<&[u8]> {
     let host = first_element(request.first(Known::XForwardedHost)?);
     parse_authority(host).is_ok().then_some(host)
@@ -228,7 +229,7 @@ fn first_element(list: &[u8]) -> &[u8] {
 mod tests {
     use super::*;
 
-    /// Of lists whose peer is 10.0.0.2; it and 10.0.0.1 are trusted.
+    /// The client of these lists. The peer is 10.0.0.2; it and 10.0.0.1 are trusted.
     fn client(lines: &[&str]) -> Option<String> {
         let is_balancer = |address: IpAddr| address == IpAddr::from([10, 0, 0, 1]);
         let lines = lines.iter().map(|line| line.as_bytes());

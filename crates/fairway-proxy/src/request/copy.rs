@@ -1,4 +1,4 @@
-//! A copy of a request's body for a mirror: written as the body passes, read by another exchange, never waited for.
+//! A copy of a request body for a mirror: written while the body passes, read by another exchange. The body never waits for it.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -6,68 +6,68 @@ use std::task::{Context, Poll, Waker};
 
 use fairway_connection::sides::{BodyStep, Failure};
 
-/// Bytes that wait for a reader that is slower than the request: beyond it the copy is broken off.
-const HELD: usize = 64 * 1024;
+/// Bytes that may wait for a slow reader; beyond that the copy is aborted.
+const MAX_BUFFERED_BYTES: usize = 64 * 1024;
 
-/// Where a body is copied to. Dropped before its end, it breaks the copy off.
-pub(crate) struct CopyWriter(Rc<RefCell<Copied>>);
+/// The writing end. Dropping it before the end aborts the copy.
+pub(crate) struct CopyWriter(Rc<RefCell<CopyState>>);
 
-/// Where a copy is read.
-pub(crate) struct CopyReader(Rc<RefCell<Copied>>);
+/// The reading end.
+pub(crate) struct CopyReader(Rc<RefCell<CopyState>>);
 
-struct Copied {
+struct CopyState {
     waiting: Vec<u8>,
-    /// Bytes that may still come.
+    /// Bytes that may still be written.
     room: u64,
-    state: State,
+    state: CopyProgress,
     reader: Option<Waker>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum CopyProgress {
     Coming,
     Whole,
     Broken,
 }
 
-/// Both ends of a copy of at most `most` bytes.
-pub(crate) fn copy(most: u64) -> (CopyWriter, CopyReader) {
-    let copy = Copied { waiting: Vec::new(), room: most, state: State::Coming, reader: None };
+/// Both ends of a copy of at most `max_bytes`.
+pub(crate) fn copy_channel(max_bytes: u64) -> (CopyWriter, CopyReader) {
+    let copy = CopyState { waiting: Vec::new(), room: max_bytes, state: CopyProgress::Coming, reader: None };
     let copy = Rc::new(RefCell::new(copy));
     (CopyWriter(Rc::clone(&copy)), CopyReader(copy))
 }
 
 impl CopyWriter {
-    /// A piece of the body.
+    /// Writes a piece of the body.
     pub(crate) fn write(&self, data: &[u8]) {
         let mut copy = self.0.borrow_mut();
-        if copy.state != State::Coming {
+        if copy.state != CopyProgress::Coming {
             return;
         }
         match copy.room.checked_sub(data.len() as u64) {
-            Some(room) if copy.waiting.len() + data.len() <= HELD => {
+            Some(room) if copy.waiting.len() + data.len() <= MAX_BUFFERED_BYTES => {
                 copy.room = room;
                 copy.waiting.extend_from_slice(data);
                 copy.reader.take().into_iter().for_each(Waker::wake);
             }
-            _ => copy.end(State::Broken),
+            _ => copy.end(CopyProgress::Broken),
         }
     }
 
-    /// The body is whole.
+    /// Marks the body as complete.
     pub(crate) fn finish(self) {
-        self.0.borrow_mut().end(State::Whole);
+        self.0.borrow_mut().end(CopyProgress::Whole);
     }
 }
 
 impl Drop for CopyWriter {
     fn drop(&mut self) {
-        self.0.borrow_mut().end(State::Broken);
+        self.0.borrow_mut().end(CopyProgress::Broken);
     }
 }
 
 impl CopyReader {
-    /// Hands what waits to `sink`.
+    /// Passes the waiting bytes to `sink`.
     pub(crate) fn poll_read<F>(
         &mut self,
         cx: &mut Context<'_>,
@@ -77,7 +77,7 @@ impl CopyReader {
         F: FnMut(&mut Context<'_>, &[u8]) -> Result<(), Failure>,
     {
         let mut copy = self.0.borrow_mut();
-        if copy.state == State::Broken {
+        if copy.state == CopyProgress::Broken {
             return Poll::Ready(Err(Failure::Closed));
         }
         if !copy.waiting.is_empty() {
@@ -85,33 +85,33 @@ impl CopyReader {
             copy.waiting.clear();
             return Poll::Ready(taken.map(|()| BodyStep::More));
         }
-        if copy.state == State::Whole {
+        if copy.state == CopyProgress::Whole {
             return Poll::Ready(Ok(BodyStep::End));
         }
         copy.reader = Some(cx.waker().clone());
         Poll::Pending
     }
 
-    /// Ready when it was broken off.
+    /// Ready when the copy was aborted.
     pub(crate) fn poll_broken(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut copy = self.0.borrow_mut();
-        if copy.state == State::Broken {
+        if copy.state == CopyProgress::Broken {
             return Poll::Ready(());
         }
         copy.reader = Some(cx.waker().clone());
         Poll::Pending
     }
 
-    /// Whether all of it was read.
-    pub(crate) fn is_whole(&self) -> bool {
+    /// Whether the whole copy was read.
+    pub(crate) fn is_complete(&self) -> bool {
         let copy = self.0.borrow();
-        copy.state == State::Whole && copy.waiting.is_empty()
+        copy.state == CopyProgress::Whole && copy.waiting.is_empty()
     }
 }
 
-impl Copied {
-    fn end(&mut self, state: State) {
-        if self.state == State::Coming {
+impl CopyState {
+    fn end(&mut self, state: CopyProgress) {
+        if self.state == CopyProgress::Coming {
             self.state = state;
             self.reader.take().into_iter().for_each(Waker::wake);
         }
@@ -136,29 +136,29 @@ mod tests {
 
     #[test]
     fn what_was_written_is_read_once_and_then_the_end() {
-        let (writer, mut reader) = copy(100);
+        let (writer, mut reader) = copy_channel(100);
         writer.write(b"ab");
         writer.write(b"c");
         assert_eq!(read(&mut reader), Some(Ok(b"abc".to_vec())));
         assert_eq!(read(&mut reader), None);
         writer.write(b"d");
         writer.finish();
-        assert!(!reader.is_whole());
+        assert!(!reader.is_complete());
         assert_eq!(read(&mut reader), Some(Ok(b"d".to_vec())));
-        assert!(reader.is_whole());
+        assert!(reader.is_complete());
         assert_eq!(read(&mut reader), Some(Ok(Vec::new())));
     }
 
     #[test]
     fn a_copy_is_broken_off_where_it_grows_too_large_its_reader_too_slow_or_its_body_ends_early() {
-        let (writer, mut reader) = copy(2);
+        let (writer, mut reader) = copy_channel(2);
         writer.write(b"abc");
         assert_eq!(read(&mut reader), Some(Err(Failure::Closed)));
-        let (writer, mut reader) = copy(u64::MAX);
-        writer.write(&vec![0; HELD]);
+        let (writer, mut reader) = copy_channel(u64::MAX);
+        writer.write(&vec![0; MAX_BUFFERED_BYTES]);
         writer.write(b"x");
         assert_eq!(read(&mut reader), Some(Err(Failure::Closed)));
-        let (writer, mut reader) = copy(u64::MAX);
+        let (writer, mut reader) = copy_channel(u64::MAX);
         drop(writer);
         assert_eq!(read(&mut reader), Some(Err(Failure::Closed)));
     }

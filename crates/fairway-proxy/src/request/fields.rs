@@ -1,8 +1,9 @@
-//! Which fields of a request go on: not those that a backend could read as others, and what
-//! proxies say about a client from trusted peers alone (docs/design/0016-fields-of-strangers.md).
+//! Decides which headers of a request are forwarded (docs/design/0016-fields-of-strangers.md). Fairway removes
+//! headers that a backend could mistake for other headers. It forwards headers that describe the client only if a
+//! trusted peer sent them.
 //!
-//! This comes before routing and filters, so that no rule is chosen by a field that never arrives, and what a filter
-//! sets stays.
+//! Headers are filtered before routing, so that a removed header cannot select a rule, and before the filters of
+//! rules, so that headers set by those filters are kept.
 
 use fairway_http::bytes::is_plain_name;
 use fairway_http::{FieldRef, Head, Known, hyphenated};
@@ -12,82 +13,91 @@ use fairway_routing::ClientLimits;
 use crate::fault::Fault;
 use crate::request::client::Trust;
 
-/// Removes from the head what does not go on. Fields for one hop are gone already.
+/// Removes headers that are not forwarded. The caller has already removed hop-by-hop headers.
 ///
 /// # Errors
-/// The client is one of those that are blocked.
-pub(crate) fn admit(request: &mut Head, trust: Trust, limits: &ClientLimits) -> Result<(), Fault> {
+/// The client is blocked.
+pub(crate) fn filter_headers(request: &mut Head, trust: Trust, limits: &ClientLimits) -> Result<(), Fault> {
     if limits.is_usual {
         request.retain(|field| is_admitted(field, trust));
         return Ok(());
     }
-    admit_some(request, trust, limits)
+    filter_headers_by_settings(request, trust, limits)
 }
 
 #[inline]
 fn is_admitted(FieldRef { name, known, .. }: FieldRef<'_>, trust: Trust) -> bool {
     match known {
-        // `forwarded` replaces them, and keeps what a stranger said under `X-Original-*`.
+        // `forwarded` replaces them, and keeps the values of untrusted clients under `X-Original-*`.
         Known::XForwardedFor | Known::XForwardedHost => true,
-        // In nearly every request, and no claim: nothing of the name need be looked at.
+        // These headers are in most requests and always allowed. The arm only saves the checks below.
         Known::Host | Known::UserAgent | Known::Referer | Known::ContentLength | Known::Origin => true,
-        _ => is_usual(name) || passes(name, trust),
+        _ => is_common_browser_header(name) || passes(name, trust),
     }
 }
 
-/// The same where some clients are blocked, or where names with other bytes pass that are read like no name with a meaning.
+/// Does the work of [`filter_headers`] if the settings block clients by header, or allow names with other bytes than
+/// letters, digits and `-`.
 #[cold]
-fn admit_some(request: &mut Head, trust: Trust, limits: &ClientLimits) -> Result<(), Fault> {
+fn filter_headers_by_settings(request: &mut Head, trust: Trust, limits: &ClientLimits) -> Result<(), Fault> {
     if limits.blocked.as_ref().is_some_and(|blocked| blocked.by_header(request).is_some()) {
         return Err(Fault::Denied(403));
     }
-    request.retain(|field| is_admitted(field, trust) || is_own_name(field.name, limits));
-    if request.received().any(|field| !is_plain_name(field.name)) {
+    request.retain(|field| is_admitted(field, trust) || is_allowed_loose_name(field.name, limits));
+    if request.received_fields().any(|field| !is_plain_name(field.name)) {
         request.note_loose_names();
     }
     Ok(())
 }
 
-/// Whether a name with other bytes than letters, digits and `-` is the client's own: no backend that reads these bytes as `-`
-/// takes it for the claim of a proxy, for what Fairway reads or writes, or for the header that names the client. From trusted
-/// peers nothing else passes either: a proxy that removes `X-Forwarded-User` of strangers need not know of `X_Forwarded_User`.
-fn is_own_name(name: &[u8], limits: &ClientLimits) -> bool {
-    let allowed = |byte: &u8| match limits.header_names {
+/// Whether the settings allow a loose name: one with bytes other than letters, digits and `-`.
+///
+/// Some backends read these bytes as `-`. Such a backend must not mistake the header for one that describes the
+/// client, for one that Fairway reads or writes, or for the header with the client's address. This also applies to
+/// trusted peers: a proxy that removes the `X-Forwarded-User` of its clients may let `X_Forwarded_User` pass.
+fn is_allowed_loose_name(name: &[u8], limits: &ClientLimits) -> bool {
+    let is_allowed_byte = |byte: &u8| match limits.header_names {
         HeaderNames::Plain => false,
         HeaderNames::Underscores => *byte == b'_' || *byte == b'-' || byte.is_ascii_alphanumeric(),
         HeaderNames::Any => true,
     };
-    if is_plain_name(name) || !name.iter().all(allowed) {
+    if is_plain_name(name) || !name.iter().all(is_allowed_byte) {
         return false;
     }
-    let read = hyphenated(name);
-    let names_client = limits.forwarded.header.as_ref().is_some_and(|header| is_named(&read, header));
-    Known::of(&read) == Known::Other && !is_claim(&read) && !names_client
+    let hyphenated_name = hyphenated(name);
+    let is_address_header =
+        limits.forwarded.header.as_ref().is_some_and(|header| is_same_name(&hyphenated_name, header));
+    Known::from_name(&hyphenated_name) == Known::Other
+        && !describes_client(&hyphenated_name)
+        && !is_address_header
 }
 
-fn is_named(name: &[u8], header: &str) -> bool {
+/// Whether two names are equal once loose bytes are `-`. The caller has done this for `name`.
+fn is_same_name(name: &[u8], header: &str) -> bool {
     name.eq_ignore_ascii_case(&hyphenated(header.as_bytes()))
 }
 
-/// Whether it is a name that browsers always send, as they spell it in HTTP/1 or HTTP/2: it passes without a closer look.
-fn is_usual(name: &[u8]) -> bool {
+/// Whether the header is one that browsers send with every request, as they spell it in HTTP/1 or HTTP/2. These
+/// headers always pass; the comparison is faster than the checks of [`passes`].
+fn is_common_browser_header(name: &[u8]) -> bool {
     matches!(name, b"Accept" | b"Accept-Encoding" | b"Accept-Language" | b"Cookie")
         || matches!(name, b"accept" | b"accept-encoding" | b"accept-language" | b"cookie")
 }
 
-/// Whether a field or trailer of this name goes on.
+/// Whether a header or trailer with this name is forwarded.
 ///
-/// `a_b` and `a-b` are one variable to CGI-like backends, to PHP `a.b` is too, so a client could slip a forged field
-/// past whoever checks the other: like nginx (`ignore_invalid_headers`), Fairway drops names of other bytes than letters,
-/// digits and `-` unless a setting lets them pass ([`HeaderNames`]), and from trailers always.
+/// CGI-like backends read `a_b` and `a-b` as the same variable, and PHP also `a.b`. A client could therefore forge
+/// the header `a-b` by sending `a_b`, which a proxy that removes `a-b` does not know. Like nginx
+/// (`ignore_invalid_headers`), Fairway drops names with bytes other than letters, digits and `-`. A setting
+/// ([`HeaderNames`]) can allow them in headers, but not in trailers.
 pub(crate) fn passes(name: &[u8], trust: Trust) -> bool {
-    is_plain_name(name) && (trust == Trust::Trusted || !is_claim(name))
+    is_plain_name(name) && (trust == Trust::Trusted || !describes_client(name))
 }
 
-/// Whether this is a name in which a proxy, or an authenticator in front of it, tells a backend who the client is and
-/// what it asked for.
-fn is_claim(name: &[u8]) -> bool {
-    let claims: &[&[u8]] = match name {
+/// Whether proxies or authenticators use this header to describe the client or its original request to a backend.
+fn describes_client(name: &[u8]) -> bool {
+    // `| 0x20` makes an ASCII letter lower case.
+    let prefixes: &[&[u8]] = match name {
         [b'x' | b'X', b'-', third, ..] => match third | 0x20 {
             b'a' => &[b"x-auth-request-"],
             b'c' => &[b"x-client-cert", b"x-client-verify"],
@@ -102,9 +112,9 @@ fn is_claim(name: &[u8]) -> bool {
         [b's' | b'S', ..] => &[b"ssl-client-"],
         _ => &[],
     };
-    claims
-        .iter()
-        .any(|claim| name.get(..claim.len()).is_some_and(|beginning| beginning.eq_ignore_ascii_case(claim)))
+    prefixes.iter().any(|prefix| {
+        name.get(..prefix.len()).is_some_and(|beginning| beginning.eq_ignore_ascii_case(prefix))
+    })
 }
 
 #[cfg(test)]
@@ -112,33 +122,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn usual_names_are_names_that_pass() {
-        for usual in ["Accept", "Accept-Encoding", "Accept-Language", "Cookie"] {
-            for name in [usual.to_owned(), usual.to_lowercase()] {
-                assert!(is_usual(name.as_bytes()) && passes(name.as_bytes(), Trust::Stranger), "{name}");
+    fn common_browser_headers_pass_from_untrusted_clients() {
+        for header in ["Accept", "Accept-Encoding", "Accept-Language", "Cookie"] {
+            for name in [header.to_owned(), header.to_lowercase()] {
+                assert!(is_common_browser_header(name.as_bytes()), "{name} is a common header");
+                assert!(passes(name.as_bytes(), Trust::Untrusted), "{name} passes");
             }
         }
         for other in ["", "Accep", "Accept_Encoding", "accept.language", "X-Forwarded-By", "cookie "] {
-            assert!(!is_usual(other.as_bytes()), "{other}");
+            assert!(!is_common_browser_header(other.as_bytes()), "{other:?} is not a common header");
         }
     }
 
     #[test]
-    fn a_loose_name_passes_unless_it_is_read_like_one_with_a_meaning() {
+    fn an_allowed_loose_name_passes_unless_its_hyphenated_form_is_a_protected_header() {
         let mut limits = ClientLimits::default();
         limits.forwarded.header = Some("cf-connecting-ip".into());
-        let passes = |names, limits: &mut ClientLimits, name: &str| {
-            limits.header_names = names;
-            is_own_name(name.as_bytes(), limits)
+        let is_allowed = |setting, limits: &mut ClientLimits, name: &str| {
+            limits.header_names = setting;
+            is_allowed_loose_name(name.as_bytes(), limits)
         };
         for name in ["x_team", "X_Request", "_x", "cf_ray", "Api_Key", "x-a_b"] {
-            assert!(!passes(HeaderNames::Plain, &mut limits, name), "{name}");
-            assert!(passes(HeaderNames::Underscores, &mut limits, name), "{name}");
-            assert!(passes(HeaderNames::Any, &mut limits, name), "{name}");
+            assert!(!is_allowed(HeaderNames::Plain, &mut limits, name), "{name} has a loose byte");
+            assert!(is_allowed(HeaderNames::Underscores, &mut limits, name), "{name} has only underscores");
+            assert!(is_allowed(HeaderNames::Any, &mut limits, name), "{name} is allowed with any bytes");
         }
         for name in ["x.team", "x!", "a.b_c"] {
-            assert!(!passes(HeaderNames::Underscores, &mut limits, name), "{name}");
-            assert!(passes(HeaderNames::Any, &mut limits, name), "{name}");
+            assert!(!is_allowed(HeaderNames::Underscores, &mut limits, name), "{name} has other bytes");
+            assert!(is_allowed(HeaderNames::Any, &mut limits, name), "{name} is allowed with any bytes");
         }
         for name in [
             "X_Forwarded_User",
@@ -157,8 +168,8 @@ mod tests {
             "CF_Connecting_IP",
             "cf.connecting-ip",
         ] {
-            for names in [HeaderNames::Underscores, HeaderNames::Any] {
-                assert!(!passes(names, &mut limits, name), "{name}");
+            for setting in [HeaderNames::Underscores, HeaderNames::Any] {
+                assert!(!is_allowed(setting, &mut limits, name), "{name} reads like a protected header");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! A request before anything acts on it: checked once, who asks for it, which of its fields go on, and its body.
+//! The request: its checks, its client, the headers that are forwarded, and its body.
 
 pub(crate) mod body;
 pub(crate) mod client;

@@ -1,146 +1,148 @@
-//! Which backend gets a connection, and a connection to one of its endpoints: another one is tried while connecting fails, or as
-//! well when a connect is late (docs/design/0018-hedged-connects.md). No byte of the client goes out before that: what comes is kept,
-//! and when the client leaves, the search is over.
+//! Picks a backend for a forwarded connection and connects to one of its endpoints: another is tried when a
+//! connect fails, or concurrently when one is slow (docs/design/0018-hedged-connects.md). No byte of the client
+//! is sent before that; its input is kept, and the search ends when the client leaves.
 
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use fairway_model::{ListenerProtocol, ProxyHeaderVersion, Retry, RetryBy, StreamPolicy, Timeouts};
+use fairway_model::{ListenerProtocol, ProxyHeaderVersion, Retry, RetrySource, StreamPolicy, Timeouts};
 use fairway_net::clock::{Deadline, Instant};
-use fairway_net::proxy_header::{Addresses, Carries, MOST_OF_V2, write_v1, write_v2};
+use fairway_net::proxy_header::{Addresses, MOST_OF_V2, Payload, write_v1, write_v2};
 use fairway_net::transport::{Transport, UpstreamStream};
-use fairway_net::wire::{Ahead, Wire};
-use fairway_routing::session::{Belongs, Session};
+use fairway_net::wire::{PeerState, Wire};
+use fairway_routing::session::{Affinity, Session};
 use fairway_routing::{BackendSlot, CompiledStream};
 
-use super::end::End;
+use super::end::StreamEnd;
 use super::peer::StreamPeer;
 use crate::fault::Fault;
 use crate::l4::race::{Event, Race, Racer};
 use crate::log::StreamUpstream;
-use crate::metrics::{Hedges, count};
+use crate::metrics::{Hedges, increment};
 use crate::network::Network;
-use crate::upstream::blame::{note_connect_failure, unpicked};
-use crate::upstream::{Chosen, ConnectionPlace, Errand, Group, RequestPlace, Tried};
-use crate::worker::{Adopted, Phase, ToEndpoint, Worker};
+use crate::upstream::blame::{record_connect_failure, unpicked_fault};
+use crate::upstream::{ConnectionPermit, Group, PickReason, PickedEndpoint, RequestPermit, TriedMembers};
+use crate::worker::{Adopted, EndpointHop, StopPhase, Worker};
 
-/// Endpoints that are tried for one connection, where their backend says nothing.
-const MOST_TRIES: u8 = 8;
-/// The most connects of one connection at a time.
-const MOST_RACERS: usize = 3;
-/// When a race found no budget, it asks again after this.
-const AGAIN: Duration = Duration::from_millis(25);
-/// Endpoints may be tried for so many times the time of one connect, where the route says that time.
-const CONNECTS: u32 = 3;
+/// Endpoints tried for one connection, unless the backend sets a number.
+const DEFAULT_MAX_TRIES: u8 = 8;
+/// Concurrent connects per connection.
+const MAX_CONCURRENT_CONNECTS: usize = 3;
+/// Delay before asking the hedge budget again after it refused.
+const HEDGE_RETRY_DELAY: Duration = Duration::from_millis(25);
+/// If the route sets a connect timeout, endpoints are tried for at least this many times that timeout.
+const MIN_CONNECT_TIMEOUTS: u32 = 3;
 
-type To<N> = ToEndpoint<N>;
+type Hop<N> = EndpointHop<N>;
 type Stream<N> = UpstreamStream<<N as Network>::Stream>;
 
-/// An endpoint that is connected with.
-pub(super) struct Reached<N: Network> {
-    pub(super) chosen: Chosen<To<N>>,
-    pub(super) group: Rc<Group<To<N>>>,
+/// A connected endpoint.
+pub(super) struct ConnectedEndpoint<N: Network> {
+    pub(super) chosen: PickedEndpoint<Hop<N>>,
+    pub(super) group: Rc<Group<Hop<N>>>,
     pub(super) wire: Wire<Stream<N>>,
-    /// What the connect took.
-    pub(super) took: Duration,
+    /// Duration of the connect.
+    pub(super) connect_time: Duration,
     pub(super) policy: StreamPolicy,
     attempts: u8,
-    _places: Places,
+    _permits: LimitPermits,
 }
 
-/// The places of a connection of a client and of that to its endpoint, where the backend limits them.
-type Places = (Option<RequestPlace>, Option<Rc<ConnectionPlace>>);
+/// What counts the client's connection and the upstream connection against the limits of the backend.
+type LimitPermits = (Option<RequestPermit>, Option<Rc<ConnectionPermit>>);
 
-impl<N: Network> Reached<N> {
-    /// As the log has it.
+impl<N: Network> ConnectedEndpoint<N> {
+    /// The endpoint for the access log.
     pub(super) fn upstream(&self) -> StreamUpstream {
         StreamUpstream { endpoint: self.chosen.endpoint.identity.address, attempts: self.attempts }
     }
 }
 
-/// There is no endpoint for a connection.
+/// No endpoint could be connected.
 #[derive(Debug)]
-pub(super) struct Refused {
-    pub(super) end: End,
-    /// As the log has it, if an endpoint was tried.
+pub(super) struct ConnectFailure {
+    pub(super) end: StreamEnd,
+    /// The last endpoint tried, for the access log.
     pub(super) upstream: Option<StreamUpstream>,
 }
 
-impl From<Fault> for Refused {
+impl From<Fault> for ConnectFailure {
     fn from(fault: Fault) -> Self {
-        Self { end: End::Failed(fault), upstream: None }
+        Self { end: StreamEnd::Failed(fault), upstream: None }
     }
 }
 
-/// Connects with an endpoint for a client. What the client sends meanwhile is kept.
+/// Connects to an endpoint for a client, whose input is kept meanwhile.
 ///
 /// # Errors
-/// Nothing serves it, no endpoint can be reached, or nobody waits for one any more.
+/// No route or backend serves it, no endpoint can be reached, or the connection was abandoned.
 pub(super) async fn connect<N: Network, S: Transport>(
     worker: &Rc<Worker<N>>,
     peer: &StreamPeer,
     client: &mut Wire<S>,
-) -> Result<Reached<N>, Refused> {
+) -> Result<ConnectedEndpoint<N>, ConnectFailure> {
     let adopted = worker.adopted();
-    let stream = adopted.stream(peer.listener, peer.name.as_deref())?;
-    let group = adopted.group(slot(worker, stream)?, &worker.groups).ok_or(Fault::MissingReference)?;
+    let stream = adopted.stream_route(peer.listener, peer.name.as_deref())?;
+    let group =
+        adopted.group(pick_backend(worker, stream)?, &worker.groups).ok_or(Fault::MissingReference)?;
     let policy = stream.policy();
-    let mut retry = *group.retry(&Retry { tries: MOST_TRIES, ..Retry::default() });
-    let least = policy.connect_timeout.unwrap_or_default().saturating_mul(CONNECTS);
-    retry.connect_total = retry.connect_total.max(least);
+    let mut retry = *group.retry(&Retry { tries: DEFAULT_MAX_TRIES, ..Retry::default() });
+    let min_total = policy.connect_timeout.unwrap_or_default().saturating_mul(MIN_CONNECT_TIMEOUTS);
+    retry.connect_total = retry.connect_total.max(min_total);
     let model = adopted.listening().model(peer.listener).ok_or(Fault::NoListener)?;
-    let ahead =
-        policy.introduce.map(|version| header(version, peer.addresses(client.local(), model.public_port)));
+    let ahead = policy
+        .proxy_header
+        .map(|version| proxy_header(version, peer.addresses(client.local(), model.public_port)));
     let mut search = Search {
         worker,
         adopted: &adopted,
         group: &group,
-        belongs: Session::of_address(group.backend().session.as_ref(), peer.client.ip()),
-        inside: model.protocol == ListenerProtocol::Tls,
-        ahead: ahead.unwrap_or_default().into(),
-        connect: policy.connect_timeout.unwrap_or(Timeouts::default().connect),
+        affinity: Session::of_address(group.backend().session.as_ref(), peer.client.ip()),
+        is_decrypted: model.protocol == ListenerProtocol::Tls,
+        prefix: ahead.unwrap_or_default().into(),
+        connect_timeout: policy.connect_timeout.unwrap_or(Timeouts::default().connect),
         retry,
-        request: group.begin_forwarding().map_err(Fault::BackendFull)?,
+        request_permit: group.begin_forwarding().map_err(Fault::BackendFull)?,
         race: Race::default(),
-        tried: Tried::default(),
+        tried: TriedMembers::default(),
         attempts: 0,
-        began: Instant::now(),
+        started_at: Instant::now(),
     };
-    let drained = Deadline::unset();
+    let drain_deadline = Deadline::unset();
     let passes_tls = matches!(model.protocol, ListenerProtocol::TlsPassthrough | ListenerProtocol::Https);
-    let mut waiting = Waiting { worker, peer, client, passes_tls, drained };
+    let mut waiting = WaitingClient { worker, peer, client, passes_tls, drain_deadline };
     worker.budgets.retries.earn();
     if let Some(budget) = group.retry_budget() {
         budget.earn();
     }
-    search.go_on()?;
+    search.connect_next()?;
     loop {
-        let event = waiting.wait(search.race.event()).await.map_err(|end| search.given_up(end))?;
+        let event = waiting.unless_abandoned(search.race.event()).await.map_err(|end| search.abandon(end))?;
         match event {
-            Event::Connected(racer, stream, took) => {
-                let (chosen, attempts, _places) = search.won(racer, took);
+            Event::Connected(attempt, stream, connect_time) => {
+                let (picked, attempts, _permits) = search.on_connected(attempt, connect_time);
                 let wire = Wire::new(stream);
-                return Ok(Reached {
-                    chosen,
+                return Ok(ConnectedEndpoint {
+                    chosen: picked,
                     group: Rc::clone(&group),
                     wire,
-                    took,
+                    connect_time,
                     policy,
                     attempts,
-                    _places,
+                    _permits,
                 });
             }
             Event::Failed(runner, fault) => {
-                let goes_on = search.failed(&runner, fault)?;
+                let tries_another = search.on_failed(&runner, fault)?;
                 drop(runner);
-                if goes_on {
+                if tries_another {
                     if !retry.backoff.is_zero() {
                         let pause = tokio::time::sleep(retry.backoff);
-                        waiting.wait(pause).await.map_err(|end| search.given_up(end))?;
+                        waiting.unless_abandoned(pause).await.map_err(|end| search.abandon(end))?;
                     }
-                    search.go_on()?;
+                    search.connect_next()?;
                 }
             }
             Event::Late => search.hedge(),
@@ -148,205 +150,221 @@ pub(super) async fn connect<N: Network, S: Transport>(
     }
 }
 
-/// The backend whose turn it is.
-pub(super) fn slot<N: Network>(worker: &Worker<N>, stream: &CompiledStream) -> Result<BackendSlot, Fault> {
+/// Picks a backend of the route by weight.
+pub(super) fn pick_backend<N: Network>(
+    worker: &Worker<N>,
+    stream: &CompiledStream,
+) -> Result<BackendSlot, Fault> {
     let slot = stream.targets().pick(worker.random(|random| random.u32(..)));
     slot.copied().flatten().ok_or(Fault::NoBackend)
 }
 
-/// How far the worker is with a connection: it drains as well once its listener is gone, or its name is no longer passed through.
-/// That is looked up once for each snapshot.
-pub(super) fn phase<N: Network>(worker: &Worker<N>, peer: &StreamPeer) -> Phase {
+/// Phase for a connection: it also drains once its listener is gone or its SNI is no longer passed through.
+/// Looked up once per snapshot.
+pub(super) fn phase<N: Network>(worker: &Worker<N>, peer: &StreamPeer) -> StopPhase {
     let adopted = worker.adopted();
     let version = adopted.snapshot().version();
-    if peer.forwarded_by.get() != version {
-        if !adopted.forwards(peer.listener, peer.name.as_deref()) {
-            return Phase::Draining;
+    if peer.last_forwarding_version.get() != version {
+        if !adopted.still_forwards(peer.listener, peer.name.as_deref()) {
+            return StopPhase::Draining;
         }
-        peer.forwarded_by.set(version);
+        peer.last_forwarding_version.set(version);
     }
     worker.phase()
 }
 
-/// What an endpoint of a stream gets first.
-fn header(version: ProxyHeaderVersion, addresses: Addresses) -> Vec<u8> {
+/// The PROXY protocol header for an endpoint.
+fn proxy_header(version: ProxyHeaderVersion, addresses: Addresses) -> Vec<u8> {
     match version {
         ProxyHeaderVersion::V1 => write_v1(addresses),
-        ProxyHeaderVersion::V2 => write_v2(addresses, Carries::Stream, &mut [0; MOST_OF_V2]).to_vec(),
+        ProxyHeaderVersion::V2 => write_v2(addresses, Payload::Stream, &mut [0; MOST_OF_V2]).to_vec(),
     }
 }
 
-/// The client while it has no endpoint.
-struct Waiting<'c, N: Network, S> {
+/// The client while no endpoint is connected.
+struct WaitingClient<'c, N: Network, S> {
     worker: &'c Rc<Worker<N>>,
     peer: &'c StreamPeer,
     client: &'c mut Wire<S>,
-    /// Whether an endpoint ends its TLS.
+    /// Whether an endpoint terminates its TLS.
     passes_tls: bool,
-    /// When it has to be over; unset while its listener stays.
-    drained: Deadline,
+    /// Drain deadline; unset while its listener stays.
+    drain_deadline: Deadline,
 }
 
-impl<N: Network, S: Transport> Waiting<'_, N, S> {
-    /// Waits for this; gives up when nobody needs an endpoint any more.
-    async fn wait<T>(&mut self, event: impl Future<Output = T>) -> Result<T, End> {
+impl<N: Network, S: Transport> WaitingClient<'_, N, S> {
+    /// Waits for `event`, unless the connection is abandoned first.
+    async fn unless_abandoned<T>(&mut self, event: impl Future<Output = T>) -> Result<T, StreamEnd> {
         tokio::select! {
             biased;
             event = event => Ok(event),
-            end = poll_fn(|cx| self.poll_over(cx)) => Err(end),
+            end = poll_fn(|cx| self.poll_abandoned(cx)) => Err(end),
         }
     }
 
-    fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+    fn poll_abandoned(&mut self, cx: &mut Context<'_>) -> Poll<StreamEnd> {
         let has_left = match self.client.poll_ahead(cx, &self.worker.reuse.workspace) {
-            Ahead::Open => false,
-            Ahead::Broken => true,
-            // A client that has asked may end its direction and wait for the answer; within a handshake of TLS none can.
-            Ahead::Ended => self.client.residue() == 0 || self.passes_tls,
+            PeerState::Open => false,
+            PeerState::Broken => true,
+            // A client may send its request, end its direction and wait for the response; during a TLS
+            // handshake it cannot.
+            PeerState::Ended => self.client.residue() == 0 || self.passes_tls,
         };
         if has_left {
-            return Poll::Ready(End::Failed(Fault::ClientGone));
+            return Poll::Ready(StreamEnd::Failed(Fault::ClientGone));
         }
-        if phase(self.worker, self.peer) >= Phase::Draining {
-            self.drained.set_once(self.worker.options.drain.timeout);
+        if phase(self.worker, self.peer) >= StopPhase::Draining {
+            self.drain_deadline.set_once(self.worker.options.drain.timeout);
         }
-        self.drained.poll_passed(cx).map(|()| End::Drained)
+        self.drain_deadline.poll_passed(cx).map(|()| StreamEnd::Drained)
     }
 }
 
 /// The search for an endpoint.
 struct Search<'a, N: Network> {
     worker: &'a Rc<Worker<N>>,
-    adopted: &'a Adopted<To<N>>,
-    group: &'a Rc<Group<To<N>>>,
-    belongs: Belongs,
-    /// Whether TLS of the client has ended.
-    inside: bool,
-    /// What goes ahead of everything else.
-    ahead: Rc<[u8]>,
-    /// One connect.
-    connect: Duration,
-    /// How often, and for how long, another endpoint is tried.
+    adopted: &'a Adopted<Hop<N>>,
+    group: &'a Rc<Group<Hop<N>>>,
+    affinity: Affinity,
+    /// Whether TLS of the client was terminated here.
+    is_decrypted: bool,
+    /// Sent to the endpoint before anything else.
+    prefix: Rc<[u8]>,
+    /// Timeout of one connect.
+    connect_timeout: Duration,
+    /// How often and how long endpoints are tried.
     retry: Retry,
-    /// The place of the client's connection, where the backend limits them.
-    request: Option<RequestPlace>,
-    race: Race<Runner<N>, Stream<N>, Fault>,
-    tried: Tried,
+    /// Counts the client's connection, if the backend limits them.
+    request_permit: Option<RequestPermit>,
+    race: Race<Attempt<N>, Stream<N>, Fault>,
+    tried: TriedMembers,
     attempts: u8,
-    began: Instant,
+    started_at: Instant,
 }
 
-/// A connect under way.
-struct Runner<N: Network> {
-    chosen: Chosen<To<N>>,
-    entry: Entry,
-    /// Where the backend limits connections.
-    place: Option<Rc<ConnectionPlace>>,
+/// A connect in progress.
+struct Attempt<N: Network> {
+    endpoint_choice: PickedEndpoint<Hop<N>>,
+    cost: HedgeCost,
+    /// Counts the connect, if the backend limits connections.
+    permit: Option<Rc<ConnectionPermit>>,
 }
 
-/// How a connect came into the race.
+/// How a connect was paid for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Entry {
-    /// It is the first, or took the place of one.
+enum HedgeCost {
+    /// The first connect, or the replacement of one.
     Free,
-    /// From the budget.
-    Paid,
+    /// Paid from the hedge budget.
+    Budgeted,
 }
 
 impl<'a, N: Network> Search<'a, N> {
-    /// Begins a connect to the endpoint whose turn it is.
-    fn go_on(&mut self) -> Result<(), Fault> {
+    /// Connects to the next endpoint.
+    fn connect_next(&mut self) -> Result<(), Fault> {
         let (group, tried, now) = (self.group, &self.tried, Instant::now());
-        let chosen = self.worker.random(|random| group.pick(tried, self.belongs, random, now));
-        let place = group.begin_connection().map_err(Fault::BackendFull)?;
-        self.enter(chosen.ok_or_else(|| unpicked(group))?, place, Entry::Free);
+        let picked = self.worker.random(|random| group.pick(tried, self.affinity, random, now));
+        let permit = group.begin_connection().map_err(Fault::BackendFull)?;
+        self.start_connect(picked.ok_or_else(|| unpicked_fault(group))?, permit, HedgeCost::Free);
         Ok(())
     }
 
-    fn enter(&mut self, chosen: Chosen<To<N>>, place: Option<Rc<ConnectionPlace>>, entry: Entry) {
+    fn start_connect(
+        &mut self,
+        endpoint_choice: PickedEndpoint<Hop<N>>,
+        permit: Option<Rc<ConnectionPermit>>,
+        cost: HedgeCost,
+    ) {
         self.worker.budgets.hedges.earn();
-        self.tried.insert(chosen.index);
+        self.tried.insert(endpoint_choice.index);
         self.attempts = self.attempts.saturating_add(1);
-        let limit = self.connect.min(self.retry.connect_total.saturating_sub(self.began.elapsed()));
-        let (to, identities) = (&chosen.endpoint.identity, self.adopted.identities());
-        let connecting = self.worker.connector.stream(to, identities, self.inside, &self.ahead, limit);
+        let limit =
+            self.connect_timeout.min(self.retry.connect_total.saturating_sub(self.started_at.elapsed()));
+        let (to, identities) = (&endpoint_choice.endpoint.identity, self.adopted.identities());
+        let connecting = self.worker.connector.stream(to, identities, self.is_decrypted, &self.prefix, limit);
         let hedge = self.group.backend().traffic().hedge;
-        let patience = chosen.endpoint.hedge_after(hedge.unwrap_or(self.worker.options.limits.connect_hedge));
-        let patience = patience.filter(|_| self.race.racers().len() + 1 < MOST_RACERS);
-        self.race.enter(Runner { chosen, entry, place }, connecting, patience);
+        let late_after =
+            endpoint_choice.endpoint.hedge_after(hedge.unwrap_or(self.worker.options.limits.connect_hedge));
+        let late_after = late_after.filter(|_| self.race.racers().len() + 1 < MAX_CONCURRENT_CONNECTS);
+        self.race.enter(Attempt { endpoint_choice, cost, permit }, connecting, late_after);
     }
 
-    /// The youngest connect is late: begins one to another endpoint.
+    /// The latest connect is slow: starts one to another endpoint.
     fn hedge(&mut self) {
         let Some(rival) = self.worker.random(|random| self.group.rival(&self.tried, random)) else { return };
         let hedges = self.hedges();
-        if let Some(superfluous) = self.race.take(Runner::is_superfluous) {
-            count(&hedges.moved);
-            self.enter(rival, superfluous.place, superfluous.entry);
-        } else if let Ok(place) = self.group.begin_connection()
+        if let Some(redundant) = self.race.take(Attempt::is_redundant_probe) {
+            increment(&hedges.switched);
+            self.start_connect(rival, redundant.permit, redundant.cost);
+        } else if let Ok(permit) = self.group.begin_connection()
             && self.worker.budgets.hedges.spend(Instant::now())
         {
-            self.enter(rival, place, Entry::Paid);
+            self.start_connect(rival, permit, HedgeCost::Budgeted);
         } else {
-            count(&hedges.refused);
-            self.race.look_after(Some(AGAIN));
+            increment(&hedges.refused);
+            self.race.set_late_timer(Some(HEDGE_RETRY_DELAY));
         }
     }
 
-    /// One failed. Says whether another endpoint has its turn, which it has not while others are under way.
-    fn failed(&mut self, runner: &Runner<N>, fault: Fault) -> Result<bool, Refused> {
-        runner.lost(self.hedges());
-        note_connect_failure(self.worker, self.group, &runner.chosen.endpoint, fault);
+    /// Handles a failed connect. Returns whether another endpoint is tried, which only happens when no connect
+    /// is left.
+    fn on_failed(&mut self, attempt: &Attempt<N>, fault: Fault) -> Result<bool, ConnectFailure> {
+        attempt.count_lost(self.hedges());
+        record_connect_failure(self.worker, self.group, &attempt.endpoint_choice.endpoint, fault);
         if !self.race.racers().is_empty() {
             return Ok(false);
         }
         let (worker, retry) = (self.worker, &self.retry);
-        let may =
+        let can_retry =
             fault.blames_endpoint() && self.attempts < retry.tries && self.group.has_untried(&self.tried);
-        // An endpoint whose turn comes when the time is over would be blamed for that.
-        let is_in_time = self.began.elapsed().saturating_add(retry.backoff) < retry.connect_total;
+        // Past the deadline, the next endpoint would be blamed for the lack of time.
+        let is_in_time = self.started_at.elapsed().saturating_add(retry.backoff) < retry.connect_total;
         let is_granted = || {
             let is_within_budget = match self.group.retry_budget() {
                 Some(budget) => budget.spend(Instant::now()),
-                None => retry.by == RetryBy::Route || worker.budgets.retries.spend(Instant::now()),
+                None => retry.by == RetrySource::Route || worker.budgets.retries.spend(Instant::now()),
             };
-            is_within_budget && self.request.as_ref().is_none_or(RequestPlace::begin_retry)
+            is_within_budget && self.request_permit.as_ref().is_none_or(RequestPermit::begin_retry)
         };
-        if !(may && is_in_time && is_granted()) {
-            let endpoint = runner.chosen.endpoint.identity.address;
+        if !(can_retry && is_in_time && is_granted()) {
+            let endpoint = attempt.endpoint_choice.endpoint.identity.address;
             let upstream = Some(StreamUpstream { endpoint, attempts: self.attempts });
-            return Err(Refused { end: End::Failed(fault), upstream });
+            return Err(ConnectFailure { end: StreamEnd::Failed(fault), upstream });
         }
-        count(&worker.counters.attempts.retried);
+        increment(&worker.counters.attempts.retried);
         Ok(true)
     }
 
-    /// Nobody waits for an endpoint any more.
-    fn given_up(&self, end: End) -> Refused {
+    /// Abandons the search.
+    fn abandon(&self, end: StreamEnd) -> ConnectFailure {
         let racers = self.race.racers();
-        racers.iter().for_each(|racer| racer.token.lost(self.hedges()));
-        let last = racers.last().map(|racer| racer.token.chosen.endpoint.identity.address);
+        racers.iter().for_each(|racer| racer.token.count_lost(self.hedges()));
+        let last = racers.last().map(|racer| racer.token.endpoint_choice.endpoint.identity.address);
         let upstream = last.map(|endpoint| StreamUpstream { endpoint, attempts: self.attempts });
-        Refused { end, upstream }
+        ConnectFailure { end, upstream }
     }
 
-    /// One is connected: what is still on its way goes on without the client, for the health of its endpoint.
-    fn won(self, runner: Runner<N>, took: Duration) -> (Chosen<To<N>>, u8, Places) {
+    /// Handles a completed connect. Others continue without the client, to learn the health of their endpoints.
+    fn on_connected(
+        self,
+        attempt: Attempt<N>,
+        connect_time: Duration,
+    ) -> (PickedEndpoint<Hop<N>>, u8, LimitPermits) {
         let (worker, now) = (self.worker, Instant::now());
         let hedges = self.hedges();
-        if runner.entry == Entry::Paid {
-            count(&hedges.won);
+        if attempt.cost == HedgeCost::Budgeted {
+            increment(&hedges.won);
         }
-        welcome(worker, &runner.chosen, took);
-        for mut left in self.race.leave() {
-            left.token.lost(hedges);
-            if !left.token.is_superfluous() {
-                left.token.chosen.endpoint.lost_race(now);
-                left.token.chosen.errand = Errand::Probe;
-                tokio::task::spawn_local(finish(left, Rc::clone(worker), Rc::clone(self.group)));
+        record_connected(worker, &attempt.endpoint_choice, connect_time);
+        for mut left in self.race.into_racers() {
+            left.token.count_lost(hedges);
+            if !left.token.is_redundant_probe() {
+                left.token.endpoint_choice.endpoint.lost_race(now);
+                left.token.endpoint_choice.reason = PickReason::Probe;
+                tokio::task::spawn_local(finish_probe(left, Rc::clone(worker), Rc::clone(self.group)));
             }
         }
-        (runner.chosen, self.attempts, (self.request, runner.place))
+        (attempt.endpoint_choice, self.attempts, (self.request_permit, attempt.permit))
     }
 
     fn hedges(&self) -> &'a Hedges {
@@ -354,35 +372,36 @@ impl<'a, N: Network> Search<'a, N> {
     }
 }
 
-impl<N: Network> Runner<N> {
-    /// Whether its endpoint is suspect, and another connect is the one probe that may go there.
-    fn is_superfluous(&self) -> bool {
-        self.chosen.endpoint.health().is_suspect() && self.chosen.errand != Errand::Probe
+impl<N: Network> Attempt<N> {
+    /// Whether its endpoint is suspect and another connect already probes it.
+    fn is_redundant_probe(&self) -> bool {
+        self.endpoint_choice.endpoint.health().is_suspect()
+            && self.endpoint_choice.reason != PickReason::Probe
     }
 
-    /// It was not the first.
-    fn lost(&self, hedges: &Hedges) {
-        if self.entry == Entry::Paid {
-            count(&hedges.lost);
+    /// Counts a connect that lost the race.
+    fn count_lost(&self, hedges: &Hedges) {
+        if self.cost == HedgeCost::Budgeted {
+            increment(&hedges.lost);
         }
     }
 }
 
-/// Nobody waits for it: it ends, and what is known of its endpoint stays.
-async fn finish<N: Network>(
-    left: Racer<Runner<N>, Stream<N>, Fault>,
+/// Completes a connect without a client, to learn the health of its endpoint.
+async fn finish_probe<N: Network>(
+    remaining: Racer<Attempt<N>, Stream<N>, Fault>,
     worker: Rc<Worker<N>>,
-    group: Rc<Group<To<N>>>,
+    group: Rc<Group<Hop<N>>>,
 ) {
-    let Racer { token: Runner { chosen, place: _place, .. }, connecting, began } = left;
+    let Racer { token: Attempt { endpoint_choice, permit: _place, .. }, connecting, started_at } = remaining;
     match connecting.await {
-        Ok(_) => welcome(&worker, &chosen, began.elapsed()),
-        Err(fault) => note_connect_failure(&worker, &group, &chosen.endpoint, fault),
+        Ok(_) => record_connected(&worker, &endpoint_choice, started_at.elapsed()),
+        Err(fault) => record_connect_failure(&worker, &group, &endpoint_choice.endpoint, fault),
     }
 }
 
-/// A connect that is complete.
-fn welcome<N: Network>(worker: &Worker<N>, chosen: &Chosen<To<N>>, took: Duration) {
-    chosen.endpoint.connected(took);
-    count(&worker.counters.attempts.connected);
+/// Records a completed connect.
+fn record_connected<N: Network>(worker: &Worker<N>, picked: &PickedEndpoint<Hop<N>>, connect_time: Duration) {
+    picked.endpoint.connected(connect_time);
+    increment(&worker.counters.attempts.connected);
 }

@@ -1,4 +1,4 @@
-//! Datagrams of a port: who may begin a session, which endpoint it gets, and what is counted of it.
+//! Routing and counting of a port's datagrams: admission of sessions and their endpoints.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -15,23 +15,25 @@ use fairway_routing::session::Session;
 use tokio::net::UdpSocket;
 use tokio::sync::oneshot;
 
-use super::connect::slot;
-use super::peer::unknown;
-use crate::access_log::StreamSeen;
+use super::connect::pick_backend;
+use super::peer::unspecified_address;
+use crate::access_log::StreamLogEntry;
 use crate::fault::Fault;
-use crate::l4::bounds::{Counted, Full, Most};
-use crate::l4::datagrams::{Beginning, Datagrams, End, Fate, Forward, Over, source_towards};
+use crate::l4::bounds::{MaxSessions, SessionCount, SessionLimitReached};
+use crate::l4::datagrams::{
+    DatagramOutcome, Datagrams, Forward, NewSession, SessionEnd, SessionSummary, source_towards,
+};
 use crate::listener::{ListenerId, PortId};
 use crate::listening::OpenPort;
 use crate::log::{Forwarded, StreamUpstream};
 use crate::network::Network;
 use crate::proxy_protocol;
-use crate::upstream::blame::{note_connect_failure, unpicked};
-use crate::upstream::{Chosen, Errand, Group, Tried, fault_of};
-use crate::worker::{Adopted, Phase, SessionTicket, ToEndpoint, Worker};
+use crate::upstream::blame::{record_connect_failure, unpicked_fault};
+use crate::upstream::{Group, PickReason, PickedEndpoint, TriedMembers, fault_of};
+use crate::worker::{Adopted, EndpointHop, SessionTicket, StopPhase, Worker};
 
-/// Forwards the datagrams of a port until the worker accepts no more or the port is `closed`, and those of sessions that are open then for
-/// as long as a drain takes.
+/// Forwards datagrams of a port until the worker drains or the port is `closed`; open sessions continue for the
+/// drain timeout.
 pub(crate) async fn serve_datagrams<N: Network>(
     worker: Rc<Worker<N>>,
     port: PortId,
@@ -46,47 +48,52 @@ pub(crate) async fn serve_datagrams<N: Network>(
         () = worker.accepts_no_more() => {}
         _ = &mut closed => {}
     }
-    // Another process that takes the place of this one waits for the address, and begins the sessions anew.
+    // The process that takes over waits for the address and starts the sessions anew.
     let time = if worker.is_handed_over() { Duration::ZERO } else { worker.options.drain.timeout };
-    datagrams.leave(time).await;
+    datagrams.drain(time).await;
 }
 
-/// Decides for the datagrams of one port.
+/// Routes the datagrams of one port.
 struct Forwarder<N: Network> {
     worker: Rc<Worker<N>>,
     port: PortId,
-    /// Where they are received.
+    /// Local address of the socket.
     local: Option<SocketAddr>,
 }
 
-/// A session: whose it is, and where its datagrams go.
-struct Held<N: Network> {
+/// Client, listener and endpoint of a session.
+struct DatagramRoute<N: Network> {
     listener: ListenerId,
-    /// As the transport says, or the PROXY protocol.
+    /// According to the transport or the PROXY protocol.
     client: SocketAddr,
-    chosen: Chosen<ToEndpoint<N>>,
-    group: Rc<Group<ToEndpoint<N>>>,
-    /// The version of the last snapshot that was seen to have its endpoint.
+    chosen: PickedEndpoint<EndpointHop<N>>,
+    group: Rc<Group<EndpointHop<N>>>,
+    /// Version of the last snapshot known to contain its endpoint.
     version: Cell<u64>,
-    _counted: Counted,
+    _session_count: SessionCount,
     _descriptor: SessionTicket<N>,
 }
 
-/// An endpoint, and the group that it was chosen from.
-type InGroup<H> = (Chosen<H>, Rc<Group<H>>);
+/// An endpoint and the group it was picked from.
+type EndpointInGroup<H> = (PickedEndpoint<H>, Rc<Group<H>>);
 
-/// Who sent a datagram.
+/// The sender of a datagram.
 struct Sender {
     client: SocketAddr,
-    /// What it sent to, as far as the PROXY protocol says.
+    /// Destination in the PROXY protocol header.
     server: Option<SocketAddr>,
-    /// Bytes of the header that said so.
+    /// Length of the PROXY protocol header.
     header: usize,
 }
 
 impl<N: Network> Forwarder<N> {
-    /// Who sent the first datagram of a session.
-    fn sender(&self, port: &OpenPort, from: SocketAddr, datagram: &[u8]) -> Result<Sender, &'static str> {
+    /// Identifies the sender of the first datagram of a session.
+    fn identify_sender(
+        &self,
+        port: &OpenPort,
+        from: SocketAddr,
+        datagram: &[u8],
+    ) -> Result<Sender, &'static str> {
         let canonical = |of: SocketAddr| SocketAddr::new(of.ip().to_canonical(), of.port());
         let (from, options) = (canonical(from), &self.worker.options.proxy_protocol);
         if !proxy_protocol::expects(options, port, from.ip()).map_err(Fault::label)? {
@@ -102,164 +109,168 @@ impl<N: Network> Forwarder<N> {
         }
     }
 
-    /// What a client sends to whose PROXY protocol does not say it: the port that it sees.
+    /// Destination of a datagram whose PROXY protocol header does not name it: the port that clients see.
     fn destination(&self, from: SocketAddr, port: u16) -> SocketAddr {
         let bound = self.local.filter(|local| !local.ip().is_unspecified());
         let from = SocketAddr::new(from.ip().to_canonical(), from.port());
-        let here = bound.or_else(|| source_towards(from));
-        SocketAddr::new(here.map_or(unknown(from.ip()), |here| here.ip()), port)
+        let address = bound.or_else(|| source_towards(from));
+        SocketAddr::new(address.map_or(unspecified_address(from.ip()), |here| here.ip()), port)
     }
 
-    /// A place for one more session.
-    fn place(
+    /// Counts one more session against the limits.
+    fn reserve_session(
         &self,
-        adopted: &Adopted<ToEndpoint<N>>,
+        adopted: &Adopted<EndpointHop<N>>,
         listener: ListenerId,
         client: SocketAddr,
-    ) -> Result<(Counted, SessionTicket<N>), &'static str> {
+    ) -> Result<(SessionCount, SessionTicket<N>), &'static str> {
         if self.worker.is_shedding() {
             return Err(Fault::Overloaded.label());
         }
         let settings = &adopted.settings().streams.datagrams;
         let own = adopted.listening().model(listener).and_then(|model| model.clients.connections);
-        let of_listener = own.map_or(settings.sessions, |own| own.get().min(settings.sessions));
-        let most = Most { of_listener, of_client: settings.sessions_per_client };
-        let bounds = adopted.listening().bounds(listener).ok_or(Fault::NoListener.label())?;
-        let counted = bounds.begin(client.ip(), most).map_err(|full| match full {
-            Full::Listener => "listener_sessions",
-            Full::Client => "client_sessions",
+        let per_listener = own.map_or(settings.sessions, |own| own.get().min(settings.sessions));
+        let limits = MaxSessions { per_listener, per_client: settings.sessions_per_client };
+        let bounds = adopted.listening().session_bounds(listener).ok_or(Fault::NoListener.label())?;
+        let counted = bounds.acquire(client.ip(), limits).map_err(|full| match full {
+            SessionLimitReached::Listener => "listener_sessions",
+            SessionLimitReached::Client => "client_sessions",
         })?;
-        let descriptor = self.worker.begin_session().ok_or(Fault::LocalShortage.label())?;
+        let descriptor = self.worker.start_session().ok_or(Fault::LocalShortage.label())?;
         Ok((counted, descriptor))
     }
 
-    /// An endpoint for a client of a listener.
-    fn choose(
+    /// Picks an endpoint for a client of a listener.
+    fn pick_endpoint(
         &self,
-        adopted: &Adopted<ToEndpoint<N>>,
+        adopted: &Adopted<EndpointHop<N>>,
         listener: ListenerId,
         client: SocketAddr,
-    ) -> Result<InGroup<ToEndpoint<N>>, Fault> {
+    ) -> Result<EndpointInGroup<EndpointHop<N>>, Fault> {
         let worker = &self.worker;
-        let slot = slot(worker, adopted.stream(listener, None)?)?;
+        let slot = pick_backend(worker, adopted.stream_route(listener, None)?)?;
         let group = adopted.datagram_group(slot, &worker.groups).ok_or(Fault::MissingReference)?;
         let belongs = Session::of_address(group.backend().session.as_ref(), client.ip());
-        let (tried, now) = (Tried::default(), Instant::now());
+        let (tried, now) = (TriedMembers::default(), Instant::now());
         let chosen = worker.random(|random| group.pick(&tried, belongs, random, now));
-        Ok((chosen.ok_or_else(|| unpicked(&group))?, group))
+        Ok((chosen.ok_or_else(|| unpicked_fault(&group))?, group))
     }
 }
 
 impl<N: Network> Forward for Forwarder<N> {
-    type Held = Held<N>;
+    type Route = DatagramRoute<N>;
 
-    fn begin(&self, from: SocketAddr, datagram: &[u8]) -> Result<Beginning<Held<N>>, &'static str> {
+    fn start_session(
+        &self,
+        from: SocketAddr,
+        datagram: &[u8],
+    ) -> Result<NewSession<DatagramRoute<N>>, &'static str> {
         let adopted = self.worker.adopted();
-        if self.worker.phase() >= Phase::Draining {
-            return Err(End::Drained.label());
+        if self.worker.phase() >= StopPhase::Draining {
+            return Err(SessionEnd::Drained.label());
         }
         let port = adopted.listening().port(self.port).ok_or(Fault::NoListener.label())?;
         let listener = port.listener().ok_or(Fault::NoListener.label())?;
-        let Sender { client, server, header } = self.sender(port, from, datagram)?;
-        let (counted, descriptor) = self.place(&adopted, listener, client)?;
-        let (chosen, group) = self.choose(&adopted, listener, client).map_err(Fault::label)?;
-        let policy = adopted.stream(listener, None).map(|it| it.policy()).unwrap_or_default();
-        let introduces = policy.introduce.is_some();
+        let Sender { client, server, header } = self.identify_sender(port, from, datagram)?;
+        let (counted, descriptor) = self.reserve_session(&adopted, listener, client)?;
+        let (chosen, group) = self.pick_endpoint(&adopted, listener, client).map_err(Fault::label)?;
+        let policy = adopted.stream_route(listener, None).map(|it| it.policy()).unwrap_or_default();
+        let introduces = policy.proxy_header.is_some();
         let public_port = adopted.listening().model(listener).map_or(0, |model| model.public_port);
-        let introduce = introduces.then(|| Addresses {
+        let proxy_header = introduces.then(|| Addresses {
             source: client,
             destination: server.unwrap_or_else(|| self.destination(from, public_port)),
         });
         let endpoint = chosen.endpoint.identity.address;
-        let held = Held {
+        let route = DatagramRoute {
             listener,
             client,
             chosen,
             group,
             version: Cell::new(adopted.snapshot().version()),
-            _counted: counted,
+            _session_count: counted,
             _descriptor: descriptor,
         };
-        Ok(Beginning { held, endpoint, introduce, skip: header, responses: policy.responses })
+        Ok(NewSession { route, endpoint, proxy_header, skip: header, responses: policy.responses })
     }
 
-    fn begun(&self, held: &Held<N>) {
-        if held.chosen.errand == Errand::Probe {
-            held.chosen.endpoint.probe_sent();
+    fn session_started(&self, route: &DatagramRoute<N>) {
+        if route.chosen.reason == PickReason::Probe {
+            route.chosen.endpoint.probe_sent();
         }
         self.worker.counters.datagrams.opened();
     }
 
-    fn stays(&self, held: &Held<N>) -> bool {
+    fn is_still_valid(&self, route: &DatagramRoute<N>) -> bool {
         let adopted = self.worker.adopted();
         let version = adopted.snapshot().version();
-        if held.version.get() == version {
+        if route.version.get() == version {
             return true;
         }
-        let stays = match adopted.stream(held.listener, None) {
+        let is_valid = match adopted.stream_route(route.listener, None) {
             Ok(stream) => stream.slots().iter().any(|slot| {
                 let group = adopted.datagram_group(*slot, &self.worker.groups);
-                group.is_some_and(|group| group.has(&held.chosen.endpoint))
+                group.is_some_and(|group| group.contains(&route.chosen.endpoint))
             }),
-            // Where the whole port is gone, its sessions have the time of a drain; else another listener has it.
+            // If the whole port is gone, its sessions get the drain timeout; otherwise another listener has it.
             Err(_) => adopted.listening().port(self.port).is_none(),
         };
-        if stays {
-            held.version.set(version);
+        if is_valid {
+            route.version.set(version);
         }
-        stays
+        is_valid
     }
 
-    fn answered(&self, held: &Held<N>, took: Duration) {
-        held.chosen.endpoint.succeeded(took);
+    fn first_response(&self, route: &DatagramRoute<N>, took: Duration) {
+        route.chosen.endpoint.succeeded(took);
     }
 
-    fn unreachable(&self, held: &Held<N>, error: &io::Error) -> &'static str {
+    fn endpoint_unreachable(&self, route: &DatagramRoute<N>, error: &io::Error) -> &'static str {
         let fault = fault_of(error);
-        note_connect_failure(&self.worker, &held.group, &held.chosen.endpoint, fault);
+        record_connect_failure(&self.worker, &route.group, &route.chosen.endpoint, fault);
         fault.label()
     }
 
-    fn ended(&self, held: Held<N>, over: Over) {
-        let Over { received, sent, took, end } = over;
-        self.worker.counters.session_ended(end.label());
+    fn session_ended(&self, route: DatagramRoute<N>, summary: SessionSummary) {
+        let SessionSummary { received, sent, duration, end } = summary;
+        self.worker.counters.count_session_end(end.label());
         let adopted = self.worker.adopted();
-        let seen = StreamSeen {
+        let entry = StreamLogEntry {
             forwarded: Forwarded::Udp,
-            client: held.client.ip(),
+            client: route.client.ip(),
             name: None,
-            upstream: Some(StreamUpstream { endpoint: held.chosen.endpoint.identity.address, attempts: 1 }),
-            status: if end == End::Unreachable { 502 } else { 200 },
+            upstream: Some(StreamUpstream { endpoint: route.chosen.endpoint.identity.address, attempts: 1 }),
+            status: if end == SessionEnd::Unreachable { 502 } else { 200 },
             received,
             sent,
-            took,
+            duration,
             reason: Some(end.label()),
         };
-        let listener = adopted.listening().model(held.listener);
-        self.worker.log.write_stream(listener.map_or("", |listener| &listener.name), &seen);
+        let listener = adopted.listening().model(route.listener);
+        self.worker.log.write_stream(listener.map_or("", |listener| &listener.name), &entry);
     }
 
-    fn idle(&self) -> Duration {
+    fn idle_timeout(&self) -> Duration {
         let adopted = self.worker.adopted();
         let listener = adopted.listening().port(self.port).and_then(OpenPort::listener);
-        let stream = listener.and_then(|listener| adopted.stream(listener, None).ok());
+        let stream = listener.and_then(|listener| adopted.stream_route(listener, None).ok());
         let of_route = stream.and_then(|stream| stream.policy().idle_timeout);
         let model = listener.and_then(|listener| adopted.listening().model(listener));
         let own = of_route.or_else(|| model?.clients.idle_timeout).filter(|own| !own.is_zero());
         own.unwrap_or(adopted.settings().streams.datagrams.idle_timeout)
     }
 
-    fn yields(&self) -> bool {
+    fn must_release_address(&self) -> bool {
         let adopted = self.worker.adopted();
         let wants = |key: &PortKey| key.transport == PortProtocol::Udp && Some(key.address) == self.local;
         adopted.listening().port(self.port).is_none() && adopted.snapshot().ports().any(|(key, _)| wants(key))
     }
 
-    fn note(&self, fate: Fate) {
-        match fate {
-            Fate::Received(bytes) => self.worker.counters.datagrams.received(bytes),
-            Fate::Sent(bytes) => self.worker.counters.datagrams.sent(bytes),
-            Fate::Dropped(reason) => self.worker.counters.datagram_dropped(reason),
+    fn record(&self, outcome: DatagramOutcome) {
+        match outcome {
+            DatagramOutcome::Received(bytes) => self.worker.counters.datagrams.received(bytes),
+            DatagramOutcome::Sent(bytes) => self.worker.counters.datagrams.sent(bytes),
+            DatagramOutcome::Dropped(reason) => self.worker.counters.count_dropped_datagram(reason),
         }
     }
 }

@@ -1,21 +1,21 @@
-//! Why a connection that was forwarded ended, and how that is said.
+//! Why a forwarded connection ended, and its label and status in the log.
 
 use crate::fault::Fault;
 
 /// Why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
-    /// Both sides ended it.
+pub(super) enum StreamEnd {
+    /// Both sides closed it.
     Closed,
-    /// Nothing moved for too long.
+    /// Idle timeout.
     Idle,
-    /// The process stops, or its listener is gone, and it took too long to end.
+    /// The process drains or the listener is gone, and the connection exceeded the drain timeout.
     Drained,
-    /// Something failed.
+    /// A fault.
     Failed(Fault),
 }
 
-impl End {
+impl StreamEnd {
     pub(super) fn label(self) -> &'static str {
         match self {
             Self::Closed => "closed",
@@ -25,7 +25,7 @@ impl End {
         }
     }
 
-    /// As nginx has it for streams.
+    /// Status as nginx logs it for streams.
     pub(super) fn status(self) -> u16 {
         match self {
             Self::Failed(

@@ -1,4 +1,4 @@
-//! Copies between a client and its endpoint until the connection ends, and sees to it that it does end.
+//! Relays between a client and its endpoint until the connection ends, and enforces its deadlines.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -8,153 +8,160 @@ use fairway_net::clock::{Deadline, Instant};
 use fairway_net::transport::Transport;
 use fairway_net::wire::Wire;
 
-use super::connect::{Reached, phase};
-use super::end::End;
+use super::connect::{ConnectedEndpoint, phase};
+use super::end::StreamEnd;
 use super::peer::StreamPeer;
 use crate::exchange::peer_watch::{PeerState, PeerWatch};
 use crate::fault::Fault;
 use crate::l4::pump::{Pump, Side};
 use crate::network::Network;
-use crate::upstream::Errand;
+use crate::upstream::PickReason;
 use crate::upstream::blame::blame;
 use crate::upstream::health::Blame;
-use crate::worker::{Phase, Worker};
+use crate::worker::{StopPhase, Worker};
 
-/// What is watched while bytes go by.
-struct Watching<'w, N: Network> {
+/// Deadlines and progress of a relayed connection.
+struct RelayWatch<'w, N: Network> {
     worker: &'w Rc<Worker<N>>,
     peer: &'w StreamPeer,
-    /// When nothing has moved for too long.
+    /// Idle deadline.
     idle: Deadline,
-    /// When it has to be over; unset while its listener stays.
-    drained: Deadline,
+    /// Drain deadline; unset while its listener stays.
+    drain_deadline: Deadline,
     endpoint: PeerWatch<'w>,
-    /// Whether it has lasted for long enough that a silent endpoint is to be asked whether it is still there: connections that
-    /// end at once are not worth the system calls.
-    lasts: bool,
-    /// Bytes that the endpoint was seen to have.
-    delivered: u64,
-    /// What had moved when that was last looked at.
-    moved: Option<Moved>,
-    /// Whether the endpoint has said anything.
+    /// Whether it has lasted long enough to enable keep-alive towards the endpoint: short connections are not
+    /// worth the system calls.
+    is_established: bool,
+    /// Bytes the endpoint has acknowledged.
+    acknowledged_bytes: u64,
+    /// Bytes moved at the last count.
+    last_counted: Option<MovedBytes>,
+    /// Whether the endpoint has sent anything.
     has_answered: bool,
 }
 
-/// Bytes that have moved.
+/// Bytes moved.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-struct Moved {
+struct MovedBytes {
     from_client: u64,
     to_client: u64,
     to_endpoint: u64,
 }
 
-/// Relays until the connection ends; who did not end it then sees a reset.
+/// Relays until the connection ends; the side that did not end it sees a reset.
 pub(super) async fn relay<N: Network, S: Transport>(
     worker: &Rc<Worker<N>>,
     peer: &StreamPeer,
     client: &mut Wire<S>,
-    reached: &mut Reached<N>,
-) -> End {
+    connected: &mut ConnectedEndpoint<N>,
+) -> StreamEnd {
     let mut pump = Pump::default();
-    let mut watching = Watching {
+    let mut watch = RelayWatch {
         worker,
         peer,
         idle: Deadline::unset(),
-        drained: Deadline::unset(),
+        drain_deadline: Deadline::unset(),
         endpoint: PeerWatch::default(),
-        lasts: false,
-        delivered: 0,
-        moved: None,
+        is_established: false,
+        acknowledged_bytes: 0,
+        last_counted: None,
         has_answered: false,
     };
     let end = poll_fn(|cx| {
-        let pumped = pump.poll(cx, &worker.reuse.workspace, &mut *client, &mut reached.wire);
-        watching.count(client, reached);
+        let pumped = pump.poll(cx, &worker.reuse.workspace, &mut *client, &mut connected.wire);
+        watch.count_moved(client, connected);
         match pumped {
-            Poll::Ready(Ok(())) => Poll::Ready(End::Closed),
-            Poll::Ready(Err(side)) => Poll::Ready(End::Failed(broken(worker, side, reached))),
-            Poll::Pending => watching.poll_end(cx, reached),
+            Poll::Ready(Ok(())) => Poll::Ready(StreamEnd::Closed),
+            Poll::Ready(Err(side)) => Poll::Ready(StreamEnd::Failed(blame_side(worker, side, connected))),
+            Poll::Pending => watch.poll_deadlines(cx, connected),
         }
     })
     .await;
-    if end != End::Closed {
+    if end != StreamEnd::Closed {
         client.abort();
-        reached.wire.abort();
+        connected.wire.abort();
     }
     end
 }
 
-/// What it means that a side broke the connection.
-fn broken<N: Network>(worker: &Worker<N>, side: Side, reached: &Reached<N>) -> Fault {
+/// The fault of a side that broke the connection.
+fn blame_side<N: Network>(worker: &Worker<N>, side: Side, connected: &ConnectedEndpoint<N>) -> Fault {
     match side {
         Side::Client => Fault::ClientGone,
-        Side::Endpoint if reached.wire.received() > 0 => Fault::UpstreamTruncated,
+        Side::Endpoint if connected.wire.received() > 0 => Fault::UpstreamTruncated,
         Side::Endpoint => {
-            blame(worker, &reached.group, &reached.chosen.endpoint, Blame::Unconfirmed);
+            blame(worker, &connected.group, &connected.chosen.endpoint, Blame::Unconfirmed);
             Fault::UpstreamClosed
         }
     }
 }
 
-impl<N: Network> Watching<'_, N> {
-    /// Counts what has moved since the last time.
-    fn count<S: Transport>(&mut self, client: &Wire<S>, reached: &Reached<N>) {
-        let now = Moved {
+impl<N: Network> RelayWatch<'_, N> {
+    /// Counts bytes moved since the last call.
+    fn count_moved<S: Transport>(&mut self, client: &Wire<S>, connected: &ConnectedEndpoint<N>) {
+        let now = MovedBytes {
             from_client: client.received(),
             to_client: client.sent(),
-            to_endpoint: reached.wire.sent(),
+            to_endpoint: connected.wire.sent(),
         };
-        let before = self.moved.unwrap_or_default();
-        if self.moved == Some(now) {
+        let before = self.last_counted.unwrap_or_default();
+        if self.last_counted == Some(now) {
             return;
         }
         let (received, sent) = (now.from_client - before.from_client, now.to_client - before.to_client);
         self.worker.counters.streams.moved(received, sent);
-        self.moved = Some(now);
-        let of_listener = || self.worker.clients(self.peer.listener, |clients| clients.stream_idle_timeout);
-        self.idle.set(Instant::now(), reached.policy.idle_timeout.unwrap_or_else(of_listener));
-        if !self.has_answered && reached.wire.received() > 0 {
+        self.last_counted = Some(now);
+        let of_listener =
+            || self.worker.client_limit(self.peer.listener, |clients| clients.stream_idle_timeout);
+        self.idle.set(Instant::now(), connected.policy.idle_timeout.unwrap_or_else(of_listener));
+        if !self.has_answered && connected.wire.received() > 0 {
             self.has_answered = true;
-            reached.chosen.endpoint.succeeded(reached.took);
+            connected.chosen.endpoint.succeeded(connected.connect_time);
         }
     }
 
-    /// Ready when it has to end although neither side ended it.
-    fn poll_end(&mut self, cx: &mut Context<'_>, reached: &mut Reached<N>) -> Poll<End> {
-        if phase(self.worker, self.peer) >= Phase::Draining {
-            self.drained.set_once(self.worker.options.drain.timeout);
+    /// Ready when a deadline ends the connection.
+    fn poll_deadlines(
+        &mut self,
+        cx: &mut Context<'_>,
+        connected: &mut ConnectedEndpoint<N>,
+    ) -> Poll<StreamEnd> {
+        if phase(self.worker, self.peer) >= StopPhase::Draining {
+            self.drain_deadline.set_once(self.worker.options.drain.timeout);
         }
-        if self.drained.poll_passed(cx).is_ready() {
-            return Poll::Ready(End::Drained);
+        if self.drain_deadline.poll_passed(cx).is_ready() {
+            return Poll::Ready(StreamEnd::Drained);
         }
-        // A connection on which nothing is on its way to the endpoint is woken once, to ask from then on whether it is still there.
-        let wire = &reached.wire;
-        if wire.sent() != self.delivered || !self.lasts {
-            let owes = || wire.stream().owes_acknowledgement();
-            match self.endpoint.look_at(cx, PeerWatch::soon, self.worker, owes) {
+        // Woken once even if nothing is on its way to the endpoint, to enable keep-alive from then on.
+        let wire = &connected.wire;
+        if wire.sent() != self.acknowledged_bytes || !self.is_established {
+            let is_unacknowledged = || wire.stream().owes_acknowledgement();
+            match self.endpoint.check_with(cx, PeerWatch::first_check_at, self.worker, is_unacknowledged) {
                 PeerState::NotYet => {}
-                PeerState::Silent => self.endpoint.go_on(),
+                PeerState::Silent => self.endpoint.schedule_next_check(),
                 PeerState::Gone => {
-                    let endpoint = &reached.chosen.endpoint;
+                    let endpoint = &connected.chosen.endpoint;
                     endpoint.drop_idle();
-                    blame(self.worker, &reached.group, endpoint, Blame::Connect);
-                    return Poll::Ready(End::Failed(Fault::UpstreamUnreachable));
+                    blame(self.worker, &connected.group, endpoint, Blame::Connect);
+                    return Poll::Ready(StreamEnd::Failed(Fault::UpstreamUnreachable));
                 }
                 PeerState::Present => {
-                    // What is forwarded may have no answers: a probe that is connected and heard is enough.
-                    if wire.sent() != self.delivered
-                        && std::mem::replace(&mut reached.chosen.errand, Errand::Regular) == Errand::Probe
+                    // Forwarded protocols may have no responses: a probe that is connected and acknowledged
+                    // counts as passed.
+                    if wire.sent() != self.acknowledged_bytes
+                        && std::mem::replace(&mut connected.chosen.reason, PickReason::Regular)
+                            == PickReason::Probe
                     {
-                        reached.chosen.endpoint.stayed();
+                        connected.chosen.endpoint.probe_connection_stayed();
                     }
-                    if !std::mem::replace(&mut self.lasts, true) {
+                    if !std::mem::replace(&mut self.is_established, true) {
                         wire.stream().ask_when_silent(self.worker.options.limits.upstream_unacknowledged);
                     }
-                    self.delivered = wire.sent();
-                    self.endpoint.rest();
+                    self.acknowledged_bytes = wire.sent();
+                    self.endpoint.reset();
                 }
             }
         }
-        self.idle.poll_passed(cx).map(|()| End::Idle)
+        self.idle.poll_passed(cx).map(|()| StreamEnd::Idle)
     }
 }

@@ -1,4 +1,4 @@
-//! Connections that are forwarded as they come, without sockets and in virtual time.
+//! Forwarded connections, without sockets and in virtual time.
 
 use std::cell::Cell;
 use std::num::NonZeroU32;
@@ -6,10 +6,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairway_connection::upstream::UnderWay;
+use fairway_connection::upstream::CircuitTotals;
 use fairway_model::{
     Backend, BackendKey, BackendLimits, BackendTraffic, Config, HostKey, HostPattern, Listener,
-    ListenerProtocol, Origin, Retry, RetryBy, StreamKey, StreamPolicy, StreamRoute, VirtualHost,
+    ListenerProtocol, Origin, Retry, RetrySource, StreamKey, StreamPolicy, StreamRoute, VirtualHost,
     WeightedBackend,
 };
 use fairway_net::clock::Instant;
@@ -20,16 +20,16 @@ use tokio::time::sleep;
 use super::{StreamPeer, serve};
 use crate::listener::ListenerId;
 use crate::options::Limits;
-use crate::testing::{Meeting, Stage, endpoint, filtered, on_stage};
-use crate::worker::{Open, Phase};
+use crate::testing::{ScriptedConnect, TestWorker, config_with_phases, endpoint, run_local};
+use crate::worker::{OpenConnection, StopPhase};
 
-const PIPE: usize = 64 * 1024;
+const PIPE_BYTES: usize = 64 * 1024;
 
-/// What is ahead of everything else that a client sends.
-const AHEAD: &[u8] = b"hello ";
+/// First bytes that each client sends.
+const FIRST_BYTES: &[u8] = b"hello ";
 
 fn config(endpoints: usize, weight: u32) -> Config {
-    let mut config = filtered(endpoints, Vec::new());
+    let mut config = config_with_phases(endpoints, Vec::new());
     let listener = Listener::new("streams", ListenerProtocol::TlsPassthrough, 443, "streams");
     config.listeners.insert("streams".into(), Arc::new(listener));
     let key = StreamKey { table: "streams".into(), host: HostPattern::Any };
@@ -44,13 +44,13 @@ fn config(endpoints: usize, weight: u32) -> Config {
     config
 }
 
-/// The same by a listener of HTTPS, one host of which is passed through.
+/// A configuration with an HTTPS listener that passes one host through.
 fn host_config() -> Config {
     let mut config = config(1, 1);
     let (table, name): (Arc<str>, _) = ("streams".into(), HostPattern::Exact("a.test".into()));
     let listener = Listener::new("streams", ListenerProtocol::Https, 443, "streams");
     config.listeners.insert("streams".into(), Arc::new(listener));
-    let (_, route) = config.streams.remove_with_key(&any(&table)).expect("it is there");
+    let (_, route) = config.streams.remove_with_key(&any_host(&table)).expect("it is there");
     let key = StreamKey { table: table.clone(), host: name.clone() };
     config.streams.insert(key.clone(), Arc::new(StreamRoute { key, ..(*route).clone() }));
     let key = HostKey { table, host: name };
@@ -60,13 +60,13 @@ fn host_config() -> Config {
     config
 }
 
-fn any(table: &Arc<str>) -> StreamKey {
+fn any_host(table: &Arc<str>) -> StreamKey {
     StreamKey { table: table.clone(), host: HostPattern::Any }
 }
 
-/// A client that has just connected, and what serves it.
-fn client(stage: &Stage) -> (DuplexStream, JoinHandle<()>) {
-    let (ours, theirs) = duplex(PIPE);
+/// A new client and the task that serves it.
+fn client(stage: &TestWorker) -> (DuplexStream, JoinHandle<()>) {
+    let (ours, theirs) = duplex(PIPE_BYTES);
     // `http` is the first one by name.
     let listener = ListenerId { slot: 1, generation: 1 };
     let name = Some("a.test".into());
@@ -75,13 +75,13 @@ fn client(stage: &Stage) -> (DuplexStream, JoinHandle<()>) {
         client: endpoint(1),
         server: None,
         name,
-        forwarded_by: Cell::new(0),
-        _place: None,
+        last_forwarding_version: Cell::new(0),
+        _slot: None,
     };
-    (theirs, spawn_local(serve(Open::new(&stage.worker), peer, ours, AHEAD.to_vec())))
+    (theirs, spawn_local(serve(OpenConnection::new(&stage.worker), peer, ours, FIRST_BYTES.to_vec())))
 }
 
-async fn echoing(mut stream: DuplexStream) {
+async fn serve_echo(mut stream: DuplexStream) {
     let mut bytes = [0; 1_024];
     loop {
         match stream.read(&mut bytes).await {
@@ -91,79 +91,79 @@ async fn echoing(mut stream: DuplexStream) {
     }
 }
 
-/// Reads nothing and says nothing.
-async fn idling(stream: DuplexStream) {
+/// Neither reads nor sends.
+async fn serve_nothing(stream: DuplexStream) {
     let _open = stream;
     std::future::pending::<()>().await;
 }
 
-fn ended(stage: &Stage, reason: &str) -> u64 {
-    stage.value(&format!("fairway_streams_ended_total{{reason=\"{reason}\"}}"))
+fn ended_streams(stage: &TestWorker, reason: &str) -> u64 {
+    stage.metric_value(&format!("fairway_streams_ended_total{{reason=\"{reason}\"}}"))
 }
 
 #[tokio::test(start_paused = true)]
-async fn bytes_pass_both_ways_and_each_side_ends_its_own_direction() {
-    on_stage(async {
-        let stage = Stage::serving(&config(1, 1), |_| Meeting::with(echoing));
+async fn bytes_pass_both_ways_and_each_direction_ends_independently() {
+    run_local(async {
+        let stage = TestWorker::with_config(&config(1, 1), |_| ScriptedConnect::served_by(serve_echo));
         let (mut client, serving) = client(&stage);
         client.write_all(b"world").await.unwrap();
         let mut seen = [0; 11];
         client.read_exact(&mut seen).await.unwrap();
         assert_eq!(&seen, b"hello world");
-        assert_eq!((stage.value("fairway_streams_open"), ended(&stage, "closed")), (1, 0));
+        assert_eq!((stage.metric_value("fairway_streams_open"), ended_streams(&stage, "closed")), (1, 0));
         client.shutdown().await.unwrap();
         assert_eq!(client.read(&mut seen).await.unwrap(), 0, "the endpoint ends when it has heard of it");
         serving.await.unwrap();
-        assert_eq!((stage.value("fairway_streams_open"), ended(&stage, "closed")), (0, 1));
-        assert_eq!(stage.value("fairway_stream_received_bytes_total"), 11);
-        assert_eq!(stage.value("fairway_stream_sent_bytes_total"), 11);
-        stage.at_rest().unwrap();
+        assert_eq!((stage.metric_value("fairway_streams_open"), ended_streams(&stage, "closed")), (0, 1));
+        assert_eq!(stage.metric_value("fairway_stream_received_bytes_total"), 11);
+        assert_eq!(stage.metric_value("fairway_stream_sent_bytes_total"), 11);
+        stage.check_idle().unwrap();
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn another_endpoint_is_tried_while_connecting_fails() {
-    on_stage(async {
-        let stage = Stage::serving(&config(3, 1), |address| match address.port() {
-            0 => Meeting::Refused,
-            1 => Meeting::Silence,
-            _ => Meeting::with(echoing),
+    run_local(async {
+        let stage = TestWorker::with_config(&config(3, 1), |address| match address.port() {
+            0 => ScriptedConnect::Refused,
+            1 => ScriptedConnect::Silence,
+            _ => ScriptedConnect::served_by(serve_echo),
         });
         let began = Instant::now();
         let (mut client, _serving) = client(&stage);
         let mut seen = [0; 6];
         client.read_exact(&mut seen).await.unwrap();
-        assert_eq!(&seen, AHEAD);
+        assert_eq!(&seen, FIRST_BYTES);
         let ports: Vec<_> = stage.connects().iter().map(|(_, address)| address.port()).collect();
         assert_eq!((ports, began.elapsed().as_millis()), (vec![0, 1, 2], 250), "the second one is only late");
-        assert_eq!(stage.value("fairway_upstream_retries_total"), 1);
-        assert_eq!(stage.value("fairway_upstream_hedges_total{outcome=\"won\"}"), 1);
+        assert_eq!(stage.metric_value("fairway_upstream_retries_total"), 1);
+        assert_eq!(stage.metric_value("fairway_upstream_hedges_total{outcome=\"won\"}"), 1);
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_without_an_endpoint_ends() {
-    on_stage(async {
+    run_local(async {
         for (endpoints, weight, reason) in
             [(2, 1, "connect_failed"), (0, 1, "no_endpoint"), (1, 0, "no_backend")]
         {
-            let stage = Stage::serving(&config(endpoints, weight), |_| Meeting::Refused);
+            let stage = TestWorker::with_config(&config(endpoints, weight), |_| ScriptedConnect::Refused);
             let (mut client, serving) = client(&stage);
             serving.await.unwrap();
             assert_eq!(client.read(&mut [0]).await.unwrap(), 0);
-            assert_eq!(ended(&stage, reason), 1, "{reason}");
-            stage.at_rest().unwrap();
+            assert_eq!(ended_streams(&stage, reason), 1, "{reason}");
+            stage.check_idle().unwrap();
         }
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_idle_for_an_hour_ends_and_any_byte_begins_the_hour_anew() {
-    on_stage(async {
-        let stage = Stage::serving(&config(1, 1), |_| Meeting::with(echoing));
+async fn a_connection_idle_for_an_hour_ends_and_any_byte_restarts_the_hour() {
+    run_local(async {
+        let stage = TestWorker::with_config(&config(1, 1), |_| ScriptedConnect::served_by(serve_echo));
         let (mut client, serving) = client(&stage);
         let mut seen = [0; 7];
         sleep(Duration::from_secs(3_599)).await;
@@ -171,20 +171,20 @@ async fn what_is_idle_for_an_hour_ends_and_any_byte_begins_the_hour_anew() {
         client.read_exact(&mut seen).await.unwrap();
         let last = Instant::now();
         serving.await.unwrap();
-        assert_eq!((last.elapsed().as_secs(), ended(&stage, "idle")), (3_600, 1));
-        stage.at_rest().unwrap();
+        assert_eq!((last.elapsed().as_secs(), ended_streams(&stage, "idle")), (3_600, 1));
+        stage.check_idle().unwrap();
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_side_that_takes_nothing_stops_the_other() {
-    on_stage(async {
+async fn a_stalled_side_stops_the_other() {
+    run_local(async {
         let written = Rc::new(Cell::new(0));
         let by_endpoint = Rc::clone(&written);
-        let stage = Stage::serving(&config(1, 1), move |_| {
+        let stage = TestWorker::with_config(&config(1, 1), move |_| {
             let written = Rc::clone(&by_endpoint);
-            Meeting::with(move |mut stream| async move {
+            ScriptedConnect::served_by(move |mut stream| async move {
                 while let Ok(count) = stream.write(&[7; 4_096]).await {
                     written.set(written.get() + count);
                 }
@@ -193,9 +193,9 @@ async fn a_side_that_takes_nothing_stops_the_other() {
         let (mut client, _serving) = client(&stage);
         sleep(Duration::from_secs(60)).await;
         let held = written.get();
-        // Two pipes, and what the proxy holds itself.
-        assert!((2 * PIPE..=3 * PIPE + 4_096).contains(&held), "{held}");
-        let mut all = vec![0; 10 * PIPE];
+        // Two pipes and the proxy's own buffer.
+        assert!((2 * PIPE_BYTES..=3 * PIPE_BYTES + 4_096).contains(&held), "{held}");
+        let mut all = vec![0; 10 * PIPE_BYTES];
         client.read_exact(&mut all).await.unwrap();
         assert!(all.iter().all(|byte| *byte == 7) && written.get() > held);
     })
@@ -203,9 +203,9 @@ async fn a_side_that_takes_nothing_stops_the_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_that_is_no_longer_passed_through_leaves_its_streams_the_time_of_a_drain() {
-    on_stage(async {
-        let stage = Stage::serving(&host_config(), |_| Meeting::with(echoing));
+async fn streams_of_a_name_no_longer_passed_through_get_the_drain_timeout() {
+    run_local(async {
+        let stage = TestWorker::with_config(&host_config(), |_| ScriptedConnect::served_by(serve_echo));
         let (mut client, serving) = client(&stage);
         let mut seen = [0; 6];
         client.read_exact(&mut seen).await.unwrap();
@@ -220,16 +220,16 @@ async fn a_name_that_is_no_longer_passed_through_leaves_its_streams_the_time_of_
         stage.publish(&without);
         let gone = Instant::now();
         serving.await.unwrap();
-        assert_eq!((gone.elapsed().as_secs(), ended(&stage, "drained")), (240, 1));
-        stage.at_rest().unwrap();
+        assert_eq!((gone.elapsed().as_secs(), ended_streams(&stage, "drained")), (240, 1));
+        stage.check_idle().unwrap();
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_listener_that_goes_leaves_its_streams_the_time_of_a_drain() {
-    on_stage(async {
-        let stage = Stage::serving(&config(1, 1), |_| Meeting::with(echoing));
+async fn streams_of_a_removed_listener_get_the_drain_timeout() {
+    run_local(async {
+        let stage = TestWorker::with_config(&config(1, 1), |_| ScriptedConnect::served_by(serve_echo));
         let (mut client, serving) = client(&stage);
         let mut seen = [0; 6];
         client.read_exact(&mut seen).await.unwrap();
@@ -242,18 +242,19 @@ async fn a_listener_that_goes_leaves_its_streams_the_time_of_a_drain() {
         client.read_exact(&mut seen).await.unwrap();
         assert_eq!(&seen, b"still!");
         serving.await.unwrap();
-        assert_eq!((gone.elapsed().as_secs(), ended(&stage, "drained")), (240, 1));
-        stage.at_rest().unwrap();
+        assert_eq!((gone.elapsed().as_secs(), ended_streams(&stage, "drained")), (240, 1));
+        stage.check_idle().unwrap();
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_endpoint_that_vanishes_is_given_up() {
-    on_stage(async {
+async fn a_vanished_endpoint_is_closed() {
+    run_local(async {
         let vanished = Rc::new(Cell::new(false));
         let watched = Rc::clone(&vanished);
-        let stage = Stage::serving(&config(2, 1), move |_| Meeting::mortal(&watched, echoing));
+        let stage =
+            TestWorker::with_config(&config(2, 1), move |_| ScriptedConnect::vanishing(&watched, serve_echo));
         let (mut client, serving) = client(&stage);
         let mut seen = [0; 6];
         client.read_exact(&mut seen).await.unwrap();
@@ -262,31 +263,32 @@ async fn an_endpoint_that_vanishes_is_given_up() {
         client.write_all(b"anybody").await.unwrap();
         serving.await.unwrap();
         assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
-        assert_eq!(ended(&stage, "upstream_unreachable"), 1);
-        assert_eq!(stage.value("fairway_upstream_ejections_total"), 1);
-        stage.at_rest().unwrap();
+        assert_eq!(ended_streams(&stage, "upstream_unreachable"), 1);
+        assert_eq!(stage.metric_value("fairway_upstream_ejections_total"), 1);
+        stage.check_idle().unwrap();
     })
     .await;
 }
 
-/// Takes everything and says nothing.
-async fn reading(mut stream: DuplexStream) {
+/// Reads everything and sends nothing.
+async fn serve_reads(mut stream: DuplexStream) {
     let mut bytes = [0; 1_024];
     while stream.read(&mut bytes).await.is_ok_and(|count| count > 0) {}
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_endpoint_that_takes_everything_and_answers_nothing_is_back_after_its_probe() {
-    on_stage(async {
+async fn an_endpoint_that_only_reads_passes_its_probe() {
+    run_local(async {
         let refuses = Rc::new(Cell::new(true));
         let asked = Rc::clone(&refuses);
-        let stage = Stage::serving(&config(2, 1), move |address| match address.port() == 0 && asked.get() {
-            true => Meeting::Refused,
-            false => Meeting::with(reading),
-        });
+        let stage =
+            TestWorker::with_config(&config(2, 1), move |address| match address.port() == 0 && asked.get() {
+                true => ScriptedConnect::Refused,
+                false => ScriptedConnect::served_by(serve_reads),
+            });
         let mut clients = vec![client(&stage)];
         sleep(Duration::from_millis(500)).await;
-        assert_eq!(stage.value("fairway_upstream_ejections_total"), 1);
+        assert_eq!(stage.metric_value("fairway_upstream_ejections_total"), 1);
         refuses.set(false);
         for _ in 0..8 {
             sleep(Duration::from_secs(1)).await;
@@ -300,12 +302,12 @@ async fn an_endpoint_that_takes_everything_and_answers_nothing_is_back_after_its
 }
 
 #[tokio::test(start_paused = true)]
-async fn sessions_of_datagrams_leave_room_for_connections() {
-    on_stage(async {
+async fn datagram_sessions_leave_room_for_connections() {
+    run_local(async {
         let limits = Limits { descriptors: Some(64), ..Limits::default() };
-        let stage = Stage::within(limits, 1, |_, _| {}, |_| Meeting::Refused);
+        let stage = TestWorker::with_limits(limits, 1, |_, _| {}, |_| ScriptedConnect::Refused);
         let mut sessions = Vec::new();
-        while let Some(session) = stage.worker.begin_session() {
+        while let Some(session) = stage.worker.start_session() {
             stage.worker.counters.datagrams.opened();
             sessions.push(session);
         }
@@ -315,23 +317,24 @@ async fn sessions_of_datagrams_leave_room_for_connections() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_goes_takes_its_endpoint_with_it() {
-    on_stage(async {
-        let stage = Stage::serving(&config(1, 1), |_| Meeting::with(idling));
+async fn a_leaving_client_ends_its_upstream_connection() {
+    run_local(async {
+        let stage = TestWorker::with_config(&config(1, 1), |_| ScriptedConnect::served_by(serve_nothing));
         let (client, serving) = client(&stage);
         sleep(Duration::from_secs(1)).await;
         assert!(!serving.is_finished());
-        assert_eq!(stage.value("fairway_streams_open"), 1);
+        assert_eq!(stage.metric_value("fairway_streams_open"), 1);
         drop(client);
-        // It cannot be told from a client that only ends its direction, and the endpoint says nothing: time ends it.
+        // It looks like a client that only ends its direction, and the endpoint sends nothing: the timeout ends
+        // it.
         serving.await.unwrap();
-        assert_eq!(stage.value("fairway_streams_open"), 0);
-        stage.at_rest().unwrap();
+        assert_eq!(stage.metric_value("fairway_streams_open"), 0);
+        stage.check_idle().unwrap();
     })
     .await;
 }
 
-/// The same configuration, whose backend has this traffic.
+/// The configuration with these traffic settings of the backend.
 fn with_traffic(mut config: Config, traffic: BackendTraffic) -> Config {
     let backend = Backend::clone(&config.backends[&BackendKey::from("backend")]);
     config.backends.insert(backend.key.clone(), Arc::new(Backend { traffic: traffic.kept(), ..backend }));
@@ -339,10 +342,12 @@ fn with_traffic(mut config: Config, traffic: BackendTraffic) -> Config {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_too_many_for_every_endpoint_is_closed_and_one_that_ends_makes_room() {
-    on_stage(async {
+async fn connections_beyond_the_endpoint_limit_are_closed_until_one_ends() {
+    run_local(async {
         let traffic = BackendTraffic { in_flight: NonZeroU32::new(1), ..BackendTraffic::default() };
-        let stage = Stage::serving(&with_traffic(config(2, 1), traffic), |_| Meeting::with(echoing));
+        let stage = TestWorker::with_config(&with_traffic(config(2, 1), traffic), |_| {
+            ScriptedConnect::served_by(serve_echo)
+        });
         let mut seen = [0; 6];
         let (mut first, mut second) = (client(&stage), client(&stage));
         first.0.read_exact(&mut seen).await.unwrap();
@@ -350,35 +355,37 @@ async fn a_connection_too_many_for_every_endpoint_is_closed_and_one_that_ends_ma
         let (mut third, serving) = client(&stage);
         serving.await.unwrap();
         assert_eq!(third.read(&mut seen).await.unwrap(), 0);
-        assert_eq!((ended(&stage, "endpoints_full"), stage.connects().len()), (1, 2));
+        assert_eq!((ended_streams(&stage, "endpoints_full"), stage.connects().len()), (1, 2));
         let (second, serving) = second;
         drop(second);
         serving.await.unwrap();
         let (mut fourth, _serving) = client(&stage);
         fourth.read_exact(&mut seen).await.unwrap();
-        assert_eq!(&seen, AHEAD);
+        assert_eq!(&seen, FIRST_BYTES);
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_has_its_places_among_those_of_all_workers_until_it_ends() {
-    on_stage(async {
+async fn a_connection_counts_for_all_workers_until_it_ends() {
+    run_local(async {
         let one = NonZeroU32::new(1);
         for (requests, connections, reason) in
             [(one, None, "backend_requests_full"), (None, one, "backend_connections_full")]
         {
             let limits = BackendLimits { requests, connections, pending: 9, ..BackendLimits::default() };
             let traffic = BackendTraffic { limits: Some(limits), ..BackendTraffic::default() };
-            let stages = Stage::two_workers(&with_traffic(config(2, 1), traffic), |_| Meeting::with(echoing));
+            let stages = TestWorker::two_workers(&with_traffic(config(2, 1), traffic), |_| {
+                ScriptedConnect::served_by(serve_echo)
+            });
             let (held, serving) = client(&stages[0]);
             sleep(Duration::from_millis(1)).await;
             let (_refused, other) = client(&stages[1]);
             other.await.unwrap();
-            assert_eq!(ended(&stages[1], reason), 1, "it does not wait");
+            assert_eq!(ended_streams(&stages[1], reason), 1, "it does not wait");
             drop(held);
             serving.await.unwrap();
-            assert_eq!(stages[0].worker.circuits.under_way(), UnderWay::default());
+            assert_eq!(stages[0].worker.circuits.totals(), CircuitTotals::default());
             let (mut next, _serving) = client(&stages[1]);
             next.write_all(b"world").await.unwrap();
             let mut seen = [0; 11];
@@ -389,62 +396,63 @@ async fn a_connection_has_its_places_among_those_of_all_workers_until_it_ends() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_backend_says_how_many_endpoints_are_tried() {
-    on_stage(async {
+async fn a_backend_sets_how_many_endpoints_are_tried() {
+    run_local(async {
         let once = Retry { tries: 1, ..Retry::default() };
-        let pausing = Retry { tries: 2, backoff: Duration::from_secs(1), by: RetryBy::Route, ..once };
-        // The time for all connects would be over.
+        let pausing = Retry { tries: 2, backoff: Duration::from_secs(1), by: RetrySource::Route, ..once };
+        // The time for all connects would have passed.
         let too_long = Retry { backoff: Duration::from_secs(5), ..pausing };
         for (retry, connects, seconds) in [(once, 1, 0), (pausing, 2, 1), (too_long, 1, 0)] {
             let traffic = BackendTraffic { retry: Some(retry), ..BackendTraffic::default() };
-            let stage = Stage::serving(&with_traffic(config(3, 1), traffic), |_| Meeting::Refused);
+            let stage =
+                TestWorker::with_config(&with_traffic(config(3, 1), traffic), |_| ScriptedConnect::Refused);
             let began = Instant::now();
             client(&stage).1.await.unwrap();
             assert_eq!((stage.connects().len(), began.elapsed().as_secs()), (connects, seconds));
-            stage.at_rest().unwrap();
+            stage.check_idle().unwrap();
         }
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_listener_says_how_long_its_streams_may_be_idle() {
-    on_stage(async {
+async fn a_listener_sets_the_idle_timeout_of_its_streams() {
+    run_local(async {
         let mut config = config(1, 1);
         let mut listener = Listener::clone(&config.listeners["streams"]);
         listener.clients.idle_timeout = Some(Duration::from_secs(7));
         config.listeners.insert(listener.name.clone(), Arc::new(listener));
-        let stage = Stage::serving(&config, |_| Meeting::with(echoing));
+        let stage = TestWorker::with_config(&config, |_| ScriptedConnect::served_by(serve_echo));
         let began = Instant::now();
         let (_client, serving) = client(&stage);
         serving.await.unwrap();
-        assert_eq!((began.elapsed().as_secs(), ended(&stage, "idle")), (7, 1));
+        assert_eq!((began.elapsed().as_secs(), ended_streams(&stage, "idle")), (7, 1));
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_leaves_before_it_has_an_endpoint_leaves_nothing_behind() {
-    on_stage(async {
-        let stage = Stage::serving(&config(2, 1), |_| Meeting::Silence);
+async fn a_client_that_leaves_while_connecting_leaves_nothing_behind() {
+    run_local(async {
+        let stage = TestWorker::with_config(&config(2, 1), |_| ScriptedConnect::Silence);
         let (mut client, serving) = client(&stage);
         client.write_all(b"early").await.unwrap();
-        // Long enough for the second endpoint to be tried as well.
+        // Long enough to try the second endpoint as well.
         sleep(Duration::from_millis(400)).await;
         assert!(!serving.is_finished());
         let left = Instant::now();
         drop(client);
         serving.await.unwrap();
         assert!(left.elapsed() < Duration::from_millis(10), "{:?}", left.elapsed());
-        assert_eq!((stage.connects().len(), ended(&stage, "client_gone")), (2, 1));
-        assert_eq!(stage.value("fairway_stream_received_bytes_total"), 11);
-        stage.at_rest().unwrap();
+        assert_eq!((stage.connects().len(), ended_streams(&stage, "client_gone")), (2, 1));
+        assert_eq!(stage.metric_value("fairway_stream_received_bytes_total"), 11);
+        stage.check_idle().unwrap();
     })
     .await;
 }
 
-/// The configuration of one endpoint, for connections without TLS.
-fn in_the_clear() -> Config {
+/// A configuration with one endpoint for cleartext connections.
+fn cleartext_config() -> Config {
     let mut config = config(1, 1);
     let listener = Listener::new("streams", ListenerProtocol::Tcp, 443, "streams");
     config.listeners.insert("streams".into(), Arc::new(listener));
@@ -452,9 +460,11 @@ fn in_the_clear() -> Config {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_client_sends_before_it_has_an_endpoint_arrives_though_it_has_ended_its_direction() {
-    on_stage(async {
-        let stage = Stage::serving(&in_the_clear(), |_| Meeting::after(Duration::from_millis(200), echoing));
+async fn data_sent_while_connecting_arrives_even_after_a_half_close() {
+    run_local(async {
+        let stage = TestWorker::with_config(&cleartext_config(), |_| {
+            ScriptedConnect::served_after(Duration::from_millis(200), serve_echo)
+        });
         let (mut client, serving) = client(&stage);
         client.write_all(b"world").await.unwrap();
         client.shutdown().await.unwrap();
@@ -462,27 +472,27 @@ async fn what_a_client_sends_before_it_has_an_endpoint_arrives_though_it_has_end
         client.read_to_end(&mut seen).await.unwrap();
         assert_eq!(seen, b"hello world");
         serving.await.unwrap();
-        assert_eq!(ended(&stage, "closed"), 1);
-        stage.at_rest().unwrap();
+        assert_eq!(ended_streams(&stage, "closed"), 1);
+        stage.check_idle().unwrap();
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_without_an_endpoint_yet_has_the_time_of_a_drain() {
-    on_stage(async {
+async fn a_connecting_stream_gets_the_drain_timeout() {
+    run_local(async {
         let mut config = config(1, 1);
         let route = StreamRoute::clone(config.streams.values().next().unwrap());
         let policy = StreamPolicy { connect_timeout: Some(Duration::from_secs(3_600)), ..route.policy };
         config.streams.insert(route.key.clone(), Arc::new(StreamRoute { policy, ..route }));
-        let stage = Stage::serving(&config, |_| Meeting::Silence);
+        let stage = TestWorker::with_config(&config, |_| ScriptedConnect::Silence);
         let (_client, serving) = client(&stage);
         sleep(Duration::from_secs(1)).await;
         let began = Instant::now();
-        stage.worker.enter(Phase::Draining);
+        stage.worker.enter_phase(StopPhase::Draining);
         serving.await.unwrap();
-        assert_eq!((began.elapsed().as_secs(), ended(&stage, "drained")), (240, 1));
-        stage.at_rest().unwrap();
+        assert_eq!((began.elapsed().as_secs(), ended_streams(&stage, "drained")), (240, 1));
+        stage.check_idle().unwrap();
     })
     .await;
 }

@@ -1,39 +1,39 @@
-//! What a client and Fairway agreed on in a handshake, in the words of OpenSSL, which logs of nginx have.
+//! Negotiated TLS parameters under the names OpenSSL gives them, which nginx logs use.
 
 use rustls::quic::ServerConnection as QuicConnection;
 use rustls::{CipherSuite, CommonState, HandshakeKind, NamedGroup, ProtocolVersion, ServerConnection};
 
-/// What was agreed on.
+/// Negotiated parameters of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Agreed {
-    /// The version, such as `TLSv1.3`.
+pub(crate) struct NegotiatedTls {
+    /// Version, such as `TLSv1.3`.
     pub version: &'static str,
-    /// The cipher suite.
+    /// Cipher suite.
     pub suite: &'static str,
-    /// The group in which keys were exchanged.
+    /// Key exchange group.
     pub group: Option<&'static str>,
-    /// The host that the client asked for.
+    /// SNI of the client.
     pub name: Option<Box<str>>,
     /// Whether a session was resumed.
     pub resumed: bool,
-    /// The protocol above it.
+    /// ALPN protocol.
     pub protocol: Option<&'static str>,
 }
 
-impl Agreed {
-    /// With a client that has shaken hands.
+impl NegotiatedTls {
+    /// Of a TLS connection over TCP.
     #[must_use]
-    pub(crate) fn of(connection: &ServerConnection) -> Self {
-        Self::with(connection, connection.server_name())
+    pub(crate) fn over_tcp(connection: &ServerConnection) -> Self {
+        Self::from_common(connection, connection.server_name())
     }
 
-    /// The same over QUIC.
+    /// Of a QUIC connection.
     #[must_use]
     pub(crate) fn over_quic(connection: &QuicConnection) -> Self {
-        Self::with(connection, connection.server_name())
+        Self::from_common(connection, connection.server_name())
     }
 
-    fn with(connection: &CommonState, name: Option<&str>) -> Self {
+    fn from_common(connection: &CommonState, name: Option<&str>) -> Self {
         Self {
             version: match connection.protocol_version() {
                 Some(ProtocolVersion::TLSv1_2) => "TLSv1.2",
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_that_is_spoken_has_the_name_that_openssl_gives_it() {
+    fn every_supported_suite_and_group_has_its_openssl_name() {
         let provider = rustls::crypto::aws_lc_rs::default_provider();
         for suite in provider.cipher_suites {
             let name = suite_name(suite.suite());

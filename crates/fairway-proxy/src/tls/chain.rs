@@ -1,5 +1,5 @@
-//! Whether the certificate of a peer, of a client or of an endpoint, is trusted: by its chain to an authority, or because it is
-//! one of the trusted certificates itself. Whom it is for is `subject`'s.
+//! Whether a peer's certificate, of a client or an endpoint, is trusted: through its chain to a CA, or because
+//! it is itself trusted. Names are checked in `subject`.
 
 use std::sync::Arc;
 
@@ -13,50 +13,50 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::tls::roots::Roots;
 use crate::tls::signatures;
-use crate::tls::version_one::{VersionOne, check_validity};
+use crate::tls::version_one::{V1Certificate, check_validity};
 
-/// What a certificate must be good for (RFC 5280 §4.2.1.12).
+/// The required key usage (RFC 5280 §4.2.1.12).
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Purpose {
-    /// A client's.
+    /// Client authentication.
     Client,
-    /// An endpoint's.
+    /// Server authentication.
     Server,
 }
 
-/// How chains are verified.
+/// Rules for verifying chains.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rules<'r> {
+pub(crate) struct ChainRules<'r> {
     pub(crate) roots: &'r Roots,
     pub(crate) purpose: Purpose,
-    /// Lists of revoked certificates; where there is one, every certificate of the chain must be covered by one.
+    /// Revocation lists; if there is one, every certificate of the chain must be covered by one.
     pub(crate) revoked: &'r [CertRevocationList<'static>],
-    /// The most certificates between the peer's own and an authority.
+    /// Maximum intermediate certificates.
     pub(crate) depth: usize,
 }
 
-/// A certificate that is trusted.
+/// A trusted certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Trusted {
-    /// Whether an authority of its chain may issue for some names only. webpki holds subject alternative names to that; the common
-    /// name is held to nothing.
+pub(crate) struct TrustedCertificate {
+    /// Whether a CA of its chain has name constraints. webpki applies them to subject alternative names, but
+    /// not to the common name.
     pub(crate) names_are_constrained: bool,
 }
 
-impl Rules<'_> {
-    /// Whether `own` is trusted at `now`, by the `others` that the peer has sent with it.
+impl ChainRules<'_> {
+    /// Verifies `own` at `now`, with the intermediates `others` sent by the peer.
     pub(crate) fn verify(
         &self,
         own: &CertificateDer<'_>,
         others: &[CertificateDer<'_>],
         now: UnixTime,
-    ) -> Result<Trusted, Error> {
-        let unconstrained = Trusted { names_are_constrained: false };
-        // No list says anything about what is on no chain.
+    ) -> Result<TrustedCertificate, Error> {
+        let unconstrained = TrustedCertificate { names_are_constrained: false };
+        // A directly trusted certificate has no chain that a revocation list could cover.
         if self.revoked.is_empty() && self.roots.contain(own) {
-            return check_trusted_itself(own, self.purpose, now).map(|()| unconstrained);
+            return check_directly_trusted(own, self.purpose, now).map(|()| unconstrained);
         }
-        if let Some(certificate) = VersionOne::read(own) {
+        if let Some(certificate) = V1Certificate::read(own) {
             return match self.revoked.is_empty() {
                 true => certificate.verify(self.roots.anchors(), now).map(|()| unconstrained),
                 false => Err(Error::UnknownRevocationStatus),
@@ -78,7 +78,7 @@ impl Rules<'_> {
             revocation(&lists),
             Some(&is_short),
         )?;
-        Ok(Trusted { names_are_constrained: has_name_constraints(&path) })
+        Ok(TrustedCertificate { names_are_constrained: has_name_constraints(&path) })
     }
 }
 
@@ -91,7 +91,7 @@ impl Purpose {
     }
 }
 
-/// `None` without lists: then nobody is asked.
+/// `None` without lists: revocation is not checked then.
 fn revocation<'l>(lists: &'l [&'l CertRevocationList<'l>]) -> Option<RevocationOptions<'l>> {
     RevocationOptionsBuilder::new(lists).ok().map(|builder| {
         builder
@@ -102,9 +102,9 @@ fn revocation<'l>(lists: &'l [&'l CertRevocationList<'l>]) -> Option<RevocationO
     })
 }
 
-/// What is left to verify of a certificate that is trusted itself: its time, and what its key may be used for (as OpenSSL's
+/// Remaining checks of a directly trusted certificate: validity and key usage (as OpenSSL's
 /// `check_purpose_ssl_server` and `check_purpose_ssl_client`).
-fn check_trusted_itself(own: &CertificateDer<'_>, purpose: Purpose, now: UnixTime) -> Result<(), Error> {
+fn check_directly_trusted(own: &CertificateDer<'_>, purpose: Purpose, now: UnixTime) -> Result<(), Error> {
     let (_, own) = X509Certificate::from_der(own).map_err(|_| Error::BadDer)?;
     check_validity(own.validity(), now)?;
     let is_for = match own.extended_key_usage().map_err(|_| Error::BadDer)? {
@@ -116,7 +116,7 @@ fn check_trusted_itself(own: &CertificateDer<'_>, purpose: Purpose, now: UnixTim
     };
     let may_sign = match own.key_usage().map_err(|_| Error::BadDer)? {
         None => true,
-        // Every handshake here is signed.
+        // All supported handshakes are signed.
         Some(usage) => usage.value.digital_signature(),
     };
     match is_for && may_sign {
@@ -130,7 +130,7 @@ fn check_trusted_itself(own: &CertificateDer<'_>, purpose: Purpose, now: UnixTim
 
 fn has_name_constraints(path: &VerifiedPath<'_>) -> bool {
     let has = |certificate: &CertificateDer<'_>| {
-        // What cannot be read might have some.
+        // An unreadable extension might contain some.
         X509Certificate::from_der(certificate)
             .map_or(true, |(_, it)| !matches!(it.name_constraints(), Ok(None)))
     };
@@ -138,7 +138,7 @@ fn has_name_constraints(path: &VerifiedPath<'_>) -> bool {
         || path.intermediate_certificates().any(|certificate| has(&certificate.der()))
 }
 
-/// What the peer is told in an alert (RFC 8446 §6.2).
+/// The alert for the peer (RFC 8446 §6.2).
 pub(crate) fn alert(error: Error) -> CertificateError {
     use Error as E;
     match error {

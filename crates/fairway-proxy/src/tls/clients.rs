@@ -1,12 +1,12 @@
-//! Certificates of clients. Every client of a host with such rules is asked for one, and the handshake succeeds whatever it shows:
-//! what is wrong with it is said in HTTP (400), as nginx does, and can be shown as a page. A listener verifies its clients in
-//! the handshake instead, which fails. The signature of the handshake is verified in any case, so whoever shows a certificate
-//! has its key.
+//! Verification of client certificates. Hosts with client rules request one, and the handshake succeeds with
+//! any: problems are reported in HTTP (400), as in nginx, and can have an error page. Listeners verify clients
+//! in the handshake instead, which fails. The handshake signature is always verified, so a client that presents
+//! a certificate has its key.
 
 use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
-use fairway_model::{ClientDemand, ClientVerification};
+use fairway_model::{ClientCertificateMode, ClientVerification};
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::pki_types::pem::PemObject;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
@@ -15,43 +15,43 @@ use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
 use webpki::{CertRevocationList, OwnedCertRevocationList};
 use x509_parser::prelude::{FromDer, X509Certificate, X509Name};
 
-use crate::tls::chain::{Purpose, Rules, alert};
+use crate::tls::chain::{ChainRules, Purpose, alert};
 use crate::tls::roots::Roots;
 use crate::tls::signatures;
-use crate::tls::tickets::Group;
+use crate::tls::tickets::TicketGroup;
 
-/// Who may issue the certificates of a host's clients.
+/// CAs and revocation lists for clients of a host or listener.
 #[derive(Debug)]
 pub(crate) struct ClientTrust {
     roots: Roots,
     revoked: Vec<CertRevocationList<'static>>,
     depth: usize,
-    verifier: Arc<Asking>,
-    group: Group,
+    verifier: Arc<AcceptAnyCertificate>,
+    ticket_group: TicketGroup,
 }
 
-/// What a client's certificate says.
+/// A client certificate and its verification result.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Shown {
+pub(crate) struct ClientCertificate {
     /// The certificate in DER.
     pub der: Box<[u8]>,
-    /// Whom it is for, as RFC 2253 writes names.
+    /// Subject in RFC 2253 format.
     pub subject: Box<str>,
-    /// Who issued it.
+    /// Issuer in RFC 2253 format.
     pub issuer: Box<str>,
-    /// Its serial number in hexadecimal digits, as OpenSSL writes it.
+    /// Serial number in hexadecimal digits, as OpenSSL writes it.
     pub serial: Box<str>,
-    /// Its SHA-1 fingerprint in hexadecimal digits: a name, which proves nothing.
+    /// SHA-1 fingerprint in hexadecimal digits: an identifier, not a proof.
     pub fingerprint: Box<str>,
-    /// Whether it is trusted, or why it is not, in the words of OpenSSL.
+    /// Whether it is trusted, or OpenSSL's message why not.
     pub verdict: Result<(), &'static str>,
 }
 
 impl ClientTrust {
-    /// Who is trusted by these rules.
+    /// Parses the CAs and revocation lists of these rules.
     ///
     /// # Errors
-    /// The roots are no certificates, there is none, or a list of revoked ones is none.
+    /// A CA certificate or revocation list is malformed, or there is no CA certificate.
     pub(crate) fn new(rules: &ClientVerification) -> Result<Self, Error> {
         let general = |error: &dyn std::fmt::Display| Error::General(error.to_string());
         let roots = Roots::from_pem(&rules.roots)?;
@@ -62,35 +62,40 @@ impl ClientTrust {
             revoked.push(CertRevocationList::from(list));
         }
         let subjects = roots.anchors().iter().map(|anchor| DistinguishedName::in_sequence(&anchor.subject));
-        let verifier = Arc::new(Asking { hints: subjects.collect() });
+        let verifier = Arc::new(AcceptAnyCertificate { hints: subjects.collect() });
         let depth = rules.depth.map_or(usize::MAX, usize::from);
-        Ok(Self { roots, revoked, depth, verifier, group: Group::asked(rules) })
+        Ok(Self { roots, revoked, depth, verifier, ticket_group: TicketGroup::client_auth(rules) })
     }
 
-    /// Which sessions of clients may be resumed.
-    pub(crate) fn group(&self) -> Group {
-        self.group
+    /// Ticket group of sessions under these rules.
+    pub(crate) fn ticket_group(&self) -> TicketGroup {
+        self.ticket_group
     }
 
     pub(crate) fn verifier(&self) -> Arc<dyn ClientCertVerifier> {
         self.verifier.clone()
     }
 
-    /// Fails the handshake of clients whose certificate is not trusted, or who show none where one is required.
-    pub(crate) fn enforcing(trust: &Arc<Self>, demand: ClientDemand) -> Arc<dyn ClientCertVerifier> {
-        Arc::new(Enforcing { trust: Arc::clone(trust), demand })
+    /// A verifier that fails the handshake if the certificate is not trusted, or missing where required.
+    pub(crate) fn enforcing_verifier(
+        trust: &Arc<Self>,
+        demand: ClientCertificateMode,
+    ) -> Arc<dyn ClientCertVerifier> {
+        Arc::new(RequireTrusted { trust: Arc::clone(trust), demand })
     }
 
-    /// What a client has shown: its own certificate first. `None` where it showed none.
+    /// Evaluates the chain a client presented, its own certificate first. `None` without one.
     #[must_use]
-    pub(crate) fn judge(&self, chain: &[CertificateDer<'_>], now: UnixTime) -> Option<Shown> {
+    pub(crate) fn evaluate(&self, chain: &[CertificateDer<'_>], now: UnixTime) -> Option<ClientCertificate> {
         let (own, others) = chain.split_first()?;
         let (subject, issuer, serial) = match X509Certificate::from_der(own) {
-            Ok((_, parsed)) => (name(parsed.subject()), name(parsed.issuer()), serial(parsed.raw_serial())),
+            Ok((_, parsed)) => {
+                (rfc2253_name(parsed.subject()), rfc2253_name(parsed.issuer()), serial(parsed.raw_serial()))
+            }
             Err(_) => Default::default(),
         };
         let fingerprint = digest(&SHA1_FOR_LEGACY_USE_ONLY, own);
-        Some(Shown {
+        Some(ClientCertificate {
             der: own.as_ref().into(),
             subject: subject.into(),
             issuer: issuer.into(),
@@ -107,18 +112,18 @@ impl ClientTrust {
         now: UnixTime,
     ) -> Result<(), webpki::Error> {
         let (roots, revoked, depth) = (&self.roots, &*self.revoked, self.depth);
-        let rules = Rules { roots, purpose: Purpose::Client, revoked, depth };
+        let rules = ChainRules { roots, purpose: Purpose::Client, revoked, depth };
         rules.verify(own, others, now).map(|_| ())
     }
 }
 
-/// Asks for a certificate and takes any.
+/// Requests a certificate and accepts any.
 #[derive(Debug)]
-struct Asking {
+struct AcceptAnyCertificate {
     hints: Vec<DistinguishedName>,
 }
 
-impl ClientCertVerifier for Asking {
+impl ClientCertVerifier for AcceptAnyCertificate {
     fn client_auth_mandatory(&self) -> bool {
         false
     }
@@ -159,16 +164,16 @@ impl ClientCertVerifier for Asking {
     }
 }
 
-/// Asks for a certificate and takes only one that is trusted.
+/// Requests a certificate and only accepts trusted ones.
 #[derive(Debug)]
-struct Enforcing {
+struct RequireTrusted {
     trust: Arc<ClientTrust>,
-    demand: ClientDemand,
+    demand: ClientCertificateMode,
 }
 
-impl ClientCertVerifier for Enforcing {
+impl ClientCertVerifier for RequireTrusted {
     fn client_auth_mandatory(&self) -> bool {
-        self.demand == ClientDemand::Required
+        self.demand == ClientCertificateMode::Required
     }
 
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
@@ -208,7 +213,7 @@ impl ClientCertVerifier for Enforcing {
     }
 }
 
-/// The words of OpenSSL (`X509_verify_cert_error_string`), which backends may compare.
+/// OpenSSL's message (`X509_verify_cert_error_string`), which backends may compare.
 fn reason(error: &webpki::Error) -> &'static str {
     use webpki::Error as E;
     match error {
@@ -224,7 +229,7 @@ fn reason(error: &webpki::Error) -> &'static str {
     }
 }
 
-/// A number, without the zero that only says that it is not negative.
+/// A serial number without the leading zero that marks it as positive.
 fn serial(bytes: &[u8]) -> String {
     let digits = match bytes {
         [0, rest @ ..] if !rest.is_empty() => rest,
@@ -238,23 +243,26 @@ fn hexadecimal(bytes: &[u8], digits: &[u8; 16]) -> String {
     bytes.iter().flat_map(pair).collect()
 }
 
-/// A name as RFC 2253 §2 writes it: the last part first, as `$ssl_client_s_dn` of nginx has it.
-fn name(name: &X509Name<'_>) -> String {
-    let parts: Vec<String> = name.iter_rdn().map(part).collect();
+/// A name in RFC 2253 §2 format: most specific part first, like `$ssl_client_s_dn` of nginx.
+fn rfc2253_name(name: &X509Name<'_>) -> String {
+    let parts: Vec<String> = name.iter_rdn().map(rfc2253_part).collect();
     parts.into_iter().rev().collect::<Vec<_>>().join(",")
 }
 
-fn part(part: &x509_parser::x509::RelativeDistinguishedName<'_>) -> String {
+fn rfc2253_part(part: &x509_parser::x509::RelativeDistinguishedName<'_>) -> String {
     let attributes = part.iter().map(|attribute| {
         let kind = attribute.attr_type().to_id_string();
-        let kind =
-            KINDS.iter().find(|(id, _)| *id == kind).map_or(kind.as_str(), |(_, short)| short).to_owned();
-        format!("{kind}={}", escaped(attribute.as_str().unwrap_or_default()))
+        let kind = ATTRIBUTE_NAMES
+            .iter()
+            .find(|(id, _)| *id == kind)
+            .map_or(kind.as_str(), |(_, short)| short)
+            .to_owned();
+        format!("{kind}={}", escape_rfc2253(attribute.as_str().unwrap_or_default()))
     });
     attributes.collect::<Vec<_>>().join("+")
 }
 
-const KINDS: [(&str, &str); 10] = [
+const ATTRIBUTE_NAMES: [(&str, &str); 10] = [
     ("2.5.4.3", "CN"),
     ("2.5.4.5", "serialNumber"),
     ("2.5.4.6", "C"),
@@ -267,9 +275,9 @@ const KINDS: [(&str, &str); 10] = [
     ("1.2.840.113549.1.9.1", "emailAddress"),
 ];
 
-/// RFC 2253 §2.4. Bytes that are none of ASCII's printable ones are escaped as OpenSSL does, so that no name can bring a line of
-/// its own into a header.
-fn escaped(value: &str) -> String {
+/// Escapes a value (RFC 2253 §2.4). Non-printable and non-ASCII bytes are escaped as in OpenSSL, so that no
+/// name can inject a line into a header.
+fn escape_rfc2253(value: &str) -> String {
     let mut escaped = String::new();
     for (at, byte) in value.bytes().enumerate() {
         let at_an_end = (at == 0 && matches!(byte, b' ' | b'#')) || (at + 1 == value.len() && byte == b' ');
@@ -294,11 +302,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_cannot_bring_a_line_or_another_attribute() {
-        assert_eq!(escaped("a,b=c"), "a\\,b=c");
-        assert_eq!(escaped("a\r\nX: b"), "a\\0D\\0AX: b");
-        assert_eq!(escaped(" #a "), "\\ #a\\ ");
-        assert_eq!(escaped("#é"), "\\#\\C3\\A9");
+    fn names_cannot_inject_a_line_or_another_attribute() {
+        assert_eq!(escape_rfc2253("a,b=c"), "a\\,b=c");
+        assert_eq!(escape_rfc2253("a\r\nX: b"), "a\\0D\\0AX: b");
+        assert_eq!(escape_rfc2253(" #a "), "\\ #a\\ ");
+        assert_eq!(escape_rfc2253("#é"), "\\#\\C3\\A9");
     }
 
     #[test]
@@ -309,12 +317,12 @@ mod tests {
     }
 
     #[test]
-    fn roots_that_are_none_are_an_error() {
+    fn invalid_roots_are_an_error() {
         let rules = |roots: &str, revoked: &str| ClientVerification {
             roots: roots.into(),
             revoked: revoked.into(),
             depth: None,
-            demand: ClientDemand::Required,
+            demand: ClientCertificateMode::Required,
         };
         for (roots, revoked) in
             [("", ""), ("nothing", ""), ("-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n", "")]

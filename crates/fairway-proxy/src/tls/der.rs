@@ -1,6 +1,6 @@
-//! The little of DER (X.690) that no library of this crate offers: values with their tag and length, one after the other.
+//! Minimal DER (X.690) reading and writing not offered by the libraries used here.
 
-/// The first value of `bytes` with its tag and length, and its content (X.690 §8.1).
+/// The first value of `bytes` including tag and length, and its content (X.690 §8.1).
 pub(crate) fn value(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (header, length) = match *bytes {
         [_, length @ 0..=0x7f, ..] => (2, usize::from(length)),
@@ -11,21 +11,21 @@ pub(crate) fn value(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((bytes.get(..header + length)?, bytes.get(header..header + length)?))
 }
 
-/// The content of the first value.
+/// Content of the first value.
 pub(crate) fn content(bytes: &[u8]) -> Option<&[u8]> {
     value(bytes).map(|(_, content)| content)
 }
 
-/// Values one after the other, as a SEQUENCE has them (X.690 §8.9). A value that is not as expected is an end.
+/// A sequence of values, as in a SEQUENCE (X.690 §8.9). Ends at a value of unexpected form.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Values<'d>(&'d [u8]);
 
-/// One of them.
+/// A value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Value<'d> {
     pub(crate) tag: u8,
-    /// With tag and length.
-    pub(crate) whole: &'d [u8],
+    /// Including tag and length.
+    pub(crate) encoded: &'d [u8],
     pub(crate) content: &'d [u8],
 }
 
@@ -34,12 +34,12 @@ impl<'d> Values<'d> {
         Self(bytes)
     }
 
-    /// The next one, with this tag.
+    /// The next value, if it has this tag.
     pub(crate) fn expect(&mut self, tag: u8) -> Option<Value<'d>> {
         self.next_if(|value| value.tag == tag)
     }
 
-    /// The values in the next one, which has this tag.
+    /// The values inside the next value, if it has this tag.
     pub(crate) fn enter(&mut self, tag: u8) -> Option<Self> {
         self.expect(tag).map(|value| Self(value.content))
     }
@@ -48,11 +48,11 @@ impl<'d> Values<'d> {
         self.0.is_empty()
     }
 
-    fn next_if(&mut self, is_meant: impl Fn(&Value<'d>) -> bool) -> Option<Value<'d>> {
-        let (whole, content) = value(self.0)?;
-        let next = Value { tag: *whole.first()?, whole, content };
-        is_meant(&next).then(|| {
-            self.0 = &self.0[whole.len()..];
+    fn next_if(&mut self, is_expected: impl Fn(&Value<'d>) -> bool) -> Option<Value<'d>> {
+        let (encoded, content) = value(self.0)?;
+        let next = Value { tag: *encoded.first()?, encoded, content };
+        is_expected(&next).then(|| {
+            self.0 = &self.0[encoded.len()..];
             next
         })
     }

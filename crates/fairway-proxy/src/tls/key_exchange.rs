@@ -1,6 +1,6 @@
-//! Key exchange on the curve P-521, which rustls lacks. Under TLS 1.2, the groups that a client offers are the curves of the
-//! certificates that it takes as well (RFC 8422 §5.1.1): OpenSSL answers a client without P-521 with "no shared cipher" if
-//! its certificate has a key on that curve.
+//! Key exchange on the curve P-521, which rustls lacks. In TLS 1.2 the offered groups are also the curves
+//! accepted in certificates (RFC 8422 §5.1.1): OpenSSL with a P-521 certificate answers a client without P-521
+//! with "no shared cipher".
 
 use aws_lc_rs::agreement::{ECDH_P521, EphemeralPrivateKey, PublicKey, UnparsedPublicKey, agree_ephemeral};
 use aws_lc_rs::rand::SystemRandom;
@@ -18,7 +18,7 @@ impl SupportedKxGroup for Secp521r1 {
         let private =
             EphemeralPrivateKey::generate(&ECDH_P521, &SystemRandom::new()).map_err(|_| GetRandomFailed)?;
         let public = private.compute_public_key().map_err(|_| GetRandomFailed)?;
-        Ok(Box::new(Exchange { private, public }))
+        Ok(Box::new(Secp521r1Exchange { private, public }))
     }
 
     fn name(&self) -> NamedGroup {
@@ -26,19 +26,19 @@ impl SupportedKxGroup for Secp521r1 {
     }
 }
 
-struct Exchange {
+struct Secp521r1Exchange {
     private: EphemeralPrivateKey,
     public: PublicKey,
 }
 
-impl ActiveKeyExchange for Exchange {
+impl ActiveKeyExchange for Secp521r1Exchange {
     fn complete(self: Box<Self>, peer: &[u8]) -> Result<SharedSecret, Error> {
-        let wrong = Error::PeerMisbehaved(PeerMisbehaved::InvalidKeyShare);
-        // Points are not compressed in TLS, which the library would take too.
+        let invalid = Error::PeerMisbehaved(PeerMisbehaved::InvalidKeyShare);
+        // TLS forbids compressed points, which the library would accept.
         if peer.first() != Some(&4) {
-            return Err(wrong);
+            return Err(invalid);
         }
-        agree_ephemeral(self.private, UnparsedPublicKey::new(&ECDH_P521, peer), wrong, |secret| {
+        agree_ephemeral(self.private, UnparsedPublicKey::new(&ECDH_P521, peer), invalid, |secret| {
             Ok(SharedSecret::from(secret))
         })
     }
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_sides_come_to_the_same_secret() {
+    fn both_sides_derive_the_same_secret() {
         let (ours, theirs) = (SECP521R1.start().unwrap(), SECP521R1.start().unwrap());
         let (our_key, their_key) = (ours.pub_key().to_vec(), theirs.pub_key().to_vec());
         let (one, other) = (ours.complete(&their_key).unwrap(), theirs.complete(&our_key).unwrap());
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn points_that_are_compressed_or_not_on_the_curve_are_refused() {
+    fn compressed_points_and_points_off_the_curve_are_refused() {
         let key = SECP521R1.start().unwrap().pub_key().to_vec();
         let mut compressed = key[..67].to_vec();
         compressed[0] = 2 | (key[132] & 1);

@@ -1,7 +1,6 @@
-//! TLS on both sides, with rustls and aws-lc-rs: which certificate and which cipher suites a client gets, what its own
-//! certificate is worth, and what is believed of an endpoint. Makes what rustls is told from the configuration; it never touches a connection,
-//! except those to OCSP responders, which a thread of `ocsp` asks.
-//! A certificate whose content did not change keeps its parsed form.
+//! TLS on both sides, with rustls and aws-lc-rs: certificates and cipher suites for clients, verification of
+//! clients and endpoints. Builds rustls configurations; touches no connections except those to OCSP responders,
+//! made by a thread of `ocsp`. An unchanged certificate keeps its parsed form.
 
 mod agreed;
 mod chain;
@@ -23,13 +22,13 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use agreed::Agreed;
-pub(crate) use clients::{ClientTrust, Shown};
+pub(crate) use agreed::NegotiatedTls;
+pub(crate) use clients::{ClientCertificate, ClientTrust};
 pub(crate) use identities::{Identities, ServerTls};
 pub use identities::{IdentityError, SelfSigned};
 pub use ocsp::Stapling;
 pub(crate) use ocsp::StaplingFigures;
-pub(crate) use suites::{Clients, for_host};
+pub(crate) use suites::{ClientAuth, config_for_host};
 pub use tickets::SessionTickets;
-pub(crate) use tickets::{Group, KeySource, TicketFigures};
+pub(crate) use tickets::{KeySource, TicketFigures, TicketGroup};
 pub(crate) use upstream::client_config;

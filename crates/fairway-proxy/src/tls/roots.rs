@@ -1,4 +1,4 @@
-//! Certificates that others are verified by: those of authorities, and self-signed ones that are trusted themselves.
+//! Trusted root certificates: CAs, and self-issued certificates that are trusted directly.
 
 use std::env;
 use std::sync::{Arc, OnceLock};
@@ -10,40 +10,38 @@ use rustls_pki_types::{CertificateDer, TrustAnchor};
 use webpki::{EndEntityCert, anchor_from_trusted_cert};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use crate::tls::version_one::VersionOne;
+use crate::tls::version_one::V1Certificate;
 
 /// Trusted certificates.
 #[derive(Debug)]
 pub(crate) struct Roots {
     anchors: Vec<TrustAnchor<'static>>,
-    /// Those of a text that are their own issuers, whole.
+    /// Self-issued certificates from PEM, in DER.
     self_issued: Vec<CertificateDer<'static>>,
 }
 
 impl Roots {
-    /// Those that a backend names.
+    /// The roots of a backend.
     ///
     /// # Errors
-    /// When they are no certificates, or there is none.
+    /// A certificate is malformed, or there is none.
     pub(crate) fn new(roots: &TrustedRoots) -> Result<Arc<Self>, Error> {
         match roots {
             TrustedRoots::Pem(pem) => Self::from_pem(pem).map(Arc::new),
             TrustedRoots::System => {
-                let system = system();
+                let system = system_roots();
                 match system.anchors.is_empty() {
-                    true => {
-                        Err(Error::General("the system has no certificates that could be trusted".to_owned()))
-                    }
+                    true => Err(Error::General("the system has no trusted certificates".to_owned())),
                     false => Ok(Arc::clone(system)),
                 }
             }
         }
     }
 
-    /// Every certificate of a text.
+    /// Parses all certificates of a PEM text.
     ///
     /// # Errors
-    /// When one is none, or there is none.
+    /// A certificate is malformed, or there is none.
     pub(crate) fn from_pem(pem: &str) -> Result<Self, Error> {
         let mut roots = Self { anchors: Vec::new(), self_issued: Vec::new() };
         for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
@@ -55,48 +53,48 @@ impl Roots {
             }
         }
         match roots.anchors.is_empty() {
-            true => Err(Error::General("there is no certificate that could be trusted".to_owned())),
+            true => Err(Error::General("there is no trusted certificate".to_owned())),
             false => Ok(roots),
         }
     }
 
-    /// The authorities.
+    /// Trust anchors.
     pub(crate) fn anchors(&self) -> &[TrustAnchor<'static>] {
         &self.anchors
     }
 
-    /// Whether a peer's certificate is, byte for byte, a self-issued one of these. Only then OpenSSL ends a chain with the first
-    /// certificate of it, whatever its basic constraints say.
+    /// Whether a peer's certificate is, byte for byte, one of these self-issued certificates. Only then does
+    /// OpenSSL end a chain at its first certificate regardless of basic constraints.
     pub(crate) fn contain(&self, certificate: &CertificateDer<'_>) -> bool {
         self.self_issued.iter().any(|own| own.as_ref() == certificate.as_ref())
     }
 }
 
-/// Whether a certificate names itself as its issuer, and has nothing critical that is not known here.
+/// Whether a certificate is its own issuer and has no unknown critical extensions.
 fn is_self_issued(certificate: &CertificateDer<'_>) -> bool {
     let is_understood =
-        EndEntityCert::try_from(certificate).is_ok() || VersionOne::read(certificate).is_some();
+        EndEntityCert::try_from(certificate).is_ok() || V1Certificate::read(certificate).is_some();
     let parsed = X509Certificate::from_der(certificate);
     is_understood && parsed.is_ok_and(|(_, own)| own.subject().as_raw() == own.issuer().as_raw())
 }
 
-/// Those of the system, read when they are first asked for and never again: a system that changes its own is started anew.
-fn system() -> &'static Arc<Roots> {
+/// System roots, read on first use and never again: a changed system store requires a restart.
+fn system_roots() -> &'static Arc<Roots> {
     static SYSTEM: OnceLock<Arc<Roots>> = OnceLock::new();
     SYSTEM.get_or_init(|| {
-        let is_chosen = CHOICES.iter().any(|name| env::var_os(name).is_some());
-        Arc::new(system_of(rustls_native_certs::load_native_certs().certs, is_chosen))
+        let is_overridden = ROOT_OVERRIDE_VARIABLES.iter().any(|name| env::var_os(name).is_some());
+        Arc::new(system_roots_from(rustls_native_certs::load_native_certs().certs, is_overridden))
     })
 }
 
-/// Where these name a file or folders, nothing else is trusted, whatever is there.
-const CHOICES: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
+/// If one of these is set, only its certificates are trusted.
+const ROOT_OVERRIDE_VARIABLES: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 
-/// What was found; where nobody has chosen and the system has none, as in an image with this program alone, those that
-/// Mozilla trusted when Fairway was built.
-fn system_of(found: Vec<CertificateDer<'static>>, is_chosen: bool) -> Roots {
+/// The certificates found; if the system has none and no variable is set, as in an image with only this
+/// program, Mozilla's roots at build time.
+fn system_roots_from(found: Vec<CertificateDer<'static>>, is_chosen: bool) -> Roots {
     let mut store = RootCertStore::empty();
-    // What cannot be read or is no certificate is not trusted; the others are.
+    // Malformed certificates are skipped.
     store.add_parsable_certificates(found);
     if store.is_empty() && !is_chosen {
         store.add_parsable_certificates(webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter().cloned());
@@ -109,15 +107,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_system_without_certificates_has_those_of_mozilla_unless_somebody_chose_others() {
-        let built_in = system_of(Vec::new(), false).anchors.len();
+    fn mozilla_roots_are_used_without_system_roots_unless_overridden() {
+        let built_in = system_roots_from(Vec::new(), false).anchors.len();
         assert!(built_in > 50, "{built_in}");
-        assert!(system_of(Vec::new(), true).anchors.is_empty(), "what was chosen cannot be read");
+        assert!(system_roots_from(Vec::new(), true).anchors.is_empty(), "what was chosen cannot be read");
     }
 
     #[test]
-    fn what_the_system_has_is_all_that_is_trusted() {
+    fn only_system_roots_are_trusted_if_there_are_any() {
         let one = webpki_root_certs::TLS_SERVER_ROOT_CERTS[0].clone();
-        assert_eq!(system_of(vec![one], false).anchors.len(), 1);
+        assert_eq!(system_roots_from(vec![one], false).anchors.len(), 1);
     }
 }

@@ -1,9 +1,9 @@
-//! Signatures of handshakes, by which a peer proves that it has the key of its certificate, and the algorithms that they and
-//! certificates are verified with. A signature proves nothing about whom the certificate is for.
+//! Verification of handshake signatures, which prove that a peer has the key of its certificate, and the
+//! signature algorithms for certificates. A signature does not prove whom the certificate is for.
 //!
-//! rustls reads the key with webpki, which refuses whole certificates: those of version 1, and those with extensions that it
-//! does not know. The key is read all the same, because whether the certificate is trusted is another question, and a peer that
-//! is not verified may have any certificate.
+//! rustls reads the key with webpki, which rejects version 1 certificates and those with unknown extensions.
+//! The key is read anyway: whether the certificate is trusted is a separate question, and an unverified peer
+//! may have any certificate.
 
 use std::sync::LazyLock;
 
@@ -24,13 +24,13 @@ use rustls_pki_types::{
 use webpki::{EndEntityCert, RawPublicKeyEntity};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// What signatures are verified with: what rustls has, and keys that are for RSA-PSS alone (RFC 4055 §1.2).
+/// Algorithms of rustls, plus keys restricted to RSA-PSS (RFC 4055 §1.2).
 pub(crate) fn algorithms() -> &'static WebPkiSupportedAlgorithms {
     static ALGORITHMS: LazyLock<WebPkiSupportedAlgorithms> = LazyLock::new(|| {
         let known = rustls::crypto::aws_lc_rs::default_provider().signature_verification_algorithms;
         let schemes: Vec<_> =
-            PSS_SCHEMES.iter().zip(&PSS).map(|(scheme, both)| (*scheme, &both[..])).collect();
-        let all: Vec<_> = known.all.iter().copied().chain(PSS.iter().flatten().copied()).collect();
+            PSS_SCHEMES.iter().zip(&PSS_ALGORITHMS).map(|(scheme, both)| (*scheme, &both[..])).collect();
+        let all: Vec<_> = known.all.iter().copied().chain(PSS_ALGORITHMS.iter().flatten().copied()).collect();
         WebPkiSupportedAlgorithms {
             all: Vec::leak(all),
             mapping: Vec::leak([known.mapping, &schemes].concat()),
@@ -52,7 +52,7 @@ pub(crate) fn verify_tls12(
     if EndEntityCert::try_from(certificate).is_ok() {
         return verify_tls12_signature(message, certificate, signature, algorithms());
     }
-    verify_with_any(of_scheme(signature.scheme), &key(certificate)?, message, signature)
+    verify_with_any(algorithms_for(signature.scheme), &public_key(certificate)?, message, signature)
 }
 
 /// Verifies the signature of a TLS 1.3 handshake.
@@ -62,13 +62,18 @@ pub(crate) fn verify_tls13(
     signature: &DigitallySignedStruct,
 ) -> Result<HandshakeSignatureValid, Error> {
     if PSS_SCHEMES.contains(&signature.scheme) {
-        // rustls would try the first algorithm alone, which is for one of several identifiers of the same kind of key.
-        return verify_with_any(of_scheme(signature.scheme), &key(certificate)?, message, signature);
+        // rustls would only try the first algorithm, which is for one of several identifiers of such keys.
+        return verify_with_any(
+            algorithms_for(signature.scheme),
+            &public_key(certificate)?,
+            message,
+            signature,
+        );
     }
     if EndEntityCert::try_from(certificate).is_ok() {
         return verify_tls13_signature(message, certificate, signature, algorithms());
     }
-    verify_tls13_signature_with_raw_key(message, &key(certificate)?, signature, algorithms())
+    verify_tls13_signature_with_raw_key(message, &public_key(certificate)?, signature, algorithms())
 }
 
 fn verify_with_any(
@@ -87,13 +92,15 @@ fn verify_with_any(
     }
 }
 
-fn of_scheme(scheme: SignatureScheme) -> &'static [&'static dyn SignatureVerificationAlgorithm] {
+fn algorithms_for(scheme: SignatureScheme) -> &'static [&'static dyn SignatureVerificationAlgorithm] {
     let mapping = algorithms().mapping;
     mapping.iter().find(|(known, _)| *known == scheme).map_or(&[], |(_, algorithms)| algorithms)
 }
 
-/// The key of any certificate (RFC 5280 §4.1.2.7).
-fn key(certificate: &CertificateDer<'_>) -> Result<SubjectPublicKeyInfoDer<'static>, CertificateError> {
+/// The public key of any certificate (RFC 5280 §4.1.2.7).
+fn public_key(
+    certificate: &CertificateDer<'_>,
+) -> Result<SubjectPublicKeyInfoDer<'static>, CertificateError> {
     if let Ok(parsed) = EndEntityCert::try_from(certificate) {
         return Ok(parsed.subject_public_key_info());
     }
@@ -101,7 +108,7 @@ fn key(certificate: &CertificateDer<'_>) -> Result<SubjectPublicKeyInfoDer<'stat
     Ok(SubjectPublicKeyInfoDer::from(parsed.tbs_certificate.subject_pki.raw.to_vec()))
 }
 
-/// RSA-PSS by a key that is for it alone.
+/// RSA-PSS with a key restricted to it.
 #[derive(Debug)]
 struct PssKey {
     key: AlgorithmIdentifier,
@@ -128,8 +135,8 @@ impl SignatureVerificationAlgorithm for PssKey {
 const ANY_PSS: AlgorithmIdentifier =
     AlgorithmIdentifier::from_slice(&[0x06, 9, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 10]);
 
-/// By hash function, as [`PSS_SCHEMES`]: a key for all parameters, and one for exactly these.
-static PSS: [[&dyn SignatureVerificationAlgorithm; 2]; 3] = [
+/// By hash function, in the order of [`PSS_SCHEMES`]: a key for all parameters, and one for exactly these.
+static PSS_ALGORITHMS: [[&dyn SignatureVerificationAlgorithm; 2]; 3] = [
     [
         &PssKey { key: ANY_PSS, signature: alg_id::RSA_PSS_SHA256, parameters: &RSA_PSS_2048_8192_SHA256 },
         &PssKey {

@@ -1,5 +1,5 @@
-//! The names for which an endpoint's certificate may be: subject alternative names (RFC 5280 §4.2.1.6), and where a caller asks for
-//! it the common name.
+//! Names in an endpoint's certificate: subject alternative names (RFC 5280 §4.2.1.6), and on request the common
+//! name.
 
 use std::sync::Arc;
 
@@ -9,22 +9,22 @@ use rustls_pki_types::{CertificateDer, ServerName};
 use webpki::EndEntityCert;
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
-/// A name that is enough.
+/// A name of which a certificate must have one.
 #[derive(Debug)]
-pub(crate) enum Subject {
-    /// Exactly this; in the certificate it may be a wildcard (RFC 6125 §6.4.3).
+pub(crate) enum ExpectedName {
+    /// Exactly this name; the certificate may have a wildcard (RFC 6125 §6.4.3).
     Dns(ServerName<'static>),
-    /// A wildcard, or any name that it covers; with its `*`.
+    /// A wildcard including its `*`, or any name it covers.
     Wildcard(Arc<str>),
-    /// Byte for byte.
+    /// This URI, byte for byte.
     Uri(Arc<str>),
 }
 
-impl Subject {
-    /// Reads the name.
+impl ExpectedName {
+    /// Parses the name.
     ///
     /// # Errors
-    /// When it is no DNS name.
+    /// It is not a DNS name.
     pub(crate) fn new(name: &SubjectName) -> Result<Self, Error> {
         Ok(match name {
             SubjectName::Dns(name) if name.starts_with("*.") => Self::Wildcard(Arc::clone(name)),
@@ -36,15 +36,15 @@ impl Subject {
         })
     }
 
-    /// Whether a certificate is for it.
-    pub(crate) fn is_of(&self, certificate: &CertificateDer<'_>) -> bool {
+    /// Whether a certificate has the name.
+    pub(crate) fn matches(&self, certificate: &CertificateDer<'_>) -> bool {
         match self {
-            Self::Dns(name) => is_for(certificate, name),
-            Self::Wildcard(pattern) => has(certificate, |name| match name {
-                GeneralName::DNSName(name) => is_within(pattern, name),
+            Self::Dns(name) => has_name(certificate, name),
+            Self::Wildcard(pattern) => any_alternative_name(certificate, |name| match name {
+                GeneralName::DNSName(name) => is_covered_by(pattern, name),
                 _ => false,
             }),
-            Self::Uri(uri) => has(certificate, |name| match name {
+            Self::Uri(uri) => any_alternative_name(certificate, |name| match name {
                 GeneralName::URI(other) => **uri == **other,
                 _ => false,
             }),
@@ -52,15 +52,15 @@ impl Subject {
     }
 }
 
-/// Whether a subject alternative name of the certificate is `name`.
-pub(crate) fn is_for(certificate: &CertificateDer<'_>, name: &ServerName<'_>) -> bool {
+/// Whether `name` is a subject alternative name of the certificate.
+pub(crate) fn has_name(certificate: &CertificateDer<'_>, name: &ServerName<'_>) -> bool {
     EndEntityCert::try_from(certificate)
         .is_ok_and(|certificate| certificate.verify_is_valid_for_subject_name(name).is_ok())
 }
 
-/// Whether the common name of the certificate is the DNS name `name`, or a wildcard for it. It counts only where the certificate has
-/// no alternative name that is one of DNS (RFC 6125 §6.4.4, OpenSSL's `X509_check_host`).
-pub(crate) fn is_for_by_common_name(certificate: &CertificateDer<'_>, name: &ServerName<'_>) -> bool {
+/// Whether the common name is the DNS name `name`, or a wildcard for it. It only counts if the certificate has
+/// no DNS alternative name (RFC 6125 §6.4.4, OpenSSL's `X509_check_host`).
+pub(crate) fn matches_common_name(certificate: &CertificateDer<'_>, name: &ServerName<'_>) -> bool {
     let ServerName::DnsName(name) = name else { return false };
     let Ok((_, certificate)) = X509Certificate::from_der(certificate) else { return false };
     let Ok(alternatives) = certificate.subject_alternative_name() else { return false };
@@ -69,22 +69,22 @@ pub(crate) fn is_for_by_common_name(certificate: &CertificateDer<'_>, name: &Ser
         return false;
     }
     let covers = |common: &str| match common.strip_prefix("*.") {
-        // As OpenSSL, no wildcard for all names of a top-level domain.
-        Some(suffix) => suffix.contains('.') && is_within(common, name.as_ref()),
+        // As in OpenSSL, no wildcard for a top-level domain.
+        Some(suffix) => suffix.contains('.') && is_covered_by(common, name.as_ref()),
         None => common.eq_ignore_ascii_case(name.as_ref()),
     };
     certificate.subject().iter_common_name().any(|common| common.as_str().is_ok_and(covers))
 }
 
-/// Whether one of the certificate's names is what is looked for.
-fn has(certificate: &CertificateDer<'_>, is_it: impl Fn(&GeneralName<'_>) -> bool) -> bool {
+/// Whether any subject alternative name satisfies `is_it`.
+fn any_alternative_name(certificate: &CertificateDer<'_>, is_it: impl Fn(&GeneralName<'_>) -> bool) -> bool {
     let Ok((_, certificate)) = X509Certificate::from_der(certificate) else { return false };
     let Ok(Some(names)) = certificate.subject_alternative_name() else { return false };
     names.value.general_names.iter().any(is_it)
 }
 
-/// Whether `name` is the wildcard `pattern` itself, or has one label in the place of its star.
-fn is_within(pattern: &str, name: &str) -> bool {
+/// Whether `name` is the wildcard `pattern` itself, or has one label in place of its star.
+fn is_covered_by(pattern: &str, name: &str) -> bool {
     let Some((label, rest)) = name.split_once('.') else { return false };
     let suffix = pattern.trim_start_matches("*.");
     !label.is_empty() && rest.eq_ignore_ascii_case(suffix)
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_star_stands_for_one_label() {
+    fn a_wildcard_covers_one_label() {
         for (name, is_it) in [
             ("a.example.com", true),
             ("A.Example.Com", true),
@@ -106,7 +106,7 @@ mod tests {
             ("aexample.com", false),
             ("com", false),
         ] {
-            assert_eq!(is_within("*.example.com", name), is_it, "{name}");
+            assert_eq!(is_covered_by("*.example.com", name), is_it, "{name}");
         }
     }
 }

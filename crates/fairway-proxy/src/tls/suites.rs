@@ -1,8 +1,10 @@
-//! The versions and cipher suites of the configuration as rustls has them.
+//! TLS versions, cipher suites and groups of the configuration for rustls.
 
 use std::sync::Arc;
 
-use fairway_model::{ChosenBy, CipherSuite, ClientDemand, HostSuites, KeyExchange, TlsVersions};
+use fairway_model::{
+    CipherSuite, ClientCertificateMode, HostSuites, KeyExchange, SuitePreference, TlsVersions,
+};
 use rustls::crypto::aws_lc_rs::kx_group;
 use rustls::crypto::{CryptoProvider, SupportedKxGroup, aws_lc_rs, ring};
 use rustls::server::NoServerSessionStorage;
@@ -12,23 +14,23 @@ use rustls::{Error, ServerConfig, SupportedCipherSuite, SupportedProtocolVersion
 use crate::tls::clients::ClientTrust;
 use crate::tls::tickets::SessionTickets;
 
-/// With these suites of TLS 1.2, the most wanted first; with all of them where there are none.
+/// A provider with these TLS 1.2 suites, most preferred first; with all of them if empty.
 pub(crate) fn provider(suites: &[CipherSuite]) -> CryptoProvider {
     let mut provider = aws_lc_rs::default_provider();
     if !suites.is_empty() {
         provider.cipher_suites.retain(|suite| suite.tls13().is_some());
-        provider.cipher_suites.extend(suites.iter().copied().map(suite));
+        provider.cipher_suites.extend(suites.iter().copied().map(rustls_suite));
     }
     if cfg!(feature = "fips") {
         provider.cipher_suites.retain(SupportedCipherSuite::fips);
     } else if is_ring_faster() {
-        provider.cipher_suites.iter_mut().for_each(|suite| *suite = of_ring(*suite));
+        provider.cipher_suites.iter_mut().for_each(|suite| *suite = with_ring_aes(*suite));
     }
     provider
 }
 
-/// In which keys may be exchanged with clients. Of those that both have rustls takes the one that the client prefers.
-pub(crate) fn groups(allowed: &[KeyExchange]) -> Vec<&'static dyn SupportedKxGroup> {
+/// Key exchange groups for clients. Of the common groups rustls takes the client's preference.
+pub(crate) fn key_exchange_groups(allowed: &[KeyExchange]) -> Vec<&'static dyn SupportedKxGroup> {
     let allowed = if allowed.is_empty() { &KeyExchange::ALL } else { allowed };
     let group = |allowed: &KeyExchange| match allowed {
         KeyExchange::X25519MlKem768 => kx_group::X25519MLKEM768,
@@ -38,13 +40,14 @@ pub(crate) fn groups(allowed: &[KeyExchange]) -> Vec<&'static dyn SupportedKxGro
     };
     let groups: Vec<_> = allowed.iter().map(group).collect();
     match cfg!(feature = "fips") {
-        true => approved(&groups),
+        true => fips_approved(&groups),
         false => groups,
     }
 }
 
-/// Those that the FIPS module has approved; all of these where none is left, since without groups there is no handshake.
-fn approved(groups: &[&'static dyn SupportedKxGroup]) -> Vec<&'static dyn SupportedKxGroup> {
+/// Groups approved by the FIPS module; all approved ones if none is left, since there is no handshake without
+/// groups.
+fn fips_approved(groups: &[&'static dyn SupportedKxGroup]) -> Vec<&'static dyn SupportedKxGroup> {
     let mut approved: Vec<_> = groups.iter().copied().filter(|group| group.fips()).collect();
     if approved.is_empty() {
         approved = aws_lc_rs::default_provider().kx_groups;
@@ -52,8 +55,8 @@ fn approved(groups: &[&'static dyn SupportedKxGroup]) -> Vec<&'static dyn Suppor
     approved
 }
 
-/// On CPUs with VAES for AVX2 but not for AVX-512, as AMD's Zen 3, AES-GCM of AWS-LC uses neither, and that of ring takes half of the
-/// time (docs/design/0065-aes-without-avx-512.md).
+/// On CPUs with VAES for AVX2 but not AVX-512, such as AMD's Zen 3, AES-GCM of AWS-LC uses neither, and that of
+/// ring takes half the time (docs/design/0065-aes-without-avx-512.md).
 #[cfg(target_arch = "x86_64")]
 fn is_ring_faster() -> bool {
     use std::arch::is_x86_feature_detected as has;
@@ -68,49 +71,50 @@ fn is_ring_faster() -> bool {
     false
 }
 
-/// The same suite with the AES-GCM of ring; others stay as they are.
-fn of_ring(suite: SupportedCipherSuite) -> SupportedCipherSuite {
+/// The suite with AES-GCM of ring; other suites are unchanged.
+fn with_ring_aes(suite: SupportedCipherSuite) -> SupportedCipherSuite {
     let name = suite.suite();
     let is_aes = name.as_str().is_some_and(|name| name.contains("_AES_"));
     let same = ring::ALL_CIPHER_SUITES.iter().find(|of_ring| is_aes && of_ring.suite() == name);
     same.copied().unwrap_or(suite)
 }
 
-/// What is asked of clients in the handshake.
+/// Client authentication in the handshake.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Clients<'a> {
-    /// Nothing.
-    Unasked,
-    /// Their certificates, and any is taken: what it is worth is judged later.
-    Asked(&'a ClientTrust),
-    /// Certificates that are trusted; without one only where they are optional. The handshake fails otherwise.
-    Verified(&'a Arc<ClientTrust>, ClientDemand),
+pub(crate) enum ClientAuth<'a> {
+    /// No certificate is requested.
+    None,
+    /// A certificate is requested and any is accepted; it is evaluated later.
+    Unverified(&'a ClientTrust),
+    /// A trusted certificate is required, unless optional. Otherwise the handshake fails.
+    Verified(&'a Arc<ClientTrust>, ClientCertificateMode),
 }
 
-impl<'a> Clients<'a> {
-    /// Those of a listener, whose clients are judged by nobody later.
+impl<'a> ClientAuth<'a> {
+    /// For a listener, whose clients are not evaluated later.
     #[must_use]
-    pub(crate) fn of_listener(trust: &'a Arc<ClientTrust>, demand: ClientDemand) -> Self {
+    pub(crate) fn for_listener(trust: &'a Arc<ClientTrust>, demand: ClientCertificateMode) -> Self {
         match demand {
-            ClientDemand::Required | ClientDemand::Optional => Self::Verified(trust, demand),
-            ClientDemand::Unverified => Self::Asked(trust),
+            ClientCertificateMode::Required | ClientCertificateMode::Optional => {
+                Self::Verified(trust, demand)
+            }
+            ClientCertificateMode::Unverified => Self::Unverified(trust),
         }
     }
 }
 
-/// The same settings with the suites of a host, and with what is asked of its clients. Next to a handshake, making them costs
-/// nothing.
+/// The configuration with the suites of a host and with client authentication. Cheap compared with a handshake.
 ///
-/// A handshake that verifies clients is never a resumed one: a resumed session would skip what the listener's rules demand. Where
-/// clients are asked for certificates, only sessions that began under the same rules are resumed.
+/// A handshake that verifies clients is never resumed: that would skip the listener's rules. Where certificates
+/// are only requested, sessions resume only under the same rules.
 ///
 /// # Errors
 /// Never with suites of this provider.
-pub(crate) fn for_host(
+pub(crate) fn config_for_host(
     config: &ServerConfig,
-    spoken: TlsVersions,
+    tls_versions: TlsVersions,
     suites: Option<&HostSuites>,
-    clients: Clients<'_>,
+    clients: ClientAuth<'_>,
     tickets: &SessionTickets,
 ) -> Result<ServerConfig, Error> {
     let provider = match suites {
@@ -120,46 +124,47 @@ pub(crate) fn for_host(
         }
         None => Arc::clone(config.crypto_provider()),
     };
-    let builder = ServerConfig::builder_with_provider(provider).with_protocol_versions(versions(spoken))?;
+    let builder = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(protocol_versions(tls_versions))?;
     let builder = match clients {
-        Clients::Asked(trust) => builder.with_client_cert_verifier(trust.verifier()),
-        Clients::Verified(trust, demand) => {
-            builder.with_client_cert_verifier(ClientTrust::enforcing(trust, demand))
+        ClientAuth::Unverified(trust) => builder.with_client_cert_verifier(trust.verifier()),
+        ClientAuth::Verified(trust, demand) => {
+            builder.with_client_cert_verifier(ClientTrust::enforcing_verifier(trust, demand))
         }
-        Clients::Unasked => builder.with_no_client_auth(),
+        ClientAuth::None => builder.with_no_client_auth(),
     };
     let mut own = builder.with_cert_resolver(Arc::clone(&config.cert_resolver));
     own.alpn_protocols.clone_from(&config.alpn_protocols);
-    if let Clients::Verified(..) = clients {
-        // As made, it has no key for tickets.
+    if let ClientAuth::Verified(..) = clients {
+        // Built without a ticketer.
         own.session_storage = Arc::new(NoServerSessionStorage {});
         own.send_tls13_tickets = 0;
     } else {
         own.ticketer = match clients {
-            Clients::Asked(trust) => tickets.of_group(trust.group()),
+            ClientAuth::Unverified(trust) => tickets.ticketer(trust.ticket_group()),
             _ => Arc::clone(&config.ticketer),
         };
         own.session_storage = Arc::clone(&config.session_storage);
         own.send_tls13_tickets = config.send_tls13_tickets;
     }
-    own.ignore_client_order = suites.is_some_and(|suites| suites.chosen_by == ChosenBy::Server);
+    own.ignore_client_order = suites.is_some_and(|suites| suites.chosen_by == SuitePreference::Server);
     Ok(own)
 }
 
-/// The versions.
-pub(crate) fn versions(versions: TlsVersions) -> &'static [&'static SupportedProtocolVersion] {
+/// The versions for rustls.
+pub(crate) fn protocol_versions(versions: TlsVersions) -> &'static [&'static SupportedProtocolVersion] {
     match versions {
-        TlsVersions::Both => BOTH,
-        TlsVersions::Only12 => ONLY_12,
-        TlsVersions::Only13 => ONLY_13,
+        TlsVersions::Both => TLS_12_AND_13,
+        TlsVersions::Only12 => TLS_12_ONLY,
+        TlsVersions::Only13 => TLS_13_ONLY,
     }
 }
 
-static BOTH: &[&SupportedProtocolVersion] = &[&TLS13, &TLS12];
-static ONLY_12: &[&SupportedProtocolVersion] = &[&TLS12];
-static ONLY_13: &[&SupportedProtocolVersion] = &[&TLS13];
+static TLS_12_AND_13: &[&SupportedProtocolVersion] = &[&TLS13, &TLS12];
+static TLS_12_ONLY: &[&SupportedProtocolVersion] = &[&TLS12];
+static TLS_13_ONLY: &[&SupportedProtocolVersion] = &[&TLS13];
 
-fn suite(suite: CipherSuite) -> SupportedCipherSuite {
+fn rustls_suite(suite: CipherSuite) -> SupportedCipherSuite {
     use aws_lc_rs::cipher_suite as known;
     match suite {
         CipherSuite::EcdheEcdsaAes256 => known::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
@@ -176,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_fips_module_has_not_approved_is_never_offered() {
+    fn only_fips_approved_algorithms_are_offered() {
         let all = [
             CipherSuite::EcdheEcdsaAes256,
             CipherSuite::EcdheRsaAes256,
@@ -189,7 +194,7 @@ mod tests {
             assert!(provider(suites).fips(), "{suites:?}");
         }
         for allowed in [&[][..], &KeyExchange::ALL, &[KeyExchange::X25519]] {
-            let groups = groups(allowed);
+            let groups = key_exchange_groups(allowed);
             assert!(!groups.is_empty() && groups.iter().all(|group| group.fips()), "{groups:?}");
         }
         assert_eq!(groups(&[])[0].name(), kx_group::X25519MLKEM768.name());

@@ -1,10 +1,10 @@
-//! What the tests of this crate share: certificates that `rcgen` does not make, and handshakes in memory. No date decides
-//! anything: what is valid is valid until 2049 at least.
+//! Fixtures of TLS tests: certificates that `rcgen` does not make, and handshakes in memory. Independent of the
+//! date: valid certificates are valid until at least 2049.
 
 use std::sync::Arc;
 
 use fairway_model::{
-    ClientDemand, ClientVerification, Config, TlsVersions, UpstreamTls, UpstreamVerification,
+    ClientCertificateMode, ClientVerification, Config, TlsVersions, UpstreamTls, UpstreamVerification,
 };
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, IsCa, KeyPair, PKCS_ECDSA_P256_SHA256, PublicKeyData,
@@ -24,7 +24,7 @@ use crate::tls::upstream::client_config;
 
 const SHA256_WITH_ECDSA: &[u8] = &[0x06, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 2];
 
-pub(crate) const ALWAYS: (&str, &str) = ("200101000000Z", "491231235959Z");
+pub(crate) const ALWAYS_VALID: (&str, &str) = ("200101000000Z", "491231235959Z");
 
 pub(crate) struct Authority {
     pub(crate) params: CertificateParams,
@@ -39,13 +39,13 @@ pub(crate) fn key() -> KeyPair {
     KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap()
 }
 
-/// An authority with the common name `clients`.
+/// A CA with the common name `clients`.
 pub(crate) fn authority() -> Authority {
     authority_with("clients", |_| {})
 }
 
-/// A self-signed certificate with `CA:TRUE` and this common name, as `openssl req -x509` makes it, and what `change` makes
-/// of it.
+/// A self-signed certificate with `CA:TRUE` and this common name, as `openssl req -x509` makes it, changed by
+/// `change`.
 pub(crate) fn authority_with(name: &str, change: impl FnOnce(&mut CertificateParams)) -> Authority {
     let mut params = CertificateParams::new([]).unwrap();
     params.distinguished_name.push(DnType::CommonName, name);
@@ -59,7 +59,7 @@ pub(crate) fn authority_with(name: &str, change: impl FnOnce(&mut CertificatePar
 }
 
 impl Authority {
-    /// Issues a certificate of version 3.
+    /// Issues a version 3 certificate.
     pub(crate) fn issue(
         &self,
         key: &KeyPair,
@@ -72,7 +72,7 @@ impl Authority {
     }
 }
 
-/// What `openssl x509 -req` makes of a request for the common name of `by`: no version and no extensions.
+/// What `openssl x509 -req` makes of a request for the common name of `by`: version 1, without extensions.
 pub(crate) fn issued(by: &Authority, key: &KeyPair, validity: (&str, &str)) -> CertificateDer<'static> {
     issued_for(by, &key.subject_public_key_info(), validity)
 }
@@ -95,25 +95,30 @@ pub(crate) fn pem(der: &CertificateDer<'_>) -> String {
     format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n")
 }
 
-/// A certificate with its key, without a look at whether they fit.
+/// A certificate with a key, without checking that they match.
 pub(crate) fn certified(certificate: CertificateDer<'static>, key: &KeyPair) -> Arc<SingleCertAndKey> {
     let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
     let signing = rustls::crypto::aws_lc_rs::sign::any_supported_type(&key).unwrap();
     Arc::new(SingleCertAndKey::from(CertifiedKey::new(vec![certificate], signing)))
 }
 
-/// What a host trusts of its clients, with lists of revoked certificates.
+/// Trust of a host in client certificates, with revocation lists.
 pub(crate) fn trust(roots: &str, revoked: &str) -> ClientTrust {
     let (roots, revoked) = (roots.into(), revoked.into());
-    ClientTrust::new(&ClientVerification { roots, revoked, depth: Some(1), demand: ClientDemand::Required })
-        .unwrap()
+    ClientTrust::new(&ClientVerification {
+        roots,
+        revoked,
+        depth: Some(1),
+        demand: ClientCertificateMode::Required,
+    })
+    .unwrap()
 }
 
 pub(crate) fn verdict(trust: &ClientTrust, shown: CertificateDer<'_>) -> Result<(), &'static str> {
-    trust.judge(&[shown], UnixTime::now()).unwrap().verdict
+    trust.evaluate(&[shown], UnixTime::now()).unwrap().verdict
 }
 
-/// TLS of this version to endpoints that are not verified.
+/// TLS of this version to unverified endpoints.
 pub(crate) fn unverified(version: &SupportedProtocolVersion) -> UpstreamTls {
     let versions = match version.version {
         rustls::ProtocolVersion::TLSv1_2 => TlsVersions::Only12,
@@ -128,7 +133,7 @@ pub(crate) fn unverified(version: &SupportedProtocolVersion) -> UpstreamTls {
     }
 }
 
-/// The settings of a backend.
+/// TLS configuration of a backend.
 pub(crate) fn client(tls: &UpstreamTls) -> ClientConfig {
     let own = authority();
     let own = SelfSigned { chain: vec![own.der.to_vec()], private_key: own.key.serialize_der() };
@@ -137,7 +142,7 @@ pub(crate) fn client(tls: &UpstreamTls) -> ClientConfig {
     client_config(tls, &identities).unwrap()
 }
 
-/// A server that shows `certified` and asks for nothing.
+/// A server that presents `certified` and requests no certificate.
 pub(crate) fn server(
     certified: Arc<SingleCertAndKey>,
     version: &'static SupportedProtocolVersion,
@@ -149,8 +154,8 @@ pub(crate) fn server(
         .with_cert_resolver(certified)
 }
 
-/// The server's end of a handshake, or why it failed.
-pub(crate) fn shake_hands(
+/// The server end of a handshake, or why it failed.
+pub(crate) fn complete_handshake(
     client: ClientConfig,
     server: ServerConfig,
 ) -> Result<ServerConnection, rustls::Error> {

@@ -1,5 +1,5 @@
-//! TLS towards endpoints: what is verified is what the backend says, and nothing where it says so (the default of
-//! ingress-nginx, whose users' pods have certificates of their own making).
+//! TLS towards endpoints, verified as the backend configures it: not at all in ingress-nginx's default, whose
+//! pods have self-made certificates.
 
 use std::sync::Arc;
 
@@ -10,30 +10,30 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
-use crate::tls::chain::{Purpose, Rules, Trusted, alert};
+use crate::tls::chain::{ChainRules, Purpose, TrustedCertificate, alert};
 use crate::tls::identities::Identities;
 use crate::tls::key_exchange::SECP521R1;
 use crate::tls::roots::Roots;
-use crate::tls::subject::{self, Subject};
+use crate::tls::subject::{self, ExpectedName};
 use crate::tls::{signatures, suites};
 
-/// The settings for one kind of backend.
+/// TLS configuration for endpoints of a backend.
 ///
 /// # Errors
-/// When the roots are no certificates, or the client certificate is not there.
+/// The roots are malformed, or the client certificate is missing.
 pub(crate) fn client_config(tls: &UpstreamTls, identities: &Identities) -> Result<ClientConfig, Error> {
     let mut provider = suites::provider(&tls.suites);
     provider.kx_groups.push(SECP521R1);
-    let trust = Trust::new(&tls.verification)?;
+    let trust = UpstreamTrust::new(&tls.verification)?;
     let builder = ClientConfig::builder_with_provider(Arc::new(provider))
-        .with_protocol_versions(suites::versions(tls.versions))?
+        .with_protocol_versions(suites::protocol_versions(tls.versions))?
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(Verifier { trust }));
     let mut config = match &tls.client_certificate {
         Some(key) => {
             let certified = identities
                 .certified(key)
-                .ok_or_else(|| Error::General(format!("the client certificate {key} is not there")))?;
+                .ok_or_else(|| Error::General(format!("the client certificate {key} is missing")))?;
             builder.with_client_cert_resolver(resolver(certified))
         }
         None => builder.with_no_client_auth(),
@@ -46,27 +46,26 @@ fn resolver(certified: &Arc<CertifiedKey>) -> Arc<dyn ResolvesClientCert> {
     Arc::new(SingleCertAndKey::from(Arc::clone(certified)))
 }
 
-/// Who is believed to be the endpoint. Whoever it is signs the handshake with the certificate's key.
+/// Verifies the certificate of an endpoint. The handshake signature proves possession of its key in any case.
 #[derive(Debug)]
 struct Verifier {
-    trust: Trust,
+    trust: UpstreamTrust,
 }
 
 #[derive(Debug)]
-enum Trust {
-    /// Any certificate is taken.
-    Anyone,
-    /// The chain with at most `depth` certificates between the endpoint's own and a root, and a name of its own instead of the
-    /// one that was dialled.
+enum UpstreamTrust {
+    /// Any certificate is accepted.
+    Any,
+    /// The chain with at most `depth` intermediates, and a configured name instead of the one dialled.
     Chain { roots: Roots, name: ServerName<'static>, depth: usize },
     /// The chain, and one of these names.
-    Subject { roots: Arc<Roots>, names: Box<[Subject]> },
+    Subject { roots: Arc<Roots>, names: Box<[ExpectedName]> },
 }
 
-impl Trust {
+impl UpstreamTrust {
     fn new(verification: &UpstreamVerification) -> Result<Self, Error> {
         Ok(match verification {
-            UpstreamVerification::Off => Self::Anyone,
+            UpstreamVerification::Off => Self::Any,
             UpstreamVerification::Chain { roots, name, depth } => {
                 let name = ServerName::try_from(name.to_string());
                 let name = name.map_err(|error| Error::General(error.to_string()))?;
@@ -74,7 +73,7 @@ impl Trust {
                 Self::Chain { roots: Roots::from_pem(roots)?, name, depth }
             }
             UpstreamVerification::Subject { roots, names } => {
-                let names = names.iter().map(Subject::new).collect::<Result<_, _>>()?;
+                let names = names.iter().map(ExpectedName::new).collect::<Result<_, _>>()?;
                 Self::Subject { roots: Roots::new(roots)?, names }
             }
         })
@@ -90,21 +89,21 @@ impl ServerCertVerifier for Verifier {
         _: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let verify = |roots: &Roots, depth: usize| -> Result<Trusted, Error> {
-            let rules = Rules { roots, purpose: Purpose::Server, revoked: &[], depth };
+        let verify = |roots: &Roots, depth: usize| -> Result<TrustedCertificate, Error> {
+            let rules = ChainRules { roots, purpose: Purpose::Server, revoked: &[], depth };
             rules.verify(own, others, now).map_err(|error| alert(error).into())
         };
         let is_named = match &self.trust {
-            Trust::Anyone => true,
-            Trust::Chain { roots, name, depth } => {
+            UpstreamTrust::Any => true,
+            UpstreamTrust::Chain { roots, name, depth } => {
                 let trusted = verify(roots, *depth)?;
                 let by_common_name =
-                    || !trusted.names_are_constrained && subject::is_for_by_common_name(own, name);
-                subject::is_for(own, name) || by_common_name()
+                    || !trusted.names_are_constrained && subject::matches_common_name(own, name);
+                subject::has_name(own, name) || by_common_name()
             }
-            Trust::Subject { roots, names } => {
+            UpstreamTrust::Subject { roots, names } => {
                 verify(roots, usize::MAX)?;
-                names.iter().any(|name| name.is_of(own))
+                names.iter().any(|name| name.matches(own))
             }
         };
         match is_named {

@@ -1,7 +1,7 @@
-//! Certificates of version 1, which have no extensions (RFC 5280 §4.1.2.1). `openssl x509 -req` makes such ones unless it is told
-//! otherwise, and the documented way to make certificates of clients for ingress-nginx has them, so they are met in practice.
-//! webpki refuses them. Here one is taken that an authority has issued itself; it cannot issue others, and as it cannot say where
-//! it is listed as revoked, it is refused where there are lists.
+//! X.509 version 1 certificates, which have no extensions (RFC 5280 §4.1.2.1). `openssl x509 -req` makes them
+//! by default, and so does the documented way of making client certificates for ingress-nginx. webpki rejects
+//! them. Here one is accepted if a CA issued it directly; it cannot issue others, and because it cannot name a
+//! revocation list, it is rejected if there are any lists.
 
 use rustls_pki_types::{CertificateDer, SubjectPublicKeyInfoDer, TrustAnchor, UnixTime};
 use webpki::{EndEntityCert, RawPublicKeyEntity};
@@ -12,11 +12,11 @@ use x509_parser::time::ASN1Time;
 use crate::tls::der::{content, sequence, value};
 use crate::tls::signatures;
 
-/// A certificate of version 1.
-pub(crate) struct VersionOne<'c>(X509Certificate<'c>, &'c [u8]);
+/// A version 1 certificate.
+pub(crate) struct V1Certificate<'c>(X509Certificate<'c>, &'c [u8]);
 
-impl<'c> VersionOne<'c> {
-    /// Of what a peer shows; `None` for all that webpki reads, or nobody.
+impl<'c> V1Certificate<'c> {
+    /// Parses a peer's certificate; `None` if webpki can read it or it is malformed.
     pub(crate) fn read(certificate: &'c CertificateDer<'_>) -> Option<Self> {
         match EndEntityCert::try_from(certificate) {
             Err(webpki::Error::UnsupportedCertVersion) => {}
@@ -26,11 +26,11 @@ impl<'c> VersionOne<'c> {
         (rest.is_empty() && parsed.version() == X509Version::V1).then_some(Self(parsed, certificate.as_ref()))
     }
 
-    /// Whether one of `anchors` has issued it, and it is in use at `now`. Its only name is the common one, which no name constraint
-    /// is compared with, so authorities that have such constraints do not count.
+    /// Whether one of `anchors` issued it and it is valid at `now`. Its only name is the common name, to which
+    /// name constraints do not apply, so CAs with constraints do not count.
     pub(crate) fn verify(&self, anchors: &[TrustAnchor<'_>], now: UnixTime) -> Result<(), webpki::Error> {
         check_validity(self.0.validity(), now)?;
-        // The same algorithm is written into the part that is signed (RFC 5280 §4.1.1.2).
+        // The signed part repeats the algorithm (RFC 5280 §4.1.1.2).
         if self.algorithms().is_none_or(|(outside, inside)| outside != inside) {
             return Err(webpki::Error::SignatureAlgorithmMismatch);
         }
@@ -45,7 +45,7 @@ impl<'c> VersionOne<'c> {
         if anchors.iter().any(issued) { Ok(()) } else { Err(webpki::Error::UnknownIssuer) }
     }
 
-    /// The algorithm that the certificate names behind the part that is signed, and the one in it, behind the serial number.
+    /// The algorithm outside the signed part, and the one inside it behind the serial number.
     fn algorithms(&self) -> Option<(&[u8], &[u8])> {
         let (signed, _) = value(content(self.1)?)?;
         let (outside, _) = value(content(self.1)?.get(signed.len()..)?)?;
@@ -65,7 +65,7 @@ impl<'c> VersionOne<'c> {
     }
 }
 
-/// Whether `now` is in the validity of a certificate (RFC 5280 §4.1.2.5).
+/// Whether a certificate is valid at `now` (RFC 5280 §4.1.2.5).
 pub(crate) fn check_validity(validity: &Validity, now: UnixTime) -> Result<(), webpki::Error> {
     let time = |time: ASN1Time| {
         let seconds = u64::try_from(time.timestamp()).map_err(|_| webpki::Error::BadDerTime)?;
@@ -92,10 +92,10 @@ mod tests {
 
     use super::*;
     use crate::tls::clients::ClientTrust;
-    use crate::tls::suites::Clients;
+    use crate::tls::suites::ClientAuth;
     use crate::tls::testing::{
-        ALWAYS, Authority, authority, certified, client, issued, key, server, shake_hands, unverified,
-        verdict,
+        ALWAYS_VALID, Authority, authority, certified, client, complete_handshake, issued, key, server,
+        unverified, verdict,
     };
     use crate::tls::tickets::SessionTickets;
 
@@ -104,23 +104,24 @@ mod tests {
     }
 
     #[test]
-    fn one_that_an_authority_has_issued_is_trusted_and_says_whose_it_is() {
+    fn a_certificate_issued_by_the_ca_is_trusted() {
         let authority = authority();
-        let shown = trust(&authority).judge(&[issued(&authority, &key(), ALWAYS)], UnixTime::now()).unwrap();
+        let shown =
+            trust(&authority).evaluate(&[issued(&authority, &key(), ALWAYS_VALID)], UnixTime::now()).unwrap();
         assert_eq!((shown.verdict, &*shown.serial), (Ok(()), "2A"));
         assert!(shown.subject.contains("CN=clients"), "{}", shown.subject);
     }
 
     #[test]
-    fn what_another_authority_of_the_same_name_has_issued_is_not() {
+    fn a_certificate_of_another_ca_of_the_same_name_is_not_trusted() {
         let (authority, same_name) = (authority(), authority());
         assert_eq!(authority.name, same_name.name);
-        let verdict = verdict(&trust(&authority), issued(&same_name, &key(), ALWAYS));
+        let verdict = verdict(&trust(&authority), issued(&same_name, &key(), ALWAYS_VALID));
         assert_eq!(verdict, Err("unable to verify the first certificate"));
     }
 
     #[test]
-    fn it_is_trusted_in_its_time_only() {
+    fn it_is_trusted_only_while_valid() {
         let authority = authority();
         let trust = trust(&authority);
         let past = issued(&authority, &key(), ("200101000000Z", "210101000000Z"));
@@ -132,9 +133,9 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_that_is_changed_ends_the_trust() {
+    fn any_changed_byte_invalidates_it() {
         let authority = authority();
-        let (trust, good) = (trust(&authority), issued(&authority, &key(), ALWAYS));
+        let (trust, good) = (trust(&authority), issued(&authority, &key(), ALWAYS_VALID));
         for at in 0..good.len() {
             let mut changed = good.to_vec();
             changed[at] ^= 1;
@@ -143,7 +144,7 @@ mod tests {
         }
     }
 
-    /// Whether a client that shows `certificate` and signs with `key` gets through the handshake.
+    /// Whether a client with `certificate` that signs with `key` completes the handshake.
     fn is_let_in(
         trust: &ClientTrust,
         certificate: CertificateDer<'static>,
@@ -153,21 +154,22 @@ mod tests {
         let own = authority();
         let server = server(certified(own.der.clone(), &own.key), version);
         let tickets = SessionTickets::default();
-        let asked = Clients::Asked(trust);
-        let server = crate::tls::for_host(&server, TlsVersions::Both, None, asked, &tickets).unwrap();
+        let client_auth = ClientAuth::Unverified(trust);
+        let server =
+            crate::tls::config_for_host(&server, TlsVersions::Both, None, client_auth, &tickets).unwrap();
         let mut client = client(&unverified(version));
         client.client_auth_cert_resolver = certified(certificate, key);
-        shake_hands(client, server).is_ok_and(|server| server.peer_certificates().is_some())
+        complete_handshake(client, server).is_ok_and(|server| server.peer_certificates().is_some())
     }
 
     #[test]
-    fn who_shows_one_must_have_its_key() {
+    fn the_client_must_have_its_key() {
         let authority = authority();
         let trust = trust(&authority);
         for version in [&rustls::version::TLS13, &rustls::version::TLS12] {
             let own = key();
-            assert!(is_let_in(&trust, issued(&authority, &own, ALWAYS), &own, version), "{version:?}");
-            let stolen = issued(&authority, &key(), ALWAYS);
+            assert!(is_let_in(&trust, issued(&authority, &own, ALWAYS_VALID), &own, version), "{version:?}");
+            let stolen = issued(&authority, &key(), ALWAYS_VALID);
             assert!(!is_let_in(&trust, stolen, &own, version), "{version:?}");
         }
     }

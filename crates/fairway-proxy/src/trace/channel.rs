@@ -1,4 +1,4 @@
-//! The way of sampled exchanges off the workers: bounded, and never waited for by a worker.
+//! The bounded channel for sampled exchanges from the workers to the exporter. Workers never wait for it.
 
 use tokio::sync::mpsc;
 
@@ -12,7 +12,7 @@ pub struct TraceSender(mpsc::Sender<Vec<TracedExchange>>);
 #[derive(Debug)]
 pub struct TraceReceiver(mpsc::Receiver<Vec<TracedExchange>>);
 
-/// Both ends, with room for `batches` batches, at least one. A batch has at most 64 exchanges.
+/// A channel with room for `batches` batches, at least one. A batch has at most 64 exchanges.
 #[must_use]
 pub fn channel(batches: usize) -> (TraceSender, TraceReceiver) {
     let (sender, receiver) = mpsc::channel(batches.max(1));
@@ -20,17 +20,17 @@ pub fn channel(batches: usize) -> (TraceSender, TraceReceiver) {
 }
 
 impl TraceSender {
-    /// Hands a batch over.
+    /// Sends a batch.
     ///
     /// # Errors
-    /// The number of exchanges that are lost, because the channel is full or the exporter is gone.
+    /// The number of exchanges lost because the channel is full or the exporter is gone.
     pub(super) fn send(&self, batch: Vec<TracedExchange>) -> Result<(), usize> {
         self.0.try_send(batch).map_err(|refused| refused.into_inner().len())
     }
 }
 
 impl TraceReceiver {
-    /// The next batch; `None` once every worker has ended and all batches were taken.
+    /// The next batch; `None` once every worker has ended and all batches were received.
     pub async fn receive(&mut self) -> Option<Vec<TracedExchange>> {
         self.0.recv().await
     }

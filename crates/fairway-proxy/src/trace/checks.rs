@@ -1,9 +1,9 @@
-//! Checks for any bytes as the headers of a trace: a context that was read is written back as it came, and a slow reading of the
-//! specifications says the same. Shared with a fuzz target.
+//! Checks for any bytes as trace headers: a parsed context is written back as received, and a slow second
+//! parser agrees. Shared with a fuzz target.
 
 use super::context::{B3, B3Context, B3Sampling, B3Values, TraceParent, is_state_in_bounds};
 
-/// Any bytes: values of headers, each up to the end of a line.
+/// Checks header values, one per line of the input.
 pub(crate) fn trace_context(input: &[u8]) {
     let values: Vec<&[u8]> = input.split(|byte| *byte == b'\n').collect();
     values.iter().for_each(|value| trace_parent(value));
@@ -36,7 +36,7 @@ fn trace_parent(value: &[u8]) {
     assert_eq!(TraceParent::read(&written), Some(read), "{}", shown(value));
 }
 
-/// Byte by byte, as the grammar has it.
+/// Byte by byte, as in the grammar.
 fn is_trace_parent(value: &[u8]) -> bool {
     let mut parts = value.splitn(5, |byte| *byte == b'-');
     let mut next = || parts.next().unwrap_or_default();

@@ -1,16 +1,17 @@
-//! The context of a trace in headers: W3C Trace Context (`traceparent`, `tracestate`) and B3. A value that breaks a rule of its
-//! specification is no context. Never knows a request: values in, values out.
+//! Trace context in headers: W3C Trace Context (`traceparent`, `tracestate`) and B3. A value that violates its
+//! specification is ignored. Knows no requests: values in, values out.
 
 use fairway_http::bytes::push_hex;
 
 /// Bytes of a `traceparent` of version 00.
-const PARENT_BYTES: usize = 55;
+const TRACEPARENT_BYTES: usize = 55;
 
-/// The most bytes of a `traceparent` of a later version, and of all of `tracestate` (W3C Trace Context §3.3.1.5).
-const MAX_BYTES: usize = 512;
+/// Byte limit of a `traceparent` of a later version, and of the whole `tracestate` (W3C Trace Context
+/// §3.3.1.5).
+const MAX_HEADER_BYTES: usize = 512;
 
-/// The most members of `tracestate` (§3.3.1.1).
-const MAX_MEMBERS: usize = 32;
+/// Member limit of `tracestate` (§3.3.1.1).
+const MAX_STATE_MEMBERS: usize = 32;
 
 /// The value of `traceparent` (§3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,16 +20,16 @@ pub(crate) struct TraceParent {
     pub(crate) trace_id: u128,
     /// Never 0.
     pub(crate) parent_id: u64,
-    /// [`TraceParent::SAMPLED`], [`TraceParent::RANDOM`], and what later versions give a meaning.
+    /// [`TraceParent::SAMPLED`], [`TraceParent::RANDOM`] and flags of later versions.
     pub(crate) flags: u8,
 }
 
-/// What B3 headers say (<https://github.com/openzipkin/b3-propagation>).
+/// The content of B3 headers (<https://github.com/openzipkin/b3-propagation>).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum B3 {
-    /// A span, and whether its trace is sampled.
+    /// A span and the sampling decision.
     Context(B3Context),
-    /// Only whether the trace that begins is sampled.
+    /// Only a sampling decision for a new trace.
     Decision(B3Sampling),
 }
 
@@ -46,14 +47,14 @@ pub(crate) struct B3Context {
     pub(crate) sampling: B3Sampling,
 }
 
-/// Whether a trace is sampled, as B3 says it.
+/// The sampling decision in B3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum B3Sampling {
     /// The receiver decides.
     Deferred,
     Denied,
     Accepted,
-    /// It is sampled whatever else is.
+    /// Sampled regardless of other rules.
     Debug,
 }
 
@@ -68,31 +69,31 @@ pub(crate) struct B3Values<'h> {
 }
 
 impl TraceParent {
-    /// Whether the sender samples the trace.
+    /// Set if the sender samples the trace.
     pub(crate) const SAMPLED: u8 = 1;
-    /// Whether the trace id is random (W3C Trace Context Level 2 §3.2.2.5.2): it goes on with the trace.
+    /// Set if the trace id is random (W3C Trace Context Level 2 §3.2.2.5.2); propagated with the trace.
     pub(crate) const RANDOM: u8 = 2;
 
-    /// Of version 00, or of a later one as far as 00 knows it (§3.2.4).
+    /// Parses version 00, or a later one as far as 00 defines it (§3.2.4).
     #[inline]
     pub(crate) fn read(value: &[u8]) -> Option<Self> {
-        let (known, more) = value.split_first_chunk::<PARENT_BYTES>()?;
+        let (known, more) = value.split_first_chunk::<TRACEPARENT_BYTES>()?;
         let is_separated = known[2] == b'-' && known[35] == b'-' && known[52] == b'-';
-        let flags = byte(known[53], known[54])?;
-        let flags = match (byte(known[0], known[1])?, more) {
+        let flags = parse_byte(known[53], known[54])?;
+        let flags = match (parse_byte(known[0], known[1])?, more) {
             (0, []) => flags,
             // "Version ff is invalid" (§3.2.2.1).
             (0xff, _) => return None,
             (1.., []) => flags & Self::SAMPLED,
-            (1.., [b'-', ..]) if value.len() <= MAX_BYTES => flags & Self::SAMPLED,
+            (1.., [b'-', ..]) if value.len() <= MAX_HEADER_BYTES => flags & Self::SAMPLED,
             _ => return None,
         };
-        let (trace_id, parent_id) = (hex::<32>(&known[3..35])?, hex::<16>(&known[36..52])?);
+        let (trace_id, parent_id) = (parse_hex::<32>(&known[3..35])?, parse_hex::<16>(&known[36..52])?);
         let is_valid = is_separated && trace_id != 0 && parent_id != 0;
         is_valid.then_some(Self { trace_id, parent_id: parent_id as u64, flags })
     }
 
-    /// Appends it as one of version 00.
+    /// Appends the value as version 00.
     #[inline]
     pub(crate) fn write(self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"00-");
@@ -109,22 +110,22 @@ impl TraceParent {
     }
 }
 
-/// Whether `tracestate` goes on, which may have several lines: longer ones are dropped.
+/// Whether `tracestate`, which may have several lines, is within its limits and propagated.
 pub(crate) fn is_state_in_bounds<'h>(lines: impl Iterator<Item = &'h [u8]>) -> bool {
     let (mut bytes, mut members) = (0, 0);
     for line in lines {
-        // Several lines are one list, with commas between them (RFC 9110 §5.3).
+        // Several lines form one comma-separated list (RFC 9110 §5.3).
         bytes += line.len() + usize::from(members > 0);
-        if bytes > MAX_BYTES {
+        if bytes > MAX_HEADER_BYTES {
             return false;
         }
         members += memchr::memchr_iter(b',', line).count() + 1;
     }
-    members <= MAX_MEMBERS
+    members <= MAX_STATE_MEMBERS
 }
 
 impl B3 {
-    /// The value of the header `b3`.
+    /// Parses the header `b3`.
     pub(crate) fn read(value: &[u8]) -> Option<Self> {
         if let [_] = value {
             return B3Sampling::read(value).map(Self::Decision);
@@ -138,7 +139,7 @@ impl B3 {
         parts.next().is_none().then_some(Self::Context(context))
     }
 
-    /// The values of the other headers.
+    /// Parses the `X-B3-*` headers.
     pub(crate) fn read_values(values: &B3Values<'_>) -> Option<Self> {
         let sampling = match (values.flags, values.sampled) {
             (Some(b"1"), None | Some(b"1")) => B3Sampling::Debug,
@@ -157,7 +158,7 @@ impl B3 {
         Some(Self::Context(B3Context { trace_id, is_short, span_id, parent_id, sampling }))
     }
 
-    /// Appends it as a value of the header `b3`.
+    /// Appends the value of the header `b3`.
     pub(crate) fn write(self, out: &mut Vec<u8>) {
         match self {
             Self::Decision(sampling) => out.extend(sampling.digit()),
@@ -178,7 +179,7 @@ impl B3 {
 }
 
 impl B3Context {
-    /// Appends the trace id with as many digits as it came with.
+    /// Appends the trace id with its original number of digits.
     pub(crate) fn write_trace_id(&self, out: &mut Vec<u8>) {
         match self.is_short {
             true => push_hex((self.trace_id as u64).to_be_bytes(), out),
@@ -206,7 +207,7 @@ impl B3Sampling {
         }
     }
 
-    /// Whether the trace is sampled, where that is decided.
+    /// The decision, if made.
     pub(crate) fn decision(self) -> Option<bool> {
         match self {
             Self::Deferred => None,
@@ -216,25 +217,25 @@ impl B3Sampling {
     }
 }
 
-/// A trace id of B3, and whether it has 64 bits only.
+/// A B3 trace id, and whether it has only 64 bits.
 fn trace_id(digits: &[u8]) -> Option<(u128, bool)> {
     let is_short = digits.len() == 16;
-    let id = if is_short { hex::<16>(digits) } else { hex::<32>(digits) };
+    let id = if is_short { parse_hex::<16>(digits) } else { parse_hex::<32>(digits) };
     Some((id.filter(|id| *id != 0)?, is_short))
 }
 
 fn span_id(digits: &[u8]) -> Option<u64> {
-    hex::<16>(digits).filter(|id| *id != 0).map(|id| id as u64)
+    parse_hex::<16>(digits).filter(|id| *id != 0).map(|id| id as u64)
 }
 
-/// `Some(None)` where there is none.
+/// `Some(None)` if absent.
 fn optional_span_id(digits: Option<&[u8]>) -> Option<Option<u64>> {
     digits.map_or(Some(None), |digits| span_id(digits).map(Some))
 }
 
-/// The byte of two lower-case hexadecimal digits.
+/// Parses two lower-case hexadecimal digits.
 #[inline]
-fn byte(high: u8, low: u8) -> Option<u8> {
+fn parse_byte(high: u8, low: u8) -> Option<u8> {
     let digit = |digit: u8| match digit {
         b'0'..=b'9' => Some(digit - b'0'),
         b'a'..=b'f' => Some(digit - b'a' + 10),
@@ -243,9 +244,9 @@ fn byte(high: u8, low: u8) -> Option<u8> {
     Some(digit(high)? << 4 | digit(low)?)
 }
 
-/// The number of exactly `N` lower-case hexadecimal digits, a multiple of eight.
+/// Parses exactly `N` lower-case hexadecimal digits, a multiple of eight.
 #[inline]
-fn hex<const N: usize>(digits: &[u8]) -> Option<u128> {
+fn parse_hex<const N: usize>(digits: &[u8]) -> Option<u128> {
     let digits: &[u8; N] = digits.try_into().ok()?;
     let (mut number, mut wrong) = (0, 0);
     for eight in digits.as_chunks::<8>().0 {
@@ -256,22 +257,23 @@ fn hex<const N: usize>(digits: &[u8]) -> Option<u128> {
     (wrong == 0).then_some(number)
 }
 
-const fn each(byte: u8) -> u64 {
+const fn repeat_byte(byte: u8) -> u64 {
     u64::from_ne_bytes([byte; 8])
 }
 
-/// The number of eight digits at once: byte by byte it would cost four times as much. The second number is 0 where all of them are
-/// lower-case hexadecimal digits.
+/// Parses eight digits at once: byte by byte would cost four times as much. The second number is 0 if all of
+/// them are lower-case hexadecimal digits.
 #[inline]
 fn eight_digits(digits: [u8; 8]) -> (u32, u64) {
     let digits = u64::from_be_bytes(digits);
-    // The high bit of each byte from `first` on. No sum carries into the next byte: one part has seven bits, the other less.
-    let from = |first: u8| (digits & each(0x7f)) + each(0x80 - first);
+    // Sets the high bit of each byte >= `first`. No sum carries into the next byte: one summand has seven bits,
+    // the other less.
+    let from = |first: u8| (digits & repeat_byte(0x7f)) + repeat_byte(0x80 - first);
     let decimal = from(b'0') & !from(b'9' + 1);
     let letter = from(b'a') & !from(b'f' + 1);
-    let wrong = (!(decimal | letter) | digits) & each(0x80);
-    // The low half of `a` is 1.
-    let mut number = (digits & each(0x0f)) + (letter >> 7 & each(1)) * 9;
+    let wrong = (!(decimal | letter) | digits) & repeat_byte(0x80);
+    // The low nibble of `a` is 1.
+    let mut number = (digits & repeat_byte(0x0f)) + (letter >> 7 & repeat_byte(1)) * 9;
     number = (number | number >> 4) & 0x00ff_00ff_00ff_00ff;
     number = (number | number >> 8) & 0x0000_ffff_0000_ffff;
     ((number | number >> 16) as u32, wrong)

@@ -1,4 +1,5 @@
-//! The tables of the specifications, the committed corpus of the fuzz target, and any other headers, through the same checks.
+//! Runs the tables of the specifications, the committed fuzz corpus and generated headers through the same
+//! checks.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -16,7 +17,7 @@ const TRACE: u128 = 0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736;
 const SPAN: u64 = 0x00f0_67aa_0ba9_02b7;
 
 #[test]
-fn the_corpus_holds() {
+fn the_corpus_passes_all_checks() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/trace_context");
     let files: Vec<_> = fs::read_dir(folder).expect("the corpus is committed").collect();
     assert!(files.len() >= 5, "only {} files", files.len());
@@ -25,9 +26,9 @@ fn the_corpus_holds() {
     }
 }
 
-/// W3C Trace Context §3.2, and its examples.
+/// W3C Trace Context §3.2 and its examples.
 #[test]
-fn a_traceparent_is_read_as_the_specification_says() {
+fn a_traceparent_is_parsed_as_specified() {
     let read = |value: &str| {
         checks::trace_context(value.as_bytes());
         TraceParent::read(value.as_bytes())
@@ -37,10 +38,10 @@ fn a_traceparent_is_read_as_the_specification_says() {
     for (value, expected) in [
         (format!("00-{ids}-01"), known(1)),
         (format!("00-{ids}-00"), known(0)),
-        // Unknown flags are no error, and a random trace id is one of them.
+        // Unknown flags are no error; a random trace id is one.
         (format!("00-{ids}-03"), known(3)),
         (format!("00-{ids}-ff"), known(0xff)),
-        // Of later versions only what 00 knows counts (§3.2.4).
+        // Of later versions only what 00 defines counts (§3.2.4).
         (format!("01-{ids}-03"), known(1)),
         (format!("cc-{ids}-01-what-the-future-will-be-like"), known(1)),
         (format!("fe-{ids}-00-"), known(0)),
@@ -76,7 +77,7 @@ fn a_traceparent_is_read_as_the_specification_says() {
 }
 
 #[test]
-fn every_byte_that_is_no_lower_case_digit_is_found_wherever_it_stands() {
+fn every_invalid_digit_is_detected_at_any_position() {
     let value = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     for at in 0..value.len() {
         for byte in 0..=255 {
@@ -87,7 +88,7 @@ fn every_byte_that_is_no_lower_case_digit_is_found_wherever_it_stands() {
     }
 }
 
-/// §3.3.1: the bounds of what goes on.
+/// §3.3.1: limits of a propagated `tracestate`.
 #[test]
 fn a_tracestate_has_32_members_and_512_characters_at_most() {
     let members = |count: usize| vec!["a=1"; count].join(",");
@@ -109,7 +110,7 @@ fn a_tracestate_has_32_members_and_512_characters_at_most() {
 }
 
 #[test]
-fn b3_is_read_as_its_specification_says() {
+fn b3_is_parsed_as_specified() {
     let read = |value: &str| {
         checks::trace_context(value.as_bytes());
         B3::read(value.as_bytes())
@@ -162,7 +163,7 @@ fn b3_is_read_as_its_specification_says() {
 }
 
 #[test]
-fn b3_of_several_headers_says_the_same() {
+fn b3_in_multiple_headers_is_equivalent() {
     let values = |text: [&'static str; 5]| {
         let [trace_id, span_id, parent_span_id, sampled, flags] =
             text.map(|value| (!value.is_empty()).then_some(value.as_bytes()));
@@ -200,7 +201,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2_000) })]
 
     #[test]
-    fn any_headers_hold(
+    fn any_headers_pass_all_checks(
         words in vec(select(&[
             "00", "01", "ff", "-", "-", "-", "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7", "0000000000000000",
             "A", "d", "1", "0", "\n", "a=b", ",",
@@ -215,7 +216,7 @@ proptest! {
     }
 
     #[test]
-    fn what_was_written_is_read_again(trace_id in 1_u128.., parent_id in 1_u64.., flags in any::<u8>()) {
+    fn contexts_round_trip(trace_id in 1_u128.., parent_id in 1_u64.., flags in any::<u8>()) {
         let parent = TraceParent { trace_id, parent_id, flags };
         let mut written = Vec::new();
         parent.write(&mut written);

@@ -1,10 +1,11 @@
-//! Traces: a request continues the trace of its client or begins one, its endpoints get the context, and sampled exchanges go to the
-//! exporter of their spans.
+//! Tracing: a request continues the client's trace or starts one, endpoints get the context, and sampled
+//! exchanges go to the span exporter.
 //!
-//! `begin` decides, and `context` reads and writes headers. A request that is not sampled costs a look at its headers, and at most one
-//! header in each form. A sampled one has its state in its buffers (`sampled`), becomes a [`TracedExchange`] when it is over, and leaves
-//! its worker in a batch (`gather`) through a bounded [`channel()`]. A worker never waits for the exporter: a batch that finds the channel
-//! full is dropped and counted.
+//! `begin` decides, and `context` reads and writes headers. An unsampled request costs a look at its headers
+//! and at most one header per format. A sampled one has its state in its buffers (`sampled`), becomes a
+//! [`TracedExchange`] when finished, and leaves its worker in a batch (`gather`) through a bounded
+//! [`channel()`]. A worker never waits for the exporter: batches that find the channel full are dropped and
+//! counted.
 
 mod begin;
 pub(crate) mod channel;
@@ -17,9 +18,9 @@ pub(crate) mod exchange;
 mod gather;
 pub(crate) mod sampled;
 
-pub(crate) use begin::begin;
+pub(crate) use begin::begin_trace;
 pub use channel::{TraceReceiver, TraceSender, channel};
 pub use exchange::TracedExchange;
-pub(crate) use exchange::name_of;
-pub(crate) use gather::Traces;
+pub(crate) use exchange::sanitize_span_name;
+pub(crate) use gather::TraceBatcher;
 pub use sampled::SpanContext;

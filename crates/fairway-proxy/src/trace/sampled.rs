@@ -1,82 +1,82 @@
-//! The trace of a sampled exchange while it is under way, and the headers that endpoints and services get of it.
+//! The trace of a sampled exchange in flight, and the headers endpoints and services get.
 
 use fairway_http::{Head, Known};
 
 use super::context::{B3, B3Context, B3Sampling, TraceParent};
 use crate::metrics::record::FailedAttempt;
 
-/// The server span of an exchange, and its place in the trace.
+/// The server span of an exchange and its position in the trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpanContext {
-    /// The trace. Never 0.
+    /// Trace id. Never 0.
     pub trace_id: u128,
-    /// The span. Never 0.
+    /// Span id. Never 0.
     pub span_id: u64,
-    /// The client's span, where its trace was continued.
+    /// The client's span, if its trace was continued.
     pub parent_span_id: Option<u64>,
     /// The value of `tracestate`.
     pub trace_state: Option<String>,
 }
 
 impl SpanContext {
-    /// The client span of an attempt, counted from 1: what its endpoint got as the parent of its own spans.
+    /// The client span of an attempt, counted from 1: the parent of the endpoint's spans.
     #[must_use]
     pub fn attempt_span_id(&self, attempt: u8) -> u64 {
         attempt_span_id(self.span_id, attempt)
     }
 }
 
-/// Derived, so that nothing is stored per attempt: a bijection for each attempt (the finalizer of SplitMix64), so that attempts of one
-/// exchange never share an identifier.
+/// Derived, so that nothing is stored per attempt. The finalizer of SplitMix64 is a bijection: attempts of one
+/// exchange never share an id.
 fn attempt_span_id(span_id: u64, attempt: u8) -> u64 {
     let mut id = span_id.wrapping_add(u64::from(attempt).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     id = (id ^ (id >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     id = (id ^ (id >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     id ^= id >> 31;
-    // The identifier 0 is invalid.
+    // The id 0 is invalid.
     if id == 0 { !span_id } else { id }
 }
 
 /// The trace of a sampled exchange.
 #[derive(Clone, Debug)]
-pub(crate) struct Sampled {
+pub(crate) struct SampledTrace {
     pub(crate) trace_id: u128,
     /// The server span.
     pub(crate) span_id: u64,
     /// The client's span.
     pub(crate) parent_id: Option<u64>,
-    /// Whether the trace id is known to be random (a flag of `traceparent` that goes on).
+    /// The `traceparent` flag of random trace ids, propagated.
     pub(super) flags: u8,
-    /// How B3 headers are written, where they are.
+    /// Form of the B3 headers, if written.
     pub(super) b3: Option<B3Form>,
-    /// What the configuration calls the span; empty for its usual name.
+    /// Configured span name; empty for the default.
     pub(crate) name: String,
     /// An attempt whose response was replaced by that of another backend or of Fairway.
-    pub(crate) unused: Option<UnusedAttempt>,
-    /// Attempts before the first one for a page that another backend made.
+    pub(crate) replaced_attempt: Option<ReplacedAttempt>,
+    /// Attempts made before those for an error page of another backend.
     pub(crate) attempts_before_page: u8,
 }
 
-/// How B3 headers are written.
+/// Form of the B3 headers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct B3Form {
-    /// Whether the `X-B3-*` headers are written in addition to `b3`, because the client sent them.
+    /// Whether `X-B3-*` headers are written in addition to `b3`, because the client sent them.
     pub(super) is_multiple: bool,
     /// Whether the trace id has 64 bits.
     pub(super) is_short: bool,
     pub(super) is_debug: bool,
 }
 
-/// See [`Sampled::unused`].
+/// See [`SampledTrace::replaced_attempt`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct UnusedAttempt {
+pub(crate) struct ReplacedAttempt {
     pub(crate) attempt: FailedAttempt,
-    /// Which one it was, from 1.
+    /// Number of the attempt, from 1.
     pub(crate) number: u8,
 }
 
-impl Sampled {
-    /// Writes the headers for services that are asked before the endpoint: their spans are children of the server span.
+impl SampledTrace {
+    /// Writes the headers for services called before the endpoint: their spans are children of the server span.
     pub(super) fn propagate(&self, request: &mut Head) {
         self.write(request, self.span_id, self.parent_id);
     }
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_attempt_has_a_span_of_its_own() {
+    fn every_attempt_has_its_own_span() {
         for span_id in [1, 7, u64::MAX, 0x00f0_67aa_0ba9_02b7] {
             let context = SpanContext { trace_id: 1, span_id, parent_span_id: None, trace_state: None };
             let ids: BTreeSet<_> = (1..=u8::MAX).map(|attempt| context.attempt_span_id(attempt)).collect();

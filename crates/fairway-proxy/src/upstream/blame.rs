@@ -1,4 +1,4 @@
-//! What failures say about endpoints.
+//! Blames endpoints for failures, and counts ejections.
 
 use std::time::Duration;
 
@@ -6,22 +6,22 @@ use fairway_connection::sides::Hop;
 use fairway_net::clock::Instant;
 
 use crate::fault::Fault;
-use crate::metrics::count;
+use crate::metrics::increment;
 use crate::network::Network;
 use crate::upstream::health::Blame;
 use crate::upstream::{Endpoint, Group};
-use crate::worker::{ToEndpoint, Worker};
+use crate::worker::{EndpointHop, Worker};
 
-/// Why a group has no endpoint for an attempt.
-pub(crate) fn unpicked<H: Hop>(group: &Group<H>) -> Fault {
+/// The fault when a group has no endpoint for an attempt.
+pub(crate) fn unpicked_fault<H: Hop>(group: &Group<H>) -> Fault {
     if group.is_empty() { Fault::NoEndpoint } else { Fault::EndpointsFull }
 }
 
-/// What a failed connect says about the endpoint.
-pub(crate) fn note_connect_failure<N: Network>(
+/// Blames the endpoint for a failed connect, if the fault is the endpoint's.
+pub(crate) fn record_connect_failure<N: Network>(
     worker: &Worker<N>,
-    group: &Group<ToEndpoint<N>>,
-    endpoint: &Endpoint<ToEndpoint<N>>,
+    group: &Group<EndpointHop<N>>,
+    endpoint: &Endpoint<EndpointHop<N>>,
     fault: Fault,
 ) {
     if fault.blames_endpoint() {
@@ -30,30 +30,30 @@ pub(crate) fn note_connect_failure<N: Network>(
     }
 }
 
-/// A response head came after `latency`: counts the endpoints that are ejected because they have been slow.
-pub(crate) fn note_success<N: Network>(
+/// Records a response head that arrived after `latency`, and counts endpoints that are ejected as too slow.
+pub(crate) fn record_success<N: Network>(
     worker: &Worker<N>,
-    group: &Group<ToEndpoint<N>>,
+    group: &Group<EndpointHop<N>>,
     endpoint: u32,
     latency: Duration,
     now: Instant,
 ) {
     for slow in group.succeeded(endpoint, latency, now) {
-        count(&worker.counters.attempts.ejected);
+        increment(&worker.counters.attempts.ejected);
         let endpoint = group.member(slow.member).identity.address;
-        let (mean, others) = (slow.mean, slow.others);
-        tracing::info!(%endpoint, ?mean, ?others, "an endpoint is ejected: it answers far more slowly than the others");
+        let (mean, others) = (slow.mean, slow.median_of_others);
+        tracing::info!(%endpoint, ?mean, ?others, "ejecting an endpoint that responds far more slowly than the others");
     }
 }
 
-/// Counts a failure against the endpoint, and an ejection that follows from it.
+/// Counts a failure of the endpoint, and the ejection if it causes one.
 pub(crate) fn blame<N: Network>(
     worker: &Worker<N>,
-    group: &Group<ToEndpoint<N>>,
-    endpoint: &Endpoint<ToEndpoint<N>>,
+    group: &Group<EndpointHop<N>>,
+    endpoint: &Endpoint<EndpointHop<N>>,
     blame: Blame,
 ) {
     if group.failed(endpoint, blame, Instant::now()) {
-        count(&worker.counters.attempts.ejected);
+        increment(&worker.counters.attempts.ejected);
     }
 }

@@ -1,4 +1,4 @@
-//! Makes connections to endpoints: TCP, and TLS over it where the backend asks for it.
+//! Connects to endpoints: TCP, and TLS if the backend uses it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -10,15 +10,15 @@ use std::rc::Rc;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use fairway_connection::sides::{Hop, Spoken};
-use fairway_connection::upstream::Room;
+use fairway_connection::sides::{Hop, HopProtocol};
+use fairway_connection::upstream::DescriptorRoom;
 use fairway_connection::upstream::endpoint::EndpointIdentity;
 use fairway_http::HeadLimits;
-use fairway_http2::{Note, Noted};
+use fairway_http2::{PeerEvent, PeerEventKind};
 use fairway_model::{BackendProtocol, UpstreamTls};
 use fairway_net::clock::Instant;
 use fairway_net::shortage::Shortage;
-use fairway_net::transport::{Secured, UpstreamStream};
+use fairway_net::transport::{MaybeTls, UpstreamStream};
 use fairway_net::wire::Workspace;
 use rustls::ClientConfig;
 use rustls::sign::CertifiedKey;
@@ -28,30 +28,30 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use crate::fault::Fault;
-use crate::metrics::Events;
-use crate::metrics::record::Micros;
+use crate::metrics::EventCounts;
+use crate::metrics::record::Microseconds;
 use crate::network::Network;
 use crate::tls::{Identities, client_config};
 
-/// A connect under way. It borrows nothing, so it can outlive the exchange that began it.
+/// A connect in progress. It borrows nothing, so it can outlive the exchange that started it.
 pub(crate) type Connecting<H> = Pin<Box<dyn Future<Output = Result<H, Fault>>>>;
 
-/// A connection that was made.
+/// A new connection.
 pub(crate) struct Connected<H> {
     pub(crate) hop: H,
-    /// What TLS took of the connect; 0 in the clear.
-    pub(crate) handshake: Micros,
+    /// The part of the connect that TLS took; 0 without TLS.
+    pub(crate) handshake: Microseconds,
 }
 
-/// What TLS settings depend on, besides the certificate that they show.
-type Kind = (UpstreamTls, BackendProtocol);
+/// The key of TLS settings, in addition to the client certificate.
+type TlsKind = (UpstreamTls, BackendProtocol);
 
-/// TLS settings, with the sessions of their connections.
+/// Cached TLS settings, with their session cache.
 struct KnownTls {
     config: Arc<ClientConfig>,
-    /// The certificate that they show, where the backend names one.
+    /// The client certificate, if the backend names one.
     certified: Option<Arc<CertifiedKey>>,
-    /// Of the backends for which they were made.
+    /// The backend settings from which they were made.
     of: Weak<UpstreamTls>,
 }
 
@@ -61,20 +61,20 @@ impl KnownTls {
     }
 }
 
-/// Makes connections, and keeps the TLS settings of each kind of backend with their sessions.
+/// Connects to endpoints, and caches TLS settings with their sessions.
 pub(crate) struct Connector<N: Network> {
-    means: Rc<Means<N>>,
-    room: Rc<Room<N::Hop>>,
+    context: Rc<ConnectContext<N>>,
+    room: Rc<DescriptorRoom<N::Hop>>,
     workspace: Rc<Workspace>,
-    /// What endpoints do over HTTP/2.
-    events: Events,
-    tls: RefCell<HashMap<Kind, KnownTls>>,
+    /// Counters of HTTP/2 events of endpoints.
+    events: EventCounts,
+    tls: RefCell<HashMap<TlsKind, KnownTls>>,
 }
 
-/// What connections are made with.
-struct Means<N> {
+/// What every connect needs.
+struct ConnectContext<N> {
     network: N,
-    /// How large heads of answers may be.
+    /// Limits of response heads.
     heads: HeadLimits,
 }
 
@@ -82,22 +82,22 @@ impl<N: Network> Connector<N> {
     pub(crate) fn new(
         network: N,
         heads: HeadLimits,
-        room: Rc<Room<N::Hop>>,
+        room: Rc<DescriptorRoom<N::Hop>>,
         workspace: Rc<Workspace>,
-        events: Events,
+        events: EventCounts,
     ) -> Self {
-        let means = Rc::new(Means { network, heads });
-        Self { means, room, workspace, events, tls: RefCell::new(HashMap::new()) }
+        let context = Rc::new(ConnectContext { network, heads });
+        Self { context, room, workspace, events, tls: RefCell::new(HashMap::new()) }
     }
 
-    /// Begins to connect; the connect ends within `limit`.
+    /// Starts a connect, which ends within `limit`.
     pub(crate) fn start(
         &self,
         to: &EndpointIdentity,
         identities: &Identities,
         limit: Duration,
     ) -> Connecting<Connected<N::Hop>> {
-        let means = Rc::clone(&self.means);
+        let context = Rc::clone(&self.context);
         let (room, workspace) = (Rc::clone(&self.room), Rc::clone(&self.workspace));
         let (address, protocol, events) = (to.address, to.protocol, self.events.clone());
         let secure = match self.tls(to, identities) {
@@ -105,38 +105,40 @@ impl<N: Network> Connector<N> {
             Err(fault) => return Box::pin(ready(Err(fault))),
         };
         Box::pin(async move {
-            // Made where it is awaited: what is handed in keeps its room beside it.
+            // Created where it is awaited: as an argument it would need its room twice.
             let connect = async {
-                let stream = reach(&means.network, &room, address).await.map_err(|error| fault_of(&error))?;
-                means.network.keep(&stream);
+                let stream =
+                    open_stream(&context.network, &room, address).await.map_err(|error| fault_of(&error))?;
+                context.network.enable_keepalive(&stream);
                 let Some((tls, name)) = secure else {
                     let spoken = match protocol {
-                        BackendProtocol::H2c | BackendProtocol::Http2 => Spoken::Http2,
-                        BackendProtocol::Http1 | BackendProtocol::Auto => Spoken::Http1,
+                        BackendProtocol::H2c | BackendProtocol::Http2 => HopProtocol::Http2,
+                        BackendProtocol::Http1 | BackendProtocol::Auto => HopProtocol::Http1,
                     };
-                    let hop = means.network.hop(Secured::Plain(stream), spoken, &workspace, means.heads);
-                    return Ok(Connected { hop, handshake: Micros::ZERO });
+                    let hop = context.network.hop(MaybeTls::Plain(stream), spoken, &workspace, context.heads);
+                    return Ok(Connected { hop, handshake: Microseconds::ZERO });
                 };
-                // Boxed: every connect in the clear would carry room for it, and a burst of requests makes thousands at once.
+                // Boxed: otherwise every plain connect would reserve room for it, and a burst of requests makes thousands at
+                // once.
                 let handshake = Box::pin(async move {
                     let began = Instant::now();
                     let stream = TlsConnector::from(tls).connect(name, stream).await;
                     stream.map(|stream| (stream, began.elapsed()))
                 });
                 let (stream, took) = handshake.await.map_err(|_| Fault::UpstreamTls)?;
-                let spoken = spoken(protocol, stream.get_ref().1.alpn_protocol())?;
-                let secured = Secured::Tls(Box::new(stream));
-                let hop = means.network.hop(secured, spoken, &workspace, means.heads);
+                let spoken = negotiated_protocol(protocol, stream.get_ref().1.alpn_protocol())?;
+                let secured = MaybeTls::Tls(Box::new(stream));
+                let hop = context.network.hop(secured, spoken, &workspace, context.heads);
                 Ok(Connected { hop, handshake: took.into() })
             };
             let mut connected = timeout(limit, connect).await.unwrap_or(Err(Fault::ConnectTimeout))?;
-            connected.hop.tell(watch(address, events));
+            connected.hop.set_event_observer(count_events(address, events));
             Ok(connected)
         })
     }
 
-    /// Begins to connect without speaking anything over it but what goes `ahead`, in the clear; the connect ends within
-    /// `limit`. Under TLS where the backend asks for it and the client's ends here (`inside`).
+    /// Starts a connect for a raw stream; only `ahead` is sent first, unencrypted. The connect ends within `limit`. TLS is used
+    /// if the backend uses it and the client's TLS ends here (`inside`).
     pub(crate) fn stream(
         &self,
         to: &EndpointIdentity,
@@ -150,27 +152,27 @@ impl<N: Network> Connector<N> {
             Ok(secure) => secure,
             Err(fault) => return Box::pin(ready(Err(fault))),
         };
-        let (means, room) = (Rc::clone(&self.means), Rc::clone(&self.room));
+        let (context, room) = (Rc::clone(&self.context), Rc::clone(&self.room));
         let (address, ahead) = (to.address, Rc::clone(ahead));
         Box::pin(async move {
             let connect = async {
                 let mut stream =
-                    reach(&means.network, &room, address).await.map_err(|error| fault_of(&error))?;
+                    open_stream(&context.network, &room, address).await.map_err(|error| fault_of(&error))?;
                 if !ahead.is_empty() {
                     stream.write_all(&ahead).await.map_err(|_| Fault::ConnectFailed)?;
                 }
-                let Some((config, name)) = secure else { return Ok(Secured::Plain(stream)) };
+                let Some((config, name)) = secure else { return Ok(MaybeTls::Plain(stream)) };
                 let mut config = ClientConfig::clone(&config);
                 config.alpn_protocols.clear();
                 let tls = TlsConnector::from(Arc::new(config));
                 let stream = Box::pin(tls.connect(name, stream)).await.map_err(|_| Fault::UpstreamTls)?;
-                Ok(Secured::Tls(Box::new(stream)))
+                Ok(MaybeTls::Tls(Box::new(stream)))
             };
             timeout(limit, connect).await.unwrap_or(Err(Fault::ConnectTimeout))
         })
     }
 
-    /// What TLS towards `to` needs; none where the backend is in the clear.
+    /// The TLS settings and server name for `to`; `None` if the backend does not use TLS.
     fn tls(
         &self,
         to: &EndpointIdentity,
@@ -178,7 +180,7 @@ impl<N: Network> Connector<N> {
     ) -> Result<Option<(Arc<ClientConfig>, ServerName<'static>)>, Fault> {
         let Some(tls) = &to.tls else { return Ok(None) };
         let config = self.tls_config(tls, to.protocol, identities)?;
-        // Without a name the address stands in: rustls sends no SNI for addresses (RFC 6066 §3).
+        // Without a name the address is used: rustls sends no SNI for addresses (RFC 6066 §3).
         let name = match &tls.server_name {
             Some(name) => ServerName::try_from(name.to_string()).map_err(|_| Fault::UpstreamTls)?,
             None => ServerName::IpAddress(to.address.ip().into()),
@@ -198,31 +200,31 @@ impl<N: Network> Connector<N> {
             return Ok(Arc::clone(&known.config));
         }
         let mut made = client_config(tls, identities).map_err(|_| Fault::UpstreamTls)?;
-        made.alpn_protocols = offered(protocol).iter().map(|name| name.to_vec()).collect();
+        made.alpn_protocols = offered_alpn(protocol).iter().map(|name| name.to_vec()).collect();
         let config = Arc::new(made);
         let made =
             KnownTls { config: Arc::clone(&config), certified: certified.cloned(), of: Arc::downgrade(tls) };
         let mut known = self.tls.borrow_mut();
-        // What neither a snapshot nor an endpoint has any more.
+        // Settings that no snapshot and no endpoint uses any more.
         known.retain(|_, known| known.of.strong_count() > 0);
         known.insert(kind, made);
         Ok(config)
     }
 }
 
-/// Counts what an endpoint does on one connection. Its first fault is logged, those that follow are only counted.
-fn watch(endpoint: SocketAddr, events: Events) -> impl Fn(Note) {
+/// Counts HTTP/2 events of one connection. Its first fault is logged, later ones are only counted.
+fn count_events(endpoint: SocketAddr, events: EventCounts) -> impl Fn(PeerEvent) {
     let is_told = Cell::new(false);
     move |note| {
-        events.note(note);
-        if note.what == Noted::ConnectionFault && !is_told.replace(true) {
-            tracing::info!(%endpoint, reason = note.reason, "an endpoint's HTTP/2 connection is ended");
+        events.record(note);
+        if note.kind == PeerEventKind::ConnectionFault && !is_told.replace(true) {
+            tracing::info!(%endpoint, reason = note.reason, "closing the HTTP/2 connection of an endpoint after a fault");
         }
     }
 }
 
-/// What is offered to an endpoint (RFC 7301), the best first.
-fn offered(protocol: BackendProtocol) -> &'static [&'static [u8]] {
+/// The ALPN protocols offered to an endpoint (RFC 7301), preferred first.
+fn offered_alpn(protocol: BackendProtocol) -> &'static [&'static [u8]] {
     match protocol {
         BackendProtocol::Http1 => &[b"http/1.1"],
         BackendProtocol::H2c | BackendProtocol::Http2 => &[b"h2"],
@@ -230,32 +232,36 @@ fn offered(protocol: BackendProtocol) -> &'static [&'static [u8]] {
     }
 }
 
-/// What an endpoint chose. One that says nothing speaks HTTP/1.1, which not every backend may.
-fn spoken(protocol: BackendProtocol, chosen: Option<&[u8]>) -> Result<Spoken, Fault> {
+/// The protocol that an endpoint chose. Without a choice it is HTTP/1.1, which not every backend may use.
+fn negotiated_protocol(protocol: BackendProtocol, chosen: Option<&[u8]>) -> Result<HopProtocol, Fault> {
     match (protocol, chosen) {
-        (BackendProtocol::Http1, _) => Ok(Spoken::Http1),
-        (_, Some(b"h2")) => Ok(Spoken::Http2),
-        (BackendProtocol::Auto, _) => Ok(Spoken::Http1),
+        (BackendProtocol::Http1, _) => Ok(HopProtocol::Http1),
+        (_, Some(b"h2")) => Ok(HopProtocol::Http2),
+        (BackendProtocol::Auto, _) => Ok(HopProtocol::Http1),
         (BackendProtocol::H2c | BackendProtocol::Http2, _) => Err(Fault::UpstreamTls),
     }
 }
 
-/// A stream in the clear. Where the system gives no socket, idle connections are closed and it is asked once more.
-async fn reach<N: Network>(network: &N, room: &Room<N::Hop>, address: SocketAddr) -> io::Result<N::Stream> {
-    if !room.make(0) {
+/// Opens a TCP stream. If no socket is available, idle connections are closed and it is tried once more.
+async fn open_stream<N: Network>(
+    network: &N,
+    room: &DescriptorRoom<N::Hop>,
+    address: SocketAddr,
+) -> io::Result<N::Stream> {
+    if !room.make_room(0) {
         return Err(Shortage::no_descriptor());
     }
     match network.connect(address).await {
-        Err(error) if Shortage::of(&error) == Some(Shortage::Sockets) && room.clear() => {
+        Err(error) if Shortage::from_error(&error) == Some(Shortage::Sockets) && room.clear() => {
             network.connect(address).await
         }
         connected => connected,
     }
 }
 
-/// Why there is no connection. What this process or its machine lacks is not the endpoint's doing.
+/// The fault of a failed connect. A shortage of this process or machine does not blame the endpoint.
 pub(crate) fn fault_of(error: &io::Error) -> Fault {
-    match Shortage::of(error) {
+    match Shortage::from_error(error) {
         Some(Shortage::Sockets | Shortage::Ports) => Fault::LocalShortage,
         None if error.kind() == io::ErrorKind::TimedOut => Fault::ConnectTimeout,
         None => Fault::ConnectFailed,
@@ -271,11 +277,11 @@ mod tests {
     use super::*;
     use crate::network::TcpNetwork;
     use crate::options::Limits;
-    use crate::testing::{Meeting, Stage, filtered, on_stage, worker_over};
+    use crate::testing::{ScriptedConnect, TestWorker, config_with_phases, run_local, worker_over};
 
     #[tokio::test(flavor = "local")]
     async fn a_connect_in_the_clear_has_no_room_for_a_handshake() {
-        let network = TcpNetwork { patience: Duration::from_secs(3) };
+        let network = TcpNetwork { keepalive_timeout: Duration::from_secs(3) };
         let worker = worker_over(network, Limits::default(), 1, |_, _| {});
         let address = ([127, 0, 0, 1], 80).into();
         let (transport, protocol) = (fairway_model::PortProtocol::Tcp, BackendProtocol::Http1);
@@ -295,7 +301,7 @@ mod tests {
         })
     }
 
-    /// A configuration with a certificate `client` that is issued now.
+    /// A configuration with a new certificate `client`.
     fn with_certificate() -> Config {
         let (mut config, leaf) = (Config::default(), Authority::new("clients").leaf(&["client"]));
         let certificate = Certificate {
@@ -313,15 +319,16 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_adoption_makes_no_tls_settings_anew() {
-        on_stage(async {
-            let stage = Stage::serving(&filtered(1, Vec::new()), |_| Meeting::Refused);
+        run_local(async {
+            let stage =
+                TestWorker::with_config(&config_with_phases(1, Vec::new()), |_| ScriptedConnect::Refused);
             let (connector, tls) = (&stage.worker.connector, unverified(None));
             let settings = || {
                 let adopted = stage.worker.adopted();
                 connector.tls_config(&tls, BackendProtocol::Http1, adopted.identities()).unwrap()
             };
             let before = settings();
-            stage.publish(&filtered(2, Vec::new()));
+            stage.publish(&config_with_phases(2, Vec::new()));
             assert!(Arc::ptr_eq(&before, &settings()), "a change elsewhere ends no session of TLS");
         })
         .await;
@@ -329,8 +336,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn tls_settings_last_as_long_as_the_certificate_that_they_show_and_their_backend() {
-        on_stage(async {
-            let stage = Stage::serving(&filtered(1, Vec::new()), |_| Meeting::Refused);
+        run_local(async {
+            let stage =
+                TestWorker::with_config(&config_with_phases(1, Vec::new()), |_| ScriptedConnect::Refused);
             let fallback = Authority::new("stage").leaf(&["stage.invalid"]);
             let fallback = SelfSigned {
                 chain: fallback.chain_der.iter().map(|der| der.to_vec()).collect(),

@@ -1,5 +1,5 @@
-//! The pods' side of one worker: what connects with endpoints, and what may be spent on retries and races. Their groups,
-//! health and idle connections are `fairway_connection::upstream`'s.
+//! The upstream side of a worker: connects to endpoints, and blames them for failures. `fairway_connection::upstream` has their
+//! groups, health and idle connections.
 
 pub(crate) mod blame;
 pub(crate) mod connect;
@@ -8,6 +8,7 @@ mod tests;
 
 pub(crate) use connect::{Connected, Connecting, Connector, fault_of};
 pub(crate) use fairway_connection::upstream::{
-    Chosen, ConnectionPlace, Endpoint, Errand, Full, Group, Groups, Lease, Opened, Pending, Picks,
-    RequestPlace, Room, Tried, Underway, endpoint, health,
+    ConnectInProgress, ConnectOutcome, ConnectionPermit, DescriptorRoom, Endpoint, Group, Groups, Lease,
+    LimitReached, PendingRequest, PickReason, PickedEndpoint, Picks, RequestPermit, TriedMembers, endpoint,
+    health,
 };

@@ -1,4 +1,4 @@
-//! Endpoints over minutes, in virtual time: ejection and its probes, and what becomes of idle connections.
+//! Endpoints over minutes, in virtual time: ejection, probes and idle connections.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -11,18 +11,22 @@ use tokio::io::{AsyncWriteExt, DuplexStream};
 use tokio::time::{Instant, sleep};
 
 use crate::options::Limits;
-use crate::testing::{Client, GET, Meeting, OK, Stage, answering, endpoint, on_stage, read_head};
+use crate::testing::{
+    Client, GET_REQUEST, OK_RESPONSE, ScriptedConnect, TestWorker, endpoint, read_head, run_local, serve_ok,
+};
 
 #[tokio::test(start_paused = true)]
 async fn a_dead_endpoint_is_probed_after_1_2_4_8_16_30_and_30_seconds() {
-    on_stage(async {
-        let script = |to| if to == endpoint(0) { Meeting::Refused } else { Meeting::with(answering) };
-        let stage = Stage::new(2, |_, _| {}, script);
+    run_local(async {
+        let script = |to| {
+            if to == endpoint(0) { ScriptedConnect::Refused } else { ScriptedConnect::served_by(serve_ok) }
+        };
+        let stage = TestWorker::new(2, |_, _| {}, script);
         let mut client = stage.client();
         let began = Instant::now();
         while began.elapsed() < Duration::from_secs(95) {
             assert_eq!(
-                client.ask(GET).await.unwrap().status,
+                client.request(GET_REQUEST).await.unwrap().status,
                 200,
                 "a probe that fails costs its client nothing"
             );
@@ -40,17 +44,17 @@ async fn a_dead_endpoint_is_probed_after_1_2_4_8_16_30_and_30_seconds() {
 
 #[tokio::test(start_paused = true)]
 async fn one_probe_that_succeeds_brings_the_endpoint_back() {
-    on_stage(async {
+    run_local(async {
         let began = Instant::now();
         let script = move |to| match to == endpoint(0) && began.elapsed() < Duration::from_secs(2) {
-            true => Meeting::Refused,
-            false => Meeting::with(answering),
+            true => ScriptedConnect::Refused,
+            false => ScriptedConnect::served_by(serve_ok),
         };
-        let stage = Stage::new(2, |_, settings| settings.upstream.requests_per_connection = 1, script);
+        let stage = TestWorker::new(2, |_, settings| settings.upstream.requests_per_connection = 1, script);
         let mut client = stage.client();
         let mut ask = async |count| {
             for _ in 0..count {
-                assert_eq!(client.ask(GET).await.unwrap().status, 200);
+                assert_eq!(client.request(GET_REQUEST).await.unwrap().status, 200);
             }
         };
         ask(10).await;
@@ -66,10 +70,10 @@ async fn one_probe_that_succeeds_brings_the_endpoint_back() {
 
 #[tokio::test(start_paused = true)]
 async fn an_idle_connection_is_let_go_after_its_time() {
-    on_stage(async {
-        let stage = Stage::new(1, |_, _| {}, |_| Meeting::with(answering));
+    run_local(async {
+        let stage = TestWorker::new(1, |_, _| {}, |_| ScriptedConnect::served_by(serve_ok));
         let mut client = stage.client();
-        assert_eq!(client.ask(GET).await.unwrap().status, 200);
+        assert_eq!(client.request(GET_REQUEST).await.unwrap().status, 200);
         for (wait, left) in [(59, 1), (2, 0)] {
             sleep(Duration::from_secs(wait)).await;
             stage.worker.tick();
@@ -81,39 +85,45 @@ async fn an_idle_connection_is_let_go_after_its_time() {
 
 #[tokio::test(start_paused = true)]
 async fn a_post_takes_a_connection_only_within_a_second_of_its_last_answer() {
-    on_stage(async {
-        let stage = Stage::new(1, |_, _| {}, |_| Meeting::with(answering));
+    run_local(async {
+        let stage = TestWorker::new(1, |_, _| {}, |_| ScriptedConnect::served_by(serve_ok));
         let mut client = stage.client();
         let post = "POST / HTTP/1.1\r\nHost: a\r\n\r\n";
         for (wait, connects) in [(0, 1), (900, 1), (1100, 2)] {
             sleep(Duration::from_millis(wait)).await;
-            assert_eq!(client.ask(post).await.unwrap().status, 200);
+            assert_eq!(client.request(post).await.unwrap().status, 200);
             assert_eq!(stage.connects().len(), connects, "after {wait} ms");
         }
         sleep(Duration::from_secs(30)).await;
-        assert_eq!(client.ask(GET).await.unwrap().status, 200);
+        assert_eq!(client.request(GET_REQUEST).await.unwrap().status, 200);
         assert_eq!(stage.connects().len(), 2, "a GET may use an old one");
     })
     .await;
 }
 
-/// The errors of a system that has nothing left: ENOMEM, ENFILE, EMFILE, EADDRNOTAVAIL, ENOBUFS.
-const SHORT: [i32; 5] = [12, 23, 24, 99, 105];
+/// The errors of an exhausted system: ENOMEM, ENFILE, EMFILE, EADDRNOTAVAIL, ENOBUFS.
+const SHORTAGE_ERRORS: [i32; 5] = [12, 23, 24, 99, 105];
 
 #[tokio::test(start_paused = true)]
 async fn what_this_process_lacks_is_a_503_and_no_endpoint_is_blamed_for_it() {
-    on_stage(async {
-        for error in SHORT {
+    run_local(async {
+        for error in SHORTAGE_ERRORS {
             let short = Rc::new(Cell::new(true));
             let script = {
                 let short = Rc::clone(&short);
-                move |_| if short.get() { Meeting::Error(error) } else { Meeting::with(answering) }
+                move |_| {
+                    if short.get() {
+                        ScriptedConnect::Error(error)
+                    } else {
+                        ScriptedConnect::served_by(serve_ok)
+                    }
+                }
             };
-            let stage = Stage::new(2, |_, _| {}, script);
+            let stage = TestWorker::new(2, |_, _| {}, script);
             for _ in 0..10 {
                 let mut client = stage.client();
-                assert_eq!(client.ask(GET).await.unwrap().status, 503, "{error}");
-                assert!(client.answer().await.is_none(), "{error}: its own descriptor is given back");
+                assert_eq!(client.request(GET_REQUEST).await.unwrap().status, 503, "{error}");
+                assert!(client.response().await.is_none(), "{error}: its own descriptor is given back");
             }
             assert_eq!(stage.connects().len(), 10, "{error}: no other endpoint is tried");
             for line in [
@@ -121,12 +131,16 @@ async fn what_this_process_lacks_is_a_503_and_no_endpoint_is_blamed_for_it() {
                 "fairway_upstream_retries_total 0",
                 "fairway_faults_total{reason=\"local_shortage\"} 10",
             ] {
-                assert!(stage.counts(line), "{error}: {line}");
+                assert!(stage.has_metric_line(line), "{error}: {line}");
             }
             short.set(false);
             let mut client = stage.client();
             for _ in 0..2 {
-                assert_eq!(client.ask(GET).await.unwrap().status, 200, "{error}: both endpoints are in use");
+                assert_eq!(
+                    client.request(GET_REQUEST).await.unwrap().status,
+                    200,
+                    "{error}: both endpoints are in use"
+                );
             }
         }
     })
@@ -135,47 +149,47 @@ async fn what_this_process_lacks_is_a_503_and_no_endpoint_is_blamed_for_it() {
 
 #[tokio::test(start_paused = true)]
 async fn idle_connections_give_way_to_a_connection_that_the_system_does_not_give() {
-    on_stage(async {
+    run_local(async {
         let short = Rc::new(Cell::new(true));
         let script = move |to| match to == endpoint(1) && short.replace(false) {
-            true => Meeting::Error(24),
-            false => Meeting::with(answering),
+            true => ScriptedConnect::Error(24),
+            false => ScriptedConnect::served_by(serve_ok),
         };
-        let stage = Stage::new(2, |_, _| {}, script);
+        let stage = TestWorker::new(2, |_, _| {}, script);
         let mut client = stage.client();
         for _ in 0..2 {
-            assert_eq!(client.ask(GET).await.unwrap().status, 200);
+            assert_eq!(client.request(GET_REQUEST).await.unwrap().status, 200);
         }
         let asked: Vec<_> = stage.connects().into_iter().map(|(_, to)| to).collect();
         assert_eq!(asked, [endpoint(0), endpoint(1), endpoint(1)]);
-        assert!(stage.counts("fairway_upstream_idle_connections 1"), "the first one was closed");
+        assert!(stage.has_metric_line("fairway_upstream_idle_connections 1"), "the first one was closed");
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_probe_that_met_no_endpoint_is_made_again_by_the_next_request() {
-    on_stage(async {
+    run_local(async {
         let meets = Rc::new(Cell::new(Some(111)));
         let script = {
             let meets = Rc::clone(&meets);
             move |to| match meets.get() {
-                Some(error) if to == endpoint(0) => Meeting::Error(error),
-                _ => Meeting::with(answering),
+                Some(error) if to == endpoint(0) => ScriptedConnect::Error(error),
+                _ => ScriptedConnect::served_by(serve_ok),
             }
         };
-        let stage = Stage::new(2, |_, settings| settings.upstream.requests_per_connection = 1, script);
+        let stage = TestWorker::new(2, |_, settings| settings.upstream.requests_per_connection = 1, script);
         let mut client = stage.client();
-        assert_eq!(client.ask(GET).await.unwrap().status, 200, "the refused one is ejected");
-        assert!(stage.counts("fairway_upstream_ejections_total 1"));
+        assert_eq!(client.request(GET_REQUEST).await.unwrap().status, 200, "the refused one is ejected");
+        assert!(stage.has_metric_line("fairway_upstream_ejections_total 1"));
         sleep(Duration::from_secs(1)).await;
         meets.set(Some(24));
-        while client.ask(GET).await.unwrap().status != 503 {}
+        while client.request(GET_REQUEST).await.unwrap().status != 503 {}
         meets.set(None);
         let mut client = stage.client();
         let before = stage.connects().len();
         for _ in 0..2 {
-            assert_eq!(client.ask(GET).await.unwrap().status, 200);
+            assert_eq!(client.request(GET_REQUEST).await.unwrap().status, 200);
         }
         assert!(stage.connects()[before..].iter().any(|(_, to)| *to == endpoint(0)), "it is back at once");
     })
@@ -184,24 +198,24 @@ async fn a_probe_that_met_no_endpoint_is_made_again_by_the_next_request() {
 
 #[tokio::test(start_paused = true)]
 async fn idle_connections_stay_within_the_descriptors_of_the_worker() {
-    on_stage(async {
-        // Three quarters of them are the reserve.
+    run_local(async {
+        // Three quarters of them are reserved.
         let limits = Limits { descriptors: Some(20), ..Limits::default() };
-        let stage = Stage::within(limits, 20, |_, _| {}, |_| Meeting::with(answering));
+        let stage = TestWorker::with_limits(limits, 20, |_, _| {}, |_| ScriptedConnect::served_by(serve_ok));
         let mut client = stage.client();
         for _ in 0..40 {
-            assert_eq!(client.ask(GET).await.unwrap().status, 200);
+            assert_eq!(client.request(GET_REQUEST).await.unwrap().status, 200);
             assert!(stage.worker.groups.idle_connections() <= 5);
         }
     })
     .await;
 }
 
-/// Answers each request after a second, so that all of a moment are under way at once.
+/// Responds to each request after a second, so that all requests are in progress at once.
 async fn answering_later(mut stream: DuplexStream) {
     while read_head(&mut stream).await {
         sleep(Duration::from_secs(1)).await;
-        if stream.write_all(OK).await.is_err() {
+        if stream.write_all(OK_RESPONSE).await.is_err() {
             return;
         }
     }
@@ -209,18 +223,18 @@ async fn answering_later(mut stream: DuplexStream) {
 
 #[tokio::test(start_paused = true)]
 async fn connections_that_a_burst_needed_are_kept_for_the_next_one_and_given_up_later() {
-    on_stage(async {
+    run_local(async {
         const BURST: usize = 400;
         let hour = Duration::from_secs(3600);
         let settings = |_: &mut _, settings: &mut Settings| settings.upstream.idle_timeout = hour;
-        let stage = Stage::new(1, settings, |_| Meeting::with(answering_later));
+        let stage = TestWorker::new(1, settings, |_| ScriptedConnect::served_by(answering_later));
         let mut clients: Vec<_> = (0..BURST).map(|_| stage.client()).collect();
         let burst = async |clients: &mut [Client]| {
             for client in &mut *clients {
-                client.send(GET).await;
+                client.send(GET_REQUEST).await;
             }
             for client in clients {
-                assert_eq!(client.answer().await.unwrap().status, 200);
+                assert_eq!(client.response().await.unwrap().status, 200);
             }
         };
         for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! The snapshot that a worker serves by, with the way to the worker's own groups of endpoints.
+//! The snapshot that a worker serves, and access to the worker's endpoint groups.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -12,35 +12,35 @@ use rustls::ServerConfig;
 
 use crate::fault::Fault;
 use crate::listener::{ListenerId, PortId};
-use crate::listening::{Choice, ListenerFacts, Listening, Verification};
+use crate::listening::{ConnectionTarget, ListenerFacts, Listening, Verification};
 use crate::metrics::Generation;
 use crate::peer::Peer;
 use crate::publish::Published;
-use crate::tls::{ClientTrust, Clients, Identities, for_host};
+use crate::tls::{ClientAuth, ClientTrust, Identities, config_for_host};
 use crate::upstream::{Group, Groups};
 use crate::worker::group_table::GroupTable;
-use crate::worker::guards::Trusts;
+use crate::worker::guards::ClientTrustCache;
 
-/// A snapshot in use. Exchanges hold it through an `Rc`, so that the shared reference count is touched once per change
-/// and worker instead of once per request.
+/// A snapshot in use. Exchanges hold it through an `Rc`, so that the shared reference count is touched once per
+/// change and worker instead of once per request.
 pub(crate) struct Adopted<H> {
     published: Arc<Published>,
     groups: Rc<GroupTable<H>>,
-    /// Whether the worker has adopted nothing newer: then `groups` are those of this snapshot.
+    /// Whether this is the worker's latest snapshot: then `groups` belong to it.
     is_newest: Cell<bool>,
-    /// When the worker began to serve by it.
-    pub(crate) since: Instant,
+    /// When the worker adopted it.
+    pub(crate) adopted_at: Instant,
     generation: Rc<Generation>,
 }
 
 impl<H: Hop> Adopted<H> {
-    /// The first one.
+    /// The first snapshot of a worker.
     pub(crate) fn first(published: &Arc<Published>, generation: Rc<Generation>) -> Self {
-        Self::with(published, Rc::default(), generation)
+        Self::assemble(published, Rc::default(), generation)
     }
 
-    /// The next one: groups whose backend did not change stay, those whose backend did keep the endpoints that stay, and
-    /// idle connections to endpoints that left are closed.
+    /// The next snapshot: groups of unchanged backends stay, changed backends keep the endpoints that stay, and
+    /// idle connections to removed endpoints are closed.
     pub(crate) fn next(
         published: &Arc<Published>,
         older: &Self,
@@ -49,16 +49,16 @@ impl<H: Hop> Adopted<H> {
     ) -> Self {
         older.is_newest.set(false);
         older.groups.adopt(older.snapshot(), &published.snapshot, groups);
-        Self::with(published, Rc::clone(&older.groups), generation)
+        Self::assemble(published, Rc::clone(&older.groups), generation)
     }
 
-    fn with(published: &Arc<Published>, groups: Rc<GroupTable<H>>, generation: Rc<Generation>) -> Self {
-        let (is_newest, since) = (Cell::new(true), Instant::now());
-        Self { published: Arc::clone(published), groups, is_newest, since, generation }
+    fn assemble(published: &Arc<Published>, groups: Rc<GroupTable<H>>, generation: Rc<Generation>) -> Self {
+        let (is_newest, adopted_at) = (Cell::new(true), Instant::now());
+        Self { published: Arc::clone(published), groups, is_newest, adopted_at, generation }
     }
 
-    /// Whether it is this one.
-    pub(crate) fn is(&self, published: &Arc<Published>) -> bool {
+    /// Whether this is the same snapshot.
+    pub(crate) fn is_same(&self, published: &Arc<Published>) -> bool {
         Arc::ptr_eq(&self.published, published)
     }
 
@@ -66,12 +66,12 @@ impl<H: Hop> Adopted<H> {
         &self.published.snapshot
     }
 
-    /// The version of its snapshot.
+    /// Version of the snapshot.
     pub(crate) fn version(&self) -> u64 {
         self.published.snapshot.version()
     }
 
-    /// A request that was served by it is over.
+    /// Counts a finished request of this snapshot.
     #[inline]
     pub(crate) fn count_request(&self) {
         self.generation.count_request();
@@ -89,19 +89,19 @@ impl<H: Hop> Adopted<H> {
         &self.published.listening
     }
 
-    /// What requests need to know of their listener; `None` when it is gone, or speaks something else.
+    /// Properties of a listener for requests; `None` if the listener is gone or not HTTP.
     #[inline]
     pub(crate) fn listener(&self, id: ListenerId) -> Option<ListenerFacts> {
         self.published.listening.facts(id)
     }
 
-    /// Whether the client's listener verifies clients, but did not verify this one in its handshake as it does now.
+    /// Whether the listener verifies clients, but did not verify this one with its current rules.
     #[inline]
     pub(crate) fn is_unverified(&self, peer: &Peer, listener: Option<ListenerFacts>) -> bool {
-        listener.is_some_and(|listener| listener.verifies) && !self.has_verified(peer)
+        listener.is_some_and(|listener| listener.verifies_clients) && !self.has_verified(peer)
     }
 
-    /// Whether the client's connection began before its host had a listener of its own that verifies clients.
+    /// Whether another listener, which verifies clients, now serves the host of this connection.
     #[inline]
     pub(crate) fn evades_verification(
         &self,
@@ -109,7 +109,7 @@ impl<H: Hop> Adopted<H> {
         listener: Option<ListenerFacts>,
         host: &str,
     ) -> bool {
-        listener.is_some_and(|listener| listener.is_beside_verified)
+        listener.is_some_and(|listener| listener.shares_routes_with_verified)
             && self.listening().is_verified_elsewhere(peer.listener, host)
     }
 
@@ -118,26 +118,26 @@ impl<H: Hop> Adopted<H> {
         trust.is_some_and(|trust| peer.is_verified_by(trust))
     }
 
-    /// What holds for the clients of a listener.
+    /// Client limits of a listener.
     #[inline]
-    pub(crate) fn clients(&self, id: ListenerId) -> &ClientLimits {
-        self.published.listening.clients(id)
+    pub(crate) fn client_limits(&self, id: ListenerId) -> &ClientLimits {
+        self.published.listening.client_limits(id)
     }
 
-    /// The worker's group for a backend, made now if this is its first use.
+    /// The worker's endpoint group of a backend, created on first use.
     #[inline]
     pub(crate) fn group(&self, slot: BackendSlot, groups: &Groups<H>) -> Option<Rc<Group<H>>> {
-        let known = if self.is_newest.get() { self.groups.known(slot) } else { None };
-        known.or_else(|| self.unknown_group(slot, PortProtocol::Tcp, groups))
+        let known = if self.is_newest.get() { self.groups.existing(slot) } else { None };
+        known.or_else(|| self.find_or_create_group(slot, PortProtocol::Tcp, groups))
     }
 
-    /// The same for datagrams.
+    /// The group for datagrams.
     pub(crate) fn datagram_group(&self, slot: BackendSlot, groups: &Groups<H>) -> Option<Rc<Group<H>>> {
-        self.unknown_group(slot, PortProtocol::Udp, groups)
+        self.find_or_create_group(slot, PortProtocol::Udp, groups)
     }
 
     #[inline(never)]
-    fn unknown_group(
+    fn find_or_create_group(
         &self,
         slot: BackendSlot,
         transport: PortProtocol,
@@ -146,94 +146,101 @@ impl<H: Hop> Adopted<H> {
         if self.is_newest.get() {
             return self.groups.group(slot, transport, self.snapshot(), groups);
         }
-        // Of the endpoints that the backend had, some may be gone. Its slot may be another backend's by now.
+        // In an older snapshot some endpoints may be gone, and the slot may belong to another backend.
         let backend = self.snapshot().backend(slot)?;
-        let now = self.groups.group_now(slot, transport, backend, groups);
+        let now = self.groups.current_group(slot, transport, backend, groups);
         Some(now.unwrap_or_else(|| groups.group(Arc::clone(backend), transport, None)))
     }
 
-    /// The listener of a client that comes to `port` and asks for `name` (lower case).
-    pub(crate) fn chosen(&self, port: PortId, name: Option<&str>) -> Option<ListenerId> {
-        match self.choice(port, name)? {
-            Choice::Listener(listener) => Some(listener),
-            Choice::Closed => None,
+    /// The listener for `port` and the SNI `name` (lower case).
+    pub(crate) fn listener_for(&self, port: PortId, name: Option<&str>) -> Option<ListenerId> {
+        match self.target_for(port, name)? {
+            ConnectionTarget::Listener(listener) => Some(listener),
+            ConnectionTarget::Closed => None,
         }
     }
 
-    /// What becomes of a client that comes to `port` and asks for `name` (lower case); `None` where no listener there has the name.
-    pub(crate) fn choice(&self, port: PortId, name: Option<&str>) -> Option<Choice> {
+    /// The target for `port` and the SNI `name` (lower case); `None` if no listener matches.
+    pub(crate) fn target_for(&self, port: PortId, name: Option<&str>) -> Option<ConnectionTarget> {
         self.listening().port(port)?.carries.by_name()?.choose(name).copied()
     }
 
-    /// Whether `listener` serves clients of TLS or QUIC at `port`.
+    /// Whether `listener` serves TLS or QUIC at `port`.
     pub(crate) fn serves_at(&self, listener: ListenerId, port: PortId) -> bool {
         let by_name = self.listening().port(port).and_then(|port| port.carries.by_name());
-        by_name.is_some_and(|by_name| by_name.values().any(|choice| *choice == Choice::Listener(listener)))
+        by_name.is_some_and(|by_name| {
+            by_name.values().any(|choice| *choice == ConnectionTarget::Listener(listener))
+        })
     }
 
-    /// Whether `listener` passes the TLS of a client through that asks for `name` (lower case).
+    /// Whether `listener` passes TLS for the SNI `name` (lower case) through.
     pub(crate) fn passes_through(&self, listener: ListenerId, name: Option<&str>) -> bool {
         self.listening().model(listener).is_some_and(|model| match model.protocol {
             ListenerProtocol::TlsPassthrough => true,
-            ListenerProtocol::Https => self.passed_host(model, name).is_some(),
+            ListenerProtocol::Https => self.passthrough_stream(model, name).is_some(),
             _ => false,
         })
     }
 
-    /// Whether a connection of `listener` whose client asks for `name` (lower case) is still one to forward.
-    pub(crate) fn forwards(&self, listener: ListenerId, name: Option<&str>) -> bool {
+    /// Whether a connection of `listener` with the SNI `name` (lower case) is still forwarded.
+    pub(crate) fn still_forwards(&self, listener: ListenerId, name: Option<&str>) -> bool {
         self.listening().model(listener).is_some_and(|model| {
-            model.protocol != ListenerProtocol::Https || self.passed_host(model, name).is_some()
+            model.protocol != ListenerProtocol::Https || self.passthrough_stream(model, name).is_some()
         })
     }
 
-    /// Where the TLS of a virtual host of a listener of HTTPS goes that does not end here.
-    fn passed_host(&self, model: &Listener, name: Option<&str>) -> Option<&Arc<CompiledStream>> {
-        self.snapshot().passed_through(&model.table, name?)
+    /// The passthrough route of a host of an HTTPS listener.
+    fn passthrough_stream(&self, model: &Listener, name: Option<&str>) -> Option<&Arc<CompiledStream>> {
+        self.snapshot().passthrough_route(&model.table, name?)
     }
 
-    /// Where a connection of `listener` goes whose client asks for `name` (lower case).
+    /// The route of a forwarded connection of `listener` with the SNI `name` (lower case).
     ///
     /// # Errors
-    /// Nobody serves it.
-    pub(crate) fn stream(&self, listener: ListenerId, name: Option<&str>) -> Result<&CompiledStream, Fault> {
+    /// No listener, route or backend serves it.
+    pub(crate) fn stream_route(
+        &self,
+        listener: ListenerId,
+        name: Option<&str>,
+    ) -> Result<&CompiledStream, Fault> {
         let model = self.listening().model(listener).ok_or(Fault::NoListener)?;
         let stream = match model.protocol {
-            ListenerProtocol::Https => self.passed_host(model, name),
+            ListenerProtocol::Https => self.passthrough_stream(model, name),
             _ => self.snapshot().stream(&model.table, name),
         };
         let stream = stream.ok_or(Fault::NoRoute)?;
         if stream.targets().is_empty() { Err(Fault::NoBackend) } else { Ok(stream) }
     }
 
-    /// What a client gets that comes to `port` and asks for `name` (lower case).
+    /// TLS configuration for `port` and the SNI `name` (lower case).
     ///
     /// # Errors
-    /// Nothing here ends its TLS, or nothing behind it would serve it.
+    /// TLS is not terminated here, or no listener behind it serves the name.
     pub(crate) fn server_tls(
         &self,
         port: PortId,
         name: Option<&str>,
-        trusts: &Trusts,
-    ) -> Result<ServerSide, Fault> {
-        let listener = self.chosen(port, name).ok_or(Fault::NoListener)?;
+        trusts: &ClientTrustCache,
+    ) -> Result<TlsTermination, Fault> {
+        let listener = self.listener_for(port, name).ok_or(Fault::NoListener)?;
         let model = self.listening().model(listener).ok_or(Fault::NoListener)?;
         let host = match model.protocol {
             _ if self.passes_through(listener, name) => return Err(Fault::NoListener),
             ListenerProtocol::Https => {
                 let facts = self.listener(listener).ok_or(Fault::NoListener)?;
                 let is_known = || name.is_some_and(|name| self.snapshot().has_host(facts.table, name));
-                if self.clients(listener).rejects_unknown_names && !is_known() {
+                if self.client_limits(listener).rejects_unknown_names && !is_known() {
                     return Err(Fault::NoListener);
                 }
                 name.and_then(|name| self.snapshot().host(facts.table, name))
             }
-            ListenerProtocol::Tls => self.stream(listener, name).map(|_| None)?,
+            ListenerProtocol::Tls => self.stream_route(listener, name).map(|_| None)?,
             _ => return Err(Fault::NoListener),
         };
         let own = host.and_then(|host| host.certificate().zip(Some(&host.key().host)));
-        let listed = || self.identities().best(&model.tls.certificates, name);
-        // Of a Gateway at the address of Ingresses, the listener's certificate comes before that of a host which is not more specific.
+        let listed = || self.identities().best_match(&model.tls.certificates, name);
+        // For a Gateway at the address of Ingresses, the listener's certificate precedes that of a host which
+        // is not more specific.
         let certificate = match own {
             Some((own, host)) if model.routes.is_some() && host.specificity() <= model.host.specificity() => {
                 listed().or(Some(own))
@@ -242,34 +249,34 @@ impl<H: Hop> Adopted<H> {
             None => listed(),
         };
         let config = self.identities().server(certificate);
-        let (config, clients) = self.with_clients(config, host, listener, trusts)?;
-        Ok(ServerSide { listener, protocol: model.protocol, config, clients })
+        let (config, host_trust) = self.with_client_auth(config, host, listener, trusts)?;
+        Ok(TlsTermination { listener, protocol: model.protocol, config, host_trust })
     }
 
-    /// The settings with what the host, or else the listener, asks of clients.
-    fn with_clients(
+    /// The TLS configuration with the client authentication of the host, or else of the listener.
+    fn with_client_auth(
         &self,
         config: &Arc<ServerConfig>,
         host: Option<&CompiledHost>,
         listener: ListenerId,
-        trusts: &Trusts,
-    ) -> Result<(Arc<ServerConfig>, Option<Verified>), Fault> {
+        trusts: &ClientTrustCache,
+    ) -> Result<(Arc<ServerConfig>, Option<HostClientTrust>), Fault> {
         let suites = host.and_then(|host| host.model().suites.as_ref());
-        // What a listener asks for holds for all that is behind it; rules of a host which ask for something else then let nobody pass.
+        // Rules of a listener apply to all its hosts; a host with different rules then rejects every client.
         let is_of_host = matches!(self.listening().verification(listener), Verification::None);
         let rules = host.filter(|_| is_of_host).and_then(|host| host.model().clients.as_ref());
-        let clients = rules.map(|rules| (Arc::clone(rules), trusts.of(rules)));
-        let asked = match (&clients, self.listening().verification(listener)) {
-            (Some((_, Some(trust))), _) => Clients::Asked(trust),
-            (Some((_, None)), _) | (None, Verification::None) => Clients::Unasked,
-            (None, Verification::By(trust, demand)) => Clients::of_listener(trust, *demand),
-            (None, Verification::Impossible) => return Err(Fault::ProtectionUnavailable),
+        let clients = rules.map(|rules| (Arc::clone(rules), trusts.for_rules(rules)));
+        let client_auth = match (&clients, self.listening().verification(listener)) {
+            (Some((_, Some(trust))), _) => ClientAuth::Unverified(trust),
+            (Some((_, None)), _) | (None, Verification::None) => ClientAuth::None,
+            (None, Verification::InHandshake(trust, demand)) => ClientAuth::for_listener(trust, *demand),
+            (None, Verification::Unavailable) => return Err(Fault::ProtectionUnavailable),
         };
-        let config = match (suites, asked) {
-            (None, Clients::Unasked) => Arc::clone(config),
+        let config = match (suites, client_auth) {
+            (None, ClientAuth::None) => Arc::clone(config),
             _ => {
                 let (versions, tickets) = (self.identities().versions(), self.identities().tickets());
-                let own = for_host(config, versions, suites, asked, tickets);
+                let own = config_for_host(config, versions, suites, client_auth, tickets);
                 Arc::new(own.map_err(|_| Fault::ProtectionUnavailable)?)
             }
         };
@@ -277,14 +284,13 @@ impl<H: Hop> Adopted<H> {
     }
 }
 
-/// By which rules of a host a client is verified; `None` in it is nobody's certificate.
-type Verified = (Arc<ClientVerification>, Option<Rc<ClientTrust>>);
+/// The client rules of a host and their CAs; `None` if these cannot be parsed, which rejects every certificate.
+type HostClientTrust = (Arc<ClientVerification>, Option<Rc<ClientTrust>>);
 
-/// How a client that asks for a host is served.
-pub(crate) struct ServerSide {
+/// How TLS of a connection is terminated.
+pub(crate) struct TlsTermination {
     pub(crate) listener: ListenerId,
-    /// What the listener speaks.
     pub(crate) protocol: ListenerProtocol,
     pub(crate) config: Arc<ServerConfig>,
-    pub(crate) clients: Option<Verified>,
+    pub(crate) host_trust: Option<HostClientTrust>,
 }

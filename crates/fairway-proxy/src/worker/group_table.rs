@@ -1,5 +1,5 @@
-//! The worker's groups of endpoints by the slots of their backends. There is one table for as long as the worker lives: an
-//! adoption touches the slots that changed, and nothing else.
+//! Endpoint groups of a worker by backend slot. One table lives as long as the worker: adopting a snapshot
+//! touches only changed slots.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -12,13 +12,13 @@ use fairway_routing::{BackendSlot, Snapshot};
 
 use crate::upstream::{Group, Groups};
 
-/// The groups of the snapshot that the worker adopted last.
+/// Groups of the latest adopted snapshot.
 pub(super) struct GroupTable<H> {
-    /// By slot. Made when first used.
+    /// By slot, created on first use.
     groups: RefCell<Vec<Option<Rc<Group<H>>>>>,
-    /// The same for datagrams, which few backends get.
+    /// Groups for datagrams, which few backends use.
     datagram_groups: RefCell<BTreeMap<BackendSlot, Rc<Group<H>>>>,
-    /// The snapshot, where it is not the worker's first.
+    /// The latest snapshot, unless it is the worker's first.
     newest: RefCell<Option<Arc<Snapshot>>>,
 }
 
@@ -29,21 +29,21 @@ impl<H> Default for GroupTable<H> {
 }
 
 impl<H: Hop> GroupTable<H> {
-    /// The group of a backend, if it was used before.
+    /// The group of a backend, if it has been used.
     #[inline]
-    pub(super) fn known(&self, slot: BackendSlot) -> Option<Rc<Group<H>>> {
+    pub(super) fn existing(&self, slot: BackendSlot) -> Option<Rc<Group<H>>> {
         self.groups.borrow().get(slot.0 as usize)?.clone()
     }
 
-    /// The same for what `transport` carries.
-    pub(super) fn known_for(&self, slot: BackendSlot, transport: PortProtocol) -> Option<Rc<Group<H>>> {
+    /// The group for this transport, if it has been used.
+    pub(super) fn existing_for(&self, slot: BackendSlot, transport: PortProtocol) -> Option<Rc<Group<H>>> {
         match transport {
-            PortProtocol::Tcp => self.known(slot),
+            PortProtocol::Tcp => self.existing(slot),
             PortProtocol::Udp => self.datagram_groups.borrow().get(&slot).cloned(),
         }
     }
 
-    /// The group of a backend of the snapshot that was adopted last, made now if this is its first use.
+    /// The group of a backend of the latest snapshot, created on first use.
     pub(super) fn group(
         &self,
         slot: BackendSlot,
@@ -51,16 +51,17 @@ impl<H: Hop> GroupTable<H> {
         snapshot: &Snapshot,
         groups: &Groups<H>,
     ) -> Option<Rc<Group<H>>> {
-        if let Some(group) = self.known_for(slot, transport) {
+        if let Some(group) = self.existing_for(slot, transport) {
             return Some(group);
         }
         let group = groups.group(Arc::clone(snapshot.backend(slot)?), transport, None);
-        self.put(slot, transport, Some(Rc::clone(&group)));
+        self.set(slot, transport, Some(Rc::clone(&group)));
         Some(group)
     }
 
-    /// The group of a backend that an older snapshot has in this slot, as it is now; none where the slot is another's by now.
-    pub(super) fn group_now(
+    /// The current group of a backend from an older snapshot; `None` if the slot belongs to another backend
+    /// now.
+    pub(super) fn current_group(
         &self,
         slot: BackendSlot,
         transport: PortProtocol,
@@ -73,21 +74,21 @@ impl<H: Hop> GroupTable<H> {
         self.group(slot, transport, newest, groups)
     }
 
-    /// Goes on with a newer snapshot than the one adopted last: a backend that is another value keeps the endpoints that stay, and
-    /// idle connections to endpoints that left are closed.
+    /// Adopts a newer snapshot: changed backends keep the endpoints that stay, and idle connections to removed
+    /// endpoints are closed.
     pub(super) fn adopt(&self, older: &Snapshot, newer: &Arc<Snapshot>, groups: &Groups<H>) {
         *self.newest.borrow_mut() = Some(Arc::clone(newer));
         for slot in newer.backends_changed_since(older) {
             for transport in [PortProtocol::Tcp, PortProtocol::Udp] {
-                let Some(group) = self.known_for(slot, transport) else { continue };
+                let Some(group) = self.existing_for(slot, transport) else { continue };
                 let next = successor(&group, newer.backend(slot), transport, groups);
                 groups.retire(&group);
-                self.put(slot, transport, next);
+                self.set(slot, transport, next);
             }
         }
     }
 
-    fn put(&self, slot: BackendSlot, transport: PortProtocol, group: Option<Rc<Group<H>>>) {
+    fn set(&self, slot: BackendSlot, transport: PortProtocol, group: Option<Rc<Group<H>>>) {
         match (transport, group) {
             (PortProtocol::Tcp, group) => {
                 let (mut groups, index) = (self.groups.borrow_mut(), slot.0 as usize);
@@ -106,7 +107,7 @@ impl<H: Hop> GroupTable<H> {
     }
 }
 
-/// What takes the place of a group, unless its slot has no backend any more or is another one's.
+/// The replacement of a group; `None` if its slot is empty or belongs to another backend.
 fn successor<H: Hop>(
     group: &Group<H>,
     backend: Option<&Arc<Backend>>,

@@ -1,5 +1,5 @@
-//! What an adoption leaves in the table is what one from scratch would make, whatever changed and whichever snapshots the worker
-//! skipped; and an exchange of an older snapshot gets no other backend than its own.
+//! Incremental adoption leaves the table as adoption from scratch would, whatever changed and whichever
+//! snapshots the worker skipped; an exchange of an older snapshot never gets another backend than its own.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -20,7 +20,7 @@ use proptest::sample::{select, subsequence};
 use tokio::net::TcpStream;
 
 use super::group_table::GroupTable;
-use crate::testing::{Meeting, Stage, endpoint, filtered, on_stage};
+use crate::testing::{ScriptedConnect, TestWorker, config_with_phases, endpoint, run_local};
 use crate::upstream::{Endpoint, Group, Groups};
 
 /// Nothing is sent in these tests: any hop will do.
@@ -44,7 +44,7 @@ fn backend(name: &str, endpoints: &[u16]) -> Arc<Backend> {
     })
 }
 
-/// A route names `named`, which keeps its slot without a backend.
+/// A configuration whose route names `named`, which keeps its slot without a backend.
 fn naming() -> Config {
     let key = StreamKey { table: "tcp".into(), host: HostPattern::Any };
     let backends = vec![WeightedBackend::new("named".into(), 1)];
@@ -57,11 +57,11 @@ fn naming() -> Config {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Put(&'static str, Vec<u16>),
+    Insert(&'static str, Vec<u16>),
     Remove(&'static str),
-    /// A snapshot is made of the configuration.
+    /// Compile the configuration.
     Compile,
-    /// The worker adopts the last one that was made.
+    /// Adopt the last compiled snapshot.
     Adopt,
     Use(&'static str, PortProtocol),
 }
@@ -69,7 +69,7 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let endpoints = subsequence(vec![1, 2, 3, 4], 0..=4);
     prop_oneof![
-        3 => (select(&NAMES), endpoints).prop_map(|(name, endpoints)| Step::Put(name, endpoints)),
+        3 => (select(&NAMES), endpoints).prop_map(|(name, endpoints)| Step::Insert(name, endpoints)),
         2 => select(&NAMES).prop_map(Step::Remove),
         3 => Just(Step::Compile),
         2 => Just(Step::Adopt),
@@ -77,14 +77,14 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A worker's endpoints, and what is expected of them.
-struct World {
+/// A group table and what is expected of it.
+struct TableFixture {
     config: Config,
     compiled: Arc<Snapshot>,
     adopted: Arc<Snapshot>,
     table: GroupTable<Hops>,
     groups: Groups<Hops>,
-    /// What was used of the backends that every adopted snapshot since has had in the same place.
+    /// Backends used, as long as every later snapshot has them in the same slot.
     used: BTreeSet<(BackendSlot, &'static str, PortProtocol)>,
     /// Every endpoint that a group has had.
     seen: BTreeMap<(PortProtocol, SocketAddr), Weak<Endpoint<Hops>>>,
@@ -98,7 +98,7 @@ fn addresses(group: &Group<Hops>) -> Vec<SocketAddr> {
     members(group).map(|member| member.identity.address).collect()
 }
 
-impl World {
+impl TableFixture {
     fn new() -> Self {
         let config = naming();
         let first = compile(&config, None).snapshot;
@@ -113,9 +113,9 @@ impl World {
         }
     }
 
-    fn play(&mut self, step: Step) {
+    fn apply(&mut self, step: Step) {
         match step {
-            Step::Put(name, endpoints) => {
+            Step::Insert(name, endpoints) => {
                 self.config.backends.insert(name.into(), backend(name, &endpoints));
             }
             Step::Remove(name) => {
@@ -136,8 +136,8 @@ impl World {
             backend.is_some_and(|backend| backend.key == BackendKey::from(*name))
         });
         for (slot, _, transport) in self.used.clone() {
-            let group = self.table.known_for(slot, transport);
-            self.see(transport, &group.expect("a group stays with its backend"));
+            let group = self.table.existing_for(slot, transport);
+            self.record_endpoints(transport, &group.expect("a group stays with its backend"));
         }
     }
 
@@ -146,10 +146,10 @@ impl World {
         let Some(group) = self.table.group(slot, transport, &self.adopted, &self.groups) else { return };
         assert_eq!(&group.backend().key, &BackendKey::from(name));
         self.used.insert((slot, name, transport));
-        self.see(transport, &group);
+        self.record_endpoints(transport, &group);
     }
 
-    fn see(&mut self, transport: PortProtocol, group: &Group<Hops>) {
+    fn record_endpoints(&mut self, transport: PortProtocol, group: &Group<Hops>) {
         for member in members(group) {
             let known = self.seen.insert((transport, member.identity.address), Rc::downgrade(member));
             let known = known.and_then(|known| known.upgrade());
@@ -162,7 +162,7 @@ impl World {
         let (mut count, mut held) = (0, BTreeSet::new());
         for slot in (0..u32::try_from(self.adopted.slots()).unwrap()).map(BackendSlot) {
             for transport in TRANSPORTS {
-                let Some(group) = self.table.known_for(slot, transport) else { continue };
+                let Some(group) = self.table.existing_for(slot, transport) else { continue };
                 let scratch = fresh.group(slot, transport, &self.adopted, &fresh_groups).unwrap();
                 assert!(Arc::ptr_eq(group.backend(), scratch.backend()));
                 assert_eq!(addresses(&group), addresses(&scratch));
@@ -186,18 +186,18 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn an_adoption_along_changes_equals_one_from_scratch(steps in vec(step(), 1..60)) {
-        let mut world = World::new();
+    fn incremental_adoption_equals_adoption_from_scratch(steps in vec(step(), 1..60)) {
+        let mut world = TableFixture::new();
         for step in steps {
-            world.play(step);
+            world.apply(step);
             world.check();
         }
     }
 }
 
-/// A stage whose backend `other` has one endpoint.
+/// A configuration whose backend `other` has one endpoint.
 fn config(other: Option<u16>) -> Config {
-    let mut config = filtered(1, Vec::new());
+    let mut config = config_with_phases(1, Vec::new());
     if let Some(number) = other {
         config.backends.insert("other".into(), backend("other", &[number]));
     }
@@ -205,9 +205,9 @@ fn config(other: Option<u16>) -> Config {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_exchange_of_an_older_snapshot_gets_the_endpoints_that_its_backend_has_now() {
-    on_stage(async {
-        let stage = Stage::serving(&config(Some(7)), |_| Meeting::Refused);
+async fn an_exchange_of_an_older_snapshot_gets_the_current_endpoints_of_its_backend() {
+    run_local(async {
+        let stage = TestWorker::with_config(&config(Some(7)), |_| ScriptedConnect::Refused);
         let (older, groups) = (stage.worker.adopted(), &stage.worker.groups);
         let slot = older.snapshot().slot(&"other".into()).unwrap();
         let address = |group: Rc<Group<_>>| group.member(0).identity.address;
@@ -222,9 +222,9 @@ async fn an_exchange_of_an_older_snapshot_gets_the_endpoints_that_its_backend_ha
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_exchange_of_an_older_snapshot_gets_no_backend_that_has_the_place_of_its_own() {
-    on_stage(async {
-        let stage = Stage::serving(&config(Some(7)), |_| Meeting::Refused);
+async fn an_exchange_of_an_older_snapshot_never_gets_another_backend_in_its_slot() {
+    run_local(async {
+        let stage = TestWorker::with_config(&config(Some(7)), |_| ScriptedConnect::Refused);
         let (older, groups) = (stage.worker.adopted(), &stage.worker.groups);
         let slot = older.snapshot().slot(&"other".into()).unwrap();
         stage.publish(&config(None));

@@ -1,5 +1,5 @@
-//! What guards need besides the request: what all workers count together, what verifies passwords, and answers of services
-//! that were asked before.
+//! State of guards in a worker: shared counts, password verification, cached authentication responses, tokens
+//! and logins.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -7,61 +7,62 @@ use std::sync::Arc;
 
 use fairway_http::Head;
 use fairway_model::ClientVerification;
-use fairway_net::counts::Counts;
+use fairway_net::counts::ClientCounts;
 use fairway_token::KeySet;
 use fairway_token::login::Provider;
 
 use crate::guards::{
-    FleetLimits, Kept, Logins, Logouts, Passwords, Pool, Refreshes, SharedDocuments, Tokens,
+    ExpiringCache, FleetLimits, Logins, Logouts, PasswordThreads, Passwords, Refreshes, SharedDocuments,
+    Tokens,
 };
 use crate::tls::{ClientTrust, SessionTickets};
 
-/// The most memory of an answer of an authentication service that is kept, in bytes.
-const MAX_ANSWER_BYTES: usize = 8 << 10;
+/// Bytes kept of a response of an authentication service.
+const MAX_CACHED_AUTH_RESPONSE_BYTES: usize = 8 << 10;
 
-/// Of a worker.
+/// Guard state of one worker.
 pub(crate) struct Guards {
-    /// What policies count, together with the other workers.
-    pub(crate) counts: Arc<Counts>,
-    /// What of that replicas share.
+    /// Counters of policies, shared by all workers.
+    pub(crate) counts: Arc<ClientCounts>,
+    /// Limits shared with other replicas.
     pub(crate) fleet: FleetLimits,
     pub(crate) passwords: Passwords,
-    pub(crate) trusts: Trusts,
-    pub(crate) answers: Kept<Rc<Head>>,
+    pub(crate) client_trusts: ClientTrustCache,
+    pub(crate) auth_responses: ExpiringCache<Rc<Head>>,
     pub(crate) tokens: Tokens,
-    /// Sessions of users who have logged in.
+    /// Login sessions of users.
     pub(crate) logins: Logins,
 }
 
-/// Who may issue certificates of clients, as it was read when the first client came.
+/// Parsed client CAs, by rules. Parsed when the first client needs them.
 #[derive(Default)]
-pub(crate) struct Trusts(RefCell<Vec<Trust>>);
+pub(crate) struct ClientTrustCache(RefCell<Vec<CachedTrust>>);
 
-struct Trust {
+struct CachedTrust {
     rules: Arc<ClientVerification>,
-    read: Option<Rc<ClientTrust>>,
+    trust: Option<Rc<ClientTrust>>,
 }
 
-impl Trusts {
-    /// By these rules. `None` where they trust nobody, because they cannot be read.
-    pub(crate) fn of(&self, rules: &Arc<ClientVerification>) -> Option<Rc<ClientTrust>> {
+impl ClientTrustCache {
+    /// CAs of these rules. `None` if they cannot be parsed: then no client is trusted.
+    pub(crate) fn for_rules(&self, rules: &Arc<ClientVerification>) -> Option<Rc<ClientTrust>> {
         let mut known = self.0.borrow_mut();
         if let Some(trust) = known.iter().find(|trust| Arc::ptr_eq(&trust.rules, rules)) {
-            return trust.read.clone();
+            return trust.trust.clone();
         }
-        // What no snapshot has any more.
+        // Drops rules that no snapshot uses.
         known.retain(|trust| Arc::strong_count(&trust.rules) > 1);
         let read = ClientTrust::new(rules).ok().map(Rc::new);
-        known.push(Trust { rules: Arc::clone(rules), read: read.clone() });
+        known.push(CachedTrust { rules: Arc::clone(rules), trust: read.clone() });
         read
     }
 }
 
-/// What the guards of all workers share.
+/// Guard state shared by all workers.
 #[derive(Clone)]
 pub(crate) struct SharedGuards {
     fleet: FleetLimits,
-    pool: Arc<Pool>,
+    pool: Arc<PasswordThreads>,
     key_sets: SharedDocuments<KeySet>,
     providers: SharedDocuments<Provider>,
     refreshes: Refreshes,
@@ -70,11 +71,11 @@ pub(crate) struct SharedGuards {
 }
 
 impl SharedGuards {
-    /// Of a process with this many workers.
+    /// Shared state of a process with this many workers.
     pub(crate) fn new(workers: usize, tickets: SessionTickets, logouts: Logouts) -> Self {
         Self {
             fleet: FleetLimits::default(),
-            pool: Pool::new(workers),
+            pool: PasswordThreads::new(workers),
             key_sets: SharedDocuments::default(),
             providers: SharedDocuments::default(),
             refreshes: Refreshes::default(),
@@ -83,19 +84,19 @@ impl SharedGuards {
         }
     }
 
-    /// The same in a fleet.
+    /// Adds the limits shared with other replicas.
     pub(crate) fn in_fleet(self, fleet: FleetLimits) -> Self {
         Self { fleet, ..self }
     }
 
-    /// Those of a worker.
-    pub(super) fn of_worker(self) -> Guards {
+    /// Guard state of one worker.
+    pub(super) fn into_worker_guards(self) -> Guards {
         Guards {
             counts: Arc::clone(self.fleet.counts()),
             fleet: self.fleet,
             passwords: Passwords::new(self.pool),
-            trusts: Trusts::default(),
-            answers: Kept::up_to(MAX_ANSWER_BYTES),
+            client_trusts: ClientTrustCache::default(),
+            auth_responses: ExpiringCache::with_max_entry_bytes(MAX_CACHED_AUTH_RESPONSE_BYTES),
             tokens: Tokens::new(self.key_sets),
             logins: Logins::new(self.providers, self.refreshes, self.tickets, self.logouts),
         }

@@ -1,4 +1,5 @@
-//! The snapshots that a worker served by a moment ago. A request that fails is compared with them, to see whether a change made it fail.
+//! Recently replaced snapshots of a worker. A failed request is compared with them to find out whether a change
+//! made it fail.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -12,37 +13,37 @@ use fairway_routing::CompiledRule;
 use crate::fault::Fault;
 use crate::worker::adopted::Adopted;
 
-/// How long after its adoption a change may be to blame for a request that fails: long enough for somebody to see the mistake of a pipeline
-/// in the numbers, and for pods that a rollout replaces to end or begin; short enough that what was meant is no error for ever.
+/// How long a change can be blamed for failures: long enough to notice a pipeline's mistake in the metrics and
+/// for a rollout to replace pods, short enough that an intended change is not an error forever.
 pub(crate) const CHANGE_WINDOW: Duration = Duration::from_secs(10);
 
-/// How many replaced snapshots are kept. Snapshots share what did not change.
+/// Replaced snapshots kept. Snapshots share unchanged parts.
 const MAX_SNAPSHOTS: usize = 32;
 
-/// How many failed requests are compared with older snapshots each second: a flood of refusals must not cost more because the configuration changes often.
+/// Comparisons per second: a flood of refusals must not cost more because the configuration changes often.
 const MAX_COMPARISONS_PER_SECOND: u32 = 256;
 
-/// Snapshots that were replaced, the last one first.
+/// Replaced snapshots, newest first.
 pub(crate) struct History<H> {
     replaced: RefCell<VecDeque<Rc<Adopted<H>>>>,
-    /// How many more requests are compared before the next second begins.
+    /// Comparisons left in this second.
     comparisons_left: Cell<u32>,
-    /// What the last one was about, and the version whose change was to blame.
-    last: Cell<Option<(Subject, Option<u64>)>>,
+    /// Signature of the last comparison and the version it blamed.
+    last_comparison: Cell<Option<(FailureSignature, Option<u64>)>>,
 }
 
-/// What failed requests have in common that fail in the same way.
+/// What requests that fail in the same way have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Subject {
+pub(crate) struct FailureSignature {
     fault: Fault,
-    /// Where their rule is in memory; 0 without one.
-    rule: usize,
+    /// Address of the rule in memory; 0 without one.
+    rule_address: usize,
 }
 
-impl Subject {
-    /// Of requests of this rule.
-    pub(crate) fn of(fault: Fault, rule: Option<&CompiledRule>) -> Self {
-        Self { fault, rule: rule.map_or(0, |rule| std::ptr::from_ref(rule).addr()) }
+impl FailureSignature {
+    /// For failures of this rule.
+    pub(crate) fn new(fault: Fault, rule: Option<&CompiledRule>) -> Self {
+        Self { fault, rule_address: rule.map_or(0, |rule| std::ptr::from_ref(rule).addr()) }
     }
 }
 
@@ -51,44 +52,50 @@ impl<H> Default for History<H> {
         Self {
             replaced: RefCell::default(),
             comparisons_left: Cell::new(MAX_COMPARISONS_PER_SECOND),
-            last: Cell::new(None),
+            last_comparison: Cell::new(None),
         }
     }
 }
 
 impl<H: Hop> History<H> {
-    /// The version whose change is to blame for a failed request, as `compare` finds by looking at older snapshots. Where there were too
-    /// many in this second, it is as for the one before, if that failed in the same way under the same rule. Requests without a rule have
-    /// nothing in common: then nothing is to blame.
-    pub(crate) fn compare(&self, subject: Subject, compare: impl FnOnce() -> Option<u64>) -> Option<u64> {
+    /// The version whose change made a request fail, found by `compare`. Beyond the limit per second, reuses
+    /// the last result if its request failed in the same way under the same rule. Requests without a rule have
+    /// nothing in common: no version is blamed then.
+    pub(crate) fn find_blamed_version(
+        &self,
+        subject: FailureSignature,
+        compare: impl FnOnce() -> Option<u64>,
+    ) -> Option<u64> {
         if self.is_empty() {
             return None;
         }
         let Some(left) = self.comparisons_left.get().checked_sub(1) else {
-            let alike = self.last.get().filter(|(last, _)| *last == subject && subject.rule != 0);
+            let alike =
+                self.last_comparison.get().filter(|(last, _)| *last == subject && subject.rule_address != 0);
             return alike.and_then(|(_, version)| version);
         };
         self.comparisons_left.set(left);
         let version = compare();
-        self.last.set(Some((subject, version)));
+        self.last_comparison.set(Some((subject, version)));
         version
     }
 
-    /// The worker serves by a newer one.
-    pub(super) fn replaced(&self, older: Rc<Adopted<H>>) {
+    /// Remembers a snapshot that a newer one replaced.
+    pub(super) fn push_replaced(&self, older: Rc<Adopted<H>>) {
         let mut kept = self.replaced.borrow_mut();
         kept.push_front(older);
         if kept.len() > MAX_SNAPSHOTS {
-            // Of the older half every other one goes: their changes are still seen, though not told apart.
-            let mut place = 0..;
-            kept.retain(|_| place.next().is_some_and(|at| at < MAX_SNAPSHOTS / 2 || at % 2 == 0));
+            // Thin out the older half: its changes are still detected, but merged.
+            let mut position = 0..;
+            kept.retain(|_| position.next().is_some_and(|at| at < MAX_SNAPSHOTS / 2 || at % 2 == 0));
         }
     }
 
-    /// Once a second. Lets go of those whose successor has been in use for longer than a change may be to blame; `current` is the last one's.
+    /// Once a second: drops snapshots whose successor was adopted longer ago than a change can be blamed;
+    /// `current` succeeds the latest of them.
     pub(super) fn forget_old(&self, current: &Adopted<H>, now: Instant) {
         self.comparisons_left.set(MAX_COMPARISONS_PER_SECOND);
-        self.last.set(None);
+        self.last_comparison.set(None);
         let mut kept = self.replaced.borrow_mut();
         while let Some(last) = kept.len().checked_sub(1) {
             let successor = last.checked_sub(1).map_or(current, |before| &*kept[before]);
@@ -99,8 +106,8 @@ impl<H: Hop> History<H> {
         }
     }
 
-    /// `current` and those before it, the newest first, as far back as a change may be to blame for what happens at `now`. The last one is
-    /// only there for comparison.
+    /// `current` and the snapshots before it, newest first, as far back as a change can be blamed at `now`. The
+    /// last one only serves for comparison.
     pub(super) fn recent(&self, current: Rc<Adopted<H>>, now: Instant) -> Vec<Rc<Adopted<H>>> {
         let mut recent = vec![current];
         for older in self.replaced.borrow().iter() {
@@ -112,12 +119,12 @@ impl<H: Hop> History<H> {
         recent
     }
 
-    /// Whether there is nothing to compare with.
+    /// Whether there are no snapshots to compare with.
     pub(super) fn is_empty(&self) -> bool {
         self.replaced.borrow().is_empty()
     }
 }
 
 fn is_recent<H>(adopted: &Adopted<H>, now: Instant) -> bool {
-    now.saturating_duration_since(adopted.since) <= CHANGE_WINDOW
+    now.saturating_duration_since(adopted.adopted_at) <= CHANGE_WINDOW
 }

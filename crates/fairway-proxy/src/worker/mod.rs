@@ -1,4 +1,5 @@
-//! One worker: a thread with its own listeners, connections, pools, counters and snapshot. Nothing in it is shared.
+//! One worker: a thread with its own listeners, connections, pools, counters and snapshot. Shares no mutable
+//! state with other workers except what [`WorkerShared`] lists.
 
 mod admission;
 mod adopted;
@@ -18,15 +19,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Waker;
 
-use fairway_connection::takebacks::Takebacks;
-use fairway_connection::upstream::{Checks, Circuits};
+use fairway_connection::takebacks::CancellationRate;
+use fairway_connection::upstream::{Circuits, HealthChecks};
 use fairway_model::GeoFields;
 use fairway_net::budgets::Budgets;
 use fairway_net::clock::Instant;
-use fairway_net::descriptors::{Budget, Descriptors};
-use fairway_net::memory::{Freed, Memory};
+use fairway_net::descriptors::{DescriptorBudget, WorkerDescriptors};
+use fairway_net::memory::{Memory, ReturnScope};
 use fairway_net::spent::thread_cpu;
-use fairway_net::waits::Waits;
+use fairway_net::waits::ResponseWaits;
 use fairway_routing::ClientLimits;
 
 use crate::access_log::AccessLog;
@@ -35,10 +36,10 @@ use crate::buffering::Disk;
 use crate::buffers::Buffers;
 use crate::cause::Cause;
 use crate::fault::Fault;
-use crate::geoip::View;
+use crate::geoip::GeoIpView;
 use crate::inspection::{ClientProtocol, EndpointQuery, EndpointStates, OpenConnections};
 use crate::listener::ListenerId;
-use crate::memory_share::MemoryShares;
+use crate::memory_share::MemoryPool;
 use crate::metrics::{Counters, Gauges, Sample};
 use crate::network::Network;
 use crate::options::ProxyOptions;
@@ -46,70 +47,70 @@ use crate::peer::Peer;
 use crate::publish::Published;
 use crate::quic::keys::SharedEndpoints;
 use crate::recorder::Recorder;
-use crate::trace::Traces;
+use crate::trace::TraceBatcher;
 use crate::upstream::endpoint::{IdleLimit, PoolLimits};
-use crate::upstream::{Connector, Groups, Room};
+use crate::upstream::{Connector, DescriptorRoom, Groups};
 
-pub(crate) use adopted::{Adopted, ServerSide};
-pub(crate) use fairway_net::stopping::{Phase, Registered};
-pub(crate) use guards::{Guards, SharedGuards, Trusts};
-pub(crate) use neighbours::{Arrivals, Moved, Neighbours};
+pub(crate) use adopted::{Adopted, TlsTermination};
+pub(crate) use fairway_net::stopping::{ConnectionRegistration, StopPhase};
+pub(crate) use guards::{ClientTrustCache, Guards, SharedGuards};
+pub(crate) use neighbours::{Arrivals, Neighbours, TransferredConnection};
 
 use admission::Admission;
-pub(crate) use history::{History, Subject};
-use reuse::Reuse;
+pub(crate) use history::{FailureSignature, History};
+use reuse::ReusableMemory;
 use tally::{Progress, Tallies, Tally};
 
-/// What the windows of clients' uploads may grow by in a worker, all connections together.
-const WINDOW_GROWTH: u64 = 32 * 1024 * 1024;
+/// Bytes by which all upload windows of a worker may grow together.
+const MAX_WINDOW_GROWTH: u64 = 32 * 1024 * 1024;
 
-/// What carries exchanges to endpoints, in a worker over the network `N`.
-pub(crate) type ToEndpoint<N> = <N as Network>::Hop;
+/// The upstream protocol of a worker over the network `N`.
+pub(crate) type EndpointHop<N> = <N as Network>::Hop;
 
-/// What all workers of a process share.
+/// State shared by all workers of a process.
 #[derive(Clone)]
-pub(crate) struct Shared {
+pub(crate) struct WorkerShared {
     pub(crate) memory: Arc<Memory>,
     pub(crate) guards: SharedGuards,
     pub(crate) disk: Disk,
     pub(crate) quic: SharedEndpoints,
-    pub(crate) checks: Checks,
+    pub(crate) checks: HealthChecks,
     pub(crate) circuits: Circuits,
 }
 
-/// What the connections of one thread share.
+/// State shared by the connections of one thread.
 pub(crate) struct Worker<N: Network> {
     pub(crate) options: Arc<ProxyOptions>,
     pub(crate) connector: Connector<N>,
-    pub(crate) groups: Rc<Groups<ToEndpoint<N>>>,
+    pub(crate) groups: Rc<Groups<EndpointHop<N>>>,
     pub(crate) budgets: Budgets,
-    pub(crate) waits: Waits,
-    pub(crate) reuse: Reuse,
+    pub(crate) waits: ResponseWaits,
+    pub(crate) reuse: ReusableMemory,
     pub(crate) counters: Counters,
     tallies: Tallies<Self>,
-    /// What compressors of responses take.
-    pub(crate) compressors: MemoryShares,
-    /// What bodies that are held take of memory.
-    pub(crate) held: MemoryShares,
-    /// Where they are beyond that.
+    /// Memory of response compressors.
+    pub(crate) compressor_memory: MemoryPool,
+    /// Memory of buffered bodies.
+    pub(crate) body_memory: MemoryPool,
+    /// Disk space of buffered bodies beyond memory.
     pub(crate) disk: Disk,
     pub(crate) log: AccessLog,
     pub(crate) recorder: Recorder,
-    pub(crate) traces: Traces,
+    pub(crate) traces: TraceBatcher,
     pub(crate) guards: Guards,
-    geoip: View,
-    /// What its endpoints of QUIC have in common with those of other workers.
+    geoip: GeoIpView,
+    /// Secrets of QUIC endpoints, shared with other workers.
     pub(crate) quic: SharedEndpoints,
-    /// What health checks say of endpoints.
-    pub(crate) checks: Checks,
-    /// What is under way with backends that limit it, of all workers.
+    /// Results of health checks.
+    pub(crate) checks: HealthChecks,
+    /// Counts of work in flight with limited backends, of all workers.
     pub(crate) circuits: Circuits,
-    /// When it began: what its exchanges count time from.
-    pub(crate) began: Instant,
-    adopted: RefCell<Rc<Adopted<ToEndpoint<N>>>>,
-    pub(crate) history: History<ToEndpoint<N>>,
+    /// Start time of the worker, from which its exchanges measure time.
+    pub(crate) started_at: Instant,
+    adopted: RefCell<Rc<Adopted<EndpointHop<N>>>>,
+    pub(crate) history: History<EndpointHop<N>>,
     random: RefCell<fastrand::Rng>,
-    admission: Admission<ToEndpoint<N>, Open<N>>,
+    admission: Admission<EndpointHop<N>, OpenConnection<N>>,
 }
 
 impl<N: Network> Worker<N> {
@@ -118,27 +119,27 @@ impl<N: Network> Worker<N> {
         network: N,
         first: &Arc<Published>,
         log: AccessLog,
-        shared: Shared,
-        neighbours: Neighbours<Open<N>>,
+        shared: WorkerShared,
+        neighbours: Neighbours<OpenConnection<N>>,
     ) -> Self {
-        let Shared { memory, guards, disk, quic, checks, circuits } = shared;
-        let groups = Groups::at(options.location.clone(), checks.clone(), circuits.clone());
+        let WorkerShared { memory, guards, disk, quic, checks, circuits } = shared;
+        let groups = Groups::new(options.location.clone(), checks.clone(), circuits.clone());
         let (groups, counters) = (Rc::new(groups), Counters::default());
         let limits = &options.limits;
         let heads = limits.head();
-        let budget = Budget::new(limits.descriptors, options.workers, limits.connections);
-        let descriptors = Descriptors::new(budget, counters.open(), groups.idle());
-        let room = Rc::new(Room::new(descriptors, Rc::clone(&groups)));
-        let reuse = Reuse::new();
-        let generation = counters.generations.begin(first.snapshot.version());
+        let budget = DescriptorBudget::new(limits.descriptors, options.workers, limits.connections);
+        let descriptors = WorkerDescriptors::new(budget, counters.open_gauge(), groups.idle_counter());
+        let room = Rc::new(DescriptorRoom::new(descriptors, Rc::clone(&groups)));
+        let reuse = ReusableMemory::new();
+        let generation = counters.generations.start(first.snapshot.version());
         let adopted = Rc::new(Adopted::first(first, generation));
         log.adopt(adopted.settings());
         let recorder = Recorder::new(options.recorder);
-        let traces = Traces::new(options.traces.clone());
+        let traces = TraceBatcher::new(options.traces.clone());
         let geoip = options.geoip.view();
         Self {
             options,
-            began: Instant::now(),
+            started_at: Instant::now(),
             connector: Connector::new(
                 network,
                 heads,
@@ -148,17 +149,17 @@ impl<N: Network> Worker<N> {
             ),
             groups,
             budgets: Budgets::new(Instant::now()),
-            waits: Waits::new(),
+            waits: ResponseWaits::new(),
             reuse,
             counters,
             tallies: Tallies::default(),
-            compressors: MemoryShares::default(),
-            held: MemoryShares::default(),
+            compressor_memory: MemoryPool::default(),
+            body_memory: MemoryPool::default(),
             disk,
             log,
             recorder,
             traces,
-            guards: guards.of_worker(),
+            guards: guards.into_worker_guards(),
             geoip,
             quic,
             checks,
@@ -170,44 +171,45 @@ impl<N: Network> Worker<N> {
         }
     }
 
-    /// The snapshot to serve the next exchange by.
-    pub(crate) fn adopted(&self) -> Rc<Adopted<ToEndpoint<N>>> {
+    /// The snapshot for the next exchange.
+    pub(crate) fn adopted(&self) -> Rc<Adopted<EndpointHop<N>>> {
         Rc::clone(&self.adopted.borrow())
     }
 
-    /// Serves by a newer snapshot from the next exchange on; exchanges in flight keep theirs.
+    /// Serves a newer snapshot from the next exchange on; exchanges in flight keep theirs.
     pub(crate) fn adopt(&self, published: &Arc<Published>) {
         let older = self.adopted();
-        if older.is(published) {
+        if older.is_same(published) {
             return;
         }
-        let generation = self.counters.generations.begin(published.snapshot.version());
+        let generation = self.counters.generations.start(published.snapshot.version());
         let next = Rc::new(Adopted::next(published, &older, &self.groups, generation));
         self.log.adopt(next.settings());
-        let loses_a_listener = older.listening().is_more_than(next.listening());
+        let loses_a_listener = older.listening().has_listener_missing_in(next.listening());
         *self.adopted.borrow_mut() = next;
-        self.history.replaced(older);
+        self.history.push_replaced(older);
         if loses_a_listener {
             self.admission.stopping.wake();
         }
         self.counters.adoptions.set(self.counters.adoptions.get() + 1);
     }
 
-    /// The snapshots of the last [`history::CHANGE_WINDOW`] and the one before them, the newest first: each may differ from the next in the list in
-    /// what makes a request fail now. None where nothing changed.
-    pub(crate) fn recent_snapshots(&self, now: Instant) -> Vec<Rc<Adopted<ToEndpoint<N>>>> {
+    /// Snapshots of the last [`history::CHANGE_WINDOW`] and the one before, newest first: each adjacent pair is
+    /// a change that may have made a request fail. Empty if nothing changed.
+    pub(crate) fn recent_snapshots(&self, now: Instant) -> Vec<Rc<Adopted<EndpointHop<N>>>> {
         if self.history.is_empty() { Vec::new() } else { self.history.recent(self.adopted(), now) }
     }
 
-    /// A connection was refused before its first request.
+    /// Counts a connection refused before its first request.
     #[cold]
-    pub(crate) fn refused(&self, fault: Fault) {
-        self.counters.refused(fault);
-        let judged = match fault {
+    pub(crate) fn record_refusal(&self, fault: Fault) {
+        self.counters.count_refused(fault);
+        let blamed = match fault {
             Fault::NoListener => {
                 let recent = self.recent_snapshots(Instant::now());
                 let mut changes = recent.windows(2);
-                let lost = changes.find(|pair| pair[1].listening().is_more_than(pair[0].listening()));
+                let lost =
+                    changes.find(|pair| pair[1].listening().has_listener_missing_in(pair[0].listening()));
                 lost.map(|pair| (pair[0].version(), Attribution::ConfigurationChange))
             }
             _ if fault.cause() == Cause::Fairway => {
@@ -215,16 +217,16 @@ impl<N: Network> Worker<N> {
             }
             _ => None,
         };
-        if let Some((version, attribution)) = judged {
-            self.counters.generations.note(version, attribution, RequestOutcome::Failed);
+        if let Some((version, attribution)) = blamed {
+            self.counters.generations.record(version, attribution, RequestOutcome::Failed);
         }
     }
 
-    /// What is kept of idle connections to endpoints.
+    /// Limits of idle upstream connections.
     pub(crate) fn pool_limits(&self) -> PoolLimits {
         let adopted = self.adopted.borrow();
         let upstream = &adopted.settings().upstream;
-        // A connection that becomes idle keeps the descriptor that its exchange had: beyond the share it is closed.
+        // An idle connection keeps the descriptor of its exchange: beyond the share it is closed.
         let full = self.admission.room.descriptors.excess(0) > 0 || self.is_shedding();
         let idle_connections = match upstream.idle_connections {
             _ if full => IdleLimit::AtMost(0),
@@ -238,38 +240,40 @@ impl<N: Network> Worker<N> {
         }
     }
 
-    /// Once a second.
+    /// Housekeeping, once a second.
     pub(crate) fn tick(&self) {
         self.groups.sweep(&self.pool_limits(), Instant::now());
         self.reuse.trim();
-        self.geoip.adopt();
+        self.geoip.refresh();
         self.log.flush();
         self.recorder.tick(Instant::now());
         self.traces.flush();
         self.history.forget_old(&self.adopted.borrow(), Instant::now());
-        match self.takebacks().tick() {
+        match self.cancellation_rate().tick() {
             Some(true) => tracing::warn!(
-                "clients take back many requests over HTTP/2 and HTTP/3: those of connections that had few answers are held"
+                "clients cancel many requests over HTTP/2 and HTTP/3: requests of connections with few responses are held"
             ),
             Some(false) => {
-                tracing::info!("clients of HTTP/2 and HTTP/3 want their answers again: no request is held");
+                tracing::info!(
+                    "clients of HTTP/2 and HTTP/3 no longer cancel many requests: no request is held"
+                );
             }
             None => {}
         }
     }
 
-    /// What was counted until now.
+    /// A copy of all counters and gauges.
     pub(crate) fn sample(&self) -> Sample {
         let gauges = Gauges {
             upstream_idle: self.groups.idle_connections() as u64,
             log_dropped: self.log.dropped(),
-            adoption: self.counters.adoption.get(),
+            adoption: self.counters.adoption_time.get(),
             shedding_workers: u64::from(self.is_shedding()),
             http2_streams: self.counters.http2.streams().get(),
             http3_streams: self.counters.http3.streams().get(),
             http3_connections: self.counters.http3.connections.get(),
-            http2_window: self.budgets.windows.lent(),
-            buffer_memory: self.held.taken(),
+            http2_window: self.budgets.window_growth.lent(),
+            buffer_memory: self.body_memory.used_bytes(),
             exchanges: self.admission.room.descriptors.exchanges() as u64,
             streams: self.counters.streams.open(),
             sessions: self.counters.datagrams.open(),
@@ -277,34 +281,34 @@ impl<N: Network> Worker<N> {
         };
         let mut sample = self.counters.sample(gauges);
         sample.zones = self.groups.attempts_by_zone();
-        sample.counts.insert("recorder_dropped_failures_total", self.recorder.passed_over());
+        sample.counts.insert("recorder_dropped_failures_total", self.recorder.dropped_failures());
         sample.counts.insert("trace_exchanges_dropped_total", self.traces.dropped());
         sample
     }
 
-    /// What it knows of the endpoints that are asked about.
+    /// States of the endpoints in the query.
     pub(crate) fn endpoint_states(&self, query: &EndpointQuery) -> EndpointStates {
         let (adopted, now) = (self.adopted(), Instant::now());
         let snapshot = adopted.snapshot();
         let mut states = EndpointStates::new();
         for key in &query.backends {
             let Some(backend) = snapshot.slot(key).and_then(|slot| snapshot.backend(slot)) else { continue };
-            let known = self.groups.states(backend, query.most, now).into_iter();
+            let known = self.groups.states(backend, query.max_per_backend, now).into_iter();
             states.extend(known.map(|(address, carrier, state)| ((key.clone(), address, carrier), state)));
         }
         states
     }
 
-    /// The connections that are open now.
+    /// Open connections.
     pub(crate) fn open_connections(&self) -> OpenConnections {
         let adopted = self.adopted();
         let listening = adopted.listening();
         let sessions = listening.sessions().collect();
-        let endpoints = self.groups.state_of_all(Instant::now());
+        let endpoints = self.groups.total_state(Instant::now());
         let mut open = OpenConnections { sessions, endpoints, ..OpenConnections::default() };
         for (progress, count) in self.tallies.counts() {
             match progress {
-                Progress::Greeted => open.greeted += count,
+                Progress::Accepted => open.greeted += count,
                 Progress::Served(listener, protocol) => match listening.model(listener) {
                     Some(model) => *open.clients.entry((model.name.clone(), protocol)).or_default() += count,
                     None => open.orphaned += count,
@@ -318,13 +322,13 @@ impl<N: Network> Worker<N> {
         draw(&mut self.random.borrow_mut())
     }
 
-    /// Whether new work is refused for want of memory.
+    /// Whether new work is refused for lack of memory.
     pub(crate) fn is_shedding(&self) -> bool {
         self.admission.memory.is_shedding()
     }
 
-    /// What the windows of all connections may have grown by: less where the process has little memory left, and nothing
-    /// where it sheds.
+    /// Bytes by which all windows may grow: less when the process is short of memory, nothing while it sheds
+    /// load.
     pub(crate) fn window_growth(&self) -> u64 {
         if self.is_shedding() {
             return 0;
@@ -333,111 +337,112 @@ impl<N: Network> Worker<N> {
         window_growth(used, budget, self.options.workers)
     }
 
-    /// What all compressors of responses may take, and all bodies that are held: twice what windows may grow by.
-    pub(crate) fn shared_memory(&self) -> u64 {
+    /// Memory for all compressors, and for all buffered bodies: twice the window growth.
+    pub(crate) fn max_shared_memory(&self) -> u64 {
         2 * self.window_growth()
     }
 
-    /// Tells what is in flight here, and frees what is only kept for speed while the process is short of memory.
+    /// Reports exchanges in flight, and frees caches while the process is short of memory.
     pub(crate) fn watch_memory(&self, index: usize) {
         self.admission.memory.note_exchanges(index, self.admission.room.descriptors.exchanges() as u64);
         if self.is_shedding() {
             self.reuse.clear();
-            self.recorder.forget();
-            self.guards.answers.clear();
+            self.recorder.clear();
+            self.guards.auth_responses.clear();
             self.guards.tokens.forget();
             self.guards.logins.forget();
             self.groups.close_idle(usize::MAX);
-            (self.options.return_memory)(Freed::All);
+            (self.options.return_memory)(ReturnScope::All);
         }
     }
 
-    /// Whether a client's connection may be taken. Idle connections to endpoints give way to it.
+    /// Whether a downstream connection may be accepted. Closes idle upstream connections to make room.
     pub(crate) fn has_room_for_a_client(&self) -> bool {
-        let has_place = self.counters.open_connections() < self.max_connections();
-        !self.is_shedding() && has_place && self.admission.room.make(1)
+        let is_below_limit = self.counters.open_connections() < self.max_connections();
+        !self.is_shedding() && is_below_limit && self.admission.room.make_room(1)
     }
 
     fn max_connections(&self) -> u64 {
-        let most = self.adopted.borrow().settings().downstream.connections_per_worker.map(u64::from);
-        most.unwrap_or(u64::MAX).min(self.admission.room.descriptors.connections())
+        let configured = self.adopted.borrow().settings().downstream.connections_per_worker.map(u64::from);
+        configured.unwrap_or(u64::MAX).min(self.admission.room.descriptors.max_client_connections())
     }
 
-    /// Whether a connection is better closed than kept for the client's convenience: because the worker stops or is short of
-    /// memory, or because half of the connections that it may have are open.
+    /// Whether a connection should be closed rather than kept for the client's convenience: the worker drains,
+    /// is short of memory, or has half of its connections open.
     pub(crate) fn has_scarce_connections(&self) -> bool {
         let is_half_full = self.counters.open_connections() > self.max_connections() / 2;
-        self.phase() >= Phase::Draining || self.is_shedding() || is_half_full
+        self.phase() >= StopPhase::Draining || self.is_shedding() || is_half_full
     }
 
-    /// What clients took back lately.
-    pub(crate) fn takebacks(&self) -> &Takebacks {
-        &self.admission.takebacks
+    /// How many requests clients have cancelled lately.
+    pub(crate) fn cancellation_rate(&self) -> &CancellationRate {
+        &self.admission.cancellation_rate
     }
 
-    /// The other workers.
-    pub(crate) fn neighbours(&self) -> &Neighbours<Open<N>> {
+    pub(crate) fn neighbours(&self) -> &Neighbours<OpenConnection<N>> {
         &self.admission.neighbours
     }
 
-    pub(crate) fn phase(&self) -> Phase {
+    pub(crate) fn phase(&self) -> StopPhase {
         self.admission.stopping.phase()
     }
 
-    /// How far a connection of this listener is with stopping: one whose listener is gone drains.
-    pub(crate) fn phase_of(&self, listener: ListenerId) -> Phase {
-        match self.has(listener) {
+    /// Phase for a connection of this listener: connections of a removed listener drain.
+    pub(crate) fn phase_of(&self, listener: ListenerId) -> StopPhase {
+        match self.has_listener(listener) {
             true => self.phase(),
-            false => Phase::Draining,
+            false => StopPhase::Draining,
         }
     }
 
-    /// Whether the listener is in the snapshot to serve by.
-    pub(crate) fn has(&self, listener: ListenerId) -> bool {
-        self.adopted.borrow().listening().has(listener)
+    /// Whether the current snapshot has the listener.
+    pub(crate) fn has_listener(&self, listener: ListenerId) -> bool {
+        self.adopted.borrow().listening().has_listener(listener)
     }
 
-    /// What the listener is called, while it is in the snapshot to serve by.
+    /// Name of the listener, if the current snapshot has it.
     pub(crate) fn listener_name(&self, listener: ListenerId) -> Option<Arc<str>> {
         self.adopted.borrow().listening().model(listener).map(|model| Arc::clone(&model.name))
     }
 
-    /// Whether the client's listener verifies clients in the snapshot to serve by, but did not verify this one as it does now.
+    /// Whether the listener verifies clients in the current snapshot, but did not verify this one with its
+    /// current rules.
     pub(crate) fn is_unverified(&self, peer: &Peer) -> bool {
         let adopted = self.adopted.borrow();
         adopted.is_unverified(peer, adopted.listener(peer.listener))
     }
 
-    /// What the snapshot to serve by says of the clients of a listener.
+    /// Reads a client limit of a listener from the current snapshot.
     #[inline]
-    pub(crate) fn clients<T>(&self, listener: ListenerId, read: impl FnOnce(&ClientLimits) -> T) -> T {
-        read(self.adopted.borrow().clients(listener))
+    pub(crate) fn client_limit<T>(&self, listener: ListenerId, read: impl FnOnce(&ClientLimits) -> T) -> T {
+        read(self.adopted.borrow().client_limits(listener))
     }
 
-    /// The worker accepts on so many addresses from now on.
-    pub(crate) fn listen_on(&self, addresses: usize) {
-        self.admission.room.descriptors.listen_on(addresses);
+    /// Sets how many addresses the worker accepts on.
+    pub(crate) fn set_listening_addresses(&self, addresses: usize) {
+        self.admission.room.descriptors.set_addresses(addresses);
     }
 
-    /// For a connection that is forwarded as it comes: it has one more descriptor, and counts as open, until this is dropped.
-    pub(crate) fn begin_stream(self: &Rc<Self>) -> StreamTicket<N> {
-        self.admission.room.descriptors.begin();
+    /// Counts a forwarded connection as open, with one more descriptor, until the ticket is dropped.
+    pub(crate) fn start_stream(self: &Rc<Self>) -> StreamTicket<N> {
+        self.admission.room.descriptors.begin_exchange();
         self.counters.streams.opened();
         StreamTicket(Rc::clone(self))
     }
 
-    /// For a session of datagrams: it has one more descriptor until this is dropped. None where there is none left.
-    pub(crate) fn begin_session(self: &Rc<Self>) -> Option<SessionTicket<N>> {
+    /// Counts one more descriptor for a datagram session until the ticket is dropped. `None` if none is left.
+    pub(crate) fn start_session(self: &Rc<Self>) -> Option<SessionTicket<N>> {
         let room = &self.admission.room;
-        let has_place = self.counters.datagrams.open() < room.descriptors.sessions() && room.make(1);
-        has_place.then(|| {
-            room.descriptors.begin();
+        let is_below_limit =
+            self.counters.datagrams.open() < room.descriptors.max_datagram_sessions() && room.make_room(1);
+        is_below_limit.then(|| {
+            room.descriptors.begin_exchange();
             SessionTicket(Rc::clone(self))
         })
     }
 
-    /// Moves towards the end, and wakes idle connections so that they see it.
-    pub(crate) fn enter(&self, phase: Phase) {
+    /// Enters a drain phase and wakes idle connections.
+    pub(crate) fn enter_phase(&self, phase: StopPhase) {
         self.admission.stopping.enter(phase);
     }
 
@@ -446,81 +451,82 @@ impl<N: Network> Worker<N> {
         self.admission.stopping.draining().await;
     }
 
-    /// Leaves whatever is new to another process.
+    /// Leaves new connections to another process.
     pub(crate) fn hand_over(&self) {
         self.admission.stopping.hand_over();
     }
 
-    /// Waits until the worker drains, or leaves whatever is new to another process.
+    /// Waits until the worker drains or hands over to another process.
     pub(crate) async fn accepts_no_more(&self) {
         self.admission.stopping.accepts_no_more().await;
     }
 
-    /// Whether another process takes whatever is new.
+    /// Whether another process takes new connections.
     pub(crate) fn is_handed_over(&self) -> bool {
         self.admission.stopping.is_handed_over()
     }
 
-    /// A connection that is to be woken when the phase changes, until this is dropped.
-    pub(crate) fn register(&self, waker: &Waker) -> Registered<'_> {
+    /// Registers a connection to be woken when the phase changes, until the result is dropped.
+    pub(crate) fn register(&self, waker: &Waker) -> ConnectionRegistration<'_> {
         self.admission.stopping.register(waker)
     }
 
-    /// Asks databases for these fields of the client, and for those that the access log has of it: at most once per request.
+    /// Looks up GeoIP fields for the client, including those that the access log uses: at most once per
+    /// request.
     #[cold]
     pub(crate) fn locate(&self, fields: GeoFields, client: Option<IpAddr>, buffers: &mut Buffers) {
-        let location = buffers.forms.write().location.get_or_insert_default();
+        let location = buffers.extras.write().location.get_or_insert_default();
         self.geoip.locate(fields.and(self.log.geo_fields()), client, location);
     }
 
-    /// For the exchange that begins; counted until it is dropped.
-    pub(crate) fn lend_buffers(self: &Rc<Self>) -> Loan<N> {
-        self.admission.room.descriptors.begin();
+    /// Leases buffers to a new exchange, which is counted until the lease is dropped.
+    pub(crate) fn lend_buffers(self: &Rc<Self>) -> BuffersLease<N> {
+        self.admission.room.descriptors.begin_exchange();
         let buffers = self.reuse.buffers.borrow_mut().take().unwrap_or_default();
-        Loan { buffers: Some(buffers), worker: Rc::clone(self) }
+        BuffersLease { buffers: Some(buffers), worker: Rc::clone(self) }
     }
 
-    /// Room for one more copy of a request, if fewer than `most` are under way and memory is not short; until the ticket
-    /// is dropped.
-    pub(crate) fn begin_copy(self: &Rc<Self>, most: usize) -> Option<CopyTicket<N>> {
-        if self.is_shedding() || self.budgets.copies.get() >= most {
+    /// Starts a mirrored request if fewer than `max_copies` are in flight and memory is not short. Counted until the
+    /// ticket is dropped.
+    pub(crate) fn start_copy(self: &Rc<Self>, max_copies: usize) -> Option<CopyTicket<N>> {
+        if self.is_shedding() || self.budgets.copies.get() >= max_copies {
             return None;
         }
         self.budgets.copies.set(self.budgets.copies.get() + 1);
         Some(CopyTicket(Rc::clone(self)))
     }
 
-    /// Exchanges, from the first byte of a request to the last of its answer.
+    /// Exchanges, from the first byte of the request to the last of the response.
     #[cfg(test)]
     pub(crate) fn exchanges(&self) -> usize {
         self.admission.room.descriptors.exchanges()
     }
 
-    /// Copies of requests that are under way.
+    /// Mirrored requests in flight.
     #[cfg(test)]
     pub(crate) fn copies(&self) -> usize {
         self.budgets.copies.get()
     }
 
-    /// Connections that are woken when the phase changes.
+    /// Registered connections.
     #[cfg(test)]
     pub(crate) fn registered(&self) -> usize {
         self.admission.stopping.registered()
     }
 
-    fn take_back(&self, buffers: Box<Buffers>) {
+    fn return_buffers(&self, buffers: Box<Buffers>) {
         self.admission.room.descriptors.end();
         self.reuse.buffers.borrow_mut().keep(buffers);
     }
 }
 
-/// The buffers of an exchange, which return to the worker when it is over, however it ends.
-pub(crate) struct Loan<N: Network> {
+/// Buffers leased to an exchange; they return to the worker when the lease is dropped.
+pub(crate) struct BuffersLease<N: Network> {
     buffers: Option<Box<Buffers>>,
     worker: Rc<Worker<N>>,
 }
 
-impl<N: Network> Deref for Loan<N> {
+impl<N: Network> Deref for BuffersLease<N> {
     type Target = Buffers;
 
     fn deref(&self) -> &Buffers {
@@ -528,32 +534,32 @@ impl<N: Network> Deref for Loan<N> {
     }
 }
 
-impl<N: Network> DerefMut for Loan<N> {
+impl<N: Network> DerefMut for BuffersLease<N> {
     fn deref_mut(&mut self) -> &mut Buffers {
         self.buffers.as_mut().expect("only dropping takes it")
     }
 }
 
-impl<N: Network> Loan<N> {
-    /// Gives back buffers in which nothing was written: there is nothing to empty.
-    pub(crate) fn give_back_untouched(mut self) {
+impl<N: Network> BuffersLease<N> {
+    /// Returns buffers that were not written to and need no clearing.
+    pub(crate) fn return_untouched(mut self) {
         if let Some(buffers) = self.buffers.take() {
             debug_assert!(buffers.request.target().is_empty() && buffers.request.field_count() == 0);
-            self.worker.take_back(buffers);
+            self.worker.return_buffers(buffers);
         }
     }
 }
 
-impl<N: Network> Drop for Loan<N> {
+impl<N: Network> Drop for BuffersLease<N> {
     fn drop(&mut self) {
         if let Some(mut buffers) = self.buffers.take() {
             buffers.trim();
-            self.worker.take_back(buffers);
+            self.worker.return_buffers(buffers);
         }
     }
 }
 
-/// A copy of a request, counted as under way until this is dropped.
+/// A mirrored request, counted until dropped.
 pub(crate) struct CopyTicket<N: Network>(Rc<Worker<N>>);
 
 impl<N: Network> Drop for CopyTicket<N> {
@@ -563,7 +569,7 @@ impl<N: Network> Drop for CopyTicket<N> {
     }
 }
 
-/// A connection that is forwarded as it comes, counted as open until this is dropped.
+/// A forwarded connection, counted as open until dropped.
 pub(crate) struct StreamTicket<N: Network>(Rc<Worker<N>>);
 
 impl<N: Network> Drop for StreamTicket<N> {
@@ -573,7 +579,7 @@ impl<N: Network> Drop for StreamTicket<N> {
     }
 }
 
-/// The descriptor of a session of datagrams, counted until this is dropped.
+/// The descriptor of a datagram session, counted until dropped.
 pub(crate) struct SessionTicket<N: Network>(Rc<Worker<N>>);
 
 impl<N: Network> Drop for SessionTicket<N> {
@@ -582,30 +588,30 @@ impl<N: Network> Drop for SessionTicket<N> {
     }
 }
 
-/// A client's connection, counted as open until this is dropped.
-pub(crate) struct Open<N: Network>(Rc<Tally<Worker<N>>>);
+/// A downstream connection, counted as open until dropped.
+pub(crate) struct OpenConnection<N: Network>(Rc<Tally<Worker<N>>>);
 
-impl<N: Network> Open<N> {
-    /// One was accepted.
+impl<N: Network> OpenConnection<N> {
+    /// A newly accepted connection.
     pub(crate) fn new(worker: &Rc<Worker<N>>) -> Self {
         worker.counters.connection_opened();
-        Self(worker.tallies.tally(worker, Progress::Greeted))
+        Self(worker.tallies.tally(worker, Progress::Accepted))
     }
 
-    /// One that another worker accepted.
-    pub(crate) fn taken_over(worker: &Rc<Worker<N>>) -> Self {
+    /// A connection accepted by another worker.
+    pub(crate) fn taken_over_from_worker(worker: &Rc<Worker<N>>) -> Self {
         worker.counters.connection_taken_over();
-        Self(worker.tallies.tally(worker, Progress::Greeted))
+        Self(worker.tallies.tally(worker, Progress::Accepted))
     }
 
-    /// From now on it is one of this listener.
-    pub(crate) fn served_by(&mut self, listener: ListenerId, protocol: ClientProtocol) {
+    /// Assigns the connection to its listener and protocol.
+    pub(crate) fn set_listener(&mut self, listener: ListenerId, protocol: ClientProtocol) {
         let worker: &Rc<Worker<N>> = self;
         self.0 = worker.tallies.tally(worker, Progress::Served(listener, protocol));
     }
 }
 
-impl<N: Network> Deref for Open<N> {
+impl<N: Network> Deref for OpenConnection<N> {
     type Target = Rc<Worker<N>>;
 
     fn deref(&self) -> &Rc<Worker<N>> {
@@ -613,17 +619,17 @@ impl<N: Network> Deref for Open<N> {
     }
 }
 
-impl<N: Network> Drop for Open<N> {
+impl<N: Network> Drop for OpenConnection<N> {
     fn drop(&mut self) {
         self.counters.connection_closed();
     }
 }
 
-/// All workers together may take a quarter of what is left.
+/// All workers together may use a quarter of the remaining memory.
 fn window_growth(used: u64, budget: u64, workers: usize) -> u64 {
     match budget {
-        0 => WINDOW_GROWTH,
-        _ => WINDOW_GROWTH.min(budget.saturating_sub(used) / (4 * workers.max(1) as u64)),
+        0 => MAX_WINDOW_GROWTH,
+        _ => MAX_WINDOW_GROWTH.min(budget.saturating_sub(used) / (4 * workers.max(1) as u64)),
     }
 }
 
@@ -632,7 +638,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn windows_grow_by_less_where_memory_is_short_and_by_nothing_where_there_is_none() {
+    fn windows_grow_less_when_memory_is_short_and_not_at_all_without_any() {
         const MIB: u64 = 1024 * 1024;
         assert_eq!(window_growth(0, 0, 2), 32 * MIB, "no budget");
         assert_eq!(window_growth(100 * MIB, 1_000 * MIB, 2), 32 * MIB);

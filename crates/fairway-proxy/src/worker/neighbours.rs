@@ -1,76 +1,78 @@
-//! The other workers, as one of them sees them: who has fewer connections of HTTP/2, and the way there.
+//! The other workers as seen by one: which has the fewest HTTP/2 connections, and channels to them.
 
 use std::sync::Arc;
 
-use fairway_net::spread::{Share, Spread};
+use fairway_net::spread::{ConnectionSpread, SpreadConnection};
 use tokio::sync::mpsc;
 
 use crate::listener::ListenerId;
 
-/// Connections that wait until a worker takes them over. One that finds no room stays where it is.
-const WAITING: usize = 256;
+/// Connections queued for a worker. If the queue is full, a connection stays where it was accepted.
+const MAX_QUEUED_CONNECTIONS: usize = 256;
 
-/// A connection on its way to another worker, which counts it as open with an `O`.
-pub(crate) struct Moved<O> {
-    pub(crate) share: Share,
-    /// Where it came from; `None` for one that is on its way back.
-    pub(crate) from: Option<usize>,
-    /// Who serves it.
+/// A connection in transit to another worker, which counts it as open with an `O`.
+pub(crate) struct TransferredConnection<O> {
+    pub(crate) share: SpreadConnection,
+    /// The worker that accepted it; `None` on the way back.
+    pub(crate) accepted_by: Option<usize>,
+    /// The listener that serves it.
     pub(crate) listener: ListenerId,
     pub(crate) serve: Serve<O>,
 }
 
 /// Serves a connection on the thread that calls it.
-pub(crate) type Serve<O> = Box<dyn FnOnce(O, Share) + Send>;
+pub(crate) type Serve<O> = Box<dyn FnOnce(O, SpreadConnection) + Send>;
 
-/// Where connections from other workers come in.
-pub(crate) type Arrivals<O> = mpsc::Receiver<Moved<O>>;
+/// Receives connections from other workers.
+pub(crate) type Arrivals<O> = mpsc::Receiver<TransferredConnection<O>>;
 
-/// The other workers.
 pub(crate) struct Neighbours<O> {
-    here: usize,
-    spread: Arc<Spread>,
-    ways: Vec<mpsc::Sender<Moved<O>>>,
+    index: usize,
+    spread: Arc<ConnectionSpread>,
+    senders: Vec<mpsc::Sender<TransferredConnection<O>>>,
 }
 
 impl<O> Neighbours<O> {
-    /// Of each of as many workers as `spread` counts for, with where its connections come in.
-    pub(crate) fn all(spread: &Arc<Spread>) -> Vec<(Self, Arrivals<O>)> {
+    /// One instance per worker counted by `spread`, with its receiver.
+    pub(crate) fn for_workers(spread: &Arc<ConnectionSpread>) -> Vec<(Self, Arrivals<O>)> {
         let workers = spread.counts().len();
-        let (ways, arrivals): (Vec<_>, Vec<_>) = (0..workers).map(|_| mpsc::channel(WAITING)).unzip();
-        let of = |(here, arrivals)| (Self { here, spread: Arc::clone(spread), ways: ways.clone() }, arrivals);
-        arrivals.into_iter().enumerate().map(of).collect()
+        let (senders, arrivals): (Vec<_>, Vec<_>) =
+            (0..workers).map(|_| mpsc::channel(MAX_QUEUED_CONNECTIONS)).unzip();
+        let neighbour = |(index, arrivals)| {
+            (Self { index, spread: Arc::clone(spread), senders: senders.clone() }, arrivals)
+        };
+        arrivals.into_iter().enumerate().map(neighbour).collect()
     }
 
-    /// Of the only worker there is.
+    /// For a single worker.
     #[cfg(test)]
     pub(crate) fn none() -> Self {
-        Self { here: 0, spread: Spread::new(1), ways: Vec::new() }
+        Self { index: 0, spread: ConnectionSpread::new(1), senders: Vec::new() }
     }
 
-    /// Which worker this one is.
-    pub(crate) fn here(&self) -> usize {
-        self.here
+    /// Index of this worker.
+    pub(crate) fn index(&self) -> usize {
+        self.index
     }
 
-    /// Counts a connection where it belongs.
-    pub(crate) fn share(&self) -> Share {
-        self.spread.begin(self.here)
+    /// Counts a connection at the worker with the fewest.
+    pub(crate) fn share(&self) -> SpreadConnection {
+        self.spread.begin(self.index)
     }
 
     /// Counts a connection at this worker.
-    pub(crate) fn share_of(&self, worker: usize) -> Share {
+    pub(crate) fn share_at(&self, worker: usize) -> SpreadConnection {
         self.spread.begin_at(worker)
     }
 
-    /// None of the others sends anything here any more.
-    pub(crate) fn leave(&self) {
-        self.spread.leave(self.here);
+    /// Stops other workers from sending connections here.
+    pub(crate) fn stop_receiving(&self) {
+        self.spread.leave(self.index);
     }
 
-    /// Sends a connection to the worker that its share is of; gives it back where that one cannot take it.
-    pub(crate) fn send(&self, moved: Moved<O>) -> Result<(), Moved<O>> {
-        let Some(way) = self.ways.get(moved.share.worker()) else { return Err(moved) };
-        way.try_send(moved).map_err(mpsc::error::TrySendError::into_inner)
+    /// Sends a connection to the worker of its share; returns it if that worker cannot take it.
+    pub(crate) fn send(&self, moved: TransferredConnection<O>) -> Result<(), TransferredConnection<O>> {
+        let Some(sender) = self.senders.get(moved.share.worker()) else { return Err(moved) };
+        sender.try_send(moved).map_err(mpsc::error::TrySendError::into_inner)
     }
 }

@@ -1,65 +1,65 @@
-//! What a worker keeps only for speed: memory for bytes on their way, for exchanges and for what they write on.
+//! Memory that a worker reuses: read buffers, exchange frames, buffers and response heads.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use fairway_net::frames::FramesByKind;
-use fairway_net::spares::Spares;
+use fairway_net::frames::FuturePools;
+use fairway_net::spares::SparePool;
 use fairway_net::wire::Workspace;
 
-use crate::buffers::{Answer, Buffers};
+use crate::buffers::{Buffers, ResponseHead};
 
-/// Memory that is used again.
-pub(crate) struct Reuse {
+/// Reusable memory of a worker.
+pub(crate) struct ReusableMemory {
     pub(crate) workspace: Rc<Workspace>,
-    /// Where exchanges run.
-    pub(crate) frames: FramesByKind,
-    pub(super) buffers: RefCell<Spares<Box<Buffers>>>,
-    answers: RefCell<Spares<Answer>>,
+    /// Frames in which exchanges run.
+    pub(crate) frames: FuturePools,
+    pub(super) buffers: RefCell<SparePool<Box<Buffers>>>,
+    responses: RefCell<SparePool<ResponseHead>>,
 }
 
-impl Reuse {
+impl ReusableMemory {
     pub(super) fn new() -> Self {
         Self {
             workspace: Rc::new(Workspace::new()),
-            frames: FramesByKind::default(),
-            buffers: RefCell::new(Spares::new(Buffers::SPARE_BYTES)),
-            answers: RefCell::new(Spares::new(Buffers::SPARE_BYTES)),
+            frames: FuturePools::default(),
+            buffers: RefCell::new(SparePool::new(Buffers::SPARE_BYTES)),
+            responses: RefCell::new(SparePool::new(Buffers::SPARE_BYTES)),
         }
     }
 
-    /// Room for an answer's head, where there is none.
+    /// Provides memory for a response head, if it has none.
     #[inline]
-    pub(crate) fn lend(&self, answer: &mut Answer) {
-        if !answer.has_room()
-            && let Some(spare) = self.answers.borrow_mut().take()
+    pub(crate) fn lend(&self, response: &mut ResponseHead) {
+        if !response.has_room()
+            && let Some(spare) = self.responses.borrow_mut().take()
         {
-            *answer = spare;
+            *response = spare;
         }
     }
 
-    /// Takes it for others while the answer is waited for.
+    /// Takes the memory back while its exchange waits for a response.
     #[inline]
-    pub(crate) fn take_back(&self, answer: &mut Answer) {
-        answer.trim();
-        if answer.has_room() {
-            self.answers.borrow_mut().keep(std::mem::take(answer));
+    pub(crate) fn reclaim(&self, response: &mut ResponseHead) {
+        response.trim();
+        if response.has_room() {
+            self.responses.borrow_mut().keep(std::mem::take(response));
         }
     }
 
-    /// Once a second: frees what the last second did not need.
+    /// Once a second: frees memory not needed in the last second.
     pub(super) fn trim(&self) {
         self.workspace.trim();
         self.buffers.borrow_mut().trim();
-        self.answers.borrow_mut().trim();
+        self.responses.borrow_mut().trim();
         self.frames.trim();
     }
 
-    /// Frees all that nobody uses.
+    /// Frees all unused memory.
     pub(super) fn clear(&self) {
         self.workspace.clear();
         self.buffers.borrow_mut().clear();
-        self.answers.borrow_mut().clear();
+        self.responses.borrow_mut().clear();
         self.frames.clear();
     }
 }
@@ -69,10 +69,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn room_for_an_answer_goes_from_one_that_waits_to_the_next_that_looks() {
-        let (reuse, mut first, mut second) = (Reuse::new(), Answer::default(), Answer::default());
+    fn a_waiting_exchange_lends_its_response_head_to_the_next_reader() {
+        let (reuse, mut first, mut second) =
+            (ReusableMemory::new(), ResponseHead::default(), ResponseHead::default());
         first.start_response(404);
-        reuse.take_back(&mut first);
+        reuse.reclaim(&mut first);
         assert_eq!((first.has_room(), first.status()), (false, 0));
         reuse.lend(&mut second);
         assert_eq!((second.has_room(), second.status()), (true, 0), "it is empty");

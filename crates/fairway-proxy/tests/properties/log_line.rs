@@ -1,4 +1,4 @@
-//! Any exchange in any format, and the committed corpus of the fuzz target: no value ends its line or its quotes.
+//! Any exchange in any log format, and the committed corpus of the fuzz target: no value can end its line or its quotes.
 
 use std::fs;
 use std::path::Path;
@@ -6,9 +6,9 @@ use std::path::Path;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::log_checks::{Asked, line, log_line};
+use crate::log_checks::{ClientValues, check_fuzz_input, check_log_line};
 
-/// Bytes that could mean something to whoever reads the line, and others.
+/// Bytes with a meaning for readers of the line, and others.
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![3 => prop::sample::select(&b"\"\\'{}[],:; =\t\r\n\x7f\x00\x1b\xff\xe2\x80\xa8\xc3"[..]), 2 => any::<u8>()];
     vec(byte, 0..40)
@@ -32,7 +32,7 @@ fn the_corpus_holds() {
     let files: Vec<_> = fs::read_dir(folder).expect("the corpus is committed").collect();
     assert!(!files.is_empty());
     for file in files {
-        log_line(&fs::read(file.expect("a readable corpus").path()).expect("a readable file"));
+        check_fuzz_input(&fs::read(file.expect("a readable corpus").path()).expect("a readable file"));
     }
 }
 
@@ -46,7 +46,7 @@ proptest! {
         host in ".{0,12}",
         format in format(),
     ) {
-        let asked = Asked { method: &method, target: &target, user: &user, field: &field, cookie: &cookie, host: &host };
-        line(&asked, &format);
+        let asked = ClientValues { method: &method, target: &target, user: &user, field: &field, cookie: &cookie, host: &host };
+        check_log_line(&asked, &format);
     }
 }

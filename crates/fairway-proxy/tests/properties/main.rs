@@ -1,5 +1,4 @@
-//! What holds for any input of a parser or writer of this crate that no socket is needed for, and the committed corpora of their
-//! fuzz targets.
+//! Property tests of this crate's parsers and writers that need no socket, and the committed corpora of their fuzz targets.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 

@@ -1,5 +1,5 @@
-//! Which headers and clients are admitted where settings say more than usual: names with other bytes, another header with the
-//! client's address, clients that are blocked, and names of TLS that are refused.
+//! Settings that admit more or fewer headers and clients: names with other bytes, another header with the client's address,
+//! blocked clients, and refused TLS names.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use fairway_model::{
 };
 use fairway_testkit::certificates::trusting_anything;
 use fairway_testkit::client::TlsOffer;
-use fairway_testkit::{Answer, Authority, Backend, Client, RecordedRequest, Request};
+use fairway_testkit::{Authority, Backend, BackendResponse, Client, RecordedRequest, Request};
 
 use crate::support::{HOST, Running, Setup, certificate};
 
-/// The status of a request with these fields, and what the endpoint got of it.
-async fn ask(setup: impl Fn(Setup) -> Setup, fields: &[(&str, &str)]) -> (u16, Option<RecordedRequest>) {
-    let backend = Backend::http(|_| Answer::ok("")).await;
+/// The status of a request with these headers, and what the endpoint received.
+async fn send(setup: impl Fn(Setup) -> Setup, fields: &[(&str, &str)]) -> (u16, Option<RecordedRequest>) {
+    let backend = Backend::http(|_| BackendResponse::ok("")).await;
     let proxy: Running = setup(Setup::to(&[backend.address()])).start();
     let request =
         fields.iter().fold(Request::get(HOST, "/"), |request, (name, value)| request.header(name, value));
@@ -23,8 +23,8 @@ async fn ask(setup: impl Fn(Setup) -> Setup, fields: &[(&str, &str)]) -> (u16, O
     (status, backend.requests().pop())
 }
 
-async fn told(setup: impl Fn(Setup) -> Setup, fields: &[(&str, &str)]) -> RecordedRequest {
-    let (status, request) = ask(setup, fields).await;
+async fn received_by_endpoint(setup: impl Fn(Setup) -> Setup, fields: &[(&str, &str)]) -> RecordedRequest {
+    let (status, request) = send(setup, fields).await;
     assert_eq!(status, 200, "{fields:?}");
     request.unwrap()
 }
@@ -53,14 +53,15 @@ async fn names_with_other_bytes_pass_as_far_as_the_settings_say() {
         (HeaderNames::Underscores, [true, false]),
         (HeaderNames::Any, [true, true]),
     ] {
-        let request = told(named(names), &[("x_team", "a"), ("x.team", "b"), ("X-Team", "c")]).await;
+        let request =
+            received_by_endpoint(named(names), &[("x_team", "a"), ("x.team", "b"), ("X-Team", "c")]).await;
         let has = |name: &str| request.header(name).is_some();
         assert_eq!([has("x_team"), has("x.team")], expected, "{names:?}");
         assert!(has("X-Team"));
     }
 }
 
-/// Spellings of what proxies say of a client, of what belongs to a connection, and of what Fairway writes itself.
+/// Spellings of proxies' headers, of hop-by-hop headers, and of headers that Fairway writes.
 const SPELLINGS: [&str; 12] = [
     "X_Forwarded_User",
     "x_forwarded_for",
@@ -85,7 +86,7 @@ async fn no_spelling_of_a_claim_passes_from_anybody() {
                 let setup = named(names)(setup);
                 if is_trusted { setup.settings(trusted) } else { setup }
             };
-            let request = told(setup, &fields).await;
+            let request = received_by_endpoint(setup, &fields).await;
             for name in SPELLINGS {
                 assert_eq!(request.header(name), None, "{names:?} {name}");
             }
@@ -104,7 +105,7 @@ async fn what_a_rule_sets_or_removes_has_no_other_spelling_beside_it() {
         named(HeaderNames::Any)(setup).filter(Phases::from(RequestEdit::Headers(edit.clone())))
     };
     let fields = [("X_Tenant", "b"), ("x.tenant", "c"), ("X_Debug", "1"), ("X_Other", "d")];
-    let request = told(setup, &fields).await;
+    let request = received_by_endpoint(setup, &fields).await;
     assert_eq!(request.header_values("X-Tenant"), ["a"]);
     for name in ["X_Tenant", "x.tenant", "X_Debug"] {
         assert_eq!(request.header(name), None, "{name}");
@@ -114,7 +115,7 @@ async fn what_a_rule_sets_or_removes_has_no_other_spelling_beside_it() {
 
 #[tokio::test]
 async fn names_of_a_listener_come_before_those_of_the_settings() {
-    let backend = Backend::http(|_| Answer::ok("")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("")).await;
     let setup = Setup::to(&[backend.address()]);
     let mut config = setup.config();
     let mut listener = Listener::clone(&config.listeners["http"]);
@@ -139,12 +140,12 @@ async fn the_client_is_whom_a_trusted_peer_names_in_the_header() {
         (&[("CF-Connecting-IP", "nobody")], "unknown"),
         (&[("CF-Connecting-IP", "")], "unknown"),
     ] {
-        let request = told(setup, fields).await;
+        let request = received_by_endpoint(setup, fields).await;
         assert_eq!(request.header_values("X-Forwarded-For"), [expected], "{fields:?}");
         assert_eq!(request.header_values("X-Real-IP"), [expected], "{fields:?}");
     }
     let fields = [("CF-Connecting-IP", "203.0.113.9"), ("X-Forwarded-Proto", "https")];
-    let request = told(setup, &fields).await;
+    let request = received_by_endpoint(setup, &fields).await;
     assert_eq!(request.header("X-Forwarded-Proto"), Some("https"));
     assert_eq!(request.header("CF-Connecting-IP"), Some("203.0.113.9"));
 }
@@ -157,7 +158,7 @@ async fn a_stranger_names_nobody_in_the_header_in_any_spelling() {
             named(names)(setup).settings(|settings| settings.forwarded = trust)
         };
         let spellings = ["True-Client-IP", "TRUE-CLIENT-IP", "True_Client_IP", "true.client.ip"];
-        let request = told(setup, &spellings.map(|name| (name, "203.0.113.9"))).await;
+        let request = received_by_endpoint(setup, &spellings.map(|name| (name, "203.0.113.9"))).await;
         assert_eq!(request.header_values("X-Real-IP"), ["127.0.0.1"]);
         for name in spellings {
             assert_eq!(request.header(name), None, "{names:?} {name}");
@@ -174,7 +175,7 @@ async fn access_lists_see_the_address_of_the_header() {
             .filter(Phases::from(Guard::Access(AccessList { allow, deny: Vec::new() })))
     };
     for (value, status) in [("203.0.113.9", 200), ("198.51.100.7", 403), ("127.0.0.1", 403), ("x", 403)] {
-        assert_eq!(ask(setup, &[("X-Client", value)]).await.0, status, "{value}");
+        assert_eq!(send(setup, &[("X-Client", value)]).await.0, status, "{value}");
     }
 }
 
@@ -192,7 +193,7 @@ async fn peers_may_be_believed_about_the_address_alone() {
         ("X-Forwarded-Host", "evil.example"),
         ("X-Forwarded-User", "admin"),
     ];
-    let request = told(setup, &fields).await;
+    let request = received_by_endpoint(setup, &fields).await;
     assert_eq!(request.header("X-Real-IP"), Some("203.0.113.9"));
     assert_eq!(request.header("X-Forwarded-Proto"), Some("http"));
     assert_eq!(request.header("X-Forwarded-Host"), Some(HOST));
@@ -218,17 +219,17 @@ async fn a_blocked_client_gets_403_and_no_endpoint_sees_it() {
         &[("Referer", "https://spam.test/")],
         &[("User-Agent", "good"), ("User-Agent", "curl")],
     ] {
-        let (status, seen) = ask(blocking, fields).await;
+        let (status, seen) = send(blocking, fields).await;
         assert_eq!((status, seen.is_some()), (403, false), "{fields:?}");
     }
     for fields in [&[][..], &[("User-Agent", "good")], &[("Referer", "https://a.test/?https://spam.test/")]] {
-        assert_eq!(ask(blocking, fields).await.0, 200, "{fields:?}");
+        assert_eq!(send(blocking, fields).await.0, 200, "{fields:?}");
     }
 }
 
 #[tokio::test]
 async fn a_blocked_client_is_refused_before_a_host_is_looked_for_and_may_go_on_afterwards() {
-    let backend = Backend::http(|_| Answer::ok("")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("")).await;
     let proxy = blocking(Setup::to(&[backend.address()])).start();
     let mut client = proxy.client().await;
     let blocked = Request::get("nobody.test", "/").header("User-Agent", "curl");
@@ -237,7 +238,7 @@ async fn a_blocked_client_is_refused_before_a_host_is_looked_for_and_may_go_on_a
     proxy.expect_metric("fairway_faults_total{reason=\"denied\"}", 1).await;
 }
 
-/// Why the handshake for `name`, or for none, fails; nothing where it succeeds.
+/// Why the handshake for `name`, or without a name, fails; `None` if it succeeds.
 async fn refusal(proxy: &Running, name: Option<&str>) -> Option<String> {
     let offer = TlsOffer::new(trusting_anything(), name.unwrap_or(HOST));
     let offer = if name.is_some() { offer } else { offer.without_sni() };
@@ -246,7 +247,7 @@ async fn refusal(proxy: &Running, name: Option<&str>) -> Option<String> {
 
 #[tokio::test]
 async fn a_name_that_no_host_has_is_refused_where_the_settings_say_so() {
-    let backend = Backend::http(|_| Answer::ok("")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("")).await;
     let leaf = Authority::new("test").leaf(&["a.example.com"]);
     let mut setup = Setup::to(&[backend.address()]);
     let exact = HostPattern::Exact("a.example.com".into());

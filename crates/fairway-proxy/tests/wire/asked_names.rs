@@ -1,5 +1,5 @@
-//! Names that clients ask for in their handshakes as no browser writes them, and protocols that they offer (ALPN): what nginx
-//! serves is served, and what is refused is refused with an alert.
+//! Unusual server names and ALPN protocols in handshakes: what nginx serves is served, and what is refused is refused with an
+//! alert.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use fairway_model::{
 };
 use fairway_testkit::certificates::trusting_anything;
 use fairway_testkit::client::TlsOffer;
-use fairway_testkit::wait::{PATIENCE, free_address};
-use fairway_testkit::{Answer, Authority, Backend, Client, Leaf, Request};
+use fairway_testkit::wait::{WAIT_TIMEOUT, free_address};
+use fairway_testkit::{Authority, Backend, BackendResponse, Client, Leaf, Request};
 use rustls::ClientConnection;
 use rustls_pki_types::ServerName;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -20,7 +20,7 @@ use crate::support::{Setup, certificate};
 
 const ALERT: u8 = 21;
 
-/// The first bytes of a client of TLS 1.2 that asks for `name`, whatever it is. Its handshake can begin and not end.
+/// The first bytes of a TLS 1.2 client that asks for any `name`. Its handshake can start but not finish.
 fn hello(name: &str) -> Vec<u8> {
     let placeholder: String =
         name.bytes().map(|byte| if byte.is_ascii_alphabetic() { char::from(byte) } else { 'x' }).collect();
@@ -34,29 +34,29 @@ fn hello(name: &str) -> Vec<u8> {
     bytes
 }
 
-/// What the server sends until it waits for the client or is done.
-async fn answered(address: SocketAddr, name: &str) -> Vec<u8> {
+/// What the server sends until it waits for the client or closes.
+async fn read_response(address: SocketAddr, name: &str) -> Vec<u8> {
     let mut socket = TcpStream::connect(address).await.unwrap();
     socket.write_all(&hello(name)).await.unwrap();
-    let mut answer = Vec::new();
+    let mut response = Vec::new();
     // ServerHelloDone.
-    while !answer.ends_with(&[14, 0, 0, 0]) {
-        let read = tokio::time::timeout(PATIENCE, socket.read_buf(&mut answer)).await.unwrap();
+    while !response.ends_with(&[14, 0, 0, 0]) {
+        let read = tokio::time::timeout(WAIT_TIMEOUT, socket.read_buf(&mut response)).await.unwrap();
         if read.unwrap_or(0) == 0 {
             break;
         }
     }
-    answer
+    response
 }
 
-fn shows(answer: &[u8], leaf: &Leaf) -> bool {
+fn shows(response: &[u8], leaf: &Leaf) -> bool {
     let certificate = &*leaf.chain_der[0];
-    answer.windows(certificate.len()).any(|window| window == certificate)
+    response.windows(certificate.len()).any(|window| window == certificate)
 }
 
 /// A host with a certificate, and a default one.
 async fn setup() -> (Setup, Leaf, Leaf, Backend) {
-    let backend = Backend::http(|_| Answer::ok("web")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("web")).await;
     let authority = Authority::new("servers");
     let (own, default) = (authority.leaf(&["web.test"]), authority.leaf(&["default.test"]));
     let mut setup = Setup::to(&[backend.address()]);
@@ -70,16 +70,16 @@ async fn a_name_with_a_final_dot_is_the_same_name() {
     let (setup, own, default, _backend) = setup().await;
     let proxy = setup.start();
     for name in ["web.test", "web.test."] {
-        assert!(shows(&answered(proxy.https, name).await, &own), "{name}");
+        assert!(shows(&read_response(proxy.https, name).await, &own), "{name}");
     }
-    assert!(shows(&answered(proxy.https, "other.test.").await, &default));
+    assert!(shows(&read_response(proxy.https, "other.test.").await, &default));
 }
 
 #[tokio::test]
 async fn a_final_dot_changes_neither_who_ends_tls_nor_how_a_refusal_looks() {
     let (setup, own, _, backend) = setup().await;
     let pods = Authority::new("pods").leaf(&["pass.test"]);
-    let passed = Backend::https(pods.server_config(&[]), |_| Answer::ok("passed")).await;
+    let passed = Backend::https(pods.server_config(&[]), |_| BackendResponse::ok("passed")).await;
     let (mut config, address) = (setup.config(), free_address());
     let https = Listener { bind: vec![address], ..(**config.listeners.get("https").unwrap()).clone() };
     config.listeners.insert("https".into(), Arc::new(https));
@@ -103,11 +103,11 @@ async fn a_final_dot_changes_neither_who_ends_tls_nor_how_a_refusal_looks() {
     config.streams.insert(key, Arc::new(route));
     let _proxy = setup.start_by(&config);
     for name in ["pass.test", "pass.test."] {
-        assert!(shows(&answered(address, name).await, &pods), "{name}");
+        assert!(shows(&read_response(address, name).await, &pods), "{name}");
     }
-    assert!(shows(&answered(address, "web.test.").await, &own));
+    assert!(shows(&read_response(address, "web.test.").await, &own));
     for name in ["pass.test:443", "pass test", "p\u{e4}ss.test"] {
-        assert_eq!(answered(address, name).await.first(), Some(&ALERT), "{name}: it is told why");
+        assert_eq!(read_response(address, name).await.first(), Some(&ALERT), "{name}: it is told why");
     }
     assert_eq!((passed.connection_count(), backend.connection_count()), (2, 0));
 }
@@ -125,8 +125,8 @@ async fn protocols_of_http_are_agreed_on_and_others_are_refused() {
         let offer = TlsOffer::new(trusting_anything(), "web.test").alpn(offered);
         let mut client = Client::connect_tls(proxy.https, &offer).await.unwrap();
         assert_eq!(client.tls().unwrap().alpn.as_deref(), agreed, "{offered:?}");
-        let answer = client.exchange(&Request::get("web.test", "/")).await.unwrap();
-        assert_eq!(answer.status, 200);
+        let response = client.exchange(&Request::get("web.test", "/")).await.unwrap();
+        assert_eq!(response.status, 200);
     }
     let offer = TlsOffer::new(trusting_anything(), "web.test").alpn(&["foo"]);
     let refused = Client::connect_tls(proxy.https, &offer).await.err().unwrap();

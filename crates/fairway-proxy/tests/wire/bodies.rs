@@ -1,18 +1,18 @@
-//! Bodies in every framing, both ways, byte for byte.
+//! Bodies in every framing, in both directions, byte for byte.
 
 use fairway_testkit::wire::Framing;
-use fairway_testkit::{Answer, Backend, Request, Step};
+use fairway_testkit::{Backend, BackendResponse, Request, ScriptStep};
 
 use crate::support::{HOST, Running, Setup};
 
 const MEGABYTE: usize = 1024 * 1024;
 
-/// Bytes in which a lost or doubled piece shows.
+/// Bytes in which a lost or repeated piece is detectable.
 fn pattern(length: usize) -> Vec<u8> {
     (0..length).map(|at| u8::try_from((at * 31 + at / 251) % 251).expect("below 251")).collect()
 }
 
-async fn over(backend: &Backend) -> Running {
+async fn start_proxy(backend: &Backend) -> Running {
     Setup::to(&[backend.address()]).start()
 }
 
@@ -29,8 +29,8 @@ fn chunked(head: &str, chunks: &[&[u8]], trailers: &str) -> Vec<u8> {
 
 #[tokio::test]
 async fn a_request_body_of_a_megabyte_arrives_in_both_framings() {
-    let backend = Backend::http(|_| Answer::ok("")).await;
-    let proxy = over(&backend).await;
+    let backend = Backend::http(|_| BackendResponse::ok("")).await;
+    let proxy = start_proxy(&backend).await;
     let body = pattern(MEGABYTE);
     let mut client = proxy.client().await;
     assert_eq!(client.exchange(&Request::post(HOST, "/", body.clone())).await.unwrap().status, 200);
@@ -51,24 +51,24 @@ async fn a_request_body_of_a_megabyte_arrives_in_both_framings() {
 async fn an_answer_of_a_megabyte_arrives_in_every_framing() {
     let body = pattern(MEGABYTE);
     let pieces: Vec<&[u8]> = body.chunks(9_973).collect();
-    let answers = [
-        Answer::ok(&body),
-        Answer::Bytes(chunked("HTTP/1.1 200 OK\r\n", &pieces, "")),
-        Answer::ThenClose([b"HTTP/1.1 200 OK\r\n\r\n", &body[..]].concat()),
-        Answer::ThenClose([b"HTTP/1.0 200 OK\r\n\r\n", &body[..]].concat()),
+    let responses = [
+        BackendResponse::ok(&body),
+        BackendResponse::Bytes(chunked("HTTP/1.1 200 OK\r\n", &pieces, "")),
+        BackendResponse::ThenClose([b"HTTP/1.1 200 OK\r\n\r\n", &body[..]].concat()),
+        BackendResponse::ThenClose([b"HTTP/1.0 200 OK\r\n\r\n", &body[..]].concat()),
     ];
-    for (answer, framing) in answers.into_iter().zip([
+    for (response, framing) in responses.into_iter().zip([
         Framing::Length(MEGABYTE),
         Framing::Chunked,
         Framing::Chunked,
         Framing::Chunked,
     ]) {
-        let backend = Backend::http(move |_| answer.clone()).await;
-        let proxy = over(&backend).await;
+        let backend = Backend::http(move |_| response.clone()).await;
+        let proxy = start_proxy(&backend).await;
         let mut client = proxy.client().await;
-        let answer = client.exchange(&Request::get(HOST, "/")).await.unwrap();
-        assert!(answer.body == body, "{framing:?}");
-        assert_eq!(answer.framing, framing);
+        let response = client.exchange(&Request::get(HOST, "/")).await.unwrap();
+        assert!(response.body == body, "{framing:?}");
+        assert_eq!(response.framing, framing);
         let old = proxy.client().await.exchange(&Request::get(HOST, "/").http10()).await.unwrap();
         assert!(old.body == body, "{framing:?} to HTTP/1.0");
         assert_eq!(old.header("Transfer-Encoding"), None);
@@ -77,9 +77,9 @@ async fn an_answer_of_a_megabyte_arrives_in_every_framing() {
 
 #[tokio::test]
 async fn trailers_pass_in_both_directions() {
-    let answer = chunked("HTTP/1.1 200 OK\r\n", &[b"abc"], "X-Sum: 1\r\n");
-    let backend = Backend::http(move |_| Answer::Bytes(answer.clone())).await;
-    let proxy = over(&backend).await;
+    let response = chunked("HTTP/1.1 200 OK\r\n", &[b"abc"], "X-Sum: 1\r\n");
+    let backend = Backend::http(move |_| BackendResponse::Bytes(response.clone())).await;
+    let proxy = start_proxy(&backend).await;
     let mut client = proxy.client().await;
     client.send(chunked("POST / HTTP/1.1\r\nHost: a\r\n", &[b"de", b"f"], "X-Check: 2\r\n")).await.unwrap();
     let got = client.read_response().await.unwrap();
@@ -94,8 +94,8 @@ async fn trailers_pass_in_both_directions() {
 
 #[tokio::test]
 async fn trailers_cannot_bring_what_frames_or_routes() {
-    let backend = Backend::http(|_| Answer::ok("")).await;
-    let proxy = over(&backend).await;
+    let backend = Backend::http(|_| BackendResponse::ok("")).await;
+    let proxy = start_proxy(&backend).await;
     let mut client = proxy.client().await;
     let trailers =
         "Content-Length: 3\r\nHost: evil\r\nTransfer-Encoding: chunked\r\nX-Forwarded-For: 1.2.3.4\r\n";
@@ -107,19 +107,19 @@ async fn trailers_cannot_bring_what_frames_or_routes() {
 
 #[tokio::test]
 async fn head_has_no_body_whatever_it_declares() {
-    for answer in [
+    for response in [
         &b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"[..],
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
         b"HTTP/1.1 200 OK\r\n\r\n",
     ] {
-        let bytes = answer.to_vec();
-        let backend = Backend::http(move |_| Answer::Bytes(bytes.clone())).await;
-        let proxy = over(&backend).await;
+        let bytes = response.to_vec();
+        let backend = Backend::http(move |_| BackendResponse::Bytes(bytes.clone())).await;
+        let proxy = start_proxy(&backend).await;
         let mut client = proxy.client().await;
         for _ in 0..2 {
             let got = client.exchange(&Request::head(HOST, "/")).await.unwrap();
             assert_eq!((got.status, got.body.len()), (200, 0));
-            let declared = String::from_utf8_lossy(answer).contains("Content-Length").then_some("5");
+            let declared = String::from_utf8_lossy(response).contains("Content-Length").then_some("5");
             assert_eq!(got.header("Content-Length"), declared);
         }
     }
@@ -127,46 +127,48 @@ async fn head_has_no_body_whatever_it_declares() {
 
 #[tokio::test]
 async fn bodiless_statuses_end_with_their_head() {
-    for (answer, status) in [
+    for (response, status) in [
         ("HTTP/1.1 204 No Content\r\n\r\n", 204),
         ("HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n", 204),
         ("HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\nETag: \"a\"\r\n\r\n", 304),
     ] {
-        let backend = Backend::http(move |_| Answer::Bytes(answer.into())).await;
-        let proxy = over(&backend).await;
+        let backend = Backend::http(move |_| BackendResponse::Bytes(response.into())).await;
+        let proxy = start_proxy(&backend).await;
         let mut client = proxy.client().await;
         for _ in 0..2 {
-            let got =
-                client.exchange(&Request::get(HOST, "/")).await.unwrap_or_else(|e| panic!("{answer:?}: {e}"));
+            let got = client
+                .exchange(&Request::get(HOST, "/"))
+                .await
+                .unwrap_or_else(|e| panic!("{response:?}: {e}"));
             assert_eq!((got.status, got.framing), (status, Framing::None));
         }
-        assert_eq!(backend.connection_count(), 1, "{answer:?} leaves the connection usable");
+        assert_eq!(backend.connection_count(), 1, "{response:?} leaves the connection usable");
     }
 }
 
 #[tokio::test]
 async fn an_http_1_0_client_gets_what_it_understands() {
-    let backend = Backend::http(|_| Answer::ok("hello")).await;
-    let proxy = over(&backend).await;
+    let backend = Backend::http(|_| BackendResponse::ok("hello")).await;
+    let proxy = start_proxy(&backend).await;
     let mut client = proxy.client().await;
-    let answer = client.exchange(&Request::get(HOST, "/").http10()).await.unwrap();
-    assert_eq!((answer.text().as_str(), answer.header("Connection")), ("hello", Some("close")));
+    let response = client.exchange(&Request::get(HOST, "/").http10()).await.unwrap();
+    assert_eq!((response.text().as_str(), response.header("Connection")), ("hello", Some("close")));
     client.expect_closed().await;
     let mut client = proxy.client().await;
     for _ in 0..2 {
         let request = Request::get(HOST, "/").http10().header("Connection", "keep-alive");
-        let answer = client.exchange(&request).await.unwrap();
-        assert_eq!((answer.text().as_str(), answer.header("Connection")), ("hello", Some("keep-alive")));
+        let response = client.exchange(&request).await.unwrap();
+        assert_eq!((response.text().as_str(), response.header("Connection")), ("hello", Some("keep-alive")));
     }
     assert!(backend.requests().iter().all(|request| request.version == "HTTP/1.1"));
 }
 
 #[tokio::test]
 async fn a_request_without_host_still_has_one_towards_the_endpoint() {
-    let backend = Backend::http(|_| Answer::ok("")).await;
-    let proxy = over(&backend).await;
-    let answer = proxy.client().await.exchange(&Request::new("GET", "/").http10()).await.unwrap();
-    assert_eq!(answer.status, 200);
+    let backend = Backend::http(|_| BackendResponse::ok("")).await;
+    let proxy = start_proxy(&backend).await;
+    let response = proxy.client().await.exchange(&Request::new("GET", "/").http10()).await.unwrap();
+    assert_eq!(response.status, 200);
     let request = &backend.requests()[0];
     assert_eq!(request.header_values("Host").len(), 1, "RFC 9112 §3.2: every HTTP/1.1 request has one");
 }
@@ -174,12 +176,13 @@ async fn a_request_without_host_still_has_one_towards_the_endpoint() {
 #[tokio::test]
 async fn an_http_1_0_endpoint_is_used_once_or_as_it_says() {
     let backend =
-        Backend::http(|_| Answer::Bytes(b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok".to_vec())).await;
-    let proxy = over(&backend).await;
+        Backend::http(|_| BackendResponse::Bytes(b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok".to_vec()))
+            .await;
+    let proxy = start_proxy(&backend).await;
     let mut client = proxy.client().await;
     for _ in 0..2 {
-        let answer = client.exchange(&Request::get(HOST, "/")).await.unwrap();
-        assert_eq!((answer.version.as_str(), answer.text().as_str()), ("HTTP/1.1", "ok"));
+        let response = client.exchange(&Request::get(HOST, "/")).await.unwrap();
+        assert_eq!((response.version.as_str(), response.text().as_str()), ("HTTP/1.1", "ok"));
     }
     assert_eq!(backend.connection_count(), 2);
 }
@@ -187,14 +190,14 @@ async fn an_http_1_0_endpoint_is_used_once_or_as_it_says() {
 #[tokio::test]
 async fn an_answer_before_the_end_of_the_request_is_passed_on() {
     let backend = Backend::scripted([
-        Step::ReadHead,
-        Step::Send(b"HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno".into()),
+        ScriptStep::ReadHead,
+        ScriptStep::Send(b"HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno".into()),
     ])
     .await;
-    let proxy = over(&backend).await;
+    let proxy = start_proxy(&backend).await;
     let mut client = proxy.client().await;
     client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {MEGABYTE}\r\n\r\n")).await.unwrap();
     client.send(vec![b'a'; 1000]).await.unwrap();
-    let answer = client.read_response().await.unwrap();
-    assert_eq!((answer.status, answer.header("Connection")), (413, Some("close")));
+    let response = client.read_response().await.unwrap();
+    assert_eq!((response.status, response.header("Connection")), (413, Some("close")));
 }

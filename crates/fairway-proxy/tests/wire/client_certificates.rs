@@ -1,22 +1,22 @@
-//! Hosts that verify their clients: what is served, what is refused, and what the endpoint is told. And listeners that begin to
-//! verify those that are connected already.
+//! Hosts that verify client certificates: what is served, what is refused, and what the endpoint gets. Also listeners that
+//! start to verify clients that are already connected.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_model::{
-    ClientCertificate, ClientDemand, ClientVerification, CodingRule, Compression, Config, ContentCoding,
-    Guard, HostKey, HostPattern, Listener,
+    ClientCertificate, ClientCertificateMode, ClientVerification, CodingRule, Compression, Config,
+    ContentCoding, Guard, HostKey, HostPattern, Listener,
 };
 use fairway_testkit::certificates::{KeyKind, Validity, trusting_anything};
 use fairway_testkit::client::TlsOffer;
-use fairway_testkit::{Answer, Authority, Backend, Client, Leaf, RawResponse, Request};
+use fairway_testkit::{Authority, Backend, BackendResponse, Client, Leaf, RawResponse, Request};
 use rustls::ClientConfig;
 
 use crate::spread::Browser;
 use crate::support::{HOST, Running, Setup, certificate};
 
-/// A host of the same certificate that asks nobody for one.
+/// A host with the same server certificate that requests no client certificate.
 const OPEN: &str = "open.example";
 
 struct Guarded {
@@ -27,10 +27,11 @@ struct Guarded {
 
 impl Guarded {
     async fn new() -> Self {
-        let told = ["ssl-client-verify", "ssl-client-subject-dn", "ssl-client-issuer-dn", "ssl-client-cert"];
+        let received =
+            ["ssl-client-verify", "ssl-client-subject-dn", "ssl-client-issuer-dn", "ssl-client-cert"];
         let backend = Backend::http(move |request| {
-            let values = told.map(|name| request.header(name).unwrap_or("-").to_owned());
-            Answer::with_headers(200, &[("Content-Type", "text/plain")], values.join("|"))
+            let values = received.map(|name| request.header(name).unwrap_or("-").to_owned());
+            BackendResponse::with_headers(200, &[("Content-Type", "text/plain")], values.join("|"))
         })
         .await;
         let mut setup = Setup::to(&[backend.address()]);
@@ -39,15 +40,15 @@ impl Guarded {
         Self { authority: Authority::new("clients"), backend, setup }
     }
 
-    fn rules(&self, demand: ClientDemand) -> ClientVerification {
+    fn rules(&self, demand: ClientCertificateMode) -> ClientVerification {
         ClientVerification { roots: self.authority.pem().into(), revoked: "".into(), depth: Some(1), demand }
     }
 
-    fn asks(rules: ClientVerification) -> ClientCertificate {
+    fn verification(rules: ClientVerification) -> ClientCertificate {
         ClientCertificate { rules: Arc::new(rules), subject: None, error_page: None, forwarded: false }
     }
 
-    /// The configuration in which the one host asks for certificates.
+    /// The configuration in which one host requests client certificates.
     fn config(&self, of: &ClientCertificate) -> Config {
         let mut config = self.setup.config();
         let key = HostKey { table: "ingress".into(), host: HostPattern::Exact(HOST.into()) };
@@ -68,7 +69,7 @@ impl Guarded {
     }
 }
 
-async fn ask(proxy: &Running, client: ClientConfig, request: Request) -> RawResponse {
+async fn send(proxy: &Running, client: ClientConfig, request: Request) -> RawResponse {
     let mut client = Client::connect_tls(proxy.https, &TlsOffer::new(client, HOST)).await.unwrap();
     client.exchange(&request).await.unwrap()
 }
@@ -76,7 +77,7 @@ async fn ask(proxy: &Running, client: ClientConfig, request: Request) -> RawResp
 async fn publish(proxy: &mut Running, config: &Config) {
     let (version, problems) = proxy.publish_config(config);
     assert!(problems.is_empty(), "{problems:?}");
-    proxy.publisher.adopted(version).await;
+    proxy.publisher.wait_until_adopted(version).await;
 }
 
 fn showing(leaf: &Leaf) -> ClientConfig {
@@ -94,25 +95,25 @@ async fn each_demand_serves_and_refuses_as_nginx_does() {
     let other = Authority::new("others").leaf(&["other"]);
     let old = it.authority.issue(&["old"], KeyKind::EcdsaP256, Validity::Expired);
     for (demand, without, with_other, with_old) in [
-        (ClientDemand::Required, "400", "400", "400"),
-        (ClientDemand::Optional, "NONE|-|-|-", "400", "400"),
+        (ClientCertificateMode::Required, "400", "400", "400"),
+        (ClientCertificateMode::Optional, "NONE|-|-|-", "400", "400"),
         (
-            ClientDemand::Unverified,
+            ClientCertificateMode::Unverified,
             "NONE|-|-|-",
             "FAILED:unable to verify the first certificate|CN=other|CN=others|-",
             "FAILED:certificate has expired|CN=old|CN=clients|-",
         ),
     ] {
-        let proxy = it.start(&Guarded::asks(it.rules(demand)));
+        let proxy = it.start(&Guarded::verification(it.rules(demand)));
         for (client, expected) in [
             (showing(&good), "SUCCESS|CN=good|CN=clients|-"),
             (trusting_anything(), without),
             (showing(&other), with_other),
             (showing(&old), with_old),
         ] {
-            let answer = ask(&proxy, client, get()).await;
-            let told = if answer.status == 200 { answer.text() } else { answer.status.to_string() };
-            assert_eq!(told, expected, "{demand:?}");
+            let response = send(&proxy, client, get()).await;
+            let received = if response.status == 200 { response.text() } else { response.status.to_string() };
+            assert_eq!(received, expected, "{demand:?}");
         }
     }
     // Three, two and four requests were let through.
@@ -123,13 +124,13 @@ async fn each_demand_serves_and_refuses_as_nginx_does() {
 async fn who_forges_the_fields_or_comes_in_the_clear_is_believed_nothing() {
     let it = Guarded::new().await;
     let good = it.authority.leaf(&["good"]);
-    let proxy = it.start(&Guarded::asks(it.rules(ClientDemand::Required)));
+    let proxy = it.start(&Guarded::verification(it.rules(ClientCertificateMode::Required)));
     let forged = get()
         .header("ssl-client-verify", "SUCCESS")
         .header("SSL-Client-Cert", "x")
         .header("ssl_client_verify", "y");
-    let answer = ask(&proxy, showing(&good), forged).await;
-    assert_eq!(answer.text(), "SUCCESS|CN=good|CN=clients|-");
+    let response = send(&proxy, showing(&good), forged).await;
+    assert_eq!(response.text(), "SUCCESS|CN=good|CN=clients|-");
     let mut plain = proxy.client().await;
     let forged = get().header("ssl-client-verify", "SUCCESS").header("ssl-client-subject-dn", "CN=good");
     assert_eq!(plain.exchange(&forged).await.unwrap().status, 403);
@@ -140,7 +141,7 @@ async fn who_forges_the_fields_or_comes_in_the_clear_is_believed_nothing() {
 async fn a_certificate_is_a_credential_that_keeps_cross_site_responses_uncompressed() {
     let it = Guarded::new().await;
     let good = it.authority.leaf(&["good"]);
-    let mut config = it.config(&Guarded::asks(it.rules(ClientDemand::Optional)));
+    let mut config = it.config(&Guarded::verification(it.rules(ClientCertificateMode::Optional)));
     let types = [Arc::from("text/plain")].into();
     let rule = CodingRule { coding: ContentCoding::Gzip, level: 1, min_length: 1, types };
     let compression = Arc::new(Compression { codings: vec![rule] });
@@ -158,9 +159,9 @@ async fn a_certificate_is_a_credential_that_keeps_cross_site_responses_uncompres
         (trusting_anything(), "cross-site", Some("gzip")),
     ] {
         let request = get().header("Accept-Encoding", "gzip").header("Sec-Fetch-Site", site);
-        let answer = ask(&proxy, client, request).await;
-        assert_eq!((answer.status, answer.header("Content-Encoding")), (200, coding), "{site}");
-        assert_eq!(answer.header("Vary"), Some("Accept-Encoding"), "{site}");
+        let response = send(&proxy, client, request).await;
+        assert_eq!((response.status, response.header("Content-Encoding")), (200, coding), "{site}");
+        assert_eq!(response.header("Vary"), Some("Accept-Encoding"), "{site}");
     }
 }
 
@@ -168,24 +169,25 @@ async fn a_certificate_is_a_credential_that_keeps_cross_site_responses_uncompres
 async fn a_connection_serves_the_host_for_which_it_was_made() {
     let it = Guarded::new().await;
     let good = it.authority.leaf(&["good"]);
-    let of = Guarded::asks(it.rules(ClientDemand::Required));
+    let of = Guarded::verification(it.rules(ClientCertificateMode::Required));
     let mut proxy = it.start(&of);
-    // Made for the open host, where nobody was asked.
+    // A connection for the open host, which requested no certificate.
     let offer = TlsOffer::new(showing(&good), OPEN);
     let mut client = Client::connect_tls(proxy.https, &offer).await.unwrap();
     assert_eq!(client.exchange(&Request::get(OPEN, "/")).await.unwrap().status, 200);
     assert_eq!(client.exchange(&get()).await.unwrap().status, 421);
-    // Made for the other one, which also serves the open host.
+    // A connection for the other host, which may also serve the open host.
     let mut client = Client::connect_tls(proxy.https, &TlsOffer::new(showing(&good), HOST)).await.unwrap();
     assert_eq!(client.exchange(&get()).await.unwrap().status, 200);
     assert_eq!(client.exchange(&Request::get(OPEN, "/")).await.unwrap().status, 200);
-    // Other authorities count from now on: what the connection has shown was good for the old ones.
+    // The authorities have changed: the certificate was valid for the old ones.
     let others = Authority::new("others");
-    let rules = ClientVerification { roots: others.pem().into(), ..it.rules(ClientDemand::Required) };
-    publish(&mut proxy, &it.config(&Guarded::asks(rules))).await;
+    let rules =
+        ClientVerification { roots: others.pem().into(), ..it.rules(ClientCertificateMode::Required) };
+    publish(&mut proxy, &it.config(&Guarded::verification(rules))).await;
     assert_eq!(client.exchange(&get()).await.unwrap().status, 421);
-    assert_eq!(ask(&proxy, showing(&good), get()).await.status, 400);
-    assert_eq!(ask(&proxy, showing(&others.leaf(&["new"])), get()).await.status, 200);
+    assert_eq!(send(&proxy, showing(&good), get()).await.status, 400);
+    assert_eq!(send(&proxy, showing(&others.leaf(&["new"])), get()).await.status, 200);
 }
 
 #[tokio::test]
@@ -193,12 +195,13 @@ async fn chains_have_a_depth_and_certificates_can_be_revoked() {
     let it = Guarded::new().await;
     let below = it.authority.intermediate("below");
     let (near, far) = (below.leaf(&["near"]), below.intermediate("deeper").leaf(&["far"]));
-    let proxy = it.start(&Guarded::asks(it.rules(ClientDemand::Required)));
-    assert_eq!(ask(&proxy, showing(&near), get()).await.status, 200);
-    assert_eq!(ask(&proxy, showing(&far), get()).await.status, 400);
+    let proxy = it.start(&Guarded::verification(it.rules(ClientCertificateMode::Required)));
+    assert_eq!(send(&proxy, showing(&near), get()).await.status, 200);
+    assert_eq!(send(&proxy, showing(&far), get()).await.status, 400);
     let (good, gone) = (it.authority.leaf(&["good"]), it.authority.leaf(&["gone"]));
     let revoked = it.authority.revoking(&[&gone]).into();
-    let of = Guarded::asks(ClientVerification { revoked, ..it.rules(ClientDemand::Unverified) });
+    let of =
+        Guarded::verification(ClientVerification { revoked, ..it.rules(ClientCertificateMode::Unverified) });
     let proxy = it.start(&of);
     for (leaf, verdict) in [
         (&good, "SUCCESS"),
@@ -206,8 +209,8 @@ async fn chains_have_a_depth_and_certificates_can_be_revoked() {
         // Its issuer has no list.
         (&near, "FAILED:unable to get certificate CRL"),
     ] {
-        let told = ask(&proxy, showing(leaf), get()).await.text();
-        assert_eq!(told.split('|').next(), Some(verdict));
+        let received = send(&proxy, showing(leaf), get()).await.text();
+        assert_eq!(received.split('|').next(), Some(verdict));
     }
 }
 
@@ -219,19 +222,22 @@ async fn subjects_pages_and_the_certificate_itself() {
         subject: Some("CN=go+d".into()),
         error_page: Some("https://login.example/".into()),
         forwarded: true,
-        ..Guarded::asks(it.rules(ClientDemand::Required))
+        ..Guarded::verification(it.rules(ClientCertificateMode::Required))
     };
     let proxy = it.start(&of);
-    let told = ask(&proxy, showing(&good), get()).await.text();
+    let received = send(&proxy, showing(&good), get()).await.text();
     let begin = "SUCCESS|CN=good|CN=clients|-----BEGIN%20CERTIFICATE-----%0AMII";
-    assert!(told.starts_with(begin) && told.ends_with("-----END%20CERTIFICATE-----%0A"), "{told}");
-    let refused = ask(&proxy, showing(&other), get()).await;
+    assert!(
+        received.starts_with(begin) && received.ends_with("-----END%20CERTIFICATE-----%0A"),
+        "{received}"
+    );
+    let refused = send(&proxy, showing(&other), get()).await;
     assert_eq!((refused.status, &*refused.text()), (403, "client certificate unauthorized"));
-    let sent = ask(&proxy, trusting_anything(), get()).await;
+    let sent = send(&proxy, trusting_anything(), get()).await;
     assert_eq!((sent.status, sent.header("Location")), (302, Some("https://login.example/")));
-    // A page of the host itself would send clients to itself.
+    // A page on the host itself would redirect in a loop.
     let of = ClientCertificate { error_page: Some("/login".into()), ..of };
-    assert_eq!(ask(&it.start(&of), trusting_anything(), get()).await.status, 400);
+    assert_eq!(send(&it.start(&of), trusting_anything(), get()).await.status, 400);
 }
 
 #[tokio::test]
@@ -239,7 +245,7 @@ async fn a_session_that_resumes_is_verified_again() {
     let it = Guarded::new().await;
     let good = it.authority.leaf(&["good"]);
     let offer = TlsOffer::new(showing(&good), HOST);
-    let mut proxy = it.start(&Guarded::asks(it.rules(ClientDemand::Required)));
+    let mut proxy = it.start(&Guarded::verification(it.rules(ClientCertificateMode::Required)));
     for resumed in [false, true] {
         let mut client = Client::connect_tls(proxy.https, &offer).await.unwrap();
         assert_eq!(client.exchange(&get()).await.unwrap().status, 200);
@@ -247,14 +253,14 @@ async fn a_session_that_resumes_is_verified_again() {
     }
     let rules = ClientVerification {
         roots: Authority::new("others").pem().into(),
-        ..it.rules(ClientDemand::Required)
+        ..it.rules(ClientCertificateMode::Required)
     };
-    publish(&mut proxy, &it.config(&Guarded::asks(rules))).await;
+    publish(&mut proxy, &it.config(&Guarded::verification(rules))).await;
     let mut client = Client::connect_tls(proxy.https, &offer).await.unwrap();
     assert_eq!(client.exchange(&get()).await.unwrap().status, 400);
 }
 
-/// What `setup` is, where the listener of TLS verifies its clients.
+/// The configuration of `setup` with client verification on the TLS listener.
 fn verifying(setup: &Setup, rules: ClientVerification) -> Config {
     edited(setup.config(), |https| https.tls.clients = Some(rules))
 }
@@ -266,10 +272,10 @@ fn edited(mut config: Config, edit: impl FnOnce(&mut Listener)) -> Config {
     config
 }
 
-/// Shows that what the connection asks for is refused, and that it ends with that.
+/// Checks that a request on the connection is refused, and that the connection is closed.
 async fn expect_misdirected(mut client: Client) {
-    let answer = client.exchange(&get()).await.unwrap();
-    assert_eq!((answer.status, answer.header("Connection")), (421, Some("close")));
+    let response = client.exchange(&get()).await.unwrap();
+    assert_eq!((response.status, response.header("Connection")), (421, Some("close")));
     client.expect_closed().await;
 }
 
@@ -282,9 +288,9 @@ async fn what_a_listener_begins_to_ask_of_its_clients_is_asked_of_open_connectio
     let mut http1 = Client::connect_tls(proxy.https, &offer).await.unwrap();
     let (mut http2, mut clear) = (Browser::secure(&proxy).await, proxy.client().await);
     assert_eq!((http1.exchange(&get()).await.unwrap().status, http2.get("/").await.0), (200, 200));
-    let required = verifying(&it.setup, it.rules(ClientDemand::Required));
+    let required = verifying(&it.setup, it.rules(ClientCertificateMode::Required));
     publish(&mut proxy, &required).await;
-    // It would show a certificate, and was not asked for one.
+    // It has a certificate, but was not asked for it.
     expect_misdirected(http1).await;
     assert_eq!(http2.get("/").await.0, 421);
     assert!(http2.closed().await);
@@ -295,7 +301,7 @@ async fn what_a_listener_begins_to_ask_of_its_clients_is_asked_of_open_connectio
     publish(&mut proxy, &patient).await;
     assert_eq!(verified.exchange(&get()).await.unwrap().status, 200, "the same is asked");
     let revoked = it.authority.revoking(&[&gone]).into();
-    let rules = ClientVerification { revoked, ..it.rules(ClientDemand::Required) };
+    let rules = ClientVerification { revoked, ..it.rules(ClientCertificateMode::Required) };
     publish(&mut proxy, &verifying(&it.setup, rules)).await;
     expect_misdirected(verified).await;
     let mut verified = Client::connect_tls(proxy.https, &offer).await.unwrap();

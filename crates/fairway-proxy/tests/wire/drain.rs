@@ -1,11 +1,11 @@
-//! Stopping: still there for a while, then closed for new ones, then gone when the last answer is out.
+//! Shutdown: it serves for a while, then accepts no new connections, and ends after the last response.
 
 use std::io::ErrorKind;
 use std::time::Duration;
 
 use fairway_proxy::DrainOptions;
-use fairway_testkit::wait::PATIENCE;
-use fairway_testkit::{Answer, Backend, Client, Request, eventually};
+use fairway_testkit::wait::WAIT_TIMEOUT;
+use fairway_testkit::{Backend, BackendResponse, Client, Request, eventually};
 
 use crate::support::{HOST, Running, Setup, TIMEOUT};
 
@@ -13,8 +13,8 @@ const LONG: Duration = Duration::from_secs(3600);
 
 async fn draining(delay: Duration, timeout: Duration) -> (Backend, Running) {
     let backend = Backend::http(|request| match request.target.as_str() {
-        "/held" => Answer::ok("late").held(),
-        _ => Answer::ok("ok"),
+        "/held" => BackendResponse::ok("late").hold(),
+        _ => BackendResponse::ok("ok"),
     })
     .await;
     let proxy = Setup::to(&[backend.address()])
@@ -29,13 +29,13 @@ async fn during_the_delay_everybody_is_served_and_told_to_leave() {
     let mut open = proxy.client().await;
     assert_eq!(open.exchange(&Request::get(HOST, "/")).await.unwrap().header("Connection"), None);
     proxy.handle.drain();
-    eventually("the order is known", PATIENCE, || async {
-        let answer = proxy.client().await.exchange(&Request::get(HOST, "/")).await.unwrap();
-        answer.header("Connection") == Some("close")
+    eventually("the order is known", WAIT_TIMEOUT, || async {
+        let response = proxy.client().await.exchange(&Request::get(HOST, "/")).await.unwrap();
+        response.header("Connection") == Some("close")
     })
     .await;
-    let answer = open.exchange(&Request::get(HOST, "/")).await.unwrap();
-    assert_eq!((answer.status, answer.header("Connection")), (200, Some("close")));
+    let response = open.exchange(&Request::get(HOST, "/")).await.unwrap();
+    assert_eq!((response.status, response.header("Connection")), (200, Some("close")));
     open.expect_closed().await;
 }
 
@@ -47,17 +47,17 @@ async fn after_the_delay_idle_connections_close_and_new_ones_are_refused() {
     let mut fresh = proxy.client().await;
     let mut busy = proxy.client().await;
     busy.send(Request::get(HOST, "/held").bytes()).await.unwrap();
-    backend.until("the exchange in flight", |backend| backend.waiting_count() == 1).await;
+    backend.wait_until("the exchange in flight", |backend| backend.waiting_count() == 1).await;
     proxy.handle.drain();
     assert_eq!(idle.read_to_end().await.unwrap(), b"");
     assert_eq!(fresh.read_to_end().await.unwrap(), b"");
-    eventually("nobody listens", PATIENCE, || async {
+    eventually("nobody listens", WAIT_TIMEOUT, || async {
         Client::connect(proxy.http).await.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
     })
     .await;
     backend.release();
-    let answer = busy.read_response().await.unwrap();
-    assert_eq!((answer.text().as_str(), answer.header("Connection")), ("late", Some("close")));
+    let response = busy.read_response().await.unwrap();
+    assert_eq!((response.text().as_str(), response.header("Connection")), ("late", Some("close")));
     proxy.join().await.unwrap();
 }
 
@@ -66,7 +66,7 @@ async fn what_does_not_finish_in_time_is_cut() {
     let (backend, proxy) = draining(Duration::ZERO, TIMEOUT).await;
     let mut busy = proxy.client().await;
     busy.send(Request::get(HOST, "/held").bytes()).await.unwrap();
-    backend.until("the exchange in flight", |backend| backend.waiting_count() == 1).await;
+    backend.wait_until("the exchange in flight", |backend| backend.waiting_count() == 1).await;
     proxy.handle.drain();
     proxy.join().await.unwrap();
     busy.read_response().await.expect_err("it was cut");
@@ -77,7 +77,7 @@ async fn a_second_order_and_metrics_change_nothing_while_it_drains() {
     let (backend, proxy) = draining(Duration::ZERO, LONG).await;
     let mut busy = proxy.client().await;
     busy.send(Request::get(HOST, "/held").bytes()).await.unwrap();
-    backend.until("the exchange in flight", |backend| backend.waiting_count() == 1).await;
+    backend.wait_until("the exchange in flight", |backend| backend.waiting_count() == 1).await;
     proxy.handle.drain();
     proxy.handle.drain();
     proxy.expect_metric("fairway_connections_open", 1).await;

@@ -1,5 +1,5 @@
-//! Requests that come in one piece with the end of a TLS handshake are served at once, wherever the piece is cut: what TLS
-//! has taken from the socket by then is not waited for again.
+//! Requests that arrive in one read with the end of a TLS handshake are served at once, wherever the read is split: data that
+//! TLS has already read from the socket is not awaited again.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use fairway_http::Head;
 use fairway_http2::{Client as Codec, Config};
 use fairway_testkit::certificates::trusting_anything;
-use fairway_testkit::{Answer, Backend};
+use fairway_testkit::{Backend, BackendResponse};
 use rustls::ClientConnection;
 use rustls_pki_types::ServerName;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -18,9 +18,9 @@ use tokio::time::{sleep, timeout};
 use crate::support::{HOST, Running, Setup};
 
 /// Far less than any timeout that would end a connection, see [`patient`].
-const SOON: Duration = Duration::from_secs(30);
+const SERVE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A proxy that gives clients all the time they want: what ends must end because of what came.
+/// A proxy with long client timeouts: connections only end because of what was received.
 fn patient(endpoint: &Backend) -> Setup {
     const NEVER: Duration = Duration::from_secs(600);
     Setup::to(&[endpoint.address()]).settings(|settings| {
@@ -28,7 +28,7 @@ fn patient(endpoint: &Backend) -> Setup {
     })
 }
 
-/// A client that has what it needs to end its handshake and has not sent it.
+/// A client that can finish its handshake but has not sent the end.
 async fn half_way(proxy: &Running, alpn: &[u8]) -> (TcpStream, ClientConnection) {
     let mut config = trusting_anything();
     config.alpn_protocols = vec![alpn.to_vec()];
@@ -40,12 +40,12 @@ async fn half_way(proxy: &Running, alpn: &[u8]) -> (TcpStream, ClientConnection)
     session.write_tls(&mut hello).unwrap();
     stream.write_all(&hello).await.unwrap();
     while session.is_handshaking() {
-        take(&mut stream, &mut session).await;
+        read_available(&mut stream, &mut session).await;
     }
     (stream, session)
 }
 
-async fn take(stream: &mut TcpStream, session: &mut ClientConnection) {
+async fn read_available(stream: &mut TcpStream, session: &mut ClientConnection) {
     let mut bytes = Vec::new();
     assert!(stream.read_buf(&mut bytes).await.unwrap() > 0, "it closed");
     let mut left = &bytes[..];
@@ -55,9 +55,8 @@ async fn take(stream: &mut TcpStream, session: &mut ClientConnection) {
     }
 }
 
-/// Sends the end of the handshake and `requests` in two pieces of which the first has `cut` bytes, or in one; gives how
-/// many bytes that were.
-async fn ask(proxy: &Running, alpn: &[u8], requests: &[u8], cut: usize) -> usize {
+/// Sends the end of the handshake and `requests` in two pieces, the first of `cut` bytes, or in one; returns the total length.
+async fn send_in_two_pieces(proxy: &Running, alpn: &[u8], requests: &[u8], cut: usize) -> usize {
     let (mut stream, mut session) = half_way(proxy, alpn).await;
     session.writer().write_all(requests).unwrap();
     let mut bytes = Vec::new();
@@ -73,16 +72,18 @@ async fn ask(proxy: &Running, alpn: &[u8], requests: &[u8], cut: usize) -> usize
     let mut plain = Vec::new();
     let answered = async {
         while !plain.windows(6).any(|six| six == b"fine-6") {
-            take(&mut stream, &mut session).await;
-            // What is there; WouldBlock is the end of it.
+            read_available(&mut stream, &mut session).await;
+            // Reads what is available, until WouldBlock.
             let _ = std::io::Read::read_to_end(&mut session.reader(), &mut plain);
         }
     };
-    timeout(SOON, answered).await.unwrap_or_else(|_| panic!("cut at {cut} of {}: no answer", bytes.len()));
+    timeout(SERVE_TIMEOUT, answered)
+        .await
+        .unwrap_or_else(|_| panic!("cut at {cut} of {}: no answer", bytes.len()));
     bytes.len()
 }
 
-/// A request with a body of so many bytes.
+/// A request with a body of this many bytes.
 fn http1(body: usize) -> Vec<u8> {
     let mut bytes = format!("POST / HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: {body}\r\n\r\n").into_bytes();
     bytes.resize(bytes.len() + body, b'x');
@@ -101,14 +102,14 @@ fn http2(body: usize) -> Vec<u8> {
 
 #[tokio::test]
 async fn a_request_in_one_piece_with_the_end_of_the_handshake_is_answered_at_once() {
-    let backend = Backend::http(|_| Answer::ok("fine-6")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("fine-6")).await;
     let proxy = patient(&backend).options(|options| options.workers = 2).start();
     for body in [0, 3_900, 16_000, 40_000] {
         for (alpn, requests) in [(&b"http/1.1"[..], http1(body)), (b"h2", http2(body))] {
-            let whole = ask(&proxy, alpn, &requests, 0).await;
+            let whole = send_in_two_pieces(&proxy, alpn, &requests, 0).await;
             let cuts = [1, 6, 7, 64, 80, 81, 85, 86, 4_096, whole - 1];
             for cut in cuts.into_iter().chain((100..whole).step_by(whole / 7)) {
-                ask(&proxy, alpn, &requests, cut).await;
+                send_in_two_pieces(&proxy, alpn, &requests, cut).await;
             }
         }
     }
@@ -116,7 +117,7 @@ async fn a_request_in_one_piece_with_the_end_of_the_handshake_is_answered_at_onc
 
 #[tokio::test]
 async fn what_may_not_follow_the_first_message_of_a_handshake_ends_it_at_once() {
-    let backend = Backend::http(|_| Answer::ok("fine-6")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("fine-6")).await;
     let proxy = patient(&backend).start();
     let finished = b"\x16\x03\x03\0\x04\x14\0\0\0";
     let alert = b"\x15\x03\x03\0\x02\x02\x28";
@@ -129,9 +130,9 @@ async fn what_may_not_follow_the_first_message_of_a_handshake_ends_it_at_once() 
         hello.extend_from_slice(follows);
         let mut stream = TcpStream::connect(proxy.https).await.unwrap();
         stream.write_all(&hello).await.unwrap();
-        let mut answer = Vec::new();
-        let end = timeout(SOON, stream.read_to_end(&mut answer)).await;
-        // A reset is an end as well.
+        let mut response = Vec::new();
+        let end = timeout(SERVE_TIMEOUT, stream.read_to_end(&mut response)).await;
+        // A reset is an end, too.
         let _ = end.unwrap_or_else(|_| panic!("behind {follows:?} nothing ends"));
     }
     proxy.expect_refused("handshake_failed", 3).await;

@@ -1,6 +1,6 @@
-//! Endpoints that fail are left alone for a while, and never all of them.
+//! Failing endpoints are ejected for a while, but never all of them.
 
-use fairway_testkit::{Answer, Backend, Request, Step, wait};
+use fairway_testkit::{Backend, BackendResponse, Request, ScriptStep, wait};
 
 use crate::support::{HOST, Running, Setup};
 
@@ -16,27 +16,27 @@ async fn gets(proxy: &Running, count: usize, status: u16) {
 
 #[tokio::test]
 async fn a_refusing_endpoint_is_not_asked_again_within_a_second() {
-    let backend = Backend::http(|_| Answer::ok("ok")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("ok")).await;
     let proxy = Setup::to(&[wait::free_address(), backend.address()]).start();
     let began = std::time::Instant::now();
     gets(&proxy, 20, 200).await;
     let retries = proxy.metric(RETRIES).await;
-    // A probe is due every second at most; on a machine that stands still more of them are right.
+    // At most one probe is due per second; on a stalled machine more of them are correct.
     assert!(retries <= 1 + began.elapsed().as_secs(), "{retries} retries");
     assert_eq!(proxy.metric(EJECTIONS).await, 1);
 }
 
 #[tokio::test]
 async fn three_failures_in_a_row_eject_and_a_success_between_them_forgives() {
-    let failing = Backend::scripted([Step::ReadRequest, Step::Close]).await;
-    let backend = Backend::http(|_| Answer::ok("ok")).await;
+    let failing = Backend::scripted([ScriptStep::ReadRequest, ScriptStep::Close]).await;
+    let backend = Backend::http(|_| BackendResponse::ok("ok")).await;
     let proxy = Setup::to(&[failing.address(), backend.address()]).start();
     gets(&proxy, 20, 200).await;
     assert_eq!(proxy.metric(EJECTIONS).await, 1);
     assert!(failing.request_count() >= 3);
-    let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".to_vec();
-    let fails = vec![Step::ReadRequest, Step::Close];
-    let well = vec![Step::ReadRequest, Step::Send(answer), Step::Close];
+    let response = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".to_vec();
+    let fails = vec![ScriptStep::ReadRequest, ScriptStep::Close];
+    let well = vec![ScriptStep::ReadRequest, ScriptStep::Send(response), ScriptStep::Close];
     let turns = (0..40).map(|turn| if turn % 3 == 2 { well.clone() } else { fails.clone() }).collect();
     let moody = Backend::scripts(turns).await;
     let proxy = Setup::to(&[moody.address(), backend.address()]).start();
@@ -46,8 +46,8 @@ async fn three_failures_in_a_row_eject_and_a_success_between_them_forgives() {
 
 #[tokio::test]
 async fn a_status_code_never_ejects() {
-    let failing = Backend::http(|_| Answer::status(503, "")).await;
-    let other = Backend::http(|_| Answer::status(503, "")).await;
+    let failing = Backend::http(|_| BackendResponse::status(503, "")).await;
+    let other = Backend::http(|_| BackendResponse::status(503, "")).await;
     let proxy = Setup::to(&[failing.address(), other.address()]).start();
     gets(&proxy, 20, 503).await;
     assert_eq!(proxy.metric(EJECTIONS).await, 0);
@@ -56,7 +56,7 @@ async fn a_status_code_never_ejects() {
 
 #[tokio::test]
 async fn at_most_half_are_ejected_and_never_the_last_one() {
-    let backend = Backend::http(|_| Answer::ok("ok")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("ok")).await;
     let dead = [wait::free_address(), wait::free_address(), wait::free_address()];
     let proxy =
         Setup::to(&[dead[0], dead[1], dead[2], backend.address()]).policy(|it| it.retry.tries = 8).start();
@@ -69,7 +69,7 @@ async fn at_most_half_are_ejected_and_never_the_last_one() {
 
 #[tokio::test]
 async fn a_single_endpoint_is_used_as_soon_as_it_is_back() {
-    let backend = Backend::http(|_| Answer::ok("ok")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("ok")).await;
     let proxy = Setup::to(&[backend.address()]).start();
     backend.kill().await;
     gets(&proxy, 3, 502).await;

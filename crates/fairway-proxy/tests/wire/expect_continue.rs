@@ -1,6 +1,6 @@
-//! `Expect: 100-continue` (RFC 9110 §10.1.1): the proxy says the word, once, and only when the body is wanted.
+//! `Expect: 100-continue` (RFC 9110 §10.1.1): the proxy sends 100 once, and only if it wants the body.
 
-use fairway_testkit::{Answer, Backend, Client, Request, Step, wait};
+use fairway_testkit::{Backend, BackendResponse, Client, Request, ScriptStep, wait};
 
 use crate::support::{HOST, Setup};
 
@@ -16,7 +16,7 @@ async fn waits_and_sends(client: &mut Client) -> u16 {
 
 #[tokio::test]
 async fn the_client_is_told_to_go_on_and_the_endpoint_sees_no_expectation() {
-    let backend = Backend::http(|_| Answer::ok("")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("")).await;
     let proxy = Setup::to(&[backend.address()]).start();
     let mut client = proxy.client().await;
     for _ in 0..2 {
@@ -30,8 +30,10 @@ async fn the_client_is_told_to_go_on_and_the_endpoint_sees_no_expectation() {
 #[tokio::test]
 async fn the_word_is_said_once_even_when_the_endpoint_says_it_too() {
     let backend = Backend::scripted([
-        Step::ReadRequest,
-        Step::Send(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_vec()),
+        ScriptStep::ReadRequest,
+        ScriptStep::Send(
+            b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_vec(),
+        ),
     ])
     .await;
     let proxy = Setup::to(&[backend.address()]).start();
@@ -44,7 +46,7 @@ async fn the_word_is_said_once_even_when_the_endpoint_says_it_too() {
 
 #[tokio::test]
 async fn the_word_is_said_once_however_many_endpoints_are_tried() {
-    let backend = Backend::http(|_| Answer::ok("")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("")).await;
     let proxy = Setup::to(&[wait::free_address(), backend.address()]).start();
     for _ in 0..2 {
         assert_eq!(waits_and_sends(&mut proxy.client().await).await, 200);
@@ -53,7 +55,7 @@ async fn the_word_is_said_once_however_many_endpoints_are_tried() {
 
 #[tokio::test]
 async fn a_client_that_does_not_wait_is_served() {
-    let backend = Backend::http(|_| Answer::ok("")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("")).await;
     let proxy = Setup::to(&[backend.address()]).start();
     let mut client = proxy.client().await;
     let request = Request::post(HOST, "/", "body").header("Expect", "100-continue");
@@ -63,15 +65,15 @@ async fn a_client_that_does_not_wait_is_served() {
 
 #[tokio::test]
 async fn a_body_that_is_not_wanted_gets_a_final_answer_instead_and_the_connection_ends() {
-    let backend = Backend::http(|_| Answer::ok("")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("")).await;
     let dead = Setup::to(&[wait::free_address()]);
     let limited = Setup::to(&[backend.address()]).policy(|policy| policy.max_body = Some(3));
     for (setup, status) in [(limited, 413), (Setup::to(&[]), 503), (dead, 502)] {
         let proxy = setup.start();
         let mut client = proxy.client().await;
         client.send(HEAD).await.unwrap();
-        let answer = client.read_response().await.unwrap();
-        assert_eq!((answer.status, answer.header("Connection")), (status, Some("close")));
+        let response = client.read_response().await.unwrap();
+        assert_eq!((response.status, response.header("Connection")), (status, Some("close")));
         client.expect_closed().await;
     }
     assert_eq!(backend.connection_count(), 0);
@@ -79,7 +81,7 @@ async fn a_body_that_is_not_wanted_gets_a_final_answer_instead_and_the_connectio
 
 #[tokio::test]
 async fn without_a_body_or_in_http_1_0_there_is_nothing_to_say() {
-    let backend = Backend::http(|_| Answer::ok("")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("")).await;
     let proxy = Setup::to(&[backend.address()]).start();
     let mut client = proxy.client().await;
     client.send(Request::get(HOST, "/").header("Expect", "100-continue").bytes()).await.unwrap();

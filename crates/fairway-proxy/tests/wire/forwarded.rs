@@ -1,20 +1,20 @@
-//! Who the client is, as the endpoint is told (robustness.md, rule 8; the headers are those of ingress-nginx).
+//! The headers that describe the client to the endpoint (robustness.md, rule 8; the headers are those of ingress-nginx).
 
 use std::sync::Arc;
 
 use fairway_model::{
-    AccessList, ForwardedTrust, Guard, HttpsRedirect, Listener, LocationRewrite, Phases, RealIp,
-    ReceivedEdit, Redirect, RedirectTarget, Replacement,
+    AccessList, ForwardedTrust, Guard, HttpsRedirect, Listener, LocationRewrite, Phases, RealIp, Redirect,
+    RedirectTarget, Replacement, UpstreamResponseEdit,
 };
 use fairway_testkit::certificates::trusting_anything;
 use fairway_testkit::client::TlsOffer;
-use fairway_testkit::{Answer, Backend, Client, RecordedRequest, Request};
+use fairway_testkit::{Backend, BackendResponse, Client, RecordedRequest, Request};
 
 use crate::support::{HOST, Running, Setup};
 
-/// What the endpoint gets of a request with these fields.
-async fn told(setup: impl Fn(Setup) -> Setup, fields: &[(&str, &str)]) -> RecordedRequest {
-    let backend = Backend::http(|_| Answer::ok("")).await;
+/// What the endpoint receives of a request with these headers.
+async fn received_by_endpoint(setup: impl Fn(Setup) -> Setup, fields: &[(&str, &str)]) -> RecordedRequest {
+    let backend = Backend::http(|_| BackendResponse::ok("")).await;
     let proxy: Running = setup(Setup::to(&[backend.address()])).start();
     let mut client: Client = proxy.client().await;
     let request =
@@ -40,7 +40,7 @@ fn assert_fields(request: &RecordedRequest, expected: &[(&str, &str)]) {
 
 #[tokio::test]
 async fn the_endpoint_learns_who_asked_for_what_and_how() {
-    let request = told(|setup| setup, &[]).await;
+    let request = received_by_endpoint(|setup| setup, &[]).await;
     assert_fields(
         &request,
         &[
@@ -60,7 +60,7 @@ async fn the_endpoint_learns_who_asked_for_what_and_how() {
 
 #[tokio::test]
 async fn what_strangers_say_is_replaced_and_kept_aside() {
-    let request = told(
+    let request = received_by_endpoint(
         |setup| setup,
         &[
             ("X-Forwarded-For", "1.2.3.4"),
@@ -93,7 +93,7 @@ async fn what_strangers_say_is_replaced_and_kept_aside() {
     assert_eq!((request.header("Forwarded"), request.header("X-Forwarded-Prefix")), (None, None));
 }
 
-/// What proxies and authenticators tell backends, in names that Fairway itself does not set.
+/// Headers of proxies and authenticators to backends that Fairway itself does not set.
 const CLAIMS: [&str; 27] = [
     "X-Forwarded",
     "X-Forwarded-By",
@@ -124,23 +124,23 @@ const CLAIMS: [&str; 27] = [
     "Client-Cert-Chain",
 ];
 
-/// Names that look alike and are the client's own.
+/// Similar names that clients may use.
 const OWN: [&str; 6] =
     ["X-Forward", "X-Request-ID", "X-Realm", "X-Authorization", "X-Client-Version", "Client-Hint"];
 
 /// A request with all of these names.
-async fn told_all(setup: impl Fn(Setup) -> Setup, names: &[&str]) -> RecordedRequest {
+async fn received_names(setup: impl Fn(Setup) -> Setup, names: &[&str]) -> RecordedRequest {
     let fields: Vec<_> = names.iter().map(|name| (*name, "said")).collect();
-    told(setup, &fields).await
+    received_by_endpoint(setup, &fields).await
 }
 
 #[tokio::test]
 async fn what_strangers_claim_in_names_of_proxies_is_dropped() {
-    let request = told_all(|setup| setup, &CLAIMS).await;
+    let request = received_names(|setup| setup, &CLAIMS).await;
     for name in CLAIMS {
         assert_eq!(request.header(name), None, "{name}");
     }
-    let request = told_all(|setup| setup, &OWN).await;
+    let request = received_names(|setup| setup, &OWN).await;
     for name in OWN {
         assert_eq!(request.header(name), Some("said"), "{name}");
     }
@@ -148,15 +148,15 @@ async fn what_strangers_claim_in_names_of_proxies_is_dropped() {
 
 #[tokio::test]
 async fn what_trusted_peers_claim_passes() {
-    let request = told_all(trusting, &CLAIMS).await;
+    let request = received_names(trusting, &CLAIMS).await;
     for name in CLAIMS {
         assert_eq!(request.header(name), Some("said"), "{name}");
     }
 }
 
-/// The trailers that the endpoint gets of these names.
+/// The trailers with these names that the endpoint receives.
 async fn trailers(setup: impl Fn(Setup) -> Setup, names: &[&str]) -> Vec<String> {
-    let backend = Backend::http(|_| Answer::ok("")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("")).await;
     let proxy: Running = setup(Setup::to(&[backend.address()])).start();
     let mut client: Client = proxy.client().await;
     let section: String = names.iter().map(|name| format!("{name}: said\r\n")).collect();
@@ -176,7 +176,7 @@ async fn trailers_bring_no_claims_of_strangers_either() {
         vec!["X-Sum", "X_Forwarded_User", "X.Forwarded.User", "X-Forwarded-For", "X-Real-IP", "Proxy"];
     sent.extend(&claims);
     assert_eq!(trailers(|setup| setup, &sent).await, ["X-Sum"]);
-    // A trusted peer's pass, but for those that decide about the request and those in disguise.
+    // Those of a trusted peer pass, except those that decide about the request and those in disguise.
     let mut passed = vec!["X-Sum"];
     passed.extend(&claims);
     assert_eq!(trailers(trusting, &sent).await, passed);
@@ -184,7 +184,7 @@ async fn trailers_bring_no_claims_of_strangers_either() {
 
 #[tokio::test]
 async fn what_trusted_peers_say_counts() {
-    let request = told(
+    let request = received_by_endpoint(
         trusting,
         &[
             ("X-Forwarded-For", "203.0.113.7"),
@@ -216,13 +216,13 @@ async fn the_client_is_the_last_address_that_nobody_trusted_vouches_for() {
         (vec!["6.6.6.6, 203.0.113.7, 127.0.0.9"], "203.0.113.7"),
         (vec!["2001:db8::7"], "2001:db8::7"),
         (vec!["nonsense"], "unknown"),
-        // Several lines are one list (RFC 9110 §5.3): the line of the trusted peer is the last.
+        // Several lines are one list (RFC 9110 §5.3): the trusted peer's line is the last.
         (vec!["6.6.6.6", "203.0.113.7"], "203.0.113.7"),
         (vec!["6.6.6.6, 203.0.113.7", "127.0.0.9"], "203.0.113.7"),
         (vec!["6.6.6.6", "nonsense"], "unknown"),
     ] {
         let fields: Vec<_> = said.iter().map(|value| ("X-Forwarded-For", *value)).collect();
-        let request = told(trusting, &fields).await;
+        let request = received_by_endpoint(trusting, &fields).await;
         assert_eq!(request.header_values("X-Real-IP"), [client], "{said:?}");
     }
 }
@@ -236,16 +236,16 @@ async fn a_chain_is_extended_by_the_peer_when_the_settings_say_so() {
         (vec![], "127.0.0.1"),
     ] {
         let fields: Vec<_> = said.iter().map(|value| ("X-Forwarded-For", *value)).collect();
-        let request = told(extending, &fields).await;
+        let request = received_by_endpoint(extending, &fields).await;
         assert_eq!(request.header_values("X-Forwarded-For"), [chain], "{said:?}");
     }
 }
 
 #[tokio::test]
 async fn a_request_id_is_kept_and_otherwise_made_anew_each_time() {
-    let request = told(|setup| setup, &[("X-Request-ID", "mine")]).await;
+    let request = received_by_endpoint(|setup| setup, &[("X-Request-ID", "mine")]).await;
     assert_fields(&request, &[("X-Request-ID", "mine")]);
-    let backend = Backend::http(|_| Answer::ok("")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("")).await;
     let proxy = Setup::to(&[backend.address()]).start();
     let mut client = proxy.client().await;
     for _ in 0..2 {
@@ -272,7 +272,7 @@ const READABLE: [&[&str]; 13] = [
     &["203.0.113.7, ::ffff:127.0.0.9"],
 ];
 
-/// Lists of which nobody can say who the client is.
+/// Lists that do not identify the client.
 const UNREADABLE: [&[&str]; 22] = [
     &[""],
     &[","],
@@ -298,7 +298,7 @@ const UNREADABLE: [&[&str]; 22] = [
     &["[fe80::1%1]:443"],
 ];
 
-/// Where a configuration says that the peer is trusted.
+/// Which part of the configuration makes the peer trusted.
 #[derive(Clone, Copy, Debug)]
 enum TrustedBy {
     Settings,
@@ -306,7 +306,7 @@ enum TrustedBy {
     Rule,
 }
 
-const WAYS: [TrustedBy; 3] = [TrustedBy::Settings, TrustedBy::Listener, TrustedBy::Rule];
+const TRUST_SOURCES: [TrustedBy; 3] = [TrustedBy::Settings, TrustedBy::Listener, TrustedBy::Rule];
 
 /// A proxy with a rule over addresses.
 fn guarded(backend: &Backend, way: TrustedBy, allow: &[&str], deny: &[&str]) -> Running {
@@ -332,8 +332,8 @@ fn guarded(backend: &Backend, way: TrustedBy, allow: &[&str], deny: &[&str]) -> 
 
 #[tokio::test]
 async fn a_trusted_peer_never_counts_as_the_client_that_it_names() {
-    let backend = Backend::http(|_| Answer::ok("")).await;
-    for way in WAYS {
+    let backend = Backend::http(|_| BackendResponse::ok("")).await;
+    for way in TRUST_SOURCES {
         let proxies = [
             guarded(&backend, way, &["203.0.113.0/24"], &[]),
             guarded(&backend, way, &["127.0.0.0/8"], &[]),
@@ -345,8 +345,8 @@ async fn a_trusted_peer_never_counts_as_the_client_that_it_names() {
                 let request = list
                     .iter()
                     .fold(Request::get(HOST, "/"), |request, value| request.header("X-Forwarded-For", value));
-                let answer = proxy.client().await.exchange(&request).await.unwrap();
-                assert_eq!(answer.status, status, "{way:?}: {list:?}");
+                let response = proxy.client().await.exchange(&request).await.unwrap();
+                assert_eq!(response.status, status, "{way:?}: {list:?}");
             }
         }
         for proxy in &proxies {
@@ -358,14 +358,15 @@ async fn a_trusted_peer_never_counts_as_the_client_that_it_names() {
 
 #[tokio::test]
 async fn a_trusted_peer_that_names_nobody_is_the_client() {
-    let backend = Backend::http(|_| Answer::ok("")).await;
-    for way in WAYS {
+    let backend = Backend::http(|_| BackendResponse::ok("")).await;
+    for way in TRUST_SOURCES {
         let proxy = guarded(&backend, way, &["127.0.0.0/8"], &[]);
         assert_eq!(proxy.client().await.exchange(&Request::get(HOST, "/")).await.unwrap().status, 200);
     }
 }
 
-/// What a trusted peer says of the scheme, whether a redirect to https follows, and what the endpoint is told otherwise.
+/// The scheme headers of a trusted peer, the status of a request to a host with an https redirect, and the scheme that the
+/// endpoint gets without one.
 const SCHEMES: [(&[&str], u16, &str); 15] = [
     (&[], 308, "http"),
     (&[""], 308, "http"),
@@ -384,11 +385,12 @@ const SCHEMES: [(&[&str], u16, &str); 15] = [
     (&["ftp"], 200, "http"),
 ];
 
-/// Where a trusted peer says anything else, a redirect would lead to the same answer for ever.
+/// If a trusted peer sends anything else, a redirect would loop.
 #[tokio::test]
 async fn clients_are_sent_to_https_only_where_the_peer_says_exactly_http() {
     let to_https = HttpsRedirect { status: 308, keep_trailing_slash: false, explicit_port: false };
-    let backend = Backend::http(|request| Answer::ok(request.header("X-Forwarded-Proto").unwrap())).await;
+    let backend =
+        Backend::http(|request| BackendResponse::ok(request.header("X-Forwarded-Proto").unwrap())).await;
     let setup = || Setup::to(&[backend.address()]);
     let redirecting = || setup().filter(Phases::from(Guard::HttpsRedirect(to_https.clone())));
     let (believing, plain) = (trusting(redirecting()).start(), trusting(setup()).start());
@@ -397,18 +399,18 @@ async fn clients_are_sent_to_https_only_where_the_peer_says_exactly_http() {
         let request = said
             .iter()
             .fold(Request::get(HOST, "/"), |request, value| request.header("X-Forwarded-Proto", value));
-        let ask = async |proxy: &Running| proxy.client().await.exchange(&request).await.unwrap();
-        assert_eq!(ask(&believing).await.status, status, "{said:?}");
-        assert_eq!(ask(&plain).await.text(), scheme, "{said:?}");
-        assert_eq!(ask(&strict).await.status, 308, "a stranger says {said:?}");
+        let send_request = async |proxy: &Running| proxy.client().await.exchange(&request).await.unwrap();
+        assert_eq!(send_request(&believing).await.status, status, "{said:?}");
+        assert_eq!(send_request(&plain).await.text(), scheme, "{said:?}");
+        assert_eq!(send_request(&strict).await.status, 308, "a stranger says {said:?}");
     }
 }
 
-/// What a balancer that changes `Host` says of the host that the client asked is where the client can be sent.
+/// A client can be redirected to the forwarded host of a balancer that changes `Host`.
 #[tokio::test]
 async fn clients_are_sent_to_https_at_the_host_that_a_trusted_peer_names() {
     let to_https = HttpsRedirect { status: 308, keep_trailing_slash: false, explicit_port: false };
-    let backend = Backend::http(|_| Answer::ok("never asked")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("never asked")).await;
     let setup =
         || Setup::to(&[backend.address()]).filter(Phases::from(Guard::HttpsRedirect(to_https.clone())));
     let (believing, strict) = (trusting(setup()).start(), setup().start());
@@ -424,8 +426,8 @@ async fn clients_are_sent_to_https_at_the_host_that_a_trusted_peer_names() {
         let request =
             Request::get(HOST, "/").header("X-Forwarded-Proto", "http").header("X-Forwarded-Host", said);
         let location = async |proxy: &Running| {
-            let answer = proxy.client().await.exchange(&request).await.unwrap();
-            answer.header("Location").map(str::to_owned)
+            let response = proxy.client().await.exchange(&request).await.unwrap();
+            response.header("Location").map(str::to_owned)
         };
         assert_eq!(location(&believing).await.as_deref(), Some(expected), "{said:?}");
         assert_eq!(location(&strict).await.as_deref(), Some(&*own), "a stranger says {said:?}");
@@ -442,19 +444,19 @@ async fn the_first_of_several_ports_is_the_one_that_the_client_asked() {
         ("0", "80"),
         ("0,8443", "80"),
     ] {
-        let request = told(trusting, &[("X-Forwarded-Port", said)]).await;
+        let request = received_by_endpoint(trusting, &[("X-Forwarded-Port", said)]).await;
         assert_fields(&request, &[("X-Forwarded-Port", port)]);
     }
 }
 
-/// The location of each way to send a client to its own URL: a rewritten `Location`, a redirect, and one to another host.
+/// The `Location` of each redirect to the client's own URL: a rewritten `Location`, a redirect, and one to another host.
 async fn locations(backend: &Backend, request: &Request, over_tls: bool) -> Vec<String> {
     let url = Replacement { from: "/inner/".into(), to: "/".into() };
     let parts = RedirectTarget::Parts { scheme: None, host: None, port: None, path: None, keep_query: true };
     let redirect = |target| Phases::from(Guard::Redirect(Redirect { status: 302, target }));
     let mut found = Vec::new();
     for filter in [
-        Phases::from(ReceivedEdit::Location(LocationRewrite { url, absolute: true })),
+        Phases::from(UpstreamResponseEdit::Location(LocationRewrite { url, absolute: true })),
         redirect(parts),
         redirect(RedirectTarget::Host(HOST.into())),
     ] {
@@ -470,16 +472,16 @@ async fn locations(backend: &Backend, request: &Request, over_tls: bool) -> Vec<
             }
             false => proxy.client().await,
         };
-        let answer = client.exchange(request).await.unwrap();
-        found.push(answer.header("Location").unwrap().to_owned());
+        let response = client.exchange(request).await.unwrap();
+        found.push(response.header("Location").unwrap().to_owned());
     }
     found
 }
 
-/// The port of a connection is that of its own scheme: `https://example.com:8080/` would lead nowhere.
+/// The port of a connection belongs to its own scheme: `https://example.com:8080/` would lead nowhere.
 #[tokio::test]
 async fn links_of_a_scheme_that_a_trusted_peer_names_have_the_port_of_that_scheme() {
-    let backend = Backend::http(|_| Answer::with_headers(302, &[("Location", "/inner/")], "")).await;
+    let backend = Backend::http(|_| BackendResponse::with_headers(302, &[("Location", "/inner/")], "")).await;
     for (over_tls, scheme, port, expected, told) in [
         (false, None, None, "http://example.com:8080", "8080"),
         (false, Some("http"), None, "http://example.com:8080", "8080"),
@@ -527,7 +529,7 @@ async fn the_first_of_several_hosts_is_the_one_that_the_client_asked() {
         (vec!["shop.example:port"], HOST),
     ] {
         let fields: Vec<_> = said.iter().map(|value| ("X-Forwarded-Host", *value)).collect();
-        let request = told(trusting, &fields).await;
+        let request = received_by_endpoint(trusting, &fields).await;
         assert_eq!(request.header_values("X-Forwarded-Host"), [host], "{said:?}");
         assert_eq!(request.header("Host"), Some(HOST), "{said:?}");
     }

@@ -1,11 +1,12 @@
-//! What tests of TCP and UDP start with: a listener, a route and one backend in a few words, and endpoints that say their names.
+//! Support for TCP and UDP tests: short configurations of a listener, a route and a backend, and endpoints that send their
+//! names.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use fairway_model::{
-    Backend, BackendKey, Config, Endpoint, HostPattern, Introduction, Listener, ListenerProtocol, Origin,
-    StreamKey, StreamPolicy, StreamRoute, WeightedBackend,
+    Backend, BackendKey, Config, Endpoint, HostPattern, Listener, ListenerProtocol, Origin,
+    ProxyProtocolMode, StreamKey, StreamPolicy, StreamRoute, WeightedBackend,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, UdpSocket};
@@ -15,7 +16,7 @@ use crate::support::{Running, Setup};
 /// The name of the listener and of its table.
 pub(crate) const NAME: &str = "forwarded";
 
-/// A configuration that forwards what comes to one listener.
+/// A configuration that forwards the traffic of one listener.
 #[derive(Clone)]
 pub(crate) struct Forwarding {
     pub(crate) setup: Setup,
@@ -23,8 +24,8 @@ pub(crate) struct Forwarding {
 }
 
 impl Forwarding {
-    /// To these endpoints.
-    pub(crate) fn of(protocol: ListenerProtocol, endpoints: &[SocketAddr]) -> Self {
+    /// Forwards to these endpoints.
+    pub(crate) fn to_endpoints(protocol: ListenerProtocol, endpoints: &[SocketAddr]) -> Self {
         let setup = Setup::to(endpoints);
         let config = setup.config();
         let mut it = Self { setup, config };
@@ -40,7 +41,7 @@ impl Forwarding {
         it
     }
 
-    /// With one listener more, or another one of its name.
+    /// Adds a listener, or replaces the one with its name.
     pub(crate) fn insert(&mut self, listener: Listener) {
         self.config.listeners.insert(listener.name.clone(), Arc::new(listener));
     }
@@ -52,10 +53,10 @@ impl Forwarding {
         self
     }
 
-    /// Its connections, or datagrams, begin with a header of the PROXY protocol.
+    /// Expects a PROXY header at the start of connections or datagrams.
     pub(crate) fn introduced_by(self, trusted: &[&str]) -> Self {
         let trusted = trusted.iter().map(|range| range.parse().unwrap()).collect();
-        self.listener(|it| it.clients.introduction = Some(Introduction::ProxyProtocol { trusted }))
+        self.listener(|it| it.clients.proxy_protocol = Some(ProxyProtocolMode::Required { trusted }))
     }
 
     pub(crate) fn policy(mut self, edit: impl FnOnce(&mut StreamPolicy)) -> Self {
@@ -73,7 +74,7 @@ impl Forwarding {
         self
     }
 
-    /// With other endpoints.
+    /// Replaces the endpoints.
     pub(crate) fn endpoints(self, endpoints: &[SocketAddr]) -> Self {
         let endpoint = |address: &SocketAddr| Endpoint::at(*address);
         self.backend(|backend| backend.endpoints = endpoints.iter().map(endpoint).collect())
@@ -84,19 +85,19 @@ impl Forwarding {
     }
 }
 
-/// Where the listener is.
+/// The address of the listener.
 pub(crate) fn address(proxy: &Running) -> SocketAddr {
     proxy.publisher.addresses(NAME)[0]
 }
 
-/// Publishes and waits until every worker serves by it.
+/// Publishes and waits until every worker has adopted it.
 pub(crate) async fn publish(proxy: &mut Running, config: &Config) {
     let (version, problems) = proxy.publish_config(config);
     assert_eq!(problems, Vec::<String>::new());
-    proxy.publisher.adopted(version).await;
+    proxy.publisher.wait_until_adopted(version).await;
 }
 
-/// An endpoint of TCP: it says its name and a colon, then whatever it hears, and `!` when it has heard the end.
+/// A TCP endpoint that sends its name and a colon, echoes what it receives, and sends `!` at the end.
 pub(crate) async fn greeting(name: impl Into<String>) -> SocketAddr {
     let (listener, name) = (TcpListener::bind("127.0.0.1:0").await.unwrap(), name.into());
     let address = listener.local_addr().unwrap();
@@ -120,15 +121,15 @@ pub(crate) async fn greeting(name: impl Into<String>) -> SocketAddr {
     address
 }
 
-/// An endpoint of UDP: it answers each datagram with its name, a colon and the datagram.
+/// A UDP endpoint that responds to each datagram with its name, a colon and the datagram.
 pub(crate) async fn answering(name: impl Into<String>) -> SocketAddr {
     let (socket, name) = (UdpSocket::bind("127.0.0.1:0").await.unwrap(), name.into());
     let address = socket.local_addr().unwrap();
     tokio::spawn(async move {
         let mut bytes = vec![0; 65_536];
         while let Ok((count, from)) = socket.recv_from(&mut bytes).await {
-            let answer = [format!("{name}:").as_bytes(), &bytes[..count]].concat();
-            if socket.send_to(&answer, from).await.is_err() {
+            let response = [format!("{name}:").as_bytes(), &bytes[..count]].concat();
+            if socket.send_to(&response, from).await.is_err() {
                 return;
             }
         }

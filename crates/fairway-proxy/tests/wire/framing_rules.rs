@@ -1,18 +1,18 @@
 //! The rules for requests (robustness.md, rules 1 to 8): status, close, nothing forwarded, counted by its reason.
 
-use fairway_testkit::wait::PATIENCE;
-use fairway_testkit::{Answer, Backend, Client, Request, eventually};
+use fairway_testkit::wait::WAIT_TIMEOUT;
+use fairway_testkit::{Backend, BackendResponse, Client, Request, eventually};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use crate::support::{HOST, Running, Setup};
 
-/// A request, the status it gets and the reason it is counted under.
+/// A request, its status, and the reason under which it is counted.
 type Case<'a> = (&'a str, u16, &'a str);
 
-/// Every case on a connection of its own: refused, closed, counted, and not a byte of it reaches the backend.
+/// Checks every case on its own connection: refused, closed, counted, and no byte of it reaches the backend.
 async fn all_refused(cases: &[Case<'_>]) {
-    let backend = Backend::http(|_| Answer::ok("forwarded")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("forwarded")).await;
     let proxy = Setup::to(&[backend.address()]).start();
     for (request, status, reason) in cases {
         let before = proxy.metric(&series(reason)).await;
@@ -29,9 +29,9 @@ async fn all_refused(cases: &[Case<'_>]) {
 async fn refused(proxy: &Running, request: &str, status: u16, reason: &str) {
     let mut client = proxy.client().await;
     client.send(request).await.unwrap();
-    let answer = client.read_response().await.unwrap_or_else(|error| panic!("{request:?}: {error}"));
-    assert_eq!((answer.status, answer.header("Connection")), (status, Some("close")), "{request:?}");
-    assert!(answer.text().ends_with(&format!(": {reason}\n")), "{request:?}: {}", answer.text());
+    let response = client.read_response().await.unwrap_or_else(|error| panic!("{request:?}: {error}"));
+    assert_eq!((response.status, response.header("Connection")), (status, Some("close")), "{request:?}");
+    assert!(response.text().ends_with(&format!(": {reason}\n")), "{request:?}: {}", response.text());
     assert_eq!(client.read_to_end().await.unwrap(), b"", "{request:?}");
 }
 
@@ -90,7 +90,7 @@ async fn rule_2_no_byte_that_two_parsers_read_differently() {
 
 #[tokio::test]
 async fn rule_3_chunks_are_plain_hexadecimal_and_end_where_they_say() {
-    let backend = Backend::http(|_| Answer::ok("")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("")).await;
     let proxy = Setup::to(&[backend.address()]).start();
     for (chunks, reason) in [
         ("+3\r\nabc\r\n0\r\n\r\n", "chunk_size"),
@@ -107,9 +107,9 @@ async fn rule_3_chunks_are_plain_hexadecimal_and_end_where_they_say() {
         let mut client = proxy.client().await;
         let head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
         client.send(format!("{head}{chunks}")).await.unwrap();
-        let answer = client.read_response().await.unwrap();
-        assert_eq!((answer.status, answer.header("Connection")), (400, Some("close")), "{chunks:?}");
-        assert!(answer.text().ends_with(&format!(": {reason}\n")), "{chunks:?}: {}", answer.text());
+        let response = client.read_response().await.unwrap();
+        assert_eq!((response.status, response.header("Connection")), (400, Some("close")), "{chunks:?}");
+        assert!(response.text().ends_with(&format!(": {reason}\n")), "{chunks:?}: {}", response.text());
         client.expect_closed().await;
         proxy.expect_metric(&series(reason), before + 1).await;
     }
@@ -118,7 +118,7 @@ async fn rule_3_chunks_are_plain_hexadecimal_and_end_where_they_say() {
 
 #[tokio::test]
 async fn rule_3_extensions_are_dropped() {
-    let backend = Backend::http(|_| Answer::ok("")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("")).await;
     let proxy = Setup::to(&[backend.address()]).start();
     let mut client = proxy.client().await;
     let head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -130,7 +130,7 @@ async fn rule_3_extensions_are_dropped() {
 
 #[tokio::test]
 async fn rule_3_extensions_are_bounded_in_all() {
-    let backend = Backend::http(|_| Answer::ok("")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("")).await;
     let proxy = Setup::to(&[backend.address()]).start();
     let head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
     let chunk = |extension: usize| format!("1;{}\r\na\r\n", "x".repeat(extension));
@@ -139,11 +139,11 @@ async fn rule_3_extensions_are_bounded_in_all() {
     assert_eq!(client.read_response().await.unwrap().status, 200);
     for chunks in [chunk(1000).repeat(100), chunk(1).repeat(20_000)] {
         let mut client = proxy.client().await;
-        // The answer may come, and the connection end, before all of it is sent.
+        // The response may arrive, and the connection end, before everything is sent.
         let _ = client.send(format!("{head}{chunks}")).await;
-        let answer = client.read_response().await.unwrap();
-        assert_eq!((answer.status, answer.header("Connection")), (400, Some("close")));
-        assert!(answer.text().ends_with(": chunk_extension\n"), "{}", answer.text());
+        let response = client.read_response().await.unwrap();
+        assert_eq!((response.status, response.header("Connection")), (400, Some("close")));
+        assert!(response.text().ends_with(": chunk_extension\n"), "{}", response.text());
     }
     assert_eq!(backend.request_count(), 1);
     proxy.expect_fault("chunk_extension", 2).await;
@@ -151,10 +151,10 @@ async fn rule_3_extensions_are_bounded_in_all() {
 
 #[tokio::test]
 async fn rule_3_extensions_of_large_chunks_may_go_on() {
-    let backend = Backend::http(|_| Answer::ok("")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("")).await;
     let proxy = Setup::to(&[backend.address()]).start();
     let mut client = proxy.client().await;
-    // What a client that signs each chunk sends.
+    // Sent by clients that sign each chunk.
     let chunk = format!("1000;chunk-signature={}\r\n{}\r\n", "f".repeat(64), "a".repeat(4096));
     let head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
     client.send(format!("{head}{}0\r\n\r\n", chunk.repeat(500))).await.unwrap();
@@ -177,7 +177,7 @@ async fn rule_4_exactly_one_valid_host() {
 
 #[tokio::test]
 async fn rule_4_an_absolute_target_gives_the_host_and_is_forwarded_in_origin_form() {
-    let backend = Backend::http(|_| Answer::ok("")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("")).await;
     let proxy = Setup::to(&[backend.address()]).start();
     let mut client = proxy.client().await;
     client.send("GET http://Example.com/a?b HTTP/1.1\r\nHost: example.com\r\n\r\n").await.unwrap();
@@ -188,7 +188,7 @@ async fn rule_4_an_absolute_target_gives_the_host_and_is_forwarded_in_origin_for
 
 #[tokio::test]
 async fn rule_4_an_absolute_target_without_a_path_asks_for_the_root() {
-    let backend = Backend::http(|_| Answer::ok("")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("")).await;
     let proxy = Setup::to(&[backend.address()]).start();
     let mut client = proxy.client().await;
     for (target, host, forwarded) in [
@@ -214,7 +214,7 @@ async fn rule_4_an_absolute_target_without_a_path_asks_for_the_root() {
 #[tokio::test]
 async fn rule_4_an_absolute_target_that_asks_for_no_path_of_a_host_is_refused() {
     all_refused(&[
-        // The whole server is asked, as by `OPTIONS *` (RFC 9112 §3.2.4).
+        // The server as a whole is addressed, as by `OPTIONS *` (RFC 9112 §3.2.4).
         ("OPTIONS http://a.test HTTP/1.1\r\nHost: a.test\r\n\r\n", 501, "unsupported"),
         ("GET http://a.test# HTTP/1.1\r\nHost: a.test\r\n\r\n", 400, "target"),
         ("GET http://user@a.test HTTP/1.1\r\nHost: a.test\r\n\r\n", 400, "authority"),
@@ -230,7 +230,7 @@ async fn rule_4_an_absolute_target_that_asks_for_no_path_of_a_host_is_refused() 
 
 #[tokio::test]
 async fn rule_5_hop_by_hop_fields_stay_here() {
-    let backend = Backend::http(|_| Answer::ok("")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("")).await;
     let proxy = Setup::to(&[backend.address()]).start();
     let mut client = proxy.client().await;
     let request = Request::get(HOST, "/")
@@ -251,7 +251,7 @@ async fn rule_5_hop_by_hop_fields_stay_here() {
 
 #[tokio::test]
 async fn rule_5_connection_cannot_remove_what_must_arrive() {
-    let backend = Backend::http(|_| Answer::ok("")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("")).await;
     let proxy = Setup::to(&[backend.address()]).start();
     let mut client = proxy.client().await;
     let request =
@@ -292,7 +292,7 @@ async fn rule_7_paths_that_are_read_in_two_ways_are_refused() {
 
 #[tokio::test]
 async fn rule_8_proxy_is_dropped_and_names_with_underscores_too() {
-    let backend = Backend::http(|_| Answer::ok("")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("")).await;
     let proxy = Setup::to(&[backend.address()]).start();
     let mut client = proxy.client().await;
     let request = Request::get(HOST, "/").header("Proxy", "http://evil").header("X_Real_IP", "1.2.3.4");
@@ -303,7 +303,7 @@ async fn rule_8_proxy_is_dropped_and_names_with_underscores_too() {
 
 #[tokio::test]
 async fn rule_8_fields_of_one_hop_are_dropped_over_http2_as_well() {
-    let backend = Backend::http(|_| Answer::ok("")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("")).await;
     let proxy = Setup::to(&[backend.address()]).start();
     // `GET http://a/`: fields of the static table, and literals that enter no table (RFC 7541 §6).
     let mut block = b"\x82\x86\x84\x01\x01a".to_vec();
@@ -325,7 +325,7 @@ async fn rule_8_fields_of_one_hop_are_dropped_over_http2_as_well() {
     let head = [0, 0, u8::try_from(block.len()).unwrap(), 1, 5, 0, 0, 0, 1];
     let all = [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], settings, &head, &block].concat();
     stream.write_all(&all).await.unwrap();
-    eventually("the request comes", PATIENCE, || async { backend.request_count() == 1 }).await;
+    eventually("the request comes", WAIT_TIMEOUT, || async { backend.request_count() == 1 }).await;
     let got = &backend.requests()[0];
     let of = |name| got.header(name);
     assert_eq!((of("Proxy"), of("Trailer"), of("TE"), of("X_Real_IP")), (None, None, None, None));
@@ -334,7 +334,7 @@ async fn rule_8_fields_of_one_hop_are_dropped_over_http2_as_well() {
 
 #[tokio::test]
 async fn rule_8_names_that_a_backend_could_read_as_others_are_dropped() {
-    let backend = Backend::http(|_| Answer::ok("")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("")).await;
     let proxy = Setup::to(&[backend.address()]).start();
     let mut client = proxy.client().await;
     let disguised = [
@@ -374,11 +374,11 @@ async fn trace_is_not_served_and_unknown_methods_are() {
         ("TRACE / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello", 405, "method_not_allowed"),
     ])
     .await;
-    let backend = Backend::http(|_| Answer::ok("")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("")).await;
     let proxy = Setup::to(&[backend.address()]).start();
-    let answer =
+    let response =
         proxy.client().await.exchange(&Request::new("TRACE", "/").header("Host", HOST)).await.unwrap();
-    let allowed = answer.header("Allow").unwrap_or_default();
+    let allowed = response.header("Allow").unwrap_or_default();
     assert!(allowed.contains("GET") && !allowed.contains("TRACE"), "RFC 9110 §15.5.6: {allowed:?}");
     let mut client = proxy.client().await;
     for method in ["TRACK", "trace", "PROPFIND"] {
@@ -390,7 +390,7 @@ async fn trace_is_not_served_and_unknown_methods_are() {
 
 #[tokio::test]
 async fn what_stands_behind_a_refused_request_is_not_served() {
-    let backend = Backend::http(|_| Answer::ok("")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("")).await;
     let proxy = Setup::to(&[backend.address()]).start();
     let mut client: Client = proxy.client().await;
     let hidden = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n\

@@ -1,12 +1,12 @@
-//! Endpoints that swallow everything: connects are raced, and requests that are not acknowledged go elsewhere.
+//! Endpoints that swallow everything: connects are raced, and unacknowledged requests go to another endpoint.
 
 use std::time::{Duration, Instant};
 
-use fairway_testkit::{Answer, Backend, Request, Step};
+use fairway_testkit::{Backend, BackendResponse, Request, ScriptStep};
 
 use crate::support::{HOST, Running, Setup};
 
-/// Longer than any of these tests may take: the kernel must not be the one that notices.
+/// Longer than any of these tests, so that the kernel does not notice first.
 const NEVER: Duration = Duration::from_secs(600);
 
 async fn hedges(proxy: &Running, outcome: &str) -> u64 {
@@ -24,8 +24,10 @@ fn patient(setup: Setup) -> Setup {
 
 #[tokio::test]
 async fn no_method_waits_for_the_connect_time_out_of_a_black_hole() {
-    let (hole, backend) =
-        (Backend::http(|_| Answer::ok("")).await, Backend::http(|_| Answer::ok("ok")).await);
+    let (hole, backend) = (
+        Backend::http(|_| BackendResponse::ok("")).await,
+        Backend::http(|_| BackendResponse::ok("ok")).await,
+    );
     hole.vanish().await;
     let proxy = patient(Setup::to(&[hole.address(), backend.address()])).start();
     let mut client = proxy.client().await;
@@ -41,8 +43,10 @@ async fn no_method_waits_for_the_connect_time_out_of_a_black_hole() {
 
 #[tokio::test]
 async fn a_request_that_a_dead_kept_connection_swallowed_goes_to_another_endpoint() {
-    let (first, second) =
-        (Backend::http(|_| Answer::ok("1")).await, Backend::http(|_| Answer::ok("2")).await);
+    let (first, second) = (
+        Backend::http(|_| BackendResponse::ok("1")).await,
+        Backend::http(|_| BackendResponse::ok("2")).await,
+    );
     let proxy = patient(Setup::to(&[first.address(), second.address()])).start();
     let mut client = proxy.client().await;
     for _ in 0..4 {
@@ -50,8 +54,8 @@ async fn a_request_that_a_dead_kept_connection_swallowed_goes_to_another_endpoin
     }
     first.vanish().await;
     for _ in 0..4 {
-        let answer = client.exchange(&Request::get(HOST, "/")).await.unwrap();
-        assert_eq!((answer.status, answer.text().as_str()), (200, "2"));
+        let response = client.exchange(&Request::get(HOST, "/")).await.unwrap();
+        assert_eq!((response.status, response.text().as_str()), (200, "2"));
     }
     assert!(proxy.metric("fairway_upstream_unacknowledged_total").await >= 1);
     assert_eq!(proxy.metric("fairway_upstream_ejections_total").await, 1);
@@ -59,38 +63,38 @@ async fn a_request_that_a_dead_kept_connection_swallowed_goes_to_another_endpoin
 
 #[tokio::test]
 async fn a_request_in_the_hands_of_an_endpoint_that_vanishes_goes_to_another_one() {
-    let held = Backend::http(|_| Answer::ok("held").held()).await;
-    let other = Backend::http(|_| Answer::ok("other")).await;
+    let held = Backend::http(|_| BackendResponse::ok("held").hold()).await;
+    let other = Backend::http(|_| BackendResponse::ok("other")).await;
     let proxy = Setup::to(&[held.address(), other.address()]).start();
     let mut client = proxy.client().await;
     client.send(format!("GET / HTTP/1.1\r\nHost: {HOST}\r\n\r\n")).await.unwrap();
-    held.until("it has the request", |held| held.waiting_count() == 1).await;
+    held.wait_until("it has the request", |held| held.waiting_count() == 1).await;
     held.vanish().await;
     let began = Instant::now();
-    let answer = client.read_response().await.unwrap();
-    assert_eq!((answer.status, answer.text().as_str()), (200, "other"));
-    // Without close watching it is asked after 10 s for the first time.
+    let response = client.read_response().await.unwrap();
+    assert_eq!((response.status, response.text().as_str()), (200, "other"));
+    // Without close watching it would first be probed after 10 s.
     assert!(began.elapsed() < Duration::from_secs(9), "{:?}", began.elapsed());
 }
 
-/// What an endpoint may leave unacknowledged in the tests below.
+/// How long an endpoint may leave data unacknowledged in the tests below.
 const SOON_GONE: Duration = Duration::from_secs(1);
 
 fn soon_gone(endpoint: &Backend) -> Setup {
     Setup::to(&[endpoint.address()]).options(|options| options.limits.upstream_unacknowledged = SOON_GONE)
 }
 
-/// More than all buffers on the way hold.
+/// More than all buffers on the path can hold.
 const LARGE: usize = 24 * 1024 * 1024;
 
 #[tokio::test]
 async fn an_endpoint_that_only_pauses_reading_is_waited_for() {
     let pausing = Backend::scripted([
-        Step::ReadHead,
-        Step::ReadBody(1),
-        Step::Pause(SOON_GONE * 4),
-        Step::ReadBody(LARGE - 1),
-        Step::Send(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_vec()),
+        ScriptStep::ReadHead,
+        ScriptStep::ReadBody(1),
+        ScriptStep::Pause(SOON_GONE * 4),
+        ScriptStep::ReadBody(LARGE - 1),
+        ScriptStep::Send(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_vec()),
     ])
     .await;
     let proxy = soon_gone(&pausing).start();
@@ -101,12 +105,12 @@ async fn an_endpoint_that_only_pauses_reading_is_waited_for() {
 
 #[tokio::test]
 async fn an_endpoint_that_vanishes_within_an_upload_is_given_up() {
-    let mortal = Backend::scripted([Step::ReadHead, Step::ReadBody(1)]).await;
+    let mortal = Backend::scripted([ScriptStep::ReadHead, ScriptStep::ReadBody(1)]).await;
     let proxy = soon_gone(&mortal).start();
     let mut client = proxy.client().await;
     client.send(format!("POST / HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: 9\r\n\r\nbody")).await.unwrap();
     mortal
-        .until("it has the beginning", |mortal| {
+        .wait_until("it has the beginning", |mortal| {
             mortal.connections().iter().any(|open| !open.bytes.is_empty())
         })
         .await;
@@ -119,10 +123,10 @@ async fn an_endpoint_that_vanishes_within_an_upload_is_given_up() {
 async fn a_tunnel_to_an_endpoint_that_vanishes_is_closed() {
     let switch = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
     let mortal = Backend::scripted([
-        Step::ReadRequest,
-        Step::Send(switch.into()),
-        Step::Expect(b"ping".to_vec()),
-        Step::Send(b"pong".to_vec()),
+        ScriptStep::ReadRequest,
+        ScriptStep::Send(switch.into()),
+        ScriptStep::Expect(b"ping".to_vec()),
+        ScriptStep::Send(b"pong".to_vec()),
     ])
     .await;
     let proxy = soon_gone(&mortal).start();

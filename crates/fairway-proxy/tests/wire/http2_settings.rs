@@ -1,9 +1,9 @@
-//! Settings of HTTP/2 for clients, live: whether it is spoken, and how many streams a connection has.
+//! Live changes of HTTP/2 settings for clients: whether it is enabled, and how many streams a connection has.
 
 use std::sync::Arc;
 
 use fairway_testkit::certificates::trusting_anything;
-use fairway_testkit::{Answer, Backend};
+use fairway_testkit::{Backend, BackendResponse};
 use rustls_pki_types::ServerName;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -12,7 +12,7 @@ use tokio_rustls::TlsConnector;
 use crate::spread::Browser;
 use crate::support::{HOST, Running, Setup};
 
-/// What is chosen of `offers`.
+/// The protocol chosen from `offers`.
 async fn negotiated(proxy: &Running, offers: &[&[u8]]) -> Option<Vec<u8>> {
     let mut config = trusting_anything();
     config.alpn_protocols = offers.iter().map(|protocol| protocol.to_vec()).collect();
@@ -22,7 +22,7 @@ async fn negotiated(proxy: &Running, offers: &[&[u8]]) -> Option<Vec<u8>> {
     stream.get_ref().1.alpn_protocol().map(<[u8]>::to_vec)
 }
 
-/// What a client gets that begins with the preface of HTTP/2.
+/// The response to a client that starts with the HTTP/2 preface.
 async fn prior_knowledge(proxy: &Running) -> Vec<u8> {
     let mut stream = TcpStream::connect(proxy.http).await.unwrap();
     stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
@@ -33,7 +33,7 @@ async fn prior_knowledge(proxy: &Running) -> Vec<u8> {
 
 #[tokio::test]
 async fn http2_is_spoken_unless_a_setting_says_otherwise() {
-    let backend = Backend::http(|_| Answer::ok("ok")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("ok")).await;
     let setup = Setup::to(&[backend.address()]);
     let mut proxy = setup.start();
     let both: &[&[u8]] = &[b"h2", b"http/1.1"];
@@ -54,7 +54,7 @@ async fn http2_is_spoken_unless_a_setting_says_otherwise() {
 
 #[tokio::test]
 async fn a_connection_has_as_many_streams_as_the_setting_says() {
-    let backend = Backend::http(|_| Answer::ok("ok")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("ok")).await;
     let setup = Setup::to(&[backend.address()]).settings(|settings| settings.downstream.http2.streams = 3);
     let mut proxy = setup.start();
     assert_eq!(Browser::clear(&proxy).await.streams_allowed().await, 3);

@@ -1,19 +1,20 @@
-//! Settings of HTTP/3, live, as clients over TCP see them: where `Alt-Svc` stands, and what is left without the UDP port.
+//! Live changes of HTTP/3 settings, as clients over TCP see them: which responses have `Alt-Svc`, and behaviour without the UDP
+//! port.
 
 use std::net::{SocketAddr, UdpSocket};
 
 use fairway_model::{HostPattern, Listener, ListenerProtocol};
 use fairway_testkit::certificates::trusting_anything;
 use fairway_testkit::client::TlsOffer;
-use fairway_testkit::wait::{PATIENCE, free_address};
-use fairway_testkit::{Answer, Backend, Client, Request, eventually};
+use fairway_testkit::wait::{WAIT_TIMEOUT, free_address};
+use fairway_testkit::{Backend, BackendResponse, Client, Request, eventually};
 
 use crate::spread::Browser;
 use crate::support::{HOST, Running, Setup};
 
 const ADVERTISED: Option<&str> = Some("h3=\":443\"; ma=86400");
 
-/// `Alt-Svc` of answers over HTTP/1 in the clear, over HTTP/1 with TLS, and over HTTP/2.
+/// `Alt-Svc` of responses over plain HTTP/1, over HTTP/1 with TLS, and over HTTP/2.
 async fn advertised(proxy: &Running, path: &str) -> [Option<String>; 3] {
     let request = Request::get(HOST, path);
     let offer = TlsOffer::new(trusting_anything(), HOST);
@@ -22,17 +23,17 @@ async fn advertised(proxy: &Running, path: &str) -> [Option<String>; 3] {
     assert_eq!(http2.get(path).await.0, 200);
     let mut found = Vec::new();
     for client in [&mut proxy.client().await, &mut tls] {
-        let answer = client.exchange(&request).await.unwrap();
-        assert_eq!(answer.status, 200);
-        found.push(answer.header("Alt-Svc").map(str::to_owned));
+        let response = client.exchange(&request).await.unwrap();
+        assert_eq!(response.status, 200);
+        found.push(response.header("Alt-Svc").map(str::to_owned));
     }
     [found.remove(0), found.remove(0), http2.field("Alt-Svc")]
 }
 
 async fn endpoint() -> Backend {
     Backend::http(|request| match request.target.as_str() {
-        "/own" => Answer::with_headers(200, &[("Alt-Svc", "clear")], "ok"),
-        _ => Answer::ok("ok"),
+        "/own" => BackendResponse::with_headers(200, &[("Alt-Svc", "clear")], "ok"),
+        _ => BackendResponse::ok("ok"),
     })
     .await
 }
@@ -57,7 +58,7 @@ async fn answers_over_tls_say_where_http3_is_while_it_is_served() {
 async fn a_udp_port_that_is_taken_takes_nothing_from_http1_and_http2() {
     let backend = endpoint().await;
     let setup = Setup::to(&[backend.address()]).settings(|settings| settings.downstream.http3.offered = true);
-    // An address of its own: another test, or a connection of somebody else, may have any free port of another one.
+    // An address of its own: other tests or connections may use any free port of another address.
     let address: SocketAddr = "127.0.53.57:20057".parse().unwrap();
     let taken = UdpSocket::bind(address).unwrap();
     let mut config = setup.config();
@@ -70,10 +71,10 @@ async fn a_udp_port_that_is_taken_takes_nothing_from_http1_and_http2() {
     let [unbound] = &proxy.publisher.unbound()[..] else { panic!("UDP is not bound") };
     assert_eq!((&*unbound.listener, unbound.address), ("https", address));
     assert!(unbound.reason.starts_with("UDP, for HTTP/3: "), "{}", unbound.reason);
-    assert!(proxy.publisher.bind_again().is_empty(), "the reason is not new");
+    assert!(proxy.publisher.retry_binds().is_empty(), "the reason is not new");
     drop(taken);
-    assert!(proxy.publisher.bind_again().is_empty() && proxy.publisher.is_bound());
-    eventually("HTTP/3 is advertised", PATIENCE, || async {
+    assert!(proxy.publisher.retry_binds().is_empty() && proxy.publisher.is_bound());
+    eventually("HTTP/3 is advertised", WAIT_TIMEOUT, || async {
         advertised(&proxy, "/").await.each_ref().map(Option::as_deref) == [None, ADVERTISED, ADVERTISED]
     })
     .await;

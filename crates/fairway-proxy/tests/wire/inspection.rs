@@ -1,11 +1,11 @@
-//! What an operator sees of a running proxy: the state of endpoints, and the open connections by listener and protocol.
+//! Inspection of a running proxy: endpoint states, and open connections by listener and protocol.
 
 use std::time::Duration;
 
 use fairway_model::ListenerProtocol;
 use fairway_proxy::{ClientProtocol, EndpointQuery, OpenConnections};
-use fairway_testkit::wait::{self, PATIENCE};
-use fairway_testkit::{Answer, Backend, Request, eventually};
+use fairway_testkit::wait::{self, WAIT_TIMEOUT};
+use fairway_testkit::{Backend, BackendResponse, Request, eventually};
 use tokio::net::TcpStream;
 
 use crate::forwarding::{Forwarding, address};
@@ -13,29 +13,32 @@ use crate::spread::Browser;
 use crate::support::{HOST, Running, Setup};
 
 fn query(backends: &[&str], most: usize) -> EndpointQuery {
-    EndpointQuery { backends: backends.iter().map(|key| (*key).into()).collect(), most }
+    EndpointQuery { backends: backends.iter().map(|key| (*key).into()).collect(), max_per_backend: most }
 }
 
-/// How many connections of clients a listener has that speak this.
+/// The number of client connections of a listener with this protocol.
 fn clients(open: &OpenConnections, listener: &str, protocol: ClientProtocol) -> u64 {
     open.clients.get(&(listener.into(), protocol)).copied().unwrap_or_default()
 }
 
-async fn until(proxy: &Running, what: &str, holds: impl Fn(&OpenConnections) -> bool) {
-    eventually(what, PATIENCE, || async { holds(&proxy.handle.open_connections().await) }).await;
+async fn wait_until(proxy: &Running, what: &str, holds: impl Fn(&OpenConnections) -> bool) {
+    eventually(what, WAIT_TIMEOUT, || async { holds(&proxy.handle.open_connections().await) }).await;
 }
 
 #[tokio::test]
 async fn endpoints_are_shown_with_their_health_connections_and_latency() {
-    let (dead, backend) = (wait::free_address(), Backend::http(|_| Answer::ok("ok")).await);
+    let (dead, backend) = (wait::free_address(), Backend::http(|_| BackendResponse::ok("ok")).await);
     let proxy = Setup::to(&[dead, backend.address()]).options(|it| it.workers = 2).start();
-    assert!(proxy.handle.endpoints(query(&["backend"], 10)).await.is_empty(), "nobody has asked for them");
+    assert!(
+        proxy.handle.endpoint_states(query(&["backend"], 10)).await.is_empty(),
+        "nobody has asked for them"
+    );
     let mut client = proxy.client().await;
     for _ in 0..4 {
         assert_eq!(client.exchange(&Request::get(HOST, "/")).await.unwrap().status, 200);
     }
-    until(&proxy, "nothing is under way", |open| open.endpoints.busy == 0).await;
-    let states = proxy.handle.endpoints(query(&["backend", "gone"], 10)).await;
+    wait_until(&proxy, "nothing is under way", |open| open.endpoints.busy == 0).await;
+    let states = proxy.handle.endpoint_states(query(&["backend", "gone"], 10)).await;
     let state = |address| {
         let mut found = states.iter().filter(|((_, at, _), _)| *at == address);
         *found.next().expect("it is known").1
@@ -47,46 +50,46 @@ async fn endpoints_are_shown_with_their_health_connections_and_latency() {
         "one worker served the client"
     );
     assert!(bad.ejected_for <= Duration::from_secs(1) && bad.latency.is_none());
-    assert_eq!((good.ejected_by, good.under_way, good.idle, good.busy), (0, 0, 1, 0));
+    assert_eq!((good.ejected_by, good.in_flight, good.idle, good.busy), (0, 0, 1, 0));
     assert!(good.latency.is_some() && good.connect_time.is_some());
-    assert_eq!(proxy.handle.endpoints(query(&["backend"], 1)).await.len(), 1, "no more than asked for");
-    assert!(proxy.handle.endpoints(query(&["gone"], 10)).await.is_empty());
+    assert_eq!(proxy.handle.endpoint_states(query(&["backend"], 1)).await.len(), 1, "no more than asked for");
+    assert!(proxy.handle.endpoint_states(query(&["gone"], 10)).await.is_empty());
 }
 
 #[tokio::test]
 async fn connections_of_clients_are_counted_by_listener_and_by_what_they_speak() {
-    let backend = Backend::http(|_| Answer::ok("ok")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("ok")).await;
     let proxy = Setup::to(&[backend.address()]).options(|it| it.workers = 2).start();
-    let mut kept = proxy.client().await;
-    kept.exchange(&Request::get(HOST, "/")).await.unwrap();
+    let mut idle_client = proxy.client().await;
+    idle_client.exchange(&Request::get(HOST, "/")).await.unwrap();
     let (mut clear, mut secure) = (Browser::clear(&proxy).await, Browser::secure(&proxy).await);
     assert_eq!((clear.get("/").await.0, secure.get("/").await.0), (200, 200));
     let silent = TcpStream::connect(proxy.https).await.unwrap();
-    until(&proxy, "one of each", |open| {
+    wait_until(&proxy, "one of each", |open| {
         let of_http = [ClientProtocol::Http1, ClientProtocol::Http2].map(|it| clients(open, "http", it));
         (of_http, clients(open, "https", ClientProtocol::Http2), open.greeted) == ([1, 1], 1, 1)
     })
     .await;
-    until(&proxy, "idle connections to the endpoint", |open| {
+    wait_until(&proxy, "idle connections to the endpoint", |open| {
         let endpoints = &open.endpoints;
-        (endpoints.idle >= 1, endpoints.under_way, open.orphaned) == (true, 0, 0)
+        (endpoints.idle >= 1, endpoints.in_flight, open.orphaned) == (true, 0, 0)
     })
     .await;
-    drop((kept, clear, secure, silent));
-    until(&proxy, "none is left", |open| open.clients.is_empty() && open.greeted == 0).await;
+    drop((idle_client, clear, secure, silent));
+    wait_until(&proxy, "none is left", |open| open.clients.is_empty() && open.greeted == 0).await;
 }
 
 #[tokio::test]
 async fn a_connection_that_is_forwarded_counts_as_one_of_its_listener() {
-    let backend = Backend::http(|_| Answer::ok("ok")).await;
-    let proxy = Forwarding::of(ListenerProtocol::Tcp, &[backend.address()]).start();
+    let backend = Backend::http(|_| BackendResponse::ok("ok")).await;
+    let proxy = Forwarding::to_endpoints(ListenerProtocol::Tcp, &[backend.address()]).start();
     let client = TcpStream::connect(address(&proxy)).await.unwrap();
     let count = |open: &OpenConnections| -> u64 {
         let forwarded =
             open.clients.iter().filter(|((_, protocol), _)| *protocol == ClientProtocol::Forwarded);
         forwarded.map(|(_, count)| count).sum()
     };
-    until(&proxy, "it is forwarded", |open| count(open) == 1 && open.endpoints.busy == 1).await;
+    wait_until(&proxy, "it is forwarded", |open| count(open) == 1 && open.endpoints.busy == 1).await;
     drop(client);
-    until(&proxy, "it is over", |open| count(open) == 0).await;
+    wait_until(&proxy, "it is over", |open| count(open) == 0).await;
 }

@@ -1,11 +1,12 @@
-//! IPv6 like IPv4: listeners, endpoints, clients.
+//! IPv6 for listeners, endpoints and clients.
 
-use fairway_testkit::{Answer, Backend, Behaviour, Client, Request};
+use fairway_testkit::{Backend, BackendResponse, Behaviour, Client, Request};
 
 use crate::support::{HOST, Setup};
 
 async fn telling(ip: &str) -> Backend {
-    let behaviour = Behaviour::http(|request| Answer::ok(request.header("X-Real-IP").unwrap_or_default()));
+    let behaviour =
+        Behaviour::http(|request| BackendResponse::ok(request.header("X-Real-IP").unwrap_or_default()));
     Backend::start(ip.parse().unwrap(), behaviour, None).await.unwrap()
 }
 
@@ -14,8 +15,8 @@ async fn a_listener_and_an_endpoint_on_the_loopback_address() {
     let backend = telling("::1").await;
     let proxy = Setup::to(&[backend.address()]).http_at("[::1]:0").start();
     let mut client = proxy.client().await;
-    let answer = client.exchange(&Request::get("[::1]:8080", "/")).await.unwrap();
-    assert_eq!((answer.status, answer.text().as_str()), (200, "::1"));
+    let response = client.exchange(&Request::get("[::1]:8080", "/")).await.unwrap();
+    assert_eq!((response.status, response.text().as_str()), (200, "::1"));
     assert_eq!(backend.requests()[0].header("X-Forwarded-Host"), Some("[::1]:8080"));
 }
 

@@ -1,8 +1,8 @@
-//! Connections that carry more than one request, on either side, and when they end.
+//! Connections that carry several requests, on either side, and when they end.
 
 use std::time::Duration;
 
-use fairway_testkit::{Answer, Backend, Request, Step};
+use fairway_testkit::{Backend, BackendResponse, Request, ScriptStep};
 
 use crate::support::{HOST, Setup};
 
@@ -12,7 +12,7 @@ fn ok() -> Vec<u8> {
 
 #[tokio::test]
 async fn one_connection_to_the_endpoint_serves_many_clients_in_turn() {
-    let backend = Backend::http(|_| Answer::ok("ok")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("ok")).await;
     let proxy = Setup::to(&[backend.address()]).start();
     for _ in 0..5 {
         let mut client = proxy.client().await;
@@ -29,13 +29,13 @@ async fn one_connection_to_the_endpoint_serves_many_clients_in_turn() {
 
 #[tokio::test]
 async fn a_client_does_not_notice_an_idle_connection_that_the_endpoint_closed() {
-    let backend = Backend::http(|_| Answer::ok("ok")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("ok")).await;
     let proxy = Setup::to(&[backend.address()]).start();
     let mut client = proxy.client().await;
     for round in 1..=5 {
         assert_eq!(client.exchange(&Request::post(HOST, "/", "body")).await.unwrap().status, 200);
         backend.close_connections();
-        backend.until("the connection is closed", |backend| backend.open_count() == 0).await;
+        backend.wait_until("the connection is closed", |backend| backend.open_count() == 0).await;
         assert_eq!(backend.connection_count(), round);
     }
     assert_eq!(backend.request_count(), 5);
@@ -43,21 +43,21 @@ async fn a_client_does_not_notice_an_idle_connection_that_the_endpoint_closed() 
 
 #[tokio::test]
 async fn a_connection_ends_politely_after_its_share_of_requests() {
-    let backend = Backend::http(|_| Answer::ok("ok")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("ok")).await;
     let setup =
         Setup::to(&[backend.address()]).settings(|settings| settings.downstream.requests_per_connection = 3);
     let proxy = setup.start();
     let mut client = proxy.client().await;
     for connection in [None, None, Some("close")] {
-        let answer = client.exchange(&Request::get(HOST, "/")).await.unwrap();
-        assert_eq!(answer.header("Connection"), connection);
+        let response = client.exchange(&Request::get(HOST, "/")).await.unwrap();
+        assert_eq!(response.header("Connection"), connection);
     }
     client.expect_closed().await;
 }
 
 #[tokio::test]
 async fn a_connection_to_an_endpoint_ends_after_its_share_of_requests() {
-    let backend = Backend::http(|_| Answer::ok("ok")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("ok")).await;
     let setup =
         Setup::to(&[backend.address()]).settings(|settings| settings.upstream.requests_per_connection = 2);
     let proxy = setup.start();
@@ -70,7 +70,7 @@ async fn a_connection_to_an_endpoint_ends_after_its_share_of_requests() {
 
 #[tokio::test]
 async fn no_more_idle_connections_are_kept_than_the_settings_say() {
-    let backend = Backend::http(|_| Answer::ok("ok").held()).await;
+    let backend = Backend::http(|_| BackendResponse::ok("ok").hold()).await;
     let setup =
         Setup::to(&[backend.address()]).settings(|settings| settings.upstream.idle_connections = Some(2));
     let proxy = setup.start();
@@ -80,23 +80,23 @@ async fn no_more_idle_connections_are_kept_than_the_settings_say() {
         client.send(Request::get(HOST, "/").bytes()).await.unwrap();
         clients.push(client);
     }
-    backend.until("five requests at once", |backend| backend.waiting_count() == 5).await;
+    backend.wait_until("five requests at once", |backend| backend.waiting_count() == 5).await;
     (0..5).for_each(|_| backend.release());
     for client in &mut clients {
         assert_eq!(client.read_response().await.unwrap().status, 200);
     }
     proxy.expect_metric("fairway_upstream_idle_connections", 2).await;
-    backend.until("the others are closed", |backend| backend.open_count() == 2).await;
+    backend.wait_until("the others are closed", |backend| backend.open_count() == 2).await;
 }
 
 #[tokio::test]
 async fn close_from_the_client_ends_its_connection_and_not_the_endpoints() {
-    let backend = Backend::http(|_| Answer::ok("ok")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("ok")).await;
     let proxy = Setup::to(&[backend.address()]).start();
     for _ in 0..2 {
         let mut client = proxy.client().await;
-        let answer = client.exchange(&Request::get(HOST, "/").close()).await.unwrap();
-        assert_eq!(answer.header("Connection"), Some("close"));
+        let response = client.exchange(&Request::get(HOST, "/").close()).await.unwrap();
+        assert_eq!(response.header("Connection"), Some("close"));
         assert_eq!(client.read_to_end().await.unwrap(), b"");
     }
     assert_eq!(backend.connection_count(), 1);
@@ -105,25 +105,26 @@ async fn close_from_the_client_ends_its_connection_and_not_the_endpoints() {
 
 #[tokio::test]
 async fn close_from_the_endpoint_ends_its_connection_and_not_the_clients() {
-    let backend = Backend::http(|_| Answer::with_headers(200, &[("Connection", "close")], "ok")).await;
+    let backend =
+        Backend::http(|_| BackendResponse::with_headers(200, &[("Connection", "close")], "ok")).await;
     let proxy = Setup::to(&[backend.address()]).start();
     let mut client = proxy.client().await;
     for _ in 0..2 {
-        let answer = client.exchange(&Request::get(HOST, "/")).await.unwrap();
-        assert_eq!(answer.header("Connection"), None);
+        let response = client.exchange(&Request::get(HOST, "/")).await.unwrap();
+        assert_eq!(response.header("Connection"), None);
     }
     assert_eq!(backend.connection_count(), 2);
 }
 
 #[tokio::test]
 async fn an_idle_client_is_let_go() {
-    let backend = Backend::http(|_| Answer::ok("ok").held()).await;
+    let backend = Backend::http(|_| BackendResponse::ok("ok").hold()).await;
     let setup = Setup::to(&[backend.address()]);
     let mut proxy = setup.start();
     let mut client = proxy.client().await;
     client.send(Request::get(HOST, "/").bytes()).await.unwrap();
-    backend.until("the request", |backend| backend.waiting_count() == 1).await;
-    // The timeout is short only when nothing has to happen before it any more.
+    backend.wait_until("the request", |backend| backend.waiting_count() == 1).await;
+    // The timeout is only shortened once nothing else must happen before it.
     let short = |setup: Setup| setup.settings(|it| it.downstream.idle_timeout = Duration::from_millis(30));
     proxy.publish(&short(setup)).await;
     backend.release();
@@ -134,7 +135,7 @@ async fn an_idle_client_is_let_go() {
 
 #[tokio::test]
 async fn the_unread_rest_of_a_small_body_is_no_next_request() {
-    let backend = Backend::http(|_| Answer::ok("ok")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("ok")).await;
     let setup = Setup::to(&[backend.address()]).policy(|policy| policy.max_body = Some(3));
     let proxy = setup.start();
     let mut client = proxy.client().await;
@@ -148,8 +149,8 @@ async fn the_unread_rest_of_a_small_body_is_no_next_request() {
 #[tokio::test]
 async fn a_connection_whose_request_was_not_read_to_its_end_is_not_used_again() {
     let backend = Backend::scripts(vec![
-        vec![Step::ReadHead, Step::Send(ok())],
-        vec![Step::ReadRequest, Step::Send(ok())],
+        vec![ScriptStep::ReadHead, ScriptStep::Send(ok())],
+        vec![ScriptStep::ReadRequest, ScriptStep::Send(ok())],
     ])
     .await;
     let proxy = Setup::to(&[backend.address()]).start();

@@ -1,13 +1,13 @@
-//! Limits on clients: the status, the close, and that others go on.
+//! Limits on clients: the status, the close, and that other clients are not affected.
 
 use fairway_testkit::certificates::trusting_anything;
 use fairway_testkit::client::TlsOffer;
-use fairway_testkit::{Answer, Backend, Client, Request};
+use fairway_testkit::{Backend, BackendResponse, Client, Request};
 
 use crate::support::{HOST, Running, Setup, TIMEOUT};
 
-async fn with(edit: impl FnOnce(Setup) -> Setup) -> (Backend, Running) {
-    let backend = Backend::http(|_| Answer::ok("ok")).await;
+async fn start_with(edit: impl FnOnce(Setup) -> Setup) -> (Backend, Running) {
+    let backend = Backend::http(|_| BackendResponse::ok("ok")).await;
     let proxy = edit(Setup::to(&[backend.address()])).start();
     (backend, proxy)
 }
@@ -15,14 +15,14 @@ async fn with(edit: impl FnOnce(Setup) -> Setup) -> (Backend, Running) {
 async fn refused(proxy: &Running, request: Vec<u8>, status: u16) {
     let mut client = proxy.client().await;
     client.send(request).await.unwrap();
-    let answer = client.read_response().await.unwrap();
-    assert_eq!((answer.status, answer.header("Connection")), (status, Some("close")));
+    let response = client.read_response().await.unwrap();
+    assert_eq!((response.status, response.header("Connection")), (status, Some("close")));
     client.expect_closed().await;
 }
 
 #[tokio::test]
 async fn a_head_that_is_too_large_is_431() {
-    let (backend, proxy) = with(|setup| setup).await;
+    let (backend, proxy) = start_with(|setup| setup).await;
     let fits = Request::get(HOST, "/").header("X-Long", &"a".repeat(31 * 1024));
     assert_eq!(proxy.client().await.exchange(&fits).await.unwrap().status, 200);
     refused(&proxy, Request::get(HOST, "/").header("X-Long", &"a".repeat(33 * 1024)).bytes(), 431).await;
@@ -36,7 +36,7 @@ async fn a_head_that_is_too_large_is_431() {
 
 #[tokio::test]
 async fn a_request_line_that_is_too_long_is_414() {
-    let (backend, proxy) = with(|setup| setup).await;
+    let (backend, proxy) = start_with(|setup| setup).await;
     let fits = Request::get(HOST, &format!("/{}", "a".repeat(8000)));
     assert_eq!(proxy.client().await.exchange(&fits).await.unwrap().status, 200);
     refused(&proxy, Request::get(HOST, &format!("/{}", "a".repeat(9000))).bytes(), 414).await;
@@ -46,7 +46,7 @@ async fn a_request_line_that_is_too_long_is_414() {
 
 #[tokio::test]
 async fn a_body_that_is_too_large_is_413_by_length_and_by_count() {
-    let (backend, proxy) = with(|setup| setup.policy(|policy| policy.max_body = Some(1000))).await;
+    let (backend, proxy) = start_with(|setup| setup.policy(|policy| policy.max_body = Some(1000))).await;
     let mut client = proxy.client().await;
     for request in [
         Request::post(HOST, "/", vec![b'a'; 1000]),
@@ -64,14 +64,14 @@ async fn a_body_that_is_too_large_is_413_by_length_and_by_count() {
 
 #[tokio::test]
 async fn a_client_that_sends_all_of_a_refused_body_receives_the_answer() {
-    let (_backend, proxy) = with(|setup| setup.policy(|policy| policy.max_body = Some(1 << 20))).await;
-    // More than the buffers of both sockets hold.
+    let (_backend, proxy) = start_with(|setup| setup.policy(|policy| policy.max_body = Some(1 << 20))).await;
+    // More than the buffers of both sockets can hold.
     let upload = Request::post(HOST, "/", vec![b'a'; 16 << 20]).bytes();
     for round in 0..3 {
         let offer = TlsOffer::new(trusting_anything(), HOST);
         let over_tls = Client::connect_tls(proxy.https, &offer).await.unwrap();
         for mut client in [proxy.client().await, over_tls] {
-            // A reset would be an error here, and would take the answer with it.
+            // A reset would be an error here, and discard the response.
             client.send(&upload).await.unwrap_or_else(|error| panic!("round {round}: {error}"));
             assert_eq!(client.read_response().await.unwrap().status, 413, "round {round}");
             client.expect_closed().await;
@@ -82,14 +82,15 @@ async fn a_client_that_sends_all_of_a_refused_body_receives_the_answer() {
 #[tokio::test]
 async fn a_head_that_does_not_come_in_time_is_408() {
     let (_backend, proxy) =
-        with(|setup| setup.settings(|settings| settings.downstream.head_timeout = TIMEOUT)).await;
+        start_with(|setup| setup.settings(|settings| settings.downstream.head_timeout = TIMEOUT)).await;
     refused(&proxy, b"GET / HTTP/1.1\r\nHost:".to_vec(), 408).await;
     proxy.expect_refused("client_timeout", 1).await;
 }
 
 #[tokio::test]
 async fn a_body_that_stops_coming_is_408() {
-    let (backend, proxy) = with(|setup| setup.options(|options| options.limits.body_idle = TIMEOUT)).await;
+    let (backend, proxy) =
+        start_with(|setup| setup.options(|options| options.limits.body_idle = TIMEOUT)).await;
     for head in ["Content-Length: 10\r\n\r\nabc", "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"] {
         refused(&proxy, format!("POST / HTTP/1.1\r\nHost: a\r\n{head}").into_bytes(), 408).await;
     }
@@ -99,15 +100,16 @@ async fn a_body_that_stops_coming_is_408() {
 
 #[tokio::test]
 async fn one_connection_too_many_is_503_and_the_next_one_after_a_close_is_served() {
-    let (_backend, proxy) = with(|setup| setup.options(|options| options.limits.connections = Some(2))).await;
+    let (_backend, proxy) =
+        start_with(|setup| setup.options(|options| options.limits.connections = Some(2))).await;
     let mut first = proxy.client().await;
     let mut second = proxy.client().await;
     for client in [&mut first, &mut second] {
         assert_eq!(client.exchange(&Request::get(HOST, "/")).await.unwrap().status, 200);
     }
     let mut third = proxy.client().await;
-    let answer = third.read_response().await.unwrap();
-    assert_eq!((answer.status, answer.header("Retry-After")), (503, Some("1")));
+    let response = third.read_response().await.unwrap();
+    assert_eq!((response.status, response.header("Retry-After")), (503, Some("1")));
     proxy.expect_refused("overloaded", 1).await;
     drop(first);
     proxy.expect_metric("fairway_connections_open", 1).await;
@@ -117,7 +119,7 @@ async fn one_connection_too_many_is_503_and_the_next_one_after_a_close_is_served
 #[tokio::test]
 async fn a_client_that_reads_nothing_is_cut_off() {
     let body = vec![b'a'; 32 * 1024 * 1024];
-    let backend = Backend::http(move |_| Answer::ok(&body)).await;
+    let backend = Backend::http(move |_| BackendResponse::ok(&body)).await;
     let setup =
         Setup::to(&[backend.address()]).settings(|settings| settings.downstream.write_timeout = TIMEOUT);
     let proxy = setup.start();
@@ -126,5 +128,5 @@ async fn a_client_that_reads_nothing_is_cut_off() {
     proxy.expect_fault("client_stalled", 1).await;
     proxy.expect_metric("fairway_connections_open", 0).await;
     client.read_response().await.expect_err("the rest is missing");
-    backend.until("the endpoint is let go", |backend| backend.open_count() == 0).await;
+    backend.wait_until("the endpoint is let go", |backend| backend.open_count() == 0).await;
 }

@@ -1,4 +1,4 @@
-//! What a listener says of its clients holds there and nowhere else: times, requests, streams, connections, trust.
+//! Client settings of a listener apply only to it: timeouts, requests, streams, connections, trust.
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -8,8 +8,8 @@ use std::time::Duration;
 use fairway_model::{ClientTraffic, Config, ForwardedTrust, HostPattern, Listener, ListenerProtocol};
 use fairway_testkit::certificates::trusting_anything;
 use fairway_testkit::client::TlsOffer;
-use fairway_testkit::wait::{PATIENCE, free_address};
-use fairway_testkit::{Answer, Backend, Client, Request};
+use fairway_testkit::wait::{WAIT_TIMEOUT, free_address};
+use fairway_testkit::{Backend, BackendResponse, Client, Request};
 use rustls_pki_types::ServerName;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -18,8 +18,8 @@ use tokio::time::timeout;
 use crate::spread::Browser;
 use crate::support::{HOST, Running, Setup, TIMEOUT};
 
-/// What `setup` is, where this listener says more of its clients.
-fn with(setup: &Setup, listener: &str, edit: impl FnOnce(&mut ClientTraffic)) -> Config {
+/// The configuration of `setup` with edited client settings of this listener.
+fn config_with_traffic(setup: &Setup, listener: &str, edit: impl FnOnce(&mut ClientTraffic)) -> Config {
     let mut config = setup.config();
     let mut listener = Listener::clone(&config.listeners[listener]);
     edit(&mut listener.clients);
@@ -27,18 +27,18 @@ fn with(setup: &Setup, listener: &str, edit: impl FnOnce(&mut ClientTraffic)) ->
     config
 }
 
-/// Two workers, and a listener that says more of its clients.
+/// Two workers, and a listener with edited client settings.
 async fn started(listener: &str, edit: impl FnOnce(&mut ClientTraffic)) -> (Backend, Running) {
-    let backend = Backend::http(|_| Answer::ok("ok")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("ok")).await;
     let setup = Setup::to(&[backend.address()]).options(|options| options.workers = 2);
-    let proxy = setup.start_by(&with(&setup, listener, edit));
+    let proxy = setup.start_by(&config_with_traffic(&setup, listener, edit));
     (backend, proxy)
 }
 
 async fn publish(proxy: &mut Running, config: &Config) {
     let (version, problems) = proxy.publish_config(config);
     assert_eq!(problems, Vec::<String>::new());
-    proxy.publisher.adopted(version).await;
+    proxy.publisher.wait_until_adopted(version).await;
 }
 
 async fn secure(proxy: &Running) -> std::io::Result<Client> {
@@ -66,17 +66,18 @@ async fn a_head_may_take_as_long_as_its_listener_says() {
 
 #[tokio::test]
 async fn idle_connections_are_kept_as_long_as_their_listener_says() {
-    let backend = Backend::http(|_| Answer::ok("ok")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("ok")).await;
     let setup = Setup::to(&[backend.address()]);
     let mut proxy = setup.start();
     let (mut elsewhere, mut stays) = (secure(&proxy).await.unwrap(), Browser::secure(&proxy).await);
     let (mut http1, mut http2) = (proxy.client().await, Browser::clear(&proxy).await);
     assert_eq!((status(&mut elsewhere).await, stays.get("/").await.0), (200, 200));
     assert_eq!((status(&mut http1).await, http2.get("/").await.0), (200, 200));
-    publish(&mut proxy, &with(&setup, "http", |clients| clients.idle_timeout = Some(TIMEOUT))).await;
+    publish(&mut proxy, &config_with_traffic(&setup, "http", |clients| clients.idle_timeout = Some(TIMEOUT)))
+        .await;
     assert_eq!(status(&mut http1).await, 200);
     http1.expect_closed().await;
-    // Whether it takes its leave in so short a time is up to the client.
+    // Whether the client sees a GOAWAY in such a short time is up to the client.
     http2.closed().await;
     assert_eq!((status(&mut elsewhere).await, stays.get("/").await.0), (200, 200));
 }
@@ -86,8 +87,8 @@ async fn a_connection_serves_as_many_requests_as_its_listener_says() {
     let (_backend, proxy) = started("http", |clients| clients.requests_per_connection = Some(3)).await;
     let (mut here, mut elsewhere) = (proxy.client().await, secure(&proxy).await.unwrap());
     for ending in [None, None, Some("close")] {
-        let answer = here.exchange(&Request::get(HOST, "/")).await.unwrap();
-        assert_eq!(answer.header("Connection"), ending);
+        let response = here.exchange(&Request::get(HOST, "/")).await.unwrap();
+        assert_eq!(response.header("Connection"), ending);
         assert_eq!(elsewhere.exchange(&Request::get(HOST, "/")).await.unwrap().header("Connection"), None);
     }
     here.expect_closed().await;
@@ -125,7 +126,7 @@ async fn whose_word_is_believed_the_listener_says() {
     assert_eq!(told, ["192.0.2.7, 127.0.0.1", "127.0.0.1", "192.0.2.8, 127.0.0.1"]);
 }
 
-/// Waits until so many connections are open.
+/// Waits until this many connections are open.
 async fn open(proxy: &Running, count: u64) {
     proxy.expect_metric("fairway_connections_open", count).await;
 }
@@ -165,9 +166,10 @@ async fn one_connection_too_many_over_tls_is_closed() {
 
 #[tokio::test]
 async fn a_limit_that_changes_counts_the_connections_that_are_there() {
-    let backend = Backend::http(|_| Answer::ok("ok")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("ok")).await;
     let setup = Setup::to(&[backend.address()]);
-    let limited = |most| with(&setup, "http", |clients| clients.connections = NonZeroU32::new(most));
+    let limited =
+        |most| config_with_traffic(&setup, "http", |clients| clients.connections = NonZeroU32::new(most));
     let mut proxy = setup.start_by(&limited(3));
     let mut clients = Vec::new();
     for _ in 0..3 {
@@ -180,12 +182,12 @@ async fn a_limit_that_changes_counts_the_connections_that_are_there() {
             assert_eq!(status(client).await, 200, "none of them is closed for it");
         }
         let mut one_more = proxy.client().await;
-        // One that is refused is not read.
-        let answer = match expected {
+        // A refused connection is not read.
+        let response = match expected {
             503 => one_more.read_response().await.unwrap().status,
             _ => status(&mut one_more).await,
         };
-        assert_eq!(answer, expected, "{most}");
+        assert_eq!(response, expected, "{most}");
         drop(one_more);
         open(&proxy, 3).await;
     }
@@ -194,8 +196,8 @@ async fn a_limit_that_changes_counts_the_connections_that_are_there() {
 /// Reads until the other end closes.
 async fn ended(mut stream: TcpStream) {
     let mut rest = Vec::new();
-    // A reset is an end too.
-    let _ = timeout(PATIENCE, stream.read_to_end(&mut rest)).await.expect("it is closed");
+    // A reset is an end, too.
+    let _ = timeout(WAIT_TIMEOUT, stream.read_to_end(&mut rest)).await.expect("it is closed");
 }
 
 #[tokio::test]
@@ -206,7 +208,7 @@ async fn a_client_that_says_nothing_has_the_time_of_a_handshake() {
     assert_eq!(status(&mut proxy.client().await).await, 200);
 }
 
-/// What a client says first that asks for a name.
+/// The ClientHello of a client that asks for this name.
 fn hello(name: &'static str) -> Vec<u8> {
     let (config, name) = (Arc::new(trusting_anything()), ServerName::try_from(name).unwrap());
     let mut session = rustls::ClientConnection::new(config, name).unwrap();
@@ -223,7 +225,7 @@ fn sharing(name: &str, address: SocketAddr, host: HostPattern, handshake: Durati
 
 #[tokio::test]
 async fn the_listener_that_a_client_asks_for_says_how_long_its_handshake_may_take() {
-    let backend = Backend::http(|_| Answer::ok("ok")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("ok")).await;
     let setup = Setup::to(&[backend.address()]);
     let (mut config, address) = (setup.config(), free_address());
     for (name, host, handshake) in [
@@ -245,12 +247,12 @@ async fn the_listener_that_a_client_asks_for_says_how_long_its_handshake_may_tak
 
 #[tokio::test]
 async fn what_a_listener_says_of_its_clients_changes_for_connections_that_are_there() {
-    let backend = Backend::http(|_| Answer::ok("ok")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("ok")).await;
     let setup = Setup::to(&[backend.address()]);
     let mut proxy = setup.start();
     let (mut http1, mut http2) = (proxy.client().await, Browser::clear(&proxy).await);
     assert_eq!((status(&mut http1).await, http2.get("/").await.0), (200, 200));
-    let config = with(&setup, "http", |clients| clients.requests_per_connection = Some(2));
+    let config = config_with_traffic(&setup, "http", |clients| clients.requests_per_connection = Some(2));
     publish(&mut proxy, &config).await;
     let last = http1.exchange(&Request::get(HOST, "/")).await.unwrap();
     assert_eq!((last.status, last.header("Connection")), (200, Some("close")));

@@ -1,4 +1,4 @@
-//! Listeners are data: they come and go live, several share a TLS port, and none touches another.
+//! Listeners are data: they are added and removed live, several share a TLS port, and none affects another.
 
 use std::collections::{BTreeSet, HashSet};
 use std::io::ErrorKind;
@@ -12,17 +12,17 @@ use fairway_model::{
 use fairway_proxy::{Proxy, StartError};
 use fairway_testkit::certificates::trusting_anything;
 use fairway_testkit::client::TlsOffer;
-use fairway_testkit::wait::{PATIENCE, free_address};
-use fairway_testkit::{Answer, Authority, Backend, Client, Leaf, Request, eventually};
+use fairway_testkit::wait::{WAIT_TIMEOUT, free_address};
+use fairway_testkit::{Authority, Backend, BackendResponse, Client, Leaf, Request, eventually};
 use tokio::task::JoinHandle;
 
 use crate::spread::Browser;
 use crate::support::{HOST, Running, Setup, certificate};
 
-async fn named(name: &'static str) -> Backend {
+async fn named_backend(name: &'static str) -> Backend {
     Backend::http(move |request| match request.target.as_str() {
-        "/held" => Answer::ok(name).held(),
-        _ => Answer::ok(name),
+        "/held" => BackendResponse::ok(name).hold(),
+        _ => BackendResponse::ok(name),
     })
     .await
 }
@@ -49,7 +49,7 @@ fn add(config: &mut Config, listener: Listener, backend: &Backend) {
 
 async fn publish(proxy: &mut Running, config: &Config) -> Vec<String> {
     let (version, problems) = proxy.publish_config(config);
-    proxy.publisher.adopted(version).await;
+    proxy.publisher.wait_until_adopted(version).await;
     problems
 }
 
@@ -58,7 +58,7 @@ async fn text(client: &mut Client) -> String {
 }
 
 async fn is_refused(address: SocketAddr) {
-    eventually("nobody listens", PATIENCE, || async {
+    eventually("nobody listens", WAIT_TIMEOUT, || async {
         Client::connect(address).await.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
     })
     .await;
@@ -70,7 +70,7 @@ fn free() -> SocketAddr {
 
 #[tokio::test]
 async fn a_listener_that_is_added_serves_its_table_on_every_worker_and_touches_no_other() {
-    let (first, second) = (named("first").await, named("second").await);
+    let (first, second) = (named_backend("first").await, named_backend("second").await);
     let setup = Setup::to(&[first.address()]).options(|options| options.workers = 2);
     let mut proxy = setup.start();
     let mut open = proxy.client().await;
@@ -80,7 +80,7 @@ async fn a_listener_that_is_added_serves_its_table_on_every_worker_and_touches_n
     assert_eq!(publish(&mut proxy, &config).await, Vec::<String>::new());
     assert_eq!(proxy.publisher.addresses("http"), [proxy.http]);
     let [address] = proxy.publisher.addresses("extra")[..] else { panic!("it is bound once") };
-    // The kernel spreads connections over both workers: none of many can be the first worker's alone.
+    // The kernel spreads connections over both workers, so some of many reach each worker.
     for _ in 0..12 {
         assert_eq!(text(&mut Client::connect(address).await.unwrap()).await, "second");
         assert_eq!(text(&mut proxy.client().await).await, "first");
@@ -92,7 +92,7 @@ async fn a_listener_that_is_added_serves_its_table_on_every_worker_and_touches_n
 
 #[tokio::test]
 async fn a_listener_that_is_removed_accepts_no_more_and_finishes_what_it_has() {
-    let (first, second) = (named("first").await, named("second").await);
+    let (first, second) = (named_backend("first").await, named_backend("second").await);
     let setup = Setup::to(&[first.address()]).options(|options| options.workers = 2);
     let mut config = setup.config();
     add(&mut config, extra(ListenerProtocol::Http, free()), &second);
@@ -105,7 +105,7 @@ async fn a_listener_that_is_removed_accepts_no_more_and_finishes_what_it_has() {
     assert_eq!(text(&mut idle).await, "second");
     let mut busy = Client::connect(address).await.unwrap();
     busy.send(Request::get(HOST, "/held").bytes()).await.unwrap();
-    second.until("the exchange in flight", |second| second.waiting_count() == 1).await;
+    second.wait_until("the exchange in flight", |second| second.waiting_count() == 1).await;
 
     config.listeners.remove("extra");
     assert_eq!(publish(&mut proxy, &config).await, Vec::<String>::new());
@@ -113,8 +113,8 @@ async fn a_listener_that_is_removed_accepts_no_more_and_finishes_what_it_has() {
     assert_eq!(fresh.read_to_end().await.unwrap(), b"");
     is_refused(address).await;
     second.release();
-    let answer = busy.read_response().await.unwrap();
-    assert_eq!((answer.text().as_str(), answer.header("Connection")), ("second", Some("close")));
+    let response = busy.read_response().await.unwrap();
+    assert_eq!((response.text().as_str(), response.header("Connection")), ("second", Some("close")));
     busy.expect_closed().await;
     assert_eq!(text(&mut other).await, "first");
     proxy.expect_metric("fairway_connections_open", 1).await;
@@ -122,7 +122,7 @@ async fn a_listener_that_is_removed_accepts_no_more_and_finishes_what_it_has() {
 
 #[tokio::test]
 async fn a_listener_that_comes_back_is_another_one_and_takes_over_no_connection() {
-    let (first, second) = (named("first").await, named("second").await);
+    let (first, second) = (named_backend("first").await, named_backend("second").await);
     let setup = Setup::to(&[first.address()]);
     let address = free_address();
     let mut config = setup.config();
@@ -130,7 +130,7 @@ async fn a_listener_that_comes_back_is_another_one_and_takes_over_no_connection(
     let mut proxy = setup.start_by(&config);
     let mut busy = Client::connect(address).await.unwrap();
     busy.send(Request::get(HOST, "/held").bytes()).await.unwrap();
-    second.until("the exchange in flight", |second| second.waiting_count() == 1).await;
+    second.wait_until("the exchange in flight", |second| second.waiting_count() == 1).await;
     let mut without = config.clone();
     without.listeners.remove("extra");
     publish(&mut proxy, &without).await;
@@ -144,7 +144,7 @@ async fn a_listener_that_comes_back_is_another_one_and_takes_over_no_connection(
 
 #[tokio::test]
 async fn an_address_that_is_taken_is_reported_once_and_everything_else_is_served() {
-    let (first, second) = (named("first").await, named("second").await);
+    let (first, second) = (named_backend("first").await, named_backend("second").await);
     let setup = Setup::to(&[first.address()]).options(|options| options.workers = 2);
     let mut proxy = setup.start();
     let mut open = proxy.client().await;
@@ -162,17 +162,17 @@ async fn an_address_that_is_taken_is_reported_once_and_everything_else_is_served
     assert_eq!(text(&mut open).await, "first");
     assert_eq!(text(&mut proxy.client().await).await, "first");
     assert_eq!(publish(&mut proxy, &config).await, Vec::<String>::new(), "it is reported already");
-    assert!(proxy.publisher.bind_again().is_empty() && !proxy.publisher.is_bound());
+    assert!(proxy.publisher.retry_binds().is_empty() && !proxy.publisher.is_bound());
     drop(taken);
-    assert!(proxy.publisher.bind_again().is_empty() && proxy.publisher.is_bound());
+    assert!(proxy.publisher.retry_binds().is_empty() && proxy.publisher.is_bound());
     assert_eq!(text(&mut Client::connect(address).await.unwrap()).await, "second");
     assert_eq!(text(&mut open).await, "first");
 }
 
-/// The workers may not have closed its sockets yet when it is bound again: then that fails, and is made good later.
+/// The workers may not have closed the sockets yet when the address is bound again: the bind fails then, and is retried later.
 #[tokio::test]
 async fn a_listener_that_comes_back_before_any_worker_saw_it_go_is_served() {
-    let (first, second) = (named("first").await, named("second").await);
+    let (first, second) = (named_backend("first").await, named_backend("second").await);
     let setup = Setup::to(&[first.address()]).options(|options| options.workers = 2);
     let address = free_address();
     let mut config = setup.config();
@@ -181,9 +181,9 @@ async fn a_listener_that_comes_back_before_any_worker_saw_it_go_is_served() {
     for _ in 0..20 {
         proxy.publish_config(&setup.config());
         let (version, _) = proxy.publish_config(&config);
-        proxy.publisher.adopted(version).await;
-        eventually("it is bound", PATIENCE, || async {
-            proxy.publisher.bind_again();
+        proxy.publisher.wait_until_adopted(version).await;
+        eventually("it is bound", WAIT_TIMEOUT, || async {
+            proxy.publisher.retry_binds();
             proxy.publisher.is_bound()
         })
         .await;
@@ -219,7 +219,7 @@ async fn an_address_that_an_object_asks_for_and_that_is_taken_keeps_nothing_from
     let proxy = Proxy::start(setup.options, snapshot).map_err(|error| error.to_string()).unwrap();
     assert!(!proxy.publisher().is_bound());
     drop(taken);
-    assert!(proxy.publisher().bind_again().is_empty() && proxy.publisher().is_bound());
+    assert!(proxy.publisher().retry_binds().is_empty() && proxy.publisher().is_bound());
     proxy.handle().drain();
 }
 
@@ -232,14 +232,14 @@ fn tls(name: &str, address: SocketAddr, host: &str, certificate: &str) -> Listen
     }
 }
 
-fn keep(config: &mut Config, key: &str, leaf: &Leaf, names: &[&str]) {
+fn insert_certificate(config: &mut Config, key: &str, leaf: &Leaf, names: &[&str]) {
     let mut certificate = certificate(key, leaf);
     certificate.names = names.iter().map(|name| (*name).into()).collect();
     config.certificates.insert(certificate.key.clone(), Arc::new(certificate));
 }
 
-/// What a request gets, over a connection whose handshake asked for the first name, of the host that is second. The cases of
-/// the conformance test of Gateway API `HTTPRouteHTTPSListenerDetectMisdirectedRequests`.
+/// The response to a request for the second name, over a connection whose handshake asked for the first. The cases of the
+/// Gateway API conformance test `HTTPRouteHTTPSListenerDetectMisdirectedRequests`.
 const COALESCED: [(&str, &str, &str); 15] = [
     ("example.org", "example.org", "v1"),
     ("example.org", "second-example.org", "421"),
@@ -258,16 +258,16 @@ const COALESCED: [(&str, &str, &str); 15] = [
     ("unknown-example.org", "unknown-example.org", "404"),
 ];
 
-/// How many of them are for another listener.
+/// The number of cases for another listener.
 const MISDIRECTED: u64 = 7;
 
-/// Four listeners of one address, each over a backend that says its name.
+/// Four listeners of one address, each with a backend that responds with its name.
 async fn four_listeners() -> (Running, SocketAddr, Vec<Backend>) {
     let authority = Authority::new("test");
     let leaf = authority.leaf(&["example.org"]);
     let setup = Setup::to(&[]);
     let (mut config, address) = (setup.config(), free_address());
-    keep(&mut config, "default/one", &leaf, &[]);
+    insert_certificate(&mut config, "default/one", &leaf, &[]);
     let mut backends = Vec::new();
     for (name, listens, serves) in [
         ("v1", "", "example.org"),
@@ -275,7 +275,7 @@ async fn four_listeners() -> (Running, SocketAddr, Vec<Backend>) {
         ("v3", "*.wildcard.org", ""),
         ("v4", "fourth-example.wildcard.org", ""),
     ] {
-        backends.push(named(name).await);
+        backends.push(named_backend(name).await);
         add(&mut config, tls(name, address, listens, "default/one"), &backends[backends.len() - 1]);
         let (from, to) = (HostPattern::Any, HostPattern::parse(serves, WildcardSpan::ManyLabels).unwrap());
         let from = HostKey { table: name.into(), host: from };
@@ -292,17 +292,17 @@ async fn a_request_for_another_listener_of_the_port_is_misdirected() {
     for (server_name, host, expected) in COALESCED {
         let offer = TlsOffer::new(trusting_anything(), server_name);
         let mut client = Client::connect_tls(address, &offer).await.unwrap();
-        // The connection goes on: the next request may be for the right one.
+        // The connection stays open: the next request may be for the right listener.
         for _ in 0..2 {
-            let answer = client.exchange(&Request::get(host, "/")).await.unwrap();
-            let said = if answer.status == 200 { answer.text() } else { answer.status.to_string() };
+            let response = client.exchange(&Request::get(host, "/")).await.unwrap();
+            let said = if response.status == 200 { response.text() } else { response.status.to_string() };
             assert_eq!(said, expected, "{server_name} {host}");
         }
     }
     proxy.expect_fault("misdirected", 2 * MISDIRECTED).await;
 }
 
-/// A browser puts requests for all hosts of a certificate on one connection (RFC 9113 §9.1.1).
+/// Browsers send requests for all hosts of a certificate on one connection (RFC 9113 §9.1.1).
 #[tokio::test]
 async fn a_stream_for_another_listener_of_the_port_is_misdirected_and_the_others_of_its_connection_are_served()
  {
@@ -326,7 +326,7 @@ async fn a_stream_for_another_listener_of_the_port_is_misdirected_and_the_others
     assert_eq!(reached, 2 * 6, "no endpoint hears of the others");
 }
 
-/// Who answers a client that asks for this name, and with which certificate.
+/// The backend that responds to a client asking for this name, and the certificate.
 async fn over_tls(address: SocketAddr, name: &str) -> (String, Vec<u8>) {
     let mut client = Client::connect_tls(address, &TlsOffer::new(trusting_anything(), name)).await.unwrap();
     (text(&mut client).await, client.tls().unwrap().chain[0].to_vec())
@@ -334,16 +334,16 @@ async fn over_tls(address: SocketAddr, name: &str) -> (String, Vec<u8>) {
 
 #[tokio::test]
 async fn listeners_of_one_address_are_chosen_by_name_each_with_its_certificate_and_table() {
-    let (one, two) = (named("one").await, named("two").await);
+    let (one, two) = (named_backend("one").await, named_backend("two").await);
     let authority = Authority::new("test");
     let (for_one, for_two, for_inner) =
         (authority.leaf(&["one.test"]), authority.leaf(&["*.two.test"]), authority.leaf(&["inner.two.test"]));
     let setup = Setup::to(&[]).options(|options| options.workers = 2);
     let mut config = setup.config();
     let address = free_address();
-    keep(&mut config, "default/one", &for_one, &["one.test"]);
-    keep(&mut config, "default/two", &for_two, &["*.two.test"]);
-    keep(&mut config, "default/inner", &for_inner, &["inner.two.test"]);
+    insert_certificate(&mut config, "default/one", &for_one, &["one.test"]);
+    insert_certificate(&mut config, "default/two", &for_two, &["*.two.test"]);
+    insert_certificate(&mut config, "default/inner", &for_inner, &["inner.two.test"]);
     add(&mut config, tls("one", address, "one.test", "default/one"), &one);
     let mut second = tls("two", address, "*.two.test", "default/two");
     second.tls.certificates.push("default/inner".into());
@@ -381,12 +381,12 @@ async fn listeners_of_one_address_are_chosen_by_name_each_with_its_certificate_a
 
 #[tokio::test]
 async fn an_address_that_changes_its_protocol_stays_bound_and_old_connections_end() {
-    let backend = named("one").await;
+    let backend = named_backend("one").await;
     let leaf = Authority::new("test").leaf(&["one.test"]);
     let setup = Setup::to(&[]);
     let mut config = setup.config();
     let address = free_address();
-    keep(&mut config, "default/one", &leaf, &[]);
+    insert_certificate(&mut config, "default/one", &leaf, &[]);
     add(&mut config, extra(ListenerProtocol::Http, address), &backend);
     let mut proxy = setup.start_by(&config);
     let mut plain = Client::connect(address).await.unwrap();
@@ -400,7 +400,7 @@ async fn an_address_that_changes_its_protocol_stays_bound_and_old_connections_en
     assert_eq!(backend.requests()[1].header("X-Forwarded-Proto"), Some("https"));
 }
 
-/// Each descriptor of this process that is a listening socket at one of these addresses.
+/// The number of descriptors of this process that are listening sockets at these addresses.
 fn sockets_at(addresses: &[SocketAddr]) -> usize {
     let inodes: HashSet<String> = std::fs::read_to_string("/proc/self/net/tcp")
         .unwrap()
@@ -417,7 +417,7 @@ fn sockets_at(addresses: &[SocketAddr]) -> usize {
     links.filter(|link| link.to_str().is_some_and(|link| inodes.contains(link))).count()
 }
 
-/// So many listeners in the clear on free ports, all of the table `many`.
+/// Adds `count` plain listeners on free ports, all with the table `many`.
 fn add_many(config: &mut Config, count: usize, backend: &Backend) {
     add(config, Listener::new("unbound", ListenerProtocol::Http, 80, "many"), backend);
     for number in 0..count {
@@ -434,7 +434,7 @@ fn addresses_of_many(proxy: &Running, count: usize) -> Vec<SocketAddr> {
 
 #[tokio::test]
 async fn many_listeners_come_at_once_and_go_with_all_their_sockets() {
-    let (first, second) = (named("first").await, named("second").await);
+    let (first, second) = (named_backend("first").await, named_backend("second").await);
     let setup = Setup::to(&[first.address()]).options(|options| {
         options.workers = 2;
         options.limits.descriptors = Some(20_000);
@@ -454,15 +454,15 @@ async fn many_listeners_come_at_once_and_go_with_all_their_sockets() {
         }
         assert_eq!(text(&mut open).await, "first");
         assert_eq!(publish(&mut proxy, &setup.config()).await, Vec::<String>::new());
-        eventually("their sockets are closed", PATIENCE, || async { sockets_at(&addresses) == 0 }).await;
+        eventually("their sockets are closed", WAIT_TIMEOUT, || async { sockets_at(&addresses) == 0 }).await;
         assert_eq!(text(&mut open).await, "first");
     }
 }
 
 #[tokio::test]
 async fn addresses_beyond_the_budget_of_descriptors_are_left_out_by_name() {
-    const MOST: usize = 98;
-    let (first, second) = (named("first").await, named("second").await);
+    const MAX_LISTENERS: usize = 98;
+    let (first, second) = (named_backend("first").await, named_backend("second").await);
     let setup = Setup::to(&[first.address()]).options(|options| {
         options.workers = 2;
         options.limits.descriptors = Some(1_024);
@@ -472,7 +472,7 @@ async fn addresses_beyond_the_budget_of_descriptors_are_left_out_by_name() {
     add_many(&mut config, 120, &second);
     let problems = publish(&mut proxy, &config).await;
     // `http` and `https` are two of them.
-    assert_eq!(problems.len(), 120 + 2 - MOST, "{problems:?}");
+    assert_eq!(problems.len(), 120 + 2 - MAX_LISTENERS, "{problems:?}");
     let reason = "the limit of open files allows 98 addresses with a socket for each of 2 workers";
     for problem in &problems {
         assert!(problem.starts_with("cannot listen on 127.0.0.1:0 (many-"), "{problem}");
@@ -484,7 +484,7 @@ async fn addresses_beyond_the_budget_of_descriptors_are_left_out_by_name() {
     assert!(proxy.publisher.addresses(&one.listener).is_empty());
     assert_eq!((one.address, &*one.reason), (free(), reason));
     assert_eq!(text(&mut proxy.client().await).await, "first");
-    // Room for them comes with the listeners that go.
+    // Removed listeners make room for them.
     for number in 0..40 {
         config.listeners.remove(&*format!("many-{number}"));
     }
@@ -498,7 +498,7 @@ async fn addresses_beyond_the_budget_of_descriptors_are_left_out_by_name() {
 
 #[tokio::test]
 async fn an_address_that_only_an_object_asks_for_does_not_keep_the_others_from_starting() {
-    let (first, second) = (named("first").await, named("second").await);
+    let (first, second) = (named_backend("first").await, named_backend("second").await);
     let taken = TcpListener::bind(free()).unwrap();
     let address = taken.local_addr().unwrap();
     let mut config = Setup::to(&[first.address()]).config();
@@ -509,15 +509,15 @@ async fn an_address_that_only_an_object_asks_for_does_not_keep_the_others_from_s
     let [one] = &proxy.publisher.unbound()[..] else { panic!("one address is taken") };
     assert_eq!((&*one.listener, one.address), ("extra", address));
     drop(taken);
-    assert!(proxy.publisher.bind_again().is_empty() && proxy.publisher.is_bound());
-    eventually("it is served", PATIENCE, || async { Client::connect(address).await.is_ok() }).await;
+    assert!(proxy.publisher.retry_binds().is_empty() && proxy.publisher.is_bound());
+    eventually("it is served", WAIT_TIMEOUT, || async { Client::connect(address).await.is_ok() }).await;
 }
 
-/// A listener comes and goes as fast as it can while clients of another one ask without a pause.
+/// A listener is added and removed as fast as possible while clients of another one send requests continuously.
 #[tokio::test]
 async fn a_listener_that_comes_and_goes_disturbs_no_request_of_another() {
     const CHANGES: usize = 200;
-    let (first, second) = (named("first").await, named("second").await);
+    let (first, second) = (named_backend("first").await, named_backend("second").await);
     let setup = Setup::to(&[first.address()]).options(|options| options.workers = 2);
     let mut proxy = setup.start();
     let (stop, stopped) = tokio::sync::watch::channel(false);
@@ -544,7 +544,7 @@ async fn a_listener_that_comes_and_goes_disturbs_no_request_of_another() {
         assert_eq!(problems, Vec::<String>::new());
         // Some are overtaken by the next one.
         if change % 3 == 0 {
-            proxy.publisher.adopted(version).await;
+            proxy.publisher.wait_until_adopted(version).await;
         }
         tokio::task::yield_now().await;
     }

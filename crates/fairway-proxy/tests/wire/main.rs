@@ -1,5 +1,5 @@
-//! The proxy over real sockets, between raw clients and scripted backends; one file per topic. Never asks the proxy's
-//! own parser what came: the testkit's is independent.
+//! The proxy over real sockets, between raw clients and scripted backends; one file per topic. Traffic is checked with the
+//! testkit's parser, which is independent of the proxy's.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 

@@ -4,8 +4,8 @@ use fairway_proxy::Stapling;
 use fairway_testkit::certificates::seeing_staples;
 use fairway_testkit::client::TlsOffer;
 use fairway_testkit::ocsp::{OcspAnswer, unsuccessful};
-use fairway_testkit::wait::PATIENCE;
-use fairway_testkit::{Answer, Authority, Backend, Client, Leaf, Request, eventually};
+use fairway_testkit::wait::WAIT_TIMEOUT;
+use fairway_testkit::{Authority, Backend, BackendResponse, Client, Leaf, Request, eventually};
 use rustls::version::{TLS12, TLS13};
 
 use crate::support::{HOST, Running, Setup, certificate};
@@ -16,7 +16,7 @@ fn authority() -> Authority {
     Authority::new("root").intermediate("issuer")
 }
 
-/// Hosts with certificates, which are stapled.
+/// Hosts with certificates and OCSP stapling.
 fn setup(backend: &Backend, hosts: &[(&str, &Leaf)]) -> Setup {
     let mut setup = Setup::to(&[backend.address()])
         .settings(|it| it.downstream.ocsp_stapling = true)
@@ -32,7 +32,7 @@ fn fetches(result: &str) -> String {
     format!("fairway_ocsp_fetches_total{{result=\"{result}\"}}")
 }
 
-/// What a client of `host` finds stapled, which is served all the same.
+/// The stapled response that a client of `host` gets; the client is served in any case.
 async fn stapled(proxy: &Running, host: &str, version: &'static rustls::SupportedProtocolVersion) -> Vec<u8> {
     let (config, stapled) = seeing_staples(&[version]);
     let mut client = Client::connect_tls(proxy.https, &TlsOffer::new(config, host)).await.unwrap();
@@ -42,14 +42,14 @@ async fn stapled(proxy: &Running, host: &str, version: &'static rustls::Supporte
 }
 
 async fn echo() -> Backend {
-    Backend::http(|_| Answer::ok("")).await
+    Backend::http(|_| BackendResponse::ok("")).await
 }
 
 #[tokio::test]
 async fn a_good_response_is_stapled_in_both_versions_and_asked_for_once() {
     let (backend, issuer) = (echo().await, authority());
     let (sign, answer) = (issuer.ocsp_signer(), OcspAnswer::good());
-    let responder = Backend::http(move |request| Answer::ok(sign(&request.body, &answer))).await;
+    let responder = Backend::http(move |request| BackendResponse::ok(sign(&request.body, &answer))).await;
     let url = format!("http://{}/", responder.address());
     let leaf = issuer.leaf_with_responder(&[HOST], &url);
     let plain = issuer.leaf(&["plain.test"]);
@@ -61,7 +61,7 @@ async fn a_good_response_is_stapled_in_both_versions_and_asked_for_once() {
     assert_eq!(stapled(&proxy, HOST, &TLS12).await, response);
     assert!(stapled(&proxy, "plain.test", &TLS13).await.is_empty());
     assert_eq!(proxy.metric(&fetches("good")).await, 1);
-    // Another configuration with the same certificate keeps its response, also where TLS is set up anew.
+    // Another configuration with the same certificate keeps its response, even if TLS is set up again.
     setup.settings.downstream.key_exchange = vec![fairway_model::KeyExchange::X25519];
     proxy.publish(&setup).await;
     assert_eq!(stapled(&proxy, HOST, &TLS13).await, response);
@@ -78,7 +78,7 @@ async fn a_good_response_is_stapled_in_both_versions_and_asked_for_once() {
         let other = stapled(&proxy, HOST, &TLS13).await;
         !other.is_empty() && other != response
     };
-    eventually("a response about the renewed certificate", PATIENCE, has_other).await;
+    eventually("a response about the renewed certificate", WAIT_TIMEOUT, has_other).await;
     assert_eq!(responder.request_count(), 2);
 }
 
@@ -99,18 +99,18 @@ async fn what_cannot_be_believed_or_is_not_good_is_not_stapled() {
     let (own, other) = (issuer.ocsp_signer(), authority().ocsp_signer());
     let responder = Backend::http(move |request| {
         let good = OcspAnswer::good;
-        let sign = |answer: OcspAnswer| Answer::ok(own(&request.body, &answer));
+        let sign = |answer: OcspAnswer| BackendResponse::ok(own(&request.body, &answer));
         match request.target.trim_start_matches('/') {
             "serial" => sign(OcspAnswer { other_serial: true, ..good() }),
-            "signer" => Answer::ok(other(&request.body, &good())),
+            "signer" => BackendResponse::ok(other(&request.body, &good())),
             "expired" => sign(OcspAnswer { next_update: Some(-1), ..good() }),
-            "later" => Answer::ok(unsuccessful(3)),
-            "garbage" => Answer::ok("no DER"),
+            "later" => BackendResponse::ok(unsuccessful(3)),
+            "garbage" => BackendResponse::ok("no DER"),
             "revoked" => sign(OcspAnswer::revoked()),
             "unknown" => sign(OcspAnswer::unknown()),
-            "large" => Answer::ok(vec![0; 65 * 1024]),
-            "redirect" => Answer::with_headers(301, &[("Location", "/good")], ""),
-            "error" => Answer::status(500, ""),
+            "large" => BackendResponse::ok(vec![0; 65 * 1024]),
+            "redirect" => BackendResponse::with_headers(301, &[("Location", "/good")], ""),
+            "error" => BackendResponse::status(500, ""),
             _ => sign(good()),
         }
     })
@@ -148,10 +148,11 @@ async fn handshakes_wait_for_no_responder() {
     let (backend, issuer) = (echo().await, authority());
     let sign = issuer.ocsp_signer();
     let slow =
-        Backend::http(move |request| Answer::ok(sign(&request.body, &OcspAnswer::good())).held()).await;
+        Backend::http(move |request| BackendResponse::ok(sign(&request.body, &OcspAnswer::good())).hold())
+            .await;
     let leaf = issuer.leaf_with_responder(&[HOST], &format!("http://{}/", slow.address()));
     let proxy = setup(&backend, &[(HOST, &leaf)]).start();
-    eventually("the responder is asked", PATIENCE, || async { slow.waiting_count() == 1 }).await;
+    eventually("the responder is asked", WAIT_TIMEOUT, || async { slow.waiting_count() == 1 }).await;
     assert!(stapled(&proxy, HOST, &TLS13).await.is_empty());
     slow.release();
     proxy.expect_metric(STAPLED, 1).await;

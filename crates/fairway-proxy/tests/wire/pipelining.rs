@@ -1,12 +1,12 @@
-//! Requests that come before the answer to the one before: answered in order, each with its own bytes.
+//! Pipelined requests: responses come in order, each with its own bytes.
 
-use fairway_testkit::{Answer, Backend, Request};
+use fairway_testkit::{Backend, BackendResponse, Request};
 
 use crate::support::{HOST, Running, Setup};
 
 async fn echo() -> (Backend, Running) {
     let backend = Backend::http(|request| {
-        Answer::ok(format!(
+        BackendResponse::ok(format!(
             "{} {} {}",
             request.method,
             request.target,
@@ -80,15 +80,15 @@ async fn nothing_is_served_behind_the_last_request() {
 
 #[tokio::test]
 async fn a_client_that_ends_its_direction_counts_as_gone_and_what_it_asked_for_is_not_served() {
-    let backend = Backend::http(|_| Answer::Silence).await;
+    let backend = Backend::http(|_| BackendResponse::Silence).await;
     let proxy = Setup::to(&[backend.address()]).start();
     let mut client = proxy.client().await;
     let (bytes, _) = mixed();
     client.send(&bytes).await.unwrap();
-    backend.until("it has the first request", |backend| backend.request_count() == 1).await;
+    backend.wait_until("it has the first request", |backend| backend.request_count() == 1).await;
     client.half_close().await.unwrap();
     assert_eq!(client.read_to_end().await.unwrap(), b"");
     proxy.expect_fault("client_gone", 1).await;
-    backend.until("its connection is closed", |backend| backend.open_count() == 0).await;
+    backend.wait_until("its connection is closed", |backend| backend.open_count() == 0).await;
     assert_eq!(backend.request_count(), 1);
 }

@@ -1,20 +1,21 @@
-//! The PROXY protocol in front of HTTP and of TLS.
+//! The PROXY protocol before HTTP and before TLS.
 
 use fairway_model::{AccessList, Guard, Phases};
 use fairway_proxy::ProxyProtocolOn;
-use fairway_testkit::{Answer, Backend, Request};
+use fairway_testkit::{Backend, BackendResponse, Request};
 
 use crate::support::{HOST, Running, Setup};
 
 /// Version 2, PROXY, TCP over IPv4, from 192.0.2.7:5555.
 const V2: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xc0\0\x02\x07\xc0\0\x02\x01\x15\xb3\0\x50";
-/// Version 2, LOCAL: the balancer speaks for itself.
+/// Version 2, LOCAL: a connection of the balancer itself.
 const LOCAL: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
-/// Version 2, PROXY, of a family that is not said.
+/// Version 2, PROXY, with an unspecified family.
 const UNSPECIFIED: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x21\0\0\0";
 
 async fn expecting(trusted: &[&str]) -> (Backend, Running) {
-    let backend = Backend::http(|request| Answer::ok(request.header("X-Real-IP").unwrap_or_default())).await;
+    let backend =
+        Backend::http(|request| BackendResponse::ok(request.header("X-Real-IP").unwrap_or_default())).await;
     let setup = Setup::to(&[backend.address()]).options(|options| {
         options.proxy_protocol.on = ProxyProtocolOn::Http;
         options.proxy_protocol.trusted = trusted.iter().map(|range| range.parse().unwrap()).collect();
@@ -50,10 +51,10 @@ async fn the_header_says_who_the_client_is_for_the_whole_connection() {
     }
 }
 
-/// A balancer that says nothing of its client is neither the client nor believed about it.
+/// A balancer that does not name its client is neither taken for the client nor trusted about it.
 #[tokio::test]
 async fn a_balancer_that_cannot_say_who_its_client_is_does_not_pass_for_it() {
-    let backend = Backend::http(|_| Answer::ok("")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("")).await;
     let range = || vec!["127.0.0.0/8".parse().unwrap()];
     let balancers = Phases::from(Guard::Access(AccessList { allow: range(), deny: Vec::new() }));
     let proxy = Setup::to(&[backend.address()])
@@ -107,7 +108,7 @@ async fn from_an_untrusted_peer_the_header_counts_nothing() {
 
 #[tokio::test]
 async fn where_it_is_not_expected_it_is_no_request() {
-    let backend = Backend::http(|_| Answer::ok("")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("")).await;
     let proxy = Setup::to(&[backend.address()]).start();
     let mut client = proxy.client().await;
     client

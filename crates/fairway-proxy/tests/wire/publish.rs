@@ -1,17 +1,17 @@
-//! New snapshots under traffic: the next request sees them, nothing that is open closes, nothing fails.
+//! New snapshots under traffic: the next request uses them, open connections stay open, and nothing fails.
 
-use fairway_model::{AnswerEdit, HeaderEdit, HeaderField, Phases};
-use fairway_testkit::{Answer, Backend, Request};
+use fairway_model::{HeaderEdit, HeaderField, Phases, ResponseEdit};
+use fairway_testkit::{Backend, BackendResponse, Request};
 
 use crate::support::{HOST, Setup};
 
-fn named(name: &'static str) -> impl Future<Output = Backend> {
-    Backend::http(move |_| Answer::ok(name))
+fn named_backend(name: &'static str) -> impl Future<Output = Backend> {
+    Backend::http(move |_| BackendResponse::ok(name))
 }
 
 #[tokio::test]
 async fn the_next_request_on_an_open_connection_sees_the_new_snapshot() {
-    let (old, new) = (named("old").await, named("new").await);
+    let (old, new) = (named_backend("old").await, named_backend("new").await);
     let mut proxy = Setup::to(&[old.address()]).start();
     let mut client = proxy.client().await;
     assert_eq!(client.exchange(&Request::get(HOST, "/")).await.unwrap().text(), "old");
@@ -19,36 +19,36 @@ async fn the_next_request_on_an_open_connection_sees_the_new_snapshot() {
         set: vec![HeaderField { name: "X-New".into(), value: "1".into() }],
         ..HeaderEdit::default()
     };
-    proxy.publish(&Setup::to(&[new.address()]).filter(Phases::from(AnswerEdit::Headers(edit)))).await;
-    let answer = client.exchange(&Request::get(HOST, "/")).await.unwrap();
-    assert_eq!((answer.text().as_str(), answer.header("X-New")), ("new", Some("1")));
+    proxy.publish(&Setup::to(&[new.address()]).filter(Phases::from(ResponseEdit::Headers(edit)))).await;
+    let response = client.exchange(&Request::get(HOST, "/")).await.unwrap();
+    assert_eq!((response.text().as_str(), response.header("X-New")), ("new", Some("1")));
 }
 
 #[tokio::test]
 async fn an_exchange_in_flight_keeps_its_snapshot_and_finishes() {
-    let old = Backend::http(|_| Answer::ok("old").held()).await;
-    let new = named("new").await;
+    let old = Backend::http(|_| BackendResponse::ok("old").hold()).await;
+    let new = named_backend("new").await;
     let mut proxy = Setup::to(&[old.address()]).start();
     let mut client = proxy.client().await;
     client.send(Request::get(HOST, "/").bytes()).await.unwrap();
-    old.until("the request", |old| old.waiting_count() == 1).await;
+    old.wait_until("the request", |old| old.waiting_count() == 1).await;
     proxy.publish(&Setup::to(&[new.address()])).await;
     old.release();
     assert_eq!(client.read_response().await.unwrap().text(), "old");
-    old.until("the connection to the endpoint that left", |old| old.open_count() == 0).await;
+    old.wait_until("the connection to the endpoint that left", |old| old.open_count() == 0).await;
     assert_eq!(client.exchange(&Request::get(HOST, "/")).await.unwrap().text(), "new");
 }
 
 #[tokio::test]
 async fn idle_connections_to_removed_endpoints_close_and_others_stay() {
-    let (stays, leaves) = (named("stays").await, named("leaves").await);
+    let (stays, leaves) = (named_backend("stays").await, named_backend("leaves").await);
     let mut proxy = Setup::to(&[stays.address(), leaves.address()]).start();
     let mut client = proxy.client().await;
     for _ in 0..4 {
         assert_eq!(client.exchange(&Request::get(HOST, "/")).await.unwrap().status, 200);
     }
     proxy.publish(&Setup::to(&[stays.address()])).await;
-    leaves.until("its idle connection", |leaves| leaves.open_count() == 0).await;
+    leaves.wait_until("its idle connection", |leaves| leaves.open_count() == 0).await;
     for _ in 0..4 {
         assert_eq!(client.exchange(&Request::get(HOST, "/")).await.unwrap().text(), "stays");
     }
@@ -58,7 +58,7 @@ async fn idle_connections_to_removed_endpoints_close_and_others_stay() {
 
 #[tokio::test]
 async fn a_backend_that_loses_all_endpoints_is_503_until_it_has_one() {
-    let backend = named("back").await;
+    let backend = named_backend("back").await;
     let mut proxy = Setup::to(&[backend.address()]).start();
     let mut client = proxy.client().await;
     for (endpoints, status) in [(vec![backend.address()], 200), (vec![], 503), (vec![backend.address()], 200)]
@@ -70,21 +70,21 @@ async fn a_backend_that_loses_all_endpoints_is_503_until_it_has_one() {
 
 #[tokio::test]
 async fn workers_are_known_to_have_adopted() {
-    let backend = named("ok").await;
+    let backend = named_backend("ok").await;
     let mut proxy = Setup::to(&[backend.address()]).options(|options| options.workers = 2).start();
     let version = proxy.publish_now(&Setup::to(&[]));
-    proxy.publisher.adopted(version).await;
+    proxy.publisher.wait_until_adopted(version).await;
     assert_eq!(proxy.publisher.adopted_version(), version);
     for _ in 0..4 {
         assert_eq!(proxy.client().await.exchange(&Request::get(HOST, "/")).await.unwrap().status, 503);
     }
 }
 
-/// Endpoints, filters and settings change as fast as they can while eight clients ask without a pause.
+/// Endpoints, filters and settings change as fast as possible while eight clients send requests continuously.
 #[tokio::test]
 async fn thousands_of_changes_under_load_close_no_connection_and_fail_no_request() {
     const CHANGES: usize = 2000;
-    let backends = [named("a").await, named("b").await, named("c").await];
+    let backends = [named_backend("a").await, named_backend("b").await, named_backend("c").await];
     let endpoints: Vec<_> = backends.iter().map(Backend::address).collect();
     let mut proxy = Setup::to(&endpoints).options(|options| options.workers = 2).start();
     let (stop, stopped) = tokio::sync::watch::channel(false);
@@ -99,8 +99,8 @@ async fn thousands_of_changes_under_load_close_no_connection_and_fail_no_request
                 } else {
                     Request::post(HOST, "/", vec![b'a'; 3000])
                 };
-                let answer = client.exchange(&request).await.expect("no connection closes");
-                assert_eq!(answer.status, 200, "no request fails");
+                let response = client.exchange(&request).await.expect("no connection closes");
+                assert_eq!(response.status, 200, "no request fails");
                 asked += 1;
             }
             asked
@@ -112,13 +112,13 @@ async fn thousands_of_changes_under_load_close_no_connection_and_fail_no_request
         let edit =
             HeaderEdit { set: vec![HeaderField { name: "X-Change".into(), value }], ..HeaderEdit::default() };
         let setup =
-            Setup::to(&present).filter(Phases::from(AnswerEdit::Headers(edit))).settings(|settings| {
+            Setup::to(&present).filter(Phases::from(ResponseEdit::Headers(edit))).settings(|settings| {
                 settings.upstream.idle_connections = Some(1 + u32::try_from(change % 9).unwrap());
             });
         let version = proxy.publish_now(&setup);
-        // Every other time the next change may overtake this one.
+        // Every other change may be overtaken by the next one.
         if change % 2 == 0 {
-            proxy.publisher.adopted(version).await;
+            proxy.publisher.wait_until_adopted(version).await;
         }
     }
     stop.send(true).unwrap();

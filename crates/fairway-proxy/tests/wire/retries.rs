@@ -1,23 +1,23 @@
-//! Attempts after the first: only where repeating is safe, and never more than the policy says.
+//! Retries: only if repeating is safe, and never more than the policy allows.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use fairway_testkit::{Answer, Backend, Request, Step, wait};
+use fairway_testkit::{Backend, BackendResponse, Request, ScriptStep, wait};
 
 use crate::support::{HOST, Setup};
 
-fn ok() -> Step {
-    Step::Send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".to_vec())
+fn ok() -> ScriptStep {
+    ScriptStep::Send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".to_vec())
 }
 
-/// Answers once, then takes the next request and is gone, as a process that dies does.
-fn dies_on_the_second() -> Vec<Step> {
-    vec![Step::ReadRequest, ok(), Step::ReadRequest, Step::Close]
+/// Responds once, then reads the next request and closes, like a process that dies.
+fn dies_on_the_second() -> Vec<ScriptStep> {
+    vec![ScriptStep::ReadRequest, ok(), ScriptStep::ReadRequest, ScriptStep::Close]
 }
 
-fn always_well() -> Vec<Step> {
-    vec![Step::ReadRequest, ok(), Step::Repeat]
+fn always_well() -> Vec<ScriptStep> {
+    vec![ScriptStep::ReadRequest, ok(), ScriptStep::Repeat]
 }
 
 fn put(length: usize) -> Request {
@@ -26,7 +26,7 @@ fn put(length: usize) -> Request {
 
 #[tokio::test]
 async fn a_refused_connect_is_followed_by_another_endpoint_for_every_method() {
-    let backend = Backend::http(|_| Answer::ok("ok")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("ok")).await;
     let proxy = Setup::to(&[wait::free_address(), backend.address()]).start();
     let mut client = proxy.client().await;
     for number in 0..10 {
@@ -61,15 +61,15 @@ async fn an_idempotent_request_survives_a_reused_connection_that_dies_under_it()
 #[tokio::test]
 async fn a_reused_connection_that_dies_costs_none_of_the_tries() {
     let (dying, well) =
-        (Backend::scripted(dies_on_the_second()).await, Backend::http(|_| Answer::ok("ok")).await);
+        (Backend::scripted(dies_on_the_second()).await, Backend::http(|_| BackendResponse::ok("ok")).await);
     let two_tries = |endpoints: &[SocketAddr]| Setup::to(endpoints).policy(|policy| policy.retry.tries = 2);
     let mut proxy = two_tries(&[dying.address()]).start();
     let mut client = proxy.client().await;
     assert_eq!(client.exchange(&Request::get(HOST, "/")).await.unwrap().status, 200);
-    // Round robin goes on with the second: its idle connection dies, the third refuses, the first answers.
+    // Round robin continues with the second endpoint: its idle connection dies, the third refuses, the first responds.
     proxy.publish(&two_tries(&[well.address(), dying.address(), wait::free_address()])).await;
-    let answer = client.exchange(&Request::get(HOST, "/")).await.unwrap();
-    assert_eq!((answer.status, answer.text().as_str()), (200, "ok"));
+    let response = client.exchange(&Request::get(HOST, "/")).await.unwrap();
+    assert_eq!((response.status, response.text().as_str()), (200, "ok"));
     proxy.expect_metric("fairway_upstream_stale_connections_total", 1).await;
     assert_eq!(proxy.metric("fairway_upstream_retries_total").await, 2);
 }
@@ -117,7 +117,7 @@ async fn a_body_that_is_no_longer_held_is_not_sent_again() {
 async fn tries_are_bounded() {
     let mut backends = Vec::new();
     for _ in 0..5 {
-        backends.push(Backend::scripted([Step::ReadRequest, Step::Close]).await);
+        backends.push(Backend::scripted([ScriptStep::ReadRequest, ScriptStep::Close]).await);
     }
     let endpoints: Vec<SocketAddr> = backends.iter().map(Backend::address).collect();
     for (tries, request) in
@@ -150,7 +150,7 @@ async fn without_a_living_endpoint_the_answer_is_502_and_without_any_503() {
 
 #[tokio::test]
 async fn an_endpoint_that_says_nothing_is_504() {
-    let backend = Backend::http(|_| Answer::Silence).await;
+    let backend = Backend::http(|_| BackendResponse::Silence).await;
     let setup = Setup::to(&[backend.address()]).policy(|policy| {
         policy.timeouts.read = Duration::from_millis(50);
         policy.retry.tries = 2;
@@ -158,9 +158,9 @@ async fn an_endpoint_that_says_nothing_is_504() {
     let proxy = setup.start();
     let mut client = proxy.client().await;
     assert_eq!(client.exchange(&Request::post(HOST, "/", "body")).await.unwrap().status, 504);
-    backend.until("the POST", |backend| backend.request_count() > 0).await;
+    backend.wait_until("the POST", |backend| backend.request_count() > 0).await;
     assert_eq!(backend.request_count(), 1, "a POST is not sent twice");
     assert_eq!(client.exchange(&Request::get(HOST, "/")).await.unwrap().status, 504);
-    backend.until("both attempts of the GET", |backend| backend.request_count() == 3).await;
+    backend.wait_until("both attempts of the GET", |backend| backend.request_count() == 3).await;
     proxy.expect_fault("upstream_timeout", 2).await;
 }

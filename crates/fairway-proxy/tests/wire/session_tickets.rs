@@ -1,17 +1,18 @@
-//! Tickets of TLS sessions among replicas: who opens which, under which rules for client certificates, and how many there are.
+//! TLS session tickets across replicas: which replica opens which, under which client-certificate rules, and how many are
+//! issued.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use fairway_model::{
-    ClientCertificate, ClientDemand, ClientVerification, Config, Guard, HostKey, HostPattern,
+    ClientCertificate, ClientCertificateMode, ClientVerification, Config, Guard, HostKey, HostPattern,
     SessionTickets as Model, SharedTicketSecret, TicketSecret,
 };
 use fairway_proxy::SessionTickets;
 use fairway_testkit::certificates::trusting_anything;
 use fairway_testkit::client::TlsOffer;
-use fairway_testkit::{Answer, Authority, Backend, Client, Leaf, Request};
+use fairway_testkit::{Authority, Backend, BackendResponse, Client, Leaf, Request};
 use rustls::ClientConfig;
 use rustls::client::{
     ClientSessionMemoryCache, ClientSessionStore, Resumption, Tls12ClientSessionValue,
@@ -22,7 +23,7 @@ use rustls_pki_types::ServerName;
 
 use crate::support::{HOST, Running, Setup, certificate};
 
-/// Replicas with one certificate, each with ticket keys of its own until they share some.
+/// Replicas with one certificate, each with its own ticket keys until they share some.
 struct Fleet {
     backend: Backend,
     certificate: Leaf,
@@ -38,7 +39,7 @@ struct Replica {
 impl Fleet {
     async fn new() -> Self {
         let authority = Authority::new("test");
-        let backend = Backend::http(|_| Answer::ok("served")).await;
+        let backend = Backend::http(|_| BackendResponse::ok("served")).await;
         Self { backend, certificate: authority.leaf(&[HOST]), authority }
     }
 
@@ -104,7 +105,7 @@ async fn a_session_of_one_replica_resumes_on_all_that_share_its_keys() {
         for turn in 0..6 {
             assert!(resumes(&replicas[turn % 2], &offer).await, "{version:?}, turn {turn}");
         }
-        // One hears of a new key before the other one does.
+        // One replica learns of a new key before the other.
         replicas[0].tickets.adopt(&shared(&["2", "1"]));
         assert!(resumes(&replicas[0], &offer).await);
         replicas[1].tickets.adopt(&shared(&["2", "1"]));
@@ -129,13 +130,13 @@ async fn no_session_resumes_under_other_rules_for_client_certificates() {
         depth: Some(1),
         demand,
     };
-    let asked = rules(&clients, ClientDemand::Optional);
+    let asked = rules(&clients, ClientCertificateMode::Optional);
     let others = [
         ClientVerification {
             roots: format!("{}{}", clients.pem(), Authority::new("others").pem()).into(),
             ..asked.clone()
         },
-        rules(&clients, ClientDemand::Unverified),
+        rules(&clients, ClientCertificateMode::Unverified),
         ClientVerification { depth: Some(2), ..asked.clone() },
         ClientVerification { revoked: clients.revoking(&[]).into(), ..asked.clone() },
     ];
@@ -226,7 +227,7 @@ async fn a_client_of_tls_1_3_gets_two_tickets_for_two_connections_at_a_time() {
     let offer = TlsOffer::new(config, HOST);
     assert!(!resumes(&replica, &offer).await);
     assert_eq!(store.tickets.load(Ordering::Relaxed), 2);
-    // Neither reads the tickets that its own handshake gives.
+    // Neither reads the tickets of its own handshake.
     let [one, two] = [(); 2].map(|()| Client::connect_tls(replica.running.https, &offer));
     let (one, two) = (one.await.unwrap(), two.await.unwrap());
     assert!(one.tls().unwrap().resumed && two.tls().unwrap().resumed);

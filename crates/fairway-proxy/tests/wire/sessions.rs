@@ -1,4 +1,4 @@
-//! Sessions over both versions of HTTP and all workers: one cookie, one endpoint.
+//! Session affinity over both versions of HTTP and all workers: one cookie, one endpoint.
 
 use std::sync::Arc;
 
@@ -6,16 +6,16 @@ use fairway_model::{
     SameSite, SecureCookie, SessionCarrier, SessionCookie, SessionKey, SessionLifetime, SessionStart,
     Stickiness, StickyFailure,
 };
-use fairway_testkit::{Answer, Backend, Request};
+use fairway_testkit::{Backend, BackendResponse, Request};
 
 use crate::spread::Browser;
 use crate::support::{HOST, Running, Setup, with_session};
 
-/// Backends that answer with their number, behind two workers.
+/// Backends that respond with their number, behind two workers.
 async fn several() -> (Vec<Backend>, Running) {
     let mut backends = Vec::new();
     for number in 0..4 {
-        backends.push(Backend::http(move |_| Answer::ok(["0", "1", "2", "3"][number])).await);
+        backends.push(Backend::http(move |_| BackendResponse::ok(["0", "1", "2", "3"][number])).await);
     }
     let addresses: Vec<_> = backends.iter().map(Backend::address).collect();
     let setup = Setup::to(&addresses).options(|options| options.workers = 2);
@@ -48,7 +48,7 @@ async fn a_session_of_http2_goes_on_over_other_connections_workers_and_versions(
         let told = browser.field("set-cookie").expect("a session begins");
         let (session, attributes) = told.split_once("; ").unwrap();
         assert_eq!(attributes, "Path=; Secure; HttpOnly; SameSite=Lax");
-        // Cookies may come one by one (RFC 9113 §8.2.3).
+        // Cookies may be sent one by one (RFC 9113 §8.2.3).
         let crumbs = [("cookie", "a=b"), ("cookie", session), ("cookie", "c=d")];
         for _ in 0..5 {
             assert_eq!(browser.get_with("/", &crumbs).await, (200, owner.clone()));
@@ -56,9 +56,9 @@ async fn a_session_of_http2_goes_on_over_other_connections_workers_and_versions(
             let mut another = Browser::clear(&proxy).await;
             assert_eq!(another.get_with("/", &crumbs).await, (200, owner.clone()));
             let request = Request::get(HOST, "/").header("Cookie", &format!("a=b; {session}"));
-            let answer = proxy.client().await.exchange(&request).await.unwrap();
-            assert_eq!(answer.body, owner);
-            assert_eq!(answer.header_values("set-cookie"), Vec::<&str>::new());
+            let response = proxy.client().await.exchange(&request).await.unwrap();
+            assert_eq!(response.body, owner);
+            assert_eq!(response.header_values("set-cookie"), Vec::<&str>::new());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Connections of HTTP/2 over several workers: each gets its share wherever the kernel put them, and nobody loses one.
+//! HTTP/2 connections across workers: each worker gets its share wherever the kernel put them, and none is lost.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -9,8 +9,8 @@ use fairway_http::Head;
 use fairway_http2::{Client as Codec, Config, Event};
 use fairway_proxy::DrainOptions;
 use fairway_testkit::certificates::trusting_anything;
-use fairway_testkit::wait::PATIENCE;
-use fairway_testkit::{Answer, Backend, Request, eventually};
+use fairway_testkit::wait::WAIT_TIMEOUT;
+use fairway_testkit::{Backend, BackendResponse, Request, eventually};
 use rustls_pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -19,7 +19,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::support::{HOST, Running, Setup};
 
-/// A stream of bytes, whatever is below.
+/// A byte stream, plain or TLS.
 pub(crate) trait Bytes: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Bytes for S {}
@@ -41,7 +41,7 @@ impl Browser {
         Self::named(proxy.https, HOST).await
     }
 
-    /// Over TLS, with a handshake that asks for this name.
+    /// Over TLS, with a handshake for this name.
     pub(crate) async fn named(address: SocketAddr, name: &'static str) -> Self {
         let mut config = trusting_anything();
         config.alpn_protocols = vec![b"h2".to_vec()];
@@ -56,48 +56,48 @@ impl Browser {
         Self { stream, codec, head: Head::new(), input: Vec::new() }
     }
 
-    /// Asks for `path`; gives the status and the body.
+    /// Requests `path`; returns the status and the body.
     pub(crate) async fn get(&mut self, path: &str) -> (u16, Vec<u8>) {
         self.get_with(path, &[]).await
     }
 
-    /// The same with these fields.
+    /// The same with these headers.
     pub(crate) async fn get_with(&mut self, path: &str, fields: &[(&str, &str)]) -> (u16, Vec<u8>) {
         self.get_of(HOST, path, fields).await
     }
 
-    /// The same of this host.
+    /// The same for this host.
     pub(crate) async fn get_of(&mut self, host: &str, path: &str, fields: &[(&str, &str)]) -> (u16, Vec<u8>) {
         let mut head = Head::new();
         head.start_request(b"GET", path.as_bytes());
         head.append(b"Host", host.as_bytes());
         fields.iter().for_each(|(name, value)| head.append(name.as_bytes(), value.as_bytes()));
         let id = self.codec.send_head(&head, path.as_bytes(), b"http", true).expect("it takes one more");
-        let answer = timeout(PATIENCE, self.answer(id)).await.expect("an answer");
+        let response = timeout(WAIT_TIMEOUT, self.response(id)).await.expect("an answer");
         self.codec.release(id);
-        answer
+        response
     }
 
-    /// A field of the last answer.
+    /// A header of the last response.
     pub(crate) fn field(&self, name: &str) -> Option<String> {
         let value = self.head.named(name.as_bytes())?;
         Some(String::from_utf8(value.to_vec()).unwrap())
     }
 
-    /// How many streams the server lets it have, once it has said so.
+    /// The number of streams that the server allows, once it has sent it.
     pub(crate) async fn streams_allowed(&mut self) -> usize {
         assert_eq!(self.get("/").await.0, 200);
-        self.codec.streams_left()
+        self.codec.available_streams()
     }
 
-    /// Waits until the server has closed the connection; says whether it took its leave first.
+    /// Waits until the server has closed the connection; returns whether it sent a GOAWAY first.
     pub(crate) async fn closed(&mut self) -> bool {
         let closed = async {
             loop {
                 let pending = self.codec.pending().to_vec();
                 // It may have closed already.
                 let _ = self.stream.write_all(&pending).await;
-                self.codec.wrote(pending.len());
+                self.codec.mark_written(pending.len());
                 let (used, event) = self.codec.receive(0, &self.input, &mut self.head);
                 let needs_more = match event {
                     Event::Closed(fault) => panic!("{fault:?}"),
@@ -105,19 +105,19 @@ impl Browser {
                 };
                 self.input.drain(..used);
                 if needs_more && self.stream.read_buf(&mut self.input).await.unwrap_or(0) == 0 {
-                    return self.codec.is_leaving();
+                    return self.codec.is_going_away();
                 }
             }
         };
-        timeout(PATIENCE, closed).await.expect("the server closes")
+        timeout(WAIT_TIMEOUT, closed).await.expect("the server closes")
     }
 
-    async fn answer(&mut self, id: u32) -> (u16, Vec<u8>) {
+    async fn response(&mut self, id: u32) -> (u16, Vec<u8>) {
         let (mut status, mut body) = (0, Vec::new());
         loop {
             let pending = self.codec.pending().to_vec();
             self.stream.write_all(&pending).await.unwrap();
-            self.codec.wrote(pending.len());
+            self.codec.mark_written(pending.len());
             let (used, event) = self.codec.receive(0, &self.input, &mut self.head);
             let mut is_whole = false;
             match event {
@@ -146,7 +146,7 @@ impl Browser {
 }
 
 async fn two_workers() -> (Backend, Running) {
-    let backend = Backend::http(|_| Answer::ok("ok")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("ok")).await;
     let proxy = Setup::to(&[backend.address()]).options(|options| options.workers = 2).start();
     (backend, proxy)
 }
@@ -183,7 +183,7 @@ async fn none_of_two_workers_has_more_than_its_share() {
         }
         assert_eq!(spread(&proxy).await, [count / 2; 2], "{count} connections, round {round}");
         drop(open);
-        eventually("all are closed", PATIENCE, || async { spread(&proxy).await == [0, 0] }).await;
+        eventually("all are closed", WAIT_TIMEOUT, || async { spread(&proxy).await == [0, 0] }).await;
     }
     assert!(taken_over(&proxy).await > 0, "the kernel does not spread them like this");
     proxy.expect_metric("fairway_connections_open", 0).await;
@@ -204,7 +204,7 @@ async fn tls_sessions_move_as_well() {
             assert_eq!(browser.get("/again").await, (200, b"ok".to_vec()));
         }
         drop(browsers);
-        eventually("all are closed", PATIENCE, || async { spread(&proxy).await == [0, 0] }).await;
+        eventually("all are closed", WAIT_TIMEOUT, || async { spread(&proxy).await == [0, 0] }).await;
     }
     assert!(taken_over(&proxy).await > 0);
 }
@@ -223,15 +223,15 @@ async fn http1_is_never_moved() {
 
 #[tokio::test]
 async fn a_worker_without_room_leaves_a_connection_where_it_was_accepted() {
-    let backend = Backend::http(|_| Answer::ok("ok")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("ok")).await;
     let proxy = Setup::to(&[backend.address()])
         .options(|options| (options.workers, options.limits.connections) = (2, Some(8)))
         .start();
-    // The share of each worker is four. Connections of HTTP/1 stay where the kernel puts them and fill one up.
+    // The share of each worker is four. HTTP/1 connections stay where the kernel puts them and fill one up.
     let mut clients = Vec::new();
     while proxy.metric("fairway_refused_connections_total{reason=\"overloaded\"}").await == 0 {
         let mut client = proxy.client().await;
-        if client.exchange(&Request::get(HOST, "/")).await.is_ok_and(|answer| answer.status == 200) {
+        if client.exchange(&Request::get(HOST, "/")).await.is_ok_and(|response| response.status == 200) {
             clients.push(client);
         }
     }
@@ -254,12 +254,12 @@ async fn a_worker_without_room_leaves_a_connection_where_it_was_accepted() {
     proxy.expect_metric("fairway_connections_open", 8).await;
 }
 
-/// Whether the worker that the kernel chose for a new connection has no room: waits until either the open or the refused
-/// connections are no longer that many.
+/// Whether the worker that the kernel chose for a new connection is full: waits until the number of open or of refused
+/// connections changes.
 async fn is_refused(proxy: &Running, open: u64, refused: u64) -> bool {
     let before = (open, refused);
     let counts = Cell::new(before);
-    eventually("it is accepted or refused", PATIENCE, || async {
+    eventually("it is accepted or refused", WAIT_TIMEOUT, || async {
         let open = proxy.metric("fairway_connections_open").await;
         counts.set((open, proxy.metric("fairway_refused_connections_total{reason=\"overloaded\"}").await));
         counts.get() != before
@@ -271,8 +271,8 @@ async fn is_refused(proxy: &Running, open: u64, refused: u64) -> bool {
 #[tokio::test]
 async fn connections_that_move_while_workers_drain_are_answered_or_closed_and_none_is_left() {
     for _ in 0..20 {
-        let backend = Backend::http(|_| Answer::ok("ok")).await;
-        let drain = DrainOptions { delay: Duration::ZERO, timeout: PATIENCE };
+        let backend = Backend::http(|_| BackendResponse::ok("ok")).await;
+        let drain = DrainOptions { delay: Duration::ZERO, timeout: WAIT_TIMEOUT };
         let proxy = Setup::to(&[backend.address()])
             .options(|options| (options.workers, options.drain) = (2, drain))
             .start();
@@ -287,10 +287,10 @@ async fn connections_that_move_while_workers_drain_are_answered_or_closed_and_no
         proxy.handle.drain();
         for browser in &mut browsers {
             let mut rest = Vec::new();
-            // A reset is an end as well.
-            let _ = timeout(PATIENCE, browser.stream.read_to_end(&mut rest)).await.expect("the end");
+            // A reset is an end, too.
+            let _ = timeout(WAIT_TIMEOUT, browser.stream.read_to_end(&mut rest)).await.expect("the end");
         }
         drop(browsers);
-        timeout(PATIENCE, proxy.join()).await.expect("workers end").unwrap();
+        timeout(WAIT_TIMEOUT, proxy.join()).await.expect("workers end").unwrap();
     }
 }

@@ -1,5 +1,4 @@
-//! Connections that are forwarded as they come, over real sockets: TLS that passes through, TLS that ends here, and both on
-//! one port with HTTP.
+//! TCP and TLS forwarding over real sockets: TLS passthrough, TLS termination, and both on one port with HTTP.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,13 +8,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use fairway_model::{
-    BackendKey, ClientDemand, ClientVerification, Config, HostPattern, Listener, ListenerProtocol,
+    BackendKey, ClientCertificateMode, ClientVerification, Config, HostPattern, Listener, ListenerProtocol,
     ListenerTls, Origin, StreamKey, StreamPolicy, StreamRoute, WeightedBackend, WildcardSpan,
 };
 use fairway_testkit::certificates::trusting_anything;
 use fairway_testkit::client::TlsOffer;
-use fairway_testkit::wait::{PATIENCE, free_address};
-use fairway_testkit::{Answer, Authority, Backend, Behaviour, Client, Leaf, Request, Step};
+use fairway_testkit::wait::{WAIT_TIMEOUT, free_address};
+use fairway_testkit::{Authority, Backend, BackendResponse, Behaviour, Client, Leaf, Request, ScriptStep};
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
@@ -28,7 +27,7 @@ const PASSED: &str = "pass.test";
 const INNER: &str = "inner.test";
 const WEB: &str = "web.test";
 
-/// One port: HTTP for all names, TLS that ends here for one, and TLS that passes through for another.
+/// One port: HTTP for all names, TLS termination for one, and TLS passthrough for another.
 struct Mixed {
     address: SocketAddr,
     setup: Setup,
@@ -41,14 +40,14 @@ struct Mixed {
 
 impl Mixed {
     async fn new() -> Self {
-        Self::with_inner(Backend::http(|_| Answer::ok("inner")).await).await
+        Self::with_inner(Backend::http(|_| BackendResponse::ok("inner")).await).await
     }
 
     async fn with_inner(inner: Backend) -> Self {
         let authority = Authority::new("servers");
-        let web = Backend::http(|_| Answer::ok("web")).await;
+        let web = Backend::http(|_| BackendResponse::ok("web")).await;
         let own = Authority::new("pods").leaf(&[PASSED]).server_config(&["http/1.1"]);
-        let passed = Backend::https(own, |_| Answer::ok("passed")).await;
+        let passed = Backend::https(own, |_| BackendResponse::ok("passed")).await;
         let (setup, address) = (Setup::to(&[web.address()]), free_address());
         let mut config = setup.config();
         config
@@ -66,7 +65,7 @@ impl Mixed {
             config.listeners.insert(name.into(), Arc::new(listener));
             route(&mut config, name, &[(backend, 1)]);
         }
-        // What is inside lives as long as the test.
+        // The inner backend must live as long as the test.
         std::mem::forget(inner);
         Self { address, setup, config, web, passed, authority }
     }
@@ -75,8 +74,8 @@ impl Mixed {
         self.setup.start_by(&self.config)
     }
 
-    async fn ask(&self, name: &str) -> io::Result<(String, Vec<u8>)> {
-        ask(self.address, &TlsOffer::new(trusting_anything(), name)).await
+    async fn exchange(&self, name: &str) -> io::Result<(String, Vec<u8>)> {
+        connect_and_exchange(self.address, &TlsOffer::new(trusting_anything(), name)).await
     }
 }
 
@@ -89,7 +88,7 @@ fn listener(name: &str, protocol: ListenerProtocol, address: SocketAddr, host: &
     }
 }
 
-/// All connections of the table go to these, by weight; each is a backend of its own.
+/// Routes all connections of the table to these endpoints by weight; each is a backend of its own.
 fn route(config: &mut Config, table: &str, endpoints: &[(SocketAddr, u32)]) {
     let mut backends = Vec::new();
     for (number, (address, weight)) in endpoints.iter().enumerate() {
@@ -109,11 +108,11 @@ fn route(config: &mut Config, table: &str, endpoints: &[(SocketAddr, u32)]) {
     config.streams.insert(key, Arc::new(route));
 }
 
-/// Who answers, and with which certificate.
-async fn ask(address: SocketAddr, offer: &TlsOffer) -> io::Result<(String, Vec<u8>)> {
+/// The backend that responds, and its certificate.
+async fn connect_and_exchange(address: SocketAddr, offer: &TlsOffer) -> io::Result<(String, Vec<u8>)> {
     let mut client = Client::connect_tls(address, offer).await?;
-    let answer = client.exchange(&Request::get(&offer.server_name, "/")).await?;
-    Ok((answer.text(), client.tls().unwrap().chain[0].to_vec()))
+    let response = client.exchange(&Request::get(&offer.server_name, "/")).await?;
+    Ok((response.text(), client.tls().unwrap().chain[0].to_vec()))
 }
 
 fn ended(reason: &str) -> String {
@@ -124,22 +123,22 @@ fn ended(reason: &str) -> String {
 async fn one_port_serves_http_and_ends_tls_and_passes_it_through() {
     let it = Mixed::new().await;
     let proxy = it.start();
-    let (web, own) = it.ask(WEB).await.unwrap();
-    let (inner, same) = it.ask(INNER).await.unwrap();
-    let (passed, other) = it.ask(PASSED).await.unwrap();
+    let (web, own) = it.exchange(WEB).await.unwrap();
+    let (inner, same) = it.exchange(INNER).await.unwrap();
+    let (passed, other) = it.exchange(PASSED).await.unwrap();
     assert_eq!((&*web, &*inner, &*passed), ("web", "inner", "passed"));
     assert!(own == same && own != other, "the endpoint shows its own certificate");
     proxy.expect_metric("fairway_streams_opened_total", 2).await;
     proxy.expect_metric("fairway_streams_open", 0).await;
     proxy.expect_metric("fairway_connections_open", 0).await;
-    // Clients end TLS with an alert and the connection without waiting for more.
+    // Clients send a TLS alert and close the connection without reading more.
     let without = TlsOffer::new(trusting_anything(), WEB).without_sni();
-    assert_eq!(ask(it.address, &without).await.unwrap().0, "web", "who asks for no name");
+    assert_eq!(connect_and_exchange(it.address, &without).await.unwrap().0, "web", "who asks for no name");
     assert!(proxy.metric("fairway_stream_received_bytes_total").await > 200);
     assert!(proxy.metric("fairway_stream_sent_bytes_total").await > 200);
 }
 
-/// Sends a byte at a time until it has been read from.
+/// Sends one byte at a time until the first read.
 struct Trickle {
     stream: TcpStream,
     was_read: bool,
@@ -188,9 +187,9 @@ async fn a_hello_in_small_segments_and_small_records_is_understood() {
                 connector.connect(server, Trickle { stream: socket, was_read: false }).await.unwrap();
             let request = format!("GET / HTTP/1.1\r\nHost: {name}\r\n\r\n");
             stream.write_all(request.as_bytes()).await.unwrap();
-            let mut answer = Vec::new();
-            while !answer.ends_with(says.as_bytes()) {
-                let read = tokio::time::timeout(PATIENCE, stream.read_buf(&mut answer)).await;
+            let mut response = Vec::new();
+            while !response.ends_with(says.as_bytes()) {
+                let read = tokio::time::timeout(WAIT_TIMEOUT, stream.read_buf(&mut response)).await;
                 assert!(read.unwrap().unwrap() > 0, "{name} {size:?}");
             }
         }
@@ -232,25 +231,25 @@ async fn a_request_for_what_passes_through_is_misdirected_elsewhere() {
 #[tokio::test]
 async fn what_is_inside_is_forwarded_as_it_comes_and_each_side_ends_its_direction() {
     let script = [
-        Step::Expect(b"hello".to_vec()),
-        Step::Send(b"you are".to_vec()),
-        Step::Wait,
-        Step::Send(b" welcome".to_vec()),
-        Step::Close,
+        ScriptStep::Expect(b"hello".to_vec()),
+        ScriptStep::Send(b"you are".to_vec()),
+        ScriptStep::Wait,
+        ScriptStep::Send(b" welcome".to_vec()),
+        ScriptStep::Close,
     ];
     let it = Mixed::with_inner(Backend::scripted(Vec::from(script.clone())).await).await;
     let inner = Backend::scripted(Vec::from(script)).await;
     let mut config = it.config.clone();
     route(&mut config, "inner", &[(inner.address(), 1)]);
     let proxy = it.setup.start_by(&config);
-    // Whatever the client offers inside is not answered for the endpoint.
+    // Fairway does not answer the client's inner protocol offer for the endpoint.
     let offer = TlsOffer::new(trusting_anything(), INNER).alpn(&["mqtt"]);
     let mut client = Client::connect_tls(it.address, &offer).await.unwrap();
     assert_eq!(client.tls().unwrap().alpn, None);
     client.send(b"hello").await.unwrap();
     assert_eq!(client.read_bytes(7).await.unwrap(), b"you are");
     client.half_close().await.unwrap();
-    inner.until("it waits", |inner| inner.waiting_count() == 1).await;
+    inner.wait_until("it waits", |inner| inner.waiting_count() == 1).await;
     inner.release();
     assert_eq!(client.read_to_end().await.unwrap(), b" welcome");
     proxy.expect_metric(&ended("closed"), 1).await;
@@ -260,7 +259,9 @@ async fn what_is_inside_is_forwarded_as_it_comes_and_each_side_ends_its_directio
 
 #[tokio::test]
 async fn a_reset_of_one_side_is_one_for_the_other() {
-    let it = Mixed::with_inner(Backend::scripted([Step::Expect(b"die".to_vec()), Step::Reset]).await).await;
+    let it =
+        Mixed::with_inner(Backend::scripted([ScriptStep::Expect(b"die".to_vec()), ScriptStep::Reset]).await)
+            .await;
     let proxy = it.start();
     let offer = TlsOffer::new(trusting_anything(), INNER).alpn(&[]);
     let mut client = Client::connect_tls(it.address, &offer).await.unwrap();
@@ -279,35 +280,35 @@ async fn weights_choose_the_backend_and_where_there_is_none_the_connection_ends(
     let it = Mixed::new().await;
     let mut config = it.config.clone();
     let other = Authority::new("pods").leaf(&[PASSED]).server_config(&["http/1.1"]);
-    let other = Backend::https(other, |_| Answer::ok("other")).await;
+    let other = Backend::https(other, |_| BackendResponse::ok("other")).await;
     route(&mut config, "passing", &[(it.passed.address(), 0), (other.address(), 1)]);
     let mut proxy = it.setup.start_by(&config);
     for _ in 0..4 {
-        assert_eq!(it.ask(PASSED).await.unwrap().0, "other");
+        assert_eq!(it.exchange(PASSED).await.unwrap().0, "other");
     }
     for (table, name) in [("passing", PASSED), ("inner", INNER)] {
         route(&mut config, table, &[(other.address(), 0)]);
         let (version, _) = proxy.publish_config(&config);
-        proxy.publisher.adopted(version).await;
-        let refused = it.ask(name).await.unwrap_err();
+        proxy.publisher.wait_until_adopted(version).await;
+        let refused = it.exchange(name).await.unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::UnexpectedEof, "before the handshake: {refused}");
     }
     proxy.expect_metric(&ended("no_backend"), 1).await;
     proxy.expect_refused("no_backend", 1).await;
     config.streams.clear();
     let (version, _) = proxy.publish_config(&config);
-    proxy.publisher.adopted(version).await;
-    assert!(it.ask(PASSED).await.is_err() && it.ask(INNER).await.is_err());
+    proxy.publisher.wait_until_adopted(version).await;
+    assert!(it.exchange(PASSED).await.is_err() && it.exchange(INNER).await.is_err());
     proxy.expect_metric(&ended("no_route"), 1).await;
     proxy.expect_refused("no_route", 1).await;
-    assert_eq!(it.ask(WEB).await.unwrap().0, "web");
+    assert_eq!(it.exchange(WEB).await.unwrap().0, "web");
 }
 
 #[tokio::test]
 async fn an_endpoint_that_refuses_is_passed_over() {
     let it = Mixed::new().await;
     let mut config = it.config.clone();
-    let gone = Backend::http(|_| Answer::ok("gone")).await;
+    let gone = Backend::http(|_| BackendResponse::ok("gone")).await;
     gone.refuse().await;
     let key: BackendKey = "passing-0".into();
     let mut backend = (**config.backends.get(&key).unwrap()).clone();
@@ -315,7 +316,7 @@ async fn an_endpoint_that_refuses_is_passed_over() {
     config.backends.insert(backend.key.clone(), Arc::new(backend));
     let proxy = it.setup.start_by(&config);
     for _ in 0..6 {
-        assert_eq!(it.ask(PASSED).await.unwrap().0, "passed");
+        assert_eq!(it.exchange(PASSED).await.unwrap().0, "passed");
     }
     assert_eq!(proxy.metric("fairway_upstream_ejections_total").await, 1);
 }
@@ -333,9 +334,9 @@ async fn a_stream_whose_listener_goes_is_left_in_peace_and_no_other_begins() {
     let mut config = it.config.clone();
     config.listeners.remove("passing");
     let (version, _) = proxy.publish_config(&config);
-    proxy.publisher.adopted(version).await;
+    proxy.publisher.wait_until_adopted(version).await;
     assert_eq!(client.exchange(&Request::get(PASSED, "/")).await.unwrap().text(), "passed");
-    assert_eq!(it.ask(PASSED).await.unwrap().0, "web", "the listener for every name has it now");
+    assert_eq!(it.exchange(PASSED).await.unwrap().0, "web", "the listener for every name has it now");
 }
 
 #[tokio::test]
@@ -351,13 +352,13 @@ async fn a_stream_ends_with_the_drain_of_the_process() {
     proxy.join().await.unwrap();
 }
 
-fn verifying(authority: &Authority, demand: ClientDemand) -> ClientVerification {
+fn verifying(authority: &Authority, demand: ClientCertificateMode) -> ClientVerification {
     ClientVerification { roots: authority.pem().into(), revoked: "".into(), depth: None, demand }
 }
 
-/// Whether a client is served, as Gateway API's conformance tests ask it: it may believe that it has shaken hands.
+/// Whether a client is served, as tested by Gateway API's conformance tests: it may believe that its handshake succeeded.
 async fn is_served(address: SocketAddr, name: &str, client: ClientConfig) -> bool {
-    ask(address, &TlsOffer::new(client, name)).await.is_ok()
+    connect_and_exchange(address, &TlsOffer::new(client, name)).await.is_ok()
 }
 
 #[tokio::test]
@@ -367,9 +368,9 @@ async fn listeners_verify_their_clients_in_the_handshake() {
     let (good, other) = (clients.leaf(&["good"]), Authority::new("others").leaf(&["other"]));
     let showing = |leaf: &Leaf| leaf.shown_by(trusting_anything());
     for (demand, without, with_other) in [
-        (ClientDemand::Required, false, false),
-        (ClientDemand::Optional, true, false),
-        (ClientDemand::Unverified, true, true),
+        (ClientCertificateMode::Required, false, false),
+        (ClientCertificateMode::Optional, true, false),
+        (ClientCertificateMode::Unverified, true, true),
     ] {
         let mut config = it.config.clone();
         for name in ["https", "inner"] {
@@ -397,19 +398,21 @@ async fn a_session_of_a_listener_that_asks_for_nothing_opens_no_other_one() {
     let clients = Authority::new("clients");
     let mut config = it.config.clone();
     let guarded = free_address();
-    let tls =
-        ListenerTls { clients: Some(verifying(&clients, ClientDemand::Required)), ..ListenerTls::default() };
+    let tls = ListenerTls {
+        clients: Some(verifying(&clients, ClientCertificateMode::Required)),
+        ..ListenerTls::default()
+    };
     let listener = Listener { tls, ..listener("guarded", ListenerProtocol::Https, guarded, "") };
     config.listeners.insert("guarded".into(), Arc::new(listener));
     let _proxy = it.setup.start_by(&config);
-    // One store of sessions for both ports.
+    // One session store for both ports.
     let offer = TlsOffer::new(trusting_anything(), WEB);
     for resumed in [false, true] {
         let mut client = Client::connect_tls(it.address, &offer).await.unwrap();
         assert_eq!(client.exchange(&Request::get(WEB, "/")).await.unwrap().text(), "web");
         assert_eq!(client.tls().unwrap().resumed, resumed);
     }
-    assert!(ask(guarded, &offer).await.is_err());
+    assert!(connect_and_exchange(guarded, &offer).await.is_err());
     let showing = TlsOffer::new(clients.leaf(&["good"]).shown_by(trusting_anything()), WEB);
     for _ in 0..2 {
         let mut client = Client::connect_tls(guarded, &showing).await.unwrap();
@@ -422,19 +425,21 @@ async fn a_session_of_a_listener_that_asks_for_nothing_opens_no_other_one() {
 async fn a_listener_whose_authorities_cannot_be_read_serves_nobody() {
     let it = Mixed::new().await;
     let mut config = it.config.clone();
-    let rules =
-        ClientVerification { roots: "none".into(), ..verifying(&it.authority, ClientDemand::Required) };
+    let rules = ClientVerification {
+        roots: "none".into(),
+        ..verifying(&it.authority, ClientCertificateMode::Required)
+    };
     let mut https = (**config.listeners.get("https").unwrap()).clone();
     https.tls.clients = Some(rules);
     config.listeners.insert("https".into(), Arc::new(https));
     let mut proxy = it.start();
     let (version, problems) = proxy.publish_config(&config);
-    proxy.publisher.adopted(version).await;
+    proxy.publisher.wait_until_adopted(version).await;
     let [problem] = &problems[..] else { panic!("{problems:?}") };
     assert!(problem.starts_with("the listener https cannot verify its clients: "), "{problem}");
-    assert!(it.ask(WEB).await.is_err());
+    assert!(it.exchange(WEB).await.is_err());
     proxy.expect_refused("protection_unavailable", 1).await;
-    assert_eq!(it.ask(INNER).await.unwrap().0, "inner");
+    assert_eq!(it.exchange(INNER).await.unwrap().0, "inner");
     let (_, problems) = proxy.publish_config(&config);
     assert_eq!(problems, Vec::<String>::new(), "it is reported already");
 }
@@ -443,7 +448,7 @@ async fn a_listener_whose_authorities_cannot_be_read_serves_nobody() {
 async fn much_passes_through_in_both_directions() {
     const EACH: usize = 4 * 1024 * 1024;
     let bytes: Vec<u8> = (0..EACH).map(|at| (at % 251) as u8).collect();
-    let script = vec![Step::Expect(bytes.clone()), Step::Send(bytes.clone()), Step::Close];
+    let script = vec![ScriptStep::Expect(bytes.clone()), ScriptStep::Send(bytes.clone()), ScriptStep::Close];
     let own = Authority::new("pods").leaf(&[PASSED]).server_config(&[]);
     let ip = [127, 0, 0, 1].into();
     let pod = Backend::start(ip, Behaviour::Scripts(vec![script]), Some(own)).await.unwrap();

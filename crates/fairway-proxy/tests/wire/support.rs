@@ -1,4 +1,4 @@
-//! What every wire test starts with: a configuration in a few words, and a running proxy that can be asked and changed.
+//! Support for wire tests: short configurations, and a running proxy that can be queried and changed.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -17,17 +17,16 @@ use fairway_proxy::{
     Stapling,
 };
 use fairway_routing::Snapshot;
-use fairway_testkit::wait::PATIENCE;
+use fairway_testkit::wait::WAIT_TIMEOUT;
 use fairway_testkit::{Client, Leaf, eventually};
 
-/// The host that requests of these tests name, where it does not matter.
+/// The host of requests where it does not matter.
 pub(crate) const HOST: &str = "example.com";
 
-/// A timeout that a test lets pass. What has to happen before it takes milliseconds, so that a machine that is busy with
-/// something else does not decide.
+/// A timeout that a test waits for. What must happen before it takes milliseconds, so that a busy machine does not matter.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The same configuration, with what decides to which endpoint requests belong.
+/// The configuration with a session key.
 pub(crate) fn with_session(mut config: Config, key: &SessionKey) -> Config {
     let backends: Vec<Backend> = config.backends.values().map(|one| Backend::clone(one)).collect();
     for backend in backends {
@@ -48,18 +47,18 @@ pub(crate) struct Setup {
     pub(crate) filters: Vec<Phases>,
     pub(crate) policy: Policy,
     pub(crate) settings: Settings,
-    /// Where `http` and `https` are.
+    /// The addresses of `http` and `https`.
     pub(crate) addresses: BTreeMap<&'static str, Vec<SocketAddr>>,
-    /// Hosts with a certificate of their own, beside the host for everybody.
+    /// Hosts with their own certificate, in addition to the default host.
     pub(crate) hosts: Vec<(HostPattern, Certificate)>,
     pub(crate) default_certificate: Option<Certificate>,
-    /// Of all hosts.
+    /// The suites of all hosts.
     pub(crate) suites: Option<HostSuites>,
     pub(crate) options: ProxyOptions,
 }
 
 impl Setup {
-    /// Over `endpoints`, with one worker and built-in values.
+    /// One backend with `endpoints`, one worker, and default values.
     pub(crate) fn to(endpoints: &[SocketAddr]) -> Self {
         Self {
             endpoints: endpoints.to_vec(),
@@ -69,7 +68,7 @@ impl Setup {
             filters: Vec::new(),
             policy: Policy::default(),
             settings: Settings::default(),
-            addresses: BTreeMap::from([("http", vec![free()]), ("https", vec![free()])]),
+            addresses: BTreeMap::from([("http", vec![free_address()]), ("https", vec![free_address()])]),
             hosts: Vec::new(),
             default_certificate: None,
             suites: None,
@@ -103,7 +102,7 @@ impl Setup {
         self
     }
 
-    /// What the data plane is given.
+    /// The configuration for the data plane.
     pub(crate) fn config(&self) -> Config {
         let mut config = Config { settings: self.settings.clone(), ..Config::default() };
         for (name, protocol, public_port) in
@@ -186,19 +185,19 @@ impl Setup {
         self.start_by(&self.config())
     }
 
-    /// The same by a configuration that was made of this one.
+    /// Starts a proxy with a configuration derived from this one.
     pub(crate) fn start_by(&self, config: &Config) -> Running {
         let compiled = fairway_routing::compile(config, None);
         assert!(compiled.problems.is_empty(), "{:?}", compiled.problems);
         let proxy = Proxy::start(self.options.clone(), Arc::clone(&compiled.snapshot)).expect("free ports");
         let (publisher, handle) = (proxy.publisher(), proxy.handle());
-        let first = |name| publisher.addresses(name).first().copied().unwrap_or_else(nowhere);
+        let first = |name| publisher.addresses(name).first().copied().unwrap_or_else(unbound_address);
         let (http, https) = (first("http"), first("https"));
         Running { http, https, publisher, handle, snapshot: compiled.snapshot, proxy }
     }
 }
 
-/// One worker on loopback, no log, a drain that begins at once and cuts nothing.
+/// One worker on loopback, no log, a drain that starts at once and aborts nothing.
 fn options() -> ProxyOptions {
     let fallback = fairway_testkit::Authority::new("fallback").leaf(&["fallback.invalid"]);
     ProxyOptions {
@@ -221,21 +220,21 @@ fn options() -> ProxyOptions {
             chain: fallback.chain_der.iter().map(|der| der.to_vec()).collect(),
             private_key: fallback.key_der.secret_pkcs8_der().to_vec(),
         },
-        location: fairway_model::Location::default(),
+        location: fairway_model::ProxyLocation::default(),
         return_memory: |_| {},
     }
 }
 
 /// A free port on loopback.
-fn free() -> SocketAddr {
+fn free_address() -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0)
 }
 
-fn nowhere() -> SocketAddr {
+fn unbound_address() -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0)
 }
 
-/// A certificate as the configuration holds it.
+/// A certificate for the configuration.
 pub(crate) fn certificate(key: &str, leaf: &Leaf) -> Certificate {
     Certificate {
         key: key.into(),
@@ -248,7 +247,7 @@ pub(crate) fn certificate(key: &str, leaf: &Leaf) -> Certificate {
     }
 }
 
-/// A proxy at work; it drains when this is dropped.
+/// A running proxy; it drains when this is dropped.
 pub(crate) struct Running {
     pub(crate) http: SocketAddr,
     pub(crate) https: SocketAddr,
@@ -263,14 +262,14 @@ impl Running {
         Client::connect(self.http).await.expect("the proxy listens")
     }
 
-    /// Publishes without waiting; gives the version.
+    /// Publishes without waiting; returns the version.
     pub(crate) fn publish_now(&mut self, setup: &Setup) -> u64 {
         let (version, problems) = self.publish_config(&setup.config());
         assert!(problems.is_empty(), "{problems:?}");
         version
     }
 
-    /// Publishes a configuration without waiting; gives the version, and what could not be compiled or made ready.
+    /// Publishes a configuration without waiting; returns the version, and what could not be compiled or prepared.
     pub(crate) fn publish_config(&mut self, config: &Config) -> (u64, Vec<String>) {
         let compiled = fairway_routing::compile(config, Some(&self.snapshot));
         let mut problems: Vec<_> = compiled.problems.iter().map(ToString::to_string).collect();
@@ -284,36 +283,38 @@ impl Running {
         (self.snapshot.version(), problems)
     }
 
-    /// Publishes and waits until every worker serves by it.
+    /// Publishes and waits until every worker has adopted it.
     pub(crate) async fn publish(&mut self, setup: &Setup) {
         let version = self.publish_now(setup);
-        self.publisher.adopted(version).await;
+        self.publisher.wait_until_adopted(version).await;
     }
 
-    /// The value of one line of the metrics; 0 when it is not there.
+    /// The value of one series of the metrics; 0 if it is missing.
     pub(crate) async fn metric(&self, series: &str) -> u64 {
         let text: String = self.handle.metrics("").await.collect();
         let value = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
         value.map_or(0, |value| value.parse().expect("a whole number"))
     }
 
-    /// Waits until a fault was counted so often in exchanges.
+    /// Waits until a fault was counted `count` times.
     pub(crate) async fn expect_fault(&self, reason: &str, count: u64) {
         self.expect_metric(&format!("fairway_faults_total{{reason=\"{reason}\"}}"), count).await;
     }
 
-    /// Waits until a connection was refused so often for this reason.
+    /// Waits until `count` connections were refused for this reason.
     pub(crate) async fn expect_refused(&self, reason: &str, count: u64) {
         self.expect_metric(&format!("fairway_refused_connections_total{{reason=\"{reason}\"}}"), count).await;
     }
 
-    /// Waits until a line of the metrics has this value.
+    /// Waits until a series of the metrics has this value.
     pub(crate) async fn expect_metric(&self, series: &str, value: u64) {
-        eventually(&format!("{series} {value}"), PATIENCE, || async { self.metric(series).await == value })
-            .await;
+        eventually(&format!("{series} {value}"), WAIT_TIMEOUT, || async {
+            self.metric(series).await == value
+        })
+        .await;
     }
 
-    /// Waits for every worker's end, on a thread of its own as `join` asks for.
+    /// Waits until every worker has ended, on a separate thread, which `join` requires.
     pub(crate) async fn join(self) -> std::io::Result<()> {
         let Self { proxy, .. } = self;
         tokio::task::spawn_blocking(|| proxy.join()).await.expect("join does not panic")

@@ -1,4 +1,4 @@
-//! TCP that is forwarded as it comes, over real sockets.
+//! TCP forwarding, over real sockets.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -6,11 +6,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use fairway_model::{
-    Introduction, Listener, ListenerProtocol, ProxyHeaderVersion, SessionHash, SessionKey, SessionPart,
+    Listener, ListenerProtocol, ProxyHeaderVersion, ProxyProtocolMode, SessionHash, SessionKey, SessionPart,
 };
 use fairway_proxy::{DrainOptions, ProxyProtocolOn};
-use fairway_testkit::wait::PATIENCE;
-use fairway_testkit::{Answer, Backend, Request, eventually};
+use fairway_testkit::wait::WAIT_TIMEOUT;
+use fairway_testkit::{Backend, BackendResponse, Request, eventually};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
@@ -22,8 +22,8 @@ const V2: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xc0\0\x02\x07\xc0\0\x02\x
 /// The same in version 1.
 const V1: &[u8] = b"PROXY TCP4 192.0.2.7 192.0.2.1 5555 80\r\n";
 
-fn over(endpoints: &[SocketAddr]) -> Forwarding {
-    Forwarding::of(ListenerProtocol::Tcp, endpoints)
+fn forward_to(endpoints: &[SocketAddr]) -> Forwarding {
+    Forwarding::to_endpoints(ListenerProtocol::Tcp, endpoints)
 }
 
 fn ended(reason: &str) -> String {
@@ -34,11 +34,11 @@ fn ended(reason: &str) -> String {
 struct Client(TcpStream);
 
 impl Client {
-    async fn of(proxy: &Running) -> Self {
+    async fn connect(proxy: &Running) -> Self {
         Self(TcpStream::connect(address(proxy)).await.unwrap())
     }
 
-    /// From this address of the loopback network.
+    /// A client with this address of the loopback network.
     async fn from(ip: [u8; 4], proxy: &Running) -> Self {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind((IpAddr::from(ip), 0).into()).unwrap();
@@ -51,18 +51,18 @@ impl Client {
 
     async fn read(&mut self, count: usize) -> String {
         let mut bytes = vec![0; count];
-        tokio::time::timeout(PATIENCE, self.0.read_exact(&mut bytes)).await.unwrap().unwrap();
+        tokio::time::timeout(WAIT_TIMEOUT, self.0.read_exact(&mut bytes)).await.unwrap().unwrap();
         String::from_utf8(bytes).unwrap()
     }
 
-    /// What comes until the other side ends its direction.
+    /// Everything received until the other side closes its direction.
     async fn rest(&mut self) -> String {
         let mut bytes = Vec::new();
-        tokio::time::timeout(PATIENCE, self.0.read_to_end(&mut bytes)).await.unwrap().unwrap();
+        tokio::time::timeout(WAIT_TIMEOUT, self.0.read_to_end(&mut bytes)).await.unwrap().unwrap();
         String::from_utf8(bytes).unwrap()
     }
 
-    /// The name of its endpoint.
+    /// The name of the endpoint that it reaches.
     async fn name(&mut self) -> String {
         let name = self.read(2).await;
         name.strip_suffix(':').unwrap().to_owned()
@@ -76,8 +76,8 @@ impl Client {
 
 #[tokio::test]
 async fn bytes_pass_both_ways_whoever_speaks_first_and_each_side_ends_its_direction() {
-    let proxy = over(&[greeting("a").await]).start();
-    let mut client = Client::of(&proxy).await;
+    let proxy = forward_to(&[greeting("a").await]).start();
+    let mut client = Client::connect(&proxy).await;
     assert_eq!(client.name().await, "a", "the endpoint speaks first");
     client.expect_echo("hello").await;
     client.0.shutdown().await.unwrap();
@@ -91,14 +91,14 @@ async fn bytes_pass_both_ways_whoever_speaks_first_and_each_side_ends_its_direct
 #[tokio::test]
 async fn an_endpoint_that_ends_its_direction_still_hears_the_client() {
     let backend = Backend::scripted([
-        fairway_testkit::Step::Send(b"bye".to_vec()),
-        fairway_testkit::Step::HalfClose,
-        fairway_testkit::Step::Expect(b"still here".to_vec()),
-        fairway_testkit::Step::Close,
+        fairway_testkit::ScriptStep::Send(b"bye".to_vec()),
+        fairway_testkit::ScriptStep::HalfClose,
+        fairway_testkit::ScriptStep::Expect(b"still here".to_vec()),
+        fairway_testkit::ScriptStep::Close,
     ])
     .await;
-    let proxy = over(&[backend.address()]).start();
-    let mut client = Client::of(&proxy).await;
+    let proxy = forward_to(&[backend.address()]).start();
+    let mut client = Client::connect(&proxy).await;
     assert_eq!(client.rest().await, "bye");
     client.send("still here").await;
     client.0.shutdown().await.unwrap();
@@ -108,11 +108,11 @@ async fn an_endpoint_that_ends_its_direction_still_hears_the_client() {
 
 #[tokio::test]
 async fn an_endpoint_that_refuses_is_passed_over_and_ejected() {
-    let gone = Backend::http(|_| Answer::ok("")).await;
+    let gone = Backend::http(|_| BackendResponse::ok("")).await;
     gone.refuse().await;
-    let proxy = over(&[gone.address(), greeting("a").await]).start();
+    let proxy = forward_to(&[gone.address(), greeting("a").await]).start();
     for _ in 0..6 {
-        assert_eq!(Client::of(&proxy).await.name().await, "a");
+        assert_eq!(Client::connect(&proxy).await.name().await, "a");
     }
     assert_eq!(proxy.metric("fairway_upstream_ejections_total").await, 1);
 }
@@ -120,12 +120,12 @@ async fn an_endpoint_that_refuses_is_passed_over_and_ejected() {
 #[tokio::test]
 async fn no_client_waits_for_the_connect_time_out_of_a_black_hole() {
     const NEVER: Duration = Duration::from_secs(600);
-    let hole = Backend::http(|_| Answer::ok("")).await;
+    let hole = Backend::http(|_| BackendResponse::ok("")).await;
     hole.vanish().await;
-    let it = over(&[hole.address(), greeting("a").await]).policy(|it| it.connect_timeout = Some(NEVER));
+    let it = forward_to(&[hole.address(), greeting("a").await]).policy(|it| it.connect_timeout = Some(NEVER));
     let proxy = it.start();
     for _ in 0..6 {
-        assert_eq!(Client::of(&proxy).await.name().await, "a");
+        assert_eq!(Client::connect(&proxy).await.name().await, "a");
     }
     assert_eq!(proxy.metric("fairway_upstream_hedges_total{outcome=\"won\"}").await, 1, "then it is suspect");
     assert_eq!(proxy.metric("fairway_upstream_retries_total").await, 0);
@@ -133,22 +133,22 @@ async fn no_client_waits_for_the_connect_time_out_of_a_black_hole() {
 
 #[tokio::test]
 async fn without_an_endpoint_the_connection_ends_without_a_byte() {
-    let proxy = over(&[]).start();
-    assert_eq!(Client::of(&proxy).await.rest().await, "");
+    let proxy = forward_to(&[]).start();
+    assert_eq!(Client::connect(&proxy).await.rest().await, "");
     proxy.expect_metric(&ended("no_endpoint"), 1).await;
 }
 
 #[tokio::test]
 async fn the_endpoint_is_told_who_the_client_is_before_the_first_byte() {
     for (version, length) in [(ProxyHeaderVersion::V1, None), (ProxyHeaderVersion::V2, Some(28))] {
-        let it = over(&[greeting("a").await]).policy(|it| it.introduce = Some(version));
+        let it = forward_to(&[greeting("a").await]).policy(|it| it.proxy_header = Some(version));
         let proxy = it.start();
-        let mut client = Client::of(&proxy).await;
+        let mut client = Client::connect(&proxy).await;
         let from = client.0.local_addr().unwrap();
         let line = format!("PROXY TCP4 127.0.0.1 127.0.0.1 {} 7000\r\n", from.port());
         let mut header = vec![0; length.unwrap_or(line.len())];
         assert_eq!(client.name().await, "a");
-        tokio::time::timeout(PATIENCE, client.0.read_exact(&mut header)).await.unwrap().unwrap();
+        tokio::time::timeout(WAIT_TIMEOUT, client.0.read_exact(&mut header)).await.unwrap().unwrap();
         match version {
             ProxyHeaderVersion::V1 => assert_eq!(String::from_utf8(header).unwrap(), line),
             ProxyHeaderVersion::V2 => {
@@ -162,10 +162,10 @@ async fn the_endpoint_is_told_who_the_client_is_before_the_first_byte() {
 
 #[tokio::test]
 async fn what_the_client_is_said_to_be_is_passed_on() {
-    let it = over(&[greeting("a").await]).introduced_by(&["127.0.0.0/8"]);
-    let proxy = it.policy(|it| it.introduce = Some(ProxyHeaderVersion::V1)).start();
+    let it = forward_to(&[greeting("a").await]).introduced_by(&["127.0.0.0/8"]);
+    let proxy = it.policy(|it| it.proxy_header = Some(ProxyHeaderVersion::V1)).start();
     for header in [V1, V2] {
-        let mut client = Client::of(&proxy).await;
+        let mut client = Client::connect(&proxy).await;
         client.send([header, b"hello"].concat()).await;
         assert_eq!(client.name().await, "a");
         assert_eq!(client.read(V1.len()).await.as_bytes(), V1);
@@ -175,14 +175,14 @@ async fn what_the_client_is_said_to_be_is_passed_on() {
 
 #[tokio::test]
 async fn who_must_not_introduce_clients_and_what_is_no_header_is_refused() {
-    let it = over(&[greeting("a").await]);
+    let it = forward_to(&[greeting("a").await]);
     let proxy = it.clone().introduced_by(&["10.0.0.0/8"]).start();
-    let mut client = Client::of(&proxy).await;
+    let mut client = Client::connect(&proxy).await;
     client.send(V1).await;
     assert!(client.0.read_to_end(&mut Vec::new()).await.unwrap_or(0) == 0);
     proxy.expect_refused("access_denied", 1).await;
     let proxy = it.introduced_by(&[]).start();
-    let mut client = Client::of(&proxy).await;
+    let mut client = Client::connect(&proxy).await;
     client.send("hello, this is no header").await;
     assert!(client.0.read_to_end(&mut Vec::new()).await.unwrap_or(0) == 0);
     proxy.expect_refused("client_gone", 1).await;
@@ -191,13 +191,14 @@ async fn who_must_not_introduce_clients_and_what_is_no_header_is_refused() {
 
 #[tokio::test]
 async fn flags_say_nothing_of_tcp_and_a_listener_of_http_may_say_otherwise_than_they_do() {
-    let web = Backend::http(|request| Answer::ok(request.header("X-Real-IP").unwrap_or_default())).await;
-    let mut it = over(&[web.address()]);
+    let web =
+        Backend::http(|request| BackendResponse::ok(request.header("X-Real-IP").unwrap_or_default())).await;
+    let mut it = forward_to(&[web.address()]);
     it.setup = it.setup.options(|options| options.proxy_protocol.on = ProxyProtocolOn::Both);
     let http = (**it.config.listeners.get("http").unwrap()).clone();
     let bind = vec!["127.0.0.1:0".parse().unwrap()];
     let mut plain = Listener { name: "plain".into(), bind, ..http };
-    plain.clients.introduction = Some(Introduction::None);
+    plain.clients.proxy_protocol = Some(ProxyProtocolMode::None);
     it.insert(plain);
     let proxy = it.start();
     let asked = Request::get(HOST, "/").bytes();
@@ -214,16 +215,16 @@ async fn flags_say_nothing_of_tcp_and_a_listener_of_http_may_say_otherwise_than_
 
 #[tokio::test]
 async fn a_connection_whose_listener_goes_is_left_in_peace_and_no_other_begins() {
-    let mut it = over(&[greeting("a").await]);
+    let mut it = forward_to(&[greeting("a").await]);
     it.setup = it.setup.options(|options| options.drain.timeout = Duration::from_secs(60));
     let mut proxy = it.start();
-    let (to, mut client) = (address(&proxy), Client::of(&proxy).await);
+    let (to, mut client) = (address(&proxy), Client::connect(&proxy).await);
     assert_eq!(client.name().await, "a");
     let mut without = it.config.clone();
     without.listeners.remove(NAME);
     publish(&mut proxy, &without).await;
     client.expect_echo("still").await;
-    eventually("nobody listens", PATIENCE, || async move { TcpStream::connect(to).await.is_err() }).await;
+    eventually("nobody listens", WAIT_TIMEOUT, || async move { TcpStream::connect(to).await.is_err() }).await;
     client.expect_echo("here").await;
 }
 
@@ -233,13 +234,13 @@ async fn long_connections_outlive_endpoints_that_come_and_go() {
     for name in ["1", "2", "3", "4", "5", "6", "7"] {
         all.push(greeting(name).await);
     }
-    let it = over(&all[..5]);
+    let it = forward_to(&all[..5]);
     let mut proxy = it.start();
     let (mut clients, mut names) = (Vec::new(), BTreeSet::new());
     for endpoints in [&all[..5], &all[..], &all[2..]] {
         publish(&mut proxy, &it.clone().endpoints(endpoints).config).await;
         for _ in 0..14 {
-            let mut client = Client::of(&proxy).await;
+            let mut client = Client::connect(&proxy).await;
             names.insert(client.name().await);
             clients.push(client);
         }
@@ -259,11 +260,11 @@ async fn long_connections_outlive_endpoints_that_come_and_go() {
 
 #[tokio::test]
 async fn a_connection_that_outlives_the_time_of_a_drain_sees_a_reset_and_no_end() {
-    let mut it = over(&[greeting("a").await]);
+    let mut it = forward_to(&[greeting("a").await]);
     let (delay, timeout) = (Duration::ZERO, TIMEOUT);
     it.setup = it.setup.options(|options| options.drain = DrainOptions { delay, timeout });
     let proxy = it.start();
-    let mut client = Client::of(&proxy).await;
+    let mut client = Client::connect(&proxy).await;
     assert_eq!(client.name().await, "a");
     proxy.handle.drain();
     proxy.join().await.unwrap();
@@ -278,7 +279,7 @@ async fn clients_stay_with_one_endpoint_where_the_backend_says_so() {
         endpoints.push(greeting(name).await);
     }
     let key = SessionKey::Hash(SessionHash { parts: vec![SessionPart::Address], spread: None });
-    let proxy = over(&endpoints).backend(|backend| backend.session = Some(key)).start();
+    let proxy = forward_to(&endpoints).backend(|backend| backend.session = Some(key)).start();
     let mut names = BTreeSet::new();
     for host in 1..=20 {
         let mut client = Client::from([127, 0, 0, host], &proxy).await;
@@ -299,8 +300,9 @@ async fn a_balancer_that_cannot_say_who_its_client_is_stands_for_it() {
         endpoints.push(greeting(name).await);
     }
     let key = SessionKey::Hash(SessionHash { parts: vec![SessionPart::Address], spread: None });
-    let it = over(&endpoints).backend(|backend| backend.session = Some(key)).introduced_by(&["127.0.0.0/8"]);
-    let proxy = it.policy(|it| it.introduce = Some(ProxyHeaderVersion::V1)).start();
+    let it =
+        forward_to(&endpoints).backend(|backend| backend.session = Some(key)).introduced_by(&["127.0.0.0/8"]);
+    let proxy = it.policy(|it| it.proxy_header = Some(ProxyHeaderVersion::V1)).start();
     let mut names = BTreeSet::new();
     for balancer in 1..=20 {
         let mut chosen = BTreeSet::new();
@@ -319,7 +321,7 @@ async fn a_balancer_that_cannot_say_who_its_client_is_stands_for_it() {
 }
 
 /// Whether the timer of TCP keep-alive runs for a connection to this address (proc(5), `/proc/net/tcp`: `tr` is 2).
-fn is_asked(endpoint: SocketAddr) -> bool {
+fn has_keep_alive_timer(endpoint: SocketAddr) -> bool {
     let port = format!(":{:04X}", endpoint.port());
     let all = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
     all.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).any(|fields| {
@@ -331,19 +333,19 @@ fn is_asked(endpoint: SocketAddr) -> bool {
 #[tokio::test]
 async fn a_connection_that_lasts_asks_a_silent_endpoint_whether_it_is_still_there() {
     let endpoint = greeting("a").await;
-    let proxy = over(&[endpoint]).start();
-    let mut client = Client::of(&proxy).await;
+    let proxy = forward_to(&[endpoint]).start();
+    let mut client = Client::connect(&proxy).await;
     assert_eq!(client.name().await, "a");
-    eventually("keep-alive", PATIENCE, || async { is_asked(endpoint) }).await;
+    eventually("keep-alive", WAIT_TIMEOUT, || async { has_keep_alive_timer(endpoint) }).await;
 }
 
 #[tokio::test]
 async fn a_route_says_how_long_nothing_may_move() {
-    let it = over(&[greeting("a").await]).policy(|it| it.idle_timeout = Some(TIMEOUT));
+    let it = forward_to(&[greeting("a").await]).policy(|it| it.idle_timeout = Some(TIMEOUT));
     let proxy = it.start();
-    let mut client = Client::of(&proxy).await;
+    let mut client = Client::connect(&proxy).await;
     assert_eq!(client.name().await, "a");
-    let end = tokio::time::timeout(PATIENCE, client.0.read_to_end(&mut Vec::new())).await.unwrap();
+    let end = tokio::time::timeout(WAIT_TIMEOUT, client.0.read_to_end(&mut Vec::new())).await.unwrap();
     assert!(end.is_err(), "a reset, no clean end");
     proxy.expect_metric(&ended("idle"), 1).await;
 }

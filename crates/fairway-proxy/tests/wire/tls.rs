@@ -1,16 +1,16 @@
-//! TLS on both sides: which certificate, which versions, sessions, changes under way, verification of endpoints.
+//! TLS on both sides: certificates, versions, sessions, live changes, verification of endpoints.
 
 use std::sync::Arc;
 
 use fairway_model::{
-    Certificate, ChosenBy, CipherSuite, HostPattern, HostSuites, KeyExchange, PrivateKey, SubjectName,
+    Certificate, CipherSuite, HostPattern, HostSuites, KeyExchange, PrivateKey, SubjectName, SuitePreference,
     TlsVersions, TrustedRoots, UpstreamTls, UpstreamVerification, WildcardSpan,
 };
 use fairway_proxy::RecordedQuery;
 use fairway_testkit::certificates::{KeyKind, Validity, trusting_anything, trusting_anything_by};
 use fairway_testkit::client::{TlsOffer, TlsOutcome};
-use fairway_testkit::wait::PATIENCE;
-use fairway_testkit::{Answer, Authority, Backend, Client, Leaf, Request, eventually};
+use fairway_testkit::wait::WAIT_TIMEOUT;
+use fairway_testkit::{Authority, Backend, BackendResponse, Client, Leaf, Request, eventually};
 use rustls::NamedGroup;
 use rustls::version::{TLS12, TLS13};
 use rustls_pki_types::pem::PemObject;
@@ -37,7 +37,8 @@ async fn shown(proxy: &Running, name: &str) -> Vec<u8> {
 }
 
 async fn echo() -> Backend {
-    Backend::http(|request| Answer::ok(request.header("X-Forwarded-Proto").unwrap_or_default())).await
+    Backend::http(|request| BackendResponse::ok(request.header("X-Forwarded-Proto").unwrap_or_default()))
+        .await
 }
 
 #[tokio::test]
@@ -100,7 +101,7 @@ async fn a_session_resumes_on_whichever_worker_and_after_a_change() {
     for version in [&TLS12, &TLS13] {
         let offer = TlsOffer::new(authority.client_config_for(&[version]), HOST);
         assert!(!handshake(&proxy, &offer).await.resumed);
-        // The kernel spreads connections over both workers: none of many can be the first worker's alone.
+        // The kernel spreads connections over both workers, so some of many reach each worker.
         for _ in 0..12 {
             assert!(handshake(&proxy, &offer).await.resumed);
         }
@@ -131,8 +132,8 @@ async fn a_certificate_is_swapped_and_no_connection_closes() {
     assert_eq!(shown(&proxy, HOST).await, *leaf.chain_der[0]);
 }
 
-/// Of version 1 and self-signed: `openssl ca -selfsign` without extensions, with -startdate 20200101000000Z
-/// -enddate 21190101000000Z, for /CN=old.test.
+/// Version 1 and self-signed: `openssl ca -selfsign` without extensions, with -startdate 20200101000000Z -enddate
+/// 21190101000000Z, for /CN=old.test.
 const OF_VERSION_ONE: &str = "\
 -----BEGIN CERTIFICATE-----
 MIIBDzCBtgIBATAKBggqhkjOPQQDAjATMREwDwYDVQQDDAhvbGQudGVzdDAgFw0y
@@ -152,7 +153,8 @@ tvB6gzrFZkZdQxMynY71uSY2YJNKQzkOk+m9plKrQz5VpIZmBN/yVjXD
 -----END PRIVATE KEY-----
 ";
 
-/// webpki, and so the client of these tests, reads no such certificate: Fairway itself asks, as it asks an endpoint.
+/// webpki, and so the client of these tests, rejects such certificates; therefore Fairway itself connects to the server, as to
+/// an endpoint.
 #[tokio::test]
 async fn a_certificate_of_version_1_is_shown_for_its_host_and_as_the_default() {
     let backend = echo().await;
@@ -184,8 +186,8 @@ async fn a_certificate_of_version_1_is_shown_for_its_host_and_as_the_default() {
             let mut asking = Setup::to(&[asked.https]);
             asking.tls =
                 Some(UpstreamTls { server_name: name.map(Into::into), verification, versions, ..trusting() });
-            let answer = asking.start().client().await.exchange(&Request::get(HOST, "/")).await.unwrap();
-            assert_eq!(answer.status, status, "{versions:?} {name:?}");
+            let response = asking.start().client().await.exchange(&Request::get(HOST, "/")).await.unwrap();
+            assert_eq!(response.status, status, "{versions:?} {name:?}");
         }
     }
 }
@@ -243,7 +245,7 @@ async fn endpoints_are_verified_as_far_as_the_backend_says() {
             502,
         ),
     ] {
-        let backend = Backend::https(leaf.server_config(&["http/1.1"]), |_| Answer::ok("ok")).await;
+        let backend = Backend::https(leaf.server_config(&["http/1.1"]), |_| BackendResponse::ok("ok")).await;
         let mut setup = Setup::to(&[backend.address()]);
         setup.tls = Some(tls.clone());
         let proxy = setup.start();
@@ -273,7 +275,7 @@ async fn endpoints_are_verified_for_any_of_their_names_that_the_backend_accepts(
         (&both, vec![uri(ID)], 200),
         (&both, vec![uri("spiffe://other.example/shop"), dns("inner.example")], 200),
         (&both, vec![uri("spiffe://other.example/shop"), dns("other.example")], 502),
-        // The name that is asked for is none that is accepted.
+        // The requested name is not among the accepted ones.
         (&both, vec![dns("sni.example")], 502),
         (&both, vec![uri("spiffe://inner.example")], 502),
         (&both, Vec::new(), 502),
@@ -300,28 +302,29 @@ async fn the_system_trusts_no_authority_of_a_test() {
     assert_eq!(status_of(&leaf, UpstreamTls { verification, ..trusting() }).await.0, 502);
 }
 
-/// What an endpoint of `authority` answers through the proxy.
+/// The status of a request through the proxy to an endpoint with this certificate.
 async fn status_of(leaf: &Leaf, tls: UpstreamTls) -> (u16, Backend) {
-    let backend = Backend::https(leaf.server_config(&["http/1.1"]), |_| Answer::ok("ok")).await;
+    let backend = Backend::https(leaf.server_config(&["http/1.1"]), |_| BackendResponse::ok("ok")).await;
     let mut setup = Setup::to(&[backend.address()]);
     setup.tls = Some(tls);
-    let answer = setup.start().client().await.exchange(&Request::get(HOST, "/")).await.unwrap();
-    (answer.status, backend)
+    let response = setup.start().client().await.exchange(&Request::get(HOST, "/")).await.unwrap();
+    (response.status, backend)
 }
 
 #[tokio::test]
 async fn what_tls_takes_of_a_connect_is_recorded_and_nothing_for_a_connection_that_is_open() {
     let leaf = Authority::new("ours").leaf(&["inner.example"]);
-    let backend = Backend::https(leaf.server_config(&["http/1.1"]), |_| Answer::ok("ok")).await;
+    let backend = Backend::https(leaf.server_config(&["http/1.1"]), |_| BackendResponse::ok("ok")).await;
     let mut setup = Setup::to(&[backend.address()]);
     setup.tls = Some(trusting());
     let proxy = setup.start();
     let mut client = proxy.client().await;
-    let recorded =
-        async || proxy.handle.recorded(RecordedQuery { limit: 2, ..RecordedQuery::default() }).await;
+    let recorded = async || {
+        proxy.handle.recorded_exchanges(RecordedQuery { limit: 2, ..RecordedQuery::default() }).await
+    };
     for (count, is_open) in [(1, false), (2, true)] {
         assert_eq!(client.exchange(&Request::get(HOST, "/")).await.unwrap().status, 200);
-        eventually("it is recorded", PATIENCE, || async { recorded().await.len() == count }).await;
+        eventually("it is recorded", WAIT_TIMEOUT, || async { recorded().await.len() == count }).await;
         let upstream = recorded().await.remove(0).upstream.unwrap();
         assert_eq!((upstream.connect_us == 0, upstream.tls_us == 0), (is_open, is_open), "{upstream:?}");
         assert!(upstream.tls_us <= upstream.connect_us, "{upstream:?}");
@@ -378,7 +381,7 @@ async fn a_host_offers_its_own_suites_of_tls_1_2() {
     ] {
         let mut setup = Setup::to(&[backend.address()]);
         setup.hosts = vec![(exact("a.example.com"), certificate("default/one", &leaf))];
-        setup.suites = Some(HostSuites { offered, chosen_by: ChosenBy::Server });
+        setup.suites = Some(HostSuites { offered, chosen_by: SuitePreference::Server });
         let proxy = setup.start();
         for (version, speaks) in [(&TLS12, speaks_12), (&TLS13, true)] {
             let offer = TlsOffer::new(authority.client_config_for(&[version]), "a.example.com");
@@ -393,7 +396,7 @@ async fn a_version_that_is_not_wanted_is_refused_from_the_next_handshake_on() {
     let backend = echo().await;
     let authority = Authority::new("test");
     let leaf = authority.leaf(&["a.example.com"]);
-    for suites in [None, Some(HostSuites { offered: Vec::new(), chosen_by: ChosenBy::Server })] {
+    for suites in [None, Some(HostSuites { offered: Vec::new(), chosen_by: SuitePreference::Server })] {
         let mut setup = Setup::to(&[backend.address()]);
         setup.hosts = vec![(exact("a.example.com"), certificate("default/one", &leaf))];
         setup.suites = suites;
@@ -425,14 +428,14 @@ async fn keys_are_exchanged_in_a_group_that_is_allowed_and_that_the_client_prefe
     use KeyExchange::{Secp384r1, X25519, X25519MlKem768};
     let (backend, authority) = (echo().await, Authority::new("test"));
     let leaf = authority.leaf(&["a.example.com"]);
-    // As rustls has it by default, and as browsers do.
+    // The default of rustls and of browsers.
     let later = trusting_anything();
     let mut provider = (**later.crypto_provider()).clone();
     provider.kx_groups.rotate_right(1);
     assert_eq!(provider.kx_groups[0].name(), NamedGroup::X25519MLKEM768);
     let [first, later] =
         [trusting_anything_by(provider.into()), later].map(|config| TlsOffer::new(config, "a.example.com"));
-    for suites in [None, Some(HostSuites { offered: Vec::new(), chosen_by: ChosenBy::Server })] {
+    for suites in [None, Some(HostSuites { offered: Vec::new(), chosen_by: SuitePreference::Server })] {
         let mut setup = Setup::to(&[backend.address()]);
         setup.hosts = vec![(exact("a.example.com"), certificate("default/one", &leaf))];
         setup.suites = suites;
@@ -458,15 +461,15 @@ async fn a_plain_endpoint_behind_tls_settings_is_502() {
     let backend = echo().await;
     let mut setup = Setup::to(&[backend.address()]);
     setup.tls = Some(trusting());
-    let answer = setup.start().client().await.exchange(&Request::get(HOST, "/")).await.unwrap();
-    assert_eq!(answer.status, 502);
+    let response = setup.start().client().await.exchange(&Request::get(HOST, "/")).await.unwrap();
+    assert_eq!(response.status, 502);
 }
 
 #[tokio::test]
 async fn a_megabyte_passes_tls_on_both_sides() {
     let leaf = Authority::new("ours").leaf(&["inner.example"]);
     let body: Vec<u8> = (0..1024 * 1024).map(|at: usize| u8::try_from(at % 253).unwrap()).collect();
-    let backend = Backend::https(leaf.server_config(&[]), |request| Answer::ok(&request.body)).await;
+    let backend = Backend::https(leaf.server_config(&[]), |request| BackendResponse::ok(&request.body)).await;
     let mut setup = Setup::to(&[backend.address()]);
     setup.tls = Some(trusting());
     let proxy = setup.start();
@@ -479,9 +482,10 @@ async fn a_megabyte_passes_tls_on_both_sides() {
 
 #[tokio::test]
 async fn a_truncated_answer_is_no_clean_end_under_tls() {
-    let backend =
-        Backend::http(|_| Answer::ThenReset(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc".to_vec()))
-            .await;
+    let backend = Backend::http(|_| {
+        BackendResponse::ThenReset(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc".to_vec())
+    })
+    .await;
     let proxy = Setup::to(&[backend.address()]).start();
     let mut client =
         Client::connect_tls(proxy.https, &TlsOffer::new(trusting_anything(), HOST)).await.unwrap();

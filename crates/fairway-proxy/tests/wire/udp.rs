@@ -1,4 +1,4 @@
-//! UDP that is forwarded as it comes, over real sockets.
+//! UDP forwarding, over real sockets.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -9,7 +9,7 @@ use fairway_model::{
     DatagramSettings, Listener, ListenerProtocol, ProxyHeaderVersion, SessionHash, SessionKey, SessionPart,
 };
 use fairway_testkit::eventually;
-use fairway_testkit::wait::{PATIENCE, free_port};
+use fairway_testkit::wait::{WAIT_TIMEOUT, free_port};
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpStream, UdpSocket};
 
@@ -18,14 +18,14 @@ use crate::support::{Running, TIMEOUT};
 
 /// Version 2, PROXY, UDP over IPv4, from 192.0.2.7:5555 to 192.0.2.1:53.
 const V2: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x21\x12\0\x0c\xc0\0\x02\x07\xc0\0\x02\x01\x15\xb3\0\x35";
-/// The same in version 1, which knows no UDP.
+/// The same in version 1, which does not support UDP.
 const V1: &[u8] = b"PROXY TCP4 192.0.2.7 192.0.2.1 5555 53\r\n";
 
 const OPENED: &str = "fairway_datagram_sessions_opened_total";
 const OPEN: &str = "fairway_datagram_sessions_open";
 
-fn over(endpoints: &[SocketAddr]) -> Forwarding {
-    Forwarding::of(ListenerProtocol::Udp, endpoints)
+fn forward_to(endpoints: &[SocketAddr]) -> Forwarding {
+    Forwarding::to_endpoints(ListenerProtocol::Udp, endpoints)
 }
 
 /// With other settings.
@@ -49,11 +49,11 @@ struct Client {
 }
 
 impl Client {
-    async fn of(proxy: &Running) -> Self {
+    async fn connect(proxy: &Running) -> Self {
         Self::from([127, 0, 0, 1], address(proxy)).await
     }
 
-    /// From this address of the loopback network.
+    /// A client with this address of the loopback network.
     async fn from(ip: [u8; 4], to: SocketAddr) -> Self {
         Self { socket: UdpSocket::bind((IpAddr::from(ip), 0)).await.unwrap(), to }
     }
@@ -64,37 +64,37 @@ impl Client {
 
     async fn hear(&self) -> Vec<u8> {
         let mut bytes = vec![0; 65_536];
-        let heard = tokio::time::timeout(PATIENCE, self.socket.recv_from(&mut bytes)).await;
+        let heard = tokio::time::timeout(WAIT_TIMEOUT, self.socket.recv_from(&mut bytes)).await;
         let (count, from) = heard.expect("an answer").unwrap();
         assert_eq!(from, self.to, "answers come from where the client sent to");
         bytes.truncate(count);
         bytes
     }
 
-    async fn ask(&self, datagram: impl AsRef<[u8]>) -> String {
+    async fn exchange(&self, datagram: impl AsRef<[u8]>) -> String {
         self.send(datagram).await;
         String::from_utf8(self.hear().await).unwrap()
     }
 
-    /// The name of its endpoint.
+    /// The name of the endpoint that it reaches.
     async fn name(&self) -> String {
-        self.ask("?").await.strip_suffix(":?").unwrap().to_owned()
+        self.exchange("?").await.strip_suffix(":?").unwrap().to_owned()
     }
 }
 
 #[tokio::test]
 async fn each_client_gets_its_own_answers_from_one_endpoint() {
-    let proxy = over(&[answering("a").await, answering("b").await]).start();
+    let proxy = forward_to(&[answering("a").await, answering("b").await]).start();
     let mut clients = Vec::new();
     for _ in 0..6 {
-        let client = Client::of(&proxy).await;
+        let client = Client::connect(&proxy).await;
         clients.push((client.name().await, client));
     }
     let names: BTreeSet<_> = clients.iter().map(|(name, _)| name.clone()).collect();
     assert_eq!(names.len(), 2, "sessions are balanced");
     for (name, client) in &clients {
         for number in 0..5 {
-            assert_eq!(client.ask(format!("{number}")).await, format!("{name}:{number}"));
+            assert_eq!(client.exchange(format!("{number}")).await, format!("{name}:{number}"));
         }
     }
     assert_eq!((proxy.metric(OPENED).await, proxy.metric(OPEN).await), (6, 6));
@@ -107,39 +107,39 @@ async fn each_client_gets_its_own_answers_from_one_endpoint() {
 
 #[tokio::test]
 async fn a_datagram_passes_whole_or_not_at_all() {
-    let proxy = over(&[answering("a").await]).start();
-    let client = Client::of(&proxy).await;
+    let proxy = forward_to(&[answering("a").await]).start();
+    let client = Client::connect(&proxy).await;
     for size in [0, 1, 1_500, 65_000] {
         let datagram = vec![b'x'; size];
         client.send(&datagram).await;
         assert_eq!(client.hear().await, [b"a:", &datagram[..]].concat(), "{size}");
     }
-    // With the header in front it is longer than a datagram can be.
-    let it = over(&[answering("a").await]).policy(|it| it.introduce = Some(ProxyHeaderVersion::V2));
+    // With the header it exceeds the maximum size of a datagram.
+    let it = forward_to(&[answering("a").await]).policy(|it| it.proxy_header = Some(ProxyHeaderVersion::V2));
     let proxy = it.start();
-    Client::of(&proxy).await.send(vec![b'x'; 65_500]).await;
+    Client::connect(&proxy).await.send(vec![b'x'; 65_500]).await;
     proxy.expect_metric(&dropped("too_large"), 1).await;
 }
 
-/// An endpoint that answers what the test says, where no other test binds.
+/// An endpoint that responds as the test says, at an address where no other test binds.
 async fn endpoint() -> (UdpSocket, SocketAddr) {
     let socket = UdpSocket::bind("127.78.0.1:0").await.unwrap();
     let address = socket.local_addr().unwrap();
     (socket, address)
 }
 
-/// The socket that Fairway has for the session whose datagram this endpoint gets next.
+/// Fairway's socket of the session whose datagram this endpoint gets next.
 async fn session(endpoint: &UdpSocket) -> SocketAddr {
     let mut bytes = [0; 100];
-    let got = tokio::time::timeout(PATIENCE, endpoint.recv_from(&mut bytes)).await;
+    let got = tokio::time::timeout(WAIT_TIMEOUT, endpoint.recv_from(&mut bytes)).await;
     got.expect("a datagram").unwrap().1
 }
 
 #[tokio::test]
 async fn what_others_send_to_the_socket_of_a_session_never_reaches_its_client() {
     let (endpoint, at) = endpoint().await;
-    let proxy = over(&[at]).start();
-    let client = Client::of(&proxy).await;
+    let proxy = forward_to(&[at]).start();
+    let client = Client::connect(&proxy).await;
     client.send("?").await;
     let session = session(&endpoint).await;
     // From another port of the endpoint, and from the endpoint's port of another address.
@@ -158,18 +158,18 @@ async fn what_others_send_to_the_socket_of_a_session_never_reaches_its_client() 
 #[tokio::test]
 async fn whose_address_is_forged_gets_what_the_endpoint_answers_and_nothing_else() {
     let (endpoint, at) = endpoint().await;
-    let proxy = over(&[at]).start();
+    let proxy = forward_to(&[at]).start();
     let forger = Client::from([127, 78, 0, 3], address(&proxy)).await;
     let forged = forger.socket.local_addr().unwrap();
     forger.send("?").await;
     let session = session(&endpoint).await;
     drop(forger);
-    // From here on the address belongs to somebody who has sent nothing.
+    // From here on the address belongs to a client that has sent nothing.
     let victim = Client { socket: UdpSocket::bind(forged).await.unwrap(), to: address(&proxy) };
     assert_eq!(proxy.metric("fairway_datagrams_sent_total").await, 0);
-    for answer in ["one", "two"] {
-        endpoint.send_to(answer.as_bytes(), session).await.unwrap();
-        assert_eq!(victim.hear().await, answer.as_bytes());
+    for response in ["one", "two"] {
+        endpoint.send_to(response.as_bytes(), session).await.unwrap();
+        assert_eq!(victim.hear().await, response.as_bytes());
     }
     proxy.expect_metric("fairway_datagrams_sent_total", 2).await;
     let more = victim.socket.try_recv(&mut [0; 100]);
@@ -178,10 +178,10 @@ async fn whose_address_is_forged_gets_what_the_endpoint_answers_and_nothing_else
 
 #[tokio::test]
 async fn a_client_whose_endpoint_refuses_gets_another_one() {
-    // Bound for a moment where no other test binds.
+    // Bound briefly where no other test binds.
     let nobody = UdpSocket::bind("127.77.0.1:0").await.unwrap().local_addr().unwrap();
-    let proxy = over(&[nobody, answering("a").await]).start();
-    let (one, other) = (Client::of(&proxy).await, Client::of(&proxy).await);
+    let proxy = forward_to(&[nobody, answering("a").await]).start();
+    let (one, other) = (Client::connect(&proxy).await, Client::connect(&proxy).await);
     one.send("lost").await;
     proxy.expect_metric(&ended("connect_failed"), 1).await;
     assert_eq!((one.name().await, other.name().await), ("a".to_owned(), "a".to_owned()));
@@ -190,8 +190,8 @@ async fn a_client_whose_endpoint_refuses_gets_another_one() {
 
 #[tokio::test]
 async fn without_an_endpoint_datagrams_are_dropped() {
-    let proxy = over(&[]).start();
-    Client::of(&proxy).await.send("?").await;
+    let proxy = forward_to(&[]).start();
+    Client::connect(&proxy).await.send("?").await;
     proxy.expect_metric(&dropped("no_endpoint"), 1).await;
     assert_eq!(proxy.metric(OPENED).await, 0);
 }
@@ -199,39 +199,39 @@ async fn without_an_endpoint_datagrams_are_dropped() {
 #[tokio::test]
 async fn the_endpoint_is_told_who_the_client_is_with_the_first_datagram() {
     for version in [ProxyHeaderVersion::V1, ProxyHeaderVersion::V2] {
-        let it = over(&[answering("a").await]).policy(|it| it.introduce = Some(version));
+        let it = forward_to(&[answering("a").await]).policy(|it| it.proxy_header = Some(version));
         let proxy = it.start();
-        let client = Client::of(&proxy).await;
+        let client = Client::connect(&proxy).await;
         client.send("first").await;
-        let answer = client.hear().await;
+        let response = client.hear().await;
         let port = client.socket.local_addr().unwrap().port();
         let ports = [port.to_be_bytes(), 7_000_u16.to_be_bytes()].concat();
         let header = [&V2[..16], &[127, 0, 0, 1, 127, 0, 0, 1][..], &ports].concat();
-        assert_eq!(answer, [b"a:", &header[..], b"first"].concat(), "there is no version 1 of datagrams");
-        assert_eq!(client.ask("second").await, "a:second");
+        assert_eq!(response, [b"a:", &header[..], b"first"].concat(), "there is no version 1 of datagrams");
+        assert_eq!(client.exchange("second").await, "a:second");
     }
 }
 
 #[tokio::test]
 async fn a_header_of_either_version_says_who_the_client_is() {
-    let it = over(&[answering("a").await]).introduced_by(&["127.0.0.0/8"]);
-    let proxy = it.clone().policy(|it| it.introduce = Some(ProxyHeaderVersion::V2)).start();
+    let it = forward_to(&[answering("a").await]).introduced_by(&["127.0.0.0/8"]);
+    let proxy = it.clone().policy(|it| it.proxy_header = Some(ProxyHeaderVersion::V2)).start();
     for header in [V1, V2] {
-        let client = Client::of(&proxy).await;
+        let client = Client::connect(&proxy).await;
         client.send([header, b"first"].concat()).await;
         assert_eq!(client.hear().await, [b"a:", V2, b"first"].concat());
-        assert_eq!(client.ask("second").await, "a:second", "the header comes once");
+        assert_eq!(client.exchange("second").await, "a:second", "the header comes once");
     }
-    Client::of(&proxy).await.send("no header").await;
+    Client::connect(&proxy).await.send("no header").await;
     proxy.expect_metric(&dropped("no_proxy_header"), 1).await;
     let proxy = it.introduced_by(&["10.0.0.0/8"]).start();
-    Client::of(&proxy).await.send([V2, b"x"].concat()).await;
+    Client::connect(&proxy).await.send([V2, b"x"].concat()).await;
     proxy.expect_metric(&dropped("access_denied"), 1).await;
 }
 
 #[tokio::test]
 async fn sessions_are_bounded_for_each_client_and_for_all_workers_together() {
-    let mut it = set(over(&[answering("a").await]), |settings| {
+    let mut it = set(forward_to(&[answering("a").await]), |settings| {
         (settings.sessions, settings.sessions_per_client) = (5, 3);
     });
     it.setup = it.setup.options(|options| options.workers = 2);
@@ -258,19 +258,19 @@ async fn sessions_are_bounded_for_each_client_and_for_all_workers_together() {
 
 #[tokio::test]
 async fn a_listener_may_have_fewer_sessions_and_keep_them_for_less_time() {
-    let it = over(&[answering("a").await]).listener(|listener| {
+    let it = forward_to(&[answering("a").await]).listener(|listener| {
         listener.clients.connections = NonZeroU32::new(1);
         listener.clients.idle_timeout = Some(TIMEOUT);
     });
     let proxy = it.start();
-    let (one, other) = (Client::of(&proxy).await, Client::of(&proxy).await);
-    eventually("only one has a session", PATIENCE, || async {
+    let (one, other) = (Client::connect(&proxy).await, Client::connect(&proxy).await);
+    eventually("only one has a session", WAIT_TIMEOUT, || async {
         one.send("?").await;
         other.send("?").await;
         proxy.metric(&dropped("listener_sessions")).await > 0
     })
     .await;
-    eventually("one ends and makes room", PATIENCE, || async { proxy.metric(&ended("idle")).await > 0 })
+    eventually("one ends and makes room", WAIT_TIMEOUT, || async { proxy.metric(&ended("idle")).await > 0 })
         .await;
 }
 
@@ -278,23 +278,23 @@ async fn a_listener_may_have_fewer_sessions_and_keep_them_for_less_time() {
 async fn a_flood_of_clients_takes_no_more_than_the_bounds_and_leaves_sessions_alone() {
     const BOUND: u64 = 50;
     const FLOOD: u64 = 500;
-    let it = set(over(&[answering("a").await]), |settings| {
+    let it = set(forward_to(&[answering("a").await]), |settings| {
         (settings.sessions, settings.sessions_per_client) = (u32::MAX, 50);
     });
     let proxy = it.start();
     let honest = Client::from([127, 0, 0, 9], address(&proxy)).await;
     assert_eq!(honest.name().await, "a");
-    // Kept open: the port of one that is closed may be given to a later one, which then has its session.
+    // Kept open: the port of a closed socket may be reused by a later one, which would then have its session.
     let mut flood = Vec::new();
     for number in 0..FLOOD {
-        let client = Client::of(&proxy).await;
+        let client = Client::connect(&proxy).await;
         client.send("?").await;
         flood.push(client);
         if number % 50 == 0 {
             assert_eq!(honest.name().await, "a");
         }
     }
-    eventually("all came", PATIENCE, || async {
+    eventually("all came", WAIT_TIMEOUT, || async {
         proxy.metric(OPENED).await - 1 + proxy.metric(&dropped("client_sessions")).await == FLOOD
     })
     .await;
@@ -304,14 +304,14 @@ async fn a_flood_of_clients_takes_no_more_than_the_bounds_and_leaves_sessions_al
 
 #[tokio::test]
 async fn sessions_take_descriptors_and_none_begins_where_there_is_none_left() {
-    let mut it = over(&[answering("a").await]);
+    let mut it = forward_to(&[answering("a").await]);
     it.setup = it.setup.options(|options| options.limits.descriptors = Some(64));
     let proxy = it.start();
-    let first = Client::of(&proxy).await;
+    let first = Client::connect(&proxy).await;
     assert_eq!(first.name().await, "a");
     let mut others = Vec::new();
     while proxy.metric(&dropped("local_shortage")).await == 0 {
-        let client = Client::of(&proxy).await;
+        let client = Client::connect(&proxy).await;
         client.send("?").await;
         others.push(client);
         assert!(others.len() < 64);
@@ -321,9 +321,9 @@ async fn sessions_take_descriptors_and_none_begins_where_there_is_none_left() {
 
 #[tokio::test]
 async fn a_session_in_which_nothing_moves_ends_and_the_next_datagram_begins_another() {
-    let it = over(&[answering("a").await]).policy(|it| it.idle_timeout = Some(TIMEOUT));
+    let it = forward_to(&[answering("a").await]).policy(|it| it.idle_timeout = Some(TIMEOUT));
     let proxy = it.start();
-    let client = Client::of(&proxy).await;
+    let client = Client::connect(&proxy).await;
     for round in 1..=2 {
         assert_eq!(client.name().await, "a");
         proxy.expect_metric(&ended("idle"), round).await;
@@ -337,11 +337,11 @@ async fn sessions_follow_endpoints_that_come_and_go() {
     for name in ["1", "2", "3", "4", "5", "6", "7"] {
         all.push(answering(name).await);
     }
-    let it = over(&all[..5]);
+    let it = forward_to(&all[..5]);
     let mut proxy = it.start();
     let mut clients = Vec::new();
     for _ in 0..10 {
-        let client = Client::of(&proxy).await;
+        let client = Client::connect(&proxy).await;
         clients.push((client.name().await, client));
     }
     publish(&mut proxy, &it.clone().endpoints(&all).config).await;
@@ -365,7 +365,7 @@ async fn clients_stay_with_one_endpoint_where_the_backend_says_so() {
         endpoints.push(answering(name).await);
     }
     let key = SessionKey::Hash(SessionHash { parts: vec![SessionPart::Address], spread: None });
-    let proxy = over(&endpoints).backend(|backend| backend.session = Some(key)).start();
+    let proxy = forward_to(&endpoints).backend(|backend| backend.session = Some(key)).start();
     let mut names = BTreeSet::new();
     for host in 1..=20 {
         let name = Client::from([127, 0, 0, host], address(&proxy)).await.name().await;
@@ -379,10 +379,10 @@ async fn clients_stay_with_one_endpoint_where_the_backend_says_so() {
 
 #[tokio::test]
 async fn a_number_may_be_a_port_of_both_transports() {
-    // Where no other test receives datagrams.
+    // An address where no other test receives datagrams.
     let port = SocketAddr::from(([127, 63, 0, 1], free_port()));
-    let mut it = over(&[answering("udp").await]).listener(|listener| listener.bind = vec![port]);
-    let stream = Forwarding::of(ListenerProtocol::Tcp, &[greeting("t").await]);
+    let mut it = forward_to(&[answering("udp").await]).listener(|listener| listener.bind = vec![port]);
+    let stream = Forwarding::to_endpoints(ListenerProtocol::Tcp, &[greeting("t").await]);
     it.insert(Listener {
         bind: vec![port],
         ..Listener::new("stream", ListenerProtocol::Tcp, 7_000, "stream")
@@ -394,7 +394,7 @@ async fn a_number_may_be_a_port_of_both_transports() {
     it.config.backends.insert(backend.key.clone(), backend.into());
     it.config.streams.insert(route.key.clone(), route.into());
     let mut proxy = it.start();
-    let client = Client::of(&proxy).await;
+    let client = Client::connect(&proxy).await;
     assert_eq!((client.to, client.name().await), (port, "udp".to_owned()));
     let mut name = [0; 2];
     TcpStream::connect(port).await.unwrap().read_exact(&mut name).await.unwrap();
@@ -406,10 +406,10 @@ async fn a_number_may_be_a_port_of_both_transports() {
 
 #[tokio::test]
 async fn sessions_whose_listener_goes_are_left_in_peace_and_no_other_begins() {
-    let mut it = over(&[answering("a").await]);
+    let mut it = forward_to(&[answering("a").await]);
     it.setup = it.setup.options(|options| options.drain.timeout = Duration::from_secs(60));
     let mut proxy = it.start();
-    let (old, new) = (Client::of(&proxy).await, Client::of(&proxy).await);
+    let (old, new) = (Client::connect(&proxy).await, Client::connect(&proxy).await);
     assert_eq!(old.name().await, "a");
     let mut without = it.config.clone();
     without.listeners.remove(NAME);
@@ -422,25 +422,25 @@ async fn sessions_whose_listener_goes_are_left_in_peace_and_no_other_begins() {
 
 #[tokio::test]
 async fn a_listener_that_comes_back_gets_its_port_from_the_sessions_that_were_left() {
-    // Where no other test receives datagrams.
+    // An address where no other test receives datagrams.
     let port = SocketAddr::from(([127, 63, 0, 2], free_port()));
-    let mut it = over(&[answering("a").await]).listener(|listener| listener.bind = vec![port]);
+    let mut it = forward_to(&[answering("a").await]).listener(|listener| listener.bind = vec![port]);
     it.setup = it.setup.options(|options| options.drain.timeout = Duration::from_secs(600));
     let mut proxy = it.start();
-    let client = Client::of(&proxy).await;
+    let client = Client::connect(&proxy).await;
     assert_eq!(client.name().await, "a");
     let mut without = it.config.clone();
     without.listeners.remove(NAME);
     publish(&mut proxy, &without).await;
     assert_eq!(client.name().await, "a");
     let (version, _) = proxy.publish_config(&it.config);
-    proxy.publisher.adopted(version).await;
-    eventually("it is bound", PATIENCE, || async {
-        drop(proxy.publisher.bind_again());
+    proxy.publisher.wait_until_adopted(version).await;
+    eventually("it is bound", WAIT_TIMEOUT, || async {
+        drop(proxy.publisher.retry_binds());
         proxy.publisher.is_bound()
     })
     .await;
-    eventually("it is served", PATIENCE, || async {
+    eventually("it is served", WAIT_TIMEOUT, || async {
         client.send("?").await;
         tokio::time::timeout(TIMEOUT, client.hear()).await.is_ok()
     })
@@ -450,14 +450,14 @@ async fn a_listener_that_comes_back_gets_its_port_from_the_sessions_that_were_le
 
 #[tokio::test]
 async fn sessions_go_on_while_the_process_drains_and_hold_it_until_then() {
-    let mut it = over(&[answering("a").await]);
+    let mut it = forward_to(&[answering("a").await]);
     it.setup = it.setup.options(|options| options.drain.timeout = Duration::from_secs(3));
     let proxy = it.start();
-    let old = Client::of(&proxy).await;
+    let old = Client::connect(&proxy).await;
     assert_eq!(old.name().await, "a");
     proxy.handle.drain();
-    eventually("no session begins", PATIENCE, || async {
-        Client::of(&proxy).await.send("?").await;
+    eventually("no session begins", WAIT_TIMEOUT, || async {
+        Client::connect(&proxy).await.send("?").await;
         proxy.metric(&dropped("drained")).await > 0
     })
     .await;

@@ -1,36 +1,38 @@
-//! The rules for answers: what an endpoint sends wrongly becomes 502, or a failure that the client can see.
+//! The rules for responses: an invalid response becomes 502, or a failure that the client notices.
 
 use std::io::ErrorKind;
 
 use fairway_testkit::wire::Framing;
-use fairway_testkit::{Answer, Backend, Request, Step};
+use fairway_testkit::{Backend, BackendResponse, Request, ScriptStep};
 
 use crate::support::{HOST, Setup};
 
-/// A backend that answers every request with these bytes and closes.
+/// A backend that responds to every request with these bytes and closes.
 async fn answering(bytes: impl Into<Vec<u8>>) -> Backend {
     let bytes = bytes.into();
-    Backend::http(move |_| Answer::ThenClose(bytes.clone())).await
+    Backend::http(move |_| BackendResponse::ThenClose(bytes.clone())).await
 }
 
-async fn becomes_502(answer: &str) {
-    let backend = answering(answer).await;
+async fn becomes_502(response: &str) {
+    let backend = answering(response).await;
     let proxy = Setup::to(&[backend.address()]).start();
     let mut client = proxy.client().await;
-    let got =
-        client.exchange(&Request::get(HOST, "/")).await.unwrap_or_else(|error| panic!("{answer:?}: {error}"));
-    assert_eq!(got.status, 502, "{answer:?}");
+    let got = client
+        .exchange(&Request::get(HOST, "/"))
+        .await
+        .unwrap_or_else(|error| panic!("{response:?}: {error}"));
+    assert_eq!(got.status, 502, "{response:?}");
     proxy.expect_fault("upstream_malformed", 1).await;
     assert_eq!(
         backend.request_count(),
         1,
-        "a malformed answer is an answer: {answer:?} is not asked for again"
+        "a malformed answer is an answer: {response:?} is not asked for again"
     );
 }
 
 #[tokio::test]
 async fn a_malformed_head_is_answered_502_and_not_asked_for_again() {
-    for answer in [
+    for response in [
         "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
         "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\na",
         "HTTP/1.1 200 OK\r\nContent-Length: +1\r\n\r\na",
@@ -43,15 +45,15 @@ async fn a_malformed_head_is_answered_502_and_not_asked_for_again() {
         "HTTP/2 200\r\n\r\n",
         "SSH-2.0-OpenSSH_9\r\n\r\n",
     ] {
-        becomes_502(answer).await;
+        becomes_502(response).await;
     }
 }
 
 #[tokio::test]
 async fn a_bad_chunk_breaks_the_answer_visibly() {
     for chunk in ["zz\r\n", "3 \r\nabc\r\n0\r\n\r\n", "3\t\r\nabc\r\n0\r\n\r\n", "3\nabc\r\n0\r\n\r\n"] {
-        let answer = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n{chunk}");
-        let backend = answering(answer).await;
+        let response = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n{chunk}");
+        let backend = answering(response).await;
         let proxy = Setup::to(&[backend.address()]).start();
         let mut client = proxy.client().await;
         let broken = client.exchange(&Request::get(HOST, "/")).await;
@@ -62,22 +64,22 @@ async fn a_bad_chunk_breaks_the_answer_visibly() {
 
 #[tokio::test]
 async fn an_answer_that_ends_early_is_no_short_success() {
-    for (answer, request) in [
+    for (response, request) in [
         ("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc", Request::get(HOST, "/")),
         ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", Request::get(HOST, "/")),
-        // Without lengths only the way the connection ends tells: it must be a reset.
+        // Without a length only the end of the connection reveals it: it must be a reset.
         (
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
             Request::get(HOST, "/").http10(),
         ),
     ] {
-        let backend = answering(answer).await;
+        let backend = answering(response).await;
         let proxy = Setup::to(&[backend.address()]).start();
         let mut client = proxy.client().await;
-        let error = client.exchange(&request).await.expect_err(answer);
+        let error = client.exchange(&request).await.expect_err(response);
         assert!(
             matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof),
-            "{answer:?}: {error}"
+            "{response:?}: {error}"
         );
         assert_eq!(backend.request_count(), 1, "never again after the first byte of an answer");
         proxy.expect_fault("upstream_truncated", 1).await;
@@ -87,16 +89,16 @@ async fn an_answer_that_ends_early_is_no_short_success() {
 #[tokio::test]
 async fn a_reset_in_a_close_delimited_answer_is_passed_on_as_a_failure() {
     let backend = Backend::scripted([
-        Step::ReadRequest,
-        Step::Send(b"HTTP/1.1 200 OK\r\n\r\nabc".to_vec()),
-        Step::Wait,
-        Step::Reset,
+        ScriptStep::ReadRequest,
+        ScriptStep::Send(b"HTTP/1.1 200 OK\r\n\r\nabc".to_vec()),
+        ScriptStep::Wait,
+        ScriptStep::Reset,
     ])
     .await;
     let proxy = Setup::to(&[backend.address()]).start();
     let mut client = proxy.client().await;
     client.send(Request::get(HOST, "/").http10().bytes()).await.unwrap();
-    backend.until("the answer's first part", |backend| backend.waiting_count() == 1).await;
+    backend.wait_until("the answer's first part", |backend| backend.waiting_count() == 1).await;
     backend.release();
     let error = client.read_response().await.expect_err("the rest is missing");
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
@@ -113,9 +115,9 @@ async fn an_answer_cut_within_its_head_is_not_asked_for_again() {
 
 #[tokio::test]
 async fn interim_answers_reach_http_1_1_clients_and_no_others() {
-    let answer = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n\
+    let response = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n\
                   HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
-    let backend = Backend::http(move |_| Answer::Bytes(answer.into())).await;
+    let backend = Backend::http(move |_| BackendResponse::Bytes(response.into())).await;
     let proxy = Setup::to(&[backend.address()]).start();
     let mut client = proxy.client().await;
     client.send(Request::get(HOST, "/").bytes()).await.unwrap();
@@ -130,10 +132,10 @@ async fn interim_answers_reach_http_1_1_clients_and_no_others() {
 #[tokio::test]
 async fn an_interim_answer_does_not_wait_for_the_final_one() {
     let backend = Backend::scripted([
-        Step::ReadRequest,
-        Step::Send(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n".to_vec()),
-        Step::Wait,
-        Step::Send(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_vec()),
+        ScriptStep::ReadRequest,
+        ScriptStep::Send(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n".to_vec()),
+        ScriptStep::Wait,
+        ScriptStep::Send(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_vec()),
     ])
     .await;
     let proxy = Setup::to(&[backend.address()]).start();
@@ -146,9 +148,9 @@ async fn an_interim_answer_does_not_wait_for_the_final_one() {
 
 #[tokio::test]
 async fn a_protocol_switch_that_nobody_asked_for_is_502() {
-    let answer =
+    let response =
         "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\nsecret";
-    let backend = Backend::http(move |_| Answer::Bytes(answer.into())).await;
+    let backend = Backend::http(move |_| BackendResponse::Bytes(response.into())).await;
     let proxy = Setup::to(&[backend.address()]).start();
     let mut client = proxy.client().await;
     let got = client.exchange(&Request::get(HOST, "/")).await.unwrap();
@@ -159,7 +161,9 @@ async fn a_protocol_switch_that_nobody_asked_for_is_502() {
 #[tokio::test]
 async fn bytes_behind_an_answer_are_nobodys_answer() {
     let backend = Backend::http(|_| {
-        Answer::Bytes(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 EVIL\r\n\r\n".into())
+        BackendResponse::Bytes(
+            b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 EVIL\r\n\r\n".into(),
+        )
     })
     .await;
     let proxy = Setup::to(&[backend.address()]).start();
@@ -179,11 +183,11 @@ async fn hop_by_hop_fields_of_answers_stay_here() {
         ("Server", "secret/1"),
         ("X-End", "2"),
     ];
-    let backend = Backend::http(move |_| Answer::with_headers(200, &headers, "ok")).await;
+    let backend = Backend::http(move |_| BackendResponse::with_headers(200, &headers, "ok")).await;
     let proxy = Setup::to(&[backend.address()]).start();
-    let answer = proxy.client().await.exchange(&Request::get(HOST, "/")).await.unwrap();
+    let response = proxy.client().await.exchange(&Request::get(HOST, "/")).await.unwrap();
     for name in ["Connection", "X-Hop", "Keep-Alive", "Server"] {
-        assert_eq!(answer.header(name), None, "{name}");
+        assert_eq!(response.header(name), None, "{name}");
     }
-    assert_eq!((answer.header("X-End"), answer.framing), (Some("2"), Framing::Length(2)));
+    assert_eq!((response.header("X-End"), response.framing), (Some("2"), Framing::Length(2)));
 }

@@ -1,7 +1,7 @@
 //! Upgrades (robustness.md, rule 5): only `websocket`, only after 101, never with a body.
 
-use fairway_model::{Deny, FieldMatch, Guard, Match, Phases, TextMatch};
-use fairway_testkit::{Answer, Backend, Request, Step};
+use fairway_model::{Deny, Guard, Match, NamedValueMatch, Phases, TextMatch};
+use fairway_testkit::{Backend, BackendResponse, Request, ScriptStep};
 
 use crate::support::{HOST, Setup};
 
@@ -16,7 +16,7 @@ fn upgrade() -> Request {
         .header("Sec-WebSocket-Version", "13")
 }
 
-/// The same handshake with one field left out or said otherwise.
+/// The handshake with one header omitted or changed.
 fn handshake(method: &str, fields: &[(&str, &str)]) -> Request {
     let request = Request::new(method, "/chat")
         .header("Host", HOST)
@@ -28,21 +28,21 @@ fn handshake(method: &str, fields: &[(&str, &str)]) -> Request {
 #[tokio::test]
 async fn bytes_flow_both_ways_after_the_switch() {
     let backend = Backend::scripted([
-        Step::ReadRequest,
-        Step::Send(SWITCH.to_vec()),
-        Step::Send(b"hello".to_vec()),
-        Step::Expect(b"ping\r\n\r\n".to_vec()),
-        Step::Send(b"pong".to_vec()),
-        Step::ReadBody(200_000),
-        Step::Send(vec![7; 300_000]),
-        Step::Close,
+        ScriptStep::ReadRequest,
+        ScriptStep::Send(SWITCH.to_vec()),
+        ScriptStep::Send(b"hello".to_vec()),
+        ScriptStep::Expect(b"ping\r\n\r\n".to_vec()),
+        ScriptStep::Send(b"pong".to_vec()),
+        ScriptStep::ReadBody(200_000),
+        ScriptStep::Send(vec![7; 300_000]),
+        ScriptStep::Close,
     ])
     .await;
     let proxy = Setup::to(&[backend.address()]).start();
     let mut client = proxy.client().await;
-    let answer = client.exchange(&upgrade()).await.unwrap();
-    assert_eq!((answer.status, answer.header("Upgrade")), (101, Some("websocket")));
-    assert_eq!(answer.header("Sec-WebSocket-Accept"), Some("x"));
+    let response = client.exchange(&upgrade()).await.unwrap();
+    assert_eq!((response.status, response.header("Upgrade")), (101, Some("websocket")));
+    assert_eq!(response.header("Sec-WebSocket-Accept"), Some("x"));
     assert_eq!(client.read_bytes(5).await.unwrap(), b"hello");
     client.send("ping\r\n\r\n").await.unwrap();
     assert_eq!(client.read_bytes(4).await.unwrap(), b"pong");
@@ -59,11 +59,11 @@ async fn bytes_flow_both_ways_after_the_switch() {
 #[tokio::test]
 async fn early_bytes_wait_for_the_switch() {
     let backend = Backend::scripted([
-        Step::ReadRequest,
-        Step::Wait,
-        Step::Send(SWITCH.to_vec()),
-        Step::Expect(b"early".to_vec()),
-        Step::Send(b"late".to_vec()),
+        ScriptStep::ReadRequest,
+        ScriptStep::Wait,
+        ScriptStep::Send(SWITCH.to_vec()),
+        ScriptStep::Expect(b"early".to_vec()),
+        ScriptStep::Send(b"late".to_vec()),
     ])
     .await;
     let proxy = Setup::to(&[backend.address()]).start();
@@ -71,7 +71,7 @@ async fn early_bytes_wait_for_the_switch() {
     let mut bytes = upgrade().bytes();
     bytes.extend(b"early");
     client.send(&bytes).await.unwrap();
-    backend.until("the head", |backend| backend.waiting_count() == 1).await;
+    backend.wait_until("the head", |backend| backend.waiting_count() == 1).await;
     assert!(backend.connections()[0].bytes.ends_with(b"\r\n\r\n"), "nothing came behind the head");
     backend.release();
     assert_eq!(client.read_response().await.unwrap().status, 101);
@@ -80,7 +80,7 @@ async fn early_bytes_wait_for_the_switch() {
 
 #[tokio::test]
 async fn early_bytes_never_reach_an_endpoint_that_does_not_switch() {
-    let backend = Backend::http(|_| Answer::ok("no")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("no")).await;
     let proxy = Setup::to(&[backend.address()]).start();
     let mut client = proxy.client().await;
     let mut bytes = upgrade().bytes();
@@ -94,7 +94,7 @@ async fn early_bytes_never_reach_an_endpoint_that_does_not_switch() {
 
 #[tokio::test]
 async fn after_another_answer_the_connection_stays_http() {
-    let backend = Backend::http(|_| Answer::status(403, "no")).await;
+    let backend = Backend::http(|_| BackendResponse::status(403, "no")).await;
     let proxy = Setup::to(&[backend.address()]).start();
     let mut client = proxy.client().await;
     for _ in 0..2 {
@@ -104,7 +104,7 @@ async fn after_another_answer_the_connection_stays_http() {
 
 #[tokio::test]
 async fn an_upgrade_with_a_body_is_refused() {
-    let backend = Backend::http(|_| Answer::ok("")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("")).await;
     let proxy = Setup::to(&[backend.address()]).start();
     for request in [upgrade().body("body"), upgrade().chunks(&["body"])] {
         let mut client = proxy.client().await;
@@ -116,9 +116,12 @@ async fn an_upgrade_with_a_body_is_refused() {
 
 #[tokio::test]
 async fn a_rule_without_websocket_forwards_no_upgrade_and_takes_none() {
-    let backend =
-        Backend::scripted([Step::ReadRequest, Step::Send(SWITCH.to_vec()), Step::Send(b"tunnel".to_vec())])
-            .await;
+    let backend = Backend::scripted([
+        ScriptStep::ReadRequest,
+        ScriptStep::Send(SWITCH.to_vec()),
+        ScriptStep::Send(b"tunnel".to_vec()),
+    ])
+    .await;
     let setup = Setup::to(&[backend.address()]).policy(|policy| policy.websocket = false);
     let proxy = setup.start();
     let mut client = proxy.client().await;
@@ -129,8 +132,8 @@ async fn a_rule_without_websocket_forwards_no_upgrade_and_takes_none() {
 
 #[tokio::test]
 async fn a_refusal_of_upgrades_takes_each_that_would_be_forwarded() {
-    let backend = Backend::http(|_| Answer::ok("")).await;
-    let header = FieldMatch { name: "upgrade".into(), value: TextMatch::Regex("websocket".into()) };
+    let backend = Backend::http(|_| BackendResponse::ok("")).await;
+    let header = NamedValueMatch { name: "upgrade".into(), value: TextMatch::Regex("websocket".into()) };
     let when = vec![Match { headers: vec![header], ..Match::default() }];
     let mut setup = Setup::to(&[backend.address()]);
     setup.filters = vec![Phases::from(Guard::Deny(Deny { status: 418, when }))];
@@ -170,7 +173,8 @@ async fn an_upgrade_to_another_protocol_is_neither_forwarded_nor_taken() {
     ] {
         let switch =
             format!("HTTP/1.1 101 Switching\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n\r\ntunnel");
-        let backend = Backend::scripted([Step::ReadRequest, Step::Send(switch.into_bytes())]).await;
+        let backend =
+            Backend::scripted([ScriptStep::ReadRequest, ScriptStep::Send(switch.into_bytes())]).await;
         let proxy = Setup::to(&[backend.address()]).start();
         let mut client = proxy.client().await;
         let request = Request::new(method, "/exec")
@@ -188,7 +192,7 @@ async fn an_upgrade_to_another_protocol_is_neither_forwarded_nor_taken() {
 async fn an_upgrade_that_is_no_handshake_of_websocket_is_refused() {
     const KEY: (&str, &str) = ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==");
     const VERSION: (&str, &str) = ("Sec-WebSocket-Version", "13");
-    let backend = Backend::scripted([Step::ReadRequest, Step::Send(SWITCH.to_vec())]).await;
+    let backend = Backend::scripted([ScriptStep::ReadRequest, ScriptStep::Send(SWITCH.to_vec())]).await;
     let proxy = Setup::to(&[backend.address()]).start();
     for (request, status, reason) in [
         (handshake("POST", &[KEY, VERSION]), 400, "websocket_handshake"),
@@ -205,11 +209,11 @@ async fn an_upgrade_that_is_no_handshake_of_websocket_is_refused() {
     ] {
         let mut client = proxy.client().await;
         client.send(request.bytes()).await.unwrap();
-        let answer = client.read_response().await.unwrap();
-        assert_eq!(answer.status, status, "{request:?}");
-        assert!(answer.text().ends_with(&format!(": {reason}\n")), "{request:?}: {}", answer.text());
+        let response = client.read_response().await.unwrap();
+        assert_eq!(response.status, status, "{request:?}");
+        assert!(response.text().ends_with(&format!(": {reason}\n")), "{request:?}: {}", response.text());
         let version = (status == 426).then_some("13");
-        assert_eq!(answer.header("Sec-WebSocket-Version"), version, "{request:?}");
+        assert_eq!(response.header("Sec-WebSocket-Version"), version, "{request:?}");
         client.expect_closed().await;
     }
     assert_eq!(backend.connection_count(), 0);
@@ -226,8 +230,8 @@ async fn a_switch_to_anything_but_what_was_asked_is_502() {
         "HTTP/1.1 101 Switching Protocols\r\n\r\n",
         "HTTP/1.0 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
     ] {
-        let answer = format!("{head}tunnel");
-        let backend = Backend::http(move |_| Answer::Bytes(answer.clone().into())).await;
+        let response = format!("{head}tunnel");
+        let backend = Backend::http(move |_| BackendResponse::Bytes(response.clone().into())).await;
         let proxy = Setup::to(&[backend.address()]).start();
         let mut client = proxy.client().await;
         let got = client.exchange(&upgrade()).await.unwrap();
@@ -242,12 +246,12 @@ async fn a_switch_to_anything_but_what_was_asked_is_502() {
 
 #[tokio::test]
 async fn the_end_of_either_side_ends_the_other() {
-    let backend = Backend::scripted([Step::ReadRequest, Step::Send(SWITCH.to_vec())]).await;
+    let backend = Backend::scripted([ScriptStep::ReadRequest, ScriptStep::Send(SWITCH.to_vec())]).await;
     let proxy = Setup::to(&[backend.address()]).start();
     let mut client = proxy.client().await;
     assert_eq!(client.exchange(&upgrade()).await.unwrap().status, 101);
     drop(client);
-    backend.until("the endpoint's end", |backend| backend.open_count() == 0).await;
+    backend.wait_until("the endpoint's end", |backend| backend.open_count() == 0).await;
     let mut client = proxy.client().await;
     assert_eq!(client.exchange(&upgrade()).await.unwrap().status, 101);
     backend.close_connections();

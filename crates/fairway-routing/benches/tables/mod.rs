@@ -1,4 +1,4 @@
-//! Large configurations for benches.
+//! Large configurations for benchmarks.
 #![allow(dead_code, reason = "each bench uses its part")]
 
 use std::sync::Arc;
@@ -28,12 +28,12 @@ pub(crate) fn path(n: usize) -> String {
     format!("/api/v{}/service-{n}", n % 7)
 }
 
-/// A host with one rule for everything, as often as that.
+/// This many hosts with one catch-all rule.
 pub(crate) fn hosts_with_a_rule(count: usize) -> Config {
     hosts(count, &["/"])
 }
 
-/// A host with three paths, as often as that.
+/// This many hosts with three paths.
 pub(crate) fn hosts_with_three_paths(count: usize) -> Config {
     hosts(count, &["/", "/api", "/api/v1"])
 }
@@ -47,7 +47,7 @@ fn hosts(count: usize, paths: &[&str]) -> Config {
     config
 }
 
-/// All routes on one host.
+/// This many routes on one host.
 pub(crate) fn one_host_with_paths(count: usize) -> Config {
     let rules = (0..count).map(|n| rule(n, &path(n))).collect();
     let mut config = Config::default();
@@ -79,7 +79,7 @@ pub(crate) fn put_backend(config: &mut Config, n: usize, endpoints: u16) {
     config.backends.insert(key, Arc::new(backend));
 }
 
-/// The numbers below `count`, each once, in an order without pattern.
+/// A pseudo-random permutation of the numbers below `count`.
 pub(crate) fn shuffled(count: usize) -> impl Iterator<Item = usize> {
     let mut numbers: Vec<usize> = (0..count).collect();
     let mut state = 0x2545_f491_4f6c_dd1d_u64;

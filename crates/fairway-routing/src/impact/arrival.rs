@@ -1,4 +1,4 @@
-//! One of the two configurations, and where requests arrive in it.
+//! One of the two compared configurations, and its listeners.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -6,31 +6,31 @@ use std::sync::Arc;
 
 use fairway_model::{HostPattern, Listener, ListenerProtocol};
 
-use super::known::Prepared;
+use super::known::RequestPaths;
 use crate::client_limits::ClientLimits;
 use crate::host::CompiledHost;
 use crate::snapshot::Snapshot;
 
-/// A configuration.
-pub(super) struct Side<'s> {
+/// A configuration to compare.
+pub(super) struct ComparedConfig<'s> {
     pub(super) snapshot: &'s Snapshot,
-    /// Those of HTTP, by name.
-    pub(super) listeners: BTreeMap<&'s str, Place<'s>>,
-    /// Whether it was made without some of the objects that its rules refer to.
+    /// The HTTP listeners by name.
+    pub(super) listeners: BTreeMap<&'s str, HttpListener<'s>>,
+    /// Whether it was compiled without some of the objects that its rules refer to.
     pub(super) lacks_objects: bool,
-    /// By where it is: whether a rule of the host asks for parameters of the query.
+    /// By address of the host: whether a rule matches on query parameters.
     asks_for_query: RefCell<HashMap<*const CompiledHost, bool>>,
 }
 
-/// A listener of HTTP.
-pub(super) struct Place<'s> {
+/// An HTTP listener.
+pub(super) struct HttpListener<'s> {
     pub(super) listener: &'s Arc<Listener>,
     pub(super) limits: ClientLimits,
-    /// Where clients find over TLS what it serves.
+    /// The port where clients reach the same hosts over TLS.
     pub(super) https_port: u16,
 }
 
-impl<'s> Side<'s> {
+impl<'s> ComparedConfig<'s> {
     pub(super) fn new(snapshot: &'s Snapshot) -> Self {
         let config = snapshot.config();
         let over_tls = |table: &str| {
@@ -42,9 +42,9 @@ impl<'s> Side<'s> {
                 ListenerProtocol::Https => Some(listener),
                 _ => over_tls(&listener.table),
             };
-            let place = Place {
+            let place = HttpListener {
                 listener,
-                limits: ClientLimits::of(&config.settings, &listener.clients),
+                limits: ClientLimits::for_listener(&config.settings, &listener.clients),
                 https_port: https.map_or(443, |https| https.public_port),
             };
             (&*listener.name, place)
@@ -53,24 +53,25 @@ impl<'s> Side<'s> {
         Self { snapshot, listeners, lacks_objects: false, asks_for_query: RefCell::default() }
     }
 
-    /// The listeners that speak what the connection spoke, the first of each table.
-    pub(super) fn speaking(&self, over_tls: bool) -> Vec<&Place<'s>> {
+    /// The listeners for cleartext or TLS connections, the first one of each table.
+    pub(super) fn speaking(&self, over_tls: bool) -> Vec<&HttpListener<'s>> {
         let protocol = if over_tls { ListenerProtocol::Https } else { ListenerProtocol::Http };
-        let mut tables: BTreeMap<_, &Place<'s>> = BTreeMap::new();
+        let mut tables: BTreeMap<_, &HttpListener<'s>> = BTreeMap::new();
         for place in self.listeners.values().filter(|place| place.listener.protocol == protocol) {
             tables.entry((&place.listener.table, &place.listener.routes)).or_insert(place);
         }
         tables.into_values().collect()
     }
 
-    /// The listener that takes what came to `before` in the other configuration: the one of the same name, or of the same address.
-    /// Where several of TLS share that, the name that is asked for decides.
-    pub(super) fn instead_of(&self, before: &Listener, host: &str) -> Option<&Place<'s>> {
-        let same = |place: &&Place<'s>| place.listener.protocol == before.protocol;
+    /// The listener that receives the traffic of `before` from the other configuration: the one with the same name, or
+    /// with the same address. If several TLS listeners share the address, the server name decides.
+    pub(super) fn instead_of(&self, before: &Listener, host: &str) -> Option<&HttpListener<'s>> {
+        let same = |place: &&HttpListener<'s>| place.listener.protocol == before.protocol;
         let named = self.listeners.get(&*before.name).filter(same);
         let anchor = named.or_else(|| {
-            let shares =
-                |place: &&Place<'s>| place.listener.bind.iter().any(|address| before.bind.contains(address));
+            let shares = |place: &&HttpListener<'s>| {
+                place.listener.bind.iter().any(|address| before.bind.contains(address))
+            };
             self.listeners.values().filter(same).find(shares)
         })?;
         if !before.protocol.begins_with_tls() || anchor.listener.bind.is_empty() {
@@ -82,7 +83,7 @@ impl<'s> Side<'s> {
         self.listeners.get(&*chosen.name)
     }
 
-    /// Whether a rule of the host asks for parameters of the query.
+    /// Whether a rule of the host matches on query parameters.
     pub(super) fn asks_for_query(&self, host: &'s CompiledHost) -> bool {
         let look = || {
             let mut rules = host.model().routes.iter().flat_map(|route| &route.rules);
@@ -91,10 +92,10 @@ impl<'s> Side<'s> {
         *self.asks_for_query.borrow_mut().entry(std::ptr::from_ref(host)).or_insert_with(look)
     }
 
-    /// Whether the TLS of the request's host does not end here.
-    pub(super) fn passes_through(&self, place: &Place<'s>, request: &Prepared<'_>) -> bool {
+    /// Whether the TLS connection of the request's host is passed through.
+    pub(super) fn passes_through(&self, place: &HttpListener<'s>, request: &RequestPaths<'_>) -> bool {
         place.listener.protocol == ListenerProtocol::Https
-            && self.snapshot.passed_through(&place.listener.table, request.known.host).is_some()
+            && self.snapshot.passthrough_route(&place.listener.table, request.known.host).is_some()
     }
 }
 

@@ -1,9 +1,9 @@
-//! The rules that may serve a request of which neither headers nor query are known, in the order in which they are considered.
+//! The rules that may serve a request whose headers and query are unknown, in the order they are considered.
 
 use fairway_model::{Listener, Match};
 
-use super::arrival::Side;
-use super::known::{KnownRequest, NoFields, Prepared};
+use super::arrival::ComparedConfig;
+use super::known::{KnownRequest, NoHeaders, RequestPaths};
 use super::verdict::Unknown;
 use crate::candidate::PathTest;
 use crate::explain::{HostVerdict, MatchVerdict};
@@ -11,26 +11,26 @@ use crate::host::CompiledHost;
 use crate::matched::Matched;
 use crate::rule::CompiledRule;
 
-/// What serves a request, if nothing before it does.
+/// What serves a request, if no earlier candidate does.
 #[derive(Clone, Copy)]
-pub(super) struct Candidate<'s> {
-    /// What it asks for of what is not known; `None` where it serves the request for certain.
+pub(super) struct PossibleRule<'s> {
+    /// Its conditions on unknown parts of the request; `None` if it certainly applies.
     pub(super) when: Option<&'s Match>,
-    /// The rule; `None` is 404.
-    pub(super) to: Option<Found<'s>>,
+    /// The rule; `None` is a 404.
+    pub(super) to: Option<ServingRule<'s>>,
 }
 
 /// A rule that serves a request.
 #[derive(Clone, Copy)]
-pub(super) struct Found<'s> {
+pub(super) struct ServingRule<'s> {
     pub(super) host: &'s CompiledHost,
     pub(super) rule: &'s CompiledRule,
     /// As in [`Matched::Rule`].
     pub(super) prefix: usize,
 }
 
-impl Candidate<'_> {
-    const NONE: Self = Candidate { when: None, to: None };
+impl PossibleRule<'_> {
+    const NONE: Self = PossibleRule { when: None, to: None };
 
     /// What decides whether it serves the request.
     pub(super) fn depends_on(&self) -> Option<Unknown> {
@@ -42,7 +42,7 @@ impl Candidate<'_> {
         })
     }
 
-    /// Whether it asks for the same of what is not known.
+    /// Whether its conditions on unknown parts are the same.
     fn asks_for(&self, other: &Match) -> bool {
         self.when.is_some_and(|of| {
             of.headers == other.headers && of.query == other.query && of.cookies == other.cookies
@@ -50,30 +50,30 @@ impl Candidate<'_> {
     }
 }
 
-/// Those of a route table. Only the last one serves a request for certain.
+/// The candidates of a route table. Only the last one certainly serves a request.
 pub(super) fn candidates<'s>(
-    side: &Side<'s>,
+    side: &ComparedConfig<'s>,
     listener: &Listener,
-    request: &Prepared<'_>,
-) -> Vec<Candidate<'s>> {
+    request: &RequestPaths<'_>,
+) -> Vec<PossibleRule<'s>> {
     let snapshot = side.snapshot;
-    let Some(table) = snapshot.table_of(listener) else { return vec![Candidate::NONE] };
+    let Some(table) = snapshot.table_of(listener) else { return vec![PossibleRule::NONE] };
     let KnownRequest { host, has_query, .. } = *request.known;
-    let fields = NoFields::default();
+    let fields = NoHeaders::default();
     let asked = request.request(&fields);
     let matched = snapshot.lookup(table, &asked);
     let asks_for_query =
         has_query && snapshot.covering(table, host).into_iter().any(|host| side.asks_for_query(host));
-    if !fields.were_asked_for() && !asks_for_query {
+    if !fields.were_read() && !asks_for_query {
         let to = match matched {
-            Matched::Rule { host, rule, prefix } => Some(Found { host, rule, prefix }),
+            Matched::Rule { host, rule, prefix } => Some(ServingRule { host, rule, prefix }),
             Matched::NoRule(_) | Matched::NoHost => None,
         };
-        return vec![Candidate { when: None, to }];
+        return vec![PossibleRule { when: None, to }];
     }
     let mut found = Vec::new();
     let mut hosts = snapshot.explain(table, &asked).hosts;
-    // Of two tables, what the losing one may have comes before what is certain.
+    // Of two tables, possible matches of the losing one come before what is certain.
     hosts.sort_by_key(|step| step.verdict == HostVerdict::Serves);
     for step in hosts {
         for considered in step.matches {
@@ -88,26 +88,26 @@ pub(super) fn candidates<'s>(
             let path = step.host.path(&asked);
             let covered = PathTest::compiled(&considered.of.path).ok().and_then(|test| test.covered(path));
             let prefix = covered.unwrap_or_default();
-            let to = Some(Found { host: step.host, rule: considered.rule, prefix });
-            found.push(Candidate { when: (!is_certain).then_some(considered.of), to });
+            let to = Some(ServingRule { host: step.host, rule: considered.rule, prefix });
+            found.push(PossibleRule { when: (!is_certain).then_some(considered.of), to });
             if is_certain {
                 return found;
             }
         }
     }
-    found.push(Candidate::NONE);
+    found.push(PossibleRule::NONE);
     found
 }
 
-/// The numbers of those that served the request, as far as is known: by the rule that is remembered, and where several come from the
-/// same field, as those of a canary do, by the endpoint.
+/// The indices of the candidates that may have served the request: by the recorded rule, and by the endpoint if several
+/// come from the same field, as with a canary.
 pub(super) fn that_served(
-    side: &Side<'_>,
-    candidates: &[Candidate<'_>],
+    side: &ComparedConfig<'_>,
+    candidates: &[PossibleRule<'_>],
     request: &KnownRequest<'_>,
 ) -> Vec<usize> {
     let all = || (0..candidates.len()).collect::<Vec<_>>();
-    let that = |is: &dyn Fn(&Candidate<'_>) -> bool| -> Vec<usize> {
+    let that = |is: &dyn Fn(&PossibleRule<'_>) -> bool| -> Vec<usize> {
         candidates.iter().enumerate().filter(|(_, it)| is(it)).map(|(number, _)| number).collect()
     };
     if candidates.len() == 1 {
@@ -118,7 +118,7 @@ pub(super) fn that_served(
         None => that(&|it| it.to.is_none()),
     };
     if by_rule.is_empty() {
-        // The configuration was another one then.
+        // The configuration was different then.
         return all();
     }
     let Some(endpoint) = request.endpoint.filter(|_| by_rule.len() > 1) else { return by_rule };
@@ -135,13 +135,13 @@ pub(super) fn that_served(
     }
 }
 
-/// Those that may serve the request after the change, where before it number `served` of `before` did: that one's conditions hold, and
-/// those of the ones in front of it do not.
+/// The candidates that may serve the request after the change, if candidate `served` of `before` did: its conditions
+/// hold, and those of the candidates before it do not.
 pub(super) fn possible<'c, 's>(
-    before: &[Candidate<'s>],
+    before: &[PossibleRule<'s>],
     served: usize,
-    after: &'c [Candidate<'s>],
-) -> Vec<&'c Candidate<'s>> {
+    after: &'c [PossibleRule<'s>],
+) -> Vec<&'c PossibleRule<'s>> {
     let mut possible = Vec::new();
     for candidate in after {
         let Some(when) = candidate.when else {

@@ -2,60 +2,61 @@
 
 use fairway_model::{HostPattern, Origin};
 
-use super::arrival::{Place, Side};
-use super::candidates::{Candidate, candidates, possible, that_served};
+use super::arrival::{ComparedConfig, HttpListener};
+use super::candidates::{PossibleRule, candidates, possible, that_served};
 use super::difference;
-use super::known::{KnownClient, KnownRequest, Prepared};
-use super::treatment::{Outcome, Treatment};
+use super::known::{KnownClient, KnownRequest, RequestPaths};
+use super::treatment::{Treatment, TreatmentOutcome};
 use super::verdict::{Unknown, Verdict};
 use crate::snapshot::Snapshot;
 
-/// Two configurations that are compared.
+/// Two configurations to compare.
 pub struct Comparison<'s> {
-    before: Side<'s>,
-    after: Side<'s>,
+    before: ComparedConfig<'s>,
+    after: ComparedConfig<'s>,
 }
 
-/// What a change means for one request.
+/// The impact of a change on one request.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Compared<'s> {
-    /// The rule that serves it before the change; `None` where there is none, or which one it is is not known.
+pub struct ComparedRequest<'s> {
+    /// The rule that serves it before the change; `None` if there is none, or it is unknown.
     pub route: Option<ServedRoute<'s>>,
-    /// What the change means.
+    /// The impact.
     pub verdict: Verdict,
 }
 
-/// A rule as people look for it.
+/// A rule, identified for users.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ServedRoute<'s> {
     /// The object and the field.
     pub origin: &'s Origin,
     /// The host.
     pub host: &'s HostPattern,
-    /// The path as it is written in the object.
+    /// The path as written in the object.
     pub path: &'s str,
 }
 
 impl<'s> Comparison<'s> {
-    /// Of what is served by `before`, and what would be served by `after`. Values that one of them hides must be hidden in the other,
-    /// too.
+    /// Compares what `before` serves with what `after` would serve. Values hidden in one of them must be hidden in the
+    /// other, too.
     #[must_use]
     pub fn new(before: &'s Snapshot, after: &'s Snapshot) -> Self {
-        Self { before: Side::new(before), after: Side::new(after) }
+        Self { before: ComparedConfig::new(before), after: ComparedConfig::new(after) }
     }
 
-    /// The same where the change was read without some of the objects that its rules refer to: what a rule without them does is undecided.
+    /// The same, if the change was read without some of the objects that its rules refer to: the impact on such rules
+    /// is undecided.
     #[must_use]
     pub fn of_incomplete_objects(mut self) -> Self {
         self.after.lacks_objects = true;
         self
     }
 
-    /// What the change means for a request.
+    /// The impact on a request.
     #[must_use]
-    pub fn compare(&self, known: &KnownRequest<'_>) -> Compared<'s> {
-        let undecided = |unknown| Compared { route: None, verdict: Verdict::Undecided(unknown) };
-        let Some(request) = Prepared::of(known) else { return undecided(Unknown::Text) };
+    pub fn compare(&self, known: &KnownRequest<'_>) -> ComparedRequest<'s> {
+        let undecided = |unknown| ComparedRequest { route: None, verdict: Verdict::Undecided(unknown) };
+        let Some(request) = RequestPaths::new(known) else { return undecided(Unknown::Text) };
         let Some(place) = self.arrival(&request) else { return undecided(Unknown::Listener) };
         let before = candidates(&self.before, place.listener, &request);
         let served = that_served(&self.before, &before, known);
@@ -68,17 +69,17 @@ impl<'s> Comparison<'s> {
             _ => None,
         };
         let verdict = self.verdict(place, &before, &served, &request);
-        Compared { route, verdict }
+        ComparedRequest { route, verdict }
     }
 
-    /// The listener that the request came to; `None` where that is not known.
-    fn arrival(&self, request: &Prepared<'_>) -> Option<&Place<'s>> {
+    /// The listener that received the request; `None` if unknown.
+    fn arrival(&self, request: &RequestPaths<'_>) -> Option<&HttpListener<'s>> {
         let known = request.known;
         if let Some(place) = known.listener.and_then(|name| self.before.listeners.get(name)) {
             return Some(place);
         }
         let speaking = self.before.speaking(known.over_tls);
-        let serves = |place: &&&Place<'s>| {
+        let serves = |place: &&&HttpListener<'s>| {
             let all = candidates(&self.before, place.listener, request);
             known.rule.is_some_and(|rule| {
                 all.iter().any(|it| it.to.is_some_and(|to| rule.is_from(&to.rule.rule().origin)))
@@ -91,22 +92,22 @@ impl<'s> Comparison<'s> {
         }
     }
 
-    /// What the change means for a request that one of those numbered `served` of `before` has served.
+    /// The impact on a request that was served by one of the candidates `served` of `before`.
     fn verdict(
         &self,
-        place: &Place<'s>,
-        before: &[Candidate<'s>],
+        place: &HttpListener<'s>,
+        before: &[PossibleRule<'s>],
         served: &[usize],
-        request: &Prepared<'_>,
+        request: &RequestPaths<'_>,
     ) -> Verdict {
         let known = request.known;
-        let passed_through = || Treatment::without_rule(Outcome::PassedThrough);
-        let treat_before = |candidate: &Candidate<'s>| match self.before.passes_through(place, request) {
+        let passed_through = || Treatment::without_rule(TreatmentOutcome::PassedThrough);
+        let treat_before = |candidate: &PossibleRule<'s>| match self.before.passes_through(place, request) {
             true => passed_through(),
-            false => Treatment::of(&self.before, place, request, known.client, candidate.to),
+            false => Treatment::for_request(&self.before, place, request, known.client, candidate.to),
         };
         let Some(now) = self.after.instead_of(place.listener, known.host) else {
-            let gone = Treatment::without_rule(Outcome::NoListener);
+            let gone = Treatment::without_rule(TreatmentOutcome::NoListener);
             return served.first().map_or(Verdict::Same, |served| {
                 difference::verdict(&treat_before(&before[*served]), &gone, known)
             });
@@ -127,7 +128,7 @@ impl<'s> Comparison<'s> {
                     true => passed_through(),
                     false => {
                         let client = client_after(known, trusts_others, &before[*number], candidate);
-                        Treatment::of(&self.after, now, request, client, candidate.to)
+                        Treatment::for_request(&self.after, now, request, client, candidate.to)
                     }
                 };
                 unknown = unknown.or(candidate.depends_on());
@@ -138,21 +139,21 @@ impl<'s> Comparison<'s> {
     }
 }
 
-/// Who the client is after a change: somebody else may say it then.
+/// The client after a change: another peer may be trusted then.
 fn client_after(
     known: &KnownRequest<'_>,
     trusts_others: bool,
-    before: &Candidate<'_>,
-    after: &Candidate<'_>,
+    before: &PossibleRule<'_>,
+    after: &PossibleRule<'_>,
 ) -> KnownClient {
-    let believed = |of: &Candidate<'_>| of.to.and_then(|to| to.rule.rule().phases.client.clone());
+    let believed = |of: &PossibleRule<'_>| of.to.and_then(|to| to.rule.rule().phases.client.clone());
     match trusts_others || believed(before) != believed(after) {
-        true => KnownClient::NotKept,
+        true => KnownClient::UnrecordedAddress,
         false => known.client,
     }
 }
 
-/// What all possible verdicts say together; where they contradict each other, that depends on `unknown`.
+/// Combines all possible verdicts; if they contradict each other, the result depends on `unknown`.
 fn settled(verdicts: Vec<Verdict>, unknown: Unknown) -> Verdict {
     let is = |kind: fn(&Verdict) -> bool| verdicts.iter().all(kind);
     let agree = is(|it| matches!(it, Verdict::Same))

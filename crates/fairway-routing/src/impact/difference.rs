@@ -3,24 +3,24 @@
 use std::sync::Arc;
 
 use fairway_model::{
-    AnswerEdit, Backend, BackendProtocol, ChosenFields, FieldTemplate, Forwarding, Guard, Phases,
-    ReceivedEdit, RequestEdit, Rule,
+    Backend, BackendProtocol, ConditionalHeaders, Forwarding, Guard, HeaderTemplate, Phases, RequestEdit,
+    ResponseEdit, Rule, UpstreamResponseEdit,
 };
 
-use super::answer::OwnAnswer;
-use super::candidates::Found;
-use super::forwarded::{Fate, Forwarded};
+use super::answer::LocalResponse;
+use super::candidates::ServingRule;
+use super::forwarded::{BackendChange, Forwarded};
 use super::known::KnownRequest;
-use super::treatment::{Outcome, Treatment};
+use super::treatment::{Treatment, TreatmentOutcome};
 use super::verdict::{Difference, DifferenceKind, OtherSettings, Unknown, Verdict};
 
-/// What it means for the request that `after` takes the place of `before`.
+/// The impact on a request if `after` replaces `before`.
 pub(super) fn verdict(before: &Treatment<'_>, after: &Treatment<'_>, request: &KnownRequest<'_>) -> Verdict {
     let verdict = of_outcomes(before, after, request);
     if let Some((_, by)) = after.unknown.iter().find(|(asker, _)| !before.asks(*asker)) {
         return Verdict::Undecided(*by);
     }
-    // Of a request that was forwarded, all guards have let it pass.
+    // A request that was forwarded has passed all guards.
     if request.forwarded {
         return verdict;
     }
@@ -36,25 +36,30 @@ fn of_outcomes(before: &Treatment<'_>, after: &Treatment<'_>, request: &KnownReq
     let otherwise =
         |kind| Verdict::Otherwise(Difference { kind, before: before.words(), after: after.words() });
     match (&before.outcome, &after.outcome) {
-        (Outcome::Hidden, _) | (_, Outcome::Hidden) => Verdict::Undecided(Unknown::Hidden),
-        (Outcome::Answered(OwnAnswer { status: 503, .. }), Outcome::Unreferenced) => Verdict::Same,
-        (Outcome::Unreferenced, _) | (_, Outcome::Unreferenced) => Verdict::Undecided(Unknown::Object),
-        (Outcome::NoListener, Outcome::NoListener) | (Outcome::PassedThrough, Outcome::PassedThrough) => {
+        (TreatmentOutcome::Hidden, _) | (_, TreatmentOutcome::Hidden) => Verdict::Undecided(Unknown::Hidden),
+        (TreatmentOutcome::Answered(LocalResponse { status: 503, .. }), TreatmentOutcome::Unreferenced) => {
             Verdict::Same
         }
-        (Outcome::NoListener | Outcome::PassedThrough, _)
-        | (_, Outcome::NoListener | Outcome::PassedThrough) => otherwise(DifferenceKind::Listener),
-        (Outcome::Answered(one), Outcome::Answered(other)) if one.is_like(other) => {
+        (TreatmentOutcome::Unreferenced, _) | (_, TreatmentOutcome::Unreferenced) => {
+            Verdict::Undecided(Unknown::Object)
+        }
+        (TreatmentOutcome::NoListener, TreatmentOutcome::NoListener)
+        | (TreatmentOutcome::PassedThrough, TreatmentOutcome::PassedThrough) => Verdict::Same,
+        (TreatmentOutcome::NoListener | TreatmentOutcome::PassedThrough, _)
+        | (_, TreatmentOutcome::NoListener | TreatmentOutcome::PassedThrough) => {
+            otherwise(DifferenceKind::Listener)
+        }
+        (TreatmentOutcome::Answered(one), TreatmentOutcome::Answered(other)) if one.is_like(other) => {
             settings(before, after, None)
         }
-        (Outcome::Answered(one), Outcome::Answered(other)) => match answered(other) {
+        (TreatmentOutcome::Answered(one), TreatmentOutcome::Answered(other)) => match answered(other) {
             DifferenceKind::Refused if one.location.is_some() => otherwise(DifferenceKind::Redirect),
             kind => otherwise(kind),
         },
-        (Outcome::Forwarded(_), Outcome::Answered(answer)) => otherwise(answered(answer)),
-        (Outcome::Answered(_), Outcome::Forwarded(_)) => otherwise(DifferenceKind::Served),
-        (Outcome::Forwarded(one), Outcome::Forwarded(other)) => {
-            let both = Both { before: one, after: other };
+        (TreatmentOutcome::Forwarded(_), TreatmentOutcome::Answered(answer)) => otherwise(answered(answer)),
+        (TreatmentOutcome::Answered(_), TreatmentOutcome::Forwarded(_)) => otherwise(DifferenceKind::Served),
+        (TreatmentOutcome::Forwarded(one), TreatmentOutcome::Forwarded(other)) => {
+            let both = ForwardedPair { before: one, after: other };
             match both.verdict(before.found, after.found, request) {
                 Verdict::Same => settings(before, after, Some(&both)),
                 decided => decided,
@@ -63,34 +68,36 @@ fn of_outcomes(before: &Treatment<'_>, after: &Treatment<'_>, request: &KnownReq
     }
 }
 
-fn answered(answer: &OwnAnswer) -> DifferenceKind {
+fn answered(answer: &LocalResponse) -> DifferenceKind {
     match answer {
-        OwnAnswer { location: Some(_), .. } => DifferenceKind::Redirect,
-        OwnAnswer { is_no_route: true, .. } => DifferenceKind::NoRoute,
+        LocalResponse { location: Some(_), .. } => DifferenceKind::Redirect,
+        LocalResponse { is_no_route: true, .. } => DifferenceKind::NoRoute,
         _ => DifferenceKind::Refused,
     }
 }
 
-/// A request that is forwarded before the change and after it.
-struct Both<'b, 's> {
+/// A request that is forwarded both before and after the change.
+struct ForwardedPair<'b, 's> {
     before: &'b Forwarded<'s>,
     after: &'b Forwarded<'s>,
 }
 
-impl Both<'_, '_> {
-    /// Settings are not compared.
+impl ForwardedPair<'_, '_> {
+    /// Does not compare settings.
     fn verdict(
         &self,
-        before: Option<Found<'_>>,
-        after: Option<Found<'_>>,
+        before: Option<ServingRule<'_>>,
+        after: Option<ServingRule<'_>>,
         request: &KnownRequest<'_>,
     ) -> Verdict {
         let otherwise = |kind, before, after| Verdict::Otherwise(Difference { kind, before, after });
         let Self { before: one, after: other } = self;
         let services = match one.fate(other, request.endpoint) {
-            Fate::Stays(services) => services,
-            Fate::Moves => return otherwise(DifferenceKind::Backend, one.services(), other.services()),
-            Fate::Chance => return Verdict::Undecided(Unknown::Weights),
+            BackendChange::Stays(services) => services,
+            BackendChange::Moves => {
+                return otherwise(DifferenceKind::Backend, one.services(), other.services());
+            }
+            BackendChange::Chance => return Verdict::Undecided(Unknown::Weights),
         };
         if let Some((protocol, now)) = services.iter().find_map(|service| self.other_protocol(service)) {
             return otherwise(DifferenceKind::Protocol, protocol, now);
@@ -109,14 +116,16 @@ impl Both<'_, '_> {
         let has_other_filters = services.iter().any(|service| self.has_other_filters(service));
         match (has_other_filters, services.len()) {
             (true, 2..) => Verdict::Undecided(Unknown::Weights),
-            (is_other, _) if is_other || steps != steps_now => {
-                otherwise(DifferenceKind::Headers, "headers as now".to_owned(), "other headers".to_owned())
-            }
+            (is_other, _) if is_other || steps != steps_now => otherwise(
+                DifferenceKind::Headers,
+                "current headers".to_owned(),
+                "different headers".to_owned(),
+            ),
             _ => Verdict::Same,
         }
     }
 
-    /// The protocols in which the endpoints of a Service are spoken to, where they differ.
+    /// The protocols of a Service's endpoints, if they differ.
     fn other_protocol(&self, service: &str) -> Option<(String, String)> {
         let of = |forwarded: &Forwarded<'_>| {
             forwarded.shares_of(service).find_map(|share| share.backend).map(|backend| spoken(backend))
@@ -125,13 +134,13 @@ impl Both<'_, '_> {
         (before != after).then_some((before, after))
     }
 
-    /// Whether the filters of the share of a Service differ.
+    /// Whether the filters of a Service's share differ.
     fn has_other_filters(&self, service: &str) -> bool {
         let before = self.before.shares_of(service).map(|share| share.filters);
         !before.eq(self.after.shares_of(service).map(|share| share.filters))
     }
 
-    /// Whether the endpoints of a Service that stays are chosen or used in another way.
+    /// Whether the endpoints of an unchanged Service are selected or used differently.
     fn uses_otherwise(&self) -> bool {
         let used = |it: &Arc<Backend>| {
             let Backend {
@@ -154,7 +163,7 @@ impl Both<'_, '_> {
     }
 }
 
-/// The protocol in which endpoints are spoken to.
+/// The protocol of the endpoints.
 fn spoken(backend: &Backend) -> String {
     let protocol = match backend.protocol {
         BackendProtocol::Http1 => "HTTP/1.1",
@@ -165,14 +174,14 @@ fn spoken(backend: &Backend) -> String {
     format!("{protocol}{tls}")
 }
 
-/// What is done to headers of every request or response of a rule.
+/// A change to the headers of every request or response of a rule.
 #[derive(PartialEq)]
 enum HeaderStep<'r> {
     Request(&'r RequestEdit),
-    Fields(&'r [FieldTemplate]),
-    Chosen(&'r ChosenFields),
-    Received(&'r ReceivedEdit),
-    Answer(&'r AnswerEdit),
+    Fields(&'r [HeaderTemplate]),
+    Chosen(&'r ConditionalHeaders),
+    Received(&'r UpstreamResponseEdit),
+    Answer(&'r ResponseEdit),
 }
 
 fn header_steps(rule: &Rule, over_tls: bool) -> Vec<HeaderStep<'_>> {
@@ -185,10 +194,10 @@ fn header_steps(rule: &Rule, over_tls: bool) -> Vec<HeaderStep<'_>> {
         fields.chain(chosen.map(|chosen| HeaderStep::Chosen(chosen)))
     });
     let answers = phases.answers.edits.iter().filter(|edit| match edit {
-        AnswerEdit::Headers(_) | AnswerEdit::Fields(_) => true,
-        AnswerEdit::Chosen(chosen) => chosen.when.is_empty(),
-        AnswerEdit::StrictTransportSecurity(_) => over_tls,
-        AnswerEdit::Cors(_) => false,
+        ResponseEdit::Headers(_) | ResponseEdit::Fields(_) => true,
+        ResponseEdit::Chosen(chosen) => chosen.when.is_empty(),
+        ResponseEdit::StrictTransportSecurity(_) => over_tls,
+        ResponseEdit::Cors(_) => false,
     });
     request
         .map(HeaderStep::Request)
@@ -198,8 +207,12 @@ fn header_steps(rule: &Rule, over_tls: bool) -> Vec<HeaderStep<'_>> {
         .collect()
 }
 
-/// What else differs where a request goes the same way.
-fn settings(before: &Treatment<'_>, after: &Treatment<'_>, forwarded: Option<&Both<'_, '_>>) -> Verdict {
+/// Other differences, if the request is forwarded in the same way.
+fn settings(
+    before: &Treatment<'_>,
+    after: &Treatment<'_>,
+    forwarded: Option<&ForwardedPair<'_, '_>>,
+) -> Verdict {
     let (Some(one), Some(other)) = (before.found, after.found) else { return Verdict::Same };
     let (one, other) = (one.rule.rule(), other.rule.rule());
     let object = |rule: &Rule| {
@@ -222,7 +235,7 @@ fn settings(before: &Treatment<'_>, after: &Treatment<'_>, forwarded: Option<&Bo
     Verdict::Same
 }
 
-/// What the phases do besides what is compared elsewhere.
+/// The phases without what is compared elsewhere.
 fn filters(phases: &Phases) -> Phases {
     let Phases {
         client: _,
@@ -240,13 +253,13 @@ fn filters(phases: &Phases) -> Phases {
     };
     answers.received.clear();
     answers.edits.retain(|edit| match edit {
-        AnswerEdit::Cors(_) => true,
-        AnswerEdit::Chosen(chosen) => !chosen.when.is_empty(),
+        ResponseEdit::Cors(_) => true,
+        ResponseEdit::Chosen(chosen) => !chosen.when.is_empty(),
         _ => false,
     });
     let forwarding = forwarding.map(|it| {
         let chosen = it.chosen.iter().filter(|chosen| !chosen.when.is_empty()).cloned().collect();
-        Forwarding { path: None, fields: None, secured: None, chosen, ..*it }
+        Forwarding { path: None, fields: None, tls_backend: None, chosen, ..*it }
     });
     Phases {
         client: None,

@@ -1,4 +1,4 @@
-//! Where a request goes, and what its endpoint sees of it, as far as that is known.
+//! Where a request is forwarded to, and what its endpoint receives, as far as known.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -6,59 +6,63 @@ use std::sync::Arc;
 
 use fairway_http::path;
 use fairway_model::{
-    Backend, BackendKey, Config, ForwardedPath, PathForm, Reference, RequestEdit, RouteFilters,
+    Backend, BackendKey, Config, ForwardedPath, PathForm, ReferenceStatus, RequestEdit, RouteFilters,
     WeightedBackend,
 };
 
-use super::arrival::Side;
-use super::candidates::Found;
-use super::known::Prepared;
+use super::arrival::ComparedConfig;
+use super::candidates::ServingRule;
+use super::known::RequestPaths;
 use crate::rule::Targets;
 
-/// A request that goes to a backend.
+/// A forwarded request.
 pub(super) struct Forwarded<'s> {
-    pub(super) shares: Vec<Share<'s>>,
-    /// The path that the endpoint sees.
+    pub(super) shares: Vec<BackendShare<'s>>,
+    /// The path that the endpoint receives.
     pub(super) path: String,
-    /// The host that it sees, where it is not the request's.
+    /// The host that it receives, if it differs from the request's.
     pub(super) host: Option<&'s str>,
 }
 
-/// A backend that may get it.
-pub(super) struct Share<'s> {
-    /// The Service with its port; what the configuration calls it where it has no such backend.
+/// A backend that may get the request.
+pub(super) struct BackendShare<'s> {
+    /// The Service with its port; its name in the configuration if there is no such backend.
     pub(super) service: String,
     weight: u64,
     pub(super) backend: Option<&'s Arc<Backend>>,
     pub(super) filters: Option<&'s RouteFilters>,
 }
 
-/// What a change of the backends means for a request.
-pub(super) enum Fate<'f> {
+/// The impact of changed backends on a request.
+pub(super) enum BackendChange<'f> {
     /// One of these gets it, as before.
     Stays(Vec<&'f str>),
     /// Another one gets it.
     Moves,
-    /// That is a matter of chance.
+    /// That is random.
     Chance,
 }
 
 impl<'s> Forwarded<'s> {
-    /// `None` where nothing has a share: it is answered 500.
-    pub(super) fn of(
-        side: &Side<'s>,
-        request: &Prepared<'_>,
-        found: Found<'s>,
+    /// `None` if no backend has a share: it is answered with 500.
+    pub(super) fn new(
+        side: &ComparedConfig<'s>,
+        request: &RequestPaths<'_>,
+        found: ServingRule<'s>,
         shares: &'s [WeightedBackend],
     ) -> Option<Self> {
         let rule = found.rule.rule();
         let config = side.snapshot.config();
         let forwarding = rule.phases.forwarding.as_deref();
-        let secured = forwarding.and_then(|it| it.secured.as_ref()).filter(|_| request.known.over_tls);
+        let secured = forwarding.and_then(|it| it.tls_backend.as_ref()).filter(|_| request.known.over_tls);
         let shares: Vec<_> = match secured {
-            Some(backend) => vec![Share::of(config, backend, 1)],
+            Some(backend) => vec![BackendShare::new(config, backend, 1)],
             None if matches!(found.rule.targets(), Targets::None) => return None,
-            None => shares.iter().filter(|it| it.weight > 0).map(|it| Share::weighted(config, it)).collect(),
+            None => shares
+                .iter()
+                .filter(|it| it.weight > 0)
+                .map(|it| BackendShare::weighted(config, it))
+                .collect(),
         };
         let host = rule.phases.request.iter().rev().find_map(|edit| match edit {
             RequestEdit::Host(host) => Some(&**host),
@@ -67,7 +71,7 @@ impl<'s> Forwarded<'s> {
         Some(Self { shares, path: forwarded_path(found, request), host })
     }
 
-    /// The Services, with their shares where there are several.
+    /// The Services, with their shares if there are several.
     pub(super) fn services(&self) -> String {
         let weights = self.weights();
         let shown = |(service, weight): (&&str, &u64)| match weights.len() {
@@ -78,12 +82,12 @@ impl<'s> Forwarded<'s> {
     }
 
     /// The shares of this Service.
-    pub(super) fn shares_of<'f>(&'f self, service: &'f str) -> impl Iterator<Item = &'f Share<'s>> {
+    pub(super) fn shares_of<'f>(&'f self, service: &'f str) -> impl Iterator<Item = &'f BackendShare<'s>> {
         self.shares.iter().filter(move |share| share.service == service)
     }
 
-    /// What becomes of a request that `endpoint` has answered, where `after` takes the place of these backends.
-    pub(super) fn fate<'f>(&'f self, after: &Self, endpoint: Option<SocketAddr>) -> Fate<'f> {
+    /// The impact on a request that `endpoint` answered, if `after` replaces these backends.
+    pub(super) fn fate<'f>(&'f self, after: &Self, endpoint: Option<SocketAddr>) -> BackendChange<'f> {
         let (before, now) = (self.weights(), after.weights());
         let same = is_shared_alike(&before, &now);
         let known = match before.len() {
@@ -91,18 +95,18 @@ impl<'s> Forwarded<'s> {
             _ => endpoint.and_then(|endpoint| self.service_of(endpoint)),
         };
         match known {
-            Some(service) if !now.contains_key(service) => Fate::Moves,
-            Some(service) if same || now.len() == 1 => Fate::Stays(vec![service]),
-            Some(_) => Fate::Chance,
-            None if same => Fate::Stays(before.into_keys().collect()),
-            None if before.keys().any(|service| now.contains_key(service)) => Fate::Chance,
-            None => Fate::Moves,
+            Some(service) if !now.contains_key(service) => BackendChange::Moves,
+            Some(service) if same || now.len() == 1 => BackendChange::Stays(vec![service]),
+            Some(_) => BackendChange::Chance,
+            None if same => BackendChange::Stays(before.into_keys().collect()),
+            None if before.keys().any(|service| now.contains_key(service)) => BackendChange::Chance,
+            None => BackendChange::Moves,
         }
     }
 
-    /// The only Service that has this endpoint.
+    /// The only Service with this endpoint.
     fn service_of(&self, endpoint: SocketAddr) -> Option<&str> {
-        let has = |share: &&Share<'_>| {
+        let has = |share: &&BackendShare<'_>| {
             share.backend.is_some_and(|backend| backend.endpoints.iter().any(|it| it.address == endpoint))
         };
         let mut services: Vec<_> = self.shares.iter().filter(has).map(|share| &*share.service).collect();
@@ -122,7 +126,7 @@ impl<'s> Forwarded<'s> {
     }
 }
 
-/// Whether the same Services have the same parts of the whole.
+/// Whether the same Services have the same proportions.
 fn is_shared_alike(before: &BTreeMap<&str, u64>, after: &BTreeMap<&str, u64>) -> bool {
     let whole = |weights: &BTreeMap<&str, u64>| u128::from(weights.values().sum::<u64>());
     let (all_before, all_after) = (whole(before), whole(after));
@@ -132,33 +136,33 @@ fn is_shared_alike(before: &BTreeMap<&str, u64>, after: &BTreeMap<&str, u64>) ->
     before.len() == after.len() && before.iter().zip(after).all(alike)
 }
 
-impl<'s> Share<'s> {
-    fn of(config: &'s Config, key: &BackendKey, weight: u64) -> Self {
+impl<'s> BackendShare<'s> {
+    fn new(config: &'s Config, key: &BackendKey, weight: u64) -> Self {
         let backend = config.backends.get(key);
         let named = backend.map(|backend| &backend.service).filter(|service| !service.name.is_empty());
         let service = match named {
             Some(it) => format!("{}/{}:{}", it.namespace, it.name, it.port),
-            // What stands behind the Service and its port says how it is used.
+            // The text after the Service and its port says how it is used.
             None => key.0.split(';').next().unwrap_or_default().to_owned(),
         };
         Self { service, weight, backend, filters: None }
     }
 
     fn weighted(config: &'s Config, of: &'s WeightedBackend) -> Self {
-        if of.reference == Reference::Invalid {
+        if of.reference == ReferenceStatus::Invalid {
             let service = format!("{} (an invalid reference)", of.backend);
             return Self { service, weight: of.weight.into(), backend: None, filters: None };
         }
         let filters = of.filters.as_deref();
-        Self { filters, ..Self::of(config, &of.backend, of.weight.into()) }
+        Self { filters, ..Self::new(config, &of.backend, of.weight.into()) }
     }
 }
 
-fn forwarded_path(found: Found<'_>, request: &Prepared<'_>) -> String {
+fn forwarded_path(found: ServingRule<'_>, request: &RequestPaths<'_>) -> String {
     let received = request.known.path;
     let mut path = Vec::new();
     if let Some(rewrite) = found.rule.rewrite() {
-        // A pattern that is not found leaves the target as it was received.
+        // A pattern that does not match leaves the target as received.
         if !rewrite.apply(request.in_form(rewrite.path_form()), b"", found.prefix, &mut path) {
             return received.to_owned();
         }

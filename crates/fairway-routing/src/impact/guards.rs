@@ -1,64 +1,66 @@
-//! What a guard makes of a request of which only some is known.
+//! Evaluates guards for a partly known request.
 
-use fairway_model::{AccessList, Content, Deny, Guard};
+use fairway_model::{AccessList, Deny, Guard, ResponseContent};
 
-use super::answer::OwnAnswer;
-use super::arrival::Place;
-use super::candidates::Found;
-use super::known::{KnownClient, NoFields, Prepared};
+use super::answer::LocalResponse;
+use super::arrival::HttpListener;
+use super::candidates::ServingRule;
+use super::known::{KnownClient, NoHeaders, RequestPaths};
 use super::location;
 use super::verdict::Unknown;
-use crate::chosen::CompiledRespond;
+use crate::chosen::CompiledDirectResponse;
 use crate::rule::GuardStep;
 use crate::steps::CompiledDeny;
 
-/// What a guard does.
-pub(super) enum Ruling {
+/// The result of a guard.
+pub(super) enum GuardResult {
     Pass,
-    Answered(OwnAnswer),
-    /// It passes or not, by something that is not known.
+    Answered(LocalResponse),
+    /// The result depends on something unknown.
     Unknown(Unknown),
 }
 
-/// What a guard is asked about.
-pub(super) struct Asked<'a, 's> {
-    pub(super) place: &'a Place<'s>,
-    pub(super) request: &'a Prepared<'a>,
+/// The input of a guard.
+pub(super) struct GuardInput<'a, 's> {
+    pub(super) place: &'a HttpListener<'s>,
+    pub(super) request: &'a RequestPaths<'a>,
     pub(super) client: KnownClient,
-    pub(super) found: Found<'s>,
+    pub(super) found: ServingRule<'s>,
 }
 
-/// What the guard does, of which `step` is the compiled form.
-pub(super) fn ruling(guard: &Guard, step: &GuardStep, asked: &Asked<'_, '_>) -> Ruling {
-    let Asked { place, request, client, found } = asked;
+/// Evaluates a guard; `step` is its compiled form.
+pub(super) fn ruling(guard: &Guard, step: &GuardStep, asked: &GuardInput<'_, '_>) -> GuardResult {
+    let GuardInput { place, request, client, found } = asked;
     let over_tls = request.known.over_tls;
     match (guard, step) {
         (Guard::HttpsRedirect(to), _) => match came_in_the_clear(place, request) {
             Some(true) => {
                 let location = location::to_https(to, place, request);
-                Ruling::Answered(OwnAnswer::redirect(to.status, location))
+                GuardResult::Answered(LocalResponse::redirect(to.status, location))
             }
-            Some(false) => Ruling::Pass,
-            None => Ruling::Unknown(Unknown::Headers),
+            Some(false) => GuardResult::Pass,
+            None => GuardResult::Unknown(Unknown::Headers),
         },
         (Guard::Redirect(_), GuardStep::Redirect(to)) => {
             let location = location::elsewhere(to, place, request, found.prefix);
-            Ruling::Answered(OwnAnswer::redirect(to.status, location))
+            GuardResult::Answered(LocalResponse::redirect(to.status, location))
         }
         (Guard::Access(list), _) => access(list, *client),
-        (Guard::ClientCertificate(_), _) if over_tls => Ruling::Unknown(Unknown::ClientCertificate),
-        (Guard::OverTls, _) if !over_tls => Ruling::Answered(OwnAnswer::plain(403)),
-        (Guard::ClientCertificate(_) | Guard::OverTls, _) => Ruling::Pass,
+        (Guard::ClientCertificate(_), _) if over_tls => GuardResult::Unknown(Unknown::ClientCertificate),
+        (Guard::OverTls, _) if !over_tls => GuardResult::Answered(LocalResponse::plain(403)),
+        (Guard::ClientCertificate(_) | Guard::OverTls, _) => GuardResult::Pass,
         (Guard::Deny(of), GuardStep::Deny(compiled)) => deny(of, compiled, request),
         (Guard::Respond(_), GuardStep::Respond(to)) => respond(to, request),
-        (Guard::Preflight(_), _) if request.known.method == "OPTIONS" => Ruling::Unknown(Unknown::Headers),
-        // Endpoints, and what is under way, are not looked at.
+        (Guard::Preflight(_), _) if request.known.method == "OPTIONS" => {
+            GuardResult::Unknown(Unknown::Headers)
+        }
+        // Endpoints and concurrency are ignored.
         (
             Guard::Preflight(_) | Guard::NeedsEndpoint | Guard::RateLimit(_) | Guard::ConcurrencyLimit(_),
             _,
-        ) => Ruling::Pass,
+        ) => GuardResult::Pass,
         (Guard::Any(any), _) if any.access.as_ref().is_some_and(|list| vouches(list, *client)) => {
-            Ruling::Pass
+            GuardResult::Pass
         }
         (
             Guard::Any(_)
@@ -70,66 +72,66 @@ pub(super) fn ruling(guard: &Guard, step: &GuardStep, asked: &Asked<'_, '_>) -> 
             | Guard::Oidc(_)
             | Guard::Authorize(_),
             _,
-        ) => Ruling::Unknown(Unknown::Authentication),
-        // A guard and its compiled form are of one kind.
-        (Guard::Redirect(_) | Guard::Deny(_) | Guard::Respond(_), _) => Ruling::Unknown(Unknown::Hidden),
+        ) => GuardResult::Unknown(Unknown::Authentication),
+        // A guard and its compiled form have the same kind.
+        (Guard::Redirect(_) | Guard::Deny(_) | Guard::Respond(_), _) => GuardResult::Unknown(Unknown::Hidden),
     }
 }
 
-/// `None` where a peer may say something else in a header.
-fn came_in_the_clear(place: &Place<'_>, request: &Prepared<'_>) -> Option<bool> {
+/// `None` if a trusted peer may say otherwise in a header.
+fn came_in_the_clear(place: &HttpListener<'_>, request: &RequestPaths<'_>) -> Option<bool> {
     let trust = &place.limits.forwarded;
     (trust.ranges.is_empty() || trust.address_only).then_some(!request.known.over_tls)
 }
 
-fn access(list: &AccessList, client: KnownClient) -> Ruling {
+fn access(list: &AccessList, client: KnownClient) -> GuardResult {
     match lets_pass(list, client) {
-        Some(true) => Ruling::Pass,
-        Some(false) => Ruling::Answered(OwnAnswer::plain(403)),
-        None => Ruling::Unknown(Unknown::ClientAddress),
+        Some(true) => GuardResult::Pass,
+        Some(false) => GuardResult::Answered(LocalResponse::plain(403)),
+        None => GuardResult::Unknown(Unknown::ClientAddress),
     }
 }
 
-/// Nobody passes whose address is unknown to Fairway.
+/// A client with an unknown address never passes.
 fn lets_pass(list: &AccessList, client: KnownClient) -> Option<bool> {
     let address = match client {
         KnownClient::Address(address) => address,
-        KnownClient::Nameless => return Some(false),
-        KnownClient::NotKept => return None,
+        KnownClient::UnknownAddress => return Some(false),
+        KnownClient::UnrecordedAddress => return None,
     };
     let is_denied = list.deny.iter().any(|range| range.contains(&address));
     let is_allowed = list.allow.is_empty() || list.allow.iter().any(|range| range.contains(&address));
     Some(is_allowed && !is_denied)
 }
 
-/// Whether the address alone is enough.
+/// Whether the address alone suffices.
 fn vouches(list: &AccessList, client: KnownClient) -> bool {
     !list.allow.is_empty() && lets_pass(list, client) == Some(true)
 }
 
-fn deny(of: &Deny, compiled: &CompiledDeny, request: &Prepared<'_>) -> Ruling {
-    let fields = NoFields::default();
+fn deny(of: &Deny, compiled: &CompiledDeny, request: &RequestPaths<'_>) -> GuardResult {
+    let fields = NoHeaders::default();
     if compiled.covers(&request.request(&fields)) {
-        return Ruling::Answered(OwnAnswer::plain(of.status));
+        return GuardResult::Answered(LocalResponse::plain(of.status));
     }
     let asks_for_query = request.known.has_query && of.when.iter().any(|it| !it.query.is_empty());
-    match (fields.were_asked_for(), asks_for_query) {
-        (true, _) => Ruling::Unknown(Unknown::Headers),
-        (false, true) => Ruling::Unknown(Unknown::Query),
-        (false, false) => Ruling::Pass,
+    match (fields.were_read(), asks_for_query) {
+        (true, _) => GuardResult::Unknown(Unknown::Headers),
+        (false, true) => GuardResult::Unknown(Unknown::Query),
+        (false, false) => GuardResult::Pass,
     }
 }
 
-fn respond(to: &CompiledRespond, request: &Prepared<'_>) -> Ruling {
+fn respond(to: &CompiledDirectResponse, request: &RequestPaths<'_>) -> GuardResult {
     if !to.when.is_empty() {
-        return Ruling::Unknown(Unknown::Headers);
+        return GuardResult::Unknown(Unknown::Headers);
     }
     let status = to.of.status;
     match &to.of.content {
-        Content::Location(url) | Content::UnescapedLocation(url) => {
-            Ruling::Answered(OwnAnswer::redirect(status, url.to_string()))
+        ResponseContent::Location(url) | ResponseContent::UnescapedLocation(url) => {
+            GuardResult::Answered(LocalResponse::redirect(status, url.to_string()))
         }
-        Content::Rewritten { .. } => {
+        ResponseContent::Rewritten { .. } => {
             let escaped = request.known.path.contains(['%', '+']);
             let mut url = Vec::new();
             let found =
@@ -137,13 +139,14 @@ fn respond(to: &CompiledRespond, request: &Prepared<'_>) -> Ruling {
             match found {
                 true => {
                     let location = String::from_utf8_lossy(&url).into_owned();
-                    Ruling::Answered(OwnAnswer::redirect(status, location))
+                    GuardResult::Answered(LocalResponse::redirect(status, location))
                 }
-                false => Ruling::Pass,
+                false => GuardResult::Pass,
             }
         }
-        Content::Status | Content::Empty | Content::Text(..) | Content::Fixed { .. } => {
-            Ruling::Answered(OwnAnswer::plain(status))
-        }
+        ResponseContent::Status
+        | ResponseContent::Empty
+        | ResponseContent::Text(..)
+        | ResponseContent::Fixed { .. } => GuardResult::Answered(LocalResponse::plain(status)),
     }
 }

@@ -1,4 +1,4 @@
-//! A request as it is remembered.
+//! A recorded request, the input of the comparison of two configurations.
 
 use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
@@ -8,82 +8,86 @@ use fairway_model::{Origin, PathForm};
 
 use crate::request::{Fields, Request};
 
-/// What is known of a request that was served.
+/// The recorded properties of a request that Fairway has served.
 #[derive(Clone, Debug)]
 pub struct KnownRequest<'r> {
-    /// The name of the listener that it came to, where that is known.
+    /// The name of the listener that received the request, if known.
     pub listener: Option<&'r str>,
-    /// Whether its connection had TLS.
+    /// Whether the connection used TLS.
     pub over_tls: bool,
-    /// The method.
+    /// The request method.
     pub method: &'r str,
-    /// The host, lower case and without port. A text that ends with `…` was cut.
+    /// The host, in lower case and without port. A truncated text ends with `…`.
     pub host: &'r str,
-    /// The path as received, without query. A text that ends with `…` was cut.
+    /// The path as received, without query. A truncated text ends with `…`.
     pub path: &'r str,
-    /// Whether there was a query.
+    /// Whether the request target had a query.
     pub has_query: bool,
-    /// Who asked.
+    /// The client, to which address rules apply.
     pub client: KnownClient,
-    /// The rule that served it.
+    /// The rule that served the request, if any.
     pub rule: Option<KnownRule<'r>>,
-    /// Whether it was forwarded: every guard let it pass.
+    /// Whether the request was forwarded, which means that every guard let it pass.
     pub forwarded: bool,
-    /// The last endpoint that it was sent to.
+    /// The endpoint of the last attempt.
     pub endpoint: Option<SocketAddr>,
 }
 
-/// Who asked, once trust was settled.
+/// The client of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KnownClient {
-    /// This address.
+    /// A client with this address.
     Address(IpAddr),
-    /// A client of whose address Fairway knew nothing: rules over addresses refuse it.
-    Nameless,
-    /// The address is not remembered.
-    NotKept,
+    /// A client whose address Fairway did not know when it served the request. Address rules refuse such a client.
+    UnknownAddress,
+    /// A client whose address the record does not contain. The result of address rules is unknown.
+    UnrecordedAddress,
 }
 
-/// The rule that served a request, by the object and the field that it comes from. A text that ends with `…` was cut.
+/// The rule that served a request, identified by its object and field. A truncated text ends with `…`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownRule<'r> {
-    /// The kind of the object.
+    /// The kind of the object that defines the rule.
     pub kind: &'r str,
-    /// Its namespace.
+    /// The namespace of the object.
     pub namespace: &'r str,
-    /// Its name.
+    /// The name of the object.
     pub name: &'r str,
-    /// The field.
+    /// The field of the object.
     pub field: &'r str,
 }
 
 impl KnownRule<'_> {
-    /// Whether it comes from there.
+    /// Whether `origin` is the object and field of this rule. A truncated text equals every text that begins with it,
+    /// as the record does not contain the rest.
     pub(super) fn is_from(&self, origin: &Origin) -> bool {
         let Origin { kind, namespace, name, field, source: _ } = origin;
-        let is = |kept: &str, text: &str| match kept.strip_suffix(CUT) {
-            Some(start) => text.starts_with(start),
-            None => kept == text,
+        let matches = |recorded: &str, text: &str| match recorded.strip_suffix(TRUNCATION_MARK) {
+            Some(beginning) => text.starts_with(beginning),
+            None => recorded == text,
         };
-        is(self.kind, kind) && is(self.namespace, namespace) && is(self.name, name) && is(self.field, field)
+        matches(self.kind, kind)
+            && matches(self.namespace, namespace)
+            && matches(self.name, name)
+            && matches(self.field, field)
     }
 }
 
-/// What ends a text that was cut.
-const CUT: char = '…';
+/// The last character of a truncated text in a record.
+const TRUNCATION_MARK: char = '…';
 
-/// A request with the forms of its path.
-pub(super) struct Prepared<'r> {
+/// A recorded request with both forms of its path that rules match.
+pub(super) struct RequestPaths<'r> {
     pub(super) known: &'r KnownRequest<'r>,
     pub(super) normalised: Vec<u8>,
     pub(super) decoded: Vec<u8>,
 }
 
-impl<'r> Prepared<'r> {
-    /// `None` where its host or its path is not known as it was.
-    pub(super) fn of(known: &'r KnownRequest<'r>) -> Option<Self> {
-        let is_whole = |text: &str| !text.contains([CUT, char::REPLACEMENT_CHARACTER]);
-        if !is_whole(known.host) || !is_whole(known.path) || !known.path.starts_with('/') {
+impl<'r> RequestPaths<'r> {
+    /// `None` if the host or path is truncated, not valid UTF-8 when received, or no path that Fairway would route.
+    pub(super) fn new(known: &'r KnownRequest<'r>) -> Option<Self> {
+        let is_exact = |text: &str| !text.contains([TRUNCATION_MARK, char::REPLACEMENT_CHARACTER]);
+        if !is_exact(known.host) || !is_exact(known.path) || !known.path.starts_with('/') {
             return None;
         }
         let (mut normalised, mut decoded) = (Vec::new(), Vec::new());
@@ -92,7 +96,7 @@ impl<'r> Prepared<'r> {
         Some(Self { known, normalised, decoded })
     }
 
-    /// Its path in one of the two forms.
+    /// The path in one of the two forms.
     pub(super) fn in_form(&self, form: PathForm) -> &[u8] {
         match form {
             PathForm::Normalised => &self.normalised,
@@ -100,8 +104,8 @@ impl<'r> Prepared<'r> {
         }
     }
 
-    /// As lookup takes it, without query and fields.
-    pub(super) fn request<'a>(&'a self, fields: &'a NoFields) -> Request<'a, NoFields> {
+    /// The request for a lookup of its rule. It has no query and headers, because records contain neither.
+    pub(super) fn request<'a>(&'a self, fields: &'a NoHeaders) -> Request<'a, NoHeaders> {
         Request {
             host: self.known.host,
             method: self.known.method.as_bytes(),
@@ -113,21 +117,23 @@ impl<'r> Prepared<'r> {
     }
 }
 
-/// No field of a request, and whether one was asked for.
+/// The empty headers of a recorded request. They note whether a rule reads a header, because the result of that rule
+/// is then unknown.
 #[derive(Default)]
-pub(super) struct NoFields {
-    asked: Cell<bool>,
+pub(super) struct NoHeaders {
+    was_read: Cell<bool>,
 }
 
-impl NoFields {
-    pub(super) fn were_asked_for(&self) -> bool {
-        self.asked.get()
+impl NoHeaders {
+    /// Whether a rule has read a header.
+    pub(super) fn were_read(&self) -> bool {
+        self.was_read.get()
     }
 }
 
-impl Fields for NoFields {
+impl Fields for NoHeaders {
     fn first(&self, _name: &str) -> Option<&[u8]> {
-        self.asked.set(true);
+        self.was_read.set(true);
         None
     }
 }

@@ -1,23 +1,23 @@
-//! Where a redirect leads, as far as it is known: a query that was not kept is `?...`.
+//! The `Location` of a redirect, as far as known: an unknown query is written as `?...`.
 
 use fairway_model::{HttpsRedirect, PathRewrite, RedirectTarget};
 
-use super::arrival::Place;
-use super::known::Prepared;
+use super::arrival::HttpListener;
+use super::known::RequestPaths;
 use crate::steps::CompiledRedirect;
 
-/// The same on https.
-pub(super) fn to_https(to: &HttpsRedirect, place: &Place<'_>, request: &Prepared<'_>) -> String {
+/// The same URL with https.
+pub(super) fn to_https(to: &HttpsRedirect, place: &HttpListener<'_>, request: &RequestPaths<'_>) -> String {
     let port = port(place.https_port, if to.explicit_port { 0 } else { 443 });
     let target = target(request, to.keep_trailing_slash);
     format!("https://{}{port}{target}", request.known.host)
 }
 
-/// Wherever the rule says.
+/// The location that the rule says.
 pub(super) fn elsewhere(
     to: &CompiledRedirect,
-    place: &Place<'_>,
-    request: &Prepared<'_>,
+    place: &HttpListener<'_>,
+    request: &RequestPaths<'_>,
     prefix: usize,
 ) -> String {
     let own_scheme = if request.known.over_tls { "https" } else { "http" };
@@ -45,7 +45,7 @@ pub(super) fn elsewhere(
 fn new_path(
     path: Option<&PathRewrite>,
     to: &CompiledRedirect,
-    request: &Prepared<'_>,
+    request: &RequestPaths<'_>,
     prefix: usize,
 ) -> String {
     if let Some(PathRewrite::Full(full)) = path {
@@ -58,8 +58,8 @@ fn new_path(
     if applied { String::from_utf8_lossy(&written).into_owned() } else { request.known.path.to_owned() }
 }
 
-/// The target as received, with or without a slash at its end.
-fn target(request: &Prepared<'_>, keeps_slash: bool) -> String {
+/// The target as received, with or without a trailing slash.
+fn target(request: &RequestPaths<'_>, keeps_slash: bool) -> String {
     let path = request.known.path;
     match request.known.has_query {
         true => format!("{path}{}", query(request)),
@@ -68,7 +68,7 @@ fn target(request: &Prepared<'_>, keeps_slash: bool) -> String {
     }
 }
 
-fn query(request: &Prepared<'_>) -> &'static str {
+fn query(request: &RequestPaths<'_>) -> &'static str {
     if request.known.has_query { "?..." } else { "" }
 }
 

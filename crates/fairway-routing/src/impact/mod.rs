@@ -1,9 +1,10 @@
-//! What a change of the configuration means for requests that were served, of which only some is known.
+//! The impact of a configuration change on requests that were served, of which only some parts are known.
 //!
-//! A request as it is remembered ([`KnownRequest`]) has neither headers nor a query. [`Comparison`] looks it up by the configuration
-//! before the change and by the one after it (`arrival`, `candidates`), lets the rules say what they do with it (`treatment` with
-//! `guards`, `location` and `forwarded`), and compares the two (`difference`). What depends on something that is not known is
-//! undecided, never guessed. Endpoints are left out: they come and go without anybody's change.
+//! A recorded request ([`KnownRequest`]) has neither headers nor a query. [`Comparison`] looks it up in the
+//! configurations before and after the change (`arrival`, `candidates`), evaluates what the rules do with it
+//! (`treatment` with `guards`, `location` and `forwarded`), and compares the results (`difference`). Whatever depends
+//! on something unknown is undecided, never guessed. Endpoints are ignored: they come and go without a configuration
+//! change.
 
 mod answer;
 mod arrival;
@@ -19,6 +20,6 @@ mod tests;
 mod treatment;
 mod verdict;
 
-pub use comparison::{Compared, Comparison, ServedRoute};
+pub use comparison::{ComparedRequest, Comparison, ServedRoute};
 pub use known::{KnownClient, KnownRequest, KnownRule};
 pub use verdict::{Difference, DifferenceKind, OtherSettings, Unknown, Verdict};

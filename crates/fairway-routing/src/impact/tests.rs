@@ -1,4 +1,4 @@
-//! What a change means for a request, and what nobody can know.
+//! The impact of changes on requests, and what cannot be known.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_model::{
-    AccessList, Action, Answer, AnswerReason, Backend, BackendKey, BackendProtocol, Balancing, BasicAuth,
-    Config, Deny, Endpoint, Extension, FieldMatch, Forwarding, GrpcService, Guard, HeaderEdit, HeaderField,
+    AccessList, Action, Backend, BackendKey, BackendProtocol, Balancing, BasicAuth, Config, Deny, Endpoint,
+    Extension, FixedResponse, FixedResponseReason, Forwarding, GrpcService, Guard, HeaderEdit, HeaderField,
     HostKey, HostPattern, HttpsRedirect, LimitKey, LimitScope, Listener, ListenerProtocol, Match,
-    MutationRules, Origin, PathForm, PathMatch, PathRewrite, Phases, Policy, ProcessingPhases, RateLimit,
-    Redirect, RedirectTarget, RequestEdit, Route, Rule, RuleLabels, RuleOrder, ServiceName, TextMatch,
-    Timeouts, Users, VirtualHost, WeightedBackend, WildcardSpan,
+    MutationRules, NamedValueMatch, Origin, PathForm, PathMatch, PathRewrite, Phases, Policy,
+    ProcessingPhases, RateLimit, Redirect, RedirectTarget, RequestEdit, Route, Rule, RuleLabels, RuleOrder,
+    ServiceName, TextMatch, Timeouts, Users, VirtualHost, WeightedBackend, WildcardSpan,
 };
 
 use super::{
@@ -75,7 +75,7 @@ fn host(name: &str, rules: Vec<Rule>) -> Arc<VirtualHost> {
     })
 }
 
-/// `a.test` with `/` and `/cart`, which lead to Services of their own.
+/// `a.test` with `/` and `/cart`, which go to separate Services.
 fn served() -> Config {
     let mut config = Config::default();
     for (number, name) in (1..).zip(["web", "cart", "next"]) {
@@ -112,7 +112,7 @@ fn guarded(guard: Guard) -> Config {
 }
 
 fn by_header(value: &str) -> Match {
-    let headers = vec![FieldMatch { name: "x-canary".into(), value: TextMatch::Exact(value.into()) }];
+    let headers = vec![NamedValueMatch { name: "x-canary".into(), value: TextMatch::Exact(value.into()) }];
     Match { headers, ..Match::default() }
 }
 
@@ -140,7 +140,7 @@ fn change(after: &Config, request: &KnownRequest<'_>) -> Verdict {
     compared(&served(), after, request)
 }
 
-/// A verdict in a word; what is undecided has a question mark.
+/// A verdict in one word; an undecided one has a question mark.
 fn word(verdict: &Verdict) -> String {
     match verdict {
         Verdict::Same => "same".to_owned(),
@@ -174,14 +174,14 @@ fn a_change_of_a_rule_is_named_by_what_it_does() {
         Guard::Deny(Deny { status: 403, when: vec![Match { path: prefix(path), ..Match::default() }] })
     };
     let phases = |phases: Phases| with_rule(|rule| rule.phases = Arc::new(phases));
-    let missing = Answer { status: 503, reason: AnswerReason::MissingReference };
+    let missing = FixedResponse { status: 503, reason: FixedResponseReason::MissingReference };
     for (after, expected) in [
         (served(), "same"),
         (with_rule(|rule| rule.action = to(&[("next", 1)])), "backend"),
         (with_rule(|rule| rule.action = to(&[("web", 1), ("next", 0)])), "same"),
         (with_rule(|rule| rule.action = to(&[("web", 9), ("next", 1)])), "weights?"),
         (with_rule(|rule| rule.action = to(&[("web", 0)])), "refused"),
-        (with_rule(|rule| rule.action = Action::Answer(missing)), "refused"),
+        (with_rule(|rule| rule.action = Action::FixedResponse(missing)), "refused"),
         (with_rule(|rule| rule.matches[0].path = prefix("/other")), "no_route"),
         (with_rule(|rule| rule.matches[0].path = PathMatch::Exact("/x".into())), "same"),
         (with_rule(|rule| rule.matches[0].method = Some("GET".into())), "same"),
@@ -255,8 +255,8 @@ fn an_access_list_decides_by_the_address_where_that_is_kept() {
     for (client, expected) in [
         (KnownClient::Address("10.1.2.3".parse().unwrap()), "same"),
         (KnownClient::Address("192.0.2.7".parse().unwrap()), "refused"),
-        (KnownClient::Nameless, "refused"),
-        (KnownClient::NotKept, "client_address?"),
+        (KnownClient::UnknownAddress, "refused"),
+        (KnownClient::UnrecordedAddress, "client_address?"),
     ] {
         let verdict = change(&after, &KnownRequest { client, ..request("/x") });
         assert_eq!(word(&verdict), expected, "{client:?}");
@@ -313,8 +313,8 @@ fn what_an_extension_says_is_not_known() {
         with_rule(|rule| rule.phases = Arc::new(phases))
     };
     let (open, seen) = (served(), extended("a"));
-    let closed = Answer { status: 500, reason: AnswerReason::ExtensionUnavailable };
-    let closed = with_rule(|rule| rule.action = Action::Answer(closed));
+    let closed = FixedResponse { status: 500, reason: FixedResponseReason::ExtensionUnavailable };
+    let closed = with_rule(|rule| rule.action = Action::FixedResponse(closed));
     let refused = KnownRequest { forwarded: false, endpoint: None, ..request("/x") };
     for (before, after, request, expected) in [
         (&open, &seen, &request("/x"), "extension?"),
@@ -350,7 +350,7 @@ fn the_endpoint_says_which_share_a_request_had() {
     }
 }
 
-/// As a canary by header is: two rules from the same field.
+/// Like a canary by header: two rules from the same field.
 fn canary(value: &str, service: &str, main: &str) -> Config {
     let mut config = served();
     let always = Rule { matches: vec![by_header(value)], ..rule("rules[0]", prefix("/"), service) };
@@ -384,7 +384,7 @@ fn headers_are_not_known_but_what_they_led_to_is() {
 #[test]
 fn a_query_matters_only_to_requests_that_had_one() {
     let after = with_rule(|rule| {
-        let query = vec![FieldMatch { name: "q".into(), value: TextMatch::Exact("1".into()) }];
+        let query = vec![NamedValueMatch { name: "q".into(), value: TextMatch::Exact("1".into()) }];
         rule.matches = vec![Match { query, ..Match::default() }];
     });
     assert_eq!(word(&change(&after, &request("/x"))), "no_route");
@@ -415,8 +415,8 @@ fn a_request_whose_listener_is_not_known_is_found_by_its_rule() {
 
 #[test]
 fn objects_that_were_not_read_are_not_known() {
-    let missing = Answer { status: 503, reason: AnswerReason::MissingReference };
-    let after = with_rule(|rule| rule.action = Action::Answer(missing));
+    let missing = FixedResponse { status: 503, reason: FixedResponseReason::MissingReference };
+    let after = with_rule(|rule| rule.action = Action::FixedResponse(missing));
     let (before, after) = (compile(&served(), None).snapshot, compile(&after, None).snapshot);
     let undecided = Comparison::new(&before, &after).of_incomplete_objects().compare(&request("/x"));
     assert_eq!(undecided.verdict, Verdict::Undecided(Unknown::Object));

@@ -1,125 +1,126 @@
-//! What a configuration does with a request of which only some is known.
+//! What a configuration does with a partly known request.
 
-use fairway_model::{Action, AnswerReason, Extension, Guard, Reference};
+use fairway_model::{Action, Extension, FixedResponseReason, Guard, ReferenceStatus};
 
-use super::answer::OwnAnswer;
-use super::arrival::{Place, Side};
-use super::candidates::Found;
+use super::answer::LocalResponse;
+use super::arrival::{ComparedConfig, HttpListener};
+use super::candidates::ServingRule;
 use super::forwarded::Forwarded;
-use super::guards::{Asked, Ruling, ruling};
-use super::known::{KnownClient, Prepared};
+use super::guards::{GuardInput, GuardResult, ruling};
+use super::known::{KnownClient, RequestPaths};
 use super::verdict::Unknown;
 
-/// What becomes of a request.
+/// What happens to a request.
 pub(super) struct Treatment<'s> {
-    /// What is asked about the request, and says something that is not known, in its order. What follows holds if all let it pass as it
-    /// is.
-    pub(super) unknown: Vec<(Asker<'s>, Unknown)>,
-    pub(super) outcome: Outcome<'s>,
+    /// The steps whose result is unknown, in order. The outcome holds if all of them let the request pass unchanged.
+    pub(super) unknown: Vec<(UncertainStep<'s>, Unknown)>,
+    pub(super) outcome: TreatmentOutcome<'s>,
     /// The rule that serves it.
-    pub(super) found: Option<Found<'s>>,
+    pub(super) found: Option<ServingRule<'s>>,
 }
 
-/// What is asked about a request.
+/// A step whose result may be unknown.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum Asker<'s> {
+pub(super) enum UncertainStep<'s> {
     Guard(&'s Guard),
     Extension(&'s Extension),
 }
 
-/// How it ends.
-pub(super) enum Outcome<'s> {
-    /// No listener takes it.
+/// The outcome for a request.
+pub(super) enum TreatmentOutcome<'s> {
+    /// No listener receives it.
     NoListener,
-    /// Its TLS does not end here.
+    /// Its TLS connection is passed through.
     PassedThrough,
-    /// Fairway answers it.
-    Answered(OwnAnswer),
+    /// Fairway responds itself.
+    Answered(LocalResponse),
     /// It is forwarded.
     Forwarded(Forwarded<'s>),
-    /// The rule cannot be compiled as it is shown.
+    /// The rule cannot be compiled from the redacted configuration.
     Hidden,
     /// The rule refers to an object that was not read.
     Unreferenced,
 }
 
 impl<'s> Treatment<'s> {
-    /// Of a request that nothing is asked about.
-    pub(super) fn without_rule(outcome: Outcome<'s>) -> Self {
+    /// For a request without a rule.
+    pub(super) fn without_rule(outcome: TreatmentOutcome<'s>) -> Self {
         Self { unknown: Vec::new(), outcome, found: None }
     }
 
-    /// What the rule does with a request that came to `place`.
-    pub(super) fn of(
-        side: &Side<'s>,
-        place: &Place<'s>,
-        request: &Prepared<'_>,
+    /// What the rule does with a request received at `place`.
+    pub(super) fn for_request(
+        side: &ComparedConfig<'s>,
+        place: &HttpListener<'s>,
+        request: &RequestPaths<'_>,
         client: KnownClient,
-        found: Option<Found<'s>>,
+        found: Option<ServingRule<'s>>,
     ) -> Self {
         let Some(to) = found else {
-            return Self::without_rule(Outcome::Answered(OwnAnswer::no_route()));
+            return Self::without_rule(TreatmentOutcome::Answered(LocalResponse::no_route()));
         };
         let rule = to.rule.rule();
         let (guards, steps) = (&rule.phases.guards, &to.rule.steps().guards);
         if guards.len() != steps.len() {
-            return Self { unknown: Vec::new(), outcome: Outcome::Hidden, found };
+            return Self { unknown: Vec::new(), outcome: TreatmentOutcome::Hidden, found };
         }
-        let asked = Asked { place, request, client, found: to };
+        let asked = GuardInput { place, request, client, found: to };
         let mut unknown = Vec::new();
         for (guard, step) in guards.iter().zip(steps) {
             match ruling(guard, step, &asked) {
-                Ruling::Pass => {}
-                Ruling::Unknown(by) => unknown.push((Asker::Guard(guard), by)),
-                Ruling::Answered(answer) => {
-                    return Self { unknown, outcome: Outcome::Answered(answer), found };
+                GuardResult::Pass => {}
+                GuardResult::Unknown(by) => unknown.push((UncertainStep::Guard(guard), by)),
+                GuardResult::Answered(answer) => {
+                    return Self { unknown, outcome: TreatmentOutcome::Answered(answer), found };
                 }
             }
         }
         let outcome = match &rule.action {
-            _ if side.lacks_objects && refers_to_nothing(&rule.action) => Outcome::Unreferenced,
-            Action::Answer(answer) => Outcome::Answered(OwnAnswer::of_rule(answer)),
+            _ if side.lacks_objects && refers_to_nothing(&rule.action) => TreatmentOutcome::Unreferenced,
+            Action::FixedResponse(answer) => TreatmentOutcome::Answered(LocalResponse::of_rule(answer)),
             Action::Forward(shares) => {
                 let extensions = rule.phases.extensions.iter();
-                unknown.extend(extensions.map(|it| (Asker::Extension(it), Unknown::Extension)));
-                match Forwarded::of(side, request, to, shares) {
-                    Some(forwarded) => Outcome::Forwarded(forwarded),
-                    None => Outcome::Answered(OwnAnswer::plain(500)),
+                unknown.extend(extensions.map(|it| (UncertainStep::Extension(it), Unknown::Extension)));
+                match Forwarded::new(side, request, to, shares) {
+                    Some(forwarded) => TreatmentOutcome::Forwarded(forwarded),
+                    None => TreatmentOutcome::Answered(LocalResponse::plain(500)),
                 }
             }
         };
         Self { unknown, outcome, found }
     }
 
-    /// Whether it asks the same, which says something that is not known.
-    pub(super) fn asks(&self, asker: Asker<'_>) -> bool {
+    /// Whether the result of the same step is unknown.
+    pub(super) fn asks(&self, asker: UncertainStep<'_>) -> bool {
         self.unknown.iter().any(|(own, _)| *own == asker)
     }
 
-    /// In a few words.
+    /// A short description.
     pub(super) fn words(&self) -> String {
         match &self.outcome {
-            Outcome::NoListener => "no listener".to_owned(),
-            Outcome::PassedThrough => "TLS is passed through".to_owned(),
-            Outcome::Hidden => "a rule that cannot be compiled".to_owned(),
-            Outcome::Unreferenced => "a rule without an object that it refers to".to_owned(),
-            Outcome::Answered(answer) => answer.words(),
-            Outcome::Forwarded(forwarded) => format!("{} at {}", forwarded.services(), forwarded.path),
+            TreatmentOutcome::NoListener => "no listener".to_owned(),
+            TreatmentOutcome::PassedThrough => "TLS is passed through".to_owned(),
+            TreatmentOutcome::Hidden => "a rule that cannot be compiled".to_owned(),
+            TreatmentOutcome::Unreferenced => "a rule that refers to a missing object".to_owned(),
+            TreatmentOutcome::Answered(answer) => answer.words(),
+            TreatmentOutcome::Forwarded(forwarded) => {
+                format!("{} at {}", forwarded.services(), forwarded.path)
+            }
         }
     }
 }
 
-/// Whether it would be another action with an object that is not there.
+/// Whether the action would differ if an object were present.
 fn refers_to_nothing(action: &Action) -> bool {
     match action {
-        Action::Answer(answer) => {
+        Action::FixedResponse(answer) => {
             let reasons = [
-                AnswerReason::MissingReference,
-                AnswerReason::ProtectionUnavailable,
-                AnswerReason::ExtensionUnavailable,
+                FixedResponseReason::MissingReference,
+                FixedResponseReason::ProtectionUnavailable,
+                FixedResponseReason::ExtensionUnavailable,
             ];
             reasons.contains(&answer.reason)
         }
-        Action::Forward(shares) => shares.iter().any(|share| share.reference == Reference::Invalid),
+        Action::Forward(shares) => shares.iter().any(|share| share.reference == ReferenceStatus::Invalid),
     }
 }

@@ -1,68 +1,68 @@
-//! What a change means for a request, and the words for it.
+//! The impact of a change on a request, and its labels.
 
-/// What a change means for a request.
+/// The impact of a change on a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is treated in the same way.
+    /// It is treated the same way.
     Same,
-    /// It goes the same way, under other settings.
+    /// It takes the same route, with other settings.
     Settings(OtherSettings),
-    /// It is treated otherwise.
+    /// It is treated differently.
     Otherwise(Difference),
-    /// That depends on something that is not known.
+    /// It depends on something unknown.
     Undecided(Unknown),
 }
 
-/// How a request is treated otherwise.
+/// How a request is treated differently.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// In what.
+    /// The kind of difference.
     pub kind: DifferenceKind,
-    /// What became of it, in a few words.
+    /// What happened to it before, in a few words.
     pub before: String,
-    /// What would become of it.
+    /// What would happen to it after.
     pub after: String,
 }
 
-/// In what a treatment differs. The first that applies counts.
+/// The kinds of differences. The first one that applies counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DifferenceKind {
-    /// No listener takes it any more, or its TLS is passed through.
+    /// No listener receives it any more, or its TLS connection is passed through.
     Listener,
     /// No route serves it any more.
     NoRoute,
-    /// A route serves it that had none, or that was refused or redirected.
+    /// A route serves it, which had none before, or was refused or redirected.
     Served,
-    /// It is refused, or Fairway answers it.
+    /// It is refused, or Fairway responds itself.
     Refused,
-    /// It is redirected, or to somewhere else.
+    /// It is redirected, or redirected elsewhere.
     Redirect,
     /// Another Service gets it.
     Backend,
-    /// The Service is spoken to in another protocol.
+    /// The Service is reached by another protocol.
     Protocol,
-    /// The Service sees another path.
+    /// The Service receives another path.
     Path,
-    /// The Service sees another host.
+    /// The Service receives another host.
     Host,
     /// Other headers are set or removed.
     Headers,
 }
 
-/// Which settings are others, although the request goes the same way. The first that applies counts.
+/// Which settings differ, although the request takes the same route. The first one that applies counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OtherSettings {
     /// Another object serves it.
     Route,
     /// Timeouts, sizes, retries.
     Policy,
-    /// How endpoints are chosen and used.
+    /// How endpoints are selected and used.
     Backend,
-    /// Limits, cross-origin headers, copies, compression, buffering, logs, traces.
+    /// Limits, CORS headers, mirrors, compression, buffering, logs, traces.
     Filters,
 }
 
-/// What is not known of a request, and decides about it.
+/// The unknown part of a request that decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Unknown {
     /// Its headers.
@@ -75,19 +75,19 @@ pub enum Unknown {
     ClientAddress,
     /// The certificate of its client.
     ClientCertificate,
-    /// Whether it has the credentials that are asked for.
+    /// Whether it has the required credentials.
     Authentication,
-    /// What a service makes of it that sees it.
+    /// What an extension service does with it.
     Extension,
     /// Which of several backends gets it.
     Weights,
-    /// The listener that it came to.
+    /// The listener that received it.
     Listener,
-    /// The rest of its host or path, which was too long to be kept, or has characters that are not shown.
+    /// The rest of its host or path, which was too long to be recorded, or has characters that are not shown.
     Text,
-    /// A value that the served configuration is shown without.
+    /// A redacted value of the served configuration.
     Hidden,
-    /// An object that the rule refers to, and that was not read.
+    /// An object that the rule refers to and that was not read.
     Object,
 }
 

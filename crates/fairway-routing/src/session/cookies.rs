@@ -1,4 +1,4 @@
-//! Values by their names: cookies and parameters of the query. Decodes nothing.
+//! Finds values of cookies and query parameters. Does not decode them.
 
 use fairway_http::Head;
 
@@ -12,7 +12,7 @@ pub fn parameter_of<'r>(query: &'r [u8], name: &[u8]) -> Option<&'r [u8]> {
     value_of(query, b'&', name)
 }
 
-/// White space, which does not stand in a query, belongs to no pair of a cookie.
+/// Spaces, which do not occur in a query, are not part of a cookie pair.
 fn value_of<'r>(mut pairs: &'r [u8], separator: u8, name: &[u8]) -> Option<&'r [u8]> {
     loop {
         let end = memchr::memchr(separator, pairs);

@@ -1,10 +1,10 @@
-//! Which endpoint of a backend a request belongs to: by a cookie, or by a hash of what requests have in common. Pure: a request's head
-//! in, a place among the endpoints' keys out. Every worker and replica comes to the same endpoint.
+//! Session affinity: which endpoint of a backend gets a request, by a cookie or by a hash of request attributes. Pure:
+//! a request head in, an index into the endpoints' keys out. Every worker and replica gets the same result.
 
 mod cookies;
 mod rendezvous;
 mod token;
 
 pub use cookies::{cookie_of, parameter_of};
-pub use rendezvous::{Asked, Belongs, Session, keys, set_cookie, weight};
-pub use token::{Issued, Times, Token};
+pub use rendezvous::{Affinity, Session, SessionRequest, keys, set_cookie, weight};
+pub use token::{IssuedToken, SessionTimes, Token};

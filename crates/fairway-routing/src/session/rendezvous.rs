@@ -1,8 +1,8 @@
-//! Which endpoint of a backend a request belongs to: by a cookie, or by a hash of what requests have in common. The same in
-//! every worker and replica, so that a session stays where it is whoever serves its requests.
+//! Session affinity: which endpoint of a backend gets a request, by a cookie or by a hash of request attributes. The
+//! same in every worker and replica, so that a session stays where it is whoever serves its requests.
 //!
-//! Hashes choose by the highest weight of an endpoint for the request (rendezvous hashing): an endpoint that comes takes its
-//! share from all others, one that goes leaves its own to all others, and no other session moves.
+//! Hashing selects the endpoint with the highest weight for the request (rendezvous hashing): a new endpoint takes its
+//! share from all others, one that leaves gives its share to all others, and no other session moves.
 
 use std::io::Write as _;
 use std::net::IpAddr;
@@ -17,129 +17,136 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::session::cookies::{cookie_of, parameter_of};
-use crate::session::token::{Issued, Times, Token};
+use crate::session::token::{IssuedToken, SessionTimes, Token};
 
-/// Where a request belongs.
+/// The affinity of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Belongs {
-    /// To no endpoint in particular.
+pub enum Affinity {
+    /// None.
     #[default]
     Anywhere,
-    /// To the endpoint with this key, as long as there is one.
+    /// The endpoint with this key, as long as there is one.
     To(u64),
-    /// To the endpoint with the highest weight for this.
+    /// The endpoint with the highest weight for this hash.
     By(u64),
-    /// To one of this many endpoints with the highest weights for this.
+    /// One of this many endpoints with the highest weights for this hash.
     Among(u64, NonZeroU16),
 }
 
 /// The session of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Session {
-    /// Where the request goes.
-    pub belongs: Belongs,
-    /// Its key, where it begins with this request.
+    /// The affinity of the request.
+    pub belongs: Affinity,
+    /// The session key, if it begins with this request.
     pub fresh: Option<u64>,
-    /// When it began and was last seen, where it does not last for ever.
-    pub times: Times,
+    /// When it began and was last seen, if it has a limited lifetime.
+    pub times: SessionTimes,
 }
 
-/// What of a request may decide.
-pub struct Asked<'r> {
-    /// For its cookies and the header fields a hash is made of.
+/// The request attributes that may determine a session.
+pub struct SessionRequest<'r> {
+    /// For its cookies and the headers in a hash.
     pub request: &'r Head,
     /// Lower case, without port.
     pub host: &'r str,
-    /// As the client sent it.
+    /// As received.
     pub target: &'r [u8],
-    /// Without the question mark; empty where there is none.
+    /// Without the question mark; empty if there is none.
     pub query: &'r [u8],
     /// Normalised.
     pub path: &'r [u8],
-    /// As the real-IP settings see it.
+    /// After the real-IP settings were applied.
     pub client: IpAddr,
-    /// Seconds since 1970, for sessions that do not last for ever.
+    /// Seconds since 1970, for sessions with a limited lifetime.
     pub now: i64,
 }
 
 impl Session {
-    /// None.
+    /// No session.
     pub const NONE: Self =
-        Self { belongs: Belongs::Anywhere, fresh: None, times: Times { began: 0, seen: 0 } };
+        Self { belongs: Affinity::Anywhere, fresh: None, times: SessionTimes { began: 0, seen: 0 } };
 
-    /// Of a request. `random` makes the key of one that begins.
-    pub fn of(key: &SessionKey, asked: &Asked<'_>, random: impl FnOnce() -> u64) -> Self {
+    /// The session of a request. `random` makes the key of a new one.
+    pub fn for_request(key: &SessionKey, asked: &SessionRequest<'_>, random: impl FnOnce() -> u64) -> Self {
         match key {
             SessionKey::Hash(SessionHash { parts, spread }) => {
-                let mut hash = Hash::new();
+                let mut hash = PartHash::new();
                 parts.iter().for_each(|part| asked.write(part, &mut hash));
                 let hash = hash.finish();
-                let belongs = spread.map_or(Belongs::By(hash), |spread| Belongs::Among(hash, spread));
+                let belongs = spread.map_or(Affinity::By(hash), |spread| Affinity::Among(hash, spread));
                 Self { belongs, ..Self::default() }
             }
             SessionKey::Cookie(cookie) => {
-                let token = Token::of(cookie, asked.request, asked.now);
+                let token = Token::from_request(cookie, asked.request, asked.now);
                 let times = token.map(|token| token.times).unwrap_or_default();
                 match (cookie.stickiness, token.map(|token| token.key)) {
                     (Stickiness::Persistent, session) => {
-                        let named = session.and_then(from_hex).map_or(Belongs::Anywhere, Belongs::To);
+                        let named = session.and_then(from_hex).map_or(Affinity::Anywhere, Affinity::To);
                         Self { belongs: named, fresh: None, times }
                     }
                     (Stickiness::Balanced, Some(session)) => {
-                        // Sessions that began at ingress-nginx go on: any text is one.
+                        // Sessions that began with ingress-nginx continue: any text is a key.
                         let hash = from_hex(session).unwrap_or_else(|| hash_of(session));
-                        Self { belongs: Belongs::By(hash), ..Self::default() }
+                        Self { belongs: Affinity::By(hash), ..Self::default() }
                     }
                     (Stickiness::Balanced, None) if cookie.begins == SessionStart::Elsewhere => {
                         Self::default()
                     }
                     (Stickiness::Balanced, None) => {
                         let key = random();
-                        Self { belongs: Belongs::By(key), fresh: Some(key), ..Self::default() }
+                        Self { belongs: Affinity::By(key), fresh: Some(key), ..Self::default() }
                     }
                 }
             }
         }
     }
 
-    /// Where a connection belongs, or the datagrams of a client, of which nothing but the client's address is known: as requests of
-    /// this client do where nothing else decides, and nowhere in particular where the address decides nothing.
-    pub fn of_address(key: Option<&SessionKey>, client: IpAddr) -> Belongs {
+    /// The affinity of a connection or of a client's datagrams, for which only the client's address is known: the same
+    /// as for requests of this client if nothing else decides, and none if the address does not matter.
+    pub fn of_address(key: Option<&SessionKey>, client: IpAddr) -> Affinity {
         match key {
             Some(key @ SessionKey::Hash(hash)) if hash.parts.contains(&SessionPart::Address) => {
                 let request = Head::new();
-                let asked =
-                    Asked { request: &request, host: "", target: b"", query: b"", path: b"", client, now: 0 };
-                Self::of(key, &asked, || 0).belongs
+                let asked = SessionRequest {
+                    request: &request,
+                    host: "",
+                    target: b"",
+                    query: b"",
+                    path: b"",
+                    client,
+                    now: 0,
+                };
+                Self::for_request(key, &asked, || 0).belongs
             }
-            _ => Belongs::Anywhere,
+            _ => Affinity::Anywhere,
         }
     }
 
-    /// What the answer's token says, where it has one. `keys` are those of all endpoints, `index` is who answered, `now` counts for
-    /// sessions that do not last for ever.
-    pub fn told(
+    /// The token for the response, if it needs one. `keys` are those of all endpoints, `index` is the endpoint that
+    /// responded, `now` is for sessions with a limited lifetime.
+    pub fn issue_token(
         self,
         cookie: &SessionCookie,
         keys: &[u64],
         index: usize,
         now: i64,
         random: impl FnOnce() -> u64,
-    ) -> Option<Issued> {
+    ) -> Option<IssuedToken> {
         if cookie.begins == SessionStart::Elsewhere {
             return None;
         }
         let answered = *keys.get(index)?;
         let moves = cookie.on_failure == StickyFailure::Moves;
-        let begins = |key| Issued { key, began: now };
+        let begins = |key| IssuedToken { key, began: now };
         match (cookie.stickiness, self.belongs) {
-            (Stickiness::Persistent, Belongs::To(key)) if key == answered => {
+            (Stickiness::Persistent, Affinity::To(key)) if key == answered => {
                 let is_seen = cookie.lifetime.idle.is_some() && self.times.seen != now;
-                is_seen.then_some(Issued { key, began: self.times.began })
+                is_seen.then_some(IssuedToken { key, began: self.times.began })
             }
-            (Stickiness::Persistent, Belongs::To(key)) if keys.contains(&key) && !moves => None,
+            (Stickiness::Persistent, Affinity::To(key)) if keys.contains(&key) && !moves => None,
             (Stickiness::Persistent, _) => Some(begins(answered)),
-            (Stickiness::Balanced, Belongs::By(hash)) if moves && heaviest(keys, hash) != Some(index) => {
+            (Stickiness::Balanced, Affinity::By(hash)) if moves && heaviest(keys, hash) != Some(index) => {
                 Some(begins(session_at(answered, random())))
             }
             (Stickiness::Balanced, _) => self.fresh.map(begins),
@@ -147,8 +154,8 @@ impl Session {
     }
 }
 
-impl Asked<'_> {
-    fn write(&self, part: &SessionPart, hash: &mut Hash) {
+impl SessionRequest<'_> {
+    fn write(&self, part: &SessionPart, hash: &mut PartHash) {
         match part {
             SessionPart::Address => match self.client {
                 IpAddr::V4(address) => hash.write(&address.octets()),
@@ -170,13 +177,13 @@ impl Asked<'_> {
     }
 }
 
-/// The keys of a backend's endpoints, in their order; none where requests belong to no endpoint.
+/// The keys of a backend's endpoints, in order; empty without session affinity.
 pub fn keys(backend: &Backend) -> Box<[u64]> {
     if backend.session.is_none() {
         return Box::default();
     }
     let key = |endpoint: &fairway_model::Endpoint| {
-        let mut hash = Hash::new();
+        let mut hash = PartHash::new();
         hash.write(backend.service.namespace.as_bytes());
         hash.end();
         hash.write(backend.service.name.as_bytes());
@@ -187,13 +194,13 @@ pub fn keys(backend: &Backend) -> Box<[u64]> {
     backend.endpoints.iter().map(key).collect()
 }
 
-/// How much an endpoint with this key is the one for this hash.
+/// The rendezvous weight of an endpoint key for this hash.
 pub fn weight(key: u64, hash: u64) -> u64 {
-    mixed(key ^ hash)
+    mix(key ^ hash)
 }
 
-/// A session for which the endpoint with this key has more weight than about a million others would have. So it stays
-/// for as long as that endpoint does.
+/// A session key for which the endpoint with this key outweighs about a million others. So the session stays as long as
+/// the endpoint exists.
 fn session_at(key: u64, random: u64) -> u64 {
     key ^ unmixed(!(random >> 20))
 }
@@ -202,11 +209,11 @@ fn heaviest(keys: &[u64], hash: u64) -> Option<usize> {
     (0..keys.len()).max_by_key(|index| weight(keys[*index], hash))
 }
 
-/// The value of `Set-Cookie` (RFC 6265 §4.1.1), its attributes in the order in which ingress-nginx has them.
+/// Appends the value of `Set-Cookie` (RFC 6265 §4.1.1), with attributes in the order of ingress-nginx.
 pub fn set_cookie(
     into: &mut Vec<u8>,
     cookie: &SessionCookie,
-    issued: Issued,
+    issued: IssuedToken,
     now: i64,
     path: &str,
     is_tls: bool,
@@ -215,8 +222,9 @@ pub fn set_cookie(
     into.extend_from_slice(cookie.name.as_bytes());
     into.push(b'=');
     issued.write(into, cookie, now);
-    let mut add =
-        |attribute: std::fmt::Arguments<'_>| into.write_fmt(attribute).expect("memory takes every write");
+    let mut add = |attribute: std::fmt::Arguments<'_>| {
+        into.write_fmt(attribute).expect("writing to memory cannot fail");
+    };
     if let Some(seconds) = cookie.expires {
         let now = Timestamp::now().as_second();
         let when = Timestamp::from_second(now.saturating_add(seconds)).unwrap_or(Timestamp::MAX);
@@ -243,8 +251,8 @@ pub fn set_cookie(
     }
 }
 
-/// Whether a browser rejects cookies with `SameSite=None`, or takes it for `Strict`: Chrome 40 to 69, iOS 12, and Safari on
-/// macOS 10.14, by the words that ingress-nginx looks for.
+/// Whether a browser rejects cookies with `SameSite=None`, or treats it as `Strict`: Chrome 40 to 69, iOS 12, and
+/// Safari on macOS 10.14, detected like ingress-nginx does.
 fn takes_none_for_strict(user_agent: &[u8]) -> bool {
     let has = |words: &str| user_agent.windows(words.len()).any(|window| window == words.as_bytes());
     ["Chrome/4", "Chrome/5", "Chrome/6", "CPU iPhone OS 12", "iPad; CPU OS 12"].into_iter().any(has)
@@ -256,11 +264,11 @@ fn from_hex(text: &[u8]) -> Option<u64> {
     u64::from_str_radix(text, 16).ok()
 }
 
-/// FNV-1a, mixed at the end: the same in every process, and no defence against those who choose their keys, who could say
-/// which endpoint they want in other ways as well.
-struct Hash(u64);
+/// FNV-1a, mixed at the end: the same in every process. Clients that choose their keys can choose their endpoint, as
+/// they can in other ways.
+struct PartHash(u64);
 
-impl Hash {
+impl PartHash {
     fn new() -> Self {
         Self(0xcbf2_9ce4_8422_2325)
     }
@@ -271,30 +279,30 @@ impl Hash {
         }
     }
 
-    /// What comes next is another part.
+    /// Ends a part; the next bytes belong to another one.
     fn end(&mut self) {
         self.write(&[0]);
     }
 
     fn finish(&self) -> u64 {
-        mixed(self.0)
+        mix(self.0)
     }
 }
 
 fn hash_of(bytes: &[u8]) -> u64 {
-    let mut hash = Hash::new();
+    let mut hash = PartHash::new();
     hash.write(bytes);
     hash.finish()
 }
 
 /// The finalizer of SplitMix64.
-fn mixed(mut bits: u64) -> u64 {
+fn mix(mut bits: u64) -> u64 {
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     bits ^ (bits >> 31)
 }
 
-/// What [`mixed`] makes these bits of.
+/// The inverse of [`mix`].
 fn unmixed(mut bits: u64) -> u64 {
     bits = (bits ^ (bits >> 31) ^ (bits >> 62)).wrapping_mul(0x3196_42b2_d24d_8ec3);
     bits = (bits ^ (bits >> 27) ^ (bits >> 54)).wrapping_mul(0x96de_1b17_3f11_9089);
@@ -316,7 +324,7 @@ mod tests {
         for index in 0..100 {
             for _ in 0..100 {
                 let session = session_at(keys[index], random.u64(..));
-                assert_eq!(unmixed(mixed(session)), session);
+                assert_eq!(unmixed(mix(session)), session);
                 assert_eq!(heaviest(&keys, session), Some(index));
                 let moved = (0..3).map(|_| session_at(keys[index], random.u64(..)));
                 assert!(moved.into_iter().all(|other| other != session), "no two sessions are the same");
@@ -330,7 +338,7 @@ mod tests {
         let mut shares = [0; 8];
         let mut moved = 0;
         for session in 0..20_000_u64 {
-            let hash = mixed(session);
+            let hash = mix(session);
             let (before, after) = (heaviest(&keys[..7], hash).unwrap(), heaviest(&keys, hash).unwrap());
             shares[after] += 1;
             moved += usize::from(before != after);
@@ -348,18 +356,25 @@ mod tests {
         };
         let by_address = key(&[SessionPart::Address]);
         let request = Head::new();
-        let asked =
-            Asked { request: &request, host: "a", target: b"/", query: b"", path: b"/", client, now: 0 };
+        let asked = SessionRequest {
+            request: &request,
+            host: "a",
+            target: b"/",
+            query: b"",
+            path: b"/",
+            client,
+            now: 0,
+        };
         assert_eq!(
             Session::of_address(Some(&by_address), client),
-            Session::of(&by_address, &asked, || 0).belongs
+            Session::for_request(&by_address, &asked, || 0).belongs
         );
         assert_ne!(
             Session::of_address(Some(&by_address), client),
             Session::of_address(Some(&by_address), [192, 0, 2, 8].into())
         );
-        assert_eq!(Session::of_address(Some(&key(&[SessionPart::Host])), client), Belongs::Anywhere);
-        assert_eq!(Session::of_address(None, client), Belongs::Anywhere);
+        assert_eq!(Session::of_address(Some(&key(&[SessionPart::Host])), client), Affinity::Anywhere);
+        assert_eq!(Session::of_address(None, client), Affinity::Anywhere);
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! The token of a session, as a cookie or a header carries it: `KEY|BACKEND`, and `KEY|BACKEND|BEGAN|SEEN` where the session does not
-//! last for ever. The times are seconds since 1970. Clients could write another token, and gain nothing but another endpoint.
+//! The token of a session, in a cookie or a header: `KEY|BACKEND`, and `KEY|BACKEND|BEGAN|SEEN` if the session has a
+//! limited lifetime. The times are seconds since 1970. Clients could forge a token, and would only get another
+//! endpoint.
 
 use std::io::Write as _;
 
@@ -8,40 +9,40 @@ use fairway_model::{SessionCarrier, SessionCookie, SessionLifetime};
 
 use crate::session::cookies::cookie_of;
 
-/// What stands between the parts of a token, as in ingress-nginx.
+/// The separator of a token's parts, as in ingress-nginx.
 const DELIMITER: u8 = b'|';
 
-/// What a request says of its session.
+/// The session token of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token<'r> {
-    /// The session.
+    /// The session key.
     pub key: &'r [u8],
-    /// What names its backend; empty where nothing does.
+    /// The name of its backend; empty if there is none.
     pub backend: &'r [u8],
-    /// When it began and was last seen, where that matters.
-    pub times: Times,
+    /// When it began and was last seen, if that matters.
+    pub times: SessionTimes,
 }
 
 /// When a session began and was last seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Times {
+pub struct SessionTimes {
     pub(super) began: i64,
     pub(super) seen: i64,
 }
 
-/// What a response says of its session.
+/// The session token of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Issued {
-    /// The session.
+pub struct IssuedToken {
+    /// The session key.
     pub key: u64,
     /// When it began.
     pub began: i64,
 }
 
 impl<'r> Token<'r> {
-    /// That of a request, if it has one whose time is not over. `now` counts for sessions that do not last for ever.
+    /// The token of a request that has one and has not expired. `now` is for sessions with a limited lifetime.
     #[must_use]
-    pub fn of(session: &SessionCookie, request: &'r Head, now: i64) -> Option<Self> {
+    pub fn from_request(session: &SessionCookie, request: &'r Head, now: i64) -> Option<Self> {
         let name = session.name.as_bytes();
         let text = match session.carrier {
             SessionCarrier::Cookie => cookie_of(request, name),
@@ -51,10 +52,11 @@ impl<'r> Token<'r> {
         let key = parts.next().filter(|key| !key.is_empty())?;
         let backend = parts.next().unwrap_or_default();
         if session.lifetime == SessionLifetime::default() {
-            return Some(Self { key, backend, times: Times::default() });
+            return Some(Self { key, backend, times: SessionTimes::default() });
         }
-        // A token without times is older than the limits, and its session begins anew.
-        let times = Times { began: parts.next().and_then(seconds)?, seen: parts.next().and_then(seconds)? };
+        // A token without times predates the limits, and its session starts again.
+        let times =
+            SessionTimes { began: parts.next().and_then(seconds)?, seen: parts.next().and_then(seconds)? };
         let SessionLifetime { absolute, idle } = session.lifetime;
         let is_over = |since: i64, most: Option<std::num::NonZeroU32>| {
             most.is_some_and(|most| now.saturating_sub(since) >= i64::from(most.get()))
@@ -64,18 +66,18 @@ impl<'r> Token<'r> {
     }
 }
 
-impl Issued {
-    /// Writes its token.
+impl IssuedToken {
+    /// Appends the token.
     pub fn write(self, into: &mut Vec<u8>, session: &SessionCookie, now: i64) {
         let Self { key, began } = self;
         let written = match session.lifetime == SessionLifetime::default() {
             true => write!(into, "{key:016x}|{}", session.backend),
             false => write!(into, "{key:016x}|{}|{began:x}|{now:x}", session.backend),
         };
-        written.expect("memory takes every write");
+        written.expect("writing to memory cannot fail");
     }
 
-    /// The `Max-Age` of its cookie: one that lasts as long as the session has the rest of its time.
+    /// The `Max-Age` of its cookie: for a cookie that lasts as long as the session, the remaining time.
     pub(super) fn max_age(self, session: &SessionCookie, now: i64) -> Option<i64> {
         let passed = session.lifetime.absolute.map_or(0, |_| now.saturating_sub(self.began));
         session.max_age.map(|most| most.saturating_sub(passed))
@@ -123,8 +125,8 @@ mod tests {
     fn a_session_lasts_for_its_absolute_and_its_idle_time() {
         let lasts = |of: &SessionCookie, began, written, now| {
             let mut value = b"cart=".to_vec();
-            Issued { key: 7, began }.write(&mut value, of, written);
-            Token::of(of, &request(b"Cookie", &value), now).is_some()
+            IssuedToken { key: 7, began }.write(&mut value, of, written);
+            Token::from_request(of, &request(b"Cookie", &value), now).is_some()
         };
         for (absolute, idle, began, written, now, expected) in [
             (100, 0, 1000, 1000, 1099, true),
@@ -150,24 +152,24 @@ mod tests {
         let bounded = session(100, 0);
         let header = SessionCookie { carrier: SessionCarrier::Header, ..bounded.clone() };
         let mut value = Vec::new();
-        Issued { key: 0xab, began: 10 }.write(&mut value, &header, 20);
+        IssuedToken { key: 0xab, began: 10 }.write(&mut value, &header, 20);
         assert_eq!(value, b"00000000000000ab|b1|a|14");
         let request_of = |value: &[u8]| request(b"Cart", value);
-        let token =
-            Token::of(&header, &request_of(&value), 20).map(|it| (it.key.to_vec(), it.backend.to_vec()));
+        let token = Token::from_request(&header, &request_of(&value), 20)
+            .map(|it| (it.key.to_vec(), it.backend.to_vec()));
         assert_eq!(token, Some((b"00000000000000ab".to_vec(), b"b1".to_vec())));
         for other in [&b""[..], b"|", b"ab", b"ab|b1", b"ab|b1|a", b"ab|b1|a|x", b"ab|b1||"] {
-            assert_eq!(Token::of(&header, &request_of(other), 20), None, "{other:?}");
+            assert_eq!(Token::from_request(&header, &request_of(other), 20), None, "{other:?}");
         }
         let mut cookie = b"cart=".to_vec();
         cookie.extend_from_slice(&value);
-        assert!(Token::of(&header, &request(b"Cookie", &cookie), 20).is_none(), "it is no cookie");
-        assert!(Token::of(&bounded, &request(b"Cookie", &cookie), 20).is_some());
+        assert!(Token::from_request(&header, &request(b"Cookie", &cookie), 20).is_none(), "it is no cookie");
+        assert!(Token::from_request(&bounded, &request(b"Cookie", &cookie), 20).is_some());
     }
 
     #[test]
     fn a_cookie_that_lasts_as_long_as_its_session_has_the_rest_of_its_time() {
-        let issued = Issued { key: 1, began: 1000 };
+        let issued = IssuedToken { key: 1, began: 1000 };
         assert_eq!(issued.max_age(&session(100, 0), 1040), Some(60));
         assert_eq!(issued.max_age(&session(0, 0), 1040), Some(100));
     }

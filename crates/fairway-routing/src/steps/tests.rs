@@ -1,4 +1,4 @@
-//! The phases of a rule as steps.
+//! Compiling the phases of a rule into steps.
 
 use fairway_model::{AuthService, ExternalAuth, MirrorTarget, Template};
 use proptest::collection::vec;
@@ -22,12 +22,12 @@ fn what_belongs_to_the_hop_is_not_edited_and_there_is_one_host() {
         set: vec![field("X-B"), field("Transfer-Encoding"), field("Host")],
         add: vec![field("X-C"), field("host"), field("Upgrade")],
     };
-    let edits = FieldEdits::of(&edit, |_| true);
+    let edits = FieldEdits::from_edit(&edit, |_| true);
     assert_eq!(edits.remove.iter().map(|name| &**name).collect::<Vec<_>>(), ["x-a"]);
     assert_eq!((names(&edits.set), names(&edits.add)), (vec!["X-B", "host"], vec!["X-C"]));
 }
 
-/// Of few names, so that they meet.
+/// From few names, so that they collide.
 fn some_fields() -> impl Strategy<Value = Vec<HeaderField>> {
     let names = select(vec!["X-A", "x-a", "X-B", "X-Longer", "Date", "date", "Server"]);
     let field = |(name, value): (&str, String)| HeaderField { name: name.into(), value: value.into() };
@@ -50,7 +50,7 @@ proptest! {
         set.iter().map(name_and_value).for_each(|(name, value)| expected.set(name, value));
         add.iter().map(name_and_value).for_each(|(name, value)| expected.append(name, value));
         let remove: Vec<Arc<str>> = remove.into_iter().map(Arc::from).collect();
-        FieldEdits::of(&HeaderEdit { remove, set, add }, |_| true).apply(&mut edited);
+        FieldEdits::from_edit(&HeaderEdit { remove, set, add }, |_| true).apply(&mut edited);
         prop_assert_eq!(edited.fields().collect::<Vec<_>>(), expected.fields().collect::<Vec<_>>());
         for known in [Known::Date, Known::Server] {
             prop_assert_eq!(edited.first(known), expected.first(known));
@@ -96,22 +96,22 @@ fn cookies_of_whoever_was_asked_come_before_what_is_said_about_all_answers() {
     };
     let phases = Phases {
         guards: vec![Guard::ExternalAuth(Box::new(auth))],
-        answers: Answers {
+        answers: ResponseHandling {
             edits: vec![
-                AnswerEdit::Fields([].into()),
-                AnswerEdit::Headers(edit()),
-                AnswerEdit::StrictTransportSecurity("max-age=1".into()),
+                ResponseEdit::Fields([].into()),
+                ResponseEdit::Headers(edit()),
+                ResponseEdit::StrictTransportSecurity("max-age=1".into()),
             ],
-            ..Answers::default()
+            ..ResponseHandling::default()
         },
         ..Phases::default()
     };
     let steps = Steps::<()>::compiled(&phases, PathForm::Decoded, &mut |_| ()).unwrap();
     let [
-        AnswerStep::Fields(_),
-        AnswerStep::Cookies(AuthCookies::Always),
-        AnswerStep::Edit(_),
-        AnswerStep::StrictTransportSecurity(_),
+        ResponseStep::Fields(_),
+        ResponseStep::Cookies(AuthCookies::Always),
+        ResponseStep::Edit(_),
+        ResponseStep::StrictTransportSecurity(_),
     ] = &*steps.answers.edits
     else {
         panic!("{:?}", steps.answers.edits)
@@ -133,10 +133,10 @@ fn a_share_does_what_its_rule_does_behind_the_choice_of_a_backend() {
             ..Forwarding::default()
         }
         .kept(),
-        answers: Answers {
-            edits: vec![AnswerEdit::Headers(edit("X-Rule"))],
+        answers: ResponseHandling {
+            edits: vec![ResponseEdit::Headers(edit("X-Rule"))],
             compression: Some(compression()),
-            ..Answers::default()
+            ..ResponseHandling::default()
         },
         unlogged: true,
         ..Phases::default()
@@ -153,10 +153,10 @@ fn a_share_does_what_its_rule_does_behind_the_choice_of_a_backend() {
             ..Forwarding::default()
         }
         .kept(),
-        answers: Answers {
-            edits: ["X-Own", "X-Rule"].map(edit).map(AnswerEdit::Headers).into(),
+        answers: ResponseHandling {
+            edits: ["X-Own", "X-Rule"].map(edit).map(ResponseEdit::Headers).into(),
             compression: Some(compression()),
-            ..Answers::default()
+            ..ResponseHandling::default()
         },
         unlogged: true,
         ..Phases::default()
@@ -184,13 +184,13 @@ fn rules_that_ask_something_of_the_client_or_show_its_requests_to_others_take_no
         assert!(!guarded(guard.clone()), "{guard:?}");
     }
     let pages = ErrorPages { statuses: vec![404], backend: None, fields: Vec::new() };
-    let answers = Answers { pages: Some(Box::new(pages)), ..Answers::default() };
+    let answers = ResponseHandling { pages: Some(Box::new(pages)), ..ResponseHandling::default() };
     assert!(!takes(Phases { answers, ..Phases::default() }));
     let mirror = Mirror {
         backend: "b".into(),
         numerator: 1,
         denominator: 1,
-        most_body: 0,
+        max_body: 0,
         target: MirrorTarget::Forwarded,
         host: None,
     };

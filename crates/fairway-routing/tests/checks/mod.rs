@@ -1,7 +1,7 @@
-//! What holds for any table: a lookup says what the slow, obvious matcher does, an explanation ends where the lookup does,
-//! and a table that was edited is the one that is made at once. Called by the fuzz target and the rerun of its corpus.
+//! Checks for any table: a lookup agrees with the slow, obvious matcher, an explanation with the lookup, and an edited
+//! table with one compiled from scratch. Called by the fuzz target and by the rerun of its corpus.
 
-// The fuzz target includes this file by its path, where `crate::tables` is not there.
+// The fuzz target includes this file by its path, where `crate::tables` does not exist.
 #[allow(clippy::duplicate_mod, reason = "the test program has these tables, too")]
 #[path = "../tables/mod.rs"]
 mod tables;
@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use arbitrary::{Result, Unstructured};
 use fairway_model::{
-    Action, BackendKey, Config, FieldMatch, HostKey, HostPattern, Match, PathForm, PathMatch, Route, Rule,
-    RuleOrder, TextMatch, VirtualHost, WeightedBackend, WildcardSpan,
+    Action, BackendKey, Config, HostKey, HostPattern, Match, NamedValueMatch, PathForm, PathMatch, Route,
+    Rule, RuleOrder, TextMatch, VirtualHost, WeightedBackend, WildcardSpan,
 };
-use fairway_routing::oracle::{self, Answer};
+use fairway_routing::oracle::{self, OracleMatch};
 use fairway_routing::{Snapshot, compile};
 
 use tables::*;
@@ -28,7 +28,7 @@ const PATTERNS: [&str; 11] =
     ["/a", "/a.*", "/[ab]+", "/(a|b)/a", "/b?/a", "/A{1,2}", ".*", "/a|/b", "/a(", "^/a$", "/a(?=/)"];
 const QUERIES: [&str; 8] = ["", "q=1", "q=1&r=2", "r=1%202", "q=1+2&r=1", "%71=2", "&&q", "q=%"];
 
-/// Any bytes as edits of a configuration and requests between them.
+/// Any bytes as edits of a configuration and requests in between.
 pub(crate) fn route(input: &[u8]) {
     _ = play(&mut Unstructured::new(input));
 }
@@ -58,7 +58,7 @@ fn agree(config: &Config, snapshots: [&Snapshot; 2], table: &str, ask: &Ask) {
     let expected = oracle::find(config, table, &ask.request());
     for snapshot in snapshots {
         let id = snapshot.table(table);
-        let found = id.map_or(Answer::NoHost, |id| answer(snapshot.lookup(id, &ask.request())));
+        let found = id.map_or(OracleMatch::NoHost, |id| answer(snapshot.lookup(id, &ask.request())));
         assert_eq!(found, expected, "{ask:?}");
         if let Some(id) = id {
             assert_eq!(answer(snapshot.explain(id, &ask.request()).outcome), expected, "{ask:?}");
@@ -142,12 +142,12 @@ fn a_match(choices: &mut Unstructured<'_>) -> Result<Match> {
     Ok(Match { path, method, headers, query, ..Match::default() })
 }
 
-fn field(choices: &mut Unstructured<'_>, names: [&str; 2]) -> Result<FieldMatch> {
+fn field(choices: &mut Unstructured<'_>, names: [&str; 2]) -> Result<NamedValueMatch> {
     let value = match choices.ratio(3, 4)? {
         true => TextMatch::Exact((*choices.choose(&["1", "2", "1 2", ""])?).into()),
         false => TextMatch::Regex((*choices.choose(&["[12]", "1.*", "("])?).into()),
     };
-    Ok(FieldMatch { name: (*choices.choose(&names)?).into(), value })
+    Ok(NamedValueMatch { name: (*choices.choose(&names)?).into(), value })
 }
 
 fn path(choices: &mut Unstructured<'_>) -> Result<String> {

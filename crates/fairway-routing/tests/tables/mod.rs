@@ -1,14 +1,14 @@
-//! Values of the model for tests, in few words, and requests to look up in them.
+//! Concise constructors of model values and requests for tests.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::sync::Arc;
 
 use fairway_model::{
-    Action, Backend, BackendKey, BackendProtocol, Balancing, Config, Endpoint, FieldMatch, HostKey,
-    HostPattern, Listener, ListenerProtocol, Match, Origin, PathForm, PathMatch, Route, Rule, RuleLabels,
+    Action, Backend, BackendKey, BackendProtocol, Balancing, Config, Endpoint, HostKey, HostPattern,
+    Listener, ListenerProtocol, Match, NamedValueMatch, Origin, PathForm, PathMatch, Route, Rule, RuleLabels,
     RuleOrder, ServiceName, TextMatch, VirtualHost, WeightedBackend, WildcardSpan,
 };
-use fairway_routing::oracle::Answer;
+use fairway_routing::oracle::OracleMatch;
 use fairway_routing::{CompiledHost, Fields, Matched, Request, Snapshot, compile};
 
 pub(crate) const TABLE: &str = "table";
@@ -113,8 +113,8 @@ pub(crate) fn regex(pattern: &str) -> Match {
     Match { path: PathMatch::Regex { pattern: pattern.into(), ignore_case: false }, ..Match::default() }
 }
 
-pub(crate) fn field(name: &str, value: &str) -> FieldMatch {
-    FieldMatch { name: name.into(), value: TextMatch::Exact(value.into()) }
+pub(crate) fn field(name: &str, value: &str) -> NamedValueMatch {
+    NamedValueMatch { name: name.into(), value: TextMatch::Exact(value.into()) }
 }
 
 pub(crate) fn backend(name: &str, endpoints: u16) -> Arc<Backend> {
@@ -154,34 +154,34 @@ pub(crate) fn put_backend(config: &mut Config, name: &str, endpoints: u16) {
     config.backends.insert(BackendKey::from(name), backend(name, endpoints));
 }
 
-/// What a lookup says, in the oracle's words.
-pub(crate) fn answer(matched: Matched<'_>) -> Answer {
+/// The result of a lookup as the oracle's type.
+pub(crate) fn answer(matched: Matched<'_>) -> OracleMatch {
     let number = |host: &CompiledHost, id| {
         host.rules().iter().position(|rule| rule.id() == id).expect("the rule is one of the host")
     };
     match matched {
         Matched::Rule { host, rule, prefix } => {
-            Answer::Rule { host: host.key().clone(), rule: number(host, rule.id()), prefix }
+            OracleMatch::Rule { host: host.key().clone(), rule: number(host, rule.id()), prefix }
         }
-        Matched::NoRule(host) => Answer::NoRule(host.key().clone()),
-        Matched::NoHost => Answer::NoHost,
+        Matched::NoRule(host) => OracleMatch::NoRule(host.key().clone()),
+        Matched::NoHost => OracleMatch::NoHost,
     }
 }
 
-/// The backend that `ask` is forwarded to, which has the name of its rule.
+/// The backend that `ask` is forwarded to, named after its rule.
 pub(crate) fn winner(snapshot: &Snapshot, ask: &Ask) -> String {
     let table = snapshot.table(TABLE).expect("a listener names the table");
     match snapshot.lookup(table, &ask.request()) {
         Matched::Rule { rule, .. } => match &rule.rule().action {
             Action::Forward(backends) => backends[0].backend.to_string(),
-            Action::Answer(answer) => answer.status.to_string(),
+            Action::FixedResponse(answer) => answer.status.to_string(),
         },
         Matched::NoRule(host) => format!("no rule of {}", host.key().host),
         Matched::NoHost => "no host".to_owned(),
     }
 }
 
-/// The rule that wins on a host with these rules, each a route of its own.
+/// The winning rule on a host with these rules, each in its own route.
 pub(crate) fn winner_among(rules: Vec<Rule>, ask: &Ask) -> String {
     let routes =
         rules.into_iter().enumerate().map(|(n, rule)| route(&format!("r{n}"), None, vec![rule])).collect();

@@ -1,12 +1,13 @@
-//! What holds for any snippet: called by the property tests and by the fuzz target. Panics when it does not hold. Never generates inputs.
+//! Invariants for any snippet, used by the property tests and the fuzz target. Panics on violations.
 
-use fairway_snippet::{HttpSnippet, RulePaths, directives, host_snippet, http_snippet, path_snippet};
+use fairway_snippet::{HttpSnippet, RulePaths, host_snippet, http_snippet, parse_directives, path_snippet};
 
-/// Any text as a snippet of each kind: it becomes values, always the same, or has a problem with a line of its own.
+/// Any text as a snippet of each kind: parsing is deterministic and yields values, or a problem with a line of the
+/// text.
 pub(crate) fn snippet(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let lines = u32::try_from(text.lines().count().max(1)).unwrap_or(u32::MAX);
-    let parsed = match directives("snippet", &text) {
+    let parsed = match parse_directives("snippet", &text) {
         Ok(parsed) => parsed,
         Err(problem) => {
             assert!((1..=lines + 1).contains(&problem.line), "{problem}");
@@ -14,7 +15,7 @@ pub(crate) fn snippet(input: &[u8]) {
             return;
         }
     };
-    assert_eq!(directives("snippet", &text).as_ref(), Ok(&parsed));
+    assert_eq!(parse_directives("snippet", &text).as_ref(), Ok(&parsed));
     let http = http_snippet(&parsed);
     let maps = http.as_ref().map(|http| http.maps.clone()).unwrap_or_default();
     let path = path_snippet(&parsed, &maps);

@@ -1,4 +1,4 @@
-//! An exchange as a tree of spans (OpenTelemetry semantic conventions 1.45 for HTTP and RPC).
+//! The span tree of an exchange (OpenTelemetry semantic conventions 1.45 for HTTP and RPC).
 //!
 //! ```text
 //! SERVER  the exchange
@@ -9,7 +9,7 @@
 //!   └ INTERNAL tls
 //! ```
 //!
-//! Spans have what the flight recorder keeps of an exchange, and nothing else: no query, no credentials, no bodies.
+//! Spans contain what the flight recorder keeps of an exchange, and nothing else: no query, no credentials, no bodies.
 
 mod attempts;
 mod call;
@@ -23,15 +23,15 @@ use fairway_proxy::TracedExchange;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 
-use observed::{Observed, Period};
+use observed::{ObservedExchange, SpanPeriod};
 
-/// The spans of an exchange that is over, the server span first.
+/// The spans of a finished exchange, the server span first.
 #[must_use]
 pub fn spans_of(traced: &TracedExchange) -> Vec<Span> {
-    let exchange = traced.exchange();
-    Observed {
+    let exchange = traced.to_recorded();
+    ObservedExchange {
         context: &traced.context,
-        began: traced.began,
+        began: traced.started_at,
         name: &traced.span_name,
         route: traced.route.as_deref(),
         exchange: &exchange,
@@ -39,13 +39,14 @@ pub fn spans_of(traced: &TracedExchange) -> Vec<Span> {
     .spans()
 }
 
-impl Observed<'_> {
+impl ObservedExchange<'_> {
     /// The spans, the server span first.
     pub(crate) fn spans(&self) -> Vec<Span> {
-        let mut spans = vec![self.server()];
+        let mut spans = vec![self.server_span()];
         if self.exchange.waited_us > 0 {
-            let own = ids::below(self.context.span_id, ids::GUARDS);
-            let guards = self.span(own, self.context.span_id, Period::from_start(self.exchange.waited_us));
+            let own = ids::child_id(self.context.span_id, ids::GUARDS_SPAN);
+            let guards =
+                self.span(own, self.context.span_id, SpanPeriod::from_start(self.exchange.waited_us));
             spans.push(Span { name: "guards".to_owned(), kind: SpanKind::Internal as i32, ..guards });
         }
         self.add_attempts(&mut spans);

@@ -1,4 +1,4 @@
-//! The server span: the exchange as its client sees it.
+//! The server span: the exchange as seen by its client.
 
 use fairway_http::grpc::Code;
 use opentelemetry_proto::tonic::common::v1::KeyValue;
@@ -6,34 +6,34 @@ use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use opentelemetry_proto::tonic::trace::v1::{Span, SpanFlags};
 
 use super::call::status_name;
-use super::observed::{Observed, Period, SAMPLED, fail};
+use super::observed::{ObservedExchange, SAMPLED_FLAG, SpanPeriod, mark_failed};
 use crate::attributes::{list, number, text};
 
-/// The client left before it had a response.
-const CLIENT_GONE: u16 = 499;
+/// The client closed the connection before it had a response.
+const CLIENT_CLOSED_REQUEST: u16 = 499;
 
-impl Observed<'_> {
-    pub(super) fn server(&self) -> Span {
+impl ObservedExchange<'_> {
+    pub(super) fn server_span(&self) -> Span {
         let context = self.context;
-        let mut span = self.span(context.span_id, 0, Period::from_start(self.exchange.took_us));
+        let mut span = self.span(context.span_id, 0, SpanPeriod::from_start(self.exchange.took_us));
         span.name = self.name.to_owned();
         span.kind = SpanKind::Server as i32;
-        // The span above, where there is one, is another service's.
+        // The parent, if any, belongs to another service.
         span.parent_span_id = context.parent_span_id.map(|id| id.to_be_bytes().to_vec()).unwrap_or_default();
-        span.flags = SAMPLED | SpanFlags::ContextHasIsRemoteMask as u32;
+        span.flags = SAMPLED_FLAG | SpanFlags::ContextHasIsRemoteMask as u32;
         if context.parent_span_id.is_some() {
             span.flags |= SpanFlags::ContextIsRemoteMask as u32;
         }
         span.attributes = self.server_attributes();
         if let Some(error) = self.server_error() {
-            fail(&mut span, text("error.type", error));
+            mark_failed(&mut span, text("error.type", error));
         }
         span
     }
 
     fn server_attributes(&self) -> Vec<KeyValue> {
         let exchange = self.exchange;
-        let mut attributes = self.method();
+        let mut attributes = self.method_attributes();
         let mut add = |key: &str, value: &str| {
             if !value.is_empty() {
                 attributes.push(text(key, value));
@@ -66,11 +66,11 @@ impl Observed<'_> {
         if let Some(id) = &exchange.request_id {
             attributes.push(list("http.request.header.x-request-id", id));
         }
-        attributes.extend(self.rpc());
+        attributes.extend(self.rpc_attributes());
         attributes
     }
 
-    /// Why the exchange failed, for the status of the server span: what a client did wrong is no error of the server.
+    /// Why the exchange failed, for the status of the server span: client errors are no errors of the server.
     fn server_error(&self) -> Option<String> {
         let exchange = self.exchange;
         let reason = || exchange.reason.clone();
@@ -87,8 +87,8 @@ impl Observed<'_> {
             return is_error.then(|| reason().unwrap_or_else(|| status_name(status)));
         }
         match exchange.status {
-            // No response, or none that the client got as a whole.
-            0 | CLIENT_GONE => Some(reason().unwrap_or_else(|| "_OTHER".to_owned())),
+            // There was no response, or the client did not get all of it.
+            0 | CLIENT_CLOSED_REQUEST => Some(reason().unwrap_or_else(|| "_OTHER".to_owned())),
             500.. => Some(reason().unwrap_or_else(|| exchange.status.to_string())),
             400.. => None,
             _ => reason(),

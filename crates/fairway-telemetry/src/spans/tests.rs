@@ -1,4 +1,4 @@
-//! Trees are right for every way that an exchange can go.
+//! Span trees for every possible outcome of an exchange.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -8,7 +8,7 @@ use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 
-use super::observed::Observed;
+use super::observed::ObservedExchange;
 
 const TRACE: u128 = 0x0af7_6519_16cd_43dd_8448_eb21_1c80_319c;
 
@@ -16,7 +16,7 @@ fn context(parent: Option<u64>) -> SpanContext {
     SpanContext { trace_id: TRACE, span_id: 7, parent_span_id: parent, trace_state: Some("a=b".to_owned()) }
 }
 
-/// A GET that an endpoint answered with 200 in 10 ms.
+/// A GET with a 200 response from an endpoint after 10 ms.
 fn plain() -> RecordedExchange {
     RecordedExchange {
         configuration: 17,
@@ -68,7 +68,7 @@ fn failed(reason: Option<&str>, status: Option<u16>, began_us: u64, after_us: u6
     RecordedAttempt { endpoint, reason: reason.map(str::to_owned), status, began_us, after_us }
 }
 
-/// The tree as text: each span below the one above it, with kind, name, times in milliseconds and error.
+/// The tree as text: each span below its parent, with kind, name, times in milliseconds and error.
 fn tree(exchange: &RecordedExchange) -> String {
     let spans = spans(exchange);
     check(&spans);
@@ -81,7 +81,7 @@ fn tree(exchange: &RecordedExchange) -> String {
 fn spans(exchange: &RecordedExchange) -> Vec<Span> {
     let context = context(None);
     let began = SystemTime::UNIX_EPOCH;
-    Observed { context: &context, began, name: "GET /cart", route: Some("/cart"), exchange }.spans()
+    ObservedExchange { context: &context, began, name: "GET /cart", route: Some("/cart"), exchange }.spans()
 }
 
 fn write(spans: &[Span], id: &[u8], depth: usize, out: &mut String) {
@@ -100,7 +100,7 @@ fn error_of(span: &Span) -> String {
     attributes(span).remove("error.type").unwrap()
 }
 
-/// What holds for every tree.
+/// Invariants of every tree.
 fn check(spans: &[Span]) {
     let (start, end) = (spans[0].start_time_unix_nano, spans[0].end_time_unix_nano);
     for span in spans {
@@ -180,7 +180,9 @@ fn the_span_of_a_client_is_the_parent() {
     let span = |parent| {
         let context = context(parent);
         let began = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
-        Observed { context: &context, began, name: "x", route: None, exchange: &exchange }.spans().remove(0)
+        ObservedExchange { context: &context, began, name: "x", route: None, exchange: &exchange }
+            .spans()
+            .remove(0)
     };
     let own = span(None);
     assert_eq!((own.parent_span_id.len(), own.flags), (0, 0x101));
@@ -212,7 +214,7 @@ fn a_retried_request_has_a_span_for_each_attempt() {
 }
 
 #[test]
-fn the_last_attempt_is_told_once_when_it_failed_as_well() {
+fn a_failed_last_attempt_has_one_span() {
     let mut exchange = with_last(plain(), |last| {
         (last.attempts, last.status, last.began_us, last.response_us) = (2, None, 1_000, 9_000);
     });
@@ -326,7 +328,7 @@ fn a_call_of_grpc_has_its_method_and_its_status() {
         ..plain()
     };
     assert_eq!(tree(&call(0)), "Server GET /cart 0-10\n  Client shop.Cart/Add 0-9\n");
-    // What the client asked for in vain is an error for the client alone.
+    // An error that the client caused is an error of the client span only.
     assert_eq!(tree(&call(5)), "Server GET /cart 0-10\n  Client shop.Cart/Add 0-9 ! NOT_FOUND\n");
     let unavailable = "Server GET /cart 0-10 ! UNAVAILABLE\n  Client shop.Cart/Add 0-9 ! UNAVAILABLE\n";
     assert_eq!(tree(&call(14)), unavailable);
@@ -339,7 +341,7 @@ fn a_call_of_grpc_has_its_method_and_its_status() {
 }
 
 #[test]
-fn a_method_that_clients_invent_is_no_name() {
+fn an_unknown_method_is_not_used_as_a_name() {
     let spans = spans(&RecordedExchange { method: "BREW".to_owned(), ..plain() });
     let found = attributes(&spans[0]);
     assert_eq!(found["http.request.method"], "_OTHER");
@@ -348,7 +350,7 @@ fn a_method_that_clients_invent_is_no_name() {
 }
 
 #[test]
-fn numbers_that_cannot_be_make_no_span_that_ends_before_it_begins() {
+fn inconsistent_times_make_no_span_with_a_negative_duration() {
     let most = u64::MAX;
     let exchange = RecordedExchange {
         waited_us: most,

@@ -1,16 +1,16 @@
-//! A response of a collector, as far as it is read.
+//! A collector's response, as far as it is read.
 
 use ::http::{HeaderMap, StatusCode};
 use bytes::Bytes;
 
-/// Bytes of a response at most: what a collector says about rejected items.
+/// The maximum size of a response body: a text about rejected items.
 pub(super) const MAX_RESPONSE_BYTES: usize = 64 * 1024;
 
 /// A response, as far as it is read.
-pub(super) struct Answer {
+pub(super) struct CollectorResponse {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
-    /// `None`: it is longer than a response may be, or broke off.
+    /// `None` if it is too long or incomplete.
     pub(super) body: Option<Bytes>,
     pub(super) trailers: HeaderMap,
 }

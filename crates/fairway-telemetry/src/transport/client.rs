@@ -1,4 +1,4 @@
-//! The connections to a collector, and what bounds a response.
+//! The connections to a collector, and the limits of responses.
 
 use std::time::Duration;
 
@@ -13,33 +13,33 @@ use hyper_util::client::legacy::{Builder, Client as Pool, Error};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::ClientConfig;
 
-use super::answer::{Answer, MAX_RESPONSE_BYTES};
+use super::answer::{CollectorResponse, MAX_RESPONSE_BYTES};
 use crate::failure::Failure;
 
-/// How long a connect may take.
+/// Timeout of a connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long an idle connection is kept.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
-/// Bytes of the head of a response.
+/// The maximum size of a response head.
 const MAX_HEAD_BYTES: u32 = 16 * 1024;
 
 type Body = Full<Bytes>;
 
-/// The connections to a collector: one in most cases.
+/// The connections to a collector, usually one.
 pub(super) enum Client {
     Plain(Pool<HttpConnector, Body>),
     Secure(Pool<HttpsConnector<HttpConnector>, Body>),
 }
 
 impl Client {
-    /// For a collector that is reached over TLS where `tls` is given.
+    /// Uses TLS if `tls` is given.
     pub(super) fn new(protocol: OtlpProtocol, tls: Option<ClientConfig>) -> Self {
         let mut tcp = HttpConnector::new();
         tcp.set_nodelay(true);
         tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
         tcp.enforce_http(false);
         let mut builder = Pool::builder(TokioExecutor::new());
-        bound(&mut builder, protocol);
+        set_limits(&mut builder, protocol);
         match tls {
             None => Self::Plain(builder.build(tcp)),
             Some(config) => {
@@ -52,21 +52,21 @@ impl Client {
         }
     }
 
-    /// Sends a request and reads its response, as far as a response may go.
+    /// Sends a request and reads its response, up to the limits.
     ///
     /// # Errors
-    /// No response came.
-    pub(super) async fn exchange(&self, request: Request<Body>) -> Result<Answer, Failure> {
+    /// No response arrived.
+    pub(super) async fn send(&self, request: Request<Body>) -> Result<CollectorResponse, Failure> {
         let response = match self {
             Self::Plain(pool) => pool.request(request).await,
             Self::Secure(pool) => pool.request(request).await,
         };
-        Ok(read(response.map_err(|error: Error| Failure::no_response(&error))?).await)
+        Ok(read_response(response.map_err(|error: Error| Failure::no_response(&error))?).await)
     }
 }
 
-/// Bounds what a collector may send, and speaks HTTP/2 for gRPC.
-fn bound(builder: &mut Builder, protocol: OtlpProtocol) {
+/// Sets the limits of responses, and selects HTTP/2 for gRPC.
+fn set_limits(builder: &mut Builder, protocol: OtlpProtocol) {
     builder
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())
@@ -78,7 +78,7 @@ fn bound(builder: &mut Builder, protocol: OtlpProtocol) {
         .http2_only(protocol == OtlpProtocol::Grpc);
 }
 
-async fn read(response: Response<Incoming>) -> Answer {
+async fn read_response(response: Response<Incoming>) -> CollectorResponse {
     let (parts, body) = response.into_parts();
     let (body, trailers) = match Limited::new(body, MAX_RESPONSE_BYTES).collect().await {
         Ok(collected) => {
@@ -87,5 +87,5 @@ async fn read(response: Response<Incoming>) -> Answer {
         }
         Err(_) => (None, HeaderMap::new()),
     };
-    Answer { status: parts.status, headers: parts.headers, body, trailers }
+    CollectorResponse { status: parts.status, headers: parts.headers, body, trailers }
 }

@@ -1,4 +1,4 @@
-//! What a collector says about a failure besides its status: how long to wait, and a text.
+//! The details of a failure besides its status: a retry delay and a text.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,16 +10,16 @@ use base64::{Engine, alphabet};
 use jiff::fmt::rfc2822::DateTimeParser;
 use prost::Message;
 
-/// Base64 as gRPC has it, with padding or without.
+/// Base64 as used by gRPC, with or without padding.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// What is read of a failure.
+/// The decoded details of a failure.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Details {
-    /// When to send the message again.
+pub(super) struct ErrorDetails {
+    /// When to retry.
     pub(super) retry_after: Option<Duration>,
     /// What happened.
     pub(super) message: String,
@@ -33,12 +33,12 @@ struct RpcStatus {
     #[prost(string, tag = "2")]
     message: String,
     #[prost(message, repeated, tag = "3")]
-    details: Vec<Detail>,
+    details: Vec<AnyMessage>,
 }
 
 /// `google.protobuf.Any`.
 #[derive(Clone, PartialEq, Message)]
-struct Detail {
+struct AnyMessage {
     #[prost(string, tag = "1")]
     type_url: String,
     #[prost(bytes = "vec", tag = "2")]
@@ -49,35 +49,35 @@ struct Detail {
 #[derive(Clone, PartialEq, Message)]
 struct RetryInfo {
     #[prost(message, optional, tag = "1")]
-    retry_delay: Option<Delay>,
+    retry_delay: Option<ProtoDuration>,
 }
 
 /// `google.protobuf.Duration`.
 #[derive(Clone, Copy, PartialEq, Message)]
-struct Delay {
+struct ProtoDuration {
     #[prost(int64, tag = "1")]
     seconds: i64,
     #[prost(int32, tag = "2")]
     nanos: i32,
 }
 
-impl Details {
-    /// Those in the head or the trailers of a response of gRPC.
-    pub(super) fn of_grpc(headers: &HeaderMap) -> Self {
+impl ErrorDetails {
+    /// From the headers or trailers of a gRPC response.
+    pub(super) fn from_grpc(headers: &HeaderMap) -> Self {
         let value = headers.get("grpc-status-details-bin");
         let bytes = value.and_then(|value| BASE64.decode(value.as_bytes()).ok());
-        bytes.map(|bytes| Self::read(&bytes)).unwrap_or_default()
+        bytes.map(|bytes| Self::decode(&bytes)).unwrap_or_default()
     }
 
-    /// Those of a response over HTTP; `now` is the time of the wall clock.
-    pub(super) fn of_http(headers: &HeaderMap, body: &[u8], now: SystemTime) -> Self {
-        let asked = headers.get(RETRY_AFTER).and_then(|value| retry_after(value.to_str().ok()?, now));
-        let read = Self::read(body);
+    /// From an HTTP response; `now` is the wall clock.
+    pub(super) fn from_http(headers: &HeaderMap, body: &[u8], now: SystemTime) -> Self {
+        let asked = headers.get(RETRY_AFTER).and_then(|value| parse_retry_after(value.to_str().ok()?, now));
+        let read = Self::decode(body);
         Self { retry_after: asked.or(read.retry_after), ..read }
     }
 
-    /// Those of a `google.rpc.Status`; none of what is no such message.
-    fn read(bytes: &[u8]) -> Self {
+    /// Decodes a `google.rpc.Status`; empty if it is invalid.
+    fn decode(bytes: &[u8]) -> Self {
         let status = RpcStatus::decode(bytes).unwrap_or_default();
         let retry = status.details.iter().find(|it| it.type_url.ends_with("/google.rpc.RetryInfo"));
         let info = retry.and_then(|it| RetryInfo::decode(&*it.value).ok());
@@ -85,13 +85,13 @@ impl Details {
             let seconds = u64::try_from(delay.seconds).ok()?;
             Some(Duration::new(seconds, u32::try_from(delay.nanos).ok()?))
         });
-        // A delay of nothing is none (OTLP/gRPC Throttling).
+        // A delay of zero counts as none (OTLP/gRPC Throttling).
         Self { retry_after: delay.filter(|delay| !delay.is_zero()), message: status.message }
     }
 }
 
-/// The time that a value of `Retry-After` asks for: seconds, or a date (RFC 9110 §10.2.3).
-fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
+/// The delay in a `Retry-After` value: seconds, or a date (RFC 9110 §10.2.3).
+fn parse_retry_after(value: &str, now: SystemTime) -> Option<Duration> {
     let value = value.trim();
     if let Ok(seconds) = value.parse() {
         return Some(Duration::from_secs(seconds));
@@ -105,8 +105,8 @@ mod tests {
     use super::*;
 
     fn retry_info(seconds: i64, nanos: i32) -> Vec<u8> {
-        let info = RetryInfo { retry_delay: Some(Delay { seconds, nanos }) };
-        let detail = Detail {
+        let info = RetryInfo { retry_delay: Some(ProtoDuration { seconds, nanos }) };
+        let detail = AnyMessage {
             type_url: "type.googleapis.com/google.rpc.RetryInfo".to_owned(),
             value: info.encode_to_vec(),
         };
@@ -121,7 +121,7 @@ mod tests {
             if !value.is_empty() {
                 headers.insert(RETRY_AFTER, value.parse().unwrap());
             }
-            Details::of_http(&headers, body, now).retry_after
+            ErrorDetails::from_http(&headers, body, now).retry_after
         };
         let seconds = |seconds| Some(Duration::from_secs(seconds));
         assert_eq!(of("120", b""), seconds(120));
@@ -134,6 +134,6 @@ mod tests {
             assert_eq!(of("", &retry_info(seconds, nanos)), None);
         }
         assert_eq!(of("", b"<html>no message of any kind</html>"), None);
-        assert_eq!(Details::read(&retry_info(1, 0)).message, "busy");
+        assert_eq!(ErrorDetails::decode(&retry_info(1, 0)).message, "busy");
     }
 }

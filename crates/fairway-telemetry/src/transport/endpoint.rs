@@ -9,19 +9,19 @@ use crate::signal::Signal;
 /// Why a text is not the address of a collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EndpointError {
-    /// It is no URL.
+    /// It is not a URL.
     #[error("is not a URL such as http://collector:4317")]
     Url,
-    /// It is neither `http` nor `https`.
+    /// The scheme is neither `http` nor `https`.
     #[error("begins neither with http:// nor with https://")]
     Scheme,
-    /// It has a user or a password.
+    /// It contains a user or password.
     #[error("has a user or password, which would be in logs")]
     UserInfo,
-    /// It has a query.
-    #[error("has a query, which no collector reads")]
+    /// It contains a query.
+    #[error("has a query, which collectors do not read")]
     Query,
-    /// It has a path, and the protocol has its own.
+    /// It contains a path, but the protocol defines the path.
     #[error("has a path, which gRPC does not use")]
     Path,
     /// It ends with the path of a signal.
@@ -34,24 +34,24 @@ pub enum EndpointError {
 pub(super) struct Endpoint {
     scheme: Scheme,
     authority: Authority,
-    /// What stands before the path of a signal; empty in most cases.
+    /// The part of the path before the signal's, usually empty.
     path: String,
 }
 
-/// Whether this is the address of a collector that speaks `protocol`.
+/// Checks that this is the address of a collector that speaks `protocol`.
 ///
 /// # Errors
-/// It is not.
+/// The reason why it is not.
 pub fn check_endpoint(endpoint: &str, protocol: OtlpProtocol) -> Result<(), EndpointError> {
-    Endpoint::read(endpoint, protocol).map(|_| ())
+    Endpoint::parse(endpoint, protocol).map(|_| ())
 }
 
 impl Endpoint {
-    /// Reads `http://HOST:PORT/PATH`.
+    /// Parses `http://HOST:PORT/PATH`.
     ///
     /// # Errors
-    /// It is no such address.
-    pub(super) fn read(text: &str, protocol: OtlpProtocol) -> Result<Self, EndpointError> {
+    /// It is not such an address.
+    pub(super) fn parse(text: &str, protocol: OtlpProtocol) -> Result<Self, EndpointError> {
         let uri: Uri = text.parse().map_err(|_| EndpointError::Url)?;
         let parts = uri.into_parts();
         let scheme = parts.scheme.ok_or(EndpointError::Url)?;
@@ -79,13 +79,13 @@ impl Endpoint {
         Ok(Self { scheme, authority, path })
     }
 
-    /// Whether it is reached over TLS.
+    /// Whether TLS is used.
     pub(super) fn is_secure(&self) -> bool {
         self.scheme == Scheme::HTTPS
     }
 
-    /// The URL of a path there.
-    pub(super) fn at(&self, path: &str) -> Uri {
+    /// The URL of a path.
+    pub(super) fn url(&self, path: &str) -> Uri {
         let uri = Uri::builder().scheme(self.scheme.clone()).authority(self.authority.clone());
         let uri = uri.path_and_query(format!("{}{path}", self.path)).build();
         uri.expect("the parts are those of a URL, and the paths of signals are paths")
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_read_as_its_protocol_wants_it() {
+    fn an_address_is_parsed_for_its_protocol() {
         use OtlpProtocol::{Grpc, Http};
         for (text, protocol, expected) in [
             ("http://a:4317", Grpc, Ok("http://a:4317/v1/traces")),
@@ -116,8 +116,8 @@ mod tests {
             ("http://u:p@a", Http, Err(EndpointError::UserInfo)),
             ("http://a/?x=y", Http, Err(EndpointError::Query)),
         ] {
-            let read = Endpoint::read(text, protocol);
-            let read = read.map(|it| it.at(Signal::Traces.path()).to_string());
+            let read = Endpoint::parse(text, protocol);
+            let read = read.map(|it| it.url(Signal::Traces.path()).to_string());
             assert_eq!(read.as_deref(), expected.as_ref().copied(), "{text}");
         }
     }

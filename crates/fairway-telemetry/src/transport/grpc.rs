@@ -6,19 +6,19 @@ use bytes::{BufMut, Bytes, BytesMut};
 use fairway_http::grpc::{Code, read_status};
 use http_body_util::Full;
 
-use super::answer::{Answer, MAX_RESPONSE_BYTES};
-use super::details::Details;
+use super::answer::{CollectorResponse, MAX_RESPONSE_BYTES};
+use super::details::ErrorDetails;
 use super::endpoint::Endpoint;
-use crate::failure::{Failure, shown};
+use crate::failure::{Failure, truncated};
 use crate::signal::Signal;
 
-/// What stands before a message: whether it is compressed, and its length.
+/// The message prefix: a compression flag and the length.
 const PREFIX_BYTES: usize = 5;
 
-/// The call that hands over a message.
+/// Builds the call that exports a message.
 ///
 /// # Errors
-/// The message is longer than a prefix can say.
+/// The message is too long for the prefix.
 pub(super) fn request(
     endpoint: &Endpoint,
     signal: Signal,
@@ -32,41 +32,45 @@ pub(super) fn request(
     let mut request = Request::new(Full::new(body.freeze()));
     *request.method_mut() = Method::POST;
     *request.version_mut() = Version::HTTP_2;
-    *request.uri_mut() = endpoint.at(signal.method());
+    *request.uri_mut() = endpoint.url(signal.method());
     let headers = request.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     headers.insert(TE, HeaderValue::from_static("trailers"));
     Ok(request)
 }
 
-/// What became of the call: the message of its response.
+/// The message in the response to the call.
 ///
 /// # Errors
-/// Its status says that it failed, or there is none.
-pub(super) fn outcome(answer: Answer) -> Result<Bytes, Failure> {
-    let Answer { status, headers, body, trailers } = answer;
-    // A response without a body has its status in its head.
-    let (code, at) = match (status_of(&headers), status_of(&trailers)) {
+/// The status is missing or not OK.
+pub(super) fn parse_response(answer: CollectorResponse) -> Result<Bytes, Failure> {
+    let CollectorResponse { status, headers, body, trailers } = answer;
+    // A response without a body has its status in the headers.
+    let (code, at) = match (grpc_status(&headers), grpc_status(&trailers)) {
         (Some(code), _) => (code, &headers),
         (None, Some(code)) => (code, &trailers),
         (None, None) if status != StatusCode::OK => {
             let code = Code::of_http(status.as_u16());
-            return Err(failure(code.number(), &Details::default(), &format!("HTTP status {status}")));
+            return Err(grpc_failure(
+                code.number(),
+                &ErrorDetails::default(),
+                &format!("HTTP status {status}"),
+            ));
         }
         (None, None) if body.is_none() => {
-            // Whether it took the message is not known: a second one could be a copy.
+            // It is unknown whether the message was accepted; a retry could duplicate it.
             return Err(Failure::rejected(format!(
-                "its response breaks off, or is longer than {MAX_RESPONSE_BYTES} bytes"
+                "its response is truncated or longer than {MAX_RESPONSE_BYTES} bytes"
             )));
         }
         (None, None) => return Err(Failure::rejected("its response has no grpc-status")),
     };
     if code != Code::Ok.number() {
         let message = at.get("grpc-message").map(|it| percent_decoded(it.as_bytes())).unwrap_or_default();
-        return Err(failure(code, &Details::of_grpc(at), &message));
+        return Err(grpc_failure(code, &ErrorDetails::from_grpc(at), &message));
     }
     let body = body.unwrap_or_default();
-    // Of what follows the first message, or is none, nothing is read: the message was taken.
+    // Anything beyond the first message, or an invalid message, is ignored: the export succeeded.
     Ok(match body.first_chunk::<PREFIX_BYTES>() {
         Some([0, length @ ..]) => {
             let length = usize::try_from(u32::from_be_bytes(*length)).unwrap_or(usize::MAX);
@@ -77,9 +81,9 @@ pub(super) fn outcome(answer: Answer) -> Result<Bytes, Failure> {
     })
 }
 
-/// Whether OTLP allows to send the message again ("Failures" of OTLP/gRPC).
-fn failure(code: u32, details: &Details, message: &str) -> Failure {
-    let message = format!("{}: {}", Code::name_of(code), shown(message));
+/// Classifies a status: whether OTLP allows a retry ("Failures" of OTLP/gRPC).
+fn grpc_failure(code: u32, details: &ErrorDetails, message: &str) -> Failure {
+    let message = format!("{}: {}", Code::name_of(code), truncated(message));
     let is = |one: Code| one.number() == code;
     let always = [
         Code::Cancelled,
@@ -96,11 +100,11 @@ fn failure(code: u32, details: &Details, message: &str) -> Failure {
     }
 }
 
-fn status_of(headers: &HeaderMap) -> Option<u32> {
+fn grpc_status(headers: &HeaderMap) -> Option<u32> {
     read_status(headers.get("grpc-status")?.as_bytes())
 }
 
-/// The text of a value of `grpc-message`.
+/// Decodes the text of a `grpc-message` value.
 fn percent_decoded(value: &[u8]) -> String {
     let mut bytes = Vec::with_capacity(value.len());
     let mut rest = value;
@@ -128,12 +132,16 @@ mod tests {
     use super::*;
     use crate::failure::FailureKind;
 
-    fn answer(status: u16, headers: &[(&'static str, &str)], body: Option<&'static [u8]>) -> Answer {
+    fn response(
+        status: u16,
+        headers: &[(&'static str, &str)],
+        body: Option<&'static [u8]>,
+    ) -> CollectorResponse {
         let mut trailers = HeaderMap::new();
         for (name, value) in headers {
             trailers.insert(*name, value.parse().unwrap());
         }
-        Answer {
+        CollectorResponse {
             status: StatusCode::from_u16(status).unwrap(),
             headers: HeaderMap::new(),
             body: body.map(Bytes::from_static),
@@ -142,13 +150,13 @@ mod tests {
     }
 
     #[test]
-    fn only_what_may_recover_is_sent_again() {
+    fn only_recoverable_statuses_are_retried() {
         for code in 0..=17_u32 {
             let kind = match code {
                 1 | 4 | 10 | 11 | 14 | 15 => FailureKind::Retryable(None),
                 _ => FailureKind::Rejected,
             };
-            let found = outcome(answer(200, &[("grpc-status", &code.to_string())], Some(b"")));
+            let found = parse_response(response(200, &[("grpc-status", &code.to_string())], Some(b"")));
             match code {
                 0 => assert_eq!(found, Ok(Bytes::new())),
                 _ => assert_eq!(found.unwrap_err().kind, kind, "{code}"),
@@ -157,49 +165,50 @@ mod tests {
     }
 
     #[test]
-    fn an_exhausted_collector_is_asked_again_when_it_says_when() {
+    fn an_exhausted_collector_is_retried_if_it_gives_a_delay() {
         // google.rpc.Status with a RetryInfo of 7 s, without padding.
         let details = "CAgSBGJ1c3kaMAoodHlwZS5nb29nbGVhcGlzLmNvbS9nb29nbGUucnBjLlJldHJ5SW5mbxIECgIIBw";
-        let found = answer(200, &[("grpc-status", "8"), ("grpc-status-details-bin", details)], Some(b""));
-        let kind = outcome(found).unwrap_err().kind;
+        let found = response(200, &[("grpc-status", "8"), ("grpc-status-details-bin", details)], Some(b""));
+        let kind = parse_response(found).unwrap_err().kind;
         assert_eq!(kind, FailureKind::Retryable(Some(Duration::from_secs(7))));
-        let found = answer(200, &[("grpc-status", "8"), ("grpc-status-details-bin", "%%%")], Some(b""));
-        assert_eq!(outcome(found).unwrap_err().kind, FailureKind::Rejected);
+        let found = response(200, &[("grpc-status", "8"), ("grpc-status-details-bin", "%%%")], Some(b""));
+        assert_eq!(parse_response(found).unwrap_err().kind, FailureKind::Rejected);
     }
 
     #[test]
-    fn the_message_of_a_response_is_what_its_prefix_says() {
-        let ok = |body| outcome(answer(200, &[("grpc-status", "0")], Some(body))).unwrap();
+    fn the_message_of_a_response_has_the_length_of_its_prefix() {
+        let ok = |body| parse_response(response(200, &[("grpc-status", "0")], Some(body))).unwrap();
         assert_eq!(&*ok(b"\0\0\0\0\x02abc"), b"ab");
-        // Compressed, cut, and none at all.
+        // Compressed, truncated, and empty.
         for body in [&b"\x01\0\0\0\x02ab"[..], b"\0\0\0\0\x03ab", b"\0\0", b"\0\xff\xff\xff\xffab"] {
             assert_eq!(&*ok(body), b"");
         }
     }
 
     #[test]
-    fn a_response_that_is_none_of_grpc_is_judged_by_its_status() {
+    fn a_response_that_is_not_grpc_is_classified_by_its_http_status() {
         for (status, kind) in [
             (302, FailureKind::Rejected),
             (401, FailureKind::Rejected),
             (404, FailureKind::Rejected),
             (503, FailureKind::Retryable(None)),
         ] {
-            let failure = outcome(answer(status, &[], Some(b"<html>"))).unwrap_err();
+            let failure = parse_response(response(status, &[], Some(b"<html>"))).unwrap_err();
             assert_eq!(failure.kind, kind, "{failure:?}");
             assert!(failure.message.contains(&status.to_string()), "{failure:?}");
         }
-        let endless = outcome(answer(200, &[], None)).unwrap_err();
+        let endless = parse_response(response(200, &[], None)).unwrap_err();
         assert_eq!(endless.kind, FailureKind::Rejected);
-        let no_status = outcome(answer(200, &[("grpc-status", "x")], Some(b""))).unwrap_err();
+        let no_status = parse_response(response(200, &[("grpc-status", "x")], Some(b""))).unwrap_err();
         assert_eq!(no_status, Failure::rejected("its response has no grpc-status"));
     }
 
     #[test]
-    fn the_words_of_a_collector_are_decoded_and_short() {
+    fn the_text_of_a_collector_is_decoded_and_truncated() {
         assert_eq!(percent_decoded(b"a%20b%C3%A9%zz%"), "a b\u{e9}%zz%");
         let long = "x".repeat(10_000);
-        let failure = outcome(answer(200, &[("grpc-status", "3"), ("grpc-message", &long)], Some(b"")));
+        let failure =
+            parse_response(response(200, &[("grpc-status", "3"), ("grpc-message", &long)], Some(b"")));
         assert!(failure.unwrap_err().message.len() < 300);
     }
 }

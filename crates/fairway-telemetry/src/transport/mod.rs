@@ -1,7 +1,7 @@
-//! Speaking with a collector: one request for each message, over connections that are kept.
+//! Communication with a collector: one request per message, over persistent connections.
 //!
-//! [`grpc`] and [`http`] say what a request and a response are, [`client`] has the connections, [`details`] reads what a collector says
-//! about a failure. A redirect is never followed: headers with credentials would follow it.
+//! [`grpc`] and [`http`] build requests and parse responses, [`client`] owns the connections, [`details`] decodes the details of
+//! failures. Redirects are never followed: headers with credentials would follow them.
 
 mod answer;
 mod client;
@@ -26,10 +26,10 @@ use endpoint::Endpoint;
 pub use endpoint::{EndpointError, check_endpoint};
 pub use roots::{CertificatesError, read_certificates};
 
-/// What a collector has to be given, and by which authorities its certificate is verified.
+/// Credentials for the collector, and the authorities that verify its certificate.
 #[derive(Clone, Debug, Default)]
 pub struct Credentials {
-    /// The collector that gets `headers`; others do not, whoever names them.
+    /// The collector that gets `headers`; others never get them, whoever configures them.
     pub endpoint: Option<Arc<str>>,
     /// Headers of each request.
     pub headers: Headers,
@@ -37,34 +37,34 @@ pub struct Credentials {
     pub authorities: Option<Arc<[rustls_pki_types::CertificateDer<'static>]>>,
 }
 
-/// Makes links.
+/// Opens links.
 pub(crate) trait Connect {
-    /// What it makes.
+    /// The type of its links.
     type Link: Link;
 
-    /// A link to a collector. Nothing is sent yet.
+    /// Opens a link to a collector. Nothing is sent yet.
     ///
     /// # Errors
-    /// With the reason, where there can be none.
+    /// The reason why there is none.
     fn connect(&self, collector: &Collector) -> Result<Self::Link, String>;
 }
 
-/// A way to a collector.
+/// A link to a collector.
 pub(crate) trait Link {
-    /// Sends a message, and gives the response of a collector that took it. The caller limits the time.
+    /// Sends a message; returns the response of a collector that accepted it. The caller sets a timeout.
     ///
     /// # Errors
-    /// The collector did not take it, or not as far as is known.
+    /// The collector did not accept it, or that is unknown.
     async fn send(&self, signal: Signal, message: Bytes) -> Result<Bytes, Failure>;
 }
 
-/// Connects over TCP, and over TLS where the address says so.
+/// Connects over TCP, or over TLS for `https` addresses.
 pub(crate) struct Network {
     credentials: Credentials,
     user_agent: String,
 }
 
-/// Connections to one collector.
+/// The connections to one collector.
 pub(crate) struct NetworkLink {
     endpoint: Endpoint,
     protocol: OtlpProtocol,
@@ -74,7 +74,7 @@ pub(crate) struct NetworkLink {
 }
 
 impl Network {
-    /// That gives collectors these credentials, and says that it is this version.
+    /// With these credentials and this version as user agent.
     pub(crate) fn new(credentials: Credentials, version: &str) -> Self {
         Self { credentials, user_agent: format!("Fairway/{version} OTLP") }
     }
@@ -89,7 +89,7 @@ impl Connect for Network {
 
     fn connect(&self, collector: &Collector) -> Result<NetworkLink, String> {
         let endpoint =
-            Endpoint::read(&collector.endpoint, collector.protocol).map_err(|error| error.to_string())?;
+            Endpoint::parse(&collector.endpoint, collector.protocol).map_err(|error| error.to_string())?;
         let tls = if endpoint.is_secure() { Some(self.tls()?) } else { None };
         let is_known = self.credentials.endpoint.as_deref() == Some(&*collector.endpoint);
         Ok(NetworkLink {
@@ -112,11 +112,11 @@ impl Link for NetworkLink {
         if let Ok(value) = self.user_agent.parse() {
             headers.insert(::http::header::USER_AGENT, value);
         }
-        self.headers.write(headers);
-        let answer = self.client.exchange(request).await?;
+        self.headers.add_to(headers);
+        let answer = self.client.send(request).await?;
         match self.protocol {
-            OtlpProtocol::Grpc => grpc::outcome(answer),
-            OtlpProtocol::Http => http::outcome(&answer),
+            OtlpProtocol::Grpc => grpc::parse_response(answer),
+            OtlpProtocol::Http => http::parse_response(&answer),
         }
     }
 }

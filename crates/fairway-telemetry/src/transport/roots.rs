@@ -7,21 +7,21 @@ use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::CertificateDer;
 
-/// Why a text gives no authorities.
+/// Why a text contains no usable authorities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CertificatesError {
-    /// It has none.
+    /// It has no certificate.
     #[error("has no certificate (PEM)")]
     None,
-    /// One of them cannot be used.
+    /// One of them is not usable.
     #[error("has a certificate that cannot be used as an authority")]
     Unusable,
 }
 
-/// The certificates of a text in PEM.
+/// Reads the certificates in a PEM text.
 ///
 /// # Errors
-/// There is none, or one that is no authority's.
+/// There is none, or one is not usable as an authority.
 pub fn read_certificates(pem: &[u8]) -> Result<Arc<[CertificateDer<'static>]>, CertificatesError> {
     let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     let read = read.map_err(|_| CertificatesError::Unusable)?;
@@ -35,10 +35,10 @@ pub fn read_certificates(pem: &[u8]) -> Result<Arc<[CertificateDer<'static>]>, C
     Ok(read.into())
 }
 
-/// TLS as a client, with `authorities`, else those of the system, else those of Mozilla.
+/// A TLS client configuration with `authorities`, else those of the system, else those of Mozilla.
 ///
 /// # Errors
-/// With the reason.
+/// The reason.
 pub(super) fn client_config(authorities: Option<&[CertificateDer<'static>]>) -> Result<ClientConfig, String> {
     let mut roots = RootCertStore::empty();
     match authorities {

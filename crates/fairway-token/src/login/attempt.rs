@@ -1,4 +1,4 @@
-//! A login that has begun: its secrets, and the request that the browser is sent to the provider with.
+//! A login in progress: its secrets, and the authorization request.
 
 use std::time::Duration;
 
@@ -15,38 +15,38 @@ use crate::digest::digest;
 pub const MAX_ATTEMPT_AGE: Duration = Duration::from_secs(15 * 60);
 const STATE_BYTES: usize = 16;
 const VERIFIER_BYTES: usize = 32;
-/// How much of the state is the name of an attempt.
+/// Part of the state that names the attempt, in bytes.
 const NAME_BYTES: usize = 8;
 
-/// A login that has begun in a browser. Only that browser has it, encrypted.
+/// A login in progress. Stored only in the browser, encrypted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoginAttempt {
     state: String,
     nonce: String,
     verifier: String,
-    /// Path and query that the browser asked for.
+    /// Path and query that the browser requested.
     pub target: String,
     /// In seconds since 1970.
     begun: u64,
 }
 
-/// What the request to the authorization endpoint says (OpenID Connect Core 1.0 §3.1.2.1).
+/// Parameters of the authorization request (OpenID Connect Core 1.0 §3.1.2.1).
 #[derive(Clone, Copy, Debug)]
 pub struct AuthorizationRequest<'r, S> {
-    /// Where it goes.
+    /// The authorization endpoint.
     pub endpoint: &'r Endpoint,
-    /// The client.
+    /// The client id.
     pub client_id: &'r str,
-    /// Where the browser comes back to.
+    /// Where the browser is redirected after the login.
     pub redirect_uri: &'r str,
-    /// What is asked for; with `openid`.
+    /// Requested scopes, in addition to `openid`.
     pub scopes: &'r [S],
-    /// Parameters that only this provider knows.
+    /// Provider-specific parameters.
     pub parameters: &'r [(S, S)],
 }
 
 impl LoginAttempt {
-    /// Begins a login of somebody who asked for `target`; `None` where the system gives no random numbers.
+    /// Starts a login for a request to `target`; `None` if the system provides no random numbers.
     #[must_use]
     pub fn begin(target: String, now: Duration) -> Option<Self> {
         Some(Self {
@@ -58,57 +58,57 @@ impl LoginAttempt {
         })
     }
 
-    /// Reads what [`to_bytes`](Self::to_bytes) wrote.
+    /// Deserialises the result of [`to_bytes`](Self::to_bytes).
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         serde_json::from_slice(bytes).ok()
     }
 
-    /// What is kept of it.
+    /// Serialises the attempt.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// What tells it apart from other attempts of the same browser.
+    /// Distinguishes it from other attempts of the same browser.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.state[..NAME_BYTES]
     }
 
-    /// The name of the attempt that a response with this state belongs to.
+    /// The name of the attempt to which a response with this state belongs.
     #[must_use]
     pub fn name_of(state: &str) -> Option<&str> {
         let is_ours = state.len() == encoded_length(STATE_BYTES) && state.bytes().all(is_encoded);
         is_ours.then(|| &state[..NAME_BYTES])
     }
 
-    /// Whether a response belongs to it. Takes the same time wherever two states differ.
+    /// Whether a response belongs to it. Takes constant time.
     #[must_use]
     pub fn has_state(&self, state: &str) -> bool {
         verify_slices_are_equal(self.state.as_bytes(), state.as_bytes()).is_ok()
     }
 
-    /// Whether the user took too long, or a clock is wrong.
+    /// Whether it has expired, or a clock is wrong.
     #[must_use]
     pub fn is_over(&self, now: Duration) -> bool {
         let begun = Duration::from_secs(self.begun);
         now > begun + MAX_ATTEMPT_AGE || now + MAX_ATTEMPT_AGE < begun
     }
 
-    /// What the ID token must have as `nonce`.
+    /// The required `nonce` of the ID token.
     #[must_use]
     pub fn nonce(&self) -> &str {
         &self.nonce
     }
 
-    /// What proves that whoever exchanges the code has begun the login (RFC 7636 §4.1).
+    /// Proves that the party exchanging the code started the login (RFC 7636 §4.1).
     #[must_use]
     pub fn verifier(&self) -> &str {
         &self.verifier
     }
 
-    /// The URL that the browser is sent to.
+    /// The URL to which the browser is redirected.
     #[must_use]
     pub fn url<S: AsRef<str>>(&self, request: &AuthorizationRequest<'_, S>) -> String {
         let scopes: Vec<_> = request.scopes.iter().map(AsRef::as_ref).collect();
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_read_again() {
+    fn an_attempt_round_trips() {
         let attempt = begin();
         assert_eq!(LoginAttempt::from_bytes(&attempt.to_bytes()), Some(attempt));
         for other in [&b""[..], b"{}", b"[]", b"\xff"] {

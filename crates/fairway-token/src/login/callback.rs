@@ -1,47 +1,47 @@
-//! The request with which a browser comes back from the provider (RFC 6749 §4.1.2).
+//! The request with which a browser returns from the provider (RFC 6749 §4.1.2).
 
 use std::time::Duration;
 
 use super::attempt::LoginAttempt;
 
-/// The longest query that is read, in bytes.
+/// Maximum length of the query, in bytes.
 const MAX_QUERY_BYTES: usize = 8 << 10;
-/// The longest code, in bytes: that of large providers is shorter by half.
+/// Maximum length of a code, in bytes; twice that of large providers.
 const MAX_CODE_BYTES: usize = 4 << 10;
 
-/// What the provider says through the browser. Everybody can write it.
+/// The authorization response, delivered by the browser. Anyone can forge it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Callback {
-    /// The attempt that it claims to belong to.
+    /// The state of the attempt that it claims to belong to.
     pub state: String,
-    /// Who claims to have written it (RFC 9207).
+    /// The claimed issuer (RFC 9207).
     issuer: Option<String>,
-    response: Response,
+    response: AuthorizationResponse,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Response {
+enum AuthorizationResponse {
     Code(String),
     Error(String),
 }
 
-/// Why a callback logs nobody in.
+/// Why a callback does not complete a login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallbackRefusal {
-    /// It is no authorization response, or has a parameter twice.
+    /// It is not an authorization response, or has duplicate parameters.
     Malformed,
-    /// No attempt of this browser has its state, or the attempt is over.
+    /// No attempt of this browser has its state, or the attempt has expired.
     UnknownState,
-    /// It is from another issuer than the one that was asked, or from nobody although the issuer says who it is.
+    /// It is from another issuer than the one asked, or names none although the issuer announces that it does.
     OtherIssuer,
-    /// The provider did not log the user in.
+    /// The provider refused the login.
     Denied,
-    /// The provider is out of order, or its client is set up wrongly.
+    /// The provider failed, or its client is misconfigured.
     Failed,
 }
 
 impl Callback {
-    /// Reads a query.
+    /// Parses a query.
     ///
     /// # Errors
     /// [`CallbackRefusal::Malformed`]
@@ -64,8 +64,8 @@ impl Callback {
             }
         }
         let response = match (code, error) {
-            (Some(code), None) if is_code(&code) => Response::Code(code),
-            (None, Some(error)) => Response::Error(error),
+            (Some(code), None) if is_code(&code) => AuthorizationResponse::Code(code),
+            (None, Some(error)) => AuthorizationResponse::Error(error),
             _ => return Err(CallbackRefusal::Malformed),
         };
         let state = state.ok_or(CallbackRefusal::Malformed)?;
@@ -75,7 +75,7 @@ impl Callback {
     /// The code, if the callback is the response of `issuer` to `attempt`.
     ///
     /// # Errors
-    /// It is not, or is no code.
+    /// It is not, or contains no code.
     pub fn code(
         &self,
         attempt: &LoginAttempt,
@@ -93,8 +93,8 @@ impl Callback {
             _ => return Err(CallbackRefusal::OtherIssuer),
         }
         match &self.response {
-            Response::Code(code) => Ok(code),
-            Response::Error(error) => Err(match &**error {
+            AuthorizationResponse::Code(code) => Ok(code),
+            AuthorizationResponse::Error(error) => Err(match &**error {
                 "access_denied"
                 | "login_required"
                 | "consent_required"

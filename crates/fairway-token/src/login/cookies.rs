@@ -1,20 +1,20 @@
-//! Values in the cookies of a browser, which takes no more than 4 KiB in one.
+//! Splits values into cookies, because browsers limit a cookie to 4 KiB.
 //!
-//! All names begin with `__Host-` (RFC 6265bis §4.1.3.2): browsers take such a cookie only from the host itself and over TLS, so that
-//! no other host of the domain can plant one.
+//! All names begin with `__Host-` (RFC 6265bis §4.1.3.2): browsers accept such a cookie only from the host itself and
+//! over TLS, so no other host of the domain can set one.
 
 use std::time::Duration;
 
-/// The longest value of one cookie, in bytes: with its name and attributes it stays below 4,096.
+/// Maximum length of a cookie value, in bytes: with name and attributes it stays below 4,096.
 const MAX_PART_BYTES: usize = 3_800;
-/// How many cookies a value may take.
+/// Maximum number of cookies per value.
 pub const MAX_COOKIE_PARTS: usize = 4;
-/// The longest value.
+/// Maximum length of a value.
 const MAX_COOKIE_VALUE_BYTES: usize = MAX_COOKIE_PARTS * MAX_PART_BYTES;
 
 const ATTRIBUTES: &str = "; Path=/; Secure; HttpOnly; SameSite=Lax";
 
-/// `Set-Cookie` for a value in base64url: the first part says how many there are. `None` where it is too long.
+/// `Set-Cookie` lines for a base64url value: the first part contains the number of parts. `None` if it is too long.
 #[must_use]
 pub fn cookie_lines(name: &str, value: &str, max_age: Option<Duration>) -> Option<Vec<String>> {
     let parts: Vec<&str> =
@@ -36,7 +36,7 @@ pub fn removal_line(name: &str) -> String {
     format!("{name}={ATTRIBUTES}; Max-Age=0")
 }
 
-/// `Set-Cookie` that removes the parts of a value that the browser sent, but for the first `kept` ones.
+/// `Set-Cookie` lines that remove the parts that the browser sent, except for the first `kept`.
 pub fn removal_lines<'c>(
     lines: impl Iterator<Item = &'c [u8]>,
     name: &str,
@@ -46,14 +46,14 @@ pub fn removal_lines<'c>(
     numbers.filter(move |number| *number >= kept).map(move |number| removal_line(&part_name(name, number)))
 }
 
-/// The parts of a value, in their order.
+/// The parts of a value in order.
 #[derive(Clone, Copy, Debug)]
 pub struct CookieParts<'c> {
     parts: [&'c [u8]; MAX_COOKIE_PARTS],
     count: usize,
 }
 
-/// Finds a value in the `Cookie` lines of a request; `None` where a part is missing or there twice.
+/// Finds a value in the `Cookie` lines of a request; `None` if a part is missing or duplicated.
 pub fn find_cookie<'c>(lines: impl Iterator<Item = &'c [u8]>, name: &str) -> Option<CookieParts<'c>> {
     let mut found = [None; MAX_COOKIE_PARTS];
     for (own, value) in pairs(lines) {
@@ -80,7 +80,7 @@ impl<'c> CookieParts<'c> {
         &self.parts[..self.count]
     }
 
-    /// The value; `None` where it is none of ours.
+    /// The value; `None` if it is not a value written by this module.
     #[must_use]
     pub fn value(&self) -> Option<String> {
         let value = String::from_utf8(self.parts().concat()).ok()?;
@@ -88,7 +88,7 @@ impl<'c> CookieParts<'c> {
     }
 }
 
-/// The names of the cookies that begin so.
+/// The names of cookies with this prefix.
 pub fn cookie_names<'c>(
     lines: impl Iterator<Item = &'c [u8]>,
     prefix: &str,
@@ -97,7 +97,7 @@ pub fn cookie_names<'c>(
     names.filter(move |name| name.starts_with(prefix))
 }
 
-/// The `Cookie` lines as one, without the cookies whose names begin so.
+/// Joins the `Cookie` lines without the cookies whose names have this prefix.
 pub fn without_cookies<'c>(lines: impl Iterator<Item = &'c [u8]>, prefix: &[u8], out: &mut Vec<u8>) {
     for pair in lines.flat_map(|line| line.split(|byte| *byte == b';')).map(<[u8]>::trim_ascii) {
         if pair.is_empty() || pair.starts_with(prefix) {
@@ -110,7 +110,7 @@ pub fn without_cookies<'c>(lines: impl Iterator<Item = &'c [u8]>, prefix: &[u8],
     }
 }
 
-/// The names and values in `Cookie` lines (RFC 6265 §4.2.1).
+/// Names and values in `Cookie` lines (RFC 6265 §4.2.1).
 fn pairs<'c>(lines: impl Iterator<Item = &'c [u8]>) -> impl Iterator<Item = (&'c [u8], &'c [u8])> {
     lines.flat_map(|line| line.split(|byte| *byte == b';')).filter_map(|pair| {
         let pair = pair.trim_ascii();
@@ -137,7 +137,7 @@ mod tests {
 
     const NAME: &str = "__Host-fairway-session-0123abcd";
 
-    /// What a browser sends back.
+    /// The cookies as the browser sends them back.
     fn sent_back(lines: &[String]) -> Vec<u8> {
         let pairs: Vec<_> = lines.iter().map(|line| line.split_once(';').unwrap().0).collect();
         pairs.join("; ").into_bytes()

@@ -1,4 +1,4 @@
-//! A code or a refresh token for tokens: the request to the token endpoint, and its response (RFC 6749 §4.1.3, §5, §6).
+//! Exchanges a code or refresh token for tokens: the token request and its response (RFC 6749 §4.1.3, §5, §6).
 
 use std::fmt;
 use std::time::Duration;
@@ -9,18 +9,18 @@ use serde_json::{Map, Value};
 
 use crate::json::parse_object;
 
-/// How a client proves to the provider who it is.
+/// Authenticates the client to the provider.
 #[derive(Clone, Copy)]
 pub struct ClientCredentials<'c> {
     /// `client_id`.
     pub id: &'c str,
-    /// Its secret; public clients have none, and PKCE alone.
+    /// Its secret; `None` for a public client, which uses PKCE alone.
     pub secret: Option<&'c str>,
-    /// Whether the secret stands in the body, and not in `Authorization`.
+    /// Whether the secret is sent in the body instead of `Authorization`.
     pub secret_in_body: bool,
 }
 
-/// A POST request to the token endpoint, with a body of `application/x-www-form-urlencoded`.
+/// A token request: POST with an `application/x-www-form-urlencoded` body.
 pub struct TokenRequest {
     /// The value of `Authorization`.
     pub authorization: Option<String>,
@@ -28,25 +28,25 @@ pub struct TokenRequest {
     pub body: String,
 }
 
-/// What a provider gives.
+/// The tokens of a response.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Tokens {
-    /// For the services of the user.
+    /// For resource servers.
     pub access_token: String,
-    /// Says who the user is. Nothing of it is verified.
+    /// Identifies the user. Unverified.
     pub id_token: Option<String>,
-    /// For further tokens.
+    /// For refreshing tokens.
     pub refresh_token: Option<String>,
-    /// How long the access token is valid.
+    /// Lifetime of the access token.
     pub expires_in: Option<Duration>,
 }
 
-/// The response has no tokens that can be used.
+/// The response contains no usable tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidTokens;
 
 impl TokenRequest {
-    /// For the code of a login.
+    /// Exchanges the code of a login.
     #[must_use]
     pub fn for_code(client: ClientCredentials<'_>, code: &str, redirect_uri: &str, verifier: &str) -> Self {
         Self::new(
@@ -60,7 +60,7 @@ impl TokenRequest {
         )
     }
 
-    /// For tokens that follow those of a session.
+    /// Refreshes the tokens of a session.
     #[must_use]
     pub fn for_refresh(client: ClientCredentials<'_>, refresh_token: &str) -> Self {
         Self::new(client, &[("grant_type", "refresh_token"), ("refresh_token", refresh_token)])
@@ -92,17 +92,17 @@ fn encode(text: &str) -> String {
 }
 
 impl Tokens {
-    /// Reads a response with status 200.
+    /// Parses a response with status 200.
     ///
     /// # Errors
-    /// It has no access token of the type Bearer, or another member is not what it should be.
+    /// It has no Bearer access token, or another member is invalid.
     pub fn parse(text: &[u8]) -> Result<Self, InvalidTokens> {
         let response = parse_object(text).ok_or(InvalidTokens)?;
         let kind = response.get("token_type").and_then(Value::as_str).ok_or(InvalidTokens)?;
         if !kind.eq_ignore_ascii_case("Bearer") {
             return Err(InvalidTokens);
         }
-        // Some providers write it as a text.
+        // Some providers send it as a string.
         let seconds = |value: &Value| value.as_u64().or_else(|| value.as_str()?.parse().ok());
         let expires_in = match response.get("expires_in") {
             None | Some(Value::Null) => None,
@@ -117,7 +117,7 @@ impl Tokens {
     }
 }
 
-/// A token (RFC 6749 Appendix A.12): it can be put into a header as it is.
+/// A token (RFC 6749 Appendix A.12), which can be used in a header unchanged.
 fn token(response: &Map<String, Value>, name: &str) -> Result<Option<String>, InvalidTokens> {
     match response.get(name) {
         None | Some(Value::Null) => Ok(None),
@@ -128,7 +128,8 @@ fn token(response: &Map<String, Value>, name: &str) -> Result<Option<String>, In
     }
 }
 
-/// Whether a response says that the code or refresh token is of no use any more, and not only that the provider is out of order.
+/// Whether a response means that the code or refresh token is no longer valid, as opposed to a failure of the
+/// provider.
 #[must_use]
 pub fn is_refused_grant(text: &[u8]) -> bool {
     parse_object(text).is_some_and(|response| response.get("error") == Some(&"invalid_grant".into()))

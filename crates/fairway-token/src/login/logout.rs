@@ -1,34 +1,35 @@
-//! A provider says that a user has logged out elsewhere (OpenID Connect Back-Channel Logout 1.0), and which sessions that ends.
+//! Logout notifications of a provider (OpenID Connect Back-Channel Logout 1.0), and the sessions that they end.
 
 use crate::claims::NotATime;
 use crate::digest::digest;
 use crate::jws::{Expected, Token};
 use crate::refusal::Refusal;
 
-/// The member of `events` that makes a token a logout token.
+/// The member of `events` that identifies a logout token.
 const EVENT: &str = "http://schemas.openid.net/event/backchannel-logout";
 
-/// A logout token that was read. Nothing of it is true before its [`token`](Self::token) is verified.
+/// A parsed logout token. Nothing in it is trustworthy before its [`token`](Self::token) is verified.
 #[derive(Clone, Debug)]
 pub struct LogoutToken<'t> {
     token: Token<'t>,
-    made: u64,
+    issued_at: u64,
 }
 
-/// What sessions have in common that end together; says nothing of their user.
+/// Common id of sessions that end together; does not identify their user.
 pub type SessionId = [u8; 16];
 
-/// Which sessions have ended.
+/// A set of ended sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndedSessions {
-    /// Their name at the provider, or their user.
+    /// Their name at the provider, or their user, as a hash.
     pub id: SessionId,
-    /// Only those are meant whose user logged in by then, by the clock of the provider, in seconds since 1970.
+    /// Only sessions whose user logged in up to this time have ended; by the clock of the provider, in seconds since
+    /// 1970.
     pub until_login_at: u64,
 }
 
 impl<'t> LogoutToken<'t> {
-    /// Reads its compact form.
+    /// Parses the compact form.
     ///
     /// # Errors
     /// As [`Token::parse`]; or it is a token of another kind.
@@ -38,69 +39,69 @@ impl<'t> LogoutToken<'t> {
         let event = claims.find("events").and_then(|events| events.get(EVENT));
         let names = [claims.subject(), claims.session_id()];
         let names_somebody = names.into_iter().flatten().any(|name| !name.is_empty());
-        // "A nonce Claim MUST NOT be present", so that no ID token can be taken for one (§2.4).
+        // "A nonce Claim MUST NOT be present", so that no ID token can be mistaken for one (§2.4).
         if !event.is_some_and(serde_json::Value::is_object) || !names_somebody || claims.contains("nonce") {
             return Err(Refusal::Unsupported);
         }
-        // "jti: REQUIRED"; what comes again ends nothing more.
+        // "jti: REQUIRED"; a replay has no further effect.
         if !claims.contains("jti") {
             return Err(Refusal::Malformed);
         }
         let made = claims.issued_at().map_err(|NotATime| Refusal::Malformed)?.ok_or(Refusal::Malformed)?;
-        Ok(Self { token, made })
+        Ok(Self { token, issued_at: made })
     }
 
     /// As [`Token::check`].
     ///
     /// # Errors
-    /// The first claim that does not fit.
+    /// The first claim that does not match.
     pub fn check<A: AsRef<str>>(&self, expected: &Expected<'_, A>) -> Result<(), Refusal> {
         self.token.check(expected)?;
-        match self.made > (expected.now + expected.skew).as_secs() {
+        match self.issued_at > (expected.now + expected.skew).as_secs() {
             true => Err(Refusal::NotYetValid),
             false => Ok(()),
         }
     }
 
-    /// What has to be verified.
+    /// The token to verify.
     #[must_use]
     pub const fn token(&self) -> &Token<'t> {
         &self.token
     }
 
-    /// Which sessions of a group it ends: the one that it names, else all of its user (§2.6). Of a user whose session has no name here,
-    /// nobody knows which one is meant: all of these.
+    /// The sessions of a group that it ends: the named one, else all of its user (§2.6). If the named session of a
+    /// user is unknown here, all of the user's sessions without a name end too.
     pub fn ended(&self, group: &str) -> impl Iterator<Item = EndedSessions> {
         let claims = self.token.claims();
         let filled = |name: Option<&str>| name.filter(|name| !name.is_empty()).map(str::to_owned);
         let (name, user) = (filled(claims.session_id()), filled(claims.subject()));
         let of_user = user.map(|user| EndedSessions {
             id: if name.is_some() { unnamed_id(group, &user) } else { user_id(group, &user) },
-            until_login_at: self.made,
+            until_login_at: self.issued_at,
         });
-        // A name is given once.
+        // A session's name is unique.
         let named = name.map(|name| EndedSessions { id: session_id(group, &name), until_login_at: u64::MAX });
         named.into_iter().chain(of_user)
     }
 }
 
-/// What a session is told apart by whose name at the provider is this one.
+/// The id of a session by its name at the provider.
 pub(super) fn session_id(group: &str, session: &str) -> SessionId {
-    id("session", group, session)
+    hash_id("session", group, session)
 }
 
-/// What all sessions of a user have in common.
+/// The common id of all sessions of a user.
 pub(super) fn user_id(group: &str, subject: &str) -> SessionId {
-    id("user", group, subject)
+    hash_id("user", group, subject)
 }
 
-/// What those of a user have in common that have no name.
+/// The common id of a user's sessions without a name.
 pub(super) fn unnamed_id(group: &str, subject: &str) -> SessionId {
-    id("unnamed", group, subject)
+    hash_id("unnamed", group, subject)
 }
 
-fn id(kind: &str, group: &str, name: &str) -> SessionId {
-    // As JSON, no two lists of texts are written alike.
+fn hash_id(kind: &str, group: &str, name: &str) -> SessionId {
+    // Different lists of texts have different JSON.
     let whole = digest(serde_json::json!([kind, group, name]).to_string().as_bytes());
     let mut id = SessionId::default();
     id.copy_from_slice(&whole[..16]);
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_of_the_future_is_not_valid_yet() {
+    fn a_future_token_is_not_valid_yet() {
         let text = [r#"{"alg":"ES256"}"#, &format!("{{{WHOLE},{EVENTS},\"sub\":\"jo\"}}")];
         let text = text.map(|part| URL_SAFE_NO_PAD.encode(part)).join(".") + ".c2ln";
         let token = LogoutToken::parse(text.as_bytes()).unwrap();

@@ -1,10 +1,9 @@
-//! The code flow of OpenID Connect Core 1.0 §3.1, with PKCE (RFC 7636), from the side of the relying party: what it asks for, what it
-//! makes of the responses, and what it keeps of them in cookies. Pure: requests are texts that somebody else sends, and the time is
-//! passed in.
+//! The code flow of OpenID Connect Core 1.0 §3.1 with PKCE (RFC 7636), for the relying party: requests, responses,
+//! and state in cookies. Pure: the caller sends requests and passes in the time.
 //!
-//! [`Provider`] is what the provider says of itself. A [`LoginAttempt`] begins a login and knows its secrets; [`Callback`] is the request
-//! with which the browser comes back. [`Tokens`] are what the provider gives for the code, and [`Session`] is what is kept of them; a
-//! [`LogoutToken`] ends some.
+//! [`Provider`] is the provider's metadata. A [`LoginAttempt`] starts a login and holds its secrets; [`Callback`] is
+//! the request with which the browser returns. [`Tokens`] are the provider's response to the code, and [`Session`] is
+//! the stored part; a [`LogoutToken`] ends sessions.
 
 mod attempt;
 mod callback;

@@ -1,4 +1,4 @@
-//! What an OpenID provider says of itself (OpenID Connect Discovery 1.0 §3).
+//! OpenID provider metadata (OpenID Connect Discovery 1.0 §3).
 
 use std::fmt;
 
@@ -6,10 +6,10 @@ use serde_json::{Map, Value};
 
 use crate::json::parse_object;
 
-/// The longest metadata that is read, in bytes.
+/// Maximum length of the metadata, in bytes.
 pub const MAX_METADATA_BYTES: usize = 64 << 10;
 
-/// The metadata of a provider that can be used.
+/// The metadata of a usable provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Provider {
     /// Where browsers are sent to log in.
@@ -18,55 +18,55 @@ pub struct Provider {
     pub token_endpoint: Endpoint,
     /// Where its keys are published.
     pub jwks_uri: Endpoint,
-    /// Where browsers are sent to log out (OpenID Connect RP-Initiated Logout 1.0 §2.1).
+    /// Where browsers log out (OpenID Connect RP-Initiated Logout 1.0 §2.1).
     pub end_session_endpoint: Option<Endpoint>,
     /// Whether its authorization responses name the issuer (RFC 9207 §3).
     pub names_issuer: bool,
-    /// Whether it takes the secret of a client only in the body, and not as a password (OpenID Connect Core 1.0 §9).
+    /// Whether it accepts client secrets only in the body, not as a password (OpenID Connect Core 1.0 §9).
     pub wants_secret_in_body: bool,
 }
 
-/// An absolute URL with `https` or `http`, and without user and fragment.
+/// An absolute `https` or `http` URL without user information and fragment.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Endpoint {
     url: Box<str>,
     origin_bytes: usize,
 }
 
-/// Why the metadata of a provider cannot be used.
+/// Why the metadata of a provider is unusable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UnusableProvider {
-    /// It is no JSON object, or has a name twice.
+    /// It is not a JSON object, or has duplicate names.
     NotJson,
-    /// It is that of another issuer (Discovery §4.3).
+    /// It belongs to another issuer (Discovery §4.3).
     OtherIssuer,
-    /// This member is missing.
+    /// A required member is missing.
     Missing(&'static str),
-    /// This member is not what it should be.
+    /// A member is invalid.
     Invalid(&'static str),
-    /// It does not have the code flow.
+    /// It does not support the code flow.
     NoCodeFlow,
-    /// It has PKCE, but not with SHA-256.
+    /// It supports PKCE, but not with SHA-256.
     NoPkce,
-    /// It authenticates clients neither by a password nor by a secret in the body.
+    /// It supports client authentication neither by password nor by a secret in the body.
     NoClientSecret,
 }
 
 impl Provider {
-    /// Reads the metadata of `issuer`.
+    /// Parses the metadata of `issuer`.
     ///
     /// # Errors
-    /// It cannot be used.
+    /// It is unusable.
     pub fn parse(text: &[u8], issuer: &str) -> Result<Self, UnusableProvider> {
         let metadata = parse_object(text).ok_or(UnusableProvider::NotJson)?;
-        // "MUST exactly match the value of issuer" (§4.3): one that speaks for another could mix up the two.
+        // "MUST exactly match the value of issuer" (§4.3): otherwise one issuer could impersonate another.
         if metadata.get("issuer").and_then(Value::as_str) != Some(issuer) {
             return Err(UnusableProvider::OtherIssuer);
         }
         let may_be_plain = issuer.starts_with("http://");
         let endpoint = |name| endpoint(&metadata, name, may_be_plain);
         let needed = |name| endpoint(name)?.ok_or(UnusableProvider::Missing(name));
-        let lists = |name: &'static str, value| lists(&metadata, name, value);
+        let lists = |name: &'static str, value| list_contains(&metadata, name, value);
         if lists("response_types_supported", "code")? == Some(false) {
             return Err(UnusableProvider::NoCodeFlow);
         }
@@ -103,8 +103,8 @@ fn endpoint(
     good.map(Some).ok_or(UnusableProvider::Invalid(name))
 }
 
-/// Whether a member is a list with `value`; `None` where there is no such member.
-fn lists(
+/// Whether a member is a list that contains `value`; `None` if there is no such member.
+fn list_contains(
     metadata: &Map<String, Value>,
     name: &'static str,
     value: &str,
@@ -115,7 +115,7 @@ fn lists(
 }
 
 impl Endpoint {
-    /// Reads a URL; `None` where it is another text.
+    /// Parses a URL; `None` for any other text.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let behind = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"))?;
@@ -149,7 +149,7 @@ impl Endpoint {
         }
     }
 
-    /// With a query behind it, whatever stands there already.
+    /// Appends a query to the existing one.
     #[must_use]
     pub fn with_query(&self, query: &str) -> String {
         let separator = if self.url.contains('?') { '&' } else { '?' };

@@ -1,4 +1,4 @@
-//! A user who has logged in: what is kept of the provider's tokens, in the cookies of a browser.
+//! A user's session: the stored part of the provider's tokens, in browser cookies.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,12 +11,14 @@ use crate::claims::{Claims, NotATime};
 use crate::jws::Token;
 use crate::refusal::Refusal;
 
-/// The longest session, in bytes before it is encrypted: with all else, a request stays below the usual limits of a head.
+/// Maximum size of a session before encryption, in bytes: with everything else, a request stays below the usual
+/// limits of a head.
 const MAX_SESSION_BYTES: usize = 11 << 10;
-/// How long before its tokens expire a session is refreshed, at most; a quarter of their lifetime where that is shorter.
+/// Maximum time before token expiry at which a session is refreshed; a quarter of the token lifetime if that is
+/// shorter.
 const REFRESH_MARGIN_SECONDS: u64 = 60;
 
-/// A session. Only the browser has it, encrypted.
+/// A session. Stored only in the browser, encrypted.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Session {
     #[serde(rename = "i")]
@@ -25,35 +27,35 @@ pub struct Session {
     access_token: Option<String>,
     #[serde(rename = "r", default, skip_serializing_if = "Option::is_none")]
     refresh_token: Option<String>,
-    /// In seconds since 1970, as all of these: when the user logged in.
+    /// When the user logged in; in seconds since 1970, like all times here.
     #[serde(rename = "b")]
-    begun: u64,
-    /// The same by the clock of the provider.
+    started_at: u64,
+    /// The same, by the clock of the provider.
     #[serde(rename = "l", default)]
-    logged_in: u64,
-    /// Its name at the provider, where the first ID token said that.
+    provider_login_at: u64,
+    /// Its name at the provider, if the first ID token contained it.
     #[serde(rename = "s", default, skip_serializing_if = "Option::is_none")]
     name: Option<String>,
-    /// When its tokens came.
+    /// When its tokens were received.
     #[serde(rename = "t")]
-    refreshed: u64,
-    /// Until when they are valid.
+    refreshed_at: u64,
+    /// When they expire.
     #[serde(rename = "v")]
     valid_until: u64,
     /// When the user must log in again, whatever the tokens say.
     #[serde(rename = "e")]
-    ends: u64,
+    expires_at: u64,
 }
 
-/// A session that does not fit into the cookies of a browser.
+/// The session does not fit into browser cookies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLarge;
 
 impl Session {
-    /// Begins a session with tokens whose ID token was verified.
+    /// Starts a session from tokens with a verified ID token.
     ///
     /// # Errors
-    /// There is no ID token, or it does not say when it expires.
+    /// There is no ID token, or it has no expiry.
     pub fn begin(
         tokens: Tokens,
         keep_access_token: bool,
@@ -69,16 +71,16 @@ impl Session {
             id_token,
             access_token: Some(tokens.access_token).filter(|_| keep_access_token),
             refresh_token: tokens.refresh_token,
-            begun,
-            logged_in: logged_in.unwrap_or(begun),
+            started_at: begun,
+            provider_login_at: logged_in.unwrap_or(begun),
             name: claims.session_id().map(str::to_owned),
-            refreshed: begun,
+            refreshed_at: begun,
             valid_until: begun.saturating_add(lifetime.as_secs()),
-            ends: begun.saturating_add(max_lifetime.as_secs()),
+            expires_at: begun.saturating_add(max_lifetime.as_secs()),
         })
     }
 
-    /// The session with the tokens that a refresh gave. A new ID token was verified, and is the same user's.
+    /// The session with refreshed tokens. A new ID token must be verified and belong to the same user.
     ///
     /// # Errors
     /// As [`begin`](Self::begin).
@@ -87,10 +89,10 @@ impl Session {
         if let Some(id_token) = tokens.id_token {
             session.id_token = id_token;
         }
-        // An ID token that did not change says nothing of how long the new tokens are valid.
+        // An unchanged ID token does not indicate how long the new tokens are valid.
         let lifetime = match tokens.expires_in {
             None if session.id_token == self.id_token => {
-                Duration::from_secs(self.valid_until.saturating_sub(self.refreshed))
+                Duration::from_secs(self.valid_until.saturating_sub(self.refreshed_at))
             }
             expires_in => lifetime(expires_in, &session.id_token, now)?,
         };
@@ -98,47 +100,47 @@ impl Session {
             session.access_token = Some(tokens.access_token);
         }
         session.refresh_token = tokens.refresh_token.or(session.refresh_token);
-        session.refreshed = now.as_secs();
-        session.valid_until = session.refreshed.saturating_add(lifetime.as_secs());
+        session.refreshed_at = now.as_secs();
+        session.valid_until = session.refreshed_at.saturating_add(lifetime.as_secs());
         Ok(session)
     }
 
-    /// Reads what [`to_bytes`](Self::to_bytes) wrote.
+    /// Deserialises the result of [`to_bytes`](Self::to_bytes).
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         serde_json::from_slice(bytes).ok()
     }
 
-    /// What is kept of it.
+    /// Serialises the session.
     ///
     /// # Errors
-    /// It does not fit into the cookies of a browser.
+    /// It does not fit into browser cookies.
     pub fn to_bytes(&self) -> Result<Vec<u8>, TooLarge> {
         let bytes = serde_json::to_vec(self).map_err(|_| TooLarge)?;
         if bytes.len() <= MAX_SESSION_BYTES { Ok(bytes) } else { Err(TooLarge) }
     }
 
-    /// Who the user is.
+    /// The claims of the user.
     ///
     /// # Errors
-    /// The ID token cannot be read.
+    /// The ID token is malformed.
     pub fn claims(&self) -> Result<Claims, Refusal> {
         Ok(Token::parse(self.id_token.as_bytes())?.into_claims())
     }
 
-    /// Tells the provider whom to log out.
+    /// Identifies the user to log out at the provider.
     #[must_use]
     pub fn id_token(&self) -> &str {
         &self.id_token
     }
 
-    /// What endpoints get, where it is kept.
+    /// The access token for endpoints, if kept.
     #[must_use]
     pub fn access_token(&self) -> Option<&str> {
         self.access_token.as_deref()
     }
 
-    /// What a refresh needs.
+    /// The refresh token.
     #[must_use]
     pub fn refresh_token(&self) -> Option<&str> {
         self.refresh_token.as_deref()
@@ -147,22 +149,23 @@ impl Session {
     /// When the user logged in, since 1970.
     #[must_use]
     pub fn begun(&self) -> Duration {
-        Duration::from_secs(self.begun)
+        Duration::from_secs(self.started_at)
     }
 
-    /// When its tokens came, since 1970. With this, a refresh token that stays the same is another one each time.
+    /// When its tokens were received, since 1970. Combined with this time, an unchanged refresh token is distinct
+    /// after each refresh.
     #[must_use]
     pub fn refreshed_at(&self) -> Duration {
-        Duration::from_secs(self.refreshed)
+        Duration::from_secs(self.refreshed_at)
     }
 
     /// When the user logged in by the clock of the provider, in seconds since 1970.
     #[must_use]
     pub fn logged_in_at(&self) -> u64 {
-        self.logged_in
+        self.provider_login_at
     }
 
-    /// The ids by which a provider ends this session of a group, of whose user these are the claims: see
+    /// The ids by which a provider ends this session of a group, given the user's claims: see
     /// [`EndedSessions`](super::EndedSessions).
     pub fn ids<'s>(&'s self, claims: &'s Claims, group: &'s str) -> impl Iterator<Item = SessionId> {
         let current = claims.session_id().filter(|name| self.name.as_deref() != Some(name));
@@ -175,13 +178,13 @@ impl Session {
         names.map(move |name| session_id(group, name)).chain(of_user)
     }
 
-    /// How long requests may still use it as it is.
+    /// How long requests may use it as it is.
     #[must_use]
     pub fn time_left(&self, now: Duration) -> Duration {
-        Duration::from_secs(self.valid_until.min(self.ends)).saturating_sub(now)
+        Duration::from_secs(self.valid_until.min(self.expires_at)).saturating_sub(now)
     }
 
-    /// Whether the user must log in again, unless a refresh helps.
+    /// Whether the user must log in again, unless a refresh succeeds.
     #[must_use]
     pub fn is_over(&self, now: Duration) -> bool {
         self.time_left(now).is_zero()
@@ -189,25 +192,25 @@ impl Session {
 
     /// Whether it should be refreshed, and can be.
     #[must_use]
-    pub fn is_due(&self, now: Duration) -> bool {
+    pub fn needs_refresh(&self, now: Duration) -> bool {
         self.refresh_token.is_some()
-            && now >= self.due_at()
-            && now.as_secs() < self.ends
-            // What ends anyway before its tokens do gains nothing.
-            && self.valid_until < self.ends
+            && now >= self.refresh_at()
+            && now.as_secs() < self.expires_at
+            // Refreshing gains nothing if the session ends before its tokens.
+            && self.valid_until < self.expires_at
     }
 
-    /// How long it needs no refresh.
+    /// Time until it needs a refresh.
     #[must_use]
-    pub fn rests_for(&self, now: Duration) -> Duration {
+    pub fn time_until_refresh(&self, now: Duration) -> Duration {
         match self.refresh_token {
-            Some(_) => self.due_at().saturating_sub(now).min(self.time_left(now)),
+            Some(_) => self.refresh_at().saturating_sub(now).min(self.time_left(now)),
             None => self.time_left(now),
         }
     }
 
-    fn due_at(&self) -> Duration {
-        let lifetime = self.valid_until.saturating_sub(self.refreshed);
+    fn refresh_at(&self) -> Duration {
+        let lifetime = self.valid_until.saturating_sub(self.refreshed_at);
         Duration::from_secs(self.valid_until - REFRESH_MARGIN_SECONDS.min(lifetime / 4))
     }
 }
@@ -221,7 +224,7 @@ fn lifetime(expires_in: Option<Duration>, id_token: &str, now: Duration) -> Resu
 
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { begun, refreshed, valid_until, ends, .. } = self;
+        let Self { started_at: begun, refreshed_at: refreshed, valid_until, expires_at: ends, .. } = self;
         write!(
             f,
             "Session {{ begun: {begun}, refreshed: {refreshed}, valid_until: {valid_until}, ends: {ends}, .. }}"
@@ -266,19 +269,23 @@ mod tests {
         for (expires_in, seconds) in [(Some(300), 300), (None, 120), (Some(9000), 3600)] {
             let session = begin(None, expires_in);
             assert_eq!(session.time_left(at(0)), Duration::from_secs(seconds));
-            assert_eq!(session.rests_for(at(0)), Duration::from_secs(seconds));
+            assert_eq!(session.time_until_refresh(at(0)), Duration::from_secs(seconds));
             assert!(!session.is_over(at(seconds - 1)) && session.is_over(at(seconds)));
-            assert!(!session.is_due(at(seconds)));
+            assert!(!session.needs_refresh(at(seconds)));
         }
     }
 
     #[test]
     fn a_session_is_refreshed_before_its_tokens_expire_until_it_ends() {
         let session = begin(Some("one"), Some(300));
-        assert!(!session.is_due(at(239)) && session.is_due(at(240)) && session.is_due(at(2000)));
-        assert_eq!(session.rests_for(at(0)), Duration::from_secs(240));
+        assert!(
+            !session.needs_refresh(at(239))
+                && session.needs_refresh(at(240))
+                && session.needs_refresh(at(2000))
+        );
+        assert_eq!(session.time_until_refresh(at(0)), Duration::from_secs(240));
         let short = begin(Some("one"), Some(40));
-        assert!(!short.is_due(at(29)) && short.is_due(at(30)));
+        assert!(!short.needs_refresh(at(29)) && short.needs_refresh(at(30)));
         let mut next = tokens(Some("two"), Some(300));
         next.access_token = "fresh".to_owned();
         let refreshed = session.refresh(next, at(250)).unwrap();
@@ -287,7 +294,7 @@ mod tests {
         let last = session.refresh(tokens(None, Some(300)), at(3500)).unwrap();
         assert_eq!(last.refresh_token(), Some("one"), "the one before stays valid (RFC 6749 §6)");
         assert_eq!(last.time_left(at(3500)), Duration::from_secs(100));
-        assert!(!last.is_due(at(3599)) && last.is_over(at(3600)));
+        assert!(!last.needs_refresh(at(3599)) && last.is_over(at(3600)));
     }
 
     #[test]
@@ -329,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_read_again_and_bounded() {
+    fn a_session_round_trips_within_its_size_limit() {
         let session = begin(Some("one"), Some(300));
         assert_eq!(Session::from_bytes(&session.to_bytes().unwrap()), Some(session.clone()));
         assert!(!format!("{session:?}").contains("one"));

@@ -1,4 +1,4 @@
-//! What must hold for any bytes, for the tests and for the fuzz target.
+//! Invariants for any bytes, used by the tests and the fuzz target.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use fairway_token::login::{
 };
 use fairway_token::{Expected, KeySet, Token};
 
-/// Any bytes as what providers and browsers send for a login: nothing panics, and what is read can be written again.
+/// Any bytes from providers and browsers during a login: nothing panics, and everything parsed can be written again.
 pub(crate) fn login(input: &[u8]) {
     const NAME: &str = "__Host-fairway-session-0";
     if let Ok(provider) = Provider::parse(input, "https://login.test") {
@@ -22,7 +22,12 @@ pub(crate) fn login(input: &[u8]) {
     }
     if let Some(session) = Session::from_bytes(input) {
         let now = Duration::from_secs(1_800_000_000);
-        let _ = (session.is_due(now), session.rests_for(now), session.time_left(now), session.claims());
+        let _ = (
+            session.needs_refresh(now),
+            session.time_until_refresh(now),
+            session.time_left(now),
+            session.claims(),
+        );
     }
     let _ = (Callback::parse(input), LogoutToken::parse(input).map(|token| token.ended("shop").count()));
     if let Some(parts) = find_cookie(std::iter::once(input), NAME) {
@@ -33,7 +38,7 @@ pub(crate) fn login(input: &[u8]) {
     assert!(find_cookie(std::iter::once(&*others), NAME).is_none());
 }
 
-/// Any bytes as a token and as a key set: nothing panics, and a token that is read does not pass without its key.
+/// Any bytes as a token and as a key set: nothing panics, and no token passes without its key.
 pub(crate) fn token(input: &[u8]) {
     const KEYS: &[u8] =
         br#"{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;

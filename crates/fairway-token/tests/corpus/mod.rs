@@ -1,5 +1,5 @@
-//! Hostile tokens, by what is wrong with them. Each case gives tokens with a name, and why they are refused where one reason is the
-//! only right one.
+//! Hostile tokens, grouped by defect. Each case contains named tokens, and the reason for refusal if only one is
+//! correct.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ pub(crate) const ISSUER: &str = "https://login.example.com/realms/shop";
 pub(crate) const AUDIENCE: &str = "shop";
 pub(crate) const NOW: Duration = Duration::from_secs(1_800_000_000);
 
-/// A token, with what is special about it.
+/// A named token.
 pub(crate) type Named = (String, Vec<u8>);
 
 /// A kind of hostile token.
@@ -22,7 +22,7 @@ pub(crate) struct Case {
     pub(crate) tokens: fn(&[Signer]) -> Vec<Named>,
 }
 
-/// Claims that are good.
+/// Valid claims.
 pub(crate) fn claims() -> Value {
     json!({"iss": ISSUER, "aud": AUDIENCE, "sub": "alice", "exp": NOW.as_secs() + 300, "iat": NOW.as_secs()})
 }
@@ -56,7 +56,7 @@ pub(crate) const HOSTILE: &[Case] = &[
     case("too long", Some(Refusal::Malformed), long),
 ];
 
-/// Signed by the last signer (Ed25519), with good claims and this header besides `alg` and `kid`.
+/// Signed by the last signer (Ed25519), with valid claims and additional header members.
 fn with_header(signers: &[Signer], more: &Value) -> Vec<u8> {
     let signer = last(signers);
     let mut header = json!({"alg": "EdDSA", "kid": signer.key_id()});
@@ -64,7 +64,7 @@ fn with_header(signers: &[Signer], more: &Value) -> Vec<u8> {
     signer.token(&header, &claims()).into_bytes()
 }
 
-/// Signed with a good header, and with these claims in the place of the good ones; `null` takes one away.
+/// Signed with a valid header, and with changed claims; `null` removes one.
 fn with_claims(signers: &[Signer], changed: &Value) -> Vec<u8> {
     let mut all = claims();
     merge(&mut all, changed);
@@ -134,7 +134,7 @@ fn other_algorithm(signers: &[Signer]) -> Vec<Named> {
     let mut tokens = Vec::new();
     for signer in signers {
         for name in names.iter().filter(|name| **name != signer.algorithm()) {
-            // `alg` of a key is not fixed for elliptic curves, but only one fits each.
+            // `alg` of a key is not fixed for elliptic curves, but only one is valid for each.
             let header = json!({"alg": name, "kid": signer.key_id()});
             let token = signer.token(&header, &claims());
             tokens.push((format!("{name} for {}", signer.key_id()), token.into_bytes()));
@@ -358,7 +358,7 @@ fn encodings(signers: &[Signer]) -> Vec<Named> {
     let parts: Vec<_> = good.split('.').collect();
     let [header, payload, signature] = parts[..] else { panic!("a token has three parts") };
     let signer = last(signers);
-    // The last of 43 characters has two bits that say nothing: all four forms would be one signature.
+    // The last of 43 characters has two unused bits: all four forms would be the same signature.
     let trailing = |text: &str| {
         let alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
         let last = *text.as_bytes().last().expect("it is not empty");
@@ -459,7 +459,7 @@ fn signatures(signers: &[Signer]) -> Vec<Named> {
         let token = signer.token(&header, &claims());
         let (input, signature) = token.rsplit_once('.').expect("it has three parts");
         let zeros = encode(vec![0; signature.len() * 3 / 4]);
-        // 4 characters are 3 bytes, so that what is left is still base64.
+        // 4 characters are 3 bytes, so that the rest is still base64.
         for (name, signature) in [("none", ""), ("half", &signature[..40]), ("zeros", &zeros)] {
             tokens.push((
                 format!("{name} of {}", signer.key_id()),

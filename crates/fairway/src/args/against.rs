@@ -1,4 +1,4 @@
-//! The flags of `check` that compare objects with what is served.
+//! The flags of `check --against`, which replays recorded requests on the objects that are checked.
 
 use std::net::SocketAddr;
 use std::str::FromStr;
@@ -8,29 +8,30 @@ use clap::Args;
 use super::kubectl::PodArgs;
 use super::source::ClusterArgs;
 
-/// What the objects would have meant for requests that were served.
+/// The effect of the objects on recorded requests.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "What the change would have done (docs/observe.md)")]
+#[command(next_help_heading = "Effect on recorded requests (docs/observe.md)")]
 pub(crate) struct AgainstArgs {
-    /// Say which of the requests that Fairway remembers these objects would treat otherwise: the address of an admin server, given
-    /// once for each replica, or kubernetes for all pods of a cluster
+    /// Report which recorded requests these objects would handle differently. ADDR is the admin address of a replica, repeated for
+    /// each replica; kubernetes queries all pods of a cluster
     #[arg(long, value_name = "ADDR|kubernetes", conflicts_with = "report")]
     pub(crate) against: Vec<Against>,
-    /// End with 1 if a request would be treated otherwise
+    /// Exit with 1 if a request would be handled differently
     #[arg(long, requires = "against")]
     pub(crate) fail_on_change: bool,
-    /// The namespace of Fairway [default: where there are pods with its labels; fairway if you may not list all pods]
+    /// Namespace of Fairway [default: the one that has pods with its labels; fairway if you may not list the pods of all
+    /// namespaces]
     #[arg(long, value_name = "NS", requires = "against")]
     pub(crate) fairway_namespace: Option<String>,
-    /// The labels of its pods [default: app.kubernetes.io/name=fairway]
+    /// Labels of Fairway's pods [default: app.kubernetes.io/name=fairway]
     #[arg(short = 'l', long, value_name = "LABELS", requires = "against")]
     pub(crate) selector: Option<String>,
-    /// The port of the admin server of its pods [default: that of the container's --admin, else 10254]
+    /// Port of the pods' admin server [default: that of the container's --admin, else 10254]
     #[arg(long, value_name = "PORT", requires = "against")]
     pub(crate) admin_port: Option<u16>,
 }
 
-/// Who is asked what was served.
+/// Whose recorded requests are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Against {
     /// The process with this admin address.
@@ -47,18 +48,18 @@ impl FromStr for Against {
             return Ok(Self::Kubernetes);
         }
         let address = text.strip_prefix("http://").unwrap_or(text).trim_end_matches('/');
-        let wrong = "is neither the address of an admin server, such as 127.0.0.1:10254, nor kubernetes";
-        address.parse().map(Self::Admin).map_err(|_| wrong.to_owned())
+        let problem = "is neither the address of an admin server, such as 127.0.0.1:10254, nor kubernetes";
+        address.parse().map(Self::Admin).map_err(|_| problem.to_owned())
     }
 }
 
 impl AgainstArgs {
-    /// Whether the pods of a cluster are asked.
-    pub(crate) fn asks_a_cluster(&self) -> bool {
+    /// Whether to query the pods of a cluster.
+    pub(crate) fn queries_cluster(&self) -> bool {
         self.against.contains(&Against::Kubernetes)
     }
 
-    /// Which pods are asked, of the cluster that `cluster` names.
+    /// The pods to query in `cluster`.
     pub(crate) fn pods(&self, cluster: &ClusterArgs) -> PodArgs {
         let selector = self.selector.clone();
         PodArgs {
@@ -77,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_asked_is_an_address_or_the_cluster() {
+    fn against_is_an_admin_address_or_the_cluster() {
         let admin = Ok(Against::Admin("127.0.0.1:10254".parse().unwrap()));
         for (text, expected) in [
             ("127.0.0.1:10254", admin.clone()),

@@ -10,7 +10,7 @@ use super::seconds::seconds;
 use super::source::ClusterArgs;
 use super::translation::TranslationArgs;
 
-/// Sends the same requests to two controllers and explains where they answer differently.
+/// Sends the same requests to two controllers and explains where their responses differ.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("source").required(true))]
 #[command(after_help = "\
@@ -19,68 +19,68 @@ Examples:
   fairway compare --kubernetes --ingress-class-compat --from 10.0.0.7 --to 10.0.0.8 --yes --output html >compared.html
   fairway compare manifests --from 127.0.0.1:8080:8443 --to 127.0.0.1:9080:9443 --access-log access.log --yes
 
-Probes are generated from the objects: each host, path, path type and redirect, CORS, each header and cookie that a rule mentions.
-They are GET, HEAD and OPTIONS without a body and TLS handshakes, and have the header fairway-compare: 1. Redirects are not
-followed. A certificate that is not trusted is compared like any other; the report says where it is shown.
-Parts of answers that change between two requests to the same side are left out.
+Probes are generated from the objects: for each host, path, path type and redirect, for CORS, and for each header and cookie that a
+rule mentions. They are GET, HEAD and OPTIONS requests without a body and TLS handshakes, and carry the header fairway-compare: 1.
+Redirects are not followed. Untrusted certificates are compared like any other, and the report lists the hosts that present them.
+Parts of a response that change between two requests to the same controller are ignored.
 
-Exit codes: 0 no difference, 1 differences, 2 not compared, or not all of it.")]
+Exit codes: 0 no differences, 1 differences found, 2 nothing or not everything was compared.")]
 pub(crate) struct CompareArgs {
-    /// The controller that serves now; the ports are 80 and 443 unless they are given
+    /// Controller that serves now; the default ports are 80 and 443
     #[arg(long, value_name = "HOST[:HTTP[:HTTPS]]")]
     pub(crate) from: Address,
-    /// The controller that it is compared with
+    /// Controller to compare with
     #[arg(long, value_name = "HOST[:HTTP[:HTTPS]]")]
     pub(crate) to: Address,
-    /// The objects: a directory, or a single file; - is the standard input
+    /// Directory or single file with the objects; - reads standard input
     #[arg(value_name = "DIR", group = "source")]
     pub(crate) manifests: Option<PathBuf>,
-    /// The objects of a cluster, read with your own credentials before and after
+    /// Read the objects of a cluster with your own credentials, before and after the comparison
     #[arg(long, group = "source")]
     pub(crate) kubernetes: bool,
-    /// What is sent, and how
+    /// The probes and their pace
     #[command(flatten)]
     pub(crate) sending: SendingArgs,
-    /// Text for people, one JSON object, or one HTML page
+    /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub(crate) output: Format,
-    /// Which cluster, and what of it
+    /// The cluster and its namespaces
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
-    /// What objects mean
+    /// Translation of objects
     #[command(flatten)]
     pub(crate) translation: TranslationArgs,
 }
 
-/// What is sent, and how.
+/// The probes and their pace.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "What is sent")]
+#[command(next_help_heading = "Probes")]
 pub(crate) struct SendingArgs {
-    /// Send the probes; without this, only say what would be sent
+    /// Send the probes; without this flag, only describe what would be sent
     #[arg(long)]
     pub(crate) yes: bool,
-    /// Also send the requests of an access log of ingress-nginx, in its default format or JSON
+    /// Also send the requests of an ingress-nginx access log, in its default format or as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) access_log: Option<PathBuf>,
     /// Probes per second to each side
     #[arg(long, value_name = "N", default_value_t = 300, value_parser = value_parser!(u32).range(1..=100_000))]
     pub(crate) rate: u32,
-    /// Connections to each side
+    /// Number of connections to each side
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = value_parser!(u16).range(1..=1000))]
     pub(crate) connections: u16,
-    /// How long to wait for each answer
+    /// Timeout of each response
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     pub(crate) timeout: Duration,
-    /// How long to wait before the same probes are sent again
+    /// Pause before the same probes are sent again
     #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]
     pub(crate) pause: Duration,
-    /// The largest number of different probes
+    /// Maximum number of different probes
     #[arg(long, value_name = "N", default_value_t = 50_000)]
     pub(crate) limit: usize,
-    /// Send probes only to one of the two ports
+    /// Send probes only to the HTTP or only to the HTTPS port
     #[arg(long, value_name = "SCHEME")]
     pub(crate) only: Option<Only>,
-    /// Authorities by which certificates are judged, a PEM file [default: those of the system]
+    /// PEM file with the CA certificates for verifying server certificates [default: those of the system]
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
 }
@@ -101,7 +101,7 @@ pub(crate) enum Only {
 }
 
 impl SendingArgs {
-    /// Which ports are asked.
+    /// The ports to probe.
     pub(crate) fn schemes(&self) -> Schemes {
         match self.only {
             None => Schemes::Both,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use clap_complete::Shell;
 
-/// Prints what makes a shell complete Fairway's commands and flags.
+/// Prints a shell completion script for Fairway's commands and flags.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -13,9 +13,9 @@ Examples:
   fairway completions zsh >~/.zfunc/_fairway
   fairway completions fish >~/.config/fish/completions/fairway.fish
 
-The archives of a release have the files, and its install script puts them where the shells look.")]
+Release archives contain these files, and the install script puts them where the shells look for them.")]
 pub(crate) struct CompletionsArgs {
-    /// The shell
+    /// Shell to print the script for
     #[arg(value_name = "SHELL")]
     pub(crate) shell: Shell,
 }
@@ -26,7 +26,7 @@ pub(crate) struct CompletionsArgs {
 Example:
   fairway man ~/.local/share/man/man1")]
 pub(crate) struct ManArgs {
-    /// The directory, which must exist
+    /// Existing directory to write to
     #[arg(value_name = "DIR")]
     pub(crate) directory: PathBuf,
 }

@@ -11,7 +11,7 @@ use super::against::AgainstArgs;
 use super::source::ClusterArgs;
 use super::translation::TranslationArgs;
 
-/// Says everything that is wrong with a directory of manifests or with a cluster's objects.
+/// Reports every problem in a directory of manifests or in the objects of a cluster.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("source").required(true))]
 #[command(after_help = "\
@@ -23,34 +23,34 @@ Examples:
   kubectl get ingress,ingressclass,service -A -o yaml | fairway check --ingress-class-compat --report -
   fairway check manifests --against kubernetes --context production
 
-The report has each Ingress with its annotations (same as with ingress-nginx, different, or refused), the peculiarities of
-ingress-nginx that it depends on, and annotations for what its snippets do.
+With --report, the output lists for each Ingress whether its annotations work as in ingress-nginx, work differently or are
+refused, which ingress-nginx quirks it depends on, and which annotations replace its snippets.
 
-Exit codes: 0 nothing but notes, 1 problems (with --fail-on-change also if a request would be treated otherwise), 2 the directory,
-the cluster or the processes of --against cannot be read, or there is no manifest.")]
+Exit codes: 0 no problems, or notes only; 1 problems found, or with --fail-on-change a request would be handled differently;
+2 there is no manifest, or the directory, the cluster or an --against process cannot be read.")]
 pub(crate) struct CheckArgs {
-    /// The directory, or a single file; - is the standard input
+    /// Directory or single file with the manifests; - reads standard input
     #[arg(value_name = "DIR", group = "source")]
     pub(crate) manifests: Option<PathBuf>,
-    /// The objects of a cluster, read once with your own credentials
+    /// Read the objects of a cluster once, with your own credentials
     #[arg(long, group = "source")]
     pub(crate) kubernetes: bool,
-    /// Which cluster, and what of it
+    /// The cluster and its namespaces
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
-    /// Where traffic would arrive: a Gateway gets no port that one of these addresses has
+    /// The addresses the process would bind: a Gateway cannot have a port of these addresses
     #[command(flatten)]
     pub(crate) addresses: AddressArgs,
-    /// What moving from ingress-nginx means for each Ingress, instead of everything that is wrong
+    /// Report what moving from ingress-nginx changes for each Ingress, instead of all problems
     #[arg(long, env = "FAIRWAY_REPORT")]
     pub(crate) report: bool,
-    /// Text for people, or one JSON object per line (of a report one in all); Markdown and HTML are reports
+    /// Output format. json prints one object per line, or a single object with --report; markdown and html always print a report
     #[arg(long, env = "FAIRWAY_OUTPUT", value_name = "FORMAT", default_value = "text")]
     pub(crate) output: Output,
-    /// What the change would have meant for requests that were served
+    /// Effect on recorded requests
     #[command(flatten)]
     pub(crate) against: AgainstArgs,
-    /// What objects mean
+    /// Translation of objects
     #[command(flatten)]
     pub(crate) translation: TranslationArgs,
 }
@@ -64,7 +64,7 @@ pub(crate) enum Output {
     Html,
 }
 
-/// Says which rule serves a request, which others lost and why, and what decided.
+/// Explains which rule serves a request and why the other rules do not.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("source").required(true))]
 #[command(after_help = "\
@@ -74,46 +74,46 @@ Examples:
   fairway explain https://shop.example.com/cart --kubernetes --context production
   fairway explain --request-id 5b1f8e6c2d0a4f7790b3a1c4d5e6f708 --admin 127.0.0.1:10254")]
 pub(crate) struct ExplainArgs {
-    /// The URL, as a client would ask for it
+    /// URL as a client would request it
     #[arg(value_name = "URL", required_unless_present = "request_id")]
     pub(crate) url: Option<String>,
-    /// Explain a request that was served, by its X-Request-ID: what the process with this admin address remembers of it
+    /// Explain a recorded request by its X-Request-ID, from the flight recorder of the process at --admin
     #[arg(long, value_name = "ID", conflicts_with_all = ["url", "manifests", "kubernetes"], requires = "admin")]
     pub(crate) request_id: Option<String>,
-    /// The method
+    /// Request method
     #[arg(short = 'X', long = "request", value_name = "METHOD", default_value = "GET")]
     pub(crate) method: String,
-    /// A header of the request; may be repeated
+    /// Request header; may be repeated
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
     pub(crate) headers: Vec<String>,
-    /// By the manifests in this directory
+    /// Use the manifests in this directory
     #[arg(long, env = "FAIRWAY_MANIFESTS", value_name = "DIR", group = "source")]
     pub(crate) manifests: Option<PathBuf>,
-    /// By what the process with this admin address serves now
+    /// Use the running configuration of the process with this admin address
     #[arg(long, value_name = "ADDR", group = "source")]
     pub(crate) admin: Option<SocketAddr>,
-    /// By the objects of a cluster, read once with your own credentials
+    /// Use the objects of a cluster, read once with your own credentials
     #[arg(long, group = "source")]
     pub(crate) kubernetes: bool,
-    /// Which cluster, and what of it
+    /// The cluster and its namespaces
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
-    /// What objects mean
+    /// Translation of objects
     #[command(flatten)]
     pub(crate) translation: TranslationArgs,
 }
 
-/// Runs a small backend that answers with what it received.
+/// Runs a small backend that echoes the requests it receives.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   fairway echo --listen 127.0.0.1:3001 --name one
   fairway echo --tls-listen 127.0.0.1:3443 --tls-cert tls.crt --tls-key tls.key")]
 pub(crate) struct EchoArgs {
-    /// Addresses for HTTP/1.1 and HTTP/2 in the clear
+    /// Addresses for cleartext HTTP/1.1 and HTTP/2
     #[arg(long, env = "FAIRWAY_LISTEN", value_name = "ADDR", value_delimiter = ',')]
     pub(crate) listen: Vec<SocketAddr>,
-    /// The name it answers with
+    /// Name to report in responses
     #[arg(long, env = "FAIRWAY_NAME", value_name = "NAME")]
     pub(crate) name: Option<String>,
     /// Addresses for TLS
@@ -125,19 +125,19 @@ pub(crate) struct EchoArgs {
         requires = "tls_cert"
     )]
     pub(crate) tls_listen: Vec<SocketAddr>,
-    /// The certificate chain, a PEM file
+    /// PEM file with the certificate chain
     #[arg(long, env = "FAIRWAY_TLS_CERT", value_name = "FILE", requires = "tls_key")]
     pub(crate) tls_cert: Option<PathBuf>,
-    /// The key, a PEM file
+    /// PEM file with the private key
     #[arg(long, env = "FAIRWAY_TLS_KEY", value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
-    /// Authorities (a PEM file) that client certificates must come from
+    /// PEM file with the CA certificates that client certificates are verified with
     #[arg(long, env = "FAIRWAY_TLS_CLIENT_CA", value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_client_ca: Option<PathBuf>,
-    /// On SIGTERM accept nothing more and finish within this time, instead of ending at once
+    /// On SIGTERM, stop accepting and finish within this time instead of exiting at once
     #[arg(long, env = "FAIRWAY_DRAIN", value_name = "SECONDS", value_parser = super::seconds::seconds)]
     pub(crate) drain: Option<Duration>,
-    /// A file to which every numbered request is appended
+    /// File to which every numbered request is appended
     #[arg(long, env = "FAIRWAY_NUMBER_FILE", value_name = "FILE")]
     pub(crate) number_file: Option<PathBuf>,
 }

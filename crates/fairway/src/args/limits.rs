@@ -1,4 +1,4 @@
-//! The flags of `fairway run` that bound what clients and endpoints may cost: docs/limits.md.
+//! The flags of `fairway run` that limit what clients and endpoints can consume (docs/limits.md).
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,104 +9,104 @@ use fairway_proxy::{BufferOptions, Limits, MemoryBudget};
 
 use super::seconds::seconds;
 
-/// Limits: docs/limits.md.
+/// Limits (docs/limits.md).
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Limits (docs/limits.md)")]
 pub(crate) struct LimitArgs {
-    /// Downstream connections of the process [default: half of the limit of open files, less a reserve]
+    /// Maximum number of downstream connections [default: half of the open file limit, less a reserve]
     #[arg(long, env = "FAIRWAY_MAX_CONNECTIONS", value_name = "N")]
     pub(crate) max_connections: Option<usize>,
-    /// Memory of the process with the buffers of its sockets, as in 512MiB; above it new requests are answered 503. 0 for
-    /// no such limit [default: 85% of the memory limit of its cgroup, if it has one]
-    #[arg(long, env = "FAIRWAY_MAX_MEMORY", value_name = "SIZE", value_parser = size)]
+    /// Memory limit of the process including socket buffers, such as 512MiB; above it new requests get 503. 0 means no limit
+    /// [default: 85% of the memory limit of the cgroup, if there is one]
+    #[arg(long, env = "FAIRWAY_MAX_MEMORY", value_name = "SIZE", value_parser = parse_bytes)]
     pub(crate) max_memory: Option<u64>,
-    /// Bytes of a request or response head
+    /// Maximum size of a request or response head
     #[arg(long, env = "FAIRWAY_MAX_HEAD_BYTES", value_name = "BYTES", default_value_t = Limits::default().head_bytes,
         value_parser = clap::value_parser!(u32).range(1024..=1 << 20))]
     pub(crate) max_head_bytes: u32,
-    /// Header fields of a request or response
+    /// Maximum number of header fields of a request or response
     #[arg(long, env = "FAIRWAY_MAX_HEAD_FIELDS", value_name = "N", default_value_t = Limits::default().head_fields,
         value_parser = clap::value_parser!(u16).range(10..=1000))]
     pub(crate) max_head_fields: u16,
-    /// Bytes of a request line
+    /// Maximum size of a request line
     #[arg(long, env = "FAIRWAY_MAX_REQUEST_LINE_BYTES", value_name = "BYTES",
         default_value_t = Limits::default().request_line_bytes, value_parser = clap::value_parser!(u32).range(256..=1 << 20))]
     pub(crate) max_request_line_bytes: u32,
-    /// Bytes of a request body that are held for a retry
+    /// Number of request body bytes kept for a retry
     #[arg(long, env = "FAIRWAY_REPLAY_BYTES", value_name = "BYTES", default_value_t = Limits::default().replay_bytes)]
     pub(crate) replay_bytes: usize,
-    /// How long written bytes to an endpoint may stay unacknowledged
+    /// How long bytes sent to an endpoint may stay unacknowledged before the connection is closed
     #[arg(long, env = "FAIRWAY_UPSTREAM_UNACKNOWLEDGED", value_name = "SECONDS", default_value = "2", value_parser = seconds)]
     pub(crate) upstream_unacknowledged: Duration,
-    /// How long a connect to an endpoint may take before another endpoint is tried as well; less where connects are
-    /// usually fast, at least 0.05. 0 tries no other endpoint before the connect fails
+    /// How long a connect may take before Fairway also tries another endpoint. The actual delay is shorter where connects are
+    /// usually fast, but at least 0.05. 0 tries another endpoint only after the connect has failed
     #[arg(long, env = "FAIRWAY_CONNECT_HEDGE", value_name = "SECONDS", default_value = "0.25", value_parser = seconds)]
     pub(crate) connect_hedge: Duration,
-    /// How long a client may take, and how slow it may be
+    /// Timeouts and minimum rates of clients
     #[command(flatten)]
-    pub(crate) patience: PatienceArgs,
-    /// Bodies that are held
+    pub(crate) client_timeouts: ClientTimeoutArgs,
+    /// Buffering of bodies
     #[command(flatten)]
     pub(crate) buffer: BufferArgs,
-    /// Sessions of UDP
+    /// UDP sessions
     #[command(flatten)]
     pub(crate) datagrams: DatagramArgs,
 }
 
-/// How long a client may take, and how slow it may be.
+/// Timeouts and minimum rates of clients.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Limits (docs/limits.md)")]
-pub(crate) struct PatienceArgs {
-    /// How long a whole request head may take; the key client-header-timeout overrides it
-    #[arg(long, env = "FAIRWAY_HEAD_TIMEOUT", value_name = "SECONDS", default_value = "10", value_parser = patience)]
+pub(crate) struct ClientTimeoutArgs {
+    /// Timeout for receiving a request head; the ConfigMap key client-header-timeout overrides it
+    #[arg(long, env = "FAIRWAY_HEAD_TIMEOUT", value_name = "SECONDS", default_value = "10", value_parser = positive_seconds)]
     pub(crate) head_timeout: Duration,
-    /// How long a TLS handshake may take
-    #[arg(long, env = "FAIRWAY_HANDSHAKE_TIMEOUT", value_name = "SECONDS", default_value = "10", value_parser = patience)]
+    /// Timeout of a TLS handshake
+    #[arg(long, env = "FAIRWAY_HANDSHAKE_TIMEOUT", value_name = "SECONDS", default_value = "10", value_parser = positive_seconds)]
     pub(crate) handshake_timeout: Duration,
-    /// How long a client may go without reading a byte of an answer
-    #[arg(long, env = "FAIRWAY_WRITE_STALL", value_name = "SECONDS", default_value = "30", value_parser = patience)]
+    /// How long a client may go without reading any bytes of a response
+    #[arg(long, env = "FAIRWAY_WRITE_STALL", value_name = "SECONDS", default_value = "30", value_parser = positive_seconds)]
     pub(crate) write_stall: Duration,
-    /// How long a client may send nothing of a body that it announced
+    /// How long a client may pause while it sends a request body
     #[arg(long, env = "FAIRWAY_BODY_IDLE", value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     pub(crate) body_idle: Duration,
-    /// Bytes per second that a request body must bring on average after its first five seconds; 0 for no such limit
+    /// Minimum average rate of a request body after its first five seconds, in bytes per second; 0 means no minimum
     #[arg(long, env = "FAIRWAY_BODY_RATE", value_name = "BYTES", default_value_t = Limits::default().body_rate)]
     pub(crate) body_rate: u64,
-    /// Bytes per second of an answer that a client must receive on average while Fairway waits for it, after the first
-    /// five seconds; 0 for no such limit
-    #[arg(long, env = "FAIRWAY_ANSWER_RATE", value_name = "BYTES", default_value_t = Limits::default().answer_rate)]
+    /// Minimum average rate at which a client must receive a response while Fairway waits for the client, after the first five
+    /// seconds, in bytes per second; 0 means no minimum
+    #[arg(long, env = "FAIRWAY_ANSWER_RATE", value_name = "BYTES", default_value_t = Limits::default().response_rate)]
     pub(crate) answer_rate: u64,
 }
 
-/// Where bodies are held (docs/buffering.md).
+/// Buffering of bodies on disk (docs/buffering.md).
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Limits (docs/limits.md)")]
 pub(crate) struct BufferArgs {
-    /// Where bodies that a rule buffers are held beyond their share of memory, in one unlinked file. Without it, requests
-    /// whose bodies have no room in memory are answered 503
+    /// Directory for an unlinked file that holds buffered bodies beyond their share of memory. Without it, requests whose bodies
+    /// do not fit into memory get 503
     #[arg(long, env = "FAIRWAY_BUFFER_DIR", value_name = "DIRECTORY")]
     pub(crate) buffer_dir: Option<PathBuf>,
-    /// Bytes that all such bodies together may have there, as in 4GiB
-    #[arg(long, env = "FAIRWAY_BUFFER_DISK", value_name = "SIZE", default_value = "1GiB", value_parser = size)]
+    /// Maximum size of that file, such as 4GiB
+    #[arg(long, env = "FAIRWAY_BUFFER_DISK", value_name = "SIZE", default_value = "1GiB", value_parser = parse_bytes)]
     pub(crate) buffer_disk: u64,
 }
 
 impl BufferArgs {
-    /// Those of the proxy.
+    /// The proxy's buffer options.
     pub(crate) fn options(&self) -> BufferOptions {
-        BufferOptions { directory: self.buffer_dir.clone(), disk: self.buffer_disk }
+        BufferOptions { directory: self.buffer_dir.clone(), disk_bytes: self.buffer_disk }
     }
 }
 
-/// Sessions of UDP.
+/// UDP sessions.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Limits (docs/limits.md)")]
 pub(crate) struct DatagramArgs {
-    /// UDP sessions of a listener
+    /// Maximum number of UDP sessions per listener
     #[arg(long, env = "FAIRWAY_UDP_SESSIONS", value_name = "N",
         default_value_t = DatagramSettings::default().sessions, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) udp_sessions: u32,
-    /// UDP sessions of a client address (in IPv6, of its network of 64 bits) at a listener
+    /// Maximum number of UDP sessions per listener and client address (IPv6: /64 network)
     #[arg(long, env = "FAIRWAY_UDP_SESSIONS_PER_CLIENT", value_name = "N",
         default_value_t = DatagramSettings::default().sessions_per_client, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) udp_sessions_per_client: u32,
@@ -128,15 +128,15 @@ impl LimitArgs {
             replay_bytes: self.replay_bytes,
             upstream_unacknowledged: self.upstream_unacknowledged,
             connect_hedge: self.connect_hedge,
-            body_idle: self.patience.body_idle,
-            body_rate: self.patience.body_rate,
-            answer_rate: self.patience.answer_rate,
+            body_idle: self.client_timeouts.body_idle,
+            body_rate: self.client_timeouts.body_rate,
+            response_rate: self.client_timeouts.answer_rate,
         }
     }
 }
 
-impl PatienceArgs {
-    /// The clients' side where the settings ConfigMap says nothing.
+impl ClientTimeoutArgs {
+    /// The downstream settings, unless the settings ConfigMap overrides them.
     pub(crate) fn downstream(&self) -> DownstreamSettings {
         DownstreamSettings {
             head_timeout: self.head_timeout,
@@ -157,16 +157,16 @@ impl DatagramArgs {
     }
 }
 
-/// Reads seconds, more than none.
-fn patience(text: &str) -> Result<Duration, String> {
+/// Parses a number of seconds greater than zero.
+fn positive_seconds(text: &str) -> Result<Duration, String> {
     match seconds(text)? {
-        none if none.is_zero() => Err("must be more than 0".to_owned()),
-        some => Ok(some),
+        zero if zero.is_zero() => Err("must be more than 0".to_owned()),
+        positive => Ok(positive),
     }
 }
 
-/// Reads bytes, as Kubernetes writes quantities: `512Mi`, `512MiB`, `1G`, `1073741824`.
-fn size(text: &str) -> Result<u64, String> {
+/// Parses a number of bytes, written as a Kubernetes quantity: `512Mi`, `512MiB`, `1G`, `1073741824`.
+fn parse_bytes(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match text[digits.len()..].trim_end_matches(['B', 'b']) {
         "" => 1,
@@ -176,10 +176,10 @@ fn size(text: &str) -> Result<u64, String> {
         "Ki" => 1 << 10,
         "Mi" => 1 << 20,
         "Gi" => 1 << 30,
-        _ => return Err("the unit is none of Ki, Mi, Gi, k, M, G".to_owned()),
+        _ => return Err("the unit is not one of Ki, Mi, Gi, k, M, G".to_owned()),
     };
-    let number = digits.parse::<u64>().map_err(|_| "is no size such as 512MiB".to_owned())?;
-    number.checked_mul(unit).ok_or_else(|| "is too much".to_owned())
+    let number = digits.parse::<u64>().map_err(|_| "is not a size such as 512MiB".to_owned())?;
+    number.checked_mul(unit).ok_or_else(|| "is too large".to_owned())
 }
 
 #[cfg(test)]
@@ -187,14 +187,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_read_with_and_without_a_unit() {
+    fn sizes_are_parsed_with_and_without_a_unit() {
         for (text, bytes) in
             [("0", 0), ("1024", 1024), ("512Mi", 512 << 20), ("512MiB", 512 << 20), ("2G", 2_000_000_000)]
         {
-            assert_eq!(size(text), Ok(bytes), "{text}");
+            assert_eq!(parse_bytes(text), Ok(bytes), "{text}");
         }
         for text in ["", "Mi", "1Q", "-1", "99999999999Gi"] {
-            assert!(size(text).is_err(), "{text}");
+            assert!(parse_bytes(text).is_err(), "{text}");
         }
     }
 }

@@ -7,52 +7,52 @@ use clap::{ArgGroup, Args, Subcommand};
 use super::source::ClusterArgs;
 use super::translation::TranslationArgs;
 
-/// Turns the installation of another controller into one of Fairway.
+/// Converts the installation of another controller to Fairway.
 #[derive(Debug, Args)]
 pub(crate) struct MigrateArgs {
-    /// What to turn
+    /// What to convert
     #[command(subcommand)]
     pub(crate) what: MigrateWhat,
 }
 
-/// What is turned.
+/// What to convert.
 #[derive(Debug, Subcommand)]
 pub(crate) enum MigrateWhat {
-    /// Turn values of the Helm chart of ingress-nginx into values of Fairway's chart
+    /// Convert values of the ingress-nginx Helm chart to values of Fairway's chart
     Values(ValuesArgs),
-    /// Turn Ingresses into Gateways and routes of the Gateway API
+    /// Convert Ingresses to Gateways and Gateway API routes
     GatewayApi(Box<GatewayApiArgs>),
 }
 
-/// Turns values of the Helm chart of ingress-nginx into values of Fairway's chart.
+/// Converts values of the ingress-nginx Helm chart to values of Fairway's chart.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   fairway migrate values ingress-nginx.yaml --output fairway.yaml
   helm get values ingress-nginx -n ingress-nginx -o yaml | fairway migrate values - >fairway.yaml
 
-Standard error names what needs attention:
-  lost: PATHS: WHAT   Fairway does not do this as ingress-nginx did, or needs a value by hand
-  note: PATHS: WHAT   what to know about a value that was taken over, or why it is not needed
+Standard error lists what needs attention:
+  lost: PATHS: WHAT   Fairway does not do this the way ingress-nginx did, or you have to set a value by hand
+  note: PATHS: WHAT   remarks about a converted value, or why it is not needed
 
-Values that the input does not set take the defaults of Fairway's chart. So do empty values
-(\"\", {}, [], null): they ask for nothing. The keys of controller.config are judged as
-`fairway check` judges those of the settings ConfigMap.
+Values that the input does not set, and empty ones (\"\", {}, [], null), take the defaults of
+Fairway's chart. The keys of controller.config are checked as `fairway check` checks those of the
+settings ConfigMap.
 
 Exit codes:
   0  nothing is lost
-  1  something is lost; the values are written all the same
+  1  something is lost; the values are still written
   2  the input cannot be read as values, or the output cannot be written")]
 pub(crate) struct ValuesArgs {
-    /// The values, YAML or JSON; - is the standard input
+    /// Values file, YAML or JSON; - reads standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// Write the values here instead of to standard output
+    /// Write the values to this file instead of standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }
 
-/// Turns Ingresses into Gateways and routes of the Gateway API.
+/// Converts Ingresses to Gateways and Gateway API routes.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("source").required(true))]
 #[command(after_help = "\
@@ -62,42 +62,42 @@ Examples:
   kubectl get ingress,service -A -o yaml | fairway migrate gateway-api --ingress-class-compat - >gateway.yaml
 
 The output has a Gateway with a listener for each host with a certificate, HTTPRoutes, GRPCRoutes and TLSRoutes in the
-namespaces of the Ingresses, and ReferenceGrants and BackendTLSPolicies where they are needed. Comments say what differs.
-Services and TLS Secrets that the input does not have are taken for granted.
+namespaces of the Ingresses, and ReferenceGrants and BackendTLSPolicies where they are needed. Comments explain differences.
+Services and TLS Secrets that are missing in the input are assumed to exist.
 
-Standard error says of each Ingress and annotation:
+Standard error lists, for each Ingress and annotation:
   lost: INGRESS: WHAT      the Gateway API has no field for it, or the path is closed
-  differs: INGRESS: WHAT   what is written is close to it
-  note: WHAT               what differs for all Ingresses
-and how many generated requests lead to the same Services, paths and redirects by the Ingresses and by what is written.
+  differs: INGRESS: WHAT   the converted object behaves similarly but not identically
+  note: WHAT               differences that concern all Ingresses
+and for how many generated requests the Ingresses and the converted objects lead to the same Services, paths and redirects.
 
-A path that would lose its protection (authentication, client certificates, address lists, snippets) or whose rewrite
-cannot be written is closed: its rule has no backend and answers 500. --allow-loss serves it without.
+A path that would lose its protection (authentication, client certificates, address lists, snippets), or whose rewrite
+cannot be expressed, is closed: its rule has no backend and returns 500. With --allow-loss, such paths are served without it.
 
-Exit codes: 0 nothing is lost, 1 something is lost and the objects are written all the same, 2 the input cannot be used.")]
+Exit codes: 0 nothing is lost; 1 something is lost, the objects are still written; 2 unusable input.")]
 pub(crate) struct GatewayApiArgs {
-    /// The Ingresses: a directory, or a single file; - is the standard input
+    /// Directory or single file with the Ingresses; - reads standard input
     #[arg(value_name = "DIR", group = "source")]
     pub(crate) manifests: Option<PathBuf>,
-    /// The Ingresses of a cluster, read once with your own credentials
+    /// Read the Ingresses of a cluster once, with your own credentials
     #[arg(long, group = "source")]
     pub(crate) kubernetes: bool,
-    /// The Gateway that is written
+    /// Gateway to write
     #[arg(long, value_name = "NS/NAME", default_value = "fairway/edge")]
     pub(crate) gateway: String,
-    /// The GatewayClass that it names
+    /// GatewayClass of that Gateway
     #[arg(long, value_name = "NAME", default_value = "fairway")]
     pub(crate) gateway_class: String,
-    /// Serve paths whose protection or rewrite cannot be written without it, instead of closing them
+    /// Serve paths without the protection or rewrite that cannot be converted, instead of closing them
     #[arg(long)]
     pub(crate) allow_loss: bool,
-    /// Write the objects here instead of to standard output
+    /// Write the objects to this file instead of standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Which cluster, and what of it
+    /// The cluster and its namespaces
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
-    /// What objects mean
+    /// Translation of objects
     #[command(flatten)]
     pub(crate) translation: TranslationArgs,
 }

@@ -1,4 +1,4 @@
-//! The command line: every flag is also an environment variable `FAIRWAY_*`.
+//! The command line. Every flag can also be set through an environment variable `FAIRWAY_*`.
 
 mod addresses;
 mod against;
@@ -27,18 +27,18 @@ pub(crate) use compare::{CompareArgs, Format};
 pub(crate) use documents::{CompletionsArgs, ManArgs};
 pub(crate) use inspect::{CheckArgs, EchoArgs, ExplainArgs, Output};
 pub(crate) use kubectl::{
-    AskedArgs, CertsArgs, DashboardArgs, DiagnosticsArgs, EndpointsArgs, KubectlArgs, KubectlCli,
-    KubectlCommand, ListFormat, LogsArgs, PodArgs, RequestArgs, RoutesArgs, ScopeArgs, StatusArgs, TopArgs,
+    CertsArgs, DashboardArgs, DiagnosticsArgs, EndpointsArgs, KubectlArgs, KubectlCli, KubectlCommand,
+    ListFormat, LogsArgs, PodArgs, RequestArgs, RoutesArgs, ScopeArgs, StatusArgs, TargetArgs, TopArgs,
 };
 pub(crate) use migrate::{GatewayApiArgs, MigrateArgs, MigrateWhat, ValuesArgs};
-pub(crate) use place::PlaceArgs;
+pub(crate) use place::TopologyArgs;
 pub(crate) use run::{LogFormat, RunArgs};
 pub(crate) use source::{ClusterArgs, NodeAddressChoice, ReportArgs, Source, WebhookArgs};
 pub(crate) use telemetry::TelemetryFlags;
 pub(crate) use translation::TranslationArgs;
 pub(crate) use wait::{FleetArgs, WaitArgs};
 
-/// A Kubernetes ingress controller with its own data plane.
+/// A Kubernetes ingress and Gateway API controller with its own data plane.
 #[derive(Debug, Parser)]
 #[command(name = "fairway", version, arg_required_else_help = true, max_term_width = 110)]
 #[command(after_help = "\
@@ -53,34 +53,34 @@ Examples:
   fairway wait --namespace ingress --ingress shop/web
   fairway kubectl status
 
-Every flag of run can also be given as an environment variable: --access-log as FAIRWAY_ACCESS_LOG.
-Exit codes: 0 as asked, 1 problems were found, 2 the input cannot be used.")]
+Every flag of run can also be set through an environment variable: FAIRWAY_ACCESS_LOG is --access-log.
+Exit codes: 0 success, 1 problems found, 2 unusable input.")]
 pub(crate) struct Cli {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
-/// What to do.
+/// The subcommands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Serve traffic as a cluster or a directory of manifests says, and follow changes
+    /// Serve traffic for the objects of a cluster or of a directory of manifests, and follow changes
     Run(Box<RunArgs>),
-    /// Report everything that is wrong with a directory of manifests or the objects of a cluster
+    /// Report every problem in a directory of manifests or in the objects of a cluster
     Check(CheckArgs),
-    /// Explain which rule serves a request, which rules lost, and why
+    /// Explain which rule serves a request and why the other rules do not
     Explain(ExplainArgs),
-    /// Convert values of the ingress-nginx chart to those of Fairway's chart, or Ingresses to routes of the Gateway API
+    /// Convert ingress-nginx chart values to Fairway's chart, or Ingresses to Gateway API routes
     Migrate(MigrateArgs),
-    /// Send the same requests to two controllers and explain where they answer differently
+    /// Send the same requests to two controllers and explain where their responses differ
     Compare(Box<CompareArgs>),
-    /// Wait until every replica serves a configuration
+    /// Wait until every replica serves a given configuration
     Wait(WaitArgs),
-    /// Look at the Fairway pods of a cluster and what they serve; installed as kubectl-fairway, it is kubectl fairway
+    /// Inspect the Fairway pods of a cluster and what they serve; also the plugin kubectl-fairway
     Kubectl(KubectlArgs),
-    /// Run a small backend that answers with what it received
+    /// Run a small backend that echoes the requests it receives
     Echo(EchoArgs),
-    /// Print what makes a shell complete Fairway's commands and flags
+    /// Print a shell completion script for Fairway's commands and flags
     Completions(CompletionsArgs),
     /// Write a man page for each command into a directory
     Man(ManArgs),

@@ -1,16 +1,16 @@
-//! The flags that say where Fairway runs.
+//! The flags for the node and zone of the process, which decide about endpoint preferences.
 
 use clap::Args;
 
-/// Where Fairway runs.
+/// The node and zone of the process.
 #[derive(Debug, Default, Args)]
-#[command(next_help_heading = "Where Fairway runs")]
-pub(crate) struct PlaceArgs {
-    /// The node that Fairway runs on: endpoints on it are preferred where their Service has trafficDistribution PreferSameNode
+#[command(next_help_heading = "Topology")]
+pub(crate) struct TopologyArgs {
+    /// Node this process runs on; Services with trafficDistribution PreferSameNode prefer endpoints on it
     #[arg(long, env = "FAIRWAY_NODE", value_name = "NAME")]
     pub(crate) node: Option<String>,
-    /// The zone that Fairway runs in: endpoints in it are preferred where their Service has trafficDistribution PreferSameZone
-    /// [default: the label topology.kubernetes.io/zone of the node, with --kubernetes]
+    /// Zone this process runs in; Services with trafficDistribution PreferSameZone prefer endpoints in it
+    /// [default: with --kubernetes, the label topology.kubernetes.io/zone of the node]
     #[arg(long, env = "FAIRWAY_ZONE", value_name = "NAME")]
     pub(crate) zone: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! The flags of `fairway run`, and what they must not say together.
+//! The flags of `fairway run` and the checks for contradictions between them.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,20 +7,22 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use fairway_control::admin::Healthz;
 use fairway_model::DownstreamSettings;
-use fairway_objects::options::{ClientDefaults, LogFormatChoice, LoopbackEndpoints, Options, Places};
+use fairway_objects::options::{
+    ClientDefaults, GatewayPlacement, LogFormatChoice, LoopbackEndpoints, Options,
+};
 use fairway_proxy::{AccessLogFormat, DrainOptions, RecorderOptions};
 
 use super::addresses::AddressArgs;
-use super::gateways::GatewayPlaceArgs;
+use super::gateways::ClusterGatewayArgs;
 use super::limits::LimitArgs;
-use super::place::PlaceArgs;
+use super::place::TopologyArgs;
 use super::seconds::seconds;
 use super::source::{ReportArgs, Source, SourceArgs};
 use super::telemetry::TelemetryArgs;
 use super::translation::TranslationArgs;
 use crate::own_addresses;
 
-/// Serves traffic by a cluster's objects or the manifests in a directory, and follows their changes.
+/// Serves traffic for the objects of a cluster or of a directory of manifests, and follows changes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -29,39 +31,39 @@ Examples:
   fairway run --manifests ./manifests --http 0.0.0.0:80 --https 0.0.0.0:443 --access-log json
   FAIRWAY_MANIFESTS=./manifests fairway run
 
-The first SIGTERM or SIGINT drains (see --drain-delay, --drain-timeout), a second one ends the process at once.")]
+The first SIGTERM or SIGINT starts draining (see --drain-delay and --drain-timeout), the second ends the process at once.")]
 pub(crate) struct RunArgs {
-    /// Where configuration comes from
+    /// The configuration source
     #[command(flatten)]
     pub(crate) source: SourceArgs,
-    /// What is written to the cluster
+    /// Status, Events, leader election and the webhook
     #[command(flatten)]
     pub(crate) report: ReportArgs,
-    /// Where traffic arrives
+    /// Listeners
     #[command(flatten)]
     pub(crate) listen: ListenArgs,
-    /// Where Fairway runs
+    /// Node and zone of this process
     #[command(flatten)]
-    pub(crate) place: PlaceArgs,
-    /// What objects mean
+    pub(crate) topology: TopologyArgs,
+    /// Translation of objects
     #[command(flatten)]
     pub(crate) translation: TranslationArgs,
-    /// Where Gateways are in a cluster
+    /// Services and ports of Gateways in a cluster
     #[command(flatten)]
-    pub(crate) gateways: GatewayPlaceArgs,
-    /// What is known of client addresses
+    pub(crate) gateways: ClusterGatewayArgs,
+    /// GeoIP databases
     #[command(flatten)]
     pub(crate) geoip: GeoIpArgs,
-    /// What is written to the standard output
+    /// Access log and messages
     #[command(flatten)]
     pub(crate) logs: LogArgs,
-    /// What is remembered of the last requests
+    /// The flight recorder
     #[command(flatten)]
     pub(crate) recorder: RecorderArgs,
-    /// Which requests are traced, and where telemetry goes
+    /// Tracing and OTLP export
     #[command(flatten)]
     pub(crate) telemetry: TelemetryArgs,
-    /// How the process stops
+    /// Draining
     #[command(flatten)]
     pub(crate) drain: DrainArgs,
     /// Limits
@@ -69,25 +71,25 @@ pub(crate) struct RunArgs {
     pub(crate) limits: LimitArgs,
 }
 
-/// Where traffic arrives.
+/// Listener addresses, worker threads and TLS session tickets.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Where traffic arrives")]
+#[command(next_help_heading = "Listeners")]
 pub(crate) struct ListenArgs {
     /// The addresses that the process binds
     #[command(flatten)]
     pub(crate) addresses: AddressArgs,
-    /// When /healthz returns 200: alive, while the process lives; ready, from the first served configuration until the process
-    /// gets a signal to stop, for manifests of ingress-nginx, which probe no other path
+    /// When /healthz returns 200. alive: while the process runs. ready: from the first served configuration until the process
+    /// gets a signal to stop, for ingress-nginx manifests, which probe no other path
     #[arg(long, env = "FAIRWAY_HEALTHZ", value_name = "WHEN", default_value = "alive")]
     pub(crate) healthz: HealthzArg,
-    /// Threads that serve traffic [default: the CPUs this process may use, cgroup quota included]
+    /// Number of threads that serve traffic [default: the CPUs this process may use, taking the cgroup quota into account]
     #[arg(long, env = "FAIRWAY_WORKERS", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) workers: Option<u16>,
-    /// A Unix socket at which the next process with this flag takes over the listening sockets of this one, which then drains and
-    /// ends [default: none]
+    /// Unix socket for upgrades without downtime: a new process with the same flag takes over the listening sockets, and the old
+    /// one drains and exits [default: none]
     #[arg(long, env = "FAIRWAY_UPGRADE_SOCKET", value_name = "PATH")]
     pub(crate) upgrade_socket: Option<PathBuf>,
-    /// How often the key of TLS session tickets changes; each opens tickets for twice as long
+    /// How often the TLS session ticket key is rotated; each key stays valid for twice this time
     #[arg(
         long, env = "FAIRWAY_SESSION_TICKET_ROTATION", value_name = "SECONDS", default_value = "43200",
         value_parser = ticket_rotation
@@ -95,19 +97,19 @@ pub(crate) struct ListenArgs {
     pub(crate) session_ticket_rotation: Duration,
 }
 
-/// From a minute to the 12 hours after which a stolen key should be worth less each day.
+/// Parses a rotation interval between one minute and 12 hours; the upper bound limits what a stolen key can decrypt.
 fn ticket_rotation(text: &str) -> Result<Duration, String> {
     let rotation = seconds(text)?;
     let (least, most) = (Duration::from_secs(60), Duration::from_secs(12 * 60 * 60));
     if (least..=most).contains(&rotation) { Ok(rotation) } else { Err("is not from 60 to 43200".to_owned()) }
 }
 
-/// When `/healthz` answers 200.
+/// Values of `--healthz`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum HealthzArg {
-    /// While the process lives.
+    /// 200 while the process runs.
     Alive,
-    /// While it also serves and was not told to stop.
+    /// 200 while the process serves a configuration and has not been asked to stop.
     Ready,
 }
 
@@ -120,55 +122,56 @@ impl From<HealthzArg> for Healthz {
     }
 }
 
-/// What is known of client addresses.
+/// GeoIP databases.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "GeoIP (docs/geoip.md)")]
 pub(crate) struct GeoIpArgs {
-    /// Databases in MaxMind's format (MMDB), one of countries or cities and one of autonomous systems: for authorization, headers and
-    /// the access log. They are held in memory, and read again when they change
+    /// MaxMind databases (MMDB), one with countries or cities and one with autonomous systems, for authorization, headers and the
+    /// access log. They are kept in memory and reloaded when they change
     #[arg(long, env = "FAIRWAY_GEOIP", value_name = "FILE", value_delimiter = ',')]
     pub(crate) geoip: Vec<PathBuf>,
 }
 
-/// What is written to the standard output and error.
+/// The access log on standard output and messages on standard error.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Logs")]
 pub(crate) struct LogArgs {
-    /// The access log on the standard output: the default format of ingress-nginx, the same with the resolved client and
-    /// the peer at the end, JSON, or none. The key log-format-upstream of the settings ConfigMap replaces the first two
+    /// Format of the access log on standard output: nginx is the default format of ingress-nginx, nginx-addresses appends the
+    /// resolved client address and the peer address, off writes none. The ConfigMap key log-format-upstream replaces the two
+    /// nginx formats
     #[arg(long, env = "FAIRWAY_ACCESS_LOG", value_name = "FORMAT", default_value = "nginx")]
     pub(crate) access_log: AccessLogChoice,
-    /// The format of messages on the standard error
+    /// Format of log messages on standard error
     #[arg(long, env = "FAIRWAY_LOG_FORMAT", value_name = "FORMAT", default_value = "text")]
     pub(crate) log_format: LogFormat,
-    /// Which messages: error, warn, info, debug, trace, or as in info,fairway_control=debug
+    /// Log level: error, warn, info, debug or trace, or a filter such as info,fairway_control=debug
     #[arg(long, env = "FAIRWAY_LOG_LEVEL", value_name = "LEVEL", default_value = "info")]
     pub(crate) log_level: String,
 }
 
-/// What is remembered of the last requests.
+/// The flight recorder.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Flight recorder (docs/observe.md)")]
 pub(crate) struct RecorderArgs {
-    /// How many exchanges each worker remembers, in about 1.2 KiB each, without header values that may be credentials, queries
-    /// and bodies: the last ones, and for longer those that failed. Pages of --admin and explain --request-id show them. 0
-    /// remembers none
+    /// Number of exchanges each worker records, at about 1.2 KiB each; failed exchanges are kept longer than others. Queries,
+    /// bodies and header values that may be credentials are not recorded. The admin server and explain --request-id show them.
+    /// 0 turns the recorder off
     #[arg(long, env = "FAIRWAY_RECORDER_EXCHANGES", value_name = "N",
-        default_value_t = RecorderOptions::default().exchanges, value_parser = recorder_exchanges)]
+        default_value_t = RecorderOptions::default().exchanges_per_worker, value_parser = recorder_exchanges)]
     pub(crate) recorder_exchanges: usize,
-    /// How long an exchange is remembered at most
+    /// Maximum time an exchange is kept
     #[arg(long, env = "FAIRWAY_RECORDER_TIME", value_name = "SECONDS", default_value = "3600", value_parser = seconds)]
     pub(crate) recorder_time: Duration,
 }
 
 impl RecorderArgs {
-    /// Those of the proxy.
+    /// The proxy's recorder options.
     pub(crate) fn options(&self) -> RecorderOptions {
-        RecorderOptions { exchanges: self.recorder_exchanges, keep: self.recorder_time }
+        RecorderOptions { exchanges_per_worker: self.recorder_exchanges, retention: self.recorder_time }
     }
 }
 
-/// At most 12 MiB for each worker, and a few milliseconds for a search.
+/// Parses a number of exchanges. The maximum bounds a worker's memory at 12 MiB and a search at a few milliseconds.
 fn recorder_exchanges(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(exchanges @ 0..=10_000) => Ok(exchanges),
@@ -176,14 +179,14 @@ fn recorder_exchanges(text: &str) -> Result<usize, String> {
     }
 }
 
-/// How the process stops.
+/// Draining after a signal to stop.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Stopping")]
 pub(crate) struct DrainArgs {
-    /// How long connections are still accepted after the signal to stop, so that load balancers notice first
+    /// How long the process keeps accepting connections after the signal to stop, so that load balancers notice first
     #[arg(long, env = "FAIRWAY_DRAIN_DELAY", value_name = "SECONDS", default_value = "5", value_parser = seconds)]
     pub(crate) drain_delay: Duration,
-    /// How long requests in flight may take after that
+    /// How long in-flight requests may take after --drain-delay
     #[arg(long, env = "FAIRWAY_DRAIN_TIMEOUT", value_name = "SECONDS", default_value = "240", value_parser = seconds)]
     pub(crate) drain_timeout: Duration,
 }
@@ -198,7 +201,7 @@ pub(crate) enum AccessLogChoice {
 }
 
 impl AccessLogChoice {
-    /// Whether the settings ConfigMap may choose a format in place of this one.
+    /// Whether the settings ConfigMap may override this format.
     fn choice(self) -> LogFormatChoice {
         match self {
             Self::Nginx | Self::NginxAddresses => LogFormatChoice::Settings,
@@ -215,7 +218,7 @@ pub(crate) enum LogFormat {
 }
 
 impl RunArgs {
-    /// Where configuration comes from.
+    /// Checks the flags and returns the configuration source.
     ///
     /// # Errors
     /// The flags contradict each other.
@@ -225,7 +228,7 @@ impl RunArgs {
         self.gateways.validate(self.source.kubernetes)?;
         if self.source.kubernetes {
             if self.listen.upgrade_socket.is_some() {
-                bail!("--upgrade-socket is for --manifests: in a cluster, Kubernetes replaces pods");
+                bail!("--upgrade-socket is for --manifests only: in a cluster, Kubernetes replaces pods");
             }
             self.translation.gateways.refuse_address_in_a_cluster()?;
         }
@@ -234,7 +237,7 @@ impl RunArgs {
         self.telemetry.validate(!matches!(self.logs.access_log, AccessLogChoice::Off))?;
         if self.limits.max_request_line_bytes > self.limits.max_head_bytes {
             bail!(
-                "--max-request-line-bytes is larger than --max-head-bytes, of which the request line is a part"
+                "--max-request-line-bytes is larger than --max-head-bytes, which includes the request line"
             );
         }
         Ok(source)
@@ -245,29 +248,29 @@ impl RunArgs {
     /// The translator's options.
     ///
     /// # Errors
-    /// A flag is no `NAMESPACE/NAME`.
+    /// A flag is not a `NAMESPACE/NAME`.
     pub(crate) fn options(&self) -> Result<Options> {
         let loopback_endpoints = match self.source.kubernetes {
-            // There, loopback is the inside of the proxy's own pod.
+            // In a cluster, loopback addresses are inside the proxy's own pod.
             true => LoopbackEndpoints::Refused,
             false => LoopbackEndpoints::Accepted,
         };
         let mut options = self.translation.options()?;
         if self.source.kubernetes {
-            options.gateways.places = match self.gateways.pods()? {
-                Some(_) => Places::Given,
-                None => Places::Nowhere,
+            options.gateways.places = match self.gateways.pods_service()? {
+                Some(_) => GatewayPlacement::Given,
+                None => GatewayPlacement::Nowhere,
             };
         }
-        self.listen.addresses.place(self.report.webhook.address, &mut options);
+        self.listen.addresses.apply_to(self.report.webhook.address, &mut options);
         let own = &mut options.trust.external.own;
         (own.addresses, own.gateways) = (own_addresses::all(), self.gateways.ports()?);
-        options.listeners.service_maps.reserved.extend(self.gateways.reserved());
+        options.listeners.service_maps.reserved.extend(self.gateways.reserved_ports());
         options.hosts.log_format = self.logs.access_log.choice();
         let clients = ClientDefaults {
             downstream: DownstreamSettings {
                 http3: options.clients.downstream.http3,
-                ..self.limits.patience.downstream()
+                ..self.limits.client_timeouts.downstream()
             },
             datagrams: self.limits.datagrams.settings(),
         };
@@ -309,46 +312,46 @@ mod tests {
     }
 
     #[test]
-    fn the_ports_of_gateways_are_its_own() {
-        let of = |flags: &str| {
+    fn gateway_ports_count_as_own_ports() {
+        let own_ports = |flags: &str| {
             let cli =
                 Cli::try_parse_from(format!("fairway run --kubernetes {flags}").split_whitespace()).unwrap();
             let Command::Run(run) = cli.command else { panic!() };
             run.options().unwrap().trust.external.own.gateways
         };
-        assert_eq!(of("--gateway-pods a/b --gateway-ports 21000-21009"), Some(21_000..=21_009));
-        assert_eq!(of("--gateway-pods a/b"), Some(20_000..=29_999));
-        assert_eq!(of(""), None);
+        assert_eq!(own_ports("--gateway-pods a/b --gateway-ports 21000-21009"), Some(21_000..=21_009));
+        assert_eq!(own_ports("--gateway-pods a/b"), Some(20_000..=29_999));
+        assert_eq!(own_ports(""), None);
     }
 
     #[test]
-    fn the_bounds_of_udp_sessions_are_flags() {
-        let of = |flags: &str| {
+    fn flags_set_the_udp_session_limits() {
+        let limits = |flags: &str| {
             let cli =
                 Cli::try_parse_from(format!("fairway run --manifests m {flags}").split_whitespace()).ok()?;
             let Command::Run(run) = cli.command else { panic!() };
             let datagrams = run.options().unwrap().clients.datagrams;
             Some((datagrams.sessions, datagrams.sessions_per_client, datagrams.idle_timeout.as_secs()))
         };
-        assert_eq!(of(""), Some((16_384, 1_024, 60)));
-        assert_eq!(of("--udp-sessions 5 --udp-sessions-per-client 3"), Some((5, 3, 60)));
-        assert_eq!((of("--udp-sessions 0"), of("--udp-sessions-per-client 0")), (None, None));
+        assert_eq!(limits(""), Some((16_384, 1_024, 60)));
+        assert_eq!(limits("--udp-sessions 5 --udp-sessions-per-client 3"), Some((5, 3, 60)));
+        assert_eq!((limits("--udp-sessions 0"), limits("--udp-sessions-per-client 0")), (None, None));
     }
 
     #[test]
-    fn http3_is_a_flag_that_knows_where_the_proxy_protocol_is() {
-        let of = |flags: &str| {
+    fn http3_settings_follow_the_http3_and_proxy_protocol_flags() {
+        let settings = |flags: &str| {
             let cli =
                 Cli::try_parse_from(format!("fairway run --manifests m {flags}").split_whitespace()).unwrap();
             let Command::Run(run) = cli.command else { panic!() };
             let http3 = run.options().unwrap().clients.downstream.http3;
             (http3.offered, http3.behind_proxy_protocol)
         };
-        assert_eq!(of(""), (false, false));
-        assert_eq!(of("--http3"), (true, false));
-        assert_eq!(of("--http3 --proxy-protocol http"), (true, false));
+        assert_eq!(settings(""), (false, false));
+        assert_eq!(settings("--http3"), (true, false));
+        assert_eq!(settings("--http3 --proxy-protocol http"), (true, false));
         for both in ["https", "both"] {
-            assert_eq!(of(&format!("--http3 --proxy-protocol {both}")), (true, true));
+            assert_eq!(settings(&format!("--http3 --proxy-protocol {both}")), (true, true));
         }
     }
 
@@ -371,7 +374,7 @@ mod tests {
     fn contradictions_are_named() {
         for (flags, part) in [
             ("--manifests m --kubernetes", "contradict"),
-            ("--manifests m --context a", "--context is about a cluster"),
+            ("--manifests m --context a", "--context is for --kubernetes only"),
             ("--manifests m --state-dir d", "--state-dir"),
             ("--kubernetes --watch-namespace a --watch-namespace-selector b=c", "contradict"),
             ("", "--manifests DIR"),
@@ -385,16 +388,16 @@ mod tests {
             ("--manifests m --proxy-protocol-trusted 10.0.0.0/8", "without --proxy-protocol"),
             (
                 "--manifests m --webhook 127.0.0.1:0 --webhook-certificate c --webhook-key k",
-                "--webhook is about a cluster",
+                "--webhook is for --kubernetes only",
             ),
-            ("--manifests m --publish-service a/b", "--publish-service is about a cluster"),
+            ("--manifests m --publish-service a/b", "--publish-service is for --kubernetes only"),
             (
                 "--manifests m --publish-status-address 192.0.2.1",
-                "--publish-status-address is about a cluster",
+                "--publish-status-address is for --kubernetes only",
             ),
-            ("--manifests m --no-status", "--no-status is about a cluster"),
-            ("--manifests m --election-id a", "--election-id is about a cluster"),
-            ("--manifests m --own-session-tickets", "--own-session-tickets is about a cluster"),
+            ("--manifests m --no-status", "--no-status is for --kubernetes only"),
+            ("--manifests m --election-id a", "--election-id is for --kubernetes only"),
+            ("--manifests m --own-session-tickets", "--own-session-tickets is for --kubernetes only"),
             ("--kubernetes --webhook-client-ca f", "--webhook-client-ca without --webhook"),
             ("--kubernetes --webhook-key f", "--webhook-key without --webhook"),
             (
@@ -408,8 +411,8 @@ mod tests {
             ("--kubernetes --upgrade-socket /run/f/s", "--upgrade-socket is for --manifests"),
             ("--manifests m --max-head-bytes 4096", "--max-request-line-bytes"),
         ] {
-            let told = problem(&format!("fairway run {flags}"));
-            assert!(told.contains(part), "{flags}: {told}");
+            let message = problem(&format!("fairway run {flags}"));
+            assert!(message.contains(part), "{flags}: {message}");
         }
         for good in [
             "--http 127.0.0.1:0 --https 127.0.0.1:0 --drain-delay 0.5",
@@ -420,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn tcp_and_udp_services_get_no_port_that_something_else_has() {
+    fn tcp_and_udp_services_get_no_port_that_is_already_in_use() {
         let line = "fairway run --kubernetes --http 0.0.0.0:8080 --https 0.0.0.0:8443 --admin 127.0.0.1:10254 \
                     --probe 0.0.0.0:10255 --gateway-pods a/b --gateway-ports 20000-20009 --public-http-port 81 \
                     --tcp-services-configmap edge/tcp --udp-services-configmap edge/udp";
@@ -430,10 +433,10 @@ mod tests {
         let (maps, own) = (options.listeners.service_maps, options.trust.external.own);
         assert_eq!(maps.tcp.unwrap().to_string(), "edge/tcp");
         assert_eq!(maps.udp.unwrap().to_string(), "edge/udp");
-        let by = |port, protocol| {
+        let port_owner = |port, protocol| {
             let at = SocketAddr::from(([0, 0, 0, 0], port));
             let reserved = maps.reserved.iter().find(|it| it.has(port, protocol)).map(|it| &*it.by);
-            reserved.or_else(|| own.in_the_way(protocol, &[at]).map(|own| own.flag))
+            reserved.or_else(|| own.conflicting_listener(protocol, &[at]).map(|own| own.flag))
         };
         for (port, tcp, udp) in [
             (81, Some("--public-http-port"), None),
@@ -446,7 +449,8 @@ mod tests {
             (80, None, None),
             (20010, None, None),
         ] {
-            assert_eq!((by(port, PortProtocol::Tcp), by(port, PortProtocol::Udp)), (tcp, udp), "{port}");
+            let owners = (port_owner(port, PortProtocol::Tcp), port_owner(port, PortProtocol::Udp));
+            assert_eq!(owners, (tcp, udp), "{port}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The flags of `fairway run` that say which requests are traced, and where telemetry goes.
+//! The flags of `fairway run` for tracing and OTLP export.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -16,46 +16,46 @@ use fairway_telemetry::{Credentials, EndpointError, Headers, check_endpoint, rea
 
 use super::seconds::seconds;
 
-/// The most bytes of a file with headers or certificates.
+/// The maximum size of a file with headers or certificates.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
-/// Which requests are traced, and where telemetry goes.
+/// Tracing and OTLP export.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Telemetry (docs/observe.md)")]
 pub(crate) struct TelemetryArgs {
-    /// The OpenTelemetry collector that gets traces, and metrics and logs on request, as in http://collector:4317. The key
-    /// otlp-collector-host of the settings ConfigMap goes before it
+    /// URL of the OpenTelemetry collector for traces and, if enabled, metrics and logs; such as http://collector:4317. The
+    /// ConfigMap key otlp-collector-host takes precedence
     #[arg(long, env = "FAIRWAY_OTLP_ENDPOINT", value_name = "URL")]
     pub(crate) otlp_endpoint: Option<String>,
-    /// What is spoken with it: grpc, usually on port 4317, or http, usually on port 4318 [default: grpc]
+    /// Protocol of the collector: grpc, usually on port 4317, or http, usually on port 4318 [default: grpc]
     #[arg(long, env = "FAIRWAY_OTLP_PROTOCOL", value_name = "PROTOCOL", hide_possible_values = true)]
     pub(crate) otlp_protocol: Option<OtlpProtocolChoice>,
-    /// A header of every request to it; may be given again
+    /// Header for every request to the collector; may be repeated
     #[arg(long, env = "FAIRWAY_OTLP_HEADER", value_name = "NAME=VALUE", hide_env_values = true)]
     pub(crate) otlp_header: Vec<HiddenText>,
-    /// A file with such headers, NAME=VALUE in each line, for credentials
+    /// File with such headers, one NAME=VALUE per line; use it for credentials
     #[arg(long, env = "FAIRWAY_OTLP_HEADERS_FILE", value_name = "FILE")]
     pub(crate) otlp_headers_file: Option<PathBuf>,
-    /// The authorities that must have issued the certificate of an https collector, a PEM file [default: those of the system]
+    /// PEM file with the CA certificates that verify an https collector [default: those of the system]
     #[arg(long, env = "FAIRWAY_OTLP_CA_FILE", value_name = "FILE")]
     pub(crate) otlp_ca_file: Option<PathBuf>,
-    /// The attribute service.name of all that is sent [default: fairway]
+    /// Attribute service.name of all exported telemetry [default: fairway]
     #[arg(long, env = "FAIRWAY_OTLP_SERVICE_NAME", value_name = "NAME")]
     pub(crate) otlp_service_name: Option<String>,
-    /// Send the metrics of /metrics at this interval as well
+    /// Also export the metrics of /metrics, at this interval
     #[arg(long, env = "FAIRWAY_OTLP_METRICS_INTERVAL", value_name = "SECONDS", value_parser = metrics_interval)]
     pub(crate) otlp_metrics_interval: Option<Duration>,
-    /// Send the lines of the access log as well
+    /// Also export the lines of the access log
     #[arg(long, env = "FAIRWAY_OTLP_LOGS")]
     pub(crate) otlp_logs: bool,
-    /// The share of requests that are traced, from 0 to 1, where neither the settings ConfigMap nor an object says so
-    /// [default: nothing is traced]
+    /// Share of requests to trace, from 0 to 1, unless the settings ConfigMap or an object sets one
+    /// [default: no request is traced]
     #[arg(long, env = "FAIRWAY_TRACE_SAMPLE_RATIO", value_name = "RATIO", value_parser = ratio)]
     pub(crate) trace_sample_ratio: Option<SampleRatio>,
-    /// Trace a request exactly if the client traces it; the ratio is for clients that do not say [default: true]
+    /// Follow the client's decision whether a request is traced; the ratio applies to requests without one [default: true]
     #[arg(long, env = "FAIRWAY_TRACE_PARENT_BASED", value_name = "true|false", hide_possible_values = true)]
     pub(crate) trace_parent_based: Option<bool>,
-    /// Continue the traces of clients. With false, their headers are removed and each trace begins here [default: true]
+    /// Continue the traces of clients. false removes their trace headers and starts each trace at Fairway [default: true]
     #[arg(
         long,
         env = "FAIRWAY_TRACE_TRUST_INCOMING",
@@ -63,7 +63,7 @@ pub(crate) struct TelemetryArgs {
         hide_possible_values = true
     )]
     pub(crate) trace_trust_incoming: Option<bool>,
-    /// The headers in which traces are continued and passed on: w3c, that is traceparent, or w3c-b3, that and B3 [default: w3c]
+    /// Headers that carry the trace context: w3c is traceparent, w3c-b3 is traceparent and B3 [default: w3c]
     #[arg(long, env = "FAIRWAY_TRACE_PROPAGATION", value_name = "HEADERS", hide_possible_values = true)]
     pub(crate) trace_propagation: Option<PropagationChoice>,
 }
@@ -84,7 +84,7 @@ pub(crate) enum PropagationChoice {
     W3cAndB3,
 }
 
-/// A text that may be a secret: no message shows it.
+/// A text that may be a secret; `Debug` does not show it.
 #[derive(Clone)]
 pub(crate) struct HiddenText(String);
 
@@ -102,13 +102,12 @@ impl fmt::Debug for HiddenText {
     }
 }
 
-/// What the flags say.
+/// The parsed flags, with the contents of the files they name.
 pub(crate) struct TelemetryFlags {
-    /// The collector of the flags.
     pub(crate) collector: Option<Arc<Collector>>,
-    /// What it has to be given.
+    /// The headers and CA certificates for the collector.
     pub(crate) credentials: Credentials,
-    /// How requests are traced where nothing else says so.
+    /// The tracing defaults, which the settings ConfigMap and objects override.
     pub(crate) tracing: Option<Arc<Tracing>>,
 }
 
@@ -118,39 +117,37 @@ impl TelemetryArgs {
     pub(crate) fn validate(&self, has_access_log: bool) -> Result<()> {
         self.collector()?;
         self.headers()?;
-        let of_collector = [
+        let collector_flags = [
             (self.otlp_protocol.is_some(), "--otlp-protocol"),
             (!self.otlp_header.is_empty(), "--otlp-header"),
             (self.otlp_headers_file.is_some(), "--otlp-headers-file"),
             (self.otlp_service_name.is_some(), "--otlp-service-name"),
         ];
-        if let (None, Some(flag)) = (&self.otlp_endpoint, first(of_collector)) {
-            bail!("{flag} without --otlp-endpoint: it is about that collector, and about no other");
+        if let (None, Some(flag)) = (&self.otlp_endpoint, first_given(collector_flags)) {
+            bail!("{flag} without --otlp-endpoint: it applies to that collector only");
         }
         let is_secure = self.otlp_endpoint.as_ref().is_some_and(|url| is_https(url));
         if self.otlp_ca_file.is_some() && !is_secure {
-            bail!(
-                "--otlp-ca-file without --otlp-endpoint https://...: nothing is sent over TLS that it could verify"
-            );
+            bail!("--otlp-ca-file without --otlp-endpoint https://...: there is no TLS connection to verify");
         }
         if self.otlp_logs && !has_access_log {
-            bail!("--otlp-logs and --access-log off contradict each other: there are no lines to send");
+            bail!("--otlp-logs and --access-log off contradict each other: there are no lines to export");
         }
-        let of_traces = [
+        let trace_flags = [
             (self.trace_parent_based.is_some(), "--trace-parent-based"),
             (self.trace_trust_incoming.is_some(), "--trace-trust-incoming"),
             (self.trace_propagation.is_some(), "--trace-propagation"),
         ];
-        if let (None, Some(flag)) = (self.trace_sample_ratio, first(of_traces)) {
+        if let (None, Some(flag)) = (self.trace_sample_ratio, first_given(trace_flags)) {
             bail!(
-                "{flag} without --trace-sample-ratio: nothing is traced by the flags. With --trace-sample-ratio 0, the requests \
-                 that clients trace are"
+                "{flag} without --trace-sample-ratio: the flags enable no tracing. --trace-sample-ratio 0 traces only the \
+                 requests that clients trace"
             );
         }
         Ok(())
     }
 
-    /// What the flags and their files say.
+    /// Parses the flags and reads the files that they name.
     ///
     /// # Errors
     /// A file cannot be used.
@@ -176,7 +173,7 @@ impl TelemetryArgs {
         Ok(TelemetryFlags { collector, credentials, tracing: self.tracing() })
     }
 
-    /// How requests are traced; `None` where no flag says so.
+    /// The tracing settings; `None` without `--trace-sample-ratio`.
     fn tracing(&self) -> Option<Arc<Tracing>> {
         let ratio = self.trace_sample_ratio?;
         Some(Arc::new(Tracing {
@@ -197,20 +194,20 @@ impl TelemetryArgs {
             Some(OtlpProtocolChoice::Http) => OtlpProtocol::Http,
             Some(OtlpProtocolChoice::Grpc) | None => OtlpProtocol::Grpc,
         };
-        // The URL is not shown: it may hold a password.
+        // The message does not show the URL, which may contain a password.
         check_endpoint(url, protocol).map_err(|error| {
             let instead = match error {
                 EndpointError::UserInfo => "give credentials with --otlp-headers-file",
-                EndpointError::Path => "give it without, or --otlp-protocol http",
-                EndpointError::SignalPath => "give what stands before it",
-                _ => "no telemetry could be sent there",
+                EndpointError::Path => "remove the path, or use --otlp-protocol http",
+                EndpointError::SignalPath => "remove the path of the signal",
+                _ => "telemetry cannot be sent there",
             };
             anyhow!("--otlp-endpoint {error}: {instead}")
         })?;
         let mut collector = Collector { protocol, ..Collector::at(url.as_str()) };
         if let Some(name) = &self.otlp_service_name {
             if name.trim().is_empty() {
-                bail!("--otlp-service-name is empty: collectors tell services apart by it");
+                bail!("--otlp-service-name is empty: collectors distinguish services by it");
             }
             collector.service_name = name.as_str().into();
         }
@@ -226,13 +223,13 @@ impl TelemetryArgs {
     }
 }
 
-/// Schemes are the same in any case.
+/// Whether the scheme is `https`. Schemes are case-insensitive.
 fn is_https(url: &str) -> bool {
     url.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https:"))
 }
 
 /// The first flag that was given.
-fn first<const N: usize>(flags: [(bool, &'static str); N]) -> Option<&'static str> {
+fn first_given<const N: usize>(flags: [(bool, &'static str); N]) -> Option<&'static str> {
     flags.into_iter().find_map(|(given, flag)| given.then_some(flag))
 }
 
@@ -245,7 +242,7 @@ fn read_file(path: &Path) -> Result<Vec<u8>> {
     Ok(text)
 }
 
-/// A collector needs no more than one a second, and one an hour shows nothing.
+/// Parses an export interval between one second and one hour.
 fn metrics_interval(text: &str) -> Result<Duration, String> {
     let interval = seconds(text)?;
     let (least, most) = (Duration::from_secs(1), Duration::from_secs(60 * 60));
@@ -277,7 +274,7 @@ mod tests {
         run.telemetry.read().unwrap()
     }
 
-    /// What is wrong with the flags.
+    /// The error message for the flags; empty if they are valid.
     fn problem(flags: &str) -> String {
         match parse(flags) {
             Err(error) => error,
@@ -292,22 +289,22 @@ mod tests {
     }
 
     #[test]
-    fn the_flags_say_how_requests_are_traced() {
+    fn the_flags_set_how_requests_are_traced() {
         let tracing = |flags: &str| Tracing::clone(&telemetry(flags).tracing.unwrap());
-        let usual = Tracing {
+        let defaults = Tracing {
             ratio: SampleRatio::new(0.25).unwrap(),
             parent_based: true,
             trust_incoming: true,
             propagation: Propagation::W3c,
             span_name: None,
         };
-        assert_eq!(tracing("--trace-sample-ratio 0.25"), usual);
+        assert_eq!(tracing("--trace-sample-ratio 0.25"), defaults);
         let none = tracing("--trace-sample-ratio 0");
-        assert_eq!(none, Tracing { ratio: SampleRatio::NONE, ..usual.clone() });
+        assert_eq!(none, Tracing { ratio: SampleRatio::NONE, ..defaults.clone() });
         let other = "--trace-sample-ratio 0.25 --trace-parent-based false --trace-trust-incoming false \
                      --trace-propagation w3c-b3";
         let propagation = Propagation::W3cAndB3;
-        let expected = Tracing { parent_based: false, trust_incoming: false, propagation, ..usual };
+        let expected = Tracing { parent_based: false, trust_incoming: false, propagation, ..defaults };
         assert_eq!(tracing(other), expected);
     }
 
@@ -342,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_meant_is_named_without_secrets() {
+    fn invalid_flags_are_reported_without_secrets() {
         for (flags, part) in [
             ("--otlp-endpoint collector:4317", "--otlp-endpoint is not a URL"),
             ("--otlp-endpoint ftp://a", "neither with http:// nor with https://"),
@@ -366,8 +363,8 @@ mod tests {
             ("--trace-parent-based false", "--trace-parent-based without --trace-sample-ratio"),
             ("--trace-propagation b3", "--trace-propagation"),
         ] {
-            let told = problem(flags);
-            assert!(told.contains(part) && !told.contains("s3cret"), "{flags}: {told}");
+            let message = problem(flags);
+            assert!(message.contains(part) && !message.contains("s3cret"), "{flags}: {message}");
         }
         for good in [
             "--otlp-logs --otlp-metrics-interval 15s",

@@ -1,4 +1,4 @@
-//! Flags that decide what objects mean, shared by `run`, `check` and `explain`.
+//! The flags that configure the translation of objects, shared by the commands that translate them.
 
 use std::sync::Arc;
 
@@ -15,24 +15,24 @@ use super::gateways::GatewayArgs;
 use super::ports::{PortArgs, key};
 use super::trust::TrustArgs;
 
-/// What objects mean.
+/// The translation of objects.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "What objects mean")]
+#[command(next_help_heading = "Ingress options")]
 pub(crate) struct TranslationArgs {
-    /// The settings ConfigMap
+    /// ConfigMap with global settings
     #[arg(long, env = "FAIRWAY_CONFIGMAP", value_name = "NS/NAME")]
     pub(crate) configmap: Option<String>,
-    /// The TLS Secret for clients that name no known host; without it a self-signed certificate is made
+    /// TLS Secret for clients without SNI or with an unknown host [default: a generated self-signed certificate]
     #[arg(long, env = "FAIRWAY_DEFAULT_CERTIFICATE", value_name = "NS/NAME")]
     pub(crate) default_certificate: Option<String>,
-    /// The Service, by its first port, for requests that no rule of an Ingress serves, and for pages of custom-http-errors
-    /// of Ingresses without default-backend (else 404)
+    /// Service, at its first port, for requests that no Ingress rule matches (otherwise they get 404), and for the
+    /// custom-http-errors pages of Ingresses without default-backend
     #[arg(long, env = "FAIRWAY_DEFAULT_BACKEND", value_name = "NS/NAME")]
     pub(crate) default_backend: Option<String>,
-    /// The value of the annotation kubernetes.io/ingress.class that is served
+    /// Value of the annotation kubernetes.io/ingress.class to serve
     #[arg(long, env = "FAIRWAY_INGRESS_CLASS", value_name = "NAME", default_value = "fairway")]
     pub(crate) ingress_class: String,
-    /// The spec.controller of the IngressClass objects that are served
+    /// spec.controller of the IngressClass objects to serve
     #[arg(
         long,
         env = "FAIRWAY_CONTROLLER_CLASS",
@@ -41,7 +41,7 @@ pub(crate) struct TranslationArgs {
         default_value = CONTROLLER
     )]
     pub(crate) controller_class: Vec<String>,
-    /// The prefix of annotations
+    /// Prefix of the annotations
     #[arg(
         long,
         env = "FAIRWAY_ANNOTATIONS_PREFIX",
@@ -49,23 +49,23 @@ pub(crate) struct TranslationArgs {
         default_value = "nginx.ingress.kubernetes.io"
     )]
     pub(crate) annotations_prefix: String,
-    /// What is served although it is not by default
+    /// Additional classes
     #[command(flatten)]
     pub(crate) classes: ClassArgs,
-    /// Serve Ingresses that ask for protection that is not supported yet, without that protection (else they return 503)
+    /// Serve Ingresses that ask for unsupported protection, without that protection (otherwise they return 503)
     #[arg(long, env = "FAIRWAY_IGNORE_UNSUPPORTED_PROTECTION")]
     pub(crate) ignore_unsupported_protection: bool,
-    /// The web application firewall, fairway-waf: IP:PORT, or a Service as NAME.NAMESPACE.svc:PORT. With it enable-modsecurity and the
-    /// annotations and keys beside it work; without it what they ask for returns 503
+    /// Address of the web application firewall fairway-waf: IP:PORT, or NAME.NAMESPACE.svc:PORT for a Service. Enables
+    /// enable-modsecurity and the related annotations and keys; without it, paths that use them return 503
     #[arg(long, env = "FAIRWAY_WAF", value_name = "HOST:PORT", value_parser = firewall)]
     pub(crate) waf: Option<Firewall>,
-    /// Whose word is taken, and where external names may lead
+    /// Trusted peers and external names
     #[command(flatten)]
     pub(crate) trust: TrustArgs,
-    /// What holds for all hosts and paths
+    /// Options for all hosts and paths
     #[command(flatten)]
     pub(crate) hosts: HostArgs,
-    /// What objects of the Gateway API mean
+    /// Translation of Gateway API objects
     #[command(flatten)]
     pub(crate) gateways: GatewayArgs,
     /// The ports that clients see
@@ -73,40 +73,40 @@ pub(crate) struct TranslationArgs {
     pub(crate) ports: PortArgs,
 }
 
-/// Which classes are served.
+/// Additional classes to serve.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "What objects mean")]
+#[command(next_help_heading = "Ingress options")]
 pub(crate) struct ClassArgs {
-    /// Serve the classes of ingress-nginx too: controller k8s.io/ingress-nginx, annotation value nginx
+    /// Also serve the classes of ingress-nginx: controller k8s.io/ingress-nginx and annotation value nginx
     #[arg(long, env = "FAIRWAY_INGRESS_CLASS_COMPAT")]
     pub(crate) ingress_class_compat: bool,
-    /// Serve Ingresses that name no class
+    /// Serve Ingresses without a class
     #[arg(long, env = "FAIRWAY_WATCH_INGRESS_WITHOUT_CLASS")]
     pub(crate) watch_ingress_without_class: bool,
 }
 
 impl ClassArgs {
-    /// Names, and the one that ingress-nginx has where its classes are served too.
-    fn with(&self, names: &[impl AsRef<str>], of_ingress_nginx: &str) -> Vec<Arc<str>> {
+    /// `names`, plus the name that ingress-nginx uses if its classes are served too.
+    fn with_compat(&self, names: &[impl AsRef<str>], of_ingress_nginx: &str) -> Vec<Arc<str>> {
         let compat = self.ingress_class_compat.then(|| of_ingress_nginx.into());
         names.iter().map(|name| name.as_ref().into()).chain(compat).collect()
     }
 }
 
-/// What holds for all hosts and paths.
+/// Options for all hosts and paths.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "What objects mean")]
+#[command(next_help_heading = "Ingress options")]
 pub(crate) struct HostArgs {
-    /// Who may serve a host: off, Ingresses of every namespace, as in ingress-nginx; namespace, those in the namespace of
-    /// the oldest Ingress that names the host, and in namespaces that its annotation fairway.dev/shared-hosts lists
+    /// Which Ingresses may serve a host. off: those of every namespace, as in ingress-nginx. namespace: those in the namespace
+    /// of the oldest Ingress with the host, and in the namespaces that its annotation fairway.dev/shared-hosts lists
     #[arg(long, env = "FAIRWAY_HOST_OWNERSHIP", value_name = "WHOSE", default_value = "off")]
     pub(crate) host_ownership: OwnershipArg,
-    /// The path that backends see unless an annotation rewrites it: received, as the client sent it; normalised, the
-    /// form that was matched, without dot segments, double slashes and needless escapes
+    /// Path that backends receive unless an annotation rewrites it. received: as the client sent it. normalised: as it was
+    /// matched, without dot segments, double slashes and unnecessary escapes
     #[arg(long, env = "FAIRWAY_FORWARDED_PATH", value_name = "FORM", default_value = "received")]
     pub(crate) forwarded_path: PathArg,
-    /// Whether ssl-passthrough has an effect; false: TLS of every host is terminated, as in ingress-nginx without its flag of this
-    /// name
+    /// Whether the annotation ssl-passthrough has an effect. false terminates TLS for every host, as ingress-nginx does without
+    /// its flag of this name
     #[arg(
         long,
         env = "FAIRWAY_ENABLE_SSL_PASSTHROUGH",
@@ -115,8 +115,8 @@ pub(crate) struct HostArgs {
         action = ArgAction::Set
     )]
     pub(crate) enable_ssl_passthrough: bool,
-    /// Whether balancing, sessions and canaries of an Ingress also hold for other Ingresses with the same Service and port:
-    /// nginx, they do, as in ingress-nginx; strict, they do not. The annotation fairway.dev/compat says it for one Ingress
+    /// Whether load balancing, session affinity and canaries of an Ingress also apply to other Ingresses with the same Service
+    /// and port. nginx: yes, as in ingress-nginx. strict: no. The annotation fairway.dev/compat overrides it per Ingress
     #[arg(long, env = "FAIRWAY_COMPAT", value_name = "HOW", default_value = "nginx")]
     pub(crate) compat: CompatArg,
 }
@@ -145,25 +145,25 @@ impl HostArgs {
     }
 }
 
-/// Who may serve a host.
+/// Values of `--host-ownership`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum OwnershipArg {
-    /// Every namespace.
+    /// Ingresses of every namespace may serve a host.
     Off,
-    /// That of the oldest Ingress.
+    /// The namespace of the oldest Ingress with the host owns it.
     Namespace,
 }
 
-/// What Ingresses with the same Service share.
+/// Values of `--compat`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum CompatArg {
-    /// What they share in ingress-nginx.
+    /// Ingresses with the same Service share what they share in ingress-nginx.
     Nginx,
-    /// Nothing.
+    /// Ingresses share nothing.
     Strict,
 }
 
-/// Which path backends see.
+/// Values of `--forwarded-path`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum PathArg {
     /// As the client sent it.
@@ -173,7 +173,7 @@ pub(crate) enum PathArg {
 }
 
 impl TranslationArgs {
-    /// Whose word is taken.
+    /// The trust options.
     ///
     /// # Errors
     /// A flag has no effect without another one.
@@ -181,7 +181,7 @@ impl TranslationArgs {
         self.trust.trust(self.ports.tcp_services_configmap.is_some())
     }
 
-    /// HTTP/3 where the settings ConfigMap and objects say nothing.
+    /// The HTTP/3 settings, unless the settings ConfigMap or an object overrides them.
     fn http3(&self) -> Http3Settings {
         Http3Settings {
             offered: self.ports.http3,
@@ -193,11 +193,11 @@ impl TranslationArgs {
     /// The translator's options.
     ///
     /// # Errors
-    /// A flag is no `NAMESPACE/NAME`, or flags contradict each other.
+    /// A flag is not a `NAMESPACE/NAME`, or flags contradict each other.
     pub(crate) fn options(&self) -> Result<Options> {
         Ok(Options {
-            ingress_classes: self.classes.with(&[&self.ingress_class], "nginx"),
-            controllers: self.classes.with(&self.controller_class, "k8s.io/ingress-nginx"),
+            ingress_classes: self.classes.with_compat(&[&self.ingress_class], "nginx"),
+            controllers: self.classes.with_compat(&self.controller_class, "k8s.io/ingress-nginx"),
             without_class: if self.classes.watch_ingress_without_class {
                 WithoutClass::Served
             } else {

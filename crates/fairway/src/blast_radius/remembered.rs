@@ -1,61 +1,61 @@
-//! What replicas remember of the requests that they served, and what they serve now.
+//! Fetches the recorded requests of replicas and the configuration that they serve.
 
 use anyhow::{Context, Error, Result, anyhow, bail};
 use fairway_model::Config;
 use fairway_proxy::{RecordedExchange, RecordedSamples, SampledRequest};
 use serde::Deserialize;
 
-use crate::args::{Against, AskedArgs, CheckArgs};
+use crate::args::{Against, CheckArgs, TargetArgs};
 use crate::ask::Extent;
 use crate::explain::recorded;
-use crate::kubectl::fleet::{Answer, Fleet, Replica};
+use crate::kubectl::fleet::{Fleet, Replica, ReplicaPage};
 
-/// The page with a few requests of each rule.
-const SAMPLES: &str = "/requests?sample=route";
-/// How many exchanges are on a page.
-const PAGE: usize = 250;
-/// How many pages of a worker are read: more than it has.
+/// The page with a few sampled requests of each rule.
+const SAMPLES_PATH: &str = "/requests?sample=route";
+/// Number of exchanges per page.
+const EXCHANGES_PER_PAGE: usize = 250;
+/// Maximum number of pages to read per worker; more than a worker can have.
 const MAX_PAGES: usize = 64;
-/// How many workers of a replica are asked.
+/// Maximum number of workers to query per replica.
 const MAX_WORKERS: usize = 1_024;
 
-/// What replicas remember.
-pub(super) struct Remembered {
-    /// How many of them have answered.
+/// The recorded requests of all replicas and their configuration.
+pub(super) struct RecordedTraffic {
+    /// Number of replicas that responded.
     pub(super) replicas: usize,
-    /// What they serve.
+    /// The configuration that they serve.
     pub(super) config: Config,
     pub(super) exchanges: Vec<RecordedExchange>,
     pub(super) samples: Vec<SampledRequest>,
-    /// How long ago the oldest of the exchanges was.
+    /// Age of the oldest exchange.
     pub(super) oldest_seconds: u64,
-    /// For how long all exchanges are remembered; `None` where none was forgotten.
+    /// The period for which all exchanges are still recorded; `None` if none has been dropped.
     pub(super) complete_seconds: Option<u64>,
-    /// For how long samples are.
+    /// How long samples are kept.
     pub(super) sample_seconds: u64,
-    /// Why others have not answered.
+    /// Why other replicas did not respond.
     pub(super) problems: Vec<String>,
 }
 
-/// What one replica remembers.
-struct Memory {
+/// The recorded requests of one replica.
+struct ReplicaRecords {
     samples: RecordedSamples,
     exchanges: Vec<RecordedExchange>,
 }
 
-/// The page `/config`, as far as it is needed.
+/// The part of the page `/config` that is used here.
 #[derive(Deserialize)]
 struct ConfigPage {
     config: Config,
 }
 
-/// Asks everybody that `--against` names. A replica that does not answer hides no other one.
+/// Queries all replicas that `--against` names. Replicas that fail are listed in `problems`.
 ///
 /// # Errors
-/// None remembers anything, or what is served cannot be read.
-pub(super) async fn ask(args: &CheckArgs) -> Result<Remembered> {
+/// No replica has recorded requests, or the configuration cannot be read.
+pub(super) async fn collect_records(args: &CheckArgs) -> Result<RecordedTraffic> {
     let fleet = fleet(args).await.context("--against")?;
-    let memories = fleet.each(|replica| async move { memory(&replica).await }).await?;
+    let memories = fleet.query_all(|replica| async move { fetch_records(&replica).await }).await?;
     let (mut of_replicas, mut problems) = (Vec::new(), Vec::new());
     for memory in memories {
         match memory {
@@ -66,15 +66,15 @@ pub(super) async fn ask(args: &CheckArgs) -> Result<Remembered> {
     if of_replicas.is_empty() {
         bail!("{}", problems.join("; "));
     }
-    let Answer { replica, body } = fleet.any("/config").await.context("--against")?;
+    let ReplicaPage { replica, body } = fleet.first_page("/config").await.context("--against")?;
     let page: ConfigPage = serde_json::from_slice(&body).with_context(|| {
         let version = env!("CARGO_PKG_VERSION");
         format!(
-            "--against: {replica} serves a configuration that version {version} cannot read; use its version"
+            "--against: {replica} serves a configuration that version {version} cannot read; use the version of the replica"
         )
     })?;
     let of_samples = || of_replicas.iter().map(|memory| &memory.samples);
-    Ok(Remembered {
+    Ok(RecordedTraffic {
         replicas: of_replicas.len(),
         config: page.config,
         oldest_seconds: of_samples().filter_map(|it| it.oldest_seconds).max().unwrap_or_default(),
@@ -88,8 +88,8 @@ pub(super) async fn ask(args: &CheckArgs) -> Result<Remembered> {
 
 async fn fleet(args: &CheckArgs) -> Result<Fleet> {
     let against = &args.against;
-    if against.asks_a_cluster() {
-        return Fleet::find_one(&AskedArgs { admin: None, pods: against.pods(&args.cluster) }).await;
+    if against.queries_cluster() {
+        return Fleet::find_one(&TargetArgs { admin: None, pods: against.pods(&args.cluster) }).await;
     }
     let admins = against.against.iter().filter_map(|against| match against {
         Against::Admin(address) => Some(*address),
@@ -98,33 +98,35 @@ async fn fleet(args: &CheckArgs) -> Result<Fleet> {
     Ok(Fleet::of_processes(&admins.collect::<Vec<_>>()))
 }
 
-/// What a replica remembers: all exchanges, page by page, as each page takes a worker a moment.
-async fn memory(replica: &Replica) -> Result<Memory> {
-    let page =
-        replica.page(SAMPLES, Extent::Whole).await.map_err(|error| of_older_version(replica, error))?;
+/// Fetches all exchanges and samples of a replica. Exchanges come page by page, because each page costs the worker time.
+async fn fetch_records(replica: &Replica) -> Result<ReplicaRecords> {
+    let page = replica
+        .page(SAMPLES_PATH, Extent::Whole)
+        .await
+        .map_err(|error| explain_older_version(replica, error))?;
     let samples: RecordedSamples =
-        serde_json::from_slice(&page).with_context(|| format!("{replica}: {SAMPLES}"))?;
+        serde_json::from_slice(&page).with_context(|| format!("{replica}: {SAMPLES_PATH}"))?;
     if samples.exchanges == 0 {
-        bail!("{replica} remembers no requests: its flight recorder is off (--recorder-exchanges 0)");
+        bail!("{replica} records no requests: its flight recorder is off (--recorder-exchanges 0)");
     }
     let mut exchanges = Vec::new();
     for worker in 0..samples.workers.min(MAX_WORKERS) {
-        exchanges.extend(of_worker(replica, worker).await?);
+        exchanges.extend(worker_exchanges(replica, worker).await?);
     }
-    Ok(Memory { samples, exchanges })
+    Ok(ReplicaRecords { samples, exchanges })
 }
 
-async fn of_worker(replica: &Replica, worker: usize) -> Result<Vec<RecordedExchange>> {
+async fn worker_exchanges(replica: &Replica, worker: usize) -> Result<Vec<RecordedExchange>> {
     let (mut exchanges, mut before) = (Vec::new(), format!("{worker}-"));
     for _ in 0..MAX_PAGES {
         let before_encoded: String = form_urlencoded::byte_serialize(before.as_bytes()).collect();
-        let path = format!("/requests?before={before_encoded}&limit={PAGE}");
+        let path = format!("/requests?before={before_encoded}&limit={EXCHANGES_PER_PAGE}");
         let body = replica.page(&path, Extent::Whole).await?;
         let page = recorded::read(&body).with_context(|| format!("{replica}: {path}"))?;
-        if page.len() > PAGE || page.last().is_some_and(|last| last.number == before) {
-            bail!("{replica}: {path}: more exchanges than were asked for, or the same ones again");
+        if page.len() > EXCHANGES_PER_PAGE || page.last().is_some_and(|last| last.number == before) {
+            bail!("{replica}: {path}: the page is too long or repeats the previous one");
         }
-        let is_last = page.len() < PAGE;
+        let is_last = page.len() < EXCHANGES_PER_PAGE;
         if let Some(last) = page.last() {
             before.clone_from(&last.number);
         }
@@ -136,15 +138,13 @@ async fn of_worker(replica: &Replica, worker: usize) -> Result<Vec<RecordedExcha
     Ok(exchanges)
 }
 
-/// What a server says that knows no samples, or no requests at all, in other words.
-fn of_older_version(replica: &Replica, error: Error) -> Error {
+/// Replaces the error of a server that does not know samples or `/requests` with a message about its version.
+fn explain_older_version(replica: &Replica, error: Error) -> Error {
     let text = format!("{error:#}");
     let is_older = text.contains("answered 404") || text.contains("unknown parameter");
     if !is_older {
         return error;
     }
     let version = env!("CARGO_PKG_VERSION");
-    anyhow!(
-        "{replica} is of a version of Fairway that remembers too little for --against, which needs {version} or later"
-    )
+    anyhow!("{replica} runs an older version of Fairway; --against needs version {version} or later")
 }

@@ -1,4 +1,4 @@
-//! What a change would have meant for the requests that are remembered, in numbers for each route.
+//! Evaluates recorded requests against the configuration before and after a change and counts the results for each route.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,49 +7,49 @@ use fairway_model::Config;
 use fairway_proxy::{RecordedExchange, RecordedRule, SampledRequest};
 use fairway_routing::compile;
 use fairway_routing::impact::{
-    Compared, Comparison, KnownClient, KnownRequest, KnownRule, ServedRoute, Verdict,
+    ComparedRequest, Comparison, KnownClient, KnownRequest, KnownRule, ServedRoute, Verdict,
 };
 use serde::Serialize;
 
-use super::remembered::Remembered;
+use super::remembered::RecordedTraffic;
 
-/// The kind of a rule that no object asks for.
-const OF_NOBODY: &str = "Default";
-/// Why an exchange without a rule was refused, where a route was looked for.
+/// The kind of the built-in rules, which come from no object.
+const DEFAULT_KIND: &str = "Default";
+/// The reason of an exchange that was routed but matched no rule.
 const NO_ROUTE: &str = "no_route";
 
-/// What a change would have meant.
+/// The effect of a change on recorded requests.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Report {
-    /// Replicas that were asked.
+    /// Number of replicas that responded.
     pub(super) replicas: usize,
-    /// Why others were not.
+    /// Why other replicas did not respond.
     pub(super) problems: Vec<String>,
-    /// Exchanges that were examined.
+    /// Number of examined exchanges.
     pub(super) requests: usize,
-    /// How long ago the oldest of them was.
+    /// Age of the oldest exchange.
     pub(super) oldest_seconds: u64,
-    /// For how long all exchanges are remembered; absent where none was forgotten.
+    /// The period for which all exchanges are still recorded; absent if none has been dropped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) complete_seconds: Option<u64>,
-    /// Samples that were examined besides: none of the exchanges is like them.
+    /// Number of examined samples: those that no exchange is similar to.
     pub(super) samples: usize,
-    /// The routes that they are of.
+    /// Number of routes of these samples.
     pub(super) sampled_routes: usize,
-    /// For how long samples are remembered.
+    /// How long samples are kept.
     pub(super) sample_seconds: u64,
-    /// Exchanges that were refused before a route was looked for.
+    /// Number of exchanges that were refused before routing.
     pub(super) left_out: usize,
-    /// Whether the change was read without all Services or all Secrets.
+    /// Whether the input of the change contains no Services or no Secrets.
     pub(super) incomplete: bool,
-    pub(super) totals: Counts,
-    /// Those with the most requests that are treated otherwise first.
+    pub(super) totals: VerdictCounts,
+    /// Sorted by the number of requests that are handled differently, largest first.
     pub(super) routes: Vec<RouteReport>,
 }
 
-/// How many requests there are of each verdict.
+/// Number of requests per verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct Counts {
+pub(super) struct VerdictCounts {
     pub(super) same: usize,
     pub(super) settings: usize,
     pub(super) otherwise: usize,
@@ -64,12 +64,12 @@ pub(super) struct RouteReport {
     pub(super) requests: usize,
     pub(super) samples: usize,
     #[serde(flatten)]
-    pub(super) counts: Counts,
-    /// What becomes of those that are not treated in the same way.
+    pub(super) counts: VerdictCounts,
+    /// The differences, grouped by kind.
     pub(super) changes: Vec<Change>,
 }
 
-/// A rule as people look for it; all is empty for requests without one.
+/// The object, host and path of a rule; all empty for requests without a rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub(super) struct RouteName {
     pub(super) kind: String,
@@ -80,24 +80,24 @@ pub(super) struct RouteName {
     pub(super) path: String,
 }
 
-/// What becomes of some requests.
+/// Requests that differ in the same way.
 #[derive(Debug, Serialize)]
 pub(super) struct Change {
     /// `otherwise`, `settings` or `undecided`.
     pub(super) verdict: &'static str,
-    /// In what, or by what: docs/observe.md lists them.
+    /// What differs or why it is undecided (see docs/observe.md).
     pub(super) kind: &'static str,
     pub(super) count: usize,
     pub(super) example: Example,
 }
 
-/// One of these requests: the last one.
+/// The most recent of these requests.
 #[derive(Debug, Serialize)]
 pub(super) struct Example {
     pub(super) time: String,
     pub(super) method: String,
     pub(super) url: String,
-    /// The status that it got; 0 where it got none.
+    /// The status of the response; 0 if there was none.
     pub(super) status: u16,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) before: Option<String>,
@@ -105,8 +105,8 @@ pub(super) struct Example {
     pub(super) after: Option<String>,
 }
 
-/// A request that is examined.
-struct Examined<'r> {
+/// A recorded request that is evaluated.
+struct ExaminedRequest<'r> {
     known: KnownRequest<'r>,
     time: &'r str,
     status: u16,
@@ -114,8 +114,8 @@ struct Examined<'r> {
 }
 
 impl Report {
-    /// What it would have meant for what is remembered if `after` had been served. `is_incomplete`: rules of it may lack objects.
-    pub(super) fn of(remembered: &Remembered, after: &Config, is_incomplete: bool) -> Self {
+    /// Evaluates the recorded requests against `after`. `is_incomplete`: objects that rules of `after` refer to may be missing.
+    pub(super) fn from_remembered(remembered: &RecordedTraffic, after: &Config, is_incomplete: bool) -> Self {
         let (before, after) = (compile(&remembered.config, None).snapshot, compile(after, None).snapshot);
         let mut comparison = Comparison::new(&before, &after);
         if is_incomplete {
@@ -131,7 +131,7 @@ impl Report {
             ..Self::default()
         };
         let mut routes = BTreeMap::new();
-        for request in examined(remembered, &mut report.left_out) {
+        for request in requests_to_examine(remembered, &mut report.left_out) {
             report.add(&request, comparison.compare(&request.known), &mut routes);
         }
         report.sampled_routes = routes.values().filter(|route| route.samples > 0).count();
@@ -142,16 +142,16 @@ impl Report {
 
     fn add(
         &mut self,
-        request: &Examined<'_>,
-        compared: Compared<'_>,
+        request: &ExaminedRequest<'_>,
+        compared: ComparedRequest<'_>,
         routes: &mut BTreeMap<RouteName, RouteReport>,
     ) {
-        let name = RouteName::of(compared.route, &request.known);
+        let name = RouteName::from_route(compared.route, &request.known);
         let route = routes.entry(name.clone()).or_insert_with(|| RouteReport {
             route: name,
             requests: 0,
             samples: 0,
-            counts: Counts::default(),
+            counts: VerdictCounts::default(),
             changes: Vec::new(),
         });
         if request.is_sample {
@@ -163,11 +163,11 @@ impl Report {
         }
         self.totals.add(&compared.verdict);
         route.counts.add(&compared.verdict);
-        route.note(request, compared.verdict);
+        route.add_change(request, compared.verdict);
     }
 }
 
-impl Counts {
+impl VerdictCounts {
     fn add(&mut self, verdict: &Verdict) {
         let count = match verdict {
             Verdict::Same => &mut self.same,
@@ -180,19 +180,19 @@ impl Counts {
 }
 
 impl RouteReport {
-    /// Whether all of its requests are treated in the same way.
+    /// Whether all of its requests are handled in the same way.
     pub(super) fn is_untouched(&self) -> bool {
         self.changes.is_empty()
     }
 
-    /// What it is sorted by.
+    /// The sort key.
     fn rank(&self) -> impl Ord + use<'_> {
-        let Counts { settings, otherwise, undecided, .. } = self.counts;
+        let VerdictCounts { settings, otherwise, undecided, .. } = self.counts;
         let examined = self.requests + self.samples;
         (Reverse(otherwise), Reverse(undecided), Reverse(settings), Reverse(examined), &self.route)
     }
 
-    fn note(&mut self, request: &Examined<'_>, verdict: Verdict) {
+    fn add_change(&mut self, request: &ExaminedRequest<'_>, verdict: Verdict) {
         let (verdict, kind, words) = match verdict {
             Verdict::Same => return,
             Verdict::Settings(settings) => ("settings", settings.label(), None),
@@ -214,9 +214,9 @@ impl RouteReport {
 }
 
 impl RouteName {
-    fn of(route: Option<ServedRoute<'_>>, known: &KnownRequest<'_>) -> Self {
+    fn from_route(route: Option<ServedRoute<'_>>, known: &KnownRequest<'_>) -> Self {
         if let Some(ServedRoute { origin, host, path }) = route {
-            if *origin.kind == *OF_NOBODY {
+            if *origin.kind == *DEFAULT_KIND {
                 return Self::default();
             }
             return Self {
@@ -228,8 +228,8 @@ impl RouteName {
                 path: path.to_owned(),
             };
         }
-        // What is remembered of it; which path of the object that is, nobody knows any more.
-        known.rule.filter(|rule| rule.kind != OF_NOBODY).map_or_else(Self::default, |rule| Self {
+        // Fall back to the recorded rule, which does not include host and path.
+        known.rule.filter(|rule| rule.kind != DEFAULT_KIND).map_or_else(Self::default, |rule| Self {
             kind: rule.kind.to_owned(),
             namespace: rule.namespace.to_owned(),
             name: rule.name.to_owned(),
@@ -239,7 +239,7 @@ impl RouteName {
     }
 }
 
-impl Examined<'_> {
+impl ExaminedRequest<'_> {
     fn example(&self, words: Option<(String, String)>) -> Example {
         let KnownRequest { over_tls, method, host, path, has_query, .. } = self.known;
         let scheme = if over_tls { "https" } else { "http" };
@@ -256,18 +256,21 @@ impl Examined<'_> {
     }
 }
 
-/// The exchanges for which a route was looked for, and the samples that are like none of them.
-fn examined<'r>(remembered: &'r Remembered, left_out: &mut usize) -> Vec<Examined<'r>> {
+/// The exchanges that were routed, and the samples that no exchange is similar to. Counts the others in `left_out`.
+fn requests_to_examine<'r>(
+    remembered: &'r RecordedTraffic,
+    left_out: &mut usize,
+) -> Vec<ExaminedRequest<'r>> {
     let was_routed = |it: &&RecordedExchange| it.rule.is_some() || it.reason.as_deref() == Some(NO_ROUTE);
     let (routed, others): (Vec<_>, Vec<_>) = remembered.exchanges.iter().partition(was_routed);
     *left_out = others.len();
-    let mut all: Vec<_> = routed.into_iter().map(of_exchange).collect();
-    let kinds: BTreeSet<_> = all.iter().map(|it| likeness(&it.known)).collect();
-    let samples = remembered.samples.iter().map(of_sample);
+    let mut all: Vec<_> = routed.into_iter().map(examine_exchange).collect();
+    let kinds: BTreeSet<_> = all.iter().map(|it| similarity_key(&it.known)).collect();
+    let samples = remembered.samples.iter().map(examine_sample);
     let mut seen = BTreeSet::new();
     let new: Vec<_> = samples
         .filter(|it| {
-            let likeness = likeness(&it.known);
+            let likeness = similarity_key(&it.known);
             !kinds.contains(&likeness) && seen.insert(likeness)
         })
         .collect();
@@ -275,20 +278,20 @@ fn examined<'r>(remembered: &'r Remembered, left_out: &mut usize) -> Vec<Examine
     all
 }
 
-/// What two requests have in common of which one stands for the other.
-fn likeness<'r>(known: &KnownRequest<'r>) -> [&'r str; 8] {
+/// The key by which requests are similar: one of them stands for the others.
+fn similarity_key<'r>(known: &KnownRequest<'r>) -> [&'r str; 8] {
     let KnownRequest { listener, over_tls, method, host, path, rule, .. } = *known;
     let rule = rule.unwrap_or(KnownRule { kind: "", namespace: "", name: "", field: "" });
     let listener = listener.unwrap_or(if over_tls { "(https)" } else { "(http)" });
     [listener, method, host, path, rule.kind, rule.namespace, rule.name, rule.field]
 }
 
-fn of_exchange(it: &RecordedExchange) -> Examined<'_> {
+fn examine_exchange(it: &RecordedExchange) -> ExaminedRequest<'_> {
     let client = match it.client {
         Some(address) => KnownClient::Address(address),
-        None => KnownClient::Nameless,
+        None => KnownClient::UnknownAddress,
     };
-    Examined {
+    ExaminedRequest {
         known: KnownRequest {
             listener: it.listener.as_deref(),
             over_tls: it.scheme == "https",
@@ -307,8 +310,8 @@ fn of_exchange(it: &RecordedExchange) -> Examined<'_> {
     }
 }
 
-fn of_sample(it: &SampledRequest) -> Examined<'_> {
-    Examined {
+fn examine_sample(it: &SampledRequest) -> ExaminedRequest<'_> {
+    ExaminedRequest {
         known: KnownRequest {
             listener: it.listener.as_deref(),
             over_tls: it.scheme == "https",
@@ -316,7 +319,7 @@ fn of_sample(it: &SampledRequest) -> Examined<'_> {
             host: &it.host,
             path: &it.path,
             has_query: it.has_query,
-            client: KnownClient::NotKept,
+            client: KnownClient::UnrecordedAddress,
             rule: it.rule.as_ref().map(rule),
             forwarded: it.forwarded,
             endpoint: None,

@@ -1,17 +1,17 @@
-//! The report as text.
+//! Prints the report as text.
 
 use std::io::{self, Write};
 
 use fairway_model::on_one_line;
 
 use super::report::{Change, Example, Report, RouteName, RouteReport};
-use crate::check::counted;
+use crate::check::count_noun;
 use crate::kubectl::age::age;
 use crate::kubectl::table::Table;
 
 /// Writes the report.
 pub(super) fn write(out: &mut impl Write, report: &Report) -> io::Result<()> {
-    writeln!(out, "{}", span(report))?;
+    writeln!(out, "{}", summary(report))?;
     let totals = report.totals;
     writeln!(
         out,
@@ -19,7 +19,7 @@ pub(super) fn write(out: &mut impl Write, report: &Report) -> io::Result<()> {
         totals.otherwise, totals.settings, totals.same, totals.undecided
     )?;
     if report.left_out > 0 {
-        let requests = counted(report.left_out, "request");
+        let requests = count_noun(report.left_out, "request");
         writeln!(out, "{requests} left out: refused before a route was looked for")?;
     }
     if report.incomplete {
@@ -39,14 +39,14 @@ pub(super) fn write(out: &mut impl Write, report: &Report) -> io::Result<()> {
     }
     if !untouched.is_empty() {
         let requests = untouched.iter().map(|route| route.requests + route.samples).sum();
-        let routes = counted(untouched.len(), "route");
-        writeln!(out, "\nUnchanged: {routes} with {}", counted(requests, "request"))?;
+        let routes = count_noun(untouched.len(), "route");
+        writeln!(out, "\nUnchanged: {routes} with {}", count_noun(requests, "request"))?;
     }
     Ok(())
 }
 
-/// What was examined.
-fn span(report: &Report) -> String {
+/// The first line: which requests of which replicas were examined.
+fn summary(report: &Report) -> String {
     let seconds = |seconds: u64| age(i64::try_from(seconds).unwrap_or(i64::MAX));
     let complete = match report.complete_seconds {
         Some(complete) => format!(" (all of the last {})", seconds(complete)),
@@ -55,18 +55,22 @@ fn span(report: &Report) -> String {
     let requests = match report.requests {
         0 => "no request".to_owned(),
         count => {
-            format!("{} of the last {}{complete}", counted(count, "request"), seconds(report.oldest_seconds))
+            format!(
+                "{} of the last {}{complete}",
+                count_noun(count, "request"),
+                seconds(report.oldest_seconds)
+            )
         }
     };
     let samples = match report.samples {
         0 => String::new(),
         count => format!(
             ", and {count} more as samples of {} of the last {}",
-            counted(report.sampled_routes, "route"),
+            count_noun(report.sampled_routes, "route"),
             seconds(report.sample_seconds)
         ),
     };
-    format!("Against {}: {requests}{samples}", counted(report.replicas, "replica"))
+    format!("Against {}: {requests}{samples}", count_noun(report.replicas, "replica"))
 }
 
 fn table(routes: &[&RouteReport]) -> Table {
@@ -111,7 +115,7 @@ fn line(change: &Change) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::Counts;
+    use super::super::report::VerdictCounts;
     use super::*;
 
     fn example(before: Option<&str>, after: Option<&str>) -> Example {
@@ -125,7 +129,7 @@ mod tests {
         }
     }
 
-    fn route(path: &str, counts: Counts, changes: Vec<Change>) -> RouteReport {
+    fn route(path: &str, counts: VerdictCounts, changes: Vec<Change>) -> RouteReport {
         let route = RouteName {
             kind: "Ingress".to_owned(),
             namespace: "shop".to_owned(),
@@ -145,11 +149,11 @@ mod tests {
             count: 2,
             example: example(before, after),
         };
-        let counts = Counts { otherwise: 2, undecided: 2, ..Counts::default() };
+        let counts = VerdictCounts { otherwise: 2, undecided: 2, ..VerdictCounts::default() };
         let otherwise =
             change("otherwise", "backend", Some("Service shop/web:80"), Some("Service shop/\u{7}next:80"));
         let changes = vec![otherwise, change("undecided", "headers", None, None)];
-        let same = Counts { same: 4, ..Counts::default() };
+        let same = VerdictCounts { same: 4, ..VerdictCounts::default() };
         let report = Report {
             replicas: 2,
             requests: 6,
@@ -159,7 +163,7 @@ mod tests {
             sampled_routes: 2,
             sample_seconds: 3_600,
             left_out: 1,
-            totals: Counts { otherwise: 2, undecided: 2, same: 4, settings: 0 },
+            totals: VerdictCounts { otherwise: 2, undecided: 2, same: 4, settings: 0 },
             routes: vec![route("/cart", counts, changes), route("/", same, Vec::new())],
             ..Report::default()
         };
@@ -184,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_is_remembered_is_said_to_be_so() {
+    fn a_report_without_requests_says_so() {
         let mut out = Vec::new();
         write(&mut out, &Report { replicas: 1, ..Report::default() }).unwrap();
         let text = String::from_utf8(out).unwrap();

@@ -1,5 +1,5 @@
-//! Where a request arrives: the listener that takes it at the address of the Ingresses, and at that of each Gateway. A URL does not
-//! say which address its name stands for, so each of them is a possible answer.
+//! Finds the listeners that may receive a request, at the address of the Ingresses and at that of each Gateway. A URL does not tell
+//! which address its host resolves to, so there can be several.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,19 +7,19 @@ use std::sync::Arc;
 use fairway_model::{HostPattern, Listener, ListenerProtocol, StreamRoute};
 use fairway_routing::{Matched, Snapshot};
 
-use super::asked::{Asked, Scheme};
+use super::request::{RequestToExplain, Scheme};
 
-/// A listener that takes the request.
+/// A listener that may receive the request.
 pub(super) struct Arrival<'s> {
     pub(super) listener: &'s Arc<Listener>,
-    /// Whether something that an object asks for serves it there.
+    /// Whether an object serves the request at this listener.
     pub(super) is_served: bool,
 }
 
-/// The listeners that may take a request, one for each address: those where an object serves it, or else all.
-pub(super) fn arrivals<'s>(snapshot: &'s Snapshot, asked: &Asked) -> Vec<Arrival<'s>> {
-    let all: Vec<_> = snapshot.config().listeners.values().filter(|it| speaks(it, asked.scheme)).collect();
-    let at_port: Vec<_> = all.iter().copied().filter(|it| is_at_port(it, asked)).collect();
+/// The listeners that may receive a request, one per address: those at which an object serves it, or all if there are none.
+pub(super) fn arrivals<'s>(snapshot: &'s Snapshot, request: &RequestToExplain) -> Vec<Arrival<'s>> {
+    let all: Vec<_> = snapshot.config().listeners.values().filter(|it| speaks(it, request.scheme)).collect();
+    let at_port: Vec<_> = all.iter().copied().filter(|it| is_at_port(it, request)).collect();
     let mut places: Vec<(&[SocketAddr], Vec<&Arc<Listener>>)> = Vec::new();
     for listener in if at_port.is_empty() { all } else { at_port } {
         match places.iter_mut().find(|(bind, _)| *bind == &*listener.bind) {
@@ -27,27 +27,27 @@ pub(super) fn arrivals<'s>(snapshot: &'s Snapshot, asked: &Asked) -> Vec<Arrival
             None => places.push((&listener.bind, vec![listener])),
         }
     }
-    let chosen = places.into_iter().filter_map(|(_, listeners)| chosen(&listeners, &asked.host));
+    let chosen = places.into_iter().filter_map(|(_, listeners)| most_specific(&listeners, &request.host));
     let arrivals =
-        chosen.map(|listener| Arrival { listener, is_served: is_served(snapshot, asked, listener) });
+        chosen.map(|listener| Arrival { listener, is_served: is_served(snapshot, request, listener) });
     let (served, others): (Vec<_>, Vec<_>) = arrivals.partition(|arrival| arrival.is_served);
     if served.is_empty() { others } else { served }
 }
 
-/// The route of connections that are not taken apart.
+/// The route of connections that are forwarded as byte streams.
 pub(super) fn stream<'s>(snapshot: &'s Snapshot, listener: &Listener, host: &str) -> Option<&'s StreamRoute> {
     let stream = match listener.protocol {
-        ListenerProtocol::Https => snapshot.passed_through(&listener.table, host)?,
+        ListenerProtocol::Https => snapshot.passthrough_route(&listener.table, host)?,
         _ => snapshot.stream(&listener.table, Some(host))?,
     };
     snapshot.config().streams.get(stream.key()).map(|stream| &**stream)
 }
 
-/// Whether the listener passes TLS through that asks for this name.
+/// Whether the listener passes TLS connections for this name through.
 pub(super) fn passes_through(snapshot: &Snapshot, listener: &Listener, host: &str) -> bool {
     match listener.protocol {
         ListenerProtocol::TlsPassthrough => true,
-        ListenerProtocol::Https => snapshot.passed_through(&listener.table, host).is_some(),
+        ListenerProtocol::Https => snapshot.passthrough_route(&listener.table, host).is_some(),
         _ => false,
     }
 }
@@ -59,13 +59,13 @@ fn speaks(listener: &Listener, scheme: Scheme) -> bool {
     }
 }
 
-/// Whether clients see the listener on the port of the URL, or it is bound there.
-fn is_at_port(listener: &Listener, asked: &Asked) -> bool {
-    listener.public_port == asked.port || listener.bind.iter().any(|address| address.port() == asked.port)
+/// Whether the port of the URL is the public port of the listener or one that it is bound to.
+fn is_at_port(listener: &Listener, request: &RequestToExplain) -> bool {
+    listener.public_port == request.port || listener.bind.iter().any(|address| address.port() == request.port)
 }
 
-/// Of the listeners of an address, the one for the name: the exact one, else that for the longest wildcard.
-fn chosen<'s>(listeners: &[&'s Arc<Listener>], host: &str) -> Option<&'s Arc<Listener>> {
+/// The listener of an address for a host: the exact one, otherwise the one with the longest wildcard.
+fn most_specific<'s>(listeners: &[&'s Arc<Listener>], host: &str) -> Option<&'s Arc<Listener>> {
     let covering = listeners.iter().filter(|it| it.host == HostPattern::Any || it.host.covers(host));
     let specificity = |host: &HostPattern| match host {
         HostPattern::Exact(_) => (2, 0),
@@ -75,12 +75,12 @@ fn chosen<'s>(listeners: &[&'s Arc<Listener>], host: &str) -> Option<&'s Arc<Lis
     covering.copied().max_by_key(|listener| specificity(&listener.host))
 }
 
-fn is_served(snapshot: &Snapshot, asked: &Asked, listener: &Listener) -> bool {
-    if !listener.protocol.is_http() || passes_through(snapshot, listener, &asked.host) {
-        return stream(snapshot, listener, &asked.host).is_some();
+fn is_served(snapshot: &Snapshot, request: &RequestToExplain, listener: &Listener) -> bool {
+    if !listener.protocol.is_http() || passes_through(snapshot, listener, &request.host) {
+        return stream(snapshot, listener, &request.host).is_some();
     }
     let Some(table) = snapshot.table_of(listener) else { return false };
-    match snapshot.lookup(table, &asked.request()) {
+    match snapshot.lookup(table, &request.lookup_request()) {
         Matched::Rule { rule, .. } => *rule.rule().origin.kind != *"Default",
         Matched::NoRule(_) | Matched::NoHost => false,
     }

@@ -1,4 +1,4 @@
-//! Writes the chain: listener -> certificate -> virtual host -> route, rule, match -> phases -> backend -> endpoints.
+//! Prints the chain for a request: listener -> certificate -> virtual host -> route, rule, match -> phases -> backend -> endpoints.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -6,112 +6,126 @@ use std::sync::Arc;
 use fairway_http::path;
 use fairway_model::{
     Action, BackendKey, Buffering, Certificate, Config, ForwardedPath, Guard, HostPattern, Listener,
-    ListenerProtocol, Origin, PathForm, Phases, Reference, Rule, RuleOrder, Step, WeightedBackend,
+    ListenerProtocol, Origin, PathForm, Phases, ReferenceStatus, Rule, RuleOrder, RuleStep, WeightedBackend,
 };
 use fairway_routing::explain::Criterion;
 use fairway_routing::{
-    Carried, CompiledHost, CompiledRule, Explanation, HostStep, HostVerdict, MatchVerdict, Matched, Port,
-    Snapshot,
+    CompiledHost, CompiledRule, Explanation, HostStep, HostVerdict, MatchVerdict, Matched, Port,
+    PortListener, Snapshot,
 };
 
 use super::arrival::{self, Arrival};
-use super::asked::{Asked, Scheme};
 use super::clients::{self, Admission};
-use super::served::Served;
+use super::request::{RequestToExplain, Scheme};
+use super::served::ServedConfig;
 use super::words;
 
-/// Appends the whole answer.
-pub(super) fn chain(out: &mut String, asked: &Asked, served: &Served) {
-    // Writing to a String cannot fail: the results of all writes in this file are of no interest.
-    _ = writeln!(out, "{} {}://{}{}\n", asked.method, asked.scheme.as_str(), asked.host, asked.target);
-    let arrivals = arrival::arrivals(&served.snapshot, asked);
+/// Appends the explanation of a request.
+pub(super) fn chain(out: &mut String, request: &RequestToExplain, served: &ServedConfig) {
+    // Writing to a String cannot fail, so this file ignores the results of all writes.
+    _ = writeln!(
+        out,
+        "{} {}://{}{}\n",
+        request.method,
+        request.scheme.as_str(),
+        request.host,
+        request.target
+    );
+    let arrivals = arrival::arrivals(&served.snapshot, request);
     if arrivals.is_empty() {
-        row(out, "listener", "none speaks this protocol for the name: the connection is refused");
+        row(out, "listener", "no listener serves this protocol for the host: the connection is refused");
     }
     for (number, Arrival { listener, .. }) in arrivals.iter().enumerate() {
         if number > 0 {
             out.push('\n');
         }
-        at(out, asked, served, listener);
+        explain_listener(out, request, served, listener);
     }
 }
 
 /// Whether a listener serves HTTP/3 at one of its addresses.
 fn has_http3(snapshot: &Snapshot, listener: &Listener) -> bool {
-    let serves = |it: &Carried| matches!(it, Carried::Served(one) if one.name == listener.name);
+    let serves = |it: &PortListener| matches!(it, PortListener::Served(one) if one.name == listener.name);
     snapshot.ports().any(|(_, port)| matches!(port, Port::Quic(_)) && port.carried().any(serves))
 }
 
-/// What happens at one listener.
-fn at(out: &mut String, asked: &Asked, served: &Served, listener: &Listener) {
+/// Explains what happens to the request at one listener.
+fn explain_listener(
+    out: &mut String,
+    request: &RequestToExplain,
+    served: &ServedConfig,
+    listener: &Listener,
+) {
     let config = served.snapshot.config();
-    let passes_through = arrival::passes_through(&served.snapshot, listener, &asked.host);
+    let passes_through = arrival::passes_through(&served.snapshot, listener, &request.host);
     let spoken = match listener.protocol {
-        _ if passes_through => "TLS is passed through as it comes".to_owned(),
+        _ if passes_through => "TLS passthrough".to_owned(),
         ListenerProtocol::Http | ListenerProtocol::Https => {
             let settings = &config.settings.downstream;
             let early_data = listener.clients.early_data.unwrap_or(settings.http3.early_data);
             let early_data = has_http3(&served.snapshot, listener).then_some(early_data);
-            words::versions(settings.http2, early_data)
+            words::describe_http_versions(settings.http2, early_data)
         }
-        ListenerProtocol::Tls => "TLS ends here, and what is inside is forwarded as it comes".to_owned(),
-        _ => "forwarded as it comes".to_owned(),
+        ListenerProtocol::Tls => "TLS is terminated, the decrypted bytes are forwarded".to_owned(),
+        _ => "raw bytes are forwarded".to_owned(),
     };
-    // Those of flags have no namespace.
+    // Listeners of flags have no namespace.
     let by = match listener.origin.namespace.is_empty() {
         true => String::new(),
         false => format!("; {}", listener.origin),
     };
     row(out, "listener", &format!("{}, public port {}: {spoken}{by}", listener.name, listener.public_port));
     if !listener.protocol.is_http() || passes_through {
-        return stream(out, asked, served, listener);
+        return explain_stream(out, request, served, listener);
     }
-    let Admission { rows, refused } = clients::admission(&served.snapshot, listener, asked);
-    for (number, said) in rows.iter().enumerate() {
-        row(out, if number == 0 { "client" } else { "" }, said);
+    let Admission { rows, refused } = clients::admission(&served.snapshot, listener, request);
+    for (number, description) in rows.iter().enumerate() {
+        row(out, if number == 0 { "client" } else { "" }, description);
     }
     if let Some(refused) = refused {
         return row(out, "outcome", &refused);
     }
     let Some(table) = served.snapshot.table_of(listener) else {
-        row(out, "host", "none is configured: answered 404");
+        row(out, "host", "no host is configured: returns 404");
         return;
     };
-    let explanation = served.snapshot.explain(table, &asked.request());
-    if asked.scheme == Scheme::Https {
-        let host = served.snapshot.host(table, &asked.host);
-        certificate(out, config, listener, asked, host);
+    let explanation = served.snapshot.explain(table, &request.lookup_request());
+    if request.scheme == Scheme::Https {
+        let host = served.snapshot.host(table, &request.host);
+        certificate(out, config, listener, request, host);
     }
     hosts(out, &explanation);
     match explanation.outcome {
-        Matched::Rule { rule, prefix, .. } => won(out, asked, served, rule, prefix),
+        Matched::Rule { rule, prefix, .. } => explain_rule(out, request, served, rule, prefix),
         Matched::NoRule(host) => {
-            row(out, "outcome", &format!("no rule of {} matches: answered 404", host.key().host));
+            row(out, "outcome", &format!("no rule of {} matches: returns 404", host.key().host));
         }
-        Matched::NoHost => row(out, "outcome", "no host covers the name: answered 404"),
+        Matched::NoHost => row(out, "outcome", "no host matches the name: returns 404"),
     }
 }
 
-/// Where a connection goes that is not taken apart.
-fn stream(out: &mut String, asked: &Asked, served: &Served, listener: &Listener) {
+/// Explains where a connection goes that is forwarded as a byte stream.
+fn explain_stream(out: &mut String, request: &RequestToExplain, served: &ServedConfig, listener: &Listener) {
     let config = served.snapshot.config();
     if listener.protocol == ListenerProtocol::Tls {
-        certificate(out, config, listener, asked, None);
+        certificate(out, config, listener, request, None);
     }
-    let Some(route) = arrival::stream(&served.snapshot, listener, &asked.host) else {
-        return row(out, "outcome", "no route is for the name: the connection is closed");
+    let Some(route) = arrival::stream(&served.snapshot, listener, &request.host) else {
+        return row(out, "outcome", "no route matches the name: the connection is closed");
     };
     row(out, "route", &format!("{}: {}", route.key.host, route.origin));
     let whole: u32 = route.backends.iter().map(|backend| backend.weight).sum();
     if whole == 0 {
-        row(out, "outcome", "it has no backend: the connection is closed");
+        row(out, "outcome", "the route has no backend: the connection is closed");
     }
     for weighted in &route.backends {
-        let share = shown_share(weighted, route.backends.len(), whole);
+        let share = share_text(weighted, route.backends.len(), whole);
         match weighted.reference {
-            Reference::Resolved => backend(out, config, &weighted.backend, Meets::Connections, &share),
-            Reference::Invalid => {
-                let problem = "the reference is invalid, its connections are closed";
+            ReferenceStatus::Resolved => {
+                backend(out, config, &weighted.backend, BackendTraffic::Connections, &share);
+            }
+            ReferenceStatus::Invalid => {
+                let problem = "the reference is invalid: its connections are closed";
                 row(out, "backend", &format!("{}{share}: {problem}", weighted.backend));
             }
         }
@@ -119,21 +133,21 @@ fn stream(out: &mut String, asked: &Asked, served: &Served, listener: &Listener)
     diagnostics(out, served, &route.origin);
 }
 
-fn shown_share(of: &WeightedBackend, count: usize, whole: u32) -> String {
+fn share_text(of: &WeightedBackend, count: usize, whole: u32) -> String {
     if count > 1 { format!(" ({} of {whole})", of.weight) } else { String::new() }
 }
 
-/// That of the host, else one of its listener's, else the default one. At the address of Ingresses one of a Gateway's listener comes
-/// before that of a host which is not more specific.
+/// The certificate of the host, otherwise one of its listener, otherwise the default one. At the address of Ingresses, the
+/// certificate of a Gateway's listener takes precedence unless the host is more specific.
 fn certificate(
     out: &mut String,
     config: &Config,
     listener: &Listener,
-    asked: &Asked,
+    request: &RequestToExplain,
     host: Option<&CompiledHost>,
 ) {
     let own = host.and_then(|host| config.certificates.get(host.certificate()?));
-    let listed = of_listener(config, listener, &asked.host);
+    let listed = listener_certificate(config, listener, &request.host);
     let gives_way = host.is_some_and(|host| host.key().host.specificity() <= listener.host.specificity());
     let own = match listener.routes.is_some() && gives_way {
         true => listed.or(own),
@@ -141,13 +155,13 @@ fn certificate(
     };
     let default = config.default_certificate.as_ref().and_then(|key| config.certificates.get(key));
     let (certificate, why) = match (own, default) {
-        (Some(own), _) => (own, format!("chosen by the name {} (SNI)", asked.host)),
-        (None, Some(default)) => (default, "the default one: no certificate for the name".to_owned()),
+        (Some(own), _) => (own, format!("selected by the server name {} (SNI)", request.host)),
+        (None, Some(default)) => (default, "the default certificate: none matches the name".to_owned()),
         (None, None) => {
             row(
                 out,
                 "certificate",
-                "the self-signed one of the process: no certificate for the name, no default one",
+                "the self-signed certificate of the process: none matches the name, and there is no default",
             );
             return;
         }
@@ -156,8 +170,12 @@ fn certificate(
     row(out, "", &format!("for {}", certificate.names.join(", ")));
 }
 
-/// Of the certificates of a listener the first for exactly the name, else the first with a wildcard for it, else the first.
-fn of_listener<'c>(config: &'c Config, listener: &Listener, name: &str) -> Option<&'c Arc<Certificate>> {
+/// The listener's first certificate with exactly this name, otherwise its first with a matching wildcard, otherwise its first.
+fn listener_certificate<'c>(
+    config: &'c Config,
+    listener: &Listener,
+    name: &str,
+) -> Option<&'c Arc<Certificate>> {
     let all = || listener.tls.certificates.iter().filter_map(|key| config.certificates.get(key));
     let below = |of: &str| {
         of.strip_prefix("*.").is_some_and(|suffix| name.split_once('.').is_some_and(|it| it.1 == suffix))
@@ -177,13 +195,17 @@ fn hosts(out: &mut String, explanation: &Explanation<'_>) {
             row(
                 out,
                 "",
-                "  a regular expression is in use on it: the first rule that matches, as listed, counts",
+                "  one of its paths is a regular expression: the first matching rule in this order wins",
             );
         }
         for (position, matched) in step.matches.iter().enumerate() {
             let label = if position == 0 { "candidates" } else { "" };
             let mark = if matched.verdict == MatchVerdict::Wins { "*" } else { "-" };
-            let line = format!("{mark} {}: {}", words::matched(matched.of), words::verdict(&matched.verdict));
+            let line = format!(
+                "{mark} {}: {}",
+                words::describe_match(matched.of),
+                words::describe_verdict(&matched.verdict)
+            );
             row(out, label, &line);
             row(out, "", &format!("    {}", matched.rule.rule().origin));
         }
@@ -192,142 +214,150 @@ fn hosts(out: &mut String, explanation: &Explanation<'_>) {
 
 fn verdict(step: &HostStep<'_>) -> &'static str {
     match (step.verdict, &step.host.key().host) {
-        (HostVerdict::Serves, HostPattern::Any) => "serves every name that no other host covers",
+        (HostVerdict::Serves, HostPattern::Any) => "serves all names that no other host matches",
         (HostVerdict::Serves, _) => "serves",
         (HostVerdict::FallsThrough, _) => "no rule matches, the next less specific host is tried",
         (HostVerdict::Stops, _) => "no rule matches, less specific hosts are not tried",
-        (HostVerdict::LessSpecific, _) => "lost: a more specific host covers the name",
+        (HostVerdict::LessSpecific, _) => "lost: a more specific host matches the name",
         (HostVerdict::Outranked(by), _) => match by {
             Criterion::Hostname => "lost: the other API has a rule for a more specific host",
-            Criterion::PathKind => "lost: the other API has a rule for exactly the path",
+            Criterion::PathKind => "lost: the other API has a rule for exactly this path",
             Criterion::PathLength => "lost: the other API has a rule for a longer path",
-            by => words::outranked(by),
+            by => words::describe_precedence(by),
         },
     }
 }
 
-fn won(out: &mut String, asked: &Asked, served: &Served, rule: &CompiledRule, prefix: usize) {
+fn explain_rule(
+    out: &mut String,
+    request: &RequestToExplain,
+    served: &ServedConfig,
+    rule: &CompiledRule,
+    prefix: usize,
+) {
     let model = &rule.rule().without_secrets();
     row(out, "rule", &model.origin.to_string());
     for (index, step) in model.phases.steps().enumerate() {
-        row(out, if index == 0 { "filters" } else { "" }, &words::step(step));
+        row(out, if index == 0 { "filters" } else { "" }, &words::describe_step(step));
     }
-    if let Some(answer) = answered_by_guard(asked, model) {
-        row(out, "outcome", &answer);
+    if let Some(response) = answered_by_guard(request, model) {
+        row(out, "outcome", &response);
         return diagnostics(out, served, &model.origin);
     }
     match &model.action {
-        Action::Answer(answer) => {
-            row(out, "outcome", &format!("answered {}: {}", answer.status, words::reason(answer.reason)));
+        Action::FixedResponse(response) => {
+            row(
+                out,
+                "outcome",
+                &format!("returns {}: {}", response.status, words::describe_response_reason(response.reason)),
+            );
         }
         Action::Forward(backends) => {
-            row(out, "path", &forwarded(asked, rule, prefix));
+            row(out, "path", &forwarded(request, rule, prefix));
             let whole: u32 = backends.iter().map(|backend| backend.weight).sum();
             for weighted in backends {
-                let share = shown_share(weighted, backends.len(), whole);
-                one_share(out, served.snapshot.config(), weighted, &share);
+                let share = share_text(weighted, backends.len(), whole);
+                weighted_backend(out, served.snapshot.config(), weighted, &share);
             }
-            row(out, "policy", &words::policy(&model.policy));
+            row(out, "policy", &words::describe_policy(&model.policy));
         }
     }
     diagnostics(out, served, &model.origin);
 }
 
-fn one_share(out: &mut String, config: &Config, of: &WeightedBackend, share: &str) {
-    if of.reference == Reference::Invalid {
-        return row(
-            out,
-            "backend",
-            &format!("{}{share}: the reference is invalid, answered 500", of.backend),
-        );
+fn weighted_backend(out: &mut String, config: &Config, of: &WeightedBackend, share: &str) {
+    if of.reference == ReferenceStatus::Invalid {
+        return row(out, "backend", &format!("{}{share}: the reference is invalid: returns 500", of.backend));
     }
-    backend(out, config, &of.backend, Meets::Requests, share);
+    backend(out, config, &of.backend, BackendTraffic::Requests, share);
     if let Some(filters) = of.filters.as_deref() {
         for step in Phases::from(filters.clone()).steps() {
-            row(out, "its filters", &words::step(step));
+            row(out, "its filters", &words::describe_step(step));
         }
     }
     if let Some(bodies) = of.bodies.as_deref() {
         if let Some(most) = bodies.max_request {
-            row(out, "its bodies", &format!("requests have at most {most} bytes"));
+            row(out, "its bodies", &format!("request bodies: at most {most} bytes"));
         }
         if let Some(compression) = &bodies.compression {
-            row(out, "its bodies", &words::step(Step::Compression(compression)));
+            row(out, "its bodies", &words::describe_step(RuleStep::Compression(compression)));
         }
         if bodies.buffering != Buffering::default() {
-            row(out, "its bodies", &words::step(Step::Buffering(bodies.buffering)));
+            row(out, "its bodies", &words::describe_step(RuleStep::Buffering(bodies.buffering)));
         }
     }
 }
 
-/// What a guard answers whoever asks; those that depend on the client are only listed.
-fn answered_by_guard(asked: &Asked, rule: &Rule) -> Option<String> {
-    let plain = asked.scheme == Scheme::Http;
+/// The response of a guard that answers every request. Guards that depend on the client are only listed.
+fn answered_by_guard(request: &RequestToExplain, rule: &Rule) -> Option<String> {
+    let plain = request.scheme == Scheme::Http;
     rule.phases.guards.iter().find_map(|guard| match guard {
-        Guard::HttpsRedirect(it) if plain => Some(format!("answered {}: redirected to https", it.status)),
-        Guard::Redirect(it) => Some(format!("answered {}: redirected", it.status)),
+        Guard::HttpsRedirect(it) if plain => Some(format!("returns {}: redirect to https", it.status)),
+        Guard::Redirect(it) => Some(format!("returns {}: redirect", it.status)),
         _ => None,
     })
 }
 
-fn forwarded(asked: &Asked, rule: &CompiledRule, prefix: usize) -> String {
-    let request = asked.request();
+fn forwarded(request: &RequestToExplain, rule: &CompiledRule, prefix: usize) -> String {
+    let lookup = request.lookup_request();
     let Some(rewrite) = rule.rewrite() else {
         return match rule.rule().policy.forwarded_path {
-            ForwardedPath::AsReceived => format!("{} as received", asked.target),
+            ForwardedPath::AsReceived => format!("{} as received", request.target),
             ForwardedPath::Normalised => {
                 let (path, query) =
-                    asked.target.split_at(asked.target.find('?').unwrap_or(asked.target.len()));
+                    request.target.split_at(request.target.find('?').unwrap_or(request.target.len()));
                 let mut forwarded = Vec::new();
                 let as_decoded = rule.path_form() == PathForm::Decoded;
                 if !as_decoded || path::normalise_as_decoded(path.as_bytes(), &mut forwarded).is_err() {
-                    forwarded = request.normalised.to_vec();
+                    forwarded = lookup.normalised.to_vec();
                 }
                 format!("{}{query} normalised", String::from_utf8_lossy(&forwarded))
             }
         };
     };
     let path = match rewrite.path_form() {
-        PathForm::Normalised => request.normalised,
-        PathForm::Decoded => request.decoded,
+        PathForm::Normalised => lookup.normalised,
+        PathForm::Decoded => lookup.decoded,
     };
     let mut target = Vec::new();
-    if rewrite.apply(path, request.query, prefix, &mut target) {
+    if rewrite.apply(path, lookup.query, prefix, &mut target) {
         format!("{} after the rewrite", String::from_utf8_lossy(&target))
     } else {
-        format!("{} as received: the rewrite's pattern is not found in it", asked.target)
+        format!("{} as received: the rewrite pattern does not match", request.target)
     }
 }
 
-/// What goes to a backend.
+/// What a backend receives.
 #[derive(Clone, Copy)]
-enum Meets {
+enum BackendTraffic {
     Requests,
     Connections,
 }
 
-impl Meets {
-    /// What becomes of it where nothing takes it.
+impl BackendTraffic {
+    /// The consequence if no endpoint is available.
     fn without_endpoint(self) -> &'static str {
         match self {
-            Self::Requests => "answered 503",
+            Self::Requests => "returns 503",
             Self::Connections => "the connection is closed",
         }
     }
 }
 
-fn backend(out: &mut String, config: &Config, key: &BackendKey, meets: Meets, share: &str) {
+fn backend(out: &mut String, config: &Config, key: &BackendKey, meets: BackendTraffic, share: &str) {
     let otherwise = meets.without_endpoint();
     let Some(backend) = config.backends.get(key) else {
         row(out, "backend", &format!("{key}{share}: does not exist, {otherwise}"));
         return;
     };
     let spoken = match meets {
-        Meets::Requests => words::protocol(backend.protocol, backend.tls.as_deref()),
-        Meets::Connections => "bytes as they come".to_owned(),
+        BackendTraffic::Requests => {
+            words::describe_backend_protocol(backend.protocol, backend.tls.as_deref())
+        }
+        BackendTraffic::Connections => "raw bytes".to_owned(),
     };
-    let balancing = words::balancing(backend.balancing);
-    let session = backend.session.as_ref().map(words::session).unwrap_or_default();
+    let balancing = words::describe_balancing(backend.balancing);
+    let session = backend.session.as_ref().map(words::describe_affinity).unwrap_or_default();
     row(out, "backend", &format!("{key}{share}: {spoken}, {balancing}{session}; {}", backend.origin));
     if backend.endpoints.is_empty() {
         row(out, "endpoints", &format!("none: {otherwise}"));
@@ -340,8 +370,8 @@ fn backend(out: &mut String, config: &Config, key: &BackendKey, meets: Meets, sh
     }
 }
 
-/// What is wrong with the object that won.
-fn diagnostics(out: &mut String, served: &Served, object: &Origin) {
+/// Appends the diagnostics of the object whose rule serves the request.
+fn diagnostics(out: &mut String, served: &ServedConfig, object: &Origin) {
     let same = |origin: &Origin| {
         (&origin.kind, &origin.namespace, &origin.name) == (&object.kind, &object.namespace, &object.name)
     };

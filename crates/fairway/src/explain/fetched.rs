@@ -1,4 +1,4 @@
-//! What a running process serves, from its admin server.
+//! Fetches the running configuration of a process from its admin server.
 
 use std::net::SocketAddr;
 
@@ -7,12 +7,12 @@ use fairway_model::{Config, Origin};
 use fairway_routing::compile;
 use serde::Deserialize;
 
-use super::served::Served;
+use super::served::ServedConfig;
 use crate::ask;
 
 /// The page `/config`.
 #[derive(Deserialize)]
-struct Page {
+struct ConfigPage {
     config: Config,
     diagnostics: Vec<Diagnostic>,
 }
@@ -27,19 +27,19 @@ struct Diagnostic {
     consequence: String,
 }
 
-/// Asks the process with the admin address `admin`; compiles what it serves here.
-pub(super) fn fetch(admin: SocketAddr) -> Result<Served> {
+/// Fetches and compiles the configuration of the process with the admin address `admin`.
+pub(super) fn fetch(admin: SocketAddr) -> Result<ServedConfig> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let body = runtime.block_on(ask::page(admin, "/config"))?;
     read(&body).with_context(|| format!("--admin {admin}: /config"))
 }
 
-/// What a process serves whose page `/config` is `body`; compiles it here.
-pub(super) fn read(body: &[u8]) -> Result<Served> {
-    let page: Page = serde_json::from_slice(body)?;
+/// Compiles the configuration in `body`, the page `/config` of a process.
+pub(super) fn read(body: &[u8]) -> Result<ServedConfig> {
+    let page: ConfigPage = serde_json::from_slice(body)?;
     let compiled = compile(&page.config, None);
     let diagnostics = page.diagnostics.into_iter().map(|it| (it.origin.clone(), it.line())).collect();
-    Ok(Served { snapshot: compiled.snapshot, diagnostics })
+    Ok(ServedConfig { snapshot: compiled.snapshot, diagnostics })
 }
 
 impl Diagnostic {

@@ -1,16 +1,16 @@
-//! `fairway explain`: the chain from listener to endpoint for one request, with what lost and what decided.
+//! `fairway explain`: prints the chain from listener to endpoint for one request, and why other rules do not serve it.
 //!
-//! [`asked`] reads the request, [`fetched`] what a running process serves, [`arrival`] finds the listeners that may take it,
-//! [`mod@chain`] writes the chain. [`recorded`] shows a request that was served, and [`pages`] gives
-//! the dashboard its words.
+//! [`request`] parses the request, [`fetched`] reads the configuration of a running process, [`arrival`] finds the listeners that may
+//! receive the request, and [`mod@chain`] prints the chain. [`recorded`] explains a recorded request, and [`pages`] provides the
+//! texts of the dashboard.
 
 mod arrival;
-mod asked;
 mod chain;
 mod clients;
 mod fetched;
 mod pages;
 pub(crate) mod recorded;
+mod request;
 mod served;
 mod words;
 
@@ -21,10 +21,10 @@ use anyhow::{Context, Result};
 
 use crate::args::ExplainArgs;
 use crate::offline::Input;
-use crate::terminal::Plain;
-use asked::Asked;
+use crate::terminal::PlainText;
 use chain::chain;
-use served::Served;
+use request::RequestToExplain;
+use served::ServedConfig;
 
 pub(crate) use pages::ExplainWords;
 
@@ -32,12 +32,12 @@ pub(crate) use pages::ExplainWords;
 pub(crate) fn explain(args: &ExplainArgs) -> Result<ExitCode> {
     if let (Some(id), Some(admin)) = (&args.request_id, args.admin) {
         let mut text = String::new();
-        recorded::recorded(&mut text, admin, id)?;
-        Plain(io::stdout()).write_all(text.as_bytes())?;
+        recorded::explain_recorded(&mut text, admin, id)?;
+        PlainText(io::stdout()).write_all(text.as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let url = args.url.as_deref().context("there is no URL")?;
-    let asked = Asked::read(url, &args.method, &args.headers)?;
+    let url = args.url.as_deref().context("no URL was given")?;
+    let request = RequestToExplain::read(url, &args.method, &args.headers)?;
     if !args.kubernetes {
         args.cluster.refuse_without_cluster(if args.admin.is_some() { "--admin" } else { "--manifests" })?;
     }
@@ -45,21 +45,22 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<ExitCode> {
         Some(admin) => fetched::fetch(admin)?,
         None => {
             let ExplainArgs { manifests, cluster, translation, .. } = args;
-            Served::of(
-                Input { manifests: manifests.as_deref(), cluster, translation, addresses: None }.offline()?,
+            ServedConfig::from_offline(
+                Input { manifests: manifests.as_deref(), cluster, translation, addresses: None }
+                    .read_and_translate()?,
             )
         }
     };
     let mut text = String::new();
-    chain(&mut text, &asked, &served);
-    Plain(io::stdout()).write_all(text.as_bytes())?;
+    chain(&mut text, &request, &served);
+    PlainText(io::stdout()).write_all(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// The explanation of one request by `page`, the page `/config` of the process `source`.
+/// Explains one request with `page`, the page `/config` of the process `source`.
 ///
 /// # Errors
-/// No client could send such a request, or the page cannot be read.
+/// The request is invalid, or the page cannot be read.
 pub(crate) fn by_config(
     url: &str,
     method: &str,
@@ -67,9 +68,9 @@ pub(crate) fn by_config(
     source: &str,
     page: &[u8],
 ) -> Result<String> {
-    let asked = Asked::read(url, method, headers)?;
+    let request = RequestToExplain::read(url, method, headers)?;
     let served = fetched::read(page).with_context(|| format!("{source}: /config"))?;
     let mut text = String::new();
-    chain(&mut text, &asked, &served);
+    chain(&mut text, &request, &served);
     Ok(text)
 }

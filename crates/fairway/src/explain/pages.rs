@@ -1,60 +1,62 @@
-//! What the dashboard says with the words of `explain`, and the chain of a request that somebody asks it about.
+//! Texts of `explain` for the dashboard, and the explanation of requests that its users enter.
 
 use anyhow::Result;
 use fairway_control::View;
-use fairway_control::admin::dashboard::{AskedRequest, Words};
-use fairway_model::{AnswerReason, Backend, Match, Policy, Step};
+use fairway_control::admin::dashboard::{ConfigDescriber, ExplainedRequest};
+use fairway_model::{Backend, FixedResponseReason, Match, Policy, RuleStep};
 use fairway_routing::MatchVerdict;
 
-use super::asked::Asked;
 use super::chain::chain;
-use super::served::Served;
+use super::request::RequestToExplain;
+use super::served::ServedConfig;
 use super::words;
 use crate::check;
 
-/// The words of `explain`.
+/// The texts of `explain`.
 pub(crate) struct ExplainWords;
 
-impl Words for ExplainWords {
-    fn matched(&self, of: &Match) -> String {
-        words::matched(of)
+impl ConfigDescriber for ExplainWords {
+    fn describe_match(&self, of: &Match) -> String {
+        words::describe_match(of)
     }
 
-    fn verdict(&self, of: &MatchVerdict) -> String {
-        words::verdict(of)
+    fn describe_verdict(&self, of: &MatchVerdict) -> String {
+        words::describe_verdict(of)
     }
 
-    fn step(&self, of: Step<'_>) -> String {
-        words::step(of)
+    fn describe_step(&self, of: RuleStep<'_>) -> String {
+        words::describe_step(of)
     }
 
-    fn policy(&self, of: &Policy) -> String {
-        words::policy(of)
+    fn describe_policy(&self, of: &Policy) -> String {
+        words::describe_policy(of)
     }
 
-    fn backend(&self, of: &Backend) -> String {
-        let (spoken, balancing) =
-            (words::protocol(of.protocol, of.tls.as_deref()), words::balancing(of.balancing));
-        let session = of.session.as_ref().map(words::session).unwrap_or_default();
+    fn describe_backend(&self, of: &Backend) -> String {
+        let (spoken, balancing) = (
+            words::describe_backend_protocol(of.protocol, of.tls.as_deref()),
+            words::describe_balancing(of.balancing),
+        );
+        let session = of.session.as_ref().map(words::describe_affinity).unwrap_or_default();
         format!("{spoken}, {balancing}{session}")
     }
 
-    fn reason(&self, of: AnswerReason) -> String {
-        words::reason(of).to_owned()
+    fn describe_reason(&self, of: FixedResponseReason) -> String {
+        words::describe_response_reason(of).to_owned()
     }
 
-    fn explain(&self, view: &View, request: &AskedRequest) -> Result<String, String> {
+    fn explain(&self, view: &View, request: &ExplainedRequest) -> Result<String, String> {
         explain_served(view, request).map_err(|error| format!("{error:#}"))
     }
 }
 
-/// The chain of a request, by what this process serves.
-fn explain_served(view: &View, request: &AskedRequest) -> Result<String> {
-    let asked = Asked::read(&request.url, &request.method, &request.headers)?;
+/// Explains a request with the configuration of this process.
+fn explain_served(view: &View, request: &ExplainedRequest) -> Result<String> {
+    let parsed = RequestToExplain::read(&request.url, &request.method, &request.headers)?;
     let lines = view.diagnostics().map(|it| (it.origin.clone(), check::line(it)));
-    let served = Served { snapshot: view.outcome.snapshot.clone(), diagnostics: lines.collect() };
+    let served = ServedConfig { snapshot: view.outcome.snapshot.clone(), diagnostics: lines.collect() };
     let mut text = String::new();
-    chain(&mut text, &asked, &served);
+    chain(&mut text, &parsed, &served);
     Ok(text)
 }
 
@@ -110,13 +112,13 @@ spec:
 
     fn explained(url: &str) -> Result<String, String> {
         let (url, method, headers) = (url.to_owned(), "GET".to_owned(), Vec::new());
-        ExplainWords.explain(&view(), &AskedRequest { url, method, headers })
+        ExplainWords.explain(&view(), &ExplainedRequest { url, method, headers })
     }
 
     #[test]
     fn an_explanation_for_a_page_names_the_rule_and_hides_the_values_of_headers() {
         let text = explained("http://a.test/cart").unwrap();
-        for part in ["Ingress shop/web", "<hidden>", "answered 503"] {
+        for part in ["Ingress shop/web", "<hidden>", "returns 503"] {
             assert!(text.contains(part), "{part}: {text}");
         }
         assert!(!text.contains("hunter2"), "{text}");

@@ -1,4 +1,4 @@
-//! What a running process remembers of a request that it served.
+//! Explains a recorded request from the flight recorder of a running process.
 
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -18,19 +18,19 @@ struct Page {
     exchanges: Vec<RecordedExchange>,
 }
 
-/// Asks the process with the admin address `admin`, and appends each exchange that had this `X-Request-ID`.
+/// Queries the process with the admin address `admin` and appends each exchange with this `X-Request-ID`.
 ///
 /// # Errors
-/// The process does not answer, or remembers no such request.
-pub(super) fn recorded(out: &mut String, admin: SocketAddr, request_id: &str) -> Result<()> {
+/// The process does not respond, or has recorded no such request.
+pub(super) fn explain_recorded(out: &mut String, admin: SocketAddr, request_id: &str) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let path = path(request_id);
     let body = runtime.block_on(ask::page(admin, &path))?;
     let exchanges = read(&body).with_context(|| format!("--admin {admin}: {path}"))?;
     if exchanges.is_empty() {
         bail!(
-            "--admin {admin}: no request with X-Request-ID {request_id:?} is remembered here: another replica served it, it \
-             is older than --recorder-time, or --recorder-exchanges have followed it"
+            "--admin {admin}: no request with X-Request-ID {request_id:?} is recorded here: another replica served it, it is \
+             older than --recorder-time, or more than --recorder-exchanges requests followed it"
         );
     }
     for (number, exchange) in exchanges.iter().enumerate() {
@@ -42,26 +42,26 @@ pub(super) fn recorded(out: &mut String, admin: SocketAddr, request_id: &str) ->
     Ok(())
 }
 
-/// The page of an admin server with the requests that have this `X-Request-ID`.
+/// The path of the admin page with the requests that have this `X-Request-ID`.
 pub(crate) fn path(request_id: &str) -> String {
     let id: String = form_urlencoded::byte_serialize(request_id.as_bytes()).collect();
     format!("/requests?id={id}")
 }
 
-/// The exchanges on that page.
+/// Parses the exchanges of that page.
 ///
 /// # Errors
-/// It is not such a page.
+/// The page has another format.
 pub(crate) fn read(page: &[u8]) -> Result<Vec<RecordedExchange>> {
     let page: Page = serde_json::from_slice(page)?;
     Ok(page.exchanges)
 }
 
-/// Appends what is remembered of an exchange. Writing to a String cannot fail.
+/// Appends a recorded exchange. Writing to a String cannot fail.
 pub(crate) fn write(out: &mut String, it: &RecordedExchange) {
     let query = if it.has_query { "?..." } else { "" };
-    let asked = format!("{} {}://{}{}{query}", it.method, it.scheme, it.host, it.path);
-    _ = writeln!(out, "{}\n", on_one_line(&asked));
+    let target = format!("{} {}://{}{}{query}", it.method, it.scheme, it.host, it.path);
+    _ = writeln!(out, "{}\n", on_one_line(&target));
     row(out, "received", &format!("{} over {} by configuration {}", it.time, it.version, it.configuration));
     let client = it.client.map_or_else(|| "unknown".to_owned(), |client| client.to_string());
     let agent = it.user_agent.as_ref().map(|agent| format!(", {agent}")).unwrap_or_default();
@@ -74,10 +74,10 @@ pub(crate) fn write(out: &mut String, it: &RecordedExchange) {
         None => row(out, "rule", "none"),
     }
     for (number, attempt) in it.failed_attempts.iter().enumerate() {
-        row(out, if number == 0 { "attempts" } else { "" }, &failed(attempt));
+        row(out, if number == 0 { "attempts" } else { "" }, &failed_attempt(attempt));
     }
     if let Some(upstream) = &it.upstream {
-        row(out, "endpoint", &last(upstream));
+        row(out, "endpoint", &last_attempt(upstream));
     }
     row(out, "outcome", &outcome(it));
     if let Some(description) = &it.description {
@@ -89,9 +89,9 @@ pub(crate) fn write(out: &mut String, it: &RecordedExchange) {
     }
     let waited = match it.waited_us {
         0 => String::new(),
-        waited => format!(", {} of it waiting for guards", time(waited)),
+        waited => format!(", {} of it waiting for guards", duration_text(waited)),
     };
-    row(out, "took", &format!("{}{waited}", time(it.took_us)));
+    row(out, "took", &format!("{}{waited}", duration_text(it.took_us)));
     let RecordedExchange { request_bytes, response_bytes, sent_bytes, .. } = it;
     row(
         out,
@@ -109,38 +109,43 @@ fn outcome(it: &RecordedExchange) -> String {
     }
 }
 
-fn failed(it: &RecordedAttempt) -> String {
+fn failed_attempt(it: &RecordedAttempt) -> String {
     let what = match (&it.reason, it.status) {
         (Some(reason), _) => reason.clone(),
-        (None, Some(status)) => format!("status {status}, for which another endpoint was asked"),
+        (None, Some(status)) => format!("status {status}, retried on another endpoint"),
         (None, None) => "no response".to_owned(),
     };
-    format!("{}: {what} after {}", it.endpoint, time(it.after_us))
+    format!("{}: {what} after {}", it.endpoint, duration_text(it.after_us))
 }
 
-fn last(it: &RecordedUpstream) -> String {
+fn last_attempt(it: &RecordedUpstream) -> String {
     let connected = match it.connect_us {
         0 => "on an open connection".to_owned(),
-        took => format!("connected in {}", time(took)),
+        took => format!("connected in {}", duration_text(took)),
     };
     let hedged = if it.hedged { ", with a second connect to another endpoint" } else { "" };
     match it.status {
         Some(status) => format!(
             "{}: status {status}, {connected}{hedged}, head after {}, end after {}, attempt {}",
             it.endpoint,
-            time(it.header_us),
-            time(it.response_us),
+            duration_text(it.header_us),
+            duration_text(it.response_us),
             it.attempts,
         ),
-        None => format!("{}: no response in {}, attempt {}", it.endpoint, time(it.response_us), it.attempts),
+        None => format!(
+            "{}: no response in {}, attempt {}",
+            it.endpoint,
+            duration_text(it.response_us),
+            it.attempts
+        ),
     }
 }
 
-fn time(micros: u64) -> String {
+fn duration_text(micros: u64) -> String {
     format!("{:?}", Duration::from_micros(micros))
 }
 
-/// The process that is asked may be another than it says: no text of it begins a line of its own.
+/// The process at the admin address is not trusted, so its text must not start a new line.
 fn row(out: &mut String, label: &str, text: &str) {
     chain::row(out, label, &on_one_line(text));
 }

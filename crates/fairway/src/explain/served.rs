@@ -1,4 +1,4 @@
-//! What requests are explained by, wherever it was read.
+//! The configuration that requests are explained with, whether read from objects or from a running process.
 
 use std::sync::Arc;
 
@@ -6,17 +6,17 @@ use fairway_model::Origin;
 use fairway_routing::Snapshot;
 
 use crate::check;
-use crate::offline::Offline;
+use crate::offline::OfflineTranslation;
 
-/// What requests are explained by.
-pub(super) struct Served {
+/// The configuration that requests are explained with.
+pub(super) struct ServedConfig {
     pub(super) snapshot: Arc<Snapshot>,
-    /// Each with the object it is about.
+    /// Diagnostics with the objects that they concern.
     pub(super) diagnostics: Vec<(Origin, String)>,
 }
 
-impl Served {
-    pub(super) fn of(found: Offline) -> Self {
+impl ServedConfig {
+    pub(super) fn from_offline(found: OfflineTranslation) -> Self {
         let lines = found.diagnostics.iter().map(|it| (it.origin.clone(), check::line(it)));
         Self { diagnostics: lines.collect(), snapshot: found.outcome.snapshot }
     }

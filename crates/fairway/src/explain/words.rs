@@ -1,31 +1,33 @@
-//! How parts of a configuration are said to people.
+//! Describes parts of a configuration in words, for `explain` and the dashboard.
+//!
+//! Each `describe_*` function returns a phrase that its caller puts into a row or joins with other phrases.
 
 use std::time::Duration;
 
 use fairway_model::{
-    AccessList, AnswerEdit, AnswerReason, ApiKeyAuth, Authorization, AuthorizationRule, BackendProtocol,
-    Balancing, BasicAuth, BodyBuffer, BodyMode, Buffering, ChosenFields, ClientCertificate, ClientDemand,
-    CodingRule, Compression, Condition, CredentialLocation, Decision, Deny, EndpointHop, Extension,
-    ExternalAuth, FieldMatch, FieldTemplate, GrpcAuth, Guard, HeaderEdit, HopConnection, HopVersion,
-    Http2Settings, JwtAuth, JwtIssuer, JwtKeys, LimitScope, Manner, Match, OidcAuth, PathMatch, PathRewrite,
-    Policy, Propagation, ReceivedEdit, RedirectTarget, RequestEdit, SampleRatio, SessionCarrier,
-    SessionCookie, SessionHash, SessionKey, SessionStart, Step, SubjectName, TextMatch, Tracing,
-    UpstreamVerification,
+    AccessList, ApiKeyAuth, Authorization, AuthorizationRule, BackendProtocol, Balancing, BasicAuth,
+    BodyBuffer, BodyMode, Buffering, ClientCertificate, ClientCertificateMode, CodingRule, Compression,
+    Condition, ConditionalHeaders, ConnectionHeader, CredentialLocation, Decision, Deny, Extension,
+    ExternalAuth, FixedResponseReason, GrpcAuth, Guard, HeaderEdit, HeaderOperation, HeaderTemplate,
+    Http1Options, Http1Version, Http2Settings, JwtAuth, JwtIssuer, JwtKeys, LimitScope, Match,
+    NamedValueMatch, OidcAuth, PathMatch, PathRewrite, Policy, Propagation, RedirectTarget, RequestEdit,
+    ResponseEdit, RuleStep, SampleRatio, SessionCarrier, SessionCookie, SessionHash, SessionKey,
+    SessionStart, SubjectName, TextMatch, Tracing, UpstreamResponseEdit, UpstreamVerification,
 };
 use fairway_routing::MatchVerdict;
 use fairway_routing::explain::Criterion;
 
-pub(super) fn matched(it: &Match) -> String {
-    let mut parts = vec![path(&it.path)];
-    parts.extend(it.method.iter().map(|method| format!("method {method}")));
-    parts.extend(it.headers.iter().map(|field| format!("header {}", condition(field))));
-    parts.extend(it.query.iter().map(|field| format!("query {}", condition(field))));
-    parts.extend(it.cookies.iter().map(|field| format!("cookie {}", condition(field))));
+pub(super) fn describe_match(route_match: &Match) -> String {
+    let mut parts = vec![describe_path_match(&route_match.path)];
+    parts.extend(route_match.method.iter().map(|method| format!("method {method}")));
+    parts.extend(route_match.headers.iter().map(|value| format!("header {}", describe_value_match(value))));
+    parts.extend(route_match.query.iter().map(|value| format!("query {}", describe_value_match(value))));
+    parts.extend(route_match.cookies.iter().map(|value| format!("cookie {}", describe_value_match(value))));
     parts.join(", ")
 }
 
-fn path(it: &PathMatch) -> String {
-    match it {
+fn describe_path_match(path_match: &PathMatch) -> String {
+    match path_match {
         PathMatch::Exact(path) => format!("exact {path}"),
         PathMatch::Prefix(path) => format!("prefix {path}"),
         PathMatch::Regex { pattern, ignore_case: true } => format!("regex {pattern} (ignoring case)"),
@@ -33,339 +35,419 @@ fn path(it: &PathMatch) -> String {
     }
 }
 
-fn condition(it: &FieldMatch) -> String {
-    match &it.value {
-        TextMatch::Exact(value) => format!("{} = {value}", it.name),
-        TextMatch::Regex(pattern) => format!("{} ~ {pattern}", it.name),
+fn describe_value_match(value_match: &NamedValueMatch) -> String {
+    match &value_match.value {
+        TextMatch::Exact(value) => format!("{} = {value}", value_match.name),
+        TextMatch::Regex(pattern) => format!("{} ~ {pattern}", value_match.name),
     }
 }
 
-pub(super) fn verdict(it: &MatchVerdict) -> String {
-    match it {
+pub(super) fn describe_verdict(verdict: &MatchVerdict) -> String {
+    match verdict {
         MatchVerdict::Wins => "wins".into(),
-        MatchVerdict::Path => "the path is another".into(),
-        MatchVerdict::Method => "the method is another".into(),
-        MatchVerdict::Header(name) => format!("the header {name} is absent or another"),
-        MatchVerdict::Query(name) => format!("the query parameter {name} is absent or another"),
-        MatchVerdict::Cookie(name) => format!("the cookie {name} is absent or another"),
-        MatchVerdict::Invalid(why) => format!("never applies: {why}"),
-        MatchVerdict::Outranked(criterion) => format!("applies too, but {}", outranked(*criterion)),
+        MatchVerdict::Path => "the path does not match".into(),
+        MatchVerdict::Method => "the method does not match".into(),
+        MatchVerdict::Header(name) => format!("the header {name} is absent or does not match"),
+        MatchVerdict::Query(name) => format!("the query parameter {name} is absent or does not match"),
+        MatchVerdict::Cookie(name) => format!("the cookie {name} is absent or does not match"),
+        MatchVerdict::Invalid(reason) => format!("never applies: {reason}"),
+        MatchVerdict::Outranked(criterion) => {
+            format!("also matches, but {}", describe_precedence(*criterion))
+        }
     }
 }
 
-pub(super) fn outranked(criterion: Criterion) -> &'static str {
+/// Why another match that also applies takes precedence: the first criterion in which the two differ.
+pub(super) fn describe_precedence(criterion: Criterion) -> &'static str {
     match criterion {
-        Criterion::Hostname => "the route with the more specific hostname is first",
-        Criterion::PathKind => "exact is before regex, and regex before prefix",
-        Criterion::PathLength => "the longer path is first",
-        Criterion::Rank => "the rule with the higher rank is first",
-        Criterion::Method => "a rule that asks for a method is first",
-        Criterion::Headers => "the rule that asks for more headers is first",
-        Criterion::Query => "the rule that asks for more query parameters is first",
-        Criterion::Cookies => "the rule that asks for more cookies is first",
-        Criterion::Age => "the older object is first",
-        Criterion::Name => "the first by namespace/name counts",
-        Criterion::Listed => "the one that is listed first counts",
-        Criterion::Api => "a rule of a route is before one of an Ingress that is as specific",
-        Criterion::Unread => "an expression of the other API reads no path so long, and may protect it",
+        Criterion::Hostname => "the route with the more specific hostname takes precedence",
+        Criterion::PathKind => "exact takes precedence over regex, and regex over prefix",
+        Criterion::PathLength => "the longer path takes precedence",
+        Criterion::Rank => "the rule with the higher rank takes precedence",
+        Criterion::Method => "the rule with a method takes precedence",
+        Criterion::Headers => "the rule with more header matches takes precedence",
+        Criterion::Query => "the rule with more query parameter matches takes precedence",
+        Criterion::Cookies => "the rule with more cookie matches takes precedence",
+        Criterion::Age => "the older object takes precedence",
+        Criterion::Name => "the first by namespace/name takes precedence",
+        Criterion::Listed => "the rule that is listed first takes precedence",
+        Criterion::Api => "a route takes precedence over an equally specific Ingress rule",
+        Criterion::Unread => "the path is too long for a regex of the other API, which may protect it",
     }
 }
 
-/// One thing that a rule does.
-pub(super) fn step(it: Step<'_>) -> String {
-    match it {
-        Step::Client(it) => {
-            let (header, ranges) = (&it.header, it.trusted.len());
-            format!("the client is whom {header} names, where one of {ranges} ranges says it")
+/// A filter, guard or edit that a rule applies to its requests or responses.
+pub(super) fn describe_step(step: RuleStep<'_>) -> String {
+    match step {
+        RuleStep::Client(source) => {
+            let (header, ranges) = (&source.header, source.trusted.len());
+            format!("the client address comes from {header}, trusted from {ranges} ranges")
         }
-        Step::Guard(it) => guard(it),
-        Step::Request(RequestEdit::Headers(it)) => format!("request headers: {}", edit(it)),
-        Step::Request(RequestEdit::Host(host)) => format!("host becomes {host}"),
-        Step::Request(RequestEdit::ForwardedPrefix(it)) => {
-            format!("x-forwarded-prefix becomes {}", rewrite(it))
+        RuleStep::Guard(guard) => describe_guard(guard),
+        RuleStep::Request(RequestEdit::Headers(edit)) => {
+            format!("request headers: {}", describe_header_edit(edit))
         }
-        Step::Path(it) => format!("path becomes {}", rewrite(it)),
-        Step::Secured(it) => format!("requests over TLS go to {it}"),
-        Step::Hop(it) => hop(it),
-        Step::EndpointFields(it) => format!("request headers of all Ingresses: {}", fields(it)),
-        Step::Chosen(it) => chosen("request", it),
-        Step::GrpcWeb => "gRPC-Web becomes gRPC".to_owned(),
-        Step::RetryStatuses(it) => format!("tried again elsewhere after {}", list(it)),
-        Step::Buffering(it) => buffering(it),
-        Step::Sticky(it) => format!("requests of a session stay with its backend{}", carrier(&it.session)),
-        Step::Fallback(it) => format!("{} serves while there are no endpoints", it.backend),
-        Step::Mirror(it) => {
-            format!("{} of {} requests are copied to {}", it.numerator, it.denominator, it.backend)
+        RuleStep::Request(RequestEdit::Host(host)) => format!("host becomes {host}"),
+        RuleStep::Request(RequestEdit::ForwardedPrefix(rewrite)) => {
+            format!("x-forwarded-prefix becomes {}", describe_path_rewrite(rewrite))
         }
-        Step::Received(ReceivedEdit::Hide(it)) => {
-            format!("response headers that are hidden: {}", it.join(", "))
+        RuleStep::Path(rewrite) => format!("path becomes {}", describe_path_rewrite(rewrite)),
+        RuleStep::TlsBackend(backend) => format!("requests over TLS go to {backend}"),
+        RuleStep::Http1(options) => describe_http1_options(options),
+        RuleStep::RequestHeaders(templates) => {
+            format!("request headers for all Ingresses: {}", describe_header_templates(templates))
         }
-        Step::Received(ReceivedEdit::Cookies(it)) => {
-            let domain = it.domain.iter().map(|it| format!("domain {} becomes {}", it.from, it.to));
-            let path = it.path.iter().map(|it| format!("path {} becomes {}", it.from, it.to));
-            format!("in cookies of answers, {}", domain.chain(path).collect::<Vec<_>>().join(", "))
+        RuleStep::ConditionalHeaders(headers) => describe_conditional_headers("request", headers),
+        RuleStep::GrpcWeb => "gRPC-Web becomes gRPC".to_owned(),
+        RuleStep::RetryStatuses(statuses) => {
+            format!("retried on another endpoint after {}", join_statuses(statuses))
         }
-        Step::Received(ReceivedEdit::Location(it)) => {
-            format!("in redirects of the backend, {} becomes {}", it.url.from, it.url.to)
+        RuleStep::Buffering(buffering) => describe_buffering(buffering),
+        RuleStep::Sticky(sticky) => {
+            format!(
+                "requests of a session stay with its backend{}",
+                describe_session_carrier(&sticky.session)
+            )
         }
-        Step::Pages(it) => match &it.backend {
-            Some(backend) => format!("{backend} makes the answers with {}", list(&it.statuses)),
-            None => format!("answers with {} become 404", list(&it.statuses)),
+        RuleStep::Fallback(fallback) => {
+            format!("{} serves requests while there are no endpoints", fallback.backend)
+        }
+        RuleStep::Mirror(mirror) => {
+            format!(
+                "{} of {} requests are copied to {}",
+                mirror.numerator, mirror.denominator, mirror.backend
+            )
+        }
+        RuleStep::UpstreamResponse(UpstreamResponseEdit::Hide(names)) => {
+            format!("removed response headers: {}", names.join(", "))
+        }
+        RuleStep::UpstreamResponse(UpstreamResponseEdit::Cookies(cookies)) => {
+            let domain =
+                cookies.domain.iter().map(|edit| format!("domain {} becomes {}", edit.from, edit.to));
+            let path = cookies.path.iter().map(|edit| format!("path {} becomes {}", edit.from, edit.to));
+            format!("in response cookies, {}", domain.chain(path).collect::<Vec<_>>().join(", "))
+        }
+        RuleStep::UpstreamResponse(UpstreamResponseEdit::Location(location)) => {
+            format!("in redirects of the backend, {} becomes {}", location.url.from, location.url.to)
+        }
+        RuleStep::ErrorPages(pages) => match &pages.backend {
+            Some(backend) => {
+                format!("{backend} serves the error pages for {}", join_statuses(&pages.statuses))
+            }
+            None => format!("responses with {} become 404", join_statuses(&pages.statuses)),
         },
-        Step::Answer(AnswerEdit::Cors(it)) => {
-            format!("response headers for other origins: methods {}", it.methods)
+        RuleStep::Response(ResponseEdit::Cors(cors)) => {
+            format!("CORS response headers: methods {}", cors.methods)
         }
-        Step::Answer(AnswerEdit::Headers(it)) => format!("response headers: {}", edit(it)),
-        Step::Answer(AnswerEdit::Fields(it)) => format!("response headers of all Ingresses: {}", fields(it)),
-        Step::Answer(AnswerEdit::Chosen(it)) => chosen("response", it),
-        Step::Answer(AnswerEdit::StrictTransportSecurity(value)) => {
+        RuleStep::Response(ResponseEdit::Headers(edit)) => {
+            format!("response headers: {}", describe_header_edit(edit))
+        }
+        RuleStep::Response(ResponseEdit::Fields(templates)) => {
+            format!("response headers for all Ingresses: {}", describe_header_templates(templates))
+        }
+        RuleStep::Response(ResponseEdit::Chosen(headers)) => {
+            describe_conditional_headers("response", headers)
+        }
+        RuleStep::Response(ResponseEdit::StrictTransportSecurity(value)) => {
             format!("over TLS: strict-transport-security: {value}")
         }
-        Step::Extension(it) => extension(it),
-        Step::Compression(it) => compression(it),
-        Step::HeadBound(bytes) => format!("heads of answers may have {bytes} bytes"),
-        Step::Rate(it) => format!("answers go at {} bytes per second after the first {}", it.bytes, it.after),
-        Step::Unlogged => "not in the access log".to_owned(),
-        Step::Tracing(tracing) => traced(tracing),
+        RuleStep::Extension(extension) => describe_extension(extension),
+        RuleStep::Compression(compression) => describe_compression(compression),
+        RuleStep::HeadLimit(bytes) => format!("response heads: at most {bytes} bytes"),
+        RuleStep::ResponseRate(rate) => {
+            format!("responses: {} bytes per second after the first {}", rate.bytes, rate.after)
+        }
+        RuleStep::Unlogged => "not in the access log".to_owned(),
+        RuleStep::Tracing(tracing) => describe_tracing(tracing),
     }
 }
 
-/// How requests are traced.
-pub(super) fn traced(it: &Tracing) -> String {
-    if it.is_off() {
+pub(super) fn describe_tracing(tracing: &Tracing) -> String {
+    if tracing.is_off() {
         return "not traced".to_owned();
     }
-    let clients = match (it.trust_incoming, it.parent_based) {
+    let client_traces = match (tracing.trust_incoming, tracing.parent_based) {
         (false, _) => "the trace of a client is not continued",
         (true, true) => "the trace of a client is continued, and sampled where the client has sampled it",
         (true, false) => "the trace of a client is continued, and sampled at the same rate",
     };
-    let b3 = match it.propagation {
+    let b3_headers = match tracing.propagation {
         Propagation::W3c => "",
-        Propagation::W3cAndB3 => "; headers of B3, too",
+        Propagation::W3cAndB3 => "; with B3 headers",
     };
-    let name = it.span_name.as_ref().map(|name| format!("; spans are called {name}")).unwrap_or_default();
-    format!("traced: {} of new traces are sampled; {clients}{b3}{name}", percent(it.ratio))
+    let span_name = tracing.span_name.as_ref().map(|name| format!("; span name {name}")).unwrap_or_default();
+    format!(
+        "traced: {} of new traces are sampled; {client_traces}{b3_headers}{span_name}",
+        format_percent(tracing.ratio)
+    )
 }
 
-fn percent(share: SampleRatio) -> String {
-    let text = format!("{:.4}", share.ratio() * 100.0);
+/// A ratio in percent, with at most four decimals and no trailing zeros.
+fn format_percent(ratio: SampleRatio) -> String {
+    let text = format!("{:.4}", ratio.ratio() * 100.0);
     format!("{}%", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
-fn buffering(it: Buffering) -> String {
-    let bodies = |of: &str, buffer: Option<BodyBuffer>| {
+fn describe_buffering(buffering: Buffering) -> String {
+    let describe_buffer = |buffered_bodies: &str, buffer: Option<BodyBuffer>| {
         let BodyBuffer { memory, disk } = buffer?;
-        Some(format!("{of} in {memory} bytes of memory and {disk} on disk"))
+        Some(format!("{buffered_bodies} in {memory} bytes of memory and {disk} on disk"))
     };
-    let requests = bodies("request bodies are held until they are whole,", it.requests);
-    let responses = bodies("responses are read ahead of slow clients,", it.responses);
+    let requests = describe_buffer("request bodies are buffered completely,", buffering.requests);
+    let responses = describe_buffer("responses are buffered for slow clients,", buffering.responses);
     requests.into_iter().chain(responses).collect::<Vec<_>>().join("; ")
 }
 
-fn compression(it: &Compression) -> String {
-    let coding = |rule: &CodingRule| {
+fn describe_compression(compression: &Compression) -> String {
+    let describe_coding = |rule: &CodingRule| {
         let CodingRule { coding, level, min_length, types } = rule;
         format!("{} at level {level} from {min_length} bytes ({})", coding.name(), types.join(", "))
     };
-    let codings: Vec<_> = it.codings.iter().map(coding).collect();
+    let codings: Vec<_> = compression.codings.iter().map(describe_coding).collect();
     format!("responses are compressed for clients that accept it: {}", codings.join("; "))
 }
 
-fn guard(it: &Guard) -> String {
-    match it {
-        Guard::HttpsRedirect(it) => format!("redirects plain requests to https with {}", it.status),
-        Guard::Redirect(it) => format!("redirects with {} to {}", it.status, redirect(&it.target)),
-        Guard::Access(it) => access(it),
-        Guard::ClientCertificate(it) => format!("certificates of clients: {}", certificate(it)),
-        Guard::OverTls => "requests in the clear are answered 403".to_owned(),
-        Guard::Deny(it) if *it == Deny::line_breaks() => {
-            format!("refuses with {} paths with a line break", it.status)
+/// What a guard demands of a request, or the response that it returns itself.
+fn describe_guard(guard: &Guard) -> String {
+    match guard {
+        Guard::HttpsRedirect(redirect) => {
+            format!("redirects plain requests to https with {}", redirect.status)
         }
-        Guard::Deny(it) => {
-            format!("refuses with {} what one of {} conditions covers", it.status, it.when.len())
+        Guard::Redirect(redirect) => {
+            format!("redirects with {} to {}", redirect.status, describe_redirect_target(&redirect.target))
         }
-        Guard::Respond(it) => {
-            format!("answers {}{} ({})", it.status, where_hold(&it.when), it.origin)
+        Guard::Access(access) => describe_access_list(access),
+        Guard::ClientCertificate(certificate) => {
+            format!("client certificates: {}", describe_client_certificate(certificate))
         }
-        Guard::NeedsEndpoint => "answers 503 while there are no endpoints".to_owned(),
-        Guard::Preflight(it) => format!("cross-origin resource sharing: methods {}", it.methods),
-        Guard::ExternalAuth(it) => external(it),
-        Guard::GrpcAuth(it) => over_grpc(it),
-        Guard::BasicAuth(it) => basic(it),
-        Guard::Jwt(it) => token(it),
-        Guard::Oidc(it) => login(it),
-        Guard::ApiKey(it) => api_key(it),
-        Guard::Authorize(it) => authorization(it),
-        Guard::Any(it) => {
+        Guard::OverTls => "plain HTTP requests get 403".to_owned(),
+        Guard::Deny(deny) if *deny == Deny::line_breaks() => {
+            format!("returns {} for paths with a line break", deny.status)
+        }
+        Guard::Deny(deny) => {
+            format!("returns {} if one of {} conditions holds", deny.status, deny.when.len())
+        }
+        Guard::Respond(response) => {
+            format!(
+                "returns {}{} ({})",
+                response.status,
+                describe_conditions(&response.when),
+                response.origin
+            )
+        }
+        Guard::NeedsEndpoint => "returns 503 while there are no endpoints".to_owned(),
+        Guard::Preflight(cors) => format!("CORS preflights: methods {}", cors.methods),
+        Guard::ExternalAuth(auth) => describe_external_auth(auth),
+        Guard::GrpcAuth(auth) => describe_grpc_auth(auth),
+        Guard::BasicAuth(auth) => describe_basic_auth(auth),
+        Guard::Jwt(auth) => describe_jwt_auth(auth),
+        Guard::Oidc(auth) => describe_oidc_auth(auth),
+        Guard::ApiKey(auth) => describe_api_key_auth(auth),
+        Guard::Authorize(authorization) => describe_authorization(authorization),
+        Guard::Any(any_of) => {
             let guards = [
-                it.access.as_ref().map(access),
-                it.jwt.as_deref().map(token),
-                it.api_key.as_deref().map(api_key),
-                it.basic.as_ref().map(basic),
-                it.external.as_deref().map(external),
+                any_of.access.as_ref().map(describe_access_list),
+                any_of.jwt.as_deref().map(describe_jwt_auth),
+                any_of.api_key.as_deref().map(describe_api_key_auth),
+                any_of.basic.as_ref().map(describe_basic_auth),
+                any_of.external.as_deref().map(describe_external_auth),
             ];
-            format!("one is enough: {}", guards.into_iter().flatten().collect::<Vec<_>>().join("; "))
+            format!(
+                "any one of these is enough: {}",
+                guards.into_iter().flatten().collect::<Vec<_>>().join("; ")
+            )
         }
-        Guard::RateLimit(it) => format!(
-            "at most {} requests in {} s of each client, {} of them early{}; else {}",
-            it.requests,
-            it.per.as_secs(),
-            it.burst,
-            if it.scope == LimitScope::Fleet { ", at all replicas together" } else { "" },
-            it.status
+        Guard::RateLimit(limit) => format!(
+            "at most {} requests per {} s and client, with a burst of {}{}; otherwise {}",
+            limit.requests,
+            limit.per.as_secs(),
+            limit.burst,
+            if limit.scope == LimitScope::Fleet { ", across all replicas" } else { "" },
+            limit.status
         ),
-        Guard::ConcurrencyLimit(it) => {
-            format!("at most {} requests of each client under way; else {}", it.most, it.status)
+        Guard::ConcurrencyLimit(limit) => {
+            format!("at most {} concurrent requests per client; otherwise {}", limit.most, limit.status)
         }
     }
 }
 
-fn chosen(of: &str, it: &ChosenFields) -> String {
-    let how = if it.manner == Manner::Add { " besides" } else { "" };
-    let named = it.fields.iter().map(|field| format!("{}: {}", field.name, field.value)).collect::<Vec<_>>();
-    let when = where_hold(&it.when);
-    format!("{of} headers{how}: {}{when} ({})", named.join(", "), it.origin)
+/// `message` is `request` or `response`.
+fn describe_conditional_headers(message: &str, headers: &ConditionalHeaders) -> String {
+    let added = if headers.operation == HeaderOperation::Add { " added" } else { "" };
+    let fields: Vec<_> =
+        headers.fields.iter().map(|field| format!("{}: {}", field.name, field.value)).collect();
+    let conditions = describe_conditions(&headers.when);
+    format!("{message} headers{added}: {}{conditions} ({})", fields.join(", "), headers.origin)
 }
 
-fn where_hold(when: &[Condition]) -> String {
-    match when.len() {
+/// How many conditions must hold; empty for an unconditional action.
+fn describe_conditions(conditions: &[Condition]) -> String {
+    match conditions.len() {
         0 => String::new(),
-        1 => " where 1 condition holds".to_owned(),
-        several => format!(" where {several} conditions hold"),
+        1 => " if 1 condition holds".to_owned(),
+        count => format!(" if {count} conditions hold"),
     }
 }
 
-fn hop(it: EndpointHop) -> String {
-    let version = match it.version {
-        HopVersion::Http11 => "HTTP/1.1",
-        HopVersion::Http10 => "HTTP/1.0",
+/// The HTTP version and `Connection` header that an upstream request has.
+fn describe_http1_options(options: Http1Options) -> String {
+    let version = match options.version {
+        Http1Version::Http11 => "HTTP/1.1",
+        Http1Version::Http10 => "HTTP/1.0",
     };
-    let connection = match it.connection {
-        HopConnection::Unsaid => "",
-        HopConnection::Close => " and Connection: close",
-        HopConnection::KeepAlive => " and Connection: keep-alive",
+    let connection = match options.connection {
+        ConnectionHeader::Unsaid => "",
+        ConnectionHeader::Close => " and Connection: close",
+        ConnectionHeader::KeepAlive => " and Connection: keep-alive",
     };
     format!("the backend gets {version}{connection}")
 }
 
-fn external(it: &ExternalAuth) -> String {
-    format!("asks {} ({}) whether it may pass", it.service, it.target)
+fn describe_external_auth(auth: &ExternalAuth) -> String {
+    format!("external authentication by {} ({})", auth.service, auth.target)
 }
 
-fn over_grpc(it: &GrpcAuth) -> String {
-    let body = match (it.max_body, it.allow_partial_body) {
+fn describe_grpc_auth(auth: &GrpcAuth) -> String {
+    let body = match (auth.max_body, auth.allow_partial_body) {
         (0, _) => String::new(),
         (bytes, true) => format!(", with the first {bytes} bytes of its body"),
-        (bytes, false) => format!(", with a body of {bytes} bytes at most, else 413"),
+        (bytes, false) => format!(", with the whole body of at most {bytes} bytes, otherwise 413"),
     };
-    let without = if it.failure_mode_allow { "passes" } else { "500" };
-    format!("asks {} over gRPC whether it may pass{body}; without a response {without}", it.service.backend)
+    let on_no_response = if auth.failure_mode_allow { "allowed" } else { "500" };
+    format!(
+        "external authorization by {} over gRPC{body}; without a response: {on_no_response}",
+        auth.service.backend
+    )
 }
 
-fn extension(it: &Extension) -> String {
-    let sees = [("requests", it.request), ("responses", it.response)].map(|(of, phases)| {
-        let body = match phases.body {
-            BodyMode::None => None,
-            BodyMode::Streamed => Some("streamed body"),
-            BodyMode::Buffered => Some("buffered body"),
-            BodyMode::BufferedPartial => Some("beginning of the body"),
-            BodyMode::FullDuplexStreamed => Some("body in full duplex"),
-        };
-        let parts = [phases.headers.then_some("headers"), body, phases.trailers.then_some("trailers")];
-        let parts: Vec<_> = parts.into_iter().flatten().collect();
-        if parts.is_empty() { format!("nothing of {of}") } else { format!("{} of {of}", parts.join(", ")) }
-    });
-    let without = if it.failure_mode_allow { "they go on" } else { "500" };
-    format!("{} sees {} ({}); without it {without}", it.service.backend, sees.join(" and "), it.name)
+fn describe_extension(extension: &Extension) -> String {
+    let processed =
+        [("requests", extension.request), ("responses", extension.response)].map(|(messages, phases)| {
+            let body = match phases.body {
+                BodyMode::None => None,
+                BodyMode::Streamed => Some("streamed body"),
+                BodyMode::Buffered => Some("buffered body"),
+                BodyMode::BufferedPartial => Some("beginning of the body"),
+                BodyMode::FullDuplexStreamed => Some("body in full duplex"),
+            };
+            let parts = [phases.headers.then_some("headers"), body, phases.trailers.then_some("trailers")];
+            let parts: Vec<_> = parts.into_iter().flatten().collect();
+            if parts.is_empty() {
+                format!("nothing of {messages}")
+            } else {
+                format!("{} of {messages}", parts.join(", "))
+            }
+        });
+    let on_no_response = if extension.failure_mode_allow { "not processed" } else { "500" };
+    format!(
+        "{} processes {} ({}); without a response: {on_no_response}",
+        extension.service.backend,
+        processed.join(" and "),
+        extension.name
+    )
 }
 
-fn basic(it: &BasicAuth) -> String {
-    format!("asks for the password of a user of {}; else 401", it.policy)
+fn describe_basic_auth(auth: &BasicAuth) -> String {
+    format!("basic authentication with the users of {}; otherwise 401", auth.policy)
 }
 
-fn token(it: &JwtAuth) -> String {
-    let issuer = |issuer: &JwtIssuer| {
+fn describe_jwt_auth(auth: &JwtAuth) -> String {
+    let describe_issuer = |issuer: &JwtIssuer| {
         let keys = match &issuer.keys {
             JwtKeys::Inline(_) => "keys from the configuration".to_owned(),
             JwtKeys::Published(keys) => format!("keys from {} at {}", keys.host, keys.backend),
         };
         let audiences = match &*issuer.audiences {
             [] => "without audience".to_owned(),
-            some => format!("for {}", some.join(" or ")),
+            audiences => format!("for {}", audiences.join(" or ")),
         };
-        let claims = issuer.claims.iter().map(|of| format!("{} is {}", of.claim, of.values.join(" or ")));
+        let claims =
+            issuer.claims.iter().map(|claim| format!("{} is {}", claim.claim, claim.values.join(" or ")));
         let scopes = issuer.scopes.iter().map(|scope| format!("scope {scope}"));
-        let needs = claims.chain(scopes).collect::<Vec<_>>();
-        let needs = if needs.is_empty() { String::new() } else { format!(", with {}", needs.join(", ")) };
-        format!("{} {audiences}{needs} ({keys})", issuer.issuer)
+        let requirements = claims.chain(scopes).collect::<Vec<_>>();
+        let requirements = if requirements.is_empty() {
+            String::new()
+        } else {
+            format!(", with {}", requirements.join(", "))
+        };
+        format!("{} {audiences}{requirements} ({keys})", issuer.issuer)
     };
-    let issuers = it.issuers.iter().map(issuer).collect::<Vec<_>>().join("; ");
-    format!("asks for a token in {}: {issuers}; else 401", locations(&it.locations))
+    let issuers = auth.issuers.iter().map(describe_issuer).collect::<Vec<_>>().join("; ");
+    format!("requires a JWT in {}: {issuers}; otherwise 401", describe_locations(&auth.locations))
 }
 
-fn login(it: &OidcAuth) -> String {
-    let claims = it.claims.iter().map(|of| format!("{} is {}", of.claim, of.values.join(" or ")));
-    let needs = claims.collect::<Vec<_>>();
-    let needs = if needs.is_empty() { String::new() } else { format!(", if {}", needs.join(", ")) };
-    let told = it.paths.back_channel_logout.as_ref();
-    let told = told.map(|path| format!(", told of logouts at {path}")).unwrap_or_default();
+fn describe_oidc_auth(auth: &OidcAuth) -> String {
+    let claims = auth.claims.iter().map(|claim| format!("{} is {}", claim.claim, claim.values.join(" or ")));
+    let requirements = claims.collect::<Vec<_>>();
+    let requirements =
+        if requirements.is_empty() { String::new() } else { format!(", if {}", requirements.join(", ")) };
+    let logout = auth.paths.back_channel_logout.as_ref();
+    let logout = logout.map(|path| format!(", back-channel logout {path}")).unwrap_or_default();
     format!(
-        "lets users pass who have logged in at {} as client {}{needs}; browsers of others are sent there, else 401 (back at {}, out at {}{told})",
-        it.issuer, it.client_id, it.paths.callback, it.paths.logout
+        "requires a login at {} as client {}{requirements}; browsers are redirected there, other clients get 401 \
+         (callback {}, logout {}{logout})",
+        auth.issuer, auth.client_id, auth.paths.callback, auth.paths.logout
     )
 }
 
-fn api_key(it: &ApiKeyAuth) -> String {
-    format!("asks for an API key of {} in {}; else 401", it.policy, locations(&it.locations))
+fn describe_api_key_auth(auth: &ApiKeyAuth) -> String {
+    format!(
+        "requires an API key of {} in {}; otherwise 401",
+        auth.policy,
+        describe_locations(&auth.locations)
+    )
 }
 
-fn locations(all: &[CredentialLocation]) -> String {
-    let location = |location: &CredentialLocation| match location {
+fn describe_locations(locations: &[CredentialLocation]) -> String {
+    let describe_location = |location: &CredentialLocation| match location {
         CredentialLocation::Header { name, .. } => format!("header {name}"),
         CredentialLocation::Cookie(name) => format!("cookie {name}"),
         CredentialLocation::Query(name) => format!("parameter {name}"),
     };
-    all.iter().map(location).collect::<Vec<_>>().join(" or ")
+    locations.iter().map(describe_location).collect::<Vec<_>>().join(" or ")
 }
 
-fn authorization(it: &Authorization) -> String {
-    let rule = |rule: &AuthorizationRule| {
-        let any = |what: &str, values: Vec<String>| {
-            (!values.is_empty()).then(|| format!("{what} {}", values.join(" or ")))
+fn describe_authorization(authorization: &Authorization) -> String {
+    let describe_rule = |rule: &AuthorizationRule| {
+        let one_of = |property: &str, values: Vec<String>| {
+            (!values.is_empty()).then(|| format!("{property} {}", values.join(" or ")))
         };
-        let texts = |values: &[std::sync::Arc<str>]| values.iter().map(ToString::to_string).collect();
-        let claims = rule.claims.iter().map(|of| format!("{} is {}", of.claim, of.values.join(" or ")));
+        let to_strings = |values: &[std::sync::Arc<str>]| values.iter().map(ToString::to_string).collect();
+        let claims =
+            rule.claims.iter().map(|claim| format!("{} is {}", claim.claim, claim.values.join(" or ")));
         let scopes = rule.scopes.iter().map(|scope| format!("scope {scope}"));
         let headers = rule.headers.iter().map(|header| format!("header {}", header.name));
         let sources = rule.sources.iter().map(ToString::to_string).collect();
-        let conditions = [
-            any("address in", sources),
-            any("country", rule.countries.iter().map(ToString::to_string).collect()),
-            any("autonomous system", rule.asns.iter().map(ToString::to_string).collect()),
-            any("method", texts(&rule.methods)),
-            any("API key of", texts(&rule.clients)),
+        let value_lists = [
+            one_of("address in", sources),
+            one_of("country", rule.countries.iter().map(ToString::to_string).collect()),
+            one_of("autonomous system", rule.asns.iter().map(ToString::to_string).collect()),
+            one_of("method", to_strings(&rule.methods)),
+            one_of("API key of", to_strings(&rule.clients)),
         ];
-        let all: Vec<_> =
-            conditions.into_iter().flatten().chain(claims).chain(scopes).chain(headers).collect();
+        let conditions: Vec<_> =
+            value_lists.into_iter().flatten().chain(claims).chain(scopes).chain(headers).collect();
         let verb = if rule.decision == Decision::Allow { "allows" } else { "denies" };
-        match all.is_empty() {
+        match conditions.is_empty() {
             true => format!("{verb} all"),
-            false => format!("{verb} {}", all.join(" and ")),
+            false => format!("{verb} {}", conditions.join(" and ")),
         }
     };
-    let otherwise =
-        if it.otherwise() == Decision::Allow { "allows the rest" } else { "denies the rest with 403" };
-    let rules = it.rules.iter().map(rule).collect::<Vec<_>>().join("; ");
+    let otherwise = if authorization.otherwise() == Decision::Allow {
+        "allows the rest"
+    } else {
+        "denies the rest with 403"
+    };
+    let rules = authorization.rules.iter().map(describe_rule).collect::<Vec<_>>().join("; ");
     format!("{rules}; {otherwise}")
 }
 
-fn list(statuses: &[u16]) -> String {
+fn join_statuses(statuses: &[u16]) -> String {
     statuses.iter().map(u16::to_string).collect::<Vec<_>>().join(", ")
 }
 
-fn redirect(it: &RedirectTarget) -> String {
-    match it {
+fn describe_redirect_target(target: &RedirectTarget) -> String {
+    match target {
         RedirectTarget::Url(url) => url.to_string(),
         RedirectTarget::Path(path) => format!("path {path}"),
         RedirectTarget::Host(host) => format!("the same on {host}"),
@@ -373,58 +455,66 @@ fn redirect(it: &RedirectTarget) -> String {
             let scheme = scheme.iter().map(|scheme| format!("scheme {scheme}"));
             let host = host.iter().map(|host| format!("host {host}"));
             let port = port.iter().map(|port| format!("port {port}"));
-            let path = path.iter().map(|path| format!("path {}", rewrite(path)));
+            let path = path.iter().map(|path| format!("path {}", describe_path_rewrite(path)));
             scheme.chain(host).chain(port).chain(path).collect::<Vec<_>>().join(", ")
         }
     }
 }
 
-fn access(it: &AccessList) -> String {
-    let list =
+fn describe_access_list(access: &AccessList) -> String {
+    let join_ranges =
         |ranges: &[ipnet::IpNet]| ranges.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    match (it.deny.is_empty(), it.allow.is_empty()) {
-        (true, false) => format!("only clients in {}; others are answered 403", list(&it.allow)),
-        (false, true) => format!("no clients in {}; they are answered 403", list(&it.deny)),
-        _ => format!("clients in {} but not in {}; others 403", list(&it.allow), list(&it.deny)),
+    match (access.deny.is_empty(), access.allow.is_empty()) {
+        (true, false) => format!("only clients in {}; others get 403", join_ranges(&access.allow)),
+        (false, true) => format!("no clients in {}; they get 403", join_ranges(&access.deny)),
+        _ => format!(
+            "clients in {} but not in {}; others get 403",
+            join_ranges(&access.allow),
+            join_ranges(&access.deny)
+        ),
     }
 }
 
-fn edit(it: &HeaderEdit) -> String {
-    let removed = it.remove.iter().map(|name| format!("-{name}"));
-    let set = it.set.iter().map(|field| format!("{}={}", field.name, field.value));
-    let added = it.add.iter().map(|field| format!("+{}={}", field.name, field.value));
+/// Removed headers are marked `-`, added ones `+`, and replaced ones have no mark.
+fn describe_header_edit(edit: &HeaderEdit) -> String {
+    let removed = edit.remove.iter().map(|name| format!("-{name}"));
+    let set = edit.set.iter().map(|field| format!("{}={}", field.name, field.value));
+    let added = edit.add.iter().map(|field| format!("+{}={}", field.name, field.value));
     removed.chain(set).chain(added).collect::<Vec<_>>().join(", ")
 }
 
-fn fields(it: &[FieldTemplate]) -> String {
-    let all = it.iter().map(|field| format!("{}={}", field.name, field.value));
-    all.collect::<Vec<_>>().join(", ")
+fn describe_header_templates(templates: &[HeaderTemplate]) -> String {
+    let assignments = templates.iter().map(|field| format!("{}={}", field.name, field.value));
+    assignments.collect::<Vec<_>>().join(", ")
 }
 
-fn rewrite(it: &PathRewrite) -> String {
-    match it {
+fn describe_path_rewrite(rewrite: &PathRewrite) -> String {
+    match rewrite {
         PathRewrite::Full(path) => path.to_string(),
         PathRewrite::Prefix(path) => format!("{path} instead of the matched prefix"),
-        PathRewrite::Regex { pattern, replacement, .. } => format!("{replacement} where {pattern} is found"),
+        PathRewrite::Regex { pattern, replacement, .. } => format!("{replacement} where {pattern} matches"),
     }
 }
 
-pub(super) fn reason(it: AnswerReason) -> &'static str {
-    match it {
-        AnswerReason::ProtectionUnavailable => {
-            "the object asks for protection that is not given yet: closed, not open"
+/// Why a rule returns a response of its own instead of forwarding the request.
+pub(super) fn describe_response_reason(reason: FixedResponseReason) -> &'static str {
+    match reason {
+        FixedResponseReason::ProtectionUnavailable => {
+            "the object asks for unsupported protection, the rule fails closed"
         }
-        AnswerReason::Refused => "the object has a value that ingress-nginx refuses, and asks for protection",
-        AnswerReason::ExtensionUnavailable => {
-            "a service that must see its requests cannot be asked: closed, not open"
+        FixedResponseReason::Refused => {
+            "the object asks for protection, with a value that ingress-nginx refuses"
         }
-        AnswerReason::MissingReference => "what the rule refers to does not exist",
-        AnswerReason::NoRoute => "no rule matches",
+        FixedResponseReason::ExtensionUnavailable => {
+            "a service that must process its requests is unavailable, the rule fails closed"
+        }
+        FixedResponseReason::MissingReference => "an object that the rule refers to does not exist",
+        FixedResponseReason::NoRoute => "no rule matches",
     }
 }
 
-pub(super) fn balancing(it: Balancing) -> &'static str {
-    match it {
+pub(super) fn describe_balancing(balancing: Balancing) -> &'static str {
+    match balancing {
         Balancing::RoundRobin => "round robin",
         Balancing::PeakEwma => "peak EWMA of two",
         Balancing::LeastRequests => "least requests",
@@ -432,28 +522,31 @@ pub(super) fn balancing(it: Balancing) -> &'static str {
     }
 }
 
-/// What keeps requests at one endpoint.
-pub(super) fn session(it: &SessionKey) -> String {
-    match it {
+/// The session affinity of a backend. It follows the name of the load balancing algorithm, hence the leading comma.
+pub(super) fn describe_affinity(affinity: &SessionKey) -> String {
+    match affinity {
         SessionKey::Cookie(cookie) => match cookie.begins {
-            SessionStart::Here => format!(", sessions{}", carrier(cookie)),
-            SessionStart::Elsewhere => format!(", sessions{}, which is not set here", carrier(cookie)),
+            SessionStart::Here => format!(", sessions{}", describe_session_carrier(cookie)),
+            SessionStart::Elsewhere => {
+                format!(", sessions{}, which is not set here", describe_session_carrier(cookie))
+            }
         },
         SessionKey::Hash(SessionHash { spread: None, .. }) => ", one endpoint per hash".to_owned(),
         SessionKey::Hash(SessionHash { spread: Some(count), .. }) => format!(", {count} endpoints per hash"),
     }
 }
 
-/// What carries the token of a session.
-fn carrier(of: &SessionCookie) -> String {
-    match of.carrier {
-        SessionCarrier::Cookie => format!(" by cookie {}", of.name),
-        SessionCarrier::Header => format!(" by header {}", of.name),
+/// The cookie or header that carries the session token, with a leading space.
+fn describe_session_carrier(session: &SessionCookie) -> String {
+    match session.carrier {
+        SessionCarrier::Cookie => format!(" by cookie {}", session.name),
+        SessionCarrier::Header => format!(" by header {}", session.name),
     }
 }
 
-/// What clients may speak; `early_data` says whether that is taken over HTTP/3, where there is HTTP/3.
-pub(super) fn versions(http2: Http2Settings, early_data: Option<bool>) -> String {
+/// The HTTP versions of a listener. `early_data` says whether HTTP/3 accepts early data; it is `None` for a listener
+/// without HTTP/3.
+pub(super) fn describe_http_versions(http2: Http2Settings, early_data: Option<bool>) -> String {
     let over_tcp = match http2 {
         Http2Settings { offered: true, streams } => {
             format!("HTTP/2 with at most {streams} streams, HTTP/1.1")
@@ -467,16 +560,22 @@ pub(super) fn versions(http2: Http2Settings, early_data: Option<bool>) -> String
     }
 }
 
-pub(super) fn protocol(it: BackendProtocol, tls: Option<&fairway_model::UpstreamTls>) -> String {
-    let spoken = match it {
+/// The HTTP versions for a backend, and how its certificate is verified if the connection uses TLS.
+pub(super) fn describe_backend_protocol(
+    protocol: BackendProtocol,
+    tls: Option<&fairway_model::UpstreamTls>,
+) -> String {
+    let http_versions = match protocol {
         BackendProtocol::Http1 => "HTTP/1.1",
         BackendProtocol::H2c | BackendProtocol::Http2 => "HTTP/2",
         BackendProtocol::Auto => "HTTP/2 or HTTP/1.1",
     };
     match tls.map(|tls| &tls.verification) {
-        None => spoken.to_owned(),
-        Some(UpstreamVerification::Off) => format!("{spoken} over TLS, not verified"),
-        Some(UpstreamVerification::Chain { name, .. }) => format!("{spoken} over TLS, verified for {name}"),
+        None => http_versions.to_owned(),
+        Some(UpstreamVerification::Off) => format!("{http_versions} over TLS, not verified"),
+        Some(UpstreamVerification::Chain { name, .. }) => {
+            format!("{http_versions} over TLS, verified for {name}")
+        }
         Some(UpstreamVerification::Subject { names, .. }) => {
             let names: Vec<&str> = names
                 .iter()
@@ -484,41 +583,42 @@ pub(super) fn protocol(it: BackendProtocol, tls: Option<&fairway_model::Upstream
                     SubjectName::Dns(name) | SubjectName::Uri(name) => &**name,
                 })
                 .collect();
-            format!("{spoken} over TLS, verified for {}", names.join(" or "))
+            format!("{http_versions} over TLS, verified for {}", names.join(" or "))
         }
     }
 }
 
-pub(super) fn policy(it: &Policy) -> String {
-    let seconds = |duration: Duration| format!("{} s", duration.as_secs_f64());
-    let times = &it.timeouts;
-    let body = it.max_body.map_or("unlimited".into(), |bytes| format!("at most {bytes} bytes"));
-    let request = times.request.map(|limit| format!(", all of it {}", seconds(limit)));
-    let attempt = times.backend_request.map(|limit| format!(", each try {}", seconds(limit)));
-    let backoff = (!it.retry.backoff.is_zero()).then(|| format!(", {} apart", seconds(it.retry.backoff)));
+pub(super) fn describe_policy(policy: &Policy) -> String {
+    let format_seconds = |duration: Duration| format!("{} s", duration.as_secs_f64());
+    let timeouts = &policy.timeouts;
+    let body = policy.max_body.map_or("unlimited".into(), |bytes| format!("at most {bytes} bytes"));
+    let request = timeouts.request.map(|limit| format!(", request {}", format_seconds(limit)));
+    let attempt = timeouts.backend_request.map(|limit| format!(", attempt {}", format_seconds(limit)));
+    let backoff = (!policy.retry.backoff.is_zero())
+        .then(|| format!(", backoff {}", format_seconds(policy.retry.backoff)));
     format!(
-        "connect {}, send {}, read {}{}{}; body {body}; {} tries{}; WebSocket {}",
-        seconds(times.connect),
-        seconds(times.send),
-        seconds(times.read),
+        "connect {}, send {}, read {}{}{}; body {body}; {} attempts{}; WebSocket {}",
+        format_seconds(timeouts.connect),
+        format_seconds(timeouts.send),
+        format_seconds(timeouts.read),
         request.unwrap_or_default(),
         attempt.unwrap_or_default(),
-        it.retry.tries,
+        policy.retry.tries,
         backoff.unwrap_or_default(),
-        if it.websocket { "yes" } else { "no" },
+        if policy.websocket { "yes" } else { "no" },
     )
 }
 
-fn certificate(it: &ClientCertificate) -> String {
-    let demand = match it.rules.demand {
-        ClientDemand::Required => "needed",
-        ClientDemand::Optional => "good, where there is one",
-        ClientDemand::Unverified => "reported to the backend",
+fn describe_client_certificate(certificate: &ClientCertificate) -> String {
+    let verification = match certificate.rules.demand {
+        ClientCertificateMode::Required => "required",
+        ClientCertificateMode::Optional => "valid if present",
+        ClientCertificateMode::Unverified => "not verified, reported to the backend",
     };
-    let subject = it.subject.iter().map(|subject| format!("; the subject has {subject}"));
-    let page = it.error_page.iter().map(|page| format!("; others are sent to {page}"));
-    let forwarded = it.forwarded.then(|| "; forwarded".to_owned());
-    [demand.to_owned()].into_iter().chain(subject).chain(page).chain(forwarded).collect()
+    let subject = certificate.subject.iter().map(|subject| format!("; the subject matches {subject}"));
+    let page = certificate.error_page.iter().map(|page| format!("; others are sent to {page}"));
+    let forwarded = certificate.forwarded.then(|| "; forwarded".to_owned());
+    [verification.to_owned()].into_iter().chain(subject).chain(page).chain(forwarded).collect()
 }
 
 #[cfg(test)]
@@ -530,13 +630,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn how_requests_are_traced_is_said_in_percent() {
-        assert_eq!(traced(&Tracing::default()), "not traced");
-        for (ratio, said) in [(1.0, "100%"), (0.1, "10%"), (0.01, "1%"), (0.0005, "0.05%")] {
+    fn the_sample_ratio_is_shown_in_percent() {
+        assert_eq!(describe_tracing(&Tracing::default()), "not traced");
+        for (ratio, percent) in [(1.0, "100%"), (0.1, "10%"), (0.01, "1%"), (0.0005, "0.05%")] {
             let tracing = Tracing { ratio: SampleRatio::new(ratio).unwrap(), ..Tracing::default() };
-            let begin =
-                format!("traced: {said} of new traces are sampled; the trace of a client is not continued");
-            assert_eq!(traced(&tracing), begin);
+            let expected_text = format!(
+                "traced: {percent} of new traces are sampled; the trace of a client is not continued"
+            );
+            assert_eq!(describe_tracing(&tracing), expected_text);
         }
         let tracing = Tracing {
             ratio: SampleRatio::NONE,
@@ -545,8 +646,8 @@ mod tests {
             propagation: Propagation::W3cAndB3,
             span_name: Some(Arc::new(Template::text("cart"))),
         };
-        let said = "traced: 0% of new traces are sampled; the trace of a client is continued, and sampled where the client \
-                    has sampled it; headers of B3, too; spans are called cart";
-        assert_eq!(traced(&tracing), said);
+        let expected = "traced: 0% of new traces are sampled; the trace of a client is continued, and \
+                        sampled where the client has sampled it; with B3 headers; span name cart";
+        assert_eq!(describe_tracing(&tracing), expected);
     }
 }

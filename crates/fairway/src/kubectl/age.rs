@@ -1,4 +1,4 @@
-//! How long something has been there, as kubectl writes it.
+//! Formats ages the way kubectl does.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -7,13 +7,13 @@ const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 const YEAR: i64 = 365 * DAY;
 
-/// The time, in seconds since 1970.
-pub(super) fn now() -> i64 {
+/// The current Unix time in seconds.
+pub(super) fn unix_now() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
 }
 
-/// Two units where the first one is small, else one: `90s`, `5m30s`, `4h20m`, `3d4h`, `12d`.
+/// An age in one unit, or in two if the larger unit has a small count: `90s`, `5m30s`, `4h20m`, `3d4h`, `12d`.
 pub(crate) fn age(seconds: i64) -> String {
     let one = |unit: i64, name: char| format!("{}{name}", seconds / unit);
     let two = |unit: i64, name: char, smaller: i64, smaller_name: char| match seconds % unit / smaller {
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_written_as_kubectl_does() {
+    fn ages_are_formatted_as_in_kubectl() {
         for (seconds, text) in [
             (-5, "0s"),
             (0, "0s"),

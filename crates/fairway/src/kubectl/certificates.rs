@@ -1,4 +1,4 @@
-//! `certs`: each certificate with the hosts that it serves and the days that it is still valid.
+//! `certs`: lists certificates with the hosts that they serve and the days until they expire.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -7,28 +7,28 @@ use anyhow::Result;
 use fairway_model::{Certificate, CertificateKey, Config};
 use serde::Serialize;
 
-use super::age::now;
-use super::endpoints::abridged;
+use super::age::unix_now;
+use super::endpoints::abbreviate;
 use super::exposition::{Series, series};
 use super::fleet::Fleet;
-use super::listing::{self, Row, known};
+use super::listing::{self, Row, optional_cell};
 use super::page::ConfigPage;
 use super::scope::Scope;
 use crate::args::CertsArgs;
 use crate::ask::Extent;
 
-/// Its labels describe a certificate.
-const INFO: &str = "nginx_ingress_controller_ssl_certificate_info";
+/// The metric whose labels describe a certificate.
+const CERTIFICATE_INFO_METRIC: &str = "nginx_ingress_controller_ssl_certificate_info";
 
-/// The first metric of requests, of which there may be very many; the metrics of certificates stand before it.
-const REQUESTS: Extent = Extent::Before("# TYPE nginx_ingress_controller_requests ");
+/// The part of a scrape before the request metrics, which can be very long. It includes the certificate metrics.
+const BEFORE_REQUEST_METRICS: Extent = Extent::Before("# TYPE nginx_ingress_controller_requests ");
 
-/// Who is served by a default certificate.
-const OTHERS: &str = "(others)";
+/// Stands for the hosts that are served with the default certificate.
+const OTHER_HOSTS: &str = "(others)";
 
 const DAY: i64 = 24 * 3_600;
 
-/// A certificate.
+/// A row of the listing.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct CertificateRow {
@@ -36,34 +36,34 @@ struct CertificateRow {
     secret: String,
     hosts: Vec<String>,
     names: Vec<String>,
-    /// In seconds since 1970.
+    /// Unix time in seconds.
     not_after: i64,
-    /// Whole days; negative where it has expired.
+    /// Whole days; negative after the expiry.
     days_left: i64,
     issuer: Option<String>,
 }
 
-/// A Secret.
+/// Namespace and name of a Secret.
 type SecretName = (String, String);
 
 /// Prints the certificates.
 pub(super) async fn certificates(args: &CertsArgs) -> Result<ExitCode> {
-    let fleet = Fleet::find_one(&args.asked).await?;
+    let fleet = Fleet::find_one(&args.target).await?;
     let scope = Scope::new(&args.scope, fleet.default_namespace());
     let page = ConfigPage::ask(&fleet).await?;
-    let mut rows = rows(&page.config, &scope, now());
+    let mut rows = rows(&page.config, &scope, unix_now());
     if !rows.is_empty() {
         let issuers = issuers(&fleet).await;
         for row in &mut rows {
             row.issuer = issuers.get(&(row.namespace.clone(), row.secret.clone())).cloned();
         }
     }
-    let nothing = format!("{} has no certificate of {scope}{}", page.replica, scope.advice());
+    let nothing = format!("{} has no certificate of {scope}{}", page.replica, scope.hint());
     listing::print(&rows, args.output, &nothing)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Those that end first come first.
+/// The rows, sorted by expiry.
 fn rows(config: &Config, scope: &Scope, now: i64) -> Vec<CertificateRow> {
     let certificates = config.certificates.values().filter(|it| scope.includes(&it.origin.namespace));
     let row = |certificate: &Certificate| CertificateRow {
@@ -80,23 +80,23 @@ fn rows(config: &Config, scope: &Scope, now: i64) -> Vec<CertificateRow> {
     rows
 }
 
-/// The hosts that a certificate is shown for.
+/// The hosts that are served with a certificate.
 fn hosts(config: &Config, key: &CertificateKey) -> Vec<String> {
     let of_hosts = config.hosts.values().filter(|host| host.certificate.as_ref() == Some(key));
     let of_hosts = of_hosts.map(|host| host.key.host.to_string());
     let of_listeners = config.listeners.values().filter(|it| it.tls.certificates.contains(key));
     let of_listeners = of_listeners.map(|listener| listener.host.to_string());
-    let default = (config.default_certificate.as_ref() == Some(key)).then(|| OTHERS.to_owned());
+    let default = (config.default_certificate.as_ref() == Some(key)).then(|| OTHER_HOSTS.to_owned());
     let mut hosts: Vec<_> = of_hosts.chain(of_listeners).chain(default).collect();
     hosts.sort();
     hosts.dedup();
     hosts
 }
 
-/// The issuers by Secret, which only the metrics have. Where nobody tells them, they are unknown.
+/// The issuers by Secret, from the metrics of the first replica that responds. Empty if none does.
 async fn issuers(fleet: &Fleet) -> BTreeMap<SecretName, String> {
     for replica in &fleet.replicas {
-        if let Ok(text) = replica.page("/metrics", REQUESTS).await {
+        if let Ok(text) = replica.page("/metrics", BEFORE_REQUEST_METRICS).await {
             return read_issuers(&String::from_utf8_lossy(&text));
         }
     }
@@ -110,7 +110,7 @@ fn read_issuers(metrics: &str) -> BTreeMap<SecretName, String> {
         let name = names.into_iter().find(|name| !name.is_empty())?;
         Some((secret, name.to_owned()))
     };
-    series(metrics, INFO).filter_map(issuer).collect()
+    series(metrics, CERTIFICATE_INFO_METRIC).filter_map(issuer).collect()
 }
 
 impl Row for CertificateRow {
@@ -123,10 +123,10 @@ impl Row for CertificateRow {
         vec![
             self.namespace.clone(),
             self.secret.clone(),
-            abridged(&self.hosts),
-            abridged(&self.names),
+            abbreviate(&self.hosts),
+            abbreviate(&self.names),
             days,
-            known(self.issuer.as_deref()),
+            optional_cell(self.issuer.as_deref()),
         ]
     }
 
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn certificates_come_by_their_end_with_the_days_that_are_left() {
+    fn certificates_are_sorted_by_expiry_with_the_days_left() {
         let mut config = Config { default_certificate: Some("shop/late".into()), ..Config::default() };
         for (name, not_after) in [("late", 10 * DAY), ("soon", DAY - 1), ("over", -1)] {
             let key = CertificateKey::from(format!("shop/{name}").as_str());
@@ -164,16 +164,16 @@ mod tests {
         assert_eq!(days, [("over", -1), ("soon", 0), ("late", 10)]);
         assert_eq!(
             (rows[0].cells()[4].as_str(), rows[2].hosts.as_slice()),
-            ("expired", &[OTHERS.to_owned()][..])
+            ("expired", &[OTHER_HOSTS.to_owned()][..])
         );
     }
 
     #[test]
-    fn an_issuer_without_a_common_name_is_its_organization() {
+    fn an_issuer_without_a_common_name_is_shown_by_organization() {
         let text = format!(
-            "{INFO}{{host=\"a\",namespace=\"shop\",secret_name=\"tls\",issuer_common_name=\"\",\
+            "{CERTIFICATE_INFO_METRIC}{{host=\"a\",namespace=\"shop\",secret_name=\"tls\",issuer_common_name=\"\",\
              issuer_organization=\"Example\"}} 1\n\
-             {INFO}{{host=\"b\",namespace=\"shop\",secret_name=\"own\",issuer_common_name=\"Root\"}} 1\n"
+             {CERTIFICATE_INFO_METRIC}{{host=\"b\",namespace=\"shop\",secret_name=\"own\",issuer_common_name=\"Root\"}} 1\n"
         );
         let issuers = read_issuers(&text);
         let of = |secret: &str| issuers.get(&("shop".to_owned(), secret.to_owned())).map(String::as_str);

@@ -1,4 +1,4 @@
-//! `check`: what is wrong with the objects that a pod has read, as `fairway check` says it.
+//! `check`: prints the diagnostics of the objects that a pod has read, in the format of `fairway check`.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -10,12 +10,12 @@ use super::listing;
 use super::page::{ConfigPage, PageDiagnostic};
 use super::scope::Scope;
 use crate::args::{DiagnosticsArgs, ListFormat};
-use crate::check::worded;
-use crate::terminal::Plain;
+use crate::check::diagnostic_text;
+use crate::terminal::PlainText;
 
-/// Prints the diagnostics; 0 when there is nothing but notes, 1 otherwise.
+/// Prints the diagnostics. Exits with 0 if there are no problems other than notes, otherwise with 1.
 pub(super) async fn check(args: &DiagnosticsArgs) -> Result<ExitCode> {
-    let fleet = Fleet::find_one(&args.asked).await?;
+    let fleet = Fleet::find_one(&args.target).await?;
     let scope = Scope::new(&args.scope, fleet.default_namespace());
     let ConfigPage { replica, diagnostics, .. } = ConfigPage::ask(&fleet).await?;
     let found: Vec<_> = diagnostics.iter().filter(|it| scope.includes(&it.origin.namespace)).collect();
@@ -23,7 +23,7 @@ pub(super) async fn check(args: &DiagnosticsArgs) -> Result<ExitCode> {
         ListFormat::Json => listing::json(&found)?,
         ListFormat::Yaml => listing::yaml(&found)?,
         ListFormat::Table | ListFormat::Wide => {
-            let mut out = Plain(io::BufWriter::new(io::stdout().lock()));
+            let mut out = PlainText(io::BufWriter::new(io::stdout().lock()));
             for diagnostic in &found {
                 writeln!(out, "{}", line(diagnostic))?;
             }
@@ -37,7 +37,7 @@ pub(super) async fn check(args: &DiagnosticsArgs) -> Result<ExitCode> {
 
 fn line(diagnostic: &PageDiagnostic) -> String {
     let PageDiagnostic { severity, origin, code, problem, consequence } = diagnostic;
-    format!("{}; {consequence}", worded(severity, code, origin, problem))
+    format!("{}; {consequence}", diagnostic_text(severity, code, origin, problem))
 }
 
 fn counts(found: &[&PageDiagnostic]) -> String {
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn diagnostics_are_worded_as_check_words_them_and_counted() {
+    fn diagnostics_are_printed_in_the_format_of_check_and_counted() {
         let diagnostic = |severity: &str| PageDiagnostic {
             severity: severity.to_owned(),
             origin: Origin::object("Ingress", "shop", "web").at("spec.rules[0]"),

@@ -1,4 +1,4 @@
-//! A cluster with its Fairway pods.
+//! Finds the Fairway pods of a cluster.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use fairway_cluster::source::{self, Client};
 
 use crate::args::PodArgs;
 
-/// A cluster with its Fairway pods; at least one.
+/// A cluster and its Fairway pods, at least one.
 #[derive(Clone)]
 pub(super) struct Cluster {
     pub(super) client: Client,
@@ -18,7 +18,7 @@ pub(super) struct Cluster {
 
 impl Cluster {
     /// # Errors
-    /// There is no way to the cluster, its pods cannot be listed, or there is none of Fairway.
+    /// The cluster cannot be reached, its pods cannot be listed, or it has no Fairway pod.
     pub(super) async fn find(args: &PodArgs) -> Result<Self> {
         let client = source::connect(&args.credentials()).await?;
         let mut cluster = Self { client, pods: Vec::new(), args: args.clone() };
@@ -26,16 +26,16 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// The same with the pods of now.
+    /// The same cluster with its current pods.
     ///
     /// # Errors
-    /// They cannot be listed, or there is none of Fairway.
-    pub(super) async fn again(&self) -> Result<Self> {
+    /// The pods cannot be listed, or there is no Fairway pod.
+    pub(super) async fn refreshed(&self) -> Result<Self> {
         Ok(Self { pods: self.list().await?, ..self.clone() })
     }
 
     async fn list(&self) -> Result<Vec<FairwayPod>> {
-        let found = pods::find(&self.client, &self.args.search()).await;
+        let found = pods::find_pods(&self.client, &self.args.search()).await;
         let mut found = found.with_context(|| match &self.args.context {
             Some(context) => format!("context {context}"),
             None => "the current context".to_owned(),
@@ -44,7 +44,7 @@ impl Cluster {
             let names: Vec<_> = found.iter().map(|pod| pod.name.clone()).collect();
             found.retain(|pod| pod.name == *name);
             if found.is_empty() {
-                bail!("--pod {name}: is no Fairway pod; there is {}", names.join(", "));
+                bail!("--pod {name}: is not a Fairway pod; the Fairway pods are {}", names.join(", "));
             }
         }
         if let Some(port) = self.args.admin_port {
@@ -53,10 +53,10 @@ impl Cluster {
         Ok(found)
     }
 
-    /// The same, where all its pods are of one installation.
+    /// Checks that all pods belong to one installation.
     ///
     /// # Errors
-    /// They are of several, whose answers may differ.
+    /// They belong to several installations, which may serve different configurations.
     pub(super) fn one_installation(self) -> Result<Self> {
         let installations: BTreeSet<_> = self.pods.iter().map(installation).collect();
         if installations.len() > 1 {
@@ -71,7 +71,7 @@ impl Cluster {
     }
 }
 
-/// Which installation a pod belongs to, in words.
+/// Describes the installation of a pod.
 pub(super) fn installation(pod: &FairwayPod) -> String {
     match &*pod.instance {
         "" => format!("namespace {}", pod.namespace),

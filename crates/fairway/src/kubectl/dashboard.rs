@@ -1,4 +1,4 @@
-//! `dashboard`: the dashboard of a pod at an address of this machine, until Ctrl-C.
+//! `dashboard`: forwards a local port to the dashboard of a pod until Ctrl-C.
 
 use std::io::{self, ErrorKind, Write};
 use std::net::Ipv4Addr;
@@ -11,10 +11,10 @@ use super::cluster::Cluster;
 use super::relay::Relay;
 use crate::args::DashboardArgs;
 
-/// What opens an address in a browser, on Linux and on macOS.
+/// Programs that open a URL in a browser, on Linux and on macOS.
 const OPENERS: [&str; 2] = ["xdg-open", "open"];
 
-/// Prints the address, and forwards connections until Ctrl-C.
+/// Prints the URL and forwards connections until Ctrl-C.
 pub(super) async fn dashboard(args: &DashboardArgs) -> Result<ExitCode> {
     let cluster = Cluster::find(&args.pods).await?.one_installation()?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, args.port)).await;
@@ -32,14 +32,14 @@ pub(super) async fn dashboard(args: &DashboardArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Opens a browser, where there is a program for it.
+/// Opens the URL in a browser if one of the programs exists.
 fn open(url: &str) -> Result<()> {
     for program in OPENERS {
         let mut command = Command::new(program);
         command.arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         match command.spawn() {
             Ok(mut child) => {
-                // It ends as soon as it has handed the address over.
+                // Reap the process, which exits as soon as it has passed the URL on.
                 std::thread::spawn(move || {
                     _ = child.wait();
                 });
@@ -49,6 +49,6 @@ fn open(url: &str) -> Result<()> {
             Err(error) => return Err(error).context(program),
         }
     }
-    writeln!(io::stderr(), "There is neither xdg-open nor open here: open the address yourself.")?;
+    writeln!(io::stderr(), "Found neither xdg-open nor open: open the address in a browser yourself.")?;
     Ok(())
 }

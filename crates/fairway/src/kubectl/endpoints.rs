@@ -1,4 +1,4 @@
-//! `endpoints`: the addresses of each Service that is served.
+//! `endpoints`: lists the endpoints of the Services that rules use.
 
 use std::process::ExitCode;
 
@@ -12,10 +12,10 @@ use super::page::ConfigPage;
 use super::scope::Scope;
 use crate::args::EndpointsArgs;
 
-/// How many addresses a table shows.
+/// Number of addresses that a table shows.
 const SHOWN_ADDRESSES: usize = 3;
 
-/// A Service with a port, as rules use it.
+/// A Service port that rules use.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct BackendRow {
@@ -25,20 +25,20 @@ struct BackendRow {
     protocol: &'static str,
     tls: bool,
     addresses: Vec<String>,
-    /// The pods of these, where known.
+    /// The pods of these addresses, as far as known.
     pods: Vec<String>,
-    /// Its name in `/config`.
+    /// The name of the backend in `/config`.
     backend: String,
 }
 
-/// Prints the backends with their addresses.
+/// Prints the backends with their endpoints.
 pub(super) async fn endpoints(args: &EndpointsArgs) -> Result<ExitCode> {
-    let fleet = Fleet::find_one(&args.asked).await?;
+    let fleet = Fleet::find_one(&args.target).await?;
     let scope = Scope::new(&args.scope, fleet.default_namespace());
     let page = ConfigPage::ask(&fleet).await?;
     let rows = rows(&page.config, &scope, args.service.as_deref());
     let of = args.service.as_ref().map(|service| format!(" of a Service {service}")).unwrap_or_default();
-    let nothing = format!("{} serves no backend{of} in {scope}{}", page.replica, scope.advice());
+    let nothing = format!("{} serves no backend{of} in {scope}{}", page.replica, scope.hint());
     listing::print(&rows, args.output, &nothing)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -51,7 +51,7 @@ fn rows(config: &Config, scope: &Scope, service: Option<&str>) -> Vec<BackendRow
 
 fn row(backend: &Backend) -> BackendRow {
     let Backend { key, origin, service, endpoints, protocol, tls, .. } = backend;
-    // Backends that are no Services, such as authentication services outside of the cluster, have the name of their object.
+    // A backend that is not a Service, such as an authentication service outside the cluster, is named after its object.
     let (namespace, name) = match &*service.name {
         "" => (&origin.namespace, &origin.name),
         _ => (&service.namespace, &service.name),
@@ -72,8 +72,8 @@ fn row(backend: &Backend) -> BackendRow {
     }
 }
 
-/// The first of some addresses, and how many more there are.
-pub(super) fn abridged(addresses: &[String]) -> String {
+/// The first addresses and the number of the others.
+pub(super) fn abbreviate(addresses: &[String]) -> String {
     match addresses.len().checked_sub(SHOWN_ADDRESSES) {
         None | Some(0) => addresses.join(","),
         Some(more) => format!("{} + {more} more", addresses[..SHOWN_ADDRESSES].join(",")),
@@ -90,12 +90,12 @@ impl Row for BackendRow {
             self.service.clone(),
             self.port.clone(),
             self.addresses.len().to_string(),
-            abridged(&self.addresses),
+            abbreviate(&self.addresses),
         ]
     }
 
     fn wide_cells(&self) -> Vec<String> {
-        vec![self.protocol.to_owned(), listing::yes_no(self.tls).to_owned(), abridged(&self.pods)]
+        vec![self.protocol.to_owned(), listing::yes_no(self.tls).to_owned(), abbreviate(&self.pods)]
     }
 }
 
@@ -104,10 +104,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_few_addresses_are_shown_and_the_others_counted() {
+    fn only_the_first_addresses_are_shown() {
         let addresses = |count: usize| (1..=count).map(|n| n.to_string()).collect::<Vec<_>>();
-        assert_eq!(abridged(&addresses(0)), "");
-        assert_eq!(abridged(&addresses(3)), "1,2,3");
-        assert_eq!(abridged(&addresses(5)), "1,2,3 + 2 more");
+        assert_eq!(abbreviate(&addresses(0)), "");
+        assert_eq!(abbreviate(&addresses(3)), "1,2,3");
+        assert_eq!(abbreviate(&addresses(5)), "1,2,3 + 2 more");
     }
 }

@@ -1,4 +1,4 @@
-//! `explain`: as `fairway explain`, by what a pod serves, or by what all pods remember.
+//! `explain`: like `fairway explain`, with the running configuration of a pod or the recorded requests of all pods.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -6,29 +6,29 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 
-use super::fleet::{Answer, Fleet, Replica};
+use super::fleet::{Fleet, Replica, ReplicaPage};
 use crate::args::RequestArgs;
 use crate::ask::Extent;
 use crate::explain;
-use crate::terminal::Plain;
+use crate::terminal::PlainText;
 
 /// Explains one request.
 pub(super) async fn explain(args: &RequestArgs) -> Result<ExitCode> {
-    let fleet = Fleet::find_one(&args.asked).await?;
+    let fleet = Fleet::find_one(&args.target).await?;
     let RequestArgs { url, method, headers, request_id, .. } = args;
     let text = match (request_id, url) {
         (Some(id), _) => remembered(&fleet, id).await?,
         (None, Some(url)) => {
-            let Answer { replica, body } = fleet.any("/config").await?;
+            let ReplicaPage { replica, body } = fleet.first_page("/config").await?;
             explain::by_config(url, method, headers, &replica, &body)?
         }
-        (None, None) => bail!("there is no URL"),
+        (None, None) => bail!("no URL was given"),
     };
-    Plain(io::stdout()).write_all(text.as_bytes())?;
+    PlainText(io::stdout()).write_all(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// What each replica remembers of the requests with this `X-Request-ID`. A replica that does not answer hides no other one.
+/// The recorded requests of all replicas with this `X-Request-ID`. Problems of single replicas go to standard error.
 async fn remembered(fleet: &Fleet, id: &str) -> Result<String> {
     let path = explain::recorded::path(id);
     let ask = |replica: Replica| {
@@ -39,7 +39,7 @@ async fn remembered(fleet: &Fleet, id: &str) -> Result<String> {
         }
     };
     let (mut text, mut problems) = (String::new(), Vec::new());
-    for (replica, page) in fleet.each(ask).await? {
+    for (replica, page) in fleet.query_all(ask).await? {
         let found = page
             .and_then(|body| explain::recorded::read(&body).with_context(|| format!("{replica}: {path}")));
         match found {
@@ -54,10 +54,10 @@ async fn remembered(fleet: &Fleet, id: &str) -> Result<String> {
         }
     }
     for problem in &problems {
-        writeln!(Plain(io::stderr()), "{problem}")?;
+        writeln!(PlainText(io::stderr()), "{problem}")?;
     }
     if text.is_empty() {
-        bail!("no replica that answers remembers a request with X-Request-ID {id:?}");
+        bail!("no replica that responded has recorded a request with X-Request-ID {id:?}");
     }
     Ok(text)
 }

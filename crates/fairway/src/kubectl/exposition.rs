@@ -1,43 +1,43 @@
-//! Metrics in the Prometheus text format, as far as they are read here: series by the name of their metric.
+//! Parses series from the Prometheus text format, by the name of their metric.
 
 use std::borrow::Cow;
 
-/// One line.
+/// A series: one line of the text.
 #[derive(Debug, PartialEq)]
 pub(super) struct Series<'t> {
     labels: Vec<(&'t str, Cow<'t, str>)>,
     pub(super) value: f64,
 }
 
-/// The series of the metric `name` in `text`. Lines that cannot be read are left out.
+/// The series of the metric `name` in `text`. Skips lines that cannot be parsed.
 pub(super) fn series<'t>(text: &'t str, name: &'t str) -> impl Iterator<Item = Series<'t>> {
     text.lines().filter_map(move |line| read(line.strip_prefix(name)?))
 }
 
 impl Series<'_> {
-    /// The value of a label; empty where it is absent, which means the same to Prometheus.
+    /// The value of a label. An absent label is the same as an empty one, as in Prometheus.
     pub(super) fn label(&self, name: &str) -> &str {
         self.labels.iter().find(|(label, _)| *label == name).map_or("", |(_, value)| value)
     }
 }
 
-/// Names with their values.
+/// Label names and values.
 type Labels<'a> = Vec<(&'a str, Cow<'a, str>)>;
 
-/// What comes behind the name.
+/// Parses the part after the name.
 fn read(rest: &str) -> Option<Series<'_>> {
     let (labels, rest) = match rest.strip_prefix('{') {
         Some(labels) => read_labels(labels)?,
-        // Another metric may begin with the same name.
+        // The name may be a prefix of another metric's name.
         None if rest.starts_with(' ') => (Vec::new(), rest),
         None => return None,
     };
-    // A time may follow the value.
+    // A timestamp may follow the value.
     let value = rest.split_whitespace().next()?.parse().ok()?;
     Some(Series { labels, value })
 }
 
-/// The labels, and what comes behind the closing brace.
+/// Parses the labels. Returns them with the text after the closing brace.
 fn read_labels(text: &str) -> Option<(Labels<'_>, &str)> {
     let (mut labels, mut rest) = (Vec::new(), text);
     loop {
@@ -52,7 +52,7 @@ fn read_labels(text: &str) -> Option<(Labels<'_>, &str)> {
     }
 }
 
-/// Where the quote is that ends a value.
+/// The position of the closing quote of a value.
 fn end_of_value(text: &str) -> Option<usize> {
     let mut is_escaped = false;
     text.bytes().position(|byte| {

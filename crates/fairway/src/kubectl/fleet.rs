@@ -1,4 +1,4 @@
-//! The replicas that are asked: pods of a cluster through port-forwards, or one process by its admin address.
+//! The replicas to query: pods of a cluster through port-forwards, or processes by their admin addresses.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -8,55 +8,55 @@ use fairway_cluster::pods::{self, FairwayPod, Tunnel};
 use fairway_cluster::source::Client;
 
 use super::cluster::Cluster;
-use crate::args::AskedArgs;
+use crate::args::TargetArgs;
 use crate::ask::{self, Extent};
 
-/// The admin server answers by this name whatever its address is.
-const HOST: &str = "localhost";
+/// The Host header for the admin server, which it accepts at every address.
+const ADMIN_HOST: &str = "localhost";
 
-/// One process.
+/// A replica.
 #[derive(Clone)]
 pub(crate) enum Replica {
-    /// By the address of its admin server.
+    /// A process with this admin address.
     Process(SocketAddr),
-    /// In a pod.
+    /// A pod.
     Pod { client: Client, pod: Box<FairwayPod> },
 }
 
-/// The replicas that are asked; at least one.
+/// The replicas to query, at least one.
 pub(crate) struct Fleet {
     pub(crate) replicas: Vec<Replica>,
-    /// The cluster that they are in.
+    /// The cluster of the pods.
     cluster: Option<Cluster>,
 }
 
-/// A page of one replica.
-pub(crate) struct Answer {
-    /// Whose it is.
+/// A page of a replica's admin server.
+pub(crate) struct ReplicaPage {
+    /// Name of the replica.
     pub(crate) replica: String,
     pub(crate) body: Vec<u8>,
 }
 
 impl Fleet {
-    /// All of them, of all installations.
+    /// Finds the replicas of all installations.
     ///
     /// # Errors
-    /// There is none, or the cluster cannot be asked.
-    pub(super) async fn find(args: &AskedArgs) -> Result<Self> {
+    /// There is none, or the cluster cannot be queried.
+    pub(super) async fn find(args: &TargetArgs) -> Result<Self> {
         Ok(match args.admin {
             Some(admin) => Self { replicas: vec![Replica::Process(admin)], cluster: None },
-            None => Self::of(Cluster::find(&args.pods).await?),
+            None => Self::from_cluster(Cluster::find(&args.pods).await?),
         })
     }
 
-    /// Those of one installation, which serve the same.
+    /// Finds the replicas of the only installation.
     ///
     /// # Errors
-    /// There is none, there are several installations, or the cluster cannot be asked.
-    pub(crate) async fn find_one(args: &AskedArgs) -> Result<Self> {
+    /// There is no replica, there are several installations, or the cluster cannot be queried.
+    pub(crate) async fn find_one(args: &TargetArgs) -> Result<Self> {
         let Self { replicas, cluster } = Self::find(args).await?;
         match cluster {
-            Some(cluster) => Ok(Self::of(cluster.one_installation()?)),
+            Some(cluster) => Ok(Self::from_cluster(cluster.one_installation()?)),
             None => Ok(Self { replicas, cluster: None }),
         }
     }
@@ -66,50 +66,50 @@ impl Fleet {
         Self { replicas: admins.iter().copied().map(Replica::Process).collect(), cluster: None }
     }
 
-    fn of(cluster: Cluster) -> Self {
+    fn from_cluster(cluster: Cluster) -> Self {
         let replica =
             |pod: &FairwayPod| Replica::Pod { client: cluster.client.clone(), pod: Box::new(pod.clone()) };
         Self { replicas: cluster.pods.iter().map(replica).collect(), cluster: Some(cluster) }
     }
 
-    /// Looks for the pods of now, and keeps those that are known where they cannot be listed.
+    /// Updates the list of pods. Keeps the known pods if they cannot be listed.
     pub(super) async fn refresh(&mut self) {
         let Some(cluster) = &self.cluster else { return };
-        let now = cluster.again().await;
+        let now = cluster.refreshed().await;
         if let Ok(cluster) = now {
-            *self = Self::of(cluster);
+            *self = Self::from_cluster(cluster);
         }
     }
 
-    /// The namespace that objects are shown of unless a flag names another one; `None` without a cluster.
+    /// The namespace of the objects to show unless a flag names another one; `None` without a cluster.
     pub(super) fn default_namespace(&self) -> Option<&str> {
         self.cluster.as_ref().map(|cluster| cluster.client.default_namespace())
     }
 
-    /// What each replica gives, in their order. All are asked at the same time.
-    pub(crate) async fn each<T, F>(&self, ask: impl Fn(Replica) -> F) -> Result<Vec<T>>
+    /// Queries all replicas concurrently. The results are in the order of the replicas.
+    pub(crate) async fn query_all<T, F>(&self, ask: impl Fn(Replica) -> F) -> Result<Vec<T>>
     where
         T: Send + 'static,
         F: Future<Output = T> + Send + 'static,
     {
-        let asked: Vec<_> = self.replicas.iter().map(|replica| tokio::spawn(ask(replica.clone()))).collect();
-        let mut given = Vec::new();
-        for answer in asked {
-            given.push(answer.await?);
+        let tasks: Vec<_> = self.replicas.iter().map(|replica| tokio::spawn(ask(replica.clone()))).collect();
+        let mut results = Vec::new();
+        for result in tasks {
+            results.push(result.await?);
         }
-        Ok(given)
+        Ok(results)
     }
 
-    /// The page `path` of a replica, whichever answers: those that are ready are asked first.
+    /// The page `path` of the first replica that responds. Ready replicas are tried first.
     ///
     /// # Errors
-    /// No replica answers.
-    pub(crate) async fn any(&self, path: &str) -> Result<Answer> {
+    /// No replica responds.
+    pub(crate) async fn first_page(&self, path: &str) -> Result<ReplicaPage> {
         let (ready, others): (Vec<_>, Vec<_>) = self.replicas.iter().partition(|it| it.is_ready());
         let mut problems = Vec::new();
         for replica in ready.into_iter().chain(others) {
             match replica.page(path, Extent::Whole).await {
-                Ok(body) => return Ok(Answer { replica: replica.to_string(), body }),
+                Ok(body) => return Ok(ReplicaPage { replica: replica.to_string(), body }),
                 Err(error) => problems.push(format!("{error:#}")),
             }
         }
@@ -118,7 +118,7 @@ impl Fleet {
 }
 
 impl Replica {
-    /// Whether the cluster says that it is ready. Of a process nobody says otherwise.
+    /// Whether the cluster reports the pod as ready. A process always counts as ready.
     fn is_ready(&self) -> bool {
         match self {
             Self::Process(_) => true,
@@ -126,22 +126,24 @@ impl Replica {
         }
     }
 
-    /// A page of its admin server.
+    /// Requests a page of the replica's admin server.
     ///
     /// # Errors
-    /// It cannot be reached, or does not answer with the page.
+    /// The replica cannot be reached, or does not return the page.
     pub(crate) async fn page(&self, path: &str, extent: Extent) -> Result<Vec<u8>> {
         match self {
-            Self::Process(admin) => ask::part(*admin, path, extent).await.with_context(|| self.to_string()),
+            Self::Process(admin) => {
+                ask::page_up_to(*admin, path, extent).await.with_context(|| self.to_string())
+            }
             Self::Pod { client, pod } => {
-                // Its errors name the pod.
+                // Errors of `connect` already name the pod.
                 let Tunnel { stream, refusal } = pods::connect(client, pod, pod.admin_port).await?;
-                let answer = tokio::select! {
+                let page = tokio::select! {
                     biased;
-                    refusal = refusal => Err(anyhow!("nothing answers on port {}: {refusal}", pod.admin_port)),
-                    answer = ask::read(stream, HOST, path, extent) => answer,
+                    refusal = refusal => Err(anyhow!("no response on port {}: {refusal}", pod.admin_port)),
+                    page = ask::request_page(stream, ADMIN_HOST, path, extent) => page,
                 };
-                answer.with_context(|| self.to_string())
+                page.with_context(|| self.to_string())
             }
         }
     }

@@ -1,9 +1,9 @@
-//! Hosts that a user selects.
+//! Selection of routes and requests by host.
 
 use fairway_model::{HostPattern, WildcardSpan};
 
-/// The patterns among `all` that a request for `wanted` may be served by: those that are written like it, and those that cover it. The
-/// pattern for every host is one of them only where there is no other.
+/// The patterns in `all` that may serve requests for `wanted`: those that equal it and those that cover it. The pattern for all
+/// hosts is included only if there is no other.
 pub(super) fn serving<'p>(all: impl Iterator<Item = &'p HostPattern>, wanted: &str) -> Vec<&'p HostPattern> {
     let wanted = wanted.to_ascii_lowercase();
     let (named, every): (Vec<_>, Vec<_>) = all
@@ -12,15 +12,15 @@ pub(super) fn serving<'p>(all: impl Iterator<Item = &'p HostPattern>, wanted: &s
     if named.is_empty() { every } else { named }
 }
 
-/// Hosts whose requests are selected: one, or all below a wildcard.
+/// Selects requests by host: one host, or all hosts below a wildcard.
 #[derive(Debug)]
 pub(super) struct SelectedHosts(HostPattern);
 
 impl SelectedHosts {
-    /// Reads `shop.example.com` or `*.example.com`.
+    /// Parses `shop.example.com` or `*.example.com`.
     ///
     /// # Errors
-    /// It is no host.
+    /// The text is not a host.
     pub(super) fn read(text: &str) -> anyhow::Result<Self> {
         let pattern = HostPattern::parse(text, WildcardSpan::ManyLabels);
         Ok(Self(pattern.map_err(|error| anyhow::anyhow!("--host {text}: {error}"))?))
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_host_is_served_where_no_other_pattern_serves_it() {
+    fn the_pattern_for_all_hosts_is_used_only_without_another_match() {
         let parse = |text| HostPattern::parse(text, WildcardSpan::OneLabel).unwrap();
         let patterns = ["a.test", "*.test", "b.test", ""].map(parse);
         let serving = |wanted| {
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_selected_by_a_host_or_all_below_it() {
+    fn requests_are_selected_by_host_or_wildcard() {
         let hosts = SelectedHosts::read("*.example.com").unwrap();
         assert!(hosts.include("a.b.Example.com") && !hosts.include("example.com"));
         assert!(SelectedHosts::read("shop.example.com").unwrap().include("shop.example.com"));

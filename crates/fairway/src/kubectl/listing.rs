@@ -1,4 +1,4 @@
-//! What a command lists, in the format that was asked for.
+//! Prints lists of rows as a table, JSON or YAML.
 
 use std::io::{self, Write};
 
@@ -7,25 +7,25 @@ use serde::Serialize;
 
 use super::table::Table;
 use crate::args::ListFormat;
-use crate::terminal::{self, EscapedJson, Plain};
+use crate::terminal::{self, EscapedJson, PlainText};
 
-/// A line of a table, or an object of JSON.
+/// A row of a table, or an object in JSON.
 pub(super) trait Row: Serialize {
     const HEADINGS: &'static [&'static str];
-    /// What a wide table has behind these.
+    /// Headings of the additional columns of a wide table.
     const WIDE_HEADINGS: &'static [&'static str];
 
     fn cells(&self) -> Vec<String>;
     fn wide_cells(&self) -> Vec<String>;
 }
 
-/// Prints rows; where a table has none, it says so on the standard error instead.
+/// Prints rows. If a table would have none, prints `nothing` to standard error instead.
 pub(super) fn print<R: Row>(rows: &[R], format: ListFormat, nothing: &str) -> Result<()> {
     match format {
         ListFormat::Json => json(&rows),
         ListFormat::Yaml => yaml(&rows),
         ListFormat::Table | ListFormat::Wide if rows.is_empty() => {
-            Ok(writeln!(Plain(io::stderr()), "{nothing}")?)
+            Ok(writeln!(PlainText(io::stderr()), "{nothing}")?)
         }
         ListFormat::Table => write(&table(rows, false)),
         ListFormat::Wide => write(&table(rows, true)),
@@ -58,16 +58,16 @@ pub(super) fn yaml(value: &impl Serialize) -> Result<()> {
 
 fn write(table: &Table) -> Result<()> {
     let mut out = io::BufWriter::new(io::stdout().lock());
-    table.write(&mut Plain(&mut out))?;
+    table.write(&mut PlainText(&mut out))?;
     Ok(out.flush()?)
 }
 
-/// Whether a value is unknown, known, or known to be absent, as a cell.
-pub(super) fn known(value: Option<impl ToString>) -> String {
+/// The cell for an optional value: `<unknown>` if there is none.
+pub(super) fn optional_cell(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "<unknown>".to_owned(), |value| value.to_string())
 }
 
-/// A yes or a no.
+/// `yes` or `no`.
 pub(super) fn yes_no(value: bool) -> &'static str {
     if value { "yes" } else { "no" }
 }

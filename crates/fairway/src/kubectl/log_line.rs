@@ -1,20 +1,19 @@
-//! Which lines of a pod are its access log, and whose requests they are about. A pod prints its messages as well, and in a log both come
-//! together.
+//! Classifies the lines of a pod's log, which mixes the access log with messages of the process.
 
 use serde::Deserialize;
 
-/// What a line is.
+/// The kind of a log line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum LogLine {
-    /// A line of the access log as JSON, with the host of the request or of the TLS connection.
+    /// A JSON line of the access log, with the host of the request or of the TLS connection.
     Access { host: Option<String> },
-    /// Text in a format in which no host can be found.
+    /// A text line of the access log, which does not show the host.
     Text,
-    /// A message about the process.
+    /// A message of the process.
     Message,
 }
 
-/// What is read of a line of JSON. No message has the first member.
+/// The members of a JSON line that are read. Messages never have `took_us`.
 #[derive(Deserialize)]
 struct Members {
     took_us: Option<u64>,
@@ -46,7 +45,7 @@ impl LogLine {
     }
 }
 
-/// Whether a line of text begins as messages do: with a time and a level.
+/// Whether a line starts with a timestamp and a level, as messages do.
 fn is_message(line: &str) -> bool {
     let mut words = line.split_whitespace();
     let is_time =
@@ -59,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_the_access_log_are_told_from_messages() {
+    fn access_log_lines_are_distinguished_from_messages() {
         let access = |host: &str| LogLine::Access { host: Some(host.to_owned()) };
         for (line, expected) in [
             (

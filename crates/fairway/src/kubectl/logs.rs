@@ -1,4 +1,4 @@
-//! `logs`: the access log of all pods, each line behind the name of its pod.
+//! `logs`: prints the access log of all pods, each line prefixed with the name of its pod.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -16,27 +16,27 @@ use super::cluster::Cluster;
 use super::host::SelectedHosts;
 use super::log_line::LogLine;
 use crate::args::LogsArgs;
-use crate::terminal::Plain;
+use crate::terminal::PlainText;
 
-/// How often new pods are looked for.
+/// Interval of the search for new pods.
 const SEARCH_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How many lines wait to be printed.
+/// Number of lines that may wait to be printed.
 const MAX_WAITING: usize = 256;
 
-/// What a pod has to say.
-struct Said {
+/// A line or a problem of a pod's log.
+struct PodLog {
     pod: String,
-    what: What,
+    what: LogEvent,
 }
 
-enum What {
+enum LogEvent {
     Line(String),
-    /// Its log cannot be read, or not any further.
+    /// The log cannot be read, or its end was reached.
     Problem(String),
 }
 
-/// Prints the lines; 0 when the logs of all pods could be read.
+/// Prints the access log. Exits with 0 if the logs of all pods could be read.
 pub(super) async fn logs(args: &LogsArgs) -> Result<ExitCode> {
     let hosts = args.host.as_deref().map(SelectedHosts::read).transpose()?;
     let mut cluster = Cluster::find(&args.pods).await?.one_installation()?;
@@ -45,30 +45,30 @@ pub(super) async fn logs(args: &LogsArgs) -> Result<ExitCode> {
     let mut printer = Printer { hosts, has_text: false, has_problem: false };
     if !args.follow {
         tokio::spawn(read_all(cluster.client.clone(), cluster.pods.clone(), range, sender));
-        while let Some(said) = receiver.recv().await {
-            printer.print(&said)?;
+        while let Some(pod_log) = receiver.recv().await {
+            printer.print(&pod_log)?;
         }
         return Ok(printer.exit_code());
     }
-    // Readers by pod. That of a pod that has not started, or whose container starts again, ends.
+    // One reader per pod. It ends if the pod has not started or its container restarts.
     let mut followed: BTreeMap<(String, String), JoinHandle<()>> = BTreeMap::new();
     let mut is_first = true;
     let mut searches = interval(SEARCH_INTERVAL);
     loop {
         tokio::select! {
-            Some(said) = receiver.recv() => printer.print(&said)?,
+            Some(pod_log) = receiver.recv() => printer.print(&pod_log)?,
             _ = searches.tick() => {
                 if !is_first {
-                    // Pods that are known go on while the API server does not answer.
-                    cluster = cluster.again().await.unwrap_or(cluster);
+                    // Keep the known pods while the API server does not respond.
+                    cluster = cluster.refreshed().await.unwrap_or(cluster);
                 }
-                // What a new pod has printed so far is new as well.
+                // Print everything that a new pod has logged so far.
                 let whole = LogRange { tail: None, ..range };
                 for pod in &cluster.pods {
                     let name = (pod.namespace.clone(), pod.name.clone());
                     let range = match followed.get(&name) {
                         Some(reader) if !reader.is_finished() => continue,
-                        // What it printed before was read.
+                        // The earlier lines of this pod have already been printed.
                         Some(_) => LogRange { tail: Some(0), ..range },
                         None if is_first => range,
                         None => whole,
@@ -82,59 +82,59 @@ pub(super) async fn logs(args: &LogsArgs) -> Result<ExitCode> {
     }
 }
 
-/// Reads one log after the other.
-async fn read_all(client: Client, pods: Vec<FairwayPod>, range: LogRange, sender: Sender<Said>) {
+/// Reads the logs of the pods one after the other.
+async fn read_all(client: Client, pods: Vec<FairwayPod>, range: LogRange, sender: Sender<PodLog>) {
     for pod in pods {
         read(client.clone(), pod, range, sender.clone()).await;
     }
 }
 
-/// Reads the log of a pod until it ends, or nobody wants it.
-async fn read(client: Client, pod: FairwayPod, range: LogRange, sender: Sender<Said>) {
+/// Reads the log of a pod until it ends or the receiver is gone.
+async fn read(client: Client, pod: FairwayPod, range: LogRange, sender: Sender<PodLog>) {
     let mut lines = match pods::read_log(&client, &pod, range).await {
         Ok(lines) => lines,
         Err(error) => {
-            say(&sender, &pod, What::Problem(error.to_string())).await;
+            send_event(&sender, &pod, LogEvent::Problem(error.to_string())).await;
             return;
         }
     };
     loop {
-        let what = match lines.next().await {
-            Ok(Some(line)) => What::Line(line),
-            Ok(None) if range.follow => What::Problem("its log has ended".to_owned()),
+        let what = match lines.next_line().await {
+            Ok(Some(line)) => LogEvent::Line(line),
+            Ok(None) if range.follow => LogEvent::Problem("its log has ended".to_owned()),
             Ok(None) => return,
-            Err(error) => What::Problem(format!("its log cannot be read any further: {error}")),
+            Err(error) => LogEvent::Problem(format!("its log cannot be read any further: {error}")),
         };
-        let is_last = matches!(what, What::Problem(_));
-        if !say(&sender, &pod, what).await || is_last {
+        let is_last = matches!(what, LogEvent::Problem(_));
+        if !send_event(&sender, &pod, what).await || is_last {
             return;
         }
     }
 }
 
-/// Whether somebody still listens.
-async fn say(sender: &Sender<Said>, pod: &FairwayPod, what: What) -> bool {
-    sender.send(Said { pod: pod.name.clone(), what }).await.is_ok()
+/// Sends an event. Returns whether the receiver still exists.
+async fn send_event(sender: &Sender<PodLog>, pod: &FairwayPod, what: LogEvent) -> bool {
+    sender.send(PodLog { pod: pod.name.clone(), what }).await.is_ok()
 }
 
 struct Printer {
     hosts: Option<SelectedHosts>,
-    /// Whether there were lines in which no host can be found, though some host was asked for.
+    /// Whether `--host` was given and there were text lines, which do not show the host.
     has_text: bool,
     has_problem: bool,
 }
 
 impl Printer {
-    fn print(&mut self, said: &Said) -> Result<()> {
-        let Said { pod, what } = said;
+    fn print(&mut self, pod_log: &PodLog) -> Result<()> {
+        let PodLog { pod, what } = pod_log;
         match what {
-            What::Line(line) if self.selects(line)? => {
-                writeln!(Plain(io::stdout()), "[{pod}] {}", line.trim_end_matches('\r'))?;
+            LogEvent::Line(line) if self.selects(line)? => {
+                writeln!(PlainText(io::stdout()), "[{pod}] {}", line.trim_end_matches('\r'))?;
             }
-            What::Line(_) => {}
-            What::Problem(problem) => {
+            LogEvent::Line(_) => {}
+            LogEvent::Problem(problem) => {
                 self.has_problem = true;
-                writeln!(Plain(io::stderr()), "[{pod}] {problem}")?;
+                writeln!(PlainText(io::stderr()), "[{pod}] {problem}")?;
             }
         }
         Ok(())
@@ -150,8 +150,8 @@ impl Printer {
                 if !self.has_text {
                     writeln!(
                         io::stderr(),
-                        "The access log is text, in which --host can find no host. Make it JSON with the value logs.access: \
-                         json of the chart, or with --access-log json."
+                        "--host needs a JSON access log, but this one is text. Set the chart value logs.access: json, or use \
+                         --access-log json."
                     )?;
                 }
                 self.has_text = true;
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_selects_its_lines_and_messages_are_left_out() {
+    fn a_host_selects_its_lines_and_messages_are_skipped() {
         let line = |host: &str| format!(r#"{{"request":{{"host":"{host}"}},"took_us":1}}"#);
         let printer = |host: Option<&str>| Printer {
             hosts: host.map(|host| SelectedHosts::read(host).unwrap()),

@@ -1,7 +1,8 @@
-//! `kubectl fairway`: what a cluster's Fairway pods are and serve, for whoever has a kubeconfig. Also a single process, by its admin address.
+//! `kubectl fairway`: inspects the Fairway pods of a cluster, or a single process by its admin address. Changes nothing in the
+//! cluster.
 //!
-//! [`cluster`] finds the pods, [`fleet`] asks them for pages of their admin servers ([`page`], [`exposition`]), and a file for each
-//! command makes rows of these, which [`listing`] prints. It changes nothing in the cluster.
+//! [`cluster`] finds the pods, [`fleet`] requests pages of their admin servers ([`page`], [`exposition`]), and one file per command
+//! turns them into rows, which [`listing`] prints.
 
 pub(crate) mod age;
 mod certificates;
@@ -32,7 +33,7 @@ use anyhow::Result;
 
 use crate::args::KubectlCommand;
 
-/// The name of the file that kubectl runs for `kubectl fairway`.
+/// The file name that kubectl looks up for `kubectl fairway`.
 const PLUGIN: &str = "kubectl-fairway";
 
 /// Whether the program was called by the name of the plugin.
@@ -44,7 +45,7 @@ pub(crate) fn is_plugin(program: &OsStr) -> bool {
 pub(crate) fn kubectl(command: &KubectlCommand) -> Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let ended = runtime.block_on(run(command));
-    // The system may still look up a name, which cannot be ended.
+    // A pending name lookup by the system cannot be cancelled.
     runtime.shutdown_background();
     ended
 }
@@ -68,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_of_the_file_makes_the_program_a_plugin() {
+    fn the_file_name_makes_the_program_a_plugin() {
         for (program, expected) in [
             ("kubectl-fairway", true),
             ("/home/me/.krew/bin/kubectl-fairway", true),

@@ -4,12 +4,12 @@ use anyhow::{Context, Result};
 use fairway_model::{Config, Origin};
 use serde::{Deserialize, Serialize};
 
-use super::fleet::{Answer, Fleet};
+use super::fleet::{Fleet, ReplicaPage};
 
-/// What a replica serves, and what is wrong with the objects that it has read.
+/// The running configuration of a replica and the diagnostics of its objects.
 #[derive(Debug, Deserialize)]
 pub(super) struct ConfigPage {
-    /// Whose it is.
+    /// Name of the replica.
     #[serde(skip)]
     pub(super) replica: String,
     pub(super) config: Config,
@@ -27,16 +27,16 @@ pub(super) struct PageDiagnostic {
 }
 
 impl ConfigPage {
-    /// That of any replica.
+    /// Requests the page from the first replica that responds.
     ///
     /// # Errors
-    /// No replica answers, or with a page of another version of Fairway.
+    /// No replica responds, or its page is from another version of Fairway.
     pub(super) async fn ask(fleet: &Fleet) -> Result<Self> {
-        let Answer { replica, body } = fleet.any("/config").await?;
+        let ReplicaPage { replica, body } = fleet.first_page("/config").await?;
         let page = serde_json::from_slice(&body);
         let page: Self = page.with_context(|| {
             let version = env!("CARGO_PKG_VERSION");
-            format!("{replica} serves a configuration that version {version} cannot read; use its version")
+            format!("{replica} serves a configuration that version {version} cannot read; use the version of the replica")
         })?;
         Ok(Self { replica, ..page })
     }

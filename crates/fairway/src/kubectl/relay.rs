@@ -1,4 +1,4 @@
-//! Connections of a local port, each of which goes on to the admin server of one pod: the same as long as it is there, then another.
+//! Forwards connections of a local port to the admin server of one pod, and to another pod once that one is gone.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -10,30 +10,30 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Mutex, Semaphore};
 
 use super::cluster::Cluster;
-use crate::terminal::Plain;
+use crate::terminal::PlainText;
 
-/// Connections at a time; the admin server takes as many.
+/// Maximum number of concurrent connections, the same as that of the admin server.
 const MAX_CONNECTIONS: usize = 64;
 
-/// Where connections go.
+/// Forwards connections to the current pod.
 pub(super) struct Relay {
     cluster: Cluster,
-    /// `None` when the pod is gone and no other has been found.
+    /// `None` if the pod is gone and no other one has been found.
     current: Mutex<Option<FairwayPod>>,
 }
 
 impl Relay {
-    /// To a pod that takes connections.
+    /// Finds a pod that accepts connections.
     ///
     /// # Errors
-    /// No pod does.
+    /// No pod accepts connections.
     pub(super) async fn start(cluster: Cluster) -> Result<Self> {
         let relay = Self { cluster, current: Mutex::new(None) };
         relay.connect().await?;
         Ok(relay)
     }
 
-    /// Takes connections until the listener fails.
+    /// Accepts connections until the listener fails.
     pub(super) async fn serve(self, listener: TcpListener) -> Result<()> {
         let (relay, places) = (Arc::new(self), Arc::new(Semaphore::new(MAX_CONNECTIONS)));
         loop {
@@ -49,42 +49,42 @@ impl Relay {
 
     async fn forward(&self, mut local: TcpStream) {
         let (pod, tunnel) = match self.connect().await {
-            Ok(Connected { pod, tunnel }) => (pod, tunnel),
-            Err(error) => return note(&format!("{error:#}")),
+            Ok(PodConnection { pod, tunnel }) => (pod, tunnel),
+            Err(error) => return print_note(&format!("{error:#}")),
         };
         let Tunnel { mut stream, refusal } = tunnel;
         tokio::select! {
             biased;
             refusal = refusal => {
-                note(&format!("the pod {}/{}: {refusal}", pod.namespace, pod.name));
-                self.leave(&pod).await;
+                print_note(&format!("the pod {}/{}: {refusal}", pod.namespace, pod.name));
+                self.forget_pod(&pod).await;
             }
-            // A browser that goes away is its own business.
+            // A browser may close its connection at any time; errors are ignored.
             _ = copy_bidirectional(&mut local, &mut stream) => {}
         }
     }
 
-    /// A connection to the current pod, or to another one that becomes it.
-    async fn connect(&self) -> Result<Connected> {
+    /// Connects to the current pod, or chooses another one.
+    async fn connect(&self) -> Result<PodConnection> {
         let mut current = self.current.lock().await;
         if let Some(pod) = current.clone() {
             match self.tunnel(&pod).await {
-                Ok(tunnel) => return Ok(Connected { pod, tunnel }),
-                Err(error) => note(&format!("{error:#}")),
+                Ok(tunnel) => return Ok(PodConnection { pod, tunnel }),
+                Err(error) => print_note(&format!("{error:#}")),
             }
         }
         let failed = current.take();
-        let cluster = self.cluster.again().await?;
+        let cluster = self.cluster.refreshed().await?;
         let mut pods = cluster.pods;
-        // The one that has just failed comes last, and those that are ready first.
+        // Try ready pods first and the pod that has just failed last.
         pods.sort_by_key(|pod| (failed.as_ref().is_some_and(|it| it.name == pod.name), !pod.is_ready));
         let mut problem = None;
         for pod in pods {
             match self.tunnel(&pod).await {
                 Ok(tunnel) => {
-                    note(&format!("Forwarding to the pod {}/{}.", pod.namespace, pod.name));
+                    print_note(&format!("Forwarding to the pod {}/{}.", pod.namespace, pod.name));
                     *current = Some(pod.clone());
-                    return Ok(Connected { pod, tunnel });
+                    return Ok(PodConnection { pod, tunnel });
                 }
                 Err(error) => problem = Some(error),
             }
@@ -96,8 +96,8 @@ impl Relay {
         Ok(pods::connect(&self.cluster.client, pod, pod.admin_port).await?)
     }
 
-    /// The next connection goes to another pod.
-    async fn leave(&self, pod: &FairwayPod) {
+    /// Makes the next connection choose another pod.
+    async fn forget_pod(&self, pod: &FairwayPod) {
         let mut current = self.current.lock().await;
         if current.as_ref().is_some_and(|it| it.name == pod.name) {
             *current = None;
@@ -105,14 +105,14 @@ impl Relay {
     }
 }
 
-/// A connection, and where it goes.
-struct Connected {
+/// A connection to a pod.
+struct PodConnection {
     pod: FairwayPod,
     tunnel: Tunnel,
 }
 
-/// What happens meanwhile; the standard output has only the address.
-fn note(text: &str) {
-    // Nobody is left to tell when it cannot be written.
-    _ = writeln!(Plain(io::stderr()), "{text}");
+/// Prints a message to standard error; standard output is only for the URL.
+fn print_note(text: &str) {
+    // A failure to write cannot be reported.
+    _ = writeln!(PlainText(io::stderr()), "{text}");
 }

@@ -1,16 +1,16 @@
-//! `routes`: which object serves which host and path, and where its requests go.
+//! `routes`: lists hosts and paths with their objects and Services.
 
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Result;
 use fairway_model::{
-    Action, Config, FieldMatch, HostPattern, ListenerProtocol, Match, Origin, PathMatch, Reference,
-    ServiceName, TextMatch, WeightedBackend,
+    Action, Config, HostPattern, ListenerProtocol, Match, NamedValueMatch, Origin, PathMatch,
+    ReferenceStatus, ServiceName, TextMatch, WeightedBackend,
 };
 use serde::Serialize;
 
-use super::endpoints::abridged;
+use super::endpoints::abbreviate;
 use super::fleet::Fleet;
 use super::host;
 use super::listing::{self, Row};
@@ -18,44 +18,44 @@ use super::page::ConfigPage;
 use super::scope::Scope;
 use crate::args::RoutesArgs;
 
-/// A match of a rule, or what is forwarded as it comes.
+/// A match of a rule, or a route of byte streams.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct RouteRow {
     namespace: String,
     host: String,
     path: String,
-    /// How the path is matched, or the protocol of what has no paths.
+    /// The path type, or the protocol of a stream route.
     #[serde(rename = "match")]
     kind: &'static str,
-    /// What else a request must have.
+    /// The other conditions of the match.
     conditions: Vec<String>,
     object: String,
-    services: Vec<Share>,
-    /// The status that Fairway answers with itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    answer: Option<u16>,
+    services: Vec<ServiceShare>,
+    /// The status if Fairway itself responds.
+    #[serde(rename = "answer", skip_serializing_if = "Option::is_none")]
+    fixed_status: Option<u16>,
 }
 
-/// A Service and its part of the requests.
+/// A Service and its share of the requests.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Share {
+struct ServiceShare {
     service: String,
     weight: u32,
-    /// Whether the reference leads to it.
+    /// Whether the reference is valid.
     valid: bool,
     endpoints: Vec<String>,
 }
 
 /// Prints the routes.
 pub(super) async fn routes(args: &RoutesArgs) -> Result<ExitCode> {
-    let fleet = Fleet::find_one(&args.asked).await?;
+    let fleet = Fleet::find_one(&args.target).await?;
     let scope = Scope::new(&args.scope, fleet.default_namespace());
     let page = ConfigPage::ask(&fleet).await?;
     let rows = rows(&page.config, &scope, args.host.as_deref());
     let host = args.host.as_ref().map(|host| format!(" for the host {host}")).unwrap_or_default();
-    let nothing = format!("{} serves no route{host} in {scope}{}", page.replica, scope.advice());
+    let nothing = format!("{} serves no route{host} in {scope}{}", page.replica, scope.hint());
     listing::print(&rows, args.output, &nothing)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -71,9 +71,9 @@ fn rows(config: &Config, scope: &Scope, wanted: Option<&str>) -> Vec<RouteRow> {
     for virtual_host in config.hosts.values().filter(|it| is_wanted(&it.key.host)) {
         for route in virtual_host.routes.iter().filter(|route| scope.includes(&route.origin.namespace)) {
             for rule in &route.rules {
-                let (services, answer): (&[WeightedBackend], Option<u16>) = match &rule.action {
+                let (services, fixed_status): (&[WeightedBackend], Option<u16>) = match &rule.action {
                     Action::Forward(backends) => (backends, None),
-                    Action::Answer(answer) => (&[], Some(answer.status)),
+                    Action::FixedResponse(fixed_status) => (&[], Some(fixed_status.status)),
                 };
                 for matched in &rule.matches {
                     let (kind, path) = path(&matched.path);
@@ -82,7 +82,7 @@ fn rows(config: &Config, scope: &Scope, wanted: Option<&str>) -> Vec<RouteRow> {
                         kind,
                         conditions: conditions(matched),
                         services: shares(services, config, &route.origin.namespace),
-                        answer,
+                        fixed_status,
                         ..row(&route.origin, &virtual_host.key.host)
                     });
                 }
@@ -109,7 +109,7 @@ fn row(origin: &Origin, host: &HostPattern) -> RouteRow {
     }
 }
 
-/// How a path is matched, and its text.
+/// The path type and its text.
 fn path(path: &PathMatch) -> (&'static str, String) {
     match path {
         PathMatch::Exact(text) => ("Exact", text.to_string()),
@@ -118,21 +118,21 @@ fn path(path: &PathMatch) -> (&'static str, String) {
     }
 }
 
-/// What the listener of a table speaks.
+/// The protocol of the listener with this table.
 fn protocol(config: &Config, table: &Arc<str>) -> &'static str {
     let listener = config.listeners.values().find(|listener| listener.table == *table);
     match listener.map(|listener| listener.protocol) {
         Some(ListenerProtocol::Udp) => "UDP",
         Some(ListenerProtocol::Tcp) => "TCP",
         Some(ListenerProtocol::Tls) => "TLS",
-        // In a table of virtual hosts, TLS of the name is forwarded.
+        // A stream route in a table of virtual hosts is TLS passthrough for its host.
         Some(ListenerProtocol::TlsPassthrough | ListenerProtocol::Https | ListenerProtocol::Http) | None => {
             "Passthrough"
         }
     }
 }
 
-/// What a match asks for besides the path.
+/// The conditions of a match other than the path.
 fn conditions(matched: &Match) -> Vec<String> {
     let Match { method, headers, query, cookies, .. } = matched;
     let fields = [("header", headers), ("query", query), ("cookie", cookies)];
@@ -141,32 +141,32 @@ fn conditions(matched: &Match) -> Vec<String> {
     method.iter().map(|method| format!("method {method}")).chain(fields).collect()
 }
 
-fn condition(kind: &str, field: &FieldMatch) -> String {
-    let FieldMatch { name, value } = field;
+fn condition(kind: &str, field: &NamedValueMatch) -> String {
+    let NamedValueMatch { name, value } = field;
     match value {
         TextMatch::Exact(text) => format!("{kind} {name}={text}"),
         TextMatch::Regex(text) => format!("{kind} {name}~{text}"),
     }
 }
 
-fn shares(backends: &[WeightedBackend], config: &Config, namespace: &str) -> Vec<Share> {
+fn shares(backends: &[WeightedBackend], config: &Config, namespace: &str) -> Vec<ServiceShare> {
     let share = |share: &WeightedBackend| {
         let backend = config.backends.get(&share.backend);
         let endpoints = backend.map(|backend| &*backend.endpoints).unwrap_or_default();
-        Share {
+        ServiceShare {
             service: match backend {
                 Some(backend) if !backend.service.name.is_empty() => service(&backend.service, namespace),
                 _ => share.backend.to_string(),
             },
             weight: share.weight,
-            valid: share.reference == Reference::Resolved,
+            valid: share.reference == ReferenceStatus::Resolved,
             endpoints: endpoints.iter().map(|endpoint| endpoint.address.to_string()).collect(),
         }
     };
     backends.iter().map(share).collect()
 }
 
-/// A Service with its port, and with its namespace where that is not the one of the route.
+/// A Service with its port, and with its namespace if it differs from that of the route.
 fn service(service: &ServiceName, namespace: &str) -> String {
     let ServiceName { namespace: own, name, port } = service;
     let own = if **own == *namespace { String::new() } else { format!("{own}/") };
@@ -175,12 +175,12 @@ fn service(service: &ServiceName, namespace: &str) -> String {
 }
 
 impl RouteRow {
-    /// Where its requests go. Weights are shown where there is a choice.
+    /// The Services, with weights if there are several, or the status of the response.
     fn service_cell(&self) -> String {
-        if let Some(status) = self.answer {
-            return format!("answers {status}");
+        if let Some(status) = self.fixed_status {
+            return format!("returns {status}");
         }
-        let shown = |share: &Share| {
+        let shown = |share: &ServiceShare| {
             let weight = if self.services.len() > 1 { format!(" ({})", share.weight) } else { String::new() };
             let invalid = if share.valid { "" } else { " (invalid)" };
             format!("{}{weight}{invalid}", share.service)
@@ -206,12 +206,12 @@ impl Row for RouteRow {
             self.kind.to_owned(),
             self.object.clone(),
             self.service_cell(),
-            if self.answer.is_some() { String::new() } else { self.addresses().len().to_string() },
+            if self.fixed_status.is_some() { String::new() } else { self.addresses().len().to_string() },
         ]
     }
 
     fn wide_cells(&self) -> Vec<String> {
-        vec![self.conditions.join(", "), abridged(&self.addresses())]
+        vec![self.conditions.join(", "), abbreviate(&self.addresses())]
     }
 }
 
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_has_its_weight_where_there_is_a_choice() {
+    fn services_have_weights_if_there_are_several() {
         let mut config = Config::default();
         for it in ["web", "canary"].map(backend) {
             config.backends.insert(it.key.clone(), it);
@@ -259,8 +259,8 @@ mod tests {
     }
 
     #[test]
-    fn conditions_are_those_besides_the_path() {
-        let field = |name: &str, value| FieldMatch { name: name.into(), value };
+    fn conditions_exclude_the_path() {
+        let field = |name: &str, value| NamedValueMatch { name: name.into(), value };
         let matched = Match {
             method: Some("POST".into()),
             headers: vec![field("x-a", TextMatch::Exact("b".into()))],

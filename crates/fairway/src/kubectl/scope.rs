@@ -1,10 +1,10 @@
-//! Whose objects are shown.
+//! The namespaces whose objects are shown.
 
 use std::fmt;
 
 use crate::args::ScopeArgs;
 
-/// Whose objects are shown.
+/// The namespaces whose objects are shown.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Scope {
     Everywhere,
@@ -12,7 +12,7 @@ pub(super) enum Scope {
 }
 
 impl Scope {
-    /// Of the flags; without one, `default` is the namespace of the context, where there is one.
+    /// The scope of the flags. `default` is the namespace of the context, which applies without a flag.
     pub(super) fn new(args: &ScopeArgs, default: Option<&str>) -> Self {
         match (args.all_namespaces, args.namespace.as_deref().or(default)) {
             (false, Some(namespace)) => Self::Namespace(namespace.to_owned()),
@@ -28,8 +28,8 @@ impl Scope {
         }
     }
 
-    /// What a user may do who misses something.
-    pub(super) fn advice(&self) -> &'static str {
+    /// A hint for users who miss an object.
+    pub(super) fn hint(&self) -> &'static str {
         match self {
             Self::Everywhere => "",
             Self::Namespace(_) => "; -A shows all namespaces",
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flag_goes_before_the_context() {
+    fn a_flag_overrides_the_context() {
         let scope = |namespace: Option<&str>, all_namespaces, default| {
             Scope::new(&ScopeArgs { namespace: namespace.map(str::to_owned), all_namespaces }, default)
         };

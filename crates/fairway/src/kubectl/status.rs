@@ -1,4 +1,4 @@
-//! `status`: each pod, what it serves, and whether the replicas agree.
+//! `status`: lists the pods, the configuration that each serves, and whether the replicas agree.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -6,28 +6,28 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use fairway_control::Freshness;
-use fairway_control::admin::Served;
+use fairway_control::admin::ServedConfig;
 use serde::Serialize;
 
-use super::age::{age, now};
+use super::age::{age, unix_now};
 use super::cluster::installation;
 use super::exposition::series;
 use super::fleet::{Fleet, Replica};
-use super::listing::{self, Row, known, yes_no};
+use super::listing::{self, Row, optional_cell, yes_no};
 use crate::args::{ListFormat, StatusArgs};
 use crate::ask::Extent;
-use crate::terminal::Plain;
+use crate::terminal::PlainText;
 
-/// Its labels say what was built. It is the first metric of a scrape.
-const BUILD: &str = "nginx_ingress_controller_build_info";
+/// The metric whose labels describe the build. It is the first metric of a scrape.
+const BUILD_INFO_METRIC: &str = "nginx_ingress_controller_build_info";
 
-/// What comes behind it.
+/// The text that follows this metric.
 const AFTER_BUILD: &str = "# TYPE fairway_";
 
-/// How many digits of a digest a table shows.
+/// Number of digits of a digest that a table shows.
 const SHOWN_DIGITS: usize = 12;
 
-/// A pod.
+/// A row of the listing.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct PodRow {
@@ -36,7 +36,7 @@ struct PodRow {
     #[serde(skip)]
     installation: String,
     ready: bool,
-    /// What was built.
+    /// The version of the build.
     version: Option<String>,
     digest: Option<String>,
     config_version: Option<u64>,
@@ -47,33 +47,33 @@ struct PodRow {
     phase: Option<String>,
     node: Option<String>,
     image: Option<String>,
-    /// Why it is not known what it serves.
+    /// Why its configuration is unknown.
     problem: Option<String>,
 }
 
-/// Prints the pods; 0 when all are ready and serve the same, newest configuration.
+/// Prints the pods. Exits with 0 if all are ready and serve the same, current configuration.
 pub(super) async fn status(args: &StatusArgs) -> Result<ExitCode> {
-    let fleet = Fleet::find(&args.asked).await?;
-    let rows = fleet.each(describe).await?;
+    let fleet = Fleet::find(&args.target).await?;
+    let rows = fleet.query_all(describe).await?;
     listing::print(&rows, args.output, "")?;
     let agreements = agreements(&rows);
     if matches!(args.output, ListFormat::Table | ListFormat::Wide) {
         for row in &rows {
             if let Some(problem) = &row.problem {
-                writeln!(Plain(io::stderr()), "{problem}")?;
+                writeln!(PlainText(io::stderr()), "{problem}")?;
             }
         }
         writeln!(io::stdout())?;
         for agreement in &agreements {
-            writeln!(Plain(io::stdout()), "{}", agreement.sentence)?;
+            writeln!(PlainText(io::stdout()), "{}", agreement.sentence)?;
         }
     }
-    let is_well = rows.iter().all(is_well) && agreements.iter().all(|it| it.is_complete);
+    let is_well = rows.iter().all(is_healthy) && agreements.iter().all(|it| it.is_complete);
     Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
 async fn describe(replica: Replica) -> PodRow {
-    let (served, version) = tokio::join!(served(&replica), version(&replica));
+    let (served, version) = tokio::join!(fetch_served(&replica), fetch_version(&replica));
     let row = match &replica {
         Replica::Process(address) => {
             let ready = replica.page("/readyz", Extent::Whole).await.is_ok();
@@ -85,7 +85,7 @@ async fn describe(replica: Replica) -> PodRow {
             installation: installation(pod),
             ready: pod.is_ready,
             restarts: Some(pod.restarts),
-            age_seconds: pod.created.map(|created| now() - created),
+            age_seconds: pod.created.map(|created| unix_now() - created),
             phase: Some(pod.phase.clone()),
             node: Some(pod.node.clone()),
             image: Some(pod.image.clone()),
@@ -105,26 +105,26 @@ async fn describe(replica: Replica) -> PodRow {
     }
 }
 
-async fn served(replica: &Replica) -> Result<Served> {
+async fn fetch_served(replica: &Replica) -> Result<ServedConfig> {
     Ok(serde_json::from_slice(&replica.page("/served", Extent::Whole).await?)?)
 }
 
-/// The version that the replica was built as; not known where it does not answer.
-async fn version(replica: &Replica) -> Option<String> {
+/// The version of the replica's build; `None` if it does not respond.
+async fn fetch_version(replica: &Replica) -> Option<String> {
     let text = replica.page("/metrics", Extent::Before(AFTER_BUILD)).await.ok()?;
     let text = String::from_utf8(text).ok()?;
-    let build = series(&text, BUILD).next()?;
+    let build = series(&text, BUILD_INFO_METRIC).next()?;
     Some(build.label("release").to_owned())
 }
 
-fn is_well(row: &PodRow) -> bool {
+fn is_healthy(row: &PodRow) -> bool {
     row.ready && row.adopted == Some(true) && row.freshness == Some(Freshness::Current)
 }
 
-/// Whether the replicas of an installation serve the same.
+/// Whether the replicas of an installation serve the same configuration.
 #[derive(Debug)]
 struct Agreement {
-    /// All have answered and serve the same.
+    /// All replicas have responded and serve the same.
     is_complete: bool,
     sentence: String,
 }
@@ -143,16 +143,17 @@ fn agreement(installation: &str, rows: &[&PodRow]) -> Agreement {
     let place = if installation.is_empty() { String::new() } else { format!(" ({installation})") };
     let all = rows.len();
     let sentence = match digests.len() {
-        0 => format!("No replica says what it serves{place}."),
+        0 => format!("No replica reports what it serves{place}."),
         1 if answered == all => {
             let replicas =
                 if all == 1 { "1 replica serves".to_owned() } else { format!("All {all} replicas serve") };
             format!("{replicas} the configuration {}{place}.", digests.first().copied().unwrap_or_default())
         }
-        1 => format!("{answered} of {all} replicas serve the same; the others do not answer{place}."),
+        1 => format!("{answered} of {all} replicas serve the same; the others do not respond{place}."),
         _ => {
             let each = rows.iter().filter_map(|row| Some((&row.pod, row.digest.as_deref()?)));
-            let each: Vec<_> = each.map(|(pod, digest)| format!("{pod} serves {}", short(digest))).collect();
+            let each: Vec<_> =
+                each.map(|(pod, digest)| format!("{pod} serves {}", short_digest(digest))).collect();
             format!("The replicas do not agree{place}: {}.", each.join(", "))
         }
     };
@@ -160,7 +161,7 @@ fn agreement(installation: &str, rows: &[&PodRow]) -> Agreement {
 }
 
 /// The beginning of a digest.
-fn short(digest: &str) -> &str {
+fn short_digest(digest: &str) -> &str {
     digest.get(..SHOWN_DIGITS).unwrap_or(digest)
 }
 
@@ -188,11 +189,11 @@ impl Row for PodRow {
             self.namespace.clone(),
             self.pod.clone(),
             yes_no(self.ready).to_owned(),
-            known(self.version.as_deref()),
-            known(self.digest.as_deref().map(short)),
-            known(self.config_version),
-            known(self.adopted.map(yes_no)),
-            known(freshness),
+            optional_cell(self.version.as_deref()),
+            optional_cell(self.digest.as_deref().map(short_digest)),
+            optional_cell(self.config_version),
+            optional_cell(self.adopted.map(yes_no)),
+            optional_cell(freshness),
             self.restarts.map(|restarts| restarts.to_string()).unwrap_or_default(),
             self.age_seconds.map(age).unwrap_or_default(),
         ]
@@ -213,27 +214,27 @@ mod tests {
     }
 
     #[test]
-    fn replicas_agree_when_all_answer_and_serve_the_same() {
-        let said = |rows: &[PodRow]| {
+    fn replicas_agree_when_all_respond_and_serve_the_same() {
+        let verdict_text = |rows: &[PodRow]| {
             let all = agreements(rows);
             assert_eq!(all.len(), 1);
             (all[0].is_complete, all[0].sentence.clone())
         };
         let (x, y) = (Some("0123456789abcdef"), Some("fedcba9876543210"));
         assert_eq!(
-            said(&[pod("a", x), pod("b", x)]),
+            verdict_text(&[pod("a", x), pod("b", x)]),
             (true, "All 2 replicas serve the configuration 0123456789abcdef (namespace edge).".to_owned())
         );
         assert_eq!(
-            said(&[pod("a", x), pod("b", y)]),
+            verdict_text(&[pod("a", x), pod("b", y)]),
             (
                 false,
                 "The replicas do not agree (namespace edge): a serves 0123456789ab, b serves fedcba987654."
                     .to_owned()
             )
         );
-        assert!(!said(&[pod("a", x), pod("b", None)]).0);
-        assert!(!said(&[pod("a", None)]).0);
+        assert!(!verdict_text(&[pod("a", x), pod("b", None)]).0);
+        assert!(!verdict_text(&[pod("a", None)]).0);
     }
 
     #[test]

@@ -1,16 +1,16 @@
-//! The layout of a table, as kubectl has it: aligned columns with headings, one line for each row.
+//! The layout of tables, the same as that of kubectl: aligned columns with headings, one line per row.
 
 use std::io::{self, Write};
 
 use fairway_model::on_one_line;
 
-/// What stands between two columns.
-const GAP: &str = "   ";
+/// The space between two columns.
+const COLUMN_GAP: &str = "   ";
 
-/// What an empty cell shows.
-const NONE: &str = "<none>";
+/// The text of an empty cell.
+const EMPTY_CELL: &str = "<none>";
 
-/// A table; its first row has the headings.
+/// A table whose first row are the headings.
 #[derive(Debug)]
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,
@@ -21,12 +21,12 @@ impl Table {
         Self { rows: vec![headings.into_iter().map(str::to_owned).collect()] }
     }
 
-    /// Adds a row, which has as many cells as there are headings.
+    /// Adds a row with as many cells as there are headings.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.rows.push(cells.into_iter().map(|cell| shown(&cell)).collect());
+        self.rows.push(cells.into_iter().map(|cell| cell_text(&cell)).collect());
     }
 
-    /// Its lines. Only the last cell of a line is not padded.
+    /// The lines. The last cell of each line is not padded.
     pub(crate) fn lines(&self) -> Vec<String> {
         let columns = self.rows.first().map_or(0, Vec::len);
         let width = |column: usize| {
@@ -48,14 +48,14 @@ fn line(cells: &[String], widths: &[usize]) -> String {
         line.push_str(cell);
         if at + 1 < cells.len() {
             line.extend(std::iter::repeat_n(' ', width.saturating_sub(cell.chars().count())));
-            line.push_str(GAP);
+            line.push_str(COLUMN_GAP);
         }
     }
     line
 }
 
-fn shown(cell: &str) -> String {
-    if cell.is_empty() { NONE.to_owned() } else { on_one_line(cell).replace('\t', " ") }
+fn cell_text(cell: &str) -> String {
+    if cell.is_empty() { EMPTY_CELL.to_owned() } else { on_one_line(cell).replace('\t', " ") }
 }
 
 #[cfg(test)]

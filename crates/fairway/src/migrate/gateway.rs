@@ -1,53 +1,55 @@
-//! `fairway migrate gateway-api`: the Ingresses of an installation as objects of the Gateway API, with what is lost, and whether the
-//! two serve the same.
+//! `fairway migrate gateway-api`: converts Ingresses to Gateway API objects, reports what is lost, and checks that both lead to the
+//! same routing.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use fairway_migrate::gateway::{self, Choice, Entry, Fate, Missing, Moved, Written};
+use fairway_migrate::gateway::{
+    self, ConversionOptions, Missing, Moved, MovedIngress, Outcome, WrittenObject,
+};
 use fairway_model::on_one_line;
 use fairway_objects::object::ObjectKey;
 use fairway_objects::resources::Change;
 
 use super::{output, proof};
 use crate::args::GatewayApiArgs;
-use crate::offline::{Input, Offline};
-use crate::terminal::{self, Plain};
+use crate::offline::{Input, OfflineTranslation};
+use crate::terminal::{self, PlainText};
 
-/// At most so many requests that are served otherwise are written.
-const MOST_DIFFERING: usize = 20;
+/// Maximum number of differing requests that are listed.
+const MAX_LISTED_DIFFERENCES: usize = 20;
 
-/// 0 when nothing is lost, 1 when something is; the objects are written all the same.
+/// Exits with 0 if nothing is lost, with 1 if something is; the objects are written in both cases.
 pub(super) fn migrate(args: &GatewayApiArgs) -> Result<ExitCode> {
     let GatewayApiArgs { manifests, cluster, translation, .. } = args;
     let mut read = Input { manifests: manifests.as_deref(), cluster, translation, addresses: None }.read()?;
     let missing = gateway::missing(&read.changes);
-    read.changes.extend(assumed(&missing));
+    read.changes.extend(placeholders(&missing));
     let (changes, options) = (read.changes.clone(), read.options.clone());
-    let found = read.judged()?;
+    let found = read.translate()?;
     if found.outcome.translation.status.is_empty() {
-        bail!("there is no Ingress to turn: is the class of yours served (--ingress-class-compat)?");
+        bail!("found no Ingress to convert; is its class served (--ingress-class-compat)?");
     }
-    let moved = moved(args, &found)?;
-    let text = yaml(&moved)?;
-    let proof = proof::of(&found.outcome, changes, options, &text, &args.gateway_class)?;
+    let moved = convert(args, &found)?;
+    let text = objects_yaml(&moved)?;
+    let proof = proof::compare_apis(&found.outcome, changes, options, &text, &args.gateway_class)?;
     output::write(args.output.as_deref(), &text)?;
-    let mut said = String::new();
+    let mut report = String::new();
     // Writing to a String cannot fail.
-    _ = told(&mut said, &moved, &missing);
-    _ = proof::told(&mut said, &proof, MOST_DIFFERING);
-    Plain(io::stderr().lock()).write_all(said.as_bytes())?;
-    let lost = moved.ingresses.iter().any(|entry| entry.fate == Fate::Lost);
+    _ = write_losses(&mut report, &moved, &missing);
+    _ = proof::write_agreement(&mut report, &proof, MAX_LISTED_DIFFERENCES);
+    PlainText(io::stderr().lock()).write_all(report.as_bytes())?;
+    let lost = moved.ingresses.iter().any(|entry| entry.fate == Outcome::Lost);
     Ok(if lost { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 
-fn moved(args: &GatewayApiArgs, found: &Offline) -> Result<Moved> {
+fn convert(args: &GatewayApiArgs, found: &OfflineTranslation) -> Result<Moved> {
     let gateway = ObjectKey::parse(&args.gateway)
-        .with_context(|| format!("--gateway {}: is no NAMESPACE/NAME", args.gateway))?;
+        .with_context(|| format!("--gateway {}: is not a NAMESPACE/NAME", args.gateway))?;
     let translation = &args.translation;
-    let choice = Choice {
+    let choice = ConversionOptions {
         gateway,
         class: args.gateway_class.clone(),
         http_port: translation.ports.public_http_port,
@@ -60,24 +62,24 @@ fn moved(args: &GatewayApiArgs, found: &Offline) -> Result<Moved> {
         resources: &found.outcome.resources,
         prefix: translation.annotations_prefix.trim_end_matches('/'),
     };
-    Ok(gateway::moved(&input, &choice))
+    Ok(gateway::move_objects(&input, &choice))
 }
 
-/// Services and certificates that stand for those that are not there. The certificates are good for their hosts, and nobody sees
-/// them.
-fn assumed(missing: &Missing) -> Vec<Change> {
+/// Placeholders for missing Services and certificates. The certificates are valid for their hosts; they are used only for the
+/// translation and not written anywhere.
+fn placeholders(missing: &Missing) -> Vec<Change> {
     let certificate = |(key, hosts): &(ObjectKey, Vec<String>)| {
-        // A host that no certificate can have is one that no client asks for over TLS.
+        // Skip hosts that no certificate can contain: no client requests them over TLS.
         let made = rcgen::generate_simple_self_signed(hosts.clone()).ok()?;
         Some(gateway::certificate(key, &made.cert.pem(), &made.signing_key.serialize_pem()))
     };
     missing.services.iter().cloned().chain(missing.certificates.iter().filter_map(certificate)).collect()
 }
 
-/// The objects with their comments.
-fn yaml(moved: &Moved) -> Result<String> {
+/// The objects as YAML, with their comments.
+fn objects_yaml(moved: &Moved) -> Result<String> {
     let mut text = String::new();
-    for (number, Written { about, object }) in moved.objects.iter().enumerate() {
+    for (number, WrittenObject { about, object }) in moved.objects.iter().enumerate() {
         if number > 0 {
             text.push_str("---\n");
         }
@@ -89,8 +91,8 @@ fn yaml(moved: &Moved) -> Result<String> {
     Ok(text)
 }
 
-/// What differs and what is lost, Ingress by Ingress, and how many there are of what.
-fn told(out: &mut String, moved: &Moved, missing: &Missing) -> std::fmt::Result {
+/// Writes the differences and losses of each Ingress, followed by the totals.
+fn write_losses(out: &mut String, moved: &Moved, missing: &Missing) -> std::fmt::Result {
     for entry in &moved.ingresses {
         let place = entry.place.as_ref().map(|place| format!(" ({place})")).unwrap_or_default();
         for line in entry.lines() {
@@ -106,14 +108,14 @@ fn told(out: &mut String, moved: &Moved, missing: &Missing) -> std::fmt::Result 
         let list = secrets.join(", ");
         writeln!(
             out,
-            "note: taken for certificates of their hosts, because the input has no such Secrets: {list}"
+            "note: assumed to be certificates of their hosts, because the input has no such Secrets: {list}"
         )?;
     }
-    let count = |fate| moved.ingresses.iter().filter(|entry: &&Entry| entry.fate == fate).count();
-    let [same, differs, lost] = [Fate::Same, Fate::Differs, Fate::Lost].map(count);
+    let count = |fate| moved.ingresses.iter().filter(|entry: &&MovedIngress| entry.fate == fate).count();
+    let [same, differs, lost] = [Outcome::Same, Outcome::Differs, Outcome::Lost].map(count);
     let of_others = match moved.of_others {
         0 => String::new(),
-        others => format!("; {others} more are other controllers'"),
+        others => format!("; {others} more belong to other controllers"),
     };
     let all = moved.ingresses.len();
     let name = if all == 1 { "Ingress" } else { "Ingresses" };

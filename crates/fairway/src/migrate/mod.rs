@@ -1,4 +1,4 @@
-//! `fairway migrate`: what another controller has as what Fairway has. A file for each thing that is turned.
+//! `fairway migrate`: converts the installation of another controller to Fairway. One file per input.
 
 mod gateway;
 mod output;
@@ -11,7 +11,7 @@ use anyhow::Result;
 
 use crate::args::MigrateWhat;
 
-/// 0 when nothing is lost, 1 when something is.
+/// Exits with 0 if nothing is lost, with 1 if something is.
 pub(crate) fn migrate(what: &MigrateWhat) -> Result<ExitCode> {
     match what {
         MigrateWhat::Values(args) => values::migrate(args),

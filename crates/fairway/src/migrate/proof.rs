@@ -1,24 +1,24 @@
-//! Whether the written objects serve what the Ingresses serve: they are read and translated as Fairway does, and the probes of
-//! `fairway compare` are looked up in both. Sends nothing.
+//! Checks that the converted objects route like the Ingresses: translates both and looks the probes of `fairway compare` up in both
+//! snapshots. Sends nothing.
 
 use std::fmt::Write;
 use std::net::IpAddr;
 
 use anyhow::{Result, bail};
 use fairway_compare::{Agreement, Plan, Schemes};
-use fairway_control::Outcome;
+use fairway_control::EngineOutput;
 use fairway_objects::object::Kind;
-use fairway_objects::options::{GatewayOptions, Options, Places};
+use fairway_objects::options::{GatewayOptions, GatewayPlacement, Options};
 use fairway_objects::resources::Change;
 
 use crate::offline;
 
-/// Probes to look up at most.
-const MOST: usize = 100_000;
+/// Maximum number of probes to look up.
+const MAX_PROBES: usize = 100_000;
 
-/// Looks all probes up in what the Ingresses are and in what `text`, the objects of the Gateway API, is with the other objects.
-pub(super) fn of(
-    ingresses: &Outcome,
+/// Looks all probes up in the snapshot of the Ingresses and in that of `text`, the converted objects, with the other objects.
+pub(super) fn compare_apis(
+    ingresses: &EngineOutput,
     changes: Vec<Change>,
     options: Options,
     text: &str,
@@ -37,16 +37,16 @@ pub(super) fn of(
     if let Some(problem) = written.diagnostics.first() {
         bail!("the written objects cannot be read again: {problem}");
     }
-    let places = Places::At(vec![IpAddr::from([0, 0, 0, 0])]);
+    let places = GatewayPlacement::At(vec![IpAddr::from([0, 0, 0, 0])]);
     let gateways = GatewayOptions { places, ..options.gateways };
     let options = Options { gateways, ..options };
-    let moved = offline::outcome(options, others.chain(written.changes).collect())?;
-    let plan = Plan::of(&ingresses.snapshot, Schemes::Both, MOST);
+    let moved = offline::translate_changes(options, others.chain(written.changes).collect())?;
+    let plan = Plan::from_snapshot(&ingresses.snapshot, Schemes::Both, MAX_PROBES);
     Ok(fairway_compare::agreement(&plan, &ingresses.snapshot, &moved.snapshot))
 }
 
-/// How many are served alike, and what becomes of the first of the others.
-pub(super) fn told(out: &mut String, proof: &Agreement, most: usize) -> std::fmt::Result {
+/// Writes how many probes have the same result, and the results of the first `most` others.
+pub(super) fn write_agreement(out: &mut String, proof: &Agreement, most: usize) -> std::fmt::Result {
     for it in proof.differing.iter().take(most) {
         writeln!(out, "differing: {}: {}; as routes: {}", it.probe, it.from, it.to)?;
     }

@@ -1,4 +1,4 @@
-//! `fairway migrate values`: values of the Helm chart of ingress-nginx as values of Fairway's.
+//! `fairway migrate values`: converts values of the ingress-nginx Helm chart to values of Fairway's chart.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -10,36 +10,36 @@ use serde_json::{Map, Value};
 
 use super::output;
 use crate::args::ValuesArgs;
-use crate::terminal::{self, Plain};
+use crate::terminal::{self, PlainText};
 use crate::{nginx_flags, standard_input};
 
-/// 0 when nothing is lost, 1 when something is.
+/// Exits with 0 if nothing is lost, with 1 if something is.
 pub(super) fn migrate(args: &ValuesArgs) -> Result<ExitCode> {
-    let Converted { values, lost, notes } = values::convert(&read(args)?, &nginx_flags::of_chart);
+    let Converted { values, lost, notes } = values::convert(&read(args)?, &nginx_flags::chart_flag_meaning);
     let text = terminal::yaml(&values).context("cannot write the values as YAML")?;
     output::write(args.output.as_deref(), &text)?;
-    let mut err = Plain(io::stderr().lock());
+    let mut err = PlainText(io::stderr().lock());
     for (word, findings) in [("lost", &lost), ("note", &notes)] {
-        for (paths, what) in by_words(findings) {
+        for (paths, what) in group_by_text(findings) {
             writeln!(err, "{word}: {}: {what}", paths.join(", "))?;
         }
     }
     Ok(if lost.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-/// What is said, once, with all paths of which it is said.
-fn by_words(findings: &[Finding]) -> Vec<(Vec<&str>, &str)> {
-    let mut said: Vec<(Vec<&str>, &str)> = Vec::new();
+/// Groups findings with the same text: each text once, with all its paths.
+fn group_by_text(findings: &[Finding]) -> Vec<(Vec<&str>, &str)> {
+    let mut losses: Vec<(Vec<&str>, &str)> = Vec::new();
     for Finding { path, what } in findings {
-        match said.iter_mut().find(|(_, known)| *known == what) {
+        match losses.iter_mut().find(|(_, known)| *known == what) {
             Some((paths, _)) => paths.push(path),
-            None => said.push((vec![path], what)),
+            None => losses.push((vec![path], what)),
         }
     }
-    said
+    losses
 }
 
-/// The values of the file. One without any has none, as Helm reads it.
+/// Reads the values of the file. An empty file has none, as in Helm.
 fn read(args: &ValuesArgs) -> Result<Map<String, Value>> {
     let (name, text) = match args.file.to_str() {
         Some("-") => ("standard input".to_owned(), standard_input::text()?),

@@ -1,41 +1,43 @@
-//! A command line as programs in Go read it (packages `flag` and `pflag`): `-a=b`, `--a=b`, `--a b`, and `--a` for a switch.
+//! Parses a command line like Go programs do (packages `flag` and `pflag`): `-a=b`, `--a=b`, `--a b`, and `--a` for a switch.
 
-/// A flag as it was given.
+/// A flag with its value.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Given {
+pub(super) struct GivenFlag {
     /// Without dashes.
     pub(super) name: String,
-    /// That of a switch without a value is `true`.
+    /// `true` for a switch without a value.
     pub(super) value: String,
-    /// The flag as Fairway would be given it.
+    /// The flag in Fairway's syntax.
     pub(super) text: String,
 }
 
-/// Reads the flags of a line. `takes_value` says whether a flag does that, `None` for an unknown flag.
-pub(super) fn read(words: &[String], takes_value: impl Fn(&str) -> Option<bool>) -> Vec<Given> {
+/// Parses the flags of a command line. `takes_value` returns whether a flag takes a value, or `None` for an unknown flag.
+pub(super) fn read(words: &[String], takes_value: impl Fn(&str) -> Option<bool>) -> Vec<GivenFlag> {
     let mut given = Vec::new();
     let mut words = words.iter().peekable();
     while let Some(word) = words.next() {
         let flag = word.trim_start_matches('-');
         if flag.len() == word.len() {
-            given.push(Given { name: word.clone(), value: String::new(), text: word.clone() });
+            given.push(GivenFlag { name: word.clone(), value: String::new(), text: word.clone() });
             continue;
         }
         if let Some((name, value)) = flag.split_once('=') {
-            given.push(Given { name: name.into(), value: value.into(), text: format!("--{flag}") });
+            given.push(GivenFlag { name: name.into(), value: value.into(), text: format!("--{flag}") });
             continue;
         }
         let next = || words.peek().is_some_and(|next| !next.starts_with('-'));
         let takes = takes_value(flag).unwrap_or_else(next);
         match if takes { words.next() } else { None } {
             Some(value) => {
-                given.push(Given {
+                given.push(GivenFlag {
                     name: flag.into(),
                     value: value.clone(),
                     text: format!("--{flag}={value}"),
                 });
             }
-            None => given.push(Given { name: flag.into(), value: "true".into(), text: format!("--{flag}") }),
+            None => {
+                given.push(GivenFlag { name: flag.into(), value: "true".into(), text: format!("--{flag}") });
+            }
         }
     }
     given
@@ -46,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_stand_behind_an_equals_sign_or_a_space() {
+    fn values_follow_an_equals_sign_or_a_space() {
         let words = ["-a=b", "--c", "d", "--switch", "--unknown", "e", "--other", "--a=x=y", "word"]
             .map(str::to_owned);
         let takes = |name: &str| match name {

@@ -1,7 +1,7 @@
-//! The command lines of ingress-nginx and of NGINX's own controller as arguments of `fairway run`, so that a container starts
-//! with the arguments that its manifest has. What is lost on the way is said when the program starts.
+//! Translates the command lines of ingress-nginx and of NGINX's own controller to `fairway run`, so that a container starts with
+//! the arguments in its manifest. Fairway logs a warning at startup for every flag that has no effect.
 //!
-//! [`table`] says what each flag means here, [`mod@line`] takes a command line apart.
+//! [`table`] lists the meaning of each flag, [`mod@line`] parses a command line.
 
 #[cfg(test)]
 mod document;
@@ -12,26 +12,27 @@ use clap::CommandFactory;
 use fairway_migrate::values::FlagMeaning;
 
 use crate::args::Cli;
-use line::Given;
+use line::GivenFlag;
 use table::{Dialect, Flag, Meaning};
 
 /// A command line of `fairway run`.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Translated {
-    /// With the program's name at the beginning.
+pub(crate) struct TranslatedCommandLine {
+    /// The arguments, the program's name first.
     pub(crate) arguments: Vec<String>,
-    /// What has no meaning here, one sentence for each flag.
+    /// Warnings about flags that have no effect, one sentence each.
     pub(crate) lost: Vec<String>,
 }
 
-/// The command line `arguments`, the program's name first, if it is one of another controller. `namespace` is that of the pod.
-pub(crate) fn translated(arguments: &[String], namespace: Option<&str>) -> Option<Translated> {
+/// Translates `arguments`, the program's name first; `None` if it is not a command line of another controller. `namespace` is that
+/// of the pod.
+pub(crate) fn translate(arguments: &[String], namespace: Option<&str>) -> Option<TranslatedCommandLine> {
     let (program, rest) = arguments.split_first()?;
     let (dialect, rest) = match (dialect_of(program), rest.first().and_then(|first| dialect_of(first))) {
         (Some(dialect), _) => (dialect, rest),
         (None, Some(dialect)) => (dialect, &rest[1..]),
-        // The entry point of an image may be the program, so that the arguments begin with a flag.
-        (None, None) => (Dialect::ALL.into_iter().find(|dialect| dialect.begins(rest))?, rest),
+        // If the entry point of the image is the program, the arguments start with a flag.
+        (None, None) => (Dialect::ALL.into_iter().find(|dialect| dialect.recognizes(rest))?, rest),
     };
     let run = Cli::command();
     let run = run.find_subcommand("run").expect("it is a subcommand");
@@ -42,18 +43,16 @@ pub(crate) fn translated(arguments: &[String], namespace: Option<&str>) -> Optio
     let mut translation = Translation::new(dialect, program, namespace);
     for given in line::read(rest, |name| dialect.flag(name).map(Flag::takes_value).or_else(|| own(name))) {
         match dialect.flag(&given.name) {
-            Some(flag) => translation.take(flag, &given),
-            None if own(&given.name).is_some() => translation.pass(&given),
-            None => translation
-                .lost
-                .push(format!("{}: Fairway does not know this flag; it has no effect", given.text)),
+            Some(flag) => translation.add_foreign_flag(flag, &given),
+            None if own(&given.name).is_some() => translation.add_own_flag(&given),
+            None => translation.lost.push(format!("{}: unknown flag; it has no effect", given.text)),
         }
     }
     Some(translation.finish())
 }
 
-/// What a flag of ingress-nginx, as values of its chart have it, means to Fairway's chart.
-pub(crate) fn of_chart(name: &str, value: &str) -> FlagMeaning {
+/// The meaning of an ingress-nginx flag from the values of its chart for Fairway's chart.
+pub(crate) fn chart_flag_meaning(name: &str, value: &str) -> FlagMeaning {
     let Some(flag) = Dialect::IngressNginx.flag(name) else {
         return FlagMeaning::Lost("Fairway does not know this flag".to_owned());
     };
@@ -77,7 +76,7 @@ pub(crate) fn of_chart(name: &str, value: &str) -> FlagMeaning {
     }
 }
 
-/// Whose program it is, by the name of its file.
+/// The controller that a program belongs to, by its file name.
 fn dialect_of(program: &str) -> Option<Dialect> {
     let name = program.rsplit('/').next()?;
     Dialect::ALL.into_iter().find(|dialect| dialect.program() == name)
@@ -90,7 +89,7 @@ struct Translation<'n> {
     /// The port of each listener.
     ports: table::Ports,
     writes_status: bool,
-    /// Whether the internal addresses of nodes are published, where no flag says which addresses.
+    /// Whether to publish the internal addresses of nodes if no flag names the addresses.
     internal_nodes: bool,
     lost: Vec<String>,
 }
@@ -98,57 +97,57 @@ struct Translation<'n> {
 impl<'n> Translation<'n> {
     fn new(dialect: Dialect, program: &str, namespace: Option<&'n str>) -> Self {
         let arguments = [program, "run", "--kubernetes"].map(str::to_owned).into();
-        let (ports, writes_status, lost) = (dialect.ports(), dialect.writes_status(), dialect.lost());
+        let (ports, writes_status, lost) = (dialect.ports(), dialect.writes_status(), dialect.always_lost());
         Self { dialect, namespace, arguments, ports, writes_status, internal_nodes: false, lost }
     }
 
-    fn take(&mut self, flag: &Flag, given: &Given) {
+    fn add_foreign_flag(&mut self, flag: &Flag, given: &GivenFlag) {
         let value = given.value.as_str();
         let is_true = matches!(value, "true" | "1" | "t" | "T" | "TRUE" | "True");
         match flag.meaning {
-            Meaning::Is(own) => self.set(own, value),
+            Meaning::Is(own) => self.set_argument(own, value),
             Meaning::Address(own) => {
                 let value = if value.starts_with(':') { format!("0.0.0.0{value}") } else { value.to_owned() };
-                self.set(own, &value);
+                self.set_argument(own, &value);
             }
             Meaning::OfThisNamespace(own) => match self.namespace {
-                Some(namespace) => self.set(own, &format!("{namespace}/{value}")),
-                None => self.lose(given, "POD_NAMESPACE is not set, so its namespace is unknown"),
+                Some(namespace) => self.set_argument(own, &format!("{namespace}/{value}")),
+                None => self.add_lost(given, "the namespace is unknown because POD_NAMESPACE is not set"),
             },
             Meaning::Port(place) => match value.parse() {
-                Ok(port) => *self.ports.at(place) = port,
-                Err(_) => self.lose(given, "is no port"),
+                Ok(port) => *self.ports.port_mut(place) = port,
+                Err(_) => self.add_lost(given, "is not a port"),
             },
             Meaning::Switch(own) => {
                 let switch = format!("--{own}");
                 self.arguments.retain(|argument| *argument != switch);
                 self.arguments.extend(is_true.then_some(switch));
             }
-            Meaning::SwitchOn(own) => self.set(own, if is_true { "true" } else { "false" }),
+            Meaning::SwitchOn(own) => self.set_argument(own, if is_true { "true" } else { "false" }),
             Meaning::Status => self.writes_status = is_true,
             Meaning::InternalNodes => self.internal_nodes = is_true,
             Meaning::Lost { without, .. } if without.contains(&value) => {}
-            Meaning::Lost { what, .. } | Meaning::Needless(what) => self.lose(given, what),
+            Meaning::Lost { what, .. } | Meaning::Needless(what) => self.add_lost(given, what),
         }
     }
 
-    /// A flag of Fairway's own between the others.
-    fn pass(&mut self, given: &Given) {
+    /// Adds a flag of Fairway itself.
+    fn add_own_flag(&mut self, given: &GivenFlag) {
         self.arguments.push(given.text.clone());
     }
 
-    /// The last of several counts, as in Go.
-    fn set(&mut self, own: &str, value: &str) {
+    /// Sets an argument. The last one wins, as in Go.
+    fn set_argument(&mut self, own: &str, value: &str) {
         let beginning = format!("--{own}=");
         self.arguments.retain(|argument| !argument.starts_with(&beginning));
         self.arguments.push(beginning + value);
     }
 
-    fn lose(&mut self, given: &Given, what: &str) {
+    fn add_lost(&mut self, given: &GivenFlag, what: &str) {
         self.lost.push(format!("{}: {what}", given.text));
     }
 
-    fn finish(mut self) -> Translated {
+    fn finish(mut self) -> TranslatedCommandLine {
         for (own, value) in self.dialect.defaults() {
             if !is_given(&self.arguments, own) {
                 self.arguments.push(format!("--{own}={value}"));
@@ -170,7 +169,7 @@ impl<'n> Translation<'n> {
                 self.arguments.push(format!("--{own}={address}"));
             }
         }
-        Translated { arguments: self.arguments, lost: self.lost }
+        TranslatedCommandLine { arguments: self.arguments, lost: self.lost }
     }
 }
 
@@ -188,10 +187,10 @@ mod tests {
     use super::*;
     use crate::args::Command;
 
-    /// What `fairway run` makes of a line, which must be one that it accepts.
+    /// Translates a line, checks that `fairway run` accepts it, and returns the arguments and the warnings.
     fn run(line: &str) -> (Vec<String>, Vec<String>) {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        let Translated { arguments, lost } = translated(&words, Some("ingress")).unwrap();
+        let TranslatedCommandLine { arguments, lost } = translate(&words, Some("ingress")).unwrap();
         let Command::Run(run) = Cli::try_parse_from(&arguments).unwrap().command else {
             panic!("{arguments:?}")
         };
@@ -253,7 +252,7 @@ mod tests {
         assert!(!arguments.iter().any(|argument| argument.starts_with("--publish-nodes")), "{arguments:?}");
     }
 
-    /// Its names and its values: `fairway run` starts with them.
+    /// `fairway run` accepts the arguments of deploy/fairway.yaml.
     #[test]
     fn the_arguments_of_the_plain_manifest_are_accepted() {
         let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/fairway.yaml");
@@ -308,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_is_said_and_what_is_fairways_own_passes() {
+    fn flags_without_effect_give_warnings_and_fairways_own_flags_pass() {
         let (arguments, lost) = run(
             "fairway --configmap a/b --default-backend-service=a/c --enable-metrics=false --v=2 --access-log json \
              --sync-rate-limit=0.5 --enable-ssl-passthrough --nonsense=1 --http-port=8080 --http-port=8081",
@@ -321,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_that_is_repeated_or_is_fairways_own_is_there_once() {
+    fn repeated_flags_and_fairways_own_flags_appear_once() {
         let (arguments, lost) = run(
             "/nginx-ingress-controller --watch-ingress-without-class=false --watch-ingress-without-class \
              --watch-ingress-without-class=true --http=127.0.0.1:8080 --update-status=false --no-status",
@@ -348,22 +347,22 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_fairway_are_left_alone() {
+    fn command_lines_of_fairway_are_not_translated() {
         for line in
             ["fairway run --kubernetes", "fairway", "fairway --help", "fairway --version", "fairway -h"]
         {
             let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-            assert_eq!(translated(&words, None), None, "{line}");
+            assert_eq!(translate(&words, None), None, "{line}");
         }
     }
 
     #[test]
-    fn every_flag_that_is_named_is_one_of_fairways() {
+    fn the_table_names_only_existing_flags_of_fairway() {
         let run = Cli::command();
         let run = run.find_subcommand("run").unwrap();
         let known: Vec<_> = run.get_arguments().filter_map(|argument| argument.get_long()).collect();
         for dialect in Dialect::ALL {
-            for own in dialect.owns() {
+            for own in dialect.own_flags() {
                 assert!(known.contains(&own), "{own}");
             }
         }

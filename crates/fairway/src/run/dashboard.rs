@@ -1,12 +1,13 @@
-//! Where the dashboard has its words and numbers from: `explain` and the data plane.
+//! Connects the dashboard to its data: texts of `explain`, and numbers of the data plane.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use fairway_control::admin::dashboard::{
-    Answering, AskCosts, ClientConnections, Connections, CostCount, Dashboard, FaultCount, GenerationCost,
-    Inspector, LiveEndpoint, Numbers, Others, RecordedRequests, Replica, Replicas, TimeBound, UnboundAddress,
+    ClientConnections, Connections, CostCount, Dashboard, FaultCount, FetchCosts, FleetReplicas,
+    GenerationCost, Inspector, InspectorFuture, KnownReplicas, LiveEndpoint, Numbers, RecordedRequests,
+    Replica, TimeBound, UnboundAddress,
 };
 use fairway_model::{BackendKey, PortProtocol};
 use fairway_proxy::metrics::{self, GenerationCounts, Totals};
@@ -23,7 +24,7 @@ use crate::explain::ExplainWords;
 /// The dashboard of the process.
 pub(super) fn dashboard(gate: &Arc<Gate>, fleet: Fleet) -> Dashboard {
     let (recorded, generations, costs) = (recorded(gate.clone()), gate.generations(), costs(gate.clone()));
-    let workers = Workers { gate: gate.clone(), turn: Arc::default(), fleet };
+    let workers = WorkerInspector { gate: gate.clone(), query_lock: Arc::default(), fleet };
     let gate = gate.clone();
     let count = move || {
         let handle = gate.handle();
@@ -37,13 +38,13 @@ pub(super) fn dashboard(gate: &Arc<Gate>, fleet: Fleet) -> Dashboard {
         .with_generations(generations, costs)
 }
 
-/// Asks the workers what each version of the configuration cost.
-fn costs(gate: Arc<Gate>) -> AskCosts {
+/// Queries the workers for the costs of each version of the configuration.
+fn costs(gate: Arc<Gate>) -> FetchCosts {
     Box::new(move || {
         let handle = gate.handle();
         Box::pin(async move {
             let counts = match handle {
-                Some(handle) => handle.generations().await,
+                Some(handle) => handle.generation_counts().await,
                 None => Vec::new(),
             };
             counts.iter().map(cost).collect()
@@ -67,26 +68,26 @@ fn cost(counts: &GenerationCounts) -> GenerationCost {
     }
 }
 
-/// Asks the workers and the fleet, one question at a time: each takes a worker a moment.
-struct Workers {
+/// Queries the workers and the fleet, one query at a time, because each takes time of the workers.
+struct WorkerInspector {
     gate: Arc<Gate>,
-    turn: Arc<Mutex<()>>,
+    query_lock: Arc<Mutex<()>>,
     fleet: Fleet,
 }
 
-impl Inspector for Workers {
-    fn endpoints(&self, backends: Vec<BackendKey>, most: usize) -> Answering<Vec<LiveEndpoint>> {
-        let (handle, turn) = (self.gate.handle(), Arc::clone(&self.turn));
+impl Inspector for WorkerInspector {
+    fn endpoints(&self, backends: Vec<BackendKey>, most: usize) -> InspectorFuture<Vec<LiveEndpoint>> {
+        let (handle, turn) = (self.gate.handle(), Arc::clone(&self.query_lock));
         Box::pin(async move {
             let Some(handle) = handle else { return Vec::new() };
             let _turn = turn.lock().await;
-            let states = handle.endpoints(EndpointQuery { backends, most }).await;
-            states.into_iter().map(|(endpoint, state)| live(endpoint, state)).collect()
+            let states = handle.endpoint_states(EndpointQuery { backends, max_per_backend: most }).await;
+            states.into_iter().map(|(endpoint, state)| live_endpoint(endpoint, state)).collect()
         })
     }
 
-    fn connections(&self) -> Answering<Option<Connections>> {
-        let (gate, turn) = (Arc::clone(&self.gate), Arc::clone(&self.turn));
+    fn connections(&self) -> InspectorFuture<Option<Connections>> {
+        let (gate, turn) = (Arc::clone(&self.gate), Arc::clone(&self.query_lock));
         Box::pin(async move {
             let handle = gate.handle()?;
             let _turn = turn.lock().await;
@@ -94,20 +95,20 @@ impl Inspector for Workers {
         })
     }
 
-    fn replicas(&self) -> Answering<Replicas> {
+    fn replicas(&self) -> InspectorFuture<FleetReplicas> {
         let fleet = self.fleet.clone();
         Box::pin(async move {
             let replicas = match fleet {
-                Fleet::Alone => return Replicas::Alone,
+                Fleet::Alone => return FleetReplicas::Alone,
                 Fleet::Unknown => {
-                    return Replicas::Unknown("POD_NAME and POD_NAMESPACE are not set".to_owned());
+                    return FleetReplicas::Unknown("POD_NAME and POD_NAMESPACE are not set".to_owned());
                 }
                 Fleet::Of(replicas) => replicas,
             };
             match replicas.others().await {
-                Err(reason) => Replicas::Unknown(reason),
-                Ok(others) => Replicas::Others(Others {
-                    own: replicas.own().to_owned(),
+                Err(reason) => FleetReplicas::Unknown(reason),
+                Ok(others) => FleetReplicas::Others(KnownReplicas {
+                    own: replicas.own_name().to_owned(),
                     replicas: others
                         .asked
                         .into_iter()
@@ -120,12 +121,12 @@ impl Inspector for Workers {
     }
 }
 
-fn live(
+fn live_endpoint(
     (backend, address, carrier): (BackendKey, SocketAddr, PortProtocol),
     of: EndpointState,
 ) -> LiveEndpoint {
     let EndpointState { workers, ejected_by, probed_by, suspected_by, ejected_for, failures, .. } = of;
-    let EndpointState { fails_checks, under_way, idle, busy, latency, connect_time, .. } = of;
+    let EndpointState { fails_checks, in_flight: under_way, idle, busy, latency, connect_time, .. } = of;
     LiveEndpoint {
         backend,
         address,
@@ -168,40 +169,40 @@ fn connections(open: OpenConnections, unbound: Vec<Unbound>) -> Connections {
         orphaned: open.orphaned,
         idle: open.endpoints.idle,
         busy: open.endpoints.busy,
-        under_way: open.endpoints.under_way,
+        under_way: open.endpoints.in_flight,
         unbound: unbound.collect(),
     }
 }
 
-/// Asks the workers what they remember of their last exchanges, one question at a time: each takes a worker a moment.
+/// Queries the workers for recorded exchanges, one query at a time, because each takes time of the workers.
 fn recorded(gate: Arc<Gate>) -> RecordedRequests {
     let turn = Arc::new(Mutex::new(()));
     Arc::new(move |query| {
         let (handle, turn) = (gate.handle(), Arc::clone(&turn));
         Box::pin(async move {
             let _turn = turn.lock().await;
-            remembered(handle, query).await
+            recorded_json(handle, query).await
         })
     })
 }
 
-/// The query of `/requests` that asks for a few requests of each rule instead of exchanges.
-const SAMPLES: &str = "sample=route";
+/// The query of `/requests` that returns a few samples of each rule instead of exchanges.
+const SAMPLES_QUERY: &str = "sample=route";
 
-/// What the workers remember of their last exchanges, as JSON.
-async fn remembered(handle: Option<ProxyHandle>, query: Option<String>) -> Result<String, String> {
+/// The recorded exchanges of the workers, as JSON.
+async fn recorded_json(handle: Option<ProxyHandle>, query: Option<String>) -> Result<String, String> {
     let parameters = query.unwrap_or_default();
-    if parameters == SAMPLES {
+    if parameters == SAMPLES_QUERY {
         let samples = match handle {
-            Some(handle) => handle.sampled().await,
+            Some(handle) => handle.recorded_samples().await,
             None => RecordedSamples::default(),
         };
         return serde_json::to_string(&samples).map_err(|error| error.to_string());
     }
-    let query = RecordedQuery::read(form_urlencoded::parse(parameters.as_bytes()))
+    let query = RecordedQuery::from_parameters(form_urlencoded::parse(parameters.as_bytes()))
         .map_err(|problem| problem.to_string())?;
     let exchanges = match handle {
-        Some(handle) => handle.recorded(query).await,
+        Some(handle) => handle.recorded_exchanges(query).await,
         None => Vec::new(),
     };
     serde_json::to_string(&serde_json::json!({ "exchanges": exchanges })).map_err(|error| error.to_string())
@@ -218,12 +219,12 @@ fn numbers(totals: &Totals) -> Numbers {
         faults: totals.faults.iter().map(fault).collect(),
         open_connections: totals.open_connections,
         self_inflicted_last_day: totals.self_inflicted_last_day,
-        p50: totals.percentile(50).map(bound),
-        p99: totals.percentile(99).map(bound),
+        p50: totals.percentile(50).map(time_bound),
+        p99: totals.percentile(99).map(time_bound),
     }
 }
 
-fn bound(of: metrics::TimeBound) -> TimeBound {
+fn time_bound(of: metrics::TimeBound) -> TimeBound {
     match of {
         metrics::TimeBound::AtMost(time) => TimeBound::AtMost(time),
         metrics::TimeBound::Above(time) => TimeBound::Above(time),

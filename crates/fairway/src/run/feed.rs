@@ -1,4 +1,4 @@
-//! The source of configuration: which one, what it waits for, and what is served until it has told something.
+//! Starts the configuration source and serves the last good configuration until the source has delivered one.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -10,9 +10,9 @@ use anyhow::{Context, Result};
 use fairway_cluster::source::{Client, Cluster};
 use fairway_cluster::{ReadyReplicas, Replicas, follow_ready_replicas};
 use fairway_control::admin::Readiness;
-use fairway_control::directory::{Directory, News};
-use fairway_control::state::{self, Keeper};
-use fairway_control::{Batch, Freshness, Pipeline};
+use fairway_control::directory::{DirectoryUpdate, WatchedDirectory};
+use fairway_control::state::{self, StateWriter};
+use fairway_control::{ChangeBatch, Freshness, Pipeline};
 use fairway_objects::object::ObjectKey;
 use fairway_proxy::{Borrower, FleetLimits, FleetSize};
 
@@ -21,36 +21,36 @@ use super::leases::run_rounds;
 use super::reporting::{Reporting, SharedWithDataPlane};
 use crate::args::{ClusterArgs, RunArgs, Source};
 
-/// How long the first configuration from files may take; 10,000 files take about a second.
-const FIRST_CONFIGURATION: Duration = Duration::from_secs(600);
-/// How long the API may be silent after a start before the last good configuration is served.
-const SILENCE: Duration = Duration::from_secs(5);
-/// How often a start without a configuration says what it waits for.
-const REMINDER: Duration = Duration::from_secs(10);
+/// Timeout for the first configuration from files; 10,000 files take about a second.
+const FIRST_CONFIGURATION_TIMEOUT: Duration = Duration::from_secs(600);
+/// How long to wait for the API server after a start before the last good configuration is served.
+const API_GRACE_PERIOD: Duration = Duration::from_secs(5);
+/// Interval of the log messages about a source that has not delivered a configuration yet.
+const REMINDER_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The running source.
 pub(super) enum Feed {
-    /// A directory.
-    Directory(Directory, PathBuf),
-    /// A cluster, what it is told in return, and how many replicas it has.
+    /// A directory of manifests.
+    Directory(WatchedDirectory, PathBuf),
+    /// A cluster, the reporting to it, and its number of replicas.
     Cluster(Arc<Cluster>, Reporting, FleetSize),
 }
 
-/// Which replicas there are besides this one.
+/// The other replicas.
 #[derive(Clone)]
 pub(super) enum Fleet {
-    /// None: files are read by each process for itself.
+    /// There are none: each process reads files for itself.
     Alone,
-    /// Nobody said which pod this is.
+    /// Unknown, because the name of this pod is not set.
     Unknown,
-    /// Those that this tells of.
+    /// The replicas of the cluster.
     Of(Arc<Replicas>),
 }
 
-/// What a source says about itself, for other threads.
+/// The state of the source, shared with other threads.
 #[derive(Clone)]
-pub(super) enum Condition {
-    /// A directory has nothing to say: its problems are diagnostics.
+pub(super) enum SourceCondition {
+    /// A directory. Its problems are reported as diagnostics.
     Directory,
     /// A cluster.
     Cluster(Arc<Cluster>, Reporting, FleetSize),
@@ -66,10 +66,10 @@ impl Feed {
         match source {
             Source::Manifests(manifests) => {
                 let inlet = pipeline.inlet();
-                let tell = move |News { changes, diagnostics, heard }| {
-                    inlet.send(Batch { changes, diagnostics, heard, written: None });
+                let tell = move |DirectoryUpdate { changes, diagnostics, heard }| {
+                    inlet.send(ChangeBatch { changes, diagnostics, heard, written: None });
                 };
-                let directory = Directory::start(manifests, tell).context("--manifests")?;
+                let directory = WatchedDirectory::start(manifests, tell).context("--manifests")?;
                 Ok(Self::Directory(directory, manifests.to_path_buf()))
             }
             Source::Kubernetes(cluster) => Self::cluster(args, cluster, pipeline, gate),
@@ -78,8 +78,8 @@ impl Feed {
 
     fn cluster(args: &RunArgs, cluster: &ClusterArgs, pipeline: &Pipeline, gate: &Gate) -> Result<Self> {
         if let Some(directory) = &args.source.state_dir {
-            let keeper = Keeper::start(directory);
-            gate.keep(keeper.with_context(|| format!("--state-dir {}", directory.display()))?);
+            let keeper = StateWriter::start(directory);
+            gate.set_keeper(keeper.with_context(|| format!("--state-dir {}", directory.display()))?);
         }
         let selection = cluster.selection(args.options()?)?;
         let source =
@@ -95,20 +95,20 @@ impl Feed {
         Ok(Self::Cluster(Arc::new(source), reporting, fleet.size().clone()))
     }
 
-    /// Waits for something to serve.
+    /// Waits for the first configuration.
     pub(super) fn wait_for_first(&self, args: &RunArgs, pipeline: &Pipeline) -> Result<()> {
         let Self::Cluster(cluster, ..) = self else {
-            let first = pipeline.wait_for_first(FIRST_CONFIGURATION);
+            let first = pipeline.wait_for_first(FIRST_CONFIGURATION_TIMEOUT);
             first.context("the first configuration took more than ten minutes")?;
             return Ok(());
         };
-        if pipeline.wait_for_first(SILENCE).is_some() {
+        if pipeline.wait_for_first(API_GRACE_PERIOD).is_some() {
             return Ok(());
         }
         if let Some(directory) = &args.source.state_dir {
             restore(directory, pipeline);
         }
-        while pipeline.wait_for_first(REMINDER).is_none() {
+        while pipeline.wait_for_first(REMINDER_INTERVAL).is_none() {
             let condition = cluster.condition();
             for problem in condition.problems() {
                 tracing::warn!(problem, "nothing to serve yet");
@@ -117,7 +117,7 @@ impl Feed {
         Ok(())
     }
 
-    /// The client of the cluster, where there is one.
+    /// The client of the cluster, if the source is one.
     pub(super) fn client(&self) -> Option<Client> {
         match self {
             Self::Directory(..) => None,
@@ -125,7 +125,7 @@ impl Feed {
         }
     }
 
-    /// Which replicas there are besides this one.
+    /// The other replicas.
     pub(super) fn replicas(&self, args: &RunArgs) -> Fleet {
         let Self::Cluster(cluster, ..) = self else { return Fleet::Alone };
         let Some(own) = own_pod(args) else { return Fleet::Unknown };
@@ -133,16 +133,16 @@ impl Feed {
         Fleet::Of(Arc::new(Replicas::new(&cluster.client(), own, probe)))
     }
 
-    pub(super) fn condition(&self) -> Condition {
+    pub(super) fn condition(&self) -> SourceCondition {
         match self {
-            Self::Directory(..) => Condition::Directory,
+            Self::Directory(..) => SourceCondition::Directory,
             Self::Cluster(cluster, reporting, fleet_size) => {
-                Condition::Cluster(cluster.clone(), reporting.clone(), fleet_size.clone())
+                SourceCondition::Cluster(cluster.clone(), reporting.clone(), fleet_size.clone())
             }
         }
     }
 
-    /// What is to be done when the drain begins.
+    /// The reporting to stop when draining starts.
     pub(super) fn reporting(&self) -> Option<Reporting> {
         match self {
             Self::Directory(..) => None,
@@ -161,12 +161,12 @@ impl Feed {
     }
 }
 
-/// Follows the ready replicas of the fleet, and borrows from them where they answer probes.
+/// Follows the ready replicas of the fleet, and borrows limit shares from them if they have a probe address.
 fn share_limits(args: &RunArgs, source: &Cluster, own: ObjectKey, fleet: &FleetLimits) {
     let probe = args.listen.addresses.probe.first().copied();
     let (name, limits) = (Arc::clone(&own.name), fleet.clone());
     let tell = move |ready: ReadyReplicas| {
-        // Before shares are asked for by this number.
+        // Set the count before shares are requested, because their size depends on it.
         limits.size().set(ready.count);
         let at = |(name, ip): (String, IpAddr)| Some((name.into(), SocketAddr::new(ip, probe?.port())));
         limits.set_members(Arc::clone(&name), ready.others.into_iter().filter_map(at).collect());
@@ -180,29 +180,31 @@ fn share_limits(args: &RunArgs, source: &Cluster, own: ObjectKey, fleet: &FleetL
     }
 }
 
-/// Serves what an earlier process served, if that is known.
+/// Serves the last good configuration of an earlier process, if there is one.
 fn restore(directory: &Path, pipeline: &Pipeline) {
     match state::load(directory) {
         Ok(Some(config)) => {
-            tracing::warn!("the API has not answered: the last good configuration is served until it does");
+            tracing::warn!(
+                "the API server has not responded: serving the last good configuration until it does"
+            );
             pipeline.inlet().restore(config);
         }
         Ok(None) => tracing::warn!(
             directory = %directory.display(),
-            "the API has not answered, and no earlier configuration is kept: nothing is served until it does"
+            "the API server has not responded and there is no earlier configuration: serving nothing until it does"
         ),
         Err(error) => tracing::error!(%error, "the last good configuration cannot be used"),
     }
 }
 
-/// The pod that this process runs in, where somebody said it.
+/// The pod of this process, if the flags name it.
 fn own_pod(args: &RunArgs) -> Option<ObjectKey> {
     let (namespace, name) = (args.report.pod_namespace.as_ref()?, args.report.pod_name.as_ref()?);
     Some(ObjectKey::new(namespace, name))
 }
 
-impl Condition {
-    /// The readiness with what the source waits for.
+impl SourceCondition {
+    /// Adds to the readiness what the source is still waiting for.
     pub(super) fn explain(&self, readiness: Readiness) -> Readiness {
         match (readiness, self) {
             (Readiness::Loading(_), Self::Cluster(cluster, ..)) => {
@@ -210,23 +212,25 @@ impl Condition {
                 let problems: Vec<_> = condition.problems().collect();
                 Readiness::Loading((!problems.is_empty()).then(|| problems.join("; ")))
             }
-            // Who is sent traffic for a Gateway must be listening for it.
+            // A ready pod gets traffic for Gateways, so it must listen for it.
             (Readiness::Ready { freshness: Freshness::Current, .. }, Self::Cluster(_, reporting, _))
                 if !reporting.has_placed_gateways() =>
             {
                 Readiness::Loading(Some("the ports of Gateways are not bound yet".to_owned()))
             }
-            // What it encrypts for a login must open on the other replicas.
+            // The other replicas must be able to decrypt the login state that this one encrypts.
             (Readiness::Ready { freshness: Freshness::Current, .. }, Self::Cluster(_, reporting, _))
                 if !reporting.knows_ticket_keys() =>
             {
-                Readiness::Loading(Some("the session keys of the other replicas are not read yet".to_owned()))
+                Readiness::Loading(Some(
+                    "the session keys of the other replicas have not been read yet".to_owned(),
+                ))
             }
-            // Until it knows of the others, it would let through what all of them may together.
+            // Without the number of replicas, this one would apply the limit of the whole fleet alone.
             (Readiness::Ready { freshness: Freshness::Current, .. }, Self::Cluster(.., fleet_size))
                 if !fleet_size.is_known() =>
             {
-                Readiness::Loading(Some("the replicas are not counted yet".to_owned()))
+                Readiness::Loading(Some("the replicas have not been counted yet".to_owned()))
             }
             (Readiness::Draining { .. }, Self::Cluster(_, reporting, _)) => {
                 Readiness::Draining { pod_is_deleted: reporting.pod_is_deleted() }
@@ -235,7 +239,7 @@ impl Condition {
         }
     }
 
-    /// What it counts; `identity` are the labels that the metrics of ingress-nginx all have.
+    /// The metrics of the source. `identity` are the labels that all metrics of ingress-nginx have.
     pub(super) fn metrics_text(&self, identity: &str) -> String {
         match self {
             Self::Directory => String::new(),

@@ -1,4 +1,4 @@
-//! Between the control side and the data plane, which start at different times.
+//! Connects the pipeline to the data plane, which starts later.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -10,23 +10,23 @@ use anyhow::{Context, Result, anyhow};
 use fairway_cluster::status::Bindings;
 use fairway_control::admin::Readiness;
 use fairway_control::generations::Generations;
-use fairway_control::state::Keeper;
+use fairway_control::state::StateWriter;
 use fairway_control::{Freshness, Propagation, Publication};
 use fairway_model::Config;
 use fairway_proxy::{
-    BindError, CertificateProblem, FleetLimits, Logouts, Opening, Proxy, ProxyHandle, ProxyOptions,
-    PublishProblem, Publisher, SessionTickets, StartError, Unbound,
+    BindError, CertificateProblem, FleetLimits, Logouts, Proxy, ProxyHandle, ProxyOptions, PublishProblem,
+    Publisher, SessionTickets, StartError, StartupSockets, Unbound,
 };
 
 use super::bound::BoundAddresses;
 use super::reporting::Reporting;
 use super::telemetry::Telemetry;
 
-/// How often an address that cannot be bound is tried again.
-const BIND_AGAIN: Duration = Duration::from_secs(1);
+/// Interval of the attempts to bind an address that could not be bound.
+const REBIND_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Between the pipeline, which may publish before the data plane stands, and the data plane, which starts with the
-/// latest snapshot.
+/// Passes publications of the pipeline to the data plane. The pipeline may publish before the data plane runs, which then starts
+/// with the latest snapshot.
 #[derive(Default)]
 pub(super) struct Gate {
     state: Mutex<GateState>,
@@ -37,55 +37,55 @@ pub(super) struct Gate {
     tickets: SessionTickets,
     logouts: Logouts,
     fleet: FleetLimits,
-    /// Follows the collector of the configuration.
+    /// Gets the collector of each published configuration.
     telemetry: Option<Arc<Telemetry>>,
 }
 
 #[derive(Default)]
 struct GateState {
     latest: Option<Publication>,
-    serving: Option<Serving>,
-    keeper: Option<Keeper>,
+    serving: Option<RunningProxy>,
+    keeper: Option<StateWriter>,
     reporting: Option<Reporting>,
 }
 
 /// The running data plane.
-struct Serving {
+struct RunningProxy {
     publisher: Publisher,
     handle: ProxyHandle,
-    /// To the thread that waits for adoptions.
+    /// The channel to the thread that waits for adoptions.
     published: Sender<Publication>,
 }
 
 impl Gate {
-    /// Nothing is published yet; clients will resume their sessions by `tickets`.
+    /// A gate without a publication. `tickets` are the keys for resuming TLS sessions.
     pub(super) fn new(tickets: SessionTickets, telemetry: Arc<Telemetry>) -> Self {
         let fleet = FleetLimits::new(tickets.clone());
         Self { tickets, fleet, telemetry: Some(telemetry), ..Self::default() }
     }
 
-    /// What clients resume their sessions by.
+    /// The keys for resuming TLS sessions.
     pub(super) fn tickets(&self) -> SessionTickets {
         self.tickets.clone()
     }
 
-    /// Sessions that providers have ended.
+    /// Sessions that their login providers have ended.
     pub(super) fn logouts(&self) -> Logouts {
         self.logouts.clone()
     }
 
-    /// The limits that replicas share.
+    /// The limits that the replicas share.
     pub(super) fn fleet(&self) -> FleetLimits {
         self.fleet.clone()
     }
 
-    /// Keeps what is published on disk too.
-    pub(super) fn keep(&self, keeper: Keeper) {
+    /// Sets the keeper that saves published configurations on disk.
+    pub(super) fn set_keeper(&self, keeper: StateWriter) {
         self.lock().keeper = Some(keeper);
     }
 
-    /// Tells the cluster when the process leaves.
-    pub(super) fn tell(&self, reporting: Option<Reporting>) {
+    /// Sets the reporting to stop when the process leaves.
+    pub(super) fn set_reporting(&self, reporting: Option<Reporting>) {
         self.lock().reporting = reporting;
     }
 
@@ -94,25 +94,29 @@ impl Gate {
             telemetry.adopt(&publication.outcome.snapshot.config().settings);
         }
         let mut state = self.lock();
-        self.generations.note_publication(&publication);
+        self.generations.record_publication(&publication);
         if let Some(serving) = &state.serving {
             let problems = serving.publisher.publish(publication.outcome.snapshot.clone());
-            problems.iter().for_each(warn_of);
-            self.bound.note(&publication.outcome.translation.config, &serving.publisher, &problems);
-            // The thread ends with the process.
+            problems.iter().for_each(log_problem);
+            self.bound.record_publication(
+                &publication.outcome.translation.config,
+                &serving.publisher,
+                &problems,
+            );
+            // The receiving thread lives as long as the process.
             _ = serving.published.send(publication.clone());
         }
         if let (Some(keeper), Freshness::Current) = (&state.keeper, publication.freshness) {
-            keeper.keep(publication.outcome.translation.config.clone());
+            keeper.store(publication.outcome.translation.config.clone());
         }
         state.latest = Some(publication);
     }
 
-    /// Starts the data plane with the latest snapshot; no publication can fall in between.
-    pub(super) fn open(&self, mut options: ProxyOptions, opening: Opening) -> Result<Proxy> {
+    /// Starts the data plane with the latest snapshot. Holds the lock, so that no publication is missed.
+    pub(super) fn start_proxy(&self, mut options: ProxyOptions, opening: StartupSockets) -> Result<Proxy> {
         let mut state = self.lock();
-        let first = state.latest.clone().context("the first configuration is there")?.outcome.snapshot;
-        // The settings ConfigMap goes before the flag; later changes wait for the next start and say so.
+        let first = state.latest.clone().context("there is no configuration yet")?.outcome.snapshot;
+        // The settings ConfigMap takes precedence over the flag. Later changes give a diagnostic and apply at the next start.
         if let Some(workers) = first.config().settings.workers {
             options.workers = usize::try_from(workers)?.max(1);
         }
@@ -120,8 +124,8 @@ impl Gate {
             StartError::Bind(error) => anyhow!("--{} {}: {}", error.listener, error.address, error.error),
             error => error.into(),
         })?;
-        self.bound.note(first.config(), &proxy.publisher(), &[]);
-        let adoption = Adoption {
+        self.bound.record_publication(first.config(), &proxy.publisher(), &[]);
+        let adoption = AdoptionWatcher {
             publisher: proxy.publisher(),
             propagation: self.propagation.clone(),
             generations: self.generations.clone(),
@@ -129,7 +133,8 @@ impl Gate {
             config: first.config().clone(),
         };
         let published = adoption.watch(first.version())?;
-        state.serving = Some(Serving { publisher: proxy.publisher(), handle: proxy.handle(), published });
+        state.serving =
+            Some(RunningProxy { publisher: proxy.publisher(), handle: proxy.handle(), published });
         Ok(proxy)
     }
 
@@ -143,15 +148,15 @@ impl Gate {
             return Readiness::OutOfMemory;
         }
         let published = state.latest.as_ref().map(|it| (it.outcome.snapshot.version(), it.freshness));
-        Readiness::judge(published, adopted)
+        Readiness::from_versions(published, adopted)
     }
 
-    /// The version of the oldest snapshot that a worker serves by; 0 before every worker has one.
+    /// The oldest version that a worker still serves; 0 until every worker has a snapshot.
     pub(super) fn adopted(&self) -> u64 {
         self.lock().serving.as_ref().map_or(0, |serving| serving.publisher.adopted_version())
     }
 
-    /// Which addresses of Gateways are bound.
+    /// The bound addresses of Gateways.
     pub(super) fn bindings(&self) -> Bindings {
         self.bound.bindings()
     }
@@ -161,7 +166,7 @@ impl Gate {
         self.generations.clone()
     }
 
-    /// Where listeners of the latest snapshot are not served, and why.
+    /// Addresses of the latest snapshot's listeners that are not bound, and why.
     pub(super) fn unbound(&self) -> Vec<Unbound> {
         let publisher = self.lock().serving.as_ref().map(|serving| serving.publisher.clone());
         publisher.map(|publisher| publisher.unbound()).unwrap_or_default()
@@ -175,30 +180,30 @@ impl Gate {
         self.lock().serving.as_ref().map(|serving| serving.handle.clone())
     }
 
-    /// Whether the process was told to stop.
+    /// Whether the process has been asked to stop.
     pub(super) fn is_leaving(&self) -> bool {
         self.draining.load(Ordering::Acquire)
     }
 
-    /// Not ready from now on. The cluster is told on a thread of its own: it may be slow.
-    pub(super) fn leave(&self) {
+    /// Makes the process not ready. A separate thread stops the reporting, because the cluster may be slow.
+    pub(super) fn start_leaving(&self) {
         self.draining.store(true, Ordering::Release);
         let reporting = self.lock().reporting.take();
         if let Some(reporting) = reporting
             && let Err(error) =
                 thread::Builder::new().name("fairway-leave".into()).spawn(move || reporting.stop())
         {
-            tracing::warn!(%error, "the cluster is not told that this replica leaves");
+            tracing::warn!(%error, "cannot report to the cluster that this replica leaves");
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, GateState> {
-        // Every change under the lock is one assignment: a panic elsewhere leaves a good value.
+        // Every change under the lock is a single assignment, so a panic elsewhere leaves a consistent value.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn warn_of(problem: &PublishProblem) {
+fn log_problem(problem: &PublishProblem) {
     match problem {
         PublishProblem::Certificate(CertificateProblem { certificate, error }) => {
             tracing::warn!(%certificate, %error, "a certificate cannot be used");
@@ -207,45 +212,44 @@ fn warn_of(problem: &PublishProblem) {
         PublishProblem::Listener(BindError { listener, address, is_for_http3: true, error }) => {
             tracing::warn!(
                 %listener, %address, %error,
-                "cannot listen over UDP: there is no HTTP/3 at this address until the port is free, which is tried every \
-                 second; HTTP/1.1 and HTTP/2 are served there"
+                "cannot bind the UDP port: HTTP/3 is not available at this address, HTTP/1.1 and HTTP/2 are; retrying every \
+                 second"
             );
         }
         PublishProblem::Listener(BindError { listener, address, error, .. }) => {
             tracing::warn!(
                 %listener, %address, %error,
-                "cannot listen: nothing is served at this address until it is free, which is tried every second; all \
-                 others are served"
+                "cannot bind: this address is not served, all others are; retrying every second"
             );
         }
     }
 }
 
-/// Measures how long each publication takes to the last worker, and tries to bind again what could not be bound.
-struct Adoption {
+/// Measures how long each publication takes to reach the last worker, and retries addresses that could not be bound.
+struct AdoptionWatcher {
     publisher: Publisher,
     propagation: Arc<Propagation>,
     generations: Arc<Generations>,
     bound: Arc<BoundAddresses>,
-    /// The one that was published last.
+    /// The configuration that was published last.
     config: Config,
 }
 
-impl Adoption {
-    /// Starts the thread; the data plane began with version `first`.
+impl AdoptionWatcher {
+    /// Starts the thread. `first` is the version that the data plane started with.
     fn watch(mut self, first: u64) -> Result<Sender<Publication>> {
         let (sender, receiver): (_, Receiver<Publication>) = channel();
         let runtime = tokio::runtime::Builder::new_current_thread().build()?;
         let watch = move || {
-            runtime.block_on(self.publisher.adopted(first));
-            self.generations.note_adoption(first);
-            while let Some(publication) = self.next(&receiver) {
+            runtime.block_on(self.publisher.wait_until_adopted(first));
+            self.generations.record_adoption(first);
+            while let Some(publication) = self.next_publication(&receiver) {
                 let Publication { outcome, heard, written, freshness } = publication;
                 self.config = outcome.translation.config;
-                runtime.block_on(self.publisher.adopted(outcome.snapshot.version()));
-                self.generations.note_adoption(outcome.snapshot.version());
+                runtime.block_on(self.publisher.wait_until_adopted(outcome.snapshot.version()));
+                self.generations.record_adoption(outcome.snapshot.version());
                 if freshness == Freshness::Current {
-                    // A clock that was set back shows no time at all.
+                    // If the clock was set back, the elapsed time counts as zero.
                     let written = written.map(|written| written.elapsed().unwrap_or_default());
                     self.propagation.observe(heard.elapsed(), written);
                 }
@@ -255,20 +259,20 @@ impl Adoption {
         Ok(sender)
     }
 
-    /// The next publication; `None` at the process's end.
-    fn next(&self, receiver: &Receiver<Publication>) -> Option<Publication> {
+    /// Waits for the next publication, retrying binds meanwhile. `None` once the process ends.
+    fn next_publication(&self, receiver: &Receiver<Publication>) -> Option<Publication> {
         while !self.publisher.is_bound() {
-            match receiver.recv_timeout(BIND_AGAIN) {
+            match receiver.recv_timeout(REBIND_INTERVAL) {
                 Ok(publication) => return Some(publication),
                 Err(RecvTimeoutError::Disconnected) => return None,
                 Err(RecvTimeoutError::Timeout) => {
-                    let problems = self.publisher.bind_again();
-                    problems.iter().for_each(warn_of);
-                    self.bound.note(&self.config, &self.publisher, &problems);
+                    let problems = self.publisher.retry_binds();
+                    problems.iter().for_each(log_problem);
+                    self.bound.record_publication(&self.config, &self.publisher, &problems);
                 }
             }
             if self.publisher.is_bound() {
-                tracing::info!("every listener is bound now");
+                tracing::info!("all listeners are bound");
             }
         }
         receiver.recv().ok()

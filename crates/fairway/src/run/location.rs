@@ -1,19 +1,19 @@
-//! Where this process runs, as far as its flags and the cluster say.
+//! The node and zone of this process, from its flags or the cluster.
 
 use std::sync::Arc;
 
 use anyhow::Result;
 use fairway_cluster::source::Client;
 use fairway_cluster::zone_of;
-use fairway_model::Location;
+use fairway_model::ProxyLocation;
 
-use crate::args::PlaceArgs;
+use crate::args::TopologyArgs;
 
-/// Asks the cluster of `client`, if there is one, for what flags do not say.
+/// The location from the flags; looks the zone up in the cluster of `client` if the flags do not name it.
 ///
 /// # Errors
-/// There is no runtime to ask with.
-pub(super) fn location(args: &PlaceArgs, client: Option<&Client>) -> Result<Location> {
+/// The runtime for the lookup cannot be created.
+pub(super) fn location(args: &TopologyArgs, client: Option<&Client>) -> Result<ProxyLocation> {
     let name = |text: &Option<String>| text.as_deref().filter(|text| !text.is_empty()).map(Arc::<str>::from);
     let (node, mut zone) = (name(&args.node), name(&args.zone));
     if let (None, Some(node), Some(client)) = (&zone, &node, client) {
@@ -21,7 +21,7 @@ pub(super) fn location(args: &PlaceArgs, client: Option<&Client>) -> Result<Loca
         match runtime.block_on(zone_of(client, node)) {
             Ok(found) => zone = Some(found),
             Err(error) => tracing::warn!(
-                %node, %error, "the zone of this node is not known: endpoints of no zone are preferred; --zone names it"
+                %node, %error, "the zone of this node is unknown, so endpoints of no zone are preferred; set --zone"
             ),
         }
     }
@@ -29,8 +29,8 @@ pub(super) fn location(args: &PlaceArgs, client: Option<&Client>) -> Result<Loca
         tracing::info!(
             node = node.as_deref(),
             zone = zone.as_deref(),
-            "endpoints near here are preferred where Services ask for it"
+            "preferring endpoints of this location for Services that ask for it"
         );
     }
-    Ok(Location { zone, node })
+    Ok(ProxyLocation { zone, node })
 }

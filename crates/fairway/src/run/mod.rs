@@ -1,10 +1,9 @@
-//! `fairway run`: the source, the pipeline, the data plane and the admin servers, wired together. The only place of the
-//! binary that knows how they are started, fed and stopped.
+//! `fairway run`: wires the source, the pipeline, the data plane and the admin servers together, and starts and stops them.
 //!
-//! [`feed`] starts the source and [`reporting`] what writes back to the cluster, [`gate`] stands between pipeline and data
-//! plane, [`mod@dashboard`] gives the pages for people their content, [`mod@telemetry`] a collector what it gets, [`leases`] asks
-//! other replicas for their shares of limits, [`mod@location`] says where all this is, [`upgrade`] takes the place of a running process and gives it to the next one, [`signals`] says when to stop, [`notify`]
-//! tells systemd, and [`last_words`] says what the stop cost.
+//! [`feed`] starts the source, [`reporting`] writes to the cluster, and [`gate`] connects the pipeline to the data plane.
+//! [`mod@dashboard`] provides the data of the dashboard and [`mod@telemetry`] exports telemetry. [`leases`] requests limit shares
+//! from other replicas, and [`mod@location`] finds the node and zone. [`upgrade`] hands sockets over between processes, [`signals`]
+//! handles SIGTERM and SIGINT, [`notify`] reports to systemd, and [`last_words`] logs the requests that a drain cut.
 
 mod bound;
 mod dashboard;
@@ -26,11 +25,11 @@ use std::{iter, mem, thread};
 
 use anyhow::{Context, Result, anyhow};
 use fairway_control::Pipeline;
-use fairway_control::admin::{Admin, AdminServer, Audience, Identity, Pages, Pieces, Scrapes};
-use fairway_model::Location;
+use fairway_control::admin::{Admin, AdminServer, Audience, Identity, Pages, ScrapeLimits, TextChunks};
+use fairway_model::ProxyLocation;
 use fairway_objects::external::refusal;
 use fairway_proxy::{
-    GeoIp, Inherited, ProxyOptions, SelfSigned, SessionTickets, Stapling, TraceSender, cryptography,
+    GeoIp, InheritedSockets, ProxyOptions, SelfSigned, SessionTickets, Stapling, TraceSender, cryptography,
     passed_sockets, refuse_huge_pages,
 };
 
@@ -41,23 +40,23 @@ use gate::Gate;
 use telemetry::Telemetry;
 use upgrade::Start;
 
-/// Serves until it is told to stop.
+/// Serves traffic until a signal to stop.
 ///
-/// `lost` is what flags of another controller ask for in vain.
+/// `lost` are warnings about flags of another controller that have no effect.
 pub(crate) fn run(args: &RunArgs, lost: &[String]) -> Result<ExitCode> {
     cryptography::verify().map_err(|why| anyhow!("the {} cannot be used: {why}", cryptography::MODULE))?;
-    // Before anything is opened.
+    // This must happen before any file or socket is opened.
     let passed = passed_sockets().context("the sockets of the service manager")?;
     let source = args.validated()?;
     logging::start(args.logs.log_format, &args.logs.log_level)?;
     lost.iter().for_each(|lost| tracing::warn!("{lost}"));
     if let Err(error) = refuse_huge_pages() {
-        tracing::warn!(%error, "huge pages cannot be refused: more memory may be resident than docs/limits.md says");
+        tracing::warn!(%error, "cannot disable huge pages: resident memory may exceed the figures in docs/limits.md");
     }
-    if args.translation.trust.believes_every_proxy_header() {
+    if args.translation.trust.trusts_every_proxy_header() {
         tracing::warn!(
-            "--proxy-protocol without --proxy-protocol-trusted: the PROXY header of every peer is believed, so that any \
-             client can claim any address; source ranges of Ingresses keep nobody out"
+            "--proxy-protocol without --proxy-protocol-trusted: every peer can claim any client address, so the source \
+             ranges of Ingresses do not protect anything"
         );
     }
     let flags = args.telemetry.read()?;
@@ -70,21 +69,22 @@ pub(crate) fn run(args: &RunArgs, lost: &[String]) -> Result<ExitCode> {
     signals::stop_on_signals(gate.clone())?;
     let pipeline = start_pipeline(args, &gate)?;
     let feed = Feed::start(args, &source, &pipeline, &gate)?;
-    gate.tell(feed.reporting());
-    let pages = Arc::new(pages(args, &pipeline, &gate, &feed, &telemetry));
+    gate.set_reporting(feed.reporting());
+    let pages = Arc::new(admin_pages(args, &pipeline, &gate, &feed, &telemetry));
     if let Some(interval) = args.telemetry.otlp_metrics_interval {
         telemetry.export_metrics(interval, pages.clone());
     }
-    // Until a running process is replaced, its admin servers answer.
+    // During an upgrade, the admin servers of the running process keep answering until it is replaced.
     let opening = start.opening();
-    let mut servers = match opening.waits {
+    let mut servers = match opening.hold_connections {
         true => Vec::new(),
         false => serve_admins(mem::take(&mut admins), &pages)?,
     };
     feed.wait_for_first(args, &pipeline)?;
-    let location = location::location(&args.place, feed.client().as_ref())?;
-    let traced = Traced { flags, traces, telemetry: &telemetry };
-    let proxy = gate.open(ProxyOptions { location, ..options(args, &gate, traced)? }, opening)?;
+    let location = location::location(&args.topology, feed.client().as_ref())?;
+    let traced = TelemetryOptions { flags, traces, telemetry: &telemetry };
+    let proxy =
+        gate.start_proxy(ProxyOptions { location, ..proxy_options(args, &gate, traced)? }, opening)?;
     start.wait_until_adopted(&proxy.publisher(), &gate)?;
     servers.extend(serve_admins(admins, &pages)?);
     let replaced = start.replace_predecessor(&proxy.publisher());
@@ -96,8 +96,8 @@ pub(crate) fn run(args: &RunArgs, lost: &[String]) -> Result<ExitCode> {
         source = %feed, version = env!("CARGO_PKG_VERSION"), cryptography = cryptography::MODULE, "serving"
     );
     proxy.wait_until_drained();
-    if let Err(error) = last_words::tell_what_was_cut(&proxy.handle(), args.drain.options().timeout) {
-        tracing::warn!(%error, "nobody knows whether requests were cut");
+    if let Err(error) = last_words::report_cut_requests(&proxy.handle(), args.drain.options().timeout) {
+        tracing::warn!(%error, "cannot determine whether requests were cut");
     }
     let ended = proxy.join();
     feed.stop();
@@ -114,10 +114,10 @@ fn start_pipeline(args: &RunArgs, gate: &Arc<Gate>) -> Result<Pipeline> {
     Ok(Pipeline::start(args.options()?, publish)?)
 }
 
-fn bind_admins(args: &RunArgs, inherited: &mut Inherited) -> Result<Vec<(Admin, Audience)>> {
+fn bind_admins(args: &RunArgs, inherited: &mut InheritedSockets) -> Result<Vec<(Admin, Audience)>> {
     let mut bind = |flag: &str, address: SocketAddr| {
         let admin = match inherited.take(address).pop() {
-            Some(socket) => Admin::over(socket),
+            Some(socket) => Admin::from_listener(socket),
             None => Admin::bind(address),
         };
         admin.with_context(|| format!("{flag} {address}"))
@@ -129,7 +129,13 @@ fn bind_admins(args: &RunArgs, inherited: &mut Inherited) -> Result<Vec<(Admin, 
     Ok(admins)
 }
 
-fn pages(args: &RunArgs, pipeline: &Pipeline, gate: &Arc<Gate>, feed: &Feed, telemetry: &Telemetry) -> Pages {
+fn admin_pages(
+    args: &RunArgs,
+    pipeline: &Pipeline,
+    gate: &Arc<Gate>,
+    feed: &Feed,
+    telemetry: &Telemetry,
+) -> Pages {
     let (for_readiness, for_adopted, for_metrics) = (gate.clone(), gate.clone(), gate.clone());
     let (waiting, told) = (feed.condition(), feed.condition());
     let exported = telemetry.counts();
@@ -141,26 +147,28 @@ fn pages(args: &RunArgs, pipeline: &Pipeline, gate: &Arc<Gate>, feed: &Feed, tel
         readiness: Arc::new(move || waiting.explain(for_readiness.readiness())),
         healthz: args.listen.healthz.into(),
         adopted: Box::new(move || for_adopted.adopted()),
-        bound: Box::new(move |address| bindings.has(address)),
-        answer_replica: Box::new(move |message| fleet.answer(message)),
+        bound: Box::new(move |address| bindings.is_bound(address)),
+        answer_replica: Box::new(move |message| fleet.respond(message)),
         identity,
         metrics: Box::new(move || {
             let (handle, labels) = (for_metrics.handle(), labels.clone());
-            let control = for_metrics.propagation().text() + &told.metrics_text(&labels) + &exported.text();
+            let control = for_metrics.propagation().metrics_text()
+                + &told.metrics_text(&labels)
+                + &exported.metrics_text();
             Box::pin(async move {
                 let proxy = match handle {
                     Some(handle) => Some(handle.metrics(&labels).await),
                     None => None,
                 };
-                Box::new(iter::once(control).chain(proxy.into_iter().flatten())) as Pieces
+                Box::new(iter::once(control).chain(proxy.into_iter().flatten())) as TextChunks
             })
         }),
-        scrapes: Scrapes::default(),
+        scrapes: ScrapeLimits::default(),
         dashboard: dashboard::dashboard(gate, feed.replicas(args)),
     }
 }
 
-/// Which controller this is, by the first class that it serves.
+/// The identity of this controller in metrics, with the first class that it serves.
 fn identity(args: &RunArgs) -> Identity {
     let class = args.translation.controller_class.first().map(String::as_str).unwrap_or_default();
     let ReportArgs { pod_namespace, pod_name, .. } = &args.report;
@@ -173,20 +181,20 @@ fn serve_admins(admins: Vec<(Admin, Audience)>, pages: &Arc<Pages>) -> Result<Ve
     admins.into_iter().map(serve).collect::<Result<_, _>>().context("the admin server")
 }
 
-/// What the data plane is told of telemetry.
-struct Traced<'a> {
+/// The telemetry options of the data plane.
+struct TelemetryOptions<'a> {
     flags: TelemetryFlags,
     traces: TraceSender,
     telemetry: &'a Telemetry,
 }
 
-fn options(args: &RunArgs, gate: &Gate, traced: Traced<'_>) -> Result<ProxyOptions> {
-    let Traced { flags, traces, telemetry } = traced;
+fn proxy_options(args: &RunArgs, gate: &Gate, traced: TelemetryOptions<'_>) -> Result<ProxyOptions> {
+    let TelemetryOptions { flags, traces, telemetry } = traced;
     let external = args.options()?.trust.external;
     Ok(ProxyOptions {
         workers: match args.listen.workers {
             Some(workers) => usize::from(workers),
-            // The quota of the cgroup is part of what the standard library counts.
+            // The standard library takes the cgroup quota into account.
             None => thread::available_parallelism().map_or(1, usize::from),
         },
         access_log: args.logs.access_log.into(),
@@ -198,7 +206,7 @@ fn options(args: &RunArgs, gate: &Gate, traced: Traced<'_>) -> Result<ProxyOptio
         tracing: flags.tracing,
         traces: Some(traces),
         drain: args.drain.options(),
-        location: Location::default(),
+        location: ProxyLocation::default(),
         tickets: gate.tickets(),
         logouts: gate.logouts(),
         geoip: GeoIp::watch(&args.geoip.geoip).context("watching the files of --geoip")?,
@@ -211,6 +219,6 @@ fn options(args: &RunArgs, gate: &Gate, traced: Traced<'_>) -> Result<ProxyOptio
 
 fn self_signed() -> Result<SelfSigned> {
     let made = rcgen::generate_simple_self_signed(["fairway.invalid".to_owned()])
-        .context("making the self-signed certificate for clients that name no known host")?;
+        .context("generating the self-signed certificate for unknown hosts")?;
     Ok(SelfSigned { chain: vec![made.cert.der().to_vec()], private_key: made.signing_key.serialize_der() })
 }

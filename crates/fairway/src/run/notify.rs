@@ -1,24 +1,24 @@
-//! What systemd is told of the process where it asks for that (sd_notify(3)): a unit of `Type=notify` is started when traffic is served.
+//! Reports the state of the process to systemd (sd_notify(3)): a unit with `Type=notify` counts as started once traffic is served.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::{env, io, process};
 
-/// Traffic is served. A process that has `replaced` another one may have to become the main process of the unit.
+/// Reports that traffic is served. If the process has `replaced` another one, it becomes the main process of the unit.
 pub(super) fn ready(replaced: bool) {
     match replaced {
-        true => tell(&format!("READY=1\nMAINPID={}\n", process::id())),
-        false => tell("READY=1\n"),
+        true => send_state(&format!("READY=1\nMAINPID={}\n", process::id())),
+        false => send_state("READY=1\n"),
     }
 }
 
-/// The process was told to stop.
+/// Reports that the process is stopping.
 pub(super) fn stopping() {
-    tell("STOPPING=1\n");
+    send_state("STOPPING=1\n");
 }
 
-fn tell(state: &str) {
+fn send_state(state: &str) {
     let Some(path) = env::var_os("NOTIFY_SOCKET") else { return };
     let send = || -> io::Result<usize> {
         let address = match path.as_bytes().strip_prefix(b"@") {
@@ -28,6 +28,6 @@ fn tell(state: &str) {
         UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address)
     };
     if let Err(error) = send() {
-        tracing::warn!(%error, "systemd cannot be told of the state of the process (NOTIFY_SOCKET)");
+        tracing::warn!(%error, "cannot report the state of the process to systemd (NOTIFY_SOCKET)");
     }
 }

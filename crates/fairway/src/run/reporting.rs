@@ -1,4 +1,4 @@
-//! What a cluster is told: status, Events, and answers of the webhook. Starts and stops them; owns no rule of theirs.
+//! Starts and stops the threads that write status and Events to the cluster and serve the webhook.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,10 +7,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use fairway_cluster::source::{Cluster, ServeGateways};
 use fairway_cluster::status::{
-    Asker, Bindings, GatewayDuties, LogoutNotice, NodeAddresses, PlaceOptions, PublishAddresses, Reporter,
-    ReporterOptions, Standing, StatusMode, TicketDuties,
+    Bindings, GatewayKeeperOptions, GatewayStatusOptions, LogoutNotice, NodeAddresses, PublishAddresses,
+    ReplicaClient, Reporter, ReporterOptions, ReporterState, StatusMode, TicketOptions,
 };
-use fairway_cluster::webhook::{Files, Reviews, Webhook};
+use fairway_cluster::webhook::{CertificateFiles, Reviews, Webhook};
 use fairway_control::Pipeline;
 use fairway_objects::object::ObjectKey;
 use fairway_proxy::{Logouts, SessionTickets};
@@ -18,25 +18,25 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::args::{NodeAddressChoice, ReportArgs, RunArgs, WebhookArgs};
 
-/// How long the cluster is told that this replica ends.
-const FAREWELL: Duration = Duration::from_secs(5);
+/// Timeout for the last writes to the cluster when this replica stops.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Logouts that may wait to be told to the other replicas.
-const MAX_NOTICES: usize = 1000;
+/// Maximum number of logouts that wait to be shared with the other replicas.
+const MAX_PENDING_LOGOUTS: usize = 1000;
 
-/// The Lease where `--election-id` names none.
+/// The default of `--election-id`.
 const DEFAULT_LEASE: &str = "fairway-leader";
 
-/// The running threads. A clone is the same.
+/// The running threads. Clones share them.
 #[derive(Clone)]
 pub(super) struct Reporting {
-    standing: Option<Standing>,
+    standing: Option<ReporterState>,
     lease: Arc<str>,
     reviews: Option<Reviews>,
     reporter: Arc<Mutex<Option<Reporter>>>,
 }
 
-/// What the data plane and the cluster tell each other by.
+/// State that the data plane and the reporting share.
 pub(super) struct SharedWithDataPlane {
     pub(super) bindings: Bindings,
     pub(super) tickets: SessionTickets,
@@ -51,9 +51,9 @@ impl Reporting {
         shared: SharedWithDataPlane,
     ) -> Result<Self> {
         let SharedWithDataPlane { bindings, tickets, logouts } = shared;
-        let gateways = duties(args, cluster, pipeline, bindings)?;
+        let gateways = gateway_duties(args, cluster, pipeline, bindings)?;
         let duties = ticket_duties(args.listen.session_ticket_rotation, tickets, logouts);
-        // Without them, whoever tells of a logout hears that the other replicas do not know of it.
+        // Without ticket duties, a logout notification gets the response that the other replicas do not know of it.
         let tickets = (!args.report.own_session_tickets).then_some(duties);
         let args = &args.report;
         let mut reviews = None;
@@ -64,12 +64,15 @@ impl Reporting {
             webhook_client_ca,
         } = &args.webhook
         {
-            let files =
-                Files { chain: chain.clone(), key: key.clone(), client_ca: webhook_client_ca.clone() };
+            let files = CertificateFiles {
+                chain: chain.clone(),
+                key: key.clone(),
+                client_ca: webhook_client_ca.clone(),
+            };
             let webhook = Webhook::bind(*address, files).context("--webhook")?;
             reviews = Some(webhook.serve(pipeline.inlet()).context("--webhook")?);
         }
-        let reporter = match options(args)? {
+        let reporter = match reporter_options(args)? {
             Some(options) => {
                 let options = ReporterOptions { gateways, tickets, ..options };
                 let client = cluster.client();
@@ -78,10 +81,15 @@ impl Reporting {
             None => None,
         };
         let standing = reporter.as_ref().map(Reporter::standing);
-        Ok(Self { standing, lease: lease(args).into(), reviews, reporter: Arc::new(Mutex::new(reporter)) })
+        Ok(Self {
+            standing,
+            lease: lease_name(args).into(),
+            reviews,
+            reporter: Arc::new(Mutex::new(reporter)),
+        })
     }
 
-    /// The metrics of status, Lease, Events and webhook; `identity` are the labels that those of ingress-nginx all have.
+    /// The metrics of status, Lease, Events and webhook. `identity` are the labels that all metrics of ingress-nginx have.
     pub(super) fn metrics_text(&self, identity: &str) -> String {
         let standing = self.standing.as_ref();
         let standing =
@@ -90,38 +98,38 @@ impl Reporting {
         standing.into_iter().chain(reviews).collect()
     }
 
-    /// Whether the ports of Gateways are bound, as far as anybody looks after them.
+    /// Whether the ports of Gateways are bound; true if this process does not manage them.
     pub(super) fn has_placed_gateways(&self) -> bool {
-        self.standing.as_ref().is_none_or(Standing::has_placed_gateways)
+        self.standing.as_ref().is_none_or(ReporterState::has_placed_gateways)
     }
 
-    /// Whether the keys that replicas share were read, as far as they share some.
+    /// Whether the shared ticket keys have been read; true if the replicas share none.
     pub(super) fn knows_ticket_keys(&self) -> bool {
-        self.standing.as_ref().is_none_or(Standing::knows_ticket_keys)
+        self.standing.as_ref().is_none_or(ReporterState::knows_ticket_keys)
     }
 
-    /// Whether the API has said, after the process was told to stop, that its pod is deleted.
+    /// Whether the API server has reported, after the signal to stop, that the pod is being deleted.
     pub(super) fn pod_is_deleted(&self) -> bool {
-        self.standing.as_ref().is_some_and(Standing::pod_is_deleted)
+        self.standing.as_ref().is_some_and(ReporterState::pod_is_deleted)
     }
 
-    /// Another replica shall lead, and the last one takes its addresses away. Blocks for a while; only the first call
-    /// does anything, and a second one waits for it, so that the process does not end before the cluster was told.
+    /// Releases the Lease, so that another replica becomes the leader; the last replica clears its addresses. Blocks. Later calls
+    /// wait for the first one, so that the process does not exit before the cluster has been updated.
     pub(super) fn stop(&self) {
         let mut reporter = self.reporter.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(reporter) = reporter.take() {
-            reporter.stop(FAREWELL);
+            reporter.stop(STOP_TIMEOUT);
         }
     }
 }
 
-/// What the Gateway API adds to what is written.
-fn duties(
+/// The reporting duties for Gateway API objects; `None` if the Gateway API is off.
+fn gateway_duties(
     args: &RunArgs,
     cluster: &Cluster,
     pipeline: &Pipeline,
     bindings: Bindings,
-) -> Result<Option<GatewayDuties>> {
+) -> Result<Option<GatewayStatusOptions>> {
     let options = args.options()?;
     let selection = args.source.cluster.selection(options.clone())?;
     if selection.gateways == ServeGateways::No {
@@ -130,7 +138,7 @@ fn duties(
     let mut bind: Vec<_> = args.listen.addresses.http.iter().map(SocketAddr::ip).collect();
     bind.sort_unstable();
     bind.dedup();
-    let places = args.gateways.pods()?.map(|pods| PlaceOptions {
+    let places = args.gateways.pods_service()?.map(|pods| GatewayKeeperOptions {
         controller: options.gateways.controller,
         pods,
         ports: args.gateways.gateway_ports.unwrap_or_default(),
@@ -138,20 +146,20 @@ fn duties(
         bind,
         namespaces: selection.namespaces,
         bindings,
-        asker: args.listen.addresses.probe.first().map(|probe| Asker::at(*probe)),
+        asker: args.listen.addresses.probe.first().map(|probe| ReplicaClient::new(*probe)),
         inlet: pipeline.inlet(),
     });
-    Ok(Some(GatewayDuties { versions: Arc::new(cluster.versions()), places, inlet: pipeline.inlet() }))
+    Ok(Some(GatewayStatusOptions { versions: Arc::new(cluster.versions()), places, inlet: pipeline.inlet() }))
 }
 
-/// How ticket keys and logouts reach the data plane, and its own logouts the other replicas.
-fn ticket_duties(rotation: Duration, tickets: SessionTickets, logouts: Logouts) -> TicketDuties {
-    let (notices, received) = mpsc::channel(MAX_NOTICES);
-    logouts.share_by(Box::new(move |logout| {
+/// Connects shared ticket keys and logouts to the data plane, and the data plane's logouts to the other replicas.
+fn ticket_duties(rotation: Duration, tickets: SessionTickets, logouts: Logouts) -> TicketOptions {
+    let (notices, received) = mpsc::channel(MAX_PENDING_LOGOUTS);
+    logouts.set_share(Box::new(move |logout| {
         let (shared, told) = oneshot::channel();
         notices.try_send(LogoutNotice { logout, shared }).ok().map(|()| told)
     }));
-    TicketDuties::new(
+    TicketOptions::new(
         rotation,
         Arc::new(move |keys| tickets.adopt(keys)),
         Arc::new(move |shared| logouts.adopt_shared(shared)),
@@ -160,12 +168,12 @@ fn ticket_duties(rotation: Duration, tickets: SessionTickets, logouts: Logouts) 
 }
 
 /// The name of the Lease.
-fn lease(args: &ReportArgs) -> &str {
+fn lease_name(args: &ReportArgs) -> &str {
     args.election_id.as_deref().unwrap_or(DEFAULT_LEASE)
 }
 
-/// Who writes what; `None` when nobody can be elected.
-fn options(args: &ReportArgs) -> Result<Option<ReporterOptions>> {
+/// The options of the reporter; `None` if the pod's name is unknown, so that it cannot take part in the election.
+fn reporter_options(args: &ReportArgs) -> Result<Option<ReporterOptions>> {
     let publish = match (&args.publish_service, args.publish_status_address.as_slice(), args.publish_nodes) {
         (Some(_), [_, ..], _) => {
             bail!("--publish-service and --publish-status-address contradict each other: give one of them")
@@ -175,7 +183,7 @@ fn options(args: &ReportArgs) -> Result<Option<ReporterOptions>> {
         ),
         (Some(text), [], None) => PublishAddresses::Service(
             ObjectKey::parse(text)
-                .with_context(|| format!("--publish-service {text}: is no NAMESPACE/NAME"))?,
+                .with_context(|| format!("--publish-service {text}: is not a NAMESPACE/NAME"))?,
         ),
         (None, [], None) => PublishAddresses::Unset,
         (None, [], Some(NodeAddressChoice::External)) => PublishAddresses::Nodes(NodeAddresses::External),
@@ -186,13 +194,13 @@ fn options(args: &ReportArgs) -> Result<Option<ReporterOptions>> {
     let pod = match (&args.pod_namespace, &args.pod_name) {
         (Some(namespace), Some(name)) => ObjectKey::new(namespace, name),
         _ if args.no_status || publish == PublishAddresses::Unset => return Ok(None),
-        _ => bail!(
-            "status is written by one pod of the fleet: give POD_NAME and POD_NAMESPACE, or --no-status"
-        ),
+        _ => {
+            bail!("writing status needs leader election: set POD_NAME and POD_NAMESPACE, or give --no-status")
+        }
     };
     Ok(Some(ReporterOptions {
         pod,
-        election_id: lease(args).to_owned(),
+        election_id: lease_name(args).to_owned(),
         mode,
         gateways: None,
         tickets: None,

@@ -1,4 +1,4 @@
-//! What SIGTERM and SIGINT do.
+//! Handles SIGTERM and SIGINT.
 
 use std::sync::Arc;
 use std::thread;
@@ -9,8 +9,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::gate::Gate;
 use super::notify;
 
-/// The first SIGTERM or SIGINT drains, the second ends the process at once. Stands before anything is served, so that
-/// whoever sees the process ready can end it politely.
+/// The first SIGTERM or SIGINT starts draining, the second ends the process at once. Installed before traffic is served, so that a
+/// ready process always drains.
 pub(super) fn stop_on_signals(gate: Arc<Gate>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (mut terminate, mut interrupt) = {
@@ -26,15 +26,15 @@ pub(super) fn stop_on_signals(gate: Arc<Gate>) -> Result<()> {
         };
         next().await;
         notify::stopping();
-        gate.leave();
+        gate.start_leaving();
         let Some(proxy) = gate.handle() else {
-            tracing::info!("ended before anything was served");
+            tracing::info!("stopped before traffic was served");
             std::process::exit(0);
         };
         tracing::info!("draining; a second signal ends the process at once");
         proxy.drain();
         next().await;
-        tracing::warn!("ended by a second signal");
+        tracing::warn!("stopped by a second signal");
         std::process::exit(1);
     };
     thread::Builder::new().name("fairway-signal".into()).spawn(move || runtime.block_on(wait))?;

@@ -1,4 +1,4 @@
-//! The recorded cases as values, and how they are written. Owns what counts as the same response.
+//! The recorded cases as values, and how they are written. Defines which responses count as the same.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -13,7 +13,7 @@ pub(crate) struct File {
     pub(crate) groups: Vec<Group>,
 }
 
-/// Cases with the same keys of the ConfigMap.
+/// Cases with the same ConfigMap keys.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Group {
@@ -22,19 +22,19 @@ pub(crate) struct Group {
     pub(crate) cases: Vec<Case>,
 }
 
-/// A request, the endpoint's response, and the responses that clients get.
+/// A request, the endpoint's response, and the responses that clients received.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Case {
-    /// The section that the case is about, and the case.
+    /// The specification section of the case, and its name.
     pub(crate) about: String,
     #[serde(default)]
-    pub(crate) request: Asked,
+    pub(crate) request: RecordedRequest,
     #[serde(default)]
     pub(crate) endpoint: Endpoint,
     /// The recorded response.
     pub(crate) recorded: Option<Answered>,
-    /// Fairway's response, where it differs.
+    /// Fairway's response, if it differs.
     pub(crate) fairway: Option<Answered>,
     /// Why it differs.
     pub(crate) why: Option<String>,
@@ -42,7 +42,7 @@ pub(crate) struct Case {
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Asked {
+pub(crate) struct RecordedRequest {
     #[serde(skip_serializing_if = "is_get")]
     pub(crate) method: String,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -50,26 +50,26 @@ pub(crate) struct Asked {
     pub(crate) headers: Vec<(String, String)>,
 }
 
-/// What the endpoint answers. It evaluates `If-None-Match` and `Range` itself.
+/// The response of the endpoint, which evaluates `If-None-Match` and `Range` itself.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Endpoint {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(String, String)>,
-    /// The length of its text.
+    /// The length of the text.
     pub(crate) body: usize,
     /// `length`, `chunked` or `close`.
     pub(crate) framing: String,
-    /// Behind a chunked body.
+    /// Trailers after a chunked body.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) trailers: Vec<(String, String)>,
 }
 
-/// What the client got, and which headers the endpoint saw.
+/// The response that the client received, and the headers that the endpoint received.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Answered {
-    /// 0 where the connection ended without a response.
+    /// 0 if the connection ended without a response.
     pub(crate) status: u16,
     pub(crate) headers: BTreeMap<String, String>,
     /// `length`, `chunked`, `close` or `none`.
@@ -81,7 +81,7 @@ pub(crate) struct Answered {
     pub(crate) seen: BTreeMap<String, String>,
 }
 
-impl Default for Asked {
+impl Default for RecordedRequest {
     fn default() -> Self {
         Self { method: "GET".to_owned(), http10: false, headers: Vec::new() }
     }
@@ -134,7 +134,7 @@ impl Case {
         format!("  {{{}}}", lines.join(",\n   "))
     }
 
-    /// What is wrong with Fairway's response.
+    /// The deviation of Fairway's response.
     pub(crate) fn judge(&self, now: &Answered) -> Option<String> {
         let recorded = self.recorded.as_ref().expect("a recorded response");
         match (&self.fairway, &self.why) {

@@ -1,8 +1,6 @@
-//! Compressed responses and their caching headers: what nginx (gzip) and Caddy (Zstandard) answered (`cases/`), asked again of the
-//! real binary.
-//!
-//! `record` in this folder makes their answers again. A case that Fairway answers differently on purpose says how and why; the
-//! test fails where Fairway answers in a third way, and where the difference is gone.
+//! Compressed responses and their caching headers: replays the recorded requests (`cases/`) to nginx (gzip) and Caddy (Zstandard)
+//! against the real binary. `record` in this folder records the responses again. A case in which Fairway differs on purpose states
+//! how and why; the test fails if Fairway behaves in a third way, or if the difference is gone.
 
 mod case;
 mod origin;
@@ -23,11 +21,11 @@ use server::{Running, Server};
 const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
 const HOST: &str = "a.test";
 
-/// The files of `cases/`, who answered, and the fewest cases that they hold.
+/// The files of `cases/`, the server that responded, and the minimum number of cases in each.
 const SETS: [(&str, Server, usize); 2] =
     [("nginx-gzip", Server::Nginx, 130), ("caddy-zstd", Server::Caddy, 60)];
 
-/// Headers of responses that are compared.
+/// Response headers that are compared.
 const COMPARED: [&str; 12] = [
     "accept-ranges",
     "cache-control",
@@ -43,7 +41,7 @@ const COMPARED: [&str; 12] = [
     "vary",
 ];
 
-/// Headers of requests to the endpoint that are compared: they decide what it answers.
+/// Request headers to the endpoint that are compared, because its response depends on them.
 const SEEN: [&str; 5] = ["accept-encoding", "if-match", "if-none-match", "if-range", "range"];
 
 #[tokio::test]
@@ -66,7 +64,7 @@ async fn responses_are_compressed_as_by_nginx_and_caddy_or_differ_by_design() {
     assert!(wrong.is_empty(), "{} deviations:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Asks the server, and keeps what it answers.
+/// Sends the request to the server and records the response.
 async fn record(group: &mut Group, server: Server, program: &Path) {
     let backend = origin::start(&group.cases).await;
     let running = Running::start(server, program, &group.keys, backend.address()).await;
@@ -76,7 +74,7 @@ async fn record(group: &mut Group, server: Server, program: &Path) {
     }
 }
 
-/// Asks Fairway, and returns the deviations from what was recorded.
+/// Sends the requests to Fairway and returns the deviations from the recording.
 async fn replay(group: &Group) -> Vec<String> {
     let backend = origin::start(&group.cases).await;
     let manifests = manifests(&group.keys, backend.address());
@@ -100,7 +98,7 @@ fn manifests(keys: &BTreeMap<String, String>, backend: SocketAddr) -> Manifests 
     manifests
 }
 
-/// One exchange over a connection of its own.
+/// One exchange over a new connection.
 async fn ask(address: SocketAddr, number: usize, case: &Case, backend: &Backend) -> Answered {
     let before = backend.request_count();
     let mut client = Client::connect(address).await.unwrap();
@@ -112,8 +110,8 @@ async fn ask(address: SocketAddr, number: usize, case: &Case, backend: &Backend)
         request = request.http10();
     }
     let response = client.exchange(&request.close()).await.ok();
-    let seen = backend.requests().get(before).map(|request| joined(&request.headers, &SEEN));
-    let seen = seen.unwrap_or_default();
+    let received = backend.requests().get(before).map(|request| joined(&request.headers, &SEEN));
+    let received = received.unwrap_or_default();
     match response {
         Some(response) => Answered {
             status: response.status,
@@ -121,13 +119,13 @@ async fn ask(address: SocketAddr, number: usize, case: &Case, backend: &Backend)
             framing: framing(&response).to_owned(),
             body: body(&response, case).to_owned(),
             trailers: response.trailers.iter().map(|(name, _)| name.to_ascii_lowercase()).collect(),
-            seen,
+            seen: received,
         },
-        None => Answered { seen, ..Answered::default() },
+        None => Answered { seen: received, ..Answered::default() },
     }
 }
 
-/// The values of the headers of these names, by name. `Vary` is a set.
+/// The values of these headers, by name. `Vary` is a set.
 fn joined(fields: &wire::Fields, names: &[&str]) -> BTreeMap<String, String> {
     let value = |name: &str| {
         let value = wire::values(fields, name).join(", ");
@@ -141,7 +139,7 @@ fn joined(fields: &wire::Fields, names: &[&str]) -> BTreeMap<String, String> {
     names.iter().filter(is_there).map(|name| ((*name).to_owned(), value(name))).collect()
 }
 
-/// How the client knows where the body ends.
+/// How the end of the body is marked.
 fn framing(response: &RawResponse) -> &'static str {
     let has_length = response.header("Content-Length").is_some();
     match response.framing {
@@ -152,7 +150,7 @@ fn framing(response: &RawResponse) -> &'static str {
     }
 }
 
-/// What the client gets of the endpoint's body.
+/// The endpoint's body as the client received it.
 fn body(response: &RawResponse, case: &Case) -> &'static str {
     let whole = origin::text(case.endpoint.body);
     match response.header_values("Content-Encoding").as_slice() {
@@ -167,13 +165,13 @@ fn body(response: &RawResponse, case: &Case) -> &'static str {
     }
 }
 
-/// The content, where the body is all of it and nothing follows.
+/// The decompressed content, if the body is complete and nothing follows.
 fn ungzip(body: &[u8]) -> Option<Vec<u8>> {
     let mut content = Vec::new();
     MultiGzDecoder::new(body).read_to_end(&mut content).ok().map(|_| content)
 }
 
-/// The same of Zstandard.
+/// The decompressed content of Zstandard.
 fn unzstd(body: &[u8]) -> Option<Vec<u8>> {
     let mut content = vec![0; 1 << 20];
     let length = zstd_safe::decompress(&mut content[..], body).ok()?;

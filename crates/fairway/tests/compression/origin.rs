@@ -1,12 +1,12 @@
-//! The endpoint of the cases: a small origin server that answers as each case says, and evaluates conditions and ranges.
+//! The endpoint of the cases: a small origin server that responds as each case defines, and evaluates conditions and ranges.
 
 use std::fmt::Write;
 
-use fairway_testkit::{Answer, Backend, RecordedRequest};
+use fairway_testkit::{Backend, BackendResponse, RecordedRequest};
 
 use super::case::{Case, Endpoint};
 
-/// Starts an endpoint that answers the request for `/N` as the case of that number says.
+/// Starts an endpoint that responds to `/N` as the case with that number defines.
 pub(crate) async fn start(cases: &[Case]) -> Backend {
     let endpoints: Vec<_> = cases.iter().map(|case| serde_json::to_value(&case.endpoint).unwrap()).collect();
     Backend::http(move |request| {
@@ -17,20 +17,20 @@ pub(crate) async fn start(cases: &[Case]) -> Backend {
     .await
 }
 
-/// The first bytes of a text that never ends.
+/// The first bytes of an endless text.
 pub(crate) fn text(length: usize) -> Vec<u8> {
     let lines = (1..).flat_map(|line| format!("{line}: a line of text as there are many\n").into_bytes());
     lines.take(length).collect()
 }
 
-fn respond(endpoint: &Endpoint, request: &RecordedRequest) -> Answer {
+fn respond(endpoint: &Endpoint, request: &RecordedRequest) -> BackendResponse {
     let etag = endpoint.headers.iter().find(|(name, _)| name == "ETag").map(|(_, value)| value.as_str());
     let body = text(endpoint.body);
     if let (Some(known), Some(etag)) = (request.header("If-None-Match"), etag) {
         // Weak comparison (RFC 9110 §13.1.2).
         let opaque = |tag: &str| tag.trim().trim_start_matches("W/").to_owned();
         if known.split(',').any(|tag| tag.trim() == "*" || opaque(tag) == opaque(etag)) {
-            return Answer::Bytes((head(304, endpoint) + "\r\n").into_bytes());
+            return BackendResponse::Bytes((head(304, endpoint) + "\r\n").into_bytes());
         }
     }
     // Strong comparison (§13.1.5).
@@ -68,7 +68,11 @@ fn respond(endpoint: &Endpoint, request: &RecordedRequest) -> Answer {
         body.clear();
     }
     let bytes = [head.as_bytes(), b"\r\n", &body].concat();
-    if endpoint.framing == "close" { Answer::ThenClose(bytes) } else { Answer::Bytes(bytes) }
+    if endpoint.framing == "close" {
+        BackendResponse::ThenClose(bytes)
+    } else {
+        BackendResponse::Bytes(bytes)
+    }
 }
 
 fn head(status: u16, endpoint: &Endpoint) -> String {

@@ -1,26 +1,26 @@
-//! The servers whose answers are recorded: nginx with the configuration that ingress-nginx makes of the keys of compression
-//! (`rootfs/etc/nginx/template/nginx.tmpl` of v1.15.1), and Caddy with `encode`. Used only while answers are recorded.
+//! The recorded servers: nginx with the configuration that ingress-nginx generates for compression
+//! (`rootfs/etc/nginx/template/nginx.tmpl` of v1.15.1), and Caddy with `encode`. Used only for recording.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
-use fairway_testkit::wait::{PATIENCE, eventually, free_address};
+use fairway_testkit::wait::{WAIT_TIMEOUT, eventually, free_address};
 use tempfile::TempDir;
 use tokio::net::TcpStream;
 
-/// `gzip-types` of ingress-nginx v1.15.1, where the key is not set.
+/// The default of `gzip-types` in ingress-nginx v1.15.1.
 const TYPES: &str = "application/atom+xml application/javascript application/x-javascript application/json application/rss+xml application/vnd.ms-fontobject application/x-font-ttf application/x-web-app-manifest+json application/xhtml+xml application/xml font/opentype image/svg+xml image/x-icon text/css text/javascript text/plain text/x-component";
 
-/// Who answers.
+/// The recorded server.
 #[derive(Clone, Copy)]
 pub(crate) enum Server {
     Nginx,
     Caddy,
 }
 
-/// A server, running.
+/// A running server.
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     child: Child,
@@ -28,7 +28,7 @@ pub(crate) struct Running {
 }
 
 impl Server {
-    /// The root folder that has nginx with its libraries, or the program of Caddy, while its answers are recorded.
+    /// The root folder with nginx and its libraries, or the program of Caddy, for recording.
     pub(crate) fn to_record(self) -> Option<PathBuf> {
         let name = match self {
             Self::Nginx => "FAIRWAY_NGINX_ROOT",
@@ -68,7 +68,10 @@ impl Running {
             }
         };
         let child = command.current_dir(folder.path()).spawn().unwrap();
-        eventually("it accepts", PATIENCE, || async { TcpStream::connect(address).await.is_ok() }).await;
+        eventually("nginx accepts connections", WAIT_TIMEOUT, || async {
+            TcpStream::connect(address).await.is_ok()
+        })
+        .await;
         Self { address, child, _folder: folder }
     }
 }

@@ -1,5 +1,5 @@
-//! Proxies to ask: the binary of this checkout, and for the report nginx, HAProxy and Envoy where they are in the
-//! cache of the laboratory (`make lab-peers`). Each sends everything to one backend.
+//! The proxies to test: the binary of this checkout, and for the report nginx, HAProxy and Envoy if they are in the laboratory's
+//! cache (`make lab-peers`). Each forwards everything to one backend.
 
 use std::iter;
 use std::net::SocketAddr;
@@ -29,7 +29,7 @@ pub(crate) struct Front {
     _running: Running,
 }
 
-/// What ends with the front.
+/// Resources that live as long as the front.
 #[expect(dead_code, reason = "kept until the front is dropped")]
 enum Running {
     Fairway(Box<Fairway>, Manifests),
@@ -58,12 +58,12 @@ pub(crate) async fn fairway(backend: SocketAddr) -> Front {
     fairway_to(backend, Spoken::Http1).await
 }
 
-/// The same before a backend of HTTP/2 with prior knowledge.
+/// Fairway with a backend of HTTP/2 with prior knowledge.
 pub(crate) async fn fairway_before_http2(backend: SocketAddr) -> Front {
     fairway_to(backend, Spoken::Http2).await
 }
 
-/// The same, before a backend of this version.
+/// Fairway with a backend of this version.
 pub(crate) async fn fairway_to(backend: SocketAddr, spoken: Spoken) -> Front {
     let manifests = Manifests::new();
     manifests.put("class.yaml", CLASS);
@@ -86,13 +86,13 @@ pub(crate) async fn fairway_to(backend: SocketAddr, spoken: Spoken) -> Front {
     Front { name: "Fairway", version, http, https, _running: Running::Fairway(Box::new(fairway), manifests) }
 }
 
-/// The names of Fairway and of the peers that are on this machine.
+/// The names of Fairway and of the peers that are installed.
 pub(crate) fn names() -> Vec<&'static str> {
     let peers = PEERS.into_iter().filter(|peer| (peer.command)().is_some()).map(|peer| peer.name);
     iter::once("Fairway").chain(peers).collect()
 }
 
-/// A proxy of this name; none where it is not set up to speak this version to one.
+/// The proxy with this name; `None` if it is not configured for this version towards a backend.
 pub(crate) async fn named(name: &str, backend: SocketAddr, spoken: Spoken) -> Option<Front> {
     let Some(peer) = PEERS.into_iter().find(|peer| peer.name == name) else {
         return Some(fairway_to(backend, spoken).await);
@@ -101,10 +101,10 @@ pub(crate) async fn named(name: &str, backend: SocketAddr, spoken: Spoken) -> Op
     Some(start(peer, command, backend).await)
 }
 
-/// How one of them is started.
+/// How a peer is started.
 pub(crate) struct Peer {
     pub(crate) name: &'static str,
-    /// Its program, and what comes before its own arguments.
+    /// The program, and the arguments before its own.
     pub(crate) command: fn() -> Option<Vec<String>>,
     version: &'static str,
     file: &'static str,
@@ -144,7 +144,7 @@ static ENVOY: Peer = Peer {
     configuration: envoy,
 };
 
-/// Where a peer listens, sends to, and keeps its files.
+/// The addresses and the directory of a peer.
 pub(crate) struct Places<'p> {
     http: SocketAddr,
     https: SocketAddr,
@@ -171,7 +171,7 @@ pub(crate) async fn start(peer: &'static Peer, command: Vec<String>, backend: So
     Front { name: peer.name, version, http, https, _running: Running::Peer(program, folder) }
 }
 
-/// The first word with a point between digits in what the program says of itself.
+/// The version in the output of a program: the first word with a dot between digits.
 fn version(command: &[String], flag: &str) -> String {
     let output = Command::new(&command[0]).args(&command[1..]).arg(flag).output().unwrap();
     let text = [output.stdout, output.stderr].concat();
@@ -187,7 +187,7 @@ fn cached(path: &str) -> Option<PathBuf> {
     Some(cache.join("fairway/lab").join(path)).filter(|path| path.exists())
 }
 
-/// A program of the root folder, through the folder's own loader.
+/// A program of the root folder, run with the folder's own loader.
 fn in_root(program: &str) -> Option<Vec<String>> {
     let root = cached("current")?;
     let loaders = [

@@ -1,6 +1,6 @@
-//! How the binary keeps HTTP: raw cases of HTTP/1, the smuggling differential, TLS, WebSocket. The short form runs with all
-//! other tests; the long form (`make conformance`) asks nginx, HAProxy and Envoy the same, has real servers read
-//! what was forwarded, and writes `conformance/conformance.json` and `docs/conformance.md`.
+//! HTTP conformance of the binary: raw cases of HTTP/1, the smuggling differential, TLS, WebSocket. The short form runs with all
+//! other tests. The long form (`make conformance`) sends the same to nginx, HAProxy and Envoy, has real servers read the forwarded
+//! bytes, and writes `conformance/conformance.json` and `docs/conformance.md`.
 
 #![allow(clippy::print_stdout, reason = "the summary is for whoever reads the log of the tests")]
 

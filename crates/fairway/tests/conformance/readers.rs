@@ -1,45 +1,45 @@
-//! How many requests a stream of bytes holds, and where each ends, as different servers would say. One reader is
-//! strict; the others repeat, one at a time, what lenient servers are known to do. A stream that two of them cut
-//! differently could smuggle a request. No code of the proxy is used here.
+//! How many requests a stream of bytes contains, and where each ends, according to different servers. One reader is strict; the
+//! others each repeat one known behaviour of lenient servers. A stream that two of them split differently could smuggle a request.
+//! No code of the proxy is used here.
 
 use fairway_testkit::wire::{self, Framing};
 
 /// A request of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Message {
-    /// The first byte behind it.
+    /// The position after it.
     pub(crate) end: usize,
     pub(crate) method: String,
     pub(crate) target: String,
-    /// Bytes of its content, without chunk lines and trailers.
+    /// Number of content bytes, without chunk lines and trailers.
     pub(crate) content: usize,
 }
 
 impl Message {
-    /// As every backend of these tests answers it.
-    pub(crate) fn seen(&self) -> String {
+    /// The text with which every backend of these tests responds.
+    pub(crate) fn echoed_text(&self) -> String {
         format!("{} {} {}", self.method, self.target, self.content)
     }
 }
 
-/// What follows the last whole request.
+/// What follows the last complete request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Rest {
     Nothing,
     /// The beginning of a request.
     Partial,
-    /// No request.
+    /// Something that is not a request.
     Refused(String),
 }
 
-/// A stream as a reader sees it.
+/// A stream as a reader splits it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Reading {
     pub(crate) messages: Vec<Message>,
     pub(crate) rest: Rest,
 }
 
-/// What a reader makes of the front of some bytes; the end counts from there.
+/// The result of a reader for the start of some bytes; the end is relative to it.
 type Step = Result<Option<Message>, String>;
 
 fn all(bytes: &[u8], mut next: impl FnMut(&[u8]) -> Step) -> Reading {
@@ -60,12 +60,12 @@ fn all(bytes: &[u8], mut next: impl FnMut(&[u8]) -> Step) -> Reading {
     }
 }
 
-/// As RFC 9112 says, without anything that it only tolerates.
+/// Strictly by RFC 9112, without anything that it only tolerates.
 pub(crate) fn strict(bytes: &[u8]) -> Reading {
     all(bytes, strict_one)
 }
 
-/// The first request of `bytes`; `None` while it is not whole.
+/// The first request of `bytes`; `None` while it is incomplete.
 pub(crate) fn strict_one(bytes: &[u8]) -> Step {
     let Some(head) = wire::head(bytes).map_err(|error| error.0)? else { return Ok(None) };
     let parts: Vec<&str> = head.start.split(' ').collect();
@@ -91,7 +91,7 @@ pub(crate) fn strict_one(bytes: &[u8]) -> Step {
     Ok(Some(Message { end: head.length + length, method, target, content }))
 }
 
-/// What ends a line.
+/// The line ends that a reader accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lines {
     /// CRLF, and LF alone.
@@ -105,23 +105,23 @@ enum Lines {
 /// How the name of a field is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Names {
-    /// As it stands, whatever its case.
+    /// As written, ignoring case.
     Exact,
-    /// Without white space and control bytes around it.
+    /// Without surrounding white space and control bytes.
     Trimmed,
-    /// With `-` for every byte that is no letter or digit, as CGI and frameworks do that map names to variables. None is
-    /// known to drop hyphens: `TransferEncoding` is a name of its own there (`HTTP_TRANSFERENCODING`), and a token like
-    /// any other, so it passes.
+    /// With `-` for every byte that is not a letter or digit, as in CGI and frameworks that map names to variables. None is known
+    /// to drop hyphens: there `TransferEncoding` is a different name (`HTTP_TRANSFERENCODING`) and a token like any other, so it
+    /// passes.
     Mapped,
 }
 
-/// Which framing field counts.
+/// Which framing field wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
     FirstLength,
     LastLength,
     Chunked,
-    /// Whichever stands last.
+    /// The last one.
     Last,
 }
 
@@ -138,7 +138,7 @@ const fn lenient(name: &'static str, lines: Lines, names: Names, order: Order) -
     Lenient { name, lines, names, order }
 }
 
-/// Each is wrong in a way of its own.
+/// Each reader has one flaw.
 pub(crate) const LENIENT: [Lenient; 10] = [
     lenient("length-first", Lines::CrLf, Names::Exact, Order::FirstLength),
     lenient("last-length", Lines::CrLf, Names::Exact, Order::LastLength),
@@ -159,7 +159,7 @@ impl Lenient {
 
     fn one(&self, bytes: &[u8]) -> Step {
         let mut at = 0;
-        // Empty lines before a request are passed over.
+        // Skip empty lines before a request.
         let start = loop {
             let Some((line, used)) = self.line(&bytes[at..]) else { return Ok(None) };
             at += used;
@@ -173,7 +173,7 @@ impl Lenient {
             at += used;
             match (line, fields.last_mut()) {
                 ([], _) => break,
-                // A folded line belongs to the field before.
+                // A folded line belongs to the previous field.
                 ([b' ' | b'\t', ..], Some((_, value))) => value.extend_from_slice(line),
                 _ => fields.push(self.field(line)),
             }
@@ -193,7 +193,7 @@ impl Lenient {
         let ends = |at: usize| match (self.lines, &bytes[at..]) {
             (_, [b'\r', b'\n', ..]) => Some(2),
             (Lines::Lf | Lines::CrOrLf, [b'\n', ..]) => Some(1),
-            // The CR may yet get its LF.
+            // The LF of this CR may still follow.
             (Lines::CrOrLf, [b'\r', _, ..]) => Some(1),
             _ => None,
         };
@@ -238,8 +238,7 @@ impl Lenient {
         preferred.or(framing.first()).copied()
     }
 
-    /// The bytes a chunked body takes and those of its content; extensions, signs, `0x` and missing line ends are
-    /// passed over.
+    /// The length of a chunked body and of its content. Ignores extensions, signs, `0x` and missing line ends.
     fn chunked(&self, bytes: &[u8]) -> Option<(usize, usize)> {
         let (mut at, mut content) = (0, 0usize);
         loop {
@@ -273,7 +272,7 @@ fn text(word: Option<&[u8]>) -> String {
     word.unwrap_or_default().iter().copied().map(char::from).collect()
 }
 
-/// The first digits, whatever stands around them.
+/// The first digits, ignoring everything around them.
 fn first_number(value: &[u8]) -> usize {
     let digits =
         value.iter().skip_while(|byte| !byte.is_ascii_digit()).take_while(|byte| byte.is_ascii_digit());
@@ -292,7 +291,7 @@ fn first_hexadecimal(line: &[u8]) -> usize {
     digits.fold(0, |number, digit| number.saturating_mul(16).saturating_add(digit as usize))
 }
 
-/// Where the lenient readers see something else than the strict one, in words.
+/// Describes where the lenient readers disagree with the strict one.
 pub(crate) fn disagreements(stream: &[u8]) -> Vec<String> {
     let strict = strict(stream);
     let mut found = Vec::new();
@@ -312,29 +311,29 @@ pub(crate) fn disagreements(stream: &[u8]) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// The names of those who disagree.
+    /// The names of the readers that disagree.
     fn who(stream: &[u8]) -> Vec<String> {
         let found = disagreements(stream);
         found.iter().map(|one| one.split(':').next().unwrap().to_owned()).collect()
     }
 
     #[test]
-    fn canonical_streams_are_read_alike() {
+    fn all_readers_agree_on_canonical_streams() {
         let stream = b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n\
             POST /b HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc\
             POST /c HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX: y\r\n\r\n\
             GET /d HTTP/1.1\r\nHo";
         assert_eq!(who(stream), [""; 0]);
         let read = strict(stream);
-        let seen: Vec<_> = read.messages.iter().map(Message::seen).collect();
+        let received: Vec<_> = read.messages.iter().map(Message::echoed_text).collect();
         assert_eq!(
-            (seen.as_slice(), &read.rest),
+            (received.as_slice(), &read.rest),
             (&["GET /a 0", "POST /b 3", "POST /c 3"].map(String::from)[..], &Rest::Partial)
         );
     }
 
     #[test]
-    fn each_reader_finds_what_it_is_for() {
+    fn each_reader_detects_its_kind_of_payload() {
         let post = |fields: &str, body: &str| format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n{body}");
         let cases = [
             (post("Content-Length: 5\r\nTransfer-Encoding: chunked", "0\r\n\r\n"), "strict"),

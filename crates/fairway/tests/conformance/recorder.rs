@@ -1,6 +1,5 @@
-//! A backend that keeps every byte of every connection, in order, and answers each request that the strict reader
-//! finds with what it saw: `seen METHOD TARGET CONTENT`. It never repairs: behind something that is no request it
-//! answers nothing more.
+//! A backend that records every byte of every connection, in order, and responds to each request that the strict reader finds with
+//! `seen METHOD TARGET CONTENT`. It never repairs anything: after something that is not a request, it stops responding.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -19,18 +18,18 @@ pub(crate) struct Recorder {
 
 #[derive(Default)]
 pub(crate) struct Kept {
-    /// By connection, what came until the protocol changed.
+    /// By connection, the bytes up to a protocol change.
     pub(crate) streams: Vec<Vec<u8>>,
-    /// Whole requests in the order in which they were whole.
+    /// Complete requests, in the order of their completion.
     pub(crate) requests: Vec<Message>,
-    /// What broke a rule of HTTP/2.
+    /// Violations of HTTP/2.
     pub(crate) broken: Vec<String>,
-    /// Connections on which something came that is no request of HTTP/1.1.
+    /// Connections with something that is not an HTTP/1.1 request.
     refused: usize,
 }
 
 impl Kept {
-    /// A connection begins; gives its number.
+    /// Registers a connection and returns its number.
     pub(crate) fn begin(&mut self) -> usize {
         self.streams.push(Vec::new());
         self.streams.len() - 1
@@ -42,7 +41,7 @@ impl Recorder {
         Self::serving(|socket, kept| tokio::spawn(connection(socket, kept))).await
     }
 
-    /// One that speaks HTTP/2 with prior knowledge.
+    /// A recorder that speaks HTTP/2 with prior knowledge.
     pub(crate) async fn start_http2() -> Self {
         Self::serving(|socket, kept| {
             tokio::spawn(crate::conformance::recorder_http2::connection(socket, kept))
@@ -57,7 +56,7 @@ impl Recorder {
         let shared = Arc::clone(&kept);
         tokio::spawn(async move {
             while let Ok((socket, _)) = listener.accept().await {
-                // An answer that waits for an acknowledgement of what was written before takes 40 ms.
+                // Without TCP_NODELAY, a response that waits for the acknowledgement of earlier bytes takes 40 ms.
                 socket.set_nodelay(true).unwrap();
                 serve(socket, Arc::clone(&shared));
             }
@@ -65,12 +64,12 @@ impl Recorder {
         Self { address, kept }
     }
 
-    /// How much every connection brought so far.
+    /// The number of bytes of every connection so far.
     pub(crate) fn lengths(&self) -> Vec<usize> {
         self.kept.lock().unwrap().streams.iter().map(Vec::len).collect()
     }
 
-    /// What every connection brought behind these lengths: proxies use their connections again.
+    /// The bytes of every connection after these lengths, because proxies reuse their connections.
     pub(crate) fn streams_behind(&self, lengths: &[usize]) -> Vec<Vec<u8>> {
         let kept = self.kept.lock().unwrap();
         let begins = lengths.iter().copied().chain(std::iter::repeat(0));
@@ -78,7 +77,7 @@ impl Recorder {
         parts.filter(|stream| !stream.is_empty()).collect()
     }
 
-    /// What broke a rule of HTTP/2 since it was asked last.
+    /// The violations of HTTP/2 since the last call.
     pub(crate) fn broken(&self) -> Vec<String> {
         std::mem::take(&mut self.kept.lock().unwrap().broken)
     }
@@ -88,7 +87,7 @@ impl Recorder {
         self.kept.lock().unwrap().requests[skip..].to_vec()
     }
 
-    /// How many requests were whole, and on how many connections something came that is none.
+    /// The number of complete requests, and of connections with something that is not a request.
     pub(crate) fn counts(&self) -> (usize, usize) {
         let kept = self.kept.lock().unwrap();
         (kept.requests.len(), kept.refused)
@@ -103,18 +102,18 @@ async fn connection(mut socket: TcpStream, kept: Arc<Mutex<Kept>>) {
         let Ok(count @ 1..) = socket.read(&mut piece).await else { return };
         stream.extend_from_slice(&piece[..count]);
         kept.lock().unwrap().streams[number].extend_from_slice(&piece[..count]);
-        let answer = loop {
+        let response = loop {
             match strict_one(&stream[at..]) {
                 Ok(Some(message)) => {
                     let head = &stream[at..at + message.end];
                     let is_upgrade = message.target.contains("/switch") && has_upgrade(head);
                     at += message.end;
-                    let answer = if is_upgrade { SWITCH.to_owned() } else { ok(&message.seen()) };
+                    let response = if is_upgrade { SWITCH.to_owned() } else { ok(&message.echoed_text()) };
                     kept.lock().unwrap().requests.push(message);
                     if is_upgrade {
-                        break Some(answer);
+                        break Some(response);
                     }
-                    if socket.write_all(answer.as_bytes()).await.is_err() {
+                    if socket.write_all(response.as_bytes()).await.is_err() {
                         return;
                     }
                 }
@@ -134,9 +133,9 @@ async fn connection(mut socket: TcpStream, kept: Arc<Mutex<Kept>>) {
                 }
             }
         };
-        let Some(answer) = answer else { continue };
-        let _ = socket.write_all(answer.as_bytes()).await;
-        swallow(socket, answer == SWITCH).await;
+        let Some(response) = response else { continue };
+        let _ = socket.write_all(response.as_bytes()).await;
+        swallow(socket, response == SWITCH).await;
         return;
     }
 }
@@ -144,7 +143,7 @@ async fn connection(mut socket: TcpStream, kept: Arc<Mutex<Kept>>) {
 const SWITCH: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
     Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
 
-/// Behind a change of the protocol every byte comes back; behind an error none is looked at.
+/// After a protocol change every byte is echoed; after an error none is read.
 async fn swallow(mut socket: TcpStream, echo: bool) {
     let mut piece = [0; 16 * 1024];
     while let Ok(count @ 1..) = socket.read(&mut piece).await {
@@ -154,8 +153,8 @@ async fn swallow(mut socket: TcpStream, echo: bool) {
     }
 }
 
-fn ok(seen: &str) -> String {
-    let body = format!("seen {seen}\n");
+fn ok(received: &str) -> String {
+    let body = format!("seen {received}\n");
     format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len())
 }
 
@@ -163,7 +162,7 @@ fn has_upgrade(head: &[u8]) -> bool {
     head.to_ascii_lowercase().windows(10).any(|part| part == b"\r\nupgrade:")
 }
 
-/// Whether a head is whole and waits to be told to go on.
+/// Whether a head is complete and waits for 100 Continue.
 fn expects(bytes: &[u8]) -> bool {
     let Some(end) = bytes.windows(4).position(|part| part == b"\r\n\r\n") else { return false };
     bytes[..end].to_ascii_lowercase().windows(12).any(|part| part == b"100-continue")

@@ -1,6 +1,6 @@
-//! The same backend over HTTP/2: it reads frames and field blocks with code of its own, keeps what heads and bodies hold
-//! whatever it is, and writes each request down as a careless downgrader would: a line per field, as it came. What breaks a
-//! rule of HTTP/2 is kept in words. No code of the proxy is used here.
+//! The recorder over HTTP/2: it parses frames and field blocks with its own code, keeps heads and bodies as they are, and writes
+//! each request down as a careless downgrader would: one line per field. It records violations of HTTP/2. No code of the proxy is
+//! used here.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,7 @@ const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// The names of RFC 7541, appendix A; `name=value` where the table has a value.
+/// The names of RFC 7541, appendix A; `name=value` if the table has a value.
 const STATIC: &str = ":authority :method=GET :method=POST :path=/ :path=/index.html :scheme=http :scheme=https :status=200 \
     :status=204 :status=206 :status=304 :status=400 :status=404 :status=500 accept-charset \
     accept-encoding=gzip,~deflate accept-language accept-ranges accept access-control-allow-origin age allow authorization \
@@ -28,7 +28,7 @@ const STATIC: &str = ":authority :method=GET :method=POST :path=/ :path=/index.h
 
 type Line = (Vec<u8>, Vec<u8>);
 
-/// A request that is not whole.
+/// An incomplete request.
 #[derive(Default)]
 struct Open {
     lines: Vec<Line>,
@@ -37,7 +37,7 @@ struct Open {
     has_head: bool,
 }
 
-/// Serves a connection until it ends, or breaks what no request can be told from any more.
+/// Serves a connection until it ends or can no longer be parsed.
 pub(crate) async fn connection(mut socket: TcpStream, kept: Arc<Mutex<Kept>>) {
     let number = kept.lock().unwrap().begin();
     if let Err(why) = frames(&mut socket, &kept, number).await {
@@ -53,7 +53,7 @@ async fn frames(socket: &mut TcpStream, kept: &Mutex<Kept>, number: usize) -> Re
     if &preface != b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" {
         return Err(format!("no preface: {preface:?}"));
     }
-    // A window of 2^31 - 1 for all bodies, and SETTINGS.
+    // SETTINGS, and a window of 2^31 - 1 for all bodies.
     let mut out = vec![0, 0, 0, 4, 0, 0, 0, 0, 0];
     out.extend(frame(8, 0, 0, &(0x7fff_ffffu32 - 65_535).to_be_bytes()));
     let (mut open, mut block): (BTreeMap<u32, Open>, Vec<u8>) = Default::default();
@@ -85,7 +85,7 @@ async fn frames(socket: &mut TcpStream, kept: &Mutex<Kept>, number: usize) -> Re
                     }
                     one.has_head = true;
                 }
-                // The flag is on HEADERS; CONTINUATION has no such flag.
+                // The flag is on HEADERS; CONTINUATION does not have it.
                 if kind == HEADERS && flags & END_STREAM > 0 && flags & END_HEADERS == 0 {
                     return Err("a block that ends a stream in pieces".to_owned());
                 }
@@ -110,24 +110,24 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// Keeps a whole request and answers it.
+/// Records a complete request and responds to it.
 fn answer(stream: u32, one: &Open, kept: &Mutex<Kept>, number: usize) -> Vec<u8> {
     let value = |name: &[u8]| one.lines.iter().find(|line| line.0 == name).map_or(&b""[..], |line| &line.1);
     let text = |bytes: &[u8]| bytes.iter().copied().map(char::from).collect::<String>();
     let (method, target) = (text(value(b":method")), text(value(b":path")));
     let message = Message { end: 0, method, target, content: one.body.len() };
-    let seen = format!("seen {}\n", message.seen());
+    let received = format!("seen {}\n", message.echoed_text());
     let is_head = message.method == "HEAD";
     let mut kept = kept.lock().unwrap();
     kept.broken.extend(breaks(one).map(|rule| format!("{rule} in {}", text(&downgraded(one)))));
     kept.streams[number].extend(downgraded(one));
     kept.requests.push(message);
     let head = frame(HEADERS, END_HEADERS | u8::from(is_head), stream, &[0x88]);
-    let body = if is_head { Vec::new() } else { frame(DATA, END_STREAM, stream, seen.as_bytes()) };
+    let body = if is_head { Vec::new() } else { frame(DATA, END_STREAM, stream, received.as_bytes()) };
     [head, body].concat()
 }
 
-/// The request in lines of HTTP/1, by somebody who looks at nothing.
+/// The request in lines of HTTP/1, without any validation.
 fn downgraded(one: &Open) -> Vec<u8> {
     let mut out = Vec::new();
     let value = |name: &[u8]| one.lines.iter().rfind(|line| line.0 == name).map_or(&b""[..], |line| &line.1);
@@ -157,7 +157,7 @@ fn downgraded(one: &Open) -> Vec<u8> {
     out
 }
 
-/// Rules of RFC 9113 §8 that a request breaks.
+/// The rules of RFC 9113 §8 that a request violates.
 fn breaks(one: &Open) -> impl Iterator<Item = String> {
     let mut found = Vec::new();
     let count = |name: &[u8]| one.lines.iter().filter(|line| line.0 == name).count();
@@ -195,7 +195,7 @@ fn breaks(one: &Open) -> impl Iterator<Item = String> {
         }
     }
     let lengths: Vec<_> = one.lines.iter().filter(|line| line.0 == b"content-length").collect();
-    // Digits only, be there zeros in front of them (RFC 9110 §8.6).
+    // Only digits, with leading zeros allowed (RFC 9110 §8.6).
     let says = |line: &&Line| {
         let is_number = !line.1.is_empty() && line.1.iter().all(u8::is_ascii_digit);
         is_number && String::from_utf8_lossy(&line.1).parse() == Ok(one.body.len())
@@ -206,7 +206,7 @@ fn breaks(one: &Open) -> impl Iterator<Item = String> {
     found.into_iter()
 }
 
-/// Fields of a block without a dynamic table and without Huffman codes, which the proxy uses neither of.
+/// Parses a block without a dynamic table and without Huffman codes, neither of which the proxy uses.
 fn decode(block: &[u8]) -> Result<Vec<Line>, String> {
     let names: Vec<&str> = STATIC.split_ascii_whitespace().collect();
     let entry = |index: usize| -> Result<Line, String> {
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn it_sees_what_a_proxy_must_not_send() {
+    fn the_recorder_detects_violations_of_http2() {
         assert_eq!(STATIC.split_ascii_whitespace().count(), 61);
         assert_eq!(breaks(&open(&[("content-length", "2"), ("te", "trailers")], "ab")).count(), 0);
         for (name, value) in [

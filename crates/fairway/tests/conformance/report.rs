@@ -1,6 +1,5 @@
-//! The long form: all suites against the binary and every peer that this machine has, real servers as readers of
-//! what was forwarded, `conformance/conformance.json` with all results, and `docs/conformance.md` made from it by
-//! `page`.
+//! The long form: runs all suites against the binary and every installed peer, with real servers as readers of the forwarded
+//! bytes. Writes `conformance/conformance.json` with all results, and `docs/conformance.md`, which `page` generates from it.
 
 mod gateway;
 mod otel;
@@ -26,14 +25,14 @@ pub(crate) fn checkout() -> PathBuf {
 const RESULTS: &str = "conformance/conformance.json";
 const DOCUMENT: &str = "docs/conformance.md";
 
-/// Where a run writes a file that the repository keeps: there with `UPDATE=1`, else into the target folder, so that a run leaves a
-/// clean checkout clean.
+/// The path for a file that the repository keeps: the file itself with `UPDATE=1`, otherwise a copy in the target folder, so that
+/// a run does not modify the checkout.
 pub(crate) fn output(kept: &str) -> PathBuf {
     if std::env::var_os("UPDATE").is_some_and(|value| value == "1") {
         return checkout().join(kept);
     }
     let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(kept);
-    std::fs::create_dir_all(place.parent().expect("a file in a folder")).unwrap();
+    std::fs::create_dir_all(place.parent().expect("the file is in a folder")).unwrap();
     println!("this run writes {}; UPDATE=1 writes {kept} instead", place.display());
     place
 }
@@ -43,9 +42,9 @@ pub(crate) fn output(kept: &str) -> PathBuf {
 async fn report() {
     let mut reports = Vec::new();
     let revision = revision().await;
-    // Written after each proxy: a run that is interrupted leaves what it has.
+    // Written after each proxy, so that an interrupted run keeps its results.
     for name in fronts::names() {
-        // A recorder of its own: nothing that one proxy sends late is taken for another's.
+        // A separate recorder, so that late bytes of one proxy are not attributed to another.
         let recorder = Recorder::start().await;
         let front = fronts::named(name, recorder.address, Spoken::Http1).await.unwrap();
         println!("{name} {}", front.version);
@@ -79,10 +78,10 @@ async fn towards_http2() -> Vec<Value> {
 fn write(found: &Value) {
     let text = format!("{found:#}\n");
     std::fs::write(output(RESULTS), &text).unwrap();
-    std::fs::write(output(DOCUMENT), page::of(&serde_json::from_str(&text).unwrap())).unwrap();
+    std::fs::write(output(DOCUMENT), page::render_page(&serde_json::from_str(&text).unwrap())).unwrap();
 }
 
-/// What peers are asked, too: what they do otherwise is known case by case.
+/// The cases that peers run too; their known deviations are listed case by case.
 async fn rules(front: &Front, recorder: &Recorder) -> Value {
     let (cleartext, tls) =
         (h2spec(front.http.to_string(), None).await, h2spec(front.https.to_string(), Some("--tls")).await);
@@ -91,7 +90,7 @@ async fn rules(front: &Front, recorder: &Recorder) -> Value {
         "http1": http1})
 }
 
-/// What Fairway alone is asked.
+/// The cases that only Fairway runs.
 async fn own(front: &Front, recorder: &Recorder, report: &mut Value) {
     let servers = servers::all().await;
     let mut smuggled = smuggling::report(front, recorder, &Direction::TO_HTTP1, &servers).await;
@@ -99,10 +98,10 @@ async fn own(front: &Front, recorder: &Recorder, report: &mut Value) {
     report["smuggling"] = json!(smuggled);
     report["websocket"] =
         websocket::report(async |backend, spoken| fronts::named(front.name, backend, spoken).await).await;
-    report["tls_scan"] = scan::of(&checkout(), front.https).await;
+    report["tls_scan"] = scan::run_scanners(&checkout(), front.https).await;
 }
 
-/// What h2spec says; null where there is no Go to build it.
+/// The results of h2spec; null if there is no Go to build it.
 async fn h2spec(address: String, tls: Option<&str>) -> Value {
     if Command::new("go").arg("version").output().await.is_err() {
         return Value::Null;
@@ -147,7 +146,7 @@ pub(crate) async fn revision() -> String {
 #[test]
 fn the_document_is_made_of_the_results() {
     let text = std::fs::read_to_string(checkout().join(RESULTS)).unwrap();
-    let page = page::of(&serde_json::from_str(&text).unwrap());
+    let page = page::render_page(&serde_json::from_str(&text).unwrap());
     golden::check(checkout().join(DOCUMENT), &page);
 }
 

@@ -1,5 +1,5 @@
-//! What a scanner of TLS tries: ClientHellos in pieces, odd server names, protocols nobody has, old versions,
-//! records that are none. ClientHellos are written by hand; the reaction is the first record that comes back.
+//! The checks of a TLS scanner: fragmented ClientHellos, unusual server names, unknown protocols, old versions, and invalid
+//! records. ClientHellos are written by hand; the result is the first record that comes back.
 
 use std::net::SocketAddr;
 use std::process::Stdio;
@@ -14,15 +14,15 @@ use crate::conformance::client::{Silence, exchange};
 use crate::conformance::fronts::{Front, fairway};
 use crate::conformance::recorder::Recorder;
 
-/// What comes back first.
+/// The first reaction of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reaction {
     ServerHello,
-    /// With its description (RFC 8446 §6).
+    /// An alert with its description (RFC 8446 §6).
     Alert(u8),
     /// The connection ends without a record.
     Closed,
-    /// Something else, or nothing.
+    /// Something else, or silence.
     Other,
 }
 
@@ -35,7 +35,7 @@ const DECODE_ERROR: u8 = 50;
 const PROTOCOL_VERSION: u8 = 70;
 const NO_APPLICATION_PROTOCOL: u8 = 120;
 
-/// How long an end or an alert may take; no case waits for silence.
+/// Timeout for an end or an alert; no case waits for silence.
 const QUIET: Duration = Duration::from_secs(30);
 
 async fn reaction(address: SocketAddr, bytes: &[u8]) -> Reaction {
@@ -48,7 +48,7 @@ async fn reaction(address: SocketAddr, bytes: &[u8]) -> Reaction {
     }
 }
 
-/// A ClientHello of TLS 1.2, which can be changed where a scanner would.
+/// A ClientHello of TLS 1.2, with the parts that a scanner would vary.
 struct Hello {
     version: [u8; 2],
     /// The content of the server name extension.
@@ -58,7 +58,7 @@ struct Hello {
 }
 
 fn hello() -> Hello {
-    // ECDHE with AES-GCM and ECDSA or RSA, and one of TLS 1.0 that old clients have.
+    // ECDHE with AES-GCM and ECDSA or RSA, and a TLS 1.0 suite of old clients.
     let suites = vec![0xc02b, 0xc02f, 0xc02c, 0xc030, 0xc009, 0x002f];
     Hello { version: [3, 3], name: Some(host_name(b"a.test")), protocols: vec![b"http/1.1"], suites }
 }
@@ -69,7 +69,7 @@ fn host_name(name: &[u8]) -> Vec<u8> {
     sized(&entry)
 }
 
-/// Behind its length in two bytes.
+/// Prefixed with its length in two bytes.
 fn sized(bytes: &[u8]) -> Vec<u8> {
     [&u16::try_from(bytes.len()).unwrap().to_be_bytes()[..], bytes].concat()
 }
@@ -109,7 +109,7 @@ fn record(kind: u8, content: &[u8]) -> Vec<u8> {
     [&[kind, 3, 1], &sized(content)[..]].concat()
 }
 
-/// The proxy; and it still serves when `work` is done.
+/// Runs `work` against the proxy and checks that it still serves afterwards.
 async fn on_the_proxy(work: impl AsyncFnOnce(&Front)) {
     let recorder = Recorder::start().await;
     let front = fairway(recorder.address).await;
@@ -125,7 +125,7 @@ async fn a_client_hello_is_understood_in_pieces_of_any_size() {
         for size in [1, 2, 3, 4, 5, 7, 50, 10_000] {
             assert_eq!(reaction(front.https, &hello().records(size)).await, ServerHello, "{size}");
         }
-        // The name is cut in two by the border of a packet, too.
+        // The name is also split across packets.
         let mut socket = tokio::net::TcpStream::connect(front.https).await.unwrap();
         socket.set_nodelay(true).unwrap();
         for byte in hello().records(1) {
@@ -173,7 +173,7 @@ async fn odd_server_names_are_served_by_default_or_refused_with_an_alert() {
 }
 
 #[tokio::test]
-async fn a_protocol_nobody_has_is_refused_with_its_alert() {
+async fn an_unknown_protocol_is_refused_with_its_alert() {
     on_the_proxy(async |front| {
         let cases: [(Vec<&'static [u8]>, Reaction); 7] = [
             (vec![], ServerHello),
@@ -199,7 +199,7 @@ async fn old_versions_and_unknown_ciphers_are_refused() {
             let bytes = Hello { version, ..hello() }.records(10_000);
             assert_eq!(reaction(front.https, &bytes).await, Alert(PROTOCOL_VERSION), "{version:?}");
         }
-        // CBC and RSA key exchange alone, and none that exists.
+        // Only CBC and RSA key exchange, and suites that do not exist.
         for suites in [vec![0xc009, 0x002f], vec![0x0a0a]] {
             let bytes = Hello { suites: suites.clone(), ..hello() }.records(10_000);
             assert_eq!(reaction(front.https, &bytes).await, Alert(HANDSHAKE_FAILURE), "{suites:?}");
@@ -209,7 +209,7 @@ async fn old_versions_and_unknown_ciphers_are_refused() {
 }
 
 #[tokio::test]
-async fn what_is_no_handshake_ends_the_connection() {
+async fn invalid_handshakes_end_the_connection() {
     on_the_proxy(async |front| {
         let plain = b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n".to_vec();
         let sslv2 = [&[0x80, 0x2e, 1, 3, 1, 0, 0x15, 0, 0, 0, 0x10][..], &[0; 37]].concat();
@@ -242,12 +242,12 @@ async fn what_is_no_handshake_ends_the_connection() {
         socket.write_all(&record(22, &[20, 0, 0, 0])).await.unwrap();
         let mut alert = Vec::new();
         tokio::time::timeout(QUIET, socket.read_to_end(&mut alert)).await.unwrap().unwrap();
-        assert_eq!(alert, [21, 3, 3, 0, 2, 2, UNEXPECTED_MESSAGE], "a Finished before its time");
+        assert_eq!(alert, [21, 3, 3, 0, 2, 2, UNEXPECTED_MESSAGE], "unexpected Finished");
     })
     .await;
 }
 
-/// With openssl, where it is installed: it is the one client that asks for it.
+/// With openssl, if it is installed: the only client that requests it.
 #[tokio::test]
 async fn a_client_cannot_renegotiate() {
     if Command::new("openssl").arg("version").output().await.is_err() {
@@ -260,23 +260,23 @@ async fn a_client_cannot_renegotiate() {
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().unwrap();
         let (mut input, mut errors) = (child.stdin.take().unwrap(), child.stderr.take().unwrap());
-        let mut said = Vec::new();
-        // Each handshake has the certificate verified, which is said there.
-        until(&mut errors, &mut said, b"verify return:1").await;
+        let mut transcript = Vec::new();
+        // The output shows a certificate verification for each handshake.
+        until(&mut errors, &mut transcript, b"verify return:1").await;
         input.write_all(b"R\n").await.unwrap();
-        until(&mut errors, &mut said, b"RENEGOTIATING").await;
-        let before = said.len();
-        let _ = tokio::time::timeout(Duration::from_secs(2), errors.read_to_end(&mut said)).await;
-        let after = String::from_utf8_lossy(&said[before..]);
+        until(&mut errors, &mut transcript, b"RENEGOTIATING").await;
+        let before = transcript.len();
+        let _ = tokio::time::timeout(Duration::from_secs(2), errors.read_to_end(&mut transcript)).await;
+        let after = String::from_utf8_lossy(&transcript[before..]);
         assert!(!after.contains("verify return"), "{after}");
         child.kill().await.unwrap();
     })
     .await;
 }
 
-async fn until(source: &mut (impl tokio::io::AsyncRead + Unpin), said: &mut Vec<u8>, text: &[u8]) {
-    while !said.windows(text.len()).any(|part| part == text) {
-        let count = tokio::time::timeout(QUIET, source.read_buf(said)).await.unwrap().unwrap();
-        assert!(count > 0, "openssl ended: {}", String::from_utf8_lossy(said));
+async fn until(source: &mut (impl tokio::io::AsyncRead + Unpin), transcript: &mut Vec<u8>, text: &[u8]) {
+    while !transcript.windows(text.len()).any(|part| part == text) {
+        let count = tokio::time::timeout(QUIET, source.read_buf(transcript)).await.unwrap().unwrap();
+        assert!(count > 0, "openssl ended: {}", String::from_utf8_lossy(transcript));
     }
 }

@@ -1,4 +1,4 @@
-//! What docs/metrics.md says: the table of all metrics, the reasons, the alerts. Reads the document, judges nothing.
+//! Parses docs/metrics.md: the table of all metrics, the reasons, the alerts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Metric {
     pub(crate) kind: String,
     pub(crate) labels: BTreeSet<String>,
-    /// Whether only a process in a cluster has it.
+    /// Whether only a process in a cluster exposes it.
     pub(crate) of_a_cluster: bool,
 }
 
-/// What the document says.
+/// The contents of the document.
 #[derive(Clone, Debug)]
 pub(crate) struct Documented {
     pub(crate) metrics: BTreeMap<String, Metric>,
@@ -21,7 +21,7 @@ pub(crate) struct Documented {
     pub(crate) alerts: BTreeSet<String>,
 }
 
-/// What the words in italics of the column of labels stand for.
+/// The labels that the words in italics in the label column stand for.
 const GROUPS: [(&str, &[&str]); 2] = [
     ("*controller*", &["controller_class", "controller_namespace", "controller_pod"]),
     ("*request*", &["namespace", "ingress", "service", "path", "host", "method", "canary", "status"]),
@@ -82,7 +82,7 @@ fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
-/// The rows of the tables whose header begins with `header`.
+/// The rows of the tables whose header starts with `header`.
 fn rows(text: &str, header: &str) -> impl Iterator<Item = Vec<String>> {
     let (mut inside, mut rows) = (false, Vec::new());
     for line in text.lines() {

@@ -1,5 +1,5 @@
-//! What dashboards and alerts ask for is there: those of ingress-nginx and those of the chart, held against a scrape of
-//! a running process after traffic, as Prometheus keeps it.
+//! Checks that the series that dashboards and alerts query exist: those of ingress-nginx and of the chart, compared with a scrape
+//! of a running process after traffic, as Prometheus stores it.
 
 mod documented;
 mod known;
@@ -11,7 +11,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use fairway_objects::manifest::{self, Schema};
-use fairway_testkit::backend::{Answer, Backend};
+use fairway_testkit::backend::{Backend, BackendResponse};
 use fairway_testkit::certificates::Authority;
 use fairway_testkit::client::{Client, Request};
 use fairway_testkit::manifests::{
@@ -24,13 +24,13 @@ use serde_json::Value;
 use tokio::sync::OnceCell;
 
 use documented::{Documented, file};
-use known::{ALERTS, Asked, CONTROLLER, NEXT, NOWHERE, PERFORMANCE};
+use known::{ALERTS, CONTROLLER, NEXT, NOWHERE, PERFORMANCE, SelectedSeries};
 use promql::{Matcher, Query, Selector};
 use scrape::{HonorLabels, Scrape, TARGET};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
 
-/// A scrape after traffic of every kind that a query asks for; one for all tests.
+/// A scrape after all kinds of traffic that a query needs, shared by all tests.
 async fn scraped() -> &'static Scrape {
     static SCRAPE: OnceCell<Scrape> = OnceCell::const_new();
     SCRAPE.get_or_init(after_traffic).await
@@ -38,9 +38,9 @@ async fn scraped() -> &'static Scrape {
 
 async fn after_traffic() -> Scrape {
     let manifests = Manifests::new();
-    let answer = |target: &str| Answer::status(if target == "/missing" { 404 } else { 200 }, "web");
+    let answer = |target: &str| BackendResponse::status(if target == "/missing" { 404 } else { 200 }, "web");
     let web = Backend::http(move |request| answer(&request.target)).await;
-    let canary = Backend::http(|_| Answer::ok("new")).await;
+    let canary = Backend::http(|_| BackendResponse::ok("new")).await;
     manifests.put("class.yaml", ingress_class("fairway", "fairway.dev/ingress-controller"));
     manifests.put("tls.yaml", Authority::new("test").leaf(&["a.test"]).secret_yaml("a", "tls"));
     manifests.put("web-service.yaml", service_with_endpoints("a", "web", 80, &[web.address()]));
@@ -59,7 +59,8 @@ async fn after_traffic() -> Scrape {
     manifests.put("gone.yaml", ingress("gone", "gone.test", "gone").yaml());
     let databases = tempfile::tempdir().unwrap();
     let countries = databases.path().join("countries.mmdb");
-    let mmdb = Mmdb::new("GeoLite2-Country", 1).with("203.0.113.0/24", &mmdb::country("DE", "Germany"));
+    let mmdb =
+        Mmdb::new("GeoLite2-Country", 1).with_network("203.0.113.0/24", &mmdb::country("DE", "Germany"));
     std::fs::write(&countries, mmdb.bytes()).unwrap();
     let flags = "--pod-name fairway-0 --pod-namespace fairway --access-log off --workers 2 --geoip";
     let flags: Vec<&str> = flags.split(' ').chain(countries.to_str()).collect();
@@ -87,10 +88,10 @@ async fn after_traffic() -> Scrape {
     Scrape::parse(&fairway.metrics().await.0)
 }
 
-/// Says what of `asked` is not there.
-fn missing(scrape: &Scrape, asked: &[Asked]) -> String {
+/// Describes the selected series that do not exist.
+fn missing(scrape: &Scrape, asked: &[SelectedSeries]) -> String {
     let mut wrong = String::new();
-    for Asked { metric, variables, fixed, grouped } in asked {
+    for SelectedSeries { metric, variables, fixed, grouped } in asked {
         let variables = variables.iter().map(|label| format!("{label}=~\"$any\""));
         let conditions: Vec<_> = variables.chain((!fixed.is_empty()).then(|| (*fixed).to_owned())).collect();
         let text = format!("{metric}{{{}}}", conditions.join(", "));
@@ -125,7 +126,7 @@ async fn dashboards_and_alerts_of_ingress_nginx_find_their_series_with_their_lab
     let certificates: Vec<_> = renamed.named("nginx_ingress_controller_ssl_expire_time_seconds").collect();
     for label in NOWHERE {
         let has = certificates.iter().any(|series| series.labels.contains_key(label));
-        assert!(!has, "{label}: not a label of ingress-nginx either, and here it says something else");
+        assert!(!has, "{label} is not a label of ingress-nginx and has another meaning here");
     }
 }
 
@@ -162,11 +163,11 @@ async fn request_series_have_the_values_that_ingress_nginx_gives_them() {
     has("nginx_ingress_controller_ssl_certificate_info", &[&certificate[..], &algorithm[..]].concat());
     has("nginx_ingress_controller_build_info", &of(&[("release", env!("CARGO_PKG_VERSION"))]));
     let paths: BTreeSet<_> = scrape.named(requests).map(|series| series.labels["path"].as_str()).collect();
-    assert_eq!(paths, BTreeSet::from(["", "/"]), "paths are those of rules, never those of clients");
+    assert_eq!(paths, BTreeSet::from(["", "/"]), "the path label is the path of a rule, never of a request");
 }
 
-/// Says what of a query a scrape does not have. Of metrics that are there only in a cluster, the document tells the labels;
-/// of reasons that did not occur, it tells the names.
+/// Describes the series of a query that a scrape does not have. The labels of metrics that exist only in a cluster, and the names
+/// of reasons that did not occur, come from the document.
 fn unanswered(scrape: &Scrape, documented: &Documented, query: &Query) -> Vec<String> {
     let mut wrong = Vec::new();
     let known: Vec<_> =
@@ -195,7 +196,7 @@ fn unanswered(scrape: &Scrape, documented: &Documented, query: &Query) -> Vec<St
     wrong
 }
 
-/// The labels of a metric's series; `None` where nobody knows it.
+/// The labels of a metric's series; `None` for an unknown metric.
 fn labels_of(scrape: &Scrape, documented: &Documented, series: &str) -> Option<BTreeSet<String>> {
     let target = TARGET.iter().map(|(name, _)| (*name).to_owned());
     let found: BTreeSet<_> = scrape.named(series).flat_map(|series| series.labels.keys().cloned()).collect();
@@ -208,7 +209,7 @@ fn labels_of(scrape: &Scrape, documented: &Documented, series: &str) -> Option<B
     exposed.then(|| target.chain(described.labels.clone()).collect())
 }
 
-/// Whether there is a series that the selector admits, or could be.
+/// Whether a series matches the selector, or could match it.
 fn occurs(scrape: &Scrape, documented: &Documented, selector: &Selector) -> bool {
     let could_be = |matcher: &Matcher| {
         let reason = |reason: &String| matcher.admits(&[("reason".to_owned(), reason.clone())].into());
@@ -268,7 +269,7 @@ fn alerts(honor: HonorLabels) -> Vec<Alert> {
     alerts
 }
 
-/// The names between `{{` and `}}` of a text, without what stands before the last dot.
+/// The names between `{{` and `}}` in a text, without the part before the last dot.
 fn templated(text: &str) -> Vec<&str> {
     let inside = text.split("{{").skip(1).filter_map(|rest| rest.split("}}").next());
     inside.map(|name| name.trim().rsplit('.').next().unwrap()).collect()
@@ -285,7 +286,7 @@ fn lost<'t>(text: &'t str, query: &Query) -> Vec<&'t str> {
 }
 
 #[tokio::test]
-async fn alerts_of_the_chart_ask_only_for_what_is_exposed() {
+async fn alerts_of_the_chart_use_only_exposed_metrics() {
     let documented = Documented::read();
     let mut wrong = String::new();
     for honor in [HonorLabels::Yes, HonorLabels::No] {
@@ -311,7 +312,7 @@ async fn alerts_of_the_chart_ask_only_for_what_is_exposed() {
 }
 
 #[test]
-fn every_alert_is_described_and_has_a_severity_and_a_name_of_its_own() {
+fn every_alert_is_documented_and_has_a_severity_and_a_unique_name() {
     let described = Documented::read().alerts;
     let alerts = alerts(HonorLabels::No);
     let names: BTreeSet<_> = alerts.iter().map(|it| it.alert.clone()).collect();
@@ -322,7 +323,7 @@ fn every_alert_is_described_and_has_a_severity_and_a_name_of_its_own() {
     }
 }
 
-/// Each query of the dashboard with its place and its legend.
+/// The queries of the dashboard with their panel and legend.
 fn queries(dashboard: &Value) -> Vec<(String, String, String)> {
     let text = |value: &Value, name: &str| value[name].as_str().unwrap_or_default().to_owned();
     let mut found = Vec::new();
@@ -338,7 +339,7 @@ fn queries(dashboard: &Value) -> Vec<(String, String, String)> {
 }
 
 #[tokio::test]
-async fn the_dashboard_of_the_chart_asks_only_for_what_is_exposed() {
+async fn the_dashboard_of_the_chart_uses_only_exposed_metrics() {
     let documented = Documented::read();
     let text = file("charts/fairway/files/dashboard.json");
     let mut wrong = String::new();
@@ -372,7 +373,7 @@ async fn the_dashboard_of_the_chart_asks_only_for_what_is_exposed() {
 }
 
 #[test]
-fn the_dashboard_uses_only_variables_that_it_has_and_numbers_its_panels_once() {
+fn the_dashboard_uses_only_its_own_variables_and_unique_panel_numbers() {
     let text = file("charts/fairway/files/dashboard.json");
     let dashboard: Value = serde_json::from_str(&text).unwrap();
     let variables = dashboard["templating"]["list"].as_array().unwrap();
@@ -414,7 +415,7 @@ async fn the_documented_types_and_labels_are_those_of_a_scrape() {
 }
 
 #[tokio::test]
-async fn a_query_for_what_is_not_exposed_is_found() {
+async fn a_query_for_a_missing_metric_is_detected() {
     let (scrape, documented) = (scraped().await.kept(HonorLabels::No), Documented::read());
     for (query, part) in [
         ("fairway_nothing", "not exposed"),

@@ -1,15 +1,15 @@
-//! Of a PromQL expression, what it asks a scrape for: series with their matchers, and labels to group by. Knows what
-//! dashboards and alerts use of the language, and refuses the rest.
+//! Parses PromQL expressions for the series that they select, with their matchers, and the labels that they group by. Supports the
+//! parts of the language that dashboards and alerts use, and refuses the rest.
 
 use std::ops::Range;
 
 use crate::dashboards::scrape::Labels;
 
-/// What an expression asks for.
+/// The selectors and groupings of an expression.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Query {
     pub(crate) selectors: Vec<Selector>,
-    /// Labels that an aggregation keeps, each with the selectors that it is over, by their number.
+    /// Labels that an aggregation keeps, each with the indices of its selectors.
     pub(crate) groupings: Vec<(Vec<String>, Range<usize>)>,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct Selector {
 pub(crate) struct Matcher {
     pub(crate) label: String,
     pub(crate) operator: String,
-    /// A variable of the dashboard stands for all values.
+    /// A dashboard variable, which stands for all values.
     pub(crate) value: String,
 }
 
@@ -61,7 +61,7 @@ enum Token {
 }
 
 impl Query {
-    /// Reads an expression; the error says what is not understood.
+    /// Parses an expression; the error says what is not supported.
     pub(crate) fn parse(expression: &str) -> Result<Self, String> {
         let tokens = tokens(expression)?;
         let mut parser = Parser { tokens: &tokens, at: 0, query: Self::default(), open: Vec::new() };
@@ -69,7 +69,7 @@ impl Query {
         Ok(parser.query)
     }
 
-    /// Reads what a variable of a dashboard lists: series, and the label whose values it shows.
+    /// Parses the query of a dashboard variable: series, and the label whose values it lists.
     pub(crate) fn label_values(text: &str) -> Option<(Self, String)> {
         let inside = text.trim().strip_prefix("label_values(")?.strip_suffix(')')?;
         let (series, label) = inside.rsplit_once(',')?;
@@ -78,7 +78,7 @@ impl Query {
 }
 
 impl Matcher {
-    /// Whether a series with these labels meets it; an absent label is an empty one.
+    /// Whether a series with these labels matches; an absent label is the same as an empty one.
     pub(crate) fn admits(&self, labels: &Labels) -> bool {
         let value = labels.get(&self.label).map(String::as_str).unwrap_or_default();
         match self.operator.as_str() {
@@ -90,7 +90,7 @@ impl Matcher {
     }
 }
 
-/// Whether all of `text` matches a pattern of literals, `.`, `.*`, `.+`, `[a-b]` and alternatives.
+/// Whether a pattern of literals, `.`, `.*`, `.+`, `[a-b]` and alternatives matches all of `text`.
 fn matches(pattern: &str, text: &str) -> bool {
     pattern.split('|').any(|one| fits(one.as_bytes(), text.as_bytes()))
 }
@@ -113,7 +113,7 @@ struct Parser<'t> {
     tokens: &'t [Token],
     at: usize,
     query: Query,
-    /// Of each open parenthesis, how many selectors came before it, and the grouping that stands before it.
+    /// For each open parenthesis, the number of selectors before it and the grouping in front of it.
     open: Vec<(usize, Option<Vec<String>>)>,
 }
 
@@ -151,7 +151,7 @@ impl Parser<'_> {
         Ok(operand)
     }
 
-    /// The labels of a `by`, which stands before its operand or behind it.
+    /// The labels of a `by`, which is written before or after its operand.
     fn grouping(&mut self, before: Option<Range<usize>>) -> Result<(), String> {
         let mut labels = Vec::new();
         self.expect("(")?;

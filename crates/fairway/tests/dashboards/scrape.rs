@@ -1,11 +1,11 @@
-//! A scrape as Prometheus keeps it: typed series, with the labels that the target adds. Reads the text format strictly.
+//! A scrape as Prometheus stores it: typed series, with the labels that the target adds. Parses the text format strictly.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Labels by name.
 pub(crate) type Labels = BTreeMap<String, String>;
 
-/// Labels that Prometheus gives every series of a pod that a ServiceMonitor finds.
+/// The labels that Prometheus adds to every series of a pod found by a ServiceMonitor.
 pub(crate) const TARGET: [(&str, &str); 7] = [
     ("namespace", "fairway"),
     ("pod", "fairway-0"),
@@ -16,12 +16,12 @@ pub(crate) const TARGET: [(&str, &str); 7] = [
     ("container", "fairway"),
 ];
 
-/// What becomes of labels that both the series and its target have.
+/// What happens to labels that both the series and its target have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HonorLabels {
-    /// Those of the series stay.
+    /// The labels of the series win.
     Yes,
-    /// Those of the target stay; those of the series are renamed to `exported_...`.
+    /// The labels of the target win; those of the series are renamed to `exported_...`.
     No,
 }
 
@@ -41,13 +41,13 @@ pub(crate) struct Scrape {
 }
 
 impl Scrape {
-    /// Reads the text format.
+    /// Parses the text format.
     ///
     /// # Panics
     ///
-    /// When a line breaks a rule of it, a series has no type, or is there twice.
+    /// A line is invalid, a series has no type, or a series is repeated.
     pub(crate) fn parse(text: &str) -> Self {
-        let (mut scrape, mut seen) = (Self::default(), BTreeSet::new());
+        let (mut scrape, mut received) = (Self::default(), BTreeSet::new());
         for line in text.lines() {
             if let Some(rest) = line.strip_prefix("# TYPE ") {
                 let (name, kind) = rest.split_once(' ').expect("a type has a name and a kind");
@@ -55,7 +55,7 @@ impl Scrape {
                 assert_eq!(before, None, "{name} has two types");
             } else if !line.starts_with('#') {
                 let series = series(line).unwrap_or_else(|| panic!("cannot be read: {line}"));
-                assert!(seen.insert(series.clone()), "twice: {line}");
+                assert!(received.insert(series.clone()), "twice: {line}");
                 assert!(scrape.kind(&series.name).is_some(), "without a type: {line}");
                 scrape.series.push(series);
             }
@@ -63,7 +63,7 @@ impl Scrape {
         scrape
     }
 
-    /// The metric that a series is part of, with its type: of histograms, series have other names.
+    /// The metric of a series, with its type: series of histograms have other names.
     pub(crate) fn kind(&self, series: &str) -> Option<(&str, &str)> {
         let part_of = |suffix: &str| self.types.get_key_value(series.strip_suffix(suffix)?);
         let histogram = || ["_bucket", "_sum", "_count"].into_iter().find_map(part_of);
@@ -72,7 +72,7 @@ impl Scrape {
         found.map(|(name, kind)| (name.as_str(), kind.as_str()))
     }
 
-    /// The series as they are kept.
+    /// The series as Prometheus stores them.
     pub(crate) fn kept(&self, honor: HonorLabels) -> Self {
         let series = self.series.iter().map(|series| series.kept(honor)).collect();
         Self { types: self.types.clone(), series }
@@ -86,7 +86,7 @@ impl Scrape {
 
 impl Series {
     fn kept(&self, honor: HonorLabels) -> Self {
-        // An empty label is none.
+        // An empty label counts as absent.
         let mut labels = self.labels.clone();
         labels.retain(|_, value| !value.is_empty());
         for (name, value) in TARGET {
@@ -120,7 +120,7 @@ fn series(line: &str) -> Option<Series> {
     Some(Series { name: name.to_owned(), labels })
 }
 
-/// The value up to its closing quote, and what follows.
+/// The value up to its closing quote, and the rest.
 fn quoted(text: &str) -> Option<(String, &str)> {
     let (mut value, mut chars) = (String::new(), text.char_indices());
     while let Some((at, c)) = chars.next() {

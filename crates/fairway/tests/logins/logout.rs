@@ -1,4 +1,4 @@
-//! How sessions end before their time: by their user, and by the provider.
+//! Sessions that end early: by their user, and by the provider.
 
 use fairway_testkit::certificates::trusting_anything;
 use fairway_testkit::client::TlsOffer;
@@ -73,7 +73,7 @@ async fn log_out(fairway: &Fairway, token: &str) -> RawResponse {
     send(fairway, &post(&format!("logout_token={token}"))).await
 }
 
-/// Whether both workers, which remember sessions, have forgotten this one.
+/// Whether both workers, which cache sessions, have dropped this one.
 async fn is_logged_in(browser: &mut Browser<'_>) -> bool {
     let mut statuses = Vec::new();
     for _ in 0..8 {
@@ -95,7 +95,7 @@ async fn the_provider_ends_a_session_or_all_of_a_user() {
         assert!(is_logged_in(&mut browser).await);
         browsers.push(browser);
     }
-    // The name that the provider gave the session of the second one.
+    // The provider's identifier of the second session.
     let token = logout_token(&site, |it| it["sid"] = "session-2".into());
     let response = log_out(&fairway, &token).await;
     assert_eq!(
@@ -114,17 +114,17 @@ async fn the_provider_ends_a_session_or_all_of_a_user() {
     for browser in &mut browsers {
         assert!(!is_logged_in(browser).await);
     }
-    // Who logs in later, by the clock of the provider, is not meant.
+    // Sessions that start later, by the clock of the provider, are not affected.
     site.provider
         .change(|it| it.claims = |claims| claims["iat"] = (claims["iat"].as_u64().unwrap() + 5).into());
     assert_eq!(browsers[0].log_in(&site, "/").await.status, 302);
     assert!(is_logged_in(&mut browsers[0]).await);
-    assert_eq!(log_out(&fairway, &token).await.status, 200, "the same again changes nothing");
+    assert_eq!(log_out(&fairway, &token).await.status, 200, "repeating the logout changes nothing");
     assert!(is_logged_in(&mut browsers[0]).await);
 }
 
 #[tokio::test]
-async fn nobody_but_the_provider_ends_a_session() {
+async fn only_the_provider_can_end_a_session_through_back_channel_logout() {
     let site = site().await;
     let fairway = site.run().await;
     let mut browser = Browser::new(&fairway);
@@ -174,9 +174,9 @@ async fn nobody_but_the_provider_ends_a_session() {
         assert_eq!(response.status, status, "{attack}: {}", response.text());
     }
     let plain = Client::connect(fairway.http).await.unwrap().exchange(&post(&form)).await.unwrap();
-    assert_eq!(plain.status, 403, "in the clear");
+    assert_eq!(plain.status, 403, "over plain HTTP");
     assert!(is_logged_in(&mut browser).await);
     assert_eq!(site.backend.requests().iter().filter(|request| request.target == PATH).count(), 0);
-    assert_eq!(log_out(&fairway, &good).await.status, 200, "it was good all the time");
+    assert_eq!(log_out(&fairway, &good).await.status, 200, "the session is still valid");
     assert!(!is_logged_in(&mut browser).await);
 }

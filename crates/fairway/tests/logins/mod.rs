@@ -1,4 +1,4 @@
-//! `fairway run` as a process: users who log in with an OpenID provider, and ways to get in without that.
+//! `fairway run` as a process: users who log in with an OpenID provider, and attempts to get in without a login.
 
 mod logout;
 mod provider;
@@ -11,8 +11,8 @@ use fairway_testkit::certificates::trusting_anything;
 use fairway_testkit::client::TlsOffer;
 use fairway_testkit::manifests::{Ingress, Manifests, ingress_class, service_with_endpoints};
 use fairway_testkit::tokens::encode;
-use fairway_testkit::wait::{PATIENCE, eventually};
-use fairway_testkit::{Answer, Backend, Client, Fairway, RawResponse, Request};
+use fairway_testkit::wait::{WAIT_TIMEOUT, eventually};
+use fairway_testkit::{Backend, BackendResponse, Client, Fairway, RawResponse, Request};
 use serde_json::{Value, json};
 
 use self::provider::{Behaviour, CLIENT_SECRET, ISSUER, Provider, form, json_answer};
@@ -20,7 +20,7 @@ use self::provider::{Behaviour, CLIENT_SECRET, ISSUER, Provider, form, json_answ
 const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
 const HOST: &str = "shop.test";
 
-/// A backend, a provider, and Ingresses in front of the backend that ask for a login.
+/// A backend, a provider, and Ingresses in front of the backend that require a login.
 struct Site {
     manifests: Manifests,
     backend: Backend,
@@ -29,7 +29,7 @@ struct Site {
 
 impl Site {
     async fn new() -> Self {
-        let backend = Backend::http(|_| Answer::ok("inside")).await;
+        let backend = Backend::http(|_| BackendResponse::ok("inside")).await;
         let provider = Provider::start().await;
         let manifests = Manifests::new();
         manifests.put("class.yaml", ingress_class("fairway", "fairway.dev/ingress-controller"));
@@ -47,7 +47,7 @@ impl Site {
         site
     }
 
-    /// An Ingress for `NAME.test` whose users log in.
+    /// An Ingress for `NAME.test` that requires a login.
     fn guard(&self, name: &str, oidc: &Value) {
         let ingress = Ingress::new("a", name).class(Some("fairway"));
         let ingress = ingress.annotation("fairway.dev/oidc", &oidc.to_string());
@@ -81,9 +81,9 @@ struct Browser<'f> {
     cookies: BTreeMap<String, String>,
 }
 
-/// A browser that was sent to the provider.
+/// A browser that was redirected to the provider.
 struct SentAway {
-    /// What the authorization request says.
+    /// The parameters of the authorization request.
     request: BTreeMap<String, String>,
 }
 
@@ -92,7 +92,7 @@ impl<'f> Browser<'f> {
         Self { fairway, host: HOST, cookies: BTreeMap::new() }
     }
 
-    /// Goes to a page, as browsers do.
+    /// Requests a page, as browsers do.
     async fn go(&mut self, target: &str) -> RawResponse {
         let request = self.request(target).header("Sec-Fetch-Mode", "navigate");
         self.send(request).await
@@ -131,7 +131,7 @@ impl<'f> Browser<'f> {
         response
     }
 
-    /// Goes to a page that needs a login.
+    /// Requests a page that needs a login.
     async fn begin(&mut self, target: &str) -> SentAway {
         let response = self.go(target).await;
         assert_eq!(response.status, 302, "{}", response.text());
@@ -140,7 +140,7 @@ impl<'f> Browser<'f> {
         SentAway { request: form(query.as_bytes()) }
     }
 
-    /// Comes back from the provider with a code.
+    /// Returns from the provider with a code.
     async fn come_back(&mut self, site: &Site, sent: &SentAway) -> RawResponse {
         let code = site.provider.code(&sent.request);
         self.go(&format!("/oauth2/callback?code={code}&state={}", sent.request["state"])).await
@@ -217,16 +217,16 @@ async fn sessions_are_refreshed_and_endpoints_get_the_access_token_where_that_is
     assert_eq!(browser.send(spoofed).await.status, 200);
     let seen = site.backend.requests().pop().unwrap();
     assert_eq!(seen.header_values("Authorization"), ["Bearer the-access-token"]);
-    assert_ne!(browser.session_cookie().unwrap().1, &before, "the answer has the new session");
+    assert_ne!(browser.session_cookie().unwrap().1, &before, "the response sets the new session");
     for _ in 0..5 {
         assert_eq!(browser.go("/").await.status, 200);
     }
     assert_eq!(site.provider.behaviour.lock().unwrap().refreshes, 1);
 }
 
-/// Requests that were sent with the session of before share its refresh.
+/// Requests with the previous session share its refresh.
 #[tokio::test]
-async fn a_refresh_token_is_used_once_however_many_requests_come() {
+async fn a_refresh_token_is_used_once_for_concurrent_requests() {
     let site = Site::new().await;
     site.provider.change(|it| it.expires_in = 0);
     let fairway = site.run().await;
@@ -241,7 +241,7 @@ async fn a_refresh_token_is_used_once_however_many_requests_come() {
     assert_eq!(site.provider.behaviour.lock().unwrap().refreshes, 1);
 }
 
-/// Most providers give the same refresh token again; the second session is refreshed with it as the first one was.
+/// Most providers return the same refresh token again; the second session is refreshed with it like the first one.
 #[tokio::test]
 async fn a_refresh_token_that_stays_the_same_refreshes_again() {
     let site = Site::new().await;
@@ -250,7 +250,7 @@ async fn a_refresh_token_that_stays_the_same_refreshes_again() {
     let mut browser = Browser::new(&fairway);
     assert_eq!(browser.log_in(&site, "/").await.status, 302);
     let browser = tokio::sync::Mutex::new(browser);
-    eventually("it is refreshed again and again", PATIENCE, || async {
+    eventually("the session is refreshed repeatedly", WAIT_TIMEOUT, || async {
         browser.lock().await.go("/").await;
         site.provider.behaviour.lock().unwrap().refreshes >= 2
     })
@@ -273,7 +273,7 @@ async fn a_provider_that_is_away_ends_no_session_that_holds_and_begins_none() {
 }
 
 #[tokio::test]
-async fn what_is_no_navigation_gets_401_and_no_redirect() {
+async fn requests_other_than_navigations_get_401_without_a_redirect() {
     let site = Site::new().await;
     let fairway = site.run().await;
     let mut browser = Browser::new(&fairway);
@@ -299,12 +299,12 @@ async fn what_is_no_navigation_gets_401_and_no_redirect() {
         assert_eq!(browser.send(get().header("Accept", accept)).await.status, 302, "{accept}");
     }
     let plain = Client::connect(fairway.http).await.unwrap().exchange(&get()).await.unwrap();
-    assert_eq!(plain.status, 403, "everybody on the way could take the session");
+    assert_eq!(plain.status, 403, "anyone on the path could take the session");
 }
 
-/// A changed browser or request, and what it is answered.
+/// A modified browser or request, and the expected response.
 #[tokio::test]
-async fn callbacks_that_no_login_of_this_browser_asked_for_begin_no_session() {
+async fn callbacks_without_a_login_of_this_browser_start_no_session() {
     let site = Site::new().await;
     let fairway = site.run().await;
     let mut mallory = Browser::new(&fairway);
@@ -344,10 +344,10 @@ async fn callbacks_that_no_login_of_this_browser_asked_for_begin_no_session() {
     let post = Request::post(HOST, "/oauth2/callback", "").header("Cookie", &victim.cookie_line()).close();
     assert_eq!(victim.send(post).await.status, 400);
     let kept = victim.cookies.clone();
-    assert_eq!(victim.come_back(&site, &sent).await.status, 302, "none of it has spoiled the login");
+    assert_eq!(victim.come_back(&site, &sent).await.status, 302, "the login still succeeds");
     let mut replay = Browser { cookies: kept, ..Browser::new(&fairway) };
     let response = replay.go(&format!("/oauth2/callback?code=code-1&state={state}")).await;
-    assert_eq!(response.status, 502, "the code was used");
+    assert_eq!(response.status, 502, "the code is already used");
     assert!(replay.session_cookie().is_none());
     let again = victim.go(&format!("/oauth2/callback?code=code-1&state={state}")).await;
     assert_eq!(again.status, 400, "the attempt is over");
@@ -418,11 +418,13 @@ async fn tokens_that_the_provider_did_not_give_for_this_login_begin_no_session()
         (
             "a redirect",
             |it| {
-                it.tokens = Some(|_| Answer::with_headers(302, &[("Location", "https://evil.example/")], ""));
+                it.tokens = Some(|_| {
+                    BackendResponse::with_headers(302, &[("Location", "https://evil.example/")], "")
+                });
             },
             502,
         ),
-        ("a flood", |it| it.tokens = Some(|_| Answer::ok("a".repeat(1 << 20))), 503),
+        ("a flood", |it| it.tokens = Some(|_| BackendResponse::ok("a".repeat(1 << 20))), 503),
     ];
     for (attack, change, status) in attacks {
         site.provider.change(|it| {
@@ -449,9 +451,9 @@ async fn cookies_of_others_are_no_sessions() {
     let mut browser = Browser::new(&fairway);
     assert_eq!(browser.log_in(&site, "/").await.status, 302);
     let (name, value) = browser.session_cookie().map(|(name, value)| (name.clone(), value.clone())).unwrap();
-    let mut begun = Browser::new(&fairway);
-    begun.begin("/").await;
-    let attempt = begun.cookies.values().next().unwrap().clone();
+    let mut started = Browser::new(&fairway);
+    started.begin("/").await;
+    let attempt = started.cookies.values().next().unwrap().clone();
     let middle = value.len() / 2;
     let flipped = if value.as_bytes()[middle] == b'A' { "B" } else { "A" };
     let flipped = format!("{}{flipped}{}", &value[..middle], &value[middle + 1..]);
@@ -476,7 +478,7 @@ async fn cookies_of_others_are_no_sessions() {
     for host in ["other.test", "members.test"] {
         let mut elsewhere = Browser { host, cookies: browser.cookies.clone(), ..Browser::new(&fairway) };
         assert_eq!(elsewhere.go("/").await.status, 302, "a session of {HOST} at {host}");
-        // The name is another one with another client.
+        // The name differs for another client.
         let own =
             elsewhere.cookies.keys().find_map(|name| name.strip_prefix("__Host-fairway-login-")).unwrap();
         let line = format!("__Host-fairway-session-{}={value}", &own[..8]);
@@ -484,7 +486,7 @@ async fn cookies_of_others_are_no_sessions() {
         assert_eq!(elsewhere.send(request).await.status, 302, "{host}");
     }
     assert_eq!(site.backend.request_count(), 0);
-    assert_eq!(browser.go("/").await.status, 200, "it was good all the time");
+    assert_eq!(browser.go("/").await.status, 200, "the session is still valid");
 }
 
 #[tokio::test]
@@ -510,11 +512,11 @@ async fn logins_lead_back_to_the_same_host_only() {
     let mut browser = Browser::new(&fairway);
     let long = format!("/{}", "a".repeat(3000));
     let response = browser.log_in(&site, &long).await;
-    assert_eq!(location(&response), format!("{origin}/"), "what is too long is forgotten");
+    assert_eq!(location(&response), format!("{origin}/"), "a URL that is too long is dropped");
 }
 
 #[tokio::test]
-async fn claims_decide_who_is_let_in() {
+async fn claims_decide_which_users_pass() {
     let site = Site::new().await;
     let needs =
         |group: &str| changed(|it| it["requiredClaims"] = json!([{"name": "groups", "values": [group]}]));
@@ -528,7 +530,7 @@ async fn claims_decide_who_is_let_in() {
 }
 
 #[tokio::test]
-async fn a_refresh_for_another_user_lets_nobody_in() {
+async fn a_refresh_for_another_user_is_refused() {
     let site = Site::new().await;
     site.provider.change(|it| it.expires_in = 0);
     let fairway = site.run().await;
@@ -550,7 +552,7 @@ async fn metadata_that_leads_elsewhere_closes_the_paths_and_the_log_says_why() {
 }
 
 #[tokio::test]
-async fn secrets_are_shown_nowhere_and_what_cannot_be_read_closes_its_own_paths_alone() {
+async fn secrets_are_never_shown_and_an_unreadable_annotation_closes_only_its_paths() {
     let site = Site::new().await;
     for (name, value) in [
         ("missing", changed(|it| it["clientSecretRef"]["name"] = "gone".into())),
@@ -587,7 +589,7 @@ async fn secrets_are_shown_nowhere_and_what_cannot_be_read_closes_its_own_paths_
     }
 }
 
-/// A login takes as long as its user likes, and its pieces come to different workers.
+/// A login takes as long as the user wants, and its requests reach different workers.
 #[tokio::test]
 async fn many_users_log_in_at_once() {
     let site = Site::new().await;

@@ -1,4 +1,4 @@
-//! An OpenID provider that does what a test wants.
+//! An OpenID provider whose behaviour a test controls.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
@@ -6,19 +6,19 @@ use std::time::SystemTime;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use fairway_testkit::tokens::{Signer, encode, published};
-use fairway_testkit::{Answer, Backend, RecordedRequest};
+use fairway_testkit::tokens::{Signer, encode, jwk_set};
+use fairway_testkit::{Backend, BackendResponse, RecordedRequest};
 use serde_json::{Value, json};
 
 pub(super) const ISSUER: &str = "http://login.auth.svc.cluster.local:81/realms/shop";
 pub(super) const CLIENT_SECRET: &str = "s3cret of the shop";
 
-/// Seconds since 1970.
+/// The Unix time in seconds.
 pub(super) fn now() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs()
 }
 
-/// What the provider does; a test changes it.
+/// The behaviour of the provider, which a test can change.
 pub(super) struct Behaviour {
     pub(super) signer: Signer,
     pub(super) metadata: Value,
@@ -26,18 +26,18 @@ pub(super) struct Behaviour {
     pub(super) claims: fn(&mut Value),
     /// Changes ID tokens.
     pub(super) id_token: fn(String) -> String,
-    /// What the token endpoint answers instead.
-    pub(super) tokens: Option<fn(&Value) -> Answer>,
+    /// The response of the token endpoint instead of the normal one.
+    pub(super) tokens: Option<fn(&Value) -> BackendResponse>,
     pub(super) expires_in: u64,
-    /// Whether it gives the same refresh token again and again.
+    /// Whether it always returns the same refresh token.
     pub(super) keeps_refresh_token: bool,
-    /// Codes that were given, with what the authorization request said.
+    /// Issued codes with their authorization requests.
     pub(super) codes: HashMap<String, BTreeMap<String, String>>,
     pub(super) refreshes: u32,
     pub(super) problems: Vec<String>,
 }
 
-/// An OpenID provider. The browser of the test is told what its authorization endpoint would answer.
+/// An OpenID provider. The test's browser calls its authorization endpoint directly.
 pub(super) struct Provider {
     pub(super) backend: Backend,
     pub(super) behaviour: Arc<Mutex<Behaviour>>,
@@ -75,7 +75,7 @@ impl Provider {
         change(&mut self.behaviour.lock().unwrap());
     }
 
-    /// The user logs in: the code for an authorization request.
+    /// The user logs in: returns the code for an authorization request.
     pub(super) fn code(&self, request: &BTreeMap<String, String>) -> String {
         let mut behaviour = self.behaviour.lock().unwrap();
         let code = format!("code-{}", behaviour.codes.len());
@@ -85,16 +85,16 @@ impl Provider {
 }
 
 impl Behaviour {
-    fn answer(&mut self, request: &RecordedRequest) -> Answer {
+    fn answer(&mut self, request: &RecordedRequest) -> BackendResponse {
         match request.target.strip_prefix("/realms/shop") {
             Some("/.well-known/openid-configuration") => json_answer(200, &self.metadata),
-            Some("/keys") => Answer::ok(published(std::slice::from_ref(&self.signer))),
+            Some("/keys") => BackendResponse::ok(jwk_set(std::slice::from_ref(&self.signer))),
             Some("/token") => self.exchange(request),
-            _ => Answer::status(404, ""),
+            _ => BackendResponse::status(404, ""),
         }
     }
 
-    fn exchange(&mut self, request: &RecordedRequest) -> Answer {
+    fn exchange(&mut self, request: &RecordedRequest) -> BackendResponse {
         let form: BTreeMap<String, String> = form(&request.body);
         let password = STANDARD.encode("shop:s3cret+of+the+shop");
         if request.header("Authorization") != Some(&*format!("Basic {password}")) {
@@ -103,7 +103,7 @@ impl Behaviour {
         }
         let nonce = match &*form["grant_type"] {
             "authorization_code" => {
-                // A code is good once.
+                // A code is valid once.
                 let Some(asked) = self.codes.remove(&form["code"]) else {
                     return json_answer(400, &json!({"error": "invalid_grant"}));
                 };
@@ -140,8 +140,8 @@ impl Behaviour {
     }
 }
 
-pub(super) fn json_answer(status: u16, body: &Value) -> Answer {
-    Answer::with_headers(status, &[("Content-Type", "application/json")], body.to_string())
+pub(super) fn json_answer(status: u16, body: &Value) -> BackendResponse {
+    BackendResponse::with_headers(status, &[("Content-Type", "application/json")], body.to_string())
 }
 
 pub(super) fn form(text: &[u8]) -> BTreeMap<String, String> {

@@ -1,4 +1,4 @@
-//! The recorded cases as values, and how they are written: one exchange on a line. Owns what counts as the same.
+//! The recorded cases as values, and how they are written: one exchange per line. Defines what counts as the same.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,8 +9,8 @@ use fairway_testkit::RecordedRequest;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Headers of the request to the backend that are not compared: of the connection, made anew for each request, or told otherwise
-/// by the port of a test.
+/// Request headers at the backend that are not compared: they belong to the connection, are generated for each request, or depend
+/// on the port of a test.
 const NOT_COMPARED: [&str; 5] = ["host", "connection", "content-length", "x-request-id", "x-forwarded-port"];
 
 /// One file of `cases/`.
@@ -19,37 +19,37 @@ pub(crate) struct File {
     pub(crate) cases: Vec<Case>,
 }
 
-/// Keys of the ConfigMap, and what was asked with them.
+/// ConfigMap keys, and the exchanges with them.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Case {
     pub(crate) name: String,
     pub(crate) keys: BTreeMap<String, String>,
-    /// The ranges that may ask, where not everybody may.
+    /// The allowed client ranges, if access is restricted.
     pub(crate) allow: Option<String>,
     /// Annotations of the Ingress, without their prefix.
     #[serde(default)]
     pub(crate) annotations: BTreeMap<String, String>,
-    /// Whether another request waits for its response meanwhile.
+    /// Whether another request is waiting for its response meanwhile.
     #[serde(default)]
     pub(crate) busy: bool,
     pub(crate) exchanges: Vec<Exchange>,
 }
 
-/// A request, and what came of it.
+/// A request and its outcome.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Exchange {
-    /// What comes before the request.
+    /// Bytes before the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) proxy_header: Option<String>,
-    /// Path and query; `/` where it says nothing.
+    /// Path and query; `/` by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) target: Option<String>,
     pub(crate) headers: Vec<(String, String)>,
-    /// What nginx made of it.
+    /// The outcome with nginx.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) nginx: Option<Answered>,
-    /// What Fairway makes of it, where that differs.
+    /// The outcome with Fairway, if it differs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) fairway: Option<Answered>,
     /// Why it differs.
@@ -57,18 +57,18 @@ pub(crate) struct Exchange {
     pub(crate) why: Option<String>,
 }
 
-/// What the client got, and what the backend saw.
+/// The response that the client received, and the request that the backend received.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Answered {
-    /// 0 where the connection ended without an answer.
+    /// 0 if the connection ended without a response.
     pub(crate) status: u16,
-    /// Where a redirect leads.
+    /// The target of a redirect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) location: Option<String>,
-    /// What the backend of error pages was asked: `X-Code` and `X-Original-URI`.
+    /// The headers of the request for an error page: `X-Code` and `X-Original-URI`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) page: Option<[String; 2]>,
-    /// Headers of the request that reached the backend, by name in lower case; none where none did.
+    /// Headers of the request at the backend, by name in lower case; empty if none reached it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) seen: Option<BTreeMap<String, Vec<String>>>,
 }
@@ -116,9 +116,9 @@ impl File {
 }
 
 impl Exchange {
-    /// What is wrong with what Fairway made of it now.
+    /// The deviation of Fairway's outcome.
     pub(crate) fn judge(&self, now: &Answered) -> Option<String> {
-        let nginx = self.nginx.as_ref().expect("nginx was asked");
+        let nginx = self.nginx.as_ref().expect("the request to nginx succeeds");
         let asked = format!(
             "{:?} {} {:?}",
             self.proxy_header.as_deref().unwrap_or_default(),
@@ -136,8 +136,8 @@ impl Exchange {
     }
 }
 
-/// What counts of a request that reached the backend.
-pub(crate) fn seen(request: &RecordedRequest) -> BTreeMap<String, Vec<String>> {
+/// The compared headers of a request at the backend.
+pub(crate) fn relevant_headers(request: &RecordedRequest) -> BTreeMap<String, Vec<String>> {
     let mut seen = BTreeMap::<String, Vec<String>>::new();
     for (name, value) in &request.headers {
         let name = name.to_ascii_lowercase();

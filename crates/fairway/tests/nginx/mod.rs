@@ -1,8 +1,6 @@
-//! Keys of the settings ConfigMap that ingress-nginx hands on to nginx: what nginx answered with them (`cases/`), asked again of
-//! the real binary.
-//!
-//! `record` beside this file makes the answers of nginx again. An exchange that Fairway answers otherwise on purpose says how, and
-//! why; the test fails where it does not, and where it no longer differs.
+//! ConfigMap keys that ingress-nginx passes on to nginx: replays the recorded exchanges with nginx (`cases/`) against the real
+//! binary. `record` in this folder records the responses of nginx again. An exchange in which Fairway differs on purpose states
+//! how and why; the test fails if it does not differ as stated, or no longer differs.
 
 mod case;
 mod server;
@@ -11,7 +9,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use fairway_testkit::manifests::{Ingress, Manifests, config_map, ingress_class, service_with_endpoints};
-use fairway_testkit::{Answer, Backend, Client, Fairway, Request};
+use fairway_testkit::{Backend, BackendResponse, Client, Fairway, Request};
 use tokio::task::JoinSet;
 
 use case::{Answered, Case, Exchange, File};
@@ -20,16 +18,16 @@ use server::Nginx;
 const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
 const HOST: &str = "a.test";
 
-/// Where nginx is, while its answers are recorded: a root folder with its libraries (`lab/peers/current`).
+/// The root folder with nginx and its libraries (`lab/peers/current`), for recording.
 const RECORDING: &str = "FAIRWAY_NGINX_ROOT";
 
 /// The user file of `auth-secret: users`.
 const USER: &str = "a:{PLAIN}b";
 
-/// Cases that are asked at a time: each has a process of its own.
+/// Number of concurrent cases: each has its own process.
 const AT_A_TIME: usize = 4;
 
-/// What the files hold at least.
+/// Minimum number of exchanges in the files.
 const EXPECTED: [(&str, usize, usize); 7] = [
     ("header-names", 4, 160),
     ("client-address", 20, 60),
@@ -59,7 +57,7 @@ async fn keys_of_nginx_have_its_effect_or_differ_by_design() {
     assert!(wrong.is_empty(), "{} deviations:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Asks nginx, and keeps what it answers.
+/// Sends the requests to nginx and records the responses.
 async fn record(case: &mut Case, root: &Path) {
     let (backend, pages) = (backend().await, pages().await);
     let nginx = Nginx::start(root, case, backend.address(), pages.address()).await;
@@ -69,7 +67,7 @@ async fn record(case: &mut Case, root: &Path) {
     }
 }
 
-/// The deviations from what was recorded.
+/// The deviations from the recording.
 async fn replayed(cases: Vec<Case>) -> Vec<String> {
     let (mut waiting, mut running, mut found) = (cases.into_iter(), JoinSet::new(), Vec::new());
     loop {
@@ -101,26 +99,26 @@ async fn replay(case: Case) -> Vec<String> {
 async fn backend() -> Backend {
     Backend::http(|request| {
         let status = request.target.strip_prefix("/status/").and_then(|status| status.parse().ok());
-        let answer = Answer::status(status.unwrap_or(200), "seen");
-        if request.target == "/held" { answer.held() } else { answer }
+        let response = BackendResponse::status(status.unwrap_or(200), "seen");
+        if request.target == "/held" { response.hold() } else { response }
     })
     .await
 }
 
-/// The connection of a request that gets no response, where a case wants one.
+/// The connection of a request without a response, if the case wants one.
 async fn waiting(address: SocketAddr, case: &Case, backend: &Backend) -> Option<Client> {
     if !case.busy {
         return None;
     }
     let mut client = Client::connect(address).await.unwrap();
     client.send(Request::get(HOST, "/held").bytes()).await.unwrap();
-    backend.until("a request waits", |backend| backend.request_count() > 0).await;
+    backend.wait_until("a request waits", |backend| backend.request_count() > 0).await;
     Some(client)
 }
 
-/// What `default-backend: pages` names.
+/// The Service of `default-backend: pages`.
 async fn pages() -> Backend {
-    Backend::http(|_| Answer::status(418, "page")).await
+    Backend::http(|_| BackendResponse::status(418, "page")).await
 }
 
 fn manifests(case: &Case, backend: SocketAddr, pages: SocketAddr) -> Manifests {
@@ -143,7 +141,7 @@ fn manifests(case: &Case, backend: SocketAddr, pages: SocketAddr) -> Manifests {
     manifests
 }
 
-/// One exchange over a connection of its own.
+/// One exchange over a new connection.
 async fn ask(address: SocketAddr, exchange: &Exchange, backend: &Backend, pages: &Backend) -> Answered {
     let (before, pages_before) = (backend.request_count(), pages.request_count());
     let mut client = Client::connect(address).await.unwrap();
@@ -156,14 +154,14 @@ async fn ask(address: SocketAddr, exchange: &Exchange, backend: &Backend, pages:
         .fold(Request::get(HOST, exchange.target.as_deref().unwrap_or("/")), |request, (name, value)| {
             request.header(name, value)
         });
-    let answer = client.exchange(&request.close()).await.ok();
+    let response = client.exchange(&request.close()).await.ok();
     let page = pages.requests().get(pages_before).map(|request| {
         ["x-code", "x-original-uri"].map(|name| request.header(name).unwrap_or_default().to_owned())
     });
     Answered {
-        status: answer.as_ref().map_or(0, |answer| answer.status),
-        location: answer.and_then(|answer| answer.header("location").map(str::to_owned)),
+        status: response.as_ref().map_or(0, |response| response.status),
+        location: response.and_then(|response| response.header("location").map(str::to_owned)),
         page,
-        seen: backend.requests().get(before).map(case::seen),
+        seen: backend.requests().get(before).map(case::relevant_headers),
     }
 }

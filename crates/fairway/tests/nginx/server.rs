@@ -1,20 +1,20 @@
-//! nginx with the configuration that ingress-nginx makes of the keys, as far as the cases need it: what its template
-//! (`rootfs/etc/nginx/template/nginx.tmpl` of v1.15.1) writes, and in maps what its Lua (`lua_ingress.lua`) does to variables.
-//! Used only while answers are recorded.
+//! Runs nginx to record its responses. The configuration is what ingress-nginx v1.15.1 generates for a case, reduced
+//! to what the cases need: directives as in its template (`rootfs/etc/nginx/template/nginx.tmpl`), and `map`
+//! directives in place of its Lua code (`lua_ingress.lua`).
 
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command};
 
-use fairway_testkit::wait::{PATIENCE, eventually};
+use fairway_testkit::wait::{WAIT_TIMEOUT, eventually};
 use tempfile::TempDir;
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::nginx::USER;
 use crate::nginx::case::Case;
 
-/// nginx, running.
+/// A running nginx. Dropping it ends the process.
 pub(crate) struct Nginx {
     pub(crate) address: SocketAddr,
     child: Child,
@@ -22,12 +22,18 @@ pub(crate) struct Nginx {
 }
 
 impl Nginx {
-    /// Starts it in front of a backend. `root` is a root folder that has it with its libraries.
-    pub(crate) async fn start(root: &Path, case: &Case, backend: SocketAddr, pages: SocketAddr) -> Self {
+    /// Starts nginx in front of a backend, and waits until it accepts connections. nginx and its libraries are
+    /// installed below `root`, and `page_backend` serves the error pages of the annotation `default-backend`.
+    pub(crate) async fn start(
+        root: &Path,
+        case: &Case,
+        backend: SocketAddr,
+        page_backend: SocketAddr,
+    ) -> Self {
         let folder = TempDir::new().unwrap();
         let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-        std::fs::write(folder.path().join("nginx.conf"), configuration(case, address, backend, pages))
-            .unwrap();
+        let nginx_conf = configuration(case, address, backend, page_backend);
+        std::fs::write(folder.path().join("nginx.conf"), nginx_conf).unwrap();
         std::fs::write(folder.path().join("users"), USER).unwrap();
         let child = Command::new(root.join("lib64/ld-linux-x86-64.so.2"))
             .arg("--library-path")
@@ -38,7 +44,10 @@ impl Nginx {
             .args(["-c", "nginx.conf", "-e", "error.log"])
             .spawn()
             .unwrap();
-        eventually("nginx accepts", PATIENCE, || async { TcpStream::connect(address).await.is_ok() }).await;
+        eventually("nginx accepts connections", WAIT_TIMEOUT, || async {
+            TcpStream::connect(address).await.is_ok()
+        })
+        .await;
         Self { address, child, _folder: folder }
     }
 }
@@ -50,19 +59,22 @@ impl Drop for Nginx {
     }
 }
 
-/// What the template writes for annotations: lines of the http block, of the server, and of the location.
-fn of_annotations(case: &Case, pages: SocketAddr) -> [String; 3] {
-    let key =
-        |name: &str, otherwise: &'static str| case.keys.get(name).map_or(otherwise, |value| value.trim());
+/// The value of a ConfigMap key, or a default.
+fn key_or<'a>(case: &'a Case, name: &str, default: &'a str) -> &'a str {
+    case.keys.get(name).map_or(default, |value| value.trim())
+}
+
+/// The directives that the template generates for annotations, and for the keys that set their defaults: those of the
+/// `http`, `server` and `location` blocks.
+fn annotation_directives(case: &Case, page_backend: SocketAddr) -> [String; 3] {
     let annotation = |name: &str| case.annotations.get(name).map(|value| value.trim());
     let (mut http, mut server, mut location) = (String::new(), String::new(), String::new());
     for limit in ["limit-req", "limit-conn"] {
-        let status = key(&format!("{limit}-status-code"), "503");
+        let status = key_or(case, &format!("{limit}-status-code"), "503");
         _ = writeln!(http, "{}_status {status};", limit.replace('-', "_"));
     }
-    for range in
-        annotation("denylist-source-range").unwrap_or_default().split(',').filter(|it| !it.is_empty())
-    {
+    let denied = annotation("denylist-source-range").unwrap_or_default();
+    for range in denied.split(',').filter(|range| !range.is_empty()) {
         _ = writeln!(location, "deny {};", range.trim());
     }
     if annotation("auth-type").is_some() {
@@ -76,7 +88,7 @@ fn of_annotations(case: &Case, pages: SocketAddr) -> [String; 3] {
         http.push_str("limit_conn_zone $binary_remote_addr zone=conn:5m;\n");
         _ = writeln!(location, "limit_conn conn {connections};");
     }
-    let multiplier: u32 = annotation("limit-burst-multiplier").map_or(5, |it| it.parse().unwrap());
+    let multiplier: u32 = annotation("limit-burst-multiplier").map_or(5, |value| value.parse().unwrap());
     for (name, unit) in [("limit-rps", "s"), ("limit-rpm", "m")] {
         if let Some(limit) = annotation(name) {
             _ = writeln!(http, "limit_req_zone $binary_remote_addr zone={unit}:5m rate={limit}r/{unit};");
@@ -90,73 +102,86 @@ fn of_annotations(case: &Case, pages: SocketAddr) -> [String; 3] {
     if let Some(url) = annotation("permanent-redirect") {
         _ = writeln!(location, "return {} {url};", annotation("permanent-redirect-code").unwrap_or("301"));
     }
-    let is_forced = annotation("force-ssl-redirect").unwrap_or(key("force-ssl-redirect", "false"));
-    if is_forced == "true" {
-        // What Lua does after the rules of the rewrite module; it takes one slash from the end.
-        let cut =
-            if key("preserve-trailing-slash", "false") == "true" { "" } else { "'~^(?<cut>.*)/$' $cut;" };
-        _ = writeln!(http, "map $request_uri $to_https {{ default $request_uri; {cut} }}");
-        _ = writeln!(location, "return {} https://$host$to_https;", key("http-redirect-code", "308"));
+    let force_redirect =
+        annotation("force-ssl-redirect").unwrap_or_else(|| key_or(case, "force-ssl-redirect", "false"));
+    if force_redirect == "true" {
+        // The Lua code of ingress-nginx removes one trailing slash, and runs after the rules of the rewrite module.
+        let keeps_slash = key_or(case, "preserve-trailing-slash", "false") == "true";
+        let slash_rule = if keeps_slash { "" } else { "'~^(?<cut>.*)/$' $cut;" };
+        _ = writeln!(http, "map $request_uri $to_https {{ default $request_uri; {slash_rule} }}");
+        let code = key_or(case, "http-redirect-code", "308");
+        _ = writeln!(location, "return {code} https://$host$to_https;");
     }
-    let (own, common) = (annotation("custom-http-errors"), key("custom-http-errors", ""));
-    let codes =
-        |list: &str| list.split(',').map(|it| it.trim().to_owned()).filter(|it| !it.is_empty()).collect();
-    let (own, common): (Vec<String>, Vec<String>) = (codes(own.unwrap_or_default()), codes(common));
+    let split_codes = |list: &str| -> Vec<String> {
+        list.split(',').map(|code| code.trim().to_owned()).filter(|code| !code.is_empty()).collect()
+    };
+    let own_codes = split_codes(annotation("custom-http-errors").unwrap_or_default());
+    let common_codes = split_codes(key_or(case, "custom-http-errors", ""));
+    // The prefix of the locations that serve the error pages for `own_codes`.
     let own_pages = if annotation("default-backend").is_some() { "own" } else { "common" };
-    for (codes, place, lines) in [(&common, "common", &mut http), (&own, own_pages, &mut location)] {
+    for (codes, page_prefix, lines) in
+        [(&common_codes, "common", &mut http), (&own_codes, own_pages, &mut location)]
+    {
         if !codes.is_empty() {
             lines.push_str("proxy_intercept_errors on;\n");
         }
         for code in codes {
-            _ = writeln!(lines, "error_page {code} = @{place}_{code};");
+            _ = writeln!(lines, "error_page {code} = @{page_prefix}_{code};");
         }
     }
-    for code in &common {
+    for code in &common_codes {
         _ = writeln!(server, "location @common_{code} {{ internal; return 404; }}");
     }
-    for code in own.iter().filter(|code| own_pages == "own" || !common.contains(code)) {
+    for code in own_codes.iter().filter(|code| own_pages == "own" || !common_codes.contains(code)) {
         let page = format!(
             "proxy_intercept_errors off; proxy_set_header X-Code {code}; proxy_set_header X-Original-URI $request_uri; \
-             rewrite (.*) / break; proxy_pass http://{pages};"
+             rewrite (.*) / break; proxy_pass http://{page_backend};"
         );
-        let answer = if own_pages == "own" { page.as_str() } else { "return 404;" };
-        _ = writeln!(server, "location @{own_pages}_{code} {{ internal; {answer} }}");
+        let response = if own_pages == "own" { page.as_str() } else { "return 404;" };
+        _ = writeln!(server, "location @{own_pages}_{code} {{ internal; {response} }}");
     }
     [http, server, location]
 }
 
-/// What the template writes for `block-user-agents` and `block-referers`: lines of the http block and of the server.
-fn blocked_clients(case: &Case) -> [String; 2] {
-    let key = |name: &str| case.keys.get(name).map_or("", |value| value.trim());
+/// The directives that the template generates for `block-user-agents` and `block-referers`: those of the `http` and
+/// `server` blocks.
+fn blocked_client_directives(case: &Case) -> [String; 2] {
     let mut http = String::new();
     let mut server = String::new();
-    for (key_name, header, blocked) in
+    for (key, header, variable) in
         [("block-user-agents", "user_agent", "block_ua"), ("block-referers", "referer", "block_ref")]
     {
-        let entries: Vec<_> = key(key_name).split(',').map(str::trim).filter(|it| !it.is_empty()).collect();
-        if entries.is_empty() {
+        let patterns = key_or(case, key, "").split(',').map(str::trim).filter(|pattern| !pattern.is_empty());
+        let map_entries: String = patterns.map(|pattern| format!("{pattern} 1;\n")).collect();
+        if map_entries.is_empty() {
             continue;
         }
-        let entries: String = entries.iter().map(|entry| format!("{entry} 1;\n")).collect();
-        _ = writeln!(http, "map $http_{header} ${blocked} {{ default 0;\n{entries}}}");
-        _ = writeln!(server, "if (${blocked}) {{ return 403; }}");
+        _ = writeln!(http, "map $http_{header} ${variable} {{ default 0;\n{map_entries}}}");
+        _ = writeln!(server, "if (${variable}) {{ return 403; }}");
     }
     [http, server]
 }
 
-fn configuration(case: &Case, listen: SocketAddr, backend: SocketAddr, pages: SocketAddr) -> String {
-    let key = |name: &str| case.keys.get(name).map_or("", |value| value.trim());
+/// The complete `nginx.conf`.
+fn configuration(case: &Case, listen: SocketAddr, backend: SocketAddr, page_backend: SocketAddr) -> String {
+    let key = |name: &str| key_or(case, name, "");
     let is_on = |name: &str| key(name) == "true";
-    let switch = |on: bool| if on { "on" } else { "off" };
-    let (forwarded, proxied) = (is_on("use-forwarded-headers"), is_on("use-proxy-protocol"));
-    assert!(!(forwarded && proxied), "{}: the headers-more module would be needed", case.name);
-    let header = Some(key("forwarded-for-header")).filter(|it| !it.is_empty()).unwrap_or("X-Forwarded-For");
-    let variable = format!("$http_{}", header.to_lowercase().replace('-', "_"));
+    let on_or_off = |on: bool| if on { "on" } else { "off" };
+    let (trusts_headers, uses_proxy_protocol) = (is_on("use-forwarded-headers"), is_on("use-proxy-protocol"));
+    assert!(
+        !(trusts_headers && uses_proxy_protocol),
+        "{}: use-forwarded-headers and use-proxy-protocol together need the headers-more module",
+        case.name
+    );
+    let client_header =
+        Some(key("forwarded-for-header")).filter(|name| !name.is_empty()).unwrap_or("X-Forwarded-For");
+    let client_header_variable = format!("$http_{}", client_header.to_lowercase().replace('-', "_"));
     let mut http = String::new();
-    _ = writeln!(http, "underscores_in_headers {};", switch(is_on("enable-underscores-in-headers")));
-    _ = writeln!(http, "ignore_invalid_headers {};", switch(key("ignore-invalid-headers") != "false"));
-    if forwarded || proxied || is_on("enable-real-ip") {
-        _ = writeln!(http, "real_ip_header {};", if proxied { "proxy_protocol" } else { header });
+    _ = writeln!(http, "underscores_in_headers {};", on_or_off(is_on("enable-underscores-in-headers")));
+    _ = writeln!(http, "ignore_invalid_headers {};", on_or_off(key("ignore-invalid-headers") != "false"));
+    if trusts_headers || uses_proxy_protocol || is_on("enable-real-ip") {
+        let source = if uses_proxy_protocol { "proxy_protocol" } else { client_header };
+        _ = writeln!(http, "real_ip_header {source};");
         http.push_str("real_ip_recursive on;\n");
         let ranges = if case.keys.contains_key("proxy-real-ip-cidr") {
             key("proxy-real-ip-cidr")
@@ -167,28 +192,29 @@ fn configuration(case: &Case, listen: SocketAddr, backend: SocketAddr, pages: So
             _ = writeln!(http, "set_real_ip_from {};", range.trim());
         }
     }
-    let of_client = |variable: &str, otherwise: &str| match forwarded {
-        true => format!("{{ default {variable}; '' {otherwise}; }}"),
-        false => format!("{{ default {otherwise}; }}"),
+    // The body of a `map`: the header that the client sent, if it is trusted and present, or else `fallback`.
+    let header_or = |header: &str, fallback: &str| match trusts_headers {
+        true => format!("{{ default {header}; '' {fallback}; }}"),
+        false => format!("{{ default {fallback}; }}"),
     };
     _ = writeln!(
         http,
         "map $http_x_forwarded_proto $pass_access_scheme {}",
-        of_client("$http_x_forwarded_proto", "$scheme")
+        header_or("$http_x_forwarded_proto", "$scheme")
     );
     _ = writeln!(
         http,
         "map $http_x_forwarded_host $best_http_host {}",
-        of_client("$http_x_forwarded_host", "$http_host")
+        header_or("$http_x_forwarded_host", "$http_host")
     );
-    let sender = if proxied { "$proxy_protocol_addr" } else { "$realip_remote_addr" };
+    let sender = if uses_proxy_protocol { "$proxy_protocol_addr" } else { "$realip_remote_addr" };
     _ = writeln!(
         http,
         "map $http_x_forwarded_for $full_x_forwarded_for {{ default '$http_x_forwarded_for, {sender}'; '' {sender}; }}"
     );
-    let chain = forwarded && is_on("compute-full-forwarded-for");
-    let address = if chain { "$full_x_forwarded_for" } else { "$remote_addr" };
-    let [blocked_http, server] = blocked_clients(case);
+    let appends_sender = trusts_headers && is_on("compute-full-forwarded-for");
+    let forwarded_for = if appends_sender { "$full_x_forwarded_for" } else { "$remote_addr" };
+    let [blocked_http, blocked_server] = blocked_client_directives(case);
     http.push_str(&blocked_http);
     let allow = case.allow.as_ref().map(|ranges| {
         let allowed: String = ranges.split(',').map(|range| format!("allow {}; ", range.trim())).collect();
@@ -199,7 +225,7 @@ fn configuration(case: &Case, listen: SocketAddr, backend: SocketAddr, pages: So
         .filter(|range| !range.trim().is_empty())
         .map(|range| format!("deny {};\n", range.trim()))
         .collect();
-    let [more_http, more_server, more_location] = of_annotations(case, pages);
+    let [annotation_http, annotation_server, annotation_location] = annotation_directives(case, page_backend);
     format!(
         "daemon off; master_process off; pid nginx.pid; error_log error.log;
 events {{ }}
@@ -207,32 +233,32 @@ http {{
 access_log off;
 client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi; uwsgi_temp_path uwsgi; scgi_temp_path scgi;
 {http}
-{more_http}
+{annotation_http}
 {deny}
 server {{
-listen {listen}{proxied};
+listen {listen}{listen_option};
 server_name _;
-{server}
-{more_server}
+{blocked_server}
+{annotation_server}
 location / {{
-{more_location}
+{annotation_location}
 {allow}
 proxy_pass http://{backend};
 proxy_http_version 1.1;
 proxy_set_header Host $best_http_host;
 proxy_set_header Connection '';
 proxy_set_header X-Real-IP $remote_addr;
-proxy_set_header X-Forwarded-For {address};
+proxy_set_header X-Forwarded-For {forwarded_for};
 proxy_set_header X-Forwarded-Host $best_http_host;
 proxy_set_header X-Forwarded-Proto $pass_access_scheme;
 proxy_set_header X-Forwarded-Scheme $pass_access_scheme;
 proxy_set_header X-Scheme $pass_access_scheme;
-proxy_set_header X-Original-Forwarded-For {variable};
+proxy_set_header X-Original-Forwarded-For {client_header_variable};
 proxy_set_header X-Original-Forwarded-Host $http_x_forwarded_host;
 proxy_set_header Proxy '';
 }} }} }}
 ",
-        proxied = if proxied { " proxy_protocol" } else { "" },
+        listen_option = if uses_proxy_protocol { " proxy_protocol" } else { "" },
         allow = allow.unwrap_or_default(),
     )
 }

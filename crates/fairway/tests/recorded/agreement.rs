@@ -1,4 +1,4 @@
-//! How many exchanges agree with the recording, and why the others do not: counted, and held to the page that says so.
+//! How many exchanges agree with the recording, and why the others do not: counted, and compared with the page that states it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -11,27 +11,27 @@ const BEGIN: &str = "<!-- agreement:begin -->\n";
 const END: &str = "<!-- agreement:end -->";
 const PREFIX: &str = "nginx.ingress.kubernetes.io/";
 
-/// What became of the exchanges.
+/// The results of the exchanges.
 pub(crate) struct Agreement {
     cases: usize,
     pub(crate) same: usize,
     pub(crate) by_design: usize,
-    /// Exchanges that differ, by the annotations that they need and that do not work yet.
+    /// Exchanges that differ, by the unsupported annotations that they need.
     left_out: BTreeMap<String, usize>,
 }
 
 impl Agreement {
-    pub(crate) fn of(cases: usize) -> Self {
+    pub(crate) fn for_cases(cases: usize) -> Self {
         Self { cases, same: 0, by_design: 0, left_out: BTreeMap::new() }
     }
 
-    /// An exchange differs because these annotations do not work yet.
+    /// Counts an exchange that differs because of these unsupported annotations.
     pub(crate) fn leave_out(&mut self, annotations: &BTreeSet<String>) {
         let names = annotations.iter().map(|name| format!("`{}`", name.strip_prefix(PREFIX).unwrap_or(name)));
         *self.left_out.entry(names.collect::<Vec<_>>().join(", ")).or_default() += 1;
     }
 
-    /// The page must say the same.
+    /// Checks that the page states the same numbers.
     pub(crate) fn is_documented(&self) {
         let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(PAGE);
         let page = std::fs::read_to_string(&place).unwrap();

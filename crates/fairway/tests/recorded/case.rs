@@ -1,4 +1,4 @@
-//! The recorded cases as values, and which of them can be replayed. Changes nothing of what was recorded.
+//! The recorded cases as values, and which of them can be replayed. Does not change the recording.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -20,13 +20,13 @@ pub(crate) struct Case {
 
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Exchange {
-    pub(crate) request: Asked,
+    pub(crate) request: RecordingRequest,
     pub(crate) answer: Answered,
 }
 
-/// What the recording client sent.
+/// The request of the recording client.
 #[derive(Clone, Debug, Deserialize)]
-pub(crate) struct Asked {
+pub(crate) struct RecordingRequest {
     pub(crate) scheme: String,
     pub(crate) host: String,
     pub(crate) method: String,
@@ -37,7 +37,7 @@ pub(crate) struct Asked {
     pub(crate) body_size: Option<usize>,
 }
 
-/// What it got.
+/// The response that it received.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Answered {
     pub(crate) status: u16,
@@ -46,7 +46,7 @@ pub(crate) struct Answered {
     pub(crate) body: Option<String>,
 }
 
-/// What the echo pod saw.
+/// The request as the echo pod received it.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Upstream {
     pub(crate) backend: String,
@@ -57,7 +57,7 @@ pub(crate) struct Upstream {
 }
 
 impl Case {
-    /// Every case, by name.
+    /// All cases, by name.
     pub(crate) fn all() -> Vec<Self> {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recorded/cases");
         let mut files: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -76,14 +76,14 @@ impl Case {
         hosts.any(|name| name == host)
     }
 
-    /// Whether its Ingresses change what others with the same Services answer.
+    /// Whether its Ingresses affect other Ingresses with the same Services.
     pub(crate) fn reaches_others(&self) -> bool {
         let shared = ["affinity", "canary", "load-balance", "service-upstream", "upstream-hash-by"];
         let reaches = |name: &str| shared.iter().any(|shared| name.starts_with(&format!("{PREFIX}{shared}")));
         self.ingresses.iter().any(|ingress| annotations(ingress).any(reaches))
     }
 
-    /// The annotations that do not work yet, of each Ingress that has some: `(Ingress, annotations)`.
+    /// The unsupported annotations of each Ingress that has some: `(Ingress, annotations)`.
     pub(crate) fn later(&self) -> Vec<(String, BTreeSet<String>)> {
         let of_one = |ingress: &Value| {
             let names = annotations(ingress).filter(|name| !supported(name)).map(str::to_owned).collect();
@@ -92,8 +92,8 @@ impl Case {
         self.ingresses.iter().map(of_one).filter(|(_, names): &(_, BTreeSet<_>)| !names.is_empty()).collect()
     }
 
-    /// The annotations that do not work yet and that an exchange with `host` depends on: those of the Ingresses that have
-    /// this host, or all of the case where it is an annotation that adds the host.
+    /// The unsupported annotations that an exchange with `host` depends on: those of the Ingresses with this host, or of the whole
+    /// case if an annotation adds the host.
     pub(crate) fn unsupported_for(&self, host: &str) -> BTreeSet<String> {
         let serving = |ingress: &&Value| serves(ingress, host);
         let names = |ingress: &Value| {
@@ -130,7 +130,8 @@ fn annotations(ingress: &Value) -> impl Iterator<Item = &str> {
     ingress["metadata"]["annotations"].as_object().into_iter().flat_map(|all| all.keys().map(String::as_str))
 }
 
-/// Whether it works, as the table of annotations says; a case with any other is for later. The recorded ConfigMap allows no snippets.
+/// Whether an annotation is supported, according to the table of annotations; cases with other annotations are skipped. The
+/// recorded ConfigMap does not allow snippets.
 fn supported(annotation: &str) -> bool {
     let works = |name: &str| match known_annotations().iter().find(|known| known.name == name) {
         Some(known) => !matches!(known.support, Support::Missing { .. }) && !name.ends_with("-snippet"),

@@ -1,5 +1,5 @@
-//! The objects around the recorded Ingresses: the recorded environment, with echo backends in this process for its
-//! Deployments and a certificate of our own. Never changes an Ingress but for its time of creation.
+//! The objects around the recorded Ingresses: the recorded environment, with echo backends in this process in place of its
+//! Deployments and with a new certificate. Changes only the creation time of Ingresses.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -13,11 +13,11 @@ use crate::recorded::case::Case;
 const NAMESPACE: &str = "demo";
 const SERVICES: &[&str] = &["main", "other", "canary", "errors", "auth"];
 
-/// The flags under which the recorded objects mean what they meant there.
+/// The flags under which the recorded objects have the same meaning.
 pub(crate) const FLAGS: &[&str] =
     &["--ingress-class-compat", "--configmap", "ingress-nginx/ingress-nginx-controller"];
 
-/// Starts an echo backend per Service and writes everything but the Ingresses. `certificate` is in the Secret `cert`.
+/// Starts an echo backend per Service and writes all objects except the Ingresses. `certificate` is in the Secret `cert`.
 pub(crate) async fn environment(certificate: &Leaf) -> Manifests {
     let manifests = Manifests::new();
     manifests.put("class.yaml", ingress_class("nginx", "k8s.io/ingress-nginx"));
@@ -38,7 +38,7 @@ pub(crate) async fn environment(certificate: &Leaf) -> Manifests {
     manifests
 }
 
-/// Adds the Ingresses of `cases`, each a second younger than the one before; gives their files.
+/// Adds the Ingresses of `cases`, each a second younger than the one before, and returns their files.
 pub(crate) fn add_ingresses<'a>(
     manifests: &Manifests,
     cases: impl IntoIterator<Item = &'a Case>,

@@ -1,5 +1,6 @@
-//! What the real ingress-nginx answered, asked again of the real binary: `cases/` says what, README.md where it comes
-//! from. Every exchange is replayed; one whose Ingress needs what is not supported yet may differ, and `fairway check` names it.
+//! Replays the recorded exchanges of the real ingress-nginx against the real binary: `cases/` has the recording, README.md
+//! describes its origin. Every exchange is replayed; one whose Ingress needs an unsupported annotation may differ if `fairway
+//! check` names it.
 
 #![allow(clippy::print_stdout, reason = "the summary is for whoever reads the log of the tests")]
 
@@ -24,14 +25,14 @@ use environment::{FLAGS, add_ingresses, environment};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_fairway");
 
-/// No two cases have a host in common, but all have the same Services. A case whose Ingresses would change what others with
-/// these Services answer has a process of its own, as it was recorded; all others share one.
+/// No two cases share a host, but all have the same Services. A case whose Ingresses would affect others with these Services has
+/// its own process, as in the recording; all others share one.
 #[tokio::test]
-async fn every_exchange_is_answered_as_recorded_or_differs_by_design_or_needs_what_is_not_supported_yet() {
+async fn every_exchange_matches_the_recording_or_differs_by_design_or_needs_an_unsupported_annotation() {
     let cases = Case::all();
     let leaf = certificate();
     let manifests = environment(&leaf).await;
-    let mut found = Found::of(cases.len());
+    let mut found = Found::for_cases(cases.len());
     let (apart, together): (Vec<_>, Vec<_>) = cases.iter().partition(|case| case.reaches_others());
     assert!(apart.len() > 10 && together.len() > 80, "{} apart, {} together", apart.len(), together.len());
     for group in apart.into_iter().map(|case| vec![case]).chain([together]) {
@@ -54,18 +55,22 @@ async fn every_exchange_is_answered_as_recorded_or_differs_by_design_or_needs_wh
     agreement.is_documented();
 }
 
-/// What became of the exchanges.
+/// The results of the exchanges.
 struct Found {
     agreement: Agreement,
-    /// Deviations that are neither meant nor due to what is not supported yet.
+    /// Deviations that are neither intended nor due to unsupported annotations.
     wrong: Vec<String>,
-    /// Which of the differences were seen.
+    /// The intended differences that occurred.
     met: Vec<bool>,
 }
 
 impl Found {
-    fn of(cases: usize) -> Self {
-        Self { agreement: Agreement::of(cases), wrong: Vec::new(), met: vec![false; DIFFERENCES.len()] }
+    fn for_cases(cases: usize) -> Self {
+        Self {
+            agreement: Agreement::for_cases(cases),
+            wrong: Vec::new(),
+            met: vec![false; DIFFERENCES.len()],
+        }
     }
 
     fn judge(&mut self, case: &Case, number: usize, deviations: Vec<Deviation>) {
@@ -88,7 +93,7 @@ impl Found {
     }
 }
 
-/// As the Secret of the recording had it.
+/// The contents of the recorded Secret.
 fn certificate() -> Leaf {
     Authority::new("recorded").leaf(&["*.test"])
 }
@@ -111,7 +116,7 @@ fn describe(case: &Case, exchange: &Exchange, found: &Deviation) -> String {
 }
 
 #[tokio::test]
-async fn every_annotation_that_comes_later_is_named_and_protected_hosts_are_closed() {
+async fn every_unsupported_annotation_is_reported_and_protected_hosts_are_closed() {
     let cases: Vec<_> = Case::all().into_iter().filter(|case| !case.later().is_empty()).collect();
     let manifests = environment(&certificate()).await;
     add_ingresses(&manifests, &cases);
@@ -130,7 +135,7 @@ async fn every_annotation_that_comes_later_is_named_and_protected_hosts_are_clos
     for (case, ingress) in &closed {
         for exchange in case.exchanges.iter().filter(|it| serves(case, ingress, &it.request.host)) {
             let (answer, _) = ask(&fairway, &exchange.request).await.unwrap();
-            // ingress-nginx does not configure an Ingress with a snippet: 404, as here.
+            // ingress-nginx does not configure an Ingress with a snippet: both return 404.
             assert!(matches!(answer.status, 404 | 503), "{}: {:?}", case.name, exchange.request);
             asked += 1;
         }
@@ -150,7 +155,7 @@ async fn check_finds_nothing_unsupported_in_the_replayed_cases() {
     }
 }
 
-/// The diagnostic that names `annotation` of `ingress`; a note would not be enough.
+/// The diagnostic that names `annotation` of `ingress`; a note is not sufficient.
 fn at<'a>(diagnostics: &'a [Value], ingress: &str, annotation: &str) -> &'a Value {
     let field = format!("metadata.annotations[\"{annotation}\"]");
     let here = |it: &&Value| it["origin"]["name"] == *ingress && it["origin"]["field"] == *field;
@@ -165,7 +170,7 @@ fn serves(case: &Case, ingress: &str, host: &str) -> bool {
     object["spec"]["rules"].as_array().is_some_and(|rules| rules.iter().any(|rule| rule["host"] == *host))
 }
 
-/// What `fairway check` says, one JSON object each.
+/// The output of `fairway check`, as JSON objects.
 fn check(directory: &Path) -> Vec<Value> {
     let output =
         Command::new(BINARY).args(["check", "--output", "json"]).args(FLAGS).arg(directory).output().unwrap();

@@ -1,5 +1,6 @@
-//! What the real nginx made of snippets, asked again of the real binary: `set/` has them, README.md says where the answers come from.
-//! Each is served identically, or refused as a whole; `outcome.txt` says which, and why.
+//! Replays the recorded responses of the real nginx to snippets against the real binary: `set/` has the snippets, README.md
+//! describes the origin of the responses. Each snippet is served identically or refused as a whole; `outcome.txt` lists which, and
+//! why.
 
 mod set;
 
@@ -24,12 +25,12 @@ const FLAGS: &[&str] = &["--ingress-class-compat", "--configmap", "ingress-nginx
 const USERS: &str = "apiVersion: v1\nkind: Secret\nmetadata: {name: users, namespace: demo}\n\
     stringData: {auth: 'a:{PLAIN}b'}\n";
 
-/// What became of a snippet.
-enum Fate {
+/// The outcome of a snippet.
+enum SnippetOutcome {
     Served,
     /// With the reason.
     Refused(String),
-    /// With what is not as recorded.
+    /// With the deviations from the recording.
     Different(Vec<String>),
 }
 
@@ -43,7 +44,7 @@ async fn every_snippet_is_served_as_by_nginx_or_refused() {
         fates.extend(outcome(&group).await);
     }
     let different = all.iter().filter_map(|snippet| match &fates[snippet.name.as_str()] {
-        Fate::Different(what) => Some(format!("{}: {}", snippet.name, what.join("; "))),
+        SnippetOutcome::Different(what) => Some(format!("{}: {}", snippet.name, what.join("; "))),
         _ => None,
     });
     let different: Vec<_> = different.collect();
@@ -54,8 +55,8 @@ async fn every_snippet_is_served_as_by_nginx_or_refused() {
     );
 }
 
-/// Serves the snippets and asks what was recorded.
-async fn outcome<'s>(group: &[&'s Snippet]) -> Vec<(&'s str, Fate)> {
+/// Serves the snippets and sends the recorded requests.
+async fn outcome<'s>(group: &[&'s Snippet]) -> Vec<(&'s str, SnippetOutcome)> {
     let manifests = Manifests::new();
     manifests.put("class.yaml", ingress_class("nginx", "k8s.io/ingress-nginx"));
     let mut settings = vec![("allow-snippet-annotations", "true"), ("annotations-risk-level", "Critical")];
@@ -96,20 +97,24 @@ async fn outcome<'s>(group: &[&'s Snippet]) -> Vec<(&'s str, Fate)> {
     fates
 }
 
-async fn fate(fairway: &Fairway, snippet: &Snippet, refused: Option<&String>) -> Fate {
+async fn fate(fairway: &Fairway, snippet: &Snippet, refused: Option<&String>) -> SnippetOutcome {
     let mut different = Vec::new();
     if let Some(reason) = refused {
         for exchange in snippet.exchanges() {
-            let (answer, _) = ask(fairway, &exchange.request).await.unwrap();
-            // Some requests are malformed whatever is asked for.
-            if !matches!(answer.status, 400 | 503) {
-                different.push(format!("it is refused, and its paths answer {}", answer.status));
+            let (response, _) = ask(fairway, &exchange.request).await.unwrap();
+            // Some requests are malformed in any case.
+            if !matches!(response.status, 400 | 503) {
+                different.push(format!("it is refused, and its paths answer {}", response.status));
             }
         }
-        return if different.is_empty() { Fate::Refused(reason.clone()) } else { Fate::Different(different) };
+        return if different.is_empty() {
+            SnippetOutcome::Refused(reason.clone())
+        } else {
+            SnippetOutcome::Different(different)
+        };
     }
     if let Outcome::Refused(why) = &snippet.by_nginx {
-        return Fate::Different(vec![format!("nginx refuses it: {why}")]);
+        return SnippetOutcome::Different(vec![format!("nginx refuses it: {why}")]);
     }
     for exchange in snippet.exchanges() {
         let asked = &exchange.request;
@@ -121,15 +126,15 @@ async fn fate(fairway: &Fairway, snippet: &Snippet, refused: Option<&String>) ->
             )
         }));
     }
-    if different.is_empty() { Fate::Served } else { Fate::Different(different) }
+    if different.is_empty() { SnippetOutcome::Served } else { SnippetOutcome::Different(different) }
 }
 
-/// Whether it says only that a response has no echo to compare: it is bare, or its type is another one.
+/// Whether a deviation is only that a response has no echo to compare: it has no body, or another type.
 fn is_of_echo(found: &Deviation) -> bool {
     found.what == "upstream" && matches!(&*found.now, "none" | "")
 }
 
-/// Why snippets are refused, by the name of the object.
+/// Why snippets are refused, by object name.
 fn refusals(directory: &Path) -> BTreeMap<String, String> {
     let output =
         Command::new(BINARY).args(["check", "--output", "json"]).args(FLAGS).arg(directory).output().unwrap();
@@ -143,9 +148,9 @@ fn refusals(directory: &Path) -> BTreeMap<String, String> {
     found.filter_map(said).collect()
 }
 
-/// How many are served and refused, and each that is refused with the reason.
-fn described(all: &[Snippet], fates: &BTreeMap<&str, Fate>) -> String {
-    let is_served = |snippet: &&Snippet| matches!(fates[snippet.name.as_str()], Fate::Served);
+/// The numbers of served and refused snippets, and each refused one with the reason.
+fn described(all: &[Snippet], fates: &BTreeMap<&str, SnippetOutcome>) -> String {
+    let is_served = |snippet: &&Snippet| matches!(fates[snippet.name.as_str()], SnippetOutcome::Served);
     let by_nginx = |snippet: &&Snippet| matches!(snippet.by_nginx, Outcome::Exchanges(_));
     let listed: Vec<_> = all.iter().filter(|snippet| snippet.is_listed).filter(by_nginx).collect();
     let served = listed.iter().copied().filter(is_served).count();
@@ -160,7 +165,7 @@ fn described(all: &[Snippet], fates: &BTreeMap<&str, Fate>) -> String {
         served * 100 / listed.len()
     );
     for snippet in all {
-        if let Fate::Refused(reason) = &fates[snippet.name.as_str()] {
+        if let SnippetOutcome::Refused(reason) = &fates[snippet.name.as_str()] {
             let by_nginx = match &snippet.by_nginx {
                 Outcome::Refused(_) => " (as by nginx)",
                 Outcome::Exchanges(_) => "",

@@ -1,4 +1,4 @@
-//! The set of snippets, and what nginx made of each. Changes nothing of what was recorded.
+//! The set of snippets, and the recorded responses of nginx to each. Does not change the recording.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,15 +13,15 @@ use crate::recorded::case::Exchange;
 #[derive(Clone, Debug)]
 pub(crate) struct Snippet {
     pub(crate) name: String,
-    /// Whether it counts as one of those that people write, with only directives that may work.
+    /// Whether it represents snippets that users write, with only supported directives.
     pub(crate) is_listed: bool,
     options: BTreeSet<String>,
-    /// By annotation, by key of the ConfigMap, or by another key that README.md explains.
+    /// The texts by annotation, by ConfigMap key, or by another key that README.md explains.
     pub(crate) texts: BTreeMap<String, String>,
     pub(crate) by_nginx: Outcome,
 }
 
-/// What nginx made of a snippet.
+/// The result of nginx for a snippet.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Outcome {
@@ -31,7 +31,7 @@ pub(crate) enum Outcome {
 
 const ANNOTATIONS: [&str; 3] = ["auth-snippet", "configuration-snippet", "server-snippet"];
 
-/// Texts that are keys of the ConfigMap, with the key.
+/// Texts that belong to ConfigMap keys, with the key.
 const SETTINGS: [(&str, &str); 3] = [
     ("configmap-server-snippet", "server-snippet"),
     ("http-snippet", "http-snippet"),
@@ -39,7 +39,7 @@ const SETTINGS: [(&str, &str); 3] = [
 ];
 
 impl Snippet {
-    /// Every snippet, by file and in its order.
+    /// All snippets, by file and in their order.
     pub(crate) fn all() -> Vec<Self> {
         let mut files: Vec<_> =
             fs::read_dir(folder("set")).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -47,19 +47,19 @@ impl Snippet {
         files.iter().flat_map(|file| of_file(file)).collect()
     }
 
-    /// Whether it needs a ConfigMap of its own.
+    /// Whether it needs its own ConfigMap.
     pub(crate) fn is_global(&self) -> bool {
         !self.settings().is_empty()
     }
 
-    /// The keys of the ConfigMap that it has.
+    /// Its ConfigMap keys.
     pub(crate) fn settings(&self) -> Vec<(&str, &str)> {
         let snippets =
             SETTINGS.into_iter().filter_map(|(text, key)| Some((key, self.texts.get(text)?.as_str())));
         snippets.chain(self.pairs("settings")).collect()
     }
 
-    /// The lines `NAME: VALUE` of a text, none if the snippet does not have it.
+    /// The lines `NAME: VALUE` of a text; empty if the snippet does not have it.
     fn pairs(&self, text: &str) -> impl Iterator<Item = (&str, &str)> {
         let lines = self.texts.get(text).map_or("", String::as_str).lines();
         lines.map(move |line| line.split_once(": ").unwrap_or_else(|| panic!("{}: {line}", self.name)))
@@ -96,7 +96,7 @@ impl Snippet {
         })
     }
 
-    /// What was asked, where nginx took the configuration.
+    /// The exchanges, if nginx accepted the configuration.
     pub(crate) fn exchanges(&self) -> &[Exchange] {
         match &self.by_nginx {
             Outcome::Exchanges(exchanges) => exchanges,

@@ -1,8 +1,8 @@
-//! What a repository keeps of a run: all that the report and the documents read, without the rest of the file. A run of
-//! hours has megabytes of it, compressed, and a clone bears them forever.
+//! The part of a run kept in a repository: everything the report and the documents read. The complete file of a run of
+//! hours has megabytes even when compressed, and every clone would carry them forever.
 //!
-//! What is left out or rounded is said in the file, in [`Results::limitations`]. Nothing that a count, a spike or a time of propagation
-//! stands on is touched: those are rounded to seven digits like all other figures.
+//! The file states what is left out or rounded in [`Results::limitations`]. Figures behind a count, a spike or a
+//! propagation time lose nothing but digits: like all others they are rounded to seven.
 
 use std::path::Path;
 
@@ -11,12 +11,12 @@ use serde_json::Value;
 use crate::results::measure::{Bucket, Measure};
 use crate::results::whole::Results;
 
-/// The sentence that says so in the file.
+/// The sentence about it in the file.
 const CONDENSED: &str = "This file is condensed: the names of raw histograms and all percentiles of times from sending but \
      the 99th were left out, figures are rounded to seven digits, latencies in pieces of time to four, and files of the command \
      have no folder.";
-/// How it begins, also in older files.
-const BEGINNING: &str = "This file is condensed: ";
+/// The start of that sentence, also in older files.
+const CONDENSED_PREFIX: &str = "This file is condensed: ";
 
 /// The program that makes results, whatever its file is called.
 const PROGRAM: &str = "fairway-lab";
@@ -30,18 +30,18 @@ const OF_A_PIECE: i32 = 4;
 
 /// Leaves out what no report reads. To do it again changes nothing.
 #[must_use]
-pub fn condensed(mut results: Results) -> Results {
+pub fn condense_results(mut results: Results) -> Results {
     without_folders(&mut results.command);
     for measure in results.runs.iter_mut().flat_map(|run| &mut run.measures) {
         condense(measure);
     }
-    if !results.limitations.iter().any(|sentence| sentence.starts_with(BEGINNING)) {
+    if !results.limitations.iter().any(|sentence| sentence.starts_with(CONDENSED_PREFIX)) {
         results.limitations.push(CONDENSED.to_owned());
     }
     results
 }
 
-/// Where files were on the machine concerns nobody else.
+/// Paths on the machine are private.
 fn without_folders(command: &mut [String]) {
     for word in command.iter_mut() {
         let path = Path::new(&*word);
@@ -67,7 +67,7 @@ fn condense(measure: &mut Measure) {
 
 fn shorten(piece: &mut Bucket) {
     for figure in [&mut piece.p50_ms, &mut piece.p99_ms, &mut piece.max_ms] {
-        *figure = rounded(*figure, OF_A_PIECE);
+        *figure = round_digits(*figure, OF_A_PIECE);
     }
 }
 
@@ -87,15 +87,15 @@ fn round(value: &mut Value) {
         Value::Object(fields) => fields.values_mut().for_each(round),
         Value::Number(number) if number.is_f64() => {
             if let Some(figure) = number.as_f64() {
-                *value = rounded(figure, DIGITS).into();
+                *value = round_digits(figure, DIGITS).into();
             }
         }
         _ => {}
     }
 }
 
-/// The figure with so many significant digits.
-fn rounded(figure: f64, digits: i32) -> f64 {
+/// Rounds a figure to this many significant digits.
+fn round_digits(figure: f64, digits: i32) -> f64 {
     if figure == 0.0 || !figure.is_finite() {
         return figure;
     }
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn what_no_report_reads_is_gone_and_the_rest_is_there() {
         let percents = |of: &Latency| of.percentiles.iter().map(|point| point.percent).collect::<Vec<_>>();
-        let kept = condensed(results());
+        let kept = condense_results(results());
         for one in &kept.runs[0].measures {
             assert_eq!(percents(&one.load.latency), percents(&latency()));
             assert_eq!(percents(&one.load.service), [99.0]);
@@ -170,9 +170,9 @@ mod tests {
 
     #[test]
     fn the_second_time_changes_nothing() {
-        let once = condensed(results());
+        let once = condense_results(results());
         let first = text(&once).unwrap();
-        let again = condensed(serde_json::from_slice(&first).unwrap());
+        let again = condense_results(serde_json::from_slice(&first).unwrap());
         assert_eq!(text(&again).unwrap(), first);
     }
 

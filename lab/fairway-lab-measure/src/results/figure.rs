@@ -1,5 +1,5 @@
-//! Figures that are no number. JSON has none such: they are written as `null` and read as what they were, so that one odd
-//! figure does not make a run unreadable. The report shows them as unknown.
+//! Figures that are not a number. JSON cannot express them: they are written as `null` and read back as NaN, so that one
+//! odd figure does not make a run unreadable. The report shows them as unknown.
 
 use serde::{Deserialize, Deserializer};
 

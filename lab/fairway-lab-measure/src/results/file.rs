@@ -1,5 +1,5 @@
-//! Reading and writing `results.json`. A file is written beside its place and renamed, so that a full disk leaves the one
-//! before.
+//! Reads and writes `results.json`. Writes go through a temporary file and a rename, so that a full disk leaves the
+//! previous file intact.
 
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};
@@ -11,7 +11,7 @@ use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 
-use crate::results::condense::{self, condensed};
+use crate::results::condense::{self, condense_results};
 use crate::results::whole::{Results, SCHEMA};
 
 /// The name of the file in a run's folder.
@@ -31,13 +31,13 @@ pub fn write(folder: &Path, results: &Results) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes `results.json.gz` into a folder: the results [`condensed`], with rounded figures, for a repository to keep. The
+/// Writes `results.json.gz` into a folder: the results [`condense_results`], with rounded figures, for a repository to keep. The
 /// place of the file is returned.
 ///
 /// # Errors
 /// The folder cannot be written, e.g. because the disk is full.
 pub fn write_kept(folder: &Path, results: Results) -> anyhow::Result<PathBuf> {
-    let text = condense::text(&condensed(results)).context("turn the results into JSON")?;
+    let text = condense::text(&condense_results(results)).context("turn the results into JSON")?;
     // No name and no time: the same results are the same file.
     let mut compressed = GzEncoder::new(Vec::new(), Compression::best());
     compressed.write_all(&text).context("compress the results")?;

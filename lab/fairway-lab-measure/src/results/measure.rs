@@ -1,5 +1,5 @@
-//! One stream of load and what it cost: requests, errors by class, latency, lateness of the generator, CPU of the proxy, and
-//! what backends say of its requests: which came twice and which never.
+//! One stream of load and its cost: requests, errors by class, latency, lateness of the generator, CPU of the proxy, and
+//! the backends' receipts: duplicates and requests that never arrived.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::results::figure;
 
-/// How a peer came to its configuration.
+/// The origin of a peer's configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Settings {
@@ -22,7 +22,7 @@ pub enum Settings {
 pub struct Measure {
     /// The name of a [`PeerRecord`](super::PeerRecord).
     pub peer: String,
-    /// With which settings.
+    /// The settings of the run.
     pub settings: Settings,
     /// The variant of the scenario: `static`, `dynamic`, `500/s`, `https-1k tls1.2`, `5 x 50`.
     pub case: String,
@@ -35,40 +35,40 @@ pub struct Measure {
     /// Every peer's case begins at 0, so that peers can be laid over one another.
     #[serde(deserialize_with = "figure::one")]
     pub begun_s: f64,
-    /// What clients saw.
+    /// The clients' view.
     pub load: Load,
-    /// What the proxy spent, where it could be read.
+    /// The proxy's costs, if they could be read.
     pub cost: Option<Cost>,
-    /// What is known from behind the proxy.
+    /// Observations from behind the proxy.
     #[serde(flatten)]
     pub backstage: Backstage,
 }
 
-/// What the clients of a stream saw.
+/// The clients' view of a stream.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Load {
-    /// What was offered.
+    /// The offered load.
     pub offered: Offered,
-    /// Complete answers a second.
+    /// Complete responses per second.
     #[serde(deserialize_with = "figure::one")]
     pub rate: f64,
-    /// Bytes of answers a second, heads included.
+    /// Response bytes per second, including heads.
     #[serde(deserialize_with = "figure::one")]
     pub bytes_rate: f64,
-    /// From the first intended request to the last answer, seconds.
+    /// From the first intended request to the last response, seconds.
     #[serde(deserialize_with = "figure::one")]
     pub seconds: f64,
-    /// Requests, answers, connections.
+    /// Requests, responses, connections.
     pub counts: Counts,
-    /// What went wrong, by class; a class that did not happen is left out.
+    /// Errors by class; classes without errors are omitted.
     pub errors: BTreeMap<Class, u64>,
     /// The first of each class.
     pub examples: Vec<Example>,
-    /// From the intended time (no coordinated omission); in a closed loop this is the send time.
+    /// From the intended time (no coordinated omission); in a closed loop from the send time.
     pub latency: Latency,
-    /// From the time that the request was written.
+    /// From the time the request was written.
     pub service: Latency,
-    /// How late the generator itself was.
+    /// The generator's own lateness.
     pub lateness: Lateness,
     /// TLS as it was negotiated, where there is any.
     pub tls: Option<Tls>,
@@ -76,12 +76,12 @@ pub struct Load {
     pub over_time: OverTime,
 }
 
-/// What a generator offers.
+/// The load offered by a generator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Offered {
-    /// The rate of an open loop, requests a second; none in a closed loop.
+    /// The rate of an open loop, requests per second; `None` in a closed loop.
     pub rate: Option<f64>,
-    /// Connections at most; in a closed loop all of them are kept busy.
+    /// Maximum number of connections; in a closed loop all of them are kept busy.
     pub connections: u32,
     /// Threads of the generator.
     pub threads: u32,
@@ -99,7 +99,7 @@ pub struct OverTime {
 pub struct Counts {
     /// Requests that were due. In an open loop the plan, in a closed one as many as were sent.
     pub requests: u64,
-    /// Complete answers with an expected status, from the expected route.
+    /// Complete responses with an expected status, from the expected route.
     pub ok: u64,
     /// Connections that were opened, TLS included.
     pub connections: u64,
@@ -107,15 +107,15 @@ pub struct Counts {
     pub full_handshakes: u64,
     /// TLS handshakes, resumed.
     pub resumed_handshakes: u64,
-    /// Session tickets of TLS 1.3 that came; older files have none.
+    /// TLS 1.3 session tickets received; missing in older files.
     #[serde(default)]
     pub tickets: u64,
     /// Bytes received, heads included, TLS records not.
     pub bytes: u64,
 }
 
-/// What can become of a request that is not answered as expected (benchmarks.md, Metrics).
-/// In JSON a string, as [`Class::name`] gives it: `connect-refused`, `status-502`.
+/// The error classes of requests without the expected response (benchmarks.md, Metrics). In JSON a string, as returned by
+/// [`Class::name`]: `connect-refused`, `status-502`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum Class {
@@ -133,23 +133,23 @@ pub enum Class {
     TlsTimeout,
     /// The request could not be written.
     Write,
-    /// A reset before the head of the answer was complete.
+    /// A reset before the response head was complete.
     ReadReset,
-    /// The end of the stream before the head of the answer was complete.
+    /// The end of the stream before the response head was complete.
     ReadEof,
     /// The body ended early.
     Truncated,
-    /// No head of an answer in time.
+    /// No response head before the timeout.
     HeadTimeout,
     /// A head, and then not all of the body in time.
     BodyTimeout,
-    /// Bytes that are no answer.
+    /// Bytes that are not a valid response.
     Malformed,
-    /// An answer with a status that was not expected: its class is the number.
+    /// A response with an unexpected status; the class is its number.
     Status(u16),
-    /// An answer from another route or backend than the expected one.
+    /// A response from a different route or backend than expected.
     WrongRoute,
-    /// A POST that was answered as expected was given to backends more than once.
+    /// A POST with the expected response was delivered to backends more than once.
     Duplicated,
     /// The generator was too late to send it at all.
     NotSent,
@@ -208,7 +208,7 @@ impl TryFrom<String> for Class {
     }
 }
 
-/// One request that went wrong.
+/// An example of a failed request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Example {
     /// What became of it.
@@ -216,10 +216,10 @@ pub struct Example {
     /// When it was due, seconds from the beginning of the stream.
     #[serde(deserialize_with = "figure::one")]
     pub at_s: f64,
-    /// From then to the failure, milliseconds.
+    /// From the due time to the failure, milliseconds.
     #[serde(deserialize_with = "figure::one")]
     pub after_ms: f64,
-    /// In words, e.g. the text of the system's error, or the head of the answer.
+    /// The description, e.g. the system's error text or the response head.
     pub text: String,
 }
 
@@ -255,12 +255,12 @@ pub struct Percentile {
     /// Milliseconds.
     #[serde(deserialize_with = "figure::one")]
     pub ms: f64,
-    /// How many values are above; with fewer than 10 the point is marked.
+    /// The number of values above; with fewer than 10 the point is marked.
     pub above: u64,
 }
 
-/// How long after its intended time a request was handed to a free connection by the generator itself. Waiting for a
-/// free connection is latency, not lateness.
+/// How long after its intended time the generator gave a request to a free connection. Waiting for a free connection is
+/// latency, not lateness.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Lateness {
     /// Median, milliseconds.
@@ -288,10 +288,10 @@ pub struct Tls {
     pub key: Option<String>,
     /// The application protocol: `http/1.1` or `h2`.
     pub protocol: String,
-    /// The group of the key exchange, e.g. `X25519`; older files have none.
+    /// The key exchange group, e.g. `X25519`; missing in older files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
-    /// The scheme of the server's signature over the handshake, e.g. `RSA_PSS_SHA256`; older files have none.
+    /// The scheme of the server's handshake signature, e.g. `RSA_PSS_SHA256`; missing in older files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<String>,
 }
@@ -309,7 +309,7 @@ pub struct Bucket {
     pub requests: u64,
     /// Those of them that failed.
     pub errors: u64,
-    /// Median of the answered ones, milliseconds.
+    /// Median of the successful ones, milliseconds.
     #[serde(deserialize_with = "figure::one")]
     pub p50_ms: f64,
     /// Their 99th percentile.
@@ -320,13 +320,13 @@ pub struct Bucket {
     pub max_ms: f64,
 }
 
-/// What a proxy spent while a stream ran. The proxy alone: not its backends, not the generator.
+/// The costs of a proxy while a stream ran. The proxy alone, without backends and generator.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
     /// User and system time, seconds.
     #[serde(deserialize_with = "figure::one")]
     pub cpu_s: f64,
-    /// Of it in user space, seconds, where the kernel says so.
+    /// The part in user space, seconds, if the kernel reports it.
     pub user_s: Option<f64>,
     /// `cpu_s` for each answered request, microseconds.
     #[serde(deserialize_with = "figure::one")]
@@ -338,28 +338,29 @@ pub struct Cost {
     pub memory_bytes: Option<u64>,
     /// Context switches.
     pub switches: Option<u64>,
-    /// Where it was read: `cgroup` or `process`, which are the kernel's own counters at the beginning and the end;
-    /// `kubelet`, the counters of pods as their nodes sample them every 10 s or so.
+    /// The source: `cgroup` or `process`, the kernel's own counters at the start and the end; or `kubelet`, the pods'
+    /// counters that their nodes sample about every 10 s.
     pub source: String,
     /// Which pods or processes, e.g. `5 pods`.
     pub of: String,
-    /// For `kubelet`: the part of the pods' time between samples, 0 to 1. Their mean use there is taken for the whole.
+    /// For `kubelet`: the fraction of the pods' time between samples, 0 to 1. Their mean use there is assumed for the whole
+    /// time.
     #[serde(default)]
     pub covered: Option<f64>,
 }
 
-/// What is known of a measure from behind the proxy, beside its cost. In JSON these are fields of the measure.
+/// Observations about a measure from behind the proxy, apart from its cost. In JSON these are fields of the measure.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backstage {
     /// Why there is no [`Measure::cost`](super::Measure::cost), in a sentence, where one was to be read.
     #[serde(default)]
     pub uncosted: Option<String>,
-    /// What backends say of the requests; none where these had no ids, and in files of older versions.
+    /// The backends' receipts; `None` without ids and in older files.
     #[serde(default)]
     pub deliveries: Option<Deliveries>,
 }
 
-/// Where two CPUs are: what the kernel spends on a request over loopback depends on it more than on the proxy.
+/// The distance of two CPUs, on which the kernel's cost of a loopback request depends more than on the proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Distance {
@@ -371,11 +372,11 @@ pub enum Distance {
     Unknown,
 }
 
-/// What backends say of the requests of a measure.
+/// The backends' receipts for the requests of a measure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "state")]
 pub enum Deliveries {
-    /// Every backend told which requests it was given.
+    /// Every backend reported its requests.
     Counted(Delivered),
     /// It is not known.
     Uncounted {
@@ -384,31 +385,31 @@ pub enum Deliveries {
     },
 }
 
-/// Requests by what the generator and what the backends know of them. Each carries an id of its own; those that failed
-/// before they were written, because there was no connection, have none and are not among them.
+/// Requests according to the generator and the backends. Each has an id; requests that failed before they were written, for
+/// lack of a connection, have none and are not included.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delivered {
     /// Requests that were written with an id and have ended.
     pub sent: u64,
-    /// Those of them that were POST; the others were GET.
+    /// The POSTs among them; the others were GET.
     pub posts: u64,
-    /// Those that at least one backend was given.
+    /// Requests received by at least one backend.
     pub seen: u64,
     /// GETs that backends were given more than once, e.g. because a proxy tried another endpoint. That is allowed (RFC 9110
     /// section 9.2.2) and costs a backend's work.
     pub repeated_gets: u64,
-    /// POSTs that backends were given more than once. A proxy must not do that (same section): what the request does was
-    /// done twice. Where the client saw a good answer, the request counts in the class `duplicated` of
+    /// POSTs that backends received more than once. A proxy must not do that (same section): the request's effect happened
+    /// twice. If the client saw a good response, the request counts in the class `duplicated` of
     /// [`Load::errors`](super::Load::errors).
     pub repeated_posts: u64,
-    /// Requests with a good answer that no backend was given. If these are not 0, somebody else answered, or backends could
-    /// not tell all, and the other figures are too low.
+    /// Requests with a good response that no backend received. If this is not 0, something else responded or backends could
+    /// not report everything, and the other figures are too low.
     pub answered_unseen: u64,
-    /// Requests that failed for the client although a backend was given them: the answer was lost, what was done is done.
+    /// Requests that failed for the client although a backend received them: the response was lost, the effect happened.
     pub failed_seen: u64,
     /// Requests that failed and that no backend was given: lost on the way, safe to send again.
     pub failed_unseen: u64,
-    /// The first that came more than once, e.g. `POST 5c1f-0-2a, 2 times, answered`.
+    /// The first requests received more than once, e.g. `POST 5c1f-0-2a, 2 times, answered`.
     pub examples: Vec<String>,
 }
 

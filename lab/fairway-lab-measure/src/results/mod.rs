@@ -1,5 +1,5 @@
-//! `results.json`: what a run found, in a form that other programs may read. The schema is these types; every field says
-//! its unit. `docs/lab.md` describes them for readers.
+//! `results.json`: the findings of a run, for other programs to read. These types are the schema; every field gives its
+//! unit. `docs/lab.md` describes them for readers.
 //!
 //! A [`Results`] has one [`Run`] of each scenario and round; a run has [`Measure`]s, one for each stream of load of a peer in a
 //! phase, and what was derived from them: [`Spike`]s after events, [`Propagation`] times, and other [`Finding`]s.
@@ -14,7 +14,7 @@ mod measure;
 mod run;
 mod whole;
 
-pub use condense::condensed;
+pub use condense::condense_results;
 pub use file::{HISTOGRAMS, RESULTS, read, read_kept, write, write_kept};
 pub use measure::{
     Backstage, Bucket, Class, Cost, Counts, Delivered, Deliveries, Distance, Example, Latency, Lateness,

@@ -1,4 +1,4 @@
-//! One scenario's findings, and what is derived from more than one stream: spikes, propagation.
+//! One scenario's findings, including those derived from several streams: spikes, propagation.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,14 +14,14 @@ pub struct Run {
     /// Which round of it this is, from 1; 0 where there were no rounds, as in older files.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub round: u32,
-    /// What it asks, and after whom.
+    /// The question it answers, and the study it follows.
     #[serde(flatten)]
     pub question: Question,
     /// The paper's parameters and ours.
     pub parameters: Vec<Parameter>,
     /// What was shortened or scaled, one sentence each.
     pub shortened: Vec<String>,
-    /// How long it took, seconds; 0 if it did not end.
+    /// Its duration, seconds; 0 if it did not finish.
     #[serde(deserialize_with = "figure::one")]
     pub seconds: f64,
     /// All streams.
@@ -32,7 +32,7 @@ pub struct Run {
     pub spikes: Vec<Spike>,
     /// From a write to the API to its effect.
     pub propagations: Vec<Propagation>,
-    /// What is neither a stream nor derived from some.
+    /// A finding that is neither a stream nor derived from streams.
     #[serde(flatten)]
     pub supplement: Supplement,
 }
@@ -43,7 +43,7 @@ pub struct Supplement {
     /// Other figures.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,
-    /// What had no effect and why, one sentence each.
+    /// Changes without effect and the reason, one sentence each.
     #[serde(default)]
     pub notes: Vec<String>,
 }
@@ -61,7 +61,7 @@ pub(crate) fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// What a scenario asks. In JSON these are fields of the run.
+/// The question of a scenario. In JSON these are fields of the run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Question {
     /// In a sentence.
@@ -99,10 +99,10 @@ pub struct Event {
     pub kind: String,
 }
 
-/// With fewer pairs than this a ratio is no finding.
+/// With fewer pairs than this, a ratio is not a finding.
 pub const ENOUGH_PAIRS: u32 = 15;
 
-/// What latency did after an event.
+/// Latency after an event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spike {
     /// The peer.
@@ -121,7 +121,7 @@ pub struct Spike {
     pub highest_ms: f64,
     /// The same of the stream straight to the pods at the same time.
     pub direct_ms: Option<f64>,
-    /// How long latency stayed above twice the quiet p99 after it, seconds; the direct stream's own is taken off.
+    /// How long latency stayed above twice the quiet p99 after it, seconds, minus that of the direct stream.
     #[serde(deserialize_with = "figure::one")]
     pub lasted_s: f64,
     /// Failed requests from the event to the next.
@@ -141,7 +141,7 @@ pub struct Finding {
     pub settings: Settings,
     /// In which case.
     pub case: String,
-    /// What it is, e.g. `writes of the Gateway's status`.
+    /// Its name, e.g. `writes of the Gateway's status`.
     pub figure: String,
     /// Its unit, e.g. `s` or `bytes`; empty for a count.
     pub unit: String,
@@ -150,7 +150,7 @@ pub struct Finding {
     pub value: f64,
 }
 
-/// How soon changes had an effect.
+/// The times until changes had an effect.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Propagation {
     /// The peer.
@@ -164,7 +164,7 @@ pub struct Propagation {
     pub ms: Vec<f64>,
     /// Changes that had no effect in time.
     pub lost: u64,
-    /// Answers that were neither the old nor the new one.
+    /// Responses that were neither the old nor the new one.
     pub wrong: u64,
     /// Routes that were there at the end.
     pub routes: u64,

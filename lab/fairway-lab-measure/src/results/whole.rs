@@ -1,4 +1,4 @@
-//! The whole of `results.json`: what a run was made on and with, and what it found.
+//! The complete `results.json`: the environment of a run and its findings.
 
 use std::collections::BTreeMap;
 
@@ -19,20 +19,20 @@ pub struct Results {
     pub completeness: Completeness,
     /// When the run began, RFC 3339 in UTC.
     pub begun: String,
-    /// How long it took, seconds; with all of its parts where it was continued.
+    /// Its duration, seconds, over all parts if it was continued.
     #[serde(deserialize_with = "figure::one")]
     pub seconds: f64,
     /// The command line as it was given.
     pub command: Vec<String>,
     /// The machine and the programs.
     pub environment: Environment,
-    /// What was measured.
+    /// The measured peers.
     pub peers: Vec<PeerRecord>,
-    /// What should have been measured and could not be.
+    /// Peers that could not be measured.
     pub absent: Vec<Absent>,
-    /// One for each scenario, or for each scenario and round.
+    /// One per scenario, or per scenario and round.
     pub runs: Vec<Run>,
-    /// What a reader must know before believing a figure, one sentence each.
+    /// Limitations that a reader must know, one sentence each.
     pub limitations: Vec<String>,
 }
 
@@ -72,7 +72,7 @@ pub struct Environment {
     pub facts: BTreeMap<String, String>,
 }
 
-/// What kind of thing a peer is.
+/// The kind of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PeerKind {
@@ -93,9 +93,9 @@ pub struct PeerRecord {
     pub name: String,
     /// For people, e.g. `nginx 1.22.1 under the adapter (reload)`.
     pub title: String,
-    /// What kind of thing it is.
+    /// Its kind.
     pub kind: PeerKind,
-    /// What it stands for among controllers, e.g. `NGINX OSS`.
+    /// The controller it represents, e.g. `NGINX OSS`.
     pub stands_for: String,
     /// Versions by program.
     pub versions: BTreeMap<String, String>,
@@ -108,11 +108,11 @@ pub struct PeerRecord {
 pub struct NamedText {
     /// Its name, e.g. `nginx.conf (recommended)`.
     pub name: String,
-    /// The whole text.
+    /// The complete text.
     pub text: String,
 }
 
-/// A peer that could not be had, or a scenario that it could not take part in.
+/// A peer that was not available, or a scenario that it could not take part in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Absent {
     /// The peer.
@@ -122,6 +122,6 @@ pub struct Absent {
     /// The round of that scenario, if there are rounds; else 0.
     #[serde(default, skip_serializing_if = "crate::results::run::is_zero")]
     pub round: u32,
-    /// Why, in a sentence that names what was tried.
+    /// The reason, in a sentence that names what was tried.
     pub reason: String,
 }

@@ -1,5 +1,5 @@
 //! `fairway-lab condense`: makes of results what a repository keeps, a file for each suite. What is left out of a run of the
-//! laboratory is decided in [`fairway_lab_measure::results::condensed`] and here; the pages are the same without it.
+//! laboratory is decided in [`fairway_lab_measure::results::condense_results`] and here; the pages are the same without it.
 
 use std::collections::BTreeSet;
 use std::fs;

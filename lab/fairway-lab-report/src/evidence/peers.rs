@@ -8,7 +8,7 @@ use fairway_lab_measure::results::{Results, Settings};
 use super::super::gather::{Scenario, gather};
 use super::super::number;
 use super::super::palette::Palette;
-use super::super::pool::{Pool, whole};
+use super::super::pool::{Pool, pools_of_run};
 use super::suites::version;
 
 /// The case of the laboratory in which pods come and go.
@@ -29,9 +29,9 @@ pub(super) fn lost(runs: &[Results]) -> Vec<String> {
 /// How many requests of how many failed in all cases of a scenario, for every peer.
 pub(super) fn failures(runs: &[Results], scenario: &str) -> Vec<(String, u64, u64)> {
     let mut found: BTreeMap<String, (u64, u64)> = BTreeMap::new();
-    let palette = Palette::of(runs);
+    let palette = Palette::for_runs(runs);
     for run in gather(runs).iter().filter(|run| run.scenario == scenario) {
-        let changing = whole(run, &palette).into_iter().filter(|pool| {
+        let changing = pools_of_run(run, &palette).into_iter().filter(|pool| {
             let is_calm = scenario == CHANGING.0 && pool.case != CHANGING.1;
             pool.settings == Settings::Recommended && !palette.is_neutral(pool.peer) && !is_calm
         });
@@ -69,11 +69,11 @@ fn compared(
     runs: &[Results],
     find: impl Fn(&Scenario, &[Pool<'_>], &dyn Fn(&str) -> String) -> Vec<String>,
 ) -> Vec<String> {
-    let palette = Palette::of(runs);
+    let palette = Palette::for_runs(runs);
     let of_scenario = |run: &Scenario| {
         // Those of all rounds of a scenario have the same versions.
         let results = run.sources.first().and_then(|at| runs.get(*at));
-        let mut pools = whole(run, &palette);
+        let mut pools = pools_of_run(run, &palette);
         pools.retain(|pool| pool.settings == Settings::Recommended && !palette.is_neutral(pool.peer));
         find(run, &pools, &|peer| results.map_or_else(String::new, |results| named(results, peer)))
     };

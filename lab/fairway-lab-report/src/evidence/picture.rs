@@ -49,7 +49,7 @@ pub(super) fn picture(suites: &Suites) -> anyhow::Result<String> {
         }
     }
     let cpu: BTreeMap<String, f64> = cpu.into_iter().map(|(peer, (_, us))| (peer, us)).collect();
-    let palette = Palette::of(&suites.runs);
+    let palette = Palette::for_runs(&suites.runs);
     let mut peers: Vec<String> = pods.keys().chain(others.keys()).cloned().collect();
     peers.sort_by_key(|peer| (palette.place(peer), peer.clone()));
     peers.dedup();

@@ -141,6 +141,7 @@ pub(super) struct Summary {
 
 #[derive(Deserialize)]
 pub(super) struct Memory {
+    peer: String,
     open: u64,
     before_bytes: u64,
     after_bytes: u64,
@@ -191,11 +192,12 @@ pub(super) fn best<'a>(results: &'a [Findings], scenario: &str, peer: &str) -> O
     found.max_by_key(|(ratio, _)| ratio.pairs)
 }
 
-/// For goals: the median bytes of memory for each connection or stream of a scenario.
+/// For goals: the median bytes of Fairway's memory for each connection or stream of a scenario.
 pub(super) fn each(Serde(results): Serde<Vec<Findings>>, scenario: &str) -> Result<f64, Error> {
     let findings = results.iter().find(|findings| findings.scenario.name == scenario);
     let memory = findings.map_or(&[] as &[Memory], |findings| &findings.memory).iter();
     let mut sizes: Vec<f64> = memory
+        .filter(|one| one.peer == "fairway")
         .map(|one| one.after_bytes.saturating_sub(one.before_bytes) as f64 / one.open.max(1) as f64)
         .collect();
     sizes.sort_by(f64::total_cmp);
@@ -258,5 +260,16 @@ mod tests {
         ] {
             assert_eq!(version(said), expected);
         }
+    }
+
+    #[test]
+    fn goals_for_memory_are_about_fairway_whatever_peers_need() {
+        let memory = |peer: &str, after: u64| serde_json::json!({"peer": peer, "open": 10, "before_bytes": 100, "after_bytes": after});
+        let results = serde_json::json!([{
+            "scenario": {"name": "idle", "title": ""}, "summary": [],
+            "memory": [memory("envoy", 9_100), memory("fairway", 300), memory("envoy", 8_100), memory("fairway", 200)],
+        }]);
+        let findings: Vec<Findings> = serde_json::from_value(results).unwrap();
+        assert_eq!(each(Serde(findings), "idle").unwrap(), 20.0);
     }
 }

@@ -1,8 +1,15 @@
-//! Where backends with `--record` tell their ids: one register over all pods, also those that are gone.
+//! Collects the ids of requests that backends with `--record` receive, in one register for all pods, deleted ones
+//! included.
 //!
-//! Lines of TCP. A backend begins with `b TOKEN NUMBER`: who it is, and the number of the id that comes next, so that ids
-//! that it tells again on a new connection are not taken for requests that came again. `i ID` is an id. A byte to a backend
-//! asks it for all that it knows by then; `m COUNT` says that so many of these were heeded ([`Collector::settle`]).
+//! Backends connect over TCP and send lines:
+//!
+//! * `b TOKEN NUMBER`, the first line, identifies the backend and numbers its next id, so that the collector can
+//!   ignore ids that the backend sends again on a new connection.
+//! * `i ID` is the id of a request that the backend received.
+//! * `m COUNT` is the number of report requests that the backend has fulfilled.
+//!
+//! The collector requests a report with a single byte: the backend then sends all ids that it has received so far,
+//! followed by `m COUNT` ([`Collector::wait_until_settled`]).
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Write};
@@ -13,166 +20,169 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-use super::register::{Register, Seen};
+use super::register::{ReceivedTotals, Register};
 
-/// A running collector. It ends with [`Collector::stop`].
+/// A running collector, until [`Collector::stop`].
 pub struct Collector {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<CollectorShared>,
     is_stopped: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
-struct Shared {
-    registered: Mutex<Registered>,
+struct CollectorShared {
+    state: Mutex<CollectorState>,
+    /// Notified when a backend reports or disconnects.
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Registered {
+struct CollectorState {
     register: Register,
-    /// By token: the number of the id that comes next.
-    next: HashMap<String, u64>,
-    /// Backends that are connected, by the number of their connection.
+    /// The number of the next new id from each backend, by token.
+    next_numbers: HashMap<String, u64>,
+    /// The connected backends, by the number of their connection.
     backends: HashMap<u64, Backend>,
-    connections: u64,
+    /// All connections so far.
+    connection_count: u64,
 }
 
 struct Backend {
-    /// To ask it.
+    /// The connection, for requesting reports.
     stream: TcpStream,
-    asked: u64,
-    heeded: u64,
+    requested_reports: u64,
+    fulfilled_reports: u64,
 }
 
 impl Collector {
-    /// Listens on an address; port 0 is a free one.
+    /// Starts listening on an address; port 0 chooses a free port.
     ///
     /// # Errors
-    /// The address cannot be listened on.
+    /// The collector cannot listen on the address, or its thread cannot be started.
     pub fn start(address: SocketAddr) -> anyhow::Result<Self> {
         let listener = TcpListener::bind(address).with_context(|| format!("listen for ids on {address}"))?;
         let address = listener.local_addr().context("the address of the collector")?;
-        let (shared, is_stopped) = (Arc::<Shared>::default(), Arc::new(AtomicBool::new(false)));
-        let (noted, stopped) = (shared.clone(), is_stopped.clone());
+        let (shared, is_stopped) = (Arc::<CollectorShared>::default(), Arc::new(AtomicBool::new(false)));
+        let (thread_shared, thread_is_stopped) = (shared.clone(), is_stopped.clone());
         std::thread::Builder::new()
             .name("collector".to_owned())
-            .spawn(move || accept(&listener, &noted, &stopped))
+            .spawn(move || accept(&listener, &thread_shared, &thread_is_stopped))
             .context("start the collector")?;
         Ok(Self { address, shared, is_stopped })
     }
 
-    /// Where backends reach it.
+    /// The address that backends connect to.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What all backends saw until now, as far as they have told.
+    /// The totals of all requests that backends have reported so far.
     #[must_use]
-    pub fn seen(&self) -> Seen {
-        self.shared.registered().register.seen()
+    pub fn totals(&self) -> ReceivedTotals {
+        self.shared.lock_state().register.totals()
     }
 
-    /// How many backends are connected.
+    /// The number of connected backends.
     #[must_use]
     pub fn backends(&self) -> usize {
-        self.shared.registered().backends.len()
+        self.shared.lock_state().backends.len()
     }
 
-    /// Asks every backend for all that it saw until now and waits for it. A backend that ends meanwhile has told before;
-    /// one that does not answer in time is not waited for again.
+    /// Requests a report from every backend and waits for all of them. A backend that disconnects meanwhile counts as
+    /// settled, because it reports its last ids first; a backend that misses the deadline is not awaited again.
     ///
     /// # Errors
-    /// Backends that did not answer: what they saw last is not known. No backend ever was here.
-    pub fn settle(&self, patience: Duration) -> anyhow::Result<()> {
-        let deadline = Instant::now() + patience;
-        let mut registered = self.shared.registered();
+    /// A backend did not report in time, so that its last requests are unknown, or no backend has ever connected.
+    pub fn wait_until_settled(&self, timeout: Duration) -> anyhow::Result<()> {
+        let deadline = Instant::now() + timeout;
+        let mut state = self.shared.lock_state();
         anyhow::ensure!(
-            registered.connections > 0,
+            state.connection_count > 0,
             "no backend has reached the collector at {}; is that an address that pods reach?",
             self.address
         );
-        let asked: Vec<_> =
-            registered.backends.iter_mut().map(|(number, one)| (*number, one.ask())).collect();
+        let awaited: Vec<_> =
+            state.backends.iter_mut().map(|(number, backend)| (*number, backend.request_report())).collect();
         loop {
-            let silent = |(number, wanted): &&(u64, u64)| {
-                registered.backends.get(number).is_some_and(|one| one.heeded < *wanted)
+            let is_silent = |(number, awaited_count): &&(u64, u64)| {
+                let backend = state.backends.get(number);
+                backend.is_some_and(|backend| backend.fulfilled_reports < *awaited_count)
             };
-            let silent: Vec<_> = asked.iter().filter(silent).map(|(number, _)| *number).collect();
+            let silent: Vec<_> = awaited.iter().filter(is_silent).map(|(number, _)| *number).collect();
             if silent.is_empty() {
                 return Ok(());
             }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                registered.backends.retain(|number, _| !silent.contains(number));
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            if remaining.is_zero() {
+                state.backends.retain(|number, _| !silent.contains(number));
                 anyhow::bail!(
                     "backends did not tell within {} s which requests they were given last: {} of them",
-                    patience.as_secs(),
+                    timeout.as_secs(),
                     silent.len()
                 );
             }
-            let waited = self.shared.changed.wait_timeout(registered, left);
-            registered = waited.unwrap_or_else(PoisonError::into_inner).0;
+            let waited = self.shared.changed.wait_timeout(state, remaining);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
-    /// Looks into the register. Backends wait meanwhile.
-    pub fn look<T>(&self, with: impl FnOnce(&Register) -> T) -> T {
-        with(&self.shared.registered().register)
+    /// Calls `read` with the register. The register stays locked meanwhile, so that no backend can report.
+    pub fn with_register<T>(&self, read: impl FnOnce(&Register) -> T) -> T {
+        read(&self.shared.lock_state().register)
     }
 
-    /// Forgets the ids of streams that are over.
+    /// Forgets the ids of finished streams.
     pub fn forget(&self) {
-        self.shared.registered().register.forget();
+        self.shared.lock_state().register.forget();
     }
 
-    /// Accepts no more backends; those that are connected may go on.
+    /// Stops accepting backends; connected ones continue.
     pub fn stop(&self) {
         self.is_stopped.store(true, Ordering::Relaxed);
-        // Wakes the thread that accepts; when nobody listens any more it has ended already.
+        // A connection wakes the accepting thread. If connecting fails, the thread has already ended.
         _ = TcpStream::connect(self.address);
     }
 }
 
-impl Shared {
-    fn registered(&self) -> MutexGuard<'_, Registered> {
-        self.registered.lock().unwrap_or_else(PoisonError::into_inner)
+impl CollectorShared {
+    fn lock_state(&self) -> MutexGuard<'_, CollectorState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn opened(&self, stream: TcpStream) -> u64 {
-        let mut registered = self.registered();
-        registered.connections += 1;
-        let number = registered.connections;
-        registered.backends.insert(number, Backend { stream, asked: 0, heeded: 0 });
+    fn add_connection(&self, stream: TcpStream) -> u64 {
+        let mut state = self.lock_state();
+        state.connection_count += 1;
+        let number = state.connection_count;
+        state.backends.insert(number, Backend { stream, requested_reports: 0, fulfilled_reports: 0 });
         number
     }
 
-    fn closed(&self, number: u64) {
-        self.registered().backends.remove(&number);
+    fn remove_connection(&self, number: u64) {
+        self.lock_state().backends.remove(&number);
         self.changed.notify_all();
     }
 
-    fn heeded(&self, number: u64, count: u64) {
-        if let Some(backend) = self.registered().backends.get_mut(&number) {
-            backend.heeded = count;
+    fn record_fulfilled_reports(&self, number: u64, count: u64) {
+        if let Some(backend) = self.lock_state().backends.get_mut(&number) {
+            backend.fulfilled_reports = count;
         }
         self.changed.notify_all();
     }
 }
 
 impl Backend {
-    /// Asks it, and says which count of its answer will do.
-    fn ask(&mut self) -> u64 {
-        // One that is gone cannot be asked; the thread that reads from it finds its end and says so.
+    /// Requests a report; returns how many reports must then be fulfilled.
+    fn request_report(&mut self) -> u64 {
+        // If the backend has disconnected, the thread that reads from it removes it.
         if self.stream.write_all(b"?").is_ok() {
-            self.asked += 1;
+            self.requested_reports += 1;
         }
-        self.asked
+        self.requested_reports
     }
 }
 
-fn accept(listener: &TcpListener, shared: &Arc<Shared>, is_stopped: &AtomicBool) {
+fn accept(listener: &TcpListener, shared: &Arc<CollectorShared>, is_stopped: &AtomicBool) {
     for backend in listener.incoming() {
         if is_stopped.load(Ordering::Relaxed) {
             return;
@@ -180,7 +190,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>, is_stopped: &AtomicBool)
         let Ok(backend) = backend else { continue };
         let shared = shared.clone();
         let spawned = std::thread::Builder::new().name("ids".to_owned()).spawn(move || {
-            if let Err(error) = attend(backend, &shared) {
+            if let Err(error) = receive_reports(backend, &shared) {
                 tracing::warn!("ids of a backend are lost: {error}");
             }
         });
@@ -190,14 +200,14 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>, is_stopped: &AtomicBool)
     }
 }
 
-fn attend(backend: TcpStream, shared: &Shared) -> io::Result<()> {
-    let number = shared.opened(backend.try_clone()?);
-    let ended = read(backend, shared, number);
-    shared.closed(number);
-    ended
+fn receive_reports(backend: TcpStream, shared: &CollectorShared) -> io::Result<()> {
+    let number = shared.add_connection(backend.try_clone()?);
+    let result = read_lines(backend, shared, number);
+    shared.remove_connection(number);
+    result
 }
 
-fn read(backend: TcpStream, shared: &Shared, number: u64) -> io::Result<()> {
+fn read_lines(backend: TcpStream, shared: &CollectorShared, number: u64) -> io::Result<()> {
     let mut lines = BufReader::with_capacity(64 * 1024, backend);
     let mut line = Vec::new();
     let mut source = IdSource::default();
@@ -206,47 +216,46 @@ fn read(backend: TcpStream, shared: &Shared, number: u64) -> io::Result<()> {
         if lines.read_until(b'\n', &mut line)? == 0 {
             return Ok(());
         }
-        // A line without its end is of a backend that was killed while it wrote: half an id is none.
-        let Some(whole) = line.strip_suffix(b"\n") else { return Ok(()) };
-        match whole.split_at_checked(2) {
-            Some((b"i ", id)) => source.note(&mut shared.registered(), id),
-            Some((b"b ", words)) => source = IdSource::read(words).unwrap_or_default(),
-            Some((b"m ", count)) => shared.heeded(number, decimal(count).unwrap_or_default()),
-            _ => tracing::warn!(
-                "a backend says {:?}, which is no line of ours",
-                String::from_utf8_lossy(whole)
-            ),
+        // The last line is incomplete if its backend was killed while writing.
+        let Some(complete) = line.strip_suffix(b"\n") else { return Ok(()) };
+        match complete.split_at_checked(2) {
+            Some((b"i ", id)) => source.record_id(&mut shared.lock_state(), id),
+            Some((b"b ", start)) => source = IdSource::parse(start).unwrap_or_default(),
+            Some((b"m ", count)) => {
+                shared.record_fulfilled_reports(number, parse_decimal(count).unwrap_or_default());
+            }
+            _ => tracing::warn!("a backend sent an invalid line: {:?}", String::from_utf8_lossy(complete)),
         }
     }
 }
 
-/// Who tells ids on a connection, and the number of its next one.
+/// The token of the backend on a connection, and the number of the next id on it.
 #[derive(Default)]
 struct IdSource {
     token: String,
-    next: u64,
+    next_number: u64,
 }
 
 impl IdSource {
-    fn read(words: &[u8]) -> Option<Self> {
-        let (token, next) = std::str::from_utf8(words).ok()?.split_once(' ')?;
-        Some(Self { token: token.to_owned(), next: next.parse().ok()? })
+    fn parse(start: &[u8]) -> Option<Self> {
+        let (token, number) = std::str::from_utf8(start).ok()?.split_once(' ')?;
+        Some(Self { token: token.to_owned(), next_number: number.parse().ok()? })
     }
 
-    fn note(&mut self, registered: &mut Registered, id: &[u8]) {
-        let number = self.next;
-        self.next += 1;
-        match registered.next.get_mut(&self.token) {
-            // Told before, on a connection that failed then.
+    fn record_id(&mut self, state: &mut CollectorState, id: &[u8]) {
+        let number = self.next_number;
+        self.next_number += 1;
+        match state.next_numbers.get_mut(&self.token) {
+            // The backend has already sent this id on an earlier connection, which failed.
             Some(next) if number < *next => return,
             Some(next) => *next = number + 1,
-            None => _ = registered.next.insert(self.token.clone(), number + 1),
+            None => _ = state.next_numbers.insert(self.token.clone(), number + 1),
         }
-        registered.register.note(id);
+        state.register.record_id(id);
     }
 }
 
-fn decimal(digits: &[u8]) -> Option<u64> {
+fn parse_decimal(digits: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
@@ -255,56 +264,63 @@ mod tests {
     use super::*;
     use crate::load::Id;
 
-    const PATIENCE: Duration = Duration::from_secs(10);
+    const WAIT_TIMEOUT: Duration = Duration::from_secs(10);
 
     fn collector() -> Collector {
         Collector::start(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a port is free")
     }
 
-    fn connected(collector: &Collector, count: usize) {
-        let deadline = Instant::now() + PATIENCE;
+    fn wait_for_backends(collector: &Collector, count: usize) {
+        let deadline = Instant::now() + WAIT_TIMEOUT;
         while collector.backends() != count {
-            assert!(Instant::now() < deadline, "waited for {count} backends");
+            assert!(Instant::now() < deadline, "expected {count} connected backends");
             std::thread::yield_now();
         }
     }
 
     #[test]
-    fn ids_that_are_told_again_on_a_new_connection_came_only_once() {
+    fn ids_sent_again_on_a_new_connection_count_once() {
         let collector = collector();
-        for text in ["b x 0\ni 1-0-1\ni 1-0-2\n", "b x 1\ni 1-0-2\ni 1-0-3\ni 1-0-3\n", "b y 0\ni 1-0-1\n"] {
-            let mut stream = TcpStream::connect(collector.address()).expect("it listens");
-            stream.write_all(text.as_bytes()).expect("it reads");
-            connected(&collector, 1);
+        for lines in ["b x 0\ni 1-0-1\ni 1-0-2\n", "b x 1\ni 1-0-2\ni 1-0-3\ni 1-0-3\n", "b y 0\ni 1-0-1\n"] {
+            let mut stream = TcpStream::connect(collector.address()).expect("the collector listens");
+            stream.write_all(lines.as_bytes()).expect("the collector reads");
+            wait_for_backends(&collector, 1);
             drop(stream);
-            connected(&collector, 0);
+            wait_for_backends(&collector, 0);
         }
-        let times = |number| collector.look(|register| register.times(Id { run: 1, thread: 0, number }));
+        let times =
+            |number| collector.with_register(|register| register.times(Id { run: 1, thread: 0, number }));
         assert_eq!([1, 2, 3, 4].map(times), [2, 1, 2, 0]);
         collector.stop();
     }
 
     #[test]
-    fn a_backend_that_says_nothing_is_named_and_not_waited_for_again() {
+    fn a_silent_backend_is_counted_and_not_awaited_again() {
         let collector = collector();
-        let silent = TcpStream::connect(collector.address()).expect("it listens");
-        connected(&collector, 1);
-        let error = collector.settle(Duration::from_millis(20)).expect_err("it says nothing").to_string();
+        let silent = TcpStream::connect(collector.address()).expect("the collector listens");
+        wait_for_backends(&collector, 1);
+        let error = collector
+            .wait_until_settled(Duration::from_millis(20))
+            .expect_err("the backend is silent")
+            .to_string();
         assert!(error.ends_with("given last: 1 of them"), "{error}");
-        collector.settle(PATIENCE).expect("nobody is left to wait for");
+        collector.wait_until_settled(WAIT_TIMEOUT).expect("no backend is left to wait for");
         drop(silent);
         collector.stop();
     }
 
     #[test]
-    fn a_backend_that_ends_is_not_waited_for() {
+    fn a_backend_that_disconnects_is_not_awaited() {
         let collector = collector();
-        let stream = TcpStream::connect(collector.address()).expect("it listens");
-        connected(&collector, 1);
+        let stream = TcpStream::connect(collector.address()).expect("the collector listens");
+        wait_for_backends(&collector, 1);
         std::thread::scope(|scope| {
-            let settled = scope.spawn(|| collector.settle(PATIENCE));
+            let settled = scope.spawn(|| collector.wait_until_settled(WAIT_TIMEOUT));
             drop(stream);
-            settled.join().expect("it does not panic").expect("its end is an answer");
+            settled
+                .join()
+                .expect("the wait does not panic")
+                .expect("a disconnected backend counts as settled");
         });
         collector.stop();
     }

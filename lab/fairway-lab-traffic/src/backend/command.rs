@@ -1,4 +1,4 @@
-//! The life of a backend as a command: it serves until it is told to end.
+//! The `fairway-lab backend` command: serves until stopped.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -10,7 +10,7 @@ use super::options::{Faults, Options};
 use super::server::Server;
 
 impl Options {
-    /// Serves as the options say until it is told to end.
+    /// Serves according to the options until stopped.
     ///
     /// # Errors
     /// Input that cannot be used.
@@ -24,7 +24,7 @@ impl Options {
             .build()
             .context("listen to signals")?;
         runtime.block_on(async {
-            // Before the first connection: as the first process of a pod nothing else would end this one.
+            // Before the first connection: as a pod's first process it has no default signal action.
             let mut terminate = signal(SignalKind::terminate()).context("listen to SIGTERM")?;
             let mut interrupt = signal(SignalKind::interrupt()).context("listen to Ctrl-C")?;
             let server = Server::start(self)?;

@@ -1,4 +1,4 @@
-//! One connection to a backend: requests in, answers out, one after the other. Never keeps a body.
+//! One connection to a backend: requests in, responses out, in order. Keeps no bodies.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,34 +11,34 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::unix::pipe::Receiver;
 use tokio::sync::watch;
 
-use super::h2c::Answer;
+use super::h2c::ResponseTemplate;
 use super::options::{Options, Reaction};
 use super::recorder::Ids;
 use super::request::Request;
-use super::respond::{Asked, Head, Identity};
+use super::respond::{Head, Identity, WantedResponse};
 use crate::http1::{Content, Progress};
 
-/// Heads are read up to this size.
+/// Largest request head, bytes.
 const HEAD_LIMIT: usize = 64 * 1024;
 /// Bodies are cut from this.
 const PIECE: usize = 64 * 1024;
 static CONTENT: [u8; PIECE] = [b'x'; PIECE];
 
-/// What all connections of a thread share.
+/// State shared by all connections of a thread.
 pub(super) struct Site {
     pub(super) options: Arc<Options>,
     pub(super) identity: Identity,
     pub(super) ids: Option<Arc<Ids>>,
-    /// The answer to every request of HTTP/2.
-    pub(super) answer: Option<Answer>,
-    /// Whether requests wait for their answers.
+    /// The response to every HTTP/2 request.
+    pub(super) answer: Option<ResponseTemplate>,
+    /// Whether responses are held back.
     pub(super) held: watch::Receiver<bool>,
 }
 
 /// How a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// With a FIN, or the client was gone.
+    /// With a FIN, or the client is gone.
     Orderly,
     /// It must be reset.
     Reset,
@@ -58,7 +58,7 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, site
             Ok(None) | Err(_) => {
                 output.clear();
                 site.identity.head(&mut output, &Head { status: 400, size: 0, id: None, close: true });
-                // The client may be gone; there is nobody else to tell.
+                // The client may be gone.
                 _ = stream.write_all(&output).await;
                 return Ending::Orderly;
             }
@@ -72,7 +72,7 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, site
             tracing::warn!("an answer was not delayed: {error}");
         }
         if *site.held.borrow() {
-            // An error says that the server is gone.
+            // An error means that the server is gone.
             _ = site.held.clone().wait_for(|is_held| !is_held).await;
         }
         output.clear();
@@ -96,44 +96,44 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, site
     }
 }
 
-/// What becomes of a request.
+/// The decision about a request.
 struct Decision {
-    asked: Asked,
+    asked: WantedResponse,
     fault: Reaction,
     is_delayed: bool,
 }
 
 impl Site {
     fn decide(&self, request: &Request<'_>, random: &mut fastrand::Rng) -> Decision {
-        let asked = Asked::of(request.target, self.options.size);
-        if !matches!(asked, Asked::Bytes(_)) {
-            // What asks after the backend itself is not part of the load.
+        let asked = WantedResponse::from_target(request.target, self.options.size);
+        if !matches!(asked, WantedResponse::Bytes(_)) {
+            // Health checks are not part of the load.
             return Decision { asked, fault: Reaction::Answer(200), is_delayed: false };
         }
         if let (Some(id), Some(ids)) = (request.id, &self.ids) {
-            ids.note(id);
+            ids.record_id(id);
         }
         Decision { asked, fault: self.options.faults.reaction(random), is_delayed: true }
     }
 
-    /// Writes the head, and a body that is text; how many bytes of content are still to send.
+    /// Writes the head and any text body; returns the number of body bytes still to send.
     fn compose(&self, request: &Request<'_>, decision: &Decision, close: bool, out: &mut Vec<u8>) -> u64 {
         let Reaction::Answer(status) = decision.fault else {
-            let Asked::Bytes(size) = decision.asked else { return 0 };
+            let WantedResponse::Bytes(size) = decision.asked else { return 0 };
             let size = size.max(2);
             self.identity.head(out, &Head { status: 200, size, id: request.id, close });
             return size;
         };
         match decision.asked {
-            Asked::Bytes(_) if matches!(status, 204 | 304) => {
+            WantedResponse::Bytes(_) if matches!(status, 204 | 304) => {
                 self.identity.head(out, &Head { status, size: 0, id: request.id, close });
                 0
             }
-            Asked::Bytes(size) => {
+            WantedResponse::Bytes(size) => {
                 self.identity.head(out, &Head { status, size, id: request.id, close });
                 size
             }
-            Asked::Health => self.text(out, b"ok\n", close),
+            WantedResponse::Health => self.text(out, b"ok\n", close),
         }
     }
 
@@ -144,8 +144,8 @@ impl Site {
     }
 }
 
-/// Sleeps so long, to the nanosecond. tokio rounds a sleep up to its next millisecond, and a backend that answers on ticks
-/// makes generators that send on ticks look slow.
+/// Sleeps precisely. tokio rounds sleeps up to the next millisecond, and a backend that responds on ticks makes generators
+/// that send on ticks look slow.
 async fn sleep(delay: Duration) -> std::io::Result<()> {
     let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
     let once = Itimerspec {
@@ -153,11 +153,11 @@ async fn sleep(delay: Duration) -> std::io::Result<()> {
         it_value: Timespec { tv_sec: delay.as_secs() as i64, tv_nsec: i64::from(delay.subsec_nanos()) },
     };
     timerfd_settime(&timer, TimerfdTimerFlags::empty(), &once)?;
-    // A pipe is the only thing that tokio registers by its descriptor; a timer is waited for in the same way.
+    // tokio registers only pipes by descriptor; a timerfd is awaited the same way.
     Receiver::from_owned_fd_unchecked(timer)?.readable().await
 }
 
-/// Reads the content of a request to its end.
+/// Reads a request body to its end.
 async fn drain_content<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     input: &mut Vec<u8>,
@@ -183,7 +183,7 @@ async fn drain_content<S: AsyncRead + AsyncWrite + Unpin>(
     }
 }
 
-/// Writes a head and so many bytes after it; one write if that is not much.
+/// Writes a head and this many body bytes; in one write if they are few.
 async fn send<S: AsyncWrite + Unpin>(stream: &mut S, output: &mut Vec<u8>, size: u64) -> std::io::Result<()> {
     let mut left = size;
     let first = left.min(PIECE as u64 / 2);

@@ -1,8 +1,7 @@
-//! A connection of a backend that speaks HTTP/2 with prior knowledge. It answers every request alike, so it never decodes a
-//! field block: it counts frames, keeps to the client's windows and says the same fields each time.
+//! A backend connection with HTTP/2 prior knowledge. Every request gets the same response, so field blocks are never
+//! decoded: it counts frames, respects the client's windows and sends the same headers each time.
 //!
-//! Never sends more than the connection's window permits; streams that must wait are answered in the order in which they
-//! came.
+//! Never exceeds the connection's window; waiting streams are served in order of arrival.
 
 use std::collections::VecDeque;
 
@@ -28,21 +27,22 @@ const INITIAL_WINDOW_SIZE: u16 = 4;
 
 const PREFACE: usize = 24;
 const FRAME_HEAD: usize = 9;
-/// What a client's decoder keeps unless it says otherwise (RFC 9113 §6.5.2).
+/// The default size of a client's dynamic table (RFC 9113 §6.5.2).
 const USUAL_TABLE: u32 = 4096;
 const USUAL_WINDOW: i64 = 65_535;
-/// As many as a server written in Go takes.
+/// The limit of Go servers.
 const STREAMS: u32 = 250;
-/// Bytes of request content after which the client is given their window back.
+/// Bytes of request bodies after which the window is returned to the client.
 const CREDIT: usize = 16 * 1024;
 
-/// What is read at a time.
+/// Bytes per read.
 const PIECE: usize = 64 * 1024;
 
-/// Serves until the client ends it, breaks the protocol, or the server is gone. Requests wait while answers are `held`.
+/// Serves until the client closes the connection or breaks the protocol, or the server is gone. Requests wait while
+/// responses are `held`.
 pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     mut stream: S,
-    answer: &Answer,
+    answer: &ResponseTemplate,
     mut held: watch::Receiver<bool>,
 ) {
     let mut connection = Http2::new();
@@ -70,13 +70,13 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     }
 }
 
-/// What every request is answered with, in both of its forms.
-pub(super) struct Answer {
-    /// Fields that the client's decoder is to remember, for the first answer of a connection.
+/// The response to every request, in its encoded forms.
+pub(super) struct ResponseTemplate {
+    /// Headers added to the client's dynamic table, for the first response of a connection.
     first: Blocks,
-    /// Fields that it remembers.
+    /// Headers that refer to the dynamic table.
     later: Blocks,
-    /// Fields for a decoder that remembers nothing.
+    /// Headers for a client without a dynamic table.
     plain: Blocks,
     body: Vec<u8>,
 }
@@ -87,8 +87,8 @@ struct Blocks {
     trailers: Option<Vec<u8>>,
 }
 
-impl Answer {
-    /// Of a call of gRPC: one message, and the status after it.
+impl ResponseTemplate {
+    /// The response to a gRPC call: one message, then the status.
     pub(super) fn of_call() -> Self {
         let kind = [(31, call::CONTENT_TYPE)];
         Self {
@@ -100,8 +100,8 @@ impl Answer {
         }
     }
 
-    /// Content of so many bytes. It has to fit into a frame of the usual 16 KiB.
-    pub(super) fn of(bytes: usize) -> Self {
+    /// A response with a body of this many bytes, which must fit into a frame of the default 16 KiB.
+    pub(super) fn with_size(bytes: usize) -> Self {
         let length = bytes.to_string();
         let fields = [
             (54, "bench"),
@@ -143,36 +143,36 @@ fn field_with_name((name, value): (&str, &str), kind: u8) -> Vec<u8> {
     field
 }
 
-/// What a connection knows of its client.
+/// The state of a connection.
 struct Http2 {
     /// Bytes of a frame that has not arrived in full.
     partial: Vec<u8>,
     preface_left: usize,
-    /// What is to be written.
+    /// Pending output.
     out: Vec<u8>,
-    /// What may still be sent of content on this connection.
+    /// The connection's send window.
     window: i64,
-    /// What a stream's window begins with. It is not counted: an answer has to fit in.
+    /// The initial window of a stream. It is not tracked: a response must fit into it.
     stream_window: i64,
     table: Table,
-    /// Streams whose requests are complete and that were not answered.
+    /// Streams with complete requests, waiting for responses.
     waiting: VecDeque<u32>,
     unreturned: usize,
 }
 
-/// What the client's decoder has of ours.
+/// The state of the client's dynamic table.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Table {
     Empty,
     Filled,
-    /// It wants to keep less than we would have it keep; that it keeps nothing must be said once (RFC 7541 §4.2).
+    /// The client's table is too small; a size of 0 must be signalled once (RFC 7541 §4.2).
     Refused {
         said: bool,
     },
 }
 
 impl Http2 {
-    /// A connection that was accepted.
+    /// An accepted connection.
     fn new() -> Self {
         let mut out = Vec::new();
         let limit = [&MAX_CONCURRENT_STREAMS.to_be_bytes()[..], &STREAMS.to_be_bytes()].concat();
@@ -189,8 +189,8 @@ impl Http2 {
         }
     }
 
-    /// Takes what was read, and answers unless answers are held back. `None` when the connection is over.
-    fn take(&mut self, bytes: &[u8], answer: &Answer, is_held: bool) -> Option<()> {
+    /// Processes received bytes and responds unless responses are held back. `None` when the connection is over.
+    fn take(&mut self, bytes: &[u8], answer: &ResponseTemplate, is_held: bool) -> Option<()> {
         let skipped = bytes.len().min(self.preface_left);
         self.preface_left -= skipped;
         let mut partial = std::mem::take(&mut self.partial);
@@ -217,8 +217,8 @@ impl Http2 {
         Some(())
     }
 
-    /// Answers those who wait, as far as the window permits.
-    fn answer(&mut self, answer: &Answer) {
+    /// Responds to waiting streams, as far as the window permits.
+    fn answer(&mut self, answer: &ResponseTemplate) {
         let size = answer.body.len() as i64;
         while self.window >= size {
             let Some(stream) = self.waiting.pop_front() else { return };
@@ -246,7 +246,7 @@ impl Http2 {
         }
     }
 
-    /// How many bytes complete frames have.
+    /// The number of bytes in complete frames.
     fn frames(&mut self, bytes: &[u8]) -> Option<usize> {
         let mut used = 0;
         while let Some(head) = bytes.get(used..used + FRAME_HEAD) {

@@ -1,13 +1,13 @@
-//! The backend that requests end at: a lean server of HTTP/1.1 with knobs, which tells the ids of requests to a collector.
-//! It can speak HTTP/2 without TLS or gRPC instead, and answers every request alike then, or send datagrams back.
+//! The backend of measured requests: a lean HTTP/1.1 server with adjustable faults that reports request ids to a collector.
+//! It can also speak cleartext HTTP/2 or gRPC, with the same response to every request, or echo datagrams.
 //!
 //! ```text
 //! listeners ─► threads ─► connection: request ─► knobs (delay, faults) ─► answer
 //!                                       └ X-Lab-Id ─► with --record, the collector
 //! ```
 //!
-//! It shares the machine with the proxy that is measured, so that it is cheap: one runtime a thread, one read and one
-//! write a request. Never keeps a body.
+//! It shares the machine with the measured proxy, so it must be cheap: one runtime per thread, one read and one write per
+//! request. Keeps no bodies.
 
 mod collector;
 mod command;
@@ -23,6 +23,6 @@ mod spawned;
 
 pub use collector::Collector;
 pub use options::{Faults, Options, Spoken};
-pub use register::{Register, Seen};
+pub use register::{ReceivedTotals, Register};
 pub use server::Server;
 pub use spawned::Spawned;

@@ -1,5 +1,5 @@
-//! Sends ids to a collector in the background, so that requests do not wait for it: a write every 50 ms, and at once when
-//! the collector asks. [`Collector`](super::Collector) says in which words.
+//! Sends ids to a collector in the background, so that requests do not wait: a write every 50 ms, and at once when the
+//! collector asks. [`Collector`](super::Collector) documents the protocol.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,19 +10,19 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-/// Bytes that wait for the collector at most; what comes then is counted as lost.
+/// Maximum number of bytes buffered for the collector; further ids count as lost.
 const BACKLOG: usize = 32 * 1024 * 1024;
 const EVERY: Duration = Duration::from_millis(50);
 /// For a connection, and for a write.
-const PATIENCE: Duration = Duration::from_secs(1);
+const IO_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Tells a collector.
+/// Reports to a collector.
 pub(super) struct Recorder {
     ids: Arc<Ids>,
     thread: JoinHandle<()>,
 }
 
-/// Ids that are to be told.
+/// Ids to report.
 #[derive(Default)]
 pub(super) struct Ids {
     waiting: Mutex<Waiting>,
@@ -37,23 +37,23 @@ struct Waiting {
 }
 
 impl Recorder {
-    /// Begins; the collector may come later.
+    /// Starts; the collector may start later.
     pub(super) fn start(address: SocketAddr) -> anyhow::Result<Self> {
         let ids = Arc::<Ids>::default();
         let told = ids.clone();
         let thread = std::thread::Builder::new()
             .name("recorder".to_owned())
-            .spawn(move || told.tell(address))
+            .spawn(move || told.report_until_end(address))
             .context("start the recorder")?;
         Ok(Self { ids, thread })
     }
 
-    /// Where ids are noted.
+    /// The buffer for ids.
     pub(super) fn ids(&self) -> Arc<Ids> {
         self.ids.clone()
     }
 
-    /// Tells what waits, and nothing after it.
+    /// Reports buffered ids and stops.
     pub(super) fn finish(self) {
         self.ids.is_over.store(true, Ordering::Release);
         if self.thread.join().is_err() {
@@ -67,8 +67,8 @@ impl Recorder {
 }
 
 impl Ids {
-    /// An id to tell.
-    pub(super) fn note(&self, id: &[u8]) {
+    /// Adds an id.
+    pub(super) fn record_id(&self, id: &[u8]) {
         let mut waiting = self.waiting();
         if waiting.lines.len() > BACKLOG {
             waiting.lost += 1;
@@ -84,13 +84,13 @@ impl Ids {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells what waits until the end.
-    fn tell(&self, address: SocketAddr) {
-        // By which the collector knows this backend again.
+    /// Reports ids until stopped.
+    fn report_until_end(&self, address: SocketAddr) {
+        // Identifies this backend to the collector after a reconnect.
         let token = fastrand::u64(..);
         let (mut told, mut wire, mut has_complained) = (0, None, false);
         loop {
-            // What is noted from here on is told in the next turn.
+            // Later ids are reported in the next round.
             let is_over = self.is_over.load(Ordering::Acquire);
             let (lines, count) = {
                 let mut waiting = self.waiting();
@@ -125,22 +125,22 @@ impl Ids {
 /// A connection to the collector.
 struct Wire {
     stream: TcpStream,
-    /// How often the collector has asked, and how often that was heeded.
+    /// The number of requests of the collector, and of answered ones.
     asked: u64,
     heeded: u64,
 }
 
 impl Wire {
     fn open(address: SocketAddr, token: u64, told: u64) -> io::Result<Self> {
-        let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+        let mut stream = TcpStream::connect_timeout(&address, IO_TIMEOUT)?;
         stream.set_nodelay(true)?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(IO_TIMEOUT))?;
         stream.set_read_timeout(Some(EVERY))?;
         stream.write_all(format!("b {token:x} {told}\n").as_bytes())?;
         Ok(Self { stream, asked: 0, heeded: 0 })
     }
 
-    /// Tells ids, and that questions were heeded.
+    /// Writes ids and the number of answered requests.
     fn tell(mut self, lines: &[u8]) -> io::Result<Self> {
         self.stream.write_all(lines)?;
         if self.heeded < self.asked {
@@ -150,7 +150,7 @@ impl Wire {
         Ok(self)
     }
 
-    /// Listens to the collector for a while; nothing when it is gone.
+    /// Reads from the collector for a while; `None` when it is gone.
     fn listen(mut self) -> Option<Self> {
         match self.stream.read(&mut [0; 64]) {
             Ok(0) => return None,

@@ -3,20 +3,20 @@
 use std::io::Write;
 
 /// How large an answer may be, whatever a target asks for.
-const LARGEST: u64 = 1 << 30;
+const MAX_RESPONSE_BYTES: u64 = 1 << 30;
 
 /// What a target asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum WantedResponse {
     /// Whether it lives.
     Health,
     /// So many bytes.
     Bytes(u64),
 }
 
-impl Asked {
+impl WantedResponse {
     /// Reads a target; `usual` is the size where it does not say.
-    pub(super) fn of(target: &str, usual: u64) -> Self {
+    pub(super) fn from_target(target: &str, usual: u64) -> Self {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         if path == "/healthz" {
             return Self::Health;
@@ -26,7 +26,7 @@ impl Asked {
             .find_map(|pair| pair.strip_prefix("size="))
             .and_then(|size| size.parse::<u64>().ok());
         let size = by_query.or_else(|| by_name(path)).unwrap_or(usual);
-        Self::Bytes(size.min(LARGEST))
+        Self::Bytes(size.min(MAX_RESPONSE_BYTES))
     }
 }
 
@@ -98,11 +98,11 @@ mod tests {
             ("/x/1kb.bin", 1_024),
             ("/1mb.bin?x", 1_048_576),
             ("/a?x=1&size=12", 12),
-            ("/a?size=99999999999", LARGEST),
+            ("/a?size=99999999999", MAX_RESPONSE_BYTES),
             ("/kb.bin", 7),
         ] {
-            assert_eq!(Asked::of(target, 7), Asked::Bytes(size), "{target}");
+            assert_eq!(WantedResponse::from_target(target, 7), WantedResponse::Bytes(size), "{target}");
         }
-        assert_eq!(Asked::of("/healthz?", 7), Asked::Health);
+        assert_eq!(WantedResponse::from_target("/healthz?", 7), WantedResponse::Health);
     }
 }

@@ -1,5 +1,5 @@
-//! A running backend: its listeners, its threads, and its end. Each thread has a listener of its own on the same port
-//! (SO_REUSEPORT), so that threads share nothing per request.
+//! A running backend: listeners, threads and shutdown. Each thread has its own listener on the same port (SO_REUSEPORT), so
+//! threads share nothing per request.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use tokio::task::LocalSet;
 use tokio_rustls::TlsAcceptor;
 
 use super::connection::{Ending, Site, serve};
-use super::h2c::{self, Answer};
+use super::h2c::{self, ResponseTemplate};
 use super::options::{Options, Spoken};
 use super::recorder::Recorder;
 use super::respond::Identity;
@@ -33,7 +33,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens and begins to serve.
+    /// Listens and starts serving.
     ///
     /// # Errors
     /// An address that cannot be listened on, or threads that cannot be had.
@@ -60,8 +60,8 @@ impl Server {
                 .spawn(move || {
                     let identity = Identity::new(&options.name, &options.pod);
                     let answer = match options.spoken {
-                        Spoken::H2c => Some(Answer::of(HTTP2_BYTES)),
-                        Spoken::Grpc => Some(Answer::of_call()),
+                        Spoken::H2c => Some(ResponseTemplate::with_size(HTTP2_BYTES)),
+                        Spoken::Grpc => Some(ResponseTemplate::of_call()),
                         Spoken::Http1 | Spoken::Datagrams => None,
                     };
                     let site = Site { options, identity, ids, answer, held };
@@ -79,12 +79,12 @@ impl Server {
         &self.addresses
     }
 
-    /// Lets requests wait for their answers, or answers all that waited and those to come.
+    /// Holds responses back, or releases all that are held and later ones.
     pub fn hold(&self, is_held: bool) {
         self.held.send_replace(is_held);
     }
 
-    /// Ends at once; what is on its way is cut.
+    /// Stops at once and cuts requests in flight.
     pub fn end(self) {
         self.over.send_replace(true);
         for thread in self.threads {
@@ -144,7 +144,7 @@ fn run(sockets: Vec<Socket>, site: &Rc<Site>, tls: Option<&TlsAcceptor>, mut ove
     });
 }
 
-/// Sends every datagram back. What the socket does not take is lost, as anywhere else.
+/// Echoes every datagram. Datagrams the socket does not accept are lost.
 async fn echo(socket: UdpSocket) {
     let mut buffer = vec![0; 64 * 1024];
     loop {
@@ -162,7 +162,7 @@ async fn accept(listener: TcpListener, site: Rc<Site>, tls: Option<TlsAcceptor>)
                 tokio::task::spawn_local(attend(stream, site.clone(), tls.clone()));
             }
             Err(error) => {
-                // Most likely no file descriptor is free: others must end first.
+                // Most likely no file descriptor is free.
                 tracing::warn!("a connection was not accepted: {error}");
                 tokio::time::sleep(std::time::Duration::from_millis(10)).await;
             }

@@ -15,8 +15,8 @@ pub struct Spawned {
 }
 
 impl Spawned {
-    /// Starts `program` on so many free ports of loopback, with more arguments of `fairway-lab backend`, and waits until it
-    /// listens.
+    /// Starts `program` on this many free loopback ports, with additional arguments of `fairway-lab backend`, and waits
+    /// until it listens.
     ///
     /// # Errors
     /// It cannot be started.

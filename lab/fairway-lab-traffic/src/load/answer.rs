@@ -1,5 +1,5 @@
-//! A strict reader of answers in HTTP/1: bytes in, the end of the answer out. Keeps nothing of a body but its length and
-//! repairs nothing: what RFC 9112 does not allow a server to send is malformed.
+//! A strict parser for HTTP/1 responses. It keeps only the length of a body and repairs nothing: whatever RFC 9112 does not
+//! allow a server to send is malformed.
 //!
 //! ```text
 //! head ──1xx──► head
@@ -13,20 +13,20 @@ use fairway_lab_measure::results::Class;
 
 use super::plan::{Expect, Plan, Protocol};
 use super::sought::Sought;
-use super::tally::Fate;
+use super::tally::RequestOutcome;
 use crate::http1::{Content, Fields, Malformed, Progress, end_of_head, line};
 
-/// Heads are read up to this size.
+/// Largest response head, bytes.
 const HEAD_LIMIT: usize = 64 * 1024;
 
-/// What is expected of answers, in the form that the reader of answers wants.
+/// The plan's expectations of a response, prepared for the parsers.
 pub(super) struct Expected {
     pub(super) is_head: bool,
     pub(super) header: Option<(String, String)>,
     pub(super) expect: Expect,
-    /// What of it is looked for in answers of HTTP/3.
+    /// The expected header and trailer, encoded for HTTP/3.
     pub(super) sought: Sought,
-    /// Datagrams are answered with themselves, which have so many bytes.
+    /// The length of the datagrams that are sent and echoed, bytes.
     pub(super) echo: Option<usize>,
 }
 
@@ -42,8 +42,13 @@ impl Expected {
         }
     }
 
-    /// What a complete answer is.
-    pub(super) fn judge(&self, status: u16, matched: bool, line: impl FnOnce() -> String) -> Fate {
+    /// The outcome of a complete response.
+    pub(super) fn outcome_for(
+        &self,
+        status: u16,
+        matched: bool,
+        line: impl FnOnce() -> String,
+    ) -> RequestOutcome {
         let wrong = if !self.expect.allows(status) {
             Some((Class::Status(status), line()))
         } else if let Some((name, value)) = &self.header
@@ -53,41 +58,41 @@ impl Expected {
         } else {
             None
         };
-        Fate::Answered { wrong }
+        RequestOutcome::Answered { wrong }
     }
 }
 
-/// Reads one answer after another on a connection.
+/// Parses one response after another on a connection.
 #[derive(Default)]
 pub(super) struct Reader {
-    /// The beginning of a head whose end is not there yet.
+    /// An incomplete head.
     partial: Vec<u8>,
-    /// The head of the answer that is being read.
+    /// The head of the current response.
     head: Head,
-    /// What is left of its content; none before the end of the head.
+    /// The rest of the body; `None` until the head is complete.
     content: Option<Content>,
 }
 
-/// What a head says. Every field that does not decide this is checked for its form and forgotten.
+/// The parts of a head that matter here. Other headers are checked for syntax only.
 #[derive(Default)]
 pub(super) struct Head {
     pub(super) status: u16,
-    /// Whether the connection ends with this answer.
+    /// Whether the server closes the connection after this response.
     pub(super) close: bool,
-    /// Whether the expected field is there with its value.
+    /// Whether the expected header is present with its value.
     pub(super) matched: bool,
     /// The status line, for examples of errors.
     line: Vec<u8>,
 }
 
 impl Reader {
-    /// Ready for the next answer.
-    pub(super) fn begin(&mut self) {
+    /// Prepares for the next response.
+    pub(super) fn reset(&mut self) {
         self.partial.clear();
         self.content = None;
     }
 
-    /// The head of the answer, once it was read.
+    /// The head of the response, once complete.
     pub(super) fn head(&self) -> &Head {
         &self.head
     }
@@ -97,17 +102,17 @@ impl Reader {
         self.content.is_some()
     }
 
-    /// Whether any byte of the answer is there.
+    /// Whether any byte of the response has arrived.
     pub(super) fn has_begun(&self) -> bool {
         self.has_head() || !self.partial.is_empty()
     }
 
-    /// The stream ended: whether that completes the answer.
+    /// Whether the end of the stream completes the response.
     pub(super) fn is_complete_at_end(&self) -> bool {
         self.content == Some(Content::UntilEnd)
     }
 
-    /// Takes bytes as they come.
+    /// Parses the next bytes of the stream.
     pub(super) fn feed(&mut self, bytes: &[u8], expected: &Expected) -> Result<Progress, Malformed> {
         let mut at = 0;
         loop {
@@ -123,26 +128,26 @@ impl Reader {
         }
     }
 
-    /// How many bytes of `bytes` completed the head; none while it is incomplete.
+    /// The number of bytes that completed the head, or `None` while it is incomplete.
     fn feed_head(&mut self, bytes: &[u8], expected: &Expected) -> Result<Option<usize>, Malformed> {
         let before = self.partial.len();
         if before == 0
             && let Some(length) = end_of_head(bytes, 0)
         {
-            // The usual case: the head is whole in one piece and is read where it lies.
-            self.settle(&bytes[..length], expected)?;
+            // The common case: the whole head is in one buffer and needs no copy.
+            self.read_head(&bytes[..length], expected)?;
             return Ok(Some(length));
         }
         self.partial.extend_from_slice(bytes);
         if let Some(length) = end_of_head(&self.partial, before.saturating_sub(3)) {
             let partial = std::mem::take(&mut self.partial);
-            self.settle(&partial[..length], expected)?;
+            self.read_head(&partial[..length], expected)?;
             return Ok(Some(length - before));
         }
         if self.partial.len() > HEAD_LIMIT {
             return Err("a head longer than 64 KiB");
         }
-        // An answer that cannot become one is known by its first bytes.
+        // The first bytes show that this is not HTTP/1.
         let known = self.partial.len().min(5);
         if self.partial[..known] != b"HTTP/"[..known] {
             return Err("it does not begin with HTTP/");
@@ -150,15 +155,15 @@ impl Reader {
         Ok(None)
     }
 
-    /// Reads a whole head and chooses the framing by RFC 9112 §6.3.
-    fn settle(&mut self, bytes: &[u8], expected: &Expected) -> Result<(), Malformed> {
+    /// Parses a complete head and determines the body's framing (RFC 9112 §6.3).
+    fn read_head(&mut self, bytes: &[u8], expected: &Expected) -> Result<(), Malformed> {
         let said = self.head.read(bytes, expected)?;
         self.content = match self.head.status {
-            101 => return Err("a change of protocol that nobody asked for"),
-            // RFC 9110 §15.2: any number of interim answers may come first.
+            101 => return Err("101 without an upgrade request"),
+            // RFC 9110 §15.2: any number of interim responses may precede the final one.
             100..=199 => None,
             204 | 304 => Some(Content::Counted(0)),
-            // RFC 9110 §9.3.2: an answer to HEAD has no content.
+            // RFC 9110 §9.3.2: a response to HEAD has no content.
             _ if expected.is_head => Some(Content::Counted(0)),
             _ => said.or(Some(Content::UntilEnd)),
         };
@@ -168,7 +173,7 @@ impl Reader {
 }
 
 impl Head {
-    /// Reads a whole head, its empty line included; how the end of the content is found, if that is said.
+    /// Parses a complete head with its empty line. Returns the framing of the body if a header states it.
     fn read(&mut self, bytes: &[u8], expected: &Expected) -> Result<Option<Content>, Malformed> {
         let (line, rest) = line(bytes)?;
         let minor = match line {
@@ -185,7 +190,7 @@ impl Head {
         };
         self.line.clear();
         self.line.extend_from_slice(&line[..line.len().min(200)]);
-        // RFC 9112 §9.3: a connection of HTTP/1.0 ends unless the answer says otherwise.
+        // RFC 9112 §9.3: HTTP/1.0 closes the connection unless the response says otherwise.
         let mut fields = Fields { close: minor == b'0', content: None };
         let mut matched = false;
         fields.read(rest, |name, value| {
@@ -221,22 +226,22 @@ fn is_token(byte: u8) -> bool {
 mod tests {
     use super::*;
 
-    fn asked() -> Expected {
-        let mut plan = Plan::to("http://127.0.0.1/").unwrap();
+    fn expected_response() -> Expected {
+        let mut plan = Plan::for_url("http://127.0.0.1/").unwrap();
         plan.expect.header = Some(("X-Route".to_owned(), "a".to_owned()));
         Expected::new(&plan)
     }
 
     fn whole(bytes: &[u8]) -> (Reader, Result<Progress, Malformed>) {
         let mut reader = Reader::default();
-        let progress = reader.feed(bytes, &asked());
+        let progress = reader.feed(bytes, &expected_response());
         (reader, progress)
     }
 
     fn bytewise(bytes: &[u8]) -> Result<usize, Malformed> {
         let mut reader = Reader::default();
         for (at, byte) in bytes.iter().enumerate() {
-            if let Progress::Done(used) = reader.feed(&[*byte], &asked())? {
+            if let Progress::Done(used) = reader.feed(&[*byte], &expected_response())? {
                 return Ok(at + used);
             }
         }

@@ -1,5 +1,4 @@
-//! The arguments of `fairway-lab load`, and the run of one stream with a line of progress a second and a summary at the
-//! end. Sends nothing itself.
+//! The `fairway-lab load` command: runs one stream, prints progress every second and a summary at the end.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -22,82 +21,82 @@ use super::stream::Stream;
 use super::summary::{Ended, Summary};
 use super::target;
 
-/// Where distributions keep their authorities.
+/// Where Linux distributions keep their CA certificates.
 const SYSTEM_ROOTS: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
 /// Arguments of `fairway-lab load`.
 #[derive(Args)]
 pub struct LoadArguments {
-    /// Where requests go: http://HOST:PORT/PATH or https://...; several paths by --path.
+    /// Target URL: http://HOST:PORT/PATH or https://...; add more paths with --path.
     url: String,
-    /// Requests a second, whatever becomes of earlier ones (open loop, as wrk2 and vegeta). Without it every connection
-    /// is kept busy (closed loop, as wrk).
+    /// Requests per second, independent of earlier responses (open loop, like wrk2 and vegeta). Without it, every
+    /// connection is kept busy (closed loop, like wrk).
     #[arg(short = 'R', long)]
     rate: Option<f64>,
-    /// Gaps between requests as if by chance (Poisson) instead of equal ones; needs --rate.
+    /// Exponentially distributed gaps between requests (a Poisson process) instead of equal ones; needs --rate.
     #[arg(long, requires = "rate")]
     poisson: bool,
     #[command(flatten)]
     bounds: Bounds,
     #[command(flatten)]
     shape: Shape,
-    /// HTTP/2: by ALPN with https, with prior knowledge with http.
+    /// Use HTTP/2: negotiated by ALPN for https, with prior knowledge for http.
     #[arg(long, group = "streamed")]
     http2: bool,
-    /// HTTP/3, over QUIC, with https.
+    /// Use HTTP/3 over QUIC; needs https.
     #[arg(long, group = "streamed")]
     http3: bool,
-    /// Open a connection for each request, and close it.
+    /// Use a new connection for each request.
     #[arg(long, conflicts_with = "streamed")]
     new_connections: bool,
     #[command(flatten)]
     tls: TlsPlan,
-    /// Take any certificate.
+    /// Accept any certificate.
     #[arg(short = 'k', long, conflicts_with = "ca")]
     insecure: bool,
-    /// A file with the authorities (PEM) that the certificate must come from, instead of the system's.
+    /// CA certificates (PEM) to verify the server with, instead of the system's.
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
     #[command(flatten)]
     request: RequestPlan,
     #[command(flatten)]
     expect: Expect,
-    /// Connect to this address and port whatever the URL names; several times to share out connections.
+    /// Connect to this address instead of the one in the URL; repeat it to spread connections over several addresses.
     #[arg(long, value_name = "ADDR")]
     connect: Vec<SocketAddr>,
     #[command(flatten)]
     records: Records,
     #[command(flatten)]
     output: OutputFlags,
-    /// The target may be loaded although it is neither loopback nor in the laboratory's own network.
+    /// Allow targets other than loopback and the testbed's own network.
     #[arg(long)]
     yes: bool,
 }
 
-/// What is kept and shown.
+/// Output options.
 #[derive(Args)]
 struct OutputFlags {
-    /// Write everything as JSON (the `Load` of results.json) to a file, or with - to standard output.
+    /// Write all results as JSON (the `Load` of results.json) to a file, or to standard output with -.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Write the latencies as an HDR histogram (V2 deflated, microseconds).
     #[arg(long, value_name = "FILE")]
     histogram: Option<PathBuf>,
-    /// No progress and no summary.
+    /// Print neither progress nor summary.
     #[arg(short, long)]
     quiet: bool,
 }
 
 impl LoadArguments {
-    /// Does what the arguments ask for.
+    /// Runs the load.
     ///
     /// # Errors
     /// Input that cannot be used.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let plan = self.plan()?;
         plan.check()?;
-        // A request that HTTP does not allow is told before anything is opened.
+        // Reports an invalid request before any connection is opened.
         Composer::new(&plan, 0, 0)?;
         target::allow(&plan.target.addresses, self.yes)?;
         let mut output = Output::open(&self.output)?;
@@ -123,9 +122,9 @@ impl LoadArguments {
 
     fn plan(&self) -> anyhow::Result<Plan> {
         let mut plan = if self.connect.is_empty() {
-            Plan::to(&self.url)?
+            Plan::for_url(&self.url)?
         } else {
-            Plan::at(&self.url, self.connect.clone())?
+            Plan::for_addresses(&self.url, self.connect.clone())?
         };
         if let Some(rate) = self.rate {
             plan.pace = Pace::Open { rate, poisson: self.poisson };
@@ -153,7 +152,7 @@ impl LoadArguments {
         Ok(plan)
     }
 
-    /// Refuses what means nothing without TLS. `--insecure` asks for nothing that cleartext does not have.
+    /// Rejects TLS options for an http URL. `--insecure` is allowed: it asks for nothing that cleartext lacks.
     fn check_cleartext(&self) -> anyhow::Result<()> {
         let given = [
             ("--tls-version", self.tls.versions.len() == 1),
@@ -179,8 +178,8 @@ impl LoadArguments {
     }
 }
 
-/// Where the JSON goes; opened before the load, so that a place that cannot be written costs nobody a run. For the same
-/// reason the file of the histogram is there before it has a content.
+/// Where the JSON goes. It is opened before the load, and the histogram's file created, so that a path that cannot be
+/// written fails before the run and not after it.
 struct Output {
     file: Option<(PathBuf, std::fs::File)>,
     is_stdout: bool,
@@ -219,7 +218,7 @@ impl Output {
     }
 }
 
-/// Counts Ctrl-C and SIGTERM: the first ends the load in order, the second does not wait for answers.
+/// Counts Ctrl-C and SIGTERM. The first ends the load gracefully; the second exits without waiting for responses.
 fn interrupts() -> anyhow::Result<Arc<AtomicU8>> {
     let count = Arc::new(AtomicU8::new(0));
     let counted = count.clone();
@@ -247,7 +246,7 @@ fn interrupts() -> anyhow::Result<Arc<AtomicU8>> {
     Ok(count)
 }
 
-/// Shows how the stream fares until it ends.
+/// Prints progress until the stream ends.
 fn watch(stream: &Stream, interrupts: &AtomicU8, quiet: bool) -> Ended {
     let mut ended = Ended::AsPlanned;
     let (mut next, mut before) = (stream.begun() + Duration::from_secs(1), 0);
@@ -260,7 +259,7 @@ fn watch(stream: &Stream, interrupts: &AtomicU8, quiet: bool) -> Ended {
         if !quiet && Instant::now() >= next {
             next += Duration::from_secs(1);
             let progress = stream.progress();
-            // Progress that nobody can read is no reason to end the load.
+            // A failure to print progress must not end the load.
             _ = writeln!(
                 io::stderr(),
                 "{:>5.0} s  {:>9} requests/s  errors {}  in flight {}",

@@ -1,4 +1,5 @@
-//! Requests as bytes (HTTP/1), heads (HTTP/2) or field sections (HTTP/3), prepared once for each path and finished with an id for each request.
+//! Composes requests: bytes (HTTP/1), heads (HTTP/2) or field sections (HTTP/3), prepared once per path and completed with
+//! an id per request.
 
 use std::io::Write;
 
@@ -10,22 +11,22 @@ use super::fates::{Fates, Id, is_post};
 use super::plan::{Plan, Protocol, Reuse};
 use super::{frames, qpack};
 
-/// The field by which backends know a request.
+/// The header that identifies a request to the backends.
 const ID_FIELD: &str = "x-lab-id";
 
-/// The content of the POSTs that are mixed with other requests.
-const POSTED: &[u8] = b"a small content that a backend must not be given twice\n";
+/// The body of the POSTs that are mixed with other requests.
+const POST_BODY: &[u8] = b"a small content that a backend must not be given twice\n";
 
-/// The number that a datagram begins with, bytes.
-const NUMBER: usize = size_of::<u64>();
+/// Length of the number at the start of a datagram.
+const NUMBER_BYTES: usize = size_of::<u64>();
 
 /// Makes the requests of one thread.
 pub(super) struct Composer {
     usual: Form,
-    /// The POSTs among them, and their fraction.
+    /// The POST requests, which are a fraction of all.
     posts: Form,
     share: f64,
-    /// That of a request, but for its number.
+    /// The id of requests, apart from the number.
     id: Option<Id>,
     next: usize,
     buffer: Vec<u8>,
@@ -40,12 +41,12 @@ struct Form {
 }
 
 enum Heads {
-    /// All of a head but the id and the empty line.
+    /// Heads without the id and the final empty line.
     Http1(Vec<Vec<u8>>),
     Http2(Vec<http::Request<()>>),
     /// Field sections without the id.
     Http3(Vec<Vec<u8>>),
-    /// Of datagrams, which begin with their number.
+    /// Datagrams, each starting with its number.
     Datagrams,
 }
 
@@ -54,12 +55,12 @@ impl Composer {
     /// A method, path or field that HTTP does not allow.
     pub(super) fn new(plan: &Plan, run: u64, thread: usize) -> anyhow::Result<Self> {
         anyhow::ensure!(!plan.request.paths.is_empty(), "the plan has no path");
-        let is_short = plan.wire.protocol == Protocol::Datagrams && plan.request.body.len() < NUMBER;
-        anyhow::ensure!(!is_short, "a datagram has at least {NUMBER} bytes");
+        let is_short = plan.wire.protocol == Protocol::Datagrams && plan.request.body.len() < NUMBER_BYTES;
+        anyhow::ensure!(!is_short, "a datagram has at least {NUMBER_BYTES} bytes");
         let id = plan.request.ids.then_some(Id { run, thread: thread as u64, number: 0 });
         Ok(Self {
             usual: Form::new(plan, &plan.request.method, plan.request.body.clone())?,
-            posts: Form::new(plan, "POST", Bytes::from_static(POSTED))?,
+            posts: Form::new(plan, "POST", Bytes::from_static(POST_BODY))?,
             share: plan.request.posts,
             id,
             next: 0,
@@ -68,12 +69,12 @@ impl Composer {
         })
     }
 
-    /// Where it is kept what becomes of requests with an id.
+    /// An empty record of the outcomes of requests with an id.
     pub(super) fn fates(&self) -> Option<Fates> {
         self.id.map(|id| Fates::new(id.run, id.thread, self.share))
     }
 
-    /// The bytes of the next request or datagram, which has this number on its thread.
+    /// The bytes of the thread's next request or datagram, with this number.
     pub(super) fn http1(&mut self, number: u64) -> &[u8] {
         let form = if is_post(self.share, number) { &self.posts } else { &self.usual };
         self.buffer.clear();
@@ -82,7 +83,7 @@ impl Composer {
             Heads::Http2(_) | Heads::Http3(_) => {}
             Heads::Datagrams => {
                 self.buffer.extend_from_slice(&form.body);
-                self.buffer[..NUMBER].copy_from_slice(&number.to_be_bytes());
+                self.buffer[..NUMBER_BYTES].copy_from_slice(&number.to_be_bytes());
                 return &self.buffer;
             }
         }
@@ -96,7 +97,7 @@ impl Composer {
         &self.buffer
     }
 
-    /// The next request, which has this number on its thread, and its content.
+    /// The thread's next request, with this number, and its body.
     pub(super) fn http2(&mut self, number: u64) -> http::Request<Bytes> {
         let form = if is_post(self.share, number) { &self.posts } else { &self.usual };
         let mut request = match &form.heads {
@@ -112,7 +113,7 @@ impl Composer {
         request.map(|()| form.body.clone())
     }
 
-    /// The frames of the next request, which has this number on its thread.
+    /// The frames of the thread's next request, with this number.
     pub(super) fn http3(&mut self, number: u64) -> &[u8] {
         let form = if is_post(self.share, number) { &self.posts } else { &self.usual };
         self.buffer.clear();
@@ -155,7 +156,7 @@ impl Form {
 fn http3_section(plan: &Plan, request: &http::Request<()>, body: &Bytes) -> anyhow::Result<Vec<u8>> {
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
     let mut section = Vec::new();
-    qpack::begin(&mut section);
+    qpack::write_prefix(&mut section);
     for (name, value) in [
         (":method", request.method().as_str()),
         (":scheme", "https"),
@@ -174,12 +175,12 @@ fn http3_section(plan: &Plan, request: &http::Request<()>, body: &Bytes) -> anyh
     Ok(section)
 }
 
-/// Whether a request says how long its content is.
+/// Whether the request has a Content-Length.
 fn has_length(request: &http::Request<()>, body: &Bytes) -> bool {
     !body.is_empty() || matches!(request.method().as_str(), "POST" | "PUT" | "PATCH")
 }
 
-/// Checked as `http` checks it; also what HTTP/2 sends.
+/// Builds the request for HTTP/2; the `http` crate validates it for all protocols.
 fn request(plan: &Plan, method: &str, path: &str) -> anyhow::Result<http::Request<()>> {
     let scheme = if plan.wire.tls.is_some() { "https" } else { "http" };
     let uri = http::Uri::builder()

@@ -1,21 +1,21 @@
-//! What became of each request that had an id: answered as expected or not, a byte for each number. Knows nothing of what
-//! backends saw.
+//! The outcome of each request with an id: one byte per number that says whether the response was as expected. Does not
+//! know what backends received.
 
 use std::collections::BTreeMap;
 
 /// The id of a request, unique over runs, threads and requests. As text `<run>-<thread>-<number>`, hexadecimal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Id {
-    /// Of the stream.
+    /// The run of the stream.
     pub run: u64,
-    /// Of the generator's thread.
+    /// The thread of the generator.
     pub thread: u64,
-    /// On that thread, ascending, with gaps.
+    /// The number within the thread, ascending, with gaps.
     pub number: u64,
 }
 
 impl Id {
-    /// Reads one; none where the text is no id of a stream.
+    /// Parses an id; `None` if the text is not one.
     #[must_use]
     pub fn parse(text: &[u8]) -> Option<Self> {
         let mut words = text.split(|byte| *byte == b'-').map(hexadecimal);
@@ -36,53 +36,53 @@ fn hexadecimal(digits: &[u8]) -> Option<u64> {
     digits.iter().try_fold(0, |sum, digit| Some(sum << 4 | u64::from(char::from(*digit).to_digit(16)?)))
 }
 
-/// Whether the request of a number is one of the POSTs, which are a fraction of all and evenly spread.
+/// Whether the request with this number is a POST. POSTs are a fraction of all requests and evenly spread.
 pub(super) fn is_post(fraction: f64, number: u64) -> bool {
     fraction > 0.0
         && (number as f64 * fraction).floor() > (number.saturating_sub(1) as f64 * fraction).floor()
 }
 
-/// What became of the requests of a stream that had an id and have ended.
+/// The outcomes of a stream's finished requests with an id.
 #[derive(Clone)]
 pub struct Fates {
     run: u64,
     posts: f64,
-    /// The thread that notes them.
+    /// The thread that records them.
     thread: u64,
-    /// By thread: whether each number was answered as expected, if it has ended.
+    /// By thread and number: whether the response was as expected; `None` while it is outstanding.
     threads: BTreeMap<u64, Vec<Option<bool>>>,
 }
 
-/// One request that has ended.
+/// A finished request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct FinishedRequest {
     /// Its id.
     pub id: Id,
-    /// Whether it was a POST; the others have the method of the plan.
+    /// Whether it was a POST; all others use the plan's method.
     pub is_post: bool,
-    /// Whether it was answered as expected.
+    /// Whether the response was as expected.
     pub is_answered: bool,
 }
 
 impl Fates {
-    /// Those of a thread, none yet.
+    /// An empty record for a thread.
     pub(super) fn new(run: u64, thread: u64, posts: f64) -> Self {
         Self { run, posts, thread, threads: BTreeMap::new() }
     }
 
-    /// A request of this thread ended.
-    pub(super) fn ended(&mut self, number: u64, is_answered: bool) {
-        self.note(self.thread, number, is_answered);
+    /// Records the end of a request of this thread.
+    pub(super) fn record(&mut self, number: u64, is_answered: bool) {
+        self.store(self.thread, number, is_answered);
     }
 
-    /// Adds those of another thread, or of another part of the stream's time.
+    /// Adds the outcomes of another thread or another segment of the stream.
     pub(super) fn add(&mut self, other: &Self) {
-        for one in other.all() {
-            self.note(one.id.thread, one.id.number, one.is_answered);
+        for one in other.finished_requests() {
+            self.store(one.id.thread, one.id.number, one.is_answered);
         }
     }
 
-    fn note(&mut self, thread: u64, number: u64, is_answered: bool) {
+    fn store(&mut self, thread: u64, number: u64, is_answered: bool) {
         let (numbers, place) = (self.threads.entry(thread).or_default(), number as usize);
         if numbers.len() <= place {
             numbers.resize(place + 1, None);
@@ -90,11 +90,11 @@ impl Fates {
         numbers[place] = Some(is_answered);
     }
 
-    /// All that ended, by thread and number.
-    pub fn all(&self) -> impl Iterator<Item = Ended> + '_ {
+    /// All finished requests, ordered by thread and number.
+    pub fn finished_requests(&self) -> impl Iterator<Item = FinishedRequest> + '_ {
         self.threads.iter().flat_map(move |(thread, numbers)| {
             (0..).zip(numbers).filter_map(move |(number, is_answered)| {
-                Some(Ended {
+                Some(FinishedRequest {
                     id: Id { run: self.run, thread: *thread, number },
                     is_post: is_post(self.posts, number),
                     is_answered: (*is_answered)?,
@@ -121,14 +121,15 @@ mod tests {
     fn numbers_are_kept_in_whatever_order_they_end() {
         let mut fates = Fates::new(7, 1, 0.0);
         for (number, is_answered) in [(200, true), (3, false), (64, true), (129, false)] {
-            fates.ended(number, is_answered);
+            fates.record(number, is_answered);
         }
         for (thread, number) in [(1, 201), (0, 3)] {
             let mut more = Fates::new(7, thread, 0.0);
-            more.ended(number, true);
+            more.record(number, true);
             fates.add(&more);
         }
-        let all: Vec<_> = fates.all().map(|one| (one.id.thread, one.id.number, one.is_answered)).collect();
+        let all: Vec<_> =
+            fates.finished_requests().map(|one| (one.id.thread, one.id.number, one.is_answered)).collect();
         assert_eq!(
             all,
             [(0, 3, true), (1, 3, false), (1, 64, true), (1, 129, false), (1, 200, true), (1, 201, true)]

@@ -1,5 +1,5 @@
-//! A strict reader of the frames of HTTP/3 (RFC 9114 §7): those of an answer, and those of the streams that a server opens.
-//! Bytes in, in whatever pieces; keeps nothing of a body but its length.
+//! A strict parser for HTTP/3 frames (RFC 9114 §7) of responses and of the streams that a server opens. Accepts any split
+//! of the bytes and keeps only the length of a body.
 //!
 //! ```text
 //! HEADERS 1xx ─► HEADERS ─► DATA ... ─► HEADERS (trailers) ─► end
@@ -9,20 +9,21 @@ use fairway_lab_measure::results::Class;
 
 use super::answer::Expected;
 use super::qpack::{self, Malformed, Text};
-use super::tally::Fate;
+use super::tally::RequestOutcome;
 
-/// Heads are read up to this size.
+/// Largest response head, bytes.
 const HEAD_LIMIT: u64 = 64 * 1024;
-/// The longest payload of a frame that is read on the control stream.
+/// Largest frame payload on the control stream, bytes.
 const CONTROL_LIMIT: u64 = 16 * 1024;
 
 const DATA: u64 = 0x00;
 const HEADERS: u64 = 0x01;
-pub(super) const SETTINGS: u64 = 0x04;
+pub(super) const SETTINGS_FRAME: u64 = 0x04;
 const PUSH_PROMISE: u64 = 0x05;
 const GOAWAY: u64 = 0x07;
 const MAX_PUSH_ID: u64 = 0x0d;
-/// Types that HTTP/2 had and HTTP/3 has not, and CANCEL_PUSH, which nobody who pushes nothing may get (RFC 9114 §7.2.8).
+/// Frame types reserved because HTTP/2 used them, and CANCEL_PUSH, which a client that allows no push must not receive (RFC
+/// 9114 §7.2.8).
 const FORBIDDEN: [u64; 5] = [0x02, 0x03, 0x06, 0x08, 0x09];
 
 /// RFC 9114 §6.2 and RFC 9204 §4.2.
@@ -31,7 +32,7 @@ const PUSH_STREAM: u64 = 0x01;
 pub(super) const ENCODER_STREAM: u64 = 0x02;
 pub(super) const DECODER_STREAM: u64 = 0x03;
 
-/// A frame of this type.
+/// Encodes a frame of this type.
 pub(super) fn frame(kind: u64, payload: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     push_integer(&mut bytes, kind);
@@ -40,7 +41,7 @@ pub(super) fn frame(kind: u64, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Adds the frames of a request: its field section, and its content if there is some.
+/// Appends a request's frames: its field section, and its body unless empty.
 pub(super) fn push_request(out: &mut Vec<u8>, section: &[u8], content: &[u8]) {
     push_integer(out, HEADERS);
     push_integer(out, section.len() as u64);
@@ -52,7 +53,7 @@ pub(super) fn push_request(out: &mut Vec<u8>, section: &[u8], content: &[u8]) {
     }
 }
 
-/// Adds an integer of QUIC (RFC 9000 §16) of less than 2^62.
+/// Appends a QUIC variable-length integer (RFC 9000 §16) below 2^62.
 fn push_integer(out: &mut Vec<u8>, number: u64) {
     match number {
         0..0x40 => out.push(number as u8),
@@ -62,7 +63,7 @@ fn push_integer(out: &mut Vec<u8>, number: u64) {
     }
 }
 
-/// Takes an integer off the beginning, if it is whole.
+/// Takes a variable-length integer from the front, if complete.
 fn take_integer(bytes: &mut &[u8]) -> Option<u64> {
     let length = 1 << (bytes.first()? >> 6);
     let (taken, rest) = bytes.split_at_checked(length)?;
@@ -71,7 +72,7 @@ fn take_integer(bytes: &mut &[u8]) -> Option<u64> {
     Some(taken[1..].iter().fold(first, |number, byte| number << 8 | u64::from(*byte)))
 }
 
-/// The type and the length of a frame, in pieces.
+/// A partially received frame header.
 #[derive(Default)]
 struct FrameHead {
     bytes: [u8; 16],
@@ -79,10 +80,10 @@ struct FrameHead {
 }
 
 impl FrameHead {
-    /// Type and length once they are whole; takes as many bytes as they have.
+    /// Returns type and length once complete; consumes only their bytes.
     fn take(&mut self, bytes: &mut &[u8]) -> Option<(u64, u64)> {
         if self.filled == 0 {
-            // The usual case: they lie in one piece.
+            // The common case: both are in one buffer.
             let mut rest = *bytes;
             if let (Some(kind), Some(length)) = (take_integer(&mut rest), take_integer(&mut rest)) {
                 *bytes = rest;
@@ -102,11 +103,11 @@ impl FrameHead {
     }
 }
 
-/// The payload of a frame that is read as a whole, in pieces.
+/// A payload that must be complete before it is parsed.
 #[derive(Default)]
 struct Payload {
     partial: Vec<u8>,
-    /// Bytes that are missing.
+    /// Bytes still missing.
     left: usize,
 }
 
@@ -120,13 +121,13 @@ impl Payload {
         Ok(())
     }
 
-    /// Hands it to `done` once it is whole.
+    /// Passes the payload to `done` once complete.
     fn take<T>(&mut self, bytes: &mut &[u8], done: impl FnOnce(&[u8]) -> T) -> Option<T> {
         let (taken, rest) = bytes.split_at(self.left.min(bytes.len()));
         *bytes = rest;
         self.left -= taken.len();
         if self.left == 0 && self.partial.is_empty() {
-            // The usual case: it is read where it lies.
+            // The common case: it is complete in the input and needs no copy.
             return Some(done(taken));
         }
         self.partial.extend_from_slice(taken);
@@ -134,19 +135,19 @@ impl Payload {
     }
 }
 
-/// Reads one answer.
+/// Parses one response.
 #[derive(Default)]
 pub(super) struct Answer {
     stage: Stage,
     frame: FrameHead,
     payload: Payload,
-    /// None before the head.
+    /// `None` before the head.
     head: Option<Head>,
-    /// Whether the expected field is in the trailers; none before them.
+    /// Whether the trailers have the expected field; `None` before the trailers.
     trailers: Option<bool>,
-    /// Bytes of content so far.
+    /// Bytes of the body so far.
     length: u64,
-    /// Whether they are not those that were expected.
+    /// Whether the body differs from the expected one.
     differs: bool,
 }
 
@@ -155,31 +156,31 @@ enum Stage {
     #[default]
     Frame,
     Section,
-    /// So many bytes of content follow.
+    /// The number of body bytes that follow.
     Content(u64),
-    /// So many bytes of a frame that nobody knows follow (RFC 9114 §9).
+    /// The number of bytes that follow in a frame of unknown type (RFC 9114 §9).
     Unknown(u64),
 }
 
-/// What a head says.
+/// The parts of a head that matter here.
 #[derive(Clone, Copy)]
 struct Head {
     status: u16,
     length: Option<u64>,
-    /// Whether the expected field is there with its value.
+    /// Whether the expected header is present with its value.
     matched: bool,
 }
 
 impl Answer {
-    /// The status, once it is known.
+    /// The status, once known.
     pub(super) fn status(&self) -> Option<u16> {
         self.head.map(|head| head.status)
     }
 
-    /// Takes bytes as they come.
+    /// Parses the next bytes of the stream.
     ///
     /// # Errors
-    /// What is no answer.
+    /// The bytes are not a valid response.
     pub(super) fn feed(&mut self, mut bytes: &[u8], expected: &Expected) -> Result<(), Malformed> {
         while !bytes.is_empty() {
             match self.stage {
@@ -211,7 +212,7 @@ impl Answer {
         Ok(())
     }
 
-    /// RFC 9114 §4.1: what may follow what.
+    /// Checks the order of frames (RFC 9114 §4.1).
     fn begin_frame(&mut self, kind: u64, length: u64) -> Result<Stage, Malformed> {
         match kind {
             HEADERS if self.trailers.is_some() => Err("a field section after the trailers"),
@@ -224,7 +225,7 @@ impl Answer {
             DATA if self.trailers.is_some() => Err("content after the trailers"),
             DATA if length == 0 => Ok(Stage::Frame),
             DATA => Ok(Stage::Content(length)),
-            SETTINGS | GOAWAY | MAX_PUSH_ID | PUSH_PROMISE => Err("a frame that an answer cannot have"),
+            SETTINGS_FRAME | GOAWAY | MAX_PUSH_ID | PUSH_PROMISE => Err("a frame that an answer cannot have"),
             _ if FORBIDDEN.contains(&kind) => Err("a frame that HTTP/3 has not"),
             _ if length == 0 => Ok(Stage::Frame),
             _ => Ok(Stage::Unknown(length)),
@@ -234,7 +235,7 @@ impl Answer {
     fn content(&mut self, content: &[u8], expected: &Expected) -> Result<(), Malformed> {
         if expected.expect.content.is_some() && !self.differs {
             let received = usize::try_from(self.length).unwrap_or(usize::MAX);
-            self.differs = expected.expect.continued(received, content).is_none();
+            self.differs = expected.expect.matches_continuation(received, content).is_none();
         }
         self.length += content.len() as u64;
         match self.head.and_then(|head| head.length) {
@@ -243,18 +244,21 @@ impl Answer {
         }
     }
 
-    /// What the answer is when its stream ends here.
-    pub(super) fn end(&self, expected: &Expected) -> Fate {
+    /// The outcome when the stream ends here.
+    pub(super) fn end(&self, expected: &Expected) -> RequestOutcome {
         let Some(head) = self.head else {
             let text = "the end of the stream instead of an answer".to_owned();
-            return Fate::Failed(Class::ReadEof, text);
+            return RequestOutcome::Failed(Class::ReadEof, text);
         };
         let line = || format!("HTTP/3 {}", head.status);
         let is_short = head.length.is_some_and(|announced| self.length < announced);
-        // RFC 9110 §8.6: they announce what others would have.
+        // RFC 9110 §8.6: in these responses Content-Length is that of a response with a body.
         let has_content = !expected.is_head && head.status != 304;
         if !matches!(self.stage, Stage::Frame) || self.frame.filled > 0 || (has_content && is_short) {
-            return Fate::Failed(Class::Truncated, line() + ", and the end of the stream within its body");
+            return RequestOutcome::Failed(
+                Class::Truncated,
+                line() + ", and the end of the stream within its body",
+            );
         }
         let received = usize::try_from(self.length).unwrap_or(usize::MAX);
         let is_whole = !self.differs && expected.expect.is_complete(received);
@@ -263,23 +267,25 @@ impl Answer {
                 format!("{}, without {name}: {value} in its trailers", line())
             }
             _ if !is_whole => format!("{}, with other content than expected", line()),
-            _ => return expected.judge(head.status, head.matched, line),
+            _ => return expected.outcome_for(head.status, head.matched, line),
         };
-        match expected.judge(head.status, head.matched, line) {
-            Fate::Answered { wrong: None } => Fate::Answered { wrong: Some((Class::WrongRoute, wrong)) },
+        match expected.outcome_for(head.status, head.matched, line) {
+            RequestOutcome::Answered { wrong: None } => {
+                RequestOutcome::Answered { wrong: Some((Class::WrongRoute, wrong)) }
+            }
             fate => fate,
         }
     }
 
-    /// What it is when it is no answer.
-    pub(super) fn malformed(&self, why: Malformed) -> Fate {
-        Fate::Failed(Class::Malformed, self.with_status(why))
+    /// The outcome of a malformed response.
+    pub(super) fn malformed(&self, why: Malformed) -> RequestOutcome {
+        RequestOutcome::Failed(Class::Malformed, self.with_status(why))
     }
 
-    /// What it is when the server gave it up.
-    pub(super) fn reset(&self, code: u64) -> Fate {
+    /// The outcome when the server resets the stream.
+    pub(super) fn reset(&self, code: u64) -> RequestOutcome {
         let class = if self.head.is_some() { Class::Truncated } else { Class::ReadReset };
-        Fate::Failed(class, self.with_status(&format!("its stream was reset with {code:#x}")))
+        RequestOutcome::Failed(class, self.with_status(&format!("its stream was reset with {code:#x}")))
     }
 
     fn with_status(&self, what: &str) -> String {
@@ -287,7 +293,7 @@ impl Answer {
     }
 }
 
-/// Takes at most `left` bytes; so many are left then.
+/// Splits off at most `left` bytes; returns them and the number still left.
 fn split<'a>(bytes: &mut &'a [u8], left: u64) -> (&'a [u8], u64) {
     let length = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
     let (taken, rest) = bytes.split_at(length);
@@ -295,7 +301,7 @@ fn split<'a>(bytes: &mut &'a [u8], left: u64) -> (&'a [u8], u64) {
     (taken, left - taken.len() as u64)
 }
 
-/// Reads a head, which may be that of an interim answer, or the trailers after it.
+/// Parses a header section: a final or interim response head, or trailers.
 fn read_section(
     section: &[u8],
     head: &mut Option<Head>,
@@ -312,7 +318,7 @@ fn read_section(
             return Err("a pseudo-header among the trailers");
         }
         if let Some((wanted, content)) = &expected.sought.trailer {
-            found |= wanted.is(name) && content.is(value);
+            found |= wanted.matches(name) && content.matches(value);
         }
         Ok(())
     })?;
@@ -320,13 +326,13 @@ fn read_section(
     Ok(())
 }
 
-/// None of an interim answer: any number may come first (RFC 9114 §4.1).
+/// Returns `None` for an interim response, of which any number may precede the final one (RFC 9114 §4.1).
 fn read_head(section: &[u8], expected: &Expected) -> Result<Option<Head>, Malformed> {
     let sought = &expected.sought;
     let (mut status, mut length, mut matched) = (None, None, false);
     qpack::read(section, |name, value| {
         if status.is_none() {
-            if !sought.status.is(name) {
+            if !sought.status.matches(name) {
                 return Err("its head does not begin with a status");
             }
             let number = value.number().filter(|number| (100..1_000).contains(number));
@@ -336,14 +342,14 @@ fn read_head(section: &[u8], expected: &Expected) -> Result<Option<Head>, Malfor
         if matches!(name, Text::Plain([b':', ..])) {
             return Err("a pseudo-header that an answer cannot have");
         }
-        if sought.length.is(name) {
+        if sought.length.matches(name) {
             let number = value.number().ok_or("its Content-Length is no number")?;
             if length.replace(number).is_some_and(|before| before != number) {
                 return Err("two different Content-Lengths");
             }
         }
         if let Some((wanted, content)) = &sought.header {
-            matched |= wanted.is(name) && content.is(value);
+            matched |= wanted.matches(name) && content.matches(value);
         }
         Ok(())
     })?;
@@ -355,7 +361,7 @@ fn read_head(section: &[u8], expected: &Expected) -> Result<Option<Head>, Malfor
     }
 }
 
-/// Reads a stream that the server opened.
+/// Parses a stream that the server opened.
 #[derive(Default)]
 pub(super) struct Control {
     kind: Option<u64>,
@@ -363,7 +369,7 @@ pub(super) struct Control {
     frame: FrameHead,
     payload: Payload,
     has_settings: bool,
-    /// The first stream that the server does not work on, if it said so since this was asked last.
+    /// The stream id of the last GOAWAY since the previous call.
     last: Option<u64>,
 }
 
@@ -371,30 +377,30 @@ pub(super) struct Control {
 enum ControlStage {
     #[default]
     Frame,
-    /// The payload of a frame of this type.
+    /// Reading the payload of a frame of this type.
     Payload(u64),
 }
 
 impl Control {
-    /// Whether it must stay open (RFC 9114 §6.2.1, RFC 9204 §4.2).
+    /// Whether the stream must stay open (RFC 9114 §6.2.1, RFC 9204 §4.2).
     pub(super) fn is_critical(&self) -> bool {
         matches!(self.kind, Some(CONTROL_STREAM | ENCODER_STREAM | DECODER_STREAM))
     }
 
-    /// Whether nobody knows what it is for.
+    /// Whether the stream's type is unknown and its data ignored.
     pub(super) fn is_ignored(&self) -> bool {
         self.kind.is_some() && !self.is_critical()
     }
 
-    /// The first stream that the server does not work on, if it said so since this was asked last.
+    /// The stream id of the last GOAWAY since the previous call.
     pub(super) fn take_last(&mut self) -> Option<u64> {
         self.last.take()
     }
 
-    /// Takes bytes as they come.
+    /// Parses the next bytes of the stream.
     ///
     /// # Errors
-    /// What a server must not say.
+    /// The server violates the protocol.
     pub(super) fn feed(&mut self, mut bytes: &[u8]) -> Result<(), Malformed> {
         let kind = match self.kind {
             Some(kind) => kind,
@@ -405,8 +411,8 @@ impl Control {
         };
         match kind {
             CONTROL_STREAM => self.feed_control(bytes),
-            PUSH_STREAM => Err("a push that nobody allowed"),
-            // A capacity of 0 may be set again and again (RFC 9204 §4.3.1).
+            PUSH_STREAM => Err("a push stream, although push is not allowed"),
+            // The server may set a capacity of 0 any number of times (RFC 9204 §4.3.1).
             ENCODER_STREAM if bytes.iter().any(|byte| *byte != 0x20) => {
                 Err("entries of a dynamic table that was not offered")
             }
@@ -432,8 +438,8 @@ impl Control {
                 ControlStage::Frame => {
                     let Some((kind, length)) = self.frame.take(&mut bytes) else { return Ok(()) };
                     match kind {
-                        SETTINGS if self.has_settings => return Err("settings for the second time"),
-                        SETTINGS => self.has_settings = true,
+                        SETTINGS_FRAME if self.has_settings => return Err("settings for the second time"),
+                        SETTINGS_FRAME => self.has_settings = true,
                         _ if !self.has_settings => {
                             return Err("a control stream that does not begin with settings");
                         }
@@ -455,7 +461,7 @@ impl Control {
                             *last = Some(take_integer(&mut &payload[..]).ok_or("a GOAWAY without a stream")?);
                             Ok(())
                         }
-                        // What a server allows is more than what is asked of it.
+                        // The server's limits exceed what this client uses.
                         _ => Ok(()),
                     });
                     if let Some(read) = read {
@@ -475,21 +481,21 @@ mod tests {
     use super::*;
 
     fn expected(change: impl FnOnce(&mut Plan)) -> Expected {
-        let mut plan = Plan::to("https://127.0.0.1/").expect("a URL");
+        let mut plan = Plan::for_url("https://127.0.0.1/").expect("a URL");
         change(&mut plan);
         Expected::new(&plan)
     }
 
     fn section(fields: &[(&str, &str)]) -> Vec<u8> {
         let mut section = Vec::new();
-        qpack::begin(&mut section);
+        qpack::write_prefix(&mut section);
         for (name, value) in fields {
             qpack::push(&mut section, name, value);
         }
         frame(HEADERS, &section)
     }
 
-    /// What becomes of an answer that comes whole, and byte by byte, and then ends.
+    /// Parses a response at once, then byte by byte, and ends the stream.
     fn read(bytes: &[u8], expected: &Expected) -> Result<Option<String>, String> {
         let whole = read_pieces(std::iter::once(bytes), expected);
         assert_eq!(read_pieces(bytes.chunks(1), expected), whole);
@@ -505,8 +511,8 @@ mod tests {
             answer.feed(piece, expected)?;
         }
         match answer.end(expected) {
-            Fate::Answered { wrong } => Ok(wrong.map(|(_, text)| text)),
-            Fate::Failed(_, text) => Err(text),
+            RequestOutcome::Answered { wrong } => Ok(wrong.map(|(_, text)| text)),
+            RequestOutcome::Failed(_, text) => Err(text),
         }
     }
 
@@ -582,7 +588,7 @@ mod tests {
             ("content after trailers", [&head[..], &trailers, &frame(DATA, b"x")].concat()),
             ("trailers twice", [&head[..], &trailers, &trailers].concat()),
             ("a status in trailers", [&head[..], &head].concat()),
-            ("settings", frame(SETTINGS, &[])),
+            ("settings", frame(SETTINGS_FRAME, &[])),
             ("a frame of HTTP/2", frame(0x09, &[])),
             ("an empty section", frame(HEADERS, &[])),
             ("a long section", frame(HEADERS, &[0; 70_000])),
@@ -602,7 +608,7 @@ mod tests {
 
     #[test]
     fn a_control_stream_begins_with_settings_and_says_when_the_server_leaves() {
-        let settings = frame(SETTINGS, &[1, 0x40, 0x64, 7, 0]);
+        let settings = frame(SETTINGS_FRAME, &[1, 0x40, 0x64, 7, 0]);
         let mut stream =
             control(&[&[0][..], &settings, &frame(0x21, b"grease"), &frame(GOAWAY, &[8])].concat()).unwrap();
         assert!(stream.is_critical() && !stream.is_ignored());

@@ -1,16 +1,15 @@
-//! A connection of HTTP/1.1, or a socket for datagrams: one request at a time, never a second one before the answer to the
-//! first is complete.
+//! An HTTP/1.1 connection or a datagram socket. It has one request in flight at a time.
 
 use std::io::{self, ErrorKind};
 
 use fairway_lab_measure::results::Class;
 
 use super::answer::{Expected, Reader};
-use super::tally::{Exchange, Fate};
+use super::tally::{Exchange, RequestOutcome};
 use super::transport::{Received, Scratch, Transport};
 use crate::http1::Progress;
 
-/// A connection that is open.
+/// An open connection.
 pub(super) struct Http1 {
     pub(super) transport: Transport,
     reader: Reader,
@@ -18,14 +17,14 @@ pub(super) struct Http1 {
     received: u64,
 }
 
-/// What the connection is good for after something happened.
+/// Whether the connection can be used after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum After {
-    /// The answer is not complete.
+    /// The response is incomplete.
     Busy,
-    /// It can take a request.
+    /// It can carry another request.
     Free,
-    /// It has ended or must end.
+    /// It is closed or must be closed.
     Over,
 }
 
@@ -34,24 +33,24 @@ impl Http1 {
         Self { transport, reader: Reader::default(), current: None, received: 0 }
     }
 
-    /// The request that is on its way.
+    /// The request in flight.
     pub(super) fn current(&self) -> Option<Exchange> {
         self.current
     }
 
-    /// Bytes received since this was last asked.
+    /// Bytes received since the last call.
     pub(super) fn take_received(&mut self) -> u64 {
         std::mem::take(&mut self.received)
     }
 
     /// Writes a request.
     pub(super) fn send(&mut self, bytes: &[u8], exchange: Exchange) -> io::Result<()> {
-        self.reader.begin();
+        self.reader.reset();
         self.current = Some(exchange);
         self.transport.send(bytes)
     }
 
-    /// The request is given up: what it was doing.
+    /// Gives up the current request; returns its class and what it was waiting for.
     pub(super) fn give_up(&mut self) -> Option<(Exchange, Class, String)> {
         let exchange = self.current.take()?;
         Some(if self.reader.has_head() {
@@ -65,18 +64,18 @@ impl Http1 {
         })
     }
 
-    /// A write failed.
-    pub(super) fn write_failed(&mut self, error: &io::Error) -> Option<(Exchange, Fate)> {
+    /// Handles a failed write.
+    pub(super) fn write_failed(&mut self, error: &io::Error) -> Option<(Exchange, RequestOutcome)> {
         let exchange = self.current.take()?;
-        Some((exchange, Fate::Failed(Class::Write, error.to_string())))
+        Some((exchange, RequestOutcome::Failed(Class::Write, error.to_string())))
     }
 
-    /// Reads what is there.
+    /// Reads available data.
     pub(super) fn receive(
         &mut self,
         scratch: &mut Scratch,
         expected: &Expected,
-    ) -> (After, Option<(Exchange, Fate)>) {
+    ) -> (After, Option<(Exchange, RequestOutcome)>) {
         let received = match self.transport.receive(scratch) {
             Ok(Received::Nothing) => return (self.state(), None),
             Ok(received) => received,
@@ -85,12 +84,12 @@ impl Http1 {
         let bytes = scratch.bytes();
         self.received += bytes.len() as u64;
         if self.current.is_none() {
-            // Between requests there is nothing to say but the end; TLS may have had something of its own.
+            // Between requests the server may only close; TLS records without data are fine.
             let is_fine = bytes.is_empty() && received == Received::Bytes;
             return (if is_fine { After::Free } else { After::Over }, None);
         }
         if let Some(length) = expected.echo {
-            return self.echoed(bytes, length);
+            return self.check_echo(bytes, length);
         }
         let progress = match self.reader.feed(bytes, expected) {
             Ok(progress) => progress,
@@ -108,17 +107,17 @@ impl Http1 {
             (Progress::More, Received::End) if self.reader.is_complete_at_end() => {
                 (After::Over, self.complete(expected))
             }
-            (Progress::More, Received::End) => (After::Over, self.ended()),
+            (Progress::More, Received::End) => (After::Over, self.fail_at_end()),
             (Progress::More, _) => (After::Busy, None),
         }
     }
 
-    /// An echo is right if it has the length and the number of the datagram that was sent.
-    fn echoed(&mut self, bytes: &[u8], length: usize) -> (After, Option<(Exchange, Fate)>) {
+    /// An echo is correct if its length and number match the datagram sent.
+    fn check_echo(&mut self, bytes: &[u8], length: usize) -> (After, Option<(Exchange, RequestOutcome)>) {
         match self.current {
             Some(exchange) if bytes.len() == length && bytes.starts_with(&exchange.number.to_be_bytes()) => {
                 self.current = None;
-                (After::Free, Some((exchange, Fate::Answered { wrong: None })))
+                (After::Free, Some((exchange, RequestOutcome::Answered { wrong: None })))
             }
             _ => {
                 let text = format!("an echo of {} bytes, or of another datagram", bytes.len());
@@ -131,13 +130,13 @@ impl Http1 {
         if self.current.is_some() { After::Busy } else { After::Free }
     }
 
-    fn complete(&mut self, expected: &Expected) -> Option<(Exchange, Fate)> {
+    fn complete(&mut self, expected: &Expected) -> Option<(Exchange, RequestOutcome)> {
         let exchange = self.current.take()?;
         let head = self.reader.head();
-        Some((exchange, expected.judge(head.status, head.matched, || head.line())))
+        Some((exchange, expected.outcome_for(head.status, head.matched, || head.line())))
     }
 
-    fn ended(&mut self) -> Option<(Exchange, Fate)> {
+    fn fail_at_end(&mut self) -> Option<(Exchange, RequestOutcome)> {
         if self.reader.has_head() {
             let text = format!("{}, and the end of the stream within its body", self.reader.head().line());
             return self.fail(Class::Truncated, text);
@@ -150,7 +149,7 @@ impl Http1 {
         self.fail(Class::ReadEof, text.to_owned())
     }
 
-    fn broken(&mut self, error: &io::Error) -> Option<(Exchange, Fate)> {
+    fn broken(&mut self, error: &io::Error) -> Option<(Exchange, RequestOutcome)> {
         let class = if self.reader.has_head() {
             Class::Truncated
         } else if error.kind() == ErrorKind::UnexpectedEof {
@@ -161,7 +160,7 @@ impl Http1 {
         self.fail(class, error.to_string())
     }
 
-    fn fail(&mut self, class: Class, text: String) -> Option<(Exchange, Fate)> {
-        self.current.take().map(|exchange| (exchange, Fate::Failed(class, text)))
+    fn fail(&mut self, class: Class, text: String) -> Option<(Exchange, RequestOutcome)> {
+        self.current.take().map(|exchange| (exchange, RequestOutcome::Failed(class, text)))
     }
 }

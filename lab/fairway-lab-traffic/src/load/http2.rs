@@ -1,5 +1,5 @@
-//! A connection of HTTP/2 by the `h2` crate, driven from the thread's own epoll loop: whoever has something to do raises
-//! its flag, and [`Http2::pump`] polls whoever raised it. No runtime.
+//! An HTTP/2 connection using the `h2` crate without a runtime, driven from the thread's epoll loop: wakers set flags, and
+//! [`Http2::pump`] polls the streams whose flag is set.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -17,13 +17,13 @@ use h2::{Reason, RecvStream};
 
 use super::answer::Expected;
 use super::pipe::{Handle, Pipe};
-use super::tally::{Exchange, Fate};
+use super::tally::{Exchange, RequestOutcome};
 use super::transport::Transport;
 
-/// Windows of a stream and of a connection: large enough that they never hold back an answer of 1 MB.
+/// Flow-control window of streams and connection, large enough never to hold back a 1 MB response.
 const WINDOW: u32 = 4 * 1024 * 1024;
 
-/// A connection that is open.
+/// An open connection.
 pub(super) struct Http2 {
     pub(super) pipe: Rc<RefCell<Pipe>>,
     connection: Connection<Handle, Bytes>,
@@ -37,7 +37,7 @@ pub(super) struct Http2 {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Open,
-    /// The peer takes no more requests; those that it has may end.
+    /// The server accepts no more requests and completes those in flight.
     Leaving,
     Over,
 }
@@ -54,7 +54,7 @@ enum Stage {
     Body {
         status: u16,
         matched: bool,
-        /// Bytes of content so far; nothing once they differ from the expected content.
+        /// Bytes of the body so far; `None` once they differ from the expected body.
         received: Option<usize>,
         body: RecvStream,
     },
@@ -84,14 +84,14 @@ impl Flag {
 }
 
 impl Http2 {
-    /// Says the client's preface on a connection that is open, and on which the server has `said` something already.
+    /// Sends the client preface on an open connection. `said` holds bytes already received from the server.
     pub(super) fn new(transport: Transport, said: &[u8]) -> Result<Self, String> {
         let pipe = Rc::new(RefCell::new(Pipe::new(transport, said)));
         let (raised, waker) = Flag::raised();
         let mut builder = h2::client::Builder::new();
         builder.initial_window_size(WINDOW).initial_connection_window_size(WINDOW * 4).enable_push(false);
         let handshake = builder.handshake::<_, Bytes>(Handle(pipe.clone()));
-        // The pipe takes the preface whole, so that one poll is enough.
+        // The pipe buffers the whole preface, so one poll suffices.
         let polled = pin!(handshake).poll(&mut Context::from_waker(&waker));
         match polled {
             Poll::Ready(Ok((sender, connection))) => {
@@ -102,22 +102,22 @@ impl Http2 {
         }
     }
 
-    /// Requests on their way.
+    /// Requests in flight.
     pub(super) fn in_flight(&self) -> usize {
         self.streams.len()
     }
 
-    /// Whether it can take one more, of at most `most`.
+    /// Whether it can carry another request, with at most `most` in flight.
     pub(super) fn has_room(&self, most: usize) -> bool {
         self.state == State::Open && self.streams.len() < most.min(self.sender.current_max_send_streams())
     }
 
-    /// Whether it has ended, or ends as soon as its requests have.
+    /// Whether it is closed, or closes once its requests are complete.
     pub(super) fn is_over(&self) -> bool {
         self.state == State::Over || (self.state == State::Leaving && self.streams.is_empty())
     }
 
-    /// Sends a request. False when the peer takes no more: nothing was sent, and the request is still to do.
+    /// Sends a request. Returns false, with nothing sent, if the server accepts no more.
     pub(super) fn send(&mut self, request: http::Request<Bytes>, exchange: Exchange) -> bool {
         let mut context = Context::from_waker(&self.waker);
         if !matches!(self.sender.poll_ready(&mut context), Poll::Ready(Ok(()))) {
@@ -131,7 +131,7 @@ impl Http2 {
             return false;
         };
         if !body.is_empty() && stream.send_data(body, true).is_err() {
-            // The answer to the stream says why.
+            // The stream's response reports the reason.
             stream.send_reset(Reason::CANCEL);
         }
         let (raised, waker) = Flag::raised();
@@ -139,21 +139,22 @@ impl Http2 {
         true
     }
 
-    /// Gives up the request with this number: what it was doing.
-    pub(super) fn give_up(&mut self, number: u64) -> Option<(Exchange, Fate)> {
+    /// Gives up the request with this number; returns its outcome.
+    pub(super) fn give_up(&mut self, number: u64) -> Option<(Exchange, RequestOutcome)> {
         let place = self.streams.iter().position(|stream| stream.exchange.number == number)?;
         let stream = self.streams.swap_remove(place);
         let fate = match stream.stage {
-            Stage::Head(_) => Fate::Failed(Class::HeadTimeout, "no head of an answer".to_owned()),
-            Stage::Body { status, .. } => {
-                Fate::Failed(Class::BodyTimeout, format!("HTTP/2 {status}, and then not all of its body"))
-            }
+            Stage::Head(_) => RequestOutcome::Failed(Class::HeadTimeout, "no head of an answer".to_owned()),
+            Stage::Body { status, .. } => RequestOutcome::Failed(
+                Class::BodyTimeout,
+                format!("HTTP/2 {status}, and then not all of its body"),
+            ),
         };
         Some((stream.exchange, fate))
     }
 
-    /// Reads and writes as far as it goes; what ended is added to `ended`.
-    pub(super) fn pump(&mut self, expected: &Expected, ended: &mut Vec<(Exchange, Fate)>) {
+    /// Reads and writes until the socket would block; adds finished requests to `ended`.
+    pub(super) fn pump(&mut self, expected: &Expected, ended: &mut Vec<(Exchange, RequestOutcome)>) {
         self.raised.0.store(true, Ordering::Relaxed);
         loop {
             let mut moved = self.raised.take() && self.poll_connection();
@@ -170,7 +171,7 @@ impl Http2 {
                         let text = "the connection ended".to_owned();
                         ended.push((
                             self.streams.swap_remove(place).exchange,
-                            Fate::Failed(Class::ReadEof, text),
+                            RequestOutcome::Failed(Class::ReadEof, text),
                         ));
                     }
                     Poll::Ready(fate) => {
@@ -185,7 +186,7 @@ impl Http2 {
         }
     }
 
-    /// True when that may have changed something for a stream.
+    /// Returns true if a stream may have changed.
     fn poll_connection(&mut self) -> bool {
         if self.state == State::Over {
             return false;
@@ -200,7 +201,7 @@ impl Http2 {
 }
 
 impl Stream {
-    fn poll(&mut self, expected: &Expected) -> Poll<Fate> {
+    fn poll(&mut self, expected: &Expected) -> Poll<RequestOutcome> {
         let mut context = Context::from_waker(&self.waker);
         if let Stage::Head(response) = &mut self.stage {
             let response = match Pin::new(response).poll(&mut context) {
@@ -220,8 +221,9 @@ impl Stream {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(None) => break,
                 Poll::Ready(Some(Ok(piece))) => {
-                    *received = received.and_then(|received| expected.expect.continued(received, &piece));
-                    // A stream that is over has no window to give back to.
+                    *received =
+                        received.and_then(|received| expected.expect.matches_continuation(received, &piece));
+                    // Fails only for a finished stream, which needs no window.
                     _ = body.flow_control().release_capacity(piece.len());
                 }
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(failure(&error, Some(*status))),
@@ -238,27 +240,35 @@ impl Stream {
             },
         };
         let is_whole = received.is_some_and(|received| expected.expect.is_complete(received));
-        Poll::Ready(judged(expected, *status, *matched, found, is_whole))
+        Poll::Ready(outcome_for(expected, *status, *matched, found, is_whole))
     }
 }
 
-/// What an answer of HTTP/2 is that has ended: as one of HTTP/1, and with what only those of HTTP/2 are asked for.
-fn judged(expected: &Expected, status: u16, matched: bool, found: bool, is_whole: bool) -> Fate {
+/// The outcome of a complete response: the HTTP/1 checks, then trailers and body.
+fn outcome_for(
+    expected: &Expected,
+    status: u16,
+    matched: bool,
+    found: bool,
+    is_whole: bool,
+) -> RequestOutcome {
     let line = || format!("HTTP/2 {status}");
     let wrong = match &expected.expect.trailer {
         Some((name, value)) if !found => format!("{}, without {name}: {value} in its trailers", line()),
         _ if !is_whole => format!("{}, with other content than expected", line()),
-        _ => return expected.judge(status, matched, line),
+        _ => return expected.outcome_for(status, matched, line),
     };
-    match expected.judge(status, matched, line) {
-        Fate::Answered { wrong: None } => Fate::Answered { wrong: Some((Class::WrongRoute, wrong)) },
+    match expected.outcome_for(status, matched, line) {
+        RequestOutcome::Answered { wrong: None } => {
+            RequestOutcome::Answered { wrong: Some((Class::WrongRoute, wrong)) }
+        }
         fate => fate,
     }
 }
 
-/// What broke an answer of which the status is known or not.
-fn failure(error: &h2::Error, status: Option<u16>) -> Fate {
-    // The crate says "broken pipe" when a connection ends without GOAWAY.
+/// The outcome of a failed response, with its status if known.
+fn failure(error: &h2::Error, status: Option<u16>) -> RequestOutcome {
+    // The `h2` crate reports "broken pipe" when a connection ends without GOAWAY.
     let is_end = error
         .get_io()
         .is_some_and(|error| matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe));
@@ -269,5 +279,8 @@ fn failure(error: &h2::Error, status: Option<u16>) -> Fate {
         None if is_end => (Class::ReadEof, "the end of the stream instead of an answer".to_owned()),
         None => (Class::ReadReset, error.to_string()),
     };
-    Fate::Failed(class, status.map_or_else(|| what.clone(), |status| format!("HTTP/2 {status}, and {what}")))
+    RequestOutcome::Failed(
+        class,
+        status.map_or_else(|| what.clone(), |status| format!("HTTP/2 {status}, and {what}")),
+    )
 }

@@ -1,7 +1,6 @@
-//! A connection of HTTP/3 (RFC 9114) over [`Quic`], driven from the thread's own epoll loop: [`Http3::receive`] and
-//! [`Http3::expire`] take what came, [`Http3::drive`] says what became of requests, [`Http3::transmit`] writes all that is
-//! to be written since, so that an acknowledgement and the next requests go together. The framing is its own and shares
-//! nothing with the proxy's.
+//! An HTTP/3 connection (RFC 9114) over [`Quic`], driven from the thread's epoll loop: [`Http3::receive`] and
+//! [`Http3::expire`] handle input, [`Http3::drive`] reports outcomes, and [`Http3::transmit`] writes all pending output at
+//! once, so that acknowledgements and new requests share datagrams. The framing shares no code with the proxy.
 
 use std::io;
 use std::time::Instant;
@@ -11,10 +10,10 @@ use fairway_lab_measure::results::Class;
 use quinn_proto::{ConnectionError, Dir, Event, ReadError, StreamEvent, StreamId, VarInt, WriteError};
 
 use super::answer::Expected;
-use super::frames::{Answer, CONTROL_STREAM, Control, DECODER_STREAM, ENCODER_STREAM, SETTINGS, frame};
+use super::frames::{Answer, CONTROL_STREAM, Control, DECODER_STREAM, ENCODER_STREAM, SETTINGS_FRAME, frame};
 use super::qpack::Malformed;
-use super::quic::{Datagrams, Quic, not_made};
-use super::tally::{Exchange, Fate};
+use super::quic::{Quic, ReceiveBuffer, classify_connect_error};
+use super::tally::{Exchange, RequestOutcome};
 
 /// RFC 9114 §8.1.
 const NO_ERROR: u32 = 0x100;
@@ -22,35 +21,35 @@ const GENERAL_PROTOCOL_ERROR: u32 = 0x101;
 const STREAM_CREATION_ERROR: u32 = 0x103;
 const REQUEST_CANCELLED: u32 = 0x10c;
 
-/// A connection that is open or being made.
+/// A connection that is open or being opened.
 pub(super) struct Http3 {
     pub(super) quic: Quic,
     streams: Vec<Stream>,
-    /// Streams of the server that are read.
+    /// Streams opened by the server.
     peers: Vec<Peer>,
-    /// The number by which the deadline of the handshake is found, until that is done.
+    /// The key of the handshake's deadline, until the handshake is complete.
     opening: Option<u64>,
     state: State,
     /// Whether the server allows one more stream.
     can_open: bool,
-    /// When a timer of the thread looks after it next.
+    /// When the thread's timer next handles this connection.
     pub(super) armed: Option<Instant>,
     received: u64,
 }
 
 enum State {
     Open,
-    /// The peer takes no more requests; those that it has may end.
+    /// The server accepts no more requests and completes those in flight.
     Leaving,
     Over(Class, String),
 }
 
-/// A request on its way.
+/// A request in flight.
 struct Stream {
     id: StreamId,
     exchange: Exchange,
     answer: Answer,
-    /// What the connection did not take of the request yet.
+    /// The part of the request not yet written.
     unsent: Bytes,
 }
 
@@ -60,8 +59,8 @@ struct Peer {
     control: Control,
 }
 
-/// How far a connection is that is being made.
-pub(super) enum Opened {
+/// The progress of opening a connection.
+pub(super) enum OpeningProgress {
     Not,
     Yes,
     Failed(Class, String),
@@ -81,18 +80,18 @@ impl Http3 {
         }
     }
 
-    /// The number by which the deadline of its handshake is found, before that is done.
+    /// The key of the handshake's deadline, until the handshake is complete.
     pub(super) fn opening(&self) -> Option<u64> {
         self.opening
     }
 
-    /// Whether it can take one more, of at most `most`.
+    /// Whether it can carry another request, with at most `most` in flight.
     pub(super) fn has_room(&self, most: usize) -> bool {
         let is_open = matches!(self.state, State::Open) && self.opening.is_none();
         is_open && self.can_open && self.streams.len() < most
     }
 
-    /// Whether it has ended, or ends as soon as its requests have.
+    /// Whether it is closed, or closes once its requests are complete.
     pub(super) fn is_over(&self) -> bool {
         match self.state {
             State::Over(..) => true,
@@ -101,69 +100,69 @@ impl Http3 {
         }
     }
 
-    /// Bytes of streams since this was asked last.
+    /// Stream bytes received since the last call.
     pub(super) fn take_received(&mut self) -> u64 {
         std::mem::take(&mut self.received)
     }
 
-    /// Reads what is there, once.
-    pub(super) fn receive(&mut self, room: &mut Datagrams, now: Instant) {
-        if let Err(error) = self.quic.receive(room, now) {
+    /// Reads one batch of datagrams.
+    pub(super) fn receive(&mut self, buffer: &mut ReceiveBuffer, now: Instant) {
+        if let Err(error) = self.quic.receive(buffer, now) {
             self.system_failed(&error);
         }
     }
 
-    /// Does what is due by `now`.
+    /// Handles timers due at `now`.
     pub(super) fn expire(&mut self, now: Instant) {
         self.quic.expire(now);
     }
 
-    /// Writes what is to be written.
+    /// Writes pending output.
     pub(super) fn transmit(&mut self, now: Instant) {
         if let Err(error) = self.quic.transmit(now) {
             self.system_failed(&error);
         }
     }
 
-    /// Ends the connection, whether or not requests are on their way.
+    /// Closes the connection even if requests are in flight.
     pub(super) fn close(mut self: Box<Self>) {
         let now = Instant::now();
         self.quic.connection.close(now, VarInt::from_u32(NO_ERROR), Bytes::new());
-        // The other side may be gone already; there is nobody to tell.
+        // The server may already be gone.
         _ = self.quic.transmit(now);
     }
 
-    /// What the handshake came to, if it is done.
-    pub(super) fn take_opened(&mut self) -> Opened {
+    /// The result of the handshake, once complete.
+    pub(super) fn take_opened(&mut self) -> OpeningProgress {
         if let State::Over(class, text) = &self.state {
-            return Opened::Failed(*class, text.clone());
+            return OpeningProgress::Failed(*class, text.clone());
         }
         while let Some(event) = self.quic.event() {
             match event {
                 Event::Connected => {
                     self.begin();
-                    return Opened::Yes;
+                    return OpeningProgress::Yes;
                 }
                 Event::ConnectionLost { reason } => {
-                    let (class, text) = not_made(&reason);
-                    return Opened::Failed(class, text);
+                    let (class, text) = classify_connect_error(&reason);
+                    return OpeningProgress::Failed(class, text);
                 }
                 _ => {}
             }
         }
-        Opened::Not
+        OpeningProgress::Not
     }
 
-    /// Opens the streams that a client has, with its settings, which are none: no dynamic table and no limits.
+    /// Opens the client's streams and sends empty settings: no dynamic table, no limits.
     fn begin(&mut self) {
         self.opening = None;
-        let settings = frame(SETTINGS, &[]);
+        let settings = frame(SETTINGS_FRAME, &[]);
         for (kind, content) in
             [(CONTROL_STREAM, &settings[..]), (ENCODER_STREAM, &[][..]), (DECODER_STREAM, &[][..])]
         {
-            // A server must allow for three (RFC 9114 §6.2).
+            // A server must allow three (RFC 9114 §6.2).
             let Some(id) = self.quic.connection.streams().open(Dir::Uni) else { continue };
-            // Types below 64 are a byte.
+            // Types below 64 take one byte.
             let bytes = [&[kind as u8][..], content].concat();
             if !matches!(self.quic.connection.send_stream(id).write(&bytes), Ok(taken) if taken == bytes.len())
             {
@@ -172,8 +171,7 @@ impl Http3 {
         }
     }
 
-    /// Sends a request, which is whole frames. False when the peer takes no more: nothing was sent, and the request is still
-    /// to do.
+    /// Sends a request's frames. Returns false, with nothing sent, if the server accepts no more.
     pub(super) fn send(&mut self, frames: &[u8], exchange: Exchange) -> bool {
         let Some(id) = self.quic.connection.streams().open(Dir::Bi) else {
             self.can_open = false;
@@ -184,11 +182,11 @@ impl Http3 {
         let taken = match sender.write(frames) {
             Ok(taken) => taken,
             Err(WriteError::Blocked) => 0,
-            // The answer to the stream says why.
+            // The stream's response reports the reason.
             Err(WriteError::Stopped(_) | WriteError::ClosedStream) => frames.len(),
         };
         if taken == frames.len() {
-            // A stream that was stopped needs no end.
+            // A stopped stream needs no FIN.
             _ = sender.finish();
         } else {
             stream.unsent = Bytes::copy_from_slice(&frames[taken..]);
@@ -197,22 +195,23 @@ impl Http3 {
         true
     }
 
-    /// Gives up the request with this number: what it was doing.
-    pub(super) fn give_up(&mut self, number: u64) -> Option<(Exchange, Fate)> {
+    /// Gives up the request with this number; returns its outcome.
+    pub(super) fn give_up(&mut self, number: u64) -> Option<(Exchange, RequestOutcome)> {
         let place = self.streams.iter().position(|stream| stream.exchange.number == number)?;
         let stream = self.streams.swap_remove(place);
         self.cancel(stream.id);
         let fate = match stream.answer.status() {
-            None => Fate::Failed(Class::HeadTimeout, "no head of an answer".to_owned()),
-            Some(status) => {
-                Fate::Failed(Class::BodyTimeout, format!("HTTP/3 {status}, and then not all of its body"))
-            }
+            None => RequestOutcome::Failed(Class::HeadTimeout, "no head of an answer".to_owned()),
+            Some(status) => RequestOutcome::Failed(
+                Class::BodyTimeout,
+                format!("HTTP/3 {status}, and then not all of its body"),
+            ),
         };
         Some((stream.exchange, fate))
     }
 
-    /// Takes what came; what ended is added to `ended`.
-    pub(super) fn drive(&mut self, expected: &Expected, ended: &mut Vec<(Exchange, Fate)>) {
+    /// Processes received data; adds finished requests to `ended`.
+    pub(super) fn drive(&mut self, expected: &Expected, ended: &mut Vec<(Exchange, RequestOutcome)>) {
         while let Some(event) = self.quic.event() {
             match event {
                 Event::Stream(StreamEvent::Readable { id }) if id.dir() == Dir::Bi => {
@@ -227,26 +226,33 @@ impl Http3 {
                 }
                 Event::Stream(StreamEvent::Writable { id }) => self.write_rest(id),
                 Event::Stream(StreamEvent::Available { dir: Dir::Bi }) => self.can_open = true,
-                Event::ConnectionLost { reason } => self.lost(&reason),
+                Event::ConnectionLost { reason } => self.handle_connection_loss(&reason),
                 _ => {}
             }
         }
         if let State::Over(class, text) = &self.state {
             for stream in self.streams.drain(..) {
                 let fate = match stream.answer.status() {
-                    Some(status) => Fate::Failed(Class::Truncated, format!("HTTP/3 {status}, and {text}")),
-                    None => Fate::Failed(*class, text.clone()),
+                    Some(status) => {
+                        RequestOutcome::Failed(Class::Truncated, format!("HTTP/3 {status}, and {text}"))
+                    }
+                    None => RequestOutcome::Failed(*class, text.clone()),
                 };
                 ended.push((stream.exchange, fate));
             }
         }
     }
 
-    fn read_answer(&mut self, id: StreamId, expected: &Expected, ended: &mut Vec<(Exchange, Fate)>) {
+    fn read_answer(
+        &mut self,
+        id: StreamId,
+        expected: &Expected,
+        ended: &mut Vec<(Exchange, RequestOutcome)>,
+    ) {
         let Some(place) = self.streams.iter().position(|stream| stream.id == id) else { return };
         let stream = &mut self.streams[place];
         let fate = match self.quic.connection.recv_stream(id).read(true) {
-            Err(error) => Some(Fate::Failed(Class::ReadReset, error.to_string())),
+            Err(error) => Some(RequestOutcome::Failed(Class::ReadReset, error.to_string())),
             Ok(mut chunks) => {
                 let fate = loop {
                     match chunks.next(usize::MAX) {
@@ -261,22 +267,22 @@ impl Http3 {
                         Err(ReadError::Reset(code)) => break Some(stream.answer.reset(code.into_inner())),
                     }
                 };
-                // All that is to be written is written later in any case.
+                // Pending output is always written later.
                 _ = chunks.finalize();
                 fate
             }
         };
         if let Some(fate) = fate {
             let stream = self.streams.swap_remove(place);
-            if !stream.unsent.is_empty() || !matches!(fate, Fate::Answered { .. }) {
+            if !stream.unsent.is_empty() || !matches!(fate, RequestOutcome::Answered { .. }) {
                 self.cancel(id);
             }
             ended.push((stream.exchange, fate));
         }
     }
 
-    /// Reads a stream that the server opened.
-    fn read_peer(&mut self, id: StreamId, ended: &mut Vec<(Exchange, Fate)>) {
+    /// Reads from a stream that the server opened.
+    fn read_peer(&mut self, id: StreamId, ended: &mut Vec<(Exchange, RequestOutcome)>) {
         let Some(place) = self.peers.iter().position(|peer| peer.id == id) else { return };
         let peer = &mut self.peers[place];
         let mut receiver = self.quic.connection.recv_stream(id);
@@ -302,22 +308,22 @@ impl Http3 {
             outcome = outcome.and(Err("it ended a stream that stays open as long as the connection"));
         }
         if let Some(last) = peer.control.take_last() {
-            self.leave(last, ended);
+            self.handle_goaway(last, ended);
         }
         if is_over {
             self.peers.swap_remove(place);
         } else if is_ignored {
             self.peers.swap_remove(place);
-            // It may have ended meanwhile.
+            // It may have ended in the meantime.
             _ = self.quic.connection.recv_stream(id).stop(VarInt::from_u32(STREAM_CREATION_ERROR));
         }
         if let Err(why) = outcome {
-            self.violated(why);
+            self.close_malformed(why);
         }
     }
 
-    /// The server takes no more requests, and works on none from this number on (RFC 9114 §5.2).
-    fn leave(&mut self, first: u64, ended: &mut Vec<(Exchange, Fate)>) {
+    /// Handles GOAWAY: the server accepts no more requests and drops those from stream id `first` on (RFC 9114 §5.2).
+    fn handle_goaway(&mut self, first: u64, ended: &mut Vec<(Exchange, RequestOutcome)>) {
         if matches!(self.state, State::Open) {
             self.state = State::Leaving;
         }
@@ -330,7 +336,7 @@ impl Http3 {
             let stream = self.streams.swap_remove(place);
             self.cancel(stream.id);
             let text = "the server left it behind (GOAWAY)".to_owned();
-            ended.push((stream.exchange, Fate::Failed(Class::ReadReset, text)));
+            ended.push((stream.exchange, RequestOutcome::Failed(Class::ReadReset, text)));
         }
     }
 
@@ -340,23 +346,23 @@ impl Http3 {
         match sender.write(&stream.unsent) {
             Ok(taken) => _ = stream.unsent.split_to(taken),
             Err(WriteError::Blocked) => return,
-            // The answer to the stream says why.
+            // The stream's response reports the reason.
             Err(WriteError::Stopped(_) | WriteError::ClosedStream) => stream.unsent.clear(),
         }
         if stream.unsent.is_empty() {
-            // A stream that was stopped needs no end.
+            // A stopped stream needs no FIN.
             _ = sender.finish();
         }
     }
 
-    /// Neither side needs the stream any longer; it may have ended on both.
+    /// Cancels both directions of a stream; either may already be closed.
     fn cancel(&mut self, id: StreamId) {
         let code = VarInt::from_u32(REQUEST_CANCELLED);
         _ = self.quic.connection.send_stream(id).reset(code);
         _ = self.quic.connection.recv_stream(id).stop(code);
     }
 
-    fn lost(&mut self, reason: &ConnectionError) {
+    fn handle_connection_loss(&mut self, reason: &ConnectionError) {
         let class = match reason {
             ConnectionError::ApplicationClosed(close)
                 if close.error_code.into_inner() == u64::from(NO_ERROR) =>
@@ -369,8 +375,8 @@ impl Http3 {
         self.fail(class, format!("the connection ended: {reason}"));
     }
 
-    /// The server does what a server must not do.
-    fn violated(&mut self, why: Malformed) {
+    /// Closes the connection after a protocol violation by the server.
+    fn close_malformed(&mut self, why: Malformed) {
         let code = VarInt::from_u32(GENERAL_PROTOCOL_ERROR);
         self.quic.connection.close(Instant::now(), code, Bytes::from_static(why.as_bytes()));
         self.fail(Class::Malformed, why.to_owned());
@@ -385,7 +391,7 @@ impl Http3 {
         self.fail(class, error.to_string());
     }
 
-    /// The first reason counts.
+    /// Keeps the first reason.
     fn fail(&mut self, class: Class, text: String) {
         if !matches!(self.state, State::Over(..)) {
             self.state = State::Over(class, text);

@@ -1,14 +1,13 @@
-//! The load generator: sends requests as a [`Plan`] says and tells what became of each.
+//! The load generator: sends requests according to a [`Plan`] and reports the outcome of each.
 //!
 //! ```text
 //! Plan ─► Stream ─► threads, each: schedule ─► worker ─► slots: http1 | http2 over transport, http3 over quic ─► tally
 //!                                                                                 all tallies ─► Outcome
 //! ```
 //!
-//! In an open loop ([`Pace::Open`]) latency counts from the intended time, so that a server that stalls is seen by all
-//! requests that should have been sent meanwhile (no coordinated omission). Latency is that of complete answers of any
-//! status, as wrk2 and vegeta have it; what failed without an answer is in the errors, by class. Its own HTTP/1 reader
-//! shares nothing with the proxy's.
+//! In an open loop ([`Pace::Open`]), latency counts from the intended time, so a stall shows in all requests that were due
+//! during it (no coordinated omission). As in wrk2 and vegeta, latency covers complete responses of any status; requests
+//! without a response count as errors, by class. The HTTP/1 parser shares no code with the proxy.
 
 pub mod command;
 
@@ -40,7 +39,7 @@ mod transport;
 mod urgency;
 mod worker;
 
-pub use fates::{Ended, Fates, Id};
+pub use fates::{Fates, FinishedRequest, Id};
 pub use outcome::{Outcome, at_percent, distribution, write_histogram};
 pub(crate) use plan::duration;
 pub use plan::{

@@ -1,4 +1,4 @@
-//! What a stream of load came to, in the words of the results. Never measures.
+//! The results of a stream of load, in the format of `results.json`.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -21,9 +21,9 @@ const PERCENTS: [f64; 25] = [
     99.75, 99.9, 99.95, 99.975, 99.99, 99.995, 99.999, 99.9999,
 ];
 
-/// What a stream came to.
+/// The results of a stream.
 pub struct Outcome {
-    /// In the words of `results.json`.
+    /// As in `results.json`.
     pub load: Load,
     /// From the intended time, microseconds.
     pub latency: Histogram<u64>,
@@ -31,9 +31,9 @@ pub struct Outcome {
     pub service: Histogram<u64>,
     /// When the first request was due.
     pub begun: Instant,
-    /// What became of requests with an id, where the plan asks for ids.
+    /// Outcomes of requests with an id, if the plan asks for ids.
     pub fates: Option<Fates>,
-    /// Connections that were open when the last request had ended.
+    /// Connections open when the last request ended.
     pub open: usize,
 }
 
@@ -75,8 +75,8 @@ impl Outcome {
         Self { load, latency: tally.latency, service: tally.service, begun, fates: tally.fates, open: 0 }
     }
 
-    /// Adds the raw histograms to the log in the folder of a run, tagged `name.latency` and `name.service` (HDR V2, deflated,
-    /// microseconds), and notes their tags in [`Outcome::load`].
+    /// Appends the raw histograms to the log in a run's folder, tagged `name.latency` and `name.service` (HDR V2, deflated,
+    /// microseconds), and records the tags in [`Outcome::load`].
     ///
     /// # Errors
     /// The folder cannot be written, e.g. because the disk is full.
@@ -101,14 +101,14 @@ impl Outcome {
         log.and_then(|mut log| log.write_all(&lines)).with_context(|| format!("write {}", place.display()))
     }
 
-    /// Requests that were not answered as expected.
+    /// Requests without the expected response.
     #[must_use]
     pub fn failed(&self) -> u64 {
         self.load.errors.values().sum()
     }
 }
 
-/// Writes a histogram as HDR V2, deflated.
+/// Writes a histogram as deflated HDR V2.
 ///
 /// # Errors
 /// The file cannot be written, e.g. because the disk is full.
@@ -120,7 +120,7 @@ pub fn write_histogram(histogram: &Histogram<u64>, place: &Path) -> anyhow::Resu
     fs::write(place, bytes).with_context(|| format!("write the histogram {}", place.display()))
 }
 
-/// A histogram of microseconds in the words of the results.
+/// Converts a histogram of microseconds to the format of the results.
 #[must_use]
 pub fn distribution(histogram: &Histogram<u64>) -> Latency {
     if histogram.is_empty() {
@@ -146,7 +146,7 @@ pub fn distribution(histogram: &Histogram<u64>) -> Latency {
     }
 }
 
-/// The value at a percentile of a distribution, milliseconds; none where it has no such point.
+/// The value at a percentile, milliseconds; `None` if the distribution has no such point.
 #[must_use]
 pub fn at_percent(latency: &Latency, percent: f64) -> Option<f64> {
     latency.percentiles.iter().find(|point| point.percent == percent).map(|point| point.ms)

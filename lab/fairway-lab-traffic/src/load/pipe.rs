@@ -1,10 +1,10 @@
-//! A connection as the `h2` crate wants it: `AsyncRead` and `AsyncWrite` that never wait. Whoever polls must poll again
-//! when epoll says that the socket moved; the wakers are not used.
+//! A connection for the `h2` crate: `AsyncRead` and `AsyncWrite` that never wait. Wakers are not used; the caller polls
+//! again when epoll reports the socket.
 //!
-//! Once it was read empty, the socket is read again only when it has moved ([`Pipe::moved`]). Polling a connection to
-//! write requests would read as well: the few answers that came meanwhile would be answered with a few requests in a
-//! write of their own, over and over, and the proxy would have to wake and read for each. h2load reads until nothing is
-//! left and writes once for each time that epoll reports a connection.
+//! After a read would block, the socket is read again only when epoll reports it ([`Pipe::record_progress`]). Otherwise
+//! polling the connection to write requests would also read the few responses that have arrived, each followed by its own
+//! small write, and the proxy would wake for every one. h2load also reads until nothing is left and writes once per epoll
+//! event.
 
 use std::cell::RefCell;
 use std::io;
@@ -16,37 +16,37 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::transport::{Received, Scratch, Transport};
 
-/// Bytes that may wait for the socket before writers must wait too.
-const BACKLOG: usize = 256 * 1024;
+/// Bytes buffered for the socket before writers must wait.
+const MAX_BACKLOG_BYTES: usize = 256 * 1024;
 
-/// The connection and the bytes that were read and not yet taken.
+/// The connection and the bytes read but not yet consumed.
 pub(super) struct Pipe {
     pub(super) transport: Transport,
     scratch: Scratch,
     taken: usize,
     has_ended: bool,
-    /// Whether there may be more to read.
+    /// Whether the socket may have more to read.
     may_have_more: bool,
     received: u64,
 }
 
-/// What the `h2` crate owns.
+/// The handle owned by the `h2` crate.
 pub(super) struct Handle(pub(super) Rc<RefCell<Pipe>>);
 
 impl Pipe {
-    /// `said` was read from it already.
+    /// `said` holds bytes already read.
     pub(super) fn new(transport: Transport, said: &[u8]) -> Self {
         let scratch = Scratch::holding(said);
         let received = said.len() as u64;
         Self { transport, scratch, taken: 0, has_ended: false, may_have_more: true, received }
     }
 
-    /// The socket has moved.
-    pub(super) fn moved(&mut self) {
+    /// Records that epoll has reported the socket.
+    pub(super) fn record_progress(&mut self) {
         self.may_have_more = true;
     }
 
-    /// Bytes received since this was last asked.
+    /// Bytes received since the last call.
     pub(super) fn take_received(&mut self) -> u64 {
         std::mem::take(&mut self.received)
     }
@@ -93,9 +93,9 @@ impl AsyncRead for Handle {
 impl AsyncWrite for Handle {
     fn poll_write(self: Pin<&mut Self>, _context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let transport = &mut self.0.borrow_mut().transport;
-        if transport.waiting() > BACKLOG {
+        if transport.waiting() > MAX_BACKLOG_BYTES {
             transport.flush()?;
-            if transport.waiting() > BACKLOG {
+            if transport.waiting() > MAX_BACKLOG_BYTES {
                 return Poll::Pending;
             }
         }
@@ -104,7 +104,7 @@ impl AsyncWrite for Handle {
     }
 
     fn poll_flush(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // What the socket does not take now is sent when it becomes writable.
+        // Anything the socket does not accept now is sent when it becomes writable.
         Poll::Ready(self.0.borrow_mut().transport.flush())
     }
 
@@ -122,7 +122,7 @@ mod tests {
 
     use super::*;
 
-    /// What there is to read now.
+    /// Reads what is available.
     fn read(pipe: &mut Pipe) -> Option<Vec<u8>> {
         let mut room = [0; 64];
         let mut buffer = ReadBuf::new(&mut room);
@@ -142,16 +142,16 @@ mod tests {
         assert_eq!(read(&mut pipe), None);
         peer.write_all(b"more").unwrap();
         assert_eq!(read(&mut pipe), None);
-        pipe.moved();
+        pipe.record_progress();
         while read(&mut pipe).is_none_or(|came| came != b"more") {
-            pipe.moved();
+            pipe.record_progress();
         }
         assert_eq!(read(&mut pipe), None);
         drop(peer);
         assert_eq!(read(&mut pipe), None);
-        pipe.moved();
+        pipe.record_progress();
         while read(&mut pipe).is_none_or(|came| !came.is_empty()) {
-            pipe.moved();
+            pipe.record_progress();
         }
         assert_eq!(read(&mut pipe).as_deref(), Some(&[][..]), "an end stays one");
     }

@@ -1,5 +1,5 @@
-//! What a stream of load is asked to do, and the arguments of `fairway-lab load` that say so. Values only; [`Plan::to`] reads a
-//! URL. Never opens a connection.
+//! The plan of a stream of load, with the `fairway-lab load` arguments that set it. Values only; [`Plan::for_url`] parses a
+//! URL. Opens no connections.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::ops::RangeInclusive;
@@ -12,110 +12,111 @@ use http::Uri;
 
 use crate::call;
 
-/// Everything about a stream of load. Made by [`Plan::to`] or [`Plan::at`]; the rest is set field by field.
+/// A stream of load. Create it with [`Plan::for_url`] or [`Plan::for_addresses`], then set fields.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Where connections go.
+    /// The target of connections.
     pub target: Target,
-    /// What is asked for.
+    /// The requests.
     pub request: RequestPlan,
-    /// How it is carried.
+    /// The protocol.
     pub wire: Wire,
     /// When requests are due.
     pub pace: Pace,
-    /// How many connections, streams and threads.
+    /// The number of connections, streams and threads.
     pub shape: Shape,
     /// When it ends.
     pub bounds: Bounds,
-    /// What a good answer is.
+    /// The expected response.
     pub expect: Expect,
-    /// What is kept beside the sums.
+    /// What is recorded in addition to totals.
     pub records: Records,
 }
 
-/// Where connections go.
+/// The target of connections.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// Addresses, taken in turn.
+    /// Addresses, used in turn.
     pub addresses: Vec<SocketAddr>,
-    /// The value of `Host` or `:authority`, with the port if it is not the scheme's.
+    /// The value of `Host` or `:authority`, with the port unless it is the scheme's default.
     pub authority: String,
     /// The name for SNI and for verification of the certificate.
     pub name: String,
 }
 
-/// What is asked for.
+/// The requests.
 #[derive(Args, Clone, Debug)]
 pub struct RequestPlan {
     /// The method.
     #[arg(short = 'X', long, default_value = "GET")]
     pub method: String,
-    /// One more path beside that of the URL; they are asked for in turn.
+    /// An additional path; requests rotate through all paths, including the URL's.
     #[arg(long = "path", value_name = "PATH")]
     pub paths: Vec<String>,
-    /// A field, `Name: value`; several times for several. Host, Content-Length and Connection are the generator's own.
+    /// A header, `Name: value`; may be repeated. Host, Content-Length and Connection are set by the generator.
     #[arg(short = 'H', long = "header", value_name = "FIELD", value_parser = field)]
     pub headers: Vec<(String, String)>,
-    /// The content of requests, or @ and the name of a file that has it.
+    /// The request body, or @FILE to read it from a file.
     #[arg(long, default_value = "", hide_default_value = true, value_parser = body)]
     pub body: Bytes,
-    /// Send X-Lab-Id with a value of its own in each request, by which backends find duplicates.
+    /// Send a unique X-Lab-Id in each request, which lets backends detect duplicates.
     #[arg(long)]
     pub ids: bool,
-    /// The fraction of requests that are a POST with a small content instead, 0 to 1, evenly spread.
+    /// The fraction of requests, 0 to 1, sent as a POST with a small body, evenly spread.
     #[arg(skip)]
     pub posts: f64,
 }
 
-/// How requests are carried.
+/// The protocol of requests.
 #[derive(Clone, Debug)]
 pub struct Wire {
     /// TLS, if any.
     pub tls: Option<TlsPlan>,
-    /// Which HTTP.
+    /// The protocol version.
     pub protocol: Protocol,
     /// Whether a connection carries more than one request.
     pub reuse: Reuse,
 }
 
-/// Which HTTP.
+/// The protocol version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// HTTP/1.1, one request at a time on a connection.
     Http1,
-    /// HTTP/2: by ALPN inside TLS, with prior knowledge without.
+    /// HTTP/2: negotiated by ALPN with TLS, with prior knowledge without.
     Http2,
-    /// HTTP/3 over QUIC, which has TLS 1.3; every handshake is a full one.
+    /// HTTP/3 over QUIC with TLS 1.3; every handshake is a full one.
     Http3,
-    /// Datagrams as long as the content of the plan's request, which begin with a number and are each sent back. A socket is
-    /// a connection.
+    /// Datagrams as long as the plan's request body. Each starts with a number and is echoed. A socket counts as a
+    /// connection.
     Datagrams,
 }
 
 /// Whether a connection carries more than one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reuse {
-    /// As long as both sides like.
+    /// Connections are reused until either side closes them.
     KeepAlive,
-    /// One request, with `Connection: close`; a connection is opened when its request is due.
+    /// One request with `Connection: close`; the connection is opened when its request is due.
     ConnectionPerRequest,
-    /// One request, after which the connection stays open and silent; the next one is opened when that is done.
+    /// One request, after which the connection stays open and idle and the next one is opened.
     OneAfterTheOther,
 }
 
-/// How TLS is spoken.
+/// TLS settings.
 #[derive(Args, Clone, Debug)]
 pub struct TlsPlan {
-    /// Only this version of TLS.
+    /// Allow only this TLS version.
     #[arg(long = "tls-version", value_name = "VERSION", default_values = ["1.2", "1.3"], hide_default_value = true)]
     pub versions: Vec<TlsVersion>,
-    /// Only this cipher suite, by IANA's or OpenSSL's name; several times for several. Without it all that are safe.
+    /// Allow only this cipher suite (IANA or OpenSSL name); may be repeated. Default: all suites that are considered
+    /// secure.
     #[arg(long = "cipher", value_name = "NAME")]
     pub ciphers: Vec<String>,
-    /// Groups of the key exchange that are offered, by IANA's names; all that are safe when empty.
+    /// Key exchange groups offered, by IANA name; empty for all that are considered secure.
     #[arg(skip)]
     pub groups: Vec<String>,
-    /// Every handshake is a full one.
+    /// Do not resume TLS sessions: every handshake is a full one.
     #[arg(long = "no-resumption", action = ArgAction::SetFalse)]
     pub resumption: bool,
     /// Whether the certificate is verified.
@@ -149,69 +150,71 @@ pub enum TlsVersion {
 /// Whether the server's certificate is verified.
 #[derive(Clone, Debug, Default)]
 pub enum Verify {
-    /// Any certificate will do.
+    /// Any certificate is accepted.
     #[default]
     Off,
-    /// It must come from one of these authorities (PEM) and be for the name of the target.
+    /// It must be issued by one of these CAs (PEM) for the target's name.
     Roots(String),
 }
 
 /// When requests are due.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
-    /// By a schedule, whatever becomes of earlier requests.
+    /// By a schedule, independent of earlier responses (open loop).
     Open {
-        /// Requests a second, all threads together.
+        /// Requests per second, over all threads.
         rate: f64,
-        /// Gaps exponentially distributed instead of constant.
+        /// Exponentially distributed gaps instead of constant ones.
         poisson: bool,
     },
-    /// Each connection (and stream of HTTP/2 or HTTP/3) is given its next request when it is done with the one before.
+    /// Each connection, or stream of HTTP/2 or HTTP/3, sends its next request when the previous one is complete (closed
+    /// loop).
     Closed,
 }
 
-/// How many of what.
+/// Concurrency.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Shape {
-    /// Connections, all threads together.
+    /// Connections, over all threads.
     #[arg(short, long, default_value_t = 10)]
     pub connections: usize,
-    /// Requests at a time on a connection of HTTP/2 or HTTP/3.
+    /// Concurrent requests on each HTTP/2 or HTTP/3 connection.
     #[arg(long, default_value_t = 10, requires = "streamed")]
     pub streams: usize,
-    /// Threads; never more than connections.
+    /// Threads; at most one per connection.
     #[arg(short, long, default_value_t = 1)]
     pub threads: usize,
 }
 
-/// When it ends. Without duration and requests it goes on until it is stopped.
+/// When the load ends. Without a duration or a number of requests it runs until stopped.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Bounds {
-    /// For how long, e.g. 30s, 5m, 500ms; 10s unless --requests says when it ends.
+    /// Duration of the load, e.g. 30s, 5m, 500ms; 10s unless --requests is given.
     #[arg(short, long, value_parser = duration)]
     pub duration: Option<Duration>,
-    /// How many requests at most, all threads together.
+    /// Maximum number of requests, over all threads.
     #[arg(short = 'n', long)]
     pub requests: Option<u64>,
-    /// For a connection with its handshake, and again for a request from the moment it is written; wrk's is as long.
+    /// Timeout for opening a connection including TLS, and for each request from the moment it is written; the default is
+    /// wrk's.
     #[arg(long, default_value = "2s", value_parser = duration)]
     pub timeout: Duration,
 }
 
-/// What a good answer is.
+/// The expected response.
 #[derive(Args, Clone, Debug)]
 pub struct Expect {
-    /// Statuses that are no errors, e.g. 200 or 200-299,304. Any other one is an error of its own class.
+    /// Expected statuses, e.g. 200 or 200-299,304. Any other status counts as an error of its own class.
     #[arg(long = "expect-status", default_value = "200-299", value_name = "LIST", value_delimiter = ',')]
     #[arg(value_parser = statuses)]
     pub statuses: Vec<RangeInclusive<u16>>,
-    /// A field that right answers have, `Name: value`; an answer without it is from the wrong route.
+    /// A header that correct responses have, `Name: value`; a response without it counts as coming from the wrong route.
     #[arg(long = "expect-header", value_name = "FIELD", value_parser = field)]
     pub header: Option<(String, String)>,
-    /// A field of the trailers of HTTP/2 or HTTP/3 with its value, e.g. `grpc-status: 0`; an answer without it is not a good one.
+    /// A trailer that HTTP/2 or HTTP/3 responses must have, e.g. `grpc-status: 0`; a response without it is an error.
     #[arg(skip)]
     pub trailer: Option<(String, String)>,
-    /// The whole content, of HTTP/2 or HTTP/3; an answer with other content came from the wrong route.
+    /// The expected body of HTTP/2 or HTTP/3 responses; other content counts as coming from the wrong route.
     #[arg(skip)]
     pub content: Option<Bytes>,
 }
@@ -221,35 +224,35 @@ impl Expect {
         self.statuses.iter().any(|range| range.contains(&status))
     }
 
-    /// The bytes received with this piece, if it is the expected content after the bytes received before.
-    pub(super) fn continued(&self, received: usize, piece: &[u8]) -> Option<usize> {
+    /// The number of bytes received including `piece`, if it continues the expected body after `received` bytes.
+    pub(super) fn matches_continuation(&self, received: usize, piece: &[u8]) -> Option<usize> {
         let end = received + piece.len();
         let is_expected =
             self.content.as_ref().is_none_or(|content| content.get(received..end) == Some(piece));
         is_expected.then_some(end)
     }
 
-    /// Whether this many bytes are the whole content.
+    /// Whether this many bytes are the whole expected body.
     pub(super) fn is_complete(&self, received: usize) -> bool {
         self.content.as_ref().is_none_or(|content| content.len() == received)
     }
 }
 
-/// What is kept beside the sums.
+/// What is recorded in addition to totals.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Records {
-    /// The length of a piece of the series. It doubles when a run gets so long that pieces would be too many.
+    /// The interval of the time series. It doubles when a run becomes too long for the number of intervals.
     #[arg(long, default_value = "1s", value_parser = duration)]
     pub bucket: Duration,
 }
 
 impl Plan {
-    /// The plan with which everything else begins: `GET` of the URL over HTTP/1.1 with keep-alive, a closed loop over one
-    /// connection for 10 seconds. The name in the URL is resolved now.
+    /// The default plan for a URL: `GET` over HTTP/1.1 with keep-alive, in a closed loop over one connection for 10
+    /// seconds. Resolves the name now.
     ///
     /// # Errors
-    /// What is not an `http` or `https` URL with a host, or a name that does not resolve.
-    pub fn to(url: &str) -> anyhow::Result<Self> {
+    /// The URL is not an `http` or `https` URL with a host, or its name does not resolve.
+    pub fn for_url(url: &str) -> anyhow::Result<Self> {
         let parsed = Address::parse(url)?;
         let addresses: Vec<_> = (parsed.name.as_str(), parsed.port)
             .to_socket_addrs()
@@ -259,17 +262,17 @@ impl Plan {
         Ok(parsed.plan(vec![addresses[0]]))
     }
 
-    /// As [`Plan::to`], with connections to `addresses` instead of those of the URL's name.
+    /// As [`Plan::for_url`], but connects to `addresses` instead of resolving the URL's name.
     ///
     /// # Errors
-    /// What is not an `http` or `https` URL with a host.
-    pub fn at(url: &str, addresses: Vec<SocketAddr>) -> anyhow::Result<Self> {
+    /// The URL is not an `http` or `https` URL with a host.
+    pub fn for_addresses(url: &str, addresses: Vec<SocketAddr>) -> anyhow::Result<Self> {
         anyhow::ensure!(!addresses.is_empty(), "no address to connect to was given for {url}");
         Ok(Address::parse(url)?.plan(addresses))
     }
 
-    /// Makes its requests unary calls of gRPC over HTTP/2. A good answer has status 200, the message of [`call`] to the
-    /// byte, and `grpc-status: 0` in its trailers.
+    /// Turns the requests into unary gRPC calls over HTTP/2. An expected response has status 200, exactly the message of
+    /// [`call`], and `grpc-status: 0` in its trailers.
     pub fn call(&mut self) {
         let field = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
         let fields =
@@ -287,10 +290,10 @@ impl Plan {
         };
     }
 
-    /// Whether it can be carried out at all.
+    /// Checks that the plan is possible.
     ///
     /// # Errors
-    /// What of it cannot.
+    /// The setting that is not possible.
     pub fn check(&self) -> anyhow::Result<()> {
         anyhow::ensure!(self.shape.connections > 0, "a stream needs at least one connection (--connections)");
         anyhow::ensure!(
@@ -396,7 +399,7 @@ fn statuses(text: &str) -> anyhow::Result<RangeInclusive<u16>> {
     Ok(range.0..=range.1)
 }
 
-/// A length of time with its unit.
+/// Parses a duration with its unit.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let place = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(place);

@@ -1,5 +1,5 @@
-//! Waiting: one epoll per thread and one timerfd in it, because epoll's own time-out counts in milliseconds and requests
-//! are due in between. Knows tokens, never what they stand for.
+//! Waits for sockets: one epoll per thread, with a timerfd because epoll's own timeout counts in milliseconds and requests
+//! are due in between. Tokens are opaque.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -11,19 +11,19 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
 
-/// Events taken at a time.
-const EVENTS: usize = 512;
-/// The longest sleep, so that an order to stop and time-outs are seen.
-const LONGEST: u64 = 20_000_000;
+/// Events returned by one wait.
+const MAX_EVENTS: usize = 512;
+/// The longest sleep, so that stop orders and timeouts are noticed.
+const MAX_SLEEP_NANOS: u64 = 20_000_000;
 /// The token of the timer.
 const TIMER: u64 = u64::MAX;
 
-/// What a socket is waited for.
+/// The readiness to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Interest {
-    /// Readable, or ended.
+    /// Readable or closed.
     Read,
-    /// That, or writable.
+    /// Readable, writable or closed.
     ReadAndWrite,
 }
 
@@ -35,12 +35,12 @@ pub(super) struct SocketEvent {
     pub(super) writable: bool,
 }
 
-/// An epoll with its timer.
+/// An epoll instance and its timer.
 pub(super) struct Poller {
     epoll: OwnedFd,
     timer: OwnedFd,
     events: Box<[MaybeUninit<Event>]>,
-    /// The timer has expired and was not set again: it would end every sleep at once.
+    /// The timer has expired and must be reset, or every wait would return at once.
     is_due: bool,
 }
 
@@ -53,7 +53,7 @@ impl Poller {
         Ok(Self {
             epoll,
             timer,
-            events: vec![MaybeUninit::uninit(); EVENTS].into_boxed_slice(),
+            events: vec![MaybeUninit::uninit(); MAX_EVENTS].into_boxed_slice(),
             is_due: false,
         })
     }
@@ -66,19 +66,19 @@ impl Poller {
         Ok(epoll::modify(&self.epoll, socket, EventData::new_u64(token), flags(interest))?)
     }
 
-    /// Sleeps until something happens or `nanos` have gone by, at most 20 ms, and adds to `happened` what did.
+    /// Waits for an event or `nanos`, at most 20 ms, and appends events to `happened`.
     pub(super) fn wait(&mut self, nanos: Option<u64>, happened: &mut Vec<SocketEvent>) -> io::Result<()> {
         let longest = match nanos {
             Some(0) => 0,
-            Some(nanos) if nanos < LONGEST => {
+            Some(nanos) if nanos < MAX_SLEEP_NANOS => {
                 self.set(nanos)?;
-                LONGEST
+                MAX_SLEEP_NANOS
             }
             _ if self.is_due => {
-                self.set(LONGEST)?;
-                LONGEST
+                self.set(MAX_SLEEP_NANOS)?;
+                MAX_SLEEP_NANOS
             }
-            _ => LONGEST,
+            _ => MAX_SLEEP_NANOS,
         };
         let timeout = Timespec { tv_sec: 0, tv_nsec: longest as i64 };
         let events = match epoll::wait(&self.epoll, &mut self.events[..], Some(&timeout)) {
@@ -102,7 +102,7 @@ impl Poller {
         Ok(())
     }
 
-    /// Sets the timer; that also takes back an expiry that nobody read.
+    /// Sets the timer; this also clears an unread expiry.
     fn set(&mut self, nanos: u64) -> io::Result<()> {
         self.is_due = false;
         let value =

@@ -1,5 +1,5 @@
-//! One connection before the load, so that a target that refuses or a certificate that does not match is told in a
-//! sentence instead of a table of errors.
+//! Opens one connection before the load, so that a target that refuses connections or has the wrong certificate gives one
+//! clear error instead of a table of them.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -7,17 +7,17 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow, bail};
 use fairway_lab_measure::results::Class;
 
-use super::http3::{Http3, Opened};
+use super::http3::{Http3, OpeningProgress};
 use super::plan::{Plan, Protocol};
 use super::poller::{Interest, Poller};
-use super::quic::Datagrams;
+use super::quic::ReceiveBuffer;
 use super::slot::{Opening, Step};
 use super::transport::{Dialer, Scratch};
 
-/// Opens a connection as planned, TLS included, and ends it.
+/// Opens a connection according to the plan, including TLS, and closes it.
 ///
 /// # Errors
-/// Why there is no connection.
+/// The reason why the connection failed.
 pub(super) fn probe(plan: &Plan) -> anyhow::Result<()> {
     let address = plan.target.addresses[0];
     let deadline = Instant::now() + plan.bounds.timeout;
@@ -54,13 +54,13 @@ fn probe_http3(plan: &Plan, address: SocketAddr, deadline: Instant) -> anyhow::R
     let mut poller = Poller::new()?;
     poller.add(&quic, 0, Interest::Read)?;
     let mut http3 = Box::new(Http3::new(quic, 0));
-    let (mut datagrams, mut happened) = (Datagrams::of(plan), Vec::new());
+    let (mut datagrams, mut happened) = (ReceiveBuffer::for_plan(plan), Vec::new());
     loop {
         http3.transmit(Instant::now());
         match http3.take_opened() {
-            Opened::Yes => break,
-            Opened::Failed(class, why) => return Err(failure(plan, address, class, &why)),
-            Opened::Not => {}
+            OpeningProgress::Yes => break,
+            OpeningProgress::Failed(class, why) => return Err(failure(plan, address, class, &why)),
+            OpeningProgress::Not => {}
         }
         poller.wait(Some(Duration::from_millis(10).as_nanos() as u64), &mut happened)?;
         let now = Instant::now();

@@ -1,17 +1,16 @@
-//! The part of QPACK (RFC 9204) that the generator speaks: field sections of the static table and literals. It offers the
-//! server no dynamic table and uses none, so that a section stands for itself. What answers have is compared as it
-//! came; only numbers are decoded.
+//! The subset of QPACK (RFC 9204) that the generator uses: field sections of static-table entries and literals, without a
+//! dynamic table. Responses are compared in encoded form; only numbers are decoded.
 
-/// Why a field section is none.
+/// Why a field section is malformed.
 pub(super) type Malformed = &'static str;
 
 /// The prefix of a section without the dynamic table: Required Insert Count and Base are 0 (RFC 9204 §4.5.1).
 const PREFIX: [u8; 2] = [0, 0];
 
-/// Digits of the largest number that is decoded.
+/// Digits of the largest number decoded.
 const MAX_DIGITS: usize = 20;
 
-/// A name or a value in the form in which it came.
+/// A name or value as encoded by the server.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Text<'a> {
     Plain(&'a [u8]),
@@ -19,7 +18,7 @@ pub(super) enum Text<'a> {
 }
 
 impl Text<'_> {
-    /// The number that it is in decimal digits, if it is one (RFC 9110 §8.6).
+    /// Its value as a decimal number, if it is one (RFC 9110 §8.6).
     pub(super) fn number(self) -> Option<u64> {
         let mut digits = [0; MAX_DIGITS];
         let digits = match self {
@@ -36,7 +35,7 @@ impl Text<'_> {
     }
 }
 
-/// A text that is looked for, in both forms.
+/// A text to search for, in plain and Huffman form.
 pub(super) struct Needle {
     plain: Vec<u8>,
     huffman: Vec<u8>,
@@ -49,8 +48,8 @@ impl Needle {
         Self { plain: text.as_bytes().to_vec(), huffman: coded }
     }
 
-    /// Whether `text` is this one. A text has one form in the Huffman code (RFC 7541 §5.2).
-    pub(super) fn is(&self, text: Text<'_>) -> bool {
+    /// Whether `text` equals this one. The Huffman form of a text is unique (RFC 7541 §5.2).
+    pub(super) fn matches(&self, text: Text<'_>) -> bool {
         match text {
             Text::Plain(plain) => plain == self.plain,
             Text::Huffman(coded) => coded == self.huffman,
@@ -58,12 +57,12 @@ impl Needle {
     }
 }
 
-/// Begins a section.
-pub(super) fn begin(section: &mut Vec<u8>) {
+/// Writes the prefix of a section.
+pub(super) fn write_prefix(section: &mut Vec<u8>) {
     section.extend_from_slice(&PREFIX);
 }
 
-/// Adds a field to a section; the name has no capital letters (RFC 9114 §4.2).
+/// Appends a field to a section; the name must be lower case (RFC 9114 §4.2).
 pub(super) fn push(section: &mut Vec<u8>, name: &str, value: &str) {
     let same_name = STATIC.iter().position(|(known, _)| *known == name);
     if let Some(index) = STATIC.iter().position(|known| *known == (name, value)) {
@@ -77,10 +76,10 @@ pub(super) fn push(section: &mut Vec<u8>, name: &str, value: &str) {
     push_text(section, 0, 7, value.as_bytes());
 }
 
-/// Reads a whole section, field by field.
+/// Parses a complete section field by field.
 ///
 /// # Errors
-/// What is no section, or refers to a dynamic table, and what `visit` objects to.
+/// The section is malformed or refers to the dynamic table, or `visit` fails.
 pub(super) fn read<'a>(
     section: &'a [u8],
     mut visit: impl FnMut(Text<'a>, Text<'a>) -> Result<(), Malformed>,
@@ -119,7 +118,7 @@ fn entry(rest: &mut &[u8], is_static: bool, bits: u32) -> Result<(Text<'static>,
     Ok((Text::Plain(name.as_bytes()), value))
 }
 
-/// A string whose length has so many bits in its first byte, behind the bit that tells its form (RFC 9204 §4.1.2).
+/// A string whose length prefix has this many bits, after the Huffman bit (RFC 9204 §4.1.2).
 fn text<'a>(rest: &mut &'a [u8], bits: u32) -> Result<Text<'a>, Malformed> {
     let is_coded = rest.first().is_some_and(|first| first & 1 << bits != 0);
     let length = integer(rest, bits)?;
@@ -129,16 +128,16 @@ fn text<'a>(rest: &mut &'a [u8], bits: u32) -> Result<Text<'a>, Malformed> {
     Ok(if is_coded { Text::Huffman(text) } else { Text::Plain(text) })
 }
 
-/// An integer with a prefix of so many bits (RFC 7541 §5.1).
+/// An integer with a prefix of this many bits (RFC 7541 §5.1).
 fn integer(rest: &mut &[u8], bits: u32) -> Result<u64, Malformed> {
-    const SHORT: Malformed = "a field section ends within a field";
-    let (first, mut more) = rest.split_first().ok_or(SHORT)?;
+    const TRUNCATED_FIELD: Malformed = "a field section ends within a field";
+    let (first, mut more) = rest.split_first().ok_or(TRUNCATED_FIELD)?;
     let mask = u64::from(u8::MAX >> (8 - bits));
     let mut number = u64::from(*first) & mask;
     if number == mask {
         // RFC 9204 §4.1.1: up to 62 bits.
         for shift in (0..=56).step_by(7) {
-            let (byte, after) = more.split_first().ok_or(SHORT)?;
+            let (byte, after) = more.split_first().ok_or(TRUNCATED_FIELD)?;
             more = after;
             number += u64::from(byte & 0x7f) << shift;
             if byte & 0x80 == 0 {
@@ -167,7 +166,7 @@ fn push_integer(out: &mut Vec<u8>, flags: u8, bits: u32, number: usize) {
     out.push(left as u8);
 }
 
-/// Adds a string in its shorter form.
+/// Appends a string in its shorter form.
 fn push_text(out: &mut Vec<u8>, flags: u8, bits: u32, text: &[u8]) {
     let length = huffman::encoded_length(text);
     if length < text.len() {
@@ -179,8 +178,8 @@ fn push_text(out: &mut Vec<u8>, flags: u8, bits: u32, text: &[u8]) {
     }
 }
 
-/// The Huffman code of RFC 7541 Appendix B, which is canonical: codes of the same length count up in the order of
-/// their symbols, so that the lengths say all.
+/// The Huffman code of RFC 7541 Appendix B. The code is canonical: codes of one length ascend with their symbols, so
+/// lengths define it.
 mod huffman {
     use std::sync::LazyLock;
 
@@ -195,21 +194,21 @@ mod huffman {
         26, 26, 20, 19, 22, 23, 22, 25, 26, 26, 26, 27, 27, 26, 24, 25, 19, 21, 26, 27, 27, 26, 27, 24, 21, 21, 26, 26, 28, 27, 27, 27,
         20, 24, 20, 21, 22, 21, 21, 23, 22, 22, 25, 25, 24, 24, 26, 23, 26, 27, 26, 26, 27, 27, 27, 27, 27, 28, 27, 27, 27, 27, 27, 26,
     ];
-    const LONGEST: usize = 30;
+    const MAX_CODE_BITS: usize = 30;
 
     struct Code {
-        /// By symbol.
+        /// Codes by symbol.
         codes: [u32; 256],
         /// Symbols by length and value.
         symbols: [u8; 256],
-        /// By length: the first code, the number of codes, and the place of the first symbol.
-        lengths: [(u32, u32, usize); LONGEST + 1],
+        /// By length: the first code, the number of codes, and the index of the first symbol.
+        lengths: [(u32, u32, usize); MAX_CODE_BITS + 1],
     }
 
     static CODE: LazyLock<Code> = LazyLock::new(|| {
-        let mut code = Code { codes: [0; 256], symbols: [0; 256], lengths: [(0, 0, 0); LONGEST + 1] };
+        let mut code = Code { codes: [0; 256], symbols: [0; 256], lengths: [(0, 0, 0); MAX_CODE_BITS + 1] };
         let (mut next, mut place) = (0_u32, 0);
-        for length in 1..=LONGEST {
+        for length in 1..=MAX_CODE_BITS {
             next <<= 1;
             code.lengths[length] = (next, 0, place);
             for symbol in (0..=u8::MAX).filter(|symbol| usize::from(LENGTHS[usize::from(*symbol)]) == length)
@@ -223,7 +222,7 @@ mod huffman {
         code
     });
 
-    /// How long a text is in the code, bytes.
+    /// The encoded length of a text, bytes.
     pub(super) fn encoded_length(text: &[u8]) -> usize {
         text.iter().map(|symbol| usize::from(LENGTHS[usize::from(*symbol)])).sum::<usize>().div_ceil(8)
     }
@@ -239,12 +238,12 @@ mod huffman {
             }
         }
         if held > 0 {
-            // Padded with the beginning of the symbol for the end, which is ones.
+            // Padded with the start of the end-of-string symbol, all ones.
             out.push((bits << (8 - held)) as u8 | u8::MAX >> held);
         }
     }
 
-    /// The text, if it is one and has room.
+    /// Decodes a text; `None` if it is malformed or does not fit.
     pub(super) fn decode<'a>(coded: &[u8], room: &'a mut [u8]) -> Option<&'a [u8]> {
         let (mut bits, mut length, mut filled) = (0_u32, 0, 0);
         for bit in coded.iter().flat_map(|byte| (0..8).rev().map(move |place| u32::from(byte >> place & 1))) {
@@ -256,7 +255,7 @@ mod huffman {
                 (bits, length, filled) = (0, 0, filled + 1);
             }
         }
-        // RFC 7541 §5.2: padding is shorter than a byte, and ones.
+        // RFC 7541 §5.2: padding is shorter than a byte and all ones.
         (length < 8 && bits == (1 << length) - 1).then_some(&room[..filled])
     }
 
@@ -348,14 +347,17 @@ mod tests {
             ("x-long", &"a".repeat(300)),
         ];
         let mut section = Vec::new();
-        begin(&mut section);
+        write_prefix(&mut section);
         for (name, value) in fields {
             push(&mut section, name, value);
         }
         let mut left = fields.iter();
         read(&section, |name, value| {
             let expected = left.next().expect("no more fields than were written");
-            assert!(Needle::new(expected.0).is(name) && Needle::new(expected.1).is(value), "{expected:?}");
+            assert!(
+                Needle::new(expected.0).matches(name) && Needle::new(expected.1).matches(value),
+                "{expected:?}"
+            );
             Ok(())
         })
         .unwrap();

@@ -1,5 +1,5 @@
-//! When requests are due: the intended times of an open loop for one thread of several. Knows no clock; times are
-//! nanoseconds from the beginning of the stream.
+//! The intended times of an open loop, for one of several threads. Reads no clock; times are nanoseconds from the start of
+//! the stream.
 
 use super::plan::{Pace, Plan};
 
@@ -14,14 +14,14 @@ pub(super) struct Schedule {
 enum Gaps {
     /// Request `k` of thread `i` of `n` is number `k * n + i` of the stream.
     Constant { interval: f64, threads: u64, number: u64 },
-    /// The sum of independent Poisson processes is one of the sum of their rates.
+    /// The sum of independent Poisson processes is a Poisson process with the sum of their rates.
     Poisson { mean: f64, random: fastrand::Rng },
-    /// A closed loop has no times of its own.
+    /// A closed loop has no schedule.
     None,
 }
 
 impl Schedule {
-    /// That of thread `index` of `threads`.
+    /// The schedule of thread `index` of `threads`.
     pub(super) fn new(plan: &Plan, index: usize, threads: usize) -> Self {
         let (index, threads) = (index as u64, threads as u64);
         let all = plan.bounds.requests.unwrap_or(u64::MAX);
@@ -49,20 +49,20 @@ impl Schedule {
         (self.left > 0 && self.next < self.end && !matches!(self.gaps, Gaps::None)).then_some(self.next)
     }
 
-    /// Goes past the time that [`Schedule::peek`] gave.
+    /// Consumes the time returned by [`Schedule::peek`].
     pub(super) fn advance(&mut self) {
         self.left = self.left.saturating_sub(1);
-        self.next = self.gaps.after(self.next);
+        self.next = self.gaps.next_after(self.next);
     }
 
-    /// Whether a closed loop may begin a request at `now`; it is counted.
+    /// Whether a closed loop may start a request at `now`; counts it if so.
     pub(super) fn begin(&mut self, now: u64) -> bool {
         let may = self.left > 0 && now < self.end;
         self.left -= u64::from(may);
         may
     }
 
-    /// Whether nothing will be due at or after `now` any more.
+    /// Whether no request is due at or after `now`.
     pub(super) fn is_over(&self, now: u64) -> bool {
         self.left == 0
             || if matches!(self.gaps, Gaps::None) { now >= self.end } else { self.next >= self.end }
@@ -78,16 +78,16 @@ impl Gaps {
     fn first(&mut self) -> u64 {
         match self {
             Self::Constant { interval, number, .. } => (*interval * *number as f64) as u64,
-            Self::Poisson { .. } => self.after(0),
+            Self::Poisson { .. } => self.next_after(0),
             Self::None => 0,
         }
     }
 
-    fn after(&mut self, time: u64) -> u64 {
+    fn next_after(&mut self, time: u64) -> u64 {
         match self {
             Self::Constant { interval, threads, number } => {
                 *number += *threads;
-                // From the number, not from the time before: no rounding adds up.
+                // Computed from the number, not the previous time, so rounding errors do not add up.
                 (*interval * *number as f64) as u64
             }
             Self::Poisson { mean, random } => time + (-(1.0 - random.f64()).ln() * *mean) as u64,
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     fn plan(rate: f64, poisson: bool, requests: Option<u64>) -> Plan {
-        let mut plan = Plan::to("http://127.0.0.1:1/").unwrap();
+        let mut plan = Plan::for_url("http://127.0.0.1:1/").unwrap();
         plan.pace = Pace::Open { rate, poisson };
         plan.bounds.requests = requests;
         plan

@@ -1,57 +1,57 @@
-//! Latency and errors over time, with a bound: a series that gets too long doubles the length of its pieces.
+//! Latency and errors over time, of bounded size: a series that becomes too long doubles its interval.
 
 use fairway_lab_measure::results::Bucket;
 use hdrhistogram::Histogram;
 
-/// Pieces at most. A piece is about 4 KB, so that a thread keeps at most 16 MB or so.
-const PIECES: usize = 4_096;
+/// Maximum number of intervals. One takes about 4 KB, so a thread keeps at most about 16 MB.
+const MAX_INTERVALS: usize = 4_096;
 
-/// Pieces of time.
+/// A time series of equal intervals.
 #[derive(Clone)]
 pub(super) struct Series {
     length: u64,
-    pieces: Vec<Piece>,
+    pieces: Vec<SeriesInterval>,
 }
 
 #[derive(Clone, Default)]
-struct Piece {
+struct SeriesInterval {
     requests: u64,
     errors: u64,
     max: u64,
-    /// Two digits: enough for a point of a plot, and a tenth of the room of three.
+    /// Two significant digits: enough for a plot, at a tenth of the memory of three.
     answered: Option<Histogram<u32>>,
 }
 
 impl Series {
-    /// With pieces of so many nanoseconds.
+    /// A series with intervals of this many nanoseconds.
     pub(super) fn new(length: u64) -> Self {
         Self { length: length.max(1_000_000), pieces: Vec::new() }
     }
 
-    /// A request was due.
+    /// Counts a request that was due.
     pub(super) fn due(&mut self, at: u64) {
-        self.piece(at).requests += 1;
+        self.interval_at(at).requests += 1;
     }
 
-    /// One that was due then failed.
-    pub(super) fn failed(&mut self, at: u64) {
-        self.piece(at).errors += 1;
+    /// Counts a failed request that was due at that time.
+    pub(super) fn record_failure(&mut self, at: u64) {
+        self.interval_at(at).errors += 1;
     }
 
-    /// One that was due then was answered after so many microseconds.
-    pub(super) fn answered(&mut self, at: u64, micros: u64) {
-        let piece = self.piece(at);
+    /// Records the latency, in microseconds, of the request due at that time.
+    pub(super) fn record_response(&mut self, at: u64, micros: u64) {
+        let piece = self.interval_at(at);
         piece.max = piece.max.max(micros);
-        note(piece.answered.get_or_insert_with(fine_enough), micros);
+        record_latency(piece.answered.get_or_insert_with(fine_enough), micros);
     }
 
-    fn piece(&mut self, at: u64) -> &mut Piece {
-        while at / self.length >= PIECES as u64 {
+    fn interval_at(&mut self, at: u64) -> &mut SeriesInterval {
+        while at / self.length >= MAX_INTERVALS as u64 {
             self.coarsen();
         }
         let index = (at / self.length) as usize;
         if index >= self.pieces.len() {
-            self.pieces.resize(index + 1, Piece::default());
+            self.pieces.resize(index + 1, SeriesInterval::default());
         }
         &mut self.pieces[index]
     }
@@ -77,14 +77,14 @@ impl Series {
             other.coarsen();
         }
         if self.pieces.len() < other.pieces.len() {
-            self.pieces.resize(other.pieces.len(), Piece::default());
+            self.pieces.resize(other.pieces.len(), SeriesInterval::default());
         }
         for (piece, more) in self.pieces.iter_mut().zip(&other.pieces) {
             piece.add(more);
         }
     }
 
-    /// In the words of the results.
+    /// Converts to the format of the results.
     pub(super) fn buckets(&self) -> Vec<Bucket> {
         let seconds = self.length as f64 / 1e9;
         self.pieces
@@ -95,7 +95,7 @@ impl Series {
     }
 }
 
-impl Piece {
+impl SeriesInterval {
     fn add(&mut self, other: &Self) {
         self.requests += other.requests;
         self.errors += other.errors;
@@ -108,7 +108,7 @@ impl Piece {
 
     fn bucket(&self, at_s: f64, seconds: f64) -> Bucket {
         let quantile = |quantile: f64| {
-            // A bin's upper end may lie above the largest value.
+            // The upper bound of a bucket may exceed the largest value.
             let micros = self.answered.as_ref().map_or(0, |answered| answered.value_at_quantile(quantile));
             micros.min(self.max) as f64 / 1e3
         };
@@ -131,8 +131,8 @@ fn fine_enough() -> Histogram<u32> {
     histogram
 }
 
-/// Counts a value in a histogram that grows. Not `saturating_record`: that clamps to the range of this moment.
-fn note(histogram: &mut Histogram<u32>, micros: u64) {
+/// Records a value in an auto-resizing histogram. Not `saturating_record`, which would clamp to the current range.
+fn record_latency(histogram: &mut Histogram<u32>, micros: u64) {
     histogram.record(micros).expect("a histogram that grows takes every value");
 }
 
@@ -145,7 +145,7 @@ mod tests {
         let mut series = Series::new(1_000_000_000);
         for second in 0..10_000_u64 {
             series.due(second * 1_000_000_000);
-            series.answered(second * 1_000_000_000, second);
+            series.record_response(second * 1_000_000_000, second);
         }
         let buckets = series.buckets();
         assert_eq!(buckets[0].seconds, 4.0);
@@ -158,10 +158,10 @@ mod tests {
         let mut series = Series::new(1_000_000_000);
         for request in 1..=100_u64 {
             series.due(0);
-            series.answered(0, request * 10_000);
+            series.record_response(0, request * 10_000);
         }
         let bucket = series.buckets()[0];
-        // Two digits are kept.
+        // Two significant digits are kept.
         assert!((bucket.p50_ms / 500.0 - 1.0).abs() < 0.01, "{bucket:?}");
         assert!((bucket.p99_ms / 990.0 - 1.0).abs() < 0.01, "{bucket:?}");
         assert_eq!(bucket.max_ms, 1_000.0);
@@ -171,9 +171,9 @@ mod tests {
     fn series_of_threads_with_unequal_pieces_add_up() {
         let (mut one, mut other) = (Series::new(1_000_000_000), Series::new(4_000_000_000));
         one.due(5_000_000_000);
-        one.failed(5_000_000_000);
+        one.record_failure(5_000_000_000);
         other.due(5_000_000_000);
-        other.answered(5_000_000_000, 70);
+        other.record_response(5_000_000_000, 70);
         one.add(other);
         let bucket = one.buckets()[1];
         assert_eq!((bucket.at_s, bucket.requests, bucket.errors, bucket.max_ms), (4.0, 2, 1, 0.07));

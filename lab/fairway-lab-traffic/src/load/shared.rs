@@ -1,4 +1,4 @@
-//! What the threads of a stream and its owner tell each other.
+//! State shared by the threads of a stream and its owner.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -6,24 +6,23 @@ use std::time::{Duration, Instant};
 
 use super::tally::Tally;
 
-/// From the order to begin to the first request.
-const LEAD: Duration = Duration::from_millis(2);
+/// Delay from the start order to the first request.
+const START_DELAY: Duration = Duration::from_millis(2);
 
-/// What the threads of a stream and its owner tell each other. Nothing here is touched per request but counters that only
-/// one thread writes.
-pub(super) struct Shared {
+/// State shared by the threads of a stream and its owner. Per request, only counters with a single writer are touched.
+pub(super) struct WorkerShared {
     pub(super) origin: Instant,
     begun: OnceLock<Instant>,
     unready: AtomicUsize,
     stop: AtomicBool,
     /// Connections may close.
     released: AtomicBool,
-    /// How often the owner has asked for what was counted since.
+    /// Number of times the owner has asked for the counts since the previous cut.
     cuts: AtomicU32,
     pub(super) threads: Vec<ThreadStatus>,
 }
 
-/// What one thread shows while it runs.
+/// The live status of one thread.
 #[derive(Default)]
 pub(super) struct ThreadStatus {
     pub(super) ok: AtomicU64,
@@ -32,25 +31,25 @@ pub(super) struct ThreadStatus {
     pub(super) in_flight: AtomicU64,
     /// Every request of this thread has ended.
     pub(super) finished: AtomicBool,
-    /// How often this thread has handed over what it counted, and the last of that.
+    /// Number of cuts this thread has answered, and the counts of the last one.
     cuts: AtomicU32,
     handed_over: Mutex<Option<Tally>>,
 }
 
-/// How a stream fares.
+/// The progress of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Progress {
-    /// Expected answers so far.
+    /// Expected responses so far.
     pub ok: u64,
-    /// Complete answers so far.
+    /// Complete responses so far.
     pub answers: u64,
     /// Failed requests so far.
     pub errors: u64,
-    /// Requests on their way.
+    /// Requests in flight.
     pub in_flight: u64,
 }
 
-impl Shared {
+impl WorkerShared {
     pub(super) fn new(threads: usize) -> Self {
         Self {
             origin: Instant::now(),
@@ -63,22 +62,22 @@ impl Shared {
         }
     }
 
-    /// A thread has its connections.
+    /// Records that a thread's connections are open.
     pub(super) fn ready(&self) {
         self.unready.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Whether all threads have theirs.
+    /// Whether the connections of all threads are open.
     pub(super) fn are_ready(&self) -> bool {
         self.unready.load(Ordering::Acquire) == 0
     }
 
     /// Sets the time of the first request.
-    pub(super) fn begin(&self) -> Instant {
-        *self.begun.get_or_init(|| Instant::now() + LEAD)
+    pub(super) fn start_clock(&self) -> Instant {
+        *self.begun.get_or_init(|| Instant::now() + START_DELAY)
     }
 
-    /// Lets threads close their connections once they have finished.
+    /// Allows threads to close their connections once finished.
     pub(super) fn release(&self) {
         self.released.store(true, Ordering::Relaxed);
     }
@@ -100,24 +99,24 @@ impl Shared {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Asks every thread for what it has counted since it was asked last.
+    /// Asks every thread for its counts since the previous cut.
     pub(super) fn cut(&self) {
         self.cuts.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether a thread was asked and has not handed over yet.
+    /// Whether a thread has yet to answer the latest cut.
     pub(super) fn is_asked(&self, thread: usize) -> bool {
         self.threads[thread].cuts.load(Ordering::Relaxed) != self.cuts.load(Ordering::Relaxed)
     }
 
-    /// A thread hands over what it has counted.
+    /// Hands over a thread's counts.
     pub(super) fn hand_over(&self, thread: usize, tally: Tally) {
         let status = &self.threads[thread];
         *status.handed_over.lock().unwrap_or_else(PoisonError::into_inner) = Some(tally);
         status.cuts.store(self.cuts.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
-    /// What a thread has handed over, if it has.
+    /// Takes the counts that a thread has handed over.
     pub(super) fn take(&self, thread: usize) -> Option<Tally> {
         self.threads[thread].handed_over.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

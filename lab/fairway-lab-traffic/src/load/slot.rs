@@ -1,4 +1,4 @@
-//! A place for a connection: closed, being opened, or open. Never decides when to open.
+//! A slot for a connection: closed, opening or open. It does not decide when to open.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -12,41 +12,41 @@ use super::plan::Protocol;
 use super::poller::{Interest, Poller};
 use super::transport::Transport;
 
-/// A place for a connection.
+/// A slot for a connection.
 pub(super) struct Slot {
-    /// Grows with each connection, so that an event of the one before is not taken for one of this.
+    /// Incremented for each connection, so that a late event of the previous one is recognised.
     pub(super) epoch: u32,
     pub(super) state: State,
     interest: Interest,
-    /// Whether the connection that was here last carried a request.
+    /// Whether the slot's latest connection carried a request.
     pub(super) was_used: bool,
-    /// Whether a connection with streams stands in the line of those that can take a request.
+    /// Whether a connection with streams is queued as able to take a request.
     pub(super) is_offered: bool,
-    /// Whether it stands in the line of those that were given something and have not been polled since.
+    /// Whether it is queued for polling because it was given a request.
     pub(super) is_unpolled: bool,
 }
 
-/// What is in it.
+/// The state of a slot.
 pub(super) enum State {
     Closed,
     Opening(Opening),
     Http1(Http1),
     Http2(Box<Http2>),
-    /// Open, or being made.
+    /// Open or opening.
     Http3(Box<Http3>),
 }
 
-/// A connection that is being made.
+/// A connection being opened.
 pub(super) struct Opening {
     pub(super) transport: Transport,
-    /// The number by which its deadline is found.
+    /// The key of its deadline.
     pub(super) number: u64,
     is_connected: bool,
-    /// What the server said in one breath with the end of the TLS handshake, e.g. its settings of HTTP/2.
+    /// Data received together with the end of the TLS handshake, e.g. HTTP/2 settings.
     pub(super) said: Vec<u8>,
 }
 
-/// How far a connection is.
+/// The result of a step.
 pub(super) enum Step {
     Wait,
     Ready,
@@ -70,7 +70,7 @@ impl Slot {
         u64::from(self.epoch) << 32 | index as u64
     }
 
-    /// Puts a connection that is being made into it.
+    /// Starts opening a connection in this slot.
     pub(super) fn begin(&mut self, opening: Opening, index: usize, poller: &Poller) -> io::Result<()> {
         self.renew(Interest::ReadAndWrite);
         poller.add(&opening.transport, self.token(index), self.interest)?;
@@ -78,7 +78,7 @@ impl Slot {
         Ok(())
     }
 
-    /// As [`Slot::begin`], with one of HTTP/3.
+    /// As [`Slot::begin`], for HTTP/3.
     pub(super) fn begin_http3(&mut self, http3: Box<Http3>, index: usize, poller: &Poller) -> io::Result<()> {
         self.renew(Interest::Read);
         poller.add(&http3.quic, self.token(index), self.interest)?;
@@ -92,7 +92,8 @@ impl Slot {
         (self.was_used, self.is_offered, self.is_unpolled) = (false, false, false);
     }
 
-    /// Whether a connection can take one more request, of at most `most` at a time; none for those without streams.
+    /// Whether the connection can take another request, with at most `most` in flight; `None` for connections without
+    /// streams.
     pub(super) fn has_room(&self, most: usize) -> Option<bool> {
         match &self.state {
             State::Http2(http2) => Some(http2.has_room(most)),
@@ -101,7 +102,7 @@ impl Slot {
         }
     }
 
-    /// Waits for writability only while there is something to write: epoll would say "writable" all of the time.
+    /// Waits for writability only while output is pending; otherwise epoll would report it constantly.
     pub(super) fn settle_interest(&mut self, index: usize, poller: &Poller) -> io::Result<()> {
         let token = self.token(index);
         let wants = |transport: &Transport| {
@@ -126,12 +127,12 @@ impl Slot {
         }
     }
 
-    /// Empties it; the connection ends in order if it is `orderly`, and at once otherwise.
+    /// Empties the slot; closes the connection gracefully if `orderly`, immediately otherwise.
     pub(super) fn clear(&mut self, orderly: bool) {
         self.epoch = self.epoch.wrapping_add(1);
         match std::mem::replace(&mut self.state, State::Closed) {
             State::Http1(http1) if orderly => http1.transport.close(),
-            // Other than with TCP, the system tells nobody.
+            // Unlike TCP, the kernel does not notify the peer.
             State::Http3(http3) => http3.close(),
             _ => {}
         }
@@ -157,7 +158,7 @@ impl Opening {
         Self { transport, number, is_connected: false, said: Vec::new() }
     }
 
-    /// Goes on after the socket moved.
+    /// Continues after an event of the socket.
     pub(super) fn step(&mut self, scratch: &mut super::transport::Scratch) -> Step {
         if !self.is_connected {
             if let Err(error) = self.transport.connected() {
@@ -175,7 +176,7 @@ impl Opening {
         }
     }
 
-    /// Why a connection that is ready cannot carry this protocol, if it cannot.
+    /// Why a ready connection cannot carry this protocol, if so.
     pub(super) fn refusal(&self, protocol: Protocol) -> Option<(Class, String)> {
         match protocol {
             Protocol::Http2 if self.transport.settled().is_some_and(|(_, tls)| tls.protocol != "h2") => {
@@ -188,7 +189,7 @@ impl Opening {
         }
     }
 
-    /// What it was doing when its time was up.
+    /// The class and text of a timeout while opening.
     pub(super) fn give_up(&self) -> (Class, String) {
         if self.is_connected {
             (Class::TlsTimeout, "the TLS handshake did not end in time".to_owned())
@@ -222,7 +223,7 @@ fn handshake_failure(error: &io::Error) -> String {
     }
 }
 
-/// The class of a connection that could not be made.
+/// The error class of a failure to connect.
 pub(super) fn connect_class(error: &io::Error) -> Class {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => Class::ConnectRefused,

@@ -1,8 +1,8 @@
-//! What is looked for in the field sections of HTTP/3, encoded once.
+//! The fields to search for in HTTP/3 field sections, encoded once.
 
 use super::qpack::Needle;
 
-/// What is looked for in answers.
+/// The expected fields of responses.
 pub(super) struct Sought {
     pub(super) status: Needle,
     pub(super) length: Needle,
@@ -11,7 +11,7 @@ pub(super) struct Sought {
 }
 
 impl Sought {
-    /// A header and a field of the trailers, each with its value.
+    /// A header and a trailer, each with its value.
     pub(super) fn new(header: Option<&(String, String)>, trailer: Option<&(String, String)>) -> Self {
         let needles =
             |field: &(String, String)| (Needle::new(&field.0.to_ascii_lowercase()), Needle::new(&field.1));

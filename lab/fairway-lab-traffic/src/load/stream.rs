@@ -1,4 +1,4 @@
-//! A running stream of load: starts its threads, asks them how they fare, stops them and merges what they counted.
+//! A running stream of load: starts its threads, reads their progress, stops them and merges their counts.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
@@ -9,36 +9,36 @@ use anyhow::Context;
 
 use super::outcome::Outcome;
 use super::plan::Plan;
-use super::shared::{Progress, Shared};
+use super::shared::{Progress, WorkerShared};
 use super::tally::Tally;
 use super::urgency;
 use super::worker::{End, Report, Worker};
 
-/// The opening of connections takes no longer than this before the first request, however many time out.
+/// Limit on the time to open connections before the first request, however many time out.
 const LONGEST_OPENING: Duration = Duration::from_secs(60);
 
-/// A thread looks up at least a hundred times a second.
+/// How long a split may take; a thread checks at least a hundred times a second.
 const LONGEST_SPLIT: Duration = Duration::from_secs(10);
 
-/// How often it is looked whether connections are open.
-const LOOK: Duration = Duration::from_millis(1);
+/// How often to check whether connections are open.
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// A running stream of load.
 pub struct Stream {
     plan: Arc<Plan>,
-    shared: Arc<Shared>,
+    shared: Arc<WorkerShared>,
     threads: Vec<JoinHandle<anyhow::Result<Report>>>,
     begun: Instant,
-    /// When it was split last.
+    /// The time of the last split.
     split: Instant,
 }
 
 impl Stream {
-    /// Opens the connections (unless each request has its own) and begins. Returns when the first request is due, so that
-    /// [`Stream::begun`] is known.
+    /// Opens the connections, unless each request has its own, and starts the load. Returns when the first request is due,
+    /// so that [`Stream::begun`] is known.
     ///
     /// # Errors
-    /// A plan that cannot be carried out: no rate, no connections, fields or cipher suites that do not exist.
+    /// The plan is not possible: no rate, no connections, unknown headers or cipher suites.
     pub fn start(plan: Plan) -> anyhow::Result<Self> {
         let mut stream = Self::open(plan)?;
         stream.shared.release();
@@ -46,8 +46,8 @@ impl Stream {
         Ok(stream)
     }
 
-    /// Opens the connections and sends nothing until [`Stream::begin`]. After the last answer they stay open until
-    /// [`Stream::join`], so that whoever measures can do it while nothing is on its way.
+    /// Opens the connections but sends nothing until [`Stream::begin`]. They stay open after the last response until
+    /// [`Stream::join`], so that idle connections can be measured.
     ///
     /// # Errors
     /// As [`Stream::start`].
@@ -55,7 +55,7 @@ impl Stream {
         plan.check()?;
         plan.shape.threads = plan.shape.threads.clamp(1, plan.shape.connections);
         let plan = Arc::new(plan);
-        let shared = Arc::new(Shared::new(plan.shape.threads));
+        let shared = Arc::new(WorkerShared::new(plan.shape.threads));
         let run = fastrand::u64(..) >> 16;
         let (report, reports) = mpsc::channel();
         let threads = (0..plan.shape.threads)
@@ -66,7 +66,7 @@ impl Stream {
                     .spawn(move || {
                         urgency::raise(&plan);
                         let worker = Worker::new(plan, shared, run, index);
-                        // The owner may have given up because another thread could not be made.
+                        // The owner may have given up because another thread failed to start.
                         _ = report.send(worker.as_ref().err().map(|error| format!("{error:#}")));
                         worker?.run()
                     })
@@ -74,7 +74,7 @@ impl Stream {
             })
             .collect::<anyhow::Result<Vec<_>>>()?;
         let now = Instant::now();
-        // From here on an error ends the threads.
+        // From here on, dropping the stream on an error ends the threads.
         let stream = Self { plan, shared, threads, begun: now, split: now };
         for _ in 0..stream.plan.shape.threads {
             if let Some(error) = reports.recv().context("a thread of the generator is gone")? {
@@ -87,14 +87,14 @@ impl Stream {
                 now.elapsed() < LONGEST_OPENING,
                 "the connections were not open after {seconds} s"
             );
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
         Ok(stream)
     }
 
-    /// Begins; returns when the first request is due.
+    /// Starts the load; returns when the first request is due.
     pub fn begin(&mut self) {
-        self.begun = self.shared.begin();
+        self.begun = self.shared.start_clock();
         self.split = self.begun;
         std::thread::sleep(self.begun.saturating_duration_since(Instant::now()));
     }
@@ -105,13 +105,13 @@ impl Stream {
         self.begun
     }
 
-    /// How it fares.
+    /// The progress so far.
     #[must_use]
     pub fn progress(&self) -> Progress {
         self.shared.progress()
     }
 
-    /// Nothing more is due from now on; requests on their way may end.
+    /// Stops the schedule; requests in flight may complete.
     pub fn stop(&self) {
         self.shared.stop();
     }
@@ -126,11 +126,11 @@ impl Stream {
         self.shared.threads[index].finished.load(Ordering::Acquire) || self.threads[index].is_finished()
     }
 
-    /// What ended since the beginning, or since it was split last; connections and requests on their way go on.
-    /// [`Stream::join`] tells only of the rest.
+    /// Returns what ended since the start or the previous split. Connections and requests in flight continue, and
+    /// [`Stream::join`] returns only the rest.
     ///
     /// # Errors
-    /// A thread has ended, or does not answer.
+    /// A thread has ended or does not respond.
     pub fn split(&mut self) -> anyhow::Result<Segment> {
         self.shared.cut();
         let now = Instant::now();
@@ -157,7 +157,7 @@ impl Stream {
     /// Waits for the end.
     ///
     /// # Errors
-    /// The system's polling failed in a thread.
+    /// Polling failed in a thread.
     pub fn join(mut self) -> anyhow::Result<Outcome> {
         self.shared.release();
         let mut sum: Option<Report> = None;
@@ -184,15 +184,14 @@ impl Stream {
 }
 
 impl Drop for Stream {
-    /// The net under errors: threads whose owner is gone end.
+    /// Ends the threads if the owner fails.
     fn drop(&mut self) {
         self.shared.stop();
         self.shared.release();
     }
 }
 
-/// What ended in a part of a stream's time. [`Stream::split`] gives it, and parts of one stream add up to what
-/// the stream would have told as a whole.
+/// The results of one segment of a stream, from [`Stream::split`]. The segments add up to the results of the whole stream.
 #[derive(Clone)]
 pub struct Segment {
     plan: Arc<Plan>,
@@ -202,7 +201,7 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// Together with another part of the same stream.
+    /// Adds another segment of the same stream.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.tally.add(other.tally);
@@ -210,13 +209,13 @@ impl Segment {
         self
     }
 
-    /// In the words of the results. Times within it count from the beginning of the stream.
+    /// Converts to the format of the results. Times count from the start of the stream.
     #[must_use]
     pub fn outcome(mut self) -> Outcome {
         self.tally.in_time = self.tally.answers;
         self.tally.last = 0;
         let mut outcome = Outcome::new(&self.plan, self.tally, self.begun, Some(self.seconds));
-        // Pieces before the part have nothing in them.
+        // Intervals before the segment are empty.
         outcome
             .load
             .over_time

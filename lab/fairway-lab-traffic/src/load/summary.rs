@@ -1,5 +1,5 @@
-//! What a stream came to as text, in lines that users of wrk2 (latency distribution, socket errors), hey (status codes) and
-//! vegeta (latencies, success) know. Never measures.
+//! The results of a stream as text, laid out like wrk2 (latency distribution, socket errors), hey (status codes) and vegeta
+//! (latencies, success).
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ pub(super) enum Ended {
     Interrupted,
 }
 
-/// The whole text.
+/// The summary of a stream.
 pub(super) struct Summary<'a> {
     pub(super) plan: &'a Plan,
     pub(super) outcome: &'a Outcome,
@@ -89,7 +89,7 @@ impl Summary<'_> {
         writeln!(out, "Latencies     [mean, 50, 90, 95, 99, max]  {}", points(&load.latency))?;
         writeln!(out, "Service times [mean, 50, 90, 95, 99, max]  {}", points(&load.service))?;
         if is_open {
-            // A closed loop has no times that could be missed.
+            // A closed loop has no intended times.
             let late = &load.lateness;
             let points = [late.p50_ms, late.p99_ms, late.p999_ms, late.max_ms].map(ms).join(", ");
             writeln!(out, "Lateness of the generator [50, 99, 99.9, max]  {points}")?;
@@ -149,7 +149,7 @@ fn points(latency: &Latency) -> String {
     [latency.mean_ms, at(50.0), at(90.0), at(95.0), at(99.0), latency.max_ms].map(ms).join(", ")
 }
 
-/// As wrk2 writes it.
+/// Formats a time like wrk2.
 fn ms(ms: f64) -> String {
     if ms >= 1_000.0 {
         format!("{:.2}s", ms / 1e3)

@@ -1,5 +1,5 @@
-//! What one thread counted. Complete answers of whatever status have a latency, as wrk2 and vegeta have it; failures
-//! without an answer have only their class. Times are nanoseconds from the beginning of the stream.
+//! The counts of one thread. As in wrk2 and vegeta, complete responses of any status have a latency; requests without a
+//! response have only an error class. Times are nanoseconds from the start of the stream.
 
 use std::collections::BTreeMap;
 
@@ -11,55 +11,55 @@ use super::fates::Fates;
 use super::plan::Plan;
 use super::series::Series;
 
-/// Examples of each class at most.
-const EXAMPLES: u64 = 5;
-/// The largest latency that histograms tell apart, microseconds: 19 hours.
-const LARGEST: u64 = 1 << 36;
+/// Maximum number of examples of each class.
+const MAX_EXAMPLES: u64 = 5;
+/// The largest latency in histograms, microseconds: 19 hours.
+const MAX_LATENCY_MICROS: u64 = 1 << 36;
 
-/// The sums of one thread, and after [`Tally::add`] of all.
+/// The counts of one thread, or of all after [`Tally::add`].
 #[derive(Clone)]
 pub(super) struct Tally {
     pub(super) counts: Counts,
     pub(super) errors: BTreeMap<Class, u64>,
     pub(super) examples: Vec<Example>,
-    /// Microseconds, as the two after it.
+    /// Microseconds, like the next two.
     pub(super) latency: Histogram<u64>,
     pub(super) service: Histogram<u64>,
     pub(super) lateness: Histogram<u64>,
     pub(super) series: Series,
     pub(super) tls: Option<Tls>,
-    /// Complete answers.
+    /// Complete responses.
     pub(super) answers: u64,
-    /// Those before the end of the plan.
+    /// Complete responses before the end of the plan.
     pub(super) in_time: u64,
-    /// When the last one was complete.
+    /// The time of the last complete response.
     pub(super) last: u64,
-    /// Of requests with an id; none where there are no ids.
+    /// Outcomes of requests with an id; `None` without ids.
     pub(super) fates: Option<Fates>,
 }
 
-/// A request on its way.
+/// A request in flight.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Exchange {
-    /// When it was due.
+    /// The time it was due.
     pub(super) due: u64,
-    /// When it was written.
+    /// The time it was written.
     pub(super) sent: u64,
-    /// Its number on this thread; 0 when it was never written.
+    /// Its number on this thread; 0 if it was never written.
     pub(super) number: u64,
 }
 
-/// What became of it.
-pub(super) enum Fate {
-    /// A complete answer; the class says what is wrong with it, if anything.
+/// The outcome of a request.
+pub(super) enum RequestOutcome {
+    /// A complete response, with a class if it is not as expected.
     Answered { wrong: Option<(Class, String)> },
-    /// No complete answer.
+    /// No complete response.
     Failed(Class, String),
 }
 
 impl Tally {
     pub(super) fn new(plan: &Plan, fates: Option<Fates>) -> Self {
-        let empty = Histogram::new_with_bounds(1, LARGEST, 3).expect("these bounds are allowed");
+        let empty = Histogram::new_with_bounds(1, MAX_LATENCY_MICROS, 3).expect("these bounds are allowed");
         Self {
             counts: Counts::default(),
             errors: BTreeMap::new(),
@@ -76,14 +76,14 @@ impl Tally {
         }
     }
 
-    /// A request was due; the generator noticed so much later.
+    /// Counts a request that was due, noticed `late` nanoseconds afterwards.
     pub(super) fn due(&mut self, at: u64, late: u64) {
         self.counts.requests += 1;
         self.series.due(at);
         self.lateness.saturating_record(late / 1_000);
     }
 
-    /// A connection is open.
+    /// Counts an opened connection.
     pub(super) fn connected(&mut self, settled: Option<(HandshakeKind, Tls)>) {
         self.counts.connections += 1;
         let Some((kind, tls)) = settled else { return };
@@ -91,46 +91,46 @@ impl Tally {
             HandshakeKind::Resumed => self.counts.resumed_handshakes += 1,
             _ => self.counts.full_handshakes += 1,
         }
-        // A resumed session of TLS 1.2 may not know the certificate any more.
+        // A resumed TLS 1.2 session may not know the certificate.
         if self.tls.as_ref().is_none_or(|known| known.key.is_none()) {
             self.tls = Some(tls);
         }
     }
 
-    /// A request ended at `now`; the plan's time ends at `end`.
-    pub(super) fn ended(&mut self, exchange: Exchange, fate: Fate, now: u64, end: u64) {
+    /// Records a request that ended at `now`; the plan ends at `end`.
+    pub(super) fn record_exchange(&mut self, exchange: Exchange, fate: RequestOutcome, now: u64, end: u64) {
         if let Some(fates) = self.fates.as_mut().filter(|_| exchange.number > 0) {
-            fates.ended(exchange.number, matches!(fate, Fate::Answered { wrong: None, .. }));
+            fates.record(exchange.number, matches!(fate, RequestOutcome::Answered { wrong: None, .. }));
         }
         match fate {
-            Fate::Answered { wrong } => {
+            RequestOutcome::Answered { wrong } => {
                 self.answers += 1;
                 self.in_time += u64::from(now <= end);
                 self.last = self.last.max(now);
                 let latency = now.saturating_sub(exchange.due) / 1_000;
                 self.latency.saturating_record(latency);
                 self.service.saturating_record(now.saturating_sub(exchange.sent) / 1_000);
-                self.series.answered(exchange.due, latency);
+                self.series.record_response(exchange.due, latency);
                 match wrong {
                     None => self.counts.ok += 1,
                     Some((class, text)) => self.error(class, exchange.due, now, text),
                 }
             }
-            Fate::Failed(class, text) => self.error(class, exchange.due, now, text),
+            RequestOutcome::Failed(class, text) => self.error(class, exchange.due, now, text),
         }
     }
 
     fn error(&mut self, class: Class, due: u64, now: u64, text: String) {
-        self.series.failed(due);
+        self.series.record_failure(due);
         let count = self.errors.entry(class).or_default();
         *count += 1;
-        if *count <= EXAMPLES {
+        if *count <= MAX_EXAMPLES {
             let after_ms = now.saturating_sub(due) as f64 / 1e6;
             self.examples.push(Example { class, at_s: due as f64 / 1e9, after_ms, text });
         }
     }
 
-    /// Adds what another thread counted.
+    /// Adds the counts of another thread.
     pub(super) fn add(&mut self, other: Self) {
         self.counts.requests += other.counts.requests;
         self.counts.ok += other.counts.ok;
@@ -168,7 +168,7 @@ impl Tally {
         examples.retain(|example| {
             let count = kept.entry(example.class).or_default();
             *count += 1;
-            *count <= EXAMPLES
+            *count <= MAX_EXAMPLES
         });
         examples
     }

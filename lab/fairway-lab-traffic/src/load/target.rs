@@ -1,12 +1,12 @@
-//! Which targets may be loaded without asking: loopback, and addresses of the testbed from inside its own network
-//! namespace. Never opens a connection.
+//! Targets that may be loaded without --yes: loopback, and the testbed's addresses from inside its network namespace. Opens
+//! no connections.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use anyhow::bail;
 
-/// The networks of the testbed: node, pods, Services, addresses of load balancers.
+/// Networks of the testbed: node, pods, Services, load balancers.
 const TESTBED: [(Ipv4Addr, u32); 4] = [
     (Ipv4Addr::new(10, 10, 0, 1), 32),
     (Ipv4Addr::new(10, 244, 0, 0), 20),
@@ -14,10 +14,10 @@ const TESTBED: [(Ipv4Addr, u32); 4] = [
     (Ipv4Addr::new(10, 11, 0, 0), 24),
 ];
 
-/// Refuses what is neither loopback, nor the testbed's, nor confirmed.
+/// Rejects targets that are neither loopback, nor in the testbed, nor confirmed.
 ///
 /// # Errors
-/// A target that needs to be confirmed and was not.
+/// The target needs confirmation.
 pub fn allow(addresses: &[SocketAddr], is_confirmed: bool) -> anyhow::Result<()> {
     allow_from(addresses, is_confirmed, is_in_own_namespace())
 }
@@ -49,8 +49,8 @@ fn is_testbed(ip: IpAddr) -> bool {
     })
 }
 
-/// Whether this process is in another network namespace than the machine's first process. When that cannot be read it is
-/// taken to be in the same: then nothing but loopback is allowed.
+/// Whether this process is in a network namespace other than that of the machine's first process. If that cannot be read,
+/// it counts as the same, and only loopback is allowed.
 fn is_in_own_namespace() -> bool {
     match (fs::read_link("/proc/self/ns/net"), fs::read_link("/proc/1/ns/net")) {
         (Ok(own), Ok(first)) => own != first,
@@ -62,28 +62,28 @@ fn is_in_own_namespace() -> bool {
 mod tests {
     use super::*;
 
-    fn allowed(address: &str, is_confirmed: bool, is_inside: bool) -> bool {
+    fn is_allowed(address: &str, is_confirmed: bool, is_inside: bool) -> bool {
         allow_from(&[address.parse().unwrap()], is_confirmed, is_inside).is_ok()
     }
 
     #[test]
     fn loopback_is_allowed_and_strangers_only_when_confirmed() {
-        assert!(allowed("127.3.2.1:80", false, false));
-        assert!(allowed("[::1]:80", false, false));
-        assert!(allowed("[::ffff:127.0.0.1]:80", false, false));
-        assert!(!allowed("192.0.2.1:80", false, true));
-        assert!(!allowed("[2001:db8::1]:80", false, true));
-        assert!(allowed("192.0.2.1:80", true, false));
+        assert!(is_allowed("127.3.2.1:80", false, false));
+        assert!(is_allowed("[::1]:80", false, false));
+        assert!(is_allowed("[::ffff:127.0.0.1]:80", false, false));
+        assert!(!is_allowed("192.0.2.1:80", false, true));
+        assert!(!is_allowed("[2001:db8::1]:80", false, true));
+        assert!(is_allowed("192.0.2.1:80", true, false));
     }
 
     #[test]
     fn the_testbed_is_allowed_from_its_own_namespace_only() {
         for address in ["10.10.0.1:443", "10.244.15.254:80", "10.96.1.1:443", "10.11.0.9:80"] {
-            assert!(allowed(address, false, true), "{address}");
-            assert!(!allowed(address, false, false), "{address}");
+            assert!(is_allowed(address, false, true), "{address}");
+            assert!(!is_allowed(address, false, false), "{address}");
         }
         for address in ["10.10.0.2:443", "10.244.16.1:80", "10.97.0.1:80", "10.11.1.1:80"] {
-            assert!(!allowed(address, false, true), "{address}");
+            assert!(!is_allowed(address, false, true), "{address}");
         }
     }
 

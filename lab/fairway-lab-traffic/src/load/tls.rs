@@ -1,6 +1,5 @@
-//! TLS of the generator: the configuration that a plan asks for, the sessions of a thread, and the facts that a handshake
-//! settled.
-//! Never reads or writes a socket.
+//! TLS of the generator: the plan's configuration, the sessions of a thread, and the facts of its handshakes. Never reads
+//! or writes a socket.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
@@ -30,9 +29,9 @@ use x509_parser::public_key::PublicKey;
 
 use super::plan::{Protocol, TlsPlan, TlsVersion, Verify};
 
-/// Tickets of TLS 1.3 at most, where they are kept; the oldest go first.
+/// Maximum number of TLS 1.3 tickets kept; the oldest are dropped first.
 const TICKETS: usize = 16_384;
-/// Servers at most, for what TLS 1.2 remembers. A stream has one.
+/// Maximum number of servers with TLS 1.2 sessions. A stream has one.
 const SERVERS: usize = 16;
 
 /// What the connections of one thread share: it verifies certificates where there are roots, and signatures in any case, and
@@ -43,23 +42,23 @@ const SERVERS: usize = 16;
 /// also where none is kept. Atomic only because rustls asks for it.
 #[derive(Debug)]
 pub(super) struct Witness {
-    /// Any certificate will do without it.
+    /// Verifies certificates; without it any certificate is accepted.
     roots: Option<Arc<WebPkiServerVerifier>>,
     provider: Arc<CryptoProvider>,
-    /// Without it nothing is kept, so that every handshake is full and none knows a group of an earlier one.
+    /// If false, no sessions are kept: every handshake is full, and no group of an earlier one is known.
     resumption: bool,
     tickets: Mutex<VecDeque<Tls13ClientSessionValue>>,
     rest: ClientSessionMemoryCache,
-    /// Tickets that came.
+    /// Tickets received.
     came: AtomicU64,
-    /// By IANA's number; 0 before the first signature.
+    /// The IANA number of the signature scheme; 0 before the first signature.
     signature: AtomicU16,
 }
 
-/// The configuration of a thread; each has its own, so that no cache of sessions is shared.
+/// The configuration of a thread. Threads share no session cache.
 ///
 /// # Errors
-/// A cipher suite that is not known or does not fit the versions, or roots that are no certificates.
+/// A cipher suite is unknown or does not fit the versions, or the roots are not certificates.
 pub(super) fn configuration(
     plan: &TlsPlan,
     protocol: Protocol,
@@ -90,7 +89,7 @@ pub(super) fn configuration(
     let witness = Arc::new(Witness {
         roots,
         provider,
-        // A connection of QUIC does not say whether it resumed a session, so that none does.
+        // quinn does not report whether a session was resumed, so QUIC never resumes.
         resumption: plan.resumption && !is_quic,
         tickets: Mutex::default(),
         rest: ClientSessionMemoryCache::new(SERVERS),
@@ -137,8 +136,8 @@ fn provider(plan: &TlsPlan) -> anyhow::Result<CryptoProvider> {
     Ok(provider)
 }
 
-/// Whether a name is IANA's name of a suite, or OpenSSL's: `ECDHE-RSA-AES128-GCM-SHA256` is
-/// `TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256`, and the hash at the end may be missing.
+/// Whether a name is the suite's IANA or OpenSSL name: `ECDHE-RSA-AES128-GCM-SHA256` is
+/// `TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256`, and the final hash may be missing.
 fn is_called(iana: &str, name: &str) -> bool {
     let plain = |name: &str| name.to_ascii_uppercase().replace(['-', '_'], "").replace("WITH", "");
     let (iana, name) = (plain(iana), plain(name));
@@ -150,7 +149,7 @@ fn roots(pem: &str) -> anyhow::Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
         let certificate = certificate.context("read the authorities (PEM)")?;
-        // A system's bundle may hold what rustls does not take; the others still count.
+        // A system bundle may contain certificates that rustls rejects; the others still count.
         roots.add_parsable_certificates([certificate]);
     }
     anyhow::ensure!(!roots.is_empty(), "the authorities hold no certificate that can be used");
@@ -160,12 +159,12 @@ fn roots(pem: &str) -> anyhow::Result<RootCertStore> {
 /// The name for SNI.
 ///
 /// # Errors
-/// What is neither a name nor an address.
+/// The text is neither a name nor an address.
 pub(super) fn server_name(name: &str) -> anyhow::Result<ServerName<'static>> {
     ServerName::try_from(name.to_owned()).with_context(|| format!("{name:?} cannot be a name in TLS"))
 }
 
-/// What the handshake of a connection settled, but for the signature, which the connection does not remember.
+/// The facts of a connection's handshake except the signature, which rustls does not keep.
 pub(super) fn facts(connection: &ClientConnection) -> Tls {
     let version = match connection.protocol_version() {
         Some(ProtocolVersion::TLSv1_2) => "TLSv1.2".to_owned(),
@@ -182,7 +181,7 @@ pub(super) fn facts(connection: &ClientConnection) -> Tls {
     Tls { version, cipher, key, protocol, group, signature: None }
 }
 
-/// As [`facts`], of a connection of QUIC, which remembers less: suite and group are known where only one was offered.
+/// As [`facts`], for QUIC, which keeps less: suite and group are known only if a single one was offered.
 pub(super) fn quic_facts(offered: &ClientConfig, session: &dyn Session) -> Tls {
     let provider = offered.crypto_provider();
     let cipher =
@@ -208,7 +207,7 @@ fn iana(suite: rustls::CipherSuite) -> String {
     suite.as_str().unwrap_or("unknown").replace("TLS13_", "TLS_")
 }
 
-/// The kind of key of a certificate.
+/// The key type of a certificate.
 fn key_of(leaf: &CertificateDer<'_>) -> Option<String> {
     let (_, certificate) = x509_parser::parse_x509_certificate(leaf).ok()?;
     let algorithm = &certificate.public_key().algorithm;
@@ -222,7 +221,7 @@ fn key_of(leaf: &CertificateDer<'_>) -> Option<String> {
 }
 
 impl Witness {
-    /// The tickets since this was asked last.
+    /// Tickets received since the last call.
     pub(super) fn take_tickets(&self) -> u64 {
         self.came.swap(0, Ordering::Relaxed)
     }
@@ -318,7 +317,7 @@ impl ClientSessionStore for Witness {
     }
 
     fn take_tls13_ticket(&self, _: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
-        // The newest, as other clients do: a server that remembers few sessions has forgotten the oldest first.
+        // The newest first, like other clients: a server with a small session cache has forgotten the oldest.
         self.tickets().pop_back()
     }
 }

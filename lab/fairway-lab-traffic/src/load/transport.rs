@@ -1,5 +1,5 @@
-//! A non-blocking connection, in the clear or inside TLS, or a socket for datagrams: bytes of the application in and out.
-//! Knows nothing of HTTP and never waits.
+//! A non-blocking connection, cleartext or TLS, or a datagram socket: application bytes in and out. Knows nothing of HTTP
+//! and never waits.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr};
@@ -13,35 +13,35 @@ use rustls_pki_types::ServerName;
 use socket2::{Domain, Socket, Type};
 
 use super::plan::{Plan, Protocol};
-use super::quic::{Opener, Quic};
+use super::quic::{Quic, QuicConnector};
 use super::tls::{self, Witness};
 
-/// Bytes read from a socket at a time.
+/// Bytes per read.
 const PIECE: usize = 64 * 1024;
 
-/// Opens the connections of one thread, to the addresses of a plan in turn.
+/// Opens the connections of one thread, using the plan's addresses in turn.
 pub(super) struct Dialer {
     addresses: Vec<SocketAddr>,
     turn: usize,
     kind: Type,
     tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
-    /// Opens those of QUIC.
-    pub(super) quic: Option<Opener>,
-    /// What the handshakes of its connections showed, if there are some.
+    /// Opens QUIC connections.
+    pub(super) quic: Option<QuicConnector>,
+    /// Facts about the TLS handshakes, if there is TLS.
     pub(super) witness: Option<Arc<Witness>>,
 }
 
 impl Dialer {
-    /// That of thread `index`, which begins with another address than its neighbours.
+    /// The dialer of thread `index`, which starts with a different address than its neighbours.
     ///
     /// # Errors
-    /// TLS as planned cannot be had.
+    /// The planned TLS configuration is not possible.
     pub(super) fn new(plan: &Plan, index: usize) -> anyhow::Result<Self> {
         let (mut tls, mut quic, mut witness) = (None, None, None);
         if let Some(wanted) = &plan.wire.tls {
             let (config, seen) = tls::configuration(wanted, plan.wire.protocol)?;
             if plan.wire.protocol == Protocol::Http3 {
-                quic = Some(Opener::new(config.clone(), &plan.target.name)?);
+                quic = Some(QuicConnector::new(config.clone(), &plan.target.name)?);
             }
             tls = Some((config, tls::server_name(&plan.target.name)?));
             witness = Some(seen);
@@ -50,12 +50,13 @@ impl Dialer {
         Ok(Self { addresses: plan.target.addresses.clone(), turn: index, kind, tls, quic, witness })
     }
 
-    /// Begins to open a connection. The socket becomes writable when that has ended; [`Transport::connected`] says how.
+    /// Starts a connection. The socket becomes writable when connecting has ended; [`Transport::connected`] returns the
+    /// result.
     pub(super) fn dial(&mut self) -> io::Result<Transport> {
         Transport::open(self.next_address(), self.kind, self.tls.as_ref())
     }
 
-    /// Begins to open a connection of QUIC.
+    /// Starts a QUIC connection.
     pub(super) fn dial_quic(&mut self) -> io::Result<Quic> {
         let address = self.next_address();
         let opener = self.quic.as_ref().ok_or_else(|| io::Error::other("QUIC needs TLS"))?;
@@ -73,11 +74,11 @@ impl Dialer {
 pub(super) struct Transport {
     socket: Socket,
     session: Option<Box<ClientConnection>>,
-    /// What the socket did not take yet.
+    /// Output not yet accepted by the socket.
     rest: Vec<u8>,
 }
 
-/// Room that all connections of a thread share.
+/// Buffers shared by all connections of a thread.
 pub(super) struct Scratch {
     wire: Box<[u8]>,
     plain: Vec<u8>,
@@ -90,14 +91,14 @@ enum Filled {
     Plain,
 }
 
-/// What a read found.
+/// The result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Received {
-    /// The bytes in [`Scratch::bytes`]; none when only TLS had something to say.
+    /// Bytes in [`Scratch::bytes`]; empty if only TLS messages arrived.
     Bytes,
-    /// Those bytes and then the end of the stream.
+    /// Bytes, then the end of the stream.
     End,
-    /// Nothing now.
+    /// Nothing available.
     Nothing,
 }
 
@@ -110,14 +111,14 @@ impl Scratch {
         }
     }
 
-    /// One whose last read found `bytes`.
+    /// A buffer as if the last read returned `bytes`.
     pub(super) fn holding(bytes: &[u8]) -> Self {
         let mut scratch = Self::new();
         scratch.plain.extend_from_slice(bytes);
         scratch
     }
 
-    /// What the last read found.
+    /// The bytes of the last read.
     pub(super) fn bytes(&self) -> &[u8] {
         match self.filled {
             Filled::Wire(length) => &self.wire[..length],
@@ -146,33 +147,33 @@ impl Transport {
         Ok(Self { socket, session, rest: Vec::new() })
     }
 
-    /// How connecting ended.
+    /// The result of connecting.
     pub(super) fn connected(&self) -> io::Result<()> {
         self.socket.take_error()?.map_or(Ok(()), Err)
     }
 
-    /// Whether TLS is still being agreed upon.
+    /// Whether the TLS handshake is in progress.
     pub(super) fn is_handshaking(&self) -> bool {
         self.session.as_ref().is_some_and(|session| session.is_handshaking())
     }
 
-    /// What TLS agreed upon, if there is TLS.
+    /// The result of the TLS handshake, if there is TLS.
     pub(super) fn settled(&self) -> Option<(HandshakeKind, Tls)> {
         let session = self.session.as_ref()?;
         Some((session.handshake_kind().unwrap_or(HandshakeKind::Full), tls::facts(session)))
     }
 
-    /// Whether the socket must become writable before anything else.
+    /// Whether the connection waits for the socket to become writable.
     pub(super) fn wants_write(&self) -> bool {
         !self.rest.is_empty() || self.session.as_ref().is_some_and(|session| session.wants_write())
     }
 
-    /// Bytes that wait for the socket.
+    /// Bytes buffered for the socket.
     pub(super) fn waiting(&self) -> usize {
         self.rest.len()
     }
 
-    /// Sends bytes; what the socket does not take now goes with [`Transport::flush`].
+    /// Sends bytes; the rest is buffered for [`Transport::flush`].
     pub(super) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         if let Some(session) = &mut self.session {
             session.writer().write_all(bytes)?;
@@ -187,7 +188,7 @@ impl Transport {
         Ok(())
     }
 
-    /// Sends what is left over, as far as the socket takes it.
+    /// Sends buffered bytes until the socket would block.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         if let Some(session) = &mut self.session {
             while session.wants_write() {
@@ -207,7 +208,7 @@ impl Transport {
         Ok(())
     }
 
-    /// Reads once. Bytes of the application are in `scratch` afterwards.
+    /// Reads once; application bytes are in `scratch` afterwards.
     pub(super) fn receive(&mut self, scratch: &mut Scratch) -> io::Result<Received> {
         scratch.plain.clear();
         scratch.filled = Filled::Plain;
@@ -224,18 +225,18 @@ impl Transport {
             return Ok(if length == 0 { Received::End } else { Received::Bytes });
         };
         let decrypted = decrypt(session, &scratch.wire[..length], &mut scratch.plain);
-        // Also when it failed: the alert tells the other side why.
+        // Flush even after an error, so that the peer gets the alert.
         let flushed = self.flush();
         let ended = decrypted?;
         flushed?;
         Ok(if length == 0 || ended { Received::End } else { Received::Bytes })
     }
 
-    /// Ends the connection in order.
+    /// Closes the connection gracefully.
     pub(super) fn close(mut self) {
         if let Some(session) = &mut self.session {
             session.send_close_notify();
-            // The other side may be gone already; there is nobody to tell.
+            // The peer may already be gone.
             _ = session.write_tls(&mut self.socket);
         }
         _ = self.socket.shutdown(Shutdown::Write);
@@ -261,12 +262,12 @@ impl AsFd for Transport {
     }
 }
 
-/// Takes records apart; true when the peer has said that no more come.
+/// Decrypts records; returns true once the peer has sent close_notify.
 fn decrypt(session: &mut ClientConnection, mut wire: &[u8], plain: &mut Vec<u8>) -> io::Result<bool> {
     let mut ended = false;
     while !wire.is_empty() {
         if session.read_tls(&mut wire)? == 0 {
-            // Nothing counts after the peer's close_notify (RFC 8446 §6.1).
+            // Ignore data after the peer's close_notify (RFC 8446 §6.1).
             return Ok(true);
         }
         let state =

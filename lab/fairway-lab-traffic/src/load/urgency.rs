@@ -1,6 +1,6 @@
-//! Threads that keep a rate go before everything else, where that is allowed: what they do late is counted as latency of
-//! whatever is measured. Under SCHED_OTHER a thread that wakes up waits until another has used up its slice, some
-//! milliseconds; under SCHED_FIFO it does not (sched(7)).
+//! Runs threads that keep a rate with real-time priority where permitted, because their delay would count as latency of the
+//! measured proxy. Under SCHED_OTHER a thread that wakes waits until another has used its slice, some milliseconds; under
+//! SCHED_FIFO it does not (sched(7)).
 
 use thread_priority::{
     RealtimeThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy, set_thread_priority_and_policy,
@@ -9,12 +9,12 @@ use thread_priority::{
 
 use super::plan::{Pace, Plan};
 
-/// Requests a second of one thread up to which it needs a small part of a CPU, so that it starves nobody. Above them, and
-/// in a closed loop, it would take a CPU from what it measures.
+/// Requests per second up to which a thread uses a small part of a CPU and starves no other. Above it, and in a closed
+/// loop, it would take a CPU from the measured proxy.
 const GENTLE: f64 = 20_000.0;
 
-/// Puts the calling thread before others if its plan is gentle. The kernel leaves the others 5% of the time in any case
-/// (sched_rt_runtime_us). Who may not do this is as late as the report says.
+/// Raises the priority of the calling thread if its plan permits it. The kernel always leaves the others 5% of the time
+/// (sched_rt_runtime_us). Without permission the thread is as late as the report states.
 pub(super) fn raise(plan: &Plan) {
     if !is_gentle(plan) {
         return;
@@ -38,9 +38,9 @@ mod tests {
 
     use super::*;
 
-    /// The policy that a thread with this plan runs under.
+    /// The scheduling policy for a thread with this plan.
     fn policy_of(pace: Pace) -> ThreadSchedulePolicy {
-        let mut plan = Plan::to("http://127.0.0.1:1/").unwrap();
+        let mut plan = Plan::for_url("http://127.0.0.1:1/").unwrap();
         plan.pace = pace;
         std::thread::spawn(move || {
             raise(&plan);
@@ -56,7 +56,7 @@ mod tests {
         assert_eq!(policy_of(Pace::Closed), usual);
         assert_eq!(policy_of(Pace::Open { rate: 100_000.0, poisson: false }), usual);
         let first = ThreadSchedulePolicy::Realtime(RealtimeThreadSchedulePolicy::Fifo);
-        // Not everybody may.
+        // Needs a privilege.
         let may = std::thread::spawn(move || {
             set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, first).is_ok()
         });

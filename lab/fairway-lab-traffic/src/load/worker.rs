@@ -1,12 +1,12 @@
-//! One thread of the generator: its connections, the line of requests that are due, and the loop around them.
+//! One thread of the generator: its connections, the queue of due requests, and the event loop.
 //!
 //! ```text
 //! schedule ─ due ─► an idle connection? ─► written ─► answered ─► tally
 //!                    └ no: the line ──────► the next connection that is free or newly open takes the first of it
 //! ```
 //!
-//! A connection that ends is opened again at once; one that cannot be opened fails the first request of the line, and is
-//! tried again when a request needs it. Nothing is sent twice. Shares nothing with other threads per request.
+//! A closed connection is reopened at once. One that cannot be opened fails the first request in the queue and is retried
+//! when a request needs it. Nothing is sent twice. Threads share nothing per request.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -22,40 +22,40 @@ use super::http1::{After, Http1};
 use super::http2::Http2;
 use super::plan::{Pace, Plan, Protocol, Reuse};
 use super::poller::{Poller, SocketEvent};
-use super::quic::Datagrams;
+use super::quic::ReceiveBuffer;
 use super::schedule::Schedule;
-use super::shared::Shared;
+use super::shared::WorkerShared;
 use super::slot::{Opening, Slot, State, Step, connect_class};
-use super::tally::{Exchange, Fate, Tally};
+use super::tally::{Exchange, RequestOutcome, Tally};
 use super::transport::{Dialer, Scratch};
 
 mod http3;
 
-/// How often a thread that has finished looks whether it may close its connections.
-const LOOK: Duration = Duration::from_millis(1);
-/// Connections that are opened at a time before the first request: a listener's backlog is finite.
+/// How often a finished thread checks whether it may close its connections.
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
+/// Connections opened concurrently before the first request: a listener's backlog is finite.
 const OPENING_AT_A_TIME: usize = 64;
-/// A user of a closed loop rests so long after a connection could not be made.
-const REST: u64 = 100_000_000;
-/// Requests released before sockets are looked at again.
+/// How long a closed-loop user waits after a failure to connect.
+const RECONNECT_DELAY_NANOS: u64 = 100_000_000;
+/// Requests released between two polls of the sockets.
 const BATCH: usize = 64;
 
 /// One thread.
 pub(super) struct Worker {
     plan: Arc<Plan>,
-    shared: Arc<Shared>,
+    shared: Arc<WorkerShared>,
     index: usize,
     poller: Poller,
     scratch: Scratch,
-    datagrams: Datagrams,
+    datagrams: ReceiveBuffer,
     dialer: Dialer,
-    /// Empty between two uses; kept for their room.
+    /// Reused buffers, empty between uses.
     happened: Vec<SocketEvent>,
-    ended: Vec<(Exchange, Fate)>,
+    ended: Vec<(Exchange, RequestOutcome)>,
     slots: Vec<Slot>,
     queues: Queues,
-    /// When which connections of HTTP/3 need to be looked after: time, place and epoch. A connection that has an earlier time by now
-    /// stands here twice, and the later one is passed over.
+    /// Timers of HTTP/3 connections: time, slot and epoch. A connection whose timer was brought forward has two entries;
+    /// the later one is ignored.
     timers: BinaryHeap<Reverse<(Instant, usize, u32)>>,
     schedule: Schedule,
     composer: Composer,
@@ -64,39 +64,39 @@ pub(super) struct Worker {
     phase: Phase,
 }
 
-/// What waits for what.
+/// Queues of requests and connections.
 #[derive(Default)]
 struct Queues {
-    /// Requests that wait for a connection, by the time that they were due.
+    /// Due times of requests that wait for a connection.
     line: VecDeque<u64>,
-    /// Connections that can take a request: place and epoch.
+    /// Connections that can take a request: slot and epoch.
     idle: VecDeque<(usize, u32)>,
-    /// Places without a connection.
+    /// Slots without a connection.
     closed: Vec<usize>,
-    /// Connections with streams that were given something and have not been polled since.
+    /// Connections with streams that have new requests and were not polled since.
     unpolled: Vec<usize>,
-    /// When users of a closed loop that rest are back.
+    /// When waiting closed-loop users return.
     rests: VecDeque<u64>,
-    /// What must have happened by when: time, place, number.
+    /// Deadlines: time, slot, number.
     deadlines: VecDeque<(u64, usize, u64)>,
     opening: usize,
     in_flight: usize,
     number: u64,
 }
 
-/// Where the stream is. Times are nanoseconds from the stream's origin.
+/// The phase of the stream. Times are nanoseconds from the stream's origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Connections are opened; so many places were not tried yet.
+    /// Opening connections, with this many slots not tried yet.
     Opening {
         untried: usize,
     },
-    /// Ready; other threads are not.
+    /// Ready, waiting for other threads.
     Waiting,
     Running {
         begun: u64,
     },
-    /// Nothing more is due. What is in the line may still be sent until then.
+    /// Nothing more is due. Queued requests may be sent until then.
     Draining {
         begun: u64,
         end: u64,
@@ -107,24 +107,29 @@ enum Phase {
 /// How a plan ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum End {
-    /// With the last of so many requests.
+    /// With the last of a number of requests.
     ByNumber,
-    /// At this time, nanoseconds after its beginning.
+    /// At this time, nanoseconds after its start.
     At(u64),
 }
 
-/// What a thread hands back.
+/// The results of a thread.
 pub(super) struct Report {
     pub(super) tally: Tally,
     pub(super) end: End,
-    /// Connections that were open then.
+    /// Connections open at the end.
     pub(super) open: usize,
 }
 
 impl Worker {
     /// # Errors
-    /// A plan that cannot be carried out, or no file descriptors.
-    pub(super) fn new(plan: Arc<Plan>, shared: Arc<Shared>, run: u64, index: usize) -> anyhow::Result<Self> {
+    /// The plan is not possible, or no file descriptors are left.
+    pub(super) fn new(
+        plan: Arc<Plan>,
+        shared: Arc<WorkerShared>,
+        run: u64,
+        index: usize,
+    ) -> anyhow::Result<Self> {
         let threads = plan.shape.threads;
         let connections =
             plan.shape.connections / threads + usize::from(index < plan.shape.connections % threads);
@@ -134,7 +139,7 @@ impl Worker {
             index,
             poller: Poller::new()?,
             scratch: Scratch::new(),
-            datagrams: Datagrams::of(&plan),
+            datagrams: ReceiveBuffer::for_plan(&plan),
             dialer: Dialer::new(&plan, index)?,
             happened: Vec::new(),
             ended: Vec::new(),
@@ -154,7 +159,7 @@ impl Worker {
     /// Runs to the end of the plan.
     ///
     /// # Errors
-    /// The system's polling failed.
+    /// Polling failed.
     pub(super) fn run(mut self) -> anyhow::Result<Report> {
         loop {
             let mut happened = std::mem::take(&mut self.happened);
@@ -192,13 +197,13 @@ impl Worker {
         self.tally.counts.tickets += self.dialer.witness.as_ref().map_or(0, |seen| seen.take_tickets());
     }
 
-    /// Keeps the connections until the owner lets go of them.
+    /// Keeps the connections open until the owner releases them.
     fn linger(&mut self) -> anyhow::Result<()> {
         self.shared.threads[self.index].finished.store(true, Ordering::Release);
         while !self.shared.is_released() {
             match self.plan.wire.protocol {
                 Protocol::Http3 => self.keep_alive()?,
-                _ => std::thread::sleep(LOOK),
+                _ => std::thread::sleep(POLL_INTERVAL),
             }
         }
         Ok(())
@@ -208,7 +213,7 @@ impl Worker {
         nanos(self.shared.origin, Instant::now())
     }
 
-    /// What the owner of the stream may see.
+    /// Publishes the status for the owner of the stream.
     fn show(&self) {
         let (status, counts) = (&self.shared.threads[self.index], &self.tally.counts);
         status.ok.store(counts.ok, Ordering::Relaxed);
@@ -217,7 +222,7 @@ impl Worker {
         status.in_flight.store(self.queues.in_flight as u64, Ordering::Relaxed);
     }
 
-    /// How long nothing is to be done but for events.
+    /// How long to wait if no event arrives.
     fn sleep(&self) -> Option<u64> {
         match self.phase {
             Phase::Opening { .. } => Some(1_000_000),
@@ -250,7 +255,7 @@ impl Worker {
                     None => return,
                 };
                 if self.now() >= begun {
-                    self.begin(begun);
+                    self.start_clock(begun);
                 }
             }
             Phase::Running { begun } => {
@@ -266,7 +271,7 @@ impl Worker {
         }
     }
 
-    fn begin(&mut self, begun: u64) {
+    fn start_clock(&mut self, begun: u64) {
         self.phase = Phase::Running { begun };
         if self.plan.pace == Pace::Closed {
             let users = match (self.plan.wire.reuse, self.plan.wire.protocol) {
@@ -287,7 +292,7 @@ impl Worker {
         let until = end.max(now) + self.timeout();
         self.phase = Phase::Draining { begun, end, until };
         if self.plan.pace == Pace::Closed && (now >= planned || self.shared.is_stopped()) {
-            // In a closed loop what was not sent was not due.
+            // In a closed loop, unsent requests were not due.
             self.queues.line.clear();
         }
     }
@@ -296,7 +301,7 @@ impl Worker {
         self.plan.bounds.duration.map_or(u64::MAX, |duration| begun + duration.as_nanos() as u64)
     }
 
-    /// When the plan ended, if everything is done.
+    /// The end of the plan, if everything is complete.
     fn finished(&mut self) -> Option<End> {
         let Phase::Draining { begun, end, until } = self.phase else { return None };
         let now = self.now();
@@ -313,12 +318,12 @@ impl Worker {
         Some(if by_number { End::ByNumber } else { End::At(end.saturating_sub(begun)) })
     }
 
-    /// As many connections are opened as requests wait, and before the first request all of them.
+    /// Opens as many connections as requests are waiting; before the first request, all of them.
     fn open_what_is_needed(&mut self) {
         if let Phase::Opening { untried } = self.phase {
             let mut left = untried;
             while left > 0 && self.queues.opening < OPENING_AT_A_TIME {
-                // Those that failed lie on top of the ones that were not tried.
+                // Failed slots precede the ones not tried yet.
                 let Some(index) = self.queues.closed.first().copied() else { break };
                 self.queues.closed.remove(0);
                 left -= 1;
@@ -352,7 +357,7 @@ impl Worker {
         }
     }
 
-    fn opened(&mut self, index: usize) -> anyhow::Result<()> {
+    fn handle_opened(&mut self, index: usize) -> anyhow::Result<()> {
         let slot = &mut self.slots[index];
         let State::Opening(opening) = std::mem::replace(&mut slot.state, State::Closed) else {
             return Ok(());
@@ -377,7 +382,7 @@ impl Worker {
         }
         self.queues.opening -= 1;
         self.tally.connected(settled);
-        self.settle(index)?;
+        self.update_interest(index)?;
         if self.plan.wire.protocol == Protocol::Http2 {
             self.poll_later(index);
             self.offer(index);
@@ -387,7 +392,7 @@ impl Worker {
         Ok(())
     }
 
-    /// A connection could not be made: the first request of the line fails with it.
+    /// Handles a failure to connect: fails the first request in the queue.
     fn not_opened(&mut self, index: usize, class: Class, text: String) {
         self.queues.opening -= 1;
         self.slots[index].clear(false);
@@ -395,12 +400,12 @@ impl Worker {
         if let Some(due) = self.queues.line.pop_front() {
             self.fail_unsent(due, class, text);
             if self.plan.pace == Pace::Closed {
-                self.queues.rests.push_back(self.now() + REST);
+                self.queues.rests.push_back(self.now() + RECONNECT_DELAY_NANOS);
             }
         }
     }
 
-    /// A connection is given up; another one takes its place at once if it is kept open between requests.
+    /// Closes a connection; opens another at once if connections are kept between requests.
     fn close(&mut self, index: usize, orderly: bool) {
         let slot = &mut self.slots[index];
         slot.clear(orderly);
@@ -414,11 +419,11 @@ impl Worker {
         }
     }
 
-    fn settle(&mut self, index: usize) -> anyhow::Result<()> {
+    fn update_interest(&mut self, index: usize) -> anyhow::Result<()> {
         Ok(self.slots[index].settle_interest(index, &self.poller)?)
     }
 
-    /// Requests that are due are given to connections, or put in the line.
+    /// Dispatches due requests to connections or queues them.
     fn release(&mut self) -> anyhow::Result<()> {
         let Phase::Running { begun } = self.phase else { return Ok(()) };
         while self.queues.rests.front().is_some_and(|back| *back <= self.now()) {
@@ -439,7 +444,7 @@ impl Worker {
         Ok(())
     }
 
-    /// A user of a closed loop asks next, if there is time.
+    /// Lets a closed-loop user send its next request, if time is left.
     fn user_is_free(&mut self) {
         if let (Pace::Closed, Phase::Running { begun }) = (self.plan.pace, self.phase) {
             let now = self.now();
@@ -449,7 +454,7 @@ impl Worker {
         }
     }
 
-    /// Idle connections take what is in the line.
+    /// Dispatches queued requests to idle connections.
     fn serve_line(&mut self) -> anyhow::Result<()> {
         while !self.queues.line.is_empty() {
             let Some(index) = self.take_idle() else { break };
@@ -473,11 +478,11 @@ impl Worker {
         None
     }
 
-    /// Writes a request to a connection that can take it.
+    /// Writes a request to a connection that can carry it.
     fn dispatch(&mut self, index: usize, due: u64) -> anyhow::Result<()> {
         let now = self.now();
         let due = self.intended(due, now);
-        // In a closed loop a request is due when it can be sent; in an open one it was counted when it was released.
+        // In a closed loop a request is due when it can be sent; in an open loop it was counted when released.
         let counts = (self.plan.pace == Pace::Closed).then(|| self.since_begun(due));
         self.queues.number += 1;
         let number = self.queues.number;
@@ -495,9 +500,9 @@ impl Worker {
                 if let Err(error) = http1.send(self.composer.http1(number), exchange) {
                     let ended = http1.write_failed(&error);
                     self.close(index, false);
-                    self.note(ended);
+                    self.finish_exchange(ended);
                 } else {
-                    self.settle(index)?;
+                    self.update_interest(index)?;
                 }
                 return Ok(());
             }
@@ -512,7 +517,7 @@ impl Worker {
             self.queues.in_flight += 1;
             self.queues.deadlines.push_back((deadline, index, number));
         } else {
-            // It was not sent: its turn is still to come.
+            // It was not sent; put it back.
             self.queues.line.push_front(due);
         }
         self.poll_later(index);
@@ -520,14 +525,14 @@ impl Worker {
         Ok(())
     }
 
-    /// In an open loop the schedule's time. In a closed one a request is due when it is sent, or, where each has its own
-    /// connection, when that is begun.
+    /// The intended time: in an open loop, the schedule's; in a closed one, when the request is sent or, with a connection
+    /// per request, when the connection is started.
     fn intended(&self, due: u64, now: u64) -> u64 {
         if self.plan.pace == Pace::Closed && self.plan.wire.reuse == Reuse::KeepAlive { now } else { due }
     }
 
-    /// A connection with streams that was given something is polled once before sockets are looked at again, however much
-    /// it was given.
+    /// Queues a connection with streams for one poll before the sockets are polled again, however many requests it was
+    /// given.
     fn poll_later(&mut self, index: usize) {
         let slot = &mut self.slots[index];
         if slot.has_room(1).is_some() && !std::mem::replace(&mut slot.is_unpolled, true) {
@@ -535,8 +540,8 @@ impl Worker {
         }
     }
 
-    /// A connection with streams that has room stands in the line of idle ones once. Where each is used once and then kept,
-    /// it stands there until it was used.
+    /// Queues a connection with streams as idle, once, while it has room. If connections are used once and kept, it stays
+    /// queued until it is used.
     fn offer(&mut self, index: usize) {
         let slot = &mut self.slots[index];
         if self.plan.wire.reuse == Reuse::OneAfterTheOther && slot.was_used {
@@ -557,8 +562,8 @@ impl Worker {
         match &mut slot.state {
             State::Closed => {}
             State::Opening(opening) => match opening.step(&mut self.scratch) {
-                Step::Wait => self.settle(index)?,
-                Step::Ready => self.opened(index)?,
+                Step::Wait => self.update_interest(index)?,
+                Step::Ready => self.handle_opened(index)?,
                 Step::Failed(class, text) => self.not_opened(index, class, text),
             },
             State::Http1(http1) => {
@@ -567,16 +572,16 @@ impl Worker {
                 {
                     let ended = http1.write_failed(&error);
                     self.close(index, false);
-                    self.note(ended);
+                    self.finish_exchange(ended);
                     return Ok(());
                 }
                 if event.readable {
                     self.read_http1(index)?;
                 }
-                self.settle(index)?;
+                self.update_interest(index)?;
             }
             State::Http2(http2) => {
-                http2.pipe.borrow_mut().moved();
+                http2.pipe.borrow_mut().record_progress();
                 self.pump(index)?;
             }
             State::Http3(_) => {
@@ -596,10 +601,10 @@ impl Worker {
         let had_request = http1.current().is_some();
         let (after, ended) = http1.receive(&mut self.scratch, &self.expected);
         self.tally.counts.bytes += http1.take_received();
-        let is_orderly = matches!(ended, None | Some((_, Fate::Answered { .. })));
+        let is_orderly = matches!(ended, None | Some((_, RequestOutcome::Answered { .. })));
         match after {
             After::Busy => {}
-            // A socket for datagrams has nobody to tell.
+            // Closing a datagram socket notifies no peer.
             After::Free if self.plan.wire.reuse == Reuse::ConnectionPerRequest => {
                 self.close(index, self.expected.echo.is_none());
             }
@@ -608,7 +613,7 @@ impl Worker {
             After::Free => {}
             After::Over => self.close(index, is_orderly),
         }
-        self.note(ended);
+        self.finish_exchange(ended);
         Ok(())
     }
 
@@ -623,11 +628,11 @@ impl Worker {
         if http2.is_over() || (flushed.is_err() && http2.in_flight() == 0) {
             self.close(index, true);
         } else {
-            self.settle(index)?;
+            self.update_interest(index)?;
             self.offer(index);
         }
         for one in ended.drain(..) {
-            self.note(Some(one));
+            self.finish_exchange(Some(one));
         }
         self.ended = ended;
         Ok(())
@@ -641,8 +646,8 @@ impl Worker {
         Ok(())
     }
 
-    /// A request ended: it is counted, and its user goes on.
-    fn note(&mut self, ended: Option<(Exchange, Fate)>) {
+    /// Records a finished request and frees its user.
+    fn finish_exchange(&mut self, ended: Option<(Exchange, RequestOutcome)>) {
         if let Some((exchange, fate)) = ended {
             self.queues.in_flight -= 1;
             self.record(exchange, fate);
@@ -650,7 +655,7 @@ impl Worker {
         }
     }
 
-    fn record(&mut self, exchange: Exchange, fate: Fate) {
+    fn record(&mut self, exchange: Exchange, fate: RequestOutcome) {
         let now = self.now();
         let end = match self.phase {
             Phase::Draining { end, .. } => self.since_begun(end),
@@ -661,16 +666,16 @@ impl Worker {
             sent: self.since_begun(exchange.sent),
             number: exchange.number,
         };
-        self.tally.ended(exchange, fate, self.since_begun(now), end);
+        self.tally.record_exchange(exchange, fate, self.since_begun(now), end);
     }
 
-    /// A request of the line fails without having been written.
+    /// Fails a queued request that was never written.
     fn fail_unsent(&mut self, due: u64, class: Class, text: String) {
         if self.plan.pace == Pace::Closed {
             let at = self.since_begun(due);
             self.tally.due(at, 0);
         }
-        self.record(Exchange { due, sent: due, number: 0 }, Fate::Failed(class, text));
+        self.record(Exchange { due, sent: due, number: 0 }, RequestOutcome::Failed(class, text));
     }
 
     fn since_begun(&self, time: u64) -> u64 {
@@ -684,7 +689,7 @@ impl Worker {
         self.plan.bounds.timeout.as_nanos() as u64
     }
 
-    /// What should have happened by now and has not fails.
+    /// Fails everything whose deadline has passed.
     fn expire(&mut self) {
         while let Some((at, index, number)) = self.queues.deadlines.front().copied() {
             if at > self.now() {
@@ -699,12 +704,14 @@ impl Worker {
                 State::Http1(http1) if http1.current().is_some_and(|current| current.number == number) => {
                     let ended = http1.give_up();
                     self.close(index, false);
-                    self.note(ended.map(|(exchange, class, text)| (exchange, Fate::Failed(class, text))));
+                    self.finish_exchange(
+                        ended.map(|(exchange, class, text)| (exchange, RequestOutcome::Failed(class, text))),
+                    );
                 }
                 State::Http2(http2) => {
                     if let Some(ended) = http2.give_up(number) {
                         self.poll_later(index);
-                        self.note(Some(ended));
+                        self.finish_exchange(Some(ended));
                     }
                 }
                 State::Http3(http3) if http3.opening() == Some(number) => {
@@ -714,7 +721,7 @@ impl Worker {
                 State::Http3(http3) => {
                     if let Some(ended) = http3.give_up(number) {
                         self.poll_later(index);
-                        self.note(Some(ended));
+                        self.finish_exchange(Some(ended));
                     }
                 }
                 _ => {}

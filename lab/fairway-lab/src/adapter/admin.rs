@@ -1,11 +1,10 @@
-//! How adapters speak with the admin interface of a proxy: one text there, one back. Knows no proxy, and never asks again:
-//! what is awaited is said by the proxy itself.
+//! Talks to the admin interface of a proxy: sends one text, reads one text. Knows no proxy and never polls.
 
 use std::io;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// Sends a text and reads what comes until the end of the stream.
+/// Sends a text and reads the reply until the end of the stream.
 pub(crate) async fn exchange(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
     text: &str,

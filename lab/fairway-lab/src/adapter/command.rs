@@ -1,4 +1,4 @@
-//! The arguments of `fairway-lab adapter`. Never does what they ask for itself.
+//! The arguments of `fairway-lab adapter`.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -28,13 +28,13 @@ pub(crate) struct AdapterArguments {
     /// `recommended` or `defaults`.
     #[arg(long, value_parser = settings)]
     settings: Settings,
-    /// Where configurations and sockets are kept.
+    /// Folder for configurations and sockets.
     #[arg(long, default_value = "/run/lab")]
     folder: PathBuf,
 }
 
 impl AdapterArguments {
-    /// Does what the arguments ask for.
+    /// Runs the adapter.
     ///
     /// # Errors
     /// No API server, a proxy that does not start or ends by itself.

@@ -1,4 +1,4 @@
-//! From the objects of a cluster to [`Desired`]. Pure: it never asks the API.
+//! Derives [`DesiredState`] from the objects of a cluster. Pure: never calls the API.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -8,15 +8,15 @@ use k8s_openapi::api::core::v1::{Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::{Ingress, IngressBackend, IngressTLS};
 
-use crate::adapter::desired::{Action, Certificate, Desired, Host, PathMatch, Rule};
+use crate::adapter::desired::{Action, Certificate, DesiredState, Host, PathMatch, Rule};
 
-/// `"true"`: answers say that every origin may read them.
+/// `"true"`: adds CORS headers that allow every origin.
 pub(crate) const CORS: &str = "lab.fairway.dev/cors";
-/// `Name: value`: a header that is added to each answer.
+/// `Name: value`: a header added to each response.
 pub(crate) const RESPONSE_HEADER: &str = "lab.fairway.dev/response-header";
 /// `/prefix`: paths below it are forwarded without it.
 pub(crate) const REWRITE: &str = "lab.fairway.dev/rewrite";
-/// `/path location`: this path answers 302.
+/// `/path location`: this path redirects with 302.
 pub(crate) const REDIRECT: &str = "lab.fairway.dev/redirect";
 
 /// The objects of the watched namespace.
@@ -32,12 +32,13 @@ pub(crate) struct Objects {
     pub secrets: Vec<Arc<Secret>>,
 }
 
-/// What the Ingresses of a class ask for. What refers to something that is not there is left out, as controllers do.
+/// The desired state of the Ingresses of a class. References to missing objects are ignored, as controllers do.
 #[must_use]
-pub(crate) fn desired(objects: &Objects, class: &str) -> Desired {
-    let mut ingresses: Vec<_> = objects.ingresses.iter().filter(|ingress| is_of(ingress, class)).collect();
+pub(crate) fn derive_desired_state(objects: &Objects, class: &str) -> DesiredState {
+    let mut ingresses: Vec<_> =
+        objects.ingresses.iter().filter(|ingress| has_class(ingress, class)).collect();
     ingresses.sort_by_key(|ingress| &ingress.metadata.name);
-    let mut desired = Desired::default();
+    let mut desired = DesiredState::default();
     let mut services = BTreeSet::new();
     for ingress in ingresses {
         read(ingress, &mut desired, &mut services);
@@ -52,7 +53,7 @@ pub(crate) fn desired(objects: &Objects, class: &str) -> Desired {
     desired
 }
 
-fn is_of(ingress: &Ingress, class: &str) -> bool {
+fn has_class(ingress: &Ingress, class: &str) -> bool {
     ingress.spec.as_ref().and_then(|spec| spec.ingress_class_name.as_deref()) == Some(class)
 }
 
@@ -60,13 +61,13 @@ fn backend_name(service: &str, port: i32) -> String {
     format!("{service}-{port}")
 }
 
-fn read(ingress: &Ingress, desired: &mut Desired, services: &mut BTreeSet<(String, i32)>) {
+fn read(ingress: &Ingress, desired: &mut DesiredState, services: &mut BTreeSet<(String, i32)>) {
     let Some(spec) = &ingress.spec else { return };
     for rule in spec.rules.iter().flatten() {
         let (Some(name), Some(http)) = (&rule.host, &rule.http) else { continue };
         let host = desired.hosts.entry(name.clone()).or_default();
         filters(ingress, host);
-        if let Some(secret) = secret_of(spec.tls.as_deref().unwrap_or_default(), name) {
+        if let Some(secret) = secret_for_host(spec.tls.as_deref().unwrap_or_default(), name) {
             host.certificate = Some(secret);
         }
         for path in &http.paths {
@@ -106,14 +107,14 @@ fn annotation<'a>(ingress: &'a Ingress, name: &str) -> Option<&'a str> {
     ingress.metadata.annotations.as_ref()?.get(name).map(String::as_str)
 }
 
-fn secret_of(entries: &[IngressTLS], host: &str) -> Option<String> {
+fn secret_for_host(entries: &[IngressTLS], host: &str) -> Option<String> {
     entries
         .iter()
         .find(|entry| entry.hosts.iter().flatten().any(|named| named == host))
         .and_then(|entry| entry.secret_name.clone())
 }
 
-/// The ready endpoints of a Service's port. `ready` that is not said is true (EndpointConditions).
+/// The ready endpoints of a Service's port. A missing `ready` means true (EndpointConditions).
 fn endpoints(objects: &Objects, service: &str, port: i32) -> Vec<SocketAddr> {
     let named = objects.services.iter().find(|each| each.metadata.name.as_deref() == Some(service));
     let ports = named.and_then(|service| service.spec.as_ref()).and_then(|spec| spec.ports.as_ref());
@@ -148,8 +149,8 @@ fn same_name(one: Option<&str>, other: Option<&str>) -> bool {
     one.unwrap_or_default() == other.unwrap_or_default()
 }
 
-/// Takes the certificates that hosts name; a host whose Secret is not there is served over plain HTTP.
-fn keep_certificates(objects: &Objects, desired: &mut Desired) {
+/// Assigns certificates to hosts; a host whose Secret is missing is served over plain HTTP.
+fn keep_certificates(objects: &Objects, desired: &mut DesiredState) {
     let known: BTreeMap<_, _> = objects
         .secrets
         .iter()

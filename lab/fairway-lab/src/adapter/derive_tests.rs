@@ -1,4 +1,4 @@
-//! Tests of `derive`: objects in, what is to be served out.
+//! Tests of `derive`: objects in, desired state out.
 
 use serde_json::{Value, json};
 
@@ -50,29 +50,29 @@ fn objects(annotations: &Value) -> Objects {
 
 #[test]
 fn endpoints_that_are_not_ready_are_left_out_and_an_unknown_state_is_ready() {
-    let desired = desired(&objects(&json!({})), "lab");
+    let desired = derive_desired_state(&objects(&json!({})), "lab");
     let expected: Vec<SocketAddr> = vec!["10.0.0.2:8080".parse().unwrap(), "10.0.0.3:8080".parse().unwrap()];
     assert_eq!(desired.backends["backend-80"], expected);
 }
 
 #[test]
 fn only_ingresses_of_the_class_are_served() {
-    assert_eq!(desired(&objects(&json!({})), "another"), Desired::default());
+    assert_eq!(derive_desired_state(&objects(&json!({})), "another"), DesiredState::default());
 }
 
 #[test]
 fn a_host_whose_secret_is_missing_is_served_without_tls() {
     let mut objects = objects(&json!({}));
-    assert_eq!(desired(&objects, "lab").certificates["certificate"].chain, "chain");
+    assert_eq!(derive_desired_state(&objects, "lab").certificates["certificate"].chain, "chain");
     objects.secrets.clear();
-    let without = desired(&objects, "lab");
+    let without = derive_desired_state(&objects, "lab");
     assert_eq!(without.hosts["a.test"].certificate, None);
     assert!(without.certificates.is_empty());
 }
 
 #[test]
 fn annotations_become_rules_exact_paths_first_and_long_prefixes_before_short_ones() {
-    let desired = desired(
+    let desired = derive_desired_state(
         &objects(&json!({
             CORS: "true", RESPONSE_HEADER: "X-One: two words", REWRITE: "/new",
             REDIRECT: "/old https://b.test/",

@@ -1,15 +1,14 @@
-//! What a proxy is to serve, in no proxy's words: the value that objects are turned into and configurations are rendered
-//! from. Never knows where it came from.
+//! The desired state of a proxy, independent of any proxy: derived from objects, rendered to configurations.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 /// Everything that a proxy is to serve.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Desired {
+pub(crate) struct DesiredState {
     /// By host name.
     pub hosts: BTreeMap<String, Host>,
-    /// Ready endpoints in order, by the name that rules use.
+    /// Ready endpoints in order, by the backend name used in rules.
     pub backends: BTreeMap<String, Vec<SocketAddr>>,
     /// By the name that hosts use.
     pub certificates: BTreeMap<String, Certificate>,
@@ -22,22 +21,22 @@ pub(crate) struct Host {
     pub certificate: Option<String>,
     /// Its rules, the one to be tried first first: exact paths, then prefixes from long to short.
     pub rules: Vec<Rule>,
-    /// Headers that are added to each answer.
+    /// Headers added to each response.
     pub response_headers: Vec<(String, String)>,
-    /// Whether answers say that every origin may read them.
+    /// Whether CORS headers allow every origin.
     pub cors: bool,
 }
 
-/// What is done with the requests of a path.
+/// A rule for the requests of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rule {
     /// Which requests.
     pub path: PathMatch,
-    /// What is done.
+    /// The action.
     pub action: Action,
 }
 
-/// A match of paths. A prefix is one of whole segments.
+/// A path match. Prefixes match whole segments.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum PathMatch {
     /// This path alone.
@@ -46,7 +45,7 @@ pub(crate) enum PathMatch {
     Prefix(String),
 }
 
-/// What is done with a request.
+/// The action for a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// It goes to a backend.
@@ -56,7 +55,7 @@ pub(crate) enum Action {
         /// A prefix of the path that the backend does not see.
         strip: Option<String>,
     },
-    /// It is answered with 302.
+    /// Redirect with 302.
     Redirect {
         /// The Location.
         to: String,
@@ -72,8 +71,8 @@ pub(crate) struct Certificate {
     pub key: String,
 }
 
-/// What CORS adds to an answer: what the annotation `enable-cors` of ingress-nginx adds by default, with `*` for every
-/// origin and therefore without credentials.
+/// The CORS headers of a response: the defaults of ingress-nginx's annotation `enable-cors`, with `*` for every origin and
+/// therefore without credentials.
 pub(crate) const CORS_HEADERS: [(&str, &str); 4] = [
     ("Access-Control-Allow-Origin", "*"),
     ("Access-Control-Allow-Methods", "GET, PUT, POST, DELETE, PATCH, OPTIONS"),

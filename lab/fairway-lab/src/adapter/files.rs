@@ -1,4 +1,4 @@
-//! Files that proxies read: written beside and renamed, so that none is ever read half.
+//! Writes the files that proxies read, through a temporary file and a rename, so that no partial file is read.
 
 use std::fs;
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::Context;
 
-use crate::adapter::desired::Desired;
+use crate::adapter::desired::DesiredState;
 use crate::adapter::frame::Frame;
 
 /// Writes a file that only its owner reads.
@@ -39,7 +39,7 @@ pub(crate) fn write_changed(path: &Path, text: &str) -> anyhow::Result<()> {
 }
 
 /// Writes each certificate as `NAME.crt`, its key as `NAME.key`, and both as `NAME.pem`.
-pub(crate) fn certificates(frame: &Frame, desired: &Desired) -> anyhow::Result<()> {
+pub(crate) fn certificates(frame: &Frame, desired: &DesiredState) -> anyhow::Result<()> {
     for (name, certificate) in &desired.certificates {
         write_changed(&frame.path(&format!("{name}.crt")), &certificate.chain)?;
         write_changed(&frame.path(&format!("{name}.key")), &certificate.key)?;
@@ -66,7 +66,7 @@ mod tests {
         assert_eq!(first.permissions().mode() & 0o777, 0o600);
         write(&path, "two").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "two");
-        // Another file under the same name: whoever has the first one open reads it to its end.
+        // The rename replaces the file; a reader that has the old one open reads it to its end.
         assert_ne!(fs::metadata(&path).unwrap().ino(), first.ino());
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
     }

@@ -1,4 +1,4 @@
-//! What a configuration has besides hosts and backends: addresses, workers, settings, TLS, the folder of its files.
+//! The parts of a configuration other than hosts and backends: addresses, workers, settings, TLS, the folder of files.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use fairway_lab_measure::results::Settings;
 /// The frame of a configuration.
 #[derive(Clone, Debug)]
 pub(crate) struct Frame {
-    /// Where it listens.
+    /// The listening addresses.
     pub listen: Listen,
     /// Worker threads or processes; with [`Settings::Defaults`] in a cluster the proxy decides.
     pub workers: Option<u32>,
@@ -34,7 +34,7 @@ impl Frame {
         self.folder.join(name).display().to_string()
     }
 
-    /// Where the configuration is.
+    /// The folder of the configuration.
     #[must_use]
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         Path::new(&self.folder).join(name)
@@ -42,7 +42,7 @@ impl Frame {
 
     /// Whether settings are the recommended ones.
     #[must_use]
-    pub(crate) fn recommended(&self) -> bool {
+    pub(crate) fn is_recommended(&self) -> bool {
         self.settings == Settings::Recommended
     }
 }

@@ -1,5 +1,5 @@
-//! Golden tests of the renderers: one site with everything in it, and the whole configuration that each proxy gets.
-//! `UPDATE_GOLDEN=1 cargo test -p fairway-lab adapter::golden` writes what is rendered.
+//! Golden tests of the renderers: each proxy's complete configuration for one site that uses everything. `UPDATE_GOLDEN=1
+//! cargo test -p fairway-lab adapter::golden` rewrites the files.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use fairway_testkit::golden;
 use crate::adapter::desired::Certificate;
 use crate::adapter::*;
 
-fn site() -> Desired {
+fn site() -> DesiredState {
     let forward = |strip: Option<&str>| Action::Forward {
         backend: "web-80".to_owned(),
         strip: strip.map(str::to_owned),
@@ -34,7 +34,7 @@ fn site() -> Desired {
     };
     let certificate = Certificate { chain: "CHAIN\n".to_owned(), key: "KEY\n".to_owned() };
     let endpoints = vec!["10.0.0.2:8080".parse().unwrap(), "10.0.0.3:8080".parse().unwrap()];
-    Desired {
+    DesiredState {
         hosts: BTreeMap::from([("a.test".to_owned(), full), ("plain.test".to_owned(), plain)]),
         backends: BTreeMap::from([("gone-80".to_owned(), Vec::new()), ("web-80".to_owned(), endpoints)]),
         certificates: BTreeMap::from([("certificate".to_owned(), certificate)]),

@@ -1,5 +1,5 @@
-//! What runs beside nginx, HAProxy, Envoy or Caddy in a pod: it watches the objects that a controller watches and tells
-//! the proxy of changes in the way in which that proxy's controllers do.
+//! The adapter runs next to nginx, HAProxy, Envoy or Caddy in a pod: it watches the objects that a controller watches and
+//! applies changes to the proxy the way its controllers do.
 //!
 //! ```text
 //! Ingresses, Services, EndpointSlices, Secrets ─► Desired ─► nginx.conf and a reload
@@ -8,8 +8,8 @@
 //!                                                        └─► Caddy's admin API
 //! ```
 //!
-//! [`Desired`] is computed by a pure function and rendered by pure functions; only the drivers touch a process.
-//! An adapter is no controller: reports call it what it is. It never answers a request of a client.
+//! [`DesiredState`] is computed and rendered by pure functions; only the drivers touch a process. An adapter is not a
+//! controller, and reports call it an adapter. It never serves client requests.
 
 mod admin;
 pub(crate) mod caddy;
@@ -34,6 +34,6 @@ mod watch;
 mod words;
 
 pub(crate) use derive::{CORS, REDIRECT, RESPONSE_HEADER, REWRITE};
-pub(crate) use desired::{Action, CORS_HEADERS, Desired, Host, PathMatch, Rule};
+pub(crate) use desired::{Action, CORS_HEADERS, DesiredState, Host, PathMatch, Rule};
 pub(crate) use frame::{Frame, Listen};
 pub(crate) use probe::PORT as PROBE_PORT;

@@ -1,5 +1,5 @@
-//! What a proxy says when it is ready, by sd_notify(3): HAProxy and Caddy send `READY=1` to a socket once a configuration is
-//! in use. So nobody has to ask them again and again.
+//! Receives readiness notifications (sd_notify(3)): HAProxy and Caddy send `READY=1` to a socket once a configuration is in
+//! use, so polling is not needed.
 
 use std::path::{Path, PathBuf};
 
@@ -19,19 +19,19 @@ impl Notices {
     /// Listens in a folder.
     pub(crate) fn listen(folder: &Path) -> anyhow::Result<Self> {
         let place = folder.join("notify.sock");
-        // One of an adapter before.
+        // A socket left by an earlier adapter.
         _ = std::fs::remove_file(&place);
         let socket = UnixDatagram::bind(&place)
             .with_context(|| format!("listen for notices at {}", place.display()))?;
         Ok(Self { socket, place })
     }
 
-    /// Where the proxy sends them.
+    /// The socket for notifications.
     pub(crate) fn place(&self) -> &Path {
         &self.place
     }
 
-    /// Forgets those that came before something was asked for.
+    /// Discards earlier notifications.
     pub(crate) fn forget(&self) {
         while self.socket.try_recv(&mut [0; 4096]).is_ok() {}
     }

@@ -1,4 +1,4 @@
-//! The port that kubelet asks whether the proxy is ready. Never says why not; that is in the log.
+//! The readiness probe's port. The reason for not being ready is in the log only.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ impl Readiness {
         Ok(readiness)
     }
 
-    /// Says so from now on.
+    /// Marks the proxy as ready.
     pub(crate) fn set(&self, ready: bool) {
         self.0.store(ready, Ordering::Release);
     }
@@ -44,7 +44,7 @@ impl Readiness {
 
 async fn answer(mut stream: TcpStream, ready: bool) -> std::io::Result<()> {
     let mut request = [0; 1024];
-    // Whatever it asks, there is one answer.
+    // Every request gets the same response.
     _ = stream.read(&mut request).await?;
     let status = if ready { "200 OK" } else { "503 Service Unavailable" };
     let text = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");

@@ -10,7 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::adapter::words::Words;
 
-/// How long a proxy that refuses to serve may take to end.
+/// Timeout for the exit of a proxy that does not serve.
 const ABOUT_TO_END: Duration = Duration::from_secs(1);
 
 /// The process of a proxy. Dropped, it is killed.
@@ -20,17 +20,17 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts a program with whatever a command says of it.
+    /// Starts a program as described by a command.
     ///
     /// # Errors
     /// It cannot be started.
-    pub(crate) fn of(command: &mut Command) -> anyhow::Result<Self> {
+    pub(crate) fn spawn(command: &mut Command) -> anyhow::Result<Self> {
         let name = Path::new(command.get_program()).display().to_string();
         let child = command.spawn().with_context(|| format!("start {name}"))?;
         Ok(Self { child, name })
     }
 
-    /// What it writes to standard error, where the command has a pipe for that; only once.
+    /// Takes the pipe of standard error, if the command has one; only once.
     pub(crate) fn stderr(&mut self) -> Option<ChildStderr> {
         self.child.stderr.take()
     }
@@ -44,8 +44,8 @@ impl Process {
             .with_context(|| format!("send a signal to {}", self.name))
     }
 
-    /// Waits for its end and says how it ended.
-    pub(crate) async fn ended(&mut self) -> String {
+    /// Waits for the exit and describes it.
+    pub(crate) async fn wait_for_exit(&mut self) -> String {
         match self.exit().await {
             Ok(status) => format!("{} ended: {status}", self.name),
             Err(error) => format!("{} cannot be waited for: {error}", self.name),
@@ -55,29 +55,29 @@ impl Process {
     /// Waits for what a running proxy does, or for its end: one that has died will not do it.
     ///
     /// # Errors
-    /// That of the work, or the process has ended; the text has what it wrote last.
+    /// The error of the work, or that the process has exited, with its last lines.
     pub(crate) async fn alive<T>(
         &mut self,
         words: &mut Words,
         work: impl Future<Output = anyhow::Result<T>>,
     ) -> anyhow::Result<T> {
         let end = tokio::select! {
-            // What was done by a proxy that ends just now was done.
+            // Work completed by a proxy that exits at the same time counts.
             biased;
             done = work => match done {
                 Ok(done) => return Ok(done),
                 // It may have failed because the proxy is about to end.
-                Err(error) => match tokio::time::timeout(ABOUT_TO_END, self.ended()).await {
+                Err(error) => match tokio::time::timeout(ABOUT_TO_END, self.wait_for_exit()).await {
                     Ok(end) => end,
                     Err(_) => return Err(error),
                 },
             },
-            end = self.ended() => end,
+            end = self.wait_for_exit() => end,
         };
         anyhow::bail!("{end}; its last lines: {}", words.last().await)
     }
 
-    /// Waits for its end, and kills it when it takes longer.
+    /// Waits for the exit; kills the process after the timeout.
     ///
     /// # Errors
     /// It can neither be waited for nor killed.
@@ -89,7 +89,7 @@ impl Process {
         Ok(())
     }
 
-    /// Looks at every end of a child, this one's or not.
+    /// Reaps every child, not only this one.
     async fn exit(&mut self) -> std::io::Result<ExitStatus> {
         let mut children = signal(SignalKind::child())?;
         loop {
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     fn waits() -> Process {
-        Process::of(Command::new("sleep").arg("600")).unwrap()
+        Process::spawn(Command::new("sleep").arg("600")).unwrap()
     }
 
     fn run(test: impl Future<Output = ()>) {
@@ -129,7 +129,7 @@ mod tests {
         run(async {
             let mut process = waits();
             process.signal(Signal::TERM).unwrap();
-            let end = process.ended().await;
+            let end = process.wait_for_exit().await;
             assert!(end.contains("sleep ended") && end.contains("signal: 15"), "{end}");
         });
     }
@@ -139,8 +139,8 @@ mod tests {
         run(async {
             let mut command = Command::new("sh");
             command.args(["-c", "echo one >&2; echo 'no such directive: frnt-end' >&2; exit 3"]);
-            let mut process = Process::of(command.stderr(Stdio::piped())).unwrap();
-            let mut words = Words::of(process.stderr().unwrap(), &[]).unwrap();
+            let mut process = Process::spawn(command.stderr(Stdio::piped())).unwrap();
+            let mut words = Words::from_stderr(process.stderr().unwrap(), &[]).unwrap();
             let never = std::future::pending::<anyhow::Result<()>>();
             let limit = Duration::from_secs(30);
             let waited = tokio::time::timeout(limit, process.alive(&mut words, never)).await;
@@ -155,8 +155,8 @@ mod tests {
         run(async {
             let mut command = Command::new("sh");
             command.args(["-c", "echo 'address already in use' >&2; exit 1"]);
-            let mut process = Process::of(command.stderr(Stdio::piped())).unwrap();
-            let mut words = Words::of(process.stderr().unwrap(), &[]).unwrap();
+            let mut process = Process::spawn(command.stderr(Stdio::piped())).unwrap();
+            let mut words = Words::from_stderr(process.stderr().unwrap(), &[]).unwrap();
             let refused = async { anyhow::bail!("connection refused") };
             let error = process.alive::<()>(&mut words, refused).await.unwrap_err().to_string();
             assert!(error.contains("exit status: 1") && error.ends_with("address already in use"), "{error}");
@@ -167,8 +167,8 @@ mod tests {
     fn work_of_a_proxy_that_lives_is_waited_for() {
         run(async {
             let mut command = Command::new("sleep");
-            let mut process = Process::of(command.arg("600").stderr(Stdio::piped())).unwrap();
-            let mut words = Words::of(process.stderr().unwrap(), &[]).unwrap();
+            let mut process = Process::spawn(command.arg("600").stderr(Stdio::piped())).unwrap();
+            let mut words = Words::from_stderr(process.stderr().unwrap(), &[]).unwrap();
             let work = async {
                 tokio::time::sleep(Duration::from_millis(10)).await;
                 Ok(7)
@@ -182,7 +182,7 @@ mod tests {
         run(async {
             let mut process = waits();
             process.end_within(Duration::ZERO).await.unwrap();
-            assert!(process.ended().await.contains("signal: 9"));
+            assert!(process.wait_for_exit().await.contains("signal: 9"));
         });
     }
 
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_program_that_is_missing_is_named() {
-        let error = Process::of(&mut Command::new("no-such-proxy")).err().unwrap();
+        let error = Process::spawn(&mut Command::new("no-such-proxy")).err().unwrap();
         assert!(error.to_string().contains("no-such-proxy"), "{error}");
     }
 }

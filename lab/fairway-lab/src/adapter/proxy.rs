@@ -1,7 +1,7 @@
 //! The proxies behind one set of verbs. Never decides when something changes.
 
 use crate::adapter::caddy::Caddy;
-use crate::adapter::desired::Desired;
+use crate::adapter::desired::DesiredState;
 use crate::adapter::envoy::Envoy;
 use crate::adapter::frame::Frame;
 use crate::adapter::haproxy::Haproxy;
@@ -17,7 +17,7 @@ pub(crate) enum Kind {
     Haproxy,
     /// Files that it watches.
     Envoy,
-    /// The whole configuration through its admin API.
+    /// The complete configuration through its admin API.
     Caddy,
 }
 
@@ -31,7 +31,7 @@ pub(crate) enum Proxy {
 
 impl Proxy {
     /// Configures and starts it, and waits until it serves.
-    pub(crate) async fn start(kind: Kind, frame: Frame, desired: &Desired) -> anyhow::Result<Self> {
+    pub(crate) async fn start(kind: Kind, frame: Frame, desired: &DesiredState) -> anyhow::Result<Self> {
         Ok(match kind {
             Kind::Nginx => Self::Nginx(Nginx::start(frame, desired).await?),
             Kind::Haproxy => Self::Haproxy(Haproxy::start(frame, desired).await?),
@@ -41,7 +41,7 @@ impl Proxy {
     }
 
     /// Makes it serve something else.
-    pub(crate) async fn apply(&mut self, desired: &Desired) -> anyhow::Result<()> {
+    pub(crate) async fn apply(&mut self, desired: &DesiredState) -> anyhow::Result<()> {
         match self {
             Self::Nginx(nginx) => nginx.apply(desired).await,
             Self::Haproxy(haproxy) => haproxy.apply(desired).await,
@@ -50,9 +50,9 @@ impl Proxy {
         }
     }
 
-    /// Waits for an end that nobody asked for.
-    pub(crate) async fn ended(&mut self) -> String {
-        self.process().ended().await
+    /// Waits for an unexpected exit.
+    pub(crate) async fn wait_for_exit(&mut self) -> String {
+        self.process().wait_for_exit().await
     }
 
     /// Ends it as its controller does.

@@ -9,10 +9,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::adapter::frame::Frame;
 use crate::adapter::probe::Readiness;
 use crate::adapter::proxy::{Kind, Proxy};
-use crate::adapter::watch::Watched;
+use crate::adapter::watch::WatchedObjects;
 
 /// When a change that was refused is tried again.
-const AGAIN: Duration = Duration::from_secs(1);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Serves until SIGTERM. Changes that come while one is applied are one, and each else is applied as it comes: NGINX Ingress
 /// Controller and Caddy's reload for each entry of their queues, one at a time; HAProxy's passes endpoints on as they come,
@@ -25,7 +25,7 @@ pub(crate) async fn serve(
 ) -> anyhow::Result<ExitCode> {
     let mut stop = signal(SignalKind::terminate()).context("wait for SIGTERM")?;
     let readiness = Readiness::serve().await?;
-    let watched = Watched::start(namespace, class).await?;
+    let watched = WatchedObjects::start(namespace, class).await?;
     let mut served = tokio::select! {
         first = watched.first() => first?,
         _ = stop.recv() => return Ok(ExitCode::SUCCESS),
@@ -37,8 +37,8 @@ pub(crate) async fn serve(
     loop {
         let wanted = tokio::select! {
             wanted = watched.next() => wanted,
-            () = tokio::time::sleep(AGAIN), if failed => watched.now(),
-            end = proxy.ended() => anyhow::bail!("{end}, though nobody asked for that"),
+            () = tokio::time::sleep(RETRY_INTERVAL), if failed => watched.now(),
+            end = proxy.wait_for_exit() => anyhow::bail!("{end}, which was not requested"),
             _ = stop.recv() => break,
         };
         if wanted == served {

@@ -1,5 +1,5 @@
-//! The drivers with real proxies, for those who have them: `cargo test -p fairway-lab adapter::trial -- --ignored`. Each is
-//! started, changed and ended, and a change is in use when it is said to be.
+//! Tests the drivers with real proxies, if installed: `cargo test -p fairway-lab adapter::trial -- --ignored`. Each proxy
+//! is started, changed and stopped, and a change must be in use when the driver reports it.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -13,7 +13,7 @@ use crate::adapter::*;
 
 const HOST: &str = "app.test";
 
-/// A backend that answers with its own port.
+/// A backend that responds with its port.
 fn backend() -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
@@ -34,7 +34,7 @@ fn backend() -> SocketAddr {
     address
 }
 
-/// What the proxy answers to a request on a connection of its own.
+/// The proxy's response to a request on a new connection.
 fn answer(proxy: SocketAddr) -> String {
     let mut stream = TcpStream::connect(proxy).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
@@ -45,13 +45,13 @@ fn answer(proxy: SocketAddr) -> String {
     answer
 }
 
-fn desired(backend: SocketAddr, name: &str) -> Desired {
+fn desired(backend: SocketAddr, name: &str) -> DesiredState {
     let action = Action::Forward { backend: name.to_owned(), strip: None };
     let rules = vec![Rule { path: PathMatch::Prefix("/".to_owned()), action }];
-    Desired {
+    DesiredState {
         hosts: BTreeMap::from([(HOST.to_owned(), Host { rules, ..Host::default() })]),
         backends: BTreeMap::from([(name.to_owned(), vec![backend])]),
-        ..Desired::default()
+        ..DesiredState::default()
     }
 }
 
@@ -59,7 +59,7 @@ fn free() -> SocketAddr {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|free| free.local_addr()).unwrap()
 }
 
-/// Endpoints change, then the route gets another backend; each is in use within `late` after it was said to be.
+/// Changes endpoints, then the route's backend; each must be in use within `late` of being reported.
 fn trial(kind: Kind, late: Duration) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -89,14 +89,14 @@ fn trial(kind: Kind, late: Duration) {
             eprintln!("{kind:?}: said after {said:?}, seen after {:?}", begun.elapsed());
         }
         proxy.drain().await.unwrap();
-        assert!(proxy.ended().await.contains("ended"));
+        assert!(proxy.wait_for_exit().await.contains("ended"));
     });
 }
 
 #[test]
 #[ignore = "needs nginx"]
 fn nginx_takes_changes() {
-    // Workers of the configuration before answer for 100 ms more.
+    // Old workers serve for another 100 ms.
     trial(Kind::Nginx, Duration::from_millis(500));
 }
 
@@ -118,7 +118,7 @@ fn envoy_takes_changes() {
     trial(Kind::Envoy, Duration::from_millis(500));
 }
 
-/// A port that is taken ends the proxy at its start; that is said at once, with its own words.
+/// A port in use makes the proxy exit at its start; the adapter reports that at once, with the proxy's own message.
 fn death(kind: Kind, named: &str) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let folder = tempfile::tempdir().unwrap();

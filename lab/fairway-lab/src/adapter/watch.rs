@@ -16,11 +16,11 @@ use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 
-use crate::adapter::derive::{Objects, desired};
-use crate::adapter::desired::Desired;
+use crate::adapter::derive::{Objects, derive_desired_state};
+use crate::adapter::desired::DesiredState;
 
-/// What the watches hold.
-pub(crate) struct Watched {
+/// The watched objects.
+pub(crate) struct WatchedObjects {
     class: String,
     ingresses: Store<Ingress>,
     services: Store<Service>,
@@ -29,8 +29,8 @@ pub(crate) struct Watched {
     changed: Arc<Notify>,
 }
 
-impl Watched {
-    /// Begins to watch a namespace.
+impl WatchedObjects {
+    /// Starts watching a namespace.
     pub(crate) async fn start(namespace: &str, class: &str) -> anyhow::Result<Self> {
         let client =
             Client::try_default().await.context("find out how to reach the API server from this pod")?;
@@ -43,7 +43,8 @@ impl Watched {
         let secrets = follow(&mut events, Api::namespaced(client, namespace), tls);
         let changed = Arc::new(Notify::new());
         let tell = Arc::clone(&changed);
-        // Watches go on while a change is applied, as they do in controllers: what comes meanwhile is one change.
+        // Watches continue while a change is applied, as in controllers; events that arrive in that time are merged into
+        // one change.
         tokio::spawn(async move {
             while events.next().await.is_some() {
                 tell.notify_one();
@@ -52,8 +53,8 @@ impl Watched {
         Ok(Self { class: class.to_owned(), ingresses, services, slices, secrets, changed })
     }
 
-    /// What is wanted once every list was read; waits for that.
-    pub(crate) async fn first(&self) -> anyhow::Result<Desired> {
+    /// Waits for all initial lists and returns the desired state.
+    pub(crate) async fn first(&self) -> anyhow::Result<DesiredState> {
         let ready = async {
             self.ingresses.wait_until_ready().await?;
             self.services.wait_until_ready().await?;
@@ -64,21 +65,21 @@ impl Watched {
         Ok(self.now())
     }
 
-    /// Waits for a change, and says what is wanted then. Changes that came meanwhile are one.
-    pub(crate) async fn next(&self) -> Desired {
+    /// Waits for a change and returns the desired state. Earlier changes are merged.
+    pub(crate) async fn next(&self) -> DesiredState {
         self.changed.notified().await;
         self.now()
     }
 
-    /// What is wanted now.
-    pub(crate) fn now(&self) -> Desired {
+    /// The current desired state.
+    pub(crate) fn now(&self) -> DesiredState {
         let objects = Objects {
             ingresses: self.ingresses.state(),
             services: self.services.state(),
             slices: self.slices.state(),
             secrets: self.secrets.state(),
         };
-        desired(&objects, &self.class)
+        derive_desired_state(&objects, &self.class)
     }
 }
 

@@ -1,4 +1,4 @@
-//! A cluster that is there: the way to its API, its version and its addresses.
+//! An existing cluster: access to its API, its version and its addresses.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -11,12 +11,12 @@ use tokio::sync::Mutex;
 
 use super::wait;
 #[cfg(doc)]
-use super::wait::PATIENCE;
+use super::wait::WAIT_TIMEOUT;
 
 /// A cluster and the right to change objects in it.
 pub struct Cluster {
     pub(super) client: kube::Client,
-    /// Where each kind is served, asked for once.
+    /// The API resource of each kind, cached.
     pub(super) kinds: Mutex<HashMap<GroupVersionKind, (ApiResource, bool)>>,
 }
 
@@ -24,7 +24,7 @@ impl Cluster {
     /// The cluster that `KUBECONFIG`, or else the pod's own token, names.
     ///
     /// # Errors
-    /// No configuration, or it does not answer.
+    /// There is no kubeconfig, or the cluster does not respond.
     pub async fn connect() -> anyhow::Result<Self> {
         let client = kube::Client::try_default()
             .await
@@ -41,7 +41,7 @@ impl Cluster {
     /// Kubernetes' version, e.g. `v1.36.3`.
     ///
     /// # Errors
-    /// The API server does not answer.
+    /// The API server does not respond.
     pub async fn version(&self) -> anyhow::Result<String> {
         let version = self.client.apiserver_version().await.context("ask the API server for its version")?;
         Ok(version.git_version)
@@ -50,7 +50,7 @@ impl Cluster {
     /// The addresses that a Service is reached at from outside of the pods, once it has one.
     ///
     /// # Errors
-    /// There is none after [`PATIENCE`].
+    /// There is no address after [`WAIT_TIMEOUT`].
     pub async fn address(&self, namespace: &str, service: &str) -> anyhow::Result<IpAddr> {
         let services: Api<Service> = Api::namespaced(self.client.clone(), namespace);
         wait::until(&format!("Service {namespace}/{service} has an address"), async || {
@@ -65,7 +65,7 @@ impl Cluster {
     /// The address of a Gateway, once its status has one.
     ///
     /// # Errors
-    /// There is none after [`PATIENCE`].
+    /// There is no address after [`WAIT_TIMEOUT`].
     pub async fn gateway_address(&self, gateway: &serde_json::Value) -> anyhow::Result<IpAddr> {
         wait::until("the Gateway has an address in its status", async || {
             let found = self.read(gateway).await?.unwrap_or_default();
@@ -78,7 +78,7 @@ impl Cluster {
     /// The address of the only node, at which pods reach what runs on it.
     ///
     /// # Errors
-    /// There is none, or more than one, or it has no address.
+    /// There is no node, more than one, or it has no address.
     pub async fn node(&self) -> anyhow::Result<IpAddr> {
         let nodes: Api<Node> = Api::all(self.client.clone());
         let mut found = nodes.list(&ListParams::default()).await.context("list nodes")?.items;

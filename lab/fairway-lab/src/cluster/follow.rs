@@ -1,4 +1,5 @@
-//! Every version of an object, with the time at which it was told: how often a status is written, and when it says what.
+//! Follows an object and records each version with the time of its event: how often a status is written, and when it has
+//! which value.
 
 use std::time::{Duration, Instant};
 
@@ -12,13 +13,13 @@ use tokio::task::JoinHandle;
 use super::client::Cluster;
 use super::objects::title;
 
-/// Before a watch that failed begins anew.
-const PAUSE: Duration = Duration::from_millis(200);
+/// Delay before a failed watch is restarted.
+const RESTART_DELAY: Duration = Duration::from_millis(200);
 
 /// An object as it was at a time.
 #[derive(Clone, Debug)]
 pub struct Version {
-    /// When it was told.
+    /// The time of the event.
     pub at: Instant,
     /// The object.
     pub object: Value,
@@ -37,7 +38,7 @@ impl Drop for Following {
 }
 
 impl Cluster {
-    /// Follows an object that is there.
+    /// Follows an existing object.
     ///
     /// # Errors
     /// It is not there, or the API server refuses.
@@ -52,7 +53,7 @@ impl Cluster {
 }
 
 impl Following {
-    /// The next version; `None` when there is none in time.
+    /// The next version; `None` on timeout.
     pub async fn next(&mut self, patience: Duration) -> Option<Version> {
         tokio::time::timeout(patience, self.versions.recv()).await.ok().flatten()
     }
@@ -66,30 +67,30 @@ async fn follow(
 ) {
     let parameters = WatchParams::default().fields(&format!("metadata.name={name}"));
     let mut last = first.metadata.resource_version.clone().unwrap_or_default();
-    tell(&versions, &first);
+    send_version(&versions, &first);
     while !versions.is_closed() {
         if let Ok(events) = api.watch(&parameters, &last).await {
             pin_mut!(events);
             while let Some(Ok(event)) = events.next().await {
                 let (WatchEvent::Added(object) | WatchEvent::Modified(object)) = event else { continue };
                 last = object.metadata.resource_version.clone().unwrap_or_default();
-                tell(&versions, &object);
+                send_version(&versions, &object);
             }
         }
-        // The watch ended, or what it knew is too old: what is there now is the next version.
-        tokio::time::sleep(PAUSE).await;
+        // The watch ended or expired: the current object is the next version.
+        tokio::time::sleep(RESTART_DELAY).await;
         let Ok(now) = api.get(&name).await else { continue };
         let version = now.metadata.resource_version.clone().unwrap_or_default();
         if version != last {
             last = version;
-            tell(&versions, &now);
+            send_version(&versions, &now);
         }
     }
 }
 
-fn tell(versions: &UnboundedSender<Version>, object: &DynamicObject) {
+fn send_version(versions: &UnboundedSender<Version>, object: &DynamicObject) {
     if let Ok(object) = serde_json::to_value(object) {
-        // Who no longer listens ends the task too.
+        // The task also ends when the receiver is gone.
         _ = versions.send(Version { at: Instant::now(), object });
     }
 }

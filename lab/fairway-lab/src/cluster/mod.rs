@@ -1,7 +1,7 @@
 //! The cluster that scenarios run in: objects are applied, scaled and waited for through its API, as a person would do.
 //!
-//! [`Cluster`] is any cluster that the kubeconfig names, [`Testbed`] a whole one of our own. Everything that a run
-//! creates is labelled and removed at its end ([`Cluster::sweep`]). Never sends a request through a proxy.
+//! [`Cluster`] is the cluster of the kubeconfig, [`Testbed`] a complete one started by the laboratory. Everything that a
+//! run creates is labelled, and removed at its end ([`Cluster::sweep`]). Sends no request through a proxy.
 
 mod client;
 mod follow;
@@ -16,4 +16,4 @@ pub use follow::{Following, Version};
 pub use objects::OWNED;
 pub use pods::ProxyPod;
 pub use testbed::Testbed;
-pub use wait::PATIENCE;
+pub use wait::WAIT_TIMEOUT;

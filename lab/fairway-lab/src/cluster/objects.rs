@@ -15,11 +15,11 @@ use super::wait;
 
 /// The label of everything that a run creates.
 pub const OWNED: &str = "lab.fairway.dev/owned";
-/// Who changes objects, as the API server records it.
+/// The field manager recorded by the API server.
 const FIELD_MANAGER: &str = "fairway-lab";
 
 impl Cluster {
-    /// Creates objects or makes them what they should be, in this order.
+    /// Applies objects in this order.
     ///
     /// # Errors
     /// The API server refuses one; the text names it.
@@ -67,7 +67,7 @@ impl Cluster {
         self.remove(&left).await
     }
 
-    /// Asks for a number of replicas and returns at once.
+    /// Sets the number of replicas without waiting.
     ///
     /// # Errors
     /// The API server refuses.
@@ -161,7 +161,7 @@ impl Cluster {
         })
     }
 
-    /// Where a kind is served. One whose CustomResourceDefinition has just been applied is served a moment later.
+    /// The API resource of a kind. A CustomResourceDefinition that was just applied takes a moment to be served.
     async fn kind_of(&self, object: &Value) -> anyhow::Result<(ApiResource, bool)> {
         let text = |field: &str| object[field].as_str().with_context(|| format!("an object without {field}"));
         let version = text("apiVersion")?;
@@ -185,7 +185,7 @@ fn gone(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(answer) if answer.code == 404)
 }
 
-/// `Ingress lab/shop`, for messages and to tell objects apart.
+/// `Ingress lab/shop`, for messages and as a key.
 pub(super) fn title(object: &Value) -> String {
     let of = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let metadata = &object["metadata"];

@@ -1,4 +1,4 @@
-//! Pods: which are there, and whether a Deployment has exactly those that it should have.
+//! Lists pods and checks whether a Deployment has exactly the pods it should have.
 
 use std::net::IpAddr;
 
@@ -15,7 +15,7 @@ use super::wait;
 pub struct ProxyPod {
     /// Its name.
     pub name: String,
-    /// Its uid, by which cgroups may be named.
+    /// Its uid, which may be part of cgroup names.
     pub uid: String,
     /// Its address, once it has one.
     pub address: Option<IpAddr>,
@@ -26,7 +26,7 @@ pub struct ProxyPod {
 }
 
 impl ProxyPod {
-    fn of(pod: Pod) -> Self {
+    fn from_pod(pod: Pod) -> Self {
         let status = pod.status.unwrap_or_default();
         let containers = status.container_statuses.unwrap_or_default();
         let runs = |container: &ContainerStatus| {
@@ -58,25 +58,24 @@ impl Cluster {
             .list(&ListParams::default().labels(selector))
             .await
             .with_context(|| format!("list the pods of {namespace} with {selector}"))?;
-        Ok(found.items.into_iter().map(ProxyPod::of).collect())
+        Ok(found.items.into_iter().map(ProxyPod::from_pod).collect())
     }
 
     /// Waits until a Deployment has as many ready pods as it should have, of its newest template, and no other.
     ///
     /// # Errors
     /// It does not get there.
-    pub async fn settled(&self, namespace: &str, deployment: &str) -> anyhow::Result<()> {
+    pub async fn wait_until_settled(&self, namespace: &str, deployment: &str) -> anyhow::Result<()> {
         let api: Api<Deployment> = Api::namespaced(self.client.clone(), namespace);
         let what = format!("Deployment {namespace}/{deployment} has its pods");
         wait::until(&what, async || Ok(is_settled(&api.get(deployment).await?).then_some(()))).await
     }
 
-    /// The same for a Deployment that was just installed, unless a container of it dies again and again: that is said at
-    /// once, with its last lines.
+    /// The same for a new Deployment; fails at once, with the container's last lines, if a container keeps crashing.
     ///
     /// # Errors
     /// It does not get there.
-    pub async fn started(&self, namespace: &str, deployment: &str) -> anyhow::Result<()> {
+    pub async fn wait_until_started(&self, namespace: &str, deployment: &str) -> anyhow::Result<()> {
         let api: Api<Deployment> = Api::namespaced(self.client.clone(), namespace);
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         let what = format!("Deployment {namespace}/{deployment} has its pods");
@@ -89,7 +88,7 @@ impl Cluster {
             let last = LogParams {
                 container: Some(container.clone()),
                 previous: true,
-                tail_lines: Some(LAST),
+                tail_lines: Some(LOG_TAIL_LINES),
                 ..LogParams::default()
             };
             let said = pods.logs(&pod, &last).await.unwrap_or_else(|error| format!("unknown: {error}"));
@@ -101,7 +100,7 @@ impl Cluster {
         started.await?
     }
 
-    /// Ends pods at once, however long they would like to drain.
+    /// Deletes pods without a grace period.
     ///
     /// # Errors
     /// The API server refuses.
@@ -135,8 +134,8 @@ fn dying(pod: &Pod) -> Option<(String, String)> {
     Some((pod.metadata.name.clone()?, container.name.clone()))
 }
 
-/// How many of a container's last lines are said.
-const LAST: i64 = 5;
+/// The number of a container's last log lines reported.
+const LOG_TAIL_LINES: i64 = 5;
 
 fn is_settled(deployment: &Deployment) -> bool {
     let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);

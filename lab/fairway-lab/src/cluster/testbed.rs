@@ -12,10 +12,10 @@ pub struct Testbed {
 }
 
 impl Testbed {
-    /// Brings a testbed up. The first one ever builds Kubernetes, which takes minutes and says so itself.
+    /// Starts a testbed. The first start builds Kubernetes, which takes minutes; the testbed prints that itself.
     ///
     /// # Errors
-    /// It does not come up; what came up is taken down again.
+    /// It does not start; started parts are removed again.
     pub fn up(command: &Path, name: &str) -> anyhow::Result<Self> {
         let testbed = Self { command: command.to_owned(), name: name.to_owned() };
         if let Err(error) = testbed.order(&["up"]) {
@@ -48,10 +48,10 @@ impl Testbed {
         command
     }
 
-    /// Takes it down, with everything in it.
+    /// Removes the testbed with everything in it.
     ///
     /// # Errors
-    /// Something of it stays; the text says what.
+    /// Parts remain; the text names them.
     pub fn down(&self) -> anyhow::Result<()> {
         self.order(&["down"])
     }

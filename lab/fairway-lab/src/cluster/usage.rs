@@ -1,5 +1,5 @@
-//! CPU and memory of pods as a node's kubelet has them, asked through the API server (`/metrics/resource`). For pods that run
-//! on other machines. Never decides what a figure is.
+//! CPU and memory of pods as reported by a node's kubelet, read through the API server (`/metrics/resource`), for pods on
+//! other machines.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,14 +16,14 @@ impl Cluster {
     /// The counters of a namespace's pods on these nodes, as their kubelets have them.
     ///
     /// # Errors
-    /// A kubelet cannot be asked; the text says what is missing.
+    /// A kubelet cannot be queried; the text gives the missing permission or setting.
     pub async fn kubelets(&self, nodes: &BTreeSet<String>, namespace: &str) -> anyhow::Result<Vec<Sample>> {
         let mut samples = Vec::new();
         for node in nodes {
             let path = format!("/api/v1/nodes/{node}/proxy/metrics/resource");
             let text = self.client.request_text(Request::get(&path).body(Vec::new())?).await;
             let text = text
-                .map_err(|error| said(&error))
+                .map_err(|error| explain_error(&error))
                 .with_context(|| format!("ask the kubelet of node {node}"))?;
             samples.extend(counters(&text, namespace));
         }
@@ -31,8 +31,8 @@ impl Cluster {
     }
 }
 
-/// What a person can do about an answer.
-fn said(error: &kube::Error) -> anyhow::Error {
+/// How to fix an error response.
+fn explain_error(error: &kube::Error) -> anyhow::Error {
     match error {
         kube::Error::Api(answer) if answer.code == 403 => {
             anyhow::anyhow!(

@@ -2,30 +2,30 @@
 
 use std::time::{Duration, Instant};
 
-/// How long a thing that a scenario waits for may take.
-pub const PATIENCE: Duration = Duration::from_secs(90);
+/// Timeout of a scenario's waits.
+pub const WAIT_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// How often a condition is looked at.
-const GLANCE: Duration = Duration::from_millis(50);
+/// How often a condition is checked.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Looks until the condition gives something, and says what was waited for when it never does.
+/// Polls until the condition returns a value; the error after the timeout names what was awaited.
 pub(super) async fn until<T>(
     what: &str,
     mut condition: impl AsyncFnMut() -> anyhow::Result<Option<T>>,
 ) -> anyhow::Result<T> {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + WAIT_TIMEOUT;
     loop {
-        // One failed look is no verdict: an API server may be restarting.
+        // A single failure is ignored: the API server may be restarting.
         let seen = condition().await;
         match seen {
             Ok(Some(found)) => return Ok(found),
             Err(error) if Instant::now() > end => {
-                return Err(error.context(format!("waited {} s until {what}", PATIENCE.as_secs())));
+                return Err(error.context(format!("waited {} s until {what}", WAIT_TIMEOUT.as_secs())));
             }
             Ok(None) if Instant::now() > end => {
-                anyhow::bail!("waited {} s in vain until {what}", PATIENCE.as_secs())
+                anyhow::bail!("waited {} s in vain until {what}", WAIT_TIMEOUT.as_secs())
             }
-            _ => tokio::time::sleep(GLANCE).await,
+            _ => tokio::time::sleep(POLL_INTERVAL).await,
         }
     }
 }

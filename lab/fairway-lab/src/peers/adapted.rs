@@ -12,19 +12,19 @@ use serde_json::{Map, Value, json};
 use super::artifacts::Artifacts;
 use super::names::{PROXY, label};
 use super::objects::{self, IngressShape, class_name, deployment, ingress, namespace, service, word};
-use super::peer::{Peer, Placement, Prepared};
+use super::peer::{Peer, Placement, PreparedPeer};
 use super::programs;
 use super::route::Route;
 use crate::adapter::{
-    Action, CORS, Desired, Frame, Host, Listen, PROBE_PORT, PathMatch, REDIRECT, RESPONSE_HEADER, REWRITE,
-    Rule, caddy, envoy, haproxy, nginx,
+    Action, CORS, DesiredState, Frame, Host, Listen, PROBE_PORT, PathMatch, REDIRECT, RESPONSE_HEADER,
+    REWRITE, Rule, caddy, envoy, haproxy, nginx,
 };
 
 /// The folder of configurations and sockets in the pod.
 const FOLDER: &str = "/run/lab";
 
 /// A proxy under the adapter, in one of its releases.
-pub(super) struct Adapted {
+pub(super) struct AdaptedPeer {
     /// That of its shape, with `@` and the release unless it is the current one.
     name: String,
     release: Release,
@@ -43,7 +43,7 @@ pub(super) struct Shape {
     conduct: &'static str,
     /// The grace period of its controllers' pods, seconds.
     grace_s: u32,
-    render: fn(&Frame, &Desired) -> Vec<NamedText>,
+    render: fn(&Frame, &DesiredState) -> Vec<NamedText>,
 }
 
 /// Those that run when none is named.
@@ -134,7 +134,7 @@ fn text(name: &str, frame: &Frame, text: String) -> NamedText {
     NamedText { name: format!("{name} ({})", word(frame.settings)), text }
 }
 
-impl Adapted {
+impl AdaptedPeer {
     /// The current release of a proxy.
     pub(super) fn current(shape: &'static Shape) -> Self {
         Self { name: shape.name.to_owned(), release: Release::Current, shape }
@@ -145,7 +145,7 @@ impl Adapted {
     /// # Errors
     /// Nothing after the `@`, or a proxy that has no releases.
     pub(super) fn named(name: &str) -> anyhow::Result<Self> {
-        let (proxy, release) = Release::of(name)?;
+        let (proxy, release) = Release::split_name(name)?;
         let shape = DEFAULT.into_iter().find(|shape| shape.name == proxy && RELEASED.contains(&proxy));
         let shape = shape.with_context(|| {
             format!("there is no peer {name:?}: other releases are known of {}", RELEASED.join(", "))
@@ -154,7 +154,7 @@ impl Adapted {
     }
 }
 
-impl Peer for Adapted {
+impl Peer for AdaptedPeer {
     fn name(&self) -> &str {
         &self.name
     }
@@ -163,7 +163,7 @@ impl Peer for Adapted {
         self.shape.summary
     }
 
-    fn prepare(&self, artifacts: &Artifacts) -> anyhow::Result<Prepared> {
+    fn prepare(&self, artifacts: &Artifacts) -> anyhow::Result<PreparedPeer> {
         let shape = self.shape;
         let found = find(artifacts, shape.name, &self.release)?;
         let version = found.version()?;
@@ -174,7 +174,7 @@ impl Peer for Adapted {
         let shown = |settings| (shape.render)(&sample_frame(settings), &sample());
         let conduct = NamedText { name: "what the adapter does".to_owned(), text: shape.conduct.to_owned() };
         let rendered = [Settings::Recommended, Settings::Defaults].into_iter().flat_map(shown);
-        Ok(Prepared {
+        Ok(PreparedPeer {
             record: PeerRecord {
                 name: self.name.clone(),
                 title: format!("{} {} under the adapter ({})", shape.name, number(&version), shape.way),
@@ -209,7 +209,7 @@ impl Peer for Adapted {
     }
 }
 
-impl Adapted {
+impl AdaptedPeer {
     fn pod(&self, placement: &Placement) -> Value {
         let mut arguments = vec!["adapter", self.shape.name, "--settings", word(placement.settings)];
         let (class, workers) = (class_name(&self.name), placement.workers.to_string());
@@ -267,7 +267,7 @@ fn annotations(route: &Route) -> Map<String, Value> {
 }
 
 /// A configuration to show in a report before there is one: one host, two pods.
-fn sample() -> Desired {
+fn sample() -> DesiredState {
     let forward = Action::Forward { backend: "backend-80".to_owned(), strip: None };
     let host = Host {
         certificate: None,
@@ -275,10 +275,10 @@ fn sample() -> Desired {
         ..Host::default()
     };
     let pods = [2, 3].map(|last| SocketAddr::from((Ipv4Addr::new(10, 244, 0, last), 8080)));
-    Desired {
+    DesiredState {
         hosts: BTreeMap::from([("app.example.com".to_owned(), host)]),
         backends: BTreeMap::from([("backend-80".to_owned(), pods.to_vec())]),
-        ..Desired::default()
+        ..DesiredState::default()
     }
 }
 

@@ -32,7 +32,7 @@ impl Artifacts {
 
     /// A folder below the cache.
     #[must_use]
-    pub fn kept(&self, name: &str) -> PathBuf {
+    pub fn cache_folder(&self, name: &str) -> PathBuf {
         Path::new(&self.cache).join(name)
     }
 }

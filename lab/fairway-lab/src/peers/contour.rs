@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::artifacts::Artifacts;
 use super::names::CERTIFICATE;
 use super::objects::{class, class_name, deployment, namespace, service, word};
-use super::peer::{Peer, Placement, Prepared};
+use super::peer::{Peer, Placement, PreparedPeer};
 use super::route::Route;
 use super::route_api::{GatewayApi, RouteApi};
 use super::{programs, yaml};
@@ -42,12 +42,12 @@ impl Peer for Contour {
     }
 
     fn gateway_api(&self) -> Result<GatewayApi, &'static str> {
-        // It is told of its one Gateway by name, and has ListenerSets in no release.
+        // Its single Gateway is configured by name; no release supports ListenerSets.
         let controller = "projectcontour.io/gateway-controller";
         Ok(GatewayApi { controller, ports: [80, 443], listener_sets: false })
     }
 
-    fn prepare(&self, artifacts: &Artifacts) -> anyhow::Result<Prepared> {
+    fn prepare(&self, artifacts: &Artifacts) -> anyhow::Result<PreparedPeer> {
         let (_, program) = programs::tool(artifacts, NAME)?;
         let envoy = programs::envoy(&artifacts.cache)?;
         let version = programs::version(&program, "version", "version:")?;
@@ -64,7 +64,7 @@ impl Peer for Contour {
         };
         let (number, envoy_number) =
             (fairway_lab_measure::number(&version), fairway_lab_measure::number(&envoy_version));
-        Ok(Prepared {
+        Ok(PreparedPeer {
             record: PeerRecord {
                 name: NAME.to_owned(),
                 title: format!("Contour {number} with Envoy {envoy_number}"),
@@ -134,7 +134,7 @@ cluster:
     }
 }
 
-/// The file as this placement has it: with its Gateway, where it is told of routes by one.
+/// The file for this placement, with its Gateway if routes use the Gateway API.
 fn configured(placement: &Placement) -> String {
     let text = configuration(placement.settings);
     match placement.api {

@@ -10,14 +10,14 @@ use serde_json::{Value, json};
 use super::artifacts::Artifacts;
 use super::existing::{CpuSource, Existing};
 use super::objects::{IngressShape, ingress};
-use super::peer::{Peer, Placement, Prepared};
+use super::peer::{Peer, Placement, PreparedPeer};
 use super::route::Route;
 use super::route_api::GatewayApi;
 
 /// A description:
 /// `name=ours,class=nginx,address=192.0.2.10,selector=app=x,namespace=ingress,deployment=controller,cpu=kubelet`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Described {
+pub struct DescribedPeer {
     name: String,
     class: String,
     existing: Existing,
@@ -25,7 +25,7 @@ pub struct Described {
 
 const KEYS: [&str; 7] = ["name", "class", "address", "selector", "namespace", "deployment", "cpu"];
 
-impl Described {
+impl DescribedPeer {
     /// Reads a description.
     ///
     /// # Errors
@@ -67,9 +67,9 @@ impl Described {
 
 const PREFIX: &str = "nginx.ingress.kubernetes.io";
 
-impl Peer for Described {
+impl Peer for DescribedPeer {
     fn gateway_api(&self) -> Result<GatewayApi, &'static str> {
-        Err("a controller that is described is told of routes by Ingresses")
+        Err("a described controller supports only Ingresses")
     }
 
     fn name(&self) -> &str {
@@ -84,8 +84,8 @@ impl Peer for Described {
         Some(&self.existing)
     }
 
-    fn prepare(&self, _workshop: &Artifacts) -> anyhow::Result<Prepared> {
-        Ok(Prepared {
+    fn prepare(&self, _workshop: &Artifacts) -> anyhow::Result<PreparedPeer> {
+        Ok(PreparedPeer {
             record: PeerRecord {
                 name: self.name.clone(),
                 title: format!("{} (class {})", self.name, self.class),
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn a_description_is_read_and_a_selector_may_have_an_equals_sign() {
         let text = "name=ours,class=nginx,address=192.0.2.10,selector=app=x,namespace=ingress";
-        let peer = Described::parse(text).expect("it is whole");
+        let peer = DescribedPeer::parse(text).expect("it is whole");
         assert_eq!((peer.name(), peer.class.as_str()), ("ours", "nginx"));
         assert_eq!(peer.existing.selector.as_deref(), Some("app=x"));
     }
@@ -149,7 +149,7 @@ mod tests {
             ("name", "is no KEY=VALUE"),
             ("name=a,class=b,address=192.0.2.1,cpu=guess", "cpu=guess is neither cgroup nor kubelet"),
         ] {
-            let error = format!("{:#}", Described::parse(text).expect_err("it is wrong"));
+            let error = format!("{:#}", DescribedPeer::parse(text).expect_err("it is wrong"));
             assert!(error.contains(part), "{error}");
         }
     }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-/// Where a controller is that nobody has to install.
+/// The location of a controller that is already installed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Existing {
     /// The address of its Service, from where the laboratory runs.

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::artifacts::Artifacts;
 use super::names::{PROXY, PROXY_LABEL, RESPONSE_HEADER};
 use super::objects::{IngressShape, class_name, ingress, namespace};
-use super::peer::{Peer, Placement, Prepared};
+use super::peer::{Peer, Placement, PreparedPeer};
 use super::route::Route;
 use super::route_api::{GatewayApi, RouteApi};
 use super::{programs, yaml};
@@ -33,13 +33,13 @@ impl Peer for Fairway {
         Ok(GatewayApi { controller, ports: [80, 443], listener_sets: true })
     }
 
-    fn prepare(&self, artifacts: &Artifacts) -> anyhow::Result<Prepared> {
+    fn prepare(&self, artifacts: &Artifacts) -> anyhow::Result<PreparedPeer> {
         let Artifacts { fairway_archive: archive, fairway_image: image, .. } = artifacts;
         anyhow::ensure!(archive.is_file(), "the image {image} is not there; make image makes it");
         programs::build_helm(artifacts)?;
         let version = programs::version(&artifacts.fairway, "version", "fairway")?;
         let values = |settings| serde_json::to_string_pretty(&chart_values(image, &sample(settings)));
-        Ok(Prepared {
+        Ok(PreparedPeer {
             record: PeerRecord {
                 name: NAME.to_owned(),
                 title: format!("Fairway {}", fairway_lab_measure::number(&version)),
@@ -124,7 +124,7 @@ pub(super) fn recommended_settings() -> Value {
     })
 }
 
-/// Plain HTTP is served beside HTTPS.
+/// Plain HTTP is served as well as HTTPS.
 pub(super) fn ssl_redirect_off() -> Map<String, Value> {
     Map::from_iter([(key("ssl-redirect"), json!("false"))])
 }
@@ -133,8 +133,8 @@ fn key(name: &str) -> String {
     format!("nginx.ingress.kubernetes.io/{name}")
 }
 
-/// The main Ingress; beside it the ConfigMap of a response header, and an Ingress each for a rewritten and a redirected
-/// path, because annotations hold for all paths of an Ingress.
+/// The main Ingress, the ConfigMap of a response header, and one Ingress each for a rewritten and a redirected path,
+/// because annotations apply to all paths of an Ingress.
 fn ingresses(route: &Route) -> Vec<Value> {
     let mut objects = Vec::new();
     let mut annotations = ssl_redirect_off();

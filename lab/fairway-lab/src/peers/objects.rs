@@ -105,7 +105,7 @@ pub(super) fn word(settings: Settings) -> &'static str {
     }
 }
 
-/// What an Ingress has besides its route.
+/// Settings of an Ingress other than its route.
 pub(super) struct IngressShape<'a> {
     /// After the route's name.
     pub(super) suffix: &'a str,

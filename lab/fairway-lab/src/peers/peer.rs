@@ -1,4 +1,4 @@
-//! What scenarios ask of a peer.
+//! The interface of peers for scenarios.
 
 use std::path::PathBuf;
 
@@ -10,9 +10,9 @@ use super::existing::Existing;
 use super::route::Route;
 use super::route_api::{GatewayApi, RouteApi};
 
-/// A peer whose programs are there.
+/// A peer whose programs are available.
 #[derive(Clone, Debug)]
-pub struct Prepared {
+pub struct PreparedPeer {
     /// How it appears in results. Configurations that only arise when it runs are added later.
     pub record: PeerRecord,
     /// Image archives to load into the testbed.
@@ -30,9 +30,9 @@ pub struct Placement {
     pub workers: u32,
     /// Recommended settings or its defaults.
     pub settings: Settings,
-    /// The namespace of backends and routes; told of them by Ingresses, the peer need not look at others.
+    /// The namespace of backends and routes; a peer configured through Ingresses need not watch others.
     pub watched: String,
-    /// By which API it is told of routes.
+    /// The API for its routes.
     pub api: RouteApi,
 }
 
@@ -41,35 +41,35 @@ pub trait Peer: Send + Sync {
     /// The name on the command line and in results.
     fn name(&self) -> &str;
 
-    /// What it is, for `fairway-lab list`.
+    /// Its description for `fairway-lab list`.
     fn summary(&self) -> &str;
 
-    /// Where it is, if nobody has to install it.
+    /// Its location, if it is already installed.
     fn existing(&self) -> Option<&Existing> {
         None
     }
 
-    /// How it takes the Gateway API, or the reason why it does not.
+    /// How it supports the Gateway API, or the reason why it does not.
     ///
     /// # Errors
-    /// That reason, as the report gives it.
+    /// The reason, for the report.
     fn gateway_api(&self) -> Result<GatewayApi, &'static str> {
         Err("the laboratory's adapter reads Ingresses only")
     }
 
-    /// Fetches or builds its programs, and packs images. May take minutes the first time and says what it is doing.
+    /// Fetches or builds its programs and packs images. The first time may take minutes; progress is printed.
     ///
     /// # Errors
     /// It cannot be had; the text is the reason that the report gives.
-    fn prepare(&self, artifacts: &Artifacts) -> anyhow::Result<Prepared>;
+    fn prepare(&self, artifacts: &Artifacts) -> anyhow::Result<PreparedPeer>;
 
     /// The objects that install it, in an order in which they can be applied, CustomResourceDefinitions and Namespace
     /// first; readiness probes included.
     ///
     /// # Errors
-    /// A manifest that it takes from its own package cannot be read.
+    /// A manifest of its package cannot be read.
     fn objects(&self, artifacts: &Artifacts, placement: &Placement) -> anyhow::Result<Vec<Value>>;
 
-    /// The objects that say a route. Those of a route before that are no longer among them are removed by the caller.
+    /// The objects of a route. The caller removes objects of the previous route that are not among them.
     fn route(&self, placement: &Placement, route: &Route) -> Vec<Value>;
 }

@@ -97,7 +97,7 @@ pub(super) fn version(program: &Path, argument: &str, mark: &str) -> anyhow::Res
         format!("{}{}", String::from_utf8_lossy(&asked.stdout), String::from_utf8_lossy(&asked.stderr));
     let line = both.lines().find(|line| line.to_lowercase().contains(mark));
     let line = line.with_context(|| format!("{} {argument} printed no version", program.display()))?;
-    // Some begin with the path that they were started by, which is nobody's version.
+    // Some programs print the path by which they were started first, which is not part of the version.
     let (path, name) = (program.to_string_lossy(), program.file_name().unwrap_or_default().to_string_lossy());
     Ok(line.trim().replace(path.as_ref(), name.as_ref()))
 }
@@ -129,7 +129,7 @@ fn heard(command: &mut Command) -> anyhow::Result<String> {
 }
 
 /// A program without its tables of source lines, which are most of this one's.
-fn stripped(artifacts: &Artifacts, program: &Path) -> PathBuf {
+fn strip_debug_info(artifacts: &Artifacts, program: &Path) -> PathBuf {
     let name = program.file_name().unwrap_or_default();
     let lean = artifacts.folder.join(name);
     let done = Command::new("strip").arg("--strip-debug").arg("-o").arg(&lean).arg(program).output();
@@ -152,7 +152,7 @@ pub(super) fn pack(
     command.args(["image", "build", "--name", &image(peer), "--user", "65532:65532"]);
     for (program, place) in programs {
         let program = if *program == artifacts.laboratory {
-            stripped(artifacts, program)
+            strip_debug_info(artifacts, program)
         } else {
             program.to_path_buf()
         };

@@ -1,6 +1,6 @@
-//! By which API peers are told of routes, and how those that take the Gateway API do. Never knows an object.
+//! The API for a peer's routes, and how peers support the Gateway API. Knows no objects.
 
-/// By which API a peer is told of routes.
+/// The API for a peer's routes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RouteApi {
     /// Ingress, or what the peer has in its place.
@@ -10,13 +10,13 @@ pub enum RouteApi {
     Gateway,
 }
 
-/// How a peer takes the Gateway API.
+/// How a peer supports the Gateway API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GatewayApi {
     /// `spec.controllerName` of its class.
     pub controller: &'static str,
     /// The ports of listeners for HTTP and for HTTPS. Clients use 80 and 443, whatever these are.
     pub ports: [u16; 2],
-    /// Whether it takes ListenerSets.
+    /// Whether it supports ListenerSets.
     pub listener_sets: bool,
 }

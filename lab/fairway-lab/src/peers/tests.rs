@@ -47,7 +47,7 @@ fn find<'a>(objects: &'a [Value], kind: &str) -> &'a Value {
 
 #[test]
 fn the_table_of_peers_is_complete_and_fairway_is_first() {
-    let all = all();
+    let all = all_peers();
     let names: Vec<_> = all.iter().map(|peer| peer.name()).collect();
     assert_eq!(names, ["fairway", "nginx", "haproxy", "envoy", "caddy", "contour", "traefik"]);
     assert!(all.iter().all(|peer| !peer.summary().is_empty() && peer.existing().is_none()));
@@ -56,7 +56,7 @@ fn the_table_of_peers_is_complete_and_fairway_is_first() {
 #[test]
 fn another_release_is_a_peer_of_its_own_with_names_that_kubernetes_takes() {
     for name in ["nginx@1.22", "haproxy@system"] {
-        let peer = named(name).unwrap_or_else(|error| panic!("{error}"));
+        let peer = find_peer(name).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(peer.name(), name);
         let objects = peer.objects(&artifacts(), &placement("x")).unwrap();
         let deployment = find(&objects, "Deployment");
@@ -70,14 +70,14 @@ fn another_release_is_a_peer_of_its_own_with_names_that_kubernetes_takes() {
     }
     assert_eq!(label("nginx@1.22"), "nginx-1-22");
     for name in ["envoy@1.40", "nginx@", "ngnix", "fairway@0.1"] {
-        let error = named(name).err().unwrap_or_else(|| panic!("{name} is a peer")).to_string();
+        let error = find_peer(name).err().unwrap_or_else(|| panic!("{name} is a peer")).to_string();
         assert!(error.contains(name), "{error}");
     }
 }
 
 #[test]
 fn objects_of_a_route_have_the_names_and_the_namespace_of_the_route() {
-    for peer in all() {
+    for peer in all_peers() {
         for filters in [Filters::default(), every_filter()] {
             for object in peer.route(&placement(peer.name()), &route(filters)) {
                 assert_eq!(object["metadata"]["namespace"], "site", "{object}");
@@ -90,7 +90,7 @@ fn objects_of_a_route_have_the_names_and_the_namespace_of_the_route() {
 
 #[test]
 fn every_peer_says_every_filter_and_nothing_of_it_without_filters() {
-    for peer in all() {
+    for peer in all_peers() {
         let said = |filters| {
             let objects = peer.route(&placement(peer.name()), &route(filters));
             Value::Array(objects).to_string()
@@ -105,7 +105,7 @@ fn every_peer_says_every_filter_and_nothing_of_it_without_filters() {
 
 #[test]
 fn a_route_without_tls_names_no_certificate() {
-    for peer in all() {
+    for peer in all_peers() {
         let plain = Route { tls: false, ..route(Filters::default()) };
         let said = Value::Array(peer.route(&placement(peer.name()), &plain)).to_string();
         assert!(!said.contains(CERTIFICATE), "{said}");
@@ -114,7 +114,7 @@ fn a_route_without_tls_names_no_certificate() {
 
 #[test]
 fn contour_takes_a_location_in_pieces() {
-    let contour = all().into_iter().find(|peer| peer.name() == "contour").unwrap();
+    let contour = all_peers().into_iter().find(|peer| peer.name() == "contour").unwrap();
     let objects = contour.route(&placement("contour"), &route(every_filter()));
     let routes = find(&objects, "HTTPProxy")["spec"]["routes"].as_array().unwrap();
     let redirect = routes.iter().find_map(|route| route.get("requestRedirectPolicy")).unwrap();
@@ -127,7 +127,7 @@ fn contour_takes_a_location_in_pieces() {
 #[test]
 fn a_proxy_under_the_adapter_is_told_its_class_its_namespace_and_in_recommended_settings_its_workers() {
     let artifacts = artifacts();
-    for peer in all().into_iter().filter(|peer| ADAPTED.contains(&peer.name())) {
+    for peer in all_peers().into_iter().filter(|peer| ADAPTED.contains(&peer.name())) {
         let arguments = |settings| {
             let placement = Placement { settings, ..placement(peer.name()) };
             let objects = peer.objects(&artifacts, &placement).unwrap();
@@ -152,7 +152,7 @@ fn a_peer_without_its_programs_says_what_is_missing() {
     let mut artifacts = artifacts();
     artifacts.fairway_archive = PathBuf::from("/nowhere/image.tar");
     artifacts.fairway_image = "localhost/fairway:none".to_owned();
-    let fairway = all().into_iter().next().unwrap();
+    let fairway = all_peers().into_iter().next().unwrap();
     let error = fairway.prepare(&artifacts).unwrap_err().to_string();
     assert!(error.contains("localhost/fairway:none") && error.contains("make image"), "{error}");
 }
@@ -172,22 +172,22 @@ fn artifacts() -> Artifacts {
 
 #[test]
 fn every_peer_has_a_colour_in_the_report() {
-    for peer in all() {
+    for peer in all_peers() {
         assert!(fairway_lab_report::KNOWN.contains(&peer.name()), "{} has none", peer.name());
     }
 }
 
 #[test]
 fn only_peers_with_a_controller_of_the_gateway_api_take_it_and_the_others_say_why_not() {
-    let with: Vec<_> = all()
+    let with: Vec<_> = all_peers()
         .into_iter()
         .filter(|peer| peer.gateway_api().is_ok())
         .map(|peer| peer.name().to_owned())
         .collect();
     assert_eq!(with, ["fairway", "contour", "traefik"]);
-    let nginx = named("nginx").unwrap();
+    let nginx = find_peer("nginx").unwrap();
     assert!(nginx.gateway_api().is_err_and(|why| why.contains("Ingresses only")));
-    let described = Described::parse("name=ours,class=nginx,address=192.0.2.1").unwrap();
+    let described = DescribedPeer::parse("name=ours,class=nginx,address=192.0.2.1").unwrap();
     assert!(described.gateway_api().is_err_and(|why| why.contains("described")));
 }
 

@@ -10,7 +10,7 @@ use super::names::PROXY;
 use super::objects::{
     self, IngressShape, class_name, cluster_role, deployment, ingress, namespace, service, word,
 };
-use super::peer::{Peer, Placement, Prepared};
+use super::peer::{Peer, Placement, PreparedPeer};
 use super::route::Route;
 use super::route_api::{GatewayApi, RouteApi};
 use super::{programs, yaml};
@@ -37,7 +37,7 @@ impl Peer for Traefik {
         Ok(GatewayApi { controller, ports: [8080, 8443], listener_sets: false })
     }
 
-    fn prepare(&self, artifacts: &Artifacts) -> anyhow::Result<Prepared> {
+    fn prepare(&self, artifacts: &Artifacts) -> anyhow::Result<PreparedPeer> {
         let (_, program) = programs::tool(artifacts, NAME)?;
         let version = programs::version(&program, "version", "version:")?;
         let archive = programs::pack(artifacts, NAME, &[(&program, "/usr/bin/traefik")], None)?;
@@ -53,7 +53,7 @@ impl Peer for Traefik {
             let text = format!("traefik {}", arguments(&placement).join(" \\\n  "));
             NamedText { name: format!("command line ({})", word(settings)), text }
         };
-        Ok(Prepared {
+        Ok(PreparedPeer {
             record: PeerRecord {
                 name: NAME.to_owned(),
                 title: format!("Traefik {}", fairway_lab_measure::number(&version)),
@@ -97,7 +97,7 @@ impl Peer for Traefik {
     }
 }
 
-/// What settings add to a command line. Nobody is told of this instance and nothing is looked up on the network.
+/// Command-line arguments of the settings. Telemetry and version checks are off.
 pub(super) fn settings(settings: Settings) -> Vec<&'static str> {
     let mut all =
         vec!["--global.checkNewVersion=false", "--global.sendAnonymousUsage=false", "--log.level=INFO"];

@@ -1,4 +1,4 @@
-//! The arguments of `fairway-lab run`. Never does what they ask for.
+//! The arguments of `fairway-lab run`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ pub struct RunArguments {
     /// Exit with 1 when a request of these peers failed, separated by commas: for CI
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     pub(super) fail_on_errors: Vec<String>,
-    /// Where the results go [default: lab-results/TIME]
+    /// Folder for the results [default: lab-results/TIME]
     #[arg(long, env = "FAIRWAY_LAB_OUT", value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
     /// Replace results that are in the folder of --out
@@ -57,7 +57,7 @@ pub(super) struct PeerArguments {
     pub(super) settings: Option<SettingsChoice>,
 }
 
-/// How much of a scenario.
+/// The size of a run.
 #[derive(clap::Args)]
 pub(super) struct ScopeArguments {
     /// Every scenario shortened, so that all of them with all peers fit into about 20 minutes on two cores
@@ -104,7 +104,7 @@ impl RunArguments {
 /// The rounds of `--long`: A B B A, twice.
 const LONG_ROUNDS: u32 = 4;
 
-/// Where it runs and what with.
+/// The environment of a run.
 #[derive(clap::Args)]
 pub(super) struct EnvironmentArguments {
     /// In the cluster of your kubeconfig instead of a testbed; creates namespaces `lab*` there and removes them

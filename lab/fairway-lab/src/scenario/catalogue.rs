@@ -48,7 +48,7 @@ impl Scenario {
         &self.definition.heading.scenario
     }
 
-    /// By which API peers are told of routes.
+    /// The API for routes.
     pub(super) fn api(&self) -> RouteApi {
         match self.parameters {
             Parameters::Gateway(_) => RouteApi::Gateway,

@@ -52,7 +52,7 @@ impl ListArguments {
             writeln!(out, "  {:<14}{}", scenario.name(), scenario.definition.heading.purpose)?;
         }
         writeln!(out, "\npeers:")?;
-        for peer in peers::all() {
+        for peer in peers::all_peers() {
             writeln!(out, "  {:<22}{}", peer.name(), peer.summary())?;
         }
         writeln!(

@@ -7,7 +7,7 @@ use fairway_lab_measure::results::Run;
 use fairway_lab_traffic::load::{Pace, Segment, Stream};
 use serde::Deserialize;
 
-use super::metering::{Metered, Metering};
+use super::metering::{MeteredUsage, Metering};
 use super::running_peer::{RunningPeer, Sizes, StreamName, finish, start};
 use super::site::route;
 use super::trial::ineffective;
@@ -59,7 +59,7 @@ pub(super) async fn run(
     // A controller that was there before may have other replicas.
     let (namespace, deployment) = (running.placement.namespace.clone(), running.deployment()?.to_owned());
     running.cluster.scale(&namespace, &deployment, parameters.proxy_replicas).await?;
-    running.cluster.settled(&namespace, &deployment).await?;
+    running.cluster.wait_until_settled(&namespace, &deployment).await?;
     let left_out = ineffective(running, routes().to_vec()).await?;
     for variant in &parameters.variants {
         with_variant(running, parameters, &left_out, run, *variant).await?;
@@ -71,7 +71,7 @@ pub(super) async fn run(
 struct MeteredStream {
     stream: Stream,
     metering: Metering,
-    phases: Vec<(Segment, Metered)>,
+    phases: Vec<(Segment, MeteredUsage)>,
 }
 
 impl MeteredStream {
@@ -118,7 +118,7 @@ async fn with_variant(
         enter(running, run, &case, &label, change).await?;
         sleep(seconds).await;
         // A phase lasts until its proxies are there or gone, so that the next one does not inherit them.
-        running.cluster.settled(&running.placement.namespace, running.deployment()?).await?;
+        running.cluster.wait_until_settled(&running.placement.namespace, running.deployment()?).await?;
         watched.cut().await?;
         names.push(label);
     }
@@ -189,12 +189,12 @@ fn redirect() -> Filters {
     Filters { redirect, ..Filters::default() }
 }
 
-type Phase = (String, (Segment, Metered));
+type Phase = (String, (Segment, MeteredUsage));
 
 fn record(running: &RunningPeer<'_>, run: &mut Run, case: &str, phases: Vec<Phase>) -> anyhow::Result<()> {
     let name = running.contender.peer.name();
     let pooled = phases.iter().map(|(_, (segment, _))| segment.clone()).reduce(Segment::and);
-    let all = phases.iter().fold(Metered::default(), |sum, (_, (_, metered))| sum.and(metered));
+    let all = phases.iter().fold(MeteredUsage::default(), |sum, (_, (_, metered))| sum.and(metered));
     for (label, (segment, spent)) in phases {
         run.measures.push(running.measure(
             StreamName { peer: name, case, phase: &label },

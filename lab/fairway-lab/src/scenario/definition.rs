@@ -9,14 +9,14 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
-/// What every scenario's file says beside its parameters.
+/// The headings of every scenario file, in addition to its parameters.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Heading {
     /// Which scenario it is.
     pub(super) scenario: String,
     /// The study it comes from, or empty.
     pub(super) study: String,
-    /// What it asks.
+    /// The question it answers.
     pub(super) purpose: String,
     /// Parameters that `--scale` multiplies, also within lists of tables.
     pub(super) scaled: Vec<String>,
@@ -24,7 +24,7 @@ pub(super) struct Heading {
     pub(super) own: Vec<String>,
 }
 
-/// How a file's parameters are fitted to the machine and to the time there is.
+/// How parameters are adapted to the machine and the available time.
 #[derive(Clone, Debug)]
 pub(super) struct Scaling {
     /// Which of the file's forms.
@@ -62,9 +62,9 @@ impl Form {
 pub(super) struct Definition {
     /// What it is.
     pub(super) heading: Heading,
-    /// The paper's values beside those of this run.
+    /// The paper's values compared with those of this run.
     pub(super) parameters: Vec<Parameter>,
-    /// What differs from the paper, one sentence each.
+    /// Differences from the paper, one sentence each.
     pub(super) shortened: Vec<String>,
     table: Table,
 }
@@ -75,7 +75,7 @@ impl Definition {
     /// Reads a file and fits it.
     ///
     /// # Errors
-    /// It is no TOML, a heading is missing, or what is set is no parameter of it.
+    /// The file is not TOML, a heading is missing, or an unknown parameter is set.
     pub(super) fn read(text: &str, scaling: &Scaling) -> anyhow::Result<Self> {
         let whole: Table = text.parse().context("the file is no TOML")?;
         let heading = Heading::deserialize(whole.clone()).context("a scenario's heading")?;
@@ -86,7 +86,7 @@ impl Definition {
             && let Some(form) = whole.get(name)
         {
             let form = form.as_table().with_context(|| format!("{name}: is no table"))?;
-            form.iter().for_each(|(name, value)| put(&mut table, name, value.clone()));
+            form.iter().for_each(|(name, value)| insert_value(&mut table, name, value.clone()));
         }
         for key in &heading.scaled {
             table.iter_mut().for_each(|(name, value)| scale(name, value, key, scaling.scale));
@@ -101,7 +101,7 @@ impl Definition {
         Ok(Self { heading, parameters, shortened, table })
     }
 
-    /// Takes a parameter that is a fraction out of those that the scenario itself knows; 0 where the file has none.
+    /// Removes and returns a fractional parameter that only the scenario knows; 0 if the file has none.
     ///
     /// # Errors
     /// It is no number from 0 to 1.
@@ -110,7 +110,7 @@ impl Definition {
         let number = value.as_float().or_else(|| value.as_integer().map(|number| number as f64));
         number
             .filter(|fraction| (0.0..=1.0).contains(fraction))
-            .with_context(|| format!("{name} = {}: a fraction from 0 to 1 is wanted", said(&value)))
+            .with_context(|| format!("{name} = {}: a fraction from 0 to 1 is wanted", value_text(&value)))
     }
 
     /// The parameters as a scenario knows them.
@@ -128,7 +128,7 @@ fn owned((key, value): (&String, &Value)) -> (String, Value) {
 }
 
 /// The largest number that a parameter may be; in seconds it is 30 years.
-const LARGEST: f64 = 1e9;
+const MAX_PARAMETER: f64 = 1e9;
 
 /// Multiplies numbers of this name, at least to 1.
 fn scale(name: &str, value: &mut Value, wanted: &str, factor: f64) {
@@ -151,13 +151,13 @@ fn set(table: &mut Table, assignment: &str, known: &Table) -> anyhow::Result<()>
             let keys: Vec<_> = known.keys().map(String::as_str).collect();
             anyhow::bail!("--set {assignment}: there is no parameter {key}; there are {}", keys.join(", "));
         }
-        put(table, &key, value);
+        insert_value(table, &key, value);
     }
     Ok(())
 }
 
-/// Sets a parameter; of one with parts only those that are said.
-fn put(table: &mut Table, name: &str, value: Value) {
+/// Sets a parameter; of a table only the given parts.
+fn insert_value(table: &mut Table, name: &str, value: Value) {
     match (table.get_mut(name), value) {
         (Some(Value::Table(before)), Value::Table(parts)) => before.extend(parts),
         (_, value) => drop(table.insert(name.to_owned(), value)),
@@ -173,7 +173,10 @@ fn usable(name: &str, value: &Value) -> anyhow::Result<()> {
         Value::Table(table) => return table.iter().try_for_each(|(name, value)| usable(name, value)),
         _ => return Ok(()),
     };
-    anyhow::ensure!((0.0..=LARGEST).contains(&number), "{name} is {number}; from 0 to {LARGEST} is possible");
+    anyhow::ensure!(
+        (0.0..=MAX_PARAMETER).contains(&number),
+        "{name} is {number}; from 0 to {MAX_PARAMETER} is possible"
+    );
     Ok(())
 }
 
@@ -183,8 +186,8 @@ fn compare(paper: &Table, used: &Table, heading: &Heading) -> (Vec<Parameter>, V
         .iter()
         .map(|(name, value)| {
             let own = heading.own.contains(name);
-            let before = paper.get(name).map(said).unwrap_or_default();
-            let now = said(value);
+            let before = paper.get(name).map(value_text).unwrap_or_default();
+            let now = value_text(value);
             if before != now && !own {
                 shortened.push(format!("{name}: {now} instead of {before}"));
             }
@@ -195,14 +198,14 @@ fn compare(paper: &Table, used: &Table, heading: &Heading) -> (Vec<Parameter>, V
 }
 
 /// A value for people, in the file's own words.
-fn said(value: &Value) -> String {
+fn value_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
-        Value::Array(values) => values.iter().map(said).collect::<Vec<_>>().join(", "),
+        Value::Array(values) => values.iter().map(value_text).collect::<Vec<_>>().join(", "),
         Value::Table(table) => {
             let mut text = String::new();
             for (key, value) in table {
-                _ = write!(text, "{}{key} {}", if text.is_empty() { "" } else { " " }, said(value));
+                _ = write!(text, "{}{key} {}", if text.is_empty() { "" } else { " " }, value_text(value));
             }
             text
         }

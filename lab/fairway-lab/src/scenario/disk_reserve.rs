@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 
 /// As much as results and report of a long run take together.
-const BYTES: usize = 32 << 20;
+const RESERVED_BYTES: usize = 32 << 20;
 const NAME: &str = ".room-for-the-report";
 
 /// Whether an error says that the disk is full.
@@ -35,7 +35,7 @@ impl DiskReserve {
             format!(
                 "the folder of the results, {}, has no room for them: {} MB are wanted before anything is measured",
                 folder.display(),
-                BYTES >> 20
+                RESERVED_BYTES >> 20
             )
         })?;
         Ok(reserve)
@@ -44,7 +44,7 @@ impl DiskReserve {
     fn fill(&self) -> std::io::Result<()> {
         let mut file = fs::File::create(&self.place)?;
         let piece = vec![0; 1 << 20];
-        for _ in 0..BYTES / piece.len() {
+        for _ in 0..RESERVED_BYTES / piece.len() {
             file.write_all(&piece)?;
         }
         Ok(())
@@ -68,7 +68,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder for the test");
         let reserve = DiskReserve::keep(folder.path()).expect("there is room for the test");
         let place = folder.path().join(NAME);
-        assert_eq!(fs::metadata(&place).expect("the file").len(), BYTES as u64);
+        assert_eq!(fs::metadata(&place).expect("the file").len(), RESERVED_BYTES as u64);
         drop(reserve);
         assert!(!place.exists());
     }

@@ -1,4 +1,4 @@
-//! What the part of a run that prepares, outside of the testbed, hands to the part that measures, inside of it.
+//! The data passed from the preparing part of a run, outside the testbed, to the measuring part inside it.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -18,10 +18,10 @@ pub(super) struct Handover {
     /// The folder of the results.
     pub(super) folder: PathBuf,
     pub(super) artifacts: Artifacts,
-    /// Peers whose programs are there.
+    /// Peers whose programs are available.
     pub(super) peers: Vec<PeerRecord>,
     pub(super) absent: Vec<Absent>,
-    /// With which settings, in this order.
+    /// The settings to run with, in this order.
     pub(super) settings: Vec<Settings>,
     /// `testbed`, or the user's context.
     pub(super) place: String,
@@ -33,12 +33,12 @@ pub(super) struct Handover {
     pub(super) preparation: Preparation,
 }
 
-/// What was done before measuring.
+/// The work done before measuring.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Preparation {
-    /// How long it took, seconds.
+    /// Its duration, seconds.
     pub(super) seconds: f64,
-    /// How many steps of the run it was.
+    /// Its number of steps.
     pub(super) steps: usize,
 }
 

@@ -6,17 +6,17 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fairway_lab_measure::results::Cost;
-use fairway_lab_measure::{Meter, Sample, Sampled, Spent, Subject};
+use fairway_lab_measure::{Meter, Sample, SampledUsage, Spent, Subject};
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
 use crate::cluster::{Cluster, ProxyPod};
 use crate::peers::CpuSource;
 
-/// How often pods are looked up and cgroups are read.
-const INTERVAL: Duration = Duration::from_millis(500);
-/// How often the API server is asked: samples are renewed every 10 s or so.
-const ASKED: Duration = Duration::from_secs(2);
+/// How often pods are listed and cgroups are read.
+const CGROUP_INTERVAL: Duration = Duration::from_millis(500);
+/// How often the API server is queried: samples are renewed about every 10 s.
+const METRICS_INTERVAL: Duration = Duration::from_secs(2);
 
 /// A meter that is running.
 pub(super) struct Metering {
@@ -35,27 +35,27 @@ pub(super) struct Follow {
     pub(super) source: CpuSource,
 }
 
-/// How pods are read.
+/// The source of measurements.
 enum Gauge {
     /// By their cgroups, on these nodes, which are this machine.
     Here { meter: Meter, nodes: BTreeSet<String>, elsewhere: Option<String> },
     /// By the samples of their kubelets.
-    There(Sampled),
-    /// Not at all, and why.
+    There(SampledUsage),
+    /// None, with the reason.
     Nothing(String),
 }
 
-/// What was spent between two cuts, or why nobody knows.
+/// The usage between two cuts, or why it is unknown.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Metered {
+pub(super) struct MeteredUsage {
     pub(super) spent: Spent,
     source: &'static str,
     of: usize,
     unread: Option<String>,
 }
 
-impl Metered {
-    /// With that of the time which followed.
+impl MeteredUsage {
+    /// Adds the usage of the following period.
     pub(super) fn and(self, next: &Self) -> Self {
         Self {
             spent: self.spent.and(&next.spent),
@@ -65,7 +65,7 @@ impl Metered {
         }
     }
 
-    /// As a cost of so many answered requests, or why there is none.
+    /// The cost of this many answered requests, or why it is unknown.
     pub(super) fn cost(&self, requests: u64) -> Result<Cost, String> {
         if let Some(reason) = &self.unread {
             return Err(reason.clone());
@@ -75,7 +75,7 @@ impl Metered {
     }
 }
 
-/// A cost, or why there is none, as a measure has them.
+/// A cost or the reason why it is unknown, in the format of a measure.
 pub(super) fn split(cost: Result<Cost, String>) -> (Option<Cost>, Option<String>) {
     match cost {
         Ok(cost) => (Some(cost), None),
@@ -110,20 +110,20 @@ impl Follow {
         if self.source != CpuSource::Kubelet {
             let here = machine(pods);
             if pods.iter().all(|pod| pod.node.as_ref().is_some_and(|node| here.contains(node))) {
-                return Gauge::Here { meter: Meter::begin(&subjects(pods)), nodes: here, elsewhere: None };
+                return Gauge::Here { meter: Meter::start(&subjects(pods)), nodes: here, elsewhere: None };
             }
             reasons.push(format!("the cgroups of pods of {} cannot be seen from here", self.namespace));
         }
         if self.source != CpuSource::Cgroup {
             match self.samples(pods).await {
-                Ok(samples) => return Gauge::There(Sampled::begin(now(), &samples)),
+                Ok(samples) => return Gauge::There(SampledUsage::start(now(), &samples)),
                 Err(error) => reasons.push(format!("{error:#}")),
             }
         }
         Gauge::Nothing(reasons.join("; "))
     }
 
-    /// Reads what is there now. A failed look leaves the readings before; the next one catches up.
+    /// Reads current values. After a failure the previous readings stay; the next read catches up.
     async fn read(&self, gauge: &mut Gauge) -> anyhow::Result<usize> {
         let pods = self.pods().await?;
         match gauge {
@@ -155,8 +155,8 @@ impl Follow {
 impl Gauge {
     fn interval(&self) -> Duration {
         match self {
-            Self::There(_) => ASKED,
-            Self::Here { .. } | Self::Nothing(_) => INTERVAL,
+            Self::There(_) => METRICS_INTERVAL,
+            Self::Here { .. } | Self::Nothing(_) => CGROUP_INTERVAL,
         }
     }
 }
@@ -165,7 +165,7 @@ fn subjects(pods: &[ProxyPod]) -> Vec<Subject> {
     pods.iter().flat_map(|pod| &pod.containers).cloned().map(Subject::Container).collect()
 }
 
-/// The nodes whose cgroups are to be seen from here: one container of theirs is enough, for another may just have ended.
+/// The nodes whose cgroups are visible from here: one visible container is enough, because another may just have ended.
 fn machine(pods: &[ProxyPod]) -> BTreeSet<String> {
     let seen = |pod: &&ProxyPod| {
         pod.containers.iter().cloned().map(Subject::Container).any(|one| Meter::reads(&one))
@@ -198,12 +198,12 @@ impl Metering {
         Ok(Self { gauge, follow, reader })
     }
 
-    /// What was spent since the beginning or the last cut.
-    pub(super) async fn cut(&mut self) -> anyhow::Result<Metered> {
+    /// The usage since the start or the last cut.
+    pub(super) async fn cut(&mut self) -> anyhow::Result<MeteredUsage> {
         let mut gauge = self.gauge.lock().await;
         let of = match self.follow.read(&mut gauge).await {
             Ok(of) => of,
-            // Samples are missing then, and what is missing is counted.
+            // Samples are then missing, and their number is counted.
             Err(error) if matches!(*gauge, Gauge::There(_)) => {
                 tracing::debug!(%error, "samples could not be had at the end");
                 0
@@ -212,15 +212,15 @@ impl Metering {
         };
         let metered = match &mut *gauge {
             Gauge::Here { meter, elsewhere, .. } => {
-                Metered { spent: meter.spent(), source: "cgroup", of, unread: elsewhere.take() }
+                MeteredUsage { spent: meter.spent(), source: "cgroup", of, unread: elsewhere.take() }
             }
             Gauge::There(sampled) => {
                 let spent = sampled.spent();
                 sampled.cut();
-                return Ok(Metered { spent, source: "kubelet", of, unread: None });
+                return Ok(MeteredUsage { spent, source: "kubelet", of, unread: None });
             }
             Gauge::Nothing(reason) => {
-                return Ok(Metered { unread: Some(reason.clone()), ..Metered::default() });
+                return Ok(MeteredUsage { unread: Some(reason.clone()), ..MeteredUsage::default() });
             }
         };
         *gauge = self.follow.gauge(&self.follow.pods().await?).await;

@@ -1,5 +1,6 @@
-//! The first part of a run: what it needs is fetched, built and packed, and a testbed is brought up around the second
-//! part. Whatever happens then, the testbed is taken down. Never measures.
+//! The preparing part of a run. It fetches, builds and packs what the peers need, then starts a testbed and in it the
+//! measuring part: this program again, with `--inside`. It removes the testbed even if the measuring part fails. It
+//! never measures.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,29 +16,30 @@ use super::catalogue::Scenario;
 use super::disk_reserve::DiskReserve;
 use super::handover::{Handover, Preparation, TESTBED};
 use super::progress::Progress;
-use super::rounds::{self, Piece};
+use super::rounds::{self, ScenarioRound};
 use super::steps::Steps;
 use super::{session, user_cluster};
 use crate::cluster::Testbed;
-use crate::peers::{self, Artifacts, Described, Peer, RouteApi};
+use crate::peers::{self, Artifacts, DescribedPeer, Peer, RouteApi};
 
-/// The image of backends in the testbed.
+/// Name of the container image that all backends in the testbed run.
 const BACKEND_IMAGE: &str = "localhost/fairway-lab-backend:run";
 
-/// Prepares, and measures inside of a testbed where one is needed.
+/// Prepares a run and starts its measuring part: in a testbed, or with `--cluster` against the controllers of the
+/// user's cluster.
 pub(super) fn run(arguments: &RunArguments, scenarios: &[Scenario]) -> anyhow::Result<ExitCode> {
     let progress = Progress::begin();
-    let chosen = chosen(&arguments.selection.peers)?;
-    let described = permitted(arguments)?;
-    let folder = folder(arguments)?;
-    let artifacts = artifacts(arguments, &folder)?;
+    let peers_to_prepare = select_peers(&arguments.selection.peers)?;
+    let cluster_peers = described_cluster_peers(arguments)?;
+    let results_folder = create_results_folder(arguments)?;
+    let artifacts = create_artifacts(arguments, &results_folder)?;
     if scenarios.iter().any(|scenario| scenario.api() == RouteApi::Gateway) {
-        // Inside of the testbed nothing can be fetched.
+        // Fetched here and cached: the network of the testbed has no access to the Internet.
         peers::gateway::definitions(&artifacts)?;
     }
     let mut handover = Handover {
         command: std::env::args().collect(),
-        folder,
+        folder: results_folder,
         artifacts,
         peers: Vec::new(),
         absent: Vec::new(),
@@ -49,24 +51,28 @@ pub(super) fn run(arguments: &RunArguments, scenarios: &[Scenario]) -> anyhow::R
         preparation: Preparation::default(),
     };
     if arguments.environment.cluster {
-        return user_cluster::run(arguments, &described, handover, scenarios);
+        return user_cluster::run(arguments, &cluster_peers, handover, scenarios);
     }
-    let pieces = rounds::pieces(scenarios, handover.rounds);
-    let mut steps = Steps::new(progress, 0, outline(&chosen, &pieces));
+    let scenario_rounds = rounds::scenario_rounds(scenarios, handover.rounds);
+    let mut steps = Steps::new(progress, 0, remaining_steps(&peers_to_prepare, &scenario_rounds));
     steps.announce();
-    let archives = peers_of(&mut handover, &chosen, &mut steps, progress);
+    let archives = prepare_peers(&mut handover, &peers_to_prepare, &mut steps, progress);
     anyhow::ensure!(
         !handover.peers.is_empty(),
-        "none of the peers can be had, so there is nothing to measure"
+        "none of the peers could be prepared, so there is nothing to measure"
     );
-    let outcome = measure(&mut handover, Around { archives, steps, progress });
-    let cleared = clear(&handover.artifacts.folder);
-    let code = outcome?;
-    cleared.map(|()| code)
+    let outcome = start_measuring(&mut handover, MeasuringContext { archives, steps, progress });
+    // The archives are removed after a failure too; the failure of the measuring part is the one to report.
+    let removal = remove_image_archives(&handover.artifacts.folder);
+    let exit_code = outcome?;
+    removal.map(|()| exit_code)
 }
 
-/// The controllers to measure in a cluster of the user's; none where the run has a testbed.
-fn permitted(arguments: &RunArguments) -> anyhow::Result<Vec<Described>> {
+/// The controllers to measure in the user's cluster, as `--peer` describes them; none if the run has a testbed.
+///
+/// # Errors
+/// The arguments do not describe or permit a run in the cluster, or the user may not create a testbed.
+fn described_cluster_peers(arguments: &RunArguments) -> anyhow::Result<Vec<DescribedPeer>> {
     if arguments.environment.cluster {
         return user_cluster::permitted(arguments);
     }
@@ -81,91 +87,96 @@ fn permitted(arguments: &RunArguments) -> anyhow::Result<Vec<Described>> {
     Ok(Vec::new())
 }
 
-/// All steps of a run that are left, from the first peer that is prepared to the end of the testbed.
-fn outline(chosen: &[Box<dyn Peer>], pieces: &[Piece<'_>]) -> Vec<String> {
-    let mut all: Vec<_> = chosen.iter().map(|peer| format!("prepare {}", peer.name())).collect();
-    all.push("bring a testbed up".to_owned());
-    all.extend(pieces.iter().map(Piece::title));
-    all.push(session::TAKE_DOWN.to_owned());
-    all
+/// The titles of all steps, from the preparation of the first peer to the removal of the testbed.
+fn remaining_steps(peers: &[Box<dyn Peer>], scenario_rounds: &[ScenarioRound<'_>]) -> Vec<String> {
+    let mut titles: Vec<_> = peers.iter().map(|peer| format!("prepare {}", peer.name())).collect();
+    titles.push("bring a testbed up".to_owned());
+    titles.extend(scenario_rounds.iter().map(ScenarioRound::title));
+    titles.push(session::TAKE_DOWN.to_owned());
+    titles
 }
 
-/// What is around the part that measures.
-struct Around {
+/// State that the preparing part needs while the measuring part runs.
+struct MeasuringContext {
+    /// Container images to load into the testbed.
     archives: Vec<PathBuf>,
     steps: Steps,
     progress: Progress,
 }
 
-/// Starts the part that measures, inside of a testbed.
-fn measure(handover: &mut Handover, mut around: Around) -> anyhow::Result<ExitCode> {
-    let file = handover.artifacts.folder.join("handover.json");
-    around.archives.push(backend_image(&handover.artifacts)?);
-    // Bringing the testbed up is a step of this part.
-    let steps = around.steps.begun() + 1;
-    handover.preparation = Preparation { seconds: around.progress.seconds(), steps };
-    handover.write(&file)?;
+/// Writes the handover, from which the measuring part learns about the preparation, and runs that part in a testbed.
+fn start_measuring(handover: &mut Handover, mut context: MeasuringContext) -> anyhow::Result<ExitCode> {
+    let handover_file = handover.artifacts.folder.join("handover.json");
+    context.archives.push(pack_backend_image(&handover.artifacts)?);
+    // The preparing part has one more step: it brings the testbed up.
+    let steps = context.steps.begun() + 1;
+    handover.preparation = Preparation { seconds: context.progress.seconds(), steps };
+    handover.write(&handover_file)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(in_testbed(&handover.artifacts, &file, around))
+    runtime.block_on(run_in_testbed(&handover.artifacts, &handover_file, context))
 }
 
-/// Removes the archives of images, half written ones too: they are large, and nothing that was found.
-fn clear(work: &Path) -> anyhow::Result<()> {
-    let entries = fs::read_dir(work).with_context(|| format!("look into {}", work.display()))?;
-    for place in entries.flatten().map(|entry| entry.path()) {
-        if place.extension().is_some_and(|extension| extension == "tar") {
-            fs::remove_file(&place).with_context(|| format!("remove {}", place.display()))?;
+/// Removes the archives of container images, including partly written ones. They are large, and not part of the
+/// results.
+fn remove_image_archives(work_folder: &Path) -> anyhow::Result<()> {
+    let entries = fs::read_dir(work_folder).with_context(|| format!("read {}", work_folder.display()))?;
+    for path in entries.flatten().map(|entry| entry.path()) {
+        if path.extension().is_some_and(|extension| extension == "tar") {
+            fs::remove_file(&path).with_context(|| format!("remove {}", path.display()))?;
         }
     }
     Ok(())
 }
 
-/// The peers that were named, in this order and each once; all where none was.
-fn chosen(names: &[String]) -> anyhow::Result<Vec<Box<dyn Peer>>> {
+/// The named peers, each once: Fairway first, and the others in the order of their names. All peers if `names` is
+/// empty.
+fn select_peers(names: &[String]) -> anyhow::Result<Vec<Box<dyn Peer>>> {
     if names.is_empty() {
-        return Ok(peers::all());
+        return Ok(peers::all_peers());
     }
-    let mut chosen: Vec<Box<dyn Peer>> = Vec::new();
+    let mut selected: Vec<Box<dyn Peer>> = Vec::new();
     for name in names {
-        if chosen.iter().all(|peer| peer.name() != name) {
-            chosen.push(peers::named(name)?);
+        if selected.iter().all(|peer| peer.name() != name) {
+            selected.push(peers::find_peer(name)?);
         }
     }
-    // Fairway is what the others are compared with.
-    chosen.sort_by_key(|peer| peer.name() != "fairway");
-    Ok(chosen)
+    // Fairway comes first because the report compares the others with it. The sort keeps the order of the others.
+    selected.sort_by_key(|peer| peer.name() != "fairway");
+    Ok(selected)
 }
 
-/// The folder of the results, which must be writable before hours are spent. What took hours is never replaced unasked.
-fn folder(arguments: &RunArguments) -> anyhow::Result<PathBuf> {
-    let time = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
-    let folder = arguments.out.clone().unwrap_or_else(|| Path::new("lab-results").join(time));
+/// Creates the folder for the results, and checks that it is writable and has disk space: a run takes hours, and must
+/// not fail at its end. Results of an earlier run are only replaced with `--replace`.
+fn create_results_folder(arguments: &RunArguments) -> anyhow::Result<PathBuf> {
+    let start_time = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
+    let folder = arguments.out.clone().unwrap_or_else(|| Path::new("lab-results").join(start_time));
     anyhow::ensure!(
         arguments.replace || !folder.join(RESULTS).exists(),
         "{} has results already: say --replace, or another --out",
         folder.display()
     );
-    fs::create_dir_all(&folder)
-        .with_context(|| format!("make the folder of the results, {}", folder.display()))?;
+    fs::create_dir_all(&folder).with_context(|| format!("create the results folder {}", folder.display()))?;
     tempfile::NamedTempFile::new_in(&folder)
-        .with_context(|| format!("the folder of the results, {}, cannot be written", folder.display()))?;
-    // Given back at once: the part that measures takes it for itself.
+        .with_context(|| format!("the results folder {} is not writable", folder.display()))?;
+    // Only checks that there is enough disk space. The measuring part reserves the space itself.
     drop(DiskReserve::keep(&folder)?);
     folder.canonicalize().with_context(|| format!("find {}", folder.display()))
 }
 
-fn artifacts(arguments: &RunArguments, folder: &Path) -> anyhow::Result<Artifacts> {
+/// Creates the work folder in the results folder. Returns its path with those of the cache, the checkout and the
+/// programs.
+fn create_artifacts(arguments: &RunArguments, results_folder: &Path) -> anyhow::Result<Artifacts> {
     let cache = std::env::var_os("XDG_CACHE_HOME")
         .map(PathBuf::from)
         .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))
-        .context("neither XDG_CACHE_HOME nor HOME is set: there is no place for what is kept between runs")?;
-    let work = folder.join("work");
-    fs::create_dir_all(&work).with_context(|| format!("make {}", work.display()))?;
+        .context("neither XDG_CACHE_HOME nor HOME is set, so there is no folder for the cache")?;
+    let work_folder = results_folder.join("work");
+    fs::create_dir_all(&work_folder).with_context(|| format!("create {}", work_folder.display()))?;
     let absolute =
         |path: &Path| std::path::absolute(path).with_context(|| format!("find {}", path.display()));
     Ok(Artifacts {
         cache: cache.join("fairway").join("lab"),
-        folder: work,
+        folder: work_folder,
         checkout: absolute(&arguments.environment.checkout)?,
         fairway: absolute(&arguments.environment.fairway)?,
         fairway_archive: absolute(&arguments.environment.fairway_image)?,
@@ -174,15 +185,16 @@ fn artifacts(arguments: &RunArguments, folder: &Path) -> anyhow::Result<Artifact
     })
 }
 
-/// Prepares each peer; one that cannot be had is absent, with the reason.
-fn peers_of(
+/// Prepares each peer, and returns the archives of their container images. A peer that cannot be prepared is recorded
+/// as absent, with the reason, and the run continues without it.
+fn prepare_peers(
     handover: &mut Handover,
-    chosen: &[Box<dyn Peer>],
+    peers: &[Box<dyn Peer>],
     steps: &mut Steps,
     progress: Progress,
 ) -> Vec<PathBuf> {
     let mut archives = Vec::new();
-    for peer in chosen {
+    for peer in peers {
         steps.begin();
         match peer.prepare(&handover.artifacts) {
             Ok(prepared) => {
@@ -191,16 +203,16 @@ fn peers_of(
             }
             Err(error) => {
                 progress.say(&format!("{} is absent: {error:#}", peer.name()));
-                let (peer, reason) = (peer.name().to_owned(), format!("{error:#}"));
-                handover.absent.push(Absent { peer, scenario: None, round: 0, reason });
+                let (name, reason) = (peer.name().to_owned(), format!("{error:#}"));
+                handover.absent.push(Absent { peer: name, scenario: None, round: 0, reason });
             }
         }
     }
     archives
 }
 
-/// The image of backends: this program.
-fn backend_image(artifacts: &Artifacts) -> anyhow::Result<PathBuf> {
+/// Packs this program, which is also the backend, into a container image. Returns the path of the archive.
+fn pack_backend_image(artifacts: &Artifacts) -> anyhow::Result<PathBuf> {
     let archive = artifacts.folder.join("backend.tar");
     let status = Command::new(artifacts.testbed())
         .args(["image", "build", "--name", BACKEND_IMAGE, "--binary"])
@@ -209,37 +221,45 @@ fn backend_image(artifacts: &Artifacts) -> anyhow::Result<PathBuf> {
         .arg(&archive)
         .stdout(Stdio::null())
         .status()
-        .context("pack the image of backends")?;
-    anyhow::ensure!(status.success(), "the image of backends cannot be packed ({status})");
+        .context("pack the backend image")?;
+    anyhow::ensure!(status.success(), "the backend image cannot be packed ({status})");
     Ok(archive)
 }
 
-/// A testbed around the second part, which is this program again, in the testbed's network.
-async fn in_testbed(artifacts: &Artifacts, handover: &Path, around: Around) -> anyhow::Result<ExitCode> {
-    let Around { archives, mut steps, .. } = around;
-    // From here on a signal ends the second part, which then writes what it has; this part stays until all is clean.
+/// Brings a testbed up, runs the measuring part in the testbed's network, and takes the testbed down. Returns the
+/// exit code of the measuring part; 2 if a signal ended it.
+async fn run_in_testbed(
+    artifacts: &Artifacts,
+    handover_file: &Path,
+    context: MeasuringContext,
+) -> anyhow::Result<ExitCode> {
+    let MeasuringContext { archives, mut steps, .. } = context;
+    // From here on, SIGINT and SIGTERM do not end this process. It interrupts the measuring part, which then writes
+    // its results, and takes the testbed down afterwards.
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     steps.begin();
     let testbed = Testbed::up(&artifacts.testbed(), &format!("lab-{}", std::process::id()))?;
-    let second = async {
+    let measuring_part = async {
         testbed.load(&archives)?;
         let mut command = testbed.inside(&artifacts.laboratory);
-        command.args(std::env::args_os().skip(1)).arg("--inside").arg(handover);
-        let mut child = command.spawn().context("start the part that measures")?;
-        let id = Pid::from_child(&child);
-        let mut ended = tokio::task::spawn_blocking(move || child.wait());
+        command.args(std::env::args_os().skip(1)).arg("--inside").arg(handover_file);
+        let mut child = command.spawn().context("start the measuring part")?;
+        let child_pid = Pid::from_child(&child);
+        let mut exited = tokio::task::spawn_blocking(move || child.wait());
         loop {
             tokio::select! {
-                status = &mut ended => return status.context("wait")?.context("wait for the part that measures"),
+                status = &mut exited => {
+                    return status.context("join the waiting thread")?.context("wait for the measuring part");
+                }
                 _ = interrupt.recv() => {}
                 _ = terminate.recv() => {}
             }
-            // From a terminal it has had the signal already; twice does no harm.
-            _ = kill_process(id, Signal::INT);
+            // After Ctrl-C in a terminal, the child has already received the signal; a second one is harmless.
+            _ = kill_process(child_pid, Signal::INT);
         }
     };
-    let outcome = second.await;
+    let outcome = measuring_part.await;
     steps.skip_to_last();
     steps.begin();
     testbed.down()?;

@@ -1,5 +1,5 @@
-//! A client that asks one thing again and again until the answer changes: for propagation, and to see that a route is
-//! there. HTTP/1.1 over one connection that is kept. Never a stream of load.
+//! A client that repeats a request until the response changes, to measure propagation and to check that a route exists.
+//! Uses HTTP/1.1 over one kept connection.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -8,16 +8,16 @@ use anyhow::Context;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// How long one answer may take.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// Between two questions.
-const PAUSE: Duration = Duration::from_millis(1);
-/// A head that is longer is no answer of a backend of ours.
-const HEAD: usize = 16 * 1024;
+/// Timeout of a response.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Delay between two requests.
+const PROBE_INTERVAL: Duration = Duration::from_millis(1);
+/// Largest response head; the laboratory's backends send shorter ones.
+const MAX_HEAD_BYTES: usize = 16 * 1024;
 
-/// What was answered.
+/// The response.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Answer {
+pub(super) struct ProbeResponse {
     pub(super) status: u16,
     /// `X-Lab-Backend`: which backend it was.
     pub(super) backend: Option<String>,
@@ -25,7 +25,7 @@ pub(super) struct Answer {
     head: String,
 }
 
-impl Answer {
+impl ProbeResponse {
     /// The value of a field, if the head has it.
     pub(super) fn field(&self, name: &str) -> Option<String> {
         field(&self.head, name)
@@ -44,12 +44,12 @@ impl Probe {
 
     /// Asks once. A proxy may close a connection that is idle: a question that found it closed is asked again on a new
     /// one, as every client does with GET (RFC 9110 section 9.2.2).
-    pub(super) async fn ask(&mut self, host: &str) -> anyhow::Result<Answer> {
-        self.ask_for(host, "/").await
+    pub(super) async fn request_root(&mut self, host: &str) -> anyhow::Result<ProbeResponse> {
+        self.request_path(host, "/").await
     }
 
     /// Asks once for a path.
-    pub(super) async fn ask_for(&mut self, host: &str, path: &str) -> anyhow::Result<Answer> {
+    pub(super) async fn request_path(&mut self, host: &str, path: &str) -> anyhow::Result<ProbeResponse> {
         let was_kept = self.connection.is_some();
         match self.ask_once(host, path).await {
             Err(_) if was_kept => self.ask_once(host, path).await,
@@ -57,27 +57,27 @@ impl Probe {
         }
     }
 
-    async fn ask_once(&mut self, host: &str, path: &str) -> anyhow::Result<Answer> {
-        let asked = tokio::time::timeout(PATIENCE, self.exchange(host, path)).await;
-        let outcome =
-            asked.unwrap_or_else(|_| Err(anyhow::anyhow!("no answer within {} s", PATIENCE.as_secs())));
+    async fn ask_once(&mut self, host: &str, path: &str) -> anyhow::Result<ProbeResponse> {
+        let asked = tokio::time::timeout(RESPONSE_TIMEOUT, self.exchange(host, path)).await;
+        let outcome = asked
+            .unwrap_or_else(|_| Err(anyhow::anyhow!("no response within {} s", RESPONSE_TIMEOUT.as_secs())));
         if outcome.is_err() {
             self.connection = None;
         }
         outcome
     }
 
-    /// Asks until an answer is as wanted, and counts the others that `wrong` takes.
-    pub(super) async fn until(
+    /// Repeats the request until the response is as wanted; counts responses that `wrong` accepts.
+    pub(super) async fn wait_until(
         &mut self,
         host: &str,
         patience: Duration,
-        mut judge: impl FnMut(&anyhow::Result<Answer>) -> Verdict,
+        mut judge: impl FnMut(&anyhow::Result<ProbeResponse>) -> Verdict,
     ) -> Found {
         let begun = Instant::now();
         let mut wrong = 0;
         loop {
-            let answer = self.ask(host).await;
+            let answer = self.request_root(host).await;
             match judge(&answer) {
                 Verdict::Wanted => return Found { at: Some(Instant::now()), wrong },
                 Verdict::Early => {}
@@ -86,11 +86,11 @@ impl Probe {
             if begun.elapsed() > patience {
                 return Found { at: None, wrong };
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(PROBE_INTERVAL).await;
         }
     }
 
-    async fn exchange(&mut self, host: &str, path: &str) -> anyhow::Result<Answer> {
+    async fn exchange(&mut self, host: &str, path: &str) -> anyhow::Result<ProbeResponse> {
         if self.connection.is_none() {
             let connection = TcpStream::connect(self.address).await.context("connect")?;
             connection.set_nodelay(true)?;
@@ -107,7 +107,7 @@ impl Probe {
             if let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
                 break end + 4;
             }
-            anyhow::ensure!(bytes.len() < HEAD, "a head of more than {HEAD} bytes");
+            anyhow::ensure!(bytes.len() < MAX_HEAD_BYTES, "a head of more than {MAX_HEAD_BYTES} bytes");
             anyhow::ensure!(
                 connection.read_buf(&mut bytes).await.context("read")? > 0,
                 "the connection ended"
@@ -116,9 +116,10 @@ impl Probe {
         let text = String::from_utf8_lossy(&bytes[..head]).into_owned();
         let length: Option<usize> = field(&text, "content-length").and_then(|length| length.parse().ok());
         let closes = field(&text, "connection").is_some_and(|value| value.eq_ignore_ascii_case("close"));
-        let answer = Answer { status: status(&text)?, backend: field(&text, "x-lab-backend"), head: text };
+        let answer =
+            ProbeResponse { status: status(&text)?, backend: field(&text, "x-lab-backend"), head: text };
         match length {
-            Some(length) if !closes && length < 64 * HEAD => {
+            Some(length) if !closes && length < 64 * MAX_HEAD_BYTES => {
                 while bytes.len() < head + length {
                     anyhow::ensure!(
                         connection.read_buf(&mut bytes).await.context("read")? > 0,
@@ -126,29 +127,29 @@ impl Probe {
                     );
                 }
             }
-            // Where the content ends is not worth knowing: the next question goes on a new connection.
+            // The body's framing is not parsed: the next request uses a new connection.
             _ => self.connection = None,
         }
         Ok(answer)
     }
 }
 
-/// What a judge says of an answer.
+/// The verdict on a response.
 pub(super) enum Verdict {
-    /// The change is there.
+    /// The change is visible.
     Wanted,
-    /// It is not there yet, and the answer is what it was before.
+    /// The response is still that of the previous state.
     Early,
     /// Neither the old nor the new.
     Wrong,
 }
 
-/// How asking ended.
+/// The result of waiting.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found {
-    /// When the wanted answer was there.
+    /// The time of the wanted response.
     pub(super) at: Option<Instant>,
-    /// Answers that were neither.
+    /// Responses that were neither old nor new.
     pub(super) wrong: u64,
 }
 

@@ -1,9 +1,9 @@
-//! What a run says while it goes: one line each, with the time since the beginning, on standard error.
+//! Progress lines of a run on standard error, with the time since its start.
 
 use std::io::Write;
 use std::time::Instant;
 
-/// Says lines with the time that has passed.
+/// Prints lines with the elapsed time.
 #[derive(Clone, Copy)]
 pub(super) struct Progress(Instant);
 

@@ -1,5 +1,5 @@
-//! `propagation`: from a write to the API to the first answer that shows it; the same under load, until the last answer of
-//! the old; and what thousands of routes cost.
+//! `propagation`: from a write to the API to the first response that shows it; the same under load, until the last old
+//! response; and the cost of thousands of routes.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::probe::{Answer, Probe, Verdict};
+use super::probe::{Probe, ProbeResponse, Verdict};
 use super::running_peer::{RunningPeer, Sizes, StreamName, finish, start};
 use super::site::{BACKEND, NAMESPACE, OTHER, route_of};
 use crate::peers::Route;
@@ -31,8 +31,8 @@ pub(super) struct Parameters {
 
 /// Objects that are written or removed at a time, where it is not measured.
 const AT_ONCE: usize = 16;
-/// How long nothing but new answers must come before the old one counts as gone.
-const CALM: Duration = Duration::from_millis(300);
+/// How long only new responses must arrive before the old state counts as gone.
+const QUIET_PERIOD: Duration = Duration::from_millis(300);
 
 impl Parameters {
     pub(super) fn sizes(&self) -> Sizes {
@@ -44,14 +44,14 @@ impl Parameters {
     }
 }
 
-/// All three parts with one contender; what was added is removed again.
+/// Runs all three parts with one contender; added objects are removed again.
 pub(super) async fn run(
     running: &mut RunningPeer<'_>,
     parameters: &Parameters,
     run: &mut Run,
 ) -> anyhow::Result<()> {
     running.cluster.scale(NAMESPACE, OTHER, 1).await?;
-    running.cluster.settled(NAMESPACE, OTHER).await?;
+    running.cluster.wait_until_settled(NAMESPACE, OTHER).await?;
     let mut added = Vec::new();
     let outcome = parts(running, parameters, run, &mut added).await;
     let removed = at_once(running, added, Action::Remove).await;
@@ -73,7 +73,7 @@ async fn parts(
         count: parameters.changes,
         rate: parameters.change_rate,
         patience: parameters.patience(),
-        calm: CALM,
+        calm: QUIET_PERIOD,
     };
     under_load(running, &changes, run).await?;
     running.progress.say(&format!("{name}: {} routes in all", parameters.total_routes));
@@ -81,7 +81,7 @@ async fn parts(
     Ok(())
 }
 
-/// Changes of a route while a stream asks for it.
+/// Changes a route while a stream uses it.
 #[derive(Clone, Copy)]
 pub(super) struct Changes {
     /// What follows `first answer of the new, `.
@@ -90,7 +90,7 @@ pub(super) struct Changes {
     /// Requests a second meanwhile.
     pub(super) rate: f64,
     pub(super) patience: Duration,
-    /// How long nothing but new answers must come before the next one.
+    /// How long only new responses must arrive before the next change.
     pub(super) calm: Duration,
 }
 
@@ -123,8 +123,8 @@ pub(super) fn note_effect(found: &mut Propagation, written: Instant, at: Option<
     }
 }
 
-/// Until a route is there, 404 is right and nothing else is.
-pub(super) fn judge_new(answer: &anyhow::Result<Answer>) -> Verdict {
+/// Until a route exists, only 404 is correct.
+pub(super) fn judge_new(answer: &anyhow::Result<ProbeResponse>) -> Verdict {
     match answer {
         Ok(answer) if answer.status == 200 => Verdict::Wanted,
         Ok(answer) if answer.status == 404 => Verdict::Early,
@@ -145,7 +145,7 @@ async fn one_by_one(
         added.extend(objects.iter().cloned());
         let written = Instant::now();
         running.cluster.apply(&objects).await?;
-        let seen = probe.until(&host(number), parameters.patience(), judge_new).await;
+        let seen = probe.wait_until(&host(number), parameters.patience(), judge_new).await;
         found.wrong += seen.wrong;
         note_effect(&mut found, written, seen.at);
     }
@@ -153,7 +153,7 @@ async fn one_by_one(
     Ok(found)
 }
 
-/// A route goes to one backend and to the other in turn while a stream asks for it.
+/// A route alternates between two backends while a stream uses it.
 pub(super) async fn under_load(
     running: &mut RunningPeer<'_>,
     changes: &Changes,
@@ -210,7 +210,7 @@ async fn watch(probe: &mut Probe, old: &str, new: &str, changes: &Changes) -> Ch
     let mut seen = Changeover::default();
     let mut calm_since = None;
     while begun.elapsed() < changes.patience {
-        let answer = probe.ask(super::site::HOST).await;
+        let answer = probe.request_root(super::site::HOST).await;
         let now = Instant::now();
         match answer.ok().and_then(|answer| answer.backend) {
             Some(backend) if backend == new => {
@@ -250,7 +250,7 @@ async fn many(
     let written = begun.elapsed();
     let mut probe = Probe::new(SocketAddr::new(running.address, 80));
     let last = parameters.total_routes.checked_sub(1).context("total_routes is 0")?;
-    let seen = probe.until(&host(last), parameters.patience(), judge_new).await;
+    let seen = probe.wait_until(&host(last), parameters.patience(), judge_new).await;
     match seen.at {
         Some(at) => found.ms.push((at - begun).saturating_sub(written).as_secs_f64() * 1e3),
         None => found.lost += 1,

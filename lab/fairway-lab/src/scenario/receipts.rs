@@ -1,5 +1,5 @@
-//! What backends say that they were given, held against what the generator sent: requests that came twice, and requests
-//! that never came. Never sends a request.
+//! Compares the requests that backends received with those the generator sent: duplicates and requests that never arrived.
+//! Sends no requests.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -7,28 +7,28 @@ use std::time::Duration;
 use anyhow::Context;
 use fairway_lab_measure::results::{Class, Delivered, Deliveries, Load};
 use fairway_lab_traffic::backend::{Collector, Register};
-use fairway_lab_traffic::load::{Ended, Fates};
+use fairway_lab_traffic::load::{Fates, FinishedRequest};
 
 use super::handover::Handover;
 use crate::cluster::Cluster;
 
-/// How long backends may take to tell what they were given last.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// Requests that are named at most, of each measure.
-const EXAMPLES: usize = 5;
+/// Timeout for the backends' last reports.
+const RECEIPT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum number of example requests of each measure.
+const MAX_EXAMPLES: usize = 5;
 
-/// Where backends tell which requests they were given.
+/// Where backends report the requests they received.
 pub(super) enum Receipts {
     Collected(Collector),
-    /// They cannot tell: why not.
+    /// They cannot report, with the reason.
     Uncollected(String),
 }
 
 impl Receipts {
-    /// Begins to collect where pods reach this process: in a testbed, whose node it runs on, or where the user says.
+    /// Starts collecting where pods can reach this process: in a testbed, on its node; otherwise at the user's address.
     ///
     /// # Errors
-    /// It cannot listen where the user says.
+    /// It cannot listen at the user's address.
     pub(super) async fn begin(handover: &Handover, cluster: &Cluster) -> anyhow::Result<Self> {
         if let Some(address) = handover.collector {
             let collector = Collector::start(address);
@@ -48,7 +48,7 @@ impl Receipts {
         })
     }
 
-    /// Where backends reach the collector.
+    /// The collector's address for backends.
     pub(super) fn address(&self) -> Option<SocketAddr> {
         match self {
             Self::Collected(collector) => Some(collector.address()),
@@ -56,18 +56,18 @@ impl Receipts {
         }
     }
 
-    /// What backends say of the requests of a stream that has ended; none for a stream without ids. A POST that was done
-    /// twice is no good answer, whatever its client saw.
+    /// The backends' receipts for a stream that has ended; `None` for a stream without ids. A POST that was delivered twice
+    /// is not a success, whatever its client saw.
     pub(super) fn compare(&self, fates: Option<&Fates>, load: &mut Load) -> Option<Deliveries> {
         let collector = match self {
             Self::Collected(collector) => collector,
             Self::Uncollected(reason) => return Some(Deliveries::Uncounted { reason: reason.clone() }),
         };
         let fates = fates?;
-        if let Err(error) = collector.settle(PATIENCE) {
+        if let Err(error) = collector.wait_until_settled(RECEIPT_TIMEOUT) {
             return Some(Deliveries::Uncounted { reason: format!("{error:#}") });
         }
-        let sum = collector.look(|register| Sum::of(fates, register));
+        let sum = collector.with_register(|register| Sum::from_fates(fates, register));
         if sum.answered_twice > 0 {
             load.counts.ok = load.counts.ok.saturating_sub(sum.answered_twice);
             *load.errors.entry(Class::Duplicated).or_default() += sum.answered_twice;
@@ -91,20 +91,20 @@ async fn on_node(cluster: &Cluster) -> anyhow::Result<Collector> {
 #[derive(Default)]
 struct Sum {
     delivered: Delivered,
-    /// POSTs that were answered well and delivered more than once.
+    /// POSTs with an expected response that were delivered more than once.
     answered_twice: u64,
 }
 
 impl Sum {
-    fn of(fates: &Fates, register: &Register) -> Self {
+    fn from_fates(fates: &Fates, register: &Register) -> Self {
         let mut sum = Self::default();
-        for ended in fates.all() {
+        for ended in fates.finished_requests() {
             sum.add(ended, register.times(ended.id));
         }
         sum
     }
 
-    fn add(&mut self, ended: Ended, times: u8) {
+    fn add(&mut self, ended: FinishedRequest, times: u8) {
         let delivered = &mut self.delivered;
         delivered.sent += 1;
         delivered.posts += u64::from(ended.is_post);
@@ -121,7 +121,7 @@ impl Sum {
         let method = if ended.is_post { "POST" } else { "GET" };
         *(if ended.is_post { &mut delivered.repeated_posts } else { &mut delivered.repeated_gets }) += 1;
         self.answered_twice += u64::from(ended.is_post && ended.is_answered);
-        if delivered.examples.len() < EXAMPLES {
+        if delivered.examples.len() < MAX_EXAMPLES {
             let fate = if ended.is_answered { "answered" } else { "failed" };
             delivered.examples.push(format!("{method} {}, {times} times, {fate}", ended.id));
         }
@@ -144,7 +144,7 @@ mod tests {
         let before = collector.backends();
         let options = Options { record: receipts.address(), faults, size: 8, ..Options::default() };
         let server = Server::start(options).expect("it starts");
-        let deadline = std::time::Instant::now() + PATIENCE;
+        let deadline = std::time::Instant::now() + RECEIPT_TIMEOUT;
         while collector.backends() == before {
             assert!(std::time::Instant::now() < deadline, "waited for the backend to reach the collector");
             std::thread::yield_now();
@@ -154,7 +154,7 @@ mod tests {
 
     /// A stream to these addresses in turn, a fifth of it POSTs.
     fn stream(addresses: Vec<SocketAddr>, requests: u64) -> Outcome {
-        let mut plan = Plan::at("http://a.test/", addresses).expect("it is a URL");
+        let mut plan = Plan::for_addresses("http://a.test/", addresses).expect("it is a URL");
         plan.pace = Pace::Open { rate: 2_000.0, poisson: false };
         plan.bounds.requests = Some(requests);
         plan.shape.connections = 4;
@@ -163,7 +163,7 @@ mod tests {
         Stream::start(plan).and_then(Stream::join).expect("it runs")
     }
 
-    fn counted(receipts: &Receipts, outcome: &mut Outcome) -> Delivered {
+    fn count_delivered(receipts: &Receipts, outcome: &mut Outcome) -> Delivered {
         match receipts.compare(outcome.fates.as_ref(), &mut outcome.load) {
             Some(Deliveries::Counted(delivered)) => delivered,
             other => panic!("{other:?}"),
@@ -176,14 +176,14 @@ mod tests {
         let servers = [backend(&receipts, Faults::default()), backend(&receipts, Faults::default())];
         let addresses = servers.iter().map(|server| server.addresses()[0]).collect();
         let mut outcome = stream(addresses, 500);
-        let delivered = counted(&receipts, &mut outcome);
+        let delivered = count_delivered(&receipts, &mut outcome);
         let posts = delivered.posts;
         // A hundred, give or take what the numbers of connections displace.
         assert!((90..=110).contains(&posts), "{posts}");
         let expected = Delivered { sent: 500, posts, seen: 500, ..Delivered::default() };
         assert_eq!((delivered, outcome.load.errors.len()), (expected, 0));
         // Another stream's ids are others.
-        assert_eq!(counted(&receipts, &mut stream(vec![servers[0].addresses()[0]], 100)).seen, 100);
+        assert_eq!(count_delivered(&receipts, &mut stream(vec![servers[0].addresses()[0]], 100)).seen, 100);
         servers.into_iter().for_each(Server::end);
     }
 
@@ -192,14 +192,14 @@ mod tests {
         let receipts = receipts();
         let server = backend(&receipts, Faults { statuses: vec![(503, 1.0)], ..Faults::default() });
         let mut outcome = stream(vec![server.addresses()[0]], 50);
-        let delivered = counted(&receipts, &mut outcome);
+        let delivered = count_delivered(&receipts, &mut outcome);
         assert_eq!((delivered.sent, delivered.failed_seen, delivered.failed_unseen), (50, 50, 0));
         server.end();
 
-        // One that tells nobody stands for one that was never reached.
+        // A backend without a collector simulates one that was never reached.
         let server = Server::start(Options { size: 8, ..Options::default() }).expect("it starts");
         let mut outcome = stream(vec![server.addresses()[0]], 50);
-        let delivered = counted(&receipts, &mut outcome);
+        let delivered = count_delivered(&receipts, &mut outcome);
         assert_eq!((delivered.seen, delivered.answered_unseen), (0, 50));
         server.end();
     }
@@ -211,22 +211,27 @@ mod tests {
         let mut outcome = stream(vec![server.addresses()[0]], 100);
         let fates = outcome.fates.clone().expect("the plan asks for ids");
         let repeated = |is_post: bool, count: usize| {
-            fates.all().filter(move |ended| ended.is_post == is_post).take(count).map(|ended| ended.id)
+            fates
+                .finished_requests()
+                .filter(move |ended| ended.is_post == is_post)
+                .take(count)
+                .map(|ended| ended.id)
         };
-        // What a proxy would do that sends a request to a second endpoint.
+        // Simulates a proxy that sends a request to a second endpoint.
         for id in repeated(false, 3).chain(repeated(true, 2)) {
-            let mut again = Plan::at("http://a.test/", vec![server.addresses()[0]]).expect("it is a URL");
+            let mut again =
+                Plan::for_addresses("http://a.test/", vec![server.addresses()[0]]).expect("it is a URL");
             again.bounds.requests = Some(1);
             again.request.headers = vec![("X-Lab-Id".to_owned(), id.to_string())];
             Stream::start(again).and_then(Stream::join).expect("it runs");
         }
-        let delivered = counted(&receipts, &mut outcome);
+        let delivered = count_delivered(&receipts, &mut outcome);
         assert_eq!((delivered.seen, delivered.repeated_gets, delivered.repeated_posts), (100, 3, 2));
         assert_eq!(delivered.examples.len(), 5);
         assert_eq!(outcome.load.errors.get(&Class::Duplicated), Some(&2));
         assert_eq!(outcome.load.counts.ok, 98);
         receipts.forget();
-        assert_eq!(counted(&receipts, &mut outcome).seen, 0);
+        assert_eq!(count_delivered(&receipts, &mut outcome).seen, 0);
         server.end();
     }
 

@@ -1,5 +1,5 @@
-//! A peer that is up in a cluster, alone: its address, its route, the backends behind it. Scenarios act on it and send
-//! their streams through it. Never interprets what they found.
+//! A peer running alone in a cluster: its address, its route, its backends. Scenarios change it and send their streams
+//! through it. Does not interpret results.
 
 use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
@@ -12,7 +12,7 @@ use fairway_lab_measure::results::{Backstage, Event, Measure, Settings};
 use fairway_lab_traffic::load::{Outcome, Pace, Plan, Stream, TlsPlan};
 use serde_json::Value;
 
-use super::metering::{Follow, Metered, Metering, split};
+use super::metering::{Follow, MeteredUsage, Metering, split};
 use super::progress::Progress;
 use super::receipts::Receipts;
 use super::site::{self, HOST, NAMESPACE, PORT, STEADY};
@@ -21,7 +21,7 @@ use crate::peers::{
     Artifacts, CpuSource, PROXY, PROXY_LABEL, Peer, Placement, Route, RouteApi, gateway, label,
 };
 
-/// A peer with settings: what is installed, measured and put away again.
+/// A peer with settings, which is installed, measured and removed.
 pub(super) struct Contender<'a> {
     pub(super) peer: &'a dyn Peer,
     pub(super) settings: Settings,
@@ -36,30 +36,30 @@ pub(super) struct RunningPeer<'a> {
     pub(super) address: IpAddr,
     histograms: Histograms<'a>,
     ids: Ids<'a>,
-    /// The clock of a case: measures and events say seconds since.
+    /// The start of a case; measures and events give seconds since then.
     pub(super) clock: Instant,
     /// The pod that streams without a proxy go to.
     direct: Option<SocketAddr>,
     /// The objects of the route that streams use, as they were applied last.
     applied: RefCell<Vec<Value>>,
-    /// What routes before referred to.
+    /// Objects that earlier routes referred to.
     left: RefCell<Vec<Value>>,
-    /// What had no effect.
+    /// Changes without effect.
     pub(super) notes: RefCell<Vec<String>>,
 }
 
-/// What a contender needs to run.
+/// The requirements of a contender.
 pub(super) struct RunContext<'a> {
     pub(super) cluster: Arc<Cluster>,
     pub(super) artifacts: &'a Artifacts,
     pub(super) progress: Progress,
     pub(super) histograms: Histograms<'a>,
     pub(super) ids: Ids<'a>,
-    /// By which API routes are told.
+    /// The API for routes.
     pub(super) api: RouteApi,
 }
 
-/// Where raw histograms are kept.
+/// The folder of raw histograms.
 #[derive(Clone, Copy)]
 pub(super) struct Histograms<'a> {
     /// The folder of the results.
@@ -75,16 +75,16 @@ impl Histograms<'_> {
     }
 }
 
-/// What is asked of requests beside an answer.
+/// Further checks of requests.
 #[derive(Clone, Copy)]
 pub(super) struct Ids<'a> {
-    /// Where backends tell which of them they were given.
+    /// The collector to which backends report the requests they received.
     pub(super) receipts: &'a Receipts,
     /// The fraction of them that are POST.
     pub(super) posts: f64,
 }
 
-/// How many of what a scenario wants at its beginning.
+/// The scale of a scenario at its start.
 #[derive(Clone, Copy)]
 pub(super) struct Sizes {
     pub(super) proxies: u32,
@@ -92,7 +92,7 @@ pub(super) struct Sizes {
     pub(super) backends: u32,
 }
 
-/// What a stream is called in results.
+/// The name of a stream in results.
 #[derive(Clone, Copy)]
 pub(super) struct StreamName<'a> {
     pub(super) peer: &'a str,
@@ -126,11 +126,11 @@ impl<'a> RunningPeer<'a> {
         }
         cluster.apply(&contender.peer.objects(context.artifacts, &placement)?).await?;
         for deployment in [site::BACKEND, STEADY] {
-            cluster.settled(NAMESPACE, deployment).await?;
+            cluster.wait_until_settled(NAMESPACE, deployment).await?;
         }
         let address = match existing {
             Some(existing) => existing.address,
-            None => installed(&cluster, &placement).await?,
+            None => wait_for_address(&cluster, &placement).await?,
         };
         let steady = cluster.pods(NAMESPACE, &format!("app={STEADY}")).await?;
         let direct = reachable(steady.iter().find_map(|pod| pod.address)).await;
@@ -152,7 +152,7 @@ impl<'a> RunningPeer<'a> {
             running.address = running.gateway().await?;
         }
         running.route(&site::route()).await?;
-        running.served().await?;
+        running.wait_until_served().await?;
         Ok(running)
     }
 
@@ -179,7 +179,7 @@ impl<'a> RunningPeer<'a> {
             for (deployment, _) in self.cluster.deployments(&self.placement.namespace).await? {
                 self.cluster.scale(&self.placement.namespace, &deployment, 0).await?;
             }
-            // Nothing is measured any more: there is nobody to drain for.
+            // Nothing is measured any more, so draining is not needed.
             self.cluster.evict(&self.placement.namespace).await?;
             self.cluster.vacant(&self.placement.namespace, "").await?;
         }
@@ -190,15 +190,15 @@ impl<'a> RunningPeer<'a> {
     /// (a Middleware, a ConfigMap) stays until the end, as a careful operator leaves it: a controller may read its objects
     /// in any order.
     pub(super) async fn route(&self, route: &Route) -> anyhow::Result<()> {
-        let after = self.told(route);
+        let after = self.route_objects(route);
         let before = self.applied.replace(after.clone());
         let (routes, referred): (Vec<_>, Vec<_>) = before.into_iter().partition(is_route);
         self.left.borrow_mut().extend(referred);
         self.cluster.replace(&routes, &after).await
     }
 
-    /// A route in the words of the contender, or in those of the Gateway API.
-    fn told(&self, route: &Route) -> Vec<Value> {
+    /// A route as the contender's own objects or as Gateway API objects.
+    fn route_objects(&self, route: &Route) -> Vec<Value> {
         match self.placement.api {
             RouteApi::Ingress => self.contender.peer.route(&self.placement, route),
             RouteApi::Gateway => vec![gateway::route(self.contender.peer.name(), &self.placement, route)],
@@ -206,8 +206,8 @@ impl<'a> RunningPeer<'a> {
     }
 
     /// Waits until the route is served over HTTPS, as the streams will ask.
-    pub(super) async fn served(&self) -> anyhow::Result<()> {
-        let end = Instant::now() + crate::cluster::PATIENCE;
+    pub(super) async fn wait_until_served(&self) -> anyhow::Result<()> {
+        let end = Instant::now() + crate::cluster::WAIT_TIMEOUT;
         loop {
             let mut plan = self.plan("/")?;
             // These are no part of any stream.
@@ -227,7 +227,7 @@ impl<'a> RunningPeer<'a> {
                 Instant::now() < end,
                 "{} does not serve https://{HOST}/ {} s after it was ready; the last answer: {}",
                 self.contender.peer.name(),
-                crate::cluster::PATIENCE.as_secs(),
+                crate::cluster::WAIT_TIMEOUT.as_secs(),
                 first.unwrap_or_else(|| "none".to_owned())
             );
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -236,7 +236,8 @@ impl<'a> RunningPeer<'a> {
 
     /// A stream's plan: HTTPS through the proxy.
     pub(super) fn plan(&self, path: &str) -> anyhow::Result<Plan> {
-        let mut plan = Plan::at(&format!("https://{HOST}{path}"), vec![SocketAddr::new(self.address, 443)])?;
+        let mut plan =
+            Plan::for_addresses(&format!("https://{HOST}{path}"), vec![SocketAddr::new(self.address, 443)])?;
         plan.wire.tls = Some(TlsPlan::default());
         self.ids.apply(&mut plan);
         Ok(plan)
@@ -244,15 +245,16 @@ impl<'a> RunningPeer<'a> {
 
     /// A stream's plan: plain HTTP through the proxy.
     pub(super) fn plain_plan(&self, host: &str, path: &str) -> anyhow::Result<Plan> {
-        let mut plan = Plan::at(&format!("http://{host}{path}"), vec![SocketAddr::new(self.address, 80)])?;
+        let mut plan =
+            Plan::for_addresses(&format!("http://{host}{path}"), vec![SocketAddr::new(self.address, 80)])?;
         self.ids.apply(&mut plan);
         Ok(plan)
     }
 
-    /// A stream's plan: plain HTTP straight to the pod that stays; none where pods cannot be reached from here.
+    /// The plan of a plain HTTP stream directly to the permanent pod; `None` if pods are not reachable from here.
     pub(super) fn direct_plan(&self, path: &str, rate: f64) -> anyhow::Result<Option<Plan>> {
         let Some(pod) = self.direct else { return Ok(None) };
-        let mut plan = Plan::at(&format!("http://{HOST}{path}"), vec![pod])?;
+        let mut plan = Plan::for_addresses(&format!("http://{HOST}{path}"), vec![pod])?;
         plan.pace = Pace::Open { rate, poisson: false };
         plan.shape.connections = 4;
         self.ids.apply(&mut plan);
@@ -289,8 +291,8 @@ impl<'a> RunningPeer<'a> {
         }
     }
 
-    /// Says once, and in the report, what had no effect with this contender.
-    pub(super) fn note(&self, text: &str) {
+    /// Records, for the log and the report, a change that had no effect with this contender.
+    pub(super) fn add_note(&self, text: &str) {
         let text = format!("{}: {text}", self.contender.peer.name());
         self.progress.say(&text);
         self.notes.borrow_mut().push(text);
@@ -314,13 +316,13 @@ impl<'a> RunningPeer<'a> {
         }
     }
 
-    /// What a stream found, as it is kept: its histogram in the folder, what the proxy spent meanwhile, and what backends say
-    /// of its requests.
+    /// Converts a stream's results: stores its histogram in the folder and adds the proxy's costs and the backends'
+    /// receipts.
     pub(super) fn measure(
         &self,
         name: StreamName<'_>,
         mut outcome: Outcome,
-        metered: Option<Metered>,
+        metered: Option<MeteredUsage>,
     ) -> anyhow::Result<Measure> {
         let StreamName { peer, case, phase } = name;
         let file = self.histograms.name(&[
@@ -362,10 +364,10 @@ fn is_route(object: &Value) -> bool {
     ["Ingress", "HTTPProxy", "HTTPRoute"].iter().any(|kind| object["kind"] == *kind)
 }
 
-/// Waits for a peer's Deployments, and says where it is.
-async fn installed(cluster: &Cluster, placement: &Placement) -> anyhow::Result<IpAddr> {
+/// Waits for a peer's Deployments and returns its address.
+async fn wait_for_address(cluster: &Cluster, placement: &Placement) -> anyhow::Result<IpAddr> {
     for (deployment, _) in cluster.deployments(&placement.namespace).await? {
-        cluster.started(&placement.namespace, &deployment).await?;
+        cluster.wait_until_started(&placement.namespace, &deployment).await?;
     }
     cluster.address(&placement.namespace, PROXY).await
 }

@@ -16,7 +16,7 @@ use super::disk_reserve::{DiskReserve, is_full};
 use super::handover::Handover;
 use super::progress::Progress;
 use super::receipts::Receipts;
-use super::rounds::{self, Piece};
+use super::rounds::{self, ScenarioRound};
 use super::running_peer::{Contender, Histograms, Ids, RunContext, RunningPeer, Sizes};
 use super::site::{self, Backends, Certificate};
 use super::steps::Steps;
@@ -24,20 +24,20 @@ use super::{comparison, dynamic, gateway, propagation, timeline};
 use crate::cluster::Cluster;
 use crate::peers::{self, Peer, RouteApi};
 
-/// Measures what was handed over.
+/// Runs the measurements.
 pub(super) fn run(handover: &Path, scenarios: &[Scenario], faultless: &[String]) -> anyhow::Result<ExitCode> {
     let handover = Handover::read(handover)?;
-    let pieces = rounds::pieces(scenarios, handover.rounds);
+    let pieces = rounds::scenario_rounds(scenarios, handover.rounds);
     be_early();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
         let cluster = Arc::new(Cluster::connect().await?);
         let contenders: Vec<_> =
-            handover.peers.iter().map(|known| peers::named(&known.name)).collect::<Result<_, _>>()?;
+            handover.peers.iter().map(|known| peers::find_peer(&known.name)).collect::<Result<_, _>>()?;
         let contenders = contenders.iter().map(AsRef::as_ref).collect();
-        let mut session = Session::begin(&handover, cluster, contenders).await?;
-        let code = session.all(&pieces).await?;
-        let failed = failed(&session.results, faultless);
+        let mut session = Session::start(&handover, cluster, contenders).await?;
+        let code = session.run_all_rounds(&pieces).await?;
+        let failed = failed_peers(&session.results, faultless);
         for text in &failed {
             session.progress.say(text);
         }
@@ -45,8 +45,8 @@ pub(super) fn run(handover: &Path, scenarios: &[Scenario], faultless: &[String])
     })
 }
 
-/// Pods come and go on the same CPUs: the generator goes first, so that it is in time and does not take their time for a
-/// proxy's. Where that is not allowed its lateness says so.
+/// Pods start and stop on the same CPUs. The generator gets priority, so that it is on time and its delays are not counted
+/// for a proxy. Without permission its lateness is reported.
 fn be_early() {
     if let Err(error) = rustix::process::setpriority_process(None, -10) {
         tracing::debug!(%error, "the generator runs at the usual priority");
@@ -62,12 +62,12 @@ pub(super) struct Session<'a> {
     receipts: Receipts,
     progress: Progress,
     results: Results,
-    /// Until the results are written for the last time.
+    /// Kept until the results are written for the last time.
     reserve: Option<DiskReserve>,
 }
 
 impl<'a> Session<'a> {
-    pub(super) async fn begin(
+    pub(super) async fn start(
         handover: &'a Handover,
         cluster: Arc<Cluster>,
         peers: Vec<&'a dyn Peer>,
@@ -95,7 +95,7 @@ impl<'a> Session<'a> {
     }
 
     /// All pieces, then the report; a signal ends them early and leaves a partial one.
-    pub(super) async fn all(&mut self, pieces: &[Piece<'_>]) -> anyhow::Result<ExitCode> {
+    pub(super) async fn run_all_rounds(&mut self, pieces: &[ScenarioRound<'_>]) -> anyhow::Result<ExitCode> {
         let (mut interrupt, mut terminate) =
             (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         let ended = {
@@ -126,12 +126,12 @@ impl<'a> Session<'a> {
         Ok(code)
     }
 
-    /// Where it was when it ended.
+    /// The position at the end.
     fn place(&self) -> String {
         let run = self.results.runs.last().filter(|run| !run.is_finished());
         let scenario = run.map_or_else(
             || "before the first scenario".to_owned(),
-            |run| rounds::titled(&run.scenario, run.round),
+            |run| rounds::round_title(&run.scenario, run.round),
         );
         format!("at {:.0} s, in {scenario}", self.progress.seconds())
     }
@@ -141,7 +141,7 @@ impl<'a> Session<'a> {
         fairway_lab_measure::results::write(&self.handover.folder, &self.results)
     }
 
-    async fn pieces(&mut self, pieces: &[Piece<'_>]) -> anyhow::Result<()> {
+    async fn pieces(&mut self, pieces: &[ScenarioRound<'_>]) -> anyhow::Result<()> {
         let backends = Backends { image: &self.handover.image, collector: self.receipts.address() };
         self.cluster.apply(&site::objects(backends, &self.certificate)).await?;
         let outline = outline(self.handover, pieces);
@@ -150,7 +150,7 @@ impl<'a> Session<'a> {
             steps.begin();
             let before = self.progress.seconds();
             self.results.runs.push(blank(piece));
-            self.piece(piece).await?;
+            self.run_round(piece).await?;
             if let Some(run) = self.results.runs.last_mut() {
                 run.seconds = self.progress.seconds() - before;
             }
@@ -159,7 +159,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    async fn piece(&mut self, piece: &Piece<'_>) -> anyhow::Result<()> {
+    async fn run_round(&mut self, piece: &ScenarioRound<'_>) -> anyhow::Result<()> {
         let scenario = piece.scenario;
         let run = self.results.runs.last_mut().context("a scenario has its place in the results")?;
         let context = RunContext {
@@ -170,7 +170,7 @@ impl<'a> Session<'a> {
             ids: Ids { receipts: &self.receipts, posts: scenario.posts },
             api: scenario.api(),
         };
-        for contender in rounds::in_order(&self.contenders, piece.round) {
+        for contender in rounds::in_alternating_order(&self.contenders, piece.round) {
             let name = contender.peer.name();
             let absent = |reason: String| Absent {
                 peer: name.to_owned(),
@@ -189,7 +189,7 @@ impl<'a> Session<'a> {
                 if is_full(&error) {
                     return Err(error);
                 }
-                // One peer that fails is reported and does not end the run.
+                // A failing peer is reported and does not end the run.
                 self.progress.say(&format!("{name} failed in {}: {error:#}", piece.title()));
                 self.results.absent.push(absent(format!("{error:#}")));
             }
@@ -198,8 +198,8 @@ impl<'a> Session<'a> {
     }
 }
 
-/// What failed of peers that should have no errors, one sentence each.
-pub(super) fn failed(results: &Results, peers: &[String]) -> Vec<String> {
+/// Failures of peers that should have no errors, one sentence each.
+pub(super) fn failed_peers(results: &Results, peers: &[String]) -> Vec<String> {
     let measured =
         |name: &String| results.runs.iter().any(|run| run.measures.iter().any(|one| one.peer == *name));
     let unmeasured =
@@ -214,9 +214,9 @@ pub(super) fn failed(results: &Results, peers: &[String]) -> Vec<String> {
     unmeasured.chain(wrong.map(said)).collect()
 }
 
-/// The steps of measuring, and that of taking down what it ran in.
-fn outline(handover: &Handover, pieces: &[Piece<'_>]) -> Vec<String> {
-    let mut all: Vec<_> = pieces.iter().map(Piece::title).collect();
+/// The measuring steps and the removal of the testbed.
+fn outline(handover: &Handover, pieces: &[ScenarioRound<'_>]) -> Vec<String> {
+    let mut all: Vec<_> = pieces.iter().map(ScenarioRound::title).collect();
     if handover.is_in_testbed() {
         all.push(TAKE_DOWN.to_owned());
     }
@@ -291,7 +291,7 @@ fn sizes(parameters: &Parameters) -> Sizes {
     }
 }
 
-fn blank(piece: &Piece<'_>) -> Run {
+fn blank(piece: &ScenarioRound<'_>) -> Run {
     let scenario = piece.scenario;
     let heading = &scenario.definition.heading;
     Run {
@@ -319,7 +319,7 @@ fn direct() -> PeerRecord {
     }
 }
 
-/// What a reader must know before believing a figure.
+/// Limitations that a reader must know.
 fn limitations(rounds: u32) -> Vec<String> {
     let order = if rounds > 1 {
         format!(

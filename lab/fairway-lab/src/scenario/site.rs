@@ -1,5 +1,5 @@
-//! What stands behind the proxies in a cluster: a namespace, the backends and the certificate. Objects as values; never
-//! applies them.
+//! What is behind the proxies in a cluster: a namespace, the backends and the certificate. Objects as values; applies
+//! nothing.
 
 use std::net::SocketAddr;
 
@@ -18,7 +18,7 @@ pub(super) const HOST: &str = "app.lab.example";
 pub(super) const BACKEND: &str = "backend";
 /// Another one, which a route is changed to.
 pub(super) const OTHER: &str = "other";
-/// One pod that stays, in no Service: what a stream straight to a pod goes to.
+/// A permanent pod in no Service: the target of direct streams.
 pub(super) const STEADY: &str = "steady";
 /// The port of backends.
 pub(super) const PORT: u16 = 8080;
@@ -50,11 +50,11 @@ impl Certificate {
     }
 }
 
-/// What backends run.
+/// The backends' program.
 #[derive(Clone, Copy)]
 pub(super) struct Backends<'a> {
     pub(super) image: &'a str,
-    /// Where they tell the ids of requests, if they can.
+    /// The collector for request ids, if reachable.
     pub(super) collector: Option<SocketAddr>,
 }
 
@@ -69,7 +69,7 @@ pub(super) fn objects(backends: Backends<'_>, certificate: &Certificate) -> Vec<
     objects
 }
 
-/// Its pods end at once on SIGTERM, as nginx and most programs do that nobody taught better.
+/// Its pods exit at once on SIGTERM, like nginx and most programs without special handling.
 fn deployment(backends: Backends<'_>, name: &str) -> Value {
     let listen = format!("0.0.0.0:{PORT}");
     let mut arguments = ["backend", "--listen", &listen, "--name", name].map(str::to_owned).to_vec();
@@ -121,7 +121,7 @@ pub(super) fn route() -> Route {
     route_of("app", HOST, BACKEND)
 }
 
-/// A route of its own host.
+/// A route with its own host.
 pub(super) fn route_of(name: &str, host: &str, service: &str) -> Route {
     Route {
         name: name.to_owned(),

@@ -1,5 +1,5 @@
-//! What events did to latency: the highest value in the second after each, and how long it stayed up, beside a stream
-//! that did not go through the proxy. Pure.
+//! The effect of events on latency: the highest value in the second after each, and how long it stayed up, compared with a
+//! stream that did not go through the proxy. Pure.
 
 use fairway_lab_measure::results::{Bucket, Event, Measure, Spike};
 
@@ -20,7 +20,7 @@ pub(super) fn spikes(
         events.iter().skip(1).map(|event| event.at_s).chain(events.last().map(|last| last.at_s + phase_s));
     let spike = |(event, end): (&Event, f64)| {
         let highest = |stream: &Measure| highest(stream, event.at_s, event.at_s + AFTER_S);
-        let lasted = |stream: &Measure| lasted(stream, event.at_s, end, limit(stream));
+        let lasted = |stream: &Measure| spike_duration(stream, event.at_s, end, limit(stream));
         Spike {
             peer: through.peer.clone(),
             settings: through.settings,
@@ -66,7 +66,7 @@ fn quiet_p99(stream: &Measure, until_s: f64) -> f64 {
 }
 
 /// From the first bucket above the limit, if it is in the second after the event, to the first that is not.
-fn lasted(stream: &Measure, from_s: f64, to_s: f64, limit: f64) -> f64 {
+fn spike_duration(stream: &Measure, from_s: f64, to_s: f64, limit: f64) -> f64 {
     within(stream, from_s, to_s)
         .skip_while(|bucket| bucket.p99_ms <= limit && stream.begun_s + bucket.at_s < from_s + AFTER_S)
         .take_while(|bucket| bucket.p99_ms > limit)

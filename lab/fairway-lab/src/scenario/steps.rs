@@ -1,11 +1,11 @@
-//! The steps of a run: said before it begins, and counted while it goes.
+//! The steps of a run: announced before it starts and counted as it goes.
 
 use super::progress::Progress;
 
 /// Steps in their order, each as what is done, e.g. `bring up the testbed`, and which of them is next.
 pub(super) struct Steps {
     progress: Progress,
-    /// How many were done by the part of the run before.
+    /// How many were done by the earlier part of the run.
     before: usize,
     all: Vec<String>,
     next: usize,
@@ -16,12 +16,12 @@ impl Steps {
         Self { progress, before, all, next: 0 }
     }
 
-    /// Says how many there are.
+    /// Announces the number of steps.
     pub(super) fn announce(&self) {
         self.progress.say(&format!("the plan has {} steps: {}", self.all.len(), self.all.join("; ")));
     }
 
-    /// Says that the next one begins.
+    /// Announces the next step.
     pub(super) fn begin(&mut self) {
         if let Some(step) = self.all.get(self.next) {
             let (number, total) = (self.before + self.next + 1, self.before + self.all.len());
@@ -35,7 +35,7 @@ impl Steps {
         self.next = self.all.len().saturating_sub(1);
     }
 
-    /// How many have begun, with those of the part before.
+    /// How many have started, including those of the earlier part.
     pub(super) fn begun(&self) -> usize {
         self.before + self.next
     }

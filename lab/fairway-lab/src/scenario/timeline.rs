@@ -1,5 +1,5 @@
-//! `timeline`: low constant rates while pods are added and removed and routes are changed; what each event does to
-//! latency and for how long, beside a stream straight to a pod.
+//! `timeline`: low constant rates while pods are added and removed and routes are changed; the effect of each event on
+//! latency and its duration, compared with a stream directly to a pod.
 
 use std::time::{Duration, Instant};
 

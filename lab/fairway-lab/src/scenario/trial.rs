@@ -5,14 +5,14 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use super::probe::{Answer, Probe};
+use super::probe::{Probe, ProbeResponse};
 use super::running_peer::RunningPeer;
 use super::site::{HOST, route};
 use crate::peers::{Filters, RESPONSE_HEADER, Route};
 
 /// How long a change may take to be seen; most take less than a second, Traefik's usual pause is 2 s.
-const PATIENCE: Duration = Duration::from_secs(8);
-const PAUSE: Duration = Duration::from_millis(50);
+const ADOPTION_TIMEOUT: Duration = Duration::from_secs(8);
+const PROBE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A question about the path of the rewrite. A backend that takes `/healthz` for the path says `ok` and a line feed; one
 /// that is given the whole path sends a byte.
@@ -32,10 +32,10 @@ pub(super) async fn ineffective(
             continue;
         }
         if let Some(seen) = in_vain(running, &filters).await? {
-            running.note(&format!(
+            running.add_note(&format!(
                 "the change {label:?} had no effect within {} s ({seen}): the controller does not know the annotations of \
                  ingress-nginx, or does not allow this one, or none says it. The change is left out",
-                PATIENCE.as_secs()
+                ADOPTION_TIMEOUT.as_secs()
             ));
             found.push(label);
         }
@@ -49,9 +49,9 @@ async fn in_vain(running: &RunningPeer<'_>, filters: &Filters) -> anyhow::Result
     let plain = |filters: Filters| Route { tls: false, filters, ..route() };
     let mut probe = Probe::new(SocketAddr::new(running.address, 80));
     running.route(&plain(filters.clone())).await?;
-    let seen = until(&mut probe, question(filters), |answer| shows(filters, answer)).await;
+    let seen = wait_until(&mut probe, question(filters), |answer| shows(filters, answer)).await;
     running.route(&route()).await?;
-    running.served().await?;
+    running.wait_until_served().await?;
     Ok(seen.err())
 }
 
@@ -64,7 +64,7 @@ fn question(filters: &Filters) -> &str {
     }
 }
 
-fn shows(filters: &Filters, answer: &Answer) -> bool {
+fn shows(filters: &Filters, answer: &ProbeResponse) -> bool {
     let has = |name: &str| answer.field(name).is_some();
     match filters {
         Filters { redirect: Some((_, to)), .. } => {
@@ -79,10 +79,14 @@ fn shows(filters: &Filters, answer: &Answer) -> bool {
     }
 }
 
-async fn until(probe: &mut Probe, path: &str, shown: impl Fn(&Answer) -> bool) -> Result<(), String> {
-    let end = Instant::now() + PATIENCE;
+async fn wait_until(
+    probe: &mut Probe,
+    path: &str,
+    shown: impl Fn(&ProbeResponse) -> bool,
+) -> Result<(), String> {
+    let end = Instant::now() + ADOPTION_TIMEOUT;
     loop {
-        let said = match probe.ask_for(HOST, path).await {
+        let said = match probe.request_path(HOST, path).await {
             Ok(answer) if shown(&answer) => return Ok(()),
             Ok(answer) => format!("the last answer to {path} was {} without it", answer.status),
             Err(error) => format!("the last request for {path} failed: {error:#}"),
@@ -90,6 +94,6 @@ async fn until(probe: &mut Probe, path: &str, shown: impl Fn(&Answer) -> bool) -
         if Instant::now() > end {
             return Err(said);
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(PROBE_INTERVAL).await;
     }
 }

@@ -1,5 +1,5 @@
-//! A run in a cluster of the user's: says what it will do, asks for `--yes`, measures the controllers that were described,
-//! and removes what it created. Never installs a controller.
+//! A run in the user's cluster: announces what it will do, requires `--yes`, measures the described controllers, and
+//! removes what it created. Installs no controller.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -13,16 +13,20 @@ use super::rounds;
 use super::session::Session;
 use super::site::NAMESPACE;
 use crate::cluster::Cluster;
-use crate::peers::{Described, Peer};
+use crate::peers::{DescribedPeer, Peer};
 
-/// The controllers to measure, if a run in the user's cluster is described whole and permitted.
-pub(super) fn permitted(arguments: &RunArguments) -> anyhow::Result<Vec<Described>> {
+/// The controllers to measure, if the run in the user's cluster is fully described and permitted.
+pub(super) fn permitted(arguments: &RunArguments) -> anyhow::Result<Vec<DescribedPeer>> {
     anyhow::ensure!(
         !arguments.selection.described.is_empty(),
         "--cluster measures controllers that are there: say which with --peer name=...,class=...,address=..."
     );
-    let peers: Vec<_> =
-        arguments.selection.described.iter().map(|text| Described::parse(text)).collect::<Result<_, _>>()?;
+    let peers: Vec<_> = arguments
+        .selection
+        .described
+        .iter()
+        .map(|text| DescribedPeer::parse(text))
+        .collect::<Result<_, _>>()?;
     let image = image(arguments)?;
     anyhow::ensure!(
         arguments.environment.yes,
@@ -46,7 +50,7 @@ fn image(arguments: &RunArguments) -> anyhow::Result<String> {
 /// Measures described controllers in the cluster that the kubeconfig names.
 pub(super) fn run(
     arguments: &RunArguments,
-    peers: &[Described],
+    peers: &[DescribedPeer],
     mut handover: Handover,
     scenarios: &[Scenario],
 ) -> anyhow::Result<ExitCode> {
@@ -55,7 +59,7 @@ pub(super) fn run(
     for peer in peers {
         handover.peers.push(peer.prepare(&handover.artifacts)?.record);
     }
-    let pieces = rounds::pieces(scenarios, handover.rounds);
+    let pieces = rounds::scenario_rounds(scenarios, handover.rounds);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
         let cluster = Arc::new(Cluster::connect().await?);
@@ -65,8 +69,8 @@ pub(super) fn run(
         );
         let before = replicas(&cluster, peers).await?;
         let all = peers.iter().map(|peer| peer as &dyn Peer).collect();
-        let mut session = Session::begin(&handover, cluster.clone(), all).await?;
-        let outcome = session.all(&pieces).await;
+        let mut session = Session::start(&handover, cluster.clone(), all).await?;
+        let outcome = session.run_all_rounds(&pieces).await;
         let swept = cluster.sweep().await.context("remove what the run created");
         for (namespace, deployment, replicas) in &before {
             cluster.scale(namespace, deployment, *replicas).await.context("give a controller its replicas back")?;
@@ -76,8 +80,8 @@ pub(super) fn run(
     })
 }
 
-/// How many replicas the controllers have now that the run may scale.
-async fn replicas(cluster: &Cluster, peers: &[Described]) -> anyhow::Result<Vec<(String, String, u32)>> {
+/// The current replicas of the controllers that the run may scale.
+async fn replicas(cluster: &Cluster, peers: &[DescribedPeer]) -> anyhow::Result<Vec<(String, String, u32)>> {
     let mut found = Vec::new();
     for existing in peers.iter().filter_map(Peer::existing) {
         let Some(deployment) = &existing.deployment else { continue };

@@ -19,7 +19,7 @@ use base64::Engine as _;
 use fairway_lab_measure::results::Class;
 use fairway_lab_traffic::backend::{Collector, Options, Server, Spoken};
 use fairway_lab_traffic::load::{Outcome, Pace, Plan, Protocol, Reuse, Stream, TlsPlan, at_percent};
-use fairway_testkit::{Answer, Backend, Step, free_port};
+use fairway_testkit::{Backend, BackendResponse, ScriptStep, free_port};
 use hdrhistogram::serialization::Deserializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 
@@ -28,7 +28,7 @@ const SHORT: Duration = Duration::from_secs(1);
 
 /// So many requests, one after another at a rate, over one connection.
 fn plan(address: SocketAddr, requests: u64) -> Plan {
-    let mut plan = Plan::to(&format!("http://{address}/")).unwrap();
+    let mut plan = Plan::for_url(&format!("http://{address}/")).unwrap();
     plan.pace = Pace::Open { rate: 200.0, poisson: false };
     plan.bounds.requests = Some(requests);
     plan.bounds.duration = None;
@@ -53,12 +53,12 @@ fn all_ok(outcome: &Outcome) -> u64 {
     load.counts.connections
 }
 
-fn send(text: &str) -> Step {
-    Step::Send(text.as_bytes().to_vec())
+fn send(text: &str) -> ScriptStep {
+    ScriptStep::Send(text.as_bytes().to_vec())
 }
 
 /// Asserts what a single request is called that a server answers with a script, and what is said of it.
-async fn script_is_called(script: Vec<Step>, class: Class, text: &str) {
+async fn script_is_called(script: Vec<ScriptStep>, class: Class, text: &str) {
     let backend = Backend::scripted(script).await;
     let mut plan = plan(backend.address(), 1);
     if matches!(class, Class::HeadTimeout | Class::BodyTimeout) {
@@ -75,10 +75,10 @@ async fn an_answer_that_breaks_off_is_told_by_where_it_broke_off_and_other_bytes
     let part = "HTTP/1.1 200 OK\r\nConte";
     let longer = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nab";
     for (sent, then, class, text) in [
-        ("", Some(Step::Close), Class::ReadEof, "instead of an answer"),
-        (part, Some(Step::Close), Class::ReadEof, "within the head"),
-        ("", Some(Step::Reset), Class::ReadReset, ""),
-        (head, Some(Step::Close), Class::Truncated, "HTTP/1.1 200 OK"),
+        ("", Some(ScriptStep::Close), Class::ReadEof, "instead of an answer"),
+        (part, Some(ScriptStep::Close), Class::ReadEof, "within the head"),
+        ("", Some(ScriptStep::Reset), Class::ReadReset, ""),
+        (head, Some(ScriptStep::Close), Class::Truncated, "HTTP/1.1 200 OK"),
         ("", None, Class::HeadTimeout, ""),
         (part, None, Class::HeadTimeout, ""),
         (head, None, Class::BodyTimeout, "HTTP/1.1 200 OK"),
@@ -86,14 +86,14 @@ async fn an_answer_that_breaks_off_is_told_by_where_it_broke_off_and_other_bytes
         (longer, None, Class::Malformed, "1 bytes after the end of the answer"),
     ] {
         let sent = (!sent.is_empty()).then(|| send(sent));
-        let script = [Some(Step::ReadRequest), sent, then].into_iter().flatten().collect();
+        let script = [Some(ScriptStep::ReadRequest), sent, then].into_iter().flatten().collect();
         script_is_called(script, class, text).await;
     }
 }
 
 #[tokio::test]
 async fn a_request_that_cannot_be_written_is_a_write_error() {
-    let backend = Backend::scripted([Step::ReadHead, Step::Reset]).await;
+    let backend = Backend::scripted([ScriptStep::ReadHead, ScriptStep::Reset]).await;
     let mut plan = plan(backend.address(), 1);
     plan.request.method = "POST".to_owned();
     plan.request.body = vec![b'x'; 64 * 1024 * 1024].into();
@@ -136,7 +136,7 @@ async fn a_connection_that_is_not_taken_times_out() {
 
 #[tokio::test]
 async fn tls_that_fails_is_not_taken_for_a_connection_that_fails() {
-    let refusing = Backend::scripted([Step::ReadBody(1), send("HTTP/1.1 400 Bad\r\n\r\n")]).await;
+    let refusing = Backend::scripted([ScriptStep::ReadBody(1), send("HTTP/1.1 400 Bad\r\n\r\n")]).await;
     let silent = Backend::scripted([]).await;
     for (backend, class) in [(refusing, Class::Tls), (silent, Class::TlsTimeout)] {
         let mut plan = plan(backend.address(), 1);
@@ -151,9 +151,9 @@ async fn tls_that_fails_is_not_taken_for_a_connection_that_fails() {
 #[tokio::test]
 async fn statuses_and_routes_that_were_not_expected_have_classes_of_their_own() {
     let backend = Backend::http(|request| match request.target.as_str() {
-        "/busy" => Answer::status(503, ""),
-        "/other" => Answer::with_headers(200, &[("X-Lab-Backend", "other")], ""),
-        _ => Answer::with_headers(200, &[("X-Lab-Backend", "mine")], ""),
+        "/busy" => BackendResponse::status(503, ""),
+        "/other" => BackendResponse::with_headers(200, &[("X-Lab-Backend", "other")], ""),
+        _ => BackendResponse::with_headers(200, &[("X-Lab-Backend", "mine")], ""),
     })
     .await;
     let mut plan = plan(backend.address(), 9);
@@ -170,7 +170,7 @@ async fn statuses_and_routes_that_were_not_expected_have_classes_of_their_own() 
 
 #[tokio::test]
 async fn what_was_due_and_never_sent_is_said() {
-    let backend = Backend::http(|_| Answer::Silence).await;
+    let backend = Backend::http(|_| BackendResponse::Silence).await;
     let mut plan = plan(backend.address(), 1_000);
     plan.pace = Pace::Open { rate: 1_000.0, poisson: false };
     plan.bounds.requests = None;
@@ -258,11 +258,11 @@ async fn a_closed_loop_sends_exactly_as_many_as_it_may() {
     let load = run(plan).await.load;
     assert_eq!((load.counts.requests, load.counts.ok, load.counts.connections), (501, 501, 7));
     let deadline = Instant::now() + Duration::from_secs(30);
-    while collector.seen().requests < 501 && Instant::now() < deadline {
+    while collector.totals().requests < 501 && Instant::now() < deadline {
         std::thread::yield_now();
     }
     server.end();
-    let seen = collector.seen();
+    let seen = collector.totals();
     assert_eq!((seen.requests, seen.again), (501, 0));
     collector.stop();
 }
@@ -336,9 +336,9 @@ async fn echoes_of_the_right_length_and_number_count_and_others_are_lost_or_wron
 #[tokio::test]
 async fn a_connection_that_ended_while_it_was_idle_is_not_used_again() {
     let backend = Backend::scripted([
-        Step::ReadRequest,
+        ScriptStep::ReadRequest,
         send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"),
-        Step::Close,
+        ScriptStep::Close,
     ])
     .await;
     let mut plan = plan(backend.address(), 12);
@@ -388,23 +388,23 @@ async fn opened_and_run(plan: Plan, before: impl AsyncFn()) -> Stream {
 
 #[tokio::test]
 async fn a_stream_that_was_opened_sends_when_told_and_keeps_its_connections_until_it_is_joined() {
-    let backend = Backend::http(|_| Answer::ok("")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("")).await;
     let mut plan = plan(backend.address(), 20);
     (plan.pace, plan.shape.connections) = (Pace::Closed, 4);
     let stream = opened_and_run(plan, async || {
-        backend.until("4 connections are open", |backend| backend.open_count() == 4).await;
+        backend.wait_until("4 connections are open", |backend| backend.open_count() == 4).await;
         assert_eq!(backend.request_count(), 0);
     })
     .await;
     assert_eq!((backend.request_count(), backend.open_count()), (20, 4));
     let outcome = tokio::task::spawn_blocking(|| stream.join().unwrap()).await.unwrap();
     assert_eq!((outcome.load.counts.ok, outcome.open), (20, 4));
-    backend.until("no connection is open", |backend| backend.open_count() == 0).await;
+    backend.wait_until("no connection is open", |backend| backend.open_count() == 0).await;
 }
 
 #[tokio::test]
 async fn connections_that_are_used_one_after_the_other_stay_open() {
-    let backend = Backend::http(|_| Answer::ok("")).await;
+    let backend = Backend::http(|_| BackendResponse::ok("")).await;
     let mut plan = plan(backend.address(), 30);
     plan.wire.reuse = Reuse::OneAfterTheOther;
     (plan.pace, plan.shape.connections) = (Pace::Closed, 30);
@@ -413,7 +413,7 @@ async fn connections_that_are_used_one_after_the_other_stay_open() {
     assert_eq!((backend.request_count(), backend.connection_count(), backend.open_count()), (30, 30, 30));
     // A stream that nobody joins closes them all the same.
     drop(stream);
-    backend.until("no connection is open", |backend| backend.open_count() == 0).await;
+    backend.wait_until("no connection is open", |backend| backend.open_count() == 0).await;
 }
 
 #[tokio::test]

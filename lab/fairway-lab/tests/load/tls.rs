@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use fairway_lab_measure::results::{Class, Load};
 use fairway_lab_traffic::load::{Pace, Plan, Protocol, Reuse, TlsPlan, TlsVersion, Verify};
-use fairway_testkit::{Answer, Authority, Backend};
+use fairway_testkit::{Authority, Backend, BackendResponse};
 use rustls::{ServerConfig, ServerConnection};
 
 use super::frames::{HEADERS, Peer, SETTINGS, frame, serve};
 use super::{all_ok, only_error, run};
 
 fn https(address: SocketAddr, requests: u64) -> Plan {
-    let mut plan = Plan::at("https://a.test/", vec![address]).unwrap();
+    let mut plan = Plan::for_addresses("https://a.test/", vec![address]).unwrap();
     plan.bounds.requests = Some(requests);
     plan.bounds.duration = None;
     plan
@@ -25,7 +25,7 @@ fn only(version: TlsVersion) -> Option<TlsPlan> {
 
 /// What a server with this configuration makes of a single request.
 async fn class_with(config: ServerConfig, change: impl Fn(&mut Plan)) -> (Class, String) {
-    let backend = Backend::https(config, |_| Answer::ok("")).await;
+    let backend = Backend::https(config, |_| BackendResponse::ok("")).await;
     let mut plan = https(backend.address(), 1);
     change(&mut plan);
     only_error(&run(plan).await)
@@ -62,7 +62,7 @@ async fn a_version_or_a_group_that_only_one_side_has_is_a_failure_of_tls() {
             .with_no_client_auth()
             .with_single_cert(leaf.chain_der.clone(), leaf.key_der.clone_key().into())
             .unwrap();
-        let backend = Backend::https(config, |_| Answer::ok("")).await;
+        let backend = Backend::https(config, |_| BackendResponse::ok("")).await;
         let mut plan = https(backend.address(), 1);
         plan.wire.tls = Some(client);
         let outcome = run(plan).await;
@@ -181,7 +181,8 @@ async fn a_server_that_speaks_before_it_is_asked_is_malformed() {
 /// What 20 handshakes one after the other come to.
 async fn handshakes(mut config: ServerConfig, tickets: usize, tls: TlsPlan) -> Load {
     config.send_tls13_tickets = tickets;
-    let backend = Backend::https(config, |_| Answer::with_headers(200, &[("Connection", "close")], "")).await;
+    let backend =
+        Backend::https(config, |_| BackendResponse::with_headers(200, &[("Connection", "close")], "")).await;
     let mut plan = https(backend.address(), 20);
     (plan.pace, plan.wire.reuse, plan.wire.tls) = (Pace::Closed, Reuse::ConnectionPerRequest, Some(tls));
     let outcome = run(plan).await;

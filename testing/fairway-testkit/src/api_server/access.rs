@@ -1,21 +1,21 @@
-//! Who may do what: the rules of Roles and ClusterRoles, read as RBAC reads them.
+//! Authorization: the rules of Roles and ClusterRoles, with RBAC semantics.
 
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::request::{ApiRequest, Target};
 
-/// What the Roles and ClusterRoles allow that were given.
+/// The permissions of the given Roles and ClusterRoles.
 #[derive(Default)]
 pub(super) struct Access {
-    /// `None` where everything is allowed.
+    /// `None` if everything is permitted.
     roles: Option<Vec<Role>>,
-    /// What was asked for without permission, in the words of the answer.
+    /// Denied requests, in the words of the error response.
     refused: Vec<String>,
 }
 
 struct Role {
-    /// That of a Role; a ClusterRole is for all.
+    /// The namespace of a Role; a ClusterRole applies to all.
     namespace: Option<String>,
     rules: Vec<Rule>,
 }
@@ -38,11 +38,11 @@ impl Access {
     }
 
     /// Everything that was refused.
-    pub(super) fn refused(&self) -> Vec<String> {
+    pub(super) fn denied_requests(&self) -> Vec<String> {
         self.refused.clone()
     }
 
-    /// Why a request is refused; `None` where it is allowed.
+    /// Why a request is denied; `None` if it is permitted.
     pub(super) fn refusal(&mut self, request: &ApiRequest, target: &Target) -> Option<String> {
         let verb = request.verb();
         let name = target.name.as_deref().or_else(|| request.selected_name());

@@ -1,10 +1,10 @@
-//! What requests get at once: a status and JSON. For objects and collections where nothing goes wrong, it is all here.
+//! Immediate responses: a status and JSON. All regular responses for objects and collections are here.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::objects::{Objects, Place};
+use super::objects::{ObjectPath, Objects};
 use super::request::{ApiRequest, Target};
 
 /// A status and a body.
@@ -39,7 +39,7 @@ impl Page {
     }
 }
 
-/// What a request about an object or a collection gets.
+/// The response for an object or a collection.
 pub(super) fn page(request: &ApiRequest, target: &Target, objects: &mut Objects) -> Page {
     let Some(place) = target.place() else {
         return match &*request.method {
@@ -59,7 +59,7 @@ pub(super) fn page(request: &ApiRequest, target: &Target, objects: &mut Objects)
     }
 }
 
-fn write(request: &ApiRequest, part: Option<&str>, place: Place, objects: &mut Objects) -> Page {
+fn write(request: &ApiRequest, part: Option<&str>, place: ObjectPath, objects: &mut Objects) -> Page {
     let mut object = objects.value(&place).unwrap_or_default();
     let based_on = request.body.pointer("/metadata/resourceVersion");
     if based_on.is_some_and(|version| *version != object["metadata"]["resourceVersion"]) {
@@ -92,7 +92,7 @@ fn create(request: &ApiRequest, target: &Target, objects: &mut Objects) -> Page 
     if let Some(namespace) = &target.namespace {
         object["metadata"]["namespace"] = json!(namespace);
     }
-    let place = Place::of(&target.resource, &object);
+    let place = ObjectPath::from_object(&target.resource, &object);
     if objects.text(&place).is_some() {
         return Page::failure(409, "AlreadyExists", &format!("there is {} {}", target.resource, place.name));
     }

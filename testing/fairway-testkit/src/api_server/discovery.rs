@@ -21,7 +21,7 @@ pub type Definition = (&'static str, &'static str);
 pub(super) struct Definitions(BTreeMap<&'static str, BTreeSet<Definition>>);
 
 impl Definitions {
-    /// None of the Gateway API and none of the policies.
+    /// Without the CRDs of the Gateway API and of Fairway's policies.
     pub(super) fn none() -> Self {
         Self(
             [GATEWAY_API, POLICIES, INFERENCE_EXTENSION]
@@ -31,8 +31,8 @@ impl Definitions {
         )
     }
 
-    /// Those of a group.
-    pub(super) fn of(&mut self, group: &'static str) -> &mut BTreeSet<Definition> {
+    /// The resources of a group.
+    pub(super) fn of_group(&mut self, group: &'static str) -> &mut BTreeSet<Definition> {
         self.0.entry(group).or_default()
     }
 

@@ -1,11 +1,11 @@
-//! What a test lets go wrong with requests.
+//! Faults that a test injects into requests.
 
 use serde_json::json;
 
 use super::answers::Page;
 use super::request::ApiRequest;
 
-/// How requests fare on their way.
+/// The state of the network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Network {
     /// They arrive.
@@ -17,19 +17,19 @@ pub enum Network {
     Silent,
 }
 
-/// How lists are sent as streams.
+/// How lists are streamed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Listing {
     /// As they should.
     #[default]
     Streams,
-    /// They never say that they are complete.
+    /// The final bookmark is never sent.
     NeverComplete,
     /// They are refused with this status: 422 where a feature gate is off, 500 where etcd is too old.
     RefusesStreams(u16),
 }
 
-/// What requests get instead of what they ask for.
+/// An injected response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// 403: there is no permission.
@@ -48,11 +48,11 @@ pub enum Failure {
 pub(super) struct Fault {
     pub(super) failure: Failure,
     pub(super) of: Box<dyn Fn(&ApiRequest) -> bool + Send>,
-    /// How many requests it has left; `None` where it stays.
+    /// How many more requests it applies to; `None` for all.
     pub(super) times: Option<u32>,
 }
 
-/// What a request gets that a fault is about; the first such fault has one time less.
+/// The injected response for a request, if a fault applies; uses up one of the first such fault's requests.
 pub(super) fn page(faults: &mut Vec<Fault>, request: &ApiRequest) -> Option<Page> {
     let at = faults.iter().position(|fault| (fault.of)(request))?;
     let fault = &mut faults[at];

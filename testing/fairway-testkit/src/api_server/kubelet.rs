@@ -1,4 +1,4 @@
-//! What a kubelet does for a pod, as far as annotations of the pod say it: what it has printed, and where its ports lead.
+//! Kubelet functions, configured by annotations of the pod: logs and port forwarding.
 
 use std::net::SocketAddr;
 
@@ -11,15 +11,15 @@ pub const FORWARD_TO: &str = "testkit/forward-to";
 /// The annotation with what the pod has printed.
 pub const PRINTED: &str = "testkit/printed";
 
-/// What is asked of a kubelet.
+/// A request to the kubelet.
 pub(super) enum PodPart {
-    /// What the pod has printed.
+    /// The pod's log.
     Log(String),
     /// A connection to one of its ports.
     Port { port: u16, leads_to: SocketAddr },
 }
 
-/// What a request about a part of a pod asks for, where the answer so far is the pod as a whole.
+/// The kubelet request for a pod subresource; the pod itself has been looked up already.
 pub(super) fn part(uri: &str, page: &Page) -> Option<PodPart> {
     let (path, query) = uri.split_once('?').unwrap_or((uri, ""));
     // Pages are large, and hardly any is of a pod.

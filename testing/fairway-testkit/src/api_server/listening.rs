@@ -13,13 +13,13 @@ use tokio::task::JoinSet;
 use super::discovery::GATEWAY_API;
 use super::kubelet::{self, PodPart};
 use super::port_forward;
-use super::server::{Answer, ApiServer};
-use super::watch::{Step, Watch};
+use super::server::{ApiResponse, ApiServer};
+use super::watch::{Watch, WatchStep};
 use crate::stream::{Input, Stream};
 use crate::wire::{self, Framing};
 
 /// Bytes of a watch that are sent together.
-const MANY: usize = 1 << 16;
+const WATCH_BATCH_BYTES: usize = 1 << 16;
 
 /// A server that listens. It ends with this value.
 pub struct ListeningServer {
@@ -70,12 +70,12 @@ async fn accept(listener: TcpListener, server: ApiServer) {
     let mut connections = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
         let server = server.clone();
-        // Whoever asks may leave at any time.
+        // Clients may disconnect at any time.
         connections.spawn(async move { _ = serve(stream, &server).await });
     }
 }
 
-/// One request after the other; a watch is the last.
+/// Serves one request after another; a watch ends the connection.
 async fn serve(stream: TcpStream, server: &ApiServer) -> io::Result<()> {
     let mut input = Input::new(Stream::Plain(stream), None, |_| {});
     loop {
@@ -85,7 +85,7 @@ async fn serve(stream: TcpStream, server: &ApiServer) -> io::Result<()> {
         let mut words = head.start.split(' ');
         let (method, uri) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
         match server.request(method, uri, &body).await? {
-            Answer::Page(page) => {
+            ApiResponse::Page(page) => {
                 let (status, kind, text) = match kubelet::part(uri, &page) {
                     Some(PodPart::Port { port, leads_to }) => {
                         let Stream::Plain(stream) = input.stream else {
@@ -100,7 +100,7 @@ async fn serve(stream: TcpStream, server: &ApiServer) -> io::Result<()> {
                 let answer = format!("HTTP/1.1 {status} -\r\n{fields}\r\n\r\n{text}");
                 input.stream.write(answer.as_bytes()).await?;
             }
-            Answer::Watch(watch) => return stream_of(watch, &mut input.stream).await,
+            ApiResponse::Watch(watch) => return stream_of(watch, &mut input.stream).await,
         }
     }
 }
@@ -112,19 +112,19 @@ async fn stream_of(mut watch: Watch, stream: &mut Stream) -> io::Result<()> {
     loop {
         let step = watch.step();
         match &step {
-            Step::Line(line) => unsent += &format!("{:x}\r\n{line}\r\n", line.len()),
-            Step::Waits => {}
-            Step::Closed => unsent += "0\r\n\r\n",
+            WatchStep::Line(line) => unsent += &format!("{:x}\r\n{line}\r\n", line.len()),
+            WatchStep::Waits => {}
+            WatchStep::Closed => unsent += "0\r\n\r\n",
         }
-        if matches!(step, Step::Line(_)) && unsent.len() < MANY {
+        if matches!(step, WatchStep::Line(_)) && unsent.len() < WATCH_BATCH_BYTES {
             continue;
         }
         stream.write(unsent.as_bytes()).await?;
         unsent.clear();
         match step {
-            Step::Line(_) => {}
-            Step::Waits => watch.changed().await,
-            Step::Closed => return Ok(()),
+            WatchStep::Line(_) => {}
+            WatchStep::Waits => watch.wait_for_change().await,
+            WatchStep::Closed => return Ok(()),
         }
     }
 }

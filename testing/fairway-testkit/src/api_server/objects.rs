@@ -11,7 +11,7 @@ pub(super) type Labels = BTreeMap<String, String>;
 /// Which object. Its group is left out: no two resources of a test have the same name, but for Events, whose two APIs have
 /// the same objects in a cluster, too.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct ObjectPath {
     pub(super) resource: String,
     pub(super) namespace: String,
     pub(super) name: String,
@@ -36,16 +36,16 @@ struct Stored {
 /// A change of an object.
 pub(super) struct Event {
     version: u64,
-    place: Place,
-    /// The labels before; `None` for a new object.
+    place: ObjectPath,
+    /// The labels before the change; `None` for a new object.
     before: Option<Arc<Labels>>,
-    /// The labels after it; `None` for an object that is gone.
+    /// The labels after the change; `None` for a deleted object.
     after: Option<Arc<Labels>>,
     object: Arc<str>,
 }
 
 pub(super) struct Objects {
-    all: BTreeMap<Place, Stored>,
+    all: BTreeMap<ObjectPath, Stored>,
     version: u64,
     /// By their versions.
     history: Vec<Event>,
@@ -53,13 +53,13 @@ pub(super) struct Objects {
     oldest: u64,
 }
 
-impl Place {
+impl ObjectPath {
     pub(super) fn new(resource: &str, namespace: &str, name: &str) -> Self {
         Self { resource: resource.to_owned(), namespace: namespace.to_owned(), name: name.to_owned() }
     }
 
-    /// The place of an object that says its namespace and name.
-    pub(super) fn of(resource: &str, object: &Value) -> Self {
+    /// The path of an object, from its own namespace and name.
+    pub(super) fn from_object(resource: &str, object: &Value) -> Self {
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
         Self::new(resource, text("namespace"), text("name"))
     }
@@ -71,7 +71,7 @@ impl Selection {
         Self { resource: resource.to_owned(), namespace: None, name: None, labels: Vec::new() }
     }
 
-    pub(super) fn covers(&self, place: &Place, labels: &Labels) -> bool {
+    pub(super) fn covers(&self, place: &ObjectPath, labels: &Labels) -> bool {
         let has = |(name, value): &(String, Option<String>)| {
             labels.get(name).is_some_and(|found| value.as_ref().is_none_or(|value| value == found))
         };
@@ -83,7 +83,7 @@ impl Selection {
 }
 
 impl Objects {
-    /// None, at version 1: 0 has a meaning of its own in requests.
+    /// An empty store at version 1; version 0 has a special meaning in requests.
     pub(super) const fn new() -> Self {
         Self { all: BTreeMap::new(), version: 1, history: Vec::new(), oldest: 0 }
     }
@@ -92,17 +92,17 @@ impl Objects {
         self.version
     }
 
-    pub(super) fn text(&self, place: &Place) -> Option<&Arc<str>> {
+    pub(super) fn text(&self, place: &ObjectPath) -> Option<&Arc<str>> {
         self.all.get(place).map(|stored| &stored.text)
     }
 
-    pub(super) fn value(&self, place: &Place) -> Option<Value> {
+    pub(super) fn value(&self, place: &ObjectPath) -> Option<Value> {
         self.text(place).map(|text| read(text))
     }
 
     /// The texts of the objects that are selected, by namespace and name.
     pub(super) fn selected<'a>(&'a self, selection: &'a Selection) -> impl Iterator<Item = &'a Arc<str>> {
-        let first = Place::new(&selection.resource, "", "");
+        let first = ObjectPath::new(&selection.resource, "", "");
         let of_resource =
             self.all.range(first..).take_while(|(place, _)| place.resource == selection.resource);
         let selected = of_resource.filter(|(place, stored)| selection.covers(place, &stored.labels));
@@ -111,7 +111,7 @@ impl Objects {
 
     /// Stores an object with the next version and, unless it has one, with the uid of the one before or a new one. Gives its
     /// text.
-    pub(super) fn store(&mut self, place: Place, mut object: Value) -> Arc<str> {
+    pub(super) fn store(&mut self, place: ObjectPath, mut object: Value) -> Arc<str> {
         self.version += 1;
         let before = self.all.get(&place);
         let metadata = &mut object["metadata"];
@@ -139,7 +139,7 @@ impl Objects {
     }
 
     /// Gives the text of the object that was there, with the version of its end.
-    pub(super) fn delete(&mut self, place: &Place) -> Option<Arc<str>> {
+    pub(super) fn delete(&mut self, place: &ObjectPath) -> Option<Arc<str>> {
         let stored = self.all.remove(place)?;
         self.version += 1;
         let mut gone = read(&stored.text);
@@ -155,7 +155,7 @@ impl Objects {
         Some(object)
     }
 
-    /// From now on every version before the next is too old.
+    /// Expires the history: all earlier versions are too old from now on.
     pub(super) fn forget_history(&mut self) {
         self.version += 1;
         self.oldest = self.version;
@@ -165,7 +165,7 @@ impl Objects {
         version < self.oldest
     }
 
-    /// Where in the history that begins which comes after a version.
+    /// The index of the first change after a version.
     pub(super) fn after(&self, version: u64) -> usize {
         self.history.partition_point(|event| event.version <= version)
     }
@@ -176,8 +176,8 @@ impl Objects {
 }
 
 impl Event {
-    /// The line that a watch has of it; `None` where nothing that is selected changed. An object that leaves the selection is
-    /// deleted for the watch.
+    /// The watch event for a change; `None` if nothing selected changed. An object that leaves the selection is reported as
+    /// deleted.
     pub(super) fn line(&self, selection: &Selection) -> Option<String> {
         let covers = |labels: &Option<Arc<Labels>>| {
             labels.as_ref().is_some_and(|labels| selection.covers(&self.place, labels))

@@ -1,5 +1,5 @@
-//! A connection to a port of a pod, inside the WebSocket of its client (RFC 6455) as the subprotocol `v4.channel.k8s.io` has it: each
-//! message begins with the number of its channel.
+//! Forwards a pod's port over a WebSocket (RFC 6455) with the subprotocol `v4.channel.k8s.io`: each message starts with its
+//! channel number.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use crate::wire::{self, Fields};
 /// RFC 6455 §1.3.
 const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// What a frame is (RFC 6455 §5.2).
+/// Frame types (RFC 6455 §5.2).
 const BINARY: u8 = 2;
 const CLOSE: u8 = 8;
 
@@ -23,7 +23,7 @@ const CLOSE: u8 = 8;
 const DATA: u8 = 0;
 const ERRORS: u8 = 1;
 
-/// Takes the WebSocket that the fields of a request ask for, and connects it to an address until one side ends.
+/// Accepts the WebSocket upgrade of a request and connects it to an address until either side closes.
 pub(super) async fn serve(
     fields: &Fields,
     mut client: TcpStream,
@@ -48,7 +48,7 @@ pub(super) async fn serve(
             message.extend(format!("error forwarding port {port} to pod: {error}").as_bytes());
             client.write_all(&frame(BINARY, &message)).await?;
             client.write_all(&frame(CLOSE, &[])).await?;
-            // What nobody reads would make the end a reset.
+            // Unread data would turn the close into a reset.
             while sent(&mut client).await?.is_some() {}
             return Ok(());
         }
@@ -77,7 +77,7 @@ pub(super) async fn serve(
     }
 }
 
-/// What the client sends to the port next; `None` when it closes.
+/// The client's next data for the port; `None` when it closes.
 async fn sent(client: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<Vec<u8>>> {
     let [first, second] = client.read_u16().await?.to_be_bytes();
     let length = match second & 0x7f {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::objects::{Place, Selection};
+use super::objects::{ObjectPath, Selection};
 
 /// A request.
 pub struct ApiRequest {
@@ -14,7 +14,7 @@ pub struct ApiRequest {
     pub(super) path: String,
     pub(super) query: BTreeMap<String, String>,
     pub(super) body: Value,
-    /// `None` for pages that are neither object nor collection.
+    /// `None` for paths that are neither object nor collection.
     pub(super) target: Option<Target>,
 }
 
@@ -42,7 +42,7 @@ impl ApiRequest {
             path: path.to_owned(),
             query: pairs.map(|(name, value)| (name.to_owned(), decoded(value))).collect(),
             body,
-            target: Target::of(path),
+            target: Target::from_path(path),
         }
     }
 
@@ -66,17 +66,17 @@ impl ApiRequest {
         self.target.as_ref().and_then(|target| target.namespace.as_deref()).unwrap_or_default()
     }
 
-    /// Whether it asks for the objects of a collection, as a list or as the beginning of a watch (KEP-3157).
+    /// Whether it asks for a collection's objects, as a list or as the start of a watch (KEP-3157).
     pub fn is_list(&self) -> bool {
         let of_collection = self.target.as_ref().is_some_and(|target| target.name.is_none());
-        self.method == "GET" && of_collection && (!self.is("watch") || self.is("sendInitialEvents"))
+        self.method == "GET" && of_collection && (!self.is_true("watch") || self.is_true("sendInitialEvents"))
     }
 
-    /// What it asks for, as the API server names it (Kubernetes: Authorization, request verbs).
+    /// The API server's name of the request verb (Kubernetes: Authorization, request verbs).
     pub(super) fn verb(&self) -> &'static str {
         let is_object = self.target.as_ref().is_some_and(|target| target.name.is_some());
         match (&*self.method, is_object) {
-            ("GET", _) if self.is("watch") => "watch",
+            ("GET", _) if self.is_true("watch") => "watch",
             ("GET", false) => "list",
             ("GET", true) => "get",
             ("POST", _) => "create",
@@ -86,7 +86,7 @@ impl ApiRequest {
         }
     }
 
-    /// The verb with what it is about, in the words of a refusal.
+    /// The verb and resource, in the words of a denial.
     pub(super) fn wish(&self, target: &Target) -> String {
         let place =
             target.namespace.as_ref().map(|it| format!(" in the namespace \"{it}\"")).unwrap_or_default();
@@ -95,7 +95,7 @@ impl ApiRequest {
     }
 
     /// Whether a parameter is `true`.
-    pub(super) fn is(&self, parameter: &str) -> bool {
+    pub(super) fn is_true(&self, parameter: &str) -> bool {
         self.query.get(parameter).is_some_and(|value| value == "true")
     }
 
@@ -124,8 +124,8 @@ impl ApiRequest {
 }
 
 impl Target {
-    /// What a path is about; `None` for other pages.
-    pub(super) fn of(path: &str) -> Option<Self> {
+    /// The object or collection at a path; `None` for other paths.
+    pub(super) fn from_path(path: &str) -> Option<Self> {
         let words: Vec<&str> = path.trim_start_matches('/').split('/').collect();
         let (group, version, rest) = match words.as_slice() {
             ["api", version, rest @ ..] => ("", version, rest),
@@ -149,9 +149,13 @@ impl Target {
         (rest.len() <= 2).then_some(target)
     }
 
-    /// Where the object is; `None` for a collection.
-    pub(super) fn place(&self) -> Option<Place> {
-        Some(Place::new(&self.resource, self.namespace.as_deref().unwrap_or_default(), self.name.as_deref()?))
+    /// The path of the object; `None` for a collection.
+    pub(super) fn place(&self) -> Option<ObjectPath> {
+        Some(ObjectPath::new(
+            &self.resource,
+            self.namespace.as_deref().unwrap_or_default(),
+            self.name.as_deref()?,
+        ))
     }
 
     /// As rules name it: `ingresses/status`.

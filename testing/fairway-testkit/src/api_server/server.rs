@@ -1,4 +1,4 @@
-//! The server: what a test puts into it, lets go wrong with it and asks it, and what clients get.
+//! The server: its objects, its faults and its responses, as controlled and inspected by tests.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -10,13 +10,13 @@ use tokio::sync::watch as channel;
 use super::answers::{self, Page};
 use super::discovery::{self, Definition};
 use super::faults::{self, Failure, Fault, Listing, Network};
-use super::objects::{Place, Selection};
+use super::objects::{ObjectPath, Selection};
 use super::request::{ApiRequest, Target};
-use super::state::State;
+use super::state::ServerState;
 use super::watch::Watch;
 
-/// What a client gets.
-pub enum Answer {
+/// A response to a client.
+pub enum ApiResponse {
     /// All of it at once.
     Page(Page),
     /// The lines of a watch, with status 200.
@@ -26,7 +26,7 @@ pub enum Answer {
 /// The server. A clone is the same one.
 #[derive(Clone)]
 pub struct ApiServer {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<ServerState>>,
     /// Rung after every change of the state.
     bell: channel::Sender<u64>,
 }
@@ -38,24 +38,24 @@ impl Default for ApiServer {
 }
 
 impl ApiServer {
-    /// One without objects and without the CRDs of the Gateway API.
+    /// A server without objects and without the CRDs of the Gateway API.
     pub fn new() -> Self {
-        Self { state: Arc::new(Mutex::new(State::new())), bell: channel::channel(0).0 }
+        Self { state: Arc::new(Mutex::new(ServerState::new())), bell: channel::channel(0).0 }
     }
 
     /// Puts an object of a resource (`httproutes`) in the place of the one with its name; watches hear of it.
     pub fn put(&self, resource: &str, object: Value) {
-        self.change(|state| drop(state.objects.store(Place::of(resource, &object), object)));
+        self.change(|state| drop(state.objects.store(ObjectPath::from_object(resource, &object), object)));
     }
 
-    /// The same at a path, which says the namespace and the name.
+    /// Stores an object at a path, which gives the namespace and name.
     pub fn put_at(&self, path: &str, object: Value) {
         self.change(|state| drop(state.objects.store(place(path), object)));
     }
 
-    /// Removes an object, where it is there.
+    /// Removes an object if it exists.
     pub fn delete(&self, resource: &str, namespace: &str, name: &str) {
-        self.change(|state| drop(state.objects.delete(&Place::new(resource, namespace, name))));
+        self.change(|state| drop(state.objects.delete(&ObjectPath::new(resource, namespace, name))));
     }
 
     /// The same at a path.
@@ -94,19 +94,19 @@ impl ApiServer {
         self.objects(resource).iter().map(name).collect()
     }
 
-    /// From now on these custom resources of a group are defined, too.
+    /// Defines these custom resources of a group.
     pub fn define(&self, group: &'static str, resources: &[Definition]) {
-        self.change(|state| state.definitions.of(group).extend(resources));
+        self.change(|state| state.definitions.of_group(group).extend(resources));
     }
 
-    /// From now on this custom resource of a group is not defined.
+    /// Removes the definition of this custom resource of a group.
     pub fn undefine(&self, group: &'static str, resource: Definition) {
-        self.change(|state| state.definitions.of(group).remove(&resource));
+        self.change(|state| state.definitions.of_group(group).remove(&resource));
     }
 
-    /// From now on no custom resource of a group is defined.
+    /// Removes the definitions of a group's custom resources.
     pub fn undefine_all(&self, group: &'static str) {
-        self.change(|state| state.definitions.of(group).clear());
+        self.change(|state| state.definitions.of_group(group).clear());
     }
 
     /// The minor version of Kubernetes that it has.
@@ -114,12 +114,12 @@ impl ApiServer {
         self.change(|state| state.minor = minor);
     }
 
-    /// How it sends lists as streams.
+    /// Sets how lists are streamed.
     pub fn set_listing(&self, lists: Listing) {
         self.change(|state| state.lists = lists);
     }
 
-    /// How requests and watches fare from now on.
+    /// Sets the state of the network for requests and watches.
     pub fn set_network(&self, network: Network) {
         self.change(|state| state.network = network);
     }
@@ -149,7 +149,7 @@ impl ApiServer {
         self.change(|state| state.watches.closed = state.watches.begun);
     }
 
-    /// Closes all watches, which then find that what they know is too old.
+    /// Closes all watches and expires the versions they know.
     pub fn forget_history(&self) {
         self.change(|state| {
             state.objects.forget_history();
@@ -157,7 +157,7 @@ impl ApiServer {
         });
     }
 
-    /// From now on the watches that are open say nothing.
+    /// Silences all open watches.
     pub fn stall_watches(&self) {
         self.change(|state| state.watches.stalled = state.watches.begun);
     }
@@ -167,24 +167,23 @@ impl ApiServer {
         self.lock().access.grant(role);
     }
 
-    /// What Roles did not permit so far, as in
-    /// `cannot patch resource "ingresses/status" in API group "networking.k8s.io"`.
-    pub fn refused(&self) -> Vec<String> {
-        self.lock().access.refused()
+    /// Requests denied so far, as in `cannot patch resource "ingresses/status" in API group "networking.k8s.io"`.
+    pub fn denied_requests(&self) -> Vec<String> {
+        self.lock().access.denied_requests()
     }
 
-    /// How many requests came whose path with its query contains this.
+    /// The number of requests whose path and query contain `part`.
     pub fn requests(&self, part: &str) -> usize {
         self.lock().requests.iter().filter(|(_, uri)| uri.contains(part)).count()
     }
 
-    /// How many requests of a method came whose path contains this.
-    pub fn asked(&self, method: &str, part: &str) -> usize {
+    /// The number of requests with a method whose path contains `part`.
+    pub fn request_count(&self, method: &str, part: &str) -> usize {
         let is = |(of, uri): &&(String, String)| of == method && path_of(uri).contains(part);
         self.lock().requests.iter().filter(is).count()
     }
 
-    /// How many requests about statuses came.
+    /// The number of requests to status subresources.
     pub fn status_writes(&self) -> usize {
         self.lock().requests.iter().filter(|(_, uri)| path_of(uri).ends_with("/status")).count()
     }
@@ -194,8 +193,8 @@ impl ApiServer {
         self.bell.subscribe()
     }
 
-    /// What a client gets for a request.
-    pub async fn request(&self, method: &str, uri: &str, body: &[u8]) -> io::Result<Answer> {
+    /// Handles a request.
+    pub async fn request(&self, method: &str, uri: &str, body: &[u8]) -> io::Result<ApiResponse> {
         let request = ApiRequest::new(method, uri, serde_json::from_slice(body).unwrap_or_default());
         let network = {
             let mut state = self.lock();
@@ -219,21 +218,21 @@ impl ApiServer {
         Ok(answer)
     }
 
-    fn answer(&self, request: &ApiRequest, state: &mut State) -> Answer {
+    fn answer(&self, request: &ApiRequest, state: &mut ServerState) -> ApiResponse {
         let Some(target) = &request.target else {
-            return Answer::Page(discovery::page(&request.path, state.minor, &state.definitions));
+            return ApiResponse::Page(discovery::page(&request.path, state.minor, &state.definitions));
         };
         if let Some(page) = refusal(request, target, state) {
-            return Answer::Page(page);
+            return ApiResponse::Page(page);
         }
-        if request.is("watch") {
+        if request.is_true("watch") {
             let origin = (self.state.clone(), self.changes());
-            return Answer::Watch(Watch::begin(origin, request, target, state));
+            return ApiResponse::Watch(Watch::start(origin, request, target, state));
         }
-        Answer::Page(answers::page(request, target, &mut state.objects))
+        ApiResponse::Page(answers::page(request, target, &mut state.objects))
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+    fn change<T>(&self, change: impl FnOnce(&mut ServerState) -> T) -> T {
         let done = change(&mut self.lock());
         self.ring();
         done
@@ -243,13 +242,13 @@ impl ApiServer {
         self.bell.send_modify(|rings| *rings += 1);
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ServerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What a request gets that may not have what it asks for.
-fn refusal(request: &ApiRequest, target: &Target, state: &mut State) -> Option<Page> {
+/// The response to a request that is denied.
+fn refusal(request: &ApiRequest, target: &Target, state: &mut ServerState) -> Option<Page> {
     if let Some(refusal) = state.access.refusal(request, target) {
         return Some(Page::failure(403, "Forbidden", &refusal));
     }
@@ -260,15 +259,15 @@ fn refusal(request: &ApiRequest, target: &Target, state: &mut State) -> Option<P
         return Some(page);
     }
     match state.lists {
-        Listing::RefusesStreams(status) if request.is("sendInitialEvents") => {
+        Listing::RefusesStreams(status) if request.is_true("sendInitialEvents") => {
             Some(Page::failure(status, "", "sendInitialEvents: Forbidden: feature is off"))
         }
         _ => None,
     }
 }
 
-fn place(path: &str) -> Place {
-    Target::of(path).and_then(|target| target.place()).expect("the path of an object")
+fn place(path: &str) -> ObjectPath {
+    Target::from_path(path).and_then(|target| target.place()).expect("the path of an object")
 }
 
 fn path_of(uri: &str) -> &str {

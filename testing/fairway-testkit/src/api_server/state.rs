@@ -1,11 +1,11 @@
-//! What a server knows and does, which its watches look at as well.
+//! The state of a server, shared with its watches.
 
 use super::access::Access;
 use super::discovery::Definitions;
 use super::faults::{Fault, Listing, Network};
 use super::objects::Objects;
 
-pub(super) struct State {
+pub(super) struct ServerState {
     pub(super) objects: Objects,
     pub(super) access: Access,
     pub(super) definitions: Definitions,
@@ -23,13 +23,13 @@ pub(super) struct State {
 #[derive(Default)]
 pub(super) struct Watches {
     pub(super) begun: u64,
-    /// Up to this one they say nothing any more.
+    /// Watches up to this number are silenced.
     pub(super) stalled: u64,
     /// Up to this one they are closed.
     pub(super) closed: u64,
 }
 
-impl State {
+impl ServerState {
     pub(super) fn new() -> Self {
         Self {
             objects: Objects::new(),

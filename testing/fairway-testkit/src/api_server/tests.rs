@@ -1,4 +1,4 @@
-//! What clients get on a socket. The tests of fairway-cluster, which need it, show that what a test lets go wrong does.
+//! Tests of responses on a socket. The tests of fairway-cluster cover the injected faults.
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -10,7 +10,7 @@ fn object(name: &str, value: u32) -> Value {
     json!({ "metadata": { "namespace": "shop", "name": name }, "value": value })
 }
 
-async fn asked(server: &ListeningServer, target: &str, until: &str) -> String {
+async fn read_until(server: &ListeningServer, target: &str, until: &str) -> String {
     sent(server, &format!("GET {target} HTTP/1.1\r\nhost: a\r\n\r\n"), until).await
 }
 
@@ -41,11 +41,12 @@ async fn lists_come_in_pages() {
     for (name, value) in [("a", 1), ("b", 2), ("c", 3), ("b", 4)] {
         server.put("things", object(name, value));
     }
-    let first = asked(&server, "/api/v1/things?limit=2", "]}").await;
+    let first = read_until(&server, "/api/v1/things?limit=2", "]}").await;
     assert!(first.contains("\"continue\":\"2\"") && first.contains("\"value\":4"), "{first}");
-    let rest = asked(&server, "/api/v1/things?limit=2&continue=2", "]}").await;
+    let rest = read_until(&server, "/api/v1/things?limit=2&continue=2", "]}").await;
     assert!(!rest.contains("\"continue\"") && rest.contains("\"name\":\"c\""), "{rest}");
-    let one = asked(&server, "/api/v1/namespaces/shop/things?fieldSelector=metadata.name%3Da", "]}").await;
+    let one =
+        read_until(&server, "/api/v1/namespaces/shop/things?fieldSelector=metadata.name%3Da", "]}").await;
     assert!(one.contains("\"name\":\"a\"") && !one.contains("\"name\":\"b\""), "{one}");
 }
 
@@ -55,7 +56,7 @@ async fn a_watch_has_what_changed_after_its_list() {
     for (name, value) in [("old", 1), ("late", 2)] {
         server.put("things", object(name, value));
     }
-    let text = asked(&server, "/api/v1/things?watch=true&resourceVersion=2", "\"value\":2").await;
+    let text = read_until(&server, "/api/v1/things?watch=true&resourceVersion=2", "\"value\":2").await;
     assert!(!text.contains("\"value\":1"), "{text}");
 }
 
@@ -75,8 +76,8 @@ async fn objects_are_made_replaced_and_patched_at_the_version_that_they_have() {
     assert!(written(&server, ("PATCH", &status), &patch).await.starts_with("HTTP/1.1 200"));
     let found = &server.objects("things")[0];
     assert_eq!((&found["value"], &found["status"]), (&json!(1), &json!({ "b": 3 })));
-    assert!(asked(&server, &one, "}").await.starts_with("HTTP/1.1 200"));
-    assert!(asked(&server, &format!("{path}/b"), "}").await.starts_with("HTTP/1.1 404"));
+    assert!(read_until(&server, &one, "}").await.starts_with("HTTP/1.1 200"));
+    assert!(read_until(&server, &format!("{path}/b"), "}").await.starts_with("HTTP/1.1 404"));
 }
 
 #[tokio::test]
@@ -92,10 +93,10 @@ async fn from_the_first_role_on_only_what_roles_allow_is_permitted() {
     let path = "/apis/x/v1/namespaces/shop/things";
     let (one, status) = (format!("{path}/a"), format!("{path}/a/status"));
     for allowed in [path, &one, "/version"] {
-        assert!(asked(&server, allowed, "}").await.starts_with("HTTP/1.1 200"), "{allowed}");
+        assert!(read_until(&server, allowed, "}").await.starts_with("HTTP/1.1 200"), "{allowed}");
     }
     assert!(written(&server, ("PUT", &status), &json!({ "status": 1 })).await.starts_with("HTTP/1.1 200"));
-    assert_eq!(server.refused(), [""; 0]);
+    assert_eq!(server.denied_requests(), [""; 0]);
     let here = "in API group \"x\" in the namespace \"shop\"";
     let refusals = [
         ("PATCH", &*status, format!("cannot patch resource \"things/status\" {here}")),
@@ -106,5 +107,5 @@ async fn from_the_first_role_on_only_what_roles_allow_is_permitted() {
     for (method, path, _) in &refusals {
         assert!(written(&server, (method, path), &json!({})).await.starts_with("HTTP/1.1 403"), "{path}");
     }
-    assert_eq!(server.refused(), refusals.map(|(_, _, refusal)| refusal));
+    assert_eq!(server.denied_requests(), refusals.map(|(_, _, refusal)| refusal));
 }

@@ -1,4 +1,4 @@
-//! A watch: what is there when it begins, and what changes from then on.
+//! A watch: the initial objects and later changes.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,31 +9,31 @@ use tokio::sync::watch as channel;
 use super::faults::{Listing, Network};
 use super::objects::{Selection, line};
 use super::request::{ApiRequest, Target};
-use super::state::State;
+use super::state::ServerState;
 
 /// The lines of a watch, one after the other.
 pub struct Watch {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<ServerState>>,
     /// Rings after every change of the state.
     bell: channel::Receiver<u64>,
     selection: Selection,
     number: u64,
     first: VecDeque<First>,
-    /// Where in the history it is.
+    /// The watch's position in the history.
     at: usize,
     /// It was open while nothing came through.
     is_lost: bool,
 }
 
-/// A line with which a watch begins.
+/// An initial line of a watch.
 enum First {
-    /// An object that is there.
+    /// An existing object.
     Object(Arc<str>),
     Line(String),
 }
 
-/// Where a watch is.
-pub(super) enum Step {
+/// The next action of a watch.
+pub(super) enum WatchStep {
     Line(String),
     /// Nothing has changed.
     Waits,
@@ -41,18 +41,18 @@ pub(super) enum Step {
 }
 
 impl Watch {
-    /// Begins at the state that a server has.
-    pub(super) fn begin(
-        (shared, bell): (Arc<Mutex<State>>, channel::Receiver<u64>),
+    /// Starts at the server's current state.
+    pub(super) fn start(
+        (shared, bell): (Arc<Mutex<ServerState>>, channel::Receiver<u64>),
         request: &ApiRequest,
         target: &Target,
-        state: &mut State,
+        state: &mut ServerState,
     ) -> Self {
         state.watches.begun += 1;
         let selection = request.selection(target);
         let objects = &state.objects;
         let mut first = VecDeque::new();
-        let from = if request.is("sendInitialEvents") {
+        let from = if request.is_true("sendInitialEvents") {
             first.extend(objects.selected(&selection).cloned().map(First::Object));
             let annotations = json!({ "k8s.io/initial-events-end": "true" });
             let metadata =
@@ -86,42 +86,42 @@ impl Watch {
     pub async fn next(&mut self) -> Option<String> {
         loop {
             match self.step() {
-                Step::Line(line) => return Some(line),
-                Step::Closed => return None,
-                Step::Waits => self.changed().await,
+                WatchStep::Line(line) => return Some(line),
+                WatchStep::Closed => return None,
+                WatchStep::Waits => self.wait_for_change().await,
             }
         }
     }
 
     /// Waits for a change of the state since the last step; for ever once the server is gone.
-    pub(super) async fn changed(&mut self) {
+    pub(super) async fn wait_for_change(&mut self) {
         if self.bell.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
     }
 
-    pub(super) fn step(&mut self) -> Step {
+    pub(super) fn step(&mut self) -> WatchStep {
         match self.first.pop_front() {
-            Some(First::Object(text)) => return Step::Line(line("ADDED", &text)),
-            Some(First::Line(line)) => return Step::Line(line),
+            Some(First::Object(text)) => return WatchStep::Line(line("ADDED", &text)),
+            Some(First::Line(line)) => return WatchStep::Line(line),
             None => {}
         }
         self.bell.borrow_and_update();
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if self.number <= state.watches.closed {
-            return Step::Closed;
+            return WatchStep::Closed;
         }
-        // What was sent while nothing came through is lost, and with it the connection.
+        // Events sent during the outage are lost, and so is the connection.
         self.is_lost |= state.network == Network::Silent;
         if self.is_lost || self.number <= state.watches.stalled {
-            return Step::Waits;
+            return WatchStep::Waits;
         }
         while let Some(event) = state.objects.event(self.at) {
             self.at += 1;
             if let Some(line) = event.line(&self.selection) {
-                return Step::Line(line);
+                return WatchStep::Line(line);
             }
         }
-        Step::Waits
+        WatchStep::Waits
     }
 }

@@ -1,4 +1,4 @@
-//! One connection of a backend from accept to end: follows its script or answers its requests, and records what came.
+//! One connection of a backend: runs its script or answers its requests, and records everything.
 
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::{Semaphore, watch};
 
 use super::record::{ConnectionState, Ending, Record, RecordedRequest};
-use super::script::{Answer, Behaviour, Step};
+use super::script::{BackendResponse, Behaviour, ScriptStep};
 use crate::stream::Input;
 use crate::wire::{self, ChunkedBody, Framing, Malformed};
 
@@ -38,7 +38,7 @@ impl Conversation {
             },
             Ok(Ending::Vanish) => match self.input.stream.vanish() {
                 Ok(()) => {
-                    self.record.became(self.number, ConnectionState::Vanished);
+                    self.record.set_state(self.number, ConnectionState::Vanished);
                     // The backend is gone, which ends it too.
                     let _ = fate.wait_for(|fate| *fate != Some(Ending::Vanish)).await;
                     ConnectionState::Ended
@@ -49,35 +49,35 @@ impl Conversation {
         };
         let (record, number) = (self.record, self.number);
         drop(self.input);
-        record.became(number, state);
+        record.set_state(number, state);
     }
 
     async fn play(&mut self, behaviour: &Behaviour) -> io::Result<Ending> {
         match behaviour {
             Behaviour::Scripts(scripts) => {
                 let script = scripts.get(self.number).or(scripts.last());
-                self.follow(script.map_or(&[], Vec::as_slice)).await
+                self.run_script(script.map_or(&[], Vec::as_slice)).await
             }
             Behaviour::Http(handler) => self.answer_all(&**handler).await,
         }
     }
 
-    async fn follow(&mut self, steps: &[Step]) -> io::Result<Ending> {
+    async fn run_script(&mut self, steps: &[ScriptStep]) -> io::Result<Ending> {
         let mut position = 0;
         while let Some(step) = steps.get(position) {
             position += 1;
             match step {
-                Step::ReadHead => self.input.head().await.map(drop)?,
-                Step::ReadRequest => self.read_request().await.map(drop)?,
-                Step::ReadBody(count) => self.input.exactly(*count).await.map(drop)?,
-                Step::Expect(bytes) => self.expect(bytes).await?,
-                Step::Send(bytes) => self.input.stream.write(bytes).await?,
-                Step::Wait => self.wait().await?,
-                Step::Pause(time) => tokio::time::sleep(*time).await,
-                Step::HalfClose => self.input.stream.half_close().await?,
-                Step::Close => return self.close().await,
-                Step::Reset => return Ok(Ending::Reset),
-                Step::Repeat => position = 0,
+                ScriptStep::ReadHead => self.input.head().await.map(drop)?,
+                ScriptStep::ReadRequest => self.read_request().await.map(drop)?,
+                ScriptStep::ReadBody(count) => self.input.exactly(*count).await.map(drop)?,
+                ScriptStep::Expect(bytes) => self.expect(bytes).await?,
+                ScriptStep::Send(bytes) => self.input.stream.write(bytes).await?,
+                ScriptStep::Wait => self.wait().await?,
+                ScriptStep::Pause(time) => tokio::time::sleep(*time).await,
+                ScriptStep::HalfClose => self.input.stream.half_close().await?,
+                ScriptStep::Close => return self.close().await,
+                ScriptStep::Reset => return Ok(Ending::Reset),
+                ScriptStep::Repeat => position = 0,
             }
         }
         self.read_to_end().await
@@ -85,7 +85,7 @@ impl Conversation {
 
     async fn answer_all(
         &mut self,
-        handler: &(dyn Fn(&RecordedRequest) -> Answer + Send + Sync),
+        handler: &(dyn Fn(&RecordedRequest) -> BackendResponse + Send + Sync),
     ) -> io::Result<Ending> {
         loop {
             if self.input.pending.is_empty() && self.input.fill("a request").await? == 0 {
@@ -93,20 +93,20 @@ impl Conversation {
             }
             let request = self.read_request().await?;
             match handler(&request) {
-                Answer::Bytes(bytes) => self.input.stream.write(&bytes).await?,
-                Answer::Held(bytes) => {
+                BackendResponse::Bytes(bytes) => self.input.stream.write(&bytes).await?,
+                BackendResponse::Held(bytes) => {
                     self.wait().await?;
                     self.input.stream.write(&bytes).await?;
                 }
-                Answer::ThenClose(bytes) => {
+                BackendResponse::ThenClose(bytes) => {
                     self.input.stream.write(&bytes).await?;
                     return self.close().await;
                 }
-                Answer::ThenReset(bytes) => {
+                BackendResponse::ThenReset(bytes) => {
                     self.input.stream.write(&bytes).await?;
                     return Ok(Ending::Reset);
                 }
-                Answer::Silence => return self.read_to_end().await,
+                BackendResponse::Silence => return self.read_to_end().await,
             }
         }
     }
@@ -117,9 +117,9 @@ impl Conversation {
     }
 
     async fn wait(&mut self) -> io::Result<()> {
-        self.record.became(self.number, ConnectionState::Waiting);
+        self.record.set_state(self.number, ConnectionState::Waiting);
         self.gate.acquire().await.map_err(io::Error::other)?.forget();
-        self.record.became(self.number, ConnectionState::Open);
+        self.record.set_state(self.number, ConnectionState::Open);
         Ok(())
     }
 
@@ -140,17 +140,17 @@ impl Conversation {
         let connection = self.number;
         let request =
             RecordedRequest { connection, method, target, version, headers: head.fields, body, trailers };
-        self.record.requested(request.clone());
+        self.record.record_request(request.clone());
         Ok(request)
     }
 
     async fn read_to_end(&mut self) -> io::Result<Ending> {
-        self.input.rest().await?;
+        self.input.read_to_end().await?;
         Ok(Ending::Close)
     }
 }
 
-/// A client that leaves is no failure of the script; what it sent may be.
+/// A disconnecting client does not fail the script, but data it sent may.
 fn is_failure(error: &io::Error) -> bool {
     error.kind() == ErrorKind::InvalidData
 }

@@ -1,7 +1,7 @@
-//! A backend that does what a test says and remembers what it got.
+//! A scripted backend that records what it receives.
 //!
-//! Owns its listener, its connections and their records. Never answers on its own and never repairs a request: what
-//! is not canonical HTTP/1 ends the connection as failed.
+//! Owns its listener, its connections and their records. It sends only what the test asks for and repairs nothing: any
+//! input other than canonical HTTP/1 fails the connection.
 
 mod conversation;
 mod record;
@@ -21,22 +21,22 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 pub use record::{ConnectionState, RecordedConnection, RecordedRequest};
-pub use script::{Answer, Behaviour, Step};
+pub use script::{BackendResponse, Behaviour, ScriptStep};
 
 use crate::stream::{Input, Stream, vanish};
-use crate::wait::{PATIENCE, free_port};
+use crate::wait::{WAIT_TIMEOUT, free_port};
 use conversation::Conversation;
 use record::{Ending, Record};
 
 /// A running backend; it ends with this value.
 pub struct Backend {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<BackendShared>,
     /// Nothing while connections are refused.
     listening: Mutex<Option<Listening>>,
 }
 
-struct Shared {
+struct BackendShared {
     behaviour: Behaviour,
     tls: Option<TlsAcceptor>,
     record: Arc<Record>,
@@ -48,24 +48,24 @@ type Listening = (Arc<TcpListener>, JoinHandle<()>);
 
 impl Backend {
     /// A backend on a free port of 127.0.0.1 whose every connection follows `script`.
-    pub async fn scripted(script: impl Into<Vec<Step>>) -> Self {
+    pub async fn scripted(script: impl Into<Vec<ScriptStep>>) -> Self {
         Self::scripts(vec![script.into()]).await
     }
 
     /// As [`Backend::scripted`], but the n-th connection follows the n-th script and every later one the last.
-    pub async fn scripts(scripts: Vec<Vec<Step>>) -> Self {
+    pub async fn scripts(scripts: Vec<Vec<ScriptStep>>) -> Self {
         Self::start(Ipv4Addr::LOCALHOST.into(), Behaviour::Scripts(scripts), None).await.expect("a free port")
     }
 
-    /// A backend on a free port of 127.0.0.1 that answers every request with what `handler` gives.
-    pub async fn http<A: Into<Answer>>(
+    /// A backend on a free port of 127.0.0.1 that answers every request with the result of `handler`.
+    pub async fn http<A: Into<BackendResponse>>(
         handler: impl Fn(&RecordedRequest) -> A + Send + Sync + 'static,
     ) -> Self {
         Self::start(Ipv4Addr::LOCALHOST.into(), Behaviour::http(handler), None).await.expect("a free port")
     }
 
     /// As [`Backend::http`] inside TLS.
-    pub async fn https<A: Into<Answer>>(
+    pub async fn https<A: Into<BackendResponse>>(
         config: ServerConfig,
         handler: impl Fn(&RecordedRequest) -> A + Send + Sync + 'static,
     ) -> Self {
@@ -77,7 +77,7 @@ impl Backend {
     /// A backend on a free port of `ip`.
     pub async fn start(ip: IpAddr, behaviour: Behaviour, tls: Option<ServerConfig>) -> io::Result<Self> {
         let listener = listen(ip).await?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(BackendShared {
             behaviour,
             tls: tls.map(|config| TlsAcceptor::from(Arc::new(config))),
             record: Arc::new(Record::new()),
@@ -88,21 +88,21 @@ impl Backend {
         Ok(Self { address, shared, listening })
     }
 
-    /// Where it listens, also while it refuses.
+    /// The listening address, even while connections are refused.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Lets one connection go on that stands at a `Wait` or a held answer, now or later.
+    /// Releases one connection that waits at a `Wait` step or a held response, now or later.
     pub fn release(&self) {
         self.shared.gate.add_permits(1);
     }
 
     /// Drops the listener: connections are refused from now on, open ones live.
     pub async fn refuse(&self) {
-        if let Some((listener, task)) = self.put(None) {
+        if let Some((listener, task)) = self.replace_listening(None) {
             task.abort();
-            // The port refuses only when the task has let go of the listener; being aborted is what was asked.
+            // The port refuses connections only after the task has dropped the listener; the expected error is the abort.
             drop(task.await);
             drop(listener);
         }
@@ -111,7 +111,7 @@ impl Backend {
     /// Accepts again, on the same port. Fails when somebody else took it.
     pub async fn accept_again(&self) -> io::Result<()> {
         let listener = TcpListener::bind(self.address).await?;
-        self.put(Some(open(listener, &self.shared)));
+        self.replace_listening(Some(open(listener, &self.shared)));
         Ok(())
     }
 
@@ -121,60 +121,60 @@ impl Backend {
         if let Some((listener, _)) = &*self.listening.lock().expect("no holder of this lock panics") {
             vanish(&SockRef::from(&**listener)).expect("a filter of one instruction");
         }
-        self.shared.record.decide(Ending::Vanish);
-        self.until("its connections vanished", |backend| backend.open_count() == 0).await;
+        self.shared.record.end_connections(Ending::Vanish);
+        self.wait_until("its connections vanished", |backend| backend.open_count() == 0).await;
     }
 
     /// Ends every open connection with a FIN.
     pub fn close_connections(&self) {
-        self.shared.record.decide(Ending::Close);
+        self.shared.record.end_connections(Ending::Close);
     }
 
-    /// Dies as a process does: refuses new connections and resets the open ones, also in the middle of an answer.
+    /// Behaves like a killed process: refuses new connections and resets open ones, even mid-response.
     pub async fn kill(&self) {
         self.refuse().await;
-        self.shared.record.decide(Ending::Reset);
+        self.shared.record.end_connections(Ending::Reset);
     }
 
     /// Every request so far.
     pub fn requests(&self) -> Vec<RecordedRequest> {
-        self.shared.record.kept().requests.clone()
+        self.shared.record.contents().requests.clone()
     }
 
-    /// How many requests there were.
+    /// The number of requests received.
     pub fn request_count(&self) -> usize {
-        self.shared.record.kept().requests.len()
+        self.shared.record.contents().requests.len()
     }
 
     /// Every connection so far.
     pub fn connections(&self) -> Vec<RecordedConnection> {
-        self.shared.record.kept().connections.iter().map(|(connection, _)| connection.clone()).collect()
+        self.shared.record.contents().connections.iter().map(|(connection, _)| connection.clone()).collect()
     }
 
-    /// How many connections there were.
+    /// The number of connections accepted.
     pub fn connection_count(&self) -> usize {
-        self.shared.record.kept().connections.len()
+        self.shared.record.contents().connections.len()
     }
 
-    /// How many connections are open.
+    /// The number of open connections.
     pub fn open_count(&self) -> usize {
         self.count_in(&[ConnectionState::Open, ConnectionState::Waiting])
     }
 
-    /// How many connections stand at a `Wait` or a held answer.
+    /// The number of connections that wait at a `Wait` step or a held response.
     pub fn waiting_count(&self) -> usize {
         self.count_in(&[ConnectionState::Waiting])
     }
 
     fn count_in(&self, states: &[ConnectionState]) -> usize {
-        let kept = self.shared.record.kept();
+        let kept = self.shared.record.contents();
         kept.connections.iter().filter(|(connection, _)| states.contains(&connection.state)).count()
     }
 
     /// Every `X-Request-Number` with how often it came.
     pub fn deliveries(&self) -> BTreeMap<String, usize> {
         let mut counts = BTreeMap::new();
-        for number in self.shared.record.kept().requests.iter().filter_map(RecordedRequest::number) {
+        for number in self.shared.record.contents().requests.iter().filter_map(RecordedRequest::number) {
             *counts.entry(number.to_owned()).or_default() += 1;
         }
         counts
@@ -186,15 +186,15 @@ impl Backend {
     }
 
     /// Waits until `condition` holds, looking again whenever something was recorded.
-    pub async fn until(&self, what: &str, condition: impl Fn(&Self) -> bool) {
+    pub async fn wait_until(&self, what: &str, condition: impl Fn(&Self) -> bool) {
         let mut changes = self.shared.record.changes();
-        let held = timeout(PATIENCE, async {
+        let held = timeout(WAIT_TIMEOUT, async {
             while !condition(self) {
                 changes.changed().await.expect("the record lives as long as the backend");
             }
         });
         if held.await.is_err() {
-            panic!("not within {PATIENCE:?}: {what}; connections {:#?}", self.connections());
+            panic!("not within {WAIT_TIMEOUT:?}: {what}; connections {:#?}", self.connections());
         }
     }
 
@@ -209,14 +209,14 @@ impl Backend {
         }
     }
 
-    fn put(&self, listening: Option<Listening>) -> Option<Listening> {
+    fn replace_listening(&self, listening: Option<Listening>) -> Option<Listening> {
         std::mem::replace(&mut *self.listening.lock().expect("no holder of this lock panics"), listening)
     }
 }
 
 impl Drop for Backend {
     fn drop(&mut self) {
-        if let Some((_, task)) = self.put(None) {
+        if let Some((_, task)) = self.replace_listening(None) {
             task.abort();
         }
         self.close_connections();
@@ -234,13 +234,13 @@ async fn listen(ip: IpAddr) -> io::Result<TcpListener> {
     }
 }
 
-fn open(listener: TcpListener, shared: &Arc<Shared>) -> Listening {
+fn open(listener: TcpListener, shared: &Arc<BackendShared>) -> Listening {
     let listener = Arc::new(listener);
     let task = tokio::spawn(accept_all(Arc::clone(&listener), Arc::clone(shared)));
     (listener, task)
 }
 
-async fn accept_all(listener: Arc<TcpListener>, shared: Arc<Shared>) {
+async fn accept_all(listener: Arc<TcpListener>, shared: Arc<BackendShared>) {
     loop {
         // A connection that is gone before it is accepted, or no free descriptor: try again, after others had a turn.
         match listener.accept().await {
@@ -250,9 +250,9 @@ async fn accept_all(listener: Arc<TcpListener>, shared: Arc<Shared>) {
     }
 }
 
-async fn converse(socket: TcpStream, peer: SocketAddr, shared: Arc<Shared>) {
+async fn converse(socket: TcpStream, peer: SocketAddr, shared: Arc<BackendShared>) {
     let record = Arc::clone(&shared.record);
-    let (number, fate) = record.connected(peer);
+    let (number, fate) = record.record_connection(peer);
     let stream = match (socket.set_nodelay(true), &shared.tls) {
         (Err(error), _) => Err(error),
         (Ok(()), None) => Ok(Stream::Plain(socket)),
@@ -261,9 +261,9 @@ async fn converse(socket: TcpStream, peer: SocketAddr, shared: Arc<Shared>) {
     match stream {
         Ok(stream) => {
             let (gate, heard) = (Arc::clone(&shared.gate), Arc::clone(&record));
-            let input = Input::new(stream, None, move |bytes| heard.received(number, bytes));
+            let input = Input::new(stream, None, move |bytes| heard.record_bytes(number, bytes));
             Conversation { input, number, record, gate }.run(&shared.behaviour, fate).await;
         }
-        Err(error) => record.became(number, ConnectionState::Failed(format!("TLS handshake: {error}"))),
+        Err(error) => record.set_state(number, ConnectionState::Failed(format!("TLS handshake: {error}"))),
     }
 }

@@ -1,4 +1,4 @@
-//! What a backend saw. Plain values and the one place where they are kept; never touches a socket.
+//! The record of what a backend received. Never touches a socket.
 
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard};
@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use crate::wire::{self, Fields};
 
-/// The request field that tells deliveries of the same request apart from other requests.
+/// The request header that identifies repeated deliveries of a request.
 const NUMBER_FIELD: &str = "X-Request-Number";
 
 /// A request that reached a backend.
@@ -46,7 +46,7 @@ impl RecordedRequest {
     }
 }
 
-/// What a connection brought.
+/// A recorded connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordedConnection {
     /// The other end.
@@ -57,12 +57,12 @@ pub struct RecordedConnection {
     pub state: ConnectionState,
 }
 
-/// How far a connection is.
+/// The state of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConnectionState {
     /// In use or idle.
     Open,
-    /// Standing at a `Wait` step or a held answer.
+    /// Waiting at a `Wait` step or a held response.
     Waiting,
     /// Open, but nothing that comes reaches it and nothing leaves it.
     Vanished,
@@ -72,7 +72,7 @@ pub enum ConnectionState {
     Failed(String),
 }
 
-/// How a connection ends, by its script or by what a test decides.
+/// How a connection ends, as decided by its script or the test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
     Vanish,
@@ -82,14 +82,14 @@ pub(super) enum Ending {
 
 /// Connections, each with what decides its end, and requests.
 #[derive(Default)]
-pub(super) struct Kept {
+pub(super) struct RecordContents {
     pub(super) connections: Vec<(RecordedConnection, watch::Sender<Option<Ending>>)>,
     pub(super) requests: Vec<RecordedRequest>,
 }
 
-/// The memory of a backend; every change wakes whoever waits for one.
+/// The record of a backend. Every change wakes the waiters.
 pub(super) struct Record {
-    kept: Mutex<Kept>,
+    kept: Mutex<RecordContents>,
     changes: watch::Sender<u64>,
 }
 
@@ -102,7 +102,7 @@ impl Record {
         self.changes.subscribe()
     }
 
-    pub(super) fn connected(&self, peer: SocketAddr) -> (usize, watch::Receiver<Option<Ending>>) {
+    pub(super) fn record_connection(&self, peer: SocketAddr) -> (usize, watch::Receiver<Option<Ending>>) {
         let (sender, receiver) = watch::channel(None);
         let recorded = RecordedConnection { peer, bytes: Vec::new(), state: ConnectionState::Open };
         let number = self.change(|kept| {
@@ -112,32 +112,32 @@ impl Record {
         (number, receiver)
     }
 
-    pub(super) fn received(&self, connection: usize, bytes: &[u8]) {
+    pub(super) fn record_bytes(&self, connection: usize, bytes: &[u8]) {
         self.change(|kept| kept.connections[connection].0.bytes.extend_from_slice(bytes));
     }
 
-    pub(super) fn requested(&self, request: RecordedRequest) {
+    pub(super) fn record_request(&self, request: RecordedRequest) {
         self.change(|kept| kept.requests.push(request));
     }
 
-    pub(super) fn became(&self, connection: usize, state: ConnectionState) {
+    pub(super) fn set_state(&self, connection: usize, state: ConnectionState) {
         self.change(|kept| kept.connections[connection].0.state = state);
     }
 
     /// Decides the end of every connection that is open now; later ones are not touched.
-    pub(super) fn decide(&self, ending: Ending) {
-        for (_, sender) in &self.kept().connections {
+    pub(super) fn end_connections(&self, ending: Ending) {
+        for (_, sender) in &self.contents().connections {
             sender.send_replace(Some(ending));
         }
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut Kept) -> T) -> T {
-        let result = change(&mut self.kept());
+    fn change<T>(&self, change: impl FnOnce(&mut RecordContents) -> T) -> T {
+        let result = change(&mut self.contents());
         self.changes.send_modify(|version| *version += 1);
         result
     }
 
-    pub(super) fn kept(&self) -> MutexGuard<'_, Kept> {
+    pub(super) fn contents(&self) -> MutexGuard<'_, RecordContents> {
         self.kept.lock().expect("no holder of this lock panics")
     }
 }

@@ -1,16 +1,16 @@
-//! What a backend does with a connection: a script of steps, or an answer to every request. Values only.
+//! The behaviour of a backend: a script of steps, or a response to every request. Values only.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::record::RecordedRequest;
 
-/// One step of a script. When the steps are used up, the connection is read until the other side ends it.
+/// One step of a script. After the last step the connection is read until the peer closes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum ScriptStep {
     /// Reads a request head.
     ReadHead,
-    /// Reads a whole request, body and all, and records it.
+    /// Reads a complete request with its body and records it.
     ReadRequest,
     /// Reads this many bytes.
     ReadBody(usize),
@@ -22,7 +22,7 @@ pub enum Step {
     Wait,
     /// Lets time pass, for rules that are about time.
     Pause(Duration),
-    /// Ends the sending direction and goes on reading.
+    /// Closes the sending direction and keeps reading.
     HalfClose,
     /// Ends the connection with a FIN.
     Close,
@@ -32,12 +32,12 @@ pub enum Step {
     Repeat,
 }
 
-/// What an HTTP backend does about a request.
+/// The reaction of an HTTP backend to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum BackendResponse {
     /// Sends these bytes and waits for the next request.
     Bytes(Vec<u8>),
-    /// Sends these bytes once the test says [`super::Backend::release`].
+    /// Sends these bytes once the test calls [`super::Backend::release`].
     Held(Vec<u8>),
     /// Sends these bytes and ends with a FIN.
     ThenClose(Vec<u8>),
@@ -47,7 +47,7 @@ pub enum Answer {
     Silence,
 }
 
-impl Answer {
+impl BackendResponse {
     /// A status with a body of known length.
     pub fn status(status: u16, body: impl AsRef<[u8]>) -> Self {
         Self::with_headers(status, &[], body)
@@ -75,8 +75,8 @@ impl Answer {
         Self::status(200, body)
     }
 
-    /// The same bytes, held until the test says so.
-    pub fn held(self) -> Self {
+    /// The same bytes, held until the test releases them.
+    pub fn hold(self) -> Self {
         match self {
             Self::Bytes(bytes) | Self::ThenClose(bytes) | Self::ThenReset(bytes) => Self::Held(bytes),
             other => other,
@@ -84,24 +84,26 @@ impl Answer {
     }
 }
 
-impl From<Vec<u8>> for Answer {
+impl From<Vec<u8>> for BackendResponse {
     fn from(bytes: Vec<u8>) -> Self {
         Self::Bytes(bytes)
     }
 }
 
-/// What a backend does with its connections.
+/// The behaviour of a backend's connections.
 #[derive(Clone)]
 pub enum Behaviour {
     /// The n-th connection follows the n-th script, every later one the last.
-    Scripts(Vec<Vec<Step>>),
-    /// Every request on every connection is answered; made by [`Behaviour::http`].
-    Http(Arc<dyn Fn(&RecordedRequest) -> Answer + Send + Sync>),
+    Scripts(Vec<Vec<ScriptStep>>),
+    /// Answers every request; created by [`Behaviour::http`].
+    Http(Arc<dyn Fn(&RecordedRequest) -> BackendResponse + Send + Sync>),
 }
 
 impl Behaviour {
-    /// Answers every request with what `handler` gives, on kept-alive connections.
-    pub fn http<A: Into<Answer>>(handler: impl Fn(&RecordedRequest) -> A + Send + Sync + 'static) -> Self {
+    /// Answers every request with the result of `handler`, on kept-alive connections.
+    pub fn http<A: Into<BackendResponse>>(
+        handler: impl Fn(&RecordedRequest) -> A + Send + Sync + 'static,
+    ) -> Self {
         Self::Http(Arc::new(move |request| handler(request).into()))
     }
 }

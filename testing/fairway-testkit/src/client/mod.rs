@@ -1,6 +1,6 @@
-//! A raw client: one connection, plain or TLS, that sends any bytes and reads answers strictly.
+//! A raw client: one connection, plain or TLS, that sends any bytes and parses responses strictly.
 //!
-//! Owns the connection and what was read too far. Never retries, never reconnects, never repairs what it reads.
+//! Owns the connection and any bytes read ahead. Never retries, reconnects or repairs.
 
 mod request;
 mod response;
@@ -19,7 +19,7 @@ pub use request::Request;
 pub use response::RawResponse;
 
 use crate::stream::{Input, Stream, within};
-use crate::wait::PATIENCE;
+use crate::wait::WAIT_TIMEOUT;
 use crate::wire::ChunkedBody;
 use response::{answer_framing, status_line};
 
@@ -28,12 +28,12 @@ pub struct Client {
     input: Input,
 }
 
-/// How a TLS client presents itself.
+/// TLS settings of a client.
 #[derive(Clone, Debug)]
 pub struct TlsOffer {
     /// Whom it trusts.
     pub config: ClientConfig,
-    /// The server name; none is sent when this is an IP address (RFC 6066 §3).
+    /// The server name; not sent if it is an IP address (RFC 6066 §3).
     pub server_name: String,
 }
 
@@ -56,14 +56,14 @@ impl TlsOffer {
     }
 }
 
-/// What a handshake agreed on.
+/// The result of a TLS handshake.
 #[derive(Clone, Debug)]
 pub struct TlsOutcome {
     /// The protocol chosen by ALPN.
     pub alpn: Option<String>,
     /// `TLSv1_3` or `TLSv1_2`.
     pub version: rustls::ProtocolVersion,
-    /// What the server showed, the end-entity certificate first.
+    /// The server's certificate chain, end entity first.
     pub chain: Vec<CertificateDer<'static>>,
     /// Whether a session was resumed.
     pub resumed: bool,
@@ -74,7 +74,7 @@ pub struct TlsOutcome {
 impl Client {
     /// Connects without TLS.
     pub async fn connect(address: SocketAddr) -> io::Result<Self> {
-        let socket = within(PATIENCE, "connect", TcpStream::connect(address)).await?;
+        let socket = within(WAIT_TIMEOUT, "connect", TcpStream::connect(address)).await?;
         socket.set_nodelay(true)?;
         Ok(Self::over(Stream::Plain(socket)))
     }
@@ -82,24 +82,24 @@ impl Client {
     /// Connects and makes the TLS handshake of `offer`.
     pub async fn connect_tls(address: SocketAddr, offer: &TlsOffer) -> io::Result<Self> {
         let name = ServerName::try_from(offer.server_name.clone()).map_err(io::Error::other)?;
-        let socket = within(PATIENCE, "connect", TcpStream::connect(address)).await?;
+        let socket = within(WAIT_TIMEOUT, "connect", TcpStream::connect(address)).await?;
         socket.set_nodelay(true)?;
         let connector = TlsConnector::from(Arc::new(offer.config.clone()));
-        let stream = within(PATIENCE, "TLS handshake", connector.connect(name, socket)).await?;
+        let stream = within(WAIT_TIMEOUT, "TLS handshake", connector.connect(name, socket)).await?;
         Ok(Self::over(Stream::Tls(Box::new(stream.into()))))
     }
 
     fn over(stream: Stream) -> Self {
-        Self { input: Input::new(stream, Some(PATIENCE), |_| {}) }
+        Self { input: Input::new(stream, Some(WAIT_TIMEOUT), |_| {}) }
     }
 
-    /// Waits at most `patience` for each thing it waits for.
+    /// Sets the timeout of each wait.
     pub(crate) fn patient_for(mut self, patience: Duration) -> Self {
         self.input.patience = Some(patience);
         self
     }
 
-    /// What the handshake agreed on; nothing on a plain connection.
+    /// The result of the TLS handshake; `None` on a plain connection.
     pub fn tls(&self) -> Option<TlsOutcome> {
         let Stream::Tls(stream) = &self.input.stream else { return None };
         let (_, session) = stream.get_ref();
@@ -119,11 +119,11 @@ impl Client {
 
     /// Sends any bytes.
     pub async fn send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
-        let patience = self.input.patience.unwrap_or(PATIENCE);
+        let patience = self.input.patience.unwrap_or(WAIT_TIMEOUT);
         within(patience, "send", self.input.stream.write(bytes.as_ref())).await
     }
 
-    /// Sends `request` and reads its final answer; interim ones are passed over.
+    /// Sends `request` and reads its final response; interim responses are skipped.
     pub async fn exchange(&mut self, request: &Request) -> io::Result<RawResponse> {
         self.send(request.bytes()).await?;
         loop {
@@ -134,9 +134,9 @@ impl Client {
         }
     }
 
-    /// As [`Client::exchange`] without interim answers; an answer that comes before the whole request was taken counts, too. Says
-    /// whether the connection may be used again.
-    pub(crate) async fn ask(&mut self, request: &Request) -> io::Result<(RawResponse, bool)> {
+    /// As [`Client::exchange`] without interim responses, but accepts a response that arrives before the whole request was
+    /// written. Also returns whether the connection can be reused.
+    pub(crate) async fn exchange_once(&mut self, request: &Request) -> io::Result<(RawResponse, bool)> {
         let sent = self.send(request.bytes()).await;
         let answer = match self.read_response_to(request.method()).await {
             Ok(answer) => answer,
@@ -147,13 +147,13 @@ impl Client {
         Ok((answer, sent.is_ok() && !closes))
     }
 
-    /// Reads the next answer to a request that was neither HEAD nor CONNECT; an interim answer counts as one.
+    /// Reads the next response to a request that was neither HEAD nor CONNECT; an interim response counts as one.
     pub async fn read_response(&mut self) -> io::Result<RawResponse> {
         self.read_response_to("GET").await
     }
 
-    /// Reads the next answer to a request with `method`. The error is `UnexpectedEof` when the connection ends inside the answer and
-    /// `InvalidData` when the answer is not canonical HTTP/1.
+    /// Reads the next response to a request with `method`. The error is `UnexpectedEof` if the connection ends within the
+    /// response and `InvalidData` if the response is not canonical HTTP/1.
     pub(crate) async fn read_response_to(&mut self, method: &str) -> io::Result<RawResponse> {
         let head = self.input.head().await?;
         let (version, status) = status_line(&head.start)?;
@@ -162,14 +162,14 @@ impl Client {
         Ok(RawResponse { version, status, headers: head.fields, body: content, trailers, framing })
     }
 
-    /// Reads `count` bytes that belong to no answer, as after an upgrade.
+    /// Reads `count` bytes outside any response, e.g. after an upgrade.
     pub async fn read_bytes(&mut self, count: usize) -> io::Result<Vec<u8>> {
         self.input.exactly(count).await
     }
 
     /// Reads everything until the other side ends cleanly.
     pub async fn read_to_end(&mut self) -> io::Result<Vec<u8>> {
-        self.input.rest().await
+        self.input.read_to_end().await
     }
 
     /// Waits until the other side ends the connection, cleanly or by a reset.

@@ -1,5 +1,4 @@
-//! Requests as bytes. Writes exactly what it is told, well-formed or not; adds a framing field only where a body
-//! would otherwise be lost.
+//! Composes requests as bytes, well-formed or not; adds a framing header only where a body would otherwise be lost.
 
 /// A request that becomes bytes.
 #[derive(Clone, Debug)]
@@ -108,7 +107,7 @@ impl Request {
         }
     }
 
-    /// The whole request.
+    /// The bytes of the request.
     pub fn bytes(&self) -> Vec<u8> {
         let mut bytes = self.head_bytes();
         bytes.extend(self.body_bytes());

@@ -1,8 +1,8 @@
-//! Answers as they came over the wire. Reads no sockets.
+//! Responses as received. Reads no sockets.
 
 use crate::wire::{self, Fields, Framing, Malformed};
 
-/// An answer with everything a test may want to look at.
+/// A response with everything a test may inspect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RawResponse {
     /// `HTTP/1.1` or `HTTP/1.0`.
@@ -15,7 +15,7 @@ pub struct RawResponse {
     pub body: Vec<u8>,
     /// The trailer section of a chunked body.
     pub trailers: Fields,
-    /// How the end of the body was known.
+    /// The framing of the body.
     pub framing: Framing,
 }
 
@@ -32,7 +32,7 @@ impl RawResponse {
         wire::values(&self.headers, name)
     }
 
-    /// The body as text; what is no UTF-8 is replaced.
+    /// The body as text; invalid UTF-8 is replaced.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
@@ -43,13 +43,13 @@ impl RawResponse {
             .unwrap_or_else(|error| panic!("status {}, no JSON ({error}): {}", self.status, self.text()))
     }
 
-    /// Whether it is an interim answer (RFC 9110 §15.2); 101 ends the exchange and is none.
+    /// Whether it is an interim response (RFC 9110 §15.2); 101 is final.
     pub fn is_interim(&self) -> bool {
         matches!(self.status, 100 | 102..=199)
     }
 }
 
-/// RFC 9112 §6.3, items 1 to 8 for answers.
+/// RFC 9112 §6.3, items 1 to 8 for responses.
 pub(super) fn answer_framing(status: u16, method: &str, fields: &Fields) -> Result<Framing, Malformed> {
     let declared = wire::framing(fields)?;
     match (status, declared) {

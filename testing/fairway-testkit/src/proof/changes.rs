@@ -1,5 +1,5 @@
-//! How long a changed file takes to be served: from the rename into place to the first moment at which every one of many
-//! connections, spread over the workers, is answered by it.
+//! How long a changed file takes to be served: from its rename into place until every one of many connections, spread over
+//! the workers, gets a response from it.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use tokio::time::{Instant, sleep};
 use crate::client::{Client, Request};
 use crate::proof::delays::Delays;
 use crate::proof::site::{Endpoint, HOST, Scheme, Site};
-use crate::wait::PATIENCE;
+use crate::wait::WAIT_TIMEOUT;
 
 /// Connections that must all see a change. The kernel spreads them over the listeners of the workers by a hash: that all
 /// of them meet the same one of two has a chance of one in 32,768.
 const CONNECTIONS: usize = 16;
-/// Between two rounds of questions. The answer is late by as much, and by the round itself.
-const PAUSE: Duration = Duration::from_micros(500);
+/// Delay between two rounds of requests. The measured time is late by up to this delay plus the round itself.
+const PROBE_INTERVAL: Duration = Duration::from_micros(500);
 
 /// Changes a route `count` times.
 pub async fn visible(binary: &Path, count: usize) -> Delays {
@@ -33,7 +33,7 @@ pub async fn visible(binary: &Path, count: usize) -> Delays {
         // No rhythm may form with what Fairway gathers.
         sleep(Duration::from_millis(2).mul_f64(1.0 + random.f64() * 4.0)).await;
     }
-    Delays::of(times)
+    Delays::from_times(times)
 }
 
 /// Connections that ask the same question over and over.
@@ -51,12 +51,12 @@ impl Observers {
         Self { clients, request: Request::get(host, path) }
     }
 
-    /// How long after `began` all of them are redirected to `label`.
+    /// The time from `began` until all connections are redirected to `label`.
     pub(super) async fn agree(&mut self, label: &str, began: Instant) -> Duration {
         let wanted = format!("https://{label}.test/");
         while !self.all_see(&wanted).await {
-            assert!(began.elapsed() < PATIENCE, "{wanted} is not served");
-            sleep(PAUSE).await;
+            assert!(began.elapsed() < WAIT_TIMEOUT, "{wanted} is not served");
+            sleep(PROBE_INTERVAL).await;
         }
         began.elapsed()
     }

@@ -1,5 +1,5 @@
-//! `fairway check` over the manifests of an installation: how long a run takes from its start to its end, and how much memory it
-//! has at its peak. The Ingresses are of the kinds that installations of ingress-nginx are made of, in equal parts.
+//! `fairway check` over the manifests of an installation: its run time and peak memory. The Ingresses are equal parts of
+//! the kinds typical of ingress-nginx installations.
 
 use std::io::Read;
 use std::net::SocketAddr;
@@ -47,21 +47,21 @@ pub struct Installation {
     ingresses: usize,
 }
 
-/// What a run took.
+/// The costs of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Run {
-    /// From the start of the process to its end.
+    /// From the start of the process to its exit.
     pub seconds: f64,
     /// Its most resident memory.
     pub peak_mib: f64,
-    /// What it printed.
+    /// The output.
     pub output_bytes: usize,
 }
 
 impl Installation {
     /// Files with an Ingress, a Service and an EndpointSlice each. Some have the Service of another one with
     /// another balancing.
-    pub fn of(ingresses: usize) -> Self {
+    pub fn with_ingresses(ingresses: usize) -> Self {
         let manifests = Manifests::new();
         manifests.put("class.yaml", ingress_class("nginx", "k8s.io/ingress-nginx"));
         for number in 0..ingresses {
@@ -70,13 +70,13 @@ impl Installation {
         Self { manifests, ingresses }
     }
 
-    /// How many Ingresses there are.
+    /// The number of Ingresses.
     pub fn ingresses(&self) -> usize {
         self.ingresses
     }
 
-    /// Checks all of it with these arguments after those that name it; gives what that took, and what was printed. The peak is only
-    /// known of a run that prints more than a pipe holds.
+    /// Checks everything with these additional arguments; returns costs and output. The peak is known only for a run that
+    /// prints more than a pipe holds.
     pub fn check(&self, binary: &Path, arguments: &[&str]) -> (Run, Vec<u8>) {
         let began = Instant::now();
         let mut child = Command::new(binary)
@@ -92,7 +92,7 @@ impl Installation {
         let (mut printed, mut most) = (Vec::new(), 0);
         let mut piece = vec![0; 16 * 1024];
         loop {
-            // It prints at its end, and waits for whoever reads: the peak is behind it, and it is still there to be asked.
+            // It prints at its end and blocks on the reader: the peak is past and the process can still be inspected.
             let length = output.read(&mut piece).expect("a pipe can be read");
             most = most.max(peak(child.id()));
             if length == 0 {

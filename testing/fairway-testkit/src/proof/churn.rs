@@ -1,8 +1,8 @@
 //! Endpoints that come and go under load: 5 -> 7 -> 5, with backends that really start, stop accepting and exit at once.
 //!
-//! A leaving backend is told to end at the moment it leaves the list, as Kubernetes does: a little before or a little
-//! after the proxy can know. The two that leave are always the oldest, so that none lives long; or the newest, which are then all that
-//! the proxy's zone has, so that a whole zone comes and goes.
+//! A leaving backend is stopped as it leaves the list, like in Kubernetes: a little before or after the proxy can know.
+//! Either the two oldest leave, so that none lives long, or the two newest, which are all endpoints of the proxy's zone, so
+//! that a whole zone comes and goes.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,19 +15,19 @@ use crate::proof::deliveries::Deliveries;
 use crate::proof::fleet::Fleet;
 use crate::proof::site::{Scheme, Site};
 use crate::proof::traffic::{Load, Progress, Tally, send};
-use crate::wait::{PATIENCE, eventually};
+use crate::wait::{WAIT_TIMEOUT, eventually};
 
 /// The endpoints that are always there.
-const FEW: usize = 5;
-/// Those that come and go.
-const SWING: usize = 2;
-/// The most time between a backend's end and the file that says so, in either order.
-const GAP: Duration = Duration::from_millis(20);
+const STABLE_ENDPOINTS: usize = 5;
+/// The endpoints that come and go.
+const CHANGING_ENDPOINTS: usize = 2;
+/// The longest time between a backend's exit and the change of the file, in either order.
+const MAX_FILE_DELAY: Duration = Duration::from_millis(20);
 /// The proxy's zone, where it has one, and the other one.
 const OWN_ZONE: &str = "a";
 const OTHER_ZONE: &str = "b";
 
-/// What is to happen.
+/// The parameters.
 #[derive(Clone, Debug)]
 pub struct Churn {
     /// The binary, for the proxy and for the backends.
@@ -36,7 +36,7 @@ pub struct Churn {
     pub load: Load,
     /// The time between two changes of the endpoints.
     pub every: Duration,
-    /// Who comes and goes.
+    /// The endpoints that come and go.
     pub swing: Swing,
 }
 
@@ -50,39 +50,39 @@ pub enum Swing {
     Zone,
 }
 
-/// What happened.
+/// The findings.
 #[derive(Clone, Debug, Serialize)]
-pub struct Churned {
-    /// How clients spoke.
+pub struct ChurnFindings {
+    /// The scheme of clients.
     pub scheme: Scheme,
-    /// What load there was.
+    /// The load.
     pub load: Load,
-    /// What became of the requests.
+    /// The outcomes of requests.
     pub tally: Tally,
-    /// What arrived at the backends.
+    /// The requests received by backends.
     pub deliveries: Deliveries,
-    /// What the endpoints did.
+    /// The changes of endpoints.
     pub swings: EndpointChanges,
-    /// What the proxy says itself.
-    pub counted: Counted,
-    /// How long the load took.
+    /// The proxy's own counters.
+    pub counted: ProxyCounters,
+    /// The duration of the load.
     pub seconds: f64,
 }
 
 /// Changes of the endpoints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct EndpointChanges {
-    /// How often there were more.
+    /// The number of scale-ups.
     pub up: u32,
-    /// How often there were fewer, the file first.
+    /// The number of scale-downs with the file changed first.
     pub down_listed_first: u32,
-    /// How often there were fewer, the processes' end first.
+    /// The number of scale-downs with the processes stopped first.
     pub down_ended_first: u32,
 }
 
 /// Metrics of the proxy at the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Counted {
+pub struct ProxyCounters {
     /// Requests that were sent to another endpoint.
     pub retries: f64,
     /// Idle connections that were found dead when they were needed.
@@ -97,9 +97,9 @@ pub struct Counted {
 
 impl Churn {
     /// Runs until all requests are done.
-    pub async fn run(&self, scheme: Scheme, progress: &Progress) -> Churned {
+    pub async fn run(&self, scheme: Scheme, progress: &Progress) -> ChurnFindings {
         let site = Site::new();
-        let mut fleet = Fleet::of(&site, &self.binary, FEW).await;
+        let mut fleet = Fleet::start(&site, &self.binary, STABLE_ENDPOINTS).await;
         let zone: &[&str] = if self.swing == Swing::Zone { &["--zone", OWN_ZONE] } else { &[] };
         let fairway = site.serve(&self.binary, zone).await;
         self.swing.list(&fleet, &site);
@@ -113,7 +113,7 @@ impl Churn {
         let seconds = began.elapsed().as_secs_f64();
         let metrics = fairway.metrics().await;
         let sum = |name: &str| metrics.sum(&format!("fairway_upstream_{name}_total"), &[]);
-        let counted = Counted {
+        let counted = ProxyCounters {
             retries: sum("retries"),
             stale: sum("stale_connections"),
             ejections: sum("ejections"),
@@ -124,11 +124,11 @@ impl Churn {
             ),
         };
         let deliveries = Deliveries::read(&site.numbers()).expect("the backends wrote down what arrived");
-        Churned { scheme, load: self.load.clone(), tally, deliveries, swings, counted, seconds }
+        ChurnFindings { scheme, load: self.load.clone(), tally, deliveries, swings, counted, seconds }
     }
 
-    /// Each change begins when every worker serves by the one before: never do more endpoints end unknown to the proxy than one
-    /// change ends, however late it is.
+    /// A change starts only when every worker uses the previous one, so that never more endpoints stop unknown to the proxy
+    /// than a single change stops.
     async fn swing(&self, fleet: &mut Fleet, site: &Site, fairway: &Fairway, swings: &mut EndpointChanges) {
         let mut turns = interval_at(Instant::now() + self.every, self.every);
         turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -136,14 +136,14 @@ impl Churn {
         loop {
             turns.tick().await;
             let before = version(fairway).await;
-            if fleet.size() > FEW {
+            if fleet.size() > STABLE_ENDPOINTS {
                 self.swing.shrink(fleet, site, swings, &mut random).await;
             } else {
-                fleet.grow(SWING).await;
+                fleet.grow(CHANGING_ENDPOINTS).await;
                 self.swing.list(fleet, site);
                 swings.up += 1;
             }
-            eventually("every worker serves by the change", PATIENCE, || async {
+            eventually("every worker serves by the change", WAIT_TIMEOUT, || async {
                 version(fairway).await > before
             })
             .await;
@@ -151,7 +151,7 @@ impl Churn {
     }
 }
 
-/// The version of the configuration by which every worker serves; 0 while some serve by an older one.
+/// The configuration version that every worker uses; 0 while some use an older one.
 async fn version(fairway: &Fairway) -> f64 {
     let metrics = fairway.metrics().await;
     let adopted = metrics.sum("nginx_ingress_controller_config_last_reload_successful", &[]);
@@ -159,13 +159,13 @@ async fn version(fairway: &Fairway) -> f64 {
 }
 
 impl Swing {
-    /// Lists who is there.
+    /// Writes the list of endpoints.
     fn list(self, fleet: &Fleet, site: &Site) {
         let addresses = fleet.addresses();
         if self == Self::Oldest {
             return site.list(&addresses);
         }
-        let zone = |at| if at < FEW { OTHER_ZONE } else { OWN_ZONE };
+        let zone = |at| if at < STABLE_ENDPOINTS { OTHER_ZONE } else { OWN_ZONE };
         let placed: Vec<_> = (0..).zip(addresses).map(|(at, address)| (address, Some(zone(at)))).collect();
         site.list_in_zones(&placed);
     }
@@ -178,10 +178,10 @@ impl Swing {
         random: &mut fastrand::Rng,
     ) {
         let leaving = match self {
-            Self::Oldest => fleet.take_oldest(SWING),
-            Self::Zone => fleet.take_newest(SWING),
+            Self::Oldest => fleet.take_oldest(CHANGING_ENDPOINTS),
+            Self::Zone => fleet.take_newest(CHANGING_ENDPOINTS),
         };
-        let gap = GAP.mul_f64(random.f64());
+        let gap = MAX_FILE_DELAY.mul_f64(random.f64());
         if random.bool() {
             self.list(fleet, site);
             sleep(gap).await;
@@ -197,9 +197,9 @@ impl Swing {
     }
 }
 
-impl Churned {
-    /// What may not be: GETs that failed, POSTs that arrived twice, POSTs that failed without being lost on a dying
-    /// endpoint, and losses that the proxy did not count. Empty when all is well.
+impl ChurnFindings {
+    /// Violations: failed GETs, POSTs delivered twice, POSTs that failed without being lost on a dying endpoint, and losses
+    /// that the proxy did not count. Empty if there are none.
     pub fn broken_promises(&self) -> Vec<String> {
         let Self { tally, deliveries, counted, .. } = self;
         let others = tally.posts.unanswered() - tally.posts.lost();

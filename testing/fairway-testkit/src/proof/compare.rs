@@ -1,5 +1,5 @@
-//! `fairway compare` of two controllers that serve the same Ingresses: how long it takes, and whether it finds differences where there
-//! are none.
+//! `fairway compare` of two controllers that serve the same Ingresses: its run time, and whether it reports differences
+//! although there are none.
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,29 +17,29 @@ use crate::manifests::{Ingress, service_with_endpoints};
 use crate::process::Fairway;
 
 const NAMESPACE: &str = "compared";
-/// One Ingress in so many asks for TLS.
+/// One in this many Ingresses uses TLS.
 const TLS_EVERY: usize = 3;
 
 /// A comparison of two controllers that serve the same.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Compared {
+pub struct CompareFindings {
     /// Ingresses with a host and a path each.
     pub ingresses: usize,
     /// Requests that were sent to both controllers.
     pub probes: Value,
     /// Differences that were reported.
     pub differences: usize,
-    /// From the start of the command to its end.
+    /// From the start of the command to its exit.
     pub seconds: f64,
 }
 
-/// Compares two processes of `binary` that serve so many Ingresses.
+/// Compares two processes of `binary` that serve this many Ingresses.
 ///
 /// # Errors
 /// The command cannot be run, or its report cannot be read.
-pub async fn compare(binary: &Path, ingresses: usize) -> io::Result<Compared> {
+pub async fn compare(binary: &Path, ingresses: usize) -> io::Result<CompareFindings> {
     let site = Site::new();
-    let fleet = Fleet::of(&site, binary, 1).await;
+    let fleet = Fleet::start(&site, binary, 1).await;
     let manifests = site.manifests();
     manifests.put("compared-service.yaml", service_with_endpoints(NAMESPACE, "web", 80, &fleet.addresses()));
     manifests.put("compared-certificate.yaml", site.leaf().secret_yaml(NAMESPACE, "certificate"));
@@ -57,7 +57,7 @@ pub async fn compare(binary: &Path, ingresses: usize) -> io::Result<Compared> {
     let seconds = began.elapsed().as_secs_f64();
     let report: Value = serde_json::from_slice(&output.stdout)?;
     let differences = report["differences"].as_array().map_or(0, Vec::len);
-    Ok(Compared { ingresses, probes: report["probes"].clone(), differences, seconds })
+    Ok(CompareFindings { ingresses, probes: report["probes"].clone(), differences, seconds })
 }
 
 fn ingress(number: usize) -> String {

@@ -1,4 +1,4 @@
-//! How long something took, many times. Pure.
+//! A distribution of delays. Pure.
 
 use std::time::Duration;
 
@@ -7,19 +7,19 @@ use serde::Serialize;
 /// Percentiles of many times, in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Delays {
-    /// How many there were.
+    /// The number of samples.
     pub count: usize,
     /// Half took no longer.
     pub p50_ms: f64,
     /// 99 of 100 took no longer.
     pub p99_ms: f64,
-    /// None took longer.
+    /// The maximum.
     pub max_ms: f64,
 }
 
 impl Delays {
     /// Sorts `times` to find them.
-    pub fn of(mut times: Vec<Duration>) -> Self {
+    pub fn from_times(mut times: Vec<Duration>) -> Self {
         times.sort_unstable();
         // The nearest rank: of 100 times the p99 is the 99th.
         let at = |percent: usize| {
@@ -36,9 +36,9 @@ mod tests {
 
     #[test]
     fn percentiles_are_the_nearest_rank() {
-        let delays = Delays::of((1..=100).rev().map(Duration::from_millis).collect());
+        let delays = Delays::from_times((1..=100).rev().map(Duration::from_millis).collect());
         assert_eq!(delays, Delays { count: 100, p50_ms: 50.0, p99_ms: 99.0, max_ms: 100.0 });
-        assert_eq!(Delays::of(vec![Duration::from_millis(7)]).p99_ms, 7.0);
-        assert_eq!(Delays::of(Vec::new()), Delays::default());
+        assert_eq!(Delays::from_times(vec![Duration::from_millis(7)]).p99_ms, 7.0);
+        assert_eq!(Delays::from_times(Vec::new()), Delays::default());
     }
 }

@@ -1,4 +1,4 @@
-//! What the backends wrote down: which numbered requests arrived, and how often. Never asks a backend.
+//! The backends' records: which numbered requests arrived, and how often. Reads files only.
 
 use std::collections::HashMap;
 use std::io;
@@ -21,16 +21,16 @@ pub struct Deliveries {
     pub examples: Vec<u64>,
 }
 
-/// How many numbers are named.
-const EXAMPLES: usize = 20;
+/// How many numbers are listed.
+const MAX_EXAMPLES: usize = 20;
 
 impl Deliveries {
     /// Reads the file that the backends share.
     pub fn read(file: &Path) -> io::Result<Self> {
-        Self::of(&std::fs::read_to_string(file)?)
+        Self::from_lines(&std::fs::read_to_string(file)?)
     }
 
-    fn of(lines: &str) -> io::Result<Self> {
+    fn from_lines(lines: &str) -> io::Result<Self> {
         let mut counts: HashMap<(&str, u64), u64> = HashMap::new();
         for line in lines.lines() {
             let request =
@@ -45,7 +45,7 @@ impl Deliveries {
             if method == "POST" {
                 found.posts += 1;
                 found.posts_again += count - 1;
-                if count > 1 && found.examples.len() < EXAMPLES {
+                if count > 1 && found.examples.len() < MAX_EXAMPLES {
                     found.examples.push(number);
                 }
             } else {
@@ -64,9 +64,9 @@ mod tests {
 
     #[test]
     fn the_same_number_is_a_duplicate_only_with_the_same_method() {
-        let found = Deliveries::of("POST 1\nGET 1\nGET 2\nGET 2\nPOST 3\nPOST 3\nPOST 3\n").unwrap();
+        let found = Deliveries::from_lines("POST 1\nGET 1\nGET 2\nGET 2\nPOST 3\nPOST 3\nPOST 3\n").unwrap();
         let expected = Deliveries { gets: 2, gets_again: 1, posts: 2, posts_again: 2, examples: vec![3] };
         assert_eq!(found, expected);
-        assert!(Deliveries::of("POST one").is_err());
+        assert!(Deliveries::from_lines("POST one").is_err());
     }
 }

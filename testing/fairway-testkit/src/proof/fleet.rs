@@ -1,6 +1,6 @@
-//! Backends as processes: `fairway echo`, which ends at once when it is told to, as most containers do.
+//! Backends as processes: `fairway echo`, which exits at once when stopped, as most containers do.
 //!
-//! Owns the processes. Lists nobody: what is an endpoint is the caller's business.
+//! Owns the processes. The caller decides which are endpoints.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -11,14 +11,14 @@ use tokio::task::JoinSet;
 use crate::client::{Client, Request};
 use crate::process::Program;
 use crate::proof::site::Site;
-use crate::wait::{PATIENCE, eventually};
+use crate::wait::{WAIT_TIMEOUT, eventually};
 
 /// The running backends, the oldest first.
 pub struct Fleet {
     binary: PathBuf,
     number_file: PathBuf,
     members: VecDeque<Member>,
-    /// Those that were told to end, until they are gone.
+    /// Stopped backends, until they have exited.
     leaving: JoinSet<()>,
 }
 
@@ -29,7 +29,7 @@ pub struct Member {
 }
 
 impl Member {
-    /// Tells it to end: it answers nothing more.
+    /// Stops it: it sends no further responses.
     pub fn terminate(&self) {
         self.program.terminate().expect("nobody else ends a backend");
     }
@@ -41,36 +41,36 @@ impl Member {
 }
 
 impl Fleet {
-    /// None yet; all that will be append the numbers of requests to `number_file`.
+    /// An empty fleet; its backends will append request numbers to `number_file`.
     pub fn new(binary: &Path, number_file: &Path) -> Self {
         let (binary, number_file) = (binary.to_owned(), number_file.to_owned());
         Self { binary, number_file, members: VecDeque::new(), leaving: JoinSet::new() }
     }
 
     /// The first `count` endpoints of a site.
-    pub(super) async fn of(site: &Site, binary: &Path, count: usize) -> Self {
+    pub(super) async fn start(site: &Site, binary: &Path, count: usize) -> Self {
         let mut fleet = Self::new(binary, &site.numbers());
         fleet.grow(count).await;
         site.list(&fleet.addresses());
         fleet
     }
 
-    /// Starts `count` more at the same time, and returns when all of them answer.
+    /// Starts `count` more backends at once and returns when all of them respond.
     pub async fn grow(&mut self, count: usize) {
-        let programs: Vec<Program> = (0..count).map(|_| self.start()).collect();
+        let programs: Vec<Program> = (0..count).map(|_| self.start_program()).collect();
         for program in programs {
             let address = listening(&program).await;
-            eventually("a new backend answers", PATIENCE, || healthy(address)).await;
+            eventually("a new backend answers", WAIT_TIMEOUT, || healthy(address)).await;
             self.members.push_back(Member { program, address });
         }
     }
 
-    fn start(&self) -> Program {
+    fn start_program(&self) -> Program {
         let file = self.number_file.display().to_string();
         Program::start(&self.binary, &["echo", "--listen", "127.0.0.1:0", "--number-file", &file])
     }
 
-    /// Takes the `count` oldest out; they go on running until they are told to end.
+    /// Removes the `count` oldest; they keep running until stopped.
     pub(crate) fn take_oldest(&mut self, count: usize) -> Vec<Member> {
         self.members.drain(..count.min(self.members.len())).collect()
     }
@@ -80,15 +80,15 @@ impl Fleet {
         self.members.drain(self.members.len().saturating_sub(count)..).collect()
     }
 
-    /// Waits in the background until `member`, which was told to end, is gone.
+    /// Waits in the background for the exit of `member`, which was stopped.
     pub(crate) fn bury(&mut self, mut member: Member) {
         self.leaving.spawn(async move {
-            member.program.exit_within(PATIENCE).await;
+            member.program.exit_within(WAIT_TIMEOUT).await;
         });
         while self.leaving.try_join_next().is_some() {}
     }
 
-    /// Where the running ones are.
+    /// The addresses of the running backends.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.members.iter().map(|member| member.address).collect()
     }
@@ -98,7 +98,7 @@ impl Fleet {
         self.members.iter().map(|member| member.program.id()).collect()
     }
 
-    /// How many run.
+    /// The number of running backends.
     pub fn size(&self) -> usize {
         self.members.len()
     }

@@ -1,4 +1,4 @@
-//! Frames of HTTP/2 as bytes, valid or not (RFC 9113 §4, §6). Writes what it is told and keeps no state of a connection.
+//! HTTP/2 frames as bytes, valid or not (RFC 9113 §4, §6). Keeps no connection state.
 
 use super::site::HOST;
 
@@ -16,7 +16,7 @@ pub(super) const END_HEADERS: u8 = 4;
 
 pub(super) const INITIAL_WINDOW_SIZE: u16 = 4;
 /// The largest window, and the largest increment of one.
-pub(super) const LARGEST: u32 = (1 << 31) - 1;
+pub(super) const MAX_WINDOW: u32 = (1 << 31) - 1;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 

@@ -1,5 +1,5 @@
-//! kill -9 of a backend in the middle of an answer: what each kind of client sees. An end that looks like success would
-//! be a lie.
+//! kill -9 of a backend in the middle of a response: what each kind of client sees. An end that looks like success would be
+//! wrong.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,14 +11,14 @@ use tokio::time::Instant;
 use crate::client::{Client, Request};
 use crate::proof::fleet::Fleet;
 use crate::proof::site::{Endpoint, HOST, Scheme, Site};
-use crate::wait::PATIENCE;
+use crate::wait::WAIT_TIMEOUT;
 
 /// Far more than all buffers on the way hold, so that the backend dies in the middle.
-const LENGTH: usize = 64 * 1024 * 1024;
-/// What a client reads before the backend dies.
-const READ: usize = 200 * 1024;
+const BODY_BYTES: usize = 64 * 1024 * 1024;
+/// Bytes a client reads before the backend dies.
+const BYTES_BEFORE_KILL: usize = 200 * 1024;
 
-/// How the backend frames its answer.
+/// The framing of the backend's response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Body {
@@ -28,20 +28,20 @@ pub enum Body {
     Chunked,
 }
 
-/// A kind of client, and what it saw.
+/// A kind of client and what it saw.
 #[derive(Clone, Debug, Serialize)]
 pub struct Cut {
-    /// How it speaks.
+    /// Its protocol.
     pub scheme: Scheme,
     /// `HTTP/1.1` or `HTTP/1.0`.
     pub version: &'static str,
-    /// What the backend sent.
+    /// The backend's response.
     pub body: Body,
-    /// What it saw, with how often.
+    /// What it saw, and how often.
     pub seen: BTreeMap<ClientView, u64>,
 }
 
-/// What a client sees of the end.
+/// The end of the response as a client sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClientView {
@@ -49,11 +49,11 @@ pub enum ClientView {
     Reset,
     /// TLS ended without close_notify (RFC 8446 §6.1).
     TlsTruncated,
-    /// Fewer bytes than the Content-Length said, then a clean end.
+    /// Fewer bytes than Content-Length, then a clean end.
     ShortOfItsLength,
     /// No last chunk, then a clean end.
     NoLastChunk,
-    /// A clean end that looks like the whole answer.
+    /// A clean end that looks like a complete response.
     ShortSuccess,
 }
 
@@ -74,7 +74,7 @@ pub async fn cut_answers(binary: &Path, times: usize) -> Vec<Cut> {
             for _ in 0..times {
                 fleet.grow(1).await;
                 site.list(&fleet.addresses());
-                let (client, begun) = begin(&site.endpoint(&fairway, scheme), &cut).await;
+                let (client, begun) = start_exchange(&site.endpoint(&fairway, scheme), &cut).await;
                 *cut.seen.entry(end(client, begun, &mut fleet, body).await).or_default() += 1;
             }
             cuts.push(cut);
@@ -83,24 +83,24 @@ pub async fn cut_answers(binary: &Path, times: usize) -> Vec<Cut> {
     cuts
 }
 
-/// A client that has read the beginning of the answer.
-async fn begin(endpoint: &Endpoint, cut: &Cut) -> (Client, Vec<u8>) {
-    let mut client = served(endpoint).await;
+/// A client that has read the start of the response.
+async fn start_exchange(endpoint: &Endpoint, cut: &Cut) -> (Client, Vec<u8>) {
+    let mut client = wait_until_served(endpoint).await;
     let path = match cut.body {
-        Body::Sized => format!("/bytes/{LENGTH}"),
-        Body::Chunked => format!("/chunked/{LENGTH}"),
+        Body::Sized => format!("/bytes/{BODY_BYTES}"),
+        Body::Chunked => format!("/chunked/{BODY_BYTES}"),
     };
     let request = Request::get(HOST, &path);
     let request = if cut.version == "HTTP/1.0" { request.http10() } else { request };
     client.send(request.bytes()).await.expect("Fairway takes the request");
-    let begun = client.read_bytes(READ).await.expect("the answer begins");
+    let begun = client.read_bytes(BYTES_BEFORE_KILL).await.expect("the answer begins");
     assert!(begun.starts_with(b"HTTP/1.1 200 "), "{}", String::from_utf8_lossy(&begun[..200]));
     (client, begun)
 }
 
 /// A client of a worker that serves the new backend: another worker may not have heard of it yet.
-async fn served(endpoint: &Endpoint) -> Client {
-    let deadline = Instant::now() + PATIENCE;
+async fn wait_until_served(endpoint: &Endpoint) -> Client {
+    let deadline = Instant::now() + WAIT_TIMEOUT;
     loop {
         let mut client = endpoint.connect().await.expect("Fairway takes connections");
         let answer = client.exchange(&Request::get(HOST, "/health")).await.expect("Fairway answers");
@@ -111,7 +111,7 @@ async fn served(endpoint: &Endpoint) -> Client {
     }
 }
 
-/// Kills the backend and tells what the client sees.
+/// Kills the backend and returns what the client sees.
 async fn end(mut client: Client, mut begun: Vec<u8>, fleet: &mut Fleet, body: Body) -> ClientView {
     for member in fleet.take_oldest(1) {
         member.kill();
@@ -124,17 +124,17 @@ async fn end(mut client: Client, mut begun: Vec<u8>, fleet: &mut Fleet, body: Bo
         Err(error) => panic!("neither an end nor a truncation: {error}"),
         Ok(rest) => {
             begun.extend(rest);
-            judge(&begun, body)
+            judge_response(&begun, body)
         }
     }
 }
 
-/// What a clean end looks like to whoever reads the framing.
-fn judge(answer: &[u8], body: Body) -> ClientView {
+/// How a client that checks the framing interprets a clean end.
+fn judge_response(answer: &[u8], body: Body) -> ClientView {
     let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").expect("the head was there");
     let head = String::from_utf8_lossy(&answer[..end]).to_ascii_lowercase();
     let chunked = head.contains("transfer-encoding: chunked");
-    if head.contains("content-length: ") && body == Body::Sized && answer.len() < end + 4 + LENGTH {
+    if head.contains("content-length: ") && body == Body::Sized && answer.len() < end + 4 + BODY_BYTES {
         ClientView::ShortOfItsLength
     } else if chunked && !answer.ends_with(b"0\r\n\r\n") {
         ClientView::NoLastChunk

@@ -1,9 +1,9 @@
-//! Proofs under churn and change: `fairway run` and real backends as processes, load on top, and what may not happen
-//! counted. Tests run them short, `fairway-bench` runs them long; both judge the same figures.
+//! Proofs under churn and change: `fairway run` and real backends as processes, under load, with every violation counted.
+//! Tests run them briefly, `fairway-bench` at length; both check the same figures.
 //!
-//! [`fleet`] is the backends, [`traffic`] the load, [`deliveries`] what arrived; [`churn`], [`changes`], [`steadiness`],
-//! [`kill`], [`routes`], [`check`], [`compare`], [`spread`] and [`floods`] are the proofs. Everything stays on the loopback address,
-//! and ends with the value that started it. Nothing here judges: the figures are handed to whoever asked.
+//! [`fleet`] is the backends, [`traffic`] the load, [`deliveries`] the received requests; [`churn`], [`changes`],
+//! [`steadiness`], [`kill`], [`routes`], [`check`], [`compare`], [`spread`] and [`floods`] are the proofs. They use only
+//! the loopback address and stop when their value is dropped. They return figures and judge nothing.
 
 pub mod changes;
 pub mod check;

@@ -21,7 +21,7 @@ const SERVICE: &str = "backend";
 const SETTINGS: &str = "settings";
 const WORKERS: [&str; 4] = ["--workers", "2", "--access-log", "off"];
 
-/// How clients speak.
+/// The scheme of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scheme {
@@ -45,10 +45,10 @@ pub struct Site {
 }
 
 impl Site {
-    /// The arguments that make a process read what [`Site::settle`] says.
+    /// The arguments that make a process read the settings of [`Site::write_settings`].
     pub const SETTINGS: [&str; 2] = ["--configmap", "proof/settings"];
 
-    /// With a class, a certificate, and an Ingress for [`HOST`] over a Service without endpoints.
+    /// A site with a class, a certificate, and an Ingress for [`HOST`] over a Service without endpoints.
     pub fn new() -> Self {
         let (manifests, authority) = (Manifests::new(), Authority::new("proof"));
         // Sessions are resumed, as browsers do: the configuration is shared by all clients.
@@ -69,7 +69,7 @@ impl Site {
     }
 
     /// Entries of the settings ConfigMap, for a process that is started with [`Site::SETTINGS`].
-    pub fn settle(&self, entries: &[(&str, &str)]) {
+    pub fn write_settings(&self, entries: &[(&str, &str)]) {
         self.manifests.put("settings.yaml", config_map(NAMESPACE, SETTINGS, entries));
     }
 
@@ -78,7 +78,7 @@ impl Site {
         &self.manifests
     }
 
-    /// Where backends write down what arrives, outside of what is served.
+    /// The file in which backends record requests, outside of the served directory.
     pub fn numbers(&self) -> PathBuf {
         self.records.path().join("numbers")
     }
@@ -108,8 +108,8 @@ impl Site {
         self.manifests.put("endpoints.yaml", endpoint_slices_in_zones(NAMESPACE, SERVICE, addresses));
     }
 
-    /// An Ingress for `path` of the host that answers with a redirect to `https://LABEL.test/`; gives the moment at which
-    /// its file was about to be renamed into place.
+    /// Writes an Ingress that redirects `path` to `https://LABEL.test/`; returns the time just before its file was renamed
+    /// into place.
     pub fn redirect(&self, path: &str, label: &str) -> Instant {
         let ingress = Ingress::new(NAMESPACE, "redirect")
             .annotation("ssl-redirect", "false")
@@ -134,7 +134,7 @@ impl Site {
         Fairway::start_with_open_files(limit, binary, &arguments).until_ready().await
     }
 
-    /// Where clients of `scheme` connect to.
+    /// The address for clients of `scheme`.
     pub fn endpoint(&self, fairway: &Fairway, scheme: Scheme) -> Endpoint {
         match scheme {
             Scheme::Plain => Endpoint::plain(fairway.http),
@@ -156,7 +156,7 @@ impl Default for Site {
     }
 }
 
-/// Where clients connect to, and how.
+/// The address and scheme of clients.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     address: SocketAddr,

@@ -1,5 +1,5 @@
-//! How a few long connections of HTTP/2 are spread over the workers, and what each worker then does. With HTTP/2 a few
-//! connections carry everything, so that two on one worker leave the other one idle.
+//! How a few long HTTP/2 connections are spread over the workers, and the load of each worker. With HTTP/2 a few
+//! connections carry everything, so two on one worker may leave another idle.
 //!
 //! Which worker has a connection is seen from outside: a burst of requests on it, and the thread whose CPU time grows
 //! most. Asks nothing of how the proxy spreads them.
@@ -22,7 +22,7 @@ use tokio_rustls::TlsConnector;
 
 use super::fleet::Fleet;
 use super::floods::cpu_of_thread;
-use super::frames::LARGEST;
+use super::frames::MAX_WINDOW;
 use super::site::{HOST, Scheme, Site};
 use crate::certificates::trusting_anything;
 use crate::process::Fairway;
@@ -31,38 +31,38 @@ use crate::process::Fairway;
 pub const WORKERS: usize = 2;
 /// Requests of a burst, all open at the same time.
 const BURST: usize = 100;
-/// Bursts by which a connection's worker is found.
+/// Bursts used to find a connection's worker.
 const BURSTS: usize = 3;
-/// How long all connections together are busy.
-const BUSY: Duration = Duration::from_millis(300);
-/// How long it may take to open connections and to find where they are.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long all connections are busy together.
+const BUSY_PERIOD: Duration = Duration::from_millis(300);
+/// Timeout for opening connections and finding their workers.
+const PLACEMENT_TIMEOUT: Duration = Duration::from_secs(60);
 const ENDPOINTS: usize = 2;
-const ASKED: &str = "/bytes/10";
+const REQUEST_PATH: &str = "/bytes/10";
 
-/// So many connections, spread so often.
+/// The number of connections, and how often they are opened.
 #[derive(Clone, Debug, Serialize)]
 pub struct Spread {
-    /// How clients spoke.
+    /// The scheme of clients.
     pub scheme: Scheme,
     /// Connections at a time.
     pub connections: usize,
-    /// Each time that they were opened anew.
-    pub times: Vec<Placed>,
+    /// Each time they were reopened.
+    pub times: Vec<WorkerSpread>,
 }
 
-/// Where connections were once.
+/// One distribution of connections.
 #[derive(Clone, Debug, Serialize)]
-pub struct Placed {
+pub struct WorkerSpread {
     /// Connections of each worker.
     pub connections: Vec<usize>,
     /// CPU time of each worker while all of them were busy, in seconds.
     pub cpu_seconds: Vec<f64>,
 }
 
-impl Placed {
+impl WorkerSpread {
     /// Of the worker that has most.
-    pub fn most(&self) -> usize {
+    pub fn busiest_worker(&self) -> usize {
         self.connections.iter().copied().max().unwrap_or(0)
     }
 
@@ -74,22 +74,22 @@ impl Placed {
 }
 
 impl Spread {
-    /// What every worker has when all have the same.
+    /// The equal share of each worker.
     pub fn share(&self) -> usize {
         self.connections.div_ceil(WORKERS)
     }
 
-    /// How often a worker had more than its share and one.
+    /// How often a worker had more than one above its share.
     pub fn uneven(&self) -> usize {
-        self.times.iter().filter(|placed| placed.most() > self.share() + 1).count()
+        self.times.iter().filter(|placed| placed.busiest_worker() > self.share() + 1).count()
     }
 
     /// How often no worker had more than its share.
     pub fn even(&self) -> usize {
-        self.times.iter().filter(|placed| placed.most() <= self.share()).count()
+        self.times.iter().filter(|placed| placed.busiest_worker() <= self.share()).count()
     }
 
-    /// What was promised and is not so.
+    /// Violations of what is promised.
     pub fn broken_promises(&self) -> Option<String> {
         (self.uneven() > 0).then(|| {
             format!(
@@ -107,9 +107,9 @@ impl Spread {
 /// Opens `connections` connections `times` times, each time after those before were gone.
 pub async fn spread(binary: &Path, scheme: Scheme, connections: usize, times: usize) -> io::Result<Spread> {
     let site = Site::new();
-    let _fleet = Fleet::of(&site, binary, ENDPOINTS).await;
+    let _fleet = Fleet::start(&site, binary, ENDPOINTS).await;
     // By default a connection ends, as it should, after 1,000 requests.
-    site.settle(&[("keep-alive-requests", "1000000")]);
+    site.write_settings(&[("keep-alive-requests", "1000000")]);
     let mut fairway = site.serve(binary, &Site::SETTINGS).await;
     let workers = workers(fairway.program().id())?;
     let address = match scheme {
@@ -119,13 +119,13 @@ pub async fn spread(binary: &Path, scheme: Scheme, connections: usize, times: us
     let mut placed = Vec::with_capacity(times);
     for _ in 0..times {
         until_alone(&fairway).await;
-        let once = timeout(PATIENCE, place(address, scheme, connections, &workers));
+        let once = timeout(PLACEMENT_TIMEOUT, place(address, scheme, connections, &workers));
         placed.push(once.await?.map_err(io::Error::other)?);
     }
     Ok(Spread { scheme, connections, times: placed })
 }
 
-/// Connections of the time before are gone once the proxy says so.
+/// Earlier connections are closed once the proxy reports it.
 async fn until_alone(fairway: &Fairway) {
     fairway.until_metric("fairway_connections_open", &[], |open| open < 1.0).await;
 }
@@ -152,7 +152,7 @@ async fn place(
     scheme: Scheme,
     connections: usize,
     workers: &[PathBuf],
-) -> Result<Placed, Failure> {
+) -> Result<WorkerSpread, Failure> {
     let mut open = Vec::with_capacity(connections);
     for _ in 0..connections {
         let mut connection = Connection::open(address, scheme).await?;
@@ -175,7 +175,7 @@ async fn place(
         having[busiest] += 1;
     }
     let (before, began) = (cpu(), Instant::now());
-    while began.elapsed() < BUSY {
+    while began.elapsed() < BUSY_PERIOD {
         let mut asked = Vec::with_capacity(connections);
         for connection in &mut open {
             asked.push(connection.send().await?);
@@ -185,7 +185,7 @@ async fn place(
         }
     }
     let cpu_seconds = grown(before).iter().map(Duration::as_secs_f64).collect();
-    Ok(Placed { connections: having, cpu_seconds })
+    Ok(WorkerSpread { connections: having, cpu_seconds })
 }
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -212,17 +212,17 @@ impl Connection {
     }
 
     async fn over(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) -> Result<Self, Failure> {
-        // As many answers as there may ever be.
+        // Enough for every response.
         let mut builder = h2::client::Builder::new();
-        builder.initial_window_size(LARGEST).initial_connection_window_size(1 << 30);
+        builder.initial_window_size(MAX_WINDOW).initial_connection_window_size(1 << 30);
         let (requests, connection) = builder.handshake(stream).await?;
         let mut driver = JoinSet::new();
-        // Whoever waits for an answer hears of its end, too.
+        // A waiting request also sees the end of the connection.
         driver.spawn(async move { _ = connection.await });
         Ok(Self { requests, _driver: driver })
     }
 
-    /// Requests, and all of their answers.
+    /// Sends requests and reads all their responses.
     async fn burst(&mut self) -> Result<(), Failure> {
         receive(self.send().await?).await
     }
@@ -230,7 +230,7 @@ impl Connection {
     async fn send(&mut self) -> Result<Vec<ResponseFuture>, Failure> {
         let mut answers = Vec::with_capacity(BURST);
         for _ in 0..BURST {
-            let request = http::Request::get(format!("http://{HOST}{ASKED}")).body(())?;
+            let request = http::Request::get(format!("http://{HOST}{REQUEST_PATH}")).body(())?;
             let (answer, _) = self.requests.clone().ready().await?.send_request(request, true)?;
             answers.push(answer);
         }
@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     fn spread(connections: usize, most: &[usize]) -> Spread {
-        let placed = |most: &usize| Placed {
+        let placed = |most: &usize| WorkerSpread {
             connections: vec![*most, connections - most],
             cpu_seconds: vec![0.3, 0.1],
         };

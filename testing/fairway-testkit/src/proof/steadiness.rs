@@ -1,4 +1,4 @@
-//! Routes, certificates and settings change under load: how many connections Fairway closes meanwhile. None is right.
+//! Changes routes, certificates and settings under load and counts connections that Fairway closes. None is right.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,36 +13,36 @@ use crate::client::Request;
 use crate::process::Fairway;
 use crate::proof::fleet::Fleet;
 use crate::proof::site::{Endpoint, HOST, Scheme, Site};
-use crate::wait::{PATIENCE, eventually};
+use crate::wait::{WAIT_TIMEOUT, eventually};
 
 /// Connections of each scheme.
 const CONNECTIONS: usize = 16;
-/// What a connection waits between two requests.
-const PACE: Duration = Duration::from_millis(4);
-/// What lies between two changes, so that requests meet each of them.
-const REST: Duration = Duration::from_millis(10);
-/// The size of every answer.
-const SIZE: usize = 1024;
+/// Delay between two requests of a connection.
+const REQUEST_INTERVAL: Duration = Duration::from_millis(4);
+/// Delay between two changes, so that requests meet each of them.
+const CHANGE_INTERVAL: Duration = Duration::from_millis(10);
+/// The size of every response.
+const RESPONSE_BYTES: usize = 1024;
 
-/// What was changed, and what happened to the connections.
+/// The changes made and the fate of the connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Steadiness {
     /// Changes of each kind, each of them awaited.
     pub changes_of_each_kind: usize,
     /// Connections that were open all the time.
     pub connections: usize,
-    /// Requests that were answered on them.
+    /// Requests answered on them.
     pub answered: u64,
-    /// Connections that Fairway closed, or said it would.
+    /// Connections that Fairway closed or announced to close.
     pub closed: u64,
-    /// Answers that were not what the backend sent.
+    /// Responses that differ from what the backend sent.
     pub wrong: u64,
 }
 
 /// Changes routes, certificates and settings `times` times each under load.
 pub async fn steady(binary: &Path, times: usize) -> Steadiness {
     let site = Site::new();
-    let _fleet = Fleet::of(&site, binary, 1).await;
+    let _fleet = Fleet::start(&site, binary, 1).await;
     site.redirect("/moved", "start");
     set(&site, 0);
     let fairway = site.serve(binary, &Site::SETTINGS).await;
@@ -55,11 +55,11 @@ pub async fn steady(binary: &Path, times: usize) -> Steadiness {
     }
     for change in 1..=times {
         change_route(&site, &fairway, change).await;
-        sleep(REST).await;
+        sleep(CHANGE_INTERVAL).await;
         change_certificate(&site, &fairway).await;
-        sleep(REST).await;
+        sleep(CHANGE_INTERVAL).await;
         change_settings(&site, &fairway, change).await;
-        sleep(REST).await;
+        sleep(CHANGE_INTERVAL).await;
     }
     stop.store(true, Ordering::Relaxed);
     let mut found =
@@ -73,20 +73,20 @@ pub async fn steady(binary: &Path, times: usize) -> Steadiness {
     found
 }
 
-/// Asks on one connection until it is told to stop, or the connection ends.
+/// Sends requests on one connection until stopped or until the connection ends.
 async fn client(endpoint: Endpoint, stop: Arc<AtomicBool>) -> Steadiness {
     let mut seen = Steadiness::default();
     let mut client = endpoint.connect().await.expect("Fairway takes connections");
-    let request = Request::get(HOST, &format!("/bytes/{SIZE}"));
+    let request = Request::get(HOST, &format!("/bytes/{RESPONSE_BYTES}"));
     loop {
         // Read before the request: the last one comes after the last change.
         let last = stop.load(Ordering::Relaxed);
-        let Ok((answer, stays)) = client.ask(&request).await else {
+        let Ok((answer, stays)) = client.exchange_once(&request).await else {
             seen.closed += 1;
             return seen;
         };
         seen.answered += 1;
-        seen.wrong += u64::from(answer.status != 200 || answer.body.len() != SIZE);
+        seen.wrong += u64::from(answer.status != 200 || answer.body.len() != RESPONSE_BYTES);
         seen.closed += u64::from(!stays);
         if !stays {
             return seen;
@@ -94,7 +94,7 @@ async fn client(endpoint: Endpoint, stop: Arc<AtomicBool>) -> Steadiness {
         if last {
             return seen;
         }
-        sleep(PACE).await;
+        sleep(REQUEST_INTERVAL).await;
     }
 }
 
@@ -103,7 +103,7 @@ async fn change_route(site: &Site, fairway: &Fairway, change: usize) {
     site.redirect("/moved", &label);
     let endpoint = site.endpoint(fairway, Scheme::Plain);
     let wanted = format!("https://{label}.test/");
-    eventually("the changed route is served", PATIENCE, || async {
+    eventually("the changed route is served", WAIT_TIMEOUT, || async {
         let Ok(mut client) = endpoint.connect().await else { return false };
         let answer = client.exchange(&Request::get(HOST, "/moved").close()).await;
         answer.is_ok_and(|answer| answer.header("location").is_some_and(|to| to.starts_with(&wanted)))
@@ -115,7 +115,7 @@ async fn change_certificate(site: &Site, fairway: &Fairway) {
     let leaf = site.leaf();
     site.certify(&leaf);
     let endpoint = site.endpoint(fairway, Scheme::Tls).without_resumption();
-    eventually("the new certificate is shown", PATIENCE, || async {
+    eventually("the new certificate is shown", WAIT_TIMEOUT, || async {
         let shown = endpoint.connect().await.ok().and_then(|client| client.tls());
         shown.is_some_and(|tls| tls.chain == leaf.chain_der)
     })
@@ -126,7 +126,7 @@ async fn change_settings(site: &Site, fairway: &Fairway, change: usize) {
     let before = fairway.metrics().await.sum("fairway_config_version", &[]);
     set(site, change);
     fairway.until_metric("fairway_config_version", &[], |version| version > before).await;
-    eventually("every worker has adopted the settings", PATIENCE, || async {
+    eventually("every worker has adopted the settings", WAIT_TIMEOUT, || async {
         fairway.admin("/readyz").await.is_ok_and(|answer| answer.status == 200)
     })
     .await;
@@ -144,5 +144,5 @@ fn set(site: &Site, change: usize) {
         ("hsts-max-age", (1_000 + step).to_string()),
     ];
     let entries = entries.each_ref().map(|(key, value)| (*key, value.as_str()));
-    site.settle(&entries);
+    site.write_settings(&entries);
 }

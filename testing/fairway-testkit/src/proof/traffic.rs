@@ -1,5 +1,5 @@
-//! Load that remembers everything: numbered requests in a closed loop, GET and POST mixed, every answer checked to its
-//! last byte, every failure classed. Never sends a request again: what fails has failed.
+//! Load that records everything: numbered requests in a closed loop, GET and POST mixed, every response checked to its last
+//! byte, every failure classified. Never retries.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,19 +14,19 @@ use crate::client::{Client, RawResponse, Request};
 use crate::proof::delays::Delays;
 use crate::proof::site::{Endpoint, HOST};
 
-/// The request field by which backends recognise a request.
+/// The header that identifies a request to backends.
 const NUMBER_FIELD: &str = "X-Request-Number";
-/// GETs ask for so much at most: an answer that a backend hands to its kernel in one piece, so that no GET is caught in
-/// the middle of its answer, where no proxy could help.
+/// Largest response to a GET: one that a backend passes to its kernel at once, so that no GET is interrupted mid-response,
+/// where no proxy could help.
 const LARGEST_GET: usize = 16 * 1024;
-/// The share of requests for which a backend takes its time, how long it takes, and what it answers to such a POST.
+/// The share of requests that a backend delays, the delay, and the response to such a POST.
 const SLOW: f64 = 0.1;
 const DELAY: &str = "?delay=10ms";
 const SLOW_ANSWER: usize = 64;
-/// POSTs carry so much.
+/// Largest body of a POST.
 const POST_SIZES: (usize, usize) = (300, 100 * 1024);
 
-/// What load there is.
+/// The load.
 #[derive(Clone, Debug, Serialize)]
 pub struct Load {
     /// Requests in all.
@@ -39,16 +39,16 @@ pub struct Load {
     pub fresh: f64,
 }
 
-/// What became of the requests of one method.
+/// The outcomes of one method's requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Outcomes {
-    /// Answered as they should be.
+    /// With the expected response.
     pub answered: u64,
-    /// Not so, by what came instead.
+    /// Failed, by what happened instead.
     pub failed: BTreeMap<String, u64>,
 }
 
-/// What became of all requests.
+/// The outcomes of all requests.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Tally {
     /// GETs.
@@ -57,19 +57,19 @@ pub struct Tally {
     pub posts: Outcomes,
     /// Connections that were made.
     pub connections: u64,
-    /// From the first byte of a request to the last of its answer.
+    /// From the first byte of a request to the last byte of its response.
     pub latency: Delays,
     #[serde(skip)]
     times: Vec<Duration>,
 }
 
 impl Outcomes {
-    /// Everything that was not answered as it should be.
+    /// All requests without the expected response.
     pub fn unanswered(&self) -> u64 {
         self.failed.values().sum()
     }
 
-    /// Answered 502 or 504: the proxy says that the endpoint was lost, and that it did not ask another one.
+    /// Answered with 502 or 504: the proxy reports that the endpoint was lost and that it did not try another.
     pub fn lost(&self) -> u64 {
         let lost = |class: &str| class.starts_with("502 ") || class.starts_with("504 ");
         self.failed.iter().filter(|(class, _)| lost(class)).map(|(_, count)| count).sum()
@@ -92,12 +92,12 @@ impl Tally {
     }
 }
 
-/// How far the load is; shared with whoever shows it.
+/// The progress of the load, shared with a display.
 #[derive(Clone, Debug, Default)]
 pub struct Progress(Arc<AtomicU64>);
 
 impl Progress {
-    /// Requests begun so far.
+    /// Requests started so far.
     pub fn begun(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -117,7 +117,7 @@ pub async fn send(load: &Load, endpoint: &Endpoint, progress: &Progress) -> Tall
     while let Some(done) = clients.join_next().await {
         tally.add(done.expect("a client does not panic"));
     }
-    tally.latency = Delays::of(std::mem::take(&mut tally.times));
+    tally.latency = Delays::from_times(std::mem::take(&mut tally.times));
     tally
 }
 
@@ -129,24 +129,24 @@ async fn client(load: Load, endpoint: Endpoint, progress: Progress) -> Tally {
         if number >= load.requests {
             return tally;
         }
-        // A request depends on its number alone, so that a failure can be asked for again.
+        // A request depends only on its number, so that a failure can be reproduced.
         let mut random = fastrand::Rng::with_seed(number);
-        let asked = Asked::new(number, random.f64() < load.posts, &mut random);
+        let asked = SentRequest::new(number, random.f64() < load.posts, &mut random);
         if random.f64() < load.fresh {
             kept = None;
         }
         let began = Instant::now();
         let outcome = exchange(&endpoint, &mut kept, &asked, &mut tally.connections).await;
         tally.times.push(began.elapsed());
-        note(&mut tally, &asked, outcome);
+        record_outcome(&mut tally, &asked, outcome);
     }
 }
 
-/// One exchange; the connection stays when the answer says so.
+/// One exchange; keeps the connection if the response allows it.
 async fn exchange(
     endpoint: &Endpoint,
     kept: &mut Option<Client>,
-    asked: &Asked,
+    asked: &SentRequest,
     connections: &mut u64,
 ) -> io::Result<RawResponse> {
     let mut client = match kept.take() {
@@ -156,26 +156,26 @@ async fn exchange(
             endpoint.connect().await?
         }
     };
-    let (answer, stays) = client.ask(&asked.request()).await?;
+    let (answer, stays) = client.exchange_once(&asked.request()).await?;
     *kept = stays.then_some(client);
     Ok(answer)
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Asked {
+struct SentRequest {
     number: u64,
     is_post: bool,
-    /// Of the body that is asked for, or sent.
+    /// The size of the body requested or sent.
     size: usize,
-    /// Whether the backend takes its time: it has noted the request then and may die before it answers.
+    /// Whether the backend delays: it has recorded the request and may die before it responds.
     is_slow: bool,
 }
 
-impl Asked {
+impl SentRequest {
     fn new(number: u64, is_post: bool, random: &mut fastrand::Rng) -> Self {
         let size = if is_post {
             let (least, most) = (POST_SIZES.0 as f64, POST_SIZES.1 as f64);
-            // Every order of magnitude alike: most bodies are small, some do not fit into what is held for a retry.
+            // Sizes are spread evenly over orders of magnitude: most bodies are small, some exceed the retry buffer.
             (least * (most / least).powf(random.f64())) as usize
         } else {
             random.usize(..LARGEST_GET)
@@ -195,7 +195,7 @@ impl Asked {
         let body = vec![b'x'; self.size];
         match self.is_post {
             false => request,
-            // One in eight does not say its length in advance.
+            // One in eight is sent without Content-Length.
             true if self.number.is_multiple_of(8) => {
                 request.chunks(&body.chunks(8 * 1024).collect::<Vec<_>>())
             }
@@ -203,7 +203,7 @@ impl Asked {
         }
     }
 
-    /// Whether this is the body that was asked for.
+    /// Whether this is the requested body.
     fn fits(self, answer: &RawResponse) -> bool {
         match (self.is_post, self.is_slow) {
             (false, _) => is_pattern(&answer.body, self.size),
@@ -217,7 +217,7 @@ fn is_pattern(body: &[u8], size: usize) -> bool {
     body.len() == size && body.iter().zip((b'a'..=b'z').cycle()).all(|(byte, expected)| *byte == expected)
 }
 
-fn note(tally: &mut Tally, asked: &Asked, outcome: io::Result<RawResponse>) {
+fn record_outcome(tally: &mut Tally, asked: &SentRequest, outcome: io::Result<RawResponse>) {
     let outcomes = if asked.is_post { &mut tally.posts } else { &mut tally.gets };
     let class = match outcome {
         Ok(answer) if answer.status == 200 && asked.fits(&answer) => {
@@ -225,7 +225,7 @@ fn note(tally: &mut Tally, asked: &Asked, outcome: io::Result<RawResponse>) {
             return;
         }
         Ok(answer) if answer.status == 200 => "wrong body".to_owned(),
-        // The body of an answer that Fairway makes itself says why.
+        // The body of a response generated by Fairway gives the reason.
         Ok(answer) => answer.text().lines().next().unwrap_or_default().chars().take(100).collect(),
         Err(error) => error.kind().to_string(),
     };

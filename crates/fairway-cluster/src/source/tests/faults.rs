@@ -1,4 +1,4 @@
-//! A server that restarts, vanishes, forgets, stalls, denies or is too old.
+//! An API server that restarts, vanishes, loses its history, stalls, denies requests or is too old.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,8 +6,8 @@ use std::time::Duration;
 use fairway_objects::object::Kind;
 use fairway_testkit::api_server::{ApiServer, Failure, Network};
 
-use super::harness::{Harness, about, ingress, lists, secret, service, slice, texts, within};
-use crate::source::probe::Reach;
+use super::harness::{Harness, ingress, lists, requests_for, requests_in, secret, service, slice, texts};
+use crate::source::probe::Reachability;
 use crate::source::read_once;
 use crate::source::selection::Selection;
 use crate::testing::client;
@@ -39,7 +39,7 @@ async fn a_list_that_fails_removes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_410_only_what_differs_is_told() {
+async fn after_a_410_only_differences_are_sent() {
     let server = shop();
     let mut harness = Harness::started(&server).await;
     server.stall_watches();
@@ -56,7 +56,7 @@ async fn after_a_410_only_what_differs_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_closed_watch_goes_on_from_where_it_was_without_a_list() {
+async fn a_closed_watch_resumes_without_a_list() {
     let server = shop();
     let mut harness = Harness::started(&server).await;
     let lists = server.requests("sendInitialEvents");
@@ -81,7 +81,7 @@ async fn a_watch_that_stalls_is_noticed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_partition_it_is_in_step_within_five_seconds() {
+async fn after_a_partition_it_is_synced_within_five_seconds() {
     for outage in [Network::Silent, Network::Refusing] {
         let server = shop();
         let mut harness = Harness::started(&server).await;
@@ -92,19 +92,19 @@ async fn after_a_partition_it_is_in_step_within_five_seconds() {
         }
         server.put("services", service("shop", "new"));
         harness.pass(Duration::from_secs(60)).await;
-        assert!(matches!(harness.condition().reach, Reach::Silent { .. }));
+        assert!(matches!(harness.condition().reach, Reachability::Unreachable { .. }));
         assert_eq!(harness.objects, before);
         server.set_network(Network::Up);
         let healed =
             harness.until("being in step", |harness| harness.has(Kind::Service, "shop", "new")).await;
         assert!(healed < Duration::from_secs(5), "{healed:?}");
         harness.until("a true condition", |harness| harness.condition().is_synced()).await;
-        assert_eq!(harness.condition().reach, Reach::Answering);
+        assert_eq!(harness.condition().reach, Reachability::Reachable);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_comes_after_us_is_waited_for() {
+async fn a_server_that_starts_later_is_waited_for() {
     let server = shop();
     server.set_network(Network::Refusing);
     let mut harness = Harness::start(&server, Selection::default());
@@ -119,7 +119,7 @@ async fn a_server_that_comes_after_us_is_waited_for() {
 #[tokio::test(start_paused = true)]
 async fn a_denied_kind_is_named_and_the_others_are_served() {
     let server = shop();
-    server.fail(Failure::Forbidden, about("ingressclasses"));
+    server.fail(Failure::Forbidden, requests_for("ingressclasses"));
     let mut harness = Harness::start(&server, Selection::default());
     let first = harness.batch().await;
     assert!(harness.has(Kind::Ingress, "shop", "web") && harness.has(Kind::Secret, "shop", "tls"));
@@ -131,9 +131,9 @@ async fn a_denied_kind_is_named_and_the_others_are_served() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_the_server_does_not_know_is_named_with_its_version() {
+async fn an_unknown_kind_is_named_with_its_version() {
     let server = shop();
-    server.fail(Failure::NoSuchResource, about("endpointslices"));
+    server.fail(Failure::NoSuchResource, requests_for("endpointslices"));
     let mut harness = Harness::start(&server, Selection::default());
     let first = harness.batch().await;
     assert!(harness.has(Kind::Ingress, "shop", "web"));
@@ -146,7 +146,7 @@ async fn a_kind_that_the_server_does_not_know_is_named_with_its_version() {
 async fn a_command_that_does_not_watch_reads_everything_once() {
     let server = shop();
     server.put("ingresses", ingress("bank", "web", &["tls", "nowhere"]));
-    server.fail(Failure::Forbidden, within("secrets", "bank"));
+    server.fail(Failure::Forbidden, requests_in("secrets", "bank"));
     let (changes, diagnostics) =
         read_once(&client(&server, Arc::default()), &Selection::default()).await.unwrap();
     let mut changes = texts(&changes);
@@ -161,16 +161,16 @@ async fn a_command_that_does_not_watch_reads_everything_once() {
     assert_eq!(changes, whole);
     let [found] = &*diagnostics else { panic!("{diagnostics:?}") };
     assert_eq!(found.code, "no-permission");
-    server.fail(Failure::Forbidden, about("ingresses"));
+    server.fail(Failure::Forbidden, requests_for("ingresses"));
     let refused =
         read_once(&client(&server, Arc::default()), &Selection::default()).await.unwrap_err().to_string();
     assert!(refused.contains("list and watch on ingresses.networking.k8s.io"), "{refused}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_denial_that_passes_while_a_server_starts_is_none() {
+async fn a_temporary_denial_while_a_server_starts_is_ignored() {
     let server = shop();
-    server.fail(Failure::Forbidden, about("ingresses"));
+    server.fail(Failure::Forbidden, requests_for("ingresses"));
     let mut harness = Harness::start(&server, Selection::default());
     assert!(harness.pass(Duration::from_millis(500)).await.is_empty());
     server.heal();

@@ -1,11 +1,11 @@
-//! The source beside the server of a test, in virtual time: what it passed on so far, and waiting for what comes next. Owns
-//! the objects that tests use.
+//! Runs the source against a test's API server in virtual time, records what it sends, and waits for more. Owns the objects that
+//! tests use.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairway_control::inlet::{Batch, Outlet, pipe};
+use fairway_control::inlet::{ChangeBatch, Outlet, pipe};
 use fairway_objects::gateway_resources::Releases;
 use fairway_objects::object::{Kind, Object, ObjectRef};
 use fairway_objects::resources::Change;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::task::AbortHandle;
 use tokio::time::{self, Instant};
 
-use crate::source::condition::{Condition, SharedCondition};
+use crate::source::condition::{SharedCondition, SourceCondition};
 use crate::source::run;
 use crate::source::selection::{Namespaces, Selection};
 use crate::testing::client;
@@ -27,9 +27,9 @@ pub(super) struct Harness {
     outlet: Outlet,
     board: SharedCondition,
     source: AbortHandle,
-    /// The version of each object as it was passed on.
+    /// The version of each object that was sent.
     pub(super) objects: BTreeMap<ObjectRef, String>,
-    /// What was told of the releases of CRDs, one after the other.
+    /// The reported releases of CRDs, in order.
     pub(super) releases: Vec<Releases>,
 }
 
@@ -40,7 +40,7 @@ impl Drop for Harness {
 }
 
 impl Harness {
-    /// Starts the source, whose pauses after failures are the same in every run.
+    /// Starts the source with deterministic backoff.
     pub(super) fn start(server: &ApiServer, selection: Selection) -> Self {
         fastrand::seed(1);
         let ((inlet, outlet), board) = (pipe(), SharedCondition::new());
@@ -62,12 +62,12 @@ impl Harness {
         harness
     }
 
-    pub(super) fn condition(&self) -> Condition {
+    pub(super) fn condition(&self) -> SourceCondition {
         self.board.read()
     }
 
-    /// What was passed on meanwhile, if anything.
-    pub(super) fn poll(&mut self) -> Option<Batch> {
+    /// The next queued batch, if any.
+    pub(super) fn poll(&mut self) -> Option<ChangeBatch> {
         let batch = self.outlet.next(Duration::ZERO)?;
         for change in &batch.changes {
             match change {
@@ -81,7 +81,7 @@ impl Harness {
     }
 
     /// The next batch.
-    pub(super) async fn batch(&mut self) -> Batch {
+    pub(super) async fn batch(&mut self) -> ChangeBatch {
         let limit = Instant::now() + LIMIT;
         loop {
             if let Some(batch) = self.poll() {
@@ -93,7 +93,7 @@ impl Harness {
     }
 
     /// The next batch with changes.
-    pub(super) async fn changes(&mut self) -> Batch {
+    pub(super) async fn changes(&mut self) -> ChangeBatch {
         loop {
             let batch = self.batch().await;
             if !batch.changes.is_empty() {
@@ -102,7 +102,7 @@ impl Harness {
         }
     }
 
-    /// Lets time pass; everything that is passed on meanwhile.
+    /// Lets time pass; returns everything that is sent meanwhile.
     pub(super) async fn pass(&mut self, duration: Duration) -> Vec<Change> {
         let until = Instant::now() + duration;
         let mut changes = Vec::new();
@@ -115,7 +115,7 @@ impl Harness {
         changes
     }
 
-    /// Waits until something holds, while what is passed on is noted.
+    /// Waits until `holds`, recording what is sent.
     pub(super) async fn until(&mut self, what: &str, holds: impl Fn(&Self) -> bool) -> Duration {
         let begun = Instant::now();
         while !holds(self) {
@@ -126,7 +126,7 @@ impl Harness {
         begun.elapsed()
     }
 
-    /// Names of the objects passed on of a kind as `namespace/name@version`, with what [`version`] gives.
+    /// The objects of a kind that were sent, as `namespace/name@version`, with the version from [`version`].
     pub(super) fn names(&self, kind: Kind) -> BTreeSet<String> {
         let of_kind = self.objects.iter().filter(|(reference, _)| reference.kind == kind);
         of_kind.map(|(it, version)| format!("{}/{}@{version}", it.key.namespace, it.key.name)).collect()
@@ -138,18 +138,18 @@ impl Harness {
     }
 }
 
-/// The version of an object; the first address of a slice, of which no version is kept.
+/// The version of an object; for a slice, whose version is not kept, its first address.
 fn version(object: &Object) -> String {
     if let Object::EndpointSlice(slice) = object {
         let first = slice.addresses.first().and_then(|it| it.address.as_ref().ok());
         return first.map(ToString::to_string).unwrap_or_default();
     }
-    // Of a Pod nothing is kept that no endpoint needs.
+    // Of a Pod, only what endpoints need is kept.
     let Some(metadata) = object.metadata() else { return String::new() };
     metadata.resource_version.clone().unwrap_or_default()
 }
 
-/// What a change is about: `+Ingress shop/web` or `-Secret shop/tls`.
+/// A change as text: `+Ingress shop/web` or `-Secret shop/tls`.
 pub(super) fn text(change: &Change) -> String {
     let reference = change.reference();
     let sign = if matches!(change, Change::Set(..)) { '+' } else { '-' };
@@ -160,30 +160,31 @@ pub(super) fn texts(changes: &[Change]) -> Vec<String> {
     changes.iter().map(text).collect()
 }
 
-pub(super) fn listed(names: &[&str]) -> Selection {
+/// A selection of these namespaces only.
+pub(super) fn selection_of_namespaces(names: &[&str]) -> Selection {
     let names = names.iter().map(|name| Arc::from(*name)).collect();
     Selection { namespaces: Namespaces::Listed(names), ..Selection::default() }
 }
 
-/// All requests about a resource.
-pub(super) fn about(resource: &'static str) -> impl Fn(&ApiRequest) -> bool + Send + 'static {
+/// All requests for a resource.
+pub(super) fn requests_for(resource: &'static str) -> impl Fn(&ApiRequest) -> bool + Send + 'static {
     move |request| request.resource() == resource
 }
 
-/// Requests for all objects of a resource at a time, be it as a list or at the beginning of a watch.
+/// Requests for all objects of a resource, as a list or as the start of a watch.
 pub(super) fn lists(resource: &'static str) -> impl Fn(&ApiRequest) -> bool + Send + 'static {
     move |request| request.is_list() && request.resource() == resource
 }
 
-/// Requests about a resource in a namespace, or, where that is empty, in all at a time.
-pub(super) fn within(
+/// Requests for a resource in a namespace or, if that is empty, in all namespaces at once.
+pub(super) fn requests_in(
     resource: &'static str,
     namespace: &'static str,
 ) -> impl Fn(&ApiRequest) -> bool + Send + 'static {
     move |request| request.resource() == resource && request.namespace() == namespace
 }
 
-/// An Ingress of ours with these Secrets.
+/// An Ingress of this controller with these Secrets.
 pub(super) fn ingress(namespace: &str, name: &str, secrets: &[&str]) -> Value {
     let tls: Vec<_> = secrets.iter().map(|name| json!({ "hosts": ["a.test"], "secretName": name })).collect();
     json!({
@@ -211,7 +212,7 @@ pub(super) fn class(name: &str) -> Value {
     json!({ "metadata": { "name": name }, "spec": { "controller": "fairway.dev/ingress-controller" } })
 }
 
-/// A GatewayClass of ours.
+/// A GatewayClass of this controller.
 pub(super) fn gateway_class(name: &str) -> Value {
     json!({ "metadata": { "name": name }, "spec": { "controllerName": "fairway.dev/gateway-controller" } })
 }

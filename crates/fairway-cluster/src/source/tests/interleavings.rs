@@ -1,4 +1,4 @@
-//! Whatever happens in whatever order, what was passed on in the end is what the server has, as far as it is wanted.
+//! After any sequence of events, the objects that were sent equal the wanted objects of the server.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use fairway_testkit::api_server::{ApiServer, Failure, Network};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::harness::{Harness, class, ingress, lists, secret, service, slice, within};
+use super::harness::{Harness, class, ingress, lists, requests_in, secret, service, slice};
 use crate::source::selection::Selection;
 
 #[derive(Clone, Debug)]
 enum Step {
     Ingress(u8, u8, Vec<u8>),
-    /// Not one of ours unless the class `edge` exists.
+    /// Of this controller only if the class `edge` exists.
     Foreign(u8, u8, u8),
     Secret(u8, u8),
     Service(u8, u8),
@@ -116,7 +116,7 @@ fn disturb(server: &ApiServer, step: &Step) {
         Step::ForgetHistory => server.forget_history(),
         Step::BreakSecretLists => server.fail(Failure::Broken, lists("secrets")),
         Step::DenySecrets(namespace) => {
-            server.fail(Failure::Forbidden, within("secrets", NAMESPACES[usize::from(*namespace)]));
+            server.fail(Failure::Forbidden, requests_in("secrets", NAMESPACES[usize::from(*namespace)]));
             server.close_watches();
         }
         Step::Outage(silent) => {
@@ -132,7 +132,7 @@ fn disturb(server: &ApiServer, step: &Step) {
     }
 }
 
-/// The Secrets, as `namespace/name`, that Ingresses of these classes name.
+/// The Secrets, as `namespace/name`, that Ingresses of these classes reference.
 fn named_secrets(server: &ApiServer, served: impl Fn(&str) -> bool) -> BTreeSet<String> {
     let mut named = BTreeSet::new();
     for ingress in server.objects("ingresses") {
@@ -155,8 +155,8 @@ fn slices(server: &ApiServer) -> BTreeSet<String> {
     server.objects("endpointslices").iter().map(name).collect()
 }
 
-/// The Secrets that exist and that an Ingress of ours names.
-fn wanted(server: &ApiServer) -> BTreeSet<String> {
+/// The existing Secrets that an Ingress of this controller references.
+fn wanted_secrets(server: &ApiServer) -> BTreeSet<String> {
     let ours_too = !server.names("ingressclasses").is_empty();
     let named = named_secrets(server, |class| class == "fairway" || ours_too);
     let exists = |secret: &String| named.contains(secret.split_once('@').unwrap().0);
@@ -167,14 +167,14 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_interleaving_ends_in_what_the_server_has(steps in prop::collection::vec(step(), 1..40)) {
+    fn any_interleaving_ends_in_the_state_of_the_server(steps in prop::collection::vec(step(), 1..40)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
         let (server, harness) = runtime.block_on(play(&steps));
         prop_assert_eq!(harness.names(Kind::Ingress), server.names("ingresses"));
         prop_assert_eq!(harness.names(Kind::Service), server.names("services"));
         prop_assert_eq!(harness.names(Kind::EndpointSlice), slices(&server));
         prop_assert_eq!(harness.names(Kind::IngressClass), server.names("ingressclasses"));
-        prop_assert_eq!(harness.names(Kind::Secret), wanted(&server));
+        prop_assert_eq!(harness.names(Kind::Secret), wanted_secrets(&server));
         prop_assert!(harness.condition().is_synced(), "{:#?}", harness.condition());
     }
 }

@@ -1,4 +1,4 @@
-//! The source against an API server with every fault there is, in virtual time.
+//! The source against an API server with every kind of fault, in virtual time.
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
 mod faults;

@@ -1,4 +1,4 @@
-//! The tracker alone, event by event: what a watch and an answer tell of one Secret in every order.
+//! The tracker alone, event by event: a watch and a response report one Secret in every order.
 
 use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 use serde_json::{Value, json};
@@ -11,41 +11,41 @@ use crate::source::tracker::{Action, Tracker};
 use crate::source::trimmed::{IngressWire, Item, SecretWire, Wire};
 use crate::source::watch::{WatchEvent, WatchId, WatchReport};
 
-/// A tracker whose actions are noted.
+/// A tracker whose actions are recorded.
 struct Fixture {
     tracker: Tracker,
     actions: Vec<Action>,
 }
 
 impl Fixture {
-    /// With complete and empty lists of everything but the Ingresses.
+    /// With complete, empty lists of everything except Ingresses.
     fn new() -> Self {
         let selection = Selection { gateways: ServeGateways::No, ..Selection::default() };
         let mut fixture = Self { tracker: Tracker::new(selection), actions: Vec::new() };
         fixture.note();
         for kind in [Kind::IngressClass, Kind::Service, Kind::EndpointSlice] {
-            fixture.take(fixture.watch(kind), WatchEvent::Began);
-            fixture.take(fixture.watch(kind), WatchEvent::Complete("1".to_owned()));
+            fixture.take(fixture.watch(kind), WatchEvent::ListStarted);
+            fixture.take(fixture.watch(kind), WatchEvent::ListCompleted("1".to_owned()));
         }
-        fixture.take(fixture.watch(Kind::Ingress), WatchEvent::Began);
+        fixture.take(fixture.watch(Kind::Ingress), WatchEvent::ListStarted);
         fixture
     }
 
-    /// One that has passed on an Ingress with the Secret `tls`, while `late` is not named.
+    /// With an Ingress that references the Secret `tls`, and was sent; `late` is not referenced.
     fn with_ingress() -> Self {
         let mut fixture = Self::new();
         fixture.name(1, "web", &["tls"]);
-        fixture.take(fixture.watch(Kind::Ingress), WatchEvent::Complete("1".to_owned()));
+        fixture.take(fixture.watch(Kind::Ingress), WatchEvent::ListCompleted("1".to_owned()));
         let secrets = fixture.watch(Kind::Secret);
-        fixture.take(secrets, WatchEvent::Began);
+        fixture.take(secrets, WatchEvent::ListStarted);
         fixture.take(secrets, WatchEvent::Set(tls(2, "tls")));
         fixture.take(secrets, WatchEvent::Set(tls(3, "late")));
-        fixture.take(secrets, WatchEvent::Complete("10".to_owned()));
+        fixture.take(secrets, WatchEvent::ListCompleted("10".to_owned()));
         assert_eq!(fixture.batch(), ["+Secret shop/tls", "+Ingress shop/web"]);
         fixture
     }
 
-    /// Names `late` by another Ingress and answers the question for it.
+    /// References `late` by another Ingress and delivers the response to its request.
     fn with_fetched(version: u64) -> Self {
         let mut fixture = Self::with_ingress();
         fixture.name(11, "new", &["late"]);
@@ -61,21 +61,21 @@ impl Fixture {
     }
 
     fn take(&mut self, id: WatchId, event: WatchEvent) {
-        self.tracker.take(WatchReport { id, at: Instant::now(), event });
+        self.tracker.handle_report(WatchReport { id, at: Instant::now(), event });
         self.note();
     }
 
     fn note(&mut self) {
-        self.actions.extend(self.tracker.actions());
+        self.actions.extend(self.tracker.take_actions());
     }
 
     fn batch(&mut self) -> Vec<String> {
-        let batch = self.tracker.batch(Instant::now());
+        let batch = self.tracker.take_batch(Instant::now());
         self.note();
         batch.map(|batch| texts(&batch.changes)).unwrap_or_default()
     }
 
-    /// The watch of a kind, if it was ordered.
+    /// The watch of a kind, if it was started.
     fn ordered(&self, kind: Kind) -> Option<WatchId> {
         self.actions.iter().find_map(|order| match order {
             Action::Watch(id, Collection { kind: of, .. }) if of.kind() == Some(kind) => Some(*id),
@@ -106,25 +106,25 @@ fn tls(version: u64, name: &str) -> Item {
 }
 
 #[test]
-fn secrets_are_listed_once_it_is_known_which_are_named() {
+fn secrets_are_listed_once_their_references_are_known() {
     let mut fixture = Fixture::new();
     fixture.name(1, "web", &["tls"]);
     assert_eq!(fixture.ordered(Kind::Secret), None);
-    fixture.take(fixture.watch(Kind::Ingress), WatchEvent::Complete("1".to_owned()));
+    fixture.take(fixture.watch(Kind::Ingress), WatchEvent::ListCompleted("1".to_owned()));
     assert!(fixture.ordered(Kind::Secret).is_some());
 }
 
 #[test]
-fn a_secret_that_is_named_while_its_list_is_on_the_way_is_asked_for() {
+fn a_secret_referenced_during_its_list_is_fetched() {
     let mut fixture = Fixture::new();
     fixture.name(1, "web", &["tls"]);
-    fixture.take(fixture.watch(Kind::Ingress), WatchEvent::Complete("1".to_owned()));
+    fixture.take(fixture.watch(Kind::Ingress), WatchEvent::ListCompleted("1".to_owned()));
     let secrets = fixture.watch(Kind::Secret);
-    fixture.take(secrets, WatchEvent::Began);
+    fixture.take(secrets, WatchEvent::ListStarted);
     fixture.take(secrets, WatchEvent::Set(tls(3, "late")));
     fixture.name(4, "new", &["late"]);
     assert_eq!(fixture.fetch(), None);
-    fixture.take(secrets, WatchEvent::Complete("5".to_owned()));
+    fixture.take(secrets, WatchEvent::ListCompleted("5".to_owned()));
     let late = ObjectRef::new(Kind::Secret, ObjectKey::new("shop", "late"));
     assert_eq!(fixture.fetch(), Some((secrets, late.clone())));
     fixture.take(secrets, WatchEvent::Fetched(late, Ok(Some(Box::new(tls(3, "late"))))));
@@ -132,7 +132,7 @@ fn a_secret_that_is_named_while_its_list_is_on_the_way_is_asked_for() {
 }
 
 #[test]
-fn a_watch_that_is_behind_an_answer_takes_nothing_back() {
+fn a_watch_behind_a_response_reverts_nothing() {
     let mut fixture = Fixture::with_fetched(20);
     let secrets = fixture.watch(Kind::Secret);
     fixture.take(secrets, WatchEvent::Set(tls(15, "late")));
@@ -147,19 +147,19 @@ fn a_watch_that_is_behind_an_answer_takes_nothing_back() {
 }
 
 #[test]
-fn a_list_from_before_an_answer_removes_nothing_and_one_from_after_it_does() {
+fn only_a_list_newer_than_a_response_removes_its_object() {
     let mut fixture = Fixture::with_fetched(20);
     let secrets = fixture.watch(Kind::Secret);
     for (version, changes) in [("15", vec![]), ("25", vec!["-Secret shop/late"])] {
-        fixture.take(secrets, WatchEvent::Began);
+        fixture.take(secrets, WatchEvent::ListStarted);
         fixture.take(secrets, WatchEvent::Set(tls(2, "tls")));
-        fixture.take(secrets, WatchEvent::Complete(version.to_owned()));
+        fixture.take(secrets, WatchEvent::ListCompleted(version.to_owned()));
         assert_eq!(fixture.batch(), changes);
     }
 }
 
 #[test]
-fn an_event_is_worth_more_than_an_answer_that_comes_after_it() {
+fn an_event_takes_precedence_over_a_later_response() {
     let mut fixture = Fixture::with_ingress();
     fixture.name(11, "new", &["late"]);
     let (id, late) = fixture.fetch().unwrap();

@@ -1,4 +1,5 @@
-//! Secrets: only those that are named, each before who names it, and a denial that stays where it is.
+//! Secrets: only referenced ones are kept, each is sent before the objects that reference it, and a denial affects only its
+//! namespace.
 
 use std::time::Duration;
 
@@ -6,7 +7,7 @@ use fairway_objects::object::Kind;
 use fairway_testkit::api_server::{ApiServer, Failure};
 use serde_json::json;
 
-use super::harness::{Harness, class, ingress, lists, secret, service, texts, within};
+use super::harness::{Harness, class, ingress, lists, requests_in, secret, service, texts};
 
 fn shop() -> ApiServer {
     let server = ApiServer::new();
@@ -17,7 +18,7 @@ fn shop() -> ApiServer {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_secret_that_nothing_names_is_neither_kept_nor_told() {
+async fn an_unreferenced_secret_is_neither_kept_nor_sent() {
     let server = shop();
     let mut harness = Harness::started(&server).await;
     assert!(harness.has(Kind::Secret, "shop", "tls") && !harness.has(Kind::Secret, "shop", "unnamed"));
@@ -27,10 +28,10 @@ async fn a_secret_that_nothing_names_is_neither_kept_nor_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_ingress_comes_with_the_secret_that_it_names_first() {
+async fn an_ingress_is_sent_after_its_secret() {
     let server = shop();
     let mut harness = Harness::started(&server).await;
-    // In a namespace that is watched already, and in one that is not.
+    // In a namespace that is already watched, and in one that is not.
     for (namespace, name) in [("shop", "unnamed"), ("bank", "tls")] {
         server.put("secrets", secret(namespace, name));
         server.put("ingresses", ingress(namespace, "new", &[name]));
@@ -51,7 +52,7 @@ async fn an_ingress_does_not_wait_for_a_secret_that_does_not_exist() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_ingress_waits_two_seconds_at_most_while_everything_else_flows() {
+async fn an_ingress_waits_at_most_two_seconds_and_delays_nothing_else() {
     let server = shop();
     let mut harness = Harness::started(&server).await;
     server.fail(Failure::Broken, lists("secrets"));
@@ -65,7 +66,7 @@ async fn an_ingress_waits_two_seconds_at_most_while_everything_else_flows() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_ingress_that_is_deleted_while_it_waits_is_never_told() {
+async fn an_ingress_that_is_deleted_while_held_is_never_sent() {
     let server = shop();
     let mut harness = Harness::started(&server).await;
     server.fail(Failure::Broken, lists("secrets"));
@@ -77,7 +78,7 @@ async fn an_ingress_that_is_deleted_while_it_waits_is_never_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_earlier_secret_stays_until_the_ingress_that_named_it_is_replaced() {
+async fn the_previous_secret_stays_until_its_ingress_is_replaced() {
     let server = shop();
     let mut harness = Harness::started(&server).await;
     server.fail(Failure::Broken, lists("secrets"));
@@ -90,7 +91,7 @@ async fn the_earlier_secret_stays_until_the_ingress_that_named_it_is_replaced() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_in_which_nothing_is_named_any_more_is_not_watched() {
+async fn a_namespace_without_references_is_not_watched() {
     let server = shop();
     let mut harness = Harness::started(&server).await;
     let watched = |harness: &Harness| {
@@ -106,7 +107,7 @@ async fn a_namespace_in_which_nothing_is_named_any_more_is_not_watched() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_class_that_makes_ingresses_ours_comes_with_their_secrets() {
+async fn a_new_class_comes_with_the_secrets_of_its_ingresses() {
     let server = ApiServer::new();
     let mut foreign = ingress("shop", "web", &["tls"]);
     foreign["spec"]["ingressClassName"] = json!("edge");
@@ -121,7 +122,7 @@ async fn a_class_that_makes_ingresses_ours_comes_with_their_secrets() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_secret_is_told_and_comes_back() {
+async fn a_deleted_secret_is_removed_and_comes_back() {
     let server = shop();
     let mut harness = Harness::started(&server).await;
     server.delete("secrets", "shop", "tls");
@@ -131,11 +132,11 @@ async fn a_deleted_secret_is_told_and_comes_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_denial_of_secrets_in_one_namespace_hurts_that_one_alone() {
+async fn a_denial_of_secrets_affects_only_its_namespace() {
     let server = shop();
     server.put("ingresses", ingress("bank", "web", &["tls"]));
     server.put("secrets", secret("bank", "tls"));
-    server.fail(Failure::Forbidden, within("secrets", "bank"));
+    server.fail(Failure::Forbidden, requests_in("secrets", "bank"));
     let mut harness = Harness::started(&server).await;
     assert!(harness.has(Kind::Secret, "shop", "tls") && harness.has(Kind::Ingress, "shop", "web"));
     assert!(harness.has(Kind::Ingress, "bank", "web") && !harness.has(Kind::Secret, "bank", "tls"));
@@ -148,7 +149,7 @@ async fn a_denial_of_secrets_in_one_namespace_hurts_that_one_alone() {
     );
     server.put("secrets", secret("shop", "tls"));
     assert_eq!(texts(&harness.changes().await.changes), ["+Secret shop/tls"]);
-    // An Ingress there does not wait for what nobody may see.
+    // An Ingress there does not wait for objects that may not be read.
     server.put("ingresses", ingress("bank", "two", &["more"]));
     let waited = harness.until("the Ingress", |harness| harness.has(Kind::Ingress, "bank", "two")).await;
     assert!(waited < Duration::from_millis(100), "{waited:?}");
@@ -163,10 +164,10 @@ async fn a_denial_of_secrets_in_one_namespace_hurts_that_one_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_named_while_a_watch_was_denied_is_asked_for_afterwards() {
+async fn objects_referenced_during_a_denial_are_fetched_afterwards() {
     let server = shop();
     let mut harness = Harness::started(&server).await;
-    server.fail(Failure::Forbidden, within("secrets", "shop"));
+    server.fail(Failure::Forbidden, requests_in("secrets", "shop"));
     server.close_watches();
     harness.pass(Duration::from_secs(10)).await;
     assert!(harness.has(Kind::Secret, "shop", "tls"), "a denial removes nothing");
@@ -177,7 +178,7 @@ async fn what_was_named_while_a_watch_was_denied_is_asked_for_afterwards() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_config_map_that_an_annotation_names_is_watched_like_a_secret() {
+async fn a_config_map_in_an_annotation_is_watched_like_a_secret() {
     let server = shop();
     let mut harness = Harness::started(&server).await;
     server.put(

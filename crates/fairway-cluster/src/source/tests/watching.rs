@@ -1,4 +1,4 @@
-//! Lists, watches and selections while nothing is wrong with the server.
+//! Lists, watches and selections with a healthy server.
 
 use std::time::Duration;
 
@@ -7,7 +7,9 @@ use fairway_objects::options::{Defaults, Options};
 use fairway_testkit::api_server::{ApiServer, Failure, Listing};
 use serde_json::json;
 
-use super::harness::{Harness, class, ingress, listed, lists, namespace, secret, service, slice, texts};
+use super::harness::{
+    Harness, class, ingress, lists, namespace, secret, selection_of_namespaces, service, slice, texts,
+};
 use crate::source::collection::Collection;
 use crate::source::selection::{Namespaces, Selection};
 
@@ -23,7 +25,7 @@ fn full_server() -> ApiServer {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_batch_has_everything_and_comes_when_every_list_is_there() {
+async fn the_first_batch_has_everything_once_every_list_is_complete() {
     let server = full_server();
     server.fail(Failure::Broken, lists("services"));
     let mut harness = Harness::start(&server, Selection::default());
@@ -49,7 +51,7 @@ async fn the_first_batch_has_everything_and_comes_when_every_list_is_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_is_told_at_once_and_once() {
+async fn an_event_is_sent_at_once_and_only_once() {
     let server = full_server();
     let mut harness = Harness::started(&server).await;
     server.put("services", service("shop", "new"));
@@ -62,7 +64,7 @@ async fn an_event_is_told_at_once_and_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_sends_no_lists_as_streams_is_asked_for_pages() {
+async fn pages_are_used_if_a_server_does_not_stream_lists() {
     let refusing = [422, 500].map(|status| (36, Listing::RefusesStreams(status)));
     for (minor, listing) in refusing.into_iter().chain([(36, Listing::NeverComplete), (25, Listing::Streams)])
     {
@@ -84,7 +86,7 @@ async fn a_server_that_sends_no_lists_as_streams_is_asked_for_pages() {
 async fn an_empty_list_that_succeeds_removes() {
     let server = full_server();
     let mut harness = Harness::started(&server).await;
-    // Nobody sees the deletion: the watches are closed, and their history is gone.
+    // The deletion is missed: the watches are closed, and their history is gone.
     server.close_watches();
     server.delete("endpointslices", "shop", "web");
     server.forget_history();
@@ -92,13 +94,13 @@ async fn an_empty_list_that_succeeds_removes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_the_listed_namespaces_are_asked_for() {
+async fn only_the_listed_namespaces_are_requested() {
     let server = full_server();
     server.put("ingresses", ingress("bank", "web", &["tls"]));
     server.put("services", service("edge", "fairway"));
     server.put("services", service("edge", "other"));
     let services = vec![ObjectKey::new("edge", "fairway")];
-    let mut harness = Harness::start(&server, Selection { services, ..listed(&["shop"]) });
+    let mut harness = Harness::start(&server, Selection { services, ..selection_of_namespaces(&["shop"]) });
     harness.batch().await;
     assert!(harness.has(Kind::Ingress, "shop", "web") && !harness.has(Kind::Ingress, "bank", "web"));
     assert!(harness.has(Kind::Service, "edge", "fairway") && !harness.has(Kind::Service, "edge", "other"));
@@ -108,7 +110,7 @@ async fn only_the_listed_namespaces_are_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn labelled_namespaces_come_and_go_with_all_that_is_in_them() {
+async fn labelled_namespaces_come_and_go_with_their_objects() {
     let server = full_server();
     server.put("ingresses", ingress("bank", "web", &["tls"]));
     server.put("secrets", secret("bank", "tls"));
@@ -153,7 +155,7 @@ async fn settings_and_the_default_certificate_are_watched_by_their_names() {
         harness.has(Kind::ConfigMap, "edge", "settings") && !harness.has(Kind::ConfigMap, "edge", "else")
     );
     assert!(harness.has(Kind::Secret, "edge", "default"));
-    // An Ingress that names the default certificate too, and a watch of what else it names, take nothing along.
+    // An Ingress that also references the default certificate does not remove it when it goes, nor does its watch.
     server.put("secrets", secret("edge", "other"));
     server.put("ingresses", ingress("edge", "admin", &["default", "other"]));
     harness.until("the Ingress", |harness| harness.has(Kind::Ingress, "edge", "admin")).await;
@@ -187,7 +189,7 @@ async fn the_config_maps_of_tcp_and_udp_services_are_watched_by_their_names() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_config_maps_that_the_settings_name_come_before_them_and_are_followed() {
+async fn config_maps_in_the_settings_are_sent_first_and_followed() {
     let server = full_server();
     let map = |namespace: &str, name: &str, data: &[(&str, &str)]| {
         let data: serde_json::Map<_, _> =
@@ -217,7 +219,7 @@ async fn the_config_maps_that_the_settings_name_come_before_them_and_are_followe
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slice_that_says_when_its_pods_changed_dates_its_batch() {
+async fn a_batch_has_the_change_time_of_its_slice() {
     let server = full_server();
     let dated = |at: &str| {
         let mut dated = slice("shop", "web");

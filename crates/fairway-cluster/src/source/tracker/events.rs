@@ -1,4 +1,4 @@
-//! What each event of a watch changes in the memory.
+//! How each event of a watch changes the tracker.
 
 use std::sync::Arc;
 
@@ -6,37 +6,39 @@ use fairway_objects::object::{Object, ObjectRef};
 use fairway_objects::resources::Change;
 use tokio::time::Instant;
 
-use super::{Entry, HOLD, HOLD_AT_START, Heard, Name, Phase, Shown, Tracker};
+use super::{
+    MAX_HOLD, MAX_HOLD_AT_START, Origin, Phase, ReportedStages, TrackedObject, Tracker, WatchedName,
+};
 use crate::source::fault::Fault;
-use crate::source::held::Waiting;
-use crate::source::stage::Stage;
+use crate::source::held::HeldChange;
+use crate::source::stage::WatchStage;
 use crate::source::trimmed::{Content, Item};
 use crate::source::watch::{WatchEvent, WatchId, WatchReport};
 
 impl Tracker {
-    /// Takes what a watch reports. What comes from a watch that was ended meanwhile is nothing.
-    pub(in crate::source) fn take(&mut self, report: WatchReport) {
+    /// Handles a report. Reports of a stopped watch are ignored.
+    pub(in crate::source) fn handle_report(&mut self, report: WatchReport) {
         let WatchReport { id, at, event } = report;
         if let WatchEvent::Offered(offered) = event {
-            return self.offered(&offered, at);
+            return self.handle_offered(&offered, at);
         }
         let Some(progress) = self.watches.get_mut(&id) else { return };
         match event {
-            WatchEvent::Began => progress.round += 1,
-            WatchEvent::Set(item) => self.set(id, item, Heard::FromWatch, at),
-            WatchEvent::Gone(item) => self.gone(id, &item, at),
-            WatchEvent::Complete(version) => self.complete(id, version.parse().ok(), at),
-            WatchEvent::InStep => self.in_step(id),
-            WatchEvent::Failed(fault) => self.fail(id, fault, at),
-            WatchEvent::Fetched(object, answer) => self.fetched(id, &object, answer, at),
+            WatchEvent::ListStarted => progress.round += 1,
+            WatchEvent::Set(item) => self.handle_set(id, item, Origin::FromWatch, at),
+            WatchEvent::Gone(item) => self.handle_gone(id, &item, at),
+            WatchEvent::ListCompleted(version) => self.complete_list(id, version.parse().ok(), at),
+            WatchEvent::Synced => self.mark_synced(id),
+            WatchEvent::Failed(fault) => self.mark_failing(id, fault, at),
+            WatchEvent::Fetched(object, answer) => self.handle_fetched(id, &object, answer, at),
             WatchEvent::Offered(_) => {}
         }
     }
 
-    fn set(&mut self, id: WatchId, item: Item, heard: Heard, at: Instant) {
+    fn handle_set(&mut self, id: WatchId, item: Item, heard: Origin, at: Instant) {
         let Some(progress) = self.watches.get(&id) else { return };
         let (kind, round, listed) = (progress.collection.kind, progress.round, progress.listed);
-        let name: Name = (kind, item.key.clone());
+        let name: WatchedName = (kind, item.key.clone());
         if progress.collection.name.is_none() && self.named.contains(&name) {
             return;
         }
@@ -45,14 +47,14 @@ impl Tracker {
             if !self.references.contains(&object) && !self.entries.contains_key(&name) {
                 return;
             }
-            if heard == Heard::FromWatch {
+            if heard == Origin::FromWatch {
                 self.fetching.remove(&object);
             }
-            self.held.look_again();
+            self.held.mark_for_recheck();
         }
-        let entry = Entry { version: item.version, watch: id, round, heard };
+        let entry = TrackedObject { version: item.version, watch: id, round, heard };
         if let Some(known) = self.entries.get_mut(&name) {
-            let behind = known.heard == Heard::ByFetch && known.version.number > item.version.number;
+            let behind = known.heard == Origin::FromFetch && known.version.number > item.version.number;
             if known.version == item.version || behind {
                 known.round = round;
                 return;
@@ -60,133 +62,133 @@ impl Tracker {
         }
         self.watch_pods_of(&name);
         self.entries.insert(name, entry);
-        // What is old when it is first seen says nothing about how fast it came.
-        self.outbox.date(item.written.filter(|_| listed));
+        // An object that was old when first seen says nothing about latency.
+        self.outbox.set_written(item.written.filter(|_| listed));
         match item.content {
-            Content::Nothing => self.select(&item.key.name),
-            Content::Kept(object) => self.tell(object, at),
-            Content::Whole(_) => debug_assert!(false, "no collection of the tracker is followed whole"),
+            Content::NameOnly => self.select_namespace(&item.key.name),
+            Content::Trimmed(object) => self.pass_on(object, at),
+            Content::Full(_) => debug_assert!(false, "no collection of the tracker is followed whole"),
         }
     }
 
-    /// Passes an object on, or holds it.
-    fn tell(&mut self, object: Object, at: Instant) {
+    /// Sends an object to the pipeline, or holds it.
+    fn pass_on(&mut self, object: Object, at: Instant) {
         let reference = object.reference();
-        let missing = self.named_and_unknown(&object, &reference);
+        let missing = self.update_references(&object, &reference);
         let change = Change::Set(object, None);
         if missing.is_empty() {
-            self.held.drop(&reference);
-            self.outbox.say(change, at);
+            self.held.discard(&reference);
+            self.outbox.push_change(change, at);
             return;
         }
-        let patience = if self.outbox.phase == Phase::Synced { HOLD } else { HOLD_AT_START };
-        self.held.hold(reference, Waiting { change, missing, heard: at, until: at + patience });
+        let patience = if self.outbox.phase == Phase::Synced { MAX_HOLD } else { MAX_HOLD_AT_START };
+        self.held.hold(reference, HeldChange { change, missing, heard: at, until: at + patience });
     }
 
-    fn gone(&mut self, id: WatchId, item: &Item, at: Instant) {
+    fn handle_gone(&mut self, id: WatchId, item: &Item, at: Instant) {
         let Some(progress) = self.watches.get(&id) else { return };
-        let name: Name = (progress.collection.kind, item.key.clone());
+        let name: WatchedName = (progress.collection.kind, item.key.clone());
         if let Some(object) = object_ref(&name).filter(|_| self.is_by_reference(id)) {
             self.fetching.remove(&object);
-            self.held.look_again();
+            self.held.mark_for_recheck();
         }
         let Some(entry) = self.entries.get(&name).filter(|entry| entry.watch == id) else { return };
-        if entry.heard == Heard::ByFetch && entry.version.number > item.version.number {
+        if entry.heard == Origin::FromFetch && entry.version.number > item.version.number {
             return;
         }
-        self.remove(&name, at);
+        self.remove_object(&name, at);
     }
 
-    /// Removes an object and everything that follows from it.
-    pub(super) fn remove(&mut self, name: &Name, at: Instant) {
+    /// Removes an object and everything that depends on it.
+    pub(super) fn remove_object(&mut self, name: &WatchedName, at: Instant) {
         if self.entries.remove(name).is_none() {
             return;
         }
         let Some(object) = object_ref(name) else {
-            return self.deselect(&Arc::clone(&name.1.name), at);
+            return self.deselect_namespace(&Arc::clone(&name.1.name), at);
         };
-        self.forget_naming(&object);
+        self.forget_references(&object);
         self.forget_pods_of(name, at);
-        self.held.drop(&object);
-        self.outbox.say(Change::Remove(object), at);
+        self.held.discard(&object);
+        self.outbox.push_change(Change::Remove(object), at);
     }
 
-    /// A list is complete: what it lacks is gone.
-    fn complete(&mut self, id: WatchId, version: Option<u64>, at: Instant) {
+    /// A list is complete: objects that it lacks are gone.
+    fn complete_list(&mut self, id: WatchId, version: Option<u64>, at: Instant) {
         let Some(progress) = self.watches.get_mut(&id) else { return };
-        progress.stage = Stage::Synced;
+        progress.stage = WatchStage::Synced;
         let first = !std::mem::replace(&mut progress.listed, true);
         let round = progress.round;
-        self.outbox.watches = Shown::default();
-        self.held.look_again();
+        self.outbox.watches = ReportedStages::default();
+        self.held.mark_for_recheck();
         if round > 1 {
-            self.remove_lacking(id, round, version, at);
+            self.remove_unlisted(id, round, version, at);
         }
         if first {
-            self.seek_passed_over(id);
+            self.look_up_skipped(id);
         }
-        self.end_waiting();
+        self.start_waiting_watches();
     }
 
-    fn remove_lacking(&mut self, id: WatchId, round: u32, version: Option<u64>, at: Instant) {
-        let lacking = |entry: &Entry| {
-            let newer = entry.heard == Heard::ByFetch && entry.version.number > version;
+    fn remove_unlisted(&mut self, id: WatchId, round: u32, version: Option<u64>, at: Instant) {
+        let lacking = |entry: &TrackedObject| {
+            let newer = entry.heard == Origin::FromFetch && entry.version.number > version;
             entry.watch == id && entry.round != round && !newer
         };
         let gone: Vec<_> =
             self.entries.iter().filter(|(_, entry)| lacking(entry)).map(|(name, _)| name.clone()).collect();
         for name in gone {
-            self.remove(&name, at);
+            self.remove_object(&name, at);
         }
-        // From here on the watch itself tells of everything that was in its list.
+        // From now on the watch reports everything that was in its list.
         for entry in self.entries.values_mut().filter(|entry| entry.watch == id && entry.round == round) {
-            entry.heard = Heard::FromWatch;
+            entry.heard = Origin::FromWatch;
         }
     }
 
-    fn in_step(&mut self, id: WatchId) {
+    fn mark_synced(&mut self, id: WatchId) {
         let Some(progress) = self.watches.get_mut(&id) else { return };
-        let before = std::mem::replace(&mut progress.stage, Stage::Synced);
-        if before == Stage::Synced {
+        let before = std::mem::replace(&mut progress.stage, WatchStage::Synced);
+        if before == WatchStage::Synced {
             return;
         }
-        self.outbox.watches = Shown::default();
-        // While it was denied, nobody asked for what was named meanwhile.
-        self.seek_all(id);
+        self.outbox.watches = ReportedStages::default();
+        // While it was denied, references that were added meanwhile were not looked up.
+        self.look_up_all(id);
     }
 
-    fn fail(&mut self, id: WatchId, fault: Fault, at: Instant) {
+    fn mark_failing(&mut self, id: WatchId, fault: Fault, at: Instant) {
         let Some(progress) = self.watches.get_mut(&id) else { return };
         if progress.stage.fail(fault, at) {
             progress.stage.log(&progress.collection);
-            self.outbox.watches = Shown::default();
-            self.held.look_again();
-            self.end_waiting();
+            self.outbox.watches = ReportedStages::default();
+            self.held.mark_for_recheck();
+            self.start_waiting_watches();
         }
     }
 
-    fn fetched(
+    fn handle_fetched(
         &mut self,
         id: WatchId,
         object: &ObjectRef,
         answer: Result<Option<Box<Item>>, Fault>,
         at: Instant,
     ) {
-        // The watch was faster, or nobody wants it any more.
+        // The watch was faster, or the object is no longer referenced.
         if !self.fetching.remove(object) {
             return;
         }
-        self.held.look_again();
+        self.held.mark_for_recheck();
         match answer {
-            Ok(Some(item)) => self.set(id, *item, Heard::ByFetch, at),
+            Ok(Some(item)) => self.handle_set(id, *item, Origin::FromFetch, at),
             Ok(None) => {}
-            Err(fault) => tracing::warn!(?object, %fault, "an object that is named cannot be read"),
+            Err(fault) => tracing::warn!(?object, %fault, "a referenced object cannot be read"),
         }
     }
 }
 
-/// The name as the pipeline knows it.
-fn object_ref(name: &Name) -> Option<ObjectRef> {
+/// The object as the pipeline names it.
+fn object_ref(name: &WatchedName) -> Option<ObjectRef> {
     let (kind, key) = name;
     Some(ObjectRef::new(kind.kind()?, key.clone()))
 }

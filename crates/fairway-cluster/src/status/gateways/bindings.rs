@@ -1,4 +1,4 @@
-//! Which addresses the data plane has bound: told by whoever publishes to it, read by who says where Gateways are.
+//! The addresses that the data plane has bound: written by its publisher, read to decide where Gateways are reachable.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -8,31 +8,31 @@ use fairway_model::PortProtocol;
 use fairway_objects::placement::PortState;
 use tokio::sync::watch;
 
-/// The addresses that are bound, and those that cannot be. A clone is the same.
+/// The addresses that are bound and those that failed. Clones share them.
 #[derive(Clone, Debug)]
-pub struct Bindings(watch::Sender<Bound>);
+pub struct Bindings(watch::Sender<BindResults>);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Bound {
+struct BindResults {
     bound: BTreeSet<Bind>,
     failed: BTreeMap<Bind, Arc<str>>,
 }
 
-/// An address to bind, of TCP or UDP.
+/// An address to bind, with its protocol.
 type Bind = (PortProtocol, SocketAddr);
 
 impl Default for Bindings {
     fn default() -> Self {
-        Self(watch::Sender::new(Bound::default()))
+        Self(watch::Sender::new(BindResults::default()))
     }
 }
 
 impl Bindings {
-    /// The data plane was given these addresses, and could not bind some of them for these reasons.
-    pub fn show(&self, given: impl Iterator<Item = Bind>, failed: impl Iterator<Item = (Bind, String)>) {
+    /// Records the addresses given to the data plane, and those that could not be bound, with the reason.
+    pub fn publish(&self, given: impl Iterator<Item = Bind>, failed: impl Iterator<Item = (Bind, String)>) {
         let failed: BTreeMap<_, Arc<str>> = failed.map(|(bind, problem)| (bind, problem.into())).collect();
         let bound = given.filter(|bind| !failed.contains_key(bind)).collect();
-        let now = Bound { bound, failed };
+        let now = BindResults { bound, failed };
         self.0.send_if_modified(|before| {
             let differs = *before != now;
             *before = now;
@@ -42,12 +42,12 @@ impl Bindings {
 
     /// Whether an address is bound.
     #[must_use]
-    pub fn has(&self, bind: (PortProtocol, SocketAddr)) -> bool {
+    pub fn is_bound(&self, bind: (PortProtocol, SocketAddr)) -> bool {
         self.0.borrow().bound.contains(&bind)
     }
 
-    /// What became of an address.
-    pub(super) fn state(&self, bind: Bind) -> PortState {
+    /// The state of an address.
+    pub(super) fn port_state(&self, bind: Bind) -> PortState {
         let bound = self.0.borrow();
         if bound.bound.contains(&bind) {
             return PortState::Bound;
@@ -58,11 +58,11 @@ impl Bindings {
         }
     }
 
-    /// Changes with them.
-    pub(super) fn changes(&self) -> impl Future<Output = ()> + use<> {
+    /// Resolves at the next change.
+    pub(super) fn changed(&self) -> impl Future<Output = ()> + use<> {
         let mut receiver = self.0.subscribe();
         async move {
-            // The sender lives as long as this does.
+            // The sender lives as long as `self`.
             _ = receiver.changed().await;
         }
     }

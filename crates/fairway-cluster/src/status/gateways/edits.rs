@@ -1,4 +1,4 @@
-//! Writes what Gateways have: the list of ports, Services, EndpointSlices. Owns no decision about what is written.
+//! Writes the objects that Gateways need: the port list, Services, EndpointSlices. Does not decide what to write.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,46 +15,46 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use crate::status::observed::FIELD_MANAGER;
-use crate::status::permission::{Permit, Refusals};
+use crate::status::permission::{RefusedPermissions, RequiredPermission};
 
-/// What takes longer has failed.
-const PATIENCE: Duration = Duration::from_secs(10);
-const NO_PORTS: &str = "new Gateways have no ports";
-const NO_SERVICE: &str = "Gateways there have no addresses";
-const NO_SLICES: &str = "the addresses of Gateways there lead nowhere";
+/// Timeout of a request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+const WITHOUT_PORT_LIST: &str = "new Gateways have no ports";
+const WITHOUT_SERVICES: &str = "Gateways there have no addresses";
+const WITHOUT_SLICES: &str = "the addresses of Gateways there have no endpoints";
 
-/// Who writes.
+/// Writes these objects.
 #[derive(Clone)]
-pub(super) struct Edits {
+pub(super) struct GatewayWriter {
     client: Client,
-    refusals: Arc<Refusals>,
+    refusals: Arc<RefusedPermissions>,
 }
 
-/// Why something was not written.
+/// Why a write failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Failure {
-    /// Somebody else changed it in between, or it is gone: what is known is old.
-    Overtaken,
-    /// There is one of this name already.
+pub(super) enum WriteFailure {
+    /// The object was changed or deleted concurrently: the known state is stale.
+    Conflict,
+    /// An object of this name exists already.
     Exists,
     /// The API server refuses it.
     Refused(String),
-    /// The API server cannot or did not answer.
+    /// The API server did not answer, or answered with a server error.
     NoAnswer,
 }
 
-impl Edits {
-    pub(super) fn new(client: Client, refusals: Arc<Refusals>) -> Self {
+impl GatewayWriter {
+    pub(super) fn new(client: Client, refusals: Arc<RefusedPermissions>) -> Self {
         Self { client, refusals }
     }
 
-    /// Replaces the list of ports, or makes it where there is none; gives what is there now.
-    pub(super) async fn list(
+    /// Replaces the port list, or creates it; returns the stored object.
+    pub(super) async fn write_port_list(
         &self,
         key: &ObjectKey,
         before: Option<&ConfigMap>,
         data: BTreeMap<String, String>,
-    ) -> Result<ConfigMap, Failure> {
+    ) -> Result<ConfigMap, WriteFailure> {
         let api = Api::<ConfigMap>::namespaced(self.client.clone(), &key.namespace);
         let fresh = || {
             let metadata = ObjectMeta { name: Some(key.name.to_string()), ..ObjectMeta::default() };
@@ -62,88 +62,115 @@ impl Edits {
         };
         let map = ConfigMap { data: Some(data), ..before.cloned().unwrap_or_else(fresh) };
         let (verb, answer) = match before {
-            Some(_) => ("update", answered(api.replace(&key.name, &posted(), &map)).await),
-            None => ("create", answered(api.create(&posted(), &map)).await),
+            Some(_) => ("update", with_timeout(api.replace(&key.name, &post_params(), &map)).await),
+            None => ("create", with_timeout(api.create(&post_params(), &map)).await),
         };
         let namespace = key.namespace.clone();
-        self.judge(Permit { verb, resource: "configmaps".into(), namespace, lost: NO_PORTS }, answer)
+        self.check_permission(
+            RequiredPermission { verb, resource: "configmaps".into(), namespace, lost: WITHOUT_PORT_LIST },
+            answer,
+        )
     }
 
-    /// Makes a Service.
-    pub(super) async fn create_service(&self, key: &ObjectKey, service: &Service) -> Result<(), Failure> {
+    /// Creates a Service.
+    pub(super) async fn create_service(
+        &self,
+        key: &ObjectKey,
+        service: &Service,
+    ) -> Result<(), WriteFailure> {
         let api = Api::<Service>::namespaced(self.client.clone(), &key.namespace);
-        let answer = answered(api.create(&posted(), service)).await;
-        self.judge(of_service("create", key), answer).map(drop)
+        let answer = with_timeout(api.create(&post_params(), service)).await;
+        self.check_permission(service_permit("create", key), answer).map(drop)
     }
 
-    /// Changes a Service.
-    pub(super) async fn patch_service(&self, key: &ObjectKey, patch: &Value) -> Result<(), Failure> {
+    /// Updates a Service.
+    pub(super) async fn patch_service(&self, key: &ObjectKey, patch: &Value) -> Result<(), WriteFailure> {
         let api = Api::<Service>::namespaced(self.client.clone(), &key.namespace);
         let parameters =
             PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        let answer = answered(api.patch(&key.name, &parameters, &Patch::Merge(patch))).await;
-        self.judge(of_service("patch", key), answer).map(drop)
+        let answer = with_timeout(api.patch(&key.name, &parameters, &Patch::Merge(patch))).await;
+        self.check_permission(service_permit("patch", key), answer).map(drop)
     }
 
-    /// Deletes a Service, if it is still this one.
-    pub(super) async fn delete_service(&self, key: &ObjectKey, service: &Service) -> Result<(), Failure> {
+    /// Deletes a Service if it is still the same object.
+    pub(super) async fn delete_service(
+        &self,
+        key: &ObjectKey,
+        service: &Service,
+    ) -> Result<(), WriteFailure> {
         let api = Api::<Service>::namespaced(self.client.clone(), &key.namespace);
         let preconditions = Preconditions { uid: service.metadata.uid.clone(), ..Preconditions::default() };
         let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-        let answer = answered(api.delete(&key.name, &parameters)).await;
-        self.judge(of_service("delete", key), answer).map(drop)
+        let answer = with_timeout(api.delete(&key.name, &parameters)).await;
+        self.check_permission(service_permit("delete", key), answer).map(drop)
     }
 
     /// Writes an EndpointSlice.
-    pub(super) async fn slice(&self, edit: &SliceEdit) -> Result<(), Failure> {
+    pub(super) async fn write_slice(&self, edit: &SliceEdit) -> Result<(), WriteFailure> {
         let key = match edit {
-            SliceEdit::Create(slice) | SliceEdit::Replace(slice) => ObjectKey::of(&slice.metadata),
+            SliceEdit::Create(slice) | SliceEdit::Replace(slice) => ObjectKey::from_metadata(&slice.metadata),
             SliceEdit::Delete(key) => key.clone(),
         };
         let api = Api::<EndpointSlice>::namespaced(self.client.clone(), &key.namespace);
         let deletion = DeleteParams::default();
         let (verb, answer) = match edit {
-            SliceEdit::Create(slice) => ("create", answered(without(api.create(&posted(), slice))).await),
-            SliceEdit::Replace(slice) => {
-                ("update", answered(without(api.replace(&key.name, &posted(), slice))).await)
+            SliceEdit::Create(slice) => {
+                ("create", with_timeout(discard_body(api.create(&post_params(), slice))).await)
             }
-            SliceEdit::Delete(_) => ("delete", answered(without(api.delete(&key.name, &deletion))).await),
+            SliceEdit::Replace(slice) => {
+                ("update", with_timeout(discard_body(api.replace(&key.name, &post_params(), slice))).await)
+            }
+            SliceEdit::Delete(_) => {
+                ("delete", with_timeout(discard_body(api.delete(&key.name, &deletion))).await)
+            }
         };
         let resource = "endpointslices.discovery.k8s.io".into();
-        self.judge(Permit { verb, resource, namespace: key.namespace, lost: NO_SLICES }, answer)
+        self.check_permission(
+            RequiredPermission { verb, resource, namespace: key.namespace, lost: WITHOUT_SLICES },
+            answer,
+        )
     }
 
-    fn judge<T>(&self, permit: Permit, answer: Option<Result<T, Error>>) -> Result<T, Failure> {
-        let Some(answer) = answer else { return Err(Failure::NoAnswer) };
+    fn check_permission<T>(
+        &self,
+        permit: RequiredPermission,
+        answer: Option<Result<T, Error>>,
+    ) -> Result<T, WriteFailure> {
+        let Some(answer) = answer else { return Err(WriteFailure::NoAnswer) };
         let (verb, resource) = (permit.verb, permit.resource.clone());
-        self.refusals.judge(permit, answer).map_err(|error| match error {
-            Error::Api(status) if status.is_already_exists() => Failure::Exists,
-            Error::Api(status) if matches!(status.code, 404 | 409) => Failure::Overtaken,
+        self.refusals.check(permit, answer).map_err(|error| match error {
+            Error::Api(status) if status.is_already_exists() => WriteFailure::Exists,
+            Error::Api(status) if matches!(status.code, 404 | 409) => WriteFailure::Conflict,
             Error::Api(status) if status.code < 500 && status.code != 429 => {
-                Failure::Refused(status.message.clone())
+                WriteFailure::Refused(status.message.clone())
             }
             error => {
-                tracing::debug!(verb, %resource, %error, "what Gateways have is not written; tried again");
-                Failure::NoAnswer
+                tracing::debug!(verb, %resource, %error, "an object of a Gateway is not written; retrying");
+                WriteFailure::NoAnswer
             }
         })
     }
 }
 
-fn of_service(verb: &'static str, key: &ObjectKey) -> Permit {
-    Permit { verb, resource: "services".into(), namespace: key.namespace.clone(), lost: NO_SERVICE }
+fn service_permit(verb: &'static str, key: &ObjectKey) -> RequiredPermission {
+    RequiredPermission {
+        verb,
+        resource: "services".into(),
+        namespace: key.namespace.clone(),
+        lost: WITHOUT_SERVICES,
+    }
 }
 
-fn posted() -> PostParams {
+fn post_params() -> PostParams {
     PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() }
 }
 
-/// The answer without what it holds.
-async fn without<T>(asked: impl Future<Output = Result<T, Error>>) -> Result<(), Error> {
+/// The result without the object.
+async fn discard_body<T>(asked: impl Future<Output = Result<T, Error>>) -> Result<(), Error> {
     asked.await.map(drop)
 }
 
-/// The answer, if there is one in time.
-async fn answered<T>(asked: impl Future<Output = Result<T, Error>>) -> Option<Result<T, Error>> {
-    timeout(PATIENCE, asked).await.ok()
+/// The result; `None` after a timeout.
+async fn with_timeout<T>(asked: impl Future<Output = Result<T, Error>>) -> Option<Result<T, Error>> {
+    timeout(REQUEST_TIMEOUT, asked).await.ok()
 }

@@ -1,4 +1,4 @@
-//! What was tried of what Gateways have, and when it may be tried again. Owns the pauses; the time is passed in.
+//! Tracks which writes were tried and when each may be retried. The time is passed in.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,89 +7,90 @@ use std::time::Duration;
 use fairway_objects::object::ObjectKey;
 use tokio::time::Instant;
 
-use super::edits::Failure;
-use crate::status::pauses::growing;
+use super::edits::WriteFailure;
+use crate::status::pauses::doubled_pause;
 
 const FIRST_RETRY: Duration = Duration::from_secs(1);
-const LONGEST_RETRY: Duration = Duration::from_secs(60);
-/// The watch shows what was written within this time; until then it is not written again.
-pub(super) const ECHO: Duration = Duration::from_secs(5);
+const MAX_RETRY: Duration = Duration::from_secs(60);
+/// The watch shows a write within this time; until then it is not repeated.
+pub(super) const WATCH_DELAY: Duration = Duration::from_secs(5);
 
-/// Something that is written.
+/// A write.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Task {
-    /// The list of ports.
-    List,
+pub(super) enum WriteTask {
+    /// The port list.
+    PortList,
     /// A Service.
     Service(ObjectKey),
-    /// The slices of a Service.
+    /// The EndpointSlices of a Service.
     Slices(ObjectKey),
 }
 
-/// All that was tried.
+/// All writes and their retries.
 #[derive(Debug, Default)]
-pub(super) struct Efforts {
-    tries: BTreeMap<Task, Try>,
-    /// What was seen when something was written, and when that was.
-    written: BTreeMap<Task, (String, Instant)>,
+pub(super) struct WriteRetries {
+    tries: BTreeMap<WriteTask, FailedWrite>,
+    /// The version seen when an object was written, and the time.
+    written: BTreeMap<WriteTask, (String, Instant)>,
     /// Why a Service could not be written.
     pub(super) problems: BTreeMap<ObjectKey, Arc<str>>,
     again: Option<Instant>,
 }
 
-/// What failed is not tried before then.
+/// A failed write; it is not retried before `retry_at`.
 #[derive(Clone, Copy, Debug)]
-struct Try {
+struct FailedWrite {
     times: u32,
     again: Instant,
 }
 
-impl Efforts {
-    /// Everything is looked at anew.
-    pub(super) fn begin(&mut self) {
+impl WriteRetries {
+    /// Starts a new pass.
+    pub(super) fn start_pass(&mut self) {
         self.again = None;
     }
 
-    /// When to look again, if nothing happens before.
-    pub(super) fn again(&self) -> Option<Instant> {
+    /// When to look again, if nothing changes before.
+    pub(super) fn next_look_at(&self) -> Option<Instant> {
         self.again
     }
 
-    pub(super) fn look_again(&mut self, at: Instant) {
+    pub(super) fn schedule_look(&mut self, at: Instant) {
         self.again = Some(self.again.map_or(at, |again| again.min(at)));
     }
 
-    /// Whether it must not be tried now: it failed a moment ago, or it was done and what is seen does not show it yet.
-    pub(super) fn must_wait(&mut self, task: &Task, seen: &str, now: Instant) -> bool {
+    /// Whether it must not be tried now: it failed recently, or it succeeded and the watch does not show it yet.
+    pub(super) fn must_wait(&mut self, task: &WriteTask, seen: &str, now: Instant) -> bool {
         let failed = self.tries.get(task).map(|it| it.again);
-        let echo = self.written.get(task).filter(|(before, _)| before == seen).map(|(_, at)| *at + ECHO);
+        let echo =
+            self.written.get(task).filter(|(before, _)| before == seen).map(|(_, at)| *at + WATCH_DELAY);
         let Some(until) = failed.max(echo).filter(|until| now < *until) else { return false };
-        self.look_again(until);
+        self.schedule_look(until);
         true
     }
 
-    /// It was written when this was seen.
-    pub(super) fn wrote(&mut self, task: Task, seen: String, now: Instant) {
+    /// The write succeeded; `seen` was the version at that time.
+    pub(super) fn record_success(&mut self, task: WriteTask, seen: String, now: Instant) {
         self.tries.remove(&task);
         self.written.insert(task, (seen, now));
     }
 
-    /// It is as it should be.
-    pub(super) fn is_good(&mut self, task: &Task) {
+    /// The object is as it should be.
+    pub(super) fn mark_up_to_date(&mut self, task: &WriteTask) {
         self.tries.remove(task);
         self.written.remove(task);
-        if let Task::Service(key) = task {
+        if let WriteTask::Service(key) = task {
             self.problems.remove(key);
         }
     }
 
-    /// It failed.
-    pub(super) fn failed(&mut self, task: Task, failure: &Failure, now: Instant) {
-        tracing::debug!(?task, ?failure, "what a Gateway has is not written; tried again");
+    /// The write failed.
+    pub(super) fn record_failure(&mut self, task: WriteTask, failure: &WriteFailure, now: Instant) {
+        tracing::debug!(?task, ?failure, "an object of a Gateway is not written; retrying");
         let times = self.tries.get(&task).map_or(0, |it| it.times.saturating_add(1));
-        let again = now + growing(FIRST_RETRY, times, LONGEST_RETRY);
-        self.tries.insert(task, Try { times, again });
-        self.look_again(again);
+        let again = now + doubled_pause(FIRST_RETRY, times, MAX_RETRY);
+        self.tries.insert(task, FailedWrite { times, again });
+        self.schedule_look(again);
     }
 }
 
@@ -98,26 +99,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_is_not_written_again_before_the_watch_has_shown_it() {
-        let (mut efforts, now) = (Efforts::default(), Instant::now());
-        let task = Task::Service(ObjectKey::new("shop", "edge"));
+    fn a_write_is_not_repeated_before_the_watch_shows_it() {
+        let (mut efforts, now) = (WriteRetries::default(), Instant::now());
+        let task = WriteTask::Service(ObjectKey::new("shop", "edge"));
         assert!(!efforts.must_wait(&task, "7", now));
-        efforts.wrote(task.clone(), "7".to_owned(), now);
+        efforts.record_success(task.clone(), "7".to_owned(), now);
         assert!(efforts.must_wait(&task, "7", now));
-        assert_eq!(efforts.again(), Some(now + ECHO));
+        assert_eq!(efforts.next_look_at(), Some(now + WATCH_DELAY));
         assert!(!efforts.must_wait(&task, "8", now), "it was seen, and differs again");
-        assert!(!efforts.must_wait(&task, "7", now + ECHO), "it was lost");
+        assert!(!efforts.must_wait(&task, "7", now + WATCH_DELAY), "it was lost");
     }
 
     #[test]
-    fn what_fails_is_tried_less_and_less_often() {
-        let (mut efforts, mut now) = (Efforts::default(), Instant::now());
+    fn failed_writes_are_retried_less_and_less_often() {
+        let (mut efforts, mut now) = (WriteRetries::default(), Instant::now());
         let mut pauses = Vec::new();
         for _ in 0..8 {
-            efforts.begin();
-            efforts.failed(Task::List, &Failure::NoAnswer, now);
-            let again = efforts.again().unwrap();
-            assert!(efforts.must_wait(&Task::List, "", now));
+            efforts.start_pass();
+            efforts.record_failure(WriteTask::PortList, &WriteFailure::NoAnswer, now);
+            let again = efforts.next_look_at().unwrap();
+            assert!(efforts.must_wait(&WriteTask::PortList, "", now));
             pauses.push((again - now).as_secs());
             now = again;
         }

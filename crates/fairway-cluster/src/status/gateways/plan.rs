@@ -1,4 +1,4 @@
-//! What Gateways want, and the Services and slices that this makes. Finds whose a Service is and what differs; never writes.
+//! What Gateways want, and the Services and slices that follow. Finds the owner of a Service and what differs; never writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,21 +14,21 @@ use imbl::OrdMap;
 use k8s_openapi::api::core::v1::{Service, ServicePort};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 
-/// Slices by their own keys.
+/// EndpointSlices by name.
 pub(super) type Slices = BTreeMap<ObjectKey, Arc<EndpointSlice>>;
 
-/// What Gateways want, and the Services that this makes.
+/// What Gateways want, and the Services that follow.
 pub(super) struct Plan {
     pub(super) wanted: OrdMap<ObjectKey, Arc<WantedGateway>>,
     pub(super) ports: Ports,
     pub(super) services: BTreeMap<ObjectKey, Vec<DesiredService>>,
-    /// The wanted Gateways by their uid.
+    /// The served Gateways by uid.
     by_uid: BTreeMap<Arc<str>, ObjectKey>,
 }
 
 impl Plan {
-    /// The plan where these ports of the pods serve HTTP/3.
-    pub(super) fn of(
+    /// The plan, given the pod ports that serve HTTP/3.
+    pub(super) fn build(
         wanted: OrdMap<ObjectKey, Arc<WantedGateway>>,
         ports: Ports,
         http3: &BTreeSet<u16>,
@@ -43,19 +43,19 @@ impl Plan {
         Self { wanted, ports, services, by_uid }
     }
 
-    /// Whether a Service is one that its Gateway no longer needs. One whose Gateway is gone is deleted by Kubernetes; one whose
-    /// Gateway is not accepted for now, or whose parameters cannot be used, keeps its address.
-    pub(super) fn is_needless(
+    /// Whether its Gateway no longer needs a Service. Kubernetes deletes the Service of a deleted Gateway; a Gateway that is
+    /// currently not accepted, or whose parameters are invalid, keeps its Service and address.
+    pub(super) fn is_obsolete(
         &self,
         key: &ObjectKey,
         service: &Service,
         resources: &Resources,
         controller: &str,
     ) -> bool {
-        if let Some(desired) = self.of_owner(key, service) {
+        if let Some(desired) = self.services_of_owner(key, service) {
             return !desired.is_empty() && desired.iter().all(|it| it.key != *key && !it.is_held);
         }
-        // It has another class now, whose controller is somebody else.
+        // Its new class belongs to another controller.
         owner(key, service, resources).is_some_and(|gateway| {
             let class = ObjectKey::new("", &gateway.spec.gateway_class_name);
             let class = resources.gateway.classes.get(&class);
@@ -63,17 +63,17 @@ impl Plan {
         })
     }
 
-    /// The Services that the served Gateway should have which owns this one.
-    fn of_owner(&self, key: &ObjectKey, service: &Service) -> Option<&[DesiredService]> {
+    /// The desired Services of the served Gateway that owns this one.
+    fn services_of_owner(&self, key: &ObjectKey, service: &Service) -> Option<&[DesiredService]> {
         let owners = service.metadata.owner_references.iter().flatten();
         let mut gateways = owners.filter_map(|owner| self.by_uid.get(owner.uid.as_str()));
         let gateway = gateways.find(|gateway| gateway.namespace == key.namespace)?;
         self.services.get(gateway).map(Vec::as_slice)
     }
 
-    /// How a Service should be.
+    /// The desired state of a Service.
     pub(super) fn desired(&self, key: &ObjectKey, service: &Service) -> Option<&DesiredService> {
-        self.of_owner(key, service)?.iter().find(|it| it.key == *key)
+        self.services_of_owner(key, service)?.iter().find(|it| it.key == *key)
     }
 }
 
@@ -86,7 +86,7 @@ pub(super) fn owner<'a>(key: &ObjectKey, service: &Service, resources: &'a Resou
 }
 
 /// Whether a Service would lose a port.
-pub(super) fn takes_away(existing: &Service, desired: &DesiredService) -> bool {
+pub(super) fn removes_ports(existing: &Service, desired: &DesiredService) -> bool {
     fn ports(service: &Service) -> &[ServicePort] {
         service.spec.as_ref().and_then(|spec| spec.ports.as_deref()).unwrap_or_default()
     }
@@ -98,8 +98,8 @@ pub(super) fn takes_away(existing: &Service, desired: &DesiredService) -> bool {
     !ports(existing).iter().all(kept)
 }
 
-/// The ports of Gateways, those of the oldest Gateway first.
-pub(super) fn in_order(wanted: &OrdMap<ObjectKey, Arc<WantedGateway>>) -> Vec<(&ObjectKey, u16)> {
+/// The ports of Gateways, oldest Gateway first.
+pub(super) fn ports_by_gateway_age(wanted: &OrdMap<ObjectKey, Arc<WantedGateway>>) -> Vec<(&ObjectKey, u16)> {
     let mut gateways: Vec<_> = wanted.iter().collect();
     gateways.sort_by_key(|(key, gateway)| (gateway.created.unwrap_or(i64::MAX), *key));
     gateways
@@ -109,7 +109,7 @@ pub(super) fn in_order(wanted: &OrdMap<ObjectKey, Arc<WantedGateway>>) -> Vec<(&
 }
 
 /// The slices of each Service.
-pub(super) fn by_service(slices: Slices) -> BTreeMap<ObjectKey, Slices> {
+pub(super) fn slices_by_service(slices: Slices) -> BTreeMap<ObjectKey, Slices> {
     let mut all: BTreeMap<ObjectKey, Slices> = BTreeMap::new();
     for (key, slice) in slices {
         if let Some(service) = slices::service_of(&key, &slice) {
@@ -119,7 +119,7 @@ pub(super) fn by_service(slices: Slices) -> BTreeMap<ObjectKey, Slices> {
     all
 }
 
-/// What is to be done about the slices of a Service; without a desired one there should be none.
+/// The edits that bring the slices of a Service to their desired state; without a desired Service there should be none.
 pub(super) fn slice_edits(
     service: &Service,
     desired: Option<&DesiredService>,
@@ -131,8 +131,8 @@ pub(super) fn slice_edits(
     slices::edits(copies.iter().map(|(key, slice)| (key, &**slice)), &wanted)
 }
 
-/// The versions of all of them.
-pub(super) fn versions_of(slices: &Slices) -> String {
+/// The versions of all slices.
+pub(super) fn joined_versions(slices: &Slices) -> String {
     let version = |slice: &EndpointSlice| slice.metadata.resource_version.clone().unwrap_or_default();
     slices.iter().map(|(key, slice)| format!("{key}@{} ", version(slice))).collect()
 }

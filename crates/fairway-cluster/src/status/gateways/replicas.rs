@@ -1,5 +1,5 @@
-//! Asks the other replicas which Gateways they serve, while the leader must know: `Programmed` holds for all of them. Owns
-//! who is asked and when; what the answers mean is decided by `fairway_gateway::fleet::agreement`.
+//! Asks the other replicas which Gateways they serve, while the leader needs to know: `Programmed` holds for all of them. Decides
+//! whom to ask and when; `fairway_gateway::fleet::agreement` evaluates the responses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairway_control::admin::Served;
+use fairway_control::admin::ServedConfig;
 use fairway_gateway::fleet::agreement::{Agreement, ServedGateways};
 use fairway_objects::object::ObjectKey;
 use futures_util::future::BoxFuture;
@@ -15,84 +15,84 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use super::efforts::Efforts;
+use super::efforts::WriteRetries;
 use crate::served;
 
-/// Between two questions to the same replica.
-const PAUSE: Duration = Duration::from_millis(250);
-/// A replica answers within this time.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// An answer is not larger: a Gateway takes some hundred bytes.
-const LARGEST: u64 = 16 << 20;
+/// The interval between requests to one replica.
+const QUERY_INTERVAL: Duration = Duration::from_millis(250);
+/// Timeout of a request.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(1);
+/// The limit of a response: a Gateway takes a few hundred bytes.
+const MAX_RESPONSE_BYTES: u64 = 16 << 20;
 
-type Ask = dyn Fn(IpAddr) -> BoxFuture<'static, Option<ServedGateways>> + Send + Sync;
+type QueryReplica = dyn Fn(IpAddr) -> BoxFuture<'static, Option<ServedGateways>> + Send + Sync;
 
-/// How a replica is asked at the address of its pod.
+/// Queries a replica at the address of its pod.
 #[derive(Clone)]
-pub struct Asker {
-    ask: Arc<Ask>,
-    /// Where a pod has addresses of both families, the one that is asked.
+pub struct ReplicaClient {
+    ask: Arc<QueryReplica>,
+    /// The address family to use for dual-stack pods.
     is_ipv4: bool,
 }
 
-impl Asker {
-    /// At the port of this `--probe`, which all replicas have.
+impl ReplicaClient {
+    /// Queries replicas on the port of this `--probe`, which all replicas share.
     #[must_use]
-    pub fn at(probe: SocketAddr) -> Self {
+    pub fn new(probe: SocketAddr) -> Self {
         let port = probe.port();
         let ask = move |ip| -> BoxFuture<'static, Option<ServedGateways>> {
             Box::pin(async move {
-                let answer = served::ask(SocketAddr::new(ip, port), "?gateways", LARGEST);
-                timeout(PATIENCE, answer).await.ok()?.ok().map(gateways)
+                let answer = served::fetch_served(SocketAddr::new(ip, port), "?gateways", MAX_RESPONSE_BYTES);
+                timeout(QUERY_TIMEOUT, answer).await.ok()?.ok().map(adopted_gateways)
             })
         };
         Self { ask: Arc::new(ask), is_ipv4: probe.is_ipv4() }
     }
 
     #[cfg(test)]
-    pub(in crate::status) fn scripted(ask: Arc<Ask>) -> Self {
+    pub(in crate::status) fn from_query(ask: Arc<QueryReplica>) -> Self {
         Self { ask, is_ipv4: true }
     }
 }
 
-impl fmt::Debug for Asker {
+impl fmt::Debug for ReplicaClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Asker").field("is_ipv4", &self.is_ipv4).finish_non_exhaustive()
     }
 }
 
-/// The Gateways of a replica. What its workers have not adopted it does not serve.
-fn gateways(served: Served) -> ServedGateways {
+/// The Gateways of a replica. A configuration that its workers have not adopted is not served.
+fn adopted_gateways(served: ServedConfig) -> ServedGateways {
     let gateways = served.gateways.unwrap_or_default();
     let all = gateways.into_iter().filter(|_| served.adopted);
     all.filter_map(|(name, gateway)| Some((ObjectKey::parse(&name)?, gateway))).collect()
 }
 
-/// The other replicas, as far as the leader must know.
-pub(super) struct Replicas {
-    asker: Option<Asker>,
+/// The other replicas, as far as the leader needs to know.
+pub(super) struct PeerReplicas {
+    asker: Option<ReplicaClient>,
     own: Arc<str>,
     agreement: Agreement,
     leads: bool,
     asking: JoinSet<(Arc<str>, Option<ServedGateways>)>,
-    /// Those that were asked and have not answered.
+    /// Replicas with a pending request.
     asked: BTreeSet<Arc<str>>,
-    /// When each was asked last.
+    /// When each was queried last.
     last: BTreeMap<Arc<str>, Instant>,
 }
 
-/// What the leader sees of Gateways.
-pub(super) struct Sight<'a> {
-    /// As it serves them.
+/// The Gateways as the leader sees them.
+pub(super) struct LeaderView<'a> {
+    /// The Gateways that it serves.
     pub(super) served: &'a ServedGateways,
-    /// Those that an earlier leader has found programmed.
+    /// Gateways that an earlier leader found programmed.
     pub(super) programmed: &'a dyn Fn(&ObjectKey) -> bool,
-    /// Fairway's pods.
+    /// The EndpointSlices of Fairway's pods.
     pub(super) pods: &'a [Arc<EndpointSlice>],
 }
 
-impl Replicas {
-    pub(super) fn new(asker: Option<Asker>, own: Arc<str>) -> Self {
+impl PeerReplicas {
+    pub(super) fn new(asker: Option<ReplicaClient>, own: Arc<str>) -> Self {
         Self {
             asker,
             own,
@@ -104,23 +104,27 @@ impl Replicas {
         }
     }
 
-    /// Who does not lead need not know.
-    pub(super) fn follow(&mut self) {
+    /// Only the leader needs to know.
+    pub(super) fn stop_leading(&mut self) {
         if std::mem::take(&mut self.leads) {
             self.agreement = Agreement::default();
             self.asking.abort_all();
         }
     }
 
-    /// The Gateways that not every ready replica serves as far as is known. The leader asks those in question.
-    pub(super) fn behind(&mut self, sight: &Sight<'_>, efforts: &mut Efforts) -> BTreeSet<ObjectKey> {
+    /// The Gateways that some ready replica is not known to serve. Queries the replicas in question.
+    pub(super) fn gateways_behind(
+        &mut self,
+        sight: &LeaderView<'_>,
+        efforts: &mut WriteRetries,
+    ) -> BTreeSet<ObjectKey> {
         let Some(asker) = &self.asker else { return BTreeSet::new() };
         if !std::mem::replace(&mut self.leads, true) {
             for (gateway, served) in sight.served.iter().filter(|(gateway, _)| (sight.programmed)(gateway)) {
-                self.agreement.take_over(gateway.clone(), served.clone());
+                self.agreement.restore(gateway.clone(), served.clone());
             }
         }
-        let addresses = addresses(sight.pods, &self.own, asker.is_ipv4);
+        let addresses = replica_addresses(sight.pods, &self.own, asker.is_ipv4);
         let ready = addresses.keys().cloned().collect();
         let open = self.agreement.open(sight.served, &ready);
         let now = Instant::now();
@@ -129,9 +133,9 @@ impl Replicas {
             if self.asked.contains(&name) {
                 continue;
             }
-            let again = self.last.get(&name).map(|last| *last + PAUSE).filter(|again| now < *again);
+            let again = self.last.get(&name).map(|last| *last + QUERY_INTERVAL).filter(|again| now < *again);
             match (again, addresses.get(&name)) {
-                (Some(again), _) => efforts.look_again(again),
+                (Some(again), _) => efforts.schedule_look(again),
                 (None, Some(ip)) => {
                     let answer = (asker.ask)(*ip);
                     self.asked.insert(name.clone());
@@ -144,8 +148,8 @@ impl Replicas {
         open.gateways
     }
 
-    /// Waits for the next answer; for ever where nobody was asked.
-    pub(super) async fn answer(&mut self) {
+    /// Waits for the next response; forever if there is no pending request.
+    pub(super) async fn next_response(&mut self) {
         match self.asking.join_next().await {
             Some(Ok((name, answer))) => {
                 self.asked.remove(&name);
@@ -153,7 +157,7 @@ impl Replicas {
                     self.agreement.answered(&name, answer);
                 }
             }
-            // It was given up.
+            // The request was cancelled.
             Some(Err(_)) => {
                 if self.asking.is_empty() {
                     self.asked.clear();
@@ -164,11 +168,11 @@ impl Replicas {
     }
 }
 
-/// The ready pods besides the own one, each with one address.
-fn addresses(pods: &[Arc<EndpointSlice>], own: &str, is_ipv4: bool) -> BTreeMap<Arc<str>, IpAddr> {
+/// The other ready pods, each with one address.
+fn replica_addresses(pods: &[Arc<EndpointSlice>], own: &str, is_ipv4: bool) -> BTreeMap<Arc<str>, IpAddr> {
     let mut found = BTreeMap::<Arc<str>, IpAddr>::new();
     for endpoint in pods.iter().flat_map(|slice| slice.endpoints.iter().flatten()) {
-        // A condition that is missing is true (EndpointSlice API reference).
+        // A missing condition counts as true (EndpointSlice API reference).
         let ready = endpoint.conditions.as_ref().and_then(|it| it.ready).unwrap_or(true);
         let name = endpoint.target_ref.as_ref().and_then(|pod| pod.name.as_deref());
         let ip = endpoint.addresses.first().and_then(|ip| ip.parse::<IpAddr>().ok());
@@ -188,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_counts_when_it_is_whole_and_adopted() {
+    fn a_response_counts_when_it_is_complete_and_adopted() {
         let page = |adopted: bool| {
             let gateway = json!({ "uid": "u", "generation": 3, "bound": ["0.0.0.0:20000"] });
             let served = json!({
@@ -197,7 +201,7 @@ mod tests {
             });
             format!("HTTP/1.0 200 OK\r\ncontent-type: application/json\r\n\r\n{served}\n")
         };
-        let read = |page: &str| served::read(page.as_bytes()).ok().map(gateways);
+        let read = |page: &str| served::parse_response(page.as_bytes()).ok().map(adopted_gateways);
         let found = read(&page(true)).unwrap();
         assert_eq!(found[&ObjectKey::new("shop", "edge")].generation, 3);
         assert_eq!(read(&page(false)), Some(ServedGateways::new()));
@@ -209,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_of_both_families_is_asked_at_that_of_the_probe() {
+    fn a_dual_stack_pod_is_queried_at_the_family_of_the_probe() {
         let slice = |family: &str, ip: &str, ready: Option<bool>| {
             let endpoint = json!({
                 "addresses": [ip], "conditions": { "ready": ready },
@@ -219,9 +223,9 @@ mod tests {
             Arc::new(serde_json::from_value::<EndpointSlice>(slice).unwrap())
         };
         let both = [slice("IPv6", "fd00::2", None), slice("IPv4", "10.0.0.2", Some(true))];
-        assert_eq!(addresses(&both, "one", true)["two"].to_string(), "10.0.0.2");
-        assert_eq!(addresses(&both, "one", false)["two"].to_string(), "fd00::2");
-        assert!(addresses(&both, "two", true).is_empty(), "nobody asks itself");
-        assert!(addresses(&[slice("IPv4", "10.0.0.2", Some(false))], "one", true).is_empty());
+        assert_eq!(replica_addresses(&both, "one", true)["two"].to_string(), "10.0.0.2");
+        assert_eq!(replica_addresses(&both, "one", false)["two"].to_string(), "fd00::2");
+        assert!(replica_addresses(&both, "two", true).is_empty(), "nobody asks itself");
+        assert!(replica_addresses(&[slice("IPv4", "10.0.0.2", Some(false))], "one", true).is_empty());
     }
 }

@@ -1,11 +1,11 @@
-//! What there is in the cluster of what Gateways have: followed by watches of its own, since only who writes it needs it.
+//! Watches the objects that Gateways need, separately from the tracker, because only their writer needs them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use fairway_gateway::fleet::names::{
-    FAIRWAY, GATEWAY_LABEL, MANAGED_BY, SERVICE_LABEL, SLICE_MANAGED_BY, SLICE_MANAGER,
+    GATEWAY_LABEL, MANAGED_BY, MANAGED_BY_FAIRWAY, SERVICE_LABEL, SLICE_MANAGED_BY, SLICE_MANAGER,
 };
 use fairway_objects::object::ObjectKey;
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
@@ -17,47 +17,47 @@ use tokio::task::JoinSet;
 use crate::source::Namespaces;
 use crate::source::collection::Collection;
 use crate::source::fault::Fault;
-use crate::source::follow::{Followed, News, Whole};
-use crate::status::permission::{Permit, Refusals};
+use crate::source::follow::{FullObject, ObjectStore, StoreEvent};
+use crate::status::permission::{RefusedPermissions, RequiredPermission};
 
-const LOST: &str = "Gateways have no addresses";
+const CONSEQUENCE: &str = "Gateways have no addresses";
 
-/// All of it.
-pub(super) struct Sources {
-    list: Followed<ConfigMap>,
-    services: Vec<Followed<Service>>,
-    copies: Vec<Followed<EndpointSlice>>,
-    pods: Followed<EndpointSlice>,
-    /// Lists that are not there yet.
+/// The watched objects.
+pub(super) struct GatewaySources {
+    list: ObjectStore<ConfigMap>,
+    services: Vec<ObjectStore<Service>>,
+    slices: Vec<ObjectStore<EndpointSlice>>,
+    pods: ObjectStore<EndpointSlice>,
+    /// Lists that are not complete yet.
     missing: Arc<AtomicUsize>,
     refused: Arc<AtomicBool>,
-    /// Rung when something is different.
+    /// Notified on every change.
     pub(super) bell: Arc<Notify>,
     _watches: JoinSet<()>,
 }
 
-/// Whose watches they are.
-pub(super) struct Places<'a> {
-    /// The list of ports.
+/// What to watch.
+pub(super) struct SourceKeys<'a> {
+    /// The port list.
     pub(super) list: &'a ObjectKey,
     /// The Service of Fairway's pods.
     pub(super) pods: &'a ObjectKey,
-    /// Where Gateways are served.
+    /// The namespaces in which Gateways are served.
     pub(super) namespaces: &'a Namespaces,
 }
 
-/// Follows one collection after the other.
+/// Starts the watches.
 struct Follower {
     client: Client,
-    refusals: Arc<Refusals>,
+    refusals: Arc<RefusedPermissions>,
     missing: Arc<AtomicUsize>,
     refused: Arc<AtomicBool>,
     bell: Arc<Notify>,
     watches: JoinSet<()>,
 }
 
-impl Sources {
-    pub(super) fn follow(client: Client, refusals: Arc<Refusals>, places: &Places<'_>) -> Self {
+impl GatewaySources {
+    pub(super) fn follow(client: Client, refusals: Arc<RefusedPermissions>, places: &SourceKeys<'_>) -> Self {
         let (missing, bell) = (Arc::<AtomicUsize>::default(), Arc::<Notify>::default());
         let (refused, watches) = (Arc::<AtomicBool>::default(), JoinSet::new());
         let mut follower = Follower {
@@ -79,15 +79,15 @@ impl Sources {
         };
         let (mut services, mut copies) = (Vec::new(), Vec::new());
         for namespace in namespaces {
-            let labels = labelled(format!("{MANAGED_BY}={FAIRWAY},{GATEWAY_LABEL}"));
+            let labels = labelled(format!("{MANAGED_BY}={MANAGED_BY_FAIRWAY},{GATEWAY_LABEL}"));
             services.push(follower.follow(Collection { labels, ..Service::within(namespace) }));
             let labels = labelled(format!("{SLICE_MANAGED_BY}={SLICE_MANAGER}"));
             copies.push(follower.follow(Collection { labels, ..EndpointSlice::within(namespace) }));
         }
-        Self { list, services, copies, pods, missing, refused, bell, _watches: follower.watches }
+        Self { list, services, slices: copies, pods, missing, refused, bell, _watches: follower.watches }
     }
 
-    /// Whether all of it was listed once.
+    /// Whether every list was completed once.
     pub(super) fn are_listed(&self) -> bool {
         self.missing.load(Ordering::Acquire) == 0
     }
@@ -97,74 +97,70 @@ impl Sources {
         self.refused.load(Ordering::Acquire)
     }
 
-    /// The list of ports, where there is one.
-    pub(super) fn list(&self) -> Option<Arc<ConfigMap>> {
-        self.list.objects().into_values().next()
+    /// The port list, if it exists.
+    pub(super) fn port_list(&self) -> Option<Arc<ConfigMap>> {
+        self.list.snapshot().into_values().next()
     }
 
     /// The Services of Gateways.
     pub(super) fn services(&self) -> BTreeMap<ObjectKey, Arc<Service>> {
-        all(&self.services)
+        merge_stores(&self.services)
     }
 
     /// The EndpointSlices of these Services.
-    pub(super) fn copies(&self) -> BTreeMap<ObjectKey, Arc<EndpointSlice>> {
-        all(&self.copies)
+    pub(super) fn slices(&self) -> BTreeMap<ObjectKey, Arc<EndpointSlice>> {
+        merge_stores(&self.slices)
     }
 
     /// The EndpointSlices of Fairway's pods.
-    pub(super) fn pods(&self) -> Vec<Arc<EndpointSlice>> {
-        self.pods.objects().into_values().collect()
+    pub(super) fn pod_slices(&self) -> Vec<Arc<EndpointSlice>> {
+        self.pods.snapshot().into_values().collect()
     }
 }
 
-fn all<K: Whole>(followed: &[Followed<K>]) -> BTreeMap<ObjectKey, Arc<K>> {
-    followed.iter().flat_map(Followed::objects).collect()
+fn merge_stores<K: FullObject>(followed: &[ObjectStore<K>]) -> BTreeMap<ObjectKey, Arc<K>> {
+    followed.iter().flat_map(ObjectStore::snapshot).collect()
 }
 
 impl Follower {
-    fn follow<K: Whole>(&mut self, collection: Collection) -> Followed<K> {
-        let permit = Permit {
+    fn follow<K: FullObject>(&mut self, collection: Collection) -> ObjectStore<K> {
+        let permit = RequiredPermission {
             verb: "list and watch",
             resource: collection.resource().into(),
             namespace: collection.namespace.clone().unwrap_or_default(),
-            lost: LOST,
+            lost: CONSEQUENCE,
         };
         let (missing, bell, refusals) = (self.missing.clone(), self.bell.clone(), self.refusals.clone());
         let refused = self.refused.clone();
         missing.fetch_add(1, Ordering::AcqRel);
         let mut listed = false;
-        let followed = Followed::default();
-        self.watches.spawn(followed.clone().follow(
-            self.client.clone(),
-            collection,
-            move |news| match news {
-                News::Listed | News::Changed => {
-                    if !std::mem::replace(&mut listed, true) {
-                        missing.fetch_sub(1, Ordering::AcqRel);
-                    }
-                    refusals.granted(&permit);
+        let followed = ObjectStore::default();
+        self.watches.spawn(followed.clone().run(self.client.clone(), collection, move |news| match news {
+            StoreEvent::Listed | StoreEvent::Changed => {
+                if !std::mem::replace(&mut listed, true) {
+                    missing.fetch_sub(1, Ordering::AcqRel);
+                }
+                refusals.record_grant(&permit);
+                bell.notify_one();
+            }
+            StoreEvent::Failed(fault) => {
+                refusals.check_watch(&permit, &fault);
+                log_fault(&permit.resource, &fault);
+                if matches!(fault, Fault::Denied(_)) && !refused.swap(true, Ordering::AcqRel) {
                     bell.notify_one();
                 }
-                News::Failed(fault) => {
-                    refusals.judge_watch(&permit, &fault);
-                    log(&permit.resource, &fault);
-                    if matches!(fault, Fault::Denied(_)) && !refused.swap(true, Ordering::AcqRel) {
-                        bell.notify_one();
-                    }
-                }
-            },
-        ));
+            }
+        }));
         followed
     }
 }
 
-fn log(resource: &str, fault: &Fault) {
+fn log_fault(resource: &str, fault: &Fault) {
     match fault {
-        // A request that is wrong stays wrong.
+        // An invalid request stays invalid.
         Fault::Refused { code: 400..=402, .. } | Fault::Unknown(_) => {
-            tracing::error!(resource, %fault, "what Gateways have cannot be watched: {LOST}");
+            tracing::error!(resource, %fault, "the objects of Gateways cannot be watched: {CONSEQUENCE}");
         }
-        _ => tracing::debug!(resource, %fault, "what Gateways have cannot be watched; tried again"),
+        _ => tracing::debug!(resource, %fault, "the objects of Gateways cannot be watched; retrying"),
     }
 }

@@ -1,4 +1,4 @@
-//! What counts as a replacement of a status by another writer, and what follows from it: [`Objects`] alone, event by event.
+//! What counts as a replacement of a status by another writer, and the consequences: [`ObjectSchedule`] alone, event by event.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,29 +7,29 @@ use fairway_objects::object::{Kind, ObjectKey, ObjectRef};
 use imbl::OrdMap;
 use tokio::time::Instant;
 
-use crate::status::objects::{Objects, Said};
-use crate::status::replacements::Before;
-use crate::status::statement::{Fields, Statement};
+use crate::status::objects::{JobResult, ObjectSchedule};
+use crate::status::replacements::LastWritten;
+use crate::status::statement::{ComparableStatus, FieldNames};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
-/// What the status of the route should say.
+/// The desired status of the route.
 #[derive(Debug, PartialEq)]
 struct Word {
     word: &'static str,
-    /// The version of the route that it is made of.
+    /// The version of the route that it is made from.
     version: u32,
 }
 
-impl Statement for Word {
-    fn repeats(&self, before: &Self) -> bool {
+impl ComparableStatus for Word {
+    fn is_same_as(&self, before: &Self) -> bool {
         self.word == before.word
     }
 }
 
-/// The statuses with one route, and the time.
+/// The schedule with one route, and the time.
 struct Fixture {
-    objects: Objects<Word>,
+    objects: ObjectSchedule<Word>,
     now: Instant,
     version: u32,
 }
@@ -37,10 +37,10 @@ struct Fixture {
 impl Fixture {
     /// Without the route.
     fn new() -> Self {
-        Self { objects: Objects::new(), now: Instant::now(), version: 0 }
+        Self { objects: ObjectSchedule::new(), now: Instant::now(), version: 0 }
     }
 
-    /// With a route of which this process has written that it is good.
+    /// With a route whose status "good" this process has written.
     fn written() -> Self {
         let mut fixture = Self::new();
         fixture.notice("good");
@@ -48,40 +48,40 @@ impl Fixture {
         fixture
     }
 
-    /// The route has another version, and its status should say this.
+    /// The route has a new version and this desired status.
     fn notice(&mut self, word: &'static str) {
         self.version += 1;
         let status = Arc::new(Word { word, version: self.version });
-        self.objects.want(&OrdMap::unit(route(), status), self.now);
+        self.objects.update_desired(&OrdMap::unit(route(), status), self.now);
     }
 
-    /// Begins the job that is due; what is known of the status before.
-    fn begin(&mut self) -> Before {
-        let (object, _) = self.objects.take(self.now).unwrap();
-        self.objects.before(&object)
+    /// Starts the due job; returns what is known about the status.
+    fn begin(&mut self) -> LastWritten {
+        let (object, _) = self.objects.take_due(self.now).unwrap();
+        self.objects.last_written(&object)
     }
 
-    fn done(&mut self, said: Said) {
-        self.objects.done(&route(), said, self.now);
+    fn done(&mut self, said: JobResult) {
+        self.objects.record_result(&route(), said, self.now);
     }
 
-    /// Writes once that is due.
+    /// Performs the due write.
     fn write(&mut self) {
         self.now = self.now.max(self.objects.next_due().unwrap());
-        assert_eq!(self.begin(), Before::Unknown);
-        self.done(Said::Written(Fields::new()));
+        assert_eq!(self.begin(), LastWritten::Unknown);
+        self.done(JobResult::Written(FieldNames::new()));
     }
 
-    /// Another writer replaces what was written. Gives for how many seconds the status is left alone.
+    /// Another writer replaces the status. Returns for how many seconds it is not written.
     fn replace(&mut self) -> u64 {
         self.notice("good");
         assert!(self.begin().is_replaced(&fields(&["conditions"])));
-        self.done(Said::Replaced(Some("rival".into())));
+        self.done(JobResult::Replaced(Some("rival".into())));
         (self.objects.next_due().unwrap() - self.now).as_secs()
     }
 
     fn contested(&mut self) -> Vec<String> {
-        self.objects.contested(self.now).iter().map(ToString::to_string).collect()
+        self.objects.conflict_diagnostics(self.now).iter().map(ToString::to_string).collect()
     }
 }
 
@@ -89,12 +89,12 @@ fn route() -> ObjectRef {
     ObjectRef::new(Kind::HttpRoute, ObjectKey::new("shop", "web"))
 }
 
-fn fields(names: &[&str]) -> Fields {
+fn fields(names: &[&str]) -> FieldNames {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
 #[test]
-fn a_replaced_status_is_left_alone_for_longer_each_time_and_the_other_writer_is_named() {
+fn a_replaced_status_pauses_longer_each_time_and_names_the_other_writer() {
     let mut fixture = Fixture::written();
     let mut pauses = Vec::new();
     for times in 1..=12 {
@@ -118,26 +118,30 @@ fn a_replaced_status_is_left_alone_for_longer_each_time_and_the_other_writer_is_
 }
 
 #[test]
-fn what_this_process_says_later_is_no_replacement() {
+fn a_later_write_of_this_process_is_no_replacement() {
     let mut fixture = Fixture::written();
     fixture.notice("better");
-    assert_eq!(fixture.begin(), Before::Unknown, "what it wrote is not what it should say");
+    assert_eq!(fixture.begin(), LastWritten::Unknown, "what it wrote is not what it should say");
     fixture.notice("best");
-    fixture.done(Said::Written(Fields::new()));
-    assert_eq!(fixture.begin(), Before::Unknown, "nor is what was written by now");
+    fixture.done(JobResult::Written(FieldNames::new()));
+    assert_eq!(fixture.begin(), LastWritten::Unknown, "nor is what was written by now");
     fixture.notice("best");
-    fixture.done(Said::Written(Fields::new()));
-    assert_eq!(fixture.begin(), Before::Own(Fields::new()), "its own write was seen before the answer");
-    fixture.done(Said::Nothing);
+    fixture.done(JobResult::Written(FieldNames::new()));
+    assert_eq!(
+        fixture.begin(),
+        LastWritten::Own(FieldNames::new()),
+        "its own write was seen before the answer"
+    );
+    fixture.done(JobResult::NoWrite);
     assert_eq!((fixture.objects.next_due(), fixture.contested().len()), (None, 0));
 }
 
 #[test]
-fn fields_that_the_api_server_does_not_keep_are_no_replacement() {
+fn fields_dropped_by_the_api_server_are_no_replacement() {
     let mut fixture = Fixture::new();
     fixture.notice("good");
     fixture.begin();
-    fixture.done(Said::Written(fields(&["supportedFeatures"])));
+    fixture.done(JobResult::Written(fields(&["supportedFeatures"])));
     fixture.notice("good");
     let before = fixture.begin();
     assert!(!before.is_replaced(&fields(&["supportedFeatures"])));
@@ -145,7 +149,7 @@ fn fields_that_the_api_server_does_not_keep_are_no_replacement() {
 }
 
 #[test]
-fn after_an_hour_of_peace_the_other_writer_is_forgotten() {
+fn after_an_hour_without_replacements_the_other_writer_is_forgotten() {
     let mut fixture = Fixture::written();
     for _ in 0..5 {
         fixture.replace();
@@ -158,29 +162,29 @@ fn after_an_hour_of_peace_the_other_writer_is_forgotten() {
 }
 
 #[test]
-fn a_new_leader_is_at_peace_with_what_it_finds() {
+fn a_new_leader_has_no_conflicts() {
     let mut fixture = Fixture::written();
     for _ in 0..3 {
         fixture.replace();
         fixture.write();
     }
-    fixture.objects.forget_contests();
-    fixture.objects.look_at_all(fixture.now);
-    assert_eq!(fixture.begin(), Before::Unknown, "the leader before may have written it");
-    fixture.done(Said::Written(Fields::new()));
+    fixture.objects.forget_conflicts();
+    fixture.objects.schedule_all(fixture.now);
+    assert_eq!(fixture.begin(), LastWritten::Unknown, "the leader before may have written it");
+    fixture.done(JobResult::Written(FieldNames::new()));
     assert!(fixture.contested().is_empty());
     assert_eq!(fixture.replace(), 2);
 }
 
 #[test]
-fn an_object_that_is_gone_is_forgotten_with_its_fights() {
+fn a_deleted_object_is_forgotten_with_its_conflicts() {
     let mut fixture = Fixture::written();
     for _ in 0..3 {
         fixture.replace();
         fixture.write();
     }
     fixture.replace();
-    fixture.objects.want(&OrdMap::new(), fixture.now);
+    fixture.objects.update_desired(&OrdMap::new(), fixture.now);
     assert!(fixture.contested().is_empty());
     assert_eq!(fixture.objects.next_due(), None);
     fixture.notice("good");

@@ -1,4 +1,4 @@
-//! What is said about objects, in whose words, and how often.
+//! Events about objects: their texts and their frequency.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use fairway_testkit::api_server::Failure;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::world::{World, ingress_path, pass, requests, within};
+use super::world::{TestCluster, ingress_path, pass, requests, within};
 use crate::status::PublishAddresses;
 
 const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/a/events";
 const CORE_EVENTS: &str = "/api/v1/namespaces/a/events";
 
-fn notes(world: &World) -> Vec<String> {
+fn notes(world: &TestCluster) -> Vec<String> {
     let note = |event: &Value| event["note"].as_str().unwrap().to_owned();
     let mut notes: Vec<_> = world.api.below(EVENTS).iter().map(note).collect();
     notes.sort();
@@ -22,8 +22,8 @@ fn notes(world: &World) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_wrong_is_said_once_in_the_words_of_check() {
-    let world = World::new();
+async fn a_problem_is_reported_once_with_the_text_of_check() {
+    let world = TestCluster::new();
     world.ingress("web", "fairway");
     let _replica = world.replica_with("one", PublishAddresses::Unset);
     within(3, "it is said", || !notes(&world).is_empty()).await;
@@ -37,13 +37,13 @@ async fn what_is_wrong_is_said_once_in_the_words_of_check() {
     assert_eq!(event["reportingController"], "fairway.dev/ingress-controller");
     assert_eq!(event["reportingInstance"], "one");
     pass(20 * 60).await;
-    assert_eq!(world.api.asked("POST", EVENTS), 1);
-    assert_eq!(world.api.asked("PATCH", EVENTS), 0);
+    assert_eq!(world.api.request_count("POST", EVENTS), 1);
+    assert_eq!(world.api.request_count("PATCH", EVENTS), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_stands_is_repeated_before_it_expires_and_what_is_solved_is_not() {
-    let world = World::new();
+async fn a_lasting_problem_is_repeated_and_a_solved_one_is_not() {
+    let world = TestCluster::new();
     world.ingress("web", "fairway");
     let _replica = world.replica_with("one", PublishAddresses::Unset);
     within(3, "it is said", || !notes(&world).is_empty()).await;
@@ -57,7 +57,7 @@ async fn what_stands_is_repeated_before_it_expires_and_what_is_solved_is_not() {
 
 #[tokio::test(start_paused = true)]
 async fn an_event_about_an_object_of_another_kind_has_its_uid() {
-    let world = World::new();
+    let world = TestCluster::new();
     let service =
         json!({ "metadata": { "namespace": "a", "name": "web" }, "spec": { "ports": [{ "port": 80 }] } });
     let slice = json!({
@@ -83,10 +83,10 @@ async fn an_event_about_an_object_of_another_kind_has_its_uid() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn flicker_is_not_said() {
-    let world = World::new();
+async fn a_brief_problem_is_not_reported() {
+    let world = TestCluster::new();
     let replica = world.replica_with("one", PublishAddresses::Unset);
-    within(1, "it leads", || replica.standing.leads()).await;
+    within(1, "it leads", || replica.standing.is_leader()).await;
     for _ in 0..5 {
         world.ingress("web", "fairway");
         sleep(Duration::from_millis(500)).await;
@@ -94,12 +94,12 @@ async fn flicker_is_not_said() {
         sleep(Duration::from_millis(500)).await;
     }
     pass(60).await;
-    assert_eq!(world.api.asked("POST", EVENTS), 0);
+    assert_eq!(world.api.request_count("POST", EVENTS), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_comes_and_goes_is_said_every_few_minutes_at_most() {
-    let world = World::new();
+async fn a_recurring_problem_is_reported_every_few_minutes_at_most() {
+    let world = TestCluster::new();
     let _replica = world.replica_with("one", PublishAddresses::Unset);
     for _ in 0..60 {
         world.ingress("web", "fairway");
@@ -107,20 +107,20 @@ async fn what_comes_and_goes_is_said_every_few_minutes_at_most() {
         world.api.delete_at(&ingress_path(&ObjectKey::new("a", "web")));
         pass(5).await;
     }
-    let said = world.api.asked("POST", EVENTS) + world.api.asked("PATCH", EVENTS);
+    let said = world.api.request_count("POST", EVENTS) + world.api.request_count("PATCH", EVENTS);
     assert!((1..=4).contains(&said), "{said} in ten minutes");
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_the_leader_says_it_and_the_next_one_counts_on() {
-    let world = World::new();
+async fn only_the_leader_reports_and_the_next_one_continues_the_series() {
+    let world = TestCluster::new();
     world.ingress("web", "fairway");
     let first = world.replica_with("one", PublishAddresses::Unset);
-    within(1, "the first leads", || first.standing.leads()).await;
+    within(1, "the first leads", || first.standing.is_leader()).await;
     let second = world.replica_with("two", PublishAddresses::Unset);
     within(3, "it is said", || notes(&world).len() == 1).await;
     pass(60).await;
-    assert_eq!(world.api.asked("POST", EVENTS), 1);
+    assert_eq!(world.api.request_count("POST", EVENTS), 1);
     assert!(second.standing.metrics_text().contains("fairway_events_total 0\n"));
     first.stop(Duration::from_secs(5)).await;
     within(10, "the second counts on", || world.api.below(EVENTS)[0]["series"]["count"] == 2).await;
@@ -128,28 +128,28 @@ async fn only_the_leader_says_it_and_the_next_one_counts_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_said_about_ingresses_of_others() {
-    let world = World::new();
+async fn ingresses_of_other_classes_are_not_reported() {
+    let world = TestCluster::new();
     world.ingress("nobody", "no-such-class");
     let path = ingress_path(&ObjectKey::new("a", "classless"));
     let mut classless = super::world::ingress("classless", "", &json!({}));
     classless["spec"].as_object_mut().unwrap().remove("ingressClassName");
     world.api.put_at(&path, classless);
     let replica = world.replica_with("one", PublishAddresses::Unset);
-    within(1, "it leads", || replica.standing.leads()).await;
+    within(1, "it leads", || replica.standing.is_leader()).await;
     pass(60).await;
     assert_eq!(world.diagnostics().len(), 2, "the log has them");
     assert!(notes(&world).is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn very_many_are_written_in_their_time() {
-    let world = World::new();
+async fn very_many_events_are_written_eventually() {
+    let world = TestCluster::new();
     for at in 0..300 {
         world.ingress(&format!("web-{at}"), "fairway");
     }
     let replica = world.replica_with("one", PublishAddresses::Unset);
-    within(1, "it leads", || replica.standing.leads()).await;
+    within(1, "it leads", || replica.standing.is_leader()).await;
     pass(6).await;
     let early = notes(&world).len();
     assert!((80..=120).contains(&early), "{early}");
@@ -158,7 +158,7 @@ async fn very_many_are_written_in_their_time() {
 
 #[tokio::test(start_paused = true)]
 async fn the_permission_for_events_of_the_core_api_is_enough_and_remembered() {
-    let world = World::new();
+    let world = TestCluster::new();
     world.ingress("web", "fairway");
     for verb in ["POST", "PATCH"] {
         world.api.fail(Failure::Forbidden, requests(verb, "/apis/events.k8s.io/"));
@@ -173,24 +173,24 @@ async fn the_permission_for_events_of_the_core_api_is_enough_and_remembered() {
     pass(40 * 60).await;
     assert_eq!(event()["series"]["count"], 2, "it is counted on before it expires");
     assert!(first.standing.metrics_text().contains("fairway_events_total 2\n"));
-    let asked = |verb| world.api.asked(verb, "/apis/events.k8s.io/");
+    let asked = |verb| world.api.request_count(verb, "/apis/events.k8s.io/");
     assert_eq!((asked("POST"), asked("PATCH")), (1, 0), "it is not tried again");
     first.stop(Duration::from_secs(5)).await;
-    // It does not know yet what the first one learned.
+    // It does not know yet which API is permitted.
     let _second = world.replica_with("two", PublishAddresses::Unset);
     within(10, "the second counts on", || event()["series"]["count"] == 3).await;
     assert_eq!(world.api.below(CORE_EVENTS).len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_permission_status_is_written_and_events_follow_when_it_is_granted() {
-    let world = World::new();
+async fn events_follow_when_their_permission_is_granted() {
+    let world = TestCluster::new();
     world.ingress("web", "fairway");
     world.api.fail(Failure::Forbidden, requests("POST", "/events"));
     let _replica = world.replica("one", &["192.0.2.1"]);
     within(2, "written", || world.status("web").len() == 1).await;
     pass(600).await;
-    let tries = world.api.asked("POST", EVENTS);
+    let tries = world.api.request_count("POST", EVENTS);
     assert!((3..=10).contains(&tries), "{tries} tries in ten minutes");
     world.api.heal();
     within(310, "it is said", || notes(&world).len() == 1).await;
@@ -198,12 +198,12 @@ async fn without_permission_status_is_written_and_events_follow_when_it_is_grant
 
 #[tokio::test(start_paused = true)]
 async fn a_namespace_that_is_being_deleted_is_no_missing_permission() {
-    let world = World::new();
+    let world = TestCluster::new();
     world.ingress("web", "fairway");
     world.api.fail(Failure::Terminating, requests("POST", "/namespaces/a/events"));
     let replica = world.replica_with("one", PublishAddresses::Unset);
-    within(3, "it is tried", || world.api.asked("POST", EVENTS) == 1).await;
+    within(3, "it is tried", || world.api.request_count("POST", EVENTS) == 1).await;
     pass(20 * 60).await;
-    assert_eq!(world.api.asked("POST", EVENTS), 1, "and not again");
+    assert_eq!(world.api.request_count("POST", EVENTS), 1, "and not again");
     assert!(replica.standing.metrics_text().contains("fairway_events_total 0\n"));
 }

@@ -1,4 +1,4 @@
-//! What Gateways get in a cluster: ports, Services, EndpointSlices, and where all this puts them.
+//! What Gateways get in a cluster: ports, Services, EndpointSlices, and the resulting placement.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fairway_control::engine::{Engine, Outcome};
+use fairway_control::engine::{Engine, EngineOutput};
 use fairway_control::inlet::{Outlet, pipe};
 use fairway_control::pipeline::Viewer;
 use fairway_gateway::fleet::agreement::{ServedGateway, ServedGateways};
@@ -15,7 +15,7 @@ use fairway_model::{Origin, PortProtocol};
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::object::{Object, ObjectKey};
 use fairway_objects::options::Options;
-use fairway_objects::placement::{AddressKind, Addresses, Placement, PortState};
+use fairway_objects::placement::{AddressKind, GatewayAddresses, Placement, PortState};
 use fairway_objects::resources::Change;
 use fairway_testkit::api_server::{ApiServer, Failure};
 use imbl::OrdMap;
@@ -26,10 +26,10 @@ use tokio::time::{Instant, sleep};
 
 use super::world::{api_server, pass, requests, within};
 use crate::source::Namespaces;
-use crate::status::gateways::{Asker, Bindings, PlaceOptions, ServiceType};
+use crate::status::gateways::{Bindings, GatewayKeeperOptions, ReplicaClient, ServiceType};
 use crate::status::publish::PublishAddresses;
-use crate::status::reporter::{GatewayDuties, Setting, run};
-use crate::status::standing::Standing;
+use crate::status::reporter::{GatewayStatusOptions, ReporterSetup, run};
+use crate::status::standing::ReporterState;
 use crate::testing::client;
 
 const LIST: &str = "/api/v1/namespaces/infra/configmaps/fairway-leader-gateway-ports";
@@ -37,15 +37,15 @@ const SERVICE: &str = "/api/v1/namespaces/shop/services/edge-fairway";
 const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/shop/endpointslices";
 const PODS: &str = "/apis/discovery.k8s.io/v1/namespaces/infra/endpointslices/fairway-gateways-1";
 
-/// A cluster with Gateways that want a place.
-struct World {
+/// A cluster with Gateways to place.
+struct GatewayFixture {
     api: ApiServer,
     viewer: Viewer,
 }
 
-/// A replica, and what it told its pipeline.
+/// A replica, and what it sent to its pipeline.
 struct Replica {
-    standing: Standing,
+    standing: ReporterState,
     outlet: Outlet,
     bindings: Bindings,
     placed: BTreeMap<ObjectKey, Arc<Placement>>,
@@ -54,7 +54,7 @@ struct Replica {
     cut: Arc<AtomicBool>,
 }
 
-/// As if it were killed: its tasks would release the Lease.
+/// As if it were killed: otherwise its tasks would release the Lease.
 impl Drop for Replica {
     fn drop(&mut self) {
         self.cut.store(true, Ordering::Relaxed);
@@ -77,32 +77,32 @@ fn gateway(name: &str, ports: &[u16]) -> (ObjectKey, Arc<WantedGateway>) {
     (ObjectKey::new("shop", name), Arc::new(wanted))
 }
 
-impl World {
+impl GatewayFixture {
     fn new() -> Self {
         let world = Self { api: api_server(), viewer: Viewer::blank() };
         world.pods(&[("one", true), ("two", true)]);
         world
     }
 
-    /// The Gateways that are wanted from now on.
+    /// Sets the wanted Gateways.
     fn want(&self, gateways: &[(&str, &[u16])]) {
         self.want_with(gateways, &json!({}));
     }
 
-    /// The same, with this status.
+    /// The same with this status.
     fn want_with(&self, gateways: &[(&str, &[u16])], status: &Value) {
-        self.viewer.show(Self::outcome(gateways, status));
+        self.viewer.set_outcome(Self::outcome(gateways, status));
     }
 
-    /// The same, while the source may not read a kind of the Gateway API.
+    /// The same while the source may not read a kind of the Gateway API.
     fn want_without_permission(&self, gateways: &[(&str, &[u16])]) {
         let origin = Origin { kind: "UDPRoute".into(), ..Origin::default() };
         let denied = Diagnostic::new(Severity::Error, "no-permission", origin);
         let source = [denied.because("listing udproutes is forbidden", "UDPRoutes are not served")].into();
-        self.viewer.show_of(Self::outcome(gateways, &json!({})), source);
+        self.viewer.set_outcome_and_source(Self::outcome(gateways, &json!({})), source);
     }
 
-    fn outcome(gateways: &[(&str, &[u16])], status: &Value) -> Outcome {
+    fn outcome(gateways: &[(&str, &[u16])], status: &Value) -> EngineOutput {
         let object = |name: &str| {
             let metadata =
                 json!({ "name": name, "namespace": "shop", "uid": format!("uid-{name}"), "generation": 1 });
@@ -118,13 +118,13 @@ impl World {
         outcome
     }
 
-    /// The ports that were given before.
+    /// The ports that were allocated before.
     fn list_ports(&self, ports: &str) {
         let metadata = json!({ "name": "fairway-leader-gateway-ports", "namespace": "infra" });
         self.api.put_at(LIST, json!({ "metadata": metadata, "data": { "ports": ports, "last": "20001" } }));
     }
 
-    /// What Kubernetes knows of Fairway's pods.
+    /// The EndpointSlice of Fairway's pods.
     fn pods(&self, pods: &[(&str, bool)]) {
         let endpoint = |(at, (name, ready)): (usize, &(&str, bool))| {
             json!({
@@ -151,9 +151,9 @@ impl World {
         self.replica_that_asks(name, None)
     }
 
-    fn replica_that_asks(&self, name: &str, asker: Option<Asker>) -> Replica {
-        let ((inlet, outlet), standing, bindings) = (pipe(), Standing::default(), Bindings::default());
-        let places = PlaceOptions {
+    fn replica_that_asks(&self, name: &str, asker: Option<ReplicaClient>) -> Replica {
+        let ((inlet, outlet), standing, bindings) = (pipe(), ReporterState::default(), Bindings::default());
+        let places = GatewayKeeperOptions {
             controller: "fairway.dev/gateway-controller".into(),
             pods: ObjectKey::new("infra", "fairway-gateways"),
             ports: "20000-20009".parse().unwrap(),
@@ -166,28 +166,32 @@ impl World {
         };
         let (stop, stopped) = oneshot::channel();
         let cut = Arc::<AtomicBool>::default();
-        let setting = Setting {
+        let setting = ReporterSetup {
             client: client(&self.api, cut.clone()),
             pod: ObjectKey::new("infra", name),
             election_id: "fairway-leader".into(),
             publish: PublishAddresses::Unset,
             viewer: self.viewer.clone(),
             standing: standing.clone(),
-            gateways: Some(GatewayDuties { versions: Arc::new(|_| Some("v1")), places: Some(places), inlet }),
+            gateways: Some(GatewayStatusOptions {
+                versions: Arc::new(|_| Some("v1")),
+                places: Some(places),
+                inlet,
+            }),
             tickets: None,
         };
         let task = tokio::spawn(run(setting, stopped));
         Replica { standing, outlet, bindings, placed: BTreeMap::new(), _stop: stop, task, cut }
     }
 
-    /// The load balancer gives the Service an address.
+    /// The load balancer assigns an address to the Service.
     fn balance(&self, path: &str, address: &str) {
         let mut service = self.api.object(path).unwrap();
         service["status"] = json!({ "loadBalancer": { "ingress": [{ "ip": address }] } });
         self.api.put_at(path, service);
     }
 
-    /// The conditions `ready` of the copied endpoints, and the ports that they have.
+    /// The `ready` conditions of the copied endpoints, and their ports.
     fn copied(&self) -> Option<(Vec<bool>, Vec<Value>)> {
         let slice = self.api.below(SLICES).into_iter().next()?;
         let endpoints = slice["endpoints"].as_array().unwrap();
@@ -198,7 +202,7 @@ impl World {
 }
 
 impl Replica {
-    /// Where a Gateway is, as told last.
+    /// The last reported placement of a Gateway.
     fn placement(&mut self, name: &str) -> Option<Arc<Placement>> {
         while let Some(batch) = self.outlet.next(Duration::ZERO) {
             for change in batch.changes {
@@ -235,8 +239,8 @@ fn bind(port: u16) -> Vec<SocketAddr> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_gateway_gets_ports_a_service_and_slices_and_its_address_is_told() {
-    let world = World::new();
+async fn a_gateway_gets_ports_a_service_slices_and_an_address() {
+    let world = GatewayFixture::new();
     world.want(&[("edge", &[80, 443])]);
     let mut replica = world.replica("one");
     within(5, "the Service", || world.api.object(SERVICE).is_some()).await;
@@ -248,28 +252,28 @@ async fn a_gateway_gets_ports_a_service_and_slices_and_its_address_is_told() {
     })
     .await;
     let placement = replica.until("edge", |it| it.ports.contains_key(&443)).await;
-    assert!(matches!(placement.addresses, Addresses::Pending(_)));
+    assert!(matches!(placement.addresses, GatewayAddresses::Pending(_)));
     assert_eq!(placement.ports[&80].bind, bind(20_000));
     world.balance(SERVICE, "192.0.2.7");
-    let assigned =
-        |it: &Placement| matches!(&it.addresses, Addresses::Assigned(all) if &*all[0].value == "192.0.2.7");
+    let assigned = |it: &Placement| matches!(&it.addresses, GatewayAddresses::Assigned(all) if &*all[0].value == "192.0.2.7");
     replica.until("edge", assigned).await;
-    let writes = world.api.asked("PATCH", "/services/") + world.api.asked("POST", "/services");
+    let writes =
+        world.api.request_count("PATCH", "/services/") + world.api.request_count("POST", "/services");
     pass(600).await;
-    let later = world.api.asked("PATCH", "/services/") + world.api.asked("POST", "/services");
+    let later = world.api.request_count("PATCH", "/services/") + world.api.request_count("POST", "/services");
     assert_eq!((writes, later), (1, 1), "only differences are written");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_replica_is_placed_once_its_ports_are_bound_or_cannot_be() {
-    let world = World::new();
+    let world = GatewayFixture::new();
     world.list_ports("shop/edge:80 20000\nshop/edge:443 20001\n");
     world.want(&[("edge", &[80, 443])]);
     let mut replica = world.replica("one");
     replica.until("edge", |it| it.ports[&80].bind == bind(20_000)).await;
     assert!(!replica.standing.has_placed_gateways());
     let failed = tcp(20_001).map(|bind| (bind, "in use".to_owned()));
-    replica.bindings.show(tcp(20_000).chain(tcp(20_001)), failed);
+    replica.bindings.publish(tcp(20_000).chain(tcp(20_001)), failed);
     let placement = replica.until("edge", |it| it.ports[&80].state == PortState::Bound).await;
     let PortState::Failed(why) = &placement.ports[&443].state else { panic!("{placement:?}") };
     assert_eq!(&**why, "0.0.0.0:20001 cannot be bound: in use");
@@ -277,24 +281,24 @@ async fn a_replica_is_placed_once_its_ports_are_bound_or_cannot_be() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_port_whose_listeners_wait_for_a_certificate_keeps_no_replica_from_being_ready() {
-    let world = World::new();
+async fn a_port_waiting_for_a_certificate_does_not_delay_readiness() {
+    let world = GatewayFixture::new();
     world.list_ports("shop/edge:80 20000\nshop/edge:443 20001\n");
-    let mut outcome = World::outcome(&[("edge", &[80, 443])], &json!({}));
+    let mut outcome = GatewayFixture::outcome(&[("edge", &[80, 443])], &json!({}));
     let wanted = outcome.translation.gateway.wanted.get_mut(&ObjectKey::new("shop", "edge")).unwrap();
     Arc::make_mut(wanted).served.remove(&(PortProtocol::Tcp, 443));
-    world.viewer.show(outcome);
+    world.viewer.set_outcome(outcome);
     let mut replica = world.replica("one");
     replica.until("edge", |it| it.ports.get(&443).is_some_and(|port| !port.bind.is_empty())).await;
     assert!(!replica.standing.has_placed_gateways(), "port 80 is not bound yet");
-    replica.bindings.show(tcp(20_000), std::iter::empty());
+    replica.bindings.publish(tcp(20_000), std::iter::empty());
     within(5, "it is ready", || replica.standing.has_placed_gateways()).await;
     assert_eq!(replica.placement("edge").unwrap().ports[&443].state, PortState::Pending);
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_permission_new_gateways_get_a_place_and_nothing_is_taken_away() {
-    let world = World::new();
+async fn without_a_permission_new_gateways_are_placed_and_nothing_is_removed() {
+    let world = GatewayFixture::new();
     world.want(&[("edge", &[80, 443]), ("gone", &[80])]);
     let mut replica = world.replica("one");
     within(5, "the Service", || world.api.object(SERVICE).is_some()).await;
@@ -315,30 +319,30 @@ async fn without_a_permission_new_gateways_get_a_place_and_nothing_is_taken_away
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_parameters_that_cannot_be_used_a_service_stays_and_none_is_made() {
-    let world = World::new();
+async fn with_invalid_parameters_a_service_stays_and_none_is_created() {
+    let world = GatewayFixture::new();
     world.want(&[("edge", &[80])]);
     let _replica = world.replica("one");
     within(5, "the Service", || world.api.object(SERVICE).is_some()).await;
     let before = world.api.object(SERVICE);
-    let mut outcome = World::outcome(&[("edge", &[80]), ("new", &[80])], &json!({}));
+    let mut outcome = GatewayFixture::outcome(&[("edge", &[80]), ("new", &[80])], &json!({}));
     for name in ["edge", "new"] {
         let wanted = outcome.translation.gateway.wanted.get_mut(&ObjectKey::new("shop", name)).unwrap();
         let wanted = Arc::make_mut(wanted);
         wanted.parameters = None;
-        // Another address is another Service.
+        // Another address means another Service.
         let value = Some("192.0.2.9".into());
         wanted.addresses = vec![WantedAddress { kind: AddressKind::Ip, value }];
     }
-    world.viewer.show(outcome);
+    world.viewer.set_outcome(outcome);
     pass(600).await;
     assert_eq!(world.api.object(SERVICE), before);
-    assert_eq!(world.api.asked("POST", "/services"), 1, "that of before");
+    assert_eq!(world.api.request_count("POST", "/services"), 1, "that of before");
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_gateways_a_replica_has_nothing_to_wait_for() {
-    let world = World::new();
+async fn without_gateways_a_replica_waits_for_nothing() {
+    let world = GatewayFixture::new();
     world.want(&[]);
     let replica = world.replica("one");
     within(1, "placed", || replica.standing.has_placed_gateways()).await;
@@ -347,31 +351,31 @@ async fn without_gateways_a_replica_has_nothing_to_wait_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_the_leader_gives_ports_and_every_replica_has_the_same() {
-    let world = World::new();
+async fn only_the_leader_allocates_ports_and_all_replicas_use_the_same() {
+    let world = GatewayFixture::new();
     world.want(&[("edge", &[80])]);
     let mut leader = world.replica("one");
-    within(5, "it leads", || leader.standing.leads()).await;
+    within(5, "it leads", || leader.standing.is_leader()).await;
     let mut other = world.replica("two");
     world.want(&[("edge", &[80]), ("more", &[80])]);
     let first = leader.until("more", |it| !it.ports[&80].bind.is_empty()).await;
     let second = other.until("more", |it| !it.ports[&80].bind.is_empty()).await;
     assert_eq!(first.ports, second.ports);
-    assert!(!other.standing.leads());
-    let posts = world.api.asked("POST", "/namespaces/shop/services");
+    assert!(!other.standing.is_leader());
+    let posts = world.api.request_count("POST", "/namespaces/shop/services");
     assert_eq!(posts, 2, "each Service is made once");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_new_leader_keeps_the_ports() {
-    let world = World::new();
+    let world = GatewayFixture::new();
     world.want(&[("a", &[80]), ("edge", &[80])]);
     let mut first = world.replica("one");
     first.until("edge", |it| it.ports[&80].bind == bind(20_001)).await;
     drop(first);
     world.want(&[("edge", &[80])]);
     let mut second = world.replica("two");
-    within(60, "it leads", || second.standing.leads()).await;
+    within(60, "it leads", || second.standing.is_leader()).await;
     pass(5).await;
     assert_eq!(second.placement("edge").unwrap().ports[&80].bind, bind(20_001));
     let list = world.api.object(LIST).unwrap();
@@ -379,42 +383,41 @@ async fn a_new_leader_keeps_the_ports() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_drains_leaves_the_slices_also_without_a_leader() {
-    let world = World::new();
+async fn a_draining_pod_leaves_the_slices_even_without_a_leader() {
+    let world = GatewayFixture::new();
     world.want(&[("edge", &[80])]);
     let leader = world.replica("one");
     within(5, "its slices", || world.copied().is_some()).await;
     let other = world.replica("two");
     pass(2).await;
-    // The leader is killed: its Lease is valid for some time, and Kubernetes sees that its pod ends.
+    // The leader is killed: its Lease stays valid for some time, and Kubernetes sees that its pod ends.
     drop(leader);
     world.pods(&[("one", false), ("two", true)]);
     let begun = Instant::now();
     within(5, "the copy", || world.copied().is_some_and(|(ready, _)| ready == [false, true])).await;
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
-    assert!(!other.standing.leads(), "long before another one leads");
+    assert!(!other.standing.is_leader(), "long before another one leads");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_of_somebody_else_is_left_alone_and_named() {
-    let world = World::new();
+async fn a_foreign_service_is_not_touched_and_is_named() {
+    let world = GatewayFixture::new();
     let theirs =
         json!({ "metadata": { "name": "edge-fairway", "namespace": "shop", "uid": "x" }, "spec": {} });
     world.api.put_at(SERVICE, theirs);
     world.want(&[("edge", &[80])]);
     let mut replica = world.replica("one");
-    let named =
-        |it: &Placement| matches!(&it.addresses, Addresses::Pending(why) if why.contains("does not belong"));
+    let named = |it: &Placement| matches!(&it.addresses, GatewayAddresses::Pending(why) if why.contains("does not belong"));
     replica.until("edge", named).await;
     pass(600).await;
-    let tries = world.api.asked("POST", "/namespaces/shop/services");
+    let tries = world.api.request_count("POST", "/namespaces/shop/services");
     assert!((2..=20).contains(&tries), "{tries} tries in ten minutes");
     assert_eq!(world.api.object(SERVICE).unwrap()["metadata"]["uid"], "x");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_edited_service_is_mended_and_never_leads_to_the_port_of_another_gateway() {
-    let world = World::new();
+async fn an_edited_service_is_restored_and_never_leads_to_a_foreign_port() {
+    let world = GatewayFixture::new();
     world.want(&[("edge", &[80]), ("other", &[80])]);
     let _replica = world.replica("one");
     within(5, "the slices", || world.api.below(SLICES).len() == 2).await;
@@ -430,8 +433,8 @@ async fn an_edited_service_is_mended_and_never_leads_to_the_port_of_another_gate
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_gateway_that_is_gone_is_forgotten_and_its_port_is_free() {
-    let world = World::new();
+async fn the_port_of_a_deleted_gateway_is_freed() {
+    let world = GatewayFixture::new();
     world.want(&[("edge", &[80])]);
     let mut replica = world.replica("one");
     replica.until("edge", |it| !it.ports[&80].bind.is_empty()).await;
@@ -442,23 +445,22 @@ async fn a_gateway_that_is_gone_is_forgotten_and_its_port_is_free() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_may_not_be_read_keeps_no_replica_from_serving_the_rest() {
-    let world = World::new();
+async fn missing_permissions_do_not_stop_a_replica_from_serving_the_rest() {
+    let world = GatewayFixture::new();
     world.api.fail(Failure::Forbidden, requests("GET", "/configmaps"));
     world.want(&[("edge", &[80])]);
     let mut replica = world.replica("one");
     within(30, "it goes on without Gateways", || replica.standing.has_placed_gateways()).await;
-    let told =
-        |it: &Placement| matches!(&it.addresses, Addresses::Pending(why) if why.contains("may not be read"));
+    let told = |it: &Placement| matches!(&it.addresses, GatewayAddresses::Pending(why) if why.contains("may not be read"));
     replica.until("edge", told).await;
 }
 
-/// What the other replica answers, now and later.
+/// The current and later responses of the other replica.
 type Answers = Arc<Mutex<Option<ServedGateways>>>;
 
-fn asker(answers: &Answers) -> Asker {
+fn asker(answers: &Answers) -> ReplicaClient {
     let answers = answers.clone();
-    Asker::scripted(Arc::new(move |ip| {
+    ReplicaClient::from_query(Arc::new(move |ip| {
         assert_eq!(ip.to_string(), "10.0.0.2", "nobody asks itself");
         let answer = answers.lock().unwrap().clone();
         Box::pin(async move { answer })
@@ -473,12 +475,12 @@ fn serving(generation: i64, ports: &[u16]) -> Option<ServedGateways> {
 
 #[tokio::test(start_paused = true)]
 async fn a_gateway_is_programmed_once_every_ready_replica_has_bound_its_ports() {
-    let (world, answers) = (World::new(), Answers::default());
+    let (world, answers) = (GatewayFixture::new(), Answers::default());
     *answers.lock().unwrap() = Some(ServedGateways::new());
     world.want(&[("edge", &[80])]);
     let mut leader = world.replica_that_asks("one", Some(asker(&answers)));
     leader.until("edge", |it| it.ports[&80].bind == bind(20_000)).await;
-    leader.bindings.show(tcp(20_000), std::iter::empty());
+    leader.bindings.publish(tcp(20_000), std::iter::empty());
     for (answer, what) in [
         (Some(ServedGateways::new()), "the other one has not read it"),
         (serving(0, &[20_000]), "it has read an earlier generation"),
@@ -502,20 +504,20 @@ async fn a_gateway_is_programmed_once_every_ready_replica_has_bound_its_ports() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replica_that_never_answers_holds_a_gateway_up_for_a_while_only() {
-    let (world, answers) = (World::new(), Answers::default());
+async fn a_replica_that_never_responds_delays_a_gateway_only_for_a_while() {
+    let (world, answers) = (GatewayFixture::new(), Answers::default());
     world.want(&[("edge", &[80])]);
     let mut leader = world.replica_that_asks("one", Some(asker(&answers)));
     leader.until("edge", |it| it.ports[&80].bind == bind(20_000)).await;
-    leader.bindings.show(tcp(20_000), std::iter::empty());
+    leader.bindings.publish(tcp(20_000), std::iter::empty());
     pass(1).await;
     assert_eq!(leader.placement("edge").unwrap().ports[&80].state, PortState::Pending);
     leader.until("edge", |it| it.ports[&80].state == PortState::Bound).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_leader_believes_what_the_status_says_of_this_generation() {
-    let (world, answers) = (World::new(), Answers::default());
+async fn a_new_leader_trusts_the_status_of_this_generation() {
+    let (world, answers) = (GatewayFixture::new(), Answers::default());
     *answers.lock().unwrap() = Some(ServedGateways::new());
     let list = json!({ "ports": "shop/edge:80 20000\n", "last": "20000" });
     let metadata = json!({ "name": "fairway-leader-gateway-ports", "namespace": "infra" });
@@ -526,15 +528,15 @@ async fn a_new_leader_believes_what_the_status_says_of_this_generation() {
     });
     world.want_with(&[("edge", &[80])], &json!({ "conditions": [condition] }));
     let mut replica = world.replica_that_asks("one", Some(asker(&answers)));
-    replica.bindings.show(tcp(20_000), std::iter::empty());
-    within(60, "it leads", || replica.standing.leads()).await;
+    replica.bindings.publish(tcp(20_000), std::iter::empty());
+    within(60, "it leads", || replica.standing.is_leader()).await;
     pass(5).await;
     assert_eq!(replica.placement("edge").unwrap().ports[&80].state, PortState::Bound);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_of_ports_that_somebody_deletes_or_empties_is_written_back_as_it_was() {
-    let world = World::new();
+async fn a_deleted_or_emptied_port_list_is_restored() {
+    let world = GatewayFixture::new();
     world.want(&[("a", &[80]), ("edge", &[80])]);
     let mut leader = world.replica("one");
     leader.until("edge", |it| it.ports[&80].bind == bind(20_001)).await;

@@ -1,4 +1,4 @@
-//! The statuses of objects of the Gateway API: who writes them, when, and over what.
+//! The status of Gateway API objects: who writes it, when, and what is replaced.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,29 +15,29 @@ use tokio::task::JoinHandle;
 use super::world::{api_server, pass, requests, within};
 use crate::status::election::Role;
 use crate::status::object_writer::ObjectWriter;
-use crate::status::standing::Standing;
-use crate::status::statement::{Says, Statement};
-use crate::status::updates::Updates;
+use crate::status::standing::ReporterState;
+use crate::status::statement::{ComparableStatus, WritableStatus};
+use crate::status::updates::ViewUpdates;
 use crate::testing::client;
 
 const ROUTE: &str = "/apis/gateway.networking.k8s.io/v1/namespaces/shop/httproutes/web";
 
-/// A status that is a word beside what others say.
+/// A status with one word, next to fields of other writers.
 #[derive(Debug, PartialEq)]
 struct Word {
     word: &'static str,
     generation: i64,
-    /// The version of the object that it is made of.
+    /// The version of the object that it is made from.
     version: String,
 }
 
-impl Statement for Word {
-    fn repeats(&self, before: &Self) -> bool {
+impl ComparableStatus for Word {
+    fn is_same_as(&self, before: &Self) -> bool {
         (self.word, self.generation) == (before.word, before.generation)
     }
 }
 
-impl Says for Word {
+impl WritableStatus for Word {
     fn uid(&self) -> &str {
         "uid-web"
     }
@@ -55,34 +55,34 @@ impl Says for Word {
     }
 }
 
-type Wanted = Arc<Mutex<OrdMap<ObjectRef, Arc<Word>>>>;
+type DesiredStatuses = Arc<Mutex<OrdMap<ObjectRef, Arc<Word>>>>;
 
 /// A route, and a writer that may lead.
-struct World {
+struct RouteFixture {
     api: ApiServer,
     viewer: Viewer,
-    wanted: Wanted,
+    wanted: DesiredStatuses,
     role: watch::Sender<Role>,
-    standing: Standing,
+    standing: ReporterState,
     task: JoinHandle<()>,
 }
 
-impl Drop for World {
+impl Drop for RouteFixture {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-impl World {
+impl RouteFixture {
     fn new() -> Self {
-        let (api, viewer, standing) = (api_server(), Viewer::blank(), Standing::default());
-        let (wanted, role) = (Wanted::default(), watch::Sender::new(Role::Leader));
+        let (api, viewer, standing) = (api_server(), Viewer::blank(), ReporterState::default());
+        let (wanted, role) = (DesiredStatuses::default(), watch::Sender::new(Role::Leader));
         let theirs = wanted.clone();
         let statuses = Box::new(move |_: &_| theirs.lock().unwrap().clone());
         let client = client(&api, Arc::default());
         let versions = Arc::new(|_| Some("v1"));
         let writer = ObjectWriter::new(client, Arc::default(), standing.clone(), versions, statuses);
-        let updates = Updates::new(viewer.clone(), std::time::Duration::from_millis(100));
+        let updates = ViewUpdates::new(viewer.clone(), std::time::Duration::from_millis(100));
         let task = tokio::spawn(writer.run(updates, role.subscribe()));
         let world = Self { api, viewer, wanted, role, standing, task };
         world.route(1, &json!({ "parents": [{ "controllerName": "example.com/other" }] }));
@@ -95,7 +95,7 @@ impl World {
         self.api.put_at(ROUTE, json!({ "metadata": metadata, "spec": {}, "status": status }));
     }
 
-    /// The status of the route should be this word.
+    /// Sets the desired word of the route's status.
     fn say(&self, word: &'static str, generation: i64) {
         let found = self.api.object(ROUTE).unwrap_or_default();
         let version = found["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
@@ -103,10 +103,10 @@ impl World {
         self.wanted.lock().unwrap().insert(route, Arc::new(Word { word, generation, version }));
         let mut engine = Engine::new(Options::default());
         engine.update(Vec::new(), 0);
-        self.viewer.show(engine.current().unwrap().clone());
+        self.viewer.set_outcome(engine.current().unwrap().clone());
     }
 
-    /// Another controller writes a field of the status, and the change is noticed.
+    /// Another controller writes a field of the status, and the change is observed.
     fn other_writes(&self, field: &str, word: &str) {
         let mut route = self.api.object(ROUTE).unwrap();
         route["status"][field] = json!(word);
@@ -115,7 +115,7 @@ impl World {
         self.say("good", 1);
     }
 
-    /// Writes, and three times another controller replaces that.
+    /// Writes; another controller replaces that three times.
     async fn fight(&self) {
         self.say("good", 1);
         within(2, "written", || self.status()["word"] == "good").await;
@@ -132,45 +132,45 @@ impl World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_is_written_once_and_keeps_what_others_say() {
-    let world = World::new();
+async fn a_status_is_written_once_and_keeps_fields_of_others() {
+    let world = RouteFixture::new();
     world.say("good", 1);
     within(2, "written", || world.status()["word"] == "good").await;
     assert_eq!(world.status()["parents"][0]["controllerName"], "example.com/other");
     pass(600).await;
-    assert_eq!(world.api.asked("PUT", "/status"), 1);
+    assert_eq!(world.api.request_count("PUT", "/status"), 1);
     world.say("better", 1);
     within(2, "written again", || world.status()["word"] == "better").await;
     assert!(world.standing.metrics_text().contains("fairway_status_writes_total 2\n"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_that_says_so_already_is_not_written() {
-    let world = World::new();
+async fn a_status_that_is_up_to_date_is_not_written() {
+    let world = RouteFixture::new();
     world.route(1, &json!({ "word": "good" }));
     world.say("good", 1);
     pass(60).await;
-    assert_eq!(world.api.asked("PUT", "/status"), 0);
+    assert_eq!(world.api.request_count("PUT", "/status"), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_said_about_a_generation_that_was_not_judged() {
-    let world = World::new();
+async fn no_status_is_written_for_a_generation_that_was_not_translated() {
+    let world = RouteFixture::new();
     world.route(2, &json!({}));
     world.say("good", 1);
     pass(60).await;
-    assert_eq!(world.api.asked("PUT", "/status"), 0, "the judgement of the new one is on its way");
+    assert_eq!(world.api.request_count("PUT", "/status"), 0, "the judgement of the new one is on its way");
     world.say("good", 2);
     within(2, "written", || world.status()["word"] == "good").await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_the_leader_writes_and_a_new_one_looks_at_everything() {
-    let world = World::new();
+async fn only_the_leader_writes_and_a_new_one_checks_everything() {
+    let world = RouteFixture::new();
     world.role.send_replace(Role::Follower);
     world.say("good", 1);
     pass(60).await;
-    assert_eq!(world.api.asked("PUT", "/status"), 0);
+    assert_eq!(world.api.request_count("PUT", "/status"), 0);
     world.role.send_replace(Role::Leader);
     within(2, "written", || world.status()["word"] == "good").await;
     // Another leader has written something else meanwhile.
@@ -182,27 +182,27 @@ async fn only_the_leader_writes_and_a_new_one_looks_at_everything() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_writers_do_not_fight_on_and_it_is_said_who_the_other_is() {
-    let world = World::new();
+async fn a_conflict_between_writers_backs_off_and_names_the_other() {
+    let world = RouteFixture::new();
     world.fight().await;
     let said = world.standing.diagnostics()[0].to_string();
     assert!(said.contains("HTTPRoute shop/web status: field manager \"rival\" keeps replacing"), "{said}");
-    let before = world.api.asked("PUT", "/status");
+    let before = world.api.request_count("PUT", "/status");
     for _ in 0..3600 {
         if world.status()["word"] == "good" {
             world.other_writes("word", "bad");
         }
         pass(1).await;
     }
-    let writes = world.api.asked("PUT", "/status") - before;
+    let writes = world.api.request_count("PUT", "/status") - before;
     assert!((3..=9).contains(&writes), "{writes} writes in an hour");
     world.role.send_replace(Role::Follower);
     within(2, "no fight of a follower", || world.standing.diagnostics().is_empty()).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_said_of_a_fight_ends_an_hour_after_the_last_replacement_also_if_nothing_changes() {
-    let world = World::new();
+async fn a_conflict_is_reported_for_an_hour_after_the_last_replacement() {
+    let world = RouteFixture::new();
     world.fight().await;
     pass(55 * 60).await;
     assert!(!world.standing.diagnostics().is_empty());
@@ -211,15 +211,15 @@ async fn what_is_said_of_a_fight_ends_an_hour_after_the_last_replacement_also_if
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_others_say_elsewhere_in_a_status_is_no_fight() {
-    let world = World::new();
+async fn other_fields_of_a_status_are_no_conflict() {
+    let world = RouteFixture::new();
     world.say("good", 1);
     within(2, "written", || world.status()["word"] == "good").await;
     for word in ["a", "b", "c", "d"] {
         world.other_writes("theirs", word);
         pass(1).await;
     }
-    assert_eq!(world.api.asked("PUT", "/status"), 1);
+    assert_eq!(world.api.request_count("PUT", "/status"), 1);
     world.other_writes("word", "bad");
     within(4, "written after the first pause", || world.status()["word"] == "good").await;
     assert!(world.standing.diagnostics().is_empty(), "once is no fight");
@@ -227,30 +227,30 @@ async fn what_others_say_elsewhere_in_a_status_is_no_fight() {
 
 #[tokio::test(start_paused = true)]
 async fn a_conflict_is_retried_from_the_fresh_object() {
-    let world = World::new();
+    let world = RouteFixture::new();
     world.api.fail_times(2, Failure::Conflict, requests("PUT", "/httproutes/web/status"));
     world.say("good", 1);
     within(5, "written", || world.status()["word"] == "good").await;
-    assert_eq!(world.api.asked("PUT", "/status"), 3);
-    assert_eq!(world.api.asked("GET", "/httproutes/web"), 3, "read anew each time");
+    assert_eq!(world.api.request_count("PUT", "/status"), 3);
+    assert_eq!(world.api.request_count("GET", "/httproutes/web"), 3, "read anew each time");
     assert!(world.standing.metrics_text().contains("fairway_status_failures_total 0\n"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_is_gone_is_let_be() {
-    let world = World::new();
+async fn a_deleted_object_is_ignored() {
+    let world = RouteFixture::new();
     world.api.delete_at(ROUTE);
     world.say("good", 1);
     pass(60).await;
-    assert_eq!(world.api.asked("GET", "/httproutes/web"), 1);
-    assert_eq!(world.api.asked("PUT", "/status"), 0);
+    assert_eq!(world.api.request_count("GET", "/httproutes/web"), 1);
+    assert_eq!(world.api.request_count("PUT", "/status"), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_role_that_comes_back_beside_other_news_frees_what_was_under_way() {
-    // Which of the two is seen first is left to chance.
+async fn a_regained_role_abandons_running_jobs() {
+    // Which of the two is seen first is random.
     for attempt in 0..20 {
-        let world = World::new();
+        let world = RouteFixture::new();
         world.api.set_network(Network::Silent);
         world.say("good", 1);
         pass(1).await;

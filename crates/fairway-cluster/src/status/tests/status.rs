@@ -1,4 +1,4 @@
-//! What the status of Ingresses says, and how often it is written.
+//! The status of Ingresses, and how often it is written.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use fairway_objects::object::ObjectKey;
 use fairway_testkit::api_server::{Failure, Network};
 use serde_json::{Value, json};
 
-use super::world::{World, pass, requests, within};
+use super::world::{TestCluster, pass, requests, within};
 use crate::status::{NodeAddresses, PublishAddresses, Reporter, ReporterOptions, StatusMode};
 
 const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/a/events";
@@ -21,8 +21,8 @@ fn balancer(entries: &Value) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn served_ingresses_say_the_addresses_and_are_written_once() {
-    let world = World::new();
+async fn served_ingresses_get_the_addresses_in_one_write() {
+    let world = TestCluster::new();
     world.ingress("web", "fairway");
     world.ingress("other", "someone-else");
     let _replica = world.replica("one", &["lb.example", "192.0.2.2", "192.0.2.1"]);
@@ -36,21 +36,21 @@ async fn served_ingresses_say_the_addresses_and_are_written_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_that_is_right_already_is_not_written() {
-    let world = World::new();
+async fn a_correct_status_is_not_written() {
+    let world = TestCluster::new();
     world.ingress("web", "fairway");
     world.other_writes("web", "192.0.2.1");
     let replica = world.replica("one", &["192.0.2.1"]);
-    within(1, "it leads", || replica.standing.leads()).await;
+    within(1, "it leads", || replica.standing.is_leader()).await;
     pass(60).await;
     assert_eq!(world.api.status_writes(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn only_the_leader_writes() {
-    let world = World::new();
+    let world = TestCluster::new();
     let first = world.replica("one", &["192.0.2.1"]);
-    within(1, "the first leads", || first.standing.leads()).await;
+    within(1, "the first leads", || first.standing.is_leader()).await;
     let second = world.replica("two", &["192.0.2.99"]);
     for name in ["a", "b", "c"] {
         world.ingress(name, "fairway");
@@ -63,7 +63,7 @@ async fn only_the_leader_writes() {
 
 #[tokio::test(start_paused = true)]
 async fn many_ingresses_are_written_soon_and_with_one_request_each() {
-    let world = World::new();
+    let world = TestCluster::new();
     for at in 0..500 {
         world.ingress(&format!("web-{at}"), "fairway");
     }
@@ -75,7 +75,7 @@ async fn many_ingresses_are_written_soon_and_with_one_request_each() {
 
 #[tokio::test(start_paused = true)]
 async fn the_addresses_of_the_publish_service_are_followed() {
-    let world = World::new();
+    let world = TestCluster::new();
     world.ingress("web", "fairway");
     let publish = PublishAddresses::Service(ObjectKey::new("infra", "edge"));
     let _replica = world.replica_with("one", publish);
@@ -97,7 +97,7 @@ fn node(name: &str, addresses: &Value) -> (String, Value) {
 
 #[tokio::test(start_paused = true)]
 async fn the_addresses_of_the_nodes_with_ready_pods_are_followed() {
-    let world = World::new();
+    let world = TestCluster::new();
     world.ingress("web", "fairway");
     let both = json!([{ "type": "InternalIP", "address": "10.0.0.1" }, { "type": "ExternalIP", "address": "192.0.2.1" }]);
     let internal = json!([{ "type": "InternalIP", "address": "10.0.0.2" }]);
@@ -120,20 +120,20 @@ async fn the_addresses_of_the_nodes_with_ready_pods_are_followed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_published_addresses_the_lease_is_held_and_status_left_alone() {
-    let world = World::new();
+async fn without_addresses_the_lease_is_held_and_status_not_touched() {
+    let world = TestCluster::new();
     world.ingress("web", "fairway");
     world.other_writes("web", "192.0.2.50");
     let replica = world.replica_with("one", PublishAddresses::Unset);
-    within(1, "it leads", || replica.standing.leads()).await;
+    within(1, "it leads", || replica.standing.is_leader()).await;
     pass(30).await;
     replica.stop(Duration::from_secs(5)).await;
     assert_eq!(world.api.status_writes(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_ingress_of_another_class_loses_our_address_and_keeps_those_of_others() {
-    let world = World::new();
+async fn an_ingress_of_another_class_loses_only_our_addresses() {
+    let world = TestCluster::new();
     for name in ["web", "taken"] {
         world.ingress(name, "fairway");
     }
@@ -150,7 +150,7 @@ async fn an_ingress_of_another_class_loses_our_address_and_keeps_those_of_others
 
 #[tokio::test(start_paused = true)]
 async fn an_ingress_that_is_deleted_is_not_written() {
-    let world = World::new();
+    let world = TestCluster::new();
     world.ingress("web", "fairway");
     let _replica = world.replica("one", &["192.0.2.1"]);
     within(2, "written", || world.status("web").len() == 1).await;
@@ -160,8 +160,8 @@ async fn an_ingress_that_is_deleted_is_not_written() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_replica_clears_status_when_it_goes() {
-    let world = World::new();
+async fn the_last_replica_clears_status_when_it_leaves() {
+    let world = TestCluster::new();
     for name in ["web", "api"] {
         world.ingress(name, "fairway");
     }
@@ -175,8 +175,8 @@ async fn the_last_replica_clears_status_when_it_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn status_stays_while_another_replica_goes_on() {
-    let world = World::new();
+async fn status_stays_while_another_replica_runs() {
+    let world = TestCluster::new();
     world.ingress("web", "fairway");
     world.pod("two", &json!({}));
     let replica = world.replica("one", &["192.0.2.1"]);
@@ -187,10 +187,10 @@ async fn status_stays_while_another_replica_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_replica_leads_in_time_when_it_goes_a_moment_after_the_leader() {
-    // Followers ask for the Lease when chance says so.
+async fn the_last_replica_leads_in_time_if_it_leaves_just_after_the_leader() {
+    // Followers try to get the Lease at random times.
     for _ in 0..50 {
-        let world = World::new();
+        let world = TestCluster::new();
         world.ingress("web", "fairway");
         let leader = world.replica("one", &["192.0.2.1"]);
         within(2, "written", || world.status("web").len() == 1).await;
@@ -206,8 +206,8 @@ async fn the_last_replica_leads_in_time_when_it_goes_a_moment_after_the_leader()
 }
 
 #[tokio::test(start_paused = true)]
-async fn status_stays_when_the_replicas_left_cannot_be_known() {
-    let world = World::new();
+async fn status_stays_if_the_remaining_replicas_are_unknown() {
+    let world = TestCluster::new();
     world.ingress("web", "fairway");
     world.api.fail(Failure::Forbidden, requests("GET", "/pods"));
     let replica = world.replica("one", &["192.0.2.1"]);
@@ -218,20 +218,20 @@ async fn status_stays_when_the_replicas_left_cannot_be_known() {
 
 #[tokio::test(start_paused = true)]
 async fn a_replica_that_stops_knows_whether_its_pod_is_deleted() {
-    const OWN: &str = "/api/v1/namespaces/infra/pods/one";
+    const OWN_POD: &str = "/api/v1/namespaces/infra/pods/one";
     let deleted = json!({ "deletionTimestamp": "2026-01-01T00:00:00Z" });
-    type Happening<'a> = &'a dyn Fn(&World);
+    type Happening<'a> = &'a dyn Fn(&TestCluster);
     let cases: [(&str, bool, Happening<'_>); 4] = [
         ("only the container stops", false, &|_| {}),
         ("the pod is deleted", true, &|world| world.pod("one", &deleted)),
-        ("the pod is gone already", true, &|world| world.api.delete_at(OWN)),
+        ("the pod is gone already", true, &|world| world.api.delete_at(OWN_POD)),
         ("nobody says", false, &|world| {
             world.pod("one", &deleted);
             world.api.fail(Failure::Forbidden, requests("GET", "/pods/one"));
         }),
     ];
     for (case, is_deleted, happen) in cases {
-        let world = World::new();
+        let world = TestCluster::new();
         let replica = world.replica("one", &["192.0.2.1"]);
         pass(1).await;
         let standing = replica.standing.clone();
@@ -243,8 +243,8 @@ async fn a_replica_that_stops_knows_whether_its_pod_is_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn stopping_takes_its_time_at_most_when_the_api_server_is_silent() {
-    let world = World::new();
+async fn stopping_respects_its_timeout_if_the_api_server_is_silent() {
+    let world = TestCluster::new();
     world.ingress("web", "fairway");
     let replica = world.replica("one", &["192.0.2.1"]);
     within(2, "written", || world.status("web").len() == 1).await;
@@ -254,8 +254,8 @@ async fn stopping_takes_its_time_at_most_when_the_api_server_is_silent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_writers_do_not_fight_on_and_it_is_said_who_the_other_is() {
-    let world = World::new();
+async fn a_conflict_between_writers_backs_off_and_names_the_other() {
+    let world = TestCluster::new();
     world.ingress("web", "fairway");
     let replica = world.replica("one", &["192.0.2.1"]);
     within(2, "written", || world.status("web") == ["192.0.2.1"]).await;
@@ -284,17 +284,17 @@ async fn two_writers_do_not_fight_on_and_it_is_said_who_the_other_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_without_permission_hurts_no_other_and_heals() {
-    let world = World::new();
+async fn a_forbidden_namespace_affects_no_other_and_recovers() {
+    let world = TestCluster::new();
     world.ingress("web", "fairway");
     for verb in ["PATCH", "PUT"] {
         world.api.fail(Failure::Forbidden, requests(verb, "/namespaces/a/ingresses"));
     }
     let replica = world.replica("one", &["192.0.2.1"]);
-    within(1, "it leads", || replica.standing.leads()).await;
+    within(1, "it leads", || replica.standing.is_leader()).await;
     pass(120).await;
-    let tries = world.api.asked("PATCH", "/status");
-    assert_eq!(world.api.asked("PUT", "/status"), tries, "both are tried");
+    let tries = world.api.request_count("PATCH", "/status");
+    assert_eq!(world.api.request_count("PUT", "/status"), tries, "both are tried");
     assert!((2..=12).contains(&tries), "{tries} tries in two minutes");
     world.api.heal();
     within(300, "written", || world.status("web") == ["192.0.2.1"]).await;
@@ -302,7 +302,7 @@ async fn a_namespace_without_permission_hurts_no_other_and_heals() {
 
 #[tokio::test(start_paused = true)]
 async fn the_permission_to_update_is_enough_and_remembered() {
-    let world = World::new();
+    let world = TestCluster::new();
     for name in ["a", "b", "c"] {
         world.ingress(name, "fairway");
     }
@@ -310,36 +310,36 @@ async fn the_permission_to_update_is_enough_and_remembered() {
     let replica = world.replica("one", &["192.0.2.1", "lb.example"]);
     let is_written = |name| world.status(name) == ["192.0.2.1", "lb.example"];
     within(2, "written", || ["a", "b", "c"].into_iter().all(is_written)).await;
-    let patches = world.api.asked("PATCH", "/status");
+    let patches = world.api.request_count("PATCH", "/status");
     assert!((1..=3).contains(&patches), "{patches} are tried before the first is refused");
     let spec = world.api.object("/apis/networking.k8s.io/v1/namespaces/a/ingresses/a").unwrap();
     assert_eq!(spec["spec"]["ingressClassName"], "fairway");
     world.ingress("late", "fairway");
     within(2, "a new one too", || world.status("late").len() == 2).await;
-    assert_eq!(world.api.asked("PATCH", "/status"), patches, "none is tried again");
-    assert_eq!(world.api.asked("PUT", "/status"), 4);
+    assert_eq!(world.api.request_count("PATCH", "/status"), patches, "none is tried again");
+    assert_eq!(world.api.request_count("PUT", "/status"), 4);
     replica.stop(Duration::from_secs(10)).await;
     assert!(world.status("a").is_empty(), "the last replica clears it");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_update_that_comes_too_late_is_based_on_the_next_version() {
-    let world = World::new();
+async fn a_conflicting_update_is_repeated_on_the_next_version() {
+    let world = TestCluster::new();
     world.ingress("web", "fairway");
     world.api.fail(Failure::Forbidden, requests("PATCH", "/ingresses"));
     world.api.fail_times(2, Failure::Conflict, requests("PUT", "/status"));
     let _replica = world.replica("one", &["192.0.2.1"]);
     within(30, "written", || world.status("web") == ["192.0.2.1"]).await;
-    assert_eq!(world.api.asked("PUT", "/status"), 3);
+    assert_eq!(world.api.request_count("PUT", "/status"), 3);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_that_somebody_else_changed_in_between_is_read_again() {
-    let world = World::new();
+async fn a_concurrently_changed_status_is_read_again() {
+    let world = TestCluster::new();
     world.ingress("web", "fairway");
     let replica = world.replica("one", &["192.0.2.1"]);
     within(2, "written", || world.status("web") == ["192.0.2.1"]).await;
-    // The write is based on a version that the configuration has not seen replaced yet.
+    // The write is based on a version that is outdated, which the configuration does not show yet.
     let path = "/apis/networking.k8s.io/v1/namespaces/a/ingresses/web";
     let mut object = world.api.object(path).unwrap();
     object["status"] = json!({});

@@ -1,5 +1,5 @@
-//! The ticket keys that replicas share: who makes and rotates them, and what becomes of a Secret that is not as it should be. Logouts that
-//! one of them was told reach the others.
+//! The shared ticket keys: who creates and rotates them, and how an invalid Secret is handled. Logouts reported to one replica
+//! reach the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -12,15 +12,15 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use super::world::{Replica, World, pass, requests, within};
+use super::world::{Replica, TestCluster, pass, requests, within};
 use crate::status::publish::PublishAddresses;
-use crate::status::tickets::{LogoutNotice, TicketDuties};
+use crate::status::tickets::{LogoutNotice, TicketOptions};
 
 const SECRET: &str = "/api/v1/namespaces/infra/secrets/fairway-leader-session-tickets";
 const TYPE: &str = "fairway.dev/session-ticket-keys";
 const HOUR: u64 = 60 * 60;
 
-/// A replica, and what its data plane was told last.
+/// A replica, and what its data plane received last.
 struct Sharing {
     replica: Replica,
     adopted: Arc<Mutex<Adopted>>,
@@ -38,11 +38,11 @@ struct Adopted {
 
 impl Sharing {
     /// A replica in `world` whose clock is ahead of the others by `skew` seconds.
-    fn start(world: &World, name: &str, skew: i64) -> Self {
+    fn start(world: &TestCluster, name: &str, skew: i64) -> Self {
         let adopted = Arc::<Mutex<Adopted>>::default();
         let (told, heard, start) = (adopted.clone(), adopted.clone(), world.start);
         let (notices, received) = mpsc::channel(100);
-        let duties = TicketDuties {
+        let duties = TicketOptions {
             rotation: Duration::from_secs(12 * HOUR),
             adopt: Arc::new(move |keys| {
                 let mut adopted = told.lock().unwrap();
@@ -58,7 +58,7 @@ impl Sharing {
         Self { replica, adopted, notices, start }
     }
 
-    /// Its data plane is told of a logout whose sessions are over after so many hours.
+    /// Reports a logout whose sessions expire after this many hours to its data plane.
     fn log_out(&self, id: u8, hours: u64) -> oneshot::Receiver<()> {
         let ends = wall(self.start, 0).as_second().unsigned_abs() + hours * HOUR;
         let (shared, told) = oneshot::channel();
@@ -84,27 +84,27 @@ impl Sharing {
     }
 }
 
-/// What a clock shows that is ahead by `skew` seconds.
+/// The time on a clock that is ahead by `skew` seconds.
 fn wall(start: Instant, skew: i64) -> Timestamp {
     let passed = i64::try_from(start.elapsed().as_secs()).unwrap();
     Timestamp::from_second(1_700_000_000 + passed + skew).unwrap()
 }
 
-fn data(world: &World) -> BTreeMap<String, String> {
+fn data(world: &TestCluster) -> BTreeMap<String, String> {
     let object = world.api.object(SECRET).unwrap_or_default();
     serde_json::from_value(object["data"].clone()).unwrap_or_default()
 }
 
-/// Somebody edits the Secret.
-fn edit(world: &World, edit: impl FnOnce(&mut Value)) {
+/// Edits the Secret.
+fn edit(world: &TestCluster, edit: impl FnOnce(&mut Value)) {
     let mut object = world.api.object(SECRET).unwrap();
     edit(&mut object);
     world.api.put_at(SECRET, object);
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_leader_makes_keys_that_every_replica_adopts() {
-    let world = World::new();
+async fn the_leader_creates_keys_that_every_replica_adopts() {
+    let world = TestCluster::new();
     let replicas = ["one", "two", "three"].map(|name| Sharing::start(&world, name, 0));
     within(10, "all have the key", || replicas.iter().all(|it| it.secrets().len() == 1)).await;
     assert_eq!(replicas[0].secrets(), replicas[1].secrets());
@@ -114,13 +114,13 @@ async fn the_leader_makes_keys_that_every_replica_adopts() {
     assert_eq!(object["metadata"]["labels"]["app.kubernetes.io/managed-by"], json!("fairway"));
     let names: Vec<_> = data(&world).into_keys().collect();
     assert_eq!(names, ["current", "current-made"]);
-    assert_eq!(world.api.asked("POST", "/secrets"), 1, "one of them");
+    assert_eq!(world.api.request_count("POST", "/secrets"), 1, "one of them");
     assert!(replicas.iter().all(|it| it.problems().is_empty()));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_key_is_rotated_every_12_hours_and_published_half_an_hour_before_it_encrypts() {
-    let world = World::new();
+    let world = TestCluster::new();
     let replicas = ["one", "two"].map(|name| Sharing::start(&world, name, 0));
     within(10, "both have a key", || replicas.iter().all(|it| it.secrets().len() == 1)).await;
     let mut before = replicas[0].secrets();
@@ -134,12 +134,15 @@ async fn a_key_is_rotated_every_12_hours_and_published_half_an_hour_before_it_en
         }
         before = replicas[0].secrets();
     }
-    assert_eq!((world.api.asked("POST", "/secrets"), world.api.asked("PUT", "/secrets")), (1, 2));
+    assert_eq!(
+        (world.api.request_count("POST", "/secrets"), world.api.request_count("PUT", "/secrets")),
+        (1, 2)
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_next_leader_goes_on_with_the_keys_and_a_new_replica_adopts_them() {
-    let world = World::new();
+async fn the_next_leader_keeps_the_keys_and_a_new_replica_adopts_them() {
+    let world = TestCluster::new();
     let first = Sharing::start(&world, "one", 0);
     within(10, "it has a key", || first.secrets().len() == 1).await;
     let second = Sharing::start(&world, "two", -600);
@@ -149,15 +152,15 @@ async fn the_next_leader_goes_on_with_the_keys_and_a_new_replica_adopts_them() {
     let third = Sharing::start(&world, "three", 600);
     pass(2 * HOUR).await;
     assert_eq!((second.secrets(), third.secrets()), (keys.clone(), keys.clone()));
-    assert_eq!(world.api.asked("PUT", "/secrets"), 0);
+    assert_eq!(world.api.request_count("PUT", "/secrets"), 0);
     within(2 * HOUR, "rotated in time", || second.secrets().len() == 2).await;
     assert_eq!(second.secrets()[1], keys[0]);
     within(10, "everywhere", || third.secrets() == second.secrets()).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_torn_secret_changes_no_key_and_the_leader_mends_it() {
-    let world = World::new();
+async fn a_malformed_secret_changes_no_key_and_the_leader_restores_it() {
+    let world = TestCluster::new();
     let leader = Sharing::start(&world, "one", 0);
     within(10, "it leads", || leader.secrets().len() == 1).await;
     let follower = Sharing::start(&world, "two", 0);
@@ -184,8 +187,8 @@ async fn a_torn_secret_changes_no_key_and_the_leader_mends_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_foreign_secret_is_left_alone() {
-    let world = World::new();
+async fn a_foreign_secret_is_not_touched() {
+    let world = TestCluster::new();
     let metadata = json!({ "name": "fairway-leader-session-tickets", "namespace": "infra" });
     let foreign = json!({ "metadata": metadata, "type": "Opaque", "data": { "current": "AAAA" } });
     world.api.put_at(SECRET, foreign.clone());
@@ -193,15 +196,15 @@ async fn a_foreign_secret_is_left_alone() {
     within(5, "it is said", || replica.problems().join("").contains("its type is not fairway.dev/session"))
         .await;
     pass(HOUR).await;
-    assert_eq!(world.api.asked("PUT", "/secrets") + world.api.asked("POST", "/secrets"), 0);
-    assert!(replica.secrets().is_empty() && replica.replica.standing.leads());
+    assert_eq!(world.api.request_count("PUT", "/secrets") + world.api.request_count("POST", "/secrets"), 0);
+    assert!(replica.secrets().is_empty() && replica.replica.standing.is_leader());
     world.api.delete_at(SECRET);
     within(10, "it makes one", || replica.secrets().len() == 1 && replica.problems().is_empty()).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_is_too_young_for_the_clock_is_said_and_replaced_in_time() {
-    let world = World::new();
+async fn a_key_from_the_future_is_reported_and_replaced_in_time() {
+    let world = TestCluster::new();
     // Its clock is two days ahead.
     let ahead = Sharing::start(&world, "one", 48 * 3600);
     within(10, "it has a key", || ahead.secrets().len() == 1).await;
@@ -219,8 +222,8 @@ async fn a_key_that_is_too_young_for_the_clock_is_said_and_replaced_in_time() {
 
 #[tokio::test(start_paused = true)]
 async fn emptying_or_deleting_the_secret_makes_all_tickets_worthless() {
-    let world = World::new();
-    // As the chart makes it.
+    let world = TestCluster::new();
+    // As the chart creates it.
     let metadata =
         json!({ "name": "fairway-leader-session-tickets", "namespace": "infra", "labels": { "a": "b" } });
     world.api.put_at(SECRET, json!({ "metadata": metadata, "type": TYPE }));
@@ -240,17 +243,17 @@ async fn emptying_or_deleting_the_secret_makes_all_tickets_worthless() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_permission_replicas_keep_their_own_keys_and_nothing_else_suffers() {
+async fn without_permission_replicas_keep_their_own_keys() {
     for (method, failure) in
         [("GET", Failure::Forbidden), ("POST", Failure::Forbidden), ("POST", Failure::Broken)]
     {
-        let world = World::new();
+        let world = TestCluster::new();
         world.api.fail(failure, requests(method, "/secrets"));
         let replica = Sharing::start(&world, "one", 0);
-        within(5, "it leads", || replica.replica.standing.leads()).await;
+        within(5, "it leads", || replica.replica.standing.is_leader()).await;
         pass(HOUR).await;
         assert!(replica.secrets().is_empty() && world.api.object(SECRET).is_none());
-        let asked = world.api.asked("POST", "/secrets") + world.api.asked("GET", "/secrets");
+        let asked = world.api.request_count("POST", "/secrets") + world.api.request_count("GET", "/secrets");
         assert!(asked <= 130, "it asks twice a minute at most: {asked}");
         world.api.heal();
         within(90, "granted by now", || replica.secrets().len() == 1).await;
@@ -258,24 +261,24 @@ async fn without_permission_replicas_keep_their_own_keys_and_nothing_else_suffer
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_that_lead_at_once_make_one_key() {
-    let world = World::new();
+async fn two_concurrent_leaders_create_one_key() {
+    let world = TestCluster::new();
     world.api.fail_times(1, Failure::Conflict, requests("POST", "/secrets"));
     let replica = Sharing::start(&world, "one", 0);
     within(20, "it tries again", || replica.secrets().len() == 1).await;
-    // Somebody else rotates at the same moment.
+    // Another leader rotates at the same time.
     pass(12 * HOUR - 60).await;
     world.api.fail_times(1, Failure::Conflict, requests("PUT", "/secrets"));
     within(180, "rotated", || replica.secrets().len() == 2).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_logout_that_one_replica_was_told_reaches_all_and_stays_while_keys_rotate() {
-    let world = World::new();
+async fn a_logout_reaches_all_replicas_and_survives_key_rotation() {
+    let world = TestCluster::new();
     let replicas = ["one", "two", "three"].map(|name| Sharing::start(&world, name, 0));
     within(10, "all have the key", || replicas.iter().all(|it| it.secrets().len() == 1)).await;
     let keys = replicas[0].secrets();
-    // At the same moment, to different ones.
+    // At the same time, to different replicas.
     let told = [replicas[0].log_out(1, 100), replicas[1].log_out(2, 100), replicas[2].log_out(3, 10)];
     for told in told {
         tokio::time::timeout(Duration::from_secs(5), told).await.unwrap().unwrap();
@@ -292,21 +295,25 @@ async fn a_logout_that_one_replica_was_told_reaches_all_and_stays_while_keys_rot
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_logouts_are_few_requests() {
-    let world = World::new();
+async fn many_logouts_need_few_requests() {
+    let world = TestCluster::new();
     let replica = Sharing::start(&world, "one", 0);
     within(10, "it has a key", || replica.secrets().len() == 1).await;
     let told: Vec<_> = (0..100).map(|id| replica.log_out(id, 1)).collect();
     for told in told {
         tokio::time::timeout(Duration::from_secs(5), told).await.unwrap().unwrap();
     }
-    assert!(world.api.asked("PUT", "/secrets") <= 2, "{}", world.api.asked("PUT", "/secrets"));
+    assert!(
+        world.api.request_count("PUT", "/secrets") <= 2,
+        "{}",
+        world.api.request_count("PUT", "/secrets")
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_logout_that_cannot_be_shared_is_not_said_to_be() {
+async fn a_logout_that_cannot_be_shared_is_not_confirmed() {
     for failure in [Failure::Forbidden, Failure::Broken] {
-        let world = World::new();
+        let world = TestCluster::new();
         let replica = Sharing::start(&world, "one", 0);
         within(10, "it has a key", || replica.secrets().len() == 1).await;
         world.api.fail(failure, requests("PUT", "/secrets"));
@@ -317,17 +324,17 @@ async fn a_logout_that_cannot_be_shared_is_not_said_to_be() {
         replica.log_out(2, 1).await.unwrap();
         assert_eq!(replica.logouts(), [1, 2], "the next one takes it along");
     }
-    // Nobody shares keys.
-    let world = World::new();
+    // No keys are shared.
+    let world = TestCluster::new();
     world.api.fail(Failure::Forbidden, requests("GET", "/secrets"));
     let replica = Sharing::start(&world, "one", 0);
-    within(5, "it leads", || replica.replica.standing.leads()).await;
+    within(5, "it leads", || replica.replica.standing.is_leader()).await;
     assert!(tokio::time::timeout(Duration::from_secs(15), replica.log_out(1, 1)).await.unwrap().is_err());
 }
 
 #[tokio::test(start_paused = true)]
-async fn logouts_that_somebody_tears_or_removes_come_back() {
-    let world = World::new();
+async fn damaged_or_removed_logouts_are_restored() {
+    let world = TestCluster::new();
     let leader = Sharing::start(&world, "one", 0);
     within(10, "it has a key", || leader.secrets().len() == 1).await;
     leader.log_out(1, 100).await.unwrap();
@@ -339,20 +346,20 @@ async fn logouts_that_somebody_tears_or_removes_come_back() {
     within(10, "restored", || data(&world).contains_key("logouts")).await;
     let latest = Sharing::start(&world, "three", 0);
     within(10, "it knows", || latest.logouts() == [1]).await;
-    let written = world.api.asked("PUT", "/secrets");
+    let written = world.api.request_count("PUT", "/secrets");
     leader.log_out(1, 100).await.unwrap();
-    assert_eq!(world.api.asked("PUT", "/secrets"), written, "what is there is not written again");
+    assert_eq!(world.api.request_count("PUT", "/secrets"), written, "what is there is not written again");
 }
 
-/// Until then, what a replica encrypts for a login would open nowhere else: it gets no traffic.
+/// Until then, state that a replica encrypts for a login cannot be decrypted elsewhere: it gets no traffic.
 #[tokio::test(start_paused = true)]
 async fn a_replica_knows_the_keys_of_the_others_before_it_is_ready() {
-    let world = World::new();
+    let world = TestCluster::new();
     let replica = Sharing::start(&world, "one", 0);
     assert!(!replica.replica.standing.knows_ticket_keys());
     within(5, "it has looked", || replica.replica.standing.knows_ticket_keys()).await;
     for failure in [Failure::Forbidden, Failure::Broken] {
-        let world = World::new();
+        let world = TestCluster::new();
         world.api.fail(failure, requests("GET", "/secrets"));
         let replica = Sharing::start(&world, "one", 0);
         within(15, "it goes on without them", || replica.replica.standing.knows_ticket_keys()).await;

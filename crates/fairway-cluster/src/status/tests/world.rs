@@ -1,4 +1,4 @@
-//! A cluster with Ingresses, and replicas that report to it. Time is virtual: it passes when nobody has anything to do.
+//! A cluster with Ingresses, and replicas that report to it. Time is virtual: it advances when all tasks are idle.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,9 +17,9 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use crate::status::publish::PublishAddresses;
-use crate::status::reporter::{Setting, run};
-use crate::status::standing::Standing;
-use crate::status::tickets::TicketDuties;
+use crate::status::reporter::{ReporterSetup, run};
+use crate::status::standing::ReporterState;
+use crate::status::tickets::TicketOptions;
 use crate::testing::client;
 
 pub(crate) const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/infra/leases/fairway-leader";
@@ -46,24 +46,23 @@ pub(crate) fn ingress_path(key: &ObjectKey) -> String {
 }
 
 /// The cluster.
-pub(crate) struct World {
+pub(crate) struct TestCluster {
     pub(crate) api: ApiServer,
     pub(crate) viewer: Viewer,
     pub(crate) start: Instant,
     engine: Arc<Mutex<Engine>>,
 }
 
-/// A replica that runs.
+/// A running replica.
 pub(crate) struct Replica {
-    pub(crate) standing: Standing,
+    pub(crate) standing: ReporterState,
     stop: oneshot::Sender<Duration>,
     task: JoinHandle<Option<JoinHandle<()>>>,
     cut: Arc<AtomicBool>,
 }
 
-impl World {
-    /// With the class `fairway`, and the configuration following the objects. The jitter of replicas is the same in every
-    /// run.
+impl TestCluster {
+    /// With the class `fairway`, and the configuration following the objects. The jitter of replicas is deterministic.
     pub(crate) fn new() -> Self {
         fastrand::seed(1);
         let world = Self {
@@ -83,7 +82,7 @@ impl World {
         world
     }
 
-    /// Tells the engine beside the API server.
+    /// Sends changes to the engine directly.
     pub(crate) fn change(&self, changes: Vec<Change>) {
         change(&self.engine, &self.viewer, changes);
     }
@@ -103,7 +102,7 @@ impl World {
         self.api.put_at(&path, object);
     }
 
-    /// What the status of an Ingress says.
+    /// The addresses in an Ingress's status.
     pub(crate) fn status(&self, name: &str) -> Vec<String> {
         let object = self.api.object(&ingress_path(&ObjectKey::new("a", name))).unwrap();
         let entries = object.pointer("/status/loadBalancer/ingress").and_then(Value::as_array).cloned();
@@ -111,7 +110,7 @@ impl World {
         entries.unwrap_or_default().iter().map(text).collect()
     }
 
-    /// The diagnostics that stand, as `fairway check` prints them.
+    /// The current diagnostics, as `fairway check` prints them.
     pub(crate) fn diagnostics(&self) -> Vec<String> {
         self.viewer.view().unwrap().diagnostics().map(ToString::to_string).collect()
     }
@@ -147,19 +146,19 @@ impl World {
         self.replica_sharing(name, publish, None)
     }
 
-    /// The same, which may share ticket keys.
+    /// The same, possibly with shared ticket keys.
     pub(crate) fn replica_sharing(
         &self,
         name: &str,
         publish: PublishAddresses,
-        tickets: Option<TicketDuties>,
+        tickets: Option<TicketOptions>,
     ) -> Replica {
         if self.api.object(&format!("/api/v1/namespaces/infra/pods/{name}")).is_none() {
             self.pod(name, &json!({}));
         }
         let (stop, stopped) = oneshot::channel();
-        let (standing, cut) = (Standing::default(), Arc::<AtomicBool>::default());
-        let setting = Setting {
+        let (standing, cut) = (ReporterState::default(), Arc::<AtomicBool>::default());
+        let setting = ReporterSetup {
             client: client(&self.api, cut.clone()),
             pod: ObjectKey::new("infra", name),
             election_id: "fairway-leader".into(),
@@ -179,12 +178,12 @@ impl World {
 }
 
 impl Replica {
-    /// From now on nothing that it asks arrives: for the others it is as if it were killed.
+    /// From now on none of its requests arrive: for the others it is as if it were killed.
     pub(crate) fn cut_off(&self) {
         self.cut.store(true, Ordering::Relaxed);
     }
 
-    /// Stops it, and gives how long that took.
+    /// Stops it; returns how long that took.
     pub(crate) async fn stop(self, patience: Duration) -> Duration {
         let start = Instant::now();
         self.stop.send(patience).unwrap();
@@ -196,7 +195,7 @@ impl Replica {
     }
 }
 
-/// Waits until `condition`, for `seconds` of virtual time.
+/// Waits until `condition` holds, for at most `seconds` of virtual time.
 pub(crate) async fn within(seconds: u64, what: &str, condition: impl Fn() -> bool) {
     let end = Instant::now() + Duration::from_secs(seconds);
     while !condition() {
@@ -223,10 +222,10 @@ pub(crate) fn ingress(name: &str, class: &str, status: &Value) -> Value {
 fn change(engine: &Mutex<Engine>, viewer: &Viewer, changes: Vec<Change>) {
     let mut engine = engine.lock().unwrap();
     engine.update(changes, 0);
-    viewer.show(engine.current().unwrap().clone());
+    viewer.set_outcome(engine.current().unwrap().clone());
 }
 
-/// What a source does: tells the engine of every Ingress that is different or gone.
+/// Acts as a source: tells the engine of every Ingress that was added, changed or removed.
 async fn follow(api: ApiServer, viewer: Viewer, engine: Arc<Mutex<Engine>>) {
     let mut changes = api.changes();
     let mut known = BTreeMap::<String, Value>::new();

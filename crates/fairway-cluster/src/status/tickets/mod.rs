@@ -1,11 +1,11 @@
-//! The ticket keys of TLS sessions that all replicas share, and the logouts that they tell each other: a Secret in Fairway's namespace.
+//! The TLS session ticket keys that all replicas share, and the logouts they tell each other: a Secret in Fairway's namespace.
 //!
-//! `record` is the form of the Secret, `schedule` says by the age of the keys who may do what when, and `keeper` watches the Secret,
-//! hands its keys to the data plane, and, on the leader, writes it. docs/design/0058-session-tickets.md has the reasons.
+//! `record` encodes the Secret, `schedule` decides by the age of the keys what happens when, and `keeper` watches the Secret,
+//! passes its keys to the data plane and, on the leader, writes it. docs/design/0058-session-tickets.md has the reasons.
 
 mod keeper;
 mod record;
 mod schedule;
 
 pub(super) use keeper::TicketKeeper;
-pub use keeper::{AdoptLogouts, AdoptTicketKeys, LogoutNotice, TicketDuties};
+pub use keeper::{AdoptLogouts, AdoptTicketKeys, LogoutNotice, TicketOptions};

@@ -1,8 +1,8 @@
-//! When a key encrypts, when it is over, and when the leader makes the next one. No input or output, no clock: the time is
+//! When a key starts to encrypt, when it expires, and when the leader creates the next one. No I/O and no clock: the time is
 //! passed in.
 //!
-//! Clocks of machines need not agree. The time in the record says how old a key was when this replica saw it first; from then on it
-//! ages by the replica's own clock that never jumps.
+//! Clocks of machines may differ. The time in the record gives the age of a key when this replica first saw it; from then on it
+//! ages by the replica's monotonic clock.
 
 use std::time::Duration;
 
@@ -12,54 +12,60 @@ use tokio::time::Instant;
 
 use super::record::KeyRecord;
 
-/// A key that was published does not encrypt for this part of a rotation: replicas that hear of it late can then open its tickets.
-const SETTLING_PARTS: u32 = 24;
-/// A key that comes from further in the future shows that clocks are wrong.
-pub(super) const TOLERANCE: Duration = Duration::from_secs(5 * 60);
+/// A published key does not encrypt for this fraction of a rotation, so that replicas that receive it late can still decrypt its
+/// tickets.
+const ROTATION_PARTS_BEFORE_USE: u32 = 24;
+/// A key from further in the future shows that a clock is wrong.
+pub(super) const CLOCK_TOLERANCE: Duration = Duration::from_secs(5 * 60);
 
-/// The keys that are known.
+/// The known keys.
 #[derive(Debug)]
-pub(super) struct Schedule {
+pub(super) struct KeySchedule {
     rotation: Duration,
-    /// The newest first.
-    known: Vec<Known>,
-    /// Whether the Secret was read before: what is new in it then has just been published.
+    /// Newest first.
+    known: Vec<KnownKey>,
+    /// Whether the Secret was read before: keys that are new in it were then just published.
     has_read: bool,
 }
 
 #[derive(Clone, Debug)]
-struct Known {
+struct KnownKey {
     record: KeyRecord,
     seen: Instant,
     age_then: Duration,
     encrypts_from: Instant,
 }
 
-impl Schedule {
+impl KeySchedule {
     pub(super) fn new(rotation: Duration) -> Self {
         Self { rotation, known: Vec::new(), has_read: false }
     }
 
-    /// Takes the keys that the Secret has now in place of those before.
-    pub(super) fn see(&mut self, keys: &[KeyRecord], now: Instant, wall: Timestamp) {
-        let settling = self.rotation / SETTLING_PARTS;
+    /// Replaces the known keys by those of the Secret.
+    pub(super) fn set_keys(&mut self, keys: &[KeyRecord], now: Instant, wall: Timestamp) {
+        let settling = self.rotation / ROTATION_PARTS_BEFORE_USE;
         let mut known = Vec::with_capacity(keys.len());
         for record in keys {
-            // A key whose time somebody has changed is as old as it was.
+            // A key whose time was edited keeps its age.
             if let Some(before) = self.known.iter().find(|it| it.record.secret == record.secret) {
-                known.push(Known { record: record.clone(), ..before.clone() });
+                known.push(KnownKey { record: record.clone(), ..before.clone() });
                 continue;
             }
             let age = Duration::try_from(wall.duration_since(record.made)).unwrap_or_default();
             let wait = if self.has_read { settling } else { settling.saturating_sub(age) };
-            known.push(Known { record: record.clone(), seen: now, age_then: age, encrypts_from: now + wait });
+            known.push(KnownKey {
+                record: record.clone(),
+                seen: now,
+                age_then: age,
+                encrypts_from: now + wait,
+            });
         }
         (self.known, self.has_read) = (known, true);
     }
 
-    /// What the data plane is told.
-    pub(super) fn shared(&self, now: Instant) -> Vec<SharedTicketSecret> {
-        let shared = |known: &Known| SharedTicketSecret {
+    /// The keys for the data plane.
+    pub(super) fn shared_secrets(&self, now: Instant) -> Vec<SharedTicketSecret> {
+        let shared = |known: &KnownKey| SharedTicketSecret {
             secret: known.record.secret.clone(),
             age: known.age(now),
             encrypts_in: known.encrypts_from.saturating_duration_since(now),
@@ -67,37 +73,37 @@ impl Schedule {
         self.known.iter().map(shared).collect()
     }
 
-    /// Whether the newest key comes from the future, by this replica's clock.
-    pub(super) fn is_ahead(&self, wall: Timestamp) -> bool {
+    /// Whether the newest key is from the future, by this replica's clock.
+    pub(super) fn is_newest_from_future(&self, wall: Timestamp) -> bool {
         let ahead = self.known.first().map(|known| known.record.made.duration_since(wall));
-        ahead.and_then(|ahead| Duration::try_from(ahead).ok()).is_some_and(|ahead| ahead > TOLERANCE)
+        ahead.and_then(|ahead| Duration::try_from(ahead).ok()).is_some_and(|ahead| ahead > CLOCK_TOLERANCE)
     }
 
-    /// How long the leader waits until it makes the next key.
-    pub(super) fn rotates_in(&self, now: Instant) -> Duration {
+    /// How long until the leader creates the next key.
+    pub(super) fn time_to_rotation(&self, now: Instant) -> Duration {
         self.known.first().map_or(Duration::ZERO, |newest| self.rotation.saturating_sub(newest.age(now)))
     }
 
-    /// The keys that the leader writes: `new` in front of the newest that still counts.
-    pub(super) fn rotated(&self, new: KeyRecord, now: Instant) -> Vec<KeyRecord> {
+    /// The keys that the leader writes: `new`, then the newest that is still valid.
+    pub(super) fn rotated_keys(&self, new: KeyRecord, now: Instant) -> Vec<KeyRecord> {
         let previous = self.known.first().filter(|known| known.age(now) < 2 * self.rotation);
         let previous = previous.map(|known| KeyRecord {
             secret: known.record.secret.clone(),
-            // The order of the times says which is which; a clock that was ahead must not turn it round.
+            // The times define the order; a clock that was ahead must not reverse it.
             made: known.record.made.min(new.made),
         });
         std::iter::once(new).chain(previous).collect()
     }
 
-    /// The keys as they were, to be written over a Secret that is torn; none where the newest is too old to go on with.
-    pub(super) fn restored(&self, now: Instant) -> Option<Vec<KeyRecord>> {
+    /// The previous keys, to restore a damaged Secret; `None` if the newest is too old.
+    pub(super) fn restored_keys(&self, now: Instant) -> Option<Vec<KeyRecord>> {
         let newest = self.known.first()?;
         (newest.age(now) < self.rotation)
             .then(|| self.known.iter().map(|known| known.record.clone()).collect())
     }
 }
 
-impl Known {
+impl KnownKey {
     fn age(&self, now: Instant) -> Duration {
         self.age_then + now.saturating_duration_since(self.seen)
     }
@@ -118,70 +124,70 @@ mod tests {
         KeyRecord::new(wall(hours)).unwrap()
     }
 
-    fn settles(schedule: &Schedule, now: Instant) -> Vec<u64> {
-        schedule.shared(now).iter().map(|key| key.encrypts_in.as_secs() / 60).collect()
+    fn settles(schedule: &KeySchedule, now: Instant) -> Vec<u64> {
+        schedule.shared_secrets(now).iter().map(|key| key.encrypts_in.as_secs() / 60).collect()
     }
 
     #[test]
-    fn a_new_key_waits_on_every_replica_and_one_that_was_there_at_the_start_only_if_it_is_young() {
+    fn new_keys_wait_before_use_and_keys_found_at_start_only_if_young() {
         let (now, keys) = (Instant::now(), [key(12), key(0)]);
-        let mut running = Schedule::new(ROTATION);
-        running.see(&keys[1..], now, wall(11));
+        let mut running = KeySchedule::new(ROTATION);
+        running.set_keys(&keys[1..], now, wall(11));
         assert_eq!(settles(&running, now), [0]);
-        running.see(&keys, now + HOUR, wall(12));
+        running.set_keys(&keys, now + HOUR, wall(12));
         assert_eq!(settles(&running, now + HOUR), [30, 0]);
         assert_eq!(settles(&running, now + HOUR + HOUR / 4), [15, 0]);
-        let mut started = Schedule::new(ROTATION);
-        started.see(&keys, now, wall(15));
+        let mut started = KeySchedule::new(ROTATION);
+        started.set_keys(&keys, now, wall(15));
         assert_eq!(settles(&started, now), [0, 0]);
     }
 
     #[test]
-    fn a_replica_whose_clock_is_wrong_waits_all_the_same() {
+    fn a_replica_with_a_wrong_clock_waits_too() {
         let (now, keys) = (Instant::now(), [key(12), key(0)]);
         for skew in [-48, -1, 0, 1, 48] {
-            let mut schedule = Schedule::new(ROTATION);
-            schedule.see(&keys[1..], now, wall(skew));
-            schedule.see(&keys, now + 12 * HOUR, wall(12 + skew));
+            let mut schedule = KeySchedule::new(ROTATION);
+            schedule.set_keys(&keys[1..], now, wall(skew));
+            schedule.set_keys(&keys, now + 12 * HOUR, wall(12 + skew));
             assert_eq!(settles(&schedule, now + 12 * HOUR)[0], 30, "{skew} h");
-            let newest = schedule.shared(now + 24 * HOUR)[0].age;
+            let newest = schedule.shared_secrets(now + 24 * HOUR)[0].age;
             assert!(newest >= 12 * HOUR, "it ages by the clock of the replica: {newest:?}, {skew} h");
-            assert_eq!(schedule.is_ahead(wall(12 + skew)), skew < 0);
+            assert_eq!(schedule.is_newest_from_future(wall(12 + skew)), skew < 0);
         }
     }
 
     #[test]
-    fn the_leader_rotates_when_the_newest_key_is_old_and_keeps_the_one_before() {
+    fn the_leader_rotates_an_old_key_and_keeps_the_previous_one() {
         let now = Instant::now();
-        let mut schedule = Schedule::new(ROTATION);
-        assert_eq!(schedule.rotates_in(now), Duration::ZERO);
+        let mut schedule = KeySchedule::new(ROTATION);
+        assert_eq!(schedule.time_to_rotation(now), Duration::ZERO);
         let (first, second) = (key(0), key(12));
-        schedule.see(std::slice::from_ref(&first), now, wall(3));
-        assert_eq!(schedule.rotates_in(now), 9 * HOUR);
+        schedule.set_keys(std::slice::from_ref(&first), now, wall(3));
+        assert_eq!(schedule.time_to_rotation(now), 9 * HOUR);
         let later = now + 9 * HOUR;
-        assert_eq!(schedule.rotates_in(later), Duration::ZERO);
-        assert_eq!(schedule.rotated(second.clone(), later), [second.clone(), first]);
+        assert_eq!(schedule.time_to_rotation(later), Duration::ZERO);
+        assert_eq!(schedule.rotated_keys(second.clone(), later), [second.clone(), first]);
         assert_eq!(
-            schedule.rotated(key(40), now + 21 * HOUR).len(),
+            schedule.rotated_keys(key(40), now + 21 * HOUR).len(),
             1,
             "what is over is not published again"
         );
         // Its clock was a year ahead.
         let ahead = key(24 * 365);
-        schedule.see(std::slice::from_ref(&ahead), now, wall(0));
-        assert_eq!(schedule.rotates_in(now), ROTATION);
-        let keys = schedule.rotated(second.clone(), now + ROTATION);
+        schedule.set_keys(std::slice::from_ref(&ahead), now, wall(0));
+        assert_eq!(schedule.time_to_rotation(now), ROTATION);
+        let keys = schedule.rotated_keys(second.clone(), now + ROTATION);
         assert_eq!((keys[1].secret.clone(), keys[1].made), (ahead.secret, second.made));
     }
 
     #[test]
-    fn what_a_torn_secret_gets_back_is_what_was_in_it_unless_that_is_old() {
+    fn a_malformed_secret_is_restored_unless_its_keys_are_old() {
         let now = Instant::now();
-        let mut schedule = Schedule::new(ROTATION);
-        assert_eq!(schedule.restored(now), None);
+        let mut schedule = KeySchedule::new(ROTATION);
+        assert_eq!(schedule.restored_keys(now), None);
         let keys = [key(12), key(0)];
-        schedule.see(&keys, now, wall(12));
-        assert_eq!(schedule.restored(now + 11 * HOUR).as_deref(), Some(&keys[..]));
-        assert_eq!(schedule.restored(now + 12 * HOUR), None);
+        schedule.set_keys(&keys, now, wall(12));
+        assert_eq!(schedule.restored_keys(now + 11 * HOUR).as_deref(), Some(&keys[..]));
+        assert_eq!(schedule.restored_keys(now + 12 * HOUR), None);
     }
 }

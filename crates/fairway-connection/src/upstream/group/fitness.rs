@@ -1,5 +1,5 @@
-//! Which members are fit for requests: what checks say of them, and how much those get that are new or fit again. Costs one comparison
-//! where the backend asks for neither.
+//! Which members are fit for requests: the results of health checks, and slow start for new or recovered members. Costs
+//! one comparison if the backend uses neither.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -8,61 +8,62 @@ use std::time::Duration;
 use fairway_model::{Backend, PortProtocol};
 use fairway_net::clock::Instant;
 
-use crate::upstream::checks::{CheckState, Checked, Checks};
+use crate::upstream::checks::{CheckState, CheckedEndpoint, HealthChecks};
 use crate::upstream::endpoint::EndpointIdentity;
 
-/// The least that a new endpoint gets of its share: with nothing it would never be found fit.
-const LEAST: f32 = 0.1;
+/// The minimum share of a new endpoint: without requests it would never recover.
+const MIN_WARMUP_SHARE: f32 = 0.1;
 
-/// What of a group is about fitness.
+/// The fitness of a group's members.
 pub(super) struct Fitness {
-    checks: Checks,
-    /// What checks say of each member; none where members are not checked.
+    checks: HealthChecks,
+    /// The check result of each member; empty if they are not checked.
     states: Box<[Arc<CheckState>]>,
-    /// Members that may be out before checks do not count.
-    most_out: usize,
-    /// Whether too many are out, and after how many changes that was found.
+    /// How many members may be out before checks are ignored.
+    max_out: usize,
+    /// The number of changes at the last count, and whether too many were out.
     panic: Cell<(u64, bool)>,
     slow_start: Option<Duration>,
 }
 
 impl Fitness {
-    /// Of members with these identities.
-    pub(super) fn of<'a>(
+    /// For members with these identities.
+    pub(super) fn new<'a>(
         backend: &Backend,
         transport: PortProtocol,
-        checks: &Checks,
+        checks: &HealthChecks,
         members: impl Iterator<Item = &'a EndpointIdentity>,
     ) -> Self {
         let health = backend.traffic().health.as_deref();
         let check =
             health.and_then(|health| health.check.as_ref()).filter(|_| transport == PortProtocol::Tcp);
         let state = |(identity, check): (&EndpointIdentity, _)| {
-            checks.state(&Checked { identity: identity.clone(), check: Arc::clone(check) })
+            checks.state(&CheckedEndpoint { identity: identity.clone(), check: Arc::clone(check) })
         };
         let states: Box<[_]> = members.filter_map(|identity| Some((identity, check?))).map(state).collect();
         let threshold = health.and_then(|health| health.panic_threshold).unwrap_or(100);
         Self {
             checks: checks.clone(),
-            most_out: states.len() * usize::from(threshold) / 100,
+            max_out: states.len() * usize::from(threshold) / 100,
             states,
             panic: Cell::new((u64::MAX, false)),
             slow_start: health.and_then(|health| health.slow_start),
         }
     }
 
-    /// Whether checks have found it unfit, whether they count or not.
+    /// Whether its checks fail, whether they count or not.
     pub(super) fn fails(&self, index: usize) -> bool {
         self.states.get(index).is_some_and(|state| state.is_out())
     }
 
-    /// Whether checks have found it unfit, and count.
+    /// Whether its checks fail and count.
     #[inline]
     pub(super) fn is_out(&self, index: usize) -> bool {
         self.states.get(index).is_some_and(|state| state.is_out()) && !self.is_panicking()
     }
 
-    /// Whether so many are out that the others could not carry their requests. Counted again when any endpoint went out or came back.
+    /// Whether so many members are out that the others could not carry the load. Counted again when any endpoint goes
+    /// out or comes back.
     fn is_panicking(&self) -> bool {
         let changes = self.checks.changes();
         let (counted_after, panics) = self.panic.get();
@@ -70,11 +71,12 @@ impl Fitness {
             return panics;
         }
         let out = self.states.iter().filter(|state| state.is_out()).count();
-        self.panic.set((changes, out > self.most_out));
-        out > self.most_out
+        self.panic.set((changes, out > self.max_out));
+        out > self.max_out
     }
 
-    /// Whether a member that `began` then gets this request: one that is new, or came back, gets a share that grows with its age.
+    /// Whether this request goes to a member that joined at `began`: a new or recovered one gets a share that grows
+    /// with time.
     #[inline]
     pub(super) fn is_warm(
         &self,
@@ -90,6 +92,6 @@ impl Fitness {
         let back = self.states.get(index).and_then(|state| self.checks.came_back(state));
         let Some(since) = back.max(began) else { return 1.0 };
         let age = now.saturating_duration_since(since);
-        if age >= takes { 1.0 } else { (age.as_secs_f32() / takes.as_secs_f32()).max(LEAST) }
+        if age >= takes { 1.0 } else { (age.as_secs_f32() / takes.as_secs_f32()).max(MIN_WARMUP_SHARE) }
     }
 }

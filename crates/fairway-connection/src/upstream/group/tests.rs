@@ -1,4 +1,4 @@
-//! Who gets the next attempt, and how many an endpoint may have under way: whatever attempts begin and end, in any order,
+//! Which endpoint gets the next attempt, and how many it may have in flight: in whatever order attempts begin and end,
 //! never more than its backend allows, and none is forgotten.
 
 use std::num::{NonZeroU16, NonZeroU32};
@@ -16,7 +16,7 @@ use super::picks::Picks;
 use super::*;
 use crate::hop::AnyHop;
 
-/// Nothing is sent in these tests: any hop will do.
+/// Nothing is sent in these tests, so any hop works.
 type Hops = AnyHop<TcpStream>;
 
 fn backend(endpoints: u16, balancing: Balancing, traffic: BackendTraffic) -> Arc<Backend> {
@@ -38,13 +38,13 @@ fn within(most: u32) -> BackendTraffic {
     BackendTraffic { in_flight: NonZeroU32::new(most), ..BackendTraffic::default() }
 }
 
-fn those(members: &[u32]) -> Tried {
-    let mut tried = Tried::default();
+fn those(members: &[u32]) -> TriedMembers {
+    let mut tried = TriedMembers::default();
     members.iter().for_each(|member| tried.insert(*member));
     tried
 }
 
-fn pick(group: &Group<Hops>, tried: &[u32], belongs: Belongs) -> Option<Chosen<Hops>> {
+fn pick(group: &Group<Hops>, tried: &[u32], belongs: Affinity) -> Option<PickedEndpoint<Hops>> {
     group.pick(&those(tried), belongs, &mut fastrand::Rng::with_seed(7), Instant::now())
 }
 
@@ -56,13 +56,13 @@ fn one_attempt_too_many_gets_no_endpoint_and_one_that_ends_makes_room() {
     for balancing in ALL {
         let groups = Groups::default();
         let group = groups.group(backend(3, balancing, within(2)), PortProtocol::Tcp, None);
-        let mut held: Vec<_> = (0..6).map(|_| pick(&group, &[], Belongs::Anywhere).unwrap()).collect();
+        let mut held: Vec<_> = (0..6).map(|_| pick(&group, &[], Affinity::Anywhere).unwrap()).collect();
         assert!(
-            !group.has_room(&Tried::default()) && pick(&group, &[], Belongs::Anywhere).is_none(),
+            !group.has_room(&TriedMembers::default()) && pick(&group, &[], Affinity::Anywhere).is_none(),
             "{balancing:?}"
         );
         let freed = held.swap_remove(3).index;
-        assert_eq!(pick(&group, &[], Belongs::Anywhere).unwrap().index, freed, "{balancing:?}");
+        assert_eq!(pick(&group, &[], Affinity::Anywhere).unwrap().index, freed, "{balancing:?}");
         held.clear();
         assert_eq!(groups.in_flight(), 0);
     }
@@ -72,18 +72,18 @@ fn one_attempt_too_many_gets_no_endpoint_and_one_that_ends_makes_room() {
 fn no_retry_and_no_race_goes_where_there_is_no_room() {
     let groups = Groups::default();
     let group = groups.group(backend(2, Balancing::RoundRobin, within(1)), PortProtocol::Tcp, None);
-    let held = pick(&group, &[0], Belongs::Anywhere).unwrap();
+    let held = pick(&group, &[0], Affinity::Anywhere).unwrap();
     assert_eq!(held.index, 1);
     let tried = those(&[0]);
     assert!(
         !group.has_untried(&tried)
             && !group.has_room(&tried)
-            && pick(&group, &[0], Belongs::Anywhere).is_none()
+            && pick(&group, &[0], Affinity::Anywhere).is_none()
     );
     assert!(group.rival(&tried, &mut fastrand::Rng::with_seed(7)).is_none());
     let both = those(&[0, 1]);
     assert!(!group.has_untried(&both) && group.has_room(&both), "all were tried: any will do");
-    assert_eq!(pick(&group, &[0, 1], Belongs::Anywhere).unwrap().index, 0);
+    assert_eq!(pick(&group, &[0, 1], Affinity::Anywhere).unwrap().index, 0);
     drop(held);
     assert!(group.has_untried(&tried) && group.rival(&tried, &mut fastrand::Rng::with_seed(7)).is_some());
 }
@@ -96,20 +96,20 @@ fn an_ejected_endpoint_gets_nothing_because_the_others_are_full() {
         None,
     );
     assert!(group.failed(group.member(0), Blame::Connect, Instant::now()));
-    let held = pick(&group, &[], Belongs::Anywhere).unwrap();
+    let held = pick(&group, &[], Affinity::Anywhere).unwrap();
     assert_eq!(held.index, 1);
-    assert!(pick(&group, &[], Belongs::Anywhere).is_none());
-    assert!(group.rival(&Tried::default(), &mut fastrand::Rng::with_seed(7)).is_none());
-    assert_eq!(pick(&group, &[1], Belongs::Anywhere).unwrap().index, 0, "nothing else is left");
+    assert!(pick(&group, &[], Affinity::Anywhere).is_none());
+    assert!(group.rival(&TriedMembers::default(), &mut fastrand::Rng::with_seed(7)).is_none());
+    assert_eq!(pick(&group, &[1], Affinity::Anywhere).unwrap().index, 0, "nothing else is left");
 }
 
-/// How many of four sessions of datagrams that begin at `now` the first of two endpoints gets.
+/// How many of four datagram sessions that begin at `now` go to the first of two endpoints.
 fn sessions_of_the_first(group: &Group<Hops>, now: Instant) -> usize {
-    let none = Tried::default();
+    let none = TriedMembers::default();
     let mut random = fastrand::Rng::with_seed(7);
     let pick = || {
-        let chosen = group.pick(&none, Belongs::Anywhere, &mut random, now).unwrap();
-        if chosen.errand == Errand::Probe {
+        let chosen = group.pick(&none, Affinity::Anywhere, &mut random, now).unwrap();
+        if chosen.reason == PickReason::Probe {
             chosen.endpoint.probe_sent();
         }
         chosen
@@ -127,29 +127,29 @@ fn an_endpoint_of_datagrams_that_refuses_none_of_a_probe_is_back_though_it_answe
     assert!(group.failed(group.member(0), Blame::Connect, start));
     assert_eq!(sessions_of_the_first(&group, start), 0);
     let due = start + Duration::from_secs(1);
-    // It ends without a word.
+    // It ends without a response.
     assert_eq!(sessions_of_the_first(&group, due), 1, "one probe");
     assert_eq!(sessions_of_the_first(&group, due), 2, "it is back");
-    assert!(group.member(0).health().is_good());
+    assert!(group.member(0).health().is_healthy());
     // One that refuses is not.
     assert!(group.failed(group.member(0), Blame::Connect, due));
     let due = due + Duration::from_secs(1);
     let mut random = fastrand::Rng::with_seed(7);
-    let mut pick = || group.pick(&those(&[1]), Belongs::Anywhere, &mut random, due).unwrap();
+    let mut pick = || group.pick(&those(&[1]), Affinity::Anywhere, &mut random, due).unwrap();
     let probe = pick();
-    assert_eq!((probe.index, probe.errand), (0, Errand::Probe));
+    assert_eq!((probe.index, probe.reason), (0, PickReason::Probe));
     drop(probe);
     let probe = pick();
-    assert_eq!((probe.index, probe.errand), (0, Errand::Probe), "nothing of the first was sent");
+    assert_eq!((probe.index, probe.reason), (0, PickReason::Probe), "nothing of the first was sent");
     probe.endpoint.probe_sent();
     assert!(!group.failed(group.member(0), Blame::Connect, due), "it was ejected before");
     drop(probe);
-    assert_eq!((pick().errand, sessions_of_the_first(&group, due)), (Errand::Regular, 0));
+    assert_eq!((pick().reason, sessions_of_the_first(&group, due)), (PickReason::Regular, 0));
 }
 
 fn picks(group: &Group<Hops>, ports: &[u16]) -> Picks {
     let addresses: Vec<_> = ports.iter().map(|port| SocketAddr::from(([192, 0, 2, 1], *port))).collect();
-    Picks::of(group, &addresses)
+    Picks::from_addresses(group, &addresses)
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn picks_are_tried_in_their_order_before_an_ejected_one_and_no_other_endpoint_is
     let index = |tried: &[u32]| group.pick_among(&picked, &those(tried), now).map(|chosen| chosen.index);
     assert_eq!([index(&[]), index(&[3]), index(&[3, 1])], [Some(3), Some(1), Some(2)]);
     assert_eq!(index(&[3, 1, 2]), Some(3), "all were tried");
-    let held = group.pick_among(&picked, &Tried::default(), now).unwrap();
+    let held = group.pick_among(&picked, &TriedMembers::default(), now).unwrap();
     assert_eq!(index(&[]), Some(1), "the first has no room");
     assert!(group.failed(group.member(1), Blame::Connect, now));
     assert_eq!(
@@ -183,8 +183,8 @@ fn addresses_that_are_no_members_are_no_picks() {
     let groups = Groups::<Hops>::default();
     let group = groups.group(backend(2, Balancing::RoundRobin, within(9)), PortProtocol::Tcp, None);
     let none = picks(&group, &[7, 8]);
-    assert!(none.is_empty() && group.pick_among(&none, &Tried::default(), Instant::now()).is_none());
-    assert!(!group.has_room_among(&none, &Tried::default()));
+    assert!(none.is_empty() && group.pick_among(&none, &TriedMembers::default(), Instant::now()).is_none());
+    assert!(!group.has_room_among(&none, &TriedMembers::default()));
 }
 
 #[test]
@@ -192,10 +192,12 @@ fn a_request_that_belongs_to_an_endpoint_without_room_goes_to_another_one() {
     let mut model = Backend::clone(&backend(3, Balancing::RoundRobin, within(1)));
     model.session = Some(SessionKey::Hash(SessionHash { parts: Vec::new(), spread: None }));
     let group = Groups::default().group(Arc::new(model), PortProtocol::Tcp, None);
-    for belongs in
-        [Belongs::To(group.keys()[1]), Belongs::By(77), Belongs::Among(77, NonZeroU16::new(1).unwrap())]
-    {
-        let first: Chosen<Hops> = pick(&group, &[], belongs).unwrap();
+    for belongs in [
+        Affinity::To(group.affinity_keys()[1]),
+        Affinity::By(77),
+        Affinity::Among(77, NonZeroU16::new(1).unwrap()),
+    ] {
+        let first: PickedEndpoint<Hops> = pick(&group, &[], belongs).unwrap();
         let second = pick(&group, &[], belongs).unwrap();
         assert_ne!(first.index, second.index, "{belongs:?}");
         drop(first);
@@ -210,11 +212,11 @@ fn what_other_backends_have_under_way_with_an_endpoint_counts() {
     let bounded = groups.group(backend(1, Balancing::RoundRobin, within(1)), PortProtocol::Tcp, None);
     let other =
         groups.group(backend(1, Balancing::RoundRobin, BackendTraffic::default()), PortProtocol::Tcp, None);
-    let held = pick(&other, &[], Belongs::Anywhere).unwrap();
-    assert!(pick(&bounded, &[], Belongs::Anywhere).is_none());
-    assert!(pick(&other, &[], Belongs::Anywhere).is_some(), "it has no limit of its own");
+    let held = pick(&other, &[], Affinity::Anywhere).unwrap();
+    assert!(pick(&bounded, &[], Affinity::Anywhere).is_none());
+    assert!(pick(&other, &[], Affinity::Anywhere).is_some(), "it has no limit of its own");
     drop(held);
-    assert!(pick(&bounded, &[], Belongs::Anywhere).is_some());
+    assert!(pick(&bounded, &[], Affinity::Anywhere).is_some());
 }
 
 #[test]
@@ -226,10 +228,10 @@ fn where_nothing_ejects_an_endpoint_that_another_backend_has_ejected_is_used() {
         groups.group(backend(2, Balancing::RoundRobin, never), PortProtocol::Tcp, None),
     );
     let member = Rc::clone(lenient.member(0));
-    assert!(!lenient.failed(&member, Blame::Connect, Instant::now()) && member.health().is_good());
-    assert!(strict.failed(&member, Blame::Connect, Instant::now()) && !member.health().is_good());
+    assert!(!lenient.failed(&member, Blame::Connect, Instant::now()) && member.health().is_healthy());
+    assert!(strict.failed(&member, Blame::Connect, Instant::now()) && !member.health().is_healthy());
     let chosen = |group: &Rc<Group<Hops>>| {
-        (0..4).map(|_| pick(group, &[], Belongs::Anywhere).unwrap().index).collect::<Vec<_>>()
+        (0..4).map(|_| pick(group, &[], Affinity::Anywhere).unwrap().index).collect::<Vec<_>>()
     };
     assert_eq!((chosen(&lenient), chosen(&strict)), (vec![0, 1, 0, 1], vec![1, 1, 1, 1]));
 }
@@ -254,7 +256,7 @@ fn a_group_whose_traffic_changes_keeps_its_endpoints_and_what_is_known_of_them()
     let before =
         groups.group(backend(4, Balancing::RoundRobin, BackendTraffic::default()), PortProtocol::Tcp, None);
     assert!(before.failed(before.member(2), Blame::Connect, Instant::now()));
-    let held = pick(&before, &[], Belongs::Anywhere).unwrap();
+    let held = pick(&before, &[], Affinity::Anywhere).unwrap();
     let after = groups.group(backend(4, Balancing::RoundRobin, within(1)), PortProtocol::Tcp, Some(&before));
     groups.retire(&before);
     for member in 0..4 {
@@ -262,7 +264,7 @@ fn a_group_whose_traffic_changes_keeps_its_endpoints_and_what_is_known_of_them()
     }
     assert!(after.member(2).health().is_ejected());
     assert_eq!((held.index, after.member(0).in_flight()), (0, 1));
-    assert_eq!(pick(&after, &[], Belongs::Anywhere).unwrap().index, 1, "it goes on where the older one was");
+    assert_eq!(pick(&after, &[], Affinity::Anywhere).unwrap().index, 1, "it goes on where the older one was");
 }
 
 #[test]
@@ -274,36 +276,36 @@ fn the_state_of_a_backend_is_that_of_its_first_endpoints_that_are_known() {
     let group = groups.group(Arc::clone(&of), PortProtocol::Tcp, None);
     assert!(group.failed(group.member(1), Blame::Connect, now));
     group.member(0).succeeded(Duration::from_millis(7));
-    let held = pick(&group, &[], Belongs::Anywhere).unwrap();
+    let held = pick(&group, &[], Affinity::Anywhere).unwrap();
     let states = groups.states(&of, 3, now);
     let found: Vec<_> = states.iter().map(|(address, _, state)| (address.port(), state.ejected_by)).collect();
     assert_eq!((held.index, found), (0, vec![(0, 0), (1, 1), (2, 0)]));
     let first = states[0].2;
-    assert_eq!((first.workers, first.under_way, first.busy, first.idle), (1, 1, 1, 0));
+    assert_eq!((first.workers, first.in_flight, first.busy, first.idle), (1, 1, 1, 0));
     assert_eq!((first.latency, first.connect_time), (Some(Duration::from_millis(7)), None));
-    assert_eq!((groups.state_of_all(now).workers, groups.state_of_all(now).busy), (4, 1));
+    assert_eq!((groups.total_state(now).workers, groups.total_state(now).busy), (4, 1));
     let other = Backend { protocol: BackendProtocol::H2c, ..Backend::clone(&of) };
     assert!(groups.states(&other, 4, now).is_empty(), "what is spoken with is another endpoint");
 }
 
-/// What may happen to attempts.
+/// Possible events of attempts.
 #[derive(Clone, Debug)]
 enum Act {
-    /// One begins, by a backend, after these were tried.
+    /// An attempt begins, for a backend, after these members were tried.
     Pick(usize, Vec<u32>),
-    /// One that is late is raced.
+    /// A late attempt is raced.
     Rival(usize, Vec<u32>),
-    /// One ends well.
+    /// An attempt succeeds.
     Succeed(prop::sample::Index),
-    /// One fails.
+    /// An attempt fails.
     Fail(prop::sample::Index, Blame),
-    /// One is dropped wherever it is.
+    /// An attempt is dropped in any state.
     Drop(prop::sample::Index),
-    /// A connect of one lost its race, and goes on as the probe.
+    /// An attempt's connect lost its race and continues as the probe.
     LoseRace(prop::sample::Index),
-    /// A snapshot brings another limit for a backend; 0 is none.
+    /// A snapshot changes the limit of a backend; 0 is none.
     Change(usize, u32),
-    /// So many milliseconds pass.
+    /// This many milliseconds pass.
     Pass(u64),
 }
 
@@ -325,16 +327,16 @@ fn act() -> impl Strategy<Value = Act> {
 
 const ENDPOINTS: u32 = 3;
 
-/// Two backends over the same endpoints, and the attempts that are under way.
-struct World {
+/// Two backends with the same endpoints, and the attempts in flight.
+struct TwoBackends {
     groups: Groups<Hops>,
     of: [Rc<Group<Hops>>; 2],
-    held: Vec<(usize, Chosen<Hops>)>,
+    held: Vec<(usize, PickedEndpoint<Hops>)>,
     balancing: Balancing,
     now: Instant,
 }
 
-impl World {
+impl TwoBackends {
     fn new(balancing: Balancing) -> Self {
         let groups = Groups::default();
         let of = [1, 2].map(|most| {
@@ -343,7 +345,7 @@ impl World {
         Self { groups, of, held: Vec::new(), balancing, now: Instant::now() }
     }
 
-    /// Attempts under way with an endpoint.
+    /// Attempts in flight of an endpoint.
     fn count(&self, endpoint: u32) -> u32 {
         self.held.iter().filter(|(_, chosen)| chosen.index == endpoint).count() as u32
     }
@@ -375,7 +377,7 @@ impl World {
             Act::LoseRace(which) => {
                 if let Some((by, mut chosen)) = take(which) {
                     chosen.endpoint.lost_race(now);
-                    chosen.errand = Errand::Probe;
+                    chosen.reason = PickReason::Probe;
                     self.held.push((by, chosen));
                 }
             }
@@ -389,7 +391,7 @@ impl World {
         }
     }
 
-    /// What is picked is what the rules say: one that is left and has room, or none where nothing that is left has.
+    /// The picked endpoint follows the rules: a candidate that has room, or none if no candidate has.
     fn pick(&mut self, by: usize, tried: &[u32]) {
         let group = &self.of[by];
         let is_usable = |endpoint: &u32| group.is_usable(*endpoint as usize, self.now);
@@ -399,9 +401,9 @@ impl World {
         } else if left.is_empty() {
             left = (0..ENDPOINTS).collect();
         }
-        left.retain(|endpoint| self.count(*endpoint) < group.most);
+        left.retain(|endpoint| self.count(*endpoint) < group.max_in_flight);
         let mut random = fastrand::Rng::with_seed(self.held.len() as u64);
-        let chosen = group.pick(&those(tried), Belongs::Anywhere, &mut random, self.now);
+        let chosen = group.pick(&those(tried), Affinity::Anywhere, &mut random, self.now);
         match &chosen {
             Some(chosen) => assert!(left.contains(&chosen.index), "{} of {left:?}", chosen.index),
             None => assert!(left.is_empty(), "none of {left:?}"),
@@ -409,14 +411,14 @@ impl World {
         self.hold(by, chosen);
     }
 
-    fn hold(&mut self, by: usize, chosen: Option<Chosen<Hops>>) {
+    fn hold(&mut self, by: usize, chosen: Option<PickedEndpoint<Hops>>) {
         let Some(chosen) = chosen else { return };
-        let most = self.of[by].most;
+        let most = self.of[by].max_in_flight;
         assert!(chosen.endpoint.in_flight() <= most, "{} of {most}", chosen.endpoint.in_flight());
         self.held.push((by, chosen));
     }
 
-    /// What is counted is what is under way.
+    /// The counters equal what is in flight.
     fn check(&self) {
         for endpoint in 0..ENDPOINTS {
             assert_eq!(self.of[0].member(endpoint).in_flight(), self.count(endpoint));
@@ -432,7 +434,7 @@ proptest! {
         balancing in prop::sample::select(ALL.to_vec()),
         acts in vec(act(), 1..120),
     ) {
-        let mut world = World::new(balancing);
+        let mut world = TwoBackends::new(balancing);
         for act in acts {
             world.play(act);
             world.check();
@@ -440,7 +442,7 @@ proptest! {
         world.held.clear();
         prop_assert_eq!(world.groups.in_flight(), 0);
         for group in &world.of {
-            prop_assert!(group.has_room(&Tried::default()));
+            prop_assert!(group.has_room(&TriedMembers::default()));
         }
     }
 }

@@ -1,22 +1,22 @@
-//! Which endpoints get requests where near ones are preferred, and what becomes of the share of those that fail.
+//! Which endpoints get requests if near ones are preferred, and where the share of failed ones goes.
 
 use std::num::NonZeroU32;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use fairway_model::{
-    Backend, BackendProtocol, BackendTraffic, Balancing, Endpoint as Address, Location, Origin, Place,
-    PortProtocol, ServiceName, TrafficDistribution,
+    Backend, BackendProtocol, BackendTraffic, Balancing, Endpoint as Address, EndpointTopology, Origin,
+    PortProtocol, ProxyLocation, ServiceName, TrafficDistribution,
 };
 use fairway_net::clock::Instant;
-use fairway_routing::session::Belongs;
+use fairway_routing::session::Affinity;
 use tokio::net::TcpStream;
 
-use super::{Group, Groups, Tried};
+use super::{Group, Groups, TriedMembers};
 use crate::hop::AnyHop;
-use crate::upstream::checks::Checks;
+use crate::upstream::checks::HealthChecks;
 use crate::upstream::circuit::Circuits;
-use crate::upstream::endpoint::Chosen;
+use crate::upstream::endpoint::PickedEndpoint;
 use crate::upstream::health::Blame;
 
 type Hops = AnyHop<TcpStream>;
@@ -33,10 +33,10 @@ fn group(
     traffic: BackendTraffic,
 ) -> (Groups<Hops>, Rc<Group<Hops>>) {
     let endpoint = |(number, (zone, node)): (u16, &(&str, &str))| Address {
-        place: Some(Arc::new(Place {
+        place: Some(Arc::new(EndpointTopology {
             zone: Some((*zone).into()),
             node: Some((*node).into()),
-            ..Place::default()
+            ..EndpointTopology::default()
         })),
         ..Address::at(([192, 0, 2, 1], number).into())
     };
@@ -52,17 +52,17 @@ fn group(
         session: None,
         traffic: BackendTraffic { distribution, ..traffic }.kept(),
     };
-    let location = Location { zone: Some("a".into()), node: Some("n1".into()) };
-    let groups = Groups::at(location, Checks::default(), Circuits::default());
+    let location = ProxyLocation { zone: Some("a".into()), node: Some("n1".into()) };
+    let groups = Groups::new(location, HealthChecks::default(), Circuits::default());
     let group = groups.group(Arc::new(backend), PortProtocol::Tcp, None);
     (groups, group)
 }
 
-fn pick(group: &Group<Hops>, random: &mut fastrand::Rng, now: Instant) -> Chosen<Hops> {
-    group.pick(&Tried::default(), Belongs::Anywhere, random, now).unwrap()
+fn pick(group: &Group<Hops>, random: &mut fastrand::Rng, now: Instant) -> PickedEndpoint<Hops> {
+    group.pick(&TriedMembers::default(), Affinity::Anywhere, random, now).unwrap()
 }
 
-/// How many of [`REQUESTS`] requests, one at a time, go to each endpoint, by its port.
+/// How many of [`REQUESTS`] sequential requests go to each endpoint, by port.
 fn shares(group: &Group<Hops>, count: usize) -> Vec<usize> {
     let (mut random, now) = (fastrand::Rng::with_seed(7), Instant::now());
     let mut shares = vec![0; count];
@@ -154,8 +154,8 @@ fn what_near_endpoints_have_no_room_for_goes_farther_and_nothing_is_refused_befo
         let mut held: Vec<_> = (0..6).map(|_| pick(&group, &mut random, now)).collect();
         let ports = held.iter().map(|chosen| chosen.endpoint.identity.address.port());
         assert!(ports.enumerate().all(|(at, port)| (port == 1) == (at >= 4)), "{balancing:?}");
-        let none = Tried::default();
-        assert!(group.pick(&none, Belongs::Anywhere, &mut random, now).is_none(), "{balancing:?}");
+        let none = TriedMembers::default();
+        assert!(group.pick(&none, Affinity::Anywhere, &mut random, now).is_none(), "{balancing:?}");
         held.clear();
     }
 }
@@ -166,9 +166,9 @@ fn a_request_that_failed_near_is_tried_near_again_before_it_goes_farther() {
     for balancing in ALL {
         let (_groups, group) = group(&places, balancing, BackendTraffic::default());
         let (mut random, now) = (fastrand::Rng::with_seed(7), Instant::now());
-        let mut tried = Tried::default();
+        let mut tried = TriedMembers::default();
         let ports = [(); 3].map(|()| {
-            let chosen = group.pick(&tried, Belongs::Anywhere, &mut random, now).unwrap();
+            let chosen = group.pick(&tried, Affinity::Anywhere, &mut random, now).unwrap();
             tried.insert(chosen.index);
             chosen.endpoint.identity.address.port()
         });

@@ -1,4 +1,5 @@
-//! One backend: how it is spoken to, and its endpoints as they are now. Forwarded connections have no rule that would show theirs.
+//! The page of one backend: its transport and its current endpoints. Forwarded connections have no rule page that would show
+//! them.
 
 use fairway_model::BackendKey;
 use serde::Serialize;
@@ -9,38 +10,38 @@ use super::object::ObjectLink;
 use super::page::Page;
 use super::problem::Problem;
 use super::query::{Query, parameters};
-use super::words::Words;
+use super::words::ConfigDescriber;
 use crate::pipeline::View;
 
 #[derive(Serialize)]
 struct OneBackend {
-    /// How it is spoken to.
+    /// How endpoints are contacted.
     details: String,
     object: ObjectLink,
     endpoints: EndpointTable,
 }
 
-/// The backend that the parameter `name` names.
+/// The backend named by the parameter `name`.
 pub(super) async fn page(
     view: &View,
-    words: &dyn Words,
+    words: &dyn ConfigDescriber,
     inspector: &dyn Inspector,
     query: &Query,
 ) -> Result<Page, Problem> {
     let key = BackendKey::from(query.required("name")?);
     let backend = view.outcome.translation.config.backends.get(&key);
     let backend =
-        backend.ok_or_else(|| Problem::missing("name", format!("there is no backend {:?}", &*key.0)))?;
-    let live = LiveEndpoints::ask(inspector, vec![key]).await;
+        backend.ok_or_else(|| Problem::not_found("name", format!("there is no backend {:?}", &*key.0)))?;
+    let live = LiveEndpoints::fetch(inspector, vec![key]).await;
     let content = OneBackend {
-        details: words.backend(backend),
+        details: words.describe_backend(backend),
         object: ObjectLink::from_origin(&backend.origin),
         endpoints: live.table(backend),
     };
     Ok(Page::new("backend.html", "hosts", format!("Backend {}", backend.key), content))
 }
 
-/// The parameters of the page of a backend.
+/// The parameters of a backend's page.
 pub(super) fn backend_query(backend: &BackendKey) -> String {
     parameters(&[("name", &backend.0)])
 }

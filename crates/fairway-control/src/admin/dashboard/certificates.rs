@@ -1,4 +1,4 @@
-//! The certificates: for which names they are, until when, and what shows them. Never a key, and never a chain.
+//! The certificates: their names, expiry and users. Never shows a key or a chain.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fairway_model::{Certificate, CertificateKey, Config};
 use serde::Serialize;
 
-use super::listing::{Paging, list};
+use super::listing::{Paging, paginate};
 use super::moment::utc;
 use super::object::ObjectLink;
 use super::page::Page;
@@ -16,10 +16,10 @@ use super::search::Search;
 use crate::clock;
 use crate::pipeline::View;
 
-const DAY: i64 = 86_400;
+const SECONDS_PER_DAY: i64 = 86_400;
 /// A certificate that expires sooner should have been renewed.
-const SOON: i64 = 14;
-/// Of what shows a certificate no more is named.
+const EXPIRY_WARNING_DAYS: i64 = 14;
+/// At most this many users of a certificate are named.
 const MAX_NAMED: usize = 5;
 
 #[derive(Serialize)]
@@ -45,25 +45,25 @@ struct CertificateRow {
     more: usize,
 }
 
-/// What shows a certificate.
+/// The users of a certificate.
 #[derive(Default)]
-struct Users {
+struct CertificateUsers {
     named: Vec<String>,
     more: usize,
 }
 
-/// The certificates that the parameters ask for.
+/// The certificates that match the parameters.
 pub(super) fn page(view: &View, query: &Query) -> Result<Page, Problem> {
     let config = &view.outcome.translation.config;
-    let (search, now) = (Search::read(query), clock::unix_seconds());
+    let (search, now) = (Search::from_query(query), clock::unix_seconds());
     let found = config.certificates.values().filter(|it| is_wanted(it, &search));
-    let (shown, paging) = list(found, query)?;
-    let mut users = users(config, &shown);
+    let (shown, paging) = paginate(found, query)?;
+    let mut users = find_users(config, &shown);
     let row = |it: &&Arc<Certificate>| row(it, now, users.remove(&it.key).unwrap_or_default());
     let content = Certificates {
         q: query.value("q").unwrap_or_default(),
-        expiring: config.certificates.values().filter(|it| days_left(it, now) < SOON).count(),
-        soon: SOON,
+        expiring: config.certificates.values().filter(|it| days_left(it, now) < EXPIRY_WARNING_DAYS).count(),
+        soon: EXPIRY_WARNING_DAYS,
         paging,
         certificates: shown.iter().map(row).collect(),
     };
@@ -74,7 +74,7 @@ fn is_wanted(it: &Certificate, search: &Search) -> bool {
     search.is_empty() || search.finds(&mut format!("{} {} {}", it.key, it.names.join(" "), issuer(it)))
 }
 
-fn row(it: &Certificate, now: i64, users: Users) -> CertificateRow {
+fn row(it: &Certificate, now: i64, users: CertificateUsers) -> CertificateRow {
     let left = days_left(it, now);
     CertificateRow {
         names: it.names.iter().map(ToString::to_string).collect(),
@@ -83,19 +83,19 @@ fn row(it: &Certificate, now: i64, users: Users) -> CertificateRow {
         expires: utc(it.not_after),
         days: match left {
             ..0 => format!("expired {} days ago", -left),
-            0..SOON => format!("{left} days left: renew it"),
+            0..EXPIRY_WARNING_DAYS => format!("{left} days left: renew it"),
             _ => format!("{left} days left"),
         },
-        is_expiring: left < SOON,
+        is_expiring: left < EXPIRY_WARNING_DAYS,
         secret: ObjectLink::from_origin(&it.origin),
         used_by: users.named,
         more: users.more,
     }
 }
 
-/// Whole days until the end of its validity; negative behind it.
+/// Whole days until it expires; negative afterwards.
 fn days_left(it: &Certificate, now: i64) -> i64 {
-    it.not_after.saturating_sub(now).div_euclid(DAY)
+    it.not_after.saturating_sub(now).div_euclid(SECONDS_PER_DAY)
 }
 
 fn issuer(it: &Certificate) -> String {
@@ -104,9 +104,10 @@ fn issuer(it: &Certificate) -> String {
     said.join(", ")
 }
 
-/// What shows these certificates: one walk over the hosts for all of them.
-fn users(config: &Config, shown: &[&Arc<Certificate>]) -> BTreeMap<CertificateKey, Users> {
-    let mut users: BTreeMap<_, _> = shown.iter().map(|it| (it.key.clone(), Users::default())).collect();
+/// The users of these certificates, found in one pass over the hosts.
+fn find_users(config: &Config, shown: &[&Arc<Certificate>]) -> BTreeMap<CertificateKey, CertificateUsers> {
+    let mut users: BTreeMap<_, _> =
+        shown.iter().map(|it| (it.key.clone(), CertificateUsers::default())).collect();
     let mut note = |key: Option<&CertificateKey>, name: &dyn Fn() -> String| {
         let Some(key) = key else { return };
         let Some(users) = users.get_mut(key) else { return };

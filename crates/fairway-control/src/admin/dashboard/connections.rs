@@ -1,16 +1,16 @@
-//! The connections that are open now: those of clients by listener and by what they speak, and those to endpoints.
+//! The open connections: those of clients by listener and protocol, and those to endpoints.
 
 use serde::Serialize;
 
 use super::inspector::{ClientConnections, Connections, Inspector};
-use super::listing::{Paging, list};
+use super::listing::{Paging, paginate};
 use super::page::Page;
 use super::problem::Problem;
 use super::query::{Query, parameters};
 
 #[derive(Serialize)]
-struct OpenNow {
-    /// `None` while the data plane has not started.
+struct ConnectionsPage {
+    /// `None` before the data plane has started.
     totals: Option<Totals>,
     paging: Paging,
     clients: Vec<ClientRow>,
@@ -29,19 +29,22 @@ struct Totals {
 #[derive(Serialize)]
 struct ClientRow {
     listener: String,
-    /// The parameters of the page with the listener.
+    /// The parameters of the listener's page.
     query: String,
     speaks: &'static str,
     count: u64,
 }
 
-/// What is open now.
+/// The connections that are open now.
 pub(super) async fn page(inspector: &dyn Inspector, query: &Query) -> Result<Page, Problem> {
     let open = inspector.connections().await;
     let all = open.iter().flat_map(|open| &open.clients);
-    let (shown, paging) = list(all, query)?;
-    let content =
-        OpenNow { totals: open.as_ref().map(totals), paging, clients: shown.into_iter().map(row).collect() };
+    let (shown, paging) = paginate(all, query)?;
+    let content = ConnectionsPage {
+        totals: open.as_ref().map(totals),
+        paging,
+        clients: shown.into_iter().map(row).collect(),
+    };
     Ok(Page::new("connections.html", "connections", "Connections", content))
 }
 

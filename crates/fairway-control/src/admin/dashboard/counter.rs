@@ -1,4 +1,4 @@
-//! Asks the data plane for its numbers, at most once a second whoever else asks.
+//! Reads the data plane's numbers at most once a second, however many pages ask.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -8,40 +8,40 @@ use tokio::time::Instant;
 
 use super::numbers::Numbers;
 
-/// For how long numbers are good enough.
-const KEPT: Duration = Duration::from_secs(1);
+/// How long numbers are reused.
+const CACHE_TTL: Duration = Duration::from_secs(1);
 
-/// Asks for the numbers of the data plane; `None` while it has not started.
-pub type CountRequests = Box<dyn Fn() -> Pin<Box<dyn Future<Output = Option<Numbers>> + Send>> + Send + Sync>;
+/// Reads the numbers of the data plane; `None` before it has started.
+pub type ReadNumbers = Box<dyn Fn() -> Pin<Box<dyn Future<Output = Option<Numbers>> + Send>> + Send + Sync>;
 
-/// Numbers, and when they were asked for.
+/// The numbers, and when they were read.
 #[derive(Clone)]
-pub(super) struct Counted {
+pub(super) struct NumbersSample {
     pub(super) at: Instant,
     pub(super) numbers: Option<Numbers>,
 }
 
-/// Asks, and keeps what it was told for a moment.
-pub(super) struct Counter {
-    count: CountRequests,
-    last: Mutex<Option<Counted>>,
+/// Reads the numbers and caches them briefly.
+pub(super) struct NumbersCache {
+    count: ReadNumbers,
+    last: Mutex<Option<NumbersSample>>,
 }
 
-impl Counter {
-    /// Asks with `count`.
-    pub(super) fn new(count: CountRequests) -> Self {
+impl NumbersCache {
+    /// Reads with `count`.
+    pub(super) fn new(count: ReadNumbers) -> Self {
         Self { count, last: Mutex::new(None) }
     }
 
-    /// The numbers of now, or of a moment ago.
-    pub(super) async fn now(&self) -> Counted {
+    /// The numbers, at most [`CACHE_TTL`] old.
+    pub(super) async fn current(&self) -> NumbersSample {
         let mut last = self.last.lock().await;
         if let Some(counted) = &*last
-            && counted.at.elapsed() < KEPT
+            && counted.at.elapsed() < CACHE_TTL
         {
             return counted.clone();
         }
-        let counted = Counted { at: Instant::now(), numbers: (self.count)().await };
+        let counted = NumbersSample { at: Instant::now(), numbers: (self.count)().await };
         *last = Some(counted.clone());
         counted
     }
@@ -55,18 +55,18 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn the_data_plane_is_asked_once_a_second_however_many_ask() {
+    async fn the_data_plane_is_read_at_most_once_a_second() {
         let asked = Arc::new(AtomicU64::new(0));
         let counting = Arc::clone(&asked);
-        let counter = Counter::new(Box::new(move || {
+        let counter = NumbersCache::new(Box::new(move || {
             let requests = counting.fetch_add(1, Ordering::Relaxed) + 1;
             Box::pin(async move { Some(Numbers { requests, ..Numbers::default() }) })
         }));
         for _ in 0..10 {
-            assert_eq!(counter.now().await.numbers.unwrap().requests, 1);
+            assert_eq!(counter.current().await.numbers.unwrap().requests, 1);
         }
-        tokio::time::advance(KEPT).await;
-        assert_eq!(counter.now().await.numbers.unwrap().requests, 2);
+        tokio::time::advance(CACHE_TTL).await;
+        assert_eq!(counter.current().await.numbers.unwrap().requests, 2);
         assert_eq!(asked.load(Ordering::Relaxed), 2);
     }
 }

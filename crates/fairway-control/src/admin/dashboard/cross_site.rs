@@ -1,13 +1,13 @@
-//! Requests that another web site makes a browser send. They are refused, but for those that open a page as if its address had been
-//! typed: the other site cannot read that page (Fetch Metadata Request Headers, `Sec-Fetch-Site`).
+//! Requests that another web site makes a browser send. They are refused, except navigations to a page: the other site cannot
+//! read that page (Fetch Metadata Request Headers, `Sec-Fetch-Site`).
 
 use hyper::HeaderMap;
 
 /// Why a request is refused.
-pub(super) const REFUSED: &str =
+pub(super) const REFUSED_TEXT: &str =
     "another web site sent this request; open the dashboard in a window of its own\n";
 
-/// Whether to refuse a request with these headers; `is_document` says whether it is for a page.
+/// Whether to refuse a request with these headers; `is_document` tells whether it is for a page.
 pub(super) fn is_refused(headers: &HeaderMap, is_document: bool) -> bool {
     let is = |name: &str, value: &str| headers.get(name).is_some_and(|it| it.as_bytes() == value.as_bytes());
     let opens_page = is_document && is("sec-fetch-mode", "navigate") && is("sec-fetch-dest", "document");

@@ -1,11 +1,11 @@
-//! What is wrong, where, and what happens now.
+//! The diagnostics page: what is wrong, where, and the consequence.
 
 use std::fmt::Write;
 
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use serde::Serialize;
 
-use super::listing::{Paging, list};
+use super::listing::{Paging, paginate};
 use super::object::{ObjectLink, ObjectName};
 use super::page::Page;
 use super::problem::Problem;
@@ -24,7 +24,7 @@ struct Diagnostics<'q> {
     diagnostics: Vec<DiagnosticRow>,
 }
 
-/// A diagnostic as a row of a table.
+/// A diagnostic as a table row.
 #[derive(Serialize)]
 pub(super) struct DiagnosticRow {
     severity: Severity,
@@ -34,13 +34,14 @@ pub(super) struct DiagnosticRow {
     consequence: String,
 }
 
-/// The diagnostics that the parameters ask for.
+/// The diagnostics that match the parameters.
 pub(super) fn page(view: &View, query: &Query) -> Result<Page, Problem> {
-    let (search, object, severity) = (Search::read(query), ObjectName::read(query)?, severity(query)?);
+    let (search, object, severity) =
+        (Search::from_query(query), ObjectName::from_query(query)?, severity(query)?);
     let mut text = String::new();
     let is_wanted = |it: &&Diagnostic| {
         let is_asked_for = severity.is_none_or(|severity| severity == it.severity)
-            && object.is_none_or(|object| object.wrote(&it.origin));
+            && object.is_none_or(|object| object.matches_origin(&it.origin));
         if !is_asked_for || search.is_empty() {
             return is_asked_for;
         }
@@ -49,7 +50,7 @@ pub(super) fn page(view: &View, query: &Query) -> Result<Page, Problem> {
         _ = write!(text, "{it}");
         search.finds(&mut text)
     };
-    let (shown, paging) = list(view.diagnostics().filter(is_wanted), query)?;
+    let (shown, paging) = paginate(view.diagnostics().filter(is_wanted), query)?;
     let content = Diagnostics {
         q: query.value("q").unwrap_or_default(),
         severity: query.value("severity").unwrap_or_default(),
@@ -60,7 +61,7 @@ pub(super) fn page(view: &View, query: &Query) -> Result<Page, Problem> {
     Ok(Page::new("diagnostics.html", "diagnostics", "Diagnostics", content))
 }
 
-/// A diagnostic as a row of a table.
+/// A diagnostic as a table row.
 pub(super) fn row(it: &Diagnostic) -> DiagnosticRow {
     DiagnosticRow {
         severity: it.severity,
@@ -71,7 +72,7 @@ pub(super) fn row(it: &Diagnostic) -> DiagnosticRow {
     }
 }
 
-/// How many there are of each severity.
+/// The number of diagnostics per severity.
 pub(super) fn counts(view: &View) -> [(Severity, usize); 3] {
     let mut counts = SEVERITIES.map(|severity| (severity, 0));
     for it in view.diagnostics() {
@@ -85,6 +86,6 @@ pub(super) fn counts(view: &View) -> [(Severity, usize); 3] {
 fn severity(query: &Query) -> Result<Option<Severity>, Problem> {
     let Some(name) = query.value("severity") else { return Ok(None) };
     let known = SEVERITIES.into_iter().find(|severity| severity.to_string() == name);
-    let problem = || Problem::bad("severity", format!("{name:?} is none of error, warning, note"));
+    let problem = || Problem::bad_parameter("severity", format!("{name:?} is none of error, warning, note"));
     known.map(Some).ok_or_else(problem)
 }

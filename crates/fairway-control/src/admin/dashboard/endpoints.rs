@@ -1,4 +1,4 @@
-//! The endpoints of a backend: as they are configured, and how each of them is now.
+//! The endpoints of a backend: their configuration and current state.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -10,12 +10,12 @@ use serde::Serialize;
 
 use super::inspector::{Inspector, LiveEndpoint};
 
-/// Of the endpoints of a backend no more are shown.
+/// At most this many endpoints of a backend are shown.
 const MAX_ENDPOINTS: usize = 100;
-/// Of the backends of a rule no more are asked about.
+/// At most this many backends of a rule are queried.
 const MAX_BACKENDS: usize = 20;
 
-/// What is known of endpoints now.
+/// The current state of endpoints.
 pub(super) struct LiveEndpoints(BTreeMap<(BackendKey, SocketAddr), Vec<LiveEndpoint>>);
 
 /// The endpoints of a backend as a table.
@@ -42,8 +42,8 @@ struct EndpointRow {
 }
 
 impl LiveEndpoints {
-    /// Asks for what is known of endpoints of these backends.
-    pub(super) async fn ask(inspector: &dyn Inspector, mut backends: Vec<BackendKey>) -> Self {
+    /// Queries the state of the endpoints of these backends.
+    pub(super) async fn fetch(inspector: &dyn Inspector, mut backends: Vec<BackendKey>) -> Self {
         backends.sort_unstable();
         backends.dedup();
         backends.truncate(MAX_BACKENDS);
@@ -65,7 +65,7 @@ impl LiveEndpoints {
             let zone = endpoint.place.as_ref().and_then(|place| place.zone.as_deref()).unwrap_or_default();
             match known {
                 None => rows.push(EndpointRow::unknown(endpoint.address, pod, zone)),
-                Some(known) => rows.extend(known.iter().map(|live| EndpointRow::of(live, pod, zone))),
+                Some(known) => rows.extend(known.iter().map(|live| EndpointRow::from_live(live, pod, zone))),
             }
         }
         let more = backend.endpoints.len().saturating_sub(MAX_ENDPOINTS);
@@ -74,7 +74,7 @@ impl LiveEndpoints {
 }
 
 impl EndpointRow {
-    /// Of an endpoint that no worker knows.
+    /// An endpoint that no worker knows.
     fn unknown(address: SocketAddr, pod: &str, zone: &str) -> Self {
         let none = || "–".to_owned();
         Self {
@@ -91,7 +91,7 @@ impl EndpointRow {
         }
     }
 
-    fn of(live: &LiveEndpoint, pod: &str, zone: &str) -> Self {
+    fn from_live(live: &LiveEndpoint, pod: &str, zone: &str) -> Self {
         Self {
             address: match live.carrier {
                 PortProtocol::Tcp => live.address.to_string(),
@@ -110,7 +110,7 @@ impl EndpointRow {
     }
 }
 
-/// Health in words.
+/// The health as text.
 fn health(live: &LiveEndpoint) -> String {
     let of_workers = |count: u32| match live.workers {
         1 => String::new(),
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn health_reads_as_words() {
+    fn health_is_shown_as_text() {
         let ejected = LiveEndpoint { ejected_by: 1, ejected_for: Duration::from_millis(2_340), ..live() };
         for (endpoint, text) in [
             (live(), "healthy"),

@@ -1,4 +1,4 @@
-//! The configurations of the last day with their changes and what they cost, as a page and as JSON. Those that cost something come first.
+//! The configurations of the last day, with their changes and costs, as a page and as JSON. Those with a cost come first.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use fairway_objects::object::ObjectRef;
 use serde::Serialize;
 
-use super::listing::{Paging, list};
+use super::listing::{Paging, paginate};
 use super::moment::utc_to_the_millisecond;
 use super::object::ObjectLink;
 use super::page::Page;
@@ -17,17 +17,17 @@ use super::query::Query;
 use crate::digest::Digest;
 use crate::generations::{Generation, GenerationOrigin, Generations};
 
-/// How many of those that cost something are shown first.
+/// At most this many configurations with a cost are shown first.
 const MAX_COSTLY: usize = 20;
 
-/// What the data plane has counted of one version.
+/// The costs that the data plane counted for one version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GenerationCost {
     /// The version.
     pub version: u64,
     /// The requests that it served.
     pub requests: u64,
-    /// Those that failed or were repeated. Kinds without any are left out.
+    /// The requests that failed or were repeated. Kinds without any are omitted.
     pub costs: Vec<CostCount>,
 }
 
@@ -36,82 +36,84 @@ pub struct GenerationCost {
 pub struct CostCount {
     /// A value of the label `attribution` in docs/metrics.md.
     pub attribution: &'static str,
-    /// Whether a later attempt was answered by an endpoint.
+    /// Whether an endpoint answered a later attempt.
     pub is_repeated: bool,
-    /// Whether it is an error on nobody else's account.
+    /// Whether Fairway itself caused the error.
     pub is_self_inflicted: bool,
     /// How many there were.
     pub count: u64,
 }
 
-/// Asks the data plane what versions cost.
-pub type AskCosts = Box<dyn Fn() -> Pin<Box<dyn Future<Output = Vec<GenerationCost>> + Send>> + Send + Sync>;
+/// Reads the costs of versions from the data plane.
+pub type FetchCosts =
+    Box<dyn Fn() -> Pin<Box<dyn Future<Output = Vec<GenerationCost>> + Send>> + Send + Sync>;
 
-/// Where the page has its content from.
-pub(super) struct Source {
+/// The data of the page.
+pub(super) struct GenerationsSource {
     generations: Arc<Generations>,
-    costs: AskCosts,
+    costs: FetchCosts,
 }
 
-impl Source {
-    /// The configurations that are noted there, with what they cost.
-    pub(super) fn new(generations: Arc<Generations>, costs: AskCosts) -> Self {
+impl GenerationsSource {
+    /// Reads from these generations and costs.
+    pub(super) fn new(generations: Arc<Generations>, costs: FetchCosts) -> Self {
         Self { generations, costs }
     }
 
-    /// No configuration.
+    /// Without any configuration.
     pub(super) fn empty() -> Self {
         Self::new(Arc::default(), Box::new(|| Box::pin(async { Vec::new() })))
     }
 
-    /// Each configuration of the last day, the newest first.
-    async fn told(&self) -> Vec<Told> {
+    /// The configurations of the last day, newest first.
+    async fn with_costs(&self) -> Vec<GenerationReport> {
         let costs = (self.costs)().await.into_iter();
         let mut costs: BTreeMap<_, _> = costs.map(|cost| (cost.version, cost)).collect();
         let generations = self.generations.last_day().into_iter();
         let told = generations.map(|it| {
             let cost = costs.remove(&it.version).unwrap_or_default();
-            Told::of(&it, &cost)
+            GenerationReport::new(&it, &cost)
         });
         told.collect()
     }
 
-    /// All of it as JSON.
+    /// As JSON.
     ///
     /// # Errors
-    /// Nothing that could be written so.
+    /// Serialization fails.
     pub(super) async fn json(&self) -> serde_json::Result<String> {
-        let told = self.told().await;
+        let told = self.with_costs().await;
         serde_json::to_string(&serde_json::json!({ "generations": told }))
     }
 
     /// The page.
     pub(super) async fn page(&self, query: &Query) -> Result<Page, Problem> {
-        let all = self.told().await;
+        let all = self.with_costs().await;
         let own: u64 = all.iter().map(|it| it.self_inflicted_errors).sum();
-        let costly: Vec<_> = all.iter().filter(|it| it.self_inflicted_errors > 0).map(Row::of).collect();
+        let costly: Vec<_> =
+            all.iter().filter(|it| it.self_inflicted_errors > 0).map(GenerationRow::new).collect();
         let (count, costly_count) = (all.len(), costly.len());
-        let (shown, paging) = list(all.iter(), query)?;
-        let content = Changes {
+        let (shown, paging) = paginate(all.iter(), query)?;
+        let content = GenerationsPage {
             count,
             costly_count,
             self_inflicted: own,
             costly: costly.into_iter().take(MAX_COSTLY).collect(),
-            rows: shown.into_iter().map(Row::of).collect(),
+            rows: shown.into_iter().map(GenerationRow::new).collect(),
             paging,
         };
         Ok(Page::new("generations.html", "generations", "Changes and what they cost", content))
     }
 }
 
-/// A configuration with what it cost.
+/// A configuration and its cost.
 #[derive(Debug, Serialize)]
-struct Told {
+struct GenerationReport {
     version: u64,
     digest: Digest,
     origin: GenerationOrigin,
     published: String,
-    /// None while a worker does not serve by it.
+    /// `None` until every worker serves by it.
     adopted_after_ms: Option<u64>,
     changes: Vec<ChangedObject>,
     more_changes: usize,
@@ -128,8 +130,8 @@ struct ChangedObject {
     name: String,
 }
 
-impl Told {
-    fn of(generation: &Generation, cost: &GenerationCost) -> Self {
+impl GenerationReport {
+    fn new(generation: &Generation, cost: &GenerationCost) -> Self {
         let object = |it: &ObjectRef| ChangedObject {
             kind: it.kind.name(),
             namespace: it.key.namespace.to_string(),
@@ -158,19 +160,19 @@ impl Told {
 }
 
 #[derive(Serialize)]
-struct Changes {
-    /// How many configurations there are, and how many of them cost something.
+struct GenerationsPage {
+    /// The number of configurations, and of those with a cost.
     count: usize,
     costly_count: usize,
     self_inflicted: u64,
-    costly: Vec<Row>,
-    rows: Vec<Row>,
+    costly: Vec<GenerationRow>,
+    rows: Vec<GenerationRow>,
     paging: Paging,
 }
 
 /// A configuration as the page shows it.
 #[derive(Serialize)]
-struct Row {
+struct GenerationRow {
     version: u64,
     published: String,
     adopted: String,
@@ -179,12 +181,12 @@ struct Row {
     more: usize,
     requests: u64,
     self_inflicted: u64,
-    /// With how many requests each, in words.
+    /// Each with its number of requests, as text.
     failed: Vec<(&'static str, u64)>,
     repeated: Vec<(&'static str, u64)>,
 }
 
-/// An object that changed. Those that rules come from lead to their rules.
+/// A changed object. Objects that define rules link to them.
 #[derive(Serialize)]
 struct ObjectCell {
     name: String,
@@ -192,21 +194,21 @@ struct ObjectCell {
 }
 
 impl ObjectCell {
-    fn of(object: &ChangedObject) -> Self {
+    fn new(object: &ChangedObject) -> Self {
         let ChangedObject { kind, namespace, name } = object;
         let has_rules = ["Ingress", "HTTPRoute", "GRPCRoute"].contains(kind);
         let separator = if namespace.is_empty() { "" } else { "/" };
         Self {
             name: format!("{kind} {namespace}{separator}{name}"),
-            link: has_rules.then(|| ObjectLink::named(kind, namespace, name)),
+            link: has_rules.then(|| ObjectLink::from_name(kind, namespace, name)),
         }
     }
 }
 
-impl Row {
-    fn of(told: &Told) -> Self {
+impl GenerationRow {
+    fn new(told: &GenerationReport) -> Self {
         let in_words = |counts: &BTreeMap<&'static str, u64>| {
-            counts.iter().map(|(attribution, count)| (words(attribution), *count)).collect()
+            counts.iter().map(|(attribution, count)| (attribution_text(attribution), *count)).collect()
         };
         Self {
             version: told.version,
@@ -217,13 +219,11 @@ impl Row {
             },
             origin: match (told.origin, told.changes.is_empty()) {
                 (GenerationOrigin::First, _) => "The first one of this process",
-                (GenerationOrigin::Restored, _) => "The last good one of an earlier process",
-                (GenerationOrigin::Change, true) => {
-                    "No object: time has passed, or a name has other addresses"
-                }
+                (GenerationOrigin::Restored, _) => "The last good configuration of an earlier process",
+                (GenerationOrigin::Change, true) => "No object: time has passed, or a name has new addresses",
                 (GenerationOrigin::Change, false) => "",
             },
-            objects: told.changes.iter().map(ObjectCell::of).collect(),
+            objects: told.changes.iter().map(ObjectCell::new).collect(),
             more: told.more_changes,
             requests: told.requests,
             self_inflicted: told.self_inflicted_errors,
@@ -233,13 +233,13 @@ impl Row {
     }
 }
 
-/// On whose account, as people say it.
-fn words(attribution: &'static str) -> &'static str {
+/// The attribution as text.
+fn attribution_text(attribution: &'static str) -> &'static str {
     match attribution {
         "client" => "clients",
         "endpoint" => "endpoints",
         "service" => "services that guards ask",
-        "configuration" => "objects that ask for what cannot be done",
+        "configuration" => "objects with unsupported settings",
         "fairway" => "limits of Fairway",
         "configuration_change" => "this change",
         "roll" => "the end of the process",

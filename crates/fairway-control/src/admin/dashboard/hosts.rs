@@ -1,14 +1,14 @@
-//! The lists of rules: those of all hosts, and those of one.
+//! The lists of rules: of all hosts, and of one host.
 
-use fairway_model::{CertificateKey, ClientDemand, RuleOrder, VirtualHost};
+use fairway_model::{CertificateKey, ClientCertificateMode, RuleOrder, VirtualHost};
 use serde::Serialize;
 
-use super::listing::{Paging, list};
+use super::listing::{Paging, paginate};
 use super::page::Page;
 use super::problem::Problem;
 use super::query::Query;
 use super::rules::{self, RuleRow};
-use super::words::Words;
+use super::words::ConfigDescriber;
 use crate::pipeline::View;
 
 #[derive(Serialize)]
@@ -31,10 +31,14 @@ struct OneHost<'c> {
     rules: Vec<RuleRow>,
 }
 
-/// Those rules of all hosts that the parameters ask for.
-pub(super) fn all(view: &View, words: &dyn Words, query: &Query) -> Result<Page, Problem> {
+/// The rules of all hosts that match the parameters.
+pub(super) fn all_rules_page(
+    view: &View,
+    words: &dyn ConfigDescriber,
+    query: &Query,
+) -> Result<Page, Problem> {
     let config = &view.outcome.translation.config;
-    let (found, paging) = list(rules::wanted(rules::all(config), query)?, query)?;
+    let (found, paging) = paginate(rules::filter_rules(rules::all_rules(config), query)?, query)?;
     let content = AllHosts {
         q: query.value("q").unwrap_or_default(),
         object: query.value("object").unwrap_or_default(),
@@ -45,11 +49,11 @@ pub(super) fn all(view: &View, words: &dyn Words, query: &Query) -> Result<Page,
     Ok(Page::new("hosts.html", "hosts", "Hosts and routes", content))
 }
 
-/// The rules of a host, as they are listed there.
-pub(super) fn one(view: &View, words: &dyn Words, query: &Query) -> Result<Page, Problem> {
+/// The rules of a host, in order.
+pub(super) fn host_page(view: &View, words: &dyn ConfigDescriber, query: &Query) -> Result<Page, Problem> {
     let config = &view.outcome.translation.config;
-    let host = rules::host(config, query)?;
-    let (found, paging) = list(rules::of_host(host), query)?;
+    let host = rules::find_host(config, query)?;
+    let (found, paging) = paginate(rules::rules_of_host(host), query)?;
     let content = OneHost {
         table: &host.key.table,
         certificate: certificate(host.certificate.as_ref()),
@@ -72,8 +76,8 @@ fn certificate(key: Option<&CertificateKey>) -> String {
 fn clients(host: &VirtualHost) -> &'static str {
     match host.clients.as_ref().map(|clients| clients.demand) {
         None => "as its listener asks",
-        Some(ClientDemand::Required) => "a trusted one is required",
-        Some(ClientDemand::Optional) => "none, or a trusted one",
-        Some(ClientDemand::Unverified) => "any; what was verified is reported to endpoints",
+        Some(ClientCertificateMode::Required) => "a trusted one is required",
+        Some(ClientCertificateMode::Optional) => "none, or a trusted one",
+        Some(ClientCertificateMode::Unverified) => "any; what was verified is reported to endpoints",
     }
 }

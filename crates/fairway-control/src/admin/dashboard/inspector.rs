@@ -1,5 +1,5 @@
-//! What the dashboard asks others while somebody looks at a page: the data plane, and whoever knows the other replicas. Answers nothing
-//! itself.
+//! What pages need from outside the control side: the state of the data plane and of the other replicas. Queried only while a
+//! page is viewed.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -8,83 +8,84 @@ use std::time::Duration;
 
 use fairway_model::{BackendKey, PortProtocol};
 
-use crate::admin::served::Served;
+use crate::admin::served::ServedConfig;
 
-/// An answer that may take a moment.
-pub type Answering<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+/// A response that may take a moment.
+pub type InspectorFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// Looks at the running process, and at its fleet.
+/// Inspects the running process and its fleet.
 pub trait Inspector: Send + Sync {
-    /// What the workers know of endpoints of these backends: of each, of the first `most`. What no worker knows is missing.
-    fn endpoints(&self, backends: Vec<BackendKey>, most: usize) -> Answering<Vec<LiveEndpoint>>;
+    /// What the workers know about the endpoints of these backends, at most `max_per_backend` each. Endpoints unknown to all
+    /// workers are omitted.
+    fn endpoints(&self, backends: Vec<BackendKey>, most: usize) -> InspectorFuture<Vec<LiveEndpoint>>;
 
-    /// The connections that are open now; `None` while the data plane has not started.
-    fn connections(&self) -> Answering<Option<Connections>>;
+    /// The open connections; `None` before the data plane has started.
+    fn connections(&self) -> InspectorFuture<Option<Connections>>;
 
-    /// The other replicas, and what each of them serves. It takes no longer than a page may.
-    fn replicas(&self) -> Answering<Replicas>;
+    /// The other replicas and what each serves. Returns in time for a page.
+    fn replicas(&self) -> InspectorFuture<FleetReplicas>;
 }
 
-/// An endpoint as the workers know it together.
+/// An endpoint, as seen by all workers together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveEndpoint {
-    /// Of which backend.
+    /// Its backend.
     pub backend: BackendKey,
-    /// Where it is.
+    /// Its address.
     pub address: SocketAddr,
-    /// What carries its traffic.
+    /// The transport of its traffic.
     pub carrier: PortProtocol,
-    /// Workers that know it.
+    /// The number of workers that know it.
     pub workers: u32,
-    /// Those that have ejected it.
+    /// The number of workers that ejected it.
     pub ejected_by: u32,
-    /// Of these, those that try it with a request now.
+    /// Of these, workers that are probing it with a request.
     pub probed_by: u32,
-    /// Those that suspect it, because a connect to it was slow.
+    /// Workers that suspect it because a connect was slow.
     pub suspected_by: u32,
-    /// How long it stays ejected at most.
+    /// The longest remaining ejection.
     pub ejected_for: Duration,
     /// Whether its health checks fail.
     pub fails_checks: bool,
-    /// Failures in a row, in hundredths, as the worker counts that has seen the most.
+    /// Consecutive failures, in hundredths, as counted by the worker that saw the most.
     pub failures: u32,
-    /// Requests, connections that are forwarded or sessions under way with it.
+    /// Requests, forwarded connections or sessions in progress with it.
     pub under_way: u32,
-    /// Connections that wait for a request.
+    /// Idle connections.
     pub idle: usize,
-    /// Connections in use, and those that are being opened.
+    /// Connections that are in use or being opened.
     pub busy: usize,
-    /// From a request to its response head, as a moving average.
+    /// Time from a request to its response head, as a moving average.
     pub latency: Option<Duration>,
-    /// How long a connect takes, as a moving average.
+    /// The connect time, as a moving average.
     pub connect_time: Option<Duration>,
 }
 
-/// Connections that are open now.
+/// The open connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Connections {
-    /// Those of clients, by listener and by what they speak.
+    /// Client connections by listener and protocol.
     pub clients: Vec<ClientConnections>,
-    /// Those of clients that shake hands.
+    /// Client connections in a handshake.
     pub greeted: u64,
-    /// Those of clients whose listener is gone.
+    /// Client connections whose listener is gone.
     pub orphaned: u64,
-    /// To endpoints: those that wait for a request.
+    /// Idle connections to endpoints.
     pub idle: usize,
-    /// To endpoints: those in use, and those that are being opened.
+    /// Connections to endpoints that are in use or being opened.
     pub busy: usize,
-    /// Requests, connections that are forwarded and sessions under way with endpoints.
+    /// Requests, forwarded connections and sessions in progress with endpoints.
     pub under_way: u32,
-    /// Where listeners are not served.
+    /// Addresses at which listeners are not served.
     pub unbound: Vec<UnboundAddress>,
 }
 
-/// Connections of the clients of one listener that speak the same.
+/// Client connections of one listener with the same protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientConnections {
     /// The name of the listener.
     pub listener: Arc<str>,
-    /// As the page says it.
+    /// The protocol, as shown on the page.
     pub speaks: &'static str,
     /// How many there are.
     pub count: u64,
@@ -97,29 +98,29 @@ pub struct UnboundAddress {
     pub listener: Arc<str>,
     /// The address.
     pub address: SocketAddr,
-    /// What the system says.
+    /// The error of the system.
     pub reason: String,
 }
 
 /// The other replicas.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Replicas {
-    /// There are none: each process reads its files for itself.
+pub enum FleetReplicas {
+    /// There are none: each process reads its own files.
     Alone,
-    /// Whether there are any is not known, for this reason.
+    /// They are unknown, for this reason.
     Unknown(String),
-    /// These.
-    Others(Others),
+    /// The known replicas.
+    Others(KnownReplicas),
 }
 
 /// What is known of the other replicas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Others {
-    /// How this replica is called.
+pub struct KnownReplicas {
+    /// The name of this replica.
     pub own: String,
     /// The others.
     pub replicas: Vec<Replica>,
-    /// More that were not asked: there are too many.
+    /// How many more were not queried because there are too many.
     pub unasked: usize,
 }
 
@@ -128,6 +129,6 @@ pub struct Others {
 pub struct Replica {
     /// The name of its pod.
     pub name: String,
-    /// What it serves, or why that is not known.
-    pub served: Result<Served, String>,
+    /// What it serves, or why that is unknown.
+    pub served: Result<ServedConfig, String>,
 }

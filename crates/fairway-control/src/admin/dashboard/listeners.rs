@@ -1,4 +1,4 @@
-//! The listeners: where connections arrive, what is spoken there, which table serves them, and how many are open.
+//! The listeners: their addresses, protocol and route table, and how many connections are open.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use fairway_model::{Config, Listener, ListenerProtocol};
 use serde::Serialize;
 
 use super::inspector::{Connections, Inspector};
-use super::listing::{Paging, list};
+use super::listing::{Paging, paginate};
 use super::object::ObjectLink;
 use super::page::Page;
 use super::problem::Problem;
@@ -20,7 +20,7 @@ struct Listeners<'q> {
     q: &'q str,
     paging: Paging,
     listeners: Vec<ListenerRow>,
-    /// Connections of clients that shake hands, and those whose listener is gone; `None` while nobody counts them.
+    /// Client connections in a handshake, and those whose listener is gone; `None` before the data plane has started.
     others: Option<[u64; 2]>,
 }
 
@@ -29,21 +29,21 @@ struct ListenerRow {
     name: String,
     port: u16,
     protocol: &'static str,
-    /// For which names it is chosen; empty for all.
+    /// The host name it serves; empty for all.
     host: String,
     addresses: Vec<String>,
-    /// What is wrong with some of them.
+    /// Problems with some of the addresses.
     problems: Vec<String>,
     table: String,
     serves: Vec<ServedTable>,
-    /// Open connections by what they speak.
+    /// Open connections by protocol.
     connections: Vec<String>,
     object: ObjectLink,
-    /// Whether an object asked for it: the others are of flags, which have no rules.
+    /// Whether an object defines it: listeners from flags have no rules.
     is_of_object: bool,
 }
 
-/// What a table has of one kind, and the page with it.
+/// Part of a table, with a link to its page.
 #[derive(Clone, Serialize)]
 struct ServedTable {
     text: String,
@@ -51,19 +51,19 @@ struct ServedTable {
     query: String,
 }
 
-/// How many hosts and stream routes a table has.
+/// The number of hosts and stream routes of a table.
 #[derive(Clone, Copy, Default)]
 struct TableSize {
     hosts: usize,
     streams: usize,
 }
 
-/// The listeners that the parameters ask for.
+/// The listeners that match the parameters.
 pub(super) async fn page(view: &View, inspector: &dyn Inspector, query: &Query) -> Result<Page, Problem> {
     let config = &view.outcome.translation.config;
-    let search = Search::read(query);
+    let search = Search::from_query(query);
     let found = config.listeners.values().filter(|it| is_wanted(it, &search));
-    let (shown, paging) = list(found, query)?;
+    let (shown, paging) = paginate(found, query)?;
     let connections = inspector.connections().await;
     let sizes = sizes(config, &shown);
     let row = |it: &&Arc<Listener>| {
@@ -84,7 +84,7 @@ fn is_wanted(it: &Listener, search: &Search) -> bool {
     search.is_empty() || search.finds(&mut text())
 }
 
-/// How much the tables of these listeners have: one walk over the hosts for all of them.
+/// The sizes of the tables of these listeners, found in one pass over the hosts.
 fn sizes<'c>(config: &Config, shown: &[&'c Arc<Listener>]) -> BTreeMap<&'c str, TableSize> {
     let mut sizes: BTreeMap<&str, TableSize> =
         shown.iter().map(|it| (&*it.table, TableSize::default())).collect();
@@ -126,7 +126,7 @@ fn row(it: &Listener, size: TableSize, connections: Option<&Connections>) -> Lis
     }
 }
 
-/// What a listener speaks, in words.
+/// The protocol of a listener as text.
 fn protocol_name(of: ListenerProtocol) -> &'static str {
     match of {
         ListenerProtocol::Http => "HTTP",

@@ -1,28 +1,28 @@
-//! One page of a long list, of which only that page is made.
+//! Pagination. Only the shown page of a long list is built.
 
 use serde::Serialize;
 
 use super::problem::Problem;
 use super::query::Query;
 
-/// How many things are on a page.
+/// Items per page.
 const PAGE_SIZE: usize = 100;
-/// Beyond this many, what is found is no longer counted.
+/// Counting stops beyond this many items.
 const MAX_COUNTED: usize = 10_000;
 
-/// Which part of a list is shown, and what leads to the parts beside it.
+/// The shown range of a list, and links to its neighbours.
 #[derive(Debug, Serialize)]
 pub(super) struct Paging {
     /// `1 to 100 of 1234`.
     text: String,
-    /// The parameters of the page before.
+    /// The parameters of the previous page.
     previous: Option<String>,
-    /// The parameters of the page behind.
+    /// The parameters of the next page.
     next: Option<String>,
 }
 
-/// The page of `all` that the parameter `page` asks for.
-pub(super) fn list<T>(all: impl Iterator<Item = T>, query: &Query) -> Result<(Vec<T>, Paging), Problem> {
+/// The page of `all` that the parameter `page` selects.
+pub(super) fn paginate<T>(all: impl Iterator<Item = T>, query: &Query) -> Result<(Vec<T>, Paging), Problem> {
     let page = query.page()?;
     let start = (page - 1).saturating_mul(PAGE_SIZE);
     let end = start.saturating_add(PAGE_SIZE);
@@ -39,7 +39,7 @@ pub(super) fn list<T>(all: impl Iterator<Item = T>, query: &Query) -> Result<(Ve
     }
     if shown.is_empty() && page > 1 {
         let last = seen.div_ceil(PAGE_SIZE).max(1);
-        return Err(Problem::missing("page", format!("there is no page {page}; the last one is {last}")));
+        return Err(Problem::not_found("page", format!("there is no page {page}; the last one is {last}")));
     }
     let text = match (shown.len(), is_counted) {
         (0, _) => "Nothing found".to_owned(),
@@ -59,11 +59,11 @@ mod tests {
     use super::*;
 
     fn listed(count: usize, query: &str) -> Result<(Vec<usize>, Paging), Problem> {
-        list(0..count, &Query::read(Some(query)))
+        paginate(0..count, &Query::parse(Some(query)))
     }
 
     #[test]
-    fn a_page_has_a_hundred_things_and_links_to_its_neighbours() {
+    fn a_page_has_a_hundred_items_and_links_to_its_neighbours() {
         let (shown, paging) = listed(250, "q=a&page=2").unwrap();
         assert_eq!((shown.len(), shown[0], paging.text.as_str()), (100, 100, "101 to 200 of 250"));
         assert_eq!(paging.previous.as_deref(), Some("q=a&page=1"));
@@ -75,20 +75,20 @@ mod tests {
     }
 
     #[test]
-    fn a_page_behind_the_last_one_is_not_found() {
+    fn a_page_after_the_last_one_is_not_found() {
         let problem = listed(250, "page=4").unwrap_err();
         assert!(problem.text.contains("page: there is no page 4; the last one is 3"), "{problem:?}");
         assert!(listed(250, "page=184467440737095516").is_err());
     }
 
     #[test]
-    fn counting_ends_where_nobody_reads_on() {
+    fn counting_stops_at_the_limit() {
         let mut taken = 0;
         let all = (0..1_000_000).inspect(|_| taken += 1);
-        let (shown, paging) = list(all, &Query::read(None)).unwrap();
+        let (shown, paging) = paginate(all, &Query::parse(None)).unwrap();
         assert_eq!((shown.len(), paging.text.as_str()), (100, "1 to 100 of more than 10000"));
         assert_eq!(taken, MAX_COUNTED + 1);
-        let (shown, _) = list(0..1_000_000, &Query::read(Some("page=500"))).unwrap();
+        let (shown, _) = paginate(0..1_000_000, &Query::parse(Some("page=500"))).unwrap();
         assert_eq!(shown[0], 49_900);
     }
 }

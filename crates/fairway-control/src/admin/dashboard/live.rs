@@ -1,4 +1,4 @@
-//! What the first page keeps up to date: texts by the key of the element that shows them, and the server-sent events with them.
+//! The live values of the first page, by the key of their element, and the server-sent events that update them.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -11,7 +11,7 @@ use hyper::body::{Bytes, Frame};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
-use super::counter::{Counted, Counter};
+use super::counter::{NumbersCache, NumbersSample};
 use super::numbers::{Numbers, TimeBound};
 use super::process::Process;
 use crate::admin::body::{EventStream, Events};
@@ -20,39 +20,39 @@ use crate::pipeline::View;
 
 /// Between two events.
 const EVENT_INTERVAL: Duration = Duration::from_secs(2);
-/// How long the browser waits until it opens the stream again.
-const RECONNECT: &str = "retry: 2000\n";
+/// How long the browser waits before it reopens the stream.
+const RECONNECT_FIELD: &str = "retry: 2000\n";
 
-const UNKNOWN: &str = "–";
+const UNKNOWN_TEXT: &str = "–";
 
-/// The classes of statuses, in the order of [`Numbers::by_class`]; each is a key.
-pub(super) const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+/// The status classes, in the order of [`Numbers::by_class`]; each is a key.
+pub(super) const STATUS_CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
-/// Who may have caused a fault.
+/// A possible cause of a fault.
 #[derive(Clone, Copy)]
-pub(super) struct Cause {
-    /// As [`Numbers`] have it; it is a key, too.
+pub(super) struct FaultCause {
+    /// As in [`Numbers`]; also a key.
     pub(super) key: &'static str,
     pub(super) description: &'static str,
 }
 
-/// Everybody who may have caused a fault.
-pub(super) const CAUSES: [Cause; 5] = [
-    Cause { key: "client", description: "Clients" },
-    Cause { key: "configuration", description: "Configuration" },
-    Cause { key: "endpoint", description: "Endpoints" },
-    Cause { key: "service", description: "Services that guards ask" },
-    Cause { key: "fairway", description: "Fairway" },
+/// All possible causes of a fault.
+pub(super) const FAULT_CAUSES: [FaultCause; 5] = [
+    FaultCause { key: "client", description: "Clients" },
+    FaultCause { key: "configuration", description: "Configuration" },
+    FaultCause { key: "endpoint", description: "Endpoints" },
+    FaultCause { key: "service", description: "Services that guards ask" },
+    FaultCause { key: "fairway", description: "Fairway" },
 ];
 
-/// What the first page says now, by the key of the element that says it.
-pub(super) fn values(
+/// The values of the first page, by the key of their element.
+pub(super) fn live_values(
     readiness: &Readiness,
     view: Option<&View>,
     numbers: Option<&Numbers>,
     per_second: Option<f64>,
 ) -> BTreeMap<&'static str, String> {
-    let unknown = || UNKNOWN.to_owned();
+    let unknown = || UNKNOWN_TEXT.to_owned();
     let outcome = view.map(|view| &view.outcome);
     let count = |of: &dyn Fn(&Numbers) -> u64| numbers.map_or_else(unknown, |it| of(it).to_string());
     let time = |bound: Option<TimeBound>| bound.map_or_else(unknown, |bound| bound.to_string());
@@ -67,65 +67,65 @@ pub(super) fn values(
         ("p50", time(numbers.and_then(|it| it.p50))),
         ("p99", time(numbers.and_then(|it| it.p99))),
     ]);
-    for (at, class) in CLASSES.into_iter().enumerate() {
+    for (at, class) in STATUS_CLASSES.into_iter().enumerate() {
         values.insert(class, count(&|it| it.by_class[at]));
     }
-    for Cause { key, .. } in CAUSES {
+    for FaultCause { key, .. } in FAULT_CAUSES {
         values.insert(key, count(&|it| it.caused_by(key)));
     }
     values
 }
 
-/// A stream of events in its place, until `end` or until the client leaves. It ends before its connection is cut: the browser opens
-/// another one then, and its console has no error.
+/// A stream of events that holds `permit`, until `end` or until the client leaves. It ends before its connection is closed: the
+/// browser then opens another one without logging an error.
 pub(super) fn events(
     process: Process,
-    counter: Arc<Counter>,
+    counter: Arc<NumbersCache>,
     place: OwnedSemaphorePermit,
     end: Instant,
 ) -> Events {
     let mut ticks = interval(EVENT_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let updates = Updates { process, counter, ticks, end, before: None, _place: place };
-    let next = |mut updates: Updates| async move {
-        let event = updates.next().await?;
+    let updates = EventUpdates { process, counter, ticks, end, before: None, _place: place };
+    let next = |mut updates: EventUpdates| async move {
+        let event = updates.next_event().await?;
         Some((Ok::<_, Infallible>(Frame::data(Bytes::from(event))), updates))
     };
     let stream: EventStream = Box::pin(stream::unfold(updates, next));
     StreamBody::new(stream)
 }
 
-/// Makes the events of a stream.
-struct Updates {
+/// Produces the events of a stream.
+struct EventUpdates {
     process: Process,
-    counter: Arc<Counter>,
+    counter: Arc<NumbersCache>,
     ticks: Interval,
     end: Instant,
-    /// The last numbers.
-    before: Option<Counted>,
+    /// The previous numbers.
+    before: Option<NumbersSample>,
     _place: OwnedSemaphorePermit,
 }
 
-impl Updates {
+impl EventUpdates {
     /// The next event when it is due; `None` at the end.
-    async fn next(&mut self) -> Option<String> {
+    async fn next_event(&mut self) -> Option<String> {
         let due = self.ticks.tick().await;
         if due >= self.end {
             return None;
         }
-        let counted = self.counter.now().await;
+        let counted = self.counter.current().await;
         let rate = self.before.as_ref().and_then(|before| per_second(before, &counted));
         let view = self.process.viewer.view();
         let readiness = (self.process.readiness)();
-        let values = values(&readiness, view.as_ref(), counted.numbers.as_ref(), rate);
+        let values = live_values(&readiness, view.as_ref(), counted.numbers.as_ref(), rate);
         self.before = Some(counted);
         let json = serde_json::to_string(&values).unwrap_or_default();
-        Some(format!("{RECONNECT}data: {json}\n\n"))
+        Some(format!("{RECONNECT_FIELD}data: {json}\n\n"))
     }
 }
 
-/// Requests a second between two times of asking.
-fn per_second(before: &Counted, now: &Counted) -> Option<f64> {
+/// Requests per second between two samples.
+fn per_second(before: &NumbersSample, now: &NumbersSample) -> Option<f64> {
     let requests = now.numbers.as_ref()?.requests.saturating_sub(before.numbers.as_ref()?.requests);
     let seconds = now.at.duration_since(before.at).as_secs_f64();
     (seconds > 0.0).then(|| requests as f64 / seconds)
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
     use crate::pipeline::Viewer;
 
-    /// One that may last so long.
+    /// A stream that may last this long.
     fn stream(places: &Arc<Semaphore>, time: Duration) -> Events {
         let process = Process {
             viewer: Viewer::blank(),
@@ -155,7 +155,7 @@ mod tests {
             Box::pin(async move { Some(counted) }) as Pin<Box<dyn Future<Output = Option<Numbers>> + Send>>
         };
         let place = Arc::clone(places).try_acquire_owned().unwrap();
-        events(process, Arc::new(Counter::new(Box::new(count))), place, Instant::now() + time)
+        events(process, Arc::new(NumbersCache::new(Box::new(count))), place, Instant::now() + time)
     }
 
     #[tokio::test(start_paused = true)]
@@ -172,18 +172,18 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_event_says_what_the_page_shows() {
+    async fn an_event_has_the_values_of_the_page() {
         let body =
             stream(&Arc::new(Semaphore::new(1)), 2 * EVENT_INTERVAL).collect().await.unwrap().to_bytes();
         let text = String::from_utf8(body.to_vec()).unwrap();
-        assert!(text.starts_with(RECONNECT), "{text}");
+        assert!(text.starts_with(RECONNECT_FIELD), "{text}");
         for part in ["\"state\":\"not ready: draining\"", "\"rate\":\"3.5\""] {
             assert!(text.contains(part), "{part}: {text}");
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_leaves_makes_room() {
+    async fn a_client_that_leaves_releases_its_permit() {
         let places = Arc::new(Semaphore::new(1));
         let mut body = stream(&places, EVENT_INTERVAL);
         assert!(body.frame().await.unwrap().unwrap().is_data());

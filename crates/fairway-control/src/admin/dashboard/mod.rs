@@ -1,9 +1,10 @@
-//! The dashboard: read-only pages for people, rendered here. They need no script; one keeps the numbers of the first page up to date.
+//! The dashboard: read-only HTML pages, rendered on the server. No page needs a script; one script updates the numbers on the
+//! first page.
 //!
-//! [`Dashboard`] finds the page of a path. `overview`, `hosts`, `rule`, `backend`, `listeners`, `streams`, `connections`, `certificates`,
-//! `statuses`, `diagnostics`, `requests`, `generations` and `explain` make what the template of that name shows, and `live` makes the
-//! events. What only the data plane and other replicas know, an [`Inspector`] tells. Whatever may be a secret is hidden before it gets into a page
-//! ([`fairway_model::redaction`]), and no page walks more rules than it has to.
+//! [`Dashboard`] dispatches by path. `overview`, `hosts`, `rule`, `backend`, `listeners`, `streams`, `connections`,
+//! `certificates`, `statuses`, `diagnostics`, `requests`, `generations` and `explain` build the content of the template of that
+//! name, and `live` the events. An [`Inspector`] provides what only the data plane and other replicas know. Secrets are redacted
+//! before they reach a page ([`fairway_model::redaction`]), and no page visits more rules than it needs.
 
 mod backend;
 mod certificates;
@@ -48,26 +49,26 @@ use hyper::{HeaderMap, Response, StatusCode, Uri};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::body::{Body, TEXT, page, respond};
+use super::body::{Body, TEXT_CONTENT_TYPE, page, respond};
 use crate::generations::Generations;
-use counter::Counter;
+use counter::NumbersCache;
 use page::Page;
 use problem::Problem;
 use query::Query;
 use templates::Templates;
 
-pub use counter::CountRequests;
-pub use generations::{AskCosts, CostCount, GenerationCost};
+pub use counter::ReadNumbers;
+pub use generations::{CostCount, FetchCosts, GenerationCost};
 pub use inspector::{
-    Answering, ClientConnections, Connections, Inspector, LiveEndpoint, Others, Replica, Replicas,
-    UnboundAddress,
+    ClientConnections, Connections, FleetReplicas, Inspector, InspectorFuture, KnownReplicas, LiveEndpoint,
+    Replica, UnboundAddress,
 };
 pub use numbers::{FaultCount, Numbers, TimeBound};
 pub(in crate::admin) use process::Process;
 pub use requests::RecordedRequests;
-pub use words::{AskedRequest, Words};
+pub use words::{ConfigDescriber, ExplainedRequest};
 
-/// Streams of events at a time: each asks the workers for their numbers every other second.
+/// Concurrent event streams: each reads the workers' numbers every other second.
 const MAX_STREAMS: usize = 8;
 
 const FIRST_PAGE: &str = "/dashboard/";
@@ -75,61 +76,60 @@ const STYLE_PATH: &str = "/dashboard/style.css";
 const SCRIPT_PATH: &str = "/dashboard/live.js";
 const ICON_PATH: &str = "/dashboard/icon.svg";
 const EVENTS_PATH: &str = "/dashboard/events";
-/// What the page of requests shows, as JSON.
+/// The data of the requests page, as JSON.
 const REQUESTS_PATH: &str = "/requests";
-/// What the page of changes shows, as JSON.
+/// The data of the generations page, as JSON.
 const GENERATIONS_PATH: &str = "/generations";
 
-/// A page loads nothing but what this server has, and no other site may frame it.
+/// A page loads only resources of this server, and no other site may frame it.
 const LOADED_CONTENT: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; \
                               form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// The pages for people.
+/// The HTML pages.
 pub struct Dashboard {
-    words: Box<dyn Words>,
-    counter: Arc<Counter>,
+    words: Box<dyn ConfigDescriber>,
+    counter: Arc<NumbersCache>,
     recorded: RecordedRequests,
-    generations: generations::Source,
+    generations: generations::GenerationsSource,
     inspector: Box<dyn Inspector>,
     templates: Templates,
     streams: Arc<Semaphore>,
 }
 
 impl Dashboard {
-    /// Pages that say things with `words`, and get the numbers of the data plane from `count`, its requests from `recorded`, and the
-    /// rest of what others know from `inspector`.
+    /// Describes the configuration with `words`; reads the data plane's numbers from `count`, its requests from `recorded`, and
+    /// everything else from `inspector`.
     #[must_use]
     pub fn new(
-        words: Box<dyn Words>,
-        count: CountRequests,
+        words: Box<dyn ConfigDescriber>,
+        count: ReadNumbers,
         recorded: RecordedRequests,
         inspector: Box<dyn Inspector>,
     ) -> Self {
         Self {
             words,
-            counter: Arc::new(Counter::new(count)),
+            counter: Arc::new(NumbersCache::new(count)),
             recorded,
-            generations: generations::Source::empty(),
+            generations: generations::GenerationsSource::empty(),
             inspector,
             templates: Templates::new(),
             streams: Arc::new(Semaphore::new(MAX_STREAMS)),
         }
     }
 
-    /// The same with the configurations that are noted there, and what the data plane says they cost.
+    /// Adds these configurations and their costs.
     #[must_use]
-    pub fn with_generations(self, generations: Arc<Generations>, costs: AskCosts) -> Self {
-        Self { generations: generations::Source::new(generations, costs), ..self }
+    pub fn with_generations(self, generations: Arc<Generations>, costs: FetchCosts) -> Self {
+        Self { generations: generations::GenerationsSource::new(generations, costs), ..self }
     }
 
-    /// Whether a path is one of the dashboard, or shows what it shows.
-    pub(in crate::admin) fn has(path: &str) -> bool {
+    /// Whether a path belongs to the dashboard or provides its data as JSON.
+    pub(in crate::admin) fn owns_path(path: &str) -> bool {
         ["/", "/dashboard", REQUESTS_PATH, GENERATIONS_PATH].contains(&path) || path.starts_with(FIRST_PAGE)
     }
 
-    /// The response to a request for such a path, on a connection on which nothing may last longer than until
-    /// `end`.
-    pub(in crate::admin) async fn answer(
+    /// The response to a request for such a path, on a connection that is closed at `end`.
+    pub(in crate::admin) async fn respond(
         &self,
         uri: &Uri,
         headers: &HeaderMap,
@@ -140,7 +140,7 @@ impl Dashboard {
         let is_document = ![STYLE_PATH, SCRIPT_PATH, ICON_PATH, EVENTS_PATH].contains(&path);
         let mut response = match path {
             _ if cross_site::is_refused(headers, is_document) => {
-                page(StatusCode::FORBIDDEN, TEXT, cross_site::REFUSED.to_owned())
+                page(StatusCode::FORBIDDEN, TEXT_CONTENT_TYPE, cross_site::REFUSED_TEXT.to_owned())
             }
             "/" | "/dashboard" => redirect(),
             STYLE_PATH => asset("text/css; charset=utf-8", include_str!("style.css")),
@@ -150,7 +150,7 @@ impl Dashboard {
             REQUESTS_PATH => self.requests(uri.query()).await,
             GENERATIONS_PATH => self.generations().await,
             _ => {
-                let shown = self.page(path, &Query::read(uri.query()), &process).await;
+                let shown = self.page(path, &Query::parse(uri.query()), &process).await;
                 self.templates.respond(&shown.unwrap_or_else(Page::from))
             }
         };
@@ -170,10 +170,10 @@ impl Dashboard {
         match path {
             FIRST_PAGE => {
                 let replicas = inspector.replicas().await;
-                Ok(overview::page(process, &self.counter.now().await, &replicas))
+                Ok(overview::page(process, &self.counter.current().await, &replicas))
             }
-            "/dashboard/hosts" => hosts::all(&process.view()?, words, query),
-            "/dashboard/host" => hosts::one(&process.view()?, words, query),
+            "/dashboard/hosts" => hosts::all_rules_page(&process.view()?, words, query),
+            "/dashboard/host" => hosts::host_page(&process.view()?, words, query),
             "/dashboard/rule" => rule::page(&process.view()?, words, inspector, query).await,
             "/dashboard/backend" => backend::page(&process.view()?, words, inspector, query).await,
             "/dashboard/listeners" => listeners::page(&process.view()?, inspector, query).await,
@@ -189,26 +189,26 @@ impl Dashboard {
         }
     }
 
-    /// The exchanges that the data plane remembers: docs/observe.md has the parameters.
+    /// The recorded exchanges: docs/observe.md has the parameters.
     async fn requests(&self, query: Option<&str>) -> Response<Body> {
         match (self.recorded)(query.map(str::to_owned)).await {
             Ok(json) => page(StatusCode::OK, "application/json", json + "\n"),
-            Err(problem) => page(StatusCode::BAD_REQUEST, TEXT, problem + "\n"),
+            Err(problem) => page(StatusCode::BAD_REQUEST, TEXT_CONTENT_TYPE, problem + "\n"),
         }
     }
 
-    /// The configurations of the last day, and what they cost: docs/observe.md.
+    /// The configurations of the last day and their costs: docs/observe.md.
     async fn generations(&self) -> Response<Body> {
         match self.generations.json().await {
             Ok(json) => page(StatusCode::OK, "application/json", json + "\n"),
-            Err(error) => page(StatusCode::INTERNAL_SERVER_ERROR, TEXT, format!("{error}\n")),
+            Err(error) => page(StatusCode::INTERNAL_SERVER_ERROR, TEXT_CONTENT_TYPE, format!("{error}\n")),
         }
     }
 
     fn events(&self, process: Process, end: Instant) -> Response<Body> {
         let Ok(place) = Arc::clone(&self.streams).try_acquire_owned() else {
-            let text = format!("{MAX_STREAMS} pages are kept up to date already\n");
-            return page(StatusCode::SERVICE_UNAVAILABLE, TEXT, text);
+            let text = format!("{MAX_STREAMS} pages already receive updates\n");
+            return page(StatusCode::SERVICE_UNAVAILABLE, TEXT_CONTENT_TYPE, text);
         };
         let events = live::events(process, Arc::clone(&self.counter), place, end);
         respond(StatusCode::OK, "text/event-stream", Either::Right(Either::Right(events)))
@@ -220,7 +220,8 @@ fn asset(content_type: &'static str, text: &str) -> Response<Body> {
 }
 
 fn redirect() -> Response<Body> {
-    let mut response = page(StatusCode::FOUND, TEXT, format!("the dashboard is at {FIRST_PAGE}\n"));
+    let mut response =
+        page(StatusCode::FOUND, TEXT_CONTENT_TYPE, format!("the dashboard is at {FIRST_PAGE}\n"));
     response.headers_mut().insert(LOCATION, HeaderValue::from_static(FIRST_PAGE));
     response
 }

@@ -1,4 +1,4 @@
-//! Points in time as pages write them.
+//! Formats points in time.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,13 +9,13 @@ pub(super) fn utc(seconds: i64) -> String {
     Timestamp::from_second(seconds).unwrap_or_default().to_string()
 }
 
-/// The same of a clock's time, to the millisecond.
+/// The same for a `SystemTime`, to the millisecond.
 pub(super) fn utc_to_the_millisecond(time: SystemTime) -> String {
     let time = Timestamp::try_from(time).unwrap_or_default();
     time.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
 }
 
-/// The same of a clock's time.
+/// The same for a `SystemTime`.
 pub(super) fn utc_of(time: SystemTime) -> String {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     utc(i64::try_from(since.as_secs()).unwrap_or(i64::MAX))

@@ -1,24 +1,24 @@
-//! What the data plane has counted, as the dashboard shows it. Counts nothing itself.
+//! The data plane's counters, as the dashboard shows them.
 
 use std::fmt;
 use std::time::Duration;
 
-/// What the data plane has counted since the process started.
+/// Counters of the data plane since the process started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Numbers {
-    /// Requests that are over.
+    /// Finished requests.
     pub requests: u64,
-    /// Those with a response, by the first digit of its status; 1xx comes first.
+    /// Requests with a response, by the first digit of its status, from 1xx.
     pub by_class: [u64; 5],
-    /// Requests whose response was not the endpoint's, or incomplete.
+    /// Requests whose response did not come from the endpoint, or was incomplete.
     pub faults: Vec<FaultCount>,
-    /// Connections of clients that are open now.
+    /// Open client connections.
     pub open_connections: u64,
-    /// Requests of the last 24 hours that failed on nobody else's account.
+    /// Requests of the last 24 hours that failed because of Fairway itself.
     pub self_inflicted_last_day: u64,
-    /// How long half of the requests took at most.
+    /// The median duration of requests.
     pub p50: Option<TimeBound>,
-    /// How long 99 of 100 requests took at most.
+    /// The 99th percentile of the duration of requests.
     pub p99: Option<TimeBound>,
 }
 
@@ -33,7 +33,7 @@ pub struct FaultCount {
     pub count: u64,
 }
 
-/// What the buckets of a histogram say of a percentile.
+/// A percentile, as far as the buckets of a histogram tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeBound {
     /// At most this long.
@@ -43,7 +43,7 @@ pub enum TimeBound {
 }
 
 impl Numbers {
-    /// The faults that somebody caused.
+    /// The faults with this cause.
     pub(super) fn caused_by(&self, cause: &str) -> u64 {
         let own = self.faults.iter().filter(|fault| fault.caused_by == cause);
         own.map(|fault| fault.count).sum()

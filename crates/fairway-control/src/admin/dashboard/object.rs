@@ -1,4 +1,4 @@
-//! Objects as pages name them, and as the parameter `object` does: `KIND/NAMESPACE/NAME`, or `KIND/NAME` where there is no namespace.
+//! Objects as named on pages and by the parameter `object`: `KIND/NAMESPACE/NAME`, or `KIND/NAME` without a namespace.
 
 use fairway_model::Origin;
 use serde::Serialize;
@@ -6,32 +6,32 @@ use serde::Serialize;
 use super::problem::Problem;
 use super::query::{Query, parameters};
 
-/// An object that a page names.
+/// A link to an object.
 #[derive(Debug, Serialize)]
 pub(super) struct ObjectLink {
     /// `Ingress shop/web`.
     name: String,
-    /// The field in it; empty for the object as a whole.
+    /// A field of it; empty for the whole object.
     field: String,
-    /// Its file and line; empty where it is from no file.
+    /// Its file and line; empty if it does not come from a file.
     source: String,
-    /// The parameters of the pages about it.
+    /// The parameters of pages about it.
     query: String,
 }
 
 impl ObjectLink {
-    /// The object that wrote something.
+    /// The object of an origin.
     pub(super) fn from_origin(origin: &Origin) -> Self {
         let source = origin.source.as_ref().map(|at| format!("{}:{}", at.file, at.line));
         Self {
             field: origin.field.to_string(),
             source: source.unwrap_or_default(),
-            ..Self::named(&origin.kind, &origin.namespace, &origin.name)
+            ..Self::from_name(&origin.kind, &origin.namespace, &origin.name)
         }
     }
 
-    /// An object by its name.
-    pub(super) fn named(kind: &str, namespace: &str, name: &str) -> Self {
+    /// An object by name.
+    pub(super) fn from_name(kind: &str, namespace: &str, name: &str) -> Self {
         let path = if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") };
         Self {
             query: parameters(&[("object", &format!("{kind}/{path}"))]),
@@ -42,7 +42,7 @@ impl ObjectLink {
     }
 }
 
-/// The object that the parameter `object` names.
+/// The object named by the parameter `object`.
 #[derive(Clone, Copy)]
 pub(super) struct ObjectName<'q> {
     kind: &'q str,
@@ -51,8 +51,8 @@ pub(super) struct ObjectName<'q> {
 }
 
 impl<'q> ObjectName<'q> {
-    /// Of the parameter, where it is given.
-    pub(super) fn read(query: &'q Query) -> Result<Option<Self>, Problem> {
+    /// Parses the parameter, if it is given.
+    pub(super) fn from_query(query: &'q Query) -> Result<Option<Self>, Problem> {
         let Some(text) = query.value("object") else { return Ok(None) };
         let parts =
             text.split_once('/').map(|(kind, path)| (kind, path.split_once('/').unwrap_or(("", path))));
@@ -60,12 +60,12 @@ impl<'q> ObjectName<'q> {
             Some((kind, (namespace, name))) if !kind.is_empty() && !name.is_empty() => {
                 Ok(Some(Self { kind, namespace, name }))
             }
-            _ => Err(Problem::bad("object", format!("{text:?} is not KIND/NAMESPACE/NAME"))),
+            _ => Err(Problem::bad_parameter("object", format!("{text:?} is not KIND/NAMESPACE/NAME"))),
         }
     }
 
-    /// Whether it is the object that wrote something.
-    pub(super) fn wrote(self, origin: &Origin) -> bool {
+    /// Whether an origin belongs to this object.
+    pub(super) fn matches_origin(self, origin: &Origin) -> bool {
         (&*origin.kind, &*origin.namespace, &*origin.name) == (self.kind, self.namespace, self.name)
     }
 }

@@ -1,13 +1,13 @@
-//! The first page: what is served, how it goes, and what is wrong.
+//! The first page: what is served, the traffic, and problems.
 
 use std::collections::BTreeMap;
 
 use fairway_objects::diagnostic::Severity;
 use serde::Serialize;
 
-use super::counter::Counted;
+use super::counter::NumbersSample;
 use super::diagnostics;
-use super::inspector::Replicas;
+use super::inspector::FleetReplicas;
 use super::live;
 use super::moment::utc_of;
 use super::page::Page;
@@ -15,13 +15,13 @@ use super::process::Process;
 use super::replicas::{self, ReplicasView};
 use crate::pipeline::{Freshness, View};
 
-/// Of the reasons of faults no more are shown.
+/// At most this many fault reasons are shown.
 const MAX_REASONS: usize = 20;
 
 #[derive(Serialize)]
 struct Overview {
     is_ready: bool,
-    /// What the events replace, by their keys.
+    /// The values that events update, by key.
     live: BTreeMap<&'static str, String>,
     causes: [(&'static str, &'static str); 5],
     classes: [&'static str; 5],
@@ -51,12 +51,12 @@ struct Configuration {
 struct CountRow {
     name: &'static str,
     count: usize,
-    /// The page that lists them; empty where there is none.
+    /// The page that lists them; empty if there is none.
     page: &'static str,
 }
 
 /// The first page.
-pub(super) fn page(process: &Process, counted: &Counted, replicas: &Replicas) -> Page {
+pub(super) fn page(process: &Process, counted: &NumbersSample, replicas: &FleetReplicas) -> Page {
     let view = process.viewer.view();
     let readiness = (process.readiness)();
     let numbers = counted.numbers.as_ref();
@@ -69,12 +69,12 @@ pub(super) fn page(process: &Process, counted: &Counted, replicas: &Replicas) ->
     reasons.truncate(MAX_REASONS);
     let content = Overview {
         is_ready: readiness.is_ready(),
-        live: live::values(&readiness, view.as_ref(), numbers, None),
-        causes: live::CAUSES.map(|cause| (cause.key, cause.description)),
-        classes: live::CLASSES,
+        live: live::live_values(&readiness, view.as_ref(), numbers, None),
+        causes: live::FAULT_CAUSES.map(|cause| (cause.key, cause.description)),
+        classes: live::STATUS_CLASSES,
         reasons,
         configuration: view.as_ref().map(configuration),
-        replicas: replicas::view(replicas, view.as_ref()),
+        replicas: replicas::replicas_view(replicas, view.as_ref()),
     };
     Page::new("overview.html", "overview", "Overview", content)
 }

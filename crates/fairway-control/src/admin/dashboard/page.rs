@@ -1,4 +1,4 @@
-//! A page before it is rendered: its template, and what that shows.
+//! A page before rendering: its template and content.
 
 use hyper::StatusCode;
 use minijinja::Value;
@@ -7,11 +7,11 @@ use serde::Serialize;
 
 use super::problem::Problem;
 
-/// A page before it is rendered.
+/// A page before rendering.
 pub(super) struct Page {
     pub(super) status: StatusCode,
     pub(super) template: &'static str,
-    /// Which of the links in the navigation is marked; none where it is empty.
+    /// The highlighted link in the navigation; none if empty.
     pub(super) section: &'static str,
     pub(super) title: String,
     pub(super) content: Value,

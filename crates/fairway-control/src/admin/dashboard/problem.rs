@@ -13,8 +13,8 @@ pub(super) struct Problem {
 }
 
 impl Problem {
-    /// The value of a parameter cannot be used.
-    pub(super) fn bad(parameter: &str, why: impl Display) -> Self {
+    /// The value of a parameter is invalid.
+    pub(super) fn bad_parameter(parameter: &str, why: impl Display) -> Self {
         Self {
             status: StatusCode::BAD_REQUEST,
             title: "Bad request",
@@ -22,8 +22,8 @@ impl Problem {
         }
     }
 
-    /// What a parameter names does not exist.
-    pub(super) fn missing(parameter: &str, why: impl Display) -> Self {
+    /// The thing that a parameter names does not exist.
+    pub(super) fn not_found(parameter: &str, why: impl Display) -> Self {
         Self {
             status: StatusCode::NOT_FOUND,
             title: "Not found",
@@ -31,8 +31,8 @@ impl Problem {
         }
     }
 
-    /// The data plane does not understand what is asked of it; `why` names the parameter.
-    pub(super) fn query(why: String) -> Self {
+    /// The data plane rejects the query; `why` names the parameter.
+    pub(super) fn bad_query(why: String) -> Self {
         Self { status: StatusCode::BAD_REQUEST, title: "Bad request", text: why }
     }
 

@@ -1,16 +1,16 @@
-//! The replicas of the fleet, and whether they serve the same.
+//! The replicas of the fleet, and whether they serve the same configuration.
 
 use serde::Serialize;
 
-use super::inspector::{Others, Replica, Replicas};
+use super::inspector::{FleetReplicas, KnownReplicas, Replica};
 use crate::pipeline::{Freshness, View};
 
-/// What the first page says of replicas.
+/// The replicas on the first page.
 #[derive(Serialize)]
 pub(super) struct ReplicasView {
     summary: String,
     is_trouble: bool,
-    /// None where this one is alone.
+    /// Empty if this replica is alone.
     rows: Vec<ReplicaRow>,
 }
 
@@ -22,24 +22,24 @@ struct ReplicaRow {
     is_trouble: bool,
 }
 
-/// What is known of the replicas, of which this one serves what `view` shows.
-pub(super) fn view(replicas: &Replicas, view: Option<&View>) -> ReplicasView {
+/// Compares the replicas with `view`, which this replica serves.
+pub(super) fn replicas_view(replicas: &FleetReplicas, view: Option<&View>) -> ReplicasView {
     match replicas {
-        Replicas::Alone => ReplicasView {
-            summary: "There is one: a process with --manifests reads its files for itself.".to_owned(),
+        FleetReplicas::Alone => ReplicasView {
+            summary: "This is the only one: a process with --manifests reads its own files.".to_owned(),
             is_trouble: false,
             rows: Vec::new(),
         },
-        Replicas::Unknown(reason) => ReplicasView {
-            summary: format!("The other replicas are not known: {reason}."),
+        FleetReplicas::Unknown(reason) => ReplicasView {
+            summary: format!("The other replicas are unknown: {reason}."),
             is_trouble: false,
             rows: Vec::new(),
         },
-        Replicas::Others(others) => compared(others, view),
+        FleetReplicas::Others(others) => compare_replicas(others, view),
     }
 }
 
-fn compared(others: &Others, view: Option<&View>) -> ReplicasView {
+fn compare_replicas(others: &KnownReplicas, view: Option<&View>) -> ReplicasView {
     let own = view.map(|view| view.outcome.digest.to_string()).unwrap_or_default();
     let mut rows = vec![ReplicaRow {
         name: format!("{} (this one)", others.own),
@@ -64,7 +64,7 @@ fn compared(others: &Others, view: Option<&View>) -> ReplicasView {
         summary.push_str(&format!(" {silent} did not say what they serve."));
     }
     if others.unasked > 0 {
-        summary.push_str(&format!(" {} more were not asked.", others.unasked));
+        summary.push_str(&format!(" {} more were not queried.", others.unasked));
     }
     ReplicasView { summary, is_trouble: different > 0 || silent > 0, rows }
 }
@@ -73,7 +73,7 @@ fn own_state(view: Option<&View>) -> &'static str {
     match view.map(|view| view.freshness) {
         None => "has no configuration yet",
         Some(Freshness::Current) => "serves it",
-        Some(Freshness::Stale) => "serves the last good one of an earlier process",
+        Some(Freshness::Stale) => "serves the last good configuration of an earlier process",
     }
 }
 
@@ -82,8 +82,8 @@ fn row(replica: &Replica, own: &str) -> ReplicaRow {
         Err(reason) => (String::new(), reason.clone(), true),
         Ok(served) => {
             let state = match (served.digest == own, served.freshness, served.adopted) {
-                (_, Freshness::Stale, _) => "serves the last good one of an earlier process",
-                (_, _, false) => "has not finished the change to it",
+                (_, Freshness::Stale, _) => "serves the last good configuration of an earlier process",
+                (_, _, false) => "is still adopting it",
                 (true, _, true) => "serves the same",
                 (false, _, true) => "serves another one",
             };
@@ -96,10 +96,10 @@ fn row(replica: &Replica, own: &str) -> ReplicaRow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admin::served::Served;
+    use crate::admin::served::ServedConfig;
 
     fn replica(name: &str, digest: Option<&str>) -> Replica {
-        let served = digest.map(|digest| Served {
+        let served = digest.map(|digest| ServedConfig {
             digest: digest.to_owned(),
             version: 3,
             adopted: true,
@@ -111,15 +111,15 @@ mod tests {
         Replica { name: name.to_owned(), served: served.ok_or_else(|| "no answer within 0.5 s".to_owned()) }
     }
 
-    /// Of a replica that serves nothing, whose digest is empty.
+    /// For a replica that serves nothing and has an empty digest.
     fn summary(replicas: Vec<Replica>) -> (String, bool) {
-        let others = Others { own: "web-0".to_owned(), replicas, unasked: 0 };
-        let shown = view(&Replicas::Others(others), None);
+        let others = KnownReplicas { own: "web-0".to_owned(), replicas, unasked: 0 };
+        let shown = replicas_view(&FleetReplicas::Others(others), None);
         (shown.summary, shown.is_trouble)
     }
 
     #[test]
-    fn replicas_agree_or_differ_or_do_not_answer() {
+    fn replicas_agree_differ_or_do_not_respond() {
         assert_eq!(summary(Vec::new()), ("There is one.".to_owned(), false));
         let same = || replica("web-1", Some(""));
         assert_eq!(summary(vec![same()]), ("All 2 serve the same configuration.".to_owned(), false));

@@ -1,4 +1,4 @@
-//! Requests that the data plane remembers: those that failed, or all of them.
+//! The requests recorded by the data plane: failed ones, or all.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::page::Page;
 use super::problem::Problem;
 use super::query::{Query, parameters};
 
-/// Asks what the data plane remembers of its last exchanges, with the query of `/requests`: its JSON, or what is wrong with the
+/// Reads the last exchanges recorded by the data plane, with the query of `/requests`: returns JSON, or what is wrong with the
 /// query.
 pub type RecordedRequests =
     Arc<dyn Fn(Option<String>) -> Pin<Box<dyn Future<Output = Result<String, String>> + Send>> + Send + Sync>;
@@ -24,16 +24,16 @@ struct Requests<'q> {
     exchanges: Value,
 }
 
-/// The requests that the parameters ask for: without any, those that failed.
+/// The requests that match the parameters; without any, failed requests.
 pub(super) async fn page(recorded: &RecordedRequests, query: &Query) -> Result<Page, Problem> {
     let [id, host, status, all] = ["id", "host", "status", "all"].map(|name| query.value(name));
     let given = [("id", id), ("host", host), ("status", status)];
     let mut asked: Vec<_> = given.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
-    // Whoever names a request wants it, whatever became of it.
+    // A request looked up by id is shown whether it failed or not.
     if all.is_none() && id.is_none() {
         asked.push(("failed", "true"));
     }
-    let json = recorded(Some(parameters(&asked))).await.map_err(Problem::query)?;
+    let json = recorded(Some(parameters(&asked))).await.map_err(Problem::bad_query)?;
     let mut found: Value = serde_json::from_str(&json).unwrap_or_default();
     let content = Requests {
         id: id.unwrap_or_default(),

@@ -1,7 +1,7 @@
-//! One rule: what it asks of requests, what it does with them, and where they go.
+//! The page of one rule: its matches, its filters and its backends.
 
 use fairway_model::{
-    Action, Backend, Config, ListenerProtocol, Origin, Phases, Reference, Step, WeightedBackend,
+    Action, Backend, Config, ListenerProtocol, Origin, Phases, ReferenceStatus, RuleStep, WeightedBackend,
 };
 use fairway_routing::{HostVerdict, MatchVerdict};
 use serde::Serialize;
@@ -15,12 +15,12 @@ use super::object::{ObjectLink, ObjectName};
 use super::page::Page;
 use super::problem::Problem;
 use super::query::{Query, parameters};
-use super::rules::{self, RulePlace, host_query};
-use super::sample::Sample;
-use super::words::Words;
+use super::rules::{self, LocatedRule, host_query};
+use super::sample::SampleRequest;
+use super::words::ConfigDescriber;
 use crate::pipeline::View;
 
-/// Of candidates and diagnostics no more are shown.
+/// At most this many candidates and diagnostics are shown.
 const MAX_SHOWN: usize = 100;
 
 #[derive(Serialize)]
@@ -33,13 +33,13 @@ struct OneRule {
     filters: Vec<FilterView>,
     answer: Option<String>,
     shares: Vec<ShareView>,
-    /// Whether some share has endpoints.
+    /// Whether any share has endpoints.
     has_endpoints: bool,
     policy: String,
     diagnostics: Vec<DiagnosticRow>,
 }
 
-/// A request for the rule, and what is considered for it, in that order.
+/// A request for the rule, and the matches considered for it, in order.
 #[derive(Serialize)]
 struct SampleView {
     text: String,
@@ -65,55 +65,59 @@ struct FilterView {
 struct ShareView {
     backend: String,
     share: String,
-    /// How it is spoken to; empty for a backend that is not there.
+    /// How endpoints are contacted; empty for a missing backend.
     details: String,
     object: Option<ObjectLink>,
-    /// Why it serves nothing, where that is so.
+    /// Why it serves nothing, if so.
     problem: &'static str,
     filters: Vec<FilterView>,
-    /// `None` for a backend that is not there, or that has no endpoint.
+    /// `None` for a missing backend or one without endpoints.
     endpoints: Option<EndpointTable>,
-    /// The parameters of the page of the backend; empty where it is not there.
+    /// The parameters of the backend's page; empty if it is missing.
     query: String,
 }
 
-/// The rule that the parameters name: by host and position, or as the only one of an object. Of an object with several rules, a list.
+/// The rule that the parameters name: by host and position, or as the only rule of an object. For an object with several rules, a
+/// list.
 pub(super) async fn page(
     view: &View,
-    words: &dyn Words,
+    words: &dyn ConfigDescriber,
     inspector: &dyn Inspector,
     query: &Query,
 ) -> Result<Page, Problem> {
     let config = &view.outcome.translation.config;
-    let Some(object) = ObjectName::read(query)? else {
-        let place = rules::rule(rules::host(config, query)?, query)?;
-        return Ok(show(view, words, place, &live(inspector, place).await));
+    let Some(object) = ObjectName::from_query(query)? else {
+        let place = rules::find_rule(rules::find_host(config, query)?, query)?;
+        return Ok(rule_page(view, words, place, &fetch_live_endpoints(inspector, place).await));
     };
-    let found: Vec<_> = rules::all(config).filter(|place| place.is_of(object)).take(2).collect();
+    let found: Vec<_> =
+        rules::all_rules(config).filter(|place| place.is_from_object(object)).take(2).collect();
     match found[..] {
-        [] => Err(Problem::missing("object", "no rule is served that this object gave")),
-        [only] => Ok(show(view, words, only, &live(inspector, only).await)),
-        _ => hosts::all(view, words, query),
+        [] => Err(Problem::not_found("object", "no served rule comes from this object")),
+        [only] => Ok(rule_page(view, words, only, &fetch_live_endpoints(inspector, only).await)),
+        _ => hosts::all_rules_page(view, words, query),
     }
 }
 
-/// What is known now of the endpoints that the requests of a rule go to.
-async fn live(inspector: &dyn Inspector, place: RulePlace<'_>) -> LiveEndpoints {
+/// The state of the endpoints that serve a rule.
+async fn fetch_live_endpoints(inspector: &dyn Inspector, place: LocatedRule<'_>) -> LiveEndpoints {
     let backends = match &place.rule.action {
-        Action::Answer(_) => Vec::new(),
+        Action::FixedResponse(_) => Vec::new(),
         Action::Forward(shares) => shares.iter().map(|share| share.backend.clone()).collect(),
     };
-    LiveEndpoints::ask(inspector, backends).await
+    LiveEndpoints::fetch(inspector, backends).await
 }
 
-fn show(view: &View, words: &dyn Words, place: RulePlace<'_>, live: &LiveEndpoints) -> Page {
+fn rule_page(view: &View, words: &dyn ConfigDescriber, place: LocatedRule<'_>, live: &LiveEndpoints) -> Page {
     let config = &view.outcome.translation.config;
     let rule = place.rule.without_secrets();
     let host = &place.host.key.host;
-    let matches: Vec<_> = rule.matches.iter().map(|it| words.matched(it)).collect();
+    let matches: Vec<_> = rule.matches.iter().map(|it| words.describe_match(it)).collect();
     let title = format!("{host}: {}", matches.first().map_or("a rule", String::as_str));
     let (answer, shares) = match &rule.action {
-        Action::Answer(it) => (Some(format!("{}: {}", it.status, words.reason(it.reason))), Vec::new()),
+        Action::FixedResponse(it) => {
+            (Some(format!("{}: {}", it.status, words.describe_reason(it.reason))), Vec::new())
+        }
         Action::Forward(shares) => (None, share_views(config, words, shares, live)),
     };
     let about = |origin: &Origin| {
@@ -125,29 +129,29 @@ fn show(view: &View, words: &dyn Words, place: RulePlace<'_>, live: &LiveEndpoin
         host: host.to_string(),
         host_query: host_query(&place.host.key),
         object: ObjectLink::from_origin(&rule.origin),
-        sample: sample(view, words, place),
+        sample: sample_view(view, words, place),
         filters: filters(&rule.phases, words),
         answer,
         has_endpoints: shares.iter().any(|share| share.endpoints.is_some()),
         shares,
-        policy: words.policy(&rule.policy),
+        policy: words.describe_policy(&rule.policy),
         diagnostics: found.map(diagnostics::row).collect(),
         matches,
     };
     Page::new("rule.html", "hosts", title, content)
 }
 
-/// What is considered for a request that the first match of a rule asks for.
-fn sample(view: &View, words: &dyn Words, place: RulePlace<'_>) -> Option<SampleView> {
+/// The matches considered for a request that fits the first match of a rule.
+fn sample_view(view: &View, words: &dyn ConfigDescriber, place: LocatedRule<'_>) -> Option<SampleView> {
     let key = &place.host.key;
-    let sample = Sample::for_match(place.rule.matches.first()?, &key.host)?;
+    let sample = SampleRequest::for_match(place.rule.matches.first()?, &key.host)?;
     let snapshot = &view.outcome.snapshot;
     let explanation = snapshot.explain(snapshot.table(&key.table)?, &sample.request());
     let considered = explanation.hosts.iter().filter(|step| step.verdict != HostVerdict::LessSpecific);
     let applies = considered.flat_map(|step| &step.matches).filter(|it| it.verdict != MatchVerdict::Path);
     let candidates = applies.take(MAX_SHOWN).map(|it| CandidateView {
-        matched: words.matched(it.of),
-        verdict: words.verdict(&it.verdict),
+        matched: words.describe_match(it.of),
+        verdict: words.describe_verdict(&it.verdict),
         object: ObjectLink::from_origin(&it.rule.rule().origin),
     });
     let url = sample.url(scheme(&view.outcome.translation.config, &key.table));
@@ -159,7 +163,7 @@ fn sample(view: &View, words: &dyn Words, place: RulePlace<'_>) -> Option<Sample
     })
 }
 
-/// `https` where a listener serves the table so.
+/// `https` if a listener serves the table over TLS.
 fn scheme(config: &Config, table: &str) -> &'static str {
     let mut listeners = config.listeners.values();
     match listeners.any(|it| it.tables().any(|own| own == table) && it.protocol == ListenerProtocol::Https) {
@@ -170,7 +174,7 @@ fn scheme(config: &Config, table: &str) -> &'static str {
 
 fn share_views(
     config: &Config,
-    words: &dyn Words,
+    words: &dyn ConfigDescriber,
     shares: &[WeightedBackend],
     live: &LiveEndpoints,
 ) -> Vec<ShareView> {
@@ -181,9 +185,9 @@ fn share_views(
         ShareView {
             backend: share.backend.to_string(),
             share: if shares.len() > 1 { format!("{} of {whole}", share.weight) } else { "all".to_owned() },
-            details: backend.map(|backend| words.backend(backend)).unwrap_or_default(),
+            details: backend.map(|backend| words.describe_backend(backend)).unwrap_or_default(),
             object: backend.map(|backend| ObjectLink::from_origin(&backend.origin)),
-            problem: problem(share, backend.map(|backend| &**backend)),
+            problem: share_problem(share, backend.map(|backend| &**backend)),
             filters: own_filters(share, words),
             endpoints: used.map(|backend| live.table(backend)),
             query: backend.map(|backend| backend_query(&backend.key)).unwrap_or_default(),
@@ -192,46 +196,49 @@ fn share_views(
     shares.iter().map(of).collect()
 }
 
-fn problem(share: &WeightedBackend, backend: Option<&Backend>) -> &'static str {
+fn share_problem(share: &WeightedBackend, backend: Option<&Backend>) -> &'static str {
     match (share.reference, backend) {
-        (Reference::Invalid, _) => "The reference is invalid: its requests get 500.",
-        (Reference::Resolved, None) => "There is no such backend: its requests get 503.",
-        (Reference::Resolved, Some(backend)) if backend.endpoints.is_empty() => {
+        (ReferenceStatus::Invalid, _) => "The reference is invalid: its requests get 500.",
+        (ReferenceStatus::Resolved, None) => "There is no such backend: its requests get 503.",
+        (ReferenceStatus::Resolved, Some(backend)) if backend.endpoints.is_empty() => {
             "It has no endpoint: its requests get 503."
         }
         _ => "",
     }
 }
 
-fn own_filters(share: &WeightedBackend, words: &dyn Words) -> Vec<FilterView> {
+fn own_filters(share: &WeightedBackend, words: &dyn ConfigDescriber) -> Vec<FilterView> {
     let own = share.filters.as_deref().cloned().map(Phases::from).unwrap_or_default();
     filters(&own, words)
 }
 
-fn filters(phases: &Phases, words: &dyn Words) -> Vec<FilterView> {
-    phases.steps().map(|step| FilterView { phase: phase(&step), text: words.step(step) }).collect()
+fn filters(phases: &Phases, words: &dyn ConfigDescriber) -> Vec<FilterView> {
+    phases.steps().map(|step| FilterView { phase: phase(&step), text: words.describe_step(step) }).collect()
 }
 
-/// The phase that a step belongs to.
-fn phase(step: &Step<'_>) -> &'static str {
+/// The phase of a step.
+fn phase(step: &RuleStep<'_>) -> &'static str {
     match step {
-        Step::Client(_) => "client",
-        Step::Guard(_) => "guards",
-        Step::Request(_) => "request",
-        Step::Extension(_) => "extensions",
-        Step::Path(_)
-        | Step::Secured(_)
-        | Step::Hop(_)
-        | Step::EndpointFields(_)
-        | Step::Chosen(_)
-        | Step::GrpcWeb
-        | Step::RetryStatuses(_)
-        | Step::Buffering(_)
-        | Step::Sticky(_)
-        | Step::Fallback(_)
-        | Step::Mirror(_) => "forwarding",
-        Step::Received(_) | Step::Pages(_) | Step::Answer(_) | Step::Compression(_) => "response",
-        Step::HeadBound(_) | Step::Rate(_) => "bounds",
-        Step::Unlogged | Step::Tracing(_) => "log",
+        RuleStep::Client(_) => "client",
+        RuleStep::Guard(_) => "guards",
+        RuleStep::Request(_) => "request",
+        RuleStep::Extension(_) => "extensions",
+        RuleStep::Path(_)
+        | RuleStep::TlsBackend(_)
+        | RuleStep::Http1(_)
+        | RuleStep::RequestHeaders(_)
+        | RuleStep::ConditionalHeaders(_)
+        | RuleStep::GrpcWeb
+        | RuleStep::RetryStatuses(_)
+        | RuleStep::Buffering(_)
+        | RuleStep::Sticky(_)
+        | RuleStep::Fallback(_)
+        | RuleStep::Mirror(_) => "forwarding",
+        RuleStep::UpstreamResponse(_)
+        | RuleStep::ErrorPages(_)
+        | RuleStep::Response(_)
+        | RuleStep::Compression(_) => "response",
+        RuleStep::HeadLimit(_) | RuleStep::ResponseRate(_) => "bounds",
+        RuleStep::Unlogged | RuleStep::Tracing(_) => "log",
     }
 }

@@ -1,20 +1,20 @@
-//! A request that a match asks for: what shows which other matches are considered for it.
+//! A sample request for a match, to show which other matches are considered for it.
 
-use fairway_model::{FieldMatch, HostPattern, Match, PathMatch, TextMatch};
+use fairway_model::{HostPattern, Match, NamedValueMatch, PathMatch, TextMatch};
 use fairway_routing::{Fields, Request};
 
 use super::query::parameters;
 
-/// A request that a match asks for, as far as that can be told from the match.
-pub(super) struct Sample<'m> {
+/// A request that fits a match, as far as the match determines it.
+pub(super) struct SampleRequest<'m> {
     of: &'m Match,
     pub(super) host: String,
     path: &'m str,
     query: String,
 }
 
-impl<'m> Sample<'m> {
-    /// For a host; `None` for a regular expression, of which no path can be told.
+impl<'m> SampleRequest<'m> {
+    /// For a host; `None` for a regular expression, for which no path can be derived.
     pub(super) fn for_match(of: &'m Match, host: &HostPattern) -> Option<Self> {
         let path = match &of.path {
             PathMatch::Exact(path) | PathMatch::Prefix(path) => path,
@@ -33,20 +33,20 @@ impl<'m> Sample<'m> {
         self.of.method.as_deref().unwrap_or("GET")
     }
 
-    /// As a client would ask for it.
+    /// As a client would request it.
     pub(super) fn url(&self, scheme: &str) -> String {
         let mark = if self.query.is_empty() { "" } else { "?" };
         format!("{scheme}://{}{}{mark}{}", self.host, self.path, self.query)
     }
 
-    /// Its headers, one on each line.
+    /// Its headers, one per line.
     pub(super) fn headers(&self) -> String {
         let lines: Vec<_> =
             exact_values(&self.of.headers).map(|(name, value)| format!("{name}: {value}")).collect();
         lines.join("\n")
     }
 
-    /// As a lookup takes it.
+    /// As input of a lookup.
     pub(super) fn request(&self) -> Request<'_, Self> {
         Request {
             host: &self.host,
@@ -59,7 +59,7 @@ impl<'m> Sample<'m> {
     }
 }
 
-impl Fields for Sample<'_> {
+impl Fields for SampleRequest<'_> {
     fn first(&self, name: &str) -> Option<&[u8]> {
         value(&self.of.headers, name)
     }
@@ -69,13 +69,13 @@ impl Fields for Sample<'_> {
     }
 }
 
-fn exact_values(of: &[FieldMatch]) -> impl Iterator<Item = (&str, &str)> {
+fn exact_values(of: &[NamedValueMatch]) -> impl Iterator<Item = (&str, &str)> {
     of.iter().filter_map(|it| match &it.value {
         TextMatch::Exact(value) => Some((&*it.name, &**value)),
         TextMatch::Regex(_) => None,
     })
 }
 
-fn value<'m>(of: &'m [FieldMatch], name: &str) -> Option<&'m [u8]> {
+fn value<'m>(of: &'m [NamedValueMatch], name: &str) -> Option<&'m [u8]> {
     exact_values(of).find(|(known, _)| *known == name).map(|(_, value)| value.as_bytes())
 }

@@ -1,4 +1,4 @@
-//! Gateways, routes and policies: what their status says.
+//! The status of Gateways, routes and policies.
 
 use fairway_gateway::{Condition, ListenerStatus, ObjectStatus, OwnStatus, ParentStatus};
 use fairway_objects::gateway_api::ParentReference;
@@ -6,7 +6,7 @@ use fairway_objects::kinds::{ApiResource, GATEWAY_KINDS};
 use fairway_objects::object::ObjectRef;
 use serde::Serialize;
 
-use super::listing::{Paging, list};
+use super::listing::{Paging, paginate};
 use super::object::ObjectLink;
 use super::page::Page;
 use super::problem::Problem;
@@ -14,8 +14,8 @@ use super::query::Query;
 use super::search::Search;
 use crate::pipeline::View;
 
-/// Conditions that say that something is wrong where they hold.
-const TROUBLE: [&str; 4] =
+/// Conditions that indicate a problem when they are true.
+const PROBLEM_CONDITIONS: [&str; 4] =
     ["Conflicted", "OverlappingTLSConfig", "InsecureFrontendValidationMode", "PartiallyInvalid"];
 
 #[derive(Serialize)]
@@ -45,17 +45,17 @@ struct ConditionRow {
     message: String,
 }
 
-/// The objects that the parameters ask for.
+/// The objects that match the parameters.
 pub(super) fn page(view: &View, query: &Query) -> Result<Page, Problem> {
-    let (search, kind) = (Search::read(query), query.value("kind"));
+    let (search, kind) = (Search::from_query(query), query.value("kind"));
     let kinds = || GATEWAY_KINDS.iter().filter(|known| known.has_conditions).map(|known| known.name);
     let wanted = match kind {
         None => None,
         Some(name) => {
-            let known = ApiResource::of_gateways(name).filter(|known| known.has_conditions);
+            let known = ApiResource::find_gateway_kind(name).filter(|known| known.has_conditions);
             let known = known.ok_or_else(|| {
                 let known: Vec<_> = kinds().collect();
-                Problem::bad("kind", format!("{name:?} is none of {}", known.join(", ")))
+                Problem::bad_parameter("kind", format!("{name:?} is none of {}", known.join(", ")))
             })?;
             Some(known.kind)
         }
@@ -65,7 +65,7 @@ pub(super) fn page(view: &View, query: &Query) -> Result<Page, Problem> {
             && (search.is_empty() || search.finds(&mut format!("{} {}", object.kind.name(), object.key)))
     };
     let statuses = view.outcome.translation.gateway.statuses.iter();
-    let (shown, paging) = list(statuses.filter(|(object, _)| is_wanted(object)), query)?;
+    let (shown, paging) = paginate(statuses.filter(|(object, _)| is_wanted(object)), query)?;
     let content = Statuses {
         q: query.value("q").unwrap_or_default(),
         kind: kind.unwrap_or_default(),
@@ -78,7 +78,7 @@ pub(super) fn page(view: &View, query: &Query) -> Result<Page, Problem> {
 
 fn row(object: &ObjectRef, status: &ObjectStatus) -> StatusRow {
     let mut row = StatusRow {
-        object: ObjectLink::named(object.kind.name(), &object.key.namespace, &object.key.name),
+        object: ObjectLink::from_name(object.kind.name(), &object.key.namespace, &object.key.name),
         facts: Vec::new(),
         conditions: Vec::new(),
     };
@@ -106,7 +106,7 @@ impl StatusRow {
             about: about.to_owned(),
             kind: it.kind,
             status: if it.holds { "True" } else { "False" },
-            is_trouble: it.holds == TROUBLE.contains(&it.kind),
+            is_trouble: it.holds == PROBLEM_CONDITIONS.contains(&it.kind),
             reason: it.reason,
             message: it.message.to_string(),
         };
@@ -122,13 +122,13 @@ impl StatusRow {
 
     fn add_parents(&mut self, what: &str, parents: &[ParentStatus]) {
         for ParentStatus { parent, conditions } in parents {
-            self.add(&format!("{what} {}", named(parent)), conditions);
+            self.add(&format!("{what} {}", parent_text(parent)), conditions);
         }
     }
 }
 
 /// A parent as its route names it.
-fn named(parent: &ParentReference) -> String {
+fn parent_text(parent: &ParentReference) -> String {
     let kind = parent.kind.as_deref().unwrap_or("Gateway");
     let namespace = parent.namespace.as_ref().map(|it| format!("{it}/")).unwrap_or_default();
     let section = parent.section_name.as_ref().map(|it| format!(", listener {it}")).unwrap_or_default();

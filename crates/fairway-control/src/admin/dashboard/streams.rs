@@ -1,10 +1,10 @@
-//! TCP, UDP and TLS routes: where connections go that are forwarded as they come.
+//! TCP, UDP and TLS routes: where forwarded connections go.
 
-use fairway_model::{Config, HostPattern, Reference, StreamRoute, WeightedBackend};
+use fairway_model::{Config, HostPattern, ReferenceStatus, StreamRoute, WeightedBackend};
 use serde::Serialize;
 
 use super::backend::backend_query;
-use super::listing::{Paging, list};
+use super::listing::{Paging, paginate};
 use super::object::ObjectLink;
 use super::page::Page;
 use super::problem::Problem;
@@ -12,7 +12,7 @@ use super::query::Query;
 use super::search::Search;
 use crate::pipeline::View;
 
-/// Of the listeners of a table no more are named.
+/// At most this many listeners of a table are named.
 const MAX_NAMED: usize = 5;
 
 #[derive(Serialize)]
@@ -25,7 +25,7 @@ struct Streams<'q> {
 
 #[derive(Serialize)]
 struct StreamRow {
-    /// For which names; empty where the protocol has none.
+    /// The host names; empty if the protocol has none.
     host: String,
     table: String,
     listeners: Vec<String>,
@@ -36,22 +36,22 @@ struct StreamRow {
 #[derive(Serialize)]
 struct TargetView {
     backend: String,
-    /// The parameters of its page; empty where there is no such backend.
+    /// The parameters of its page; empty for a missing backend.
     query: String,
-    /// Its share of the connections, where there are several.
+    /// Its share of the connections, if there are several.
     weight: String,
     problem: &'static str,
 }
 
-/// Those that the parameters ask for.
+/// The stream routes that match the parameters.
 pub(super) fn page(view: &View, query: &Query) -> Result<Page, Problem> {
     let config = &view.outcome.translation.config;
-    let (search, table) = (Search::read(query), query.value("table"));
+    let (search, table) = (Search::from_query(query), query.value("table"));
     let is_wanted = |it: &StreamRoute| {
         let is_of_table = table.is_none_or(|table| table == &*it.key.table);
-        is_of_table && (search.is_empty() || search.finds(&mut text(it)))
+        is_of_table && (search.is_empty() || search.finds(&mut searched_text(it)))
     };
-    let (shown, paging) = list(config.streams.values().filter(|it| is_wanted(it)), query)?;
+    let (shown, paging) = paginate(config.streams.values().filter(|it| is_wanted(it)), query)?;
     let content = Streams {
         q: query.value("q").unwrap_or_default(),
         table: table.unwrap_or_default(),
@@ -61,8 +61,8 @@ pub(super) fn page(view: &View, query: &Query) -> Result<Page, Problem> {
     Ok(Page::new("streams.html", "listeners", "TCP, UDP and TLS routes", content))
 }
 
-/// What a search looks at.
-fn text(it: &StreamRoute) -> String {
+/// The text that a search covers.
+fn searched_text(it: &StreamRoute) -> String {
     let mut text = format!("{} {} {}", it.key.table, it.key.host, it.origin);
     for target in &it.backends {
         text.push(' ');
@@ -84,9 +84,11 @@ fn row(it: &StreamRoute, config: &Config) -> StreamRow {
                 _ => format!("{} of {whole}", target.weight),
             },
             problem: match (target.reference, backend) {
-                (Reference::Invalid, _) => "the reference is invalid",
-                (Reference::Resolved, None) => "there is no such backend",
-                (Reference::Resolved, Some(backend)) if backend.endpoints.is_empty() => "it has no endpoint",
+                (ReferenceStatus::Invalid, _) => "the reference is invalid",
+                (ReferenceStatus::Resolved, None) => "there is no such backend",
+                (ReferenceStatus::Resolved, Some(backend)) if backend.endpoints.is_empty() => {
+                    "it has no endpoint"
+                }
                 _ => "",
             },
         }

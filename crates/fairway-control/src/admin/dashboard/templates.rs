@@ -1,15 +1,15 @@
-//! The templates, and how a page becomes HTML. What a template prints is escaped, unless it is part of the template.
+//! The templates, and how a page is rendered to HTML. Values are escaped; only the templates themselves contain markup.
 
 use hyper::{Response, StatusCode};
 use minijinja::{Environment, Error, UndefinedBehavior, context};
 
 use super::page::Page;
-use crate::admin::body::{Body, TEXT, page};
+use crate::admin::body::{Body, TEXT_CONTENT_TYPE, page};
 
-const HTML: &str = "text/html; charset=utf-8";
+const HTML_CONTENT_TYPE: &str = "text/html; charset=utf-8";
 
-/// The engine escapes what templates print whose name ends in `.html`.
-const SOURCES: [(&str, &str); 24] = [
+/// The engine escapes values in templates whose name ends in `.html`.
+const TEMPLATE_SOURCES: [(&str, &str); 24] = [
     ("layout.html", include_str!("layout.html")),
     ("overview.html", include_str!("overview.html")),
     ("hosts.html", include_str!("hosts.html")),
@@ -36,31 +36,35 @@ const SOURCES: [(&str, &str); 24] = [
     ("problem.html", include_str!("problem.html")),
 ];
 
-/// All templates, compiled.
+/// The compiled templates.
 pub(super) struct Templates(Environment<'static>);
 
 impl Templates {
     /// Compiles them.
     pub(super) fn new() -> Self {
         let mut environment = Environment::new();
-        // What a template misspells is an error in tests, and empty in a release.
+        // An undefined variable is an error in tests, and empty in a release.
         if cfg!(debug_assertions) {
             environment.set_undefined_behavior(UndefinedBehavior::Strict);
         }
-        for (name, source) in SOURCES {
+        for (name, source) in TEMPLATE_SOURCES {
             let added = environment.add_template(name, source);
             added.expect("the templates are part of the program, and tests render each of them");
         }
         Self(environment)
     }
 
-    /// The response with a page.
+    /// The response with a rendered page.
     pub(super) fn respond(&self, shown: &Page) -> Response<Body> {
         match self.render(shown) {
-            Ok(html) => page(shown.status, HTML, html),
+            Ok(html) => page(shown.status, HTML_CONTENT_TYPE, html),
             Err(error) => {
                 tracing::error!(%error, template = shown.template, "a page of the dashboard cannot be rendered");
-                page(StatusCode::INTERNAL_SERVER_ERROR, TEXT, "this page cannot be rendered\n".to_owned())
+                page(
+                    StatusCode::INTERNAL_SERVER_ERROR,
+                    TEXT_CONTENT_TYPE,
+                    "this page cannot be rendered\n".to_owned(),
+                )
             }
         }
     }

@@ -1,42 +1,42 @@
-//! What the dashboard lets others say: how parts of a configuration read in words, and why a request is served as it is. What it
-//! passes on has no secrets, but for what a request is explained by.
+//! Text that the dashboard gets from its caller: descriptions of parts of a configuration, and explanations of requests. What it
+//! passes on has no secrets, except the values that an explanation needs.
 
-use fairway_model::{AnswerReason, Backend, Match, Policy, Step};
+use fairway_model::{Backend, FixedResponseReason, Match, Policy, RuleStep};
 use fairway_routing::MatchVerdict;
 
 use crate::pipeline::View;
 
-/// How parts of a configuration read in words.
-pub trait Words: Send + Sync {
-    /// What a rule asks of a request.
-    fn matched(&self, of: &Match) -> String;
+/// Describes parts of a configuration as text.
+pub trait ConfigDescriber: Send + Sync {
+    /// What a match requires of a request.
+    fn describe_match(&self, of: &Match) -> String;
 
-    /// What became of a match.
-    fn verdict(&self, of: &MatchVerdict) -> String;
+    /// The result of a match.
+    fn describe_verdict(&self, of: &MatchVerdict) -> String;
 
-    /// One thing that a rule does.
-    fn step(&self, of: Step<'_>) -> String;
+    /// One step of a rule.
+    fn describe_step(&self, of: RuleStep<'_>) -> String;
 
     /// The timeouts, sizes and retries of a rule.
-    fn policy(&self, of: &Policy) -> String;
+    fn describe_policy(&self, of: &Policy) -> String;
 
-    /// How the endpoints of a backend are spoken to, and which of them gets a request.
-    fn backend(&self, of: &Backend) -> String;
+    /// How the endpoints of a backend are contacted and balanced.
+    fn describe_backend(&self, of: &Backend) -> String;
 
-    /// Why the configuration itself answers.
-    fn reason(&self, of: AnswerReason) -> String;
+    /// Why the configuration itself responds.
+    fn describe_reason(&self, of: FixedResponseReason) -> String;
 
-    /// Why a request is served as it is. It must show no secret.
+    /// How a request is served, and why. Must not contain secrets.
     ///
     /// # Errors
-    /// No client could send such a request; says why.
-    fn explain(&self, view: &View, request: &AskedRequest) -> Result<String, String>;
+    /// The reason why no client could send such a request.
+    fn explain(&self, view: &View, request: &ExplainedRequest) -> Result<String, String>;
 }
 
-/// A request that somebody asks about.
+/// A request to explain.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AskedRequest {
-    /// As a client would ask for it.
+pub struct ExplainedRequest {
+    /// As a client would request it.
     pub url: String,
     /// Its method.
     pub method: String,

@@ -1,4 +1,4 @@
-//! Services as they should be, as they are, and what is done about the difference.
+//! Desired and existing Services, and the edits between them.
 
 use super::*;
 use crate::WantedAddress;
@@ -7,7 +7,7 @@ fn gateway() -> ObjectKey {
     ObjectKey::new("shop", "edge")
 }
 
-fn wanted(ports: &[u16]) -> WantedGateway {
+fn wanted_gateway(ports: &[u16]) -> WantedGateway {
     WantedGateway {
         uid: "uid-1".into(),
         class: "fairway".into(),
@@ -27,14 +27,14 @@ fn listed(wanted: &WantedGateway) -> Ports {
     ports
 }
 
-fn one(wanted: &WantedGateway) -> DesiredService {
+fn single_service(wanted: &WantedGateway) -> DesiredService {
     let mut all = desired(&gateway(), wanted, &listed(wanted), &BTreeSet::new(), ServiceType::LoadBalancer);
     assert_eq!(all.len(), 1);
     all.remove(0)
 }
 
 /// The Service as the API server would keep it.
-fn kept(desired: &DesiredService) -> Service {
+fn as_stored(desired: &DesiredService) -> Service {
     let mut service = desired.service.clone();
     service.metadata.resource_version = Some("7".to_owned());
     let spec = service.spec.as_mut().unwrap();
@@ -47,7 +47,7 @@ fn kept(desired: &DesiredService) -> Service {
 
 #[test]
 fn a_service_has_the_ports_of_the_listeners_and_leads_to_those_of_the_pods() {
-    let DesiredService { key, service, .. } = one(&wanted(&[80, 443]));
+    let DesiredService { key, service, .. } = single_service(&wanted_gateway(&[80, 443]));
     assert_eq!(key, ObjectKey::new("shop", "edge-fairway"));
     let json = serde_json::to_value(&service).unwrap();
     assert_eq!(
@@ -68,21 +68,23 @@ fn a_service_has_the_ports_of_the_listeners_and_leads_to_those_of_the_pods() {
 
 #[test]
 fn a_port_of_both_transports_is_two_ports_of_the_service_and_one_of_the_pods() {
-    let mut wanted = wanted(&[]);
+    let mut wanted = wanted_gateway(&[]);
     wanted.ports.insert(53, PortTransport::Both);
-    let ports = one(&wanted).service.spec.unwrap().ports.unwrap();
+    let ports = single_service(&wanted).service.spec.unwrap().ports.unwrap();
     let names: Vec<_> = ports.iter().map(|port| port.name.as_deref().unwrap()).collect();
     assert_eq!(names, ["tcp-53", "udp-53"]);
     assert_eq!(ports[0].target_port, ports[1].target_port);
 }
 
 #[test]
-fn a_transport_that_is_new_at_a_number_leaves_the_port_of_the_nodes_of_the_other() {
-    let mut tcp = wanted(&[]);
+fn a_new_transport_keeps_the_node_port_of_the_other() {
+    let mut tcp = wanted_gateway(&[]);
     tcp.ports.insert(53, PortTransport::Tcp);
-    let existing = kept(&one(&tcp));
+    let existing = as_stored(&single_service(&tcp));
     tcp.ports.insert(53, PortTransport::Both);
-    let ServiceEdit::Patch(patch) = edit(Some(&existing), &one(&tcp), "uid-1") else { panic!("no patch") };
+    let ServiceEdit::Patch(patch) = edit(Some(&existing), &single_service(&tcp), "uid-1") else {
+        panic!("no patch")
+    };
     assert_eq!(
         patch["spec"],
         json!({ "ports": [
@@ -91,14 +93,14 @@ fn a_transport_that_is_new_at_a_number_leaves_the_port_of_the_nodes_of_the_other
         ] })
     );
     tcp.ports.insert(53, PortTransport::Udp);
-    let only_udp = one(&tcp).service.spec.unwrap().ports.unwrap();
+    let only_udp = single_service(&tcp).service.spec.unwrap().ports.unwrap();
     assert_eq!(only_udp.iter().map(|port| port.name.as_deref()).collect::<Vec<_>>(), [Some("udp-53")]);
 }
 
 #[test]
 fn a_port_with_http3_takes_both_transports() {
     let of = |http3: &[u16]| {
-        let (wanted, http3) = (wanted(&[80, 443]), http3.iter().copied().collect());
+        let (wanted, http3) = (wanted_gateway(&[80, 443]), http3.iter().copied().collect());
         let service = desired(&gateway(), &wanted, &listed(&wanted), &http3, ServiceType::LoadBalancer);
         let ports = service[0].service.spec.as_ref().unwrap().ports.clone().unwrap();
         ports
@@ -115,15 +117,21 @@ fn a_port_with_http3_takes_both_transports() {
 #[test]
 fn without_a_listener_there_is_no_service() {
     assert!(
-        desired(&gateway(), &wanted(&[]), &Ports::default(), &BTreeSet::new(), ServiceType::ClusterIp)
-            .is_empty()
+        desired(
+            &gateway(),
+            &wanted_gateway(&[]),
+            &Ports::default(),
+            &BTreeSet::new(),
+            ServiceType::ClusterIp
+        )
+        .is_empty()
     );
 }
 
 #[test]
-fn a_service_that_is_as_it_should_be_is_left_alone_whatever_others_added() {
-    let desired = one(&wanted(&[80]));
-    let mut existing = kept(&desired);
+fn an_up_to_date_service_is_not_changed() {
+    let desired = single_service(&wanted_gateway(&[80]));
+    let mut existing = as_stored(&desired);
     existing.metadata.labels.as_mut().unwrap().insert("team".into(), "edge".into());
     existing.metadata.annotations.as_mut().unwrap().insert("balancer.example/id".into(), "7".into());
     assert_eq!(edit(Some(&existing), &desired, "uid-1"), ServiceEdit::Nothing);
@@ -131,9 +139,9 @@ fn a_service_that_is_as_it_should_be_is_left_alone_whatever_others_added() {
 
 #[test]
 fn a_new_listener_is_added_and_the_others_keep_the_ports_of_the_nodes() {
-    let existing = kept(&one(&wanted(&[80])));
-    let mut ports = listed(&wanted(&[80]));
-    let more = wanted(&[80, 443]);
+    let existing = as_stored(&single_service(&wanted_gateway(&[80])));
+    let mut ports = listed(&wanted_gateway(&[80]));
+    let more = wanted_gateway(&[80, 443]);
     let gateway = gateway();
     ports.settle(more.ports.keys().map(|port| (&gateway, *port)), true, "20000-20099".parse().unwrap());
     let desired = desired(&gateway, &more, &ports, &BTreeSet::new(), ServiceType::LoadBalancer).remove(0);
@@ -149,15 +157,15 @@ fn a_new_listener_is_added_and_the_others_keep_the_ports_of_the_nodes() {
 }
 
 #[test]
-fn keys_of_infrastructure_come_and_go_and_never_replace_those_of_fairway() {
-    let mut before = wanted(&[80]);
+fn infrastructure_keys_never_override_those_of_fairway() {
+    let mut before = wanted_gateway(&[80]);
     before.labels = [("team".into(), "a".into()), (MANAGED_BY.into(), "me".into())].into();
     before.annotations = [("balancer.example/internal".into(), "true".into())].into();
-    let desired_before = one(&before);
-    assert_eq!(desired_before.service.metadata.labels.as_ref().unwrap()[MANAGED_BY], FAIRWAY);
-    let mut existing = kept(&desired_before);
+    let desired_before = single_service(&before);
+    assert_eq!(desired_before.service.metadata.labels.as_ref().unwrap()[MANAGED_BY], MANAGED_BY_FAIRWAY);
+    let mut existing = as_stored(&desired_before);
     existing.metadata.annotations.as_mut().unwrap().insert("of-others".into(), "x".into());
-    let after = one(&wanted(&[80]));
+    let after = single_service(&wanted_gateway(&[80]));
     let ServiceEdit::Patch(patch) = edit(Some(&existing), &after, "uid-1") else { panic!("no patch") };
     assert_eq!(patch["metadata"]["labels"], json!({ "team": null }));
     let annotations = patch["metadata"]["annotations"].as_object().unwrap();
@@ -168,8 +176,8 @@ fn keys_of_infrastructure_come_and_go_and_never_replace_those_of_fairway() {
 
 #[test]
 fn a_service_of_somebody_else_is_not_touched() {
-    let desired = one(&wanted(&[80]));
-    let existing = kept(&desired);
+    let desired = single_service(&wanted_gateway(&[80]));
+    let existing = as_stored(&desired);
     assert_eq!(edit(Some(&existing), &desired, "uid-2"), ServiceEdit::Foreign);
     assert_eq!(
         edit(Some(&existing), &desired, ""),
@@ -180,7 +188,7 @@ fn a_service_of_somebody_else_is_not_touched() {
 
 #[test]
 fn each_static_address_has_a_service_of_its_family() {
-    let mut wanted = wanted(&[80]);
+    let mut wanted = wanted_gateway(&[80]);
     for value in ["192.0.2.7", "2001:db8::7"] {
         wanted.addresses.push(WantedAddress { kind: AddressKind::Ip, value: Some(value.into()) });
     }
@@ -197,25 +205,25 @@ fn each_static_address_has_a_service_of_its_family() {
 
 #[test]
 fn parameters_choose_the_type_of_the_service() {
-    let mut wanted = wanted(&[80]);
+    let mut wanted = wanted_gateway(&[80]);
     let parameters = [
         ("serviceType".into(), "NodePort".into()),
         ("externalTrafficPolicy".into(), "Local".into()),
         ("loadBalancerClass".into(), "example.com/lb".into()),
     ];
     wanted.parameters = Some(parameters.into());
-    let spec = one(&wanted).service.spec.unwrap();
+    let spec = single_service(&wanted).service.spec.unwrap();
     assert_eq!(spec.type_.as_deref(), Some("NodePort"));
     assert_eq!(spec.external_traffic_policy.as_deref(), Some("Local"));
     assert_eq!(spec.load_balancer_class, None, "which only a load balancer can have");
 }
 
 #[test]
-fn with_parameters_that_cannot_be_used_a_service_stays_as_it_is_and_none_is_made() {
-    let mut local = wanted(&[80]);
+fn invalid_parameters_freeze_services() {
+    let mut local = wanted_gateway(&[80]);
     local.parameters = Some([("externalTrafficPolicy".into(), "Local".into())].into());
-    let existing = kept(&one(&local));
-    let unusable = one(&WantedGateway { parameters: None, ..wanted(&[80, 443]) });
+    let existing = as_stored(&single_service(&local));
+    let unusable = single_service(&WantedGateway { parameters: None, ..wanted_gateway(&[80, 443]) });
     assert_eq!(edit(Some(&existing), &unusable, "uid-1"), ServiceEdit::Nothing);
     assert_eq!(edit(None, &unusable, "uid-1"), ServiceEdit::Nothing);
     assert_eq!(edit(Some(&existing), &unusable, "uid-2"), ServiceEdit::Foreign);
@@ -238,14 +246,16 @@ fn the_addresses_of_a_service_are_ipv4_first() {
 }
 
 #[test]
-fn a_traffic_policy_that_parameters_no_longer_have_is_taken_back_and_one_of_others_stays() {
-    let plain = wanted(&[80]);
-    let mut local = wanted(&[80]);
+fn a_removed_traffic_policy_is_reset_unless_set_by_others() {
+    let plain = wanted_gateway(&[80]);
+    let mut local = wanted_gateway(&[80]);
     local.parameters = Some([("externalTrafficPolicy".into(), "Local".into())].into());
-    let existing = kept(&one(&local));
-    let ServiceEdit::Patch(patch) = edit(Some(&existing), &one(&plain), "uid-1") else { panic!("no patch") };
+    let existing = as_stored(&single_service(&local));
+    let ServiceEdit::Patch(patch) = edit(Some(&existing), &single_service(&plain), "uid-1") else {
+        panic!("no patch")
+    };
     assert_eq!(patch["spec"], json!({ "externalTrafficPolicy": "Cluster" }));
-    let mut theirs = kept(&one(&plain));
+    let mut theirs = as_stored(&single_service(&plain));
     theirs.spec.as_mut().unwrap().external_traffic_policy = Some("Local".to_owned());
-    assert_eq!(edit(Some(&theirs), &one(&plain), "uid-1"), ServiceEdit::Nothing);
+    assert_eq!(edit(Some(&theirs), &single_service(&plain), "uid-1"), ServiceEdit::Nothing);
 }

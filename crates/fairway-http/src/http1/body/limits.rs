@@ -1,13 +1,13 @@
-//! The bounds of a body's framing.
+//! Limits of a body's framing.
 
-/// How much a chunked body may have besides its data.
+/// Limits of a chunked body besides its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BodyLimits {
     /// Bytes of a chunk line: the size and the extensions, which are dropped.
     pub chunk_line_bytes: u16,
     /// Bytes of the trailer section.
     pub trailer_bytes: u16,
-    /// Bytes of all chunk lines with extensions, on top of one for every 16 bytes of data.
+    /// Bytes of all chunk lines with extensions, in addition to one for every 16 bytes of data.
     pub extension_bytes: u32,
 }
 

@@ -1,19 +1,19 @@
-//! A body out of a stream. Holds the place in the framing between two pieces of input, never the pieces.
+//! Reads a body from a stream. Keeps the state of the framing, not the data.
 
 use super::limits::BodyLimits;
-use super::trailer::Trailers;
+use super::trailer::TrailerSection;
 use crate::Malformed;
 use crate::bytes::{hex_digit, is_value_byte};
 use crate::http1::framing::Framing;
 
-/// What a step found.
+/// The result of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part<'a> {
+pub enum BodyPart<'a> {
     /// The input is used up.
     NeedMore,
     /// Bytes of the body.
     Data(&'a [u8]),
-    /// The body has ended; what follows in the input is the next message.
+    /// The body has ended; the rest of the input belongs to the next message.
     End,
 }
 
@@ -28,10 +28,10 @@ pub enum Part<'a> {
 #[derive(Debug)]
 pub struct BodyReader {
     state: State,
-    /// What is left of `extension_bytes` is counted down here: an idle connection has room for a reader.
+    /// `extension_bytes` is counted down here: an idle connection has room for a reader.
     limits: BodyLimits,
-    /// Boxed and made when the first trailer comes: few bodies have any, and every idle connection has a reader.
-    trailers: Option<Box<Trailers>>,
+    /// Boxed and created with the first trailer: few bodies have any, and every idle connection has a reader.
+    trailers: Option<Box<TrailerSection>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,14 +61,14 @@ enum State {
     Done,
 }
 
-/// Before the first digit of a chunk line.
+/// The start of a chunk line.
 const CHUNK_LINE: State = State::Size { digits: 0, size: 0 };
 
-/// So many bytes of data pay for a byte of a chunk line with extensions.
+/// Bytes of data that allow one more byte of chunk lines with extensions.
 const DATA_PER_EXTENSION: u64 = 16;
 
-/// "recipients MUST anticipate potentially large hexadecimal numerals and prevent parsing errors due to
-/// integer conversion overflows" (RFC 9112 §7.1): so many digits are exactly 64 bits.
+/// "recipients MUST anticipate potentially large hexadecimal numerals and prevent parsing errors due to integer
+/// conversion overflows" (RFC 9112 §7.1): this many digits are exactly 64 bits.
 const DIGITS: u8 = 16;
 
 impl BodyReader {
@@ -84,29 +84,29 @@ impl BodyReader {
         BodyReader { state, limits, trailers: None }
     }
 
-    /// The next part of the body, and how many bytes of the input it took, framing included. `NeedMore`
-    /// takes all of it. After an error the connection is of no use.
+    /// The next part of the body, and how many bytes of the input it used, framing included. `NeedMore` uses all of it.
+    /// After an error the connection is unusable.
     #[inline]
-    pub fn next<'a>(&mut self, input: &'a [u8]) -> Result<(usize, Part<'a>), Malformed> {
+    pub fn next<'a>(&mut self, input: &'a [u8]) -> Result<(usize, BodyPart<'a>), Malformed> {
         match self.state {
-            State::Done => Ok((0, Part::End)),
-            _ if input.is_empty() => Ok((0, Part::NeedMore)),
+            State::Done => Ok((0, BodyPart::End)),
+            _ if input.is_empty() => Ok((0, BodyPart::NeedMore)),
             State::Length(left) => {
                 let (data, rest) = split(input, left);
                 self.state = if rest == 0 { State::Done } else { State::Length(rest) };
-                Ok((data.len(), Part::Data(data)))
+                Ok((data.len(), BodyPart::Data(data)))
             }
-            State::UntilClose => Ok((input.len(), Part::Data(input))),
+            State::UntilClose => Ok((input.len(), BodyPart::Data(input))),
             _ => self.next_chunk(input),
         }
     }
 
-    fn next_chunk<'a>(&mut self, input: &'a [u8]) -> Result<(usize, Part<'a>), Malformed> {
+    fn next_chunk<'a>(&mut self, input: &'a [u8]) -> Result<(usize, BodyPart<'a>), Malformed> {
         let mut at = 0;
         loop {
             match self.state {
-                State::Done => return Ok((at, Part::End)),
-                _ if at == input.len() => return Ok((at, Part::NeedMore)),
+                State::Done => return Ok((at, BodyPart::End)),
+                _ if at == input.len() => return Ok((at, BodyPart::NeedMore)),
                 State::Data { left } => {
                     let (data, rest) = split(&input[at..], left);
                     self.state = if rest == 0 {
@@ -114,7 +114,7 @@ impl BodyReader {
                     } else {
                         State::Data { left: rest }
                     };
-                    return Ok((at + data.len(), Part::Data(data)));
+                    return Ok((at + data.len(), BodyPart::Data(data)));
                 }
                 state => self.state = self.step(state, input[at])?,
             }
@@ -122,7 +122,7 @@ impl BodyReader {
         }
     }
 
-    /// One byte of framing.
+    /// Processes one byte of framing.
     #[inline]
     fn step(&mut self, state: State, byte: u8) -> Result<State, Malformed> {
         match (state, byte) {
@@ -152,8 +152,8 @@ impl BodyReader {
         }
     }
 
-    /// A chunk line with extensions ends: they are bounded in all, because a byte of data in every chunk would let a
-    /// client have a thousand read for it. Data pays for more of them: the next chunk line comes only behind it.
+    /// Ends a chunk line with extensions. Their total is limited: otherwise a client could make the proxy read a
+    /// thousand bytes for each byte of data. Data increases the limit; the next chunk line follows it.
     fn end_extension(&mut self, line: u32, size: u64) -> Result<State, Malformed> {
         let left = self.limits.extension_bytes.checked_sub(line).ok_or(Malformed::ChunkExtension)?;
         let paid = u32::try_from(size / DATA_PER_EXTENSION).unwrap_or(u32::MAX);
@@ -161,8 +161,8 @@ impl BodyReader {
         Ok(State::SizeEnd { size })
     }
 
-    /// A byte of the size: no sign, no prefix, no white space (RFC 9112 §7.1.1 has BWS before `;`, which
-    /// lenient parsers take for a part of the number or not).
+    /// Processes a byte of the size: no sign, no prefix, no white space (RFC 9112 §7.1.1 allows BWS before `;`, which
+    /// lenient parsers may take for part of the number).
     #[inline]
     fn size_byte(&self, digits: u8, size: u64, byte: u8) -> Result<State, Malformed> {
         match (hex_digit(byte), byte) {
@@ -176,7 +176,7 @@ impl BodyReader {
         }
     }
 
-    /// The stream has ended: a clean end for a body that lasts until close and for one that is done.
+    /// The stream has ended: valid for a body until close and for one that is complete.
     pub fn at_eof(&mut self) -> Result<(), Malformed> {
         match self.state {
             State::Done | State::UntilClose => {
@@ -193,7 +193,7 @@ impl BodyReader {
         self.state == State::Done
     }
 
-    /// How many bytes of a body with a length are still to come; 0 when any body is done.
+    /// Remaining bytes of a body with a length; 0 once any body is complete.
     #[inline]
     pub fn remaining(&self) -> Option<u64> {
         match self.state {
@@ -203,13 +203,13 @@ impl BodyReader {
         }
     }
 
-    /// The trailer fields that may be forwarded, once the body is done.
+    /// The trailer fields that may be forwarded, once the body is complete.
     pub fn trailers(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.trailers.iter().flat_map(|trailers| trailers.fields())
     }
 }
 
-/// As much of the input as is wanted, and how much is wanted after that.
+/// The wanted part of the input, and how much is wanted after that.
 #[inline]
 fn split(input: &[u8], wanted: u64) -> (&[u8], u64) {
     let taken = usize::try_from(wanted).map_or(input.len(), |wanted| wanted.min(input.len()));

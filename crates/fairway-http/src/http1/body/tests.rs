@@ -18,15 +18,15 @@ fn read(framing: Framing, input: &str) -> Result<Read, Malformed> {
     loop {
         let (taken, part) = reader.next(input)?;
         match part {
-            Part::Data(bytes) => data.extend_from_slice(bytes),
-            Part::NeedMore => {
+            BodyPart::Data(bytes) => data.extend_from_slice(bytes),
+            BodyPart::NeedMore => {
                 assert_eq!(taken, input.len());
                 reader.at_eof()?;
             }
-            Part::End => assert!(reader.is_done()),
+            BodyPart::End => assert!(reader.is_done()),
         }
         input = &input[taken..];
-        if part == Part::End {
+        if part == BodyPart::End {
             break;
         }
     }
@@ -53,7 +53,7 @@ fn a_body_ends_where_its_length_says() {
         assert_eq!(read(framing, "GET").unwrap().rest, "GET");
     }
     let mut reader = BodyReader::new(Framing::Length(5), LIMITS);
-    assert_eq!(reader.next(b"ab"), Ok((2, Part::Data(b"ab"))));
+    assert_eq!(reader.next(b"ab"), Ok((2, BodyPart::Data(b"ab"))));
     assert_eq!((reader.remaining(), reader.is_done()), (Some(3), false));
     assert_eq!(reader.at_eof(), Err(Malformed::Truncated));
 }
@@ -93,7 +93,7 @@ fn a_chunk_size_has_at_most_16_digits_and_cannot_overflow() {
     refused("10000000000000003\r\nabc\r\n0\r\n\r\n", Malformed::ChunkSize);
     assert_eq!(chunked("0000000000000003\r\nabc\r\n0\r\n\r\n").as_deref(), Ok("abc"));
     let mut reader = BodyReader::new(Framing::Chunked, LIMITS);
-    assert_eq!(reader.next(b"ffffffffffffffff\r\nabc"), Ok((21, Part::Data(b"abc"))));
+    assert_eq!(reader.next(b"ffffffffffffffff\r\nabc"), Ok((21, BodyPart::Data(b"abc"))));
 }
 
 #[test]

@@ -1,12 +1,11 @@
-//! Trailer fields (RFC 9110 §6.5): which may be forwarded, and the section as it comes in. Never merges
-//! them into a head.
+//! Trailer fields (RFC 9110 §6.5): which may be forwarded, and reading the section. They are never merged into a head.
 
 use crate::bytes::{is_token, is_value_byte, trimmed};
 use crate::{Known, Malformed, Span};
 
-/// "A sender MUST NOT generate a trailer field unless the sender knows the corresponding header field
-/// name's definition permits" it; named there are fields for framing, routing, request modifiers,
-/// authentication and content handling (RFC 9110 §6.5.1). These are not among [`Known`].
+/// "A sender MUST NOT generate a trailer field unless the sender knows the corresponding header field name's definition
+/// permits" it; excluded are fields for framing, routing, request modifiers, authentication and content handling (RFC
+/// 9110 §6.5.1). This list has those that are not [`Known`].
 const FORBIDDEN: [&str; 28] = [
     "age",
     "authorization",
@@ -40,29 +39,29 @@ const FORBIDDEN: [&str; 28] = [
 
 /// Whether a field may be a trailer. Nearly every [`Known`] name is for routing, framing or one hop.
 pub(super) fn is_allowed(name: &[u8]) -> bool {
-    Known::of(name).may_be_trailer()
+    Known::from_name(name).may_be_trailer()
         && !FORBIDDEN.iter().any(|other| name.eq_ignore_ascii_case(other.as_bytes()))
 }
 
 /// A trailer section that is being read.
 #[derive(Debug, Default)]
-pub(super) struct Trailers {
+pub(super) struct TrailerSection {
     bytes: Vec<u8>,
     fields: Vec<(Span, Span)>,
     /// Where the current line begins.
     line: usize,
-    /// Bytes of the section so far, dropped fields included.
+    /// Bytes of the section so far, including dropped fields.
     taken: u32,
 }
 
-impl Trailers {
-    /// Takes a byte of the section, says whether that was the end of it.
+impl TrailerSection {
+    /// Adds a byte of the section. Returns whether the section is complete.
     pub(super) fn take(&mut self, byte: u8, limit: u32) -> Result<bool, Malformed> {
         let after_return = self.bytes.len() > self.line && self.bytes.last() == Some(&b'\r');
         if (byte == b'\n') != after_return {
             return Err(Malformed::TrailerInvalid);
         }
-        // The empty line at the end is not counted.
+        // The final empty line is not counted.
         if self.taken >= limit.saturating_add(2) {
             return Err(Malformed::TrailersTooLarge);
         }
@@ -79,7 +78,7 @@ impl Trailers {
         Ok(false)
     }
 
-    /// A line is complete: keeps it if it may be forwarded.
+    /// Ends a line and keeps it if it may be forwarded.
     fn end_line(&mut self) -> Result<(), Malformed> {
         let line = &self.bytes[self.line..];
         let colon = memchr::memchr(b':', line).ok_or(Malformed::TrailerInvalid)?;
@@ -100,6 +99,6 @@ impl Trailers {
     }
 
     pub(super) fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.fields.iter().map(|(name, value)| (name.of(&self.bytes), value.of(&self.bytes)))
+        self.fields.iter().map(|(name, value)| (name.slice(&self.bytes), value.slice(&self.bytes)))
     }
 }

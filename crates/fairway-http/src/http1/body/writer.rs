@@ -1,4 +1,4 @@
-//! A body into a stream. Holds how much is still due, never body bytes.
+//! Writes a body to a stream. Keeps the remaining length, not the data.
 
 use super::trailer;
 use crate::Malformed;
@@ -32,7 +32,7 @@ impl BodyWriter {
         BodyWriter { state }
     }
 
-    /// Appends body bytes in their framing. Refuses more than was declared, and anything after the end.
+    /// Appends body data with its framing. Refuses more than was declared, and anything after the end.
     #[inline]
     pub fn write(&mut self, data: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
         if self.state != State::Chunked {
@@ -40,7 +40,7 @@ impl BodyWriter {
             out.extend_from_slice(data);
             return Ok(());
         }
-        // A chunk of size 0 would be the end.
+        // A chunk of size 0 would end the body.
         if !data.is_empty() {
             out.reserve(data.len() + 20);
             write_hex(data.len() as u64, out);
@@ -51,14 +51,14 @@ impl BodyWriter {
         Ok(())
     }
 
-    /// Whether body bytes go out as they are, so that they may be sent without passing through a buffer.
+    /// Whether body data needs no framing, so that it can be sent without copying it to a buffer.
     #[inline]
     pub fn passes_through(&self) -> bool {
         matches!(self.state, State::Length(_) | State::UntilClose)
     }
 
-    /// Notes body bytes that go out as they are; only when [`passes_through`](Self::passes_through) says
-    /// so. Refuses more than was declared: to be asked before they are sent.
+    /// Counts body data that is sent without framing; only if [`passes_through`](Self::passes_through). Refuses more
+    /// than was declared, so call it before sending.
     #[inline]
     pub fn passed(&mut self, n: usize) -> Result<(), Malformed> {
         match self.state {
@@ -72,8 +72,8 @@ impl BodyWriter {
         }
     }
 
-    /// Ends the body: the last chunk with the trailers that may be sent, or the check that all declared
-    /// bytes were written. Trailers are dropped where the framing has no place for them (RFC 9112 §7.1.2).
+    /// Ends the body: writes the last chunk with the permitted trailers, or checks that all declared bytes were
+    /// written. Trailers are dropped if the framing does not support them (RFC 9112 §7.1.2).
     pub fn finish<'a>(
         &mut self,
         trailers: impl Iterator<Item = (&'a [u8], &'a [u8])>,

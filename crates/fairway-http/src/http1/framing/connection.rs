@@ -1,12 +1,12 @@
-//! The fields that are for one hop only: persistence, options, expectations, upgrades (RFC 9110 §7.6.1,
-//! §7.8, §10.1.1; RFC 9112 §9.3). Never decides which upgrade a route allows.
+//! Hop-by-hop fields: persistence, connection options, expectations, upgrades (RFC 9110 §7.6.1, §7.8, §10.1.1; RFC 9112
+//! §9.3). Which upgrades a route allows is decided elsewhere.
 
 use crate::bytes::trimmed;
 use crate::{Head, Known, Malformed, Version};
 
-/// What naming it in `Connection` does not remove: who is asked, how long the body is, by what clients are
-/// blocked, and what trusted proxies say about the client. A client must not be able to take those from its
-/// own request.
+/// Fields that naming them in `Connection` does not remove: the authority, the body length, the fields used to block
+/// clients, and what trusted proxies say about the client. A client must not be able to remove those from its own
+/// request.
 const NEVER_NAMED: u64 = Known::Host.bit()
     | Known::ContentLength.bit()
     | Known::UserAgent.bit()
@@ -24,11 +24,11 @@ const NEVER_NAMED: u64 = Known::Host.bit()
     | Known::XOriginalForwardedFor.bit()
     | Known::XOriginalForwardedHost.bit();
 
-/// Whether the connection persists after this message (RFC 9112 §9.3): `close` ends it, HTTP/1.1 persists,
-/// HTTP/1.0 persists with `keep-alive`.
+/// Whether the connection persists after this message (RFC 9112 §9.3): `close` ends it, HTTP/1.1 persists, HTTP/1.0
+/// persists with `keep-alive`.
 ///
-/// A 204 that declares a body ends it as well: what the sender will put on the wire cannot be known
-/// (RFC 9112 §6.1, RFC 9110 §8.6: it must not declare one).
+/// A 204 that declares a body ends it as well: what the sender will send cannot be known (RFC 9112 §6.1, RFC 9110 §8.6:
+/// it must not declare one).
 #[inline]
 pub fn keep_alive(head: &Head) -> bool {
     if head.status() == 204 && declares_body(head) {
@@ -46,7 +46,7 @@ fn declares_body(head: &Head) -> bool {
         || head.first(Known::ContentLength).is_some_and(|n| n != b"0")
 }
 
-/// Whether `Connection` has this option, in any case and any of its fields.
+/// Whether a `Connection` field has this option, in any case.
 #[inline]
 pub fn connection_has(head: &Head, token: &[u8]) -> bool {
     head.all(Known::Connection).any(|value| {
@@ -58,12 +58,10 @@ fn options(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|&byte| byte == b',').map(trimmed).filter(|option| !option.is_empty())
 }
 
-/// Removes what is for this hop only: the hop-by-hop fields and those named in `Connection` (RFC 9110
-/// §7.6.1), except the ones that must arrive whatever `Connection` says. Those that are named remain among
-/// the fields received ([`Head::received`]).
+/// Removes hop-by-hop fields: the standard ones and those named in `Connection` (RFC 9110 §7.6.1), except those that
+/// must always be forwarded. The named ones remain among the received fields ([`Head::received_fields`]).
 ///
-/// To be called after the framing, the persistence and the upgrade have been read, and before our own
-/// fields are added.
+/// Call it after reading the framing, the persistence and the upgrade, and before adding our own fields.
 pub fn strip_hop_by_hop(head: &mut Head) {
     if names_fields(head) {
         strip_named(head);
@@ -71,7 +69,7 @@ pub fn strip_hop_by_hop(head: &mut Head) {
     head.remove_hop_by_hop();
 }
 
-/// Whether an option is more than the usual ones, which name no field or one that goes anyway.
+/// Whether there are options other than the usual ones, which name no field or one that is removed anyway.
 fn names_fields(head: &Head) -> bool {
     let usual: [&[u8]; 4] = [b"keep-alive", b"close", b"upgrade", b"te"];
     let is_usual = |option: &[u8]| usual.iter().any(|usual| option.eq_ignore_ascii_case(usual));
@@ -90,9 +88,8 @@ fn strip_named(head: &mut Head) {
     });
 }
 
-/// Whether the client waits for a 100 (Continue). "A server that receives a 100-continue expectation in an
-/// HTTP/1.0 request MUST ignore that expectation"; any other expectation is answered with 417 (RFC 9110
-/// §10.1.1).
+/// Whether the client waits for a 100 (Continue). "A server that receives a 100-continue expectation in an HTTP/1.0
+/// request MUST ignore that expectation"; any other expectation is refused with 417 (RFC 9110 §10.1.1).
 #[inline]
 pub fn expects_continue(head: &Head) -> Result<bool, Malformed> {
     if head.version() == Version::Http10 || !head.may_have(Known::Expect.bit()) {
@@ -108,8 +105,8 @@ pub fn expects_continue(head: &Head) -> Result<bool, Malformed> {
     Ok(expects)
 }
 
-/// The protocol asked for, when `Connection: upgrade` is there. "A server MUST ignore an Upgrade header
-/// field that is received in an HTTP/1.0 request" (RFC 9110 §7.8); one that is repeated is ignored too.
+/// The requested protocol, if `Connection: upgrade` is present. "A server MUST ignore an Upgrade header field that is
+/// received in an HTTP/1.0 request" (RFC 9110 §7.8); a repeated field is ignored too.
 #[inline]
 pub fn upgrade_to(head: &Head) -> Option<&[u8]> {
     let mut values = head.all(Known::Upgrade);

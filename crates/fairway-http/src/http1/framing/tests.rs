@@ -1,4 +1,4 @@
-//! The rules for framing and for the fields of one hop, one test each.
+//! The rules for framing and hop-by-hop fields, one test each.
 
 use super::*;
 use crate::HeadLimits;

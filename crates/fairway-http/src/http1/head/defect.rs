@@ -1,5 +1,5 @@
-//! Which rule a refused head breaks. Off the hot path: the head is walked a second time, line by line.
-//! Never accepts anything: the decision has been made.
+//! Finds the rule that a refused head breaks. Off the hot path: the head is scanned a second time, line by line, after
+//! the decision to refuse it.
 
 use httparse::Error;
 use memchr::memchr;
@@ -52,7 +52,7 @@ fn of_request_line(line: &[u8]) -> Malformed {
     }
 }
 
-/// `HTTP-version = HTTP-name "/" DIGIT "." DIGIT` (RFC 9112 §2.3), but neither 1.0 nor 1.1.
+/// A valid `HTTP-version = HTTP-name "/" DIGIT "." DIGIT` (RFC 9112 §2.3) other than 1.0 and 1.1.
 fn names_version(text: &[u8]) -> bool {
     match text {
         [b'H', b'T', b'T', b'P', b'/', major, b'.', minor, ..] => {
@@ -62,7 +62,7 @@ fn names_version(text: &[u8]) -> bool {
     }
 }
 
-/// The first defect of a line's end or of a field line.
+/// The first defect of a line end or a field line.
 fn of_lines(text: &[u8]) -> Option<Malformed> {
     let mut lines = text.split_inclusive(|&byte| byte == b'\n');
     lines
@@ -75,7 +75,7 @@ fn of_line_end(line: &[u8]) -> Option<Malformed> {
     let (body, ended) = match line {
         [body @ .., b'\r', b'\n'] => (body, true),
         [_, b'\n'] | [.., b'\n'] => return Some(Malformed::BareLineFeed),
-        // The CR of an unfinished line may yet get its LF.
+        // The CR of an unfinished line may still get its LF.
         [body @ .., b'\r'] => (body, false),
         body => (body, false),
     };

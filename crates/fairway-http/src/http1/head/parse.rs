@@ -1,5 +1,5 @@
-//! Received bytes to a head: `httparse` cuts it into tokens, the rules it does not have are checked here.
-//! Never keeps the input: a complete head is copied once.
+//! Parses received bytes into a head: `httparse` splits them into tokens, and the rules it lacks are checked here. The
+//! input is not kept: a complete head is copied once.
 
 use std::mem::MaybeUninit;
 
@@ -9,20 +9,20 @@ use memchr::memchr;
 use super::defect;
 use crate::{Head, HeadLimits, Known, Malformed, Span, Version};
 
-/// Fields for which the parser needs no heap.
+/// Fields that are parsed without a heap allocation.
 const SLOTS: usize = 64;
 
-/// `Connection` is compared with every field, so its length is bounded: 1 KiB is far beyond real ones.
+/// `Connection` is compared with every field, so its length is limited: 1 KiB is far beyond real values.
 const CONNECTION_BYTES: usize = 1024;
 
-/// What came of an attempt to parse.
+/// The result of parsing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parsed {
-    /// The head does not end in the input: call again with the same bytes and more.
+    /// The head is incomplete: call again with the same bytes and more.
     Incomplete,
     /// The head ends after this many bytes of the input.
     Complete {
-        /// Bytes of the input that belong to the head, an empty line before it included.
+        /// Bytes of the input that belong to the head, including an empty line before it.
         consumed: usize,
     },
 }
@@ -30,14 +30,20 @@ pub enum Parsed {
 type Slots<'h, 'b> = &'h mut [MaybeUninit<Header<'b>>];
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum HeadKind {
     Request,
     Response,
 }
 
-impl Kind {
+impl HeadKind {
     #[inline]
-    fn take<'b>(self, head: &mut Head, text: &'b [u8], limits: &HeadLimits, slots: Slots<'_, 'b>) -> Taken {
+    fn take<'b>(
+        self,
+        head: &mut Head,
+        text: &'b [u8],
+        limits: &HeadLimits,
+        slots: Slots<'_, 'b>,
+    ) -> ParseAttempt {
         match self {
             Self::Request => take_request(head, text, limits, slots),
             Self::Response => take_response(head, text, limits, slots),
@@ -56,24 +62,24 @@ impl Kind {
 /// Parses the heads of one direction of a connection, one after the other.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct HeadParser {
-    /// How much of an incomplete head was already looked at.
+    /// How much of an incomplete head was already scanned.
     scanned: u32,
 }
 
 impl HeadParser {
-    /// At the beginning of a head.
+    /// A parser at the start of a head.
     #[must_use]
     pub const fn new() -> Self {
         Self { scanned: 0 }
     }
 
-    /// Parses a request head from the beginning of `input`, which holds all bytes since the last message.
+    /// Parses a request head at the start of `input`, which has all bytes since the last message.
     ///
-    /// "a server that is expecting to receive and parse a request-line SHOULD ignore at least one empty
-    /// line (CRLF) received prior to the request-line" (RFC 9112 §2.2): exactly one is.
+    /// "a server that is expecting to receive and parse a request-line SHOULD ignore at least one empty line (CRLF)
+    /// received prior to the request-line" (RFC 9112 §2.2): exactly one is ignored.
     ///
     /// # Errors
-    /// With the rule that it breaks.
+    /// The rule that it breaks.
     #[inline]
     pub fn request(
         &mut self,
@@ -92,16 +98,16 @@ impl HeadParser {
             b' ' | b'\t' | b'\r' | b'\n' => return Err(Malformed::LeadingWhitespace),
             _ => {}
         }
-        self.parse(head, text, limits, Kind::Request).map(|parsed| match parsed {
+        self.parse(head, text, limits, HeadKind::Request).map(|parsed| match parsed {
             Parsed::Complete { consumed } => Parsed::Complete { consumed: consumed + skipped },
             Parsed::Incomplete => Parsed::Incomplete,
         })
     }
 
-    /// Parses a response head from the beginning of `input`.
+    /// Parses a response head at the start of `input`.
     ///
     /// # Errors
-    /// With the rule that it breaks.
+    /// The rule that it breaks.
     #[inline]
     pub fn response(
         &mut self,
@@ -111,7 +117,7 @@ impl HeadParser {
     ) -> Result<Parsed, Malformed> {
         match input.first() {
             None => Ok(Parsed::Incomplete),
-            Some(b'H') => self.parse(head, input, limits, Kind::Response),
+            Some(b'H') => self.parse(head, input, limits, HeadKind::Response),
             Some(_) => Err(Malformed::StatusLine),
         }
     }
@@ -122,7 +128,7 @@ impl HeadParser {
         head: &mut Head,
         text: &[u8],
         limits: &HeadLimits,
-        kind: Kind,
+        kind: HeadKind,
     ) -> Result<Parsed, Malformed> {
         if !self.has_news(text) {
             return self.wait(head, text, limits);
@@ -130,31 +136,31 @@ impl HeadParser {
         let mut slots = [const { MaybeUninit::uninit() }; SLOTS];
         let most = usize::from(limits.fields);
         let mut taken = kind.take(head, text, limits, &mut slots[..most.min(SLOTS)]);
-        if matches!(taken, Taken::Refused(Error::TooManyHeaders)) && most > SLOTS {
+        if matches!(taken, ParseAttempt::Refused(Error::TooManyHeaders)) && most > SLOTS {
             let mut slots: Vec<_> = (0..most).map(|_| MaybeUninit::uninit()).collect();
             taken = kind.take(head, text, limits, &mut slots);
         }
         match taken {
-            Taken::Complete(consumed) => {
+            ParseAttempt::Complete(consumed) => {
                 self.scanned = 0;
                 Ok(Parsed::Complete { consumed })
             }
-            Taken::Partial => self.wait(head, text, limits),
-            Taken::Refused(error) => self.refuse(head, kind.defect(text, error)),
-            Taken::Malformed(malformed) => self.refuse(head, malformed),
+            ParseAttempt::Partial => self.wait(head, text, limits),
+            ParseAttempt::Refused(error) => self.refuse(head, kind.defect(text, error)),
+            ParseAttempt::Malformed(malformed) => self.refuse(head, malformed),
         }
     }
 
-    /// Whether parsing can come to another end than last time: only a line end changes anything. So a
-    /// head that drips in costs one look per line, of which there are few, and not one per byte.
+    /// Whether parsing again can give another result: only a new line end can. So a head that trickles in costs one
+    /// attempt per line, not per byte.
     #[inline]
     fn has_news(&self, text: &[u8]) -> bool {
         let seen = self.scanned as usize;
         seen == 0 || text.get(seen..).is_none_or(|fresh| memchr(b'\n', fresh).is_some())
     }
 
-    /// The head is incomplete: it must not be over a limit already, nor have a bare LF, which will never
-    /// become an end.
+    /// Checks an incomplete head: it must not exceed a limit already, nor contain a bare LF, which can never become a
+    /// line end.
     #[cold]
     fn wait(&mut self, head: &mut Head, text: &[u8], limits: &HeadLimits) -> Result<Parsed, Malformed> {
         let seen = (self.scanned as usize).min(text.len());
@@ -180,59 +186,69 @@ impl HeadParser {
     }
 }
 
-fn take_request<'b>(head: &mut Head, text: &'b [u8], limits: &HeadLimits, slots: Slots<'_, 'b>) -> Taken {
+fn take_request<'b>(
+    head: &mut Head,
+    text: &'b [u8],
+    limits: &HeadLimits,
+    slots: Slots<'_, 'b>,
+) -> ParseAttempt {
     let mut request = Request::new(&mut []);
     let end = match request.parse_with_uninit_headers(text, slots) {
         Ok(Status::Complete(end)) => end,
-        Ok(Status::Partial) => return Taken::Partial,
-        Err(error) => return Taken::Refused(error),
+        Ok(Status::Partial) => return ParseAttempt::Partial,
+        Err(error) => return ParseAttempt::Refused(error),
     };
     let (Some(method), Some(target), Some(minor)) = (request.method, request.path, request.version) else {
-        return Taken::Malformed(Malformed::RequestLine);
+        return ParseAttempt::Malformed(Malformed::RequestLine);
     };
-    // httparse lets UTF-8 pass; RFC 9112 §3.2 knows only ASCII.
+    // httparse accepts UTF-8; RFC 9112 §3.2 allows only ASCII.
     if !target.is_ascii() {
-        return Taken::Malformed(Malformed::TargetInvalid);
+        return ParseAttempt::Malformed(Malformed::TargetInvalid);
     }
     let (method, target) = (span(text, method.as_bytes()), span(text, target.as_bytes()));
     let text = &text[..end];
     if let Err(rule) = check_lines(text, request.headers, limits) {
-        return Taken::Malformed(rule);
+        return ParseAttempt::Malformed(rule);
     }
     head.receive(text, version(minor));
     head.found_request(method, target);
     take_fields(head, text, request.headers)
 }
 
-fn take_response<'b>(head: &mut Head, text: &'b [u8], limits: &HeadLimits, slots: Slots<'_, 'b>) -> Taken {
+fn take_response<'b>(
+    head: &mut Head,
+    text: &'b [u8],
+    limits: &HeadLimits,
+    slots: Slots<'_, 'b>,
+) -> ParseAttempt {
     let mut response = Response::new(&mut []);
     let parser = httparse::ParserConfig::default();
     let end = match parser.parse_response_with_uninit_headers(&mut response, text, slots) {
         Ok(Status::Complete(end)) => end,
-        Ok(Status::Partial) => return Taken::Partial,
-        Err(error) => return Taken::Refused(error),
+        Ok(Status::Partial) => return ParseAttempt::Partial,
+        Err(error) => return ParseAttempt::Refused(error),
     };
     let (Some(status), Some(minor)) = (response.code, response.version) else {
-        return Taken::Malformed(Malformed::StatusLine);
+        return ParseAttempt::Malformed(Malformed::StatusLine);
     };
     if status < 100 {
-        return Taken::Malformed(Malformed::StatusLine);
+        return ParseAttempt::Malformed(Malformed::StatusLine);
     }
     let reason = match response.reason {
         Some(reason) if !reason.is_empty() => span(text, reason.as_bytes()),
-        // An empty one need not lie in the input.
+        // An empty one need not be in the input.
         _ => Span::default(),
     };
     let text = &text[..end];
     if let Err(rule) = check_lines(text, response.headers, limits) {
-        return Taken::Malformed(rule);
+        return ParseAttempt::Malformed(rule);
     }
     head.receive(text, version(minor));
-    head.found_response(status, reason);
+    head.set_response_spans(status, reason);
     take_fields(head, text, response.headers)
 }
 
-/// The bounds of a head that is complete.
+/// Checks the limits of a complete head.
 #[inline]
 fn check_lines(text: &[u8], headers: &[Header<'_>], limits: &HeadLimits) -> Result<(), Malformed> {
     let line_end = headers.first().map_or(text.len() - 2, |first| place(text, first.name.as_bytes()));
@@ -245,26 +261,26 @@ fn check_lines(text: &[u8], headers: &[Header<'_>], limits: &HeadLimits) -> Resu
     if text.ends_with(b"\r\n\r\n") { Ok(()) } else { Err(Malformed::BareLineFeed) }
 }
 
-/// Notes the fields of the head that was just copied. httparse takes LF for CRLF: as every line begins with a name, the
-/// two bytes before each name and the four at the end are all that must be looked at.
-fn take_fields(head: &mut Head, text: &[u8], headers: &[Header<'_>]) -> Taken {
+/// Adds the fields of the head that was just copied. httparse accepts LF for CRLF: since every line begins with a name,
+/// checking the two bytes before each name and the four at the end is enough.
+fn take_fields(head: &mut Head, text: &[u8], headers: &[Header<'_>]) -> ParseAttempt {
     let mut connection = 0;
     for header in headers {
         let start = place(text, header.name.as_bytes());
         if text[start - 2..start] != *b"\r\n" {
-            return Taken::Malformed(Malformed::BareLineFeed);
+            return ParseAttempt::Malformed(Malformed::BareLineFeed);
         }
         if note(head, text, start, header) == Known::Connection {
             connection += header.value.len();
         }
     }
     if connection > CONNECTION_BYTES {
-        return Taken::Malformed(Malformed::ConnectionTooLong);
+        return ParseAttempt::Malformed(Malformed::ConnectionTooLong);
     }
-    Taken::Complete(text.len())
+    ParseAttempt::Complete(text.len())
 }
 
-/// Notes a field where it lies if it lies there as `name: value CRLF`, or else lays it down so.
+/// Adds a field in place if it is written as `name: value CRLF`; otherwise appends it in that form.
 #[inline]
 fn note(head: &mut Head, text: &[u8], start: usize, header: &Header<'_>) -> Known {
     let name_end = start + header.name.len();
@@ -274,13 +290,13 @@ fn note(head: &mut Head, text: &[u8], start: usize, header: &Header<'_>) -> Know
         && text.get(end..end + 2) == Some(b"\r\n");
     if !canonical {
         head.append(header.name.as_bytes(), header.value);
-        return Known::of(header.name.as_bytes());
+        return Known::from_name(header.name.as_bytes());
     }
-    head.found_field(Span::new(start, name_end), end)
+    head.add_field_span(Span::new(start, name_end), end)
 }
 
-/// What one attempt found.
-enum Taken {
+/// The result of one attempt.
+enum ParseAttempt {
     Complete(usize),
     Partial,
     Refused(Error),
@@ -292,7 +308,7 @@ fn version(minor: u8) -> Version {
     if minor == 0 { Version::Http10 } else { Version::Http11 }
 }
 
-/// Where a piece that httparse cut out of `text` begins in it.
+/// The offset of a slice of `text` that httparse returned.
 #[inline]
 fn place(text: &[u8], piece: &[u8]) -> usize {
     piece.as_ptr().addr() - text.as_ptr().addr()

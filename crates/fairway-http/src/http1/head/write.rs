@@ -1,26 +1,25 @@
-//! A head as canonical bytes: one space after each colon, CRLF after each line, an HTTP/1.1 request line.
-//! Never reads what the fields mean.
+//! Writes heads as canonical bytes: one space after each colon, CRLF after each line, an HTTP/1.1 request line.
 
 use crate::bytes::{is_visible, push_escape};
 use crate::{Head, Known, Version};
 
-/// What a request says about this hop alone.
+/// The hop-by-hop information of a request.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct RequestHop<'a> {
-    /// Its body comes in chunks.
+    /// Whether its body is chunked.
     pub chunked: bool,
-    /// The protocol that is asked for.
+    /// The requested upgrade.
     pub upgrade: Option<&'a [u8]>,
-    /// What becomes of the connection, where that is said and no protocol asked for.
+    /// The `Connection` option, if it is sent and no upgrade is requested.
     pub connection: Option<&'a [u8]>,
-    /// Whether the endpoint is spoken to as of HTTP/1.0.
+    /// Whether the endpoint gets an HTTP/1.0 request.
     pub http10: bool,
 }
 
 /// Writes a request with this target, in the hop's own version (RFC 9112 §2.3).
 ///
-/// Bytes that no target may have are escaped, so that a target made from a decoded path cannot split
-/// the request line.
+/// Bytes that a target must not contain are escaped, so that a target made from a decoded path cannot split the request
+/// line.
 pub fn write_request(head: &Head, target: &[u8], hop: &RequestHop<'_>, out: &mut Vec<u8>) {
     out.reserve(head.capacity_hint() + target.len() + 32);
     out.extend_from_slice(head.method_bytes());

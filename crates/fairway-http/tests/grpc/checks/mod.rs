@@ -1,9 +1,9 @@
-//! What holds for any bytes as a body of gRPC-Web: it is read alike in any pieces and as another reader of base64 does, and
-//! what is written is read again.
+//! Checks for any bytes as a gRPC-Web body: any split gives the same result, a second base64 reader agrees, and what is
+//! written can be read again.
 
 use fairway_http::grpc::{Decoder, Encoder, NotBase64};
 
-/// Any bytes as a body, of which the first says how it is cut.
+/// Any bytes as a body; the first one determines the split.
 pub(crate) fn grpc_web(input: &[u8]) {
     let Some((&cut, body)) = input.split_first() else { return };
     let piece = usize::from(cut).max(1);
@@ -17,8 +17,8 @@ pub(crate) fn grpc_web(input: &[u8]) {
     written(body, piece);
 }
 
-/// Any bytes as messages: however they are cut, the same is written, and it stands for them. A frame that is cut off leaves
-/// less than a group of it behind.
+/// Any bytes as messages: any split writes the same, and it decodes to the messages. A truncated frame leaves back less
+/// than a group.
 fn written(body: &[u8], piece: usize) {
     let (text, between) = encoded(body, piece, true);
     assert_eq!(encoded(body, body.len().max(1), true).0, text);

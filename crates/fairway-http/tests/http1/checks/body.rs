@@ -1,11 +1,11 @@
-//! Chunked bodies: the same however they arrive, and the same after they were written again.
+//! Chunked bodies: any split gives the same result, and so does writing them again.
 
 use fairway_http::Malformed;
-use fairway_http::http1::{BodyLimits, BodyReader, BodyWriter, Framing, Part};
+use fairway_http::http1::{BodyLimits, BodyPart, BodyReader, BodyWriter, Framing};
 
 const LIMITS: BodyLimits = BodyLimits { chunk_line_bytes: 48, trailer_bytes: 256, extension_bytes: 512 };
 
-/// What is written may be longer: `a:b` becomes `a: b`.
+/// The output may be longer: `a:b` becomes `a: b`.
 const WRITTEN: BodyLimits = BodyLimits { trailer_bytes: 512, ..LIMITS };
 
 #[derive(Debug, PartialEq)]
@@ -35,19 +35,19 @@ fn read(input: &[u8], piece: usize, limits: BodyLimits) -> Result<Body, Malforme
         while !rest.is_empty() && !reader.is_done() {
             let (taken, part) = reader.next(rest)?;
             match part {
-                Part::Data(bytes) => {
+                BodyPart::Data(bytes) => {
                     assert!(!bytes.is_empty() && bytes == &rest[taken - bytes.len()..taken]);
                     data.extend_from_slice(bytes);
                 }
-                Part::NeedMore => assert_eq!(taken, rest.len()),
-                Part::End => assert!(reader.is_done()),
+                BodyPart::NeedMore => assert_eq!(taken, rest.len()),
+                BodyPart::End => assert!(reader.is_done()),
             }
             rest = &rest[taken..];
             consumed += taken;
         }
     }
     reader.at_eof()?;
-    assert_eq!(reader.next(b"x"), Ok((0, Part::End)));
+    assert_eq!(reader.next(b"x"), Ok((0, BodyPart::End)));
     let trailers = reader.trailers().map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
     Ok(Body { data, trailers, consumed })
 }
@@ -62,7 +62,7 @@ fn written(body: &Body) -> Vec<u8> {
     out
 }
 
-/// The data by a second, naive reader.
+/// The data according to a second, naive reader.
 fn strict(mut input: &[u8]) -> Option<Vec<u8>> {
     let mut data = Vec::new();
     loop {

@@ -1,4 +1,4 @@
-//! Heads: canonical when written, the same however they arrive, and the framing that leaves is one.
+//! Heads: canonical when written, the same for any split, and forwarded with the framing that was understood.
 
 use fairway_http::http1::{
     Framing, HeadParser, Parsed, RequestHop, expects_continue, keep_alive, request_framing, response_framing,
@@ -49,7 +49,7 @@ fn parsed(input: &[u8], parse: Parse, write: Write) -> Option<Head> {
     let mut again = Head::new();
     let parsed = parse(&mut HeadParser::new(), &mut again, &text, &HeadLimits::default());
     assert_eq!(parsed, Ok(Parsed::Complete { consumed: text.len() }), "{text:?}");
-    // Whoever sends TE must say that it is for one hop, and so the writer does.
+    // TE must be named as a connection option, and the writer does so.
     let te = head.status() == 0 && head.first(Known::Te).is_some();
     let added = te.then_some((&b"Connection"[..], &b"TE"[..]));
     let fields = head.fields().map(|field| (field.name, field.value)).chain(added);
@@ -60,8 +60,8 @@ fn parsed(input: &[u8], parse: Parse, write: Write) -> Option<Head> {
     Some(head)
 }
 
-/// Parsed from growing input, the head is the same; what is refused as a whole is refused in pieces, and
-/// nothing is accepted early.
+/// Parsing growing input gives the same head; what is refused as a whole is refused in parts, and nothing is accepted
+/// early.
 fn same_however_it_arrives(
     input: &[u8],
     parse: Parse,
@@ -92,8 +92,8 @@ fn written(head: &Head, write: Write) -> Vec<u8> {
     out
 }
 
-/// Seen by a reader that knows nothing of this crate: lines end in CRLF and nowhere else are CR, LF, NUL;
-/// each line is a token, `": "` and a trimmed value.
+/// A reader independent of this crate: lines end in CRLF, with no other CR, LF or NUL; each line is a token, `": "` and
+/// a trimmed value.
 fn canonical(text: &[u8]) {
     let text = text.strip_suffix(b"\r\n\r\n").expect("a head ends in an empty line");
     let mut lines = text.split(|&byte| byte == b'\n').peekable();
@@ -125,7 +125,7 @@ fn agree_on_authority(head: &Head, target: &Target<'_>) {
     }
 }
 
-/// Forwarded with the framing that was understood, a message has that framing and no other.
+/// Forwarded with the framing that was understood, a message has exactly that framing.
 fn stripped(head: &mut Head, framing: Result<Framing, Malformed>, without: Framing, write: Write) {
     let Ok(framing) = framing else { return };
     strip_hop_by_hop(head);

@@ -1,5 +1,5 @@
-//! What holds for any input: called by the property tests, by the fuzz targets and by the rerun of their
-//! corpora. Each panics when it does not hold. Never generates inputs.
+//! Checks for any input, called by the property tests, the fuzz targets and the rerun of their corpora. Each panics if
+//! it fails.
 
 mod body;
 mod head;

@@ -1,4 +1,4 @@
-//! Paths: both forms are final, free of what they resolve, and agree with a naive resolution.
+//! Paths: normalising either form again changes nothing, nothing unresolved remains, and a naive resolution agrees.
 
 use fairway_http::path::{decode, is_plain, normalise};
 use fairway_http::{Method, Target, TargetForm};
@@ -22,7 +22,7 @@ pub(crate) fn path(input: &[u8]) {
             normal
         );
     }
-    // An escaped slash separates nothing in one form and is a slash in the other, so only without it they must agree.
+    // An escaped slash is no separator in one form and a slash in the other, so they must agree only without one.
     let escapes_slash = input.windows(3).any(|three| three.eq_ignore_ascii_case(b"%2f"));
     if normalised.is_ok() && !escapes_slash {
         let mut then_decoded = Vec::new();
@@ -37,7 +37,7 @@ pub(crate) fn path(input: &[u8]) {
     }
 }
 
-/// As a target: the path and the query are all of it, and neither has what belongs to the other.
+/// As a target: it consists of path and query, and neither contains parts of the other.
 fn split(input: &[u8]) {
     let Ok(target) = Target::parse(Method::Get, input) else { return };
     assert!(input.iter().all(|byte| byte.is_ascii_graphic() && *byte != b'#'));

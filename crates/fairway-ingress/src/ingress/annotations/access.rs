@@ -1,13 +1,14 @@
-//! Which client addresses may pass: `allowlist-source-range` (or `whitelist-source-range`) and `denylist-source-range`.
+//! Client address restrictions: `allowlist-source-range` (or `whitelist-source-range`) and `denylist-source-range`.
 //!
-//! A list that cannot be read closes the paths (as recorded: ingress-nginx answers 503): half a list is no protection.
+//! An unreadable list closes the paths (as recorded: ingress-nginx returns 503), because half a list protects
+//! nothing.
 
 use fairway_model::{AccessList, Guard};
 use fairway_objects::annotations::text;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use ipnet::IpNet;
 
-use crate::ingress::annotations::family::{Family, Known, done};
+use crate::ingress::annotations::family::{Family, KnownAnnotation, supported};
 use crate::ingress::closed::Closed;
 use crate::ingress::defaults::SourceRanges;
 use crate::ingress::reader::Reader;
@@ -22,13 +23,13 @@ pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, con
     Ok(())
 });
 
-const ANNOTATIONS: &[Known] = &[
-    done("allowlist-source-range"),
-    done("denylist-source-range"),
-    done("whitelist-source-range").alias_of("allowlist-source-range"),
+const ANNOTATIONS: &[KnownAnnotation] = &[
+    supported("allowlist-source-range"),
+    supported("denylist-source-range"),
+    supported("whitelist-source-range").alias_of("allowlist-source-range"),
 ];
 
-/// Reads the lists of an Ingress; `None` lets everybody through.
+/// Reads the lists of an Ingress; `None` admits every client.
 fn access_list(reader: &mut Reader<'_>, defaults: &SourceRanges) -> Result<Option<AccessList>, Closed> {
     let allow_name = ["allowlist-source-range", "whitelist-source-range"]
         .into_iter()
@@ -44,13 +45,13 @@ fn access_list(reader: &mut Reader<'_>, defaults: &SourceRanges) -> Result<Optio
     Ok(restricts.then_some(AccessList { deny, allow }))
 }
 
-/// Warns where every client may claim any address, and so pass the lists.
+/// Warns if every client can claim any address and so bypass the lists.
 fn report_spoofable(reader: &mut Reader<'_>, allow_name: &str, claimable_by: &[AddressSource]) {
     let lists = [allow_name, "denylist-source-range"];
     let origin = match lists.into_iter().find(|name| reader.value(name).is_some()) {
         Some(name) => reader.at(name),
-        // The lists are those of the settings ConfigMap.
-        None => reader.field(""),
+        // The lists come from the settings ConfigMap.
+        None => reader.field_origin(""),
     };
     for source in claimable_by {
         let found = Diagnostic::new(Severity::Warning, "spoofable-source-ranges", origin.clone());
@@ -62,7 +63,7 @@ fn report_spoofable(reader: &mut Reader<'_>, allow_name: &str, claimable_by: &[A
 
 fn ranges(reader: &mut Reader<'_>, name: &str) -> Result<Option<Vec<IpNet>>, Closed> {
     let Some(value) = reader.value(name) else { return Ok(None) };
-    text::ranges(value).map(Some).map_err(|wrong| {
+    text::parse_ranges(value).map(Some).map_err(|wrong| {
         Closed::invalid(reader, name, format!("\"{wrong}\" is neither an address nor a range of addresses"))
     })
 }

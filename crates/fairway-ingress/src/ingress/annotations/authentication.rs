@@ -1,89 +1,84 @@
-//! Who may pass by a password, by the word of another service, by a token or by an API key: `auth-*` without `auth-tls-*`, and
-//! `satisfy`, also for Fairway's own annotations.
+//! Authentication by password, external service, token or API key: `auth-*` except `auth-tls-*`, and `satisfy`, which
+//! also covers Fairway's own annotations.
 //!
-//! Whatever cannot be read closes the paths: a guess would let somebody in. Where ingress-nginx leaves out a part that it
-//! cannot read, and so lets everybody in, the paths answer 503 here.
+//! Unreadable values close the paths, because guessing could admit someone. Where ingress-nginx skips an unreadable
+//! part and so admits everyone, the paths return 503 here.
 
 use std::sync::Arc;
 
 use fairway_model::{
-    AnyGuard, AuthService, BasicAuth, ExternalAuth, Guard, HeaderEdit, KeptAuth, OwnScheme, RequestEdit,
-    Template, variables,
+    AnyGuard, AuthCache, AuthService, BasicAuth, ExternalAuth, Guard, HeaderEdit, RequestEdit, Template,
+    UrlScheme, variables,
 };
-use fairway_objects::annotations::text::switch;
-use fairway_objects::backend::Purpose;
+use fairway_objects::annotations::text::parse_bool;
+use fairway_objects::backend::BackendPurpose;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::identity::Identity;
 use fairway_objects::object::ObjectKey;
-use fairway_objects::passwords::{self, ReadUsers, SecretForm, Unusable};
-use fairway_objects::references::Referenced;
-use fairway_objects::service_url::{ServiceUrl, UrlPlace};
-use fairway_password::NotAHash;
+use fairway_objects::passwords::{self, ReadUsers, SecretForm, UnusableHash};
+use fairway_objects::references::ReferencedObjects;
+use fairway_objects::service_url::{ServiceUrl, UrlDestination};
+use fairway_password::InvalidHash;
 
-use crate::ingress::annotations::family::{Family, Known, differs, done, needless};
+use crate::ingress::annotations::family::{Family, KnownAnnotation, differs, needless, supported};
 use crate::ingress::annotations::snippets;
 use crate::ingress::annotations::upstream;
 use crate::ingress::closed::Closed;
 use crate::ingress::context::Context;
 use crate::ingress::contributions::Contributions;
-use crate::ingress::external_auth::{AuthValues, Question, Wrong, is_header, is_of_the_hop, with_variables};
+use crate::ingress::external_auth::{
+    AuthRequest, AuthValues, InvalidValue, is_header_name, is_hop_header, template_value,
+};
 use crate::ingress::identity;
 use crate::ingress::kept_answers;
 use crate::ingress::reader::{Annotations, Reader};
 
 /// The family.
-pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, authentication).referring(refer);
+pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, authentication).with_references(refer);
 
-const POOL: &str =
-    "Fairway keeps connections to the service and uses them again, as it does with every backend";
+const CONNECTION_REUSE_NOTE: &str = "all connections are reused";
 
-const ANNOTATIONS: &[Known] = &[
-    done("auth-always-set-cookie"),
-    done("auth-cache-duration"),
+const ANNOTATIONS: &[KnownAnnotation] = &[
+    supported("auth-always-set-cookie"),
+    supported("auth-cache-duration"),
     differs(
         "auth-cache-key",
-        "each worker keeps answers of its own; one with `Vary` or `Expires` is not kept; only [some variables](authentication.md#answers-that-are-kept) work, and with others no answer is kept",
+        "only [some variables](authentication.md#cached-responses); others disable caching",
     ),
-    needless("auth-keepalive", POOL),
-    needless("auth-keepalive-requests", POOL),
-    needless("auth-keepalive-share-vars", "a question shares no variables with its request: there are none"),
-    needless("auth-keepalive-timeout", POOL),
-    differs("auth-method", "CONNECT and TRACE answer 503"),
-    differs("auth-proxy-set-headers", "of the variables only those of `auth-url` work, others answer 503"),
-    differs("auth-realm", "a realm with a quote or a backslash answers 503"),
-    done("auth-request-redirect"),
-    done("auth-response-headers"),
-    differs("auth-secret", "without `auth-type`, without a user, or in another namespace: 503"),
-    differs("auth-secret-type", "any other value answers 503"),
-    differs("auth-signin", "one that is no URL answers 503; ingress-nginx would answer 401"),
-    done("auth-signin-redirect-param"),
-    differs(
-        "auth-snippet",
-        "`proxy_set_header` and `proxy_*_timeout` work ([snippets](#snippets)); with any other line the paths answer 503",
-    ),
-    differs("auth-type", "`digest` answers 503"),
-    differs(
-        "auth-url",
-        "a host that is a variable (`$host`) is asked through the rules that Fairway has for it; of other variables only a few work ([authentication](authentication.md#variables)), others answer 503, as does `grpc://`; each cookie of the service is a field of its own",
-    ),
-    done("enable-global-auth"),
-    done("satisfy"),
+    needless("auth-keepalive", CONNECTION_REUSE_NOTE),
+    needless("auth-keepalive-requests", CONNECTION_REUSE_NOTE),
+    needless("auth-keepalive-share-vars", "there are no such variables"),
+    needless("auth-keepalive-timeout", CONNECTION_REUSE_NOTE),
+    differs("auth-method", "CONNECT and TRACE give 503"),
+    differs("auth-proxy-set-headers", "only variables that `auth-url` supports; others give 503"),
+    differs("auth-realm", "a quote or backslash gives 503"),
+    supported("auth-request-redirect"),
+    supported("auth-response-headers"),
+    differs("auth-secret", "gives 503 without `auth-type` or users, or in another namespace"),
+    differs("auth-secret-type", "other values give 503"),
+    differs("auth-signin", "anything but a URL gives 503 (ingress-nginx: 401)"),
+    supported("auth-signin-redirect-param"),
+    differs("auth-snippet", "[few directives](#snippets); other lines give 503"),
+    differs("auth-type", "`digest` gives 503"),
+    differs("auth-url", "only [some variables](authentication.md#variables); others and `grpc://` give 503"),
+    supported("enable-global-auth"),
+    supported("satisfy"),
 ];
 
-/// The objects and addresses that annotations name.
-fn refer(annotations: &Annotations<'_>, referenced: &mut Referenced) {
+/// The objects and addresses that the annotations reference.
+fn refer(annotations: &Annotations<'_>, referenced: &mut ReferencedObjects) {
     identity::refer(annotations, referenced);
-    referenced.secrets.extend(named(annotations, "auth-secret"));
-    referenced.config_maps.extend(header_map(annotations));
-    let url = annotations.value("auth-url").and_then(|url| ServiceUrl::read(url).ok());
-    if let Some(ServiceUrl { place: UrlPlace::Host(host), .. }) = url {
+    referenced.secrets.extend(named_object(annotations, "auth-secret"));
+    referenced.config_maps.extend(header_config_map(annotations));
+    let url = annotations.value("auth-url").and_then(|url| ServiceUrl::parse(url).ok());
+    if let Some(ServiceUrl { place: UrlDestination::Host(host), .. }) = url {
         referenced.services.extend(host.service());
         referenced.addresses.extend(host.address());
     }
 }
 
-/// `namespace/name`, or a name in the Ingress's own namespace.
-fn named(annotations: &Annotations<'_>, name: &str) -> Option<ObjectKey> {
+/// `namespace/name`, or a name in the Ingress's namespace.
+fn named_object(annotations: &Annotations<'_>, name: &str) -> Option<ObjectKey> {
     let value = annotations.value(name).filter(|value| !value.is_empty())?;
     match value.split_once('/') {
         Some((namespace, name)) => Some(ObjectKey::new(namespace, name)),
@@ -91,8 +86,8 @@ fn named(annotations: &Annotations<'_>, name: &str) -> Option<ObjectKey> {
     }
 }
 
-/// The ConfigMap with headers for the service. ingress-nginx finds none by a name without a namespace.
-fn header_map(annotations: &Annotations<'_>) -> Option<ObjectKey> {
+/// The ConfigMap with headers for the service. ingress-nginx ignores a name without a namespace.
+fn header_config_map(annotations: &Annotations<'_>) -> Option<ObjectKey> {
     let (namespace, name) = annotations.value("auth-proxy-set-headers")?.split_once('/')?;
     Some(ObjectKey::new(namespace, name))
 }
@@ -103,10 +98,10 @@ fn authentication(
     context: &Context<'_>,
     contributions: &mut Contributions,
 ) -> Result<(), Closed> {
-    let basic = basic(reader, context)?;
+    let basic = basic_auth(reader, context)?;
     let read = identity::read(reader, context, contributions)?;
     let Identity { jwt, oidc, api_key, authorization, limits, late_limits, .. } = read;
-    let external = external(reader, context, contributions)?.map(Box::new);
+    let external = external_auth(reader, context, contributions)?.map(Box::new);
     let any = match reader.value("satisfy") {
         None | Some("" | "all") => false,
         Some("any") => true,
@@ -123,7 +118,8 @@ fn authentication(
     let added = &mut contributions.added;
     limits.into_iter().for_each(|limit| added.add(Guard::RateLimit(limit)));
     if basic.is_some() {
-        // ingress-nginx: the backend never sees the password. After all guards, the service that is asked does.
+        // ingress-nginx: the backend never sees the password. Removed after all guards, because an external service
+        // does get it.
         let edit = HeaderEdit { remove: vec!["authorization".into()], ..HeaderEdit::default() };
         added.add(RequestEdit::Headers(edit));
     }
@@ -132,14 +128,14 @@ fn authentication(
     let lists = if any && guards > 0 { added.take_access_lists() } else { Vec::new() };
     if lists.len() + guards > 1 && any {
         let access = lists.into_iter().next().map(|mut list| {
-            // What the operator blocks no password opens.
+            // A password does not admit clients that the operator blocks.
             let blocked = &context.defaults.source_ranges.block;
             list.deny.retain(|range| !blocked.contains(range));
             list
         });
         added.block(&context.defaults.source_ranges.block);
         let open = |list: &fairway_model::AccessList| list.allow.is_empty() && list.deny.is_empty();
-        // A list that held nothing but what is blocked guards nothing.
+        // A list without entries other than the blocked ones guards nothing.
         let access = access.filter(|list| !open(list));
         added.add(Guard::Any(Box::new(AnyGuard { access, basic, jwt, api_key, external })));
     } else {
@@ -151,14 +147,14 @@ fn authentication(
             .chain(external.map(Guard::ExternalAuth));
         guards.for_each(|guard| added.add(guard));
     }
-    // Behind all that find out who the client is, also where one of them is enough.
+    // After all guards that identify the client, even if one of them suffices.
     authorization.into_iter().for_each(|authorization| added.add(Guard::Authorize(authorization)));
     late_limits.into_iter().for_each(|limit| added.add(Guard::RateLimit(limit)));
     Ok(())
 }
 
 /// Reads the password file.
-fn basic(reader: &mut Reader<'_>, context: &Context<'_>) -> Result<Option<BasicAuth>, Closed> {
+fn basic_auth(reader: &mut Reader<'_>, context: &Context<'_>) -> Result<Option<BasicAuth>, Closed> {
     let secret = "auth-secret";
     match reader.value("auth-type") {
         None if reader.value(secret).is_some() => {
@@ -185,7 +181,7 @@ fn basic(reader: &mut Reader<'_>, context: &Context<'_>) -> Result<Option<BasicA
             return Err(Closed::invalid(reader, "auth-secret-type", problem));
         }
     };
-    let Some(key) = named(&reader.annotations(), secret) else {
+    let Some(key) = named_object(&reader.annotations(), secret) else {
         return Err(Closed::missing(reader, secret, "no Secret is named".to_owned()));
     };
     if key.namespace != reader.key.namespace {
@@ -197,7 +193,7 @@ fn basic(reader: &mut Reader<'_>, context: &Context<'_>) -> Result<Option<BasicA
     let ReadUsers { users, unusable } = passwords::read(&found.object, form)
         .map_err(|problem| Closed::invalid(reader, secret, format!("Secret {key}: {problem}")))?;
     report_unusable(reader, &key, &unusable);
-    // What differs between two states of the Secret that are otherwise told apart by nothing that may be shown.
+    // Distinguishes versions of the Secret that have no other visible difference.
     let version = found.object.metadata.resource_version.as_deref();
     let form = if form == SecretForm::Map { ";map" } else { "" };
     let version = version.map(|version| format!("@{version}")).unwrap_or_default();
@@ -217,51 +213,51 @@ fn realm(reader: &mut Reader<'_>) -> Result<Arc<str>, Closed> {
     }
 }
 
-fn report_unusable(reader: &mut Reader<'_>, key: &ObjectKey, unusable: &[Unusable]) {
+fn report_unusable(reader: &mut Reader<'_>, key: &ObjectKey, unusable: &[UnusableHash]) {
     let Some(first) = unusable.first() else { return };
     let what = match first.why {
-        NotAHash::Unknown => "has no known format",
-        NotAHash::TooSlow => "costs more to verify than is allowed",
+        InvalidHash::Unknown => "has no known format",
+        InvalidHash::TooSlow => "costs more to verify than is allowed",
     };
-    let problem = format!("Secret {key}: {} {what}", Unusable::places(unusable));
+    let problem = format!("Secret {key}: {} {what}", UnusableHash::places(unusable));
     let found = Diagnostic::new(Severity::Warning, "unusable-password", reader.at("auth-secret"));
     reader.report(found.because(problem, "no password lets that user in"));
 }
 
-/// Reads the question to another service: the Ingress's own, else that of all.
-fn external(
+/// Reads the external authentication of the Ingress, or the global one.
+fn external_auth(
     reader: &mut Reader<'_>,
     context: &Context<'_>,
     contributions: &mut Contributions,
 ) -> Result<Option<ExternalAuth>, Closed> {
     let (question, place) = match reader.value("auth-url") {
-        Some(url) => (own_question(reader, context, url)?, "auth-url"),
+        Some(url) => (own_auth_request(reader, context, url)?, "auth-url"),
         None => {
             if reader.value("auth-snippet").is_some_and(|value| !value.is_empty()) {
                 reader.invalid("auth-snippet", "there is no auth-url", "it has no effect");
             }
             match &context.defaults.authentication.global {
-                Some(global) if takes_global(reader)? => (global.clone(), ""),
+                Some(global) if uses_global_auth(reader)? => (global.clone(), ""),
                 _ => return Ok(None),
             }
         }
     };
-    let Question { mut auth, host } = question;
+    let AuthRequest { mut auth, host } = question;
     if let Some(host) = host {
-        let own = place == "auth-url" && host.scheme == OwnScheme::Https;
-        let tls = if own { upstream::tls(reader, context)? } else { Arc::default() };
-        let reference = host.backend_over(context.inputs.resources, Purpose::Word, &tls);
+        let own = place == "auth-url" && host.scheme == UrlScheme::Https;
+        let tls = if own { upstream::tls_origination(reader, context)? } else { Arc::default() };
+        let reference = host.backend_with_tls(context.inputs.resources, BackendPurpose::Authentication, &tls);
         auth.service = AuthService::Backend { backend: reference.key.clone(), host: host.name };
-        let origin = if place.is_empty() { reader.field("") } else { reader.at(place) };
-        contributions.added.name_backend(reference, origin, Purpose::Word);
+        let origin = if place.is_empty() { reader.field_origin("") } else { reader.at(place) };
+        contributions.added.name_backend(reference, origin, BackendPurpose::Authentication);
     }
     Ok(Some(auth))
 }
 
-/// `enable-global-auth`, which says no as ingress-nginx reads it.
-fn takes_global(reader: &mut Reader<'_>) -> Result<bool, Closed> {
+/// `enable-global-auth`; false is parsed as in ingress-nginx.
+fn uses_global_auth(reader: &mut Reader<'_>) -> Result<bool, Closed> {
     let name = "enable-global-auth";
-    match reader.value(name).map(|value| (value, switch(value))) {
+    match reader.value(name).map(|value| (value, parse_bool(value))) {
         None => Ok(true),
         Some((_, Some(on))) => Ok(on),
         Some((value, None)) => {
@@ -272,13 +268,13 @@ fn takes_global(reader: &mut Reader<'_>) -> Result<bool, Closed> {
 }
 
 /// Reads `auth-cache-*`.
-fn kept(reader: &mut Reader<'_>) -> Result<Option<KeptAuth>, Closed> {
+fn auth_cache(reader: &mut Reader<'_>) -> Result<Option<AuthCache>, Closed> {
     let (name, duration) = ("auth-cache-key", "auth-cache-duration");
     // ingress-nginx closes the paths for it, with or without a key.
-    let times = kept_answers::times(reader.value(duration).unwrap_or_default())
+    let times = kept_answers::cache_times(reader.value(duration).unwrap_or_default())
         .map_err(|problem| Closed::invalid(reader, duration, problem))?;
     match kept_answers::key(reader.value(name).unwrap_or_default()) {
-        Ok(key) => Ok(key.map(|key| KeptAuth { key, times })),
+        Ok(key) => Ok(key.map(|key| AuthCache { key, times })),
         Err(problem) => {
             reader.invalid(name, problem, "the service is asked about each request");
             Ok(None)
@@ -286,7 +282,11 @@ fn kept(reader: &mut Reader<'_>) -> Result<Option<KeptAuth>, Closed> {
     }
 }
 
-fn own_question(reader: &mut Reader<'_>, context: &Context<'_>, url: &str) -> Result<Question, Closed> {
+fn own_auth_request(
+    reader: &mut Reader<'_>,
+    context: &Context<'_>,
+    url: &str,
+) -> Result<AuthRequest, Closed> {
     let values = AuthValues {
         url,
         method: reader.value("auth-method"),
@@ -296,20 +296,21 @@ fn own_question(reader: &mut Reader<'_>, context: &Context<'_>, url: &str) -> Re
         request_redirect: reader.value("auth-request-redirect").filter(|value| !value.is_empty()),
         always_set_cookie: reader.switch("auth-always-set-cookie", false),
     };
-    let closed = |reader: &mut Reader<'_>, Wrong { name, problem }| Closed::invalid(reader, name, problem);
-    let mut question = Question::read(&values, context.defaults.forwarding.timeouts)
+    let closed =
+        |reader: &mut Reader<'_>, InvalidValue { name, problem }| Closed::invalid(reader, name, problem);
+    let mut question = AuthRequest::read(&values, context.defaults.forwarding.timeouts)
         .map_err(|wrong| closed(reader, wrong))?;
-    question.auth.kept = kept(reader)?;
-    if let Some(snippet) = snippets::question(reader, context)? {
+    question.auth.kept = auth_cache(reader)?;
+    if let Some(snippet) = snippets::read_auth_snippet(reader, context)? {
         question.add(snippet);
     }
-    for header in question.auth.copied.extract_if(.., |header| is_of_the_hop(header)) {
+    for header in question.auth.copied.extract_if(.., |header| is_hop_header(header)) {
         let problem = format!("{header} belongs to the connection");
         reader.invalid("auth-response-headers", problem, "the backend gets that of its own request");
     }
     let name = "auth-proxy-set-headers";
     let Some(value) = reader.value(name).filter(|value| !value.is_empty()) else { return Ok(question) };
-    let Some(key) = header_map(&reader.annotations()) else {
+    let Some(key) = header_config_map(&reader.annotations()) else {
         let problem = format!("\"{value}\" has no namespace, without which no ConfigMap is found");
         return Err(Closed::missing(reader, name, problem));
     };
@@ -320,20 +321,20 @@ fn own_question(reader: &mut Reader<'_>, context: &Context<'_>, url: &str) -> Re
         return Err(Closed::missing(reader, name, format!("ConfigMap {key} does not exist")));
     };
     for (header, value) in map.object.data.iter().flatten() {
-        if !is_header(header) {
+        if !is_header_name(header) {
             let problem = format!("ConfigMap {key}: \"{header}\" is no name of a header");
             return Err(Closed::invalid(reader, name, problem));
         }
-        if is_of_the_hop(header) {
+        if is_hop_header(header) {
             let problem = format!("ConfigMap {key}: {header} belongs to the connection");
             reader.invalid(name, problem, "the service does not get it");
             continue;
         }
         // The value may be a password.
-        let Ok(value) = with_variables(name, value.trim()) else {
+        let Ok(value) = template_value(name, value.trim()) else {
             let problem = format!(
                 "ConfigMap {key}: the value of {header} has a control character, or another variable than {}",
-                variables::KNOWN
+                variables::URL_VARIABLES
             );
             return Err(Closed::invalid(reader, name, problem));
         };

@@ -1,5 +1,6 @@
-//! Which endpoint gets a request: `load-balance`, `upstream-hash-by*`, `service-upstream`, and Fairway's own
-//! `fairway.dev/traffic-distribution`, `fairway.dev/health`, `fairway.dev/outlier-ejection` and `fairway.dev/backend-limits`.
+//! Load balancing: `load-balance`, `upstream-hash-by*`, `service-upstream`, and Fairway's own
+//! `fairway.dev/traffic-distribution`, `fairway.dev/health`, `fairway.dev/outlier-ejection` and
+//! `fairway.dev/backend-limits`.
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -7,18 +8,18 @@ use std::sync::Arc;
 use fairway_model::{
     BackendTraffic, Balancing, EndpointHealth, SessionHash, SessionPart, TrafficDistribution,
 };
-use fairway_objects::annotations::field_of_policies;
-use fairway_objects::annotations::text::switch;
-use fairway_objects::backend::Via;
+use fairway_objects::annotations::parse_policy_field;
+use fairway_objects::annotations::text::parse_bool;
+use fairway_objects::backend::BackendAddressSource;
 use fairway_objects::backend_traffic::{self, Limits};
-use fairway_objects::balance::{DISTRIBUTIONS, HashBy};
+use fairway_objects::balance::{DISTRIBUTIONS, HashKey};
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::external_processor::InvalidField;
 use fairway_objects::health;
 use fairway_objects::policies::BackendLimits;
 use serde::de::DeserializeOwned;
 
-use crate::ingress::annotations::family::{Family, Known, differs, done};
+use crate::ingress::annotations::family::{Family, KnownAnnotation, differs, supported};
 use crate::ingress::reader::Reader;
 use crate::ingress::values::value;
 
@@ -29,56 +30,58 @@ pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, con
     contributions.upstream.balance.distribution = distribution(reader);
     contributions.upstream.balance.health = health(reader).map(Arc::new);
     contributions.upstream.balance.traffic = traffic(reader);
-    if value(reader, &context.defaults.values, "service-upstream", switch) == Some(true) {
-        contributions.upstream.via = Via::ClusterAddress;
+    if value(reader, &context.defaults.values, "service-upstream", parse_bool) == Some(true) {
+        contributions.upstream.via = BackendAddressSource::ClusterAddress;
     }
     Ok(())
 });
 
-const ANNOTATIONS: &[Known] = &[
-    done("load-balance"),
-    done("service-upstream"),
+const ANNOTATIONS: &[KnownAnnotation] = &[
+    supported("load-balance"),
+    supported("service-upstream"),
     differs(
         "upstream-hash-by",
-        "the nginx variables `$request_uri`, `$uri`, `$host`, `$http_host`, `$remote_addr`, `$binary_remote_addr`, \
-         `$http_*`, `$cookie_*` and `$arg_*` work. With any other variable the endpoints get requests in turn",
+        "variables: `$request_uri`, `$uri`, `$host`, `$http_host`, `$remote_addr`, `$binary_remote_addr`, `$http_*`, `$cookie_*`, `$arg_*`; with others, round robin",
     ),
-    differs(
-        "upstream-hash-by-subset",
-        "each hash has its own subset, of which few change when an endpoint comes or goes; ingress-nginx divides the endpoints \
-         into fixed subsets, and divides them again",
-    ),
-    done("upstream-hash-by-subset-size"),
+    differs("upstream-hash-by-subset", "each key has its own subset (ingress-nginx: fixed subsets)"),
+    supported("upstream-hash-by-subset-size"),
 ];
 
-/// Fairway's own: `--annotations-prefix` does not change them.
+/// Fairway's own annotations, which `--annotations-prefix` does not affect.
 const HEALTH: &str = "fairway.dev/health";
 const EJECTION: &str = "fairway.dev/outlier-ejection";
 const LIMITS: &str = "fairway.dev/backend-limits";
 const DISTRIBUTION: &str = "fairway.dev/traffic-distribution";
 
-/// Reads an annotation that has the fields of a BackendTrafficPolicy as JSON. It protects nobody, so one that cannot be read closes nothing.
-fn as_policy<F: DeserializeOwned, T>(
+/// Reads an annotation with fields of a BackendTrafficPolicy as JSON. It protects nothing, so an unreadable value
+/// closes nothing.
+fn read_policy_json<F: DeserializeOwned, T>(
     reader: &mut Reader<'_>,
     name: &str,
     read: impl Fn(&F) -> Result<T, InvalidField>,
     consequence: &str,
 ) -> Option<T> {
     let value = reader.ingress.object.metadata.annotations.as_ref()?.get(name)?;
-    let read = field_of_policies(value).and_then(|field| {
+    let read = parse_policy_field(value).and_then(|field| {
         read(&field).map_err(|InvalidField { field, problem, .. }| format!("{field} {problem}"))
     });
     read.map_err(|problem| invalid(reader, name, problem, consequence)).ok()
 }
 
 fn health(reader: &mut Reader<'_>) -> Option<EndpointHealth> {
-    as_policy(reader, HEALTH, health::read, "endpoints are not checked, and new ones get their whole share")
+    read_policy_json(
+        reader,
+        HEALTH,
+        health::read,
+        "endpoints are not checked, and new ones get their whole share",
+    )
 }
 
-/// When endpoints are ejected, and how much they are asked for.
+/// Outlier ejection and backend limits.
 fn traffic(reader: &mut Reader<'_>) -> Option<Arc<BackendTraffic>> {
-    let outliers = as_policy(reader, EJECTION, backend_traffic::ejection, "endpoints are ejected as usual");
-    let limits = as_policy(reader, LIMITS, limits, "there are no such limits").unwrap_or_default();
+    let outliers =
+        read_policy_json(reader, EJECTION, backend_traffic::ejection, "endpoints are ejected as usual");
+    let limits = read_policy_json(reader, LIMITS, limits, "there are no such limits").unwrap_or_default();
     BackendTraffic {
         ejection: outliers.map(|outliers| outliers.ejection),
         latency: outliers.and_then(|outliers| outliers.latency),
@@ -89,16 +92,16 @@ fn traffic(reader: &mut Reader<'_>) -> Option<Arc<BackendTraffic>> {
     .kept()
 }
 
-fn limits(of: &BackendLimits) -> Result<Limits, InvalidField> {
-    if of.request_body.is_some() {
+fn limits(spec: &BackendLimits) -> Result<Limits, InvalidField> {
+    if spec.request_body.is_some() {
         let problem = "is not for Ingresses, which have proxy-body-size".to_owned();
         return Err(InvalidField { field: "requestBody".to_owned(), value: None, problem });
     }
-    backend_traffic::limits(of)
+    backend_traffic::limits(spec)
 }
 
 fn invalid(reader: &mut Reader<'_>, name: &str, problem: String, consequence: &str) {
-    let origin = reader.field(&format!("metadata.annotations[\"{name}\"]"));
+    let origin = reader.field_origin(&format!("metadata.annotations[\"{name}\"]"));
     let found = Diagnostic::new(Severity::Warning, "invalid-annotation", origin);
     reader.report(found.because(problem, consequence));
 }
@@ -130,18 +133,20 @@ fn balancing(reader: &mut Reader<'_>, default: Balancing) -> Balancing {
     }
 }
 
-/// ingress-nginx: `upstream-hash-by-subset-size`; 0 counts as this, too.
-const SUBSET: NonZeroU16 = NonZeroU16::new(3).expect("3 is not 0");
+/// ingress-nginx: default of `upstream-hash-by-subset-size`, also used for 0.
+const DEFAULT_SUBSET_SIZE: NonZeroU16 = NonZeroU16::new(3).expect("3 is not 0");
 
 /// Reads `upstream-hash-by*`.
-fn hash(reader: &mut Reader<'_>) -> Option<HashBy> {
+fn hash(reader: &mut Reader<'_>) -> Option<HashKey> {
     let name = "upstream-hash-by";
     let value = reader.value(name).filter(|value| !value.is_empty())?;
     let is_text = value.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_${}".contains(&b));
     let refused = || format!("\"{value}\" has characters other than letters, digits and -_${{}}");
     let parts = if is_text { parts(value) } else { Err(refused()) };
     match parts {
-        Ok(parts) => Some(HashBy { text: value.into(), hash: SessionHash { parts, spread: spread(reader) } }),
+        Ok(parts) => {
+            Some(HashKey { text: value.into(), hash: SessionHash { parts, spread: spread(reader) } })
+        }
         Err(problem) => {
             reader.invalid(name, problem, "endpoints get requests in turn");
             None
@@ -149,16 +154,16 @@ fn hash(reader: &mut Reader<'_>) -> Option<HashBy> {
     }
 }
 
-/// How many endpoints share the requests of a hash.
+/// Number of endpoints that share the requests of a hash.
 fn spread(reader: &mut Reader<'_>) -> Option<NonZeroU16> {
     if !reader.switch("upstream-hash-by-subset", false) {
         return None;
     }
     let size = reader.number("upstream-hash-by-subset-size", 0..=u64::from(u16::MAX));
-    Some(size.and_then(|size| NonZeroU16::new(u16::try_from(size).ok()?)).unwrap_or(SUBSET))
+    Some(size.and_then(|size| NonZeroU16::new(u16::try_from(size).ok()?)).unwrap_or(DEFAULT_SUBSET_SIZE))
 }
 
-/// A text with variables, `$name` or `${name}`.
+/// Splits text with variables, `$name` or `${name}`.
 fn parts(text: &str) -> Result<Vec<SessionPart>, String> {
     let mut parts = Vec::new();
     let mut rest = text;

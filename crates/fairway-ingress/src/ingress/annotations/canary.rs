@@ -1,35 +1,36 @@
-//! Ingresses that take a part of the requests of another one: `canary*`. Which part is in [`crate::ingress::canary`].
+//! Canary Ingresses, which take some requests of another Ingress: `canary*`. [`crate::ingress::canary`] decides which
+//! requests.
 
 use std::sync::Arc;
 
 use fairway_pattern::{Anchor, Pattern};
 
-use crate::ingress::annotations::family::{Family, Known, done};
-use crate::ingress::canary::{Canary, HeaderChoice, Sessions};
-use crate::ingress::contributions::Role;
+use crate::ingress::annotations::family::{Family, KnownAnnotation, supported};
+use crate::ingress::canary::{Canary, CanarySessions, HeaderChoice};
+use crate::ingress::contributions::IngressRole;
 use crate::ingress::reader::Reader;
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, _, contributions| {
     if reader.switch("canary", false) {
-        contributions.role = Role::Canary(canary(reader));
+        contributions.role = IngressRole::Canary(canary(reader));
     }
     Ok(())
 });
 
-const ANNOTATIONS: &[Known] = &[
-    done("affinity-canary-behavior"),
-    done("canary"),
-    done("canary-by-cookie"),
-    done("canary-by-header"),
-    done("canary-by-header-pattern"),
-    done("canary-by-header-value"),
-    done("canary-weight"),
-    done("canary-weight-total"),
+const ANNOTATIONS: &[KnownAnnotation] = &[
+    supported("affinity-canary-behavior"),
+    supported("canary"),
+    supported("canary-by-cookie"),
+    supported("canary-by-header"),
+    supported("canary-by-header-pattern"),
+    supported("canary-by-header-value"),
+    supported("canary-weight"),
+    supported("canary-weight-total"),
 ];
 
-/// ingress-nginx: `canary-weight-total`; less counts as this.
-const TOTAL: u32 = 100;
+/// ingress-nginx: default and minimum of `canary-weight-total`.
+const DEFAULT_WEIGHT_TOTAL: u32 = 100;
 
 fn canary(reader: &mut Reader<'_>) -> Canary {
     let name = token(reader, "canary-by-header").map(|name| name.to_ascii_lowercase().into());
@@ -37,30 +38,31 @@ fn canary(reader: &mut Reader<'_>) -> Canary {
         let number = reader.number(name, 0..=u64::from(u32::MAX));
         number.map(|number| u32::try_from(number).unwrap_or(u32::MAX))
     };
-    let total = number(reader, "canary-weight-total").unwrap_or(TOTAL).max(TOTAL);
+    let total =
+        number(reader, "canary-weight-total").unwrap_or(DEFAULT_WEIGHT_TOTAL).max(DEFAULT_WEIGHT_TOTAL);
     Canary {
         header: name.map(|name| (name, header_choice(reader))),
         cookie: token(reader, "canary-by-cookie").map(Arc::from),
         weight: number(reader, "canary-weight").unwrap_or(0).min(total),
         total,
-        sessions: sessions(reader),
+        sessions: canary_sessions(reader),
     }
 }
 
-fn sessions(reader: &mut Reader<'_>) -> Sessions {
+fn canary_sessions(reader: &mut Reader<'_>) -> CanarySessions {
     let name = "affinity-canary-behavior";
     match reader.value(name) {
-        None | Some("" | "sticky") => Sessions::OfMain,
-        Some("legacy") => Sessions::Own,
+        None | Some("" | "sticky") => CanarySessions::OfMain,
+        Some("legacy") => CanarySessions::Own,
         Some(other) => {
             let problem = format!("\"{other}\" is neither sticky nor legacy");
             reader.invalid(name, problem, "it counts as sticky");
-            Sessions::OfMain
+            CanarySessions::OfMain
         }
     }
 }
 
-/// What the header must be.
+/// The required header value.
 fn header_choice(reader: &mut Reader<'_>) -> HeaderChoice {
     if let Some(value) = reader.value("canary-by-header-value").filter(|value| !value.is_empty()) {
         return HeaderChoice::Value(value.into());
@@ -69,7 +71,7 @@ fn header_choice(reader: &mut Reader<'_>) -> HeaderChoice {
     let Some(pattern) = reader.value(name).filter(|pattern| !pattern.is_empty()) else {
         return HeaderChoice::Always;
     };
-    // Anywhere in the value.
+    // Matches anywhere in the value.
     let pattern: Arc<str> = format!(".*(?:{pattern}).*").into();
     match Pattern::shared(&pattern, Anchor::Both, false) {
         Ok(_) => HeaderChoice::Pattern(pattern),
@@ -81,7 +83,7 @@ fn header_choice(reader: &mut Reader<'_>) -> HeaderChoice {
     }
 }
 
-/// The name of a header or cookie (RFC 9110 §5.6.2).
+/// A header or cookie name (RFC 9110 §5.6.2).
 fn token<'a>(reader: &mut Reader<'a>, name: &str) -> Option<&'a str> {
     let value = reader.value(name).filter(|value| !value.is_empty())?;
     if value.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b)) {

@@ -1,16 +1,16 @@
-//! Certificates of clients: `auth-tls-*`. They hold for all paths of a host, whichever Ingress has them; the oldest one that has
-//! some decides. What is wrong with them refuses everybody (403), as in ingress-nginx.
+//! Client certificates: `auth-tls-*`. They apply to all paths of a host, whichever Ingress sets them; the oldest
+//! Ingress with a setting decides. Errors refuse every client (403), as in ingress-nginx.
 
 use std::sync::Arc;
 
-use fairway_model::{ClientCertificate, ClientDemand, ClientVerification, shown_url};
+use fairway_model::{ClientCertificate, ClientCertificateMode, ClientVerification, redact_url};
 use fairway_objects::certificate::secret_value;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::object::ObjectKey;
 use fairway_objects::roots::{are_certificates, are_revocation_lists, unsupported_keys};
 use fairway_pattern::Pattern;
 
-use crate::ingress::annotations::family::{Family, Known, differs, done};
+use crate::ingress::annotations::family::{Family, KnownAnnotation, differs, supported};
 use crate::ingress::context::Context;
 use crate::ingress::contributions::HostClients;
 use crate::ingress::reader::{Annotations, Reader};
@@ -20,31 +20,28 @@ pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, con
     contributions.host.clients = clients(reader, context);
     Ok(())
 })
-.referring(|annotations, referenced| referenced.secrets.extend(secret(annotations)));
+.with_references(|annotations, referenced| referenced.secrets.extend(secret(annotations)));
 
-const ANNOTATIONS: &[Known] = &[
-    differs(
-        "auth-tls-error-page",
-        "a URL of http or https; a path leaves it at 400; a named location (`@name`) is refused, because there are none",
-    ),
-    done("auth-tls-match-cn"),
-    done("auth-tls-pass-certificate-to-upstream"),
+const ANNOTATIONS: &[KnownAnnotation] = &[
+    differs("auth-tls-error-page", "http(s) URLs only; a path gives 400; `@name` is refused"),
+    supported("auth-tls-match-cn"),
+    supported("auth-tls-pass-certificate-to-upstream"),
     differs(
         "auth-tls-secret",
-        "with `auth-tls-verify-client: on`, plain HTTP that nothing redirects to https is refused with 403, and not let in",
+        "with `auth-tls-verify-client: on`, plain HTTP that is not redirected gets 403",
     ),
     differs(
         "auth-tls-verify-client",
-        "with `off`, a younger Ingress of the host that has `auth-tls-secret` decides; ingress-nginx would ask no client for a \
-         certificate",
+        "`off`: the host's next Ingress with `auth-tls-secret` decides (ingress-nginx: nothing is required)",
     ),
-    done("auth-tls-verify-depth"),
+    supported("auth-tls-verify-depth"),
 ];
 
-/// ingress-nginx: `auth-tls-verify-depth` 1; 0 counts as this.
-const DEPTH: u8 = 1;
+/// ingress-nginx: default of `auth-tls-verify-depth`, also used for 0.
+const DEFAULT_VERIFY_DEPTH: u8 = 1;
 
-/// The Secret with the authorities, which may be missing. A name without a namespace, or in another one, is refused.
+/// The Secret with the CA certificates, which may not exist. A name without a namespace, or in another one, is
+/// refused.
 fn secret(annotations: &Annotations<'_>) -> Option<ObjectKey> {
     let key = ObjectKey::parse(annotations.value("auth-tls-secret")?)?;
     (key.namespace == annotations.key.namespace).then_some(key)
@@ -53,15 +50,15 @@ fn secret(annotations: &Annotations<'_>) -> Option<ObjectKey> {
 fn clients(reader: &mut Reader<'_>, context: &Context<'_>) -> Option<HostClients> {
     let value = reader.value("auth-tls-secret").filter(|value| !value.is_empty())?;
     let demand = match reader.value("auth-tls-verify-client") {
-        // It protects nothing, so it does not keep a younger Ingress from protecting the host.
+        // It protects nothing, so a younger Ingress may still protect the host.
         Some("off") => return None,
-        Some("optional") => ClientDemand::Optional,
-        Some("optional_no_ca") => ClientDemand::Unverified,
-        None | Some("" | "on") => ClientDemand::Required,
+        Some("optional") => ClientCertificateMode::Optional,
+        Some("optional_no_ca") => ClientCertificateMode::Unverified,
+        None | Some("" | "on") => ClientCertificateMode::Required,
         Some(other) => {
             let problem = format!("\"{other}\" is none of on, off, optional and optional_no_ca");
             reader.invalid("auth-tls-verify-client", problem, "it counts as on");
-            ClientDemand::Required
+            ClientCertificateMode::Required
         }
     };
     let read = verification(&reader.annotations(), value, demand, context).and_then(|rules| {
@@ -75,7 +72,7 @@ fn clients(reader: &mut Reader<'_>, context: &Context<'_>) -> Option<HostClients
         }
         let depth =
             reader.number("auth-tls-verify-depth", 0..=255).and_then(|depth| u8::try_from(depth).ok());
-        let depth = Some(depth.filter(|depth| *depth > 0).unwrap_or(DEPTH));
+        let depth = Some(depth.filter(|depth| *depth > 0).unwrap_or(DEFAULT_VERIFY_DEPTH));
         Ok(ClientCertificate {
             rules: Arc::new(ClientVerification { depth, ..rules }),
             subject: subject(reader)?,
@@ -93,15 +90,15 @@ fn clients(reader: &mut Reader<'_>, context: &Context<'_>) -> Option<HostClients
     })
 }
 
-/// What is wrong: the annotation, the code and the problem.
-type Wrong = (&'static str, &'static str, String);
+/// A problem: annotation, diagnostic code and message.
+type AnnotationProblem = (&'static str, &'static str, String);
 
 fn verification(
     annotations: &Annotations<'_>,
     value: &str,
-    demand: ClientDemand,
+    demand: ClientCertificateMode,
     context: &Context<'_>,
-) -> Result<ClientVerification, Wrong> {
+) -> Result<ClientVerification, AnnotationProblem> {
     let invalid = |problem| ("auth-tls-secret", "invalid-protection", problem);
     let missing = |problem| ("auth-tls-secret", "missing-reference", problem);
     let Some(key) = secret(annotations) else {
@@ -130,8 +127,8 @@ fn verification(
     Ok(ClientVerification { roots: roots.into(), revoked: revoked.into(), depth: None, demand })
 }
 
-/// A regular expression on the subject, which begins with `CN=`.
-fn subject(reader: &mut Reader<'_>) -> Result<Option<Arc<str>>, Wrong> {
+/// A regular expression for the subject, starting with `CN=`.
+fn subject(reader: &mut Reader<'_>) -> Result<Option<Arc<str>>, AnnotationProblem> {
     let name = "auth-tls-match-cn";
     let Some(value) = reader.value(name).filter(|value| !value.is_empty()) else { return Ok(None) };
     let wrong = |problem| (name, "invalid-protection", problem);
@@ -141,7 +138,7 @@ fn subject(reader: &mut Reader<'_>) -> Result<Option<Arc<str>>, Wrong> {
     if let Err(why) = Pattern::anywhere(value, false) {
         return Err(wrong(format!("the regular expression \"{value}\" {why}")));
     }
-    if !ends_with_the_name(value) {
+    if !ends_at_common_name(value) {
         let found = Diagnostic::new(Severity::Note, "unanchored-subject", reader.at(name));
         let problem = format!("\"{value}\" does not say where the common name ends");
         let consequence = "certificates whose common name only begins like this pass too, and so do those that have this \
@@ -151,22 +148,24 @@ fn subject(reader: &mut Reader<'_>) -> Result<Option<Arc<str>>, Wrong> {
     Ok(Some(value.into()))
 }
 
-/// Whether an expression ends where the common name does: before the next part of the subject, or at its end.
-fn ends_with_the_name(pattern: &str) -> bool {
+/// Whether an expression ends where the common name ends: before the next part of the subject, or at its end.
+fn ends_at_common_name(pattern: &str) -> bool {
     let ends = ["(,|$)", "($|,)", "(?:,|$)", "(?:$|,)", ","];
     ends.iter().any(|end| pattern.ends_with(end)) || pattern.ends_with('$') && !pattern.ends_with("\\$")
 }
 
-fn error_page(reader: &Reader<'_>) -> Result<Option<Arc<str>>, Wrong> {
+fn error_page(reader: &Reader<'_>) -> Result<Option<Arc<str>>, AnnotationProblem> {
     let name = "auth-tls-error-page";
     let Some(value) = reader.value(name).filter(|value| !value.is_empty()) else { return Ok(None) };
     let leads = ["http://", "https://", "/"].iter().any(|beginning| value.starts_with(beginning));
     let plain = value.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._~:/?#[]@!$&'()*+,;=%".contains(&b));
     match leads && plain {
         true => Ok(Some(value.into())),
-        false => {
-            Err((name, "invalid-protection", format!("\"{}\" is neither a URL nor a path", shown_url(value))))
-        }
+        false => Err((
+            name,
+            "invalid-protection",
+            format!("\"{}\" is neither a URL nor a path", redact_url(value)),
+        )),
     }
 }
 
@@ -186,7 +185,7 @@ mod tests {
             ("CN=(billing|stock)(,|$)", true),
             ("CN=admin(?:$|,)", true),
         ] {
-            assert_eq!(ends_with_the_name(pattern), ends, "{pattern}");
+            assert_eq!(ends_at_common_name(pattern), ends, "{pattern}");
         }
     }
 }

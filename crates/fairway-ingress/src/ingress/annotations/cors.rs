@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use fairway_model::{Cors, CorsManner, CorsOrigin, shown_url};
+use fairway_model::{Cors, CorsMode, CorsOrigin, redact_url};
 
-use crate::ingress::annotations::family::{Family, Known, differs, done};
+use crate::ingress::annotations::family::{Family, KnownAnnotation, differs, supported};
 use crate::ingress::reader::Reader;
 
 /// The family.
@@ -15,41 +15,42 @@ pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, _, contribut
     Ok(())
 });
 
-const ANNOTATIONS: &[Known] = &[
-    done("cors-allow-credentials"),
-    done("cors-allow-headers"),
-    done("cors-allow-methods"),
-    differs("cors-allow-origin", "an invalid origin is not allowed; ingress-nginx would allow every origin"),
-    done("cors-expose-headers"),
-    done("cors-max-age"),
-    done("enable-cors"),
+const ANNOTATIONS: &[KnownAnnotation] = &[
+    supported("cors-allow-credentials"),
+    supported("cors-allow-headers"),
+    supported("cors-allow-methods"),
+    differs("cors-allow-origin", "an invalid origin is not allowed (ingress-nginx: allows all)"),
+    supported("cors-expose-headers"),
+    supported("cors-max-age"),
+    supported("enable-cors"),
 ];
 
-const METHODS: &str = "GET, PUT, POST, DELETE, PATCH, OPTIONS";
-const HEADERS: &str = "DNT,Keep-Alive,User-Agent,X-Requested-With,If-Modified-Since,Cache-Control,Content-Type,Range,\
+const DEFAULT_METHODS: &str = "GET, PUT, POST, DELETE, PATCH, OPTIONS";
+const DEFAULT_HEADERS: &str = "DNT,Keep-Alive,User-Agent,X-Requested-With,If-Modified-Since,Cache-Control,Content-Type,Range,\
                        Authorization";
-const MAX_AGE: u32 = 1_728_000;
+const DEFAULT_MAX_AGE: u32 = 1_728_000;
 
-/// Reads the annotations; `None` where CORS is not switched on.
+/// Reads the annotations; `None` if CORS is disabled.
 fn cors(reader: &mut Reader<'_>) -> Option<Cors> {
     if !reader.switch("enable-cors", false) {
         return None;
     }
-    let are_methods = |text: &str| are_separated(text, |c| c.is_ascii_alphabetic());
-    let are_headers = |text: &str| text.chars().all(|c| is_of_header(c) || matches!(c, ',' | ' '));
-    let are_exposed = |text: &str| are_separated(text, |c| is_of_header(c) || c == '*');
+    let are_methods = |text: &str| is_name_list(text, |c| c.is_ascii_alphabetic());
+    let are_headers = |text: &str| text.chars().all(|c| is_header_char(c) || matches!(c, ',' | ' '));
+    let are_exposed = |text: &str| is_name_list(text, |c| is_header_char(c) || c == '*');
     Some(Cors {
         origins: origins(reader),
-        methods: names(reader, "cors-allow-methods", METHODS, are_methods),
-        headers: names(reader, "cors-allow-headers", HEADERS, are_headers),
+        methods: names(reader, "cors-allow-methods", DEFAULT_METHODS, are_methods),
+        headers: names(reader, "cors-allow-headers", DEFAULT_HEADERS, are_headers),
         expose: names(reader, "cors-expose-headers", "", are_exposed),
         credentials: reader.switch("cors-allow-credentials", true),
         max_age: max_age(reader),
-        manner: CorsManner::IngressNginx,
+        manner: CorsMode::IngressNginx,
     })
 }
 
-/// The origins, `*` where none is written. A wrong one is left out: ingress-nginx would allow every origin instead.
+/// The origins, or `*` if there are none. An invalid origin is skipped; ingress-nginx would allow every origin
+/// instead.
 fn origins(reader: &mut Reader<'_>) -> Vec<CorsOrigin> {
     let name = "cors-allow-origin";
     let Some(value) = reader.value(name) else { return vec![CorsOrigin::Any] };
@@ -62,7 +63,7 @@ fn origins(reader: &mut Reader<'_>) -> Vec<CorsOrigin> {
                 name,
                 format!(
                     "\"{}\" is no origin (scheme://host[:port], with *. for one label, null or *)",
-                    shown_url(text)
+                    redact_url(text)
                 ),
                 "it is not allowed",
             ),
@@ -88,7 +89,7 @@ fn origin(text: &str) -> Option<CorsOrigin> {
         return None;
     }
     Some(if star {
-        // An origin is compared with both in lower case.
+        // Both are compared in lower case.
         let before = format!("{}://", scheme.to_ascii_lowercase());
         CorsOrigin::OneLabel { before: before.into(), after: rest.to_ascii_lowercase().into() }
     } else {
@@ -103,7 +104,7 @@ fn is_host_and_port(text: &str) -> bool {
     !host.is_empty() && good_host && good_port
 }
 
-/// A list of names as it is sent, `default` where it is absent or no list.
+/// A list of names as it is sent; `default` if it is absent or invalid.
 fn names(reader: &mut Reader<'_>, name: &str, default: &str, is_list: impl Fn(&str) -> bool) -> Arc<str> {
     let Some(value) = reader.value(name) else { return default.into() };
     if !value.is_empty() && is_list(value) {
@@ -114,12 +115,12 @@ fn names(reader: &mut Reader<'_>, name: &str, default: &str, is_list: impl Fn(&s
     default.into()
 }
 
-fn is_of_header(c: char) -> bool {
+fn is_header_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '-' | '_')
 }
 
-/// ingress-nginx: `^([names]+,?\s?)+$`. Between two names and after the last one may be a comma, a space, or both.
-fn are_separated(text: &str, is_of_name: impl Fn(char) -> bool) -> bool {
+/// ingress-nginx: `^([names]+,?\s?)+$`. Names may be followed by a comma, a space, or both.
+fn is_name_list(text: &str, is_of_name: impl Fn(char) -> bool) -> bool {
     let mut rest = text;
     while !rest.is_empty() {
         let behind = rest.trim_start_matches(&is_of_name);
@@ -132,13 +133,13 @@ fn are_separated(text: &str, is_of_name: impl Fn(char) -> bool) -> bool {
     true
 }
 
-/// ingress-nginx takes any whole number. Browsers take a negative one for 0: they keep nothing.
+/// ingress-nginx accepts any integer. Browsers treat negative values as 0 and cache nothing.
 fn max_age(reader: &mut Reader<'_>) -> u32 {
     let name = "cors-max-age";
-    let Some(value) = reader.value(name) else { return MAX_AGE };
+    let Some(value) = reader.value(name) else { return DEFAULT_MAX_AGE };
     let Ok(seconds) = value.parse::<i64>() else {
         reader.invalid(name, format!("\"{value}\" is not a whole number"), "the default is used");
-        return MAX_AGE;
+        return DEFAULT_MAX_AGE;
     };
     u32::try_from(seconds.max(0)).unwrap_or(u32::MAX)
 }
@@ -174,7 +175,7 @@ mod tests {
 
     #[test]
     fn names_are_separated_by_a_comma_a_space_or_both() {
-        let are_methods = |text: &str| are_separated(text, |c| c.is_ascii_alphabetic());
+        let are_methods = |text: &str| is_name_list(text, |c| c.is_ascii_alphabetic());
         for good in ["GET", "GET, PUT", "GET,PUT,", "GET PUT", "GET, "] {
             assert!(are_methods(good), "{good}");
         }

@@ -1,11 +1,11 @@
-//! What replaces error answers: `custom-http-errors`, `default-backend`, `disable-proxy-intercept-errors`. Which Service
-//! and path they belong to, only the location knows: see [`crate::ingress::rules`].
+//! Error pages: `custom-http-errors`, `default-backend`, `disable-proxy-intercept-errors`. The Service and path they
+//! belong to depend on the location: see [`crate::ingress::rules`].
 
 use fairway_objects::annotations::text;
 use fairway_objects::object::ObjectKey;
 
-use crate::ingress::annotations::family::{Family, Known, differs, done};
-use crate::ingress::errors::Errors;
+use crate::ingress::annotations::family::{Family, KnownAnnotation, differs, supported};
+use crate::ingress::errors::ErrorPageSettings;
 use crate::ingress::reader::{Annotations, Reader};
 
 /// The family.
@@ -21,26 +21,25 @@ pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, con
             let problem = "there is no default-backend whose pages would replace them";
             reader.invalid("custom-http-errors", problem, "error answers with these statuses become 404");
         }
-        // What is said for all Ingresses is meant for those with pages.
+        // The global setting is meant for Ingresses with error pages.
         (false, false) => statuses.clear(),
         _ => {}
     }
-    contributions.errors = Errors { backend: backend.map(Box::new), statuses };
+    contributions.errors = ErrorPageSettings { backend: backend.map(Box::new), statuses };
     Ok(())
 })
-.referring(|annotations, referenced| referenced.services.extend(service(annotations)));
+.with_references(|annotations, referenced| referenced.services.extend(service(annotations)));
 
-const ANNOTATIONS: &[Known] = &[
+const ANNOTATIONS: &[KnownAnnotation] = &[
     differs(
         "custom-http-errors",
-        "Fairway requests the page with GET or HEAD, never with the client's method and length; without `default-backend` \
-         the Service of `--default-backend` makes the pages; without that, too, these responses become 404",
+        "requested with GET or HEAD; without `default-backend`, from `--default-backend`; without both, 404",
     ),
-    done("default-backend"),
-    done("disable-proxy-intercept-errors"),
+    supported("default-backend"),
+    supported("disable-proxy-intercept-errors"),
 ];
 
-/// The Service that an Ingress names, which may be missing.
+/// The Service that an Ingress references, which may not exist.
 fn service(annotations: &Annotations<'_>) -> Option<ObjectKey> {
     let name = annotations.value("default-backend").filter(|name| !name.is_empty())?;
     Some(ObjectKey { namespace: annotations.key.namespace.clone(), name: name.into() })
@@ -50,7 +49,7 @@ fn service(annotations: &Annotations<'_>) -> Option<ObjectKey> {
 fn statuses(reader: &mut Reader<'_>) -> Option<Vec<u16>> {
     let name = "custom-http-errors";
     let value = reader.value(name)?;
-    let statuses = text::statuses(value);
+    let statuses = text::parse_statuses(value);
     if statuses.is_none() {
         let problem = format!("\"{value}\" is no list of statuses from 400 to 599");
         reader.invalid(name, problem, "error answers stay as they are");

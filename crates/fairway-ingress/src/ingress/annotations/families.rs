@@ -1,4 +1,4 @@
-//! All families of annotations, in the order in which they are read: the first that closes an Ingress says why.
+//! All families of annotations in reading order; the first that closes an Ingress gives the reason.
 
 use crate::ingress::annotations::family::Family;
 use crate::ingress::annotations::{

@@ -1,107 +1,107 @@
-//! What a family of annotations is: its names, and how they are read. Owns no name.
+//! The definition of a family of annotations: its names and how they are read.
 
-use fairway_objects::references::Referenced;
+use fairway_objects::references::ReferencedObjects;
 
 use crate::ingress::closed::Closed;
 use crate::ingress::context::Context;
 use crate::ingress::contributions::Contributions;
 use crate::ingress::reader::{Annotations, Reader};
 
-/// Annotations that belong together.
+/// A group of related annotations.
 pub(crate) struct Family {
     /// Its annotations.
-    pub(crate) annotations: &'static [Known],
-    /// Adds the objects that they name, whether they exist or not.
-    pub(crate) refer: fn(&Annotations<'_>, &mut Referenced),
-    /// Reads them, or says why the paths of the Ingress answer 503.
-    pub(crate) read: Read,
+    pub(crate) annotations: &'static [KnownAnnotation],
+    /// Adds the objects that they reference, existing or not.
+    pub(crate) add_references: fn(&Annotations<'_>, &mut ReferencedObjects),
+    /// Reads them, or returns why the paths of the Ingress are closed.
+    pub(crate) read: ReadFamily,
 }
 
 /// Reads the annotations of a family.
-pub(crate) type Read = fn(&mut Reader<'_>, &Context<'_>, &mut Contributions) -> Result<(), Closed>;
+pub(crate) type ReadFamily = fn(&mut Reader<'_>, &Context<'_>, &mut Contributions) -> Result<(), Closed>;
 
 /// An annotation of ingress-nginx.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Known {
+pub struct KnownAnnotation {
     /// Its name without prefix.
     pub name: &'static str,
-    /// What becomes of it.
+    /// Whether and how it is supported.
     pub support: Support,
-    /// The newer spelling, if it has one.
+    /// The newer spelling, if any.
     pub alias_of: Option<&'static str>,
 }
 
-/// What becomes of an annotation.
+/// Whether and how an annotation is supported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Support {
-    /// It has the effect that it has in ingress-nginx.
+    /// As in ingress-nginx.
     Done,
-    /// It works, and deliberately not quite as in ingress-nginx.
+    /// Supported, with deliberate differences from ingress-nginx.
     Differs {
-        /// What is not the same, in Markdown.
+        /// The differences, in Markdown.
         how: &'static str,
     },
-    /// There is nothing to do for it: requests are answered as they should be without.
+    /// Not needed: requests are served as intended without it.
     Needless {
-        /// Why, in Markdown.
+        /// The reason, in Markdown.
         why: &'static str,
     },
-    /// It does not work yet.
+    /// Not supported yet.
     Missing {
-        /// What kind of thing is lost.
-        class: Class,
-        /// What is lost, as the end of a sentence.
+        /// What is missing.
+        class: AnnotationClass,
+        /// What is missing, as the end of a sentence.
         effect: &'static str,
-        /// Values that ask for nothing, with which nothing is lost.
+        /// Values that equal the default, so nothing is missing.
         inert: &'static [&'static str],
     },
 }
 
-/// What kind of thing an annotation asks for.
+/// What an annotation asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
-    /// It changes how requests are served: without it they are served otherwise.
+pub enum AnnotationClass {
+    /// A feature: without it, requests are served differently.
     Feature,
-    /// It says what the Ingress as a whole is for: without it the Ingress is not served.
+    /// The purpose of the Ingress: without it, the Ingress is not served.
     Purpose,
 }
 
-/// An annotation with the same effect as in ingress-nginx.
-pub(crate) const fn done(name: &'static str) -> Known {
-    Known { name, support: Support::Done, alias_of: None }
+/// An annotation that works as in ingress-nginx.
+pub(crate) const fn supported(name: &'static str) -> KnownAnnotation {
+    KnownAnnotation { name, support: Support::Done, alias_of: None }
 }
 
-/// An annotation that works otherwise than in ingress-nginx.
-pub(crate) const fn differs(name: &'static str, how: &'static str) -> Known {
-    Known { name, support: Support::Differs { how }, alias_of: None }
+/// An annotation that differs from ingress-nginx.
+pub(crate) const fn differs(name: &'static str, how: &'static str) -> KnownAnnotation {
+    KnownAnnotation { name, support: Support::Differs { how }, alias_of: None }
 }
 
-/// An annotation for which there is nothing to do.
-pub(crate) const fn needless(name: &'static str, why: &'static str) -> Known {
-    Known { name, support: Support::Needless { why }, alias_of: None }
+/// An annotation that is not needed.
+pub(crate) const fn needless(name: &'static str, why: &'static str) -> KnownAnnotation {
+    KnownAnnotation { name, support: Support::Needless { why }, alias_of: None }
 }
 
-/// A feature that is missing.
-pub(crate) const fn offers(
+/// A feature that is not supported.
+pub(crate) const fn missing_feature(
     name: &'static str,
     effect: &'static str,
     inert: &'static [&'static str],
-) -> Known {
-    missing(name, Class::Feature, effect, inert)
+) -> KnownAnnotation {
+    unsupported(name, AnnotationClass::Feature, effect, inert)
 }
 
-/// An annotation without which the Ingress makes no sense.
-pub(crate) const fn missing(
+/// An annotation that is not supported.
+pub(crate) const fn unsupported(
     name: &'static str,
-    class: Class,
+    class: AnnotationClass,
     effect: &'static str,
     inert: &'static [&'static str],
-) -> Known {
-    Known { name, support: Support::Missing { class, effect, inert }, alias_of: None }
+) -> KnownAnnotation {
+    KnownAnnotation { name, support: Support::Missing { class, effect, inert }, alias_of: None }
 }
 
-impl Known {
-    /// The same as an older spelling of `newer`.
+impl KnownAnnotation {
+    /// Marks the annotation as an older spelling of `newer`.
     pub(crate) const fn alias_of(mut self, newer: &'static str) -> Self {
         self.alias_of = Some(newer);
         self
@@ -109,14 +109,17 @@ impl Known {
 }
 
 impl Family {
-    /// A family that names no objects.
-    pub(crate) const fn new(annotations: &'static [Known], read: Read) -> Self {
-        Self { annotations, refer: |_, _| {}, read }
+    /// A family without object references.
+    pub(crate) const fn new(annotations: &'static [KnownAnnotation], read: ReadFamily) -> Self {
+        Self { annotations, add_references: |_, _| {}, read }
     }
 
-    /// The same with the objects that it names.
-    pub(crate) const fn referring(mut self, refer: fn(&Annotations<'_>, &mut Referenced)) -> Self {
-        self.refer = refer;
+    /// Adds object references to the family.
+    pub(crate) const fn with_references(
+        mut self,
+        refer: fn(&Annotations<'_>, &mut ReferencedObjects),
+    ) -> Self {
+        self.add_references = refer;
         self
     }
 }

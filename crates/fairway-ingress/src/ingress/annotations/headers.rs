@@ -1,14 +1,14 @@
-//! Header fields of requests and answers. `custom-headers` are response headers from a ConfigMap, as far as
-//! `global-allowed-response-headers` lets them; `upstream-vhost` and `x-forwarded-prefix` are what the backend gets.
+//! Request and response headers. `custom-headers` are response headers from a ConfigMap, restricted by
+//! `global-allowed-response-headers`; `upstream-vhost` and `x-forwarded-prefix` are sent to the backend.
 //!
-//! Anything wrong with the former closes the paths, as ingress-nginx does: such headers often protect (CSP, frame options).
+//! An error in the former closes the paths, as in ingress-nginx: such headers often protect (CSP, frame options).
 
 use std::sync::Arc;
 
-use fairway_model::{AnswerEdit, HeaderEdit, HeaderField, Template, TemplatePart, variables};
+use fairway_model::{HeaderEdit, HeaderField, ResponseEdit, Template, TemplatePart, variables};
 use fairway_objects::object::ObjectKey;
 
-use crate::ingress::annotations::family::{Family, Known, differs, done};
+use crate::ingress::annotations::family::{Family, KnownAnnotation, differs, supported};
 use crate::ingress::annotations::rewrite::has_variable;
 use crate::ingress::closed::Closed;
 use crate::ingress::context::Context;
@@ -17,26 +17,25 @@ use crate::ingress::reader::{Annotations, Reader};
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {
     if let Some(edit) = custom_headers(reader, context)? {
-        contributions.added.add(AnswerEdit::Headers(edit));
+        contributions.added.add(ResponseEdit::Headers(edit));
     }
     contributions.upstream.host = upstream_host(reader)?;
-    // It counts where the path is rewritten.
+    // Only used if the path is rewritten.
     contributions.rewrite.prefix = forwarded_prefix(reader);
     Ok(())
 })
-.referring(|annotations, referenced| referenced.config_maps.extend(config_map(annotations)));
+.with_references(|annotations, referenced| referenced.config_maps.extend(config_map(annotations)));
 
-const ANNOTATIONS: &[Known] = &[
-    done("custom-headers"),
+const ANNOTATIONS: &[KnownAnnotation] = &[
+    supported("custom-headers"),
     differs(
         "upstream-vhost",
-        "of the nginx variables `$namespace`, `$ingress_name`, `$service_name` and `$service_port` work, and `$host` or \
-         `$http_host` as the whole value, which is the client's `Host`; others answer 503",
+        "variables: `$namespace`, `$ingress_name`, `$service_name`, `$service_port`, and `$host` or `$http_host` as the whole value; others give 503",
     ),
-    done("x-forwarded-prefix"),
+    supported("x-forwarded-prefix"),
 ];
 
-/// The ConfigMap that an Ingress names, which may be missing. ingress-nginx finds none by a name without a namespace.
+/// The ConfigMap that an Ingress references, which may not exist. ingress-nginx ignores a name without a namespace.
 fn config_map(annotations: &Annotations<'_>) -> Option<ObjectKey> {
     let (namespace, name) = annotations.value("custom-headers")?.split_once('/')?;
     Some(ObjectKey::new(namespace, name))
@@ -74,7 +73,7 @@ fn custom_headers(reader: &mut Reader<'_>, context: &Context<'_>) -> Result<Opti
     Ok((!set.is_empty()).then(|| HeaderEdit { set, ..HeaderEdit::default() }))
 }
 
-/// Reads `upstream-vhost`, where the backend gets another `Host` than the client's.
+/// Reads `upstream-vhost`: the `Host` for the backend, if it differs from the client's.
 fn upstream_host(reader: &mut Reader<'_>) -> Result<Option<Template>, Closed> {
     let name = "upstream-vhost";
     let Some(value) = reader.value(name).filter(|value| !value.is_empty()) else { return Ok(None) };
@@ -96,7 +95,7 @@ fn upstream_host(reader: &mut Reader<'_>) -> Result<Option<Template>, Closed> {
 /// Reads `x-forwarded-prefix`.
 fn forwarded_prefix(reader: &mut Reader<'_>) -> Option<Arc<str>> {
     let (name, consequence) = ("x-forwarded-prefix", "the header is not sent");
-    let value = plain(reader, name, "-._~/:$", consequence)?;
+    let value = plain_value(reader, name, "-._~/:$", consequence)?;
     if has_variable(&value) {
         let problem = format!("\"{value}\" has a variable other than $1 to $9");
         reader.invalid(name, problem, consequence);
@@ -105,8 +104,8 @@ fn forwarded_prefix(reader: &mut Reader<'_>) -> Option<Arc<str>> {
     Some(value)
 }
 
-/// A value of letters, digits and `others`; the default is what happens without it, as the end of a sentence.
-fn plain(reader: &mut Reader<'_>, name: &str, others: &str, default: &str) -> Option<Arc<str>> {
+/// A value of letters, digits and `others`; `default` describes the behaviour without it, as the end of a sentence.
+fn plain_value(reader: &mut Reader<'_>, name: &str, others: &str, default: &str) -> Option<Arc<str>> {
     let value = reader.value(name).filter(|value| !value.is_empty())?;
     if value.chars().all(|c| c.is_ascii_alphanumeric() || others.contains(c)) {
         return Some(value.into());
@@ -132,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_header_cannot_bring_a_line_of_its_own() {
+    fn headers_cannot_contain_line_breaks() {
         assert!(is_name("X-Custom-One") && !is_name("X Custom") && !is_name("") && !is_name("X:"));
         assert!(is_value("two words") && !is_value("a\r\nSet-Cookie: b") && !is_value("\0"));
     }

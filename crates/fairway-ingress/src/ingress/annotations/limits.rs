@@ -1,12 +1,12 @@
-//! How long and how large: `proxy-connect-timeout`, `proxy-send-timeout`, `proxy-read-timeout`, `proxy-body-size`.
+//! Timeouts and body size: `proxy-connect-timeout`, `proxy-send-timeout`, `proxy-read-timeout`, `proxy-body-size`.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_model::Timeouts;
-use fairway_objects::annotations::text::bytes;
+use fairway_objects::annotations::text::parse_size;
 
-use crate::ingress::annotations::family::{Family, Known, done};
+use crate::ingress::annotations::family::{Family, KnownAnnotation, supported};
 use crate::ingress::reader::Reader;
 
 /// The family.
@@ -17,11 +17,11 @@ pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, con
     Ok(())
 });
 
-const ANNOTATIONS: &[Known] = &[
-    done("proxy-body-size"),
-    done("proxy-connect-timeout"),
-    done("proxy-read-timeout"),
-    done("proxy-send-timeout"),
+const ANNOTATIONS: &[KnownAnnotation] = &[
+    supported("proxy-body-size"),
+    supported("proxy-connect-timeout"),
+    supported("proxy-read-timeout"),
+    supported("proxy-send-timeout"),
 ];
 
 fn timeouts(reader: &mut Reader<'_>, defaults: Timeouts) -> Timeouts {
@@ -39,7 +39,7 @@ fn timeouts(reader: &mut Reader<'_>, defaults: Timeouts) -> Timeouts {
 fn max_body(reader: &mut Reader<'_>, default: Option<u64>) -> Option<u64> {
     let name = "proxy-body-size";
     let Some(value) = reader.value(name) else { return default };
-    match bytes(value) {
+    match parse_size(value) {
         Some(size) => (size > 0).then_some(size),
         None => {
             let limit = default.map_or("no limit".to_owned(), |size| format!("a limit of {size} bytes"));

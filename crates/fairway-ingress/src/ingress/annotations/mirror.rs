@@ -1,74 +1,73 @@
-//! Copies of requests: `mirror-target`, `mirror-host`, `mirror-request-body`. They go to the endpoints of the Service whose
-//! name or address the URL has, else to what its host stands for.
+//! Request mirroring: `mirror-target`, `mirror-host`, `mirror-request-body`. Copies go to the endpoints of the
+//! Service that the URL names by name or address, else to the URL's host.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use fairway_model::{Mirror, MirrorTarget, OwnScheme, shown_url};
-use fairway_objects::backend::Purpose;
-use fairway_objects::references::Referenced;
+use fairway_model::{Mirror, MirrorTarget, UrlScheme, redact_url};
+use fairway_objects::backend::BackendPurpose;
+use fairway_objects::references::ReferencedObjects;
 use fairway_objects::service_url::UrlHost;
 
-use crate::ingress::annotations::family::{Family, Known, differs, done};
+use crate::ingress::annotations::family::{Family, KnownAnnotation, differs, supported};
 use crate::ingress::reader::{Annotations, Reader};
 
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {
     let name = "mirror-target";
     let Some(text) = reader.value(name).filter(|text| !text.is_empty()) else { return Ok(()) };
-    let target = match Target::read(text) {
+    let target = match MirrorUrl::read(text) {
         Ok(target) => target,
         Err(problem) => {
             reader.invalid(name, problem, "no request is copied");
             return Ok(());
         }
     };
-    let backend = target.host.backend(context.inputs.resources, Purpose::Copies);
+    let backend = target.host.backend(context.inputs.resources, BackendPurpose::Mirror);
     let mirror = Mirror {
         backend: backend.key.clone(),
         numerator: 1,
         denominator: 1,
-        most_body: if copies_bodies(reader) { u64::MAX } else { 0 },
+        max_body: if copies_bodies(reader) { u64::MAX } else { 0 },
         host: host(reader, &target),
         target: target.asked,
     };
-    contributions.added.name_backend(backend, reader.at(name), Purpose::Copies);
+    contributions.added.name_backend(backend, reader.at(name), BackendPurpose::Mirror);
     contributions.added.add(mirror);
     Ok(())
 })
-.referring(refer);
+.with_references(refer);
 
-const ANNOTATIONS: &[Known] = &[
-    differs("mirror-host", "of the nginx variables only `$host` and `$http_host` as a whole work"),
-    done("mirror-request-body"),
+const ANNOTATIONS: &[KnownAnnotation] = &[
+    differs("mirror-host", "variables: only `$host` or `$http_host` as the whole value"),
+    supported("mirror-request-body"),
     differs(
         "mirror-target",
-        "of the variables `$request_uri` works, at the end; addresses that are refused to ExternalName Services get no \
-         copies; a slow mirror slows no request, and its copies are broken off",
+        "variables: only `$request_uri` at the end; no copies to addresses refused to ExternalName Services; a slow mirror delays no request, its copies are aborted",
     ),
 ];
 
-/// Where copies go.
+/// Target of copies.
 #[derive(Debug)]
-struct Target {
+struct MirrorUrl {
     /// Its certificate is not verified, as in nginx.
     host: UrlHost,
     asked: MirrorTarget,
 }
 
-impl Target {
+impl MirrorUrl {
     fn read(text: &str) -> Result<Self, String> {
-        let wrong = |what: &str| format!("\"{}\" {what}", shown_url(text));
+        let wrong = |what: &str| format!("\"{}\" {what}", redact_url(text));
         if text.contains('@') {
             return Err(wrong("has an @, before which a password may be"));
         }
         let (scheme, rest) = match (text.strip_prefix("http://"), text.strip_prefix("https://")) {
-            (Some(rest), _) => (OwnScheme::Http, rest),
-            (_, Some(rest)) => (OwnScheme::Https, rest),
+            (Some(rest), _) => (UrlScheme::Http, rest),
+            (_, Some(rest)) => (UrlScheme::Https, rest),
             (None, None) => return Err(wrong("is no http or https URL")),
         };
         let (authority, path) = rest.split_at(rest.find(['/', '$', '?']).unwrap_or(rest.len()));
-        let host = UrlHost::read(authority, scheme).ok_or_else(|| wrong("names no host"))?;
+        let host = UrlHost::parse(authority, scheme).ok_or_else(|| wrong("names no host"))?;
         let (before, has_variable) = match path.strip_suffix("$request_uri") {
             Some(before) => (before, true),
             None => (path, false),
@@ -85,17 +84,17 @@ impl Target {
     }
 }
 
-/// The Service or the address that an Ingress names, which may be missing.
-fn refer(annotations: &Annotations<'_>, referenced: &mut Referenced) {
-    let target = annotations.value("mirror-target").and_then(|target| Target::read(target).ok());
-    if let Some(Target { host, .. }) = target {
+/// The Service or address that an Ingress references, which may not exist.
+fn refer(annotations: &Annotations<'_>, referenced: &mut ReferencedObjects) {
+    let target = annotations.value("mirror-target").and_then(|target| MirrorUrl::read(target).ok());
+    if let Some(MirrorUrl { host, .. }) = target {
         referenced.services.extend(host.service());
         referenced.addresses.extend(host.address());
     }
 }
 
-/// Reads `mirror-host`; the host of the target without it, and `None` for the request's own.
-fn host(reader: &mut Reader<'_>, target: &Target) -> Option<Arc<str>> {
+/// Reads `mirror-host`, which defaults to the host of the target; `None` keeps that of the request.
+fn host(reader: &mut Reader<'_>, target: &MirrorUrl) -> Option<Arc<str>> {
     let name = "mirror-host";
     let good = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
     let of_target = || match target.host.address() {
@@ -113,7 +112,7 @@ fn host(reader: &mut Reader<'_>, target: &Target) -> Option<Arc<str>> {
     }
 }
 
-/// Reads `mirror-request-body`: whatever is not `off` is on.
+/// Reads `mirror-request-body`: everything but `off` is on.
 fn copies_bodies(reader: &mut Reader<'_>) -> bool {
     let name = "mirror-request-body";
     match reader.value(name) {
@@ -139,7 +138,7 @@ mod tests {
             ("https://copy.lab.svc.cluster.local:8443/$request_uri", 8443, received("/")),
             ("https://Copy.lab.svc/all?x=1", 443, MirrorTarget::Fixed("/all?x=1".into())),
         ] {
-            let target = Target::read(text).unwrap();
+            let target = MirrorUrl::read(text).unwrap();
             let service = target.host.service().unwrap().to_string();
             assert_eq!((service.as_str(), target.host.port), ("lab/copy", port), "{text}");
             assert_eq!(target.asked, asked, "{text}");
@@ -147,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_else_is_no_target() {
+    fn rejects_invalid_targets() {
         for text in [
             "copy.lab.svc",
             "ftp://copy.lab.svc/",
@@ -158,12 +157,12 @@ mod tests {
             "http://copy.lab.svc$request_uri/x",
             "http://copy.lab.svc/a b",
         ] {
-            assert!(Target::read(text).is_err(), "{text}");
+            assert!(MirrorUrl::read(text).is_err(), "{text}");
         }
     }
 
     #[test]
-    fn what_is_wrong_with_a_target_repeats_no_password() {
+    fn target_errors_contain_no_password() {
         for text in [
             "http://u:hunter2@a/",
             "http://u:1/hunter2@a/",
@@ -175,7 +174,7 @@ mod tests {
             "u:hunter2@a",
             "http://a:0/?t=hunter2",
         ] {
-            let problem = Target::read(text).unwrap_err();
+            let problem = MirrorUrl::read(text).unwrap_err();
             assert!(!problem.contains("hunter2"), "{text}: {problem}");
         }
     }

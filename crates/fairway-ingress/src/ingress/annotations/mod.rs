@@ -1,8 +1,8 @@
-//! The annotations of ingress-nginx, one file per family: which names it has, what each of them does or what is lost
-//! without it, which objects they name, and how they are read into contributions.
+//! The annotations of ingress-nginx, one file per family: names, effects or missing effects, referenced objects, and
+//! how they are read into contributions.
 //!
-//! [`families`] lists the families; the table of known names ([`registry`]), the diagnostics for what is not supported
-//! ([`read`]) and `docs/annotations.md` follow from it.
+//! [`families`] lists the families; the table of known names ([`registry`]), the diagnostics for unsupported
+//! annotations ([`read`]) and `docs/annotations.md` are derived from it.
 
 pub(crate) mod families;
 pub(crate) mod family;

@@ -1,11 +1,11 @@
-//! What is logged and traced: `enable-access-log`, `enable-opentelemetry`, `opentelemetry-*`.
+//! Logging and tracing: `enable-access-log`, `enable-opentelemetry`, `opentelemetry-*`.
 
 use std::sync::Arc;
 
 use fairway_model::{Phases, Tracing};
-use fairway_objects::annotations::text::switch;
+use fairway_objects::annotations::text::parse_bool;
 
-use crate::ingress::annotations::family::{Family, Known, differs, done};
+use crate::ingress::annotations::family::{Family, KnownAnnotation, differs, supported};
 use crate::ingress::defaults::TracingDefaults;
 use crate::ingress::reader::Reader;
 use crate::ingress::span_name;
@@ -20,22 +20,18 @@ pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, con
     Ok(())
 });
 
-const ANNOTATIONS: &[Known] = &[
-    done("enable-access-log"),
-    done(ENABLE),
-    differs(
-        NAME,
-        "the [variables](operate.md#traces) of the key work, where ingress-nginx refuses the Ingress; where the ConfigMap turns \
-         tracing on, it works without `enable-opentelemetry`, too",
-    ),
-    differs(TRUST, "where the ConfigMap turns tracing on, it works without `enable-opentelemetry`, too"),
+const ANNOTATIONS: &[KnownAnnotation] = &[
+    supported("enable-access-log"),
+    supported(ENABLE),
+    differs(NAME, "the key's [variables](operate.md#traces) work (ingress-nginx refuses the Ingress)"),
+    differs(TRUST, "needs no `enable-opentelemetry` if the ConfigMap enables tracing"),
 ];
 
 const ENABLE: &str = "enable-opentelemetry";
 const NAME: &str = "opentelemetry-operation-name";
 const TRUST: &str = "opentelemetry-trust-incoming-span";
 
-/// How the requests of the Ingress are traced, where that differs from all Ingresses.
+/// Tracing of the Ingress, if it differs from the global setting.
 fn tracing(reader: &mut Reader<'_>, defaults: &TracingDefaults) -> Option<Tracing> {
     let enabled = own_switch(reader, ENABLE);
     if enabled == Some(false) {
@@ -61,10 +57,10 @@ fn tracing(reader: &mut Reader<'_>, defaults: &TracingDefaults) -> Option<Tracin
     (!is_that_of_all).then_some(tracing)
 }
 
-/// A switch that the settings ConfigMap has, too; `None` where it is absent or no switch.
+/// A switch that the settings ConfigMap also has; `None` if it is absent or invalid.
 fn own_switch(reader: &mut Reader<'_>, name: &str) -> Option<bool> {
     let value = reader.value(name)?;
-    let read = switch(value);
+    let read = parse_bool(value);
     if read.is_none() {
         let problem = format!("\"{value}\" is neither true nor false");
         reader.invalid(name, problem, "the settings ConfigMap decides");

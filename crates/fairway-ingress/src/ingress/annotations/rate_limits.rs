@@ -1,17 +1,17 @@
-//! How much one client may ask for: `limit-rps`, `limit-rpm`, `limit-connections`, and whom they exempt. Counts belong to
-//! the Ingress and the client's address, as the zones of ingress-nginx do; all workers count together. How fast each of its
-//! answers comes: `limit-rate`, `limit-rate-after`. Fairway's own `fairway.dev/limit-scope` says whether the rates hold for each replica,
-//! as in ingress-nginx, or for all of them together.
+//! Limits per client: `limit-rps`, `limit-rpm`, `limit-connections`, and their exemptions. Counts are kept per
+//! Ingress and client address, like the zones of ingress-nginx, across all workers. `limit-rate` and
+//! `limit-rate-after` limit the bandwidth of each response. Fairway's own `fairway.dev/limit-scope` selects whether
+//! rates apply to each replica, as in ingress-nginx, or to all replicas together.
 //!
-//! A limit that cannot be read closes the paths: a guess would let too many through.
+//! An unreadable limit closes the paths, because guessing could admit too many requests.
 
 use std::time::Duration;
 
-use fairway_model::{AnswerBounds, AnswerRate, ConcurrencyLimit, Guard, LimitKey, LimitScope, RateLimit};
+use fairway_model::{ConcurrencyLimit, Guard, LimitKey, LimitScope, RateLimit, ResponseLimits, ResponseRate};
 use fairway_objects::annotations::text;
 use ipnet::IpNet;
 
-use crate::ingress::annotations::family::{Family, Known, differs, done};
+use crate::ingress::annotations::family::{Family, KnownAnnotation, differs, supported};
 use crate::ingress::closed::Closed;
 use crate::ingress::context::Context;
 use crate::ingress::contributions::Contributions;
@@ -22,22 +22,22 @@ use crate::ingress::values::{Values, kibibytes, value};
 /// The family.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, limits);
 
-const ANNOTATIONS: &[Known] = &[
-    done("limit-allowlist"),
-    done("limit-burst-multiplier"),
-    done("limit-connections"),
-    differs("limit-rate", "it works without `proxy-buffering`, too"),
-    done("limit-rate-after"),
-    done("limit-rpm"),
-    done("limit-rps"),
-    done("limit-whitelist").alias_of("limit-allowlist"),
+const ANNOTATIONS: &[KnownAnnotation] = &[
+    supported("limit-allowlist"),
+    supported("limit-burst-multiplier"),
+    supported("limit-connections"),
+    differs("limit-rate", "also without `proxy-buffering`"),
+    supported("limit-rate-after"),
+    supported("limit-rpm"),
+    supported("limit-rps"),
+    supported("limit-whitelist").alias_of("limit-allowlist"),
 ];
 
-/// Fairway's own: `--annotations-prefix` does not change it.
-const SCOPE: &str = "fairway.dev/limit-scope";
+/// Fairway's own annotation, which `--annotations-prefix` does not affect.
+const LIMIT_SCOPE: &str = "fairway.dev/limit-scope";
 
-/// How much may come early where `limit-burst-multiplier` says nothing, in multiples of the limit.
-const BURST: u32 = 5;
+/// Default of `limit-burst-multiplier`.
+const DEFAULT_BURST_MULTIPLIER: u32 = 5;
 
 /// Reads all limits.
 fn limits(
@@ -46,8 +46,9 @@ fn limits(
     contributions: &mut Contributions,
 ) -> Result<(), Closed> {
     let multiplier = reader.number("limit-burst-multiplier", 0..=u64::from(u32::MAX));
-    let multiplier = multiplier.map_or(BURST, |multiplier| u32::try_from(multiplier).unwrap_or(u32::MAX));
-    let exempt = exempt(reader)?;
+    let multiplier = multiplier
+        .map_or(DEFAULT_BURST_MULTIPLIER, |multiplier| u32::try_from(multiplier).unwrap_or(u32::MAX));
+    let exempt = exempt_ranges(reader)?;
     let scope = scope(reader)?;
     let key = reader.key;
     for (name, per) in [("limit-rps", Duration::from_secs(1)), ("limit-rpm", Duration::from_secs(60))] {
@@ -70,8 +71,8 @@ fn limits(
         let limit = ConcurrencyLimit { policy: format!("{key}/{name}").into(), most, status, exempt };
         contributions.added.add(Guard::ConcurrencyLimit(limit));
     }
-    if let Some(rate) = answer_rate(reader, &context.defaults.values) {
-        contributions.added.add(AnswerBounds { head: 0, rate: Some(rate) });
+    if let Some(rate) = response_rate(reader, &context.defaults.values) {
+        contributions.added.add(ResponseLimits { head: 0, rate: Some(rate) });
     }
     Ok(())
 }
@@ -79,24 +80,24 @@ fn limits(
 /// Reads `fairway.dev/limit-scope`.
 fn scope(reader: &mut Reader<'_>) -> Result<LimitScope, Closed> {
     let annotations = reader.ingress.object.metadata.annotations.as_ref();
-    match annotations.and_then(|all| all.get(SCOPE)).map(|value| value.trim()) {
+    match annotations.and_then(|all| all.get(LIMIT_SCOPE)).map(|value| value.trim()) {
         None | Some("replica") => Ok(LimitScope::Replica),
         Some("fleet") => Ok(LimitScope::Fleet),
         Some(other) => {
-            let origin = reader.field(&format!("metadata.annotations[\"{SCOPE}\"]"));
+            let origin = reader.field_origin(&format!("metadata.annotations[\"{LIMIT_SCOPE}\"]"));
             Err(own::invalid(reader, origin, format!("\"{other}\" is neither replica nor fleet")))
         }
     }
 }
 
-/// Reads `limit-rate` and `limit-rate-after`, which count in KiB.
-fn answer_rate(reader: &mut Reader<'_>, defaults: &Values) -> Option<AnswerRate> {
+/// Reads `limit-rate` and `limit-rate-after`, which are in KiB.
+fn response_rate(reader: &mut Reader<'_>, defaults: &Values) -> Option<ResponseRate> {
     let bytes = value(reader, defaults, "limit-rate", kibibytes).unwrap_or_default();
     let after = value(reader, defaults, "limit-rate-after", kibibytes).unwrap_or_default();
-    (bytes > 0).then_some(AnswerRate { bytes, after })
+    (bytes > 0).then_some(ResponseRate { bytes, after })
 }
 
-/// A limit, where there is one above 0: ingress-nginx takes a negative one for none.
+/// A limit above 0: ingress-nginx treats a negative one as none.
 fn limit(reader: &mut Reader<'_>, name: &str) -> Result<Option<u32>, Closed> {
     let Some(value) = reader.value(name) else { return Ok(None) };
     match value.parse::<i64>() {
@@ -109,8 +110,8 @@ fn limit(reader: &mut Reader<'_>, name: &str) -> Result<Option<u32>, Closed> {
     }
 }
 
-/// Whom the limits leave alone.
-fn exempt(reader: &mut Reader<'_>) -> Result<Vec<IpNet>, Closed> {
+/// Addresses exempt from the limits.
+fn exempt_ranges(reader: &mut Reader<'_>) -> Result<Vec<IpNet>, Closed> {
     let names = ["limit-allowlist", "limit-whitelist"];
     let Some(name) = names.into_iter().find(|name| reader.value(name).is_some()) else {
         return Ok(Vec::new());
@@ -119,7 +120,7 @@ fn exempt(reader: &mut Reader<'_>) -> Result<Vec<IpNet>, Closed> {
     if value.is_empty() {
         return Ok(Vec::new());
     }
-    text::ranges(value).map_err(|wrong| {
+    text::parse_ranges(value).map_err(|wrong| {
         Closed::invalid(reader, name, format!("\"{wrong}\" is neither an address nor a range of addresses"))
     })
 }

@@ -1,12 +1,12 @@
-//! The annotations of an Ingress as a whole: what its families contribute, which objects they name, and what is not
-//! supported or not known.
+//! Reads all annotations of an Ingress: contributions of all families, referenced objects, and unsupported or unknown
+//! names.
 
-use fairway_objects::annotations::text::switch;
+use fairway_objects::annotations::text::parse_bool;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
-use fairway_objects::references::Referenced;
+use fairway_objects::references::ReferencedObjects;
 
 use crate::ingress::annotations::families::FAMILIES;
-use crate::ingress::annotations::family::{Class, Support};
+use crate::ingress::annotations::family::{AnnotationClass, Support};
 use crate::ingress::annotations::registry;
 use crate::ingress::compression::CompressionChoice;
 use crate::ingress::context::Context;
@@ -14,7 +14,7 @@ use crate::ingress::contributions::Contributions;
 use crate::ingress::own;
 use crate::ingress::reader::{Annotations, Reader};
 
-/// What all families make of the requests of an Ingress.
+/// The contributions of all families.
 pub(crate) fn contributions(reader: &mut Reader<'_>, context: &Context<'_>) -> Contributions {
     let mut contributions = Contributions::new(context.defaults);
     report_unsupported(reader);
@@ -30,14 +30,14 @@ pub(crate) fn contributions(reader: &mut Reader<'_>, context: &Context<'_>) -> C
     contributions
 }
 
-/// Adds the objects that annotations name.
-pub(crate) fn refer(annotations: &Annotations<'_>, referenced: &mut Referenced) {
+/// Adds the objects that annotations reference.
+pub(crate) fn add_references(annotations: &Annotations<'_>, referenced: &mut ReferencedObjects) {
     for family in FAMILIES {
-        (family.refer)(annotations, referenced);
+        (family.add_references)(annotations, referenced);
     }
 }
 
-/// Names every annotation that does not work. None of them protects.
+/// Reports every unsupported annotation. None of them protects.
 fn report_unsupported(reader: &mut Reader<'_>) {
     for (name, value) in reader.all().collect::<Vec<_>>() {
         let Some(known) = registry::find(name) else {
@@ -45,12 +45,12 @@ fn report_unsupported(reader: &mut Reader<'_>) {
             continue;
         };
         let Support::Missing { class, effect, inert } = known.support else { continue };
-        if asks_for_nothing(value, inert) {
+        if is_inert(value, inert) {
             continue;
         }
         let consequence = match class {
-            Class::Feature => "the Ingress is served without it",
-            Class::Purpose => "the Ingress is not served",
+            AnnotationClass::Feature => "the Ingress is served without it",
+            AnnotationClass::Purpose => "the Ingress is not served",
         };
         let problem = format!("{name} is not supported yet: {effect}");
         let found = Diagnostic::new(Severity::Warning, "unsupported-annotation", reader.at(name));
@@ -65,9 +65,9 @@ fn report_unknown(reader: &mut Reader<'_>, name: &str) {
     reader.report(found.because(problem, "it changes nothing"));
 }
 
-/// Whether the value leaves the annotation's default as it is.
-fn asks_for_nothing(value: &str, inert: &[&str]) -> bool {
-    inert
-        .iter()
-        .any(|nothing| value == *nothing || (switch(value).is_some() && switch(value) == switch(nothing)))
+/// Whether the value equals the annotation's default.
+fn is_inert(value: &str, inert: &[&str]) -> bool {
+    inert.iter().any(|nothing| {
+        value == *nothing || (parse_bool(value).is_some() && parse_bool(value) == parse_bool(nothing))
+    })
 }

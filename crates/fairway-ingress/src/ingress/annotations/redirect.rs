@@ -1,12 +1,12 @@
 //! Redirects: to https (`ssl-redirect`, `force-ssl-redirect`), of a whole Ingress (`temporal-redirect`,
-//! `permanent-redirect` and their codes), of the root (`app-root`), of the other of a name and its `www.`
-//! (`from-to-www-redirect`); how they are written (`relative-redirects`, `use-port-in-redirects`).
+//! `permanent-redirect` and their codes), of the root (`app-root`), between a name and its `www.` name
+//! (`from-to-www-redirect`), and their form (`relative-redirects`, `use-port-in-redirects`).
 
 use std::sync::Arc;
 
-use fairway_model::{Guard, PathRewrite, Redirect, RedirectTarget, shown_url};
+use fairway_model::{Guard, PathRewrite, Redirect, RedirectTarget, redact_url};
 
-use crate::ingress::annotations::family::{Family, Known, differs, done};
+use crate::ingress::annotations::family::{Family, KnownAnnotation, differs, supported};
 use crate::ingress::reader::Reader;
 use crate::ingress::to_https::{Redirects, ToHttps};
 
@@ -26,7 +26,7 @@ pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, con
                 contributions.added.add(Guard::Redirect(redirect));
             }
         }
-        Err(NoUrl) => {
+        Err(InvalidUrl) => {
             contributions.host.www = false;
             contributions.redirects.relative = context.defaults.https.redirects.relative;
         }
@@ -34,24 +34,21 @@ pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, con
     Ok(())
 });
 
-const ANNOTATIONS: &[Known] = &[
-    differs("app-root", "none of an Ingress whose paths answer 503"),
-    done("force-ssl-redirect"),
-    done("from-to-www-redirect"),
-    done("permanent-redirect"),
-    done("permanent-redirect-code"),
-    done("preserve-trailing-slash"),
-    done("relative-redirects"),
-    done("ssl-redirect"),
-    done("temporal-redirect"),
-    done("temporal-redirect-code"),
-    differs(
-        "use-port-in-redirects",
-        "redirects say a public port that is not the scheme's own without it, too",
-    ),
+const ANNOTATIONS: &[KnownAnnotation] = &[
+    differs("app-root", "not while the Ingress's paths return 503"),
+    supported("force-ssl-redirect"),
+    supported("from-to-www-redirect"),
+    supported("permanent-redirect"),
+    supported("permanent-redirect-code"),
+    supported("preserve-trailing-slash"),
+    supported("relative-redirects"),
+    supported("ssl-redirect"),
+    supported("temporal-redirect"),
+    supported("temporal-redirect-code"),
+    differs("use-port-in-redirects", "a public port other than the scheme's default is always written"),
 ];
 
-/// ingress-nginx puts the redirects and rewrites of the catch-all host back where an Ingress has only a default backend
+/// ingress-nginx resets redirects and rewrites of the catch-all host if an Ingress has only a default backend
 /// (`controller.go`, `getBackendServers`).
 fn report_ignored(reader: &mut Reader<'_>) {
     let ignored =
@@ -65,7 +62,7 @@ fn report_ignored(reader: &mut Reader<'_>) {
     }
 }
 
-/// Reads which plain requests are sent to https, and how redirects are written.
+/// Reads which plain requests are redirected to https, and the form of redirects.
 fn redirects(reader: &mut Reader<'_>, default: Redirects) -> Redirects {
     Redirects {
         keep_trailing_slash: reader.switch("preserve-trailing-slash", default.keep_trailing_slash),
@@ -75,7 +72,7 @@ fn redirects(reader: &mut Reader<'_>, default: Redirects) -> Redirects {
     }
 }
 
-/// Reads `ssl-redirect` and `force-ssl-redirect`. Each falls back to the key of its own name.
+/// Reads `ssl-redirect` and `force-ssl-redirect`. Each defaults to the ConfigMap key of its name.
 fn to_https(reader: &mut Reader<'_>, default: ToHttps) -> ToHttps {
     ToHttps {
         with_certificate: reader.switch("ssl-redirect", default.with_certificate),
@@ -83,29 +80,29 @@ fn to_https(reader: &mut Reader<'_>, default: ToHttps) -> ToHttps {
     }
 }
 
-/// Reads the redirect of all paths: the temporal one wins, as recorded. An `Err` is a temporal one that is no URL, with
-/// which ingress-nginx forgets all that the family says of redirects.
-fn redirect(reader: &mut Reader<'_>, relative: bool) -> Result<Option<Redirect>, NoUrl> {
+/// Reads the redirect of all paths: the temporal one takes precedence, as recorded. An `Err` is an invalid temporal
+/// URL, for which ingress-nginx ignores all redirect annotations.
+fn redirect(reader: &mut Reader<'_>, relative: bool) -> Result<Option<Redirect>, InvalidUrl> {
     let kinds = [("temporal-redirect", 302, 300..=307), ("permanent-redirect", 301, 300..=308)];
     for (name, default_status, statuses) in kinds {
         let Some(url) = reader.value(name).filter(|url| !url.is_empty()) else { continue };
         if name == "temporal-redirect" && !is_http(url) {
             reader.invalid(
                 name,
-                format!("\"{}\" is no http or https URL", shown_url(url)),
+                format!("\"{}\" is no http or https URL", redact_url(url)),
                 "nothing is redirected",
             );
-            return Err(NoUrl);
+            return Err(InvalidUrl);
         }
         let status = reader.number(&format!("{name}-code"), statuses).unwrap_or(default_status);
         let status = u16::try_from(status).expect("the range says so");
-        return Ok(Some(Redirect { status, target: target(url, relative) }));
+        return Ok(Some(Redirect { status, target: redirect_target(url, relative) }));
     }
     Ok(None)
 }
 
-/// That a temporal redirect leads nowhere.
-struct NoUrl;
+/// The temporal redirect has an invalid URL.
+struct InvalidUrl;
 
 /// `isValidURL`: the scheme begins with `http`.
 fn is_http(url: &str) -> bool {
@@ -115,8 +112,8 @@ fn is_http(url: &str) -> bool {
     })
 }
 
-/// nginx `return`: a path becomes the URL with that path (`absolute_redirect`), anything else is written as it is.
-fn target(url: &str, relative: bool) -> RedirectTarget {
+/// nginx `return`: a path becomes a URL with that path (`absolute_redirect`); anything else is sent unchanged.
+fn redirect_target(url: &str, relative: bool) -> RedirectTarget {
     if url.starts_with('/') && !relative {
         let path = Some(PathRewrite::Full(url.into()));
         return RedirectTarget::Parts { scheme: None, host: None, port: None, path, keep_query: false };
@@ -144,9 +141,9 @@ mod tests {
     fn a_path_becomes_a_url_unless_redirects_are_relative() {
         let path = Some(PathRewrite::Full("/new?a=1".into()));
         let parts = RedirectTarget::Parts { scheme: None, host: None, port: None, path, keep_query: false };
-        assert_eq!(target("/new?a=1", false), parts);
-        assert_eq!(target("/new", true), RedirectTarget::Url("/new".into()));
-        assert_eq!(target("ftp://a.test", false), RedirectTarget::Url("ftp://a.test".into()));
+        assert_eq!(redirect_target("/new?a=1", false), parts);
+        assert_eq!(redirect_target("/new", true), RedirectTarget::Url("/new".into()));
+        assert_eq!(redirect_target("ftp://a.test", false), RedirectTarget::Url("ftp://a.test".into()));
     }
 
     #[test]

@@ -1,12 +1,12 @@
-//! What is known of an annotation by its name alone: the table of all families, and the search for a misspelt name.
+//! The table of all known annotations, and the search for misspelt names.
 
 use std::sync::LazyLock;
 
 use crate::ingress::annotations::families::FAMILIES;
-use crate::ingress::annotations::family::Known;
+use crate::ingress::annotations::family::KnownAnnotation;
 
-/// By name without prefix, sorted.
-static KNOWN: LazyLock<Vec<Known>> = LazyLock::new(|| {
+/// Sorted by name, without prefix.
+static KNOWN_ANNOTATIONS: LazyLock<Vec<KnownAnnotation>> = LazyLock::new(|| {
     let mut all: Vec<_> = FAMILIES.iter().flat_map(|family| family.annotations).copied().collect();
     all.sort_by_key(|known| known.name);
     all
@@ -14,23 +14,23 @@ static KNOWN: LazyLock<Vec<Known>> = LazyLock::new(|| {
 
 /// All annotations of ingress-nginx, sorted by name: the 136 of controller v1.15.1 and two older spellings.
 #[must_use]
-pub fn known_annotations() -> &'static [Known] {
-    &KNOWN
+pub fn known_annotations() -> &'static [KnownAnnotation] {
+    &KNOWN_ANNOTATIONS
 }
 
-/// The annotation of that name.
-pub(crate) fn find(name: &str) -> Option<Known> {
-    KNOWN.binary_search_by(|known| known.name.cmp(name)).ok().map(|at| KNOWN[at])
+/// The annotation with this name.
+pub(crate) fn find(name: &str) -> Option<KnownAnnotation> {
+    KNOWN_ANNOTATIONS.binary_search_by(|known| known.name.cmp(name)).ok().map(|at| KNOWN_ANNOTATIONS[at])
 }
 
-/// The known name that `name` was probably meant to be.
+/// The known name closest to a misspelt one.
 pub(crate) fn nearest(name: &str) -> Option<&'static str> {
-    let distance = |known: &Known| (edit_distance(name, known.name), known.name);
-    let (edits, nearest) = KNOWN.iter().map(distance).min()?;
+    let distance = |known: &KnownAnnotation| (edit_distance(name, known.name), known.name);
+    let (edits, nearest) = KNOWN_ANNOTATIONS.iter().map(distance).min()?;
     (edits <= 1 + name.len() / 5).then_some(nearest)
 }
 
-/// How many characters must be put in, taken out or replaced (Levenshtein).
+/// The Levenshtein distance.
 fn edit_distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.bytes().enumerate() {
@@ -51,9 +51,9 @@ mod tests {
 
     #[test]
     fn every_annotation_is_found_by_its_name() {
-        assert!(KNOWN.is_sorted_by(|a, b| a.name < b.name));
-        assert_eq!(KNOWN.len(), 136 + 2);
-        assert!(KNOWN.iter().all(|known| find(known.name) == Some(*known)));
+        assert!(KNOWN_ANNOTATIONS.is_sorted_by(|a, b| a.name < b.name));
+        assert_eq!(KNOWN_ANNOTATIONS.len(), 136 + 2);
+        assert!(KNOWN_ANNOTATIONS.iter().all(|known| find(known.name) == Some(*known)));
         assert_eq!(find("no-such-thing"), None);
     }
 

@@ -1,14 +1,14 @@
-//! When a request is tried again: `proxy-next-upstream*`. Where that is safe, Fairway tries again whatever they say.
+//! Retries: `proxy-next-upstream*`. Where a retry is safe, Fairway retries regardless of these.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_model::Forwarding;
 
-use crate::ingress::annotations::family::{Family, Known, differs};
+use crate::ingress::annotations::family::{Family, KnownAnnotation, differs};
 use crate::ingress::values::{self, Failures, value};
 
-/// The family. After `limits`, which makes the policy.
+/// The family. It runs after `limits`, which creates the policy.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {
     let defaults = &context.defaults.values;
     let failures = value(reader, defaults, "proxy-next-upstream", values::failures);
@@ -19,8 +19,8 @@ pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, con
     let retry = &mut policy.retry;
     match (&failures, tries) {
         (Failures::None, _) => retry.tries = 1,
-        (_, Some(0)) => retry.tries = MOST,
-        (_, Some(tries)) => retry.tries = u8::try_from(tries).unwrap_or(MOST).min(MOST),
+        (_, Some(0)) => retry.tries = MAX_TRIES,
+        (_, Some(tries)) => retry.tries = u8::try_from(tries).unwrap_or(MAX_TRIES).min(MAX_TRIES),
         (_, None) => {}
     }
     let all = policy.timeouts.connect.saturating_mul(u32::from(retry.tries));
@@ -35,15 +35,14 @@ pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, con
     Ok(())
 });
 
-/// The most tries: one request must not use up what all others may retry, where no endpoint answers.
-const MOST: u8 = 8;
+/// Maximum attempts: if no endpoint responds, one request must not use up the retry budget of all others.
+const MAX_TRIES: u8 = 8;
 
-const ANNOTATIONS: &[Known] = &[
+const ANNOTATIONS: &[KnownAnnotation] = &[
     differs(
         "proxy-next-upstream",
-        "an attempt that no endpoint has seen is always repeated, unless it is `off`; methods that are not idempotent are not, \
-         where an endpoint may have seen them; after `http_*` an endpoint is asked that was not asked before",
+        "attempts that no endpoint has seen are retried, except with `off`; others only with idempotent methods, after `http_*` only at untried endpoints",
     ),
-    differs("proxy-next-upstream-timeout", "it bounds the first connect, too"),
-    differs("proxy-next-upstream-tries", "there are 8 at most, also with `0`"),
+    differs("proxy-next-upstream-timeout", "includes the first connect"),
+    differs("proxy-next-upstream-tries", "at most 8, also with `0`"),
 ];

@@ -1,8 +1,8 @@
-//! How paths are matched and rewritten: `use-regex`, `rewrite-target`.
+//! Path matching and rewriting: `use-regex`, `rewrite-target`.
 
 use std::sync::Arc;
 
-use crate::ingress::annotations::family::{Family, Known, differs, needless};
+use crate::ingress::annotations::family::{Family, KnownAnnotation, differs, needless};
 use crate::ingress::closed::Closed;
 use crate::ingress::pattern;
 use crate::ingress::reader::Reader;
@@ -11,7 +11,7 @@ use crate::ingress::reader::Reader;
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, _, contributions| {
     contributions.use_regex = reader.switch("use-regex", false);
     if reader.is_catch_all() {
-        // Redirects and rewrites of the catch-all host stay as they are without an Ingress (`getBackendServers`).
+        // Redirects and rewrites of the catch-all host are not changed by an Ingress (`getBackendServers`).
         contributions.use_regex = false;
         return Ok(());
     }
@@ -19,19 +19,16 @@ pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, _, contribut
     Ok(())
 });
 
-const ANNOTATIONS: &[Known] = &[
-    needless("enable-rewrite-log", "rewrites are not logged; `fairway explain` shows them"),
+const ANNOTATIONS: &[KnownAnnotation] = &[
+    needless("enable-rewrite-log", "`fairway explain` shows rewrites"),
     differs(
         "rewrite-target",
-        "a target with nginx variables (`$host`, `$1` in the host of a URL) is refused: the paths answer 503. With captures, a pattern whose search costs too much is refused too ([below](#regular-expressions))",
+        "nginx variables (`$host`, `$1` in a URL's host) give 503; [costly patterns](#regular-expressions) are refused",
     ),
-    differs(
-        "use-regex",
-        "a pattern with backreferences, recursion, atomic groups, Unicode classes or unusual look-around, or one that costs too much, is refused ([below](#regular-expressions))",
-    ),
+    differs("use-regex", "[some syntax](#regular-expressions) and costly patterns are refused"),
 ];
 
-/// Reads `rewrite-target`. A text that ingress-nginx's validation refuses is as good as absent, as recorded
+/// Reads `rewrite-target`. A text that ingress-nginx's validation rejects is treated as absent, as recorded
 /// (`rewrite-query-in-target`).
 fn target(reader: &mut Reader<'_>) -> Result<Option<Arc<str>>, Closed> {
     let name = "rewrite-target";
@@ -58,7 +55,7 @@ fn target(reader: &mut Reader<'_>) -> Result<Option<Arc<str>>, Closed> {
     }
 }
 
-/// Whether a `$` stands before anything but one digit.
+/// Whether a `$` precedes anything but a single digit.
 pub(super) fn has_variable(value: &str) -> bool {
     value.split('$').skip(1).any(|after| !after.starts_with(|c: char| ('1'..='9').contains(&c)))
 }

@@ -1,13 +1,13 @@
-//! What holds for a whole host: its further names (`server-alias`) and its cipher suites (`ssl-ciphers`,
-//! `ssl-prefer-server-ciphers`), and whether its backend ends TLS itself (`ssl-passthrough`).
+//! Host-wide settings: additional names (`server-alias`), cipher suites (`ssl-ciphers`, `ssl-prefer-server-ciphers`)
+//! and TLS passthrough (`ssl-passthrough`).
 
 use std::collections::BTreeSet;
 
-use fairway_model::{ChosenBy, CipherList, CipherSuite, HostPattern, WildcardSpan};
+use fairway_model::{CipherList, CipherSuite, HostPattern, SuitePreference, WildcardSpan};
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::options::Options;
 
-use crate::ingress::annotations::family::{Family, Known, differs, needless};
+use crate::ingress::annotations::family::{Family, KnownAnnotation, differs, needless};
 use crate::ingress::reader::Reader;
 
 /// The family.
@@ -18,28 +18,25 @@ pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, con
     contributions.host.suite_chosen_by = reader
         .value("ssl-prefer-server-ciphers")
         .map(|_| reader.switch("ssl-prefer-server-ciphers", true))
-        .map(|server| if server { ChosenBy::Server } else { ChosenBy::Client });
+        .map(|server| if server { SuitePreference::Server } else { SuitePreference::Client });
     Ok(())
 });
 
-const ANNOTATIONS: &[Known] = &[
-    needless("http2-push-preload", "browsers no longer take pushed answers, and nginx no longer sends them"),
-    differs("server-alias", "regular expressions (`~...`) and names that end in `.*` are not served"),
-    differs(
-        "ssl-ciphers",
-        "of TLS 1.2 the six suites with ECDHE and AES-GCM or ChaCha20 are spoken; a diagnostic names others",
-    ),
+const ANNOTATIONS: &[KnownAnnotation] = &[
+    needless("http2-push-preload", "browsers and nginx no longer support it"),
+    differs("server-alias", "no regular expressions (`~...`), no names that end in `.*`"),
+    differs("ssl-ciphers", "TLS 1.2: only the six suites with ECDHE and AES-GCM or ChaCha20"),
     differs(
         "ssl-passthrough",
-        "[on by default](#passthrough), where ingress-nginx ignores it without `--enable-ssl-passthrough`; an Ingress with a protection that it would bypass is closed; a wildcard host passes through names that no Ingress has; names of `server-alias` are not passed through",
+        "[on by default](#passthrough); refused together with protections; not for `server-alias`",
     ),
     differs(
         "ssl-prefer-server-ciphers",
-        "without it, and without `ssl-ciphers`, the client's order counts; ingress-nginx would take the server's",
+        "default without `ssl-ciphers`: the client's order (ingress-nginx: the server's)",
     ),
 ];
 
-/// Whether TLS is to be passed through.
+/// Whether TLS is passed through.
 fn passthrough(reader: &mut Reader<'_>, options: &Options) -> bool {
     let name = "ssl-passthrough";
     let asked = reader.switch(name, false);
@@ -52,7 +49,7 @@ fn passthrough(reader: &mut Reader<'_>, options: &Options) -> bool {
     asked && !is_off
 }
 
-/// Reads `server-alias`: names, with `*.` for any number of labels, and `.name` for both, as nginx's `server_name` has them.
+/// Reads `server-alias`: names, `*.` for any number of labels, and `.name` for both, as in nginx's `server_name`.
 fn aliases(reader: &mut Reader<'_>) -> BTreeSet<HostPattern> {
     let name = "server-alias";
     let mut aliases = BTreeSet::new();
@@ -73,7 +70,7 @@ fn aliases(reader: &mut Reader<'_>) -> BTreeSet<HostPattern> {
     aliases
 }
 
-/// Reads a list of cipher suites in OpenSSL's syntax; none are all.
+/// Reads a cipher list in OpenSSL syntax; empty selects all.
 pub(super) fn suites(reader: &mut Reader<'_>, name: &str) -> Vec<CipherSuite> {
     let Some(value) = reader.value(name).filter(|value| !value.is_empty()) else { return Vec::new() };
     let CipherList { suites, unknown } = CipherList::read(value);

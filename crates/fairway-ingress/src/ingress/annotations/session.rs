@@ -1,4 +1,4 @@
-//! Sessions that stay at one endpoint: `affinity*`, `session-cookie-*`.
+//! Session affinity: `affinity*`, `session-cookie-*`.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use fairway_model::{
     StickyFailure,
 };
 
-use crate::ingress::annotations::family::{Family, Known, done};
+use crate::ingress::annotations::family::{Family, KnownAnnotation, supported};
 use crate::ingress::reader::Reader;
 
-/// The family. After `balancing`, whose hash counts for less.
+/// The family. It runs after `balancing`, whose hash it overrides.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, _, contributions| {
     let upstream = &mut contributions.upstream;
-    if let Some(cookie) = cookie(reader) {
+    if let Some(cookie) = session_cookie(reader) {
         upstream.mode = stickiness(reader);
         let stickiness = upstream.mode.unwrap_or_default();
         upstream.balance.cookie = Some(Arc::new(SessionCookie { stickiness, ..cookie }));
@@ -21,25 +21,25 @@ pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, _, contribut
     Ok(())
 });
 
-const ANNOTATIONS: &[Known] = &[
-    done("affinity"),
-    done("affinity-mode"),
-    done("session-cookie-change-on-failure"),
-    done("session-cookie-conditional-samesite-none"),
-    done("session-cookie-domain"),
-    done("session-cookie-expires"),
-    done("session-cookie-max-age"),
-    done("session-cookie-name"),
-    done("session-cookie-path"),
-    done("session-cookie-samesite"),
-    done("session-cookie-secure"),
+const ANNOTATIONS: &[KnownAnnotation] = &[
+    supported("affinity"),
+    supported("affinity-mode"),
+    supported("session-cookie-change-on-failure"),
+    supported("session-cookie-conditional-samesite-none"),
+    supported("session-cookie-domain"),
+    supported("session-cookie-expires"),
+    supported("session-cookie-max-age"),
+    supported("session-cookie-name"),
+    supported("session-cookie-path"),
+    supported("session-cookie-samesite"),
+    supported("session-cookie-secure"),
 ];
 
-/// ingress-nginx: `session-cookie-name`.
-const NAME: &str = "INGRESSCOOKIE";
+/// ingress-nginx: default of `session-cookie-name`.
+const DEFAULT_COOKIE_NAME: &str = "INGRESSCOOKIE";
 
-/// Reads the cookie, where there is one.
-fn cookie(reader: &mut Reader<'_>) -> Option<SessionCookie> {
+/// Reads the cookie, if enabled.
+fn session_cookie(reader: &mut Reader<'_>) -> Option<SessionCookie> {
     match reader.value("affinity") {
         None | Some("") => return None,
         Some("cookie") => {}
@@ -49,7 +49,7 @@ fn cookie(reader: &mut Reader<'_>) -> Option<SessionCookie> {
             return None;
         }
     }
-    let name = word(reader, "session-cookie-name", "-._~/:").unwrap_or_else(|| NAME.into());
+    let name = word(reader, "session-cookie-name", "-._~/:").unwrap_or_else(|| DEFAULT_COOKIE_NAME.into());
     Some(SessionCookie {
         name,
         backend: "".into(),
@@ -73,7 +73,7 @@ fn cookie(reader: &mut Reader<'_>) -> Option<SessionCookie> {
     })
 }
 
-/// Reads `affinity-mode`; `None` where it says nothing.
+/// Reads `affinity-mode`; `None` if absent.
 fn stickiness(reader: &mut Reader<'_>) -> Option<Stickiness> {
     match reader.value("affinity-mode") {
         None | Some("") => None,

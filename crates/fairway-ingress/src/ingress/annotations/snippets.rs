@@ -1,23 +1,23 @@
-//! Pieces of nginx configuration: `configuration-snippet` and `server-snippet`. Their text is read into values (`fairway-snippet`); one
-//! that is not understood in every line closes the paths, since any of them may keep somebody out.
+//! nginx configuration: `configuration-snippet` and `server-snippet`. The text is translated by `fairway-snippet`;
+//! any line that it does not support closes the paths, because it might restrict access.
 
 use std::sync::Arc;
 
-use fairway_model::AnswerReason;
+use fairway_model::FixedResponseReason;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::options::UnsupportedProtection;
 use fairway_snippet::{
-    Directive, Problem, QuestionSnippet, directives, host_snippet, path_snippet, question_snippet,
+    AuthSnippet, Directive, Problem, auth_snippet, host_snippet, parse_directives, path_snippet,
 };
 
-use crate::ingress::annotations::family::{Family, Known, differs, offers};
+use crate::ingress::annotations::family::{Family, KnownAnnotation, differs, missing_feature};
 use crate::ingress::closed::{self, Closed};
 use crate::ingress::context::Context;
-use crate::ingress::contributions::{Contributions, ServerSnippet, SnippetOfPath};
+use crate::ingress::contributions::{Contributions, PathSnippetEffects, ServerSnippet};
 use crate::ingress::reader::Reader;
 use crate::ingress::snippets::conflicts;
 
-/// The family. It is read behind all others, whose values it must agree with.
+/// The family. It runs last, because snippets must be compatible with the values of all others.
 pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, contributions| {
     let of_host = server_snippet(reader, context, contributions);
     configuration_snippet(reader, context, contributions).and(of_host)
@@ -27,32 +27,26 @@ const CONFIGURATION: &str = "configuration-snippet";
 const SERVER: &str = "server-snippet";
 const AUTH: &str = "auth-snippet";
 
-const ANNOTATIONS: &[Known] = &[
-    differs(
-        CONFIGURATION,
-        "the directives that [snippets](#snippets) lists work; with any other line the paths answer 503",
-    ),
-    differs(
-        SERVER,
-        "the directives that [snippets](#snippets) lists work; with any other line the paths answer 503",
-    ),
-    offers("stream-snippet", "it is nginx configuration, of which HTTP is read only", &[]),
+const ANNOTATIONS: &[KnownAnnotation] = &[
+    differs(CONFIGURATION, "[some directives](#snippets); other lines give 503"),
+    differs(SERVER, "[some directives](#snippets); other lines give 503"),
+    missing_feature("stream-snippet", "it is nginx configuration, of which HTTP is read only", &[]),
 ];
 
-/// The text with its lines as they are written.
+/// The text with its original line breaks.
 pub(super) fn text<'a>(reader: &Reader<'a>, name: &str) -> Option<&'a str> {
     let found = reader.untrimmed().find(|(known, _)| *known == name);
     found.map(|(_, value)| value).filter(|value| !value.trim().is_empty())
 }
 
-/// The directives, where the operator lets snippets act.
-fn read(context: &Context<'_>, name: &str, text: &str) -> Result<Vec<Directive>, String> {
-    may_act(context, name)?;
-    directives(name, text).map_err(|problem| said(name, &problem))
+/// The directives, if the operator allows snippets.
+fn read_directives(context: &Context<'_>, name: &str, snippet_text: &str) -> Result<Vec<Directive>, String> {
+    check_allowed(context, name)?;
+    parse_directives(name, snippet_text).map_err(|problem| format_problem(name, &problem))
 }
 
-/// Whether the operator lets snippets act; else what it takes.
-pub(super) fn may_act(context: &Context<'_>, name: &str) -> Result<(), String> {
+/// Checks that the operator allows snippets; the error says how to allow them.
+pub(super) fn check_allowed(context: &Context<'_>, name: &str) -> Result<(), String> {
     if context.defaults.snippets.allowed {
         return Ok(());
     }
@@ -64,7 +58,7 @@ pub(super) fn may_act(context: &Context<'_>, name: &str) -> Result<(), String> {
     })
 }
 
-fn said(name: &str, problem: &Problem) -> String {
+fn format_problem(name: &str, problem: &Problem) -> String {
     format!("{name}, {problem}")
 }
 
@@ -79,23 +73,23 @@ fn configuration_snippet(
         return Ok(());
     }
     let name = if own.is_some() { CONFIGURATION } else { "location-snippet" };
-    let parsed = own.map_or(Ok(Vec::new()), |text| read(context, CONFIGURATION, text));
+    let parsed = own.map_or(Ok(Vec::new()), |text| read_directives(context, CONFIGURATION, text));
     let snippet = parsed.and_then(|mut parsed| {
         parsed.extend(of_settings.iter().cloned());
         let maps = &context.defaults.snippets.http.maps;
-        let snippet = path_snippet(&parsed, maps).map_err(|problem| said(name, &problem))?;
-        match conflicts::beside_annotations(&snippet, reader, context.defaults, contributions) {
+        let snippet = path_snippet(&parsed, maps).map_err(|problem| format_problem(name, &problem))?;
+        match conflicts::conflict_with_annotations(&snippet, reader, context.defaults, contributions) {
             Some(conflict) => Err(format!("{name} {conflict}")),
             None => Ok(snippet),
         }
     });
     match snippet {
         Ok(mut snippet) => {
-            contributions.snippet = Some(Arc::new(SnippetOfPath::of(&snippet)));
+            contributions.snippet = Some(Arc::new(PathSnippetEffects::from_snippet(&snippet)));
             contributions.added.add(std::mem::take(&mut snippet.phases));
             Ok(())
         }
-        Err(problem) => closed(reader, context, CONFIGURATION, problem),
+        Err(problem) => report_unreadable(reader, context, CONFIGURATION, problem),
     }
 }
 
@@ -106,8 +100,9 @@ fn server_snippet(
 ) -> Result<(), Closed> {
     let Some(text) = text(reader, SERVER) else { return Ok(()) };
     let snippets = &context.defaults.snippets;
-    let snippet = read(context, SERVER, text).and_then(|parsed| {
-        host_snippet(&parsed, &snippets.server, &snippets.http).map_err(|problem| said(SERVER, &problem))
+    let snippet = read_directives(context, SERVER, text).and_then(|parsed| {
+        host_snippet(&parsed, &snippets.server, &snippets.http)
+            .map_err(|problem| format_problem(SERVER, &problem))
     });
     match snippet {
         Ok(snippet) => {
@@ -115,8 +110,8 @@ fn server_snippet(
             Ok(())
         }
         Err(problem) => {
-            let outcome = closed(reader, context, SERVER, problem);
-            // nginx would drop it where it is not allowed, so that it keeps nobody off other paths of the host.
+            let outcome = report_unreadable(reader, context, SERVER, problem);
+            // nginx would drop it if it is not allowed, so it restricts no other paths of the host.
             if outcome.is_err() && snippets.allowed {
                 contributions.host.snippet = Some(ServerSnippet::Refused);
             }
@@ -125,27 +120,27 @@ fn server_snippet(
     }
 }
 
-/// What `auth-snippet` says to the service that is asked.
-pub(super) fn question(
+/// The directives of `auth-snippet` for the auth request.
+pub(super) fn read_auth_snippet(
     reader: &mut Reader<'_>,
     context: &Context<'_>,
-) -> Result<Option<QuestionSnippet>, Closed> {
+) -> Result<Option<AuthSnippet>, Closed> {
     let Some(text) = text(reader, AUTH) else { return Ok(None) };
     let maps = &context.defaults.snippets.http.maps;
-    let snippet = read(context, AUTH, text)
-        .and_then(|parsed| question_snippet(&parsed, maps).map_err(|problem| said(AUTH, &problem)))
-        .and_then(|snippet| match conflicts::of_question(&snippet, context.defaults) {
+    let snippet = read_directives(context, AUTH, text)
+        .and_then(|parsed| auth_snippet(&parsed, maps).map_err(|problem| format_problem(AUTH, &problem)))
+        .and_then(|snippet| match conflicts::auth_snippet_conflict(&snippet, context.defaults) {
             Some(conflict) => Err(format!("{AUTH} {conflict}")),
             None => Ok(snippet),
         });
     match snippet {
         Ok(snippet) => Ok(Some(snippet)),
-        Err(problem) => closed(reader, context, AUTH, problem).map(|()| None),
+        Err(problem) => report_unreadable(reader, context, AUTH, problem).map(|()| None),
     }
 }
 
-/// Says what is not understood. The paths are closed, unless the operator has protection ignored.
-pub(super) fn closed(
+/// Reports an unsupported snippet. Closes the paths, unless the operator ignores unsupported protection.
+pub(super) fn report_unreadable(
     reader: &mut Reader<'_>,
     context: &Context<'_>,
     name: &str,
@@ -155,9 +150,11 @@ pub(super) fn closed(
         UnsupportedProtection::Ignored => {
             (Severity::Warning, "the Ingress is served without it, as the flag says", Ok(()))
         }
-        UnsupportedProtection::Closed => {
-            (Severity::Error, closed::CONSEQUENCE, Err(Closed(AnswerReason::ProtectionUnavailable)))
-        }
+        UnsupportedProtection::Closed => (
+            Severity::Error,
+            closed::CLOSED_CONSEQUENCE,
+            Err(Closed(FixedResponseReason::ProtectionUnavailable)),
+        ),
     };
     let found = Diagnostic::new(severity, "unsupported-protection", reader.at(name));
     reader.report(found.because(problem, consequence));

@@ -1,9 +1,9 @@
-//! What is spoken to the pods: `backend-protocol`, `proxy-ssl-*`, `proxy-http-version`, `connection-proxy-header`.
+//! Upstream protocol: `backend-protocol`, `proxy-ssl-*`, `proxy-http-version`, `connection-proxy-header`.
 
 use std::sync::Arc;
 
-use fairway_model::{EndpointHop, Forwarding, HopConnection, TlsVersions};
-use fairway_objects::annotations::text::switch;
+use fairway_model::{ConnectionHeader, Forwarding, Http1Options, TlsVersions};
+use fairway_objects::annotations::text::parse_bool;
 use fairway_objects::certificate::{self, secret_value};
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::object::{ObjectKey, Sourced};
@@ -11,7 +11,7 @@ use fairway_objects::roots::{are_certificates, unsupported_keys};
 use fairway_objects::transport::{TlsOrigination, Transport};
 use k8s_openapi::api::core::v1::Secret;
 
-use crate::ingress::annotations::family::{Family, Known, differs, done, offers};
+use crate::ingress::annotations::family::{Family, KnownAnnotation, differs, missing_feature, supported};
 use crate::ingress::annotations::server::suites;
 use crate::ingress::closed::Closed;
 use crate::ingress::context::Context;
@@ -24,66 +24,47 @@ pub(crate) const FAMILY: Family = Family::new(ANNOTATIONS, |reader, context, con
     if contributions.upstream.transport.is_grpc() {
         contributions.added.add(Forwarding { grpc_web: true, ..Forwarding::default() });
     }
-    let hop = hop(reader, context);
-    if hop != EndpointHop::default() {
+    let hop = http1_options(reader, context);
+    if hop != Http1Options::default() {
         contributions.added.add(Forwarding { hop, ..Forwarding::default() });
     }
     Ok(())
 })
-.referring(|annotations, referenced| referenced.secrets.extend(secret(annotations)));
+.with_references(|annotations, referenced| referenced.secrets.extend(secret(annotations)));
 
-const ANNOTATIONS: &[Known] = &[
-    differs(
-        "backend-protocol",
-        "HTTP, HTTPS, AUTO_HTTP, GRPC and GRPCS; with the last two, gRPC-Web is translated ([gRPC](grpc.md#grpc-web)). FCGI answers 503",
-    ),
-    differs("connection-proxy-header", "WebSocket handshakes keep their own"),
-    offers("fastcgi-index", "FastCGI is not spoken", &[]),
-    offers("fastcgi-params-configmap", "FastCGI is not spoken", &[]),
-    differs(
-        "proxy-http-version",
-        "with `1.0`, WebSocket handshakes and bodies of unknown length are sent with HTTP/1.1 all the same",
-    ),
-    differs(
-        "proxy-ssl-ciphers",
-        "of TLS 1.2 the six suites with ECDHE and AES-GCM or ChaCha20 are spoken; a diagnostic names others",
-    ),
-    differs(
-        "proxy-ssl-name",
-        "where it is absent the name is `<service>.<namespace>.svc`; ingress-nginx would take `upstream_balancer`",
-    ),
-    differs(
-        "proxy-ssl-protocols",
-        "without it TLS 1.2 and 1.3 are offered; ingress-nginx would offer TLS 1.2",
-    ),
-    differs(
-        "proxy-ssl-secret",
-        "applies to the paths of its own Ingress, as in ingress-nginx with `proxy-ssl-location-only: \"true\"`; without that key, the \
-         oldest one of the host would apply to all of its paths",
-    ),
-    done("proxy-ssl-server-name"),
+const ANNOTATIONS: &[KnownAnnotation] = &[
+    differs("backend-protocol", "GRPC and GRPCS with [gRPC-Web](grpc.md#grpc-web); FCGI gives 503"),
+    differs("connection-proxy-header", "not for WebSocket handshakes"),
+    missing_feature("fastcgi-index", "FastCGI is not spoken", &[]),
+    missing_feature("fastcgi-params-configmap", "FastCGI is not spoken", &[]),
+    differs("proxy-http-version", "not for WebSocket handshakes and bodies of unknown length"),
+    differs("proxy-ssl-ciphers", "TLS 1.2: only the six suites with ECDHE and AES-GCM or ChaCha20"),
+    differs("proxy-ssl-name", "default `<service>.<namespace>.svc` (ingress-nginx: `upstream_balancer`)"),
+    differs("proxy-ssl-protocols", "default TLS 1.2 and 1.3 (ingress-nginx: 1.2)"),
+    differs("proxy-ssl-secret", "applies to its own Ingress only"),
+    supported("proxy-ssl-server-name"),
     differs(
         "proxy-ssl-verify",
-        "`on` without `proxy-ssl-secret` or its `ca.crt` answers 503; ingress-nginx would not verify",
+        "`on` without `ca.crt` in `proxy-ssl-secret` gives 503 (ingress-nginx does not verify)",
     ),
-    differs("proxy-ssl-verify-depth", "without it chains may have any length; ingress-nginx would allow 1"),
+    differs("proxy-ssl-verify-depth", "default: no limit (ingress-nginx: 1)"),
 ];
 
-/// The Secret that an Ingress names for its upstream TLS.
+/// The Secret that an Ingress references for upstream TLS.
 fn secret(annotations: &Annotations<'_>) -> Option<ObjectKey> {
     ObjectKey::parse(annotations.value("proxy-ssl-secret")?)
 }
 
-/// Reads the protocol and its TLS.
+/// Reads the protocol and its TLS settings.
 fn transport(reader: &mut Reader<'_>, context: &Context<'_>) -> Result<Transport, Closed> {
     let name = "backend-protocol";
     let value = reader.value(name).unwrap_or("HTTP").to_ascii_uppercase();
     match value.as_str() {
         "HTTP" => Ok(Transport::Plain),
-        "HTTPS" => tls(reader, context).map(Transport::Tls),
+        "HTTPS" => tls_origination(reader, context).map(Transport::Tls),
         "GRPC" => Ok(Transport::H2c),
-        "GRPCS" => tls(reader, context).map(Transport::H2),
-        "AUTO_HTTP" => tls(reader, context).map(Transport::AsClient),
+        "GRPCS" => tls_origination(reader, context).map(Transport::H2),
+        "AUTO_HTTP" => tls_origination(reader, context).map(Transport::AsClient),
         "FCGI" => Err(Closed::unsupported(reader, name, format!("{value} is not spoken yet"))),
         // As recorded: backend-protocol-bad.
         _ => {
@@ -93,9 +74,12 @@ fn transport(reader: &mut Reader<'_>, context: &Context<'_>) -> Result<Transport
     }
 }
 
-/// ingress-nginx reads the other `proxy-ssl-*` only beside `proxy-ssl-secret`; an Ingress that asks to verify without it is
-/// refused here, because nothing would be verified.
-pub(super) fn tls(reader: &mut Reader<'_>, context: &Context<'_>) -> Result<Arc<TlsOrigination>, Closed> {
+/// ingress-nginx reads the other `proxy-ssl-*` annotations only with `proxy-ssl-secret`. An Ingress that requires
+/// verification without it is refused here, because nothing would be verified.
+pub(super) fn tls_origination(
+    reader: &mut Reader<'_>,
+    context: &Context<'_>,
+) -> Result<Arc<TlsOrigination>, Closed> {
     let verify = on(reader, "proxy-ssl-verify");
     let Some(value) = reader.value("proxy-ssl-secret") else {
         if verify {
@@ -123,13 +107,13 @@ pub(super) fn tls(reader: &mut Reader<'_>, context: &Context<'_>) -> Result<Arc<
     let name = reader.value("proxy-ssl-name").filter(|name| !name.is_empty()).map(Arc::from);
     let (versions, suites) = (versions(reader), suites(reader, "proxy-ssl-ciphers"));
     let depth = reader.number("proxy-ssl-verify-depth", 0..=u64::from(u32::MAX));
-    // ingress-nginx takes 0 for its default.
+    // ingress-nginx uses its default for 0.
     let depth = depth.and_then(|depth| u32::try_from(depth.max(1)).ok());
     let secret = Some(key);
     Ok(Arc::new(TlsOrigination { name, sni, secret, roots, sends_certificate, versions, suites, depth }))
 }
 
-/// The certificates that endpoints are verified by, which are `ca.crt` of the Secret.
+/// The CA certificates for endpoints: `ca.crt` of the Secret.
 fn roots(reader: &mut Reader<'_>, key: &ObjectKey, text: Option<String>) -> Result<Arc<str>, Closed> {
     let name = "proxy-ssl-secret";
     let Some(roots) = text else {
@@ -171,19 +155,19 @@ fn versions(reader: &mut Reader<'_>) -> TlsVersions {
 }
 
 /// Reads `proxy-http-version` and `connection-proxy-header`.
-fn hop(reader: &mut Reader<'_>, context: &Context<'_>) -> EndpointHop {
+fn http1_options(reader: &mut Reader<'_>, context: &Context<'_>) -> Http1Options {
     let version = value(reader, &context.defaults.values, "proxy-http-version", http_version);
     let name = "connection-proxy-header";
     let connection = match reader.value(name) {
-        None | Some("") => HopConnection::Unsaid,
-        Some("close") => HopConnection::Close,
-        Some("keep-alive") => HopConnection::KeepAlive,
+        None | Some("") => ConnectionHeader::Unsaid,
+        Some("close") => ConnectionHeader::Close,
+        Some("keep-alive") => ConnectionHeader::KeepAlive,
         Some(other) => {
             reader.invalid(name, format!("\"{other}\" is neither close nor keep-alive"), "nothing is said");
-            HopConnection::Unsaid
+            ConnectionHeader::Unsaid
         }
     };
-    EndpointHop { version: version.unwrap_or_default(), connection }
+    Http1Options { version: version.unwrap_or_default(), connection }
 }
 
 fn named_secret<'r>(
@@ -204,12 +188,12 @@ fn named_secret<'r>(
     }
 }
 
-/// `on` or `off`, and what Go takes for a switch.
+/// `on`, `off`, or a Go boolean.
 fn on(reader: &mut Reader<'_>, name: &str) -> bool {
     match reader.value(name) {
         None | Some("off") => false,
         Some("on") => true,
-        Some(other) => switch(other).unwrap_or_else(|| {
+        Some(other) => parse_bool(other).unwrap_or_else(|| {
             reader.invalid(name, format!("\"{other}\" is neither on nor off"), "it counts as on");
             true
         }),

@@ -1,8 +1,8 @@
-//! Writes a JSON value as YAML that people read: block style, text quoted only where it must be.
+//! Writes a JSON value as readable YAML: block style, text quoted only if necessary.
 
 use serde_json::Value;
 
-/// The value as a YAML document, keys of an object in the order it has them.
+/// The value as a YAML document; object keys keep their order.
 pub(super) fn text(value: &Value) -> String {
     let mut out = String::new();
     block(value, 0, &mut out);
@@ -34,7 +34,7 @@ fn block(value: &Value, indent: usize, out: &mut String) {
     }
 }
 
-/// Text as a plain scalar where YAML 1.1 and 1.2 both read it back as text, else quoted as JSON.
+/// A plain scalar if YAML 1.1 and 1.2 both parse it as text, else quoted as JSON.
 fn scalar(text: &str) -> String {
     let safe = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
     let word = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];

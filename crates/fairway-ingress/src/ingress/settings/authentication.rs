@@ -1,23 +1,23 @@
-//! The keys of the ConfigMap that say who is asked about the requests of all Ingresses (`global-auth-*`).
+//! Keys for the external authentication of all Ingresses (`global-auth-*`).
 
 use std::time::Duration;
 
-use fairway_model::{AnswerReason, KeptAuth, Origin, Template};
-use fairway_objects::annotations::text::switch;
+use fairway_model::{AuthCache, FixedResponseReason, Origin, Template};
+use fairway_objects::annotations::text::parse_bool;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::options::UnsupportedProtection;
-use fairway_snippet::{Problem, QuestionSnippet, directives, question_snippet};
+use fairway_snippet::{AuthSnippet, Problem, auth_snippet, parse_directives};
 
 use crate::ingress::closed::Closed;
 use crate::ingress::defaults::Defaults;
-use crate::ingress::external_auth::{AuthValues, Question, Wrong};
+use crate::ingress::external_auth::{AuthRequest, AuthValues, InvalidValue};
 use crate::ingress::kept_answers;
 use crate::ingress::settings::problem::KeyProblem;
 use crate::ingress::snippets::conflicts;
 
 const SNIPPET: &str = "global-auth-snippet";
 
-/// The values as they were written.
+/// The values as written.
 #[derive(Debug, Default)]
 pub(super) struct GlobalAuth {
     url: Option<String>,
@@ -33,7 +33,7 @@ pub(super) struct GlobalAuth {
 }
 
 impl GlobalAuth {
-    /// Reads one key, by its name behind `global-auth-`.
+    /// Reads one key, by its name after `global-auth-`.
     pub(super) fn read(&mut self, name: &str, value: &str) -> Result<(), KeyProblem> {
         let place = match name {
             "url" => &mut self.url,
@@ -43,7 +43,7 @@ impl GlobalAuth {
             "response-headers" => &mut self.response_headers,
             "request-redirect" => &mut self.request_redirect,
             "always-set-cookie" => {
-                self.always_set_cookie = switch(value).ok_or(KeyProblem::NotA("true or false"))?;
+                self.always_set_cookie = parse_bool(value).ok_or(KeyProblem::NotA("true or false"))?;
                 return Ok(());
             }
             "snippet" => &mut self.snippet,
@@ -57,7 +57,7 @@ impl GlobalAuth {
                 return Ok(());
             }
             "cache-duration" => {
-                let times = kept_answers::times(value);
+                let times = kept_answers::cache_times(value);
                 self.cache_times = Some(times.map_err(|_| KeyProblem::NotA("list of statuses and a time"))?);
                 return Ok(());
             }
@@ -67,24 +67,25 @@ impl GlobalAuth {
         Ok(())
     }
 
-    fn kept(&self) -> Option<KeptAuth> {
-        let usual = || kept_answers::times("").ok();
-        Some(KeptAuth { key: self.cache_key.clone()?, times: self.cache_times.clone().or_else(usual)? })
+    fn auth_cache(&self) -> Option<AuthCache> {
+        let usual = || kept_answers::cache_times("").ok();
+        Some(AuthCache { key: self.cache_key.clone()?, times: self.cache_times.clone().or_else(usual)? })
     }
 
-    fn snippet(&self, defaults: &Defaults) -> Result<QuestionSnippet, String> {
+    fn snippet(&self, defaults: &Defaults) -> Result<AuthSnippet, String> {
         let said = |problem: Problem| format!(", {problem}");
-        let directives = directives(SNIPPET, self.snippet.as_deref().unwrap_or_default()).map_err(said)?;
-        let snippet = question_snippet(&directives, &defaults.snippets.http.maps).map_err(said)?;
-        match conflicts::of_question(&snippet, defaults) {
+        let directives =
+            parse_directives(SNIPPET, self.snippet.as_deref().unwrap_or_default()).map_err(said)?;
+        let snippet = auth_snippet(&directives, &defaults.snippets.http.maps).map_err(said)?;
+        match conflicts::auth_snippet_conflict(&snippet, defaults) {
             Some(conflict) => Err(format!(" {conflict}")),
             None => Ok(snippet),
         }
     }
 
-    /// Puts the question into the defaults; one that cannot be read closes all Ingresses, for nobody can be asked. `at` is the
-    /// place of a key.
-    pub(super) fn settle(
+    /// Puts the external authentication into the defaults. If it is unreadable, all Ingresses are closed, because no
+    /// service can be asked. `at` gives the origin of a key.
+    pub(super) fn apply(
         &self,
         defaults: &mut Defaults,
         protection: UnsupportedProtection,
@@ -99,9 +100,9 @@ impl GlobalAuth {
             request_redirect: self.request_redirect.as_deref(),
             always_set_cookie: self.always_set_cookie,
         };
-        match Question::read(&values, defaults.forwarding.timeouts) {
+        match AuthRequest::read(&values, defaults.forwarding.timeouts) {
             Ok(mut question) => {
-                question.auth.kept = self.kept();
+                question.auth.kept = self.auth_cache();
                 let snippet = self.snippet(defaults);
                 if let Ok(snippet) = &snippet {
                     question.add(snippet.clone());
@@ -113,15 +114,15 @@ impl GlobalAuth {
                         (Severity::Warning, "every Ingress is served without it, as the flag says")
                     }
                     UnsupportedProtection::Closed => {
-                        defaults.closed = Some(Closed(AnswerReason::ProtectionUnavailable));
+                        defaults.closed = Some(Closed(FixedResponseReason::ProtectionUnavailable));
                         (Severity::Error, "all paths of all Ingresses answer 503")
                     }
                 };
                 let found = Diagnostic::new(severity, "unsupported-protection", at(SNIPPET));
                 Some(found.because(format!("{SNIPPET}{problem}"), consequence))
             }
-            Err(Wrong { name, problem }) => {
-                defaults.closed = Some(Closed(AnswerReason::ProtectionUnavailable));
+            Err(InvalidValue { name, problem }) => {
+                defaults.closed = Some(Closed(FixedResponseReason::ProtectionUnavailable));
                 let key = format!("global-{name}");
                 let found = Diagnostic::new(Severity::Error, "invalid-protection", at(&key));
                 Some(found.because(format!("{key}: {problem}"), "all paths of all Ingresses answer 503"))

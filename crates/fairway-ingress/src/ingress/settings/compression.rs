@@ -1,9 +1,9 @@
-//! The keys of the settings ConfigMap about compressed responses. Owns no coding.
+//! Keys for response compression.
 
 use std::sync::Arc;
 
 use fairway_model::{CodingRule, Compression};
-use fairway_objects::annotations::text::switch;
+use fairway_objects::annotations::text::parse_bool;
 use fairway_objects::compression::{self, default_rule, listed_types};
 
 use crate::ingress::defaults::CompressionDefaults;
@@ -58,9 +58,9 @@ impl CompressionKeys {
         })
     }
 
-    /// What the keys say together.
-    pub(super) fn settle(self) -> CompressionDefaults {
-        // In the order in which they are preferred.
+    /// The resulting defaults.
+    pub(super) fn resolve(self) -> CompressionDefaults {
+        // In order of preference.
         let keys = [self.zstd, self.brotli, self.gzip];
         let codings: Vec<_> = keys.iter().filter(|keys| keys.is_on).map(|keys| keys.rule.clone()).collect();
         CompressionDefaults {
@@ -72,7 +72,7 @@ impl CompressionKeys {
 
 impl CodingKeys {
     fn enable(&mut self, value: &str) -> Result<(), KeyProblem> {
-        self.is_on = switch(value).ok_or(KeyProblem::NotA("true or false"))?;
+        self.is_on = parse_bool(value).ok_or(KeyProblem::NotA("true or false"))?;
         Ok(())
     }
 
@@ -108,7 +108,7 @@ mod tests {
         for (name, value) in keys {
             _ = read.read(name, value).expect("one of these keys");
         }
-        read.settle().of_all.map(|compression| compression.codings.clone()).unwrap_or_default()
+        read.resolve().of_all.map(|compression| compression.codings.clone()).unwrap_or_default()
     }
 
     #[test]
@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(settled(&[("gzip-level", "5"), ("use-gzip", "false")]), []);
         let all = settled(&[("use-gzip", "true"), ("enable-brotli", "true"), ("enable-zstd", "true")]);
         assert_eq!(all, compression::CODINGS.map(default_rule));
-        assert_eq!(CompressionKeys::default().settle(), CompressionDefaults::default());
+        assert_eq!(CompressionKeys::default().resolve(), CompressionDefaults::default());
     }
 
     #[test]
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_read_of_a_list_of_types_counts() {
+    fn valid_entries_of_a_type_list_count() {
         for (value, is_whole) in [("text/plain", true), ("text/plain, a/b", false), ("", false)] {
             let read = CompressionKeys::default().read("gzip-types", value);
             assert_eq!(matches!(read, Some(Ok(()))), is_whole, "{value}");

@@ -1,6 +1,6 @@
-//! The settings while they are read key by key, and what is wrong with a key. Owns no key.
+//! The settings while they are read key by key, with diagnostics.
 
-use fairway_model::{AnswerReason, HeaderNames, Origin, Settings, StreamSettings};
+use fairway_model::{FixedResponseReason, HeaderNames, Origin, Settings, StreamSettings};
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::options::{Options, ProxySenders, UnsupportedProtection};
 use fairway_objects::resources::Resources;
@@ -18,22 +18,22 @@ use crate::ingress::settings::map_entries::MapKeys;
 use crate::ingress::settings::problem::KeyProblem;
 use crate::ingress::settings::snippets::SnippetKeys;
 use crate::ingress::settings::tracing::TracingKeys;
-use crate::ingress::trust::TrustsEverybody;
+use crate::ingress::trust::UniversalTrust;
 
-/// What reading the ConfigMap gives.
+/// The result of reading the ConfigMap.
 #[derive(Clone, Debug)]
-pub(crate) struct Reading {
+pub(crate) struct SettingsReading {
     pub(crate) settings: Settings,
     pub(crate) defaults: Defaults,
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
 /// Settings while they are read key by key.
-pub(super) struct Draft<'a> {
+pub(super) struct SettingsDraft<'a> {
     pub(super) options: &'a Options,
     pub(super) settings: Settings,
     pub(super) defaults: Defaults,
-    /// Whether clients' connections carry more than one request; not with `keep-alive: "0"`.
+    /// Whether client connections carry more than one request; false for `keep-alive: "0"`.
     pub(super) keep_alive: bool,
     pub(super) hsts: Hsts,
     pub(super) forwarded: Forwarded,
@@ -49,7 +49,7 @@ pub(super) struct Draft<'a> {
     pub(super) diagnostics: Vec<Diagnostic>,
 }
 
-/// The keys about names of headers, as nginx combines them.
+/// The keys for header names, combined as in nginx.
 #[derive(Debug, Default)]
 pub(super) struct HeaderNameKeys {
     /// `enable-underscores-in-headers`.
@@ -59,7 +59,7 @@ pub(super) struct HeaderNameKeys {
 }
 
 impl HeaderNameKeys {
-    fn settle(&self) -> HeaderNames {
+    fn resolve(&self) -> HeaderNames {
         match (self.any, self.underscores) {
             (true, _) => HeaderNames::Any,
             (false, true) => HeaderNames::Underscores,
@@ -68,14 +68,14 @@ impl HeaderNameKeys {
     }
 }
 
-/// A key with its value and its place.
+/// A key with its value and origin.
 pub(super) struct Setting<'a> {
     pub(super) name: &'a str,
     pub(super) value: &'a str,
     pub(super) origin: Origin,
 }
 
-impl<'a> Draft<'a> {
+impl<'a> SettingsDraft<'a> {
     /// The defaults.
     pub(super) fn new(options: &'a Options) -> Self {
         Self {
@@ -108,7 +108,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Reports that a key has not the effect that it should have.
+    /// Reports that a key does not have its full effect.
     pub(super) fn report(&mut self, problem: KeyProblem, setting: Setting<'_>) {
         let Setting { name, value, origin } = setting;
         let found = |severity, code| Diagnostic::new(severity, code, origin);
@@ -135,7 +135,7 @@ impl<'a> Draft<'a> {
             KeyProblem::NoFirewall => {
                 let (severity, consequence) = self.unprotected();
                 found(severity, "unsupported-protection")
-                    .because(format!("{name}: {}", firewall::NONE), consequence)
+                    .because(format!("{name}: {}", firewall::NO_FIREWALL), consequence)
             }
             KeyProblem::Unprotected(effect) => {
                 let (severity, consequence) = self.unprotected();
@@ -146,53 +146,53 @@ impl<'a> Draft<'a> {
         self.diagnostics.push(found);
     }
 
-    /// What a protection that is not supported means: all Ingresses are closed, unless the operator says otherwise.
+    /// Handles unsupported protection: all Ingresses are closed, unless the operator ignores it.
     fn unprotected(&mut self) -> (Severity, &'static str) {
         match self.options.hosts.unsupported_protection {
             UnsupportedProtection::Ignored => {
                 (Severity::Warning, "every Ingress is served without it, as the flag says")
             }
             UnsupportedProtection::Closed => {
-                self.defaults.closed = Some(Closed(AnswerReason::ProtectionUnavailable));
+                self.defaults.closed = Some(Closed(FixedResponseReason::ProtectionUnavailable));
                 (Severity::Error, "all paths of all Ingresses answer 503")
             }
         }
     }
 
-    /// The settings as a whole; `at` is the place of a key.
-    pub(super) fn finish(mut self, resources: &Resources, at: impl Fn(&str) -> Origin) -> Reading {
+    /// The resulting settings; `at` gives the origin of a key.
+    pub(super) fn finish(mut self, resources: &Resources, at: impl Fn(&str) -> Origin) -> SettingsReading {
         if !self.keep_alive {
-            // nginx answers before it closes: a connection waits for its first request all the same.
+            // nginx responds before it closes: a connection still waits for its first request.
             self.settings.downstream.requests_per_connection = 1;
         }
         self.defaults.hsts = self.hsts.value();
-        self.defaults.compression = self.compression.settle();
-        self.diagnostics.extend(self.headers.settle(resources, &mut self.defaults, &at));
-        let introduced = self.forwarded.introduced(&at);
-        self.settings.introduction = introduced.introduction;
+        self.defaults.compression = self.compression.resolve();
+        self.diagnostics.extend(self.headers.apply(resources, &mut self.defaults, &at));
+        let introduced = self.forwarded.proxy_protocol(&at);
+        self.settings.proxy_protocol = introduced.introduction;
         self.diagnostics.extend(introduced.problem);
         let TrustedForwarders { trust, everybody, problem } =
-            self.forwarded.settle(&self.options.trust.forwarders, &at);
+            self.forwarded.resolve(&self.options.trust.forwarders, &at);
         self.defaults.snippets.believes_peers = !trust.ranges.is_empty()
-            || self.settings.introduction.is_some()
+            || self.settings.proxy_protocol.is_some()
             || self.options.trust.proxy_protocol != ProxySenders::Nobody;
         self.settings.forwarded = trust;
-        self.settings.downstream.header_names = self.header_names.settle();
-        (self.settings.blocked, self.settings.unlogged_targets) = self.maps.settle();
+        self.settings.downstream.header_names = self.header_names.resolve();
+        (self.settings.blocked, self.settings.unlogged_targets) = self.maps.resolve();
         self.diagnostics.extend(problem);
         let choice = self.options.hosts.log_format;
-        self.diagnostics.extend(self.log_format.settle(choice, &mut self.settings, &at));
-        let of_tracing = self.tracing.settle(&mut self.settings, &mut self.defaults.tracing, &at);
+        self.diagnostics.extend(self.log_format.apply(choice, &mut self.settings, &at));
+        let of_tracing = self.tracing.apply(&mut self.settings, &mut self.defaults.tracing, &at);
         self.diagnostics.extend(of_tracing);
         let protection = self.options.hosts.unsupported_protection;
-        self.diagnostics.extend(self.firewall.settle(&mut self.defaults, protection, &at));
-        self.diagnostics.extend(self.snippets.settle(&mut self.defaults, protection, &at));
-        self.diagnostics.extend(self.global_auth.settle(&mut self.defaults, protection, at));
-        let by_proxy_protocol = TrustsEverybody::by_proxy_protocol(&self.options.trust);
+        self.diagnostics.extend(self.firewall.apply(&mut self.defaults, protection, &at));
+        self.diagnostics.extend(self.snippets.apply(&mut self.defaults, protection, &at));
+        self.diagnostics.extend(self.global_auth.apply(&mut self.defaults, protection, at));
+        let by_proxy_protocol = UniversalTrust::by_proxy_protocol(&self.options.trust);
         let trusts: Vec<_> =
             everybody.into_iter().chain(by_proxy_protocol).chain(introduced.everybody).collect();
         self.defaults.source_ranges.claimable_by = trusts.iter().map(|trust| trust.source).collect();
-        self.defaults.trusts_everybody = trusts;
-        Reading { settings: self.settings, defaults: self.defaults, diagnostics: self.diagnostics }
+        self.defaults.universal_trust = trusts;
+        SettingsReading { settings: self.settings, defaults: self.defaults, diagnostics: self.diagnostics }
     }
 }

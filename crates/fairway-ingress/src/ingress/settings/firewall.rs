@@ -1,10 +1,10 @@
-//! The keys of the ConfigMap about the web application firewall: `enable-modsecurity`, `enable-owasp-modsecurity-crs` and
+//! Keys for the web application firewall: `enable-modsecurity`, `enable-owasp-modsecurity-crs` and
 //! `modsecurity-snippet`.
 
 use std::sync::Arc;
 
-use fairway_model::{AnswerReason, Origin};
-use fairway_objects::annotations::text::switch;
+use fairway_model::{FixedResponseReason, Origin};
+use fairway_objects::annotations::text::parse_bool;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::options::UnsupportedProtection;
 
@@ -15,7 +15,7 @@ use crate::seclang::RuleText;
 
 const SNIPPET: &str = "modsecurity-snippet";
 
-/// The values, while the keys are read.
+/// The values while keys are read.
 #[derive(Default)]
 pub(super) struct FirewallKeys {
     enabled: bool,
@@ -24,12 +24,12 @@ pub(super) struct FirewallKeys {
 }
 
 impl FirewallKeys {
-    /// Reads a key; `None` where it is none of these. `exists` is whether there is a firewall.
+    /// Reads a key; `None` for any other. `exists` says whether there is a firewall.
     pub(super) fn read(&mut self, name: &str, value: &str, exists: bool) -> Option<Result<(), KeyProblem>> {
         if !["enable-modsecurity", "enable-owasp-modsecurity-crs", SNIPPET].contains(&name) {
             return None;
         }
-        let on = switch(value);
+        let on = parse_bool(value);
         if value.is_empty() || on == Some(false) {
             return Some(Ok(()));
         }
@@ -45,8 +45,8 @@ impl FirewallKeys {
         Some(Ok(()))
     }
 
-    /// Makes values of them. `at` is the place of a key.
-    pub(super) fn settle(
+    /// Puts the values into the defaults. `at` gives the origin of a key.
+    pub(super) fn apply(
         &self,
         defaults: &mut Defaults,
         protection: UnsupportedProtection,
@@ -67,7 +67,7 @@ impl FirewallKeys {
         };
         let problem = problem?;
         if protection == UnsupportedProtection::Closed {
-            defaults.closed = Some(Closed(AnswerReason::ProtectionUnavailable));
+            defaults.closed = Some(Closed(FixedResponseReason::ProtectionUnavailable));
         }
         let found = Diagnostic::new(severity, "unsupported-protection", at(SNIPPET));
         Some(found.because(format!("{SNIPPET}, {problem}"), consequence))

@@ -1,23 +1,24 @@
-//! Whose `X-Forwarded-*` are believed, and which header names the client, settled from the ConfigMap and the flag. Neither can
-//! widen what the other says: where both name ranges, only addresses in both count.
+//! Whose `X-Forwarded-*` are trusted, and which header names the client, combined from the ConfigMap and the flag.
+//! Neither can widen the other: if both name ranges, only addresses in both are trusted.
 
 use std::sync::Arc;
 
-use fairway_model::{ForwardedTrust, Introduction, Origin};
+use fairway_model::{ForwardedTrust, Origin, ProxyProtocolMode};
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use ipnet::IpNet;
 
-use crate::ingress::trust::{AddressSource, TrustsEverybody, is_everybody};
+use crate::ingress::trust::{AddressSource, UniversalTrust, covers_everyone};
 
-/// What the ConfigMap says.
+/// The settings of the ConfigMap.
 #[derive(Debug, Default)]
 pub(super) struct Forwarded {
-    pub(super) switch: Switch,
-    /// `proxy-real-ip-cidr`, without what is no range.
+    pub(super) switch: ForwardedSwitch,
+    /// The valid ranges of `proxy-real-ip-cidr`.
     pub(super) ranges: Option<Vec<IpNet>>,
-    /// `enable-real-ip`: these peers are believed about the client's address, even if `use-forwarded-headers` is not true.
+    /// `enable-real-ip`: these peers are trusted about the client address even if `use-forwarded-headers` is not
+    /// true.
     pub(super) real_ip: bool,
-    /// `use-proxy-protocol`, where no flag says how connections begin.
+    /// `use-proxy-protocol`, if no flag decides.
     pub(super) proxy_protocol: bool,
     /// `compute-full-forwarded-for`.
     pub(super) append: bool,
@@ -25,7 +26,7 @@ pub(super) struct Forwarded {
     pub(super) header: AddressHeader,
 }
 
-/// The header that names the client.
+/// The header with the client address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum AddressHeader {
     /// `X-Forwarded-For`.
@@ -33,13 +34,13 @@ pub(super) enum AddressHeader {
     Usual,
     /// Another one, in lower case.
     Other(Arc<str>),
-    /// What the key says is no name of a header, so that nobody is believed.
+    /// An invalid header name, so that no peer is trusted.
     Unreadable,
 }
 
 /// `use-forwarded-headers`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Switch {
+pub(super) enum ForwardedSwitch {
     /// The flag decides.
     #[default]
     Unset,
@@ -47,60 +48,64 @@ pub(super) enum Switch {
     Off,
 }
 
-/// The peers whose `X-Forwarded-*` are believed.
+/// The peers whose `X-Forwarded-*` are trusted.
 #[derive(Debug, Default)]
 pub(super) struct TrustedForwarders {
     pub(super) trust: ForwardedTrust,
-    /// When that is everybody.
-    pub(super) everybody: Option<TrustsEverybody>,
-    /// What of the two has no effect.
+    /// Set if every peer is trusted.
+    pub(super) everybody: Option<UniversalTrust>,
+    /// Reports what of the two settings has no effect.
     pub(super) problem: Option<Diagnostic>,
 }
 
-/// The peers that may name the client in a PROXY header, and what follows from it.
+/// The peers that may name the client in a PROXY protocol header.
 #[derive(Debug, Default)]
-pub(super) struct Introduced {
-    pub(super) introduction: Option<Introduction>,
-    /// When every peer may.
-    pub(super) everybody: Option<TrustsEverybody>,
-    /// When none could, so that none is expected.
+pub(super) struct ProxyProtocolSetting {
+    pub(super) introduction: Option<ProxyProtocolMode>,
+    /// Set if every peer may.
+    pub(super) everybody: Option<UniversalTrust>,
+    /// Set if no peer could, so that no header is expected.
     pub(super) problem: Option<Diagnostic>,
 }
 
 const BY_PROXY_PROTOCOL: &str = "use-proxy-protocol";
 
 impl Forwarded {
-    /// Whether connections to the listeners of Ingresses begin with a PROXY header, by the ConfigMap alone.
-    pub(super) fn introduced(&self, at: impl Fn(&str) -> Origin) -> Introduced {
+    /// Whether connections to Ingress listeners begin with a PROXY protocol header, by the ConfigMap alone.
+    pub(super) fn proxy_protocol(&self, at: impl Fn(&str) -> Origin) -> ProxyProtocolSetting {
         if !self.proxy_protocol {
-            return Introduced::default();
+            return ProxyProtocolSetting::default();
         }
         let trusted = match &self.ranges {
-            // An empty list stands for every peer.
+            // An empty list accepts every peer.
             Some(ranges) if ranges.is_empty() => {
                 let found = Diagnostic::new(Severity::Error, "invalid-setting", at(BY_PROXY_PROTOCOL));
                 let problem = "use-proxy-protocol: proxy-real-ip-cidr has no range that can be read";
                 let consequence =
                     "no listener expects a PROXY header, and requests that begin with one answer 400";
-                return Introduced {
+                return ProxyProtocolSetting {
                     problem: Some(found.because(problem, consequence)),
-                    ..Introduced::default()
+                    ..ProxyProtocolSetting::default()
                 };
             }
             Some(ranges) => ranges.clone(),
             None => Vec::new(),
         };
-        let everybody = (trusted.is_empty() || is_everybody(&trusted)).then(|| TrustsEverybody {
+        let everybody = (trusted.is_empty() || covers_everyone(&trusted)).then(|| UniversalTrust {
             source: AddressSource::ProxyProtocol,
             origin: at(BY_PROXY_PROTOCOL),
             problem: "use-proxy-protocol is true, and proxy-real-ip-cidr names no less than everybody: the PROXY header \
                       of every peer is believed",
         });
-        Introduced { introduction: Some(Introduction::ProxyProtocol { trusted }), everybody, problem: None }
+        ProxyProtocolSetting {
+            introduction: Some(ProxyProtocolMode::Required { trusted }),
+            everybody,
+            problem: None,
+        }
     }
 
-    /// With the ranges of `--trusted-forwarders`; `at` is the place of a key.
-    pub(super) fn settle(self, flag: &[IpNet], at: impl Fn(&str) -> Origin) -> TrustedForwarders {
+    /// Combines this with the ranges of `--trusted-forwarders`; `at` gives the origin of a key.
+    pub(super) fn resolve(self, flag: &[IpNet], at: impl Fn(&str) -> Origin) -> TrustedForwarders {
         let append = self.append;
         let header = match &self.header {
             AddressHeader::Usual => None,
@@ -110,23 +115,24 @@ impl Forwarded {
                 return TrustedForwarders { trust, everybody: None, problem: None };
             }
         };
-        // With `use-forwarded-headers` or the flag, peers are believed about the address as well.
-        let is_on = self.switch == Switch::On || (self.switch == Switch::Unset && !flag.is_empty());
+        // With `use-forwarded-headers` or the flag, peers are trusted about the address as well.
+        let is_on =
+            self.switch == ForwardedSwitch::On || (self.switch == ForwardedSwitch::Unset && !flag.is_empty());
         let address_only = self.real_ip && !is_on;
-        let switch = if address_only { Switch::On } else { self.switch };
+        let switch = if address_only { ForwardedSwitch::On } else { self.switch };
         let warned = |key: &str, problem: String, consequence: &str| {
             let found = Diagnostic::new(Severity::Warning, "trust-narrowed", at(key));
             Some(found.because(problem, consequence))
         };
         let (ranges, problem) = match (switch, self.ranges) {
-            (Switch::Off, _) if !flag.is_empty() => {
+            (ForwardedSwitch::Off, _) if !flag.is_empty() => {
                 let problem =
                     "use-forwarded-headers is false, and --trusted-forwarders names ranges".to_owned();
                 (Vec::new(), warned("use-forwarded-headers", problem, "nobody is believed"))
             }
-            (Switch::Off, _) => (Vec::new(), None),
-            (Switch::On, None) if flag.is_empty() => (all_addresses(), None),
-            (Switch::Unset, Some(_)) if flag.is_empty() => (Vec::new(), None),
+            (ForwardedSwitch::Off, _) => (Vec::new(), None),
+            (ForwardedSwitch::On, None) if flag.is_empty() => (all_addresses(), None),
+            (ForwardedSwitch::Unset, Some(_)) if flag.is_empty() => (Vec::new(), None),
             (_, None) => (flag.to_vec(), None),
             (_, Some(key)) if flag.is_empty() => (key, None),
             (_, Some(key)) => {
@@ -142,7 +148,7 @@ impl Forwarded {
                 (both(&key, flag), problem)
             }
         };
-        let everybody = is_everybody(&ranges).then(|| match address_only {
+        let everybody = covers_everyone(&ranges).then(|| match address_only {
             true => real_ip_of_everybody(&at),
             false => trusts_everybody(switch, flag, &at),
         });
@@ -154,9 +160,9 @@ impl Forwarded {
     }
 }
 
-fn trusts_everybody(switch: Switch, flag: &[IpNet], at: &impl Fn(&str) -> Origin) -> TrustsEverybody {
+fn trusts_everybody(switch: ForwardedSwitch, flag: &[IpNet], at: &impl Fn(&str) -> Origin) -> UniversalTrust {
     let (origin, problem) = match (switch, flag.is_empty()) {
-        (Switch::Unset, _) | (_, false) => (
+        (ForwardedSwitch::Unset, _) | (_, false) => (
             Origin::object("Flag", "", "--trusted-forwarders"),
             "its ranges are those of everybody: the X-Forwarded-* of every client are believed",
         ),
@@ -166,11 +172,11 @@ fn trusts_everybody(switch: Switch, flag: &[IpNet], at: &impl Fn(&str) -> Origin
              everybody: the X-Forwarded-* of every client are believed",
         ),
     };
-    TrustsEverybody { source: AddressSource::ForwardedHeaders, origin, problem }
+    UniversalTrust { source: AddressSource::ForwardedHeaders, origin, problem }
 }
 
-fn real_ip_of_everybody(at: &impl Fn(&str) -> Origin) -> TrustsEverybody {
-    TrustsEverybody {
+fn real_ip_of_everybody(at: &impl Fn(&str) -> Origin) -> UniversalTrust {
+    UniversalTrust {
         source: AddressSource::ForwardedHeaders,
         origin: at("enable-real-ip"),
         problem: "enable-real-ip is true, and neither proxy-real-ip-cidr nor --trusted-forwarders names less than \
@@ -187,7 +193,7 @@ fn is_within(range: &IpNet, ranges: &[IpNet]) -> bool {
     ranges.iter().any(|around| around.contains(range))
 }
 
-/// What is in a range of each list.
+/// The intersection of two lists of ranges.
 fn both(some: &[IpNet], others: &[IpNet]) -> Vec<IpNet> {
     let inner = some.iter().filter(|range| is_within(range, others));
     let mut ranges: Vec<_> =

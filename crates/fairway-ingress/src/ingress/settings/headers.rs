@@ -1,30 +1,30 @@
-//! The keys of the ConfigMap that give headers to all Ingresses: `add-headers`, `proxy-set-headers` and `hide-headers`
-//! (`proxy-hide-headers` in the F5 controller). The first two name a ConfigMap that has the headers.
+//! Keys that set headers for all Ingresses: `add-headers`, `proxy-set-headers` and `hide-headers`
+//! (`proxy-hide-headers` in the F5 controller). The first two name a ConfigMap with the headers.
 //!
-//! Whatever is wrong with a header concerns that header alone.
+//! An invalid header is skipped without affecting others.
 
 use std::sync::Arc;
 
-use fairway_model::{FieldTemplate, Origin, TemplatePart, variables};
+use fairway_model::{HeaderTemplate, Origin, TemplatePart, variables};
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::object::{Kind, ObjectKey};
 use fairway_objects::resources::Resources;
 use k8s_openapi::api::core::v1::ConfigMap;
 
-use crate::ingress::defaults::{Defaults, Headers};
-use crate::ingress::external_auth::is_of_the_hop;
+use crate::ingress::defaults::{Defaults, GlobalHeaders};
+use crate::ingress::external_auth::is_hop_header;
 use crate::ingress::settings::problem::KeyProblem;
 
-const ANSWERS: &str = "add-headers";
-const REQUESTS: &str = "proxy-set-headers";
-const HIDDEN: &str = "hide-headers";
+const ADD_HEADERS_KEY: &str = "add-headers";
+const SET_HEADERS_KEY: &str = "proxy-set-headers";
+const HIDE_HEADERS_KEY: &str = "hide-headers";
 
 const NOT_A_MAP: KeyProblem =
     KeyProblem::Partly("the namespace and name of a ConfigMap, as in edge/headers", "no header is set");
 const NOT_ALL_NAMES: KeyProblem =
     KeyProblem::Partly("a list of header names", "only the names that can be read are hidden");
 
-/// The values as they were written.
+/// The values as written.
 #[derive(Debug, Default)]
 pub(super) struct HeaderKeys {
     answers: Option<ObjectKey>,
@@ -32,39 +32,39 @@ pub(super) struct HeaderKeys {
     hidden: Vec<Arc<str>>,
 }
 
-/// A key that names a ConfigMap, and whose headers that has.
-struct Whose {
+/// A key that names a ConfigMap with headers.
+struct HeaderMapKey {
     key: &'static str,
-    /// What becomes of a header that cannot be set.
+    /// The consequence of an invalid header.
     without_one: &'static str,
     without_all: &'static str,
 }
 
-const OF_ANSWERS: Whose = Whose {
-    key: ANSWERS,
+const RESPONSE_HEADERS: HeaderMapKey = HeaderMapKey {
+    key: ADD_HEADERS_KEY,
     without_one: "answers do not have this header",
     without_all: "answers do not have its headers",
 };
 
-const OF_REQUESTS: Whose = Whose {
-    key: REQUESTS,
+const REQUEST_HEADERS: HeaderMapKey = HeaderMapKey {
+    key: SET_HEADERS_KEY,
     without_one: "backends do not get this header",
     without_all: "backends do not get its headers",
 };
 
-/// The ConfigMaps that the settings name, whether they exist or not.
-pub(crate) fn named(settings: &ConfigMap) -> impl Iterator<Item = ObjectKey> {
+/// The ConfigMaps that the settings reference, existing or not.
+pub(crate) fn named_config_maps(settings: &ConfigMap) -> impl Iterator<Item = ObjectKey> {
     let value = |key: &str| settings.data.as_ref()?.get(key);
-    [ANSWERS, REQUESTS].into_iter().filter_map(move |key| ObjectKey::parse(value(key)?.trim()))
+    [ADD_HEADERS_KEY, SET_HEADERS_KEY].into_iter().filter_map(move |key| ObjectKey::parse(value(key)?.trim()))
 }
 
 impl HeaderKeys {
-    /// Reads one key; `None` where it is none of these.
+    /// Reads one key; `None` for any other.
     pub(super) fn read(&mut self, name: &str, value: &str) -> Option<Result<(), KeyProblem>> {
         let place = match name {
-            ANSWERS => &mut self.answers,
-            REQUESTS => &mut self.requests,
-            HIDDEN | "proxy-hide-headers" => return Some(self.hide(value)),
+            ADD_HEADERS_KEY => &mut self.answers,
+            SET_HEADERS_KEY => &mut self.requests,
+            HIDE_HEADERS_KEY | "proxy-hide-headers" => return Some(self.hide(value)),
             _ => return None,
         };
         *place = ObjectKey::parse(value);
@@ -74,7 +74,7 @@ impl HeaderKeys {
     fn hide(&mut self, value: &str) -> Result<(), KeyProblem> {
         let names = value.split(',').map(str::trim).filter(|name| !name.is_empty());
         let (good, wrong): (Vec<_>, Vec<_>) = names.partition(|name| is_name(name));
-        let (framing, hidden): (Vec<_>, Vec<_>) = good.into_iter().partition(|name| is_of_the_hop(name));
+        let (framing, hidden): (Vec<_>, Vec<_>) = good.into_iter().partition(|name| is_hop_header(name));
         self.hidden = hidden.into_iter().map(|name| name.to_ascii_lowercase().into()).collect();
         self.hidden.sort();
         self.hidden.dedup();
@@ -88,37 +88,37 @@ impl HeaderKeys {
         }
     }
 
-    /// Puts the headers into the defaults. `at` is the place of a key.
-    pub(super) fn settle(
+    /// Puts the headers into the defaults. `at` gives the origin of a key.
+    pub(super) fn apply(
         self,
         resources: &Resources,
         defaults: &mut Defaults,
         at: &impl Fn(&str) -> Origin,
     ) -> Vec<Diagnostic> {
         let mut found = Vec::new();
-        let mut fields = |map: Option<&ObjectKey>, whose: &Whose| -> Arc<[FieldTemplate]> {
+        let mut fields = |map: Option<&ObjectKey>, whose: &HeaderMapKey| -> Arc<[HeaderTemplate]> {
             map.map(|map| read(resources, map, whose, at(whose.key), &mut found)).unwrap_or_default().into()
         };
-        let answers = fields(self.answers.as_ref(), &OF_ANSWERS);
-        let requests = fields(self.requests.as_ref(), &OF_REQUESTS);
-        let is_hsts = |field: &FieldTemplate| field.name.eq_ignore_ascii_case("strict-transport-security");
+        let answers = fields(self.answers.as_ref(), &RESPONSE_HEADERS);
+        let requests = fields(self.requests.as_ref(), &REQUEST_HEADERS);
+        let is_hsts = |field: &HeaderTemplate| field.name.eq_ignore_ascii_case("strict-transport-security");
         if answers.iter().any(is_hsts) {
-            // In nginx it is set behind that of `hsts`.
+            // nginx sets it after that of `hsts`.
             defaults.hsts = None;
         }
-        defaults.headers = Headers { requests, answers, hidden: self.hidden.into() };
+        defaults.headers = GlobalHeaders { requests, answers, hidden: self.hidden.into() };
         found
     }
 }
 
-/// The headers of a ConfigMap that can be set.
+/// The valid headers of a ConfigMap.
 fn read(
     resources: &Resources,
     map: &ObjectKey,
-    whose: &Whose,
+    whose: &HeaderMapKey,
     named_at: Origin,
     found: &mut Vec<Diagnostic>,
-) -> Vec<FieldTemplate> {
+) -> Vec<HeaderTemplate> {
     let Some(headers) = resources.config_maps.get(map) else {
         let missing = Diagnostic::new(Severity::Warning, "missing-reference", named_at);
         let problem = format!("{}: ConfigMap {map} does not exist", whose.key);
@@ -127,7 +127,7 @@ fn read(
     };
     let mut fields = Vec::new();
     for (name, value) in headers.object.data.iter().flatten() {
-        match field(name, value.trim()) {
+        match header_template(name, value.trim()) {
             Ok(field) => fields.push(field),
             Err((code, problem)) => {
                 let at = headers.origin(Kind::ConfigMap, map, &format!("data.{name}"));
@@ -136,17 +136,18 @@ fn read(
             }
         }
     }
-    // In nginx a variable is the client's, whatever else is set: what is made of other headers comes before them.
+    // In nginx a variable always has the client's value: headers derived from others are set before those are
+    // replaced.
     fields.sort_by_key(|field| field.value.0.iter().all(|part| matches!(part, TemplatePart::Text(_))));
     fields
 }
 
-/// One header, or the code and the words of what is wrong with it.
-fn field(name: &str, value: &str) -> Result<FieldTemplate, (&'static str, String)> {
+/// One header, or the code and text of its problem.
+fn header_template(name: &str, value: &str) -> Result<HeaderTemplate, (&'static str, String)> {
     if !is_name(name) {
         return Err(("invalid-setting", format!("\"{name}\" is no name of a header")));
     }
-    if is_of_the_hop(name) || name.eq_ignore_ascii_case("proxy") {
+    if is_hop_header(name) || name.eq_ignore_ascii_case("proxy") {
         let instead = if name.eq_ignore_ascii_case("host") { "; upstream-vhost sets it" } else { "" };
         return Err(("invalid-setting", format!("{name} belongs to the connection{instead}")));
     }
@@ -156,7 +157,7 @@ fn field(name: &str, value: &str) -> Result<FieldTemplate, (&'static str, String
         return Err(("invalid-setting", problem));
     }
     match variables::header(value) {
-        Ok(value) => Ok(FieldTemplate { name: name.into(), value }),
+        Ok(value) => Ok(HeaderTemplate { name: name.into(), value }),
         Err(variable) => {
             Err(("unsupported-setting", format!("the value of {name} has {variable}, which is not known")))
         }
@@ -176,7 +177,7 @@ mod tests {
 
     fn hidden(value: &str) -> (Vec<String>, bool) {
         let mut keys = HeaderKeys::default();
-        let read = keys.read(HIDDEN, value).unwrap();
+        let read = keys.read(HIDE_HEADERS_KEY, value).unwrap();
         (keys.hidden.iter().map(ToString::to_string).collect(), read.is_ok())
     }
 
@@ -197,24 +198,24 @@ mod tests {
             [("edge/headers", true), ("", true), ("headers", false), ("a/b/c", false), ("/b", false)]
         {
             let mut keys = HeaderKeys::default();
-            assert_eq!(keys.read(ANSWERS, value).unwrap().is_ok(), good, "{value}");
+            assert_eq!(keys.read(ADD_HEADERS_KEY, value).unwrap().is_ok(), good, "{value}");
             assert_eq!(keys.answers.is_some(), value == "edge/headers");
         }
         assert!(HeaderKeys::default().read("hsts", "true").is_none());
     }
 
     #[test]
-    fn what_is_made_of_other_headers_is_set_before_them() {
+    fn derived_headers_are_set_first() {
         let map = serde_json::json!({ "data": { "X-A": "1", "X-B": "$http_x_a", "X-C": "" } });
         let mut resources = Resources::default();
         let (key, map) = (ObjectKey::new("edge", "headers"), serde_json::from_value(map).unwrap());
         resources.config_maps.insert(key.clone(), Sourced { object: Arc::new(map), source: None });
-        let fields = read(&resources, &key, &OF_REQUESTS, Origin::default(), &mut Vec::new());
+        let fields = read(&resources, &key, &REQUEST_HEADERS, Origin::default(), &mut Vec::new());
         assert_eq!(fields.iter().map(|field| &*field.name).collect::<Vec<_>>(), ["X-B", "X-A", "X-C"]);
     }
 
     #[test]
-    fn a_header_that_cannot_be_set_says_why() {
+    fn invalid_headers_are_reported() {
         for (name, value, words) in [
             ("X A", "1", "is no name of a header"),
             ("Host", "a", "upstream-vhost"),
@@ -224,10 +225,10 @@ mod tests {
             ("X-A", "in $geoip_city", "has $geoip_city, which is not known"),
             ("X-A", "5 $", "has $, which is not known"),
         ] {
-            let (_, problem) = field(name, value).unwrap_err();
+            let (_, problem) = header_template(name, value).unwrap_err();
             assert!(problem.contains(words), "{name}: {problem}");
         }
-        assert_eq!(field("X-A", "t=${msec}").unwrap().value.to_string(), "t=$msec");
-        assert!(field("X-Powered-By", "").unwrap().value.0.is_empty());
+        assert_eq!(header_template("X-A", "t=${msec}").unwrap().value.to_string(), "t=$msec");
+        assert!(header_template("X-Powered-By", "").unwrap().value.0.is_empty());
     }
 }

@@ -1,23 +1,23 @@
-//! The keys of the settings ConfigMap, one by one. Owns their spellings and what each sets.
+//! The keys of the settings ConfigMap and what each sets.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_model::{AccessLog, Balancing, ForwardedPath, KeyExchange, TlsVersions};
-use fairway_objects::annotations::text::{self, bytes, switch};
+use fairway_objects::annotations::text::{self, parse_bool, parse_size};
 use fairway_objects::options::ProxySenders;
 use ipnet::IpNet;
 
-use crate::ingress::external_auth::is_of_the_hop;
-use crate::ingress::settings::draft::Draft;
-use crate::ingress::settings::forwarded::{AddressHeader, Switch};
+use crate::ingress::external_auth::is_hop_header;
+use crate::ingress::settings::draft::SettingsDraft;
+use crate::ingress::settings::forwarded::{AddressHeader, ForwardedSwitch};
 use crate::ingress::settings::needless;
 use crate::ingress::settings::problem::KeyProblem;
 use crate::ingress::settings::tickets;
 
-/// Streams of HTTP/2 that a connection has room for.
-const MOST_STREAMS: u32 = 128;
+/// Maximum concurrent streams of an HTTP/2 connection.
+const MAX_STREAMS: u32 = 128;
 
 const NOT_A_SWITCH: KeyProblem = KeyProblem::NotA("true or false");
 const NOT_A_NUMBER: KeyProblem = KeyProblem::NotA("a whole number");
@@ -36,7 +36,7 @@ const NOT_A_HEADER: KeyProblem = KeyProblem::Partly(
 const NOT_RANGES: KeyProblem = KeyProblem::NotA("a list of addresses and ranges");
 
 fn flag(value: &str) -> Result<bool, KeyProblem> {
-    switch(value).ok_or(NOT_A_SWITCH)
+    parse_bool(value).ok_or(NOT_A_SWITCH)
 }
 
 fn number<T: std::str::FromStr>(value: &str) -> Result<T, KeyProblem> {
@@ -44,20 +44,20 @@ fn number<T: std::str::FromStr>(value: &str) -> Result<T, KeyProblem> {
 }
 
 fn duration(value: &str) -> Result<Duration, KeyProblem> {
-    text::duration(value).ok_or(NOT_A_TIME)
+    text::parse_duration(value).ok_or(NOT_A_TIME)
 }
 
-fn patience(value: &str) -> Result<Duration, KeyProblem> {
+fn timeout(value: &str) -> Result<Duration, KeyProblem> {
     duration(value).and_then(|time| if time.is_zero() { Err(NOT_A_TIME) } else { Ok(time) })
 }
 
-fn refusal(value: &str) -> Result<u16, KeyProblem> {
+fn refusal_status(value: &str) -> Result<u16, KeyProblem> {
     let status = value.parse().ok().filter(|status| (400..=599).contains(status));
     status.ok_or(KeyProblem::NotA("a status from 400 to 599"))
 }
 
 fn ranges(value: &str) -> Result<Vec<IpNet>, KeyProblem> {
-    if value.is_empty() { Ok(Vec::new()) } else { text::ranges(value).map_err(|_| NOT_RANGES) }
+    if value.is_empty() { Ok(Vec::new()) } else { text::parse_ranges(value).map_err(|_| NOT_RANGES) }
 }
 
 fn list(value: &str) -> impl Iterator<Item = &str> {
@@ -65,11 +65,11 @@ fn list(value: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Reads one key.
-pub(super) fn read(draft: &mut Draft<'_>, name: &str, value: &str) -> Result<(), KeyProblem> {
+pub(super) fn read(draft: &mut SettingsDraft<'_>, name: &str, value: &str) -> Result<(), KeyProblem> {
     draft.read_key(name, value)
 }
 
-impl Draft<'_> {
+impl SettingsDraft<'_> {
     fn read_key(&mut self, name: &str, value: &str) -> Result<(), KeyProblem> {
         match name {
             "worker-processes" => self.workers(value),
@@ -99,7 +99,7 @@ impl Draft<'_> {
                 Ok(())
             }
             "client-header-timeout" => {
-                self.settings.downstream.head_timeout = patience(value)?;
+                self.settings.downstream.head_timeout = timeout(value)?;
                 Ok(())
             }
             "use-http2"
@@ -122,7 +122,7 @@ impl Draft<'_> {
                 self.defaults.snippets.allowed = flag(value)?;
                 Ok(())
             }
-            _ if self.snippets.take(name, value) => Ok(()),
+            _ if self.snippets.read(name, value) => Ok(()),
             _ => self.read_upstream(name, value),
         }
     }
@@ -134,8 +134,8 @@ impl Draft<'_> {
             "http2-max-concurrent-streams" => {
                 let streams = number::<u32>(value).ok().filter(|streams| *streams > 0);
                 let streams = streams.ok_or(KeyProblem::NotA("a whole number above 0"))?;
-                http2.streams = streams.min(MOST_STREAMS);
-                if streams > MOST_STREAMS {
+                http2.streams = streams.min(MAX_STREAMS);
+                if streams > MAX_STREAMS {
                     return Err(KeyProblem::Note(
                         "a connection has room for 128 streams",
                         "more are not opened at a time",
@@ -167,15 +167,15 @@ impl Draft<'_> {
             }
             "upstream-keepalive-requests" => upstream.requests_per_connection = number(value)?,
             "upstream-keepalive-timeout" => upstream.idle_timeout = duration(value)?,
-            "proxy-connect-timeout" => defaults.forwarding.timeouts.connect = patience(value)?,
-            "proxy-send-timeout" => defaults.forwarding.timeouts.send = patience(value)?,
-            "proxy-read-timeout" => defaults.forwarding.timeouts.read = patience(value)?,
-            "proxy-stream-timeout" => defaults.forwarding.streams.timeout = Some(patience(value)?),
+            "proxy-connect-timeout" => defaults.forwarding.timeouts.connect = timeout(value)?,
+            "proxy-send-timeout" => defaults.forwarding.timeouts.send = timeout(value)?,
+            "proxy-read-timeout" => defaults.forwarding.timeouts.read = timeout(value)?,
+            "proxy-stream-timeout" => defaults.forwarding.streams.timeout = Some(timeout(value)?),
             "proxy-stream-responses" => {
                 defaults.forwarding.streams.responses = NonZeroU32::new(number(value)?);
             }
             "proxy-body-size" | "client-max-body-size" => {
-                let size = bytes(value).ok_or(KeyProblem::NotA("a size such as 8, 8k, 8m or 8g"))?;
+                let size = parse_size(value).ok_or(KeyProblem::NotA("a size such as 8, 8k, 8m or 8g"))?;
                 defaults.forwarding.max_body = (size > 0).then_some(size);
             }
             "load-balance" | "lb-method" => {
@@ -216,8 +216,8 @@ impl Draft<'_> {
             "preserve-trailing-slash" => defaults.https.redirects.keep_trailing_slash = flag(value)?,
             "use-port-in-redirects" => defaults.https.redirects.explicit_port = flag(value)?,
             "relative-redirects" => defaults.https.redirects.relative = flag(value)?,
-            "limit-req-status-code" => defaults.limit_status.rate = refusal(value)?,
-            "limit-conn-status-code" => defaults.limit_status.connections = refusal(value)?,
+            "limit-req-status-code" => defaults.limit_status.rate = refusal_status(value)?,
+            "limit-conn-status-code" => defaults.limit_status.connections = refusal_status(value)?,
             "no-tls-redirect-locations" => defaults.https.never = list(value).map(Arc::from).collect(),
             "hsts" => self.hsts.is_sent = flag(value)?,
             "hsts-max-age" => self.hsts.max_age = number(value)?,
@@ -244,7 +244,7 @@ impl Draft<'_> {
             | "proxy-protocol"
             | "use-proxy-protocol" => return self.read_proxies(name, value),
             "custom-http-errors" => {
-                let read: Vec<_> = list(value).map(text::statuses).collect();
+                let read: Vec<_> = list(value).map(text::parse_statuses).collect();
                 let unread = read.iter().any(Option::is_none);
                 self.defaults.errors = read.into_iter().flatten().flatten().collect();
                 self.defaults.errors.sort_unstable();
@@ -253,9 +253,9 @@ impl Draft<'_> {
                     return Err(NOT_ALL_STATUSES);
                 }
             }
-            "whitelist-source-range" => self.defaults.source_ranges.allow = guard(value)?,
-            "denylist-source-range" => self.defaults.source_ranges.deny = guard(value)?,
-            "block-cidrs" => self.defaults.source_ranges.block = guard(value)?,
+            "whitelist-source-range" => self.defaults.source_ranges.allow = protective_ranges(value)?,
+            "denylist-source-range" => self.defaults.source_ranges.deny = protective_ranges(value)?,
+            "block-cidrs" => self.defaults.source_ranges.block = protective_ranges(value)?,
             "no-auth-locations" => {
                 self.defaults.authentication.exempt = list(value).map(Arc::from).collect();
             }
@@ -264,7 +264,7 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Keys that are read together.
+    /// Keys that are combined.
     fn read_family(&mut self, name: &str, value: &str) -> Result<(), KeyProblem> {
         if let Some(name) = name.strip_prefix("global-auth-") {
             return self.global_auth.read(name, value);
@@ -288,17 +288,18 @@ impl Draft<'_> {
         }
         let taken = self.defaults.values.set(name, value).map(|it| it.map_err(KeyProblem::NotA));
         let taken = taken.or_else(|| self.firewall.read(name, value, self.options.firewall.is_some()));
-        taken.unwrap_or_else(|| needless::read(name, value))
+        taken.unwrap_or_else(|| needless::check_ignored(name, value))
     }
 
-    /// Keys about proxies in front of this one.
+    /// Keys for proxies in front of this one.
     fn read_proxies(&mut self, name: &str, value: &str) -> Result<(), KeyProblem> {
         match name {
             "use-forwarded-headers" => {
-                self.forwarded.switch = if flag(value)? { Switch::On } else { Switch::Off };
+                self.forwarded.switch = if flag(value)? { ForwardedSwitch::On } else { ForwardedSwitch::Off };
             }
             "proxy-real-ip-cidr" => {
-                let (ranges, wrong): (Vec<_>, Vec<_>) = list(value).map(text::range).partition(Result::is_ok);
+                let (ranges, wrong): (Vec<_>, Vec<_>) =
+                    list(value).map(text::parse_range).partition(Result::is_ok);
                 self.forwarded.ranges = Some(ranges.into_iter().flatten().collect());
                 if !wrong.is_empty() || value.is_empty() {
                     return Err(NOT_ALL_RANGES);
@@ -313,7 +314,7 @@ impl Draft<'_> {
                 }
             }
             "use-proxy-protocol" | "proxy-protocol" => {
-                // The flag comes first: it says more, and takes effect before the ConfigMap is read.
+                // The flag takes precedence: it is more specific, and applies before the ConfigMap is read.
                 let by_flag = self.options.trust.proxy_protocol != ProxySenders::Nobody;
                 self.forwarded.proxy_protocol = flag(value)? && !by_flag;
             }
@@ -337,9 +338,9 @@ impl Draft<'_> {
 
     /// `ssl-protocols`.
     fn versions(&mut self, value: &str) -> Result<(), KeyProblem> {
-        const OLD: [&str; 4] = ["SSLv2", "SSLv3", "TLSv1", "TLSv1.1"];
+        const OLD_VERSIONS: [&str; 4] = ["SSLv2", "SSLv3", "TLSv1", "TLSv1.1"];
         let asked = value.split([' ', ',']).filter(|word| !word.is_empty());
-        let (old, others): (Vec<&str>, Vec<&str>) = asked.partition(|word| OLD.contains(word));
+        let (old, others): (Vec<&str>, Vec<&str>) = asked.partition(|word| OLD_VERSIONS.contains(word));
         if others.iter().any(|word| !matches!(*word, "TLSv1.2" | "TLSv1.3")) {
             return Err(KeyProblem::NotA("a list of TLSv1.2 and TLSv1.3"));
         }
@@ -361,7 +362,7 @@ impl Draft<'_> {
         }
     }
 
-    /// `ssl-ecdh-curve`: `auto`, or names that OpenSSL has for groups.
+    /// `ssl-ecdh-curve`: `auto`, or OpenSSL group names.
     fn groups(&mut self, value: &str) -> Result<(), KeyProblem> {
         let mut groups = Vec::new();
         let mut has_others = false;
@@ -419,10 +420,10 @@ impl Draft<'_> {
     }
 }
 
-/// The header that names the client. One that belongs to the connection is written anew by each proxy.
+/// The header with the client address. A hop-by-hop header is rewritten by each proxy.
 fn address_header(value: &str) -> AddressHeader {
     let is_plain = value.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-    let is_readable = is_plain && !is_of_the_hop(value);
+    let is_readable = is_plain && !is_hop_header(value);
     match value.to_ascii_lowercase() {
         name if name.is_empty() || name == "x-forwarded-for" => AddressHeader::Usual,
         name if is_readable => AddressHeader::Other(name.into()),
@@ -430,8 +431,8 @@ fn address_header(value: &str) -> AddressHeader {
     }
 }
 
-/// A list that keeps somebody out: one that cannot be read keeps everybody out.
-fn guard(value: &str) -> Result<Vec<IpNet>, KeyProblem> {
+/// A list that restricts access: an unreadable one refuses everyone.
+fn protective_ranges(value: &str) -> Result<Vec<IpNet>, KeyProblem> {
     ranges(value)
         .map_err(|_| KeyProblem::Unreadable("the list has something that is neither an address nor a range"))
 }

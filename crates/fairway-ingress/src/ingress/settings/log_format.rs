@@ -1,35 +1,35 @@
-//! The keys of the ConfigMap that say how a line of the access log is written (`log-format-*`).
+//! Keys for the access log format (`log-format-*`).
 
 use std::sync::Arc;
 
-use fairway_model::{Escape, LogFormat, Origin, ReadFormat, Settings};
-use fairway_objects::annotations::text::switch;
+use fairway_model::{LogEscape, LogFormat, Origin, ParsedLogFormat, Settings};
+use fairway_objects::annotations::text::parse_bool;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::options::LogFormatChoice;
 
 use crate::ingress::settings::problem::KeyProblem;
 
-/// The values as they were written.
+/// The values as written.
 #[derive(Debug, Default)]
 pub(super) struct LogFormatKeys {
-    /// With its key, which differs between the dialects.
+    /// With its key, which differs between the controllers.
     format: Option<(&'static str, String)>,
-    escape: Option<(&'static str, Escape)>,
+    escape: Option<(&'static str, LogEscape)>,
 }
 
 impl LogFormatKeys {
-    /// Reads one key; `None` where it is none of these.
+    /// Reads one key; `None` for any other.
     pub(super) fn read(&mut self, name: &str, value: &str) -> Option<Result<(), KeyProblem>> {
         const UNSAFE: KeyProblem = KeyProblem::Lost(
             "a client could write lines of its own into the log",
             "values are escaped as they are without the key",
         );
         let format = |key: &'static str| (!value.is_empty()).then(|| (key, value.to_owned()));
-        let flag = || switch(value).ok_or(KeyProblem::NotA("true or false"));
-        let escape = |json: bool| if json { Escape::Json } else { Escape::Nginx };
+        let flag = || parse_bool(value).ok_or(KeyProblem::NotA("true or false"));
+        let escape = |json: bool| if json { LogEscape::Json } else { LogEscape::Nginx };
         match name {
             "log-format-upstream" => self.format = format("log-format-upstream"),
-            // Several lines are one.
+            // Lines are joined.
             "log-format" => {
                 self.format = format("log-format").map(|(key, text)| (key, text.replace('\n', " ")));
             }
@@ -52,8 +52,8 @@ impl LogFormatKeys {
         Some(Ok(()))
     }
 
-    /// Puts the format into the settings; one that cannot be read leaves the default. `at` is the place of a key.
-    pub(super) fn settle(
+    /// Puts the format into the settings; an unreadable one keeps the default. `at` gives the origin of a key.
+    pub(super) fn apply(
         &self,
         choice: LogFormatChoice,
         settings: &mut Settings,
@@ -62,7 +62,7 @@ impl LogFormatKeys {
         let escape = self.escape.map(|(_, escape)| escape).unwrap_or_default();
         let (key, text) = match (&self.format, self.escape) {
             (Some((key, format)), _) => (*key, &**format),
-            (None, Some((key, Escape::Json))) => (key, LogFormat::BUILT_IN),
+            (None, Some((key, LogEscape::Json))) => (key, LogFormat::BUILT_IN),
             (None, _) => return None,
         };
         let found = |severity, code| Diagnostic::new(severity, code, at(key));
@@ -70,7 +70,7 @@ impl LogFormatKeys {
             let problem = format!("{key}: {error}");
             found(Severity::Warning, "invalid-setting").because(problem, "the default is used")
         };
-        let ReadFormat { format, unknown } = match LogFormat::read(text, escape) {
+        let ParsedLogFormat { format, unknown } = match LogFormat::read(text, escape) {
             Ok(read) => read,
             Err(error) => return Some(invalid(error)),
         };
@@ -82,8 +82,8 @@ impl LogFormatKeys {
         (!unknown.is_empty()).then(|| {
             let names: Vec<_> = unknown.iter().map(|name| format!("${name}")).collect();
             let written = match escape {
-                Escape::Nginx => "\"-\" is written in place of each",
-                Escape::Json => "nothing is written in place of each",
+                LogEscape::Nginx => "\"-\" is written in place of each",
+                LogEscape::Json => "nothing is written in place of each",
             };
             let problem = format!("{key}: these variables are not known: {}", names.join(", "));
             found(Severity::Warning, "unsupported-setting").because(problem, written)

@@ -1,5 +1,5 @@
-//! Keys whose value is a comma-separated list of entries of a `map` of nginx: `block-user-agents`, `block-referers` and
-//! `skip-access-log-urls`. Owns how nginx reads such an entry, and what becomes of one that it would not read.
+//! Keys with comma-separated entries of an nginx `map`: `block-user-agents`, `block-referers` and
+//! `skip-access-log-urls`. Entries are parsed as in nginx.
 
 use std::sync::Arc;
 
@@ -8,17 +8,17 @@ use fairway_pattern::Pattern;
 
 use crate::ingress::settings::problem::KeyProblem;
 
-/// Entries of one key: each may be a regular expression that every request pays for.
+/// Maximum entries of a key: each may be a regular expression that every request is compared with.
 const MAX_ENTRIES: usize = 256;
 
 /// What an entry must be.
 const NOT_ENTRIES: &str = "an entry is neither a text (in quotes if it has spaces) nor ~ or ~* and a regular expression that \
                            Fairway can compare, or there are more than 256";
 
-/// Words with a meaning of their own in a `map` (`volatile` has none with a value behind it).
+/// Reserved words in a `map` (`volatile` is not reserved if a value follows).
 const WORDS_OF_MAPS: [&str; 2] = ["default", "include"];
 
-/// The values as they were read.
+/// The parsed values.
 #[derive(Debug, Default)]
 pub(super) struct MapKeys {
     blocked: BlockedClients,
@@ -26,7 +26,7 @@ pub(super) struct MapKeys {
 }
 
 impl MapKeys {
-    /// Reads one key; `None` where it is none of these.
+    /// Reads one key; `None` for any other.
     pub(super) fn read(&mut self, name: &str, value: &str) -> Option<Result<(), KeyProblem>> {
         let place = match name {
             "block-user-agents" => &mut self.blocked.user_agents,
@@ -43,8 +43,8 @@ impl MapKeys {
         Some(if unread { Err(KeyProblem::Unreadable(NOT_ENTRIES)) } else { Ok(()) })
     }
 
-    /// The clients that are blocked, and the targets that are not logged.
-    pub(super) fn settle(self) -> (Option<Arc<BlockedClients>>, Arc<[ValueTest]>) {
+    /// The blocked clients, and the targets that are not logged.
+    pub(super) fn resolve(self) -> (Option<Arc<BlockedClients>>, Arc<[ValueTest]>) {
         (self.blocked.kept(), self.unlogged.into())
     }
 }
@@ -54,7 +54,7 @@ const NOT_ALL_TARGETS: KeyProblem = KeyProblem::Partly(
     "requests are logged unless one of the other entries covers them",
 );
 
-/// The entries that can be read, and whether there are others.
+/// The valid entries, and whether there are invalid ones.
 fn entries(value: &str) -> (Vec<ValueTest>, bool) {
     let written = || value.split(',').map(str::trim).filter(|entry| !entry.is_empty());
     let read: Vec<_> = written().take(MAX_ENTRIES).filter_map(entry).collect();
@@ -62,7 +62,7 @@ fn entries(value: &str) -> (Vec<ValueTest>, bool) {
     (read, unread)
 }
 
-/// As nginx reads an entry that stands in its configuration: a word, or a text in quotes.
+/// Parses an entry as nginx does in its configuration: a word, or quoted text.
 fn entry(written: &str) -> Option<ValueTest> {
     let text = word(written)?;
     if WORDS_OF_MAPS.contains(&text.as_str()) {
@@ -76,7 +76,7 @@ fn entry(written: &str) -> Option<ValueTest> {
     Some(ValueTest::Found { pattern: pattern.into(), ignore_case })
 }
 
-/// One word of nginx's configuration, without its quotes and escapes; `None` where it is none, or more than one.
+/// One word of nginx's configuration, without quotes and escapes; `None` for zero or several words.
 fn word(written: &str) -> Option<String> {
     let quote = written.chars().next().filter(|first| matches!(first, '"' | '\''));
     let inner = match quote {
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_read_counts_beside_what_cannot() {
+    fn valid_entries_count_next_to_invalid_ones() {
         assert_eq!(entries(" a , ~*b ,,"), (vec![text("a").unwrap(), found("b", true).unwrap()], false));
         assert_eq!(entries("a,~("), (vec![text("a").unwrap()], true));
         assert_eq!(entries(""), (Vec::new(), false));

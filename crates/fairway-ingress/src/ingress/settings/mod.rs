@@ -1,6 +1,6 @@
-//! The settings ConfigMap: what the data plane as a whole does, and what an Ingress does that says nothing.
+//! The settings ConfigMap: settings of the data plane and defaults of Ingresses.
 //!
-//! Keys of ingress-nginx and of the F5 controller that mean the same have the same effect.
+//! Equivalent keys of ingress-nginx and of the F5 controller have the same effect.
 
 mod authentication;
 mod compression;
@@ -22,13 +22,13 @@ use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::inputs::Inputs;
 use fairway_objects::object::Kind;
 
-pub(crate) use draft::Reading;
-use draft::{Draft, Setting};
-pub(crate) use headers::named;
+pub(crate) use draft::SettingsReading;
+use draft::{Setting, SettingsDraft};
+pub(crate) use headers::named_config_maps;
 
-/// Reads the ConfigMap that the options name.
-pub(crate) fn read(inputs: Inputs<'_>) -> Reading {
-    let mut draft = Draft::new(inputs.options);
+/// Reads the ConfigMap named by the options.
+pub(crate) fn read(inputs: Inputs<'_>) -> SettingsReading {
+    let mut draft = SettingsDraft::new(inputs.options);
     let Some(key) = &inputs.options.configmap else {
         return draft.finish(inputs.resources, |_| Origin::default());
     };

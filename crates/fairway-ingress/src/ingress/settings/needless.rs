@@ -1,45 +1,58 @@
-//! Keys that ingress-nginx or the F5 controller read and Fairway does not: what each would have meant, so that an operator
-//! knows what is lost and what is simply not needed.
+//! ConfigMap keys of ingress-nginx and of the F5 controller that Fairway ignores. A table states for each key whether
+//! Fairway lacks its effect or does not need it, and the message that users get.
 
-use fairway_objects::annotations::text::{bytes, switch};
+use fairway_objects::annotations::text::{parse_bool, parse_size};
 
 use crate::ingress::settings::problem::KeyProblem;
 
-/// What becomes of a key.
-enum Fate {
-    /// It tunes something that Fairway does otherwise or not at all.
+/// What ignoring a key means for users.
+enum KeyEffect {
+    /// Users miss nothing: the key tunes something that Fairway does differently or not at all.
     Needless,
-    /// What it asks for is missing.
+    /// Users miss a feature.
     Lost,
-    /// It may keep somebody out, so that nobody is let in without it.
+    /// The key may restrict access. Ignoring it could let anyone in, so Fairway refuses all requests that it covers.
     Protects,
 }
 
-/// Keys with the same fate.
-struct Group {
-    /// A name that ends in `*` is the beginning of many.
+/// Ignored keys that share a message.
+struct IgnoredKeys {
+    /// The names of the keys; a trailing `*` matches any suffix.
     names: &'static [&'static str],
-    fate: Fate,
+    effect: KeyEffect,
+    /// What Fairway does instead.
     problem: &'static str,
+    /// What that means for users.
     consequence: &'static str,
 }
 
-const fn needless(names: &'static [&'static str], problem: &'static str, consequence: &'static str) -> Group {
-    Group { names, fate: Fate::Needless, problem, consequence }
+const fn needless(
+    names: &'static [&'static str],
+    problem: &'static str,
+    consequence: &'static str,
+) -> IgnoredKeys {
+    IgnoredKeys { names, effect: KeyEffect::Needless, problem, consequence }
 }
 
-const fn lost(names: &'static [&'static str], problem: &'static str, consequence: &'static str) -> Group {
-    Group { names, fate: Fate::Lost, problem, consequence }
+const fn lost(
+    names: &'static [&'static str],
+    problem: &'static str,
+    consequence: &'static str,
+) -> IgnoredKeys {
+    IgnoredKeys { names, effect: KeyEffect::Lost, problem, consequence }
 }
 
-/// What Fairway takes where no flag says otherwise (docs/limits.md), in bytes.
-const REQUEST_LINE: u64 = 8 << 10;
-const HEAD: u64 = 32 << 10;
+/// Fairway's default limit of a request line, in bytes (docs/limits.md).
+const DEFAULT_MAX_REQUEST_LINE_BYTES: u64 = 8 << 10;
+/// Fairway's default limit of a request head, in bytes (docs/limits.md).
+const DEFAULT_MAX_HEAD_BYTES: u64 = 32 << 10;
 
 const NO_EFFECT: &str = "it has no effect";
 const NOT_NEEDED: &str = "it is not needed";
 
-const GROUPS: &[Group] = &[
+/// The ignored keys, except those that [`check_ignored`] handles by value. The first entry that contains a key
+/// applies.
+const IGNORED_KEYS: &[IgnoredKeys] = &[
     needless(
         &[
             "map-hash-*",
@@ -49,7 +62,7 @@ const GROUPS: &[Group] = &[
             "types-hash-*",
             "variables-hash-*",
         ],
-        "there are no tables whose size has to be chosen",
+        "Fairway has no hash tables to size",
         NOT_NEEDED,
     ),
     needless(
@@ -71,17 +84,17 @@ const GROUPS: &[Group] = &[
             "reuse-port",
             "worker-serial-reloads",
         ],
-        "workers take connections by themselves, and nothing is ever reloaded",
+        "workers accept connections independently, and nothing is reloaded",
         NOT_NEEDED,
     ),
     needless(
         &["upstream-keepalive-time"],
-        "connections to endpoints have no age",
+        "connections to endpoints have no maximum age",
         "they end after upstream-keepalive-requests and after upstream-keepalive-timeout without use",
     ),
     needless(
         &["ssl-buffer-size", "ssl-session-cache*", "ssl-session-timeout"],
-        "sessions are resumed by tickets whose keys change by themselves",
+        "sessions are resumed with tickets whose keys rotate automatically",
         NOT_NEEDED,
     ),
     needless(
@@ -92,21 +105,21 @@ const GROUPS: &[Group] = &[
     lost(
         &["allow-cross-namespace-resources"],
         "annotations can only name Secrets and ConfigMaps in the namespace of their Ingress",
-        "where one names another namespace, the paths of the Ingress answer 503, or its hosts 403 (auth-tls-secret)",
+        "if one names another namespace, the paths of the Ingress return 503, or its hosts 403 (auth-tls-secret)",
     ),
     needless(
         &["annotation-value-word-blocklist", "strict-validate-path-type"],
-        "annotations are read as data and cannot bring configuration with them",
+        "annotations are data and cannot inject configuration",
         NOT_NEEDED,
     ),
     needless(
         &["access-log-params"],
-        "lines are gathered and written by a thread of its own, so that buffer, flush and gzip have nothing to do",
+        "a separate thread writes the log, and buffer, flush and gzip do not apply",
         NO_EFFECT,
     ),
     needless(
         &["access-log-path", "error-log-*", "http-access-log-path", "stream-access-log-path"],
-        "the access log goes to standard output, and what Fairway says of itself to standard error",
+        "the access log goes to standard output, Fairway's own log to standard error",
         NO_EFFECT,
     ),
     needless(
@@ -124,23 +137,23 @@ const GROUPS: &[Group] = &[
             "resolver-*",
             "upstream-zone-size",
         ],
-        "it configures a part of nginx that is not here",
+        "it configures a part of nginx that Fairway does not have",
         NO_EFFECT,
     ),
     needless(
         &["app-root", "upstream-hash-by*"],
-        "in ingress-nginx, too, only the annotation of this name has an effect",
+        "as in ingress-nginx, only the annotation of this name has an effect",
         NO_EFFECT,
     ),
     needless(
         &["forwarded-for-proxy-protocol-header"],
-        "no header is needed to hand the address of a PROXY header on inside of Fairway",
+        "Fairway needs no header to pass on the address of a PROXY header",
         NOT_NEEDED,
     ),
     lost(
         &["forwarded-host-header"],
         "X-Original-Forwarded-Host has the X-Forwarded-Host of the client",
-        "backends do not get the header that it names there",
+        "backends do not get the header that it names",
     ),
     lost(
         &["enable-auth-access-log"],
@@ -154,22 +167,22 @@ const GROUPS: &[Group] = &[
     ),
     needless(
         &["proxy-stream-next-upstream-timeout", "proxy-stream-next-upstream-tries"],
-        "a connection for which an endpoint cannot be reached is tried at others, eight at most and for five seconds",
+        "if an endpoint cannot be reached, others are tried, at most eight and for five seconds",
         NO_EFFECT,
     ),
     lost(
         &["log-format-stream", "stream-log-format*"],
-        "connections and sessions are logged in its default format, with more fields behind it",
+        "connections and sessions are logged in its default format with additional fields",
         "its value is not used",
     ),
     lost(
         &["disable-stream-access-log"],
-        "disable-access-log switches the lines of requests, connections and sessions off together",
+        "disable-access-log turns off the lines of requests, connections and sessions together",
         "connections and sessions are logged",
     ),
     needless(
         &["fail-timeout", "max-fails", "upstream-fail-timeout", "upstream-max-fails"],
-        "endpoints that fail are left out for a second, and longer each time they fail again",
+        "failing endpoints are ejected for a second, and longer each time they fail again",
         NO_EFFECT,
     ),
     needless(
@@ -201,8 +214,8 @@ const GROUPS: &[Group] = &[
     ),
     lost(
         &["gzip-disable"],
-        "responses are compressed for every client that accepts that",
-        "the User-Agent of requests has no effect on it",
+        "responses are compressed for every client that accepts it",
+        "its User-Agent does not matter",
     ),
     lost(
         &["default-server-return"],
@@ -211,7 +224,7 @@ const GROUPS: &[Group] = &[
     ),
     lost(
         &["real-ip-header", "real-ip-recursive", "set-real-ip-from"],
-        "use-forwarded-headers and proxy-real-ip-cidr say whose X-Forwarded-For is believed",
+        "use-forwarded-headers and proxy-real-ip-cidr decide whose X-Forwarded-For is trusted",
         "requests through a proxy have the proxy's address, also where source ranges are checked",
     ),
     lost(
@@ -238,24 +251,24 @@ const GROUPS: &[Group] = &[
     lost(&["global-rate-limit-*"], "limits are counted by each replica", NO_EFFECT),
     lost(
         &["allow-backend-server-header"],
-        "the Server field of backends is removed from answers",
+        "the Server header of backends is removed from responses",
         "clients do not see it",
     ),
-    lost(&["server-tokens"], "Fairway does not name itself in answers", NO_EFFECT),
+    lost(&["server-tokens"], "Fairway does not name itself in responses", NO_EFFECT),
     lost(&["enable-syslog"], "the access log goes to standard output", "nothing is sent to syslog"),
     lost(
         &["enable-opentracing", "opentracing", "otel-trace-in-http"],
-        "enable-opentelemetry is the key that turns tracing on, and spans are sent with OpenTelemetry's protocol alone",
+        "enable-opentelemetry turns tracing on, and spans are sent only with OpenTelemetry's protocol",
         "requests are not traced because of this key",
     ),
     needless(
         &["datadog-*", "jaeger-*", "opentelemetry-*", "opentracing-*", "otel-*", "otlp-*", "zipkin-*"],
-        "enable-opentelemetry and the keys beside it say what is traced and where spans go",
+        "enable-opentelemetry and related keys decide what is traced and where spans go",
         NO_EFFECT,
     ),
     needless(&["app-protect-*"], "there is no App Protect", NO_EFFECT),
     needless(&["syslog-*"], "the access log goes to standard output", NO_EFFECT),
-    needless(&["ocsp-*"], "it configures something that is not here", NO_EFFECT),
+    needless(&["ocsp-*"], "it configures something that Fairway does not have", NO_EFFECT),
     needless(&["geoip2-*"], "the files that --geoip names are read again when they change", NOT_NEEDED),
     needless(&["use-geoip2"], "the flag --geoip names databases, whose variables always work", NOT_NEEDED),
     lost(
@@ -263,7 +276,7 @@ const GROUPS: &[Group] = &[
         "databases of GeoIP Legacy are not read, and --geoip takes MMDB files",
         "variables that begin with $geoip_ have no value",
     ),
-    Group {
+    IgnoredKeys {
         names: &[
             "http-snippets",
             "ingress-template",
@@ -271,7 +284,7 @@ const GROUPS: &[Group] = &[
             "main-template",
             "server-snippets",
         ],
-        fate: Fate::Protects,
+        effect: KeyEffect::Protects,
         problem: "it is nginx configuration, which is never interpreted, and may restrict who is let in",
         consequence: "",
     },
@@ -289,57 +302,64 @@ const GROUPS: &[Group] = &[
     ),
 ];
 
-impl Group {
-    fn has(&self, name: &str) -> bool {
+impl IgnoredKeys {
+    fn contains(&self, name: &str) -> bool {
         self.names.iter().any(|known| match known.strip_suffix('*') {
-            Some(beginning) => name.starts_with(beginning),
+            Some(prefix) => name.starts_with(prefix),
             None => *known == name,
         })
     }
 }
 
-/// What is said of a key; nothing where its value asks for nothing.
-pub(super) fn read(name: &str, value: &str) -> Result<(), KeyProblem> {
+/// Checks a key that Fairway ignores.
+///
+/// # Errors
+/// The problem to report for the key. There is none if Fairway behaves as the value demands anyway, for example
+/// because the value turns off a feature that Fairway lacks. Keys that the table does not list are unknown.
+pub(super) fn check_ignored(name: &str, value: &str) -> Result<(), KeyProblem> {
     match name {
-        "client-header-buffer-size" | "large-client-header-buffers" if hold_more(value) => {
+        "client-header-buffer-size" | "large-client-header-buffers" if exceeds_limits(value) => {
             return Err(KeyProblem::Lost(
                 "unless --max-request-line-bytes and --max-head-bytes say otherwise, a request line may have 8 KiB and a \
                  request head 32 KiB",
-                "longer request lines are answered 414, and larger heads 431",
+                "longer request lines get 414, and larger heads 431",
             ));
         }
-        "generate-request-id" if switch(value) == Some(true) => return Ok(()),
+        "generate-request-id" if parse_bool(value) == Some(true) => return Ok(()),
         "generate-request-id" => {
             return Err(KeyProblem::Lost("requests without X-Request-ID always get one", NO_EFFECT));
         }
         "proxy-stream-next-upstream" => {
-            return match switch(value) {
+            return match parse_bool(value) {
                 Some(true) => Ok(()),
                 Some(false) => Err(KeyProblem::Lost(
-                    "no byte of a client goes out before an endpoint is connected with",
-                    "where one cannot be reached, others are tried all the same",
+                    "client data is sent only after an endpoint is connected",
+                    "if one cannot be reached, others are still tried",
                 )),
                 None => Err(KeyProblem::NotA("true or false")),
             };
         }
         _ => {}
     }
-    let group = GROUPS.iter().find(|group| group.has(name)).ok_or(KeyProblem::Unknown)?;
-    let asks = !value.is_empty() && switch(value) != Some(false);
-    match group.fate {
-        Fate::Needless => Err(KeyProblem::Note(group.problem, group.consequence)),
-        _ if !asks => Ok(()),
-        Fate::Lost => Err(KeyProblem::Lost(group.problem, group.consequence)),
-        Fate::Protects => Err(KeyProblem::Unprotected(group.problem)),
+    let ignored = IGNORED_KEYS.iter().find(|keys| keys.contains(name)).ok_or(KeyProblem::Unknown)?;
+    let is_enabled = !value.is_empty() && parse_bool(value) != Some(false);
+    match ignored.effect {
+        KeyEffect::Needless => Err(KeyProblem::Note(ignored.problem, ignored.consequence)),
+        _ if !is_enabled => Ok(()),
+        KeyEffect::Lost => Err(KeyProblem::Lost(ignored.problem, ignored.consequence)),
+        KeyEffect::Protects => Err(KeyProblem::Unprotected(ignored.problem)),
     }
 }
 
-/// Whether buffers of nginx, `SIZE` or `NUMBER SIZE`, hold more of a request than Fairway takes.
-fn hold_more(buffers: &str) -> bool {
+/// Whether buffers of nginx, written as `SIZE` or `NUMBER SIZE`, hold a longer request line or a larger request head
+/// than Fairway accepts by default. In nginx, a request line must fit into one buffer, and a head into all of them.
+fn exceeds_limits(buffers: &str) -> bool {
     let mut words = buffers.split_whitespace().rev();
-    let size = words.next().and_then(bytes);
+    let size = words.next().and_then(parse_size);
     let number = words.next().map_or(Some(1), |number| number.parse::<u64>().ok());
-    size.zip(number).is_some_and(|(size, number)| size > REQUEST_LINE || size.saturating_mul(number) > HEAD)
+    size.zip(number).is_some_and(|(size, number)| {
+        size > DEFAULT_MAX_REQUEST_LINE_BYTES || size.saturating_mul(number) > DEFAULT_MAX_HEAD_BYTES
+    })
 }
 
 #[cfg(test)]
@@ -347,8 +367,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_that_asks_for_nothing_is_not_spoken_of() {
-        let quiet = [
+    fn values_that_fairway_satisfies_are_not_reported() {
+        let satisfied = [
             ("enable-opentracing", "false"),
             ("server-tokens", "false"),
             ("http-snippets", ""),
@@ -357,23 +377,23 @@ mod tests {
             ("allow-cross-namespace-resources", "false"),
             ("disable-proxy-intercept-errors", "false"),
         ];
-        for (name, value) in quiet {
-            assert!(read(name, value).is_ok(), "{name}: {value}");
+        for (name, value) in satisfied {
+            assert!(check_ignored(name, value).is_ok(), "no problem is expected for {name}: {value}");
         }
     }
 
     #[test]
-    fn what_is_lost_is_a_warning_and_what_protects_closes() {
-        assert!(matches!(read("enable-opentracing", "true"), Err(KeyProblem::Lost(..))));
-        assert!(matches!(read("zipkin-sample-rate", "1.0"), Err(KeyProblem::Note(..))));
-        assert!(matches!(read("generate-request-id", "false"), Err(KeyProblem::Lost(..))));
-        assert!(matches!(read("ssl-session-cache-size", "10m"), Err(KeyProblem::Note(..))));
-        assert!(matches!(read("http-snippets", "deny all;"), Err(KeyProblem::Unprotected(_))));
-        assert!(matches!(read("gzipped", "true"), Err(KeyProblem::Unknown)));
+    fn a_problem_states_whether_a_key_is_needless_lost_protective_or_unknown() {
+        assert!(matches!(check_ignored("enable-opentracing", "true"), Err(KeyProblem::Lost(..))));
+        assert!(matches!(check_ignored("zipkin-sample-rate", "1.0"), Err(KeyProblem::Note(..))));
+        assert!(matches!(check_ignored("generate-request-id", "false"), Err(KeyProblem::Lost(..))));
+        assert!(matches!(check_ignored("ssl-session-cache-size", "10m"), Err(KeyProblem::Note(..))));
+        assert!(matches!(check_ignored("http-snippets", "deny all;"), Err(KeyProblem::Unprotected(_))));
+        assert!(matches!(check_ignored("gzipped", "true"), Err(KeyProblem::Unknown)));
     }
 
     #[test]
-    fn what_answers_requests_otherwise_is_lost() {
+    fn a_key_is_lost_if_clients_get_other_responses_without_it() {
         for (name, value) in [
             ("allow-cross-namespace-resources", "true"),
             ("disable-proxy-intercept-errors", "true"),
@@ -381,7 +401,11 @@ mod tests {
             ("large-client-header-buffers", "8 8k"),
             ("client-header-buffer-size", "64k"),
         ] {
-            assert!(matches!(read(name, value), Err(KeyProblem::Lost(..))), "{name}: {value}");
+            let problem = check_ignored(name, value);
+            assert!(
+                matches!(problem, Err(KeyProblem::Lost(..))),
+                "a warning is expected for {name}: {value}"
+            );
         }
         for (name, value) in [
             ("large-client-header-buffers", "4 8k"),
@@ -389,7 +413,8 @@ mod tests {
             ("client-header-buffer-size", "1k"),
             ("proxy-ssl-location-only", "true"),
         ] {
-            assert!(matches!(read(name, value), Err(KeyProblem::Note(..))), "{name}: {value}");
+            let problem = check_ignored(name, value);
+            assert!(matches!(problem, Err(KeyProblem::Note(..))), "a note is expected for {name}: {value}");
         }
     }
 }

@@ -1,24 +1,24 @@
-//! What is wrong with a key of the settings ConfigMap. Owns no key and no wording.
+//! Problems with keys of the settings ConfigMap.
 
-/// Why a key has not the effect that it should have.
+/// Why a key does not have its full effect.
 #[derive(Clone, Copy)]
 pub(super) enum KeyProblem {
-    /// The value is not what it should be.
+    /// The value is invalid; contains what it should be.
     NotA(&'static str),
-    /// The same of a value that must not be shown.
+    /// The same for a value that must not be shown.
     NotASecret(&'static str),
-    /// A part of the value is not what it should be, and what becomes of it.
+    /// A part of the value is invalid; contains what it should be and the consequence.
     Partly(&'static str, &'static str),
-    /// The key works, with something to know.
+    /// The key works; contains additional information.
     Note(&'static str, &'static str),
-    /// The key has not the whole effect that it has in ingress-nginx.
+    /// The key does not have the full effect that it has in ingress-nginx.
     Lost(&'static str, &'static str),
     /// The key protects and is not supported.
     Unprotected(&'static str),
-    /// The key asks for the web application firewall, and there is none.
+    /// The key asks for the web application firewall, but there is none.
     NoFirewall,
-    /// The key protects, and its value cannot be read.
+    /// The key protects, and its value is unreadable.
     Unreadable(&'static str),
-    /// The key is not known.
+    /// Unknown key.
     Unknown,
 }

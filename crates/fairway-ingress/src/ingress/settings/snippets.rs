@@ -1,18 +1,18 @@
-//! Snippets of the settings ConfigMap: `http-snippet`, `server-snippet` and `location-snippet`. One that is not understood in every line
-//! closes all Ingresses, as it may restrict who is let in.
+//! Snippets of the settings ConfigMap: `http-snippet`, `server-snippet` and `location-snippet`. An unsupported line
+//! closes all Ingresses, because it may restrict access.
 
 use std::sync::Arc;
 
-use fairway_model::{AnswerReason, Origin};
+use fairway_model::{FixedResponseReason, Origin};
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 use fairway_objects::options::UnsupportedProtection;
-use fairway_snippet::{Problem, directives, host_snippet, http_snippet, path_snippet};
+use fairway_snippet::{Problem, host_snippet, http_snippet, parse_directives, path_snippet};
 
 use crate::ingress::closed::Closed;
 use crate::ingress::defaults::{Defaults, SnippetDefaults};
 use crate::ingress::snippets::conflicts;
 
-/// The texts, while the keys are read.
+/// The texts while keys are read.
 #[derive(Default)]
 pub(super) struct SnippetKeys {
     http: String,
@@ -21,8 +21,8 @@ pub(super) struct SnippetKeys {
 }
 
 impl SnippetKeys {
-    /// Takes a key; `false` where it is none of these.
-    pub(super) fn take(&mut self, name: &str, value: &str) -> bool {
+    /// Reads a key; `false` for any other.
+    pub(super) fn read(&mut self, name: &str, value: &str) -> bool {
         let place = match name {
             "http-snippet" => &mut self.http,
             "server-snippet" => &mut self.server,
@@ -33,8 +33,8 @@ impl SnippetKeys {
         true
     }
 
-    /// Makes values of them. `at` is the place of a key.
-    pub(super) fn settle(
+    /// Puts the snippets into the defaults. `at` gives the origin of a key.
+    pub(super) fn apply(
         &self,
         defaults: &mut Defaults,
         protection: UnsupportedProtection,
@@ -58,7 +58,7 @@ impl SnippetKeys {
                         "every Ingress is served without the snippets of the ConfigMap, as the flag says",
                     ),
                     UnsupportedProtection::Closed => {
-                        defaults.closed = Some(Closed(AnswerReason::ProtectionUnavailable));
+                        defaults.closed = Some(Closed(FixedResponseReason::ProtectionUnavailable));
                         (Severity::Error, "all paths of all Ingresses answer 503")
                     }
                 };
@@ -72,13 +72,13 @@ impl SnippetKeys {
         let in_http = |problem: Problem| ("http-snippet", format!(", {problem}"));
         let in_server = |problem: Problem| ("server-snippet", format!(", {problem}"));
         let in_location = |problem: Problem| ("location-snippet", format!(", {problem}"));
-        let http = directives("http-snippet", &self.http).map_err(in_http)?;
+        let http = parse_directives("http-snippet", &self.http).map_err(in_http)?;
         let http = http_snippet(&http).map_err(in_http)?;
-        let server = directives("server-snippet", &self.server).map_err(in_server)?;
+        let server = parse_directives("server-snippet", &self.server).map_err(in_server)?;
         let host = host_snippet(&[], &server, &http).map_err(in_server)?;
-        let location = directives("location-snippet", &self.location).map_err(in_location)?;
+        let location = parse_directives("location-snippet", &self.location).map_err(in_location)?;
         let path = path_snippet(&location, &http.maps).map_err(in_location)?;
-        if let Some(conflict) = conflicts::of_settings(&path, &host, defaults) {
+        if let Some(conflict) = conflicts::settings_snippet_conflict(&path, &host, defaults) {
             let key = if location.is_empty() { "server-snippet" } else { "location-snippet" };
             return Err((key, format!(" {conflict}")));
         }

@@ -1,26 +1,26 @@
-//! The keys of the settings ConfigMap about the tickets of TLS sessions. Never repeats a value: one of them is a secret.
+//! Keys for TLS session tickets. Messages never repeat a value, because one of them is a secret.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use fairway_model::{SessionTickets, TicketSecret};
-use fairway_objects::annotations::text::switch;
+use fairway_objects::annotations::text::parse_bool;
 
 use crate::ingress::settings::problem::KeyProblem;
 
-/// What nginx takes: a name, and keys of 128 or 256 bits.
+/// Lengths that nginx accepts: a name, and keys of 128 or 256 bits.
 const LENGTHS: [usize; 2] = [48, 80];
 
 /// Reads one of these keys; `None` for any other.
 pub(super) fn read(tickets: &mut SessionTickets, name: &str, value: &str) -> Option<Result<(), KeyProblem>> {
     match name {
         "ssl-session-tickets" => Some(enable(tickets, value)),
-        "ssl-session-ticket-key" => Some(fix(tickets, value)),
+        "ssl-session-ticket-key" => Some(set_fixed_key(tickets, value)),
         _ => None,
     }
 }
 
 fn enable(tickets: &mut SessionTickets, value: &str) -> Result<(), KeyProblem> {
-    match switch(value) {
+    match parse_bool(value) {
         Some(true) => Ok(()),
         Some(false) => {
             *tickets = SessionTickets::Off;
@@ -33,7 +33,7 @@ fn enable(tickets: &mut SessionTickets, value: &str) -> Result<(), KeyProblem> {
     }
 }
 
-fn fix(tickets: &mut SessionTickets, value: &str) -> Result<(), KeyProblem> {
+fn set_fixed_key(tickets: &mut SessionTickets, value: &str) -> Result<(), KeyProblem> {
     if value.is_empty() {
         return Ok(());
     }

@@ -1,37 +1,37 @@
-//! The keys of the settings ConfigMap about traces: how requests are traced (`enable-opentelemetry`, `opentelemetry-*`,
-//! `otel-sampler*`) and where spans go (`otlp-collector-*`, the other `otel-*`).
+//! Keys for tracing: how requests are traced (`enable-opentelemetry`, `opentelemetry-*`, `otel-sampler*`) and where
+//! spans are sent (`otlp-collector-*`, the other `otel-*`).
 
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use fairway_model::{Collector, Origin, SampleRatio, Settings, Template, Tracing};
-use fairway_objects::annotations::text::switch;
+use fairway_objects::annotations::text::parse_bool;
 use fairway_objects::diagnostic::{Diagnostic, Severity};
 
 use crate::ingress::defaults::TracingDefaults;
 use crate::ingress::settings::problem::KeyProblem;
 use crate::ingress::span_name;
 
-/// ingress-nginx: `otel-sampler-ratio`.
-const RATIO: f64 = 0.01;
+/// ingress-nginx: default of `otel-sampler-ratio`.
+const DEFAULT_RATIO: f64 = 0.01;
 
-/// ingress-nginx: `otlp-collector-port`.
-const PORT: u16 = 4317;
+/// ingress-nginx: default of `otlp-collector-port`.
+const DEFAULT_PORT: u16 = 4317;
 
-/// Spans that may wait at most.
+/// Maximum queued spans.
 const MAX_QUEUE: u32 = 65_536;
 
-/// Spans of one message at most: collectors refuse messages of more than 4 MiB unless they are told otherwise.
+/// Maximum spans of one message: collectors refuse messages of more than 4 MiB by default.
 const MAX_BATCH: u32 = 4_096;
 
-/// The longest name of a service, in bytes.
+/// Maximum length of a service name, in bytes.
 const MAX_SERVICE_NAME: usize = 255;
 
 const NAME: &str = "opentelemetry-operation-name";
 const BATCH: &str = "otel-max-export-batch-size";
 
-/// The keys, as far as they are good.
+/// The valid keys.
 #[derive(Debug, Default)]
 pub(super) struct TracingKeys {
     enabled: Option<bool>,
@@ -39,7 +39,7 @@ pub(super) struct TracingKeys {
     parent_based: Option<bool>,
     sampler: Sampler,
     ratio: Option<SampleRatio>,
-    /// As it was written.
+    /// As written.
     operation_name: Option<String>,
     collector: CollectorKeys,
 }
@@ -53,10 +53,10 @@ enum Sampler {
     TraceIdRatioBased,
 }
 
-/// Where spans go.
+/// The collector of spans.
 #[derive(Debug, Default)]
 struct CollectorKeys {
-    /// As it stands in a URL.
+    /// In the form used in a URL.
     host: Option<Arc<str>>,
     port: Option<u16>,
     service_name: Option<Arc<str>>,
@@ -66,7 +66,7 @@ struct CollectorKeys {
 }
 
 impl TracingKeys {
-    /// Reads one key; `None` where it is none of these.
+    /// Reads one key; `None` for any other.
     pub(super) fn read(&mut self, name: &str, value: &str) -> Option<Result<(), KeyProblem>> {
         let read = match name {
             "enable-opentelemetry" => flag(value).map(|on| self.enabled = Some(on)),
@@ -87,8 +87,8 @@ impl TracingKeys {
         Some(read)
     }
 
-    /// Puts the keys into the settings and the defaults of Ingresses. `at` is the place of a key.
-    pub(super) fn settle(
+    /// Puts the keys into the settings and the defaults of Ingresses. `at` gives the origin of a key.
+    pub(super) fn apply(
         &self,
         settings: &mut Settings,
         defaults: &mut TracingDefaults,
@@ -105,7 +105,7 @@ impl TracingKeys {
         };
         found.extend(self.unread_ratio(&at));
         settings.tracing = self.enabled.map(|on| Arc::new(if on { traced.clone() } else { Tracing::off() }));
-        settings.collector = self.collector.settle(&at, &mut found).map(Arc::new);
+        settings.collector = self.collector.resolve(&at, &mut found).map(Arc::new);
         *defaults = TracingDefaults { enabled: self.enabled, traced };
         found
     }
@@ -115,13 +115,13 @@ impl TracingKeys {
             Sampler::AlwaysOn => SampleRatio::ALL,
             Sampler::AlwaysOff => SampleRatio::NONE,
             Sampler::TraceIdRatioBased => {
-                let usual = || SampleRatio::new(RATIO).expect("it is between 0 and 1");
+                let usual = || SampleRatio::new(DEFAULT_RATIO).expect("it is between 0 and 1");
                 self.ratio.unwrap_or_else(usual)
             }
         }
     }
 
-    /// That a ratio counts for one sampler only: somebody who has set it may believe that few traces are sampled.
+    /// Reports that the ratio applies to one sampler only: whoever set it may expect that few traces are sampled.
     fn unread_ratio(&self, at: impl Fn(&str) -> Origin) -> Option<Diagnostic> {
         let unread = self.ratio? != self.ratio() && self.sampler != Sampler::TraceIdRatioBased;
         let key = "otel-sampler-ratio";
@@ -165,14 +165,14 @@ impl CollectorKeys {
             "otlp-collector-port" => port(value).map(|port| self.port = Some(port)),
             "otel-service-name" if value.is_empty() => Ok(()),
             "otel-service-name" => service_name(value).map(|name| self.service_name = Some(name)),
-            "otel-max-queuesize" => some(value).and_then(|spans| {
+            "otel-max-queuesize" => positive_number(value).and_then(|spans| {
                 self.max_queue = Some(spans.min(MAX_QUEUE));
                 if spans > MAX_QUEUE { Err(MANY_WAIT) } else { Ok(()) }
             }),
             "otel-schedule-delay-millis" => {
-                some(value).map(|delay| self.max_delay = Some(Duration::from_millis(delay.into())))
+                positive_number(value).map(|delay| self.max_delay = Some(Duration::from_millis(delay.into())))
             }
-            BATCH => some(value).and_then(|spans| {
+            BATCH => positive_number(value).and_then(|spans| {
                 self.max_batch = Some(spans.min(MAX_BATCH));
                 if spans > MAX_BATCH { Err(MANY_SENT) } else { Ok(()) }
             }),
@@ -181,8 +181,8 @@ impl CollectorKeys {
         Some(read)
     }
 
-    /// The collector, where one is named.
-    fn settle(&self, at: impl Fn(&str) -> Origin, found: &mut Vec<Diagnostic>) -> Option<Collector> {
+    /// The collector, if one is named.
+    fn resolve(&self, at: impl Fn(&str) -> Origin, found: &mut Vec<Diagnostic>) -> Option<Collector> {
         let mut note = |key: &str, problem: &str, consequence: String| {
             let noted = Diagnostic::new(Severity::Note, "setting", at(key));
             found.push(noted.because(format!("{key}: {problem}"), consequence));
@@ -194,7 +194,7 @@ impl CollectorKeys {
             }
             return None;
         };
-        let usual = Collector::at(format!("http://{host}:{}", self.port.unwrap_or(PORT)));
+        let usual = Collector::at(format!("http://{host}:{}", self.port.unwrap_or(DEFAULT_PORT)));
         let max_queue = self.max_queue.unwrap_or(usual.max_queue);
         if self.max_batch.is_some_and(|batch| batch > max_queue) {
             note(BATCH, "it is more than may wait", format!("a message has at most {max_queue} spans"));
@@ -208,7 +208,7 @@ impl CollectorKeys {
         })
     }
 
-    /// The keys that say something about a collector that no key names.
+    /// Collector keys without a collector host.
     fn without_host(&self) -> impl Iterator<Item = &'static str> {
         let keys = [
             ("otlp-collector-port", self.port.is_some()),
@@ -222,7 +222,7 @@ impl CollectorKeys {
 }
 
 fn flag(value: &str) -> Result<bool, KeyProblem> {
-    switch(value).ok_or(KeyProblem::NotA("true or false"))
+    parse_bool(value).ok_or(KeyProblem::NotA("true or false"))
 }
 
 fn sampler(value: &str) -> Result<Sampler, KeyProblem> {
@@ -235,8 +235,8 @@ fn ratio(value: &str) -> Result<SampleRatio, KeyProblem> {
     value.parse().ok().and_then(SampleRatio::new).ok_or(KeyProblem::NotA("a number from 0 to 1"))
 }
 
-/// A whole number above 0.
-fn some(value: &str) -> Result<u32, KeyProblem> {
+/// An integer above 0.
+fn positive_number(value: &str) -> Result<u32, KeyProblem> {
     let number = value.parse::<u32>().ok().filter(|number| *number > 0);
     number.ok_or(KeyProblem::NotA("a whole number above 0"))
 }
@@ -246,7 +246,7 @@ fn port(value: &str) -> Result<u16, KeyProblem> {
     port.ok_or(KeyProblem::NotA("a port from 1 to 65535"))
 }
 
-/// A host as it stands in a URL.
+/// A host as used in a URL.
 fn host(value: &str) -> Result<Arc<str>, KeyProblem> {
     let bare = value.strip_prefix('[').and_then(|value| value.strip_suffix(']')).unwrap_or(value);
     match bare.parse() {
@@ -271,7 +271,7 @@ mod tests {
 
     use super::*;
 
-    /// What becomes of keys, and what is said of them; those with a problem are listed.
+    /// The result of keys, and their diagnostics; invalid ones are listed.
     fn settled(keys: &[(&str, &str)]) -> (Settings, TracingDefaults, Vec<String>) {
         let mut read = TracingKeys::default();
         let (mut settings, mut defaults) = (Settings::default(), TracingDefaults::default());
@@ -281,7 +281,7 @@ mod tests {
                 said.push((*name).to_owned());
             }
         }
-        let found = read.settle(&mut settings, &mut defaults, |_| Origin::default());
+        let found = read.apply(&mut settings, &mut defaults, |_| Origin::default());
         said.extend(found.into_iter().map(|found| format!("{}; {}", found.problem, found.consequence)));
         (settings, defaults, said)
     }
@@ -317,7 +317,7 @@ mod tests {
             let (_, defaults, said) = settled(keys);
             (defaults.traced.ratio, said.len())
         };
-        let percent = SampleRatio::new(RATIO).unwrap();
+        let percent = SampleRatio::new(DEFAULT_RATIO).unwrap();
         let (sampler, ratio) = ("otel-sampler", "otel-sampler-ratio");
         assert_eq!(of(&[(sampler, "TraceIdRatioBased")]), (percent, 0));
         assert_eq!(
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_sampled_of_ones_own_is_still_traced_where_clients_have_sampled() {
+    fn client_sampled_traces_are_recorded_without_own_sampling() {
         let (settings, ..) = settled(&[("enable-opentelemetry", "true"), ("otel-sampler", "AlwaysOff")]);
         assert!(!settings.tracing.unwrap().is_off());
     }
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_about_a_collector_that_none_names_are_noted() {
+    fn collector_keys_without_a_host_are_reported() {
         let (settings, _, said) = settled(&[
             ("otel-service-name", "edge"),
             ("otlp-collector-port", "4318"),
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_host_port_or_number_is_refused() {
+    fn rejects_invalid_hosts_ports_and_numbers() {
         for (name, wrong) in [
             ("otlp-collector-host", "http://otel"),
             ("otlp-collector-host", "otel:4317"),

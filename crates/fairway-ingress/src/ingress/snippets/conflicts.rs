@@ -1,24 +1,30 @@
-//! Why a snippet has not the meaning beside annotations, settings and other paths that it has by itself: nginx lets one directive replace
-//! another, or looks at a part of the request that a step before has changed. Each is a clause behind the name of the snippet.
+//! Why a snippet cannot keep its meaning next to annotations, settings and other paths: in nginx, one directive
+//! replaces another, or sees a part of the request that an earlier step has changed. Each result completes a sentence
+//! that starts with the snippet's name.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use fairway_model::{Content, Guard};
-use fairway_snippet::{HostSnippet, PathSnippet, QuestionSnippet, Replaces, Uses};
+use fairway_model::{Guard, ResponseContent};
+use fairway_snippet::{AuthSnippet, HeaderUses, HostSnippet, PathSnippet, ReplacementScope};
 
-use crate::ingress::contributions::{Added, Contributions, SnippetOfPath, Turn};
+use crate::ingress::contributions::{AddedPhases, Contributions, GuardStage, PathSnippetEffects};
 use crate::ingress::defaults::Defaults;
 use crate::ingress::layout::Layout;
 use crate::ingress::location::Location;
 use crate::ingress::reader::Reader;
 use crate::ingress::served::ServedIngress;
 
-/// Conditions and parts of texts of a host's snippet, for all of its paths: each path has its own.
+/// Maximum number of conditions and text parts of a host's snippet, over all paths: each path has its own copy.
 const MAX_PARTS: usize = 200_000;
 
-/// Why, beside what the settings do to all Ingresses.
-fn beside_settings(uses: &Uses, says_who: bool, hides: bool, defaults: &Defaults) -> Option<String> {
+/// Conflict with settings for all Ingresses.
+fn conflict_with_settings(
+    uses: &HeaderUses,
+    says_who: bool,
+    hides: bool,
+    defaults: &Defaults,
+) -> Option<String> {
     if says_who && defaults.snippets.believes_peers {
         return Some("names the client, and so do the settings".to_owned());
     }
@@ -39,21 +45,27 @@ fn beside_settings(uses: &Uses, says_who: bool, hides: bool, defaults: &Defaults
         .map(|name| format!("has {name}, which proxy-set-headers of the settings sets, too"))
 }
 
-/// Why a snippet of the settings has not, for paths that belong to no Ingress.
-pub(crate) fn of_settings(path: &PathSnippet, host: &HostSnippet, defaults: &Defaults) -> Option<String> {
+/// Conflict of a settings snippet, for paths that belong to no Ingress.
+pub(crate) fn settings_snippet_conflict(
+    path: &PathSnippet,
+    host: &HostSnippet,
+    defaults: &Defaults,
+) -> Option<String> {
     let hides = !path.phases.answers.received.is_empty();
-    let of_path = beside_settings(&path.uses, path.phases.client.is_some(), hides, defaults);
-    of_path.or_else(|| beside_settings(&host.uses, host.client.is_some(), !host.hides.is_empty(), defaults))
+    let of_path = conflict_with_settings(&path.uses, path.phases.client.is_some(), hides, defaults);
+    of_path.or_else(|| {
+        conflict_with_settings(&host.uses, host.client.is_some(), !host.hidden_headers.is_empty(), defaults)
+    })
 }
 
-/// Why that of a question has not.
-pub(crate) fn of_question(question: &QuestionSnippet, defaults: &Defaults) -> Option<String> {
-    let uses = Uses { link: question.reads_link, ..Uses::default() };
-    beside_settings(&uses, false, false, defaults)
+/// Conflict of an auth snippet.
+pub(crate) fn auth_snippet_conflict(question: &AuthSnippet, defaults: &Defaults) -> Option<String> {
+    let uses = HeaderUses { link: question.depends_on_connection, ..HeaderUses::default() };
+    conflict_with_settings(&uses, false, false, defaults)
 }
 
-/// Why the snippet of a path has not, beside the annotations of its Ingress.
-pub(crate) fn beside_annotations(
+/// Conflict of a path's snippet with the annotations of its Ingress.
+pub(crate) fn conflict_with_annotations(
     snippet: &PathSnippet,
     reader: &Reader<'_>,
     defaults: &Defaults,
@@ -62,23 +74,24 @@ pub(crate) fn beside_annotations(
     let PathSnippet { uses, phases, .. } = snippet;
     let added = &contributions.added;
     let hides = !phases.answers.received.is_empty();
-    beside_settings(uses, phases.client.is_some(), hides, defaults)
-        .or_else(|| beside_added(uses, added))
-        .or_else(|| beside_rewrites(snippet, contributions))
-        .or_else(|| beside_endpoints(snippet, reader, contributions))
-        .or_else(|| beside_answers(snippet, contributions))
+    conflict_with_settings(uses, phases.client.is_some(), hides, defaults)
+        .or_else(|| conflict_with_phases(uses, added))
+        .or_else(|| conflict_with_rewrites(snippet, contributions))
+        .or_else(|| conflict_with_endpoints(snippet, reader, contributions))
+        .or_else(|| conflict_with_responses(snippet, contributions))
         .or_else(|| {
-            let why = if snippet.has_conditions && added.has(Turn::Preflight) {
+            let why = if snippet.has_conditions && added.has(GuardStage::Preflight) {
                 "has an if, behind which nginx forgets the headers of enable-cors"
-            } else if snippet.replaces_adds == Replaces::Sometimes && added.external_auth().is_some() {
+            } else if snippet.replaces_adds == ReplacementScope::Sometimes && added.external_auth().is_some()
+            {
                 "has add_header in an if, which replaces the cookies of auth-url"
-            } else if phases.client.is_some() && added.says_who() {
+            } else if phases.client.is_some() && added.sets_client_address() {
                 "names the client, and so does an annotation"
-            } else if snippet.satisfy_any.is_some() && added.asks_who() {
+            } else if snippet.satisfy_any.is_some() && added.authenticates() {
                 "has satisfy any; use the annotation satisfy"
-            } else if snippet.has_access && contributions.satisfies_any && added.asks_who() {
+            } else if snippet.has_access && contributions.satisfies_any && added.authenticates() {
                 "has allow or deny, and satisfy is any; use the source ranges"
-            } else if snippet.has_access && contributions.check_source_ranges() {
+            } else if snippet.has_access && contributions.have_source_ranges() {
                 "has allow or deny behind those of the source ranges; use these alone"
             } else {
                 return None;
@@ -87,10 +100,12 @@ pub(crate) fn beside_annotations(
         })
 }
 
-/// Beside what annotations do to requests and answers, whichever snippet it is.
-fn beside_added(uses: &Uses, added: &Added) -> Option<String> {
+/// Conflict of any snippet with request and response changes of annotations.
+fn conflict_with_phases(uses: &HeaderUses, added: &AddedPhases) -> Option<String> {
     let is_of_cors = |name: &String| name.starts_with("access-control-");
-    if added.has(Turn::Preflight) && (uses.reads.contains("origin") || uses.answers.iter().any(is_of_cors)) {
+    if added.has(GuardStage::Preflight)
+        && (uses.reads.contains("origin") || uses.answers.iter().any(is_of_cors))
+    {
         return Some("has Origin or Access-Control-*, which enable-cors changes".to_owned());
     }
     if added.asks_for_password() && uses.reads.contains("authorization") {
@@ -101,13 +116,13 @@ fn beside_added(uses: &Uses, added: &Added) -> Option<String> {
             "has more_*_input_headers of Authorization, by which nginx would ask for the password".to_owned(),
         );
     }
-    if added.takes_key_from(&uses.reads) || added.takes_key_from(&uses.inputs) {
+    if added.reads_key_from(&uses.reads) || added.reads_key_from(&uses.inputs) {
         return Some("has to do with the header of fairway.dev/api-key, which is taken away".to_owned());
     }
     let is_used = |name: &String| {
         uses.reads.contains(name) || uses.requests.contains(name) || uses.inputs.contains(name)
     };
-    if let Some(name) = added.told_of_identity(is_used) {
+    if let Some(name) = added.identity_header(is_used) {
         return Some(format!("has {name}, which fairway.dev/jwt or fairway.dev/api-key sets, too"));
     }
     if added.mirrors() && !uses.inputs.is_empty() {
@@ -126,12 +141,14 @@ fn beside_added(uses: &Uses, added: &Added) -> Option<String> {
             return Some(format!("has {name}, which auth-response-headers sets, too"));
         }
     }
-    let written = added.answer_fields().find(|name| uses.answers.contains(name));
+    let written = added.response_header_names().find(|name| uses.answers.contains(name));
     written.map(|name| format!("has {name}, which an annotation sets, too"))
 }
 
-fn beside_rewrites(snippet: &PathSnippet, contributions: &Contributions) -> Option<String> {
-    if snippet.breaks && (contributions.rewrite.target.is_some() || contributions.added.has(Turn::Redirect)) {
+fn conflict_with_rewrites(snippet: &PathSnippet, contributions: &Contributions) -> Option<String> {
+    if snippet.breaks
+        && (contributions.rewrite.target.is_some() || contributions.added.has(GuardStage::Redirect))
+    {
         return Some(
             "has break, behind which nginx neither rewrites nor redirects for annotations".to_owned(),
         );
@@ -148,7 +165,7 @@ fn beside_rewrites(snippet: &PathSnippet, contributions: &Contributions) -> Opti
         .then(|| "has X-Forwarded-Prefix, which x-forwarded-prefix sets, too".to_owned())
 }
 
-fn beside_endpoints(
+fn conflict_with_endpoints(
     snippet: &PathSnippet,
     reader: &Reader<'_>,
     contributions: &Contributions,
@@ -167,15 +184,20 @@ fn beside_endpoints(
         .then(|| "has more_*_input_headers of Cookie, by which affinity chooses".to_owned())
 }
 
-fn beside_answers(snippet: &PathSnippet, contributions: &Contributions) -> Option<String> {
+fn conflict_with_responses(snippet: &PathSnippet, contributions: &Contributions) -> Option<String> {
     let responds = || {
         snippet.phases.guards.iter().filter_map(|guard| match guard {
             Guard::Respond(respond) => Some(respond),
             _ => None,
         })
     };
-    let is_redirect = |content: &Content| {
-        matches!(content, Content::Location(_) | Content::UnescapedLocation(_) | Content::Rewritten { .. })
+    let is_redirect = |content: &ResponseContent| {
+        matches!(
+            content,
+            ResponseContent::Location(_)
+                | ResponseContent::UnescapedLocation(_)
+                | ResponseContent::Rewritten { .. }
+        )
     };
     if contributions.redirects.relative && responds().any(|respond| is_redirect(&respond.content)) {
         return Some("redirects, which relative-redirects changes".to_owned());
@@ -191,10 +213,16 @@ fn beside_answers(snippet: &PathSnippet, contributions: &Contributions) -> Optio
         .then(|| "has headers or statuses of responses that custom-http-errors replaces".to_owned())
 }
 
-/// Why the snippet of a host has not, beside its paths.
-pub(crate) fn on_host(host: &HostSnippet, layout: &Layout, defaults: &Defaults) -> Option<String> {
+/// Conflict of a host's snippet with its paths.
+pub(crate) fn host_snippet_conflict(
+    host: &HostSnippet,
+    layout: &Layout,
+    defaults: &Defaults,
+) -> Option<String> {
     let uses = &host.uses;
-    if let Some(why) = beside_settings(uses, host.client.is_some(), !host.hides.is_empty(), defaults) {
+    if let Some(why) =
+        conflict_with_settings(uses, host.client.is_some(), !host.hidden_headers.is_empty(), defaults)
+    {
         return Some(why);
     }
     if host.statuses().any(|status| defaults.errors.contains(&status)) {
@@ -209,12 +237,12 @@ pub(crate) fn on_host(host: &HostSnippet, layout: &Layout, defaults: &Defaults) 
     }
     let paths = layout.locations.iter().filter_map(|location| Some((location, location.owner.as_ref()?)));
     paths.into_iter().find_map(|(location, owner)| {
-        let why = beside_path(host, location, owner)?;
+        let why = conflict_with_path(host, location, owner)?;
         Some(format!("{why} (path {} of Ingress {})", location.path, owner.key))
     })
 }
 
-fn beside_path(host: &HostSnippet, location: &Location, owner: &Arc<ServedIngress>) -> Option<String> {
+fn conflict_with_path(host: &HostSnippet, location: &Location, owner: &Arc<ServedIngress>) -> Option<String> {
     let (uses, added) = (&host.uses, &owner.contributions.added);
     let asks = added.external_auth().is_some();
     if host.reads_target && (asks || added.mirrors()) {
@@ -223,19 +251,19 @@ fn beside_path(host: &HostSnippet, location: &Location, owner: &Arc<ServedIngres
             "depends on the path or the query, and nginx asks again for {asked}, with others"
         ));
     }
-    if let Some(why) = beside_added(uses, added) {
+    if let Some(why) = conflict_with_phases(uses, added) {
         return Some(why);
     }
-    if host.is_around_app_root && owner.contributions.app_root.is_some() {
+    if host.limits_app_root && owner.contributions.app_root.is_some() {
         return Some("answers behind app-root in nginx, or ends the rewrite phase before it".to_owned());
     }
-    if host.access.is_some() && owner.contributions.satisfies_any && added.asks_who() {
+    if host.access.is_some() && owner.contributions.satisfies_any && added.authenticates() {
         return Some("has allow or deny, and satisfy is any; use the source ranges".to_owned());
     }
-    if !uses.inputs.is_empty() && added.says_who() {
+    if !uses.inputs.is_empty() && added.sets_client_address() {
         return Some("has more_*_input_headers, by which a path may find the client's address".to_owned());
     }
-    if host.client.is_some() && added.says_who() {
+    if host.client.is_some() && added.sets_client_address() {
         return Some("names the client, and so does a path".to_owned());
     }
     let balance = &owner.contributions.upstream.balance;
@@ -247,10 +275,10 @@ fn beside_path(host: &HostSnippet, location: &Location, owner: &Arc<ServedIngres
     if rewrites && (uses.path || uses.query) {
         return Some("has headers that depend on the path or the query, which a path rewrites".to_owned());
     }
-    beside_snippet(host, of_path?)
+    conflict_with_path_snippet(host, of_path?)
 }
 
-fn beside_snippet(host: &HostSnippet, of_path: &SnippetOfPath) -> Option<String> {
+fn conflict_with_path_snippet(host: &HostSnippet, of_path: &PathSnippetEffects) -> Option<String> {
     let common = |one: &BTreeSet<String>, other: &BTreeSet<String>| one.intersection(other).next().cloned();
     let (uses, others) = (&host.uses, &of_path.uses);
     let changed = common(&uses.inputs, &others.reads)
@@ -259,7 +287,7 @@ fn beside_snippet(host: &HostSnippet, of_path: &SnippetOfPath) -> Option<String>
     if let Some(name) = changed {
         return Some(format!("has {name}, which configuration-snippet reads or changes, too"));
     }
-    if of_path.replaces_adds == Replaces::Sometimes && !host.adds.is_empty() {
+    if of_path.replaces_adds == ReplacementScope::Sometimes && !host.adds.is_empty() {
         return Some("has add_header, which an if of configuration-snippet replaces".to_owned());
     }
     (host.has_type && of_path.inherits_type)

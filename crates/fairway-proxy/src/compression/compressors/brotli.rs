@@ -4,18 +4,18 @@ use brotli::enc::StandardAlloc;
 use brotli::enc::encode::{BrotliEncoderOperation, BrotliEncoderParameter, BrotliEncoderStateStruct};
 use fairway_connection::sides::Failure;
 
-use super::pieces::{MAX_PIECE, OUTPUT};
+use super::pieces::{MAX_PIECE, OUTPUT_BUFFER_BYTES};
 use crate::body_step::{BodyStep, Sink};
 
-/// The hardest that a compressor tries. Beyond it one takes 12 MB or more, and works on 64 KiB for up to 70 ms, for which all
-/// exchanges of its worker would wait.
+/// The highest quality. Beyond it a compressor takes 12 MB or more, and works on 64 KiB for up to 70 ms, during which all
+/// exchanges of its worker wait.
 const MAX_QUALITY: u32 = 6;
 
-/// The qualities up to this one find enough in a window of 64 KiB; those beyond it would take 35 MB for that, and 6 MB for one of
-/// 256 KiB.
+/// The highest quality for which a window of 64 KiB suffices; higher ones would take 35 MB for that, and 6 MB for one of 256
+/// KiB.
 const MAX_QUALITY_OF_SMALL_WINDOW: u32 = 4;
 
-/// What a compressor of a quality takes.
+/// The memory of a compressor with this quality, in bytes.
 pub(super) fn bytes(quality: u8) -> u64 {
     match quality {
         0 | 1 => 200 << 10,
@@ -29,12 +29,12 @@ pub(super) fn bytes(quality: u8) -> u64 {
 /// A compressor.
 pub(super) struct Brotli {
     state: BrotliEncoderStateStruct<StandardAlloc>,
-    /// Whether it may hold bytes that were not handed on.
+    /// Whether it may hold bytes that were not passed on.
     is_dirty: bool,
 }
 
 impl Brotli {
-    /// Of a quality from 0 to 6.
+    /// A compressor with a quality from 0 to 6.
     pub(super) fn new(quality: u8) -> Self {
         let quality = u32::from(quality).min(MAX_QUALITY);
         let window_bits = if quality > MAX_QUALITY_OF_SMALL_WINDOW { 18 } else { 16 };
@@ -44,14 +44,14 @@ impl Brotli {
         Self { state, is_dirty: false }
     }
 
-    /// Compresses `input` and hands on what comes of it.
+    /// Compresses `input` and passes the output on.
     fn run(
         &mut self,
         operation: BrotliEncoderOperation,
         input: &[u8],
         sink: &mut Sink<'_>,
     ) -> Result<(), Failure> {
-        let mut output = [0; OUTPUT];
+        let mut output = [0; OUTPUT_BUFFER_BYTES];
         let (mut left, mut at) = (input.len(), 0);
         loop {
             let (mut room, mut made) = (output.len(), 0);
@@ -80,7 +80,8 @@ impl Brotli {
 }
 
 impl BodyStep for Brotli {
-    /// Less comes out, or it waits where all that finds no room waits: a small window of the client does not make small pieces.
+    /// The room of the client does not limit the input: the output is smaller, or waits in the client's queue, and a small
+    /// window of the client must not make small pieces.
     fn takes(&self, _: usize) -> usize {
         MAX_PIECE
     }
@@ -89,8 +90,8 @@ impl BodyStep for Brotli {
         false
     }
 
-    /// Its memory is bounded, whatever passes.
-    fn held(&self) -> usize {
+    /// Its memory is bounded independently of the body.
+    fn held_bytes(&self) -> usize {
         0
     }
 

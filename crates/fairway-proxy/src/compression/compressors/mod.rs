@@ -1,5 +1,5 @@
-//! The compressors, each a step of a body that streams: bytes go in by the piece, and what comes of them is handed on at once or at a
-//! pause. Each takes a bounded amount of memory and of time for a piece. Knows nothing of heads; a fuzz target builds this folder alone.
+//! The compressors, as body steps: bytes go in by the piece, output is passed on at once or at a pause. Each uses a bounded
+//! amount of memory, and of time per piece. They know nothing of heads; a fuzz target builds this folder alone.
 
 mod brotli;
 mod gzip;
@@ -14,18 +14,18 @@ use self::zstd::Zstd;
 use crate::body_step::BodyStep;
 
 #[cfg(test)]
-pub(super) use self::pieces::{MAX_PIECE, OUTPUT};
+pub(super) use self::pieces::{MAX_PIECE, OUTPUT_BUFFER_BYTES};
 
-/// The most bytes that the compressor of a rule takes.
+/// The maximum memory of the compressor of a rule, in bytes.
 pub(super) fn max_bytes(rule: &CodingRule) -> u64 {
     match rule.coding {
         ContentCoding::Brotli => brotli::bytes(rule.level),
-        ContentCoding::Gzip => gzip::BYTES,
-        ContentCoding::Zstd => zstd::BYTES,
+        ContentCoding::Gzip => gzip::MEMORY_BYTES,
+        ContentCoding::Zstd => zstd::MEMORY_BYTES,
     }
 }
 
-/// The compressor of a rule for a body of this length, where it is known; `None` where there is no memory for one.
+/// The compressor of a rule for a body of this length, if it is known; `None` if there is no memory for one.
 pub(super) fn start(rule: &CodingRule, length: Option<u64>) -> Option<Box<dyn BodyStep>> {
     Some(match rule.coding {
         ContentCoding::Brotli => Box::new(Brotli::new(rule.level)),

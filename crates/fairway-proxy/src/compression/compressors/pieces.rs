@@ -1,7 +1,7 @@
-//! How much a compressor takes in and hands on at a time.
+//! The sizes of input and output pieces of a compressor.
 
-/// The most that it takes in one piece: what it does with that, other exchanges wait for.
+/// The maximum input piece, in bytes: other exchanges wait while it is compressed.
 pub(crate) const MAX_PIECE: usize = 16 * 1024;
 
-/// The most that it hands on in one piece.
-pub(crate) const OUTPUT: usize = 8 * 1024;
+/// The maximum output piece, in bytes.
+pub(crate) const OUTPUT_BUFFER_BYTES: usize = 8 * 1024;

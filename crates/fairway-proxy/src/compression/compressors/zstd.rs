@@ -4,33 +4,33 @@ use fairway_connection::sides::Failure;
 use zstd_safe::zstd_sys::ZSTD_EndDirective as Directive;
 use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer};
 
-use super::pieces::{MAX_PIECE, OUTPUT};
+use super::pieces::{MAX_PIECE, OUTPUT_BUFFER_BYTES};
 use crate::body_step::{BodyStep, Sink};
 
-/// 64 KiB, which is also the most that is compressed at once. With 128 KiB, bodies would be 4% smaller, a compressor would take nearly
-/// twice the memory, and other exchanges would wait twice as long for it.
+/// 64 KiB, which is also the maximum compressed at once. With 128 KiB, bodies would be 4% smaller, a compressor would take
+/// nearly twice the memory, and other exchanges would wait twice as long for it.
 const WINDOW_LOG: u32 = 16;
 
-/// The sizes of the tables of matches, so that all levels take about the same memory: with its own tables, level 4 would take 2.5 MB,
-/// and level 9 more than 10 MB.
+/// The sizes of the match tables, chosen so that all levels take about the same memory: with its own tables, level 4 would take
+/// 2.5 MB, and level 9 more than 10 MB.
 const HASH_LOG: u32 = 15;
 const CHAIN_LOG: u32 = 13;
 
-/// The hardest that a compressor tries. Level 12 takes a fifth more time to make bodies 1% smaller, and level 19 works on 64 KiB for 10 ms.
+/// The highest level. Level 12 takes a fifth more time to make bodies 1% smaller, and level 19 works on 64 KiB for 10 ms.
 const MAX_LEVEL: u8 = 9;
 
-/// What a compressor takes; for bodies of up to 4 KiB 120 KiB.
-pub(super) const BYTES: u64 = 620 << 10;
+/// The memory of a compressor, in bytes; for bodies of up to 4 KiB 120 KiB.
+pub(super) const MEMORY_BYTES: u64 = 620 << 10;
 
-/// A compressor, for one body: one that is kept for the next would save 8 µs, of 20 µs for 4 KiB, and hold its memory meanwhile.
+/// A compressor, for one body. Reusing it would save 8 µs, of 20 µs for 4 KiB, but hold its memory meanwhile.
 pub(super) struct Zstd {
     state: CCtx<'static>,
-    /// Whether it may hold bytes that were not handed on.
+    /// Whether it may hold bytes that were not passed on.
     is_dirty: bool,
 }
 
 impl Zstd {
-    /// Of a level from 1 to 9, for a body of this length where it is known; `None` where there is no memory for it.
+    /// A compressor with a level from 1 to 9, for a body of this length, if it is known; `None` if there is no memory for it.
     pub(super) fn new(level: u8, length: Option<u64>) -> Option<Self> {
         let mut state = CCtx::try_create()?;
         for parameter in [
@@ -41,14 +41,14 @@ impl Zstd {
         ] {
             state.set_parameter(parameter).ok()?;
         }
-        // A body of another length would end as one that breaks off.
+        // A body of another length then fails as truncated.
         state.set_pledged_src_size(length).ok()?;
         Some(Self { state, is_dirty: false })
     }
 
-    /// Compresses `input` and hands on what comes of it.
+    /// Compresses `input` and passes the output on.
     fn run(&mut self, input: &[u8], directive: Directive, sink: &mut Sink<'_>) -> Result<(), Failure> {
-        let mut output = [0; OUTPUT];
+        let mut output = [0; OUTPUT_BUFFER_BYTES];
         let mut from = InBuffer::around(input);
         loop {
             let mut into = OutBuffer::around(&mut output[..]);
@@ -59,8 +59,8 @@ impl Zstd {
                 sink(&output[..made])?;
             }
             let is_done = match directive {
-                // It left room only where it has nothing more to say.
-                Directive::ZSTD_e_continue => from.pos() == input.len() && made < OUTPUT,
+                // It leaves room only if it has no more output.
+                Directive::ZSTD_e_continue => from.pos() == input.len() && made < OUTPUT_BUFFER_BYTES,
                 Directive::ZSTD_e_flush | Directive::ZSTD_e_end => left == 0,
             };
             if is_done {
@@ -71,7 +71,8 @@ impl Zstd {
 }
 
 impl BodyStep for Zstd {
-    /// Less comes out, or it waits where all that finds no room waits: a small window of the client does not make small pieces.
+    /// The room of the client does not limit the input: the output is smaller, or waits in the client's queue, and a small
+    /// window of the client must not make small pieces.
     fn takes(&self, _: usize) -> usize {
         MAX_PIECE
     }
@@ -80,8 +81,8 @@ impl BodyStep for Zstd {
         false
     }
 
-    /// Its memory is bounded, whatever passes.
-    fn held(&self) -> usize {
+    /// Its memory is bounded independently of the body.
+    fn held_bytes(&self) -> usize {
         0
     }
 
@@ -118,7 +119,10 @@ mod tests {
                     step.write(piece, &mut |_| Ok(())).unwrap();
                     most = most.max(step.state.sizeof() as u64);
                 }
-                assert!((BYTES / 10 * 9..=BYTES).contains(&most), "level {level}: {most} bytes");
+                assert!(
+                    (MEMORY_BYTES / 10 * 9..=MEMORY_BYTES).contains(&most),
+                    "level {level}: {most} bytes"
+                );
             }
         }
     }

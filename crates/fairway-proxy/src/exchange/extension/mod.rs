@@ -1,4 +1,4 @@
-//! Exchanges that a service sees and may change over gRPC (`envoy.service.ext_proc.v3.ExternalProcessor/Process`).
+//! Exchanges that an extension service sees and may change over gRPC (`envoy.service.ext_proc.v3.ExternalProcessor/Process`).
 //!
 //! ```text
 //! client ─► request body ─► Pipe ─► exchange within (Unseen) ─► endpoint
@@ -8,9 +8,9 @@
 //! client ◄─── relay ◄────── Pipe ◄─ response of the exchange within
 //! ```
 //!
-//! The exchange with the endpoint runs inside: it has its attempts, its timeouts and its buffers, and the [`Pipe`] for a client. Towards
-//! the client the same pipe is the endpoint. What the service says is the business of [`Processor`], which knows no connection. A rule
-//! without extensions meets none of this.
+//! The exchange with the endpoint runs inside, with its own attempts, timeouts and buffers, and the [`Pipe`] as its client.
+//! Towards the client the same pipe is the endpoint. [`Processor`] implements the protocol of the service and knows no
+//! connection. Rules without extensions do not use this module.
 
 mod pipe;
 mod service;
@@ -23,120 +23,122 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use fairway_connection::sides::{AnswerPlan, Downstream, Upgrade};
+use fairway_connection::sides::{Downstream, ResponsePlan, Upgrade};
 use fairway_extension::change;
 use fairway_extension::processing::{
-    BodyLength, Counts, ExchangeFacts, Failure, HeadChange, ImmediateResponse, Processor, Side, Stop,
+    BodyLength, ExchangeFacts, Failure, HeadChange, ImmediateResponse, Processor, Side, StopReason,
+    StreamCounts,
 };
 use fairway_http::{BodySize, Head, Known, Method};
 use fairway_net::clock::Instant;
-use fairway_routing::Extending;
+use fairway_routing::ExtensionStep;
 
-use self::pipe::{EndpointSide, Pipe, Shared, Stream, is_empty};
+use self::pipe::{EndpointSide, Pipe, PipeState, Stream, is_empty};
 use super::environment::{ClientSide, Ending, Environment, Exchange};
 use super::forward;
-use super::relay::{Broken, End, Relayed, Through, relay};
-use super::respond::{self, Outcome};
-use super::subrequest::Unseen;
-use super::transact::announce;
+use super::relay::{BrokenResponse, ClientEnd, Relayed, ResponsePipeline, relay};
+use super::respond::{self, ForwardOutcome};
+use super::subrequest::SubrequestClient;
+use super::transact::send_continue;
 use crate::fault::Fault;
-use crate::filter::{self, Made, own_answer};
-use crate::metrics::record::Record;
+use crate::filter::{self, ResponseScope, start_own_response};
+use crate::metrics::record::ExchangeRecord;
 use crate::network::Network;
 use crate::request::body::{BodyBounds, BodyFault, RequestBody};
 
-/// How long a service may take to end a stream that has nothing more to say.
+/// How long a service may take to end its stream after the exchange.
 const STREAM_END_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Forwards the request in the buffers through services, the first of them first, and brings the response back.
+/// Forwards the request through the services in order, and sends the response to the client.
 pub(super) fn forward_through<'e, 'a: 'e, N: Network, D: Downstream>(
     exchange: &'e mut Exchange<'_, 'a, N, D>,
-    extensions: &'a [Extending],
-) -> Pin<Box<dyn Future<Output = Outcome<'a>> + 'e>> {
+    extensions: &'a [ExtensionStep],
+) -> Pin<Box<dyn Future<Output = ForwardOutcome<'a>> + 'e>> {
     Box::pin(async move {
         match extensions {
             [] => forward::forward(exchange).await,
-            [first, rest @ ..] => extend(exchange, first, rest).await,
+            [first, rest @ ..] => run_extension(exchange, first, rest).await,
         }
     })
 }
 
-/// Why the exchange does not go on through the service.
+/// Why the exchange does not continue through the service.
 enum Halt<'a> {
-    /// The service answers, or has failed.
-    Stopped(Stop),
-    /// Somebody else has.
+    /// The service responds itself, or has failed.
+    Stopped(StopReason),
+    /// Another party failed.
     Failed(Fault),
-    /// The exchange within ended without a response.
-    Ended(Outcome<'a>),
+    /// The inner exchange ended without a response.
+    Ended(ForwardOutcome<'a>),
 }
 
-async fn extend<'a, N: Network, D: Downstream>(
+async fn run_extension<'a, N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, 'a, N, D>,
-    extending: &'a Extending,
-    rest: &'a [Extending],
-) -> Outcome<'a> {
+    extending: &'a ExtensionStep,
+    rest: &'a [ExtensionStep],
+) -> ForwardOutcome<'a> {
     let intake = &exchange.env.intake;
     let has_body = !is_empty(intake.body) && intake.upgrade == Upgrade::None;
-    let processor = begin(exchange, extending, has_body);
-    let shared = Rc::new(RefCell::new(Shared::new(processor, has_body)));
+    let processor = start_processor(exchange, extending, has_body);
+    let shared = Rc::new(RefCell::new(PipeState::new(processor, has_body)));
     let mut inner_buffers = exchange.env.worker.lend_buffers();
-    let mut inner_record = Record::new(exchange.record.began, 0);
+    let mut inner_record = ExchangeRecord::new(exchange.record.started_at, 0);
     let mut endpoint_side = EndpointSide::new(Rc::clone(&shared));
     let mut inner_client;
     let mut inner;
     let mut pipe = match service::open(exchange, extending, &shared) {
         Ok(service) => Pipe::new(Rc::clone(&shared), service),
-        Err(fault) => return respond::refuse(exchange, fault, Made::ByRule).await,
+        Err(fault) => return respond::refuse(exchange, fault, ResponseScope::Rule).await,
     };
     let change = match request_head(exchange, &mut pipe).await {
         Ok(change) => change,
         Err(halt) => {
             drop(pipe);
-            return end(exchange, extending, &shared, halt).await;
+            return end_halted(exchange, extending, &shared, halt).await;
         }
     };
     if extending.prepared.extension().picks_endpoint {
         pick_endpoints(exchange, extending, &change, &shared);
     }
-    // Nobody is waited for from here on but whom the exchange within waits for.
+    // From here on only the inner exchange waits for others.
     let now = Instant::now();
-    exchange.record.waited_until(now);
-    inner_record.waited_until(now);
-    (inner_record.method, inner_record.call) = (exchange.record.method, exchange.record.call);
+    exchange.record.finish_waiting(now);
+    inner_record.finish_waiting(now);
+    (inner_record.method, inner_record.grpc_call) = (exchange.record.method, exchange.record.grpc_call);
     let is_out_of_the_way = shared.borrow().is_finished() && !pipe.has_body();
     if is_out_of_the_way || exchange.env.intake.upgrade != Upgrade::None {
         apply_to_request(exchange, &change);
-        shared.borrow_mut().let_pass();
+        shared.borrow_mut().finish_service();
         count_end(exchange, extending, &shared);
         let service = pipe.into_service();
         let mut forwarding = forward_through(exchange, rest);
-        return alongside(service, &mut forwarding).await;
+        return forward_alongside(service, &mut forwarding).await;
     }
     let body = apply_to_inner(exchange, &change, &mut inner_buffers);
-    inner_client = ClientSide::new(Unseen::new(&mut endpoint_side), exchange.client_side.peer.clone());
+    inner_client =
+        ClientSide::new(SubrequestClient::new(&mut endpoint_side), exchange.client_side.peer.clone());
     let env = inner_environment(&exchange.env, &inner_buffers, body);
-    // The client's body keeps the bounds; what the service makes of it need not.
-    let bounds = BodyBounds { most: None, rate: 0, ..env.body_bounds(None) };
-    inner_buffers.body = RequestBody::announced(bounds, env.client.trust);
+    // The limits apply to the client's body, not to what the service makes of it.
+    let bounds = BodyBounds { max_bytes: None, rate: 0, ..env.body_bounds(None) };
+    inner_buffers.body = RequestBody::without_continue(bounds, env.client.trust);
     inner = Exchange {
         env,
         client_side: &mut inner_client,
         buffers: &mut inner_buffers,
         record: &mut inner_record,
     };
-    pipe.begin(forward_through(&mut inner, rest));
+    pipe.start_inner(forward_through(&mut inner, rest));
     let outcome = match response_head(exchange, &mut pipe).await {
         Ok(()) => {
-            let ending = hand_on(exchange, &mut pipe).await;
-            Ok(Outcome::Ended(ending))
+            let ending = relay_response(exchange, &mut pipe).await;
+            Ok(ForwardOutcome::Ended(ending))
         }
         Err(halt) => Err(halt),
     };
     let service = pipe.into_service();
-    shared.borrow_mut().let_pass();
-    merge(exchange, &inner_record);
-    std::mem::swap(&mut exchange.buffers.forms, &mut inner_buffers.forms);
+    shared.borrow_mut().finish_service();
+    merge_record(exchange, &inner_record);
+    std::mem::swap(&mut exchange.buffers.extras, &mut inner_buffers.extras);
     drop(inner_buffers);
     match outcome {
         Ok(outcome) => {
@@ -144,20 +146,21 @@ async fn extend<'a, N: Network, D: Downstream>(
             finish_later(service);
             outcome
         }
-        Err(halt) => end(exchange, extending, &shared, halt).await,
+        Err(halt) => end_halted(exchange, extending, &shared, halt).await,
     }
 }
 
-/// Tells the processor of the request.
-fn begin<N: Network, D>(
+/// Creates the processor and gives it the request head.
+fn start_processor<N: Network, D>(
     exchange: &Exchange<'_, '_, N, D>,
-    extending: &Extending,
+    extending: &ExtensionStep,
     has_body: bool,
 ) -> Processor {
     let Exchange { env, buffers, .. } = exchange;
     let extension = extending.prepared.extension();
-    let rendered =
-        |(name, template): &(Arc<str>, _)| (Arc::clone(name), filter::text(template, env.sources(), buffers));
+    let rendered = |(name, template): &(Arc<str>, _)| {
+        (Arc::clone(name), filter::render(template, env.sources(), buffers))
+    };
     let attributes: Vec<_> = extension.attributes.iter().map(rendered).collect();
     let facts = ExchangeFacts {
         path: env.intake.received(buffers),
@@ -170,7 +173,7 @@ fn begin<N: Network, D>(
     processor
 }
 
-/// Waits until the head of the request may go on.
+/// Waits until the request head may be forwarded.
 async fn request_head<'a, N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, 'a, N, D>,
     pipe: &mut Pipe<'a, '_>,
@@ -185,16 +188,16 @@ async fn request_head<'a, N: Network, D: Downstream>(
             if let Some(change) = pipe.take_request_head() {
                 return Poll::Ready(Ok(change));
             }
-            let before = pipe.moves();
-            // The service may still leave the body to the endpoint: it is not read before the head needs it.
+            let before = pipe.progress();
+            // The service may still leave the body to the endpoint, so it is not read before the head has passed.
             let looked_at = match pipe.is_waiting_for_service() {
-                true => exchange.client_side.down.poll_gone(cx).map(|()| Err(Fault::ClientGone)),
+                true => exchange.client_side.down.poll_client_gone(cx).map(|()| Err(Fault::ClientGone)),
                 false => watch.poll(cx, exchange, pipe),
             };
             if let Poll::Ready(Err(fault)) = looked_at {
                 return Poll::Ready(Err(Halt::Failed(fault)));
             }
-            if pipe.moves() == before {
+            if pipe.progress() == before {
                 return Poll::Pending;
             }
         }
@@ -202,7 +205,7 @@ async fn request_head<'a, N: Network, D: Downstream>(
     .await
 }
 
-/// Waits until the head of the response may go on, and writes it to the buffers.
+/// Waits until the response head may be sent, and writes it to the buffers.
 async fn response_head<'a, N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, 'a, N, D>,
     pipe: &mut Pipe<'a, '_>,
@@ -226,11 +229,11 @@ async fn response_head<'a, N: Network, D: Downstream>(
                     exchange.client_side.down.send_interim(&interim);
                 }
             }
-            let before = pipe.moves();
+            let before = pipe.progress();
             if let Poll::Ready(Err(fault)) = watch.poll(cx, exchange, pipe) {
                 return Poll::Ready(Err(Halt::Failed(fault)));
             }
-            if pipe.moves() == before {
+            if pipe.progress() == before {
                 return Poll::Pending;
             }
         }
@@ -238,7 +241,7 @@ async fn response_head<'a, N: Network, D: Downstream>(
     .await
 }
 
-/// Reads the request's body into the pipe, and looks after the client meanwhile.
+/// Reads the request body into the pipe, and watches the client.
 #[derive(Default)]
 struct ClientWatch {
     has_begun: bool,
@@ -248,7 +251,7 @@ struct ClientWatch {
 }
 
 impl ClientWatch {
-    /// Ready when the client is the end of the exchange.
+    /// Ready when the client ends the exchange.
     fn poll<N: Network, D: Downstream>(
         &mut self,
         cx: &mut std::task::Context<'_>,
@@ -258,7 +261,7 @@ impl ClientWatch {
         if !self.has_begun {
             self.has_begun = true;
             if pipe.wants_request_body() {
-                announce(exchange);
+                send_continue(exchange);
             }
         }
         let Exchange { env, client_side, buffers, .. } = exchange;
@@ -266,12 +269,12 @@ impl ClientWatch {
         if down.queued() > 0 && matches!(down.poll_flush(cx), Poll::Ready(Err(_))) {
             return Poll::Ready(Err(Fault::ClientGone));
         }
-        if pipe.begins_body() {
-            // What a guard has read already.
+        if pipe.starts_body() {
+            // Bytes that a guard has read already.
             if buffers.body.restart(cx, pipe, &buffers.replay).is_err() {
                 self.is_deaf = true;
             }
-            buffers.body.hold_nothing(&mut buffers.replay);
+            buffers.body.discard_replay(&mut buffers.replay);
         }
         if !buffers.body.is_sent() && !self.is_deaf {
             match buffers.body.poll_send(cx, down, pipe, &mut buffers.replay) {
@@ -280,54 +283,54 @@ impl ClientWatch {
                 Poll::Ready(Ok(())) | Poll::Pending => {}
             }
         }
-        if buffers.body.leaves_alone(self.is_deaf) {
+        if buffers.body.is_client_paused(self.is_deaf) {
             self.since = None;
-            return down.poll_gone(cx).map(|()| Err(Fault::ClientGone));
+            return down.poll_client_gone(cx).map(|()| Err(Fault::ClientGone));
         }
-        let (now_received, patience) = (buffers.body.received(), env.worker.options.limits.body_idle);
+        let (now_received, idle_timeout) = (buffers.body.received(), env.worker.options.limits.body_idle);
         if self.received != Some(now_received) || self.since.is_none() {
             let now = Instant::now();
             if let Some(since) = self.since
-                && buffers.body.note_wait(now.saturating_duration_since(since))
+                && buffers.body.record_wait(now.saturating_duration_since(since))
             {
                 return Poll::Ready(Err(Fault::ClientTimeout));
             }
             (self.received, self.since) = (Some(now_received), Some(now));
-            // A call may be silent for as long as its endpoint bears it.
-            let patience = if env.intake.dialect.is_grpc() { Duration::MAX } else { patience };
-            env.arm(deadline, now, patience);
+            // A gRPC call may be silent for as long as its endpoint allows.
+            let idle_timeout = if env.intake.dialect.is_grpc() { Duration::MAX } else { idle_timeout };
+            env.arm(deadline, now, idle_timeout);
         }
         deadline
             .poll_passed(cx)
-            .map(|()| Err(if env.is_overdue() { env.overdue() } else { Fault::ClientTimeout }))
+            .map(|()| Err(if env.is_overdue() { env.overdue_fault() } else { Fault::ClientTimeout }))
     }
 }
 
 /// The header in which an endpoint picker names endpoints (Endpoint Picker Protocol of the Gateway API Inference Extension).
 const PICKED_ENDPOINTS: &str = "x-gateway-destination-endpoint";
 
-/// Remembers which endpoints the service picked. What a client says in the same header counts for nothing.
+/// Records the endpoints that the service picked. The same header from the client is ignored.
 fn pick_endpoints<N: Network, D>(
     exchange: &mut Exchange<'_, '_, N, D>,
-    extending: &Extending,
+    extending: &ExtensionStep,
     change: &HeadChange,
-    shared: &Rc<RefCell<Shared>>,
+    shared: &Rc<RefCell<PipeState>>,
 ) {
     let shared = shared.borrow();
     let in_header = || {
         let header = change.headers().iter().rev().find(|header| *header.name == *PICKED_ENDPOINTS)?;
         std::str::from_utf8(&header.value).ok()
     };
-    let picked = shared.picked().or_else(in_header);
-    // It failed, and the exchange goes on without it.
+    let picked = shared.picked_endpoints().or_else(in_header);
+    // The service failed, and the exchange continues without it.
     if picked.is_none() && shared.failure().is_some() {
         return;
     }
     let is_required = !extending.prepared.extension().failure_mode_allow;
-    exchange.buffers.forms.pick_endpoints(picked.unwrap_or_default(), is_required);
+    exchange.buffers.extras.pick_endpoints(picked.unwrap_or_default(), is_required);
 }
 
-/// What the exchange within knows.
+/// The environment of the inner exchange.
 fn inner_environment<'a, N: Network>(
     env: &Environment<'a, N>,
     buffers: &crate::buffers::Buffers,
@@ -335,25 +338,25 @@ fn inner_environment<'a, N: Network>(
 ) -> Environment<'a, N> {
     let mut intake = env.intake.clone();
     (intake.body, intake.expects_continue, intake.method) = (body, false, buffers.request.method());
-    let mut inner = Environment::under(env.worker, env.adopted, env.rule(), intake, env.client);
+    let mut inner = Environment::for_rule(env.worker, env.adopted, env.rule(), intake, env.client);
     (inner.https_port, inner.http3_port) = (env.https_port, env.http3_port);
     inner.is_extended = true;
-    inner.set_limit(env.limit());
+    inner.set_deadline(env.limit());
     inner
 }
 
-/// Changes the head of the request as the service wants it; it goes to its endpoint from here.
+/// Applies the service's changes to the request head, which is then forwarded directly.
 fn apply_to_request<N: Network, D>(exchange: &mut Exchange<'_, '_, N, D>, change: &HeadChange) {
     let Exchange { env, buffers, .. } = exchange;
     let body = apply(change, &mut buffers.request, env.intake.body);
     env.intake.body = body;
     env.intake.method = buffers.request.method();
     if let Some(path) = &change.path {
-        buffers.forms.write().target.clone_from(path);
+        buffers.extras.write().target.clone_from(path);
     }
 }
 
-/// The same for a request whose exchange runs within. Says which body follows.
+/// Writes the changed request head for the inner exchange. Returns the size of its body.
 fn apply_to_inner<N: Network, D>(
     exchange: &mut Exchange<'_, '_, N, D>,
     change: &HeadChange,
@@ -361,18 +364,18 @@ fn apply_to_inner<N: Network, D>(
 ) -> BodySize {
     let Exchange { env, buffers, .. } = exchange;
     inner.request.clone_from(&buffers.request);
-    std::mem::swap(&mut inner.forms, &mut buffers.forms);
-    let accepted = inner.forms.read().accepted;
-    buffers.forms.accept(accepted);
+    std::mem::swap(&mut inner.extras, &mut buffers.extras);
+    let accepted = inner.extras.read().accepted;
+    buffers.extras.set_accepted(accepted);
     inner.host.clone_from(&buffers.host);
-    inner.parties = buffers.parties;
+    inner.addresses = buffers.addresses;
     if let Some(path) = &change.path {
-        inner.forms.write().target.clone_from(path);
+        inner.extras.write().target.clone_from(path);
     }
     apply(change, &mut inner.request, env.intake.body)
 }
 
-/// Changes a head, and says which body follows it.
+/// Applies changes to a head. Returns the size of the body that follows.
 fn apply(change: &HeadChange, head: &mut Head, body: BodySize) -> BodySize {
     change.apply(head);
     let body = match change.length {
@@ -395,57 +398,57 @@ fn apply_to_response<N: Network, D>(
     pipe: &mut Pipe<'_, '_>,
 ) {
     let Exchange { env, buffers, .. } = exchange;
-    *buffers.answer = head;
+    *buffers.response = head;
     let is_head = env.intake.method == Method::Head;
-    let body = match apply(change, &mut buffers.answer, body) {
-        _ if is_head || matches!(buffers.answer.status(), 204 | 304) => BodySize::None,
+    let body = match apply(change, &mut buffers.response, body) {
+        _ if is_head || matches!(buffers.response.status(), 204 | 304) => BodySize::None,
         body => body,
     };
     pipe.set_response_body(body);
 }
 
-/// Relays the response whose head stands in the buffers.
-async fn hand_on<'a, N: Network, D: Downstream>(
+/// Relays the response whose head is in the buffers.
+async fn relay_response<'a, N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, 'a, N, D>,
     pipe: &mut Pipe<'a, '_>,
 ) -> Ending {
     let began = Instant::now();
-    exchange.record.status = exchange.buffers.answer.status();
+    exchange.record.status = exchange.buffers.response.status();
     let mut body = pipe.response_body();
-    let steps = forward::answer_steps(&exchange.env, exchange.buffers, &mut body);
+    let steps = forward::response_body_steps(&exchange.env, exchange.buffers, &mut body);
     let intake = &exchange.env.intake;
     let persistence = respond::persistence(exchange.env.worker, exchange.client_side, intake);
-    let plan = AnswerPlan { version: intake.version, persistence, body };
-    let persistence = exchange.client_side.down.send_head(&mut exchange.buffers.answer, &plan);
-    let through = Through { ahead: None, steps, encoder: None };
+    let plan = ResponsePlan { version: intake.version, persistence, body };
+    let persistence = exchange.client_side.down.send_head(&mut exchange.buffers.response, &plan);
+    let through = ResponsePipeline { ahead: None, steps, encoder: None };
     match relay(exchange, pipe, began, through, persistence).await {
-        Ok(Relayed::Whole(persistence, _)) => {
-            exchange.record.end(Instant::now());
-            respond::settle(exchange.client_side, persistence).await
+        Ok(Relayed::Complete(persistence, _)) => {
+            exchange.record.finish(Instant::now());
+            respond::settle_connection(exchange.client_side, persistence).await
         }
-        // Nothing is read ahead of the client.
-        Ok(Relayed::Held(..)) => forward::fail_mid_answer(exchange, Fault::ExtensionFailed),
-        Err(Broken { fault, end }) => {
+        // Read-ahead is disabled here.
+        Ok(Relayed::Buffered(..)) => forward::fail_mid_response(exchange, Fault::ExtensionFailed),
+        Err(BrokenResponse { fault, end }) => {
             let fault = match fault {
                 Fault::UpstreamTruncated if pipe.has_failed() => Fault::ExtensionFailed,
                 fault => fault,
             };
             match end {
-                End::Sent => Box::pin(respond::end_early(exchange, fault)).await,
-                End::Missing => forward::fail_mid_answer(exchange, fault),
+                ClientEnd::Sent => Box::pin(respond::end_early(exchange, fault)).await,
+                ClientEnd::Missing => forward::fail_mid_response(exchange, fault),
             }
         }
     }
 }
 
-/// What the exchange within has found out counts for the whole.
-fn merge<N: Network, D>(exchange: &mut Exchange<'_, '_, N, D>, inner: &Record<'_>) {
+/// Merges the record of the inner exchange into that of the exchange.
+fn merge_record<N: Network, D>(exchange: &mut Exchange<'_, '_, N, D>, inner: &ExchangeRecord<'_>) {
     let record = &mut *exchange.record;
     record.upstream = inner.upstream;
     record.served_by.canary.clone_from(&inner.served_by.canary);
-    record.call.status = record.call.status.or(inner.call.status);
+    record.grpc_call.status = record.grpc_call.status.or(inner.grpc_call.status);
     match (record.fault, inner.fault) {
-        // The exchange within fails where its client, which is the pipe, goes.
+        // The inner exchange also fails when its client, the pipe, is dropped.
         (Some(Fault::UpstreamTruncated) | None, Some(fault)) if fault != Fault::ClientGone => {
             record.fault = Some(fault);
         }
@@ -453,59 +456,59 @@ fn merge<N: Network, D>(exchange: &mut Exchange<'_, '_, N, D>, inner: &Record<'_
     }
 }
 
-/// Ends an exchange that does not go on through the service.
-async fn end<'a, N: Network, D: Downstream>(
+/// Ends an exchange that does not continue through the service.
+async fn end_halted<'a, N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, 'a, N, D>,
-    extending: &Extending,
-    shared: &Rc<RefCell<Shared>>,
+    extending: &ExtensionStep,
+    shared: &Rc<RefCell<PipeState>>,
     halt: Halt<'a>,
-) -> Outcome<'a> {
+) -> ForwardOutcome<'a> {
     let worker = exchange.env.worker;
     match halt {
-        Halt::Ended(Outcome::Ended(_)) => {
+        Halt::Ended(ForwardOutcome::Ended(_)) => {
             exchange.client_side.down.abort();
-            Outcome::Ended(Ending::Abort)
+            ForwardOutcome::Ended(Ending::Abort)
         }
         Halt::Ended(replaced) => replaced,
-        Halt::Failed(Fault::ClientGone) => Outcome::Ended(respond::gone(exchange)),
-        Halt::Failed(fault) => respond::refuse(exchange, fault, Made::ByRule).await,
-        Halt::Stopped(Stop::Immediate(response)) => {
-            worker.counters.extension_ended("immediate_response");
-            Outcome::Ended(answer(exchange, &response).await)
+        Halt::Failed(Fault::ClientGone) => ForwardOutcome::Ended(respond::client_gone(exchange)),
+        Halt::Failed(fault) => respond::refuse(exchange, fault, ResponseScope::Rule).await,
+        Halt::Stopped(StopReason::Immediate(response)) => {
+            worker.counters.count_extension_stream("immediate_response");
+            ForwardOutcome::Ended(send_immediate_response(exchange, &response).await)
         }
-        Halt::Stopped(Stop::Failed(failure)) => {
-            worker.counters.extension_ended(failure.label());
-            tracing::debug!(extension = %extending.prepared.extension().name, %failure, "the exchange ends");
-            let Counts { sent, received, refused } = shared.borrow().counts();
-            tracing::trace!(sent, received, refused, "messages of the stream, and changes left out");
+        Halt::Stopped(StopReason::Failed(failure)) => {
+            worker.counters.count_extension_stream(failure.label());
+            tracing::debug!(extension = %extending.prepared.extension().name, %failure, "an extension service ended the exchange");
+            let StreamCounts { sent, received, refused } = shared.borrow().counts();
+            tracing::trace!(sent, received, refused, "messages of the stream, and refused changes");
             let fault = match failure {
                 Failure::TooLarge(Side::Request) => Fault::BodyTooLarge,
                 _ => Fault::ExtensionFailed,
             };
-            respond::refuse(exchange, fault, Made::ByRule).await
+            respond::refuse(exchange, fault, ResponseScope::Rule).await
         }
     }
 }
 
-/// Sends the response that a service makes itself.
-async fn answer<N: Network, D: Downstream>(
+/// Sends the immediate response of a service.
+async fn send_immediate_response<N: Network, D: Downstream>(
     exchange: &mut Exchange<'_, '_, N, D>,
     response: &ImmediateResponse,
 ) -> Ending {
     let Exchange { buffers, record, .. } = exchange;
     record.fault = (response.status >= 400).then_some(Fault::Denied(response.status));
-    own_answer(buffers, response.status, None);
+    start_own_response(buffers, response.status, None);
     buffers.text.clear();
     buffers.text.extend_from_slice(&response.body);
-    change::apply(&response.headers, &mut buffers.answer);
-    respond::own(exchange, Made::ByRule).await
+    change::apply(&response.headers, &mut buffers.response);
+    respond::send_own(exchange, ResponseScope::Rule).await
 }
 
-/// Counts how the stream of an exchange that is over ended.
+/// Counts how the stream of a finished exchange ended.
 fn count_end<N: Network, D>(
     exchange: &Exchange<'_, '_, N, D>,
-    extending: &Extending,
-    shared: &Rc<RefCell<Shared>>,
+    extending: &ExtensionStep,
+    shared: &Rc<RefCell<PipeState>>,
 ) {
     let shared = shared.borrow();
     let result = match shared.failure() {
@@ -515,14 +518,14 @@ fn count_end<N: Network, D>(
             if shared.has_stopped() { failure.label() } else { "failed_open" }
         }
     };
-    exchange.env.worker.counters.extension_ended(result);
+    exchange.env.worker.counters.count_extension_stream(result);
 }
 
-/// Polls the stream of a service until the exchange is over; it may end later.
-async fn alongside<'a>(
+/// Polls the stream of a service together with the exchange; it may end later.
+async fn forward_alongside<'a>(
     mut service: Option<Stream>,
-    forwarding: &mut Pin<Box<dyn Future<Output = Outcome<'a>> + '_>>,
-) -> Outcome<'a> {
+    forwarding: &mut Pin<Box<dyn Future<Output = ForwardOutcome<'a>> + '_>>,
+) -> ForwardOutcome<'a> {
     let outcome = poll_fn(|cx| {
         if let Some(stream) = &mut service
             && stream.as_mut().poll(cx).is_ready()
@@ -536,11 +539,11 @@ async fn alongside<'a>(
     outcome
 }
 
-/// Lets a service end its stream by itself: a reset would look like a failure to it.
+/// Lets a service end its stream itself: a reset would look like a failure to it.
 fn finish_later(service: Option<Stream>) {
     if let Some(stream) = service {
         tokio::task::spawn_local(async move {
-            // It is dropped, and with it reset, where it takes longer.
+            // Dropping it after the timeout resets it.
             let _ = tokio::time::timeout(STREAM_END_TIMEOUT, stream).await;
         });
     }

@@ -1,5 +1,5 @@
-//! What stands between a client and its endpoint where a service sees both: towards the client it is the endpoint, towards the endpoint it
-//! is the client, and what passes is what the service lets pass.
+//! The pipe between a client and its endpoint when a service sees both: the client's exchange sees it as the endpoint, the
+//! endpoint's exchange as the client. It passes on what the service lets pass.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -9,63 +9,65 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use fairway_connection::sides::{BodyStep, Channel, Failure, HeadRead, Reply, RequestPlan, Upstream};
-use fairway_extension::processing::{self, Counts, Event, HeadChange, Processor, Side, Stop, Trailers};
+use fairway_connection::sides::{BodyStep, Channel, Failure, HeadRead, RequestPlan, ResponseMeta, Upstream};
+use fairway_extension::processing::{
+    self, Event, HeadChange, Processor, Side, StopReason, StreamCounts, Trailers,
+};
 use fairway_http::{BodySize, Head, HeadLimits};
 use fairway_net::clock::{Deadline, Instant};
 
-use crate::exchange::respond::Outcome;
-use crate::exchange::subrequest::{Behind, Sink, Trailer};
+use crate::exchange::respond::ForwardOutcome;
+use crate::exchange::subrequest::{Sink, SubrequestHandler, Trailer};
 
-/// The call to a service, while it is under way.
+/// The call to a service, while it is in progress.
 pub(super) type Stream = Pin<Box<dyn Future<Output = ()>>>;
 
-/// Bytes of a body that wait behind the processor for whoever takes them.
+/// Bytes of a body that the processor released and that were not read yet.
 const MAX_QUEUED_BYTES: usize = 64 * 1024;
 
-/// How often everything is looked at again in one turn because something has moved.
+/// The maximum number of rounds per poll, while something progress.
 const MAX_ROUNDS: u32 = 64;
 
-/// Interim responses that are kept until they are sent.
+/// Interim responses that wait to be sent.
 const MAX_INTERIMS: usize = 8;
 
-/// Whether no byte of a body follows its head.
+/// Whether the body has no bytes.
 pub(super) fn is_empty(body: BodySize) -> bool {
     matches!(body, BodySize::None | BodySize::Exact(0))
 }
 
-/// What both sides and the service work on.
-pub(super) struct Shared {
+/// The state that both sides and the service share.
+pub(super) struct PipeState {
     processor: Processor,
-    to_endpoint: Passed,
-    to_client: Passed,
-    /// The head of the endpoint's response, and which body follows it.
+    to_endpoint: Released,
+    to_client: Released,
+    /// The head of the endpoint's response, and the size of its body.
     received: Option<(Head, BodySize)>,
     interims: Vec<Head>,
-    /// Whether the endpoint's response broke off.
-    is_cut: bool,
-    stop: Option<Stop>,
+    /// Whether the endpoint's response was truncated.
+    is_truncated: bool,
+    stop: Option<StopReason>,
     has_stopped: bool,
-    /// Whether the request has a body: without one, its head is its end.
+    /// Whether the request has a body; without one, the head ends it.
     has_request_body: bool,
     has_response_body: bool,
-    /// Grows with everything that moves.
-    moves: u64,
+    /// Increases whenever something progress.
+    progress: u64,
 }
 
-/// What the service has let pass in one direction.
+/// What the service has released in one direction.
 #[derive(Default)]
-struct Passed {
+struct Released {
     head: Option<HeadChange>,
     pieces: VecDeque<Vec<u8>>,
     bytes: usize,
-    /// There are some once the body is whole.
+    /// Set once the body is complete.
     trailers: Option<Trailers>,
     is_read: bool,
 }
 
-impl Passed {
-    fn take(&mut self, event: Event) {
+impl Released {
+    fn add(&mut self, event: Event) {
         match event {
             Event::Head(change) => self.head = Some(change),
             Event::Body(piece) => {
@@ -82,39 +84,39 @@ impl Passed {
         Some(piece)
     }
 
-    fn is_whole(&self) -> bool {
+    fn is_complete(&self) -> bool {
         self.trailers.is_some() && self.pieces.is_empty()
     }
 }
 
-impl Shared {
+impl PipeState {
     pub(super) fn new(processor: Processor, has_request_body: bool) -> Self {
         Self {
             processor,
             has_request_body,
             has_response_body: false,
-            to_endpoint: Passed::default(),
-            to_client: Passed::default(),
+            to_endpoint: Released::default(),
+            to_client: Released::default(),
             received: None,
             interims: Vec::new(),
-            is_cut: false,
+            is_truncated: false,
             stop: None,
             has_stopped: false,
-            moves: 1,
+            progress: 1,
         }
     }
 
-    /// Whether the service gets nothing more.
+    /// Whether nothing more is sent to the service.
     pub(super) fn is_finished(&self) -> bool {
         self.processor.is_finished()
     }
 
     /// The endpoints that the service picked in its metadata.
-    pub(super) fn picked(&self) -> Option<&str> {
-        self.processor.picked()
+    pub(super) fn picked_endpoints(&self) -> Option<&str> {
+        self.processor.picked_endpoints()
     }
 
-    /// How the service has failed.
+    /// The failure of the service, if it has failed.
     pub(super) fn failure(&self) -> Option<processing::Failure> {
         self.processor.failure()
     }
@@ -124,49 +126,49 @@ impl Shared {
         self.has_stopped
     }
 
-    pub(super) fn counts(&self) -> Counts {
+    pub(super) fn counts(&self) -> StreamCounts {
         self.processor.counts()
     }
 
     pub(super) fn take_message(&mut self) -> Option<Vec<u8>> {
         let message = self.processor.take_message()?;
-        self.moves += 1;
+        self.progress += 1;
         Some(message)
     }
 
-    /// Whether there is room for what the service may send.
+    /// Whether there is room for messages of the service.
     pub(super) fn takes_from_service(&self) -> bool {
         self.processor.accepts()
     }
 
     pub(super) fn receive_from_service(&mut self, bytes: &[u8]) {
         self.processor.receive(bytes);
-        self.moves += 1;
-        self.settle();
+        self.progress += 1;
+        self.collect_released();
     }
 
     pub(super) fn service_closed(&mut self, status: Option<u32>) {
         self.processor.closed(status);
-        self.moves += 1;
-        self.settle();
+        self.progress += 1;
+        self.collect_released();
     }
 
-    /// The service is asked nothing more: its stream may end.
-    pub(super) fn let_pass(&mut self) {
+    /// Sends nothing more to the service, so that its stream can end.
+    pub(super) fn finish_service(&mut self) {
         if !self.processor.is_finished() {
             self.processor.closed(Some(0));
         }
     }
 
-    /// Takes what the processor lets pass.
-    fn settle(&mut self) {
+    /// Collects what the processor has released.
+    fn collect_released(&mut self) {
         for (side, passed) in [(Side::Request, &mut self.to_endpoint), (Side::Response, &mut self.to_client)]
         {
             while passed.bytes < MAX_QUEUED_BYTES
                 && let Some(event) = self.processor.next(side)
             {
-                passed.take(event);
-                self.moves += 1;
+                passed.add(event);
+                self.progress += 1;
             }
         }
         if self.stop.is_none()
@@ -174,41 +176,41 @@ impl Shared {
         {
             self.has_stopped = true;
             self.stop = Some(stop);
-            self.moves += 1;
+            self.progress += 1;
         }
     }
 
     fn write(&mut self, side: Side, piece: &[u8]) {
-        self.processor.write(side, piece);
-        self.moves += 1;
-        self.settle();
+        self.processor.write_body(side, piece);
+        self.progress += 1;
+        self.collect_released();
     }
 
     fn end(&mut self, side: Side, trailers: Trailers) {
         self.processor.end(side, trailers);
-        self.moves += 1;
-        self.settle();
+        self.progress += 1;
+        self.collect_released();
     }
 }
 
-/// The exchange within, for which the pipe is the client.
+/// The client's side of the inner exchange.
 pub(super) struct EndpointSide {
-    shared: Rc<RefCell<Shared>>,
+    shared: Rc<RefCell<PipeState>>,
     trailers: Trailers,
 }
 
 impl EndpointSide {
-    pub(super) fn new(shared: Rc<RefCell<Shared>>) -> Self {
+    pub(super) fn new(shared: Rc<RefCell<PipeState>>) -> Self {
         Self { shared, trailers: Trailers::new() }
     }
 }
 
-impl Behind for EndpointSide {
+impl SubrequestHandler for EndpointSide {
     fn poll_body(&mut self, cx: &mut Context<'_>, sink: &mut Sink<'_>) -> Poll<Result<BodyStep, Failure>> {
         let mut shared = self.shared.borrow_mut();
         if let Some(piece) = shared.to_endpoint.next_piece() {
-            shared.moves += 1;
-            shared.settle();
+            shared.progress += 1;
+            shared.collect_released();
             drop(shared);
             return Poll::Ready(sink(cx, &piece).map(|()| BodyStep::More));
         }
@@ -230,10 +232,10 @@ impl Behind for EndpointSide {
 
     fn interim(&mut self, head: &Head) {
         let mut shared = self.shared.borrow_mut();
-        // Fairway has said 100 itself, if it was to be said.
+        // Fairway has already sent its own 100, if the client waited for one.
         if head.status() != 100 && shared.interims.len() < MAX_INTERIMS {
             shared.interims.push(head.clone());
-            shared.moves += 1;
+            shared.progress += 1;
         }
     }
 
@@ -246,8 +248,8 @@ impl Behind for EndpointSide {
         shared.has_response_body = !is_empty(body);
         shared.processor.response_head(head, !is_empty(body));
         shared.received = Some((head.clone(), body));
-        shared.moves += 1;
-        shared.settle();
+        shared.progress += 1;
+        shared.collect_released();
     }
 
     fn poll_room(&mut self, _: &mut Context<'_>) -> Poll<Result<usize, Failure>> {
@@ -266,7 +268,7 @@ impl Behind for EndpointSide {
 
     fn end<'t>(&mut self, trailers: &mut dyn Iterator<Item = (&'t [u8], &'t [u8])>) {
         let mut shared = self.shared.borrow_mut();
-        // A head without a body is the end of its message.
+        // A head without a body already ended its message.
         if shared.has_response_body {
             let trailers = trailers.map(|(name, value)| (name.into(), value.into())).collect();
             shared.end(Side::Response, trailers);
@@ -275,28 +277,28 @@ impl Behind for EndpointSide {
 
     fn abort(&mut self) {
         let mut shared = self.shared.borrow_mut();
-        shared.is_cut = true;
-        shared.moves += 1;
+        shared.is_truncated = true;
+        shared.progress += 1;
     }
 
     fn poll_gone(&mut self, _: &mut Context<'_>) -> Poll<()> {
-        // The exchange around it looks after its client, and drops this one.
+        // The outer exchange watches the client, and drops this one.
         Poll::Pending
     }
 }
 
-/// An exchange that runs within.
-type Within<'a, 'p> = Pin<Box<dyn Future<Output = Outcome<'a>> + 'p>>;
+/// The inner exchange.
+type InnerExchange<'a, 'p> = Pin<Box<dyn Future<Output = ForwardOutcome<'a>> + 'p>>;
 
-/// The endpoint, as the exchange with the client sees it.
+/// The upstream of the exchange with the client.
 pub(super) struct Pipe<'a, 'p> {
-    shared: Rc<RefCell<Shared>>,
+    shared: Rc<RefCell<PipeState>>,
     service: Option<Stream>,
-    /// Whether the service was ever asked: before that there is no stream.
-    is_asked: bool,
-    within: Option<Within<'a, 'p>>,
-    outcome: Option<Outcome<'a>>,
-    /// When the service is late.
+    /// Whether anything was sent to the service: before that, its stream is not opened.
+    is_started: bool,
+    inner: Option<InnerExchange<'a, 'p>>,
+    outcome: Option<ForwardOutcome<'a>>,
+    /// The timeout for the service's next message.
     deadline: Deadline,
     awaited: Option<u64>,
     wants_room: bool,
@@ -307,12 +309,12 @@ pub(super) struct Pipe<'a, 'p> {
 }
 
 impl<'a, 'p> Pipe<'a, 'p> {
-    pub(super) fn new(shared: Rc<RefCell<Shared>>, service: Stream) -> Self {
+    pub(super) fn new(shared: Rc<RefCell<PipeState>>, service: Stream) -> Self {
         Self {
             shared,
             service: Some(service),
-            is_asked: false,
-            within: None,
+            is_started: false,
+            inner: None,
             outcome: None,
             deadline: Deadline::unset(),
             awaited: None,
@@ -324,29 +326,29 @@ impl<'a, 'p> Pipe<'a, 'p> {
         }
     }
 
-    /// Begins the exchange within.
-    pub(super) fn begin(&mut self, within: Within<'a, 'p>) {
-        self.within = Some(within);
+    /// Sets the inner exchange.
+    pub(super) fn start_inner(&mut self, inner: InnerExchange<'a, 'p>) {
+        self.inner = Some(inner);
     }
 
-    /// The stream of the service, if it was asked and has not ended; the exchange within is given up.
+    /// Drops the inner exchange. Returns the stream of the service, if it was used and has not ended.
     pub(super) fn into_service(self) -> Option<Stream> {
-        self.service.filter(|_| self.is_asked)
+        self.service.filter(|_| self.is_started)
     }
 
-    /// Lets everything move that can.
+    /// Polls the service and the inner exchange until nothing progress.
     pub(super) fn drive(&mut self, cx: &mut Context<'_>) {
         for _ in 0..MAX_ROUNDS {
-            let before = self.moves();
-            self.shared.borrow_mut().settle();
+            let before = self.progress();
+            self.shared.borrow_mut().collect_released();
             self.poll_service(cx);
-            if let Some(within) = &mut self.within
-                && let Poll::Ready(outcome) = within.as_mut().poll(cx)
+            if let Some(inner) = &mut self.inner
+                && let Poll::Ready(outcome) = inner.as_mut().poll(cx)
             {
-                self.within = None;
+                self.inner = None;
                 self.outcome = Some(outcome);
             }
-            if self.moves() == before {
+            if self.progress() == before {
                 if self.wants_room && self.room() > 0 {
                     self.wants_room = false;
                     cx.waker().wake_by_ref();
@@ -359,8 +361,8 @@ impl<'a, 'p> Pipe<'a, 'p> {
 
     fn poll_service(&mut self, cx: &mut Context<'_>) {
         let awaited = self.shared.borrow().processor.awaited();
-        self.is_asked |= awaited.is_some();
-        if !self.is_asked {
+        self.is_started |= awaited.is_some();
+        if !self.is_started {
             return;
         }
         if let Some(service) = &mut self.service
@@ -380,16 +382,16 @@ impl<'a, 'p> Pipe<'a, 'p> {
             self.awaited = None;
             let mut shared = self.shared.borrow_mut();
             shared.processor.timed_out();
-            shared.moves += 1;
-            shared.settle();
+            shared.progress += 1;
+            shared.collect_released();
         }
     }
 
-    pub(super) fn moves(&self) -> u64 {
-        self.shared.borrow().moves
+    pub(super) fn progress(&self) -> u64 {
+        self.shared.borrow().progress
     }
 
-    pub(super) fn take_stop(&mut self) -> Option<Stop> {
+    pub(super) fn take_stop(&mut self) -> Option<StopReason> {
         self.shared.borrow_mut().stop.take()
     }
 
@@ -397,7 +399,7 @@ impl<'a, 'p> Pipe<'a, 'p> {
         self.shared.borrow_mut().to_endpoint.head.take()
     }
 
-    /// The head of the response as the endpoint sent it, and what the service changes.
+    /// The response head as the endpoint sent it, and the service's changes.
     pub(super) fn take_response_head(&mut self) -> Option<((Head, BodySize), HeadChange)> {
         let mut shared = self.shared.borrow_mut();
         let change = shared.to_client.head.take()?;
@@ -408,8 +410,8 @@ impl<'a, 'p> Pipe<'a, 'p> {
         std::mem::take(&mut self.shared.borrow_mut().interims)
     }
 
-    /// How the exchange within ended, if it has no response.
-    pub(super) fn take_outcome(&mut self) -> Option<Outcome<'a>> {
+    /// The outcome of the inner exchange, if it has no response.
+    pub(super) fn take_outcome(&mut self) -> Option<ForwardOutcome<'a>> {
         self.outcome.take_if(|_| self.shared.borrow().received.is_none())
     }
 
@@ -426,23 +428,23 @@ impl<'a, 'p> Pipe<'a, 'p> {
         self.response_body
     }
 
-    /// Whether nothing goes on before the service has answered.
+    /// Whether the exchange waits for a message of the service.
     pub(super) fn is_waiting_for_service(&self) -> bool {
         self.shared.borrow().processor.awaited().is_some()
     }
 
-    /// Whether some of the request's body was read.
+    /// Whether reading of the request body has started.
     pub(super) fn has_body(&self) -> bool {
         self.has_begun_body
     }
 
-    /// Whether bytes of the request's body may come now.
+    /// Whether the pipe has room for the request body.
     pub(super) fn wants_request_body(&self) -> bool {
         self.shared.borrow().has_request_body && self.room() > 0
     }
 
-    /// Whether the body of the request begins now; once.
-    pub(super) fn begins_body(&mut self) -> bool {
+    /// Whether the request body starts now; true once.
+    pub(super) fn starts_body(&mut self) -> bool {
         !self.has_begun_body && self.room() > 0 && {
             self.has_begun_body = true;
             true
@@ -466,21 +468,21 @@ impl Channel for Pipe<'_, '_> {
         self.drive(cx);
         let mut shared = self.shared.borrow_mut();
         if let Some(piece) = shared.to_client.next_piece() {
-            shared.moves += 1;
-            shared.settle();
+            shared.progress += 1;
+            shared.collect_released();
             drop(shared);
             return Poll::Ready(sink(cx, &piece).map(|()| BodyStep::More));
         }
         if shared.stop.is_some() {
             return Poll::Ready(Err(Failure::Closed));
         }
-        if shared.to_client.is_whole() {
+        if shared.to_client.is_complete() {
             if let Some(trailers) = &shared.to_client.trailers {
                 self.trailers.clone_from(trailers);
             }
             return Poll::Ready(Ok(BodyStep::End));
         }
-        if shared.is_cut {
+        if shared.is_truncated {
             return Poll::Ready(Err(Failure::Closed));
         }
         Poll::Pending
@@ -488,7 +490,7 @@ impl Channel for Pipe<'_, '_> {
 
     fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, Failure>> {
         self.drive(cx);
-        if self.shared.borrow().is_cut || self.shared.borrow().stop.is_some() {
+        if self.shared.borrow().is_truncated || self.shared.borrow().stop.is_some() {
             return Poll::Ready(Err(Failure::Closed));
         }
         match self.room() {
@@ -501,7 +503,7 @@ impl Channel for Pipe<'_, '_> {
     }
 
     fn send_data(&mut self, _: &mut Context<'_>, data: &[u8]) -> Result<(), Failure> {
-        // What it sets in motion moves when the pipe is looked at again: the buffer of the worker that the data may stand in is lent.
+        // The pipe is not driven here: the data may be in the worker's buffer, which is borrowed.
         if !data.is_empty() {
             self.sent += data.len() as u64;
             self.shared.borrow_mut().write(Side::Request, data);
@@ -545,22 +547,27 @@ impl Channel for Pipe<'_, '_> {
 impl Upstream for Pipe<'_, '_> {
     fn send_request(&mut self, _: &Head, _: &RequestPlan<'_>) {}
 
-    fn poll_answer(&mut self, _: &mut Context<'_>, _: &mut Head, _: &HeadLimits) -> Poll<HeadRead<Reply>> {
-        // Its head is taken with the changes of the service, by whoever has a place for both.
+    fn poll_response(
+        &mut self,
+        _: &mut Context<'_>,
+        _: &mut Head,
+        _: &HeadLimits,
+    ) -> Poll<HeadRead<ResponseMeta>> {
+        // The head is taken together with the changes of the service, by `take_response_head`.
         Poll::Pending
     }
 
     fn received(&self) -> u64 {
-        self.moves()
+        self.progress()
     }
 
     fn is_reusable(&self) -> bool {
         false
     }
 
-    fn owes_acknowledgement(&self) -> Option<Duration> {
+    fn unacknowledged_for(&self) -> Option<Duration> {
         None
     }
 
-    fn watch_closely(&self) {}
+    fn shorten_keepalive(&self) {}
 }

@@ -1,5 +1,4 @@
-//! The stream to a service: a gRPC call of its own through the same pools, which outlives the exchange by as long as the service takes to
-//! end it.
+//! The stream to a service: a separate gRPC call through the same pools. It outlives the exchange until the service ends it.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -9,34 +8,34 @@ use fairway_connection::sides::{BodyStep, Failure};
 use fairway_extension::processing::PROCESS_PATH;
 use fairway_http::grpc::Dialect;
 use fairway_http::{BodySize, Head};
-use fairway_routing::Extending;
+use fairway_routing::ExtensionStep;
 
-use super::pipe::{Shared, Stream};
+use super::pipe::{PipeState, Stream};
 use crate::exchange::environment::{Environment, Exchange};
-use crate::exchange::subrequest::{self, Behind, Question, Sink};
+use crate::exchange::subrequest::{self, Sink, Subrequest, SubrequestHandler};
 use crate::fault::Fault;
 use crate::grpc::{dialect_of, status_of};
 use crate::network::Network;
 use crate::peer::Peer;
 
-/// Begins the call. Nothing is sent before it is polled.
+/// Creates the call. Nothing is sent before it is polled.
 pub(super) fn open<N: Network, D>(
     exchange: &Exchange<'_, '_, N, D>,
-    extending: &Extending,
-    shared: &Rc<RefCell<Shared>>,
+    extending: &ExtensionStep,
+    shared: &Rc<RefCell<PipeState>>,
 ) -> Result<Stream, Fault> {
     let Exchange { env, client_side, .. } = exchange;
-    let mut question = env.worker.lend_buffers();
+    let mut subrequest = env.worker.lend_buffers();
     let authority = &extending.prepared.extension().service.authority;
-    let intake = subrequest::begin_call(&mut question, authority, PROCESS_PATH)?;
+    let intake = subrequest::begin_grpc_call(&mut subrequest, authority, PROCESS_PATH)?;
     let (worker, adopted, client) = (Rc::clone(env.worker), Rc::clone(env.adopted), env.client);
     let rule = extending.rule.clone();
     // It may outlive the connection, and must not keep its place among those of its listener.
-    let peer = Peer { facts: None, ..client_side.peer };
+    let peer = Peer { details: None, ..client_side.peer };
     let shared = Rc::clone(shared);
     Ok(Box::pin(async move {
-        let outer = Environment::under(&worker, &adopted, &rule, intake.clone(), client);
-        let asked = Question { rule: &rule, intake, client, buffers: &mut question };
+        let outer = Environment::for_rule(&worker, &adopted, &rule, intake.clone(), client);
+        let asked = Subrequest { rule: &rule, intake, client, buffers: &mut subrequest };
         let mut side =
             ServiceSide { shared: Rc::clone(&shared), is_grpc: false, status: None, is_over: false };
         let run = subrequest::run(&outer, peer, asked, &mut side).await;
@@ -45,15 +44,15 @@ pub(super) fn open<N: Network, D>(
     }))
 }
 
-/// The client of the call.
+/// The client's side of the call.
 struct ServiceSide {
-    shared: Rc<RefCell<Shared>>,
+    shared: Rc<RefCell<PipeState>>,
     is_grpc: bool,
     status: Option<u32>,
     is_over: bool,
 }
 
-impl Behind for ServiceSide {
+impl SubrequestHandler for ServiceSide {
     fn poll_body(&mut self, cx: &mut Context<'_>, sink: &mut Sink<'_>) -> Poll<Result<BodyStep, Failure>> {
         let mut shared = self.shared.borrow_mut();
         match shared.take_message() {
@@ -97,7 +96,7 @@ impl Behind for ServiceSide {
     }
 
     fn poll_gone(&mut self, _: &mut Context<'_>) -> Poll<()> {
-        // Who waits for it drops it.
+        // The owner of the call drops it instead.
         Poll::Pending
     }
 }

@@ -1,5 +1,5 @@
-//! Borrows the shares of clients from other replicas, in rounds: each asks all others about some clients at the same time. Opens no
-//! connection: whoever runs the rounds carries the messages.
+//! Borrows the shares of clients from other replicas in rounds: each round asks all others about some clients at once. It opens
+//! no connections: its caller sends the messages.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -14,49 +14,49 @@ use tokio::sync::mpsc;
 use tokio::time::sleep_until;
 
 use super::limits::FleetLimits;
-use super::message::{Ask, ClientOfLimit, MAX_CLIENTS_PER_ASK, Outcome, Reply};
+use super::message::{ClientOfLimit, LendOutcome, LendRequest, MAX_CLIENTS_PER_REQUEST, Reply};
 use super::terms::borrowed_time;
-use super::wanted::Wanted;
-use crate::tls::Group;
+use super::wanted::WantedShare;
+use crate::tls::TicketGroup;
 
-/// Between the beginnings of two rounds, at least.
+/// The minimum interval between the starts of two rounds.
 const ROUND_INTERVAL: Duration = Duration::from_millis(250);
-/// How long nobody is asked again about a client whose shares were not lent.
-const REST: Duration = Duration::from_secs(1);
-/// Replicas that are asked.
+/// How long a client whose shares were not lent is not asked for again.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+/// The maximum number of replicas that are asked.
 const MAX_LENDERS: usize = 50;
 
-/// Asks for the shares of clients whose requests were refused. There is one in a process.
+/// Asks for the shares of clients whose requests were refused. There is one per process.
 pub struct Borrower {
     limits: FleetLimits,
-    wanted: mpsc::Receiver<Wanted>,
-    clients: HashMap<ClientKey, Client>,
-    /// What replicas tell this process by.
+    wanted: mpsc::Receiver<WantedShare>,
+    clients: HashMap<ClientKey, WantingClient>,
+    /// Identifies this process to other replicas.
     id: u64,
-    /// Of the last round.
+    /// The number of the last round.
     number: u64,
     earliest_round: Instant,
-    told_of_no_key: bool,
+    has_logged_missing_key: bool,
 }
 
-struct Client {
+struct WantingClient {
     of_limit: ClientOfLimit,
     state: ClientState,
-    /// When something is to be done.
+    /// When the next action is due.
     due: Instant,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ClientState {
-    /// Its requests were refused.
+    /// Its requests were refused; its shares are to be borrowed.
     Wants,
-    /// Shares are borrowed, which end a while after it is due.
+    /// Shares are borrowed; they end some time after `due`.
     Borrows,
-    /// It was asked for in vain, or is being asked for.
+    /// It is being asked for, or was asked for without success.
     Rests,
 }
 
-/// Messages that are to be sent at the same time.
+/// Messages to send at the same time.
 pub struct Round {
     messages: Vec<Message>,
     at: Instant,
@@ -65,22 +65,22 @@ pub struct Round {
     clients: Vec<ClientKey>,
 }
 
-/// An ask for one replica.
+/// A message for one replica.
 pub struct Message {
-    /// Where the replica answers probes.
+    /// The address at which the replica serves probes.
     pub to: SocketAddr,
-    /// What it is sent.
-    pub ask: Vec<u8>,
+    /// The encrypted message.
+    pub request: Vec<u8>,
     lender: Arc<str>,
 }
 
 impl Borrower {
-    /// The one of these limits; `None` after the first call, or where the system gives no random numbers.
+    /// Creates the borrower of these limits; `None` after the first call, or if the system gives no random numbers.
     #[must_use]
     pub fn new(limits: FleetLimits) -> Option<Self> {
         let mut id = [0; 8];
         rand::fill(&mut id).ok()?;
-        let wanted = limits.take_wanted()?;
+        let wanted = limits.take_wanted_shares()?;
         Some(Self {
             limits,
             wanted,
@@ -88,11 +88,11 @@ impl Borrower {
             id: u64::from_be_bytes(id),
             number: 0,
             earliest_round: Instant::now(),
-            told_of_no_key: false,
+            has_logged_missing_key: false,
         })
     }
 
-    /// Waits until replicas are to be asked.
+    /// Waits for the next round.
     pub async fn next_round(&mut self) -> Round {
         loop {
             while let Ok(wanted) = self.wanted.try_recv() {
@@ -108,22 +108,22 @@ impl Borrower {
             let due = self.clients.values().map(|client| client.due).min();
             let due = due.map(|due| due.max(self.earliest_round));
             tokio::select! {
-                // The limits keep the other end.
+                // The limits keep the sender.
                 wanted = self.wanted.recv() => wanted.into_iter().for_each(|wanted| self.add(wanted)),
                 () = sleep_until(due.unwrap_or(now)), if due.is_some() => {}
             }
         }
     }
 
-    fn add(&mut self, wanted: Wanted) {
-        let Wanted { key, client: of_limit } = wanted;
-        self.clients.insert(key, Client { of_limit, state: ClientState::Wants, due: Instant::now() });
+    fn add(&mut self, wanted: WantedShare) {
+        let WantedShare { key, client: of_limit } = wanted;
+        self.clients.insert(key, WantingClient { of_limit, state: ClientState::Wants, due: Instant::now() });
     }
 
     fn begin_round(&mut self, now: Instant) -> Option<Round> {
         let shared = &self.limits.0;
         let replicas = shared.size.replicas();
-        let is_due = |(key, client): (&ClientKey, &Client)| (client.due <= now).then_some(*key);
+        let is_due = |(key, client): (&ClientKey, &WantingClient)| (client.due <= now).then_some(*key);
         let due: Vec<_> = self.clients.iter().filter_map(is_due).collect();
         let mut asked = Vec::new();
         for key in due {
@@ -131,7 +131,7 @@ impl Borrower {
             let share = client.of_limit.whole.shared_by(replicas);
             let is_used = || {
                 let since = now.checked_sub(share.interval).unwrap_or(now);
-                shared.counts.has_asked_since(key, since)
+                shared.counts.has_requested_since(key, since)
             };
             let asks = match client.state {
                 ClientState::Wants => true,
@@ -141,10 +141,10 @@ impl Borrower {
             if !asks {
                 self.clients.remove(&key);
                 shared.wanted.forget(key);
-            } else if shared.lender.wants_back(key, now) {
-                (client.state, client.due) = (ClientState::Rests, now + REST);
-            } else if asked.len() < MAX_CLIENTS_PER_ASK {
-                (client.state, client.due) = (ClientState::Rests, now + REST);
+            } else if shared.lender.is_reclaiming(key, now) {
+                (client.state, client.due) = (ClientState::Rests, now + RETRY_DELAY);
+            } else if asked.len() < MAX_CLIENTS_PER_REQUEST {
+                (client.state, client.due) = (ClientState::Rests, now + RETRY_DELAY);
                 asked.push(key);
             }
         }
@@ -165,38 +165,39 @@ impl Borrower {
     fn messages(&mut self, asked: &[ClientKey], replicas: u32) -> Vec<Message> {
         let clients = asked.iter().filter_map(|key| Some(self.clients.get(key)?.of_limit.clone()));
         let ask =
-            Ask { borrower: self.id, number: self.number, replicas, clients: clients.collect() }.encode();
+            LendRequest { borrower: self.id, number: self.number, replicas, clients: clients.collect() }
+                .encode();
         let (members, wall) = (self.limits.members(), UnixTime::now().as_secs());
         let message = |(name, to): &(Arc<str>, SocketAddr)| {
-            let ask = self.limits.0.keys.seal_shared(Group::lease("ask", name), wall, &ask)?;
-            Some(Message { to: *to, ask, lender: Arc::clone(name) })
+            let ask = self.limits.0.keys.seal_shared(TicketGroup::lease("ask", name), wall, &ask)?;
+            Some(Message { to: *to, request: ask, lender: Arc::clone(name) })
         };
         let lenders = members.others.iter().take(MAX_LENDERS);
         let messages: Vec<_> = lenders.filter_map(message).collect();
         if messages.is_empty()
             && !members.others.is_empty()
-            && !std::mem::replace(&mut self.told_of_no_key, true)
+            && !std::mem::replace(&mut self.has_logged_missing_key, true)
         {
             tracing::info!(
-                "replicas share no session keys: limits of the fleet are divided, and no replica lends its share"
+                "replicas share no session keys: fleet limits are divided among them, and no replica lends its share"
             );
         }
         messages
     }
 
-    /// Takes the answers to the messages of a round, in their order.
+    /// Processes the responses to the messages of a round, in their order.
     pub fn finish_round(&mut self, round: &Round, answers: &[Option<Vec<u8>>]) {
         let shared = &self.limits.0;
         let mut lenders = vec![0; round.clients.len()];
-        for (message, answer) in round.messages.iter().zip(answers) {
-            let reply = answer.as_deref().and_then(|answer| self.read(round, message, answer));
+        for (message, response) in round.messages.iter().zip(answers) {
+            let reply = response.as_deref().and_then(|response| self.read(round, message, response));
             let Some(reply) = reply else {
-                shared.figures.unanswered(round.clients.len());
+                shared.figures.count_unanswered(round.clients.len());
                 continue;
             };
             for (lenders, outcome) in lenders.iter_mut().zip(reply.outcomes) {
-                shared.figures.asked(outcome);
-                *lenders += u32::from(outcome == Outcome::Lent);
+                shared.figures.count_request(outcome);
+                *lenders += u32::from(outcome == LendOutcome::Lent);
             }
         }
         let now = Instant::now();
@@ -210,9 +211,10 @@ impl Borrower {
         }
     }
 
-    /// The answer of a replica to what it was asked in this round.
-    fn read(&self, round: &Round, message: &Message, answer: &[u8]) -> Option<Reply> {
-        let (_, reply) = self.limits.0.keys.open_shared(Group::lease("answer", &message.lender), answer)?;
+    /// Decrypts and checks the response of a replica in this round.
+    fn read(&self, round: &Round, message: &Message, response: &[u8]) -> Option<Reply> {
+        let (_, reply) =
+            self.limits.0.keys.open_shared(TicketGroup::lease("answer", &message.lender), response)?;
         let reply = Reply::decode(&reply)?;
         let is_of_round = reply.borrower == self.id
             && reply.number == round.number
@@ -222,7 +224,7 @@ impl Borrower {
 }
 
 impl Round {
-    /// What is to be sent, each to another replica.
+    /// The messages to send, each to another replica.
     #[must_use]
     pub fn messages(&self) -> &[Message] {
         &self.messages

@@ -1,33 +1,33 @@
-//! What metrics say about shares that are lent.
+//! Metrics of lent shares.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::message::Outcome;
+use super::message::LendOutcome;
 
-/// Counters of a process.
+/// The counters of a process.
 #[derive(Default)]
-pub(super) struct Figures {
-    asked: [AtomicU64; Outcome::ALL.len()],
+pub(super) struct LeaseCounters {
+    asked: [AtomicU64; LendOutcome::ALL.len()],
     unanswered: AtomicU64,
-    answered: [AtomicU64; Outcome::ALL.len()],
+    answered: [AtomicU64; LendOutcome::ALL.len()],
     refused: [AtomicU64; RefusedMessage::ALL.len()],
     dropped: AtomicU64,
 }
 
-/// Why a message of another replica gets no answer.
+/// Why a message of another replica gets no response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RefusedMessage {
-    /// It is larger than any that a replica sends.
+    /// It is larger than any message of a replica.
     Oversized,
-    /// No key that replicas share has encrypted it for this one.
+    /// It was not encrypted for this replica with a shared key.
     Unsigned,
-    /// It is too old, or its sender's clock differs.
+    /// It is too old, or the sender's clock differs.
     Stale,
-    /// A later one of its sender has come already, or the same.
+    /// This or a later message of its sender was received already.
     Replayed,
-    /// It is none that this version understands.
+    /// This version cannot decode it.
     Malformed,
-    /// Too many replicas have asked lately.
+    /// Too many replicas have asked recently.
     TooManySenders,
 }
 
@@ -47,43 +47,43 @@ impl RefusedMessage {
     }
 }
 
-/// The counters as they are now, by the words of their labels.
+/// The current counters, by label.
 pub(crate) struct LeaseFigures {
     /// Shares that this replica asked others for, by outcome.
     pub(crate) asked: Vec<(&'static str, u64)>,
-    /// Shares that others asked it for.
+    /// Shares that others asked this replica for, by outcome.
     pub(crate) answered: Vec<(&'static str, u64)>,
-    /// Messages that got no answer, by reason.
+    /// Messages that got no response, by reason.
     pub(crate) refused: Vec<(&'static str, u64)>,
     /// Clients whose shares were not asked for because there were too many.
     pub(crate) dropped: u64,
 }
 
-impl Figures {
-    pub(super) fn asked(&self, outcome: Outcome) {
+impl LeaseCounters {
+    pub(super) fn count_request(&self, outcome: LendOutcome) {
         self.asked[outcome as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn unanswered(&self, shares: usize) {
+    pub(super) fn count_unanswered(&self, shares: usize) {
         self.unanswered.fetch_add(shares as u64, Ordering::Relaxed);
     }
 
-    pub(super) fn answered(&self, outcome: Outcome) {
+    pub(super) fn count_reply(&self, outcome: LendOutcome) {
         self.answered[outcome as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn refused(&self, reason: RefusedMessage) {
+    pub(super) fn count_refused(&self, reason: RefusedMessage) {
         self.refused[reason as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn dropped(&self) {
+    pub(super) fn count_dropped(&self) {
         self.dropped.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn read(&self) -> LeaseFigures {
         let value = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let outcomes = |of: &[AtomicU64]| {
-            Outcome::ALL.map(Outcome::label).into_iter().zip(of.iter().map(value)).collect()
+            LendOutcome::ALL.map(LendOutcome::label).into_iter().zip(of.iter().map(value)).collect()
         };
         let mut asked: Vec<_> = outcomes(&self.asked);
         asked.push(("unanswered", value(&self.unanswered)));

@@ -1,4 +1,4 @@
-//! The limits as workers, other replicas and metrics meet them.
+//! The interface of fleet limits for workers, other replicas and metrics.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -6,42 +6,42 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use fairway_net::clock::Instant;
-use fairway_net::counts::{ClientKey, Counts, Rate};
+use fairway_net::counts::{ClientCounts, ClientKey, RequestRate};
 use fairway_routing::PolicyId;
 use rustls_pki_types::UnixTime;
 use tokio::sync::mpsc;
 
-use super::figures::{Figures, LeaseFigures, RefusedMessage};
+use super::figures::{LeaseCounters, LeaseFigures, RefusedMessage};
 use super::lender::Lender;
-use super::message::{Ask, ClientName, ClientOfLimit, Reply};
+use super::message::{ClientName, ClientOfLimit, LendRequest, Reply};
 use super::size::FleetSize;
 use super::terms::is_leased;
-use super::wanted::{NotNoted, Wanted, WantedClients};
-use crate::tls::{Group, SessionTickets};
+use super::wanted::{NotNoted, WantedClients, WantedShare};
+use crate::tls::{SessionTickets, TicketGroup};
 
-/// The largest ask: 32 clients with long names.
-pub(super) const MAX_ASK_BYTES: usize = 8 << 10;
+/// The maximum size of a message: 32 clients with long names.
+pub(super) const MAX_REQUEST_BYTES: usize = 8 << 10;
 
-/// The limits that a process shares with the other replicas of its fleet, and everything that policies count. A clone is the same.
+/// The limits that a process shares with the other replicas of its fleet, and the counters of all policies. Clones share them.
 #[derive(Clone)]
-pub struct FleetLimits(pub(super) Arc<Shared>);
+pub struct FleetLimits(pub(super) Arc<FleetState>);
 
-pub(super) struct Shared {
+pub(super) struct FleetState {
     pub(super) size: FleetSize,
-    pub(super) counts: Arc<Counts>,
-    /// What replicas know each other by.
+    pub(super) counts: Arc<ClientCounts>,
+    /// The keys with which replicas authenticate each other.
     pub(super) keys: SessionTickets,
     members: RwLock<Arc<Members>>,
-    /// Whether there is somebody to borrow from.
+    /// Whether there are replicas to borrow from.
     has_others: AtomicBool,
     pub(super) wanted: WantedClients,
-    /// Until the borrower takes it.
-    receiver: Mutex<Option<mpsc::Receiver<Wanted>>>,
+    /// Set until the borrower takes it.
+    receiver: Mutex<Option<mpsc::Receiver<WantedShare>>>,
     pub(super) lender: Lender,
-    pub(super) figures: Figures,
+    pub(super) figures: LeaseCounters,
 }
 
-/// Who is ready in the fleet.
+/// The ready replicas of the fleet.
 #[derive(Default)]
 pub(super) struct Members {
     own: Arc<str>,
@@ -55,88 +55,90 @@ impl Default for FleetLimits {
 }
 
 impl FleetLimits {
-    /// Of replicas that share secrets of `keys`; without one, nothing is lent.
+    /// The limits of replicas that share secrets in `keys`; without a shared secret nothing is lent.
     #[must_use]
     pub fn new(keys: SessionTickets) -> Self {
         let (wanted, receiver) = WantedClients::new();
-        Self(Arc::new(Shared {
+        Self(Arc::new(FleetState {
             size: FleetSize::default(),
-            counts: Counts::new(),
+            counts: ClientCounts::new(),
             keys,
             members: RwLock::default(),
             has_others: AtomicBool::new(false),
             wanted,
             receiver: Mutex::new(Some(receiver)),
             lender: Lender::default(),
-            figures: Figures::default(),
+            figures: LeaseCounters::default(),
         }))
     }
 
-    /// How many replicas limits are divided by.
+    /// The number of replicas by which limits are divided.
     #[must_use]
     pub fn size(&self) -> &FleetSize {
         &self.0.size
     }
 
-    /// Takes the name of this replica, and those of the others that are ready, with where they answer probes.
+    /// Sets the name of this replica, and the names and probe addresses of the other ready ones.
     pub fn set_members(&self, own: Arc<str>, others: Vec<(Arc<str>, SocketAddr)>) {
         self.0.has_others.store(!others.is_empty(), Ordering::Relaxed);
         *self.0.members.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(Members { own, others });
     }
 
-    /// The clients whose requests are refused, for one who asks for them; `None` after the first call.
-    pub(super) fn take_wanted(&self) -> Option<mpsc::Receiver<Wanted>> {
+    /// The receiver of clients whose requests are refused, for the borrower; `None` after the first call.
+    pub(super) fn take_wanted_shares(&self) -> Option<mpsc::Receiver<WantedShare>> {
         self.0.receiver.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// The answer to another replica that asks for shares; `None` for everybody else.
+    /// The response to another replica that asks for shares; `None` for any other sender.
     #[must_use]
-    pub fn answer(&self, ask: &[u8]) -> Option<Vec<u8>> {
-        self.answer_at(ask, Instant::now(), UnixTime::now().as_secs())
+    pub fn respond(&self, request: &[u8]) -> Option<Vec<u8>> {
+        self.respond_at(request, Instant::now(), UnixTime::now().as_secs())
     }
 
-    pub(super) fn answer_at(&self, ask: &[u8], now: Instant, wall: u64) -> Option<Vec<u8>> {
-        let answered = self.lend(ask, now, wall);
-        answered.map_err(|reason| self.0.figures.refused(reason)).ok()
+    pub(super) fn respond_at(&self, request: &[u8], now: Instant, wall: u64) -> Option<Vec<u8>> {
+        let answered = self.lend(request, now, wall);
+        answered.map_err(|reason| self.0.figures.count_refused(reason)).ok()
     }
 
-    fn lend(&self, ask: &[u8], now: Instant, wall: u64) -> Result<Vec<u8>, RefusedMessage> {
-        let Shared { size, counts, keys, lender, figures, .. } = &*self.0;
-        if ask.len() > MAX_ASK_BYTES {
+    fn lend(&self, request: &[u8], now: Instant, wall: u64) -> Result<Vec<u8>, RefusedMessage> {
+        let FleetState { size, counts, keys, lender, figures, .. } = &*self.0;
+        if request.len() > MAX_REQUEST_BYTES {
             return Err(RefusedMessage::Oversized);
         }
         let own = Arc::clone(&self.members().own);
-        let (made, ask) = keys.open_shared(Group::lease("ask", &own), ask).ok_or(RefusedMessage::Unsigned)?;
-        let ask = Ask::decode(&ask).ok_or(RefusedMessage::Malformed)?;
-        let outcomes = lender.decide(&ask, made, size.replicas(), counts, now, wall)?;
-        outcomes.iter().for_each(|outcome| figures.answered(*outcome));
-        let reply = Reply { borrower: ask.borrower, number: ask.number, outcomes };
-        keys.seal_shared(Group::lease("answer", &own), wall, &reply.encode()).ok_or(RefusedMessage::Unsigned)
+        let (made, request) =
+            keys.open_shared(TicketGroup::lease("ask", &own), request).ok_or(RefusedMessage::Unsigned)?;
+        let request = LendRequest::decode(&request).ok_or(RefusedMessage::Malformed)?;
+        let outcomes = lender.decide(&request, made, size.replicas(), counts, now, wall)?;
+        outcomes.iter().for_each(|outcome| figures.count_reply(*outcome));
+        let reply = Reply { borrower: request.borrower, number: request.number, outcomes };
+        keys.seal_shared(TicketGroup::lease("answer", &own), wall, &reply.encode())
+            .ok_or(RefusedMessage::Unsigned)
     }
 
-    /// Counts a request of a limit that is `whole` for all replicas together, if it does not come too early for this one. The client is
-    /// that of the address, if it has no other identity.
-    pub(crate) fn asks(
+    /// Counts a request against a limit that is `whole` for all replicas together, and returns whether this replica admits it.
+    /// Without an identity the client is identified by its address.
+    pub(crate) fn admits(
         &self,
         policy: PolicyId,
         identity: Option<&[Cow<'_, str>; 2]>,
         address: IpAddr,
-        whole: Rate,
+        whole: RequestRate,
         now: Instant,
     ) -> bool {
         let (counts, replicas) = (&self.0.counts, self.0.size.replicas());
         let share = whole.shared_by(replicas);
         let asked = match identity {
-            // The address says nothing about it.
+            // The client is identified without its address.
             Some(identity) => {
                 let address = Ipv4Addr::UNSPECIFIED.into();
-                counts.asks_share((policy, identity), address, share, replicas, now)
+                counts.admit_shared((policy, identity), address, share, replicas, now)
             }
-            None => counts.asks_share(policy, address, share, replicas, now),
+            None => counts.admit_shared(policy, address, share, replicas, now),
         };
         let Err(key) = asked else { return true };
         if self.0.has_others.load(Ordering::Relaxed) && is_leased(share) {
-            self.want(key, || {
+            self.queue_client(key, || {
                 Some(ClientOfLimit { policy, client: ClientName::new(address, identity)?, whole })
             });
         }
@@ -144,14 +146,14 @@ impl FleetLimits {
     }
 
     #[cold]
-    fn want(&self, key: ClientKey, client: impl FnOnce() -> Option<ClientOfLimit>) {
-        if self.0.wanted.note(key, client) == Err(NotNoted::Full) {
-            self.0.figures.dropped();
+    fn queue_client(&self, key: ClientKey, client: impl FnOnce() -> Option<ClientOfLimit>) {
+        if self.0.wanted.request_share(key, client) == Err(NotNoted::Full) {
+            self.0.figures.count_dropped();
         }
     }
 
-    /// What policies count.
-    pub(crate) fn counts(&self) -> &Arc<Counts> {
+    /// The counters of all policies.
+    pub(crate) fn counts(&self) -> &Arc<ClientCounts> {
         &self.0.counts
     }
 

@@ -1,51 +1,52 @@
-//! The bytes that replicas say to each other about shares, before they are encrypted. Reads only what is complete and within its bounds.
+//! The encoding of messages about shares, before encryption. Decodes only complete messages within their bounds.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use fairway_net::counts::{ClientKey, Counts, Rate};
+use fairway_net::counts::{ClientCounts, ClientKey, RequestRate};
 use fairway_routing::PolicyId;
 
-/// Clients of one ask.
-pub(super) const MAX_CLIENTS_PER_ASK: usize = 32;
-/// Bytes of the two names of a client that is no address; the shares of others are not asked for.
+/// Clients per message.
+pub(super) const MAX_CLIENTS_PER_REQUEST: usize = 32;
+/// The maximum length of the two names of a client that is not an address; shares of clients with longer names are not
+/// borrowed.
 pub(super) const MAX_IDENTITY_BYTES: usize = 200;
 
 const VERSION: u8 = 1;
 
 /// Asks for the shares of clients.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Ask {
-    /// The process that asks.
+pub(super) struct LendRequest {
+    /// The asking process.
     pub(super) borrower: u64,
-    /// Higher with each ask of this process.
+    /// Increases with each message of this process.
     pub(super) number: u64,
-    /// What it divides by.
+    /// The number of replicas by which it divides.
     pub(super) replicas: u32,
     pub(super) clients: Vec<ClientOfLimit>,
 }
 
-/// What becomes of an ask: an outcome for each of its clients.
+/// The response to a [`LendRequest`]: an outcome for each client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Reply {
     pub(super) borrower: u64,
     pub(super) number: u64,
-    pub(super) outcomes: Vec<Outcome>,
+    pub(super) outcomes: Vec<LendOutcome>,
 }
 
-/// A client of a limit, as all replicas call it.
+/// A client of a limit, as all replicas identify it.
 #[derive(Clone, Debug)]
 pub(super) struct ClientOfLimit {
     pub(super) policy: PolicyId,
     pub(super) client: ClientName,
-    /// What all replicas may let through together.
-    pub(super) whole: Rate,
+    /// The rate for all replicas together.
+    pub(super) whole: RequestRate,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ClientName {
-    /// That of an address, or of its network in IPv6.
+    /// An address, or its network for IPv6.
     Address(IpAddr),
     /// See `counted_identity`.
     Identity([Box<str>; 2]),
@@ -53,19 +54,19 @@ pub(super) enum ClientName {
 
 /// Whether a share is lent, or why not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum LendOutcome {
     Lent,
-    /// The client asks the lender itself.
+    /// The client uses its share at the lender.
     InUse,
-    /// Another replica has it, or the client needed it back a moment ago.
+    /// Another replica has it, or the client recently needed it back.
     Taken,
-    /// The lender has lent as many as it may.
+    /// The lender has lent as many shares as it may.
     Full,
     /// The lender divides by another number of replicas.
     OtherCount,
 }
 
-impl Outcome {
+impl LendOutcome {
     pub(super) const ALL: [Self; 5] = [Self::Lent, Self::InUse, Self::Taken, Self::Full, Self::OtherCount];
 
     pub(super) fn label(self) -> &'static str {
@@ -87,7 +88,7 @@ impl PartialEq for ClientOfLimit {
 }
 
 impl ClientName {
-    /// `None` where its names are too long.
+    /// `None` if the names are too long.
     pub(super) fn new(address: IpAddr, identity: Option<&[Cow<'_, str>; 2]>) -> Option<Self> {
         let Some([first, second]) = identity else { return Some(Self::Address(address)) };
         let fits = first.len() + second.len() <= MAX_IDENTITY_BYTES;
@@ -96,8 +97,8 @@ impl ClientName {
 }
 
 impl ClientOfLimit {
-    /// Where this replica counts it.
-    pub(super) fn key(&self, counts: &Counts) -> ClientKey {
+    /// The key under which this replica counts it.
+    pub(super) fn key(&self, counts: &ClientCounts) -> ClientKey {
         match &self.client {
             ClientName::Address(address) => counts.client_key(self.policy, *address),
             ClientName::Identity([first, second]) => {
@@ -124,7 +125,7 @@ impl ClientOfLimit {
             ClientName::Identity(names) => {
                 out.push(0);
                 for name in names {
-                    // They were made within their bound.
+                    // `ClientName::new` bounds the length.
                     out.push(u8::try_from(name.len()).unwrap_or(0));
                     out.extend_from_slice(name.as_bytes());
                 }
@@ -141,17 +142,17 @@ impl ClientOfLimit {
             0 => ClientName::Identity([read_name(from)?, read_name(from)?]),
             _ => return None,
         };
-        (!interval.is_zero()).then_some(Self { policy, client, whole: Rate { interval, burst } })
+        (!interval.is_zero()).then_some(Self { policy, client, whole: RequestRate { interval, burst } })
     }
 }
 
-impl Ask {
+impl LendRequest {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = vec![VERSION];
         out.extend_from_slice(&self.borrower.to_be_bytes());
         out.extend_from_slice(&self.number.to_be_bytes());
         out.extend_from_slice(&self.replicas.to_be_bytes());
-        for client in self.clients.iter().take(MAX_CLIENTS_PER_ASK) {
+        for client in self.clients.iter().take(MAX_CLIENTS_PER_REQUEST) {
             client.write(&mut out);
         }
         out
@@ -165,7 +166,7 @@ impl Ask {
         let replicas = u32::from_be_bytes(read_array(&mut from)?);
         let mut clients = Vec::new();
         while !from.is_empty() {
-            if clients.len() == MAX_CLIENTS_PER_ASK {
+            if clients.len() == MAX_CLIENTS_PER_REQUEST {
                 return None;
             }
             clients.push(ClientOfLimit::read(&mut from)?);
@@ -188,9 +189,10 @@ impl Reply {
             return None;
         }
         let (borrower, number) = (read_u64(&mut from)?, read_u64(&mut from)?);
-        let outcome = |byte: &u8| Outcome::ALL.into_iter().find(|outcome| *outcome as u8 == *byte);
-        let outcomes = from.iter().take(MAX_CLIENTS_PER_ASK + 1).map(outcome).collect::<Option<Vec<_>>>()?;
-        (outcomes.len() <= MAX_CLIENTS_PER_ASK).then_some(Self { borrower, number, outcomes })
+        let outcome = |byte: &u8| LendOutcome::ALL.into_iter().find(|outcome| *outcome as u8 == *byte);
+        let outcomes =
+            from.iter().take(MAX_CLIENTS_PER_REQUEST + 1).map(outcome).collect::<Option<Vec<_>>>()?;
+        (outcomes.len() <= MAX_CLIENTS_PER_REQUEST).then_some(Self { borrower, number, outcomes })
     }
 }
 
@@ -224,28 +226,28 @@ mod tests {
     use super::*;
 
     fn client(client: ClientName) -> ClientOfLimit {
-        let whole = Rate { interval: Duration::from_nanos(33_333_333), burst: Duration::from_secs(2) };
-        ClientOfLimit { policy: PolicyId::of("p"), client, whole }
+        let whole = RequestRate { interval: Duration::from_nanos(33_333_333), burst: Duration::from_secs(2) };
+        ClientOfLimit { policy: PolicyId::from_name("p"), client, whole }
     }
 
-    fn ask() -> Ask {
+    fn lend_request() -> LendRequest {
         let identity = [Cow::Borrowed("issuer"), Cow::Borrowed("somebody")];
         let clients = vec![
             client(ClientName::new("192.0.2.1".parse().unwrap(), None).unwrap()),
             client(ClientName::new("2001:db8:0:1::".parse().unwrap(), None).unwrap()),
             client(ClientName::new("192.0.2.1".parse().unwrap(), Some(&identity)).unwrap()),
         ];
-        Ask { borrower: 7, number: 8, replicas: 3, clients }
+        LendRequest { borrower: 7, number: 8, replicas: 3, clients }
     }
 
     #[test]
     fn what_is_written_is_read_again_and_nothing_else() {
-        let (ask, counts) = (ask(), Counts::new());
-        let bytes = ask.encode();
-        assert_eq!(Ask::decode(&bytes), Some(ask.clone()));
-        for client in &ask.clients {
+        let (request, counts) = (lend_request(), ClientCounts::new());
+        let bytes = request.encode();
+        assert_eq!(LendRequest::decode(&bytes), Some(request.clone()));
+        for client in &request.clients {
             assert_eq!(
-                Ask::decode(&bytes)
+                LendRequest::decode(&bytes)
                     .unwrap()
                     .clients
                     .iter()
@@ -254,18 +256,21 @@ mod tests {
                 1
             );
         }
-        let whole: Vec<_> = (0..=ask.clients.len())
-            .map(|count| Ask { clients: ask.clients[..count].to_vec(), ..ask.clone() }.encode().len())
+        let whole: Vec<_> = (0..=request.clients.len())
+            .map(|count| {
+                LendRequest { clients: request.clients[..count].to_vec(), ..request.clone() }.encode().len()
+            })
             .collect();
         for length in (0..bytes.len()).filter(|length| !whole.contains(length)) {
-            assert_eq!(Ask::decode(&bytes[..length]), None, "{length} bytes");
+            assert_eq!(LendRequest::decode(&bytes[..length]), None, "{length} bytes");
         }
-        let many = Ask { clients: vec![ask.clients[0].clone(); MAX_CLIENTS_PER_ASK], ..ask };
+        let many =
+            LendRequest { clients: vec![request.clients[0].clone(); MAX_CLIENTS_PER_REQUEST], ..request };
         let mut bytes = many.encode();
-        assert_eq!(Ask::decode(&bytes), Some(many.clone()));
+        assert_eq!(LendRequest::decode(&bytes), Some(many.clone()));
         many.clients[0].write(&mut bytes);
-        assert_eq!(Ask::decode(&bytes), None);
-        let reply = Reply { borrower: 7, number: 8, outcomes: Outcome::ALL.to_vec() };
+        assert_eq!(LendRequest::decode(&bytes), None);
+        let reply = Reply { borrower: 7, number: 8, outcomes: LendOutcome::ALL.to_vec() };
         let mut bytes = reply.encode();
         assert_eq!(Reply::decode(&bytes), Some(reply));
         bytes.push(9);

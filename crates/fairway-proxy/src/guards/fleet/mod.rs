@@ -1,7 +1,7 @@
-//! Limits that the replicas of a fleet share. Each lets through its equal share ([`size`]), and borrows those of a client that the client
-//! does not use elsewhere (docs/design/0081-shares-that-replicas-lend.md): [`limits`] is what
-//! the rest of the process sees, [`wanted`] are the clients that need more, [`borrower`] asks for
-//! them, [`lender`] answers, for as long as [`terms`] say, and [`message`] has the bytes. It opens no connection.
+//! Limits that the replicas of a fleet share. Each replica admits an equal share ([`size`]), and borrows the shares of a client
+//! that the client does not use on other replicas (docs/design/0081-shares-that-replicas-lend.md). [`limits`] is the interface
+//! for the rest of the process, [`wanted`] has the clients that need more, [`borrower`] asks for their shares, [`lender`] lends
+//! them, [`terms`] says for how long, and [`message`] has the encoding. It opens no connections.
 
 mod borrower;
 mod figures;

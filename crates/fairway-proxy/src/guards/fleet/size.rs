@@ -1,21 +1,21 @@
-//! How many replicas share a limit that counts for the fleet.
+//! The number of replicas that share the limits of the fleet.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Limits are divided by no more replicas than this: a wrong count must not close them.
+/// The maximum divisor of limits: a wrong count must not block all requests.
 const MAX_REPLICAS: u32 = 1_000;
 
-/// The number of replicas that limits of the fleet are divided by. A clone is the same. Guards load it for each request of such a limit; a
-/// change needs neither a new configuration nor other counts.
+/// The number of replicas by which fleet limits are divided. Clones share it. Guards read it for each request of such a limit;
+/// a change needs neither a new configuration nor new counters.
 #[derive(Clone, Debug, Default)]
 pub struct FleetSize(
-    /// 0 is not known yet.
+    /// 0 means unknown.
     Arc<AtomicU32>,
 );
 
 impl FleetSize {
-    /// Takes the number as it is now, within 1 and 1,000.
+    /// Sets the number, clamped to 1 to 1,000.
     pub fn set(&self, replicas: u32) {
         self.0.store(replicas.clamp(1, MAX_REPLICAS), Ordering::Relaxed);
     }
@@ -26,7 +26,7 @@ impl FleetSize {
         self.0.load(Ordering::Relaxed) > 0
     }
 
-    /// The number; 1 where it is not known.
+    /// The number; 1 if unknown.
     #[must_use]
     #[inline]
     pub fn replicas(&self) -> u32 {

@@ -1,17 +1,17 @@
-//! Whom a lender answers, in virtual time.
+//! Which messages a lender accepts, in virtual time.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use fairway_model::{SharedTicketSecret, TicketSecret};
 use fairway_net::clock::Instant;
-use fairway_net::counts::Rate;
+use fairway_net::counts::RequestRate;
 use fairway_routing::PolicyId;
 
 use super::lender::MAX_MESSAGE_AGE;
-use super::limits::{FleetLimits, MAX_ASK_BYTES};
-use super::message::{Ask, ClientName, ClientOfLimit, Outcome, Reply};
-use crate::tls::{Group, SessionTickets};
+use super::limits::{FleetLimits, MAX_REQUEST_BYTES};
+use super::message::{ClientName, ClientOfLimit, LendOutcome, LendRequest, Reply};
+use crate::tls::{SessionTickets, TicketGroup};
 
 const WALL: u64 = 1_800_000_000;
 
@@ -22,7 +22,7 @@ fn keys(secret: u8) -> SessionTickets {
     keys
 }
 
-/// A replica of three that is called so.
+/// A replica of three with this name.
 fn lender(name: &str, keys: SessionTickets) -> FleetLimits {
     let limits = FleetLimits::new(keys);
     limits.size().set(3);
@@ -31,23 +31,23 @@ fn lender(name: &str, keys: SessionTickets) -> FleetLimits {
 }
 
 fn client(last: u8, interval: Duration) -> ClientOfLimit {
-    let whole = Rate { interval, burst: Duration::ZERO };
+    let whole = RequestRate { interval, burst: Duration::ZERO };
     let client = ClientName::Address([192, 0, 2, last].into());
-    ClientOfLimit { policy: PolicyId::of("p"), client, whole }
+    ClientOfLimit { policy: PolicyId::from_name("p"), client, whole }
 }
 
-fn ask(borrower: u64, number: u64, clients: &[ClientOfLimit]) -> Vec<u8> {
-    Ask { borrower, number, replicas: 3, clients: clients.to_vec() }.encode()
+fn lend_request_bytes(borrower: u64, number: u64, clients: &[ClientOfLimit]) -> Vec<u8> {
+    LendRequest { borrower, number, replicas: 3, clients: clients.to_vec() }.encode()
 }
 
-fn sealed(keys: &SessionTickets, lender: &str, wall: u64, ask: &[u8]) -> Vec<u8> {
-    keys.seal_shared(Group::lease("ask", lender), wall, ask).unwrap()
+fn sealed(keys: &SessionTickets, lender: &str, wall: u64, request: &[u8]) -> Vec<u8> {
+    keys.seal_shared(TicketGroup::lease("ask", lender), wall, request).unwrap()
 }
 
-/// What becomes of each client of an ask; `None` where there is no answer.
-fn outcomes(lender: &FleetLimits, keys: &SessionTickets, ask: &[u8]) -> Option<Vec<Outcome>> {
-    let answer = lender.answer_at(&sealed(keys, "a", WALL, ask), Instant::now(), WALL)?;
-    let (_, reply) = keys.open_shared(Group::lease("answer", "a"), &answer).unwrap();
+/// The outcome for each client of a message; `None` if there is no response.
+fn outcomes(lender: &FleetLimits, keys: &SessionTickets, request: &[u8]) -> Option<Vec<LendOutcome>> {
+    let response = lender.respond_at(&sealed(keys, "a", WALL, request), Instant::now(), WALL)?;
+    let (_, reply) = keys.open_shared(TicketGroup::lease("answer", "a"), &response).unwrap();
     Some(Reply::decode(&reply).unwrap().outcomes)
 }
 
@@ -62,20 +62,20 @@ async fn nobody_but_a_replica_gets_an_answer_or_changes_a_count() {
     let (keys, other) = (keys(1), keys(2));
     let lender = lender("a", keys.clone());
     let clients = [client(1, SECOND / 10)];
-    let good = |number| ask(7, number, &clients);
+    let good = |number| lend_request_bytes(7, number, &clients);
     let mut flipped = sealed(&keys, "a", WALL, &good(1));
     *flipped.last_mut().unwrap() ^= 1;
-    let answer = keys.seal_shared(Group::lease("answer", "a"), WALL, &good(1)).unwrap();
-    let login = keys.seal_login(Group::login("session", b"", ""), &good(1)).unwrap();
+    let response = keys.seal_shared(TicketGroup::lease("answer", "a"), WALL, &good(1)).unwrap();
+    let login = keys.seal_login(TicketGroup::login("session", b"", ""), &good(1)).unwrap();
     let bad = [
         ("unsigned", vec![]),
         ("unsigned", vec![0; 100]),
         ("unsigned", sealed(&other, "a", WALL, &good(1))),
         ("unsigned", sealed(&keys, "b", WALL, &good(1))),
         ("unsigned", flipped),
-        ("unsigned", answer),
+        ("unsigned", response),
         ("unsigned", login),
-        ("oversized", vec![0; MAX_ASK_BYTES + 1]),
+        ("oversized", vec![0; MAX_REQUEST_BYTES + 1]),
         ("malformed", sealed(&keys, "a", WALL, b"")),
         ("malformed", sealed(&keys, "a", WALL, &[&good(1)[..], &[1]].concat())),
         ("stale", sealed(&keys, "a", WALL - MAX_MESSAGE_AGE - 1, &good(1))),
@@ -83,21 +83,21 @@ async fn nobody_but_a_replica_gets_an_answer_or_changes_a_count() {
     ];
     for (reason, message) in &bad {
         let before = refused(&lender).iter().find(|(it, _)| it == reason).map_or(0, |(_, count)| *count);
-        assert_eq!(lender.answer_at(message, Instant::now(), WALL), None, "{reason}");
+        assert_eq!(lender.respond_at(message, Instant::now(), WALL), None, "{reason}");
         assert!(refused(&lender).contains(&(*reason, before + 1)), "{reason}: {:?}", refused(&lender));
     }
     assert!(lender.figures().answered.iter().all(|(_, count)| *count == 0));
     let whole = clients[0].whole;
-    let asks = || lender.asks(PolicyId::of("p"), None, [192, 0, 2, 1].into(), whole, Instant::now());
+    let asks = || lender.admits(PolicyId::from_name("p"), None, [192, 0, 2, 1].into(), whole, Instant::now());
     assert!(asks(), "the share is not lent");
     tokio::time::sleep(SECOND).await;
-    // Both ways of a clock that differs.
+    // A clock that is ahead, and one that is behind.
     for (number, made) in [(1, WALL - MAX_MESSAGE_AGE), (2, WALL + MAX_MESSAGE_AGE)] {
         let message = sealed(&keys, "a", made, &good(number));
-        assert!(lender.answer_at(&message, Instant::now(), WALL).is_some());
+        assert!(lender.respond_at(&message, Instant::now(), WALL).is_some());
     }
     assert!(asks() && !asks(), "a sixteenth is left");
-    assert_eq!(FleetLimits::default().answer(&sealed(&keys, "", WALL, &good(9))), None, "it shares no key");
+    assert_eq!(FleetLimits::default().respond(&sealed(&keys, "", WALL, &good(9))), None, "it shares no key");
 }
 
 #[tokio::test(start_paused = true)]
@@ -105,16 +105,21 @@ async fn an_ask_is_taken_once_and_none_after_a_later_one() {
     let keys = keys(1);
     let lender = lender("a", keys.clone());
     let clients = [client(1, SECOND / 10)];
-    assert_eq!(outcomes(&lender, &keys, &ask(7, 2, &clients)), Some(vec![Outcome::Lent]));
+    assert_eq!(outcomes(&lender, &keys, &lend_request_bytes(7, 2, &clients)), Some(vec![LendOutcome::Lent]));
     for number in [2, 1] {
-        assert_eq!(outcomes(&lender, &keys, &ask(7, number, &clients)), None);
+        assert_eq!(outcomes(&lender, &keys, &lend_request_bytes(7, number, &clients)), None);
     }
     assert_eq!(refused(&lender), [("replayed", 2)]);
-    assert_eq!(outcomes(&lender, &keys, &ask(7, 3, &clients)), Some(vec![Outcome::Lent]), "renewed");
-    // Whom it has forgotten could send only what is too old by then.
+    assert_eq!(
+        outcomes(&lender, &keys, &lend_request_bytes(7, 3, &clients)),
+        Some(vec![LendOutcome::Lent]),
+        "renewed"
+    );
+    // A forgotten borrower could only replay messages that are too old by then.
     tokio::time::sleep(SECOND * 30).await;
-    assert_eq!(outcomes(&lender, &keys, &ask(7, 1, &clients)), Some(vec![Outcome::Lent]));
-    let others = (0..2_000).filter(|other| outcomes(&lender, &keys, &ask(100 + other, 1, &[])).is_some());
+    assert_eq!(outcomes(&lender, &keys, &lend_request_bytes(7, 1, &clients)), Some(vec![LendOutcome::Lent]));
+    let others = (0..2_000)
+        .filter(|other| outcomes(&lender, &keys, &lend_request_bytes(100 + other, 1, &[])).is_some());
     assert_eq!(others.count(), 1023);
     assert!(refused(&lender).contains(&("too_many_senders", 977)));
 }
@@ -127,29 +132,33 @@ async fn a_share_is_lent_to_one_replica_at_a_time_while_its_client_does_not_need
     let mut number = 0;
     let mut said = |borrower: u64, clients: &[ClientOfLimit]| {
         number += 1;
-        outcomes(&lender, &keys, &ask(borrower, number, clients)).unwrap()
+        outcomes(&lender, &keys, &lend_request_bytes(borrower, number, clients)).unwrap()
     };
     let clients = [fast.clone(), slow];
-    assert_eq!(said(7, &clients), [Outcome::Lent, Outcome::InUse], "shares of slow limits are not lent");
-    assert_eq!(said(8, &clients[..1]), [Outcome::Taken]);
+    assert_eq!(
+        said(7, &clients),
+        [LendOutcome::Lent, LendOutcome::InUse],
+        "shares of slow limits are not lent"
+    );
+    assert_eq!(said(8, &clients[..1]), [LendOutcome::Taken]);
     tokio::time::sleep(SECOND * 2).await;
-    assert_eq!(said(7, &clients[..1]), [Outcome::Lent]);
+    assert_eq!(said(7, &clients[..1]), [LendOutcome::Lent]);
     tokio::time::sleep(SECOND * 2).await;
-    assert_eq!(said(8, &clients[..1]), [Outcome::Taken], "it was renewed");
-    // The client asks here for more than is left.
-    assert!(lender.0.lender.wants_back(fast.key(lender.counts()), Instant::now()));
-    assert_eq!(said(7, &clients[..1]), [Outcome::Taken]);
+    assert_eq!(said(8, &clients[..1]), [LendOutcome::Taken], "it was renewed");
+    // The client needs more than the rest of its share here.
+    assert!(lender.0.lender.is_reclaiming(fast.key(lender.counts()), Instant::now()));
+    assert_eq!(said(7, &clients[..1]), [LendOutcome::Taken]);
     tokio::time::sleep(SECOND * 10).await;
-    assert_eq!(said(8, &clients[..1]), [Outcome::Taken], "it keeps it for a while");
+    assert_eq!(said(8, &clients[..1]), [LendOutcome::Taken], "it keeps it for a while");
     tokio::time::sleep(SECOND * 2).await;
-    assert_eq!(said(8, &clients[..1]), [Outcome::Lent]);
+    assert_eq!(said(8, &clients[..1]), [LendOutcome::Lent]);
     lender.size().set(4);
-    assert_eq!(said(9, &clients[..1]), [Outcome::OtherCount]);
+    assert_eq!(said(9, &clients[..1]), [LendOutcome::OtherCount]);
     lender.size().set(3);
     let many: Vec<_> = (0..1_100_u32)
         .map(|it| ClientOfLimit { client: ClientName::Address(Ipv4Addr::from(it).into()), ..fast.clone() })
         .collect();
     let all: Vec<_> = many.chunks(32).flat_map(|some| said(9, some)).collect();
     let of = |wanted| all.iter().filter(|outcome| **outcome == wanted).count();
-    assert_eq!((of(Outcome::Lent), of(Outcome::Full)), (1_023, 77));
+    assert_eq!((of(LendOutcome::Lent), of(LendOutcome::Full)), (1_023, 77));
 }

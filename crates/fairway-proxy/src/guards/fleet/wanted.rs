@@ -1,5 +1,5 @@
-//! The clients whose requests were refused, on their way from the workers to whoever asks other replicas for their shares. A worker never
-//! waits for it, and a client is there once.
+//! Passes clients whose requests were refused from the workers to the borrower. A worker never waits, and a client is queued
+//! once.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,13 +8,13 @@ use tokio::sync::mpsc;
 
 use super::message::ClientOfLimit;
 
-/// Clients for which shares are asked or borrowed at a time. Those whose keys collide wait for each other.
-const SLOTS: usize = 1024;
-/// Those that wait to be noticed.
+/// Clients for which shares may be asked or borrowed at a time. Clients whose keys collide wait for each other.
+const FILTER_SLOTS: usize = 1024;
+/// Clients that may wait for the borrower.
 const MAX_WAITING: usize = 256;
 
-/// A client that wants more than its share here.
-pub(super) struct Wanted {
+/// A client that needs more than its share on this replica.
+pub(super) struct WantedShare {
     pub(super) key: ClientKey,
     pub(super) client: ClientOfLimit,
 }
@@ -22,26 +22,26 @@ pub(super) struct Wanted {
 pub(super) struct WantedClients {
     /// The keys of the clients; 0 is free.
     slots: Box<[AtomicU64]>,
-    sender: mpsc::Sender<Wanted>,
+    sender: mpsc::Sender<WantedShare>,
 }
 
-/// Why a client is not asked for now.
+/// Why a client was not queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NotNoted {
-    /// It is already.
+    /// It is queued or borrowed already.
     Known,
     /// There are too many.
     Full,
 }
 
 impl WantedClients {
-    pub(super) fn new() -> (Self, mpsc::Receiver<Wanted>) {
+    pub(super) fn new() -> (Self, mpsc::Receiver<WantedShare>) {
         let (sender, receiver) = mpsc::channel(MAX_WAITING);
-        (Self { slots: (0..SLOTS).map(|_| AtomicU64::new(0)).collect(), sender }, receiver)
+        (Self { slots: (0..FILTER_SLOTS).map(|_| AtomicU64::new(0)).collect(), sender }, receiver)
     }
 
-    /// Notes a client, unless it is noted. `client` is made only then.
-    pub(super) fn note(
+    /// Queues a client, unless it is known. `client` is only called then.
+    pub(super) fn request_share(
         &self,
         key: ClientKey,
         client: impl FnOnce() -> Option<ClientOfLimit>,
@@ -59,18 +59,18 @@ impl WantedClients {
             Err(_) => return Err(NotNoted::Full),
             Ok(_) => {}
         }
-        self.sender.try_send(Wanted { key, client }).map_err(|_| {
+        self.sender.try_send(WantedShare { key, client }).map_err(|_| {
             self.forget(key);
             NotNoted::Full
         })
     }
 
-    /// It may be noted again.
+    /// Lets a client be queued again.
     pub(super) fn forget(&self, key: ClientKey) {
         _ = self.slot(key).compare_exchange(key.number(), 0, Ordering::AcqRel, Ordering::Relaxed);
     }
 
     fn slot(&self, key: ClientKey) -> &AtomicU64 {
-        &self.slots[(key.number() >> 1) as usize % SLOTS]
+        &self.slots[(key.number() >> 1) as usize % FILTER_SLOTS]
     }
 }

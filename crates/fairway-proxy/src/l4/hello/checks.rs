@@ -1,22 +1,22 @@
-//! What holds for any bytes as the beginning of a TLS connection: it does not matter how they arrive, and another reader,
-//! written after the specifications alone, says the same.
+//! Properties of any bytes at the start of a TLS connection: fragmentation does not matter, and a second
+//! reader, written from the specifications alone, agrees.
 
-/// What a reader says: more is needed, the name that is asked for, or that this is no ClientHello.
-pub(crate) type Said = Result<Option<Option<String>>, ()>;
+/// Result of a reader: more input needed, the name, or not a ClientHello.
+pub(crate) type ParsedName = Result<Option<Option<String>>, ()>;
 
 const MOST_OF_MESSAGE: usize = 16 * 1024;
 const MOST_IN_RECORDS: usize = 32 * 1024;
 
-/// Any bytes, which `read` gets in pieces.
-pub(crate) fn client_hello(input: &[u8], read: impl Fn(&mut dyn Iterator<Item = &[u8]>) -> Said) {
+/// Checks any bytes, which `read` gets in fragments.
+pub(crate) fn client_hello(input: &[u8], read: impl Fn(&mut dyn Iterator<Item = &[u8]>) -> ParsedName) {
     let whole = read(&mut std::iter::once(input));
     for size in [1, 2, 3, 7, 64, 1_460] {
         assert_eq!(read(&mut input.chunks(size)), whole, "in pieces of {size} bytes");
     }
-    assert_eq!(naive(input), whole);
+    assert_eq!(parse_naively(input), whole);
 }
 
-fn naive(input: &[u8]) -> Said {
+fn parse_naively(input: &[u8]) -> ParsedName {
     let mut message = Vec::new();
     let mut at = 0;
     while let Some(header) = input.get(at..at + 5) {
@@ -44,7 +44,7 @@ fn naive(input: &[u8]) -> Said {
     if input.len() > MOST_IN_RECORDS { Err(()) } else { Ok(None) }
 }
 
-/// The name in the content of a ClientHello; `None` where it is none.
+/// The name in the content of a ClientHello; `None` if it is invalid.
 fn name(content: &[u8]) -> Option<Option<String>> {
     let skip = |from: usize, width: usize| {
         let length =

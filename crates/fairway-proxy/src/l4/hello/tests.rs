@@ -1,26 +1,26 @@
-//! ClientHellos: the committed corpus of the fuzz target and made ones, through the same checks.
+//! Runs the committed fuzz corpus and generated ClientHellos through the same checks.
 
 use std::fs;
 use std::path::Path;
 
 use proptest::prelude::*;
 
-use super::checks::{self, Said};
-use super::{HelloReader, NoHello};
+use super::checks::{self, ParsedName};
+use super::{HelloReader, NotClientHello};
 
-fn read(pieces: &mut dyn Iterator<Item = &[u8]>) -> Said {
+fn read(pieces: &mut dyn Iterator<Item = &[u8]>) -> ParsedName {
     let mut reader = HelloReader::new();
     for piece in pieces {
-        match reader.take(piece) {
+        match reader.read(piece) {
             Ok(None) => {}
             Ok(Some(hello)) => return Ok(Some(hello.name.map(String::from))),
-            Err(NoHello) => return Err(()),
+            Err(NotClientHello) => return Err(()),
         }
     }
     Ok(None)
 }
 
-/// With extensions by their types.
+/// A ClientHello with these extensions.
 fn hello(extensions: &[(u16, Vec<u8>)]) -> Vec<u8> {
     let mut content = [&[3, 3][..], &[7; 32], &[0], &[0, 4, 0x13, 1, 0xa, 0xa], &[1, 0]].concat();
     let mut all = Vec::new();
@@ -40,7 +40,7 @@ fn server_name(name: &str) -> (u16, Vec<u8>) {
     (0, [&(length + 3).to_be_bytes()[..], &[0], &length.to_be_bytes(), name.as_bytes()].concat())
 }
 
-/// In records of at most so many bytes.
+/// Splits a message into records of at most this size.
 fn records(message: &[u8], size: usize) -> Vec<u8> {
     let record = |bytes: &[u8]| {
         let length = u16::try_from(bytes.len()).unwrap().to_be_bytes();
@@ -49,12 +49,12 @@ fn records(message: &[u8], size: usize) -> Vec<u8> {
     message.chunks(size).flat_map(record).collect()
 }
 
-fn once(input: &[u8]) -> Said {
+fn read_at_once(input: &[u8]) -> ParsedName {
     read(&mut std::iter::once(input))
 }
 
 #[test]
-fn client_hellos_hold() {
+fn the_corpus_passes_all_checks() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/client_hello");
     let files: Vec<_> = fs::read_dir(folder).expect("the corpus is committed").collect();
     assert!(files.len() >= 10, "only {} files", files.len());
@@ -64,7 +64,7 @@ fn client_hellos_hold() {
 }
 
 #[test]
-fn a_name_is_found_among_extensions_that_nobody_knows() {
+fn the_name_is_found_among_unknown_extensions() {
     let grease = (0x1a1a, vec![0]);
     let large = (0xfe0d, vec![9; 9_000]);
     let message =
@@ -73,15 +73,15 @@ fn a_name_is_found_among_extensions_that_nobody_knows() {
         let input = records(&message, size);
         let said =
             if input.len() > 32 * 1024 { Err(()) } else { Ok(Some(Some("shop.example.com".to_owned()))) };
-        assert_eq!(once(&input), said, "records of {size} bytes");
+        assert_eq!(read_at_once(&input), said, "records of {size} bytes");
         checks::client_hello(&input, read);
     }
     let without = records(&hello(&[grease, large]), 16_384);
-    assert_eq!(once(&without), Ok(Some(None)));
+    assert_eq!(read_at_once(&without), Ok(Some(None)));
 }
 
 #[test]
-fn what_leaves_open_which_name_is_asked_for_is_refused() {
+fn ambiguous_names_are_refused() {
     let twice = hello(&[server_name("a.test"), server_name("b.test")]);
     let two_in_one = {
         let (_, one) = server_name("a.test");
@@ -90,13 +90,13 @@ fn what_leaves_open_which_name_is_asked_for_is_refused() {
     };
     for message in [twice, two_in_one, hello(&[server_name("")])] {
         let input = records(&message, 16_384);
-        assert_eq!(once(&input), Err(()));
+        assert_eq!(read_at_once(&input), Err(()));
         checks::client_hello(&input, read);
     }
 }
 
 #[test]
-fn a_final_dot_is_no_part_of_the_name_and_what_is_no_dns_name_is_no_name() {
+fn the_final_dot_is_removed_and_invalid_dns_names_are_ignored() {
     let long = "a".repeat(254);
     for (asked, name) in [
         ("App.test.", Some("app.test")),
@@ -109,13 +109,13 @@ fn a_final_dot_is_no_part_of_the_name_and_what_is_no_dns_name_is_no_name() {
         (&long, None),
     ] {
         let input = records(&hello(&[server_name(asked)]), 16_384);
-        assert_eq!(once(&input), Ok(Some(name.map(str::to_owned))), "{asked}");
+        assert_eq!(read_at_once(&input), Ok(Some(name.map(str::to_owned))), "{asked}");
         checks::client_hello(&input, read);
     }
 }
 
 #[test]
-fn what_is_no_client_hello_is_refused_at_once() {
+fn anything_but_a_client_hello_is_refused_at_once() {
     let good = records(&hello(&[server_name("a.test")]), 16_384);
     let with = |at: usize, byte: u8| {
         let mut bytes = good.clone();
@@ -134,15 +134,15 @@ fn what_is_no_client_hello_is_refused_at_once() {
         // Longer than 16 KiB.
         (with(7, 0x40), 9),
     ] {
-        assert_eq!(once(&input[..needed]), Err(()), "{input:?}");
-        assert_eq!(once(&input[..needed - 1]), Ok(None), "{input:?}");
+        assert_eq!(read_at_once(&input[..needed]), Err(()), "{input:?}");
+        assert_eq!(read_at_once(&input[..needed - 1]), Ok(None), "{input:?}");
         checks::client_hello(&input, read);
     }
 }
 
 proptest! {
     #[test]
-    fn any_hello_in_any_records_gives_its_name(
+    fn any_fragmentation_gives_the_same_name(
         before in proptest::collection::vec((1u16.., proptest::collection::vec(any::<u8>(), 0..40)), 0..6),
         name in "[a-zA-Z0-9._-]{1,40}",
         size in 1usize..600,
@@ -151,7 +151,7 @@ proptest! {
         let message = hello(&[&before[..], &[server_name(&name)]].concat());
         let mut input = records(&message, size);
         let asked = name.strip_suffix('.').unwrap_or(&name).to_ascii_lowercase();
-        prop_assert_eq!(once(&input), Ok(Some(Some(asked).filter(|name| !name.is_empty()))));
+        prop_assert_eq!(read_at_once(&input), Ok(Some(Some(asked).filter(|name| !name.is_empty()))));
         if let Some((at, byte)) = flipped {
             let at = at.index(input.len());
             input[at] = byte;
@@ -160,7 +160,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_hold(input in proptest::collection::vec(any::<u8>(), 0..300)) {
+    fn any_bytes_pass_all_checks(input in proptest::collection::vec(any::<u8>(), 0..300)) {
         checks::client_hello(&input, read);
     }
 }

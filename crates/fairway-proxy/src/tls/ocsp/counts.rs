@@ -1,27 +1,27 @@
-//! What came of the attempts to ask responders, for metrics.
+//! Counts of OCSP fetches by outcome, for metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What comes of an attempt.
+/// Outcome of a fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum FetchOutcome {
     /// A response that is stapled.
     Good,
     Revoked,
     Unknown,
-    /// A response that cannot be read or believed.
+    /// A malformed or untrusted response.
     Unusable,
     /// No response.
     Failed,
-    /// The responder may not be asked.
+    /// The responder's address is not allowed.
     Refused,
 }
 
-/// How often each came.
+/// Number of fetches by outcome.
 #[derive(Debug, Default)]
-pub(super) struct Counts([AtomicU64; Outcome::ALL.len()]);
+pub(super) struct FetchCounts([AtomicU64; FetchOutcome::ALL.len()]);
 
-impl Outcome {
+impl FetchOutcome {
     const ALL: [Self; 6] =
         [Self::Good, Self::Revoked, Self::Unknown, Self::Unusable, Self::Failed, Self::Refused];
 
@@ -37,13 +37,13 @@ impl Outcome {
     }
 }
 
-impl Counts {
-    pub(super) fn add(&self, outcome: Outcome) {
+impl FetchCounts {
+    pub(super) fn add(&self, outcome: FetchOutcome) {
         self.0[outcome as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// With the labels that metrics have.
-    pub(super) fn all(&self) -> Vec<(&'static str, u64)> {
-        Outcome::ALL.map(|it| (it.label(), self.0[it as usize].load(Ordering::Relaxed))).into()
+    /// Counts with their metric labels.
+    pub(super) fn by_label(&self) -> Vec<(&'static str, u64)> {
+        FetchOutcome::ALL.map(|it| (it.label(), self.0[it as usize].load(Ordering::Relaxed))).into()
     }
 }

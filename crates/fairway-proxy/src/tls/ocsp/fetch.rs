@@ -1,5 +1,5 @@
-//! One exchange with an OCSP responder (RFC 6960 §A.1), whose URL comes from a certificate that a tenant may have written: only plain
-//! HTTP, no redirect is followed, its addresses are judged, and everything is bounded.
+//! Fetches one OCSP response (RFC 6960 §A.1). The URL comes from a certificate that a tenant may have written:
+//! only plain HTTP, no redirects, addresses checked, and everything bounded.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -16,49 +16,57 @@ use hyper_util::rt::TokioIo;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 
-use super::inquiry::Inquiry;
+use super::inquiry::OcspRequest;
 
-/// The most bytes of a response, without its head.
+/// Response body limit in bytes.
 pub(super) const MAX_RESPONSE_BYTES: usize = 64 * 1024;
-/// The most bytes of the head of a response.
+/// Response head limit in bytes.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
-/// How many addresses of a responder are tried.
+/// Addresses of a responder to try.
 const MAX_ADDRESSES: usize = 3;
 
-/// How long a fetch may take.
+/// Timeouts of a fetch.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Times {
-    /// Each connect.
+pub(super) struct FetchTimeouts {
+    /// Of each connect.
     pub(super) connect: Duration,
-    /// All of it, looking up the name included.
-    pub(super) whole: Duration,
+    /// Of the whole fetch, including name resolution.
+    pub(super) total: Duration,
 }
 
-/// Which addresses responders may have; the error says why one may not.
+/// Decides whether a responder's address is allowed; the error is the reason.
 #[derive(Clone)]
 pub(super) struct AddressRule(pub(super) Arc<dyn Fn(SocketAddr) -> Result<(), String> + Send + Sync>);
 
-/// Why there is no response. Each is a sentence without its subject.
+/// Why a fetch failed. Each message is a predicate for the responder.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FetchError {
-    /// The responder is not asked.
-    #[error("is not asked: {0}")]
+    /// The responder's address is not allowed.
+    #[error("was not queried: {0}")]
     Refused(String),
     #[error("{0}")]
     Failed(String),
 }
 
-/// Asks, and gives the body of the response.
-pub(super) async fn fetch(inquiry: &Inquiry, rule: &AddressRule, times: Times) -> Result<Bytes, FetchError> {
+/// Sends the request and returns the response body.
+pub(super) async fn fetch(
+    inquiry: &OcspRequest,
+    rule: &AddressRule,
+    times: FetchTimeouts,
+) -> Result<Bytes, FetchError> {
     let fetch = async {
         let stream = connect(&inquiry.responder, rule, times.connect).await?;
         exchange(stream, inquiry).await.map_err(FetchError::Failed)
     };
-    let late = || FetchError::Failed(format!("did not answer within {} s", times.whole.as_secs_f32()));
-    timeout(times.whole, fetch).await.map_err(|_| late())?
+    let late = || FetchError::Failed(format!("did not respond within {} s", times.total.as_secs_f32()));
+    timeout(times.total, fetch).await.map_err(|_| late())?
 }
 
-async fn connect(responder: &Uri, rule: &AddressRule, patience: Duration) -> Result<TcpStream, FetchError> {
+async fn connect(
+    responder: &Uri,
+    rule: &AddressRule,
+    connect_timeout: Duration,
+) -> Result<TcpStream, FetchError> {
     let (host, port) = (responder.host().unwrap_or_default(), responder.port_u16().unwrap_or(80));
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let addresses: Vec<SocketAddr> = match host.parse::<IpAddr>() {
@@ -73,17 +81,17 @@ async fn connect(responder: &Uri, rule: &AddressRule, patience: Duration) -> Res
     for address in addresses {
         let address = SocketAddr::new(address.ip().to_canonical(), address.port());
         if let Err(why) = (rule.0)(address) {
-            // What a connect says is of more use.
+            // Connect errors are more useful.
             if tried == 0 {
                 last = FetchError::Refused(why);
             }
             continue;
         }
-        // The address that was judged, and no other one that its name may have by now.
-        last = match timeout(patience, TcpStream::connect(address)).await {
+        // Connect to the checked address, not to one the name resolves to later.
+        last = match timeout(connect_timeout, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => return Ok(stream),
             Ok(Err(error)) => FetchError::Failed(format!("cannot be reached at {address}: {error}")),
-            Err(_) => FetchError::Failed(format!("cannot be reached at {address}: no answer")),
+            Err(_) => FetchError::Failed(format!("cannot be reached at {address}: timeout")),
         };
         tried += 1;
         if tried == MAX_ADDRESSES {
@@ -93,8 +101,8 @@ async fn connect(responder: &Uri, rule: &AddressRule, patience: Duration) -> Res
     Err(last)
 }
 
-async fn exchange(stream: TcpStream, inquiry: &Inquiry) -> Result<Bytes, String> {
-    let failed = |error: &dyn fmt::Display| format!("did not answer as HTTP: {error}");
+async fn exchange(stream: TcpStream, inquiry: &OcspRequest) -> Result<Bytes, String> {
+    let failed = |error: &dyn fmt::Display| format!("sent an invalid HTTP response: {error}");
     let mut client = http1::Builder::new();
     client.max_buf_size(MAX_HEAD_BYTES);
     let (mut sender, connection) =
@@ -105,20 +113,20 @@ async fn exchange(stream: TcpStream, inquiry: &Inquiry) -> Result<Bytes, String>
         .header(CONTENT_TYPE, "application/ocsp-request")
         .header(ACCEPT, "application/ocsp-response")
         .header(CONNECTION, "close")
-        .body(Full::new(Bytes::from(inquiry.request())))
+        .body(Full::new(Bytes::from(inquiry.encode())))
         .map_err(|error| failed(&error))?;
-    let answer = async {
+    let response = async {
         let response = sender.send_request(request).await.map_err(|error| failed(&error))?;
         if response.status() != StatusCode::OK {
-            return Err(format!("answered {}", response.status()));
+            return Err(format!("responded with {}", response.status()));
         }
         let body = Limited::new(response.into_body(), MAX_RESPONSE_BYTES).collect().await;
-        body.map(|body| body.to_bytes()).map_err(|error| format!("sent no whole response: {error}"))
+        body.map(|body| body.to_bytes()).map_err(|error| format!("sent an incomplete response: {error}"))
     };
-    let (mut answer, mut connection) = (pin!(answer), pin!(connection));
+    let (mut response, mut connection) = (pin!(response), pin!(connection));
     tokio::select! {
-        answer = &mut answer => answer,
-        // Its end is the end of the answer, which is there then.
-        _ = &mut connection => answer.await,
+        answer = &mut response => answer,
+        // The connection ends with the response, which is then complete.
+        _ = &mut connection => response.await,
     }
 }

@@ -1,44 +1,45 @@
-//! What is asked, which responses are believed and for how long they are stapled, and responders that do not answer.
+//! OCSP requests, accepted and stapled responses, and unresponsive responders.
 
 use std::time::Duration;
 
 use fairway_testkit::certificates::{KeyKind, Validity};
 use fairway_testkit::ocsp::{DelegatedResponder, OcspAnswer, unsuccessful};
-use fairway_testkit::{Answer, Authority, Backend, Leaf, Step};
+use fairway_testkit::{Authority, Backend, BackendResponse, Leaf, ScriptStep};
 use proptest::prelude::*;
 
-use super::fetch::{FetchError, MAX_RESPONSE_BYTES, Times, fetch};
-use super::inquiry::Obstacle;
-use super::response::{Status, Unusable, Verdict, verify};
+use super::fetch::{FetchError, FetchTimeouts, MAX_RESPONSE_BYTES, fetch};
+use super::inquiry::RequestError;
+use super::response::{ResponseError, Status, Verdict, verify};
 use super::*;
 
-const TIMES: Times = Times { connect: Duration::from_secs(60), whole: Duration::from_secs(60) };
+const TIMES: FetchTimeouts =
+    FetchTimeouts { connect: Duration::from_secs(60), total: Duration::from_secs(60) };
 
 fn authority() -> Authority {
     Authority::new("root").intermediate("issuer")
 }
 
-fn about(leaf: &Leaf) -> Option<Result<Inquiry, Obstacle>> {
-    Inquiry::about(&leaf.chain_der)
+fn request_for(leaf: &Leaf) -> Option<Result<OcspRequest, RequestError>> {
+    OcspRequest::for_chain(&leaf.chain_der)
 }
 
-fn inquiry(authority: &Authority, url: &str) -> Inquiry {
-    about(&authority.leaf_with_responder(&["a.test"], url)).unwrap().unwrap()
+fn inquiry(authority: &Authority, url: &str) -> OcspRequest {
+    request_for(&authority.leaf_with_responder(&["a.test"], url)).unwrap().unwrap()
 }
 
-/// What is read of a response now.
-fn read(response: &[u8], inquiry: &Inquiry) -> Result<Status, Unusable> {
+/// The verdict on a response now.
+fn read(response: &[u8], inquiry: &OcspRequest) -> Result<Status, ResponseError> {
     verify(response, inquiry, UnixTime::now()).map(|verdict: Verdict| verdict.status)
 }
 
 #[test]
-fn only_certificates_with_a_responder_and_their_issuer_are_asked_about() {
+fn requests_need_a_responder_and_the_issuers_certificate() {
     let issuer = authority();
     let url = "http://ocsp.test/a?b";
     let asked = inquiry(&issuer, url);
     assert_eq!(asked.responder.to_string(), url);
     assert!(!asked.must_staple);
-    assert!(about(&issuer.leaf(&["a.test"])).is_none());
+    assert!(request_for(&issuer.leaf(&["a.test"])).is_none());
     for url in [
         "https://ocsp.test/",
         "ldap://ocsp.test/",
@@ -48,49 +49,52 @@ fn only_certificates_with_a_responder_and_their_issuer_are_asked_about() {
         "http:///a",
         "",
     ] {
-        let found = about(&issuer.leaf_with_responder(&["a.test"], url));
-        assert_eq!(found.unwrap().unwrap_err(), Obstacle::Url, "{url}");
+        let found = request_for(&issuer.leaf_with_responder(&["a.test"], url));
+        assert_eq!(found.unwrap().unwrap_err(), RequestError::Url, "{url}");
     }
     let long = format!("http://ocsp.test/{}", "a".repeat(1_024));
-    assert_eq!(about(&issuer.leaf_with_responder(&["a.test"], &long)).unwrap().unwrap_err(), Obstacle::Url);
+    assert_eq!(
+        request_for(&issuer.leaf_with_responder(&["a.test"], &long)).unwrap().unwrap_err(),
+        RequestError::Url
+    );
     let mut alone = issuer.leaf_with_responder(&["a.test"], url);
     alone.chain_der.truncate(1);
-    assert_eq!(about(&alone).unwrap().unwrap_err(), Obstacle::Issuer);
+    assert_eq!(request_for(&alone).unwrap().unwrap_err(), RequestError::Issuer);
 }
 
 #[test]
-fn responses_of_the_issuer_are_believed() {
+fn responses_signed_by_the_issuer_are_accepted() {
     let issuer = authority();
     let asked = inquiry(&issuer, "http://ocsp.test");
-    let request = asked.request();
+    let request = asked.encode();
     let good = OcspAnswer::good;
     for (answer, expected) in [
         (good(), Ok(Status::Good)),
         (OcspAnswer::revoked(), Ok(Status::Revoked)),
         (OcspAnswer::unknown(), Ok(Status::Unknown)),
-        (OcspAnswer { other_serial: true, ..good() }, Err(Unusable::OtherCertificate)),
-        (OcspAnswer { next_update: Some(-1), ..good() }, Err(Unusable::Expired)),
-        (OcspAnswer { next_update: None, ..good() }, Err(Unusable::Unlimited)),
+        (OcspAnswer { other_serial: true, ..good() }, Err(ResponseError::OtherCertificate)),
+        (OcspAnswer { next_update: Some(-1), ..good() }, Err(ResponseError::Expired)),
+        (OcspAnswer { next_update: None, ..good() }, Err(ResponseError::NoNextUpdate)),
         (OcspAnswer { this_update: 240, ..good() }, Ok(Status::Good)),
-        (OcspAnswer { this_update: 600, ..good() }, Err(Unusable::Early)),
+        (OcspAnswer { this_update: 600, ..good() }, Err(ResponseError::NotYetValid)),
     ] {
         let response = issuer.ocsp_response(&request, &answer);
         assert_eq!(read(&response, &asked), expected, "{answer:?}");
         let extended = [&response[..], &[0]].concat();
         assert!(read(&extended, &asked).is_err(), "bytes behind it");
     }
-    assert_eq!(read(&unsuccessful(3), &asked), Err(Unusable::Unsuccessful(3)));
+    assert_eq!(read(&unsuccessful(3), &asked), Err(ResponseError::Unsuccessful(3)));
     let stranger = authority().ocsp_response(&request, &good());
-    assert_eq!(read(&stranger, &asked), Err(Unusable::Signature), "another key under the same name");
+    assert_eq!(read(&stranger, &asked), Err(ResponseError::Signature), "another key under the same name");
 }
 
 #[test]
 fn a_delegated_responder_needs_a_certificate_of_the_issuer_for_that_purpose() {
     let issuer = authority();
     let asked = inquiry(&issuer, "http://ocsp.test");
-    let say = |by: &DelegatedResponder| read(&by.respond(&asked.request(), &OcspAnswer::good()), &asked);
+    let say = |by: &DelegatedResponder| read(&by.respond(&asked.encode(), &OcspAnswer::good()), &asked);
     assert_eq!(say(&DelegatedResponder::new(&issuer, "delegate", true)), Ok(Status::Good));
-    let signature = Err(Unusable::Signature);
+    let signature = Err(ResponseError::Signature);
     assert_eq!(say(&DelegatedResponder::new(&issuer, "delegate", false)), signature, "for no purpose");
     assert_eq!(say(&DelegatedResponder::new(&authority(), "delegate", true)), signature, "of another issuer");
     let below = issuer.intermediate("below");
@@ -102,10 +106,10 @@ fn a_delegated_responder_needs_a_certificate_of_the_issuer_for_that_purpose() {
 }
 
 #[test]
-fn no_changed_byte_of_what_is_signed_is_believed() {
+fn no_changed_signed_byte_is_accepted() {
     let issuer = authority();
     let asked = inquiry(&issuer, "http://ocsp.test");
-    let response = issuer.ocsp_response(&asked.request(), &OcspAnswer::good());
+    let response = issuer.ocsp_response(&asked.encode(), &OcspAnswer::good());
     for at in 0..response.len() {
         assert!(read(&response[..at], &asked).is_err(), "cut at {at}");
         for flip in [1, 0x80] {
@@ -118,7 +122,7 @@ fn no_changed_byte_of_what_is_signed_is_believed() {
 
 proptest! {
     #[test]
-    fn arbitrary_bytes_are_no_response(bytes in prop::collection::vec(any::<u8>(), 0..512)) {
+    fn arbitrary_bytes_are_rejected(bytes in prop::collection::vec(any::<u8>(), 0..512)) {
         let asked = inquiry(&authority(), "http://ocsp.test");
         prop_assert!(read(&bytes, &asked).is_err());
     }
@@ -130,7 +134,7 @@ proptest! {
         let issuer = authority();
         let asked = inquiry(&issuer, "http://ocsp.test");
         let delegate = DelegatedResponder::new(&issuer, "delegate", true);
-        let mut bytes = delegate.respond(&asked.request(), &OcspAnswer::good());
+        let mut bytes = delegate.respond(&asked.encode(), &OcspAnswer::good());
         for (at, byte) in changes {
             let at = at.index(bytes.len());
             bytes[at] = byte;
@@ -140,7 +144,7 @@ proptest! {
 }
 
 #[test]
-fn a_response_is_stapled_until_its_time_has_come() {
+fn a_response_is_stapled_until_it_expires() {
     let leaf = authority().issue(&["a.test"], KeyKind::EcdsaP256, Validity::Current);
     let provider = fairway_testkit::certificates::provider();
     let key = rustls_pki_types::PrivateKeyDer::Pkcs8(leaf.key_der.clone_key());
@@ -148,14 +152,14 @@ fn a_response_is_stapled_until_its_time_has_come() {
     let staple = Staple::new(plain, oneshot::channel().0);
     let has = |at| staple.has_response(UnixTime::since_unix_epoch(Duration::from_secs(at)));
     assert!(!has(0));
-    staple.put(vec![1], 100);
+    staple.set(vec![1], 100);
     assert!(has(0) && has(99) && !has(100));
     staple.withdraw();
     assert!(!has(0));
 }
 
-async fn fetched(answer: Answer) -> Result<Vec<u8>, FetchError> {
-    let responder = Backend::http(move |_| answer.clone()).await;
+async fn fetched(response: BackendResponse) -> Result<Vec<u8>, FetchError> {
+    let responder = Backend::http(move |_| response.clone()).await;
     let asked = inquiry(&authority(), &format!("http://{}/ocsp", responder.address()));
     let anywhere = AddressRule(Arc::new(|_| Ok(())));
     let body = fetch(&asked, &anywhere, TIMES).await.map(Vec::from);
@@ -163,24 +167,24 @@ async fn fetched(answer: Answer) -> Result<Vec<u8>, FetchError> {
     assert_eq!((&*request.method, &*request.target), ("POST", "/ocsp"));
     assert_eq!(request.header("Content-Type"), Some("application/ocsp-request"));
     assert_eq!(request.header("Host"), Some(&*responder.address().to_string()));
-    assert_eq!(request.body, asked.request());
+    assert_eq!(request.body, asked.encode());
     body
 }
 
 #[tokio::test]
-async fn bodies_of_bounded_size_are_taken_and_nothing_but_200() {
-    assert_eq!(fetched(Answer::ok(b"response")).await.unwrap(), b"response");
+async fn only_200_responses_of_limited_size_are_accepted() {
+    assert_eq!(fetched(BackendResponse::ok(b"response")).await.unwrap(), b"response");
     let most = vec![0; MAX_RESPONSE_BYTES];
-    assert_eq!(fetched(Answer::ok(&most)).await.unwrap(), most);
+    assert_eq!(fetched(BackendResponse::ok(&most)).await.unwrap(), most);
     let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n";
-    assert_eq!(fetched(Answer::ThenClose(chunked.into())).await.unwrap(), b"abc");
+    assert_eq!(fetched(BackendResponse::ThenClose(chunked.into())).await.unwrap(), b"abc");
     for answer in [
-        Answer::ok(vec![0; MAX_RESPONSE_BYTES + 1]),
-        Answer::with_headers(302, &[("Location", "http://127.0.0.1/")], ""),
-        Answer::status(500, "no"),
-        Answer::ThenClose(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc".to_vec()),
-        Answer::ThenClose(b"not HTTP".to_vec()),
-        Answer::ThenReset(Vec::new()),
+        BackendResponse::ok(vec![0; MAX_RESPONSE_BYTES + 1]),
+        BackendResponse::with_headers(302, &[("Location", "http://127.0.0.1/")], ""),
+        BackendResponse::status(500, "no"),
+        BackendResponse::ThenClose(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc".to_vec()),
+        BackendResponse::ThenClose(b"not HTTP".to_vec()),
+        BackendResponse::ThenReset(Vec::new()),
     ] {
         let error = fetched(answer.clone()).await.expect_err(&format!("{answer:?}"));
         assert!(matches!(error, FetchError::Failed(_)), "{error}");
@@ -188,18 +192,18 @@ async fn bodies_of_bounded_size_are_taken_and_nothing_but_200() {
 }
 
 #[tokio::test]
-async fn a_responder_that_never_answers_is_given_up() {
-    let silent = Backend::scripted([Step::ReadHead, Step::Wait]).await;
+async fn an_unresponsive_responder_times_out() {
+    let silent = Backend::scripted([ScriptStep::ReadHead, ScriptStep::Wait]).await;
     let asked = inquiry(&authority(), &format!("http://{}/", silent.address()));
     let anywhere = AddressRule(Arc::new(|_| Ok(())));
-    let times = Times { whole: Duration::from_millis(50), ..TIMES };
+    let times = FetchTimeouts { total: Duration::from_millis(50), ..TIMES };
     let error = fetch(&asked, &anywhere, times).await.unwrap_err();
     assert!(matches!(error, FetchError::Failed(_)), "{error}");
 }
 
 #[tokio::test]
 async fn a_responder_at_a_refused_address_gets_no_connection() {
-    let responder = Backend::http(|_| Answer::ok("")).await;
+    let responder = Backend::http(|_| BackendResponse::ok("")).await;
     let nowhere = AddressRule(Arc::new(|address| Err(format!("{address} is special"))));
     for host in ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]"] {
         let url = format!("http://{host}:{}/", responder.address().port());

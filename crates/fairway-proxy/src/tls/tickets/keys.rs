@@ -1,4 +1,4 @@
-//! The keys of the process as TLS and the rest of the process see them: shared by all workers, changed while they serve.
+//! The ticket keys of the process, shared by all workers and changed while they serve.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,33 +11,33 @@ use rustls_pki_types::UnixTime;
 use tokio::time::Instant;
 use zeroize::Zeroizing;
 
-use crate::tls::tickets::group::Group;
-use crate::tls::tickets::ring::{KeyFigures, Moment, Ring};
+use crate::tls::tickets::group::TicketGroup;
+use crate::tls::tickets::ring::{KeyMetrics, KeyRing, Moment};
 
-/// The ticket keys of a process. A clone has the same ones.
+/// Ticket keys of a process. Clones share them.
 ///
-/// A handshake takes a lock to read, as the tickets of rustls do; it is taken to write when keys change.
+/// Handshakes take a read lock, as rustls's own tickets do; changing keys takes the write lock.
 #[derive(Clone, Default)]
-pub struct SessionTickets(Arc<Shared>);
+pub struct SessionTickets(Arc<TicketState>);
 
 #[derive(Default)]
-struct Shared {
-    ring: RwLock<Ring>,
-    off: AtomicBool,
-    unopened: AtomicU64,
+struct TicketState {
+    ring: RwLock<KeyRing>,
+    is_off: AtomicBool,
+    rejected: AtomicU64,
 }
 
-/// What metrics say about tickets.
+/// Numbers about tickets for metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TicketFigures {
-    /// About the keys, where there are some.
-    pub(crate) keys: Option<KeyFigures>,
-    /// Tickets that no key opened.
+    /// About the keys, if there are any.
+    pub(crate) keys: Option<KeyMetrics>,
+    /// Tickets that no key decrypted.
     pub(crate) unopened: u64,
 }
 
 impl SessionTickets {
-    /// Keys that change each `rotation`.
+    /// Keys that rotate at this interval.
     #[must_use]
     pub fn rotating(rotation: Duration) -> Self {
         let tickets = Self::default();
@@ -45,13 +45,13 @@ impl SessionTickets {
         tickets
     }
 
-    /// Takes the secrets that all replicas have in place of those before, the newest first. Without any, this process has keys of its
-    /// own; tickets that only keys of before would open are worth nothing any more.
+    /// Replaces the secrets shared by replicas, newest first. Without any, this process uses keys of its own;
+    /// tickets of removed keys become worthless.
     pub fn adopt(&self, secrets: &[SharedTicketSecret]) {
         self.0.write().adopt(secrets, Instant::now().into_std());
     }
 
-    /// Does what the configuration says.
+    /// Applies the configuration.
     pub(crate) fn configure(&self, tickets: &fairway_model::SessionTickets) {
         let (off, secret) = match tickets {
             fairway_model::SessionTickets::Rotating => (false, None),
@@ -60,64 +60,68 @@ impl SessionTickets {
             }
             fairway_model::SessionTickets::Off => (true, None),
         };
-        self.0.off.store(off, Ordering::Relaxed);
-        self.0.write().fix(secret);
+        self.0.is_off.store(off, Ordering::Relaxed);
+        self.0.write().set_operator_key(secret);
     }
 
-    /// What makes and opens the tickets of a group.
-    pub(crate) fn of_group(&self, group: Group) -> Arc<dyn ProducesTickets> {
+    /// The ticketer of a group.
+    pub(crate) fn ticketer(&self, group: TicketGroup) -> Arc<dyn ProducesTickets> {
         Arc::new(Ticketer { keys: Arc::clone(&self.0), group })
     }
 
-    /// Encrypts what a browser keeps of a login.
-    pub(crate) fn seal_login(&self, group: Group, value: &[u8]) -> Option<Vec<u8>> {
-        let now = now();
+    /// Encrypts a login for a browser cookie.
+    pub(crate) fn seal_login(&self, group: TicketGroup, value: &[u8]) -> Option<Vec<u8>> {
+        let now = current_moment();
         self.0.current(now.instant).seal_login(group, now, value)
     }
 
-    /// Opens what [`seal_login`](Self::seal_login) made for the group, on whatever replica, and says whether it should be made anew.
-    pub(crate) fn open_login(&self, group: Group, sealed: &[u8]) -> Option<(Vec<u8>, bool)> {
-        let now = now();
+    /// Decrypts what [`seal_login`](Self::seal_login) made for the group on any replica, and returns whether it
+    /// should be encrypted again.
+    pub(crate) fn open_login(&self, group: TicketGroup, sealed: &[u8]) -> Option<(Vec<u8>, bool)> {
+        let now = current_moment();
         self.0.current(now.instant).open_login(group, now, sealed)
     }
 
-    /// How long what is encrypted for a login now opens at most.
-    pub(crate) fn longest_login(&self) -> Duration {
-        self.0.read().longest()
+    /// Maximum lifetime of an encrypted login.
+    pub(crate) fn max_login_lifetime(&self) -> Duration {
+        self.0.read().max_lifetime()
     }
 
-    /// Encrypts for one other replica what this one says at `wall`, in seconds since 1970; `None` where they share no key.
-    pub(crate) fn seal_shared(&self, group: Group, wall: u64, message: &[u8]) -> Option<Vec<u8>> {
-        let now = Moment { wall, ..now() };
+    /// Encrypts a message to another replica, sent at `wall` in seconds since 1970; `None` if they share no
+    /// key.
+    pub(crate) fn seal_shared(&self, group: TicketGroup, wall: u64, message: &[u8]) -> Option<Vec<u8>> {
+        let now = Moment { wall, ..current_moment() };
         self.0.current(now.instant).seal_shared(group, now, message)
     }
 
-    /// Opens what [`seal_shared`](Self::seal_shared) made for the group, and says when that was by the other clock.
-    pub(crate) fn open_shared(&self, group: Group, sealed: &[u8]) -> Option<(u64, Vec<u8>)> {
+    /// Decrypts what [`seal_shared`](Self::seal_shared) made for the group; returns the time by the sender's
+    /// clock.
+    pub(crate) fn open_shared(&self, group: TicketGroup, sealed: &[u8]) -> Option<(u64, Vec<u8>)> {
         let now = Instant::now().into_std();
         self.0.current(now).open_shared(group, now, sealed)
     }
 
-    /// The name of the secret that replicas share now, one byte; `None` where they share none.
+    /// One-byte name of the secret shared by replicas now; `None` without one.
     pub(crate) fn shared_name(&self) -> Option<u8> {
         let now = Instant::now().into_std();
         self.0.current(now).shared_name(now)
     }
 
-    /// A key that all replicas derive for `purpose` from the secret of this name; `None` where they share none, or no more.
+    /// A key for `purpose` that all replicas derive from the named secret; `None` if they do not, or no longer,
+    /// share it.
     pub(crate) fn derive_shared(&self, name: u8, purpose: &[u8]) -> Option<Zeroizing<[u8; 32]>> {
         let now = Instant::now().into_std();
         self.0.current(now).derive_shared(now, name, purpose)
     }
 
     pub(crate) fn figures(&self) -> TicketFigures {
-        let keys = if self.0.off.load(Ordering::Relaxed) {
+        let keys = if self.0.is_off.load(Ordering::Relaxed) {
             None
         } else {
             let now = Instant::now().into_std();
-            self.0.current(now).figures(now)
+            self.0.current(now).metrics(now)
         };
-        TicketFigures { keys, unopened: self.0.unopened.load(Ordering::Relaxed) }
+        TicketFigures { keys, unopened: self.0.rejected.load(Ordering::Relaxed) }
     }
 }
 
@@ -127,37 +131,37 @@ impl fmt::Debug for SessionTickets {
     }
 }
 
-impl Shared {
-    /// The keys as they are now, those that are over forgotten.
-    fn current(&self, now: std::time::Instant) -> RwLockReadGuard<'_, Ring> {
+impl TicketState {
+    /// The current keys, without expired ones.
+    fn current(&self, now: std::time::Instant) -> RwLockReadGuard<'_, KeyRing> {
         let ring = self.read();
         if !ring.is_due(now) {
             return ring;
         }
         drop(ring);
-        self.write().tidy(now);
+        self.write().rotate(now);
         self.read()
     }
 
-    // Keys are put in and taken out whole, whoever panics.
-    fn read(&self) -> RwLockReadGuard<'_, Ring> {
+    // Insertions and removals are atomic: a panic leaves the ring consistent.
+    fn read(&self) -> RwLockReadGuard<'_, KeyRing> {
         self.ring.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Ring> {
+    fn write(&self) -> RwLockWriteGuard<'_, KeyRing> {
         self.ring.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The tickets of a group.
+/// Tickets of one group.
 struct Ticketer {
-    keys: Arc<Shared>,
-    group: Group,
+    keys: Arc<TicketState>,
+    group: TicketGroup,
 }
 
 impl ProducesTickets for Ticketer {
     fn enabled(&self) -> bool {
-        !self.keys.off.load(Ordering::Relaxed)
+        !self.keys.is_off.load(Ordering::Relaxed)
     }
 
     fn lifetime(&self) -> u32 {
@@ -166,15 +170,15 @@ impl ProducesTickets for Ticketer {
     }
 
     fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
-        let now = now();
+        let now = current_moment();
         self.keys.current(now.instant).seal(self.group, now, plain)
     }
 
     fn decrypt(&self, cipher: &[u8]) -> Option<Vec<u8>> {
-        let now = now();
+        let now = current_moment();
         let opened = self.keys.current(now.instant).open(self.group, now, cipher);
         if opened.is_none() {
-            self.keys.unopened.fetch_add(1, Ordering::Relaxed);
+            self.keys.rejected.fetch_add(1, Ordering::Relaxed);
         }
         opened
     }
@@ -186,6 +190,6 @@ impl fmt::Debug for Ticketer {
     }
 }
 
-fn now() -> Moment {
+fn current_moment() -> Moment {
     Moment { instant: Instant::now().into_std(), wall: UnixTime::now().as_secs() }
 }

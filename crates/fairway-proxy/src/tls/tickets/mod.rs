@@ -1,15 +1,15 @@
-//! Tickets with which clients resume TLS sessions, and the keys that open them.
+//! TLS session tickets and their keys.
 //!
-//! [`SessionTickets`] holds the keys of the process: those that the replicas of a fleet share, else keys of its own. `ring` says
-//! which of them encrypts and which still opens, with the time passed in; `key` has the bytes of a ticket; `group` keeps tickets
-//! apart whose clients were asked for different certificates.
+//! [`SessionTickets`] holds the keys of the process: those shared by the replicas of a fleet, otherwise its
+//! own. `ring` decides which key encrypts and which still decrypt, with the time passed in; `key` defines the
+//! ticket format; `group` separates tickets of clients with different client rules.
 
 mod group;
 mod key;
 mod keys;
 mod ring;
 
-pub(crate) use group::Group;
+pub(crate) use group::TicketGroup;
 pub use keys::SessionTickets;
 pub(crate) use keys::TicketFigures;
 pub(crate) use ring::KeySource;

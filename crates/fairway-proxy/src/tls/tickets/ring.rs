@@ -1,23 +1,28 @@
-//! The keys of this process: which one encrypts, and which still open tickets. No clock: the time is passed in.
+//! The key ring decides which key encrypts tickets, and which keys still decrypt them. Callers pass the time in.
 //!
-//! The key of an operator goes first, then those that the replicas share, then the process's own. A key encrypts for one rotation
-//! and opens tickets for two; after that a ticket is worth nothing, whoever has the key. Of the shared keys the newest encrypts as soon
-//! as every replica has had the time to adopt it, and until then the one before it.
+//! Tickets are encrypted with the operator's key if there is one, otherwise with a key shared by all replicas,
+//! otherwise with a local key of this process. A rotating key encrypts for one rotation interval and decrypts for
+//! two. After that the ring refuses its tickets, so a stolen key forges tickets for a limited time only. A new shared
+//! key decrypts at once, but encrypts only when every replica has had time to adopt it; until then the previous
+//! shared key encrypts.
 
 use std::time::{Duration, Instant};
 
 use fairway_model::{SharedTicketSecret, TicketSecret};
 
-use crate::tls::tickets::group::Group;
+use crate::tls::tickets::group::TicketGroup;
 use crate::tls::tickets::key::{DerivedKey, TicketKey};
 
-/// How often keys change where nobody says otherwise.
-const ROTATION: Duration = Duration::from_secs(12 * 60 * 60);
-/// Replicas adopt a key within this part of a rotation, and their clocks differ by less.
-const SETTLING_PARTS: u32 = 24;
+/// Rotation interval unless the configuration sets one; as keys decrypt for two, tickets live for at most a day.
+const DEFAULT_ROTATION: Duration = Duration::from_secs(12 * 60 * 60);
+/// Divides the rotation interval into the time that replicas have to adopt a shared key: 30 minutes by default. The
+/// difference between their clocks must be smaller.
+const SETTLING_FRACTION: u32 = 24;
+/// Length of a local secret: that of the AES-256 keys derived from it.
 const SECRET_BYTES: usize = 32;
 
-/// A moment by both clocks: keys age by the one that never jumps, tickets by the one that replicas have in common.
+/// The time by two clocks. The age of a key is measured by the monotonic clock, which is never set back; the age of a
+/// ticket by the wall clock, because another replica may have issued the ticket.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     pub(super) instant: Instant,
@@ -25,254 +30,281 @@ pub(super) struct Moment {
     pub(super) wall: u64,
 }
 
-/// All keys.
-pub(super) struct Ring {
+/// All ticket keys of a process.
+pub(super) struct KeyRing {
     rotation: Duration,
-    fixed: Option<Fixed>,
-    /// The newest first.
-    shared: Vec<RingKey>,
-    /// The newest first.
-    own: Vec<RingKey>,
+    operator_key: Option<OperatorKey>,
+    /// Newest first.
+    shared_keys: Vec<RingKey>,
+    /// Newest first.
+    local_keys: Vec<RingKey>,
 }
 
-/// The key of an operator.
-struct Fixed {
+/// The key configured by the operator, which does not rotate.
+struct OperatorKey {
     secret: TicketSecret,
     key: TicketKey,
 }
 
+/// A shared or local key, which rotates.
 struct RingKey {
     key: TicketKey,
-    made: Instant,
+    made_at: Instant,
     encrypts_from: Instant,
+    /// When the key stops decrypting.
     expires: Instant,
 }
 
-/// Where the key that encrypts comes from.
+/// The origin of the key that encrypts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeySource {
-    /// An operator gave it.
-    Fixed,
-    /// All replicas have it.
+    /// Configured by the operator.
+    Operator,
+    /// Shared by all replicas.
     Shared,
-    /// Only this process has it.
-    Own,
+    /// Known only to this process.
+    Local,
 }
 
-/// What metrics say about the keys.
+/// Metrics of the ticket keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct KeyFigures {
+pub(crate) struct KeyMetrics {
     pub(crate) source: KeySource,
-    /// The age of the key that encrypts; zero for one that does not age.
+    /// The age of the key that encrypts; zero for the operator's key, which does not rotate.
     pub(crate) age: Duration,
-    /// How many keys open tickets.
+    /// The number of keys that decrypt tickets.
     pub(crate) accepted: usize,
 }
 
-impl Default for Ring {
+impl Default for KeyRing {
     fn default() -> Self {
-        Self { rotation: ROTATION, fixed: None, shared: Vec::new(), own: Vec::new() }
+        Self {
+            rotation: DEFAULT_ROTATION,
+            operator_key: None,
+            shared_keys: Vec::new(),
+            local_keys: Vec::new(),
+        }
     }
 }
 
-impl Ring {
-    /// Whether [`tidy`](Self::tidy) has something to do.
+impl KeyRing {
+    /// Whether [`rotate`](Self::rotate) would change the ring, so that callers take the lock only then.
     pub(super) fn is_due(&self, now: Instant) -> bool {
-        let expired = |key: &RingKey| key.expires <= now;
-        self.shared.iter().chain(&self.own).any(expired) || self.wants_own_key(now)
+        let is_expired = |key: &RingKey| key.expires <= now;
+        self.shared_keys.iter().chain(&self.local_keys).any(is_expired) || self.needs_local_key(now)
     }
 
-    /// Forgets the keys that are over, and makes one where none can encrypt.
-    pub(super) fn tidy(&mut self, now: Instant) {
-        for keys in [&mut self.shared, &mut self.own] {
+    /// Drops expired keys, and generates a local key if no shared or local key can encrypt.
+    pub(super) fn rotate(&mut self, now: Instant) {
+        for keys in [&mut self.shared_keys, &mut self.local_keys] {
             keys.retain(|key| now < key.expires);
         }
-        if !self.wants_own_key(now) {
+        if !self.needs_local_key(now) {
             return;
         }
         let mut bytes = vec![0; SECRET_BYTES];
-        // Without random numbers there are no tickets, and no handshakes either.
+        // If the system has no random numbers, handshakes fail anyway, so the ring can do without a key.
         if aws_lc_rs::rand::fill(&mut bytes).is_ok() {
             let key = RingKey {
                 key: TicketKey::new(&TicketSecret::new(bytes)),
-                made: now,
+                made_at: now,
                 encrypts_from: now,
                 expires: now + 2 * self.rotation,
             };
-            self.own.insert(0, key);
+            self.local_keys.insert(0, key);
         }
     }
 
-    /// How often keys change; keys that are there keep their times.
+    /// Sets the rotation interval; existing keys expire at the time set when they were added.
     pub(super) fn rotate_every(&mut self, rotation: Duration) {
         self.rotation = rotation;
     }
 
-    /// Takes the key of an operator, or none.
-    pub(super) fn fix(&mut self, secret: Option<&TicketSecret>) {
-        if self.fixed.as_ref().map(|fixed| &fixed.secret) != secret {
-            self.fixed = secret.map(|secret| Fixed { secret: secret.clone(), key: TicketKey::new(secret) });
+    /// Sets or removes the operator's key.
+    pub(super) fn set_operator_key(&mut self, secret: Option<&TicketSecret>) {
+        if self.operator_key.as_ref().map(|operator| &operator.secret) != secret {
+            self.operator_key =
+                secret.map(|secret| OperatorKey { secret: secret.clone(), key: TicketKey::new(secret) });
         }
     }
 
-    /// Takes the keys that replicas share in place of those before, the newest first.
+    /// Replaces the shared keys by those of `secrets`, which are sorted from newest to oldest.
     pub(super) fn adopt(&mut self, secrets: &[SharedTicketSecret], now: Instant) {
-        let key = |shared: &SharedTicketSecret| {
-            let left = (2 * self.rotation).checked_sub(shared.age).filter(|left| !left.is_zero())?;
+        let ring_key = |shared: &SharedTicketSecret| {
+            let remaining =
+                (2 * self.rotation).checked_sub(shared.age).filter(|remaining| !remaining.is_zero())?;
             Some(RingKey {
                 key: TicketKey::new(&shared.secret),
-                made: now.checked_sub(shared.age).unwrap_or(now),
+                made_at: now.checked_sub(shared.age).unwrap_or(now),
                 encrypts_from: now + shared.encrypts_in,
-                expires: now + left,
+                expires: now + remaining,
             })
         };
-        self.shared = secrets.iter().filter_map(key).collect();
+        self.shared_keys = secrets.iter().filter_map(ring_key).collect();
     }
 
-    /// Encrypts a session; `None` where no key can.
-    pub(super) fn seal(&self, group: Group, now: Moment, session: &[u8]) -> Option<Vec<u8>> {
-        let key = match self.encrypting(now.instant) {
-            Encrypting::Fixed(fixed) => &fixed.key,
-            Encrypting::Shared(key) | Encrypting::Own(key) => &key.key,
-            Encrypting::None => return None,
+    /// Encrypts a session as a ticket; `None` if there is no key or encryption fails.
+    pub(super) fn seal(&self, group: TicketGroup, now: Moment, session: &[u8]) -> Option<Vec<u8>> {
+        let key = match self.encryption_key(now.instant) {
+            EncryptionKey::Operator(operator) => &operator.key,
+            EncryptionKey::Shared(key) | EncryptionKey::Local(key) => &key.key,
+            EncryptionKey::None => return None,
         };
         key.seal(group, now.wall, session)
     }
 
-    /// The session of a ticket; `None` where no key opens it for the group, or the ticket is too old.
-    pub(super) fn open(&self, group: Group, now: Moment, ticket: &[u8]) -> Option<Vec<u8>> {
-        let alive = |key: &&RingKey| now.instant < key.expires;
-        let changing = self.shared.iter().chain(&self.own).filter(alive).map(|key| &key.key);
-        let mut named = None;
-        for key in self.fixed.iter().map(|fixed| &fixed.key).chain(changing) {
+    /// Decrypts a ticket; `None` if no key decrypts it for the group, or it is older than two rotation intervals.
+    pub(super) fn open(&self, group: TicketGroup, now: Moment, ticket: &[u8]) -> Option<Vec<u8>> {
+        let is_valid = |key: &&RingKey| now.instant < key.expires;
+        let rotating_keys =
+            self.shared_keys.iter().chain(&self.local_keys).filter(is_valid).map(|key| &key.key);
+        let mut named_key = None;
+        // The loop compares every key instead of stopping at a match, so that its duration does not depend on the
+        // position of the key in the ring.
+        for key in self.operator_key.iter().map(|operator| &operator.key).chain(rotating_keys) {
             if key.is_named_in(ticket) {
-                named = Some(key);
+                named_key = Some(key);
             }
         }
-        let opened = named?.open(group, ticket)?;
-        let age = Duration::from_secs(now.wall.saturating_sub(opened.made));
+        let opened = named_key?.open(group, ticket)?;
+        let age = Duration::from_secs(now.wall.saturating_sub(opened.made_at));
         (age <= 2 * self.rotation).then_some(opened.session)
     }
 
-    /// How long a ticket that is made now opens for sure, in seconds: what clients are told.
+    /// The lifetime that TLS announces to the client with a ticket issued now, in seconds. Replicas accept the ticket
+    /// for that long even if their clocks differ.
     pub(super) fn lifetime(&self, now: Instant) -> u32 {
-        let lifetime = match self.encrypting(now) {
-            Encrypting::Fixed(_) => self.rotation,
-            Encrypting::Shared(key) | Encrypting::Own(key) => {
-                let left = key.expires.saturating_duration_since(now);
-                left.saturating_sub(self.rotation / SETTLING_PARTS)
+        let lifetime = match self.encryption_key(now) {
+            EncryptionKey::Operator(_) => self.rotation,
+            EncryptionKey::Shared(key) | EncryptionKey::Local(key) => {
+                let remaining = key.expires.saturating_duration_since(now);
+                remaining.saturating_sub(self.rotation / SETTLING_FRACTION)
             }
-            Encrypting::None => Duration::ZERO,
+            EncryptionKey::None => Duration::ZERO,
         };
         u32::try_from(lifetime.as_secs()).unwrap_or(u32::MAX)
     }
 
-    /// How long a ticket opens at most.
-    pub(super) fn longest(&self) -> Duration {
+    /// The age at which every ticket is refused.
+    pub(super) fn max_lifetime(&self) -> Duration {
         2 * self.rotation
     }
 
-    /// What metrics say; `None` while there is no key, because no client has come yet.
-    pub(super) fn figures(&self, now: Instant) -> Option<KeyFigures> {
-        let aged = |key: &RingKey| now.saturating_duration_since(key.made);
-        let (source, age) = match self.encrypting(now) {
-            Encrypting::Fixed(_) => (KeySource::Fixed, Duration::ZERO),
-            Encrypting::Shared(key) => (KeySource::Shared, aged(key)),
-            Encrypting::Own(key) => (KeySource::Own, aged(key)),
-            Encrypting::None => return None,
+    /// Metrics of the keys; `None` if no key encrypts, as before the first handshake.
+    pub(super) fn metrics(&self, now: Instant) -> Option<KeyMetrics> {
+        let age_of = |key: &RingKey| now.saturating_duration_since(key.made_at);
+        let (source, age) = match self.encryption_key(now) {
+            EncryptionKey::Operator(_) => (KeySource::Operator, Duration::ZERO),
+            EncryptionKey::Shared(key) => (KeySource::Shared, age_of(key)),
+            EncryptionKey::Local(key) => (KeySource::Local, age_of(key)),
+            EncryptionKey::None => return None,
         };
-        let alive = self.shared.iter().chain(&self.own).filter(|key| now < key.expires).count();
-        Some(KeyFigures { source, age, accepted: alive + usize::from(self.fixed.is_some()) })
+        let rotating_keys =
+            self.shared_keys.iter().chain(&self.local_keys).filter(|key| now < key.expires).count();
+        Some(KeyMetrics { source, age, accepted: rotating_keys + usize::from(self.operator_key.is_some()) })
     }
 
-    /// Encrypts a login with a key that changes: whoever knows the key of an operator must not log in as anybody.
-    pub(super) fn seal_login(&self, group: Group, now: Moment, value: &[u8]) -> Option<Vec<u8>> {
-        match self.changing(now.instant) {
-            Encrypting::Shared(key) | Encrypting::Own(key) => key.key.seal(group, now.wall, value),
-            Encrypting::Fixed(_) | Encrypting::None => None,
+    /// Encrypts a login. It uses a rotating key because everyone who has the operator's key could forge a login for
+    /// any user.
+    pub(super) fn seal_login(&self, group: TicketGroup, now: Moment, value: &[u8]) -> Option<Vec<u8>> {
+        match self.rotating_key(now.instant) {
+            EncryptionKey::Shared(key) | EncryptionKey::Local(key) => key.key.seal(group, now.wall, value),
+            EncryptionKey::Operator(_) | EncryptionKey::None => None,
         }
     }
 
-    /// What a login holds, and whether another key would encrypt it now.
-    pub(super) fn open_login(&self, group: Group, now: Moment, sealed: &[u8]) -> Option<(Vec<u8>, bool)> {
-        let alive = |key: &&RingKey| now.instant < key.expires && key.key.is_named_in(sealed);
-        let key = self.shared.iter().chain(&self.own).find(alive)?;
+    /// Decrypts a login. The flag says that another key encrypts now, so the caller should encrypt the login again.
+    pub(super) fn open_login(
+        &self,
+        group: TicketGroup,
+        now: Moment,
+        sealed: &[u8],
+    ) -> Option<(Vec<u8>, bool)> {
+        let is_usable = |key: &&RingKey| now.instant < key.expires && key.key.is_named_in(sealed);
+        let key = self.shared_keys.iter().chain(&self.local_keys).find(is_usable)?;
         let opened = key.key.open(group, sealed)?;
-        let is_old = match self.changing(now.instant) {
-            Encrypting::Shared(newest) | Encrypting::Own(newest) => !std::ptr::eq(newest, key),
-            Encrypting::Fixed(_) | Encrypting::None => false,
+        let is_old = match self.rotating_key(now.instant) {
+            EncryptionKey::Shared(newest) | EncryptionKey::Local(newest) => !std::ptr::eq(newest, key),
+            EncryptionKey::Operator(_) | EncryptionKey::None => false,
         };
-        let age = Duration::from_secs(now.wall.saturating_sub(opened.made));
+        let age = Duration::from_secs(now.wall.saturating_sub(opened.made_at));
         (age <= 2 * self.rotation).then_some((opened.session, is_old))
     }
 
-    /// Encrypts what one replica says to another; `None` where they share no key that changes.
-    pub(super) fn seal_shared(&self, group: Group, now: Moment, message: &[u8]) -> Option<Vec<u8>> {
-        match self.changing(now.instant) {
-            Encrypting::Shared(key) => key.key.seal(group, now.wall, message),
-            Encrypting::Fixed(_) | Encrypting::Own(_) | Encrypting::None => None,
+    /// Encrypts a message between replicas; `None` if they share no rotating key.
+    pub(super) fn seal_shared(&self, group: TicketGroup, now: Moment, message: &[u8]) -> Option<Vec<u8>> {
+        match self.rotating_key(now.instant) {
+            EncryptionKey::Shared(key) => key.key.seal(group, now.wall, message),
+            EncryptionKey::Operator(_) | EncryptionKey::Local(_) | EncryptionKey::None => None,
         }
     }
 
-    /// When another replica said it, by its clock, and what.
-    pub(super) fn open_shared(&self, group: Group, now: Instant, sealed: &[u8]) -> Option<(u64, Vec<u8>)> {
-        let is_named = |key: &&RingKey| now < key.expires && key.key.is_named_in(sealed);
-        let opened = self.shared.iter().find(is_named)?.key.open(group, sealed)?;
-        Some((opened.made, opened.session))
+    /// Decrypts a message of another replica. The number is the time of encryption in seconds since 1970, by that
+    /// replica's clock.
+    pub(super) fn open_shared(
+        &self,
+        group: TicketGroup,
+        now: Instant,
+        sealed: &[u8],
+    ) -> Option<(u64, Vec<u8>)> {
+        let is_usable = |key: &&RingKey| now < key.expires && key.key.is_named_in(sealed);
+        let opened = self.shared_keys.iter().find(is_usable)?.key.open(group, sealed)?;
+        Some((opened.made_at, opened.session))
     }
 
-    /// The name of the secret that replicas share and that encrypts tickets now; `None` where only this process has one.
+    /// The short name of the operator's or shared key that encrypts tickets now; `None` if replicas share no key.
     pub(super) fn shared_name(&self, now: Instant) -> Option<u8> {
-        match self.encrypting(now) {
-            Encrypting::Fixed(fixed) => Some(fixed.key.short_name()),
-            Encrypting::Shared(key) => Some(key.key.short_name()),
-            Encrypting::Own(_) | Encrypting::None => None,
+        match self.encryption_key(now) {
+            EncryptionKey::Operator(operator) => Some(operator.key.short_name()),
+            EncryptionKey::Shared(key) => Some(key.key.short_name()),
+            EncryptionKey::Local(_) | EncryptionKey::None => None,
         }
     }
 
-    /// A key that all replicas derive for `purpose` from the secret of this name, for as long as it opens tickets.
+    /// Derives a key for `purpose` from the operator's or shared key with this short name; all replicas derive the
+    /// same key. `None` if no key that still decrypts tickets has this name.
     pub(super) fn derive_shared(&self, now: Instant, name: u8, purpose: &[u8]) -> Option<DerivedKey> {
-        let shared = self.shared.iter().filter(|key| now < key.expires).map(|key| &key.key);
-        let mut keys = self.fixed.iter().map(|fixed| &fixed.key).chain(shared);
+        let shared = self.shared_keys.iter().filter(|key| now < key.expires).map(|key| &key.key);
+        let mut keys = self.operator_key.iter().map(|operator| &operator.key).chain(shared);
         keys.find(|key| key.short_name() == name).map(|key| key.derive_for(purpose))
     }
 
-    fn encrypting(&self, now: Instant) -> Encrypting<'_> {
-        match &self.fixed {
-            Some(fixed) => Encrypting::Fixed(fixed),
-            None => self.changing(now),
+    fn encryption_key(&self, now: Instant) -> EncryptionKey<'_> {
+        match &self.operator_key {
+            Some(operator) => EncryptionKey::Operator(operator),
+            None => self.rotating_key(now),
         }
     }
 
-    /// The key that encrypts, of those that change.
-    fn changing(&self, now: Instant) -> Encrypting<'_> {
-        let mut shared = self.shared.iter().filter(|key| now < key.expires).peekable();
+    /// The shared or local key that encrypts.
+    fn rotating_key(&self, now: Instant) -> EncryptionKey<'_> {
+        let mut shared = self.shared_keys.iter().filter(|key| now < key.expires).peekable();
         if shared.peek().is_some() {
             let (mut oldest, mut settled) = (None, None);
             for key in shared {
                 oldest = Some(key);
                 settled = settled.or(Some(key).filter(|key| key.encrypts_from <= now));
             }
-            // A key that some replica may lack is still better than one that only this process has.
-            return settled.or(oldest).map_or(Encrypting::None, Encrypting::Shared);
+            // Some replicas may lack even the oldest shared key, but all others lack a local key.
+            return settled.or(oldest).map_or(EncryptionKey::None, EncryptionKey::Shared);
         }
-        match self.own.first().filter(|key| now < key.made + self.rotation) {
-            Some(key) => Encrypting::Own(key),
-            None => Encrypting::None,
+        match self.local_keys.first().filter(|key| now < key.made_at + self.rotation) {
+            Some(key) => EncryptionKey::Local(key),
+            None => EncryptionKey::None,
         }
     }
 
-    fn wants_own_key(&self, now: Instant) -> bool {
-        matches!(self.changing(now), Encrypting::None)
+    fn needs_local_key(&self, now: Instant) -> bool {
+        matches!(self.rotating_key(now), EncryptionKey::None)
     }
 }
 
 /// The key that encrypts.
-enum Encrypting<'r> {
-    Fixed(&'r Fixed),
+enum EncryptionKey<'r> {
+    Operator(&'r OperatorKey),
     Shared(&'r RingKey),
-    Own(&'r RingKey),
-    /// None, until one is made.
+    Local(&'r RingKey),
+    /// No key encrypts until [`KeyRing::rotate`] generates one.
     None,
 }
 
@@ -282,15 +314,15 @@ mod tests {
 
     const HOUR: u64 = 60 * 60;
 
-    /// A replica's keys, and its time.
+    /// A replica with its keys. Tests count time in seconds from `start`.
     struct Replica {
-        ring: Ring,
+        ring: KeyRing,
         start: Instant,
     }
 
     impl Replica {
         fn new(start: Instant) -> Self {
-            Self { ring: Ring::default(), start }
+            Self { ring: KeyRing::default(), start }
         }
 
         fn at(&self, seconds: u64) -> Moment {
@@ -300,17 +332,17 @@ mod tests {
         fn ticket(&mut self, seconds: u64) -> Vec<u8> {
             let now = self.at(seconds);
             if self.ring.is_due(now.instant) {
-                self.ring.tidy(now.instant);
+                self.ring.rotate(now.instant);
             }
-            self.ring.seal(Group::UNASKED, now, b"session").unwrap()
+            self.ring.seal(TicketGroup::NO_CLIENT_AUTH, now, b"session").unwrap()
         }
 
         fn opens(&mut self, seconds: u64, ticket: &[u8]) -> bool {
             let now = self.at(seconds);
             if self.ring.is_due(now.instant) {
-                self.ring.tidy(now.instant);
+                self.ring.rotate(now.instant);
             }
-            self.ring.open(Group::UNASKED, now, ticket).is_some()
+            self.ring.open(TicketGroup::NO_CLIENT_AUTH, now, ticket).is_some()
         }
 
         fn adopt(&mut self, seconds: u64, secrets: &[SharedTicketSecret]) {
@@ -328,40 +360,50 @@ mod tests {
     }
 
     #[test]
-    fn a_process_alone_changes_its_keys_and_opens_tickets_for_two_rotations() {
+    fn a_single_process_rotates_its_keys_and_opens_tickets_for_two_rotations() {
         let mut replica = Replica::new(Instant::now());
         let early = replica.ticket(0);
         let late = replica.ticket(12 * HOUR - 1);
         let next = replica.ticket(12 * HOUR);
-        assert_eq!(early[..16], late[..16], "one key for a rotation");
-        assert_ne!(early[..16], next[..16]);
+        assert_eq!(early[..16], late[..16], "one key encrypts for a whole rotation");
+        assert_ne!(early[..16], next[..16], "the next rotation has another key");
         assert!(replica.opens(24 * HOUR - 1, &early) && replica.opens(24 * HOUR - 1, &late));
-        assert!(!replica.opens(24 * HOUR, &early) && !replica.opens(24 * HOUR, &late), "the key is over");
+        let opens_expired = replica.opens(24 * HOUR, &early) || replica.opens(24 * HOUR, &late);
+        assert!(!opens_expired, "the key expires after two rotations");
         assert!(replica.opens(36 * HOUR - 1, &next) && !replica.opens(36 * HOUR, &next));
-        assert!(replica.ring.own.iter().all(|key| key.made > replica.start), "and forgotten");
+        assert!(
+            replica.ring.local_keys.iter().all(|key| key.made_at > replica.start),
+            "the ring drops expired keys"
+        );
     }
 
     #[test]
-    fn no_ticket_is_promised_to_open_longer_than_its_key_does() {
+    fn no_ticket_outlives_its_key() {
         for made in [0, 1, HOUR, 12 * HOUR - 1, 12 * HOUR, 30 * HOUR] {
             let mut replica = Replica::new(Instant::now());
             replica.ticket(0);
             let ticket = replica.ticket(made);
-            let promised = u64::from(replica.ring.lifetime(replica.at(made).instant));
-            assert!(promised >= 11 * HOUR, "{promised} s at {made} s");
-            assert!(replica.opens(made + promised, &ticket), "{promised} s at {made} s");
+            let lifetime = u64::from(replica.ring.lifetime(replica.at(made).instant));
+            assert!(
+                lifetime >= 11 * HOUR,
+                "a ticket made at {made} s must live 11 hours, but lives {lifetime} s"
+            );
+            assert!(
+                replica.opens(made + lifetime, &ticket),
+                "a ticket made at {made} s must open until its lifetime of {lifetime} s ends"
+            );
         }
     }
 
     #[test]
-    fn replicas_open_the_tickets_of_each_other_before_while_and_after_a_key_is_rotated() {
+    fn replicas_open_each_others_tickets_throughout_a_rotation() {
         let start = Instant::now();
         let mut replicas = [Replica::new(start), Replica::new(start)];
-        // The second one hears of everything ten minutes later.
-        let heard = |replicas: &mut [Replica; 2], at: u64, secrets: &[SharedTicketSecret]| {
+        // The first replica adopts new keys at once, the second ten minutes later.
+        let adopt_with_delay = |replicas: &mut [Replica; 2], at: u64, secrets: &[SharedTicketSecret]| {
             replicas[0].adopt(at, secrets);
             let mut late = secrets.to_vec();
-            late.iter_mut().for_each(|it| it.age += Duration::from_secs(600));
+            late.iter_mut().for_each(|secret| secret.age += Duration::from_secs(600));
             late[0].encrypts_in += Duration::from_secs(600);
             (at + 600, late)
         };
@@ -374,8 +416,8 @@ mod tests {
             if minute > 0 && minute % (12 * 60) == 0 {
                 rotation += 1;
                 let [new, old] = [rotation, rotation - 1].map(|it| it.to_string());
-                pending =
-                    Some(heard(&mut replicas, now, &[shared(&new, 0, settling), shared(&old, 12 * HOUR, 0)]));
+                let secrets = [shared(&new, 0, settling), shared(&old, 12 * HOUR, 0)];
+                pending = Some(adopt_with_delay(&mut replicas, now, &secrets));
             }
             if let Some((at, late)) = pending.take_if(|(at, _)| *at <= now) {
                 replicas[1].adopt(at, &late);
@@ -390,67 +432,68 @@ mod tests {
             issued.retain(|(_, _, until)| now <= *until);
             for (ticket, made, _) in &issued {
                 for replica in &mut replicas {
-                    assert!(replica.opens(now, ticket), "made at {made}, shown at {now}");
+                    assert!(replica.opens(now, ticket), "a ticket made at {made} s must open at {now} s");
                 }
             }
         }
-        assert!(issued.len() > 100 && replicas.iter().all(|it| it.ring.own.is_empty()));
+        assert!(issued.len() > 100 && replicas.iter().all(|it| it.ring.local_keys.is_empty()));
     }
 
     #[test]
-    fn a_shared_key_is_worth_nothing_after_24_hours_though_no_other_comes() {
+    fn a_shared_key_expires_after_24_hours_even_without_a_successor() {
         let mut replica = Replica::new(Instant::now());
         replica.adopt(0, &[shared("1", 2 * HOUR, 0)]);
-        // Somebody who stole the secret makes a ticket of his own each hour.
+        // Someone who stole the secret forges a ticket every hour.
         let stolen = TicketKey::new(&TicketSecret::new(b"1".to_vec()));
         for hour in 0..48 {
             let now = replica.at(hour * HOUR);
-            let forged = stolen.seal(Group::UNASKED, now.wall, b"session").unwrap();
+            let forged = stolen.seal(TicketGroup::NO_CLIENT_AUTH, now.wall, b"session").unwrap();
             assert_eq!(replica.opens(hour * HOUR, &forged), hour < 22, "hour {hour}");
         }
-        let own = replica.ticket(48 * HOUR);
-        assert!(!stolen.is_named_in(&own) && replica.opens(48 * HOUR, &own), "it helps itself");
+        let local = replica.ticket(48 * HOUR);
+        let opens_local = replica.opens(48 * HOUR, &local);
+        assert!(!stolen.is_named_in(&local) && opens_local, "the replica generates a local key");
     }
 
     #[test]
-    fn a_key_that_replicas_no_longer_share_opens_nothing_more() {
+    fn a_key_no_longer_shared_opens_nothing() {
         let mut replica = Replica::new(Instant::now());
         replica.adopt(0, &[shared("2", 0, HOUR), shared("1", 12 * HOUR, 0)]);
         let ticket = replica.ticket(1);
         replica.adopt(2, &[shared("2", 0, HOUR)]);
         assert!(!replica.opens(3, &ticket));
         replica.adopt(4, &[]);
-        assert!(replica.ring.figures(replica.at(4).instant).is_none());
+        assert!(replica.ring.metrics(replica.at(4).instant).is_none());
         replica.ticket(4);
-        assert_eq!(replica.ring.figures(replica.at(4).instant).unwrap().source, KeySource::Own);
+        assert_eq!(replica.ring.metrics(replica.at(4).instant).unwrap().source, KeySource::Local);
     }
 
     #[test]
-    fn tickets_of_the_own_key_still_open_once_a_key_is_shared() {
+    fn tickets_of_the_local_key_still_open_once_a_key_is_shared() {
         let mut replica = Replica::new(Instant::now());
-        let own = replica.ticket(0);
+        let local = replica.ticket(0);
         replica.adopt(1, &[shared("1", 0, HOUR)]);
         let ticket = replica.ticket(2);
-        assert_ne!(own[..16], ticket[..16], "the only shared key encrypts at once");
-        assert!(replica.opens(3, &own) && replica.opens(3, &ticket));
-        let figures = replica.ring.figures(replica.at(3).instant).unwrap();
+        assert_ne!(local[..16], ticket[..16], "the only shared key encrypts at once");
+        assert!(replica.opens(3, &local) && replica.opens(3, &ticket));
+        let metrics = replica.ring.metrics(replica.at(3).instant).unwrap();
         let age = Duration::from_secs(2);
-        assert_eq!(figures, KeyFigures { source: KeySource::Shared, age, accepted: 2 });
+        assert_eq!(metrics, KeyMetrics { source: KeySource::Shared, age, accepted: 2 });
     }
 
     #[test]
-    fn the_key_of_an_operator_encrypts_and_its_tickets_age_all_the_same() {
+    fn tickets_of_the_operators_key_expire_as_well() {
         let mut replica = Replica::new(Instant::now());
         replica.adopt(0, &[shared("1", 0, 0)]);
         let before = replica.ticket(0);
-        replica.ring.fix(Some(&TicketSecret::new(vec![7; 80])));
-        let fixed = replica.ticket(1);
+        replica.ring.set_operator_key(Some(&TicketSecret::new(vec![7; 80])));
+        let operators = replica.ticket(1);
         let mut other = Replica::new(replica.start);
-        other.ring.fix(Some(&TicketSecret::new(vec![7; 80])));
-        assert!(other.opens(2, &fixed) && !other.opens(2, &before) && replica.opens(2, &before));
-        assert!(other.opens(24 * HOUR + 1, &fixed) && !other.opens(24 * HOUR + 2, &fixed));
+        other.ring.set_operator_key(Some(&TicketSecret::new(vec![7; 80])));
+        assert!(other.opens(2, &operators) && !other.opens(2, &before) && replica.opens(2, &before));
+        assert!(other.opens(24 * HOUR + 1, &operators) && !other.opens(24 * HOUR + 2, &operators));
         assert_eq!(u64::from(other.ring.lifetime(other.at(2).instant)), 12 * HOUR);
-        replica.ring.fix(None);
-        assert!(!replica.opens(3, &fixed));
+        replica.ring.set_operator_key(None);
+        assert!(!replica.opens(3, &operators));
     }
 }

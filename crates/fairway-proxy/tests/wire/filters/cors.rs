@@ -1,9 +1,9 @@
-//! Cross-origin requests: preflights, which a guard answers, and what other responses carry.
+//! Cross-origin requests: preflights, which a guard responds to, and headers of other responses.
 
-use fairway_model::{Cors, CorsManner, CorsOrigin, Phases};
-use fairway_testkit::{Answer, Backend, Request};
+use fairway_model::{Cors, CorsMode, CorsOrigin, Phases};
+use fairway_testkit::{Backend, BackendResponse, Request};
 
-use super::{ask, behind};
+use super::{send, start_with_filters};
 use crate::support::{HOST, Setup};
 
 fn cors(origins: Vec<CorsOrigin>) -> Phases {
@@ -14,16 +14,17 @@ fn cors(origins: Vec<CorsOrigin>) -> Phases {
         expose: "X-B".into(),
         credentials: true,
         max_age: 600,
-        manner: CorsManner::IngressNginx,
+        manner: CorsMode::IngressNginx,
     })
 }
 
 #[tokio::test]
 async fn preflights_of_allowed_origins_are_answered_here() {
-    let (backend, proxy) = behind(vec![cors(vec![CorsOrigin::Exact("https://app.example".into())])]).await;
+    let (backend, proxy) =
+        start_with_filters(vec![cors(vec![CorsOrigin::Exact("https://app.example".into())])]).await;
     let preflight = |origin: &str| Request::new("OPTIONS", "/").header("Host", HOST).header("Origin", origin);
-    let answer = ask(&proxy, preflight("https://app.example")).await;
-    assert_eq!(answer.status, 204);
+    let response = send(&proxy, preflight("https://app.example")).await;
+    assert_eq!(response.status, 204);
     for (name, value) in [
         ("Access-Control-Allow-Origin", "https://app.example"),
         ("Access-Control-Allow-Methods", "GET, PUT"),
@@ -32,17 +33,17 @@ async fn preflights_of_allowed_origins_are_answered_here() {
         ("Access-Control-Allow-Credentials", "true"),
         ("Access-Control-Max-Age", "600"),
     ] {
-        assert_eq!(answer.header(name), Some(value));
+        assert_eq!(response.header(name), Some(value));
     }
     assert_eq!(backend.request_count(), 0);
-    let answer = ask(&proxy, preflight("https://evil.example")).await;
-    assert_eq!((answer.status, answer.header("Access-Control-Allow-Origin")), (200, None));
+    let response = send(&proxy, preflight("https://evil.example")).await;
+    assert_eq!((response.status, response.header("Access-Control-Allow-Origin")), (200, None));
 }
 
 #[tokio::test]
 async fn other_answers_carry_the_headers_for_allowed_origins_only() {
     let one_label = CorsOrigin::OneLabel { before: "https://".into(), after: ".example.org".into() };
-    let (_backend, proxy) = behind(vec![cors(vec![one_label])]).await;
+    let (_backend, proxy) = start_with_filters(vec![cors(vec![one_label])]).await;
     for (origin, allowed) in [
         ("https://a.example.org", true),
         ("https://A.Example.ORG", true),
@@ -52,13 +53,13 @@ async fn other_answers_carry_the_headers_for_allowed_origins_only() {
         ("http://a.example.org", false),
         ("null", false),
     ] {
-        let answer = ask(&proxy, Request::get(HOST, "/").header("Origin", origin)).await;
+        let response = send(&proxy, Request::get(HOST, "/").header("Origin", origin)).await;
         let expected = allowed.then_some(origin);
-        assert_eq!(answer.header("Access-Control-Allow-Origin"), expected, "{origin}");
+        assert_eq!(response.header("Access-Control-Allow-Origin"), expected, "{origin}");
     }
-    let (_backend, open) = behind(vec![cors(vec![CorsOrigin::Any])]).await;
-    let answer = ask(&open, Request::get(HOST, "/").header("Origin", "https://a")).await;
-    assert_eq!(answer.header("Access-Control-Allow-Origin"), Some("*"));
+    let (_backend, open) = start_with_filters(vec![cors(vec![CorsOrigin::Any])]).await;
+    let response = send(&open, Request::get(HOST, "/").header("Origin", "https://a")).await;
+    assert_eq!(response.header("Access-Control-Allow-Origin"), Some("*"));
 }
 
 #[tokio::test]
@@ -69,26 +70,26 @@ async fn what_an_endpoint_says_of_other_origins_is_replaced() {
         ("access-control-allow-origin", "https://c.test"),
         ("Access-Control-Allow-Private-Network", "true"),
     ];
-    let backend = Backend::http(move |_| Answer::with_headers(200, &said, "")).await;
+    let backend = Backend::http(move |_| BackendResponse::with_headers(200, &said, "")).await;
     let exact = CorsOrigin::Exact("https://a.test".into());
     for (origin, answered) in [(CorsOrigin::Any, "*"), (exact, "https://a.test")] {
         let mut setup = Setup::to(&[backend.address()]);
         setup.filters = vec![cors(vec![origin])];
         let proxy = setup.start();
-        let answer = ask(&proxy, Request::get(HOST, "/").header("Origin", "https://a.test")).await;
+        let response = send(&proxy, Request::get(HOST, "/").header("Origin", "https://a.test")).await;
         for (name, value) in [
             ("Access-Control-Allow-Origin", answered),
             ("Access-Control-Max-Age", "600"),
             ("Access-Control-Allow-Methods", "GET, PUT"),
-            // None of those that an answer here has.
+            // None of Fairway's own headers.
             ("Access-Control-Allow-Private-Network", "true"),
         ] {
-            assert_eq!(answer.header_values(name), [value], "{name}");
+            assert_eq!(response.header_values(name), [value], "{name}");
         }
     }
 }
 
-/// As Gateway API asks for it.
+/// The CORS filter of Gateway API.
 fn gateway_cors(origins: &[CorsOrigin], methods: &str, headers: &str, credentials: bool) -> Phases {
     Phases::from(Cors {
         origins: origins.into(),
@@ -97,7 +98,7 @@ fn gateway_cors(origins: &[CorsOrigin], methods: &str, headers: &str, credential
         expose: "X-B, X-C".into(),
         credentials,
         max_age: 3600,
-        manner: CorsManner::GatewayApi,
+        manner: CorsMode::GatewayApi,
     })
 }
 
@@ -116,7 +117,8 @@ async fn gateway_api_has_every_preflight_answered_and_only_allowed_origins_told(
         CorsOrigin::Wildcard { before: "https://".into(), after: ".bar.com".into() },
         CorsOrigin::Wildcard { before: "http://".into(), after: ":8080".into() },
     ];
-    let (backend, proxy) = behind(vec![gateway_cors(&origins, "GET, OPTIONS", "X-1, X-2", true)]).await;
+    let (backend, proxy) =
+        start_with_filters(vec![gateway_cors(&origins, "GET, OPTIONS", "X-1, X-2", true)]).await;
     for (origin, is_allowed) in [
         ("https://www.foo.com", true),
         ("https://www.bar.com", true),
@@ -129,8 +131,8 @@ async fn gateway_api_has_every_preflight_answered_and_only_allowed_origins_told(
         ("https://foobar.com", false),
         ("null", false),
     ] {
-        let answer = ask(&proxy, preflight(origin)).await;
-        assert_eq!((answer.status, answer.header("Vary")), (204, Some("Origin")), "{origin}");
+        let response = send(&proxy, preflight(origin)).await;
+        assert_eq!((response.status, response.header("Vary")), (204, Some("Origin")), "{origin}");
         for (name, value) in [
             ("Access-Control-Allow-Origin", origin),
             ("Access-Control-Allow-Methods", "GET, OPTIONS"),
@@ -139,11 +141,11 @@ async fn gateway_api_has_every_preflight_answered_and_only_allowed_origins_told(
             ("Access-Control-Allow-Credentials", "true"),
             ("Access-Control-Max-Age", "3600"),
         ] {
-            assert_eq!(answer.header(name), is_allowed.then_some(value), "{origin}");
+            assert_eq!(response.header(name), is_allowed.then_some(value), "{origin}");
         }
         assert_eq!(backend.request_count(), 0);
     }
-    let answer = ask(&proxy, Request::get(HOST, "/").header("Origin", "https://www.foo.com")).await;
+    let response = send(&proxy, Request::get(HOST, "/").header("Origin", "https://www.foo.com")).await;
     for (name, value) in [
         ("Access-Control-Allow-Origin", Some("https://www.foo.com")),
         ("Access-Control-Expose-Headers", Some("X-B, X-C")),
@@ -152,22 +154,23 @@ async fn gateway_api_has_every_preflight_answered_and_only_allowed_origins_told(
         ("Access-Control-Max-Age", None),
         ("Vary", Some("Origin")),
     ] {
-        assert_eq!(answer.header(name), value, "{name}");
+        assert_eq!(response.header(name), value, "{name}");
     }
-    let answer = ask(&proxy, Request::get(HOST, "/").header("Origin", "https://foobar.com")).await;
-    assert_eq!((answer.status, answer.header("Access-Control-Allow-Origin")), (200, None));
-    // Without the method that is asked for it is a request like any other.
+    let response = send(&proxy, Request::get(HOST, "/").header("Origin", "https://foobar.com")).await;
+    assert_eq!((response.status, response.header("Access-Control-Allow-Origin")), (200, None));
+    // Without a requested method it is an ordinary request.
     let request = Request::new("OPTIONS", "/").header("Host", HOST).header("Origin", "https://www.foo.com");
-    assert_eq!(ask(&proxy, request).await.status, 200);
+    assert_eq!(send(&proxy, request).await.status, 200);
     assert_eq!(backend.request_count(), 3);
 }
 
 #[tokio::test]
 async fn a_star_of_gateway_api_is_what_the_request_says_where_credentials_are_allowed() {
-    let (_backend, open) = behind(vec![gateway_cors(&[CorsOrigin::Any], "*", "*", false)]).await;
-    let answer = ask(&open, preflight("https://a.test:1")).await;
-    let (_backend, trusting) = behind(vec![gateway_cors(&[CorsOrigin::Any], "*", "*", true)]).await;
-    let trusted = ask(&trusting, preflight("https://a.test:1")).await;
+    let (_backend, open) = start_with_filters(vec![gateway_cors(&[CorsOrigin::Any], "*", "*", false)]).await;
+    let response = send(&open, preflight("https://a.test:1")).await;
+    let (_backend, trusting) =
+        start_with_filters(vec![gateway_cors(&[CorsOrigin::Any], "*", "*", true)]).await;
+    let trusted = send(&trusting, preflight("https://a.test:1")).await;
     for (name, value, literal) in [
         ("Access-Control-Allow-Origin", Some("*"), Some("https://a.test:1")),
         ("Access-Control-Allow-Methods", Some("*"), Some("PUT")),
@@ -175,9 +178,9 @@ async fn a_star_of_gateway_api_is_what_the_request_says_where_credentials_are_al
         ("Access-Control-Allow-Credentials", None, Some("true")),
         ("Vary", None, Some("Origin")),
     ] {
-        assert_eq!((answer.header(name), trusted.header(name)), (value, literal), "{name}");
+        assert_eq!((response.header(name), trusted.header(name)), (value, literal), "{name}");
     }
     let request = Request::new("OPTIONS", "/").header("Host", HOST).header("Origin", "https://a.test");
     let unasked = request.header("Access-Control-Request-Method", "GET");
-    assert_eq!(ask(&trusting, unasked).await.header("Access-Control-Allow-Headers"), None);
+    assert_eq!(send(&trusting, unasked).await.header("Access-Control-Allow-Headers"), None);
 }

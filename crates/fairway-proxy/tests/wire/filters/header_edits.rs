@@ -1,9 +1,9 @@
 //! Header edits of requests and responses together: both follow the same rules.
 
-use fairway_model::{AnswerEdit, HeaderEdit, HeaderField, Phases, RequestEdit};
-use fairway_testkit::{Answer, Backend, Request};
+use fairway_model::{HeaderEdit, HeaderField, Phases, RequestEdit, ResponseEdit};
+use fairway_testkit::{Backend, BackendResponse, Request};
 
-use super::{ask, behind, field};
+use super::{field, send, start_with_filters};
 use crate::support::{HOST, Setup};
 
 #[tokio::test]
@@ -13,17 +13,17 @@ async fn headers_are_removed_set_and_added_in_both_directions() {
         set: vec![set],
         add: vec![add],
     };
-    let (backend, proxy) = behind(vec![
+    let (backend, proxy) = start_with_filters(vec![
         Phases::from(RequestEdit::Headers(edit("x-gone", field("X-Set", "new"), field("X-Add", "two")))),
-        Phases::from(AnswerEdit::Headers(edit("x-backend", field("X-Set", "back"), field("X-Extra", "b")))),
+        Phases::from(ResponseEdit::Headers(edit("x-backend", field("X-Set", "back"), field("X-Extra", "b")))),
         Phases::from(RequestEdit::Host("inner.example".into())),
     ])
     .await;
     let request =
         Request::get(HOST, "/").header("X-Gone", "1").header("X-Set", "old").header("x-set", "older");
-    let answer = ask(&proxy, request.header("X-Add", "one")).await;
-    assert_eq!((answer.header("X-Backend"), answer.header("X-Set")), (None, Some("back")));
-    assert_eq!(answer.header_values("X-Extra"), ["a", "b"]);
+    let response = send(&proxy, request.header("X-Add", "one")).await;
+    assert_eq!((response.header("X-Backend"), response.header("X-Set")), (None, Some("back")));
+    assert_eq!(response.header_values("X-Extra"), ["a", "b"]);
     let got = &backend.requests()[0];
     assert_eq!((got.header("X-Gone"), got.header_values("X-Set")), (None, vec!["new"]));
     assert_eq!((got.header_values("X-Add"), got.header("Host")), (vec!["one", "two"], Some("inner.example")));
@@ -33,19 +33,19 @@ async fn headers_are_removed_set_and_added_in_both_directions() {
 async fn connection_cannot_take_what_a_filter_sets() {
     let edit = |name: &str| HeaderEdit { set: vec![field(name, "ours")], ..HeaderEdit::default() };
     let headers = [("Connection", "X-Frame-Options, X-Hop"), ("X-Frame-Options", "theirs"), ("X-Hop", "1")];
-    let backend = Backend::http(move |_| Answer::with_headers(200, &headers, "")).await;
+    let backend = Backend::http(move |_| BackendResponse::with_headers(200, &headers, "")).await;
     let proxy = Setup::to(&[backend.address()])
         .filter(Phases::from(RequestEdit::Headers(edit("X-Custom"))))
-        .filter(Phases::from(AnswerEdit::Headers(edit("X-Frame-Options"))))
+        .filter(Phases::from(ResponseEdit::Headers(edit("X-Frame-Options"))))
         .start();
     let request = Request::get(HOST, "/")
         .header("Connection", "X-Custom, X-Hop")
         .header("X-Custom", "theirs")
         .header("X-Hop", "1");
-    let answer = ask(&proxy, request).await;
+    let response = send(&proxy, request).await;
     let got = &backend.requests()[0];
     assert_eq!((got.header_values("X-Custom"), got.header("X-Hop")), (vec!["ours"], None));
-    assert_eq!((answer.header_values("X-Frame-Options"), answer.header("X-Hop")), (vec!["ours"], None));
+    assert_eq!((response.header_values("X-Frame-Options"), response.header("X-Hop")), (vec!["ours"], None));
 }
 
 #[tokio::test]
@@ -62,20 +62,20 @@ async fn header_edits_cannot_change_where_a_message_ends() {
     .collect();
     let mut edit = HeaderEdit { set: set.clone(), add: set, remove: vec!["host".into()] };
     edit.set.push(field("X-End", "1"));
-    let (backend, proxy) = behind(vec![
+    let (backend, proxy) = start_with_filters(vec![
         Phases::from(RequestEdit::Headers(edit.clone())),
-        Phases::from(AnswerEdit::Headers(edit)),
+        Phases::from(ResponseEdit::Headers(edit)),
     ])
     .await;
     let mut client = proxy.client().await;
     for request in [Request::get(HOST, "/a"), Request::post(HOST, "/abcdef", "body")] {
-        let answer = client.exchange(&request).await.unwrap();
-        assert!(answer.text().starts_with("/a"), "{answer:?}");
-        assert_eq!(answer.header_values("Content-Length"), [answer.text().len().to_string()]);
+        let response = client.exchange(&request).await.unwrap();
+        assert!(response.text().starts_with("/a"), "{response:?}");
+        assert_eq!(response.header_values("Content-Length"), [response.text().len().to_string()]);
         for name in ["Transfer-Encoding", "Connection", "Upgrade", "Trailer"] {
-            assert_eq!(answer.header(name), None, "{name}");
+            assert_eq!(response.header(name), None, "{name}");
         }
-        assert_eq!(answer.header("X-End"), Some("1"));
+        assert_eq!(response.header("X-End"), Some("1"));
     }
     for (got, length) in backend.requests().iter().zip([vec![], vec!["4"]]) {
         assert_eq!((got.header_values("Content-Length"), got.header("Host")), (length, Some(HOST)));

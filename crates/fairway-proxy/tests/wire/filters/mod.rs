@@ -1,4 +1,4 @@
-//! Filters as a client and an endpoint see them; a file per phase. Owns the backend and the questions that they share.
+//! Filters as a client and an endpoint see them; one file per phase. Has the shared backend and requests.
 
 mod answers;
 mod cors;
@@ -10,15 +10,18 @@ mod request_edits;
 use std::sync::Arc;
 
 use fairway_model::{
-    Condition, Content, FieldTemplate, Guard, HeaderField, Phases, Respond, Template, TemplatePart,
+    Condition, ConditionalResponse, Guard, HeaderField, HeaderTemplate, Phases, ResponseContent, Template,
+    TemplatePart,
 };
-use fairway_testkit::{Answer, Backend, Client, RawResponse, Request, certificates, client::TlsOffer};
+use fairway_testkit::{
+    Backend, BackendResponse, Client, RawResponse, Request, certificates, client::TlsOffer,
+};
 
 use crate::support::{HOST, Running, Setup};
 
-async fn behind(filters: Vec<Phases>) -> (Backend, Running) {
+async fn start_with_filters(filters: Vec<Phases>) -> (Backend, Running) {
     let backend = Backend::http(|request| {
-        Answer::with_headers(200, &[("X-Backend", "1"), ("X-Extra", "a")], &request.target)
+        BackendResponse::with_headers(200, &[("X-Backend", "1"), ("X-Extra", "a")], &request.target)
     })
     .await;
     let mut setup = Setup::to(&[backend.address()]);
@@ -27,17 +30,17 @@ async fn behind(filters: Vec<Phases>) -> (Backend, Running) {
     (backend, proxy)
 }
 
-async fn ask(proxy: &Running, request: Request) -> RawResponse {
+async fn send(proxy: &Running, request: Request) -> RawResponse {
     proxy.client().await.exchange(&request).await.unwrap()
 }
 
-async fn ask_tls(proxy: &Running, request: Request) -> RawResponse {
+async fn send_tls(proxy: &Running, request: Request) -> RawResponse {
     let offer = TlsOffer::new(certificates::trusting_anything(), HOST);
     Client::connect_tls(proxy.https, &offer).await.unwrap().exchange(&request).await.unwrap()
 }
 
-/// Asks for a target in absolute form, which has the host in it.
-async fn ask_absolutely(proxy: &Running, target: &str) -> RawResponse {
+/// Requests a target in absolute form, which contains the host.
+async fn send_absolute_form(proxy: &Running, target: &str) -> RawResponse {
     let mut client = proxy.client().await;
     client.send(format!("GET {target} HTTP/1.1\r\nHost: a.test\r\n\r\n")).await.unwrap();
     client.read_response().await.unwrap()
@@ -47,8 +50,8 @@ fn field(name: &str, value: &str) -> HeaderField {
     HeaderField { name: name.into(), value: value.into() }
 }
 
-fn fields(all: &[(&str, Vec<TemplatePart>)]) -> Arc<[FieldTemplate]> {
-    let field = |(name, value): &(&str, Vec<TemplatePart>)| FieldTemplate {
+fn fields(all: &[(&str, Vec<TemplatePart>)]) -> Arc<[HeaderTemplate]> {
+    let field = |(name, value): &(&str, Vec<TemplatePart>)| HeaderTemplate {
         name: (*name).into(),
         value: Template(value.clone()),
     };
@@ -59,13 +62,13 @@ fn text(text: &str) -> TemplatePart {
     TemplatePart::Text(text.into())
 }
 
-fn respond(when: Vec<Condition>, status: u16, content: Content) -> Phases {
-    Phases::from(Guard::Respond(Arc::new(Respond {
+fn respond(when: Vec<Condition>, status: u16, content: ResponseContent) -> Phases {
+    Phases::from(Guard::Respond(Arc::new(ConditionalResponse {
         origin: "test".into(),
         when,
         status,
         content,
-        of_host: None,
+        host_headers: None,
         max_body: None,
     })))
 }

@@ -1,13 +1,13 @@
-//! What endpoints get: edits of requests, and the path that is forwarded.
+//! Edits of requests, and the forwarded path.
 
 use std::sync::Arc;
 
 use fairway_model::{
     Forwarding, HeaderEdit, PathMatch, PathRewrite, Phases, RequestEdit, RuleLabel, TemplatePart, VirtualHost,
 };
-use fairway_testkit::{Answer, Backend, Request};
+use fairway_testkit::{Backend, BackendResponse, Request};
 
-use super::{ask, ask_absolutely, behind, field, fields, text};
+use super::{field, fields, send, send_absolute_form, start_with_filters, text};
 use crate::support::{HOST, Setup};
 
 #[tokio::test]
@@ -21,7 +21,7 @@ async fn fields_with_parts_of_the_request_reach_the_endpoint_behind_all_others()
         ("X-Id", vec![TemplatePart::RequestId]),
         ("X-Target", vec![TemplatePart::Path, TemplatePart::QueryMark, TemplatePart::Query]),
         ("X-Page", vec![TemplatePart::Argument("page".into())]),
-        ("X-Told", vec![TemplatePart::Field("x_told_by".into())]),
+        ("X-Told", vec![TemplatePart::Header("x_told_by".into())]),
         (
             "X-Rest",
             vec![TemplatePart::Protocol, text(" "), TemplatePart::Port, text(" "), TemplatePart::Method],
@@ -35,7 +35,7 @@ async fn fields_with_parts_of_the_request_reach_the_endpoint_behind_all_others()
             ],
         ),
     ]);
-    let (backend, proxy) = behind(vec![
+    let (backend, proxy) = start_with_filters(vec![
         Phases::from(Forwarding { fields: Some(set), ..Forwarding::default() }),
         Phases::from(RequestEdit::Host("inner.example".into())),
     ])
@@ -46,7 +46,7 @@ async fn fields_with_parts_of_the_request_reach_the_endpoint_behind_all_others()
         .header("X-Fixed", "2")
         .header("X-Told-By", "one")
         .header("X-Told-By", "two");
-    ask(&proxy, request).await;
+    send(&proxy, request).await;
     let got = &backend.requests()[0];
     for (name, values) in [
         ("X-Fixed", vec!["1"]),
@@ -55,7 +55,7 @@ async fn fields_with_parts_of_the_request_reach_the_endpoint_behind_all_others()
         ("X-Empty", Vec::new()),
         ("X-Host", vec!["Example.com:80 example.com"]),
         ("X-Id", got.header_values("X-Request-ID")),
-        // No decoded line feed splits a head.
+        // A decoded line feed must not split a head.
         ("X-Target", vec!["/a b?Page=2&x=1"]),
         ("X-Page", vec!["2"]),
         ("X-Told", vec!["one, two"]),
@@ -74,10 +74,10 @@ async fn a_claim_that_a_filter_sets_reaches_the_endpoint_in_place_of_the_clients
         set: vec![field("X-Forwarded-User", "ours"), field("X-Forwarded-Prefix", "/ours")],
         ..HeaderEdit::default()
     };
-    let (backend, proxy) = behind(vec![Phases::from(RequestEdit::Headers(edit))]).await;
+    let (backend, proxy) = start_with_filters(vec![Phases::from(RequestEdit::Headers(edit))]).await;
     let request =
         Request::get(HOST, "/").header("X-Forwarded-User", "root").header("X-Forwarded-Prefix", "/theirs");
-    ask(&proxy, request).await;
+    send(&proxy, request).await;
     let got = &backend.requests()[0];
     assert_eq!(got.header_values("X-Forwarded-User"), ["ours"]);
     assert_eq!(got.header_values("X-Forwarded-Prefix"), ["/ours"]);
@@ -97,12 +97,12 @@ async fn rewritten_paths_reach_the_endpoint_with_their_query() {
         (regex("/api/(.*)", "/$1?x=y"), "/api/a?b=c", "/a?x=y&b=c"),
         (regex("/other/(.*)", "/$1"), "/api/a?b=c", "/api/a?b=c"),
     ] {
-        let backend = Backend::http(|request| Answer::ok(&request.target)).await;
+        let backend = Backend::http(|request| BackendResponse::ok(&request.target)).await;
         let mut setup = Setup::to(&[backend.address()])
             .filter(Phases::from(Forwarding { path: Some(rewrite.clone()), ..Forwarding::default() }));
         setup.path = PathMatch::Prefix("/api".into());
         let proxy = setup.start();
-        assert_eq!(ask(&proxy, Request::get(HOST, target)).await.text(), forwarded, "{rewrite:?}");
+        assert_eq!(send(&proxy, Request::get(HOST, target)).await.text(), forwarded, "{rewrite:?}");
     }
 }
 
@@ -115,21 +115,22 @@ async fn absolute_targets_without_a_path_are_rewritten_as_the_root() {
         (Some(regex), "http://a.test?x", "/app/?x"),
         (None, "http://a.test?x", "/?x"),
     ] {
-        let backend = Backend::http(|request| Answer::ok(&request.target)).await;
+        let backend = Backend::http(|request| BackendResponse::ok(&request.target)).await;
         let mut setup = Setup::to(&[backend.address()])
             .policy(|policy| policy.forwarded_path = fairway_model::ForwardedPath::Normalised);
         setup
             .filters
             .extend(rewrite.map(|path| Forwarding { path: Some(path), ..Forwarding::default() }.into()));
         let proxy = setup.start();
-        assert_eq!(ask_absolutely(&proxy, target).await.text(), forwarded, "{target}");
+        assert_eq!(send_absolute_form(&proxy, target).await.text(), forwarded, "{target}");
     }
 }
 
 #[tokio::test]
 async fn a_part_of_the_path_is_the_prefix_that_the_endpoint_gets() {
     let backend =
-        Backend::http(|request| Answer::ok(request.header("X-Forwarded-Prefix").unwrap_or("none"))).await;
+        Backend::http(|request| BackendResponse::ok(request.header("X-Forwarded-Prefix").unwrap_or("none")))
+            .await;
     let of_path = |replacement: &str| PathRewrite::Regex {
         pattern: "/(t[0-9]+)(/|$)(.*)".into(),
         replacement: replacement.into(),
@@ -143,22 +144,23 @@ async fn a_part_of_the_path_is_the_prefix_that_the_endpoint_gets() {
         [("/t7/a?b=c", "/t7"), ("/T8%0d%0a", "none"), ("/t9/%0d%0ax", "/t9"), ("/a", "none")]
     {
         let request = Request::get(HOST, target).header("X-Forwarded-Prefix", "/of-a-stranger");
-        assert_eq!(ask(&proxy, request).await.text(), prefix, "{target}");
+        assert_eq!(send(&proxy, request).await.text(), prefix, "{target}");
     }
 }
 
 #[tokio::test]
 async fn the_path_is_forwarded_normalised_or_as_it_came() {
     use fairway_model::ForwardedPath::{AsReceived, Normalised};
-    let backend = Backend::http(|request| Answer::ok(&request.target)).await;
+    let backend = Backend::http(|request| BackendResponse::ok(&request.target)).await;
     for (form, forwarded) in [(Normalised, "/a/c%2Fd~?q=%2e"), (AsReceived, "/a/./b/../c%2fd%7e?q=%2e")] {
         let proxy = Setup::to(&[backend.address()]).policy(|policy| policy.forwarded_path = form).start();
-        let answer = ask(&proxy, Request::get(HOST, "/a/./b/../c%2fd%7e?q=%2e")).await;
-        assert_eq!(answer.text(), forwarded, "{form:?}");
+        let response = send(&proxy, Request::get(HOST, "/a/./b/../c%2fd%7e?q=%2e")).await;
+        assert_eq!(response.text(), forwarded, "{form:?}");
     }
 }
 
-/// An Ingress matches the decoded path, as nginx does: an escaped slash that takes part in that must not come back behind it.
+/// An Ingress matches the decoded path, as nginx does: an escaped slash that took part in the match must not become escaped
+/// again.
 #[tokio::test]
 async fn a_normalised_path_never_leads_past_the_rule_that_matched() {
     use fairway_model::PathForm::{Decoded, Normalised};
@@ -179,7 +181,7 @@ async fn a_normalised_path_never_leads_past_the_rule_that_matched() {
         ("/public/%2e%2e/admin", None, None),
         ("/public/..%2Fadmin", None, Some("/public/..%2Fadmin")),
     ] {
-        let backend = Backend::http(|request| Answer::ok(&request.target)).await;
+        let backend = Backend::http(|request| BackendResponse::ok(&request.target)).await;
         let mut setup = Setup::to(&[backend.address()])
             .policy(|policy| policy.forwarded_path = fairway_model::ForwardedPath::Normalised);
         setup.path = PathMatch::Prefix("/public".into());
@@ -193,11 +195,11 @@ async fn a_normalised_path_never_leads_past_the_rule_that_matched() {
                     (key.clone(), Arc::new(host))
                 })
                 .collect();
-            let answer = ask(&setup.start_by(&config), Request::get(HOST, target)).await;
-            let found = (answer.status == 200).then(|| answer.text());
+            let response = send(&setup.start_by(&config), Request::get(HOST, target)).await;
+            let found = (response.status == 200).then(|| response.text());
             assert_eq!(found.as_deref(), forwarded, "{target} {form:?}");
         }
-        let nul = ask(&setup.start(), Request::get(HOST, "/public/%00")).await;
+        let nul = send(&setup.start(), Request::get(HOST, "/public/%00")).await;
         assert_eq!(nul.status, 400);
     }
 }

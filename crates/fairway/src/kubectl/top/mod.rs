@@ -1,6 +1,6 @@
-//! `top`: requests per second, errors and latency of each route, from the metrics of all pods at two times.
+//! `top`: shows requests per second, errors and latency per route, from two scrapes of the metrics of all pods.
 //!
-//! [`traffic`] is what a scrape counts, [`samples`] takes scrapes and compares them.
+//! [`traffic`] parses the counters of a scrape, [`samples`] scrapes the pods and compares two scrapes.
 
 mod samples;
 mod traffic;
@@ -19,20 +19,20 @@ use super::fleet::Fleet;
 use super::listing::{self, Row};
 use super::scope::Scope;
 use crate::args::{ListFormat, TopArgs};
-use crate::terminal::Plain;
-use samples::{Measured, Samples};
+use crate::terminal::PlainText;
+use samples::{Measurement, Samples};
 use traffic::{Quantile, Rate};
 
-/// Shorter, there is hardly anything to count, and pods are busy with scrapes.
+/// A shorter interval would count few requests and keep the pods busy with scrapes.
 const MIN_INTERVAL: Duration = Duration::from_millis(500);
 const MAX_INTERVAL: Duration = Duration::from_secs(3_600);
 
-/// Moves the cursor to the upper left corner; clears what is behind it on its line; clears everything below it.
-const HOME: &str = "\u{1b}[H";
+/// Escape sequences: move the cursor to the upper left corner, clear the rest of the line, clear everything below.
+const CURSOR_HOME: &str = "\u{1b}[H";
 const CLEAR_LINE: &str = "\u{1b}[K";
 const CLEAR_BELOW: &str = "\u{1b}[J";
 
-/// A route, in requests.
+/// A row of the listing: a route and its requests.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct RouteRow {
@@ -42,9 +42,9 @@ struct RouteRow {
     path: String,
     service: String,
     requests_per_second: f64,
-    /// The part of the requests that were answered with a status of 500 or more.
+    /// The share of requests with a status of 500 or more.
     error_ratio: f64,
-    /// Upper bounds in seconds; nothing where it is above all of them.
+    /// Upper bounds in seconds; `None` if the quantile is above the largest bucket.
     p50_seconds: Option<f64>,
     p99_seconds: Option<f64>,
     #[serde(skip)]
@@ -53,27 +53,27 @@ struct RouteRow {
     p99: String,
 }
 
-/// Measures once, or again and again until Ctrl-C.
+/// Measures once, or repeatedly until Ctrl-C.
 pub(super) async fn top(args: &TopArgs) -> Result<ExitCode> {
     let interval = args.interval.clamp(MIN_INTERVAL, MAX_INTERVAL);
-    let mut fleet = Fleet::find_one(&args.asked).await?;
+    let mut fleet = Fleet::find_one(&args.target).await?;
     let scope = Scope::new(&args.scope, fleet.default_namespace());
     let once = args.once || matches!(args.output, ListFormat::Json | ListFormat::Yaml);
     let screen = !once && io::stdout().is_terminal();
-    let mut earlier = Samples::take(&fleet).await?;
+    let mut earlier = Samples::scrape_all(&fleet).await?;
     loop {
         sleep(interval).await;
         fleet.refresh().await;
-        let now = Samples::take(&fleet).await?;
+        let now = Samples::scrape_all(&fleet).await?;
         let measured = now.since(&earlier);
         let rows = rows(&measured, &scope);
         if screen {
             draw(&frame(args, &rows, &measured, &scope))?;
         } else {
-            let nothing = format!("no requests for routes of {scope}{}", scope.advice());
+            let nothing = format!("no requests for routes of {scope}{}", scope.hint());
             listing::print(&rows[..rows.len().min(args.limit)], args.output, &nothing)?;
             for problem in &measured.problems {
-                writeln!(Plain(io::stderr()), "{problem}")?;
+                writeln!(PlainText(io::stderr()), "{problem}")?;
             }
         }
         if once {
@@ -84,8 +84,8 @@ pub(super) async fn top(args: &TopArgs) -> Result<ExitCode> {
     }
 }
 
-/// Those with requests, the busiest first.
-fn rows(measured: &Measured, scope: &Scope) -> Vec<RouteRow> {
+/// The routes with requests, the busiest first.
+fn rows(measured: &Measurement, scope: &Scope) -> Vec<RouteRow> {
     let rates = measured.rates.iter().filter(|(name, _)| scope.includes(&name.namespace));
     let rates = rates.filter(|(_, rate)| rate.counts.requests > 0.0);
     let mut rows: Vec<_> = rates
@@ -114,8 +114,8 @@ fn error_ratio(rate: &Rate) -> f64 {
     rate.counts.errors / rate.counts.requests
 }
 
-/// What a terminal shows.
-fn frame(args: &TopArgs, rows: &[RouteRow], measured: &Measured, scope: &Scope) -> String {
+/// The text that a terminal shows.
+fn frame(args: &TopArgs, rows: &[RouteRow], measured: &Measurement, scope: &Scope) -> String {
     let total: f64 = rows.iter().map(|row| row.requests_per_second).sum();
     let mut frame = String::new();
     let pods = match measured.replicas {
@@ -123,7 +123,7 @@ fn frame(args: &TopArgs, rows: &[RouteRow], measured: &Measured, scope: &Scope) 
         pods => format!("{pods} pods"),
     };
     let routes = rows.len();
-    _ = writeln!(frame, "{total:.1} requests/s on {routes} routes of {scope}, {pods}; Ctrl-C ends");
+    _ = writeln!(frame, "{total:.1} requests/s on {routes} routes of {scope}, {pods}; Ctrl-C to exit");
     _ = writeln!(frame);
     let shown = &rows[..routes.min(args.limit)];
     for line in listing::table(shown, args.output == ListFormat::Wide).lines() {
@@ -138,9 +138,9 @@ fn frame(args: &TopArgs, rows: &[RouteRow], measured: &Measured, scope: &Scope) 
     frame
 }
 
-/// Draws over what was drawn before.
+/// Draws over the previous frame.
 fn draw(frame: &str) -> Result<()> {
-    let mut text = HOME.to_owned();
+    let mut text = CURSOR_HOME.to_owned();
     for line in frame.lines() {
         _ = write!(text, "{line}{CLEAR_LINE}\r\n");
     }

@@ -1,20 +1,20 @@
-//! Scrapes of all replicas at one time, and what has come between two times.
+//! Scrapes all replicas and computes the traffic between two scrapes.
 
 use std::collections::BTreeMap;
 
 use anyhow::Result;
 use tokio::time::Instant;
 
-use super::traffic::{AFTER_THESE, Rate, RouteName, Traffic};
+use super::traffic::{AFTER_REQUEST_METRICS, Rate, RouteName, Traffic};
 use crate::ask::Extent;
 use crate::kubectl::fleet::{Fleet, Replica};
 
-/// Scrapes of all replicas.
+/// One scrape of each replica.
 #[derive(Debug, Default)]
 pub(super) struct Samples {
-    /// By the names of the replicas.
+    /// Scrapes by replica name.
     samples: BTreeMap<String, Sample>,
-    /// Why others could not be scraped.
+    /// Why other replicas could not be scraped.
     problems: Vec<String>,
 }
 
@@ -25,21 +25,21 @@ struct Sample {
     traffic: Traffic,
 }
 
-/// What has come between two times.
+/// The traffic between two scrapes.
 #[derive(Debug, Default)]
-pub(super) struct Measured {
+pub(super) struct Measurement {
     pub(super) rates: BTreeMap<RouteName, Rate>,
-    /// How many replicas were measured.
+    /// Number of measured replicas.
     pub(super) replicas: usize,
-    /// Why others were not.
+    /// Why other replicas were not measured.
     pub(super) problems: Vec<String>,
 }
 
 impl Samples {
-    /// Scrapes all replicas at the same time.
-    pub(super) async fn take(fleet: &Fleet) -> Result<Self> {
+    /// Scrapes all replicas concurrently.
+    pub(super) async fn scrape_all(fleet: &Fleet) -> Result<Self> {
         let mut taken = Self::default();
-        for (replica, sample) in fleet.each(scrape).await? {
+        for (replica, sample) in fleet.query_all(scrape).await? {
             match sample {
                 Ok(sample) => _ = taken.samples.insert(replica, sample),
                 Err(problem) => taken.problems.push(format!("{problem:#}")),
@@ -48,9 +48,9 @@ impl Samples {
         Ok(taken)
     }
 
-    /// What has come since `earlier`, on the replicas that were scraped both times.
-    pub(super) fn since(&self, earlier: &Self) -> Measured {
-        let mut measured = Measured { problems: self.problems.clone(), ..Measured::default() };
+    /// The traffic since `earlier` on the replicas that were scraped both times.
+    pub(super) fn since(&self, earlier: &Self) -> Measurement {
+        let mut measured = Measurement { problems: self.problems.clone(), ..Measurement::default() };
         for (replica, now) in &self.samples {
             let Some(earlier) = earlier.samples.get(replica) else { continue };
             measured.replicas += 1;
@@ -67,7 +67,7 @@ impl Samples {
 
 async fn scrape(replica: Replica) -> (String, Result<Sample>) {
     let at = Instant::now();
-    let text = replica.page("/metrics", Extent::Before(AFTER_THESE)).await;
+    let text = replica.page("/metrics", Extent::Before(AFTER_REQUEST_METRICS)).await;
     let sample = text.map(|text| Sample { at, traffic: Traffic::read(&String::from_utf8_lossy(&text)) });
     (replica.to_string(), sample)
 }
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_of_pods_are_added_each_by_its_own_time() {
+    fn rates_of_pods_are_added_each_with_its_own_interval() {
         let began = Instant::now();
         let earlier = samples(&[("a", 0, 100), ("b", 1, 0), ("gone", 0, 5)], began);
         let now = samples(&[("a", 2, 120), ("b", 5, 40), ("new", 5, 1_000)], began);

@@ -1,23 +1,23 @@
-//! What a scrape counts for each route, what has come since another one, and the latency below which a part of the requests was answered.
+//! Parses the request counters and latency buckets of a scrape per route, and computes differences and quantiles.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::kubectl::exposition::{Series, series};
 
-/// Counts requests by route and status.
-const REQUESTS: &str = "nginx_ingress_controller_requests";
+/// The metric that counts requests by route and status.
+const REQUESTS_METRIC: &str = "nginx_ingress_controller_requests";
 
-/// Counts them by route, status and an upper bound of the time they took.
-const BUCKETS: &str = "nginx_ingress_controller_request_duration_seconds_bucket";
+/// The metric that counts requests by route, status and an upper bound of their duration.
+const LATENCY_BUCKETS_METRIC: &str = "nginx_ingress_controller_request_duration_seconds_bucket";
 
-/// What comes behind these two in a scrape.
-pub(super) const AFTER_THESE: &str = "# TYPE nginx_ingress_controller_response_duration_seconds ";
+/// The text that follows these two metrics in a scrape.
+pub(super) const AFTER_REQUEST_METRICS: &str = "# TYPE nginx_ingress_controller_response_duration_seconds ";
 
-/// The status of a WebSocket, which takes as long as its users like.
-const WEBSOCKET: &str = "101";
+/// The status of WebSockets, whose duration is no latency.
+const WEBSOCKET_STATUS: &str = "101";
 
-/// How metrics name a route.
+/// The labels of a route in metrics.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct RouteName {
     pub(super) namespace: String,
@@ -30,15 +30,15 @@ pub(super) struct RouteName {
 
 /// The requests of a route.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Counts {
+pub(super) struct RequestCounts {
     pub(super) requests: f64,
-    /// Those that were answered with a status of 500 or more.
+    /// Requests with a status of 500 or more.
     pub(super) errors: f64,
-    /// By their bounds.
+    /// Sorted by bound.
     buckets: Vec<Bucket>,
 }
 
-/// The requests that took at most this long.
+/// The number of requests that took at most `seconds`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Bucket {
     seconds: f64,
@@ -47,37 +47,37 @@ struct Bucket {
 
 /// The requests of all routes since a process started.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Traffic(pub(super) BTreeMap<RouteName, Counts>);
+pub(super) struct Traffic(pub(super) BTreeMap<RouteName, RequestCounts>);
 
-/// How fast requests come to a route, on all pods together.
+/// The request rate of a route on all pods together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Rate {
     pub(super) per_second: f64,
-    /// In the time that was measured.
-    pub(super) counts: Counts,
+    /// The requests in the measured interval.
+    pub(super) counts: RequestCounts,
 }
 
-/// An upper bound of the time that a part of the requests took.
+/// A bound of a latency quantile.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Quantile {
     /// At most this many seconds.
     AtMost(f64),
-    /// More than the last bound.
+    /// More than the largest finite bound, in seconds.
     Above(f64),
 }
 
 impl Traffic {
-    /// Reads a scrape.
+    /// Parses a scrape.
     pub(super) fn read(text: &str) -> Self {
         let mut traffic = Self::default();
-        for it in series(text, REQUESTS) {
+        for it in series(text, REQUESTS_METRIC) {
             let counts = traffic.0.entry(name(&it)).or_default();
             counts.requests += it.value;
             if it.label("status").parse::<u16>().is_ok_and(|status| status >= 500) {
                 counts.errors += it.value;
             }
         }
-        for it in series(text, BUCKETS).filter(|it| it.label("status") != WEBSOCKET) {
+        for it in series(text, LATENCY_BUCKETS_METRIC).filter(|it| it.label("status") != WEBSOCKET_STATUS) {
             if let Ok(seconds) = it.label("le").parse() {
                 let bucket = Bucket { seconds, count: it.value };
                 traffic.0.entry(name(&it)).or_default().add_bucket(bucket);
@@ -86,12 +86,12 @@ impl Traffic {
         traffic
     }
 
-    /// What has come since `earlier`, a scrape of the same process or of one that it replaced.
+    /// The requests since `earlier`, a scrape of the same process or of its predecessor.
     pub(super) fn since(&self, earlier: &Self) -> Self {
-        let since = |(name, counts): (&RouteName, &Counts)| {
+        let since = |(name, counts): (&RouteName, &RequestCounts)| {
             let counts = match earlier.0.get(name) {
-                // Counters that are smaller began again.
-                Some(earlier) if earlier.requests <= counts.requests => counts.less(earlier),
+                // A smaller counter means that the process restarted.
+                Some(earlier) if earlier.requests <= counts.requests => counts.subtract(earlier),
                 _ => counts.clone(),
             };
             (name.clone(), counts)
@@ -111,7 +111,7 @@ fn name(series: &Series<'_>) -> RouteName {
     }
 }
 
-impl Counts {
+impl RequestCounts {
     /// Adds the requests of another pod.
     pub(super) fn add(&mut self, other: &Self) {
         self.requests += other.requests;
@@ -129,7 +129,7 @@ impl Counts {
         }
     }
 
-    fn less(&self, earlier: &Self) -> Self {
+    fn subtract(&self, earlier: &Self) -> Self {
         let count =
             |seconds: f64| earlier.buckets.iter().find(|it| it.seconds == seconds).map_or(0.0, |it| it.count);
         let less = |it: &Bucket| Bucket { count: (it.count - count(it.seconds)).max(0.0), ..*it };
@@ -140,7 +140,7 @@ impl Counts {
         }
     }
 
-    /// The bound below which this part of the requests (0.99) was answered; nothing where there were none.
+    /// The bound of the quantile `part`, such as 0.99; `None` without requests.
     pub(super) fn quantile(&self, part: f64) -> Option<Quantile> {
         let total = self.buckets.last().map(|bucket| bucket.count).filter(|total| *total > 0.0)?;
         let reached = self.buckets.iter().position(|bucket| bucket.count >= part * total)?;
@@ -152,7 +152,7 @@ impl Counts {
 }
 
 impl Quantile {
-    /// In seconds, where there is one.
+    /// The upper bound in seconds, if there is one.
     pub(super) fn bound(self) -> Option<f64> {
         match self {
             Self::AtMost(seconds) => Some(seconds),
@@ -184,18 +184,18 @@ mod tests {
         let labels = "namespace=\"shop\",ingress=\"web\",service=\"web\",path=\"/\",host=\"a.test\",method=\"GET\",canary=\"\"";
         let all = good + failed;
         format!(
-            "# TYPE {REQUESTS} counter\n\
-             {REQUESTS}{{{labels},status=\"200\"}} {good}\n\
-             {REQUESTS}{{{labels},status=\"500\"}} {failed}\n\
-             # TYPE {REQUESTS} histogram\n\
-             {BUCKETS}{{{labels},status=\"200\",le=\"0.025\"}} {fast}\n\
-             {BUCKETS}{{{labels},status=\"200\",le=\"10\"}} {slow}\n\
-             {BUCKETS}{{{labels},status=\"200\",le=\"+Inf\"}} {all}\n\
-             {BUCKETS}{{{labels},status=\"101\",le=\"+Inf\"}} 1000\n"
+            "# TYPE {REQUESTS_METRIC} counter\n\
+             {REQUESTS_METRIC}{{{labels},status=\"200\"}} {good}\n\
+             {REQUESTS_METRIC}{{{labels},status=\"500\"}} {failed}\n\
+             # TYPE {REQUESTS_METRIC} histogram\n\
+             {LATENCY_BUCKETS_METRIC}{{{labels},status=\"200\",le=\"0.025\"}} {fast}\n\
+             {LATENCY_BUCKETS_METRIC}{{{labels},status=\"200\",le=\"10\"}} {slow}\n\
+             {LATENCY_BUCKETS_METRIC}{{{labels},status=\"200\",le=\"+Inf\"}} {all}\n\
+             {LATENCY_BUCKETS_METRIC}{{{labels},status=\"101\",le=\"+Inf\"}} 1000\n"
         )
     }
 
-    fn counts(traffic: &Traffic) -> Counts {
+    fn counts(traffic: &Traffic) -> RequestCounts {
         assert_eq!(traffic.0.len(), 1);
         let (name, counts) = traffic.0.first_key_value().unwrap();
         assert_eq!(
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_between_two_scrapes_is_counted() {
+    fn requests_between_two_scrapes_are_counted() {
         let (earlier, now) =
             (Traffic::read(&scrape(100, 5, 90, 100)), Traffic::read(&scrape(190, 15, 170, 199)));
         let counts = counts(&now.since(&earlier));
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_started_again_counts_from_zero() {
+    fn a_restarted_process_counts_from_zero() {
         let (earlier, now) = (Traffic::read(&scrape(100, 5, 90, 100)), Traffic::read(&scrape(10, 0, 10, 10)));
         assert_eq!(counts(&now.since(&earlier)).requests, 10.0);
         assert_eq!(counts(&now.since(&Traffic::default())).requests, 10.0);

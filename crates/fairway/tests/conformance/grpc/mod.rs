@@ -1,6 +1,6 @@
 //! The interoperability cases of gRPC (doc/interop-test-descriptions.md of the gRPC project) through the binary: clients and
-//! servers of grpc-go and tonic in all pairings, cleartext and TLS on both sides, each also without Fairway, so that
-//! a failure is known to be Fairway's. `conformance/grpc` has the programs.
+//! servers of grpc-go and tonic in all pairings, cleartext and TLS on both sides. Each case also runs without Fairway, so that a
+//! failure can be attributed. `conformance/grpc` has the programs.
 
 mod page;
 mod programs;
@@ -20,7 +20,7 @@ use tokio::sync::Semaphore;
 use crate::conformance::report::{checkout, output, revision};
 use programs::{Certificate, Server, Side};
 
-/// All that need no credentials, load balancer or load reports.
+/// The cases that need no credentials, load balancer or load reports.
 const CASES: [&str; 20] = [
     "empty_unary",
     "large_unary",
@@ -44,7 +44,7 @@ const CASES: [&str; 20] = [
     "channel_soak",
 ];
 
-/// More clients at a time would only wait for each other.
+/// More concurrent clients would only wait for each other.
 const AT_A_TIME: usize = 4;
 
 const RESULTS: &str = "conformance/grpc/results.json";
@@ -99,14 +99,14 @@ fn the_page_is_made_of_the_results_of_interop() {
     golden::check(checkout().join(page::DOCUMENT), &page::with(&found));
 }
 
-/// A way from a client to a server.
+/// A path from a client to a server.
 struct Route {
     name: String,
     address: String,
     tls: bool,
 }
 
-/// Straight to the server, and through Fairway from cleartext and TLS.
+/// Directly to the server, and through Fairway from cleartext and TLS.
 fn paths(fairway: &Fairway, server: &Server) -> Vec<Route> {
     let upstream = server.protocol();
     let one = |name: &str, address: std::net::SocketAddr, tls| Route {
@@ -122,7 +122,7 @@ fn paths(fairway: &Fairway, server: &Server) -> Vec<Route> {
     ]
 }
 
-/// All cases on one way.
+/// Runs all cases on one path.
 async fn run(client: &Side, server: &Server, route: &Route, authority: &Path) -> Value {
     let gate = Arc::new(Semaphore::new(AT_A_TIME));
     let mut under_way = Vec::new();
@@ -148,7 +148,7 @@ async fn run(client: &Side, server: &Server, route: &Route, authority: &Path) ->
         "passed": CASES.len() - failed.len(), "failed": failed})
 }
 
-/// One authority for Fairway and the servers.
+/// One CA for Fairway and the servers.
 struct Certificates {
     folder: TempDir,
     leaf: Leaf,

@@ -1,4 +1,4 @@
-//! The programs of `conformance/grpc`: built, started as servers, and run as clients, a process for each case.
+//! The programs of `conformance/grpc`: built, started as servers, and run as clients, one process per case.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use tokio::process::Command;
 
 use crate::conformance::report::checkout;
 
-/// A case ends itself before this.
-const PATIENCE: Duration = Duration::from_secs(90);
+/// A case ends by itself before this timeout.
+const PROGRAM_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// A library of gRPC, as client and server.
+/// A gRPC library, as client and server.
 pub(super) struct Side {
     pub(super) name: &'static str,
     pub(super) version: String,
@@ -27,21 +27,21 @@ pub(super) struct Server {
     pub(super) name: &'static str,
     pub(super) address: SocketAddr,
     pub(super) tls: bool,
-    /// The host of its calls.
+    /// The host for calls to it.
     pub(super) host: String,
     _running: Program,
 }
 
-/// The files of one.
+/// The programs of a library.
 pub(super) struct Certificate {
     pub(super) chain: PathBuf,
     pub(super) key: PathBuf,
 }
 
-/// grpc-go's and tonic's.
+/// The programs of grpc-go and tonic.
 pub(super) async fn built() -> [Side; 2] {
     let sources = checkout().join("conformance/grpc");
-    // Beside this test's own directory of the target directory.
+    // Next to this test's own directory in the target directory.
     let target = std::env::current_exe().unwrap().ancestors().nth(3).unwrap().to_path_buf();
     let go = target.join("debug/interop-go");
     build(Command::new("go").arg("build").arg("-o").arg(&go).arg(".").current_dir(sources.join("go"))).await;
@@ -63,7 +63,7 @@ impl Side {
         Self { name, version: version.trim().trim_start_matches('v').to_owned(), program }
     }
 
-    /// Starts its server.
+    /// Starts the server of a library.
     pub(super) async fn serve(&self, certificate: Option<&Certificate>) -> Server {
         let address = free_address();
         let mut arguments = vec!["server".to_owned(), address.to_string()];
@@ -80,7 +80,7 @@ impl Side {
         Server { name: self.name, address, tls, host, _running: running }
     }
 
-    /// Runs one case against `host` at `address`; its last words when it fails.
+    /// Runs one case against `host` at `address` and returns the last output if it fails.
     pub(super) fn call(
         &self,
         address: &str,
@@ -92,8 +92,8 @@ impl Side {
         command.args(["client", address, host, case]).args(authority);
         command.stdin(Stdio::null()).kill_on_drop(true);
         async move {
-            let Ok(ended) = tokio::time::timeout(PATIENCE, command.output()).await else {
-                return Err(format!("still running after {PATIENCE:?}"));
+            let Ok(ended) = tokio::time::timeout(PROGRAM_TIMEOUT, command.output()).await else {
+                return Err(format!("still running after {PROGRAM_TIMEOUT:?}"));
             };
             let output = ended.unwrap();
             let words = String::from_utf8_lossy(&output.stderr);
@@ -104,7 +104,7 @@ impl Side {
 }
 
 impl Server {
-    /// As `backend-protocol` names it.
+    /// The name for `backend-protocol`.
     pub(super) fn protocol(&self) -> &'static str {
         if self.tls { "GRPCS" } else { "GRPC" }
     }

@@ -1,5 +1,5 @@
-//! gRPC-Web of browsers with the annotations that a user writes: a preflight request, then calls in both forms. The server of
-//! gRPC, which takes HTTP/2 alone, is a second Fairway in front of a scripted one.
+//! gRPC-Web of browsers with the annotations that a user writes: a preflight request, then calls in both forms. The gRPC server,
+//! which accepts only HTTP/2, is a second Fairway in front of a scripted backend.
 
 use std::path::Path;
 
@@ -8,12 +8,12 @@ use fairway_testkit::client::{Client, RawResponse, Request};
 use fairway_testkit::manifests::{Ingress, Manifests, ingress_class, service_with_endpoints};
 use fairway_testkit::process::Fairway;
 
-/// A message of two bytes, as gRPC frames it, and the same in base64.
+/// A message of two bytes in gRPC framing, and the same in base64.
 const MESSAGE: &[u8] = b"\0\0\0\0\x02ab";
 const MESSAGE_TEXT: &str = "AAAAAAJhYg==";
 const TRAILERS: &[u8] = b"\x80\0\0\0\x24grpc-status: 0\r\ngrpc-message: fine\r\n";
 
-/// The message again, and trailers.
+/// The message followed by trailers.
 fn echo(request: &RecordedRequest) -> Vec<u8> {
     let content_type = request.header("content-type").unwrap_or_default();
     let head =
@@ -59,27 +59,27 @@ async fn a_browser_calls_a_grpc_backend_in_both_forms_with_the_annotations_of_co
         .header("Host", "a.test")
         .header("Access-Control-Request-Method", "POST")
         .header("Access-Control-Request-Headers", "content-type,x-grpc-web");
-    let answer = ask(&proxy, preflight).await;
-    assert_eq!((answer.status, answer.body.len()), (204, 0));
-    assert_eq!(answer.header("access-control-allow-origin"), Some("https://app.test"));
-    assert!(answer.header("access-control-allow-headers").unwrap().contains("x-grpc-web"));
+    let response = ask(&proxy, preflight).await;
+    assert_eq!((response.status, response.body.len()), (204, 0));
+    assert_eq!(response.header("access-control-allow-origin"), Some("https://app.test"));
+    assert!(response.header("access-control-allow-headers").unwrap().contains("x-grpc-web"));
 
-    let answer = ask(&proxy, call("application/grpc-web+proto", MESSAGE)).await;
-    assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/grpc-web+proto")));
-    assert_eq!(answer.body, [MESSAGE, TRAILERS].concat());
-    assert_eq!(answer.header("access-control-allow-origin"), Some("https://app.test"));
-    assert_eq!(answer.header("access-control-expose-headers"), Some("grpc-status,grpc-message"));
+    let response = ask(&proxy, call("application/grpc-web+proto", MESSAGE)).await;
+    assert_eq!((response.status, response.header("content-type")), (200, Some("application/grpc-web+proto")));
+    assert_eq!(response.body, [MESSAGE, TRAILERS].concat());
+    assert_eq!(response.header("access-control-allow-origin"), Some("https://app.test"));
+    assert_eq!(response.header("access-control-expose-headers"), Some("grpc-status,grpc-message"));
 
-    let answer = ask(&proxy, call("application/grpc-web-text", MESSAGE_TEXT.as_bytes())).await;
-    assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/grpc-web-text")));
-    // In one part, or each in its own, with padding between them.
+    let response = ask(&proxy, call("application/grpc-web-text", MESSAGE_TEXT.as_bytes())).await;
+    assert_eq!((response.status, response.header("content-type")), (200, Some("application/grpc-web-text")));
+    // All in one chunk, or each in its own, with padding between them.
     let whole = "AAAAAAJhYoAAAAAkZ3JwYy1zdGF0dXM6IDANCmdycGMtbWVzc2FnZTogZmluZQ0K";
     let in_parts = "AAAAAAJhYg==gAAAACRncnBjLXN0YXR1czogMA0KZ3JwYy1tZXNzYWdlOiBmaW5lDQo=";
-    assert!([whole, in_parts].contains(&answer.text().as_str()), "{}", answer.text());
+    assert!([whole, in_parts].contains(&response.text().as_str()), "{}", response.text());
 
-    let seen = backend.requests();
-    assert_eq!(seen.len(), 2, "the preflight request was answered before");
-    for (request, content_type) in seen.iter().zip(["application/grpc+proto", "application/grpc"]) {
+    let received = backend.requests();
+    assert_eq!(received.len(), 2, "the preflight request was answered before");
+    for (request, content_type) in received.iter().zip(["application/grpc+proto", "application/grpc"]) {
         assert_eq!((request.header("content-type"), &request.body[..]), (Some(content_type), MESSAGE));
         assert_eq!((request.header("x-grpc-web"), request.header("te")), (None, Some("trailers")));
     }
@@ -91,11 +91,14 @@ async fn other_requests_to_a_grpc_backend_and_grpc_web_to_other_backends_pass_as
     let (server, _its_manifests) = fairway(Ingress::new("a", "web"), backend.address()).await;
     let (proxy, _manifests) =
         fairway(Ingress::new("a", "web").annotation("backend-protocol", "GRPC"), server.http).await;
-    let answer = ask(&proxy, call("application/json", b"{}")).await;
-    assert_eq!((answer.header("content-type"), &answer.body[..]), (Some("application/json"), &b"{}"[..]));
-    // Straight to the one without the annotation.
-    let answer = ask(&server, call("application/grpc-web", MESSAGE)).await;
-    assert_eq!((answer.header("content-type"), &answer.body[..]), (Some("application/grpc-web"), MESSAGE));
+    let response = ask(&proxy, call("application/json", b"{}")).await;
+    assert_eq!((response.header("content-type"), &response.body[..]), (Some("application/json"), &b"{}"[..]));
+    // Directly to the Fairway without the annotation.
+    let response = ask(&server, call("application/grpc-web", MESSAGE)).await;
+    assert_eq!(
+        (response.header("content-type"), &response.body[..]),
+        (Some("application/grpc-web"), MESSAGE)
+    );
 }
 
 #[tokio::test]
@@ -103,8 +106,8 @@ async fn a_browser_reads_in_the_body_why_a_grpc_backend_cannot_be_had() {
     let nobody = fairway_testkit::wait::free_address();
     let (proxy, _manifests) =
         fairway(Ingress::new("a", "web").annotation("backend-protocol", "GRPC"), nobody).await;
-    let answer = ask(&proxy, call("application/grpc-web", MESSAGE)).await;
-    assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/grpc-web")));
-    let text = String::from_utf8_lossy(&answer.body).into_owned();
-    assert!(answer.body[0] == 0x80 && text.contains("grpc-status: 14\r\n"), "{text}");
+    let response = ask(&proxy, call("application/grpc-web", MESSAGE)).await;
+    assert_eq!((response.status, response.header("content-type")), (200, Some("application/grpc-web")));
+    let text = String::from_utf8_lossy(&response.body).into_owned();
+    assert!(response.body[0] == 0x80 && text.contains("grpc-status: 14\r\n"), "{text}");
 }

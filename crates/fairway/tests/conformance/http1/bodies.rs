@@ -1,4 +1,4 @@
-//! Cases of what delimits a body: `Content-Length`, `Transfer-Encoding`, chunks and trailers.
+//! Cases for the length of a body: `Content-Length`, `Transfer-Encoding`, chunks and trailers.
 
 use super::Expected::{Refused, Seen, Waits};
 use super::Input::{Chunks, Field, Long, Post, Raw};
@@ -141,8 +141,8 @@ pub(super) const CASES: &[Case] = &[
     case("chunk-sixteen-digits", "9112 §7.1", Chunks(b"0000000000000003\r\nabc\r\n0\r\n\r\n"), POST),
     case("chunk-seventeen-digits", "9112 §7.1", Chunks(b"00000000000000003\r\nabc\r\n0\r\n\r\n"), BAD),
     case("chunk-64-bits-wrapped-to-3", "9112 §7.1", Chunks(b"10000000000000003\r\nabc\r\n0\r\n\r\n"), BAD),
-    // No number may overflow; a body that grows over the limit is refused when it does, whatever its chunks announce (RFC 9110
-    // §15.5.14 says no time).
+    // No number may overflow. A body that exceeds the limit is refused once it does, whatever its chunks announce (RFC 9110
+    // §15.5.14 does not require a point in time).
     case("chunk-32-bits-wrapped-to-3", "9112 §7.1", Chunks(b"100000003\r\nabc\r\n0\r\n\r\n"), Waits),
     case("chunk-of-all-bits", "9112 §7.1", Chunks(b"ffffffffffffffff\r\nabc\r\n0\r\n\r\n"), Waits),
     case("chunk-plus", "9112 §7.1", Chunks(b"+3\r\nabc\r\n0\r\n\r\n"), BAD),

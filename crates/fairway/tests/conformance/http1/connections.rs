@@ -25,7 +25,7 @@ pub(super) const CASES: &[Case] = &[
     case("http10-upgrade", "9110 §7.8",
         Raw(b"GET /switch HTTP/1.0\r\nHost: a.test\r\nConnection: upgrade\r\n\
             Upgrade: websocket\r\n\r\n"), Seen(&["GET /switch 0"])),
-    // Connections that stay or end.
+    // Persistent connections.
     case("pipeline-two", "9112 §9.3.2",
         Raw(b"GET /a HTTP/1.1\r\nHost: a.test\r\n\r\nGET /b HTTP/1.1\r\n\
             Host: a.test\r\n\r\n"), Seen(&["GET /a 0", "GET /b 0"])),
@@ -49,7 +49,7 @@ pub(super) const CASES: &[Case] = &[
     case("pipeline-head-then-get", "9112 §9.3.2",
         Raw(b"HEAD /a HTTP/1.1\r\nHost: a.test\r\n\r\nGET /b HTTP/1.1\r\n\
             Host: a.test\r\n\r\n"), Seen(&["HEAD /a 0", "GET /b 0"])),
-    // Fields of one hop.
+    // Hop-by-hop fields.
     case("hop-keep-alive", "9110 §7.6.1", Field(b"Connection: keep-alive\r\nKeep-Alive: timeout=5"), GET),
     case("hop-named-field", "9110 §7.6.1", Field(b"Connection: X-Hop\r\nX-Hop: y"), GET),
     case("hop-names-host", "9110 §7.6.1", Field(b"Connection: Host"), GET),
@@ -113,7 +113,7 @@ pub(super) const CASES: &[Case] = &[
         Raw(b"GET /switch HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
             Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Key: eGhlIHNhbXBsZSBub25jZQ==\r\n\
             Sec-WebSocket-Version: 13\r\n\r\n"), BAD),
-    // Whether a key is one is for the endpoint to say: it is the server of RFC 6455, and nothing is a tunnel before its 101.
+    // The endpoint validates the key: it is the server in RFC 6455, and the connection becomes a tunnel only after its 101.
     case("websocket-short-key", "6455 §4.2.1",
         Raw(b"GET /switch HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
             Sec-WebSocket-Key: eA==\r\nSec-WebSocket-Version: 13\r\n\r\n"), Seen(&["GET /switch 0"])),
@@ -131,7 +131,7 @@ pub(super) const CASES: &[Case] = &[
         Raw(b"GET /switch HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
             Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
             Sec-WebSocket-Version: 13, 8\r\n\r\n"), Refused(426)),
-    // A request for an upgrade may have a body (RFC 9110 §7.8): these are not malformed, but not supported.
+    // An upgrade request may have a body (RFC 9110 §7.8): these are not malformed, but not supported.
     case("websocket-with-length", "9110 §15.6.2",
         Raw(b"GET /switch HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
             Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\

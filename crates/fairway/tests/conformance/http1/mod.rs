@@ -1,5 +1,5 @@
-//! The rules of HTTP/1 as a table of raw cases, each with its section: the bytes, and what must come of them.
-//! `syntax`, `bodies` and `connections` have the cases; here is how one is asked and judged.
+//! The rules of HTTP/1 as a table of raw cases, each with its section: the bytes and the expected result. `syntax`, `bodies` and
+//! `connections` contain the cases; this file runs and evaluates them.
 
 mod bodies;
 mod connections;
@@ -7,7 +7,7 @@ mod syntax;
 
 use serde_json::{Value, json};
 
-use crate::conformance::client::{Silence, TURNS, Turns, exchange};
+use crate::conformance::client::{SILENT_TURNS, Silence, Turns, exchange};
 use crate::conformance::fronts::{Front, fairway};
 use crate::conformance::recorder::Recorder;
 
@@ -20,10 +20,10 @@ pub(crate) struct Case {
     expected: Expected,
 }
 
-/// The bytes of a case, of which all but one part are usual.
+/// The bytes of a case. All parts but one are ordinary.
 #[derive(Clone, Copy)]
 pub(crate) enum Input {
-    /// All of them.
+    /// The complete bytes.
     Raw(&'static [u8]),
     /// The request line; a `Host` follows.
     Line(&'static str),
@@ -33,24 +33,24 @@ pub(crate) enum Input {
     Field(&'static [u8]),
     /// The value of `Host`.
     Host(&'static str),
-    /// Framing fields of a POST and the bytes behind its head.
+    /// Framing fields of a POST and the bytes after its head.
     Post(&'static str, &'static str),
-    /// What follows the head of a POST with `Transfer-Encoding: chunked`.
+    /// The bytes after the head of a POST with `Transfer-Encoding: chunked`.
     Chunks(&'static [u8]),
-    /// `Raw` of these parts, the second so many times.
+    /// `Raw` of these parts, with the second repeated this many times.
     Long(&'static str, (&'static str, usize), &'static str),
 }
 
-/// What comes of it.
+/// The expected result.
 #[derive(Clone, Copy)]
 pub(crate) enum Expected {
-    /// This status, the connection ends, and no request is whole at the backend.
+    /// This status, the end of the connection, and no complete request at the backend.
     Refused(u16),
     /// This status without a request at the backend; the connection may stay.
     Answered(u16),
-    /// No answer for [`PATIENCE`] turns, no request at the backend: the proxy waits for more.
+    /// No response for [`MAX_TURNS`] turns and no request at the backend: the proxy waits for more.
     Waits,
-    /// The backend sees these requests: `METHOD target content-bytes`.
+    /// The backend receives these requests: `METHOD target content-bytes`.
     Seen(&'static [&'static str]),
 }
 
@@ -63,12 +63,12 @@ pub(crate) const fn case(
     Case { name, section, input, expected }
 }
 
-/// What a GET of `/` is at the backend, and a POST of `/` with three bytes.
+/// A GET of `/`, and a POST of `/` with three bytes, as the backend receives them.
 pub(crate) const GET: Expected = Expected::Seen(&["GET / 0"]);
 pub(crate) const POST: Expected = Expected::Seen(&["POST / 3"]);
 pub(crate) const BAD: Expected = Expected::Refused(400);
 
-/// All of them.
+/// All cases.
 pub(crate) fn all() -> impl Iterator<Item = &'static Case> {
     [syntax::CASES, bodies::CASES, connections::CASES].into_iter().flatten()
 }
@@ -95,7 +95,7 @@ impl Input {
     }
 }
 
-/// What came of a case.
+/// The result of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Outcome {
     status: Option<u16>,
@@ -104,18 +104,18 @@ pub(crate) struct Outcome {
     backend: Backend,
 }
 
-/// How what the backend did goes with what the client was answered.
+/// How the requests at the backend relate to the responses of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Backend {
     Agrees,
-    /// It saw other requests than the answers are of.
+    /// The backend received other requests than those that the responses belong to.
     Differs,
-    /// What reached it is no request of HTTP/1.1: the status is its own.
+    /// The backend received something that is not an HTTP/1.1 request; the status is the backend's.
     Refused,
 }
 
 impl Outcome {
-    /// How it differs from what is expected, in words.
+    /// Describes the deviation from the expected result.
     fn wrong(&self, expected: Expected) -> Option<String> {
         let right = match expected {
             Expected::Refused(status) => self.status == Some(status) && self.closed && self.seen.is_empty(),
@@ -126,7 +126,7 @@ impl Outcome {
         (!right || self.backend == Backend::Refused).then(|| self.in_words())
     }
 
-    /// Nothing of it was forwarded as a whole.
+    /// Whether no complete request was forwarded.
     fn is_refused(&self) -> bool {
         self.seen.is_empty() && self.backend != Backend::Refused
     }
@@ -146,23 +146,23 @@ impl Outcome {
 }
 
 /// A proxy may take long for 20,000 chunks.
-const PATIENCE: u64 = 5 * TURNS;
+const MAX_TURNS: u64 = 5 * SILENT_TURNS;
 
-/// Asks one case of a proxy before `recorder`.
+/// Sends one case to a proxy in front of `recorder`.
 async fn ask(front: &Front, recorder: &Recorder, silence: &Silence, case: &Case) -> Outcome {
     let (input, expected) = (case.input, case.expected);
     let (before, refused) = recorder.counts();
     let enough = |bytes: &[u8]| {
-        let answers = bytes.windows(5).filter(|part| part == b"seen ").count();
+        let responses = bytes.windows(5).filter(|part| part == b"seen ").count();
         let is_switched = bytes.starts_with(b"HTTP/1.1 101") && bytes.ends_with(b"\r\n\r\n");
-        matches!(expected, Expected::Seen(seen) if is_switched || (answers >= seen.len() && bytes.ends_with(b"\n")))
+        matches!(expected, Expected::Seen(seen) if is_switched || (responses >= seen.len() && bytes.ends_with(b"\n")))
     };
     let returned = exchange(front.http, &input.bytes(), silence, enough).await;
     let seen: Vec<_> =
-        recorder.requests(before).iter().map(crate::conformance::readers::Message::seen).collect();
-    // Answers to HEAD have no content, and a change of protocol has no answer.
+        recorder.requests(before).iter().map(crate::conformance::readers::Message::echoed_text).collect();
+    // Responses to HEAD have no content, and a protocol change has no response.
     let is_shown = |seen: &&String| !seen.starts_with("HEAD ") && returned.status() != Some(101);
-    let differ = returned.seen() != seen.iter().filter(is_shown).cloned().collect::<Vec<_>>();
+    let differ = returned.requests_seen() != seen.iter().filter(is_shown).cloned().collect::<Vec<_>>();
     let backend = match recorder.counts().1 > refused {
         true => Backend::Refused,
         false if differ => Backend::Differs,
@@ -175,7 +175,7 @@ async fn ask(front: &Front, recorder: &Recorder, silence: &Silence, case: &Case)
 async fn every_rule_of_http1_is_kept_as_the_table_says() {
     let recorder = Recorder::start().await;
     let front = fairway(recorder.address).await;
-    let silence = Silence::Turns(Turns::of(front.http), PATIENCE);
+    let silence = Silence::Turns(Turns::for_address(front.http), MAX_TURNS);
     let mut wrong = Vec::new();
     let mut names = std::collections::BTreeSet::new();
     for case in all() {
@@ -189,11 +189,11 @@ async fn every_rule_of_http1_is_kept_as_the_table_says() {
     assert!(wrong.is_empty(), "{} of {} cases:\n{}", wrong.len(), names.len(), wrong.join("\n"));
 }
 
-/// What a proxy does with all cases, for the report.
+/// The results of a proxy for all cases, for the report.
 pub(crate) async fn report(front: &Front, recorder: &Recorder) -> Value {
     let (mut same, mut status, mut refuses, mut accepts, mut otherwise) = (0, vec![], vec![], vec![], vec![]);
     let mut total = 0;
-    let silence = Silence::Turns(Turns::of(front.http), PATIENCE);
+    let silence = Silence::Turns(Turns::for_address(front.http), MAX_TURNS);
     for case in all() {
         total += 1;
         let outcome = ask(front, recorder, &silence, case).await;

@@ -98,8 +98,8 @@ pub(super) const CASES: &[Case] = &[
     case("target-delete-byte", "9112 §3.2", Target("/\x7f"), BAD),
     case("target-escape-byte", "9112 §3.2", Target("/\x1b"), BAD),
     case("target-bell", "9112 §3.2", Target("/\x07"), BAD),
-    // No URI has these bytes as they are, and a request line with them SHOULD be refused (RFC 9112 §3). Browsers send some of them in
-    // queries, no server ends a target there, and ingress-nginx forwards them: so does Fairway.
+    // URIs do not contain these bytes unescaped, and a request line with them SHOULD be refused (RFC 9112 §3). Browsers send some
+    // of them in queries, no server ends a target there, and ingress-nginx forwards them, so Fairway does too.
     case("target-quote", "9112 §3", Target("/a\"b"), Seen(&["GET /a\"b 0"])),
     case("target-angle-brackets", "9112 §3", Target("/<a>"), Seen(&["GET /<a> 0"])),
     case("target-backslash", "9112 §3", Target("/a\\b"), Seen(&["GET /a\\b 0"])),
@@ -126,7 +126,7 @@ pub(super) const CASES: &[Case] = &[
     case("target-asterisk-and-more", "9112 §3.2.4", Line("OPTIONS *a HTTP/1.1"), BAD),
     case("target-asterisk", "9112 §3.2.4", Line("OPTIONS * HTTP/1.1"), Refused(501)),
     case("target-options-of-path", "9110 §9.3.7", Line("OPTIONS /a HTTP/1.1"), Seen(&["OPTIONS /a 0"])),
-    // An authority must have a port; with one it is a method that is not supported (RFC 9110 §15.6.2).
+    // An authority must have a port; with one, the method is not supported (RFC 9110 §15.6.2).
     case("target-connect", "9110 §9.3.6",
         Raw(b"CONNECT a.test:443 HTTP/1.1\r\nHost: a.test:443\r\n\r\n"), Refused(501)),
     case("target-connect-of-path", "9112 §3.2.3", Line("CONNECT / HTTP/1.1"), BAD),
@@ -169,7 +169,7 @@ pub(super) const CASES: &[Case] = &[
     case("host-scheme", "9110 §7.2", Host("http://a.test"), BAD),
     case("host-space", "9110 §7.2", Host("a.test b.test"), BAD),
     case("host-tab", "9110 §7.2", Host("a.test\tb.test"), BAD),
-    // `,` is one of the sub-delims that a name may have.
+    // `,` is one of the sub-delims that a name may contain.
     case("host-comma", "3986 §3.2.2", Host("a.test,b.test"), GET),
     case("host-comma-space", "9110 §7.2", Host("a.test, b.test"), BAD),
     case("host-backslash", "9110 §7.2", Host("a.test\\b"), BAD),

@@ -1,4 +1,5 @@
-//! The section about the official suite of Gateway API, from the report and the list of runs that `conformance/gateway/run` wrote.
+//! The section about the official Gateway API conformance suite, from the report and the list of runs that
+//! `conformance/gateway/run` wrote.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -11,32 +12,26 @@ use super::page::{list, text};
 const BEGIN: &str = "
 ## Gateway API: the official suite
 
-[conformance/gateway](../conformance/gateway) runs the conformance suite of Gateway API v1.6.3 against Fairway as the chart installs it,
-in a [testbed](../testbed/README.md). It needs root and Go, and builds the suite and its backends from their Go modules:
+`make gateway-conformance` (root, Go) runs the [suite](../conformance/gateway/README.md) of Gateway API v1.6.3 against Fairway as the
+chart installs it, in a [testbed](../testbed/README.md).
 
-```sh
-make gateway-conformance                                    # the profiles GATEWAY-HTTP, -GRPC, -TLS, -TCP and -UDP
-make gateway-conformance ARGS='--run HTTPRouteTimeout'      # tests whose name matches
-```
-
-The run asks for all extended features of the profiles (HTTP 38, GRPC 10, TLS 12, TCP and UDP 11 each in this version) and for
-`GRPCRouteNamedRouteRule`, which is in no profile; [claims.go](../conformance/gateway/claims/claims.go) has each by name. The report
-does not count two of the tests, `GRPCRouteNamedRule` and `HTTPRouteDisallowedKind`, because they are in no profile; the runs below
-do. The CRDs are those of the experimental channel: the standard one lacks fields that these features need, such as `retry`. What
-the [report](../conformance/reports/v1.6/fairway-fairway/README.md) of the last published run says; a profile that it does not have was not in that run:
+The run claims all extended features of the profiles and `GRPCRouteNamedRouteRule` ([list](../conformance/gateway/claims/claims.go)). The
+report does not count the tests `GRPCRouteNamedRule` and `HTTPRouteDisallowedKind`, which are in no profile; the table of runs does. The
+CRDs come from the experimental channel, because the standard one lacks needed fields, such as `retry`. The
+[report](../conformance/reports/v1.6/fairway-fairway/README.md) of the last published run:
 
 | profile | core: passed, failed, skipped | extended: passed, failed, skipped | extended features |
 | --- | --- | --- | --- |
 ";
 
 const RUNS: &str = "
-The last whole runs, with the time that all tests took. A test counts in each of its profiles.
+The last complete runs. A test counts once for each of its profiles.
 
 | date | revision | passed | failed | skipped | time |
 | --- | --- | --- | --- | --- | --- |
 ";
 
-/// How many runs are shown.
+/// Number of runs that are shown.
 const SHOWN: usize = 3;
 
 /// The section.

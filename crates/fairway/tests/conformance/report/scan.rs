@@ -1,4 +1,4 @@
-//! Two scanners of TLS, sslyze and testssl.sh, by `conformance/tls/scan`; and their part of the page.
+//! Runs two TLS scanners, sslyze and testssl.sh, with `conformance/tls/scan`, and writes their part of the page.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -7,16 +7,16 @@ use std::path::Path;
 use serde_json::Value;
 use tokio::process::Command;
 
-/// What the scanners find; an error's text where they cannot run.
-pub(super) async fn of(checkout: &Path, https: SocketAddr) -> Value {
+/// The findings of the scanners; the text of the error if they cannot run.
+pub(super) async fn run_scanners(checkout: &Path, https: SocketAddr) -> Value {
     let mut command = Command::new(checkout.join("conformance/tls/scan"));
     let output = command.args([&https.to_string(), "a.test"]).output().await.unwrap();
     let complaint = || Value::from(String::from_utf8_lossy(&output.stderr).trim());
     serde_json::from_slice(&output.stdout).unwrap_or_else(|_| serde_json::json!({ "error": complaint() }))
 }
 
-/// What is weak by either scanner. That clients choose the cipher suite is not: all that are offered are AEADs with forward
-/// secrecy, and Mozilla's configuration wants it so.
+/// The weaknesses found by either scanner. Cipher order by the client is not one: all offered suites are AEADs with forward
+/// secrecy, and Mozilla's configuration recommends it.
 pub(super) fn weaknesses(found: &Value) -> Vec<String> {
     let (sslyze, testssl) = (&found["sslyze"], &found["testssl"]);
     let of_sslyze = sslyze["weaknesses"].as_array().into_iter().flatten();
@@ -29,39 +29,31 @@ pub(super) fn weaknesses(found: &Value) -> Vec<String> {
 const BEGIN: &str = "
 ## TLS: scanners
 
-[conformance/tls/scan](../conformance/tls/scan) asks sslyze and testssl.sh: every version and cipher suite they know, the named
+[conformance/tls/scan](../conformance/tls/scan) runs sslyze and testssl.sh: every version and cipher suite that they know, the named
 attacks (Heartbleed, ROBOT, CCS injection, renegotiation, compression, downgrades, ...), and Mozilla's \"intermediate\" configuration.
-What they say of the certificate is left out. That the client's order of cipher suites holds is not counted as a weakness: Mozilla
-recommends it where all suites are strong.
+Findings about the certificate, and the client's order of cipher suites, which Mozilla recommends, do not count.
 
-| proxy | sslyze | testssl.sh | versions | groups | weaknesses |
-| --- | --- | --- | --- | --- | --- |
+| sslyze | testssl.sh | versions | groups | weaknesses |
+| --- | --- | --- | --- | --- |
 ";
 
-pub(super) fn section(page: &mut String, proxies: &[&Value]) {
-    if proxies.iter().all(|proxy| proxy["tls_scan"].is_null()) {
+pub(super) fn section(page: &mut String, own: &Value) {
+    let scan = &own["tls_scan"];
+    if scan.is_null() {
         return;
     }
     page.push_str(BEGIN);
-    for proxy in proxies {
-        let scan = &proxy["tls_scan"];
-        let version = |scanner: &str| match &scan[scanner]["version"] {
-            Value::Null => "not run".to_owned(),
-            version => text(version),
-        };
-        let versions: Vec<_> = scan["sslyze"]["suites"]
-            .as_object()
-            .into_iter()
-            .flatten()
-            .map(|(name, _)| name.clone())
-            .collect();
-        let groups: Vec<_> = scan["sslyze"]["groups"].as_array().into_iter().flatten().map(text).collect();
-        let weak = weaknesses(scan);
-        let weak = if weak.is_empty() { "none".to_owned() } else { weak.join("; ") };
-        let cells = [version("sslyze"), version("testssl"), versions.join(", "), groups.join(", "), weak];
-        let proxy = format!("{} {}", text(&proxy["name"]), text(&proxy["version"]));
-        let _ = writeln!(page, "| {proxy} | {} |", cells.join(" | "));
-    }
+    let version = |scanner: &str| match &scan[scanner]["version"] {
+        Value::Null => "not run".to_owned(),
+        version => text(version),
+    };
+    let versions: Vec<_> =
+        scan["sslyze"]["suites"].as_object().into_iter().flatten().map(|(name, _)| name.clone()).collect();
+    let groups: Vec<_> = scan["sslyze"]["groups"].as_array().into_iter().flatten().map(text).collect();
+    let weak = weaknesses(scan);
+    let weak = if weak.is_empty() { "none".to_owned() } else { weak.join("; ") };
+    let cells = [version("sslyze"), version("testssl"), versions.join(", "), groups.join(", "), weak];
+    let _ = writeln!(page, "| {} |", cells.join(" | "));
 }
 
 fn text(value: &Value) -> String {

@@ -1,6 +1,6 @@
-//! The smuggling differential: thousands of payloads that two parsers could cut differently, through a proxy to a
-//! backend that records every byte. What was forwarded must have the same requests for the strict reader, for every
-//! lenient one and, in the long form, for real servers. `over_http1` and `over_http2` make the payloads.
+//! The smuggling differential: sends thousands of payloads that two parsers could split differently through a proxy to a backend
+//! that records every byte. The forwarded bytes must contain the same requests for the strict reader, for every lenient one and,
+//! in the long form, for real servers. `over_http1` and `over_http2` generate the payloads.
 
 mod over_http1;
 mod over_http2;
@@ -12,12 +12,12 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use crate::conformance::client::{Silence, TURNS, Turns, exchange};
+use crate::conformance::client::{SILENT_TURNS, Silence, Turns, exchange};
 use crate::conformance::fronts::{Front, fairway, fairway_before_http2};
 use crate::conformance::readers::{disagreements, strict};
 use crate::conformance::recorder::Recorder;
 
-/// How a payload travels to the proxy and from it.
+/// The protocols to and from the proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     Http1ToHttp1,
@@ -47,13 +47,13 @@ impl Direction {
     }
 }
 
-/// A payload. [`MARK`] in its bytes stands for its own number.
+/// A payload. [`MARK`] in its bytes is replaced by its number.
 pub(crate) struct Payload {
     family: &'static str,
     bytes: Vec<u8>,
 }
 
-/// Payloads in the making, by family.
+/// The payloads generated so far, by family.
 #[derive(Default)]
 pub(crate) struct Payloads(Vec<Payload>);
 
@@ -63,7 +63,7 @@ impl Payloads {
     }
 }
 
-/// Stands for the payload's own number, of as many digits: lengths stay as they are.
+/// Placeholder for the number of a payload, with the same number of digits, so that lengths do not change.
 const MARK: &str = "/p00000/";
 
 /// The target prefix of a payload.
@@ -80,20 +80,20 @@ fn numbered(bytes: &[u8], number: usize) -> Vec<u8> {
     out
 }
 
-/// What came of all payloads of a direction.
+/// The results of all payloads of a direction.
 #[derive(Default)]
 pub(crate) struct Found {
-    /// By family: payloads, and how many of them had a request forwarded.
+    /// By family: number of payloads, and of those with a forwarded request.
     families: BTreeMap<&'static str, (usize, usize)>,
-    /// Requests that left the proxy whole.
+    /// Number of complete requests that left the proxy.
     requests: usize,
-    /// What came to the backend, by connection.
+    /// The bytes that reached the backend, by connection.
     streams: Vec<Vec<u8>>,
-    /// Payloads behind which the proxy waits for more.
+    /// Number of payloads after which the proxy waits for more.
     silent: usize,
-    /// Those of them that were answered later, so that the wait was too short.
+    /// Number of those that got a response later, so that the wait was too short.
     given_up_early: Vec<String>,
-    /// What two readers cut differently, or an answer that came to another payload.
+    /// Streams that two readers split differently, and responses that reached another payload.
     pub(crate) ambiguities: Vec<String>,
 }
 
@@ -122,20 +122,20 @@ impl Found {
     }
 }
 
-/// Payloads that are under way at a time.
+/// Number of concurrent payloads.
 const AT_ONCE: usize = 32;
 
-/// Sends every payload of a direction through `front`, and judges what came to `recorder`.
+/// Sends every payload of a direction through `front` and evaluates the bytes at `recorder`.
 pub(crate) async fn differential(front: &Front, recorder: &Recorder, direction: Direction) -> Found {
     let (before, address) = (recorder.lengths(), front.http);
-    let turns = Turns::of(address);
+    let turns = Turns::for_address(address);
     let payloads = direction.payloads();
     let gate = Arc::new(Semaphore::new(AT_ONCE));
     let mut under_way = Vec::new();
     for (number, payload) in payloads.iter().enumerate() {
         let permit = Arc::clone(&gate).acquire_owned().await.unwrap();
         let bytes = numbered(&payload.bytes, number);
-        let silence = Silence::Turns(Arc::clone(&turns), TURNS);
+        let silence = Silence::Turns(Arc::clone(&turns), SILENT_TURNS);
         under_way.push(tokio::spawn(async move {
             let last = format!("{}last", mark(number));
             let enough = |came: &[u8]| came.windows(last.len()).any(|part| part == last.as_bytes());
@@ -148,8 +148,8 @@ pub(crate) async fn differential(front: &Front, recorder: &Recorder, direction: 
     for one in under_way {
         all.push(one.await.unwrap());
     }
-    // Connections that are silent stay open until here.
-    turns.pass(5 * TURNS).await;
+    // Silent connections stay open until here.
+    turns.pass(5 * SILENT_TURNS).await;
     let mut found = Found::default();
     for (number, returned) in all.iter().enumerate() {
         let own = mark(number);
@@ -157,9 +157,9 @@ pub(crate) async fn differential(front: &Front, recorder: &Recorder, direction: 
         if returned.was_given_up_early() {
             found.given_up_early.push(format!("{}{own}", payloads[number].family));
         }
-        // An answer may be to a request without a number, as `OPTIONS *`, but not to one with another number.
-        let is_strange = |seen: &String| seen.contains("/p0") && !seen.contains(&own);
-        let strangers: Vec<_> = returned.seen().into_iter().filter(is_strange).collect();
+        // A response may belong to a request without a number, such as `OPTIONS *`, but not to one with another number.
+        let is_strange = |received: &String| received.contains("/p0") && !received.contains(&own);
+        let strangers: Vec<_> = returned.requests_seen().into_iter().filter(is_strange).collect();
         if !strangers.is_empty() {
             found.ambiguities.push(format!("{}{own}: answered {strangers:?}", payloads[number].family));
         }
@@ -170,14 +170,14 @@ pub(crate) async fn differential(front: &Front, recorder: &Recorder, direction: 
     found
 }
 
-/// Reads what was forwarded as every reader would.
+/// Reads the forwarded bytes with every reader.
 fn judge(found: &mut Found, payloads: &[Payload]) {
     let mut forwarded = BTreeSet::new();
     for stream in &found.streams {
         let reading = strict(stream);
         found.requests += reading.messages.len();
-        for seen in &reading.messages {
-            forwarded.extend(number_in(&seen.target));
+        for received in &reading.messages {
+            forwarded.extend(number_in(&received.target));
         }
         let different = disagreements(stream);
         if !different.is_empty() {
@@ -188,12 +188,12 @@ fn judge(found: &mut Found, payloads: &[Payload]) {
     for (number, payload) in payloads.iter().enumerate() {
         let family = found.families.entry(payload.family).or_default();
         family.0 += 1;
-        // The last request of a payload is an innocent one: it counts for nothing.
+        // The last request of a payload is the innocent one and does not count.
         family.1 += usize::from(forwarded.contains(&number));
     }
 }
 
-/// The number of the payload that a target is of, unless it is that of the innocent request at its end.
+/// The number of the payload that a target belongs to; `None` for the innocent request at its end.
 fn number_in(target: &str) -> Option<usize> {
     let at = target.find("/p")?;
     let number = target.get(at + 2..at + 7)?.parse().ok()?;
@@ -220,7 +220,7 @@ async fn no_payload_leaves_that_two_readers_cut_differently() {
             (found.ambiguities.len(), found.ambiguities.iter().take(10).cloned().collect::<Vec<_>>());
         assert!(first.is_empty(), "{}: {count} ambiguities:\n{}", direction.name(), first.join("\n"));
         assert_eq!(found.given_up_early, Vec::<String>::new(), "{}: answered later", direction.name());
-        // A proxy that refused everything would show nothing.
+        // A proxy that refused everything would prove nothing.
         assert!(
             forwarded * 20 > payloads && forwarded < payloads,
             "{payloads} payloads, {forwarded} forwarded"
@@ -230,7 +230,7 @@ async fn no_payload_leaves_that_two_readers_cut_differently() {
     assert!(total >= 3000, "{total} payloads");
 }
 
-/// What the report says of a proxy; with real servers as readers where there are any.
+/// The report on a proxy, with real servers as readers if there are any.
 pub(crate) async fn report(
     front: &Front,
     recorder: &Recorder,

@@ -1,12 +1,11 @@
-//! Payloads of HTTP/1. Each is one connection's bytes, and ends with an innocent request whose answer ends the
-//! wait.
+//! Payloads of HTTP/1. Each is the bytes of one connection and ends with an innocent request, whose response ends the wait.
 
 use super::{MARK, Payload, Payloads};
 
-/// What a backend would take for a request of its own, if a body ended early.
+/// A request that a backend would see if a body ended early.
 const SMUGGLED: &str = "GET /p00000/smuggled HTTP/1.1\r\nHost: a.test\r\nX: ";
 
-/// All of them.
+/// All payloads.
 pub(super) fn all() -> Vec<Payload> {
     let mut payloads = Payloads::default();
     length_and_coding(&mut payloads);
@@ -31,7 +30,7 @@ fn innocent() -> String {
     format!("GET {MARK}last HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n")
 }
 
-/// A POST with these field lines and this body, and the innocent request.
+/// A POST with these field lines and this body, followed by the innocent request.
 fn post(fields: &str, body: &str) -> Vec<u8> {
     request("POST", "HTTP/1.1", fields, body)
 }
@@ -46,7 +45,7 @@ fn latin1(text: &str) -> Vec<u8> {
     text.chars().map(|c| u8::try_from(u32::from(c)).unwrap()).collect()
 }
 
-/// Field lines that some server takes for `Transfer-Encoding: chunked`.
+/// Field lines that some servers accept as `Transfer-Encoding: chunked`.
 fn codings() -> Vec<String> {
     let values = [
         "chunked",
@@ -139,7 +138,7 @@ fn codings() -> Vec<String> {
     values.chain(names.iter().map(|name| format!("{name} chunked"))).collect()
 }
 
-/// Values that some server takes for a length of `number`.
+/// Values that some servers accept as the length `number`.
 fn lengths(number: usize) -> Vec<String> {
     let text = number.to_string();
     [
@@ -216,7 +215,7 @@ fn two_codings(payloads: &mut Payloads) {
     }
 }
 
-/// CL.CL: two lengths, or one that is read as two.
+/// CL.CL: two lengths, or one that is parsed as two.
 fn two_lengths(payloads: &mut Payloads) {
     let body = format!("abc{SMUGGLED}");
     for long in lengths(body.len()) {
@@ -240,7 +239,7 @@ fn length_of_bodiless(payloads: &mut Payloads) {
     }
 }
 
-/// Every byte that is no letter or digit, around the names and values of the framing fields.
+/// Every byte that is not a letter or digit, around the names and values of the framing fields.
 fn bytes_around_names(payloads: &mut Payloads) {
     let body = format!("0\r\n\r\n{SMUGGLED}");
     let is_odd = |byte: &u8| !byte.is_ascii_alphanumeric() && (*byte < 0x90 || *byte >= 0xf8);
@@ -263,7 +262,7 @@ fn chunked(body: &str) -> Vec<u8> {
     post("Transfer-Encoding: chunked", body)
 }
 
-/// Sizes that one reader takes for another number.
+/// Sizes that one reader parses as another number.
 fn chunk_sizes(payloads: &mut Payloads) {
     let length = format!("{:x}", SMUGGLED.len());
     for form in [
@@ -331,7 +330,7 @@ fn chunk_sizes(payloads: &mut Payloads) {
     }
 }
 
-/// What ends lines and data in chunks.
+/// Line and data ends in chunks.
 fn chunk_ends(payloads: &mut Payloads) {
     let ends =
         ["\r\n", "\n", "\r", "\r\r\n", "\n\r", "", "x\r\n", "\r\nx", "\0\r\n", " \r\n", "\r\n\r\n", "\n\n"];
@@ -344,7 +343,7 @@ fn chunk_ends(payloads: &mut Payloads) {
     }
 }
 
-/// TERM.EXT and EXT.TERM: a line end inside of an extension that one reader does not see.
+/// TERM.EXT and EXT.TERM: a line end inside an extension that one reader ignores.
 fn extensions(payloads: &mut Payloads) {
     for extension in [
         ";",
@@ -427,7 +426,7 @@ fn trailers(payloads: &mut Payloads) {
     }
 }
 
-/// An expectation that one reader answers and another does not.
+/// An expectation that only one reader responds to.
 fn expectations(payloads: &mut Payloads) {
     for expectation in [
         "100-continue",
@@ -459,7 +458,7 @@ fn expectations(payloads: &mut Payloads) {
     }
 }
 
-/// An upgrade that one reader takes for done.
+/// An upgrade that only one reader considers complete.
 fn upgrades(payloads: &mut Payloads) {
     let key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==";
     for protocol in [
@@ -512,7 +511,7 @@ fn upgrades(payloads: &mut Payloads) {
     }
 }
 
-/// Versions for which one reader knows no chunks, or no second request.
+/// Versions for which one reader does not support chunks or a second request.
 fn http10(payloads: &mut Payloads) {
     let body = format!("0\r\n\r\n{SMUGGLED}");
     for version in [
@@ -542,7 +541,7 @@ fn http10(payloads: &mut Payloads) {
     }
 }
 
-/// Line ends that one reader does not see.
+/// Line ends that one reader ignores.
 fn lines(payloads: &mut Payloads) {
     let ends = [
         "\n", "\r", "\r\r\n", "\n\r", "\r\n ", "\r\n\t", "\u{b}", "\u{c}", "\u{85}", "\0", "\r\0\n", " \r\n",
@@ -566,7 +565,7 @@ fn lines(payloads: &mut Payloads) {
     }
 }
 
-/// Targets and methods that make a second request line.
+/// Targets and methods that create a second request line.
 fn targets(payloads: &mut Payloads) {
     let last = innocent();
     for part in [

@@ -1,6 +1,6 @@
-//! Payloads of HTTP/2: what frames can carry and a line of HTTP/1 cannot. Each is one connection's bytes with prior
-//! knowledge: the payload on stream 1, and on stream 3 an innocent request whose answer ends the wait. Frames are
-//! written by hand.
+//! Payloads of HTTP/2: content that frames can carry and lines of HTTP/1 cannot. Each is the bytes of one connection with prior
+//! knowledge: the payload on stream 1, and on stream 3 an innocent request whose response ends the wait. Frames are written by
+//! hand.
 
 use super::{MARK, Payload, Payloads};
 
@@ -9,10 +9,10 @@ const SMUGGLED: &str = "GET /p00000/smuggled HTTP/1.1\r\nHost: a.test\r\nX: ";
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// A field as it is written, names and values of any bytes.
+/// A field with a name and value of arbitrary bytes.
 type Line = (Vec<u8>, Vec<u8>);
 
-/// All of them.
+/// All payloads.
 pub(super) fn all() -> Vec<Payload> {
     let mut payloads = Payloads::default();
     pseudo_fields(&mut payloads);
@@ -31,7 +31,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// Literal fields that are not indexed, with names and values as they are (RFC 7541 §6.2.2).
+/// Literal fields without indexing, with names and values as they are (RFC 7541 §6.2.2).
 fn block(lines: &[Line]) -> Vec<u8> {
     let mut out = Vec::new();
     for (name, value) in lines {
@@ -72,10 +72,10 @@ fn head<'a>(method: &'a str, path: &'a str) -> Vec<(&'a str, &'a str)> {
     vec![(":method", method), (":scheme", "http"), (":authority", "a.test"), (":path", path)]
 }
 
-/// Long enough that its middle is behind the number.
+/// Long enough that its middle is after the number.
 const PATH: &str = "/p00000/path-of-it";
 
-/// What is on stream 1 behind its head.
+/// The content of stream 1 after its head.
 enum Body<'b> {
     None,
     Data(&'b [u8]),
@@ -110,7 +110,7 @@ fn post(more: &[(&str, &str)], data: &[u8]) -> Vec<u8> {
     connection(&lines(&fields), &Body::Data(data))
 }
 
-/// What may end a line, a word or a name in HTTP/1.
+/// Bytes that may end a line, a word or a name in HTTP/1.
 const PARTS: [&str; 24] = [
     "\r\n",
     "\n",
@@ -138,7 +138,7 @@ const PARTS: [&str; 24] = [
     " HTTP/1.1\r\nHost: b.test\r\nContent-Length: 5\r\n\r\n",
 ];
 
-/// Each part at the begin, in the middle and at the end of each pseudo field.
+/// Each of these at the start, in the middle and at the end of each pseudo-header.
 fn pseudo_fields(payloads: &mut Payloads) {
     for part in PARTS {
         for name in [":method", ":scheme", ":authority", ":path"] {
@@ -161,7 +161,7 @@ fn pseudo_fields(payloads: &mut Payloads) {
     }
 }
 
-/// Pseudo fields that are missing, come twice, late or from the wrong list.
+/// Pseudo-headers that are missing, repeated, late or from the wrong list.
 fn missing_and_repeated(payloads: &mut Payloads) {
     for name in [":method", ":scheme", ":authority", ":path"] {
         let usual = head("GET", PATH);
@@ -190,7 +190,7 @@ fn missing_and_repeated(payloads: &mut Payloads) {
     }
 }
 
-/// Names and values with bytes that end something in HTTP/1.
+/// Names and values with bytes that are delimiters in HTTP/1.
 fn names_and_values(payloads: &mut Payloads) {
     for part in PARTS {
         for (name, value) in [
@@ -224,7 +224,7 @@ fn names_and_values(payloads: &mut Payloads) {
     }
 }
 
-/// H2.CL: a length that is not that of the DATA frames.
+/// H2.CL: a length that differs from that of the DATA frames.
 fn lengths(payloads: &mut Payloads) {
     let data = SMUGGLED.as_bytes();
     let right = data.len().to_string();
@@ -267,7 +267,7 @@ fn lengths(payloads: &mut Payloads) {
     payloads.add("H2.CL", post(&[("content-length", &right)], data));
 }
 
-/// H2.TE: fields that are of one hop in HTTP/1.
+/// H2.TE: fields that are hop-by-hop in HTTP/1.
 fn hop_fields(payloads: &mut Payloads) {
     let body = format!("0\r\n\r\n{SMUGGLED}");
     for (name, value) in [
@@ -333,7 +333,7 @@ fn hosts(payloads: &mut Payloads) {
     }
 }
 
-/// Trailers that would be framing, or a request.
+/// Trailers that would be framing fields or a request.
 fn trailers(payloads: &mut Payloads) {
     for (name, value) in [
         ("x", "y"),
@@ -372,7 +372,7 @@ fn trailers(payloads: &mut Payloads) {
     }
 }
 
-/// CONNECT, upgrades and methods that are no token.
+/// CONNECT, upgrades and methods that are not tokens.
 fn tunnels(payloads: &mut Payloads) {
     let data = SMUGGLED.as_bytes();
     for method in

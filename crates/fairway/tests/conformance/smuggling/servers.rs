@@ -1,6 +1,6 @@
-//! Real servers as readers: they get what a proxy forwarded, byte for byte, and say which requests they saw. Go,
-//! Node and Python run a small program each (`conformance/servers`); nginx and HAProxy stand before the one of Go.
-//! What is not installed is left out.
+//! Real servers as readers: they get the forwarded bytes of a proxy and report which requests they saw. Go, Node and Python each
+//! run a small program (`conformance/servers`); nginx and HAProxy run in front of the Go server. Servers that are not installed
+//! are skipped.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -32,18 +32,18 @@ enum Running {
     Before(Front),
 }
 
-/// What a server made of all streams.
+/// The results of a server for all streams.
 #[derive(Default)]
 pub(crate) struct Read {
-    /// Requests it answered.
+    /// Number of requests it responded to.
     pub(crate) requests: usize,
-    /// Streams of which it refused a part.
+    /// Number of streams of which it refused a part.
     pub(crate) stricter: usize,
-    /// Streams that it cut differently, in words.
+    /// Descriptions of streams that it split differently.
     pub(crate) different: Vec<String>,
 }
 
-/// Every server that this machine has.
+/// All installed servers.
 pub(crate) async fn all() -> Vec<Server> {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conformance/servers");
     let mut servers = Vec::new();
@@ -59,7 +59,7 @@ pub(crate) async fn all() -> Vec<Server> {
     servers
 }
 
-/// What a program prints about its version; nothing when it is not installed.
+/// The version output of a program; `None` if it is not installed.
 fn version(program: &str, flag: &str) -> Option<String> {
     let output = Command::new(program).arg(flag).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -73,7 +73,7 @@ async fn go(sources: &Path) -> Option<Server> {
     let folder = TempDir::with_prefix("fairway-conformance-").unwrap();
     let program: PathBuf = folder.path().join("server");
     let built = Command::new("go").args(["build", "-o"]).arg(&program).arg(".").current_dir(sources).status();
-    assert!(built.is_ok_and(|status| status.success()), "the server of Go cannot be built");
+    assert!(built.is_ok_and(|status| status.success()), "cannot build the Go server");
     Some(run("Go", version, &program, &[], folder).await)
 }
 
@@ -102,11 +102,11 @@ async fn before(peer: &'static Peer, backend: SocketAddr) -> Option<Server> {
 }
 
 impl Server {
-    /// Has it read every stream.
+    /// Sends it every stream.
     pub(crate) async fn read_all(&self, streams: &[Vec<u8>]) -> Read {
         let gate = Arc::new(Semaphore::new(16));
         let mut under_way = Vec::new();
-        let turns = Turns::of(self.address);
+        let turns = Turns::for_address(self.address);
         for stream in streams.iter().flat_map(|stream| behind_upgrades(stream)) {
             let permit = Arc::clone(&gate).acquire_owned().await.unwrap();
             let (address, stream, turns) = (self.address, stream.to_vec(), Arc::clone(&turns));
@@ -130,8 +130,8 @@ impl Server {
     }
 }
 
-/// A stream in pieces, each up to a request for an upgrade. A proxy sends nothing behind one before it is answered, and Node
-/// drops what comes earlier: the pieces are read apart, as they were sent.
+/// A stream in pieces, each ending with an upgrade request. A proxy sends nothing after one before the response, and Node drops
+/// bytes that come earlier, so the pieces are read separately, as they were sent.
 fn behind_upgrades(stream: &[u8]) -> Vec<&[u8]> {
     let (mut pieces, mut from, mut start) = (Vec::new(), 0, 0);
     for message in strict(stream).messages {
@@ -149,17 +149,17 @@ fn behind_upgrades(stream: &[u8]) -> Vec<&[u8]> {
 
 enum Verdict {
     Same,
-    /// It refused what others took, and answered nothing after that.
+    /// It refused what others accepted, and did not respond to anything after that.
     Stricter,
     Different(String),
 }
 
-/// Sends a stream, with a last request behind it if it is whole, and compares what was seen.
+/// Sends a stream, followed by a last request if it is complete, and compares the requests that were seen.
 async fn read(address: SocketAddr, stream: &[u8], turns: Arc<Turns>) -> (usize, Verdict) {
     let reading = strict(stream);
-    let mut wanted: Vec<String> = reading.messages.iter().map(Message::seen).collect();
+    let mut wanted: Vec<String> = reading.messages.iter().map(Message::echoed_text).collect();
     let mut bytes = stream.to_vec();
-    // Behind an upgrade nothing may come before its answer.
+    // After an upgrade nothing may be sent before its response.
     let last = reading.messages.iter().rev().nth(1).map_or(0, |message| message.end);
     let asks = stream[last..].to_ascii_lowercase().windows(10).any(|part| part == b"\r\nupgrade:");
     let is_whole = reading.rest == Rest::Nothing && !asks;
@@ -168,52 +168,53 @@ async fn read(address: SocketAddr, stream: &[u8], turns: Arc<Turns>) -> (usize, 
         wanted.push("GET /the-end 0".to_owned());
     }
     let all = wanted.clone();
-    // An answer to HEAD does not show what was seen.
-    wanted.retain(|seen| !seen.starts_with("HEAD "));
-    // What the last request does not end ends when there is no answer too many.
+    // A response to HEAD does not show the request that was seen.
+    wanted.retain(|received| !received.starts_with("HEAD "));
+    // If the last request does not end the exchange, it ends when there is no excess response.
     let returned = exchange(address, &bytes, &Silence::TurnsAfter(wanted.len(), turns), |_| false).await;
-    // http.server of Python merges the slashes at the beginning of a target (CVE-2021-28861).
-    let merged = |seen: String| seen.replacen(" //", " /", 1);
-    let seen: Vec<_> = returned.seen().into_iter().map(merged).collect();
+    // Python's http.server merges leading slashes of a target (CVE-2021-28861).
+    let merged = |received: String| received.replacen(" //", " /", 1);
+    let received: Vec<_> = returned.requests_seen().into_iter().map(merged).collect();
     wanted = wanted.into_iter().map(merged).collect();
     let text = returned.text();
-    let verdict = if seen == wanted {
+    let verdict = if received == wanted {
         Verdict::Same
     } else if refuses_the_rest(&text, &all) {
         Verdict::Stricter
     } else {
         Verdict::Different(format!(
-            "saw {seen:?}, strict saw {wanted:?}: {:?}",
+            "saw {received:?}, strict saw {wanted:?}: {:?}",
             text.get(..200).unwrap_or(&text)
         ))
     };
-    (seen.len(), verdict)
+    (received.len(), verdict)
 }
 
-/// Whether the answers are those to `all` requests in their order, each of which the server may refuse, and those behind the
-/// last answer are missing only where that is a refusal.
+/// Whether these are the responses to `all` requests in their order. The server may refuse each request, and responses after the
+/// last one may be missing only if that is a refusal.
 fn refuses_the_rest(text: &str, all: &[String]) -> bool {
-    let merged = |seen: &str| seen.replacen(" //", " /", 1);
-    let answers = text.split("HTTP/1.").skip(1).filter_map(|answer| {
-        let status: u16 = answer.get(2..5)?.parse().ok()?;
-        let seen = answer.split("seen ").nth(1).map(|rest| merged(rest.lines().next().unwrap_or_default()));
-        (status >= 200).then_some((status >= 400, seen))
+    let merged = |received: &str| received.replacen(" //", " /", 1);
+    let responses = text.split("HTTP/1.").skip(1).filter_map(|response| {
+        let status: u16 = response.get(2..5)?.parse().ok()?;
+        let received =
+            response.split("seen ").nth(1).map(|rest| merged(rest.lines().next().unwrap_or_default()));
+        (status >= 200).then_some((status >= 400, received))
     });
-    let answers: Vec<_> = answers.collect();
+    let responses: Vec<_> = responses.collect();
     let is_right = |(one, wanted): (&(bool, Option<String>), &String)| match one {
         (true, _) => true,
-        (false, Some(seen)) => *seen == merged(wanted),
+        (false, Some(received)) => *received == merged(wanted),
         (false, None) => wanted.starts_with("HEAD "),
     };
-    let ends_in_refusal = answers.last().is_some_and(|(is_refusal, _)| *is_refusal);
-    // A refusal of what is no whole request comes behind the answers to those that are.
-    answers.len() <= all.len() + 1 && answers.iter().zip(all).all(is_right) && ends_in_refusal
+    let ends_in_refusal = responses.last().is_some_and(|(is_refusal, _)| *is_refusal);
+    // The refusal of an incomplete request comes after the responses to complete ones.
+    responses.len() <= all.len() + 1 && responses.iter().zip(all).all(is_right) && ends_in_refusal
 }
 
 #[test]
-fn a_server_is_stricter_only_where_it_refused_and_saw_nothing_else() {
+fn a_server_counts_as_stricter_only_if_it_refused_and_saw_nothing_else() {
     let all = ["GET /a 0", "HEAD /b 0", "POST /c 3"].map(str::to_owned);
-    let ok = |seen: &str| format!("HTTP/1.1 200 OK\r\n\r\nseen {seen}\n");
+    let ok = |received: &str| format!("HTTP/1.1 200 OK\r\n\r\nseen {received}\n");
     let (no, head) = ("HTTP/1.1 400 Bad Request\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\n");
     let is_stricter = |texts: &[&str]| refuses_the_rest(&texts.concat(), &all);
     assert!(is_stricter(&[&ok("GET /a 0"), no]));

@@ -1,11 +1,11 @@
-//! What a client of WebSocket may write and what it may not (RFC 6455): frames as bytes, by hand. What is right, nobody says here:
-//! the server's verdict without a proxy is.
+//! Valid and invalid input of WebSocket clients (RFC 6455): frames as bytes, written by hand. The expected result is the server's
+//! verdict without a proxy.
 
-/// Bytes of a client behind its handshake.
+/// The bytes of a client after its handshake.
 pub(super) struct Case {
     pub(super) name: String,
     pub(super) bytes: Vec<u8>,
-    /// Each byte is written for itself.
+    /// Each byte is written separately.
     pub(super) bytewise: bool,
 }
 
@@ -20,7 +20,7 @@ const PONG: u8 = 10;
 
 const MASK: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
 
-/// How the length is written.
+/// How the length is encoded.
 #[derive(Clone, Copy)]
 enum Length {
     Shortest,
@@ -57,7 +57,7 @@ fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     framed(first, payload, Length::Shortest, Some(MASK))
 }
 
-/// A whole message.
+/// A complete message.
 fn text(payload: &str) -> Vec<u8> {
     frame(FIN | TEXT, payload.as_bytes())
 }
@@ -89,7 +89,7 @@ impl Cases {
         self.0.push(Case { name: name.into(), bytes, bytewise: false });
     }
 
-    /// These frames, and a close behind them.
+    /// These frames followed by a close frame.
     fn add(&mut self, name: impl Into<String>, frames: &[Vec<u8>]) {
         self.raw(name, [frames.concat(), close(1000, b"")].concat());
     }
@@ -240,7 +240,7 @@ impl Cases {
         self.add("a message that ends within a character", &[frame(TEXT, b"fine"), frame(FIN, &euro[..2])]);
     }
 
-    /// The client ends its direction where no frame ends.
+    /// The client closes its direction in the middle of a frame.
     fn ends(&mut self) {
         self.raw("nothing", Vec::new());
         self.raw("a message and no close", text("hello"));
@@ -254,7 +254,7 @@ impl Cases {
         self.raw("the preface of HTTP/2", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec());
     }
 
-    /// Some of them again, in writes of one byte.
+    /// Some of the cases again, with writes of one byte.
     fn in_bytes(&mut self) {
         let again = |case: &Case| case.bytes.len() < 200 && case.name.len().is_multiple_of(3);
         let again: Vec<_> = self.0.iter().filter(|case| again(case)).collect();

@@ -1,5 +1,5 @@
-//! WebSocket (RFC 6455, RFC 8441): what a real server makes of a client's frames, asked directly and through the proxy, with
-//! HTTP/1 and HTTP/2 on either side. Its verdict and every byte that comes back must be the same.
+//! WebSocket (RFC 6455, RFC 8441): the verdict of a real server on the frames of a client, sent directly and through the proxy,
+//! with HTTP/1 and HTTP/2 on either side. The verdict and every byte that comes back must be the same.
 
 mod cases;
 mod server;
@@ -19,16 +19,16 @@ use crate::conformance::fronts::{Front, Spoken, fairway_to};
 use cases::{Case, Cases};
 use server::{Server, proof};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const STEP_TIMEOUT: Duration = Duration::from_secs(20);
 
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 
-/// What came of a case.
+/// The result of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Outcome {
     /// The server's verdict.
     verdict: Vec<String>,
-    /// All that came back.
+    /// All bytes that came back.
     returned: Vec<u8>,
 }
 
@@ -40,7 +40,7 @@ impl Outcome {
     }
 }
 
-/// Who takes a connection, and what both sides of it speak.
+/// The peer of a connection and its protocol.
 #[derive(Clone, Copy)]
 struct Route {
     address: SocketAddr,
@@ -48,7 +48,7 @@ struct Route {
     endpoint: Spoken,
 }
 
-/// Asks one case of whoever listens there; an error says why there was no WebSocket.
+/// Sends one case to the peer; the error is the reason why there was no WebSocket.
 async fn ask(route: Route, server: &mut Server, path: &str, case: &Case) -> Result<Outcome, String> {
     let Route { address, client, endpoint } = route;
     let work = async {
@@ -57,19 +57,19 @@ async fn ask(route: Route, server: &mut Server, path: &str, case: &Case) -> Resu
             Spoken::Http2 => talk(over_http2(address, path).await?, case).await,
         };
         let (version, asked, verdict) = server.verdicts.recv().await.expect("the server runs");
-        assert_eq!(asked, path, "cases are asked one after the other");
+        assert_eq!(asked, path, "cases run one at a time");
         assert_eq!(version == Version::HTTP_2, endpoint == Spoken::Http2, "{version:?}");
         Ok(Outcome { verdict, returned })
     };
-    timeout(PATIENCE, work).await.unwrap_or_else(|_| Err("it did not end".to_owned()))
+    timeout(STEP_TIMEOUT, work).await.unwrap_or_else(|_| Err("it did not end".to_owned()))
 }
 
-/// Writes all of a case and ends the direction; gives what comes back until the other one ends.
+/// Writes all bytes of a case, closes the direction, and returns the bytes that come back until the peer closes.
 async fn talk(stream: impl AsyncRead + AsyncWrite, case: &Case) -> Vec<u8> {
     let (mut from, mut to) = tokio::io::split(stream);
     let mut returned = Vec::new();
     let write = async {
-        // A server that closes early takes not all of it.
+        // A server that closes early does not read everything.
         let _ = if case.bytewise {
             let mut written = Ok(());
             for byte in &case.bytes {
@@ -105,7 +105,7 @@ async fn over_http1(address: SocketAddr, path: &str) -> Result<TcpStream, String
     if head.starts_with("HTTP/1.1 101") && proven { Ok(stream) } else { Err(head) }
 }
 
-/// With hyper, which knows nothing of WebSocket but how it is asked for.
+/// With hyper, which implements only the handshake of WebSocket.
 async fn over_http2(address: SocketAddr, path: &str) -> Result<impl AsyncRead + AsyncWrite, String> {
     let socket = TcpStream::connect(address).await.unwrap();
     socket.set_nodelay(true).unwrap();
@@ -114,7 +114,7 @@ async fn over_http2(address: SocketAddr, path: &str) -> Result<impl AsyncRead + 
             .await
             .map_err(|error| error.to_string())?;
     tokio::spawn(connection);
-    // The server's SETTINGS must be known (RFC 8441 §3): an ordinary exchange waits for them.
+    // The client must have received the server's SETTINGS (RFC 8441 §3); an ordinary exchange waits for them.
     let first = Request::get("http://a.test/settings").version(Version::HTTP_2);
     let first = first.body(String::new()).unwrap();
     sender.send_request(first).await.map_err(|error| error.to_string())?;
@@ -126,15 +126,15 @@ async fn over_http2(address: SocketAddr, path: &str) -> Result<impl AsyncRead + 
         .extension(Protocol::from_static("websocket"))
         .body(String::new())
         .unwrap();
-    let answer = sender.send_request(request).await.map_err(|error| error.to_string())?;
-    if answer.status() != 200 {
-        return Err(format!("{answer:?}"));
+    let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
+    if response.status() != 200 {
+        return Err(format!("{response:?}"));
     }
-    let upgraded = hyper::upgrade::on(answer).await.map_err(|error| error.to_string())?;
+    let upgraded = hyper::upgrade::on(response).await.map_err(|error| error.to_string())?;
     Ok(TokioIo::new(upgraded))
 }
 
-/// What the server makes of all cases without a proxy.
+/// The server's results for all cases without a proxy.
 async fn direct(server: &mut Server, cases: &[Case]) -> Vec<Outcome> {
     let mut outcomes = Vec::new();
     let route = Route { address: server.address, client: Spoken::Http1, endpoint: Spoken::Http1 };
@@ -145,7 +145,7 @@ async fn direct(server: &mut Server, cases: &[Case]) -> Vec<Outcome> {
     outcomes
 }
 
-/// What of the cases has another outcome than directly.
+/// The cases whose result differs from the direct one.
 async fn differences(
     route: Route,
     server: &mut Server,
@@ -191,8 +191,8 @@ async fn a_server_judges_frames_as_without_a_proxy_in_every_pairing() {
     }
 }
 
-/// What a proxy changes in each pairing, for the report. `to` gives one before endpoints of the other version; only Fairway is set
-/// up so.
+/// The changes by a proxy in each pairing, for the report. `to` returns a proxy in front of endpoints of the other version; only
+/// Fairway is configured for it.
 pub(crate) async fn report(front: impl AsyncFn(SocketAddr, Spoken) -> Option<Front>) -> Value {
     let cases = Cases::all();
     let mut server = Server::start().await;

@@ -1,5 +1,5 @@
-//! A WebSocket server: tungstenite over hyper, in HTTP/1 and HTTP/2. It sends messages back, and keeps for each handshake what it
-//! made of the frames behind it.
+//! A WebSocket server: tungstenite over hyper, in HTTP/1 and HTTP/2. It echoes messages and records its verdict on the frames
+//! after each handshake.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ use tungstenite::protocol::frame::coding::CloseCode;
 use tungstenite::protocol::{Role, WebSocketConfig};
 use tungstenite::{Error, Message, WebSocket};
 
-/// The version and the path of a handshake, and what came of it.
+/// The version and path of a handshake, and the verdict.
 pub(super) type Verdict = (Version, String, Vec<String>);
 
 /// A running server.
@@ -44,7 +44,7 @@ impl Server {
                     builder.http1().half_close(true);
                     builder.http2().enable_connect_protocol();
                     let service = service_fn(move |request| std::future::ready(answer(request, &sender)));
-                    // How a connection ends, its verdict says.
+                    // The verdict says how the connection ended.
                     drop(builder.serve_connection_with_upgrades(TokioIo::new(socket), service).await);
                 });
             }
@@ -89,7 +89,7 @@ pub(super) fn proof(key: &[u8]) -> String {
     STANDARD.encode(digest(&SHA1_FOR_LEGACY_USE_ONLY, &[key, suffix].concat()))
 }
 
-/// What came and was not read, and what is to be sent.
+/// Received bytes that have not been read, and bytes to be sent.
 #[derive(Default)]
 struct Memory {
     came: Vec<u8>,
@@ -122,16 +122,16 @@ impl Write for Memory {
     }
 }
 
-/// Sends messages back until something ends it; gives all that came, in words.
+/// Echoes messages until the connection ends, and returns a description of all that came.
 async fn judge(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> Vec<String> {
     let config = WebSocketConfig::default();
     let mut socket = WebSocket::from_raw_socket(Memory::default(), Role::Server, Some(config));
-    let mut said = Vec::new();
+    let mut problems = Vec::new();
     loop {
         let over = loop {
             match socket.read() {
                 Ok(message) => {
-                    said.push(in_words(&message));
+                    problems.push(in_words(&message));
                     if (message.is_text() || message.is_binary())
                         && let Err(error) = socket.send(message)
                     {
@@ -143,7 +143,7 @@ async fn judge(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> Vec<String> {
             }
         };
         if let Some(error) = over {
-            said.push(error.to_string());
+            problems.push(error.to_string());
             refuse(&mut socket, &error);
             drop(socket.flush());
             drop(stream.write_all(&std::mem::take(&mut socket.get_mut().goes)).await);
@@ -153,7 +153,7 @@ async fn judge(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> Vec<String> {
         let memory = socket.get_mut();
         let goes = std::mem::take(&mut memory.goes);
         if stream.write_all(&goes).await.is_err() || stream.flush().await.is_err() {
-            said.push("nobody takes anything".to_owned());
+            problems.push("nobody takes anything".to_owned());
             break;
         }
         memory.came.drain(..std::mem::take(&mut memory.read));
@@ -161,18 +161,18 @@ async fn judge(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> Vec<String> {
             Ok(0) => memory.is_ended = true,
             Ok(_) => {}
             Err(_) => {
-                said.push("broken".to_owned());
+                problems.push("broken".to_owned());
                 break;
             }
         }
     }
-    // Closing with unread bytes would destroy what was said last.
+    // Closing with unread bytes would discard the last bytes sent.
     drop(stream.shutdown().await);
     drop(stream.read_to_end(&mut Vec::new()).await);
-    said
+    problems
 }
 
-/// Says why, as a server shall (RFC 6455 §7.1.7).
+/// Sends the reason for the close, as a server should (RFC 6455 §7.1.7).
 fn refuse(socket: &mut WebSocket<Memory>, error: &Error) {
     let code = match error {
         Error::Utf8(_) => CloseCode::Invalid,
@@ -183,7 +183,7 @@ fn refuse(socket: &mut WebSocket<Memory>, error: &Error) {
     drop(socket.close(Some(CloseFrame { code, reason: "".into() })));
 }
 
-/// A message by its kind, its length and a sum over its bytes.
+/// Describes a message by its kind, length and a checksum.
 fn in_words(message: &Message) -> String {
     let kind = match message {
         Message::Text(_) => "text",

@@ -1,5 +1,4 @@
-//! Connections of HTTP/3 in a thread of the generator: how they are opened, when they are read and written, and their
-//! timers, of which each connection has one here.
+//! HTTP/3 connections of a generator thread: opening, reading, writing, and one timer per connection.
 
 use std::cmp::Reverse;
 use std::io;
@@ -7,51 +6,51 @@ use std::time::Instant;
 
 use rustls::HandshakeKind;
 
-use super::super::http3::{Http3, Opened};
+use super::super::http3::{Http3, OpeningProgress};
 use super::super::slot::State;
 use super::super::tls;
-use super::{LOOK, Reuse, Tls, Worker};
+use super::{POLL_INTERVAL, Reuse, Tls, Worker};
 
 impl Worker {
-    /// Begins a connection in a place that is closed.
+    /// Starts a connection in a closed slot.
     pub(super) fn open_http3(&mut self, index: usize, number: u64) -> io::Result<()> {
         let http3 = Box::new(Http3::new(self.dialer.dial_quic()?, number));
         self.slots[index].begin_http3(http3, index, &self.poller)?;
         self.transmit_http3(index)
     }
 
-    /// Reads once. What is to be written because of it is written with the next requests.
+    /// Reads once. Output that results is written with the next requests.
     pub(super) fn receive_http3(&mut self, index: usize) -> anyhow::Result<()> {
         let State::Http3(http3) = &mut self.slots[index].state else { return Ok(()) };
         http3.receive(&mut self.datagrams, Instant::now());
         self.drive_http3(index)
     }
 
-    /// Takes what came for a connection.
+    /// Processes received data of a connection.
     fn drive_http3(&mut self, index: usize) -> anyhow::Result<()> {
         let State::Http3(http3) = &mut self.slots[index].state else { return Ok(()) };
         let was_opening = http3.opening().is_some();
-        let opened = if was_opening { http3.take_opened() } else { Opened::Yes };
+        let opened = if was_opening { http3.take_opened() } else { OpeningProgress::Yes };
         match opened {
-            Opened::Failed(class, text) => {
+            OpeningProgress::Failed(class, text) => {
                 self.not_opened(index, class, text);
                 return Ok(());
             }
-            Opened::Not => {
+            OpeningProgress::Not => {
                 self.poll_later(index);
                 return Ok(());
             }
-            Opened::Yes if was_opening => {
+            OpeningProgress::Yes if was_opening => {
                 self.queues.opening -= 1;
                 let settled = self.settled_http3(index);
                 self.tally.connected(settled);
             }
-            Opened::Yes => {}
+            OpeningProgress::Yes => {}
         }
         self.finish_requests(index)
     }
 
-    /// Counts what ended, and goes on with the connection or without it.
+    /// Records finished requests, then keeps or closes the connection.
     fn finish_requests(&mut self, index: usize) -> anyhow::Result<()> {
         let State::Http3(http3) = &mut self.slots[index].state else { return Ok(()) };
         let mut ended = std::mem::take(&mut self.ended);
@@ -67,19 +66,19 @@ impl Worker {
             self.offer(index);
         }
         for one in ended.drain(..) {
-            self.note(Some(one));
+            self.finish_exchange(Some(one));
         }
         self.ended = ended;
         Ok(())
     }
 
-    /// Writes all that is to be written, and sets the timer.
+    /// Writes pending output and sets the timer.
     pub(super) fn transmit_http3(&mut self, index: usize) -> io::Result<()> {
         let slot = &mut self.slots[index];
         let State::Http3(http3) = &mut slot.state else { return Ok(()) };
         let now = Instant::now();
         http3.transmit(now);
-        // One that cannot write any more is looked after at once.
+        // A connection that can no longer write is handled at once.
         let due = if http3.is_over() { Some(now) } else { http3.quic.timeout() };
         if let Some(due) = due
             && http3.armed.is_none_or(|armed| due < armed)
@@ -90,7 +89,7 @@ impl Worker {
         slot.settle_interest(index, &self.poller)
     }
 
-    /// Does what is due on connections.
+    /// Handles due timers.
     pub(super) fn run_timers(&mut self) -> anyhow::Result<()> {
         while let Some(Reverse((due, index, epoch))) = self.timers.peek().copied() {
             let now = Instant::now();
@@ -104,7 +103,7 @@ impl Worker {
                 continue;
             }
             http3.armed = None;
-            // Most times it was put off since.
+            // The timer was usually postponed.
             let is_due = http3.quic.timeout().is_some_and(|due| due <= now);
             if is_due {
                 http3.expire(now);
@@ -118,10 +117,10 @@ impl Worker {
         Ok(())
     }
 
-    /// Serves connections that have no requests, until the owner lets go of them.
+    /// Serves idle connections until the owner releases them.
     pub(super) fn keep_alive(&mut self) -> anyhow::Result<()> {
         let mut happened = std::mem::take(&mut self.happened);
-        self.poller.wait(Some(LOOK.as_nanos() as u64), &mut happened)?;
+        self.poller.wait(Some(POLL_INTERVAL.as_nanos() as u64), &mut happened)?;
         for event in happened.drain(..) {
             self.on_event(event)?;
         }
@@ -130,7 +129,7 @@ impl Worker {
         self.poll_unpolled()
     }
 
-    /// Tells servers that connections are over: other than with TCP, the system does not.
+    /// Closes connections explicitly: unlike TCP, the kernel does not.
     pub(super) fn close_http3(&mut self) {
         for slot in &mut self.slots {
             if matches!(slot.state, State::Http3(_)) {
@@ -144,7 +143,7 @@ impl Worker {
             return None;
         };
         let signature = self.dialer.witness.as_ref().and_then(|seen| seen.signature());
-        // No session is resumed.
+        // Sessions are never resumed.
         let facts = tls::quic_facts(opener.tls(), http3.quic.connection.crypto_session());
         Some((HandshakeKind::Full, Tls { signature, ..facts }))
     }

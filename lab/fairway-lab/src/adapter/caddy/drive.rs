@@ -10,21 +10,21 @@ use tokio::net::TcpStream;
 
 use super::render::{CONFIGURATION, render};
 use crate::adapter::admin::exchange;
-use crate::adapter::desired::Desired;
+use crate::adapter::desired::DesiredState;
 use crate::adapter::files::write;
 use crate::adapter::frame::Frame;
 use crate::adapter::notices::Notices;
 use crate::adapter::process::Process;
 use crate::adapter::words::Words;
 
-/// Caddy's own address of the admin API, which nobody outside of the pod reaches. A socket in the folder is no choice:
-/// version 2.6 removes it when it refuses a configuration.
+/// Caddy's default admin address, reachable only inside the pod. A Unix socket is not possible: version 2.6 removes it when
+/// it rejects a configuration.
 const ADMIN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 2019);
-/// How long it may take until it serves, or has taken a configuration.
-const TAKEN: Duration = Duration::from_secs(60);
-/// Caddy's ingress controller stops Caddy at once, without a preStop hook, and Caddy waits for what it is doing; kubelet
-/// kills after the grace period of the pod.
-const STOP: Duration = Duration::from_secs(600);
+/// Timeout for starting and for loading a configuration.
+const CONFIGURATION_TIMEOUT: Duration = Duration::from_secs(60);
+/// Like Caddy's ingress controller: Caddy is stopped at once, without a preStop hook, and completes requests in flight; the
+/// kubelet kills it after the pod's grace period.
+const STOP_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Caddy.
 pub(crate) struct Caddy {
@@ -49,7 +49,7 @@ fn environment(frame: &Frame) -> Vec<(&'static str, String)> {
 ///
 /// # Errors
 /// The file cannot be written.
-fn store(frame: &Frame, desired: &Desired, admin: SocketAddr) -> anyhow::Result<()> {
+fn store(frame: &Frame, desired: &DesiredState, admin: SocketAddr) -> anyhow::Result<()> {
     write(&frame.path(CONFIGURATION), &render(frame, desired, admin).to_string())
 }
 
@@ -57,20 +57,20 @@ impl Caddy {
     /// Starts Caddy and waits until it serves.
     ///
     /// # Errors
-    /// It does not start, or does not take its configuration.
-    pub(crate) async fn start(frame: Frame, desired: &Desired) -> anyhow::Result<Self> {
+    /// It does not start or rejects its configuration.
+    pub(crate) async fn start(frame: Frame, desired: &DesiredState) -> anyhow::Result<Self> {
         store(&frame, desired, ADMIN)?;
         let mut command = Command::new("caddy");
         let notices = Notices::listen(&frame.folder)?;
         command.args(arguments(&frame)).envs(environment(&frame)).env(Notices::VARIABLE, notices.place());
-        let mut process = Process::of(command.stderr(Stdio::piped()))?;
-        let mut words = Words::of(process.stderr().context("Caddy has no standard error")?, &[])?;
-        // It says so once what it was started with is in use, and also when it cannot be: then it has none.
+        let mut process = Process::spawn(command.stderr(Stdio::piped()))?;
+        let mut words = Words::from_stderr(process.stderr().context("Caddy has no standard error")?, &[])?;
+        // Caddy notifies when its initial configuration is in use, and also if that failed and it has none.
         let ready = async {
-            tokio::time::timeout(TAKEN, notices.ready())
+            tokio::time::timeout(CONFIGURATION_TIMEOUT, notices.ready())
                 .await
                 .context("Caddy does not serve after a minute; its log says why")??;
-            let apps = ask("GET", "/config/apps", "").await.context("ask Caddy what it serves")?;
+            let apps = send_request("GET", "/config/apps", "").await.context("ask Caddy what it serves")?;
             let is_serving = is_ok(&apps) && !apps.trim_end().ends_with("null");
             anyhow::ensure!(is_serving, "Caddy serves nothing: {}", apps.trim());
             Ok(())
@@ -79,27 +79,28 @@ impl Caddy {
         Ok(Self { process, frame })
     }
 
-    /// Gives it the whole configuration, and waits until it is in use.
+    /// Loads the complete configuration and waits until it is in use.
     ///
     /// # Errors
     /// The configuration is refused, and Caddy serves on with the one before.
-    pub(crate) async fn apply(&mut self, desired: &Desired) -> anyhow::Result<()> {
+    pub(crate) async fn apply(&mut self, desired: &DesiredState) -> anyhow::Result<()> {
         let configuration = render(&self.frame, desired, ADMIN).to_string();
-        let answer = tokio::time::timeout(TAKEN, ask("POST", "/load", &configuration))
-            .await
-            .context("Caddy has not taken the configuration within a minute; its log says why")?
-            .with_context(|| format!("speak with the admin API of Caddy at {ADMIN}"))?;
+        let answer =
+            tokio::time::timeout(CONFIGURATION_TIMEOUT, send_request("POST", "/load", &configuration))
+                .await
+                .context("Caddy has not taken the configuration within a minute; its log says why")?
+                .with_context(|| format!("speak with the admin API of Caddy at {ADMIN}"))?;
         anyhow::ensure!(is_ok(&answer), "Caddy refuses the configuration: {}", answer.trim());
         Ok(())
     }
 
-    /// Lets it finish what it has, and waits for that.
+    /// Stops it gracefully and waits for the exit.
     ///
     /// # Errors
     /// It has ended before.
     pub(crate) async fn drain(&mut self) -> anyhow::Result<()> {
         self.process.signal(Signal::TERM)?;
-        self.process.end_within(STOP).await
+        self.process.end_within(STOP_TIMEOUT).await
     }
 
     /// Its process.
@@ -113,7 +114,7 @@ fn is_ok(answer: &str) -> bool {
 }
 
 /// An order to the admin API, which checks the Host.
-async fn ask(method: &str, path: &str, body: &str) -> std::io::Result<String> {
+async fn send_request(method: &str, path: &str, body: &str) -> std::io::Result<String> {
     let text = format!(
         "{method} {path} HTTP/1.1\r\nHost: {ADMIN}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
          Connection: close\r\n\r\n{body}",

@@ -1,6 +1,5 @@
-//! Caddy: every change, endpoints included, is the whole configuration as JSON, given to the admin API, which Caddy takes
-//! over gracefully within its process; one at a time. As Caddy's ingress controller does it, which links Caddy and loads
-//! its configuration anew for every change.
+//! Caddy: each change, including endpoints, loads the complete JSON configuration through the admin API, one at a time;
+//! Caddy applies it gracefully within its process. Caddy's ingress controller, which links Caddy, does the same.
 
 mod drive;
 mod render;

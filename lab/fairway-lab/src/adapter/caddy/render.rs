@@ -5,15 +5,15 @@ use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 
-use crate::adapter::desired::{Action, CORS_HEADERS, Desired, Host, PathMatch, Rule};
+use crate::adapter::desired::{Action, CORS_HEADERS, DesiredState, Host, PathMatch, Rule};
 use crate::adapter::frame::Frame;
 
 /// The name of the configuration in the folder.
 pub(super) const CONFIGURATION: &str = "caddy.json";
 
-/// The whole configuration, with its admin API at an address.
+/// The complete configuration, with the admin API at an address.
 #[must_use]
-pub(crate) fn render(frame: &Frame, desired: &Desired, admin: SocketAddr) -> Value {
+pub(crate) fn render(frame: &Frame, desired: &DesiredState, admin: SocketAddr) -> Value {
     let certificates: Vec<_> = desired
         .certificates
         .values()
@@ -33,7 +33,7 @@ pub(crate) fn render(frame: &Frame, desired: &Desired, admin: SocketAddr) -> Val
     })
 }
 
-fn server(frame: &Frame, desired: &Desired) -> Value {
+fn server(frame: &Frame, desired: &DesiredState) -> Value {
     let mut routes: Vec<_> = desired
         .hosts
         .iter()
@@ -43,16 +43,16 @@ fn server(frame: &Frame, desired: &Desired) -> Value {
             json!({ "match": [{ "host": [name] }], "handle": handle, "terminal": true })
         })
         .collect();
-    // What no route takes is answered with an empty 200.
+    // Requests that match no route get an empty 200.
     routes.push(json!({ "handle": [status(404)] }));
     let mut server = json!({
         "listen": [frame.listen.http.to_string(), frame.listen.https.to_string()],
-        // Certificates are those of Secrets; nothing is asked of an authority.
+        // Certificates come from Secrets; ACME is off.
         "automatic_https": { "disable": true },
         "tls_connection_policies": [{}],
         "routes": routes,
     });
-    if frame.recommended() {
+    if frame.is_recommended() {
         // HTTP/3 is what the other proxies do not offer either.
         server["protocols"] = json!(["h1", "h2"]);
         server["idle_timeout"] = json!("10m");
@@ -64,7 +64,7 @@ fn status(code: u16) -> Value {
     json!({ "handler": "static_response", "status_code": code })
 }
 
-fn host_routes(frame: &Frame, desired: &Desired, host: &Host) -> Vec<Value> {
+fn host_routes(frame: &Frame, desired: &DesiredState, host: &Host) -> Vec<Value> {
     let mut routes = Vec::new();
     let mut headers: Vec<_> =
         host.response_headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
@@ -74,7 +74,7 @@ fn host_routes(frame: &Frame, desired: &Desired, host: &Host) -> Vec<Value> {
     if !headers.is_empty() {
         let set: serde_json::Map<_, _> =
             headers.into_iter().map(|(name, value)| (name.to_owned(), json!([value]))).collect();
-        // Deferred: over what the backend says.
+        // Deferred, so that it overrides the backend's header.
         let response = json!({ "set": set, "deferred": true });
         routes.push(json!({ "handle": [{ "handler": "headers", "response": response }] }));
     }
@@ -87,7 +87,7 @@ fn host_routes(frame: &Frame, desired: &Desired, host: &Host) -> Vec<Value> {
     routes
 }
 
-fn route(frame: &Frame, desired: &Desired, rule: &Rule) -> Value {
+fn route(frame: &Frame, desired: &DesiredState, rule: &Rule) -> Value {
     json!({
         "match": [{ "path": paths(&rule.path) }],
         "handle": handlers(frame, desired, &rule.action),
@@ -106,7 +106,7 @@ fn paths(path: &PathMatch) -> Vec<String> {
     }
 }
 
-fn handlers(frame: &Frame, desired: &Desired, action: &Action) -> Vec<Value> {
+fn handlers(frame: &Frame, desired: &DesiredState, action: &Action) -> Vec<Value> {
     match action {
         Action::Redirect { to } => {
             let mut redirect = status(302);
@@ -128,7 +128,7 @@ fn reverse_proxy(frame: &Frame, endpoints: &[SocketAddr]) -> Value {
     let upstreams: Vec<_> =
         endpoints.iter().map(|endpoint| json!({ "dial": endpoint.to_string() })).collect();
     let mut handler = json!({ "handler": "reverse_proxy", "upstreams": upstreams });
-    if frame.recommended() {
+    if frame.is_recommended() {
         // By default a request is tried once. Tried again is what never reached a backend, and GET; elsewhere, since an
         // endpoint that failed is left alone for a moment. The interval is short because a request that waits is given up
         // when a configuration is loaded.
@@ -138,7 +138,7 @@ fn reverse_proxy(frame: &Frame, endpoints: &[SocketAddr]) -> Value {
         handler["health_checks"] = json!({ "passive": { "fail_duration": "1s" } });
         handler["transport"] = json!({
             "protocol": "http",
-            // By default it asks for gzip on its own and unpacks it.
+            // By default Caddy adds Accept-Encoding: gzip and decompresses responses.
             "compression": false,
             "dial_timeout": "5s",
             // The limit of 32 idle connections for each endpoint is below what the scenarios hold open.

@@ -12,26 +12,26 @@ use tokio::time::Instant;
 
 use super::render::{BOOTSTRAP, render};
 use crate::adapter::admin::exchange;
-use crate::adapter::desired::Desired;
+use crate::adapter::desired::DesiredState;
 use crate::adapter::files::write_changed;
 use crate::adapter::frame::Frame;
 use crate::adapter::process::Process;
 use crate::adapter::words::Words;
 
-/// How long it may take until it serves.
-const START: Duration = Duration::from_secs(60);
-/// What Envoy writes when it serves, and when it has taken clusters.
-const SERVES: &str = "starting workers";
-const TAKEN: &str = "cds: added/updated";
-/// Envoy Gateway's `minDrainDuration`: for so long it goes on accepting, so that Services and load balancers notice.
-const ACCEPTING: Duration = Duration::from_secs(10);
+/// Timeout for starting.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+/// Envoy's log messages when it serves, and when it has updated clusters.
+const SERVING_MESSAGE: &str = "starting workers";
+const CLUSTERS_UPDATED_MESSAGE: &str = "cds: added/updated";
+/// Envoy Gateway's `minDrainDuration`: how long Envoy keeps accepting, so that Services and load balancers notice.
+const MIN_DRAIN_DURATION: Duration = Duration::from_secs(10);
 /// Envoy Gateway's `drainTimeout`.
-const DRAIN: Duration = Duration::from_secs(60);
-/// What it may take to end once nothing is open.
-const END: Duration = Duration::from_secs(5);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
+/// Timeout for the exit once no connection is open.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a new cluster may take to be ready before routes use it.
-const WARM: Duration = Duration::from_secs(2);
+/// Timeout for warming a new cluster before routes use it.
+const CLUSTER_WARMING_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Envoy.
 pub(crate) struct Envoy {
@@ -45,20 +45,20 @@ type Backends = BTreeMap<String, Vec<SocketAddr>>;
 
 /// Which clusters Envoy has.
 struct Clusters {
-    /// Those that were asked for last.
+    /// The clusters of the latest desired state.
     wanted: Backends,
-    /// Those in its files: these, and the ones that were asked for before.
+    /// The clusters in its files: the current and the previous ones.
     known: BTreeSet<String>,
 }
 
 impl Clusters {
-    fn of(desired: &Desired) -> Self {
+    fn from_desired(desired: &DesiredState) -> Self {
         Self { wanted: desired.backends.clone(), known: desired.backends.keys().cloned().collect() }
     }
 
-    /// What its files say next, and whether a cluster is new in them. One that is only not asked for any more is not: Envoy
-    /// has it still, and says nothing when it is asked for again.
-    fn next(&mut self, desired: &Desired) -> (Desired, bool) {
+    /// The next contents of its files, and whether they add a cluster. A cluster that was only no longer used is not new:
+    /// Envoy still has it and logs nothing when it is used again.
+    fn next(&mut self, desired: &DesiredState) -> (DesiredState, bool) {
         let mut whole = desired.clone();
         for (name, endpoints) in &self.wanted {
             whole.backends.entry(name.clone()).or_insert_with(|| endpoints.clone());
@@ -72,7 +72,7 @@ impl Clusters {
 
 /// The arguments that start Envoy with the files of a frame.
 fn arguments(frame: &Frame) -> Vec<String> {
-    let (seconds, bootstrap) = (DRAIN.as_secs().to_string(), frame.file(BOOTSTRAP));
+    let (seconds, bootstrap) = (DRAIN_TIMEOUT.as_secs().to_string(), frame.file(BOOTSTRAP));
     let mut words = vec!["--disable-hot-restart", "--log-level", "warn", "--drain-strategy", "immediate"];
     words.extend(["--drain-time-s", &seconds, "-c", &bootstrap]);
     let workers = frame.workers.map(|workers| workers.to_string());
@@ -86,7 +86,7 @@ fn arguments(frame: &Frame) -> Vec<String> {
 ///
 /// # Errors
 /// A file cannot be written.
-fn store(frame: &Frame, desired: &Desired) -> anyhow::Result<()> {
+fn store(frame: &Frame, desired: &DesiredState) -> anyhow::Result<()> {
     for (name, value) in render(frame, desired) {
         write_changed(&frame.path(&name), &value.to_string())?;
     }
@@ -102,29 +102,29 @@ impl Envoy {
     ///
     /// # Errors
     /// It does not start.
-    pub(crate) async fn start(frame: Frame, desired: &Desired) -> anyhow::Result<Self> {
+    pub(crate) async fn start(frame: Frame, desired: &DesiredState) -> anyhow::Result<Self> {
         store(&frame, desired)?;
         let mut command = Command::new("envoy");
         command.args(arguments(&frame)).args(["--component-log-level", "config:info,upstream:info"]);
-        let mut process = Process::of(command.stderr(Stdio::piped()))?;
+        let mut process = Process::spawn(command.stderr(Stdio::piped()))?;
         let stderr = process.stderr().context("Envoy has no standard error")?;
-        let mut words = Words::of(stderr, &[SERVES, TAKEN])?;
-        tokio::time::timeout(START, words.until(SERVES))
+        let mut words = Words::from_stderr(stderr, &[SERVING_MESSAGE, CLUSTERS_UPDATED_MESSAGE])?;
+        tokio::time::timeout(START_TIMEOUT, words.wait_for_line(SERVING_MESSAGE))
             .await
             .context("Envoy does not serve after a minute; its log says why")??;
-        let envoy = Self { process, words, frame, clusters: Clusters::of(desired) };
-        // Its main thread answers once it has started the workers, and then their sockets listen.
-        let answer = envoy.ask("GET /ready").await.context("ask Envoy whether it is ready")?;
+        let envoy = Self { process, words, frame, clusters: Clusters::from_desired(desired) };
+        // The main thread responds once the workers are started, and then their sockets listen.
+        let answer = envoy.send_request("GET /ready").await.context("ask Envoy whether it is ready")?;
         anyhow::ensure!(answer.contains("LIVE"), "Envoy is not ready: {}", answer.trim());
         Ok(envoy)
     }
 
-    /// Writes the files that changed; Envoy reads them. As control planes do: a new cluster is there before a route goes
-    /// to it, and one that no route needs any more stays until the next change.
+    /// Writes changed files for Envoy to read. Like control planes, it adds a new cluster before the routes to it, and
+    /// keeps an unused cluster until the next change.
     ///
     /// # Errors
     /// A file cannot be written.
-    pub(crate) async fn apply(&mut self, desired: &Desired) -> anyhow::Result<()> {
+    pub(crate) async fn apply(&mut self, desired: &DesiredState) -> anyhow::Result<()> {
         let (whole, has_new) = self.clusters.next(desired);
         if has_new {
             self.words.forget();
@@ -133,27 +133,31 @@ impl Envoy {
             {
                 write_changed(&self.frame.path(&name), &value.to_string())?;
             }
-            // Too late is no error: the route answers 503 until the cluster is there, as Envoy does.
-            _ = tokio::time::timeout(WARM, self.words.until(TAKEN)).await;
+            // A timeout is not an error: the route returns 503 until the cluster is ready, as with Envoy.
+            _ = tokio::time::timeout(
+                CLUSTER_WARMING_TIMEOUT,
+                self.words.wait_for_line(CLUSTERS_UPDATED_MESSAGE),
+            )
+            .await;
         }
         store(&self.frame, &whole)
     }
 
-    /// Drains as Envoy Gateway's shutdown manager does: health checks fail, answers close connections, and when none is
-    /// left, for which that program, too, looks every second, or the time is over, it ends.
+    /// Drains like Envoy Gateway's shutdown manager: health checks fail and responses close connections; Envoy exits once
+    /// no connection is left, checked every second as that program does, or after the timeout.
     ///
     /// # Errors
     /// It has ended before.
     pub(crate) async fn drain(&mut self) -> anyhow::Result<()> {
-        self.ask("POST /healthcheck/fail").await.context("tell Envoy to fail health checks")?;
-        self.ask("POST /drain_listeners?graceful&skip_exit").await.context("tell Envoy to drain")?;
+        self.send_request("POST /healthcheck/fail").await.context("tell Envoy to fail health checks")?;
+        self.send_request("POST /drain_listeners?graceful&skip_exit").await.context("tell Envoy to drain")?;
         let begun = Instant::now();
-        tokio::time::sleep(ACCEPTING).await;
-        while begun.elapsed() < DRAIN && self.open().await? > 0 {
+        tokio::time::sleep(MIN_DRAIN_DURATION).await;
+        while begun.elapsed() < DRAIN_TIMEOUT && self.open().await? > 0 {
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
         self.process.signal(Signal::TERM)?;
-        self.process.end_within(END).await
+        self.process.end_within(EXIT_TIMEOUT).await
     }
 
     /// Its process.
@@ -163,12 +167,12 @@ impl Envoy {
 
     /// Connections that are open.
     async fn open(&self) -> anyhow::Result<u64> {
-        let answer = self.ask("GET /stats?filter=^server.total_connections$").await?;
+        let answer = self.send_request("GET /stats?filter=^server.total_connections$").await?;
         let value = answer.lines().find_map(|line| line.strip_prefix("server.total_connections: "));
         value.and_then(|value| value.trim().parse().ok()).context("Envoy has no server.total_connections")
     }
 
-    async fn ask(&self, request: &str) -> std::io::Result<String> {
+    async fn send_request(&self, request: &str) -> std::io::Result<String> {
         let text = format!("{request} HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n\r\n");
         exchange(UnixStream::connect(self.frame.path("admin.sock")).await?, &text).await
     }
@@ -180,11 +184,11 @@ mod tests {
 
     #[test]
     fn a_cluster_that_envoy_still_has_is_not_waited_for() {
-        let to = |name: &str| Desired {
+        let to = |name: &str| DesiredState {
             backends: Backends::from([(name.to_owned(), Vec::new())]),
-            ..Desired::default()
+            ..DesiredState::default()
         };
-        let mut clusters = Clusters::of(&to("a"));
+        let mut clusters = Clusters::from_desired(&to("a"));
         let mut next = |name: &str| {
             let (whole, has_new) = clusters.next(&to(name));
             (whole.backends.into_keys().collect::<Vec<_>>().join(" "), has_new)

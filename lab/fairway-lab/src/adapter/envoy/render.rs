@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 
-use crate::adapter::desired::{Action, CORS_HEADERS, Desired, Host, PathMatch, Rule};
+use crate::adapter::desired::{Action, CORS_HEADERS, DesiredState, Host, PathMatch, Rule};
 use crate::adapter::frame::Frame;
 
 /// The name of the bootstrap in the folder.
@@ -12,9 +12,9 @@ pub(super) const BOOTSTRAP: &str = "bootstrap.json";
 const TYPE: &str = "type.googleapis.com/envoy";
 const HTTP: &str = "envoy.extensions.filters.http";
 
-/// All files by name, in the order in which they are to be written: what is referred to comes first.
+/// All files by name, in the order of writing: referenced files come first.
 #[must_use]
-pub(crate) fn render(frame: &Frame, desired: &Desired) -> Vec<(String, Value)> {
+pub(crate) fn render(frame: &Frame, desired: &DesiredState) -> Vec<(String, Value)> {
     let backends = &desired.backends;
     // A file each: Envoy refuses a file of endpoints that has more than those of the cluster that reads it.
     let endpoints = backends
@@ -85,11 +85,11 @@ fn cluster(frame: &Frame, name: &str) -> Value {
         "type": "EDS",
         "eds_cluster_config": { "eds_config": source(frame, &endpoints_of(name)) },
         // Envoy Gateway's default is 10 s; recommended is what all peers have.
-        "connect_timeout": if frame.recommended() { "5s" } else { "10s" },
+        "connect_timeout": if frame.is_recommended() { "5s" } else { "10s" },
         "lb_policy": "LEAST_REQUEST",
         "per_connection_buffer_limit_bytes": 32768,
     });
-    if frame.recommended() {
+    if frame.is_recommended() {
         // The built-in limit of 1,024 connections and waiting requests is for one backend that must not be drowned.
         let most = 1_000_000;
         cluster["circuit_breakers"] = json!({ "thresholds": [{
@@ -99,7 +99,7 @@ fn cluster(frame: &Frame, name: &str) -> Value {
     cluster
 }
 
-fn routes(frame: &Frame, desired: &Desired) -> Value {
+fn routes(frame: &Frame, desired: &DesiredState) -> Value {
     let hosts: Vec<_> = desired.hosts.iter().map(|(name, host)| virtual_host(frame, name, host)).collect();
     json!({
         "@type": format!("{TYPE}.config.route.v3.RouteConfiguration"),
@@ -157,8 +157,8 @@ fn route(frame: &Frame, matching: &Value, action: &Action) -> Value {
             if strip.is_some() {
                 forward["prefix_rewrite"] = json!("/");
             }
-            if frame.recommended() {
-                // What a request that never reached the backend can be sent again for; Envoy's default is nothing.
+            if frame.is_recommended() {
+                // Retries of requests that never reached the backend; Envoy's default is none.
                 forward["retry_policy"] = json!({
                     "retry_on": "connect-failure,refused-stream", "num_retries": 2,
                     "retry_host_predicate": [{
@@ -176,7 +176,7 @@ fn route(frame: &Frame, matching: &Value, action: &Action) -> Value {
     }
 }
 
-fn listeners(frame: &Frame, desired: &Desired) -> Vec<Value> {
+fn listeners(frame: &Frame, desired: &DesiredState) -> Vec<Value> {
     let mut all = vec![listener(frame, "http", frame.listen.http, None)];
     if !desired.certificates.is_empty() {
         let names: Vec<_> = desired.certificates.keys().collect();
@@ -219,7 +219,7 @@ fn http_connections(frame: &Frame, name: &str) -> Value {
         "rds": { "route_config_name": "lab", "config_source": source(frame, "routes.json") },
         "http_filters": [filter("cors", "Cors"), filter("router", "Router")],
     });
-    if !frame.recommended() {
+    if !frame.is_recommended() {
         manager["access_log"] = json!([{
             "name": "envoy.access_loggers.file",
             "typed_config": {

@@ -11,7 +11,7 @@ use tokio::net::UnixStream;
 use super::render::{CONFIGURATION, maps, render, server};
 use super::slots::{Fit, SlotChange, Slots};
 use crate::adapter::admin::exchange;
-use crate::adapter::desired::Desired;
+use crate::adapter::desired::DesiredState;
 use crate::adapter::files::{self, write};
 use crate::adapter::frame::Frame;
 use crate::adapter::notices::Notices;
@@ -21,8 +21,8 @@ use crate::adapter::words::Words;
 /// The socket of the master, and that of the worker's runtime API.
 const MASTER: &str = "master.sock";
 const RUNTIME: &str = "runtime.sock";
-/// How long a new worker may take to serve.
-const RELOAD: Duration = Duration::from_secs(60);
+/// Timeout for a new worker to serve.
+const RELOAD_TIMEOUT: Duration = Duration::from_secs(60);
 /// HAProxy's ingress controller lets it stop softly at once, without a preStop hook; kubelet kills after the grace period
 /// of the pod.
 const SOFT_STOP: Duration = Duration::from_secs(600);
@@ -35,8 +35,8 @@ pub(crate) struct Haproxy {
     frame: Frame,
     slots: Slots,
     generation: u64,
-    /// What it serves; unknown after a change that failed, and then the next one is a reload.
-    served: Option<Desired>,
+    /// The state being served; `None` after a failed change, so that the next change is a reload.
+    served: Option<DesiredState>,
 }
 
 /// The arguments that start HAProxy, master and worker, with the configuration of a frame.
@@ -49,7 +49,7 @@ fn arguments(frame: &Frame) -> Vec<String> {
 ///
 /// # Errors
 /// A file cannot be written.
-fn store(frame: &Frame, desired: &Desired, slots: &Slots, generation: u64) -> anyhow::Result<()> {
+fn store(frame: &Frame, desired: &DesiredState, slots: &Slots, generation: u64) -> anyhow::Result<()> {
     files::certificates(frame, desired)?;
     for (name, text) in maps(desired) {
         write(&frame.path(name), &text)?;
@@ -61,27 +61,27 @@ impl Haproxy {
     /// Starts HAProxy and waits until it serves.
     ///
     /// # Errors
-    /// It does not start, or does not take its configuration.
-    pub(crate) async fn start(frame: Frame, desired: &Desired) -> anyhow::Result<Self> {
+    /// It does not start or rejects its configuration.
+    pub(crate) async fn start(frame: Frame, desired: &DesiredState) -> anyhow::Result<Self> {
         let mut slots = Slots::default();
         slots.fit(&desired.backends);
         store(&frame, desired, &slots, 1)?;
         let notices = Notices::listen(&frame.folder)?;
         let mut command = Command::new("haproxy");
-        // The form of -W in which the master says when a worker is ready.
+        // Master-worker mode in which the master notifies when a worker is ready.
         command.args(arguments(&frame).iter().map(|word| if word == "-W" { "-Ws" } else { word }));
         command.env(Notices::VARIABLE, notices.place()).stderr(Stdio::piped());
-        let mut process = Process::of(&mut command)?;
-        let mut words = Words::of(process.stderr().context("HAProxy has no standard error")?, &[])?;
+        let mut process = Process::spawn(&mut command)?;
+        let mut words = Words::from_stderr(process.stderr().context("HAProxy has no standard error")?, &[])?;
         process.alive(&mut words, serving(&notices, &frame, 1)).await?;
         Ok(Self { process, words, notices, frame, slots, generation: 1, served: Some(desired.clone()) })
     }
 
-    /// Tells it of endpoints through the runtime API when nothing else changed, and reloads it otherwise.
+    /// Updates endpoints through the runtime API if nothing else changed; reloads otherwise.
     ///
     /// # Errors
-    /// It refuses; what it serves is then unknown until the next change.
-    pub(crate) async fn apply(&mut self, desired: &Desired) -> anyhow::Result<()> {
+    /// HAProxy rejects the change; the served state is then unknown until the next change.
+    pub(crate) async fn apply(&mut self, desired: &DesiredState) -> anyhow::Result<()> {
         let before = self.served.take();
         let same = before.is_some_and(|before| {
             before.hosts == desired.hosts && before.certificates == desired.certificates
@@ -94,7 +94,7 @@ impl Haproxy {
         Ok(())
     }
 
-    /// Lets workers finish what they have, and waits for that.
+    /// Lets workers complete their requests and waits for the exit.
     ///
     /// # Errors
     /// It has ended before.
@@ -108,13 +108,14 @@ impl Haproxy {
         &mut self.process
     }
 
-    async fn reload(&mut self, desired: &Desired) -> anyhow::Result<()> {
+    async fn reload(&mut self, desired: &DesiredState) -> anyhow::Result<()> {
         self.generation += 1;
         store(&self.frame, desired, &self.slots, self.generation)?;
         self.notices.forget();
         // A signal that comes while the master is still busy with the reload before is lost; an order on its socket is not.
-        let answer = ask(&self.frame.path(MASTER), "reload").await.context("order HAProxy to reload")?;
-        // From version 3 on it answers when that is done; before, at once and with nothing.
+        let answer =
+            send_command(&self.frame.path(MASTER), "reload").await.context("order HAProxy to reload")?;
+        // From version 3 on the reply comes once that is done; before, it is immediate and empty.
         anyhow::ensure!(
             !answer.contains("Success=0"),
             "HAProxy refuses the configuration: {}",
@@ -137,9 +138,9 @@ impl Haproxy {
         Ok(())
     }
 
-    /// An order that must not be answered with a complaint. A new address is answered with what changed.
+    /// A command that must not return an error. A new address is answered with the change.
     async fn order(&self, order: &str) -> anyhow::Result<()> {
-        let answer = ask(&self.frame.path(RUNTIME), order).await.context("speak with HAProxy")?;
+        let answer = send_command(&self.frame.path(RUNTIME), order).await.context("speak with HAProxy")?;
         let answer = answer.trim();
         let taken =
             answer.is_empty() || answer.contains("changed from") || answer.contains("no need to change");
@@ -148,24 +149,24 @@ impl Haproxy {
     }
 }
 
-/// Waits for the master's word, and looks once each time it comes: after a refusal it comes too.
+/// Waits for a notification of the master and checks after each; one also follows a rejected configuration.
 async fn serving(notices: &Notices, frame: &Frame, generation: u64) -> anyhow::Result<()> {
     let socket = frame.path(RUNTIME);
     let wanted = format!("description: generation-{generation}");
     let served = async {
         loop {
             notices.ready().await?;
-            let known = ask(&socket, "show info").await.unwrap_or_default();
+            let known = send_command(&socket, "show info").await.unwrap_or_default();
             if known.lines().any(|line| line.eq_ignore_ascii_case(&wanted)) {
                 return Ok(());
             }
         }
     };
-    tokio::time::timeout(RELOAD, served)
+    tokio::time::timeout(RELOAD_TIMEOUT, served)
         .await
         .context("HAProxy has not taken the configuration within a minute; its log says why")?
 }
 
-async fn ask(socket: &Path, order: &str) -> std::io::Result<String> {
+async fn send_command(socket: &Path, order: &str) -> std::io::Result<String> {
     exchange(UnixStream::connect(socket).await?, &format!("{order}\n")).await
 }

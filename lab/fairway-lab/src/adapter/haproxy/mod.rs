@@ -1,5 +1,5 @@
-//! HAProxy: endpoints through the runtime API into server slots that are there beforehand; a new configuration and a
-//! reload, without a closed socket, for everything else and when slots run out. As HAProxy's own ingress controller does.
+//! HAProxy: endpoints go through the runtime API into preallocated server slots; everything else, and a lack of slots,
+//! needs a new configuration and a reload without closing sockets. HAProxy's own ingress controller does the same.
 
 mod drive;
 mod render;

@@ -1,10 +1,10 @@
-//! haproxy.cfg and its maps, in the form in which HAProxy's ingress controller lays them out: maps from host and path to
-//! a backend, rules for what hosts ask for besides, a backend with slots for each Service. Pure.
+//! haproxy.cfg and its maps, laid out as by HAProxy's ingress controller: maps from host and path to a backend, rules for
+//! other host settings, and a backend with slots for each Service. Pure.
 
 use std::fmt::Write;
 
 use super::slots::Slots;
-use crate::adapter::desired::{Action, CORS_HEADERS, Desired, Host, PathMatch};
+use crate::adapter::desired::{Action, CORS_HEADERS, DesiredState, Host, PathMatch};
 use crate::adapter::frame::Frame;
 
 /// The name of the configuration in the folder.
@@ -14,9 +14,9 @@ pub(super) const EXACT: &str = "exact.map";
 /// The map of prefixes.
 pub(super) const PREFIX: &str = "prefix.map";
 
-/// The whole configuration. `generation` is what the runtime API says once a worker with it serves.
+/// The complete configuration. The runtime API reports `generation` once a worker serves it.
 #[must_use]
-pub(crate) fn render(frame: &Frame, desired: &Desired, slots: &Slots, generation: u64) -> String {
+pub(crate) fn render(frame: &Frame, desired: &DesiredState, slots: &Slots, generation: u64) -> String {
     let mut text = global(frame, generation);
     text.push_str(defaults(frame));
     text.push_str(&frontend(frame, desired));
@@ -33,7 +33,7 @@ pub(crate) fn render(frame: &Frame, desired: &Desired, slots: &Slots, generation
 
 /// The two maps, exact paths and prefixes: host and path to backend.
 #[must_use]
-pub(crate) fn maps(desired: &Desired) -> [(&'static str, String); 2] {
+pub(crate) fn maps(desired: &DesiredState) -> [(&'static str, String); 2] {
     let (mut exact, mut prefix) = (String::new(), String::new());
     for (name, host) in &desired.hosts {
         for rule in &host.rules {
@@ -67,14 +67,14 @@ fn global(frame: &Frame, generation: u64) -> String {
         _ = writeln!(text, "  nbthread {workers}");
     }
     text.push_str("  ssl-default-bind-options ssl-min-ver TLSv1.2\n");
-    if !frame.recommended() {
+    if !frame.is_recommended() {
         text.push_str("  log stdout format raw local0\n");
     }
     text
 }
 
 fn defaults(frame: &Frame) -> &'static str {
-    if frame.recommended() {
+    if frame.is_recommended() {
         "defaults
   mode http
   no log
@@ -104,8 +104,8 @@ fn defaults(frame: &Frame) -> &'static str {
     }
 }
 
-fn frontend(frame: &Frame, desired: &Desired) -> String {
-    let backlog = if frame.recommended() { " backlog 4096" } else { "" };
+fn frontend(frame: &Frame, desired: &DesiredState) -> String {
+    let backlog = if frame.is_recommended() { " backlog 4096" } else { "" };
     let mut text = format!("frontend web\n  bind {}{backlog}\n", frame.listen.http);
     if !desired.certificates.is_empty() {
         let certificates: Vec<_> = desired
@@ -121,7 +121,7 @@ fn frontend(frame: &Frame, desired: &Desired) -> String {
         );
     }
     text.push_str("  option forwardfor\n  http-request set-header X-Forwarded-Proto https if { ssl_fc }\n");
-    if frame.recommended() {
+    if frame.is_recommended() {
         // The headers that the other proxies send to backends.
         text.push_str(
             "  http-request set-header X-Forwarded-Proto http if !{ ssl_fc }
@@ -179,9 +179,9 @@ fn extras(name: &str, host: &Host) -> String {
 fn backend(frame: &Frame, name: &str, slots: &Slots) -> String {
     let mut text = format!("backend {name}\n  balance roundrobin\n");
     // Recommended, idle connections are kept for a minute, as nginx keeps them; by default half of them go every 5 s.
-    let pool = if frame.recommended() { " pool-purge-delay 60s" } else { "" };
+    let pool = if frame.is_recommended() { " pool-purge-delay 60s" } else { "" };
     _ = writeln!(text, "  default-server check{pool}");
-    for (slot, endpoint) in slots.of(name).iter().enumerate() {
+    for (slot, endpoint) in slots.for_backend(name).iter().enumerate() {
         match endpoint {
             Some(endpoint) => _ = writeln!(text, "  server {} {endpoint}", server(slot)),
             None => _ = writeln!(text, "  server {} 127.0.0.1:1 disabled", server(slot)),

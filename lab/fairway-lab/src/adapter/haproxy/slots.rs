@@ -1,4 +1,4 @@
-//! Which endpoint is in which server slot of a backend. Pure: it says what to change and changes nothing of HAProxy.
+//! The assignment of endpoints to a backend's server slots. Pure: returns the changes and does not apply them.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -12,18 +12,18 @@ pub(crate) struct Slots {
     by_backend: BTreeMap<String, Vec<Option<SocketAddr>>>,
 }
 
-/// A slot that gets another endpoint, or none.
+/// A change of a slot's endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SlotChange {
     /// The backend.
     pub backend: String,
     /// The slot, from 0.
     pub slot: usize,
-    /// What is in it from now on.
+    /// The new content of the slot.
     pub endpoint: Option<SocketAddr>,
 }
 
-/// What new endpoints ask for.
+/// The result of assigning new endpoints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fit {
     /// These slots change.
@@ -67,7 +67,7 @@ impl Slots {
 
     /// The slots of a backend.
     #[must_use]
-    pub(crate) fn of(&self, backend: &str) -> &[Option<SocketAddr>] {
+    pub(crate) fn for_backend(&self, backend: &str) -> &[Option<SocketAddr>] {
         self.by_backend.get(backend).map_or(&[], Vec::as_slice)
     }
 }
@@ -100,8 +100,8 @@ mod tests {
             panic!("reloads for an endpoint")
         };
         assert_eq!(changes.iter().map(|change| change.slot).collect::<Vec<_>>(), [0, 0]);
-        assert_eq!(slots.of("one")[1].map(|endpoint| endpoint.port()), Some(2));
-        assert_eq!(slots.of("one")[0].map(|endpoint| endpoint.port()), Some(4));
+        assert_eq!(slots.for_backend("one")[1].map(|endpoint| endpoint.port()), Some(2));
+        assert_eq!(slots.for_backend("one")[0].map(|endpoint| endpoint.port()), Some(4));
     }
 
     #[test]
@@ -109,6 +109,6 @@ mod tests {
         let mut slots = Slots::default();
         slots.fit(&backends(1..=42));
         assert_eq!(slots.fit(&backends(1..=43)), Fit::Reload);
-        assert_eq!(slots.of("one").len(), 84);
+        assert_eq!(slots.for_backend("one").len(), 84);
     }
 }

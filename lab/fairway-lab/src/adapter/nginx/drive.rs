@@ -10,23 +10,22 @@ use tokio::net::UnixStream;
 
 use super::render::{CONFIGURATION, render};
 use crate::adapter::admin::exchange;
-use crate::adapter::desired::Desired;
+use crate::adapter::desired::DesiredState;
 use crate::adapter::files::{self, write};
 use crate::adapter::frame::Frame;
 use crate::adapter::process::Process;
 use crate::adapter::words::Words;
 
 /// NGINX Ingress Controller's `-nginx-reload-timeout`.
-const RELOAD: Duration = Duration::from_secs(60);
-/// What the master writes when it takes up a configuration, when a worker with it was started, and when it refuses one.
-/// Workers of the configuration before go on accepting for 100 ms more: that is the master's own pause
-/// (`ngx_master_process_cycle`), and the laboratory waits for nothing of it.
+const RELOAD_TIMEOUT: Duration = Duration::from_secs(60);
+/// The master's log messages when it loads a configuration, has started a worker with it, or rejects it. Old workers accept
+/// for another 100 ms: that is the master's own pause (`ngx_master_process_cycle`); the laboratory does not wait for it.
 const TAKES_UP: &str = "reconfiguring";
-const STARTED: &str = "start worker process ";
+const WORKER_STARTED_MESSAGE: &str = "start worker process ";
 const REFUSED: &str = "[emerg]";
 /// NGINX Ingress Controller ends nginx with `nginx -s quit` at once, without a preStop hook; kubelet kills after the
 /// grace period of the pod.
-const QUIT: Duration = Duration::from_secs(600);
+const QUIT_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// nginx.
 pub(crate) struct Nginx {
@@ -46,44 +45,44 @@ impl Nginx {
     /// Starts nginx and waits until it serves.
     ///
     /// # Errors
-    /// It does not start, or does not take its configuration.
-    pub(crate) async fn start(frame: Frame, desired: &Desired) -> anyhow::Result<Self> {
+    /// It does not start or rejects its configuration.
+    pub(crate) async fn start(frame: Frame, desired: &DesiredState) -> anyhow::Result<Self> {
         store(&frame, desired, 1)?;
         let mut command = Command::new("nginx");
-        let mut process = Process::of(command.args(arguments(&frame)).stderr(Stdio::piped()))?;
+        let mut process = Process::spawn(command.args(arguments(&frame)).stderr(Stdio::piped()))?;
         let stderr = process.stderr().context("nginx has no standard error")?;
-        let mut words = Words::of(stderr, &[TAKES_UP, STARTED, REFUSED])?;
-        within(words.until_or(STARTED, REFUSED)).await?;
+        let mut words = Words::from_stderr(stderr, &[TAKES_UP, WORKER_STARTED_MESSAGE, REFUSED])?;
+        within(words.until_or(WORKER_STARTED_MESSAGE, REFUSED)).await?;
         let socket = frame.path("generation.sock");
         let seen = within(async { Ok(generation(&socket).await?) }).await?;
         anyhow::ensure!(seen == "1", "nginx answers {seen:?} instead of its first configuration's number");
         Ok(Self { process, words, frame, generation: 1 })
     }
 
-    /// Writes the configuration, reloads, and waits until a worker with it is there: its sockets are those of the workers
-    /// before, so that it misses no connection.
+    /// Writes the configuration, reloads, and waits for a new worker. The new worker inherits the listening sockets, so no
+    /// connection is missed.
     ///
     /// # Errors
     /// The configuration is refused, and nginx serves on with the one before.
-    pub(crate) async fn apply(&mut self, desired: &Desired) -> anyhow::Result<()> {
+    pub(crate) async fn apply(&mut self, desired: &DesiredState) -> anyhow::Result<()> {
         self.generation += 1;
         store(&self.frame, desired, self.generation)?;
         self.words.forget();
         self.process.signal(Signal::HUP)?;
         within(async {
-            self.words.until(TAKES_UP).await?;
-            self.words.until_or(STARTED, REFUSED).await
+            self.words.wait_for_line(TAKES_UP).await?;
+            self.words.until_or(WORKER_STARTED_MESSAGE, REFUSED).await
         })
         .await
     }
 
-    /// Lets workers finish what they have, and waits for that.
+    /// Lets workers complete their requests and waits for the exit.
     ///
     /// # Errors
     /// It has ended before.
     pub(crate) async fn drain(&mut self) -> anyhow::Result<()> {
         self.process.signal(Signal::QUIT)?;
-        self.process.end_within(QUIT).await
+        self.process.end_within(QUIT_TIMEOUT).await
     }
 
     /// The master process.
@@ -93,7 +92,7 @@ impl Nginx {
 }
 
 async fn within<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    let done = tokio::time::timeout(RELOAD, work).await;
+    let done = tokio::time::timeout(RELOAD_TIMEOUT, work).await;
     done.context("nginx has not taken the configuration within a minute; its log says why")?
 }
 
@@ -101,7 +100,7 @@ async fn within<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Res
 ///
 /// # Errors
 /// A file cannot be written.
-fn store(frame: &Frame, desired: &Desired, generation: u64) -> anyhow::Result<()> {
+fn store(frame: &Frame, desired: &DesiredState, generation: u64) -> anyhow::Result<()> {
     files::certificates(frame, desired)?;
     write(&frame.path(CONFIGURATION), &render(frame, desired, generation))
 }

@@ -3,13 +3,13 @@
 
 use std::fmt::Write;
 
-use crate::adapter::desired::{Action, CORS_HEADERS, Desired, Host, PathMatch, Rule};
+use crate::adapter::desired::{Action, CORS_HEADERS, DesiredState, Host, PathMatch, Rule};
 use crate::adapter::frame::Frame;
 
 /// The name of the configuration in the folder.
 pub(super) const CONFIGURATION: &str = "nginx.conf";
 
-/// What endpoints are told of the client, besides the host.
+/// Request headers about the client, in addition to Host.
 const OF_THE_CLIENT: [(&str, &str); 5] = [
     ("X-Real-IP", "$remote_addr"),
     ("X-Forwarded-For", "$proxy_add_x_forwarded_for"),
@@ -18,9 +18,9 @@ const OF_THE_CLIENT: [(&str, &str); 5] = [
     ("X-Forwarded-Proto", "$scheme"),
 ];
 
-/// The whole configuration. `generation` is what the socket `generation.sock` answers once workers serve it.
+/// The complete configuration. The socket `generation.sock` returns `generation` once workers serve it.
 #[must_use]
-pub(crate) fn render(frame: &Frame, desired: &Desired, generation: u64) -> String {
+pub(crate) fn render(frame: &Frame, desired: &DesiredState, generation: u64) -> String {
     let mut text = main_block(frame);
     text.push_str(&http_block(frame));
     text.push_str(&default_servers(frame, generation));
@@ -29,7 +29,7 @@ pub(crate) fn render(frame: &Frame, desired: &Desired, generation: u64) -> Strin
         for endpoint in endpoints {
             _ = writeln!(text, "    server {endpoint} max_fails=1 fail_timeout=10s max_conns=0;");
         }
-        if frame.recommended() {
+        if frame.is_recommended() {
             text.push_str("    keepalive 1024;\n    keepalive_requests 100000000;\n");
         }
         text.push_str("  }\n");
@@ -44,7 +44,7 @@ pub(crate) fn render(frame: &Frame, desired: &Desired, generation: u64) -> Strin
 
 fn main_block(frame: &Frame) -> String {
     let workers = frame.workers.map_or_else(|| "auto".to_owned(), |workers| workers.to_string());
-    let connections = if frame.recommended() { 16_384 } else { 1_024 };
+    let connections = if frame.is_recommended() { 16_384 } else { 1_024 };
     format!(
         "daemon off;
 worker_processes {workers};
@@ -57,7 +57,7 @@ events {{ worker_connections {connections}; }}
 }
 
 fn http_block(frame: &Frame) -> String {
-    let logs = if frame.recommended() {
+    let logs = if frame.is_recommended() {
         "  access_log off;
   server_tokens off;
   keepalive_timeout 600s;
@@ -69,7 +69,7 @@ fn http_block(frame: &Frame) -> String {
 "
     };
     // Without a server named so, requests of HTTP/1.1 upstreams would carry `Connection: close`.
-    let connection = if frame.recommended() { "\"\"" } else { "close" };
+    let connection = if frame.is_recommended() { "\"\"" } else { "close" };
     let mut text = format!(
         "http {{
   log_format main '$remote_addr - $remote_user [$time_local] \"$request\" $status $body_bytes_sent \"$http_referer\" '
@@ -88,11 +88,11 @@ fn http_block(frame: &Frame) -> String {
 }
 
 fn tls(frame: &Frame) -> String {
-    let cache = if frame.recommended() { "  ssl_session_cache shared:lab:20m;\n" } else { "" };
+    let cache = if frame.is_recommended() { "  ssl_session_cache shared:lab:20m;\n" } else { "" };
     format!("  ssl_protocols TLSv1.2 TLSv1.3;\n{cache}")
 }
 
-/// What answers when no host does, and the socket that says which configuration the workers have.
+/// The default server, and the socket that reports the workers' configuration.
 fn default_servers(frame: &Frame, generation: u64) -> String {
     let socket = frame.file("generation.sock");
     format!(
@@ -110,11 +110,11 @@ fn default_servers(frame: &Frame, generation: u64) -> String {
 ",
         http = frame.listen.http,
         https = frame.listen.https,
-        backlog = if frame.recommended() { " backlog=4096" } else { "" },
+        backlog = if frame.is_recommended() { " backlog=4096" } else { "" },
     )
 }
 
-fn server(frame: &Frame, forwarding: &str, desired: &Desired, name: &str, host: &Host) -> String {
+fn server(frame: &Frame, forwarding: &str, desired: &DesiredState, name: &str, host: &Host) -> String {
     let mut text = format!("  server {{\n    server_name {name};\n    listen {};\n", frame.listen.http);
     if let Some(certificate) = &host.certificate {
         let file = |kind: &str| frame.file(&format!("{certificate}.{kind}"));
@@ -138,7 +138,7 @@ fn server(frame: &Frame, forwarding: &str, desired: &Desired, name: &str, host: 
 }
 
 /// A prefix is one of whole segments: `/a/` and `= /a`; `/` alone needs no second one.
-fn locations(forwarding: &str, desired: &Desired, rule: &Rule) -> String {
+fn locations(forwarding: &str, desired: &DesiredState, rule: &Rule) -> String {
     match &rule.path {
         PathMatch::Exact(path) => location(forwarding, desired, &format!("= {path}"), &rule.action),
         PathMatch::Prefix(path) => {
@@ -152,7 +152,7 @@ fn locations(forwarding: &str, desired: &Desired, rule: &Rule) -> String {
     }
 }
 
-fn location(forwarding: &str, desired: &Desired, matching: &str, action: &Action) -> String {
+fn location(forwarding: &str, desired: &DesiredState, matching: &str, action: &Action) -> String {
     let answered = |answer: &str| format!("    location {matching} {{ return {answer}; }}\n");
     let passed = |to: &str, how: &str| format!("    location {matching} {{\n      {to};\n{how}    }}\n");
     match action {
@@ -161,16 +161,16 @@ fn location(forwarding: &str, desired: &Desired, matching: &str, action: &Action
             answered("502")
         }
         Action::Forward { backend, strip } => {
-            // With a path nginx puts it in place of what the location matched.
+            // With a path, nginx replaces the part that the location matched.
             let path = if strip.is_some() { "/" } else { "" };
             passed(&format!("proxy_pass http://{backend}{path}"), forwarding)
         }
     }
 }
 
-/// How requests are passed on: the same in every location.
+/// Proxy settings, the same in every location.
 fn forwarding(frame: &Frame) -> String {
-    let (bounds, buffers) = if frame.recommended() {
+    let (bounds, buffers) = if frame.is_recommended() {
         (
             "      proxy_connect_timeout 5s;
 ",
@@ -199,9 +199,9 @@ fn forwarding(frame: &Frame) -> String {
     )
 }
 
-/// What endpoints are told of the request.
+/// Request headers about the request.
 fn headers(frame: &Frame) -> String {
-    let id = frame.recommended().then_some(("X-Request-ID", "$request_id"));
+    let id = frame.is_recommended().then_some(("X-Request-ID", "$request_id"));
     let mut text = String::new();
     for (header, value) in [("Host", "$host")].into_iter().chain(id).chain(OF_THE_CLIENT) {
         _ = writeln!(text, "      proxy_set_header {header} {value};");

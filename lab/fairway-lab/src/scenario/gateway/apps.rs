@@ -1,5 +1,5 @@
-//! Applications without pods of their own: Services whose endpoints are the pods that there are, so that thousands of them
-//! need no more of the machine. Objects as values, and their namespaces.
+//! Applications without pods of their own: Services whose endpoints are existing pods, so that thousands of them cost the
+//! machine nothing more. Objects as values, and their namespaces.
 
 use std::net::IpAddr;
 
@@ -16,7 +16,7 @@ pub(super) struct Folders {
 }
 
 impl Folders {
-    /// So many of them.
+    /// The number of applications.
     pub(super) async fn make(running: &RunningPeer<'_>, word: &str, count: u32) -> anyhow::Result<Self> {
         let names: Vec<_> = (0..count).map(|number| format!("{NAMESPACE}-{word}-{number}")).collect();
         at_once(running, names.iter().map(|name| namespace(name)).collect(), Action::Apply).await?;
@@ -41,7 +41,7 @@ fn namespace(name: &str) -> Value {
     json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } })
 }
 
-/// The addresses of the pods that stand behind the streams' route.
+/// The addresses of the pods behind the streams' route.
 pub(super) async fn endpoints(running: &RunningPeer<'_>) -> anyhow::Result<Vec<IpAddr>> {
     let pods = running.cluster.pods(NAMESPACE, &format!("app={BACKEND}")).await?;
     let addresses: Vec<_> = pods.into_iter().filter_map(|pod| pod.address).collect();

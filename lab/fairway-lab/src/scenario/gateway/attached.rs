@@ -1,5 +1,5 @@
-//! Attached routes: how soon `status.listeners[].attachedRoutes` of a Gateway counts routes that were made, and no longer
-//! counts those that were removed; and how often the status is written meanwhile.
+//! Attached routes: how soon `status.listeners[].attachedRoutes` of a Gateway counts added routes and drops removed ones,
+//! and how often the status is written for it.
 
 use std::time::{Duration, Instant};
 
@@ -22,10 +22,10 @@ pub(super) struct Parameters {
     pub(super) routes: u32,
 }
 
-/// What was seen of the status.
+/// An observed status.
 #[derive(Default)]
-struct Seen {
-    /// When it said the number that was waited for.
+struct SeenStatus {
+    /// When it showed the awaited number.
     at: Option<Instant>,
     writes: u64,
     /// Counts beyond what there was.
@@ -40,7 +40,7 @@ pub(super) async fn run(
 ) -> anyhow::Result<()> {
     let peer = running.contender.peer.name();
     let mut gateway = running.cluster.follow(&gateway::named(peer, NAMESPACE)).await?;
-    let Some(before) = settled(&mut gateway).await else {
+    let Some(before) = wait_until_settled(&mut gateway).await else {
         anyhow::bail!("the status of its Gateway does not say how many routes are attached")
     };
     let objects: Vec<Value> = (0..parameters.routes).map(|number| object(peer, number)).collect();
@@ -52,7 +52,7 @@ pub(super) async fn run(
     ] {
         at_once(running, objects.clone(), action).await?;
         let done = Instant::now();
-        let seen = until(&mut gateway, wanted, all, patience).await;
+        let seen = wait_for_count(&mut gateway, wanted, all, patience).await;
         let mut found = propagation(running, case);
         note_effect(&mut found, done, seen.at);
         found.wrong = seen.wrong;
@@ -76,20 +76,20 @@ fn object(peer: &str, number: u32) -> Value {
 }
 
 /// The count once nothing has been written for a while.
-async fn settled(gateway: &mut Following) -> Option<u64> {
+async fn wait_until_settled(gateway: &mut Following) -> Option<u64> {
     let mut last = None;
     while let Some(version) = gateway.next(Duration::from_secs(1)).await {
-        last = attached(&version.object).or(last);
+        last = attached_routes(&version.object).or(last);
     }
     last
 }
 
-/// Looks at every version until the count is as wanted; no right count is above `most`.
-async fn until(gateway: &mut Following, wanted: u64, most: u64, patience: Duration) -> Seen {
-    let (mut seen, end) = (Seen::default(), Instant::now() + patience);
+/// Follows every version until the count is as wanted; no valid count is above `most`.
+async fn wait_for_count(gateway: &mut Following, wanted: u64, most: u64, patience: Duration) -> SeenStatus {
+    let (mut seen, end) = (SeenStatus::default(), Instant::now() + patience);
     while let Some(version) = gateway.next(end.saturating_duration_since(Instant::now())).await {
         seen.writes += 1;
-        let count = attached(&version.object);
+        let count = attached_routes(&version.object);
         seen.wrong += u64::from(count.is_some_and(|count| count > most));
         if count == Some(wanted) {
             seen.at = Some(version.at);
@@ -100,7 +100,7 @@ async fn until(gateway: &mut Following, wanted: u64, most: u64, patience: Durati
 }
 
 /// The count of the listener in the clear.
-fn attached(gateway: &Value) -> Option<u64> {
+fn attached_routes(gateway: &Value) -> Option<u64> {
     let listeners = gateway["status"]["listeners"].as_array()?;
     listeners.iter().find(|listener| listener["name"] == HTTP)?["attachedRoutes"].as_u64()
 }
@@ -115,7 +115,7 @@ mod tests {
     fn the_count_is_that_of_the_listener_in_the_clear() {
         let listeners =
             json!([{ "name": "https", "attachedRoutes": 3 }, { "name": "http", "attachedRoutes": 7 }]);
-        assert_eq!(attached(&json!({ "status": { "listeners": listeners } })), Some(7));
-        assert_eq!(attached(&json!({ "status": {} })), None);
+        assert_eq!(attached_routes(&json!({ "status": { "listeners": listeners } })), Some(7));
+        assert_eq!(attached_routes(&json!({ "status": {} })), None);
     }
 }

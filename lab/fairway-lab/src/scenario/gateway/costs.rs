@@ -1,8 +1,8 @@
-//! What all pods of a peer spend while its objects are made and changed.
+//! The usage of all pods of a peer while its objects are created and changed.
 
 use fairway_lab_measure::results::Run;
 
-use super::super::metering::{Metered, Metering};
+use super::super::metering::{MeteredUsage, Metering};
 use super::super::running_peer::RunningPeer;
 use super::figures::finding;
 
@@ -14,7 +14,7 @@ impl Costs {
         Ok(Self(running.metering_of_all().await?))
     }
 
-    /// Notes what was spent since the beginning or the last time.
+    /// Records the usage since the start or the previous call.
     pub(super) async fn note(
         &mut self,
         running: &RunningPeer<'_>,
@@ -22,7 +22,7 @@ impl Costs {
         when: &str,
         run: &mut Run,
     ) -> anyhow::Result<()> {
-        let Metered { spent, .. } = self.0.cut().await?;
+        let MeteredUsage { spent, .. } = self.0.cut().await?;
         let mut add = |figure: String, unit: &str, value: f64| {
             run.supplement.findings.push(finding(running, case, &figure, unit, value));
         };

@@ -1,5 +1,5 @@
-//! Backend failover: one of the endpoints of a Service refuses connections for a while and is well again, while requests go
-//! on over many routes. What clients see, and how soon the endpoint is used again.
+//! Backend failover: one endpoint of a Service refuses connections for a while and recovers, under load over many routes.
+//! Measures what clients see and how soon the endpoint is used again.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! What the measurements have in common: their figures in the results, how long objects take, and which of many are asked for.
+//! Shared parts of the measurements: their figures in the results, the time objects take, and the sampling of many objects.
 
 use fairway_lab_measure::results::Finding;
 
@@ -22,12 +22,12 @@ pub(super) fn finding(
     }
 }
 
-/// At most so many of them, evenly spread.
+/// At most this many of them, evenly spread.
 pub(super) fn sample<T>(all: &[T], most: usize) -> Vec<&T> {
     all.iter().step_by(all.len().div_ceil(most).max(1)).collect()
 }
 
-/// How many of those asked for were not served.
+/// How many of the sampled ones were not served.
 pub(super) fn not_served(
     running: &RunningPeer<'_>,
     case: &str,

@@ -1,5 +1,5 @@
-//! An endpoint that is well or not, as it is told: in this process, so that what reaches it is counted. While it is not well
-//! connections to it are refused, and those that it had are gone.
+//! An endpoint that is healthy or not on command, in this process, so that its requests are counted. While unhealthy it
+//! refuses connections and closes existing ones.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -11,33 +11,33 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 
-/// What backends answer, as far as anybody looks.
-const ANSWER: &[u8] =
+/// The backends' response, as far as it is checked.
+const BACKEND_RESPONSE: &[u8] =
     b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Type: text/plain\r\nX-Lab-Backend: flipping\r\n\r\nok\n";
 /// A head is not larger.
-const HEAD: usize = 16 * 1024;
+const MAX_HEAD_BYTES: usize = 16 * 1024;
 
 /// The endpoint.
 pub(super) struct Flipping {
     address: SocketAddr,
-    served: Arc<Served>,
+    served: Arc<ReceivedRequests>,
     /// The server with its connections, while it is well.
     running: Option<JoinSet<()>>,
 }
 
-/// What reached it.
-struct Served {
+/// The requests received.
+struct ReceivedRequests {
     begun: Instant,
     requests: AtomicU64,
-    /// When the first request came since it was last told to be well, in microseconds since `begun`; 0 for not yet.
+    /// When the first request arrived since it last became healthy, in microseconds since `begun`; 0 for not yet.
     first_us: AtomicU64,
 }
 
 impl Flipping {
-    /// One that is well, at a free port of an address of this machine.
+    /// A healthy endpoint, on a free port of an address of this machine.
     pub(super) fn start(address: IpAddr) -> anyhow::Result<Self> {
         let begun = Instant::now();
-        let served = Served { begun, requests: AtomicU64::new(0), first_us: AtomicU64::new(0) };
+        let served = ReceivedRequests { begun, requests: AtomicU64::new(0), first_us: AtomicU64::new(0) };
         let (address, served) = (SocketAddr::new(address, 0), Arc::new(served));
         let mut flipping = Self { address, served, running: None };
         flipping.be_well()?;
@@ -48,12 +48,12 @@ impl Flipping {
         self.address.port()
     }
 
-    /// How many requests it has answered.
+    /// The number of requests answered.
     pub(super) fn requests(&self) -> u64 {
         self.served.requests.load(Ordering::Relaxed)
     }
 
-    /// When the first request came since it was last told to be well.
+    /// When the first request arrived since it last became healthy.
     pub(super) fn first(&self) -> Option<Instant> {
         let us = self.served.first_us.load(Ordering::Relaxed);
         (us > 0).then(|| self.served.begun + std::time::Duration::from_micros(us))
@@ -80,7 +80,7 @@ impl Flipping {
 }
 
 /// Connections end with it.
-async fn accept(listener: TcpListener, served: Arc<Served>) {
+async fn accept(listener: TcpListener, served: Arc<ReceivedRequests>) {
     let mut connections = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
         connections.spawn(serve(stream, served.clone()));
@@ -88,7 +88,7 @@ async fn accept(listener: TcpListener, served: Arc<Served>) {
     }
 }
 
-async fn serve(mut stream: TcpStream, served: Arc<Served>) {
+async fn serve(mut stream: TcpStream, served: Arc<ReceivedRequests>) {
     let mut bytes = Vec::new();
     loop {
         while let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -96,11 +96,11 @@ async fn serve(mut stream: TcpStream, served: Arc<Served>) {
             served.requests.fetch_add(1, Ordering::Relaxed);
             let now = u64::try_from(served.begun.elapsed().as_micros()).unwrap_or(u64::MAX).max(1);
             _ = served.first_us.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
-            if stream.write_all(ANSWER).await.is_err() {
+            if stream.write_all(BACKEND_RESPONSE).await.is_err() {
                 return;
             }
         }
-        if bytes.len() > HEAD || !matches!(stream.read_buf(&mut bytes).await, Ok(1..)) {
+        if bytes.len() > MAX_HEAD_BYTES || !matches!(stream.read_buf(&mut bytes).await, Ok(1..)) {
             return;
         }
     }
@@ -117,16 +117,19 @@ mod tests {
         let address = flipping.address;
         let mut probe = Probe::new(address);
         for _ in 0..3 {
-            let answer = probe.ask("a.test").await.unwrap();
+            let answer = probe.request_root("a.test").await.unwrap();
             assert_eq!((answer.status, answer.backend.as_deref()), (200, Some("flipping")));
         }
         assert_eq!(flipping.requests(), 3);
         flipping.fail().await;
-        assert!(probe.ask("a.test").await.is_err(), "its connection is gone, and another one is refused");
+        assert!(
+            probe.request_root("a.test").await.is_err(),
+            "its connection is gone, and another one is refused"
+        );
         let well = Instant::now();
         flipping.be_well().unwrap();
         assert_eq!((flipping.address, flipping.first()), (address, None));
-        assert_eq!(probe.ask("a.test").await.unwrap().status, 200);
+        assert_eq!(probe.request_root("a.test").await.unwrap().status, 200);
         assert!(flipping.first().is_some_and(|first| first >= well));
     }
 }

@@ -1,5 +1,5 @@
-//! `gateway-api`: the seven measurements of gateway-api-bench with peers that take the Gateway API. Each makes its objects,
-//! measures, and removes them again; one that fails is noted, and the next one goes on.
+//! `gateway-api`: the seven measurements of gateway-api-bench, for peers that support the Gateway API. Each creates its
+//! objects, measures, and removes them; a failure is recorded and the next one follows.
 
 mod apps;
 mod attached;
@@ -69,7 +69,7 @@ impl Measurement {
     }
 }
 
-/// Endpoints of the route that streams use, and of Services that stand for many.
+/// The number of endpoints of the streams' route and of the many Services.
 const BACKENDS: u32 = 3;
 
 impl Parameters {
@@ -89,7 +89,7 @@ pub(super) async fn run(
     run: &mut Run,
 ) -> anyhow::Result<()> {
     running.cluster.scale(NAMESPACE, OTHER, 1).await?;
-    running.cluster.settled(NAMESPACE, OTHER).await?;
+    running.cluster.wait_until_settled(NAMESPACE, OTHER).await?;
     for measurement in &parameters.measurements {
         let name = running.contender.peer.name();
         running.progress.say(&format!("{name}: {}", measurement.name()));
@@ -98,7 +98,7 @@ pub(super) async fn run(
             if is_full(&error) {
                 return Err(error);
             }
-            running.note(&format!("{} failed: {error:#}", measurement.name()));
+            running.add_note(&format!("{} failed: {error:#}", measurement.name()));
         }
     }
     Ok(())
@@ -114,15 +114,15 @@ async fn one(
     match measurement {
         Measurement::Attached => attached::run(running, parameters.attached, patience, run).await,
         Measurement::Propagation => routes::one_by_one(running, parameters.propagation, patience, run).await,
-        Measurement::Changes => routes::changed(running, parameters.changes, patience, run).await,
+        Measurement::Changes => routes::change_routes(running, parameters.changes, patience, run).await,
         Measurement::Scale => scale::run(running, parameters.scale, patience, run).await,
         Measurement::Traffic => traffic::run(running, &parameters.traffic, run).await,
         Measurement::ListenerSets => {
             if running.contender.peer.gateway_api().is_ok_and(|api| api.listener_sets) {
-                let sized = parameters.listener_sets.of(parameters.share);
+                let sized = parameters.listener_sets.with_share(parameters.share);
                 return sets::run(running, sized, patience, run).await;
             }
-            running.note("listener-sets is left out: it takes no ListenerSets");
+            running.add_note("listener-sets is left out: it takes no ListenerSets");
             Ok(())
         }
         Measurement::Failover => failover::run(running, parameters.failover, run).await,
@@ -144,9 +144,9 @@ mod tests {
     fn a_tenth_of_the_listener_sets_is_made_unless_all_are_asked_for() {
         let tenth = read(Form::Whole, &[]);
         let all = read(Form::Whole, &["share=1.0"]);
-        assert_eq!(tenth.listener_sets.of(tenth.share).sets_in_all(), 250);
-        assert_eq!(all.listener_sets.of(all.share).sets_in_all(), 2_500);
-        assert_eq!(tenth.listener_sets.of(0.0001).sets_in_all(), 1, "one at least");
+        assert_eq!(tenth.listener_sets.with_share(tenth.share).sets_in_all(), 250);
+        assert_eq!(all.listener_sets.with_share(all.share).sets_in_all(), 2_500);
+        assert_eq!(tenth.listener_sets.with_share(0.0001).sets_in_all(), 1, "one at least");
     }
 
     #[test]

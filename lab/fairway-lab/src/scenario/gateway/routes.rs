@@ -13,10 +13,10 @@ use super::super::running_peer::RunningPeer;
 use super::super::site::{BACKEND, NAMESPACE};
 use crate::peers::gateway::{self, HttpRoute, Parent};
 
-/// A route that is served stays served: so often it is asked for again.
-const AGAIN: u32 = 3;
-/// How long nothing but new answers must come before a route is changed again.
-const CALM: Duration = Duration::from_millis(50);
+/// How often a served route is requested again, to confirm that it stays served.
+const CONFIRMING_REQUESTS: u32 = 3;
+/// How long only new responses must arrive before a route is changed again.
+const QUIET_PERIOD: Duration = Duration::from_millis(50);
 
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -31,7 +31,7 @@ pub(super) struct Changed {
     pub(super) requests: u32,
 }
 
-/// Routes one after the other; what was added is removed again.
+/// Adds routes one after another and removes them at the end.
 pub(super) async fn one_by_one(
     running: &RunningPeer<'_>,
     parameters: Added,
@@ -55,7 +55,7 @@ pub(super) async fn one_by_one(
     outcome.and(removed)
 }
 
-/// Adds a route and asks for it until it is served, and then some times more. 404 and then 200 are right, and nothing else.
+/// Adds a route, requests it until it is served, then confirms it. Only 404 followed by 200 is correct.
 pub(super) async fn add(
     running: &RunningPeer<'_>,
     probe: &mut Probe,
@@ -77,21 +77,21 @@ pub(super) async fn add(
     added.push(object.clone());
     running.cluster.apply(&[object]).await?;
     let accepted = Instant::now();
-    let seen = probe.until(&host, patience, judge_new).await;
+    let seen = probe.wait_until(&host, patience, judge_new).await;
     found.wrong += seen.wrong;
     propagation::note_effect(found, accepted, seen.at);
     if seen.at.is_none() {
         return Ok(());
     }
-    for _ in 0..AGAIN {
-        let answer = probe.ask(&host).await;
+    for _ in 0..CONFIRMING_REQUESTS {
+        let answer = probe.request_root(&host).await;
         found.wrong += u64::from(!matches!(judge_new(&answer), Verdict::Wanted));
     }
     Ok(())
 }
 
-/// Changes of the route that a stream asks for.
-pub(super) async fn changed(
+/// Changes the route that a stream uses.
+pub(super) async fn change_routes(
     running: &mut RunningPeer<'_>,
     parameters: Changed,
     patience: Duration,
@@ -102,7 +102,7 @@ pub(super) async fn changed(
         count: parameters.count,
         rate: f64::from(parameters.requests),
         patience,
-        calm: CALM,
+        calm: QUIET_PERIOD,
     };
     propagation::under_load(running, &changes, run).await
 }

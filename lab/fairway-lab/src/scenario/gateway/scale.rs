@@ -1,5 +1,5 @@
-//! Route scale: namespaces full of routes, each with a Service of its own; then routes and endpoints change for a while. What
-//! pods spend, whether all routes are served, and how soon new ones are meanwhile.
+//! Route scale: namespaces full of routes, each with its own Service; then routes and endpoints change for a while.
+//! Measures the pods' usage, whether all routes are served, and how soon new ones are.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -20,10 +20,10 @@ use super::routes::add;
 use crate::peers::gateway::{self, HttpRoute, Parent};
 
 const CASE: &str = "route scale";
-/// Between two changes of a route, as in the benchmark; endpoints change half as often.
-const EVERY: Duration = Duration::from_secs(1);
-/// So many of the routes are asked for at the end.
-const SAMPLED: usize = 100;
+/// Delay between two changes of a route, as in the benchmark; endpoints change half as often.
+const ROUTE_CHANGE_INTERVAL: Duration = Duration::from_secs(1);
+/// How many routes are checked at the end.
+const SAMPLED_ROUTES: usize = 100;
 
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -107,20 +107,20 @@ async fn measured(
     let mut found = propagation(running, "route scale: the last of all routes made until it is served");
     let mut probe = Probe::new(SocketAddr::new(running.address, 80));
     let last = apps.last().context("there are no routes")?;
-    let seen = probe.until(&last.host, patience, judge_new).await;
+    let seen = probe.wait_until(&last.host, patience, judge_new).await;
     note_effect(&mut found, made, seen.at);
     found.routes = apps.len() as u64;
     run.propagations.push(found);
     costs.note(running, CASE, "while routes were made", run).await?;
     churn(running, parameters, &apps, &addresses, patience, run).await?;
     costs.end(running, CASE, "while routes and endpoints changed", run).await?;
-    let asked = sample(&apps, SAMPLED);
-    let unserved = unserved(&mut probe, &asked).await;
+    let asked = sample(&apps, SAMPLED_ROUTES);
+    let unserved = count_unserved(&mut probe, &asked).await;
     run.supplement.findings.push(not_served(running, CASE, "routes", unserved, asked.len()));
     Ok(())
 }
 
-/// A route a second and the endpoints of a Service every other second, while routes are added one by one.
+/// Changes a route every second and a Service's endpoints every other second, while routes are added one by one.
 async fn churn(
     running: &RunningPeer<'_>,
     parameters: Parameters,
@@ -167,16 +167,16 @@ async fn changing(
             let count = 1 + usize::from(turn.is_multiple_of(4)).min(addresses.len() - 1);
             running.cluster.apply(&[app.slice(&addresses[..count])?]).await?;
         }
-        tokio::time::sleep(EVERY).await;
+        tokio::time::sleep(ROUTE_CHANGE_INTERVAL).await;
     }
     Ok(())
 }
 
-/// How many of these routes do not answer 200.
-async fn unserved(probe: &mut Probe, apps: &[&App]) -> usize {
+/// How many of these routes do not return 200.
+async fn count_unserved(probe: &mut Probe, apps: &[&App]) -> usize {
     let mut unserved = 0;
     for app in apps {
-        let served = probe.ask(&app.host).await.is_ok_and(|answer| answer.status == 200);
+        let served = probe.request_root(&app.host).await.is_ok_and(|answer| answer.status == 200);
         unserved += usize::from(!served);
     }
     unserved

@@ -1,5 +1,5 @@
-//! ListenerSet scale: namespaces full of ListenerSets, each with a hostname, TLS and routes of its own; then they stay as they
-//! are while routes change. What pods spend, and whether all are served.
+//! ListenerSet scale: namespaces full of ListenerSets, each with its own hostname, TLS and routes; then only routes change.
+//! Measures the pods' usage and whether all are served.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -22,11 +22,11 @@ use crate::peers::gateway::{self, HttpRoute, Parent};
 const CASE: &str = "ListenerSet scale";
 /// The Service of each namespace.
 const APP: &str = "app";
-/// So many of the ListenerSets are asked at the end.
-const SAMPLED: usize = 50;
-const PAUSE: Duration = Duration::from_millis(20);
-/// Between two changes of a route.
-const EVERY: Duration = Duration::from_secs(1);
+/// How many ListenerSets are checked at the end.
+const SAMPLED_SETS: usize = 50;
+const PROBE_INTERVAL: Duration = Duration::from_millis(20);
+/// Delay between two changes of a route.
+const ROUTE_CHANGE_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -39,7 +39,7 @@ pub(super) struct Parameters {
 
 impl Parameters {
     /// A share of the ListenerSets of each namespace, one at least in one of them.
-    pub(super) fn of(self, share: f64) -> Self {
+    pub(super) fn with_share(self, share: f64) -> Self {
         let sets = f64::from(self.sets) * share;
         match sets >= 1.0 {
             true => Self { sets: sets.round() as u32, ..self },
@@ -67,7 +67,7 @@ impl Set {
             name: &format!("{}-{number}", self.name),
             namespace: &self.namespace,
             host: None,
-            // The first one is asked for, the others change.
+            // The first one is requested, the others change.
             path: &if number == 0 { "/".to_owned() } else { format!("/{number}/{turn}") },
             service: APP,
             parent: Parent::ListenerSet(&self.name),
@@ -121,7 +121,7 @@ async fn measured(
     costs.note(running, CASE, "while ListenerSets and routes were made", run).await?;
     changing(running, parameters, &sets).await?;
     costs.end(running, CASE, "while routes changed", run).await?;
-    let asked = sample(&sets, SAMPLED);
+    let asked = sample(&sets, SAMPLED_SETS);
     let mut unserved = 0;
     for set in &asked {
         unserved += usize::from(!is_served(running, &set.host).await?);
@@ -159,7 +159,7 @@ async fn changing(running: &RunningPeer<'_>, parameters: Parameters, sets: &[Set
         let set = &sets[choice.usize(..sets.len())];
         let number = choice.u32(..parameters.routes.max(1));
         running.cluster.apply(&[set.route(number, turn)]).await?;
-        tokio::time::sleep(EVERY).await;
+        tokio::time::sleep(ROUTE_CHANGE_INTERVAL).await;
     }
     Ok(())
 }
@@ -174,14 +174,15 @@ async fn until_served(
         if is_served(running, host).await? {
             return Ok(Some(Instant::now()));
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(PROBE_INTERVAL).await;
     }
     Ok(None)
 }
 
 /// Asks once over HTTPS.
 async fn is_served(running: &RunningPeer<'_>, host: &str) -> anyhow::Result<bool> {
-    let mut plan = Plan::at(&format!("https://{host}/"), vec![SocketAddr::new(running.address, 443)])?;
+    let mut plan =
+        Plan::for_addresses(&format!("https://{host}/"), vec![SocketAddr::new(running.address, 443)])?;
     plan.wire.tls = Some(TlsPlan::default());
     plan.bounds.requests = Some(1);
     plan.bounds.duration = Some(Duration::from_secs(2));

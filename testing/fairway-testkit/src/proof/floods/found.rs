@@ -1,48 +1,48 @@
-//! What a flood came to, and what of it was not promised. Pure.
+//! The findings of a flood and their comparison with what is promised. Pure.
 
 use serde::Serialize;
 
 use super::kind::Kind;
 use super::plan::Plan;
-use super::probe::Probed;
+use super::probe::ProbeTally;
 
 /// The proxy may spend less than this many times the attacker's CPU, apart from what verifying passwords costs.
-const RATIO: f64 = 10.0;
+const MAX_CPU_RATIO: f64 = 10.0;
 /// CPUs that verifying passwords may keep busy: one thread does it for two workers (docs/limits.md), and the kernel
 /// counts its time a little late.
 const VERIFYING_CORES: f64 = 1.05;
 /// Well-behaved clients wait less than this many times as long as under honest load.
-const WAIT: f64 = 2.0;
-/// A CPU ratio is judged where the proxy spends more than this share of a core: less harms nobody.
+const MAX_LATENCY_RATIO: f64 = 2.0;
+/// The CPU ratio is checked only above this share of a core: less harms nobody.
 const NOTICED_CORES: f64 = 0.02;
-/// Served again within so many milliseconds of the flood's end.
+/// Maximum time from the end of the flood until service recovers, milliseconds.
 const RECOVERY_MS: f64 = 1_000.0;
 
 /// A flood.
 #[derive(Clone, Debug, Serialize)]
-pub struct Flooded {
-    /// What was done.
+pub struct FloodFindings {
+    /// The attack.
     pub kind: Kind,
-    /// The same in words, for who reads the results.
+    /// The description of the attack.
     pub what: String,
-    /// By the attackers, and what it cost both sides.
-    pub attacked: Attacked,
-    /// What the proxy held.
+    /// The attackers' work and the costs on both sides.
+    pub attacked: AttackStats,
+    /// The proxy's memory.
     pub memory: Memory,
     /// Well-behaved clients before.
-    pub quiet: Probed,
-    /// Well-behaved clients meanwhile.
-    pub flooded: Probed,
+    pub quiet: ProbeTally,
+    /// Well-behaved clients during the flood.
+    pub flooded: ProbeTally,
     /// Well-behaved clients while honest ones made the proxy spend as much; nothing where that was not tried.
     pub honest: Option<Honest>,
-    /// What came after.
+    /// The recovery.
     pub recovery: Recovery,
 }
 
-/// What the attackers did.
+/// The attackers' work.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub struct Attacked {
-    /// For how long.
+pub struct AttackStats {
+    /// Duration, seconds.
     pub seconds: f64,
     /// Connections that they held or used at a time.
     pub connections: usize,
@@ -50,7 +50,7 @@ pub struct Attacked {
     pub opened: u64,
     /// Requests that the proxy counted and that no well-behaved client sent.
     pub requests: f64,
-    /// Requests that were answered 401: their passwords were verified and wrong.
+    /// Requests answered with 401: their passwords were verified and wrong.
     pub denied: f64,
     /// Requests that reached a backend, well-behaved clients' among them.
     pub forwarded: f64,
@@ -66,7 +66,7 @@ pub struct Attacked {
     pub backend_cpu_seconds: f64,
 }
 
-impl Attacked {
+impl AttackStats {
     /// CPU time of the proxy for each second of the attackers'.
     pub fn ratio(&self) -> f64 {
         self.proxy_cpu_seconds / self.attacker_cpu_seconds.max(1e-6)
@@ -98,9 +98,9 @@ pub struct Memory {
     pub resident_peak: u64,
     /// Resident after the recovery.
     pub resident_after: u64,
-    /// What may be resident.
+    /// The limit of resident memory.
     pub resident_bound: u64,
-    /// The most that the kernel held for the proxy's sockets; 0 where it does not tell.
+    /// The peak of kernel memory for the proxy's sockets; 0 if the kernel does not report it.
     pub sockets_peak: u64,
 }
 
@@ -111,36 +111,36 @@ pub struct Honest {
     pub cores: f64,
     /// Connections that they had; 0 where the flood was no load.
     pub connections: usize,
-    /// Milliseconds between two moments at which they asked together; nothing where each asked by itself.
+    /// Milliseconds between simultaneous requests; `None` if clients sent requests one by one.
     pub together_ms: Option<u64>,
-    /// Well-behaved clients meanwhile.
-    pub probed: Probed,
+    /// Well-behaved clients during the flood.
+    pub probed: ProbeTally,
 }
 
-/// What came after the flood.
+/// The recovery after the flood.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Recovery {
-    /// From its end to the first of a row of requests that were all served on new connections; nothing when there was no
-    /// such row in time.
+    /// From the end of the flood to the first of a series of requests that were all served on new connections; `None` if
+    /// there was no such series in time.
     pub served_after_ms: Option<f64>,
-    /// Whether `/readyz` answered 200 at the end.
+    /// Whether `/readyz` returned 200 at the end.
     pub ready: bool,
     /// Whether the process runs and no attacker's thread panicked.
     pub alive: bool,
-    /// How often an endpoint was ejected, of which each was always well; nothing when the proxy did not tell.
+    /// The number of ejections, although all endpoints were always healthy; `None` if the proxy did not report it.
     pub ejections: Option<f64>,
 }
 
-impl Flooded {
-    /// How many times longer 99 of 100 well-behaved clients waited at most than under honest load.
+impl FloodFindings {
+    /// The p99 of well-behaved clients relative to that under honest load.
     pub fn wait(&self) -> Option<f64> {
         let honest = self.honest.as_ref()?.probed.latency;
         (honest.count > 0 && self.flooded.latency.count > 0)
             .then(|| self.flooded.latency.p99_ms / honest.p99_ms.max(0.001))
     }
 
-    /// What must hold on any machine, however busy: nobody well-behaved fails, memory is bounded, the proxy recovers and
-    /// tells the truth. Empty when all is well.
+    /// Violations of what must hold on any machine, however busy: no well-behaved client fails, memory is bounded, the
+    /// proxy recovers and its metrics are right. Empty if there are none.
     pub fn wrongs(&self) -> Vec<String> {
         let Self { kind, attacked, memory, flooded, recovery, .. } = self;
         let mut wrongs = Vec::new();
@@ -150,7 +150,7 @@ impl Flooded {
             }
         };
         unless(flooded.failures() == 0, format!("well-behaved requests failed: {:?}", flooded.failed));
-        let refused = if Plan::of(*kind).exhausts() { 0 } else { flooded.refused };
+        let refused = if Plan::for_kind(*kind).exhausts() { 0 } else { flooded.refused };
         unless(refused == 0, format!("{refused} well-behaved requests were refused"));
         unless(
             memory.resident_peak <= memory.resident_bound,
@@ -173,16 +173,16 @@ impl Flooded {
         wrongs
     }
 
-    /// What was promised for a quiet machine and is not so: the CPU ratio, the wait, the time of recovery.
+    /// Violations of what is promised for a quiet machine: CPU ratio, latency, recovery time.
     pub fn misses(&self) -> Vec<String> {
         let name = self.kind.name();
         let mut misses = Vec::new();
         let ratio = self.attacked.ratio_without_verifying();
         let cores = self.attacked.cores() - self.attacked.verifying_cores();
-        if ratio >= RATIO && cores > NOTICED_CORES {
+        if ratio >= MAX_CPU_RATIO && cores > NOTICED_CORES {
             misses.push(format!("{name}: {ratio:.1} times the attacker's CPU"));
         }
-        if let Some(wait) = self.wait().filter(|wait| *wait >= WAIT) {
+        if let Some(wait) = self.wait().filter(|wait| *wait >= MAX_LATENCY_RATIO) {
             misses.push(format!("{name}: p99 is {wait:.1} times that under honest load"));
         }
         if let Some(after) = self.recovery.served_after_ms.filter(|after| *after >= RECOVERY_MS) {
@@ -199,19 +199,19 @@ mod tests {
     use super::*;
     use crate::proof::delays::Delays;
 
-    fn probed(p99_ms: f64) -> Probed {
+    fn probed(p99_ms: f64) -> ProbeTally {
         let latency = Delays { count: 100, p50_ms: 0.1, p99_ms, max_ms: p99_ms };
-        Probed { sent: 100, answered: 100, latency, ..Probed::default() }
+        ProbeTally { sent: 100, answered: 100, latency, ..ProbeTally::default() }
     }
 
-    fn flooded(kind: Kind) -> Flooded {
-        let attacked = Attacked {
+    fn flooded(kind: Kind) -> FloodFindings {
+        let attacked = AttackStats {
             seconds: 10.0,
             attacker_cpu_seconds: 1.0,
             proxy_cpu_seconds: 5.0,
-            ..Attacked::default()
+            ..AttackStats::default()
         };
-        Flooded {
+        FloodFindings {
             kind,
             what: kind.description(),
             attacked,
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn what_was_not_promised_is_a_wrong_or_on_a_quiet_machine_a_miss() {
-        type Case = (Kind, fn(&mut Flooded), &'static [&'static str], &'static [&'static str]);
+        type Case = (Kind, fn(&mut FloodFindings), &'static [&'static str], &'static [&'static str]);
         let cases: [Case; 7] = [
             (Kind::Pipelined, |_| {}, &[], &[]),
             // Refusals are right only where something is used up.
@@ -277,7 +277,7 @@ mod tests {
         assert!(Kind::value_variants().iter().all(|kind| !said(*kind).is_empty()));
     }
 
-    fn spend(found: &mut Flooded, proxy: f64, verifying: f64) {
+    fn spend(found: &mut FloodFindings, proxy: f64, verifying: f64) {
         found.attacked.attacker_cpu_seconds = 0.4;
         (found.attacked.proxy_cpu_seconds, found.attacked.verifying_cpu_seconds) = (proxy, verifying);
     }

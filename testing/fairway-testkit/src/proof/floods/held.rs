@@ -1,65 +1,65 @@
-//! Attackers that hold connections: they open many, send a beginning on each, and then go on slowly or not at all. One
-//! thread goes over all of them once a round; a connection that the proxy ended is made again. Honest clients that hold
-//! as many and ask at the same moments are these, too: in each round only as many of them go on as the pace allows.
+//! Attackers that hold connections: they open many, send the start of a request on each, and continue slowly or not at all.
+//! One thread visits all of them once per round and reopens connections that the proxy closed. It also runs honest clients
+//! that hold as many connections and send at the same moments: in each round only as many continue as the pace allows.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use super::pace::Control;
-use super::socket::{Heard, Sender, Waste, dial, discard, waste};
+use super::socket::{DiscardBuffer, Heard, Sender, dial, discard, discard_buffer};
 
-/// What is done with every connection.
+/// The work on each connection.
 #[derive(Clone)]
 pub(super) struct Holding {
     /// Sent first, one piece a round.
     pub(super) pieces: Vec<Vec<u8>>,
-    /// What follows, once a round.
+    /// The work of each round.
     pub(super) then: Then,
     /// The time between two turns.
     pub(super) step: Duration,
-    /// How many connections are made in a round at most.
+    /// Maximum number of connections opened per round.
     pub(super) new_in_a_turn: usize,
-    /// The receive buffer; the system's when there is none.
+    /// The receive buffer; `None` for the system's default.
     pub(super) receive_buffer: Option<usize>,
-    /// Whether only as many go on in a round as the pace allows, one after the other, instead of all.
+    /// Whether only as many connections continue per round as the pace allows, in turn, instead of all.
     pub(super) paced: bool,
 }
 
 impl Holding {
-    /// Once a second on every connection.
+    /// Once per second on every connection.
     pub(super) fn new(pieces: Vec<Vec<u8>>, then: Then) -> Self {
         let step = Duration::from_secs(1);
         Self { pieces, then, step, new_in_a_turn: AT_ONCE, receive_buffer: None, paced: false }
     }
 
-    /// With a receive buffer that is so small that it costs the attacker nothing.
+    /// With a receive buffer so small that it costs the attacker nothing.
     pub(super) fn with_small_buffer(self) -> Self {
         Self { receive_buffer: Some(4 * 1024), ..self }
     }
 }
 
-/// What follows the beginning.
+/// What follows the first bytes.
 #[derive(Clone)]
 pub(super) enum Then {
-    /// These bytes again; answers are thrown away.
+    /// Send these bytes again; discard responses.
     Send(Vec<u8>),
-    /// This many bytes of the answer are read.
+    /// Read this many bytes of the response.
     Read(usize),
     /// Nothing is read.
     Hold,
-    /// Nothing is sent; answers are thrown away.
+    /// Send nothing; discard responses.
     Listen,
-    /// Once the answer begins, the connection is reset and made again.
+    /// Reset and reopen the connection once the response starts.
     Leave,
 }
 
-/// New connections of a round: a burst that overflows the queue of a listener tells nothing of what comes after.
+/// New connections per round: a burst that overflows the listen queue says nothing about later behaviour.
 const AT_ONCE: usize = 2_000;
-/// How long it sleeps at most before it looks whether it is to end.
-const GLANCE: Duration = Duration::from_millis(10);
+/// How often it checks whether to stop.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 const BUFFER: usize = 64 * 1024;
 
-/// Holds `connections` to `address` until it is told to end.
+/// Holds `connections` to `address` until stopped.
 pub(super) fn hold(holding: &Holding, address: SocketAddr, connections: usize, control: &Control) {
     let mut all = All::closed(connections);
     let mut next = Instant::now();
@@ -67,7 +67,7 @@ pub(super) fn hold(holding: &Holding, address: SocketAddr, connections: usize, c
         all.round(holding, address, control);
         next = (next + holding.step).max(Instant::now());
         while !control.is_over() && Instant::now() < next {
-            std::thread::sleep(GLANCE.min(next.saturating_duration_since(Instant::now())));
+            std::thread::sleep(POLL_INTERVAL.min(next.saturating_duration_since(Instant::now())));
         }
     }
 }
@@ -75,21 +75,21 @@ pub(super) fn hold(holding: &Holding, address: SocketAddr, connections: usize, c
 /// All connections of a thread.
 struct All {
     slots: Vec<Option<Sender>>,
-    room: Waste,
+    room: DiscardBuffer,
     /// Whose turn it is first.
     first: usize,
-    /// What the pace allows and was not done yet.
+    /// The work that the pace allows and that is not done yet.
     owed: f64,
 }
 
 impl All {
     fn closed(connections: usize) -> Self {
         let slots = (0..connections).map(|_| None).collect();
-        Self { slots, room: waste(BUFFER), first: 0, owed: 0.0 }
+        Self { slots, room: discard_buffer(BUFFER), first: 0, owed: 0.0 }
     }
 
     fn round(&mut self, holding: &Holding, address: SocketAddr, control: &Control) {
-        let (most, count) = (self.most(holding, control), self.slots.len());
+        let (most, count) = (self.max_in_round(holding, control), self.slots.len());
         let (mut new, mut gone_on) = (0, 0);
         for place in self.first..self.first + count {
             let slot = &mut self.slots[place % count];
@@ -100,8 +100,9 @@ impl All {
             }
             if gone_on < most {
                 gone_on += 1;
-                let stays =
-                    slot.as_mut().is_none_or(|connection| goes_on(connection, holding, &mut self.room));
+                let stays = slot
+                    .as_mut()
+                    .is_none_or(|connection| step_connection(connection, holding, &mut self.room));
                 if !stays {
                     *slot = None;
                 }
@@ -111,21 +112,21 @@ impl All {
         control.count_rounds(gone_on as u64);
     }
 
-    /// How many go on in this round.
-    fn most(&mut self, holding: &Holding, control: &Control) -> usize {
+    /// How many connections continue in this round.
+    fn max_in_round(&mut self, holding: &Holding, control: &Control) -> usize {
         let count = self.slots.len();
         if !holding.paced {
             return count;
         }
-        // What there are too few of is not made up for later.
+        // A shortfall is not made up for later.
         self.owed = (self.owed.fract() + control.due_in(holding.step)).min(count as f64);
         self.owed as usize
     }
 }
 
-/// A step of a connection, and whether it goes on after it.
-fn goes_on(connection: &mut Sender, holding: &Holding, room: &mut Waste) -> bool {
-    if let Some(piece) = holding.pieces.get(connection.piece) {
+/// Steps a connection; returns whether it continues.
+fn step_connection(connection: &mut Sender, holding: &Holding, room: &mut DiscardBuffer) -> bool {
+    if let Some(piece) = holding.pieces.get(connection.pieces_sent) {
         return connection.send(piece).is_ok();
     }
     match &holding.then {
@@ -147,14 +148,14 @@ mod tests {
 
     use super::*;
 
-    /// How often each of `connections` was gone on with after some rounds of half a second at this pace.
+    /// How often each of `connections` continued after some rounds of half a second at this pace.
     fn rounds(connections: usize, paced: bool) -> Vec<usize> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let step = Duration::from_millis(500);
         let holding = Holding { step, paced, ..Holding::new(Vec::new(), Then::Send(b"x".to_vec())) };
         let control = Control::new(1);
-        control.aim(Duration::from_millis(10), 0.05);
+        control.set_pace(Duration::from_millis(10), 0.05);
         let mut all = All::closed(connections);
         (0..4).for_each(|_| all.round(&holding, address, &control));
         let accepted: Vec<_> = (0..connections).map(|_| listener.accept().unwrap().0).collect();
@@ -168,7 +169,7 @@ mod tests {
     #[test]
     fn attackers_go_on_with_every_connection_and_honest_clients_with_as_many_as_the_pace_allows() {
         assert_eq!(rounds(4, false), [4; 4]);
-        // Five a second are two and a half in each round, in turn.
+        // Five per second are two and a half per round, in turn.
         assert_eq!(rounds(4, true), [2, 2, 3, 3]);
         assert_eq!(rounds(2, true), [4; 2], "there are only two");
     }

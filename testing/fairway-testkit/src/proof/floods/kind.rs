@@ -1,4 +1,4 @@
-//! The attacks by name. Values only; `plan` says how each is carried out.
+//! The attacks by name. Values only; `plan` defines how each is carried out.
 
 use clap::ValueEnum;
 use serde::Serialize;

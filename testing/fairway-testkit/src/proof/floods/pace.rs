@@ -1,5 +1,5 @@
-//! How fast the threads of a flood may work, so that the proxy spends as much CPU as wanted and no more: what they share and count,
-//! and a thread that watches the proxy from outside. It is a thread of its own, so that its looks delay no client's request.
+//! The pace of a flood's threads, so that the proxy spends as much CPU as wanted and no more: their shared state, and a
+//! thread that watches the proxy from outside. It is a separate thread, so that reading delays no client's request.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,15 +10,15 @@ use super::passwords::verifies;
 use super::socket_memory::{Port, socket_memory};
 use super::usage::cpu_of_threads;
 
-/// Rounds per second before the first look at what a round costs.
+/// Rounds per second before the cost of a round is first measured.
 const FIRST_RATE: f64 = 200.0;
 /// Sleeping for less is not worth a system call: it adds up.
 const SHORTEST_SLEEP: Duration = Duration::from_micros(200);
-/// One that fell behind by more does not catch up.
+/// A thread further behind does not catch up.
 const LARGEST_DEBT: Duration = Duration::from_millis(20);
 const LONGEST_INTERVAL: Duration = Duration::from_secs(1);
 
-/// When the threads of a flood end, how fast they work, and what they count.
+/// Controls the threads of a flood: when they stop, how fast they work, what they count.
 pub(super) struct Control {
     over: AtomicBool,
     opened: AtomicU64,
@@ -51,12 +51,12 @@ impl Control {
         self.over.store(true, Ordering::Relaxed);
     }
 
-    /// Counts a connection that was begun.
+    /// Counts a started connection.
     pub(super) fn count_opened(&self) {
         self.opened.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Connections begun so far.
+    /// Connections started so far.
     pub(super) fn opened(&self) -> u64 {
         self.opened.load(Ordering::Relaxed)
     }
@@ -77,7 +77,7 @@ impl Control {
     }
 
     /// Counts a round of a thread and sleeps until its next one is due.
-    pub(super) fn rest(&self, due: &mut Instant) {
+    pub(super) fn wait_for_round(&self, due: &mut Instant) {
         self.count_rounds(1);
         let interval = Duration::from_nanos(self.interval.load(Ordering::Relaxed));
         let now = Instant::now();
@@ -88,29 +88,28 @@ impl Control {
         }
     }
 
-    /// Sets the pace at which rounds that cost the proxy `each` make it spend `cores` seconds of CPU a second.
-    pub(super) fn aim(&self, each: Duration, cores: f64) {
+    /// Sets the pace at which rounds that cost the proxy `each` use `cores` CPU seconds per second.
+    pub(super) fn set_pace(&self, each: Duration, cores: f64) {
         let interval = each.mul_f64(self.threads / cores.max(0.001)).min(LONGEST_INTERVAL);
         self.interval.store(interval.as_nanos() as u64, Ordering::Relaxed);
     }
 }
 
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// The kernel goes over all of its sockets for it.
 const LOOKS_PER_SOCKETS: u32 = 5;
-/// How much of what was seen before counts beside what was seen last, in a look or in a step of the work that is
-/// longer.
-const MEMORY: f64 = 0.8;
+/// The weight of earlier measurements relative to the latest, within a measurement or a longer step of the work.
+const SMOOTHING_FACTOR: f64 = 0.8;
 
 /// The CPU that a flood may make the proxy spend.
 pub(super) struct Allowance {
     /// Whose pace is set.
     pub(super) control: Arc<Control>,
-    /// Seconds of CPU a second, without those of threads that verify passwords.
+    /// CPU seconds per second, without the threads that verify passwords.
     pub(super) cores: f64,
-    /// What the proxy spends on everything else.
+    /// The proxy's CPU use for everything else.
     pub(super) others: f64,
-    /// How long it takes until work repeats: what happens once a second cannot be learnt from half a second.
+    /// The period of the work: something that happens once per second cannot be measured in half a second.
     pub(super) step: Duration,
 }
 
@@ -130,7 +129,7 @@ impl Watch {
         Self { over, thread: Some(thread.expect("a thread starts")) }
     }
 
-    /// Ends it; gives the most that the proxy's sockets held at a time, 0 where the kernel does not tell.
+    /// Stops it; returns the peak memory of the proxy's sockets, 0 if the kernel does not report it.
     pub(super) fn end(mut self) -> u64 {
         self.stop()
     }
@@ -153,7 +152,7 @@ fn watch(process: u32, ports: &[Port], allowance: Allowance, over: &AtomicBool) 
     let mut pace_control = PaceControl::new(process, allowance);
     let (mut looks, mut most) = (0, 0);
     while !over.load(Ordering::Relaxed) {
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
         pace_control.look(process);
         if looks % LOOKS_PER_SOCKETS == 0 {
             most = most.max(ports.iter().map(|port| socket_memory(*port).unwrap_or(0)).sum());
@@ -171,11 +170,11 @@ struct PaceControl {
     cpu_seconds: f64,
     /// Rounds, the older the lighter.
     rounds: f64,
-    /// What is left of it at the next look.
+    /// The remaining weight at the next measurement.
     memory: f64,
 }
 
-/// What one look at the proxy found.
+/// One measurement of the proxy.
 struct Look {
     at: Instant,
     cpu: Duration,
@@ -186,8 +185,8 @@ impl PaceControl {
     fn new(process: u32, allowance: Allowance) -> Self {
         let rounds = allowance.control.rounds();
         let last = Look { at: Instant::now(), cpu: paced_cpu(process), rounds };
-        let looks = allowance.step.div_duration_f64(LOOK).max(1.0);
-        let memory = MEMORY.powf(looks.recip());
+        let looks = allowance.step.div_duration_f64(POLL_INTERVAL).max(1.0);
+        let memory = SMOOTHING_FACTOR.powf(looks.recip());
         Self { allowance, last, cpu_seconds: 0.0, rounds: 0.0, memory }
     }
 
@@ -195,20 +194,20 @@ impl PaceControl {
         let Allowance { control, cores, others, .. } = &self.allowance;
         let now = Look { at: Instant::now(), cpu: paced_cpu(process), rounds: control.rounds() };
         let (time, cpu) = (now.at - self.last.at, now.cpu.saturating_sub(self.last.cpu));
-        // Less than nothing in one look makes up for too much in another.
+        // A negative value in one measurement offsets an excess in another.
         let own = cpu.as_secs_f64() - others * time.as_secs_f64();
         self.cpu_seconds = self.cpu_seconds * self.memory + own;
         self.rounds = self.rounds * self.memory + (now.rounds - self.last.rounds) as f64;
         self.last = now;
         if self.rounds >= 1.0 {
             let each = (self.cpu_seconds / self.rounds).max(0.0);
-            control.aim(Duration::from_secs_f64(each), *cores);
+            control.set_pace(Duration::from_secs_f64(each), *cores);
         }
     }
 }
 
-/// CPU time of the proxy that follows the pace. Its threads that verify passwords have a queue: slower attackers do not
-/// spare them anything for seconds, and their number limits what they spend.
+/// CPU time of the proxy that depends on the pace. The threads that verify passwords have a queue: slowing the attackers
+/// does not relieve them for seconds, and their number limits their CPU time.
 fn paced_cpu(process: u32) -> Duration {
     cpu_of_threads(process, |thread| !verifies(thread))
 }

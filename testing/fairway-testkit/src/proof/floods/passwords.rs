@@ -1,5 +1,5 @@
-//! A route that asks for a password, and wrong passwords for it. Each is sent once, so remembering answers does not help
-//! the proxy: it has to hash every password that it does not refuse.
+//! A route with basic authentication, and wrong passwords for it. Each is sent once, so caching does not help the proxy: it
+//! must hash every password that it does not refuse.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +19,7 @@ const SECRET: &str = "users";
 const PATH: &str = "/bytes/10";
 const USER: &str = "user";
 const PASSWORD: &str = "secret";
-/// What crypt(3) makes of [`PASSWORD`] with bcrypt and cost 10.
+/// The bcrypt hash of [`PASSWORD`] with cost 10, as from crypt(3).
 const HASH: &str = "$2y$10$abcdefghijklmnopqrstuuqflPDzB6gcMhKa1rZqKiun2YGL5sa2u";
 /// The proxy names its threads that verify passwords `password-0`, `password-1` and so on.
 const VERIFIER: &str = "password-";

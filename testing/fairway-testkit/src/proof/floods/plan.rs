@@ -1,4 +1,4 @@
-//! How each attack is carried out: what the proxy is started with, what the attackers do, what it may cost.
+//! How each attack is carried out: the proxy's arguments, the attackers' work, the permitted costs.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -19,30 +19,30 @@ use crate::client::Request;
 use crate::process::Fairway;
 use crate::proof::site::{HOST, Scheme, Site};
 
-/// The memory budget of the proxy under the attacks on its memory, beyond what it uses at rest: less than the heads of
-/// [`HEADS`] connections, which may all arrive between two looks.
-const ROOM: u64 = 16 << 20;
-const HEADS: usize = 1_000;
+/// The proxy's memory budget under attacks on its memory, on top of its use at rest: less than the heads of
+/// [`HEADER_FLOOD_CONNECTIONS`] connections, which may all arrive between two checks.
+const MEMORY_BUDGET: u64 = 16 << 20;
+const HEADER_FLOOD_CONNECTIONS: usize = 1_000;
 /// Honest clients that ask one by one, and attackers that send as much as they may, have a connection each.
-const FEW: usize = 8;
+const SINGLE_CONNECTIONS: usize = 8;
 /// Open files of the proxy under the attack on its descriptors.
 const OPEN_FILES: u32 = 256;
 /// Twice as many as may wait for their passwords to be verified (docs/limits.md): the queue stays full, and the proxy
 /// has to refuse all others.
-const GUESSING: usize = 128;
-/// The proxy looks at its memory four times a second; what arrives in between comes on top of the budget: 64 KiB for each
-/// of [`HEADS`] connections.
+const PASSWORD_GUESS_CONNECTIONS: usize = 128;
+/// The proxy checks its memory four times a second; what arrives in between exceeds the budget: 64 KiB for each of
+/// [`HEADER_FLOOD_CONNECTIONS`] connections.
 const BETWEEN_LOOKS: u64 = 64 << 20;
-/// What every flood may add to resident memory, whatever its connections: buffers and caches of the workers.
-const ONCE: u64 = 32 << 20;
+/// What any flood may add to resident memory regardless of its connections: buffers and caches of the workers.
+const MAX_FIXED_GROWTH: u64 = 32 << 20;
 const SECOND: Duration = Duration::from_secs(1);
 const LARGE_ANSWER: usize = 8 << 20;
 
-/// What a flood needs and may cost.
+/// The requirements and permitted costs of a flood.
 pub(super) struct Plan {
-    /// How clients and attackers speak.
+    /// The scheme of clients and attackers.
     pub(super) scheme: Scheme,
-    /// How much more memory than at rest the proxy may use, where its memory is attacked.
+    /// The memory the proxy may use beyond that at rest, if its memory is attacked.
     pub(super) room: Option<u64>,
     /// The limit of open files of the proxy, where it is not that of this process.
     pub(super) open_files: Option<u32>,
@@ -50,22 +50,22 @@ pub(super) struct Plan {
     connections: RangeInclusive<usize>,
     /// Streams on each of them.
     streams: usize,
-    /// Kibibytes that each of them may cost (docs/limits.md), besides what every connection has.
+    /// Kibibytes per connection (docs/limits.md), on top of what every connection needs.
     kib_each: usize,
 }
 
 impl Plan {
-    pub(super) fn of(kind: Kind) -> Self {
-        let (scheme, connections) = (Scheme::Plain, FEW..=FEW);
+    pub(super) fn for_kind(kind: Kind) -> Self {
+        let (scheme, connections) = (Scheme::Plain, SINGLE_CONNECTIONS..=SINGLE_CONNECTIONS);
         let few = Self { scheme, room: None, open_files: None, connections, streams: 1, kib_each: 64 };
         let any = 0..=usize::MAX;
         match kind {
             // A head.
             Kind::SlowHeads => Self { connections: any, kib_each: 32, ..few },
-            // What is held for another attempt.
+            // The request held for a retry.
             Kind::SlowBodies => Self { connections: any, ..few },
-            // What one read brings on top of 16 KiB. More connections would use up what the kernel grants all sockets of the
-            // machine (`net.ipv4.tcp_mem`).
+            // One read on top of 16 KiB. More connections would exhaust the kernel's memory for all sockets of the machine
+            // (`net.ipv4.tcp_mem`).
             Kind::SlowReads | Kind::NoReads => Self { connections: 0..=64, kib_each: 144, ..few },
             Kind::SilentHandshakes | Kind::HalfHandshakes => {
                 Self { scheme: Scheme::Tls, connections: any, kib_each: 32, ..few }
@@ -75,19 +75,28 @@ impl Plan {
                 let connections = 2 * OPEN_FILES as usize..=usize::MAX;
                 Self { open_files: Some(OPEN_FILES), connections, ..few }
             }
-            // Together they take more than the budget.
-            Kind::MemoryHeads => Self { room: Some(ROOM), connections: HEADS..=HEADS, ..few },
-            Kind::MemoryBodies => Self { room: Some(ROOM), connections: 2_000..=usize::MAX, ..few },
-            Kind::MemoryReads => Self { room: Some(ROOM), connections: 0..=64, ..few },
-            Kind::Passwords => Self { connections: GUESSING..=GUESSING, ..few },
-            // For each stream a head, and what one read brings on top of its answer.
-            Kind::H2TinyWindows => {
-                Self { connections: 0..=16, streams: http2::TINY, kib_each: http2::TINY * 48, ..few }
+            // Together they exceed the budget.
+            Kind::MemoryHeads => Self {
+                room: Some(MEMORY_BUDGET),
+                connections: HEADER_FLOOD_CONNECTIONS..=HEADER_FLOOD_CONNECTIONS,
+                ..few
+            },
+            Kind::MemoryBodies => Self { room: Some(MEMORY_BUDGET), connections: 2_000..=usize::MAX, ..few },
+            Kind::MemoryReads => Self { room: Some(MEMORY_BUDGET), connections: 0..=64, ..few },
+            Kind::Passwords => {
+                Self { connections: PASSWORD_GUESS_CONNECTIONS..=PASSWORD_GUESS_CONNECTIONS, ..few }
             }
+            // For each stream a head, and one read on top of its response.
+            Kind::H2TinyWindows => Self {
+                connections: 0..=16,
+                streams: http2::TINY_WINDOW_STREAMS,
+                kib_each: http2::TINY_WINDOW_STREAMS * 48,
+                ..few
+            },
             Kind::H2NoReads => Self {
                 connections: 0..=8,
-                streams: http2::UNREAD,
-                kib_each: 128 + http2::UNREAD * 144,
+                streams: http2::UNREAD_STREAMS,
+                kib_each: 128 + http2::UNREAD_STREAMS * 144,
                 ..few
             },
             Kind::H2Connections => Self { connections: any, kib_each: 32, ..few },
@@ -97,8 +106,8 @@ impl Plan {
         }
     }
 
-    /// Whether the flood uses up a resource, so that refusing work with 503 or by closing a new connection is the
-    /// right answer, to well-behaved clients too.
+    /// Whether the flood exhausts a resource, so that refusing work with 503 or closing new connections is correct, even
+    /// for well-behaved clients.
     pub(super) fn exhausts(&self) -> bool {
         self.room.is_some() || self.open_files.is_some()
     }
@@ -113,41 +122,41 @@ impl Plan {
         match self.room {
             Some(room) => before + room + BETWEEN_LOOKS,
             // And 32 KiB for the connection itself, buffers of TLS included.
-            None => before + ONCE + (connections * (self.kib_each + 32) * 1024) as u64,
+            None => before + MAX_FIXED_GROWTH + (connections * (self.kib_each + 32) * 1024) as u64,
         }
     }
 
-    /// Honest clients that load the proxy as much as a flood did, at the same times, and how many connections they have.
-    /// Where attackers go on together at every step, clients of as many connections, or streams, ask together, unless
-    /// their number is what uses up a resource. All others ask one by one.
+    /// Honest clients that load the proxy as much as the flood did, and their number of connections. If attackers continue
+    /// together at each step, these clients send together, on as many connections or streams, unless that number itself
+    /// exhausts the resource. All others send one by one.
     pub(super) fn honest(&self, flood: &Work, connections: usize) -> (Work, usize) {
-        let request = Request::get(HOST, ASKED.0).bytes();
+        let request = Request::get(HOST, PROBE_REQUEST.0).bytes();
         match flood.step() {
             Some(step) if self.open_files.is_none() => {
                 let holding = Holding::new(Vec::new(), Then::Send(request));
                 (Work::Hold(Holding { step, paced: true, ..holding }), connections * self.streams)
             }
-            _ => (Work::ask(vec![request]), FEW),
+            _ => (Work::ask_each(vec![request]), SINGLE_CONNECTIONS),
         }
     }
 }
 
-/// What a well-behaved client asks for, and the length of its answer.
-pub(super) const ASKED: (&str, usize) = ("/bytes/1000", 1_000);
+/// A well-behaved client's path and the length of the response.
+pub(super) const PROBE_REQUEST: (&str, usize) = ("/bytes/1000", 1_000);
 
 /// Objects that the attack needs.
 pub(super) fn furnish(kind: Kind, site: &Site) {
     match kind {
         Kind::Regex => regex::furnish(site),
         Kind::Passwords => passwords::furnish(site),
-        // Every body has its own limit of size; here it is the rate that is looked at.
+        // Every body has its own size limit; here the rate is tested.
         Kind::TinyChunks | Kind::ChunkExtensions | Kind::H2EmptyData => site.allow_any_body(),
         Kind::ReplayedHellos | Kind::Handshakes => site.certify(&site.rsa_leaf()),
         _ => {}
     }
 }
 
-/// What the attackers do.
+/// The attackers' work.
 pub(super) async fn work(kind: Kind, fairway: &Fairway) -> Work {
     let holding = |piece: Vec<u8>, then: Then| Holding::new(vec![piece], then);
     let get = |target: &str| Request::get(HOST, target).bytes();
@@ -175,7 +184,7 @@ pub(super) async fn work(kind: Kind, fairway: &Fairway) -> Work {
         }
         Kind::MemoryBodies => {
             let beginning = [body, vec![b'x'; 63 * 1024]].concat();
-            // Few at a time: between two looks of the proxy at its memory less arrives than the bound has room for.
+            // Few at a time, so that less arrives between two memory checks of the proxy than the bound allows.
             let holding = holding(beginning, Then::Send(vec![b'x'; 100]));
             Holding { step: SECOND / 4, new_in_a_turn: 100, ..holding }
         }
@@ -183,10 +192,10 @@ pub(super) async fn work(kind: Kind, fairway: &Fairway) -> Work {
     })
 }
 
-/// What attackers do who go as fast as they may.
+/// The work of attackers that send as fast as they can.
 async fn fast(kind: Kind, fairway: &Fairway) -> Work {
     match kind {
-        Kind::Regex => Work::ask(regex::most_expensive(fairway.http).await),
+        Kind::Regex => Work::ask_each(regex::most_expensive(fairway.http).await),
         Kind::Passwords => {
             let guesses = passwords::guesses(fairway.http).await;
             Work::Ask(Arc::new(move || guesses.another().bytes()))
@@ -234,7 +243,7 @@ fn client_hello() -> Vec<u8> {
     hello
 }
 
-/// Nearly what is allowed: 100 fields and 32 KiB, less what the proxy adds for the endpoint.
+/// Nearly the limit: 100 headers and 32 KiB, less what the proxy adds for the endpoint.
 fn large_head() -> Vec<u8> {
     let request = Request::get(HOST, "/bytes/10");
     (0..88)

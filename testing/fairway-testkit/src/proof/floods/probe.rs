@@ -10,40 +10,40 @@ use serde::Serialize;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinSet;
 
-use super::plan::ASKED;
+use super::plan::PROBE_REQUEST;
 use crate::client::{Client, RawResponse, Request};
 use crate::proof::delays::Delays;
 use crate::proof::site::{Endpoint, HOST};
 
-/// One in so many comes on a new connection.
-const FRESH: u64 = 4;
-/// Connections that the clients keep between their requests: fewer than the proxy takes when its descriptors are few.
+/// One in this many requests uses a new connection.
+const REQUESTS_PER_NEW_CONNECTION: u64 = 4;
+/// Connections that the clients keep open: fewer than the proxy accepts when short of descriptors.
 const MOST_KEPT: usize = 8;
-/// How long a client waits for each step of its request.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Timeout of each step of a request.
+const STEP_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What became of the requests of well-behaved clients.
+/// The outcomes of well-behaved clients' requests.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Probed {
+pub struct ProbeTally {
     /// Requests in all.
     pub sent: u64,
-    /// Answered as they should be.
+    /// With the expected response.
     pub answered: u64,
-    /// Refused: answered 503, or a new connection closed before an answer.
+    /// Refused: 503, or a new connection closed before a response.
     pub refused: u64,
-    /// Everything else, by what came instead.
+    /// Everything else, by what happened instead.
     pub failed: BTreeMap<String, u64>,
-    /// Of those that were answered as they should be.
+    /// Latency of expected responses.
     pub latency: Delays,
 }
 
-impl Probed {
-    /// Requests that were neither answered nor refused.
+impl ProbeTally {
+    /// Requests neither answered as expected nor refused.
     pub fn failures(&self) -> u64 {
         self.failed.values().sum()
     }
 
-    /// Adds what became of the requests of `other`, without their latency.
+    /// Adds the outcomes of `other` without their latency.
     pub(super) fn add_outcomes(&mut self, other: &Self) {
         self.sent += other.sent;
         self.answered += other.answered;
@@ -61,8 +61,8 @@ pub(super) struct Clients {
     kept: Arc<Mutex<Vec<Client>>>,
 }
 
-/// What became of one request.
-enum Outcome {
+/// The outcome of a request.
+enum ProbeOutcome {
     Answered,
     Refused,
     Failed(String),
@@ -73,37 +73,39 @@ impl Clients {
         Self { endpoint, kept: Arc::default() }
     }
 
-    /// Asks `rate` times a second for `time`, then waits for what is on its way.
-    pub(super) async fn ask(&self, rate: f64, time: Duration) -> Probed {
+    /// Sends `rate` requests per second for `time`, then waits for those in flight.
+    pub(super) async fn send_requests(&self, rate: f64, time: Duration) -> ProbeTally {
         let mut asked = JoinSet::new();
         let mut due_times = due_times(rate, time);
         while let Some((number, due)) = due_times.recv().await {
             let clients = self.clone();
-            asked.spawn(async move { (clients.once(number.is_multiple_of(FRESH)).await, due.elapsed()) });
+            asked.spawn(async move {
+                (clients.once(number.is_multiple_of(REQUESTS_PER_NEW_CONNECTION)).await, due.elapsed())
+            });
         }
-        let (mut probed, mut times) = (Probed::default(), Vec::new());
+        let (mut probed, mut times) = (ProbeTally::default(), Vec::new());
         while let Some(done) = asked.join_next().await {
             let (outcome, took) = done.expect("a client does not panic");
             probed.sent += 1;
             match outcome {
-                Outcome::Answered => {
+                ProbeOutcome::Answered => {
                     probed.answered += 1;
                     times.push(took);
                 }
-                Outcome::Refused => probed.refused += 1,
-                Outcome::Failed(why) => *probed.failed.entry(why).or_default() += 1,
+                ProbeOutcome::Refused => probed.refused += 1,
+                ProbeOutcome::Failed(why) => *probed.failed.entry(why).or_default() += 1,
             }
         }
-        probed.latency = Delays::of(times);
+        probed.latency = Delays::from_times(times);
         probed
     }
 
-    /// Whether a request on a new connection is answered as it should be.
+    /// Whether a request on a new connection gets the expected response.
     pub(super) async fn is_served(&self) -> bool {
-        matches!(self.once(true).await, Outcome::Answered)
+        matches!(self.once(true).await, ProbeOutcome::Answered)
     }
 
-    async fn once(&self, fresh: bool) -> Outcome {
+    async fn once(&self, fresh: bool) -> ProbeOutcome {
         let kept = if fresh { None } else { self.kept.lock().expect("no holder panics").pop() };
         if let Some(client) = kept {
             match self.exchange(client).await {
@@ -113,14 +115,14 @@ impl Clients {
             }
         }
         let made = match self.endpoint.connect().await {
-            Ok(client) => self.exchange(client.patient_for(PATIENCE)).await,
+            Ok(client) => self.exchange(client.patient_for(STEP_TIMEOUT)).await,
             Err(error) => Err(error),
         };
         outcome(made, true)
     }
 
     async fn exchange(&self, mut client: Client) -> io::Result<RawResponse> {
-        let (answer, stays) = client.ask(&Request::get(HOST, ASKED.0)).await?;
+        let (answer, stays) = client.exchange_once(&Request::get(HOST, PROBE_REQUEST.0)).await?;
         let mut kept = self.kept.lock().expect("no holder panics");
         if stays && kept.len() < MOST_KEPT {
             kept.push(client);
@@ -129,10 +131,10 @@ impl Clients {
     }
 }
 
-/// Numbers from 0 on at `rate` a second for `time`, each told when it is due. A thread tells the time: timers of the runtime, and epoll
-/// below them, have whole milliseconds, so requests a whole number of milliseconds apart would all be late by the same part of two,
-/// and by another one in the next phase. Two phases could not be compared. The thread ends with the last number, or soon after the
-/// receiver.
+/// Sends numbers from 0 at `rate` per second for `time`, each when due. A thread keeps the time: runtime timers, and epoll
+/// below them, count whole milliseconds, so requests a whole number of milliseconds apart would all be late by the same
+/// fraction of two, and by another in the next phase, and phases could not be compared. The thread ends with the last
+/// number or soon after the receiver.
 fn due_times(rate: f64, time: Duration) -> UnboundedReceiver<(u64, Instant)> {
     let (sender, receiver) = unbounded_channel();
     let tell = move || {
@@ -149,13 +151,13 @@ fn due_times(rate: f64, time: Duration) -> UnboundedReceiver<(u64, Instant)> {
     receiver
 }
 
-fn outcome(result: io::Result<RawResponse>, fresh: bool) -> Outcome {
+fn outcome(result: io::Result<RawResponse>, fresh: bool) -> ProbeOutcome {
     match result {
-        Ok(answer) if answer.status == 200 && answer.body.len() == ASKED.1 => Outcome::Answered,
-        Ok(answer) if answer.status == 503 => Outcome::Refused,
-        Ok(answer) => Outcome::Failed(format!("{} with {} bytes", answer.status, answer.body.len())),
-        Err(error) if fresh && is_end(&error) => Outcome::Refused,
-        Err(error) => Outcome::Failed(error.kind().to_string()),
+        Ok(answer) if answer.status == 200 && answer.body.len() == PROBE_REQUEST.1 => ProbeOutcome::Answered,
+        Ok(answer) if answer.status == 503 => ProbeOutcome::Refused,
+        Ok(answer) => ProbeOutcome::Failed(format!("{} with {} bytes", answer.status, answer.body.len())),
+        Err(error) if fresh && is_end(&error) => ProbeOutcome::Refused,
+        Err(error) => ProbeOutcome::Failed(error.kind().to_string()),
     }
 }
 

@@ -1,5 +1,5 @@
-//! Paths with expensive regular expressions, and the one among them that costs the proxy most. What it refuses for its
-//! cost answers at once and is not chosen.
+//! Finds the regular expression that costs the proxy most. Those that the proxy rejects for their cost respond at once and
+//! are not chosen.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,18 +11,18 @@ use crate::proof::site::{HOST, Site};
 
 const NAMESPACE: &str = "proof";
 const SERVICE: (&str, u16) = ("backend", 80);
-/// Every host has so many patterns, which differ in their last byte only.
+/// Patterns per host, which differ only in their last byte.
 const PATTERNS: usize = 10;
 /// A request line of nearly 8 KiB, the limit.
-const PATH: usize = 8_150;
+const PATH_BYTES: usize = 8_150;
 const TRIES: usize = 3;
-const PATIENCE: Duration = Duration::from_secs(1);
-/// So many different paths are asked for in a circle.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
+/// The number of different paths requested in rotation.
 const REQUESTS: usize = 32;
 
-/// Patterns that are tried, `N` for their number. The first is of the review that found the cost unbounded; the others
-/// are what an author might write, the same with smaller bounds, and one that asks for every start.
-const TRIED: [&str; 8] = [
+/// Patterns to try, `N` for their number. The first is from the review that found the cost unbounded; the others are
+/// plausible patterns, the same with smaller bounds, and one that tries every start.
+const TRIED_PATTERNS: [&str; 8] = [
     "/(.*)(x|y)[^/]{500}zN",
     "/(.*)(x|y)[^/]{100}zN",
     "/(.*)(x|y)[^/]{30}zN",
@@ -33,9 +33,9 @@ const TRIED: [&str; 8] = [
     "/[a-y]*(x[a-y]*){8}zN",
 ];
 
-/// An Ingress with a host of its own for each of the patterns.
+/// An Ingress with a separate host for each pattern.
 pub(super) fn furnish(site: &Site) {
-    for (number, pattern) in TRIED.iter().enumerate() {
+    for (number, pattern) in TRIED_PATTERNS.iter().enumerate() {
         let mut ingress = Ingress::new(NAMESPACE, &format!("regex-{number}"))
             .annotation("ssl-redirect", "false")
             .annotation("use-regex", "true");
@@ -47,16 +47,16 @@ pub(super) fn furnish(site: &Site) {
     }
 }
 
-/// Requests with random paths for the host whose answer takes longest.
+/// Requests with random paths for the host with the slowest response.
 pub(super) async fn most_expensive(address: SocketAddr) -> Vec<Vec<u8>> {
     let mut random = fastrand::Rng::with_seed(1);
     let mut worst = (Duration::ZERO, HOST.to_owned());
-    for number in 0..TRIED.len() {
+    for number in 0..TRIED_PATTERNS.len() {
         let host = host(number);
         let mut times = Vec::new();
         for _ in 0..TRIES {
             let began = Instant::now();
-            // No answer in time is the most expensive one.
+            // A timeout counts as the most expensive.
             let _ = ask(address, request(&host, &mut random)).await;
             times.push(began.elapsed());
         }
@@ -67,12 +67,12 @@ pub(super) async fn most_expensive(address: SocketAddr) -> Vec<Vec<u8>> {
 }
 
 async fn ask(address: SocketAddr, request: Request) -> io::Result<RawResponse> {
-    let mut client = Client::connect(address).await?.patient_for(PATIENCE);
+    let mut client = Client::connect(address).await?.patient_for(REQUEST_TIMEOUT);
     client.exchange(&request).await
 }
 
 fn request(host: &str, random: &mut fastrand::Rng) -> Request {
-    let path: String = (0..PATH).map(|_| char::from(b"abxy"[random.usize(..4)])).collect();
+    let path: String = (0..PATH_BYTES).map(|_| char::from(b"abxy"[random.usize(..4)])).collect();
     Request::get(host, &format!("/{path}"))
 }
 

@@ -8,38 +8,38 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
-use super::found::{Attacked, Flooded, Honest, Memory, Recovery};
+use super::found::{AttackStats, FloodFindings, Honest, Memory, Recovery};
 use super::kind::Kind;
 use super::pace::{Allowance, Watch};
 use super::passwords::verifies;
 use super::plan::{self, Plan};
-use super::probe::{Clients, Probed};
+use super::probe::{Clients, ProbeTally};
 use super::socket_memory::Port;
 use super::threads::{Threads, Work};
 use super::usage::{cpu_of_process, cpu_of_threads, forget_peak, peak, resident};
 use crate::process::Fairway;
 use crate::proof::fleet::Fleet;
 use crate::proof::site::{Scheme, Site};
-use crate::wait::{PATIENCE, eventually};
+use crate::wait::{WAIT_TIMEOUT, eventually};
 
 /// Endpoints of the one backend.
 const ENDPOINTS: usize = 2;
-/// Until attackers and pace have settled, at most half of a flood's time.
-const SETTLE: Duration = Duration::from_millis(800);
+/// Time for attackers and pace to settle, at most half of a flood's time.
+const SETTLE_TIME: Duration = Duration::from_millis(800);
 /// Requests in a row that must be served on new connections.
-const ROW: usize = 20;
+const REQUIRED_SUCCESSES: usize = 20;
 const RECOVERED_WITHIN: Duration = Duration::from_secs(30);
-/// A load that is smaller is none.
+/// A smaller load counts as none.
 const NO_LOAD: f64 = 0.005;
 
-/// How much is done.
+/// The effort.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Effort {
-    /// How long the flood is measured; the phases around it take as long at most.
+    /// The measured time of the flood; each phase around it takes at most as long.
     pub time: Duration,
     /// Connections that are held, where an attack is to hold them and does not need more.
     pub connections: usize,
-    /// Requests of well-behaved clients a second.
+    /// Requests of well-behaved clients per second.
     pub rate: f64,
     /// CPUs that attackers may keep busy in the proxy, so that honest clients can do the same on this machine. The
     /// threads that verify passwords come on top.
@@ -50,18 +50,19 @@ pub struct Effort {
 
 impl Effort {
     fn settling(&self) -> Duration {
-        SETTLE.min(self.time / 2)
+        SETTLE_TIME.min(self.time / 2)
     }
 }
 
-/// Floods a proxy of its own.
-pub async fn run(binary: &Path, kind: Kind, effort: &Effort) -> Flooded {
+/// Floods a separate proxy.
+pub async fn run(binary: &Path, kind: Kind, effort: &Effort) -> FloodFindings {
     allow_many_files();
     let site = Site::new();
     plan::furnish(kind, &site);
-    let fleet = Fleet::of(&site, binary, ENDPOINTS).await;
+    let fleet = Fleet::start(&site, binary, ENDPOINTS).await;
     let mut stage = FloodRun::open(binary, kind, *effort, &site, &fleet).await;
-    let quiet = stage.ask((effort.time / 2).clamp(Duration::from_secs(1), Duration::from_secs(5))).await;
+    let quiet =
+        stage.probe_clients((effort.time / 2).clamp(Duration::from_secs(1), Duration::from_secs(5))).await;
     let (mut found, work) = stage.flood(quiet).await;
     if effort.compared {
         found.honest = Some(stage.compare(&work, &found.attacked).await);
@@ -75,14 +76,14 @@ fn allow_many_files() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
-/// What the proxy has in memory when it serves and nobody attacks it.
+/// The proxy's memory when it serves without an attack.
 async fn at_rest(binary: &Path, site: &Site, effort: Effort) -> u64 {
     let mut fairway = site.serve(binary, &[]).await;
-    Clients::new(site.endpoint(&fairway, Scheme::Plain)).ask(effort.rate, effort.settling()).await;
+    Clients::new(site.endpoint(&fairway, Scheme::Plain)).send_requests(effort.rate, effort.settling()).await;
     resident(fairway.program().id())
 }
 
-/// The proxy, its clients, and what it costs when nobody attacks.
+/// The proxy, its clients, and its costs without an attack.
 struct FloodRun {
     kind: Kind,
     plan: Plan,
@@ -98,7 +99,7 @@ struct FloodRun {
 
 impl FloodRun {
     async fn open(binary: &Path, kind: Kind, effort: Effort, site: &Site, fleet: &Fleet) -> Self {
-        let plan = Plan::of(kind);
+        let plan = Plan::for_kind(kind);
         let budget = match plan.room {
             Some(room) => Some((at_rest(binary, site, effort).await + room).to_string()),
             None => None,
@@ -117,17 +118,17 @@ impl FloodRun {
         Self { kind, plan, effort, fairway, clients, process, backends, ports, quiet_cores: 0.0 }
     }
 
-    async fn ask(&mut self, time: Duration) -> Probed {
+    async fn probe_clients(&mut self, time: Duration) -> ProbeTally {
         // The first requests open connections and fill caches.
-        self.clients.ask(self.effort.rate, self.effort.settling()).await;
+        self.clients.send_requests(self.effort.rate, self.effort.settling()).await;
         let (began, before) = (Instant::now(), cpu_of_process(self.process));
-        let probed = self.clients.ask(self.effort.rate, time).await;
+        let probed = self.clients.send_requests(self.effort.rate, time).await;
         let spent = cpu_of_process(self.process).saturating_sub(before);
         self.quiet_cores = spent.as_secs_f64() / began.elapsed().as_secs_f64();
         probed
     }
 
-    async fn flood(&mut self, quiet: Probed) -> (Flooded, Work) {
+    async fn flood(&mut self, quiet: ProbeTally) -> (FloodFindings, Work) {
         let (kind, effort) = (self.kind, self.effort);
         let resident_before = resident(self.process);
         let work = plan::work(kind, &self.fairway).await;
@@ -139,9 +140,9 @@ impl FloodRun {
         forget_peak(self.process);
         let threads = Threads::start(&work, address, connections);
         let watch = self.watch(&threads, &work, effort.cores);
-        eventually("an attacker is connected", PATIENCE, || async { threads.control.opened() > 0 }).await;
-        // What is asked meanwhile counts as well, because the flood's beginning is part of it.
-        let settling = self.clients.ask(effort.rate, effort.settling()).await;
+        eventually("an attacker is connected", WAIT_TIMEOUT, || async { threads.control.opened() > 0 }).await;
+        // Requests sent in the meantime count too: the start of the flood is part of it.
+        let settling = self.clients.send_requests(effort.rate, effort.settling()).await;
         let (mut attacked, mut flooded) = self.measure(&threads, connections).await;
         flooded.add_outcomes(&settling);
         attacked.opened = threads.control.opened();
@@ -157,7 +158,7 @@ impl FloodRun {
             sockets_peak,
         };
         (
-            Flooded {
+            FloodFindings {
                 kind,
                 what: kind.description(),
                 attacked,
@@ -178,16 +179,16 @@ impl FloodRun {
         Watch::start(self.process, self.ports.clone(), allowance)
     }
 
-    /// Well-behaved clients for the whole time, and what both sides spend.
-    async fn measure(&self, threads: &Threads, connections: usize) -> (Attacked, Probed) {
+    /// Runs well-behaved clients for the whole time and measures the CPU of both sides.
+    async fn measure(&self, threads: &Threads, connections: usize) -> (AttackStats, ProbeTally) {
         let counted = self.counts().await;
-        // What is spent is read within the time, of which one thread cannot spend more than all.
+        // CPU time is read within the measured time, so no thread can exceed it.
         let (began, spent) = (Instant::now(), self.spent(threads));
-        let probed = self.clients.ask(self.effort.rate, self.effort.time).await;
+        let probed = self.clients.send_requests(self.effort.rate, self.effort.time).await;
         let [proxy, verifying, backend, attacker] = since(spent, self.spent(threads));
         let seconds = began.elapsed().as_secs_f64();
         let [requests, denied, forwarded, upstream_connections] = since(counted, self.counts().await);
-        let attacked = Attacked {
+        let attacked = AttackStats {
             seconds,
             connections,
             opened: threads.control.opened(),
@@ -203,8 +204,8 @@ impl FloodRun {
         (attacked, probed)
     }
 
-    /// Requests, those answered 401, those sent to backends, and connections to backends, as the proxy counts them; nothing while
-    /// it does not tell.
+    /// The proxy's counts: requests, those answered with 401, those sent to backends, and backend connections; 0 if it does
+    /// not respond.
     async fn counts(&self) -> [f64; 4] {
         let Ok(metrics) = self.fairway.try_metrics().await else { return [0.0; 4] };
         [
@@ -225,7 +226,7 @@ impl FloodRun {
     async fn recover(&mut self, well: bool) -> Recovery {
         let began = Instant::now();
         let (mut row, mut first) = (0, None);
-        while row < ROW && began.elapsed() < RECOVERED_WITHIN {
+        while row < REQUIRED_SUCCESSES && began.elapsed() < RECOVERED_WITHIN {
             if self.clients.is_served().await {
                 first = first.or_else(|| Some(began.elapsed()));
                 row += 1;
@@ -235,7 +236,7 @@ impl FloodRun {
             }
         }
         let served_after_ms =
-            first.filter(|_| row == ROW).map(|after: Duration| after.as_secs_f64() * 1_000.0);
+            first.filter(|_| row == REQUIRED_SUCCESSES).map(|after: Duration| after.as_secs_f64() * 1_000.0);
         let ready = self.fairway.admin("/readyz").await.is_ok_and(|answer| answer.status == 200);
         let metrics = self.fairway.try_metrics().await.ok();
         let ejections = metrics.map(|metrics| metrics.sum("fairway_upstream_ejections_total", &[]));
@@ -243,19 +244,19 @@ impl FloodRun {
     }
 
     /// Honest clients that make the proxy spend as much as `flood` did when it `attacked`, at the same times.
-    async fn compare(&self, flood: &Work, attacked: &Attacked) -> Honest {
+    async fn compare(&self, flood: &Work, attacked: &AttackStats) -> Honest {
         let cores = attacked.cores();
         if cores < NO_LOAD {
-            let probed = self.clients.ask(self.effort.rate, self.effort.time).await;
+            let probed = self.clients.send_requests(self.effort.rate, self.effort.time).await;
             return Honest { cores: 0.0, connections: 0, together_ms: None, probed };
         }
         let (work, connections) = self.plan.honest(flood, attacked.connections);
         let threads = Threads::start(&work, self.fairway.http, connections);
-        // They connect first: what that costs would be taken for what asking costs.
-        self.clients.ask(self.effort.rate, self.effort.settling()).await;
+        // They connect first, so that connecting is not counted as the cost of requests.
+        self.clients.send_requests(self.effort.rate, self.effort.settling()).await;
         let watch = self.watch(&threads, &work, cores);
         let learning = self.effort.settling().max(work.step().unwrap_or_default());
-        self.clients.ask(self.effort.rate, learning).await;
+        self.clients.send_requests(self.effort.rate, learning).await;
         let (measured, probed) = self.measure(&threads, connections).await;
         watch.end();
         threads.stop();

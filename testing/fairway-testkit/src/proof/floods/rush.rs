@@ -1,5 +1,5 @@
-//! Attackers that do as much as their pace allows: bytes without end, connections, handshakes. Every socket call is as
-//! cheap for the attacker as a real one would make it: answers are thrown away unread.
+//! Attackers that do as much as their pace allows: endless bytes, connections, handshakes. Responses are discarded unread,
+//! as a real attacker would do to save CPU.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -8,27 +8,31 @@ use std::time::{Duration, Instant};
 use socket2::SockRef;
 
 use super::pace::Control;
-use super::socket::{Heard, Sender, dial, discard, waste};
+use super::socket::{Heard, Sender, dial, discard, discard_buffer};
 
 const BUFFER: usize = 256 * 1024;
-/// How long an attacker waits for one thing: it ends soon after it is told to.
-const PATIENCE: Duration = Duration::from_millis(500);
-/// How long it rests when no connection takes or gives a byte.
-const REST: Duration = Duration::from_micros(300);
-/// How long it waits for an answer before it looks whether it is to end.
-const GLANCE: Duration = Duration::from_millis(100);
+/// Timeout of an attacker's step, so that it stops soon after it is told to.
+const ATTACKER_TIMEOUT: Duration = Duration::from_millis(500);
+/// Pause when no connection can send or receive.
+const IDLE_DELAY: Duration = Duration::from_micros(300);
+/// How often it checks whether to stop while it waits for a response.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Does this with a new connection each time, which is reset.
-pub(super) fn once(work: &dyn Fn(&mut TcpStream) -> io::Result<()>, address: SocketAddr, control: &Control) {
-    again(control, || work(&mut connected(address, control)?));
+pub(super) fn connect_repeatedly(
+    work: &dyn Fn(&mut TcpStream) -> io::Result<()>,
+    address: SocketAddr,
+    control: &Control,
+) {
+    repeat_rounds(control, || work(&mut connect(address, control)?));
 }
 
-/// Asks for the next thing each time, on a kept connection once the answer before is there as a whole.
-pub(super) fn ask(next: &dyn Fn() -> Vec<u8>, address: SocketAddr, control: &Control) {
+/// Sends the next request each time, on a kept connection once the previous response is complete.
+pub(super) fn request_repeatedly(next: &dyn Fn() -> Vec<u8>, address: SocketAddr, control: &Control) {
     let mut kept = None;
-    again(control, || {
-        let mut stream = kept.take().map_or_else(|| connected(address, control), Ok)?;
-        stream.set_read_timeout(Some(GLANCE))?;
+    repeat_rounds(control, || {
+        let mut stream = kept.take().map_or_else(|| connect(address, control), Ok)?;
+        stream.set_read_timeout(Some(POLL_INTERVAL))?;
         stream.write_all(&next())?;
         read_answer(&mut stream, control)?;
         kept = Some(stream);
@@ -36,27 +40,27 @@ pub(super) fn ask(next: &dyn Fn() -> Vec<u8>, address: SocketAddr, control: &Con
     });
 }
 
-fn again(control: &Control, mut round: impl FnMut() -> io::Result<()>) {
+fn repeat_rounds(control: &Control, mut round: impl FnMut() -> io::Result<()>) {
     let mut due = Instant::now();
     while !control.is_over() {
         if round().is_err() {
-            std::thread::sleep(REST);
+            std::thread::sleep(IDLE_DELAY);
         }
-        control.rest(&mut due);
+        control.wait_for_round(&mut due);
     }
 }
 
-fn connected(address: SocketAddr, control: &Control) -> io::Result<TcpStream> {
+fn connect(address: SocketAddr, control: &Control) -> io::Result<TcpStream> {
     control.count_opened();
-    let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+    let stream = TcpStream::connect_timeout(&address, ATTACKER_TIMEOUT)?;
     SockRef::from(&stream).set_linger(Some(Duration::ZERO))?;
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(ATTACKER_TIMEOUT))?;
+    stream.set_write_timeout(Some(ATTACKER_TIMEOUT))?;
     Ok(stream)
 }
 
-/// Reads a head and the body whose length it says, however long the answer takes.
+/// Reads a head and a body with Content-Length, however long that takes.
 fn read_answer(stream: &mut TcpStream, control: &Control) -> io::Result<()> {
     let mut buffer = [0; 16 * 1024];
     let (mut had, mut wanted) = (0, None);
@@ -75,17 +79,17 @@ fn read_answer(stream: &mut TcpStream, control: &Control) -> io::Result<()> {
     Ok(())
 }
 
-/// What a head says of the length of its body.
+/// The Content-Length of a head.
 fn length(head: &str) -> usize {
     let mut fields = head.lines().filter_map(|line| line.split_once(':'));
     let found = fields.find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
     found.and_then(|(_, value)| value.trim().parse().ok()).unwrap_or(0)
 }
 
-/// Sends pieces in a circle on every connection, and throws away what comes.
+/// Sends pieces in rotation on every connection and discards responses.
 pub(super) fn stream(pieces: &[Vec<u8>], address: SocketAddr, connections: usize, control: &Control) {
     let mut open: Vec<Option<Sender>> = (0..connections).map(|_| None).collect();
-    let mut room = waste(BUFFER);
+    let mut room = discard_buffer(BUFFER);
     let mut due = Instant::now();
     while !control.is_over() {
         let mut moved = false;
@@ -96,16 +100,16 @@ pub(super) fn stream(pieces: &[Vec<u8>], address: SocketAddr, connections: usize
             }
             let Some(sender) = slot else { continue };
             let heard = discard(&sender.stream, &mut room);
-            let sent = sender.send(&pieces[sender.piece % pieces.len()]);
+            let sent = sender.send(&pieces[sender.pieces_sent % pieces.len()]);
             moved |= heard == Heard::Bytes || matches!(sent, Ok(true));
             if heard == Heard::End || sent.is_err() {
                 *slot = None;
             } else if matches!(sent, Ok(true)) {
-                control.rest(&mut due);
+                control.wait_for_round(&mut due);
             }
         }
         if !moved {
-            std::thread::sleep(REST);
+            std::thread::sleep(IDLE_DELAY);
         }
     }
 }

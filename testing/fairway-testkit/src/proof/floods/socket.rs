@@ -1,4 +1,5 @@
-//! Sockets of attackers: never blocking, and reset when they are closed, so that none lingers in TIME-WAIT.
+//! The TCP sockets of simulated attackers. They never block, so that one thread can drive many of them. Closing one
+//! resets its connection, so that no socket lingers in TIME-WAIT.
 
 use std::io::{self, ErrorKind, Write};
 use std::mem::MaybeUninit;
@@ -7,31 +8,32 @@ use std::time::Duration;
 
 use socket2::{Domain, SockRef, Socket, Type};
 
-/// `MSG_TRUNC` and `MSG_DONTWAIT` of Linux.
+/// Flags of recv(2), with their values on Linux: `MSG_TRUNC` (0x20) and `MSG_DONTWAIT` (0x40).
 const TRUNC_AND_DONTWAIT: i32 = 0x20 | 0x40;
-/// `EINPROGRESS` of Linux.
-const IN_PROGRESS: i32 = 115;
+/// The error number `EINPROGRESS` of Linux: a non-blocking connect(2) has started.
+const EINPROGRESS: i32 = 115;
 
-/// What became of a look at a socket.
+/// What [`discard`] found on a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heard {
-    /// Bytes came and are gone.
+    /// Bytes were received and discarded.
     Bytes,
-    /// Nothing came.
+    /// The socket had no bytes to receive, or is not connected yet.
     Silence,
-    /// The other side has ended the connection.
+    /// The peer closed the connection, or the connection failed.
     End,
 }
 
-/// Room for bytes that nobody looks at.
-pub(super) type Waste = Vec<MaybeUninit<u8>>;
+/// A buffer whose length limits how many bytes one [`discard`] receives. It stays uninitialized.
+pub(super) type DiscardBuffer = Vec<MaybeUninit<u8>>;
 
-/// Room for `size` bytes that nobody looks at.
-pub(super) fn waste(size: usize) -> Waste {
+/// Allocates a buffer that lets one [`discard`] receive up to `size` bytes.
+pub(super) fn discard_buffer(size: usize) -> DiscardBuffer {
     vec![MaybeUninit::uninit(); size]
 }
 
-/// Begins to connect. A small receive buffer keeps the answers in the proxy.
+/// Starts connecting to `address`. A small `receive_buffer`, in bytes, fills up soon, so that the proxy has to hold
+/// the rest of its responses.
 pub(super) fn dial(address: SocketAddr, receive_buffer: Option<usize>) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), None)?;
     socket.set_linger(Some(Duration::ZERO))?;
@@ -39,14 +41,15 @@ pub(super) fn dial(address: SocketAddr, receive_buffer: Option<usize>) -> io::Re
         socket.set_recv_buffer_size(size)?;
     }
     match socket.connect(&address.into()) {
-        Err(error) if error.raw_os_error() != Some(IN_PROGRESS) => Err(error),
+        Err(error) if error.raw_os_error() != Some(EINPROGRESS) => Err(error),
         _ => Ok(socket.into()),
     }
 }
 
-/// Throws away what came, as much as `room` is for, without copying it (tcp(7), `MSG_TRUNC`).
-pub(super) fn discard(stream: &TcpStream, room: &mut [MaybeUninit<u8>]) -> Heard {
-    match SockRef::from(stream).recv_with_flags(room, TRUNC_AND_DONTWAIT) {
+/// Discards received bytes, at most `buffer.len()`. The kernel does not copy them into `buffer` (tcp(7),
+/// `MSG_TRUNC`).
+pub(super) fn discard(stream: &TcpStream, buffer: &mut [MaybeUninit<u8>]) -> Heard {
+    match SockRef::from(stream).recv_with_flags(buffer, TRUNC_AND_DONTWAIT) {
         Ok(0) => Heard::End,
         Ok(_) => Heard::Bytes,
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected) => {
@@ -56,28 +59,29 @@ pub(super) fn discard(stream: &TcpStream, room: &mut [MaybeUninit<u8>]) -> Heard
     }
 }
 
-/// A connection on which pieces are sent one after the other, as far as it takes them.
+/// A connection that sends its pieces of bytes one after the other and resumes a piece that was sent in part.
 pub(super) struct Sender {
     pub(super) stream: TcpStream,
-    /// How many pieces were sent.
-    pub(super) piece: usize,
-    /// Bytes sent of the next one.
-    sent: usize,
+    /// The number of pieces sent completely, which is the index of the piece to send next.
+    pub(super) pieces_sent: usize,
+    /// The number of bytes of the next piece that were sent already.
+    bytes_sent: usize,
 }
 
 impl Sender {
     pub(super) fn new(stream: TcpStream) -> Self {
-        Self { stream, piece: 0, sent: 0 }
+        Self { stream, pieces_sent: 0, bytes_sent: 0 }
     }
 
-    /// Sends what is left of `piece`, which is the next one; says whether bytes were taken.
+    /// Sends as much of `piece` as the socket accepts and returns whether it accepted any. The caller passes the same
+    /// `piece` until `pieces_sent` increases.
     pub(super) fn send(&mut self, piece: &[u8]) -> io::Result<bool> {
-        match (&self.stream).write(&piece[self.sent..]) {
+        match (&self.stream).write(&piece[self.bytes_sent..]) {
             Ok(length) => {
-                self.sent += length;
-                if self.sent == piece.len() {
-                    self.piece += 1;
-                    self.sent = 0;
+                self.bytes_sent += length;
+                if self.bytes_sent == piece.len() {
+                    self.pieces_sent += 1;
+                    self.bytes_sent = 0;
                 }
                 Ok(true)
             }

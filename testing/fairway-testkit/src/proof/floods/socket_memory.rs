@@ -1,4 +1,4 @@
-//! What the kernel holds for TCP sockets, as `ss -m` shows it: sock_diag(7) over netlink. Reads, changes nothing.
+//! Kernel memory of TCP sockets, as shown by `ss -m`: sock_diag(7) over netlink. Read-only.
 
 use std::io::{self, Read};
 use std::time::Duration;
@@ -10,12 +10,12 @@ use socket2::{Domain, Protocol, Socket, Type};
 pub(super) enum Port {
     /// The socket's own.
     Own(u16),
-    /// That of the other side.
+    /// The peer's port.
     Other(u16),
 }
 
-const PATIENCE: Duration = Duration::from_secs(2);
-const PIECE: usize = 256 * 1024;
+const IO_TIMEOUT: Duration = Duration::from_secs(2);
+const READ_BUFFER_BYTES: usize = 256 * 1024;
 
 // linux/socket.h, linux/netlink.h, linux/sock_diag.h, linux/inet_diag.h
 const AF_NETLINK: i32 = 16;
@@ -35,15 +35,14 @@ const RMEM_ALLOC: usize = 0;
 const FWD_ALLOC: usize = 4;
 const WMEM_QUEUED: usize = 5;
 
-/// Bytes that the kernel holds for the IPv4 TCP sockets with `port`: what waits to be read, what waits to be sent or
-/// acknowledged, and what is set aside for both.
+/// Bytes that the kernel holds for IPv4 TCP sockets with `port`: unread, unsent or unacknowledged, and reserved for both.
 pub(super) fn socket_memory(port: Port) -> io::Result<u64> {
     let mut socket =
         Socket::new(Domain::from(AF_NETLINK), Type::from(SOCK_RAW), Some(Protocol::from(NETLINK_SOCK_DIAG)))?;
-    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.set_read_timeout(Some(IO_TIMEOUT))?;
     // Without an address it goes to the kernel.
     socket.send(&question(port))?;
-    let mut buffer = vec![0; PIECE];
+    let mut buffer = vec![0; READ_BUFFER_BYTES];
     let mut sum = 0;
     loop {
         let length = socket.read(&mut buffer)?;
@@ -88,7 +87,7 @@ fn add_up(mut messages: &[u8], sum: &mut u64) -> io::Result<Dump> {
     Ok(Dump::More)
 }
 
-/// Of one socket; nothing where it has none any more (TIME-WAIT).
+/// The memory of one socket; `None` if it has none any more (TIME-WAIT).
 fn memory_of(socket: &[u8]) -> Option<u64> {
     let mut attributes = socket.get(SOCKET_FIXED..)?;
     loop {
@@ -121,7 +120,7 @@ mod tests {
     fn bytes_that_nobody_reads_are_counted_at_the_end_that_has_them() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        // A kernel may be built without it; then floods tell no figure.
+        // A kernel may be built without it; floods then report no figure.
         let Ok(before) = socket_memory(Port::Own(port)) else { return };
         let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
         let _server = listener.accept().unwrap();

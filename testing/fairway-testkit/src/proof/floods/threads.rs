@@ -13,25 +13,26 @@ use super::pace::Control;
 use super::rush;
 use super::usage::{cpu_of_thread, this_thread};
 
-/// How much less urgent these threads are than the proxy and its other clients (`nice`). On machines of their own they
-/// would take no CPU from either.
+/// The `nice` value of these threads, below the proxy and its other clients. On separate machines they would take no CPU
+/// from either.
 const NICENESS: i32 = 19;
 /// Threads of attackers that go as fast as they may.
 const THREADS: usize = 2;
-/// One write. Larger ones make the other clients wait for longer, smaller ones cost the attacker more.
-const PIECE: usize = 64 * 1024;
+/// Bytes per write. Larger writes make other clients wait longer; smaller ones cost the attacker more.
+const WRITE_BYTES: usize = 64 * 1024;
 
-/// What is done with a new connection.
+/// The work on a new connection.
 pub(super) type Round = dyn Fn(&mut TcpStream) -> io::Result<()> + Send + Sync;
 
-/// What each thread of [`Threads`] does: with its share of the connections at a certain step, or as often as the pace allows.
+/// The work of each thread of [`Threads`]: with its share of the connections at a fixed step, or as often as the pace
+/// allows.
 #[derive(Clone)]
 pub(super) enum Work {
     /// Holds connections.
     Hold(Holding),
-    /// Sends these pieces over and over, on every connection, each in a write of its own.
+    /// Sends these pieces repeatedly on every connection, each in a separate write.
     Stream(Arc<Vec<Vec<u8>>>),
-    /// Sends the next request each time; on a kept connection it follows the whole answer to the one before.
+    /// Sends the next request each time, on a kept connection after the complete previous response.
     Ask(Arc<dyn Fn() -> Vec<u8> + Send + Sync>),
     /// Does this with a new connection and resets it.
     Once(Arc<Round>),
@@ -40,16 +41,16 @@ pub(super) enum Work {
 impl Work {
     /// These bytes over and over, on every connection.
     pub(super) fn stream(bytes: &[u8]) -> Self {
-        Self::Stream(Arc::new(bytes.chunks(PIECE).map(<[u8]>::to_vec).collect()))
+        Self::Stream(Arc::new(bytes.chunks(WRITE_BYTES).map(<[u8]>::to_vec).collect()))
     }
 
-    /// One of these requests after the other.
-    pub(super) fn ask(requests: Vec<Vec<u8>>) -> Self {
+    /// These requests in rotation.
+    pub(super) fn ask_each(requests: Vec<Vec<u8>>) -> Self {
         let next = AtomicUsize::new(0);
         Self::Ask(Arc::new(move || requests[next.fetch_add(1, Ordering::Relaxed) % requests.len()].clone()))
     }
 
-    /// The time between two moments at which connections go on together; nothing where each goes on by itself.
+    /// The interval at which connections continue together; `None` if each continues by itself.
     pub(super) fn step(&self) -> Option<Duration> {
         match self {
             Self::Hold(holding) => Some(holding.step),
@@ -57,7 +58,7 @@ impl Work {
         }
     }
 
-    /// The threads that `connections` need: whoever waits for an answer does nothing else.
+    /// The number of threads for `connections`: a thread that waits for a response does nothing else.
     fn threads(&self, connections: usize) -> usize {
         match self {
             Self::Hold(_) => 1,
@@ -70,8 +71,8 @@ impl Work {
         match self {
             Self::Hold(holding) => held::hold(holding, address, connections, control),
             Self::Stream(pieces) => rush::stream(pieces, address, connections, control),
-            Self::Ask(next) => rush::ask(&**next, address, control),
-            Self::Once(work) => rush::once(&**work, address, control),
+            Self::Ask(next) => rush::request_repeatedly(&**next, address, control),
+            Self::Once(work) => rush::connect_repeatedly(&**work, address, control),
         }
     }
 }
@@ -80,7 +81,7 @@ impl Work {
 pub(super) struct Threads {
     pub(super) control: Arc<Control>,
     running: Vec<JoinHandle<()>>,
-    /// Where the kernel says what each has used.
+    /// The kernel's CPU statistics of each thread.
     folders: Vec<PathBuf>,
 }
 
@@ -96,7 +97,7 @@ impl Threads {
             let body = move || {
                 let _ = sender.send(this_thread());
                 drop(sender);
-                // Where that is not allowed they take what they get.
+                // Without permission they keep the default.
                 _ = rustix::process::nice(NICENESS);
                 work.run(address, share, &control);
             };
@@ -112,7 +113,7 @@ impl Threads {
         self.folders.iter().map(|folder| cpu_of_thread(folder)).sum()
     }
 
-    /// Ends the work and closes every connection; says whether no thread had panicked.
+    /// Stops the work and closes every connection; returns whether no thread panicked.
     pub(super) fn stop(mut self) -> bool {
         self.end()
     }

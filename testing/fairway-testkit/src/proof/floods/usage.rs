@@ -60,7 +60,7 @@ pub(in crate::proof) fn peak(process: u32) -> u64 {
     kibibytes(process, "VmHWM:") * 1024
 }
 
-/// Begins a new peak. Where the kernel refuses that, the peak is that of the process since its start.
+/// Resets the peak. If the kernel refuses, the peak is that since the start of the process.
 pub(super) fn forget_peak(process: u32) {
     let _ = fs::write(format!("/proc/{process}/clear_refs"), "5");
 }

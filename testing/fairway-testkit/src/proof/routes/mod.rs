@@ -1,5 +1,5 @@
-//! Many routes, as Ingresses or HTTPRoutes, from a directory or from an API server: how soon they are served, what they weigh,
-//! and what one change costs.
+//! Many routes, as Ingresses or HTTPRoutes, from a directory or an API server: time until served, memory, and the cost of a
+//! change.
 
 mod objects;
 
@@ -22,25 +22,25 @@ use crate::wait::{eventually, free_port, holds_within};
 use objects::Object;
 pub use objects::{Kind, Shape, Source};
 
-/// How long the first configuration may take.
+/// Timeout of the first configuration.
 const READY_WITHIN: Duration = Duration::from_secs(300);
-/// How long a change may take.
+/// Timeout of a change.
 const CHANGED_WITHIN: Duration = Duration::from_secs(30);
-/// So many routes change, one after the other and over again: hosts that are asked for have metrics of their own from then on.
+/// The number of routes that change, in rotation: requested hosts keep their own metrics from then on.
 const CHANGING: usize = 100;
 /// They lie apart by a step that shares no factor with any round number.
 const STRIDE: usize = 7919;
-/// Between two changes: what comes sooner is gathered.
-const REST: Duration = Duration::from_millis(10);
+/// Delay between two changes; closer ones are batched.
+const CHANGE_INTERVAL: Duration = Duration::from_millis(10);
 
-/// What was found.
+/// The findings.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Routes {
-    /// What they are.
+    /// The kind of routes.
     pub kind: Kind,
-    /// Where they are from.
+    /// The source of routes.
     pub source: Source,
-    /// How many there are.
+    /// The number of routes.
     pub shape: Shape,
     /// From the start of the process to readiness.
     pub ready_seconds: f64,
@@ -48,17 +48,17 @@ pub struct Routes {
     pub resident_mib: f64,
     /// The same after all changes.
     pub resident_after_mib: f64,
-    /// From the event that the source heard of to the adoption by the last worker, as Fairway measures itself.
+    /// From the event at the source to the adoption by the last worker, as measured by Fairway.
     pub adoption: Delays,
-    /// From the change to the moment at which every connection sees it. None where no client reaches the routes: Gateways of
-    /// a cluster have addresses by their Services, and the API server here has none for them.
+    /// From the change until every connection sees it. `None` if clients cannot reach the routes: Gateways in a cluster get
+    /// addresses from their Services, and this API server has none.
     pub visible: Option<Delays>,
 }
 
 /// Serves routes and changes one of them `changes` times.
 pub async fn measure(binary: &Path, kind: Kind, source: Source, shape: Shape, changes: usize) -> Routes {
     let port = free_port();
-    let cluster = Cluster::of(kind, source, shape, port).await;
+    let cluster = Cluster::start(kind, source, shape, port).await;
     let began = Instant::now();
     let mut fairway = cluster.serve(binary);
     let ready = holds_within(READY_WITHIN, || async {
@@ -73,7 +73,7 @@ pub async fn measure(binary: &Path, kind: Kind, source: Source, shape: Shape, ch
         (Kind::HttpRoute, Source::Directory) => Some(SocketAddr::from((Ipv4Addr::LOCALHOST, port))),
         (Kind::HttpRoute, Source::Api) => None,
     };
-    let (adoption, visible) = changed(&cluster, &fairway, reached, changes).await;
+    let (adoption, visible) = change_route(&cluster, &fairway, reached, changes).await;
     Routes {
         kind,
         source,
@@ -87,7 +87,7 @@ pub async fn measure(binary: &Path, kind: Kind, source: Source, shape: Shape, ch
 }
 
 /// Changes routes, one at a time; gives Fairway's own times and, where clients reach it, theirs.
-async fn changed(
+async fn change_route(
     cluster: &Cluster,
     fairway: &Fairway,
     reached: Option<SocketAddr>,
@@ -115,10 +115,10 @@ async fn changed(
         let newer = || async { fairway.metrics().await.sum("fairway_config_version", &[]) > version };
         eventually("the change is published", CHANGED_WITHIN, newer).await;
         // Workers have adopted it by then.
-        sleep(REST).await;
+        sleep(CHANGE_INTERVAL).await;
         own.push(own_delay(&fairway.metrics().await));
     }
-    (Delays::of(own), reached.map(|_| Delays::of(seen)))
+    (Delays::from_times(own), reached.map(|_| Delays::from_times(seen)))
 }
 
 fn mebibytes(bytes: u64) -> f64 {
@@ -152,7 +152,7 @@ enum Origin {
 }
 
 impl Cluster {
-    async fn of(kind: Kind, source: Source, shape: Shape, port: u16) -> Self {
+    async fn start(kind: Kind, source: Source, shape: Shape, port: u16) -> Self {
         let origin = match source {
             Source::Directory => Origin::Directory(Manifests::new()),
             Source::Api => Origin::Api(ListeningServer::start().await),

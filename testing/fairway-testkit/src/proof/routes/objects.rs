@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::manifests::Ingress;
 
-/// What the routes are.
+/// The kind of routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -16,7 +16,7 @@ pub enum Kind {
     HttpRoute,
 }
 
-/// Where they come from.
+/// The source of routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
@@ -26,7 +26,7 @@ pub enum Source {
     Api,
 }
 
-/// How many there are.
+/// The number of routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Shape {
     /// Ingresses or HTTPRoutes.
@@ -56,7 +56,7 @@ const GATEWAY_GROUP: &str = "gateway.networking.k8s.io/v1";
 /// An object and the resource that it belongs to.
 pub(super) type Object = (&'static str, Value);
 
-/// What all routes need. The Gateway listens at `port`.
+/// The objects shared by all routes. The Gateway listens at `port`.
 pub(super) fn common(kind: Kind, port: u16) -> Vec<Object> {
     match kind {
         Kind::Ingress => vec![(

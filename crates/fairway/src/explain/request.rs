@@ -1,4 +1,4 @@
-//! The request that is asked about, read as the data plane would read it.
+//! The request to explain, parsed as the data plane would parse it.
 
 use anyhow::{Context, Result, anyhow, bail};
 use fairway_http::{Head, Method, Target, parse_authority, path};
@@ -28,11 +28,11 @@ impl Scheme {
 }
 
 /// A request.
-pub(super) struct Asked {
+pub(super) struct RequestToExplain {
     pub(super) scheme: Scheme,
-    /// In lower case, without a port.
+    /// Lower case, without a port.
     pub(super) host: String,
-    /// That of the URL, else that of its scheme.
+    /// The port of the URL, or the default port of its scheme.
     pub(super) port: u16,
     pub(super) method: String,
     pub(super) target: String,
@@ -50,8 +50,8 @@ impl Fields for Headers {
     }
 }
 
-impl Asked {
-    /// Its headers as the data plane has them.
+impl RequestToExplain {
+    /// The request head as the data plane represents it.
     pub(super) fn head(&self) -> Head {
         let mut head = Head::new();
         head.start_request(self.method.as_bytes(), self.target.as_bytes());
@@ -59,7 +59,7 @@ impl Asked {
         head
     }
 
-    /// Reads a URL as a client would; a fragment is never sent.
+    /// Parses a URL as a client would; fragments are never sent.
     pub(super) fn read(url: &str, method: &str, headers: &[String]) -> Result<Self> {
         let url = url.split('#').next().unwrap_or(url);
         let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
@@ -70,7 +70,7 @@ impl Asked {
         };
         let parsed =
             Target::parse(Method::Get, url.as_bytes()).map_err(|error| anyhow!("{url}: {error:?}"))?;
-        let headers = headers.iter().map(|header| header_of(header)).collect::<Result<Vec<_>>>()?;
+        let headers = headers.iter().map(|header| parse_header(header)).collect::<Result<Vec<_>>>()?;
         let named = headers.iter().find(|(name, _)| name == "host").map(|(_, value)| value.as_bytes());
         let authority = named.or(parsed.authority).with_context(|| format!("{url}: has no host"))?;
         let authority = parse_authority(authority).map_err(|error| anyhow!("{url}: the host: {error:?}"))?;
@@ -95,8 +95,8 @@ impl Asked {
         })
     }
 
-    /// As lookup takes it.
-    pub(super) fn request(&self) -> Request<'_, impl Fields> {
+    /// The request in the form that the lookup takes.
+    pub(super) fn lookup_request(&self) -> Request<'_, impl Fields> {
         Request {
             host: &self.host,
             method: self.method.as_bytes(),
@@ -108,8 +108,8 @@ impl Asked {
     }
 }
 
-fn header_of(text: &str) -> Result<(String, String)> {
-    let (name, value) = text.split_once(':').with_context(|| format!("-H {text:?}: is no 'name: value'"))?;
+fn parse_header(text: &str) -> Result<(String, String)> {
+    let (name, value) = text.split_once(':').with_context(|| format!("-H {text:?}: is not 'name: value'"))?;
     Ok((name.trim().to_ascii_lowercase(), value.trim().to_owned()))
 }
 
@@ -118,25 +118,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_becomes_what_lookup_is_asked() {
-        let asked =
-            Asked::read("https://Shop.Example.com:8443/a%2Fb/../c?x=1#top", "GET", &["X-A: b".into()])
-                .unwrap();
-        let request = asked.request();
+    fn a_url_is_parsed_to_a_lookup_request() {
+        let asked = RequestToExplain::read(
+            "https://Shop.Example.com:8443/a%2Fb/../c?x=1#top",
+            "GET",
+            &["X-A: b".into()],
+        )
+        .unwrap();
+        let request = asked.lookup_request();
         assert_eq!((request.host, asked.target.as_str()), ("shop.example.com", "/a%2Fb/../c?x=1"));
         assert_eq!((request.normalised, request.decoded), (&b"/c"[..], &b"/a/c"[..]));
         assert_eq!((request.query, request.fields.first("x-a")), (&b"x=1"[..], Some(&b"b"[..])));
         assert_eq!((asked.scheme.as_str(), asked.port), ("https", 8443));
-        assert_eq!(Asked::read("http://a", "GET", &[]).unwrap().port, 80);
+        assert_eq!(RequestToExplain::read("http://a", "GET", &[]).unwrap().port, 80);
     }
 
     #[test]
-    fn what_no_client_could_ask_is_refused() {
+    fn invalid_urls_and_headers_are_refused() {
         for (url, header) in
             [("ftp://a/", None), ("http://a b/", None), ("http:///x", None), ("http://a/", Some("bad"))]
         {
             let headers: Vec<_> = header.map(str::to_owned).into_iter().collect();
-            assert!(Asked::read(url, "GET", &headers).is_err(), "{url}");
+            assert!(RequestToExplain::read(url, "GET", &headers).is_err(), "{url}");
         }
     }
 }
